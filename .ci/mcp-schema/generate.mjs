@@ -1,0 +1,81 @@
+// Writes the JSON schemas of what an MCP server sends, one file a protocol
+// revision, from the schemas that the official TypeScript SDK checks it with:
+//
+//	npm ci && node generate.mjs DIRECTORY
+//
+// See DIRECTORY/README.md for where they come from and what was changed.
+import { readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import * as z from "zod";
+import * as core from "@modelcontextprotocol/core/internal";
+import * as first from "sdk-first/types.js";
+import { zodToJsonSchema } from "zod-to-json-schema";
+
+const dist = "node_modules/@modelcontextprotocol/client/dist";
+const bundle = readFileSync(join(dist, readdirSync(dist).find((f) => /^src-.*\.mjs$/.test(f))), "utf8");
+
+// frozen gives the schemas that the SDK holds for one revision. It does not
+// export them, so the one function that builds them is taken out of its bundle.
+function frozen(revision) {
+  const begin = bundle.indexOf(`//#region ../core-internal/src/wire/rev${revision}/buildSchemas.ts`);
+  const region = bundle.slice(begin, bundle.indexOf("//#endregion", begin));
+  const build = /^function (build\S*)\(\)/m.exec(region)[1];
+  const names = Object.keys(core).filter((name) => !new RegExp(`(const|function|let) ${name}\\b`).test(region));
+  const idle = "const TOOL_RESULT_FOREIGN_FAMILY_KEYS = [], normalizeContentlessToolResult = (v) => v;"; // of a schema that is not used
+  return new Function("z", ...names, `${idle}\n${region}\nreturn ${build}();`)(z, ...names.map((name) => core[name]));
+}
+
+const modern = (schema) => z.toJSONSchema(schema, { io: "input", unrepresentable: "any", target: "draft-2020-12" });
+const old = (schema) => zodToJsonSchema(schema, { $refStrategy: "none" });
+
+// results are the methods that a server answers, with the name of their schema.
+const results = {
+  initialize: "InitializeResult", ping: "EmptyResult", "logging/setLevel": "EmptyResult",
+  "tools/list": "ListToolsResult", "tools/call": "CallToolResult",
+  "resources/list": "ListResourcesResult", "resources/templates/list": "ListResourceTemplatesResult",
+  "resources/read": "ReadResourceResult", "resources/subscribe": "EmptyResult", "resources/unsubscribe": "EmptyResult",
+  "prompts/list": "ListPromptsResult", "prompts/get": "GetPromptResult", "completion/complete": "CompleteResult",
+};
+const notifications = {
+  "notifications/progress": "ProgressNotification", "notifications/message": "LoggingMessageNotification",
+  "notifications/resources/updated": "ResourceUpdatedNotification",
+  "notifications/resources/list_changed": "ResourceListChangedNotification",
+  "notifications/tools/list_changed": "ToolListChangedNotification",
+  "notifications/prompts/list_changed": "PromptListChangedNotification",
+};
+
+function convert(schemas, names, toJSON) {
+  return Object.fromEntries(Object.entries(names).map(([method, name]) => [method, toJSON(schemas[name + "Schema"])]));
+}
+
+// Since 2026-07-28 there is no handshake and no ping; subscriptions are streams.
+const { initialize, ping, "logging/setLevel": _, "resources/subscribe": __, "resources/unsubscribe": ___, ...kept } = results;
+const results2026 = { ...kept, "server/discover": "DiscoverResult", "subscriptions/listen": "SubscriptionsListenResult" };
+const notifications2026 = { ...notifications, "notifications/subscriptions/acknowledged": "SubscriptionsAcknowledgedNotification" };
+
+const v2025 = frozen("2025-11-25"), v2026 = { ...frozen("2026-07-28") };
+for (const [method, schema] of Object.entries(v2026.notificationSchemas2026)) v2026[notifications2026[method] + "Schema"] = schema;
+
+const revisions = {
+  "2024-11-05": { results: convert(first, results, old), notifications: convert(first, notifications, old) },
+  "2025-11-25": { results: convert(v2025, results, modern), notifications: convert(v2025, notifications, modern) },
+  "2026-07-28": { results: convert(v2026, results2026, modern), notifications: convert(v2026, notifications2026, modern) },
+};
+
+for (const [revision, schemas] of Object.entries(revisions)) {
+  for (const schema of Object.values(schemas.results)) demandDefaults(schema);
+  writeFileSync(join(process.argv[2], revision + ".json"), JSON.stringify(schemas, strip) + "\n");
+}
+
+// demandDefaults makes members required that the SDK fills in when they are
+// missing: the specification has them required.
+function demandDefaults(schema) {
+  for (const name of ["content", "resultType"]) {
+    if ("default" in (schema.properties?.[name] ?? {})) schema.required = [...new Set([...(schema.required ?? []), name])];
+  }
+}
+
+// strip leaves out prose: descriptions say nothing that is checked.
+function strip(key, value) {
+  return key === "$schema" || (key === "description" && typeof value === "string") ? undefined : value;
+}
