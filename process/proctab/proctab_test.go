@@ -1,0 +1,133 @@
+package proctab
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+)
+
+func TestReadSelf(t *testing.T) {
+	p, err := Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.PPID != os.Getppid() || p.PGID != syscall.Getpgrp() || p.Start == 0 || p.Zombie {
+		t.Errorf("Read(self) = %+v, want parent %d, group %d", p, os.Getppid(), syscall.Getpgrp())
+	}
+	again, err := Read(os.Getpid())
+	if err != nil || again.ID != p.ID {
+		t.Errorf("second Read = %v, %v; identity must not change from %v", again.ID, err, p.ID)
+	}
+}
+
+func TestIDRoundTrip(t *testing.T) {
+	want := ID{PID: 42, Start: 1 << 60}
+	got, err := ParseID(want.String())
+	if err != nil || got != want {
+		t.Errorf("ParseID(%q) = %v, %v", want.String(), got, err)
+	}
+	for _, bad := range []string{"", "12", "a b", "-4 7", "0 1", "1 2 3", "1 2x", "01 2", " 1 2"} {
+		if id, err := ParseID(bad); err == nil {
+			t.Errorf("ParseID(%q) = %v, want an error", bad, id)
+		}
+	}
+}
+
+// startCat starts a child that lives until the test ends.
+func startCat(t *testing.T, env ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", "echo up; exec cat")
+	cmd.Env = append(os.Environ(), env...)
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
+		t.Fatalf("child said %q, %v", line, err)
+	}
+	return cmd
+}
+
+func TestAllAndDescendants(t *testing.T) {
+	child := startCat(t)
+	table, err := All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	isChild := func(p Proc) bool { return p.PID == child.Process.Pid }
+	if !slices.ContainsFunc(Descendants(table, os.Getpid()), isChild) {
+		t.Errorf("child %d is not among the descendants of the test", child.Process.Pid)
+	}
+	if slices.ContainsFunc(Descendants(table, child.Process.Pid), isChild) {
+		t.Error("a process counts as its own descendant")
+	}
+}
+
+func TestGetenv(t *testing.T) {
+	child := startCat(t, "PMCP_TEST_MARK=a=b")
+	if got, ok := Getenv(child.Process.Pid, "PMCP_TEST_MARK"); got != "a=b" || !ok {
+		t.Errorf("Getenv = %q, %v; want \"a=b\"", got, ok)
+	}
+	if got, ok := Getenv(child.Process.Pid, "PMCP_TEST"); ok {
+		t.Errorf("Getenv of a key that is only a prefix = %q", got)
+	}
+}
+
+func TestExecutable(t *testing.T) {
+	want, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := Executable(os.Getpid()); got != want || !ok {
+		t.Errorf("Executable(self) = %q, %v; want %q", got, ok, want)
+	}
+	if got, ok := Executable(1 << 30); ok {
+		t.Errorf("Executable of no process = %q", got)
+	}
+}
+
+func TestSignalChecksIdentity(t *testing.T) {
+	child := startCat(t)
+	p, err := Read(child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reused := ID{PID: p.PID, Start: p.Start + 1}
+	if err := Signal(reused, syscall.SIGKILL); !errors.Is(err, ErrGone) {
+		t.Errorf("Signal of a reused pid = %v, want ErrGone", err)
+	}
+	if err := Signal(p.ID, 0); err != nil {
+		t.Errorf("Signal 0 after the refused kill = %v, want nil: the process must be alive", err)
+	}
+	if err := Signal(p.ID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	if err := Signal(p.ID, syscall.SIGKILL); !errors.Is(err, ErrGone) {
+		t.Errorf("Signal after the end = %v, want ErrGone", err)
+	}
+}
+
+func BenchmarkAll(b *testing.B) {
+	var n int
+	for b.Loop() {
+		table, err := All()
+		if err != nil {
+			b.Fatal(err)
+		}
+		n = len(table)
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/process")
+}

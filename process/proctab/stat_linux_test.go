@@ -1,0 +1,92 @@
+package proctab
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "leaderless" {
+		leaderless()
+	}
+	os.Exit(m.Run())
+}
+
+// leaderless ends the process's first thread and goes on in the others.
+func leaderless() {
+	for range 100 {
+		go func() {
+			runtime.LockOSThread()
+			if unix.Gettid() == os.Getpid() {
+				_, _, _ = syscall.Syscall(unix.SYS_EXIT, 0, 0, 0)
+			}
+			<-time.After(time.Hour)
+		}()
+	}
+	go func() {
+		for !strings.Contains(firstThread(), ") Z ") {
+			runtime.Gosched()
+		}
+		fmt.Println("up")
+	}()
+	<-time.After(time.Hour)
+}
+
+func firstThread() string {
+	stat, _ := os.ReadFile("/proc/self/stat")
+	return string(stat)
+}
+
+// A program whose main thread has ended shows the state of a zombie and is none.
+func TestProcessWithoutItsFirstThread(t *testing.T) {
+	cmd := exec.Command(os.Args[0], "leaderless")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	defer func() { _ = cmd.Process.Kill() }()
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+	p, err := Read(cmd.Process.Pid)
+	if err != nil || p.Zombie {
+		t.Fatalf("Read = %+v, %v; want a process that is no zombie", p, err)
+	}
+	if err := Signal(p.ID, syscall.SIGKILL); err != nil {
+		t.Errorf("Signal = %v", err)
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGKILL {
+		t.Errorf("it ended by %v, want %v", got, syscall.SIGKILL)
+	}
+}
+
+func TestParseStatWithHostileName(t *testing.T) {
+	stat := "7 (a) R 1 (b) Z 3 4 5 0 -1 4194560 1 0 0 0 11 31 0 0 20 0 1 0 987654 1 1\n"
+	p, err := parseStat(7, []byte(stat))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Proc{ID: ID{PID: 7, Start: 987654}, PPID: 3, PGID: 4, SID: 5, Zombie: true, Comm: "a) R 1 (b", CPU: 42}
+	if p != want {
+		t.Errorf("parseStat = %+v, want %+v", p, want)
+	}
+	for _, bad := range []string{"", "7 (x", "7 (x) S 1 2"} {
+		if _, err := parseStat(7, []byte(bad)); err == nil {
+			t.Errorf("parseStat(%q) succeeded", bad)
+		}
+	}
+}
