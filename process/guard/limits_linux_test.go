@@ -1,0 +1,115 @@
+package guard
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"pmcp/process/proctab"
+)
+
+// What the client leaked into the guardian reaches neither server nor children.
+func TestLeakedDescriptorsEndHere(t *testing.T) {
+	leaked, err := os.Create(filepath.Join(t.TempDir(), "leaked"))
+	must(t, err)
+	defer func() { _ = leaked.Close() }()
+	s := start(t, []string{"normal"}, func(o *sessionOptions) {
+		o.prepare = func(cmd *exec.Cmd) {
+			for range 7 { // 3 to 9: more than the server inherits on purpose
+				cmd.ExtraFiles = append(cmd.ExtraFiles, leaked)
+			}
+		}
+	})
+	s.ready()
+	s.grow("plain")
+	holds := func(pid int) bool {
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+		must(t, err)
+		return slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+			path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, fd.Name()))
+			return path == leaked.Name()
+		})
+	}
+	if !holds(s.cmd.Process.Pid) {
+		t.Error("nothing was leaked into the guardian: the test is blind")
+	}
+	table, err := proctab.All()
+	must(t, err)
+	below := proctab.Descendants(table, s.cmd.Process.Pid)
+	if len(below) < 2 {
+		t.Fatalf("server and child are not there: %v", below)
+	}
+	for _, p := range below {
+		if holds(p.PID) {
+			t.Errorf("%d (%s) holds the leaked file", p.PID, p.Comm)
+		}
+	}
+	must(t, s.stdin.Close())
+	s.wantGone()
+}
+
+// A child that became root is out of the reach of an unprivileged guardian: it
+// gives up, says so and keeps the record.
+func TestWhatCannotBeKilled(t *testing.T) {
+	const nobody = 65534
+	if os.Getuid() != 0 {
+		t.Skip("making a process that cannot be killed takes root")
+	}
+	dir, err := os.MkdirTemp("", "unkillable")
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	must(t, os.Chmod(dir, 0o777))
+	ours := filepath.Join(dir, "pmcp")
+	roots := filepath.Join(dir, "root")
+	copySelf(t, ours, 0o755)
+	copySelf(t, roots, 0o755|os.ModeSetuid)
+
+	s := start(t, []string{"normal"}, func(o *sessionOptions) {
+		o.giveUp, o.record = "300ms", filepath.Join(dir, "record")
+		o.prepare = func(cmd *exec.Cmd) {
+			cmd.Path = ours
+			cmd.Dir = "/"
+			cmd.Env = append(cmd.Env, "SHELL_COPY=/bin/sh", "ROOT_COPY="+roots)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		}
+	})
+	server := s.ready()
+	s.grow("unkillable")
+	must(t, syscall.Kill(server, syscall.SIGKILL))
+	if got := s.exitCode(); got != 1 {
+		t.Errorf("exit code %d, want 1", got)
+	}
+	if _, err := os.Stat(s.record); err != nil {
+		t.Errorf("the record is gone although a process is left: %v", err)
+	}
+	for _, p := range s.holders() {
+		if p.Comm == "root" {
+			must(t, syscall.Kill(p.PID, syscall.SIGKILL))
+		}
+	}
+	<-s.gone
+	if got := s.reports(); !strings.Contains(got, "cannot kill") || !strings.Contains(got, "(root)") {
+		t.Errorf("reports: %q", got)
+	}
+}
+
+func copySelf(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	from, err := os.Open(self)
+	must(t, err)
+	defer func() { _ = from.Close() }()
+	to, err := os.Create(path)
+	must(t, err)
+	_, err = io.Copy(to, from)
+	must(t, err)
+	must(t, to.Close())
+	must(t, os.Chmod(path, mode))
+}

@@ -1,0 +1,368 @@
+package guard
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctab"
+)
+
+// The test binary plays every part: without arguments of ours it is the test,
+// which is the client.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case Verb:
+			os.Exit(standIn(os.Args[2], os.Args[3:]))
+		case "guardian":
+			os.Exit(guardianMain(os.Args[2:]))
+		case "wrapper":
+			os.Exit(wrapperMain(os.Args[2:]))
+		case "ignorant":
+			os.Exit(ignorantMain(os.Args[2:]))
+		case "strays":
+			os.Exit(straysMain())
+		case "foreground":
+			os.Exit(foregroundMain())
+		case "unkillable":
+			os.Exit(unkillableMain())
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// guardianMain is what main does in the guardian: PATIENCE GIVEUP ID ARGS... in
+// the arguments, the record's path and the lock in the environment.
+func guardianMain(args []string) int {
+	if err := Seal(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	limits := defaultTiming
+	limits.parentPoll = 20 * time.Millisecond
+	limits.patience, _ = time.ParseDuration(args[0])
+	limits.giveUp, _ = time.ParseDuration(args[1])
+	record := os.Getenv("TEST_RECORD")
+	lock, err := os.Create(record)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	return run(Config{
+		ID:     args[2],
+		Args:   args[3:],
+		Lock:   lock,
+		OnGone: func() error { return removeIfThere(record) },
+		Logf:   func(format string, args ...any) { fmt.Fprintf(os.Stderr, "guardian: "+format+"\n", args...) },
+	}, limits)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
+		return err
+	}
+	return nil
+}
+
+// wrapperMain stands between the client and pmcp as npx does: it starts its
+// arguments with its own stdio and waits.
+func wrapperMain(args []string) int {
+	self, err := os.Executable()
+	if err != nil {
+		return 2
+	}
+	p, err := os.StartProcess(self, append([]string{self}, args...), &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	if err != nil {
+		return 2
+	}
+	state, err := p.Wait()
+	if err != nil {
+		return 2
+	}
+	return state.ExitCode()
+}
+
+// ignorantMain becomes its arguments with signals ignored, as nohup and some
+// clients do.
+func ignorantMain(args []string) int {
+	signal.Ignore(syscall.SIGHUP, syscall.SIGCHLD)
+	self, err := os.Executable()
+	if err == nil {
+		err = syscall.Exec(self, append([]string{self}, args...), os.Environ())
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 2
+}
+
+// standIn is the server: it says on stdout what happens to it, obeys orders on
+// stdin, and at the end kills what it started, as the real one does.
+type standInServer struct {
+	session string
+	mode    string
+	life    *Lifeline // nil without a guardian
+	// spawning is held while a tree is started, and from shutDown on: nothing
+	// may be started behind the back of the last look around.
+	spawning sync.Mutex
+}
+
+// standIn runs in one of the modes
+//
+//	normal    shuts down on EOF, a signal or the guardian's death
+//	stubborn  does nothing of that
+//	deaf      dies of the first signal, not having set up anything
+//	wild      as normal, and starts up to 12 trees, by the seed that follows
+//	alone     as normal, but without a guardian
+func standIn(id string, args []string) int {
+	s := &standInServer{session: id, mode: args[0]}
+	if s.mode == "deaf" {
+		fmt.Println("ready", os.Getpid())
+		<-time.After(time.Hour) // signals keep their default effect
+		return 0
+	}
+	if err := s.setUp(); err != nil {
+		fmt.Println("error", err)
+		return 3
+	}
+	if s.mode == "stubborn" {
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	}
+	stop := make(chan os.Signal, 4)
+	if s.mode != "stubborn" {
+		signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	}
+	orders := make(chan string)
+	go readOrders(orders)
+	fmt.Println("ready", os.Getpid())
+	if s.mode == "wild" {
+		seed, _ := strconv.ParseUint(args[1], 10, 64)
+		go s.startForest(seed)
+	}
+	return s.serve(stop, orders)
+}
+
+func (s *standInServer) setUp() error {
+	if err := Seal(); err != nil {
+		return err
+	}
+	if err := Subreaper(); err != nil {
+		return err
+	}
+	if s.mode == "alone" {
+		return nil
+	}
+	var err error
+	s.life, err = Inherit()
+	return err
+}
+
+func readOrders(orders chan<- string) {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		orders <- in.Text()
+	}
+	close(orders)
+}
+
+func (s *standInServer) serve(stop <-chan os.Signal, orders <-chan string) int {
+	var gone, changed <-chan struct{}
+	if s.life != nil {
+		gone, changed = s.life.Gone(), s.life.ParentChanged()
+	}
+	for {
+		select {
+		case sig := <-stop:
+			fmt.Println("signal", sig)
+			return s.shutDown()
+		case <-gone:
+			fmt.Println("guardian gone")
+			return s.shutDown()
+		case <-changed:
+			fmt.Println("parent changed")
+		case order, open := <-orders:
+			if !open {
+				orders = nil
+				if s.mode == "stubborn" {
+					continue
+				}
+				return s.shutDown()
+			}
+			if code, exit := s.obey(order); exit {
+				return code
+			}
+		}
+	}
+}
+
+func (s *standInServer) obey(order string) (code int, exit bool) {
+	verb, rest, _ := strings.Cut(order, " ")
+	switch verb {
+	case "exit":
+		code, _ = strconv.Atoi(rest)
+		return code, true
+	case "tree":
+		if pid, err := startTree(rest, s.session, &syscall.SysProcAttr{}); err != nil {
+			fmt.Println("error", err)
+		} else {
+			fmt.Println("started", pid)
+		}
+	case "lock":
+		fmt.Println("lock", s.life.Lock() != nil)
+	}
+	return 0, false
+}
+
+func (s *standInServer) shutDown() int {
+	s.spawning.Lock()
+	g := &guardian{Config: Config{ID: s.session}, timing: defaultTiming, report: newReporter(nil)}
+	if !g.clean() {
+		return 4
+	}
+	if err := removeIfThere(os.Getenv("TEST_RECORD")); err != nil {
+		return 4
+	}
+	return 0
+}
+
+// leaf says that it is up and blocks until it is killed: nobody ever opens the
+// FIFO for writing. It needs nothing from its environment.
+const leaf = `"$SHELL_COPY" -c 'echo leaf $$ >&2; : <"$0"' "$FIFO"`
+
+// trees are the shapes that children take, and the leaves that each has.
+var trees = map[string]struct {
+	script string
+	leaves int
+}{
+	"plain":      {leaf, 1},
+	"ignoring":   {`trap "" TERM HUP INT; ` + leaf + ` & ` + leaf, 2},
+	"daemon":     {`( ` + leaf + ` & )`, 1},
+	"pair":       {leaf + ` & ` + leaf + ` & wait`, 2},
+	"burst":      {`for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do ( ` + leaf + ` & ); done; ` + leaf, 21},
+	"cleared":    {`env -i ` + leaf, 1},
+	"setsid":     {`setsid ` + leaf + ` & (setsid ` + leaf + ` &); ` + leaf, 3},
+	"unkillable": {`exec "$ROOT_COPY" unkillable`, 1},
+	"escaped":    {`( env -i setsid ` + leaf + ` & )`, 1},
+}
+
+// startTree starts one tree. What it prints goes to stderr, the pipe that tells
+// the test who lives.
+func startTree(kind, session string, attr *syscall.SysProcAttr) (pid int, err error) {
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = null.Close() }()
+	p, err := os.StartProcess(os.Getenv("SHELL_COPY"), []string{"sh", "-c", trees[kind].script}, &os.ProcAttr{
+		Env:   append(os.Environ(), SessionEnv+"="+session),
+		Files: []*os.File{null, null, os.Stderr},
+		Sys:   attr,
+	})
+	if err != nil {
+		return 0, err
+	}
+	return p.Pid, p.Release()
+}
+
+// startForest starts 1 to 12 random trees as fast as it can.
+func (s *standInServer) startForest(seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	kinds := kindsHere()
+	for range 1 + rnd.IntN(12) {
+		attr := &syscall.SysProcAttr{Setpgid: rnd.IntN(2) == 0}
+		if rnd.IntN(4) == 0 {
+			attr = &syscall.SysProcAttr{Setsid: true}
+		}
+		s.spawning.Lock()
+		if _, err := startTree(kinds[rnd.IntN(len(kinds))], s.session, attr); err != nil {
+			fmt.Println("error", err)
+		}
+		s.spawning.Unlock()
+	}
+}
+
+// straysMain checks the cleaner as it works without a subreaper: its own child
+// leads a session, leaves trees behind and is killed.
+func straysMain() int {
+	const session = "strays"
+	read, write, err := os.Pipe()
+	if err != nil {
+		return 2
+	}
+	script := `( ` + leaf + ` & ); ( ` + leaf + ` & ); ( setsid ` + leaf + ` & ); echo built; ` + leaf
+	p, err := os.StartProcess(os.Getenv("SHELL_COPY"), []string{"sh", "-c", script}, &os.ProcAttr{
+		Env:   append(os.Environ(), SessionEnv+"="+session),
+		Files: []*os.File{nil, write, os.Stderr},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return 2
+	}
+	_ = write.Close()
+	if _, err := bufio.NewReader(read).ReadString('\n'); err != nil {
+		return 2
+	}
+	leader, err := proctab.Read(p.Pid)
+	if err != nil {
+		return 2
+	}
+	fmt.Println("ready")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the leaves are up
+	_ = p.Kill()
+	c := cleaner{session: session, server: leader.ID, signalled: map[proctab.ID]bool{}}
+	for {
+		left, done := c.round()
+		if done {
+			return 0
+		}
+		c.kill(left)
+	}
+}
+
+func foregroundMain() int {
+	if len(os.Args) > 2 { // once more, as a job in the background
+		self, err := os.Executable()
+		if err != nil {
+			return 2
+		}
+		p, err := os.StartProcess(self, []string{self, "foreground"}, &os.ProcAttr{
+			Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+			Sys:   &syscall.SysProcAttr{Setpgid: true},
+		})
+		if err != nil {
+			return 2
+		}
+		_, _ = p.Wait()
+		return 0
+	}
+	terminal, ours := Foreground(os.Stdin)
+	// Standard error: a pipe, while stdout may be the terminal.
+	fmt.Fprintln(os.Stderr, terminal, ours)
+	return 0
+}
+
+// unkillableMain becomes root by its file's mode and stays, out of the reach of
+// the unprivileged guardian.
+func unkillableMain() int {
+	if err := syscall.Setuid(0); err != nil {
+		fmt.Fprintln(os.Stderr, "leaf failed:", err)
+		return 2
+	}
+	fmt.Fprintln(os.Stderr, "leaf", os.Getpid())
+	<-time.After(time.Hour)
+	return 0
+}

@@ -1,0 +1,276 @@
+package guard
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctab"
+)
+
+// patient is longer than anything here takes, on a slow machine too.
+const patient = 30 * time.Second
+
+// session is a guardian with all below it, as a client sees it. Its standard
+// error is a pipe that every process of the session inherits and none closes:
+// end of file is the kernel's word that all of them are dead, whatever they did
+// to their parents, groups, sessions and environments.
+type session struct {
+	t      *testing.T
+	id     string
+	record string
+	shell  string
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *bufio.Reader
+	gone   chan struct{}
+
+	mu     sync.Mutex
+	logs   []string
+	leaves chan struct{} // one for each leaf that came up
+}
+
+type option func(*sessionOptions)
+
+type sessionOptions struct {
+	patience, giveUp string
+	record           string   // instead of one in a directory of the test
+	front            []string // arguments before "guardian"
+	prepare          func(*exec.Cmd)
+}
+
+// start runs a guardian whose server runs with these arguments.
+func start(t *testing.T, server []string, options ...option) *session {
+	t.Helper()
+	o := sessionOptions{patience: "12s", giveUp: "10s"}
+	for _, set := range options {
+		set(&o)
+	}
+	dir := t.TempDir()
+	s := &session{
+		t:      t,
+		id:     "test-" + filepath.Base(filepath.Dir(dir)) + filepath.Base(dir),
+		record: filepath.Join(dir, "record"),
+		// Zombies keep the name, whoever their parent is by then.
+		shell:  filepath.Join(dir, fmt.Sprintf("g%dsh", time.Now().UnixNano()%1e9)),
+		gone:   make(chan struct{}),
+		leaves: make(chan struct{}, 1000),
+	}
+	if o.record != "" {
+		s.record = o.record
+	}
+	fifo := filepath.Join(dir, "fifo")
+	must(t, unix.Mkfifo(fifo, 0o666))
+	must(t, os.Symlink("/bin/sh", s.shell))
+
+	self, err := os.Executable()
+	must(t, err)
+	args := slices.Concat(o.front, []string{"guardian", o.patience, o.giveUp, s.id}, server)
+	s.cmd = exec.Command(self, args...)
+	s.cmd.Env = append(os.Environ(), "FIFO="+fifo, "SHELL_COPY="+s.shell, "TEST_RECORD="+s.record,
+		"GORACE=atexit_sleep_ms=0") // else every part takes a second more to end
+	if o.prepare != nil {
+		o.prepare(s.cmd)
+	}
+	s.run()
+	return s
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *session) run() {
+	s.t.Helper()
+	in, stdin, err := os.Pipe()
+	must(s.t, err)
+	stdout, out, err := os.Pipe()
+	must(s.t, err)
+	stderr, errw, err := os.Pipe()
+	must(s.t, err)
+	must(s.t, stdout.SetReadDeadline(time.Now().Add(patient)))
+	s.stdin, s.stdout = stdin, bufio.NewReader(stdout)
+	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = in, out, errw
+	must(s.t, s.cmd.Start())
+	for _, f := range []*os.File{in, out, errw} {
+		must(s.t, f.Close())
+	}
+	go s.readErrors(stderr)
+	s.t.Cleanup(func() {
+		_ = stdin.Close()
+		s.killAll()
+		_ = s.cmd.Wait()
+		<-s.gone
+		_ = stdout.Close()
+		_ = stderr.Close()
+	})
+}
+
+func (s *session) readErrors(stderr *os.File) {
+	defer close(s.gone)
+	in := bufio.NewScanner(stderr)
+	for in.Scan() {
+		if strings.HasPrefix(in.Text(), "leaf ") {
+			s.leaves <- struct{}{}
+			continue
+		}
+		s.mu.Lock()
+		s.logs = append(s.logs, in.Text())
+		s.mu.Unlock()
+	}
+}
+
+// reports is what the guardian wrote, and anything unexpected.
+func (s *session) reports() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.logs, "\n")
+}
+
+// killAll ends what the session may have left: what holds its stderr.
+func (s *session) killAll() {
+	select {
+	case <-s.gone:
+		return
+	default:
+	}
+	deadline := time.After(patient)
+	for {
+		for _, p := range s.holders() {
+			_ = proctab.Signal(p.ID, syscall.SIGKILL)
+		}
+		select {
+		case <-s.gone:
+			return
+		case <-time.After(20 * time.Millisecond):
+		case <-deadline:
+			s.t.Errorf("processes of the test cannot be killed: %v", s.holders())
+			return
+		}
+	}
+}
+
+// holders are the processes that run our copy of the shell, have our mark, or
+// are the guardian and what is below it.
+func (s *session) holders() []proctab.Proc {
+	table, err := proctab.All()
+	must(s.t, err)
+	own := proctab.Descendants(table, s.cmd.Process.Pid)
+	for _, p := range table {
+		env, _ := proctab.Getenv(p.PID, "TEST_RECORD")
+		if p.Comm == filepath.Base(s.shell) || env == s.record || p.PID == s.cmd.Process.Pid && p.PPID == os.Getpid() {
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// line reads the server's next line.
+func (s *session) line() string {
+	s.t.Helper()
+	line, err := s.stdout.ReadString('\n')
+	if err != nil {
+		s.t.Fatalf("the server said %q, then %v; reports:\n%s", line, err, s.reports())
+	}
+	return strings.TrimSpace(line)
+}
+
+// ready waits for the server and returns its pid.
+func (s *session) ready() int {
+	s.t.Helper()
+	var pid int
+	if line := s.line(); !strings.HasPrefix(line, "ready ") {
+		s.t.Fatalf("the server said %q", line)
+	} else if _, err := fmt.Sscanf(line, "ready %d", &pid); err != nil {
+		s.t.Fatal(err)
+	}
+	return pid
+}
+
+func (s *session) order(text string) {
+	s.t.Helper()
+	_, err := fmt.Fprintln(s.stdin, text)
+	must(s.t, err)
+}
+
+// grow has the server start a tree and waits until all its leaves are up.
+func (s *session) grow(kind string) {
+	s.t.Helper()
+	s.order("tree " + kind)
+	if line := s.line(); !strings.HasPrefix(line, "started ") {
+		s.t.Fatalf("the server said %q", line)
+	}
+	for range trees[kind].leaves {
+		select {
+		case <-s.leaves:
+		case <-time.After(patient):
+			s.t.Fatalf("the tree %q did not grow; reports:\n%s", kind, s.reports())
+		}
+	}
+}
+
+// kindsHere are the trees that this platform's guardian can find and its tools
+// can build.
+func kindsHere() []string {
+	kinds := []string{"plain", "ignoring", "daemon", "pair", "burst", "cleared"}
+	if runtime.GOOS == "linux" {
+		kinds = append(kinds, "setsid", "escaped")
+	}
+	return kinds
+}
+
+func (s *session) growAll() {
+	s.t.Helper()
+	for _, kind := range kindsHere() {
+		s.grow(kind)
+	}
+}
+
+// wantGone waits until no process of the session is left, and checks that no
+// record is left either.
+func (s *session) wantGone() {
+	s.t.Helper()
+	s.wantProcessesGone()
+	if _, err := os.Stat(s.record); !os.IsNotExist(err) {
+		s.t.Errorf("the record is still there: %v", err)
+	}
+}
+
+// wantProcessesGone waits until no process of the session is left, and checks
+// that no zombie is.
+func (s *session) wantProcessesGone() {
+	s.t.Helper()
+	select {
+	case <-s.gone:
+	case <-time.After(patient):
+		s.t.Fatalf("left behind: %v; reports:\n%s", s.holders(), s.reports())
+	}
+	_ = s.cmd.Wait()
+	table, err := proctab.All()
+	must(s.t, err)
+	for _, p := range table {
+		if p.Comm == filepath.Base(s.shell) {
+			s.t.Errorf("left behind: %+v", p)
+		}
+	}
+}
+
+// exitCode waits for the guardian and returns its code, -1 for a signal.
+func (s *session) exitCode() int {
+	_ = s.cmd.Wait()
+	return s.cmd.ProcessState.ExitCode()
+}
