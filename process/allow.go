@@ -1,0 +1,133 @@
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// executable is what a Spec's command means.
+type executable struct {
+	path  string // what is executed
+	argv0 string // absolute, before symbolic links were resolved
+}
+
+// resolve finds what command means for a child in dir and PATH path, and
+// checks that the list of allowed commands has it.
+//
+// With such a list, what was checked is what is executed: the file behind all
+// symbolic links, so that a link cannot be exchanged between check and use
+// (19 of 75 runs fooled a check of the link). A #! script is executed by the
+// path it was found at, because many dispatch on $0; then both paths must be
+// allowed.
+func resolve(command, dir, path string, allowed []string) (executable, error) {
+	found, err := lookup(command, dir, path)
+	if err != nil || allowed == nil {
+		return executable{path: found, argv0: found}, err
+	}
+	real, err := filepath.EvalSymlinks(found)
+	if err != nil {
+		return executable{}, fmt.Errorf("%w: %w", ErrNoExecutable, err)
+	}
+	if err := checkAllowed(found, real, allowed); err != nil {
+		return executable{}, err
+	}
+	if !isScript(real) {
+		return executable{path: real, argv0: found}, nil
+	}
+	parent, err := filepath.EvalSymlinks(filepath.Dir(found))
+	if err != nil {
+		return executable{}, fmt.Errorf("%w: %w", ErrNoExecutable, err)
+	}
+	place := filepath.Join(parent, filepath.Base(found))
+	if err := checkAllowed(found, place, allowed); err != nil {
+		return executable{}, err
+	}
+	return executable{path: place, argv0: found}, nil
+}
+
+// checkAllowed answers an error wrapping ErrNotAllowed unless file, which the
+// command was found to mean, is one of allowed or below one of them, and is in
+// a directory that strangers cannot write to.
+func checkAllowed(found, file string, allowed []string) error {
+	if !slices.ContainsFunc(allowed, func(entry string) bool { return contains(entry, file) }) {
+		what := file
+		if found != file {
+			what = fmt.Sprintf("%s (found as %s)", file, found)
+		}
+		return fmt.Errorf("%w: PM_ALLOWED_COMMANDS has neither %s nor a directory above it; it has: %s", ErrNotAllowed, what, strings.Join(allowed, ", "))
+	}
+	for _, path := range []string{file, filepath.Dir(file)} {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrNoExecutable, err)
+		}
+		if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
+			return fmt.Errorf("%w: everybody may write to %s, so PM_ALLOWED_COMMANDS cannot vouch for what is there; chmod o-w it", ErrNotAllowed, path)
+		}
+	}
+	return nil
+}
+
+// contains says whether file, resolved, is entry or below it. An entry may
+// itself be a symbolic link.
+func contains(entry, file string) bool {
+	real, err := filepath.EvalSymlinks(entry)
+	if err != nil {
+		return false
+	}
+	for _, entry := range []string{filepath.Clean(entry), real} {
+		// By path and not by prefix: /bin does not contain /bin-evil.
+		rel, err := filepath.Rel(entry, file)
+		if err == nil && rel != ".." && !strings.HasPrefix(rel, "../") {
+			return true
+		}
+	}
+	return false
+}
+
+// isScript says whether file begins with #!.
+func isScript(file string) bool {
+	f, err := os.Open(file)
+	if err != nil {
+		return false // executable but not readable: no interpreter could read it
+	}
+	defer func() { _ = f.Close() }()
+	magic := make([]byte, 2)
+	_, err = io.ReadFull(f, magic)
+	return err == nil && bytes.Equal(magic, []byte("#!"))
+}
+
+// undermining are the variables that make an allowed program run what is not
+// allowed: of the loader, of shells and of interpreters. A trailing * stands
+// for any ending.
+var undermining = []string{
+	"PATH", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH",
+	"BASH_ENV", "BASH_FUNC_*", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "PROMPT_COMMAND", "ZDOTDIR",
+	"NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*", "npm_config_*",
+	"PYTHONSTARTUP", "PYTHONPATH", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT",
+	"PERL5OPT", "PERL5LIB", "PERLLIB", "PERL5DB", "RUBYOPT", "RUBYLIB",
+	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "DOTNET_STARTUP_HOOKS",
+	"GIT_*", "EDITOR", "VISUAL", "PAGER", "LESSOPEN",
+}
+
+// checkAllowedEnv refuses the variables that would undermine a list of allowed
+// commands, where there is one.
+func checkAllowedEnv(env map[string]string, allowed []string) error {
+	if allowed == nil {
+		return nil
+	}
+	for key := range env {
+		if slices.ContainsFunc(undermining, func(pattern string) bool {
+			stem, open := strings.CutSuffix(pattern, "*")
+			return key == pattern || open && strings.HasPrefix(key, stem)
+		}) {
+			return fmt.Errorf("%w: env %s could make an allowed program run others, so it cannot be given while PM_ALLOWED_COMMANDS is set; leave it out, or set it where pmcp is configured", ErrNotAllowed, key)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package process
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+
+	"pmcp/process/proctab"
+)
+
+// TestAttribution feeds process tables to a tree without a subreaper, which
+// must not take a stranger's process for a run's: pids far beyond any real one.
+func TestAttribution(t *testing.T) {
+	const base, run = 900_000_000, 7
+	row := func(pid, start, parent, group, session int) proctab.Proc {
+		if parent >= 1000 {
+			parent += base
+		}
+		return proctab.Proc{ID: proctab.ID{PID: base + pid, Start: uint64(start)}, PPID: parent, PGID: base + group, SID: base + session}
+	}
+	self := os.Getpid()
+	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	leader := proctab.ID{PID: base + 1000, Start: 1}
+	tr.watch(leader, run)
+
+	for _, c := range []struct {
+		name  string
+		table []proctab.Proc
+		reap  bool // the leader, afterwards
+		want  []int
+	}{
+		{"tree", []proctab.Proc{
+			row(1000, 1, self, 1000, 500),
+			row(1001, 2, 1000, 1000, 500),  // same group
+			row(1002, 3, 1000, 1002, 1002), // own session
+			row(1003, 4, self, 1003, 500),  // another run's, or none's
+			row(1004, 5, 1, 1004, 1004),    // not below us
+		}, true, []int{1000, 1001, 1002}},
+		{"leader gone, group still in use", []proctab.Proc{
+			row(1001, 2, 1, 1000, 500),
+			row(1002, 3, 1, 1002, 1002),
+			row(1005, 6, 1, 1000, 500),  // orphan in the group, never seen below
+			row(1006, 7, 1002, 1006, 1), // child of an orphan
+		}, false, []int{1001, 1002, 1005, 1006}},
+		{"group empty", []proctab.Proc{
+			row(1002, 3, 1, 1002, 1002),
+		}, false, []int{1002}},
+		{"number of the group is a stranger's", []proctab.Proc{
+			row(1002, 3, 1, 1002, 1002),
+			row(1000, 90, 1, 1000, 1000),
+			row(1007, 91, 1000, 1000, 1000),
+		}, false, []int{1002}},
+		{"pid of a member is a stranger's", []proctab.Proc{
+			row(1002, 92, 1, 1002, 1002),
+		}, false, nil},
+		{"nothing is watched any more", []proctab.Proc{
+			row(1002, 3, 1, 1002, 1002),
+		}, false, nil},
+	} {
+		tr.mu.Lock()
+		found, _ := tr.attribute(c.table)
+		tr.mu.Unlock()
+		var got []int
+		for _, p := range found.members[run] {
+			got = append(got, p.PID-base)
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+		if c.reap {
+			tr.reaped(leader)
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestTerminalAsksAndIsAnswered(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := helper("a", "ask")
+	spec.PTY, spec.Stdin = true, true
+	st := start(t, m, spec)
+	if err := j.await(testContext(t), func() bool { return j.flush[st.RunID] > 0 }); err != nil {
+		t.Fatalf("the prompt was not handed on: %q", j.text(st.RunID, Stdout))
+	}
+	if _, err := m.Input(testContext(t), "a", []byte("gopher\n"), false); err != nil {
+		t.Fatal(err)
+	}
+	st = awaitEnd(t, m, "a")
+	if out := j.text(st.RunID, Stdout); !strings.Contains(out, `got "gopher", terminal true, end <nil>`) || st.Exit.Code != 0 {
+		t.Errorf("exit %+v, output %q", st.Exit, out)
+	}
+}
+
+func TestTerminalEndOfInput(t *testing.T) {
+	for _, text := range []string{"", "half"} {
+		m, j := newTestManager(t, Options{})
+		spec := helper("a", "ask")
+		spec.PTY, spec.Stdin = true, true
+		st := start(t, m, spec)
+		if err := j.await(testContext(t), func() bool { return j.flush[st.RunID] > 0 }); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := m.Input(testContext(t), "a", []byte(text), true); err != nil || n != len(text) {
+			t.Fatalf("Input = %d, %v", n, err)
+		}
+		st = awaitEnd(t, m, "a")
+		if out := j.text(st.RunID, Stdout); !strings.Contains(out, `got "`+text+`", terminal true, end EOF`) {
+			t.Errorf("output %q", out)
+		}
+	}
+}
+
+// TestTerminalTreeIsStopped stops a tree that shares no process group and no
+// session, without a subreaper to gather its daemon.
+func TestTerminalTreeIsStopped(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := helper("a", "tree", "ignore")
+	spec.PTY, spec.Stop.Timeout = true, 1
+	st := start(t, m, spec)
+	pids, err := j.pids(testContext(t), st.RunID, treeSize)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if left := alive(pids); len(left) > 0 {
+		t.Errorf("alive: %v", left)
+	}
+}
+
+// TestTerminalClosedBeforeTheEnd: a program that lets go of its terminal before
+// it exits ends as it wants to, and not by a hang-up.
+func TestTerminalClosedBeforeTheEnd(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	spec := shell("a", "echo up; exec <&- >&- 2>&-; sleep 0.2; exit 7")
+	spec.PTY = true
+	start(t, m, spec)
+	if st := awaitEnd(t, m, "a"); st.Exit.Code != 7 {
+		t.Errorf("exit %+v, want code 7", st.Exit)
+	}
+}
+
+func TestTerminalOutputIsComplete(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	for _, script := range []string{"seq 1 20000", "sleep 1000 & seq 1 20000"} {
+		spec := shell("a", script)
+		spec.PTY = true
+		start(t, m, spec)
+		st := awaitEnd(t, m, "a")
+		if out := j.text(st.RunID, Stdout); !strings.HasSuffix(out, "\r\n20000\r\n") {
+			t.Errorf("%s: output ends in %q", script, out[max(0, len(out)-30):])
+		}
+		if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestInputErrors(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	ctx := testContext(t)
+
+	if _, err := m.Input(ctx, "nobody", nil, false); !errors.Is(err, ErrUnknown) {
+		t.Errorf("unknown process: %v", err)
+	}
+	if _, err := m.Input(ctx, "nobody", make([]byte, maxInput+1), false); !errors.Is(err, ErrInvalid) {
+		t.Errorf("too much: %v", err)
+	}
+
+	start(t, m, helper("none", "block"))
+	if _, err := m.Input(ctx, "none", []byte("x"), false); !errors.Is(err, ErrNoStdin) {
+		t.Errorf("no stdin: %v", err)
+	}
+
+	deaf := helper("deaf", "block")
+	deaf.Stdin = true
+	st := start(t, m, deaf)
+	if _, err := j.pids(ctx, st.RunID, 1); err != nil {
+		t.Fatal(err)
+	}
+	short, cancel := context.WithCancel(ctx)
+	go func() {
+		cancel()
+	}()
+	n, err := m.Input(short, "deaf", make([]byte, maxInput), false)
+	if !errors.Is(err, ErrNotReading) && !errors.Is(err, context.Canceled) || n > 64<<10 {
+		t.Errorf("child that does not read: %d, %v", n, err)
+	}
+	if n, err := m.Input(ctx, "deaf", nil, true); err != nil || n != 0 {
+		t.Errorf("end of input: %d, %v", n, err)
+	}
+	if _, err := m.Input(ctx, "deaf", []byte("x"), false); !errors.Is(err, ErrNoStdin) {
+		t.Errorf("after the end of input: %v", err)
+	}
+
+	closes := shell("closes", "exec <&-; echo up 1; sleep 1000")
+	closes.Stdin = true
+	st = start(t, m, closes)
+	if _, err := j.pids(ctx, st.RunID, 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Input(ctx, "closes", []byte("x"), false); !errors.Is(err, ErrNoStdin) {
+		t.Errorf("child that closed its input: %v", err)
+	}
+
+	start(t, m, shell("gone", "true"))
+	awaitEnd(t, m, "gone")
+	var state *StateError
+	if _, err := m.Input(ctx, "gone", []byte("x"), false); !errors.As(err, &state) || state.State != Exited {
+		t.Errorf("ended process: %v", err)
+	}
+}

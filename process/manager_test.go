@@ -1,0 +1,357 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeRun is a run without a process.
+type fakeRun struct {
+	number  int
+	spawned time.Time
+	ended   chan struct{}
+	// survives keeps a stop from succeeding.
+	survives bool
+
+	mu    sync.Mutex
+	exit  Exit
+	at    time.Time
+	over  bool
+	stops []stopRequest
+}
+
+func (r *fakeRun) PID() int               { return 1000 + r.number }
+func (r *fakeRun) Ended() <-chan struct{} { return r.ended }
+
+func (r *fakeRun) Exit() (Exit, time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.exit, r.at
+}
+
+func (r *fakeRun) input(context.Context, []byte, bool) (int, error) { return 0, nil }
+
+func (r *fakeRun) stop(q stopRequest) *takedown {
+	r.mu.Lock()
+	r.stops = append(r.stops, q)
+	r.mu.Unlock()
+	d := newTakedown(0)
+	if r.survives {
+		d.finish(fmt.Errorf("%w: pid 7", ErrSurvivors))
+		return d
+	}
+	r.finish(Exit{Code: -1, Signal: "SIGTERM", By: q.by})
+	d.finish(nil)
+	return d
+}
+
+func (r *fakeRun) finish(exit Exit) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over {
+		r.over, r.exit, r.at = true, exit, time.Now()
+		close(r.ended)
+	}
+}
+
+// fakeSpawner is a Manager.spawn without processes.
+type fakeSpawner struct {
+	mu   sync.Mutex
+	runs []*fakeRun
+	fail error
+	// hold, if not nil, keeps a spawn from returning until it is closed.
+	hold chan struct{}
+}
+
+func (f *fakeSpawner) spawn(Spec, executable, int64) (runner, error) {
+	f.mu.Lock()
+	hold := f.hold
+	f.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.fail != nil {
+		return nil, f.fail
+	}
+	r := &fakeRun{number: len(f.runs) + 1, spawned: time.Now(), ended: make(chan struct{})}
+	f.runs = append(f.runs, r)
+	return r, nil
+}
+
+func (f *fakeSpawner) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.runs)
+}
+
+func (f *fakeSpawner) last() *fakeRun {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.runs[len(f.runs)-1]
+}
+
+var (
+	crash = Exit{Code: 1, By: BySelf}
+	clean = Exit{Code: 0, By: BySelf}
+)
+
+// bubble runs test with a Manager whose runs are fakes, in a synctest bubble.
+func bubble(t *testing.T, o Options, test func(t *testing.T, m *Manager, f *fakeSpawner)) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		o.Journal, o.Project = newMemJournal(), dir
+		m := NewManager(o)
+		f := &fakeSpawner{}
+		m.spawn = f.spawn
+		defer func() { _ = m.Close(context.Background()) }()
+		test(t, m, f)
+	})
+}
+
+func sh(name string, policy RestartPolicy) Spec {
+	return Spec{Name: name, Command: "/bin/sh", Restart: policy}
+}
+
+// state returns the state of a after everything has settled.
+func state(t *testing.T, m *Manager) State {
+	t.Helper()
+	synctest.Wait()
+	st, err := m.Status("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.State
+}
+
+func TestStopDuringSpawn(t *testing.T) {
+	for _, patient := range []bool{true, false} {
+		t.Run(fmt.Sprintf("patient=%v", patient), func(t *testing.T) {
+			bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+				f.hold = make(chan struct{})
+				go func() { _, _, _ = m.Start(context.Background(), sh("a", RestartAlways), KeepRunning) }()
+				if got := state(t, m); got != Starting {
+					t.Fatalf("state %s, want starting", got)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				stopped := make(chan error, 1)
+				go func() { _, err := m.Stop(ctx, "a", StopOptions{}); stopped <- err }()
+				synctest.Wait()
+				if !patient {
+					cancel() // the caller goes, the stop goes on
+					if err := <-stopped; !errors.Is(err, context.Canceled) {
+						t.Errorf("Stop = %v, want the context's error", err)
+					}
+				}
+				close(f.hold)
+				synctest.Wait()
+				if patient {
+					if err := <-stopped; err != nil {
+						t.Error(err)
+					}
+				}
+				cancel()
+				if got := state(t, m); got != Stopped || f.count() != 1 || len(f.last().stops) == 0 {
+					t.Errorf("state %s after %d runs; want the new run stopped", got, f.count())
+				}
+			})
+		})
+	}
+}
+
+func TestStopDuringFailingSpawn(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		f.hold, f.fail = make(chan struct{}), errors.New("no luck")
+		go func() { _, _, _ = m.Start(context.Background(), sh("a", RestartAlways), KeepRunning) }()
+		synctest.Wait()
+		stopped := make(chan error, 1)
+		go func() { _, err := m.Stop(context.Background(), "a", StopOptions{}); stopped <- err }()
+		synctest.Wait()
+		close(f.hold)
+		if err := <-stopped; err != nil || state(t, m) != Stopped {
+			t.Errorf("stop of a spawn that failed: %v, %s", err, state(t, m))
+		}
+	})
+}
+
+func TestStartDuringStop(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		first := f.last()
+		first.survives = true // the stop is over, but the run does not end
+		if _, err := m.Stop(t.Context(), "a", StopOptions{}); !errors.Is(err, ErrSurvivors) {
+			t.Errorf("Stop = %v, want ErrSurvivors", err)
+		}
+		var refused *StateError
+		_, _, err := m.Start(t.Context(), sh("a", RestartNever), KeepRunning)
+		if !errors.As(err, &refused) || refused.State != Stopping {
+			t.Errorf("Start during a stop = %v, want a StateError that says stopping", err)
+		}
+		first.finish(crash)
+		if got := state(t, m); got != Stopped {
+			t.Fatalf("state %s after the end", got)
+		}
+		first.survives = false
+		if st := start(t, m, sh("a", RestartNever)); st.Run != 2 || st.State != Running {
+			t.Errorf("start after the stop: run %d, %s", st.Run, st.State)
+		}
+	})
+}
+
+func TestTooManyProcesses(t *testing.T) {
+	bubble(t, Options{MaxProcesses: 2}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartAlways))
+		f.last().finish(crash)
+		synctest.Wait()
+		start(t, m, sh("b", RestartNever))
+		if _, _, err := m.Start(t.Context(), sh("c", RestartNever), KeepRunning); !errors.Is(err, ErrTooMany) {
+			t.Errorf("third process = %v, want ErrTooMany", err)
+		}
+		if _, err := m.Status("c"); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a refused start left an entry: %v", err)
+		}
+		// a waits for its restart and counts; started by hand it must not count twice.
+		start(t, m, sh("a", RestartAlways))
+	})
+}
+
+func TestTableIsBounded(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		for i := range maxEntries + 1 {
+			start(t, m, sh(fmt.Sprintf("p%d", i), RestartNever))
+			step(t, f, time.Millisecond, clean)
+		}
+		if n := len(m.List()); n != maxEntries {
+			t.Errorf("%d entries, want %d", n, maxEntries)
+		}
+		if _, err := m.Status("p0"); !errors.Is(err, ErrUnknown) {
+			t.Errorf("Status of the oldest = %v, want ErrUnknown", err)
+		}
+		if _, err := m.Status("p1"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestListOrder(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		for _, name := range []string{"old", "new", "z", "m"} {
+			start(t, m, sh(name, RestartNever))
+			if name == "old" || name == "new" {
+				step(t, f, time.Second, crash)
+			}
+		}
+		var names []string
+		for _, st := range m.List() {
+			names = append(names, st.Spec.Name)
+		}
+		if want := []string{"m", "z", "new", "old"}; !slices.Equal(names, want) {
+			t.Errorf("order %v, want %v", names, want)
+		}
+	})
+}
+
+func TestKeepRunning(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		if st, already, err := m.Start(t.Context(), sh("a", RestartAlways), KeepRunning); err != nil || !already || st.Run != 1 {
+			t.Errorf("the same again: %v, already %v, run %d", err, already, st.Run)
+		}
+		other := sh("a", RestartNever)
+		other.Args, other.Env, other.Stdin = []string{"-x"}, map[string]string{"A": "1"}, true
+		var differs *DiffersError
+		_, _, err := m.Start(t.Context(), other, KeepRunning)
+		if !errors.As(err, &differs) || !slices.Equal(differs.Fields, []string{"args", "env", "stdin"}) {
+			t.Errorf("another spec: %v", err)
+		}
+		var state *StateError
+		if _, _, err = m.Start(t.Context(), other, RefuseRunning); !errors.As(err, &state) {
+			t.Errorf("if_running: error = %v", err)
+		}
+		if st, already, err := m.Start(t.Context(), other, RestartRunning); err != nil || already || st.Run != 2 || !st.Spec.Stdin {
+			t.Errorf("if_running: restart = %+v, %v, %v", st, already, err)
+		}
+	})
+}
+
+func TestConcurrentStartsMakeOneRun(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		f.hold = make(chan struct{})
+		const callers = 20
+		fresh := make(chan bool, callers)
+		for range callers {
+			go func() {
+				st, already, err := m.Start(context.Background(), sh("a", RestartNever), KeepRunning)
+				if err != nil || st.PID == 0 {
+					t.Errorf("Start = %+v, %v", st, err)
+				}
+				fresh <- !already
+			}()
+		}
+		synctest.Wait()
+		close(f.hold)
+		n := 0
+		for range callers {
+			if <-fresh {
+				n++
+			}
+		}
+		if n != 1 || f.count() != 1 {
+			t.Errorf("%d callers began a run, %d runs; want one", n, f.count())
+		}
+	})
+}
+
+func TestCloseDuringSpawn(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		f.hold = make(chan struct{})
+		go func() { _, _, _ = m.Start(context.Background(), sh("a", RestartAlways), KeepRunning) }()
+		synctest.Wait()
+		closed := make(chan error, 1)
+		go func() { closed <- m.Close(context.Background()) }()
+		synctest.Wait()
+		close(f.hold)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		if got := state(t, m); got != Stopped || len(f.last().stops) == 0 {
+			t.Errorf("state %s after Close during the spawn", got)
+		}
+	})
+}
+
+func TestRemove(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		feed := m.Watch()
+		start(t, m, sh("a", RestartNever))
+		var refused *StateError
+		if err := m.Remove(t.Context(), "a"); !errors.As(err, &refused) || refused.State != Running {
+			t.Errorf("Remove of what runs = %v", err)
+		}
+		f.last().finish(clean)
+		synctest.Wait()
+		if err := m.Remove(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Remove(t.Context(), "a"); !errors.Is(err, ErrUnknown) {
+			t.Errorf("second Remove = %v", err)
+		}
+		for removed := false; !removed; {
+			c, err := feed.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			removed = c.Removed
+		}
+		if st := start(t, m, sh("a", RestartNever)); st.State != Running {
+			t.Errorf("start of the name again: %s", st.State)
+		}
+	})
+}

@@ -1,0 +1,179 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// taker is an Options.TakeStdio that keeps the streams of the last run and
+// reads stdout to its end.
+type taker struct {
+	mu     sync.Mutex
+	stdin  io.WriteCloser
+	output bytes.Buffer
+	ended  chan struct{} // closed at the end of stdout
+	hold   chan struct{} // stdout is closed only once this is
+}
+
+func newTaker() *taker {
+	k := &taker{ended: make(chan struct{}), hold: make(chan struct{})}
+	close(k.hold)
+	return k
+}
+
+func (k *taker) take(_ string, _ int64, stdin io.WriteCloser, stdout io.ReadCloser) {
+	k.mu.Lock()
+	k.stdin = stdin
+	k.mu.Unlock()
+	go func() {
+		var all bytes.Buffer
+		_, _ = io.Copy(&all, stdout)
+		k.mu.Lock()
+		k.output = all
+		k.mu.Unlock()
+		close(k.ended)
+		<-k.hold
+		_ = stdout.Close()
+	}()
+}
+
+func (k *taker) text(t *testing.T) string {
+	t.Helper()
+	select {
+	case <-k.ended:
+	case <-testContext(t).Done():
+		t.Fatal("the end of stdout was not seen")
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.output.String()
+}
+
+func mcpSpec(command string, args ...string) Spec {
+	return Spec{Name: "a", Command: command, Args: args, Stdio: StdioMCP}
+}
+
+func TestMessagesGoToTheTaker(t *testing.T) {
+	k := newTaker()
+	m, j := newTestManager(t, Options{TakeStdio: k.take})
+	st := start(t, m, mcpSpec("sh", "-c", "echo log >&2; cat"))
+	if _, err := io.WriteString(k.stdin, "one\ntwo\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Input(testContext(t), "a", []byte("x"), false); !errors.Is(err, ErrNoStdin) {
+		t.Errorf("Input: %v", err)
+	}
+	began := time.Now()
+	st, err := m.Stop(testContext(t), "a", StopOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The end of input is enough for cat: no signal was needed.
+	if st.Exit.Code != 0 || time.Since(began) > mcpPatience {
+		t.Errorf("exit %v after %s", st.Exit, time.Since(began))
+	}
+	if got := k.text(t); got != "one\ntwo\n" {
+		t.Errorf("messages %q", got)
+	}
+	if out, err := j.text(st.RunID, Stdout), j.text(st.RunID, Stderr); out != "" || err != "log\n" {
+		t.Errorf("log: out %q, err %q", out, err)
+	}
+}
+
+func TestMessagesEndWithTheFirstProcess(t *testing.T) {
+	k := newTaker()
+	m, _ := newTestManager(t, Options{TakeStdio: k.take, Subreaper: false})
+	start(t, m, mcpSpec("sh", "-c", "sleep 100 & echo last")) // sleep holds the pipe
+	if got := k.text(t); got != "last\n" {
+		t.Errorf("messages %q", got)
+	}
+	st := awaitEnd(t, m, "a")
+	if st.State != Exited {
+		t.Errorf("state %s", st.State)
+	}
+}
+
+func TestARunEndsOnceItsMessagesAreDealtWith(t *testing.T) {
+	k := newTaker()
+	k.hold = make(chan struct{})
+	m, j := newTestManager(t, Options{TakeStdio: k.take})
+	st := start(t, m, mcpSpec("true"))
+	k.text(t)
+	j.mu.Lock()
+	ended := j.ended[st.RunID]
+	j.mu.Unlock()
+	if now, _ := m.Status("a"); now.State != Running || ended {
+		t.Errorf("state %s, capture ended %t, before stdout was closed", now.State, ended)
+	}
+	close(k.hold)
+	awaitEnd(t, m, "a")
+	if err := j.await(testContext(t), func() bool { return j.ended[st.RunID] }); err != nil {
+		t.Error("capture did not end")
+	}
+}
+
+func TestMCPServerThatIgnoresTheEndOfInputIsSignalled(t *testing.T) {
+	k := newTaker()
+	m, _ := newTestManager(t, Options{TakeStdio: k.take})
+	spec := mcpSpec("sleep", "100")
+	start(t, m, spec)
+	began := time.Now()
+	st, err := m.Stop(testContext(t), "a", StopOptions{})
+	if err != nil || st.Exit.Signal != "SIGTERM" {
+		t.Errorf("exit %v, %v", st.Exit, err)
+	}
+	if took := time.Since(began); took < mcpPatience || took > 4*mcpPatience {
+		t.Errorf("took %s", took)
+	}
+	// A kill waits for nothing.
+	k2 := newTaker()
+	m, _ = newTestManager(t, Options{TakeStdio: k2.take})
+	start(t, m, spec)
+	began = time.Now()
+	if st, err = m.Stop(testContext(t), "a", StopOptions{Force: true}); err != nil || st.Exit.Signal != "SIGKILL" || time.Since(began) > mcpPatience {
+		t.Errorf("exit %v, %v after %s", st.Exit, err, time.Since(began))
+	}
+}
+
+func TestSetReady(t *testing.T) {
+	k := newTaker()
+	m, _ := newTestManager(t, Options{TakeStdio: k.take})
+	st := start(t, m, mcpSpec("cat"))
+	if st.Ready == nil || *st.Ready || st.NotReady == "" {
+		t.Errorf("right after the start: ready %v, %q", st.Ready, st.NotReady)
+	}
+	m.SetReady("a", st.RunID, true, "")
+	m.SetReady("a", st.RunID+1, false, "another run")
+	m.SetReady("b", st.RunID, false, "nobody")
+	if st, _ = m.Status("a"); st.Ready == nil || !*st.Ready || st.ReadyAt.IsZero() || st.NotReady != "" {
+		t.Errorf("ready %v, %q", st.Ready, st.NotReady)
+	}
+	m.SetReady("a", st.RunID, false, "gone")
+	if st, _ = m.Status("a"); *st.Ready || st.NotReady != "gone" || !st.ReadyAt.IsZero() {
+		t.Errorf("ready %v, %q", *st.Ready, st.NotReady)
+	}
+}
+
+func TestMCPSpecRefusals(t *testing.T) {
+	m, _ := newTestManager(t, Options{TakeStdio: newTaker().take})
+	for want, change := range map[string]func(*Spec){
+		"pty":          func(s *Spec) { s.PTY = true },
+		"merge_output": func(s *Spec) { s.MergeOutput = true },
+		"ready":        func(s *Spec) { s.Ready = &Ready{Log: "x"} },
+	} {
+		spec := mcpSpec("cat")
+		change(&spec)
+		if _, _, err := m.Start(testContext(t), spec, KeepRunning); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	m, _ = newTestManager(t, Options{})
+	if _, _, err := m.Start(testContext(t), mcpSpec("cat"), KeepRunning); !errors.Is(err, ErrInvalid) {
+		t.Errorf("without a taker: %v", err)
+	}
+}

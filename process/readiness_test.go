@@ -1,0 +1,288 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+// ready waits until a is ready, and fails if it ends before.
+func awaitReady(t *testing.T, m *Manager) Status {
+	t.Helper()
+	st := await(t, m, "a", "ready", func(st Status) bool { return !st.State.Live() || st.Ready != nil && *st.Ready })
+	if st.Ready == nil {
+		t.Fatalf("ended before it was ready: %+v", st)
+	}
+	if st.NotReady != "" || st.ReadyAt.IsZero() {
+		t.Errorf("ready, but NotReady %q, since %s", st.NotReady, st.ReadyAt)
+	}
+	return st
+}
+
+// awaitNotReady waits until what is waited for holds all of words.
+func awaitNotReady(t *testing.T, m *Manager, words ...string) {
+	t.Helper()
+	st := await(t, m, "a", "not ready because of "+strings.Join(words, ", "), func(st Status) bool {
+		for _, w := range words {
+			if !strings.Contains(st.NotReady, w) {
+				return false
+			}
+		}
+		return true
+	})
+	if st.Ready == nil || *st.Ready {
+		t.Errorf("Ready = %v while %q is waited for", st.Ready, st.NotReady)
+	}
+}
+
+// port is the port that the helper "listen" has said.
+func (j *memJournal) port(ctx context.Context, run int64) int {
+	line, _ := j.awaitLine(ctx, run, func(s string) bool { return strings.HasPrefix(s, "listening ") })
+	port, _ := strconv.Atoi(strings.TrimPrefix(line, "listening "))
+	return port
+}
+
+func TestReadyByPort(t *testing.T) {
+	for name, args := range map[string][]string{
+		"IPv4":        {"tcp", "127.0.0.1:0"},
+		"IPv6":        {"tcp", "[::1]:0"},
+		"any address": {"tcp", ":0"},
+		"grandchild":  {"child", "tcp", "127.0.0.1:0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sampled := make(chan bool, 1)
+			m, j := newTestManager(t, Options{OnSample: func(int64, time.Time, float64, uint64, int) {
+				select {
+				case sampled <- true:
+				default:
+				}
+			}})
+			spec := helper("a", "listen", args...)
+			spec.Ready = &Ready{Port: ptr(0)}
+			st := start(t, m, spec)
+			if st.Ready == nil {
+				t.Error("no readiness in the answer of Start")
+			}
+			up := awaitReady(t, m)
+			port := j.port(testContext(t), st.RunID)
+			if !slices.Equal(up.Ports, []int{port}) {
+				t.Errorf("ready with ports %v, want %d", up.Ports, port)
+			}
+			members, err := m.Tree("a")
+			if err != nil || !strings.Contains(fmt.Sprint(members), fmt.Sprintf("[%d]", port)) {
+				t.Errorf("members %+v, %v; want one with port %d", members, err, port)
+			}
+			for st, _ = m.Status("a"); st.Processes == 0; st, _ = m.Status("a") {
+				select {
+				case <-sampled:
+				case <-testContext(t).Done():
+					t.Fatal("no sample")
+				}
+			}
+			if !slices.Equal(st.Ports, []int{port}) || st.MemoryBytes == 0 {
+				t.Errorf("ports %v, %d processes with %d bytes; want port %d", st.Ports, st.Processes, st.MemoryBytes, port)
+			}
+		})
+	}
+}
+
+func TestReadyIsNotFooledByAStranger(t *testing.T) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{}
+	served := make(chan struct{})
+	go func() { _ = server.Serve(stranger); close(served) }()
+	t.Cleanup(func() { _ = server.Close(); <-served })
+	port := stranger.Addr().(*net.TCPAddr).Port
+	url := fmt.Sprintf("http://localhost:%d/", port)
+	held := fmt.Sprintf("is held by pid %d", os.Getpid())
+	for name, ready := range map[string]*Ready{"port": {Port: &port}, "url": {HTTP: url}} {
+		t.Run(name, func(t *testing.T) {
+			m, _ := newTestManager(t, Options{})
+			spec := helper("a", "block")
+			spec.Ready = ready
+			start(t, m, spec)
+			awaitNotReady(t, m, strconv.Itoa(port), held, "started elsewhere")
+		})
+	}
+	t.Run("other port is told", func(t *testing.T) {
+		m, j := newTestManager(t, Options{})
+		spec := helper("a", "listen", "tcp", "127.0.0.1:0")
+		spec.Ready = &Ready{Port: &port}
+		st := start(t, m, spec)
+		awaitNotReady(t, m, held, fmt.Sprintf("it listens on %d", j.port(testContext(t), st.RunID)))
+	})
+	t.Run("holder", func(t *testing.T) {
+		m, _ := newTestManager(t, Options{})
+		pid, command, ours := m.PortHolder(port)
+		if pid != os.Getpid() || command == "" || ours {
+			t.Errorf("PortHolder = %d, %q, %v", pid, command, ours)
+		}
+		if pid, command, ours := m.PortHolder(1); pid != 0 || command != "" || ours {
+			t.Errorf("PortHolder of a free port = %d, %q, %v", pid, command, ours)
+		}
+	})
+}
+
+func TestPortHolderKnowsOurs(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, helper("a", "listen", "tcp", "127.0.0.1:0"))
+	pid, _, ours := m.PortHolder(j.port(testContext(t), st.RunID))
+	if pid != st.PID || !ours {
+		t.Errorf("PortHolder = %d, ours %v; want %d, ours", pid, ours, st.PID)
+	}
+	if text := m.holder(j.port(testContext(t), st.RunID)); !strings.Contains(text, " of a in this session") {
+		t.Errorf("holder: %s", text)
+	}
+}
+
+func TestReadyByHTTP(t *testing.T) {
+	for _, c := range []struct {
+		status string
+		ready  bool
+	}{{"200", true}, {"302", true}, {"404", false}, {"503", false}} {
+		t.Run(c.status, func(t *testing.T) {
+			t.Parallel()
+			m, _ := newTestManager(t, Options{})
+			spec := helper("a", "listen", "http", "127.0.0.1:0", c.status)
+			spec.Ready = &Ready{HTTP: "/health", Port: ptr(0)}
+			start(t, m, spec)
+			if c.ready {
+				awaitReady(t, m)
+			} else {
+				awaitNotReady(t, m, "/health answers "+c.status)
+			}
+		})
+	}
+}
+
+func TestReadyByURL(t *testing.T) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := free.Addr().String()
+	_ = free.Close()
+	m, _ := newTestManager(t, Options{})
+	spec := helper("a", "listen", "http", addr, "204")
+	spec.Ready = &Ready{HTTP: "http://" + addr + "/"}
+	start(t, m, spec)
+	awaitReady(t, m)
+}
+
+func TestReadyByLog(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	script := "read x; echo $x; read x"
+	spec := Spec{Name: "a", Command: "sh", Args: []string{"-c", script}, Stdin: true, Ready: &Ready{Log: `^ready in \d+ ms$`}}
+	for run := 1; run <= 2; run++ { // the second must not see the first's line
+		st := start(t, m, spec)
+		awaitNotReady(t, m, "no line has matched")
+		if _, err := m.Input(testContext(t), "a", []byte("ready in 12 ms\n"), false); err != nil {
+			t.Fatal(err)
+		}
+		if st = awaitReady(t, m); st.Run != run {
+			t.Errorf("run %d is ready, want %d", st.Run, run)
+		}
+		if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if st, _ := m.Status("a"); st.Ready != nil || st.NotReady != "" {
+			t.Errorf("after the end of what was ready: ready %v, %q", st.Ready, st.NotReady)
+		}
+	}
+}
+
+func TestReadyRulesMustAllHold(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	spec := helper("a", "listen", "http", "127.0.0.1:0", "200")
+	spec.Ready = &Ready{Log: "never said", Port: ptr(0), HTTP: "/"}
+	start(t, m, spec)
+	st := await(t, m, "a", "waiting for the log alone", func(st Status) bool { return st.NotReady == `no line has matched "never said" yet` })
+	if *st.Ready {
+		t.Error("ready although one rule does not hold")
+	}
+	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDeathEndsTheWaitForReadiness(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	spec := shell("a", "echo no >&2; exit 1")
+	spec.Ready = &Ready{Log: "yes", Port: ptr(0)}
+	start(t, m, spec)
+	st := awaitEnd(t, m, "a")
+	if st.State != Crashed || st.Ready != nil || !st.ReadyAt.IsZero() {
+		t.Errorf("%s, ready %v", st.State, st.Ready)
+	}
+}
+
+// TestDeathOnAHeldPortNamesTheHolder: "address already in use" is the commonest
+// reason of all, and the holder is what one needs to know.
+func TestDeathOnAHeldPortNamesTheHolder(t *testing.T) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = stranger.Close() })
+	port := stranger.Addr().(*net.TCPAddr).Port
+	m, _ := newTestManager(t, Options{})
+	spec := helper("a", "listen", "tcp", stranger.Addr().String())
+	for _, ready := range []*Ready{{Port: &port}, {HTTP: "http://localhost:" + strconv.Itoa(port)}} {
+		spec.Ready = ready
+		start(t, m, spec)
+		if st := awaitEnd(t, m, "a"); !strings.Contains(st.NotReady, fmt.Sprintf("port %d is held by pid %d", port, os.Getpid())) {
+			t.Errorf("%s: %q", st.Exit, st.NotReady)
+		}
+	}
+}
+
+// TestDebuggerDoesNotCount runs node, whose inspector listens before the
+// program has begun.
+func TestDebuggerDoesNotCount(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node here")
+	}
+	const program = `setTimeout(() => { const s = require("net").createServer().listen(0, () => console.log("listening", s.address().port)) }, 300)`
+	m, j := newTestManager(t, Options{})
+	spec := Spec{Name: "a", Command: node, Args: []string{"--inspect", "-e", program}, Ready: &Ready{Port: ptr(0)}}
+	st := start(t, m, spec)
+	up := awaitReady(t, m)
+	if port := j.port(testContext(t), st.RunID); !slices.Equal(up.Ports, []int{port}) {
+		t.Errorf("ready with ports %v, want %d; %s", up.Ports, port, j.text(st.RunID, Stderr))
+	}
+}
+
+func TestIsDebugger(t *testing.T) {
+	for _, c := range []struct {
+		port    int
+		command string
+		want    bool
+	}{
+		{9229, "node --inspect server.js", true},
+		{3000, "node --inspect server.js", false},
+		{4711, "node --inspect=127.0.0.1:4711 server.js", true},
+		{4711, "node --inspect-brk=4711 server.js", true},
+		{5005, "java -agentlib:jdwp=transport=dt_socket,address=*:5005 -jar a.jar", true},
+		{5005, "flask run --port 5005", false},
+		{5678, "python -m debugpy --listen 5678 app.py", true},
+	} {
+		if got := isDebugger(c.port, c.command); got != c.want {
+			t.Errorf("isDebugger(%d, %q) = %v", c.port, c.command, got)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package process
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// Figures of the restart policy, from research on systemd, pm2, supervisord
+// and Kubernetes: quick for a developer, and never a loop without end.
+const (
+	firstDelay    = 500 * time.Millisecond
+	maxDelay      = 30 * time.Second
+	stableAfter   = 10 * time.Second
+	jitter        = 0.2
+	unstableLimit = 5 // failures in a row without a stable run between
+	windowLimit   = 10
+	window        = 10 * time.Minute
+)
+
+// RestartPolicy says when a process is started again by itself.
+type RestartPolicy string
+
+// The policies. The zero value is RestartNever.
+const (
+	RestartNever     RestartPolicy = ""
+	RestartOnFailure RestartPolicy = "on-failure"
+	RestartAlways    RestartPolicy = "always"
+)
+
+func (p RestartPolicy) check() error {
+	switch p {
+	case RestartNever, RestartOnFailure, RestartAlways:
+		return nil
+	default:
+		return fmt.Errorf("%w: restart %q: want never, on-failure or always", ErrInvalid, string(p))
+	}
+}
+
+// retries decides, for one entry, whether and when the next run begins. A start
+// by the caller resets it to the zero value, which is ready to use.
+type retries struct {
+	unstable int         // ends in a row after less than stableAfter
+	recent   []time.Time // ends within window
+}
+
+// after answers what follows the end of a run that lived for lived: the event,
+// the delay of evRetry, and the reason of evGaveUp. maxRestarts is
+// Spec.MaxRestarts, random is in [0, 1).
+func (r *retries) after(policy RestartPolicy, maxRestarts int, exit Exit, lived time.Duration, now time.Time, random float64) (ev event, delay time.Duration, reason string) {
+	ended := evCrashed
+	if exit.Clean() {
+		ended = evExited
+	}
+	if policy == RestartNever || policy == RestartOnFailure && exit.Clean() {
+		return ended, 0, ""
+	}
+	if exit.Code == 126 || exit.Code == 127 { // not executable, not found: it would never get better
+		return evGaveUp, 0, fmt.Sprintf("not restarted: exit code %d means that a command could not be run", exit.Code)
+	}
+	// A run that was ended for being unhealthy, or for what it used, was not
+	// stable, however long that took to notice.
+	if r.unstable++; lived >= stableAfter && exit.By != ByHealth && exit.By != ByLimit {
+		r.unstable = 0
+	}
+	r.recent = append(r.recent, now)
+	for now.Sub(r.recent[0]) > window {
+		r.recent = r.recent[1:]
+	}
+	if reason := r.tooMany(maxRestarts); reason != "" {
+		return evGaveUp, 0, reason
+	}
+	const enough = 10 // doublings; maxDelay is reached long before
+	delay = min(firstDelay<<min(max(r.unstable-1, 0), enough), maxDelay)
+	delay += time.Duration(float64(delay) * jitter * (2*random - 1))
+	return evRetry, delay, ""
+}
+
+// tooMany says why no further restart is made, or "".
+func (r *retries) tooMany(maxRestarts int) string {
+	switch {
+	case maxRestarts > 0 && r.unstable > maxRestarts:
+		return fmt.Sprintf("gave up: max_restarts is %d, and %d runs in a row ended within %s", maxRestarts, r.unstable, stableAfter)
+	case maxRestarts == 0 && r.unstable >= unstableLimit:
+		return fmt.Sprintf("gave up: %d runs in a row ended within %s", r.unstable, stableAfter)
+	case len(r.recent) >= max(windowLimit, maxRestarts+1): // which also bounds recent
+		return fmt.Sprintf("gave up: %d ends within %s", len(r.recent), window)
+	}
+	return ""
+}
+
+func randomFraction() float64 { return rand.Float64() }

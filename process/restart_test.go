@@ -1,0 +1,282 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestCrashLoopGivesUp(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		feed := m.Watch()
+		begin := time.Now()
+		start(t, m, sh("a", RestartOnFailure))
+		go func() {
+			for { // every run crashes at once
+				c, err := feed.Next(context.Background())
+				if err != nil {
+					return
+				}
+				if c.To == Running {
+					f.last().finish(crash)
+				}
+			}
+		}()
+		st := await(t, m, "a", "failed", func(st Status) bool { return st.State == Failed })
+		if f.count() != 5 || st.Restarts != 4 {
+			t.Errorf("%d runs and %d restarts before giving up, want 5 and 4", f.count(), st.Restarts)
+		}
+		if !strings.Contains(st.Reason, "gave up: 5 runs in a row") {
+			t.Errorf("reason %q", st.Reason)
+		}
+		// 0.5 + 1 + 2 + 4 s, each ± 20 %.
+		if took := time.Since(begin); took < 6*time.Second || took > 9*time.Second {
+			t.Errorf("gave up after %s, want 7.5 s ± 20 %%", took)
+		}
+		time.Sleep(time.Hour) // in the bubble's time
+		if f.count() != 5 {
+			t.Errorf("%d runs an hour after giving up", f.count())
+		}
+	})
+}
+
+// step lets the current run live for d and end with exit, then waits for what
+// follows.
+func step(t *testing.T, f *fakeSpawner, d time.Duration, exit Exit) {
+	t.Helper()
+	time.Sleep(d) // in the bubble's time
+	f.last().finish(exit)
+	synctest.Wait()
+}
+
+// awaitRun waits until run number n exists.
+func awaitRun(t *testing.T, m *Manager, n int) Status {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // in the bubble's time
+	defer cancel()
+	st, err := m.Await(ctx, "a", func(st Status) bool { return st.Run == n && st.State == Running })
+	if err != nil {
+		t.Fatalf("waiting for run %d: %v; %s in run %d: %s", n, err, st.State, st.Run, st.Reason)
+	}
+	return st
+}
+
+func TestStableRunResetsTheCount(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartOnFailure))
+		run := 1
+		for range 2 {
+			for range 4 { // four unstable ends are borne
+				step(t, f, time.Second, crash)
+				run++
+				awaitRun(t, m, run)
+			}
+			time.Sleep(10 * time.Minute) // out of the window of ten
+			step(t, f, 0, crash)
+			st, _ := m.Status("a")
+			if delay := time.Until(st.NextRetry); delay < 400*time.Millisecond || delay > 600*time.Millisecond {
+				t.Errorf("delay %s after a stable run, want 0.5 s ± 20 %%", delay)
+			}
+			run++
+			awaitRun(t, m, run)
+		}
+	})
+}
+
+func TestTenEndsInTenMinutes(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartAlways))
+		for run := 1; run < 10; run++ {
+			step(t, f, 11*time.Second, clean) // each one stable
+			awaitRun(t, m, run+1)
+		}
+		step(t, f, 11*time.Second, clean)
+		st, _ := m.Status("a")
+		if st.State != Failed || !strings.Contains(st.Reason, "10 ends within 10m0s") {
+			t.Errorf("after ten ends: %s, %q", st.State, st.Reason)
+		}
+	})
+}
+
+func TestMaxRestarts(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		spec := sh("a", RestartOnFailure)
+		spec.MaxRestarts = 30
+		start(t, m, spec)
+		for run := 1; run <= 30; run++ {
+			step(t, f, time.Second, crash)
+			st, _ := m.Status("a")
+			if delay := time.Until(st.NextRetry); delay > 36*time.Second {
+				t.Fatalf("delay %s, want at most 30 s + 20 %%", delay)
+			}
+			awaitRun(t, m, run+1)
+		}
+		step(t, f, time.Second, crash)
+		if st, _ := m.Status("a"); st.State != Failed || !strings.Contains(st.Reason, "max_restarts is 30") {
+			t.Errorf("after 31 ends: %s, %q", st.State, st.Reason)
+		}
+	})
+}
+
+func TestPolicyTable(t *testing.T) {
+	killed := Exit{Code: -1, Signal: "SIGKILL", By: ByOutside}
+	for _, c := range []struct {
+		policy RestartPolicy
+		no     bool
+		exit   Exit
+		want   State
+	}{
+		{RestartNever, false, crash, Crashed},
+		{RestartNever, false, clean, Exited},
+		{RestartOnFailure, false, clean, Exited},
+		{RestartOnFailure, false, crash, Backoff},
+		{RestartOnFailure, false, killed, Backoff},
+		{RestartAlways, false, clean, Backoff},
+		{RestartAlways, true, crash, Crashed},
+		{RestartAlways, false, Exit{Code: 126, By: BySelf}, Failed},
+		{RestartOnFailure, false, Exit{Code: 127, By: BySelf}, Failed},
+		{RestartNever, false, Exit{Code: 127, By: BySelf}, Crashed},
+	} {
+		t.Run(fmt.Sprintf("%s %v %s", c.policy, c.no, c.exit), func(t *testing.T) {
+			bubble(t, Options{NoAutoRestart: c.no}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+				start(t, m, sh("a", c.policy))
+				f.last().finish(c.exit)
+				if got := state(t, m); got != c.want {
+					t.Errorf("state %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
+// inBackoff brings a into backoff.
+func inBackoff(t *testing.T, m *Manager, f *fakeSpawner) {
+	t.Helper()
+	start(t, m, sh("a", RestartAlways))
+	f.last().finish(crash)
+	if got := state(t, m); got != Backoff {
+		t.Fatalf("state %s, want backoff", got)
+	}
+}
+
+func TestTimerIsIgnoredAfterStop(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		inBackoff(t, m, f)
+		if st, err := m.Stop(t.Context(), "a", StopOptions{}); err != nil || st.State != Stopped || !st.NextRetry.IsZero() {
+			t.Errorf("stop in backoff: %v, %s, next retry %s", err, st.State, st.NextRetry)
+		}
+		time.Sleep(time.Hour)
+		if f.count() != 1 || state(t, m) != Stopped {
+			t.Errorf("%d runs, state %s: the timer fired after the stop", f.count(), state(t, m))
+		}
+	})
+}
+
+func TestTimerIsIgnoredAfterStart(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		inBackoff(t, m, f)
+		if st := start(t, m, sh("a", RestartAlways)); st.Run != 2 || st.Restarts != 0 {
+			t.Errorf("start in backoff: run %d, %d restarts", st.Run, st.Restarts)
+		}
+		time.Sleep(time.Hour)
+		if f.count() != 2 || state(t, m) != Running {
+			t.Errorf("%d runs, state %s: the timer fired after the start", f.count(), state(t, m))
+		}
+	})
+}
+
+func TestReconfigureInBackoff(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		inBackoff(t, m, f)
+		if st, err := m.Reconfigure("a", sh("a", RestartNever)); err != nil || st.State != Stopped {
+			t.Errorf("restart: never in backoff: %v, %s", err, st.State)
+		}
+	})
+}
+
+func TestCloseDuringBackoff(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		inBackoff(t, m, f)
+		if err := m.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := state(t, m); got != Stopped || f.count() != 1 {
+			t.Errorf("after Close in backoff: %s, %d runs", got, f.count())
+		}
+		if _, _, err := m.Start(t.Context(), sh("b", RestartNever), KeepRunning); !errors.Is(err, ErrClosed) {
+			t.Errorf("Start after Close = %v, want ErrClosed", err)
+		}
+		if err := m.Close(t.Context()); err != nil {
+			t.Errorf("second Close: %v", err)
+		}
+	})
+}
+
+func TestRestartIsNotMadeBesideSurvivors(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartAlways))
+		f.last().survives = true
+		f.last().finish(crash)
+		st := await(t, m, "a", "failed", func(st Status) bool { return st.State == Failed })
+		if f.count() != 1 || !strings.Contains(st.Reason, "pid 7") {
+			t.Errorf("%d runs, reason %q; want no second run, and why", f.count(), st.Reason)
+		}
+	})
+}
+
+func TestRecycle(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		for run := 1; run <= 4; run++ {
+			if err := m.Recycle("a", ByHealth, "three checks failed"); err != nil {
+				t.Fatal(err)
+			}
+			st := awaitRun(t, m, run+1)
+			if st.Restarts != run {
+				t.Errorf("%d restarts in run %d", st.Restarts, st.Run)
+			}
+		}
+		if err := m.Recycle("a", ByHealth, "three checks failed"); err != nil {
+			t.Fatal(err)
+		}
+		st := await(t, m, "a", "failed", func(st Status) bool { return st.State == Failed })
+		if !strings.Contains(st.Reason, "three checks failed; gave up") || st.Exit.By != ByHealth {
+			t.Errorf("reason %q, ended by %s", st.Reason, st.Exit.By)
+		}
+		var refused *StateError
+		if err := m.Recycle("a", ByHealth, "again"); !errors.As(err, &refused) {
+			t.Errorf("Recycle of what failed = %v, want a StateError", err)
+		}
+	})
+}
+
+func TestStopWinsOverRecycle(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartAlways))
+		f.last().survives = true // the run does not end yet
+		if err := m.Recycle("a", ByHealth, "sick"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Stop(t.Context(), "a", StopOptions{}); !errors.Is(err, ErrSurvivors) {
+			t.Errorf("Stop = %v, want ErrSurvivors", err)
+		}
+		f.last().finish(crash)
+		time.Sleep(time.Hour)
+		if got := state(t, m); got != Stopped || f.count() != 1 {
+			t.Errorf("%s after %d runs, want stopped after one", got, f.count())
+		}
+	})
+}
+
+func TestNoRecycleWithoutAutomaticRestarts(t *testing.T) {
+	bubble(t, Options{NoAutoRestart: true}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		if err := m.Recycle("a", ByHealth, "sick"); !errors.Is(err, ErrInvalid) || state(t, m) != Running {
+			t.Errorf("Recycle without automatic restarts = %v, state %s; want a refusal and nothing done", err, state(t, m))
+		}
+	})
+}

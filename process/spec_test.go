@@ -1,0 +1,188 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSpecBounds(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string]func(*Spec){
+		"name":                       func(s *Spec) { s.Name = "" },
+		"name with":                  func(s *Spec) { s.Name = "a b" },
+		"name too":                   func(s *Spec) { s.Name = strings.Repeat("a", 65) },
+		"name -x":                    func(s *Spec) { s.Name = "-x" },
+		"command is empty":           func(s *Spec) { s.Command = "" },
+		"NUL":                        func(s *Spec) { s.Args = []string{"a\x00b"} },
+		"variable name":              func(s *Spec) { s.Env = map[string]string{"A=B": "c"} },
+		"variable name \"\"":         func(s *Spec) { s.Env = map[string]string{"": "c"} },
+		"variable A holds":           func(s *Spec) { s.Env = map[string]string{"A": "\x00"} },
+		"at most 1048576":            func(s *Spec) { s.Args = []string{strings.Repeat("x", maxSpecBytes)} },
+		"does not exist":             func(s *Spec) { s.Dir = "/no/such/dir" },
+		"is not a directory":         func(s *Spec) { s.Dir = file },
+		"never, on-failure":          func(s *Spec) { s.Restart = "sometimes" },
+		"max_restarts -1":            func(s *Spec) { s.MaxRestarts = -1 },
+		"stop timeout":               func(s *Spec) { s.Stop.Timeout = time.Hour },
+		"SIGINT":                     func(s *Spec) { s.Stop.Signal = "SIGFOO" },
+		"cannot be caught":           func(s *Spec) { s.Stop.Signal = "KILL" },
+		"log or mcp":                 func(s *Spec) { s.Stdio = "x" },
+		"neither pty nor":            func(s *Spec) { s.Stdio, s.PTY = StdioMCP, true },
+		"mcp is not available":       func(s *Spec) { s.Stdio = StdioMCP },
+		"warn, stop or restart":      func(s *Spec) { s.Limits = &Limits{Action: "x"} },
+		"cpu_percent 101":            func(s *Spec) { s.Limits = &Limits{CPUPercent: 101} },
+		"memory_mb -1":               func(s *Spec) { s.Limits = &Limits{MemoryMB: -1} },
+		"holds no rule":              func(s *Spec) { s.Ready = &Ready{} },
+		"ready.log":                  func(s *Spec) { s.Ready = &Ready{Log: "("} },
+		"ready.port":                 func(s *Spec) { s.Ready = &Ready{Port: ptr(70000)} },
+		"ready.http":                 func(s *Spec) { s.Ready = &Ready{HTTP: "localhost:80"} },
+		"ready.log takes 5000 bytes": func(s *Spec) { s.Ready = &Ready{Log: strings.Repeat("x", 5000)} },
+	} {
+		spec := Spec{Name: "a", Command: "true"}
+		change(&spec)
+		_, _, err := m.Start(testContext(t), spec, KeepRunning)
+		word, _, _ := strings.Cut(what, " with")
+		word = strings.TrimSuffix(strings.TrimSuffix(word, " too"), " -x")
+		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), word) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if list := m.List(); len(list) > 0 {
+		t.Errorf("bad specs left entries: %v", list)
+	}
+}
+
+func TestRelativeDirectory(t *testing.T) {
+	project := t.TempDir()
+	if err := os.Mkdir(filepath.Join(project, "web"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	m, j := newTestManager(t, Options{Project: project})
+	st := start(t, m, Spec{Name: "a", Command: "pwd", Dir: "web"})
+	awaitEnd(t, m, "a")
+	if out := j.text(st.RunID, Stdout); out != filepath.Join(project, "web")+"\n" || st.Spec.Dir != filepath.Join(project, "web") {
+		t.Errorf("child is in %q, spec says %q", out, st.Spec.Dir)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, project := range []string{"/", home} {
+		if _, err := resolveDir("", project); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "PM_PROJECT_DIR") {
+			t.Errorf("relative directory in %s: %v", project, err)
+		}
+		if dir, err := resolveDir("/tmp", project); err != nil || dir != "/tmp" {
+			t.Errorf("absolute directory in %s: %s, %v", project, dir, err)
+		}
+	}
+}
+
+func TestDiffers(t *testing.T) {
+	base := Spec{Name: "a", Command: "c", Dir: "/"}
+	for want, change := range map[string]func(*Spec){
+		"command": func(s *Spec) { s.Command = "d" }, "args": func(s *Spec) { s.Args = []string{"x"} },
+		"cwd": func(s *Spec) { s.Dir = "/x" }, "env": func(s *Spec) { s.Env = map[string]string{"a": "b"} },
+		"stdin": func(s *Spec) { s.Stdin = true }, "pty": func(s *Spec) { s.PTY = true },
+		"merge_output": func(s *Spec) { s.MergeOutput = true }, "stdio": func(s *Spec) { s.Stdio = StdioMCP },
+		"ready": func(s *Spec) { s.Ready = &Ready{Port: ptr(1)} },
+	} {
+		other := base.clone()
+		change(&other)
+		if got := base.Differs(other); !slices.Equal(got, []string{want}) {
+			t.Errorf("differs in %v, want %s", got, want)
+		}
+	}
+	other := base.clone()
+	other.Restart, other.MaxRestarts, other.Stop, other.Limits, other.Group, other.Stdio = RestartAlways, 3, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 1}, "g", StdioLog
+	if got := base.Differs(other); len(got) > 0 {
+		t.Errorf("differs in %v, which needs no restart", got)
+	}
+}
+
+func TestEnviron(t *testing.T) {
+	base := []string{"PATH=/bin", "TERM=xterm", "FORCE_COLOR=1", "NO_COLOR=0", "A=1", "broken", "PMCP_RUN=7"}
+	got := environ(base, map[string]string{"A": "2", "PWD": "/own"}, "/dir", "session", 42)
+	want := []string{"A=2", "NO_COLOR=0", "PATH=/bin", "PMCP_RUN=42", "PMCP_SESSION=session", "PWD=/own", "PYTHONUNBUFFERED=1", "TERM=dumb"}
+	if !slices.Equal(got, want) {
+		t.Errorf("environ = %v, want %v", got, want)
+	}
+	if got := lookupEnv([]string{"A=1", "AB=2", "A=3"}, "A"); got != "3" {
+		t.Errorf("lookupEnv = %q", got)
+	}
+}
+
+func TestRestartWithChanges(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := shell("a", "echo $X; sleep 1000")
+	spec.Env = map[string]string{"X": "1"}
+	start(t, m, spec)
+	st, err := m.Restart(testContext(t), "a", func(s *Spec) { s.Env["X"] = "2"; s.Name = "b" })
+	if err != nil || st.Run != 2 || st.Spec.Name != "a" || st.Restarts != 0 {
+		t.Fatalf("Restart = %+v, %v", st, err)
+	}
+	if _, err := j.awaitLine(testContext(t), st.RunID, func(s string) bool { return s == "2" }); err != nil {
+		t.Error("the change did not reach the child")
+	}
+	if spec.Env["X"] != "1" {
+		t.Error("the caller's map was changed")
+	}
+	if again, err := m.Restart(testContext(t), "a", func(s *Spec) { s.Command = "no-such-program" }); !errors.Is(err, ErrNoExecutable) {
+		t.Errorf("Restart with a bad command = %+v, %v", again, err)
+	}
+	if after, _ := m.Status("a"); after.Run != 2 || after.State != Running {
+		t.Errorf("a bad restart changed something: run %d, %s", after.Run, after.State)
+	}
+	if _, err := m.Restart(testContext(t), "nobody", nil); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Restart of nobody = %v", err)
+	}
+}
+
+func TestReconfigure(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	st := start(t, m, helper("a", "block"))
+	spec := st.Spec.clone()
+	spec.Restart, spec.MaxRestarts, spec.Group, spec.Stop, spec.Limits, spec.Command = RestartAlways, 7, "g", StopSpec{Signal: "INT"}, &Limits{MemoryMB: 5}, "other"
+	after, err := m.Reconfigure("a", spec)
+	if err != nil || after.PID != st.PID || after.Spec.Restart != RestartAlways || after.Spec.Group != "g" || after.Spec.Stop.Signal != "INT" || after.Spec.Limits.MemoryMB != 5 || after.Spec.Command != st.Spec.Command {
+		t.Errorf("Reconfigure = %+v, %v", after, err)
+	}
+	spec.Restart = "sometimes"
+	if _, err := m.Reconfigure("a", spec); !errors.Is(err, ErrInvalid) {
+		t.Errorf("bad policy: %v", err)
+	}
+	if _, err := m.Reconfigure("nobody", Spec{}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("unknown: %v", err)
+	}
+}
+
+func TestSpawnFailure(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	file := filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(file, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	st, _, err := m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning)
+	if !errors.Is(err, ErrNoExecutable) || !strings.Contains(err.Error(), "interpreter") || st.State != Failed || st.Reason == "" || st.Run != 1 || st.RunID == 0 || st.EndedAt.IsZero() {
+		t.Errorf("missing interpreter: %+v, %v", st, err)
+	}
+	if !j.ended[1] {
+		t.Error("the capture of a run that never was is not ended")
+	}
+	if err := os.WriteFile(file, []byte("neither\x00this\x00nor that"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning); !errors.Is(err, ErrNoExecutable) {
+		t.Errorf("no program: %v", err)
+	}
+	if st := start(t, m, Spec{Name: "a", Command: "true"}); st.State == Failed || st.Reason != "" || st.Run != 3 {
+		t.Errorf("after a good start: %s, %q", st.State, st.Reason)
+	}
+}

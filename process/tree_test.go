@@ -1,0 +1,396 @@
+package process
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pmcp/process/proctab"
+)
+
+// treeSize is how many processes of "tree" stay: leader, same group, own group,
+// own session, daemon.
+const treeSize = 5
+
+func TestStopTakesTheWholeTree(t *testing.T) {
+	for _, args := range [][]string{{}, {"ignore"}, {"leave"}, {"leave", "ignore"}} {
+		t.Run(strings.Join(args, "+"), func(t *testing.T) {
+			t.Parallel()
+			inSubreaper(t, "stop-tree", args...)
+		})
+	}
+}
+
+// scenarioStopTree stops a "tree" and finds nothing left of it once Stop has
+// returned.
+func scenarioStopTree(ctx context.Context, m *Manager, j *memJournal, args []string) error {
+	spec := helper("a", "tree", args...)
+	spec.Stop.Timeout = 300 * time.Millisecond
+	st, _, err := m.Start(ctx, spec, KeepRunning)
+	if err != nil {
+		return err
+	}
+	want := treeSize
+	leave := slices.Contains(args, "leave")
+	if leave {
+		want--
+	}
+	pids, err := j.pids(ctx, st.RunID, want)
+	if err != nil {
+		return err
+	}
+	if leave {
+		st, err = m.Await(ctx, "a", func(st Status) bool { return !st.State.Live() })
+		if err != nil {
+			return err
+		}
+		if st.State != Exited || len(st.Survivors) != want {
+			return fmt.Errorf("the leader has left: %s with survivors %v, want exited with %d", st.State, st.Survivors, want)
+		}
+	}
+	members, err := m.Tree("a")
+	if err != nil || len(members) != want {
+		return fmt.Errorf("tree %+v, %w; want %d members", members, err, want)
+	}
+	if st, err = m.Stop(ctx, "a", StopOptions{}); err != nil {
+		return err
+	}
+	if left := alive(pids); len(left) > 0 {
+		return fmt.Errorf("alive when Stop had returned: %v", left)
+	}
+	if len(st.Survivors) > 0 || st.State.Live() {
+		return fmt.Errorf("after Stop: %s, survivors %v", st.State, st.Survivors)
+	}
+	if j.await(ctx, func() bool { return j.ended[st.RunID] }) != nil {
+		return errors.New("the capture of a stopped run was not ended")
+	}
+	return noZombies()
+}
+
+// noZombies answers an error if this process has a zombie child.
+func noZombies() error {
+	table, err := proctab.All()
+	if err != nil {
+		return err
+	}
+	for _, p := range table {
+		if p.Zombie && p.PPID == os.Getpid() {
+			return fmt.Errorf("zombie %d (%s)", p.PID, p.Comm)
+		}
+	}
+	return nil
+}
+
+func TestClearedEnvironmentIsAStrayUntilClose(t *testing.T) { inSubreaper(t, "stray") }
+
+// scenarioStray has a daemon that cleared its environment and left the tree
+// before any scan could see it.
+func scenarioStray(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
+	st, _, err := m.Start(ctx, helper("a", "daemon", "clear"), KeepRunning)
+	if err != nil {
+		return err
+	}
+	pids, err := j.pids(ctx, st.RunID, 1)
+	if err != nil {
+		return err
+	}
+	if st, err = m.Await(ctx, "a", func(st Status) bool { return !st.State.Live() }); err != nil {
+		return err
+	}
+	strays := m.Strays()
+	// A scan may have come in the moment in which the daemon was still below
+	// its parent: then it is known as a survivor, which is better.
+	known := len(st.Survivors) == 1 && st.Survivors[0].PID == pids[0]
+	if !known && (len(strays) != 1 || strays[0].PID != pids[0] || strays[0].Command == "") {
+		return fmt.Errorf("strays %+v, survivors %v; want %v", strays, st.Survivors, pids)
+	}
+	if err := m.Close(ctx); err != nil {
+		return err
+	}
+	if left := alive(pids); len(left) > 0 {
+		return fmt.Errorf("alive after Close: %v", left)
+	}
+	if childrenLeft() {
+		return errors.New("a child is left after Close")
+	}
+	return nil
+}
+
+func TestStopOfWhatMultiplies(t *testing.T) { inSubreaper(t, "multiply") }
+
+// scenarioMultiply stops a tree that starts a new daemon every few milliseconds
+// and takes no notice of SIGTERM.
+func scenarioMultiply(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
+	spec := shell("a", `trap "" TERM; echo up $$; while :; do (setsid sleep 1000 &); done`)
+	spec.Stop.Timeout = 100 * time.Millisecond
+	st, _, err := m.Start(ctx, spec, KeepRunning)
+	if err != nil {
+		return err
+	}
+	if _, err := j.pids(ctx, st.RunID, 1); err != nil {
+		return err
+	}
+	if _, err := m.Stop(ctx, "a", StopOptions{}); err != nil {
+		return err
+	}
+	if left := m.deps.tree.everything(); len(left) > 0 {
+		return fmt.Errorf("alive when Stop had returned: %s", describe(left))
+	}
+	return nil
+}
+
+func TestFiftyIgnoringChildrenAtClose(t *testing.T) { inSubreaper(t, "fifty") }
+
+// scenarioFifty closes with fifty children that ignore SIGTERM.
+func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
+	var pids []int
+	for i := range 50 {
+		spec := Spec{Name: fmt.Sprintf("p%d", i), Command: "sh", Args: []string{"-c", `trap "" TERM; echo up $$; while :; do sleep 1000; done`}}
+		st, _, err := m.Start(ctx, spec, KeepRunning)
+		if err != nil {
+			return err
+		}
+		up, err := j.pids(ctx, st.RunID, 1)
+		if err != nil {
+			return err
+		}
+		pids = append(pids, up...)
+	}
+	began := time.Now()
+	if err := m.Close(ctx); err != nil {
+		return err
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		return fmt.Errorf("Close took %s", took)
+	}
+	if left := alive(pids); len(left) > 0 || childrenLeft() {
+		return fmt.Errorf("alive after Close: %v, children: %v", left, childrenLeft())
+	}
+	return nil
+}
+
+func TestReaperStealsNoStatus(t *testing.T) { inSubreaper(t, "reap") }
+
+// scenarioReap runs hundreds of quick children, each with its own exit code and
+// an orphan that ends at once, while scans reap.
+func scenarioReap(ctx context.Context, m *Manager, _ *memJournal, _ []string) error {
+	const runs, parallel = 300, 10
+	errs := make(chan error, parallel)
+	for worker := range parallel {
+		go func() {
+			for i := range runs / parallel {
+				code := i % 100
+				spec := Spec{Name: fmt.Sprintf("w%d", worker), Command: "sh", Args: []string{"-c", fmt.Sprintf("(true & true &); exit %d", code)}}
+				_, _, err := m.Start(ctx, spec, RestartRunning)
+				if err != nil {
+					errs <- err
+					return
+				}
+				st, err := m.Await(ctx, spec.Name, func(st Status) bool { return !st.State.Live() })
+				if err != nil || st.Exit == nil || st.Exit.Code != code {
+					errs <- fmt.Errorf("exit %+v, %w; want code %d", st.Exit, err, code)
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range parallel {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	// What is not reaped yet is so by a later scan.
+	for ctx.Err() == nil {
+		m.deps.tree.look(time.Now())
+		if noZombies() == nil {
+			return nil
+		}
+	}
+	return noZombies()
+}
+
+func TestRestartPolicyWaitsForAnEmptyTree(t *testing.T) { inSubreaper(t, "restart-tree") }
+
+// scenarioRestartTree lets a leader leave a daemon and be restarted.
+func scenarioRestartTree(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
+	spec := helper("a", "tree", "leave")
+	spec.Restart, spec.MaxRestarts = RestartAlways, 1
+	st, _, err := m.Start(ctx, spec, KeepRunning)
+	if err != nil {
+		return err
+	}
+	first, err := j.pids(ctx, st.RunID, treeSize-1)
+	if err != nil {
+		return err
+	}
+	st, err = m.Await(ctx, "a", func(st Status) bool { return st.Run == 2 && st.RunID != 0 })
+	if err != nil {
+		return err
+	}
+	if left := alive(first); len(left) > 0 {
+		return fmt.Errorf("alive when run 2 had begun: %v", left)
+	}
+	return nil
+}
+
+// scenarios are what inSubreaper can run.
+func scenarios() map[string]func(context.Context, *Manager, *memJournal, []string) error {
+	return map[string]func(context.Context, *Manager, *memJournal, []string) error{
+		"stop-tree":    scenarioStopTree,
+		"stray":        scenarioStray,
+		"fifty":        scenarioFifty,
+		"multiply":     scenarioMultiply,
+		"random":       scenarioRandom,
+		"reap":         scenarioReap,
+		"restart-tree": scenarioRestartTree,
+		"oom":          scenarioOOM,
+	}
+}
+
+// inSubreaper runs a scenario in a process of its own that is a subreaper: the
+// test process must not take the status of other tests' children.
+func inSubreaper(t *testing.T, scenario string, args ...string) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has child subreapers")
+	}
+	cmd := exec.CommandContext(testContext(t), executablePath(), append([]string{scenario}, args...)...)
+	cmd.Env = append(os.Environ(), helperEnv+"=manager")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %v: %v\n%s", scenario, args, err, out)
+	}
+}
+
+// helperManager runs a scenario with a Manager of its own.
+func helperManager(args []string) int {
+	if err := becomeSubreaper(); err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	if err := os.Unsetenv(helperEnv); err != nil {
+		return 2
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	j := newMemJournal()
+	m := NewManager(Options{Journal: j, AwaitLine: j.awaitLine, Session: rand.Text(), Project: os.TempDir(), Subreaper: true, StopTimeout: 500 * time.Millisecond})
+	err := scenarios()[args[0]](ctx, m, j, args[1:])
+	if err = errors.Join(err, m.Close(ctx)); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+func TestBystanderSurvives(t *testing.T) {
+	bystander := exec.Command("sleep", "4711")
+	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bystander.Process.Kill(); _ = bystander.Wait() })
+	m, _ := newTestManager(t, Options{})
+	start(t, m, Spec{Name: "a", Command: "sleep", Args: []string{"4711"}})
+	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if left := alive([]int{bystander.Process.Pid}); len(left) != 1 {
+		t.Error("a process with the same command line was killed")
+	}
+}
+
+func TestStopOfAStoppedProcess(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, helper("a", "block"))
+	pids, err := j.pids(testContext(t), st.RunID, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	st, err = m.Stop(testContext(t), "a", StopOptions{Timeout: patience})
+	if err != nil || st.Exit.Signal != "SIGTERM" || st.Exit.By != ByUser || st.State != Stopped {
+		t.Errorf("stop of a suspended process: %v, %s, %+v; want SIGTERM", err, st.State, st.Exit)
+	}
+}
+
+func TestStopIsShortened(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, helper("a", "block", "ignore"))
+	if _, err := j.pids(testContext(t), st.RunID, 1); err != nil {
+		t.Fatal(err)
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Stop(context.Background(), "a", StopOptions{Timeout: time.Hour})
+		first <- err
+	}()
+	await(t, m, "a", "stopping", func(st Status) bool { return st.State == Stopping })
+	if st, err := m.Stop(testContext(t), "a", StopOptions{Timeout: 10 * time.Millisecond}); err != nil || st.Exit.Signal != "SIGKILL" {
+		t.Errorf("second stop: %v, %+v; want SIGKILL", err, st.Exit)
+	}
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if st, err := m.Stop(testContext(t), "a", StopOptions{Force: true}); err != nil || st.State != Stopped {
+		t.Errorf("stop of what is stopped: %v, %s", err, st.State)
+	}
+}
+
+func TestStopSignal(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := Spec{Name: "a", Command: "sh", Args: []string{"-c", `trap "exit 42" INT; echo up $$; while :; do sleep 0.01; done`}, Stop: StopSpec{Signal: "int"}}
+	st := start(t, m, spec)
+	if _, err := j.pids(testContext(t), st.RunID, 1); err != nil {
+		t.Fatal(err)
+	}
+	st, err := m.Stop(testContext(t), "a", StopOptions{})
+	if err != nil || st.Exit.Code != 42 || st.Exit.By != ByUser {
+		t.Errorf("stop by SIGINT: %v, %+v; want code 42", err, st.Exit)
+	}
+}
+
+func TestEndedBy(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	for script, want := range map[string]Exit{
+		"exit 0":        {Code: 0, By: BySelf},
+		"exit 7":        {Code: 7, By: BySelf},
+		"kill -KILL $$": {Code: -1, Signal: "SIGKILL", By: ByOutside},
+		"kill -SEGV $$": {Code: -1, Signal: "SIGSEGV", By: BySelf},
+	} {
+		start(t, m, Spec{Name: "a", Command: "sh", Args: []string{"-c", script}})
+		st := awaitEnd(t, m, "a")
+		if *st.Exit != want {
+			t.Errorf("%s: %+v, want %+v", script, *st.Exit, want)
+		}
+		if state := map[bool]State{true: Exited, false: Crashed}[want.Clean()]; st.State != state {
+			t.Errorf("%s: %s, want %s", script, st.State, state)
+		}
+	}
+}
+
+func TestStdinIsClosedBeforeTheSignal(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, Spec{Name: "a", Command: "sh", Args: []string{"-c", `trap "" TERM; echo up $$; cat; echo end of input`}, Stdin: true})
+	if _, err := j.pids(testContext(t), st.RunID, 1); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := m.Stop(testContext(t), "a", StopOptions{Timeout: patience}); err != nil || st.Exit.Code != 0 {
+		t.Errorf("stop: %v, %+v", err, st.Exit)
+	}
+	if out := j.text(st.RunID, Stdout); !strings.HasSuffix(out, "end of input\n") {
+		t.Errorf("output %q", out)
+	}
+}
