@@ -1,0 +1,47 @@
+package fault
+
+import "strings"
+
+// signs are the words, in lower case, by which a fault's type and message tell its category; the first group that fits counts.
+// They are ordered from what is certain to what is vague.
+var signs = [...]struct {
+	category string
+	words    []string
+}{
+	{CategoryOutOfMemory, []string{"out of memory", "outofmemory", "heap limit", "cannot allocate memory", "memoryerror", "enomem", "oomkilled", "oom-kill", "bad_alloc", "stack overflow at", "allowed memory size"}},
+	{CategoryDiskSpace, []string{"no space left", "enospc", "disk full", "disk is full", "disk quota", "edquot", "too many open files", "emfile", "enfile"}},
+	{CategoryAddressInUse, []string{"eaddrinuse", "address already in use", "address in use", "port is already allocated", "port already in use", "is already in use"}},
+	{CategoryPermission, []string{"eacces", "eperm", "permission denied", "permissionerror", "access denied", "access is denied", "accessdenied", "operation not permitted", "forbidden", "unauthorized"}},
+	{CategoryConnection, []string{"econnrefused", "connection refused", "connectionrefused", "econnreset", "connection reset", "connectionreset", "etimedout", "timed out connecting",
+		"connection timed out", "connect timeout", "connectexception", "sockettimeout", "i/o timeout", "connection closed", "connection aborted", "socket hang up", "epipe", "broken pipe", "brokenpipe", "connectionerror", "could not connect", "timed out", "deadline exceeded", "timeoutexception", "timeouterror", "connecttimeout", "cannot connect", "failed to connect"}},
+	{CategoryNetwork, []string{" enotfound", "'enotfound", "eai_again", "getaddrinfo", "no such host", "name or service not known", "name resolution", "unknownhost", "fetch failed", "enetunreach", "ehostunreach",
+		"network is unreachable", "no route to host", "network error", "networkerror", "certificate", "tls handshake", "ssl error", "sslerror", "bad gateway"}},
+	{CategoryUnhandledRejection, []string{"unhandledpromiserejection", "unhandled promise rejection", "err_unhandled_rejection", "unhandled rejection"}},
+	{CategoryAssertion, []string{"assertionerror", "assertion", "assert_", "assertionfailed", "expectation failed"}},
+	{CategorySyntax, []string{"syntaxerror", "indentationerror", "taberror", "parseerror", "parsererror", "jsondecodeerror", "syntax error", "syntax:", "unexpected token", "unexpected end of", "unexpected eof", "parse error",
+		"parsing error", "parse failed", "invalid syntax", "is not valid json", "unterminated string", "unexpected indent", "expected identifier but found", "unexpected \";\"", "transform failed"}},
+	{CategoryNotFound, []string{"enoent", "no such file", "module_not_found", "cannot find module", "modulenotfound", "module not found", "command not found", "filenotfound", "file not found", "could not resolve", "can't resolve",
+		"cannot resolve", "failed to resolve import", "no module named", "cannot find package", "no required module provides", "could not find or load main class", "classnotfound", "noclassdeffound", "importerror", "loaderror",
+		"cannot load such file", "no rule to make target", "missing script", "unresolved import", "nameerror", "referenceerror", "cannot find the path", ": not found", "couldn't find", "can't locate ", "failed opening", "err_module_not_found"}},
+	{CategoryType, []string{"typeerror", "classcastexception", "attributeerror", "nullpointerexception", "nomethoderror", "invalidcast", "nullreferenceexception", "is not a function", "cannot read propert",
+		"incompatible type", "incompatible types", "mismatched types", "cannot convert", "cannot implicitly convert", "type mismatch", "invalid conversion", "cannot use "}},
+}
+
+// classify gives the category of a fault. In a failed test only trouble with the surroundings counts as more than the failure.
+func classify(kind, message, hint string, test bool, fallback string) string {
+	text := lowered(kind + ": " + cut(message, 1024) + "\n" + cut(hint, 512))
+	for _, s := range signs {
+		if test && (s.category == CategoryType || s.category == CategorySyntax && (strings.Contains(text, "expect(") || strings.Contains(text, " expected"))) {
+			continue
+		}
+		for _, w := range s.words {
+			if strings.Contains(text, w) && !(test && w == "timed out") {
+				return s.category
+			}
+		}
+	}
+	if fallback == "" {
+		return CategoryOther
+	}
+	return fallback
+}

@@ -1,0 +1,234 @@
+package fault_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pmcp/logstore/fault"
+)
+
+var update = flag.Bool("update", false, "write what is recognised as what is expected; look at the difference before you commit it")
+
+// recording is what a program printed, and how it ended.
+type recording struct {
+	name   string
+	lines  []recordedLine
+	exit   int
+	signal string
+}
+
+type recordedLine struct {
+	stream, level uint8
+	text          []byte
+}
+
+// expected is a fault that a recording must give.
+type expected struct {
+	Category string `json:"category"`
+	Type     string `json:"type,omitempty"`
+	Message  string `json:"message"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Column   int    `json:"column,omitempty"`
+	First    int64  `json:"first"`
+	Last     int64  `json:"last"`
+	Stack    int    `json:"stack,omitempty"`
+	// Repeats tells that it is the same error as one before it in the recording, and must have its fingerprint.
+	Repeats bool `json:"repeats,omitempty"`
+	// Missed says, by hand, why a fault is expected that is not recognised. -update leaves such a recording alone.
+	Missed string `json:"missed,omitempty"`
+}
+
+// recordings reads the corpus: testdata/corpus/*.txt, whose lines are stream, level, "|", text, and whose last is the end.
+func recordings(t testing.TB, dir string) []recording {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("testdata", dir, "*.txt"))
+	if err != nil || len(names) == 0 {
+		t.Fatalf("no recordings in %s: %v", dir, err)
+	}
+	var list []recording
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := recording{name: strings.TrimSuffix(filepath.Base(name), ".txt")}
+		for line := range bytes.Lines(data) {
+			line = bytes.TrimSuffix(line, []byte("\n"))
+			if len(line) > 2 && line[2] == '|' {
+				r.lines = append(r.lines, recordedLine{stream: map[byte]uint8{'o': 0, 'e': 1}[line[0]], level: line[1] - '0', text: line[3:]})
+				continue
+			}
+			kind, value, _ := strings.Cut(string(line), " ")
+			switch kind {
+			case "exit":
+				if r.exit, err = strconv.Atoi(value); err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+			case "signal":
+				r.signal = value
+			default:
+				t.Fatalf("%s: strange line %q", name, line)
+			}
+		}
+		list = append(list, r)
+	}
+	return list
+}
+
+// play gives a recording's faults.
+func (r recording) play() (list []fault.Fault) {
+	rec := fault.New(func(f fault.Fault) { list = append(list, f) })
+	r.feed(rec)
+	rec.End(r.exit, r.signal)
+	return list
+}
+
+func (r recording) feed(rec *fault.Recogniser) {
+	for i, l := range r.lines {
+		rec.Line(int64(i+1), l.stream, l.level, l.text)
+	}
+}
+
+func (r recording) expected(t testing.TB, dir string) (list []expected) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", dir, r.name+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &list); err != nil {
+		t.Fatalf("%s: %v", r.name, err)
+	}
+	return list
+}
+
+func asExpected(f fault.Fault) expected {
+	return expected{Category: f.Category, Type: f.Type, Message: f.Message, File: f.File, Line: f.Line, Column: f.Column, First: f.FirstLine, Last: f.LastLine, Stack: len(f.Stack)}
+}
+
+func (e expected) String() string {
+	return fmt.Sprintf("%s %q %q %s:%d:%d lines %d-%d stack %d", e.Category, e.Type, e.Message, e.File, e.Line, e.Column, e.First, e.Last, e.Stack)
+}
+
+// TestCorpus holds what is recognised in the output of real programs against what is expected. A fault counts as found only if all
+// that is expected of it fits: category, type, message, place, its lines and the length of its stack.
+func TestCorpus(t *testing.T) {
+	found, emitted, wanted := 0, 0, 0
+	list := recordings(t, "corpus")
+	for _, r := range list {
+		got := r.play()
+		if *update && !r.byHand() {
+			r.write(t, got)
+		}
+		want := r.expected(t, "corpus")
+		emitted, wanted = emitted+len(got), wanted+len(want)
+		found += match(t, r.name, got, want)
+	}
+	precision, recall := 100*float64(found)/float64(emitted), 100*float64(found)/float64(wanted)
+	t.Logf("%d recordings, %d faults expected, %d emitted, %d right: precision %.1f %%, recall %.1f %%", len(list), wanted, emitted, found, precision, recall)
+	if precision < 95 || recall < 95 {
+		t.Error("precision and recall must both be at least 95 %")
+	}
+}
+
+// match counts the faults that fit, each expected one once, and logs the others.
+func match(t *testing.T, name string, got []fault.Fault, want []expected) (found int) {
+	t.Helper()
+	rest := append([]expected(nil), want...)
+next:
+	for i, f := range got {
+		e := asExpected(f)
+		e.Repeats = repeats(got, i)
+		for j, w := range rest {
+			if w == e {
+				rest = append(rest[:j], rest[j+1:]...)
+				found++
+				continue next
+			}
+		}
+		t.Logf("%s: not expected: %v", name, e)
+	}
+	for _, w := range rest {
+		t.Logf("%s: not found: %v", name, w)
+	}
+	return found
+}
+
+// byHand tells whether what is expected of the recording was written by hand.
+func (r recording) byHand() bool {
+	data, err := os.ReadFile(filepath.Join("testdata", "corpus", r.name+".json"))
+	return err == nil && bytes.Contains(data, []byte(`"missed"`))
+}
+
+func repeats(list []fault.Fault, i int) bool {
+	for _, f := range list[:i] {
+		if f.Fingerprint == list[i].Fingerprint {
+			return true
+		}
+	}
+	return false
+}
+
+func (r recording) write(t *testing.T, got []fault.Fault) {
+	t.Helper()
+	list := []expected{}
+	for i, f := range got {
+		e := asExpected(f)
+		e.Repeats = repeats(got, i)
+		list = append(list, e)
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "\t")
+	if err := enc.Encode(list); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("testdata", "corpus", r.name+".json"), b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCorpusWithoutLevels tells how much hangs on the levels that the caller gives: little may.
+func TestCorpusWithoutLevels(t *testing.T) {
+	kinds := func(list []fault.Fault) map[string]int {
+		m := map[string]int{}
+		for _, f := range list {
+			m[f.Type+f.File]++
+		}
+		return m
+	}
+	found, wanted := 0, 0
+	for _, r := range recordings(t, "corpus") {
+		want := kinds(r.play())
+		for i := range r.lines {
+			r.lines[i].level = 0
+		}
+		for k, n := range kinds(r.play()) {
+			found += min(n, want[k])
+		}
+		for _, n := range want {
+			wanted += n
+		}
+	}
+	t.Logf("%d of %d faults are recognised without levels", found, wanted)
+	if found*10 < wanted*9 {
+		t.Error("less than 90 %")
+	}
+}
+
+// TestClean holds that output without errors gives none.
+func TestClean(t *testing.T) {
+	for _, r := range recordings(t, "clean") {
+		for _, f := range r.play() {
+			t.Errorf("%s: %v", r.name, asExpected(f))
+		}
+	}
+}

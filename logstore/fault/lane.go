@@ -1,0 +1,80 @@
+package fault
+
+import "strings"
+
+// maxLane is the most bytes of a lane's prefix.
+const maxLane = 48
+
+// splitLane cuts the prefix off by which a tool marks whose line it is, so that the lines of several programs on one stream are told
+// apart: "web-1  | text" (docker compose, foreman), "[web] text" (concurrently), "web:dev: text" (turbo).
+func splitLane(s string) (lane, rest string) {
+	if len(s) < 4 {
+		return "", s
+	}
+	switch {
+	case s[0] == '[':
+		return bracketLane(s)
+	case isAlpha(s[0]):
+		return nameLane(s)
+	case len(s) > 10 && isDigit(s[0]) && s[2] == ':' && s[5] == ':' && s[8] == ' ' && isAlpha(s[9]): // foreman: 12:00:01 web.1  | text
+		if lane, rest := barLane(s[9:]); lane != "" {
+			return lane, rest
+		}
+	}
+	return "", s
+}
+
+func bracketLane(s string) (lane, rest string) {
+	end := strings.IndexByte(s[:min(len(s), maxLane)], ']')
+	if end < 2 || end+1 < len(s) && s[end+1] != ' ' {
+		return "", s
+	}
+	name := s[1:end]
+	if levelWord(name) || strings.EqualFold(name, "warn") || strings.EqualFold(name, "warning") || strings.EqualFold(name, "info") || strings.EqualFold(name, "debug") ||
+		strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || errorName(name) {
+		return "", s
+	}
+	for i := range len(name) {
+		if !isWord(name[i]) && strings.IndexByte("-.@/", name[i]) < 0 {
+			return "", s
+		}
+	}
+	return s[:end+1], s[min(len(s), end+2):]
+}
+
+func nameLane(s string) (lane, rest string) {
+	if lane, rest = barLane(s); lane != "" {
+		return lane, rest
+	}
+	// turbo: package:task: text
+	i, colons := 0, 0
+	for i < len(s) && i < maxLane && (isWord(s[i]) || strings.IndexByte("-@/.", s[i]) >= 0 || s[i] == ':' && i+1 < len(s) && isAlpha(s[i+1])) {
+		if s[i] == ':' {
+			colons++
+		}
+		if isUpper(s[i]) {
+			return "", s
+		}
+		i++
+	}
+	if colons == 1 && i+1 < len(s) && s[i] == ':' && s[i+1] == ' ' && !strings.HasPrefix(s, "error") && !strings.HasPrefix(s, "node:") {
+		return s[:i+1], s[i+2:]
+	}
+	return "", s
+}
+
+// barLane reads "name  | text".
+func barLane(s string) (lane, rest string) {
+	i := 0
+	for i < len(s) && i < maxLane && (isWord(s[i]) || s[i] == '-' || s[i] == '.') {
+		i++
+	}
+	end := i
+	for end < len(s) && end < maxLane && s[end] == ' ' {
+		end++
+	}
+	if i == 0 || end == i || end >= len(s) || s[end] != '|' || end+1 < len(s) && s[end+1] != ' ' {
+		return "", s
+	}
+	return s[:i], s[min(len(s), end+2):]
+}

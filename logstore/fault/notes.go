@@ -1,0 +1,57 @@
+package fault
+
+// notes is what the shapes of a run remember from line to line while none of them is open. All of it is bounded.
+type notes struct {
+	// seen is what was emitted, as far as it explains what comes later.
+	seen seen
+	// lint is the file whose diagnostics follow, lintLine the number of the last of them.
+	lint     string
+	lintLine int64
+	// test is the test whose output follows in go test -v or in cargo test; logs are the lines that tests logged.
+	test string
+	logs testLogs
+	// suite counts the failures of test runners: their summaries repeat them.
+	suite int
+	// repeats tells that a test runner prints what it has printed before once more.
+	repeats bool
+	// failing tells that mocha lists its failures.
+	failing bool
+	// watch asks that the lines that follow are looked at although they hold no keyword.
+	watch bool
+}
+
+// starter begins a shape if l starts it.
+type starter func(l line, b *back, n *notes) shape
+
+// certainStarters gives the starts that cannot be anything else, in the order in which they are tried.
+func certainStarters() []starter {
+	return []starter{
+		startNodeEnd, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGoTest, startGoTestOutput, startRustPanic, startRustTest, startRustc,
+		startSanitizer, startPytest, startDoctest, startJest, startVitest, startMochaList, startMocha, startTAP, startESLint, startBundler, startNpm, startMake, startTcl, startRuby,
+		startPHP, startDiagnostic, startLinker, startNative, startUnittest,
+	}
+}
+
+// uncertainStarters gives those that are tried after them.
+func uncertainStarters() []starter {
+	return []starter{startTrace, startPerl, startShell, startLogfmt, startPlain}
+}
+
+// done is a fault of one line that is complete at once.
+type done struct{ one }
+
+func (d *done) next(line) verdict { return ended }
+
+// single makes a complete fault of one line.
+func single(l line) *done {
+	d := &done{}
+	d.start(l)
+	return d
+}
+
+// ignored is a shape without a fault: a line that is none of an error's business.
+type ignored struct{}
+
+func (ignored) next(line) verdict { return ended }
+func (ignored) drafts() []*draft  { return nil }
+func (ignored) patience() int     { return 0 }
