@@ -1,0 +1,528 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-sqlite3"
+	"golang.org/x/sys/unix"
+)
+
+// The figures of the issue "The log store at the speed of the pipe" are measured here, each beside a store with a row for each line: prepared
+// statement, 1000 rows a transaction, LIKE. LOGSTORE_BENCH_LINES changes the number of lines.
+
+const (
+	rareText   = "invalid memory address" // 10 lines
+	commonText = "GET /api/"              // a tenth of the lines
+	absentText = "segfault in libssl.so"
+	looseExpr  = `[0-9]+ms req=[0-9a-f]{8}$` // no literal worth looking for
+)
+
+// benchRead is a piece of what one process writes.
+type benchRead struct {
+	process int
+	data    []byte
+}
+
+// benchCorpus is the input of all benchmarks, made once.
+var benchCorpus = sync.OnceValue(func() (c struct {
+	reads []benchRead
+	lines int
+	bytes int64
+}) {
+	c.lines = 1_000_000
+	if n, err := strconv.Atoi(os.Getenv("LOGSTORE_BENCH_LINES")); err == nil {
+		c.lines = n
+	}
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for made := 0; made < c.lines; {
+		p := int(rnd.ExpFloat64()*4) % 20
+		var b []byte
+		for range min(1+rnd.IntN(40), c.lines-made) {
+			b = benchLine(b, rnd, made, c.lines)
+			made++
+		}
+		c.reads = append(c.reads, benchRead{p, b})
+		c.bytes += int64(len(b))
+	}
+	return c
+})
+
+func benchLine(b []byte, rnd *rand.Rand, i, lines int) []byte {
+	if i%(lines/10) == lines/20 {
+		return append(b, "panic: runtime error: "+rareText+" or nil pointer dereference\n"...)
+	}
+	switch k := rnd.IntN(100); {
+	case k < 10:
+		return fmt.Appendf(b, "127.0.0.1 - - [05/Jan/2026:10:00:%02d] \"%susers/%d HTTP/1.1\" 200 %d \"-\" \"curl/8.5.0 (x86_64-pc-linux-gnu)\"\n", i%60, commonText, rnd.IntN(1e6), rnd.IntN(9000))
+	case k < 40:
+		return fmt.Appendf(b, `{"level":"info","time":%d,"msg":"request completed","method":"POST","status":%d,"id":"%08x"}`+"\n", 1767600000000+i, 200+rnd.IntN(5), rnd.Uint32())
+	case k < 70:
+		return fmt.Appendf(b, "2026-01-05T10:00:00.%06dZ INFO  worker-%d processed job %d of batch %d in %dms req=%08x\n", i%1e6, rnd.IntN(32), rnd.IntN(1e6), rnd.IntN(1000), rnd.IntN(900), rnd.Uint32())
+	case k < 90:
+		return fmt.Appendf(b, "[vite] hmr update /src/components/Panel%d.tsx, /src/styles/main.css?direct x%d (%d modules transformed)\n", rnd.IntN(100), rnd.IntN(9), rnd.IntN(2000))
+	case k < 95:
+		return fmt.Appendf(b, "    at Object.handler%d (/home/user/project/node_modules/express/lib/router/layer.js:%d:%d)\n", rnd.IntN(100), rnd.IntN(300), rnd.IntN(80))
+	default:
+		return fmt.Appendf(b, "\x1b[33mWARN\x1b[0m deprecated option \x1b[1m--legacy-%d\x1b[22m used by plugin %d, it will be removed in the next major version\n", rnd.IntN(10), rnd.IntN(100))
+	}
+}
+
+// cpu is the processor time this process has used.
+func cpu() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// ingest stores the corpus once.
+func ingest(b *testing.B, s *Store) []int64 {
+	runs := make([]int64, 20)
+	for i := range runs {
+		runs[i] = startRun(s, "/p", fmt.Sprintf("proc%d", i))
+	}
+	for _, r := range benchCorpus().reads {
+		s.Capture(runs[r.process], Stdout, time.Now(), r.data)
+	}
+	if err := s.Flush(context.Background()); err != nil {
+		b.Fatal(err)
+	}
+	return runs
+}
+
+const benchMax = 8 << 30
+
+func openBench(b *testing.B, path string) *Store {
+	s, err := Open(b.Context(), Options{Path: path, MaxBytes: benchMax})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// rowStore is the baseline.
+type rowStore struct{ db *sql.DB }
+
+func openRows(b *testing.B, path string) *rowStore {
+	d := &sqlite3.SQLiteDriver{ConnectHook: func(c *sqlite3.SQLiteConn) error {
+		return c.RegisterFunc("regexp", regexpFunc(), true)
+	}}
+	db := sql.OpenDB(&connector{driver: d, dsn: "file:" + path + "?_journal_mode=WAL&_synchronous=NORMAL&_cache_size=-8000"})
+	db.SetMaxOpenConns(1)
+	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, at INT, level INT, stream INT, text TEXT)`); err != nil {
+		b.Fatal(err)
+	}
+	return &rowStore{db}
+}
+
+// regexpFunc is the usual REGEXP function, with the expression compiled once.
+func regexpFunc() func(expr, text string) (bool, error) {
+	compiled := make(map[string]*regexp.Regexp)
+	return func(expr, text string) (bool, error) {
+		re := compiled[expr]
+		if re == nil {
+			var err error
+			if re, err = regexp.Compile(expr); err != nil {
+				return false, err
+			}
+			compiled[expr] = re
+		}
+		return re.MatchString(text), nil
+	}
+}
+
+// rowSink stores clean lines, 1000 a transaction.
+type rowSink struct {
+	b       *testing.B
+	db      *sql.DB
+	tx      *sql.Tx
+	stmt    *sql.Stmt
+	n       int
+	process int64
+	last    [20]int64
+}
+
+func (r *rowSink) line(text []byte, _, _ bool) {
+	if r.tx == nil {
+		var err error
+		if r.tx, err = r.db.Begin(); err != nil {
+			r.b.Fatal(err)
+		}
+		if r.stmt, err = r.tx.Prepare(`INSERT INTO log VALUES (?, ?, ?, ?, ?)`); err != nil {
+			r.b.Fatal(err)
+		}
+	}
+	r.last[r.process]++
+	if _, err := r.stmt.Exec(r.process<<40|r.last[r.process], time.Now().UnixNano(), int(guessLevel(text, false)), 0, string(text)); err != nil {
+		r.b.Fatal(err)
+	}
+	if r.n++; r.n%1000 == 0 {
+		r.commit()
+	}
+}
+
+func (r *rowSink) commit() {
+	if r.tx != nil {
+		if err := r.tx.Commit(); err != nil {
+			r.b.Fatal(err)
+		}
+		r.tx = nil
+	}
+}
+
+func (rs *rowStore) ingest(b *testing.B) {
+	sink := &rowSink{b: b, db: rs.db}
+	var cleaners [20]cleaner
+	for _, r := range benchCorpus().reads {
+		sink.process = int64(r.process)
+		cleaners[r.process].feed(r.data, sink)
+	}
+	sink.commit()
+}
+
+func reportIngest(b *testing.B, wall, used time.Duration, bytes int64) {
+	n := float64(benchCorpus().lines) * float64(b.N)
+	b.ReportMetric(n/wall.Seconds(), "lines/s")
+	b.ReportMetric(float64(used.Nanoseconds())/n, "cpu-ns/line")
+	b.ReportMetric(float64(bytes)/float64(benchCorpus().lines), "B/line")
+	b.ReportMetric(0, "ns/op")
+}
+
+func BenchmarkIngest(b *testing.B) {
+	benchCorpus()
+	b.Run("rows", func(b *testing.B) {
+		var size int64
+		start := cpu()
+		for range b.N {
+			path := filepath.Join(b.TempDir(), "rows.db")
+			rs := openRows(b, path)
+			rs.ingest(b)
+			if _, err := rs.db.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`); err != nil {
+				b.Fatal(err)
+			}
+			_ = rs.db.Close()
+			info, err := os.Stat(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			size = info.Size()
+		}
+		reportIngest(b, b.Elapsed(), cpu()-start, size)
+	})
+	b.Run("store", func(b *testing.B) {
+		var size int64
+		start := cpu()
+		for range b.N {
+			s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+			ingest(b, s)
+			if s.lost.lines.Load() > 0 {
+				b.Fatalf("%d lines were dropped", s.lost.lines.Load())
+			}
+			_ = s.Close()
+			size = s.file.bytes()
+		}
+		reportIngest(b, b.Elapsed(), cpu()-start, size)
+	})
+	b.Run("split", func(b *testing.B) { // the floor: cleaning and splitting, no storing
+		start := cpu()
+		for range b.N {
+			var sink countSink
+			var cleaners [20]cleaner
+			for _, r := range benchCorpus().reads {
+				cleaners[r.process].feed(r.data, &sink)
+			}
+		}
+		reportIngest(b, b.Elapsed(), cpu()-start, 0)
+	})
+}
+
+type countSink int
+
+func (c *countSink) line([]byte, bool, bool) { *c++ }
+
+// filled gives both stores with the corpus in them.
+func filled(b *testing.B) (*rowStore, *Store, []int64) {
+	dir := b.TempDir()
+	rs := openRows(b, filepath.Join(dir, "rows.db"))
+	rs.ingest(b)
+	s := openBench(b, filepath.Join(dir, "pmcp.db"))
+	s.filters.limit = 1 << 30
+	runs := ingest(b, s)
+	for _, r := range runs {
+		endRun(s, r)
+	}
+	if err := s.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	buildFilters(b, s)
+	b.Cleanup(func() {
+		_ = rs.db.Close()
+		_ = s.Close()
+	})
+	return rs, s, runs
+}
+
+// buildFilters makes the filters of all chunks without waiting for the worker.
+func buildFilters(t testing.TB, s *Store) {
+	t.Helper()
+	ids, err := chunksWithoutFilter(t.Context(), s.file.read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&worker{store: s}).buildStored(t.Context(), ids); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func BenchmarkQuery(b *testing.B) {
+	rs, s, runs := filled(b)
+	rows := func(name, query string, args ...any) {
+		b.Run(name+"/rows", func(b *testing.B) {
+			for range b.N {
+				r, err := rs.db.Query(query, args...)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for r.Next() {
+					var text sql.RawBytes
+					if err := r.Scan(&text); err != nil {
+						b.Fatal(err)
+					}
+				}
+				_ = r.Close()
+			}
+		})
+	}
+	search := func(name string, q SearchQuery) {
+		q.MaxTime = time.Minute
+		b.Run(name+"/store", func(b *testing.B) {
+			var count int64
+			for range b.N {
+				m, err := s.Search(b.Context(), q)
+				if err != nil {
+					b.Fatal(err)
+				}
+				count = m.Count
+			}
+			b.ReportMetric(float64(count), "hits")
+		})
+	}
+	like := func(text string) string { return "%" + text + "%" }
+	const byLike = `SELECT text FROM log WHERE text LIKE ? ORDER BY id DESC`
+	for _, c := range []struct{ name, text string }{{"absent", absentText}, {"rare", rareText}} {
+		rows(c.name, byLike, like(c.text))
+		search(c.name, SearchQuery{Text: c.text, CaseSensitive: true})
+		search(c.name+"-nocase", SearchQuery{Text: strings.ToUpper(c.text)})
+	}
+	rows("common-100", byLike+` LIMIT 100`, like(commonText))
+	search("common-100", SearchQuery{Text: commonText, Query: Query{Limit: 100}})
+	rows("common-count", `SELECT count(*) FROM log WHERE text LIKE ?`, like(commonText))
+	search("common-count", SearchQuery{Text: commonText, CountOnly: true})
+	rows("regexp-no-literal", `SELECT count(*) FROM log WHERE text REGEXP ?`, looseExpr)
+	search("regexp-no-literal", SearchQuery{Text: looseExpr, Regexp: true, CaseSensitive: true, CountOnly: true})
+	search("regexp-literal", SearchQuery{Text: `panic: .* address`, Regexp: true, CaseSensitive: true})
+
+	rows("tail-100", `SELECT text FROM log WHERE id BETWEEN 3 << 40 AND 4 << 40 ORDER BY id DESC LIMIT 100`)
+	b.Run("tail-100/store", func(b *testing.B) {
+		for range b.N {
+			if p, err := s.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Latest: true, Newest: true}); err != nil || len(p.Lines) != 100 {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("tail-100-of-all/store", func(b *testing.B) {
+		for range b.N {
+			if p, err := s.Read(b.Context(), Query{Newest: true}); err != nil || len(p.Lines) != 100 {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("page-100/store", func(b *testing.B) {
+		q := Query{Names: []string{"proc3"}, After: CursorStart}
+		for range b.N {
+			p, err := s.Read(b.Context(), q)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if q.After = p.Next(); !p.MoreAfter {
+				q.After = CursorStart
+			}
+		}
+	})
+	rows("count-by-level", `SELECT level || ' ' || count(*) FROM log WHERE id BETWEEN 3 << 40 AND 4 << 40 GROUP BY level`)
+	b.Run("count-by-level/store", func(b *testing.B) {
+		for range b.N {
+			if _, err := s.RunStats(b.Context(), runs[3]); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("reopen/store", func(b *testing.B) {
+		path := s.file.path
+		for range b.N {
+			again := openBench(b, path)
+			if p, err := again.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Newest: true}); err != nil || len(p.Lines) != 100 {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			_ = again.Close()
+			b.StartTimer()
+		}
+	})
+}
+
+// BenchmarkFlush is the trickle: 100 lines of 20 processes a flush.
+func BenchmarkFlush(b *testing.B) {
+	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+	defer s.Close()
+	var runs []int64
+	for i := range 20 {
+		runs = append(runs, startRun(s, "/p", fmt.Sprintf("proc%d", i)))
+	}
+	line := []byte(strings.Repeat("x", 100) + "\n")
+	var all []time.Duration
+	for range b.N {
+		for i := range 100 {
+			s.Capture(runs[i%20], Stdout, time.Now(), line)
+		}
+		start := time.Now()
+		if err := s.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		all = append(all, time.Since(start))
+	}
+	reportQuantiles(b, all)
+}
+
+// BenchmarkCapture is what one read costs the reader.
+func BenchmarkCapture(b *testing.B) {
+	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+	defer s.Close()
+	run := startRun(s, "/p", "web")
+	line := []byte(strings.Repeat("some text ", 10) + "\n")
+	b.SetBytes(int64(len(line)))
+	for range b.N {
+		s.Capture(run, Stdout, time.Now(), line)
+	}
+}
+
+func reportQuantiles(b *testing.B, all []time.Duration) {
+	sortDurations(all)
+	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "ms-p50")
+	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "ms-p99")
+}
+
+// BenchmarkReadersAndWriter has a writer at full speed, without and with four searching readers.
+func BenchmarkReadersAndWriter(b *testing.B) {
+	for _, readers := range []int{0, 4} {
+		b.Run(strconv.Itoa(readers)+"-readers", func(b *testing.B) {
+			for range b.N {
+				s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+				stop := make(chan struct{})
+				var wg sync.WaitGroup
+				var slowest sync.Map
+				for i := range readers {
+					wg.Go(func() { slowest.Store(i, searchUntil(b, s, stop)) })
+				}
+				ingest(b, s)
+				close(stop)
+				wg.Wait()
+				slowest.Range(func(_, v any) bool {
+					b.ReportMetric(v.(float64), "search-ms-max")
+					return true
+				})
+				_ = s.Close()
+			}
+			b.ReportMetric(float64(benchCorpus().lines*b.N)/b.Elapsed().Seconds(), "lines/s")
+			runtime.GC()
+		})
+	}
+}
+
+// searchUntil searches ten times a second and gives the slowest search in ms.
+func searchUntil(b *testing.B, s *Store, stop <-chan struct{}) (slowest float64) {
+	pace := time.NewTicker(100 * time.Millisecond)
+	defer pace.Stop()
+	for {
+		select {
+		case <-stop:
+			return slowest
+		case <-pace.C:
+		}
+		start := time.Now()
+		if _, err := s.Search(b.Context(), SearchQuery{Text: rareText}); err != nil {
+			b.Error(err)
+			return slowest
+		}
+		slowest = max(slowest, float64(time.Since(start).Microseconds())/1000)
+	}
+}
+
+// BenchmarkTenMillion asks a file of ten million lines. It takes a minute and 1.3 GB of disk, so it must be asked for: LOGSTORE_BENCH_TENMILLION=1.
+func BenchmarkTenMillion(b *testing.B) {
+	if os.Getenv("LOGSTORE_BENCH_TENMILLION") == "" {
+		b.Skip("LOGSTORE_BENCH_TENMILLION is not set")
+	}
+	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+	b.Cleanup(func() { _ = s.Close() })
+	s.filters.limit = 1 << 30
+	for range 10_000_000 / benchCorpus().lines {
+		for _, run := range ingest(b, s) {
+			endRun(s, run)
+		}
+	}
+	if err := s.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	buildFilters(b, s)
+	ask := func(name string, q SearchQuery) {
+		b.Run(name, func(b *testing.B) {
+			if _, err := s.Search(b.Context(), q); err != nil { // the first loads the filters
+				b.Fatal(err)
+			}
+			b.ResetTimer()
+			for range b.N {
+				if _, err := s.Search(b.Context(), q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	ask("absent", SearchQuery{Text: absentText})
+	ask("rare", SearchQuery{Text: rareText, Query: Query{Limit: 1000}})
+	ask("common-100", SearchQuery{Text: commonText, Query: Query{Limit: 100}})
+	b.Run("tail-100", func(b *testing.B) {
+		for range b.N {
+			if p, err := s.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Latest: true, Newest: true}); err != nil || len(p.Lines) != 100 {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("reopen", func(b *testing.B) {
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		for range b.N {
+			again := openBench(b, s.file.path)
+			if p, err := again.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Newest: true}); err != nil || len(p.Lines) != 100 {
+				b.Fatal(err)
+			}
+			b.StopTimer()
+			_ = again.Close()
+			b.StartTimer()
+		}
+	})
+}

@@ -1,0 +1,157 @@
+package logstore
+
+import (
+	"context"
+	"time"
+
+	"pmcp/logstore/fault"
+)
+
+// NewRun gives a new run of a process its id and its number, which counts from 1 per (project, name). The first time the Store
+// sees a name this is one indexed read; after that it touches memory only.
+func (s *Store) NewRun(project, name string) (run int64, number int) {
+	key := processKey{project, name}
+	s.mu.RLock()
+	_, seen := s.numbers[key]
+	s.mu.RUnlock()
+	stored := 0
+	if !seen {
+		stored = s.storedRuns(key) // without the lock: captures of other runs must not wait for the disk
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := max(s.numbers[key], stored) + 1
+	s.numbers[key] = n
+	r := newRunLog(s.nextRunID(), key, n, time.Now(), &s.pool, s.faults)
+	s.runs[r.id] = r
+	for w := range s.watchers {
+		if w.wants(r) {
+			r.watchers = map[*watcher]struct{}{w: {}}
+			w.wake()
+		}
+	}
+	s.forgetOldest()
+	s.markDirty(r)
+	return r.id, n
+}
+
+// newRunRead bounds the one read that NewRun may do.
+const newRunRead = 2 * time.Second
+
+// storedRuns gives the highest run number that the file knows for a process.
+func (s *Store) storedRuns(key processKey) int {
+	if s.file == nil {
+		return 0
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
+	defer cancel()
+	n, err := processRuns(ctx, s.file.read, key)
+	if err != nil {
+		s.log.Warn("cannot read the last run's number; counting from 1", "process", key.name, "error", err)
+	}
+	return n
+}
+
+// Capture takes what a stream of a run wrote. p is borrowed until Capture returns. An empty p says that the stream has been
+// silent for a while (200 ms): its unfinished line is stored. Capture does not wait for the disk, but when the run has
+// more than 4 MiB pending it waits once, up to 2 s, for the flusher to catch up before the oldest are dropped.
+// What comes for an unknown run, or after EndCapture, is ignored.
+func (s *Store) Capture(run int64, stream uint8, at time.Time, p []byte) {
+	r := s.ownRun(run)
+	if r == nil || stream >= streamCount {
+		return
+	}
+	s.capture(r, func() bool {
+		if r.ended {
+			return false
+		}
+		r.now = max(at.UnixNano(), r.lastAt)
+		st := &r.streams[stream]
+		if len(p) == 0 {
+			st.silence(st)
+			r.recognise(func(f *fault.Recogniser) { f.Quiet(stream) })
+		} else {
+			st.feed(p, st)
+			st.quiet = 0
+		}
+		return true
+	})
+	s.keepBounds(r)
+}
+
+// EndCapture says that all streams of the run are at their end: unfinished lines are stored, and who waits for lines is told.
+func (s *Store) EndCapture(run int64) {
+	r := s.ownRun(run)
+	if r == nil {
+		return
+	}
+	s.capture(r, func() bool {
+		if r.ended {
+			return false
+		}
+		r.now = max(time.Now().UnixNano(), r.lastAt)
+		for i := range r.streams {
+			r.streams[i].finish(&r.streams[i])
+		}
+		r.recognise((*fault.Recogniser).Idle)
+		r.seal()
+		r.ended, r.fresh = true, true
+		r.endWaiters()
+		return true
+	})
+	s.markDirty(r)
+	s.keepBounds(r)
+}
+
+// capture runs add under the run's lock, counts what it added, and tells the flusher and who follows the run.
+func (s *Store) capture(r *runLog, add func() bool) {
+	r.mu.Lock()
+	before, first := r.held(), r.last
+	changed := add()
+	grown := r.held() - before
+	r.pending.Add(grown)
+	if changed && (r.last > first || r.ended) {
+		for w := range r.watchers {
+			w.wake()
+		}
+	}
+	grew := r.last > first
+	if grew && !r.listed.Load() {
+		r.dirtySince = time.Now()
+	}
+	s.awaitQuiet(r)
+	urgent := len(r.sealed) >= urgentChunks
+	r.mu.Unlock()
+	s.pending.Add(grown)
+	if grew {
+		s.markDirty(r)
+	}
+	if urgent {
+		notify(s.urgent)
+	}
+}
+
+// held counts the bytes in memory, covered by a commit or not.
+func (r *runLog) held() (n int64) {
+	for _, c := range r.sealed {
+		n += c.size()
+	}
+	if r.open != nil {
+		n += r.open.size()
+	}
+	return n
+}
+
+func (s *Store) ownRun(id int64) *runLog {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.runs[id]
+}
+
+// notify wakes the receiver of a channel with room for one signal.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

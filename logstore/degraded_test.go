@@ -1,0 +1,222 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// helperFull fills the disk under a Store: the largest size of a file is set to what the database has, and later raised again. It
+// prints "pass", or what was wrong.
+func helperFull() int {
+	signal.Ignore(unix.SIGXFSZ)
+	if err := fullDisk(os.Args[1]); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	fmt.Println("pass")
+	return 0
+}
+
+func fullDisk(path string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := Open(ctx, Options{Path: path})
+	if err != nil {
+		return err
+	}
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 1000)
+	if err := s.Flush(ctx); err != nil {
+		return err
+	}
+	info, err := os.Stat(path + "-wal")
+	if err != nil {
+		return err
+	}
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		return err
+	}
+	small := unix.Rlimit{Cur: uint64(info.Size()), Max: old.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &small); err != nil {
+		return err
+	}
+	if err := whileFull(ctx, s, run); err != nil {
+		return err
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &old); err != nil {
+		return err
+	}
+	return afterwards(ctx, s, run)
+}
+
+// floodLines are more than a run may have pending.
+const floodLines = 600_000
+
+func whileFull(ctx context.Context, s *Store, run int64) error {
+	start := time.Now()
+	put(s, run, 1001, floodLines)
+	if took := time.Since(start); took > roomWait+20*time.Second {
+		return fmt.Errorf("capturing took %s", took)
+	}
+	if err := s.Flush(ctx); err == nil {
+		return errors.New("a flush to a full disk succeeded")
+	}
+	if st := s.Status(); st.State != StateDegraded || st.Reason == "" || st.DroppedLines == 0 || st.PendingBytes > runBound+chunkBytes {
+		return fmt.Errorf("status %+v", st)
+	}
+	p, err := s.Read(ctx, Query{Newest: true, Limit: 10})
+	if err != nil || len(p.Lines) != 10 || p.Lines[9].Number != floodLines {
+		return fmt.Errorf("the last lines cannot be read: %w", errors.Join(err, errors.New("or are not those")))
+	}
+	if p, err = s.Read(ctx, Query{After: CursorStart, Limit: 1000}); err != nil || len(p.Lines) != 1000 || p.Lines[999].Number != 1000 {
+		return fmt.Errorf("what was stored cannot be read: %w", errors.Join(err, errors.New("or are not those")))
+	}
+	return nil
+}
+
+func afterwards(ctx context.Context, s *Store, run int64) error {
+	if err := s.Flush(ctx); err != nil {
+		return err
+	}
+	if st := s.Status(); st.State != StateOK {
+		return fmt.Errorf("status %+v", st)
+	}
+	put(s, run, floodLines+1, floodLines+100)
+	endRun(s, run)
+	if err := s.Close(); err != nil {
+		return err
+	}
+	s, err := Open(ctx, Options{Path: s.file.path})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	return wholeButGaps(ctx, s, floodLines+100)
+}
+
+// wholeButGaps tells whether each line up to last is either there or in a gap.
+func wholeButGaps(ctx context.Context, s *Store, last int64) error {
+	q := Query{After: CursorStart, Limit: 10_000}
+	at, gaps := int64(0), 0
+	for {
+		p, err := s.Read(ctx, q)
+		if err != nil {
+			return err
+		}
+		missing := make(map[int64]int64)
+		for _, g := range p.Gaps {
+			missing[g.After] = g.Lines
+			gaps++
+		}
+		for _, l := range p.Lines {
+			for missing[at] > 0 && l.Number != at+1 { // gaps of several drops may follow each other
+				at += missing[at]
+			}
+			if l.Number != at+1 || l.Text != fmt.Sprintf("line %d of the run", l.Number) {
+				return fmt.Errorf("line %d (%q) follows line %d; gaps %+v", l.Number, l.Text, at, p.Gaps)
+			}
+			at = l.Number
+		}
+		if !p.MoreAfter {
+			break
+		}
+		q.After = p.Next()
+	}
+	if at != last || gaps == 0 {
+		return fmt.Errorf("the last line is %d, want %d; %d gaps", at, last, gaps)
+	}
+	return nil
+}
+
+func TestDiskFull(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	h := startHelper(t, "full", path)
+	h.await("pass")
+	checkFile(t, path)
+}
+
+func TestSlowStorageDropsTheOldestAndSaysSo(t *testing.T) {
+	s := openTest(t, Options{})
+	run, quiet := startRun(s, "/p", "web"), startRun(s, "/p", "quiet")
+	flush(t, s)
+	block, err := s.file.write.Conn(t.Context()) // the one connection: the flusher waits for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := Open(t.Context(), Options{}) // the same without anything to wait for
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	start := time.Now()
+	put(memory, startRun(memory, "/p", "web"), 1, floodLines)
+	work := time.Since(start)
+	start = time.Now()
+	put(s, run, 1, floodLines)
+	if took := time.Since(start); took < roomWait || took > 3*work+3*roomWait {
+		t.Errorf("capture took %s; it is to wait once for %s, and the work takes about %s", took, roomWait, work)
+	}
+	start = time.Now()
+	put(s, quiet, 1, 1000)
+	if took := time.Since(start); took > roomWait/2 {
+		t.Errorf("a run with room took %s", took)
+	}
+	if n := s.Status().PendingBytes; n > 2*(runBound+batchBytes) {
+		t.Errorf("%d bytes are pending", n)
+	}
+	if err := block.Close(); err != nil {
+		t.Fatal(err)
+	}
+	endRun(s, run)
+	flush(t, s)
+	wantNumbered(t, readAll(t, s, Query{Names: []string{"quiet"}, Limit: 1000}), 1, 1000)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := openTest(t, Options{Path: s.file.path})
+	if _, _, err := again.Clear(t.Context(), "/p", []string{"quiet"}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := again.Read(t.Context(), Query{Names: []string{"quiet"}, After: CursorStart})
+	if err != nil || len(p.Lines) != 0 || len(p.Gaps) != 1 || p.Gaps[0].Lines != 1000 {
+		t.Fatalf("%d lines, gaps %+v, %v", len(p.Lines), p.Gaps, err)
+	}
+	st, err := again.RunStats(t.Context(), run)
+	if err != nil || st.Lines+st.DroppedLines != floodLines || st.DroppedLines == 0 {
+		t.Fatalf("stats %+v, %v", st, err)
+	}
+}
+
+func TestAllRunsTogetherAreBounded(t *testing.T) {
+	s, err := Open(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for range 12 {
+		run := startRun(s, "/p", "web")
+		put(s, run, 1, 150_000) // about 3.9 MB with metadata: under a run's own bound
+	}
+	if n := s.Status().PendingBytes; n > totalBound+chunkBytes || n < totalBound/2 {
+		t.Fatalf("%d bytes are pending", n)
+	}
+	runs, err := s.Runs(t.Context(), RunFilter{})
+	if err != nil || len(runs) != 12 {
+		t.Fatal(len(runs), err)
+	}
+	for _, r := range runs {
+		st, err := s.RunStats(t.Context(), r.ID)
+		if err != nil || st.Lines+st.DroppedLines != 150_000 || st.Lines == 0 {
+			t.Errorf("run %d: %+v, %v", r.Number, st, err)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package logstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pmcp/logstore/fault"
+)
+
+// faultFlush bounds how long a read of faults waits for what was just seen to be stored; after it, it is added from memory.
+const faultFlush = time.Second
+
+// ErrUnknownFault is wrapped when no kind of error has an id.
+var ErrUnknownFault = errors.New("no such error")
+
+// FaultCategories lists what Fault.Category can be.
+func FaultCategories() []string { return fault.Categories() }
+
+// FaultQuery says which kinds of errors to give. The zero value gives the newest 100 of everything.
+type FaultQuery struct {
+	// Project limits it to one project; "" = all.
+	Project string
+	// Names limits it to these processes; nil = all.
+	Names []string
+	// Runs limits it to those whose latest occurrence was in one of these runs; nil = all.
+	Runs []int64
+	// ID and Category limit it to one; "" = all.
+	ID, Category string
+	// Resolved limits it to resolved (true) or open ones; nil = both.
+	Resolved *bool
+	// Since and Until bound the latest occurrence: Since <= LastSeen < Until. Zero = no bound.
+	Since, Until time.Time
+	// After is a cursor: only what has occurred behind it. "" = all.
+	After string
+	// Limit is the largest number, after Offset others were left out; 0 = 100.
+	Limit, Offset int
+}
+
+// Faults gives kinds of errors, the one seen latest first, and how many there are without Limit and Offset.
+// Its error wraps ErrCursor for an After that is none.
+func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total int, err error) {
+	var after cursor
+	if q.After != "" && q.After != CursorStart {
+		if after, err = parseCursor(q.After); err != nil {
+			return nil, 0, err
+		}
+	}
+	all, err := s.allFaults(ctx, &q)
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot read the errors: %w", err)
+	}
+	all = slices.DeleteFunc(all, func(f Fault) bool { return !q.wants(&f, after) })
+	slices.SortFunc(all, func(a, b Fault) int {
+		return cmp.Or(b.LastSeen.Compare(a.LastSeen), strings.Compare(a.ID, b.ID))
+	})
+	total = len(all)
+	all = all[min(q.Offset, total):]
+	return all[:min(cmp.Or(q.Limit, 100), len(all))], total, nil
+}
+
+// wants applies what SQL did not.
+func (q *FaultQuery) wants(f *Fault, after cursor) bool {
+	switch {
+	case q.Project != "" && f.Project != q.Project,
+		q.Names != nil && !slices.Contains(q.Names, f.Name),
+		q.Runs != nil && !slices.Contains(q.Runs, f.LastRun),
+		q.ID != "" && f.ID != q.ID,
+		q.Category != "" && f.Category != q.Category,
+		q.Resolved != nil && *q.Resolved != !f.Resolved.IsZero(),
+		!q.Since.IsZero() && f.LastSeen.Before(q.Since),
+		!q.Until.IsZero() && !f.LastSeen.Before(q.Until):
+		return false
+	}
+	return after == nil || after.behind(f.LastRun, f.LastLine)
+}
+
+// behind tells whether a line comes after the position: in the same run by its number, else in a later run than all it covers.
+func (c cursor) behind(run, line int64) bool {
+	if at, ok := c[run]; ok {
+		return line > at
+	}
+	for covered := range c {
+		if covered > run {
+			return false
+		}
+	}
+	return true
+}
+
+// allFaults reads the table and adds what it does not have yet.
+func (s *Store) allFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
+	if s.file == nil {
+		return withGains(nil, s.faults.unsaved()), nil
+	}
+	flush, cancel := context.WithTimeout(ctx, faultFlush)
+	defer cancel()
+	flushErr := s.Flush(flush)
+	stored, err := s.storedFaults(ctx, q)
+	if err != nil || flushErr == nil {
+		return stored, err
+	}
+	return withGains(stored, s.faults.unsaved()), nil
+}
+
+func (s *Store) storedFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
+	where, args := []string{"1"}, []any{}
+	add := func(condition string, arg any) { where, args = append(where, condition), append(args, arg) }
+	if q.Project != "" {
+		add("project = ?", q.Project)
+	}
+	if q.ID != "" {
+		add("id = ?", q.ID)
+	}
+	if !q.Since.IsZero() {
+		add("last_seen >= ?", nanos(q.Since))
+	}
+	rows, err := s.file.read.QueryContext(ctx, `SELECT `+faultColumns+` FROM fault WHERE `+strings.Join(where, " AND "), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Fault
+	for rows.Next() {
+		f, err := scanFault(rows.Scan)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, f)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return all, s.addRates(ctx, all)
+}
+
+// addRates fills PerHour.
+func (s *Store) addRates(ctx context.Context, faults []Fault) error {
+	byID := make(map[string]*Fault, len(faults))
+	for i := range faults {
+		byID[faults[i].ID] = &faults[i]
+	}
+	now := hourOf(time.Now())
+	rows, err := s.file.read.QueryContext(ctx, `SELECT fault, hour, count FROM fault_hour WHERE hour > ?`, now-24)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		var hour, count int64
+		if err := rows.Scan(&id, &hour, &count); err != nil {
+			return err
+		}
+		if f := byID[id]; f != nil {
+			f.addRate(now-hour, count)
+		}
+	}
+	return rows.Err()
+}
+
+// addRate counts occurrences of an hour ago hours ago.
+func (f *Fault) addRate(ago, count int64) {
+	if ago = max(ago, 0); ago < int64(len(f.PerHour)) {
+		f.PerHour[ago] += count
+	}
+}
+
+// withGains adds what is in memory.
+func withGains(stored []Fault, gains []*faultGain) []Fault {
+	byID := make(map[string]int, len(stored))
+	for i := range stored {
+		byID[stored[i].ID] = i
+	}
+	now := hourOf(time.Now())
+	for _, g := range gains {
+		i, known := byID[g.ID]
+		if known {
+			rates := stored[i].PerHour
+			stored[i].gain(g)
+			stored[i].PerHour = rates
+		} else {
+			i = len(stored)
+			stored = append(stored, g.Fault)
+		}
+		for hour, n := range g.hours {
+			stored[i].addRate(now-hour, n)
+		}
+	}
+	return stored
+}
+
+// ResolveFault marks a kind of error as resolved, with a note; seen again it is open again. Its error wraps ErrUnknownFault.
+func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error) {
+	if s.file == nil {
+		return s.faults.resolve(id, note)
+	}
+	if err := s.Flush(ctx); err != nil {
+		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)
+	}
+	result, err := s.file.write.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(time.Now()), note, id)
+	if err != nil {
+		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)
+	}
+	if n, err := result.RowsAffected(); err != nil || n == 0 {
+		return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
+	}
+	all, err := s.storedFaults(ctx, &FaultQuery{ID: id})
+	if err != nil || len(all) == 0 {
+		return Fault{}, fmt.Errorf("cannot read %s back: %w", id, err)
+	}
+	return all[0], nil
+}
+
+// resolve marks one that is only in memory.
+func (l *faultLog) resolve(id, note string) (Fault, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.gains {
+		if g.ID == id {
+			g.Resolved, g.Note, g.Regressed = time.Now(), note, false
+			return g.Fault, nil
+		}
+	}
+	return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
+}

@@ -1,0 +1,191 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// flushInterval is how long what was captured may wait for its commit.
+	flushInterval = 100 * time.Millisecond
+	// urgentChunks is how many full chunks of one run make a flush due at once.
+	urgentChunks = 8
+	// batchBytes bounds a transaction, and so how long another server waits for its turn to write.
+	batchBytes = 4 << 20
+
+	firstRetry = time.Second
+	lastRetry  = time.Minute
+)
+
+// flusher is the one writer of what is captured. Its fields belong to its goroutine, but for state.
+type flusher struct {
+	store     *Store
+	processes map[processKey]int64 // row ids that are committed
+	retryAt   time.Time            // when storage failed: not before
+	backoff   time.Duration
+	lastErr   error // of the last commit
+
+	toMaintain, toCheckpoint int64 // bytes stored since the worker, and the checkpointer, were told
+
+	mu       sync.Mutex
+	degraded string // why; "" = storage works
+}
+
+// run flushes until the Store is closed, and once more then.
+func (f *flusher) run() {
+	f.processes = make(map[processKey]int64)
+	s := f.store
+	var due <-chan time.Time
+	for {
+		select {
+		case <-s.kick:
+			if due == nil {
+				due = time.After(f.wait())
+			}
+			continue
+		case <-due:
+			due = nil
+			f.flush(false)
+		case <-s.urgent:
+			if time.Now().Before(f.retryAt) {
+				continue
+			}
+			f.flush(true)
+		case done := <-s.flushes:
+			done <- f.flush(false)
+		case <-s.closing:
+			f.flush(false)
+			return
+		}
+		if f.lastErr != nil {
+			due = time.After(f.wait())
+		}
+	}
+}
+
+// wait is how long to wait before the next flush.
+func (f *flusher) wait() time.Duration {
+	return max(flushInterval, time.Until(f.retryAt))
+}
+
+// Flush returns when everything captured and saved so far is committed, or with the reason why it is not.
+// Without a file it does nothing.
+func (s *Store) Flush(ctx context.Context) error {
+	done := make(chan error, 1)
+	select {
+	case s.flushes <- done:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.closing:
+		return ErrClosed
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// flush commits what is listed. An urgent flush leaves out what has not waited for the interval yet and is not a full chunk.
+func (f *flusher) flush(urgent bool) error {
+	s := f.store
+	list := s.takeDirty()
+	if s.file == nil {
+		for _, r := range list {
+			r.listed.Store(false)
+		}
+		s.faults.tellUnstored()
+		return nil
+	}
+	for {
+		var b batch
+		b.docs, b.late = s.unsavedDocuments(), s.lateRows()
+		b.filters = s.takeFilters()
+		b.faults, b.events, b.samples = s.faults.take(), s.takeEvents(), s.takeSamples()
+		list = b.collect(list, urgent, s)
+		if b.empty() {
+			return nil
+		}
+		if err := f.commit(&b); err != nil {
+			b.abort(s)
+			for _, r := range list {
+				r.listed.Store(false)
+				s.markDirty(r)
+			}
+			f.failed(err)
+			return err
+		}
+		b.committed(s)
+		f.succeeded()
+		f.tellOthers(b.bytes)
+	}
+}
+
+// tellOthers has the worker and the checkpointer look at the file when enough was stored.
+func (f *flusher) tellOthers(bytes int64) {
+	f.toMaintain += bytes
+	f.toCheckpoint += bytes
+	if f.toMaintain > maintainBytes {
+		f.toMaintain = 0
+		notify(f.store.maintain)
+	}
+	if f.toCheckpoint > checkpointBytes {
+		f.toCheckpoint = 0
+		notify(f.store.checkpoint)
+	}
+}
+
+func (f *flusher) failed(err error) {
+	f.lastErr = err
+	f.backoff = min(max(2*f.backoff, firstRetry), lastRetry)
+	f.retryAt = time.Now().Add(f.backoff)
+	f.mu.Lock()
+	first := f.degraded == ""
+	f.degraded = err.Error()
+	f.mu.Unlock()
+	if first {
+		f.store.log.Error("cannot store the log; it is kept in memory", "error", err)
+	}
+}
+
+func (f *flusher) succeeded() {
+	if f.lastErr == nil {
+		return
+	}
+	f.lastErr, f.backoff, f.retryAt = nil, 0, time.Time{}
+	f.mu.Lock()
+	f.degraded = ""
+	f.mu.Unlock()
+	f.store.log.Info("the log is stored again")
+}
+
+// why tells why the storage does not work; "" = it does.
+func (f *flusher) why() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.degraded
+}
+
+// commit stores a batch in one transaction. Shutdown does not cancel it.
+func (f *flusher) commit(b *batch) error {
+	ctx := context.Background()
+	tx, err := f.store.file.write.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("cannot begin to store the log: %w", err)
+	}
+	made, err := b.store(ctx, tx, f.processes)
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("cannot store the log: %w", errors.Join(err, ignoreDone(tx.Rollback())))
+	}
+	for key, id := range made {
+		f.processes[key] = id
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestFollowWaitsForALine(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 5)
+	end, err := s.End(t.Context(), "/p", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *Page)
+	go func() {
+		p, err := s.Follow(t.Context(), Query{After: end, MinLevel: LevelError})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- p
+	}()
+	s.Capture(run, Stdout, time.Now(), []byte("nothing\n"))
+	s.Capture(run, Stdout, time.Now(), []byte("ERROR now\n"))
+	p := <-got
+	if len(p.Lines) != 1 || p.Lines[0].Text != "ERROR now" {
+		t.Fatalf("lines %q", texts(p.Lines))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	q := Query{After: p.Next()}
+	p, err = s.Follow(ctx, q)
+	if err != nil || len(p.Lines) != 0 {
+		t.Fatalf("%q, %v", texts(p.Lines), err)
+	}
+	put(s, run, 8, 8)
+	p, err = s.Follow(t.Context(), Query{After: p.Next()})
+	if err != nil || len(p.Lines) != 1 || p.Lines[0].Number != 8 {
+		t.Fatalf("%q, %v", texts(p.Lines), err)
+	}
+}
+
+// TestFollowThatIsCutShort ends the context before Follow can have read
+// anything: it still gives what there is, and the cursor.
+func TestFollowThatIsCutShort(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 5)
+	flush(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p, err := s.Follow(ctx, Query{After: "start"})
+	if err != nil || len(p.Lines) != 5 {
+		t.Fatalf("%v, %v", p, err)
+	}
+	end := p.Next()
+	p, err = s.Follow(ctx, Query{After: end})
+	if err != nil || len(p.Lines) != 0 || p.Next() != end {
+		t.Errorf("%v, %v", p, err)
+	}
+}
+
+func TestFollowSeesRunsToCome(t *testing.T) {
+	s := openTest(t, Options{})
+	end, err := s.End(t.Context(), "/p", []string{"web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		got := make(chan *Page)
+		go func() {
+			p, err := s.Follow(t.Context(), Query{Project: "/p", Names: []string{"web"}, After: end})
+			if err != nil {
+				t.Error(err)
+			}
+			got <- p
+		}()
+		put(s, startRun(s, "/p", "other"), 1, 1)
+		run := startRun(s, "/p", "web")
+		put(s, run, 1, 1)
+		p := <-got
+		if len(p.Lines) != 1 || p.Lines[0].Run != run {
+			t.Fatalf("round %d: %q", n, texts(p.Lines))
+		}
+		end = p.Next()
+		endRun(s, run)
+		flush(t, s)
+	}
+}
+
+func TestWaitLine(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 5000)
+	flush(t, s)
+	has := func(text string) func(Line) bool {
+		return func(l Line) bool { return strings.Contains(l.Text, text) }
+	}
+	l, err := s.WaitLine(t.Context(), run, 0, has("line 77 "))
+	if err != nil || l.Number != 77 {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	found := make(chan Line)
+	go func() {
+		l, err := s.WaitLine(t.Context(), run, 77, has("ready"))
+		if err != nil {
+			t.Error(err)
+		}
+		found <- l
+	}()
+	s.Capture(run, Stderr, time.Now(), []byte("not yet\nserver ready"))
+	s.Capture(run, Stderr, time.Now(), nil)
+	if l := <-found; l.Number != 5002 || l.Stream != Stderr || !l.Partial {
+		t.Fatalf("%+v", l)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := s.WaitLine(t.Context(), run, 0, has("never"))
+		ended <- err
+	}()
+	endRun(s, run)
+	if err := <-ended; !errors.Is(err, ErrEnded) {
+		t.Fatal(err)
+	}
+	flush(t, s)
+	if _, err := s.WaitLine(t.Context(), run, 0, has("never")); !errors.Is(err, ErrEnded) {
+		t.Fatal(err)
+	}
+	if l, err := s.WaitLine(t.Context(), run, 0, has("server")); err != nil || l.Number != 5002 {
+		t.Fatal(l, err)
+	}
+	if _, err := s.WaitLine(t.Context(), 12345, 0, has("x")); !errors.Is(err, ErrUnknownRun) {
+		t.Fatal(err)
+	}
+}
+
+func TestWaitLineOfAnotherServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	const other = "22222222-2222-4222-8222-222222222222"
+	h := startHelper(t, "write", path, other, "b", "0")
+	h.await("open")
+	s := openTest(t, Options{Path: path, Alive: func(id string) bool { return id == other }})
+	p, err := s.Follow(t.Context(), Query{After: CursorStart})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.WaitLine(t.Context(), p.Lines[0].Run, 0, func(l Line) bool { return l.Number == 1500 })
+	if err != nil || l.Text != "line 1500 of the run" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	_ = h.stdin.Close()
+	h.await("done")
+	if _, err := s.WaitLine(t.Context(), l.Run, 0, func(Line) bool { return false }); !errors.Is(err, ErrEnded) {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatEndsWithTheStore(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	errs := make(chan error)
+	go func() {
+		_, err := s.Follow(context.Background(), Query{After: CursorStart})
+		errs <- err
+	}()
+	go func() {
+		_, err := s.WaitLine(context.Background(), run, 0, func(Line) bool { return false })
+		errs <- err
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-errs; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+)
+
+const reasonLost = "the server that stored it was killed; its last output may be missing"
+
+// markLost seals what servers left that died without a word: their runs are over, and a gap says that the end may be missing.
+func (s *Store) markLost(ctx context.Context) error {
+	open, err := openSessions(ctx, s.file.read)
+	if err != nil {
+		return fmt.Errorf("cannot look for dead sessions: %w", err)
+	}
+	for _, uuid := range open {
+		if uuid == s.opts.Session || s.opts.Alive(uuid) {
+			continue
+		}
+		err := s.file.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, uuid, time.Now()) })
+		if err != nil {
+			return fmt.Errorf("cannot mark the runs of a dead session: %w", err)
+		}
+	}
+	return nil
+}
+
+// sealDead is markLost for one session.
+func sealDead(ctx context.Context, tx *sql.Tx, uuid string, now time.Time) error {
+	rows, err := tx.QueryContext(ctx, `SELECT r.id FROM session s JOIN run r ON r.id BETWEEN s.id << 16 AND (s.id << 16 | 65535)
+		WHERE s.uuid = ? AND s.ended = 0 AND r.sealed = 0`, uuid)
+	if err != nil {
+		return err
+	}
+	runs, err := scanIDs(rows)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if err := sealRun(ctx, tx, run, now); err != nil {
+			return err
+		}
+	}
+	return endSession(ctx, tx, uuid, now)
+}
+
+func sealRun(ctx context.Context, tx *sql.Tx, run int64, now time.Time) error {
+	last, err := storedLastLine(ctx, tx, run)
+	if err != nil {
+		return err
+	}
+	lo, hi := rowRange(run)
+	_, err = tx.ExecContext(ctx, `UPDATE run SET sealed = 1, lines = ?1, last_at = max(started,
+		coalesce((SELECT max(max_at) FROM chunk WHERE id BETWEEN ?2 AND ?3), 0),
+		coalesce((SELECT max(max_at) FROM tail WHERE id BETWEEN ?2 AND ?3), 0)) WHERE id = ?4`, last, lo, hi, run)
+	if err != nil {
+		return err
+	}
+	return saveGap(ctx, tx, Gap{Run: run, At: now, After: last, Lines: -1, Bytes: -1, Reason: reasonLost})
+}

@@ -1,0 +1,206 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// quickCheckTime bounds the check of a file that a server did not close properly.
+const quickCheckTime = 2 * time.Second
+
+// file is the open database.
+type file struct {
+	path        string
+	lock        *fileLock // shared for life, exclusive while the schema is made or the file is moved
+	maint       *fileLock // exclusive while old log is removed
+	write       *sql.DB   // one connection, BEGIN IMMEDIATE
+	read        *sql.DB
+	poll        *sql.DB     // one connection, for PRAGMA data_version
+	check       *sql.DB     // one connection, for checkpoints; waits for no lock
+	alone       bool        // lock is held exclusively
+	opened      fs.FileInfo // the file that is open, whatever stands at path later
+	quarantined string
+}
+
+// openFile makes the file usable. A corrupt or foreign file is moved aside. Of its errors only ErrNewerSchema is the caller's;
+// all others mean that this session must do without a file.
+func openFile(ctx context.Context, path string, unclean func(sessions []string) bool) (_ *file, err error) {
+	path, err = filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeFile(path); err != nil {
+		return nil, err
+	}
+	f := &file{path: path}
+	defer func() {
+		if err != nil {
+			_ = f.close()
+		}
+	}()
+	if f.lock, err = openLock(path + ".lock"); err != nil {
+		return nil, err
+	}
+	if f.maint, err = openLock(path + ".maint"); err != nil {
+		return nil, err
+	}
+	if err := f.takeLock(ctx); err != nil {
+		return nil, err
+	}
+	err = f.connect(ctx, unclean)
+	if corrupt(err) && f.alone {
+		if err = f.quarantine(); err == nil {
+			err = f.connect(ctx, unclean)
+		}
+	}
+	if err == nil && f.alone {
+		_, err = f.lock.try(false)
+	}
+	if err == nil {
+		f.opened, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// missing says that the open file is no longer the one at its path: SQLite goes on writing to it without an error, and with the last
+// server that has it open it is gone. "" = it is there.
+func (f *file) missing() string {
+	info, err := os.Stat(f.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f.path + " was deleted; what this server stores is readable until it ends, and lost then"
+	case err == nil && !os.SameFile(info, f.opened):
+		return f.path + " was replaced; what this server stores is readable until it ends, and lost then"
+	}
+	return ""
+}
+
+// makeFile makes the directory and an empty file, so that SQLite's own modes do not matter. An existing file is never opened: closing it
+// would drop the locks that SQLite holds on it in this process.
+func makeFile(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot make the directory of the log database: %w", err)
+	}
+	made, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cannot make the log database: %w", err)
+	}
+	return made.Close()
+}
+
+// takeLock takes the lock exclusively when nobody else has the file open, else shared.
+func (f *file) takeLock(ctx context.Context) (err error) {
+	if f.alone, err = f.lock.try(true); f.alone || err != nil {
+		return err
+	}
+	ok, err := f.lock.take(ctx, false)
+	if err == nil && !ok {
+		err = errors.New("another server holds the log database's lock")
+	}
+	return err
+}
+
+// connect opens the pools and sees to it that the schema is the one of this version. Nothing is written before it is known that
+// the file is ours.
+func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
+	f.read = openPool(f.path, true, readConns)
+	err := checkSchema(ctx, f.read)
+	if err != nil && !errors.Is(err, errOlderSchema) {
+		return err
+	}
+	f.poll = openPool(f.path, true, 1)
+	f.write = openPool(f.path, false, 1)
+	f.check = openPoolWaiting(f.path, false, 1, 0)
+	if errors.Is(err, errOlderSchema) {
+		if err := f.becomeAlone(ctx); err != nil {
+			return err
+		}
+		if err := migrate(ctx, f.write); err != nil {
+			return err
+		}
+	}
+	if !f.alone {
+		return f.write.PingContext(ctx)
+	}
+	return f.checkAfterCrash(ctx, unclean)
+}
+
+// becomeAlone changes a shared lock for the exclusive one. It is needed when whoever made the file died before its schema was
+// complete, and when an older version made it.
+func (f *file) becomeAlone(ctx context.Context) (err error) {
+	if f.alone {
+		return nil
+	}
+	f.alone, err = f.lock.take(ctx, true)
+	if err == nil && !f.alone {
+		err = errors.New("the log database must be migrated, but an older server uses it")
+	}
+	return err
+}
+
+// checkAfterCrash looks for damage when a session ended without a word.
+func (f *file) checkAfterCrash(ctx context.Context, unclean func([]string) bool) error {
+	open, err := openSessions(ctx, f.read)
+	if err != nil || len(open) == 0 || !unclean(open) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, quickCheckTime)
+	defer cancel()
+	var verdict string
+	err = f.read.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict)
+	switch {
+	case ctx.Err() != nil: // too large to check at once: use it
+		return nil
+	case err != nil:
+		return err
+	case verdict != "ok":
+		return fmt.Errorf("%w: %s", errCorrupt, verdict)
+	}
+	return nil
+}
+
+// quarantine moves the file aside with its companions and makes room for a new one. The caller holds the lock exclusively.
+func (f *file) quarantine() error {
+	f.closePools()
+	to := f.path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000Z")
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		err := os.Rename(f.path+suffix, to+suffix)
+		if err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
+			return fmt.Errorf("cannot move the corrupt log database aside: %w", err)
+		}
+	}
+	f.quarantined = to
+	return makeFile(f.path)
+}
+
+func (f *file) closePools() {
+	for _, pool := range []*sql.DB{f.read, f.poll, f.check, f.write} {
+		if pool != nil {
+			_ = pool.Close()
+		}
+	}
+}
+
+// close checkpoints without waiting for readers of other servers, and drops the locks.
+func (f *file) close() error {
+	var err error
+	if f.write != nil {
+		_, err = f.write.Exec(`PRAGMA busy_timeout = 0; PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)`)
+	}
+	f.closePools()
+	f.maint.close()
+	f.lock.close()
+	return err
+}

@@ -1,0 +1,315 @@
+package logstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Read reads a page of lines. Its error wraps ErrCursor for a bad cursor.
+func (s *Store) Read(ctx context.Context, q Query) (*Page, error) {
+	if s.closed.Load() {
+		return nil, ErrClosed
+	}
+	if q.After != "" && q.Before != "" {
+		return nil, fmt.Errorf("%w: after and before exclude each other", ErrCursor)
+	}
+	p, err := newPlan(q)
+	if err != nil {
+		return nil, err
+	}
+	p.views = s.memory(&p.scope)
+	defer p.release()
+	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return s.readPage(uncut, ctx, tx, p) })
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the log: %w", err)
+	}
+	return p.page, nil
+}
+
+// withRead runs fn in a read transaction, or with nil when there is no file. ctx bounds the wait for a connection; what fn reads is not
+// cut off by it, since the driver would start a goroutine for each statement: who reads much asks ctx in between.
+func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) error) error {
+	if s.file == nil || s.flusher.why() != "" && !s.readable(ctx) {
+		return fn(ctx, nil)
+	}
+	conn, err := s.file.read.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	uncut := context.WithoutCancel(ctx)
+	tx, err := conn.BeginTx(uncut, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	return fn(uncut, tx)
+}
+
+// readable tells whether a file that cannot be written can at least be read. If not, readers make do with memory.
+func (s *Store) readable(ctx context.Context) bool {
+	var n int
+	return s.file.read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM session LIMIT 1)`).Scan(&n) == nil || ctx.Err() != nil
+}
+
+// plan is a Query made ready, and the page in the making.
+type plan struct {
+	q        Query
+	scope    scope
+	filter   lineFilter
+	after    cursor // nil: none
+	before   cursor
+	backward bool
+	limit    int
+	maxBytes int
+	views    []memView
+	page     *Page
+}
+
+func newPlan(q Query) (*plan, error) {
+	p := &plan{q: q, filter: q.filter(), page: &Page{Runs: make(map[int64]Run)}}
+	var err error
+	if p.after, err = queryCursor(q.After); err != nil {
+		return nil, err
+	}
+	if p.before, err = queryCursor(q.Before); err != nil {
+		return nil, err
+	}
+	p.backward = p.before != nil || q.Newest
+	p.limit = cmp.Or(max(q.Limit, 0), defaultLimit)
+	p.maxBytes = cmp.Or(max(q.MaxBytes, 0), defaultPageBytes)
+	p.scope = scope{project: q.Project, names: q.Names, runs: q.Runs, latest: q.Latest && q.Runs == nil && p.after == nil && p.before == nil}
+	return p, nil
+}
+
+// guessMore fills in what lies in the direction that was not read.
+func (p *plan) guessMore() {
+	if p.backward {
+		p.page.MoreAfter = p.before != nil
+		return
+	}
+	for _, places := range p.page.places {
+		for _, place := range places {
+			if place.begin > place.meta.gone {
+				p.page.MoreBefore = true
+			}
+		}
+	}
+}
+
+// queryCursor reads a cursor of a query; nil = none.
+func queryCursor(s string) (cursor, error) {
+	switch s {
+	case "":
+		return nil, nil
+	case CursorStart:
+		return cursor{}, nil
+	default:
+		return parseCursor(s)
+	}
+}
+
+func (p *plan) release() {
+	for i := range p.views {
+		p.views[i].release()
+	}
+}
+
+func (s *Store) readPage(ctx, cut context.Context, tx querier, p *plan) error {
+	runs, err := s.runsInScope(ctx, tx, &p.scope, p.views)
+	if err != nil {
+		return err
+	}
+	m := &merger{ctx: ctx, cut: cut, tx: tx, plan: p}
+	servers := newServers(s, tx)
+	for _, of := range runs {
+		places, err := p.place(ctx, servers, of)
+		if err != nil {
+			return err
+		}
+		p.page.places = append(p.page.places, places)
+	}
+	for _, of := range p.page.places {
+		for _, place := range of {
+			if !place.over {
+				m.waiting = append(m.waiting, place)
+			}
+		}
+	}
+	if err := m.merge(); err != nil {
+		return err
+	}
+	if err := m.settle(); err != nil {
+		return err
+	}
+	p.guessMore()
+	if err := p.gaps(ctx, tx); err != nil {
+		return err
+	}
+	return p.describeRuns(ctx, tx, servers)
+}
+
+// merger merges the runs by time.
+type merger struct {
+	ctx     context.Context
+	cut     context.Context // of the caller: asked now and then
+	tx      querier
+	plan    *plan
+	waiting []*runPlace // not opened yet, next last
+	open    readers
+	bytes   int
+}
+
+// merge fills the page with lines.
+func (m *merger) merge() error {
+	m.sortWaiting()
+	page := m.plan.page
+	for {
+		if err := m.openDue(); err != nil {
+			return err
+		}
+		if err := m.cut.Err(); err != nil {
+			return err
+		}
+		if len(m.open.list) == 0 {
+			break
+		}
+		r := m.open.list[0]
+		if len(page.Lines) >= m.plan.limit || len(page.Lines) > 0 && m.bytes+len(r.head.Text) > m.plan.maxBytes {
+			page.MoreAfter, page.MoreBefore = !m.plan.backward, m.plan.backward
+			break
+		}
+		page.Lines = append(page.Lines, *r.head)
+		m.bytes += len(r.head.Text)
+		if err := r.advance(); err != nil {
+			return err
+		}
+		m.open.fix()
+	}
+	if m.plan.backward {
+		slices.Reverse(page.Lines)
+	}
+	return nil
+}
+
+// sortWaiting puts the run that must be opened first last: forward by start, backward by last line, unknown ends first.
+func (m *merger) sortWaiting() {
+	slices.SortFunc(m.waiting, func(a, b *runPlace) int {
+		if m.plan.backward {
+			return cmp.Or(cmp.Compare(a.latest, b.latest), a.meta.order(b.meta))
+		}
+		return b.meta.order(a.meta)
+	})
+}
+
+// startSlack is how much earlier than its noted start a run may have written: the start is noted when the child already runs.
+const startSlack = int64(time.Second)
+
+// openDue opens the runs that may have a line before the first head.
+func (m *merger) openDue() error {
+	for len(m.waiting) > 0 {
+		next := m.waiting[len(m.waiting)-1]
+		if len(m.open.list) > 0 {
+			head := m.open.list[0].head.At.UnixNano()
+			if m.plan.backward && next.latest < head || !m.plan.backward && next.meta.started-startSlack > head {
+				return nil
+			}
+		}
+		m.waiting = m.waiting[:len(m.waiting)-1]
+		if err := m.openRun(next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *merger) openRun(p *runPlace) error {
+	source, err := newBlockSource(m.ctx, m.tx, p.meta, &m.plan.filter, false)
+	if err != nil {
+		return err
+	}
+	r := &runReader{meta: p.meta, source: source, filter: &m.plan.filter, forward: !m.plan.backward, pos: p.begin}
+	if m.plan.backward {
+		if r.pos, err = source.clampEnd(p.end); err != nil {
+			return err
+		}
+		p.end = r.pos
+	}
+	if err := r.advance(); err != nil {
+		return err
+	}
+	if m.sinceStart() && r.head != nil {
+		p.begin = r.position()
+	}
+	m.open.all = append(m.open.all, openedRun{place: p, reader: r, empty: r.head == nil})
+	if r.head != nil {
+		m.open.backward = m.plan.backward
+		m.open.push(r)
+	}
+	return nil
+}
+
+// sinceStart tells whether the page starts at a time, not at a cursor or the oldest line.
+func (m *merger) sinceStart() bool {
+	return !m.plan.backward && m.plan.after == nil && !m.plan.q.Since.IsZero()
+}
+
+// settle notes where each opened run stands at the far end of the page.
+func (m *merger) settle() (err error) {
+	for _, o := range m.open.all {
+		p, r := o.place, o.reader
+		m.plan.page.Scanned += r.scanned
+		at := r.position()
+		switch dry := r.head == nil && !r.timeEnd; {
+		case m.plan.backward && dry:
+			at = 0
+		case dry:
+			p.dry = true
+			if at, err = r.source.clampEnd(p.last); err != nil {
+				return err
+			}
+			at = max(at, r.pos)
+		}
+		switch {
+		case m.plan.backward:
+			p.begin = at
+		case m.sinceStart() && o.empty: // all of it is before the page
+			p.begin, p.end = at, at
+		default:
+			p.end = at
+		}
+		p.meta.mem = nil // its buffers are about to be released
+	}
+	return nil
+}
+
+// clampEnd gives the number of the run's last line, or the given one if that is less.
+func (s *blockSource) clampEnd(line int64) (int64, error) {
+	if line != everything {
+		return line, nil
+	}
+	if n := len(s.extra); n > 0 {
+		return s.extra[n-1].last(), nil
+	}
+	return storedLastLine(s.ctx, s.q, s.run.id)
+}
+
+// storedLastLine gives the number of the last line in the run's chunks and tail rows.
+func storedLastLine(ctx context.Context, q querier, run int64) (n int64, err error) {
+	if q == nil {
+		return 0, nil
+	}
+	lo, hi := rowRange(run)
+	err = q.QueryRowContext(ctx, `SELECT max(
+		coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1), 0),
+		coalesce((SELECT first_line + lines - 1 FROM tail WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1), 0))`, lo, hi).Scan(&n)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return 0, fmt.Errorf("cannot find the last line: %w", err)
+	}
+	return n, nil
+}

@@ -1,0 +1,218 @@
+package logstore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fill captures about n bytes of lines with a time.
+func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) {
+	t.Helper()
+	line := strings.Repeat("something to fill the log with ", 4)
+	var b strings.Builder
+	for b.Len() < n {
+		lines++
+		fmt.Fprintf(&b, "%s%d\n", line, lines)
+		if b.Len() > 32<<10 {
+			s.Capture(run, Stdout, at, []byte(b.String()))
+			n -= b.Len()
+			b.Reset()
+		}
+	}
+	s.Capture(run, Stdout, at, []byte(b.String()))
+	flush(t, s)
+	return lines
+}
+
+func TestRetentionByAge(t *testing.T) {
+	s := openTest(t, Options{RetentionDays: 7})
+	old, young := startRun(s, "/p", "old"), startRun(s, "/p", "young")
+	oldLines := fill(t, s, old, time.Now().AddDate(0, 0, -8), 2<<20)
+	youngLines := fill(t, s, young, time.Now().AddDate(0, 0, -6), 1<<20)
+	s.EndCapture(old)
+	s.SaveRun(old, time.Now().AddDate(0, 0, -9), time.Now().AddDate(0, 0, -8), nil)
+	flush(t, s)
+	if err := s.retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := readAll(t, s, Query{Names: []string{"old"}}); len(got) != 0 {
+		t.Errorf("%d old lines are left", len(got))
+	}
+	if got := readAll(t, s, Query{Names: []string{"young"}, Limit: 10_000}); int64(len(got)) != youngLines {
+		t.Errorf("%d young lines are left of %d", len(got), youngLines)
+	}
+	if runs, err := s.Runs(t.Context(), RunFilter{}); err != nil || len(runs) != 1 {
+		t.Errorf("runs %+v, %v", runs, err)
+	}
+	if st := s.Status(); st.RetiredLines != oldLines {
+		t.Errorf("%d lines retired, want %d", st.RetiredLines, oldLines)
+	}
+	if _, n := s.NewRun("/p", "old"); n != 2 {
+		t.Errorf("the next run is number %d", n)
+	}
+}
+
+func TestRetentionBySize(t *testing.T) {
+	const limit = 8 << 20
+	s := openTest(t, Options{MaxBytes: limit})
+	crash := startRun(s, "/p", "crashed")
+	put(s, crash, 1, 1500)
+	endRun(s, crash)
+	flush(t, s)
+	chatty := startRun(s, "/p", "watcher")
+	at := time.Now()
+	for i := range 6 {
+		fill(t, s, chatty, at.Add(time.Duration(i)*time.Second), 6<<20)
+		free, err := s.file.maint.take(t.Context(), true)
+		if err != nil || !free {
+			t.Fatal(free, err)
+		}
+		err = s.retain(t.Context())
+		s.file.maint.unlock()
+		if err != nil {
+			t.Fatal(err)
+		}
+		used, err := usedBytes(t.Context(), s.file.read)
+		if err != nil || used > limit {
+			t.Fatalf("round %d: %d bytes are used, limit %d, %v", i, used, limit, err)
+		}
+	}
+	wantNumbered(t, readAll(t, s, Query{Names: []string{"crashed"}, Limit: 5000}), 1, 1500)
+	p, err := s.Read(t.Context(), Query{Names: []string{"watcher"}, After: CursorStart, Limit: 1})
+	if err != nil || len(p.Lines) != 1 || len(p.Gaps) != 1 || p.Gaps[0].Lines != p.Lines[0].Number-1 || p.Gaps[0].Bytes <= 0 {
+		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+	}
+	st, err := s.RunStats(t.Context(), chatty)
+	if err != nil || st.DroppedLines != p.Gaps[0].Lines || st.Lines < keptLines {
+		t.Errorf("stats %+v, %v", st, err)
+	}
+	for busy := 1; busy != 0; { // while the checkpointer is at it
+		var log, done int
+		if err := s.file.write.QueryRow(`PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if info, err := os.Stat(s.file.path); err != nil || info.Size() > limit*3/2 {
+		t.Errorf("the file has %d bytes, %v", info.Size(), err)
+	}
+}
+
+func TestReadsDuringRetention(t *testing.T) {
+	s := openTest(t, Options{MaxBytes: 4 << 20})
+	run := startRun(s, "/p", "web")
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 20 {
+			put(s, run, 1+i*10_000, (i+1)*10_000)
+		}
+	}()
+	for reading := true; reading; {
+		select {
+		case <-done:
+			reading = false
+		default:
+		}
+		var last int64
+		q := Query{After: CursorStart, Limit: 5000}
+		for {
+			p, err := s.Read(t.Context(), q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			missing := make(map[int64]int64)
+			for _, g := range p.Gaps {
+				missing[g.After] = g.Lines
+			}
+			for _, l := range p.Lines {
+				for missing[last] > 0 && l.Number != last+1 {
+					last += missing[last]
+				}
+				if l.Number != last+1 {
+					t.Fatalf("line %d follows line %d; gaps %+v", l.Number, last, p.Gaps)
+				}
+				last = l.Number
+			}
+			if !p.MoreAfter {
+				break
+			}
+			q.After = p.Next()
+		}
+	}
+}
+
+func TestClear(t *testing.T) {
+	s := openTest(t, Options{})
+	run, other := startRun(s, "/p", "web"), startRun(s, "/p", "db")
+	put(s, run, 1, 10_000)
+	flush(t, s)
+	put(s, run, 10_001, 12_000)
+	put(s, other, 1, 10)
+	lines, bytes, err := s.Clear(t.Context(), "/p", []string{"web"}, time.Time{})
+	if err != nil || lines != 12_000 || bytes == 0 {
+		t.Fatalf("%d lines, %d bytes, %v", lines, bytes, err)
+	}
+	if got := readAll(t, s, Query{Names: []string{"web"}}); len(got) != 0 {
+		t.Fatalf("%d lines are left", len(got))
+	}
+	wantNumbered(t, readAll(t, s, Query{Names: []string{"db"}}), 1, 10)
+	put(s, run, 12_001, 12_100)
+	wantNumbered(t, readAll(t, s, Query{Names: []string{"web"}}), 12_001, 12_100)
+}
+
+func TestClearUntil(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	start := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for i := range 1000 {
+		s.Capture(run, Stdout, start.Add(time.Duration(i)*time.Second), fmt.Appendf(nil, "line %d of the run\n", i+1))
+	}
+	lines, _, err := s.Clear(t.Context(), "", nil, start.Add(400*time.Second))
+	if err != nil || lines != 400 {
+		t.Fatalf("%d lines, %v", lines, err)
+	}
+	left := readAll(t, s, Query{})
+	wantNumbered(t, left, 401, 1000)
+	for i, l := range left {
+		if !l.At.Equal(start.Add(time.Duration(400+i) * time.Second)) {
+			t.Fatalf("line %d is at %s", l.Number, l.At)
+		}
+	}
+	p, err := s.Read(t.Context(), Query{After: CursorStart, Limit: 1})
+	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != 400 {
+		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+	}
+}
+
+func TestDeadServersRunsAreSealed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	const dead = "11111111-1111-4111-8111-111111111111"
+	h := startHelper(t, "write", path, dead, "web", "0")
+	h.await("open")
+	live := true
+	s := openTest(t, Options{Path: path, Alive: func(id string) bool { return live && id == dead }})
+	if _, err := s.Follow(t.Context(), Query{After: CursorStart}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = h.cmd.Wait()
+	live = false
+	if err := s.markLost(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	lines := readAll(t, s, Query{Limit: 10_000})
+	wantNumbered(t, lines, 1, len(lines))
+	p, err := s.Read(t.Context(), Query{Newest: true, Limit: 10})
+	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != -1 || p.Gaps[0].After != int64(len(lines)) {
+		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+	}
+	if run := p.Runs[p.Gaps[0].Run]; !run.Lost || run.Session != dead {
+		t.Fatalf("run %+v", run)
+	}
+}

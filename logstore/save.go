@@ -1,0 +1,45 @@
+package logstore
+
+import "time"
+
+// lateRow is what was saved of a run after the run left memory.
+type lateRow struct {
+	runRow
+	version int64
+}
+
+// SaveRun records the state of a run: ended is zero while it runs, info is a JSON object that the caller hands over. Readers of
+// this Store see it at once; the flusher stores it.
+func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
+	row := runRow{started: nanos(started), ended: nanos(ended), info: info}
+	s.mu.Lock()
+	r := s.runs[run]
+	if r == nil {
+		s.version++
+		s.late[run] = lateRow{runRow: row, version: s.version}
+		s.mu.Unlock()
+		notify(s.kick)
+		return
+	}
+	s.mu.Unlock()
+	r.mu.Lock()
+	r.row, r.fresh = row, true
+	r.mu.Unlock()
+	s.markDirty(r)
+}
+
+// nanos is a time in storage: Unix nanoseconds, 0 for the zero time.
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// moment is the inverse of nanos.
+func moment(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}

@@ -1,0 +1,233 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Store is an open log. Its methods may be called from several goroutines.
+type Store struct {
+	opts         Options
+	log          *slog.Logger
+	file         *file  // nil: memory only
+	memoryReason string // why there is no file
+
+	pool    buffers
+	pending atomic.Int64 // sum of the runs' pending
+	lost    counters     // dropped because the storage did not keep up
+	retired counters     // removed by age or size
+
+	mu       sync.RWMutex // taken before a run's lock
+	runs     map[int64]*runLog
+	late     map[int64]lateRow  // rows saved after their run left memory
+	numbers  map[processKey]int // highest run number given
+	unsaved  map[documentKey]document
+	events   backlog[Event] // not stored yet
+	samples  backlog[Sample]
+	spans    map[int64]*span // by run
+	version  int64           // counts what is put into late and unsaved
+	watchers map[*watcher]struct{}
+	sessions map[int64]string // session ids seen, and the servers they belong to
+	session  int64            // the block of run ids in use
+	counter  int64            // the last id given of it
+
+	dirtyMu sync.Mutex
+	dirty   []*runLog
+
+	faults   *faultLog
+	silencer silencer
+
+	kick    chan struct{} // something is dirty
+	urgent  chan struct{} // flush before the interval is over
+	flushes chan chan error
+	closing chan struct{}
+	closed  atomic.Bool
+	wg      sync.WaitGroup
+	flusher flusher
+
+	filterJobs    chan filterJob
+	filterBacklog atomic.Bool // chunks were committed that did not fit into filterJobs
+	builtMu       sync.Mutex
+	built         []builtFilter // for the flusher to store
+	maintain      chan struct{} // the size is worth a look
+	checkpoint    chan struct{} // the write-ahead log is worth a checkpoint
+	stopWorker    context.CancelFunc
+	filters       filterCache
+
+	closeOnce sync.Once
+	closeErr  error
+}
+
+type counters struct{ lines, bytes atomic.Int64 }
+
+// Open opens or makes the log. An error wraps ErrNewerSchema when a newer version wrote the file. A corrupt or foreign file is
+// moved aside; a file that cannot be used at all gives a Store that keeps the newest log in memory: Status tells either. ctx bounds Open only.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	o = o.withDefaults()
+	if o.Session == "" {
+		o.Session = uuid.NewString()
+	}
+	s := &Store{
+		opts:       o,
+		log:        o.Logger,
+		runs:       make(map[int64]*runLog),
+		late:       make(map[int64]lateRow),
+		numbers:    make(map[processKey]int),
+		unsaved:    make(map[documentKey]document),
+		watchers:   make(map[*watcher]struct{}),
+		sessions:   make(map[int64]string),
+		spans:      make(map[int64]*span),
+		faults:     newFaultLog(o.Logger),
+		silencer:   silencer{kick: make(chan struct{}, 1)},
+		stopWorker: func() {},
+		kick:       make(chan struct{}, 1),
+		urgent:     make(chan struct{}, 1),
+		flushes:    make(chan chan error),
+		closing:    make(chan struct{}),
+
+		filterJobs: make(chan filterJob, filterQueue),
+		maintain:   make(chan struct{}, 1),
+		checkpoint: make(chan struct{}, 1),
+	}
+	s.filters.limit = filterCacheBytes
+	if err := s.openStorage(ctx); err != nil {
+		return nil, err
+	}
+	s.flusher.store = s
+	s.wg.Go(s.flusher.run)
+	s.wg.Go(s.completeQuiet)
+	if s.file != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		s.stopWorker = cancel
+		w := &worker{store: s}
+		s.wg.Go(func() { w.run(ctx) })
+		s.wg.Go(func() { s.checkpointer(ctx) })
+	}
+	return s, nil
+}
+
+// openStorage opens the file, or settles for memory.
+func (s *Store) openStorage(ctx context.Context) error {
+	if s.opts.Path == "" {
+		s.memoryReason = "no database file was asked for"
+		s.session = 1
+		s.sessions[s.session] = s.opts.Session
+		return nil
+	}
+	f, err := openFile(ctx, s.opts.Path, s.anyDead)
+	if err == nil {
+		s.session, err = reserveSession(ctx, f.write, s.opts.Session, time.Now())
+		if err != nil {
+			_ = f.close()
+		}
+	}
+	switch {
+	case errors.Is(err, ErrNewerSchema) || ctx.Err() != nil:
+		return err
+	case err != nil:
+		s.log.Error("cannot use the log database; the log is kept in memory", "path", s.opts.Path, "error", err)
+		s.memoryReason = err.Error()
+		s.session = 1
+	default:
+		if f.quarantined != "" {
+			s.log.Warn("the log database was unusable and has been moved aside", "to", f.quarantined)
+		}
+		s.file = f
+	}
+	s.sessions[s.session] = s.opts.Session
+	return nil
+}
+
+// anyDead tells whether one of the sessions ended without a word.
+func (s *Store) anyDead(sessions []string) bool {
+	for _, id := range sessions {
+		if id != s.opts.Session && !s.opts.Alive(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// nextRunID gives the next id of the session's block. s.mu is held.
+func (s *Store) nextRunID() int64 {
+	s.counter++
+	if s.counter >= 1<<runBits {
+		s.session, s.counter = s.reserveBlock(), 1
+	}
+	return s.session<<runBits | s.counter
+}
+
+// reserveBlock takes another block of run ids: once in 65,535 runs, the one time that a start may wait for SQLite.
+func (s *Store) reserveBlock() int64 {
+	next := s.session + 1
+	if s.file != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
+		defer cancel()
+		id, err := reserveSession(ctx, s.file.write, s.opts.Session, time.Now())
+		if err != nil {
+			// Far above what AUTOINCREMENT will ever reach, so that it meets no other server's block.
+			s.log.Error("cannot reserve run ids", "error", err)
+			id = 1<<20 + s.session
+		}
+		next = id
+	}
+	s.sessions[next] = s.opts.Session
+	return next
+}
+
+// Close stores what was captured, and closes the file. It must not return before the Store's goroutines have ended. Safe to call
+// twice.
+func (s *Store) Close() error {
+	s.closeOnce.Do(func() {
+		s.endAll()
+		s.endAllSpans()
+		s.closed.Store(true)
+		close(s.closing)
+		s.stopWorker()
+		s.wg.Wait()
+		s.closeErr = s.flusher.lastErr
+		if s.file != nil {
+			err := endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
+			s.closeErr = errors.Join(s.closeErr, err, s.file.close())
+		}
+	})
+	return s.closeErr
+}
+
+// endAll ends the captures that their owner has not ended, so that nothing stays in a stream's unfinished line.
+func (s *Store) endAll() {
+	s.mu.RLock()
+	ids := slices.Collect(maps.Keys(s.runs))
+	s.mu.RUnlock()
+	for _, id := range ids {
+		s.EndCapture(id)
+	}
+}
+
+// markDirty lists a run for the flusher. s.mu or the run's lock may be held.
+func (s *Store) markDirty(r *runLog) {
+	if r.listed.Load() || !r.listed.CompareAndSwap(false, true) {
+		return
+	}
+	s.dirtyMu.Lock()
+	s.dirty = append(s.dirty, r)
+	s.dirtyMu.Unlock()
+	notify(s.kick)
+}
+
+// takeDirty empties the list.
+func (s *Store) takeDirty() []*runLog {
+	s.dirtyMu.Lock()
+	defer s.dirtyMu.Unlock()
+	list := s.dirty
+	s.dirty = nil
+	return list
+}

@@ -1,0 +1,399 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(helperEnv); name != "" {
+		os.Exit(runHelper(name))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// openTest opens a Store on a file of the test's own and checks the file when the test is over.
+func openTest(t testing.TB, o Options) *Store {
+	t.Helper()
+	if o.Path == "" {
+		o.Path = filepath.Join(t.TempDir(), "pmcp.db")
+	}
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		checkFile(t, o.Path)
+	})
+	if st := s.Status(); st.State != StateOK {
+		t.Fatalf("state %s: %s", st.State, st.Reason)
+	}
+	return s
+}
+
+// checkFile has SQLite check the whole file.
+func checkFile(t testing.TB, path string) {
+	t.Helper()
+	db := openPool(path, true, 1)
+	defer db.Close()
+	var verdict string
+	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("integrity_check: %q, %v", verdict, err)
+	}
+}
+
+// raw opens the file of a Store for a look behind the scenes.
+func raw(t testing.TB, s *Store) *sql.DB {
+	t.Helper()
+	db := openPool(s.file.path, true, 1)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func flush(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put captures numbered lines from first to last.
+func put(s *Store, run int64, first, last int) {
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		fmt.Fprintf(&b, "line %d of the run\n", i)
+		if b.Len() > 32<<10 || i == last {
+			s.Capture(run, Stdout, time.Now(), []byte(b.String()))
+			b.Reset()
+		}
+	}
+}
+
+// startRun makes a run whose row is saved.
+func startRun(s *Store, project, name string) int64 { //nolint:unparam // callers say which project they mean
+	id, _ := s.NewRun(project, name)
+	s.SaveRun(id, time.Now(), time.Time{}, []byte(`{"state":"running"}`))
+	return id
+}
+
+// endRun ends a run that startRun has started.
+func endRun(s *Store, id int64) {
+	s.EndCapture(id)
+	started := time.Now()
+	if r := s.ownRun(id); r != nil {
+		r.mu.Lock()
+		started = moment(r.row.started)
+		r.mu.Unlock()
+	}
+	s.SaveRun(id, started, time.Now(), []byte(`{"state":"exited"}`))
+}
+
+// readAll pages through a query by cursor and fails unless each page starts where the one before ended.
+func readAll(t testing.TB, s *Store, q Query) []Line {
+	t.Helper()
+	if q.After == "" {
+		q.After = CursorStart
+	}
+	var all []Line
+	for {
+		p, err := s.Read(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p.Lines...)
+		if !p.MoreAfter {
+			return all
+		}
+		if len(p.Lines) == 0 {
+			t.Fatal("an empty page says that there is more")
+		}
+		q.After = p.Next()
+	}
+}
+
+// wantNumbered fails unless the lines are what put wrote from first to last.
+func wantNumbered(t testing.TB, lines []Line, first, last int) {
+	t.Helper()
+	if len(lines) != last-first+1 {
+		t.Fatalf("%d lines, want %d", len(lines), last-first+1)
+	}
+	for i, l := range lines {
+		if want := fmt.Sprintf("line %d of the run", first+i); l.Text != want || l.Number != int64(first+i) {
+			t.Fatalf("line %d is number %d %q, want %q", i, l.Number, l.Text, want)
+		}
+	}
+}
+
+func texts(lines []Line) []string {
+	all := make([]string, len(lines))
+	for i, l := range lines {
+		all[i] = l.Text
+	}
+	return all
+}
+
+func TestReadBackByCursor(t *testing.T) {
+	const n = 200_000
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s := openTest(t, Options{Path: path})
+	run := startRun(s, "/p", "web")
+	half := n / 2
+	put(s, run, 1, half)
+	wantNumbered(t, readAll(t, s, Query{Limit: 777}), 1, half)
+
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		put(s, run, half+1, n)
+	}()
+	q := Query{Names: []string{"web"}, After: CursorStart, Limit: 1000}
+	var during []Line
+	for len(during) < n {
+		p, err := s.Follow(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		during = append(during, p.Lines...)
+		q.After = p.Next()
+	}
+	<-written
+	wantNumbered(t, during, 1, n)
+	endRun(s, run)
+	flush(t, s)
+	wantNumbered(t, readAll(t, s, Query{Limit: 999}), 1, n)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	again := openTest(t, Options{Path: path})
+	wantNumbered(t, readAll(t, again, Query{Limit: 1001}), 1, n)
+	wantNumbered(t, readBackwards(t, again, Query{Limit: 1003}), 1, n)
+	runs, err := again.Runs(t.Context(), RunFilter{})
+	if err != nil || len(runs) != 1 || runs[0].Lost || runs[0].Own || string(runs[0].Info) != `{"state":"exited"}` {
+		t.Fatalf("runs %+v, %v", runs, err)
+	}
+	st, err := again.RunStats(t.Context(), run)
+	if err != nil || st.Lines != n || st.DroppedLines != 0 {
+		t.Fatalf("stats %+v, %v", st, err)
+	}
+}
+
+// readBackwards pages from the newest line to the oldest.
+func readBackwards(t testing.TB, s *Store, q Query) []Line {
+	t.Helper()
+	q.Newest = true
+	var all []Line
+	for {
+		p, err := s.Read(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(append([]Line(nil), p.Lines...), all...)
+		if !p.MoreBefore {
+			return all
+		}
+		q.Before = p.Prev()
+	}
+}
+
+func TestPragmas(t *testing.T) {
+	s := openTest(t, Options{})
+	for name, db := range map[string]*sql.DB{"write": s.file.write, "read": s.file.read} {
+		for pragma, want := range map[string]string{"page_size": "16384", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "1", "busy_timeout": "5000", "cache_size": "-4096"} {
+			var got string
+			if err := db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %s is %q (%v), want %q", name, pragma, got, err, want)
+			}
+		}
+	}
+	for pragma, want := range map[string]string{"wal_autocheckpoint": "4096", "journal_size_limit": "67108864"} {
+		var got string
+		if err := s.file.write.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %q (%v), want %q", pragma, got, err, want)
+		}
+	}
+	info, err := os.Stat(s.file.path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestNewerSchema(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s := openTest(t, Options{Path: path})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db := openPool(path, false, 1)
+	if _, err := db.Exec(`PRAGMA user_version = 999`); err != nil {
+		t.Fatal(err)
+	}
+	_ = db.Close()
+	if _, err := Open(t.Context(), Options{Path: path}); err == nil || !strings.Contains(err.Error(), "newer") {
+		t.Fatalf("error %v", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatal("the newer file is gone")
+	}
+}
+
+func TestQuarantine(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, path string){
+		"garbage": func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 4000)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"foreign": func(t *testing.T, path string) {
+			db, err := sql.Open("sqlite3", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if _, err := db.Exec(`CREATE TABLE other (x)`); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "pmcp.db")
+			spoil(t, path)
+			before, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := openTest(t, Options{Path: path})
+			moved := s.Status().Quarantined
+			after, err := os.ReadFile(moved)
+			if err != nil || string(after) != string(before) {
+				t.Fatalf("moved to %q: %v, unchanged %v", moved, err, string(after) == string(before))
+			}
+			put(s, startRun(s, "/p", "web"), 1, 10)
+			flush(t, s)
+			wantNumbered(t, readAll(t, s, Query{}), 1, 10)
+		})
+	}
+}
+
+func TestUnusableFileMeansMemory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(t.Context(), Options{Path: filepath.Join(dir, "pmcp.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if st := s.Status(); st.State != StateMemory || st.Reason == "" {
+		t.Fatalf("status %+v", st)
+	}
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 1000)
+	wantNumbered(t, readAll(t, s, Query{}), 1, 1000)
+	if err := s.Flush(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMemoryOnlyIsBounded(t *testing.T) {
+	s, err := Open(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 400_000)
+	if n := s.Status().PendingBytes; n > runBound+chunkBytes {
+		t.Fatalf("%d bytes pending", n)
+	}
+	lines := readAll(t, s, Query{Limit: 10_000})
+	wantNumbered(t, lines, 400_001-len(lines), 400_000)
+	p, err := s.Read(t.Context(), Query{After: CursorStart, Limit: 1})
+	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != int64(400_000-len(lines)) || p.Gaps[0].After != 0 {
+		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+	}
+}
+
+func TestRunNumbersGoOn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	for want := 1; want <= 3; want++ {
+		s := openTest(t, Options{Path: path})
+		id, number := s.NewRun("/p", "web")
+		if number != want {
+			t.Fatalf("number %d, want %d", number, want)
+		}
+		endRun(s, id)
+		if _, other := s.NewRun("/other", "web"); other != want {
+			t.Fatalf("other project's number %d, want %d", other, want)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := openTest(t, Options{Path: path})
+	for number, want := range map[int]int{-1: 3, -2: 2, 2: 2} {
+		runs, err := s.Runs(t.Context(), RunFilter{Project: "/p", Names: []string{"web"}, Number: number})
+		if err != nil || len(runs) != 1 || runs[0].Number != want {
+			t.Errorf("run %d: %+v, %v", number, runs, err)
+		}
+	}
+}
+
+func TestLostRun(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	const dead, live = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+	a := openTest(t, Options{Path: path, Session: dead})
+	lost := startRun(a, "/p", "web")
+	put(a, lost, 1, 100)
+	flush(t, a)
+	b := openTest(t, Options{Path: path, Session: live, Alive: func(id string) bool { return id == live }})
+	runs, err := b.Runs(t.Context(), RunFilter{})
+	if err != nil || len(runs) != 1 || !runs[0].Lost || runs[0].Live || runs[0].Session != dead {
+		t.Fatalf("runs %+v, %v", runs, err)
+	}
+	own, err := a.Runs(t.Context(), RunFilter{})
+	if err != nil || len(own) != 1 || own[0].Lost || !own[0].Live || !own[0].Own {
+		t.Fatalf("runs %+v, %v", own, err)
+	}
+}
+
+func TestDefinitions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s := openTest(t, Options{Path: path})
+	check := func(s *Store, want map[string]string) {
+		t.Helper()
+		all, err := s.Definitions(t.Context(), "/p")
+		if err != nil || len(all) != len(want) {
+			t.Fatalf("definitions %q, %v", all, err)
+		}
+		for name, spec := range want {
+			got, ok, err := s.Definition(t.Context(), "/p", name)
+			if err != nil || !ok || string(got) != spec || string(all[name]) != spec {
+				t.Fatalf("%s: %q %v %v", name, got, ok, err)
+			}
+		}
+	}
+	s.SaveDefinition("/p", "web", []byte(`{"command":"a"}`))
+	s.SaveDefinition("/p", "db", []byte(`{"command":"b"}`))
+	check(s, map[string]string{"web": `{"command":"a"}`, "db": `{"command":"b"}`})
+	flush(t, s)
+	check(s, map[string]string{"web": `{"command":"a"}`, "db": `{"command":"b"}`})
+	s.SaveDefinition("/p", "db", nil)
+	check(s, map[string]string{"web": `{"command":"a"}`})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(openTest(t, Options{Path: path}), map[string]string{"web": `{"command":"a"}`})
+}
