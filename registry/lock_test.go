@@ -1,0 +1,203 @@
+package registry
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/uuid"
+	"golang.org/x/sys/unix"
+)
+
+func TestCreateAliveRemove(t *testing.T) {
+	dir, id := newDir(t), uuid.NewString()
+	if Alive(dir, id) {
+		t.Error("alive before it was created")
+	}
+	lock, err := Create(dir, id)
+	must(t, err)
+	if !Alive(dir, id) {
+		t.Error("not alive while the lock is held")
+	}
+	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) {
+		t.Errorf("files: %v", got)
+	}
+	if _, err := Create(dir, id); err == nil {
+		t.Error("the session was created twice")
+	}
+	must(t, lock.Close())
+	if Alive(dir, id) {
+		t.Error("alive although the lock is free")
+	}
+	for _, suffix := range []string{".json", ".procs", ".lock"} { // as a killed server leaves them
+		write(t, unfinished(dir, id, suffix), "")
+		write(t, file(dir, id, suffix), "")
+	}
+	for range 2 {
+		must(t, Remove(dir, id))
+	}
+	if got := files(t, dir); len(got) != 0 {
+		t.Errorf("files after Remove: %v", got)
+	}
+}
+
+// A guardian that is killed before it has a server leaves nothing behind.
+func TestPreparedLockIsNotSeen(t *testing.T) {
+	dir, id := newDir(t), uuid.NewString()
+	lock, err := Prepare(dir, id)
+	must(t, err)
+	if list, err := List(dir); err != nil || len(list) != 0 || Alive(dir, id) {
+		t.Errorf("before Publish: %+v, %v, alive %v", list, err, Alive(dir, id))
+	}
+	if runtime.GOOS == "linux" && len(files(t, dir)) != 0 {
+		t.Errorf("files before Publish: %v", files(t, dir))
+	}
+	must(t, Publish(lock, dir, id))
+	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) || !Alive(dir, id) {
+		t.Errorf("after Publish: %v, alive %v", got, Alive(dir, id))
+	}
+	if err := Publish(lock, dir, id); err == nil {
+		t.Error("published twice")
+	}
+	must(t, lock.Close())
+	if Alive(dir, id) {
+		t.Error("alive although the lock is free")
+	}
+}
+
+// Where files without a name are not to be had, the lock has another one first.
+func TestPublishByRename(t *testing.T) {
+	dir, id := newDir(t), uuid.NewString()
+	must(t, makeDir(dir))
+	lock, err := os.OpenFile(unfinished(dir, id, ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	must(t, err)
+	defer func() { _ = lock.Close() }()
+	must(t, flock(lock, unix.LOCK_EX))
+	must(t, Publish(lock, dir, id))
+	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) || !Alive(dir, id) {
+		t.Errorf("after Publish: %v, alive %v", got, Alive(dir, id))
+	}
+}
+
+func TestModes(t *testing.T) {
+	dir, id := newDir(t), uuid.NewString()
+	lock, err := Create(dir, id)
+	must(t, err)
+	defer func() { _ = lock.Close() }()
+	reg, err := Register(dir, id, Record{})
+	must(t, err)
+	for path, want := range map[string]os.FileMode{
+		dir: 0o700 | os.ModeDir, file(dir, id, ".lock"): 0o600, file(dir, id, ".json"): 0o600, file(dir, id, ".procs"): 0o600,
+	} {
+		info, err := os.Stat(path)
+		must(t, err)
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", path, info.Mode(), want)
+		}
+	}
+	must(t, reg.Close())
+}
+
+// The lock is one for guardian and server: it stays while either lives.
+func TestLockIsHeldByACopy(t *testing.T) {
+	dir, id := newDir(t), uuid.NewString()
+	lock, err := Create(dir, id)
+	must(t, err)
+	heir := startHeir(t, lock)
+	must(t, lock.Close())
+	if !Alive(dir, id) {
+		t.Error("not alive although the heir holds the lock")
+	}
+	must(t, heir.Process.Kill())
+	_ = heir.Wait()
+	if Alive(dir, id) {
+		t.Error("alive although both are dead")
+	}
+}
+
+func TestUnsafeDirectories(t *testing.T) {
+	root := t.TempDir()
+	plain := filepath.Join(root, "file")
+	write(t, plain, "")
+	open := filepath.Join(root, "open")
+	must(t, os.Mkdir(open, 0o700))
+	must(t, os.Chmod(open, 0o777))
+	good := filepath.Join(root, "good")
+	must(t, os.Mkdir(good, 0o755))
+	link := filepath.Join(root, "link")
+	must(t, os.Symlink(good, link))
+	unsafe := map[string]string{"a file": plain, "below a file": filepath.Join(plain, "x"), "open to others": open, "a link": link}
+	if os.Getuid() == 0 {
+		others := filepath.Join(root, "others")
+		must(t, os.Mkdir(others, 0o700))
+		must(t, os.Chown(others, 12345, -1))
+		unsafe["another user's"] = others
+	}
+	for name, dir := range unsafe {
+		id := uuid.NewString()
+		if _, err := Create(dir, id); !errors.Is(err, ErrUnsafeDir) {
+			t.Errorf("Create in %s: %v", name, err)
+		}
+		if _, err := Register(dir, id, Record{}); !errors.Is(err, ErrUnsafeDir) {
+			t.Errorf("Register in %s: %v", name, err)
+		}
+		if _, err := List(dir); !errors.Is(err, ErrUnsafeDir) {
+			t.Errorf("List of %s: %v", name, err)
+		}
+		if _, err := Sweep(t.Context(), dir, nil); !errors.Is(err, ErrUnsafeDir) {
+			t.Errorf("Sweep of %s: %v", name, err)
+		}
+	}
+	lock, err := Create(good, uuid.NewString())
+	if err != nil {
+		t.Fatalf("a directory that others may only list: %v", err)
+	}
+	must(t, lock.Close())
+}
+
+func TestOnlyUuidsAreSessions(t *testing.T) {
+	for _, id := range []string{"", "package", "../../etc/x", "0-0", uuid.NewString() + "x", "A9B1C2D3-0000-4000-8000-000000000000"} {
+		if _, err := Create(newDir(t), id); err == nil {
+			t.Errorf("Create accepted %q", id)
+		}
+		if err := Remove(newDir(t), id); err == nil {
+			t.Errorf("Remove accepted %q", id)
+		}
+		if Alive(newDir(t), id) {
+			t.Errorf("%q is alive", id)
+		}
+	}
+}
+
+func TestDir(t *testing.T) {
+	working, err := os.Getwd()
+	must(t, err)
+	state := map[string]string{"linux": "/h/.local/state/pmcp", "darwin": "/h/Library/Application Support/pmcp"}[runtime.GOOS]
+	cases := []struct {
+		env  map[string]string
+		want string
+	}{
+		{map[string]string{"PM_REGISTRY_DIR": "/r", "XDG_RUNTIME_DIR": "/x", "HOME": "/h"}, "/r"},
+		{map[string]string{"PM_REGISTRY_DIR": "r"}, filepath.Join(working, "r")},
+		{map[string]string{"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}, "/x/pmcp/servers"},
+		{map[string]string{"XDG_RUNTIME_DIR": "x", "HOME": "/h"}, state + "/servers"},
+		{map[string]string{"HOME": "/h"}, state + "/servers"},
+	}
+	if runtime.GOOS == "linux" {
+		cases = append(cases, struct {
+			env  map[string]string
+			want string
+		}{map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/pmcp/servers"})
+	}
+	for _, c := range cases {
+		if got := Dir(func(key string) string { return c.env[key] }); got != c.want {
+			t.Errorf("Dir with %v = %s, want %s", c.env, got, c.want)
+		}
+	}
+	if got := Dir(func(string) string { return "" }); !filepath.IsAbs(got) {
+		t.Errorf("Dir without any environment = %s", got)
+	}
+}

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRecord bounds what is read of a record; a real one has about 1 KiB.
+const maxRecord = 64 << 10
+
+var (
+	// errForeign says that a file is not this user's, or not a file.
+	errForeign = errors.New("not ours")
+	// errNewer says that a record was written by a newer pmcp.
+	errNewer = errors.New("written by a newer pmcp")
+)
+
+// readOwn reads a file of ours of at most limit bytes. A symbolic link, another
+// user's file and anything but a plain file are errForeign, and opening them
+// does not block.
+func readOwn(path string, limit int64) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, fmt.Errorf("%w: a symbolic link", errForeign)
+	case errors.Is(err, unix.ENXIO): // a socket
+		return nil, fmt.Errorf("%w: not a plain file", errForeign)
+	case err != nil:
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }()
+	if err := checkPlain(fd); err != nil {
+		return nil, err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(content)) > limit {
+		return nil, fmt.Errorf("larger than %d bytes", limit)
+	}
+	return content, nil
+}
+
+func checkPlain(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("%w: not a plain file", errForeign)
+	}
+	if int(st.Uid) != os.Geteuid() {
+		return fmt.Errorf("%w: belongs to user %d", errForeign, st.Uid)
+	}
+	return nil
+}
+
+// readRecord reads a session's record.
+func readRecord(dir, id string) (Record, error) {
+	content, err := readOwn(file(dir, id, recordSuffix), maxRecord)
+	if err != nil {
+		return Record{}, err
+	}
+	var version struct {
+		Format int `json:"v"`
+	}
+	if err := json.Unmarshal(content, &version); err != nil {
+		return Record{}, fmt.Errorf("corrupt record: %w", err)
+	}
+	if version.Format > Format {
+		return Record{}, fmt.Errorf("%w: format %d, this one reads %d", errNewer, version.Format, Format)
+	}
+	var r Record
+	if err := json.Unmarshal(content, &r); err != nil {
+		return Record{}, fmt.Errorf("corrupt record: %w", err)
+	}
+	if r.Format != Format || r.ID != id {
+		return Record{}, fmt.Errorf("corrupt record: format %d, id %q", r.Format, r.ID)
+	}
+	return r, nil
+}

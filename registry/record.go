@@ -1,0 +1,60 @@
+package registry
+
+import (
+	"time"
+
+	"pmcp/process/proctab"
+)
+
+// Format is the version of the record that this build reads and writes.
+const Format = 1
+
+// Record is what a server tells the world about itself: the content of
+// <id>.json. A zero field is one that was not known.
+type Record struct {
+	// Format is the version of this structure; Register sets it.
+	Format int `json:"v"`
+	// ID is the session id; Register sets it.
+	ID string `json:"id"`
+	// Boot is the id of the machine's boot (proctab.BootID). Process
+	// identities of another boot mean nothing.
+	Boot string `json:"boot_id"`
+	// Version is the version of pmcp.
+	Version string `json:"version"`
+	// Guardian is the process that the client launched; zero without one.
+	Guardian Process `json:"guardian,omitzero"`
+	// Server is the process that wrote the record.
+	Server Process `json:"server"`
+	// Parent is the parent of the launched process at start: the client, or
+	// a wrapper such as npx.
+	Parent Process `json:"parent,omitzero"`
+	// Executable is the path of the program, Cwd its working directory.
+	Executable string `json:"executable"`
+	Cwd        string `json:"cwd"`
+	// Project is the directory that identifies the project.
+	Project string `json:"project,omitempty"`
+	// Database is the path of the log database.
+	Database string `json:"database,omitempty"`
+	// Transport is how the client speaks to the server: "stdio".
+	Transport string `json:"transport"`
+	// ClientName and ClientVersion are what the client calls itself, empty
+	// until it has said so.
+	ClientName    string `json:"client_name,omitempty"`
+	ClientVersion string `json:"client_version,omitempty"`
+	// StartedAt is when the server started.
+	StartedAt time.Time `json:"started_at"`
+}
+
+// Process is one process as a record names it.
+type Process struct {
+	// PID and Start identify it on the record's boot (see proctab.ID).
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+	// PGID is its process group at the time of the record.
+	PGID int `json:"pgid,omitempty"`
+	// Name is the kernel's short name of its program. For display only.
+	Name string `json:"name,omitempty"`
+}
+
+// Identity is the process as the process table knows it.
+func (p Process) Identity() proctab.ID { return proctab.ID{PID: p.PID, Start: p.Start} }
