@@ -1,0 +1,21 @@
+// Package health checks whether running processes do their work: by a command,
+// by a TCP connection or by an HTTP request, on a schedule.
+//
+// A Monitor is told what to check by Set and learns of runs by the process
+// manager's feed. Each watched run has a state:
+//
+//	          no run                            run begins
+//	unknown ◄──────── (any)          unknown ─────────────► starting
+//
+//	          a check succeeds                   Retries failures in a row
+//	starting ─────────────────► healthy ───────────────────────────────► unhealthy
+//	    │                          ▲                                        │ ▲
+//	    │                          └────────── a check succeeds ────────────┘ │
+//	    └── Retries failures in a row, none of them within StartPeriod ──────┘
+//
+// Until a run has been healthy once it is checked every second, then every
+// Interval. The ticks of different processes are spread, and a process is never
+// checked twice at once. How a process is restarted is not known here: one that
+// becomes unhealthy is handed to the manager's restart policy, once per streak
+// of failures.
+package health

@@ -1,0 +1,369 @@
+package health
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pmcp/process"
+)
+
+// realProcesses runs real commands for checks of one process.
+type realProcesses struct{ status process.Status }
+
+func (r *realProcesses) Status(string) (process.Status, error)         { return r.status, nil }
+func (r *realProcesses) Recycle(string, process.EndedBy, string) error { return nil }
+func (r *realProcesses) Next(ctx context.Context) (c process.Change, err error) {
+	<-ctx.Done()
+	return c, ctx.Err()
+}
+
+// tail keeps the last bytes of what is written to it.
+type tail struct {
+	kept  []byte
+	total int
+}
+
+func (w *tail) Write(p []byte) (int, error) {
+	w.total += len(p)
+	w.kept = append(w.kept, p...)
+	w.kept = w.kept[max(0, len(w.kept)-maxOutput):]
+	return len(p), nil
+}
+
+// Exec runs a command in a process group of its own, which is killed as one.
+func (r *realProcesses) Exec(ctx context.Context, spec process.Spec, _ int) (process.Exit, []byte, error) {
+	cmd := exec.CommandContext(ctx, spec.Command, spec.Args...)
+	cmd.Dir = spec.Dir
+	for key, value := range spec.Env {
+		cmd.Env = append(cmd.Env, key+"="+value)
+	}
+	var output tail
+	cmd.Stdout, cmd.Stderr = &output, &output
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	err := cmd.Run()
+	var ended *exec.ExitError
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	} else if errors.As(err, &ended) {
+		err = nil
+	}
+	exit := process.Exit{Code: -1}
+	if cmd.ProcessState != nil {
+		exit.Code = cmd.ProcessState.ExitCode()
+	}
+	return exit, output.kept, err
+}
+
+// program is a check by one of the programs of TestMain.
+func program(name string, args ...string) (Spec, *realProcesses) {
+	self, _ := os.Executable()
+	return Spec{Command: self, Args: args}, &realProcesses{status: process.Status{Spec: process.Spec{
+		Name: "p", Dir: os.TempDir(), Env: map[string]string{"HEALTH_TEST_PROGRAM": name},
+	}}}
+}
+
+// probeOnce makes one check by way of a Monitor's own path.
+func probeOnce(t *testing.T, spec Spec, p *realProcesses) Result {
+	t.Helper()
+	if err := spec.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	m := NewMonitor(Options{Processes: p, Changes: p})
+	t.Cleanup(m.Close)
+	return m.check(&watch{name: "p", spec: spec.resolved(time.Minute), run: 1, ctx: t.Context()})
+}
+
+func want(t *testing.T, r Result, ok bool, message, output string) {
+	t.Helper()
+	if r.OK != ok || !regexp.MustCompile(message).MatchString(r.Message) || !regexp.MustCompile(output).MatchString(r.Output) {
+		t.Errorf("ok %t, message %q, output %q;\nwant %t, %q, %q", r.OK, r.Message, r.Output, ok, message, output)
+	}
+	if len(r.Output) > maxOutput {
+		t.Errorf("output of %d bytes", len(r.Output))
+	}
+}
+
+func TestCommandCheck(t *testing.T) {
+	spec, p := program("exit", "well")
+	want(t, probeOnce(t, spec, p), true, `^exit code 0$`, `^all is well\n$`)
+	spec, p = program("exit", "ill")
+	want(t, probeOnce(t, spec, p), false, `^exit code 3$`, `^all is ill\n$`)
+	spec.Command = "/nonexistent/program"
+	want(t, probeOnce(t, spec, p), false, `no such file`, `^$`)
+}
+
+func TestCommandThatPrints100MB(t *testing.T) {
+	spec, p := program("flood")
+	spec.Timeout = time.Minute
+	r := probeOnce(t, spec, p)
+	want(t, r, true, `^exit code 0$`, `the last line\n$`)
+	if len(r.Output) < maxOutput/2 {
+		t.Errorf("only %d bytes of output kept", len(r.Output))
+	}
+}
+
+func TestCommandThatForksAndHangs(t *testing.T) {
+	spec, p := program("forkhang")
+	spec.Timeout = 2 * time.Second // the program must have come to its fork
+	r := probeOnce(t, spec, p)
+	want(t, r, false, `did not end within 2s and was killed`, `^child \d+\n$`)
+	if r.Took > 10*time.Second {
+		t.Errorf("took %s", r.Took)
+	}
+	pid, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(r.Output, "child ")))
+	if gone := awaitGone(pid); !gone {
+		t.Errorf("the child %d is alive", pid)
+	}
+}
+
+// awaitGone waits until pid is gone or a zombie that somebody else must reap.
+func awaitGone(pid int) bool {
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for range 500 {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || bytes.Contains(stat, []byte(") Z")) {
+			return true
+		}
+		<-ticker.C
+	}
+	return false
+}
+
+func TestTCPCheck(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	for _, address := range []string{port, ":" + port, "127.0.0.1:" + port, "localhost:" + port} {
+		want(t, probeOnce(t, Spec{TCP: address}, &realProcesses{}), true, `takes connections`, `^$`)
+	}
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want(t, probeOnce(t, Spec{TCP: port}, &realProcesses{}), false, `^127.0.0.1:`+port+`: .*connection refused$`, `^$`)
+}
+
+func TestTCPCheckOfIPv6(t *testing.T) {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6:", err)
+	}
+	defer func() { _ = listener.Close() }()
+	want(t, probeOnce(t, Spec{TCP: strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)}, &realProcesses{}), true, `takes connections`, ``)
+}
+
+// A server whose queue of connections is full takes no more.
+func TestTCPCheckWithoutAnswer(t *testing.T) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	name, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
+	dialer := net.Dialer{Timeout: 300 * time.Millisecond}
+	full := false
+	for range 10 {
+		conn, err := dialer.DialContext(t.Context(), "tcp", address)
+		if err != nil {
+			full = true
+			break
+		}
+		defer func() { _ = conn.Close() }()
+	}
+	if !full {
+		t.Skip("this kernel takes connections without end")
+	}
+	want(t, probeOnce(t, Spec{TCP: address, Timeout: 300 * time.Millisecond}, &realProcesses{}), false, `^no answer within 300ms$`, ``)
+}
+
+// rawServer answers each connection by serve and closes it then; what hangs is
+// cut at the end of the test.
+func rawServer(t *testing.T, serve func(conn net.Conn)) (url string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	t.Cleanup(func() { _ = listener.Close(); <-done })
+	go func() {
+		defer close(done)
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			serve(conn)
+			_ = conn.Close()
+		}
+	}()
+	return "http://" + listener.Addr().String() + "/"
+}
+
+func TestHTTPThatNeverAnswers(t *testing.T) {
+	url := rawServer(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
+	r := probeOnce(t, Spec{HTTP: url, Timeout: 300 * time.Millisecond}, &realProcesses{})
+	want(t, r, false, `no answer within 300ms$`, `^$`)
+	if r.Took > 3*time.Second {
+		t.Errorf("took %s", r.Took)
+	}
+}
+
+func TestHTTPHeaderWithoutEnd(t *testing.T) {
+	url := rawServer(t, func(conn net.Conn) {
+		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
+		for err == nil {
+			_, err = io.WriteString(conn, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n")
+		}
+	})
+	r := probeOnce(t, Spec{HTTP: url, Timeout: 20 * time.Second}, &realProcesses{})
+	want(t, r, false, `header`, `^$`)
+	if r.Took > 10*time.Second {
+		t.Errorf("took %s", r.Took)
+	}
+}
+
+func TestHTTPThatIsNoHTTP(t *testing.T) {
+	url := rawServer(t, func(conn net.Conn) { // says its name before it is asked
+		_, _ = io.WriteString(conn, "\x1b[31mSSH-2.0-x\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	})
+	r := probeOnce(t, Spec{HTTP: url}, &realProcesses{})
+	want(t, r, false, `malformed HTTP`, `^$`)
+	if strings.Contains(r.Message, "\x1b") {
+		t.Errorf("message %q", r.Message)
+	}
+}
+
+// hostile is a server with a page for each of the ways to answer.
+func hostile(t *testing.T) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"status":"ok"}`) })
+	mux.HandleFunc("/500", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "the database \x1b[31mis gone")
+	})
+	mux.HandleFunc("/500-forever", func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "some words")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/404", http.NotFound)
+	mux.HandleFunc("/redirect", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/500", http.StatusFound) })
+	mux.HandleFunc("/stream", func(w http.ResponseWriter, _ *http.Request) {
+		chunk := []byte(strings.Repeat("x", 32<<10))
+		for {
+			if _, err := w.Write(chunk); err != nil {
+				return
+			}
+		}
+	})
+	mux.HandleFunc("/hints", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		_, _ = io.WriteString(w, "ok")
+	})
+	mux.HandleFunc("/cut", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+	mux.HandleFunc("/auth", func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "u" || password != "p" {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	mux.HandleFunc("/drip", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "status: ok\n")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestHTTPCheck(t *testing.T) {
+	server := hostile(t)
+	for _, test := range []struct {
+		spec            Spec
+		ok              bool
+		message, output string
+	}{
+		{Spec{HTTP: "/ok"}, true, `^status 200$`, `^$`},
+		{Spec{HTTP: "/ok", Body: `"status":\s*"ok"`}, true, `body matches`, `^$`},
+		{Spec{HTTP: "/ok", Body: `degraded`}, false, `no match for "degraded" in the body of 15 bytes`, `^{"status":"ok"}$`},
+		{Spec{HTTP: "/500"}, false, `status 500, want 200-399`, `^the database is gone$`},
+		{Spec{HTTP: "/500-forever"}, false, `status 500`, `^some words$`},
+		{Spec{HTTP: "/404"}, false, `status 404`, `not found`},
+		{Spec{HTTP: "/404", StatusMin: 404}, true, `status 404`, ``},
+		{Spec{HTTP: "/ok", StatusMin: 204}, false, `status 200, want 204-399`, ``},
+		{Spec{HTTP: "/redirect"}, true, `status 302`, ``},
+		{Spec{HTTP: "/redirect", StatusMax: 299}, false, `status 302, want 200-299`, ``},
+		{Spec{HTTP: "/stream"}, true, `status 200`, `^$`},
+		{Spec{HTTP: "/stream", Body: "y"}, false, `in the first 65536 bytes of the body`, `^x+$`},
+		{Spec{HTTP: "/hints"}, true, `status 200`, `^$`},
+		{Spec{HTTP: "/cut"}, false, `closed before there was an answer|reset`, `^$`},
+		{Spec{HTTP: "/drip"}, true, `status 200`, `^$`},
+		{Spec{HTTP: "/drip", Body: "ok$", Timeout: 300 * time.Millisecond}, false, `did not end within 300ms`, `status: ok`},
+		{Spec{HTTP: "/drip", Body: "ok", Timeout: 300 * time.Millisecond}, true, `body matches`, ``},
+	} {
+		t.Run(test.spec.HTTP, func(t *testing.T) {
+			test.spec.HTTP = server.URL + test.spec.HTTP
+			r := probeOnce(t, test.spec, &realProcesses{})
+			want(t, r, test.ok, test.message, test.output)
+			if r.Took > 3*time.Second {
+				t.Errorf("took %s", r.Took)
+			}
+		})
+	}
+}
+
+func TestHTTPWithPassword(t *testing.T) {
+	url := strings.Replace(hostile(t).URL, "http://", "http://u:p@", 1)
+	want(t, probeOnce(t, Spec{HTTP: url + "/auth"}, &realProcesses{}), true, `status 200`, ``)
+}
+
+func TestHTTPWithOwnCertificate(t *testing.T) {
+	server := httptest.NewTLSServer(http.NotFoundHandler())
+	defer server.Close()
+	want(t, probeOnce(t, Spec{HTTP: server.URL, StatusMin: 404}, &realProcesses{}), true, `status 404`, ``)
+}
+
+// A path is asked for on the port of the readiness rule, else on the lowest
+// that the tree listens on.
+func TestHTTPPathOnTheProcessesPort(t *testing.T) {
+	server := hostile(t)
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	p := &realProcesses{}
+	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), false, `listens on no TCP port`, ``)
+	p.status.Ports = []int{port, 65535}
+	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), true, `status 200`, ``)
+	p.status.Ports = []int{1}
+	p.status.Spec.Ready = &process.Ready{Port: &port}
+	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), true, `status 200`, ``)
+	anyPort := 0
+	p.status.Spec.Ready.Port = &anyPort
+	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), false, `connection refused`, ``)
+}
