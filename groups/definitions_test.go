@@ -1,0 +1,155 @@
+package groups
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pmcp/process"
+)
+
+func TestValidate(t *testing.T) {
+	many := Group{Name: "g"}
+	for i := range maxMembers + 1 {
+		many.Members = append(many.Members, on(fmt.Sprint("p", i)))
+	}
+	for _, test := range []struct {
+		g    Group
+		want string // in the error; "" for none
+	}{
+		{Group{Name: "g"}, ""},
+		{Group{Name: "g", Members: []Member{on("a"), on("b", "a healthy")}}, ""},
+		{Group{Name: ""}, "name"},
+		{Group{Name: "g", Members: []Member{on("a b")}}, "a b"},
+		{Group{Name: "g", Members: []Member{on("a", "a")}}, "a depends on itself"},
+		{Group{Name: "g", Members: []Member{on("a", "b")}}, `a depends on "b", which is no member; members: a`},
+		{Group{Name: "g", Members: []Member{on("a"), on("a")}}, "a is a member twice"},
+		{Group{Name: "g", Members: []Member{on("a"), on("b", "a", "a ready")}}, "b depends on a twice"},
+		{Group{Name: "g", Members: []Member{on("a"), on("b", "a up")}}, `with condition "up"`},
+		{Group{Name: "g", Members: []Member{on("x"), on("web", "api"), on("api", "db", "x"), on("db", "web")}}, "circle: web → api → db → web"},
+		{Group{Name: "g", Members: []Member{on("front", "a"), on("a", "b"), on("b", "a")}}, "circle: a → b → a"},
+		{Group{Name: "g", StopStrategy: "random"}, "random"},
+		{Group{Name: "g", StartDelay: -1}, "start_delay_ms"},
+		{Group{Name: "g", StartDelay: time.Hour}, "start_delay_ms"},
+		{Group{Name: "g", Description: strings.Repeat("x", maxDescription+1)}, "description"},
+		{many, "101 members"},
+	} {
+		err := test.g.Validate()
+		switch {
+		case test.want == "" && err != nil:
+			t.Errorf("%+v: %v", test.g, err)
+		case test.want != "" && (!errors.Is(err, process.ErrInvalid) || !strings.Contains(err.Error(), test.want)):
+			t.Errorf("%v, want %q", err, test.want)
+		}
+	}
+}
+
+func TestDefinitions(t *testing.T) {
+	j := &memJournal{}
+	m := New(Options{Processes: newWorld(nil), Journal: j})
+	defer m.Close()
+	ctx := t.Context()
+	first := Group{Name: "g", Members: []Member{on("db"), on("api", "db")}}
+	if existed, changes, err := m.Save(ctx, first); err != nil || existed || len(changes) > 0 {
+		t.Fatal(existed, changes, err)
+	}
+	// Another session of the project sees it, and what it does is seen here.
+	other := New(Options{Processes: newWorld(nil), Journal: j})
+	defer other.Close()
+	g, err := other.Add(ctx, "g", on("web", "api ready"), false)
+	if err != nil || len(g.Members) != 3 {
+		t.Fatal(g, err)
+	}
+	second := Group{Name: "g", Members: []Member{on("web", "api"), on("api", "db"), on("cache"), on("db")}, StartDelay: time.Second, StopStrategy: StopParallel, Description: "new"}
+	existed, changes, err := m.Save(ctx, second)
+	want := []string{"web depends on api (was: api (ready))", "added cache", "start delay 1s (was: 0s)", "stop strategy parallel (was: reverse)", "new description"}
+	if err != nil || !existed || !slices.Equal(changes, want) {
+		t.Errorf("changes %q, %v", changes, err)
+	}
+	if _, err := m.Remove(ctx, "g", "db"); !errors.Is(err, process.ErrInvalid) || !strings.Contains(err.Error(), "api depends on db") {
+		t.Errorf("remove what others need: %v", err)
+	}
+	if _, err := m.Remove(ctx, "g", "nobody"); !errors.Is(err, ErrUnknown) || !strings.Contains(err.Error(), "members: web, api, cache, db") {
+		t.Errorf("remove what is not there: %v", err)
+	}
+	if g, err := m.Remove(ctx, "g", "web"); err != nil || len(g.Members) != 3 {
+		t.Error(g, err)
+	}
+	if g, err := m.Add(ctx, "g", on("api"), false); err != nil || len(g.Members) != 3 || len(g.Members[0].DependsOn) != 1 {
+		t.Error(g, err)
+	}
+	if g, err := m.Add(ctx, "g", Member{Process: "api", DependsOn: []Dependency{}}, false); err != nil || len(g.Members) != 3 || len(g.Members[0].DependsOn) != 0 {
+		t.Error(g, err)
+	}
+	if _, err := m.Add(ctx, "g", on("x", "y"), false); !errors.Is(err, process.ErrInvalid) {
+		t.Errorf("add with an unknown dependency: %v", err)
+	}
+	if _, err := m.Add(ctx, "h", on("x"), false); !errors.Is(err, ErrUnknown) {
+		t.Errorf("add to an unknown group: %v", err)
+	}
+	if _, err := m.Add(ctx, "h", on("x"), true); err != nil {
+		t.Error(err)
+	}
+	if err := m.Delete(ctx, "g"); err != nil {
+		t.Error(err)
+	}
+	if err := m.Delete(ctx, "g"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("delete twice: %v", err)
+	}
+	if list, err := m.List(ctx); err != nil || len(list) != 1 || list[0].Group.Name != "h" || list[0].State != Down || list[0].Members[0].Why != "not started in this session" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
+// A definition that cannot be read, such as a newer version's, spoils only
+// itself.
+func TestUnusableDefinition(t *testing.T) {
+	j := &memJournal{}
+	m := New(Options{Processes: newWorld(nil), Journal: j})
+	defer m.Close()
+	ctx := t.Context()
+	j.SaveGroup("", "bad", []byte(`{"members": 3}`))
+	j.SaveGroup("", "circle", []byte(`{"name":"circle","members":[{"process":"a","depends_on":[{"process":"a"}]}]}`))
+	if _, _, err := m.Save(ctx, Group{Name: "good", Members: []Member{on("a")}}); err != nil {
+		t.Fatal(err)
+	}
+	list, err := m.List(ctx)
+	if err != nil || len(list) != 3 || list[0].Problem == "" || list[1].Problem == "" || list[2].Problem != "" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := m.Start(ctx, "bad", newWorld(nil), StartOptions{}); err == nil || !strings.Contains(err.Error(), "create it anew") {
+		t.Errorf("start: %v", err)
+	}
+	if _, err := m.Add(ctx, "bad", on("a"), true); err == nil {
+		t.Error("added to what cannot be read")
+	}
+	if existed, _, err := m.Save(ctx, Group{Name: "bad"}); err != nil || !existed {
+		t.Error(existed, err)
+	}
+	j.err = errors.New("disk on fire")
+	if _, err := m.List(ctx); !errors.Is(err, j.err) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNumberOfGroupsIsBounded(t *testing.T) {
+	m := New(Options{Processes: newWorld(nil), Journal: &memJournal{}})
+	defer m.Close()
+	for i := range maxGroups {
+		if _, _, err := m.Save(t.Context(), Group{Name: fmt.Sprint("g", i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := m.Save(t.Context(), Group{Name: "g"}); !errors.Is(err, process.ErrInvalid) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, err := m.Add(t.Context(), "g", on("a"), true); !errors.Is(err, process.ErrInvalid) {
+		t.Errorf("one more: %v", err)
+	}
+	if _, _, err := m.Save(t.Context(), Group{Name: "g0", Description: "x"}); err != nil {
+		t.Errorf("replace one: %v", err)
+	}
+}
