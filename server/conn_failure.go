@@ -1,0 +1,75 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+)
+
+// requestFailure is the JSON-RPC error that a handler chose. mcp-go makes
+// -32603 of every handler error; the connection puts this in its place.
+type requestFailure struct {
+	code int // 0: what mcp-go chose stays, only the text is ours
+	text string
+	data any
+}
+
+// resourceNotFound gives the error that a resource handler returns when the
+// thing that uri names does not exist; text says so, and what does exist. The
+// client sees the code of its era: -32002, or -32602 since 2026-07-28.
+func resourceNotFound(ctx context.Context, uri, text string) error {
+	code := mcp.RESOURCE_NOT_FOUND
+	if mcpserver.IsModernRequest(ctx) {
+		code = mcp.INVALID_PARAMS
+	}
+	return failRequest(ctx, requestFailure{code: code, text: text, data: map[string]string{"uri": uri}})
+}
+
+// invalidParams gives the error that a prompt, resource or completion handler
+// returns for an argument that it cannot take: -32602 with text.
+func invalidParams(ctx context.Context, text string) error {
+	return failRequest(ctx, requestFailure{code: mcp.INVALID_PARAMS, text: text})
+}
+
+// rephrase puts text in the place of mcp-go's own words for why the request of
+// ctx failed.
+func rephrase(ctx context.Context, text string) error {
+	return failRequest(ctx, requestFailure{text: text})
+}
+
+func failRequest(ctx context.Context, f requestFailure) error {
+	if view := requestView(ctx); view != nil {
+		view.req.failure.Store(&f)
+	}
+	return errors.New(f.text)
+}
+
+// answerOf gives the error to write for what mcp-go made of a failed request.
+func (r *request) answerOf(details mcp.JSONRPCErrorDetails) protocolError {
+	e := protocolError{id: r.id, code: details.Code, text: clipText(details.Message), data: details.Data}
+	f := r.failure.Load()
+	switch {
+	case f != nil && f.code == 0:
+		e.text = f.text
+	case f != nil && e.code == mcp.INTERNAL_ERROR && strings.Contains(details.Message, f.text):
+		e.code, e.data = f.code, f.data
+	case e.code == mcp.INVALID_REQUEST:
+		// The envelope was checked before: what mcp-go could not decode are
+		// the params.
+		e.code = mcp.INVALID_PARAMS
+	}
+	return e
+}
+
+// maxErrorText bounds error messages, which may quote what the client sent.
+const maxErrorText = 8 << 10
+
+func clipText(s string) string {
+	if len(s) <= maxErrorText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxErrorText], "") + "…"
+}

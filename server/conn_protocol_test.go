@@ -1,0 +1,432 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+)
+
+// TestErrors gives each wrong line its one answer, and the connection goes on.
+func TestErrors(t *testing.T) {
+	c := dial(t, newToolbox())
+	for name, tc := range map[string]struct {
+		line string
+		id   string
+		code int
+		says string
+	}{
+		"malformed":               {`{"jsonrpc":"2.0","id":1,`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
+		"word":                    {`hello`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
+		"two messages":            {`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
+		"batch":                   {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `null`, mcp.INVALID_REQUEST, "batches are not supported"},
+		"broken batch":            {`[{"jsonrpc":`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
+		"string":                  {`"ping"`, `null`, mcp.INVALID_REQUEST, "must be a JSON object"},
+		"number":                  {`1`, `null`, mcp.INVALID_REQUEST, "must be a JSON object"},
+		"empty object":            {`{}`, `null`, mcp.INVALID_REQUEST, `"jsonrpc" must be "2.0"`},
+		"version 1.0":             {`{"jsonrpc":"1.0","id":7,"method":"ping"}`, `7`, mcp.INVALID_REQUEST, `"jsonrpc" must be "2.0"`},
+		"no version":              {`{"id":7,"method":"ping"}`, `7`, mcp.INVALID_REQUEST, `"jsonrpc" must be "2.0"`},
+		"no method":               {`{"jsonrpc":"2.0","id":7}`, `7`, mcp.INVALID_REQUEST, `"method" is missing`},
+		"empty method":            {`{"jsonrpc":"2.0","id":7,"method":""}`, `7`, mcp.INVALID_REQUEST, "non-empty string"},
+		"method of wrong type":    {`{"jsonrpc":"2.0","id":7,"method":["ping"]}`, `7`, mcp.INVALID_REQUEST, "non-empty string"},
+		"endless method":          {`{"jsonrpc":"2.0","id":7,"method":"` + strings.Repeat("m", 300) + `"}`, `7`, mcp.METHOD_NOT_FOUND, "longer than 256"},
+		"method and result":       {`{"jsonrpc":"2.0","id":7,"method":"ping","result":{}}`, `7`, mcp.INVALID_REQUEST, `beside "result"`},
+		"unknown method":          {`{"jsonrpc":"2.0","id":7,"method":"no/such"}`, `7`, mcp.METHOD_NOT_FOUND, "no/such"},
+		"unknown tool":            {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"nix"}}`, `7`, mcp.INVALID_PARAMS, "nix"},
+		"tool name of wrong type": {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":5}}`, `7`, mcp.INVALID_PARAMS, "tools/call"},
+		"params an array":         {`{"jsonrpc":"2.0","id":7,"method":"ping","params":[1]}`, `7`, mcp.INVALID_PARAMS, "must be an object"},
+		"id null":                 {`{"jsonrpc":"2.0","id":null,"method":"ping"}`, `null`, mcp.INVALID_REQUEST, "string or an integer"},
+		"id fraction":             {`{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, `null`, mcp.INVALID_REQUEST, "string or an integer"},
+		"id object":               {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, mcp.INVALID_REQUEST, "string or an integer"},
+		"endless id":              {`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", 2000) + `","method":"ping"}`, `null`, mcp.INVALID_REQUEST, "longer than 1024"},
+		"invalid UTF-8":           {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{\"a\":\"\xff\"}}", `7`, mcp.PARSE_ERROR, "not valid UTF-8 at byte 55"},
+		"endless nesting":         {strings.Repeat(`{"a":`, 20000), `null`, mcp.PARSE_ERROR, "not valid JSON"},
+		"unknown resource":        {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"nix://"}}`, `7`, mcp.RESOURCE_NOT_FOUND, "nix://"},
+		"resource not found":      {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"test://missing"}}`, `7`, mcp.RESOURCE_NOT_FOUND, "there are: a, b"},
+		"resource not found 2026": {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"test://missing",` + modernMeta + `}}`, `7`, mcp.INVALID_PARAMS, "there are: a, b"},
+		"resource failure":        {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"test://fails"}}`, `7`, mcp.INTERNAL_ERROR, "out of order"},
+		"resource panic":          {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"test://panic"}}`, `7`, mcp.INTERNAL_ERROR, "failed unexpectedly"},
+		"prompt argument":         {`{"jsonrpc":"2.0","id":7,"method":"prompts/get","params":{"name":"picky"}}`, `7`, mcp.INVALID_PARAMS, "argument process is missing"},
+		"result not encodable":    {`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"nan"}}`, `7`, mcp.INTERNAL_ERROR, "cannot be written"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.t = t
+			c.send("%s", tc.line)
+			r := c.answer(tc.id)
+			if r.Error == nil || r.Error.Code != tc.code || !strings.Contains(r.Error.Message, tc.says) {
+				t.Errorf("got %s, want code %d and %q", r.raw, tc.code, tc.says)
+			}
+			c.alive()
+		})
+	}
+	c.t = t
+}
+
+func TestNotFoundNamesTheURI(t *testing.T) {
+	c := dial(t, newToolbox())
+	r := c.call(`1`, "resources/read", `{"uri":"test://missing"}`)
+	if r.Error == nil || string(r.Error.Data) != `{"uri":"test://missing"}` {
+		t.Errorf("got %s", r.raw)
+	}
+}
+
+// TestNoAnswer sends what must not be answered.
+func TestNoAnswer(t *testing.T) {
+	c := dial(t, newToolbox())
+	for _, line := range []string{
+		"", "   ", "\r", "\t\r",
+		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
+		`{"jsonrpc":"2.0","method":"notifications/no-such"}`,
+		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"panic"}}`, // a notification calls nothing
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled"}`,
+		`{"jsonrpc":"2.0","id":"pmcp-77","result":{}}`,
+		`{"jsonrpc":"2.0","id":12,"error":{"code":1,"message":"x"}}`,
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"x"}}`,
+		`{"id":1.5,"result":{}}`,
+	} {
+		c.send("%s", line)
+	}
+	c.alive()
+}
+
+func TestIDsAreEchoedExactly(t *testing.T) {
+	c := dial(t, newToolbox())
+	for _, id := range []string{`1`, `"1"`, `0`, `-5`, `9007199254740993`, `123456789012345678901234567890`,
+		`""`, `"ä€😀"`, `"\u00e4\u003c"`, `"<&>"`, `"a\\\"b"`} {
+		c.call(id, "ping", `{}`)
+		if r := c.call(id, "no/such", `{}`); r.Error == nil {
+			t.Errorf("%s", r.raw)
+		}
+	}
+}
+
+func TestDuplicateID(t *testing.T) {
+	b := newToolbox()
+	c := dial(t, b)
+	c.tool(`5`, "hold", `{}`)
+	awaitValue(t, b.started, "the first call")
+	for _, method := range []string{"ping", "initialize"} {
+		if r := c.call(`5`, method, `{}`); r.Error == nil || r.Error.Code != mcp.INVALID_REQUEST || !strings.Contains(r.Error.Message, "still being worked on") {
+			t.Fatalf("duplicate: %s", r.raw)
+		}
+	}
+	c.call(`"5"`, "ping", `{}`) // another id
+	close(b.release)
+	if r := c.answer(`5`); r.text() != "released" {
+		t.Fatalf("%s", r.raw)
+	}
+	c.call(`5`, "ping", `{}`) // free again
+}
+
+func TestPanicsBecomeAnswers(t *testing.T) {
+	c := dial(t, newToolbox())
+	for _, tool := range []string{"panic", "goexit"} {
+		c.tool(`1`, tool, `{}`)
+		r := c.answer(`1`)
+		if r.Result["isError"] != true || !strings.Contains(r.text(), "failed unexpectedly") || r.Result["resultType"] != nil {
+			t.Errorf("%s: %s", tool, r.raw)
+		}
+		r = c.call(`2`, "tools/call", `{"name":"`+tool+`",`+modernMeta+`}`)
+		if r.Result["isError"] != true || r.Result["resultType"] != "complete" {
+			t.Errorf("%s, 2026-07-28: %s", tool, r.raw)
+		}
+	}
+	if log := c.log.String(); !strings.Contains(log, "deliberate") || !strings.Contains(log, "(*toolbox).panic") {
+		t.Errorf("the log lacks the panic or its stack:\n%s", log)
+	}
+}
+
+func TestPanicInClassifier(t *testing.T) {
+	c := dial(t, newToolbox(), func(o *connOptions) {
+		o.waits = func(method string, _ json.RawMessage) bool {
+			if method == "tools/list" {
+				panic("classifier")
+			}
+			return false
+		}
+	})
+	if r := c.call(`1`, "tools/list", `{}`); r.Error == nil || r.Error.Code != mcp.INTERNAL_ERROR {
+		t.Errorf("%s", r.raw)
+	}
+	c.alive()
+}
+
+func TestHTMLStaysReadable(t *testing.T) {
+	c := dial(t, newToolbox())
+	const text = `a <b> && "c" \\u003c d`
+	quoted, _ := json.Marshal(text)
+	c.tool(`1`, "echo", fmt.Sprintf(`{"text":%s}`, quoted))
+	r := c.answer(`1`)
+	if r.text() != text || !strings.Contains(r.raw, "<b> &&") {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+// TestOneLineAMessage echoes what could break a line.
+func TestOneLineAMessage(t *testing.T) {
+	c := dial(t, newToolbox())
+	text := "a\nb\r\nc\u2028d\u2029e\u0085f\x00"
+	quoted, _ := json.Marshal(text)
+	c.tool(`1`, "echo", fmt.Sprintf(`{"text":%s}`, quoted))
+	r := c.answer(`1`)
+	if r.text() != text || strings.ContainsAny(r.raw, "\n\r\u2028\u2029") {
+		t.Errorf("%q", r.raw)
+	}
+}
+
+func TestMessageOverTheBound(t *testing.T) {
+	c := dial(t, newToolbox(), func(o *connOptions) { o.maxMessage = 100_000 })
+	pad := strings.Repeat("x", 300_000)
+	for id, line := range map[string]string{
+		`41`:   `{"jsonrpc":"2.0","id":41,"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + pad + `"}}}`,
+		`"ts"`: `{"method":"tools/call","params":{"name":"echo","arguments":{"text":"` + pad + `"}},"jsonrpc":"2.0","id":"ts"}`,
+		`null`: pad,
+	} {
+		c.send("%s", line)
+		r := c.answer(id)
+		if r.Error == nil || r.Error.Code != mcp.INVALID_REQUEST || !strings.Contains(r.Error.Message, "more than the 100000") {
+			t.Errorf("%s", r.raw)
+		}
+		c.alive()
+	}
+}
+
+// TestTheDefaultBound holds the documented 10 MiB. The messages are wrong in
+// another way too, so that they go no further than the envelope.
+func TestTheDefaultBound(t *testing.T) {
+	c := dial(t, newToolbox())
+	const frame = `{"jsonrpc":"1.0","id":1,"method":"ping","params":{"p":""}}`
+	fill := strings.Repeat("x", 10<<20-len(frame))
+	for extra, says := range map[string]string{"": `must be "2.0"`, "x": "10485761 bytes"} {
+		c.send(`{"jsonrpc":"1.0","id":1,"method":"ping","params":{"p":"%s%s"}}`, fill, extra)
+		if r := c.answer(`1`); r.Error.Code != mcp.INVALID_REQUEST || !strings.Contains(r.Error.Message, says) {
+			t.Errorf("%s", r.raw)
+		}
+	}
+}
+
+func TestLastLineWithoutNewline(t *testing.T) {
+	c := dial(t, newToolbox())
+	if _, err := io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.end(); err != nil {
+		t.Fatal(err)
+	}
+	c.answer(`1`)
+}
+
+// TestInitializeFirst pipelines calls behind initialize.
+func TestInitializeFirst(t *testing.T) {
+	for range 50 {
+		c := dial(t, newToolbox())
+		_, err := io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"n","version":"v"}}}
+{"jsonrpc":"2.0","method":"notifications/initialized"}
+{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"announce"}}
+`)
+		noErr(t, err)
+		if r := c.answer(`1`); r.Result["protocolVersion"] != "2025-06-18" {
+			t.Fatalf("%s", r.raw)
+		}
+		if r := c.recv(); r.Method != mcp.MethodNotificationToolsListChanged {
+			t.Fatalf("the broadcast of the handler is not before its answer: %s", r.raw)
+		}
+		c.answer(`2`)
+		noErr(t, c.end())
+	}
+}
+
+// TestNothingBeforeInitializeIsAnswered has a hook send while initialize is
+// being worked on.
+func TestNothingBeforeInitializeIsAnswered(t *testing.T) {
+	hooks := &mcpserver.Hooks{}
+	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, _ *mcp.InitializeResult) {
+		s := mcpserver.ServerFromContext(ctx)
+		_ = s.SendNotificationToClient(ctx, methodLogMessage, map[string]any{"level": "error"}) // refused
+		s.SendNotificationToAllClients(mcp.MethodNotificationToolsListChanged, nil)
+	})
+	c := dial(t, newToolbox(mcpserver.WithHooks(hooks)))
+	c.initialize("2025-11-25") // wants the answer first
+	c.alive()                  // and nothing else
+}
+
+func TestEras(t *testing.T) {
+	for _, version := range []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} {
+		t.Run(version, func(t *testing.T) {
+			c := dial(t, newToolbox())
+			if r := c.initialize(version); r.Result["protocolVersion"] != version {
+				t.Errorf("%s", r.raw)
+			}
+			if r := c.call(`1`, "tools/list", `{}`); r.Result["resultType"] != nil || len(r.Result["tools"].([]any)) == 0 {
+				t.Errorf("%s", r.raw)
+			}
+			if r := c.call(`2`, "server/discover", `{}`); r.Error == nil || r.Error.Code != mcp.METHOD_NOT_FOUND {
+				t.Errorf("%s", r.raw)
+			}
+		})
+	}
+	t.Run("2026-07-28", func(t *testing.T) {
+		c := dial(t, newToolbox())
+		if r := c.call(`1`, "server/discover", `{`+modernMeta+`}`); r.Result["resultType"] != "complete" {
+			t.Errorf("%s", r.raw)
+		}
+		c.tool(`2`, "echo", `{"text":"x"}`) // a request without the _meta of the era is legacy
+		if r := c.answer(`2`); r.Result["resultType"] != nil {
+			t.Errorf("%s", r.raw)
+		}
+		if r := c.call(`3`, "ping", `{`+modernMeta+`}`); r.Error == nil || r.Error.Code != mcp.METHOD_NOT_FOUND {
+			t.Errorf("%s", r.raw)
+		}
+		if r := c.call(`5`, "tools/list", `{`+strings.ReplaceAll(modernMeta, "2026-07-28", "2027-01-01")+`}`); r.Error == nil ||
+			r.Error.Code != -32022 || !strings.Contains(string(r.Error.Data), "2025-11-25") {
+			t.Errorf("%s", r.raw)
+		}
+		// PHP escapes slashes; the era must not depend on it.
+		if r := c.call(`4`, "tools/list", `{`+strings.ReplaceAll(modernMeta, "/", `\/`)+`}`); r.Result["resultType"] != "complete" {
+			t.Errorf("%s", r.raw)
+		}
+	})
+}
+
+func TestModernRequestGetsNothingForbidden(t *testing.T) {
+	b := newToolbox()
+	c := dial(t, b)
+	c.call(`0`, "server/discover", `{`+modernMeta+`}`)
+	// No subscription: no list_changed. No logLevel: no message.
+	c.call(`1`, "tools/call", `{"name":"announce",`+modernMeta+`}`)
+	c.call(`2`, "tools/call", `{"name":"log",`+modernMeta+`}`)
+	noErr(t, c.conn.notify(t.Context(), mcp.MethodNotificationResourceUpdated, map[string]any{"uri": "test://missing"}))
+	noErr(t, c.conn.notify(t.Context(), methodLogMessage, map[string]any{"level": "error", "data": "x"}))
+	if err := c.conn.ping(t.Context()); !errors.Is(err, errPingImpossible) {
+		t.Errorf("ping: %v", err)
+	}
+	withLog := strings.Replace(modernMeta, "{", `{"io.modelcontextprotocol/logLevel":"info",`, 1)
+	c.send(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"log",%s}}`, withLog)
+	if r := c.recv(); r.Method != methodLogMessage {
+		t.Errorf("%s", r.raw)
+	}
+	c.answer(`3`)
+}
+
+func TestSubscriptionsListen(t *testing.T) {
+	b := newToolbox()
+	c := dial(t, b)
+	listen := func(id, filter string) {
+		c.send(`{"jsonrpc":"2.0","id":%s,"method":"subscriptions/listen","params":{"notifications":%s,%s}}`, id, filter, modernMeta)
+		r := c.recv()
+		if r.Method != mcp.MethodNotificationSubscriptionsAcknowledged || subscription(r) != id {
+			t.Fatalf("acknowledgement of %s: %s", id, r.raw)
+		}
+	}
+	update := func() {
+		noErr(t, c.conn.notify(t.Context(), mcp.MethodNotificationResourceUpdated, map[string]any{"uri": "test://a"}))
+	}
+	listen(`9007199254740993`, `{"resourceSubscriptions":["test://a"]}`)
+	listen(`"tools"`, `{"toolsListChanged":true}`)
+	if !c.conn.session.IsSubscribedToResource("test://a") || c.conn.session.IsSubscribedToResource("test://b") {
+		t.Error("subscriptions are not known")
+	}
+
+	update()
+	if r := c.recv(); r.Method != mcp.MethodNotificationResourceUpdated || subscription(r) != `9007199254740993` || r.Params["uri"] != "test://a" {
+		t.Errorf("%s", r.raw)
+	}
+	c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"announce",%s}}`, modernMeta)
+	if r := c.recv(); r.Method != mcp.MethodNotificationToolsListChanged || subscription(r) != `"tools"` {
+		t.Errorf("%s", r.raw)
+	}
+	c.answer(`1`)
+
+	c.cancelID(`9007199254740993`)
+	c.call(`2`, "tools/list", `{`+modernMeta+`}`) // the cancellation was read before this
+	update()
+	c.call(`3`, "tools/list", `{`+modernMeta+`}`) // and nothing came for the stream
+
+	c.in.Close()
+	if r := c.answer(`"tools"`); r.Error != nil {
+		t.Errorf("a stream that the server ends is answered: %s", r.raw)
+	} else if id, _ := json.Marshal(r.Result["_meta"].(map[string]any)[mcp.MetaKeySubscriptionID]); string(id) != `"tools"` {
+		t.Errorf("%s", r.raw)
+	}
+	noErr(t, c.result())
+	if c.conn.session.IsSubscribedToResource("test://a") {
+		t.Error("the stream left its subscription behind")
+	}
+}
+
+// subscription gives the id of the stream as JSON.
+func subscription(r reply) string {
+	var n struct {
+		Params struct {
+			Meta map[string]json.RawMessage `json:"_meta"`
+		} `json:"params"`
+	}
+	_ = json.Unmarshal([]byte(r.raw), &n)
+	return string(n.Params.Meta[mcp.MetaKeySubscriptionID])
+}
+
+func TestLegacySubscriptionsAndLogLevel(t *testing.T) {
+	c := dial(t, newToolbox())
+	updated := func(uri string) {
+		noErr(t, c.conn.notify(t.Context(), mcp.MethodNotificationResourceUpdated, map[string]any{"uri": uri}))
+	}
+	message := func(level mcp.LoggingLevel) {
+		noErr(t, c.conn.notify(t.Context(), methodLogMessage, map[string]any{"level": level, "data": "x"}))
+	}
+	updated("test://a") // nothing may be sent before initialize
+	message("emergency")
+	c.initialize("2025-11-25")
+	c.call(`1`, "resources/subscribe", `{"uri":"test://a"}`)
+	updated("test://b")
+	updated("test://a")
+	if r := c.recv(); r.Method != mcp.MethodNotificationResourceUpdated || r.Params["uri"] != "test://a" {
+		t.Errorf("%s", r.raw)
+	}
+	c.call(`2`, "resources/unsubscribe", `{"uri":"test://a"}`)
+	updated("test://a")
+	message("info") // below the default
+	message("warning")
+	if r := c.recv(); r.Method != methodLogMessage || r.Params["level"] != "warning" {
+		t.Errorf("%s", r.raw)
+	}
+	c.call(`3`, "logging/setLevel", `{"level":"critical"}`)
+	message("error")
+	c.alive()
+}
+
+func TestClientIsNamedOnce(t *testing.T) {
+	for era, hello := range map[string]func(*rawClient) (name, version string){
+		"legacy": func(c *rawClient) (string, string) { c.initialize("2025-06-18"); return "raw", "0.1" },
+		"modern": func(c *rawClient) (string, string) {
+			c.call(`1`, "tools/list", `{`+modernMeta+`}`)
+			return "modern", "9"
+		},
+	} {
+		t.Run(era, func(t *testing.T) {
+			c := dial(t, newToolbox())
+			told := make(chan [2]string, 10)
+			c.conn.onClient(func(name, version string) { told <- [2]string{name, version} })
+			c.alive() // says nothing of the client
+			if len(told) > 0 {
+				t.Error("told too early")
+			}
+			name, version := hello(c)
+			hello(c)
+			if got := awaitValue(t, told, "the name"); got != [2]string{name, version} || len(told) > 0 {
+				t.Errorf("%v, and %d more", got, len(told))
+			}
+			c.conn.onClient(func(name, version string) { told <- [2]string{name, version} })
+			if got := awaitValue(t, told, "the name, afterwards"); got[0] != name {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"pmcp/groups"
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// advice is the one mapping from errors to what the model can do about them.
+// The first row whose error fits is taken.
+var advice = []struct {
+	err  error
+	text string
+}{
+	{process.ErrUnknown, "list_processes shows what there is"},
+	{logstore.ErrUnknownFault, "get_errors shows what there is"},
+	{groups.ErrUnknown, "list_groups shows what there is"},
+	{process.ErrTooMany, "stop_process ends one"},
+	{process.ErrSurvivors, "what is named may be another user's or hang in the kernel; pmcp keeps trying when it ends"},
+	{process.ErrClosed, "the session is over"},
+	{logstore.ErrCursor, "take a next_cursor or prev_cursor of an earlier answer as it was, or \"start\""},
+	{logstore.ErrPattern, "with regex: RE2 syntax, no lookaround or backreferences; without: any text"},
+	{context.DeadlineExceeded, "the call was given up; what it began goes on"},
+	{context.Canceled, "the call was given up; what it began goes on"},
+}
+
+// explain is err as the text of an isError result: what happened, what to do.
+func explain(err error) string {
+	text := strings.ReplaceAll(err.Error(), process.ErrInvalid.Error()+": ", "")
+	var differs *process.DiffersError
+	if errors.As(err, &differs) {
+		return fmt.Sprintf("%s runs already with another definition; what differs: %s\nhint: if_running: \"restart\" stops it and starts the new one",
+			differs.Name, strings.Join(differs.Fields, ", "))
+	}
+	var state *process.StateError
+	if errors.As(err, &state) {
+		return text + "\nhint: wait until it has settled, or stop_process it first"
+	}
+	for _, row := range advice {
+		if errors.Is(err, row.err) {
+			return text + "\nhint: " + row.text
+		}
+	}
+	return text
+}

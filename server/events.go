@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/health"
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+const (
+	// maxEvents is how many events wait for the next answer; older ones are
+	// dropped and counted.
+	maxEvents = 20
+	// cursorPatience bounds the look-up of the cursor of an event: a slow disk
+	// must not keep the news back.
+	cursorPatience = 500 * time.Millisecond
+)
+
+// event is something that happened by itself, which the client would otherwise
+// have to ask for.
+type event struct {
+	at    time.Time
+	level mcp.LoggingLevel // of its log message
+	name  string           // of the process; "" if it is about pmcp itself
+	run   int              // its number
+	runID int64
+	stage stage // how far the run has come with it; 0 for what no state tells, such as its health
+	text  string
+}
+
+// stage is how far a run has come.
+type stage int
+
+const (
+	stageStarted stage = iota + 1
+	stageReady
+	stageEnded
+)
+
+func stageOf(live bool, ready *bool) stage {
+	switch {
+	case !live:
+		return stageEnded
+	case ready != nil && *ready:
+		return stageReady
+	default:
+		return stageStarted
+	}
+}
+
+// told is what an answer says of a process: how far its run had come. Run 0 is
+// whichever it was.
+type told struct {
+	name  string
+	run   int
+	stage stage
+}
+
+// aboutProcesses is an answer, or an error, that tells what became of certain
+// processes; events of the same moment would only repeat it.
+type aboutProcesses interface{ about() []told }
+
+// covering is an answer that has told of a process, and when its call began.
+type covering struct {
+	told
+	began time.Time
+}
+
+// covers says whether the answer has told what e tells: it happened during the
+// call, to the same run, on the way to where that was told to be.
+func (c covering) covers(e *event) bool {
+	return e.stage != 0 && c.name == e.name && (c.run == 0 || c.run == e.run) && !e.at.Before(c.began) && e.stage <= c.stage
+}
+
+// eventLog collects what happened since the client's last answer. It follows
+// the feeds of processes and health until both end.
+type eventLog struct {
+	store   *logstore.Store
+	project string
+	done    sync.WaitGroup
+	closing chan struct{}
+	changed func(name string) // told of every change, for subscriptions
+	tell    func(event)       // told of every event, for log messages
+
+	mu      sync.Mutex
+	pending []event
+	dropped int
+	was     map[string]process.Status // by name, as last seen
+	covered map[string]covering       // by name, the last answer about it: an event of it may come in late
+	storage string                    // state of the store, as last told
+}
+
+// newEventLog starts to follow the feeds. Events are stored under project.
+// changed and tell must not wait.
+func newEventLog(store *logstore.Store, project string, processes *process.Feed, checks *health.Feed, changed func(name string), tell func(event)) *eventLog {
+	l := &eventLog{
+		store: store, project: project, closing: make(chan struct{}), changed: changed, tell: tell, storage: logstore.StateOK,
+		was: make(map[string]process.Status), covered: make(map[string]covering),
+	}
+	l.done.Go(func() { follow(processes.Next, l.processChanged) })
+	l.done.Go(func() { follow(checks.Next, l.healthChanged) })
+	l.done.Go(l.followFaults)
+	return l
+}
+
+// follow calls do with everything that next gives until it ends.
+func follow[T any](next func(context.Context) (T, error), do func(T)) {
+	for {
+		change, err := next(context.Background())
+		if err != nil {
+			return // io.EOF: the feed's owner is closed
+		}
+		do(change)
+	}
+}
+
+// close returns when the feeds have ended.
+func (l *eventLog) close() {
+	close(l.closing)
+	l.done.Wait()
+}
+
+// followFaults tells of kinds of errors that are new, or were resolved.
+func (l *eventLog) followFaults() {
+	for {
+		select {
+		case f := <-l.store.NewFaults():
+			what := "new error"
+			if f.Again {
+				what = "resolved error is back"
+			}
+			text := fmt.Sprintf("%s (run %d): %s %s: %s", f.Name, f.RunNumber, what, f.ID, firstLine80(f.Message))
+			if f.File != "" {
+				text += fmt.Sprintf(" at %s:%d", f.File, f.Line)
+			}
+			l.add(event{
+				at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
+				stage: stageEnded, // who tells of the end of a run tells of its errors
+				text:  text + "; get_logs before: " + f.Cursor(),
+			})
+			l.changed(f.Name)
+		case <-l.closing:
+			return
+		}
+	}
+}
+
+// firstLine80 is the first line of a message, at most 80 bytes of it.
+func firstLine80(message string) string {
+	line, _, _ := strings.Cut(message, "\n")
+	return cut(line, len(line), 80)
+}
+
+func (l *eventLog) processChanged(c process.Change) {
+	st := &c.Status
+	name := st.Spec.Name
+	l.mu.Lock()
+	was := l.was[name]
+	if c.Removed {
+		delete(l.was, name)
+		delete(l.covered, name)
+	} else {
+		l.was[name] = *st
+	}
+	l.mu.Unlock()
+	if !c.Removed {
+		for _, e := range processNews(&was, st, c.From) {
+			e.at, e.name, e.run, e.runID = c.At, name, st.Run, st.RunID
+			e.text += l.where(st, c)
+			l.add(e)
+		}
+	}
+	l.changed(name)
+}
+
+// processNews says in sentences what is worth telling in the step from was to
+// st, whose state was from. What the client asked for is not.
+func processNews(was, st *process.Status, from process.State) []event {
+	name := fmt.Sprintf("%s (run %d)", st.Spec.Name, st.Run)
+	byClient := st.Exit != nil && (st.Exit.By == process.ByUser || st.Exit.By == process.BySession)
+	ended := st.Exit != nil && !byClient && st.State != from
+	now := stageOf(st.State.Live(), st.Ready)
+	var news []event
+	tell := func(level mcp.LoggingLevel, reached stage, format string, args ...any) {
+		news = append(news, event{level: level, stage: reached, text: fmt.Sprintf(format, args...)})
+	}
+	switch {
+	case ended && st.State == process.Exited:
+		tell(mcp.LoggingLevelInfo, now, "%s exited with code 0", name)
+	case ended && st.State == process.Crashed:
+		tell(mcp.LoggingLevelError, now, "%s crashed: %s, ended by %s", name, st.Exit, st.Exit.By)
+	case ended && st.State == process.Backoff:
+		tell(mcp.LoggingLevelWarning, now, "%s ended: %s; it is started again at %s", name, st.Exit, formatTime(st.NextRetry))
+	case st.State == process.Failed && from != process.Failed:
+		tell(mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
+	case st.State == process.Running && from == process.Starting && st.Restarts > 0:
+		tell(mcp.LoggingLevelNotice, now, "%s was started again by its restart policy", name)
+	}
+	if st.Ready != nil && *st.Ready && (was.RunID != st.RunID || was.Ready == nil || !*was.Ready) {
+		tell(mcp.LoggingLevelInfo, now, "%s became ready", name)
+	}
+	if st.LimitExceeded != "" && st.LimitExceeded != was.LimitExceeded {
+		tell(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)
+	}
+	return news
+}
+
+// where gives the cursor behind the last line of a run that ended badly; read
+// backwards from it shows why.
+func (l *eventLog) where(st *process.Status, c process.Change) string {
+	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed || st.RunID == 0 {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cursorPatience)
+	defer cancel()
+	page, err := l.store.Read(ctx, logstore.Query{Runs: []int64{st.RunID}, Limit: 1, Newest: true})
+	if err != nil || len(page.Lines) == 0 {
+		return ""
+	}
+	return "; get_logs before: " + page.Next()
+}
+
+func (l *eventLog) healthChanged(c health.Change) {
+	e := event{at: c.At, name: c.Status.Name, run: c.Status.Run, runID: c.Status.RunID}
+	switch {
+	case c.From == c.To:
+	case c.To == health.Unhealthy:
+		e.level, e.text = mcp.LoggingLevelError, fmt.Sprintf("%s (run %d) became unhealthy", e.name, e.run)
+		if last := c.Status.Last(); last != nil {
+			e.text += ": " + last.Message
+		}
+		l.add(e)
+	case c.From == health.Unhealthy && c.To == health.Healthy:
+		e.level, e.text = mcp.LoggingLevelNotice, fmt.Sprintf("%s (run %d) is healthy again", e.name, e.run)
+		l.add(e)
+	}
+	l.changed(c.Status.Name)
+}
+
+// storageIs notes how the store is, and tells of a change.
+func (l *eventLog) storageIs(state, reason string) {
+	l.mu.Lock()
+	was := l.storage
+	l.storage = state
+	l.mu.Unlock()
+	switch {
+	case was == state:
+	case state == logstore.StateOK:
+		l.add(event{at: time.Now(), level: mcp.LoggingLevelNotice, text: "storage works again"})
+	default:
+		l.add(event{at: time.Now(), level: mcp.LoggingLevelCritical, text: fmt.Sprintf("storage is %s: %s", state, reason)})
+	}
+}
+
+// add keeps e for the next answer, unless the last one has told it already, and
+// in the store, for later sessions.
+func (l *eventLog) add(e event) {
+	l.tell(e)
+	if e.name != "" {
+		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.text)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.covered[e.name].covers(&e) {
+		return
+	}
+	l.pending = append(l.pending, e)
+	if n := len(l.pending) - maxEvents; n > 0 {
+		l.pending = slices.Delete(l.pending, 0, n)
+		l.dropped += n
+	}
+}
+
+// take returns what has not been told yet, oldest first, for an answer to a call
+// that began then. What the answer itself is about is left out.
+func (l *eventLog) take(began time.Time, about []told) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range about {
+		l.covered[t.name] = covering{t, began}
+	}
+	var texts []string
+	if l.dropped > 0 {
+		texts = append(texts, fmt.Sprintf("%d earlier events are not shown", l.dropped))
+	}
+	for i := range l.pending {
+		if e := &l.pending[i]; !l.covered[e.name].covers(e) {
+			texts = append(texts, formatTime(e.at)+" "+e.text)
+		}
+	}
+	l.pending, l.dropped = nil, 0
+	return texts
+}

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+// relayedResult is the result of another server's tool, which is handed on as
+// it came.
+type relayedResult struct{ result *mcp.CallToolResult }
+
+// text is never asked for: the result has its own.
+func (r relayedResult) text() string { return "" }
+
+// relay makes a result of what a server answered to tools/call: each part of it
+// keeps the JSON that came, kinds of content that are not known here included.
+func relay(server string, raw json.RawMessage) (relayedResult, error) {
+	var came struct {
+		Meta              map[string]json.RawMessage `json:"_meta"`
+		ResultType        string                     `json:"resultType"`
+		Content           []json.RawMessage          `json:"content"`
+		StructuredContent json.RawMessage            `json:"structuredContent"`
+		IsError           bool                       `json:"isError"`
+	}
+	if err := json.Unmarshal(raw, &came); err != nil {
+		return relayedResult{}, fmt.Errorf("%s has answered what is no tool result: %w: %s", server, err, cut(string(raw), len(raw), 500))
+	}
+	if came.ResultType != "" && came.ResultType != string(mcp.ResultTypeComplete) {
+		return relayedResult{}, fmt.Errorf("%s asks for something before it gives a result (%s), for example for an input of the user; pmcp does not relay that", server, came.ResultType)
+	}
+	r := &mcp.CallToolResult{Content: make([]mcp.Content, 0, len(came.Content)), IsError: came.IsError}
+	if len(came.Meta) > 0 {
+		meta := make(map[string]any, len(came.Meta))
+		for key, value := range came.Meta {
+			meta[key] = value
+		}
+		r.Meta = mcp.NewMetaFromMap(meta)
+	}
+	for _, item := range came.Content {
+		r.Content = append(r.Content, relayedContent{raw: item})
+	}
+	if string(came.StructuredContent) != "null" {
+		r.RawStructuredContent = came.StructuredContent
+	}
+	return relayedResult{r}, nil
+}
+
+// relayedContent is an item of content as it came. What it embeds only makes it
+// one for mcp-go.
+type relayedContent struct {
+	mcp.TextContent
+	raw json.RawMessage
+}
+
+// MarshalJSON gives what came.
+func (c relayedContent) MarshalJSON() ([]byte, error) { return c.raw, nil }
+
+// isRelayed says whether a is handed on as it is.
+func isRelayed(a answer) (*mcp.CallToolResult, bool) {
+	r, ok := a.(relayedResult)
+	return r.result, ok
+}

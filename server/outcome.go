@@ -1,0 +1,177 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// Waiting, in milliseconds: clients give up at 60 s.
+const (
+	defaultWaitMS = 45_000
+	lastLines     = 20 // of output in an answer that is not about output
+)
+
+// awaitStart waits for what the call asked for and answers it.
+func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string, timeoutMS int) (runResult, error) {
+	reached := map[string]func(process.Status) bool{
+		"started": func(process.Status) bool { return true },
+		"ready":   func(now process.Status) bool { return now.Ready == nil || *now.Ready }, // nil: it runs without a rule
+		"exit":    func(process.Status) bool { return false },
+	}[wait]
+	now, timedOut, err := s.awaitRun(ctx, st, timeoutMS, reached)
+	if err != nil {
+		return runResult{}, err
+	}
+	r := runResult{processResult: ofStatus(&now), TimedOut: timedOut}
+	ended := !now.State.Live() || now.RunID != st.RunID
+	if wait == "exit" && ended {
+		if r.logResult, err = s.wholeOutput(ctx, st.RunID, 0); err != nil {
+			return r, err
+		}
+		return r, s.addErrors(ctx, &r, &now)
+	}
+	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{st.RunID}, Limit: lastLines, Newest: true})
+	if err != nil {
+		return r, err
+	}
+	r.logResult = lastOf(page)
+	if err := s.addErrors(ctx, &r, &now); err != nil {
+		return r, err
+	}
+	switch {
+	case wait == "ready" && ended:
+		return r, &deathError{endBeforeReady(&now, st.RunID), r}
+	case wait == "ready" && timedOut:
+		r.Hint = joinNonEmpty("not ready yet:", now.NotReady)
+	case wait == "exit":
+		r.Hint = "wait_for_process with until: exit waits on"
+	case wait == "ready" && now.Ready == nil:
+		r.Hint = "readiness was not checked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
+	case now.Ready == nil:
+		r.Hint = "readiness was not checked"
+	}
+	return r, nil
+}
+
+// addErrors adds the errors of a run that ended badly.
+func (s *Server) addErrors(ctx context.Context, r *runResult, now *process.Status) (err error) {
+	if endedBadly(now) {
+		r.Errors, err = s.runErrors(ctx, now.RunID)
+	}
+	return err
+}
+
+// nowLine is what a process does at the moment, for progress messages.
+func (s *Server) nowLine(name string) string {
+	st, err := s.o.Manager.Status(name)
+	if err != nil {
+		return name + ": gone"
+	}
+	r := ofStatus(&st)
+	return r.line()
+}
+
+// awaitRun waits until the run of st ends or reached holds, for at most
+// timeoutMS (0: the default). It answers the status then.
+func (s *Server) awaitRun(ctx context.Context, st process.Status, timeoutMS int, reached func(process.Status) bool) (now process.Status, timedOut bool, err error) {
+	if timeoutMS == 0 {
+		timeoutMS = defaultWaitMS
+	}
+	waiting, cancel := context.WithTimeout(ctx, time.Duration(timeoutMS)*time.Millisecond)
+	defer cancel()
+	now, err = s.o.Manager.Await(waiting, st.Spec.Name, func(now process.Status) bool {
+		return now.RunID != st.RunID || !now.State.Live() || reached(now)
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return now, true, nil
+	}
+	return now, false, err
+}
+
+// wholeOutput is everything that a run has printed, head and tail of it where
+// that is over maxBytes (0: the default).
+func (s *Server) wholeOutput(ctx context.Context, run int64, maxBytes int) (logResult, error) {
+	if maxBytes == 0 {
+		maxBytes = defaultMaxBytes
+	}
+	q := logstore.Query{Runs: []int64{run}, Limit: maxPageLines, MaxBytes: maxBytes}
+	page, err := s.o.Store.Read(ctx, q)
+	if err != nil {
+		return logResult{}, err
+	}
+	whole := logView{maxBytes: maxBytes}.render(page)
+	if !whole.More {
+		whole.PrevCursor = ""
+		return whole, nil
+	}
+	// Folded repeats make thousands of lines short: the ends must not overlap.
+	stats, err := s.o.Store.RunStats(ctx, run)
+	if err != nil {
+		return logResult{}, err
+	}
+	q.MaxBytes = maxBytes / 2
+	q.Limit = int(min(maxPageLines, (stats.Lines+1)/2))
+	headPage, err := s.o.Store.Read(ctx, q)
+	if err != nil {
+		return logResult{}, err
+	}
+	q.Newest = true
+	q.Limit = int(min(maxPageLines, stats.Lines/2))
+	tailPage, err := s.o.Store.Read(ctx, q)
+	if err != nil {
+		return logResult{}, err
+	}
+	head := logView{maxBytes: maxBytes / 2}.render(headPage)
+	tail := logView{maxBytes: maxBytes / 2, newest: true}.render(tailPage)
+	return headAndTail(head, tail, stats.Lines), nil
+}
+
+// headAndTail joins the two ends of an output of so many lines.
+func headAndTail(head, tail logResult, lines int64) logResult {
+	r := tail
+	r.More, r.PrevCursor = false, ""
+	r.Lines, r.Gaps = head.Lines, append(head.Gaps, tail.Gaps...)
+	if left := lines - int64(head.shown+tail.shown); left > 0 {
+		r.Omitted = &omitted{Lines: left, Cursor: head.NextCursor}
+		r.Lines = append(r.Lines, fmt.Sprintf("--- %s omitted; get_logs with after: %s ---", lineCount(left), head.NextCursor))
+	}
+	r.Lines = append(r.Lines, tail.Lines...)
+	return r
+}
+
+// endBeforeReady says that run, which was waited for to become ready, has ended,
+// and what it was still waited for: a port that another holds, say. now is the
+// state then, perhaps of a later run.
+func endBeforeReady(now *process.Status, run int64) string {
+	const ended = "ended before it was ready"
+	switch {
+	case now.RunID != run:
+		return ended
+	case !now.ReadyAt.IsZero():
+		return "was ready, and has ended since"
+	case now.NotReady != "":
+		return ended + " (" + now.NotReady + ")"
+	default:
+		return ended
+	}
+}
+
+// deathError says that a process ended although the call waited for something
+// else of it. Its text is the whole answer.
+type deathError struct {
+	what string
+	r    runResult
+}
+
+func (e *deathError) about() []told { return e.r.about() }
+
+// Error gives state, exit, last lines, cursor and the next step.
+func (e *deathError) Error() string {
+	e.r.Hint = joinNonEmpty(e.r.Hint, "the last lines are above; get_logs shows all")
+	return fmt.Sprintf("%s %s\n%s", e.r.Name, e.what, e.r.text())
+}

@@ -1,0 +1,152 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pmcp/logstore"
+)
+
+const testProject = "/project"
+
+// logOf returns a store in which each of the named processes has printed its
+// text to stdout, in one run.
+func logOf(t *testing.T, texts map[string]string) *logstore.Store {
+	t.Helper()
+	s, err := logstore.Open(t.Context(), logstore.Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for name, text := range texts {
+		run, _ := s.NewRun(testProject, name)
+		s.SaveRun(run, time.Now(), time.Time{}, []byte("{}"))
+		s.Capture(run, logstore.Stdout, time.Now(), []byte(text))
+		s.EndCapture(run)
+	}
+	return s
+}
+
+func readAll(t *testing.T, s *logstore.Store, q logstore.Query) *logstore.Page {
+	t.Helper()
+	q.Project = testProject
+	page, err := s.Read(context.Background(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page
+}
+
+func TestRenderFoldsCutsAndJoins(t *testing.T) {
+	long := strings.Repeat("é", 20_000) // 40 kB: stored in pieces
+	s := logOf(t, map[string]string{"web": "one\nsame\nsame\nsame\n" + long + "\nlast\n"})
+	r := logView{maxLineBytes: 101}.render(readAll(t, s, logstore.Query{}))
+	if len(r.Lines) != 5 {
+		t.Fatalf("%d lines: %q", len(r.Lines), r.Lines)
+	}
+	for i, want := range []string{"--- ", " out one", " out same (×3)", "é… [+39900 bytes]", " out last"} {
+		if !strings.Contains(r.Lines[i], want) {
+			t.Errorf("line %d is %q, want %q in it", i, r.Lines[i], want)
+		}
+	}
+	if !strings.HasSuffix(r.Lines[0], "web run 1 ---") || r.Notice == "" {
+		t.Errorf("head %q, notice %q", r.Lines[0], r.Notice)
+	}
+}
+
+// TestRenderBoundLosesNothing pages through a log with a small max_bytes in
+// both directions and finds every line once.
+func TestRenderBoundLosesNothing(t *testing.T) {
+	const n = 500
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "line %d\n", i)
+	}
+	s := logOf(t, map[string]string{"web": text.String()})
+	for _, newest := range []bool{false, true} {
+		view := logView{maxBytes: 300, newest: newest}
+		q := logstore.Query{Names: []string{"web"}, Limit: 100, Newest: newest}
+		var got []string
+		for more := true; more; {
+			r := view.render(readAll(t, s, q))
+			if size := len(strings.Join(r.Lines, "\n")); size > view.maxBytes {
+				t.Fatalf("an answer of %d bytes", size)
+			}
+			lines := r.Lines[1:] // without the separator
+			if newest {
+				if !strings.HasPrefix(r.Lines[0], "---") {
+					lines = r.Lines
+				}
+				got = append(append([]string{}, lines...), got...)
+				q.Before = r.PrevCursor
+			} else {
+				got = append(got, lines...)
+				q.After = r.NextCursor
+			}
+			more = r.More
+		}
+		if len(got) != n {
+			t.Fatalf("newest %v: %d of %d lines", newest, len(got), n)
+		}
+		for i, line := range got {
+			if !strings.HasSuffix(line, fmt.Sprintf(" out line %d", i)) {
+				t.Fatalf("newest %v: line %d is %q", newest, i, line)
+			}
+		}
+	}
+}
+
+func TestRenderNamesSeveral(t *testing.T) {
+	s := logOf(t, map[string]string{"api": "a\n", "web": "b\n"})
+	r := logView{names: true}.render(readAll(t, s, logstore.Query{}))
+	text := strings.Join(r.Lines, "\n")
+	for _, want := range []string{"api run 1", "web run 1"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in %q", want, text)
+		}
+	}
+	if !strings.Contains(text, "\napi ") && !strings.Contains(text, "\nweb ") {
+		t.Errorf("no line begins with its process: %q", text)
+	}
+}
+
+func TestParseWhen(t *testing.T) {
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Time{
+		"":                     {},
+		"10m":                  now.Add(-10 * time.Minute),
+		"2w":                   now.Add(-14 * 24 * time.Hour),
+		"2026-01-04T10:00:00Z": time.Date(2026, 1, 4, 10, 0, 0, 0, time.UTC),
+		"2026-01-04":           time.Date(2026, 1, 4, 0, 0, 0, 0, time.Local),
+	} {
+		if got, err := parseWhen("since", value, now); err != nil || !got.Equal(want) {
+			t.Errorf("parseWhen(%q) = %v, %v; want %v", value, got, err, want)
+		}
+	}
+	for _, bad := range []string{"soon", "10", "-5m", "2026-13-01", "5y"} {
+		if got, err := parseWhen("since", bad, now); err == nil || !strings.Contains(err.Error(), "argument since") {
+			t.Errorf("parseWhen(%q) = %v, %v", bad, got, err)
+		}
+	}
+}
+
+func TestFormat(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0s", 61 * time.Second: "1m 1s", 25 * time.Hour: "1d 1h", 90 * time.Minute: "1h 30m"} {
+		if got := formatAge(d); got != want {
+			t.Errorf("formatAge(%v) = %q, want %q", d, got, want)
+		}
+	}
+	for n, want := range map[int64]string{0: "0 B", 1536: "1.5 KiB", 5 << 30: "5.0 GiB", 5 << 40: "5.0 TiB"} {
+		if got := formatBytes(n); got != want {
+			t.Errorf("formatBytes(%d) = %q, want %q", n, got, want)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// RunTable keeps the rows of the run table: it follows the manager's feed and
+// saves each run's start and end to the store, which buffers it.
+type RunTable struct {
+	store   *logstore.Store
+	manager *process.Manager
+	log     *slog.Logger
+	done    sync.WaitGroup
+
+	mu    sync.Mutex
+	owner runOwner
+}
+
+// runInfo is the JSON object of a run row. It holds names of environment
+// variables and no values.
+type runInfo struct {
+	Command  string   `json:"command"`
+	Args     []string `json:"args,omitempty"`
+	Cwd      string   `json:"cwd"`
+	EnvKeys  []string `json:"env_keys,omitempty"`
+	PID      int      `json:"pid"`
+	Owner    runOwner `json:"owner"`
+	State    string   `json:"state"`
+	ExitCode *int     `json:"exit_code,omitempty"`
+	Signal   string   `json:"signal,omitempty"`
+	EndedBy  string   `json:"ended_by,omitempty"`
+	Restarts int      `json:"restarts,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+}
+
+// runOwner is the server that started a run.
+type runOwner struct {
+	PID    int    `json:"pid"`
+	Client string `json:"client,omitempty"`
+}
+
+// NewRunTable begins to follow manager. pid is the process that doctor and
+// get_server_info show for this server.
+func NewRunTable(manager *process.Manager, store *logstore.Store, pid int, log *slog.Logger) *RunTable {
+	t := &RunTable{store: store, manager: manager, owner: runOwner{PID: pid}, log: log}
+	feed := manager.Watch()
+	t.done.Go(func() { t.follow(feed) })
+	return t
+}
+
+// SetClient enters the name of the client in the rows saved from now on, so that
+// other servers can say whose a run is.
+func (t *RunTable) SetClient(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owner.Client = name
+}
+
+func (t *RunTable) currentOwner() runOwner {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.owner
+}
+
+// Close returns when everything that manager published has been saved. The
+// manager must be closed first.
+func (t *RunTable) Close() { t.done.Wait() }
+
+// follow saves every change until the manager is closed.
+func (t *RunTable) follow(feed *process.Feed) {
+	for {
+		change, err := feed.Next(context.Background())
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.log.Error("cannot follow the processes", "error", err)
+			}
+			return
+		}
+		if change.Missed > 0 { // what was missed is at most older news of the same entries
+			for _, st := range t.manager.List() {
+				t.save(&st)
+			}
+		}
+		t.save(&change.Status)
+	}
+}
+
+// save writes the row of the entry's current or last run.
+func (t *RunTable) save(st *process.Status) {
+	if st.RunID == 0 || betweenRuns(st) {
+		return
+	}
+	info := runInfo{
+		Command: st.Executable, Args: st.Spec.Args, Cwd: st.Spec.Dir, EnvKeys: slices.Sorted(maps.Keys(st.Spec.Env)),
+		PID: st.PID, Owner: t.currentOwner(), State: stateOfRun(st).String(), Restarts: st.Restarts, Reason: st.Reason,
+	}
+	if st.Exit != nil {
+		info.Signal, info.EndedBy = st.Exit.Signal, string(st.Exit.By)
+		if st.Exit.Signal == "" {
+			info.ExitCode = &st.Exit.Code
+		}
+	}
+	raw, err := json.Marshal(info)
+	if err != nil {
+		t.log.Error("cannot save a run", "process", st.Spec.Name, "error", err)
+		return
+	}
+	t.store.SaveRun(st.RunID, st.StartedAt, st.EndedAt, raw)
+}
+
+// betweenRuns says that the next run is being spawned: the status has its
+// definition already, and the number of the run before.
+func betweenRuns(st *process.Status) bool {
+	return st.State == process.Starting || st.State == process.Stopping && !st.EndedAt.IsZero()
+}
+
+// stateOfRun is the state of the run itself: that the entry will try again says
+// nothing about a run that has ended.
+func stateOfRun(st *process.Status) process.State {
+	switch {
+	case st.State != process.Backoff || st.Exit == nil:
+		return st.State
+	case st.Exit.Clean():
+		return process.Exited
+	default:
+		return process.Crashed
+	}
+}
+
+// decodeRunInfo reads what save wrote. A row that never got its info, or one of
+// another version, gives what can be read of it.
+func decodeRunInfo(raw []byte) (info runInfo) {
+	_ = json.Unmarshal(raw, &info)
+	return info
+}

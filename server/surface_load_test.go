@@ -1,0 +1,106 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"runtime"
+	"testing"
+	"time"
+)
+
+// TestManyWaitingCalls: two hundred calls that wait are cancelled. None is
+// answered, although the process then ends, and no goroutine is left of them.
+func TestManyWaitingCalls(t *testing.T) {
+	s := hello(t)
+	s.script("sleeper", "exec sleep 100")
+	s.do("list_processes", nil)
+	before := runtime.NumGoroutine()
+	var ids []string
+	for range 200 {
+		ids = append(ids, s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}}))
+	}
+	waiting := func() int {
+		s.server.conn.mu.Lock()
+		defer s.server.conn.mu.Unlock()
+		return s.server.conn.waiting
+	}
+	awaitCondition(t, "all to wait", func() bool { return waiting() == len(ids) })
+	s.do("list_processes", nil)
+	for _, id := range ids {
+		s.cancelID(id)
+	}
+	awaitCondition(t, "all to be given up", func() bool { return waiting() == 0 })
+	awaitCondition(t, "their goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+	s.do("stop_process", map[string]any{"process": "sleeper"})
+	s.ask("ping", nil)
+	for _, n := range s.notes {
+		if n.Method == "" {
+			t.Errorf("answered: %s", n.raw)
+		}
+	}
+}
+
+// FuzzServer writes any bytes to the whole server, which may only read: nobody
+// knows what else a damaged start_process would start.
+func FuzzServer(f *testing.F) {
+	call := func(tool, arguments string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`
+	}
+	for _, seed := range []string{
+		call("get_logs", `{"process":"web","run":-1,"since":"10m","limit":3}`), call("get_logs", `{"after":"AYGABAE"}`),
+		call("search_logs", `{"query":"(a|b)+","regex":true,"context":2,"order":"oldest"}`), call("tail_logs", `{"lines":1,"level":"error"}`),
+		call("get_errors", `{"process":"*","offset":1}`), call("get_process_info", `{"process":"web","run":1}`),
+		call("get_process_stats", `{"process":"web","points":3}`), call("list_groups", `{"group":"x"}`), call("get_system_stats", `null`),
+		call("check_process_health", `{"process":"web"}`), call("start_process", `{"name":"x"}`),
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"logs://web?lines=3"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"errors://latest",` + modernMeta + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/subscribe","params":{"uri":"logs://web"}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"prompts/get","params":{"name":"debug_process","arguments":{"process":"web"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"completion/complete","params":{"ref":{"type":"ref/resource","uri":"logs://{name}{?lines}"},"argument":{"name":"name","value":"w"}}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"resources/list","params":{"cursor":"eA=="}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	s := open(f, func(o *Options) {
+		o.ReadOnly, o.Toolsets = true, []string{setMonitoring, setLogs, setErrors, setGroups}
+	})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		c := newConn(s.server.mcp, connOptions{in: inR, out: outW, waits: s.server.mayWait, maxMessage: 64 << 10, drain: 100 * time.Millisecond})
+		served := make(chan error, 1)
+		go func() {
+			err := c.serve(context.Background())
+			outW.Close()
+			served <- err
+		}()
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			_, _ = inW.Write(data)
+			_, _ = io.WriteString(inW, "\n"+`{"jsonrpc":"2.0","id":"after the fuzz","method":"ping"}`+"\n")
+		}()
+		out, checker := bufio.NewReader(outR), &rawClient{t: t}
+		for answered := false; !answered; {
+			line, err := out.ReadString('\n')
+			if err != nil {
+				t.Fatalf("no answer to the ping: %v", err)
+			}
+			r := checker.check(line)
+			answered = string(r.ID) == `"after the fuzz"` && r.Method == ""
+		}
+		<-written
+		inW.Close()
+		for {
+			line, err := out.ReadString('\n')
+			if err != nil {
+				break
+			}
+			checker.check(line)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+}

@@ -1,0 +1,378 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+const (
+	// stackLines is how many lines of a stack an answer shows, but where one
+	// error is asked for by its id.
+	stackLines = 12
+	// answerErrors is how many errors of a run stand in an answer about it.
+	answerErrors = 5
+	// similarErrors is how many similar ones are named.
+	similarErrors = 5
+	// contextBytes is the most that addContext makes the text of an error longer.
+	contextBytes = 128
+)
+
+// errorResult is one kind of error of one process.
+type errorResult struct {
+	ErrorID     string   `json:"error_id" jsonschema:"one, with its whole stack"`
+	Name        string   `json:"name"`
+	Fingerprint string   `json:"fingerprint"`
+	Category    string   `json:"category"`
+	Type        string   `json:"type,omitempty"`
+	Message     string   `json:"message"`
+	File        string   `json:"file,omitempty"`
+	Line        int      `json:"line,omitempty"`
+	Column      int      `json:"column,omitempty"`
+	Stack       []string `json:"stack,omitempty"`
+	Count       int64    `json:"count"`
+	Runs        int64    `json:"runs"`
+	FirstSeen   string   `json:"first_seen"`
+	LastSeen    string   `json:"last_seen"`
+	Run         int      `json:"run"`
+	PerHour     int64    `json:"per_hour"`
+	Trend       string   `json:"trend"`
+	Resolved    bool     `json:"resolved"`
+	ResolvedAt  string   `json:"resolved_at,omitempty"`
+	Note        string   `json:"note,omitempty"`
+	Regressed   bool     `json:"regressed,omitempty"`
+	NotSeenIn   int      `json:"not_seen_in_run,omitempty"` // a later run, without it
+	Similar     []string `json:"similar,omitempty"`
+	Cursor      string   `json:"cursor"` // right behind it in the log
+}
+
+func ofFault(f *logstore.Fault) errorResult {
+	r := errorResult{
+		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message,
+		File: f.File, Line: f.Line, Column: f.Column, Count: f.Count, Runs: f.Runs, FirstSeen: formatTime(f.FirstSeen), LastSeen: formatTime(f.LastSeen),
+		Run: f.RunNumber, PerHour: f.PerHour[0], Trend: trend(f.PerHour[:]), Resolved: !f.Resolved.IsZero(), ResolvedAt: formatTime(f.Resolved),
+		Note: f.Note, Regressed: f.Regressed, Cursor: f.Cursor(), Stack: f.Stack,
+	}
+	if len(r.Stack) > stackLines {
+		r.Stack = append(slices.Clone(r.Stack[:stackLines-1]), fmt.Sprintf("… %d more lines: get_errors with error_id", len(f.Stack)-stackLines+1))
+	}
+	return r
+}
+
+// trend compares the current hour with the five before.
+func trend(perHour []int64) string {
+	now, before := float64(perHour[0]), 0.0
+	for _, n := range perHour[1:6] {
+		before += float64(n) / 5
+	}
+	switch {
+	case now > 1.5*before+1:
+		return "rising"
+	case now < 0.5*before:
+		return "falling"
+	default:
+		return "steady"
+	}
+}
+
+// text is the error in a few lines; what the program said is indented, so that
+// it cannot pass for the lines around it.
+func (r *errorResult) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "error %s: %s in %s run %d, %d times", r.ErrorID, r.Category, r.Name, r.Run, r.Count)
+	if r.Regressed {
+		b.WriteString(", seen again after it was resolved")
+	}
+	if r.Resolved {
+		fmt.Fprintf(&b, ", resolved at %s %s", r.ResolvedAt, r.Note)
+	}
+	if r.NotSeenIn > 0 {
+		fmt.Fprintf(&b, ", not seen in run %d", r.NotSeenIn)
+	}
+	fmt.Fprintf(&b, ", last at %s, cursor %s\n", r.LastSeen, r.Cursor)
+	title := r.Message
+	if r.Type != "" && !strings.HasPrefix(title, r.Type) {
+		title = r.Type + ": " + title
+	}
+	b.WriteString("  " + strings.ReplaceAll(title, "\n", "\n  ") + "\n")
+	if r.File != "" {
+		fmt.Fprintf(&b, "  at %s:%d", r.File, r.Line)
+		if r.Column > 0 {
+			fmt.Fprintf(&b, ":%d", r.Column)
+		}
+		b.WriteString("\n")
+	}
+	for _, l := range r.Stack {
+		b.WriteString("  | " + l + "\n")
+	}
+	if len(r.Similar) > 0 {
+		fmt.Fprintf(&b, "  similar: %s\n", strings.Join(r.Similar, ", "))
+	}
+	return b.String()
+}
+
+func errorsText(errors []errorResult) string {
+	var b strings.Builder
+	for i := range errors {
+		b.WriteString(errors[i].text())
+	}
+	return b.String()
+}
+
+type getErrorsArgs struct {
+	Process  string `json:"process,omitempty"`
+	Run      int    `json:"run,omitempty"`
+	Category string `json:"category,omitempty"`
+	ErrorID  string `json:"error_id,omitempty" jsonschema:"one, with its whole stack"`
+	Resolved *bool  `json:"resolved,omitempty"`
+	Since    string `json:"since,omitempty"`
+	Until    string `json:"until,omitempty"`
+	After    string `json:"after,omitempty" jsonschema:"cursor"`
+	Limit    int    `json:"limit,omitempty" min:"1" max:"1000"`
+	Offset   int    `json:"offset,omitempty" min:"0" max:"1000000"`
+}
+
+type getErrorsResult struct {
+	Errors  []errorResult  `json:"errors"`
+	Total   int            `json:"total"`
+	More    bool           `json:"more,omitempty"`
+	Summary *errorsSummary `json:"summary,omitempty"`
+	Notice  string         `json:"notice,omitempty"`
+	Hint    string         `json:"hint,omitempty"`
+}
+
+// errorsSummary counts kinds of errors.
+type errorsSummary struct {
+	ByCategory map[string]int `json:"by_category"`
+	ByProcess  map[string]int `json:"by_process"`
+	PerHour    int64          `json:"per_hour"` // occurrences in the current hour
+	Trend      string         `json:"trend"`
+}
+
+func (r getErrorsResult) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d kinds of errors\n", r.Total)
+	if s := r.Summary; s != nil {
+		fmt.Fprintf(&b, "by category: %s; by process: %s; %d this hour, %s\n", counts(s.ByCategory), counts(s.ByProcess), s.PerHour, s.Trend)
+	}
+	if len(r.Errors) > 0 {
+		fmt.Fprintf(&b, "[%s]\n", r.Notice)
+	}
+	b.WriteString(errorsText(r.Errors))
+	if r.More {
+		b.WriteString("more: true\n")
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	}
+	return b.String()
+}
+
+func counts(m map[string]int) string {
+	var words []string
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		words = append(words, fmt.Sprintf("%s %d", key, m[key]))
+	}
+	return strings.Join(words, ", ")
+}
+
+func getErrorsTool() tool {
+	return define(tool{
+		name: "get_errors", title: "Errors", toolset: setErrors,
+		description: "Errors recognised in output and ends of runs, each kind once, latest first, with a summary.",
+		hints:       hints{readOnly: true, idempotent: true},
+	}, getErrors)
+}
+
+func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult, error) {
+	q, err := s.faultQuery(ctx, a)
+	if err != nil {
+		return getErrorsResult{}, err
+	}
+	all, total, err := s.o.Store.Faults(ctx, q)
+	if err != nil {
+		return getErrorsResult{}, err
+	}
+	if a.ErrorID != "" && total == 0 {
+		return getErrorsResult{}, fmt.Errorf("%w: %q", logstore.ErrUnknownFault, a.ErrorID)
+	}
+	r := getErrorsResult{Errors: []errorResult{}, Total: total}
+	size := 0
+	for i := range all {
+		e := ofFault(&all[i])
+		if a.ErrorID != "" {
+			e.Stack = all[i].Stack
+		}
+		if size += len(e.text()) + contextBytes; size > defaultMaxBytes && i > 0 {
+			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d goes on", q.Offset+i)
+			break
+		}
+		r.Errors = append(r.Errors, e)
+		r.Notice = outputNotice
+	}
+	r.More = q.Offset+len(r.Errors) < total
+	if err := s.addContext(ctx, r.Errors); err != nil {
+		return r, err
+	}
+	if total == 0 {
+		r.Hint = "no errors"
+		return r, nil
+	}
+	r.Summary, err = s.summarize(ctx, q)
+	return r, err
+}
+
+func (s *Server) faultQuery(ctx context.Context, a getErrorsArgs) (logstore.FaultQuery, error) {
+	now := time.Now()
+	q := logstore.FaultQuery{
+		Project: s.o.Manager.Project(), Category: a.Category, ID: a.ErrorID, Resolved: a.Resolved, After: a.After, Limit: a.Limit, Offset: a.Offset,
+	}
+	if a.Category != "" && !slices.Contains(logstore.FaultCategories(), a.Category) {
+		return q, fmt.Errorf("argument category: want one of %s, got %q", strings.Join(logstore.FaultCategories(), ", "), a.Category)
+	}
+	var err error
+	if q.Names, err = s.resolveNames(ctx, a.Process); err != nil {
+		return q, err
+	}
+	if q.Since, err = parseWhen("since", a.Since, now); err != nil {
+		return q, err
+	}
+	if q.Until, err = parseWhen("until", a.Until, now); err != nil {
+		return q, err
+	}
+	if a.Run != 0 {
+		q.Runs, err = s.runIDs(ctx, q.Names, a.Run)
+	}
+	return q, err
+}
+
+// addContext adds what other rows tell of each error: similar ones, and a later
+// run that does not have it.
+func (s *Server) addContext(ctx context.Context, errors []errorResult) error {
+	if len(errors) == 0 {
+		return nil
+	}
+	all, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Project: s.o.Manager.Project(), Limit: 1000})
+	if err != nil {
+		return err
+	}
+	latest := make(map[string]int) // by process, the number of its latest run; 0: none
+	for i := range errors {
+		e := &errors[i]
+		for j := range all {
+			if len(e.Similar) < similarErrors && isSimilar(e, &all[j]) {
+				e.Similar = append(e.Similar, all[j].ID)
+			}
+		}
+		if _, known := latest[e.Name]; !known {
+			run, _, err := s.latestRun(ctx, e.Name)
+			if err != nil {
+				return err
+			}
+			latest[e.Name] = run.Number
+		}
+		if n := latest[e.Name]; n > e.Run && !e.Resolved {
+			e.NotSeenIn = n
+		}
+	}
+	return nil
+}
+
+// isSimilar: the same type, in the same file or of the same category.
+func isSimilar(e *errorResult, other *logstore.Fault) bool {
+	return other.ID != e.ErrorID && e.Type != "" && other.Type == e.Type && (other.File == e.File || other.Category == e.Category)
+}
+
+// summarize counts what the query means, without its limit.
+func (s *Server) summarize(ctx context.Context, q logstore.FaultQuery) (*errorsSummary, error) {
+	q.Limit, q.Offset = 1_000_000, 0
+	all, _, err := s.o.Store.Faults(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	sum := &errorsSummary{ByCategory: make(map[string]int), ByProcess: make(map[string]int)}
+	var perHour [24]int64
+	for i := range all {
+		sum.ByCategory[all[i].Category]++
+		sum.ByProcess[all[i].Name]++
+		for hour, n := range all[i].PerHour {
+			perHour[hour] += n
+		}
+	}
+	sum.PerHour, sum.Trend = perHour[0], trend(perHour[:])
+	return sum, nil
+}
+
+type latestErrorsArgs struct {
+	Limit          int   `json:"limit,omitempty" min:"1" max:"1000"`
+	UnresolvedOnly *bool `json:"unresolved_only,omitempty" jsonschema:"default true"`
+}
+
+func getLatestErrorsTool() tool {
+	return define(tool{
+		name: "get_latest_errors", title: "Latest errors", toolset: setErrors,
+		description: "The errors seen latest in all processes of the project.",
+		hints:       hints{readOnly: true, idempotent: true},
+	}, getLatestErrors)
+}
+
+func getLatestErrors(ctx context.Context, s *Server, a latestErrorsArgs) (getErrorsResult, error) {
+	given := getErrorsArgs{Limit: a.Limit}
+	if given.Limit == 0 {
+		given.Limit = 10
+	}
+	if a.UnresolvedOnly == nil || *a.UnresolvedOnly {
+		unresolved := false
+		given.Resolved = &unresolved
+	}
+	return getErrors(ctx, s, given)
+}
+
+type resolveErrorArgs struct {
+	ErrorID string `json:"error_id" jsonschema:"one, with its whole stack"`
+	Note    string `json:"note,omitempty" jsonschema:"what was done"`
+}
+
+type resolveErrorResult struct {
+	errorResult
+}
+
+func (r resolveErrorResult) text() string { return r.errorResult.text() }
+
+func markErrorResolvedTool() tool {
+	return define(tool{
+		name: "mark_error_resolved", title: "Resolve error", toolset: setErrors,
+		description: "Marks an error as resolved; seen again, it says regressed.",
+		hints:       hints{idempotent: true},
+	}, func(ctx context.Context, s *Server, a resolveErrorArgs) (resolveErrorResult, error) {
+		f, err := s.o.Store.ResolveFault(ctx, a.ErrorID, a.Note)
+		return resolveErrorResult{ofFault(&f)}, err
+	})
+}
+
+// runErrors are the errors of one run, for an answer about it: without stacks,
+// since the answer has the last lines.
+func (s *Server) runErrors(ctx context.Context, run int64) ([]errorResult, error) {
+	all, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Runs: []int64{run}, Project: s.o.Manager.Project(), Limit: answerErrors})
+	if err != nil {
+		return nil, err
+	}
+	var errors []errorResult
+	for i := range all {
+		e := ofFault(&all[i])
+		e.Stack = nil
+		errors = append(errors, e)
+	}
+	return errors, nil
+}
+
+// endedBadly says whether an answer about a run should carry its errors.
+func endedBadly(st *process.Status) bool {
+	return st.Exit != nil && !st.Exit.Clean() || st.State == process.Failed || st.State == process.Backoff
+}

@@ -1,0 +1,60 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pmcp/logstore"
+)
+
+// TestErrorsFitIntoOneAnswer: many kinds come in several answers, none twice
+// and none left out.
+func TestErrorsFitIntoOneAnswer(t *testing.T) {
+	s := hello(t)
+	run, _ := s.store.NewRun(s.manager.Project(), "app")
+	const kinds = 60
+	for i := range kinds {
+		word := strings.Repeat(string(rune('a'+i%26)), 3+i/26)
+		trace := "Traceback (most recent call last):\n"
+		for frame := range 10 {
+			trace += fmt.Sprintf("  File \"/srv/%s_%s.py\", line %d, in %s\n    %s\n", word, strings.Repeat("x", 60), frame+1, word, strings.Repeat("y", 60))
+		}
+		s.store.Capture(run, logstore.Stderr, time.Now(), []byte(trace+word+"Error: "+word+"\n"))
+	}
+	s.store.RunEnded(run, 0, "")
+	s.store.EndCapture(run)
+	noErr(t, s.store.Flush(t.Context()))
+
+	seen := make(map[string]bool)
+	for answers := 0; ; answers++ {
+		r := s.ask("tools/call", map[string]any{"name": "get_errors", "arguments": map[string]any{"offset": len(seen), "limit": 1000}})
+		raw, err := json.Marshal(r.Result["structuredContent"])
+		noErr(t, err)
+		var page getErrorsResult
+		noErr(t, json.Unmarshal(raw, &page))
+		if size := len(r.text()); size > defaultMaxBytes+500 {
+			t.Errorf("answer of %d bytes", size)
+		}
+		if page.Total != kinds || len(page.Errors) == 0 {
+			t.Fatalf("%d of %d errors: %s", len(page.Errors), page.Total, raw)
+		}
+		for _, e := range page.Errors {
+			if seen[e.ErrorID] {
+				t.Errorf("%s comes twice", e.ErrorID)
+			}
+			seen[e.ErrorID] = true
+		}
+		if !page.More {
+			if len(seen) != kinds || answers == 0 {
+				t.Errorf("%d errors in %d answers, want %d in several", len(seen), answers+1, kinds)
+			}
+			return
+		}
+		if !strings.Contains(page.Hint, fmt.Sprintf("offset: %d", len(seen))) {
+			t.Errorf("hint %q after %d errors", page.Hint, len(seen))
+		}
+	}
+}

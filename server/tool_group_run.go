@@ -1,0 +1,210 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"pmcp/groups"
+	"pmcp/logstore"
+)
+
+type startGroupArgs struct {
+	Group       string `json:"group"`
+	TimeoutMS   int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+	SkipRunning *bool  `json:"skip_running,omitempty" jsonschema:"false restarts them"`
+}
+
+// groupRunResult is what a start or a stop of a group has come to.
+type groupRunResult struct {
+	Name     string              `json:"name"`
+	State    string              `json:"state"`
+	TimedOut bool                `json:"timed_out,omitempty"`
+	Members  []groupMemberReport `json:"members"`
+	Hint     string              `json:"hint,omitempty"`
+	Notice   string              `json:"notice,omitempty"`
+}
+
+type groupMemberReport struct {
+	Name       string        `json:"name"`
+	Result     string        `json:"result"` // started, ready, stopped, skipped, failed, pending or in progress
+	Why        string        `json:"why,omitempty"`
+	State      string        `json:"state,omitempty"`
+	Run        int           `json:"run,omitempty"`
+	PID        int           `json:"pid,omitempty"`
+	Ports      []int         `json:"ports,omitempty"`
+	ExitCode   *int          `json:"exit_code,omitempty"`
+	At         string        `json:"at,omitempty"`
+	Lines      []string      `json:"lines,omitempty"` // of a member that failed
+	NextCursor string        `json:"next_cursor,omitempty"`
+	Errors     []errorResult `json:"errors,omitempty"`
+}
+
+func (r groupRunResult) about() []told {
+	var all []told
+	for _, m := range r.Members {
+		ready := m.Result == string(groups.BecameReady)
+		all = append(all, told{m.Name, m.Run, stageOf(isLive(m.State), &ready)})
+	}
+	return all
+}
+
+func (r groupRunResult) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "group %s: %s\n", r.Name, r.State)
+	if r.TimedOut {
+		b.WriteString("timed out; it goes on, and the same call joins it\n")
+	}
+	for _, m := range r.Members {
+		fmt.Fprintf(&b, "%s: %s", m.Name, m.Result)
+		if m.Why != "" {
+			fmt.Fprintf(&b, " (%s)", m.Why)
+		}
+		if m.State != "" {
+			fmt.Fprintf(&b, ", %s", m.State)
+		}
+		if m.ExitCode != nil {
+			fmt.Fprintf(&b, ", exit code %d", *m.ExitCode)
+		}
+		if m.PID > 0 {
+			fmt.Fprintf(&b, ", pid %d", m.PID)
+		}
+		if len(m.Ports) > 0 {
+			fmt.Fprintf(&b, ", ports %s", joinInts(m.Ports))
+		}
+		b.WriteString("\n")
+		if len(m.Lines) > 0 {
+			fmt.Fprintf(&b, "[%s]\n%s\nnext_cursor: %s\n", outputNotice, strings.Join(m.Lines, "\n"), m.NextCursor)
+		}
+		b.WriteString(errorsText(m.Errors))
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	}
+	return b.String()
+}
+
+func startGroupTool() tool {
+	return define(tool{
+		name: "start_group", title: "Start group", toolset: setGroups,
+		description: "Starts members in dependency order and says what became of each and why.",
+		hints:       hints{idempotent: true, openWorld: true},
+		waits:       func(json.RawMessage) bool { return true },
+	}, startGroup)
+}
+
+func startGroup(ctx context.Context, s *Server, a startGroupArgs) (groupRunResult, error) {
+	waiting, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
+	defer cancel()
+	news := &latestNews{}
+	defer report(ctx, news.text)()
+	rep, err := s.o.Groups.Start(waiting, a.Group, s, groups.StartOptions{
+		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Progress: news.take,
+	})
+	if err != nil {
+		return groupRunResult{}, err
+	}
+	return s.groupReport(ctx, rep)
+}
+
+// waitTime is a timeout argument as a duration.
+func waitTime(ms int) time.Duration {
+	if ms == 0 {
+		ms = defaultWaitMS
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// latestNews is what a group's operation last told, for progress messages.
+type latestNews struct {
+	mu   sync.Mutex
+	last groups.Progress
+}
+
+func (n *latestNews) take(p groups.Progress) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.last = p
+}
+
+func (n *latestNews) text() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return strings.TrimSpace(fmt.Sprintf("%d of %d done; %s %s %s", n.last.Done, n.last.Total, n.last.Outcome.Process, n.last.Outcome.Result, n.last.Outcome.Why))
+}
+
+// groupReport is the answer to what became of a group, with the last lines of
+// members that failed.
+func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunResult, error) {
+	st, err := s.o.Groups.Status(ctx, rep.Group)
+	if err != nil {
+		return groupRunResult{}, err
+	}
+	r := groupRunResult{Name: rep.Group, State: string(st.State), TimedOut: rep.TimedOut, Members: []groupMemberReport{}}
+	for _, o := range rep.Members {
+		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: o.Why, Run: o.Run, At: formatTime(o.At)}
+		if status, err := s.o.Manager.Status(o.Process); err == nil {
+			p := ofStatus(&status)
+			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode
+			if o.Result == groups.HasFailed && status.RunID != 0 {
+				if m.Lines, m.NextCursor, err = s.failedLines(ctx, status.RunID); err != nil {
+					return r, err
+				}
+				if m.Errors, err = s.runErrors(ctx, status.RunID); err != nil {
+					return r, err
+				}
+				r.Notice = outputNotice
+			}
+		}
+		r.Members = append(r.Members, m)
+	}
+	return r, nil
+}
+
+// failedLines are the last lines of a run and the cursor behind them.
+func (s *Server) failedLines(ctx context.Context, run int64) (lines []string, cursor string, err error) {
+	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Limit: lastLines, Newest: true})
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot read the last lines: %w", err)
+	}
+	shown := lastOf(page)
+	return shown.Lines, shown.NextCursor, nil
+}
+
+type stopGroupArgs struct {
+	Group    string `json:"group"`
+	Strategy string `json:"strategy,omitempty" enum:"reverse|parallel|sequential"`
+	Force    bool   `json:"force,omitempty"`
+}
+
+func stopGroupTool() tool {
+	return define(tool{
+		name: "stop_group", title: "Stop group", toolset: setGroups,
+		description: "Stops the members of a group with all they started.",
+		hints:       hints{destructive: true, idempotent: true},
+		waits:       func(json.RawMessage) bool { return true },
+	}, stopGroup)
+}
+
+func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult, error) {
+	news := &latestNews{}
+	o := groups.StopOptions{Force: a.Force, Progress: news.take}
+	if a.Strategy != "" {
+		strategy, err := groups.ParseStrategy(a.Strategy)
+		if err != nil {
+			return groupRunResult{}, err
+		}
+		o.Strategy = &strategy
+	}
+	defer report(ctx, news.text)()
+	waiting, cancel := context.WithTimeout(ctx, waitTime(0))
+	defer cancel()
+	rep, err := s.o.Groups.Stop(waiting, a.Group, o)
+	if err != nil {
+		return groupRunResult{}, err
+	}
+	return s.groupReport(ctx, rep)
+}

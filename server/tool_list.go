@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+type listArgs struct {
+	State string `json:"state,omitempty"`
+	Group string `json:"group,omitempty"`
+	Scope string `json:"scope,omitempty" enum:"session|project|all"`
+	Limit int    `json:"limit,omitempty" jsonschema:"of ended" min:"1" max:"1000"`
+}
+
+type listResult struct {
+	Processes []processResult `json:"processes"`
+	More      bool            `json:"more,omitempty"`
+	Hint      string          `json:"hint,omitempty"`
+}
+
+func (r listResult) text() string {
+	var b strings.Builder
+	for _, p := range r.Processes {
+		b.WriteString(p.line())
+		b.WriteString(" | " + quoteCommand(p.Command, p.Args))
+		if p.Project != "" {
+			b.WriteString(" | project " + p.Project)
+		}
+		b.WriteString("\n")
+	}
+	if r.More {
+		b.WriteString("more: true\n")
+	}
+	if r.Hint != "" {
+		b.WriteString(r.Hint + "\n")
+	}
+	return b.String()
+}
+
+func listProcessesTool() tool {
+	return define(tool{
+		name: "list_processes", title: "List processes", toolset: setLifecycle,
+		description: "Processes: state, exit code, ports, usage; running first.",
+		hints:       hints{readOnly: true, idempotent: true},
+	}, listProcesses)
+}
+
+func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, error) {
+	if a.State != "" {
+		if _, err := process.ParseState(a.State); err != nil {
+			return listResult{}, fmt.Errorf("argument state: %w", err)
+		}
+	}
+	if a.Limit == 0 {
+		a.Limit = lastLines
+	}
+	all, err := s.everyProcess(ctx, a.Scope)
+	if err != nil {
+		return listResult{}, err
+	}
+	if a.Group != "" {
+		group, err := s.o.Groups.Status(ctx, a.Group)
+		if err != nil {
+			return listResult{}, err
+		}
+		all = slices.DeleteFunc(all, func(p processResult) bool {
+			return p.Project != "" || !slices.Contains(group.Order, p.Name) // groups are of this project
+		})
+	}
+	r := listResult{Processes: []processResult{}}
+	ended := 0
+	for _, p := range all {
+		if a.State != "" && p.State != a.State {
+			continue
+		}
+		if p.EndedAt != "" || p.State == process.Lost.String() {
+			if ended++; ended > a.Limit {
+				r.More = true
+				continue
+			}
+		}
+		r.Processes = append(r.Processes, p)
+	}
+	if len(r.Processes) == 0 {
+		r.Hint = "no processes"
+	}
+	return r, nil
+}
+
+// everyProcess lists this session's processes and, as scope asks, those of
+// earlier sessions and other servers: what lives first, then the latest ended.
+func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResult, error) {
+	var live, ended []processResult
+	own := make(map[string]bool)
+	for _, st := range s.o.Manager.List() {
+		own[st.Spec.Name] = true
+		p := ofStatus(&st)
+		if st.State.Live() || st.State == process.Backoff {
+			live = append(live, p)
+		} else {
+			ended = append(ended, p)
+		}
+	}
+	if scope == "session" {
+		return append(live, ended...), nil
+	}
+	filter := logstore.RunFilter{Project: s.o.Manager.Project(), Limit: 1}
+	if scope == "all" {
+		filter.Project = ""
+	}
+	runs, err := s.o.Store.Runs(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list earlier runs: %w", err)
+	}
+	for _, run := range runs {
+		inProject := run.Project == s.o.Manager.Project()
+		if inProject && own[run.Name] {
+			continue
+		}
+		p := ofRun(&run)
+		if !inProject {
+			p.Project = run.Project
+		}
+		if run.Live && run.Ended.IsZero() {
+			live = append(live, p)
+		} else {
+			ended = append(ended, p)
+		}
+	}
+	return append(live, ended...), nil
+}

@@ -1,0 +1,194 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"pmcp/logstore"
+)
+
+// defaultMatches is the limit where the call gives none.
+const defaultMatches = 50
+
+type searchLogsArgs struct {
+	Query         string `json:"query"`
+	Regex         bool   `json:"regex,omitempty"`
+	CaseSensitive bool   `json:"case_sensitive,omitempty"`
+	Process       string `json:"process,omitempty"`
+	Run           int    `json:"run,omitempty"`
+	Stream        string `json:"stream,omitempty" enum:"out|err|mcp"`
+	Level         string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
+	Since         string `json:"since,omitempty"`
+	Until         string `json:"until,omitempty"`
+	After         string `json:"after,omitempty"`
+	Before        string `json:"before,omitempty"`
+	Context       int    `json:"context,omitempty" min:"0" max:"100"`
+	Limit         int    `json:"limit,omitempty" min:"1" max:"1000"`
+	Order         string `json:"order,omitempty" enum:"newest|oldest"`
+	CountOnly     bool   `json:"count_only,omitempty"`
+	MaxBytes      int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
+}
+
+// searchResult is the answer of search_logs. Each match stands in Matches with
+// its cursor; the lines around it in order.
+type searchResult struct {
+	Matches    []searchMatch `json:"matches,omitempty"`
+	Count      int64         `json:"count"`
+	Scanned    int64         `json:"scanned"`
+	More       bool          `json:"more,omitempty"`
+	NextCursor string        `json:"next_cursor,omitempty"`
+	Notice     string        `json:"notice,omitempty"`
+	Hint       string        `json:"hint,omitempty"`
+
+	order string
+}
+
+type searchMatch struct {
+	Name   string   `json:"name"`
+	Run    int      `json:"run"`
+	Line   string   `json:"line"`
+	Cursor string   `json:"cursor"` // right behind the match: get_logs takes it as before or after
+	Before []string `json:"before,omitempty"`
+	After  []string `json:"after,omitempty"`
+}
+
+func (r searchResult) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d matches in %s\n", r.Count, lineCount(r.Scanned))
+	if len(r.Matches) > 0 {
+		fmt.Fprintf(&b, "[%s]\n", r.Notice)
+	}
+	for _, m := range r.Matches {
+		fmt.Fprintf(&b, "--- %s run %d, cursor %s ---\n", m.Name, m.Run, m.Cursor)
+		for _, l := range m.Before {
+			b.WriteString("  " + l + "\n")
+		}
+		b.WriteString("> " + m.Line + "\n")
+		for _, l := range m.After {
+			b.WriteString("  " + l + "\n")
+		}
+	}
+	if r.More {
+		fmt.Fprintf(&b, "more: true; go on with %s: %s\n", r.order, r.NextCursor)
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	}
+	return b.String()
+}
+
+func searchLogsTool() tool {
+	return define(tool{
+		name: "search_logs", title: "Search logs", toolset: setLogs,
+		description: "Finds lines in all logs, with lines around each match and a cursor to it.",
+		hints:       hints{readOnly: true, idempotent: true},
+		waits:       func(json.RawMessage) bool { return true },
+	}, searchLogs)
+}
+
+func searchLogs(ctx context.Context, s *Server, a searchLogsArgs) (searchResult, error) {
+	base, err := s.logQuery(ctx, getLogsArgs{
+		Process: a.Process, Run: a.Run, Stream: a.Stream, Level: a.Level, Since: a.Since, Until: a.Until, Limit: a.Limit,
+	})
+	if err != nil {
+		return searchResult{}, err
+	}
+	base.Latest, base.Newest = false, false
+	base.After, base.Before = a.After, a.Before
+	base.Limit, base.MaxBytes = searchBounds(a)
+	found, err := s.o.Store.Search(ctx, logstore.SearchQuery{
+		Query: base, Text: a.Query, Regexp: a.Regex, CaseSensitive: a.CaseSensitive,
+		Context: a.Context, OldestFirst: a.Order == "oldest", CountOnly: a.CountOnly,
+	})
+	if err != nil {
+		return searchResult{}, err
+	}
+	return showMatches(found, a.Order == "oldest", len(base.Names) != 1), nil
+}
+
+// searchBounds keep the answer under max_bytes: half of it for the text of the
+// lines, the rest for what stands around them, up to 80 bytes a line.
+func searchBounds(a searchLogsArgs) (limit, textBytes int) {
+	budget := a.MaxBytes
+	if budget == 0 {
+		budget = defaultMaxBytes
+	}
+	limit = a.Limit
+	if limit == 0 {
+		limit = defaultMatches
+	}
+	return max(1, min(limit, budget/(160*(1+2*a.Context)))), budget / 2
+}
+
+// showMatches formats hits.
+func showMatches(found *logstore.Matches, oldest, names bool) searchResult {
+	r := searchResult{Count: found.Count, Scanned: found.Lines, More: found.More, order: "before"}
+	if oldest {
+		r.order = "after"
+	}
+	if r.More {
+		r.NextCursor = found.Next()
+	}
+	view := logView{names: names}
+	for i := range found.Hits {
+		hit := &found.Hits[i]
+		run := found.Runs[hit.Run]
+		r.Matches = append(r.Matches, searchMatch{
+			Name: run.Name, Run: run.Number, Line: view.matchText(&hit.Line, run.Name), Cursor: hit.Cursor(),
+			Before: view.contextText(hit.Preceding, run.Name), After: view.contextText(hit.Following, run.Name),
+		})
+		r.Notice = outputNotice
+	}
+	return r
+}
+
+// matchText is a line of a search with its date, since hits come from any day.
+func (v logView) matchText(l *logstore.Line, name string) string {
+	return l.At.Local().Format(time.DateOnly) + " " + v.prefix(l, name) + cut(l.Text, len(l.Text), defaultMaxLineBytes)
+}
+
+func (v logView) contextText(lines []logstore.Line, name string) []string {
+	var shown []string
+	for i := range lines {
+		shown = append(shown, v.matchText(&lines[i], name))
+	}
+	return shown
+}
+
+type clearLogsArgs struct {
+	Process string `json:"process" jsonschema:"names with commas, or *"`
+	Until   string `json:"until,omitempty" jsonschema:"as in get_logs"`
+}
+
+type clearLogsResult struct {
+	Lines int64 `json:"lines"`
+	Bytes int64 `json:"bytes"`
+}
+
+func (r clearLogsResult) text() string {
+	return fmt.Sprintf("removed %s, %s\n", lineCount(r.Lines), formatBytes(r.Bytes))
+}
+
+func clearLogsTool() tool {
+	return define(tool{
+		name: "clear_logs", title: "Clear logs", toolset: setLogs,
+		description: "Removes log lines for good: all, or those older than until.",
+		hints:       hints{destructive: true, idempotent: true},
+	}, clearLogs)
+}
+
+func clearLogs(ctx context.Context, s *Server, a clearLogsArgs) (clearLogsResult, error) {
+	names, err := s.resolveNames(ctx, a.Process)
+	if err != nil {
+		return clearLogsResult{}, err
+	}
+	until, err := parseWhen("until", a.Until, time.Now())
+	if err != nil {
+		return clearLogsResult{}, err
+	}
+	lines, bytes, err := s.o.Store.Clear(ctx, s.o.Manager.Project(), names, until)
+	return clearLogsResult{Lines: lines, Bytes: bytes}, err
+}

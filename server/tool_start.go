@@ -1,0 +1,222 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+type startArgs struct {
+	Name string `json:"name" jsonschema:"unique in the project"`
+	specArgs
+	Wait      string `json:"wait,omitempty" jsonschema:"default ready if ready is given, else started" enum:"started|ready|exit"`
+	TimeoutMS int    `json:"timeout_ms,omitempty" jsonschema:"of the wait" min:"1" max:"600000"`
+	IfRunning string `json:"if_running,omitempty" enum:"keep|restart|error"`
+
+	raw json.RawMessage
+}
+
+// runResult is the answer of a tool that starts, waits for or stops a process.
+type runResult struct {
+	processResult
+	AlreadyRunning bool `json:"already_running,omitempty"`
+	TimedOut       bool `json:"timed_out,omitempty"`
+	// Match is the line that a wait for a pattern ended at.
+	Match string `json:"match,omitempty"`
+	logResult
+	Errors []errorResult `json:"errors,omitempty"`
+	Hint   string        `json:"hint,omitempty"`
+}
+
+func (r runResult) about() []told { return []told{r.told()} }
+
+func (r runResult) text() string {
+	var b strings.Builder
+	b.WriteString(r.line())
+	if r.AlreadyRunning {
+		b.WriteString(" (already running)")
+	}
+	b.WriteString("\n")
+	if r.TimedOut {
+		b.WriteString("timed out; it goes on\n")
+	}
+	b.WriteString(r.where())
+	b.WriteString(r.logResult.text())
+	if r.Match != "" {
+		fmt.Fprintf(&b, "match: %s\n", r.Match)
+	}
+	b.WriteString(errorsText(r.Errors))
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	}
+	return b.String()
+}
+
+func startProcessTool() tool {
+	return define(tool{
+		name: "start_process", title: "Start process", toolset: setLifecycle,
+		description: "Starts a program in the background and keeps its output; with wait: exit runs a build or test to its end.",
+		hints:       hints{openWorld: true},
+		waits: waitsIf(func(a startArgs) bool {
+			return a.Wait == "exit" || a.Wait == "ready" || a.Wait == "" && (a.Ready != nil || a.Stdio == process.StdioMCP)
+		}),
+	}, startProcess)
+}
+
+// takeRaw keeps what was given, so that it can be laid over a definition.
+func (a *startArgs) takeRaw(raw json.RawMessage) { a.raw = raw }
+
+// overStored lays the arguments over the stored definition of name, if there is
+// one; decode decodes all of them into a struct that begins with a definition.
+func (s *Server) overStored(ctx context.Context, name string, raw json.RawMessage, decode func(base specArgs) (specArgs, error)) (specArgs, error) {
+	base, ok, err := s.definition(ctx, name)
+	if err != nil || !ok {
+		return specArgs{}, err
+	}
+	return base.decodeOver(raw, decode)
+}
+
+func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error) {
+	if err := s.completeFromStored(ctx, &a); err != nil {
+		return runResult{}, err
+	}
+	if a.Wait == "" {
+		a.Wait = "started"
+		if a.Ready != nil || a.Stdio == process.StdioMCP {
+			a.Wait = "ready"
+		}
+	}
+	defer report(ctx, func() string { return s.nowLine(a.Name) })()
+	foreign, err := s.foreignRun(ctx, a.Name)
+	switch {
+	case err != nil:
+		return runResult{}, err
+	case foreign != nil && ifRunningOf(a.IfRunning) != process.KeepRunning:
+		return runResult{}, ownedElsewhere(foreign)
+	case foreign != nil:
+		return s.alreadyForeign(ctx, foreign)
+	}
+	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
+		exits: a.Wait == "exit", ready: a.Wait == "ready", ifRunning: ifRunningOf(a.IfRunning),
+	})
+	if err != nil {
+		return runResult{}, err
+	}
+	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
+	r.AlreadyRunning = already
+	return r, err
+}
+
+// completeFromStored lays a call without a command over the stored definition
+// of its name.
+func (s *Server) completeFromStored(ctx context.Context, a *startArgs) error {
+	if a.Command != "" {
+		return nil
+	}
+	merged, err := s.overStored(ctx, a.Name, a.raw, func(base specArgs) (specArgs, error) {
+		over := startArgs{specArgs: base}
+		err := decodeArguments(a.raw, &over)
+		return over.specArgs, err
+	})
+	if err != nil {
+		return err
+	}
+	if merged.Command == "" {
+		known, err := s.knownNames(ctx)
+		if err != nil {
+			return err
+		}
+		if len(known) == 0 {
+			known = []string{"none"}
+		}
+		return fmt.Errorf("missing argument: command (no definition is stored under the name %q; known names: %s)", a.Name, strings.Join(known, ", "))
+	}
+	a.specArgs = merged
+	return nil
+}
+
+func ifRunningOf(argument string) process.IfRunning {
+	if argument == "keep" {
+		return process.KeepRunning
+	}
+	return process.IfRunning(argument)
+}
+
+// launchOptions say how a definition is put to work.
+type launchOptions struct {
+	// exits: the call waits for the end; ready: it waits for readiness, which
+	// without a rule of its own is any port.
+	exits, ready bool
+	ifRunning    process.IfRunning
+}
+
+// launch starts name as def says and remembers def for it: the one way in which
+// tools and groups start processes.
+func (s *Server) launch(ctx context.Context, name string, def specArgs, o launchOptions) (st process.Status, already bool, err error) {
+	spec, err := def.spec(name, s.o.Manager.Project(), o.exits)
+	if err != nil {
+		return st, false, err
+	}
+	check, err := def.healthSpec(def.dir(s.o.Manager.Project()))
+	if err != nil {
+		return st, false, err
+	}
+	if err := def.checkGrouping(); err != nil {
+		return st, false, err
+	}
+	if err := s.checkJoin(ctx, name, def); err != nil {
+		return st, false, err
+	}
+	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
+		anyPort := 0
+		spec.Ready = &process.Ready{Port: &anyPort}
+	}
+	if o.ifRunning == process.KeepRunning {
+		s.adoptUnsaid(&spec, def)
+	}
+	if st, already, err = s.o.Manager.Start(ctx, spec, o.ifRunning); err != nil {
+		return st, already, err
+	}
+	s.keepDefinition(name, def)
+	if err := s.o.Health.Set(name, check); err != nil {
+		return st, already, err
+	}
+	if already {
+		st, err = s.o.Manager.Reconfigure(name, spec)
+	}
+	if err == nil {
+		err = s.joinGroup(ctx, name, def)
+	}
+	return st, already, err
+}
+
+// adoptUnsaid takes from a process that runs what the call left open and only
+// its wait decided, so that a call with another wait does not count as another
+// definition.
+func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
+	st, err := s.o.Manager.Status(spec.Name)
+	if err != nil || !st.State.Live() {
+		return
+	}
+	if a.Ready == nil {
+		spec.Ready = st.Spec.Ready
+	}
+	if a.Stdin == nil {
+		spec.Stdin = st.Spec.Stdin
+	}
+}
+
+// alreadyForeign answers a start of what another live server runs.
+func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run) (runResult, error) {
+	r := runResult{processResult: ofRun(run), AlreadyRunning: true, Hint: "another pmcp server (another editor window) owns it; its log can be read here"}
+	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run.ID}, Limit: lastLines, Newest: true})
+	if err != nil {
+		return r, err
+	}
+	r.logResult = lastOf(page)
+	return r, nil
+}

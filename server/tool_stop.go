@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"pmcp/process"
+)
+
+type stopProcessArgs struct {
+	Process   string `json:"process" jsonschema:"names with commas, or *"`
+	TimeoutMS int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+	Force     bool   `json:"force,omitempty"`
+}
+
+// stopResult is the answer of stop_process: the process, or each of several.
+type stopResult struct {
+	processResult
+	WasRunning bool            `json:"was_running"`
+	Processes  []processResult `json:"processes,omitempty"`
+	NextCursor string          `json:"next_cursor,omitempty"`
+	Hint       string          `json:"hint,omitempty"`
+}
+
+func (r stopResult) about() []told {
+	if len(r.Processes) == 0 {
+		return []told{r.told()}
+	}
+	var all []told
+	for i := range r.Processes {
+		all = append(all, r.Processes[i].told())
+	}
+	return all
+}
+
+func (r stopResult) text() string {
+	var b strings.Builder
+	if len(r.Processes) == 0 {
+		b.WriteString(r.line() + "\n")
+	}
+	for _, p := range r.Processes {
+		b.WriteString(p.line() + "\n")
+	}
+	if r.NextCursor != "" {
+		fmt.Fprintf(&b, "next_cursor: %s\n", r.NextCursor)
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	}
+	return b.String()
+}
+
+func stopProcessTool() tool {
+	return define(tool{
+		name: "stop_process", title: "Stop process", toolset: setLifecycle,
+		description: "Stops a process with all it started. No error if it has ended.",
+		hints:       hints{destructive: true, idempotent: true},
+		waits:       func(json.RawMessage) bool { return true },
+	}, stopProcess)
+}
+
+func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult, error) {
+	names, err := s.resolveNames(ctx, a.Process)
+	if err != nil {
+		return stopResult{}, err
+	}
+	if names == nil {
+		for _, st := range s.o.Manager.List() {
+			names = append(names, st.Spec.Name)
+		}
+	}
+	defer report(ctx, func() string {
+		lines := make([]string, len(names))
+		for i, name := range names {
+			lines[i] = s.nowLine(name)
+		}
+		return strings.Join(lines, "; ")
+	})()
+	o := process.StopOptions{Timeout: time.Duration(a.TimeoutMS) * time.Millisecond, Force: a.Force}
+	results, err := s.stopAll(ctx, names, o)
+	if err != nil {
+		return stopResult{}, err
+	}
+	if len(results) == 1 {
+		return results[0], nil
+	}
+	all := stopResult{processResult: processResult{Name: a.Process, State: process.Stopped.String()}}
+	for _, r := range results {
+		all.Processes = append(all.Processes, r.processResult)
+		all.WasRunning = all.WasRunning || r.WasRunning
+	}
+	return all, nil
+}
+
+// stopAll stops the named processes, all at once.
+func (s *Server) stopAll(ctx context.Context, names []string, o process.StopOptions) ([]stopResult, error) {
+	results, errs := make([]stopResult, len(names)), make([]error, len(names))
+	var stops sync.WaitGroup
+	for i, name := range names {
+		stops.Go(func() { results[i], errs[i] = s.stopOne(ctx, name, o) })
+	}
+	stops.Wait()
+	err := errors.Join(errs...)
+	if err == nil || len(names) == 1 {
+		return results, err
+	}
+	for i := range results { // the others were stopped all the same
+		if errs[i] == nil {
+			err = fmt.Errorf("%w\n%s", err, results[i].line())
+		}
+	}
+	return results, err
+}
+
+func (s *Server) stopOne(ctx context.Context, name string, o process.StopOptions) (stopResult, error) {
+	before, err := s.o.Manager.Status(name)
+	if err != nil { // known, but not of this session
+		return s.stopOfOther(ctx, name)
+	}
+	r := stopResult{WasRunning: before.Alive()}
+	if !before.Alive() && before.State != process.Backoff {
+		r.Hint = name + " was not running"
+	}
+	st, err := s.o.Manager.Stop(ctx, name, o)
+	if err != nil {
+		return r, fmt.Errorf("cannot stop %s: %w", name, err)
+	}
+	r.processResult = ofStatus(&st)
+	if !before.State.Live() && len(before.Survivors) > 0 {
+		r.Hint = fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(&before).Survivors, ", "))
+	}
+	r.NextCursor, err = s.o.Store.End(ctx, s.o.Manager.Project(), []string{name})
+	return r, err
+}
+
+// stopOfOther answers a stop of what this session does not run.
+func (s *Server) stopOfOther(ctx context.Context, name string) (stopResult, error) {
+	if err := s.ownOnly(ctx, name); err != nil {
+		return stopResult{}, err
+	}
+	r := stopResult{processResult: processResult{Name: name, State: process.Stopped.String()}, Hint: name + " was not running"}
+	run, ok, err := s.latestRun(ctx, name)
+	if err != nil {
+		return r, err
+	}
+	if ok {
+		r.processResult = ofRun(&run)
+	}
+	return r, nil
+}

@@ -1,0 +1,184 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+)
+
+func updated(uri string) func(reply) bool {
+	return func(r reply) bool { return r.Params["uri"] == uri }
+}
+
+// TestSubscriber: who subscribed hears of a crash within two seconds, of new
+// log lines, and of processes that come and go; in both eras.
+func TestSubscriber(t *testing.T) {
+	for era, modern := range map[string]bool{"legacy": false, "2026-07-28": true} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			uris := []string{"processes://list", "processes://job", "logs://job", "logs://recent", "errors://latest"}
+			s := open(t)
+			s.modern = modern
+			stream := ""
+			if modern {
+				stream = s.begin("subscriptions/listen", map[string]any{"notifications": map[string]any{"resourceSubscriptions": uris, "resourcesListChanged": true}})
+				s.note(mcp.MethodNotificationSubscriptionsAcknowledged, nil)
+			} else {
+				s.initialize("2025-11-25")
+				for _, uri := range uris {
+					if r := s.ask("resources/subscribe", map[string]any{"uri": uri}); r.Error != nil {
+						t.Fatal(r.raw)
+					}
+				}
+			}
+			s.script("job", "read line; echo Error: it broke >&2; exit 3")
+			s.note(mcp.MethodNotificationResourcesListChanged, nil)
+			s.do("send_input", map[string]any{"process": "job", "text": "go"})
+			began := time.Now()
+			n := s.note(mcp.MethodNotificationResourceUpdated, updated("processes://job"))
+			for s.resource("processes://job")["state"] != "crashed" { // the first may have been of the start
+				n = s.note(mcp.MethodNotificationResourceUpdated, updated("processes://job"))
+			}
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("the crash was told after %v", took)
+			}
+			if modern && subscription(n) != stream {
+				t.Errorf("not of stream %s: %s", stream, n.raw)
+			}
+			s.script("other", "echo more; exec sleep 100")
+			s.note(mcp.MethodNotificationResourceUpdated, updated("logs://recent"))
+			s.do("remove_process", map[string]any{"process": "job"})
+			s.note(mcp.MethodNotificationResourcesListChanged, nil)
+		})
+	}
+}
+
+// TestGroupsAreUpdated: a group that is defined is news, although no process
+// changes.
+func TestGroupsAreUpdated(t *testing.T) {
+	t.Parallel()
+	s := hello(t)
+	s.script("web", "exec sleep 100")
+	s.note(mcp.MethodNotificationResourcesListChanged, nil)
+	s.ask("resources/subscribe", map[string]any{"uri": "groups://list"})
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
+	s.note(mcp.MethodNotificationResourceUpdated, updated("groups://list"))
+}
+
+// TestUpdatesAreThrottled: a process that never stops printing costs one update
+// a second, and a client that unsubscribes none.
+func TestUpdatesAreThrottled(t *testing.T) {
+	t.Parallel()
+	s := hello(t)
+	s.script("noisy", "while :; do echo x; sleep 0.01; done")
+	s.ask("resources/subscribe", map[string]any{"uri": "logs://noisy"})
+	var last time.Time
+	for range 3 {
+		s.note(mcp.MethodNotificationResourceUpdated, updated("logs://noisy"))
+		now := time.Now()
+		if !last.IsZero() && now.Sub(last) < updatePeriod-20*time.Millisecond {
+			t.Errorf("%v between two updates", now.Sub(last))
+		}
+		last = now
+	}
+	s.ask("resources/unsubscribe", map[string]any{"uri": "logs://noisy"})
+	s.notes = nil
+	s.server.updates.round(t.Context())
+	s.ask("ping", nil)
+	for _, n := range s.notes {
+		if n.Method == mcp.MethodNotificationResourceUpdated {
+			t.Errorf("after unsubscribing: %s", n.raw)
+		}
+	}
+	if len(s.server.updates.logEnds) > 0 {
+		t.Errorf("kept: %v", s.server.updates.logEnds)
+	}
+}
+
+func TestSplitURI(t *testing.T) {
+	for uri, want := range map[string][2]string{
+		"logs://web?lines=5": {"logs", "web"}, "processes://a%3A1": {"processes", "a:1"}, "x": {"x", ""}, "logs://%zz": {"logs", "%zz"},
+	} {
+		if kind, name := splitURI(uri); kind != want[0] || name != want[1] {
+			t.Errorf("%s: %s, %s", uri, kind, name)
+		}
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	changing, reading := tool{name: "stop_process"}, tool{name: "get_logs", hints: hints{readOnly: true}}
+	l := rateLimits{perSecond: 2}
+	for range burst * 2 {
+		noErr(t, l.allow(&changing))
+	}
+	err := l.allow(&changing)
+	if err == nil || !strings.Contains(err.Error(), "more than 2 times a second (PM_RATE_LIMIT); try again in ") {
+		t.Errorf("%v", err)
+	}
+	noErr(t, l.allow(&tool{name: "send_input"})) // each has its own
+	for range 100 {
+		noErr(t, l.allow(&reading))
+	}
+	off := rateLimits{}
+	for range 1000 {
+		noErr(t, off.allow(&changing))
+	}
+}
+
+// TestRateLimitAnswer: a call too many is an answer that the model can act on,
+// and changes nothing.
+func TestRateLimitAnswer(t *testing.T) {
+	s := hello(t, func(o *Options) { o.RateLimit = 1 })
+	for range burst {
+		s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "x"}})
+	}
+	r := s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "x"}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "try again in") {
+		t.Errorf("%s", r.raw)
+	}
+	s.do("list_processes", nil)
+}
+
+func TestToolsets(t *testing.T) {
+	names := func(s *surface) (all []string) {
+		for _, item := range s.ask("tools/list", nil).Result["tools"].([]any) {
+			all = append(all, item.(map[string]any)["name"].(string))
+		}
+		return all
+	}
+	call := func(s *surface, name string) reply {
+		return s.ask("tools/call", map[string]any{"name": name})
+	}
+	t.Run("read-only", func(t *testing.T) {
+		s := hello(t, func(o *Options) { o.ReadOnly = true })
+		for _, name := range names(s) {
+			for _, tool := range tools() {
+				if tool.name == name && !tool.hints.readOnly {
+					t.Errorf("%s is offered", name)
+				}
+			}
+		}
+		if r := call(s, "start_process"); r.Error == nil || r.Error.Code != -32602 || !strings.Contains(r.Error.Message, "PM_READ_ONLY") {
+			t.Errorf("%s", r.raw)
+		}
+	})
+	t.Run("toolsets", func(t *testing.T) {
+		s := hello(t, func(o *Options) { o.Toolsets = []string{setLogs, setGroups} })
+		if all := names(s); len(all) != 10 {
+			t.Errorf("%v", all)
+		}
+		if r := call(s, "start_process"); r.Error == nil || !strings.Contains(r.Error.Message, "PM_TOOLSETS=logs,groups") {
+			t.Errorf("%s", r.raw)
+		}
+	})
+	t.Run("unknown", func(t *testing.T) {
+		s := hello(t)
+		for name, want := range map[string]string{"start_proces": "did you mean start_process?", "": "unknown tool", "xyzzy": "there are: add_to_group"} {
+			if r := call(s, name); r.Error == nil || r.Error.Code != -32602 || !strings.Contains(r.Error.Message, want) {
+				t.Errorf("%q: %s", name, r.raw)
+			}
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package upstream
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrDisconnected is wrapped when there is no connection, or no longer.
+	ErrDisconnected = errors.New("not connected")
+	// ErrNotSent is wrapped, beside ErrDisconnected, when not one byte of the
+	// request was written: it can be made again on another connection.
+	ErrNotSent = errors.New("the request was not sent")
+	// ErrStarting is wrapped when a server has not answered initialize in time.
+	ErrStarting = errors.New("the server has not come up")
+	// ErrTooLarge is wrapped when the answer was over the bound of a message.
+	ErrTooLarge = errors.New("the answer is too large")
+	// ErrBusy is wrapped when too many calls are in flight, or all servers that
+	// were started on demand are at work.
+	ErrBusy = errors.New("too much at once")
+	// ErrClosed is wrapped once the Hub is closing.
+	ErrClosed = errors.New("pmcp is shutting down")
+)
+
+// RPCError is an error that a server has answered.
+type RPCError struct {
+	// Code is the JSON-RPC code, Message the server's text.
+	Code    int64  `json:"code"`
+	Message string `json:"message"`
+	// Data is what else it said; nil for nothing.
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Error gives message and code, and the data if that is short.
+func (e *RPCError) Error() string {
+	const most = 1000
+	text := fmt.Sprintf("%s (code %d)", e.Message, e.Code)
+	if len(e.Data) > 0 && len(e.Data) <= most && string(e.Data) != "null" {
+		text += " " + string(e.Data)
+	}
+	return text
+}
+
+// codeMethodNotFound is JSON-RPC's.
+const codeMethodNotFound = -32601

@@ -1,0 +1,154 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// The protocol versions that are spoken: the newest of each era.
+const (
+	legacyVersion = "2025-11-25"
+	modernVersion = "2026-07-28"
+)
+
+const (
+	// discoverAfter is how long initialize may stay unanswered before the
+	// server is also asked in the manner of the other era.
+	discoverAfter = 2 * time.Second
+	// maxInstructions bounds Server.Instructions, in bytes.
+	maxInstructions = 4 << 10
+)
+
+// connect brings the connection up and tells of its readiness to its end.
+func (c *Conn) connect() {
+	if c.handshake() {
+		c.o.OnReady(c.name, c.run, true, "")
+	}
+	<-c.down
+	c.o.OnReady(c.name, c.run, false, c.Status().Why)
+}
+
+// handshake finds out which era the server speaks; false means that the
+// connection has ended first. initialize comes first: every server of the
+// legacy era answers it at once, whatever it makes of other methods, and one of
+// the 2026-07-28 era refuses it at once. Only who does neither for a while is
+// asked both. An answer after the start timeout still counts: a server that a
+// debugger has held is as good as another.
+func (c *Conn) handshake() bool {
+	initialize, err := c.begin(context.Background(), methodInitialize, map[string]any{
+		"protocolVersion": legacyVersion, "capabilities": map[string]any{}, "clientInfo": c.clientInfo(),
+	}, false)
+	if err != nil {
+		return false
+	}
+	var discover *pending
+	initialized, discovered := initialize.done, chan struct{}(nil)
+	ask := func() {
+		if discover != nil {
+			return
+		}
+		if discover, err = c.begin(context.Background(), methodDiscover, nil, false); err == nil {
+			discovered = discover.done
+		}
+	}
+	impatience, late := time.NewTimer(discoverAfter), time.NewTimer(c.o.StartTimeout)
+	defer impatience.Stop()
+	defer late.Stop()
+	for initialized != nil || discovered != nil {
+		select {
+		case <-initialized:
+			if initialize.err == nil {
+				return c.welcomeLegacy(initialize.result)
+			}
+			initialized = nil
+			ask()
+		case <-discovered:
+			if discover.err == nil {
+				return c.welcomeModern(discover.result)
+			}
+			discovered = nil
+		case <-impatience.C:
+			ask()
+		case <-late.C:
+			c.tellLate()
+		case <-c.down:
+			return false
+		}
+	}
+	c.end(fmt.Sprintf("it refuses to connect: %v", initialize.err))
+	return false
+}
+
+// tellLate says that the start timeout is over.
+func (c *Conn) tellLate() {
+	why := fmt.Sprintf("it has not answered initialize within %s", c.o.StartTimeout)
+	c.mu.Lock()
+	if c.state == Connecting {
+		c.why = why
+	}
+	c.mu.Unlock()
+	c.o.OnReady(c.name, c.run, false, why)
+}
+
+// identity is how a server names itself: beside the result of initialize, or in
+// the _meta of that of server/discover.
+type identity struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+func (c *Conn) welcomeLegacy(result json.RawMessage) bool {
+	var answer struct {
+		ProtocolVersion string   `json:"protocolVersion"`
+		ServerInfo      identity `json:"serverInfo"`
+		Instructions    string   `json:"instructions"`
+	}
+	if err := json.Unmarshal(result, &answer); err != nil || answer.ProtocolVersion == "" {
+		c.end("its answer to initialize names no protocol version")
+		return false
+	}
+	c.put(call{JSONRPC: "2.0", Method: methodInitialized})
+	return c.enter(false, Server{
+		Name: answer.ServerInfo.Name, Version: answer.ServerInfo.Version, Protocol: answer.ProtocolVersion, Instructions: answer.Instructions,
+	})
+}
+
+func (c *Conn) welcomeModern(result json.RawMessage) bool {
+	var answer struct {
+		SupportedVersions []string `json:"supportedVersions"`
+		ServerInfo        identity `json:"serverInfo"`
+		Instructions      string   `json:"instructions"`
+		Meta              struct {
+			ServerInfo identity `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
+	}
+	if err := json.Unmarshal(result, &answer); err != nil {
+		c.end("its answer to server/discover cannot be read: " + err.Error())
+		return false
+	}
+	if !slices.Contains(answer.SupportedVersions, modernVersion) {
+		c.end(fmt.Sprintf("it speaks MCP %v, and pmcp %s and what initialize settles", answer.SupportedVersions, modernVersion))
+		return false
+	}
+	who := answer.ServerInfo
+	if who == (identity{}) {
+		who = answer.Meta.ServerInfo
+	}
+	return c.enter(true, Server{Name: who.Name, Version: who.Version, Protocol: modernVersion, Instructions: answer.Instructions})
+}
+
+// enter makes the connection connected; false if it has ended.
+func (c *Conn) enter(modern bool, server Server) bool {
+	server.Instructions = server.Instructions[:min(len(server.Instructions), maxInstructions)]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != Connecting {
+		return false
+	}
+	c.state, c.why, c.modern, c.server = Connected, "", modern, server
+	close(c.up)
+	return true
+}

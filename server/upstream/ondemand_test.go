@@ -1,0 +1,149 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// use calls a tool of a server on demand.
+func (c *children) use(name string) error {
+	l, err := c.hub.OnDemand(testContext(c.t), name, c)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	_, err = callTool(testContext(c.t), l.Conn, "echo", "", nil)
+	return err
+}
+
+func TestOnDemandKeepsTheLatest(t *testing.T) {
+	c := newChildren(t, Options{})
+	for i := range defaultMaxOnDemand {
+		if err := c.use(fmt.Sprintf("plain/%02d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.use("plain/00"); err != nil || len(c.starts) != defaultMaxOnDemand || c.hub.OnDemandCount() != defaultMaxOnDemand {
+		t.Errorf("%v; %d starts, %d live", err, len(c.starts), c.hub.OnDemandCount())
+	}
+	if err := c.use("plain/16"); err != nil {
+		t.Fatal(err)
+	}
+	alive := c.alive()
+	if len(alive) != defaultMaxOnDemand || slices.Contains(alive, "plain/01") || !slices.Contains(alive, "plain/00") {
+		t.Errorf("alive: %v", alive)
+	}
+	if c.hub.Conn("plain/01") != nil {
+		t.Error("what was given up is still known")
+	}
+}
+
+func TestOnDemandGivesUpNoneAtWork(t *testing.T) {
+	c := newChildren(t, Options{MaxOnDemand: 2})
+	var leases []*Lease
+	for _, name := range []string{"plain/a", "plain/b"} {
+		l, err := c.hub.OnDemand(testContext(t), name, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, l)
+	}
+	if err := c.use("plain/c"); !errors.Is(err, ErrBusy) {
+		t.Error(err)
+	}
+	leases[1].Release()
+	leases[1].Release() // twice is once
+	if err := c.use("plain/c"); err != nil {
+		t.Error(err)
+	}
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
+		t.Errorf("alive: %v", alive)
+	}
+}
+
+func TestOnDemandStartsOnceForAll(t *testing.T) {
+	c := newChildren(t, Options{})
+	var calls sync.WaitGroup
+	for range 20 {
+		calls.Go(func() {
+			if err := c.use("plain"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if len(c.starts) != 1 {
+		t.Errorf("%d starts", len(c.starts))
+	}
+}
+
+func TestOnDemandStartsTheDeadAnew(t *testing.T) {
+	for _, how := range []string{"crash", "close"} { // the second lives on without its output
+		c := newChildren(t, Options{})
+		l, err := c.hub.OnDemand(testContext(t), "plain", c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callTool(testContext(t), l.Conn, how, "", nil); !errors.Is(err, ErrDisconnected) {
+			t.Error(err)
+		}
+		l.Release()
+		if n := c.hub.OnDemandCount(); n != 0 {
+			t.Errorf("%d live", n)
+		}
+		if err := c.use("plain"); err != nil || len(c.starts) != 2 {
+			t.Errorf("%v, %d starts", err, len(c.starts))
+		}
+	}
+}
+
+func TestOnDemandThatDoesNotComeUpIsStopped(t *testing.T) {
+	for _, kind := range []string{"silent", "exit", "refuses"} {
+		c := newChildren(t, Options{StartTimeout: 200 * time.Millisecond})
+		err := c.use(kind)
+		var start *StartError
+		if !errors.As(err, &start) || start.Run != 1 || start.End == "" {
+			t.Errorf("%s: %v", kind, err)
+		}
+		if alive := c.alive(); len(alive) > 0 || c.hub.OnDemandCount() != 0 {
+			t.Errorf("alive: %v", alive)
+		}
+		if err := c.use(kind); !errors.As(err, &start) || len(c.starts) != 2 {
+			t.Errorf("%s again: %v, %d starts", kind, err, len(c.starts))
+		}
+	}
+}
+
+func TestOnDemandStartOutlivesTheCall(t *testing.T) {
+	c := newChildren(t, Options{})
+	_, err := c.hub.OnDemand(within(t, time.Millisecond), "only modern", c)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its start goes on") {
+		t.Error(err)
+	}
+	if err := c.use("only modern"); err != nil || len(c.starts) != 1 {
+		t.Errorf("%v, %d starts", err, len(c.starts))
+	}
+}
+
+func TestOnDemandAfterClose(t *testing.T) {
+	c := newChildren(t, Options{})
+	waiting := make(chan error, 1)
+	go func() { waiting <- c.use("silent") }()
+	for c.hub.Conn("silent") == nil {
+		runtime.Gosched()
+	}
+	c.hub.Close()
+	if err := <-waiting; err == nil {
+		t.Error("a start survived Close")
+	}
+	if err := c.use("plain"); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+}
