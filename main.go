@@ -1,0 +1,748 @@
+// Command pmcp is a process manager for LLM agents: an MCP server on stdin and
+// stdout that starts, watches and stops local processes, keeps what they print
+// and leaves nothing behind.
+//
+// This file is flags, environment, wiring, signals and the order of shutdown;
+// everything else is in the packages. See README.md for users and the comments
+// of the packages for developers.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/google/uuid"
+	"github.com/kelseyhightower/envconfig"
+
+	"pmcp/groups"
+	"pmcp/health"
+	"pmcp/logstore"
+	"pmcp/process"
+	"pmcp/process/guard"
+	"pmcp/registry"
+	"pmcp/server"
+	"pmcp/server/upstream"
+)
+
+// version of this program; the commit comes from the build.
+const version = "0.1.0"
+
+// Exit codes. Clients show anything but 0 as a failure, so every ordinary end
+// of a session is 0.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2 // flags, environment, or an environment that cannot be served in
+)
+
+// shutdownCeiling bounds a whole shutdown. What hangs then is left to the
+// guardian.
+const shutdownCeiling = 10 * time.Second
+
+func main() {
+	if err := guard.Seal(); err != nil {
+		fmt.Fprintln(os.Stderr, "pmcp:", err)
+		os.Exit(exitFailed)
+	}
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is the program. It returns the exit code.
+func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
+	if len(args) >= 2 && args[0] == guard.Verb {
+		return serve(ctx, args[1], stdin, stdout, stderr)
+	}
+	o, err := parseFlags(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	case o.version:
+		fmt.Fprintln(stdout, versionText())
+		return exitOK
+	case o.doctor:
+		return doctor(o, stdout, stderr)
+	}
+	if terminal, ours := guard.Foreground(stdin); terminal && !ours {
+		fmt.Fprintln(stderr, "pmcp: started in the background of a terminal, where it cannot read stdin; an MCP client has to start it, or run it in the foreground")
+		return exitUsage
+	}
+	if o.noGuardian {
+		return serve(ctx, "", stdin, stdout, stderr)
+	}
+	return guardian(stderr)
+}
+
+// --- flags
+
+type options struct {
+	version, doctor, cleanup, json, noGuardian bool
+}
+
+const usage = `pmcp %s: a process manager for LLM agents, an MCP server on stdin and stdout.
+
+An MCP client starts it without flags; README.md shows how to configure one.
+
+`
+
+func parseFlags(args []string, stderr io.Writer) (o options, err error) {
+	f := flag.NewFlagSet("pmcp", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	f.BoolVar(&o.version, "version", false, "print version, commit, Go and SQLite versions, and exit")
+	f.BoolVar(&o.doctor, "doctor", false, "list the pmcp servers of this user and what dead ones left, and exit: 0 clean, 1 something stale, 2 failed")
+	f.BoolVar(&o.cleanup, "cleanup-stale-records", false, "with --doctor: remove records of dead servers and stop the processes that those left running")
+	f.BoolVar(&o.json, "json", false, "with --doctor: print JSON")
+	f.BoolVar(&o.noGuardian, "no-guardian", false, "for debugging: serve in this process; when it is killed, its processes are left running")
+	f.Usage = func() {
+		fmt.Fprintf(stderr, usage, version)
+		f.PrintDefaults()
+		fmt.Fprintf(stderr, "\nEnvironment variables:\n%s", variablesText())
+	}
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if f.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q; pmcp takes flags only, see --help", f.Arg(0))
+	} else if (o.cleanup || o.json) && !o.doctor {
+		err = errors.New("--cleanup-stale-records and --json go with --doctor")
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
+	}
+	return o, err
+}
+
+func versionText() string {
+	commit, date := buildInfo()
+	return fmt.Sprintf("pmcp %s (commit %s, built %s, %s, SQLite %s)", version, commit, date, runtime.Version(), logstore.SQLiteVersion())
+}
+
+// buildInfo is the commit of this binary and its date; the file's own date
+// where the build did not record one.
+func buildInfo() (commit, date string) {
+	commit, date = "unknown", "unknown"
+	if exe, err := os.Executable(); err == nil {
+		if info, err := os.Stat(exe); err == nil {
+			date = info.ModTime().UTC().Format(time.DateOnly)
+		}
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				commit = s.Value
+			case "vcs.time":
+				date = s.Value
+			}
+		}
+	}
+	return commit, date
+}
+
+// --- environment
+
+// config is the environment, see README.md. A new variable is one field here;
+// desc is its line in --help.
+type config struct {
+	DatabasePath        string `split_words:"true" desc:"log and state database"`
+	RegistryDir         string `split_words:"true" desc:"directory of the server records"`
+	ProjectDir          string `split_words:"true" desc:"directory that names and relative cwds belong to"`
+	LogRetentionDays    int    `split_words:"true" default:"30" min:"1" desc:"days after which log is dropped"`
+	MaxLogSizeMB        int    `envconfig:"MAX_LOG_SIZE_MB" default:"100" min:"1" desc:"cap of the database in MB"`
+	MaxProcesses        int    `split_words:"true" default:"50" min:"1" desc:"live processes at once"`
+	AllowedCommands     string `split_words:"true" desc:"comma-separated files and directories that executables may come from; unset or * for any"`
+	HealthCheckInterval millis `split_words:"true" default:"60000" min:"100" desc:"default interval of health checks"`
+	MaxCPUPercent       int    `envconfig:"MAX_CPU_PERCENT" default:"80" min:"0" desc:"CPU limit of a process tree in percent of the machine, held for 30 s; 0 = off"`
+	MaxMemoryMB         int    `envconfig:"MAX_MEMORY_MB" default:"1024" min:"0" desc:"memory limit of a process tree in MB; 0 = off"`
+	LimitAction         string `split_words:"true" default:"warn" enum:"warn|stop|restart" desc:"what happens when a limit is exceeded"`
+	StopTimeout         millis `split_words:"true" default:"5000" min:"1" desc:"time between the stop signal and SIGKILL"`
+	MaxServers          int    `split_words:"true" default:"9" min:"1" desc:"more live servers than this are reported as degraded"`
+	RateLimit           int    `split_words:"true" default:"50" min:"0" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
+	Toolsets            string `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
+	ReadOnly            bool   `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
+	LogLevel            string `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
+	AutoRestart         bool   `envconfig:"AUTO_RESTART_ENABLED" default:"true" desc:"false: no restart policy acts"`
+}
+
+const envPrefix = "PM"
+
+// millis is a duration as the environment gives it: 1500 (milliseconds) or 1.5s.
+type millis time.Duration
+
+// Decode reads one, for envconfig.
+func (m *millis) Decode(value string) error {
+	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
+		*m = millis(time.Duration(n) * time.Millisecond)
+		return nil
+	}
+	d, err := time.ParseDuration(value)
+	*m = millis(d)
+	return err
+}
+
+// variable is one field of config as users see it.
+type variable struct {
+	name, fallback, desc string
+	enum                 []string
+	min                  int64
+	field                int
+}
+
+// variables lists the environment variables that pmcp reads.
+func variables() []variable {
+	t := reflect.TypeFor[config]()
+	var all []variable
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := f.Tag.Get("envconfig")
+		if name == "" {
+			name = upperSnake(f.Name)
+		}
+		v := variable{name: envPrefix + "_" + name, fallback: f.Tag.Get("default"), desc: f.Tag.Get("desc"), field: i}
+		if enum := f.Tag.Get("enum"); enum != "" {
+			v.enum = strings.Split(enum, "|")
+		}
+		v.min, _ = strconv.ParseInt(f.Tag.Get("min"), 10, 64)
+		all = append(all, v)
+	}
+	return all
+}
+
+// upperSnake turns DatabasePath into DATABASE_PATH.
+func upperSnake(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if i > 0 && r >= 'A' && r <= 'Z' {
+			b.WriteByte('_')
+		}
+		b.WriteRune(r)
+	}
+	return strings.ToUpper(b.String())
+}
+
+func variablesText() string {
+	var b strings.Builder
+	for _, v := range variables() {
+		fallback := ""
+		if v.fallback != "" {
+			fallback = " (default " + v.fallback + ")"
+		}
+		fmt.Fprintf(&b, "  %s\n    \t%s%s\n", v.name, v.desc, fallback)
+	}
+	return b.String()
+}
+
+// readConfig reads and checks the environment. Its error is one line that names
+// the variable, the value and what is allowed.
+func readConfig() (config, error) {
+	var c config
+	err := envconfig.Process(envPrefix, &c)
+	var parse *envconfig.ParseError
+	if errors.As(err, &parse) {
+		want := map[string]string{"int": "an integer", "bool": "true or false", "millis": "a duration such as 1500 (milliseconds) or 1.5s"}[parse.TypeName[strings.LastIndex(parse.TypeName, ".")+1:]]
+		return c, fmt.Errorf("%s=%q: want %s", parse.KeyName, parse.Value, want)
+	}
+	if err != nil {
+		return c, fmt.Errorf("cannot read the environment: %w", err)
+	}
+	for _, v := range variables() {
+		if err := v.check(reflect.ValueOf(c).Field(v.field)); err != nil {
+			return c, err
+		}
+	}
+	for _, entry := range c.allowed() {
+		if !filepath.IsAbs(entry) {
+			return c, fmt.Errorf("PM_ALLOWED_COMMANDS=%q: %q is not an absolute path", c.AllowedCommands, entry)
+		}
+	}
+	if _, err := c.toolsets(); err != nil {
+		return c, err
+	}
+	return c, c.resolvePaths()
+}
+
+func (v variable) check(value reflect.Value) error {
+	switch {
+	case len(v.enum) > 0 && !slices.Contains(v.enum, value.String()):
+		return fmt.Errorf("%s=%q: want one of %s", v.name, value, strings.Join(v.enum, ", "))
+	case value.CanInt() && value.Int() < v.min*unitOf(value):
+		return fmt.Errorf("%s=%s: want at least %d", v.name, os.Getenv(v.name), v.min)
+	}
+	return nil
+}
+
+// unitOf is what the minimum of a variable counts in: durations are held in
+// nanoseconds, their minimum is in milliseconds.
+func unitOf(value reflect.Value) int64 {
+	if value.Type() == reflect.TypeFor[millis]() {
+		return int64(time.Millisecond)
+	}
+	return 1
+}
+
+// resolvePaths fills in the paths that were not given.
+func (c *config) resolvePaths() error {
+	c.RegistryDir = registry.Dir(os.Getenv)
+	if c.DatabasePath == "" {
+		c.DatabasePath = filepath.Join(registry.StateDir(os.Getenv), "pmcp.db")
+	}
+	if c.ProjectDir == "" {
+		c.ProjectDir = os.Getenv("CLAUDE_PROJECT_DIR")
+	} else if info, err := os.Stat(c.ProjectDir); err != nil || !info.IsDir() {
+		return fmt.Errorf("PM_PROJECT_DIR=%q: want an existing directory", c.ProjectDir)
+	}
+	if c.ProjectDir == "" {
+		c.ProjectDir = projectRoot()
+	}
+	for _, path := range []*string{&c.DatabasePath, &c.ProjectDir} {
+		abs, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("cannot make %s absolute: %w", *path, err)
+		}
+		*path = abs
+	}
+	return nil
+}
+
+// projectRoot is the nearest directory upwards with .git, else the working
+// directory.
+func projectRoot() string {
+	cwd, err := os.Getwd()
+	if err != nil {
+		return "/"
+	}
+	for dir := cwd; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
+			return dir
+		}
+		if dir == filepath.Dir(dir) {
+			return cwd
+		}
+	}
+}
+
+// warnUnknownVariables names PM_* variables that mean nothing here.
+func warnUnknownVariables(log *slog.Logger) {
+	known := make(map[string]bool)
+	for _, v := range variables() {
+		known[v.name] = true
+	}
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		switch {
+		case known[name] || !strings.HasPrefix(name, envPrefix+"_"):
+		case strings.HasPrefix(name, envPrefix+"_DAEMON_"):
+			log.Warn("environment variable is not supported: pmcp has no daemon, processes end with the session", "name", name)
+		default:
+			nearest := slices.MinFunc(slices.Collect(maps.Keys(known)), func(a, b string) int {
+				return levenshtein.ComputeDistance(a, name) - levenshtein.ComputeDistance(b, name)
+			})
+			log.Warn("unknown environment variable", "name", name, "nearest", nearest)
+		}
+	}
+}
+
+// allowed are the entries of PM_ALLOWED_COMMANDS; nil for any.
+func (c *config) allowed() []string {
+	var entries []string
+	for entry := range strings.SplitSeq(c.AllowedCommands, ",") {
+		switch entry = strings.TrimSpace(entry); entry {
+		case "":
+		case "*":
+			return nil
+		default:
+			entries = append(entries, entry)
+		}
+	}
+	return entries
+}
+
+// toolsets are the families of PM_TOOLSETS; nil for all.
+func (c *config) toolsets() ([]string, error) {
+	var sets []string
+	for set := range strings.SplitSeq(c.Toolsets, ",") {
+		switch set = strings.TrimSpace(set); {
+		case set == "all":
+			return nil, nil
+		case !slices.Contains(server.Toolsets(), set):
+			return nil, fmt.Errorf("PM_TOOLSETS=%q: want all, or some of %s", c.Toolsets, strings.Join(server.Toolsets(), ", "))
+		}
+		sets = append(sets, set)
+	}
+	return sets, nil
+}
+
+func (c *config) logLevel() slog.Level {
+	switch strings.ToLower(os.Getenv("DEBUG")) {
+	case "1", "true", "yes":
+		return slog.LevelDebug
+	}
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.LogLevel)) // checked by its enum
+	return level
+}
+
+// --- the guardian
+
+// guardian is the life of the launched process.
+func guardian(stderr io.Writer) int {
+	dir, id := registry.Dir(os.Getenv), uuid.NewString()
+	lock, err := registry.Prepare(dir, id) // the server publishes it
+	switch {
+	case errors.Is(err, registry.ErrUnsafeDir):
+		fmt.Fprintf(stderr, "pmcp: %v; choose another with PM_REGISTRY_DIR\n", err)
+		return exitUsage
+	case err != nil: // the guardian needs no record to do its work
+		fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
+	default:
+		defer func() { _ = lock.Close() }()
+	}
+	if err := guard.Subreaper(); err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
+	}
+	return guard.Run(guard.Config{
+		ID: id, Lock: lock,
+		OnGone: func() error { return registry.Remove(dir, id) },
+		Logf:   func(format string, args ...any) { fmt.Fprintf(stderr, "pmcp: "+format+"\n", args...) },
+	})
+}
+
+// --- the doctor
+
+func doctor(o options, stdout, stderr io.Writer) int {
+	c, err := readConfig()
+	if err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
+		return exitUsage
+	}
+	return registry.Doctor(stdout, registry.DoctorOptions{
+		Dir: c.RegistryDir, Cleanup: o.cleanup, JSON: o.json, MaxServers: c.MaxServers, Database: c.DatabasePath, Allowed: c.allowed(),
+		Checks: []registry.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
+			return logstore.CheckFile(ctx, c.DatabasePath)
+		}}},
+	})
+}
+
+// --- the server
+
+// session is everything that serve has started, for shutdown.
+type session struct {
+	id       string
+	c        config
+	log      *slog.Logger
+	lifeline *guard.Lifeline // nil without a guardian
+	record   *registry.Registration
+	store    *logstore.Store
+	manager  *process.Manager
+	upstream *upstream.Hub
+	runs     *server.RunTable
+	health   *health.Monitor
+	groups   *groups.Manager
+	server   *server.Server
+	sweep    sync.WaitGroup
+	// stopSignals is how many TERM and INT there were before the shutdown.
+	stopSignals int
+}
+
+// serve is the life of the server. id is "" without a guardian.
+func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
+	fail := func(code int, err error) int {
+		fmt.Fprintln(stderr, "pmcp:", err)
+		return code
+	}
+	s := &session{id: id}
+	var lock *os.File
+	var err error
+	if id != "" {
+		if s.lifeline, err = guard.Inherit(); err != nil {
+			return fail(exitUsage, fmt.Errorf("%s is for pmcp itself: %w", guard.Verb, err))
+		}
+		defer func() { _ = s.lifeline.Close() }()
+		lock = s.lifeline.Lock()
+	}
+	if s.c, err = readConfig(); err != nil {
+		return fail(exitUsage, err)
+	}
+	if id == "" {
+		s.id = uuid.NewString()
+		lock, err = registry.Prepare(s.c.RegistryDir, s.id)
+		switch {
+		case errors.Is(err, registry.ErrUnsafeDir):
+			return fail(exitUsage, err)
+		case err != nil:
+			fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
+		}
+	}
+	if err := guard.Subreaper(); err != nil {
+		return fail(exitFailed, err)
+	}
+	defer runtime.KeepAlive(lock) // the lock is held while its file is open
+
+	own := server.NewStderr(stderr)
+	defer own.Close()
+	s.log = slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: s.c.logLevel()}))
+	warnUnknownVariables(s.log)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	// Notified but not read: a write to a closed stdout is EPIPE, not our death,
+	// and children do not inherit it as signal.Ignore would have them.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+
+	if err := s.open(ctx, lock); err != nil {
+		code := exitFailed
+		if errors.Is(err, logstore.ErrNewerSchema) {
+			code = exitUsage
+		}
+		return fail(code, err)
+	}
+	s.greet(stdin, stderr)
+	impatient := s.untilEnd(ctx, signals, stdin, stdout)
+	return s.shutdown(impatient, stdout)
+}
+
+// open starts everything but the connection.
+func (s *session) open(ctx context.Context, lock *os.File) (err error) {
+	record := registry.Describe(s.lifeline != nil)
+	if lock != nil {
+		record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
+		if s.record, err = s.register(lock, record); err != nil {
+			s.log.Warn("serving without a record", "error", err)
+		}
+	}
+	s.store, err = logstore.Open(ctx, logstore.Options{
+		Path: s.c.DatabasePath, Session: s.id, RetentionDays: s.c.LogRetentionDays,
+		MaxBytes: int64(s.c.MaxLogSizeMB) * 1e6, Logger: s.log,
+		Alive: func(session string) bool { return registry.Alive(s.c.RegistryDir, session) },
+	})
+	if err != nil {
+		if s.record != nil {
+			_ = s.record.Close()
+		}
+		return err
+	}
+	var recorder process.Recorder
+	if s.record != nil {
+		recorder = s.record
+	}
+	s.upstream = upstream.NewHub(upstream.Options{
+		Capture: func(run int64, at time.Time, line []byte) { s.store.Capture(run, logstore.Messages, at, line) },
+		OnReady: func(name string, run int64, ready bool, why string) { s.manager.SetReady(name, run, ready, why) },
+		Version: version, Log: s.log,
+	})
+	s.manager = process.NewManager(process.Options{
+		Project: s.c.ProjectDir, Session: s.id, Journal: s.store, Recorder: recorder, Log: s.log,
+		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestart,
+		Subreaper: runtime.GOOS == "linux", AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, Allowed: s.c.allowed(),
+		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
+		OnSample: s.store.SaveSample,
+	})
+	s.runs = server.NewRunTable(s.manager, s.store, record.Server.PID, s.log)
+	s.health = health.NewMonitor(health.Options{
+		Processes: s.manager, Changes: s.manager.Watch(), Journal: s.store, Project: s.c.ProjectDir,
+		Interval: time.Duration(s.c.HealthCheckInterval), Log: s.log,
+	})
+	s.groups = groups.New(groups.Options{
+		Processes: s.manager, Journal: s.store, Health: s.health, Project: s.c.ProjectDir, Log: s.log,
+	})
+	toolsets, err := s.c.toolsets()
+	if err != nil {
+		return err
+	}
+	_, date := buildInfo()
+	s.server = server.New(server.Options{
+		Manager: s.manager, Store: s.store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log, Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id,
+		Version: version, BuildDate: date, GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient,
+		RateLimit: s.c.RateLimit, Toolsets: toolsets, ReadOnly: s.c.ReadOnly,
+	})
+	s.log.Info("serving", "version", version, "built", date, "pid", record.Server.PID, "guardian", record.Guardian.PID,
+		"project", s.c.ProjectDir, "database", s.c.DatabasePath)
+	s.sweep.Go(func() { s.sweepDead(ctx) })
+	return nil
+}
+
+// register makes the session's lock and record visible.
+func (s *session) register(lock *os.File, record registry.Record) (*registry.Registration, error) {
+	if err := registry.Publish(lock, s.c.RegistryDir, s.id); err != nil {
+		return nil, err
+	}
+	return registry.Register(s.c.RegistryDir, s.id, record)
+}
+
+// awaitLine is how readiness sees the lines of a run.
+func (s *session) awaitLine(ctx context.Context, run int64, match func(string) bool) (string, error) {
+	line, err := s.store.WaitLine(ctx, run, 0, func(l logstore.Line) bool { return match(l.Text) })
+	return line.Text, err
+}
+
+// recordClient enters the client in the record and in what is stored of runs
+// once it has said who it is.
+func (s *session) recordClient(name, version string) {
+	s.runs.SetClient(strings.TrimSpace(name + " " + version))
+	if s.record == nil {
+		return
+	}
+	if err := s.record.Update(func(r *registry.Record) { r.ClientName, r.ClientVersion = name, version }); err != nil {
+		s.log.Warn("cannot update the record", "error", err)
+	}
+}
+
+// sweepDead cleans up after servers that died, in the background of the start.
+func (s *session) sweepDead(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if _, err := registry.Sweep(ctx, s.c.RegistryDir, s.log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		s.log.Warn("cannot clean up after dead servers", "error", err)
+	}
+}
+
+// greet tells a person at a terminal what this is.
+func (s *session) greet(stdin *os.File, stderr io.Writer) {
+	if terminal, _ := guard.Foreground(stdin); !terminal {
+		return
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		exe = "pmcp"
+	}
+	fmt.Fprintf(stderr, `pmcp %s speaks MCP on stdin and stdout; it waits for a client's messages here.
+Its database is %s
+To use it, put this into the configuration of an MCP client:
+
+  {"mcpServers": {"pmcp": {"command": %q}}}
+
+Ctrl-C ends it.
+`, version, s.c.DatabasePath, exe)
+}
+
+// untilEnd serves until the first reason to end. It returns a context that ends
+// when a further signal asks for impatience.
+func (s *session) untilEnd(ctx context.Context, signals <-chan os.Signal, stdin io.Reader, stdout io.Writer) context.Context {
+	serving, end := context.WithCancelCause(ctx)
+	impatient, hurry := context.WithCancel(context.WithoutCancel(ctx))
+	var watchers sync.WaitGroup
+	watchers.Go(func() { s.watchSignals(serving, signals, end) })
+	if s.lifeline != nil {
+		watchers.Go(func() { s.watchGuardian(serving, end) })
+		watchers.Go(func() { s.watchParent(serving, end) })
+	}
+	if err := s.server.Serve(serving, stdin, stdout); err != nil {
+		s.log.Error("the connection failed", "error", err)
+	}
+	if reason := context.Cause(serving); reason != nil {
+		s.log.Info("shutting down", "reason", reason)
+	} else {
+		s.log.Info("shutting down", "reason", "the client closed the connection")
+	}
+	end(nil)
+	watchers.Wait()
+	go hurryOnSecond(signals, s.stopSignals, hurry) // ends with the process
+	return impatient
+}
+
+// watchSignals ends serving on the first signal.
+func (s *session) watchSignals(serving context.Context, signals <-chan os.Signal, end context.CancelCauseFunc) {
+	select {
+	case got := <-signals:
+		if got != syscall.SIGHUP {
+			s.stopSignals = 1
+		}
+		end(fmt.Errorf("signal: %s", got))
+	case <-serving.Done():
+	}
+}
+
+// hurryOnSecond calls hurry on the second TERM or INT; seen is how many there
+// were. Clients that close stdin send the first as a matter of course.
+func hurryOnSecond(signals <-chan os.Signal, seen int, hurry context.CancelFunc) {
+	for got := range signals {
+		if got == syscall.SIGHUP {
+			continue
+		}
+		if seen++; seen >= 2 {
+			hurry()
+		}
+	}
+}
+
+// watchGuardian ends serving when the guardian dies.
+func (s *session) watchGuardian(serving context.Context, end context.CancelCauseFunc) {
+	select {
+	case <-s.lifeline.Gone():
+		end(errors.New("the guardian is dead"))
+	case <-serving.Done():
+	}
+}
+
+// watchParent ends serving when the guardian's parent is gone and the client
+// with it.
+func (s *session) watchParent(serving context.Context, end context.CancelCauseFunc) {
+	for {
+		select {
+		case <-s.lifeline.ParentChanged():
+			s.log.Info("the parent has ended; asking the client")
+			err := s.server.AwaitClientGone(serving)
+			if err == nil {
+				end(errors.New("the parent has ended and the client does not answer"))
+				return
+			}
+			s.log.Info("the session goes on", "reason", err)
+		case <-serving.Done():
+			return
+		}
+	}
+}
+
+// shutdown takes everything down in order; no step is skipped for an earlier
+// one's failure. impatient ends the grace of children.
+func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
+	done := make(chan error, 1)
+	go func() {
+		s.groups.Close()
+		s.health.Close()
+		errs := []error{s.manager.Close(impatient)}
+		s.upstream.Close()
+		s.server.Close()
+		s.runs.Close()
+		errs = append(errs, s.store.Close())
+		s.sweep.Wait()
+		if s.record != nil {
+			errs = append(errs, s.record.Close())
+		}
+		if s.lifeline == nil {
+			errs = append(errs, registry.Remove(s.c.RegistryDir, s.id))
+		}
+		errs = append(errs, stdout.Close())
+		done <- errors.Join(errs...)
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			return exitOK
+		}
+		s.log.Error("shutdown was not clean", "error", err)
+	case <-time.After(shutdownCeiling):
+		s.log.Error("shutdown took too long and was given up", "ceiling", shutdownCeiling)
+	}
+	return exitFailed
+}

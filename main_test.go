@@ -1,0 +1,85 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReadmeVariables holds the README's table of variables to the code.
+func TestReadmeVariables(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := make(map[string]string)
+	for _, m := range regexp.MustCompile("(?m)^\\| `(PM_[A-Z_]+)` \\| (.*?) \\|").FindAllStringSubmatch(string(readme), -1) {
+		documented[m[1]] = strings.Trim(m[2], "`")
+	}
+	for _, v := range variables() {
+		fallback, ok := documented[v.name]
+		switch {
+		case !ok:
+			t.Errorf("%s is not in the README", v.name)
+		case v.fallback != "" && v.fallback != fallback:
+			t.Errorf("%s: default %q in the README, %q in the code", v.name, fallback, v.fallback)
+		}
+		delete(documented, v.name)
+	}
+	for name := range documented {
+		t.Errorf("%s is in the README but not in the code", name)
+	}
+}
+
+func TestReadConfig(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", "")
+	t.Setenv("PM_STOP_TIMEOUT", "1.5s")
+	t.Setenv("PM_ALLOWED_COMMANDS", " /usr/bin, /opt/x ,")
+	t.Setenv("PM_PROJECT_DIR", home)
+	c, err := readConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if time.Duration(c.StopTimeout) != 1500*time.Millisecond || c.MaxProcesses != 50 || !c.AutoRestart {
+		t.Errorf("config %+v", c)
+	}
+	if want := []string{"/usr/bin", "/opt/x"}; !slices.Equal(c.allowed(), want) {
+		t.Errorf("allowed %q, want %q", c.allowed(), want)
+	}
+	if !strings.HasPrefix(c.DatabasePath, home) || c.ProjectDir != home {
+		t.Errorf("database %s, project %s", c.DatabasePath, c.ProjectDir)
+	}
+	t.Setenv("PM_STOP_TIMEOUT", "2000")
+	t.Setenv("PM_ALLOWED_COMMANDS", "/usr/bin,*")
+	if c, err = readConfig(); err != nil || time.Duration(c.StopTimeout) != 2*time.Second || c.allowed() != nil {
+		t.Errorf("config %+v, %v", c, err)
+	}
+}
+
+func TestReadConfigRefuses(t *testing.T) {
+	for name, c := range map[string]struct{ value, want string }{
+		"PM_MAX_PROCESSES":         {"many", `PM_MAX_PROCESSES="many": want an integer`},
+		"PM_MAX_LOG_SIZE_MB":       {"0", "PM_MAX_LOG_SIZE_MB=0: want at least 1"},
+		"PM_STOP_TIMEOUT":          {"soon", `PM_STOP_TIMEOUT="soon": want a duration`},
+		"PM_HEALTH_CHECK_INTERVAL": {"50", "PM_HEALTH_CHECK_INTERVAL=50: want at least 100"},
+		"PM_LOG_LEVEL":             {"loud", `PM_LOG_LEVEL="loud": want one of debug, info, warn, error`},
+		"PM_LIMIT_ACTION":          {"explode", "want one of warn, stop, restart"},
+		"PM_AUTO_RESTART_ENABLED":  {"perhaps", "want true or false"},
+		"PM_PROJECT_DIR":           {"/does/not/exist", "want an existing directory"},
+		"PM_ALLOWED_COMMANDS":      {"bin", "is not an absolute path"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("HOME", t.TempDir())
+			t.Setenv(name, c.value)
+			_, err := readConfig()
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v; want one line with %q", err, c.want)
+			}
+		})
+	}
+}
