@@ -1,0 +1,214 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Figures of BenchmarkFifty.
+const (
+	benchProcesses = 50
+	benchOthers    = 400             // processes on the machine that are none of ours
+	idleSpan       = 5 * time.Second // over which idle CPU is measured: five samples
+)
+
+// BenchmarkFifty has fifty processes run beside four hundred others and prints
+// what guardian and server take together, idle and asked.
+func BenchmarkFifty(b *testing.B) {
+	if len(procField(b, os.Getpid(), "smaps_rollup", "Pss:")) == 0 {
+		b.Skip("needs /proc")
+	}
+	others(b, benchOthers)
+	w := newWorld(b)
+	w.set("PM_RATE_LIMIT", "0")
+	c := w.plain(b, []string{binary(b)})
+	defer c.end(b)
+	c.exchange(b, initializeLine)
+	servers := c.servers(b)
+	alone := pss(b, servers)
+	for i := range benchProcesses {
+		c.tool(b, "start_process", own(b, fmt.Sprintf("p%02d", i), "sleep").with("ready", args{"log": "ready"}))
+	}
+	memory := pss(b, servers)
+	idle := cpu(b, servers, idleSpan)
+	var took []time.Duration
+	size, before := 0, used(b, servers)
+	for b.Loop() {
+		request := toolLine(b, "list_processes", args{})
+		begin := time.Now()
+		size = len(c.ask(b, request))
+		took = append(took, time.Since(begin))
+	}
+	b.ReportMetric((used(b, servers)-before)*1e6/float64(len(took)), "CPU-µs/call")
+	reportPercentiles(b, took)
+	b.ReportMetric(float64(size), "bytes")
+	b.ReportMetric(memory/(1<<20), "PSS-MiB")
+	b.ReportMetric((memory-alone)/benchProcesses/(1<<10), "PSS-KiB/process")
+	b.ReportMetric(idle*100, "idle-CPU-%")
+	b.ReportMetric(idle*1e6/benchProcesses, "idle-µs/s/process")
+}
+
+// BenchmarkStartProcess measures start_process beside a bare start of the same
+// program.
+func BenchmarkStartProcess(b *testing.B) {
+	truth, err := exec.LookPath("true")
+	check(b, err)
+	b.Run("bare", func(b *testing.B) {
+		var took []time.Duration
+		for b.Loop() {
+			cmd := exec.Command(truth)
+			begin := time.Now()
+			check(b, cmd.Start())
+			took = append(took, time.Since(begin))
+			b.StopTimer()
+			check(b, cmd.Wait())
+			b.StartTimer()
+		}
+		reportPercentiles(b, took)
+	})
+	b.Run("pmcp", func(b *testing.B) {
+		w := newWorld(b)
+		w.set("PM_RATE_LIMIT", "0")
+		c := w.plain(b, []string{binary(b)})
+		defer c.end(b)
+		c.exchange(b, initializeLine)
+		var took []time.Duration
+		for b.Loop() {
+			request := toolLine(b, "start_process", args{"name": "bench", "command": truth})
+			begin := time.Now()
+			c.ask(b, request)
+			took = append(took, time.Since(begin))
+			b.StopTimer()
+			c.tool(b, "wait_for_process", args{"process": "bench", "until": "exit"})
+			b.StartTimer()
+		}
+		reportPercentiles(b, took)
+	})
+}
+
+// others has n processes run that are none of pmcp's, until the benchmark ends.
+func others(b *testing.B, n int) {
+	b.Helper()
+	for range n {
+		cmd := exec.Command("sleep", "1000")
+		check(b, cmd.Start())
+		b.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+	}
+}
+
+// toolLine is the request of a tool call, with an id of its own.
+func toolLine(b *testing.B, name string, arguments args) string {
+	b.Helper()
+	line, err := json.Marshal(args{"jsonrpc": "2.0", "id": uuid.NewString(), "method": "tools/call", "params": args{"name": name, "arguments": arguments}})
+	check(b, err)
+	return string(line)
+}
+
+// ask is exchange where notifications may come before the answer.
+func (p *plain) ask(b *testing.B, line string) []byte {
+	b.Helper()
+	answer := p.exchange(b, line)
+	for bytes.HasPrefix(answer, []byte(`{"jsonrpc":"2.0","method"`)) {
+		var err error
+		answer, err = p.out.ReadBytes('\n')
+		check(b, err)
+	}
+	return answer
+}
+
+// tool calls a tool that has to succeed, and gives its structured content.
+func (p *plain) tool(b *testing.B, name string, arguments args) map[string]any {
+	b.Helper()
+	m, err := parse(string(p.ask(b, toolLine(b, name, arguments))))
+	check(b, err)
+	r := asResult(b, name, m)
+	if r.Error {
+		b.Fatal(r.Text)
+	}
+	return r.Data
+}
+
+// servers are the guardian and the server.
+func (p *plain) servers(b *testing.B) []int {
+	b.Helper()
+	return []int{p.cmd.Process.Pid, int(p.tool(b, "get_server_info", args{})["current_pid"].(float64))}
+}
+
+// pss is the memory of processes together, shared pages divided among those
+// that share them, in bytes.
+func pss(b *testing.B, pids []int) (bytes float64) {
+	b.Helper()
+	for _, pid := range pids {
+		kib, err := strconv.ParseFloat(procField(b, pid, "smaps_rollup", "Pss:")[0], 64)
+		check(b, err)
+		bytes += kib * 1024
+	}
+	return bytes
+}
+
+// cpu is the share of one core that processes take over a span.
+func cpu(b *testing.B, pids []int, span time.Duration) float64 {
+	b.Helper()
+	begin, before := time.Now(), used(b, pids)
+	<-time.After(span)
+	return (used(b, pids) - before) / time.Since(begin).Seconds()
+}
+
+// used is the processor time of the living threads of processes, in seconds.
+func used(b *testing.B, pids []int) (seconds float64) {
+	b.Helper()
+	for _, pid := range pids {
+		for _, task := range tasksOf(b, pid) {
+			// In nanoseconds, where stat counts in ticks of 10 ms.
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, task))
+			if err != nil {
+				continue // a thread that has ended
+			}
+			ns, err := strconv.ParseFloat(strings.Fields(string(text))[0], 64)
+			check(b, err)
+			seconds += ns / 1e9
+		}
+	}
+	return seconds
+}
+
+func tasksOf(b *testing.B, pid int) (tasks []int) {
+	b.Helper()
+	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	check(b, err)
+	for _, e := range entries {
+		task, err := strconv.Atoi(e.Name())
+		check(b, err)
+		tasks = append(tasks, task)
+	}
+	return tasks
+}
+
+// procField is what stands behind a word at the beginning of a line of a file
+// of /proc; nil if there is none.
+func procField(b *testing.B, pid int, file, word string) []string {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))
+	if err != nil {
+		return nil
+	}
+	lines := bytes.Split(text, []byte("\n"))
+	i := slices.IndexFunc(lines, func(l []byte) bool { return bytes.HasPrefix(l, []byte(word)) })
+	if i < 0 {
+		return nil
+	}
+	return strings.Fields(string(lines[i][len(word):]))
+}

@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+)
+
+// BenchmarkStartup measures from exec to the answer to initialize, and prints
+// the percentiles: an editor waits for it each time it starts.
+func BenchmarkStartup(b *testing.B) {
+	servers := map[string][]string{
+		"pmcp": {binary(b)}, "pmcp_no_guardian": {binary(b), "--no-guardian"},
+		"bare_mcp-go": append([]string{self(b)}, program("mcpgo")...),
+	}
+	for _, name := range []string{"pmcp", "pmcp_no_guardian", "bare_mcp-go"} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b)
+			var took []time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				p := w.plain(b, servers[name])
+				p.exchange(b, initializeLine)
+				took = append(took, time.Since(begin))
+				b.StopTimer()
+				p.end(b)
+				b.StartTimer()
+			}
+			reportPercentiles(b, took)
+		})
+	}
+}
+
+// BenchmarkLatency measures one request over real pipes, beside a bare mcp-go
+// server that offers the same tools and does nothing when they are called.
+func BenchmarkLatency(b *testing.B) {
+	w := newWorld(b)
+	pmcp := w.plain(b, []string{binary(b)})
+	defer pmcp.end(b)
+	pmcp.exchange(b, initializeLine)
+	tools := pmcp.exchange(b, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	file := w.home + "/tools.json"
+	check(b, os.WriteFile(file, tools, 0o600))
+	bare := w.plain(b, append([]string{self(b)}, program("mcpgo", file)...))
+	defer bare.end(b)
+	bare.exchange(b, initializeLine)
+	for _, request := range []struct{ name, line string }{
+		{"ping", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
+		{"tools_list", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`},
+		{"list_processes", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_processes","arguments":{}}}`},
+	} {
+		for name, p := range map[string]*plain{"pmcp": pmcp, "bare_mcp-go": bare} {
+			b.Run(request.name+"/"+name, func(b *testing.B) {
+				var took []time.Duration
+				size := 0
+				for b.Loop() {
+					begin := time.Now()
+					size = len(p.exchange(b, request.line))
+					took = append(took, time.Since(begin))
+				}
+				reportPercentiles(b, took)
+				b.ReportMetric(float64(size), "bytes")
+			})
+		}
+	}
+}
+
+const initializeLine = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`
+
+func reportPercentiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	at := func(percent int) float64 { return float64(took[len(took)*percent/100].Microseconds()) }
+	b.ReportMetric(at(50), "p50-µs")
+	b.ReportMetric(at(90), "p90-µs")
+	b.ReportMetric(at(99), "p99-µs")
+}
+
+// plain is a server with a client that only exchanges lines, for measuring.
+type plain struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+func (w *world) plain(b *testing.B, command []string) *plain {
+	b.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir, cmd.Env = w.project, w.env
+	in, err := cmd.StdinPipe()
+	check(b, err)
+	out, err := cmd.StdoutPipe()
+	check(b, err)
+	check(b, cmd.Start())
+	return &plain{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 1<<20)}
+}
+
+func (p *plain) exchange(b *testing.B, line string) []byte {
+	b.Helper()
+	_, err := io.WriteString(p.in, line+"\n")
+	check(b, err)
+	answer, err := p.out.ReadBytes('\n')
+	check(b, err)
+	return answer
+}
+
+func (p *plain) end(b *testing.B) {
+	b.Helper()
+	check(b, p.in.Close())
+	_, err := io.Copy(io.Discard, p.out)
+	check(b, err)
+	check(b, p.cmd.Wait())
+}
+
+// mcpgoProgram is mcp-go's own stdio server, with the tools of a tools/list
+// answer that is in a file.
+func mcpgoProgram(arguments []string) int {
+	s := mcpserver.NewMCPServer("bare", "1")
+	if len(arguments) > 0 {
+		if err := addTools(s, arguments[0]); err != nil {
+			return fail(err)
+		}
+	}
+	st := mcpserver.NewStdioServer(s)
+	st.SetErrorLogger(log.New(os.Stderr, "", 0))
+	if err := st.Listen(context.Background(), os.Stdin, os.Stdout); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+func addTools(s *mcpserver.MCPServer, file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Result struct {
+			Tools []struct {
+				Name, Description string
+				InputSchema       json.RawMessage
+				OutputSchema      json.RawMessage
+				Annotations       mcp.ToolAnnotation
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &answer); err != nil {
+		return fmt.Errorf("tools: %w", err)
+	}
+	for _, t := range answer.Result.Tools {
+		tool := mcp.NewToolWithRawSchema(t.Name, t.Description, t.InputSchema)
+		tool.RawOutputSchema, tool.Annotations = t.OutputSchema, t.Annotations
+		s.AddTool(tool, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultStructured(map[string]any{"processes": []any{}}, "no processes"), nil
+		})
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// build holds the one binary of the test run.
+var build struct {
+	once sync.Once
+	dir  string // set by TestMain
+	path string
+	err  error
+}
+
+// binary builds pmcp, once, with the race detector if the tests have it.
+func binary(t testing.TB) string {
+	t.Helper()
+	build.once.Do(func() {
+		build.path = filepath.Join(build.dir, "pmcp")
+		arguments := []string{"build", "-o", build.path}
+		if raceDetector {
+			arguments = append(arguments, "-race")
+		}
+		cmd := exec.Command("go", append(arguments, ".")...)
+		cmd.Dir = ".."
+		if out, err := cmd.CombinedOutput(); err != nil {
+			build.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	if build.err != nil {
+		t.Fatalf("cannot build pmcp: %v", build.err)
+	}
+	return build.path
+}

@@ -1,0 +1,359 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// args are the arguments of a tool.
+type args map[string]any
+
+// client speaks raw JSON lines and reports every byte that it reads which is
+// not part of a JSON-RPC message. Its methods may be called from any goroutine.
+type client struct {
+	out    io.ReadCloser
+	report func(format string, args ...any)
+	ended  chan struct{} // closed when the output has ended
+	modern bool          // send the _meta of 2026-07-28 with each request; set before use
+
+	writing sync.Mutex
+	in      io.Writer
+
+	mu      sync.Mutex
+	lastID  int
+	pending map[string]chan message
+	notes   []message     // notifications that nobody has taken
+	arrived chan struct{} // closed and replaced at each notification
+	strays  []message     // answers with the id null
+
+	lenient bool // answers that nobody waits for are strays; set before use
+
+	// spy sees each message before anybody else, with the method of the request
+	// that it answers, "" for others; nil for nobody. Set before use.
+	spy     func(method string, m message)
+	methods map[string]string // by id, while there is a spy
+}
+
+// message is what the server sent.
+type message struct {
+	Raw    string          `json:"-"`
+	JSON   string          `json:"jsonrpc"`
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Params map[string]any  `json:"params"`
+	Result map[string]any  `json:"result"`
+	Error  *struct {
+		Code    *int            `json:"code"`
+		Message *string         `json:"message"`
+		Data    json.RawMessage `json:"data"`
+	} `json:"error"`
+}
+
+func newClient(in io.Writer, out io.ReadCloser, report func(string, ...any)) *client {
+	c := &client{in: in, out: out, report: report, ended: make(chan struct{}),
+		pending: map[string]chan message{}, arrived: make(chan struct{})}
+	go c.read()
+	return c
+}
+
+func (c *client) read() {
+	defer close(c.ended)
+	defer c.out.Close()
+	r := bufio.NewReader(c.out)
+	for {
+		line, err := r.ReadString('\n')
+		if err == nil {
+			c.take(line)
+			continue
+		}
+		if line != "" {
+			c.report("the output ends inside a message: %q", line)
+		}
+		break
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, answer := range c.pending {
+		close(answer)
+	}
+	c.pending = nil
+}
+
+func (c *client) closeOutput() { c.out.Close() }
+
+func (c *client) take(line string) {
+	m, err := parse(line)
+	if err != nil {
+		c.report("on standard output: %v: %q", err, line)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spy != nil {
+		c.spy(c.methods[string(m.ID)], m)
+	}
+	switch {
+	case m.Method != "" && m.ID != nil:
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID) // to a ping
+		go func() { _ = c.write(answer) }()                                  // reading must not wait for it
+	case m.Method != "":
+		c.notes = append(c.notes, m)
+		close(c.arrived)
+		c.arrived = make(chan struct{})
+	case string(m.ID) == "null":
+		c.strays = append(c.strays, m)
+	default:
+		answer := c.pending[string(m.ID)]
+		if answer == nil && c.lenient {
+			c.strays = append(c.strays, m)
+			return
+		}
+		if answer == nil {
+			c.report("an answer that nobody waits for: %s", line)
+			return
+		}
+		delete(c.pending, string(m.ID))
+		answer <- m
+	}
+}
+
+// parse insists on one JSON-RPC message.
+func parse(line string) (message, error) {
+	m := message{Raw: strings.TrimSuffix(line, "\n")}
+	if !utf8.ValidString(line) {
+		return m, fmt.Errorf("not UTF-8")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(line), &fields); err != nil {
+		return m, err
+	}
+	kinds := 0
+	for name := range fields {
+		switch name {
+		case "jsonrpc", "id", "params":
+		case "method", "result", "error":
+			kinds++
+		default:
+			return m, fmt.Errorf("unknown member %q", name)
+		}
+	}
+	if err := json.Unmarshal([]byte(line), &m); err != nil {
+		return m, err
+	}
+	switch {
+	case m.JSON != "2.0":
+		return m, fmt.Errorf("not JSON-RPC 2.0")
+	case kinds != 1:
+		return m, fmt.Errorf("neither request, notification, result nor error")
+	case m.Error != nil && (m.Error.Code == nil || m.Error.Message == nil):
+		return m, fmt.Errorf("incomplete error")
+	case m.Method == "" && m.ID == nil:
+		return m, fmt.Errorf("answer without an id")
+	case string(m.ID) == "null" && m.Error == nil:
+		return m, fmt.Errorf("null id")
+	}
+	return m, nil
+}
+
+func (c *client) write(line string) error {
+	c.writing.Lock()
+	defer c.writing.Unlock()
+	_, err := io.WriteString(c.in, line+"\n")
+	return err
+}
+
+// send writes a line as it is.
+func (c *client) send(t testing.TB, line string) {
+	t.Helper()
+	if err := c.write(line); err != nil {
+		t.Fatalf("cannot send: %v", err)
+	}
+}
+
+// request sends a request and gives its id and the channel of its answer. The
+// channel is closed when the output ends before.
+func (c *client) request(t testing.TB, method string, params args) (id string, answer <-chan message) {
+	t.Helper()
+	if c.modern {
+		params = withMeta(params)
+	}
+	ch := make(chan message, 1)
+	c.mu.Lock()
+	c.lastID++
+	id = fmt.Sprint(c.lastID)
+	if c.pending == nil {
+		c.mu.Unlock()
+		t.Fatalf("%s: the server has closed its output", method)
+	}
+	c.pending[id] = ch
+	if c.spy != nil {
+		if c.methods == nil {
+			c.methods = map[string]string{}
+		}
+		c.methods[id] = method
+	}
+	c.mu.Unlock()
+	body := map[string]any{"jsonrpc": "2.0", "id": json.RawMessage(id), "method": method}
+	if params != nil {
+		body["params"] = params
+	}
+	line, err := json.Marshal(body)
+	check(t, err)
+	c.send(t, string(line))
+	return id, ch
+}
+
+func withMeta(params args) args {
+	all := args{"_meta": map[string]any{
+		"io.modelcontextprotocol/protocolVersion":    "2026-07-28",
+		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
+		"io.modelcontextprotocol/clientInfo":         map[string]any{"name": "e2e", "version": "1"},
+	}}
+	for k, v := range params {
+		all[k] = v
+	}
+	return all
+}
+
+// cancel takes a request back. Its answer must not come any more.
+func (c *client) cancel(t testing.TB, id string) {
+	t.Helper()
+	c.send(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
+}
+
+// call sends a request and waits for its answer.
+func (c *client) call(t testing.TB, method string, params args) message {
+	t.Helper()
+	_, answer := c.request(t, method, params)
+	return c.wait(t, method, answer)
+}
+
+func (c *client) wait(t testing.TB, what string, answer <-chan message) message {
+	t.Helper()
+	timer := time.NewTimer(answersWithin)
+	defer timer.Stop()
+	select {
+	case m, ok := <-answer:
+		if !ok {
+			t.Fatalf("%s: the server closed its output before it answered", what)
+		}
+		return m
+	case <-timer.C:
+		t.Fatalf("%s: no answer within %v", what, answersWithin)
+	}
+	panic("unreachable")
+}
+
+// initialize does the handshake of the legacy era.
+func (c *client) initialize(t testing.TB) message {
+	t.Helper()
+	m := c.call(t, "initialize", args{"protocolVersion": "2025-11-25", "capabilities": args{},
+		"clientInfo": args{"name": "e2e", "version": "1"}})
+	if m.Error != nil {
+		t.Fatalf("initialize: %s", m.Raw)
+	}
+	c.send(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return m
+}
+
+// result is that of a tool call.
+type result struct {
+	message
+	Text  string         // all text content, joined by newlines
+	Data  map[string]any // structuredContent
+	Error bool           // isError
+}
+
+// tool calls a tool. A JSON-RPC error ends the test; an isError result does not.
+func (c *client) tool(t testing.TB, name string, arguments args) result {
+	t.Helper()
+	m := c.call(t, "tools/call", args{"name": name, "arguments": arguments})
+	return asResult(t, name, m)
+}
+
+func asResult(t testing.TB, name string, m message) result {
+	t.Helper()
+	if m.Error != nil {
+		t.Fatalf("%s: %s", name, m.Raw)
+	}
+	r := result{message: m}
+	r.Error, _ = m.Result["isError"].(bool)
+	r.Data, _ = m.Result["structuredContent"].(map[string]any)
+	content, _ := m.Result["content"].([]any)
+	var texts []string
+	for _, item := range content {
+		if fields, ok := item.(map[string]any); ok && fields["type"] == "text" {
+			texts = append(texts, fmt.Sprint(fields["text"]))
+		}
+	}
+	r.Text = strings.Join(texts, "\n")
+	return r
+}
+
+// must calls a tool that has to succeed.
+func (c *client) must(t testing.TB, name string, arguments args) result {
+	t.Helper()
+	r := c.tool(t, name, arguments)
+	if r.Error {
+		t.Fatalf("%s failed: %s", name, r.Text)
+	}
+	return r
+}
+
+// note waits for a notification with the method that satisfies ok, and takes it
+// out. nil is satisfied by any.
+func (c *client) note(t testing.TB, method string, ok func(message) bool) message {
+	t.Helper()
+	timer := time.NewTimer(answersWithin)
+	defer timer.Stop()
+	for {
+		m, found, arrived := c.takeNote(method, ok)
+		if found {
+			return m
+		}
+		select {
+		case <-arrived:
+		case <-c.ended:
+			t.Fatalf("the server closed its output before it sent %s", method)
+		case <-timer.C:
+			t.Fatalf("no %s within %v", method, answersWithin)
+		}
+	}
+}
+
+func (c *client) takeNote(method string, ok func(message) bool) (m message, found bool, arrived <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, n := range c.notes {
+		if n.Method == method && (ok == nil || ok(n)) {
+			c.notes = append(c.notes[:i:i], c.notes[i+1:]...)
+			return n, true, nil
+		}
+	}
+	return message{}, false, c.arrived
+}
+
+// stray waits for the next answer with the id null.
+func (c *client) stray(t testing.TB) message {
+	t.Helper()
+	var m message
+	if !poll(answersWithin, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if len(c.strays) == 0 {
+			return false
+		}
+		m, c.strays = c.strays[0], c.strays[1:]
+		return true
+	}) {
+		t.Fatal("no answer with the id null")
+	}
+	return m
+}

@@ -1,0 +1,310 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// foreign is a client that is not ours, as the session below needs it.
+type foreign interface {
+	// tools gives the output schemas by tool, as JSON.
+	tools(t *testing.T) map[string]any
+	// call gives the structured content of a success, or the text of an error.
+	call(t *testing.T, tool string, arguments args) (structured any, failure string)
+	// cancelled starts a call and cancels it when it waits.
+	cancelled(t *testing.T, tool string, arguments args)
+	resources(t *testing.T) (uris []string)
+	read(t *testing.T, uri string) (text string)
+	prompt(t *testing.T, name, argument, value string) (text string)
+	complete(t *testing.T, prompt, argument, value string) []string
+	// subscribe has updates of uri arrive on the channel.
+	subscribe(t *testing.T, uri string) <-chan struct{}
+	close(t *testing.T)
+}
+
+// TestForeignSessions has the two Go clients play a whole session, in each era.
+func TestForeignSessions(t *testing.T) {
+	for name, dial := range map[string]func(*testing.T, string, io.WriteCloser, io.ReadCloser) foreign{"mcp-go": dialMCPGo, "go-sdk": dialSDK} {
+		for _, version := range []string{"2025-11-25", "2026-07-28"} {
+			t.Run(name+"/"+version, func(t *testing.T) {
+				t.Parallel()
+				in, out, wait := newWorld(t).pipes(t)
+				c := dial(t, version, in, out)
+				playForeign(t, c)
+				c.close(t)
+				wait()
+			})
+		}
+	}
+}
+
+func playForeign(t *testing.T, c foreign) {
+	declared := c.tools(t)
+	call := func(tool string, arguments args) map[string]any {
+		t.Helper()
+		content, failure := c.call(t, tool, arguments)
+		if failure != "" {
+			t.Fatalf("%s: %s", tool, failure)
+		}
+		fits(t, tool, declared[tool], content)
+		return content.(map[string]any)
+	}
+	updated := c.subscribe(t, "processes://web")
+	if web := call("start_process", own(t, "web", "http").with("ready", args{"port": 0})); web["ready"] != true {
+		t.Errorf("%v", web)
+	}
+	if !closedWithin(updated, answersWithin) { // something came in, or was closed
+		t.Error("no update of a resource")
+	}
+	if job := call("start_process", sh("job", "echo 'Error: it broke' >&2; exit 3").with("wait", "exit")); job["exit_code"] != 3.0 {
+		t.Errorf("%v", job)
+	}
+	if _, failure := c.call(t, "stop_process", args{"proces": "web"}); !strings.Contains(failure, "did you mean process?") {
+		t.Errorf("%q", failure)
+	}
+	for _, tool := range []string{"list_processes", "get_server_info", "get_system_stats", "tail_logs", "get_latest_errors", "list_groups"} {
+		call(tool, args{})
+	}
+	for _, tool := range []string{"get_process_info", "get_process_stats", "get_errors", "get_logs"} {
+		call(tool, args{"process": "web"})
+	}
+	c.cancelled(t, "wait_for_process", args{"process": "web", "until": "exit"})
+	all := c.resources(t)
+	if !slices.Contains(all, "processes://list") || !slices.Contains(all, "logs://job") {
+		t.Errorf("resources: %v", all)
+	}
+	for _, uri := range all {
+		if text := c.read(t, uri); !json.Valid([]byte(text)) {
+			t.Errorf("%s: %s", uri, text)
+		}
+	}
+	if text := c.prompt(t, "debug_process", "process", "job"); !strings.Contains(text, "it broke") {
+		t.Errorf("debug_process: %s", text)
+	}
+	if values := c.complete(t, "debug_process", "process", "j"); len(values) != 1 || values[0] != "job" {
+		t.Errorf("completion: %v", values)
+	}
+	if stopped := call("stop_process", args{"process": "web"}); stopped["state"] != "stopped" {
+		t.Errorf("%v", stopped)
+	}
+}
+
+// fits holds structured content against the declared output schema.
+func fits(t *testing.T, tool string, declared, content any) {
+	t.Helper()
+	raw, err := json.Marshal(declared)
+	check(t, err)
+	var schema jsonschema.Schema
+	check(t, json.Unmarshal(raw, &schema))
+	resolved, err := schema.Resolve(nil)
+	check(t, err)
+	if err := resolved.Validate(content); err != nil {
+		t.Errorf("%s: %v", tool, err)
+	}
+}
+
+// bounded is a context for a session that must not take for ever.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+type mcpgoClient struct {
+	*mcpclient.Client
+	ctx     context.Context
+	version string
+	updates chan struct{}
+}
+
+func dialMCPGo(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser) foreign {
+	c := &mcpgoClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100),
+		Client: mcpclient.NewClient(transport.NewIO(out, in, io.NopCloser(strings.NewReader(""))), mcpclient.WithProtocolVersion(version))}
+	check(t, c.Start(c.ctx))
+	c.OnNotification(func(n mcp.JSONRPCNotification) {
+		if n.Method == mcp.MethodNotificationResourceUpdated {
+			c.updates <- struct{}{}
+		}
+	})
+	_, err := c.Initialize(c.ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
+		ProtocolVersion: version, ClientInfo: mcp.Implementation{Name: "mcp-go", Version: "1"}}})
+	check(t, err)
+	return c
+}
+
+func (c *mcpgoClient) tools(t *testing.T) map[string]any {
+	list, err := c.ListTools(c.ctx, mcp.ListToolsRequest{})
+	check(t, err)
+	schemas := map[string]any{}
+	for _, tool := range list.Tools {
+		schemas[tool.Name] = tool.OutputSchema
+	}
+	return schemas
+}
+
+func (c *mcpgoClient) request(tool string, arguments args) (r mcp.CallToolRequest) {
+	r.Params.Name, r.Params.Arguments = tool, map[string]any(arguments)
+	return r
+}
+
+func (c *mcpgoClient) call(t *testing.T, tool string, arguments args) (any, string) {
+	r, err := c.CallTool(c.ctx, c.request(tool, arguments))
+	check(t, err)
+	if r.IsError {
+		return nil, r.Content[0].(mcp.TextContent).Text
+	}
+	return r.StructuredContent, ""
+}
+
+func (c *mcpgoClient) cancelled(t *testing.T, tool string, arguments args) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(ctx, c.request(tool, arguments))
+		done <- err
+	}()
+	c.call(t, "list_processes", args{}) // most likely behind it
+	cancel()
+	if <-done == nil {
+		t.Error("a cancelled call succeeded")
+	}
+}
+
+func (c *mcpgoClient) resources(t *testing.T) (uris []string) {
+	list, err := c.ListResources(c.ctx, mcp.ListResourcesRequest{})
+	check(t, err)
+	for _, r := range list.Resources {
+		uris = append(uris, r.URI)
+	}
+	return uris
+}
+
+func (c *mcpgoClient) read(t *testing.T, uri string) string {
+	r, err := c.ReadResource(c.ctx, mcp.ReadResourceRequest{Params: mcp.ReadResourceParams{URI: uri}})
+	check(t, err)
+	return r.Contents[0].(mcp.TextResourceContents).Text
+}
+
+func (c *mcpgoClient) prompt(t *testing.T, name, argument, value string) string {
+	r, err := c.GetPrompt(c.ctx, mcp.GetPromptRequest{Params: mcp.GetPromptParams{Name: name, Arguments: map[string]string{argument: value}}})
+	check(t, err)
+	return r.Messages[0].Content.(mcp.TextContent).Text
+}
+
+func (c *mcpgoClient) complete(t *testing.T, prompt, argument, value string) []string {
+	var r mcp.CompleteRequest
+	r.Params.Ref = mcp.PromptReference{Type: "ref/prompt", Name: prompt}
+	r.Params.Argument = mcp.CompleteArgument{Name: argument, Value: value}
+	got, err := c.Complete(c.ctx, r)
+	check(t, err)
+	return got.Completion.Values
+}
+
+func (c *mcpgoClient) subscribe(t *testing.T, uri string) <-chan struct{} {
+	if c.version == "2026-07-28" {
+		stop, err := c.ListenAsync(c.ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}, nil)
+		check(t, err)
+		t.Cleanup(stop)
+		return c.updates
+	}
+	check(t, c.Subscribe(c.ctx, mcp.SubscribeRequest{Params: mcp.SubscribeParams{URI: uri}})) //nolint:staticcheck // deprecated with its era, which has nothing else
+	return c.updates
+}
+
+func (c *mcpgoClient) close(t *testing.T) { check(t, c.Close()) }
+
+type sdkClient struct {
+	*sdk.ClientSession
+	ctx     context.Context
+	updates chan struct{}
+}
+
+func dialSDK(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser) foreign {
+	c := &sdkClient{ctx: bounded(t), updates: make(chan struct{}, 100)}
+	client := sdk.NewClient(&sdk.Implementation{Name: "go-sdk", Version: "1"}, &sdk.ClientOptions{
+		ResourceUpdatedHandler: func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { c.updates <- struct{}{} },
+	})
+	s, err := client.Connect(c.ctx, &sdk.IOTransport{Reader: out, Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+	check(t, err)
+	if got := s.InitializeResult().ProtocolVersion; got != version {
+		t.Errorf("version %s", got)
+	}
+	c.ClientSession = s
+	return c
+}
+
+func (c *sdkClient) tools(t *testing.T) map[string]any {
+	schemas := map[string]any{}
+	for tool, err := range c.Tools(c.ctx, nil) {
+		check(t, err)
+		schemas[tool.Name] = tool.OutputSchema
+	}
+	return schemas
+}
+
+func (c *sdkClient) call(t *testing.T, tool string, arguments args) (any, string) {
+	r, err := c.CallTool(c.ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
+	check(t, err)
+	if r.IsError {
+		return nil, r.Content[0].(*sdk.TextContent).Text
+	}
+	return r.StructuredContent, ""
+}
+
+func (c *sdkClient) cancelled(t *testing.T, tool string, arguments args) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
+		done <- err
+	}()
+	c.call(t, "list_processes", args{}) // most likely behind it
+	cancel()
+	if <-done == nil {
+		t.Error("a cancelled call succeeded")
+	}
+}
+
+func (c *sdkClient) resources(t *testing.T) (uris []string) {
+	for r, err := range c.Resources(c.ctx, nil) {
+		check(t, err)
+		uris = append(uris, r.URI)
+	}
+	return uris
+}
+
+func (c *sdkClient) read(t *testing.T, uri string) string {
+	r, err := c.ReadResource(c.ctx, &sdk.ReadResourceParams{URI: uri})
+	check(t, err)
+	return r.Contents[0].Text
+}
+
+func (c *sdkClient) prompt(t *testing.T, name, argument, value string) string {
+	r, err := c.GetPrompt(c.ctx, &sdk.GetPromptParams{Name: name, Arguments: map[string]string{argument: value}})
+	check(t, err)
+	return r.Messages[0].Content.(*sdk.TextContent).Text
+}
+
+func (c *sdkClient) complete(t *testing.T, prompt, argument, value string) []string {
+	r, err := c.Complete(c.ctx, &sdk.CompleteParams{
+		Ref: &sdk.CompleteReference{Type: "ref/prompt", Name: prompt}, Argument: sdk.CompleteParamsArgument{Name: argument, Value: value}})
+	check(t, err)
+	return r.Completion.Values
+}
+
+func (c *sdkClient) subscribe(t *testing.T, uri string) <-chan struct{} {
+	check(t, c.Subscribe(c.ctx, &sdk.SubscribeParams{URI: uri}))
+	return c.updates
+}
+
+func (c *sdkClient) close(t *testing.T) { check(t, c.Close()) }

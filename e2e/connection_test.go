@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	mcpclient "github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// TestClientThatReadsNoMore closes the client's end of standard output, as the
+// death of a client does to a server whose input somebody else holds open.
+func TestClientThatReadsNoMore(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	s.closeOutput()
+	s.send(t, `{"jsonrpc":"2.0","id":"x","method":"ping"}`)
+	if code := s.exit(t); code != 0 {
+		t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
+	}
+	w.awaitEmpty(t)
+}
+
+// TestSessionIsKilled kills what the client launched, as editors do.
+func TestSessionIsKilled(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	s.signal(t, syscall.SIGKILL)
+	s.exit(t)
+	if !s.outputEndsWithin(endsWithin) {
+		t.Error("the inner server lives on")
+	}
+	w.awaitEmpty(t)
+}
+
+// TestBadLines sends what is wrong; the server answers and goes on.
+func TestBadLines(t *testing.T) {
+	s := newWorld(t).start(t)
+	for line, code := range map[string]int{
+		`{"jsonrpc":"2.0",`: -32700, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`: -32600,
+		`{"jsonrpc":"2.0","id":null,"method":"ping"}`: -32600, strings.Repeat("x", 11<<20): -32600,
+	} {
+		s.send(t, line)
+		if m := s.stray(t); *m.Error.Code != code {
+			t.Errorf("%.60s: %s", line, m.Raw)
+		}
+	}
+	if m := s.call(t, "no/such/method", nil); m.Error == nil || *m.Error.Code != -32601 {
+		t.Errorf("%s", m.Raw)
+	}
+	if m := s.call(t, "tools/call", args{"name": "no_such_tool"}); m.Error == nil || *m.Error.Code != -32602 {
+		t.Errorf("%s", m.Raw)
+	}
+	s.initialize(t)
+}
+
+// TestPipelinedInput ends the input right behind the last request, which has no
+// newline: all is answered.
+func TestPipelinedInput(t *testing.T) {
+	w := newWorld(t)
+	cmd := exec.Command(binary(t))
+	cmd.Dir, cmd.Env = w.project, w.env
+	var in strings.Builder
+	in.WriteString(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"n","version":"v"}}}`)
+	const n = 2000
+	for i := range n {
+		fmt.Fprintf(&in, "\n"+`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i+1)
+	}
+	cmd.Stdin = strings.NewReader(in.String())
+	out, err := cmd.Output()
+	check(t, err)
+	lines := strings.SplitAfter(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != n+1 {
+		t.Fatalf("%d answers", len(lines))
+	}
+	for i, line := range lines {
+		m, err := parse(line)
+		check(t, err)
+		if m.Error != nil || i == 0 && string(m.ID) != "0" {
+			t.Fatalf("answer %d: %s", i, line)
+		}
+	}
+}
+
+// TestForeignClients has the two Go clients connect, list and end.
+func TestForeignClients(t *testing.T) {
+	for _, version := range []string{"2025-11-25", "2026-07-28"} {
+		t.Run("mcp-go/"+version, func(t *testing.T) {
+			in, out, wait := newWorld(t).pipes(t)
+			ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
+			defer cancel()
+			c := mcpclient.NewClient(transport.NewIO(out, in, io.NopCloser(strings.NewReader(""))), mcpclient.WithProtocolVersion(version))
+			check(t, c.Start(ctx))
+			_, err := c.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
+				ProtocolVersion: version, ClientInfo: mcp.Implementation{Name: "mcp-go", Version: "1"}}})
+			check(t, err)
+			tools, err := c.ListTools(ctx, mcp.ListToolsRequest{})
+			check(t, err)
+			if len(tools.Tools) == 0 {
+				t.Error("no tools")
+			}
+			check(t, c.Close())
+			wait()
+		})
+		t.Run("go-sdk/"+version, func(t *testing.T) {
+			in, out, wait := newWorld(t).pipes(t)
+			ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
+			defer cancel()
+			c := sdk.NewClient(&sdk.Implementation{Name: "go-sdk", Version: "1"}, nil)
+			s, err := c.Connect(ctx, &sdk.IOTransport{Reader: out, Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
+			check(t, err)
+			tools, err := s.ListTools(ctx, nil)
+			check(t, err)
+			if len(tools.Tools) == 0 || s.InitializeResult().ProtocolVersion != version {
+				t.Errorf("%d tools, version %s", len(tools.Tools), s.InitializeResult().ProtocolVersion)
+			}
+			check(t, s.Close())
+			wait()
+		})
+	}
+}
+
+// pipes starts pmcp for a client that does its own reading and writing. wait
+// closes what the client has left open, and wants pmcp to have ended well.
+func (w *world) pipes(t testing.TB) (in io.WriteCloser, out io.ReadCloser, wait func()) {
+	t.Helper()
+	cmd := exec.Command(binary(t))
+	cmd.Dir, cmd.Env, cmd.WaitDelay = w.project, w.env, time.Second
+	stderr := &record{}
+	cmd.Stderr = stderr
+	in, err := cmd.StdinPipe()
+	check(t, err)
+	out, err = cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	return in, out, func() {
+		_ = in.Close()
+		_, _ = io.Copy(io.Discard, out)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%v; stderr:\n%s", err, stderr)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// thrower throws the same error ten times a second with another id each time,
+// and says so on the other stream; after as many as its argument says it waits.
+const thrower = `let n = 0
+process.on('uncaughtException', (err) => {
+  console.error(err)
+  console.log('thrown ' + ++n)
+  if (n == process.argv[2]) { clearInterval(timer); console.log('done') }
+})
+const timer = setInterval(() => {
+  throw new TypeError('cannot charge order ' + (7000 + n * 13) + ' of customer ' + Math.random().toString(16).slice(2, 10))
+}, 100)
+process.stdin.resume()
+`
+
+// TestChangingErrorIsOneError: a Node program that throws every 100 ms gives one
+// error with the right count; resolved and seen again it has regressed.
+func TestChangingErrorIsOneError(t *testing.T) {
+	t.Parallel()
+	needs(t, "node")
+	w := newWorld(t)
+	file := filepath.Join(w.project, "shop.js")
+	check(t, os.WriteFile(file, []byte(thrower), 0o644))
+	c := w.open(t)
+	const first, second = 20, 7
+	web := args{"name": "web", "command": "node", "args": []string{"shop.js", fmt.Sprint(first)}}
+	c.ok(t, "start_process", web)
+	c.awaitLine(t, "web", "^done$")
+	seen := c.awaitError(t, args{"process": "web"}, func(e map[string]any) bool { return e["count"] == float64(first) })
+	wantError(t, seen, args{"type": "TypeError", "file": file, "line": 8, "runs": 1, "resolved": false, "regressed": nil})
+	id := seen["error_id"]
+	c.wantLatest(t, "errors://latest", id)
+
+	c.ok(t, "mark_error_resolved", args{"error_id": id, "note": "orders are checked"}).want(t, args{"error_id": id, "resolved": true})
+	if all := objects(c.ok(t, "get_latest_errors", args{}).Data["errors"]); len(all) != 0 {
+		t.Errorf("resolved, and still among the latest: %v", all)
+	}
+	web["args"] = []string{"shop.js", fmt.Sprint(second)}
+	c.ok(t, "restart_process", web.without("name").with("process", "web"))
+	c.awaitLine(t, "web", "^done$")
+	again := c.awaitError(t, args{"process": "web"}, func(e map[string]any) bool { return e["count"] == float64(first+second) })
+	wantError(t, again, args{"error_id": id, "fingerprint": seen["fingerprint"], "runs": 2, "run": 2, "resolved": false, "regressed": true})
+	c.ok(t, "get_errors", args{"error_id": id}).says(t, "seen again after it was resolved", fmt.Sprintf("%d times", first+second))
+	c.wantLatest(t, "errors://latest", id)
+	c.wantLatest(t, "errors://web", id)
+}
+
+// TestFailedTestsHaveTheirPlace: go test of a failing package.
+func TestFailedTestsHaveTheirPlace(t *testing.T) {
+	t.Parallel()
+	needs(t, "go")
+	w := newWorld(t)
+	w.goEnvironment(t)
+	for name, text := range map[string]string{
+		"go.mod":        "module shop\n\ngo 1.21\n",
+		"price.go":      "package shop\n\nfunc price(n int) int { return n * 2 }\n",
+		"price_test.go": "package shop\n\nimport \"testing\"\n\nfunc TestPrice(t *testing.T) {\n\tif got := price(2); got != 5 {\n\t\tt.Errorf(\"price(2) = %d, want 5\", got)\n\t}\n}\n",
+	} {
+		check(t, os.WriteFile(filepath.Join(w.project, name), []byte(text), 0o644))
+	}
+	c := w.open(t)
+	r := c.ok(t, "start_process", args{"name": "test", "command": "go test ./...", "wait": "exit", "timeout_ms": 300_000}).want(t, args{"exit_code": 1})
+	wantError(t, onlyError(t, r), args{"file": "price_test.go", "line": 7, "category": "assertion"})
+	// The compiler's error in place of the test's.
+	check(t, os.WriteFile(filepath.Join(w.project, "price.go"), []byte("package shop\n\nfunc price(n int) int { return nothing * 2 }\n"), 0o644))
+	r = c.ok(t, "start_process", args{"name": "test", "if_running": "restart", "wait": "exit", "timeout_ms": 300_000}).want(t, args{"exit_code": 1})
+	wantError(t, onlyError(t, r), args{"file": "./price.go", "line": 3, "column": 32})
+}
+
+// TestTypeErrorsHaveTheirPlace: tsc on a broken file.
+func TestTypeErrorsHaveTheirPlace(t *testing.T) {
+	t.Parallel()
+	tsc := typescript(t)
+	w := newWorld(t)
+	check(t, os.WriteFile(filepath.Join(w.project, "price.ts"), []byte("export const price = 42\n\nconst name: string = price\nexport default name\n"), 0o644))
+	c := w.open(t)
+	r := c.ok(t, "start_process", args{"name": "tsc", "command": "node", "args": []string{tsc, "--noEmit", "--pretty", "false", "price.ts"}, "wait": "exit", "timeout_ms": 120_000})
+	e := onlyError(t, r)
+	wantError(t, e, args{"file": "price.ts", "line": 3, "column": 7, "type": "TS2322"})
+	r.says(t, "price.ts:3:7")
+}
+
+// TestErrorsStandInTheAnswers: whatever is asked about a run that ended badly,
+// the error is in the answer and nobody has to look for it.
+func TestErrorsStandInTheAnswers(t *testing.T) {
+	t.Parallel()
+	needs(t, "node")
+	w := newWorld(t)
+	file := filepath.Join(w.project, "broken.js")
+	check(t, os.WriteFile(file, []byte("process.stdin.once('data', () => { throw new RangeError('no such price') })\nif (process.argv[2] == 'now') throw new RangeError('no price at all')\nconsole.log('up')\n"), 0o644))
+	c := w.open(t)
+	now := func(name string) args {
+		return args{"name": name, "command": "node", "args": []string{"broken.js", "now"}}
+	}
+	holds := func(t *testing.T, r result, list any, message string, line int) {
+		t.Helper()
+		all := objects(list)
+		if len(all) != 1 {
+			t.Fatalf("%d errors in the answer: %s", len(all), r.Raw)
+		}
+		wantError(t, all[0], args{"type": "RangeError", "message": message, "file": file, "line": line, "count": 1})
+		r.says(t, "RangeError", message, fmt.Sprintf("%s:%d", file, line))
+	}
+	t.Run("start_process until the exit", func(t *testing.T) {
+		r := c.ok(t, "start_process", now("a").with("wait", "exit"))
+		holds(t, r, r.Data["errors"], "no price at all", 2)
+	})
+	t.Run("start_process until ready", func(t *testing.T) {
+		// What failed has a text only.
+		c.refused(t, "start_process", now("b").with("ready", args{"log": "never"}), "error ", "RangeError: no price at all", "  at "+file+":2:37\n")
+	})
+	t.Run("get_process_info", func(t *testing.T) {
+		r := c.ok(t, "get_process_info", args{"process": "a"})
+		holds(t, r, r.Data["errors"], "no price at all", 2)
+	})
+	t.Run("wait_for_process", func(t *testing.T) {
+		c.ok(t, "start_process", args{"name": "c", "command": "node", "args": []string{"broken.js"}, "ready": args{"log": "^up$"}})
+		c.ok(t, "send_input", args{"process": "c", "text": "go"})
+		r := c.ok(t, "wait_for_process", args{"process": "c", "until": "exit", "timeout_ms": 30_000})
+		holds(t, r, r.Data["errors"], "no such price", 1)
+	})
+	t.Run("wait_for_process for a line that never comes", func(t *testing.T) {
+		c.refused(t, "wait_for_process", args{"process": "c", "until": "log", "pattern": "never", "timeout_ms": 30_000}, "error ", "RangeError: no such price", "  at "+file+":1:42\n")
+	})
+	t.Run("start_group", func(t *testing.T) {
+		c.ok(t, "create_group", args{"name": "all", "members": []args{
+			{"process": "d", "command": "node", "args": []string{"broken.js", "now"}, "ready": args{"log": "never"}}}})
+		r := c.do(t, "start_group", args{"group": "all", "timeout_ms": 30_000})
+		members := objects(r.Data["members"])
+		if len(members) != 1 {
+			t.Fatalf("%d members: %s", len(members), r.Raw)
+		}
+		holds(t, r, members[0]["errors"], "no price at all", 2)
+	})
+	t.Run("events", func(t *testing.T) {
+		c.ok(t, "start_process", args{"name": "e", "command": "node", "args": []string{"broken.js"}, "ready": args{"log": "^up$"}})
+		c.ok(t, "send_input", args{"process": "e", "text": "go"})
+		var told []string
+		if !poll(answersWithin, func() bool {
+			r := c.ok(t, "list_processes", args{})
+			for _, e := range list(r.Data["events"]) {
+				told = append(told, fmt.Sprint(e))
+				r.says(t, fmt.Sprint(e))
+			}
+			text := strings.Join(told, "\n")
+			return strings.Contains(text, "e (run 1)") && strings.Contains(text, "no such price") && strings.Contains(text, file+":1")
+		}) {
+			t.Errorf("the events:\n%s", strings.Join(told, "\n"))
+		}
+	})
+}
+
+// awaitError asks get_errors until its only error is as wanted.
+func (c *caller) awaitError(t *testing.T, arguments args, ok func(map[string]any) bool) map[string]any {
+	t.Helper()
+	var r result
+	if !poll(answersWithin, func() bool {
+		r = c.ok(t, "get_errors", arguments)
+		all := objects(r.Data["errors"])
+		return len(all) == 1 && ok(all[0])
+	}) {
+		t.Fatalf("the errors: %s", r.Text)
+	}
+	return objects(r.Data["errors"])[0]
+}
+
+func onlyError(t *testing.T, r result) map[string]any {
+	t.Helper()
+	all := objects(r.Data["errors"])
+	if len(all) != 1 {
+		t.Fatalf("%d errors: %s", len(all), r.Text)
+	}
+	return all[0]
+}
+
+func wantError(t *testing.T, e map[string]any, values args) {
+	t.Helper()
+	for key, value := range values {
+		if fmt.Sprint(e[key]) != fmt.Sprint(value) {
+			t.Errorf("%s is %v, want %v, in %v", key, e[key], value, e)
+		}
+	}
+}
+
+// wantLatest reads a resource whose only error must have the id.
+func (c *caller) wantLatest(t *testing.T, uri string, id any) {
+	t.Helper()
+	m := c.call(t, "resources/read", args{"uri": uri})
+	if m.Error != nil {
+		t.Fatalf("%s: %s", uri, m.Raw)
+	}
+	var read struct{ Errors []map[string]any }
+	check(t, json.Unmarshal([]byte(fmt.Sprint(objects(m.Result["contents"])[0]["text"])), &read))
+	if len(read.Errors) != 1 || read.Errors[0]["error_id"] != id {
+		t.Errorf("%s, want %v: %s", uri, id, m.Raw)
+	}
+}
+
+func needs(t *testing.T, program string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Skip("there is no " + program + " here")
+	}
+}
+
+// goEnvironment lets go work in the world: the world's HOME is empty.
+func (w *world) goEnvironment(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOROOT"} {
+		out, err := exec.Command("go", "env", name).Output()
+		check(t, err)
+		w.set(name, strings.TrimSpace(string(out)))
+	}
+	w.set("GOFLAGS", "-mod=mod")
+	w.set("GOTOOLCHAIN", "local")
+}
+
+// typescriptVersion is the one that tsc comes from.
+const typescriptVersion = "5.9.3"
+
+// typescript installs the compiler and gives its program.
+func typescript(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("installs an npm package")
+	}
+	needs(t, "node")
+	dir := t.TempDir()
+	manifest := fmt.Sprintf(`{"name": "shop", "private": true, "devDependencies": {"typescript": %q}}`, typescriptVersion)
+	check(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(manifest), 0o644))
+	if why := npmInstall(dir); why != "" {
+		t.Skip("no typescript: " + why)
+	}
+	return filepath.Join(dir, "node_modules", "typescript", "bin", "tsc")
+}
+
+// without leaves one out of arguments.
+func (a args) without(key string) args {
+	b := a.with(key, nil)
+	delete(b, key)
+	return b
+}

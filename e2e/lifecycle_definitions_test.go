@@ -1,0 +1,179 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDefinitionInALaterSession: a name alone starts again what an earlier
+// session started under it.
+func TestDefinitionInALaterSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	sub := filepath.Join(w.project, "sub")
+	check(t, os.Mkdir(sub, 0o755))
+	check(t, os.WriteFile(filepath.Join(sub, "app.env"), []byte("FROM_FILE=file one\n"), 0o644))
+	first := w.open(t)
+	first.ok(t, "start_process", sh("app", `echo "$PWD A=$A F=$FROM_FILE"; trap 'echo int; exit 0' INT; while :; do sleep 0.05; done`, args{
+		"cwd": "sub", "env": args{"A": "1"}, "env_files": []string{"app.env"}, "ready": args{"log": "A=1"},
+		"stop": args{"signal": "SIGINT"}, "restart": "on-failure"})).want(t, args{"ready": true, "cwd": sub})
+	first.closeInput(t)
+	first.exit(t)
+
+	check(t, os.WriteFile(filepath.Join(sub, "app.env"), []byte("export FROM_FILE='file two' # read anew\n"), 0o644))
+	second := w.open(t)
+	second.ok(t, "list_processes", args{}).says(t, "app: stopped")
+	second.ok(t, "start_process", args{"name": "app"}).want(t, args{"ready": true, "cwd": sub, "run": 2}).says(t, sub+" A=1 F=file two")
+	second.ok(t, "stop_process", args{"process": "app"}).want(t, args{"exit_code": 0})
+	second.ok(t, "get_logs", args{"process": "app"}).says(t, "out int")
+	// Given arguments change it; env merges.
+	second.ok(t, "start_process", args{"name": "app", "env": args{"A": "2"}, "ready": args{"log": "A=2"}}).want(t, args{"ready": true}).says(t, "A=2 F=file two")
+	second.closeInput(t)
+	second.exit(t)
+
+	third := w.open(t)
+	third.ok(t, "restart_process", args{"process": "app"}).says(t, "A=2")
+	third.ok(t, "stop_process", args{"process": "app"})
+	third.ok(t, "remove_process", args{"process": "app"})
+	third.closeInput(t)
+	third.exit(t)
+	w.open(t).refused(t, "start_process", args{"name": "app"}, "missing argument: command", "app")
+}
+
+// TestSecretsAreNotStored: what looks secret is asked for again, by its key.
+func TestSecretsAreNotStored(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2-very-secret"
+	w := newWorld(t)
+	print := `echo "len ${#API_TOKEN} plain $PLAIN"; sleep 1000`
+	first := w.open(t)
+	started := first.ok(t, "start_process", sh("app", print, args{"env": args{"API_TOKEN": secret, "PLAIN": "p"}, "ready": args{"log": "len"}})).says(t, "len 19 plain p")
+	info := first.info(t, "app").says(t, "API_TOKEN=***", "PLAIN=p")
+	for _, r := range []result{started, info, first.ok(t, "list_processes", args{})} {
+		if strings.Contains(r.Raw, secret) {
+			t.Errorf("the secret is shown: %s", r.Raw)
+		}
+	}
+	// In this session nothing has to be asked.
+	first.ok(t, "restart_process", args{"process": "app"}).says(t, "len 19 plain p")
+	first.closeInput(t)
+	first.exit(t)
+	for _, file := range []string{w.database, w.database + "-wal"} {
+		if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte(secret)) {
+			t.Errorf("the secret is in %s", file)
+		}
+	}
+	if strings.Contains(first.stderr.String(), secret) {
+		t.Error("the secret is in pmcp's own log")
+	}
+
+	second := w.open(t)
+	for tool, a := range map[string]args{"start_process": {"name": "app"}, "restart_process": {"process": "app"}} {
+		second.refused(t, tool, a, "API_TOKEN", "env")
+	}
+	second.ok(t, "start_process", args{"name": "app", "env": args{"API_TOKEN": "abc"}}).want(t, args{"ready": true}).says(t, "len 3 plain p")
+	second.ok(t, "stop_process", args{"process": "app"})
+	second.ok(t, "start_process", args{"name": "app"}).says(t, "len 3 plain p")
+	second.ok(t, "stop_process", args{"process": "app"})
+	second.ok(t, "start_process", args{"name": "app", "env": args{"API_TOKEN": nil}}).says(t, "len 0 plain p")
+	second.closeInput(t)
+	second.exit(t)
+	w.open(t).ok(t, "start_process", args{"name": "app"}).says(t, "len 0 plain p") // it was taken out for good
+}
+
+// TestSecretsFromElsewhere come from pmcp's own environment or from a file.
+func TestSecretsFromElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	first := w.open(t)
+	first.ok(t, "start_process", sh("app", `echo "pw $DB_PASSWORD"`, args{"env": args{"DB_PASSWORD": "one"}, "wait": "exit"})).says(t, "pw one")
+	first.closeInput(t)
+	first.exit(t)
+	file := filepath.Join(w.project, ".env")
+	check(t, os.WriteFile(file, []byte("DB_PASSWORD=\"from file\"\n"), 0o600))
+	second := w.open(t)
+	second.refused(t, "start_process", args{"name": "app", "wait": "exit"}, "DB_PASSWORD")
+	second.ok(t, "start_process", args{"name": "app", "env_files": []string{".env"}, "wait": "exit"}).says(t, "pw from file")
+	check(t, os.WriteFile(file, []byte("DB_PASSWORD=\"unclosed\nx y z"), 0o600))
+	if r := second.refused(t, "start_process", args{"name": "app", "wait": "exit"}, "env_files", file, "dotenv"); strings.Contains(r.Text, "unclosed") {
+		t.Errorf("the file's content is shown: %s", r.Text)
+	}
+	second.closeInput(t)
+	second.exit(t)
+	check(t, os.Remove(file))
+	w.set("DB_PASSWORD", "of the session")
+	third := w.open(t)
+	third.refused(t, "start_process", args{"name": "app", "wait": "exit"}, "env_files", ".env")
+	third.ok(t, "start_process", sh("app", `echo "pw $DB_PASSWORD"`, args{"wait": "exit"})).says(t, "pw of the session")
+}
+
+// TestSecretsOfACommandLine: what stands before the command is a variable too.
+func TestSecretsOfACommandLine(t *testing.T) {
+	t.Parallel()
+	const secret = "hunter2-on-the-line"
+	w := newWorld(t)
+	first := w.open(t)
+	line := "PLAIN='a b' DB_PASS=" + secret + ` sh -c 'echo "len ${#DB_PASS} plain $PLAIN"'`
+	first.ok(t, "start_process", args{"name": "app", "command": line, "wait": "exit"}).says(t, "len 19 plain a b")
+	first.closeInput(t)
+	first.exit(t)
+	for _, file := range []string{w.database, w.database + "-wal"} {
+		if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte(secret)) {
+			t.Errorf("the secret is in %s", file)
+		}
+	}
+	second := w.open(t)
+	second.refused(t, "start_process", args{"name": "app", "wait": "exit"}, "DB_PASS", "env")
+	second.ok(t, "start_process", args{"name": "app", "wait": "exit", "env": args{"DB_PASS": "abc"}}).says(t, "len 3 plain a b")
+}
+
+// TestRestartOfTheForgotten: what has only a log left is started as the call
+// says.
+func TestRestartOfTheForgotten(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.ok(t, "start_process", sh("app", "echo one", args{"wait": "exit"}))
+	c.ok(t, "remove_process", args{"process": "app"})
+	c.refused(t, "restart_process", args{"process": "app"}, "missing argument: command")
+	c.ok(t, "restart_process", args{"process": "app", "command": "echo two", "wait": "exit"}).says(t, "out two")
+}
+
+// TestDependenciesWithoutAGroup are refused before anything is started.
+func TestDependenciesWithoutAGroup(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.refused(t, "start_process", sh("app", "sleep 1000", args{"depends_on": []args{{"process": "db"}}}), "depends_on", "group")
+	c.ok(t, "list_processes", args{}).says(t, "no processes")
+	c.refused(t, "start_process", args{"name": "app"}, "missing argument: command")
+}
+
+// TestListOfAGroup shows its members only.
+func TestListOfAGroup(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.ok(t, "start_process", sh("web", "sleep 1000", args{"group": "site"}))
+	c.ok(t, "start_process", sh("other", "sleep 1000"))
+	if got := objects(c.ok(t, "list_processes", args{"group": "site"}).Data["processes"]); len(got) != 1 || got[0]["name"] != "web" {
+		t.Errorf("the group lists %v", got)
+	}
+	c.refused(t, "list_processes", args{"group": "none"}, "none", "list_groups")
+}
+
+// TestInfoGivesTheDefinition: rules and limits of a process can be read back.
+func TestInfoGivesTheDefinition(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.ok(t, "start_process", sh("app", "echo up; sleep 1000", args{
+		"ready": args{"log": "up"}, "restart": "on-failure", "max_restarts": 3, "limits": args{"memory_mb": 512}, "env": args{"API_TOKEN": "hunter2"},
+		"stop": args{"signal": "INT"}, "health": args{"command": "true"}}))
+	r := c.info(t, "app").says(t, "restart: on-failure", "max_restarts: 3", `ready: {"log":"up"}`, `limits: {"memory_mb":512}`, `stop: {"signal":"INT"}`, `health: {"command":"true"}`)
+	spec, _ := r.Data["spec"].(map[string]any)
+	if spec["restart"] != "on-failure" || spec["env"] != nil || strings.Contains(r.Raw, "hunter2") {
+		t.Errorf("spec %v of %s", spec, r.Raw)
+	}
+	c.ok(t, "stop_process", args{"process": "app"})
+	c.info(t, "app").says(t, "restart: on-failure")
+}

@@ -1,0 +1,152 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCrashLoopGivesUp: a process that always fails is started again with growing
+// pauses, and then no more.
+func TestCrashLoopGivesUp(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		more args
+		runs int
+		why  string
+	}{
+		"by default":       {args{"restart": "on-failure"}, 5, "gave up: 5 runs in a row ended within 10s"},
+		"by max_restarts":  {args{"restart": "always", "max_restarts": 2}, 3, "max_restarts is 2"},
+		"always, though 0": {args{"restart": "always", "max_restarts": 1, "env": args{"CODE": "0"}}, 2, "max_restarts is 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := begin(t)
+			begin := time.Now()
+			c.ok(t, "start_process", sh("loop", `echo "this is the reason" >&2; exit ${CODE:-3}`, row.more))
+			var r result
+			seen := map[string]bool{}
+			if !poll(answersWithin, func() bool {
+				r = c.info(t, "loop")
+				if r.str("state") == "backoff" && !seen[r.str("next_retry_at")] {
+					seen[r.str("next_retry_at")] = true
+					r.says(t, "next try at "+r.str("next_retry_at"), "this is the reason")
+				}
+				return r.str("state") == "failed"
+			}) {
+				t.Fatalf("it never gives up: %s", r.Text)
+			}
+			took := time.Since(begin)
+			r.want(t, args{"run": row.runs, "restarts": row.runs - 1}).says(t, row.why, "err this is the reason")
+			if len(seen) != row.runs-1 {
+				t.Errorf("next tries seen: %v", seen)
+			}
+			least := time.Duration(float64(int64(1)<<(row.runs-1)-1) * 0.8 * float64(500*time.Millisecond))
+			if took < least || took > 3*least+3*time.Second {
+				t.Errorf("gave up after %v, not about %v", took, least)
+			}
+			t.Logf("%d runs in %v: %s", row.runs, took, r.str("reason"))
+			c.ok(t, "list_processes", args{}).says(t, "loop: failed", row.why)
+			// The history holds how each of them ended.
+			for _, h := range objects(r.Data["history"])[1:] {
+				if h["state"] != "crashed" && h["state"] != "exited" {
+					t.Errorf("%v", h)
+				}
+			}
+			// A start by the user is a new beginning.
+			c.ok(t, "start_process", args{"name": "loop", "restart": "never", "wait": "exit"}).want(t, args{"run": row.runs + 1, "state": map[bool]string{true: "exited", false: "crashed"}[strings.HasPrefix(name, "always")]})
+		})
+	}
+}
+
+// TestWhatIsNotRestarted: ends that another run would not mend, or that were
+// wished.
+func TestWhatIsNotRestarted(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	always := args{"restart": "always"}
+	end := func(name, script string, more ...args) result {
+		t.Helper()
+		c.ok(t, "start_process", sh(name, script, more...))
+		return c.ok(t, "wait_for_process", args{"process": name, "until": "exit"})
+	}
+	end("never", "exit 1").want(t, args{"state": "crashed"})
+	end("fine", "exit 0", args{"restart": "on-failure"}).want(t, args{"state": "exited"})
+	end("notfound", "no-such-command", always).want(t, args{"state": "failed", "exit_code": 127}).says(t, "not restarted")
+	end("notexecutable", "exit 126", always).want(t, args{"state": "failed", "exit_code": 126})
+
+	c.ok(t, "start_process", own(t, "stopped", "sleep").with("restart", "always"))
+	c.ok(t, "stop_process", args{"process": "stopped"}).want(t, args{"state": "stopped"})
+	c.ok(t, "start_process", sh("pausing", "exit 1", always))
+	if !poll(answersWithin, func() bool { return c.info(t, "pausing").Data["state"] == "backoff" }) {
+		t.Fatalf("%s", c.info(t, "pausing").Text)
+	}
+	c.refused(t, "remove_process", args{"process": "pausing"}, "backoff")
+	c.ok(t, "stop_process", args{"process": "pausing"}).want(t, args{"state": "stopped"})
+	// Longer than the first pause can be, and nothing has begun.
+	c.ok(t, "tail_logs", args{"process": "pausing", "after": c.end(t, "pausing"), "wait_ms": 700})
+	c.info(t, "pausing").want(t, args{"state": "stopped", "run": 1})
+	c.info(t, "stopped").want(t, args{"state": "stopped", "run": 1})
+}
+
+// TestAutoRestartDisabled: the user's variable is above the caller's policy.
+func TestAutoRestartDisabled(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("PM_AUTO_RESTART_ENABLED", "false")
+	c := w.open(t)
+	c.ok(t, "start_process", sh("loop", "exit 1", args{"restart": "always"}))
+	c.ok(t, "wait_for_process", args{"process": "loop", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
+}
+
+// TestRestartFindsNothingOfTheLastRun: what the last run left would be in the
+// way, here a port.
+func TestRestartFindsNothingOfTheLastRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	port := freePort(t)
+	flag := filepath.Join(w.home, "crashed")
+	// The first run leaves a server on the port behind and crashes; the second
+	// wants the same port.
+	script := fmt.Sprintf(`if [ -e %s ]; then exec %s %s http %d; fi
+		touch %s; setsid %s %s http %d & read line; kill -9 $$`, flag, self(t), programMarker, port, flag, self(t), programMarker, port)
+	c.ok(t, "start_process", sh("web", script, args{"restart": "on-failure", "ready": args{"port": port}})).want(t, args{"ready": true, "run": 1})
+	c.ok(t, "send_input", args{"process": "web", "text": "go"})
+	if !poll(answersWithin, func() bool { r := c.info(t, "web"); return r.num("run") == 2 && r.Data["ready"] == true }) {
+		t.Fatalf("%s\n%s", c.info(t, "web").Text, c.ok(t, "get_logs", args{"process": "web", "after": "start"}).Text)
+	}
+	c.info(t, "web").want(t, args{"restarts": 1})
+	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/second", port))
+	c.awaitLine(t, "web", "GET /second")
+}
+
+// TestRestartTellsTheClient: what happened by itself stands in the next answer.
+func TestRestartTellsTheClient(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	flag := filepath.Join(w.home, "go")
+	c.ok(t, "start_process", sh("web", fmt.Sprintf(`[ -e %s ] && exec sleep 1000; touch %s; echo boom >&2; exit 8`, flag, flag), args{"restart": "on-failure"}))
+	var events []string
+	if !poll(answersWithin, func() bool {
+		r := c.ok(t, "list_processes", args{})
+		for _, e := range list(r.Data["events"]) {
+			events = append(events, e.(string))
+			r.says(t, e.(string))
+		}
+		return strings.Contains(strings.Join(events, "\n"), "started again by its restart policy")
+	}) {
+		t.Fatalf("events: %q", events)
+	}
+	if all := strings.Join(events, "\n"); !strings.Contains(all, "exit code 8") {
+		t.Errorf("%s", all)
+	}
+	c.info(t, "web").want(t, args{"state": "running", "run": 2})
+	if _, err := os.Stat(flag); err != nil {
+		t.Error(err)
+	}
+}

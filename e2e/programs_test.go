@@ -1,0 +1,242 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// The test binary is also the programs that pmcp runs in the tests:
+//
+//	self(t) e2e-program NAME ARGUMENT...
+//
+// Each says on its standard output when it is ready; each ends by itself after
+// some minutes, so that none stays for ever if a test breaks.
+const programMarker = "e2e-program"
+
+const programLife = 5 * time.Minute
+
+// self is the command of all programs.
+func self(t testing.TB) string {
+	t.Helper()
+	path, err := os.Executable()
+	check(t, err)
+	return path
+}
+
+// program gives the arguments with which self is the program.
+func program(name string, arguments ...string) []string {
+	return append([]string{programMarker, name}, arguments...)
+}
+
+func runProgram(name string, arguments []string) int {
+	programs := map[string]func([]string) int{
+		"http":       httpProgram,       // [PORT]: "listening on URL", then "GET /path" for each request
+		"flood":      floodProgram,      // N [WIDTH]: N numbered lines, then exit 0
+		"tree":       treeProgram,       // four processes, each detached in another way: "KIND PID" lines, then "ready"
+		"ignoreterm": ignoretermProgram, // "ready", then lives on whatever is sent but SIGKILL
+		"sleep":      sleepProgram,      // "ready", then nothing
+		"echo":       echoProgram,       // "ready", then "got LINE" for each line of its input; "end of input"
+		"exit":       exitProgram,       // CODE [LINE...]: the lines on standard error, then exit CODE
+		"noisy":      noisyProgram,      // "noise N" twenty times a second
+		"partial":    partialProgram,    // TEXT without a newline, then nothing
+		"orphan":     orphanProgram,     // starts sleep and exits
+		"mcp":        mcpProgram,        // a minimal MCP server, to test the client; "mcp noise" breaks the rules
+		"mcpodd":     mcpoddProgram,     // an MCP server whose tools do what servers should not: see upstream_odd_test.go
+		"mcpgo":      mcpgoProgram,      // [FILE]: mcp-go's stdio server, to measure against
+	}
+	run, ok := programs[name]
+	if !ok {
+		fmt.Fprintf(os.Stderr, "there is no program %q\n", name)
+		return 2
+	}
+	return run(arguments)
+}
+
+func fail(err error) int {
+	fmt.Fprintln(os.Stderr, err)
+	return 1
+}
+
+func stay() int {
+	time.Sleep(programLife)
+	return 3
+}
+
+func httpProgram(arguments []string) int {
+	port := "0"
+	if len(arguments) > 0 {
+		port = arguments[0]
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return fail(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Printf("%s %s\n", r.Method, r.URL.Path)
+		fmt.Fprintf(w, "you asked for %s\n", r.URL.Path)
+	})}
+	ctx, cancel := context.WithTimeout(context.Background(), programLife)
+	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(ctx, func() { server.Close() })
+	fmt.Printf("listening on http://%s\n", l.Addr())
+	if err := server.Serve(l); err != http.ErrServerClosed {
+		return fail(err)
+	}
+	fmt.Println("bye")
+	return 0
+}
+
+func floodProgram(arguments []string) int {
+	n, err := strconv.Atoi(arguments[0])
+	if err != nil {
+		return fail(err)
+	}
+	width := 40
+	if len(arguments) > 1 {
+		if width, err = strconv.Atoi(arguments[1]); err != nil {
+			return fail(err)
+		}
+	}
+	out := bufio.NewWriterSize(os.Stdout, 64<<10)
+	for i := range n {
+		if _, err := out.WriteString(floodLine(i, width) + "\n"); err != nil {
+			return fail(err)
+		}
+	}
+	if err := out.Flush(); err != nil {
+		return fail(err)
+	}
+	return 0
+}
+
+// floodLine is line i, from 0, of the program flood.
+func floodLine(i, width int) string {
+	line := fmt.Sprintf("line %07d ", i)
+	return line + strings.Repeat("x", max(0, width-len(line)))
+}
+
+func treeProgram([]string) int {
+	fmt.Printf("leader %d\n", os.Getpid())
+	for kind, attr := range map[string]*syscall.SysProcAttr{
+		"child": {}, "group": {Setpgid: true}, "session": {Setsid: true},
+	} {
+		cmd := ownProgram("sleep")
+		cmd.SysProcAttr = attr
+		if err := cmd.Start(); err != nil {
+			return fail(err)
+		}
+		fmt.Printf("%s %d\n", kind, cmd.Process.Pid)
+	}
+	out, err := ownProgram("orphan").Output()
+	if err != nil {
+		return fail(err)
+	}
+	fmt.Printf("orphan %s\n", strings.TrimSpace(string(out)))
+	fmt.Println("ready")
+	return stay()
+}
+
+func ownProgram(name string) *exec.Cmd {
+	return exec.Command(os.Args[0], program(name)...)
+}
+
+func orphanProgram([]string) int {
+	cmd := ownProgram("sleep")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	fmt.Println(cmd.Process.Pid)
+	return 0
+}
+
+func ignoretermProgram([]string) int {
+	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	fmt.Println("ready")
+	return stay()
+}
+
+func sleepProgram([]string) int {
+	fmt.Println("ready")
+	return stay()
+}
+
+func echoProgram([]string) int {
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		fmt.Printf("got %s\n", lines.Text())
+	}
+	fmt.Println("end of input")
+	return 0
+}
+
+func exitProgram(arguments []string) int {
+	code, err := strconv.Atoi(arguments[0])
+	if err != nil {
+		return fail(err)
+	}
+	for _, line := range arguments[1:] {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	return code
+}
+
+func noisyProgram([]string) int {
+	end := time.After(programLife)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		select {
+		case <-tick.C:
+			fmt.Printf("noise %d\n", n)
+		case <-end:
+			return 3
+		}
+	}
+}
+
+func partialProgram(arguments []string) int {
+	fmt.Print(strings.Join(arguments, " "))
+	return stay()
+}
+
+func mcpProgram(arguments []string) int {
+	if len(arguments) > 0 {
+		fmt.Println("this is not JSON")
+		fmt.Println(`{"jsonrpc":"2.0","id":1}`)
+		fmt.Print(`{"jsonrpc":`)
+		return 0
+	}
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var m message
+		switch err := json.Unmarshal(lines.Bytes(), &m); {
+		case err != nil:
+			fmt.Println(`{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no JSON"}}`)
+		case m.ID == nil:
+		case m.Method == "tools/call" && m.Params["name"] == "never":
+		case m.Method == "tools/call":
+			fmt.Println(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1}}`)
+			fmt.Println(`{"jsonrpc":"2.0","id":"p","method":"ping"}`)
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"isError":%t,"structuredContent":{"a":1},"content":[{"type":"text","text":"x"},{"type":"text","text":"y"}]}}`+"\n",
+				m.ID, m.Params["name"] == "bad")
+		case m.Method != "":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{}}`+"\n", m.ID)
+		}
+	}
+	return 0
+}

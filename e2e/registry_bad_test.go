@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+const nobody = 65534
+
+// badRecord is a file in the registry that is not a record of ours.
+type badRecord struct {
+	name  string
+	says  string // what doctor and server call it
+	stale bool   // a dead server's: removed by the next sweep; else left alone for ever
+	make  func(t *testing.T, w *world, path string)
+}
+
+func badRecords() []badRecord {
+	write := func(content string) func(*testing.T, *world, string) {
+		return func(t *testing.T, _ *world, path string) { check(t, os.WriteFile(path, []byte(content), 0o600)) }
+	}
+	return []badRecord{
+		{name: "empty", says: "corrupt record", stale: true, make: write("")},
+		{name: "half written", says: "corrupt record", stale: true, make: write(`{"v":1,"id":"`)},
+		{name: "not JSON", says: "corrupt record", stale: true, make: write("\x00\x01garbage\n")},
+		{name: "version 0", says: "corrupt record", stale: true, make: write(`{"v":0}`)},
+		{name: "newer", says: "newer pmcp", make: write(`{"v":99,"anything":true}`)},
+		{name: "another id", says: "corrupt record", stale: true, make: write(`{"v":1,"id":"x"}`)},
+		{name: "link", says: "symbolic link", make: func(t *testing.T, w *world, path string) {
+			target := filepath.Join(w.home, "target")
+			check(t, os.WriteFile(target, []byte(`{"v":1}`), 0o600))
+			check(t, os.Symlink(target, path))
+		}},
+		{name: "directory", says: "not a plain file", make: func(t *testing.T, _ *world, path string) { check(t, os.Mkdir(path, 0o700)) }},
+		{name: "pipe", says: "not a plain file", make: func(t *testing.T, _ *world, path string) { check(t, syscall.Mkfifo(path, 0o600)) }},
+		{name: "another user's", says: "belongs to user", make: func(t *testing.T, _ *world, path string) {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a file away")
+			}
+			check(t, os.WriteFile(path, []byte(`{"v":1}`), 0o600))
+			check(t, os.Chown(path, nobody, nobody))
+		}},
+		{name: "unreadable", says: "permission denied", stale: true, make: func(t *testing.T, _ *world, path string) {
+			if os.Geteuid() == 0 {
+				t.Skip("root reads everything; see TestDoctorOfAnotherUser")
+			}
+			check(t, os.WriteFile(path, []byte(`{"v":1}`), 0))
+		}},
+	}
+}
+
+// TestBadRecords has doctor and server meet a file that is no record: both say
+// so, go on, and touch nothing that is not a dead server's of this user.
+func TestBadRecords(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	for _, bad := range badRecords() {
+		t.Run(bad.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			check(t, os.MkdirAll(w.registry, 0o700))
+			path := filepath.Join(w.registry, uuid.NewString()+".json")
+			t.Cleanup(func() { _ = os.Remove(path) })
+			bad.make(t, w, path)
+
+			text, code, err := w.doctor()
+			check(t, err)
+			want := 0
+			if bad.stale {
+				want = 1
+			}
+			if code != want || !strings.Contains(text, bad.says) || !strings.Contains(text, path) {
+				t.Errorf("code %d, want %d and %q:\n%s", code, want, bad.says, text)
+			}
+			s := w.start(t)
+			s.initialize(t)
+			if !poll(endsWithin, func() bool { return strings.Contains(s.stderr.String(), bad.says) }) {
+				t.Errorf("the server does not say %q:\n%s", bad.says, s.stderr)
+			}
+			if r := s.must(t, "get_server_info", args{}); r.Data["health"] != "healthy" {
+				t.Errorf("%s", r.Text)
+			}
+			if !poll(endsWithin, func() bool { _, err := os.Lstat(path); return os.IsNotExist(err) == bad.stale }) {
+				t.Errorf("removed: %t", !bad.stale)
+			}
+			if text, code, err := w.doctor("--cleanup-stale-records"); err != nil || code != 0 {
+				t.Errorf("code %d, %v:\n%s", code, err, text)
+			}
+			if _, err := os.Lstat(path); os.IsNotExist(err) != bad.stale {
+				t.Errorf("after the doctor: %v", err)
+			}
+		})
+	}
+}
+
+// TestBadRegistryDirectories starts server and doctor on directories that cannot
+// hold records: unsafe ones are refused, others are done without.
+func TestBadRegistryDirectories(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	for _, c := range []struct {
+		name   string
+		make   func(t *testing.T, w *world)
+		doctor int    // its code; it does not try to make what is not there
+		serves bool   // else the server ends with 2
+		says   string // both
+	}{
+		{"file", func(t *testing.T, w *world) { check(t, os.WriteFile(w.registry, nil, 0o600)) }, 2, false, "not a directory"},
+		{"link", func(t *testing.T, w *world) { check(t, os.Symlink(w.project, w.registry)) }, 2, false, "symbolic link"},
+		{"others may write", func(t *testing.T, w *world) {
+			check(t, os.Mkdir(w.registry, 0o700))
+			check(t, os.Chmod(w.registry, 0o777)) // whatever the umask
+		}, 2, false, "others may write"},
+		{"another user's", func(t *testing.T, w *world) {
+			if os.Geteuid() != 0 {
+				t.Skip("only root can give a directory away")
+			}
+			check(t, os.Mkdir(w.registry, 0o700))
+			check(t, os.Chown(w.registry, nobody, nobody))
+		}, 2, false, "belongs to user"},
+		{"cannot be made", func(_ *testing.T, w *world) { w.set("PM_REGISTRY_DIR", "/proc/no-such") }, 0, true, "/proc/no-such"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			t.Cleanup(func() { _ = os.RemoveAll(w.registry) })
+			c.make(t, w)
+			for _, flags := range [][]string{nil, {"--json"}, {"--cleanup-stale-records"}} {
+				text, code, err := w.doctor(flags...)
+				check(t, err)
+				if code != c.doctor || !strings.Contains(text, c.says) {
+					t.Errorf("doctor %v: code %d, want %d and %q:\n%s", flags, code, c.doctor, c.says, text)
+				}
+			}
+			for _, flags := range [][]string{nil, {"--no-guardian"}} {
+				s := w.start(t, flags...)
+				if !c.serves {
+					if code := s.exit(t); code != 2 {
+						t.Errorf("%v: exit code %d", flags, code)
+					}
+				} else {
+					s.initialize(t)
+					if r := s.must(t, "get_server_info", args{}); r.Data["health"] != "degraded" || !strings.Contains(r.Text, "no record") {
+						t.Errorf("%v: %s", flags, r.Text)
+					}
+					s.must(t, "start_process", args{"name": "tree", "command": "sh", "args": []string{"-c", "(setsid sleep 300 &); sleep 300"}})
+					s.closeInput(t)
+					if code := s.exit(t); code != 0 {
+						t.Errorf("%v: exit code %d", flags, code)
+					}
+				}
+				if !strings.Contains(s.stderr.String(), c.says) {
+					t.Errorf("%v: no %q in:\n%s", flags, c.says, s.stderr)
+				}
+			}
+		})
+	}
+}
+
+// TestDoctorOfAnotherUser has root's powers put aside: an unreadable record and
+// a directory without write permission, as an ordinary user meets them.
+func TestDoctorOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can become somebody else")
+	}
+	dir, err := os.MkdirTemp("", "pmcp-nobody-")
+	check(t, err)
+	t.Cleanup(func() { check(t, os.RemoveAll(dir)) })
+	check(t, os.Chmod(dir, 0o755))
+	content, err := os.ReadFile(binary(t))
+	check(t, err)
+	path := filepath.Join(dir, "pmcp")
+	check(t, os.WriteFile(path, content, 0o755))
+	records := filepath.Join(dir, "servers")
+	check(t, os.Mkdir(records, 0o700))
+	check(t, os.WriteFile(filepath.Join(records, uuid.NewString()+".json"), []byte(`{"v":1}`), 0))
+	check(t, filepath.WalkDir(records, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, nobody, nobody))
+	}))
+	run := func(in string, flags ...string) (text string, code int) {
+		cmd := exec.Command(path, flags...)
+		cmd.Dir, cmd.Stdin = "/", strings.NewReader(in)
+		cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "PM_REGISTRY_DIR=" + records, "PM_DATABASE_PATH=" + filepath.Join(dir, "state", "pmcp.db")}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := cmd.CombinedOutput()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		return string(out), cmd.ProcessState.ExitCode()
+	}
+	if text, code := run("", "--doctor"); code != 1 || !strings.Contains(text, "permission denied") || !strings.Contains(text, "check database: PROBLEM") {
+		t.Errorf("code %d:\n%s", code, text)
+	}
+	check(t, os.Chmod(records, 0o500))
+	if text, code := run("", "--doctor", "--cleanup-stale-records"); code != 1 || !strings.Contains(text, "check registry: PROBLEM cannot write") || !strings.Contains(text, "1 stale") {
+		t.Errorf("code %d:\n%s", code, text)
+	}
+	// Neither its record nor its database can be written: it serves all the same.
+	text, code := run(initializeVictim)
+	for _, want := range []string{`"serverInfo"`, "serving without a record", "memory"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("code %d, no %q in:\n%s", code, want, text)
+		}
+	}
+	if code != 0 {
+		t.Errorf("code %d", code)
+	}
+}

@@ -1,0 +1,146 @@
+package e2e
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	serversInARow = flag.Int("servers.n", 24, "servers started one after the other in TestServersComeAndGo")
+	serversAtOnce = flag.Int("servers.together", 20, "servers that live at the same time in TestServersComeAndGo")
+)
+
+// serverEnds are the ways in which the servers of TestServersComeAndGo end. Only
+// the last one leaves a record, for the next start.
+func serverEnds() map[string]func(v *victim) error {
+	send := func(sig syscall.Signal) func(*victim) error {
+		return func(v *victim) error { return v.signal(sig) }
+	}
+	return map[string]func(v *victim) error{
+		"EOF":         func(v *victim) error { return v.in.Close() },
+		"SIGTERM":     send(syscall.SIGTERM),
+		"SIGINT":      send(syscall.SIGINT),
+		"SIGHUP":      send(syscall.SIGHUP),
+		"SIGKILL":     send(syscall.SIGKILL),
+		"kill server": killServer,
+		"reads no more": func(v *victim) error {
+			return errors.Join(v.out.Close(), v.tell(nil))
+		},
+		"kill both": func(v *victim) error {
+			pid, err := v.awaitServer()
+			return errors.Join(err, v.signal(syscall.SIGKILL), syscall.Kill(pid, syscall.SIGKILL))
+		},
+	}
+}
+
+// comeAndGo is the life of one server.
+func (a *arena) comeAndGo(rnd *rand.Rand, name string, together *sync.WaitGroup) (err error) {
+	v, err := a.launchVictim(false)
+	if err != nil {
+		together.Done()
+		return err
+	}
+	kinds := treeKinds[:len(treeKinds)-2] // "kill both" may leave what has no mark, see TestDoubleKill
+	starts := []args{a.tree(name, kinds[rnd.IntN(len(kinds))], false)}[:rnd.IntN(2)]
+	err = v.tell(starts)
+	if rnd.IntN(4) > 0 { // else the end comes while it starts
+		err = errors.Join(err, v.await(1+rnd.IntN(len(starts)+1)))
+	}
+	together.Done()
+	together.Wait()
+	ends := serverEnds()
+	how := []string{"EOF", "SIGTERM", "SIGINT", "SIGHUP", "SIGKILL", "kill server", "reads no more", "kill both"}[rnd.IntN(len(ends))]
+	<-time.After(time.Duration(rnd.Int64N(int64(20 * time.Millisecond))))
+	if err := errors.Join(err, ends[how](v), v.close()); err != nil {
+		return fmt.Errorf("%s, %s: %w", name, how, err)
+	}
+	return nil
+}
+
+// TestServersComeAndGo starts servers and ends them in random ways, one after
+// the other and many at once, on one database and one registry: at the end there
+// is no process, no record, and a whole database.
+func TestServersComeAndGo(t *testing.T) {
+	t.Parallel()
+	seed := chaosBegin(t)
+	for _, c := range []struct {
+		name   string
+		n      int
+		atOnce bool
+	}{{"one after the other", *serversInARow, false}, {"at once", *serversAtOnce, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t)
+			a.set("PM_STOP_TIMEOUT", "200")
+			errs := make([]error, c.n)
+			var together, running sync.WaitGroup
+			together.Add(c.n)
+			for i := range c.n {
+				rnd := rand.New(rand.NewPCG(seed, uint64(i)))
+				if c.atOnce {
+					running.Go(func() { errs[i] = a.comeAndGo(rnd, fmt.Sprint("server", i), &together) })
+					continue
+				}
+				var alone sync.WaitGroup
+				alone.Add(1)
+				errs[i] = a.comeAndGo(rnd, fmt.Sprint("server", i), &alone)
+			}
+			running.Wait()
+			check(t, errors.Join(errs...))
+			a.endsEmpty(t)
+		})
+	}
+}
+
+// endsEmpty has one more server clean up, which then leaves nothing itself.
+func (a *arena) endsEmpty(t *testing.T) {
+	t.Helper()
+	check(t, a.visit(func() (bool, error) {
+		files := a.records(t)
+		return len(files) == 3, fmt.Errorf("records %v", files)
+	}))
+	check(t, a.aftermath())
+	var left []string
+	if !poll(endsWithin, func() bool { left = append(a.remains(), a.records(t)...); return len(left) == 0 }) {
+		t.Errorf("left %q", left)
+	}
+}
+
+// TestTooManyServers has every server see all others, and say when they are more
+// than they should be.
+func TestTooManyServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("PM_MAX_SERVERS", "2")
+	for n := 1; n <= 3; n++ {
+		r := w.open(t).ok(t, "get_server_info", args{}).want(t, args{"total_server_processes": n})
+		current := 0
+		for _, p := range objects(r.Data["server_processes"]) {
+			if p["is_current"] == true && p["pid"] == r.Data["current_pid"] {
+				current++
+			}
+			if p["status"] != "running" || p["client"] != "e2e 1" || p["cwd"] != w.project {
+				t.Errorf("%v", p)
+			}
+		}
+		if current != 1 {
+			t.Errorf("%d current servers in %s", current, r.Text)
+		}
+		want := "healthy"
+		if n > 2 {
+			want = "degraded"
+		}
+		r.want(t, args{"health": want})
+	}
+	text, code, err := w.doctor()
+	if err != nil || code != 0 {
+		t.Errorf("%v, code %d:\n%s", err, code, text)
+	}
+	result{Text: text}.says(t, "3 live", "advice: 3 servers are alive, more than 2")
+}

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// mcpoddProgram is an MCP server. Its tools are named by what they do; its
+// first argument says what the server does wrong itself, a further one only
+// tells servers apart. It says its pid, and that of a child in a session of its
+// own if its kind is tree, on standard error.
+func mcpoddProgram(arguments []string) int {
+	kind := ""
+	if len(arguments) > 0 {
+		kind = arguments[0]
+	}
+	fmt.Fprintf(os.Stderr, "pid %d\n", os.Getpid())
+	switch kind {
+	case "exit":
+		fmt.Fprintln(os.Stderr, "cannot open the database")
+		return 4
+	case "rubbish":
+		fmt.Println("Server started!")
+	case "tree":
+		out, err := ownProgram("orphan").Output()
+		if err != nil {
+			return fail(err)
+		}
+		fmt.Fprintf(os.Stderr, "orphan %s\n", strings.TrimSpace(string(out)))
+	}
+	lines := bufio.NewReader(os.Stdin)
+	for {
+		text, err := lines.ReadBytes('\n')
+		if err != nil {
+			return 0
+		}
+		var m message
+		if json.Unmarshal(text, &m) != nil || m.ID == nil || kind == "silent" {
+			continue
+		}
+		result := `{}`
+		switch m.Method {
+		case "initialize":
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"odd","version":"1"}}`
+		case "tools/list":
+			result = `{"tools":[{"name":"echo","description":"says it again","inputSchema":{"type":"object","properties":{"a":{},"b":{}},"required":["b"]}}]}`
+		case "tools/call":
+			var ends bool
+			var code int
+			if result, ends, code = oddTool(m); ends {
+				return code
+			}
+		}
+		if result != "" {
+			fmt.Printf(`{"result":%s,"jsonrpc":"2.0","id":%s}`+"\n", result, m.ID)
+		}
+	}
+}
+
+// oddTool gives the result of a tool, nothing for no answer, or says that the
+// server ends.
+func oddTool(m message) (result string, ends bool, code int) {
+	name, number, _ := strings.Cut(fmt.Sprint(m.Params["name"]), " ")
+	n, _ := strconv.Atoi(number)
+	switch name {
+	case "crash":
+		fmt.Fprintln(os.Stderr, "panic: index out of range [7]")
+		return "", true, 2
+	case "big":
+		return `{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}`, false, 0
+	case "half":
+		fmt.Print(`{"jsonrpc":"2.0","id":`)
+		return "", false, 0
+	case "wrong":
+		fmt.Println(`{"jsonrpc":"2.0","id":4711,"result":{}}`)
+		return "", false, 0
+	case "never":
+		return "", false, 0
+	case "close":
+		os.Stdout.Close()
+		return "", true, stay()
+	case "noise":
+		fmt.Println("debug: noise called")
+	}
+	arguments, _ := json.Marshal(m.Params["arguments"])
+	return fmt.Sprintf(`{"content":[{"type":"text","text":"ok"}],"structuredContent":{"pid":%d,"arguments":%s}}`, os.Getpid(), arguments), false, 0
+}

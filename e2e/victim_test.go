@@ -1,0 +1,251 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// victim is a launched pmcp that is told what to start, and then dies. All
+// requests are written at once, and nobody waits for answers, so that a fault
+// may come at any moment. It answers no ping.
+type victim struct {
+	arena    *arena
+	launched int       // pid of the guardian, or of the server with --no-guardian
+	cmd      *exec.Cmd // the process that we started: pmcp, or a stand-in client
+	in       *os.File
+	out      *os.File
+	answers  chan struct{} // one for each answer; closed when the output ends
+	wrong    chan string   // what was not a message, at most one
+	exited   chan struct{}
+}
+
+// clientScript starts pmcp in the background with our standard input and output,
+// says which pid it has, and waits.
+const clientScript = `exec 4<&0
+"$@" <&4 4<&- 3>&- &
+echo $! >&3
+exec 3>&-
+wait`
+
+// launchVictim starts pmcp, below a stand-in client if asked for.
+func (a *arena) launchVictim(client bool, more ...string) (_ *victim, err error) {
+	var argv []string
+	if client {
+		argv = []string{"/bin/sh", "-c", clientScript, "client"}
+	}
+	cmd, stderr, err := a.command(argv, more...)
+	if err != nil {
+		return nil, err
+	}
+	defer stderr.Close()
+	v := &victim{arena: a, cmd: cmd, answers: make(chan struct{}, 1000), wrong: make(chan string, 1), exited: make(chan struct{})}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	pidR, pidW, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	v.in, v.out = inW, outR
+	cmd.Stdin, cmd.Stdout = inR, outW
+	if client {
+		cmd.ExtraFiles = []*os.File{pidW}
+	}
+	err = cmd.Start()
+	for _, f := range []*os.File{inR, outW, pidW} {
+		f.Close()
+	}
+	defer pidR.Close()
+	if err != nil {
+		return nil, errors.Join(err, inW.Close(), outR.Close())
+	}
+	go v.read()
+	go func() {
+		_ = cmd.Wait() // how it ended does not matter
+		close(v.exited)
+	}()
+	v.launched = cmd.Process.Pid
+	if client {
+		if _, err := fmt.Fscan(pidR, &v.launched); err != nil {
+			return nil, fmt.Errorf("the stand-in client said no pid: %w", err)
+		}
+	}
+	if err := v.awaitExec(); err != nil {
+		return nil, errors.Join(err, v.close())
+	}
+	return v, nil
+}
+
+// awaitExec waits until pmcp is executed: what is struck before then is a shell
+// that has not yet entered the cgroup.
+func (v *victim) awaitExec() error {
+	deadline := time.NewTimer(answersWithin)
+	defer deadline.Stop()
+	tick := time.NewTicker(500 * time.Microsecond)
+	defer tick.Stop()
+	for {
+		if path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", v.launched)); err == nil && path == build.path {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-v.exited:
+			return errors.New("pmcp was not executed")
+		case <-deadline.C:
+			return errors.New("pmcp is not executed")
+		}
+	}
+}
+
+func (v *victim) read() {
+	defer close(v.answers)
+	defer v.out.Close()
+	for r := bufio.NewReader(v.out); ; {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return // what is torn off by a SIGKILL is no message
+		}
+		m, err := parse(line)
+		switch {
+		case err != nil:
+			select {
+			case v.wrong <- fmt.Sprintf("%v: %q", err, line):
+			default:
+			}
+		case m.Method == "":
+			select {
+			case v.answers <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+const initializeVictim = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"victim","version":"1"}}}` + "\n"
+
+// tell writes the handshake and a start_process for each of starts.
+func (v *victim) tell(starts []args) error {
+	var b strings.Builder
+	b.WriteString(initializeVictim)
+	b.WriteString(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+	for i, start := range starts {
+		line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i + 1, "method": "tools/call", "params": args{"name": "start_process", "arguments": start}})
+		if err != nil {
+			return err
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	_, err := v.in.WriteString(b.String())
+	return err
+}
+
+// await waits for n answers, or the end of the output, but not for ever.
+func (v *victim) await(n int) error {
+	timer := time.NewTimer(answersWithin)
+	defer timer.Stop()
+	for range n {
+		select {
+		case _, more := <-v.answers:
+			if !more {
+				return errors.New("the output ended")
+			}
+		case <-timer.C:
+			return fmt.Errorf("no answer within %v", answersWithin)
+		}
+	}
+	return nil
+}
+
+// server finds the server: the child of the guardian that leads a session, which
+// it does before its first instruction. The launched process must not have been
+// reaped.
+func (v *victim) server() (pid int, ok bool) {
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, false
+	}
+	for _, dir := range dirs {
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			continue
+		}
+		if s, ok := readStat(pid); ok && s.parent == v.launched && s.session == pid && s.state != 'Z' {
+			return pid, true
+		}
+	}
+	return 0, false
+}
+
+// awaitServer waits until there is a server.
+func (v *victim) awaitServer() (pid int, err error) {
+	if !poll(answersWithin, func() bool { pid, _ = v.server(); return pid != 0 }) {
+		return 0, errors.New("there is no server")
+	}
+	return pid, nil
+}
+
+func (v *victim) signal(sig syscall.Signal) error { return syscall.Kill(v.launched, sig) }
+
+// close lets go of the victim, whatever became of it.
+func (v *victim) close() error {
+	_ = v.in.Close() // closed already by some faults
+	var errs []error
+	if !closedWithin(v.exited, 15*time.Second) {
+		errs = append(errs, fmt.Errorf("pid %d does not end", v.cmd.Process.Pid), v.cmd.Process.Kill())
+		<-v.exited
+	}
+	timer := time.NewTimer(endsWithin)
+	defer timer.Stop()
+	for more := true; more; {
+		select {
+		case _, more = <-v.answers:
+		case <-timer.C:
+			errs = append(errs, errors.New("somebody holds the output open"))
+			v.out.Close()
+		}
+	}
+	select {
+	case what := <-v.wrong:
+		errs = append(errs, fmt.Errorf("on standard output: %s", what))
+	default:
+	}
+	return errors.Join(errs...)
+}
+
+// visit starts pmcp once more, waits until ok and ends it: what a session does
+// about those before it.
+func (a *arena) visit(ok func() (bool, error)) error {
+	v, err := a.launchVictim(false)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(v.tell(nil), v.await(1)); err != nil {
+		return errors.Join(fmt.Errorf("the next server: %w", err), v.close())
+	}
+	var last error
+	done := poll(endsWithin, func() bool {
+		var done bool
+		done, last = ok()
+		return done
+	})
+	err = v.close()
+	if !done {
+		err = errors.Join(err, last, errors.New("the next server did not do what it has to"))
+	}
+	return err
+}

@@ -1,0 +1,194 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	// endsWithin is what a session may take to be gone with all it started.
+	endsWithin = 8 * time.Second
+	// answersWithin is for what must be answered: far above what it takes.
+	answersWithin = 60 * time.Second
+)
+
+// world is where servers run: directories and an environment of their own.
+// Servers of one world share the database and the records.
+type world struct {
+	home     string // HOME, and the mark of all processes of this world
+	project  string // working directory of the servers, PM_PROJECT_DIR
+	database string // PM_DATABASE_PATH
+	registry string // PM_REGISTRY_DIR
+	env      []string
+}
+
+// newWorld gives a world that at the end of the test must be empty: no process
+// and no record left.
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	home := t.TempDir()
+	w := &world{
+		home:     home,
+		project:  filepath.Join(home, "project"),
+		database: filepath.Join(home, "state", "pmcp.db"),
+		registry: filepath.Join(home, "servers"),
+	}
+	if err := os.MkdirAll(w.project, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.env = []string{
+		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(), "HOME=" + home,
+		"GORACE=atexit_sleep_ms=10", // else each end takes a second under -race
+		"PM_DATABASE_PATH=" + w.database, "PM_REGISTRY_DIR=" + w.registry, "PM_PROJECT_DIR=" + w.project,
+	}
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
+		w.env = append(w.env, "GOCOVERDIR="+dir)
+	}
+	t.Cleanup(func() {
+		w.awaitEmpty(t)
+		w.killRest(t)
+	})
+	return w
+}
+
+// set adds to the environment of servers started from now on.
+func (w *world) set(name, value string) { w.env = append(w.env, name+"="+value) }
+
+// awaitEmpty fails the test if a process or a record of this world is still
+// there after endsWithin.
+func (w *world) awaitEmpty(t testing.TB) {
+	t.Helper()
+	var left string
+	if !poll(endsWithin, func() bool { left = w.left(t); return left == "" }) {
+		t.Errorf("left after %v:\n%s", endsWithin, left)
+	}
+}
+
+// left describes what is left, or is empty.
+func (w *world) left(t testing.TB) string {
+	var b strings.Builder
+	for _, p := range w.processes(t) {
+		fmt.Fprintf(&b, "process %s\n", p)
+	}
+	for _, r := range w.records(t) {
+		fmt.Fprintf(&b, "record %s\n", r)
+	}
+	return b.String()
+}
+
+// records lists the files in the registry directory.
+func (w *world) records(t testing.TB) []string {
+	t.Helper()
+	entries, err := os.ReadDir(w.registry)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// process is one that runs with the HOME of a world.
+type process struct {
+	pid, parent int
+	state       byte // as in /proc/PID/stat: Z is a zombie
+	command     string
+}
+
+func (p process) String() string {
+	return fmt.Sprintf("%d (parent %d, state %c): %s", p.pid, p.parent, p.state, p.command)
+}
+
+// processes finds guardians, servers and all that they have started, however it
+// was detached, by the HOME that it inherited. A zombie has no environment: it
+// is found as a child of one of the others, or of this test.
+func (w *world) processes(t testing.TB) []process {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("finds processes through /proc")
+	}
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mark := []byte("HOME=" + w.home + "\x00")
+	var found, zombies []process
+	for _, dir := range dirs {
+		p, ok := readProcess(dir)
+		if !ok {
+			continue
+		}
+		if p.state == 'Z' {
+			zombies = append(zombies, p)
+			continue
+		}
+		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err == nil && bytes.Contains(append([]byte{0}, environ...), append([]byte{0}, mark...)) {
+			found = append(found, p)
+		}
+	}
+	for _, z := range zombies {
+		if slices.ContainsFunc(found, func(p process) bool { return p.pid == z.parent }) {
+			found = append(found, z)
+		}
+	}
+	return found
+}
+
+func readProcess(dir string) (process, bool) {
+	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	if err != nil {
+		return process{}, false // it ended meanwhile
+	}
+	open, end := bytes.IndexByte(stat, '('), bytes.LastIndex(stat, []byte(") "))
+	if open < 0 || end < 0 {
+		return process{}, false
+	}
+	fields := strings.Fields(string(stat[end+2:]))
+	p := process{state: fields[0][0], command: string(stat[open+1 : end])}
+	p.pid, _ = strconv.Atoi(filepath.Base(dir))
+	p.parent, _ = strconv.Atoi(fields[1])
+	if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && len(line) > 0 {
+		p.command = strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+	}
+	return p, true
+}
+
+// killRest ends what a failed test has left, so that it does not disturb others.
+func (w *world) killRest(t testing.TB) {
+	for _, p := range w.processes(t) {
+		if p.state != 'Z' && p.pid != os.Getpid() {
+			_ = syscall.Kill(p.pid, syscall.SIGKILL)
+		}
+	}
+}
+
+// poll asks until ok or the time is over. It is for what other processes do
+// and nothing tells of.
+func poll(within time.Duration, ok func() bool) bool {
+	deadline := time.NewTimer(within)
+	defer deadline.Stop()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if ok() {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return ok()
+		}
+	}
+}
