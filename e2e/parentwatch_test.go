@@ -16,15 +16,27 @@ exec "$@" <&4 4<&-' $$ "$@" &
 exit`
 
 // TestLaunchedByTheDead has the client die before pmcp can see who it was, while
-// we hold its input open: it ends all the same.
+// we hold its input open: it ends all the same, whoever inherits it.
 func TestLaunchedByTheDead(t *testing.T) {
 	t.Parallel()
 	binary(t)
+	for heir, argv := range map[string][]string{
+		"init":                     nil,
+		"a process of the session": append([]string{self(t)}, program("reaper")...),
+	} {
+		t.Run(heir, func(t *testing.T) {
+			t.Parallel()
+			launchedByTheDead(t, append(argv, "/bin/sh", "-c", deadLauncher, "launcher"))
+		})
+	}
+}
+
+func launchedByTheDead(t *testing.T, argv []string) {
 	a := newArena(t)
 	if a.group == nil {
 		t.Skip("finds pmcp by its cgroup")
 	}
-	cmd, stderr, err := a.command([]string{"/bin/sh", "-c", deadLauncher, "launcher"})
+	cmd, stderr, err := a.command(argv)
 	check(t, err)
 	defer stderr.Close()
 	in, input, err := os.Pipe()
@@ -33,12 +45,15 @@ func TestLaunchedByTheDead(t *testing.T) {
 	output, out, err := os.Pipe()
 	check(t, err)
 	cmd.Stdin, cmd.Stdout = in, out
-	check(t, cmd.Run())
+	check(t, cmd.Start())
 	in.Close()
 	out.Close()
 	v := &victim{arena: a, cmd: cmd, in: input, out: output, answers: make(chan struct{}, 1000), wrong: make(chan string, 1), exited: make(chan struct{})}
-	close(v.exited)
 	go v.read()
+	go func() {
+		_ = cmd.Wait() // how it ended does not matter
+		close(v.exited)
+	}()
 	check(t, v.tell([]args{a.tree("web", "daemon", false)}))
 	check(t, v.await(2))
 	if len(a.remains()) == 0 {

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/guard"
 )
 
 // The test binary is also the programs that pmcp runs in the tests:
@@ -52,6 +54,7 @@ func runProgram(name string, arguments []string) int {
 		"noisy":      noisyProgram,      // "noise N" twenty times a second
 		"partial":    partialProgram,    // TEXT without a newline, then nothing
 		"orphan":     orphanProgram,     // starts sleep and exits
+		"reaper":     reaperProgram,     // ARGV: runs it in a group of its own and inherits what it leaves
 		"mcp":        mcpProgram,        // a minimal MCP server, to test the client; "mcp noise" breaks the rules
 		"mcpodd":     mcpoddProgram,     // an MCP server whose tools do what servers should not: see upstream_odd_test.go
 		"mcpgo":      mcpgoProgram,      // [FILE]: mcp-go's stdio server, to measure against
@@ -162,6 +165,25 @@ func orphanProgram([]string) int {
 	}
 	fmt.Println(cmd.Process.Pid)
 	return 0
+}
+
+func reaperProgram(argv []string) int {
+	if err := guard.Subreaper(); err != nil {
+		return fail(err)
+	}
+	cmd := exec.Command(argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fail(err)
+	}
+	os.Stdin.Close()
+	os.Stdout.Close()
+	for {
+		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil && err != syscall.EINTR {
+			return 0
+		}
+	}
 }
 
 func ignoretermProgram([]string) int {

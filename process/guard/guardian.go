@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pmcp/process/proctab"
 )
 
@@ -185,22 +183,6 @@ func (g *guardian) forward(sig syscall.Signal) {
 	if err := syscall.Kill(g.server.PID, sig); err != nil {
 		g.report.logf("cannot signal the server: %v", err)
 	}
-}
-
-// launcher is the pid of the process that launched this one, or 0 if that has
-// ended before we could look, which then counts as a change of the parent. A
-// process has the session of the one that started it or one of its own: a
-// parent of another session than ours, which we do not lead, has inherited us.
-func launcher() (pid int) {
-	parent := os.Getppid()
-	own, err := unix.Getsid(0)
-	if err != nil || own == os.Getpid() || parent == 0 { // 0: outside our pid namespace
-		return parent
-	}
-	if session, err := unix.Getsid(parent); err == nil && session != own {
-		return 0
-	}
-	return parent
 }
 
 // watchParent tells the server through the lifeline if our parent has changed.
