@@ -70,7 +70,7 @@ func TestRunToTheEnd(t *testing.T) {
 		c.info(t, "slow").want(t, args{"state": "running", "pid": r.num("pid")})
 	})
 	t.Run("what stays behind the end", func(t *testing.T) {
-		r := c.ok(t, "start_process", sh("daemon", "sleep 1000 & echo started", args{"wait": "exit", "timeout_ms": 10_000})).
+		r := c.ok(t, "start_process", sh("daemon", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo started`, args{"wait": "exit", "timeout_ms": 10_000})).
 			want(t, args{"state": "exited", "exit_code": 0}).says(t, "out started", "still running of its tree", "(sleep)")
 		if len(list(r.Data["survivors"])) != 1 {
 			t.Errorf("%s", r.Text)
