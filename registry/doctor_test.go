@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/uuid"
@@ -76,7 +77,8 @@ func TestDoctorShowsALiveServer(t *testing.T) {
 	if me := os.Getpid(); r.ParentAtStart != me || r.ParentNow != me || !r.ParentAlive {
 		t.Errorf("parent at start %d, now %d, alive %v; want %d", r.ParentAtStart, r.ParentNow, r.ParentAlive, me)
 	}
-	if r.PGIDAtStart == 0 || r.PGIDNow != r.PGIDAtStart || r.Client != "a test" || r.Transport != "stdio" {
+	group, err := syscall.Getpgid(r.PID)
+	if err != nil || r.PGIDAtStart != group || r.PGIDNow != group || r.Client != "a test" || r.Transport != "stdio" {
 		t.Errorf("%+v", r)
 	}
 	if len(r.Children) != 2 || r.Children[0].State != "running" {
