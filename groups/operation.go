@@ -2,6 +2,7 @@ package groups
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -107,6 +108,58 @@ func (m *Manager) newOperation(g Group, order []string) *operation {
 		op.outcomes = append(op.outcomes, Outcome{Process: name, Result: Pending})
 	}
 	return op
+}
+
+// intent is what an operation is begun for.
+type intent struct {
+	// joins says whether the operation that is under way will do instead.
+	joins func(now *operation) bool
+	// callsOff says that one that will not do is called off; otherwise its end
+	// is waited for.
+	callsOff bool
+	work     func(ctx context.Context)
+}
+
+// errCalledOff is why an operation ends when another takes its place.
+var errCalledOff = errors.New("called off because the group is being stopped")
+
+// begin begins op once nothing else is under way with its group, or returns what
+// is under way and will do.
+func (m *Manager) begin(ctx context.Context, op *operation, in intent) (*operation, error) {
+	for {
+		now, err := m.enter(op, in.work)
+		switch {
+		case now == op:
+			return op, nil
+		case err != nil || in.joins(now):
+			op.cancel(nil)
+			return now, err
+		case in.callsOff:
+			now.cancel(errCalledOff)
+		}
+		select {
+		case <-now.done:
+		case <-ctx.Done():
+			op.cancel(nil)
+			return nil, fmt.Errorf("what was under way with group %s has not ended yet: %w", op.group.Name, ctx.Err())
+		}
+	}
+}
+
+// enter begins op unless something is under way with its group, and returns what
+// is.
+func (m *Manager) enter(op *operation, work func(ctx context.Context)) (*operation, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closing {
+		return nil, ErrClosed
+	}
+	if now := m.ops[op.group.Name]; now != nil && !now.over() {
+		return now, nil
+	}
+	m.ops[op.group.Name] = op
+	m.wg.Go(func() { op.run(work) })
+	return op, nil
 }
 
 // run does work, bounded by maxOperation, then marks the operation as over.

@@ -1,13 +1,6 @@
 package groups
 
-import (
-	"context"
-	"errors"
-	"fmt"
-)
-
-// errCalledOff is why an operation ends when another takes its place.
-var errCalledOff = errors.New("called off because the group is being stopped")
+import "context"
 
 // StartOptions say how to start a group.
 type StartOptions struct {
@@ -41,39 +34,13 @@ func (m *Manager) Start(ctx context.Context, name string, starter Starter, o Sta
 
 // beginStart returns the start of g that is under way, or a new one.
 func (m *Manager) beginStart(ctx context.Context, g Group, starter Starter, o StartOptions) (*operation, error) {
-	for {
-		op, stopping, err := m.tryStart(g, starter, o)
-		if err != nil || op != nil {
-			return op, err
-		}
-		select {
-		case <-stopping.done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("group %s is still being stopped: %w", g.Name, ctx.Err())
-		}
-	}
-}
-
-// tryStart returns the start of g, or the stop that is in its way.
-func (m *Manager) tryStart(g Group, starter Starter, o StartOptions) (op, stopping *operation, err error) {
 	order, err := g.Order()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closing {
-		return nil, nil, ErrClosed
-	}
-	if now := m.ops[g.Name]; now != nil && !now.over() {
-		if now.stop {
-			return nil, now, nil
-		}
-		return now, nil, nil
-	}
-	op = m.newOperation(g, order)
-	m.ops[g.Name] = op
-	s := newStart(m, op, starter, o)
-	m.wg.Go(func() { op.run(s.run) })
-	return op, nil, nil
+	op := m.newOperation(g, order)
+	return m.begin(ctx, op, intent{
+		joins: func(now *operation) bool { return !now.stop },
+		work:  newStart(m, op, starter, o).run,
+	})
 }

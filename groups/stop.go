@@ -50,45 +50,20 @@ func (m *Manager) Stop(ctx context.Context, name string, o StopOptions) (Report,
 
 // beginStop returns the stop of g that is under way, or a new one.
 func (m *Manager) beginStop(ctx context.Context, g Group, strategy Strategy, force bool) (*operation, error) {
-	for {
-		op, other, err := m.tryStop(g, strategy, force)
-		if err != nil || op != nil {
-			return op, err
-		}
-		other.cancel(errCalledOff)
-		select {
-		case <-other.done:
-		case <-ctx.Done():
-			return nil, fmt.Errorf("what was under way with group %s has not ended yet: %w", g.Name, ctx.Err())
-		}
-	}
-}
-
-// tryStop returns the stop of g, or what is in its way.
-func (m *Manager) tryStop(g Group, strategy Strategy, force bool) (op, other *operation, err error) {
 	order, err := g.Order()
 	if err != nil {
-		return nil, nil, err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closing {
-		return nil, nil, ErrClosed
-	}
-	if now := m.ops[g.Name]; now != nil && !now.over() {
-		if now.stop && now.strategy == strategy && now.force == force {
-			return now, nil, nil
-		}
-		return nil, now, nil
+		return nil, err
 	}
 	if strategy == StopReverse {
 		slices.Reverse(order)
 	}
-	op = m.newOperation(g, order)
+	op := m.newOperation(g, order)
 	op.stop, op.strategy, op.force = true, strategy, force
-	m.ops[g.Name] = op
-	m.wg.Go(func() { op.run(func(ctx context.Context) { m.stopAll(ctx, op, order) }) })
-	return op, nil, nil
+	return m.begin(ctx, op, intent{
+		joins:    func(now *operation) bool { return now.stop && now.strategy == strategy && now.force == force },
+		callsOff: true,
+		work:     func(ctx context.Context) { m.stopAll(ctx, op, order) },
+	})
 }
 
 // stopAll stops each member when those that go before it are over.
