@@ -222,6 +222,8 @@ func (w *runWork) process(ctx context.Context, tx *sql.Tx, known, made map[proce
 
 // committed takes what is stored out of memory.
 func (b *batch) committed(s *Store) {
+	s.faults.stored(b.news)
+	s.settleBacklogs(true)
 	for i := range b.runs {
 		w := &b.runs[i]
 		freed := w.run.stored(w)
@@ -237,7 +239,6 @@ func (b *batch) committed(s *Store) {
 		s.forgetStored(w.run)
 	}
 	s.forgetSaved(b.docs, b.late)
-	s.faults.stored(b.news)
 }
 
 // stored notes that w is committed, and returns how many bytes are no longer pending.
@@ -268,8 +269,7 @@ func (r *runLog) stored(w *runWork) (freed int64) {
 // abort gives the batch back: nothing of it is stored.
 func (b *batch) abort(s *Store) {
 	s.faults.giveBack()
-	s.giveBackEvents(b.events)
-	s.giveBackSamples(b.samples)
+	s.settleBacklogs(false)
 	if len(b.filters) > 0 {
 		s.filterBacklog.Store(true)
 	}

@@ -38,27 +38,36 @@ func (s *Store) Events(ctx context.Context, project string, names []string, limi
 	if limit <= 0 {
 		limit = 100
 	}
-	stored, err := s.storedEvents(ctx, project, names, limit)
+	s.settle(ctx)
+	unsaved := s.unsavedEvents() // before the file is read: what is committed meanwhile is in both
+	all, err := s.storedEvents(ctx, project, names, limit)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the events: %w", err)
 	}
-	s.mu.RLock()
-	for _, e := range s.events {
-		if (project == "" || e.Project == project) && (names == nil || slices.Contains(names, e.Name)) {
-			stored = append(stored, e)
+	for _, e := range unsaved {
+		wanted := (project == "" || e.Project == project) && (names == nil || slices.Contains(names, e.Name))
+		if wanted && !slices.ContainsFunc(all, e.is) {
+			all = append(all, e)
 		}
 	}
-	s.mu.RUnlock()
-	return stored[max(0, len(stored)-limit):], nil
+	return all[max(0, len(all)-limit):], nil
+}
+
+// is tells whether two events are the same one, read from memory and from the file.
+func (e Event) is(o Event) bool {
+	return e.At.Equal(o.At) && e.Run == o.Run && e.Project == o.Project && e.Name == o.Name && e.Text == o.Text
+}
+
+func (s *Store) unsavedEvents() []Event {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.events.unsaved()
 }
 
 func (s *Store) storedEvents(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
 	if s.file == nil {
 		return nil, nil
 	}
-	flush, cancel := context.WithTimeout(ctx, faultFlush)
-	defer cancel()
-	_ = s.Flush(flush) // what is not stored yet is added from memory
 	query, args := `SELECT at, project, name, run, text FROM event WHERE (? = '' OR project = ?)`, []any{project, project}
 	if names != nil {
 		query += ` AND name IN (` + strings.TrimSuffix(strings.Repeat("?,", len(names)), ",") + `)`
@@ -83,20 +92,6 @@ func (s *Store) storedEvents(ctx context.Context, project string, names []string
 	}
 	slices.Reverse(all)
 	return all, rows.Err()
-}
-
-// takeEvents hands what is not stored to a transaction.
-func (s *Store) takeEvents() []Event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.events.take()
-}
-
-// giveBackEvents returns what a failed transaction did not store.
-func (s *Store) giveBackEvents(events []Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.events.giveBack(maxUnsavedEvents, events)
 }
 
 func storeEvent(ctx context.Context, q querier, e *Event) error {

@@ -12,9 +12,6 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// faultFlush bounds how long a read of faults waits for what was just seen to be stored; after it, it is added from memory.
-const faultFlush = time.Second
-
 // ErrUnknownFault is wrapped when no kind of error has an id.
 var ErrUnknownFault = errors.New("no such error")
 
@@ -37,6 +34,8 @@ type FaultQuery struct {
 	Since, Until time.Time
 	// After is a cursor: only what has occurred behind it. "" = all.
 	After string
+	// Settled says that a query just before this one has waited for what was just seen to be stored; this one does not.
+	Settled bool
 	// Limit is the largest number, after Offset others were left out; 0 = 100.
 	Limit, Offset int
 }
@@ -94,17 +93,21 @@ func (c cursor) behind(run, line int64) bool {
 
 // allFaults reads the table and adds what it does not have yet.
 func (s *Store) allFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
-	if s.file == nil {
-		return withGains(nil, s.faults.unsaved()), nil
+	if !q.Settled {
+		s.settle(ctx)
 	}
-	flush, cancel := context.WithTimeout(ctx, faultFlush)
-	defer cancel()
-	flushErr := s.Flush(flush)
-	stored, err := s.storedFaults(ctx, q)
-	if err != nil || flushErr == nil {
-		return stored, err
+	flying, waiting := s.faults.unsaved() // before the file is read: what is committed meanwhile is in both
+	var stored []Fault
+	if s.file != nil {
+		var err error
+		if stored, err = s.storedFaults(ctx, q); err != nil {
+			return nil, err
+		}
 	}
-	return withGains(stored, s.faults.unsaved()), nil
+	flying = slices.DeleteFunc(flying, func(g *faultGain) bool {
+		return slices.ContainsFunc(stored, func(f Fault) bool { return f.ID == g.ID && f.has(g) })
+	})
+	return withGains(withGains(stored, flying), waiting), nil
 }
 
 func (s *Store) storedFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
@@ -170,7 +173,7 @@ func (f *Fault) addRate(ago, count int64) {
 	}
 }
 
-// withGains adds what is in memory.
+// withGains adds later occurrences.
 func withGains(stored []Fault, gains []*faultGain) []Fault {
 	byID := make(map[string]int, len(stored))
 	for i := range stored {
@@ -192,6 +195,11 @@ func withGains(stored []Fault, gains []*faultGain) []Fault {
 		}
 	}
 	return stored
+}
+
+// has tells whether the latest of some occurrences is the latest of f: then f has them all.
+func (f *Fault) has(g *faultGain) bool {
+	return f.LastRun == g.LastRun && f.LastLine == g.LastLine && f.LastSeen.Equal(g.LastSeen)
 }
 
 // ResolveFault marks a kind of error as resolved, with a note; seen again it is open again. Its error wraps ErrUnknownFault.

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -208,23 +207,22 @@ func (g *faultGain) merge(newer *faultGain) {
 	g.Runs, g.Count, g.FirstSeen, g.FirstRun, g.firstRun, g.hours = runs, count, first, firstRun, begin, hours
 }
 
-// unsaved gives copies of what is not known to be stored.
-func (l *faultLog) unsaved() []*faultGain {
+// unsaved gives copies of what is not known to be stored. What is in a transaction, the first, may be in the file as well by the time it is
+// read, which must come after this.
+func (l *faultLog) unsaved() (flying, waiting []*faultGain) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all := make(map[faultKey]*faultGain, len(l.gains)+len(l.flying))
-	for _, some := range []map[faultKey]*faultGain{l.flying, l.gains} {
-		for k, g := range some {
-			c := *g
-			c.hours = maps.Clone(g.hours)
-			if older := all[k]; older != nil {
-				older.merge(&c)
-			} else {
-				all[k] = &c
-			}
-		}
+	return copyGains(l.flying), copyGains(l.gains)
+}
+
+func copyGains(gains map[faultKey]*faultGain) []*faultGain {
+	all := make([]*faultGain, 0, len(gains))
+	for _, g := range gains {
+		c := *g
+		c.hours = maps.Clone(g.hours)
+		all = append(all, &c)
 	}
-	return slices.Collect(maps.Values(all))
+	return all
 }
 
 // NewFaults gives each kind of error when it is first seen, or seen again after it was resolved. One receiver; up to 64 wait for

@@ -170,15 +170,19 @@ func TestFaultGainsMerge(t *testing.T) {
 	s := &Store{faults: l}
 	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &s.pool, l)
 	see := func() { r.mu.Lock(); r.faults.End(3, ""); r.mu.Unlock() }
+	seen := func() []Fault {
+		flying, waiting := l.unsaved()
+		return withGains(withGains(nil, flying), waiting)
+	}
 	see()
 	l.take()
 	r.faults = newRunLog(7, r.key, 1, time.Now(), &s.pool, l).faults
 	see()
-	if all := l.unsaved(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
+	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
 		t.Errorf("while one is under way: %+v", all)
 	}
 	l.giveBack()
-	if all := l.unsaved(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
+	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
 		t.Errorf("given back: %+v", all[0])
 	}
 }
@@ -203,6 +207,57 @@ func TestEvents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestReadableDuringTheTransaction reads what waits for a commit that another server holds up, and what that commit has in hand.
+func TestReadableDuringTheTransaction(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	at := time.Now()
+	note := func(i int) {
+		s.SaveEvent("/p", "web", run, at.Add(time.Duration(i)*time.Minute), fmt.Sprint("event ", i))
+		for _, second := range []int{0, 11} { // each ends the span before it
+			s.SaveSample(run, at.Add(time.Duration(i)*time.Minute+time.Duration(second)*time.Second), float64(i), 0, 1)
+		}
+		throw(s, run, i)
+		s.Capture(run, Stderr, time.Now(), nil)
+	}
+	want := func(when string, n int) {
+		t.Helper()
+		events, err := s.Events(t.Context(), "/p", nil, 0)
+		if err != nil || len(events) != n || n > 0 && events[n-1].Text != fmt.Sprint("event ", n) {
+			t.Errorf("%s: events %+v, %v", when, events, err)
+		}
+		samples, err := s.Samples(t.Context(), run, time.Time{})
+		if err != nil || len(samples) != 2*n-1 || samples[2*n-2].CPUPercent != float64(n) {
+			t.Errorf("%s: samples %+v, %v", when, samples, err)
+		}
+		if f := onlyFault(t, s, FaultQuery{}); f.Count != int64(n) || f.PerHour[0]+f.PerHour[1] != int64(n) || f.Runs != 1 {
+			t.Errorf("%s: fault %+v", when, f)
+		}
+	}
+	note(1)
+	want("stored", 1)
+
+	block, err := s.file.check.Conn(t.Context()) // the flusher waits for it with what it took
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := block.ExecContext(t.Context(), `BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	note(2)
+	want("in the transaction", 2)
+	note(3)
+	want("in the transaction and waiting", 3)
+	if _, err := block.ExecContext(t.Context(), `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	if err := block.Close(); err != nil {
+		t.Fatal(err)
+	}
+	flush(t, s)
+	want("stored later", 3)
 }
 
 // TestRecogniserPanicEndsOnlyItself: the run's log goes on.

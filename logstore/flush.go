@@ -90,6 +90,36 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 }
 
+// settleTime bounds how long a read waits for what was just noted to be stored; after it, that is added from memory.
+const settleTime = time.Second
+
+// settle waits until what was noted so far is stored, but not for long. It tells whether that is so.
+func (s *Store) settle(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	return s.file == nil || s.Flush(ctx) == nil
+}
+
+// takeBacklogs hands the events and samples that are not stored to a transaction.
+func (s *Store) takeBacklogs() ([]Event, []Sample) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events.take(), s.samples.take()
+}
+
+// settleBacklogs says what became of them.
+func (s *Store) settleBacklogs(stored bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if stored {
+		s.events.stored()
+		s.samples.stored()
+		return
+	}
+	s.events.giveBack(maxUnsavedEvents)
+	s.samples.giveBack(maxUnsavedSamples)
+}
+
 // flush commits what is listed. An urgent flush leaves out what has not waited for the interval yet and is not a full chunk.
 func (f *flusher) flush(urgent bool) error {
 	s := f.store
@@ -105,7 +135,8 @@ func (f *flusher) flush(urgent bool) error {
 		var b batch
 		b.docs, b.late = s.unsavedDocuments(), s.lateRows()
 		b.filters = s.takeFilters()
-		b.faults, b.events, b.samples = s.faults.take(), s.takeEvents(), s.takeSamples()
+		b.faults = s.faults.take()
+		b.events, b.samples = s.takeBacklogs()
 		list = b.collect(list, urgent, s)
 		if b.empty() {
 			return nil

@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -81,27 +82,13 @@ func (s *Store) endAllSpans() {
 	}
 }
 
-func (s *Store) takeSamples() []Sample {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.samples.take()
-}
-
-// giveBackSamples returns what a failed transaction did not store.
-func (s *Store) giveBackSamples(samples []Sample) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.samples.giveBack(maxUnsavedSamples, samples)
-}
-
 // Samples gives the stored samples of a run since a time, oldest first. Those of the last 10 s are not among them.
 func (s *Store) Samples(ctx context.Context, run int64, since time.Time) ([]Sample, error) {
+	s.settle(ctx)
+	unsaved := s.unsavedSamples(run, since) // before the file is read: what is committed meanwhile is in both
 	if s.file == nil {
-		return s.unsavedSamples(run, since), nil
+		return unsaved, nil
 	}
-	flush, cancel := context.WithTimeout(ctx, faultFlush)
-	defer cancel()
-	_ = s.Flush(flush) // what is not stored yet is added from memory
 	rows, err := s.file.read.QueryContext(ctx, `SELECT at, cpu, memory, processes FROM sample WHERE run = ? AND at >= ? ORDER BY at`, run, nanos(since))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the samples: %w", err)
@@ -120,13 +107,15 @@ func (s *Store) Samples(ctx context.Context, run int64, since time.Time) ([]Samp
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("cannot read the samples: %w", err)
 	}
-	return append(all, s.unsavedSamples(run, since)...), nil
+	return slices.Concat(all, slices.DeleteFunc(unsaved, func(x Sample) bool {
+		return slices.ContainsFunc(all, func(stored Sample) bool { return stored.At.Equal(x.At) })
+	})), nil
 }
 
 func (s *Store) unsavedSamples(run int64, since time.Time) (some []Sample) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for _, x := range s.samples {
+	for _, x := range s.samples.unsaved() {
 		if x.Run == run && !x.At.Before(since) {
 			some = append(some, x)
 		}
