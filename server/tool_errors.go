@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -16,6 +17,10 @@ const (
 	// stackLines is how many lines of a stack an answer shows, but where one
 	// error is asked for by its id.
 	stackLines = 12
+	// defaultErrors is how many errors an answer shows without a limit, and
+	// allErrors more than there can be.
+	defaultErrors = 100
+	allErrors     = 1_000_000
 	// answerErrors is how many errors of a run stand in an answer about it.
 	answerErrors = 5
 	// similarErrors is how many similar ones are named.
@@ -203,20 +208,22 @@ func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult
 		return getErrorsResult{}, fmt.Errorf("%w: %q", logstore.ErrUnknownFault, a.ErrorID)
 	}
 	r := getErrorsResult{Errors: []errorResult{}, Total: total}
+	page := all[min(a.Offset, total):]
+	page = page[:min(cmp.Or(a.Limit, defaultErrors), len(page))]
 	size := 0
-	for i := range all {
-		e := ofFault(&all[i])
+	for i := range page {
+		e := ofFault(&page[i])
 		if a.ErrorID != "" {
-			e.Stack = all[i].Stack
+			e.Stack = page[i].Stack
 		}
 		if size += len(e.text()) + contextBytes; size > defaultMaxBytes && i > 0 {
-			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d goes on", q.Offset+i)
+			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d goes on", a.Offset+i)
 			break
 		}
 		r.Errors = append(r.Errors, e)
 		r.Notice = outputNotice
 	}
-	r.More = q.Offset+len(r.Errors) < total
+	r.More = a.Offset+len(r.Errors) < total
 	if err := s.addContext(ctx, r.Errors); err != nil {
 		return r, err
 	}
@@ -224,14 +231,15 @@ func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult
 		r.Hint = "no errors"
 		return r, nil
 	}
-	r.Summary, err = s.summarize(ctx, q)
-	return r, err
+	r.Summary = summarize(all)
+	return r, nil
 }
 
+// faultQuery asks for all that the arguments mean, for the summary: the limit is for the answer.
 func (s *Server) faultQuery(ctx context.Context, a getErrorsArgs) (logstore.FaultQuery, error) {
 	now := time.Now()
 	q := logstore.FaultQuery{
-		Project: s.o.Manager.Project(), Category: a.Category, ID: a.ErrorID, Resolved: a.Resolved, After: a.After, Limit: a.Limit, Offset: a.Offset,
+		Project: s.o.Manager.Project(), Category: a.Category, ID: a.ErrorID, Resolved: a.Resolved, After: a.After, Limit: allErrors,
 	}
 	if a.Category != "" && !slices.Contains(logstore.FaultCategories(), a.Category) {
 		return q, fmt.Errorf("argument category: want one of %s, got %q", strings.Join(logstore.FaultCategories(), ", "), a.Category)
@@ -253,12 +261,12 @@ func (s *Server) faultQuery(ctx context.Context, a getErrorsArgs) (logstore.Faul
 }
 
 // addContext adds what other rows tell of each error: similar ones, and a later
-// run that does not have it.
+// run that does not have it. The errors were read just before.
 func (s *Server) addContext(ctx context.Context, errors []errorResult) error {
 	if len(errors) == 0 {
 		return nil
 	}
-	all, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Project: s.o.Manager.Project(), Limit: 1000})
+	all, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Project: s.o.Manager.Project(), Limit: 1000, Settled: true})
 	if err != nil {
 		return err
 	}
@@ -289,13 +297,7 @@ func isSimilar(e *errorResult, other *logstore.Fault) bool {
 	return other.ID != e.ErrorID && e.Type != "" && other.Type == e.Type && (other.File == e.File || other.Category == e.Category)
 }
 
-// summarize counts what the query means, without its limit.
-func (s *Server) summarize(ctx context.Context, q logstore.FaultQuery) (*errorsSummary, error) {
-	q.Limit, q.Offset = 1_000_000, 0
-	all, _, err := s.o.Store.Faults(ctx, q)
-	if err != nil {
-		return nil, err
-	}
+func summarize(all []logstore.Fault) *errorsSummary {
 	sum := &errorsSummary{ByCategory: make(map[string]int), ByProcess: make(map[string]int)}
 	var perHour [24]int64
 	for i := range all {
@@ -306,7 +308,7 @@ func (s *Server) summarize(ctx context.Context, q logstore.FaultQuery) (*errorsS
 		}
 	}
 	sum.PerHour, sum.Trend = perHour[0], trend(perHour[:])
-	return sum, nil
+	return sum
 }
 
 type latestErrorsArgs struct {
