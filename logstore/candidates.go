@@ -41,6 +41,19 @@ type scope struct {
 
 func (c *scope) wants(r *runLog) bool { return r.matches(c.project, c.names, c.runs) }
 
+// where is the condition that a row with these columns is of a process in scope, for which no runs are named.
+func (c *scope) where(project, name string) (condition string, args []any) {
+	condition = "true"
+	if c.project != "" {
+		condition, args = project+" = ?", append(args, c.project)
+	}
+	if c.names != nil {
+		in, names := inList(name, c.names)
+		condition, args = condition+" AND "+in, append(args, names...)
+	}
+	return condition, args
+}
+
 // memory takes the snapshots of this Store's own runs that the scope is about. It comes before the file is read: what is
 // committed in between is in both, and taken from memory.
 func (s *Store) memory(c *scope) []memView {
@@ -118,18 +131,11 @@ func storedMetas(ctx context.Context, q querier, c *scope) ([]*runMeta, error) {
 	} else if c.maxRuns > 0 {
 		limit = c.maxRuns
 	}
-	where, args := "true", []any{limit}
-	if c.project != "" {
-		where, args = "p.project = ?", append(args, c.project)
-	}
-	if c.names != nil {
-		in, names := inList("p.name", c.names)
-		where, args = where+" AND "+in, append(args, names...)
-	}
+	where, args := c.where("p.project", "p.name")
 	// The latest runs of each process, in one statement: one for each process
 	// took 2 ms for fifty. CROSS JOIN keeps SQLite from reading run first.
 	return queryMetas(ctx, q, `SELECT `+metaColumns+` FROM process p CROSS JOIN run r ON r.id IN
-		(SELECT id FROM run WHERE process = p.id ORDER BY started DESC, id DESC LIMIT ?) WHERE `+where, args)
+		(SELECT id FROM run WHERE process = p.id ORDER BY started DESC, id DESC LIMIT ?) WHERE `+where, append([]any{limit}, args...))
 }
 
 func queryMetas(ctx context.Context, q querier, query string, args []any) ([]*runMeta, error) {

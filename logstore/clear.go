@@ -11,7 +11,7 @@ import (
 )
 
 // Clear removes the lines of the processes (nil = all of the project; project "" = all) that are older than until, or all if until is
-// zero, and tells how many that were. What a run of another live server has not yet stored as a whole chunk stays.
+// zero, and tells how many that were. The errors recognised in them go too, and the events of that time. What a run of another live server has not yet stored as a whole chunk stays.
 // Without a file it does nothing and says so.
 func (s *Store) Clear(ctx context.Context, project string, names []string, until time.Time) (lines, bytes int64, err error) {
 	if s.file == nil {
@@ -21,6 +21,7 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 		return 0, 0, ErrClosed
 	}
 	scope := scope{project: project, names: names}
+	s.completeErrors(&scope)
 	s.sealOpen(&scope)
 	if err := s.Flush(ctx); err != nil {
 		return 0, 0, fmt.Errorf("cannot clear the log: %w", err)
@@ -64,8 +65,10 @@ func (s *Store) clearStored(ctx context.Context, c *scope, before int64) (lines,
 	if err != nil {
 		return 0, 0, err
 	}
+	wasGone := make(map[int64]int64)
 	for _, metas := range all {
 		for _, m := range metas {
+			wasGone[m.id] = m.gone
 			l, b, err := s.clearRun(ctx, m, before)
 			lines, bytes = lines+l, bytes+b
 			if err != nil {
@@ -73,7 +76,7 @@ func (s *Store) clearStored(ctx context.Context, c *scope, before int64) (lines,
 			}
 		}
 	}
-	return lines, bytes, nil
+	return lines, bytes, s.clearNotes(ctx, c, before, wasGone)
 }
 
 // clearRun removes the run's lines before a time: whole chunks first, then the start of the chunk in which that time falls.

@@ -164,6 +164,58 @@ func TestClear(t *testing.T) {
 	wantNumbered(t, readAll(t, s, Query{Names: []string{"web"}}), 12_001, 12_100)
 }
 
+// TestClearTakesTheNotes clears what errors were recognised in: nothing of them may be read any more, neither of one that was still being
+// printed, while those of other processes and of later lines stay.
+func TestClearTakesTheNotes(t *testing.T) {
+	s := openTest(t, Options{})
+	web, db := startRun(s, "/p", "web"), startRun(s, "/p", "db")
+	now := time.Now()
+	throwAt := func(run int64, at time.Time, what string) {
+		s.Capture(run, Stderr, at, fmt.Appendf(nil, "/app/%s.js:12\n    throw\n    ^\n\nTypeError: secret %s\n    at f (/app/%s.js:12:11)\n", what, what, what))
+	}
+	for _, run := range []int64{web, db} {
+		throwAt(run, now.Add(-time.Hour), "early")
+		s.Capture(run, Stderr, now.Add(-time.Hour), nil)
+		throwAt(run, now, "late")
+		s.Capture(run, Stderr, now, nil)
+	}
+	s.SaveEvent("/p", "web", web, now.Add(-time.Hour), "web crashed: secret early")
+	s.SaveEvent("/p", "web", web, now, "web crashed: secret late")
+	s.SaveEvent("/p", "db", db, now.Add(-time.Hour), "db crashed: secret early")
+	throwAt(web, now, "unfinished")
+	want := func(faults, events int) {
+		t.Helper()
+		found, _, err := s.Faults(t.Context(), FaultQuery{Names: []string{"web"}})
+		if err != nil || len(found) != faults {
+			t.Errorf("%d faults, want %d: %+v, %v", len(found), faults, found, err)
+		}
+		noted, err := s.Events(t.Context(), "/p", []string{"web"}, 0)
+		if err != nil || len(noted) != events {
+			t.Errorf("%d events, want %d: %+v, %v", len(noted), events, noted, err)
+		}
+		var hours int
+		err = s.file.read.QueryRow(`SELECT count(*) FROM fault_hour WHERE fault NOT IN (SELECT id FROM fault)`).Scan(&hours)
+		if err != nil || hours != 0 {
+			t.Errorf("%d rates without an error, %v", hours, err)
+		}
+	}
+	if _, _, err := s.Clear(t.Context(), "/p", []string{"web"}, now.Add(-time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	want(2, 1)
+	throwAt(web, now, "unfinished again")
+	if _, _, err := s.Clear(t.Context(), "/p", []string{"web"}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	s.Capture(web, Stderr, now, []byte("    at g (/app/g.js:1:1)\n"))
+	s.EndCapture(web)
+	want(0, 0)
+	s.RunEnded(db, 0, "")
+	if found, _, err := s.Faults(t.Context(), FaultQuery{}); err != nil || len(found) != 2 || found[0].Name != "db" {
+		t.Errorf("of the other process: %+v, %v", found, err)
+	}
+}
+
 func TestClearUntil(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
