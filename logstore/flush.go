@@ -93,11 +93,14 @@ func (s *Store) Flush(ctx context.Context) error {
 // settleTime bounds how long a read waits for what was just noted to be stored; after it, that is added from memory.
 const settleTime = time.Second
 
-// settle waits until what was noted so far is stored, but not for long. It tells whether that is so.
-func (s *Store) settle(ctx context.Context) bool {
+// settle waits until what was noted so far is stored, but not for long.
+func (s *Store) settle(ctx context.Context) {
+	if s.file == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	return s.file == nil || s.Flush(ctx) == nil
+	_ = s.Flush(ctx) // why it is not stored, Status tells
 }
 
 // takeBacklogs hands the events and samples that are not stored to a transaction.
