@@ -26,9 +26,9 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 	if err := s.Flush(ctx); err != nil {
 		return 0, 0, fmt.Errorf("cannot clear the log: %w", err)
 	}
-	free, err := s.file.maint.take(ctx, true)
+	free, err := s.file.maint.take(ctx)
 	if err == nil && !free {
-		err = errors.New("another server is tidying the log database")
+		err = errors.New("the log database is being tidied, by this server or another")
 	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("cannot clear the log: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,12 +51,16 @@ func (l *fileLock) try(exclusive bool) (bool, error) {
 
 // take waits up to lockWait for the lock.
 func (l *fileLock) take(ctx context.Context, exclusive bool) (bool, error) {
+	return awaitLock(ctx, func() (bool, error) { return l.try(exclusive) })
+}
+
+func awaitLock(ctx context.Context, try func() (bool, error)) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockWait)
 	defer cancel()
 	poll := time.NewTicker(lockPoll)
 	defer poll.Stop()
 	for {
-		if ok, err := l.try(exclusive); ok || err != nil {
+		if ok, err := try(); ok || err != nil {
 			return ok, err
 		}
 		select {
@@ -72,5 +77,47 @@ func (l *fileLock) unlock() { _ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN) }
 func (l *fileLock) close() {
 	if l != nil {
 		_ = l.f.Close()
+	}
+}
+
+// soleLock is exclusive between servers and within this one: the kernel's lock alone belongs to the open file, which the goroutines of a
+// server share.
+type soleLock struct {
+	servers *fileLock
+	own     sync.Mutex
+}
+
+func openSoleLock(path string) (*soleLock, error) {
+	l, err := openLock(path)
+	if err != nil {
+		return nil, err
+	}
+	return &soleLock{servers: l}, nil
+}
+
+// try takes the lock if it is free at once.
+func (l *soleLock) try() (bool, error) {
+	if !l.own.TryLock() {
+		return false, nil
+	}
+	ok, err := l.servers.try(true)
+	if !ok {
+		l.own.Unlock()
+	}
+	return ok, err
+}
+
+// take waits up to lockWait for the lock.
+func (l *soleLock) take(ctx context.Context) (bool, error) { return awaitLock(ctx, l.try) }
+
+func (l *soleLock) unlock() {
+	l.servers.unlock()
+	l.own.Unlock()
+}
+
+// close is safe on nil and twice.
+func (l *soleLock) close() {
+	if l != nil {
+		l.servers.close()
 	}
 }

@@ -18,7 +18,7 @@ const quickCheckTime = 2 * time.Second
 type file struct {
 	path        string
 	lock        *fileLock // shared for life, exclusive while the schema is made or the file is moved
-	maint       *fileLock // exclusive while old log is removed
+	maint       *soleLock // held while log is removed
 	write       *sql.DB   // one connection, BEGIN IMMEDIATE
 	read        *sql.DB
 	poll        *sql.DB     // one connection, for PRAGMA data_version
@@ -47,7 +47,7 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 	if f.lock, err = openLock(path + ".lock"); err != nil {
 		return nil, err
 	}
-	if f.maint, err = openLock(path + ".maint"); err != nil {
+	if f.maint, err = openSoleLock(path + ".maint"); err != nil {
 		return nil, err
 	}
 	if err := f.takeLock(ctx); err != nil {

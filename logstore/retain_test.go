@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,6 +29,40 @@ func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) 
 	return lines
 }
 
+// retain removes what is too old or too much, as the worker does.
+func retain(t *testing.T, s *Store) {
+	t.Helper()
+	free, err := s.file.maint.take(t.Context())
+	if err != nil || !free {
+		t.Fatal(free, err)
+	}
+	defer s.file.maint.unlock()
+	if err := s.retain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOneRemovesAtATime has clear and retention of one server, which share the lock file, keep out of each other's way.
+func TestOneRemovesAtATime(t *testing.T) {
+	s := openTest(t, Options{})
+	if free, err := s.file.maint.take(t.Context()); err != nil || !free {
+		t.Fatal(free, err)
+	}
+	if free, err := s.file.maint.try(); err != nil || free {
+		t.Errorf("the lock is held and can be taken: %v, %v", free, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if free, err := s.file.maint.take(ctx); err != nil || free {
+		t.Errorf("the lock is held and can be taken: %v, %v", free, err)
+	}
+	s.file.maint.unlock()
+	if free, err := s.file.maint.take(t.Context()); err != nil || !free {
+		t.Error(free, err)
+	}
+	s.file.maint.unlock()
+}
+
 func TestRetentionByAge(t *testing.T) {
 	s := openTest(t, Options{RetentionDays: 7})
 	old, young := startRun(s, "/p", "old"), startRun(s, "/p", "young")
@@ -36,9 +71,7 @@ func TestRetentionByAge(t *testing.T) {
 	s.EndCapture(old)
 	s.SaveRun(old, time.Now().AddDate(0, 0, -9), time.Now().AddDate(0, 0, -8), nil)
 	flush(t, s)
-	if err := s.retain(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	retain(t, s)
 	if got := readAll(t, s, Query{Names: []string{"old"}}); len(got) != 0 {
 		t.Errorf("%d old lines are left", len(got))
 	}
@@ -67,15 +100,7 @@ func TestRetentionBySize(t *testing.T) {
 	at := time.Now()
 	for i := range 6 {
 		fill(t, s, chatty, at.Add(time.Duration(i)*time.Second), 6<<20)
-		free, err := s.file.maint.take(t.Context(), true)
-		if err != nil || !free {
-			t.Fatal(free, err)
-		}
-		err = s.retain(t.Context())
-		s.file.maint.unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		retain(t, s)
 		used, err := usedBytes(t.Context(), s.file.read)
 		if err != nil || used > limit {
 			t.Fatalf("round %d: %d bytes are used, limit %d, %v", i, used, limit, err)

@@ -61,9 +61,9 @@ func (w *worker) startup(ctx context.Context) error {
 	return errors.Join(w.store.markLost(ctx), w.round(ctx), w.buildMissing(ctx))
 }
 
-// round is what is done from time to time. Only one server does it at a time.
+// round is what is done from time to time. One server does it at a time, and not while it clears the log.
 func (w *worker) round(ctx context.Context) error {
-	free, err := w.store.file.maint.try(true)
+	free, err := w.store.file.maint.try()
 	if err != nil || !free {
 		return err
 	}
