@@ -61,8 +61,7 @@ func (m *Manager) Remove(_ context.Context, name string) error {
 	case st.Alive() || st.State == Backoff:
 		return &StateError{Name: name, State: st.State, Event: "remove"}
 	}
-	delete(m.entries, name)
-	m.changes.Publish(Change{At: time.Now(), From: st.State, To: st.State, Removed: true, Status: st})
+	m.forget(e)
 	return nil
 }
 

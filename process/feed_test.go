@@ -8,7 +8,7 @@ import (
 
 func TestFeedOverrun(t *testing.T) {
 	changes := feed.New[Change](feedSize)
-	slow := &Feed{changes.Reader()}
+	slow := &Feed{reader: changes.Reader()}
 	for i := range feedSize + 10 {
 		changes.Publish(Change{Status: Status{Run: i}})
 	}

@@ -34,6 +34,7 @@ type Manager struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry
+	ends    endLog
 	closing bool
 	execs   int64 // id of the latest Exec, counted down
 }
@@ -48,6 +49,8 @@ type entry struct {
 	stopping *stopRequest
 	// recycled says why the current run is being ended to be run again.
 	recycled string
+	// endNoted is the id of the run whose end stands in Manager.ends.
+	endNoted int64
 	retries  retries
 	limits   limitWatch
 	// noRetry ends the wait of a backoff; nil unless in Backoff.
@@ -205,11 +208,20 @@ func (m *Manager) add(name string) *entry {
 				oldest = name
 			}
 		}
-		delete(m.entries, oldest)
+		if e := m.entries[oldest]; e != nil {
+			m.forget(e)
+		}
 	}
 	e := &entry{}
 	m.entries[name] = e
 	return e
+}
+
+// forget takes e off the table and publishes that. Called with m.mu held.
+func (m *Manager) forget(e *entry) {
+	st := m.snapshot(e)
+	delete(m.entries, st.Spec.Name)
+	m.changes.Publish(Change{At: time.Now(), From: st.State, To: st.State, Removed: true, Status: st})
 }
 
 // liveBut counts the entries that run, or will by themselves, without e. Called
@@ -247,7 +259,9 @@ func (m *Manager) transition(e *entry, ev event) bool {
 
 // publish tells every Feed what e is now. Called with m.mu held.
 func (m *Manager) publish(e *entry, from State) {
-	m.changes.Publish(Change{At: time.Now(), From: from, To: e.status.State, Status: m.snapshot(e)})
+	c := Change{At: time.Now(), From: from, To: e.status.State, Status: m.snapshot(e)}
+	m.noteEnd(e, c)
+	m.changes.Publish(c)
 }
 
 // update lets change alter the status of e and publishes that, if run is still

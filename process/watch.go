@@ -41,6 +41,11 @@ func (m *Manager) snapshot(e *entry) Status {
 func (m *Manager) List() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.list()
+}
+
+// list is List. Called with m.mu held.
+func (m *Manager) list() []Status {
 	list := make([]Status, 0, len(m.entries))
 	for _, e := range m.entries {
 		list = append(list, m.snapshot(e))
@@ -62,7 +67,7 @@ func (m *Manager) List() []Status {
 
 // Watch returns a Feed of every change from now on.
 func (m *Manager) Watch() *Feed {
-	return &Feed{m.changes.Reader()}
+	return &Feed{reader: m.changes.Reader(), manager: m}
 }
 
 // Await returns the status of name as soon as until holds for it. When ctx ends

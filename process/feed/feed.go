@@ -82,6 +82,13 @@ func (r *Reader[T]) Next(ctx context.Context) (v T, missed int, err error) {
 	}
 }
 
+// Skip moves behind everything that was published so far.
+func (r *Reader[T]) Skip() {
+	r.feed.mu.Lock()
+	defer r.feed.mu.Unlock()
+	r.next = r.feed.next
+}
+
 // take gives the next value if there is one, else what to wait for: nil if the
 // Feed is closed.
 func (r *Reader[T]) take() (v T, missed int, ok bool, more <-chan struct{}) {
