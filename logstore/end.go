@@ -1,0 +1,84 @@
+package logstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// EndOfRun gives the cursor at the end of a run of this Store that has ended; "" if it printed nothing. It does not wait for the
+// disk: of a run that has left memory it is the end wherever that is.
+func (s *Store) EndOfRun(run int64) string {
+	r := s.ownRun(run)
+	if r == nil {
+		return cursor{run: everything}.String()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == 0 {
+		return ""
+	}
+	return cursor{run: r.last}.String()
+}
+
+// endPoll is how often who waits for the end of a run looks anew where nothing tells of it: when another server dies, no file changes.
+const endPoll = time.Second
+
+// WaitEnd waits until a run has ended, or can no longer end because its server is dead, and gives it. When ctx ends first it gives
+// the run as it was seen last, and ctx's error. Its error wraps ErrUnknownRun for a run that is not kept. A run of another
+// server is seen to end when that server has stored it; one of this Store when SaveRun was told.
+func (s *Store) WaitEnd(ctx context.Context, run int64) (Run, error) {
+	w := s.watch(func(*runLog) bool { return false })
+	defer s.unwatch(w)
+	reading := context.WithoutCancel(ctx) // the first look counts, however soon ctx ends
+	var last Run
+	for {
+		version := s.fileVersion(reading)
+		r, err := s.Run(reading, run)
+		if err != nil && ctx.Err() != nil && last.ID != 0 {
+			return last, ctx.Err()
+		}
+		if err != nil || !r.Ended.IsZero() || r.Lost {
+			return r, err
+		}
+		last, reading = r, ctx
+		pause, cancel := context.WithTimeout(ctx, endPoll)
+		_, _, err = s.awaitChange(pause, w, version)
+		cancel()
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return r, err
+		}
+	}
+}
+
+// Run gives one run. Its error wraps ErrUnknownRun for one that is not kept.
+func (s *Store) Run(ctx context.Context, run int64) (r Run, err error) {
+	if s.closed.Load() {
+		return r, ErrClosed
+	}
+	scope := scope{runs: []int64{run}}
+	views := s.memory(&scope)
+	defer func() {
+		for i := range views {
+			views[i].release()
+		}
+	}()
+	err = s.withRead(ctx, func(ctx context.Context, tx querier) error {
+		found, err := s.runsInScope(ctx, tx, &scope, views)
+		switch {
+		case err != nil:
+			return err
+		case len(found) == 0:
+			return fmt.Errorf("%w: %d", ErrUnknownRun, run)
+		}
+		r, err = s.describe(ctx, tx, newServers(s, tx), found[0][0])
+		return err
+	})
+	if err != nil {
+		return r, fmt.Errorf("cannot read a run: %w", err)
+	}
+	return r, nil
+}
