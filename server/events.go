@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -15,14 +16,9 @@ import (
 	"pmcp/process"
 )
 
-const (
-	// maxEvents is how many events wait for the next answer; older ones are
-	// dropped and counted.
-	maxEvents = 20
-	// cursorPatience bounds the look-up of the cursor of an event: a slow disk
-	// must not keep the news back.
-	cursorPatience = 500 * time.Millisecond
-)
+// maxEvents is how many events wait for the next answer; older ones are
+// dropped and counted.
+const maxEvents = 20
 
 // event is something that happened by itself, which the client would otherwise
 // have to ask for.
@@ -94,6 +90,7 @@ type eventLog struct {
 	pending []event
 	dropped int
 	was     map[string]process.Status // by name, as last seen
+	seen    time.Time                 // of the latest change of a process
 	covered map[string]covering       // by name, the last answer about it: an event of it may come in late
 	storage string                    // state of the store, as last told
 }
@@ -105,7 +102,7 @@ func newEventLog(store *logstore.Store, project string, processes *process.Feed,
 		store: store, project: project, closing: make(chan struct{}), changed: changed, tell: tell, storage: logstore.StateOK,
 		was: make(map[string]process.Status), covered: make(map[string]covering),
 	}
-	l.done.Go(func() { follow(processes.Next, l.processChanged) })
+	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.takeProcess(processes, c) }) })
 	l.done.Go(func() { follow(checks.Next, l.healthChanged) })
 	l.done.Go(l.followFaults)
 	return l
@@ -159,10 +156,44 @@ func firstLine80(message string) string {
 	return cut(line, len(line), 80)
 }
 
+// takeProcess tells of one change. After a gap it tells every end that it was
+// not told of, and how things are now.
+func (l *eventLog) takeProcess(feed *process.Feed, c process.Change) {
+	if c.Missed == 0 {
+		l.processChanged(c)
+		return
+	}
+	ends, entries := feed.Resync()
+	for _, end := range ends {
+		if end.At.After(l.seen) {
+			l.processChanged(end)
+		}
+	}
+	gone := maps.Clone(l.was)
+	for i := range entries {
+		st := entries[i]
+		delete(gone, st.Spec.Name)
+		l.processChanged(process.Change{At: time.Now(), From: l.stateBefore(&st), To: st.State, Status: st})
+	}
+	for _, st := range gone {
+		l.processChanged(process.Change{At: time.Now(), From: st.State, To: st.State, Removed: true, Status: st})
+	}
+}
+
+// stateBefore is the state from which st was reached, as far as is known: a run
+// that was not seen yet has been started.
+func (l *eventLog) stateBefore(st *process.Status) process.State {
+	if was := l.was[st.Spec.Name]; was.RunID == st.RunID {
+		return was.State
+	}
+	return process.Starting
+}
+
 func (l *eventLog) processChanged(c process.Change) {
 	st := &c.Status
 	name := st.Spec.Name
 	l.mu.Lock()
+	l.seen = c.At
 	was := l.was[name]
 	if c.Removed {
 		delete(l.was, name)
@@ -174,7 +205,7 @@ func (l *eventLog) processChanged(c process.Change) {
 	if !c.Removed {
 		for _, e := range processNews(&was, st, c.From) {
 			e.at, e.name, e.run, e.runID = c.At, name, st.Run, st.RunID
-			e.text += l.where(st, c)
+			e.text += l.where(&c)
 			l.add(e)
 		}
 	}
@@ -214,18 +245,17 @@ func processNews(was, st *process.Status, from process.State) []event {
 }
 
 // where gives the cursor behind the last line of a run that ended badly; read
-// backwards from it shows why.
-func (l *eventLog) where(st *process.Status, c process.Change) string {
-	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed || st.RunID == 0 {
+// backwards from it shows why. It does not wait: the feed would fall behind.
+func (l *eventLog) where(c *process.Change) string {
+	st := &c.Status
+	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cursorPatience)
-	defer cancel()
-	page, err := l.store.Read(ctx, logstore.Query{Runs: []int64{st.RunID}, Limit: 1, Newest: true})
-	if err != nil || len(page.Lines) == 0 {
+	cursor := l.store.EndOfRun(st.RunID)
+	if cursor == "" {
 		return ""
 	}
-	return "; get_logs before: " + page.Next()
+	return "; get_logs before: " + cursor
 }
 
 func (l *eventLog) healthChanged(c health.Change) {

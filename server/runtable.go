@@ -17,10 +17,9 @@ import (
 // RunTable keeps the rows of the run table: it follows the manager's feed and
 // saves each run's start and end to the store, which buffers it.
 type RunTable struct {
-	store   *logstore.Store
-	manager *process.Manager
-	log     *slog.Logger
-	done    sync.WaitGroup
+	store *logstore.Store
+	log   *slog.Logger
+	done  sync.WaitGroup
 
 	mu    sync.Mutex
 	owner runOwner
@@ -52,7 +51,7 @@ type runOwner struct {
 // NewRunTable begins to follow manager. pid is the process that doctor and
 // get_server_info show for this server.
 func NewRunTable(manager *process.Manager, store *logstore.Store, pid int, log *slog.Logger) *RunTable {
-	t := &RunTable{store: store, manager: manager, owner: runOwner{PID: pid}, log: log}
+	t := &RunTable{store: store, owner: runOwner{PID: pid}, log: log}
 	feed := manager.Watch()
 	t.done.Go(func() { t.follow(feed) })
 	return t
@@ -86,12 +85,24 @@ func (t *RunTable) follow(feed *process.Feed) {
 			}
 			return
 		}
-		if change.Missed > 0 { // what was missed is at most older news of the same entries
-			for _, st := range t.manager.List() {
-				t.save(&st)
-			}
-		}
+		t.take(feed, &change)
+	}
+}
+
+// take saves one change. After a gap it saves every end that the manager has
+// kept, and what is now: what comes next on the feed is newer than that, so
+// nothing is saved over something newer.
+func (t *RunTable) take(feed *process.Feed, change *process.Change) {
+	if change.Missed == 0 {
 		t.save(&change.Status)
+		return
+	}
+	ends, entries := feed.Resync()
+	for i := range ends {
+		t.save(&ends[i].Status)
+	}
+	for i := range entries {
+		t.save(&entries[i])
 	}
 }
 
