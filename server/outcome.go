@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"pmcp/logstore"
 	"pmcp/process"
@@ -21,15 +20,14 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 	reached := map[string]func(process.Status) bool{
 		"started": func(process.Status) bool { return true },
 		"ready":   func(now process.Status) bool { return now.Ready == nil || *now.Ready }, // nil: it runs without a rule
-		"exit":    func(process.Status) bool { return false },
+		"exit":    never,
 	}[wait]
-	now, timedOut, err := s.awaitRun(ctx, st, timeoutMS, reached)
+	now, timedOut, err := s.awaitRun(ctx, st.Spec.Name, st.RunID, timeoutMS, reached)
 	if err != nil {
 		return runResult{}, err
 	}
-	r := runResult{processResult: ofStatus(&now), TimedOut: timedOut}
-	ended := !now.State.Live() || now.RunID != st.RunID
-	if wait == "exit" && ended {
+	r := runResult{processResult: now.processResult, TimedOut: timedOut, Hint: now.since}
+	if wait == "exit" && now.over {
 		if r.logResult, err = s.wholeOutput(ctx, st.RunID, 0); err != nil {
 			return r, err
 		}
@@ -44,24 +42,24 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 		return r, err
 	}
 	switch {
-	case wait == "ready" && ended:
-		return r, &deathError{endBeforeReady(&now, st.RunID), r}
+	case wait == "ready" && now.over:
+		return r, &deathError{now.endBeforeReady(), r}
 	case wait == "ready" && timedOut:
-		r.Hint = joinNonEmpty("not ready yet:", now.NotReady)
+		r.Hint = joinNonEmpty("not ready yet:", now.notReady)
 	case wait == "exit":
 		r.Hint = "wait_for_process with until: exit waits on"
 	case wait == "ready" && now.Ready == nil:
 		r.Hint = "readiness was not checked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
 	case now.Ready == nil:
-		r.Hint = "readiness was not checked"
+		r.Hint = joinNonEmpty("readiness was not checked", now.since)
 	}
 	return r, nil
 }
 
 // addErrors adds the errors of a run that ended badly.
-func (s *Server) addErrors(ctx context.Context, r *runResult, now *process.Status) (err error) {
-	if endedBadly(now) {
-		r.Errors, err = s.runErrors(ctx, now.RunID)
+func (s *Server) addErrors(ctx context.Context, r *runResult, now *runNow) (err error) {
+	if now.bad {
+		r.Errors, err = s.runErrors(ctx, now.id)
 	}
 	return err
 }
@@ -76,17 +74,12 @@ func (s *Server) nowLine(name string) string {
 	return r.line()
 }
 
-// awaitRun waits until the run of st ends or reached holds, for at most
-// timeoutMS (0: the default). It answers the status then.
-func (s *Server) awaitRun(ctx context.Context, st process.Status, timeoutMS int, reached func(process.Status) bool) (now process.Status, timedOut bool, err error) {
-	if timeoutMS == 0 {
-		timeoutMS = defaultWaitMS
-	}
-	waiting, cancel := context.WithTimeout(ctx, time.Duration(timeoutMS)*time.Millisecond)
+// awaitRun waits until a run of name ends or reached holds for it, for at most
+// timeoutMS (0: the default). It answers how the run is then.
+func (s *Server) awaitRun(ctx context.Context, name string, run int64, timeoutMS int, reached func(process.Status) bool) (now runNow, timedOut bool, err error) {
+	waiting, cancel := context.WithTimeout(ctx, waitTime(timeoutMS))
 	defer cancel()
-	now, err = s.o.Manager.Await(waiting, st.Spec.Name, func(now process.Status) bool {
-		return now.RunID != st.RunID || !now.State.Live() || reached(now)
-	})
+	now, err = s.awaitEnd(waiting, name, run, reached)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		return now, true, nil
 	}
@@ -142,23 +135,6 @@ func headAndTail(head, tail logResult, lines int64) logResult {
 	}
 	r.Lines = append(r.Lines, tail.Lines...)
 	return r
-}
-
-// endBeforeReady says that run, which was waited for to become ready, has ended,
-// and what it was still waited for: a port that another holds, say. now is the
-// state then, perhaps of a later run.
-func endBeforeReady(now *process.Status, run int64) string {
-	const ended = "ended before it was ready"
-	switch {
-	case now.RunID != run:
-		return ended
-	case !now.ReadyAt.IsZero():
-		return "was ready, and has ended since"
-	case now.NotReady != "":
-		return ended + " (" + now.NotReady + ")"
-	default:
-		return ended
-	}
 }
 
 // deathError says that a process ended although the call waited for something

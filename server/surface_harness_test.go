@@ -33,6 +33,9 @@ type surface struct {
 	notes   []reply // notifications that nobody has taken
 }
 
+// neighbour is the session of another live server.
+const neighbour = "neighbour"
+
 // open serves on pipes. At the end of the test the session is closed, and with
 // it what it started.
 func open(t testing.TB, change ...func(*Options)) *surface {
@@ -40,7 +43,9 @@ func open(t testing.TB, change ...func(*Options)) *surface {
 	dir, session := t.TempDir(), rand.Text() // unique: tests of other packages stop what bears their mark
 	log := &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	store, err := logstore.Open(t.Context(), logstore.Options{Path: filepath.Join(dir, "pmcp.db"), Session: session, Logger: logger})
+	store, err := logstore.Open(t.Context(), logstore.Options{
+		Path: filepath.Join(dir, "pmcp.db"), Session: session, Logger: logger, Alive: func(session string) bool { return session == neighbour },
+	})
 	noErr(t, err)
 	hub := upstream.NewHub(upstream.Options{Log: logger})
 	manager := process.NewManager(process.Options{

@@ -42,19 +42,33 @@ func waitForProcess(ctx context.Context, s *Server, a waitArgs) (runResult, erro
 	if err != nil {
 		return runResult{}, err
 	}
-	st, err := s.o.Manager.Status(name)
-	if err != nil || st.RunID == 0 {
-		return runResult{}, fmt.Errorf("%s was not started in this session; start_process starts it", name)
+	looking, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
+	run, err := s.runToAwait(looking, name)
+	cancel()
+	if err != nil {
+		return runResult{}, err
 	}
-	if a.Until == "ready" && st.Ready == nil && st.State.Live() {
-		return runResult{}, fmt.Errorf("%s has no readiness rule; give ready to start_process, or wait until log or idle", name)
+	if a.Until == "ready" && run.Ready == nil && !run.over {
+		return runResult{}, run.noReadiness()
 	}
-	defer report(ctx, func() string { return s.nowLine(name) })()
-	w := runWait{s: s, a: a, run: st, pattern: pattern}
+	nowLine := func() string { return s.nowLine(name) }
+	if run.stored {
+		nowLine = run.line
+	}
+	defer report(ctx, nowLine)()
+	w := runWait{s: s, a: a, name: name, run: run.id, pattern: pattern}
 	if a.Until == "log" || a.Until == "idle" {
 		return w.output(ctx)
 	}
 	return w.state(ctx)
+}
+
+// noReadiness says why a run cannot be waited for to become ready.
+func (r *runNow) noReadiness() error {
+	if r.stored {
+		return fmt.Errorf("only the pmcp server that owns %s knows whether it is ready; wait until log, idle or exit", r.Name)
+	}
+	return fmt.Errorf("%s has no readiness rule; give ready to start_process, or wait until log or idle", r.Name)
 }
 
 // check compiles the pattern and finds arguments that do not go together.
@@ -68,9 +82,6 @@ func (a *waitArgs) check() (*regexp.Regexp, error) {
 	if a.IdleMS == 0 {
 		a.IdleMS = defaultIdleMS
 	}
-	if a.TimeoutMS == 0 {
-		a.TimeoutMS = defaultWaitMS
-	}
 	pattern, err := regexp.Compile(a.Pattern)
 	if err != nil {
 		return nil, fmt.Errorf("argument pattern: %w", err)
@@ -82,104 +93,116 @@ func (a *waitArgs) check() (*regexp.Regexp, error) {
 type runWait struct {
 	s       *Server
 	a       waitArgs
-	run     process.Status
+	name    string
+	run     int64
 	pattern *regexp.Regexp
-}
-
-// ended says whether the run is over.
-func (w *runWait) ended(now process.Status) bool {
-	return now.RunID != w.run.RunID || !now.State.Live()
+	seen    int // lines that a wait for output has read
 }
 
 // state waits for readiness or the end.
 func (w *runWait) state(ctx context.Context) (runResult, error) {
 	ready := func(now process.Status) bool { return w.a.Until == "ready" && now.Ready != nil && *now.Ready }
-	now, timedOut, err := w.s.awaitRun(ctx, w.run, w.a.TimeoutMS, ready)
+	now, timedOut, err := w.s.awaitRun(ctx, w.name, w.run, w.a.TimeoutMS, ready)
 	if err != nil {
 		return runResult{}, err
 	}
-	r, err := w.answer(ctx, now, timedOut)
-	if err == nil && w.a.Until == "ready" && !ready(now) && w.ended(now) {
-		return r, &deathError{endBeforeReady(&now, w.run.RunID), r}
-	}
-	if timedOut {
-		r.Hint = now.NotReady
-	}
-	return r, err
-}
-
-// answer is the state now and the last lines.
-func (w *runWait) answer(ctx context.Context, now process.Status, timedOut bool) (runResult, error) {
-	r := runResult{processResult: ofStatus(&now), TimedOut: timedOut}
-	page, err := w.s.o.Store.Read(ctx, logstore.Query{Runs: []int64{w.run.RunID}, Limit: w.a.Lines, Newest: true})
-	if err != nil {
+	r := runResult{processResult: now.processResult, TimedOut: timedOut, Hint: now.since}
+	if r.logResult, err = w.lastLines(ctx); err != nil {
 		return r, err
 	}
-	r.logResult = lastOf(page)
-	return r, w.addErrors(ctx, &r, &now)
+	if err := w.addErrors(ctx, &r, &now); err != nil {
+		return r, err
+	}
+	if w.a.Until == "ready" && now.over {
+		return r, &deathError{now.endBeforeReady(), r}
+	}
+	if timedOut {
+		r.Hint = now.notReady
+	}
+	return r, nil
+}
+
+// lastLines are the last lines of the run, of those behind the caller's cursor
+// if there is one.
+func (w *runWait) lastLines(ctx context.Context) (logResult, error) {
+	q := logstore.Query{Runs: []int64{w.run}, Limit: w.a.Lines, After: w.a.After, Newest: w.a.After == ""}
+	page, err := w.s.o.Store.Read(ctx, q)
+	if err != nil {
+		return logResult{}, err
+	}
+	if w.a.After != "" {
+		page.MoreBefore = false // the caller has that
+		if page.MoreAfter {
+			q.After, q.Newest = "", true
+			if page, err = w.s.o.Store.Read(ctx, q); err != nil {
+				return logResult{}, err
+			}
+		}
+	}
+	return lastOf(page), nil
 }
 
 // addErrors adds the errors that are new since the caller's cursor or, without
 // one, those of a run that ended badly.
-func (w *runWait) addErrors(ctx context.Context, r *runResult, now *process.Status) error {
+func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) error {
 	if w.a.After == "" {
 		return w.s.addErrors(ctx, r, now)
 	}
-	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.run.Spec.Name, After: w.a.After, Limit: answerErrors})
+	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.name, After: w.a.After, Limit: answerErrors})
 	r.Errors = found.Errors
 	return err
 }
 
 // output waits for a line that matches, or for silence.
 func (w *runWait) output(ctx context.Context) (runResult, error) {
-	waiting, cancel := context.WithTimeout(ctx, time.Duration(w.a.TimeoutMS)*time.Millisecond)
+	waiting, cancel := context.WithTimeout(ctx, waitTime(w.a.TimeoutMS))
 	defer cancel()
 	living, died := context.WithCancel(waiting)
 	watched := make(chan struct{})
 	go func() {
 		defer close(watched)
-		if _, err := w.s.o.Manager.Await(living, w.run.Spec.Name, w.ended); err == nil {
+		if _, err := w.s.awaitEnd(living, w.name, w.run, never); err == nil {
 			died()
 		}
 	}()
 	defer func() { died(); <-watched }()
 
-	q := logstore.Query{Project: w.s.o.Manager.Project(), Names: []string{w.run.Spec.Name}, After: w.a.After, Limit: maxPageLines}
+	q := logstore.Query{Project: w.s.o.Manager.Project(), Names: []string{w.name}, After: w.a.After, Limit: maxPageLines}
 	if w.a.After == "" {
-		q.Runs = []int64{w.run.RunID}
+		q.Runs = []int64{w.run}
 	}
-	spoken := false
 	for {
-		page, err := w.next(ctx, living, q, spoken)
+		page, err := w.next(ctx, living, q)
 		if err != nil {
 			return runResult{}, err
 		}
 		if i := w.match(page); i >= 0 {
+			w.seen += i + 1
 			return w.matched(ctx, page, i)
 		}
 		q.After, q.Runs = page.Next(), nil
 		if len(page.Lines) > 0 {
-			spoken = true
+			w.seen += len(page.Lines)
 			continue
 		}
 		switch {
 		case ctx.Err() != nil:
 			return runResult{}, ctx.Err()
-		case w.a.Until == "idle" && spoken && waiting.Err() == nil:
-			return w.settled(ctx, page, false)
+		case w.a.Until == "idle" && w.seen > 0 && waiting.Err() == nil:
+			return w.settled(ctx, page.Next(), false)
 		case living.Err() != nil:
-			return w.settled(ctx, page, waiting.Err() != nil)
+			return w.settled(ctx, page.Next(), waiting.Err() != nil)
 		}
 	}
 }
 
 // next reads on: until lines come, the run ends, or for idle_ms where silence is
 // what is waited for. An empty page says that none came.
-func (w *runWait) next(ctx, living context.Context, q logstore.Query, spoken bool) (*logstore.Page, error) {
+func (w *runWait) next(ctx, living context.Context, q logstore.Query) (*logstore.Page, error) {
 	if living.Err() != nil {
 		return w.s.o.Store.Read(ctx, q) // what was printed last
 	}
-	if w.a.Until == "idle" && spoken {
+	if w.a.Until == "idle" && w.seen > 0 {
 		quiet, cancel := context.WithTimeout(living, time.Duration(w.a.IdleMS)*time.Millisecond)
 		defer cancel()
 		living = quiet
@@ -206,37 +229,39 @@ func (w *runWait) match(page *logstore.Page) int {
 
 // matched answers with the line and those before it.
 func (w *runWait) matched(ctx context.Context, page *logstore.Page, i int) (runResult, error) {
-	now, err := w.s.o.Manager.Status(w.run.Spec.Name)
-	if err != nil {
-		return runResult{}, err
-	}
-	r := runResult{processResult: ofStatus(&now), Match: cut(page.Lines[i].Text, len(page.Lines[i].Text), defaultMaxLineBytes)}
-	// A cursor right behind the line, read backwards, gives the line itself too.
-	upTo, err := w.s.o.Store.Read(ctx, logstore.Query{
-		Project: w.s.o.Manager.Project(), Names: []string{w.run.Spec.Name}, Before: page.Cursor(i), Limit: w.a.Lines,
-	})
-	if err != nil {
-		return r, err
-	}
-	r.logResult = lastOf(upTo)
-	r.NextCursor = page.Cursor(i)
-	return r, w.addErrors(ctx, &r, &now)
+	r, err := w.answer(ctx, page.Cursor(i), false)
+	r.Match = cut(page.Lines[i].Text, len(page.Lines[i].Text), defaultMaxLineBytes)
+	return r, err
 }
 
 // settled answers a wait that no line ended: by silence, the run's end, or the
 // timeout.
-func (w *runWait) settled(ctx context.Context, page *logstore.Page, timedOut bool) (runResult, error) {
-	now, err := w.s.o.Manager.Status(w.run.Spec.Name)
+func (w *runWait) settled(ctx context.Context, end string, timedOut bool) (runResult, error) {
+	r, err := w.answer(ctx, end, timedOut)
+	if err == nil && w.a.Until == "log" && !timedOut {
+		return r, &deathError{"ended before a line matched " + w.a.Pattern, r}
+	}
+	return r, err
+}
+
+// answer is the state now and the last of the lines that were read, which end at
+// the cursor end.
+func (w *runWait) answer(ctx context.Context, end string, timedOut bool) (runResult, error) {
+	now, err := w.s.runNow(ctx, w.name, w.run)
 	if err != nil {
 		return runResult{}, err
 	}
-	r, err := w.answer(ctx, now, timedOut)
-	if err != nil {
-		return r, err
+	r := runResult{processResult: now.processResult, TimedOut: timedOut, Hint: now.since}
+	if w.seen > 0 {
+		page, err := w.s.o.Store.Read(ctx, logstore.Query{
+			Project: w.s.o.Manager.Project(), Names: []string{w.name}, Before: end, Limit: min(w.a.Lines, w.seen),
+		})
+		if err != nil {
+			return r, err
+		}
+		page.MoreBefore = page.MoreBefore && w.seen > w.a.Lines
+		r.logResult = lastOf(page)
 	}
-	r.NextCursor = page.Next()
-	if w.a.Until == "log" && !timedOut {
-		return r, &deathError{"ended before a line matched " + w.a.Pattern, r}
-	}
-	return r, nil
+	r.NextCursor = end
+	return r, w.addErrors(ctx, &r, &now)
 }

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// otherStore is the store of another session on the same file.
+func (s *surface) otherStore(session string) *logstore.Store {
+	s.t.Helper()
+	store, err := logstore.Open(s.t.Context(), logstore.Options{Path: filepath.Join(s.manager.Project(), "pmcp.db"), Session: session})
+	noErr(s.t, err)
+	s.t.Cleanup(func() { noErr(s.t, store.Close()) })
+	return store
+}
+
+// otherRun is a run of another session that has printed lines.
+func (s *surface) otherRun(store *logstore.Store, name string, lines ...string) (run int64) {
+	s.t.Helper()
+	run, _ = store.NewRun(s.manager.Project(), name)
+	s.saveOther(store, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
+	for _, l := range lines {
+		store.Capture(run, logstore.Stderr, time.Now(), []byte(l+"\n"))
+	}
+	noErr(s.t, store.Flush(s.t.Context()))
+	return run
+}
+
+func (s *surface) saveOther(store *logstore.Store, run int64, info runInfo, ended bool) {
+	s.t.Helper()
+	raw, err := json.Marshal(info)
+	noErr(s.t, err)
+	var end time.Time
+	if ended {
+		store.EndCapture(run)
+		end = time.Now()
+	}
+	store.SaveRun(run, time.Now(), end, raw)
+	noErr(s.t, store.Flush(s.t.Context()))
+}
+
+// wait calls wait_for_process.
+func (s *surface) waitFor(name, until string, more ...any) (map[string]any, string) {
+	s.t.Helper()
+	return s.do("wait_for_process", waitArguments(name, until, more...))
+}
+
+func waitArguments(name, until string, more ...any) map[string]any {
+	arguments := map[string]any{"process": name, "until": until}
+	for i := 0; i < len(more); i += 2 {
+		arguments[more[i].(string)] = more[i+1]
+	}
+	return arguments
+}
+
+// TestWaitForEarlierSession: what has ended is answered at once, with how and
+// with its last lines.
+func TestWaitForEarlierSession(t *testing.T) {
+	s := hello(t)
+	earlier := s.otherStore("earlier")
+	three := 3
+	crashed := s.otherRun(earlier, "job", "one", "Error: no space left")
+	s.saveOther(earlier, crashed, runInfo{State: "crashed", ExitCode: &three, EndedBy: "self"}, true)
+	s.otherRun(earlier, "victim", "last words")
+
+	data, text := s.waitFor("job", "exit")
+	if data["state"] != "crashed" || data["exit_code"] != 3.0 || !strings.Contains(text, "no space left") || data["next_cursor"] == nil || data["errors"] == nil {
+		t.Errorf("%v\n%s", data, text)
+	}
+	if data, text := s.waitFor("victim", "exit"); data["state"] != "lost" || !strings.Contains(text, "last words") {
+		t.Errorf("%v\n%s", data, text)
+	}
+	if data, _ := s.waitFor("job", "log", "pattern", "^one$"); data["match"] != "one" {
+		t.Errorf("%v", data)
+	}
+	if data, text := s.waitFor("job", "idle"); data["state"] != "crashed" || !strings.Contains(text, "one") {
+		t.Errorf("%v\n%s", data, text)
+	}
+	for until, want := range map[string]string{"ready": "job has ended", "log": "job ended before a line matched never"} {
+		arguments := waitArguments("job", until)
+		if until == "log" {
+			arguments["pattern"] = "never"
+		}
+		if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": arguments}); r.Result["isError"] != true || !strings.Contains(r.text(), want) {
+			t.Errorf("%s: %s", until, r.raw)
+		}
+	}
+}
+
+// TestWaitForOtherServer: its run is waited for through the store.
+func TestWaitForOtherServer(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web", "up")
+	if data, text := s.waitFor("web", "exit", "timeout_ms", 50); data["timed_out"] != true || data["state"] != "running" || data["owner"] == nil || !strings.Contains(text, "up") {
+		t.Errorf("%v\n%s", data, text)
+	}
+	if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")}); r.Result["isError"] != true ||
+		!strings.Contains(r.text(), "only the pmcp server that owns web knows") {
+		t.Errorf("%s", r.raw)
+	}
+	forLine := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "log", "pattern", "second")})
+	forEnd := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "exit")})
+	other.Capture(run, logstore.Stdout, time.Now(), []byte("second\n"))
+	noErr(t, other.Flush(t.Context()))
+	if r := s.wait(forLine); r.Result["isError"] == true || !strings.Contains(r.text(), "match: second") {
+		t.Errorf("%s", r.raw)
+	}
+	zero := 0
+	s.saveOther(other, run, runInfo{State: "exited", ExitCode: &zero, EndedBy: "self"}, true)
+	if r := s.wait(forEnd); r.Result["isError"] == true || !strings.Contains(r.text(), "web: exited, exit code 0") || !strings.Contains(r.text(), "second") {
+		t.Errorf("%s", r.raw)
+	}
+}
+
+// TestAnswerIsAboutTheRunWaitedFor, although the next has begun.
+func TestAnswerIsAboutTheRunWaitedFor(t *testing.T) {
+	s := hello(t)
+	const script = `n=$(cat n 2>/dev/null || echo 3); echo $((n+1)) >n; echo "code $n"; [ $n = 4 ] && exec sleep 100; exit $n`
+	s.script("job", script, "restart", "on-failure")
+	first, err := s.manager.Status("job")
+	noErr(t, err)
+	first.RunID, first.Run = firstRun(t, s, "job")
+	_, err = s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.Run == 2 && st.State == process.Running })
+	noErr(t, err)
+
+	w := runWait{s: s.server, a: waitArgs{Until: "exit", Lines: 20}, name: "job", run: first.RunID}
+	waited, err := w.state(t.Context())
+	noErr(t, err)
+	started, err := s.server.awaitStart(t.Context(), first, "exit", 0)
+	noErr(t, err)
+	for what, r := range map[string]runResult{"wait_for_process": waited, "start_process": started} {
+		if r.Run != 1 || r.State != "crashed" || r.ExitCode == nil || *r.ExitCode != 3 || !strings.Contains(r.text(), "out code 3") || strings.Contains(r.text(), "code 4") {
+			t.Errorf("%s: %s", what, r.text())
+		}
+		if !strings.Contains(r.Hint, "run 2 has been started since") || r.NextRetryAt != "" {
+			t.Errorf("%s: hint %q, next retry %q", what, r.Hint, r.NextRetryAt)
+		}
+	}
+}
+
+func firstRun(t *testing.T, s *surface, name string) (id int64, number int) {
+	t.Helper()
+	runs, err := s.store.Runs(t.Context(), logstore.RunFilter{Names: []string{name}, Number: 1})
+	noErr(t, err)
+	if len(runs) != 1 {
+		t.Fatalf("%d first runs", len(runs))
+	}
+	return runs[0].ID, runs[0].Number
+}
+
+// TestWaitBehindACursor shows what is new since, and nothing older.
+func TestWaitBehindACursor(t *testing.T) {
+	s := hello(t)
+	s.script("tests", `while read line; do printf "start $line\nresult $line\ndone $line\n"; done`)
+	send := func(text string) {
+		t.Helper()
+		s.do("send_input", map[string]any{"process": "tests", "text": text})
+	}
+	printed := func(data map[string]any) (lines []string) {
+		all, _ := data["lines"].([]any)
+		for _, l := range all {
+			if text := fmt.Sprint(l); !strings.HasPrefix(text, "---") {
+				lines = append(lines, text[strings.Index(text, "out ")+4:])
+			}
+		}
+		return lines
+	}
+	cursor := "start"
+	for _, edit := range []string{"one", "two"} {
+		send(edit)
+		data, _ := s.waitFor("tests", "log", "pattern", "^done", "after", cursor)
+		if got, want := strings.Join(printed(data), "|"), "start "+edit+"|result "+edit+"|done "+edit; got != want || data["more"] != nil || data["prev_cursor"] != nil {
+			t.Errorf("%q, want %q; more %v, prev_cursor %v", got, want, data["more"], data["prev_cursor"])
+		}
+		cursor = fmt.Sprint(data["next_cursor"])
+	}
+	send("three")
+	data, _ := s.waitFor("tests", "log", "pattern", "^done", "after", cursor, "lines", 2)
+	if got := strings.Join(printed(data), "|"); got != "result three|done three" || data["more"] != true || data["prev_cursor"] == nil {
+		t.Errorf("the last two: %q; more %v, prev_cursor %v", got, data["more"], data["prev_cursor"])
+	}
+	end := fmt.Sprint(data["next_cursor"])
+	if data, _ := s.waitFor("tests", "log", "pattern", "never", "after", end, "timeout_ms", 20); len(printed(data)) != 0 || data["next_cursor"] == nil {
+		t.Errorf("nothing is new: %v", data)
+	}
+	if data, _ := s.waitFor("tests", "exit", "after", cursor, "timeout_ms", 20); strings.Join(printed(data), "|") != "start three|result three|done three" {
+		t.Errorf("until exit: %v", data)
+	}
+	if data, _ := s.waitFor("tests", "exit", "after", end, "timeout_ms", 20); len(printed(data)) != 0 || data["next_cursor"] == nil {
+		t.Errorf("until exit, nothing new: %v", data)
+	}
+	if data, _ := s.waitFor("tests", "exit", "after", "start", "timeout_ms", 20, "lines", 1); strings.Join(printed(data), "|") != "done three" || data["more"] != true {
+		t.Errorf("until exit, the last: %v", data)
+	}
+}
