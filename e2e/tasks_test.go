@@ -24,7 +24,7 @@ func TestTasks(t *testing.T) {
 	}{
 		{"a monorepo's dev server is up, and its port known", 1, 700, devServer},
 		{"its crash on a syntax error is explained", 3, 3700, syntaxError},
-		{"new test failures only, after each of three edits", 8, 6500, testWatcher},
+		{"new test failures only, after each of three edits", 5, 5200, testWatcher},
 		{"db, api and web: api fails, is fixed, the rest comes up", 3, 2300, stackOfThree},
 		{"the next day: what there was, started by name, yesterday's errors", 3, 2400, nextDay},
 		{"an MCP server under development", 5, 2900, mcpUnderDevelopment},
@@ -192,8 +192,7 @@ func testWatcher(t *testing.T, a *agent) {
 	cursor := a.ok(t, "tail_logs", args{"process": "tests"}).cursor()
 	for edit := range 3 {
 		a.write(t, "results.txt", fmt.Sprintf("--- FAIL: TestNumber%d (0.00s)\n    cart_test.go:%d: got 1, want 2\nFAIL", edit, edit+10))
-		a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": "^tests done", "after": cursor, "lines": 1})
-		news := a.ok(t, "get_logs", args{"process": "tests", "after": cursor})
+		news := a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": "^tests done", "after": cursor})
 		news.says(fmt.Sprintf("TestNumber%d", edit), fmt.Sprintf(`cart_test\.go:%d`, edit+10))
 		if edit > 0 {
 			news.lacks(fmt.Sprintf("TestNumber%d", edit-1))

@@ -28,7 +28,8 @@ type event struct {
 	name  string           // of the process; "" if it is about pmcp itself
 	run   int              // its number
 	runID int64
-	stage stage // how far the run has come with it; 0 for what no state tells, such as its health
+	stage stage  // how far the run has come with it; 0 for what no state tells, such as its health
+	fault string // id of the kind of error that it tells of; "" for other events
 	text  string
 }
 
@@ -55,9 +56,10 @@ func stageOf(live bool, ready *bool) stage {
 // told is what an answer says of a process: how far its run had come. Run 0 is
 // whichever it was.
 type told struct {
-	name  string
-	run   int
-	stage stage
+	name   string
+	run    int
+	stage  stage
+	errors map[string]time.Time // the kinds of errors that stand in it, by id, and when each was seen last
 }
 
 // aboutProcesses is an answer, or an error, that tells what became of certain
@@ -71,8 +73,12 @@ type covering struct {
 }
 
 // covers says whether the answer has told what e tells: it happened during the
-// call, to the same run, on the way to where that was told to be.
+// call, to the same run, on the way to where that was told to be; or it is of an
+// error that stands in the answer.
 func (c covering) covers(e *event) bool {
+	if seen, ok := c.errors[e.fault]; ok && c.name == e.name && !e.at.After(seen) {
+		return true
+	}
 	return e.stage != 0 && c.name == e.name && (c.run == 0 || c.run == e.run) && !e.at.Before(c.began) && e.stage <= c.stage
 }
 
@@ -141,6 +147,7 @@ func (l *eventLog) followFaults() {
 			l.add(event{
 				at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
 				stage: stageEnded, // who tells of the end of a run tells of its errors
+				fault: f.ID,
 				text:  text + "; get_logs before: " + f.Cursor(),
 			})
 			l.changed(f.Name)

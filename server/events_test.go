@@ -125,11 +125,14 @@ func TestCovered(t *testing.T) {
 		{"a later run", stageEnded, event{at: during, name: "web", run: 3, stage: stageStarted}, false},
 		{"another process", stageEnded, event{at: during, name: "api", run: 2, stage: stageEnded}, false},
 		{"unhealthy", stageEnded, event{at: during, name: "web", run: 2}, false},
+		{"an error that it shows", stageStarted, event{at: before, name: "web", run: 2, stage: stageEnded, fault: "e1"}, true},
+		{"another error", stageStarted, event{at: before, name: "web", run: 2, stage: stageEnded, fault: "e2"}, false},
+		{"the error once more, later", stageStarted, event{at: during.Add(1), name: "web", run: 2, stage: stageEnded, fault: "e1"}, false},
 	} {
 		for order, late := range map[string]bool{"in time": false, "late": true} {
 			l, _ := bareLog(t)
 			c.event.text = c.what
-			about := []told{{"web", 2, c.told}}
+			about := []told{{name: "web", run: 2, stage: c.told, errors: map[string]time.Time{"e1": during}}}
 			var got []string
 			if late {
 				l.take(noon, about)

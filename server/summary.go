@@ -82,7 +82,7 @@ func ofRun(run *logstore.Run) processResult {
 
 // told is what r says of how far the run has come.
 func (r *processResult) told() told {
-	return told{r.Name, r.Run, stageOf(isLive(r.State), r.Ready)}
+	return told{name: r.Name, run: r.Run, stage: stageOf(isLive(r.State), r.Ready)}
 }
 
 // isLive says whether a process in the state of that name has a run.

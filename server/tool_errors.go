@@ -55,6 +55,17 @@ type errorResult struct {
 	NotSeenIn   int      `json:"not_seen_in_run,omitempty"` // a later run, without it
 	Similar     []string `json:"similar,omitempty"`
 	Cursor      string   `json:"cursor"` // right behind it in the log
+
+	seen time.Time // LastSeen
+}
+
+// idsOf says which errors an answer shows, and when each was seen last.
+func idsOf(errors []errorResult) map[string]time.Time {
+	ids := make(map[string]time.Time, len(errors))
+	for i := range errors {
+		ids[errors[i].ErrorID] = errors[i].seen
+	}
+	return ids
 }
 
 func ofFault(f *logstore.Fault) errorResult {
@@ -62,7 +73,7 @@ func ofFault(f *logstore.Fault) errorResult {
 		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message,
 		File: f.File, Line: f.Line, Column: f.Column, Count: f.Count, Runs: f.Runs, FirstSeen: formatTime(f.FirstSeen), LastSeen: formatTime(f.LastSeen),
 		Run: f.RunNumber, PerHour: f.PerHour[0], Trend: trend(f.PerHour[:]), Resolved: !f.Resolved.IsZero(), ResolvedAt: formatTime(f.Resolved),
-		Note: f.Note, Regressed: f.Regressed, Cursor: f.Cursor(), Stack: f.Stack,
+		Note: f.Note, Regressed: f.Regressed, Cursor: f.Cursor(), Stack: f.Stack, seen: f.LastSeen,
 	}
 	if len(r.Stack) > stackLines {
 		r.Stack = append(slices.Clone(r.Stack[:stackLines-1]), fmt.Sprintf("… %d more lines: get_errors with error_id", len(f.Stack)-stackLines+1))

@@ -47,7 +47,7 @@ func (r groupRunResult) about() []told {
 	var all []told
 	for _, m := range r.Members {
 		ready := m.Result == string(groups.BecameReady)
-		all = append(all, told{m.Name, m.Run, stageOf(isLive(m.State), &ready)})
+		all = append(all, told{name: m.Name, run: m.Run, stage: stageOf(isLive(m.State), &ready), errors: idsOf(m.Errors)})
 	}
 	return all
 }

@@ -32,7 +32,11 @@ type runResult struct {
 	Hint   string        `json:"hint,omitempty"`
 }
 
-func (r runResult) about() []told { return []told{r.told()} }
+func (r runResult) about() []told {
+	t := r.told()
+	t.errors = idsOf(r.Errors)
+	return []told{t}
+}
 
 func (r runResult) text() string {
 	var b strings.Builder
