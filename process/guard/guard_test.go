@@ -1,11 +1,13 @@
 package guard
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -180,13 +182,25 @@ func freeze(t *testing.T, pid int) {
 	t.Helper()
 	must(t, syscall.Kill(pid, syscall.SIGSTOP))
 	for deadline := time.Now().Add(patient); time.Now().Before(deadline); {
-		state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
-		must(t, err)
-		if strings.HasPrefix(string(state), "T") {
+		if strings.HasPrefix(stateOf(t, pid), "T") {
 			return
 		}
 	}
 	t.Fatalf("%d does not stop", pid)
+}
+
+// stateOf is the state of a process as ps shows it. Small Linux systems have no
+// ps.
+func stateOf(t *testing.T, pid int) string {
+	t.Helper()
+	if runtime.GOOS == "linux" {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		must(t, err)
+		return string(stat[bytes.LastIndexByte(stat, ')')+2:])
+	}
+	state, err := exec.Command("ps", "-o", "state=", "-p", strconv.Itoa(pid)).Output()
+	must(t, err)
+	return string(state)
 }
 
 func TestLockIsPassedOnAndOutlivesTheGuardian(t *testing.T) {
