@@ -625,14 +625,27 @@ func (s *session) greet(stdin *os.File, stderr io.Writer) {
 	if err != nil {
 		exe = "pmcp"
 	}
-	fmt.Fprintf(stderr, `pmcp %s speaks MCP on stdin and stdout; it waits for a client's messages here.
+	fmt.Fprint(stderr, greeting(exe, s.c.DatabasePath))
+}
+
+// greeting is what a person at a terminal reads. A binary that go run has made
+// is gone with it, so its path is nothing to configure.
+func greeting(exe, database string) string {
+	first := "To use it, put"
+	if strings.Contains(exe, string(filepath.Separator)+"go-build") {
+		first, exe = "To use it, build it with `go build -o ~/.local/bin/pmcp .`; then put", "/home/me/.local/bin/pmcp"
+		if home, err := os.UserHomeDir(); err == nil {
+			exe = filepath.Join(home, ".local", "bin", "pmcp")
+		}
+	}
+	return fmt.Sprintf(`pmcp %s speaks MCP on stdin and stdout; it waits for a client's messages here.
 Its database is %s
-To use it, put this into the configuration of an MCP client:
+%s this into the configuration of an MCP client:
 
   {"mcpServers": {"pmcp": {"command": %q}}}
 
 Ctrl-C ends it.
-`, version, s.c.DatabasePath, exe)
+`, version, database, first, exe)
 }
 
 // untilEnd serves until the first reason to end. It returns a context that ends

@@ -83,3 +83,17 @@ func TestReadConfigRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestGreeting(t *testing.T) {
+	t.Setenv("HOME", "/home/me")
+	for exe, wants := range map[string][]string{
+		"/opt/bin/pmcp":                         {"/state/pmcp.db\n", "To use it, put this", `"command": "/opt/bin/pmcp"`},
+		"/tmp/go-build2569452508/b001/exe/pmcp": {"go build -o ~/.local/bin/pmcp .", `"command": "/home/me/.local/bin/pmcp"`},
+	} {
+		for _, want := range wants {
+			if got := greeting(exe, "/state/pmcp.db"); !strings.Contains(got, want) {
+				t.Errorf("%q is not in:\n%s", want, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package e2e
+
+import (
+	"bufio"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+)
+
+// TestAtATerminal starts pmcp as somebody would who wants to see what it is: it
+// says so, and Ctrl-C ends it as an ordinary end.
+func TestAtATerminal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	cmd := exec.Command(binary(t))
+	cmd.Dir, cmd.Env = w.project, w.env
+	terminal, err := pty.Start(cmd)
+	check(t, err)
+	defer terminal.Close()
+	check(t, terminal.SetReadDeadline(time.Now().Add(answersWithin)))
+	screen := bufio.NewReader(terminal)
+	var seen strings.Builder
+	for !strings.Contains(seen.String(), "msg=serving") || !strings.Contains(seen.String(), "Ctrl-C ends it.") {
+		line, err := screen.ReadString('\n')
+		seen.WriteString(line)
+		if err != nil {
+			t.Fatalf("%v after:\n%s", err, &seen)
+		}
+	}
+	for _, want := range []string{"speaks MCP on stdin and stdout", w.database, `{"mcpServers": {"pmcp": {"command": "` + binary(t) + `"}}}`} {
+		if !strings.Contains(seen.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, &seen)
+		}
+	}
+	_, err = terminal.WriteString("\x03")
+	check(t, err)
+	for err == nil { // so that its last lines do not wait for a reader
+		_, err = screen.ReadString('\n')
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("Ctrl-C: %v", err)
+	}
+}
