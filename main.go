@@ -464,11 +464,20 @@ type session struct {
 	stopSignals int
 }
 
+// gcPercent is how much garbage there may be beside what is in use (see GOGC).
+// Most of that is text that waits to be stored, which costs the collector
+// nothing to look at: fifty floods took 100 MB instead of 150, and no more
+// processor time.
+const gcPercent = 30
+
 // serve is the life of the server. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	fail := func(code int, err error) int {
 		fmt.Fprintln(stderr, "pmcp:", err)
 		return code
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
 	}
 	s := &session{id: id}
 	var lock *os.File

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -203,4 +204,38 @@ func TestCallsThatContradict(t *testing.T) {
 	if sleeping > 0 {
 		t.Errorf("left: %v", w.processes(t))
 	}
+}
+
+// TestFiftyFloods has fifty processes print as fast as they can: the server
+// answers, what it has in memory stays bounded, and it ends in time.
+func TestFiftyFloods(t *testing.T) {
+	const most = 160 << 10 // KiB of memory; without the bounds it took 220 to 250 MB
+	w := newWorld(t)
+	w.set("PM_RATE_LIMIT", "0")
+	c := w.open(t)
+	server := int(c.ok(t, "get_server_info", nil).Data["current_pid"].(float64))
+	for i := range 50 {
+		c.ok(t, "start_process", own(t, fmt.Sprint("flood-", i), "flood", "1000000000"))
+	}
+	var took []time.Duration
+	for range 40 {
+		before := time.Now()
+		if r := c.ok(t, "list_processes", args{"limit": 100}); len(list(r.Data["processes"])) != 50 {
+			t.Fatalf("%s", r.Text)
+		}
+		took = append(took, time.Since(before))
+	}
+	slices.Sort(took)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", server))
+	check(t, err)
+	peak := 0
+	for line := range strings.Lines(string(status)) {
+		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &peak)
+	}
+	t.Logf("list_processes: median %v, slowest %v; memory %d KiB", took[20], took[39], peak)
+	if peak > most && !raceDetector {
+		t.Errorf("the server took %d KiB of memory, want at most %d", peak, most)
+	}
+	c.closeInput(t)
+	c.exitsWithin(t, ceiling)
 }

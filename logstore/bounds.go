@@ -24,6 +24,16 @@ func (s *Store) keepBounds(r *runLog) {
 			s.drop(r, runBound/2, false)
 		}
 	}
+	if s.pending.Load() > totalBound {
+		s.dropLargest()
+	}
+}
+
+// dropLargest has the largest runs lose their oldest lines until all together are within their bound. Who comes meanwhile waits, and
+// then finds nothing to do.
+func (s *Store) dropLargest() {
+	s.dropping.Lock()
+	defer s.dropping.Unlock()
 	for s.pending.Load() > totalBound {
 		largest := s.largestRun()
 		if largest == nil || s.drop(largest, largest.pending.Load()/2, true) == 0 {

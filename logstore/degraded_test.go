@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,5 +221,43 @@ func TestAllRunsTogetherAreBounded(t *testing.T) {
 		if err != nil || st.Lines+st.DroppedLines != 150_000 || st.Lines == 0 {
 			t.Errorf("run %d: %+v, %v", r.Number, st, err)
 		}
+	}
+}
+
+// TestCapturesTakeTurns has more runs print at once than there are processors: no more of them are at work at a time, so that who waits for
+// one waits for few.
+func TestCapturesTakeTurns(t *testing.T) {
+	s, err := Open(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var working, most atomic.Int64
+	look := func(Line) bool { // runs while the line is captured
+		n := working.Add(1)
+		for most.Load() < n {
+			most.Store(n)
+		}
+		for range 100 {
+			runtime.Gosched()
+		}
+		working.Add(-1)
+		return false
+	}
+	var capturing, waiting sync.WaitGroup
+	for i := range 20 * runtime.GOMAXPROCS(0) {
+		run := startRun(s, "/p", fmt.Sprint("web-", i))
+		w := &lineWaiter{match: look, found: make(chan Line, 1), ended: make(chan struct{})}
+		s.ownRun(run).addWaiter(w, 0)
+		waiting.Go(func() { <-w.ended })
+		capturing.Go(func() {
+			put(s, run, 1, 50)
+			endRun(s, run)
+		})
+	}
+	capturing.Wait()
+	waiting.Wait()
+	if n := most.Load(); n > int64(runtime.GOMAXPROCS(0)) || n == 0 {
+		t.Errorf("%d captures were at work at once on %d processors", n, runtime.GOMAXPROCS(0))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,9 @@ type Store struct {
 	sessions map[int64]string // session ids seen, and the servers they belong to
 	session  int64            // the block of run ids in use
 	counter  int64            // the last id given of it
+
+	turns    chan struct{} // held while a run takes lines; see Store.turn
+	dropping sync.Mutex    // held while runs lose lines because all together have too many
 
 	dirtyMu sync.Mutex
 	dirty   []*runLog
@@ -88,6 +92,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		faults:     newFaultLog(o.Logger),
 		silencer:   silencer{kick: make(chan struct{}, 1)},
 		stopWorker: func() {},
+		turns:      make(chan struct{}, runtime.GOMAXPROCS(0)),
 		kick:       make(chan struct{}, 1),
 		urgent:     make(chan struct{}, 1),
 		flushes:    make(chan chan error),
