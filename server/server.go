@@ -1,6 +1,12 @@
 // Package server is pmcp's MCP side: it decodes a call, makes one call into the
 // packages below, and encodes the answer. Policy is theirs.
 //
+// What the package guarantees: nothing but MCP messages on the output, one a
+// line and from one writer; a call that is slow holds up no other; a request
+// that was cancelled is never answered. What it refuses, before anything is
+// done: arguments that a tool does not have or that are of another type, with
+// the nearest valid one; a call beyond the rate limit; a message over 10 MiB.
+//
 // Its surface (names of tools, arguments, result keys) is held by golden files;
 // the connection loop is its own (see conn.go), everything else of the protocol
 // is mcp-go's, and no other package imports that.

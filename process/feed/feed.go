@@ -18,7 +18,7 @@ type Feed[T any] struct {
 	closed bool
 }
 
-// New returns a Feed of which a reader may fall size values behind.
+// New returns a Feed of which a reader may fall size values behind; at least 1.
 func New[T any](size int) *Feed[T] {
 	return &Feed[T]{ring: make([]T, size), more: make(chan struct{})}
 }

@@ -1,0 +1,53 @@
+package process_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pmcp/process"
+)
+
+// printer is a Journal that prints what a run writes.
+type printer struct{}
+
+func (printer) NewRun(project, name string) (run int64, number int) { return 1, 1 }
+
+func (printer) Capture(run int64, stream uint8, at time.Time, p []byte) { fmt.Printf("%s", p) }
+
+func (printer) RunEnded(run int64, exitCode int, signal string) {
+	fmt.Println("ended with exit code", exitCode)
+}
+
+func (printer) EndCapture(run int64) {}
+
+// A run counts as ended when everything that it wrote has been handed on.
+func Example() {
+	ctx := context.Background()
+	m := process.NewManager(process.Options{Journal: printer{}})
+	defer func() { _ = m.Close(ctx) }()
+
+	spec := process.Spec{Name: "greeting", Command: "sh", Args: []string{"-c", "echo hello; exit 3"}}
+	if _, _, err := m.Start(ctx, spec, process.KeepRunning); err != nil {
+		fmt.Println(err)
+		return
+	}
+	st, err := m.Await(ctx, "greeting", func(st process.Status) bool { return !st.Alive() })
+	fmt.Println(st.State, st.Exit, err)
+	// Output:
+	// hello
+	// ended with exit code 3
+	// crashed exit code 3 <nil>
+}
+
+// A command line is taken apart as a shell would, and refused where only a
+// shell could go on.
+func ExampleSplitCommandLine() {
+	env, argv, err := process.SplitCommandLine(`PORT=3000 node "my server.js" --watch`, "/srv/shop")
+	fmt.Printf("%q %q %v\n", env, argv, err)
+	_, _, err = process.SplitCommandLine("make && ./run", "/srv/shop")
+	fmt.Println(err)
+	// Output:
+	// map["PORT":"3000"] ["node" "my server.js" "--watch"] <nil>
+	// invalid: command "make && ./run": && needs a shell: use command: "sh", args: ["-c", "…"]
+}
