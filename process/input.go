@@ -13,7 +13,8 @@ import (
 const (
 	// maxInput bounds one call of Input.
 	maxInput = 1 << 20
-	// inputPatience is how long a child may take to read what it is given.
+	// inputPatience is how long a child may take to read what it is given, and
+	// what it was given by calls that are still at it.
 	inputPatience = 10 * time.Second
 	// endOfTransmission is Ctrl-D, the end of input on a terminal.
 	endOfTransmission = 4
@@ -22,7 +23,7 @@ const (
 // Input writes p to the standard input of the process called name, and with eof
 // closes it then; on a terminal eof is Ctrl-D. It waits until the child has
 // taken everything (or a pipe of 64 KiB has), but not after ctx ends, and at
-// most 10 s. n says how much was taken, also with an error.
+// most 10 s, its turn behind other calls included. n says how much was taken, also with an error.
 //
 // Errors are *StateError, or wrap ErrUnknown, ErrNoStdin (it has none, or it
 // was closed), ErrNotReading (it does not take it), ErrInvalid (over 1 MiB) or
@@ -61,11 +62,12 @@ func (r *Run) input(ctx context.Context, p []byte, eof bool) (n int, err error) 
 	case stdin == nil:
 		return 0, fmt.Errorf("%w: %s was started without; restart it with stdin: true", ErrNoStdin, r.spec.Name)
 	}
-	r.writing.Lock()
-	defer r.writing.Unlock()
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
+	ctx, cancel := context.WithTimeoutCause(ctx, inputPatience, errPatience)
+	defer cancel()
+	if err := r.takeTurn(ctx, len(p)); err != nil {
+		return 0, err
 	}
+	defer func() { <-r.writing }()
 	all := p
 	if eof && r.child.pty {
 		all = append(p[:len(p):len(p)], endOfTransmission)
@@ -73,7 +75,7 @@ func (r *Run) input(ctx context.Context, p []byte, eof bool) (n int, err error) 
 			all = append(all, endOfTransmission)
 		}
 	}
-	n, err = writeWithin(ctx, stdin, all)
+	n, err = writeUntil(ctx, stdin, all)
 	n = min(n, len(p))
 	if err == nil && eof && !r.child.pty {
 		return n, stdin.Close()
@@ -81,9 +83,26 @@ func (r *Run) input(ctx context.Context, p []byte, eof bool) (n int, err error) 
 	return n, r.inputError(ctx, n, len(p), err)
 }
 
-// writeWithin writes p to f for inputPatience, or until ctx ends.
-func writeWithin(ctx context.Context, f *os.File, p []byte) (n int, err error) {
-	_ = f.SetWriteDeadline(time.Now().Add(inputPatience))
+// errPatience is why inputPatience ends a call.
+var errPatience = errors.New("the child's time is over")
+
+// takeTurn waits until no other call writes, or for ctx.
+func (r *Run) takeTurn(ctx context.Context, size int) error {
+	select {
+	case r.writing <- struct{}{}:
+	case <-ctx.Done():
+		return r.notTaken(ctx, 0, size, ", since it has not taken yet what it was given before")
+	}
+	if ctx.Err() != nil {
+		<-r.writing
+		return ctx.Err()
+	}
+	return nil
+}
+
+// writeUntil writes p to f until ctx ends.
+func writeUntil(ctx context.Context, f *os.File, p []byte) (n int, err error) {
+	_ = f.SetWriteDeadline(time.Time{})
 	cancelled := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = f.SetWriteDeadline(time.Unix(1, 0))
@@ -105,11 +124,18 @@ func (r *Run) inputError(ctx context.Context, n, size int, err error) error {
 		return fmt.Errorf("%w: %s has closed it", ErrNoStdin, r.spec.Name)
 	case errors.Is(err, fs.ErrClosed):
 		return fmt.Errorf("%w: that of %s was closed before", ErrNoStdin, r.spec.Name)
-	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-		return fmt.Errorf("%w: %s took %d of %d bytes: %w", ErrNotReading, r.spec.Name, n, size, ctx.Err())
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return fmt.Errorf("%w: %s took %d of %d bytes in %s", ErrNotReading, r.spec.Name, n, size, inputPatience)
+		return r.notTaken(ctx, n, size, "")
 	default:
 		return fmt.Errorf("cannot write to %s: %w", r.spec.Name, err)
 	}
+}
+
+// notTaken says that ctx has ended before the child took all of size bytes, and
+// why that is.
+func (r *Run) notTaken(ctx context.Context, n, size int, why string) error {
+	if errors.Is(context.Cause(ctx), errPatience) {
+		return fmt.Errorf("%w: %s took %d of %d bytes in %s%s", ErrNotReading, r.spec.Name, n, size, inputPatience, why)
+	}
+	return fmt.Errorf("%w: %s took %d of %d bytes%s: %w", ErrNotReading, r.spec.Name, n, size, why, ctx.Err())
 }

@@ -3,8 +3,12 @@ package process
 import (
 	"context"
 	"errors"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestTerminalAsksAndIsAnswered(t *testing.T) {
@@ -143,4 +147,56 @@ func TestInputErrors(t *testing.T) {
 	if _, err := m.Input(ctx, "gone", []byte("x"), false); !errors.As(err, &state) || state.State != Exited {
 		t.Errorf("ended process: %v", err)
 	}
+}
+
+// TestInputTakesTurns: who comes behind a call that is stuck has its own time,
+// and can be called off.
+func TestInputTakesTurns(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	deaf := helper("deaf", "block")
+	deaf.Stdin = true
+	st := start(t, m, deaf)
+	if _, err := j.pids(testContext(t), st.RunID, 1); err != nil {
+		t.Fatal(err)
+	}
+	stuck, free := context.WithCancel(testContext(t))
+	first := make(chan error, 1)
+	go func() {
+		_, err := m.Input(stuck, "deaf", make([]byte, maxInput), false)
+		first <- err
+	}()
+	m.mu.Lock()
+	run := m.entries["deaf"].run.(*Run)
+	m.mu.Unlock()
+	for len(run.writing) == 0 {
+		runtime.Gosched()
+	}
+	impatient, cancel := context.WithCancel(testContext(t))
+	cancel()
+	n, err := run.input(impatient, []byte("x"), false)
+	if n != 0 || !errors.Is(err, ErrNotReading) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "what it was given before") {
+		t.Errorf("called off behind another: %d, %v", n, err)
+	}
+	select {
+	case err := <-first:
+		t.Errorf("the first has ended: %v", err)
+	default:
+	}
+	free()
+	if err := <-first; !errors.Is(err, ErrNotReading) && !errors.Is(err, context.Canceled) {
+		t.Errorf("the first: %v", err)
+	}
+}
+
+// TestInputHasItsTime: the wait for the turn is bounded without the caller.
+func TestInputHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Run{spec: Spec{Name: "a", Stdin: true}, child: &child{stdin: os.Stdin}, writing: make(chan struct{}, 1)}
+		r.writing <- struct{}{} // the first, for ever
+		began := time.Now()
+		n, err := r.input(t.Context(), []byte("x"), false)
+		if took := time.Since(began); took != inputPatience || n != 0 || !errors.Is(err, ErrNotReading) || errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%d, %v after %s", n, err, took)
+		}
+	})
 }

@@ -49,7 +49,7 @@ type Run struct {
 	readers []*reader
 	// messages is the standard output that takeStdio was given; nil without.
 	messages *messages
-	writing  sync.Mutex // held while input is written
+	writing  chan struct{} // room for one: full while a call writes input
 
 	ended  chan struct{} // leader reaped, its output handed on, exit set
 	silent chan struct{} // every stream ended
@@ -90,7 +90,7 @@ func startRun(spec Spec, id int64, env []string, exe executable, d runDeps) (*Ru
 	}
 	r := &Run{
 		id: id, spec: spec, child: c, runDeps: d,
-		ended: make(chan struct{}), silent: make(chan struct{}),
+		ended: make(chan struct{}), silent: make(chan struct{}), writing: make(chan struct{}, 1),
 	}
 	r.tree.watch(c.id, id)
 	for _, out := range c.outputs {
