@@ -43,6 +43,9 @@ func (s *Store) clearNotes(ctx context.Context, c *scope, before int64, wasGone 
 			if _, err := tx.ExecContext(ctx, `DELETE FROM fault_hour WHERE fault = ?`, id); err != nil {
 				return err
 			}
+			if _, err := tx.ExecContext(ctx, `DELETE FROM fault_run WHERE fault = ?`, id); err != nil {
+				return err
+			}
 		}
 		where, args = c.where("project", "name")
 		_, err = tx.ExecContext(ctx, `DELETE FROM event WHERE at < ? AND `+where, append([]any{before}, args...)...)

@@ -24,7 +24,7 @@ type FaultQuery struct {
 	Project string
 	// Names limits it to these processes; nil = all.
 	Names []string
-	// Runs limits it to those whose latest occurrence was in one of these runs; nil = all.
+	// Runs limits it to those that one of these runs has shown; nil = all. Of each kind the first run and the last 100 are known.
 	Runs []int64
 	// ID and Category limit it to one; "" = all.
 	ID, Category string
@@ -67,7 +67,6 @@ func (q *FaultQuery) wants(f *Fault, after cursor) bool {
 	switch {
 	case q.Project != "" && f.Project != q.Project,
 		q.Names != nil && !slices.Contains(q.Names, f.Name),
-		q.Runs != nil && !slices.Contains(q.Runs, f.LastRun),
 		q.ID != "" && f.ID != q.ID,
 		q.Category != "" && f.Category != q.Category,
 		q.Resolved != nil && *q.Resolved != !f.Resolved.IsZero(),
@@ -104,10 +103,15 @@ func (s *Store) allFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
 			return nil, err
 		}
 	}
+	recent := slices.Concat(flying, waiting)
 	flying = slices.DeleteFunc(flying, func(g *faultGain) bool {
 		return slices.ContainsFunc(stored, func(f Fault) bool { return f.ID == g.ID && f.has(g) })
 	})
-	return withGains(withGains(stored, flying), waiting), nil
+	all := withGains(withGains(stored, flying), waiting)
+	if q.Runs == nil {
+		return all, nil
+	}
+	return s.inRuns(ctx, q.Runs, all, recent...)
 }
 
 func (s *Store) storedFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {

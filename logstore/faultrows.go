@@ -52,6 +52,9 @@ func storeFault(ctx context.Context, q querier, g *faultGain) (news *FaultNews, 
 	if err := saveFault(ctx, q, &merged); err != nil {
 		return nil, err
 	}
+	if err := storeFaultRuns(ctx, q, g); err != nil {
+		return nil, err
+	}
 	for hour, n := range g.hours {
 		if _, err := q.ExecContext(ctx, `INSERT INTO fault_hour (fault, hour, count) VALUES (?, ?, ?)
 			ON CONFLICT DO UPDATE SET count = count + excluded.count`, g.ID, hour, n); err != nil {
@@ -94,13 +97,14 @@ func saveFault(ctx context.Context, q querier, f *Fault) error {
 func retireFaults(ctx context.Context, q querier, cutoff int64) error {
 	for _, step := range []struct {
 		statement string
-		arg       any
+		args      []any
 	}{
-		{`DELETE FROM fault WHERE last_seen < ?1 OR resolved != 0 AND resolved < ?1`, cutoff},
-		{`DELETE FROM fault WHERE id IN (SELECT id FROM fault ORDER BY last_seen DESC LIMIT -1 OFFSET ?)`, maxFaultKinds},
-		{`DELETE FROM fault_hour WHERE hour < ? OR NOT EXISTS (SELECT 1 FROM fault WHERE fault.id = fault_hour.fault)`, hourOf(time.Now()) - 48},
+		{`DELETE FROM fault WHERE last_seen < ?1 OR resolved != 0 AND resolved < ?1`, []any{cutoff}},
+		{`DELETE FROM fault WHERE id IN (SELECT id FROM fault ORDER BY last_seen DESC LIMIT -1 OFFSET ?)`, []any{maxFaultKinds}},
+		{`DELETE FROM fault_hour WHERE hour < ? OR NOT EXISTS (SELECT 1 FROM fault WHERE fault.id = fault_hour.fault)`, []any{hourOf(time.Now()) - 48}},
+		{`DELETE FROM fault_run WHERE NOT EXISTS (SELECT 1 FROM fault WHERE fault.id = fault_run.fault)`, nil},
 	} {
-		if _, err := q.ExecContext(ctx, step.statement, step.arg); err != nil {
+		if _, err := q.ExecContext(ctx, step.statement, step.args...); err != nil {
 			return fmt.Errorf("cannot drop old errors: %w", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -74,6 +75,7 @@ type faultGain struct {
 	Fault
 	firstRun int64           // of these occurrences
 	hours    map[int64]int64 // hour since 1970 to occurrences in it
+	inRuns   []int64         // the runs that showed them, the latest last
 	told     bool            // as news; only without a file, whose transaction tells else
 }
 
@@ -113,6 +115,7 @@ func (l *faultLog) note(key processKey, run int64, number int, at time.Time, f f
 	g.Count++
 	g.LastSeen, g.LastRun, g.RunNumber, g.FirstLine, g.LastLine = at, run, number, f.FirstLine, f.LastLine
 	g.hours[hourOf(at)]++
+	g.noteRun(run)
 }
 
 // bound drops the kind seen longest ago when there are too many. Called with l.mu held.
@@ -199,12 +202,16 @@ func (g *faultGain) merge(newer *faultGain) {
 		runs--
 	}
 	count, first, firstRun, begin := g.Count+newer.Count, g.FirstSeen, g.FirstRun, g.firstRun
-	hours := g.hours
+	hours, inRuns := g.hours, g.inRuns
 	for hour, n := range newer.hours {
 		hours[hour] += n
 	}
+	newerRuns := newer.inRuns
 	*g = *newer
-	g.Runs, g.Count, g.FirstSeen, g.FirstRun, g.firstRun, g.hours = runs, count, first, firstRun, begin, hours
+	g.Runs, g.Count, g.FirstSeen, g.FirstRun, g.firstRun, g.hours, g.inRuns = runs, count, first, firstRun, begin, hours, inRuns
+	for _, run := range newerRuns {
+		g.noteRun(run)
+	}
 }
 
 // unsaved gives copies of what is not known to be stored. What is in a transaction, the first, may be in the file as well by the time it is
@@ -219,7 +226,7 @@ func copyGains(gains map[faultKey]*faultGain) []*faultGain {
 	all := make([]*faultGain, 0, len(gains))
 	for _, g := range gains {
 		c := *g
-		c.hours = maps.Clone(g.hours)
+		c.hours, c.inRuns = maps.Clone(g.hours), slices.Clone(g.inRuns)
 		all = append(all, &c)
 	}
 	return all

@@ -16,9 +16,12 @@ const (
 //go:embed schema.sql
 var schemaV1 string
 
+//go:embed schema2.sql
+var schemaV2 string
+
 // migrations lead from one schema version (PRAGMA user_version) to the next. Append only: a release's entries never change.
 func migrations() []string {
-	return []string{schemaV1}
+	return []string{schemaV1, schemaV2}
 }
 
 var (

@@ -242,6 +242,10 @@ func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult
 		r.Hint = "no errors"
 		return r, nil
 	}
+	later := func(f logstore.Fault) bool { return !slices.Contains(q.Runs, f.LastRun) }
+	if q.Runs != nil && slices.ContainsFunc(page[:len(r.Errors)], later) {
+		r.Hint = joinNonEmpty(r.Hint, "message, stack and cursor of an error are of the latest run that showed it")
+	}
 	r.Summary = summarize(all)
 	return r, nil
 }

@@ -58,3 +58,19 @@ func TestErrorsFitIntoOneAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsOfAnEarlierRun: an error that later runs show as well is one of the
+// run that is asked for.
+func TestErrorsOfAnEarlierRun(t *testing.T) {
+	s := hello(t)
+	for range 3 {
+		s.crash()
+	}
+	for run := 1; run <= 3; run++ {
+		data, text := s.do("get_errors", map[string]any{"process": "job", "run": run})
+		hinted := strings.Contains(text, "of the latest run that showed it")
+		if errors, _ := data["errors"].([]any); len(errors) != 1 || hinted != (run < 3) {
+			t.Errorf("run %d:\n%s", run, text)
+		}
+	}
+}
