@@ -14,7 +14,7 @@ import (
 
 // TestProtocol plays a long session in the oldest and the two newest revisions:
 // every tool, resource and prompt, each with a failure. Each message of the
-// server has to fit the schema of the revision; see testdata/mcp-schema.
+// server has to fit the schemas of the revision; see testdata/mcp-schema.
 func TestProtocol(t *testing.T) {
 	for _, version := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
@@ -24,8 +24,8 @@ func TestProtocol(t *testing.T) {
 			spec := readSpec(t, version)
 			p.spy = func(method string, m message) { p.seen[spec.check(t, method, m)]++ }
 			p.play(t, bareServer(t, w))
-			for name := range spec.schemas { // nothing of the revision is left out
-				if p.seen[name] == 0 && !slices.Contains(neverSent, name) && (name != "notifications/message" || !p.modern) {
+			for name := range spec { // nothing of the revision is left out
+				if name != "error" && p.seen[name] == 0 && !slices.Contains(neverSent, name) && (name != "notifications/message" || !p.modern) {
 					t.Errorf("%s was not seen", name)
 				}
 			}
@@ -48,55 +48,107 @@ func TestSpecRefuses(t *testing.T) {
 		for _, raw := range bad {
 			var result map[string]any
 			check(t, json.Unmarshal([]byte(raw), &result))
-			if readSpec(t, version).schemas["tools/call"].Validate(result) == nil {
+			if readSpec(t, version).validate("tools/call", result) == nil {
 				t.Errorf("%s takes %s", version, raw)
 			}
 		}
 	}
+	for method, raw := range map[string]string{ // what only the specification's own schema says
+		"resources/read":                  `{"resultType":"complete","contents":[]}`,
+		"error":                           `{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":""}}`,
+		"notifications/resources/updated": `{"method":"notifications/resources/updated","params":{"uri":"a://b"}}`,
+	} {
+		var content map[string]any
+		check(t, json.Unmarshal([]byte(raw), &content))
+		if readSpec(t, "2026-07-28").validate(method, content) == nil {
+			t.Errorf("2026-07-28 takes %s", raw)
+		}
+	}
 }
 
-// spec holds the schemas of one revision by method: of results, and of
-// notifications.
-type spec struct {
-	schemas map[string]*jsonschema.Resolved
-}
+// spec holds the schemas of one revision by method, of results and of
+// notifications, and of "error": each of them from every source that there is.
+type spec map[string][]*jsonschema.Resolved
+
+// rpcField is in each message; the schemas of the SDK are of what is beside it.
+const rpcField = "jsonrpc"
 
 func readSpec(t *testing.T, version string) spec {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join("testdata", "mcp-schema", version+".json"))
+	files, err := filepath.Glob(filepath.Join("testdata", "mcp-schema", version+"*.json"))
 	check(t, err)
-	var file struct{ Results, Notifications map[string]*jsonschema.Schema }
-	check(t, json.Unmarshal(raw, &file))
-	s := spec{schemas: map[string]*jsonschema.Resolved{}}
-	for _, kind := range []map[string]*jsonschema.Schema{file.Results, file.Notifications} {
-		for method, schema := range kind {
-			s.schemas[method], err = schema.Resolve(nil)
+	if len(files) == 0 {
+		t.Fatalf("no schema of %s", version)
+	}
+	s := spec{}
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		check(t, err)
+		var file struct {
+			Results, Notifications map[string]*jsonschema.Schema
+			Error                  *jsonschema.Schema
+			Defs                   map[string]*jsonschema.Schema `json:"$defs"`
+		}
+		check(t, json.Unmarshal(raw, &file))
+		add := func(method string, schema *jsonschema.Schema) {
+			if file.Defs != nil {
+				schema.Defs = file.Defs
+			} else if schema.Properties["method"] != nil {
+				schema.Properties[rpcField] = &jsonschema.Schema{}
+			}
+			resolved, err := schema.CloneSchemas().Resolve(nil)
 			check(t, err)
+			s[method] = append(s[method], resolved)
+		}
+		for _, kind := range []map[string]*jsonschema.Schema{file.Results, file.Notifications} {
+			for method, schema := range kind {
+				add(method, schema)
+			}
+		}
+		if file.Error != nil {
+			add("error", file.Error)
 		}
 	}
 	return s
 }
 
+// validate gives the first objection to content as a message of the method.
+func (s spec) validate(method string, content any) error {
+	for _, schema := range s[method] {
+		if err := schema.Validate(content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // check holds a message against its schema and gives its kind.
 func (s spec) check(t *testing.T, method string, m message) (kind string) {
+	kind = method
 	var content any = m.Result
 	switch {
 	case m.Error != nil:
-		return fmt.Sprintf("error %d", *m.Error.Code)
-	case m.Method != "":
-		method = m.Method
-		content = map[string]any{"method": m.Method, "params": m.Params}
-		if m.Params == nil {
-			content = map[string]any{"method": m.Method}
+		method, kind = "error", fmt.Sprintf("error %d", *m.Error.Code)
+		var whole map[string]any
+		check(t, json.Unmarshal([]byte(m.Raw), &whole))
+		if whole["id"] == nil {
+			delete(whole, "id") // JSON-RPC 2.0 has null where the id is not known, MCP nothing
 		}
+		content = whole
+	case m.Method != "":
+		method, kind = m.Method, m.Method
+		whole := map[string]any{rpcField: m.JSON, "method": m.Method}
+		if m.Params != nil {
+			whole["params"] = m.Params
+		}
+		content = whole
 	}
-	schema := s.schemas[method]
-	if schema == nil {
+	if len(s[method]) == 0 && method != "error" {
 		t.Errorf("no such message in this revision: %s", m.Raw)
-	} else if err := schema.Validate(content); err != nil {
+	} else if err := s.validate(method, content); err != nil {
 		t.Errorf("%s: %v\n%s", method, err, m.Raw)
 	}
-	return method
+	return kind
 }
 
 // bareServer are the arguments with which list_mcp_tools starts an MCP server on

@@ -1,7 +1,10 @@
-// Writes the JSON schemas of what an MCP server sends, one file a protocol
-// revision, from the schemas that the official TypeScript SDK checks it with:
+// Writes the JSON schemas of what an MCP server sends: one file a protocol
+// revision from the schemas that the official TypeScript SDK checks it with, and
+// for the two newest one from the specification's own schema.json, which the
+// official conformance suite carries:
 //
-//	npm ci && node generate.mjs DIRECTORY
+//	npm ci && npm pack @modelcontextprotocol/conformance@0.2.0-alpha.12 && tar xzf *.tgz
+//	node generate.mjs DIRECTORY
 //
 // See DIRECTORY/README.md for where they come from and what was changed.
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
@@ -64,7 +67,52 @@ const revisions = {
 
 for (const [revision, schemas] of Object.entries(revisions)) {
   for (const schema of Object.values(schemas.results)) demandDefaults(schema);
-  writeFileSync(join(process.argv[2], revision + ".json"), JSON.stringify(schemas, strip) + "\n");
+  write(revision + ".sdk.json", schemas);
+}
+
+// The suite holds each schema.json as an object literal in its bundle, under a
+// name that its minifier chose; one map has them by revision, the newest last.
+const suite = readFileSync("package/dist/index.js", "utf8");
+const [, v2025Name, v2026Name] = /"2025-11-25":(\w+),\[\w+\]:(\w+)\}/.exec(suite);
+
+function specification(name) {
+  const begin = suite.indexOf(`${name}={$schema:`) + name.length + 1;
+  return new Function(`return ${suite.slice(begin, endOfLiteral(suite, begin))}`)();
+}
+
+// endOfLiteral is where the object literal that begins there ends.
+function endOfLiteral(text, begin) {
+  for (let i = begin, depth = 0, quote = ""; ; i++) {
+    const c = text[i];
+    if (quote) {
+      if (c === "\\") i++;
+      else if (c === quote) quote = "";
+    } else if ("`'\"".includes(c)) quote = c;
+    else if (c === "{") depth++;
+    else if (c === "}" && --depth === 0) return i + 1;
+  }
+}
+
+// The specification names its results and notifications as the SDK does.
+for (const [name, revision, answers, notes] of [[v2025Name, "2025-11-25", results, notifications], [v2026Name, "2026-07-28", results2026, notifications2026]]) {
+  const all = specification(name).$defs;
+  const refer = (names) => Object.fromEntries(Object.entries(names).map(([method, name]) => [method, { $ref: "#/$defs/" + name }]));
+  const schemas = { results: refer(answers), notifications: refer(notes), error: { $ref: "#/$defs/JSONRPCErrorResponse" }, $defs: {} };
+  reach(schemas, all, schemas.$defs);
+  write(revision + ".json", schemas);
+}
+
+// reach adds to found the definitions that schema refers to.
+function reach(schema, all, found) {
+  for (const [, name] of JSON.stringify(schema).matchAll(/"#\/\$defs\/(\w+)"/g)) {
+    if (name in found) continue;
+    found[name] = all[name];
+    reach(all[name], all, found);
+  }
+}
+
+function write(name, schemas) {
+  writeFileSync(join(process.argv[2], name), JSON.stringify(schemas, strip) + "\n");
 }
 
 // demandDefaults makes members required that the SDK fills in when they are
