@@ -22,6 +22,7 @@ type client struct {
 	report func(format string, args ...any)
 	ended  chan struct{} // closed when the output has ended
 	modern bool          // send the _meta of 2026-07-28 with each request; set before use
+	logs   string        // the level of the log messages that it asks for there; "" for none; set before use
 
 	writing sync.Mutex
 	in      io.Writer
@@ -183,6 +184,9 @@ func (c *client) request(t testing.TB, method string, params args) (id string, a
 	t.Helper()
 	if c.modern {
 		params = withMeta(params)
+		if meta, ok := params["_meta"].(map[string]any); ok && c.logs != "" {
+			meta["io.modelcontextprotocol/logLevel"] = c.logs
+		}
 	}
 	ch := make(chan message, 1)
 	c.mu.Lock()

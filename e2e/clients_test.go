@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -21,6 +22,9 @@ type foreign interface {
 	tools(t *testing.T) map[string]any
 	// call gives the structured content of a success, or the text of an error.
 	call(t *testing.T, tool string, arguments args) (structured any, failure string)
+	// logs calls a tool, asking for log messages from level info on where that
+	// is done with a call; those that come in are put on the channel.
+	logs(t *testing.T, tool string, arguments args) <-chan string
 	// cancelled starts a call and cancels it when it waits.
 	cancelled(t *testing.T, tool string, arguments args)
 	resources(t *testing.T) (uris []string)
@@ -78,6 +82,18 @@ func playForeign(t *testing.T, c foreign) {
 	for _, tool := range []string{"get_process_info", "get_process_stats", "get_errors", "get_logs"} {
 		call(tool, args{"process": "web"})
 	}
+	messages := c.logs(t, "start_process", sh("broken", "exit 4").with("wait", "exit"))
+	if !poll(answersWithin, func() bool {
+		c.logs(t, "list_processes", args{})
+		select {
+		case text := <-messages:
+			return strings.Contains(text, "broken (run 1) crashed")
+		default:
+			return false
+		}
+	}) {
+		t.Error("no log message of the crash")
+	}
 	c.cancelled(t, "wait_for_process", args{"process": "web", "until": "exit"})
 	all := c.resources(t)
 	if !slices.Contains(all, "processes://list") || !slices.Contains(all, "logs://job") {
@@ -122,18 +138,22 @@ func bounded(t *testing.T) context.Context {
 
 type mcpgoClient struct {
 	*mcpclient.Client
-	ctx     context.Context
-	version string
-	updates chan struct{}
+	ctx      context.Context
+	version  string
+	updates  chan struct{}
+	messages chan string
 }
 
 func dialMCPGo(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser) foreign {
-	c := &mcpgoClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100),
+	c := &mcpgoClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100), messages: make(chan string, 100),
 		Client: mcpclient.NewClient(transport.NewIO(out, in, io.NopCloser(strings.NewReader(""))), mcpclient.WithProtocolVersion(version))}
 	check(t, c.Start(c.ctx))
 	c.OnNotification(func(n mcp.JSONRPCNotification) {
-		if n.Method == mcp.MethodNotificationResourceUpdated {
+		switch n.Method {
+		case mcp.MethodNotificationResourceUpdated:
 			c.updates <- struct{}{}
+		case "notifications/message":
+			c.messages <- fmt.Sprint(n.Params.AdditionalFields["data"])
 		}
 	})
 	_, err := c.Initialize(c.ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
@@ -164,6 +184,21 @@ func (c *mcpgoClient) call(t *testing.T, tool string, arguments args) (any, stri
 		return nil, r.Content[0].(mcp.TextContent).Text
 	}
 	return r.StructuredContent, ""
+}
+
+func (c *mcpgoClient) logs(t *testing.T, tool string, arguments args) <-chan string {
+	r := c.request(tool, arguments)
+	if c.version == "2026-07-28" {
+		r.Params.Meta = &mcp.Meta{}
+		r.Params.Meta.SetLogLevel(mcp.LoggingLevelInfo)
+	} else {
+		var level mcp.SetLevelRequest
+		level.Params.Level = mcp.LoggingLevelInfo
+		check(t, c.SetLevel(c.ctx, level)) //nolint:staticcheck // deprecated with its era, which has nothing else
+	}
+	_, err := c.CallTool(c.ctx, r)
+	check(t, err)
+	return c.messages
 }
 
 func (c *mcpgoClient) cancelled(t *testing.T, tool string, arguments args) {
@@ -225,14 +260,17 @@ func (c *mcpgoClient) close(t *testing.T) { check(t, c.Close()) }
 
 type sdkClient struct {
 	*sdk.ClientSession
-	ctx     context.Context
-	updates chan struct{}
+	ctx      context.Context
+	version  string
+	updates  chan struct{}
+	messages chan string
 }
 
 func dialSDK(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser) foreign {
-	c := &sdkClient{ctx: bounded(t), updates: make(chan struct{}, 100)}
+	c := &sdkClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100), messages: make(chan string, 100)}
 	client := sdk.NewClient(&sdk.Implementation{Name: "go-sdk", Version: "1"}, &sdk.ClientOptions{
 		ResourceUpdatedHandler: func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { c.updates <- struct{}{} },
+		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.messages <- fmt.Sprint(r.Params.Data) },
 	})
 	s, err := client.Connect(c.ctx, &sdk.IOTransport{Reader: out, Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	check(t, err)
@@ -259,6 +297,18 @@ func (c *sdkClient) call(t *testing.T, tool string, arguments args) (any, string
 		return nil, r.Content[0].(*sdk.TextContent).Text
 	}
 	return r.StructuredContent, ""
+}
+
+func (c *sdkClient) logs(t *testing.T, tool string, arguments args) <-chan string {
+	params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
+	if c.version == "2026-07-28" {
+		params.Meta = sdk.Meta{sdk.MetaKeyLogLevel: "info"}
+	} else {
+		check(t, c.SetLoggingLevel(c.ctx, &sdk.SetLoggingLevelParams{Level: "info"}))
+	}
+	_, err := c.CallTool(c.ctx, params)
+	check(t, err)
+	return c.messages
 }
 
 func (c *sdkClient) cancelled(t *testing.T, tool string, arguments args) {

@@ -25,7 +25,7 @@ func TestProtocol(t *testing.T) {
 			p.spy = func(method string, m message) { p.seen[spec.check(t, method, m)]++ }
 			p.play(t, bareServer(t, w))
 			for name := range spec { // nothing of the revision is left out
-				if name != "error" && p.seen[name] == 0 && !slices.Contains(neverSent, name) && (name != "notifications/message" || !p.modern) {
+				if name != "error" && p.seen[name] == 0 && !slices.Contains(neverSent, name) {
 					t.Errorf("%s was not seen", name)
 				}
 			}
@@ -34,8 +34,7 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// neverSent are notifications for what does not change in a session of pmcp. Log
-// messages too are not sent since 2026-07-28, which deprecates them.
+// neverSent are notifications for what does not change in a session of pmcp.
 var neverSent = []string{"notifications/tools/list_changed", "notifications/prompts/list_changed"}
 
 // TestSpecRefuses holds the check itself.
@@ -183,7 +182,7 @@ func (p *player) play(t *testing.T, onDemand args) {
 
 func (p *player) greet(t *testing.T) {
 	if p.modern {
-		p.session.modern = true
+		p.session.modern, p.logs = true, "info"
 		p.ok(t, "server/discover", nil)
 		return
 	}
@@ -276,9 +275,7 @@ func (p *player) callTools(t *testing.T, onDemand args) {
 			t.Errorf("%s was not called", name)
 		}
 	}
-	if !p.modern {
-		p.note(t, "notifications/message", func(m message) bool { return m.Params["level"] == "error" })
-	}
+	p.note(t, "notifications/message", func(m message) bool { return m.Params["level"] == "error" })
 	p.note(t, "notifications/resources/list_changed", nil)
 	p.note(t, "notifications/resources/updated", nil)
 	p.waitWithProgress(t)

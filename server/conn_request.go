@@ -13,11 +13,11 @@ import (
 // request is one request of the client, from its arrival to its answer.
 type request struct {
 	message
-	num      int64 // the id under which mcp-go knows it
-	size     int   // bytes of the message
-	waiting  bool  // may wait long
-	modern   bool  // 2026-07-28
-	wantsLog bool  // a modern request that asked for log messages
+	num      int64            // the id under which mcp-go knows it
+	size     int              // bytes of the message
+	waiting  bool             // may wait long
+	modern   bool             // 2026-07-28
+	logLevel mcp.LoggingLevel // of the log messages that a modern request asked for; "" for none
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	gone     chan struct{} // closed when the client has cancelled it
@@ -38,7 +38,7 @@ func (r *request) wanted() bool {
 
 func (c *conn) newRequest(m message, size int) *request {
 	r := &request{message: m, size: size, gone: make(chan struct{})}
-	r.modern, r.wantsLog = protocolMeta(m.params)
+	r.modern, r.logLevel = protocolMeta(m.params)
 	listens := m.method == string(mcp.MethodSubscriptionsListen)
 	r.waiting = listens || c.waits(m.method, m.params)
 	r.view = &requestSession{session: c.session, conn: c, req: r}
@@ -51,18 +51,19 @@ func (c *conn) newRequest(m message, size int) *request {
 	return r
 }
 
-// protocolMeta tells the era of a request exactly as mcp-go does.
-func protocolMeta(params json.RawMessage) (modern, wantsLog bool) {
+// protocolMeta tells the era of a request exactly as mcp-go does, and the level
+// of the log messages that it asks for.
+func protocolMeta(params json.RawMessage) (modern bool, level mcp.LoggingLevel) {
 	if params == nil {
-		return false, false
+		return false, ""
 	}
 	var p struct {
 		Meta *mcp.Meta `json:"_meta"`
 	}
 	if json.Unmarshal(params, &p) != nil || p.Meta == nil {
-		return false, false
+		return false, ""
 	}
-	return mcp.IsModernProtocol(p.Meta.ProtocolVersion()), p.Meta.LogLevel() != ""
+	return mcp.IsModernProtocol(p.Meta.ProtocolVersion()), p.Meta.LogLevel()
 }
 
 // takeRequest starts a request on its own goroutine, or refuses it.

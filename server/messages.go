@@ -17,15 +17,20 @@ const (
 	storagePeriod = 5 * time.Second
 )
 
-// messages sends events as log messages, notifications/message, to a client of
-// the legacy era whose level asks for them. 2026-07-28 knows them within
-// requests only, where events stand in the answer.
+// messages sends events as log messages, notifications/message: to a legacy
+// client whose level asks for them, and for a 2026-07-28 client, which knows them
+// within requests only, to a tool call that asks for them in its _meta. Each is
+// sent once: to the oldest call that wants it or, if none is being worked on, to
+// the next.
 type messages struct {
 	c *conn
 
 	mu      sync.Mutex
 	waiting []event
-	more    chan struct{} // one slot: waiting is not empty
+	calls   []*requestSession // 2026-07-28 tool calls that want log messages, oldest first
+	more    chan struct{}     // one slot: waiting is not empty
+
+	sending sync.Mutex // of who sends what it took from waiting
 }
 
 func newMessages(c *conn) *messages { return &messages{c: c, more: make(chan struct{}, 1)} }
@@ -38,6 +43,10 @@ func (m *messages) add(e event) {
 		m.waiting = slices.Delete(m.waiting, 0, n)
 	}
 	m.mu.Unlock()
+	m.signal()
+}
+
+func (m *messages) signal() {
 	select {
 	case m.more <- struct{}{}:
 	default:
@@ -49,16 +58,69 @@ func (m *messages) run(ctx context.Context) {
 	for {
 		select {
 		case <-m.more:
+			m.send(ctx)
 		case <-ctx.Done():
 			return
 		}
-		m.mu.Lock()
-		waiting := m.waiting
-		m.waiting = nil
+	}
+}
+
+// send sends what waits, in its order. When it returns, what it or another send
+// took before has been handed over.
+func (m *messages) send(ctx context.Context) {
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	modern := m.c.session.currentEra() == eraModern
+	m.mu.Lock()
+	if modern && len(m.calls) == 0 {
 		m.mu.Unlock()
-		for _, e := range waiting {
+		return
+	}
+	waiting, calls := m.waiting, slices.Clone(m.calls)
+	m.waiting = nil
+	m.mu.Unlock()
+	for _, e := range waiting {
+		if modern {
+			sendToOne(calls, e)
+		} else {
 			_ = m.c.notify(ctx, methodLogMessage, logMessage(e)) // a client that is gone ends the connection
 		}
+	}
+}
+
+// sendToOne sends e to the first of the calls that wants it and has not ended.
+func sendToOne(calls []*requestSession, e event) {
+	for _, call := range calls {
+		if e.level.ShouldSendTo(call.req.logLevel) && call.req.ctx.Err() == nil && call.send(methodLogMessage, logMessage(e)) == nil {
+			return
+		}
+	}
+}
+
+// accompany has log messages sent for the tool call of ctx, if that asks for
+// them, until leave is called; what happened before leave is sent before the
+// answer. A call that does not ask makes that what happened before it is not
+// sent, as with a legacy client whose level is higher.
+func (m *messages) accompany(ctx context.Context) (leave func()) {
+	call := requestView(ctx)
+	if call == nil || !call.req.modern {
+		return func() {}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if call.req.logLevel == "" {
+		if len(m.calls) == 0 {
+			m.waiting = nil
+		}
+		return func() {}
+	}
+	m.calls = append(m.calls, call)
+	m.signal()
+	return func() {
+		m.send(ctx)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.calls = slices.DeleteFunc(m.calls, func(other *requestSession) bool { return other == call })
 	}
 }
 

@@ -181,6 +181,15 @@ func (s *Server) tell(e event) {
 	}
 }
 
+// accompany has the call of ctx get the log messages that it asks for, until
+// leave is called.
+func (s *Server) accompany(ctx context.Context) (leave func()) {
+	s.mu.Lock()
+	messages := s.messages
+	s.mu.Unlock()
+	return messages.accompany(ctx)
+}
+
 // mayWait says whether a request may wait long.
 func (s *Server) mayWait(method string, params json.RawMessage) bool {
 	if method != string(mcp.MethodToolsCall) {

@@ -76,7 +76,7 @@ func (r *requestSession) allows(method string) bool {
 	case methodProgress:
 		return true
 	case methodLogMessage:
-		return r.req.wantsLog
+		return r.req.logLevel != ""
 	}
 	return false
 }

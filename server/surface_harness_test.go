@@ -28,7 +28,8 @@ type surface struct {
 	server  *Server
 	store   *logstore.Store
 	manager *process.Manager
-	modern  bool // requests are of 2026-07-28
+	modern  bool   // requests are of 2026-07-28
+	logs    string // and ask for log messages of this level; "" for none
 	lastID  int
 	notes   []reply // notifications that nobody has taken
 }
@@ -121,9 +122,13 @@ func (s *surface) begin(method string, params map[string]any) (id string) {
 		params = map[string]any{}
 	}
 	if s.modern {
-		params["_meta"] = map[string]any{
+		meta := map[string]any{
 			"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": map[string]any{},
 		}
+		if s.logs != "" {
+			meta["io.modelcontextprotocol/logLevel"] = s.logs
+		}
+		params["_meta"] = meta
 	}
 	s.lastID++
 	id = fmt.Sprint(s.lastID)

@@ -144,6 +144,7 @@ func (t tool) definition() mcp.Tool {
 func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		began := time.Now()
+		defer s.accompany(ctx)()
 		a, err := t.answer(ctx, s, req)
 		if result, relayed := isRelayed(a); relayed && err == nil {
 			return result, nil

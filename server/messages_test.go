@@ -1,0 +1,125 @@
+package server
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// modernJob is a 2026-07-28 client with a process that crashes when it gets a
+// line.
+func modernJob(t *testing.T) *surface {
+	s := open(t)
+	s.modern = true
+	s.script("job", "read line; exit 3")
+	return s
+}
+
+// fail has the process job crash, and waits until that is an event.
+func (s *surface) fail() {
+	s.t.Helper()
+	s.do("send_input", map[string]any{"process": "job", "text": "go"})
+	awaitCondition(s.t, "the event", func() bool {
+		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 1) crashed")
+	})
+}
+
+// logged lists the log messages that came in so far.
+func (s *surface) logged() (texts []string) {
+	for _, n := range s.notes {
+		if n.Method == methodLogMessage {
+			texts = append(texts, fmt.Sprint(n.Params["level"], " ", n.Params["data"]))
+		}
+	}
+	s.notes = nil
+	return texts
+}
+
+// TestModernLogMessages stand before the answer of the call that asks for them,
+// once, and nowhere else.
+func TestModernLogMessages(t *testing.T) {
+	s := modernJob(t)
+	s.fail()
+	s.logs = "info"
+	s.ask("resources/list", nil) // only calls of tools get them
+	if got := s.logged(); len(got) > 0 {
+		t.Errorf("another request: %q", got)
+	}
+	s.do("list_processes", nil)
+	if got := s.logged(); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "error ") || !strings.Contains(got[len(got)-1], "job (run 1) crashed") {
+		t.Errorf("%q", got)
+	}
+	s.do("list_processes", nil)
+	if got := s.logged(); len(got) > 0 {
+		t.Errorf("again: %q", got)
+	}
+}
+
+// TestModernLogLevel: what a call did not ask for is never sent, not with the
+// next one either.
+func TestModernLogLevel(t *testing.T) {
+	for _, asked := range []string{"", "critical", "loud"} {
+		s := modernJob(t)
+		s.fail()
+		s.logs = asked
+		s.do("list_processes", nil)
+		s.logs = "debug"
+		s.do("list_processes", nil)
+		if got := s.logged(); len(got) > 0 {
+			t.Errorf("level %q: %q", asked, got)
+		}
+	}
+}
+
+// TestModernLogMessagesDuringACall come at once, to the oldest call that wants
+// them.
+func TestModernLogMessagesDuringACall(t *testing.T) {
+	s := modernJob(t)
+	s.script("sleeper", "exec sleep 100")
+	s.logs = "emergency"
+	deaf := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}})
+	s.logs = "error"
+	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}})
+	awaitCondition(t, "both calls", func() bool { return s.server.messages.accompanied() == 2 })
+	s.logs = ""
+	s.fail()
+	s.note(methodLogMessage, func(r reply) bool { return strings.Contains(r.raw, "job (run 1) crashed") })
+	s.do("stop_process", map[string]any{"process": "sleeper"})
+	for _, id := range []string{deaf, waiting} {
+		if !slices.ContainsFunc(s.notes, func(r reply) bool { return string(r.ID) == id }) {
+			s.wait(id)
+		}
+	}
+	if got := s.logged(); len(got) > 0 {
+		t.Errorf("again: %q", got)
+	}
+	if n := s.server.messages.accompanied(); n != 0 {
+		t.Errorf("%d calls are left", n)
+	}
+}
+
+// TestModernLogMessagesAfterACancelledCall go to the next.
+func TestModernLogMessagesAfterACancelledCall(t *testing.T) {
+	s := modernJob(t)
+	s.logs = "error"
+	id := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "job", "until": "exit"}})
+	awaitCondition(t, "the call", func() bool { return s.server.messages.accompanied() == 1 })
+	s.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id)
+	awaitCondition(t, "its end", func() bool { return s.server.messages.accompanied() == 0 })
+	s.logs = ""
+	s.do("list_processes", nil)
+	s.logs = "error"
+	s.fail()
+	s.do("list_processes", nil)
+	if got := s.logged(); len(got) != 1 {
+		t.Errorf("%q", got)
+	}
+}
+
+// accompanied counts the calls that get log messages.
+func (m *messages) accompanied() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.calls)
+}
