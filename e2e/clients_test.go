@@ -270,7 +270,7 @@ func dialSDK(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser)
 	c := &sdkClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100), messages: make(chan string, 100)}
 	client := sdk.NewClient(&sdk.Implementation{Name: "go-sdk", Version: "1"}, &sdk.ClientOptions{
 		ResourceUpdatedHandler: func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { c.updates <- struct{}{} },
-		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.messages <- fmt.Sprint(r.Params.Data) },
+		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.messages <- fmt.Sprint(r.Params.Data) }, //nolint:staticcheck // deprecated, and served all the same
 	})
 	s, err := client.Connect(c.ctx, &sdk.IOTransport{Reader: out, Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	check(t, err)
@@ -302,9 +302,9 @@ func (c *sdkClient) call(t *testing.T, tool string, arguments args) (any, string
 func (c *sdkClient) logs(t *testing.T, tool string, arguments args) <-chan string {
 	params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
 	if c.version == "2026-07-28" {
-		params.Meta = sdk.Meta{sdk.MetaKeyLogLevel: "info"}
+		params.Meta = sdk.Meta{sdk.MetaKeyLogLevel: "info"} //nolint:staticcheck // as above
 	} else {
-		check(t, c.SetLoggingLevel(c.ctx, &sdk.SetLoggingLevelParams{Level: "info"}))
+		check(t, c.SetLoggingLevel(c.ctx, &sdk.SetLoggingLevelParams{Level: "info"})) //nolint:staticcheck // as above
 	}
 	_, err := c.CallTool(c.ctx, params)
 	check(t, err)

@@ -9,8 +9,9 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 )
 
-// requestFailure is the JSON-RPC error that a handler chose. mcp-go makes
-// -32603 of every handler error; the connection puts this in its place.
+// requestFailure is the JSON-RPC error that a handler chose. mcp-go has a code of
+// its own for each kind of handler, mostly -32603; the connection puts this in
+// its place.
 type requestFailure struct {
 	code int // 0: what mcp-go chose stays, only the text is ours
 	text string
@@ -42,8 +43,14 @@ func rephrase(ctx context.Context, text string) error {
 
 func failRequest(ctx context.Context, f requestFailure) error {
 	if view := requestView(ctx); view != nil {
-		view.req.failure.Store(&f)
+		return view.fail(f)
 	}
+	return errors.New(f.text)
+}
+
+// fail has f be what the request gets for the returned error.
+func (r *requestSession) fail(f requestFailure) error {
+	r.req.failure.Store(&f)
 	return errors.New(f.text)
 }
 
@@ -54,8 +61,8 @@ func (r *request) answerOf(details mcp.JSONRPCErrorDetails) protocolError {
 	switch {
 	case f != nil && f.code == 0:
 		e.text = f.text
-	case f != nil && e.code == mcp.INTERNAL_ERROR && strings.Contains(details.Message, f.text):
-		e.code, e.data = f.code, f.data
+	case f != nil && strings.Contains(details.Message, f.text):
+		e.code, e.text, e.data = f.code, clipText(f.text), f.data
 	case e.code == mcp.INVALID_REQUEST:
 		// The envelope was checked before: what mcp-go could not decode are
 		// the params.

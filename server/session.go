@@ -37,6 +37,7 @@ type session struct {
 
 	mu       sync.Mutex
 	uris     map[string]bool  // legacy resource subscriptions
+	listened int              // resources that subscriptions/listen streams ask for
 	listens  []*listenSession // open subscriptions/listen streams
 	onClient []func(name, version string)
 	told     bool // onClient was called
@@ -120,45 +121,6 @@ func (s *session) ProtocolVersion() string { return loadOr(&s.version, "") }
 
 // SetProtocolVersion is called by mcp-go.
 func (s *session) SetProtocolVersion(version string) { s.version.Store(&version) }
-
-// SubscribeToResource records a legacy subscription.
-func (s *session) SubscribeToResource(uri string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.uris[uri] = true
-}
-
-// UnsubscribeFromResource ends a legacy subscription.
-func (s *session) UnsubscribeFromResource(uri string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.uris, uri)
-}
-
-// SubscribedResources lists each URI that anything of this client wants to
-// hear of, once, sorted.
-func (s *session) SubscribedResources() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []string
-	for uri := range s.uris {
-		all = append(all, uri)
-	}
-	for _, l := range s.listens {
-		all = append(all, l.filter.ResourceSubscriptions...)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
-
-// IsSubscribedToResource tells whether an update of uri would reach the client.
-func (s *session) IsSubscribedToResource(uri string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.uris[uri] || slices.ContainsFunc(s.listens, func(l *listenSession) bool {
-		return slices.Contains(l.filter.ResourceSubscriptions, uri)
-	})
-}
 
 // SetSubscriptionFilter is called on the stream's own listenSession instead.
 func (s *session) SetSubscriptionFilter(mcp.SubscriptionFilter) {}

@@ -59,12 +59,18 @@ func (r *requestSession) deliver(n mcp.JSONRPCNotification) {
 
 // send writes a notification that belongs to this request, waiting for room.
 func (r *requestSession) send(method string, params any) error {
+	return r.sendIf(method, params, r.req.wanted)
+}
+
+// sendIf is send of what is written only if admit, asked at that moment, is
+// true.
+func (r *requestSession) sendIf(method string, params any, admit func() bool) error {
 	line, err := encodeCall(nil, method, params)
 	if err != nil {
 		r.conn.log.Error("cannot encode a notification", "method", method, "error", err)
 		return err
 	}
-	return r.conn.out.put(outgoing{line: line, admit: r.req.wanted}, r.req.ctx.Done())
+	return r.conn.out.put(outgoing{line: line, admit: admit}, r.req.ctx.Done())
 }
 
 // allows holds back what 2026-07-28 forbids on the stream of a request.
@@ -162,12 +168,6 @@ func (l *listenSession) SetSubscriptionFilter(filter mcp.SubscriptionFilter) {
 // SubscriptionFilter is that of this stream.
 func (l *listenSession) SubscriptionFilter() (mcp.SubscriptionFilter, bool) { return l.filter, true }
 
-// SubscribeToResource does nothing: the filter holds the URIs.
-func (l *listenSession) SubscribeToResource(string) {}
-
-// UnsubscribeFromResource does nothing: the filter holds the URIs.
-func (l *listenSession) UnsubscribeFromResource(string) {}
-
 func (l *listenSession) wants(n mcp.JSONRPCNotification) bool {
 	switch n.Method {
 	case mcp.MethodNotificationToolsListChanged:
@@ -188,14 +188,21 @@ func (l *listenSession) wants(n mcp.JSONRPCNotification) bool {
 }
 
 // acknowledge sends the first message of a stream and opens it. mcp-go knows
-// the request under an id of ours, the client under its own.
+// the request under an id of ours, the client under its own. The stream opens in
+// the moment in which the message is written: nothing goes before it, and
+// nothing that comes after the client has seen it is missing.
 func (r *requestSession) acknowledge(n mcp.JSONRPCNotification) {
-	if r.send(n.Method, withSubscriptionID(n.Params, r.req.id)) != nil {
-		return
-	}
-	if l := r.req.listen; l != nil && !l.filter.IsEmpty() {
-		l.addListen(l)
-	}
+	_ = r.sendIf(n.Method, withSubscriptionID(n.Params, r.req.id), func() bool { // fails only when nobody is there to be told
+		if !r.req.wanted() {
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if l := r.req.listen; l != nil && !l.filter.IsEmpty() && !r.over {
+			r.addListen(l)
+		}
+		return true
+	})
 }
 
 // withSubscriptionID copies params, with the id of the stream that carries them.
