@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,24 +24,28 @@ const (
 )
 
 // BenchmarkFifty has fifty processes run beside four hundred others and prints
-// what guardian and server take together, idle and asked.
+// what guardian and server take together, idle and asked, beside a bare mcp-go
+// server; and what the end of the session takes, beside ending as many of the
+// others by hand.
 func BenchmarkFifty(b *testing.B) {
 	if len(procField(b, os.Getpid(), "smaps_rollup", "Pss:")) == 0 {
 		b.Skip("needs /proc")
 	}
-	others(b, benchOthers)
+	started := others(b, benchOthers)
 	w := newWorld(b)
 	w.set("PM_RATE_LIMIT", "0")
+	bare := w.plain(b, append([]string{self(b)}, program("mcpgo")...))
+	defer bare.end(b)
+	bare.exchange(b, initializeLine)
 	c := w.plain(b, []string{binary(b)})
-	defer c.end(b)
 	c.exchange(b, initializeLine)
-	servers := c.servers(b)
+	servers, bares := c.servers(b), []int{bare.cmd.Process.Pid}
 	alone := pss(b, servers)
 	for i := range benchProcesses {
 		c.tool(b, "start_process", own(b, fmt.Sprintf("p%02d", i), "sleep").with("ready", args{"log": "ready"}))
 	}
 	memory := pss(b, servers)
-	idle := cpu(b, servers, idleSpan)
+	idle, bareIdle := cpu(b, idleSpan, servers, bares)
 	var took []time.Duration
 	size, before := 0, used(b, servers)
 	for b.Loop() {
@@ -56,7 +61,22 @@ func BenchmarkFifty(b *testing.B) {
 	b.ReportMetric((memory-alone)/benchProcesses/(1<<10), "PSS-KiB/process")
 	b.ReportMetric(idle*100, "idle-CPU-%")
 	b.ReportMetric(idle*1e6/benchProcesses, "idle-µs/s/process")
+	b.ReportMetric(pss(b, bares)/(1<<20), "bare-PSS-MiB")
+	b.ReportMetric(bareIdle*100, "bare-idle-CPU-%")
+	begin := time.Now()
+	c.end(b)
+	b.ReportMetric(milliseconds(begin), "end-ms")
+	begin = time.Now()
+	for _, cmd := range started[:benchProcesses] {
+		check(b, cmd.Process.Signal(syscall.SIGTERM))
+	}
+	for _, cmd := range started[:benchProcesses] {
+		_ = cmd.Wait()
+	}
+	b.ReportMetric(milliseconds(begin), "bare-end-ms")
 }
+
+func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
 
 // BenchmarkStartProcess measures start_process beside a bare start of the same
 // program.
@@ -97,16 +117,18 @@ func BenchmarkStartProcess(b *testing.B) {
 }
 
 // others has n processes run that are none of pmcp's, until the benchmark ends.
-func others(b *testing.B, n int) {
+func others(b *testing.B, n int) (started []*exec.Cmd) {
 	b.Helper()
 	for range n {
 		cmd := exec.Command("sleep", "1000")
 		check(b, cmd.Start())
+		started = append(started, cmd)
 		b.Cleanup(func() {
 			_ = cmd.Process.Kill()
 			_ = cmd.Wait()
 		})
 	}
+	return started
 }
 
 // toolLine is the request of a tool call, with an id of its own.
@@ -159,12 +181,14 @@ func pss(b *testing.B, pids []int) (bytes float64) {
 	return bytes
 }
 
-// cpu is the share of one core that processes take over a span.
-func cpu(b *testing.B, pids []int, span time.Duration) float64 {
+// cpu is the share of one core that each of two sets of processes takes over a
+// span.
+func cpu(b *testing.B, span time.Duration, one, other []int) (ofOne, ofOther float64) {
 	b.Helper()
-	begin, before := time.Now(), used(b, pids)
+	begin, ones, others := time.Now(), used(b, one), used(b, other)
 	<-time.After(span)
-	return (used(b, pids) - before) / time.Since(begin).Seconds()
+	took := time.Since(begin).Seconds()
+	return (used(b, one) - ones) / took, (used(b, other) - others) / took
 }
 
 // used is the processor time of the living threads of processes, in seconds.

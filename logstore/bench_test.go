@@ -2,12 +2,10 @@ package logstore
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
 )
 
@@ -113,86 +110,6 @@ func openBench(b *testing.B, path string) *Store {
 	return s
 }
 
-// rowStore is the baseline.
-type rowStore struct{ db *sql.DB }
-
-func openRows(b *testing.B, path string) *rowStore {
-	d := &sqlite3.SQLiteDriver{ConnectHook: func(c *sqlite3.SQLiteConn) error {
-		return c.RegisterFunc("regexp", regexpFunc(), true)
-	}}
-	db := sql.OpenDB(&connector{driver: d, dsn: "file:" + path + "?_journal_mode=WAL&_synchronous=NORMAL&_cache_size=-8000"})
-	db.SetMaxOpenConns(1)
-	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, at INT, level INT, stream INT, text TEXT)`); err != nil {
-		b.Fatal(err)
-	}
-	return &rowStore{db}
-}
-
-// regexpFunc is the usual REGEXP function, with the expression compiled once.
-func regexpFunc() func(expr, text string) (bool, error) {
-	compiled := make(map[string]*regexp.Regexp)
-	return func(expr, text string) (bool, error) {
-		re := compiled[expr]
-		if re == nil {
-			var err error
-			if re, err = regexp.Compile(expr); err != nil {
-				return false, err
-			}
-			compiled[expr] = re
-		}
-		return re.MatchString(text), nil
-	}
-}
-
-// rowSink stores clean lines, 1000 a transaction.
-type rowSink struct {
-	b       *testing.B
-	db      *sql.DB
-	tx      *sql.Tx
-	stmt    *sql.Stmt
-	n       int
-	process int64
-	last    [20]int64
-}
-
-func (r *rowSink) line(text []byte, _, _ bool) {
-	if r.tx == nil {
-		var err error
-		if r.tx, err = r.db.Begin(); err != nil {
-			r.b.Fatal(err)
-		}
-		if r.stmt, err = r.tx.Prepare(`INSERT INTO log VALUES (?, ?, ?, ?, ?)`); err != nil {
-			r.b.Fatal(err)
-		}
-	}
-	r.last[r.process]++
-	if _, err := r.stmt.Exec(r.process<<40|r.last[r.process], time.Now().UnixNano(), int(guessLevel(text, false)), 0, string(text)); err != nil {
-		r.b.Fatal(err)
-	}
-	if r.n++; r.n%1000 == 0 {
-		r.commit()
-	}
-}
-
-func (r *rowSink) commit() {
-	if r.tx != nil {
-		if err := r.tx.Commit(); err != nil {
-			r.b.Fatal(err)
-		}
-		r.tx = nil
-	}
-}
-
-func (rs *rowStore) ingest(b *testing.B) {
-	sink := &rowSink{b: b, db: rs.db}
-	var cleaners [20]cleaner
-	for _, r := range benchCorpus().reads {
-		sink.process = int64(r.process)
-		cleaners[r.process].feed(r.data, sink)
-	}
-	sink.commit()
-}
-
 func reportIngest(b *testing.B, wall, used time.Duration, bytes int64) {
 	n := float64(benchCorpus().lines) * float64(b.N)
 	b.ReportMetric(n/wall.Seconds(), "lines/s")
@@ -287,124 +204,46 @@ func buildFilters(t testing.TB, s *Store) {
 	}
 }
 
-func BenchmarkQuery(b *testing.B) {
-	rs, s, runs := filled(b)
-	rows := func(name, query string, args ...any) {
-		b.Run(name+"/rows", func(b *testing.B) {
-			for range b.N {
-				r, err := rs.db.Query(query, args...)
-				if err != nil {
-					b.Fatal(err)
-				}
-				for r.Next() {
-					var text sql.RawBytes
-					if err := r.Scan(&text); err != nil {
-						b.Fatal(err)
-					}
-				}
-				_ = r.Close()
-			}
-		})
-	}
-	search := func(name string, q SearchQuery) {
-		q.MaxTime = time.Minute
-		b.Run(name+"/store", func(b *testing.B) {
-			var count int64
-			for range b.N {
-				m, err := s.Search(b.Context(), q)
-				if err != nil {
-					b.Fatal(err)
-				}
-				count = m.Count
-			}
-			b.ReportMetric(float64(count), "hits")
-		})
-	}
-	like := func(text string) string { return "%" + text + "%" }
-	const byLike = `SELECT text FROM log WHERE text LIKE ? ORDER BY id DESC`
-	for _, c := range []struct{ name, text string }{{"absent", absentText}, {"rare", rareText}} {
-		rows(c.name, byLike, like(c.text))
-		search(c.name, SearchQuery{Text: c.text, CaseSensitive: true})
-		search(c.name+"-nocase", SearchQuery{Text: strings.ToUpper(c.text)})
-	}
-	rows("common-100", byLike+` LIMIT 100`, like(commonText))
-	search("common-100", SearchQuery{Text: commonText, Query: Query{Limit: 100}})
-	rows("common-count", `SELECT count(*) FROM log WHERE text LIKE ?`, like(commonText))
-	search("common-count", SearchQuery{Text: commonText, CountOnly: true})
-	rows("regexp-no-literal", `SELECT count(*) FROM log WHERE text REGEXP ?`, looseExpr)
-	search("regexp-no-literal", SearchQuery{Text: looseExpr, Regexp: true, CaseSensitive: true, CountOnly: true})
-	search("regexp-literal", SearchQuery{Text: `panic: .* address`, Regexp: true, CaseSensitive: true})
-
-	rows("tail-100", `SELECT text FROM log WHERE id BETWEEN 3 << 40 AND 4 << 40 ORDER BY id DESC LIMIT 100`)
-	b.Run("tail-100/store", func(b *testing.B) {
-		for range b.N {
-			if p, err := s.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Latest: true, Newest: true}); err != nil || len(p.Lines) != 100 {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("tail-100-of-all/store", func(b *testing.B) {
-		for range b.N {
-			if p, err := s.Read(b.Context(), Query{Newest: true}); err != nil || len(p.Lines) != 100 {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("page-100/store", func(b *testing.B) {
-		q := Query{Names: []string{"proc3"}, After: CursorStart}
-		for range b.N {
-			p, err := s.Read(b.Context(), q)
-			if err != nil {
-				b.Fatal(err)
-			}
-			if q.After = p.Next(); !p.MoreAfter {
-				q.After = CursorStart
-			}
-		}
-	})
-	rows("count-by-level", `SELECT level || ' ' || count(*) FROM log WHERE id BETWEEN 3 << 40 AND 4 << 40 GROUP BY level`)
-	b.Run("count-by-level/store", func(b *testing.B) {
-		for range b.N {
-			if _, err := s.RunStats(b.Context(), runs[3]); err != nil {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("reopen/store", func(b *testing.B) {
-		path := s.file.path
-		for range b.N {
-			again := openBench(b, path)
-			if p, err := again.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Newest: true}); err != nil || len(p.Lines) != 100 {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			_ = again.Close()
-			b.StartTimer()
-		}
-	})
-}
-
 // BenchmarkFlush is the trickle: 100 lines of 20 processes a flush.
 func BenchmarkFlush(b *testing.B) {
-	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
-	defer s.Close()
-	var runs []int64
-	for i := range 20 {
-		runs = append(runs, startRun(s, "/p", fmt.Sprintf("proc%d", i)))
-	}
 	line := []byte(strings.Repeat("x", 100) + "\n")
-	var all []time.Duration
-	for range b.N {
-		for i := range 100 {
-			s.Capture(runs[i%20], Stdout, time.Now(), line)
+	b.Run("rows", func(b *testing.B) {
+		rs := openRows(b, filepath.Join(b.TempDir(), "rows.db"))
+		defer rs.db.Close()
+		sink := &rowSink{b: b, db: rs.db}
+		var cleaners [20]cleaner
+		var all []time.Duration
+		for range b.N {
+			start := time.Now()
+			for i := range 100 {
+				sink.process = int64(i % 20)
+				cleaners[i%20].feed(line, sink)
+			}
+			sink.commit()
+			all = append(all, time.Since(start))
 		}
-		start := time.Now()
-		if err := s.Flush(b.Context()); err != nil {
-			b.Fatal(err)
+		reportQuantiles(b, all)
+	})
+	b.Run("store", func(b *testing.B) {
+		s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+		defer s.Close()
+		var runs []int64
+		for i := range 20 {
+			runs = append(runs, startRun(s, "/p", fmt.Sprintf("proc%d", i)))
 		}
-		all = append(all, time.Since(start))
-	}
-	reportQuantiles(b, all)
+		var all []time.Duration
+		for range b.N {
+			for i := range 100 {
+				s.Capture(runs[i%20], Stdout, time.Now(), line)
+			}
+			start := time.Now()
+			if err := s.Flush(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			all = append(all, time.Since(start))
+		}
+		reportQuantiles(b, all)
+	})
 }
 
 // BenchmarkCapture is what one read costs the reader.
@@ -469,60 +308,4 @@ func searchUntil(b *testing.B, s *Store, stop <-chan struct{}) (slowest float64)
 		}
 		slowest = max(slowest, float64(time.Since(start).Microseconds())/1000)
 	}
-}
-
-// BenchmarkTenMillion asks a file of ten million lines. It takes a minute and 1.3 GB of disk, so it must be asked for: LOGSTORE_BENCH_TENMILLION=1.
-func BenchmarkTenMillion(b *testing.B) {
-	if os.Getenv("LOGSTORE_BENCH_TENMILLION") == "" {
-		b.Skip("LOGSTORE_BENCH_TENMILLION is not set")
-	}
-	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
-	b.Cleanup(func() { _ = s.Close() })
-	s.filters.limit = 1 << 30
-	for range 10_000_000 / benchCorpus().lines {
-		for _, run := range ingest(b, s) {
-			endRun(s, run)
-		}
-	}
-	if err := s.Flush(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	buildFilters(b, s)
-	ask := func(name string, q SearchQuery) {
-		b.Run(name, func(b *testing.B) {
-			if _, err := s.Search(b.Context(), q); err != nil { // the first loads the filters
-				b.Fatal(err)
-			}
-			b.ResetTimer()
-			for range b.N {
-				if _, err := s.Search(b.Context(), q); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-	ask("absent", SearchQuery{Text: absentText})
-	ask("rare", SearchQuery{Text: rareText, Query: Query{Limit: 1000}})
-	ask("common-100", SearchQuery{Text: commonText, Query: Query{Limit: 100}})
-	b.Run("tail-100", func(b *testing.B) {
-		for range b.N {
-			if p, err := s.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Latest: true, Newest: true}); err != nil || len(p.Lines) != 100 {
-				b.Fatal(err)
-			}
-		}
-	})
-	b.Run("reopen", func(b *testing.B) {
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
-		for range b.N {
-			again := openBench(b, s.file.path)
-			if p, err := again.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Newest: true}); err != nil || len(p.Lines) != 100 {
-				b.Fatal(err)
-			}
-			b.StopTimer()
-			_ = again.Close()
-			b.StartTimer()
-		}
-	})
 }
