@@ -74,14 +74,19 @@ func (r *readme) play(t *testing.T, s *readmeSession, b block) {
 	}
 	s.last = s.tool(t, tool, arguments)
 	came := r.asShown(s.last.Text)
-	if *updateReadme && withoutVariables(came) != withoutVariables(shown) {
-		shown = came
+	before, after := cursorIn(shown), cursorIn(came)
+	if *updateReadme {
+		// All of a session, so that its times and cursors go together.
+		for was, is := range s.cursors {
+			call = strings.ReplaceAll(call, `"`+was+`"`, `"`+is+`"`)
+		}
 		r.text = strings.Replace(r.text, b.text, call+"\n"+came, 1)
+		shown = came
 	}
 	if want, got := withoutVariables(shown), withoutVariables(came); want != got {
 		t.Errorf("README.md:%d: the README shows\n%s\nthe answer is\n%s\ngo test ./e2e -run TestReadme -update writes it into the README", b.line, want, got)
 	}
-	if before, after := cursorIn(shown), cursorIn(came); before != "" {
+	if before != "" {
 		s.cursors[before] = after
 	}
 }
