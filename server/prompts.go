@@ -229,15 +229,18 @@ func groupPrompt(ctx context.Context, s *Server, name string) (string, error) {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Find out why the group %s is not up as it should be, and what would help. What pmcp knows of it:\n\n%s", name, group.text())
+	room := sharedRoom{left: defaultMaxBytes, members: len(group.Members)}
 	for _, m := range group.Members {
+		share := room.share()
 		st, err := s.o.Manager.Status(m.Name)
 		if err != nil || st.RunID == 0 || m.Phase == "up" || m.Phase == "done" {
 			continue
 		}
-		lines, cursor, err := s.failedLines(ctx, st.RunID)
+		lines, _, cursor, err := s.failedLines(ctx, st.RunID, share)
 		if err != nil {
 			return "", err
 		}
+		room.left -= len(strings.Join(lines, "\n"))
 		fmt.Fprintf(&b, "\nlast lines of %s [%s]:\n%s\nnext_cursor: %s\n", m.Name, outputNotice, strings.Join(lines, "\n"), cursor)
 	}
 	return b.String(), nil

@@ -144,18 +144,26 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 		return groupRunResult{}, err
 	}
 	r := groupRunResult{Name: rep.Group, State: string(st.State), TimedOut: rep.TimedOut, Members: []groupMemberReport{}}
+	room := sharedRoom{left: defaultMaxBytes}
+	for _, o := range rep.Members {
+		if o.Result == groups.HasFailed {
+			room.members++
+		}
+	}
 	for _, o := range rep.Members {
 		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: o.Why, Run: o.Run, At: formatTime(o.At)}
 		if status, err := s.o.Manager.Status(o.Process); err == nil {
 			p := ofStatus(&status)
 			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode
 			if o.Result == groups.HasFailed && status.RunID != 0 {
-				if m.Lines, m.NextCursor, err = s.failedLines(ctx, status.RunID); err != nil {
+				cut, err := s.addFailure(ctx, &m, status.RunID, room.share())
+				if err != nil {
 					return r, err
 				}
-				if m.Errors, err = s.runErrors(ctx, status.RunID); err != nil {
-					return r, err
+				if cut {
+					r.Hint = "not all of the last lines and errors fit into one answer: get_logs and get_errors with process show them"
 				}
+				room.left -= m.size()
 				r.Notice = outputNotice
 			}
 		}
@@ -164,14 +172,69 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 	return r, nil
 }
 
-// failedLines are the last lines of a run and the cursor behind them.
-func (s *Server) failedLines(ctx context.Context, run int64) (lines []string, cursor string, err error) {
+// sharedRoom is what several processes may take of one answer, in bytes.
+type sharedRoom struct {
+	left    int
+	members int // that have not taken theirs
+}
+
+// share is how much the next one may take: what the others have left over, too.
+func (r *sharedRoom) share() int {
+	share := r.left / max(r.members, 1)
+	r.members--
+	return max(share, minShare)
+}
+
+const (
+	// minShare is the least that one process gets of an answer, so that its last
+	// line is told.
+	minShare = 200
+	// leftOutBytes is about what the line takes that says what was left out.
+	leftOutBytes = 120
+)
+
+// size is about what the output of a member takes.
+func (m *groupMemberReport) size() int {
+	size := len(errorsText(m.Errors))
+	for _, l := range m.Lines {
+		size += len(l) + 1
+	}
+	return size
+}
+
+// addFailure adds the last lines and the errors of a member's run, in so many
+// bytes; cut says that some did not fit.
+func (s *Server) addFailure(ctx context.Context, m *groupMemberReport, run int64, room int) (cut bool, err error) {
+	all, err := s.runErrors(ctx, run)
+	if err != nil {
+		return false, err
+	}
+	size := 0
+	for i := range all {
+		if size += len(all[i].text()); size > room/2 {
+			cut = true
+			break
+		}
+		m.Errors = append(m.Errors, all[i])
+	}
+	lines, omitted, cursor, err := s.failedLines(ctx, run, room-len(errorsText(m.Errors)))
+	m.Lines, m.NextCursor = lines, cursor
+	return cut || omitted, err
+}
+
+// failedLines are the last lines of a run, in so many bytes, and the cursor
+// behind them. The first says what was left out.
+func (s *Server) failedLines(ctx context.Context, run int64, room int) (lines []string, omitted bool, cursor string, err error) {
 	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Limit: lastLines, Newest: true})
 	if err != nil {
-		return nil, "", fmt.Errorf("cannot read the last lines: %w", err)
+		return nil, false, "", fmt.Errorf("cannot read the last lines: %w", err)
 	}
-	shown := lastOf(page)
-	return shown.Lines, shown.NextCursor, nil
+	shown := logView{newest: true, maxBytes: max(room-leftOutBytes, minShare)}.render(page)
+	lines = shown.Lines
+	if left := len(page.Lines) - shown.shown; left > 0 {
+		lines = append([]string{fmt.Sprintf("--- %s before these left out; get_logs with before: %s ---", lineCount(int64(left)), shown.PrevCursor)}, lines...)
+	}
+	return lines, len(page.Lines) > shown.shown, shown.NextCursor, nil
 }
 
 type stopGroupArgs struct {

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestGroupAnswersAreBounded: many members that fail with much output share one
+// answer, each with its last line, and what is left out is said.
+func TestGroupAnswersAreBounded(t *testing.T) {
+	s := hello(t)
+	const members = 12
+	const script = `l=$(head -c 1900 /dev/zero | tr '\0' x); i=0; while [ $i -lt 20 ]; do echo "$i $l"; i=$((i+1)); done; echo "Error: $1 last words" >&2; exit 1`
+	var all []map[string]any
+	for i := range members {
+		all = append(all, map[string]any{
+			"process": fmt.Sprintf("m%d", i), "command": "sh", "args": []string{"-c", script, "sh", fmt.Sprintf("m%d", i)}, "ready": map[string]any{"log": "up"}, "merge_output": true,
+		})
+	}
+	s.do("create_group", map[string]any{"name": "stack", "members": all})
+	data, text := s.do("start_group", map[string]any{"group": "stack"})
+	raw, err := json.Marshal(data)
+	noErr(t, err)
+	prompt := promptText(t, s.ask("prompts/get", map[string]any{"name": "troubleshoot_group", "arguments": map[string]any{"group": "stack"}}))
+	for what, answer := range map[string]string{"text": text, "structured": string(raw), "prompt": prompt} {
+		if len(answer) > defaultMaxBytes+members*600 {
+			t.Errorf("%s: %d bytes", what, len(answer))
+		}
+		for i := range members {
+			if !strings.Contains(answer, fmt.Sprintf("out Error: m%d last words", i)) {
+				t.Errorf("%s: without the last words of m%d", what, i)
+			}
+		}
+		if n := strings.Count(answer, "before these left out; get_logs with before: "); n != members {
+			t.Errorf("%s: %d members say what was left out", what, n)
+		}
+	}
+	if !strings.Contains(text, "hint: not all of the last lines and errors fit") {
+		t.Errorf("no hint in\n%s", text)
+	}
+}
+
+func promptText(t *testing.T, r reply) string {
+	t.Helper()
+	if r.Error != nil {
+		t.Fatal(r.raw)
+	}
+	raw, err := json.Marshal(r.Result["messages"])
+	noErr(t, err)
+	var messages []struct{ Content struct{ Text string } }
+	noErr(t, json.Unmarshal(raw, &messages))
+	return messages[0].Content.Text
+}
