@@ -162,25 +162,49 @@ func (r *processResult) where() string {
 	return fmt.Sprintf("command: %s\ncwd: %s\n", quoteCommand(r.Command, r.Args), r.Cwd)
 }
 
-// maxShownCommand is about how much of a command line is shown as text, in bytes.
-const maxShownCommand = 2000
+const (
+	// maxShownCommand is about how much of a command line is shown where it is
+	// not the matter, maxShownArg how much of each argument, in bytes.
+	maxShownCommand = 2000
+	maxShownArg     = 200
+	// maxWholeCommand is the same where a command line is asked for.
+	maxWholeCommand = defaultMaxBytes
+)
 
 // quoteCommand shows a command line for reading; arguments that need it are
 // quoted, long ones cut, and of very many the first are shown.
 func quoteCommand(command string, args []string) string {
-	words, size := []string{command}, len(command)
-	for i, arg := range args {
-		if size > maxShownCommand {
-			words = append(words, fmt.Sprintf("… [+%d arguments]", len(args)-i))
-			break
+	return quoteArgs(command, shortArgs(command, args))
+}
+
+// quoteArgs joins the words of a command line, quoting those that need it.
+func quoteArgs(command string, args []string) string {
+	words := []string{command}
+	for _, arg := range args {
+		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`*?|&;<>(){}[]~#") && !strings.HasPrefix(arg, leftOut) {
+			arg = fmt.Sprintf("%q", arg)
 		}
-		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`*?|&;<>(){}[]~#") {
-			arg = fmt.Sprintf("%q", cut(arg, len(arg), 200))
-		}
-		words = append(words, cut(arg, len(arg), 200))
-		size += len(words[len(words)-1]) + 1
+		words = append(words, arg)
 	}
 	return strings.Join(words, " ")
+}
+
+// leftOut begins the marker for what does not stand there.
+const leftOut = "… [+"
+
+// shortArgs are the arguments of a command line as a list of processes shows
+// them.
+func shortArgs(command string, args []string) []string {
+	var short []string
+	size := len(command)
+	for i, arg := range args {
+		if size > maxShownCommand {
+			return append(short, fmt.Sprintf(leftOut+"%d arguments]", len(args)-i))
+		}
+		short = append(short, cut(arg, len(arg), maxShownArg))
+		size += len(short[i]) + 1
+	}
+	return short
 }
 
 func joinInts(ints []int) string {

@@ -27,7 +27,7 @@ func (r listResult) text() string {
 	var b strings.Builder
 	for _, p := range r.Processes {
 		b.WriteString(p.line())
-		b.WriteString(" | " + quoteCommand(p.Command, p.Args))
+		b.WriteString(" | " + quoteArgs(p.Command, p.Args))
 		if p.Project != "" {
 			b.WriteString(" | project " + p.Project)
 		}
@@ -84,6 +84,7 @@ func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, erro
 				continue
 			}
 		}
+		p.Args = shortArgs(p.Command, p.Args) // get_process_info has the whole
 		r.Processes = append(r.Processes, p)
 	}
 	if len(r.Processes) == 0 {

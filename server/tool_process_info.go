@@ -67,7 +67,8 @@ type logStats struct {
 func (r processInfoResult) text() string {
 	var b strings.Builder
 	b.WriteString(r.line() + "\n")
-	b.WriteString(r.where())
+	whole := quoteArgs(r.Command, r.Args)
+	fmt.Fprintf(&b, "command: %s\ncwd: %s\n", cut(whole, len(whole), maxWholeCommand), r.Cwd)
 	if r.StartedAt != "" {
 		fmt.Fprintf(&b, "started at %s\n", r.StartedAt)
 	}
