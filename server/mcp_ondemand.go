@@ -87,6 +87,9 @@ type mcpProcesses struct {
 func (p mcpProcesses) Start(ctx context.Context, name string) error {
 	p.spec.Name = name
 	_, _, err := p.s.o.Manager.Start(ctx, p.spec, process.KeepRunning)
+	if errors.Is(err, process.ErrTooMany) {
+		return fmt.Errorf("%w: %w", upstream.ErrNoRoom, err)
+	}
 	return err
 }
 

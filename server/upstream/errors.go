@@ -20,6 +20,9 @@ var (
 	// ErrBusy is wrapped when too many calls are in flight, or all servers that
 	// were started on demand are at work.
 	ErrBusy = errors.New("too much at once")
+	// ErrNoRoom is what Processes.Start wraps when so many processes run that
+	// one of them has to go first.
+	ErrNoRoom = errors.New("no room for another process")
 	// ErrClosed is wrapped once the Hub is closing.
 	ErrClosed = errors.New("pmcp is shutting down")
 )

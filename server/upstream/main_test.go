@@ -255,6 +255,7 @@ type children struct {
 	t    testing.TB
 	hub  *Hub
 	kind func(name string) string
+	most int // processes at once; 0 is no limit
 
 	mu      sync.Mutex
 	running map[string]*exec.Cmd
@@ -283,6 +284,9 @@ func newChildren(t testing.TB, o Options) *children {
 func (c *children) Start(ctx context.Context, name string) error {
 	if _, err := c.Stop(ctx, name); err != nil {
 		return err
+	}
+	if n := len(c.alive()); c.most > 0 && n >= c.most {
+		return fmt.Errorf("%w: %d run", ErrNoRoom, n)
 	}
 	inR, inW, err := os.Pipe()
 	if err != nil {

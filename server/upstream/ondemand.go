@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -18,7 +19,8 @@ const stopPatience = 15 * time.Second
 // Processes starts and stops the processes behind servers on demand.
 type Processes interface {
 	// Start starts the process called name; the Hub is given its streams before
-	// Start returns.
+	// Start returns. Its error wraps ErrNoRoom if the end of another process
+	// would make room for it.
 	Start(ctx context.Context, name string) error
 	// Stop stops the process called name with all it started, forgets it and says
 	// how it ended, in a line. Stopping what is gone is no error.
@@ -131,12 +133,9 @@ func (h *Hub) use(name string, processes Processes) (*onDemand, error) {
 	}
 	evicted := ""
 	if d == nil && len(p.leases) >= h.o.MaxOnDemand {
-		idle := p.idlest()
-		if idle == nil {
+		if evicted = p.dropIdlest(); evicted == "" {
 			return nil, fmt.Errorf("%w: %d servers on demand are at work, which is the limit", ErrBusy, len(p.leases))
 		}
-		evicted = idle.name
-		delete(p.leases, evicted)
 	}
 	d = &onDemand{name: name, users: 1, used: p.turn, started: make(chan struct{})}
 	p.leases[name] = d
@@ -155,7 +154,16 @@ func (h *Hub) use(name string, processes Processes) (*onDemand, error) {
 // an earlier start has left: a server that has closed its output may live on.
 func (h *Hub) bringUp(name string, processes Processes) (*Conn, error) {
 	h.stopOnDemand(name, processes)
-	if err := processes.Start(h.pool.ctx, name); err != nil {
+	err := processes.Start(h.pool.ctx, name)
+	for errors.Is(err, ErrNoRoom) {
+		idle := h.pool.giveUp()
+		if idle == "" {
+			break
+		}
+		h.stopOnDemand(idle, processes)
+		err = processes.Start(h.pool.ctx, name)
+	}
+	if err != nil {
 		return nil, err
 	}
 	c := h.Conn(name)
@@ -181,13 +189,31 @@ func (h *Hub) stopOnDemand(name string, processes Processes) string {
 	return end
 }
 
+// giveUp is dropIdlest for who does not hold p.mu.
+func (p *pool) giveUp() (name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dropIdlest()
+}
+
+// dropIdlest takes the server to give up out of the pool and names it, to be
+// stopped; "" if there is none. Called with p.mu held.
+func (p *pool) dropIdlest() (name string) {
+	idle := p.idlest()
+	if idle == nil {
+		return ""
+	}
+	delete(p.leases, idle.name)
+	return idle.name
+}
+
 // idlest is the server to give up: of those that nobody uses one that is dead,
-// else the one that was used longest ago; nil if all are in use. Called with
-// p.mu held.
+// else the one that was used longest ago; nil if all are in use or coming up.
+// Called with p.mu held.
 func (p *pool) idlest() (best *onDemand) {
 	for _, d := range p.leases {
 		switch {
-		case d.users > 0:
+		case d.users > 0 || d.comingUp():
 		case best == nil, best.alive() && !d.alive(), best.alive() == d.alive() && d.used < best.used:
 			best = d
 		}
@@ -195,14 +221,19 @@ func (p *pool) idlest() (best *onDemand) {
 	return best
 }
 
-// alive says whether the server is coming up or is connected.
-func (d *onDemand) alive() bool {
+// comingUp says whether the start has not come to an end.
+func (d *onDemand) comingUp() bool {
 	select {
 	case <-d.started:
+		return false
 	default:
 		return true
 	}
-	return d.err == nil && !d.conn.isDown()
+}
+
+// alive says whether the server is coming up or is connected.
+func (d *onDemand) alive() bool {
+	return d.comingUp() || d.err == nil && !d.conn.isDown()
 }
 
 // leave ends one use. What never came up is forgotten with its last.

@@ -68,6 +68,34 @@ func TestOnDemandGivesUpNoneAtWork(t *testing.T) {
 	}
 }
 
+// TestOnDemandMakesRoom: where no more processes may run, the server that was
+// used longest ago goes, as where no more servers may.
+func TestOnDemandMakesRoom(t *testing.T) {
+	c := newChildren(t, Options{})
+	c.most = 2
+	for _, name := range []string{"plain/a", "plain/b", "plain/a", "plain/c"} {
+		if err := c.use(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) || c.hub.OnDemandCount() != 2 {
+		t.Errorf("alive: %v, %d counted", alive, c.hub.OnDemandCount())
+	}
+	for _, name := range []string{"plain/a", "plain/c"} {
+		l, err := c.hub.OnDemand(testContext(t), name, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Release()
+	}
+	if err := c.use("plain/d"); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("with all at work: %v", err)
+	}
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
+		t.Errorf("alive: %v", alive)
+	}
+}
+
 func TestOnDemandStartsOnceForAll(t *testing.T) {
 	c := newChildren(t, Options{})
 	var calls sync.WaitGroup
