@@ -548,6 +548,9 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 		if s.record != nil {
 			_ = s.record.Close()
 		}
+		if s.lifeline == nil { // else the guardian does
+			_ = registry.Remove(s.c.RegistryDir, s.id)
+		}
 		return err
 	}
 	var recorder process.Recorder

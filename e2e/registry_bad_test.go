@@ -164,6 +164,30 @@ func TestBadRegistryDirectories(t *testing.T) {
 	}
 }
 
+// TestFailedStartLeavesNothing: who cannot serve takes the lock of the record along.
+func TestFailedStartLeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	s.closeInput(t)
+	s.exit(t)
+	const versionAt = 60 // PRAGMA user_version, in the header of the file
+	file, err := os.OpenFile(w.database, os.O_RDWR, 0)
+	check(t, err)
+	_, err = file.WriteAt([]byte{0, 0, 0x7f, 0xff}, versionAt)
+	check(t, errors.Join(err, file.Close()))
+	for _, flags := range [][]string{nil, {"--no-guardian"}} {
+		s := w.start(t, flags...)
+		if code := s.exit(t); code != 2 || !strings.Contains(s.stderr.String(), "newer") {
+			t.Errorf("%v: exit code %d: %s", flags, code, s.stderr)
+		}
+		if left := w.records(t); len(left) > 0 {
+			t.Errorf("%v: left %v", flags, left)
+		}
+	}
+}
+
 // TestDoctorOfAnotherUser has root's powers put aside: an unreadable record and
 // a directory without write permission, as an ordinary user meets them.
 func TestDoctorOfAnotherUser(t *testing.T) {
