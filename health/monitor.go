@@ -157,6 +157,31 @@ func (m *Monitor) Close() {
 	m.changes.Close()
 }
 
+// CheckSet answers what Set would say to spec for the process called name, and
+// changes nothing.
+func (m *Monitor) CheckSet(name string, spec *Spec) error {
+	if spec == nil {
+		return nil
+	}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.room(name)
+}
+
+// room says why no check can be added for name. Called with m.mu held.
+func (m *Monitor) room(name string) error {
+	switch {
+	case m.closing:
+		return ErrClosed
+	case m.entries[name] == nil && len(m.entries) >= maxChecked:
+		return fmt.Errorf("%w: health: %d processes have a check, which is all there can be", process.ErrInvalid, maxChecked)
+	}
+	return nil
+}
+
 // Set says how the process called name is checked from now on, whether it runs
 // or not; nil means not at all. The same Spec again changes nothing. Its error
 // wraps process.ErrInvalid or ErrClosed.
@@ -171,13 +196,11 @@ func (m *Monitor) Set(name string, spec *Spec) error {
 	resolved := spec.resolved(m.o.Interval)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closing {
-		return ErrClosed
+	if err := m.room(name); err != nil {
+		return err
 	}
 	e := m.entries[name]
 	switch {
-	case e == nil && len(m.entries) >= maxChecked:
-		return fmt.Errorf("%w: health: %d processes have a check, which is all there can be", process.ErrInvalid, maxChecked)
 	case e == nil:
 		e = m.add(name)
 	case e.status.Spec.equal(resolved):

@@ -1,10 +1,18 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+
+	"pmcp/health"
+	"pmcp/logstore"
+	"pmcp/process"
+	"pmcp/server/upstream"
 )
 
 // TestListBoundsCommandLines, as text and as data; the details have the whole.
@@ -34,5 +42,64 @@ func TestListBoundsCommandLines(t *testing.T) {
 	data, text = s.do("get_process_info", map[string]any{"process": "many"})
 	if whole := data["args"].([]any); len(whole) != len(arguments) || !strings.Contains(text, "argument-0999\n") || !strings.Contains(text, strings.Repeat("long ", 500)) {
 		t.Errorf("the details have %d arguments, text of %d bytes", len(whole), len(text))
+	}
+}
+
+// TestListCountsBackoffAsRunning: what is about to be started again has not ended.
+func TestListCountsBackoffAsRunning(t *testing.T) {
+	s := hello(t)
+	s.script("retries", "exit 3", "restart", "on-failure")
+	_, err := s.manager.Await(t.Context(), "retries", func(st process.Status) bool { return !st.EndedAt.IsZero() })
+	noErr(t, err)
+	s.crash()
+	for range 100 { // but for the moments of its runs it is in backoff
+		data, text := s.do("list_processes", map[string]any{"limit": 1})
+		if strings.Contains(text, "retries: failed") {
+			t.Fatal("it gave up before it was listed")
+		}
+		if list := data["processes"].([]any); len(list) != 2 || data["more"] != nil {
+			t.Errorf("%d processes, more %v:\n%s", len(list), data["more"], text)
+		}
+		if strings.Contains(text, "retries: backoff") {
+			return
+		}
+	}
+	t.Error("it was never in backoff")
+}
+
+// TestNothingStartsWithoutRoomForItsCheck: what cannot be checked is not started.
+func TestNothingStartsWithoutRoomForItsCheck(t *testing.T) {
+	s := hello(t)
+	for i := range 1000 {
+		noErr(t, s.server.o.Health.Set(fmt.Sprintf("p%d", i), &health.Spec{TCP: "127.0.0.1:1"}))
+	}
+	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
+		"name": "late", "command": "sleep", "args": []string{"100"}, "health": map[string]any{"tcp": "1"},
+	}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "1000 processes have a check") {
+		t.Errorf("%s", r.raw)
+	}
+	if st, err := s.manager.Status("late"); !errors.Is(err, process.ErrUnknown) {
+		t.Errorf("it was started: %+v, %v", st, err)
+	}
+}
+
+// TestFullManagerHasNoRoomOnDemand, which the pool of servers can make.
+func TestFullManagerHasNoRoomOnDemand(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	store, err := logstore.Open(t.Context(), logstore.Options{Session: "full"})
+	noErr(t, err)
+	hub := upstream.NewHub(upstream.Options{Log: log})
+	m := process.NewManager(process.Options{Project: t.TempDir(), Session: "full", Journal: store, Log: log, MaxProcesses: 1, TakeStdio: hub.Take})
+	t.Cleanup(func() {
+		noErr(t, m.Close(context.Background()))
+		hub.Close()
+		noErr(t, store.Close())
+	})
+	_, _, err = m.Start(t.Context(), process.Spec{Name: "a", Command: "sleep", Args: []string{"100"}}, process.KeepRunning)
+	noErr(t, err)
+	p := mcpProcesses{&Server{o: Options{Manager: m}}, process.Spec{Command: "cat", Stdio: process.StdioMCP}}
+	if err := p.Start(t.Context(), "mcp:b"); !errors.Is(err, upstream.ErrNoRoom) || !errors.Is(err, process.ErrTooMany) {
+		t.Errorf("%v", err)
 	}
 }

@@ -175,6 +175,9 @@ func (s *Server) launch(ctx context.Context, name string, def specArgs, o launch
 	if err := s.checkJoin(ctx, name, def); err != nil {
 		return st, false, err
 	}
+	if err := s.o.Health.CheckSet(name, check); err != nil {
+		return st, false, err
+	}
 	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
 		anyPort := 0
 		spec.Ready = &process.Ready{Port: &anyPort}
