@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"pmcp/process/proctab"
@@ -171,12 +172,32 @@ func session(dir, id, boot string) (e Entry, exists bool) {
 
 // runs says whether one of the two processes that a record names is alive. It
 // decides only where the lock does not: some network file systems lie, and lock
-// files are deleted by hand.
+// files are deleted by hand. A process that runs another program than the record
+// says is neither, whatever the record claims: it would be shown as a server for
+// as long as it lives.
 func runs(r Record, boot string) bool {
 	if r.Format == 0 || r.Boot != boot {
 		return false
 	}
-	return alive(r.Server.Identity()) || alive(r.Guardian.Identity())
+	for _, p := range []Process{r.Server, r.Guardian} {
+		if alive(p.Identity()) && !isAnother(p.PID, r) {
+			return true
+		}
+	}
+	return false
+}
+
+// isAnother says whether a process is known not to be of a record's session: it
+// runs another program, and was not called with the session's id as servers are,
+// whose program may have been moved since. Where the kernel does not show the
+// arguments as a file, nothing is known.
+func isAnother(pid int, r Record) bool {
+	runs, known := proctab.Executable(pid)
+	if !known || r.Executable == "" || strings.TrimSuffix(runs, " (deleted)") == r.Executable {
+		return false
+	}
+	arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err == nil && !strings.Contains(string(arguments), r.ID)
 }
 
 // alive says whether the process of that identity runs; a zombie does not.

@@ -165,8 +165,7 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	must(t, err)
 	lock, err := Create(dir, id)
 	must(t, err)
-	_, err = Register(dir, id, Record{Server: Process{PID: row.PID, Start: row.Start}})
-	must(t, err)
+	plantServer(t, dir, id, row.ID, "")
 	must(t, lock.Close())
 	if e := only(t, dir); e.State != Live || !e.unlocked {
 		t.Errorf("%+v", e)
@@ -179,6 +178,41 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 		t.Errorf("%+v", swept)
 	}
 	must(t, <-ended)
+}
+
+// plantServer writes a record that names a process as its server.
+func plantServer(t *testing.T, dir, id string, server proctab.ID, executable string) {
+	t.Helper()
+	write(t, file(dir, id, recordSuffix), fmt.Sprintf(`{"v":1,"id":%q,"boot_id":%q,"server":{"pid":%d,"start":%d},"executable":%q}`,
+		id, proctab.BootID(), server.PID, server.Start, executable))
+}
+
+// TestRecordThatNamesAnother has records with a free lock name this very
+// process: one with its program is taken for a server whose lock was deleted,
+// one with another is what somebody left, and is swept without a signal.
+func TestRecordThatNamesAnother(t *testing.T) {
+	dir, ours, others := newDir(t), uuid.NewString(), uuid.NewString()
+	own, known := proctab.Executable(os.Getpid())
+	if _, err := os.Stat("/proc/self/cmdline"); err != nil || !known {
+		t.Skip("cannot tell what this process runs")
+	}
+	me := self(t)
+	plantServer(t, dir, ours, me, own)
+	plantServer(t, dir, others, me, "/usr/bin/pmcp")
+	list, err := List(dir)
+	must(t, err)
+	states := map[string]State{}
+	for _, e := range list {
+		states[e.ID] = e.State
+	}
+	if states[ours] != Live || states[others] != Stale {
+		t.Errorf("states %v, ours %s", states, ours)
+	}
+	swept, err := Sweep(t.Context(), dir, nil)
+	must(t, err)
+	if !slices.Equal(swept.Sessions, []string{others}) || len(swept.Stopped)+len(swept.Remaining) > 0 {
+		t.Errorf("%+v", swept)
+	}
 }
 
 func TestOneSweepAtATime(t *testing.T) {
