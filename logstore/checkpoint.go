@@ -26,8 +26,14 @@ func (s *Store) checkpointer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if _, err := s.file.check.ExecContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`); err != nil && ctx.Err() == nil {
+		if err := s.file.checkpoint(ctx, mode); err != nil && ctx.Err() == nil {
 			s.log.Debug("cannot checkpoint the log database now", "error", err)
 		}
 	}
+}
+
+// checkpoint copies the write-ahead log into the file, as far as readers let it.
+func (f *file) checkpoint(ctx context.Context, mode string) error {
+	_, err := f.check.ExecContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`)
+	return err
 }

@@ -23,8 +23,9 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 	scope := scope{project: project, names: names}
 	s.completeErrors(&scope)
 	s.sealOpen(&scope)
-	if err := s.Flush(ctx); err != nil {
-		return 0, 0, fmt.Errorf("cannot clear the log: %w", err)
+	flushed := s.Flush(ctx)
+	if flushed != nil && !diskFull(flushed) {
+		return 0, 0, fmt.Errorf("cannot clear the log: %w", flushed)
 	}
 	free, err := s.file.maint.take(ctx)
 	if err == nil && !free {
@@ -38,12 +39,34 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 	if !until.IsZero() {
 		before = until.UnixNano()
 	}
-	lines, bytes, err = s.clearStored(ctx, &scope, before)
+	if flushed != nil {
+		lines, bytes, err = s.clearForRoom(ctx, &scope, before)
+	}
+	if err == nil {
+		l, b, e := s.clearStored(ctx, &scope, before)
+		lines, bytes, err = lines+l, bytes+b, e
+	}
 	if err != nil {
 		return lines, bytes, fmt.Errorf("cannot clear the log: %w", err)
 	}
 	notify(s.maintain)
 	return lines, bytes, nil
+}
+
+// clearForRoom clears what the file has while the disk is full, and gives the room back, so that what is only in memory can be stored, to be
+// cleared then.
+func (s *Store) clearForRoom(ctx context.Context, c *scope, before int64) (lines, bytes int64, err error) {
+	lines, bytes, err = s.clearStored(ctx, c, before)
+	if err != nil {
+		return lines, bytes, err
+	}
+	if err := s.vacuum(ctx, func(_, free int64) bool { return free > 0 }); err != nil {
+		return lines, bytes, err
+	}
+	if err := s.file.checkpoint(ctx, "TRUNCATE"); err != nil {
+		return lines, bytes, err
+	}
+	return lines, bytes, s.Flush(ctx)
 }
 
 // sealOpen closes the open chunks in scope, so that a flush stores them as a whole.

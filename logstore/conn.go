@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/mattn/go-sqlite3"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -79,6 +80,15 @@ func corrupt(err error) bool {
 	}
 	var e sqlite3.Error
 	return errors.As(err, &e) && (e.Code == sqlite3.ErrCorrupt || e.Code == sqlite3.ErrNotADB)
+}
+
+// diskFull tells whether err says that there is no room to write.
+func diskFull(err error) bool {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return true
+	}
+	var e sqlite3.Error
+	return errors.As(err, &e) && (e.Code == sqlite3.ErrFull || e.SystemErrno == unix.ENOSPC || e.SystemErrno == unix.EDQUOT)
 }
 
 // errCorrupt is what a failed check of the file wraps.

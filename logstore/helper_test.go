@@ -23,6 +23,8 @@ func runHelper(name string) int {
 	switch name {
 	case "full":
 		return helperFull()
+	case "tmpfs":
+		return helperTmpfs()
 	case "flood":
 		return helperFlood()
 	case "write":

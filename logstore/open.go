@@ -131,6 +131,9 @@ func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
 			return err
 		}
 	}
+	if err := f.check.PingContext(ctx); err != nil { // on a full disk it could not be opened
+		return err
+	}
 	if !f.alone {
 		return f.write.PingContext(ctx)
 	}

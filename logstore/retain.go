@@ -193,7 +193,7 @@ func (s *Store) shrink(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.vacuum(ctx)
+	return s.vacuum(ctx, wasteful)
 }
 
 // evict removes the oldest until about want bytes are free. The last lines of each process's latest run come last, and only go
@@ -269,15 +269,18 @@ func usedBytes(ctx context.Context, q querier) (n int64, err error) {
 	return n, err
 }
 
-// vacuum shortens the file while more than a quarter of it is free.
-func (s *Store) vacuum(ctx context.Context) error {
+// wasteful tells whether more than a quarter of the file is free.
+func wasteful(pages, free int64) bool { return free > vacuumSlice && free*4 > pages }
+
+// vacuum shortens the file while it is worth it.
+func (s *Store) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
 	for ctx.Err() == nil {
 		var pages, free int64
 		err := s.file.read.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
-		if err != nil || free <= vacuumSlice || free*4 <= pages {
+		if err != nil || !worthIt(pages, free) {
 			return err
 		}
-		if err := vacuumPages(ctx, s.file.write, vacuumSlice); err != nil {
+		if err := s.file.withRoom(ctx, func() error { return vacuumPages(ctx, s.file.write, vacuumSlice) }); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func BenchmarkRetain(b *testing.B) {
 				if err := s.removeOld(b.Context(), time.Now().Add(time.Hour).UnixNano()); err != nil {
 					b.Fatal(err)
 				}
-				if err := s.vacuum(b.Context()); err != nil {
+				if err := s.vacuum(b.Context(), wasteful); err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()

@@ -68,7 +68,7 @@ func (w *worker) round(ctx context.Context) error {
 		return err
 	}
 	defer w.store.file.maint.unlock()
-	err = w.store.retain(ctx)
+	err = errors.Join(w.store.retain(ctx), w.store.file.keepReserve())
 	if time.Since(w.optimized) > optimizeInterval {
 		w.optimized = time.Now()
 		_, e := w.store.file.write.ExecContext(ctx, `PRAGMA optimize`)
@@ -103,8 +103,12 @@ func (w *worker) dropQueue() {
 	}
 }
 
-// update runs fn in a write transaction.
+// update runs fn in a write transaction. It may run again: see withRoom.
 func (f *file) update(ctx context.Context, fn func(*sql.Tx) error) error {
+	return f.withRoom(ctx, func() error { return f.transact(ctx, fn) })
+}
+
+func (f *file) transact(ctx context.Context, fn func(*sql.Tx) error) error {
 	tx, err := f.write.BeginTx(ctx, nil)
 	if err != nil {
 		return err
