@@ -155,19 +155,23 @@ func TestDoctorNeverSignalsByAForgedRecord(t *testing.T) {
 func TestDoctorListsBadFiles(t *testing.T) {
 	dir := newDir(t)
 	good := startServer(t, dir)
+	written := badFiles[:0:0]
 	for _, c := range badFiles {
-		t.Run(c.name, func(t *testing.T) { c.write(t, dir, uuid.NewString()) })
+		t.Run(c.name, func(t *testing.T) {
+			c.write(t, dir, uuid.NewString()) // may skip
+			written = append(written, c)
+		})
 	}
 	text, code := examine(DoctorOptions{Dir: dir})
 	if code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 	wantText(t, text, fmt.Sprintf("pid=%d state=live", good.cmd.Process.Pid))
-	for _, c := range badFiles {
+	for _, c := range written {
 		wantText(t, text, c.problem)
 	}
-	if got := strings.Count(text, "record="); got < len(badFiles) {
-		t.Errorf("%d rows for %d bad files", got, len(badFiles))
+	if got := strings.Count(text, "record="); got < len(written) {
+		t.Errorf("%d rows for %d bad files", got, len(written))
 	}
 }
 
@@ -197,7 +201,8 @@ func TestDoctorOfAnUnreadableRecord(t *testing.T) {
 func TestDoctorOfADirectoryThatCannotBeWritten(t *testing.T) {
 	if os.Getuid() != 0 {
 		dir := newDir(t)
-		must(t, os.MkdirAll(dir, 0o500))
+		must(t, os.MkdirAll(filepath.Dir(dir), 0o700))
+		must(t, os.Mkdir(dir, 0o500))
 		text, code := examine(DoctorOptions{Dir: dir})
 		if code != 1 {
 			t.Errorf("exit code %d, want 1", code)

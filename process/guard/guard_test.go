@@ -161,6 +161,7 @@ func TestParentChange(t *testing.T) {
 func TestStdioIsTheServersAlone(t *testing.T) {
 	s := start(t, []string{"stubborn"}, patience("100ms"))
 	server := s.ready()
+	awaitNoStdio(t, s.cmd.Process.Pid)
 	// Stopped, the guardian can neither clean up nor end.
 	freeze(t, s.cmd.Process.Pid)
 	must(t, syscall.Kill(server, syscall.SIGKILL))
@@ -187,6 +188,23 @@ func freeze(t *testing.T, pid int) {
 		}
 	}
 	t.Fatalf("%d does not stop", pid)
+}
+
+// awaitNoStdio waits until a guardian has let go of stdin and stdout: its server
+// may be ready before that.
+func awaitNoStdio(t *testing.T, pid int) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return // nothing tells
+	}
+	for deadline := time.Now().Add(patient); time.Now().Before(deadline); {
+		in, errIn := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid))
+		out, errOut := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", pid))
+		if errIn == nil && errOut == nil && in == os.DevNull && out == os.DevNull {
+			return
+		}
+	}
+	t.Fatal("the guardian keeps its stdio")
 }
 
 // stateOf is the state of a process as ps shows it. Small Linux systems have no
