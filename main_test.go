@@ -1,12 +1,20 @@
 package main
 
 import (
+	"errors"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
+
+	"pmcp/logstore"
+	"pmcp/registry"
 )
 
 // TestReadmeVariables holds the README's table of variables to the code.
@@ -95,5 +103,39 @@ func TestGreeting(t *testing.T) {
 				t.Errorf("%q is not in:\n%s", want, got)
 			}
 		}
+	}
+}
+
+// TestFailedOpenLeavesNoLock: without a guardian, the lock goes with a server
+// that cannot open its database, even if it got no record.
+func TestFailedOpenLeavesNoLock(t *testing.T) {
+	dir, id := t.TempDir(), uuid.NewString()
+	database := filepath.Join(t.TempDir(), "pmcp.db")
+	store, err := logstore.Open(t.Context(), logstore.Options{Path: database, Session: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const versionAt = 60 // PRAGMA user_version, in the header of the file
+	file, err := os.OpenFile(database, os.O_RDWR, 0)
+	if err := errors.Join(err, store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt([]byte{0, 0, 0x7f, 0xff}, versionAt)
+	// Where a directory is in the way, nothing can be registered.
+	inTheWay := filepath.Join(dir, id+".procs", "full")
+	if err := errors.Join(err, file.Close(), os.MkdirAll(inTheWay, 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := registry.Prepare(dir, id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	s := &session{id: id, c: config{RegistryDir: dir, DatabasePath: database, MaxLogSizeMB: 1}, log: slog.New(slog.DiscardHandler)}
+	if err := s.open(t.Context(), lock); !errors.Is(err, logstore.ErrNewerSchema) || s.record != nil {
+		t.Errorf("open = %v, record %v", err, s.record)
+	}
+	if _, err := os.Stat(filepath.Join(dir, id+".lock")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the lock: %v", err)
 	}
 }
