@@ -95,6 +95,7 @@ func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, erro
 
 // everyProcess lists this session's processes and, as scope asks, those of
 // earlier sessions and other servers: what lives first, then the latest ended.
+// What was forgotten is not among them, though its runs and log are stored.
 func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResult, error) {
 	var live, ended []processResult
 	own := make(map[string]bool)
@@ -118,6 +119,7 @@ func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResul
 	if err != nil {
 		return nil, fmt.Errorf("cannot list earlier runs: %w", err)
 	}
+	defined := definedNames{store: s.o.Store}
 	for _, run := range runs {
 		inProject := run.Project == s.o.Manager.Project()
 		if inProject && own[run.Name] {
@@ -129,9 +131,38 @@ func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResul
 		}
 		if run.Live && run.Ended.IsZero() {
 			live = append(live, p)
-		} else {
+			continue
+		}
+		known, err := defined.has(ctx, run.Project, run.Name)
+		if err != nil {
+			return nil, err
+		}
+		if known {
 			ended = append(ended, p)
 		}
 	}
 	return append(live, ended...), nil
+}
+
+// definedNames are the names that have a definition, by project, each project
+// read once. What was removed has none.
+type definedNames struct {
+	store    *logstore.Store
+	projects map[string]map[string][]byte
+}
+
+func (d *definedNames) has(ctx context.Context, project, name string) (bool, error) {
+	names, read := d.projects[project]
+	if !read {
+		var err error
+		if names, err = d.store.Definitions(ctx, project); err != nil {
+			return false, fmt.Errorf("cannot list the stored definitions: %w", err)
+		}
+		if d.projects == nil {
+			d.projects = make(map[string]map[string][]byte)
+		}
+		d.projects[project] = names
+	}
+	_, ok := names[name]
+	return ok, nil
 }

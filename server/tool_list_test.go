@@ -103,3 +103,37 @@ func TestFullManagerHasNoRoomOnDemand(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestRemovedIsNotListed, in this session and the next; its log can be read by
+// its name. What ran in an earlier session and was not removed is listed.
+func TestRemovedIsNotListed(t *testing.T) {
+	s := hello(t)
+	earlier := s.otherStore("earlier")
+	for _, name := range []string{"kept", "removed"} {
+		run := s.otherRun(earlier, name, "of the earlier session")
+		s.saveOther(earlier, run, runInfo{State: "exited"}, true)
+		earlier.SaveDefinition(s.manager.Project(), name, []byte(`{"command":"true"}`))
+	}
+	noErr(t, earlier.Flush(t.Context()))
+	s.crash()
+	for _, name := range []string{"job", "removed"} {
+		if _, text := s.do("list_processes", nil); !strings.Contains(text, name+": ") {
+			t.Errorf("%s is not listed before:\n%s", name, text)
+		}
+		s.do("remove_process", map[string]any{"process": name})
+		for _, scope := range []string{"project", "all", "session"} {
+			if _, text := s.do("list_processes", map[string]any{"scope": scope}); strings.Contains(text, name+": ") {
+				t.Errorf("%s is still listed in %s:\n%s", name, scope, text)
+			}
+		}
+	}
+	if _, text := s.do("list_processes", nil); !strings.Contains(text, "kept: exited") {
+		t.Errorf("not listed: kept\n%s", text)
+	}
+	if _, text := s.do("get_logs", map[string]any{"process": "job"}); !strings.Contains(text, "about to fail") {
+		t.Errorf("the log of job:\n%s", text)
+	}
+	if _, text := s.do("get_logs", map[string]any{"process": "removed"}); !strings.Contains(text, "of the earlier session") {
+		t.Errorf("the log of removed:\n%s", text)
+	}
+}
