@@ -383,8 +383,9 @@ func TestUpstreamOnDemandKeepsSixteen(t *testing.T) {
 	w.awaitEmpty(t)
 }
 
-// TestUpstreamOnDemandCounts: servers on demand are processes like any other
-// for PM_MAX_PROCESSES.
+// TestUpstreamOnDemandCounts: servers on demand are processes like any other for
+// PM_MAX_PROCESSES. There the one that was used longest ago makes room for the
+// next; other processes do not.
 func TestUpstreamOnDemandCounts(t *testing.T) {
 	w := newUpstreamWorld(t)
 	w.set("PM_MAX_PROCESSES", "2")
@@ -392,11 +393,17 @@ func TestUpstreamOnDemandCounts(t *testing.T) {
 	s.initialize(t)
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "b"))
-	if r := s.tool(t, "call_mcp_tool", onDemand(t, "echo", "", "c")); !r.Error || !strings.Contains(r.Text, "PM_MAX_PROCESSES allows 2") {
+	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
+	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "c"))
+	for _, kept := range []string{"a", "c"} {
+		s.must(t, "stop_process", args{"process": s.onlyName(t, "mcpodd  "+kept)})
+	}
+	for _, name := range []string{"one", "two"} {
+		s.must(t, "start_process", args{"name": name, "command": "sleep", "args": []string{"100"}})
+	}
+	if r := s.tool(t, "call_mcp_tool", onDemand(t, "echo", "", "d")); !r.Error || !strings.Contains(r.Text, "PM_MAX_PROCESSES allows 2") {
 		t.Error(r.Text)
 	}
-	s.must(t, "stop_process", args{"process": s.onlyName(t, "mcpodd  a")})
-	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "c"))
 }
 
 // TestUpstreamChaos kills pmcp in each way while servers of both kinds work.
