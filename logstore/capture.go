@@ -40,7 +40,7 @@ const newRunRead = 2 * time.Second
 
 // storedRuns gives the highest run number that the file knows for a process.
 func (s *Store) storedRuns(key processKey) int {
-	if s.file == nil {
+	if s.unreadable() {
 		return 0
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), newRunRead)

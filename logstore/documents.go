@@ -78,7 +78,7 @@ func (s *Store) document(ctx context.Context, key documentKey) (body []byte, ok 
 	s.mu.RLock()
 	unsaved, found := s.unsaved[key]
 	s.mu.RUnlock()
-	if found || s.file == nil {
+	if found || s.unreadable() {
 		return unsaved.body, unsaved.body != nil, nil
 	}
 	err = s.file.read.QueryRowContext(ctx, `SELECT body FROM document WHERE kind = ? AND project = ? AND name = ?`,
@@ -119,7 +119,7 @@ func (s *Store) unsavedDocuments() map[documentKey]document {
 
 func (s *Store) storedDocuments(ctx context.Context, kind documentKind, project string) (map[string][]byte, error) {
 	all := make(map[string][]byte)
-	if s.file == nil {
+	if s.unreadable() {
 		return all, nil
 	}
 	rows, err := s.file.read.QueryContext(ctx, `SELECT name, body FROM document WHERE kind = ? AND project = ?`, kind, project)

@@ -65,7 +65,7 @@ func (s *Store) unsavedEvents() []Event {
 }
 
 func (s *Store) storedEvents(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
-	if s.file == nil {
+	if s.unreadable() {
 		return nil, nil
 	}
 	query, args := `SELECT at, project, name, run, text FROM event WHERE (? = '' OR project = ?)`, []any{project, project}

@@ -97,7 +97,7 @@ func (s *Store) allFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
 	}
 	flying, waiting := s.faults.unsaved() // before the file is read: what is committed meanwhile is in both
 	var stored []Fault
-	if s.file != nil {
+	if !s.unreadable() {
 		var err error
 		if stored, err = s.storedFaults(ctx, q); err != nil {
 			return nil, err

@@ -95,7 +95,7 @@ const settleTime = time.Second
 
 // settle waits until what was noted so far is stored, but not for long.
 func (s *Store) settle(ctx context.Context) {
-	if s.file == nil {
+	if s.unreadable() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
@@ -207,6 +207,9 @@ func (f *flusher) why() string {
 // commit stores a batch in one transaction. Shutdown does not cancel it.
 func (f *flusher) commit(b *batch) error {
 	ctx := context.Background()
+	if why := f.store.damage.Load(); why != nil {
+		return fmt.Errorf("%w: %s", errCorrupt, *why)
+	}
 	tx, err := f.store.file.write.BeginTx(ctx, nil)
 	if err != nil {
 		return fmt.Errorf("cannot begin to store the log: %w", err)
@@ -214,6 +217,9 @@ func (f *flusher) commit(b *batch) error {
 	made, err := b.store(ctx, tx, f.processes)
 	if err == nil {
 		err = tx.Commit()
+	}
+	if corrupt(err) {
+		f.store.foundDamage(err)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot store the log: %w", errors.Join(err, ignoreDone(tx.Rollback())))

@@ -28,9 +28,9 @@ type file struct {
 	quarantined string
 }
 
-// openFile makes the file usable. A corrupt or foreign file is moved aside. Of its errors only ErrNewerSchema is the caller's;
-// all others mean that this session must do without a file.
-func openFile(ctx context.Context, path string, unclean func(sessions []string) bool) (_ *file, err error) {
+// openFile makes the file usable, and claims it, which is the first write. A corrupt or foreign file is moved aside. Of its errors only
+// ErrNewerSchema is the caller's; all others mean that this session must do without a file.
+func openFile(ctx context.Context, path string, unclean func(sessions []string) bool, claim func(*file) error) (_ *file, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -53,10 +53,16 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 	if err := f.takeLock(ctx); err != nil {
 		return nil, err
 	}
-	err = f.connect(ctx, unclean)
+	connect := func() error {
+		if err := f.connect(ctx, unclean); err != nil {
+			return err
+		}
+		return claim(f)
+	}
+	err = connect()
 	if corrupt(err) && f.alone {
 		if err = f.quarantine(); err == nil {
-			err = f.connect(ctx, unclean)
+			err = connect()
 		}
 	}
 	if err == nil && f.alone {

@@ -25,6 +25,9 @@ func (s *Store) Read(ctx context.Context, q Query) (*Page, error) {
 	p.views = s.memory(&p.scope)
 	defer p.release()
 	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return s.readPage(uncut, ctx, tx, p) })
+	if errors.Is(err, errFoundDamage) {
+		return s.Read(ctx, q)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log: %w", err)
 	}
@@ -34,7 +37,7 @@ func (s *Store) Read(ctx context.Context, q Query) (*Page, error) {
 // withRead runs fn in a read transaction, or with nil when there is no file. ctx bounds the wait for a connection; what fn reads is not
 // cut off by it, since the driver would start a goroutine for each statement: who reads much asks ctx in between.
 func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) error) error {
-	if s.file == nil || s.flusher.why() != "" && !s.readable(ctx) {
+	if s.unreadable() || s.flusher.why() != "" && !s.readable(ctx) {
 		return fn(ctx, nil)
 	}
 	conn, err := s.file.read.Conn(ctx)
@@ -48,7 +51,27 @@ func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) 
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	return fn(uncut, tx)
+	err = fn(uncut, tx)
+	if corrupt(err) {
+		s.foundDamage(err)
+		return fmt.Errorf("%w: %w", errFoundDamage, err)
+	}
+	return err
+}
+
+// unreadable tells whether there is nothing but memory.
+func (s *Store) unreadable() bool { return s.file == nil || s.damage.Load() != nil }
+
+// errFoundDamage is wrapped once, by the read that meets the damage: the next makes do with memory.
+var errFoundDamage = errors.New("the log database is corrupt")
+
+// foundDamage notes that something has damaged the file under this server. Nothing more is read from it or written to it: what would be
+// stored could not be read again. The next server that has the file to itself moves it aside.
+func (s *Store) foundDamage(err error) {
+	why := err.Error()
+	if s.damage.CompareAndSwap(nil, &why) {
+		s.log.Error("the log database was damaged; the log is kept in memory", "error", err)
+	}
 }
 
 // readable tells whether a file that cannot be written can at least be read. If not, readers make do with memory.

@@ -49,6 +49,9 @@ func (s *Store) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 		}
 		return nil
 	})
+	if errors.Is(err, errFoundDamage) {
+		return s.Runs(ctx, f)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the runs: %w", err)
 	}
@@ -159,6 +162,8 @@ func (s *Store) RunStats(ctx context.Context, run int64) (RunStats, error) {
 		return err
 	})
 	switch {
+	case errors.Is(err, errFoundDamage):
+		return s.RunStats(ctx, run)
 	case err != nil:
 		return RunStats{}, fmt.Errorf("cannot sum up the run: %w", err)
 	case !found:

@@ -86,7 +86,7 @@ func (s *Store) endAllSpans() {
 func (s *Store) Samples(ctx context.Context, run int64, since time.Time) ([]Sample, error) {
 	s.settle(ctx)
 	unsaved := s.unsavedSamples(run, since) // before the file is read: what is committed meanwhile is in both
-	if s.file == nil {
+	if s.unreadable() {
 		return unsaved, nil
 	}
 	rows, err := s.file.read.QueryContext(ctx, `SELECT at, cpu, memory, processes FROM sample WHERE run = ? AND at >= ? ORDER BY at`, run, nanos(since))

@@ -3,6 +3,7 @@ package logstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -80,7 +81,11 @@ func (s *Store) Search(ctx context.Context, q SearchQuery) (*Matches, error) {
 	}
 	h.views = s.memory(&h.scope)
 	defer h.release()
-	if err := s.withRead(ctx, func(uncut context.Context, tx querier) error { return h.run(uncut, ctx, tx) }); err != nil {
+	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return h.run(uncut, ctx, tx) })
+	if errors.Is(err, errFoundDamage) {
+		return s.Search(ctx, q)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot search the log: %w", err)
 	}
 	return h.result, nil

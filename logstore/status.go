@@ -49,6 +49,9 @@ func (s *Store) Status() Status {
 	}
 	st.Path, st.Quarantined, st.Bytes = s.file.path, s.file.quarantined, s.file.bytes()
 	st.State, st.Reason = StateOK, s.flusher.why()
+	if why := s.damage.Load(); why != nil && st.Reason == "" {
+		st.Reason = *why
+	}
 	if st.Reason != "" {
 		st.Reason += keptInMemory
 	} else {

@@ -40,8 +40,9 @@ type Store struct {
 	session  int64            // the block of run ids in use
 	counter  int64            // the last id given of it
 
-	turns    chan struct{} // held while a run takes lines; see Store.turn
-	dropping sync.Mutex    // held while runs lose lines because all together have too many
+	damage   atomic.Pointer[string] // that the file was found to be corrupt; nil: it was not
+	turns    chan struct{}          // held while a run takes lines; see Store.turn
+	dropping sync.Mutex             // held while runs lose lines because all together have too many
 
 	dirtyMu sync.Mutex
 	dirty   []*runLog
@@ -127,13 +128,10 @@ func (s *Store) openStorage(ctx context.Context) error {
 		s.sessions[s.session] = s.opts.Session
 		return nil
 	}
-	f, err := openFile(ctx, s.opts.Path, s.anyDead)
-	if err == nil {
+	f, err := openFile(ctx, s.opts.Path, s.anyDead, func(f *file) (err error) {
 		s.session, err = reserveSession(ctx, f.write, s.opts.Session, time.Now())
-		if err != nil {
-			_ = f.close()
-		}
-	}
+		return err
+	})
 	switch {
 	case errors.Is(err, ErrNewerSchema) || ctx.Err() != nil:
 		return err
