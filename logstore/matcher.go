@@ -41,7 +41,12 @@ func newMatcher(text string, isExpr, caseSensitive bool) (*matcher, error) {
 		m.trigrams = trigramsOf([]byte(text))
 		return m, nil
 	}
-	if !isExpr {
+	if isExpr {
+		// On its own first: a(b) must not become right by what is put around it.
+		if _, err := regexp.Compile(text); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPattern, err)
+		}
+	} else {
 		text = regexp.QuoteMeta(text)
 	}
 	if !caseSensitive {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -175,6 +176,7 @@ func (s Spec) checkSize() error {
 // dir counts from project; where project is no project at all (/ or the home
 // directory, what GUI editors start servers in) that is refused.
 func resolveDir(dir, project string) (string, error) {
+	tilde := dir == "~" || strings.HasPrefix(dir, "~/")
 	if !filepath.IsAbs(dir) {
 		if home, _ := os.UserHomeDir(); project == "/" || project == home {
 			return dir, fmt.Errorf("%w: cwd %q is relative and pmcp runs in %s, which is no project: give an absolute cwd, or set PM_PROJECT_DIR", ErrInvalid, dir, project)
@@ -185,6 +187,9 @@ func resolveDir(dir, project string) (string, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
+		if tilde {
+			return dir, fmt.Errorf("%w: cwd %s does not exist: ~ is not replaced, write the home directory itself", ErrInvalid, dir)
+		}
 		return dir, fmt.Errorf("%w: cwd %s does not exist", ErrInvalid, dir)
 	case errors.Is(err, os.ErrPermission):
 		return dir, fmt.Errorf("%w: cwd %s is not accessible: permission denied", ErrInvalid, dir)

@@ -1,6 +1,9 @@
 package process
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // State is what an entry of the Manager is doing.
 //
@@ -45,7 +48,7 @@ func ParseState(name string) (State, error) {
 			return State(i), nil
 		}
 	}
-	return 0, fmt.Errorf("%w: state %q: want one of %v", ErrInvalid, name, stateNames)
+	return 0, fmt.Errorf("%w: want one of %s, got %.200q", ErrInvalid, strings.Join(stateNames[:], ", "), name)
 }
 
 // Live says whether a process of the entry runs or is about to.

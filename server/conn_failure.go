@@ -36,9 +36,9 @@ func invalidParams(ctx context.Context, text string) error {
 }
 
 // rephrase puts text in the place of mcp-go's own words for why the request of
-// ctx failed.
-func rephrase(ctx context.Context, text string) error {
-	return failRequest(ctx, requestFailure{text: text})
+// ctx failed. The code stays, and so does the data if there is none here.
+func rephrase(ctx context.Context, text string, data any) {
+	_ = failRequest(ctx, requestFailure{text: text, data: data})
 }
 
 func failRequest(ctx context.Context, f requestFailure) error {
@@ -60,7 +60,10 @@ func (r *request) answerOf(details mcp.JSONRPCErrorDetails) protocolError {
 	f := r.failure.Load()
 	switch {
 	case f != nil && f.code == 0:
-		e.text = f.text
+		e.text = clipText(f.text)
+		if f.data != nil {
+			e.data = f.data
+		}
 	case f != nil && strings.Contains(details.Message, f.text):
 		e.code, e.text, e.data = f.code, clipText(f.text), f.data
 	case e.code == mcp.INVALID_REQUEST:

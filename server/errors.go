@@ -39,6 +39,9 @@ func explain(err error) string {
 	}
 	var state *process.StateError
 	if errors.As(err, &state) {
+		if !state.State.Live() {
+			return text + "\nhint: start_process with its name alone runs it again"
+		}
 		return text + "\nhint: wait until it has settled, or stop_process it first"
 	}
 	for _, row := range advice {

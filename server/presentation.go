@@ -31,18 +31,26 @@ func (s *Server) hooks() *mcpserver.Hooks {
 	hooks := &mcpserver.Hooks{}
 	hooks.AddAfterListResources(s.addInstances)
 	hooks.AddOnSuccess(s.signBriefly)
-	hooks.AddOnError(func(ctx context.Context, _ any, _ mcp.MCPMethod, message any, err error) {
+	hooks.AddOnError(func(ctx context.Context, _ any, method mcp.MCPMethod, message any, err error) {
 		call, isCall := message.(*mcp.CallToolRequest)
 		prompt, isPrompt := message.(*mcp.GetPromptRequest)
+		read, isRead := message.(*mcp.ReadResourceRequest)
 		switch {
 		case isCall && errors.Is(err, mcpserver.ErrToolNotFound):
-			_ = rephrase(ctx, s.unknownTool(call.Params.Name))
+			rephrase(ctx, s.unknownTool(call.Params.Name), nil)
 		case isPrompt && errors.Is(err, mcpserver.ErrPromptNotFound):
-			_ = rephrase(ctx, unknownPrompt(prompt.Params.Name))
+			rephrase(ctx, unknownPrompt(prompt.Params.Name), nil)
+		case isRead && errors.Is(err, mcpserver.ErrResourceNotFound):
+			rephrase(ctx, unknownResource(read.Params.URI), map[string]string{"uri": read.Params.URI})
+		case slices.Contains(listMethods, method):
+			rephrase(ctx, "params.cursor: the whole list is on its first page, which has no cursor", nil)
 		}
 	})
 	return hooks
 }
+
+// listMethods fail for a cursor that is none, and for nothing else.
+var listMethods = []mcp.MCPMethod{mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesList, mcp.MethodResourcesTemplatesList}
 
 // signBriefly has a 2026-07-28 result name its server without title and icon,
 // which mcp-go would put into each: server/discover gives them once.
@@ -72,7 +80,9 @@ func (s *Server) unknownTool(name string) string {
 		}
 	}
 	text := fmt.Sprintf("unknown tool %s", clipText(name))
-	if best := nearest(name, offered); best != "" {
+	if name == "" {
+		text = "unknown tool: params.name is missing"
+	} else if best := nearest(name, offered); best != "" {
 		text += "; did you mean " + best + "?"
 	}
 	slices.Sort(offered)

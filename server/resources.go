@@ -86,6 +86,11 @@ func uris(table []resource) []string {
 	return all
 }
 
+// unknownResource says which resources there are instead.
+func unknownResource(uri string) string {
+	return fmt.Sprintf("no such resource: %.200q (there are: %s)", uri, strings.Join(slices.Concat(uris(resources()), uris(templates())), ", "))
+}
+
 // addResources registers both tables.
 func (s *Server) addResources() {
 	for _, r := range resources() {

@@ -43,6 +43,21 @@ func parseWhen(argument, value string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("argument %s: want a time (2026-01-05T10:00:00Z), a date (2026-01-05) or a time ago (10m, 1d, 2w), got %q", argument, value)
 }
 
+// parseSpan reads since and until together: a span that ends before it begins
+// would quietly hold nothing.
+func parseSpan(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = parseWhen("since", since, now); err != nil {
+		return from, to, err
+	}
+	if to, err = parseWhen("until", until, now); err != nil {
+		return from, to, err
+	}
+	if !to.IsZero() && from.After(to) {
+		err = fmt.Errorf("arguments since and until: since %s is later than until %s", since, until)
+	}
+	return from, to, err
+}
+
 // formatAge is a duration as a person says it, two units at most: "1h 2m".
 func formatAge(d time.Duration) string {
 	d = d.Round(time.Second)

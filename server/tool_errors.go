@@ -263,10 +263,7 @@ func (s *Server) faultQuery(ctx context.Context, a getErrorsArgs) (logstore.Faul
 	if q.Names, err = s.resolveNames(ctx, a.Process); err != nil {
 		return q, err
 	}
-	if q.Since, err = parseWhen("since", a.Since, now); err != nil {
-		return q, err
-	}
-	if q.Until, err = parseWhen("until", a.Until, now); err != nil {
+	if q.Since, q.Until, err = parseSpan(a.Since, a.Until, now); err != nil {
 		return q, err
 	}
 	if a.Run != 0 {

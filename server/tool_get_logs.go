@@ -79,10 +79,7 @@ func (s *Server) logQuery(ctx context.Context, a getLogsArgs) (logstore.Query, e
 	if q.Names, err = s.resolveNames(ctx, a.Process); err != nil {
 		return q, err
 	}
-	if q.Since, err = parseWhen("since", a.Since, now); err != nil {
-		return q, err
-	}
-	if q.Until, err = parseWhen("until", a.Until, now); err != nil {
+	if q.Since, q.Until, err = parseSpan(a.Since, a.Until, now); err != nil {
 		return q, err
 	}
 	q.Streams, q.MinLevel = streamSet(a.Stream), minLevel(a.Level)

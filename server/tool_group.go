@@ -127,7 +127,7 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 		return groupResult{}, err
 	}
 	for _, m := range a.Members { // all are looked at before anything is written
-		if err := s.checkMember(ctx, m); err != nil {
+		if err := s.checkMember(ctx, "members", m); err != nil {
 			return groupResult{}, err
 		}
 	}
@@ -150,8 +150,8 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 }
 
 // checkMember refuses a member that could not be started: with a definition that
-// is wrong, or with none at all.
-func (s *Server) checkMember(ctx context.Context, m memberArgs) error {
+// is wrong, or with none at all. argument is the one that names it.
+func (s *Server) checkMember(ctx context.Context, argument string, m memberArgs) error {
 	def := m.specArgs
 	if def.Command == "" {
 		stored, ok, err := s.definition(ctx, m.Process)
@@ -159,15 +159,15 @@ func (s *Server) checkMember(ctx context.Context, m memberArgs) error {
 			return err
 		}
 		if !ok {
-			return fmt.Errorf("argument members: %s has no command, and no definition of that name is stored", m.Process)
+			return fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored", argument, m.Process)
 		}
 		def = stored
 	}
 	if _, err := def.healthSpec(def.dir(s.o.Manager.Project())); err != nil {
-		return fmt.Errorf("argument members: %s: %w", m.Process, err)
+		return fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
 	}
 	if _, err := def.spec(m.Process, s.o.Manager.Project(), false); err != nil {
-		return fmt.Errorf("argument members: %s: %w", m.Process, err)
+		return fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
 	}
 	return nil
 }
@@ -226,7 +226,7 @@ func addToGroupTool() tool {
 		description: "Adds a process to a group, or changes its dependencies.",
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *Server, a addToGroupArgs) (groupResult, error) {
-		if err := s.checkMember(ctx, memberArgs{Process: a.Process}); err != nil {
+		if err := s.checkMember(ctx, "process", memberArgs{Process: a.Process}); err != nil {
 			return groupResult{}, err
 		}
 		if _, err := s.o.Groups.Add(ctx, a.Group, groups.Member{Process: a.Process, DependsOn: dependencies(a.DependsOn)}, false); err != nil {

@@ -239,7 +239,7 @@ func (w *runWait) matched(ctx context.Context, page *logstore.Page, i int) (runR
 func (w *runWait) settled(ctx context.Context, end string, timedOut bool) (runResult, error) {
 	r, err := w.answer(ctx, end, timedOut)
 	if err == nil && w.a.Until == "log" && !timedOut {
-		return r, &deathError{"ended before a line matched " + w.a.Pattern, r}
+		return r, &deathError{fmt.Sprintf("ended before a line matched %.500q", w.a.Pattern), r}
 	}
 	return r, err
 }

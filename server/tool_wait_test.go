@@ -83,7 +83,7 @@ func TestWaitForEarlierSession(t *testing.T) {
 	if data, text := s.waitFor("job", "idle"); data["state"] != "crashed" || !strings.Contains(text, "one") {
 		t.Errorf("%v\n%s", data, text)
 	}
-	for until, want := range map[string]string{"ready": "job has ended", "log": "job ended before a line matched never"} {
+	for until, want := range map[string]string{"ready": "job has ended", "log": "job ended before a line matched \"never\""} {
 		arguments := waitArguments("job", until)
 		if until == "log" {
 			arguments["pattern"] = "never"
