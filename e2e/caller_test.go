@@ -72,9 +72,11 @@ func (c *caller) checked(t testing.TB, tool string, r result) result {
 	if r.Data["timed_out"] == true && !strings.Contains(r.Text, "timed out") {
 		t.Errorf("%s: the text does not say that it timed out:\n%s", tool, r.Text)
 	}
+	rest := r.Text
 	for _, line := range r.lines() {
-		if !strings.Contains(r.Text, line) {
-			t.Errorf("%s: the text lacks the line %q:\n%s", tool, line, r.Text)
+		var found bool
+		if _, rest, found = strings.Cut(rest, line); !found {
+			t.Fatalf("%s: the text lacks the line %q, or has it in another place:\n%s", tool, line, r.Text)
 		}
 	}
 	return r
@@ -151,15 +153,17 @@ func (r result) lines() []string {
 	return lines
 }
 
-var linePrefix = regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3} (out|err|mcp) `)
+var linePrefix = regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3} (out|err|mcp) $`)
+
+const prefixBytes = len("15:04:05.000 out ")
 
 // printed are the log lines of the answer without their prefix and without
 // separators.
 func (r result) printed() []string {
 	var lines []string
 	for _, l := range r.lines() {
-		if at := linePrefix.FindStringIndex(l); at != nil {
-			lines = append(lines, l[at[1]:])
+		if len(l) >= prefixBytes && linePrefix.MatchString(l[:prefixBytes]) {
+			lines = append(lines, l[prefixBytes:])
 		}
 	}
 	return lines

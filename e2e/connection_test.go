@@ -32,6 +32,7 @@ func TestClientThatReadsNoMore(t *testing.T) {
 
 // TestSessionIsKilled kills what the client launched, as editors do.
 func TestSessionIsKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	s := w.start(t)
 	s.initialize(t)
@@ -45,6 +46,7 @@ func TestSessionIsKilled(t *testing.T) {
 
 // TestBadLines sends what is wrong; the server answers and goes on.
 func TestBadLines(t *testing.T) {
+	t.Parallel()
 	s := newWorld(t).start(t)
 	for line, code := range map[string]int{
 		`{"jsonrpc":"2.0",`: -32700, `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`: -32600,
@@ -67,6 +69,7 @@ func TestBadLines(t *testing.T) {
 // TestPipelinedInput ends the input right behind the last request, which has no
 // newline: all is answered.
 func TestPipelinedInput(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	cmd := exec.Command(binary(t))
 	cmd.Dir, cmd.Env = w.project, w.env
@@ -94,6 +97,7 @@ func TestPipelinedInput(t *testing.T) {
 
 // TestForeignClients has the two Go clients connect, list and end.
 func TestForeignClients(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run("mcp-go/"+version, func(t *testing.T) {
 			in, out, wait := newWorld(t).pipes(t)

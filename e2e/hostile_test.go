@@ -66,9 +66,9 @@ func TestHugeArguments(t *testing.T) {
 	t.Parallel()
 	const longest = 16 << 10
 	c := begin(t)
-	huge := strings.Repeat("x", 4<<20)
+	huge := strings.Repeat("x", 4<<20/shrink)
 	var names []string
-	for i := range 100_000 {
+	for i := range 100_000 / shrink {
 		names = append(names, fmt.Sprint("p", i))
 	}
 	for name, call := range map[string]struct {

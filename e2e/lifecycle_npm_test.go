@@ -1,44 +1,32 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
 
-// frontend is a project with a dev server and a bundler, from npm packages of
-// fixed versions, installed once.
-var frontend struct {
-	once sync.Once
-	dir  string
-	why  string // it is not there
-}
-
 const (
 	viteVersion    = "7.1.12"
 	esbuildVersion = "0.25.11"
-	installsWithin = time.Minute
 )
 
-// newFrontend gives a directory with a project of its own whose packages are
-// those of frontend.
+// newFrontend gives a directory with a project of its own with a dev server and
+// a bundler.
 func newFrontend(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("installs npm packages")
 	}
-	frontend.once.Do(func() { frontend.why = installFrontend() })
-	if frontend.why != "" {
-		t.Skip("no npm packages: " + frontend.why)
+	modules, err := npmPackages("vite@"+viteVersion, "esbuild@"+esbuildVersion)
+	if err != nil {
+		t.Skipf("no npm packages: %v", err)
 	}
 	dir := t.TempDir()
-	check(t, os.Symlink(filepath.Join(frontend.dir, "node_modules"), filepath.Join(dir, "node_modules")))
+	check(t, os.Symlink(modules, filepath.Join(dir, "node_modules")))
 	for name, text := range map[string]string{
 		"package.json": `{"name": "shop", "private": true, "type": "module", "scripts": {"dev": "vite --host 127.0.0.1 --port 0", "watch": "esbuild main.js --bundle --outfile=out.js --watch"}}`,
 		// Its cache must not be among the packages, which tests share.
@@ -50,34 +38,6 @@ func newFrontend(t *testing.T) string {
 		check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return dir
-}
-
-func installFrontend() (why string) {
-	frontend.dir = filepath.Join(build.dir, "frontend")
-	if err := os.MkdirAll(frontend.dir, 0o755); err != nil {
-		return err.Error()
-	}
-	manifest := fmt.Sprintf(`{"name": "shop", "private": true, "devDependencies": {"vite": %q, "esbuild": %q}}`, viteVersion, esbuildVersion)
-	if err := os.WriteFile(filepath.Join(frontend.dir, "package.json"), []byte(manifest), 0o644); err != nil {
-		return err.Error()
-	}
-	return npmInstall(frontend.dir)
-}
-
-// npmInstall installs what the manifest in the directory names.
-func npmInstall(dir string) (why string) {
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		return err.Error()
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), installsWithin)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, npm, "install", "--no-audit", "--no-fund", "--no-update-notifier", "--ignore-scripts", "--prefer-offline", "--fetch-retries=0")
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Sprintf("npm install: %v: %.300s", err, out)
-	}
-	return ""
 }
 
 // TestNpmRunDev starts a dev server in one call that answers with its port, and

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-const manyLines = 200_000
+const manyLines = 200_000 / shrink
 
 // TestEveryLineByCursor reads all that a chatty child has printed, page by page:
 // in order, none missing, none twice. So does the next server.

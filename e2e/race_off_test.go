@@ -4,3 +4,6 @@ package e2e
 
 // raceDetector: pmcp is built as the tests are.
 const raceDetector = false
+
+// shrink divides nothing.
+const shrink = 1

@@ -13,7 +13,7 @@ import (
 // sees its own processes as its own, and both logs are whole, read from either.
 func TestTwoServersOneDatabase(t *testing.T) {
 	t.Parallel()
-	const n = 30_000
+	const n = 30_000 / shrink
 	w := newWorld(t)
 	servers := map[string]*caller{"left": w.open(t), "right": w.open(t)}
 	for name, c := range servers {

@@ -30,6 +30,7 @@ func TestDoctorOnNothing(t *testing.T) {
 
 // TestSessionEnds begins a session in each way and ends it in each way.
 func TestSessionEnds(t *testing.T) {
+	t.Parallel()
 	for name, arguments := range map[string][]string{"guarded": nil, "no guardian": {"--no-guardian"}} {
 		for end, stop := range map[string]func(*session){
 			"EOF":     func(s *session) { s.closeInput(t) },
@@ -58,6 +59,7 @@ func TestSessionEnds(t *testing.T) {
 }
 
 func TestModernSession(t *testing.T) {
+	t.Parallel()
 	s := newWorld(t).start(t)
 	s.modern = true
 	if m := s.call(t, "server/discover", nil); m.Error != nil || m.Result["resultType"] != "complete" {

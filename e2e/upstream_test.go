@@ -1,17 +1,14 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,53 +17,15 @@ import (
 // npmVersion is that of the servers that others wrote.
 const npmVersion = "2026.8.31"
 
-var npm struct {
-	once sync.Once
-	dir  string
-	err  error
-}
-
-// npmServer gives the path of one of the servers from npm. They are installed
-// once for all runs of the tests; where that is impossible the test is skipped.
+// npmServer gives the path of one of the servers from npm. Where they cannot be
+// installed the test is skipped.
 func npmServer(t testing.TB, name string) string {
 	t.Helper()
-	npm.once.Do(func() { npm.dir, npm.err = installFromNPM() })
-	if npm.err != nil {
-		t.Skipf("SKIPPED, this proves nothing: the MCP servers cannot be installed from npm: %v", npm.err)
-	}
-	return filepath.Join(npm.dir, "node_modules", ".bin", name)
-}
-
-func installFromNPM() (dir string, err error) {
-	cache, err := os.UserCacheDir()
+	modules, err := npmPackages("@modelcontextprotocol/server-everything@"+npmVersion, "@modelcontextprotocol/server-filesystem@"+npmVersion)
 	if err != nil {
-		cache = os.TempDir()
+		t.Skipf("SKIPPED, this proves nothing: the MCP servers cannot be installed from npm: %v", err)
 	}
-	dir = filepath.Join(cache, "pmcp-e2e", "npm-"+npmVersion)
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
-		return "", err
-	}
-	fresh, err := os.MkdirTemp(filepath.Dir(dir), "installing-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(fresh)
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "install", "--prefix", fresh, "--no-audit", "--no-fund", "--ignore-scripts",
-		"@modelcontextprotocol/server-everything@"+npmVersion, "@modelcontextprotocol/server-filesystem@"+npmVersion)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm install: %w: %.500s", err, out)
-	}
-	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
-		if _, there := os.Stat(dir); there != nil { // else another run was quicker
-			return "", err
-		}
-	}
-	return dir, nil
+	return filepath.Join(modules, ".bin", name)
 }
 
 // odd starts the odd server as a process.
@@ -94,6 +53,7 @@ func newUpstreamWorld(t testing.TB) *world {
 // TestUpstreamEverything compares what pmcp hands on with what the server itself
 // answers.
 func TestUpstreamEverything(t *testing.T) {
+	t.Parallel()
 	path := npmServer(t, "mcp-server-everything")
 	w := newUpstreamWorld(t)
 	direct := w.launch(t, path)
@@ -137,6 +97,7 @@ func TestUpstreamEverything(t *testing.T) {
 }
 
 func TestUpstreamProgressAndCancel(t *testing.T) {
+	t.Parallel()
 	path := npmServer(t, "mcp-server-everything")
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
@@ -173,6 +134,7 @@ func TestUpstreamProgressAndCancel(t *testing.T) {
 }
 
 func TestUpstreamFilesystem(t *testing.T) {
+	t.Parallel()
 	path := npmServer(t, "mcp-server-filesystem")
 	w := newUpstreamWorld(t)
 	s := w.start(t)
@@ -200,6 +162,7 @@ func TestUpstreamFilesystem(t *testing.T) {
 
 // TestUpstreamPmcp runs pmcp below pmcp.
 func TestUpstreamPmcp(t *testing.T) {
+	t.Parallel()
 	w := newUpstreamWorld(t)
 	s := w.start(t)
 	s.initialize(t)
@@ -318,6 +281,7 @@ func (s *session) onlyName(t testing.TB, text string) string {
 }
 
 func TestUpstreamNeverReady(t *testing.T) {
+	t.Parallel()
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
 	r := s.odd(t, "mute", args{"timeout_ms": 300}, "silent")
@@ -349,6 +313,7 @@ var orphanLine = regexp.MustCompile(`err (?:pid|orphan) (\d+)`)
 // TestUpstreamOnDemandKeepsSixteen: with the 17th server the one that was used
 // longest ago is gone, with what it had started.
 func TestUpstreamOnDemandKeepsSixteen(t *testing.T) {
+	t.Parallel()
 	w := newUpstreamWorld(t)
 	s := w.start(t)
 	s.initialize(t)
@@ -387,6 +352,7 @@ func TestUpstreamOnDemandKeepsSixteen(t *testing.T) {
 // PM_MAX_PROCESSES. There the one that was used longest ago makes room for the
 // next; other processes do not.
 func TestUpstreamOnDemandCounts(t *testing.T) {
+	t.Parallel()
 	w := newUpstreamWorld(t)
 	w.set("PM_MAX_PROCESSES", "2")
 	s := w.start(t)
@@ -408,6 +374,7 @@ func TestUpstreamOnDemandCounts(t *testing.T) {
 
 // TestUpstreamChaos kills pmcp in each way while servers of both kinds work.
 func TestUpstreamChaos(t *testing.T) {
+	t.Parallel()
 	for name, strike := range map[string]func(*session, int){
 		"guardian": func(s *session, _ int) { s.signal(t, syscall.SIGKILL) },
 		"server":   func(_ *session, pid int) { check(t, syscall.Kill(pid, syscall.SIGKILL)) },
@@ -435,6 +402,7 @@ func TestUpstreamChaos(t *testing.T) {
 // TestUpstreamMessagesAreLogged: the conversation is a stream of its own, and
 // the end of a run loses none of it.
 func TestUpstreamMessagesAreLogged(t *testing.T) {
+	t.Parallel()
 	w := newUpstreamWorld(t)
 	s := w.start(t)
 	s.initialize(t)
@@ -480,6 +448,7 @@ func TestUpstreamInAGroup(t *testing.T) {
 
 // TestUpstreamLargeResult: what is under the bound of a message passes.
 func TestUpstreamLargeResult(t *testing.T) {
+	t.Parallel()
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
 	r := s.must(t, "call_mcp_tool", onDemand(t, "big 9000000"))

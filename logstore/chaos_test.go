@@ -17,6 +17,7 @@ var kills = flag.Int("chaos.n", 8, "how many times the chaos test kills a server
 // TestSIGKILL kills a server under load at random moments, beside another that goes on: the file stays sound, what is stored is an exact prefix
 // of what was written, and the next server records that the end may be missing.
 func TestSIGKILL(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	alive := make(map[string]bool)
 	survivor := uuid.NewString()
@@ -116,6 +117,7 @@ func checkVictim(t *testing.T, path, name string, alive map[string]bool) (stored
 
 // TestManyShortRuns has a process that crashes again and again.
 func TestManyShortRuns(t *testing.T) {
+	t.Parallel()
 	const n = 2000
 	s := openTest(t, Options{})
 	text := int64(0)

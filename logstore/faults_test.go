@@ -211,6 +211,7 @@ func TestEvents(t *testing.T) {
 
 // TestReadableDuringTheTransaction reads what waits for a commit that another server holds up, and what that commit has in hand.
 func TestReadableDuringTheTransaction(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	at := time.Now()
@@ -239,7 +240,9 @@ func TestReadableDuringTheTransaction(t *testing.T) {
 	note(1)
 	want("stored", 1)
 
-	block, err := s.file.check.Conn(t.Context()) // the flusher waits for it with what it took
+	other := openPool(s.file.path, false, 1) // not one of the store's: it waits for the flusher, and the flusher for it, with what it took
+	defer other.Close()
+	block, err := other.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 
 // TestTheWorkerFiltersEveryChunk writes more at once than the worker's queue takes, and waits until the file has all filters.
 func TestTheWorkerFiltersEveryChunk(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 400_000)

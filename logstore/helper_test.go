@@ -130,6 +130,7 @@ func (h *helper) await(line string) {
 }
 
 func TestTwoServersInTwoOSProcesses(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const n = 30_000
 	mine, other := "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"

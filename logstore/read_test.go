@@ -20,6 +20,7 @@ func keys(lines []Line) []string {
 
 // TestEveryCursorOfAPage continues a page behind each of its lines, and before it, with runs of several processes that overlap.
 func TestEveryCursorOfAPage(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 300, 5)
 	all := keys(readAll(t, s, Query{}))
@@ -57,6 +58,7 @@ func TestEveryCursorOfAPage(t *testing.T) {
 }
 
 func TestQueryFilters(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 3000, 6)
 	all := readAll(t, s, Query{Limit: 5000})
@@ -169,6 +171,7 @@ func TestBadCursors(t *testing.T) {
 
 // TestTwoStoresAtFullSpeed has two servers in one process write to one file.
 func TestTwoStoresAtFullSpeed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const n = 50_000
 	alive := func(string) bool { return true }

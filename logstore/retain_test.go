@@ -90,6 +90,7 @@ func TestRetentionByAge(t *testing.T) {
 }
 
 func TestRetentionBySize(t *testing.T) {
+	t.Parallel()
 	const limit = 8 << 20
 	s := openTest(t, Options{MaxBytes: limit})
 	crash := startRun(s, "/p", "crashed")
@@ -127,6 +128,7 @@ func TestRetentionBySize(t *testing.T) {
 }
 
 func TestReadsDuringRetention(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{MaxBytes: 4 << 20})
 	run := startRun(s, "/p", "web")
 	done := make(chan struct{})
@@ -266,6 +268,7 @@ func TestClearUntil(t *testing.T) {
 }
 
 func TestDeadServersRunsAreSealed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const dead = "11111111-1111-4111-8111-111111111111"
 	h := startHelper(t, "write", path, dead, "web", "0")

@@ -114,6 +114,7 @@ func wantSame(t testing.TB, q SearchQuery, got []Hit, want []Line) {
 var corpusWords = []string{"error", "Error", "panic", "GET", "/api/users", "200", "é", "ſtraße", "Kelvin", "\u212aelvin", "undefined", "x", "[", "a.b", "warning", "connection refused", "0x00ff", "ünïcode", "日本"}
 
 func TestSearchEqualsNaive(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 5000, 1)
 	for _, q := range []SearchQuery{
@@ -265,6 +266,7 @@ func TestSearchTimeIsBounded(t *testing.T) {
 }
 
 func TestFiltersAreBuiltAndUsed(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	run := startRun(s, "/p", "web")

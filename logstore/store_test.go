@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,7 @@ func texts(lines []Line) []string {
 }
 
 func TestReadBackByCursor(t *testing.T) {
+	t.Parallel()
 	const n = 200_000
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
@@ -193,15 +195,16 @@ func TestReadBackByCursor(t *testing.T) {
 func readBackwards(t testing.TB, s *Store, q Query) []Line {
 	t.Helper()
 	q.Newest = true
-	var all []Line
+	var pages [][]Line
 	for {
 		p, err := s.Read(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(append([]Line(nil), p.Lines...), all...)
+		pages = append(pages, p.Lines)
 		if !p.MoreBefore {
-			return all
+			slices.Reverse(pages)
+			return slices.Concat(pages...)
 		}
 		q.Before = p.Prev()
 	}
@@ -308,20 +311,21 @@ func TestUnusableFileMeansMemory(t *testing.T) {
 }
 
 func TestMemoryOnlyIsBounded(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	run := startRun(s, "/p", "web")
-	put(s, run, 1, 400_000)
+	put(s, run, 1, floodLines)
 	if n := s.Status().PendingBytes; n > runBound+chunkBytes {
 		t.Fatalf("%d bytes pending", n)
 	}
 	lines := readAll(t, s, Query{Limit: 10_000})
-	wantNumbered(t, lines, 400_001-len(lines), 400_000)
+	wantNumbered(t, lines, floodLines+1-len(lines), floodLines)
 	p, err := s.Read(t.Context(), Query{After: CursorStart, Limit: 1})
-	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != int64(400_000-len(lines)) || p.Gaps[0].After != 0 {
+	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != int64(floodLines-len(lines)) || p.Gaps[0].After != 0 {
 		t.Fatalf("gaps %+v, %v", p.Gaps, err)
 	}
 }

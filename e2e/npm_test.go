@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+const installsWithin = 3 * time.Minute
+
+// npm remembers how each installation went: it is tried once in a run.
+var npm struct {
+	sync.Mutex
+	failed map[string]error
+}
+
+// npmPackages gives the node_modules with packages of fixed versions,
+// NAME@VERSION each. They are installed once for all runs of the tests, and
+// their scripts do not run.
+func npmPackages(packages ...string) (modules string, err error) {
+	npm.Lock()
+	defer npm.Unlock()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir()
+	}
+	name := strings.NewReplacer("@", "-", "/", "-").Replace(strings.Join(packages, "+"))
+	dir := filepath.Join(cache, "pmcp-e2e", name)
+	modules = filepath.Join(dir, "node_modules")
+	if _, err := os.Stat(modules); err == nil {
+		return modules, nil
+	}
+	if err, tried := npm.failed[name]; tried {
+		return "", err
+	}
+	err = installFromNPM(dir, packages)
+	if npm.failed == nil {
+		npm.failed = map[string]error{}
+	}
+	npm.failed[name] = err
+	return modules, err
+}
+
+// installFromNPM makes the directory with the packages, whole or not at all.
+func installFromNPM(dir string, packages []string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	fresh, err := os.MkdirTemp(filepath.Dir(dir), "installing-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(fresh)
+	ctx, cancel := context.WithTimeout(context.Background(), installsWithin)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "npm", append([]string{"install", "--prefix", fresh, "--no-audit", "--no-fund", "--no-update-notifier",
+		"--ignore-scripts", "--prefer-offline", "--fetch-retries=0"}, packages...)...)
+	cmd.WaitDelay = time.Second
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("npm install: %w: %.500s", err, out)
+	}
+	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
+		if _, there := os.Stat(dir); there != nil { // else another run was quicker
+			return err
+		}
+	}
+	return nil
+}
