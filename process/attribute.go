@@ -14,6 +14,7 @@ func (t *tree) attribute(table []proctab.Proc) (found *scan, fresh []proctab.ID)
 	owner := t.owners(ours, groups)
 	found = &scan{members: make(map[int64][]proctab.Proc, len(t.leaders))}
 	known := make(map[proctab.ID]int64, len(ours))
+	unread := make(map[proctab.ID]bool)
 	for _, p := range ours {
 		if p.Zombie {
 			continue
@@ -23,13 +24,16 @@ func (t *tree) attribute(table []proctab.Proc) (found *scan, fresh []proctab.ID)
 			found.members[run] = append(found.members[run], p)
 		} else {
 			found.strays = append(found.strays, p)
+			if t.unread[p.ID] {
+				unread[p.ID] = true
+			}
 		}
 		known[p.ID] = run
 		if _, seen := t.known[p.ID]; !seen {
 			fresh = append(fresh, p.ID)
 		}
 	}
-	t.known = known
+	t.known, t.unread = known, unread
 	for id, l := range t.leaders {
 		if l.reaped && len(found.members[l.run]) == 0 {
 			delete(t.leaders, id)
@@ -142,16 +146,22 @@ func (t *tree) isOrphan(p proctab.Proc, groups map[int]int64) bool {
 }
 
 // mark reads the run id from the environment of a process that no earlier scan
-// saw; 0 if there is none. A stray stays one: its environment does not change.
+// saw; 0 if there is none. A stray stays one: its environment does not change,
+// but it may have been between two programs, without one, when it was looked at.
 func (t *tree) mark(p proctab.Proc) int64 {
-	if _, seen := t.known[p.ID]; seen {
+	if _, seen := t.known[p.ID]; seen && !t.unread[p.ID] {
 		return 0
 	}
+	values, known := proctab.Getenvs(p.PID, EnvSession, EnvRun)
+	if !known {
+		t.unread[p.ID] = true
+		return 0
+	}
+	delete(t.unread, p.ID)
 	// A pmcp that one of our processes runs marks its own children.
-	if session, ok := proctab.Getenv(p.PID, EnvSession); !ok || session != t.session {
+	if values[0] != t.session {
 		return 0
 	}
-	value, _ := proctab.Getenv(p.PID, EnvRun)
-	run, _ := strconv.ParseInt(value, 10, 64)
+	run, _ := strconv.ParseInt(values[1], 10, 64)
 	return run
 }

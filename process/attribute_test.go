@@ -1,10 +1,14 @@
 package process
 
 import (
+	"bufio"
 	"log/slog"
 	"os"
+	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
 	"pmcp/process/proctab"
 )
@@ -72,5 +76,44 @@ func TestAttribution(t *testing.T) {
 		if c.reap {
 			tr.reaped(leader)
 		}
+	}
+}
+
+// TestMarkComesLate: a process that is looked at between two programs has no
+// environment, and is no stray for that. One that was started without any and
+// then executes with the mark is the same to who looks, and waits for the test.
+func TestMarkComesLate(t *testing.T) {
+	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	tr.watch(proctab.ID{PID: 900_000_000, Start: 1}, 7)
+	cmd := exec.Command("/bin/sh", "-c", `read line; exec /usr/bin/env PMCP_SESSION=session PMCP_RUN=7 /bin/sh -c 'echo marked; read line'`)
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close() // ends it
+		_ = cmd.Wait()
+	}()
+	is := func(p proctab.Proc) bool { return p.PID == cmd.Process.Pid }
+	if found := tr.look(time.Now()); !slices.ContainsFunc(found.strays, is) || len(found.members[7]) > 0 {
+		t.Errorf("without an environment: strays %v, members %v", found.strays, found.members[7])
+	}
+	if _, err := in.Write([]byte("go\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "marked\n" {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if found := tr.look(time.Now()); !slices.ContainsFunc(found.members[7], is) {
+		t.Errorf("with the mark: strays %v, members %v", found.strays, found.members[7])
 	}
 }

@@ -42,6 +42,8 @@ type tree struct {
 	mu      sync.Mutex
 	leaders map[proctab.ID]*leader
 	known   map[proctab.ID]int64 // process → run; run 0 is a stray
+	// unread are the strays whose environment could not be read yet.
+	unread map[proctab.ID]bool
 	// strangers are those that the last scan found not to be ours. Unused by a
 	// subreaper.
 	strangers map[proctab.ID]bool
@@ -69,6 +71,7 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 		self: os.Getpid(), session: session, subreaper: subreaper, spawner: s, recorder: recorder, log: log,
 		leaders: make(map[proctab.ID]*leader),
 		known:   make(map[proctab.ID]int64),
+		unread:  make(map[proctab.ID]bool),
 	}
 	t.latest.Store(&scan{})
 	return t

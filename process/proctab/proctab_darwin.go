@@ -68,13 +68,13 @@ func fromKinfo(k *unix.KinfoProc) Proc {
 	}
 }
 
-// Getenv returns the value of key in the environment that the process was
-// started with, from kern.procargs2: argc, the executable's path, padding,
-// argc arguments, then the environment, each ended by NUL.
-func Getenv(pid int, key string) (string, bool) {
+// environ returns the environment that the process was started with, each entry
+// with its NUL, from kern.procargs2: argc, the executable's path, padding, argc
+// arguments, then the environment.
+func environ(pid int) []byte {
 	raw, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil || len(raw) < 4 {
-		return "", false
+		return nil
 	}
 	argc := int(binary.NativeEndian.Uint32(raw))
 	_, rest, _ := bytes.Cut(raw[4:], []byte{0})
@@ -82,12 +82,7 @@ func Getenv(pid int, key string) (string, bool) {
 	for range argc {
 		_, rest, _ = bytes.Cut(rest, []byte{0})
 	}
-	for entry := range bytes.SplitSeq(rest, []byte{0}) {
-		if value, ok := bytes.CutPrefix(entry, []byte(key+"=")); ok {
-			return string(value), true
-		}
-	}
-	return "", false
+	return rest
 }
 
 // Executable returns the path that the program of the process was started by.

@@ -104,20 +104,14 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 	}, nil
 }
 
-// Getenv returns the value of key in the environment that the process was
-// started with. It is false if the key is not there or the process is another
-// user's or gone.
-func Getenv(pid int, key string) (string, bool) {
+// environ returns the environment that the process was started with, each entry
+// with its NUL; nothing while it is between two programs (execve).
+func environ(pid int) []byte {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return "", false
+		return nil
 	}
-	for entry := range bytes.SplitSeq(env, []byte{0}) {
-		if value, ok := bytes.CutPrefix(entry, []byte(key+"=")); ok {
-			return string(value), true
-		}
-	}
-	return "", false
+	return env
 }
 
 // Executable returns the path of the program that the process runs, with
