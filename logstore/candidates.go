@@ -114,7 +114,7 @@ func (s *Store) overlayLate(metas map[int64]*runMeta) {
 	defer s.mu.RUnlock()
 	for id, row := range s.late {
 		if m := metas[id]; m != nil {
-			m.started, m.ended = row.started, row.ended
+			m.started, m.ended = max(m.started, row.started), row.ended
 		}
 	}
 }

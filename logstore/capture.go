@@ -12,17 +12,20 @@ import (
 func (s *Store) NewRun(project, name string) (run int64, number int) {
 	key := processKey{project, name}
 	s.mu.RLock()
-	_, seen := s.numbers[key]
+	_, seen := s.latest[key]
 	s.mu.RUnlock()
-	stored := 0
+	var stored latestRun
 	if !seen {
 		stored = s.storedRuns(key) // without the lock: captures of other runs must not wait for the disk
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := max(s.numbers[key], stored) + 1
-	s.numbers[key] = n
-	r := newRunLog(s.nextRunID(), key, n, time.Now(), &s.pool, s.faults)
+	next := max(s.latest[key].number, stored.number) + 1
+	after := max(s.latest[key].started, stored.started)
+	r := newRunLog(s.nextRunID(), key, next, time.Now(), &s.pool, s.faults)
+	r.after = after
+	r.row.started = max(r.row.started, after+1)
+	s.latest[key] = latestRun{number: next, started: r.row.started}
 	s.runs[r.id] = r
 	for w := range s.watchers {
 		if w.wants(r) {
@@ -32,16 +35,23 @@ func (s *Store) NewRun(project, name string) (run int64, number int) {
 	}
 	s.forgetOldest()
 	s.markDirty(r)
-	return r.id, n
+	return r.id, next
+}
+
+// latestRun is the latest run of a process. The next one starts after it, also by the noted times: by these runs are ordered, and the clock may have
+// been set back meanwhile.
+type latestRun struct {
+	number  int
+	started int64
 }
 
 // newRunRead bounds the one read that NewRun may do.
 const newRunRead = 2 * time.Second
 
-// storedRuns gives the highest run number that the file knows for a process.
-func (s *Store) storedRuns(key processKey) int {
+// storedRuns gives the latest run that the file knows of a process.
+func (s *Store) storedRuns(key processKey) latestRun {
 	if s.unreadable() {
-		return 0
+		return latestRun{}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
 	defer cancel()

@@ -17,13 +17,14 @@ type storedRow struct {
 	lines, lastAt int64
 }
 
-// processRuns gives the highest run number of a process; 0 for one that the file does not know.
-func processRuns(ctx context.Context, q querier, key processKey) (n int, err error) {
-	err = q.QueryRowContext(ctx, `SELECT runs FROM process WHERE project = ? AND name = ?`, key.project, key.name).Scan(&n)
+// processRuns gives the highest run number of a process and when its latest run started; zero for one that the file does not know.
+func processRuns(ctx context.Context, q querier, key processKey) (l latestRun, err error) {
+	err = q.QueryRowContext(ctx, `SELECT runs, coalesce((SELECT max(started) FROM run WHERE process = p.id), 0)
+		FROM process p WHERE project = ? AND name = ?`, key.project, key.name).Scan(&l.number, &l.started)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+		return latestRun{}, nil
 	}
-	return n, err
+	return l, err
 }
 
 func saveProcess(ctx context.Context, q querier, key processKey, number int) (id int64, err error) {
@@ -48,7 +49,7 @@ func saveRun(ctx context.Context, q querier, process int64, r *storedRow) error 
 
 // updateRun stores what became known of a run after all else of it was stored.
 func updateRun(ctx context.Context, q querier, id int64, r runRow) error {
-	_, err := q.ExecContext(ctx, `UPDATE run SET started = ?, ended = ?, info = ? WHERE id = ?`, r.started, r.ended, blob(r.info), id)
+	_, err := q.ExecContext(ctx, `UPDATE run SET started = max(started, ?), ended = ?, info = ? WHERE id = ?`, r.started, r.ended, blob(r.info), id)
 	if err != nil {
 		return fmt.Errorf("cannot store run %d: %w", id, err)
 	}

@@ -40,6 +40,7 @@ type runLog struct {
 	faultLog *faultLog
 	awaited  bool // among those whose silence completes an error
 
+	after     int64 // when the run before started
 	row       runRow
 	fresh     bool // row differs from the file
 	rowStored bool // the file has a row

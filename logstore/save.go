@@ -11,6 +11,9 @@ type lateRow struct {
 // SaveRun records the state of a run: ended is zero while it runs, info is a JSON object that the caller hands over. Readers of
 // this Store see it at once; the flusher stores it.
 func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
+	if !ended.IsZero() && ended.UnixNano() < started.UnixNano() { // the clock was set back meanwhile
+		ended = time.Unix(0, started.UnixNano()).Add(max(ended.Sub(started), 0))
+	}
 	row := runRow{started: nanos(started), ended: nanos(ended), info: info}
 	s.mu.Lock()
 	r := s.runs[run]
@@ -20,6 +23,16 @@ func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
 		s.mu.Unlock()
 		notify(s.kick)
 		return
+	}
+	if shift := r.after + 1 - row.started; r.after > 0 && shift > 0 {
+		row.started += shift
+		if row.ended > 0 {
+			row.ended += shift
+		}
+	}
+	if l := s.latest[r.key]; l.number == r.number {
+		l.started = max(l.started, row.started)
+		s.latest[r.key] = l
 	}
 	s.mu.Unlock()
 	r.mu.Lock()

@@ -28,8 +28,8 @@ type Store struct {
 
 	mu       sync.RWMutex // taken before a run's lock
 	runs     map[int64]*runLog
-	late     map[int64]lateRow  // rows saved after their run left memory
-	numbers  map[processKey]int // highest run number given
+	late     map[int64]lateRow        // rows saved after their run left memory
+	latest   map[processKey]latestRun // the last number given
 	unsaved  map[documentKey]document
 	events   backlog[Event] // not stored yet
 	samples  backlog[Sample]
@@ -85,7 +85,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		log:        o.Logger,
 		runs:       make(map[int64]*runLog),
 		late:       make(map[int64]lateRow),
-		numbers:    make(map[processKey]int),
+		latest:     make(map[processKey]latestRun),
 		unsaved:    make(map[documentKey]document),
 		watchers:   make(map[*watcher]struct{}),
 		sessions:   make(map[int64]string),

@@ -86,7 +86,8 @@ type conn struct {
 	session *session
 	out     *outbox
 	slots   chan struct{} // one for each quick request being worked on
-	heard   atomic.Int64  // Unix nanoseconds of the last line
+	began   time.Time
+	heard   atomic.Int64 // when the last line came, in nanoseconds since began: the clock may be set
 	base    context.Context
 
 	broken   chan struct{} // closed when a write failed
@@ -128,13 +129,13 @@ func newConn(s *mcpserver.MCPServer, o connOptions) *conn {
 		pings:       map[string]chan struct{}{},
 		stalledAt:   neverStalled,
 	}
-	c.heard.Store(time.Now().UnixNano())
+	c.began = time.Now()
 	return c
 }
 
 // lastMessage is when the client last sent a line, or when the connection was
 // made if it has sent none.
-func (c *conn) lastMessage() time.Time { return time.Unix(0, c.heard.Load()) }
+func (c *conn) lastMessage() time.Time { return c.began.Add(time.Duration(c.heard.Load())) }
 
 // onClient has f called once, when the client has said who it is: with
 // initialize, or in the _meta of its first 2026-07-28 request that names it. If

@@ -32,7 +32,7 @@ func (c *conn) readLoop() error {
 		if err != nil {
 			return fmt.Errorf("cannot read from the client: %w", err)
 		}
-		c.heard.Store(time.Now().UnixNano())
+		c.heard.Store(int64(time.Since(c.began)))
 		if over != nil {
 			c.refuse(protocolError{id: over.id(), code: mcp.INVALID_REQUEST, text: fmt.Sprintf(
 				"Invalid request: the message has %d bytes, more than the %d that are taken", over.size, c.maxMessage)})
