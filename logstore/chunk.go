@@ -152,7 +152,15 @@ const (
 	fullText  = chunkBytes + maxLineBytes + 1
 	smallMeta = 64 * metaBytes
 	fullMeta  = chunkBytes / 4
+
+	// busyChunk is how fast a run fills a chunk if the next one need not grow: it is as good as full.
+	busyChunk = time.Second
 )
+
+// growFull gives an empty chunk full-grown buffers at once.
+func (c *chunk) growFull(pool *buffers) {
+	c.text, c.meta = fullGrown(fullText, &pool.text), fullGrown(fullMeta, &pool.meta)
+}
 
 // grow makes room for n more bytes of text and one line of metadata: by doubling, so that a quiet run costs little, and
 // at last to a full-grown buffer from the pool.
@@ -171,15 +179,19 @@ func regrow(old []byte, want, full int, pool *sync.Pool) []byte {
 	case want < full/2:
 		grown = make([]byte, 0, want)
 	case want <= full:
-		if p, ok := pool.Get().(*[]byte); ok {
-			grown = (*p)[:0]
-		} else {
-			grown = make([]byte, 0, full)
-		}
+		grown = fullGrown(full, pool)
 	default:
 		grown = make([]byte, 0, want)
 	}
 	return append(grown, old...)
+}
+
+// fullGrown gives an empty buffer of the given size.
+func fullGrown(size int, pool *sync.Pool) []byte {
+	if p, ok := pool.Get().(*[]byte); ok {
+		return (*p)[:0]
+	}
+	return make([]byte, 0, size)
 }
 
 func (b *buffers) put(c *chunk) {

@@ -30,6 +30,7 @@ type runLog struct {
 	open    *chunk   // nil: none
 	chunkN  int64    // place of the next chunk
 	tailN   int64    // place of the next tail row
+	busy    bool     // the last chunk was full in no time
 	last    int64    // number of the last line
 	lastAt  int64    // its time
 	gap     Gap      // the latest; grows while what is dropped follows it
@@ -124,6 +125,9 @@ func (r *runLog) add(text []byte, flags uint8, pool *buffers) {
 	if r.open == nil {
 		r.open = newChunk(r.chunkN, r.last+1, r.now)
 		r.chunkN++
+		if r.busy {
+			r.open.growFull(pool)
+		}
 	}
 	r.last++
 	r.lastAt = r.now
@@ -132,6 +136,7 @@ func (r *runLog) add(text []byte, flags uint8, pool *buffers) {
 		r.offer(r.open.lines()-1, text)
 	}
 	if r.open.size() >= chunkBytes {
+		r.busy = r.now-r.open.base < int64(busyChunk)
 		r.seal()
 	}
 }

@@ -1,0 +1,32 @@
+package logstore
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOnlyABusyRunStartsWithAFullBuffer(t *testing.T) {
+	s, err := Open(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, c := range []struct {
+		name string
+		took time.Duration
+		full bool
+	}{{"busy", 0, true}, {"slow", 2 * busyChunk, false}} {
+		run := startRun(s, "/p", c.name)
+		r := s.ownRun(run)
+		now := time.Now()
+		s.Capture(run, Stdout, now, []byte("the chunk's first line\n"))
+		full := bytes.Repeat([]byte(strings.Repeat("x", 1000)+"\n"), chunkBytes/1000)
+		s.Capture(run, Stdout, now.Add(c.took), full)
+		s.Capture(run, Stdout, now.Add(c.took), []byte("the next chunk's\n"))
+		if got := cap(r.open.text) == fullText; len(r.sealed) != 1 || got != c.full {
+			t.Errorf("%s: %d chunks are full, and the next one has %d bytes", c.name, len(r.sealed), cap(r.open.text))
+		}
+	}
+}
