@@ -10,25 +10,26 @@ const (
 // plainPrefix returns how many bytes at the start of p are printable ASCII or TAB. It looks at eight bytes at a time.
 func plainPrefix(p []byte) int {
 	i := 0
-	for ; i+8 <= len(p); i += 8 {
-		x := binary.LittleEndian.Uint64(p[i:])
-		del := x ^ everyByte*0x7f
-		// A byte's high bit is set where it is >= 0x80, < 0x20 or = 0x7f. Borrows make false alarms only above a true one.
-		if (x|(x-everyByte*0x20)&^x|(del-everyByte)&^del)&everyHigh == 0 {
-			continue
+	for i < len(p) {
+		for i+8 <= len(p) && unplain(p[i:]) == 0 {
+			i += 8
 		}
-		for j := i; j < i+8; j++ {
-			if !plain(p[j]) {
-				return j
+		if i+8 > len(p) && len(p) >= 8 && unplain(p[len(p)-8:]) == 0 {
+			return len(p)
+		}
+		for end := min(i+8, len(p)); i < end; i++ {
+			if !plain(p[i]) {
+				return i
 			}
 		}
 	}
-	for ; i < len(p); i++ {
-		if !plain(p[i]) {
-			return i
-		}
-	}
 	return i
+}
+
+// unplain has the high bit of each of the first eight bytes that is below 0x20 or above 0x7e; carries may set it of those after one.
+func unplain(p []byte) uint64 {
+	x := binary.LittleEndian.Uint64(p)
+	return (x | (x + everyByte) | (x - everyByte*0x20)) & everyHigh
 }
 
 func plain(b byte) bool {
