@@ -1,6 +1,10 @@
 package logstore
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+)
 
 const (
 	// guessBytes is how much of a line's start is looked at for a word that names a level.
@@ -129,33 +133,55 @@ func namedLevel(word []byte) Level {
 
 // wordLevel looks for a word that names a level near the start of the line.
 func wordLevel(text []byte, stderr bool) Level {
-	head := text[:min(len(text), guessBytes)]
-	for i := 0; i < len(head); {
-		if !letter(head[i]) {
-			i++
-			continue
-		}
-		end := i + 1
-		for end < len(text) && letter(text[end]) { // a word may reach over the end of head
+	for left := letterMask(text); left != 0; {
+		i := bits.TrailingZeros64(left)
+		end := i + bits.TrailingZeros64(^(left >> i))
+		for end >= guessBytes && end < len(text) && letter(text[end]) { // a word may reach over the end of what is looked at
 			end++
 		}
-		if n := end - i; n >= 3 && levelInitial(head[i]|0x20) && n <= 11 {
+		if n := end - i; n >= 3 && n <= 11 && levelPrefix(text[i:]) {
 			if l := statedLevel(text, i, end, stderr); l != LevelNone {
 				return l
 			}
 		} else if n > 5 && exceptionName(text, i, end) {
 			return LevelError
 		}
-		i = end
+		if end >= guessBytes {
+			break
+		}
+		left = left >> end << end
 	}
 	return LevelNone
 }
 
-// levelInitial tells whether a lower-case letter starts the name of a level, or a word that is a hint on standard error.
-func levelInitial(b byte) bool {
-	const initials = 1<<('t'-'a') | 1<<('d'-'a') | 1<<('i'-'a') | 1<<('n'-'a') | 1<<('w'-'a') | 1<<('e'-'a') | 1<<('f'-'a') |
-		1<<('s'-'a') | 1<<('c'-'a') | 1<<('p'-'a') | 1<<0 /* a */ | 1<<('l'-'a')
-	return initials>>(b-'a')&1 != 0
+// letterMask has a bit for each of the first guessBytes bytes that is a letter, the first in the lowest place.
+func letterMask(text []byte) (mask uint64) {
+	var short [guessBytes]byte
+	head := &short
+	if len(text) >= guessBytes {
+		head = (*[guessBytes]byte)(text)
+	} else {
+		copy(short[:], text)
+	}
+	for i := 0; i < guessBytes; i += 8 {
+		x := binary.LittleEndian.Uint64(head[i:])
+		low := (x | everyByte*0x20) &^ everyHigh
+		// A byte's high bit is set in the first sum from 'a' on, in the second beyond 'z'. Neither carries.
+		is := (low + everyByte*(0x80-'a')) &^ (low + everyByte*(0x7f-'z')) &^ x & everyHigh
+		mask |= packBytes(is>>7) << i
+	}
+	return mask
+}
+
+// levelPrefix tells whether three letters start the name of a level, the key of one, or a word that is a hint on standard error.
+func levelPrefix(word []byte) bool {
+	switch string([]byte{word[0] | 0x20, word[1] | 0x20, word[2] | 0x20}) {
+	case "tra", "trc", "ver", "sil", "deb", "dbg", "dbu", "inf", "not", "war", "wrn", "err", "sev", "fai", "exc", "fat", "ftl", "cri", "pan", "eme", "ale", "dpa",
+		"lev", "lvl", "can":
+		return true
+	default:
+		return false
+	}
 }
 
 // statedLevel decides whether the word text[i:end] states a level by the way it is written.

@@ -44,15 +44,17 @@ func (f *filterBuilder) build(text []byte) []byte {
 	return f.pack()
 }
 
-// pack turns eight bytes of 0 or 1 into one.
+// pack turns the bytes into bits.
 func (f *filterBuilder) pack() []byte {
 	bits := make([]byte, filterBytes)
 	for i := range bits {
-		w := binary.LittleEndian.Uint64(f.seen[8*i:])
-		bits[i] = byte(w * 0x0102040810204080 >> 56)
+		bits[i] = byte(packBytes(binary.LittleEndian.Uint64(f.seen[8*i:])))
 	}
 	return bits
 }
+
+// packBytes turns eight bytes of 0 or 1 into the bits of one.
+func packBytes(w uint64) uint64 { return w * 0x0102040810204080 >> 56 }
 
 func foldedTrigram(b []byte) uint32 {
 	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) | foldMask&0xffffff
