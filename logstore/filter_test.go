@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"bytes"
 	"testing"
 	"time"
 )
@@ -34,5 +35,19 @@ func TestTheWorkerFiltersEveryChunk(t *testing.T) {
 	m, err := s.Search(t.Context(), SearchQuery{Text: "not in the log"})
 	if err != nil || m.Lines != 400_000 || m.ReadBytes > 2*chunkBytes {
 		t.Errorf("covered %d lines, read %d bytes, %v", m.Lines, m.ReadBytes, err)
+	}
+}
+
+func TestAFilterIsBuiltAtOnceWhenTheWorkerDoesNotKeepUp(t *testing.T) {
+	s := &Store{filters: filterCache{limit: filterCacheBytes}, kick: make(chan struct{}, 1), filterJobs: make(chan filterJob)}
+	c := newChunk(0, 1, 0)
+	c.append(bytes.Repeat([]byte("x"), filterMinText), 0, 0, &s.pool)
+	s.offerFilter(1, c)
+	first, _ := rowRange(1)
+	if s.filters.bits[first] == nil || len(s.takeFilters()) != 1 || s.filterBacklog.Load() {
+		t.Fatal("the chunk has no filter, so every search reads it")
+	}
+	if n := c.refs.Load(); n != 1 {
+		t.Fatalf("the chunk is held by %d", n)
 	}
 }

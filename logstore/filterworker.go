@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	// filterQueue is how many committed chunks wait in memory for their filter. What does not fit is read again later.
+	// filterQueue is how many committed chunks wait in memory for their filter. The flusher itself builds those of what does not fit.
 	filterQueue = 16
 	// filterBatch is how many filters one transaction stores.
 	filterBatch = 32
@@ -20,7 +20,8 @@ type filterJob struct {
 	text  []byte
 }
 
-// offerFilter queues a committed chunk. The caller holds a reference to it.
+// offerFilter queues a committed chunk. The caller holds a reference to it. When the worker does not keep up the flusher builds the filter:
+// without one every search would read the chunk.
 func (s *Store) offerFilter(run int64, c *chunk) {
 	if len(c.text) < filterMinText {
 		return
@@ -30,8 +31,7 @@ func (s *Store) offerFilter(run int64, c *chunk) {
 	select {
 	case s.filterJobs <- job:
 	default:
-		c.release(&s.pool)
-		s.filterBacklog.Store(true)
+		s.buildFilter(&s.flusher.builder, job)
 	}
 }
 
@@ -41,12 +41,12 @@ type builtFilter struct {
 	bits []byte
 }
 
-// buildQueued makes a filter and leaves it to the flusher, so that the worker never waits for its turn to write. Searches have it at once.
-func (w *worker) buildQueued(job filterJob) {
-	bits := w.builder.build(job.text)
-	job.chunk.release(&w.store.pool)
-	w.store.filters.put(job.id, bits)
-	w.store.leaveFilter(builtFilter{job.id, bits})
+// buildFilter makes a filter and leaves it to the flusher, so that the worker never waits for its turn to write. Searches have it at once.
+func (s *Store) buildFilter(builder *filterBuilder, job filterJob) {
+	bits := builder.build(job.text)
+	job.chunk.release(&s.pool)
+	s.filters.put(job.id, bits)
+	s.leaveFilter(builtFilter{job.id, bits})
 }
 
 // maxBuilt is how many filters wait for the flusher.

@@ -27,6 +27,7 @@ type flusher struct {
 	retryAt   time.Time            // when storage failed: not before
 	backoff   time.Duration
 	lastErr   error // of the last commit
+	builder   filterBuilder
 
 	toMaintain, toCheckpoint int64 // bytes stored since the worker, and the checkpointer, were told
 

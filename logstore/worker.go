@@ -45,7 +45,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-catchUps:
 			w.report(w.catchUp(ctx))
 		case job := <-s.filterJobs:
-			w.buildQueued(job)
+			s.buildFilter(&w.builder, job)
 		case <-s.maintain:
 			w.report(w.round(ctx))
 		case <-tick.C:
