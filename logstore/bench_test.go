@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -262,50 +261,4 @@ func reportQuantiles(b *testing.B, all []time.Duration) {
 	sortDurations(all)
 	b.ReportMetric(float64(all[len(all)/2].Microseconds())/1000, "ms-p50")
 	b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "ms-p99")
-}
-
-// BenchmarkReadersAndWriter has a writer at full speed, without and with four searching readers.
-func BenchmarkReadersAndWriter(b *testing.B) {
-	for _, readers := range []int{0, 4} {
-		b.Run(strconv.Itoa(readers)+"-readers", func(b *testing.B) {
-			for range b.N {
-				s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
-				stop := make(chan struct{})
-				var wg sync.WaitGroup
-				var slowest sync.Map
-				for i := range readers {
-					wg.Go(func() { slowest.Store(i, searchUntil(b, s, stop)) })
-				}
-				ingest(b, s)
-				close(stop)
-				wg.Wait()
-				slowest.Range(func(_, v any) bool {
-					b.ReportMetric(v.(float64), "search-ms-max")
-					return true
-				})
-				_ = s.Close()
-			}
-			b.ReportMetric(float64(benchCorpus().lines*b.N)/b.Elapsed().Seconds(), "lines/s")
-			runtime.GC()
-		})
-	}
-}
-
-// searchUntil searches ten times a second and gives the slowest search in ms.
-func searchUntil(b *testing.B, s *Store, stop <-chan struct{}) (slowest float64) {
-	pace := time.NewTicker(100 * time.Millisecond)
-	defer pace.Stop()
-	for {
-		select {
-		case <-stop:
-			return slowest
-		case <-pace.C:
-		}
-		start := time.Now()
-		if _, err := s.Search(b.Context(), SearchQuery{Text: rareText}); err != nil {
-			b.Error(err)
-			return slowest
-		}
-		slowest = max(slowest, float64(time.Since(start).Microseconds())/1000)
-	}
 }

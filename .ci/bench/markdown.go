@@ -22,6 +22,7 @@ var units = map[string]unit{
 	"bare-end-ms":     {"ns", 1e6, false},
 	"cpu-ns/line":     {"ns", 1, false},
 	"lines/s":         {" lines/s", 1, true},
+	"alone-lines/s":   {" lines/s", 1, true},
 	"B/line":          {" B", 1, false},
 	"PSS-MiB":         {" MiB", 1, false},
 	"bare-PSS-MiB":    {" MiB", 1, false},

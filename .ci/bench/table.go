@@ -55,7 +55,7 @@ var table = []row{
 	{"CPU of a line", store("Ingest/store", "cpu-ns/line"), store("Ingest/rows", "cpu-ns/line"), rowStore, wish{}},
 	{"of that, recognising errors in ordinary lines", figure{fault, "Ordinary", "cpu-ns/line"}, figure{}, "", wish{atMost: 150}},
 	{"disk for a line", store("Ingest/store", "B/line"), store("Ingest/rows", "B/line"), rowStore, wish{}},
-	{"ingest beside 4 readers that search", store("ReadersAndWriter/4-readers", "lines/s"), store("Ingest/store", "lines/s"), "without readers", wish{factor: 0.7}},
+	{"ingest beside 4 readers that search", store("ReadersAndWriter", "lines/s"), store("ReadersAndWriter", "alone-lines/s"), "without readers", wish{factor: 0.7}},
 	{"100 lines flushed", store("Flush/store", "ms-p50"), store("Flush/rows", "ms-p50"), rowStore, wish{atMost: 2}},
 	query("search, absent text", "absent", wish{factor: 50}),
 	{"search, absent text, any case", store("Query/absent-nocase/store", "ns/op"), store("Query/absent/rows", "ns/op"), rowStore, wish{factor: 50}},
