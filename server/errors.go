@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"pmcp/groups"
 	"pmcp/logstore"
 	"pmcp/process"
@@ -29,6 +31,16 @@ var advice = []struct {
 	{context.Canceled, "the call was given up; what it began goes on"},
 }
 
+// openFilesAdvice names the limit that a session with many processes runs into.
+func openFilesAdvice() string {
+	limit := "its limit of open files"
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) == nil {
+		limit = fmt.Sprintf("its limit of %d open files", l.Cur)
+	}
+	return "pmcp has reached " + limit + " (RLIMIT_NOFILE; each process takes a few): stop_process ends one, and a higher `ulimit -Hn` where pmcp is started allows more"
+}
+
 // explain is err as the text of an isError result: what happened, what to do.
 func explain(err error) string {
 	text := strings.ReplaceAll(err.Error(), process.ErrInvalid.Error()+": ", "")
@@ -43,6 +55,9 @@ func explain(err error) string {
 			return text + "\nhint: start_process with its name alone runs it again"
 		}
 		return text + "\nhint: wait until it has settled, or stop_process it first"
+	}
+	if errors.Is(err, unix.EMFILE) {
+		return text + "\nhint: " + openFilesAdvice()
 	}
 	for _, row := range advice {
 		if errors.Is(err, row.err) {
