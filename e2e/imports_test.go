@@ -27,6 +27,7 @@ func TestImports(t *testing.T) {
 		"pmcp/health":          {"pmcp/process", "pmcp/process/feed"},
 		"pmcp/logstore":        {"pmcp/logstore/fault"},
 		"pmcp/logstore/fault":  {},
+		"pmcp/logstore/mask":   {},
 		"pmcp/registry":        {"pmcp/process/proctab"},
 		"pmcp/process":         {"pmcp/process/feed", "pmcp/process/proctab"},
 		"pmcp/process/feed":    {},

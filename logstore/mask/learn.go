@@ -1,0 +1,230 @@
+package mask
+
+import (
+	"encoding/json"
+	"maps"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	// secretName matches the names of variables whose values are secret.
+	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)`)
+	// secretOption matches the names of options whose values are: fewer, since an option's value is seen wherever the word is.
+	secretOption = regexp.MustCompile(`(?i)(^|_)(password|passwd|passphrase|pass|pwd|token|secret|api_?key|access_key|secret_key|private_key|credentials?)$`)
+	// variableName matches the names of variables in a command line; in a script anything else may stand before a = as well.
+	variableName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	// plainName matches what can stand in a mask: anything else may be a secret itself.
+	plainName = regexp.MustCompile(`^-{0,2}[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
+	// setting matches the names of what says something about a secret.
+	setting = regexp.MustCompile(`(?i)_(file|path|dir|sock|socket|url|uri|host|port|domain|mode|type|method|provider|alg|algorithm|enabled|name|user|username|email|` +
+		`issuer|audience|realm|scopes?|region|ttl|timeout|expiry|expires|expiration|expires_in|lifetime|length|size|limit|count|version|date)$|sock$`)
+	// file matches values that are names of files.
+	file = regexp.MustCompile(`(?i)^(~|\.\.?)/|\.(pem|key|crt|cer|json|txt|ya?ml|env|toml|p12|pfx|jks|sock)$`)
+	// userinfoOf matches the user and the password of each URL in a value.
+	userinfoOf = regexp.MustCompile(`://[^/\s:@]*:([^\s/]+)@`)
+)
+
+// worthless are values that protect nothing, and that are ordinary words of output.
+var worthless = map[string]bool{
+	"password": true, "postgres": true, "changeme": true, "change-me": true, "changeit": true, "localhost": true, "development": true,
+	"production": true, "disabled": true, "required": true, "optional": true, "undefined": true, "anonymous": true, "username": true,
+	"passw0rd": true, "12345678": true, "123456789": true, "test1234": true, "password1": true, "mongodb": true, "rabbitmq": true,
+	"redacted": true, "internal": true, "external": true, "database": true, "pass:word": true, "minioadmin": true, "elasticsearch": true,
+}
+
+// SecretName tells whether a variable of that name holds a secret.
+func SecretName(name string) bool {
+	name = strings.ReplaceAll(strings.ToUpper(name), "AUTHORIZ", "AUTH")
+	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", ""))
+}
+
+// LearnEnv learns the secrets among the variables of a process: the values of those whose names look secret, and passwords in URLs.
+func (m *Masker) LearnEnv(env map[string]string) {
+	if m == nil {
+		return
+	}
+	var all []learned
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, inVariable(name, env[name])...)
+	}
+	m.learn(all)
+}
+
+// LearnEnviron is LearnEnv for entries of the form NAME=value.
+func (m *Masker) LearnEnviron(entries []string) {
+	env := make(map[string]string, len(entries))
+	for _, entry := range entries {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			env[name] = value
+		}
+	}
+	m.LearnEnv(env)
+}
+
+// LearnArgs learns the secrets in a command line, taken apart or not: --password=X, --token X, API_KEY=X, passwords in URLs.
+func (m *Masker) LearnArgs(args ...string) {
+	if m == nil {
+		return
+	}
+	all := inWords(args)
+	for _, arg := range args {
+		if words := strings.Fields(arg); len(words) > 1 { // a script, or a line that is not taken apart yet
+			for i := range words {
+				words[i] = strings.Trim(words[i], "\"'`;,()")
+			}
+			all = append(all, inWords(words)...)
+		}
+	}
+	m.learn(all)
+}
+
+// inWords are the secrets in the words of a command line.
+func inWords(words []string) (all []learned) {
+	for i, word := range words {
+		name, value, assigned := strings.Cut(word, "=")
+		option := strings.TrimLeft(name, "-")
+		if !assigned && option != name && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+			value = words[i+1]
+		}
+		value = strings.Trim(value, "\"'")
+		spelled := strings.NewReplacer("-", "_", ".", "_").Replace(option)
+		isOption, isVariable := option != name && secretOption.MatchString(spelled), variableName.MatchString(name) && SecretName(name)
+		if (isOption && plainName.MatchString(name) || isVariable) && isSecret(spelled, value) {
+			all = append(all, variants(name, value)...)
+		}
+		if !assigned || !plainName.MatchString(name) {
+			name = "password"
+		}
+		all = append(all, inURLs(name, word)...)
+	}
+	return all
+}
+
+// inVariable are the secrets in a variable.
+func inVariable(name, value string) []learned {
+	if SecretName(name) && isSecret(name, value) {
+		return append(variants(name, value), inURLs(name, value)...)
+	}
+	return inURLs(name, value)
+}
+
+// inURLs are the passwords of the URLs in a value, as they stand there and decoded.
+func inURLs(name, value string) (all []learned) {
+	if !strings.Contains(value, "://") {
+		return nil
+	}
+	for _, found := range userinfoOf.FindAllStringSubmatch(value, -1) {
+		password := found[1]
+		if isPlaceholder(password) {
+			continue
+		}
+		if isWorthy(password) {
+			all = append(all, variants(name, password)...)
+		}
+		if decoded, err := url.PathUnescape(password); err == nil && decoded != password && isWorthy(decoded) {
+			all = append(all, variants(name, decoded)...)
+		}
+	}
+	return all
+}
+
+// isWorthy tells whether a value can be looked for: it is long enough, has more than two different bytes, and is no word that
+// everybody uses.
+func isWorthy(value string) bool {
+	different := make(map[byte]bool)
+	for i := range len(value) {
+		different[value[i]] = true
+	}
+	return len(value) >= minSecret && len(different) > 2 && !worthless[strings.ToLower(value)]
+}
+
+// isSecret tells whether the value of a variable whose name looks secret is one: no setting, no file, no address, no place to fill in.
+func isSecret(name, value string) bool {
+	value = strings.TrimSpace(value)
+	switch {
+	case !isWorthy(value), value == name, isPlaceholder(value), setting.MatchString(name):
+		return false
+	case strings.Contains(value, "\n"):
+		return true
+	case file.MatchString(value), strings.HasPrefix(value, "/") && isFile(value):
+		return false
+	}
+	if u, err := url.Parse(value); err == nil && u.Scheme != "" && u.Host != "" {
+		return u.User != nil || u.RawQuery != "" || slices.ContainsFunc(strings.Split(u.Path, "/"), func(s string) bool {
+			return len(s) >= minWord && mixed([]byte(s))
+		})
+	}
+	return true
+}
+
+// isFile tells whether an absolute path is that of a file, or of one that could be made.
+func isFile(path string) bool {
+	if _, err := os.Lstat(path); err == nil {
+		return true
+	}
+	dir := filepath.Dir(path)
+	if dir == "/" {
+		return false
+	}
+	_, err := os.Lstat(dir)
+	return err == nil
+}
+
+// variants are the texts as which a value may be printed: as it is and within JSON; of several lines each; of a very long one each piece.
+func variants(name, value string) (all []learned) {
+	value = strings.Trim(value, "\r\n")
+	if strings.Contains(value, "\n") {
+		for _, line := range linesOf(value) {
+			all = append(all, variants(name, line)...)
+		}
+		return append(all, inJSON(name, value)...)
+	}
+	return append(pieces(name, strings.TrimSpace(value)), inJSON(name, strings.TrimSpace(value))...)
+}
+
+// linesOf are the lines of a value that are secret themselves. Of a document only the words are that a token could be.
+func linesOf(value string) []string {
+	split := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
+	if strings.ContainsAny(value[:1], "{[<") {
+		split = strings.FieldsFunc(value, func(r rune) bool { return r >= 0x80 || !isBase64[byte(r)] && !isWord[byte(r)] })
+		split = slices.DeleteFunc(split, func(s string) bool { return len(s) < minWord || !mixed([]byte(s)) })
+	}
+	for i := range split {
+		split[i] = strings.TrimSpace(split[i])
+	}
+	return slices.DeleteFunc(split, func(s string) bool { return !isWorthy(s) || strings.HasPrefix(s, dashes) })
+}
+
+// pieces is a value of one line, in pieces that can be looked for.
+func pieces(name, value string) (all []learned) {
+	for len(value) > maxSecret {
+		all = append(all, learned{value[:maxSecret], name})
+		value = value[maxSecret:]
+	}
+	if isWorthy(value) {
+		all = append(all, learned{value, name})
+	}
+	return all
+}
+
+// inJSON is a value as JSON writers spell it, where that differs.
+func inJSON(name, value string) (all []learned) {
+	for _, html := range []bool{true, false} {
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(html)
+		if e.Encode(value) != nil {
+			continue
+		}
+		spelled := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
+		if spelled != value {
+			all = append(all, pieces(name, spelled)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,232 @@
+package mask
+
+import (
+	"bytes"
+	"strings"
+)
+
+const (
+	// maxLine bounds a masked line, in bytes: one that grows beyond it by long names is masked with stars, which no secret is
+	// shorter than.
+	maxLine = 16 << 10
+	// maxKeyLines bounds the lines of a private key.
+	maxKeyLines = 200
+	// minKeyRun is the shortest run of base64 that is the first line of a private key, minLaterRun that of a later one.
+	minKeyRun   = 40
+	minLaterRun = 16
+	// stars are the mask without a name.
+	stars = "***"
+)
+
+// Lines masks the lines of one stream, in order: a private key has many. The zero value masks nothing. It must not be used by two
+// goroutines at a time.
+type Lines struct {
+	m     *Masker
+	key   int  // lines of a private key that may still come; 0: none
+	body  bool // some have come
+	spans []span
+	out   []byte
+}
+
+// Lines gives a Lines for a stream.
+func (m *Masker) Lines() Lines { return Lines{m: m} }
+
+// Line is text, a whole line without its newline, with its secrets masked: text itself if it has none, else bytes that are valid until
+// the next call.
+func (l *Lines) Line(text []byte) []byte {
+	if l.m == nil {
+		return text
+	}
+	return l.mask(text)
+}
+
+func (l *Lines) mask(text []byte) []byte {
+	l.spans = l.m.set.Load().find(text, l.spans[:0])
+	if l.key > 0 {
+		l.keyLine(text)
+	}
+	if len(l.spans) == 0 {
+		return text
+	}
+	spans := settle(l.spans)
+	for _, s := range spans {
+		if s.open {
+			l.key, l.body = maxKeyLines, false
+		}
+	}
+	if l.replace(text, spans, true); len(l.out) > max(maxLine, len(text)) {
+		l.replace(text, spans, false)
+	}
+	return l.out
+}
+
+// replace puts text into l.out with masks in place of the spans.
+func (l *Lines) replace(text []byte, spans []span, named bool) {
+	l.out = l.out[:0]
+	at := 0
+	for _, s := range spans {
+		l.out = append(l.out, text[at:s.from]...)
+		at = s.to
+		switch {
+		case s.from == s.to:
+		case named:
+			l.out = append(append(append(l.out, "[masked "...), s.label...), ']')
+		default:
+			l.out = append(l.out, stars[:min(len(stars), s.to-s.from)]...)
+		}
+	}
+	l.out = append(l.out, text[at:]...)
+}
+
+const (
+	keyLabel = "private key"
+	dashes   = "-----"
+)
+
+// pemHeader finds the private key that text[from:to], the end of a line of dashes, announces: to its end if that is on the same line, as in
+// JSON, else to the end of the line and on.
+func pemHeader(text []byte, from, to int, spans []span) []span {
+	if begin := bytes.LastIndex(text[:from], []byte(dashes+"BEGIN ")); begin < 0 || from-begin > 40 {
+		return spans
+	}
+	if end := bytes.Index(text[to:], []byte(dashes+"END ")); end >= 0 {
+		return append(spans, span{from: to, to: to + end, label: keyLabel})
+	}
+	end := to + len(bytes.TrimRight(text[to:], " \t\"',;|\\"))
+	return append(spans, span{from: to, to: end, label: keyLabel, open: true})
+}
+
+// keyLine masks what belongs to a private key in a line that comes after its beginning.
+func (l *Lines) keyLine(text []byte) {
+	l.key--
+	if bytes.Contains(text, []byte(dashes)) {
+		l.key = 0
+		return
+	}
+	bare := bytes.Trim(text, " \t\"',;|+\\")
+	if len(bare) == 0 || bytes.HasPrefix(bare, []byte("Proc-Type:")) || bytes.HasPrefix(bare, []byte("DEK-Info:")) {
+		return
+	}
+	least := minKeyRun
+	if l.body {
+		least = minLaterRun
+	}
+	found := false
+	for i := 0; i < len(text); i++ {
+		end := classEnd(text, i, &isBase64)
+		if end-i >= least || end-i == len(bare) && l.body {
+			l.spans = append(l.spans, span{from: i, to: end, label: keyLabel})
+			found = true
+		}
+		i = end
+	}
+	l.body = true
+	if !found {
+		l.key = 0 // it was cut short, or only spoken of
+	}
+}
+
+// Whole is how much of text, the beginning of a line, can be masked and given away before the rest is known: all but what may be
+// the beginning of a secret. cut tells that the line goes on at once; otherwise it has paused, and what is held back is more certain to
+// be one, since a prompt must be seen.
+func (l *Lines) Whole(text []byte, cut bool) int {
+	if l.m == nil {
+		return len(text)
+	}
+	least := 2
+	if cut {
+		least = 1
+	}
+	tail := text[max(0, len(text)-maxSecret):]
+	keep := len(tail)
+	for _, n := range l.m.set.Load().needles {
+		if n.kind == value {
+			keep = min(keep, beginning(tail, n.text, least))
+		}
+	}
+	keep = min(keep, openToken(tail, least), openCredentials(tail, least-1))
+	if cut {
+		keep = min(keep, openURL(tail))
+	}
+	return len(text) - len(tail) + keep
+}
+
+// beginning is where in text a beginning of secret, at least so many bytes of it and not all, stands at the end; len(text) if none does.
+func beginning(text []byte, secret string, least int) int {
+	for i := max(0, len(text)-len(secret)+1); i <= len(text)-least; i++ {
+		next := bytes.IndexByte(text[i:], secret[0])
+		if next < 0 {
+			break
+		}
+		i += next
+		if rest := text[i:]; len(rest) >= least && strings.HasPrefix(secret, string(rest)) {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// openToken is where in text a word begins, at its end, that is or may become a token; len(text) if none does.
+func openToken(text []byte, least int) int {
+	from := len(text)
+	for from > 0 && (isWord[text[from-1]] || text[from-1] == '.') {
+		from--
+	}
+	word := text[from:]
+	if len(word) < least {
+		return len(text)
+	}
+	for _, s := range shapes[word[0]] {
+		n := min(len(word), len(s.prefix))
+		if string(word[:n]) == s.prefix[:n] {
+			return from
+		}
+	}
+	return len(text)
+}
+
+// openCredentials is where in text the name of a header or a scheme stands before a word, of at least so many bytes, that goes to the end;
+// len(text) if none does. Where the word may be nothing, the name itself may be unfinished.
+func openCredentials(text []byte, least int) int {
+	from := len(text)
+	for from > 0 && isBearer[text[from-1]] {
+		from--
+	}
+	const most = 40 // "authorization": "Bearer
+	before := bytes.ToLower(text[max(0, from-most):from])
+	word := bytes.ToLower(text[from:])
+	word = word[bytes.LastIndexAny(word, "-_=")+1:]
+	for _, name := range []string{"authorization", "bearer", "basic"} {
+		if at := bytes.LastIndex(before, []byte(name)); at >= 0 && len(text)-from >= least && announces(before[at+len(name):]) {
+			return from - len(before) + at
+		}
+		if least == 0 && len(word) > 0 && strings.HasPrefix(name, string(word)) {
+			return len(text) - len(word)
+		}
+	}
+	return len(text)
+}
+
+// announces tells whether nothing but a scheme stands between a header's name, or a scheme, and a word.
+func announces(between []byte) bool {
+	between = between[punctuation(between):]
+	for _, scheme := range []string{"bearer", "basic", "token"} {
+		between = bytes.TrimPrefix(between, []byte(scheme))
+	}
+	return len(between) == punctuation(between)
+}
+
+// openURL is where in text a URL's :// stands, or begins, that may have a password behind it; len(text) if none does.
+func openURL(text []byte) int {
+	from := len(text)
+	for from > 0 && len(text)-from < maxUserinfo && userinfoByte(text[from-1]) {
+		from--
+	}
+	for _, begun := range []string{"://", ":/", ":"} {
+		if before, ok := bytes.CutSuffix(text[:from], []byte(begun)); ok {
+			return len(before)
+		}
+		from = len(text)
+	}
+	return len(text)
+}

@@ -1,0 +1,280 @@
+package mask
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const (
+	hex40    = "3f786850e387550fdab836ed7e6dc881de23001b"
+	alnum36  = "16C7e42F292c6912E7710c838347Ae178B4a"
+	webToken = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+)
+
+// TestTokens: what has the form of a token is masked wherever it stands, and nothing around it.
+func TestTokens(t *testing.T) {
+	m := New()
+	for _, token := range []string{
+		"AKIAIOSFODNN7EXAMPLE", "ASIAY34FZKBOKMUTVV7A", "AIzaSyDaGmWKa4JsXZ-HjGw7ISLn_3namBGewQe",
+		"ghp_" + alnum36, "gho_" + alnum36, "ghs_" + alnum36, "ghu_" + alnum36, "ghr_" + alnum36,
+		"github_pat_11ABCDEFG0abcdefghijkl_" + alnum36 + "abcdefghijklmnopqrst123",
+		"glpat-Ab3xYz9Qw-Lm2nOpRs7T", "xoxb-123456789012-1234567890123-" + alnum36[:24], "xoxp-1-2-3-" + alnum36,
+		"sk_live_" + alnum36[:24], "rk_live_" + alnum36[:24], "sk_test_4eC39HqLyjWDarjtT1zdp7dc",
+		"sk-" + alnum36 + "abcdefgh1234", "sk-ant-api03-" + alnum36 + "-" + alnum36 + "_AA", "sk-proj-" + alnum36 + alnum36,
+		"npm_" + alnum36, "pypi-AgEIcHlwaS5vcmc" + alnum36 + alnum36, webToken,
+	} {
+		for _, around := range []string{"%s", "token %s.", `{"token":"%s"}`, "TOKEN=%s", "url?key=%s&b=1", "https://host/%s/x", "a\\n%s", "(%s)", "Bearer %s", "'%s',", "x %[1]s y %[1]s z"} {
+			text := fmt.Sprintf(around, token)
+			got := m.Text(text)
+			if strings.Contains(got, token) || strings.Contains(got, token[len(token)-8:]) {
+				t.Errorf("%s is shown as %s", text, got)
+				continue
+			}
+			before, _, _ := strings.Cut(text, token)
+			_, after, _ := strings.Cut(text, token)
+			after = after[strings.LastIndex(after, token)+1:]
+			if !strings.HasPrefix(got, before+"[masked ") || !strings.HasSuffix(got, after[max(0, len(after)-2):]) {
+				t.Errorf("%s became %s", text, got)
+			}
+		}
+	}
+}
+
+// TestContexts: what stands beside a secret says that it is one.
+func TestContexts(t *testing.T) {
+	m := New()
+	for text, want := range map[string]string{
+		"Authorization: Bearer abcdef123":                                            "Authorization: Bearer [masked credentials]",
+		"> authorization: Bearer a.b-c_d~e+f/g=1":                                    "> authorization: Bearer [masked credentials]",
+		`{"Authorization":"Basic dXNlcjpwYXNzd29yZA=="}`:                             `{"Authorization":"Basic [masked credentials]"}`,
+		`headers: { Authorization: 'Bearer tok12345' }`:                              `headers: { Authorization: 'Bearer [masked credentials]' }`,
+		"HTTP_AUTHORIZATION=Basic dXNlcjpwYXNzd29yZA==":                              "HTTP_AUTHORIZATION=Basic [masked credentials]",
+		"Proxy-Authorization: " + hex40:                                              "Proxy-Authorization: [masked credentials]",
+		"curl with bearer " + hex40 + " failed":                                      "curl with bearer [masked credentials] failed",
+		"postgres://app:s3cr3t@db:5432/x?a=b":                                        "postgres://app:[masked password]@db:5432/x?a=b",
+		"mongodb://a:pw1@h1,h2/db and redis://:hunter2@r/0":                          "mongodb://a:[masked password]@h1,h2/db and redis://:[masked password]@r/0",
+		"cannot connect to amqp://u:p%40ss@host.":                                    "cannot connect to amqp://u:[masked password]@host.",
+		"git clone https://x-access-token:abc@github.com/a/b":                        "git clone https://x-access-token:[masked password]@github.com/a/b",
+		"https://" + hex40 + "@github.com/a":                                         "https://[masked credentials]@github.com/a",
+		`k: "-----BEGIN PRIVATE KEY-----\nMIIEvQ\nabc\n-----END PRIVATE KEY-----\n"`: `k: "-----BEGIN PRIVATE KEY-----[masked private key]-----END PRIVATE KEY-----\n"`,
+	} {
+		if got := m.Text(text); got != want {
+			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+		}
+	}
+}
+
+// TestOrdinaryText is what must stay as it is.
+func TestOrdinaryText(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{
+		"NEXTAUTH_URL": "http://localhost:3000", "DB_PASSWORD": "postgres", "AUTH_PROVIDER": "credentials", "TOKEN_TTL": "86400000",
+		"SSH_AUTH_SOCK": "/tmp/ssh-XXXXabc/agent.1", "GIT_AUTHOR_NAME": "Somebody Else", "XAUTHORITY": "/home/somebody/.Xauthority",
+		"API_KEY": "short", "SECRET_MASK": "********", "AUTH0_DOMAIN": "example.auth0.com", "SSL_KEY": "./certs/server.key", "A_TOKEN": "${OTHER_TOKEN}",
+		"B_TOKEN": "B_TOKEN",
+	})
+	m.LearnArgs("--auth-type", "workspace", "--token-file=/run/secrets/thing", "--no-auth", "web-server", "--ssl-key", "certs/server.pem", "-e", "const token=getToken(); password=readPassword(x)")
+	for _, text := range []string{
+		hex40, "commit " + hex40 + hex40[:24], "HEAD is now at 3f78685 fix", "sha512-" + strings.Repeat("aB3+/x", 14) + "==",
+		"id 123e4567-e89b-12d3-a456-426614174000 done", "trace=4bf92f3577b34da6a3ce929d0e0e4736 span=00f067aa0ba902b7",
+		"dist/assets/index-BxVt0zKq.js 143.42 kB", "chunk {vendors-node_modules_react-dom_index_js} vendors~main.3f786850e387550f.chunk.js",
+		"//# sourceMappingURL=data:application/json;base64,eyJ2ZXJzaW9uIjozLCJzb3VyY2VzIjpbIi4uL3NyYy9pbmRleC50cyJdLCJuYW1lcyI6W10sIm1hcHBpbmdzIjoiQUFBQSJ9",
+		`!function(e,t){"object"==typeof exports?module.exports=t():e.eyJabc=t}(this,function(){return sk_function_with_long_name_1})`,
+		`<div class="sk-cube-grid sk-fading-circle sk-loading-spinner-container-wrapper-2">`, "task-runner-for-everything-1234567890",
+		"npm_config_registry_something_very_long_name=1", "npm_lifecycle_event_with_a_very_long_name_123456", "pypi-server-with-a-rather-long-name-for-a-host-1234567890-abcdefghij",
+		"AKIAIOSFODNN7EXAMPLEX", "xAKIAIOSFODNN7EXAMPLE", "ASIAN_MARKETS_REPORT_2024", "AIzaShort", "ghp_short", "glpat-example", "xoxb-token-goes-here",
+		"http://localhost:5173/@vite/client", "http://localhost:3000", "npm warn foo@1.2.3 and @scope/pkg@2.0.0", "mail user@example.com:25", "ssh://git@github.com:22/x",
+		"postgres://user:***@host/db", "postgres://user:${DB_PASSWORD}@host/db", "postgres://user:$PGPASSWORD@host", "redis://<user>:<password>@host",
+		"Authorization: Bearer <token>", "Authorization: Bearer $TOKEN", "authorization: enabled", "Authorization required", "WWW-Authenticate: Bearer realm=\"x\"",
+		"Basic authentication is not supported, use bearer authentication_with_long_word", "authorization: basic authentication failed", "authorization token validation failed",
+		"the database postgres accepts connections", "provider credentials workspace web-server", "readPassword getToken", "Somebody Else <x@y.z>",
+		"-----BEGIN CERTIFICATE-----", "MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAu1SU1LfVLPHCozMxH2Mo", "-----END CERTIFICATE-----",
+		"ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABAQC7 user@host", "key must begin with PRIVATE KEY-----", "[masked GITHUB_TOKEN] and [masked private key]",
+		"", " ", "\t", strings.Repeat("x", 20000), strings.Repeat("ab1_", 8000), strings.Repeat("@", 3000), strings.Repeat("://", 3000), strings.Repeat("é", 100),
+	} {
+		if got := m.Text(text); got != text {
+			t.Errorf("%.200s became\n%.200s", text, got)
+		}
+	}
+}
+
+// TestOrdinaryOutput is output of real programs.
+func TestOrdinaryOutput(t *testing.T) {
+	files, err := filepath.Glob("../fault/testdata/*/*")
+	if err != nil || len(files) < 5 {
+		t.Fatal(files, err)
+	}
+	m := New()
+	err = filepath.WalkDir("../fault/testdata", func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if got := m.Text(string(text)); got != string(text) {
+			for i, line := range strings.Split(got, "\n") {
+				if !strings.Contains(string(text), line) {
+					t.Errorf("%s:%d: became %s", path, i+1, line)
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestValues: what variables and options say is masked by their names, the longest first.
+func TestValues(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{
+		"API_TOKEN": "hunter2-hunter2", "LONGER_SECRET": "hunter2-hunter2-and-more", "APP_PASS": "päss\"wörd<1>", "PLAIN": "this is public",
+		"DATABASE_URL": "postgres://app:correct%20horse@db/x", "MULTI_KEY": "first secret line\nsecond secret line\r\n",
+		"GOOGLE_CREDENTIALS": "{\n  \"type\": \"service_account\",\n  \"private_key_id\": \"0123456789abcdef0123456789abcdef01234567\"\n}",
+		"A_TOKEN":            "overlap-one-two", "B_TOKEN": "two-three-overlap", "SENTRY_DSN": "https://abc@sentry.example.com/1",
+	})
+	m.LearnEnviron([]string{"INHERITED_SECRET=from=outside", "nonsense"})
+	m.LearnArgs("server", "--password=opt-pass-1", "--api-key", "opt-key-22", "-Dspring.datasource.password=jvm-pass-3", "sh -c 'PGPASSWORD=\"in-script-4\" psql --token tok-script-5'")
+	for text, want := range map[string]string{
+		"hunter2-hunter2":                 "[masked API_TOKEN]",
+		"xhunter2-hunter2x":               "x[masked API_TOKEN]x",
+		"hunter2-hunter2-and-more":        "[masked LONGER_SECRET]",
+		`{"a":"päss\"wörd\u003c1\u003e"}`: `{"a":"[masked APP_PASS]"}`,
+		`{"a":"päss\"wörd<1>"}`:           `{"a":"[masked APP_PASS]"}`,
+		`päss"wörd<1>`:                    "[masked APP_PASS]",
+		"this is public":                  "this is public",
+		"password correct horse":          "password [masked DATABASE_URL]",
+		"correct%20horse!":                "[masked DATABASE_URL]!",
+		"1 first secret line":             "1 [masked MULTI_KEY]",
+		"second secret line":              "[masked MULTI_KEY]",
+		`"private_key_id": "0123456789abcdef0123456789abcdef01234567"`: `"private_key_id": "[masked GOOGLE_CREDENTIALS]"`,
+		`"type": "service_account",`:                                   `"type": "service_account",`,
+		"overlap-one-two-three-overlap":                                "[masked B_TOKEN]",
+		"https://abc@sentry.example.com/1":                             "[masked SENTRY_DSN]",
+		"from=outside":                                                 "[masked INHERITED_SECRET]",
+		"opt-pass-1 opt-key-22":                                        "[masked --password] [masked --api-key]",
+		"jvm-pass-3 in-script-4 tok-script-5":                          "[masked -Dspring.datasource.password] [masked PGPASSWORD] [masked --token]",
+		"server --password=opt-pass-1 --api-key opt-key-22":            "server --password=[masked --password] --api-key [masked --api-key]",
+	} {
+		if got := m.Text(text); got != want {
+			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+		}
+	}
+	if texts := []string{"hunter2-hunter2"}; m.Texts(texts)[0] != "[masked API_TOKEN]" || texts[0] != "hunter2-hunter2" {
+		t.Error(texts)
+	}
+}
+
+func TestBounds(t *testing.T) {
+	m := New()
+	long := strings.Repeat("0123456789abcdefg", 1000)
+	m.LearnEnv(map[string]string{"LONG_SECRET": long, strings.Repeat("N", 100) + "_TOKEN": "a-short-secret"})
+	if got := m.Text("x" + long + "y"); strings.Contains(got, "abcdefg") || !strings.HasPrefix(got, "x[masked LONG_SECRET]") || !strings.HasSuffix(got, "y") {
+		t.Errorf("%.300s", got)
+	}
+	if got := m.Text("a-short-secret"); got != "[masked "+strings.Repeat("N", maxLabel)+"]" {
+		t.Error(got)
+	}
+	// What would outgrow a line is masked with stars.
+	l := m.Lines()
+	if got := l.Line([]byte(strings.Repeat("a-short-secret", maxLine/14))); len(got) > maxLine || strings.Trim(string(got), "*") != "" {
+		t.Errorf("%d bytes: %.100s", len(got), got)
+	}
+	many := make(map[string]string)
+	for i := range maxSecrets {
+		many[fmt.Sprintf("MANY_TOKEN_%d", i)] = fmt.Sprintf("number-%d-of-many", i)
+	}
+	m.LearnEnv(many)
+	if got := m.Text("a-short-secret number-7-of-many"); got != "a-short-secret [masked MANY_TOKEN_7]" {
+		t.Errorf("%s", got)
+	}
+}
+
+func TestPrivateKeys(t *testing.T) {
+	body := strings.Repeat("MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n", 3)
+	for text, want := range map[string]string{
+		"a\n-----BEGIN RSA PRIVATE KEY-----\n" + body + "abc=\n-----END RSA PRIVATE KEY-----\nready\n":                                     "a\n-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 4) + "-----END RSA PRIVATE KEY-----\nready\n",
+		"web | -----BEGIN PRIVATE KEY-----\nweb | " + strings.ReplaceAll(body[:65*2], "\n", "\nweb | ") + "-----END PRIVATE KEY-----":      "web | -----BEGIN PRIVATE KEY-----\nweb | " + strings.Repeat("[masked private key]\nweb | ", 2) + "-----END PRIVATE KEY-----",
+		"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\n" + body + "-----END RSA PRIVATE KEY-----\n": "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\n" + strings.Repeat("[masked private key]\n", 3) + "-----END RSA PRIVATE KEY-----\n",
+		"error: want -----BEGIN PRIVATE KEY-----\n/usr/local/lib/node/modules\nready\n":                                                    "error: want -----BEGIN PRIVATE KEY-----\n/usr/local/lib/node/modules\nready\n",
+		"-----BEGIN PRIVATE KEY-----\n" + body + "cut short\nready\n":                                                                      "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 3) + "cut short\nready\n",
+	} {
+		if got := New().Text(text); got != want {
+			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+		}
+	}
+}
+
+// TestWhole: what may be the beginning of a secret is held back.
+func TestWhole(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{"A_TOKEN": "hunter2-hunter2", "B_TOKEN": "hunter2-hunter2-longer"})
+	l := m.Lines()
+	for text, want := range map[string]struct {
+		cut, pause string
+	}{
+		"plain text": {"", ""}, "say h": {"h", ""}, "say hunt": {"hunt", "hunt"}, "hunter2-hunter2": {"hunter2-hunter2", "hunter2-hunter2"},
+		"hunter2-hunter2-longer": {"", ""}, "Password: ": {"", ""}, "Enter authorization: ": {"authorization: ", ""}, "x ghp_abc": {"ghp_abc", "ghp_abc"}, "a gh": {"gh", "gh"},
+		"Authorization: Bearer abc": {"Authorization: Bearer abc", "Authorization: Bearer abc"}, "at http://localhost:3000": {"://localhost:3000", ""},
+		"at http://localhost:3000/a": {"", ""}, strings.Repeat("x", 9000): {"", ""}, "use basic c": {"basic c", "basic c"},
+	} {
+		if got := text[l.Whole([]byte(text), true):]; got != want.cut {
+			t.Errorf("%.100s: %.100q is held back at a cut, want %q", text, got, want.cut)
+		}
+		if got := text[l.Whole([]byte(text), false):]; got != want.pause {
+			t.Errorf("%.100s: %.100q is held back at a pause, want %q", text, got, want.pause)
+		}
+	}
+	if got := m.Clipped("say hunter2-hun"); got != "say " {
+		t.Error(got)
+	}
+	for n := range 40 {
+		if got := string(m.Head([]byte("at hunter2-hunter2-longer end"), true, n)); strings.Contains(got, "hunt") || len(got) > n {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	if got := string(m.Head([]byte("at hunter2-hunter2-lo"), false, 100)); got != "at " {
+		t.Error(got)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{"A_TOKEN": `hunter"2\hunter`, "B_TOKEN": "structuredContent", "C_SECRET": "two lines\nof a secret"})
+	for raw, want := range map[string]string{
+		`{"structuredContent":"structuredContent","n":1}`: `{"structuredContent":"[masked B_TOKEN]","n":1}`,
+		`["x","hunter\"2\\hunter"]`:                       `["x","[masked A_TOKEN]"]`,
+		`{"a":"a\nAKIAIOSFODNN7EXAMPLE\nb <é>"}`:          `{"a":"a\n[masked AWS key id]\nb <é>"}`,
+		`{"a" : "two lines\nof a secret"}`:                `{"a" : "[masked C_SECRET]\n[masked C_SECRET]"}`,
+		`{}`:                                              `{}`, ``: ``, `null`: `null`, `"open`: `"open`,
+	} {
+		if got := string(m.JSON([]byte(raw))); got != want {
+			t.Errorf("%s became %s, want %s", raw, got, want)
+		}
+	}
+}
+
+// TestNone: no Masker masks nothing.
+func TestNone(t *testing.T) {
+	var m *Masker
+	m.LearnEnv(map[string]string{"A_TOKEN": "hunter2-hunter2"})
+	m.LearnEnviron([]string{"A_TOKEN=hunter2-hunter2"})
+	m.LearnArgs("--token", "hunter2-hunter2")
+	lines := m.Lines()
+	text := "AKIAIOSFODNN7EXAMPLE"
+	if m.Text(text) != text || m.Clipped(text) != text || string(m.JSON([]byte(`"`+text+`"`))) != `"`+text+`"` || string(lines.Line([]byte(text))) != text ||
+		lines.Whole([]byte(text), true) != len(text) || string(m.Head([]byte(text), true, 5)) != text[:5] || m.Texts([]string{text})[0] != text {
+		t.Error("changed")
+	}
+	var b strings.Builder
+	if n, err := m.Writer(&b).Write([]byte(text)); n != len(text) || err != nil || b.String() != text {
+		t.Error(b.String())
+	}
+	b.Reset()
+	if n, err := New().Writer(&b).Write([]byte(text)); n != len(text) || err != nil || b.String() != "[masked AWS key id]" {
+		t.Error(b.String())
+	}
+}
