@@ -36,6 +36,7 @@ import (
 	"pmcp/groups"
 	"pmcp/health"
 	"pmcp/logstore"
+	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/process/guard"
 	"pmcp/registry"
@@ -180,6 +181,7 @@ type config struct {
 	RateLimit           int    `split_words:"true" default:"50" min:"0" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
 	Toolsets            string `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
 	ReadOnly            bool   `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
+	MaskSecrets         bool   `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
 	LogLevel            string `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
 	AutoRestart         bool   `envconfig:"AUTO_RESTART_ENABLED" default:"true" desc:"false: no restart policy acts"`
 }
@@ -450,6 +452,7 @@ type session struct {
 	id       string
 	c        config
 	log      *slog.Logger
+	mask     *mask.Masker    // nil: secrets are not masked
 	lifeline *guard.Lifeline // nil without a guardian
 	record   *registry.Registration
 	store    *logstore.Store
@@ -509,7 +512,11 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 
 	own := server.NewStderr(stderr)
 	defer own.Close()
-	s.log = slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: s.c.logLevel()}))
+	if s.c.MaskSecrets {
+		s.mask = mask.New()
+		s.mask.LearnEnviron(os.Environ()) // every child inherits them
+	}
+	s.log = slog.New(slog.NewTextHandler(s.mask.Writer(own), &slog.HandlerOptions{Level: s.c.logLevel()}))
 	warnUnknownVariables(s.log)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -541,7 +548,7 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 	}
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Path: s.c.DatabasePath, Session: s.id, RetentionDays: s.c.LogRetentionDays,
-		MaxBytes: int64(s.c.MaxLogSizeMB) * 1e6, Logger: s.log,
+		MaxBytes: int64(s.c.MaxLogSizeMB) * 1e6, Logger: s.log, Mask: s.mask,
 		Alive: func(session string) bool { return registry.Alive(s.c.RegistryDir, session) },
 	})
 	if err != nil {
@@ -559,6 +566,7 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 	}
 	s.upstream = upstream.NewHub(upstream.Options{
 		Capture: func(run int64, at time.Time, line []byte) { s.store.Capture(run, logstore.Messages, at, line) },
+		Head:    s.mask.Head,
 		OnReady: func(name string, run int64, ready bool, why string) { s.manager.SetReady(name, run, ready, why) },
 		Version: version, Log: s.log,
 	})
@@ -572,7 +580,7 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 	s.runs = server.NewRunTable(s.manager, s.store, record.Server.PID, s.log)
 	s.health = health.NewMonitor(health.Options{
 		Processes: s.manager, Changes: s.manager.Watch(), Journal: s.store, Project: s.c.ProjectDir,
-		Interval: time.Duration(s.c.HealthCheckInterval), Log: s.log,
+		Interval: time.Duration(s.c.HealthCheckInterval), Log: s.log, Mask: s.mask.Part,
 	})
 	s.groups = groups.New(groups.Options{
 		Processes: s.manager, Journal: s.store, Health: s.health, Project: s.c.ProjectDir, Log: s.log,
@@ -585,7 +593,7 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 	s.server = server.New(server.Options{
 		Manager: s.manager, Store: s.store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log, Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id,
 		Version: version, BuildDate: date, GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient,
-		RateLimit: s.c.RateLimit, Toolsets: toolsets, ReadOnly: s.c.ReadOnly,
+		RateLimit: s.c.RateLimit, Toolsets: toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,
 	})
 	s.log.Info("serving", "version", version, "built", date, "pid", record.Server.PID, "guardian", record.Guardian.PID,
 		"project", s.c.ProjectDir, "database", s.c.DatabasePath)

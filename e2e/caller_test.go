@@ -21,6 +21,13 @@ type caller struct {
 func (w *world) open(t testing.TB, arguments ...string) *caller {
 	t.Helper()
 	c := &caller{session: w.start(t, arguments...), schemas: map[string]*jsonschema.Resolved{}}
+	c.learnSchemas(t)
+	return c
+}
+
+// learnSchemas does the handshake and takes note of what the tools declare.
+func (c *caller) learnSchemas(t testing.TB) {
+	t.Helper()
 	c.initialize(t)
 	for _, item := range list(c.call(t, "tools/list", nil).Result["tools"]) {
 		declared := item.(map[string]any)
@@ -32,7 +39,6 @@ func (w *world) open(t testing.TB, arguments ...string) *caller {
 		check(t, err)
 		c.schemas[declared["name"].(string)] = resolved
 	}
-	return c
 }
 
 // begin is open in a world of its own.

@@ -20,12 +20,12 @@ type listed struct {
 // and who may import the modules that stand for a border.
 func TestImports(t *testing.T) {
 	allowed := map[string][]string{
-		"pmcp":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/server", "pmcp/server/upstream"},
-		"pmcp/server":          {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/process", "pmcp/registry", "pmcp/server/upstream"},
+		"pmcp":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/server", "pmcp/server/upstream"},
+		"pmcp/server":          {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/upstream"},
 		"pmcp/server/upstream": {},
 		"pmcp/groups":          {"pmcp/process"},
 		"pmcp/health":          {"pmcp/process", "pmcp/process/feed"},
-		"pmcp/logstore":        {"pmcp/logstore/fault"},
+		"pmcp/logstore":        {"pmcp/logstore/fault", "pmcp/logstore/mask"},
 		"pmcp/logstore/fault":  {},
 		"pmcp/logstore/mask":   {},
 		"pmcp/registry":        {"pmcp/process/proctab"},

@@ -58,6 +58,7 @@ func runProgram(name string, arguments []string) int {
 		"mcp":        mcpProgram,        // a minimal MCP server, to test the client; "mcp noise" breaks the rules
 		"mcpodd":     mcpoddProgram,     // an MCP server whose tools do what servers should not: see upstream_odd_test.go
 		"mcpgo":      mcpgoProgram,      // [FILE]: mcp-go's stdio server, to measure against
+		"leak":       leakProgram,       // ARGUMENT...: prints its secrets in all ways, then "all said": see secrets_test.go
 	}
 	run, ok := programs[name]
 	if !ok {

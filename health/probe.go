@@ -13,6 +13,9 @@ import (
 // maxOutput is how much text of a check is kept, in bytes.
 const maxOutput = 4 << 10
 
+// slack is how much more is taken of a command's output, whose beginning is cut, so that no secret is cut before it is masked.
+const slack = 4 << 10
+
 // outcome is what a probe saw.
 type outcome struct {
 	ok      bool
@@ -46,7 +49,8 @@ func (m *Monitor) check(w *watch) Result {
 	seen := m.prober.probe(ctx, w.name, w.spec)
 	return Result{
 		At: began, Took: time.Since(began), Run: w.run, OK: seen.ok,
-		Message: tailOf(clean(seen.message), maxMessage), Output: tailOf(clean(seen.output), maxOutput),
+		Message: tailOf(m.o.Mask(clean(seen.message), false), maxMessage),
+		Output:  tailOf(m.o.Mask(clean(seen.output), w.spec.Kind() == "http" && len(seen.output) >= maxOutput), maxOutput),
 	}
 }
 
@@ -77,7 +81,7 @@ func (p prober) probe(ctx context.Context, name string, spec Spec) outcome {
 func (p prober) command(ctx context.Context, spec Spec, st process.Status) outcome {
 	exit, output, err := p.processes.Exec(ctx, process.Spec{
 		Name: st.Spec.Name, Command: spec.Command, Args: spec.Args, Dir: st.Spec.Dir, Env: st.Spec.Env,
-	}, maxOutput)
+	}, maxOutput+slack)
 	seen := outcome{ok: err == nil && exit.Clean(), message: exit.String(), output: string(output)}
 	switch {
 	case ctx.Err() != nil:

@@ -22,7 +22,7 @@ func (s *Store) NewRun(project, name string) (run int64, number int) {
 	defer s.mu.Unlock()
 	next := max(s.latest[key].number, stored.number) + 1
 	after := max(s.latest[key].started, stored.started)
-	r := newRunLog(s.nextRunID(), key, next, time.Now(), &s.pool, s.faults)
+	r := newRunLog(s.nextRunID(), key, next, time.Now(), &s.pool, s.faults, s.opts.Mask)
 	r.after = after
 	r.row.started = max(r.row.started, after+1)
 	s.latest[key] = latestRun{number: next, started: r.row.started}

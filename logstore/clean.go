@@ -18,6 +18,10 @@ type lineSink interface {
 // its last state. How the bytes are cut into calls of feed makes no difference.
 // The zero value is ready.
 type cleaner struct {
+	// whole is how much of an unfinished line may be given to the sink before the rest is known; cut says that its piece is full,
+	// else it has paused. Nil: all of it.
+	whole func(text []byte, cut bool) int
+
 	text  []byte  // what is known of the unfinished line
 	state escape  // where in an escape sequence the stream is
 	csi   int     // first parameter of the control sequence; csiNone, csiOther
@@ -56,11 +60,24 @@ func (c *cleaner) feed(p []byte, out lineSink) {
 
 // silence gives the unfinished line to the sink, if there is one: a prompt, or a progress bar that has stopped.
 func (c *cleaner) silence(out lineSink) {
-	if len(c.text) == 0 {
+	c.give(out, c.wholeOf(false), true)
+}
+
+// wholeOf is how much of the unfinished line may be given away.
+func (c *cleaner) wholeOf(cut bool) int {
+	if c.whole == nil || len(c.text) == 0 {
+		return len(c.text)
+	}
+	return c.whole(c.text, cut)
+}
+
+// give gives n bytes of the unfinished line to the sink, unless that is none; the others stay.
+func (c *cleaner) give(out lineSink, n int, partial bool) {
+	if n == 0 {
 		return
 	}
-	out.line(c.text, c.cont, true)
-	c.text, c.cont, c.bad = c.text[:0], true, false
+	out.line(c.text[:n], c.cont, partial)
+	c.text, c.cont, c.bad = c.text[:copy(c.text, c.text[n:])], true, false
 }
 
 // finish is silence at the end of the stream, after which the cleaner is as new.
@@ -68,8 +85,8 @@ func (c *cleaner) finish(out lineSink) {
 	if c.held > 0 {
 		c.appendBad(out)
 	}
-	c.silence(out)
-	*c = cleaner{}
+	c.give(out, len(c.text), true)
+	*c = cleaner{whole: c.whole}
 }
 
 func (c *cleaner) atLineStart() bool {
@@ -208,8 +225,7 @@ func (c *cleaner) makeRoom(n int, out lineSink) {
 		c.text, c.home, c.cont = c.text[:0], false, false
 	}
 	if len(c.text)+n > maxLineBytes {
-		out.line(c.text, c.cont, false)
-		c.text, c.cont = c.text[:0], true
+		c.give(out, c.wholeOf(true), false)
 	}
 }
 

@@ -67,6 +67,7 @@ func (s *Store) Groups(ctx context.Context, project string) (map[string][]byte, 
 }
 
 func (s *Store) saveDocument(key documentKey, body []byte) {
+	body = s.opts.Mask.JSON(body)
 	s.mu.Lock()
 	s.version++
 	s.unsaved[key] = document{body: body, version: s.version}

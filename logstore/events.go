@@ -28,7 +28,7 @@ type Event struct {
 // SaveEvent records an event. It is buffered for the flusher; readers of this Store see it at once.
 func (s *Store) SaveEvent(project, name string, run int64, at time.Time, text string) {
 	s.mu.Lock()
-	s.events.add(maxUnsavedEvents, Event{At: at, Project: project, Name: name, Run: run, Text: text})
+	s.events.add(maxUnsavedEvents, Event{At: at, Project: project, Name: name, Run: run, Text: s.opts.Mask.Text(text)})
 	s.mu.Unlock()
 	notify(s.kick)
 }

@@ -168,7 +168,7 @@ func TestFaultQueryNarrows(t *testing.T) {
 func TestFaultGainsMerge(t *testing.T) {
 	l := newFaultLog(slog.New(slog.DiscardHandler))
 	s := &Store{faults: l}
-	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &s.pool, l)
+	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &s.pool, l, nil)
 	see := func() { r.mu.Lock(); r.faults.End(3, ""); r.mu.Unlock() }
 	seen := func() []Fault {
 		flying, waiting := l.unsaved()
@@ -176,7 +176,7 @@ func TestFaultGainsMerge(t *testing.T) {
 	}
 	see()
 	l.take()
-	r.faults = newRunLog(7, r.key, 1, time.Now(), &s.pool, l).faults
+	r.faults = newRunLog(7, r.key, 1, time.Now(), &s.pool, l, nil).faults
 	see()
 	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
 		t.Errorf("while one is under way: %+v", all)

@@ -3,6 +3,8 @@ package logstore
 import (
 	"log/slog"
 	"time"
+
+	"pmcp/logstore/mask"
 )
 
 // Options says where a Store keeps its log and for how long. The zero value keeps everything in memory.
@@ -19,6 +21,8 @@ type Options struct {
 	RetentionDays int
 	// MaxBytes is the size of the database file above which the oldest log is dropped. Zero or less means 100 MB.
 	MaxBytes int64
+	// Mask takes secrets out of all that is stored or shown: lines before they are captured, documents, rows and events. Nil takes none.
+	Mask *mask.Masker
 	// Logger is told what goes wrong with the storage. Nil discards.
 	Logger *slog.Logger
 }

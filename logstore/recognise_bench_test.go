@@ -13,11 +13,20 @@ import (
 // machine slows both alike. The lines are the mixture of the other benchmarks; "pipe" has a child print them line by line or in
 // blocks, "capture" has them at hand.
 func BenchmarkRecogniser(b *testing.B) {
+	for _, way := range ways() {
+		b.Run(way.name, func(b *testing.B) { compare(b, storeRecognising, way.fill) })
+	}
+}
+
+// way is how the mixture comes into a store.
+type way struct {
+	name string
+	fill func(b *testing.B, s *Store, run int64)
+}
+
+func ways() []way {
 	mixed := mixedLines()
-	for _, way := range []struct {
-		name string
-		fill func(b *testing.B, s *Store, run int64)
-	}{
+	return []way{
 		{"capture", func(_ *testing.B, s *Store, run int64) {
 			for range recogniserLines / mixedCount {
 				for part := mixed; len(part) > 0; {
@@ -29,22 +38,20 @@ func BenchmarkRecogniser(b *testing.B) {
 		}},
 		{"pipe-line-by-line", func(b *testing.B, s *Store, run int64) { capturePipe(b, s, run, 0) }},
 		{"pipe-64K-blocks", func(b *testing.B, s *Store, run int64) { capturePipe(b, s, run, 64<<10) }},
-	} {
-		b.Run(way.name, func(b *testing.B) { compareRecogniser(b, way.fill) })
 	}
 }
 
 // spent is what storing a line took, in nanoseconds: on the clock and on the processors.
 type spent struct{ wall, cpu float64 }
 
-// compareRecogniser gives medians: one turn that something else has disturbed does not count.
-func compareRecogniser(b *testing.B, fill func(*testing.B, *Store, int64)) {
+// compare measures a store without and with something, and gives medians: one turn that something else has disturbed does not count.
+func compare(b *testing.B, openStore func(b *testing.B, with bool) (*Store, int64), fill func(*testing.B, *Store, int64)) {
 	var walls, cpus, wallLoss, cpuCost []float64
 	for i := range b.N {
 		var of [2]spent // without, with
 		for turn := range of {
 			with := (turn + i) % 2
-			of[with] = storeOnce(b, with == 1, fill)
+			of[with] = storeOnce(b, openStore, with == 1, fill)
 		}
 		walls, cpus = append(walls, of[1].wall), append(cpus, of[1].cpu)
 		wallLoss = append(wallLoss, 100*(1-of[0].wall/of[1].wall))
@@ -63,13 +70,9 @@ func median(all []float64) float64 {
 }
 
 // storeOnce measures one filling of a new store, up to the commit.
-func storeOnce(b *testing.B, recognise bool, fill func(*testing.B, *Store, int64)) spent {
-	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+func storeOnce(b *testing.B, openStore func(*testing.B, bool) (*Store, int64), with bool, fill func(*testing.B, *Store, int64)) spent {
+	s, run := openStore(b, with)
 	defer func() { _ = s.Close() }()
-	run := startRun(s, "/p", "mixed")
-	if !recognise {
-		s.ownRun(run).faults = nil
-	}
 	wall, used := time.Now(), cpu()
 	fill(b, s, run)
 	if err := s.Flush(b.Context()); err != nil {
@@ -80,6 +83,16 @@ func storeOnce(b *testing.B, recognise bool, fill func(*testing.B, *Store, int64
 		b.Fatalf("%d lines are stored, %v", st.Lines, err)
 	}
 	return one
+}
+
+// storeRecognising opens a store that recognises errors, or does not.
+func storeRecognising(b *testing.B, recognise bool) (*Store, int64) {
+	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+	run := startRun(s, "/p", "mixed")
+	if !recognise {
+		s.ownRun(run).faults = nil
+	}
+	return s, run
 }
 
 const (

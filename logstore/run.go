@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pmcp/logstore/fault"
+	"pmcp/logstore/mask"
 )
 
 // processKey addresses a process.
@@ -63,18 +64,23 @@ type runRow struct {
 // stream is one stream of a run. It is the sink of its cleaner.
 type stream struct {
 	cleaner
-	id    uint8
-	run   *runLog
-	pool  *buffers
-	level Level // of the line before
-	quiet int   // ticks of the silencer since it was fed, while an error is open in it
+	secrets mask.Lines
+	id      uint8
+	run     *runLog
+	pool    *buffers
+	level   Level // of the line before
+	quiet   int   // ticks of the silencer since it was fed, while an error is open in it
 }
 
-func newRunLog(id int64, key processKey, number int, now time.Time, pool *buffers, faults *faultLog) *runLog {
+func newRunLog(id int64, key processKey, number int, now time.Time, pool *buffers, faults *faultLog, masker *mask.Masker) *runLog {
 	r := &runLog{faultLog: faults, id: id, key: key, number: number, fresh: true, row: runRow{started: now.UnixNano()}, room: make(chan struct{})}
 	for i := range r.streams {
 		st := &r.streams[i]
 		st.id, st.run, st.pool = uint8(i), r, pool
+		if masker != nil {
+			st.secrets = masker.Lines()
+			st.whole = st.secrets.Whole
+		}
 	}
 	r.faults = fault.New(r.noteFault)
 	return r
@@ -100,11 +106,13 @@ func (r *runLog) noteFault(f fault.Fault) {
 	r.faultLog.note(r.key, r.id, r.number, moment(r.now), f)
 }
 
-// line takes a line from the cleaner. The run's lock is held.
+// line takes a line from the cleaner. Its secrets are masked here, before anybody sees it; its level is that of what was printed. The
+// run's lock is held.
 func (s *stream) line(text []byte, continuation, partial bool) {
 	if !continuation {
 		s.level = s.lineLevel(text)
 	}
+	text = s.secrets.Line(text)
 	s.run.add(text, lineFlags(s.id, s.level, continuation, partial), s.pool)
 	if !continuation {
 		s.run.recognise(func(r *fault.Recogniser) { r.Line(s.run.last, s.id, uint8(s.level), text) })

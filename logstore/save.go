@@ -14,7 +14,7 @@ func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
 	if !ended.IsZero() && ended.UnixNano() < started.UnixNano() { // the clock was set back meanwhile
 		ended = time.Unix(0, started.UnixNano()).Add(max(ended.Sub(started), 0))
 	}
-	row := runRow{started: nanos(started), ended: nanos(ended), info: info}
+	row := runRow{started: nanos(started), ended: nanos(ended), info: s.opts.Mask.JSON(info)}
 	s.mu.Lock()
 	r := s.runs[run]
 	if r == nil {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/joho/godotenv"
 
 	"pmcp/health"
+	"pmcp/logstore/mask"
 	"pmcp/process"
 )
 
@@ -42,6 +44,9 @@ type specArgs struct {
 	DependsOn   []dependencyArgs   `json:"depends_on,omitempty"`
 	// SecretEnv are the names of variables whose values are never stored.
 	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
+	// Masked are the other arguments that a stored definition has with secrets
+	// masked, so that it cannot be started without being given them again.
+	Masked []string `json:"masked,omitempty" schema:"internal"`
 }
 
 type readyArgs struct {
@@ -78,10 +83,6 @@ type stopArgs struct {
 	TimeoutMS int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
 }
 
-// secretName matches the names of environment variables whose values are never
-// stored or shown.
-var secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)`)
-
 // definitions are what this session's processes were started with, secret
 // values included; those live here only.
 type definitions struct {
@@ -117,7 +118,7 @@ func (s *Server) keepDefinition(name string, args specArgs) {
 	s.defs[name] = args.clone()
 	s.defsMu.Unlock()
 
-	raw, err := json.Marshal(args.withoutSecrets(s.o.Manager.Project()))
+	raw, err := args.withoutSecrets(s.o.Manager.Project(), s.o.Mask).masked(s.o.Mask)
 	if err != nil {
 		s.o.Log.Error("cannot store a definition", "process", name, "error", err)
 		return
@@ -125,13 +126,14 @@ func (s *Server) keepDefinition(name string, args specArgs) {
 	s.o.Store.SaveDefinition(s.o.Manager.Project(), name, raw)
 }
 
-// withoutSecrets is a as it may be stored: the values of variables that look
-// secret are left out, and their names noted.
-func (a specArgs) withoutSecrets(project string) specArgs {
+// withoutSecrets is a with the variables that may be stored: the values of those
+// that look secret, by their name or by what is in them, are left out, and their
+// names noted.
+func (a specArgs) withoutSecrets(project string, masker *mask.Masker) specArgs {
 	a = a.clone()
-	a.liftSecretAssignments(project)
-	for key := range a.Env {
-		if secretName.MatchString(key) {
+	a.liftSecretAssignments(project, masker)
+	for key, value := range a.Env {
+		if isSecretVariable(key, value, masker) {
 			delete(a.Env, key)
 			a.SecretEnv = append(a.SecretEnv, key)
 		}
@@ -141,15 +143,53 @@ func (a specArgs) withoutSecrets(project string) specArgs {
 	return a
 }
 
+// isSecretVariable says whether the value of a variable must not be stored.
+func isSecretVariable(key string, value *string, masker *mask.Masker) bool {
+	return mask.SecretName(key) || value != nil && masker.Text(*value) != *value
+}
+
+// masked is a as JSON with the secrets in its other arguments masked, and those
+// arguments noted.
+func (a specArgs) masked(masker *mask.Masker) (json.RawMessage, error) {
+	raw, err := json.Marshal(a)
+	if err != nil || bytes.Equal(masker.JSON(raw), raw) {
+		return raw, err
+	}
+	var arguments map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &arguments); err != nil {
+		return nil, err
+	}
+	a.Masked = nil
+	for _, name := range slices.Sorted(maps.Keys(arguments)) {
+		if !bytes.Equal(masker.JSON(arguments[name]), arguments[name]) {
+			a.Masked = append(a.Masked, name)
+		}
+	}
+	raw, err = json.Marshal(a)
+	return masker.JSON(raw), err
+}
+
+// demandMasked refuses a definition that is not whole.
+func (a specArgs) demandMasked() error {
+	if len(a.Masked) == 0 {
+		return nil
+	}
+	return fmt.Errorf("argument %s needed; the definition is stored with the secrets in it masked. Give it again; a secret in env can be taken from env_files or pmcp's own environment instead", strings.Join(a.Masked, ", "))
+}
+
 // liftSecretAssignments moves the leading NAME=value words of a command line to
 // Env if one of them looks secret: else the line would be stored with it. Env
 // wins over the line, as when it is run.
-func (a *specArgs) liftSecretAssignments(project string) {
+func (a *specArgs) liftSecretAssignments(project string, masker *mask.Masker) {
 	if len(a.Args) > 0 {
 		return
 	}
 	assigned, argv, err := process.SplitCommandLine(a.Command, a.dir(project))
-	if err != nil || !slices.ContainsFunc(slices.Collect(maps.Keys(assigned)), secretName.MatchString) {
+	secret := false
+	for key, value := range assigned {
+		secret = secret || isSecretVariable(key, &value, masker)
+	}
+	if err != nil || !secret {
 		return
 	}
 	if a.Env == nil {
@@ -187,7 +227,7 @@ func (s *Server) forgetDefinition(name string) {
 
 // clone copies what decoding over a definition would change in place.
 func (a specArgs) clone() specArgs {
-	a.Env, a.SecretEnv = maps.Clone(a.Env), slices.Clone(a.SecretEnv)
+	a.Env, a.SecretEnv, a.Masked = maps.Clone(a.Env), slices.Clone(a.SecretEnv), slices.Clone(a.Masked)
 	return a
 }
 
@@ -198,7 +238,9 @@ func (a specArgs) decodeOver(given json.RawMessage, decode func(base specArgs) (
 	var keys map[string]json.RawMessage
 	if json.Unmarshal(given, &keys) == nil && !isMissing(keys["command"]) {
 		base.Args = nil
+		keys["args"] = keys["command"] // what was there went with it
 	}
+	base.Masked = slices.DeleteFunc(base.Masked, func(name string) bool { return !isMissing(keys[name]) })
 	merged, err := decode(base)
 	if err != nil {
 		return a, err
@@ -214,10 +256,26 @@ func (a specArgs) decodeOver(given json.RawMessage, decode func(base specArgs) (
 
 func isMissing(raw json.RawMessage) bool { return len(raw) == 0 || isNothing(raw) }
 
+// specOf is the spec of a definition, whose secrets are known from then on: those
+// in its command line before anything can be said of it.
+func (s *Server) specOf(name string, def specArgs, exits bool) (process.Spec, error) {
+	s.o.Mask.LearnArgs(append([]string{def.Command}, def.Args...)...)
+	if def.Health != nil {
+		s.o.Mask.LearnArgs(append([]string{def.Health.Command}, def.Health.Args...)...)
+	}
+	spec, err := def.spec(name, s.o.Manager.Project(), exits)
+	s.o.Mask.LearnArgs(spec.Args...)
+	s.o.Mask.LearnEnv(spec.Env)
+	return spec, err
+}
+
 // spec is what a definition means: command line split, files read, durations
 // typed. exits says that the call waits for the end, where stdin is /dev/null
 // unless asked for.
 func (a specArgs) spec(name, project string, exits bool) (process.Spec, error) {
+	if err := a.demandMasked(); err != nil {
+		return process.Spec{}, err
+	}
 	dir := a.dir(project)
 	spec := process.Spec{
 		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits,

@@ -16,7 +16,7 @@ func TestDefinitionsWithoutSecrets(t *testing.T) {
 	} {
 		var a specArgs
 		noErr(t, json.Unmarshal([]byte(given), &a))
-		got, err := json.Marshal(a.withoutSecrets(t.TempDir()))
+		got, err := json.Marshal(a.withoutSecrets(t.TempDir(), nil))
 		if err != nil || string(got) != want {
 			t.Errorf("%s is stored as\n%s, %v; want\n%s", given, got, err, want)
 		}

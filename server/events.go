@@ -13,6 +13,7 @@ import (
 
 	"pmcp/health"
 	"pmcp/logstore"
+	"pmcp/logstore/mask"
 	"pmcp/process"
 )
 
@@ -86,6 +87,7 @@ func (c covering) covers(e *event) bool {
 // the feeds of processes and health until both end.
 type eventLog struct {
 	store   *logstore.Store
+	mask    *mask.Masker
 	project string
 	done    sync.WaitGroup
 	closing chan struct{}
@@ -103,9 +105,9 @@ type eventLog struct {
 
 // newEventLog starts to follow the feeds. Events are stored under project.
 // changed and tell must not wait.
-func newEventLog(store *logstore.Store, project string, processes *process.Feed, checks *health.Feed, changed func(name string), tell func(event)) *eventLog {
+func newEventLog(store *logstore.Store, masker *mask.Masker, project string, processes *process.Feed, checks *health.Feed, changed func(name string), tell func(event)) *eventLog {
 	l := &eventLog{
-		store: store, project: project, closing: make(chan struct{}), changed: changed, tell: tell, storage: logstore.StateOK,
+		store: store, mask: masker, project: project, closing: make(chan struct{}), changed: changed, tell: tell, storage: logstore.StateOK,
 		was: make(map[string]process.Status), covered: make(map[string]covering),
 	}
 	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.takeProcess(processes, c) }) })
@@ -300,6 +302,7 @@ func (l *eventLog) storageIs(state, reason string) {
 // add keeps e for the next answer, unless the last one has told it already, and
 // in the store, for later sessions.
 func (l *eventLog) add(e event) {
+	e.text = l.mask.Text(e.text)
 	l.tell(e)
 	if e.name != "" {
 		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.text)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"pmcp/logstore"
+	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/server/upstream"
 )
@@ -23,12 +24,12 @@ func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func
 	for key, value := range target.Env {
 		args.Env[key] = &value
 	}
-	spec, err := args.spec("mcp", s.o.Manager.Project(), false)
+	spec, err := s.specOf("mcp", args, false)
 	if err != nil {
 		return err
 	}
 	spec.Stdio = process.StdioMCP
-	if spec.Name, err = onDemandName(spec, s.o.Session); err != nil {
+	if spec.Name, err = onDemandName(spec, s.o.Session, s.o.Mask); err != nil {
 		return err
 	}
 	lease, err := s.o.Upstream.OnDemand(ctx, spec.Name, mcpProcesses{s, spec})
@@ -53,10 +54,12 @@ var notInName = regexp.MustCompile(`[^A-Za-z0-9._@-]+`)
 
 // onDemandName is what a server on demand is called in lists and logs: the same
 // for the same command line, directory and environment, and for nothing else.
-// Where a value of the environment looks secret, it is another in each session:
-// names are stored, and nobody shall find out by them what the value was.
-func onDemandName(spec process.Spec, session string) (string, error) {
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(spec.Env)), secretName.MatchString) {
+// Where a value of the environment or an argument looks secret, it is another in
+// each session: names are stored, and nobody shall find out by them what the
+// value was.
+func onDemandName(spec process.Spec, session string, masker *mask.Masker) (string, error) {
+	values := slices.Concat(slices.Collect(maps.Values(spec.Env)), spec.Args)
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(spec.Env)), mask.SecretName) && slices.Equal(values, masker.Texts(values)) {
 		session = ""
 	}
 	key, err := json.Marshal([]any{spec.Command, spec.Args, spec.Dir, spec.Env, session})
@@ -64,7 +67,7 @@ func onDemandName(spec process.Spec, session string) (string, error) {
 		return "", fmt.Errorf("cannot name the server: %w", err)
 	}
 	label := spec.Command
-	for _, word := range append([]string{spec.Command}, spec.Args...) {
+	for _, word := range append([]string{spec.Command}, masker.Texts(spec.Args)...) {
 		if base := path.Base(word); !strings.HasPrefix(word, "-") && !slices.Contains(runners, base) {
 			label = base
 			break

@@ -57,6 +57,28 @@ type relayedContent struct {
 // MarshalJSON gives what came.
 func (c relayedContent) MarshalJSON() ([]byte, error) { return c.raw, nil }
 
+// maskRelayed is a result without the secrets that its strings hold.
+func (s *Server) maskRelayed(r *mcp.CallToolResult) *mcp.CallToolResult {
+	if s.o.Mask == nil {
+		return r
+	}
+	for i, item := range r.Content {
+		if came, ok := item.(relayedContent); ok {
+			came.raw = s.o.Mask.JSON(came.raw)
+			r.Content[i] = came
+		}
+	}
+	r.RawStructuredContent = s.o.Mask.JSON(r.RawStructuredContent)
+	if r.Meta != nil {
+		for key, value := range r.Meta.AdditionalFields {
+			if raw, ok := value.(json.RawMessage); ok {
+				r.Meta.AdditionalFields[key] = json.RawMessage(s.o.Mask.JSON(raw))
+			}
+		}
+	}
+	return r
+}
+
 // isRelayed says whether a is handed on as it is.
 func isRelayed(a answer) (*mcp.CallToolResult, bool) {
 	r, ok := a.(relayedResult)

@@ -71,7 +71,7 @@ func (s *Server) nowLine(name string) string {
 		return name + ": gone"
 	}
 	r := ofStatus(&st)
-	return r.line()
+	return s.o.Mask.Text(r.line())
 }
 
 // awaitRun waits until a run of name ends or reached holds for it, for at most

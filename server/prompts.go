@@ -36,9 +36,9 @@ func (s *Server) addPrompts() {
 		s.mcp.AddPrompt(definition, func(ctx context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 			text, err := s.prompt(ctx, p, req.Params.Arguments)
 			if err != nil {
-				return nil, invalidParams(ctx, p.name+": "+explain(err))
+				return nil, invalidParams(ctx, s.o.Mask.Text(p.name+": "+explain(err)))
 			}
-			return mcp.NewGetPromptResult(p.description, []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent(text))}), nil
+			return mcp.NewGetPromptResult(p.description, []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent(s.o.Mask.Text(text)))}), nil
 		})
 	}
 }
@@ -161,7 +161,7 @@ func optimizePrompt(ctx context.Context, s *Server, name string) (string, error)
 	slices.SortStableFunc(members, func(a, b process.Member) int { return int(b.CPUPercent*10) - int(a.CPUPercent*10) })
 	text += "\nmembers of its tree, hottest first:\n"
 	for _, m := range members[:min(len(members), topProcesses)] {
-		text += fmt.Sprintf("pid %d: %.1f%% CPU, %s: %s\n", m.PID, m.CPUPercent, formatBytes(int64(m.MemoryBytes)), m.Command)
+		text += fmt.Sprintf("pid %d: %.1f%% CPU, %s: %s\n", m.PID, m.CPUPercent, formatBytes(int64(m.MemoryBytes)), s.commandOf(&m))
 	}
 	return text, nil
 }

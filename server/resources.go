@@ -147,17 +147,17 @@ func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 		var wrong variableError
 		switch {
 		case errors.Is(err, process.ErrUnknown):
-			return nil, resourceNotFound(ctx, req.Params.URI, err.Error())
+			return nil, resourceNotFound(ctx, req.Params.URI, s.o.Mask.Text(err.Error()))
 		case errors.As(err, &wrong):
 			return nil, invalidParams(ctx, err.Error())
 		case err != nil:
-			return nil, err
+			return nil, errors.New(s.o.Mask.Text(err.Error()))
 		}
 		raw, err := json.Marshal(content)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode %s: %w", req.Params.URI, err)
 		}
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: req.Params.URI, MIMEType: jsonType, Text: string(raw)}}, nil
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: req.Params.URI, MIMEType: jsonType, Text: string(s.o.Mask.JSON(raw))}}, nil
 	}
 }
 

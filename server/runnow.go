@@ -52,7 +52,7 @@ func (s *Server) awaitEnd(ctx context.Context, name string, run int64, reached f
 // since.
 func (s *Server) ownRunNow(st *process.Status) runNow {
 	now := runNow{
-		processResult: ofStatus(st), id: st.RunID, over: !st.EndedAt.IsZero(), bad: endedBadly(st), wasReady: !st.ReadyAt.IsZero(), notReady: st.NotReady,
+		processResult: s.ofStatus(st), id: st.RunID, over: !st.EndedAt.IsZero(), bad: endedBadly(st), wasReady: !st.ReadyAt.IsZero(), notReady: st.NotReady,
 	}
 	if !now.over {
 		return now

@@ -29,6 +29,7 @@ import (
 	"pmcp/groups"
 	"pmcp/health"
 	"pmcp/logstore"
+	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/registry"
 	"pmcp/server/upstream"
@@ -65,6 +66,8 @@ type Options struct {
 	Toolsets []string
 	// ReadOnly offers only tools that change nothing.
 	ReadOnly bool
+	// Mask takes secrets out of every answer and learns those of what is started. Nil takes none.
+	Mask *mask.Masker
 	// OnClient is told once who the client is. Nil for nobody.
 	OnClient func(name, version string)
 }
@@ -113,7 +116,7 @@ func New(o Options) *Server {
 	}
 	s.mcp = mcpserver.NewMCPServer(serverName, o.Version, options...)
 	s.limits.perSecond = o.RateLimit
-	s.events = newEventLog(o.Store, o.Manager.Project(), o.Manager.Watch(), o.Health.Watch(), s.changed, s.tell)
+	s.events = newEventLog(o.Store, o.Mask, o.Manager.Project(), o.Manager.Watch(), o.Health.Watch(), s.changed, s.tell)
 	for _, t := range s.offered() {
 		s.mcp.AddTool(t.definition(), t.handler(s))
 		if t.waits != nil {

@@ -57,6 +57,13 @@ func ofStatus(st *process.Status) processResult {
 	return r
 }
 
+// ofStatus is st with the secrets of its arguments masked, which the text of an answer may cut.
+func (s *Server) ofStatus(st *process.Status) processResult {
+	r := ofStatus(st)
+	r.Args = s.o.Mask.Texts(r.Args)
+	return r
+}
+
 // ofRun is a run that the store knows: of an earlier session or another server.
 func ofRun(run *logstore.Run) processResult {
 	info := decodeRunInfo(run.Info)

@@ -147,7 +147,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		defer s.accompany(ctx)()
 		a, err := t.answer(ctx, s, req)
 		if result, relayed := isRelayed(a); relayed && err == nil {
-			return result, nil
+			return s.maskRelayed(result), nil
 		}
 		var about aboutProcesses
 		if err == nil {
@@ -167,13 +167,13 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 			s.changed("")
 		}
 		if err != nil {
-			return mcp.NewToolResultError(t.name + ": " + explain(err) + eventsText(events)), nil
+			return mcp.NewToolResultError(s.o.Mask.Text(t.name + ": " + explain(err) + eventsText(events))), nil
 		}
 		structured, err := withEvents(a, events)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
 		}
-		return mcp.NewToolResultStructured(structured, a.text()+eventsText(events)), nil
+		return mcp.NewToolResultStructured(json.RawMessage(s.o.Mask.JSON(structured)), s.o.Mask.Text(a.text()+eventsText(events))), nil
 	}
 }
 

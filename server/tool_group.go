@@ -163,10 +163,10 @@ func (s *Server) checkMember(ctx context.Context, argument string, m memberArgs)
 		}
 		def = stored
 	}
-	if _, err := def.healthSpec(def.dir(s.o.Manager.Project())); err != nil {
+	if _, err := s.specOf(m.Process, def, false); err != nil {
 		return fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
 	}
-	if _, err := def.spec(m.Process, s.o.Manager.Project(), false); err != nil {
+	if _, err := def.healthSpec(def.dir(s.o.Manager.Project())); err != nil {
 		return fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
 	}
 	return nil

@@ -100,7 +100,7 @@ func startGroup(ctx context.Context, s *Server, a startGroupArgs) (groupRunResul
 	waiting, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
 	defer cancel()
 	news := &latestNews{}
-	defer report(ctx, news.text)()
+	defer report(ctx, func() string { return s.o.Mask.Text(news.text()) })()
 	rep, err := s.o.Groups.Start(waiting, a.Group, s, groups.StartOptions{
 		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Progress: news.take,
 	})
@@ -262,7 +262,7 @@ func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult,
 		}
 		o.Strategy = &strategy
 	}
-	defer report(ctx, news.text)()
+	defer report(ctx, func() string { return s.o.Mask.Text(news.text()) })()
 	waiting, cancel := context.WithTimeout(ctx, waitTime(0))
 	defer cancel()
 	rep, err := s.o.Groups.Stop(waiting, a.Group, o)

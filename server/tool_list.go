@@ -101,7 +101,7 @@ func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResul
 	own := make(map[string]bool)
 	for _, st := range s.o.Manager.List() {
 		own[st.Spec.Name] = true
-		p := ofStatus(&st)
+		p := s.ofStatus(&st)
 		if st.State.Live() || st.State == process.Backoff {
 			live = append(live, p)
 		} else {

@@ -203,7 +203,7 @@ func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (relayedResu
 	defer cancel()
 	var r relayedResult
 	err := s.withMCP(calling, a.mcpTarget, func(c *upstream.Conn) error {
-		raw, err := c.Call(calling, "tools/call", map[string]any{"name": a.Tool, "arguments": a.raw}, progressRelay(ctx))
+		raw, err := c.Call(calling, "tools/call", map[string]any{"name": a.Tool, "arguments": a.raw}, s.progressRelay(ctx))
 		if err != nil {
 			return err
 		}
@@ -227,14 +227,14 @@ func stripped(err, cause error) string { return strings.TrimPrefix(err.Error(), 
 
 // progressRelay hands the progress of a server's call on to the client; nil for
 // a client that did not ask.
-func progressRelay(ctx context.Context) func(json.RawMessage) {
+func (s *Server) progressRelay(ctx context.Context) func(json.RawMessage) {
 	token := progressToken(ctx)
 	if token == nil {
 		return nil
 	}
 	return func(params json.RawMessage) {
 		var fields map[string]json.RawMessage
-		if json.Unmarshal(params, &fields) != nil {
+		if json.Unmarshal(s.o.Mask.JSON(params), &fields) != nil {
 			return
 		}
 		own := make(map[string]any, len(fields))

@@ -74,21 +74,21 @@ func TestOnDemandNames(t *testing.T) {
 		{process.Spec{Command: strings.Repeat("x", 200)}, "mcp:" + strings.Repeat("x", 40) + "-"},
 		{process.Spec{Command: "é"}, "mcp:--"},
 	} {
-		name, err := onDemandName(x.spec, "session")
+		name, err := onDemandName(x.spec, "session", nil)
 		if err != nil || !strings.HasPrefix(name, x.want) || seen[name] || process.CheckName(name) != nil {
 			t.Errorf("%+v: %s, %v, seen before %t", x.spec, name, err, seen[name])
 		}
 		seen[name] = true
-		if again, _ := onDemandName(x.spec, "another"); again != name {
+		if again, _ := onDemandName(x.spec, "another", nil); again != name {
 			t.Errorf("%s is called %s the next time", name, again)
 		}
 	}
 	secret := process.Spec{Command: "node", Env: map[string]string{"API_KEY": "k"}}
-	one, _ := onDemandName(secret, "session")
-	if same, _ := onDemandName(secret, "session"); same != one {
+	one, _ := onDemandName(secret, "session", nil)
+	if same, _ := onDemandName(secret, "session", nil); same != one {
 		t.Errorf("%s and %s", one, same)
 	}
-	if other, _ := onDemandName(secret, "another"); other == one {
+	if other, _ := onDemandName(secret, "another", nil); other == one {
 		t.Error("a secret can be guessed by the name")
 	}
 }

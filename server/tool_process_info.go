@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pmcp/logstore"
+	"pmcp/logstore/mask"
 	"pmcp/process"
 )
 
@@ -158,15 +159,15 @@ func getProcessInfo(ctx context.Context, s *Server, a processInfoArgs) (processI
 
 // describeOwn fills r from a process of this session.
 func (s *Server) describeOwn(r *processInfoResult, st *process.Status) {
-	r.processResult = ofStatus(st)
-	r.Env, r.Stdin = masked(st.Spec.Env), st.Spec.Stdin
+	r.processResult = s.ofStatus(st)
+	r.Env, r.Stdin = s.masked(st.Spec.Env), st.Spec.Stdin
 	r.MCP = s.mcpInfoOf(st.Spec.Name, st.RunID)
 	members, err := s.o.Manager.Tree(st.Spec.Name)
 	if err != nil {
 		return // removed meanwhile: it has no tree
 	}
 	for _, m := range members {
-		r.Tree = append(r.Tree, memberResult{PID: m.PID, PPID: m.PPID, Command: m.Command, CPUPercent: round(m.CPUPercent), MemoryBytes: m.MemoryBytes, Ports: m.Ports})
+		r.Tree = append(r.Tree, memberResult{PID: m.PID, PPID: m.PPID, Command: s.commandOf(&m), CPUPercent: round(m.CPUPercent), MemoryBytes: m.MemoryBytes, Ports: m.Ports})
 	}
 }
 
@@ -179,6 +180,7 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 	}
 	if ok {
 		def.Command, def.Args, def.Cwd, def.Env, def.SecretEnv, def.Stdin = "", nil, "", nil, nil, nil
+		def.Masked = nil
 		r.Spec = &def
 	}
 	if st, ok := s.o.Health.Status(name); ok {
@@ -251,17 +253,20 @@ func (s *Server) describeLog(ctx context.Context, r *processInfoResult, run int6
 	return err
 }
 
-// masked is env with the values that look secret taken out.
-func masked(env map[string]string) map[string]string {
+// masked is env with the values that look secret taken out, and of the others what is secret in them.
+func (s *Server) masked(env map[string]string) map[string]string {
 	shown := make(map[string]string, len(env))
 	for key, value := range env {
-		if secretName.MatchString(key) {
+		if mask.SecretName(key) {
 			value = "***"
 		}
-		shown[key] = value
+		shown[key] = s.o.Mask.Text(value)
 	}
 	return shown
 }
+
+// commandOf is the command line of a process of a tree. It may end within a secret.
+func (s *Server) commandOf(m *process.Member) string { return s.o.Mask.Clipped(m.Command) }
 
 func history(runs []logstore.Run) []historyResult {
 	var past []historyResult

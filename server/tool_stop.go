@@ -130,7 +130,7 @@ func (s *Server) stopOne(ctx context.Context, name string, o process.StopOptions
 	if err != nil {
 		return r, fmt.Errorf("cannot stop %s: %w", name, err)
 	}
-	r.processResult = ofStatus(&st)
+	r.processResult = s.ofStatus(&st)
 	if !before.State.Live() && len(before.Survivors) > 0 {
 		r.Hint = fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(&before).Survivors, ", "))
 	}

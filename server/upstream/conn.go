@@ -93,7 +93,7 @@ type outgoing struct {
 func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	return &Conn{
 		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(),
-		traffic: traffic{run: run, capture: o.Capture},
+		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
 		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
 		why: waitsForInitialize, pending: make(map[int64]*pending),
 	}

@@ -41,6 +41,7 @@ const (
 type traffic struct {
 	run     int64
 	capture func(run int64, at time.Time, line []byte)
+	head    func(text []byte, whole bool, n int) []byte
 
 	mu     sync.Mutex
 	counts Traffic
@@ -50,8 +51,8 @@ type traffic struct {
 // show captures one message. Called with t.mu held, so that lines stay whole.
 func (t *traffic) show(at time.Time, mark string, text []byte, size int64) {
 	t.counts.LastActivity = at
-	text = text[:min(len(text), maxShown)]
-	t.line = append(append(t.line[:0], mark...), trimLine(text)...)
+	shown := t.head(text, size <= int64(len(text)+len("\r\n")), maxShown)
+	t.line = append(append(t.line[:0], mark...), trimLine(shown)...)
 	if size > maxShown {
 		t.line = fmt.Appendf(t.line, " … (%d bytes in all)", size)
 	}
@@ -80,7 +81,7 @@ func (t *traffic) garbage(l line) {
 	defer t.mu.Unlock()
 	t.counts.Garbage++
 	t.counts.ReceivedBytes += l.size
-	t.counts.LastGarbage = string(l.text[:min(len(l.text), maxGarbage)])
+	t.counts.LastGarbage = string(t.head(l.text, true, maxGarbage))
 	t.show(time.Now(), markGarbage, l.text, l.size)
 }
 

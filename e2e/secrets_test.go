@@ -1,0 +1,202 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+)
+
+// The secrets of the tests here. None is real.
+const (
+	ownSecret       = "hunter2-own-secret"
+	fileSecret      = "hunter2-file-secret"
+	inheritedSecret = "hunter2-inherited"
+	urlSecret       = "hunter2-url-secret"
+	optionSecret    = "hunter2-option"
+	lineSecret      = "hunter2-first line\nhunter2-second line"
+	githubToken     = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+)
+
+// secretParts are what must be seen nowhere.
+var secretParts = []string{ownSecret, fileSecret, inheritedSecret, urlSecret, optionSecret, "hunter2-first", "hunter2-second", githubToken}
+
+// leakProgram prints every secret that it has in every way, then "all said" and stays; with an argument --exit it exits with 3.
+func leakProgram(arguments []string) int {
+	own := os.Getenv("APP_TOKEN")
+	fmt.Println("ready, my arguments are", strings.Join(arguments, " "))
+	for _, secret := range []string{own, os.Getenv("FILE_SECRET"), os.Getenv("INHERITED_KEY"), os.Getenv("DATABASE_URL"), os.Getenv("LINES_SECRET"), githubToken} {
+		fmt.Println("out:", secret)
+		fmt.Fprintln(os.Stderr, "err:", secret)
+		fmt.Printf("{\"level\":\"error\",\"msg\":%q}\n", "in JSON: "+secret)
+	}
+	fmt.Printf("\x1b[31m%s\x1b[1m%s\x1b[0m coloured\n", own[:9], own[9:])
+	fmt.Fprint(os.Stdout, "two writes: ", own[:9])
+	fmt.Fprintln(os.Stdout, own[9:])
+	fmt.Fprint(os.Stdout, "two writes and a pause: ", own[:9])
+	time.Sleep(500 * time.Millisecond) // longer than an unfinished line waits
+	fmt.Fprintln(os.Stdout, own[9:])
+	fmt.Println(strings.Repeat("x ", 8<<10-5) + own + strings.Repeat(" x", 100))
+	fmt.Fprintf(os.Stderr, "Error: cannot log in with %s\n    at login (/app/%s.js:1:2)\n    at main (/app/main.js:3:4)\n", own, githubToken)
+	fmt.Println("all said")
+	if len(arguments) > 0 && arguments[len(arguments)-1] == "--exit" {
+		return 3
+	}
+	return stay()
+}
+
+// secretWorld is a world whose servers have a secret themselves.
+func secretWorld(t *testing.T) (w *world, file string) {
+	w = newWorld(t)
+	w.set("INHERITED_KEY", inheritedSecret)
+	file = filepath.Join(w.project, "app.env")
+	check(t, os.WriteFile(file, []byte("FILE_SECRET="+fileSecret+"\n"), 0o600))
+	return w, file
+}
+
+// watched is open with an eye on every message: none may hold a secret.
+func (w *world) watched(t *testing.T) *caller {
+	s := &caller{session: w.start(t), schemas: map[string]*jsonschema.Resolved{}}
+	s.spy = func(method string, m message) {
+		for _, found := range leaks([]byte(m.Raw)) {
+			t.Errorf("an answer to %s, or %q, shows %s", method, m.Method, found)
+		}
+	}
+	s.learnSchemas(t)
+	return s
+}
+
+// leak are the arguments with which start_process runs the program leak.
+func leak(t *testing.T, name, file string, arguments ...string) args {
+	a := own(t, name, "leak", append([]string{"--password=" + optionSecret, "--url", "redis://u:" + urlSecret + "@h", githubToken}, arguments...)...)
+	a["env"] = args{"APP_TOKEN": ownSecret, "DATABASE_URL": "postgres://app:" + urlSecret + "@localhost/db", "LINES_SECRET": lineSecret}
+	a["env_files"] = []string{file}
+	return a
+}
+
+// leaks names the secrets in text.
+func leaks(text []byte) (found []string) {
+	for _, secret := range secretParts {
+		if at := bytes.Index(text, []byte(secret)); at >= 0 {
+			found = append(found, fmt.Sprintf("%s in …%s…", secret, text[max(0, at-100):min(len(text), at+100)]))
+		}
+	}
+	return found
+}
+
+// TestSecretsAreSeenNowhere: not in an answer, a resource, a prompt, a notification, the database, the records or pmcp's own log.
+func TestSecretsAreSeenNowhere(t *testing.T) {
+	t.Parallel()
+	w, file := secretWorld(t)
+	w.set("PM_LOG_LEVEL", "debug")
+	s := w.watched(t)
+	call := func(tool string, a args) result { t.Helper(); return s.tool(t, tool, a) }
+	s.call(t, "logging/setLevel", args{"level": "debug"})
+
+	stays := leak(t, "stays", file)
+	stays["ready"] = args{"log": "^all said"}
+	stays["health"] = args{"command": "sh", "args": []string{"-c", `echo "health $APP_TOKEN $INHERITED_KEY --token $FILE_SECRET"; exit 1`}, "interval_ms": 100, "retries": 1, "start_period_ms": 1}
+	call("start_process", stays).want(t, args{"ready": true}).says(t, "[masked GitHub token]", "[masked APP_TOKEN]")
+	ends := leak(t, "ends", file, "--exit")
+	ends["wait"], ends["restart"], ends["max_restarts"] = "exit", "on-failure", 1
+	call("start_process", ends).says(t, "--password=[masked --password]", "two writes: [masked APP_TOKEN]", "{\"level\":\"error\",\"msg\":\"in JSON: [masked INHERITED_KEY]\"}")
+	call("start_process", args{"name": "bad", "command": "APP_TOKEN=" + ownSecret + " server --token " + optionSecret + " | tail"})
+	call("start_process", args{"name": "missing", "command": "/no/such/" + githubToken, "args": []string{"--token", optionSecret}})
+	call("create_group", args{"name": "g", "description": "about " + githubToken, "members": []args{{"process": "stays"}, {"process": "member", "command": "true", "args": []string{"--token", optionSecret}}}})
+	call("start_group", args{"group": "g"})
+	mcp := own(t, "server", "mcpodd", "", "--token", optionSecret)
+	mcp["stdio"], mcp["env"] = "mcp", args{"APP_TOKEN": ownSecret}
+	call("start_process", mcp)
+	call("call_mcp_tool", args{"process": "server", "tool": "echo", "arguments": args{"b": ownSecret, "c": githubToken, "d": lineSecret}}).says(t, "ok")
+	call("call_mcp_tool", args{"process": "server", "tool": "no " + githubToken})
+	demand := own(t, "", "mcpodd", "", githubToken)
+	delete(demand, "name")
+	demand["env"], demand["tool"], demand["arguments"] = args{"ON_DEMAND_TOKEN": ownSecret}, "crash", args{"b": ownSecret}
+	call("call_mcp_tool", demand)
+
+	for _, name := range []string{"stays", "ends", "missing", "server", "member"} {
+		call("get_process_info", args{"process": name})
+		for _, a := range []args{{}, {"stream": "err"}, {"stream": "mcp"}} {
+			a["process"], a["max_bytes"], a["max_line_bytes"] = name, 1<<20, 1<<16
+			call("get_logs", a)
+			call("tail_logs", a)
+		}
+		call("get_errors", args{"process": name})
+		call("check_process_health", args{"process": name})
+		call("get_process_stats", args{"process": name})
+		for _, prompt := range []string{"debug_process", "optimize_performance", "setup_monitoring"} {
+			s.call(t, "prompts/get", args{"name": prompt, "arguments": args{"process": name}})
+		}
+		for _, resource := range []string{"processes", "logs", "errors"} {
+			s.call(t, "resources/read", args{"uri": resource + "://" + name})
+		}
+	}
+	for _, uri := range []string{"processes://list", "logs://recent", "errors://latest", "groups://list", "health://status", "metrics://summary"} {
+		s.call(t, "resources/read", args{"uri": uri})
+	}
+	s.call(t, "prompts/get", args{"name": "troubleshoot_group", "arguments": args{"group": "g"}})
+	call("get_latest_errors", args{})
+	call("get_errors", args{"process": "stays", "limit": 100}).says(t, "cannot log in with [masked APP_TOKEN]")
+	call("list_processes", args{"scope": "all"})
+	call("list_groups", args{})
+	call("get_server_info", args{})
+	call("wait_for_process", args{"process": "stays", "until": "log", "pattern": "two writes and a pause"})
+	for _, secret := range secretParts {
+		if r := s.ok(t, "search_logs", args{"query": secret}); !strings.Contains(r.Text, "no match") && len(fmt.Sprint(r.Data["matches"])) > 10 {
+			t.Errorf("found by search: %s", r.Text)
+		}
+	}
+	call("restart_process", args{"process": "stays"}).want(t, args{"ready": true})
+	records, err := filepath.Glob(w.registry + "/*")
+	check(t, err)
+	scanFiles(t, append(records, w.database, w.database+"-wal", w.database+"-shm"))
+	s.closeInput(t)
+	s.exit(t)
+	for _, found := range leaks([]byte(s.stderr.String())) {
+		t.Errorf("pmcp's own log holds %s", found)
+	}
+	scanFiles(t, []string{w.database, w.database + "-wal"})
+
+	// A later session has the definitions without what it cannot know.
+	later := w.watched(t)
+	later.refused(t, "start_process", args{"name": "stays"}, "args", "masked")
+	later.info(t, "stays")
+	later.ok(t, "list_processes", args{})
+	again := leak(t, "stays", file)
+	delete(again, "env")
+	later.refused(t, "start_process", args{"name": "stays", "args": again["args"]}, "APP_TOKEN", "DATABASE_URL")
+	later.ok(t, "start_process", args{"name": "stays", "args": again["args"], "env": args{"APP_TOKEN": ownSecret, "DATABASE_URL": "x", "LINES_SECRET": "y"}}).want(t, args{"ready": true})
+}
+
+func scanFiles(t *testing.T, files []string) {
+	t.Helper()
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil && !os.IsNotExist(err) {
+			t.Error(err)
+		}
+		for _, found := range leaks(text) {
+			t.Errorf("%s holds %q", file, found)
+		}
+	}
+}
+
+// TestMaskingSwitchedOff: then output is as the program prints it, and a definition is stored as it was, but for variables.
+func TestMaskingSwitchedOff(t *testing.T) {
+	t.Parallel()
+	w, file := secretWorld(t)
+	w.set("PM_MASK_SECRETS", "false")
+	s := w.open(t)
+	a := leak(t, "app", file, "--exit")
+	a["wait"] = "exit"
+	s.ok(t, "start_process", a).says(t, "out: "+ownSecret, "--password="+optionSecret, "out: "+githubToken, "out: postgres://app:"+urlSecret+"@localhost/db", "out: hunter2-first line")
+	s.info(t, "app").says(t, "env APP_TOKEN=***")
+	s.closeInput(t)
+	s.exit(t)
+	w.open(t).refused(t, "start_process", args{"name": "app"}, "APP_TOKEN", "env")
+}
