@@ -1,31 +1,24 @@
 package logstore
 
 import (
-	"context"
 	"time"
 
 	"pmcp/logstore/fault"
 )
 
-// NewRun gives a new run of a process its id and its number, which counts from 1 per (project, name). The first time the Store
-// sees a name this is one indexed read; after that it touches memory only.
+// NewRun gives a new run of a process its id and its number, which counts from 1 per (project, name) over all servers. It waits for
+// the file for 1 s at most, but for the first time that the Store sees a name; a file that is slower is not asked for 10 s, and the
+// Store counts by what it knows.
 func (s *Store) NewRun(project, name string) (run int64, number int) {
 	key := processKey{project, name}
-	s.mu.RLock()
-	_, seen := s.latest[key]
-	s.mu.RUnlock()
-	var stored latestRun
-	if !seen {
-		stored = s.storedRuns(key) // without the lock: captures of other runs must not wait for the disk
-	}
+	next, after := s.nextNumber(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	next := max(s.latest[key].number, stored.number) + 1
-	after := max(s.latest[key].started, stored.started)
+	after = max(after, s.latest[key].started)
 	r := newRunLog(s.nextRunID(), key, next, time.Now(), &s.pool, s.faults, s.opts.Mask)
 	r.after = after
 	r.row.started = max(r.row.started, after+1)
-	s.latest[key] = latestRun{number: next, started: r.row.started}
+	s.latest[key] = latestRun{number: max(next, s.latest[key].number), started: r.row.started}
 	s.runs[r.id] = r
 	for w := range s.watchers {
 		if w.wants(r) {
@@ -43,23 +36,6 @@ func (s *Store) NewRun(project, name string) (run int64, number int) {
 type latestRun struct {
 	number  int
 	started int64
-}
-
-// newRunRead bounds the one read that NewRun may do.
-const newRunRead = 2 * time.Second
-
-// storedRuns gives the latest run that the file knows of a process.
-func (s *Store) storedRuns(key processKey) latestRun {
-	if s.unreadable() {
-		return latestRun{}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
-	defer cancel()
-	n, err := processRuns(ctx, s.file.read, key)
-	if err != nil {
-		s.log.Warn("cannot read the last run's number; counting from 1", "process", key.name, "error", err)
-	}
-	return n
 }
 
 // Capture takes what a stream of a run wrote. p is borrowed until Capture returns. An empty p says that the stream has been

@@ -57,6 +57,9 @@ func (f *flusher) run() {
 			f.flush(true)
 		case done := <-s.flushes:
 			done <- f.flush(false)
+		case r := <-s.reserve:
+			f.give(r)
+			continue
 		case <-s.closing:
 			f.flush(false)
 			return

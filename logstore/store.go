@@ -50,13 +50,18 @@ type Store struct {
 	faults   *faultLog
 	silencer silencer
 
-	kick    chan struct{} // something is dirty
-	urgent  chan struct{} // flush before the interval is over
-	flushes chan chan error
-	closing chan struct{}
-	closed  atomic.Bool
-	wg      sync.WaitGroup
-	flusher flusher
+	kick        chan struct{} // something is dirty
+	urgent      chan struct{} // flush before the interval is over
+	flushes     chan chan error
+	reserve     chan reservation
+	closing     chan struct{}
+	closed      atomic.Bool
+	reserveWait time.Duration // the const but in tests
+	reserving   sync.Mutex    // held while the file is asked for a run's number
+	// noReserve is until when the file is not asked for numbers of runs, in Unix nanoseconds.
+	noReserve atomic.Int64
+	wg        sync.WaitGroup
+	flusher   flusher
 
 	filterJobs    chan filterJob
 	filterBacklog atomic.Bool // chunks were committed that did not fit into filterJobs
@@ -97,7 +102,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		kick:       make(chan struct{}, 1),
 		urgent:     make(chan struct{}, 1),
 		flushes:    make(chan chan error),
-		closing:    make(chan struct{}),
+		reserve:    make(chan reservation),
+
+		reserveWait: reserveWait,
+		closing:     make(chan struct{}),
 
 		filterJobs: make(chan filterJob, filterQueue),
 		maintain:   make(chan struct{}, 1),

@@ -15,7 +15,8 @@ const (
 )
 
 // A Journal numbers runs and takes what they print. None of its methods may
-// wait for storage; Capture may wait for its own run's bound.
+// wait for storage, but NewRun, for a moment; Capture may wait for its own run's
+// bound.
 type Journal interface {
 	// NewRun reserves an id, unique for ever, and the next number of name.
 	NewRun(project, name string) (run int64, number int)
