@@ -17,7 +17,6 @@ var kills = flag.Int("chaos.n", 8, "how many times the chaos test kills a server
 // TestSIGKILL kills a server under load at random moments, beside another that goes on: the file stays sound, what is stored is an exact prefix
 // of what was written, and the next server records that the end may be missing.
 func TestSIGKILL(t *testing.T) {
-	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	alive := make(map[string]bool)
 	survivor := uuid.NewString()

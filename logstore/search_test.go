@@ -114,7 +114,6 @@ func wantSame(t testing.TB, q SearchQuery, got []Hit, want []Line) {
 var corpusWords = []string{"error", "Error", "panic", "GET", "/api/users", "200", "é", "ſtraße", "Kelvin", "\u212aelvin", "undefined", "x", "[", "a.b", "warning", "connection refused", "0x00ff", "ünïcode", "日本"}
 
 func TestSearchEqualsNaive(t *testing.T) {
-	t.Parallel()
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 5000, 1)
 	for _, q := range []SearchQuery{
