@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
@@ -40,11 +41,27 @@ func settings(c *sqlite3.SQLiteConn) error {
 		"PRAGMA wal_autocheckpoint = " + strconv.Itoa(walPages),
 		"PRAGMA journal_size_limit = " + strconv.Itoa(journalKeep),
 	} {
+		if strings.HasPrefix(pragma, "PRAGMA auto_vacuum") && vacuumsIncrementally(c) {
+			continue
+		}
 		if _, err := c.Exec(pragma, nil); err != nil {
 			return fmt.Errorf("cannot set %q: %w", pragma, err)
 		}
 	}
 	return nil
+}
+
+// vacuumsIncrementally tells whether the file has the setting. To set it again would read and then write, for which SQLite does not wait while
+// another server writes: the file would count as locked.
+func vacuumsIncrementally(c *sqlite3.SQLiteConn) bool {
+	const incremental = 2
+	rows, err := c.Query("PRAGMA auto_vacuum", nil)
+	if err != nil {
+		return false
+	}
+	defer rows.Close()
+	mode := make([]driver.Value, 1)
+	return rows.Next(mode) == nil && mode[0] == int64(incremental)
 }
 
 func openPool(path string, readOnly bool, conns int) *sql.DB {
