@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/mattn/go-sqlite3"
 	"golang.org/x/sys/unix"
@@ -32,62 +32,64 @@ type connector struct {
 func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c *connector) Driver() driver.Driver                        { return c.driver }
 
-// settings are made on each connection, in this order: the first two have an effect on a new file only, and only before it is in WAL mode.
-func settings(c *sqlite3.SQLiteConn) error {
-	for _, pragma := range []string{
-		"PRAGMA page_size = " + strconv.Itoa(pageBytes),
-		"PRAGMA auto_vacuum = INCREMENTAL",
-		"PRAGMA journal_mode = WAL",
-		"PRAGMA wal_autocheckpoint = " + strconv.Itoa(walPages),
-		"PRAGMA journal_size_limit = " + strconv.Itoa(journalKeep),
-	} {
-		if strings.HasPrefix(pragma, "PRAGMA auto_vacuum") && vacuumsIncrementally(c) {
-			continue
-		}
+// formOfFile gives a new file its form: the first two have an effect only before it is in WAL mode. The second one takes the
+// write lock even where it changes nothing, so it is not for connections to a file that is made.
+var formOfFile = []string{
+	"PRAGMA page_size = " + strconv.Itoa(pageBytes),
+	"PRAGMA auto_vacuum = INCREMENTAL",
+	"PRAGMA journal_mode = WAL",
+}
+
+// writerSettings are made on each connection that writes.
+var writerSettings = []string{
+	"PRAGMA wal_autocheckpoint = " + strconv.Itoa(walPages),
+	"PRAGMA journal_size_limit = " + strconv.Itoa(journalKeep),
+}
+
+// pool says how the connections of a pool are.
+type pool struct {
+	readOnly bool
+	conns    int
+	patience int      // how long to wait for a lock, in milliseconds
+	settings []string // that the connection string cannot carry
+}
+
+var (
+	readPool  = pool{readOnly: true, conns: readConns, patience: busyMillis}
+	pollPool  = pool{readOnly: true, conns: 1, patience: busyMillis}
+	writePool = pool{conns: 1, patience: busyMillis, settings: writerSettings}
+	checkPool = pool{conns: 1, settings: writerSettings}
+	makePool  = pool{conns: 1, patience: busyMillis, settings: slices.Concat(formOfFile, writerSettings)}
+)
+
+// open opens the pool on the file. It makes no connection yet.
+func (p pool) open(path string) *sql.DB {
+	q := url.Values{}
+	q.Set("_busy_timeout", strconv.Itoa(p.patience))
+	q.Set("_synchronous", "NORMAL")
+	q.Set("_cache_size", strconv.Itoa(-cacheKB))
+	q.Set("_stmt_cache_size", "64")
+	q.Set("_foreign_keys", "off")
+	if p.readOnly {
+		q.Set("_query_only", "true")
+	} else {
+		q.Set("_txlock", "immediate")
+	}
+	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
+	db := sql.OpenDB(&connector{driver: &sqlite3.SQLiteDriver{ConnectHook: p.set}, dsn: u.String()})
+	db.SetMaxOpenConns(p.conns)
+	db.SetMaxIdleConns(p.conns)
+	return db
+}
+
+// set makes the settings on a new connection.
+func (p pool) set(c *sqlite3.SQLiteConn) error {
+	for _, pragma := range p.settings {
 		if _, err := c.Exec(pragma, nil); err != nil {
 			return fmt.Errorf("cannot set %q: %w", pragma, err)
 		}
 	}
 	return nil
-}
-
-// vacuumsIncrementally tells whether the file has the setting. To set it again would read and then write, for which SQLite does not wait while
-// another server writes: the file would count as locked.
-func vacuumsIncrementally(c *sqlite3.SQLiteConn) bool {
-	const incremental = 2
-	rows, err := c.Query("PRAGMA auto_vacuum", nil)
-	if err != nil {
-		return false
-	}
-	defer rows.Close()
-	mode := make([]driver.Value, 1)
-	return rows.Next(mode) == nil && mode[0] == int64(incremental)
-}
-
-func openPool(path string, readOnly bool, conns int) *sql.DB {
-	return openPoolWaiting(path, readOnly, conns, busyMillis)
-}
-
-// openPoolWaiting is openPool with the time to wait for a lock in milliseconds.
-func openPoolWaiting(path string, readOnly bool, conns, wait int) *sql.DB {
-	q := url.Values{}
-	q.Set("_busy_timeout", strconv.Itoa(wait))
-	q.Set("_synchronous", "NORMAL")
-	q.Set("_cache_size", strconv.Itoa(-cacheKB))
-	q.Set("_stmt_cache_size", "64")
-	q.Set("_foreign_keys", "off")
-	d := &sqlite3.SQLiteDriver{}
-	if readOnly {
-		q.Set("_query_only", "true")
-	} else {
-		q.Set("_txlock", "immediate")
-		d.ConnectHook = settings
-	}
-	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
-	db := sql.OpenDB(&connector{driver: d, dsn: u.String()})
-	db.SetMaxOpenConns(conns)
-	db.SetMaxIdleConns(conns)
-	return db
 }
 
 // corrupt tells whether err says that the file is not a database, or a broken one.

@@ -78,7 +78,7 @@ func TestFaultRunsAreBounded(t *testing.T) {
 // TestSecondSchema: a file of the first version keeps what it has.
 func TestSecondSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
-	db := openPool(path, false, 1)
+	db := writePool.open(path)
 	_, err := db.Exec(schemaV1 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 1;
 		INSERT INTO fault VALUES ('f1', '/p', 'web', '', '', '', 'oh', '', 0, 0, NULL, 3, 3, 1, %d, 65537, 65541, 5, 1, 1, 0, '', 0)`, applicationID, time.Now().UnixNano()))
 	checkError(t, err)

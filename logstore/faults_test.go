@@ -240,7 +240,7 @@ func TestReadableDuringTheTransaction(t *testing.T) {
 	note(1)
 	want("stored", 1)
 
-	other := openPool(s.file.path, false, 1) // not one of the store's: it waits for the flusher, and the flusher for it, with what it took
+	other := writePool.open(s.file.path) // not one of the store's: it waits for the flusher, and the flusher for it, with what it took
 	defer other.Close()
 	block, err := other.Conn(t.Context())
 	if err != nil {

@@ -121,19 +121,19 @@ func (f *file) takeLock(ctx context.Context) (err error) {
 // connect opens the pools and sees to it that the schema is the one of this version. Nothing is written before it is known that
 // the file is ours.
 func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
-	f.read = openPool(f.path, true, readConns)
+	f.read = readPool.open(f.path)
 	err := checkSchema(ctx, f.read)
 	if err != nil && !errors.Is(err, errOlderSchema) {
 		return err
 	}
-	f.poll = openPool(f.path, true, 1)
-	f.write = openPool(f.path, false, 1)
-	f.check = openPoolWaiting(f.path, false, 1, 0)
+	f.poll = pollPool.open(f.path)
+	f.write = writePool.open(f.path)
+	f.check = checkPool.open(f.path)
 	if errors.Is(err, errOlderSchema) {
 		if err := f.becomeAlone(ctx); err != nil {
 			return err
 		}
-		if err := migrate(ctx, f.write); err != nil {
+		if err := f.make(ctx); err != nil {
 			return err
 		}
 	}
@@ -144,6 +144,12 @@ func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
 		return f.write.PingContext(ctx)
 	}
 	return f.checkAfterCrash(ctx, unclean)
+}
+
+// make gives the file the schema of this version, and its form if it is new.
+func (f *file) make(ctx context.Context) error {
+	db := makePool.open(f.path)
+	return errors.Join(migrate(ctx, db), db.Close())
 }
 
 // becomeAlone changes a shared lock for the exclusive one. It is needed when whoever made the file died before its schema was

@@ -42,8 +42,8 @@ func openSessions(ctx context.Context, q querier) ([]string, error) {
 	var all []string
 	for rows.Next() {
 		var uuid string
-		if err := rows.Scan(&uuid); err != nil {
-			return nil, err
+		if err := rows.Scan(&uuid); err != nil { // NULL, in a column that has none
+			return nil, fmt.Errorf("%w: %w", errCorrupt, err)
 		}
 		all = append(all, uuid)
 	}

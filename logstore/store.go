@@ -206,11 +206,18 @@ func (s *Store) Close() error {
 		s.wg.Wait()
 		s.closeErr = s.flusher.lastErr
 		if s.file != nil {
-			err := endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
-			s.closeErr = errors.Join(s.closeErr, err, s.file.close())
+			s.closeErr = errors.Join(s.closeErr, s.noteEnd(), s.file.close())
 		}
 	})
 	return s.closeErr
+}
+
+// noteEnd notes that the session has ended. One that met damage does not, so that the next server looks at the file.
+func (s *Store) noteEnd() error {
+	if s.damage.Load() != nil {
+		return nil
+	}
+	return endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
 }
 
 // endAll ends the captures that their owner has not ended, so that nothing stays in a stream's unfinished line.

@@ -46,7 +46,7 @@ func openTest(t testing.TB, o Options) *Store {
 // checkFile has SQLite check the whole file.
 func checkFile(t testing.TB, path string) {
 	t.Helper()
-	db := openPool(path, true, 1)
+	db := pollPool.open(path)
 	defer db.Close()
 	var verdict string
 	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
@@ -57,7 +57,7 @@ func checkFile(t testing.TB, path string) {
 // raw opens the file of a Store for a look behind the scenes.
 func raw(t testing.TB, s *Store) *sql.DB {
 	t.Helper()
-	db := openPool(s.file.path, true, 1)
+	db := pollPool.open(s.file.path)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -232,13 +232,31 @@ func TestPragmas(t *testing.T) {
 	}
 }
 
+// TestOpenBesideAWriter has another connection hold the write lock until the new
+// one claims the file: nothing before that waits for it, or fails for want of it.
+func TestOpenBesideAWriter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s := openTest(t, Options{Path: path})
+	tx, err := s.file.write.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := openFile(t.Context(), path, s.anyDead, func(*file) error { return tx.Rollback() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db := openPool(path, false, 1)
+	db := writePool.open(path)
 	if _, err := db.Exec(`PRAGMA user_version = 999`); err != nil {
 		t.Fatal(err)
 	}
