@@ -2,7 +2,10 @@ package server
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+
+	"pmcp/logstore/mask"
 )
 
 func TestDefinitionsWithoutSecrets(t *testing.T) {
@@ -22,6 +25,40 @@ func TestDefinitionsWithoutSecrets(t *testing.T) {
 		}
 		if again, _ := json.Marshal(a); len(again) != len(given) {
 			t.Errorf("%s was changed in place to %s", given, again)
+		}
+	}
+}
+
+// TestDefinitionsWithoutMasked: what is secret by its form is not stored, and the argument that held it has to be given again.
+func TestDefinitionsWithoutMasked(t *testing.T) {
+	m := mask.New()
+	m.LearnArgs("--token", "hunter2-hunter2")
+	for given, want := range map[string]string{
+		`{"command":"x","env":{"DATABASE_URL":"postgres://u:p@h/d","PORT":"1"}}`:                 `{"command":"x","env":{"PORT":"1"},"secret_env":["DATABASE_URL"]}`,
+		`{"command":"DATABASE_URL=postgres://u:p@h/d x"}`:                                        `{"command":"x","secret_env":["DATABASE_URL"]}`,
+		`{"command":"x --token hunter2-hunter2","restart":"always"}`:                             `{"command":"x --token [masked --token]","restart":"always","masked":["command"]}`,
+		`{"command":"x","args":["--token","hunter2-hunter2"],"health":{"http":"http://u:p@h/"}}`: `{"command":"x","args":["--token","[masked --token]"],"health":{"http":"http://u:[masked password]@h/"},"masked":["args","health"]}`,
+	} {
+		var a specArgs
+		noErr(t, json.Unmarshal([]byte(given), &a))
+		got, err := a.withoutSecrets(t.TempDir(), m).masked(m)
+		if err != nil || string(got) != want {
+			t.Errorf("%s is stored as\n%s, %v; want\n%s", given, got, err, want)
+		}
+	}
+	stored := specArgs{Command: "x", Args: []string{"[masked --token]"}, Masked: []string{"args", "health"}}
+	for given, want := range map[string]string{
+		`{}`: "args, health", `{"args":["y"]}`: "health", `{"command":"y"}`: "health", `{"command":"y","health":{"tcp":"1"}}`: "",
+	} {
+		over, err := stored.decodeOver([]byte(given), func(base specArgs) (specArgs, error) {
+			return base, json.Unmarshal([]byte(given), &base)
+		})
+		noErr(t, err)
+		if got := strings.Join(over.Masked, ", "); got != want {
+			t.Errorf("%s leaves %q missing, want %q", given, got, want)
+		}
+		if _, err := over.spec("x", t.TempDir(), false); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", given, err)
 		}
 	}
 }

@@ -278,3 +278,25 @@ func TestNone(t *testing.T) {
 		t.Error(b.String())
 	}
 }
+
+// TestEveryPlace: a value of any length, and a token, is found wherever it begins.
+func TestEveryPlace(t *testing.T) {
+	const letters = "k9Qz7Lm2Vx4Rt6Wp1Ny8Bc3Df5Gh0Js"
+	for length := minSecret; length <= len(letters); length++ {
+		m := New()
+		m.LearnEnv(map[string]string{"A_TOKEN": letters[:length]})
+		for before := range 2 * maxStride {
+			for after := range 2 * maxStride {
+				if got := m.Text(strings.Repeat(".", before) + letters[:length] + strings.Repeat(".", after)); got != strings.Repeat(".", before)+"[masked A_TOKEN]"+strings.Repeat(".", after) {
+					t.Fatalf("%d bytes after %d became %s", length, before, got)
+				}
+			}
+		}
+	}
+	m := New()
+	for before := range 3 * maxStride {
+		if got := m.Text(strings.Repeat(" ", before) + "AKIAIOSFODNN7EXAMPLE"); got != strings.Repeat(" ", before)+"[masked AWS key id]" {
+			t.Fatalf("after %d: %s", before, got)
+		}
+	}
+}
