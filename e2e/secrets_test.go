@@ -23,8 +23,8 @@ const (
 	githubToken     = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 )
 
-// secretParts are what must be seen nowhere.
-var secretParts = []string{ownSecret, fileSecret, inheritedSecret, urlSecret, optionSecret, "hunter2-first", "hunter2-second", githubToken}
+// secretParts are what must be seen nowhere; the second is what a cut in the wrong place leaves of the first.
+var secretParts = []string{ownSecret, "own-secret", fileSecret, inheritedSecret, urlSecret, optionSecret, "hunter2-first", "hunter2-second", githubToken}
 
 // leakProgram prints every secret that it has in every way, then "all said" and stays; with an argument --exit it exits with 3.
 func leakProgram(arguments []string) int {
@@ -100,7 +100,7 @@ func TestSecretsAreSeenNowhere(t *testing.T) {
 
 	stays := leak(t, "stays", file)
 	stays["ready"] = args{"log": "^all said"}
-	stays["health"] = args{"command": "sh", "args": []string{"-c", `echo "health $APP_TOKEN $INHERITED_KEY --token $FILE_SECRET"; exit 1`}, "interval_ms": 100, "retries": 1, "start_period_ms": 1}
+	stays["health"] = args{"command": "sh", "args": []string{"-c", `echo "health $APP_TOKEN $INHERITED_KEY --token $FILE_SECRET"; printf %s "$APP_TOKEN"; head -c 4085 /dev/zero | tr "\0" x; exit 1`}, "interval_ms": 100, "retries": 1, "start_period_ms": 1}
 	call("start_process", stays).want(t, args{"ready": true}).says(t, "[masked GitHub token]", "[masked APP_TOKEN]")
 	ends := leak(t, "ends", file, "--exit")
 	ends["wait"], ends["restart"], ends["max_restarts"] = "exit", "on-failure", 1
