@@ -217,10 +217,13 @@ func (a *arena) command(argv []string, more ...string) (*exec.Cmd, *os.File, err
 	return cmd, stderr, nil
 }
 
-// counts answers a query of one number about the database, which it cannot
+// counts answers a query of one number about the database.
+func (a *arena) counts(query string) (n int, err error) { return countIn(a.database, query) }
+
+// countIn answers a query of one number about a database, which it cannot
 // change.
-func (a *arena) counts(query string) (n int, err error) {
-	u := url.URL{Scheme: "file", Path: a.database, RawQuery: "mode=ro&_query_only=true&_busy_timeout=5000"}
+func countIn(database, query string) (n int, err error) {
+	u := url.URL{Scheme: "file", Path: database, RawQuery: "mode=ro&_query_only=true&_busy_timeout=5000"}
 	db, err := sql.Open("sqlite3", u.String())
 	if err != nil {
 		return 0, err

@@ -46,6 +46,12 @@ func TestLoss(t *testing.T) {
 						t.Fatalf("%s prints nothing", k.name)
 					}
 				}
+				if !poll(answersWithin, func() bool {
+					n, err := countIn(w.database, "SELECT count(*) FROM run")
+					return err == nil && n == len(all)
+				}) {
+					t.Fatal("the runs are not stored")
+				}
 				<-time.After(time.Duration(rand.Int64N(int64(700 * time.Millisecond))))
 				strike(t, w, c)
 				w.awaitEmpty(t)
