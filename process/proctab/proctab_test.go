@@ -37,10 +37,11 @@ func TestIDRoundTrip(t *testing.T) {
 	}
 }
 
-// startCat starts a child that lives until the test ends.
+// startCat starts a child that lives until the test ends, and returns once it is
+// executed: before that it has no environment.
 func startCat(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", "echo up; exec cat")
+	cmd := exec.Command("cat")
 	cmd.Env = append(os.Environ(), env...)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -54,6 +55,9 @@ func startCat(t *testing.T, env ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = stdin.Close(); _ = cmd.Wait() })
+	if _, err := stdin.Write([]byte("up\n")); err != nil {
+		t.Fatal(err)
+	}
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
 		t.Fatalf("child said %q, %v", line, err)
 	}
