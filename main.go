@@ -277,8 +277,10 @@ func readConfig() (config, error) {
 			return c, fmt.Errorf("PM_ALLOWED_COMMANDS=%q: %q is not an absolute path", c.AllowedCommands, entry)
 		}
 	}
-	if _, err := c.toolsets(); err != nil {
-		return c, err
+	for _, set := range c.toolsets() {
+		if !slices.Contains(server.Toolsets(), set) {
+			return c, fmt.Errorf("PM_TOOLSETS=%q: want all, or some of %s", c.Toolsets, strings.Join(server.Toolsets(), ", "))
+		}
 	}
 	return c, c.resolvePaths()
 }
@@ -380,18 +382,14 @@ func (c *config) allowed() []string {
 }
 
 // toolsets are the families of PM_TOOLSETS; nil for all.
-func (c *config) toolsets() ([]string, error) {
-	var sets []string
+func (c *config) toolsets() (sets []string) {
 	for set := range strings.SplitSeq(c.Toolsets, ",") {
-		switch set = strings.TrimSpace(set); {
-		case set == "all":
-			return nil, nil
-		case !slices.Contains(server.Toolsets(), set):
-			return nil, fmt.Errorf("PM_TOOLSETS=%q: want all, or some of %s", c.Toolsets, strings.Join(server.Toolsets(), ", "))
+		if set = strings.TrimSpace(set); set == "all" {
+			return nil
 		}
 		sets = append(sets, set)
 	}
-	return sets, nil
+	return sets
 }
 
 func (c *config) logLevel() slog.Level {
@@ -409,16 +407,12 @@ func (c *config) logLevel() slog.Level {
 // guardian is the life of the launched process.
 func guardian(stderr io.Writer) int {
 	dir, id := registry.Dir(os.Getenv), uuid.NewString()
-	lock, err := registry.Prepare(dir, id) // the server publishes it
-	switch {
-	case errors.Is(err, registry.ErrUnsafeDir):
-		fmt.Fprintf(stderr, "pmcp: %v; choose another with PM_REGISTRY_DIR\n", err)
+	lock, err := prepareLock(dir, id, stderr) // the server publishes it
+	if err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
 		return exitUsage
-	case err != nil: // the guardian needs no record to do its work
-		fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
-	default:
-		defer func() { _ = lock.Close() }()
 	}
+	defer func() { _ = lock.Close() }()
 	if err := guard.Subreaper(); err != nil {
 		fmt.Fprintln(stderr, "pmcp:", err)
 	}
@@ -427,6 +421,21 @@ func guardian(stderr io.Writer) int {
 		OnGone: func() error { return registry.Remove(dir, id) },
 		Logf:   func(format string, args ...any) { fmt.Fprintf(stderr, "pmcp: "+format+"\n", args...) },
 	})
+}
+
+// prepareLock makes the lock of a record that is still to come. Where there can
+// be none it says so and answers nil, for a session can do without; its error is
+// of a directory that is not safe to use.
+func prepareLock(dir, id string, stderr io.Writer) (*os.File, error) {
+	lock, err := registry.Prepare(dir, id)
+	switch {
+	case errors.Is(err, registry.ErrUnsafeDir):
+		return nil, fmt.Errorf("%w; choose another with PM_REGISTRY_DIR", err)
+	case err != nil:
+		fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
+		return nil, nil
+	}
+	return lock, nil
 }
 
 // --- the doctor
@@ -454,6 +463,7 @@ type session struct {
 	log      *slog.Logger
 	mask     *mask.Masker    // nil: secrets are not masked
 	lifeline *guard.Lifeline // nil without a guardian
+	lock     *os.File        // the record's; nil if there can be none
 	record   *registry.Registration
 	store    *logstore.Store
 	manager  *process.Manager
@@ -475,49 +485,18 @@ const gcPercent = 30
 
 // serve is the life of the server. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
-	fail := func(code int, err error) int {
-		fmt.Fprintln(stderr, "pmcp:", err)
-		return code
-	}
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	s := &session{id: id}
-	var lock *os.File
-	var err error
-	if id != "" {
-		if s.lifeline, err = guard.Inherit(); err != nil {
-			return fail(exitUsage, fmt.Errorf("%s is for pmcp itself: %w", guard.Verb, err))
-		}
-		defer func() { _ = s.lifeline.Close() }()
-		lock = s.lifeline.Lock()
+	if code, err := s.prepare(stderr); err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
+		return code
 	}
-	if s.c, err = readConfig(); err != nil {
-		return fail(exitUsage, err)
-	}
-	if id == "" {
-		s.id = uuid.NewString()
-		lock, err = registry.Prepare(s.c.RegistryDir, s.id)
-		switch {
-		case errors.Is(err, registry.ErrUnsafeDir):
-			return fail(exitUsage, err)
-		case err != nil:
-			fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
-		}
-	}
-	if err := guard.Subreaper(); err != nil {
-		return fail(exitFailed, err)
-	}
-	defer runtime.KeepAlive(lock) // the lock is held while its file is open
-
+	defer s.release()
 	own := server.NewStderr(stderr)
 	defer own.Close()
-	if s.c.MaskSecrets {
-		s.mask = mask.New()
-		s.mask.LearnEnviron(os.Environ()) // every child inherits them
-	}
-	s.log = slog.New(slog.NewTextHandler(s.mask.Writer(own), &slog.HandlerOptions{Level: s.c.logLevel()}))
-	warnUnknownVariables(s.log)
+	s.logTo(own)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	defer signal.Stop(signals)
@@ -525,41 +504,114 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	// and children do not inherit it as signal.Ignore would have them.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
-	if err := s.open(ctx, lock); err != nil {
-		code := exitFailed
+	if err := s.open(ctx); err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
 		if errors.Is(err, logstore.ErrNewerSchema) {
-			code = exitUsage
+			return exitUsage
 		}
-		return fail(code, err)
+		return exitFailed
 	}
 	s.greet(stdin, stderr)
 	impatient := s.untilEnd(ctx, signals, stdin, stdout)
 	return s.shutdown(impatient, stdout)
 }
 
-// open starts everything but the connection.
-func (s *session) open(ctx context.Context, lock *os.File) (err error) {
-	record := registry.Describe(s.lifeline != nil)
-	if lock != nil {
-		record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
-		if s.record, err = s.register(lock, record); err != nil {
-			s.log.Warn("serving without a record", "error", err)
+// prepare takes over what the guardian gives, or makes what it would, and reads
+// the configuration. exitCode is that of the error.
+func (s *session) prepare(stderr io.Writer) (exitCode int, err error) {
+	alone := s.id == ""
+	if !alone {
+		if s.lifeline, err = guard.Inherit(); err != nil {
+			return exitUsage, fmt.Errorf("%s is for pmcp itself: %w", guard.Verb, err)
+		}
+		s.lock = s.lifeline.Lock()
+	}
+	if s.c, err = readConfig(); err != nil {
+		return exitUsage, err
+	}
+	if alone {
+		s.id = uuid.NewString()
+		if s.lock, err = prepareLock(s.c.RegistryDir, s.id, stderr); err != nil {
+			return exitUsage, err
 		}
 	}
+	return exitFailed, guard.Subreaper()
+}
+
+// release lets go of the lifeline, and of the lock, which is held while its file
+// is open.
+func (s *session) release() {
+	if s.lifeline != nil {
+		_ = s.lifeline.Close()
+	}
+	_ = s.lock.Close()
+}
+
+// logTo has the session's log, in which secrets are masked, written to stderr.
+func (s *session) logTo(stderr io.Writer) {
+	if s.c.MaskSecrets {
+		s.mask = mask.New()
+		s.mask.LearnEnviron(os.Environ()) // every child inherits them
+	}
+	s.log = slog.New(slog.NewTextHandler(s.mask.Writer(stderr), &slog.HandlerOptions{Level: s.c.logLevel()}))
+	warnUnknownVariables(s.log)
+}
+
+// open starts everything but the connection.
+func (s *session) open(ctx context.Context) error {
+	record := registry.Describe(s.lifeline != nil)
+	record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
+	s.register(record)
+	if err := s.openStore(ctx); err != nil {
+		_ = s.unregister() // what the store says is what matters
+		return err
+	}
+	s.manage(record.Server.PID)
+	s.offer(record.Guardian.PID)
+	_, date := buildInfo()
+	s.log.Info("serving", "version", version, "built", date, "pid", record.Server.PID, "guardian", record.Guardian.PID,
+		"project", s.c.ProjectDir, "database", s.c.DatabasePath)
+	s.sweep.Go(func() { s.sweepDead(ctx) })
+	return nil
+}
+
+// register makes the session's lock and record visible, if it has a lock.
+func (s *session) register(record registry.Record) {
+	if s.lock == nil {
+		return
+	}
+	err := registry.Publish(s.lock, s.c.RegistryDir, s.id)
+	if err == nil {
+		s.record, err = registry.Register(s.c.RegistryDir, s.id, record)
+	}
+	if err != nil {
+		s.log.Warn("serving without a record", "error", err)
+	}
+}
+
+// unregister takes the record back. A guardian does so itself.
+func (s *session) unregister() error {
+	var errs []error
+	if s.record != nil {
+		errs = append(errs, s.record.Close())
+	}
+	if s.lifeline == nil {
+		errs = append(errs, registry.Remove(s.c.RegistryDir, s.id))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *session) openStore(ctx context.Context) (err error) {
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Path: s.c.DatabasePath, Session: s.id, RetentionDays: s.c.LogRetentionDays,
 		MaxBytes: int64(s.c.MaxLogSizeMB) * 1e6, Logger: s.log, Mask: s.mask,
 		Alive: func(session string) bool { return registry.Alive(s.c.RegistryDir, session) },
 	})
-	if err != nil {
-		if s.record != nil {
-			_ = s.record.Close()
-		}
-		if s.lifeline == nil { // else the guardian does
-			_ = registry.Remove(s.c.RegistryDir, s.id)
-		}
-		return err
-	}
+	return err
+}
+
+// manage makes what starts processes and watches over them; pid is our own.
+func (s *session) manage(pid int) {
 	var recorder process.Recorder
 	if s.record != nil {
 		recorder = s.record
@@ -577,7 +629,7 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
 		OnSample: s.store.SaveSample,
 	})
-	s.runs = server.NewRunTable(s.manager, s.store, record.Server.PID, s.log)
+	s.runs = server.NewRunTable(s.manager, s.store, pid, s.log)
 	s.health = health.NewMonitor(health.Options{
 		Processes: s.manager, Changes: s.manager.Watch(), Journal: s.store, Project: s.c.ProjectDir,
 		Interval: time.Duration(s.c.HealthCheckInterval), Log: s.log, Mask: s.mask.Part,
@@ -585,28 +637,17 @@ func (s *session) open(ctx context.Context, lock *os.File) (err error) {
 	s.groups = groups.New(groups.Options{
 		Processes: s.manager, Journal: s.store, Health: s.health, Project: s.c.ProjectDir, Log: s.log,
 	})
-	toolsets, err := s.c.toolsets()
-	if err != nil {
-		return err
-	}
-	_, date := buildInfo()
-	s.server = server.New(server.Options{
-		Manager: s.manager, Store: s.store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log, Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id,
-		Version: version, BuildDate: date, GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient,
-		RateLimit: s.c.RateLimit, Toolsets: toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,
-	})
-	s.log.Info("serving", "version", version, "built", date, "pid", record.Server.PID, "guardian", record.Guardian.PID,
-		"project", s.c.ProjectDir, "database", s.c.DatabasePath)
-	s.sweep.Go(func() { s.sweepDead(ctx) })
-	return nil
 }
 
-// register makes the session's lock and record visible.
-func (s *session) register(lock *os.File, record registry.Record) (*registry.Registration, error) {
-	if err := registry.Publish(lock, s.c.RegistryDir, s.id); err != nil {
-		return nil, err
-	}
-	return registry.Register(s.c.RegistryDir, s.id, record)
+// offer makes what speaks MCP of it all.
+func (s *session) offer(guardian int) {
+	_, date := buildInfo()
+	s.server = server.New(server.Options{
+		Manager: s.manager, Store: s.store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
+		Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id, Version: version, BuildDate: date, GuardianPID: guardian,
+		MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit, Toolsets: s.c.toolsets(),
+		ReadOnly: s.c.ReadOnly, Mask: s.mask,
+	})
 }
 
 // awaitLine is how readiness sees the lines of a run.
@@ -759,13 +800,7 @@ func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
 		s.runs.Close()
 		errs = append(errs, s.store.Close())
 		s.sweep.Wait()
-		if s.record != nil {
-			errs = append(errs, s.record.Close())
-		}
-		if s.lifeline == nil {
-			errs = append(errs, registry.Remove(s.c.RegistryDir, s.id))
-		}
-		errs = append(errs, stdout.Close())
+		errs = append(errs, s.unregister(), stdout.Close())
 		done <- errors.Join(errs...)
 	}()
 	select {

@@ -131,8 +131,8 @@ func TestFailedOpenLeavesNoLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = lock.Close() }()
-	s := &session{id: id, c: config{RegistryDir: dir, DatabasePath: database, MaxLogSizeMB: 1}, log: slog.New(slog.DiscardHandler)}
-	if err := s.open(t.Context(), lock); !errors.Is(err, logstore.ErrNewerSchema) || s.record != nil {
+	s := &session{id: id, lock: lock, c: config{RegistryDir: dir, DatabasePath: database, MaxLogSizeMB: 1}, log: slog.New(slog.DiscardHandler)}
+	if err := s.open(t.Context()); !errors.Is(err, logstore.ErrNewerSchema) || s.record != nil {
 		t.Errorf("open = %v, record %v", err, s.record)
 	}
 	if _, err := os.Stat(filepath.Join(dir, id+".lock")); !errors.Is(err, os.ErrNotExist) {
