@@ -46,7 +46,7 @@ var table = []row{
 	{"`list_processes`, 50 processes", at("Fifty", "p50-µs"), at("Latency/list_processes/bare_mcp-go", "p50-µs"), bareServer + ", a tool that does nothing", wish{atMost: 2000}},
 	{"memory with 50 processes (guardian and server, PSS)", at("Fifty", "PSS-MiB"), at("Fifty", "bare-PSS-MiB"), bareServer, wish{atMost: 60}},
 	{"idle CPU with 50 processes, of one core", at("Fifty", "idle-CPU-%"), at("Fifty", "bare-idle-CPU-%"), bareServer, wish{atMost: 2}},
-	{"output of a child through the built binary, 64 KiB blocks", at("Flood/pmcp", "lines/s"), at("Flood/discard", "lines/s"), "a reader that throws it away", wish{}},
+	{"output of a child through the built binary, each line suspected of an error", at("Flood/pmcp", "lines/s"), at("Flood/discard", "lines/s"), "a reader that throws it away", wish{}},
 	{"memory at that (guardian and server, highest RSS)", at("Flood/pmcp", "peak-MiB"), figure{}, "", wish{atMost: 80}},
 
 	{"pipe → committed, the child writes line by line", store("Pipe/line-by-line/store", "lines/s"), store("Pipe/line-by-line/split", "lines/s"), "a reader that splits it into lines", wish{factor: 0.6}},
