@@ -112,6 +112,7 @@ type Hub struct {
 func NewHub(o Options) *Hub {
 	h := &Hub{o: o.withDefaults(), conns: make(map[string]*Conn), served: make(map[*Conn]bool)}
 	h.pool.leases = make(map[string]*onDemand)
+	h.pool.leaving = make(map[string]chan struct{})
 	h.pool.ctx, h.pool.cancel = context.WithCancel(context.Background())
 	return h
 }

@@ -34,8 +34,11 @@ type pool struct {
 
 	mu     sync.Mutex
 	leases map[string]*onDemand
-	turn   uint64 // counts uses, for the order in which they were last used
-	closed bool
+	// leaving are the servers that were given up and are being stopped; each
+	// channel is closed when that is done.
+	leaving map[string]chan struct{}
+	turn    uint64 // counts uses, for the order in which they were last used
+	closed  bool
 }
 
 // onDemand is one server of the pool.
@@ -139,15 +142,29 @@ func (h *Hub) use(name string, processes Processes) (*onDemand, error) {
 	}
 	d = &onDemand{name: name, users: 1, used: p.turn, started: make(chan struct{})}
 	p.leases[name] = d
+	left := p.leaving[name] // nil, as a rule
 	// A goroutine of the Hub, so that the end of a call does not end the start.
 	h.done.Go(func() {
 		defer close(d.started)
 		if evicted != "" {
-			h.stopOnDemand(evicted, processes)
+			h.evict(evicted, processes)
+		}
+		if left != nil { // its stop would take the new one
+			<-left
 		}
 		d.conn, d.err = h.bringUp(name, processes)
 	})
 	return d, nil
+}
+
+// evict stops a server that dropIdlest has given up. It waits for no other.
+func (h *Hub) evict(name string, processes Processes) {
+	h.stopOnDemand(name, processes)
+	p := &h.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.leaving[name])
+	delete(p.leaving, name)
 }
 
 // bringUp starts the process and waits for its connection. It clears away what
@@ -160,7 +177,7 @@ func (h *Hub) bringUp(name string, processes Processes) (*Conn, error) {
 		if idle == "" {
 			break
 		}
-		h.stopOnDemand(idle, processes)
+		h.evict(idle, processes)
 		err = processes.Start(h.pool.ctx, name)
 	}
 	if err != nil {
@@ -196,14 +213,15 @@ func (p *pool) giveUp() (name string) {
 	return p.dropIdlest()
 }
 
-// dropIdlest takes the server to give up out of the pool and names it, to be
-// stopped; "" if there is none. Called with p.mu held.
+// dropIdlest takes the server to give up out of the pool and names it, for
+// Hub.evict; "" if there is none. Called with p.mu held.
 func (p *pool) dropIdlest() (name string) {
 	idle := p.idlest()
 	if idle == nil {
 		return ""
 	}
 	delete(p.leases, idle.name)
+	p.leaving[idle.name] = make(chan struct{})
 	return idle.name
 }
 

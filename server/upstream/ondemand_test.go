@@ -96,6 +96,61 @@ func TestOnDemandMakesRoom(t *testing.T) {
 	}
 }
 
+// slowStop stops one of the children only when it may.
+type slowStop struct {
+	*children
+	name  string
+	calls chan struct{} // one for each stop of it that begins
+	may   chan struct{}
+}
+
+func (c *slowStop) Stop(ctx context.Context, name string) (string, error) {
+	if name == c.name {
+		c.calls <- struct{}{}
+		<-c.may
+	}
+	return c.children.Stop(ctx, name)
+}
+
+// TestOnDemandGivenUpAndCalledAgain: a server is not started anew before the one
+// that was given up is stopped, for that stop would take the new one.
+func TestOnDemandGivenUpAndCalledAgain(t *testing.T) {
+	c := newChildren(t, Options{MaxOnDemand: 2})
+	for _, name := range []string{"plain/a", "plain/b"} {
+		if err := c.use(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slow := &slowStop{c, "plain/a", make(chan struct{}, 2), make(chan struct{})}
+	var calls sync.WaitGroup
+	call := func(name string) {
+		calls.Go(func() {
+			l, err := c.hub.OnDemand(testContext(t), name, slow)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer l.Release()
+			if _, err := callTool(testContext(t), l.Conn, "echo", "", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	call("plain/c")
+	<-slow.calls
+	call("plain/a")
+	select {
+	case <-slow.calls: // what a start begins with
+		t.Error("it is started while it is being stopped")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(slow.may)
+	calls.Wait()
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
+		t.Errorf("alive: %v", alive)
+	}
+}
+
 func TestOnDemandStartsOnceForAll(t *testing.T) {
 	c := newChildren(t, Options{})
 	var calls sync.WaitGroup
