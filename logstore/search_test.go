@@ -128,7 +128,7 @@ func TestSearchEqualsNaive(t *testing.T) {
 			if q.Text == "" {
 				continue
 			}
-			q.OldestFirst, q.Limit = oldest, 1<<30
+			q.OldestFirst, q.Limit, q.MaxTime = oldest, 1<<30, time.Minute
 			m, err := s.Search(t.Context(), q)
 			if err != nil {
 				t.Fatal(err)
@@ -195,7 +195,7 @@ func TestSearchContext(t *testing.T) {
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 20_000)
 	for _, oldest := range []bool{false, true} {
-		m, err := s.Search(t.Context(), SearchQuery{Text: `line (1|9|11|10000|20000) of`, Regexp: true, Context: 3, OldestFirst: oldest})
+		m, err := s.Search(t.Context(), SearchQuery{Text: `line (1|9|11|10000|20000) of`, Regexp: true, Context: 3, OldestFirst: oldest, MaxTime: time.Minute})
 		if err != nil || len(m.Hits) != 5 {
 			t.Fatalf("%d hits, %v", len(m.Hits), err)
 		}

@@ -90,13 +90,13 @@ func startRun(s *Store, project, name string) int64 { //nolint:unparam // caller
 
 // endRun ends a run that startRun has started.
 func endRun(s *Store, id int64) {
-	s.EndCapture(id)
 	started := time.Now()
-	if r := s.ownRun(id); r != nil {
+	if r := s.ownRun(id); r != nil { // not any more once its end is stored
 		r.mu.Lock()
 		started = moment(r.row.started)
 		r.mu.Unlock()
 	}
+	s.EndCapture(id)
 	s.SaveRun(id, started, time.Now(), []byte(`{"state":"exited"}`))
 }
 

@@ -18,8 +18,7 @@ import (
 func TestEventsComeOnce(t *testing.T) {
 	s := hello(t)
 	s.script("job", "read line; echo oh >&2; exit 3")
-	s.do("send_input", map[string]any{"process": "job", "text": "go"})
-	awaitCondition(t, "the event", func() bool { return len(s.server.events.peek()) > 0 })
+	s.fail()
 	data, text := s.do("list_processes", nil)
 	events, _ := data["events"].([]any)
 	if len(events) == 0 || !strings.Contains(fmt.Sprint(events...), "job (run 1) crashed: exit code 3, ended by self; get_logs before: ") ||
@@ -39,8 +38,7 @@ func TestEventsComeOnce(t *testing.T) {
 func TestEventsOfAnError(t *testing.T) {
 	s := hello(t)
 	s.script("job", "read line; echo oh >&2; exit 3")
-	s.do("send_input", map[string]any{"process": "job", "text": "go"})
-	awaitCondition(t, "the event", func() bool { return len(s.server.events.peek()) > 0 })
+	s.fail()
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "nobody"}})
 	if r.Result["isError"] != true || !strings.Contains(r.text(), "job (run 1) crashed") {
 		t.Errorf("%s", r.raw)

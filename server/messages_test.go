@@ -16,12 +16,14 @@ func modernJob(t *testing.T) *surface {
 	return s
 }
 
-// fail has the process job crash, and waits until that is an event.
+// fail has the process job crash, and waits for both events of that: the end, and
+// the error that it is, which comes with the next flush.
 func (s *surface) fail() {
 	s.t.Helper()
 	s.do("send_input", map[string]any{"process": "job", "text": "go"})
 	awaitCondition(s.t, "the event", func() bool {
-		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 1) crashed")
+		told := strings.Join(s.server.events.peek(), "\n")
+		return strings.Contains(told, "job (run 1) crashed") && strings.Contains(told, "job (run 1): new error")
 	})
 }
 
@@ -47,7 +49,9 @@ func TestModernLogMessages(t *testing.T) {
 		t.Errorf("another request: %q", got)
 	}
 	s.do("list_processes", nil)
-	if got := s.logged(); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "error ") || !strings.Contains(got[len(got)-1], "job (run 1) crashed") {
+	if got := s.logged(); !slices.ContainsFunc(got, func(text string) bool {
+		return strings.HasPrefix(text, "error ") && strings.Contains(text, "job (run 1) crashed")
+	}) {
 		t.Errorf("%q", got)
 	}
 	s.do("list_processes", nil)

@@ -254,10 +254,19 @@ func TestServerThatDoesNotRead(t *testing.T) {
 		t.Error(err)
 	}
 	huge := `"` + strings.Repeat("x", 1<<20) + `"`
-	for range 2 {
-		if _, err := callTool(within(t, 100*time.Millisecond), c, "echo", huge, nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
-		}
+	ctx, cancel := context.WithCancel(testContext(t))
+	stuck := make(chan error, 1)
+	before := c.Status().Sent
+	go func() { _, err := callTool(ctx, c, "echo", huge, nil); stuck <- err }()
+	for c.Status().Sent == before { // until its writing begins
+		runtime.Gosched()
+	}
+	cancel()
+	if err := <-stuck; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := callTool(within(t, 100*time.Millisecond), c, "echo", huge, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
 	}
 	last := make(chan error, 1)
 	go func() { _, err := callTool(testContext(t), c, "echo", "", nil); last <- err }()
