@@ -4,6 +4,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctab"
 )
 
 // launcher is the pid of the process that launched this one, or 0 if that has
@@ -13,7 +15,8 @@ import (
 // A parent that is not ours by birth has inherited us, as init does. One that
 // launched us has given us its session, unless we lead one of our own, and shows
 // it by one more thing that a stranger lacks: the process group, the terminal or
-// an end of our stdin.
+// an end of our stdin. It may also have given us, or the pipeline that we are
+// in, a group of its own, as clients and shells do.
 func launcher() (pid int) {
 	parent := os.Getppid()
 	own, err := unix.Getsid(0)
@@ -23,16 +26,22 @@ func launcher() (pid int) {
 	if session, err := unix.Getsid(parent); err == nil && session != own {
 		return 0
 	}
-	if sharesGroup(parent) || hasTerminal() || sharesStdin(parent) {
+	if ofGroup(parent) || hasTerminal() || sharesStdin(parent) {
 		return parent
 	}
 	return 0
 }
 
-// sharesGroup says whether the process is of our process group, or has gone.
-func sharesGroup(pid int) bool {
+// ofGroup says whether the process is of our process group, or has gone, or is
+// the parent of the one that leads the group.
+func ofGroup(pid int) bool {
+	ours := unix.Getpgrp()
 	group, err := unix.Getpgid(pid)
-	return err != nil || group == unix.Getpgrp()
+	if err != nil || group == ours {
+		return true
+	}
+	leader, err := proctab.Read(ours)
+	return err == nil && !leader.Zombie && leader.PPID == pid
 }
 
 // hasTerminal says whether our session, and so every process of it, has a

@@ -3,6 +3,7 @@ package guard
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/signal"
@@ -34,6 +35,10 @@ func TestMain(m *testing.M) {
 			os.Exit(ignorantMain(os.Args[2:]))
 		case "strays":
 			os.Exit(straysMain())
+		case "launcher":
+			_, _ = io.ReadAll(os.NewFile(3, "go")) // until the test has let go of our stdin
+			fmt.Println(launcher() == os.Getppid())
+			os.Exit(0)
 		case "foreground":
 			os.Exit(foregroundMain())
 		case "unkillable":
