@@ -60,7 +60,7 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 		return claim(f)
 	}
 	err = connect()
-	if corrupt(err) && f.alone {
+	if corrupt(err) && f.alone && ctx.Err() == nil {
 		if err = f.quarantine(); err == nil {
 			err = connect()
 		}
@@ -143,7 +143,20 @@ func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
 	if !f.alone {
 		return f.write.PingContext(ctx)
 	}
+	if err := f.keepWAL(ctx); err != nil {
+		return err
+	}
 	return f.checkAfterCrash(ctx, unclean)
+}
+
+// keepWAL gives a file that somebody has copied or repaired its form back: a copy by VACUUM INTO is not in WAL mode.
+func (f *file) keepWAL(ctx context.Context) error {
+	var mode string
+	if err := f.read.QueryRowContext(ctx, `PRAGMA journal_mode`).Scan(&mode); err != nil || mode == "wal" {
+		return err
+	}
+	db := makePool.open(f.path)
+	return errors.Join(db.PingContext(ctx), db.Close())
 }
 
 // make gives the file the schema of this version, and its form if it is new.

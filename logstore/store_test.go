@@ -232,6 +232,23 @@ func TestPragmas(t *testing.T) {
 	}
 }
 
+// TestOpenCopy opens a copy that is not in WAL mode: it is from then on.
+func TestOpenCopy(t *testing.T) {
+	path, copied := filepath.Join(t.TempDir(), "pmcp.db"), filepath.Join(t.TempDir(), "pmcp.db")
+	s := openTest(t, Options{Path: path})
+	put(s, startRun(s, "/p", "web"), 1, 10)
+	flush(t, s)
+	if _, err := s.file.write.Exec(`VACUUM INTO ?`, copied); err != nil {
+		t.Fatal(err)
+	}
+	c := openTest(t, Options{Path: copied})
+	var mode string
+	if err := c.file.write.QueryRow(`PRAGMA journal_mode`).Scan(&mode); err != nil || mode != "wal" {
+		t.Errorf("mode %q, %v", mode, err)
+	}
+	wantNumbered(t, readAll(t, c, Query{}), 1, 10)
+}
+
 // TestOpenBesideAWriter has another connection hold the write lock until the new
 // one claims the file: nothing before that waits for it, or fails for want of it.
 func TestOpenBesideAWriter(t *testing.T) {
