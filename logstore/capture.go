@@ -11,14 +11,23 @@ import (
 // Store counts by what it knows.
 func (s *Store) NewRun(project, name string) (run int64, number int) {
 	key := processKey{project, name}
-	next, after := s.nextNumber(key)
+	r, ok := s.reserveRun(key)
+	if !ok {
+		r = s.countedRun(key)
+	}
+	return r.id, r.number
+}
+
+// enterRun makes a run with the number of at, or the next one that is free. It starts after at.started, when the run before it did.
+func (s *Store) enterRun(key processKey, at latestRun) reservedRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after = max(after, s.latest[key].started)
-	r := newRunLog(s.nextRunID(), key, next, time.Now(), &s.pool, s.faults, s.opts.Mask)
-	r.after = after
-	r.row.started = max(r.row.started, after+1)
-	s.latest[key] = latestRun{number: max(next, s.latest[key].number), started: r.row.started}
+	latest := s.latest[key]
+	number := max(at.number, latest.number+1)
+	r := newRunLog(s.nextRunID(), key, number, time.Now(), &s.pool, s.faults, s.opts.Mask)
+	r.after = max(at.started, latest.started)
+	r.row.started = max(r.row.started, r.after+1)
+	s.latest[key] = latestRun{number: number, started: r.row.started}
 	s.runs[r.id] = r
 	for w := range s.watchers {
 		if w.wants(r) {
@@ -28,7 +37,7 @@ func (s *Store) NewRun(project, name string) (run int64, number int) {
 	}
 	s.forgetOldest()
 	s.markDirty(r)
-	return r.id, next
+	return reservedRun{r.id, number}
 }
 
 // latestRun is the latest run of a process. The next one starts after it, also by the noted times: by these runs are ordered, and the clock may have

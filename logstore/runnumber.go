@@ -2,7 +2,9 @@ package logstore
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,59 +13,117 @@ const (
 	reserveWait = time.Second
 	// reserveRest is how long the file is not asked again when it was too slow.
 	reserveRest = 10 * time.Second
+	// maxReservations is how many starts wait for the flusher; more wait for room. One transaction answers them.
+	maxReservations = 64
 	// newRunRead bounds the one read that NewRun may do of a name it has not seen.
 	newRunRead = 2 * time.Second
 )
 
-// reservation asks the flusher, which is the one writer, for the next number of a process.
+// reservation asks the flusher, which is the one writer, for a run with the next number of a process.
 type reservation struct {
 	key    processKey
-	least  int
-	answer chan latestRun // room for one; number 0: the file gave none
+	over   atomic.Bool      // set by who ends it: the flusher as it answers, or NewRun as it waits no longer
+	answer chan reservedRun // room for one; closed: the file gave no number
 }
 
-// reserveNumber has the file give the next number of a process, at least the given one: two servers that start one name never
-// share a number so. started is that of the run before. The number is 0 where the file does not give one in time.
-func (s *Store) reserveNumber(key processKey, least int) (l latestRun) {
+// reservedRun is a run that is entered under a number of the file's.
+type reservedRun struct {
+	id     int64
+	number int
+}
+
+// reserveRun has the file give the next number of a process to a new run: two servers that start one name never share a number so. It is
+// false where the file does not give one in time.
+func (s *Store) reserveRun(key processKey) (r reservedRun, ok bool) {
 	if s.unreadable() || time.Now().UnixNano() < s.noReserve.Load() {
-		return l
+		return r, false
 	}
-	r := reservation{key, least, make(chan latestRun, 1)}
+	asked := &reservation{key: key, answer: make(chan reservedRun, 1)}
 	late := time.NewTimer(s.reserveWait)
 	defer late.Stop()
 	select {
-	case s.reserve <- r:
+	case s.reserve <- asked:
 	case <-late.C:
 		s.restReserving()
-		return l
+		return r, false
 	case <-s.closing:
-		return l
+		return r, false
 	}
 	select {
-	case l = <-r.answer:
+	case r, ok = <-asked.answer:
+		return r, ok
 	case <-late.C:
 		s.restReserving()
+	case <-s.closing:
 	}
-	return l
+	if asked.over.CompareAndSwap(false, true) {
+		return r, false
+	}
+	r, ok = <-asked.answer // it is entered at this moment
+	return r, ok
 }
 
 func (s *Store) restReserving() { s.noReserve.Store(time.Now().Add(reserveRest).UnixNano()) }
 
-// give answers a reservation.
-func (f *flusher) give(r reservation) {
-	var l latestRun
-	if f.lastErr == nil {
-		var err error
-		if l, err = reserveRun(context.Background(), f.store.file.write, r.key, r.least); err != nil {
-			f.store.log.Warn("cannot reserve a run's number; counting by what is known", "process", r.key.name, "error", err)
-			f.store.restReserving()
+// give answers a reservation, and those that wait by the time the file can be written, in one transaction: as many starts as there are
+// wait no longer than one. What is reserved first is entered first.
+func (f *flusher) give(first *reservation) {
+	s := f.store
+	asked, given := []*reservation{first}, []latestRun(nil)
+	if f.lastErr == nil && !s.unreadable() {
+		err := s.file.transact(context.Background(), func(tx *sql.Tx) (err error) {
+			asked = s.waitingReservations(first)
+			given, err = s.reserveNumbers(tx, asked)
+			return err
+		})
+		if err != nil {
+			given = nil
+			s.log.Warn("cannot reserve a run's number; counting by what is known", "process", first.key.name, "error", err)
+			s.restReserving()
 		}
 	}
-	r.answer <- l
+	for i, r := range asked {
+		if r.over.CompareAndSwap(false, true) && given != nil {
+			r.answer <- s.enterRun(r.key, given[i])
+		}
+		close(r.answer)
+	}
 }
 
-// reserveRun takes the next number of a process, and gives when the run before started: look and entry are one statement.
-func reserveRun(ctx context.Context, q querier, key processKey, least int) (l latestRun, err error) {
+// waitingReservations takes those that wait behind the first, up to the room there is for them.
+func (s *Store) waitingReservations(first *reservation) []*reservation {
+	asked := []*reservation{first}
+	for len(asked) <= maxReservations {
+		select {
+		case r := <-s.reserve:
+			asked = append(asked, r)
+		default:
+			return asked
+		}
+	}
+	return asked
+}
+
+// reserveNumbers takes a number for each reservation that is still waited for.
+func (s *Store) reserveNumbers(tx *sql.Tx, asked []*reservation) ([]latestRun, error) {
+	given := make([]latestRun, len(asked))
+	for i, r := range asked {
+		if r.over.Load() {
+			continue
+		}
+		s.mu.RLock()
+		known := s.latest[r.key].number
+		s.mu.RUnlock()
+		var err error
+		if given[i], err = reserveNumber(context.Background(), tx, r.key, known+1); err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
+}
+
+// reserveNumber takes the next number of a process, and gives when the run before started: look and entry are one statement.
+func reserveNumber(ctx context.Context, q querier, key processKey, least int) (l latestRun, err error) {
 	err = q.QueryRowContext(ctx, `INSERT INTO process (project, name, runs) VALUES (?, ?, ?)
 		ON CONFLICT DO UPDATE SET runs = max(runs + 1, excluded.runs)
 		RETURNING runs, coalesce((SELECT max(r.started) FROM run r WHERE r.process = process.id), 0)`,
@@ -74,11 +134,8 @@ func reserveRun(ctx context.Context, q querier, key processKey, least int) (l la
 	return l, nil
 }
 
-// nextNumber gives the next number of a process, which it enters in latest, and when the run before started.
-func (s *Store) nextNumber(key processKey) (number int, after int64) {
-	if number, after = s.reservedNumber(key); number > 0 {
-		return number, after
-	}
+// countedRun enters a run under the next number of a process by what is known of it.
+func (s *Store) countedRun(key processKey) reservedRun {
 	s.mu.RLock()
 	_, seen := s.latest[key]
 	s.mu.RUnlock()
@@ -86,32 +143,8 @@ func (s *Store) nextNumber(key processKey) (number int, after int64) {
 	if !seen {
 		stored = s.storedRuns(key) // without the lock: captures of other runs must not wait for the disk
 	}
-	return s.enterNumber(key, stored.number+1), stored.started
-}
-
-// reservedNumber is nextNumber by the file, for one caller after the other, so that what is reserved first is entered first; 0 where
-// the file does not give one.
-func (s *Store) reservedNumber(key processKey) (number int, after int64) {
-	s.reserving.Lock()
-	defer s.reserving.Unlock()
-	s.mu.RLock()
-	known := s.latest[key].number
-	s.mu.RUnlock()
-	l := s.reserveNumber(key, known+1)
-	if l.number == 0 {
-		return 0, 0
-	}
-	return s.enterNumber(key, l.number), l.started
-}
-
-// enterNumber notes that a run has the number, or the next that is free.
-func (s *Store) enterNumber(key processKey, n int) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	l := s.latest[key]
-	l.number = max(n, l.number+1)
-	s.latest[key] = l
-	return l.number
+	stored.number++
+	return s.enterRun(key, stored)
 }
 
 // storedRuns gives the latest run that the file knows of a process.

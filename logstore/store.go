@@ -53,11 +53,10 @@ type Store struct {
 	kick        chan struct{} // something is dirty
 	urgent      chan struct{} // flush before the interval is over
 	flushes     chan chan error
-	reserve     chan reservation
+	reserve     chan *reservation
 	closing     chan struct{}
 	closed      atomic.Bool
 	reserveWait time.Duration // the const but in tests
-	reserving   sync.Mutex    // held while the file is asked for a run's number
 	// noReserve is until when the file is not asked for numbers of runs, in Unix nanoseconds.
 	noReserve atomic.Int64
 	wg        sync.WaitGroup
@@ -102,7 +101,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		kick:       make(chan struct{}, 1),
 		urgent:     make(chan struct{}, 1),
 		flushes:    make(chan chan error),
-		reserve:    make(chan reservation),
+		reserve:    make(chan *reservation, maxReservations),
 
 		reserveWait: reserveWait,
 		closing:     make(chan struct{}),
