@@ -14,6 +14,8 @@ const (
 	// minKeyRun is the shortest run of base64 that is the first line of a private key, minLaterRun that of a later one.
 	minKeyRun   = 40
 	minLaterRun = 16
+	// maxKeyHeaders bounds the headers of a private key, the lines between its beginning and its body.
+	maxKeyHeaders = 10
 	// stars are the mask without a name.
 	stars = "***"
 )
@@ -99,12 +101,12 @@ func pemHeader(text []byte, from, to int, spans []span) []span {
 // keyLine masks what belongs to a private key in a line that comes after its beginning.
 func (l *Lines) keyLine(text []byte) {
 	l.key--
-	if bytes.Contains(text, []byte(dashes)) {
-		l.key = 0
+	if end := bytes.Index(text, []byte(dashes)); end >= 0 {
+		l.lastOfKey(text, end)
 		return
 	}
 	bare := bytes.Trim(text, " \t\"',;|+\\")
-	if len(bare) == 0 || bytes.HasPrefix(bare, []byte("Proc-Type:")) || bytes.HasPrefix(bare, []byte("DEK-Info:")) {
+	if len(bare) == 0 {
 		return
 	}
 	least := minKeyRun
@@ -120,10 +122,38 @@ func (l *Lines) keyLine(text []byte) {
 		}
 		i = end
 	}
-	l.body = true
-	if !found {
+	switch {
+	case found:
+		l.body = true
+	case !l.body && l.key >= maxKeyLines-maxKeyHeaders && (isKeyHeader(bare) || text[len(bytes.TrimRight(text, " \t"))-1] == '|'):
+	default:
 		l.key = 0 // it was cut short, or only spoken of
 	}
+}
+
+// lastOfKey masks what belongs to a private key before the dashes at end: all of it, where it has its newlines as \n on one line that was
+// too long for one piece.
+func (l *Lines) lastOfKey(text []byte, end int) {
+	l.key = 0
+	ends := bytes.HasPrefix(text[end:], []byte(dashes+"END "))
+	for i := 0; i < end; i++ {
+		to := classEnd(text[:end], i, &isEscapedBase64)
+		if to-i >= minLaterRun || to > i && to == end && ends {
+			l.spans = append(l.spans, span{from: i, to: to, label: keyLabel})
+		}
+		i = to
+	}
+}
+
+// isKeyHeader tells whether a line is of the form `Word: text`, whatever stands before the word: Version and Comment of PGP, Proc-Type and
+// DEK-Info of PEM.
+func isKeyHeader(bare []byte) bool {
+	name, _, ok := bytes.Cut(bare, []byte(":"))
+	if len(name) < len(bare)-1 && bare[len(name)+1] != ' ' {
+		return false
+	}
+	name = name[bytes.LastIndexAny(name, " \t|")+1:]
+	return ok && len(name) > 0 && classEnd(name, 0, &isWord) == len(name)
 }
 
 // Whole is how much of text, the beginning of a line, can be masked and given away before the rest is known: all but what may be

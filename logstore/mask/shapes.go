@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// isWord tells which bytes the words of tokens are made of, isBase64 the same of base64, and isBearer of what stands behind the
-// word Bearer.
+// isWord tells which bytes the words of tokens are made of, isBase64 the same of base64, isEscapedBase64 of base64 whose newlines are
+// escaped, and isBearer of what stands behind the word Bearer.
 var (
-	isWord   = class("-_")
-	isBase64 = class("+/=")
-	isBearer = class("-._~+/=")
+	isWord          = class("-_")
+	isBase64        = class("+/=")
+	isEscapedBase64 = class("+/=\\")
+	isBearer        = class("-._~+/=")
 )
 
 // class is the letters, the digits and more.
