@@ -3,6 +3,7 @@ package mask
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -50,6 +51,21 @@ func BenchmarkLine(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64((cpu()-began).Nanoseconds())/float64(b.N*len(lines)), "cpu-ns/line")
+		})
+	}
+}
+
+// BenchmarkRows is the cost of long lines of what may announce a secret, beside one of what never does.
+func BenchmarkRows(b *testing.B) {
+	for _, row := range []string{"#", "@", "://@", "://a:@@@@@@@@@@@@@@@@", "PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY----------END "} {
+		b.Run(row, func(b *testing.B) {
+			text := []byte(strings.Repeat(row, 256<<10/len(row)))
+			set := New().set.Load()
+			var spans []span
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				spans = set.find(text, spans[:0])
+			}
 		})
 	}
 }

@@ -16,6 +16,10 @@ const (
 	minLaterRun = 16
 	// maxKeyHeaders bounds the headers of a private key, the lines between its beginning and its body.
 	maxKeyHeaders = 10
+	// maxKeyOnLine bounds how far the end of a private key on one line is looked for, and maxKind how far before the end of its
+	// announcement the beginning is, in bytes.
+	maxKeyOnLine = 16 << 10
+	maxKind      = 40
 	// stars are the mask without a name.
 	stars = "***"
 )
@@ -88,10 +92,13 @@ const (
 // pemHeader finds the private key that text[from:to], the end of a line of dashes, announces: to its end if that is on the same line, as in
 // JSON, else to the end of the line and on.
 func pemHeader(text []byte, from, to int, spans []span) []span {
-	if begin := bytes.LastIndex(text[:from], []byte(dashes+"BEGIN ")); begin < 0 || from-begin > 40 {
+	if n := len(spans); n > 0 && spans[n-1].open {
+		return spans // all the rest is masked
+	}
+	if !bytes.Contains(text[max(0, from-maxKind):from], []byte(dashes+"BEGIN ")) {
 		return spans
 	}
-	if end := bytes.Index(text[to:], []byte(dashes+"END ")); end >= 0 {
+	if end := bytes.Index(text[to:min(len(text), to+maxKeyOnLine)], []byte(dashes+"END ")); end >= 0 {
 		return append(spans, span{from: to, to: to + end, label: keyLabel})
 	}
 	end := to + len(bytes.TrimRight(text[to:], " \t\"',;|\\"))

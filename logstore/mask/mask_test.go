@@ -229,6 +229,20 @@ func TestPrivateKeyInPieces(t *testing.T) {
 	}
 }
 
+// TestLongKeyOnLine: the end of a key is looked for no further than maxKeyOnLine; beyond, all is masked that follows.
+func TestLongKeyOnLine(t *testing.T) {
+	const begin, end = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
+	for text, want := range map[string]string{
+		begin + strings.Repeat("x ", maxKeyOnLine/2-100) + end:       begin + "[masked private key]" + end,
+		begin + strings.Repeat("x ", maxKeyOnLine/2) + end + ",more": begin + "[masked private key]",
+		strings.Repeat(begin+" ", 3000):                              begin + "[masked private key] ",
+	} {
+		if got := New().Text(text); got != want {
+			t.Errorf("%d bytes became %.200s", len(text), got)
+		}
+	}
+}
+
 // TestWhole: what may be the beginning of a secret is held back.
 func TestWhole(t *testing.T) {
 	m := New()
