@@ -120,7 +120,7 @@ func inURLs(name, value string) (all []learned) {
 	}
 	for _, found := range userinfoOf.FindAllStringSubmatch(value, -1) {
 		password := found[1]
-		if isPlaceholder(password) {
+		if isPlaceholder(password) || isPort([]byte(password)) {
 			continue
 		}
 		if isWorthy(password) {

@@ -256,7 +256,7 @@ func announces(between []byte) bool {
 // openURL is where in text a URL's :// stands, or begins, that may have a password behind it; len(text) if none does.
 func openURL(text []byte) int {
 	from := len(text)
-	for from > 0 && len(text)-from < maxUserinfo && userinfoByte(text[from-1]) {
+	for from > 0 && len(text)-from < maxUserinfo && isUserinfo[text[from-1]] {
 		from--
 	}
 	for _, begun := range []string{"://", ":/", ":"} {

@@ -2,8 +2,10 @@ package mask
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,12 +60,65 @@ func TestContexts(t *testing.T) {
 		"mongodb://a:pw1@h1,h2/db and redis://:hunter2@r/0":                          "mongodb://a:[masked password]@h1,h2/db and redis://:[masked password]@r/0",
 		"cannot connect to amqp://u:p%40ss@host.":                                    "cannot connect to amqp://u:[masked password]@host.",
 		"git clone https://x-access-token:abc@github.com/a/b":                        "git clone https://x-access-token:[masked password]@github.com/a/b",
+		"x://u:123456?a@h x://u:8080@h x://u:80a?@h x://u:?@h":                       "x://u:[masked password]@h x://u:[masked password]@h x://u:[masked password]@h x://u:[masked password]@h",
 		"https://" + hex40 + "@github.com/a":                                         "https://[masked credentials]@github.com/a",
 		`k: "-----BEGIN PRIVATE KEY-----\nMIIEvQ\nabc\n-----END PRIVATE KEY-----\n"`: `k: "-----BEGIN PRIVATE KEY-----[masked private key]-----END PRIVATE KEY-----\n"`,
 	} {
 		if got := m.Text(text); got != want {
 			t.Errorf("%s became\n%s, want\n%s", text, got, want)
 		}
+	}
+}
+
+// TestUserinfo: passwords of URLs are those that each @ for itself, looked at from its URL's beginning, has before it.
+func TestUserinfo(t *testing.T) {
+	each := func(text []byte) (spans []span) {
+		for at := range text {
+			from := at
+			for from > 0 && at-from < maxUserinfo && isUserinfo[text[from-1]] {
+				from--
+			}
+			if text[at] != '@' || !strings.HasSuffix(string(text[:from]), "://") {
+				continue
+			}
+			secret := text[from:at]
+			label := "credentials"
+			if _, password, ok := strings.Cut(string(secret), ":"); ok {
+				secret, label = []byte(password), "password"
+			} else if len(secret) < minWord || !mixed(secret) {
+				continue
+			}
+			if !standsForSecret(secret) && (label == "credentials" || !isPort(secret)) {
+				spans = append(spans, span{from: at - len(secret), to: at, label: label})
+			}
+		}
+		return spans
+	}
+	all := func(text []byte) (spans []span) {
+		for done := 0; ; {
+			at := strings.IndexByte(string(text[done:]), '@')
+			if at < 0 {
+				return spans
+			}
+			before := done
+			if done, spans = userinfo(text, done, done+at, spans); done <= before+at || done < len(text) && isUserinfo[text[done]] {
+				t.Fatalf("%s: looked only up to %d", text, done)
+			}
+		}
+	}
+	rnd := rand.New(rand.NewPCG(3, 4))
+	pieces := []string{"://", "@", ":", "a", "1", "*", "$", "$NAME", "${", "/", " ", "{{", "%", "80?", "token1token2token3abc", strings.Repeat("y", 250)}
+	for range 20_000 {
+		var text []byte
+		for range 1 + rnd.IntN(12) {
+			text = append(text, pieces[rnd.IntN(len(pieces))]...)
+		}
+		if got, want := settle(all(text)), settle(each(text)); !slices.Equal(got, want) {
+			t.Fatalf("%s: %v, want %v", text, got, want)
+		}
+	}
+	if end, _ := userinfo([]byte(strings.Repeat("@", 10_000)), 0, 0, nil); end != 10_000 {
+		t.Errorf("a row of @ is looked at again from %d on", end)
 	}
 }
 
@@ -74,7 +129,7 @@ func TestOrdinaryText(t *testing.T) {
 		"NEXTAUTH_URL": "http://localhost:3000", "DB_PASSWORD": "postgres", "AUTH_PROVIDER": "credentials", "TOKEN_TTL": "86400000",
 		"SSH_AUTH_SOCK": "/tmp/ssh-XXXXabc/agent.1", "GIT_AUTHOR_NAME": "Somebody Else", "XAUTHORITY": "/home/somebody/.Xauthority",
 		"API_KEY": "short", "SECRET_MASK": "********", "AUTH0_DOMAIN": "example.auth0.com", "SSL_KEY": "./certs/server.key", "A_TOKEN": "${OTHER_TOKEN}",
-		"B_TOKEN": "B_TOKEN",
+		"B_TOKEN": "B_TOKEN", "PLAIN": "http://localhost:8080?email=me@example.com",
 	})
 	m.LearnArgs("--auth-type", "workspace", "--token-file=/run/secrets/thing", "--no-auth", "web-server", "--ssl-key", "certs/server.pem", "-e", "const token=getToken(); password=readPassword(x)")
 	for _, text := range []string{
@@ -87,7 +142,8 @@ func TestOrdinaryText(t *testing.T) {
 		"npm_config_registry_something_very_long_name=1", "npm_lifecycle_event_with_a_very_long_name_123456", "pypi-server-with-a-rather-long-name-for-a-host-1234567890-abcdefghij",
 		"AKIAIOSFODNN7EXAMPLEX", "xAKIAIOSFODNN7EXAMPLE", "ASIAN_MARKETS_REPORT_2024", "AIzaShort", "ghp_short", "glpat-example", "xoxb-token-goes-here",
 		"http://localhost:5173/@vite/client", "http://localhost:3000", "npm warn foo@1.2.3 and @scope/pkg@2.0.0", "mail user@example.com:25", "ssh://git@github.com:22/x",
-		"postgres://user:***@host/db", "postgres://user:${DB_PASSWORD}@host/db", "postgres://user:$PGPASSWORD@host", "redis://<user>:<password>@host",
+		"see 8080?email=me", "postgres://user:***@host/db", "postgres://user:${DB_PASSWORD}@host/db", "postgres://user:$PGPASSWORD@host", "redis://<user>:<password>@host",
+		"GET http://localhost:8080?email=me@example.com", "http://127.0.0.1:8080,me@x.org", "docker://registry:5000;image@sha256:" + hex40, "at http://h:1#a@b", "x://h:65535:@a", "x://h:1.@a",
 		"Authorization: Bearer <token>", "Authorization: Bearer $TOKEN", "authorization: enabled", "Authorization required", "WWW-Authenticate: Bearer realm=\"x\"",
 		"Basic authentication is not supported, use bearer authentication_with_long_word", "authorization: basic authentication failed", "authorization token validation failed",
 		"the database postgres accepts connections", "provider credentials workspace web-server", "readPassword getToken", "Somebody Else <x@y.z>",

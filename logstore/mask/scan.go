@@ -139,15 +139,13 @@ func (s *set) find(text []byte, spans []span) []span {
 			known, spans = word(text, i, spans)
 		}
 	}
-	for at := bytes.IndexByte(text, '@'); at >= 0; {
-		spans = userinfo(text, at, spans)
-		next := bytes.IndexByte(text[at+1:], '@')
-		if next < 0 {
-			break
+	for done := 0; ; {
+		at := bytes.IndexByte(text[done:], '@')
+		if at < 0 {
+			return spans
 		}
-		at += 1 + next
+		done, spans = userinfo(text, done, done+at, spans)
 	}
-	return spans
 }
 
 // next is the first place from i on that is worth a closer look; -1 if none is.

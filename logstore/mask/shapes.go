@@ -13,6 +13,8 @@ var (
 	isBase64        = class("+/=")
 	isEscapedBase64 = class("+/=\\")
 	isBearer        = class("-._~+/=")
+	// isUserinfo tells what can stand between :// and @. What should be encoded there often is not.
+	isUserinfo = class("!#$%&()*+,-.:;=?@[]^_{|}~")
 )
 
 // class is the letters, the digits and more.
@@ -236,27 +238,46 @@ func punctuation(text []byte) int {
 // maxUserinfo bounds how far before an @ a URL's beginning is looked for.
 const maxUserinfo = 512
 
-// userinfo finds the password of a URL, or a token in its place, whose @ is at at: scheme://user:password@host.
-func userinfo(text []byte, at int, spans []span) []span {
+// userinfo finds the password of a URL, or a token in its place: scheme://user:password@host. It looks at all that stands together around
+// the @ at at, back to done at most, and returns its end.
+func userinfo(text []byte, done, at int, spans []span) (end int, _ []span) {
 	from := at
-	for from > 0 && at-from < maxUserinfo && userinfoByte(text[from-1]) {
+	for from > done && isUserinfo[text[from-1]] {
 		from--
 	}
-	if from == at || !bytes.HasSuffix(text[:from], []byte("://")) {
-		return spans
+	end = classEnd(text, at, &isUserinfo)
+	if !bytes.HasSuffix(text[:from], []byte("://")) {
+		return end, spans
 	}
-	label := "password"
-	if colon := bytes.IndexByte(text[from:at], ':'); colon >= 0 {
-		from += colon + 1
-	} else if at-from < minWord || !mixed(text[from:at]) {
-		return spans
-	} else {
-		label = "credentials"
+	// The last @ decides: an @ in a password often is not encoded. What stands before a colon may be a token in a URL of its own.
+	info := text[from:min(end, from+maxUserinfo+1)]
+	info = info[:bytes.LastIndexByte(info, '@')+1]
+	colon := bytes.IndexByte(info, ':')
+	user := info
+	if colon >= 0 {
+		user = info[:colon]
 	}
-	if secret := text[from:at]; len(bytes.Trim(secret, "*")) == 0 || isPlaceholder(string(secret)) {
-		return spans // nothing, or what stands for it
+	if n := bytes.LastIndexByte(user, '@'); n >= minWord && mixed(user[:n]) && !standsForSecret(user[:n]) {
+		spans = append(spans, span{from: from, to: from + n, label: "credentials"})
 	}
-	return append(spans, span{from: from, to: at, label: label})
+	if last := len(info) - 1; colon >= 0 && !standsForSecret(info[colon+1:last]) && !isPort(info[colon+1:last]) {
+		spans = append(spans, span{from: from + colon + 1, to: from + last, label: "password"})
+	}
+	return end, spans
+}
+
+// standsForSecret tells that there is nothing where a secret could be, or what stands for one.
+func standsForSecret(b []byte) bool {
+	return len(bytes.Trim(b, "*")) == 0 || isPlaceholder(string(b))
+}
+
+// isPort tells that what stands behind a URL's colon is a port and more, up to the @ of something else: 8080?email=me.
+func isPort(b []byte) bool {
+	digits := 0
+	for digits < len(b) && b[digits] >= '0' && b[digits] <= '9' {
+		digits++
+	}
+	return digits >= 1 && digits <= 5 && digits < len(b) && bytes.IndexByte([]byte("?#,;:."), b[digits]) >= 0
 }
 
 // isPlaceholder tells whether a word only says where a secret belongs: ${NAME}, $NAME, %NAME%, {{ name, <name>.
@@ -269,9 +290,4 @@ func isPlaceholder(word string) bool {
 		return name != "" && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789") == ""
 	}
 	return false
-}
-
-// userinfoByte tells what can stand between :// and @. What should be encoded there often is not.
-func userinfoByte(b byte) bool {
-	return b > ' ' && b < 0x7f && b != '/' && b != '"' && b != '\'' && b != '`' && b != '\\' && b != '<' && b != '>'
 }
