@@ -120,10 +120,10 @@ func (l *Lines) keyLine(text []byte) {
 	if l.body {
 		least = minLaterRun
 	}
-	found := false
+	found := false // a shorter run is the last line if it is a whole one, and no word
 	for i := 0; i < len(text); i++ {
 		end := classEnd(text, i, &isBase64)
-		if end-i >= least || end-i == len(bare) && l.body {
+		if end-i >= least || end-i == len(bare) && l.body && bytes.ContainsAny(bare, "0123456789+/=") {
 			l.spans = append(l.spans, span{from: i, to: end, label: keyLabel})
 			found = true
 		}

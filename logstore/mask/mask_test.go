@@ -144,6 +144,7 @@ func TestOrdinaryText(t *testing.T) {
 		"http://localhost:5173/@vite/client", "http://localhost:3000", "npm warn foo@1.2.3 and @scope/pkg@2.0.0", "mail user@example.com:25", "ssh://git@github.com:22/x",
 		"see 8080?email=me", "postgres://user:***@host/db", "postgres://user:${DB_PASSWORD}@host/db", "postgres://user:$PGPASSWORD@host", "redis://<user>:<password>@host",
 		"GET http://localhost:8080?email=me@example.com", "http://127.0.0.1:8080,me@x.org", "docker://registry:5000;image@sha256:" + hex40, "at http://h:1#a@b", "x://h:65535:@a", "x://h:1.@a",
+		"authorization /api/v2/really/long/path/x denied",
 		"Authorization: Bearer <token>", "Authorization: Bearer $TOKEN", "authorization: enabled", "Authorization required", "WWW-Authenticate: Bearer realm=\"x\"",
 		"Basic authentication is not supported, use bearer authentication_with_long_word", "authorization: basic authentication failed", "authorization token validation failed",
 		"the database postgres accepts connections", "provider credentials workspace web-server", "readPassword getToken", "Somebody Else <x@y.z>",
@@ -259,6 +260,8 @@ func TestPrivateKeys(t *testing.T) {
 		"-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2.0.22 (GNU/Linux)\nComment: made at https://example.org/keys\n\n" + body + "=aB3d\n-----END PGP PRIVATE KEY BLOCK-----\n": "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2.0.22 (GNU/Linux)\nComment: made at https://example.org/keys\n\n" + strings.Repeat("[masked private key]\n", 4) + "-----END PGP PRIVATE KEY BLOCK-----\n",
 		"w | -----BEGIN PGP PRIVATE KEY BLOCK-----\nw | Version: BCPG\nw | \nw | " + body[:65] + "w | -----END PGP PRIVATE KEY BLOCK-----\n":                                               "w | -----BEGIN PGP PRIVATE KEY BLOCK-----\nw | Version: BCPG\nw | \nw | [masked private key]\nw | -----END PGP PRIVATE KEY BLOCK-----\n",
 		"-----BEGIN PRIVATE KEY-----\n" + body + "cut short\nready\n":                                                                                                                      "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 3) + "cut short\nready\n",
+		"-----BEGIN PRIVATE KEY-----\n" + body + "Done\nCompiling\n":                                                                                                                       "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 3) + "Done\nCompiling\n",
+		"-----BEGIN PRIVATE KEY-----\n" + body + "a1B\nCompiling\n":                                                                                                                        "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 4) + "Compiling\n",
 	} {
 		if got := New().Text(text); got != want {
 			t.Errorf("%s became\n%s, want\n%s", text, got, want)

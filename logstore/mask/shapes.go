@@ -203,7 +203,7 @@ func areCredentials(scheme string, word []byte) bool {
 }
 
 // headerValue finds the credentials of a header whose name ends behind from, in any notation: `Authorization: Bearer x`,
-// `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`.
+// `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`. Without a scheme the notation must be one: what follows the bare word is prose.
 func headerValue(text []byte, from int, spans []span) []span {
 	rest := text[from:]
 	if len(rest) > 0 && isWord[rest[0]] {
@@ -218,7 +218,7 @@ func headerValue(text []byte, from int, spans []span) []span {
 			return append(spans, span{from: from + second, to: from + last, label: "credentials"})
 		}
 	}
-	if len(first) >= minWord && mixed(first) {
+	if len(first) >= minWord && mixed(first) && bytes.ContainsAny(rest[:i], ":=\"'") {
 		spans = append(spans, span{from: from + i, to: from + end, label: "credentials"})
 	}
 	return spans
