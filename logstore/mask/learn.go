@@ -44,18 +44,9 @@ func SecretName(name string) bool {
 }
 
 // LearnEnv learns the secrets among the variables of a process: the values of those whose names look secret, and passwords in URLs.
-func (m *Masker) LearnEnv(env map[string]string) {
-	if m == nil {
-		return
-	}
-	var all []learned
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		all = append(all, inVariable(name, env[name])...)
-	}
-	m.learn(all)
-}
+func (m *Masker) LearnEnv(env map[string]string) { m.learn(inEnv(env), false) }
 
-// LearnEnviron is LearnEnv for entries of the form NAME=value.
+// LearnEnviron is LearnEnv for entries of the form NAME=value that every child inherits: they are not forgotten for others.
 func (m *Masker) LearnEnviron(entries []string) {
 	env := make(map[string]string, len(entries))
 	for _, entry := range entries {
@@ -63,7 +54,15 @@ func (m *Masker) LearnEnviron(entries []string) {
 			env[name] = value
 		}
 	}
-	m.LearnEnv(env)
+	m.learn(inEnv(env), true)
+}
+
+// inEnv are the secrets among variables.
+func inEnv(env map[string]string) (all []learned) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, inVariable(name, env[name])...)
+	}
+	return all
 }
 
 // LearnArgs learns the secrets in a command line, taken apart or not: --password=X, --token X, API_KEY=X, passwords in URLs.
@@ -80,7 +79,7 @@ func (m *Masker) LearnArgs(args ...string) {
 			all = append(all, inWords(words)...)
 		}
 	}
-	m.learn(all)
+	m.learn(all, false)
 }
 
 // inWords are the secrets in the words of a command line.

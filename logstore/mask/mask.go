@@ -22,8 +22,10 @@ const (
 	minSecret = 8
 	// maxSecret is the longest that is looked for as a whole; a longer one is looked for in pieces.
 	maxSecret = 4 << 10
-	// maxSecrets bounds the values that a Masker knows; the oldest are forgotten.
-	maxSecrets = 2000
+	// maxSecrets bounds the values that a Masker knows; those that were learned longest ago are forgotten. Up to maxInherited of them
+	// are of the environment that every child inherits, and kept.
+	maxSecrets   = 2000
+	maxInherited = 1000
 	// maxLabel bounds the name in a mask.
 	maxLabel = 40
 )
@@ -31,10 +33,11 @@ const (
 // Masker knows the secrets of a session. A nil *Masker masks nothing. Its methods may be called from several goroutines; what is
 // learned counts for calls that begin later.
 type Masker struct {
-	mu    sync.Mutex // held by who learns
-	known map[string]string
-	order []string // keys of known, oldest first
-	set   atomic.Pointer[set]
+	mu        sync.Mutex // held by who learns
+	known     map[string]string
+	inherited []string // keys of known that are kept
+	order     []string // the others, the one learned longest ago first
+	set       atomic.Pointer[set]
 }
 
 // New gives a Masker that knows the forms of tokens and no values.
@@ -47,31 +50,40 @@ func New() *Masker {
 // learned is a value to look for, and what its mask says.
 type learned struct{ value, label string }
 
-// learn adds values.
-func (m *Masker) learn(all []learned) {
+// learn adds values; those known are as good as new.
+func (m *Masker) learn(all []learned, inherited bool) {
 	if m == nil || len(all) == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fresh := false
+	fresh, again := false, make(map[string]bool)
 	for _, l := range all {
 		if _, known := m.known[l.value]; known {
+			again[l.value] = true
 			continue
 		}
 		fresh = true
 		m.known[l.value] = label(l.label)
-		m.order = append(m.order, l.value)
+		if inherited && len(m.inherited) < maxInherited {
+			m.inherited = append(m.inherited, l.value)
+		} else {
+			m.order = append(m.order, l.value)
+		}
+	}
+	if len(again) > 0 {
+		last := slices.DeleteFunc(slices.Clone(m.order), func(value string) bool { return !again[value] })
+		m.order = append(slices.DeleteFunc(m.order, func(value string) bool { return again[value] }), last...)
 	}
 	if !fresh {
 		return
 	}
-	for len(m.order) > maxSecrets {
+	for len(m.known) > maxSecrets {
 		delete(m.known, m.order[0])
 		m.order = m.order[1:]
 	}
-	needles := make([]needle, 0, len(m.order))
-	for _, value := range m.order {
+	needles := make([]needle, 0, len(m.known))
+	for _, value := range slices.Concat(m.inherited, m.order) {
 		needles = append(needles, needle{text: value, label: m.known[value]})
 	}
 	m.set.Store(newSet(needles))

@@ -250,6 +250,36 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestForgetting: of more than maxSecrets values those are forgotten that were learned longest ago, and none that is inherited.
+func TestForgetting(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{"OLD_TOKEN": "an-old-secret", "AGAIN_TOKEN": "an-old-secret-again"})
+	m.LearnEnviron([]string{"INHERITED_TOKEN=an-inherited-secret"})
+	for round := range 3 {
+		many := make(map[string]string)
+		for i := range maxSecrets / 2 {
+			many[fmt.Sprintf("MANY_TOKEN_%d", i)] = fmt.Sprintf("number-%d-of-round-%d", i, round)
+		}
+		m.LearnEnv(many)
+		m.LearnEnv(map[string]string{"AGAIN_TOKEN": "an-old-secret-again"})
+	}
+	if got, want := m.Text("an-old-secret, an-old-secret-again, an-inherited-secret"), "an-old-secret, [masked AGAIN_TOKEN], [masked INHERITED_TOKEN]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if len(m.known) != maxSecrets || len(m.order)+len(m.inherited) != maxSecrets {
+		t.Error(len(m.known), len(m.order), len(m.inherited))
+	}
+	var entries []string
+	for i := range 2 * maxSecrets {
+		entries = append(entries, fmt.Sprintf("INHERITED_TOKEN_%d=number-%d-of-inherited", i, i))
+	}
+	m.LearnEnviron(entries)
+	m.LearnEnv(map[string]string{"NEW_TOKEN": "a-new-secret"})
+	if got := m.Text("a-new-secret"); got != "[masked NEW_TOKEN]" || len(m.known) != maxSecrets || len(m.inherited) != maxInherited {
+		t.Error(got, len(m.known), len(m.inherited))
+	}
+}
+
 func TestPrivateKeys(t *testing.T) {
 	body := strings.Repeat("MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n", 3)
 	for text, want := range map[string]string{
