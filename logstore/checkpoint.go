@@ -26,6 +26,9 @@ func (s *Store) checkpointer(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+		if s.unreadable() {
+			continue
+		}
 		if err := s.file.checkpoint(ctx, mode); err != nil && ctx.Err() == nil {
 			s.log.Debug("cannot checkpoint the log database now", "error", err)
 		}

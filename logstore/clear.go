@@ -144,7 +144,7 @@ func runCards(ctx context.Context, q querier, run int64) ([]storedCard, error) {
 
 // trimChunk cuts the lines before a time off a stored chunk. Its filter stays: it says of a few words too many that they may be there.
 func (s *Store) trimChunk(ctx context.Context, run, id, before int64) (lines, bytes int64, err error) {
-	err = s.file.update(ctx, func(tx *sql.Tx) error {
+	err = s.update(ctx, func(tx *sql.Tx) error {
 		b, err := loadChunk(ctx, tx, id)
 		if err != nil || b == nil {
 			return err

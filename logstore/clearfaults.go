@@ -25,7 +25,7 @@ func (s *Store) completeErrors(c *scope) {
 // clearNotes removes what was noted of the lines that a clear has removed: errors of which the latest occurrence is gone, since those before it are
 // as well, and events, which quote errors. wasGone are the lines that each run had lost before the clear.
 func (s *Store) clearNotes(ctx context.Context, c *scope, before int64, wasGone map[int64]int64) error {
-	return s.file.update(ctx, func(tx *sql.Tx) error {
+	return s.update(ctx, func(tx *sql.Tx) error {
 		where, args := c.where("f.project", "f.name")
 		rows, err := tx.QueryContext(ctx, `SELECT f.id, f.last_run, f.first_line, f.last_seen, coalesce(r.gone_lines, ?)
 			FROM fault f LEFT JOIN run r ON r.id = f.last_run WHERE `+where, append([]any{math.MaxInt64}, args...)...)

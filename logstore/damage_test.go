@@ -3,6 +3,7 @@ package logstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,5 +125,99 @@ func TestDamageUnderTheServer(t *testing.T) {
 			next := openTest(t, Options{Path: path})
 			works(t, next)
 		})
+	}
+}
+
+// garble writes over a table of a Store's file, and has its reads look anew.
+func garble(t *testing.T, s *Store, table string) {
+	t.Helper()
+	var root int64
+	checkError(t, s.file.write.QueryRow(`SELECT rootpage FROM sqlite_schema WHERE name = ?`, table).Scan(&root))
+	_, err := s.file.write.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
+	checkError(t, err)
+	f, err := os.OpenFile(s.opts.Path, os.O_WRONLY, 0)
+	checkError(t, err)
+	defer f.Close()
+	_, err = f.WriteAt(bytes.Repeat([]byte("garbage "), pageBytes/8), (root-1)*pageBytes)
+	checkError(t, err)
+	s.file.read.SetMaxIdleConns(0) // what they have read they would not read again
+}
+
+// TestDamageMetByARun: who asks for a run, or waits for its end, and is the first to meet the damage, has it from memory.
+func TestDamageMetByARun(t *testing.T) {
+	for name, ask := range map[string]func(*Store, int64) (Run, error){
+		"Run": func(s *Store, run int64) (Run, error) { return s.Run(t.Context(), run) },
+		"WaitEnd": func(s *Store, run int64) (Run, error) {
+			over, cancel := context.WithCancel(t.Context())
+			cancel()
+			r, err := s.WaitEnd(over, run)
+			if errors.Is(err, context.Canceled) { // it has seen a run that has not ended
+				err = nil
+			}
+			return r, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+			checkError(t, err)
+			defer s.Close()
+			run := startRun(s, "/p", "web")
+			put(s, run, 1, 10)
+			flush(t, s)
+			garble(t, s, "run")
+			if r, err := ask(s, run); err != nil || r.ID != run {
+				t.Errorf("run %+v, %v", r, err)
+			}
+			if s.damage.Load() == nil {
+				t.Error("the damage was not met")
+			}
+		})
+	}
+}
+
+// TestErrorsOfARunAfterDamage: those that are in memory are given.
+func TestErrorsOfARunAfterDamage(t *testing.T) {
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+	checkError(t, err)
+	defer s.Close()
+	run := startRun(s, "/p", "web")
+	flush(t, s)
+	_, err = s.file.write.Exec(`DROP TABLE fault_run`)
+	checkError(t, err)
+	s.foundDamage(errCorrupt)
+	throw(s, run, 1)
+	endRun(s, run)
+	if all, total, err := s.Faults(t.Context(), FaultQuery{Runs: []int64{run}}); err != nil || total != 1 {
+		t.Errorf("%+v, %d, %v", all, total, err)
+	}
+}
+
+// TestNothingIsTidiedAfterDamage: the next server finds the file as it was when the damage was met.
+func TestNothingIsTidiedAfterDamage(t *testing.T) {
+	s := openTest(t, Options{})
+	flush(t, s)
+	s.foundDamage(errCorrupt)
+	free, err := s.file.maint.take(t.Context()) // a round that is under way ends
+	if err != nil || !free {
+		t.Fatalf("free %v, %v", free, err)
+	}
+	s.file.maint.unlock()
+	_, err = s.file.write.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (1, 1, 1, 1, 1, '')`)
+	checkError(t, err)
+	w := &worker{store: s}
+	s.filterBacklog.Store(true)
+	checkError(t, w.startup(t.Context()))
+	checkError(t, w.round(t.Context()))
+	checkError(t, w.catchUp(t.Context()))
+	if err := s.removeOld(t.Context(), time.Now().UnixNano()); !corrupt(err) {
+		t.Errorf("removing: %v", err)
+	}
+	if _, err := s.ResolveFault(t.Context(), "0", ""); !corrupt(err) {
+		t.Errorf("resolving: %v", err)
+	}
+	var gaps int
+	checkError(t, s.file.read.QueryRow(`SELECT count(*) FROM gap`).Scan(&gaps))
+	if gaps != 1 {
+		t.Error("old log was removed")
 	}
 }

@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -77,6 +78,9 @@ func (s *Store) Run(ctx context.Context, run int64) (r Run, err error) {
 		r, err = s.describe(ctx, tx, newServers(s, tx), found[0][0])
 		return err
 	})
+	if errors.Is(err, errFoundDamage) {
+		return s.Run(ctx, run)
+	}
 	if err != nil {
 		return r, fmt.Errorf("cannot read a run: %w", err)
 	}

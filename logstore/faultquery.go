@@ -214,6 +214,9 @@ func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error
 	if err := s.Flush(ctx); err != nil {
 		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)
 	}
+	if err := s.damaged(); err != nil {
+		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)
+	}
 	result, err := s.file.write.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(time.Now()), note, id)
 	if err != nil {
 		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)

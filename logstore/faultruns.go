@@ -47,7 +47,7 @@ func (s *Store) inRuns(ctx context.Context, runs []int64, all []Fault, gains ...
 			shown[g.ID] = true
 		}
 	}
-	if s.file != nil {
+	if !s.unreadable() {
 		where, args := inList("run", runs)
 		rows, err := s.file.read.QueryContext(ctx, `SELECT fault FROM fault_run WHERE `+where, args...)
 		if err != nil {

@@ -76,7 +76,7 @@ func (s *Store) takeFilters() []builtFilter {
 }
 
 func (w *worker) saveFilters(ctx context.Context, built []builtFilter) error {
-	return w.store.file.update(ctx, func(tx *sql.Tx) error { return saveFilters(ctx, tx, built) })
+	return w.store.update(ctx, func(tx *sql.Tx) error { return saveFilters(ctx, tx, built) })
 }
 
 func saveFilters(ctx context.Context, q querier, built []builtFilter) error {

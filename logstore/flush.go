@@ -211,8 +211,8 @@ func (f *flusher) why() string {
 // commit stores a batch in one transaction. Shutdown does not cancel it.
 func (f *flusher) commit(b *batch) error {
 	ctx := context.Background()
-	if why := f.store.damage.Load(); why != nil {
-		return fmt.Errorf("%w: %s", errCorrupt, *why)
+	if err := f.store.damaged(); err != nil {
+		return err
 	}
 	tx, err := f.store.file.write.BeginTx(ctx, nil)
 	if err != nil {

@@ -19,7 +19,7 @@ func (s *Store) markLost(ctx context.Context) error {
 		if uuid == s.opts.Session || s.opts.Alive(uuid) {
 			continue
 		}
-		err := s.file.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, uuid, time.Now()) })
+		err := s.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, uuid, time.Now()) })
 		if err != nil {
 			return fmt.Errorf("cannot mark the runs of a dead session: %w", err)
 		}

@@ -74,6 +74,14 @@ func (s *Store) foundDamage(err error) {
 	}
 }
 
+// damaged gives why nothing is written to the file any more; nil: it is.
+func (s *Store) damaged() error {
+	if why := s.damage.Load(); why != nil {
+		return fmt.Errorf("%w: %s", errCorrupt, *why)
+	}
+	return nil
+}
+
 // readable tells whether a file that cannot be written can at least be read. If not, readers make do with memory.
 func (s *Store) readable(ctx context.Context) bool {
 	var n int

@@ -66,7 +66,7 @@ func (s *Store) removeOld(ctx context.Context, cutoff int64) error {
 	if err := s.removeRuns(ctx, cutoff); err != nil {
 		return err
 	}
-	return s.file.update(ctx, func(tx *sql.Tx) error {
+	return s.update(ctx, func(tx *sql.Tx) error {
 		for _, statement := range []string{
 			`DELETE FROM gap WHERE at < ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = gap.run)`,
 			`DELETE FROM session WHERE ended != 0 AND ended < ?
@@ -99,7 +99,7 @@ func (s *Store) removeRuns(ctx context.Context, cutoff int64) error {
 		return err
 	}
 	for slice := range slices.Chunk(old, removeRunSlice) {
-		err := s.file.update(ctx, func(tx *sql.Tx) error {
+		err := s.update(ctx, func(tx *sql.Tx) error {
 			for _, id := range slice {
 				if _, err := tx.ExecContext(ctx, `DELETE FROM run WHERE id = ?`, id); err != nil {
 					return err
@@ -141,7 +141,7 @@ func storedCards(ctx context.Context, q querier, cutoff int64) ([]storedCard, er
 // removeCards removes chunks and tails in slices. Of a run they are the oldest that are left.
 func (s *Store) removeCards(ctx context.Context, cards []storedCard) error {
 	for slice := range slices.Chunk(cards, removeSlice) {
-		err := s.file.update(ctx, func(tx *sql.Tx) error {
+		err := s.update(ctx, func(tx *sql.Tx) error {
 			for i := range slice {
 				if err := removeCard(ctx, tx, &slice[i]); err != nil {
 					return err

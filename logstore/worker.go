@@ -58,11 +58,17 @@ func (w *worker) run(ctx context.Context) {
 
 // startup does once what a dead server left to do.
 func (w *worker) startup(ctx context.Context) error {
+	if w.store.unreadable() {
+		return nil
+	}
 	return errors.Join(w.store.markLost(ctx), w.round(ctx), w.buildMissing(ctx))
 }
 
-// round is what is done from time to time. One server does it at a time, and not while it clears the log.
+// round is what is done from time to time. One server does it at a time, and not while it clears the log; none does it to a file that is damaged.
 func (w *worker) round(ctx context.Context) error {
+	if w.store.unreadable() {
+		return nil
+	}
 	free, err := w.store.file.maint.try()
 	if err != nil || !free {
 		return err
@@ -79,7 +85,7 @@ func (w *worker) round(ctx context.Context) error {
 
 // catchUp makes the filters that did not fit into the queue, when there is time.
 func (w *worker) catchUp(ctx context.Context) error {
-	if w.store.pending.Load() > catchUpBelow || !w.store.filterBacklog.Swap(false) {
+	if w.store.unreadable() || w.store.pending.Load() > catchUpBelow || !w.store.filterBacklog.Swap(false) {
 		return nil
 	}
 	return w.buildMissing(ctx)
@@ -101,6 +107,14 @@ func (w *worker) dropQueue() {
 			return
 		}
 	}
+}
+
+// update runs fn in a write transaction on a file that is not known to be damaged. It may run again: see withRoom.
+func (s *Store) update(ctx context.Context, fn func(*sql.Tx) error) error {
+	if err := s.damaged(); err != nil {
+		return err
+	}
+	return s.file.update(ctx, fn)
 }
 
 // update runs fn in a write transaction. It may run again: see withRoom.
