@@ -200,3 +200,25 @@ func TestMaskingSwitchedOff(t *testing.T) {
 	s.exit(t)
 	w.open(t).refused(t, "start_process", args{"name": "app"}, "APP_TOKEN", "env")
 }
+
+// TestNamesAreNoSecrets: a password that is the name of a process, as everybody's
+// first one is, hides neither names nor groups, now and in the next session.
+func TestNamesAreNoSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	members := []args{
+		{"process": "keycloak", "command": "sleep 100", "env": args{"KC_DB_PASSWORD": "keycloak"}},
+		{"process": "app", "command": "sleep 100", "depends_on": []args{{"process": "keycloak"}}},
+	}
+	c.ok(t, "create_group", args{"name": "stack", "members": members})
+	c.ok(t, "start_group", args{"group": "stack"}).says(t, "keycloak: started", "app: started")
+	c.ok(t, "start_process", args{"name": "wordpress", "command": "sh", "args": []string{"-c", "echo wordpress is up"}, "env": args{"MYSQL_PASSWORD": "wordpress"}, "wait": "exit"}).
+		want(t, args{"name": "wordpress"}).says(t, "wordpress is up")
+	c.closeInput(t)
+	w.awaitEmpty(t)
+	next := w.open(t)
+	next.ok(t, "list_processes", args{"scope": "project"}).says(t, "keycloak", "wordpress")
+	next.ok(t, "start_process", args{"name": "keycloak", "env": args{"KC_DB_PASSWORD": "keycloak"}}).want(t, args{"name": "keycloak"})
+	next.ok(t, "start_group", args{"group": "stack"}).says(t, "app: started")
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,6 +30,15 @@ func (a specArgs) withoutSecrets(project string, masker *mask.Masker) specArgs {
 	slices.Sort(a.SecretEnv)
 	a.SecretEnv = slices.Compact(a.SecretEnv)
 	return a
+}
+
+// spareNames tells the masker of the names that the project has from before.
+func (s *Server) spareNames(ctx context.Context) {
+	names, err := s.knownNames(ctx)
+	if err != nil && ctx.Err() == nil {
+		s.o.Log.Warn("names that are part of a secret will be masked", "error", err)
+	}
+	s.o.Mask.Spare(names...)
 }
 
 // isSecretVariable says whether the value of a variable must not be stored.

@@ -154,6 +154,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	tellers.Go(func() { news.run(telling) })
 	tellers.Go(func() { messages.run(telling) })
 	tellers.Go(func() { s.watchStorage(telling) })
+	tellers.Go(func() { s.spareNames(telling) })
 	err := c.serve(ctx)
 	stop()
 	tellers.Wait()

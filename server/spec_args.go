@@ -78,6 +78,10 @@ type stopArgs struct {
 // specOf is the spec of a definition, whose secrets are known from then on: those
 // in its command line before anything can be said of it.
 func (s *Server) specOf(name string, def specArgs, exits bool) (process.Spec, error) {
+	s.o.Mask.Spare(name, def.Group, def.dir(s.o.Manager.Project()))
+	for _, d := range def.DependsOn {
+		s.o.Mask.Spare(d.Process)
+	}
 	s.o.Mask.LearnArgs(append([]string{def.Command}, def.Args...)...)
 	if def.Health != nil {
 		s.o.Mask.LearnArgs(append([]string{def.Health.Command}, def.Health.Args...)...)

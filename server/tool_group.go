@@ -126,6 +126,10 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 	if err := g.Validate(); err != nil {
 		return groupResult{}, err
 	}
+	s.o.Mask.Spare(g.Name)
+	for _, m := range g.Members {
+		s.o.Mask.Spare(m.Process)
+	}
 	for _, m := range a.Members { // all are looked at before anything is written
 		if err := s.checkMember(ctx, "members", m); err != nil {
 			return groupResult{}, err

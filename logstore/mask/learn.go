@@ -14,6 +14,8 @@ import (
 var (
 	// secretName matches the names of variables whose values are secret.
 	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)`)
+	// openName matches names that only look so: of package paths, columns and classes.
+	openName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
 	// secretOption matches the names of options whose values are: fewer, since an option's value is seen wherever the word is.
 	secretOption = regexp.MustCompile(`(?i)(^|_)(password|passwd|passphrase|pass|pwd|token|secret|api_?key|access_key|secret_key|private_key|credentials?)$`)
 	// variableName matches the names of variables in a command line; in a script anything else may stand before a = as well.
@@ -40,7 +42,7 @@ var worthless = map[string]bool{
 // SecretName tells whether a variable of that name holds a secret.
 func SecretName(name string) bool {
 	name = strings.ReplaceAll(strings.ToUpper(name), "AUTHORIZ", "AUTH")
-	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", ""))
+	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", "")) && !openName.MatchString(name)
 }
 
 // LearnEnv learns the secrets among the variables of a process: the values of those whose names look secret, and passwords in URLs.

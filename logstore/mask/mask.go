@@ -37,6 +37,7 @@ type Masker struct {
 	known     map[string]string
 	inherited []string // keys of known that are kept
 	order     []string // the others, the one learned longest ago first
+	spared    []string // texts that are no secrets
 	set       atomic.Pointer[set]
 }
 
@@ -63,6 +64,9 @@ func (m *Masker) learn(all []learned, inherited bool) {
 			again[l.value] = true
 			continue
 		}
+		if m.isSpared(l.value) {
+			continue
+		}
 		fresh = true
 		m.known[l.value] = label(l.label)
 		if inherited && len(m.inherited) < maxInherited {
@@ -82,11 +86,7 @@ func (m *Masker) learn(all []learned, inherited bool) {
 		delete(m.known, m.order[0])
 		m.order = m.order[1:]
 	}
-	needles := make([]needle, 0, len(m.known))
-	for _, value := range slices.Concat(m.inherited, m.order) {
-		needles = append(needles, needle{text: value, label: m.known[value]})
-	}
-	m.set.Store(newSet(needles))
+	m.renew()
 }
 
 // label is name as it stands in a mask: letters, digits, _ . and -, at most maxLabel of them.
