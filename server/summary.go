@@ -97,6 +97,13 @@ func isLive(state string) bool {
 	return slices.Contains([]string{process.Starting.String(), process.Running.String(), process.Stopping.String()}, state)
 }
 
+// hasEnded says that nothing of it goes on by itself. The end of an earlier run
+// stands in what is being started again.
+func (r *processResult) hasEnded() bool {
+	over := r.EndedAt != "" && !isLive(r.State) && r.State != process.Backoff.String()
+	return over || r.State == process.Lost.String()
+}
+
 func (r *processResult) setExit(code int, signal, by string) {
 	r.Signal, r.EndedBy = signal, by
 	if signal == "" {

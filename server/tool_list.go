@@ -78,7 +78,7 @@ func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, erro
 		if a.State != "" && p.State != a.State {
 			continue
 		}
-		if p.EndedAt != "" && p.State != process.Backoff.String() || p.State == process.Lost.String() {
+		if p.hasEnded() {
 			if ended++; ended > a.Limit {
 				r.More = true
 				continue

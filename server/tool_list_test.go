@@ -137,3 +137,20 @@ func TestRemovedIsNotListed(t *testing.T) {
 		t.Errorf("the log of removed:\n%s", text)
 	}
 }
+
+func TestHasEnded(t *testing.T) {
+	const at = "2026-01-05T10:00:00Z"
+	for _, c := range []struct {
+		state, ended string
+		want         bool
+	}{
+		{"running", "", false}, {"starting", at, false}, {"stopping", at, false}, {"backoff", at, false},
+		{"exited", at, true}, {"crashed", at, true}, {"lost", "", true},
+	} {
+		r := processResult{}
+		r.State, r.EndedAt = c.state, c.ended
+		if r.hasEnded() != c.want {
+			t.Errorf("%s, ended %q: %v", c.state, c.ended, !c.want)
+		}
+	}
+}
