@@ -255,13 +255,13 @@ func TestForgetting(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{"OLD_TOKEN": "an-old-secret", "AGAIN_TOKEN": "an-old-secret-again"})
 	m.LearnEnviron([]string{"INHERITED_TOKEN=an-inherited-secret"})
-	for round := range 3 {
+	for round := range 2 {
+		m.LearnEnv(map[string]string{"AGAIN_TOKEN": "an-old-secret-again"})
 		many := make(map[string]string)
 		for i := range maxSecrets / 2 {
 			many[fmt.Sprintf("MANY_TOKEN_%d", i)] = fmt.Sprintf("number-%d-of-round-%d", i, round)
 		}
 		m.LearnEnv(many)
-		m.LearnEnv(map[string]string{"AGAIN_TOKEN": "an-old-secret-again"})
 	}
 	if got, want := m.Text("an-old-secret, an-old-secret-again, an-inherited-secret"), "an-old-secret, [masked AGAIN_TOKEN], [masked INHERITED_TOKEN]"; got != want {
 		t.Errorf("%s, want %s", got, want)
