@@ -27,9 +27,14 @@ var (
 		`issuer|audience|realm|scopes?|region|ttl|timeout|expiry|expires|expiration|expires_in|lifetime|length|size|limit|count|version|date)$|sock$`)
 	// file matches values that are names of files.
 	file = regexp.MustCompile(`(?i)^(~|\.\.?)/|\.(pem|key|crt|cer|json|txt|ya?ml|env|toml|p12|pfx|jks|sock)$`)
+	// assignment matches a line of a document, name: value or name=value. The padding of base64 is none.
+	assignment = regexp.MustCompile(`^(?:- +)?(?:export +)?([A-Za-z_][A-Za-z0-9_.-]{0,63})(?: *= *|: +)([^=\s].*)$`)
 	// userinfoOf matches the user and the password of each URL in a value.
 	userinfoOf = regexp.MustCompile(`://[^/\s:@]*:([^\s/]+)@`)
 )
+
+// minLongValue is the shortest value in a document that is secret under any name, in bytes.
+const minLongValue = 16
 
 // worthless are values that protect nothing, and that are ordinary words of output.
 var worthless = map[string]bool{
@@ -188,17 +193,40 @@ func variants(name, value string) (all []learned) {
 	return append(pieces(name, strings.TrimSpace(value)), inJSON(name, strings.TrimSpace(value))...)
 }
 
-// linesOf are the lines of a value that are secret themselves. Of a document only the words are that a token could be.
-func linesOf(value string) []string {
-	split := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
-	if strings.ContainsAny(value[:1], "{[<") {
-		split = strings.FieldsFunc(value, func(r rune) bool { return r >= 0x80 || !isBase64[byte(r)] && !isWord[byte(r)] })
-		split = slices.DeleteFunc(split, func(s string) bool { return len(s) < minWord || !mixed([]byte(s)) })
+// linesOf are the lines of a value that are secret themselves. Of a document, which has settings in it, only the values of those that are
+// secret count, and else the words that a token could be.
+func linesOf(value string) (all []string) {
+	lines := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
 	}
-	for i := range split {
-		split[i] = strings.TrimSpace(split[i])
+	if !isDocument(value, lines) {
+		all = lines
+	} else {
+		for _, line := range lines {
+			all = append(all, inDocument(line)...)
+		}
 	}
-	return slices.DeleteFunc(split, func(s string) bool { return !isWorthy(s) || strings.HasPrefix(s, dashes) })
+	return slices.DeleteFunc(all, func(s string) bool { return !isWorthy(s) || strings.HasPrefix(s, dashes) })
+}
+
+// isDocument tells whether a value is a document: JSON, XML, YAML, an env file. A key in PEM is none, whatever headers it has.
+func isDocument(value string, lines []string) bool {
+	return strings.ContainsAny(value[:1], "{[<") || !strings.HasPrefix(value, dashes) && slices.ContainsFunc(lines, assignment.MatchString)
+}
+
+// inDocument are the secrets in a line of a document.
+func inDocument(line string) []string {
+	if found := assignment.FindStringSubmatch(line); found != nil && !strings.ContainsAny(found[2][:1], "{[<") {
+		name, value := strings.NewReplacer("-", "_", ".", "_").Replace(found[1]), strings.Trim(found[2], "\"',;")
+		long := len(value) >= minLongValue && mixed([]byte(value)) && !strings.ContainsAny(value, " \t")
+		if (long || SecretName(name)) && isSecret("_"+name, value) {
+			return []string{value}
+		}
+		return nil
+	}
+	words := strings.FieldsFunc(line, func(r rune) bool { return r >= 0x80 || !isBase64[byte(r)] && !isWord[byte(r)] })
+	return slices.DeleteFunc(words, func(s string) bool { return len(s) < minWord || !mixed([]byte(s)) })
 }
 
 // pieces is a value of one line, in pieces that can be looked for.

@@ -2,10 +2,8 @@ package mask
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -67,58 +65,6 @@ func TestContexts(t *testing.T) {
 		if got := m.Text(text); got != want {
 			t.Errorf("%s became\n%s, want\n%s", text, got, want)
 		}
-	}
-}
-
-// TestUserinfo: passwords of URLs are those that each @ for itself, looked at from its URL's beginning, has before it.
-func TestUserinfo(t *testing.T) {
-	each := func(text []byte) (spans []span) {
-		for at := range text {
-			from := at
-			for from > 0 && at-from < maxUserinfo && isUserinfo[text[from-1]] {
-				from--
-			}
-			if text[at] != '@' || !strings.HasSuffix(string(text[:from]), "://") {
-				continue
-			}
-			secret := text[from:at]
-			label := "credentials"
-			if _, password, ok := strings.Cut(string(secret), ":"); ok {
-				secret, label = []byte(password), "password"
-			} else if len(secret) < minWord || !mixed(secret) {
-				continue
-			}
-			if !standsForSecret(secret) && (label == "credentials" || !isPort(secret)) {
-				spans = append(spans, span{from: at - len(secret), to: at, label: label})
-			}
-		}
-		return spans
-	}
-	all := func(text []byte) (spans []span) {
-		for done := 0; ; {
-			at := strings.IndexByte(string(text[done:]), '@')
-			if at < 0 {
-				return spans
-			}
-			before := done
-			if done, spans = userinfo(text, done, done+at, spans); done <= before+at || done < len(text) && isUserinfo[text[done]] {
-				t.Fatalf("%s: looked only up to %d", text, done)
-			}
-		}
-	}
-	rnd := rand.New(rand.NewPCG(3, 4))
-	pieces := []string{"://", "@", ":", "a", "1", "*", "$", "$NAME", "${", "/", " ", "{{", "%", "80?", "token1token2token3abc", strings.Repeat("y", 250)}
-	for range 20_000 {
-		var text []byte
-		for range 1 + rnd.IntN(12) {
-			text = append(text, pieces[rnd.IntN(len(pieces))]...)
-		}
-		if got, want := settle(all(text)), settle(each(text)); !slices.Equal(got, want) {
-			t.Fatalf("%s: %v, want %v", text, got, want)
-		}
-	}
-	if end, _ := userinfo([]byte(strings.Repeat("@", 10_000)), 0, 0, nil); end != 10_000 {
-		t.Errorf("a row of @ is looked at again from %d on", end)
 	}
 }
 
@@ -184,47 +130,6 @@ func TestOrdinaryOutput(t *testing.T) {
 	}
 }
 
-// TestValues: what variables and options say is masked by their names, the longest first.
-func TestValues(t *testing.T) {
-	m := New()
-	m.LearnEnv(map[string]string{
-		"API_TOKEN": "hunter2-hunter2", "LONGER_SECRET": "hunter2-hunter2-and-more", "APP_PASS": "päss\"wörd<1>", "PLAIN": "this is public",
-		"DATABASE_URL": "postgres://app:correct%20horse@db/x", "MULTI_KEY": "first secret line\nsecond secret line\r\n",
-		"GOOGLE_CREDENTIALS": "{\n  \"type\": \"service_account\",\n  \"private_key_id\": \"0123456789abcdef0123456789abcdef01234567\"\n}",
-		"A_TOKEN":            "overlap-one-two", "B_TOKEN": "two-three-overlap", "SENTRY_DSN": "https://abc@sentry.example.com/1",
-	})
-	m.LearnEnviron([]string{"INHERITED_SECRET=from=outside", "nonsense"})
-	m.LearnArgs("server", "--password=opt-pass-1", "--api-key", "opt-key-22", "-Dspring.datasource.password=jvm-pass-3", "sh -c 'PGPASSWORD=\"in-script-4\" psql --token tok-script-5'")
-	for text, want := range map[string]string{
-		"hunter2-hunter2":                 "[masked API_TOKEN]",
-		"xhunter2-hunter2x":               "x[masked API_TOKEN]x",
-		"hunter2-hunter2-and-more":        "[masked LONGER_SECRET]",
-		`{"a":"päss\"wörd\u003c1\u003e"}`: `{"a":"[masked APP_PASS]"}`,
-		`{"a":"päss\"wörd<1>"}`:           `{"a":"[masked APP_PASS]"}`,
-		`päss"wörd<1>`:                    "[masked APP_PASS]",
-		"this is public":                  "this is public",
-		"password correct horse":          "password [masked DATABASE_URL]",
-		"correct%20horse!":                "[masked DATABASE_URL]!",
-		"1 first secret line":             "1 [masked MULTI_KEY]",
-		"second secret line":              "[masked MULTI_KEY]",
-		`"private_key_id": "0123456789abcdef0123456789abcdef01234567"`: `"private_key_id": "[masked GOOGLE_CREDENTIALS]"`,
-		`"type": "service_account",`:                                   `"type": "service_account",`,
-		"overlap-one-two-three-overlap":                                "[masked B_TOKEN]",
-		"https://abc@sentry.example.com/1":                             "[masked SENTRY_DSN]",
-		"from=outside":                                                 "[masked INHERITED_SECRET]",
-		"opt-pass-1 opt-key-22":                                        "[masked --password] [masked --api-key]",
-		"jvm-pass-3 in-script-4 tok-script-5":                          "[masked -Dspring.datasource.password] [masked PGPASSWORD] [masked --token]",
-		"server --password=opt-pass-1 --api-key opt-key-22":            "server --password=[masked --password] --api-key [masked --api-key]",
-	} {
-		if got := m.Text(text); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
-		}
-	}
-	if texts := []string{"hunter2-hunter2"}; m.Texts(texts)[0] != "[masked API_TOKEN]" || texts[0] != "hunter2-hunter2" {
-		t.Error(texts)
-	}
-}
-
 func TestBounds(t *testing.T) {
 	m := New()
 	long := strings.Repeat("0123456789abcdefg", 1000)
@@ -247,88 +152,6 @@ func TestBounds(t *testing.T) {
 	m.LearnEnv(many)
 	if got := m.Text("a-short-secret number-7-of-many"); got != "a-short-secret [masked MANY_TOKEN_7]" {
 		t.Errorf("%s", got)
-	}
-}
-
-// TestForgetting: of more than maxSecrets values those are forgotten that were learned longest ago, and none that is inherited.
-func TestForgetting(t *testing.T) {
-	m := New()
-	m.LearnEnv(map[string]string{"OLD_TOKEN": "an-old-secret", "AGAIN_TOKEN": "an-old-secret-again"})
-	m.LearnEnviron([]string{"INHERITED_TOKEN=an-inherited-secret"})
-	for round := range 2 {
-		m.LearnEnv(map[string]string{"AGAIN_TOKEN": "an-old-secret-again"})
-		many := make(map[string]string)
-		for i := range maxSecrets / 2 {
-			many[fmt.Sprintf("MANY_TOKEN_%d", i)] = fmt.Sprintf("number-%d-of-round-%d", i, round)
-		}
-		m.LearnEnv(many)
-	}
-	if got, want := m.Text("an-old-secret, an-old-secret-again, an-inherited-secret"), "an-old-secret, [masked AGAIN_TOKEN], [masked INHERITED_TOKEN]"; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-	if len(m.known) != maxSecrets || len(m.order)+len(m.inherited) != maxSecrets {
-		t.Error(len(m.known), len(m.order), len(m.inherited))
-	}
-	var entries []string
-	for i := range 2 * maxSecrets {
-		entries = append(entries, fmt.Sprintf("INHERITED_TOKEN_%d=number-%d-of-inherited", i, i))
-	}
-	m.LearnEnviron(entries)
-	m.LearnEnv(map[string]string{"NEW_TOKEN": "a-new-secret"})
-	if got := m.Text("a-new-secret"); got != "[masked NEW_TOKEN]" || len(m.known) != maxSecrets || len(m.inherited) != maxInherited {
-		t.Error(got, len(m.known), len(m.inherited))
-	}
-}
-
-func TestPrivateKeys(t *testing.T) {
-	body := strings.Repeat("MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n", 3)
-	for text, want := range map[string]string{
-		"a\n-----BEGIN RSA PRIVATE KEY-----\n" + body + "abc=\n-----END RSA PRIVATE KEY-----\nready\n":                                                                                     "a\n-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 4) + "-----END RSA PRIVATE KEY-----\nready\n",
-		"web | -----BEGIN PRIVATE KEY-----\nweb | " + strings.ReplaceAll(body[:65*2], "\n", "\nweb | ") + "-----END PRIVATE KEY-----":                                                      "web | -----BEGIN PRIVATE KEY-----\nweb | " + strings.Repeat("[masked private key]\nweb | ", 2) + "-----END PRIVATE KEY-----",
-		"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\n" + body + "-----END RSA PRIVATE KEY-----\n":                                                 "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AB\n\n" + strings.Repeat("[masked private key]\n", 3) + "-----END RSA PRIVATE KEY-----\n",
-		"error: want -----BEGIN PRIVATE KEY-----\n/usr/local/lib/node/modules\nready\n":                                                                                                    "error: want -----BEGIN PRIVATE KEY-----\n/usr/local/lib/node/modules\nready\n",
-		"-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2.0.22 (GNU/Linux)\nComment: made at https://example.org/keys\n\n" + body + "=aB3d\n-----END PGP PRIVATE KEY BLOCK-----\n": "-----BEGIN PGP PRIVATE KEY BLOCK-----\nVersion: GnuPG v2.0.22 (GNU/Linux)\nComment: made at https://example.org/keys\n\n" + strings.Repeat("[masked private key]\n", 4) + "-----END PGP PRIVATE KEY BLOCK-----\n",
-		"w | -----BEGIN PGP PRIVATE KEY BLOCK-----\nw | Version: BCPG\nw | \nw | " + body[:65] + "w | -----END PGP PRIVATE KEY BLOCK-----\n":                                               "w | -----BEGIN PGP PRIVATE KEY BLOCK-----\nw | Version: BCPG\nw | \nw | [masked private key]\nw | -----END PGP PRIVATE KEY BLOCK-----\n",
-		"-----BEGIN PRIVATE KEY-----\n" + body + "cut short\nready\n":                                                                                                                      "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 3) + "cut short\nready\n",
-		"-----BEGIN PRIVATE KEY-----\n" + body + "Done\nCompiling\n":                                                                                                                       "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 3) + "Done\nCompiling\n",
-		"-----BEGIN PRIVATE KEY-----\n" + body + "a1B\nCompiling\n":                                                                                                                        "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 4) + "Compiling\n",
-	} {
-		if got := New().Text(text); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
-		}
-	}
-}
-
-// TestPrivateKeyInPieces: a key on one line that is too long for one piece is masked in both, wherever the first ends.
-func TestPrivateKeyInPieces(t *testing.T) {
-	const body = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun"
-	const begin, end = `{"pad":"x","key":"-----BEGIN RSA PRIVATE KEY-----`, `-----END RSA PRIVATE KEY-----\n"}`
-	key := strings.Repeat(`\n`+body, 4) + `\nabcDEF=\n`
-	for cut := range len(key) + 1 {
-		l := New().Lines()
-		first := string(l.Line([]byte(begin + key[:cut])))
-		second := string(l.Line([]byte(key[cut:] + end)))
-		if !strings.HasPrefix(first, begin) || !strings.HasSuffix(second, end) {
-			t.Errorf("cut at %d: %s and %s", cut, first, second)
-		}
-		rest := maskText.ReplaceAllString(strings.TrimPrefix(first, begin)+strings.TrimSuffix(second, end), "")
-		if strings.Trim(rest, `\`) != "" {
-			t.Errorf("cut at %d: %q of the key is shown", cut, rest)
-		}
-	}
-}
-
-// TestLongKeyOnLine: the end of a key is looked for no further than maxKeyOnLine; beyond, all is masked that follows.
-func TestLongKeyOnLine(t *testing.T) {
-	const begin, end = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
-	for text, want := range map[string]string{
-		begin + strings.Repeat("x ", maxKeyOnLine/2-100) + end:       begin + "[masked private key]" + end,
-		begin + strings.Repeat("x ", maxKeyOnLine/2) + end + ",more": begin + "[masked private key]",
-		strings.Repeat(begin+" ", 3000):                              begin + "[masked private key] ",
-	} {
-		if got := New().Text(text); got != want {
-			t.Errorf("%d bytes became %.200s", len(text), got)
-		}
 	}
 }
 
