@@ -90,31 +90,51 @@ func (c cursor) behind(run, line int64) bool {
 	return true
 }
 
+// faultReads is how often the table is read before an answer may count occurrences twice that were stored meanwhile.
+const faultReads = 5
+
 // allFaults reads the table and adds what it does not have yet.
-func (s *Store) allFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
+func (s *Store) allFaults(ctx context.Context, q *FaultQuery) (all []Fault, err error) {
 	if !q.Settled {
 		s.settle(ctx)
 	}
-	flying, waiting := s.faults.unsaved() // before the file is read: what is committed meanwhile is in both
+	for range faultReads {
+		unsaved := s.faults.unsaved() // before the file is read: what is committed meanwhile is in both
+		err = s.withRead(ctx, func(ctx context.Context, tx querier) (err error) {
+			all, err = readFaults(ctx, tx, q, unsaved)
+			return err
+		})
+		switch {
+		case errors.Is(err, errFoundDamage): // from memory then
+		case err != nil:
+			return nil, err
+		case s.faults.taken() == unsaved.taken:
+			return all, nil
+		}
+	}
+	return all, err
+}
+
+// readFaults reads the table, unless tx is nil, and adds what was not known to be stored before.
+func readFaults(ctx context.Context, tx querier, q *FaultQuery, unsaved unsavedFaults) ([]Fault, error) {
 	var stored []Fault
-	if !s.unreadable() {
+	if tx != nil {
 		var err error
-		if stored, err = s.storedFaults(ctx, q); err != nil {
+		if stored, err = storedFaults(ctx, tx, q); err != nil {
 			return nil, err
 		}
 	}
-	recent := slices.Concat(flying, waiting)
-	flying = slices.DeleteFunc(flying, func(g *faultGain) bool {
+	flying := slices.DeleteFunc(slices.Clone(unsaved.flying), func(g *faultGain) bool {
 		return slices.ContainsFunc(stored, func(f Fault) bool { return f.ID == g.ID && f.has(g) })
 	})
-	all := withGains(withGains(stored, flying), waiting)
+	all := withGains(withGains(stored, flying), unsaved.waiting)
 	if q.Runs == nil {
 		return all, nil
 	}
-	return s.inRuns(ctx, q.Runs, all, recent...)
+	return inRuns(ctx, tx, q.Runs, all, slices.Concat(unsaved.flying, unsaved.waiting)...)
 }
 
-func (s *Store) storedFaults(ctx context.Context, q *FaultQuery) ([]Fault, error) {
+func storedFaults(ctx context.Context, tx querier, q *FaultQuery) ([]Fault, error) {
 	where, args := []string{"1"}, []any{}
 	add := func(condition string, arg any) { where, args = append(where, condition), append(args, arg) }
 	if q.Project != "" {
@@ -126,7 +146,7 @@ func (s *Store) storedFaults(ctx context.Context, q *FaultQuery) ([]Fault, error
 	if !q.Since.IsZero() {
 		add("last_seen >= ?", nanos(q.Since))
 	}
-	rows, err := s.file.read.QueryContext(ctx, `SELECT `+faultColumns+` FROM fault WHERE `+strings.Join(where, " AND "), args...)
+	rows, err := tx.QueryContext(ctx, `SELECT `+faultColumns+` FROM fault WHERE `+strings.Join(where, " AND "), args...)
 	if err != nil {
 		return nil, err
 	}
@@ -142,17 +162,17 @@ func (s *Store) storedFaults(ctx context.Context, q *FaultQuery) ([]Fault, error
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	return all, s.addRates(ctx, all)
+	return all, addRates(ctx, tx, all)
 }
 
 // addRates fills PerHour.
-func (s *Store) addRates(ctx context.Context, faults []Fault) error {
+func addRates(ctx context.Context, tx querier, faults []Fault) error {
 	byID := make(map[string]*Fault, len(faults))
 	for i := range faults {
 		byID[faults[i].ID] = &faults[i]
 	}
 	now := hourOf(time.Now())
-	rows, err := s.file.read.QueryContext(ctx, `SELECT fault, hour, count FROM fault_hour WHERE hour > ?`, now-24)
+	rows, err := tx.QueryContext(ctx, `SELECT fault, hour, count FROM fault_hour WHERE hour > ?`, now-24)
 	if err != nil {
 		return err
 	}
@@ -224,7 +244,7 @@ func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 	}
-	all, err := s.storedFaults(ctx, &FaultQuery{ID: id})
+	all, err := storedFaults(ctx, s.file.read, &FaultQuery{ID: id})
 	if err != nil || len(all) == 0 {
 		return Fault{}, fmt.Errorf("cannot read %s back: %w", id, err)
 	}

@@ -38,18 +38,18 @@ func storeFaultRuns(ctx context.Context, q querier, g *faultGain) error {
 	return nil
 }
 
-// inRuns leaves those kinds of faults that one of the runs is known to have shown. gains are those that the file may not have yet; it
-// is read after them.
-func (s *Store) inRuns(ctx context.Context, runs []int64, all []Fault, gains ...*faultGain) ([]Fault, error) {
+// inRuns leaves those kinds of faults that one of the runs is known to have shown. gains are those that the file may not have yet. tx is
+// nil where there is no file.
+func inRuns(ctx context.Context, tx querier, runs []int64, all []Fault, gains ...*faultGain) ([]Fault, error) {
 	shown := make(map[string]bool)
 	for _, g := range gains {
 		if slices.ContainsFunc(g.inRuns, func(run int64) bool { return slices.Contains(runs, run) }) {
 			shown[g.ID] = true
 		}
 	}
-	if !s.unreadable() {
+	if tx != nil {
 		where, args := inList("run", runs)
-		rows, err := s.file.read.QueryContext(ctx, `SELECT fault FROM fault_run WHERE `+where, args...)
+		rows, err := tx.QueryContext(ctx, `SELECT fault FROM fault_run WHERE `+where, args...)
 		if err != nil {
 			return nil, err
 		}

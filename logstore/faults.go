@@ -84,6 +84,7 @@ type faultLog struct {
 	mu     sync.Mutex
 	gains  map[faultKey]*faultGain
 	flying map[faultKey]*faultGain // in a transaction at the moment
+	takes  int64                   // how often there was something for a transaction
 	news   chan FaultNews
 	log    *slog.Logger
 }
@@ -139,6 +140,9 @@ func hourOf(t time.Time) int64 { return t.Unix() / 3600 }
 func (l *faultLog) take() map[faultKey]*faultGain {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.gains) > 0 {
+		l.takes++
+	}
 	l.flying = l.gains
 	l.gains = make(map[faultKey]*faultGain)
 	return l.flying
@@ -214,12 +218,25 @@ func (g *faultGain) merge(newer *faultGain) {
 	}
 }
 
-// unsaved gives copies of what is not known to be stored. What is in a transaction, the first, may be in the file as well by the time it is
-// read, which must come after this.
-func (l *faultLog) unsaved() (flying, waiting []*faultGain) {
+// unsavedFaults are copies of what is not known to be stored.
+type unsavedFaults struct {
+	flying  []*faultGain // in a transaction: by the time that the file is read it may have them as well
+	waiting []*faultGain // not in the file as long as nothing is taken
+	taken   int64        // how often something was by then
+}
+
+// unsaved gives what the file does not have, which must be read after this. Where taken has moved by then it may have what waited.
+func (l *faultLog) unsaved() unsavedFaults {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return copyGains(l.flying), copyGains(l.gains)
+	return unsavedFaults{copyGains(l.flying), copyGains(l.gains), l.takes}
+}
+
+// taken counts how often something was handed to a transaction.
+func (l *faultLog) taken() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.takes
 }
 
 func copyGains(gains map[faultKey]*faultGain) []*faultGain {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -171,8 +172,8 @@ func TestFaultGainsMerge(t *testing.T) {
 	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &s.pool, l, nil)
 	see := func() { r.mu.Lock(); r.faults.End(3, ""); r.mu.Unlock() }
 	seen := func() []Fault {
-		flying, waiting := l.unsaved()
-		return withGains(withGains(nil, flying), waiting)
+		unsaved := l.unsaved()
+		return withGains(withGains(nil, unsaved.flying), unsaved.waiting)
 	}
 	see()
 	l.take()
@@ -184,6 +185,42 @@ func TestFaultGainsMerge(t *testing.T) {
 	l.giveBack()
 	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
 		t.Errorf("given back: %+v", all[0])
+	}
+}
+
+// TestFaultStoredBeforeTheRead is counted once: what waited when a query looked at memory may be in the file when it reads that.
+func TestFaultStoredBeforeTheRead(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	flush(t, s)
+	s.file.read.SetMaxOpenConns(1)
+	held, err := s.file.read.Conn(t.Context()) // the only one: the query waits for it
+	checkError(t, err)
+	before := s.file.read.Stats().WaitCount
+	throw(s, run, 1)
+	s.EndCapture(run)
+	counted := make(chan int64, 1)
+	go func() {
+		var count int64
+		all, _, err := s.Faults(context.Background(), FaultQuery{Settled: true})
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range all {
+			count += f.Count
+		}
+		counted <- count
+	}()
+	for late := time.Now().Add(20 * time.Second); s.file.read.Stats().WaitCount == before; runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Error("the query reads nothing")
+			break
+		}
+	}
+	flush(t, s)
+	checkError(t, held.Close())
+	if n := <-counted; n != 1 {
+		t.Errorf("counted %d times", n)
 	}
 }
 

@@ -275,7 +275,7 @@ func wasteful(pages, free int64) bool { return free > vacuumSlice && free*4 > pa
 
 // vacuum shortens the file while it is worth it.
 func (s *Store) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !s.unreadable() {
 		var pages, free int64
 		err := s.file.read.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
 		if err != nil || !worthIt(pages, free) {
