@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"pmcp/process"
@@ -21,6 +22,7 @@ type outcome struct {
 	ok      bool
 	message string
 	output  string // as it came
+	cut     bool   // output went on before its beginning
 }
 
 func succeeded(format string, args ...any) outcome {
@@ -47,11 +49,26 @@ func (m *Monitor) check(w *watch) Result {
 	defer cancel()
 	began := time.Now()
 	seen := m.prober.probe(ctx, w.name, w.spec)
+	output := m.o.Mask(clean(seen.output), w.spec.Kind() == "http" && len(seen.output) >= maxOutput)
+	if seen.cut {
+		output = afterCut(output)
+	}
 	return Result{
 		At: began, Took: time.Since(began), Run: w.run, OK: seen.ok,
 		Message: tailOf(m.o.Mask(clean(seen.message), false), maxMessage),
-		Output:  tailOf(m.o.Mask(clean(seen.output), w.spec.Kind() == "http" && len(seen.output) >= maxOutput), maxOutput),
+		Output:  tailOf(output, maxOutput),
 	}
+}
+
+// afterCut is the masked text of an output whose beginning is cut, without what may be the end of a secret that the cut went through: its
+// first line, or as much of it as such an end can have. To keep only maxOutput is not enough, since masks may be shorter than what they
+// stand for.
+func afterCut(text string) string {
+	first := text[:min(len(text), slack)]
+	if end := strings.IndexByte(first, '\n'); end >= 0 {
+		return text[end+1:]
+	}
+	return strings.ToValidUTF8(text[len(first):], "")
 }
 
 // maxMessage bounds Result.Message; errors may quote what a server sent.
@@ -82,7 +99,7 @@ func (p prober) command(ctx context.Context, spec Spec, st process.Status) outco
 	exit, output, err := p.processes.Exec(ctx, process.Spec{
 		Name: st.Spec.Name, Command: spec.Command, Args: spec.Args, Dir: st.Spec.Dir, Env: st.Spec.Env,
 	}, maxOutput+slack)
-	seen := outcome{ok: err == nil && exit.Clean(), message: exit.String(), output: string(output)}
+	seen := outcome{ok: err == nil && exit.Clean(), message: exit.String(), output: string(output), cut: len(output) >= maxOutput+slack}
 	switch {
 	case ctx.Err() != nil:
 		seen.ok, seen.message = false, fmt.Sprintf("did not end within %s and was killed", spec.Timeout)

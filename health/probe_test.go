@@ -117,6 +117,38 @@ func TestCommandThatPrints100MB(t *testing.T) {
 	}
 }
 
+// printed gives a text as the output of every command.
+type printed struct {
+	*realProcesses
+	text string
+}
+
+func (p printed) Exec(_ context.Context, _ process.Spec, limit int) (process.Exit, []byte, error) {
+	return process.Exit{}, []byte(p.text[max(0, len(p.text)-limit):]), nil
+}
+
+// TestCutSecret: of a secret that the beginning of the output kept goes through nothing is shown, even where masks make that so short
+// that all of it could be.
+func TestCutSecret(t *testing.T) {
+	secret := strings.Repeat("hunter2-", 32)
+	masked := func(text string, _ bool) string { return strings.ReplaceAll(text, secret, "[masked]") }
+	for name, test := range map[string]struct{ text, want string }{
+		"lines":        {strings.Repeat(secret+"\n", 100) + "end", strings.Repeat("[masked]\n", 31) + "end"},
+		"one line":     {strings.Repeat(secret, 100) + "end", ""},
+		"plain lines":  {strings.Repeat("a line of 16 byt\n", 1000), strings.Repeat("a line of 16 byt\n", 241)[1:]},
+		"a plain line": {strings.Repeat("x", 20_000), strings.Repeat("x", maxOutput)},
+		"short":        {secret + " end", "[masked] end"},
+	} {
+		spec, real := program("exit", "well")
+		m := NewMonitor(Options{Processes: printed{real, test.text}, Changes: real, Mask: masked})
+		got := m.check(&watch{name: "p", spec: spec.resolved(time.Minute), run: 1, ctx: t.Context()}).Output
+		m.Close()
+		if got != test.want {
+			t.Errorf("%s: %d bytes, want %d: %.300q", name, len(got), len(test.want), got)
+		}
+	}
+}
+
 func TestCommandThatForksAndHangs(t *testing.T) {
 	spec, p := program("forkhang")
 	spec.Timeout = 2 * time.Second // the program must have come to its fork
