@@ -17,7 +17,7 @@ import (
 // next answer, as text and as data, and in no other.
 func TestEventsComeOnce(t *testing.T) {
 	s := hello(t)
-	s.script("job", "read line; echo oh >&2; exit 3")
+	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
 	data, text := s.do("list_processes", nil)
 	events, _ := data["events"].([]any)
@@ -37,7 +37,7 @@ func TestEventsComeOnce(t *testing.T) {
 // TestEventsOfAnError stand in the text of the error.
 func TestEventsOfAnError(t *testing.T) {
 	s := hello(t)
-	s.script("job", "read line; echo oh >&2; exit 3")
+	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "nobody"}})
 	if r.Result["isError"] != true || !strings.Contains(r.text(), "job (run 1) crashed") {

@@ -2,25 +2,30 @@ package server
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
 
-// modernJob is a 2026-07-28 client with a process that crashes when it gets a
-// line.
+// awaitGo is the beginning of a script that goes on when fail says so.
+const awaitGo = "until [ -e go ]; do sleep 0.01; done; "
+
+// modernJob is a 2026-07-28 client with a process that crashes when fail says so.
 func modernJob(t *testing.T) *surface {
 	s := open(t)
 	s.modern = true
-	s.script("job", "read line; exit 3")
+	s.script("job", awaitGo+"exit 3")
 	return s
 }
 
-// fail has the process job crash, and waits for both events of that: the end, and
-// the error that it is, which comes with the next flush.
+// fail has the process job crash, without a call whose answer might tell of it,
+// and waits for both events of that: the end, and the error that it is, which
+// comes with the next flush.
 func (s *surface) fail() {
 	s.t.Helper()
-	s.do("send_input", map[string]any{"process": "job", "text": "go"})
+	noErr(s.t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
 	awaitCondition(s.t, "the event", func() bool {
 		told := strings.Join(s.server.events.peek(), "\n")
 		return strings.Contains(told, "job (run 1) crashed") && strings.Contains(told, "job (run 1): new error")
