@@ -209,7 +209,7 @@ func TestCallsThatContradict(t *testing.T) {
 // TestFiftyFloods has fifty processes print as fast as they can: the server
 // answers, what it has in memory stays bounded, and it ends in time.
 func TestFiftyFloods(t *testing.T) {
-	const most = 200 << 10 // KiB of memory; without the bounds it took 220 to 250 MB
+	const most = 160 << 10 // KiB of memory; without the bounds it took 220 to 250 MB
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")
 	c := w.open(t)
