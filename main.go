@@ -20,6 +20,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -163,18 +164,19 @@ func buildInfo() (commit, date string) {
 // --- environment
 
 // config is the environment, see README.md. A new variable is one field here;
-// desc is its line in --help.
+// desc is its line in --help. A name in a tag `envconfig` would be read without
+// the prefix too: MAX_MEMORY_MB may be another program's.
 type config struct {
 	DatabasePath        string `split_words:"true" desc:"log and state database"`
 	RegistryDir         string `split_words:"true" desc:"directory of the server records"`
 	ProjectDir          string `split_words:"true" desc:"directory that names and relative cwds belong to"`
 	LogRetentionDays    int    `split_words:"true" default:"30" min:"1" desc:"days after which log is dropped"`
-	MaxLogSizeMB        int    `envconfig:"MAX_LOG_SIZE_MB" default:"100" min:"1" desc:"cap of the database in MB"`
+	MaxLogSizeMB        int    `split_words:"true" default:"100" min:"1" desc:"cap of the database in MB"`
 	MaxProcesses        int    `split_words:"true" default:"50" min:"1" desc:"live processes at once"`
 	AllowedCommands     string `split_words:"true" desc:"comma-separated files and directories that executables may come from; unset or * for any"`
 	HealthCheckInterval millis `split_words:"true" default:"60000" min:"100" desc:"default interval of health checks"`
-	MaxCPUPercent       int    `envconfig:"MAX_CPU_PERCENT" default:"80" min:"0" desc:"CPU limit of a process tree in percent of the machine, held for 30 s; 0 = off"`
-	MaxMemoryMB         int    `envconfig:"MAX_MEMORY_MB" default:"1024" min:"0" desc:"memory limit of a process tree in MB; 0 = off"`
+	MaxCPUPercent       int    `split_words:"true" default:"80" min:"0" desc:"CPU limit of a process tree in percent of the machine, held for 30 s; 0 = off"`
+	MaxMemoryMB         int    `split_words:"true" default:"1024" min:"0" desc:"memory limit of a process tree in MB; 0 = off"`
 	LimitAction         string `split_words:"true" default:"warn" enum:"warn|stop|restart" desc:"what happens when a limit is exceeded"`
 	StopTimeout         millis `split_words:"true" default:"5000" min:"1" desc:"time between the stop signal and SIGKILL"`
 	MaxServers          int    `split_words:"true" default:"9" min:"1" desc:"more live servers than this are reported as degraded"`
@@ -183,7 +185,7 @@ type config struct {
 	ReadOnly            bool   `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
 	MaskSecrets         bool   `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
 	LogLevel            string `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
-	AutoRestart         bool   `envconfig:"AUTO_RESTART_ENABLED" default:"true" desc:"false: no restart policy acts"`
+	AutoRestartEnabled  bool   `split_words:"true" default:"true" desc:"false: no restart policy acts"`
 }
 
 const envPrefix = "PM"
@@ -216,11 +218,7 @@ func variables() []variable {
 	var all []variable
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name := f.Tag.Get("envconfig")
-		if name == "" {
-			name = upperSnake(f.Name)
-		}
-		v := variable{name: envPrefix + "_" + name, fallback: f.Tag.Get("default"), desc: f.Tag.Get("desc"), field: i}
+		v := variable{name: envPrefix + "_" + upperSnake(f.Name), fallback: f.Tag.Get("default"), desc: f.Tag.Get("desc"), field: i}
 		if enum := f.Tag.Get("enum"); enum != "" {
 			v.enum = strings.Split(enum, "|")
 		}
@@ -230,16 +228,13 @@ func variables() []variable {
 	return all
 }
 
-// upperSnake turns DatabasePath into DATABASE_PATH.
+// wordStart is where a word begins inside of a field's name: after a small
+// letter, or with the last capital of several.
+var wordStart = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// upperSnake turns MaxCPUPercent into MAX_CPU_PERCENT, as split_words does.
 func upperSnake(name string) string {
-	var b strings.Builder
-	for i, r := range name {
-		if i > 0 && r >= 'A' && r <= 'Z' {
-			b.WriteByte('_')
-		}
-		b.WriteRune(r)
-	}
-	return strings.ToUpper(b.String())
+	return strings.ToUpper(wordStart.ReplaceAllString(name, "${1}${3}_${2}${4}"))
 }
 
 func variablesText() string {
@@ -624,7 +619,7 @@ func (s *session) manage(pid int) {
 	})
 	s.manager = process.NewManager(process.Options{
 		Project: s.c.ProjectDir, Session: s.id, Journal: s.store, Recorder: recorder, Log: s.log,
-		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestart,
+		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,
 		Subreaper: runtime.GOOS == "linux", AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, Allowed: s.c.allowed(),
 		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
 		OnSample: s.store.SaveSample,

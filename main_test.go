@@ -53,7 +53,7 @@ func TestReadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if time.Duration(c.StopTimeout) != 1500*time.Millisecond || c.MaxProcesses != 50 || !c.AutoRestart {
+	if time.Duration(c.StopTimeout) != 1500*time.Millisecond || c.MaxProcesses != 50 || !c.AutoRestartEnabled {
 		t.Errorf("config %+v", c)
 	}
 	if want := []string{"/usr/bin", "/opt/x"}; !slices.Equal(c.allowed(), want) {
@@ -66,6 +66,26 @@ func TestReadConfig(t *testing.T) {
 	t.Setenv("PM_ALLOWED_COMMANDS", "/usr/bin,*")
 	if c, err = readConfig(); err != nil || time.Duration(c.StopTimeout) != 2*time.Second || c.allowed() != nil {
 		t.Errorf("config %+v, %v", c, err)
+	}
+}
+
+// TestVariablesHaveThePrefix: what is documented is what is read, and the same
+// name without PM_ is another program's.
+func TestVariablesHaveThePrefix(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	for _, v := range variables() {
+		t.Setenv(strings.TrimPrefix(v.name, envPrefix+"_"), "not for pmcp")
+	}
+	plain, err := readConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"PM_MAX_CPU_PERCENT": "1", "PM_MAX_LOG_SIZE_MB": "2", "PM_MAX_MEMORY_MB": "3", "PM_AUTO_RESTART_ENABLED": "false"} {
+		t.Setenv(name, value)
+	}
+	plain.MaxCPUPercent, plain.MaxLogSizeMB, plain.MaxMemoryMB, plain.AutoRestartEnabled = 1, 2, 3, false
+	if c, err := readConfig(); err != nil || c != plain {
+		t.Errorf("config %+v, %v; want %+v", c, err, plain)
 	}
 }
 
