@@ -167,25 +167,25 @@ func buildInfo() (commit, date string) {
 // desc is its line in --help. A name in a tag `envconfig` would be read without
 // the prefix too: MAX_MEMORY_MB may be another program's.
 type config struct {
-	DatabasePath        string `split_words:"true" desc:"log and state database"`
-	RegistryDir         string `split_words:"true" desc:"directory of the server records"`
-	ProjectDir          string `split_words:"true" desc:"directory that names and relative cwds belong to"`
-	LogRetentionDays    int    `split_words:"true" default:"30" min:"1" desc:"days after which log is dropped"`
-	MaxLogSizeMB        int    `split_words:"true" default:"100" min:"1" desc:"cap of the database in MB"`
-	MaxProcesses        int    `split_words:"true" default:"50" min:"1" desc:"live processes at once"`
-	AllowedCommands     string `split_words:"true" desc:"comma-separated files and directories that executables may come from; unset or * for any"`
-	HealthCheckInterval millis `split_words:"true" default:"60000" min:"100" desc:"default interval of health checks"`
-	MaxCPUPercent       int    `split_words:"true" default:"80" min:"0" desc:"CPU limit of a process tree in percent of the machine, held for 30 s; 0 = off"`
-	MaxMemoryMB         int    `split_words:"true" default:"1024" min:"0" desc:"memory limit of a process tree in MB; 0 = off"`
-	LimitAction         string `split_words:"true" default:"warn" enum:"warn|stop|restart" desc:"what happens when a limit is exceeded"`
-	StopTimeout         millis `split_words:"true" default:"5000" min:"1" desc:"time between the stop signal and SIGKILL"`
-	MaxServers          int    `split_words:"true" default:"9" min:"1" desc:"more live servers than this are reported as degraded"`
-	RateLimit           int    `split_words:"true" default:"50" min:"0" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
-	Toolsets            string `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
-	ReadOnly            bool   `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
-	MaskSecrets         bool   `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
-	LogLevel            string `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
-	AutoRestartEnabled  bool   `split_words:"true" default:"true" desc:"false: no restart policy acts"`
+	DatabasePath        string    `split_words:"true" desc:"log and state database"`
+	RegistryDir         string    `split_words:"true" desc:"directory of the server records"`
+	ProjectDir          string    `split_words:"true" desc:"directory that names and relative cwds belong to"`
+	LogRetentionDays    int       `split_words:"true" default:"30" min:"1" desc:"days after which log is dropped"`
+	MaxLogSizeMB        int       `split_words:"true" default:"100" min:"1" desc:"cap of the database in MB"`
+	MaxProcesses        int       `split_words:"true" default:"50" min:"1" desc:"live processes at once"`
+	AllowedCommands     allowlist `split_words:"true" desc:"comma-separated files and directories that executables may come from; unset or * for any"`
+	HealthCheckInterval millis    `split_words:"true" default:"60000" min:"100" desc:"default interval of health checks"`
+	MaxCPUPercent       int       `split_words:"true" default:"80" min:"0" desc:"CPU limit of a process tree in percent of the machine, held for 30 s; 0 = off"`
+	MaxMemoryMB         int       `split_words:"true" default:"1024" min:"0" desc:"memory limit of a process tree in MB; 0 = off"`
+	LimitAction         string    `split_words:"true" default:"warn" enum:"warn|stop|restart" desc:"what happens when a limit is exceeded"`
+	StopTimeout         millis    `split_words:"true" default:"5000" min:"1" desc:"time between the stop signal and SIGKILL"`
+	MaxServers          int       `split_words:"true" default:"9" min:"1" desc:"more live servers than this are reported as degraded"`
+	RateLimit           int       `split_words:"true" default:"50" min:"0" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
+	Toolsets            toolsets  `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
+	ReadOnly            bool      `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
+	MaskSecrets         bool      `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
+	LogLevel            string    `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
+	AutoRestartEnabled  bool      `split_words:"true" default:"true" desc:"false: no restart policy acts"`
 }
 
 const envPrefix = "PM"
@@ -200,7 +200,28 @@ func (m *millis) Decode(value string) error {
 		return nil
 	}
 	d, err := time.ParseDuration(value)
+	if err != nil {
+		return errors.New("want a duration such as 1500 (milliseconds) or 1.5s")
+	}
 	*m = millis(d)
+	return nil
+}
+
+// allowlist is PM_ALLOWED_COMMANDS; nil for any.
+type allowlist []string
+
+// Decode reads one, for envconfig.
+func (a *allowlist) Decode(value string) (err error) {
+	*a, err = process.ParseAllowed(value)
+	return err
+}
+
+// toolsets is PM_TOOLSETS; nil for all.
+type toolsets []string
+
+// Decode reads them, for envconfig.
+func (t *toolsets) Decode(value string) (err error) {
+	*t, err = server.ParseToolsets(value)
 	return err
 }
 
@@ -256,8 +277,13 @@ func readConfig() (config, error) {
 	err := envconfig.Process(envPrefix, &c)
 	var parse *envconfig.ParseError
 	if errors.As(err, &parse) {
-		want := map[string]string{"int": "an integer", "bool": "true or false", "millis": "a duration such as 1500 (milliseconds) or 1.5s"}[parse.TypeName[strings.LastIndex(parse.TypeName, ".")+1:]]
-		return c, fmt.Errorf("%s=%q: want %s", parse.KeyName, parse.Value, want)
+		switch parse.TypeName {
+		case "int":
+			parse.Err = errors.New("want an integer")
+		case "bool":
+			parse.Err = errors.New("want true or false")
+		}
+		return c, fmt.Errorf("%s=%q: %w", parse.KeyName, parse.Value, parse.Err)
 	}
 	if err != nil {
 		return c, fmt.Errorf("cannot read the environment: %w", err)
@@ -265,16 +291,6 @@ func readConfig() (config, error) {
 	for _, v := range variables() {
 		if err := v.check(reflect.ValueOf(c).Field(v.field)); err != nil {
 			return c, err
-		}
-	}
-	for _, entry := range c.allowed() {
-		if !filepath.IsAbs(entry) {
-			return c, fmt.Errorf("PM_ALLOWED_COMMANDS=%q: %q is not an absolute path", c.AllowedCommands, entry)
-		}
-	}
-	for _, set := range c.toolsets() {
-		if !slices.Contains(server.Toolsets(), set) {
-			return c, fmt.Errorf("PM_TOOLSETS=%q: want all, or some of %s", c.Toolsets, strings.Join(server.Toolsets(), ", "))
 		}
 	}
 	return c, c.resolvePaths()
@@ -361,32 +377,6 @@ func warnUnknownVariables(log *slog.Logger) {
 	}
 }
 
-// allowed are the entries of PM_ALLOWED_COMMANDS; nil for any.
-func (c *config) allowed() []string {
-	var entries []string
-	for entry := range strings.SplitSeq(c.AllowedCommands, ",") {
-		switch entry = strings.TrimSpace(entry); entry {
-		case "":
-		case "*":
-			return nil
-		default:
-			entries = append(entries, entry)
-		}
-	}
-	return entries
-}
-
-// toolsets are the families of PM_TOOLSETS; nil for all.
-func (c *config) toolsets() (sets []string) {
-	for set := range strings.SplitSeq(c.Toolsets, ",") {
-		if set = strings.TrimSpace(set); set == "all" {
-			return nil
-		}
-		sets = append(sets, set)
-	}
-	return sets
-}
-
 func (c *config) logLevel() slog.Level {
 	switch strings.ToLower(os.Getenv("DEBUG")) {
 	case "1", "true", "yes":
@@ -442,7 +432,7 @@ func doctor(o options, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return registry.Doctor(stdout, registry.DoctorOptions{
-		Dir: c.RegistryDir, Cleanup: o.cleanup, JSON: o.json, MaxServers: c.MaxServers, Database: c.DatabasePath, Allowed: c.allowed(),
+		Dir: c.RegistryDir, Cleanup: o.cleanup, JSON: o.json, MaxServers: c.MaxServers, Database: c.DatabasePath, Allowed: c.AllowedCommands,
 		Checks: []registry.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
 			return logstore.CheckFile(ctx, c.DatabasePath)
 		}}},
@@ -620,7 +610,7 @@ func (s *session) manage(pid int) {
 	s.manager = process.NewManager(process.Options{
 		Project: s.c.ProjectDir, Session: s.id, Journal: s.store, Recorder: recorder, Log: s.log,
 		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,
-		Subreaper: runtime.GOOS == "linux", AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, Allowed: s.c.allowed(),
+		Subreaper: runtime.GOOS == "linux", AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, Allowed: s.c.AllowedCommands,
 		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
 		OnSample: s.store.SaveSample,
 	})
@@ -640,7 +630,7 @@ func (s *session) offer(guardian int) {
 	s.server = server.New(server.Options{
 		Manager: s.manager, Store: s.store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
 		Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id, Version: version, BuildDate: date, GuardianPID: guardian,
-		MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit, Toolsets: s.c.toolsets(),
+		MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit, Toolsets: s.c.Toolsets,
 		ReadOnly: s.c.ReadOnly, Mask: s.mask,
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,15 +57,15 @@ func TestReadConfig(t *testing.T) {
 	if time.Duration(c.StopTimeout) != 1500*time.Millisecond || c.MaxProcesses != 50 || !c.AutoRestartEnabled {
 		t.Errorf("config %+v", c)
 	}
-	if want := []string{"/usr/bin", "/opt/x"}; !slices.Equal(c.allowed(), want) {
-		t.Errorf("allowed %q, want %q", c.allowed(), want)
+	if want := []string{"/usr/bin", "/opt/x"}; !slices.Equal(c.AllowedCommands, want) {
+		t.Errorf("allowed %q, want %q", c.AllowedCommands, want)
 	}
 	if !strings.HasPrefix(c.DatabasePath, home) || c.ProjectDir != home {
 		t.Errorf("database %s, project %s", c.DatabasePath, c.ProjectDir)
 	}
 	t.Setenv("PM_STOP_TIMEOUT", "2000")
 	t.Setenv("PM_ALLOWED_COMMANDS", "/usr/bin,*")
-	if c, err = readConfig(); err != nil || time.Duration(c.StopTimeout) != 2*time.Second || c.allowed() != nil {
+	if c, err = readConfig(); err != nil || time.Duration(c.StopTimeout) != 2*time.Second || c.AllowedCommands != nil {
 		t.Errorf("config %+v, %v", c, err)
 	}
 }
@@ -84,7 +85,7 @@ func TestVariablesHaveThePrefix(t *testing.T) {
 		t.Setenv(name, value)
 	}
 	plain.MaxCPUPercent, plain.MaxLogSizeMB, plain.MaxMemoryMB, plain.AutoRestartEnabled = 1, 2, 3, false
-	if c, err := readConfig(); err != nil || c != plain {
+	if c, err := readConfig(); err != nil || !reflect.DeepEqual(c, plain) {
 		t.Errorf("config %+v, %v; want %+v", c, err, plain)
 	}
 }
@@ -100,6 +101,7 @@ func TestReadConfigRefuses(t *testing.T) {
 		"PM_AUTO_RESTART_ENABLED":  {"perhaps", "want true or false"},
 		"PM_PROJECT_DIR":           {"/does/not/exist", "want an existing directory"},
 		"PM_ALLOWED_COMMANDS":      {"bin", "is not an absolute path"},
+		"PM_TOOLSETS":              {"logs,", `PM_TOOLSETS="logs,": want all, or some of lifecycle, monitoring`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("HOME", t.TempDir())

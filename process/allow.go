@@ -10,6 +10,25 @@ import (
 	"strings"
 )
 
+// ParseAllowed reads a list of the absolute files and directories that
+// executables may come from, as Options.Allowed takes it: commas between, spaces
+// around them ignored. "" and a * in the list mean any, which is nil.
+func ParseAllowed(list string) (allowed []string, err error) {
+	for entry := range strings.SplitSeq(list, ",") {
+		switch entry = strings.TrimSpace(entry); entry {
+		case "":
+		case "*":
+			return nil, nil
+		default:
+			allowed = append(allowed, entry)
+		}
+	}
+	if i := slices.IndexFunc(allowed, func(entry string) bool { return !filepath.IsAbs(entry) }); i >= 0 {
+		return nil, fmt.Errorf("%q is not an absolute path", allowed[i])
+	}
+	return allowed, nil
+}
+
 // executable is what a Spec's command means.
 type executable struct {
 	path  string // what is executed

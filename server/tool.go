@@ -25,9 +25,27 @@ const (
 	setMCP        = "mcp"
 )
 
-// Toolsets are the names of all toolsets.
-func Toolsets() []string {
+// everyToolset are the names of all toolsets.
+func everyToolset() []string {
 	return []string{setLifecycle, setMonitoring, setLogs, setErrors, setGroups, setMCP}
+}
+
+// ParseToolsets reads a list of toolsets, as Options.Toolsets takes it: commas
+// between, spaces around them ignored. An "all" in the list means all, which is
+// nil.
+func ParseToolsets(list string) (sets []string, err error) {
+	for set := range strings.SplitSeq(list, ",") {
+		if set = strings.TrimSpace(set); set == "all" {
+			return nil, nil
+		}
+		sets = append(sets, set)
+	}
+	for _, set := range sets {
+		if !slices.Contains(everyToolset(), set) {
+			return nil, fmt.Errorf("want all, or some of %s", strings.Join(everyToolset(), ", "))
+		}
+	}
+	return sets, nil
 }
 
 // tool is one row of the table of tools. Its definition, arguments, result and

@@ -64,7 +64,7 @@ func TestToolInvariants(t *testing.T) {
 			t.Errorf("%s stands in the table twice", tool.name)
 		}
 		names[tool.name] = true
-		if tool.title == "" || !slices.Contains(Toolsets(), tool.toolset) {
+		if tool.title == "" || !slices.Contains(everyToolset(), tool.toolset) {
 			t.Errorf("%s: title %q, toolset %q", tool.name, tool.title, tool.toolset)
 		}
 		if tool.hints.readOnly && tool.hints.destructive {
