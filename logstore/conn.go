@@ -48,7 +48,8 @@ var writerSettings = []string{
 
 // pool says how the connections of a pool are.
 type pool struct {
-	readOnly bool
+	readOnly bool // nothing is written by a statement
+	leave    bool // nor otherwise: the file is opened for reading
 	conns    int
 	patience int      // how long to wait for a lock, in milliseconds
 	settings []string // that the connection string cannot carry
@@ -59,6 +60,7 @@ var (
 	pollPool  = pool{readOnly: true, conns: 1, patience: busyMillis}
 	writePool = pool{conns: 1, patience: busyMillis, settings: writerSettings}
 	checkPool = pool{conns: 1, settings: writerSettings}
+	leavePool = pool{readOnly: true, leave: true, conns: 1, patience: busyMillis}
 	makePool  = pool{conns: 1, patience: busyMillis, settings: slices.Concat(formOfFile, writerSettings)}
 )
 
@@ -74,6 +76,9 @@ func (p pool) open(path string) *sql.DB {
 		q.Set("_query_only", "true")
 	} else {
 		q.Set("_txlock", "immediate")
+	}
+	if p.leave {
+		q.Set("mode", "ro")
 	}
 	u := url.URL{Scheme: "file", Path: path, RawQuery: q.Encode()}
 	db := sql.OpenDB(&connector{driver: &sqlite3.SQLiteDriver{ConnectHook: p.set}, dsn: u.String()})

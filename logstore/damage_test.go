@@ -131,8 +131,10 @@ func TestDamageUnderTheServer(t *testing.T) {
 // garble writes over a table of a Store's file, and has its reads look anew.
 func garble(t *testing.T, s *Store, table string) {
 	t.Helper()
-	var root int64
-	checkError(t, s.file.write.QueryRow(`SELECT rootpage FROM sqlite_schema WHERE name = ?`, table).Scan(&root))
+	root := int64(1) // of the schema itself
+	if table != "sqlite_schema" {
+		checkError(t, s.file.write.QueryRow(`SELECT rootpage FROM sqlite_schema WHERE name = ?`, table).Scan(&root))
+	}
 	_, err := s.file.write.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
 	checkError(t, err)
 	f, err := os.OpenFile(s.opts.Path, os.O_WRONLY, 0)
@@ -175,6 +177,65 @@ func TestDamageMetByARun(t *testing.T) {
 	}
 }
 
+// TestDamageMetByAWait: who waits for a line of a run that is not in memory is told that nothing is known of it any more.
+func TestDamageMetByAWait(t *testing.T) {
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+	checkError(t, err)
+	defer s.Close()
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 10)
+	endRun(s, run)
+	flush(t, s)
+	garble(t, s, "run")
+	if _, err := s.WaitLine(t.Context(), run, 0, func(Line) bool { return false }); !errors.Is(err, ErrUnknownRun) {
+		t.Errorf("not an unknown run: %v", err)
+	}
+	if s.damage.Load() == nil {
+		t.Error("the damage was not met")
+	}
+}
+
+// TestDamageMetByAConnection: what a read cannot even be begun for is damage as well.
+func TestDamageMetByAConnection(t *testing.T) {
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+	checkError(t, err)
+	defer s.Close()
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 10)
+	flush(t, s)
+	garble(t, s, "sqlite_schema")
+	if p, err := s.Read(t.Context(), Query{Runs: []int64{run}}); err != nil || len(p.Lines) != 10 {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if s.damage.Load() == nil {
+		t.Error("the damage was not met")
+	}
+}
+
+// TestDamagedFileIsLeft: the end of a server that met damage changes neither the file nor its log.
+func TestDamagedFileIsLeft(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s, err := Open(t.Context(), Options{Path: path})
+	checkError(t, err)
+	garble(t, s, "document")
+	put(s, startRun(s, "/p", "web"), 1, 10)
+	flush(t, s)
+	damageFound(t, s)
+	content := func() (all []byte) {
+		for _, name := range []string{path, path + "-wal"} {
+			part, err := os.ReadFile(name)
+			checkError(t, err)
+			all = append(all, part...)
+		}
+		return all
+	}
+	before := content()
+	_ = s.Close() // what is captured last is not stored, and it says so
+	if !bytes.Equal(content(), before) {
+		t.Error("the file was changed")
+	}
+}
+
 // TestErrorsOfARunAfterDamage: those that are in memory are given.
 func TestErrorsOfARunAfterDamage(t *testing.T) {
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
@@ -192,17 +253,23 @@ func TestErrorsOfARunAfterDamage(t *testing.T) {
 	}
 }
 
-// TestNothingIsTidiedAfterDamage: the next server finds the file as it was when the damage was met.
-func TestNothingIsTidiedAfterDamage(t *testing.T) {
-	s := openTest(t, Options{})
-	flush(t, s)
+// damageFound has a Store find damage, and a round of its worker that is under way end.
+func damageFound(t *testing.T, s *Store) {
+	t.Helper()
 	s.foundDamage(errCorrupt)
-	free, err := s.file.maint.take(t.Context()) // a round that is under way ends
+	free, err := s.file.maint.take(t.Context())
 	if err != nil || !free {
 		t.Fatalf("free %v, %v", free, err)
 	}
 	s.file.maint.unlock()
-	_, err = s.file.write.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (1, 1, 1, 1, 1, '')`)
+}
+
+// TestNothingIsTidiedAfterDamage: the next server finds the file as it was when the damage was met.
+func TestNothingIsTidiedAfterDamage(t *testing.T) {
+	s := openTest(t, Options{})
+	flush(t, s)
+	damageFound(t, s)
+	_, err := s.file.write.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (1, 1, 1, 1, 1, '')`)
 	checkError(t, err)
 	w := &worker{store: s}
 	s.filterBacklog.Store(true)

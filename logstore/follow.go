@@ -221,7 +221,10 @@ func (s *Store) runOver(ctx context.Context, run int64) (over bool, err error) {
 		over = metas[0][0].sealed || !srv.lives
 		return err
 	})
-	if errors.Is(err, ErrUnknownRun) || err == nil {
+	switch {
+	case errors.Is(err, errFoundDamage):
+		return s.runOver(ctx, run)
+	case errors.Is(err, ErrUnknownRun) || err == nil:
 		return over, err
 	}
 	return false, fmt.Errorf("cannot wait for a line: %w", err)

@@ -228,7 +228,21 @@ func (f *file) close() error {
 		_, err = f.write.Exec(`PRAGMA busy_timeout = 0; PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)`)
 	}
 	f.closePools()
+	f.unlock()
+	return err
+}
+
+// leave is close for a file that was found to be damaged, which is left as it is. With its last connection SQLite would copy the write-ahead
+// log into it, so one that cannot write is the last. If that cannot read the file either, SQLite does as it likes.
+func (f *file) leave() {
+	last := leavePool.open(f.path)
+	defer func() { _ = last.Close() }()
+	_ = checkSchema(context.Background(), last) // so that it has the file open
+	f.closePools()
+	f.unlock()
+}
+
+func (f *file) unlock() {
 	f.maint.close()
 	f.lock.close()
-	return err
 }

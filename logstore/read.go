@@ -40,7 +40,16 @@ func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) 
 	if s.unreadable() || s.flusher.why() != "" && !s.readable(ctx) {
 		return fn(ctx, nil)
 	}
-	conn, err := s.file.read.Conn(ctx)
+	err := s.file.withRead(ctx, fn)
+	if corrupt(err) {
+		s.foundDamage(err)
+		return fmt.Errorf("%w: %w", errFoundDamage, err)
+	}
+	return err
+}
+
+func (f *file) withRead(ctx context.Context, fn func(context.Context, querier) error) error {
+	conn, err := f.read.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,12 +60,7 @@ func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) 
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	err = fn(uncut, tx)
-	if corrupt(err) {
-		s.foundDamage(err)
-		return fmt.Errorf("%w: %w", errFoundDamage, err)
-	}
-	return err
+	return fn(uncut, tx)
 }
 
 // unreadable tells whether there is nothing but memory.

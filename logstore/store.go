@@ -205,18 +205,20 @@ func (s *Store) Close() error {
 		s.wg.Wait()
 		s.closeErr = s.flusher.lastErr
 		if s.file != nil {
-			s.closeErr = errors.Join(s.closeErr, s.noteEnd(), s.file.close())
+			s.closeErr = errors.Join(s.closeErr, s.closeFile())
 		}
 	})
 	return s.closeErr
 }
 
-// noteEnd notes that the session has ended. One that met damage does not, so that the next server looks at the file.
-func (s *Store) noteEnd() error {
+// closeFile notes that the session has ended. One that met damage does not, so that the next server looks at the file.
+func (s *Store) closeFile() error {
 	if s.damage.Load() != nil {
+		s.file.leave()
 		return nil
 	}
-	return endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
+	err := endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
+	return errors.Join(err, s.file.close())
 }
 
 // endAll ends the captures that their owner has not ended, so that nothing stays in a stream's unfinished line.
