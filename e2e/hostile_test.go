@@ -120,7 +120,7 @@ func TestForgedOutput(t *testing.T) {
 }
 
 // TestFewDescriptors has more started than descriptors are there for: some are
-// refused, and the rest and the server live on.
+// refused, and the rest and the server live on, with what it takes to read.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -128,7 +128,11 @@ func TestFewDescriptors(t *testing.T) {
 	c.initialize(t)
 	running, refused := 0, 0
 	for i := range 30 {
-		r := c.tool(t, "start_process", args{"name": fmt.Sprint("p", i), "command": "sleep", "args": []string{"300"}})
+		start := args{"name": fmt.Sprint("p", i), "command": "sleep", "args": []string{"300"}}
+		if i == 0 {
+			start["health"] = args{"command": "true"}
+		}
+		r := c.tool(t, "start_process", start)
 		switch {
 		case !r.Error:
 			running++
@@ -141,6 +145,18 @@ func TestFewDescriptors(t *testing.T) {
 	if running == 0 || refused == 0 {
 		t.Fatalf("%d run, %d were refused", running, refused)
 	}
+	var answers []<-chan message
+	for range 8 {
+		_, answer := c.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{"process": "p0"}})
+		answers = append(answers, answer)
+	}
+	for _, answer := range answers {
+		if r := asResult(t, "one of many", c.wait(t, "one of many", answer)); r.Error {
+			t.Errorf("at the limit: %s", r.Text)
+		}
+	}
+	c.must(t, "get_process_info", args{"process": "p0"})
+	c.must(t, "check_process_health", args{"process": "p0"})
 	c.must(t, "stop_process", args{"process": "*"})
 	if r := c.must(t, "start_process", args{"name": "p29", "command": "echo again", "wait": "exit"}); !strings.Contains(r.Text, "again") {
 		t.Errorf("%s", r.Text)

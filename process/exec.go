@@ -48,7 +48,7 @@ func (m *Manager) exec(ctx context.Context, spec Spec, exe executable, id int64,
 		return Exit{}, context.Cause(ctx)
 	}
 	deps := m.deps
-	deps.journal, deps.takeStdio = last, nil
+	deps.journal, deps.takeStdio, deps.brief = last, nil, true
 	r, err := startRun(spec, id, environ(m.o.Environ, spec.Env, spec.Dir, m.o.Session, id), exe, deps)
 	if err != nil {
 		return Exit{}, err

@@ -77,6 +77,8 @@ type runDeps struct {
 	open *sync.Map
 	// takeStdio is Options.TakeStdio.
 	takeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
+	// brief is true for Exec.
+	brief bool
 }
 
 // startRun spawns exe as spec says. The goroutines it starts end by themselves
@@ -84,7 +86,7 @@ type runDeps struct {
 func startRun(spec Spec, id int64, env []string, exe executable, d runDeps) (*Run, error) {
 	c, err := d.spawner.start(command{
 		path: exe.path, argv: append([]string{exe.argv0}, spec.Args...), dir: spec.Dir, env: env,
-		stdin: spec.Stdin || spec.mcp(), pty: spec.PTY, merge: spec.MergeOutput,
+		stdin: spec.Stdin || spec.mcp(), pty: spec.PTY, merge: spec.MergeOutput, brief: d.brief,
 	})
 	if err != nil {
 		return nil, err

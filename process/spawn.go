@@ -31,6 +31,8 @@ type command struct {
 	// stdin asks for a pipe, pty for a terminal, merge for one pipe for both
 	// output streams.
 	stdin, pty, merge bool
+	// brief says that it may take spare descriptors: it ends soon.
+	brief bool
 }
 
 // child is a started process with our ends of its streams.
@@ -60,6 +62,9 @@ func (s *spawner) start(c command) (*child, error) {
 		WaitDelay:   time.Second,                                                                   // no goroutine copies for us; should one ever, Wait cannot hang
 	}}
 	theirs, err := ch.connect(c)
+	if err == nil && !c.brief {
+		err = leaveSpare(theirs)
+	}
 	if err == nil {
 		err = s.fork(ch)
 	}

@@ -27,22 +27,15 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 		return runResult{}, err
 	}
 	r := runResult{processResult: now.processResult, TimedOut: timedOut, Hint: now.since}
-	if wait == "exit" && now.over {
-		if r.logResult, err = s.wholeOutput(ctx, st.RunID, 0); err != nil {
-			return r, err
-		}
-		return r, s.addErrors(ctx, &r, &now)
-	}
-	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{st.RunID}, Limit: lastLines, Newest: true})
+	whole := wait == "exit" && now.over
+	unread, err := unreadHint(s.addOutput(ctx, &r, &now, whole))
 	if err != nil {
 		return r, err
 	}
-	r.logResult = lastOf(page)
-	if err := s.addErrors(ctx, &r, &now); err != nil {
-		return r, err
-	}
 	switch {
+	case whole: // nothing is left to wait for
 	case wait == "ready" && now.over:
+		r.Hint = joinNonEmpty(r.Hint, unread)
 		return r, &deathError{now.endBeforeReady(), r}
 	case wait == "ready" && timedOut:
 		r.Hint = joinNonEmpty("not ready yet:", now.notReady)
@@ -53,7 +46,41 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 	case now.Ready == nil:
 		r.Hint = joinNonEmpty("readiness was not checked", now.since)
 	}
+	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, nil
+}
+
+// addOutput adds what a run printed, whole or the last lines of it, and the
+// errors of one that ended badly.
+func (s *Server) addOutput(ctx context.Context, r *runResult, now *runNow, whole bool) (err error) {
+	if whole {
+		r.logResult, err = s.wholeOutput(ctx, now.id, 0)
+	} else {
+		r.logResult, err = s.lastOutput(ctx, now.id)
+	}
+	if err != nil {
+		return err
+	}
+	return s.addErrors(ctx, r, now)
+}
+
+// lastOutput is the last lines of a run.
+func (s *Server) lastOutput(ctx context.Context, run int64) (logResult, error) {
+	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Limit: lastLines, Newest: true})
+	if err != nil {
+		return logResult{}, err
+	}
+	return lastOf(page), nil
+}
+
+// unreadHint turns an error of the log into a hint of an answer whose call has
+// done what it was for: what is done is not to be told as failed. A call that
+// was given up stays an error.
+func unreadHint(err error) (hint string, _ error) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return "", err
+	}
+	return fmt.Sprintf("(its output is missing here: %v)", err), nil
 }
 
 // addErrors adds the errors of a run that ended badly.
@@ -148,6 +175,8 @@ func (e *deathError) about() []told { return e.r.about() }
 
 // Error gives state, exit, last lines, cursor and the next step.
 func (e *deathError) Error() string {
-	e.r.Hint = joinNonEmpty(e.r.Hint, "the last lines are above; get_logs shows all")
+	if len(e.r.Lines) > 0 {
+		e.r.Hint = joinNonEmpty(e.r.Hint, "the last lines are above; get_logs shows all")
+	}
 	return fmt.Sprintf("%s %s\n%s", e.r.Name, e.what, e.r.text())
 }

@@ -220,10 +220,7 @@ func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
 // alreadyForeign answers a start of what another live server runs.
 func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run) (runResult, error) {
 	r := runResult{processResult: ofRun(run), AlreadyRunning: true, Hint: "another pmcp server (another editor window) owns it; its log can be read here"}
-	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run.ID}, Limit: lastLines, Newest: true})
-	if err != nil {
-		return r, err
-	}
-	r.logResult = lastOf(page)
-	return r, nil
+	var err error
+	r.logResult, err = s.lastOutput(ctx, run.ID)
+	return r, err
 }

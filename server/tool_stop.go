@@ -135,6 +135,8 @@ func (s *Server) stopOne(ctx context.Context, name string, o process.StopOptions
 		r.Hint = fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(&before).Survivors, ", "))
 	}
 	r.NextCursor, err = s.o.Store.End(ctx, s.o.Manager.Project(), []string{name})
+	unread, err := unreadHint(err)
+	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, err
 }
 
