@@ -26,7 +26,8 @@ const (
 // secretParts are what must be seen nowhere; the second is what a cut in the wrong place leaves of the first.
 var secretParts = []string{ownSecret, "own-secret", fileSecret, inheritedSecret, urlSecret, optionSecret, "hunter2-first", "hunter2-second", githubToken}
 
-// leakProgram prints every secret that it has in every way, then "all said" and stays; with an argument --exit it exits with 3.
+// leakProgram prints every secret that it has in every way, then "all said" and stays; with an
+// argument --exit it exits with 3.
 func leakProgram(arguments []string) int {
 	own := os.Getenv("APP_TOKEN")
 	fmt.Println("ready, my arguments are", strings.Join(arguments, " "))
@@ -89,7 +90,8 @@ func leaks(text []byte) (found []string) {
 	return found
 }
 
-// TestSecretsAreSeenNowhere: not in an answer, a resource, a prompt, a notification, the database, the records or pmcp's own log.
+// TestSecretsAreSeenNowhere: not in an answer, a resource, a prompt, a notification, the database,
+// the records or pmcp's own log.
 func TestSecretsAreSeenNowhere(t *testing.T) {
 	t.Parallel()
 	w, file := secretWorld(t)
@@ -186,7 +188,8 @@ func scanFiles(t *testing.T, files []string) {
 	}
 }
 
-// TestMaskingSwitchedOff: then output is as the program prints it, and a definition is stored as it was, but for variables.
+// TestMaskingSwitchedOff: then output is as the program prints it, and a definition is stored as it
+// was, but for variables.
 func TestMaskingSwitchedOff(t *testing.T) {
 	t.Parallel()
 	w, file := secretWorld(t)

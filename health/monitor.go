@@ -87,7 +87,8 @@ type Options struct {
 	// Interval is the default of Spec.Interval (PM_HEALTH_CHECK_INTERVAL). 0
 	// means 1 min; less than 100 ms means 100 ms.
 	Interval time.Duration
-	// Mask takes secrets out of the output and the message of a check; clipped says that the text went on where it ends. Nil takes none.
+	// Mask takes secrets out of the output and the message of a check; clipped says that the text
+	// went on where it ends. Nil takes none.
 	Mask func(text string, clipped bool) string
 	// Log takes what is worth a line on stderr. Nil discards it.
 	Log *slog.Logger

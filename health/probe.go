@@ -14,7 +14,8 @@ import (
 // maxOutput is how much text of a check is kept, in bytes.
 const maxOutput = 4 << 10
 
-// slack is how much more is taken of a command's output, whose beginning is cut, so that no secret is cut before it is masked.
+// slack is how much more is taken of a command's output, whose beginning is cut, so that no secret
+// is cut before it is masked.
 const slack = 4 << 10
 
 // outcome is what a probe saw.
@@ -60,9 +61,9 @@ func (m *Monitor) check(w *watch) Result {
 	}
 }
 
-// afterCut is the masked text of an output whose beginning is cut, without what may be the end of a secret that the cut went through: its
-// first line, or as much of it as such an end can have. To keep only maxOutput is not enough, since masks may be shorter than what they
-// stand for.
+// afterCut is the masked text of an output whose beginning is cut, without what may be the end of a
+// secret that the cut went through: its first line, or as much of it as such an end can have. To
+// keep only maxOutput is not enough, since masks may be shorter than what they stand for.
 func afterCut(text string) string {
 	first := text[:min(len(text), slack)]
 	if end := strings.IndexByte(first, '\n'); end >= 0 {

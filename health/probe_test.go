@@ -127,8 +127,8 @@ func (p printed) Exec(_ context.Context, _ process.Spec, limit int) (process.Exi
 	return process.Exit{}, []byte(p.text[max(0, len(p.text)-limit):]), nil
 }
 
-// TestCutSecret: of a secret that the beginning of the output kept goes through nothing is shown, even where masks make that so short
-// that all of it could be.
+// TestCutSecret: of a secret that the beginning of the output kept goes through nothing is shown,
+// even where masks make that so short that all of it could be.
 func TestCutSecret(t *testing.T) {
 	secret := strings.Repeat("hunter2-", 32)
 	masked := func(text string, _ bool) string { return strings.ReplaceAll(text, secret, "[masked]") }

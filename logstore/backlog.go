@@ -30,8 +30,8 @@ func (b *backlog[T]) giveBack(most int) {
 	b.bound(most)
 }
 
-// unsaved gives a copy of what is not known to be stored, oldest first. What is in a transaction may be in the file as well by the time it is
-// read, which must come after this.
+// unsaved gives a copy of what is not known to be stored, oldest first. What is in a transaction
+// may be in the file as well by the time it is read, which must come after this.
 func (b *backlog[T]) unsaved() []T { return slices.Concat(b.flying, b.waiting) }
 
 func (b *backlog[T]) bound(most int) {

@@ -83,8 +83,8 @@ func (w *runWork) bytes() (n int64) {
 	return n
 }
 
-// work takes what is not stored of the run, full chunks up to about the given size. more tells that full chunks are left, later that lines of
-// the open chunk are.
+// work takes what is not stored of the run, full chunks up to about the given size. more tells that
+// full chunks are left, later that lines of the open chunk are.
 func (r *runLog) work(urgent bool, bytes int64) (w runWork, more, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

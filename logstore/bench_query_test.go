@@ -124,7 +124,8 @@ func BenchmarkQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkTenMillion asks a file of ten million lines. It takes a minute and 1.3 GB of disk, so it must be asked for: LOGSTORE_BENCH_TENMILLION=1.
+// BenchmarkTenMillion asks a file of ten million lines. It takes a minute and 1.3 GB of disk, so it
+// must be asked for: LOGSTORE_BENCH_TENMILLION=1.
 func BenchmarkTenMillion(b *testing.B) {
 	if os.Getenv("LOGSTORE_BENCH_TENMILLION") == "" {
 		b.Skip("LOGSTORE_BENCH_TENMILLION is not set")

@@ -14,8 +14,9 @@ const (
 	readerPairs = 5
 )
 
-// BenchmarkReadersAndWriter has a writer at full speed, alone and beside four searching readers: in turns, each beginning every other pair, so that
-// a busy machine slows both alike. What is lost is the median of the pairs.
+// BenchmarkReadersAndWriter has a writer at full speed, alone and beside four searching readers: in
+// turns, each beginning every other pair, so that a busy machine slows both alike. What is lost is
+// the median of the pairs.
 func BenchmarkReadersAndWriter(b *testing.B) {
 	benchCorpus()
 	var walls, losses, cpus, searches []float64

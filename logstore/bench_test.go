@@ -15,8 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The figures of the issue "The log store at the speed of the pipe" are measured here, each beside a store with a row for each line: prepared
-// statement, 1000 rows a transaction, LIKE. LOGSTORE_BENCH_LINES changes the number of lines.
+// The figures of the issue "The log store at the speed of the pipe" are measured here, each beside
+// a store with a row for each line: prepared statement, 1000 rows a transaction, LIKE.
+// LOGSTORE_BENCH_LINES changes the number of lines.
 
 const (
 	rareText   = "invalid memory address" // 10 lines

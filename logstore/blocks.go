@@ -8,9 +8,9 @@ import (
 	"slices"
 )
 
-// blockSource gives the blocks of one run in either direction: stored chunks, tail rows, and what is in memory. Memory is
-// snapshotted before the file's transaction begins, so nothing is missed between them, and what is in both is taken
-// from memory.
+// blockSource gives the blocks of one run in either direction: stored chunks, tail rows, and what
+// is in memory. Memory is snapshotted before the file's transaction begins, so nothing is missed
+// between them, and what is in both is taken from memory.
 type blockSource struct {
 	ctx   context.Context
 	q     querier // nil: memory only
@@ -44,7 +44,8 @@ func newBlockSource(ctx context.Context, q querier, run *runMeta, f *lineFilter,
 // lastLine is more than any line's number.
 const lastLine = 1 << 62
 
-// after gives the block with the first line beyond the given one, leaving out chunks in which no line passes the filter. A nil block is the end.
+// after gives the block with the first line beyond the given one, leaving out chunks in which no
+// line passes the filter. A nil block is the end.
 func (s *blockSource) after(line int64) (*block, error) {
 	stored, err := s.storedBlock(` AND first_line + lines > ? ORDER BY id LIMIT 1`, line+1)
 	if err != nil {
@@ -94,8 +95,9 @@ func loadChunk(ctx context.Context, q querier, id int64) (*block, error) {
 	return queryBlock(ctx, q, selectBlock+`id = ?`, id)
 }
 
-// queryBlock reads the first chunk that a query gives. The blobs are taken as the driver made them, without another copy: it makes new ones for
-// each row, and database/sql/driver forbids it to change them later.
+// queryBlock reads the first chunk that a query gives. The blobs are taken as the driver made them,
+// without another copy: it makes new ones for each row, and database/sql/driver forbids it to
+// change them later.
 func queryBlock(ctx context.Context, q querier, query string, args ...any) (*block, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -117,7 +119,8 @@ func queryBlock(ctx context.Context, q querier, query string, args ...any) (*blo
 	return b, nil
 }
 
-// tailBlocks reads the tail rows of a run that end before a line: of a run in another server's memory, or whose server died.
+// tailBlocks reads the tail rows of a run that end before a line: of a run in another server's
+// memory, or whose server died.
 func tailBlocks(ctx context.Context, q querier, run, limit int64) ([]block, error) {
 	lo, hi := rowRange(run)
 	rows, err := q.QueryContext(ctx, `SELECT first_line, min_at, meta, body FROM tail WHERE id BETWEEN ? AND ? AND first_line < ? ORDER BY id`, lo, hi, limit)
@@ -158,7 +161,8 @@ func runsWithTail(ctx context.Context, q querier) (map[int64]bool, error) {
 	}
 }
 
-// number is an int64 that database/sql reads without the detour over text and reflection that it takes for plain integers.
+// number is an int64 that database/sql reads without the detour over text and reflection that it
+// takes for plain integers.
 type number int64
 
 // Scan implements sql.Scanner.

@@ -3,7 +3,8 @@ package logstore
 import "time"
 
 const (
-	// runBound is how much of a run may wait for the flusher. A run over it waits once, then loses its oldest lines until it is under half.
+	// runBound is how much of a run may wait for the flusher. A run over it waits once, then loses
+	// its oldest lines until it is under half.
 	runBound = 4 << 20
 	// totalBound is how much may wait in all. Beyond it the run with most loses its oldest lines.
 	totalBound = 24 << 20
@@ -29,8 +30,8 @@ func (s *Store) keepBounds(r *runLog) {
 	}
 }
 
-// dropLargest has the largest runs lose their oldest lines until all together are within their bound. Who comes meanwhile waits, and
-// then finds nothing to do.
+// dropLargest has the largest runs lose their oldest lines until all together are within their
+// bound. Who comes meanwhile waits, and then finds nothing to do.
 func (s *Store) dropLargest() {
 	s.dropping.Lock()
 	defer s.dropping.Unlock()
@@ -42,8 +43,8 @@ func (s *Store) dropLargest() {
 	}
 }
 
-// awaitRoom waits until a commit has taken some of the run, at most once between two such commits. Without a file that works there
-// is nothing to wait for.
+// awaitRoom waits until a commit has taken some of the run, at most once between two such commits.
+// Without a file that works there is nothing to wait for.
 func (s *Store) awaitRoom(r *runLog) {
 	r.mu.Lock()
 	if r.waited || s.file == nil {
@@ -93,8 +94,9 @@ func (s *Store) largestRun() *runLog {
 	return largest
 }
 
-// drop gives up the oldest lines of a run until no more than target bytes are pending, and returns how many bytes that were. What the flusher
-// is writing stays. The open chunk goes only if andOpen is set.
+// drop gives up the oldest lines of a run until no more than target bytes are pending, and returns
+// how many bytes that were. What the flusher is writing stays. The open chunk goes only if andOpen
+// is set.
 func (s *Store) drop(r *runLog, target int64, andOpen bool) (freed int64) {
 	r.mu.Lock()
 	reason := reasonSlow

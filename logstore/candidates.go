@@ -54,8 +54,8 @@ func (c *scope) where(project, name string) (condition string, args []any) {
 	return condition, args
 }
 
-// memory takes the snapshots of this Store's own runs that the scope is about. It comes before the file is read: what is
-// committed in between is in both, and taken from memory.
+// memory takes the snapshots of this Store's own runs that the scope is about. It comes before the
+// file is read: what is committed in between is in both, and taken from memory.
 func (s *Store) memory(c *scope) []memView {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -6,9 +6,10 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// NewRun gives a new run of a process its id and its number, which counts from 1 per (project, name) over all servers. It waits for
-// the file for 1 s at most, but for the first time that the Store sees a name; a file that is slower is not asked for 10 s, and the
-// Store counts by what it knows.
+// NewRun gives a new run of a process its id and its number, which counts from 1 per (project,
+// name) over all servers. It waits for the file for 1 s at most, but for the first time that the
+// Store sees a name; a file that is slower is not asked for 10 s, and the Store counts by what it
+// knows.
 func (s *Store) NewRun(project, name string) (run int64, number int) {
 	key := processKey{project, name}
 	r, ok := s.reserveRun(key)
@@ -18,7 +19,8 @@ func (s *Store) NewRun(project, name string) (run int64, number int) {
 	return r.id, r.number
 }
 
-// enterRun makes a run with the number of at, or the next one that is free. It starts after at.started, when the run before it did.
+// enterRun makes a run with the number of at, or the next one that is free. It starts after
+// at.started, when the run before it did.
 func (s *Store) enterRun(key processKey, at latestRun) reservedRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,17 +42,18 @@ func (s *Store) enterRun(key processKey, at latestRun) reservedRun {
 	return reservedRun{r.id, number}
 }
 
-// latestRun is the latest run of a process. The next one starts after it, also by the noted times: by these runs are ordered, and the clock may have
-// been set back meanwhile.
+// latestRun is the latest run of a process. The next one starts after it, also by the noted times:
+// by these runs are ordered, and the clock may have been set back meanwhile.
 type latestRun struct {
 	number  int
 	started int64
 }
 
-// Capture takes what a stream of a run wrote. p is borrowed until Capture returns. An empty p says that the stream has been
-// silent for a while (200 ms): its unfinished line is stored. Capture does not wait for the disk, but when the run has
-// more than 4 MiB pending it waits once, up to 2 s, for the flusher to catch up before the oldest are dropped.
-// What comes for an unknown run, or after EndCapture, is ignored.
+// Capture takes what a stream of a run wrote. p is borrowed until Capture returns. An empty p says
+// that the stream has been silent for a while (200 ms): its unfinished line is stored. Capture does
+// not wait for the disk, but when the run has more than 4 MiB pending it waits once, up to 2 s, for
+// the flusher to catch up before the oldest are dropped. What comes for an unknown run, or after
+// EndCapture, is ignored.
 func (s *Store) Capture(run int64, stream uint8, at time.Time, p []byte) {
 	r := s.ownRun(run)
 	if r == nil || stream >= streamCount {
@@ -74,7 +77,8 @@ func (s *Store) Capture(run int64, stream uint8, at time.Time, p []byte) {
 	s.keepBounds(r)
 }
 
-// EndCapture says that all streams of the run are at their end: unfinished lines are stored, and who waits for lines is told.
+// EndCapture says that all streams of the run are at their end: unfinished lines are stored, and
+// who waits for lines is told.
 func (s *Store) EndCapture(run int64) {
 	r := s.ownRun(run)
 	if r == nil {
@@ -98,9 +102,10 @@ func (s *Store) EndCapture(run int64) {
 	s.keepBounds(r)
 }
 
-// turn waits until one of as many runs as there are processors may take lines, and gives what ends the turn. Fifty processes that print as
-// fast as they can would else all be ready to run at once, and whoever wakes another, or waits for the lock of a run, would wait for all
-// of them: an answer that looks at each run took 0.6 s on two processors.
+// turn waits until one of as many runs as there are processors may take lines, and gives what ends
+// the turn. Fifty processes that print as fast as they can would else all be ready to run at once,
+// and whoever wakes another, or waits for the lock of a run, would wait for all of them: an answer
+// that looks at each run took 0.6 s on two processors.
 func (s *Store) turn() (end func()) {
 	s.turns <- struct{}{}
 	return func() { <-s.turns }

@@ -14,8 +14,9 @@ import (
 
 var kills = flag.Int("chaos.n", 8, "how many times the chaos test kills a server")
 
-// TestSIGKILL kills a server under load at random moments, beside another that goes on: the file stays sound, what is stored is an exact prefix
-// of what was written, and the next server records that the end may be missing.
+// TestSIGKILL kills a server under load at random moments, beside another that goes on: the file
+// stays sound, what is stored is an exact prefix of what was written, and the next server records
+// that the end may be missing.
 func TestSIGKILL(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	alive := make(map[string]bool)
@@ -69,7 +70,8 @@ func (h *helper) captured() (all []progress) {
 	return all
 }
 
-// checkLoss holds that a kill takes no more than a run may have pending, and tells how old the oldest line was that it took.
+// checkLoss holds that a kill takes no more than a run may have pending, and tells how old the
+// oldest line was that it took.
 func checkLoss(t *testing.T, captured []progress, stored int, killed time.Time) (age time.Duration) {
 	t.Helper()
 	if len(captured) == 0 {

@@ -16,12 +16,12 @@ import (
 // maxFaults is how many faults of a broken file CheckFile names.
 const maxFaults = 3
 
-// CheckFile says in a few words whether the database at path is whole, and with an error if it is not, or not one that this version
-// can use. It reads the whole file and therefore may be cut short by ctx, which is no error: the text says so. A file that does not
-// exist yet is no error either.
+// CheckFile says in a few words whether the database at path is whole, and with an error if it is
+// not, or not one that this version can use. It reads the whole file and therefore may be cut short
+// by ctx, which is no error: the text says so. A file that does not exist yet is no error either.
 //
-// The file is never opened for writing, so that this is safe beside servers that write, without any server, and on what a killed one
-// left.
+// The file is never opened for writing, so that this is safe beside servers that write, without any
+// server, and on what a killed one left.
 func CheckFile(ctx context.Context, path string) (text string, err error) {
 	for _, params := range checkModes(path) {
 		text, err = checkWith(ctx, path, params)
@@ -42,8 +42,9 @@ func CheckFile(ctx context.Context, path string) (text string, err error) {
 	}
 }
 
-// checkModes are the ways to open the file that are tried, in order. Without a write-ahead log nobody has it open, and there is
-// nothing but the file to read. With one the index of the log is read as it is, or, where there is none, has to be made.
+// checkModes are the ways to open the file that are tried, in order. Without a write-ahead log
+// nobody has it open, and there is nothing but the file to read. With one the index of the log is
+// read as it is, or, where there is none, has to be made.
 func checkModes(path string) []url.Values {
 	info, err := os.Stat(path + "-wal")
 	if err != nil || info.Size() == 0 {

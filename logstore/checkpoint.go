@@ -12,8 +12,9 @@ const (
 	truncateAfter = 30 * time.Second
 )
 
-// checkpointer copies the write-ahead log into the file, on a connection of its own: so the flusher does not wait for the disk to sync, and a
-// fast child does not run into its bound meanwhile. That connection never waits for a lock.
+// checkpointer copies the write-ahead log into the file, on a connection of its own: so the flusher
+// does not wait for the disk to sync, and a fast child does not run into its bound meanwhile. That
+// connection never waits for a lock.
 func (s *Store) checkpointer(ctx context.Context) {
 	var idle <-chan time.Time
 	for {

@@ -65,8 +65,8 @@ func (b *block) line(run, i int64, text []byte) Line {
 	}
 }
 
-// sound tells whether a block from the file has as many lines of text as of metadata, so that nothing read from it can go out of
-// range.
+// sound tells whether a block from the file has as many lines of text as of metadata, so that
+// nothing read from it can go out of range.
 func (b *block) sound() bool {
 	return len(b.meta)%metaBytes == 0 && int64(bytes.Count(b.text, newline)) == b.lines() &&
 		(len(b.text) == 0 || b.text[len(b.text)-1] == '\n')
@@ -83,8 +83,8 @@ type card struct {
 	byLevel      [levelCount]int64
 }
 
-// chunk is a block that is being filled, or waits to be committed. Its run's lock guards it; only the bytes that a snapshot
-// covers may be read without.
+// chunk is a block that is being filled, or waits to be committed. Its run's lock guards it; only
+// the bytes that a snapshot covers may be read without.
 type chunk struct {
 	n       int64 // place among the chunks of the run
 	first   int64

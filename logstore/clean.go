@@ -13,13 +13,13 @@ type lineSink interface {
 	line(text []byte, continuation, partial bool)
 }
 
-// cleaner turns the bytes of one stream into clean lines: escape sequences and control characters (TAB stays) are
-// taken out, invalid UTF-8 becomes U+FFFD (one for a run of bad bytes), U+2028 and U+2029 a space, a line redrawn with carriage returns is reduced to
-// its last state. How the bytes are cut into calls of feed makes no difference.
-// The zero value is ready.
+// cleaner turns the bytes of one stream into clean lines: escape sequences and control characters
+// (TAB stays) are taken out, invalid UTF-8 becomes U+FFFD (one for a run of bad bytes), U+2028 and
+// U+2029 a space, a line redrawn with carriage returns is reduced to its last state. How the bytes
+// are cut into calls of feed makes no difference. The zero value is ready.
 type cleaner struct {
-	// whole is how much of an unfinished line may be given to the sink before the rest is known; cut says that its piece is full,
-	// else it has paused. Nil: all of it.
+	// whole is how much of an unfinished line may be given to the sink before the rest is known;
+	// cut says that its piece is full, else it has paused. Nil: all of it.
 	whole func(text []byte, cut bool) int
 
 	text  []byte  // what is known of the unfinished line
@@ -155,8 +155,8 @@ func (c *cleaner) ascii(p []byte, out lineSink) int {
 	return 1
 }
 
-// rune takes one rune, or as much of it as there is, and returns how many bytes of p that took (0 when a held byte turned out
-// to be bad).
+// rune takes one rune, or as much of it as there is, and returns how many bytes of p that took (0
+// when a held byte turned out to be bad).
 func (c *cleaner) rune(p []byte, out lineSink) int {
 	var buf [2 * utf8.UTFMax]byte
 	n := copy(buf[:], c.carry[:c.held])
@@ -229,7 +229,8 @@ func (c *cleaner) makeRoom(n int, out lineSink) {
 	}
 }
 
-// escapeByte moves on within an escape sequence. It returns false for a byte that ends the sequence and is not part of it.
+// escapeByte moves on within an escape sequence. It returns false for a byte that ends the sequence
+// and is not part of it.
 func (c *cleaner) escapeByte(b byte) bool {
 	if b == 0x18 || b == 0x1a { // CAN, SUB
 		c.state = ground

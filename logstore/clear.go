@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// Clear removes the lines of the processes (nil = all of the project; project "" = all) that are older than until, or all if until is
-// zero, and tells how many that were. The errors recognised in them go too, and the events of that time. What a run of another live server has not yet stored as a whole chunk stays.
-// Without a file it does nothing and says so.
+// Clear removes the lines of the processes (nil = all of the project; project "" = all) that are
+// older than until, or all if until is zero, and tells how many that were. The errors recognised in
+// them go too, and the events of that time. What a run of another live server has not yet stored as
+// a whole chunk stays. Without a file it does nothing and says so.
 func (s *Store) Clear(ctx context.Context, project string, names []string, until time.Time) (lines, bytes int64, err error) {
 	if s.file == nil {
 		return 0, 0, errors.New("cannot clear the log: it is kept in memory only")
@@ -53,8 +54,8 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 	return lines, bytes, nil
 }
 
-// clearForRoom clears what the file has while the disk is full, and gives the room back, so that what is only in memory can be stored, to be
-// cleared then.
+// clearForRoom clears what the file has while the disk is full, and gives the room back, so that
+// what is only in memory can be stored, to be cleared then.
 func (s *Store) clearForRoom(ctx context.Context, c *scope, before int64) (lines, bytes int64, err error) {
 	lines, bytes, err = s.clearStored(ctx, c, before)
 	if err != nil {
@@ -102,7 +103,8 @@ func (s *Store) clearStored(ctx context.Context, c *scope, before int64) (lines,
 	return lines, bytes, s.clearNotes(ctx, c, before, wasGone)
 }
 
-// clearRun removes the run's lines before a time: whole chunks first, then the start of the chunk in which that time falls.
+// clearRun removes the run's lines before a time: whole chunks first, then the start of the chunk
+// in which that time falls.
 func (s *Store) clearRun(ctx context.Context, m *runMeta, before int64) (lines, bytes int64, err error) {
 	cards, err := runCards(ctx, s.file.read, m.id)
 	if err != nil {
@@ -142,7 +144,8 @@ func runCards(ctx context.Context, q querier, run int64) ([]storedCard, error) {
 	return all, rows.Err()
 }
 
-// trimChunk cuts the lines before a time off a stored chunk. Its filter stays: it says of a few words too many that they may be there.
+// trimChunk cuts the lines before a time off a stored chunk. Its filter stays: it says of a few
+// words too many that they may be there.
 func (s *Store) trimChunk(ctx context.Context, run, id, before int64) (lines, bytes int64, err error) {
 	err = s.update(ctx, func(tx *sql.Tx) error {
 		b, err := loadChunk(ctx, tx, id)

@@ -8,8 +8,8 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// completeErrors has the errors that are open in the runs in scope stored with what there is of them: later they would bring lines back that
-// are cleared by then.
+// completeErrors has the errors that are open in the runs in scope stored with what there is of
+// them: later they would bring lines back that are cleared by then.
 func (s *Store) completeErrors(c *scope) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -22,8 +22,9 @@ func (s *Store) completeErrors(c *scope) {
 	}
 }
 
-// clearNotes removes what was noted of the lines that a clear has removed: errors of which the latest occurrence is gone, since those before it are
-// as well, and events, which quote errors. wasGone are the lines that each run had lost before the clear.
+// clearNotes removes what was noted of the lines that a clear has removed: errors of which the
+// latest occurrence is gone, since those before it are as well, and events, which quote errors.
+// wasGone are the lines that each run had lost before the clear.
 func (s *Store) clearNotes(ctx context.Context, c *scope, before int64, wasGone map[int64]int64) error {
 	return s.update(ctx, func(tx *sql.Tx) error {
 		where, args := c.where("f.project", "f.name")
@@ -53,7 +54,8 @@ func (s *Store) clearNotes(ctx context.Context, c *scope, before int64, wasGone 
 	})
 }
 
-// goneFaults picks the errors whose latest occurrence was cleared, or the first line of it. One that printed nothing goes by its time.
+// goneFaults picks the errors whose latest occurrence was cleared, or the first line of it. One
+// that printed nothing goes by its time.
 func goneFaults(rows *sql.Rows, before int64, wasGone map[int64]int64) (ids []string, err error) {
 	defer rows.Close()
 	for rows.Next() {

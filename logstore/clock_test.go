@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// TestClockSetBack starts a run after one that started, by the clock of that time, two hours later: it is the latest all the same, in the file as
-// in memory, its lines come after those that a cursor was taken behind, and no run ends before it starts.
+// TestClockSetBack starts a run after one that started, by the clock of that time, two hours later:
+// it is the latest all the same, in the file as in memory, its lines come after those that a cursor
+// was taken behind, and no run ends before it starts.
 func TestClockSetBack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	ahead := time.Now().Add(2 * time.Hour)

@@ -32,8 +32,9 @@ type connector struct {
 func (c *connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 func (c *connector) Driver() driver.Driver                        { return c.driver }
 
-// formOfFile gives a new file its form: the first two have an effect only before it is in WAL mode. The second one takes the
-// write lock even where it changes nothing, so it is not for connections to a file that is made.
+// formOfFile gives a new file its form: the first two have an effect only before it is in WAL mode.
+// The second one takes the write lock even where it changes nothing, so it is not for connections
+// to a file that is made.
 var formOfFile = []string{
 	"PRAGMA page_size = " + strconv.Itoa(pageBytes),
 	"PRAGMA auto_vacuum = INCREMENTAL",

@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// A cursor is a position in each process that it covers. Its wire form is base64url of a version byte and, for each entry in rising
-// order of runs, the difference to the run before and the line, as varints. Of a process's entries the one with the
-// latest run is where the process stands: later runs are still to come, earlier ones are over unless they have an entry themselves (runs of one
+// A cursor is a position in each process that it covers. Its wire form is base64url of a version
+// byte and, for each entry in rising order of runs, the difference to the run before and the line,
+// as varints. Of a process's entries the one with the latest run is where the process stands: later
+// runs are still to come, earlier ones are over unless they have an entry themselves (runs of one
 // process overlap when two servers run it).
 type cursor map[int64]int64 // run id to the number of the last line before the position
 

@@ -34,7 +34,8 @@ var damages = map[string]func(path string) error{
 	"index removed":        func(path string) error { return os.Remove(path + "-shm") },
 }
 
-// killed leaves the files of a server that was killed, with some of the log in the database and some in the write-ahead log.
+// killed leaves the files of a server that was killed, with some of the log in the database and
+// some in the write-ahead log.
 func killed(t *testing.T) (path string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "pmcp.db")
@@ -102,8 +103,9 @@ func TestDamageAtStart(t *testing.T) {
 	}
 }
 
-// TestDamageUnderTheServer damages the files that a Store has open: it goes on, if need be in memory, and the next one works. Not among the
-// damages: a shorter index, which SQLite has mapped, ends the program with SIGBUS.
+// TestDamageUnderTheServer damages the files that a Store has open: it goes on, if need be in
+// memory, and the next one works. Not among the damages: a shorter index, which SQLite has mapped,
+// ends the program with SIGBUS.
 func TestDamageUnderTheServer(t *testing.T) {
 	for name, damage := range damages {
 		if name == "index cut to nothing" {
@@ -145,7 +147,8 @@ func garble(t *testing.T, s *Store, table string) {
 	s.file.read.SetMaxIdleConns(0) // what they have read they would not read again
 }
 
-// TestDamageMetByARun: who asks for a run, or waits for its end, and is the first to meet the damage, has it from memory.
+// TestDamageMetByARun: who asks for a run, or waits for its end, and is the first to meet the
+// damage, has it from memory.
 func TestDamageMetByARun(t *testing.T) {
 	for name, ask := range map[string]func(*Store, int64) (Run, error){
 		"Run": func(s *Store, run int64) (Run, error) { return s.Run(t.Context(), run) },

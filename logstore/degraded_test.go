@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperFull fills the disk under a Store: the largest size of a file is set to what the database has, and later raised again. It
-// prints "pass", or what was wrong.
+// helperFull fills the disk under a Store: the largest size of a file is set to what the database
+// has, and later raised again. It prints "pass", or what was wrong.
 func helperFull() int {
 	signal.Ignore(unix.SIGXFSZ)
 	if err := fullDisk(os.Args[1]); err != nil {
@@ -244,8 +244,8 @@ func TestAllRunsTogetherAreBounded(t *testing.T) {
 	}
 }
 
-// TestCapturesTakeTurns has more runs print at once than there are processors: no more of them are at work at a time, so that who waits for
-// one waits for few.
+// TestCapturesTakeTurns has more runs print at once than there are processors: no more of them are
+// at work at a time, so that who waits for one waits for few.
 func TestCapturesTakeTurns(t *testing.T) {
 	s, err := Open(t.Context(), Options{})
 	if err != nil {

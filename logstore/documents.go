@@ -8,8 +8,8 @@ import (
 	"maps"
 )
 
-// Documents are JSON objects that belong to others and that the Store only keeps by kind, project and name. Saving one is
-// buffered: readers of this Store see it at once, the flusher stores it.
+// Documents are JSON objects that belong to others and that the Store only keeps by kind, project
+// and name. Saving one is buffered: readers of this Store see it at once, the flusher stores it.
 
 // documentKind tells the documents of one caller from those of another. Its numbers are in the file.
 type documentKind uint8

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// EndOfRun gives the cursor at the end of a run of this Store that has ended; "" if it printed nothing. It does not wait for the
-// disk: of a run that has left memory it is the end wherever that is.
+// EndOfRun gives the cursor at the end of a run of this Store that has ended; "" if it printed
+// nothing. It does not wait for the disk: of a run that has left memory it is the end wherever that
+// is.
 func (s *Store) EndOfRun(run int64) string {
 	r := s.ownRun(run)
 	if r == nil {
@@ -22,12 +23,14 @@ func (s *Store) EndOfRun(run int64) string {
 	return cursor{run: r.last}.String()
 }
 
-// endPoll is how often who waits for the end of a run looks anew where nothing tells of it: when another server dies, no file changes.
+// endPoll is how often who waits for the end of a run looks anew where nothing tells of it: when
+// another server dies, no file changes.
 const endPoll = time.Second
 
-// WaitEnd waits until a run has ended, or can no longer end because its server is dead, and gives it. When ctx ends first it gives
-// the run as it was seen last, and ctx's error. Its error wraps ErrUnknownRun for a run that is not kept. A run of another
-// server is seen to end when that server has stored it; one of this Store when SaveRun was told.
+// WaitEnd waits until a run has ended, or can no longer end because its server is dead, and gives
+// it. When ctx ends first it gives the run as it was seen last, and ctx's error. Its error wraps
+// ErrUnknownRun for a run that is not kept. A run of another server is seen to end when that server
+// has stored it; one of this Store when SaveRun was told.
 func (s *Store) WaitEnd(ctx context.Context, run int64) (Run, error) {
 	w := s.watch(func(*runLog) bool { return false })
 	defer s.unwatch(w)

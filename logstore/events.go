@@ -33,7 +33,8 @@ func (s *Store) SaveEvent(project, name string, run int64, at time.Time, text st
 	notify(s.kick)
 }
 
-// Events gives the latest events of the processes (nil = all of the project; "" = all projects), oldest first, at most limit (0 = 100).
+// Events gives the latest events of the processes (nil = all of the project; "" = all projects),
+// oldest first, at most limit (0 = 100).
 func (s *Store) Events(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
 	if limit <= 0 {
 		limit = 100

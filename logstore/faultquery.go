@@ -24,7 +24,8 @@ type FaultQuery struct {
 	Project string
 	// Names limits it to these processes; nil = all.
 	Names []string
-	// Runs limits it to those that one of these runs has shown; nil = all. Of each kind the first run and the last 100 are known.
+	// Runs limits it to those that one of these runs has shown; nil = all. Of each kind the first
+	// run and the last 100 are known.
 	Runs []int64
 	// ID and Category limit it to one; "" = all.
 	ID, Category string
@@ -77,7 +78,8 @@ func (q *FaultQuery) wants(f *Fault, after cursor) bool {
 	return after == nil || after.behind(f.LastRun, f.LastLine)
 }
 
-// behind tells whether a line comes after the position: in the same run by its number, else in a later run than all it covers.
+// behind tells whether a line comes after the position: in the same run by its number, else in a
+// later run than all it covers.
 func (c cursor) behind(run, line int64) bool {
 	if at, ok := c[run]; ok {
 		return line > at
@@ -226,7 +228,8 @@ func (f *Fault) has(g *faultGain) bool {
 	return f.LastRun == g.LastRun && f.LastLine == g.LastLine && f.LastSeen.Equal(g.LastSeen)
 }
 
-// ResolveFault marks a kind of error as resolved, with a note; seen again it is open again. Its error wraps ErrUnknownFault.
+// ResolveFault marks a kind of error as resolved, with a note; seen again it is open again. Its
+// error wraps ErrUnknownFault.
 func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error) {
 	if s.file == nil {
 		return s.faults.resolve(id, note)

@@ -93,7 +93,8 @@ func saveFault(ctx context.Context, q querier, f *Fault) error {
 	return nil
 }
 
-// retireFaults drops what was not seen since the cutoff, what was resolved before it, and the oldest kinds beyond the bound.
+// retireFaults drops what was not seen since the cutoff, what was resolved before it, and the
+// oldest kinds beyond the bound.
 func retireFaults(ctx context.Context, q querier, cutoff int64) error {
 	for _, step := range []struct {
 		statement string

@@ -38,8 +38,8 @@ func storeFaultRuns(ctx context.Context, q querier, g *faultGain) error {
 	return nil
 }
 
-// inRuns leaves those kinds of faults that one of the runs is known to have shown. gains are those that the file may not have yet. tx is
-// nil where there is no file.
+// inRuns leaves those kinds of faults that one of the runs is known to have shown. gains are those
+// that the file may not have yet. tx is nil where there is no file.
 func inRuns(ctx context.Context, tx querier, runs []int64, all []Fault, gains ...*faultGain) ([]Fault, error) {
 	shown := make(map[string]bool)
 	for _, g := range gains {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxUnsavedFaults bounds the kinds of faults in memory; beyond it the one seen longest ago goes. It is only reached
-	// while the file does not take them.
+	// maxUnsavedFaults bounds the kinds of faults in memory; beyond it the one seen longest ago
+	// goes. It is only reached while the file does not take them.
 	maxUnsavedFaults = 2000
 	// maxFaultNews bounds the news that nobody has taken; older news goes.
 	maxFaultNews = 64
@@ -36,12 +36,14 @@ type Fault struct {
 	Count, Runs int64
 	// FirstSeen and LastSeen are when.
 	FirstSeen, LastSeen time.Time
-	// FirstRun and LastRun are the ids of the first and the latest run that showed it, RunNumber is the latter's number.
+	// FirstRun and LastRun are the ids of the first and the latest run that showed it, RunNumber is
+	// the latter's number.
 	FirstRun, LastRun int64
 	RunNumber         int
 	// FirstLine and LastLine are the log lines of the latest occurrence in LastRun; 0 if it printed nothing.
 	FirstLine, LastLine int64
-	// Resolved is when it was marked so, with Note; zero if it is not. Regressed: it was, and has been seen again since.
+	// Resolved is when it was marked so, with Note; zero if it is not. Regressed: it was, and has
+	// been seen again since.
 	Resolved  time.Time
 	Note      string
 	Regressed bool
@@ -225,7 +227,8 @@ type unsavedFaults struct {
 	taken   int64        // how often something was by then
 }
 
-// unsaved gives what the file does not have, which must be read after this. Where taken has moved by then it may have what waited.
+// unsaved gives what the file does not have, which must be read after this. Where taken has moved
+// by then it may have what waited.
 func (l *faultLog) unsaved() unsavedFaults {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -249,12 +252,13 @@ func copyGains(gains map[faultKey]*faultGain) []*faultGain {
 	return all
 }
 
-// NewFaults gives each kind of error when it is first seen, or seen again after it was resolved. One receiver; up to 64 wait for
-// it, older ones are dropped. It is never closed.
+// NewFaults gives each kind of error when it is first seen, or seen again after it was resolved.
+// One receiver; up to 64 wait for it, older ones are dropped. It is never closed.
 func (s *Store) NewFaults() <-chan FaultNews { return s.faults.news }
 
-// RunEnded says how the first process of a run has ended, once its output is captured: a bad end is an error too, if the
-// output does not explain it already. A run that somebody stopped on purpose has ended with code 0. signal is "SIGSEGV" or so, "" if it exited.
+// RunEnded says how the first process of a run has ended, once its output is captured: a bad end is
+// an error too, if the output does not explain it already. A run that somebody stopped on purpose
+// has ended with code 0. signal is "SIGSEGV" or so, "" if it exited.
 func (s *Store) RunEnded(run int64, exitCode int, signal string) {
 	r := s.ownRun(run)
 	if r == nil {

@@ -188,7 +188,8 @@ func TestFaultGainsMerge(t *testing.T) {
 	}
 }
 
-// TestFaultStoredBeforeTheRead is counted once: what waited when a query looked at memory may be in the file when it reads that.
+// TestFaultStoredBeforeTheRead is counted once: what waited when a query looked at memory may be in
+// the file when it reads that.
 func TestFaultStoredBeforeTheRead(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
@@ -246,7 +247,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestReadableDuringTheTransaction reads what waits for a commit that another server holds up, and what that commit has in hand.
+// TestReadableDuringTheTransaction reads what waits for a commit that another server holds up, and
+// what that commit has in hand.
 func TestReadableDuringTheTransaction(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestTheWorkerFiltersEveryChunk writes more at once than the worker's queue takes, and waits until the file has all filters.
+// TestTheWorkerFiltersEveryChunk writes more at once than the worker's queue takes, and waits until
+// the file has all filters.
 func TestTheWorkerFiltersEveryChunk(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})

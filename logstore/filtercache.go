@@ -11,7 +11,8 @@ import (
 // filterCacheBytes bounds the filters kept in memory: those of about 500 MB of log.
 const filterCacheBytes = 16 << 20
 
-// filterCache keeps filters by chunk id. A chunk's filter never changes, and a chunk's id is never used again. The zero value with a limit is ready.
+// filterCache keeps filters by chunk id. A chunk's filter never changes, and a chunk's id is never
+// used again. The zero value with a limit is ready.
 type filterCache struct {
 	limit int
 
@@ -38,7 +39,8 @@ func (c *filterCache) load(ctx context.Context, q querier, id int64) ([]byte, er
 	return bits, nil
 }
 
-// rest takes out of a run's chunks those whose filter is in memory and says that nothing in them matches, and tells how many lines they have.
+// rest takes out of a run's chunks those whose filter is in memory and says that nothing in them
+// matches, and tells how many lines they have.
 func (c *filterCache) rest(pieces []piece, trigrams []uint32) (kept []piece, lines int64) {
 	if len(trigrams) == 0 {
 		return pieces, 0

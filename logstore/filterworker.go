@@ -7,7 +7,8 @@ import (
 )
 
 const (
-	// filterQueue is how many committed chunks wait in memory for their filter. The flusher itself builds those of what does not fit.
+	// filterQueue is how many committed chunks wait in memory for their filter. The flusher itself
+	// builds those of what does not fit.
 	filterQueue = 16
 	// filterBatch is how many filters one transaction stores.
 	filterBatch = 32
@@ -20,8 +21,8 @@ type filterJob struct {
 	text  []byte
 }
 
-// offerFilter queues a committed chunk. The caller holds a reference to it. When the worker does not keep up the flusher builds the filter:
-// without one every search would read the chunk.
+// offerFilter queues a committed chunk. The caller holds a reference to it. When the worker does
+// not keep up the flusher builds the filter: without one every search would read the chunk.
 func (s *Store) offerFilter(run int64, c *chunk) {
 	if len(c.text) < filterMinText {
 		return
@@ -41,7 +42,8 @@ type builtFilter struct {
 	bits []byte
 }
 
-// buildFilter makes a filter and leaves it to the flusher, so that the worker never waits for its turn to write. Searches have it at once.
+// buildFilter makes a filter and leaves it to the flusher, so that the worker never waits for its
+// turn to write. Searches have it at once.
 func (s *Store) buildFilter(builder *filterBuilder, job filterJob) {
 	bits := builder.build(job.text)
 	job.chunk.release(&s.pool)
@@ -90,7 +92,8 @@ func saveFilters(ctx context.Context, q querier, built []builtFilter) error {
 	return nil
 }
 
-// buildMissing makes the filters that were never built: of chunks whose server died, or that did not fit into the queue.
+// buildMissing makes the filters that were never built: of chunks whose server died, or that did
+// not fit into the queue.
 func (w *worker) buildMissing(ctx context.Context) error {
 	ids, err := chunksWithoutFilter(ctx, w.store.file.read)
 	if err != nil {

@@ -127,7 +127,8 @@ func (s *Store) settleBacklogs(stored bool) {
 	s.samples.giveBack(maxUnsavedSamples)
 }
 
-// flush commits what is listed. An urgent flush leaves out what has not waited for the interval yet and is not a full chunk.
+// flush commits what is listed. An urgent flush leaves out what has not waited for the interval yet
+// and is not a full chunk.
 func (f *flusher) flush(urgent bool) error {
 	s := f.store
 	list := s.takeDirty()

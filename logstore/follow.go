@@ -8,14 +8,15 @@ import (
 )
 
 const (
-	// followPause is the least time between two reads of a follower, so that one chatty process cannot keep it spinning.
+	// followPause is the least time between two reads of a follower, so that one chatty process
+	// cannot keep it spinning.
 	followPause = 20 * time.Millisecond
 	// foreignPoll is how often a follower looks for what other servers stored.
 	foreignPoll = 250 * time.Millisecond
 )
 
-// Follow is Read with q.After that waits for at least one line. When ctx ends first it gives an empty page with a cursor, and
-// no error. Gaps met on the way are in the page.
+// Follow is Read with q.After that waits for at least one line. When ctx ends first it gives an
+// empty page with a cursor, and no error. Gaps met on the way are in the page.
 func (s *Store) Follow(ctx context.Context, q Query) (*Page, error) {
 	w := s.watch(func(r *runLog) bool { return r.matches(q.Project, q.Names, q.Runs) })
 	defer s.unwatch(w)
@@ -52,7 +53,8 @@ func (s *Store) Follow(ctx context.Context, q Query) (*Page, error) {
 	}
 }
 
-// awaitChange waits until the watcher is woken or another server has stored something. changed is false when ctx ended first.
+// awaitChange waits until the watcher is woken or another server has stored something. changed is
+// false when ctx ended first.
 func (s *Store) awaitChange(ctx context.Context, w *watcher, version int64) (_ int64, changed bool, err error) {
 	pause := time.NewTimer(followPause)
 	defer pause.Stop()
@@ -96,9 +98,10 @@ func (s *Store) End(ctx context.Context, project string, names []string) (string
 	return page.Next(), nil
 }
 
-// WaitLine waits for the first line of the run, numbered above after, that matches. It sees a line when it is captured, before
-// any drop. It returns ErrEnded when the capture ended without such a line. match runs on the capturing goroutine: it must be
-// quick, and must not call the Store. A run of another server is read as that server stores it.
+// WaitLine waits for the first line of the run, numbered above after, that matches. It sees a line
+// when it is captured, before any drop. It returns ErrEnded when the capture ended without such a
+// line. match runs on the capturing goroutine: it must be quick, and must not call the Store. A run
+// of another server is read as that server stores it.
 func (s *Store) WaitLine(ctx context.Context, run, after int64, match func(Line) bool) (Line, error) {
 	r := s.ownRun(run)
 	if r == nil {
@@ -155,7 +158,8 @@ func (r *runLog) removeWaiter(w *lineWaiter) {
 // scanPage is how many lines a scan reads at once.
 const scanPage = 1000
 
-// scanRun looks for a match among the lines of a run above after and up to upTo (0 = all), and returns where it stopped.
+// scanRun looks for a match among the lines of a run above after and up to upTo (0 = all), and
+// returns where it stopped.
 func (s *Store) scanRun(ctx context.Context, run, after, upTo int64, match func(Line) bool) (_ Line, found bool, stopped int64, err error) {
 	q := Query{Runs: []int64{run}, After: cursor{run: after}.String(), Limit: scanPage}
 	for {

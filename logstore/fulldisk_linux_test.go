@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// TestClearOnAFullDisk has a helper fill a small file system of its own: just after all was written to the write-ahead log, and when that has
-// been cut to nothing.
+// TestClearOnAFullDisk has a helper fill a small file system of its own: just after all was written
+// to the write-ahead log, and when that has been cut to nothing.
 func TestClearOnAFullDisk(t *testing.T) {
 	for _, when := range []string{"busy", "idle"} {
 		t.Run(when, func(t *testing.T) { clearOnAFullDisk(t, when) })

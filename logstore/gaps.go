@@ -31,8 +31,8 @@ func (p *plan) gaps(ctx context.Context, q querier) error {
 	return nil
 }
 
-// shows tells whether a gap lies within the page, so that of pages that follow each other one shows it. The gap at a run's very end
-// belongs to the page that comes to that end.
+// shows tells whether a gap lies within the page, so that of pages that follow each other one shows
+// it. The gap at a run's very end belongs to the page that comes to that end.
 func (p *plan) shows(place *runPlace, g Gap) bool {
 	if g.After >= place.begin && g.After < place.end {
 		return true

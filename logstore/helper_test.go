@@ -34,9 +34,10 @@ func runHelper(name string) int {
 	return 2
 }
 
-// helperWrite is a server that writes numbered lines to the database in its arguments: path, session, process, lines. 0 lines: until
-// stdin ends. It prints "open" when the database is open, and "done" at the end. With a fifth argument it also prints, after each hundred
-// lines, how many it has captured and when.
+// helperWrite is a server that writes numbered lines to the database in its arguments: path,
+// session, process, lines. 0 lines: until stdin ends. It prints "open" when the database is open,
+// and "done" at the end. With a fifth argument it also prints, after each hundred lines, how many
+// it has captured and when.
 func helperWrite() int {
 	lines, err := strconv.Atoi(os.Args[4])
 	if err != nil {

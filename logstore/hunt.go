@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// hunt is a search at work. It looks at the blocks of all runs in order of time: a run stands in the heap by the bound of its next
-// block's times until that block is searched, and then by its next hit. So no more is read than the wanted hits need.
+// hunt is a search at work. It looks at the blocks of all runs in order of time: a run stands in
+// the heap by the bound of its next block's times until that block is searched, and then by its
+// next hit. So no more is read than the wanted hits need.
 type hunt struct {
 	*plan
 	store    *Store

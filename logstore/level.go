@@ -38,8 +38,9 @@ func (l Level) String() string {
 	}
 }
 
-// ParseLevel understands the usual names of levels in any case: trace, debug, info, notice, warn, warning, error, err, fatal,
-// critical, panic, and so on. ok is false for any other word; "none" and "" give LevelNone.
+// ParseLevel understands the usual names of levels in any case: trace, debug, info, notice, warn,
+// warning, error, err, fatal, critical, panic, and so on. ok is false for any other word; "none"
+// and "" give LevelNone.
 func ParseLevel(name string) (l Level, ok bool) {
 	switch strings.ToLower(name) {
 	case "", "none":

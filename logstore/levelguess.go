@@ -13,8 +13,9 @@ const (
 	guessJSONBytes = 1024
 )
 
-// guessLevel reads the level that a line states in one of the usual forms: a word (ERROR, [warn], error:), a JSON or logfmt key,
-// klog's first letter, pino's numbers, an exception's name. stderr is a hint only: there a bare "error" or "failed" counts as well.
+// guessLevel reads the level that a line states in one of the usual forms: a word (ERROR, [warn],
+// error:), a JSON or logfmt key, klog's first letter, pino's numbers, an exception's name. stderr
+// is a hint only: there a bare "error" or "failed" counts as well.
 func guessLevel(text []byte, stderr bool) Level {
 	if len(text) < 3 {
 		return LevelNone
@@ -52,7 +53,8 @@ func klogLevel(text []byte) Level {
 	}
 }
 
-// jsonLevel reads the value of the first level key of a JSON object, by pattern: parsing would cost more than storing the line.
+// jsonLevel reads the value of the first level key of a JSON object, by pattern: parsing would cost
+// more than storing the line.
 func jsonLevel(text []byte) Level {
 	for _, key := range [...]string{`level"`, `severity"`, `"lvl"`, `levelname"`, `"@l"`} {
 		i := bytes.Index(text, []byte(key))
@@ -173,7 +175,8 @@ func letterMask(text []byte) (mask uint64) {
 	return mask
 }
 
-// levelPrefix tells whether three letters start the name of a level, the key of one, or a word that is a hint on standard error.
+// levelPrefix tells whether three letters start the name of a level, the key of one, or a word that
+// is a hint on standard error.
 func levelPrefix(word []byte) bool {
 	switch string([]byte{word[0] | 0x20, word[1] | 0x20, word[2] | 0x20}) {
 	case "tra", "trc", "ver", "sil", "deb", "dbg", "dbu", "inf", "not", "war", "wrn", "err", "sev", "fai", "exc", "fat", "ftl", "cri", "pan", "eme", "ale", "dpa",

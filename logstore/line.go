@@ -23,7 +23,8 @@ type Line struct {
 	Stream uint8
 	// Level is what the line says of itself.
 	Level Level
-	// Continuation tells that the text continues the stream's previous line, which was over 16 KiB or was stored unfinished.
+	// Continuation tells that the text continues the stream's previous line, which was over 16 KiB
+	// or was stored unfinished.
 	Continuation bool
 	// Partial tells that no newline had come when the line was stored: a prompt, or the end of the output.
 	Partial bool

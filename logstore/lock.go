@@ -80,8 +80,8 @@ func (l *fileLock) close() {
 	}
 }
 
-// soleLock is exclusive between servers and within this one: the kernel's lock alone belongs to the open file, which the goroutines of a
-// server share.
+// soleLock is exclusive between servers and within this one: the kernel's lock alone belongs to the
+// open file, which the goroutines of a server share.
 type soleLock struct {
 	servers *fileLock
 	own     sync.Mutex

@@ -9,7 +9,8 @@ import (
 	"pmcp/logstore/mask"
 )
 
-// BenchmarkMasking is what masking secrets costs where there are none: as BenchmarkRecogniser, with ten values to look for.
+// BenchmarkMasking is what masking secrets costs where there are none: as BenchmarkRecogniser, with
+// ten values to look for.
 func BenchmarkMasking(b *testing.B) {
 	for _, way := range ways() {
 		b.Run(way.name, func(b *testing.B) { compare(b, storeMasking, way.fill) })

@@ -16,16 +16,16 @@ var ErrPattern = errors.New("not a valid search")
 // maxPattern bounds the text of a search in bytes.
 const maxPattern = 4096
 
-// matcher finds lines in the text of a block: by a literal alone, by a regular expression alone, or by an expression on the lines
-// with a literal that it needs.
+// matcher finds lines in the text of a block: by a literal alone, by a regular expression alone, or
+// by an expression on the lines with a literal that it needs.
 type matcher struct {
 	literal  literal        // empty: none
 	expr     *regexp.Regexp // nil: the literal is all
 	trigrams []uint32       // bits that a filter must have
 }
 
-// newMatcher makes the matcher of a search. Without regard to case a substring of ASCII matches ASCII letters of either case; other
-// substrings, and regular expressions, fold by Unicode's rules.
+// newMatcher makes the matcher of a search. Without regard to case a substring of ASCII matches
+// ASCII letters of either case; other substrings, and regular expressions, fold by Unicode's rules.
 func newMatcher(text string, isExpr, caseSensitive bool) (*matcher, error) {
 	switch {
 	case text == "":
@@ -64,7 +64,8 @@ func newMatcher(text string, isExpr, caseSensitive bool) (*matcher, error) {
 	return m, nil
 }
 
-// next gives the bounds of the first line at or after off that matches; start is -1 if there is none. off is the start of a line.
+// next gives the bounds of the first line at or after off that matches; start is -1 if there is
+// none. off is the start of a line.
 func (m *matcher) next(text []byte, off int) (start, end int) {
 	for off < len(text) {
 		start = off
@@ -89,8 +90,8 @@ func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
-// requiredLiteral gives the longest text that every match of the expression contains, as far as a simple look can tell, and whether ASCII
-// case is to be ignored. "" = none.
+// requiredLiteral gives the longest text that every match of the expression contains, as far as a
+// simple look can tell, and whether ASCII case is to be ignored. "" = none.
 func requiredLiteral(expr string) (text string, fold bool) {
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
@@ -120,8 +121,9 @@ func longestLiteral(re *syntax.Regexp) (text string, fold bool) {
 	return text, fold
 }
 
-// longestPiece gives the longest part of a literal that can be looked for byte by byte. Where case is folded that excludes what is not
-// ASCII, and k and s, which Unicode folds with the Kelvin sign and the long s. No line holds a newline.
+// longestPiece gives the longest part of a literal that can be looked for byte by byte. Where case
+// is folded that excludes what is not ASCII, and k and s, which Unicode folds with the Kelvin sign
+// and the long s. No line holds a newline.
 func longestPiece(runes []rune, fold bool) string {
 	splits := func(r rune) bool {
 		return r == '\n' || r == utf8.RuneError || fold && (r >= utf8.RuneSelf || r|0x20 == 'k' || r|0x20 == 's')

@@ -28,8 +28,9 @@ type file struct {
 	quarantined string
 }
 
-// openFile makes the file usable, and claims it, which is the first write. A corrupt or foreign file is moved aside. Of its errors only
-// ErrNewerSchema is the caller's; all others mean that this session must do without a file.
+// openFile makes the file usable, and claims it, which is the first write. A corrupt or foreign
+// file is moved aside. Of its errors only ErrNewerSchema is the caller's; all others mean that this
+// session must do without a file.
 func openFile(ctx context.Context, path string, unclean func(sessions []string) bool, claim func(*file) error) (_ *file, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
@@ -77,8 +78,8 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 	return f, nil
 }
 
-// missing says that the open file is no longer the one at its path: SQLite goes on writing to it without an error, and with the last
-// server that has it open it is gone. "" = it is there.
+// missing says that the open file is no longer the one at its path: SQLite goes on writing to it
+// without an error, and with the last server that has it open it is gone. "" = it is there.
 func (f *file) missing() string {
 	info, err := os.Stat(f.path)
 	switch {
@@ -90,8 +91,9 @@ func (f *file) missing() string {
 	return ""
 }
 
-// makeFile makes the directory and an empty file, so that SQLite's own modes do not matter. An existing file is never opened: closing it
-// would drop the locks that SQLite holds on it in this process.
+// makeFile makes the directory and an empty file, so that SQLite's own modes do not matter. An
+// existing file is never opened: closing it would drop the locks that SQLite holds on it in this
+// process.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("cannot make the directory of the log database: %w", err)
@@ -118,8 +120,8 @@ func (f *file) takeLock(ctx context.Context) (err error) {
 	return err
 }
 
-// connect opens the pools and sees to it that the schema is the one of this version. Nothing is written before it is known that
-// the file is ours.
+// connect opens the pools and sees to it that the schema is the one of this version. Nothing is
+// written before it is known that the file is ours.
 func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
 	f.read = readPool.open(f.path)
 	err := checkSchema(ctx, f.read)
@@ -165,8 +167,8 @@ func (f *file) make(ctx context.Context) error {
 	return errors.Join(migrate(ctx, db), db.Close())
 }
 
-// becomeAlone changes a shared lock for the exclusive one. It is needed when whoever made the file died before its schema was
-// complete, and when an older version made it.
+// becomeAlone changes a shared lock for the exclusive one. It is needed when whoever made the file
+// died before its schema was complete, and when an older version made it.
 func (f *file) becomeAlone(ctx context.Context) (err error) {
 	if f.alone {
 		return nil
@@ -199,7 +201,8 @@ func (f *file) checkAfterCrash(ctx context.Context, unclean func([]string) bool)
 	return nil
 }
 
-// quarantine moves the file aside with its companions and makes room for a new one. The caller holds the lock exclusively.
+// quarantine moves the file aside with its companions and makes room for a new one. The caller
+// holds the lock exclusively.
 func (f *file) quarantine() error {
 	f.closePools()
 	to := f.path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000Z")

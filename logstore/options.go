@@ -9,19 +9,21 @@ import (
 
 // Options says where a Store keeps its log and for how long. The zero value keeps everything in memory.
 type Options struct {
-	// Path is the database file. It is made with mode 0600 in a directory made with mode 0700. Empty means memory only: the
-	// newest few MiB of each run of this server can be read, and nothing outlives it.
+	// Path is the database file. It is made with mode 0600 in a directory made with mode 0700.
+	// Empty means memory only: the newest few MiB of each run of this server can be read, and
+	// nothing outlives it.
 	Path string
 	// Session is the registry id (a UUID) of this server. Empty means a random one.
 	Session string
-	// Alive tells whether the server with the given session lives. It may be called from several goroutines and must not call
-	// the Store. Nil means that no other server does.
+	// Alive tells whether the server with the given session lives. It may be called from several
+	// goroutines and must not call the Store. Nil means that no other server does.
 	Alive func(session string) bool
 	// RetentionDays is the age in days at which log is dropped. Zero or less means 30.
 	RetentionDays int
 	// MaxBytes is the size of the database file above which the oldest log is dropped. Zero or less means 100 MB.
 	MaxBytes int64
-	// Mask takes secrets out of all that is stored or shown: lines before they are captured, documents, rows and events. Nil takes none.
+	// Mask takes secrets out of all that is stored or shown: lines before they are captured,
+	// documents, rows and events. Nil takes none.
 	Mask *mask.Masker
 	// Logger is told what goes wrong with the storage. Nil discards.
 	Logger *slog.Logger

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// helperFlood prints lines of about 100 bytes: their number and the size of its writes (0 = one a line) are its arguments. A third
-// argument makes them the mixture of the benchmarks.
+// helperFlood prints lines of about 100 bytes: their number and the size of its writes (0 = one a
+// line) are its arguments. A third argument makes them the mixture of the benchmarks.
 func helperFlood() int {
 	n, _ := strconv.Atoi(os.Args[1])
 	size, _ := strconv.Atoi(os.Args[2])

@@ -99,8 +99,8 @@ func (p *Page) Prev() string {
 	return p.cursorAt(func(r *runPlace) (int64, bool) { return r.begin, r.doneAt(r.begin) })
 }
 
-// Cursor gives the cursor between Lines[i] and what comes after: as After it continues behind Lines[i], as Before it gives
-// Lines[i] and what precedes it.
+// Cursor gives the cursor between Lines[i] and what comes after: as After it continues behind
+// Lines[i], as Before it gives Lines[i] and what precedes it.
 func (p *Page) Cursor(i int) string {
 	if i == len(p.Lines)-1 {
 		return p.Next()

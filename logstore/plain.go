@@ -26,7 +26,8 @@ func plainPrefix(p []byte) int {
 	return i
 }
 
-// unplain has the high bit of each of the first eight bytes that is below 0x20 or above 0x7e; carries may set it of those after one.
+// unplain has the high bit of each of the first eight bytes that is below 0x20 or above 0x7e;
+// carries may set it of those after one.
 func unplain(p []byte) uint64 {
 	x := binary.LittleEndian.Uint64(p)
 	return (x | (x + everyByte) | (x - everyByte*0x20)) & everyHigh

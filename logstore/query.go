@@ -26,7 +26,8 @@ type Query struct {
 	MinLevel Level
 	// Since and Until bound the lines' times: Since <= At < Until. Zero = no bound.
 	Since, Until time.Time
-	// After and Before are cursors: only lines after, or before, that position. At most one may be set. CursorStart as After is the oldest line kept.
+	// After and Before are cursors: only lines after, or before, that position. At most one may be
+	// set. CursorStart as After is the oldest line kept.
 	After, Before string
 	// Limit is the largest number of lines; 0 = 100.
 	Limit int
@@ -44,8 +45,8 @@ type Page struct {
 	Runs map[int64]Run
 	// Gaps are what is missing within the stretch, ordered by run and line.
 	Gaps []Gap
-	// MoreAfter and MoreBefore tell that matching lines follow or precede. In the direction opposite to the reading they
-	// are a guess: true when there may be some.
+	// MoreAfter and MoreBefore tell that matching lines follow or precede. In the direction
+	// opposite to the reading they are a guess: true when there may be some.
 	MoreAfter, MoreBefore bool
 	// Scanned counts the lines that were looked at, those the filters left out included.
 	Scanned int64

@@ -34,8 +34,9 @@ func (s *Store) Read(ctx context.Context, q Query) (*Page, error) {
 	return p.page, nil
 }
 
-// withRead runs fn in a read transaction, or with nil when there is no file. ctx bounds the wait for a connection; what fn reads is not
-// cut off by it, since the driver would start a goroutine for each statement: who reads much asks ctx in between.
+// withRead runs fn in a read transaction, or with nil when there is no file. ctx bounds the wait
+// for a connection; what fn reads is not cut off by it, since the driver would start a goroutine
+// for each statement: who reads much asks ctx in between.
 func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) error) error {
 	if s.unreadable() || s.flusher.why() != "" && !s.readable(ctx) {
 		return fn(ctx, nil)
@@ -69,8 +70,9 @@ func (s *Store) unreadable() bool { return s.file == nil || s.damage.Load() != n
 // errFoundDamage is wrapped once, by the read that meets the damage: the next makes do with memory.
 var errFoundDamage = errors.New("the log database is corrupt")
 
-// foundDamage notes that something has damaged the file under this server. Nothing more is read from it or written to it: what would be
-// stored could not be read again. The next server that has the file to itself moves it aside.
+// foundDamage notes that something has damaged the file under this server. Nothing more is read
+// from it or written to it: what would be stored could not be read again. The next server that has
+// the file to itself moves it aside.
 func (s *Store) foundDamage(err error) {
 	why := err.Error()
 	if s.damage.CompareAndSwap(nil, &why) {
@@ -242,7 +244,8 @@ func (m *merger) sortWaiting() {
 	})
 }
 
-// startSlack is how much earlier than its noted start a run may have written: the start is noted when the child already runs.
+// startSlack is how much earlier than its noted start a run may have written: the start is noted
+// when the child already runs.
 const startSlack = int64(time.Second)
 
 // openDue opens the runs that may have a line before the first head.

@@ -18,7 +18,8 @@ func keys(lines []Line) []string {
 	return all
 }
 
-// TestEveryCursorOfAPage continues a page behind each of its lines, and before it, with runs of several processes that overlap.
+// TestEveryCursorOfAPage continues a page behind each of its lines, and before it, with runs of
+// several processes that overlap.
 func TestEveryCursorOfAPage(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})

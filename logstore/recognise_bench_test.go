@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// BenchmarkRecogniser is what the recogniser of errors costs: the same lines stored with it and without it, in turns, so that a busy
-// machine slows both alike. The lines are the mixture of the other benchmarks; "pipe" has a child print them line by line or in
-// blocks, "capture" has them at hand.
+// BenchmarkRecogniser is what the recogniser of errors costs: the same lines stored with it and
+// without it, in turns, so that a busy machine slows both alike. The lines are the mixture of the
+// other benchmarks; "pipe" has a child print them line by line or in blocks, "capture" has them at
+// hand.
 func BenchmarkRecogniser(b *testing.B) {
 	for _, way := range ways() {
 		b.Run(way.name, func(b *testing.B) { compare(b, storeRecognising, way.fill) })
@@ -44,7 +45,8 @@ func ways() []way {
 // spent is what storing a line took, in nanoseconds: on the clock and on the processors.
 type spent struct{ wall, cpu float64 }
 
-// compare measures a store without and with something, and gives medians: one turn that something else has disturbed does not count.
+// compare measures a store without and with something, and gives medians: one turn that something
+// else has disturbed does not count.
 func compare(b *testing.B, openStore func(b *testing.B, with bool) (*Store, int64), fill func(*testing.B, *Store, int64)) {
 	var walls, cpus, wallLoss, cpuCost []float64
 	for i := range b.N {

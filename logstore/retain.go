@@ -182,8 +182,8 @@ func noteGone(ctx context.Context, tx *sql.Tx, run, last, bytes int64) error {
 	return err
 }
 
-// shrink removes the oldest until the used part of the file is a tenth below its limit, if it is over it, and gives free pages back when
-// they are more than a quarter.
+// shrink removes the oldest until the used part of the file is a tenth below its limit, if it is
+// over it, and gives free pages back when they are more than a quarter.
 func (s *Store) shrink(ctx context.Context) error {
 	used, err := usedBytes(ctx, s.file.read)
 	if err != nil {
@@ -197,8 +197,8 @@ func (s *Store) shrink(ctx context.Context) error {
 	return s.vacuum(ctx, wasteful)
 }
 
-// evict removes the oldest until about want bytes are free. The last lines of each process's latest run come last, and only go
-// while not even must bytes are.
+// evict removes the oldest until about want bytes are free. The last lines of each process's latest
+// run come last, and only go while not even must bytes are.
 func (s *Store) evict(ctx context.Context, must, want int64) error {
 	cards, err := storedCards(ctx, s.file.read, math.MaxInt64) // the clock may have been set back
 	if err != nil {

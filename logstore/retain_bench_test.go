@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// BenchmarkRetain removes 100 MB of log and 10,000 short runs and gives the space back, while somebody asks for the writer again and
-// again: how long it has to wait is how long retention holds it. No slice is to take more than 50 ms.
+// BenchmarkRetain removes 100 MB of log and 10,000 short runs and gives the space back, while
+// somebody asks for the writer again and again: how long it has to wait is how long retention holds
+// it. No slice is to take more than 50 ms.
 func BenchmarkRetain(b *testing.B) {
 	const runs = 10_000
 	for _, step := range []struct {

@@ -191,8 +191,9 @@ func TestClear(t *testing.T) {
 	wantNumbered(t, readAll(t, s, Query{Names: []string{"web"}}), 12_001, 12_100)
 }
 
-// TestClearTakesTheNotes clears what errors were recognised in: nothing of them may be read any more, neither of one that was still being
-// printed, while those of other processes and of later lines stay.
+// TestClearTakesTheNotes clears what errors were recognised in: nothing of them may be read any
+// more, neither of one that was still being printed, while those of other processes and of later
+// lines stay.
 func TestClearTakesTheNotes(t *testing.T) {
 	s := openTest(t, Options{})
 	web, db := startRun(s, "/p", "web"), startRun(s, "/p", "db")

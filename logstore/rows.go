@@ -17,7 +17,8 @@ type storedRow struct {
 	lines, lastAt int64
 }
 
-// processRuns gives the highest run number of a process and when its latest run started; zero for one that the file does not know.
+// processRuns gives the highest run number of a process and when its latest run started; zero for
+// one that the file does not know.
 func processRuns(ctx context.Context, q querier, key processKey) (l latestRun, err error) {
 	err = q.QueryRowContext(ctx, `SELECT runs, coalesce((SELECT max(started) FROM run WHERE process = p.id), 0)
 		FROM process p WHERE project = ? AND name = ?`, key.project, key.name).Scan(&l.number, &l.started)

@@ -13,8 +13,8 @@ import (
 // processKey addresses a process.
 type processKey struct{ project, name string }
 
-// runLog is what this Store holds in memory of a run that it captures: the lines that no commit covers, and the run's row until it
-// is stored as well.
+// runLog is what this Store holds in memory of a run that it captures: the lines that no commit
+// covers, and the run's row until it is stored as well.
 type runLog struct {
 	id     int64
 	key    processKey
@@ -86,8 +86,8 @@ func newRunLog(id int64, key processKey, number int, now time.Time, pool *buffer
 	return r
 }
 
-// recognise lets the recogniser work. Its many shapes meet any output there is: should one of them panic, the run goes on
-// without, rather than the server not at all. The run's lock is held.
+// recognise lets the recogniser work. Its many shapes meet any output there is: should one of them
+// panic, the run goes on without, rather than the server not at all. The run's lock is held.
 func (r *runLog) recognise(work func(*fault.Recogniser)) {
 	if r.faults == nil {
 		return
@@ -106,8 +106,8 @@ func (r *runLog) noteFault(f fault.Fault) {
 	r.faultLog.note(r.key, r.id, r.number, moment(r.now), f)
 }
 
-// line takes a line from the cleaner. Its secrets are masked here, before anybody sees it; its level is that of what was printed. The
-// run's lock is held.
+// line takes a line from the cleaner. Its secrets are masked here, before anybody sees it; its
+// level is that of what was printed. The run's lock is held.
 func (s *stream) line(text []byte, continuation, partial bool) {
 	if !continuation {
 		s.level = s.lineLevel(text)
@@ -157,8 +157,8 @@ func (r *runLog) seal() {
 	}
 }
 
-// snapshot gives the lines in memory, oldest first, and the number of the first line that the file is not needed for. release must be
-// called when the blocks are no longer used.
+// snapshot gives the lines in memory, oldest first, and the number of the first line that the file
+// is not needed for. release must be called when the blocks are no longer used.
 func (r *runLog) snapshot(pool *buffers) (v memView) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,8 +32,8 @@ type reservedRun struct {
 	number int
 }
 
-// reserveRun has the file give the next number of a process to a new run: two servers that start one name never share a number so. It is
-// false where the file does not give one in time.
+// reserveRun has the file give the next number of a process to a new run: two servers that start
+// one name never share a number so. It is false where the file does not give one in time.
 func (s *Store) reserveRun(key processKey) (r reservedRun, ok bool) {
 	if s.unreadable() || time.Now().UnixNano() < s.noReserve.Load() {
 		return r, false
@@ -65,8 +65,9 @@ func (s *Store) reserveRun(key processKey) (r reservedRun, ok bool) {
 
 func (s *Store) restReserving() { s.noReserve.Store(time.Now().Add(reserveRest).UnixNano()) }
 
-// give answers a reservation, and those that wait by the time the file can be written, in one transaction: as many starts as there are
-// wait no longer than one. What is reserved first is entered first.
+// give answers a reservation, and those that wait by the time the file can be written, in one
+// transaction: as many starts as there are wait no longer than one. What is reserved first is
+// entered first.
 func (f *flusher) give(first *reservation) {
 	s := f.store
 	asked, given := []*reservation{first}, []latestRun(nil)
@@ -122,7 +123,8 @@ func (s *Store) reserveNumbers(tx *sql.Tx, asked []*reservation) ([]latestRun, e
 	return given, nil
 }
 
-// reserveNumber takes the next number of a process, and gives when the run before started: look and entry are one statement.
+// reserveNumber takes the next number of a process, and gives when the run before started: look and
+// entry are one statement.
 func reserveNumber(ctx context.Context, q querier, key processKey, least int) (l latestRun, err error) {
 	err = q.QueryRowContext(ctx, `INSERT INTO process (project, name, runs) VALUES (?, ?, ?)
 		ON CONFLICT DO UPDATE SET runs = max(runs + 1, excluded.runs)

@@ -110,7 +110,8 @@ func TestStartsAtOnceWaitTogether(t *testing.T) {
 	}
 }
 
-// TestWaitForTheFileEnds: who waits behind others that start waits no longer than who comes first, also where the others go on waiting.
+// TestWaitForTheFileEnds: who waits behind others that start waits no longer than who comes first,
+// also where the others go on waiting.
 func TestWaitForTheFileEnds(t *testing.T) {
 	s := openTest(t, Options{})
 	held, err := s.file.write.Conn(t.Context())

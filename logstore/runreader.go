@@ -118,7 +118,8 @@ func (r *runReader) scanBackward() (found, end bool) {
 	return false, false
 }
 
-// position is where the run stands: the number of the last line before the position. A head that was not taken is still to come.
+// position is where the run stands: the number of the last line before the position. A head that
+// was not taken is still to come.
 func (r *runReader) position() int64 {
 	switch {
 	case r.head == nil:

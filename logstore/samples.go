@@ -10,7 +10,8 @@ import (
 const (
 	// sampleSpan is how much time one stored sample stands for.
 	sampleSpan = 10 * time.Second
-	// maxUnsavedSamples bounds those in memory, and maxSamples those in the file, two weeks of one process; older ones go.
+	// maxUnsavedSamples bounds those in memory, and maxSamples those in the file, two weeks of one
+	// process; older ones go.
 	maxUnsavedSamples = 10_000
 	maxSamples        = 120_000
 )
@@ -33,8 +34,8 @@ type span struct {
 	n     int
 }
 
-// SaveSample takes one measurement of a run. It is buffered; measurements are stored as one Sample for each 10 s, the last
-// span when the Store is closed.
+// SaveSample takes one measurement of a run. It is buffered; measurements are stored as one Sample
+// for each 10 s, the last span when the Store is closed.
 func (s *Store) SaveSample(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int) {
 	if run <= 0 { // a check's command, which is no run
 		return

@@ -8,8 +8,8 @@ type lateRow struct {
 	version int64
 }
 
-// SaveRun records the state of a run: ended is zero while it runs, info is a JSON object that the caller hands over. Readers of
-// this Store see it at once; the flusher stores it.
+// SaveRun records the state of a run: ended is zero while it runs, info is a JSON object that the
+// caller hands over. Readers of this Store see it at once; the flusher stores it.
 func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
 	if !ended.IsZero() && ended.UnixNano() < started.UnixNano() { // the clock was set back meanwhile
 		ended = time.Unix(0, started.UnixNano()).Add(max(ended.Sub(started), 0))

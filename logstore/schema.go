@@ -19,7 +19,8 @@ var schemaV1 string
 //go:embed schema2.sql
 var schemaV2 string
 
-// migrations lead from one schema version (PRAGMA user_version) to the next. Append only: a release's entries never change.
+// migrations lead from one schema version (PRAGMA user_version) to the next. Append only: a
+// release's entries never change.
 func migrations() []string {
 	return []string{schemaV1, schemaV2}
 }

@@ -14,14 +14,17 @@ const (
 	defaultSearchTime = 5 * time.Second
 )
 
-// SearchQuery says what to look for. Query limits where: Query.Limit is the largest number of hits (0 = 50), After and Before are cursors,
-// Newest is ignored, and MaxBytes bounds the text of hits and context together.
+// SearchQuery says what to look for. Query limits where: Query.Limit is the largest number of hits
+// (0 = 50), After and Before are cursors, Newest is ignored, and MaxBytes bounds the text of hits
+// and context together.
 type SearchQuery struct {
 	Query
-	// Text is a substring or, with Regexp, a regular expression (RE2 syntax) that is matched against each line by itself.
+	// Text is a substring or, with Regexp, a regular expression (RE2 syntax) that is matched
+	// against each line by itself.
 	Text   string
 	Regexp bool
-	// CaseSensitive makes case matter. Without it a substring of ASCII folds ASCII letters, anything else folds by Unicode.
+	// CaseSensitive makes case matter. Without it a substring of ASCII folds ASCII letters,
+	// anything else folds by Unicode.
 	CaseSensitive bool
 	// Context is how many lines of the same run around each hit are given, whatever their stream and level.
 	Context int
@@ -33,16 +36,16 @@ type SearchQuery struct {
 	MaxTime time.Duration
 }
 
-// Hit is a line that was looked for, with the lines around it. A line stands in a result once: what is a hit itself, or context of an
-// earlier line's hit, is not context again.
+// Hit is a line that was looked for, with the lines around it. A line stands in a result once: what
+// is a hit itself, or context of an earlier line's hit, is not context again.
 type Hit struct {
 	Line
 	// Preceding and Following are its context, each oldest first.
 	Preceding, Following []Line
 }
 
-// Cursor gives the cursor right behind the hit in its own process. As After it continues there; as Before it gives the hit and
-// what precedes it.
+// Cursor gives the cursor right behind the hit in its own process. As After it continues there; as
+// Before it gives the hit and what precedes it.
 func (h *Hit) Cursor() string { return cursor{h.Run: h.Number}.String() }
 
 // Matches is the result of a search.
@@ -53,7 +56,8 @@ type Matches struct {
 	Runs map[int64]Run
 	// Count is the number of hits, the same as len(Hits) unless only the count was asked for.
 	Count int64
-	// Lines counts the lines that the search covered, those that filters proved not to match included; ReadBytes the text that was read.
+	// Lines counts the lines that the search covered, those that filters proved not to match
+	// included; ReadBytes the text that was read.
 	Lines, ReadBytes int64
 	// More tells that the search ended before everything was covered: Limit, MaxBytes or MaxTime was reached.
 	More bool

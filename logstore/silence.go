@@ -14,8 +14,8 @@ const (
 	silenceTicks = 3
 )
 
-// silencer lists the runs in which an error is open. Nothing may ever come after a stack trace, so what completes it is the
-// silence of its own stream; the other stream may go on.
+// silencer lists the runs in which an error is open. Nothing may ever come after a stack trace, so
+// what completes it is the silence of its own stream; the other stream may go on.
 type silencer struct {
 	kick chan struct{} // the list is not empty any more
 

@@ -77,8 +77,9 @@ type Store struct {
 
 type counters struct{ lines, bytes atomic.Int64 }
 
-// Open opens or makes the log. An error wraps ErrNewerSchema when a newer version wrote the file. A corrupt or foreign file is
-// moved aside; a file that cannot be used at all gives a Store that keeps the newest log in memory: Status tells either. ctx bounds Open only.
+// Open opens or makes the log. An error wraps ErrNewerSchema when a newer version wrote the file. A
+// corrupt or foreign file is moved aside; a file that cannot be used at all gives a Store that
+// keeps the newest log in memory: Status tells either. ctx bounds Open only.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if o.Session == "" {
@@ -193,8 +194,8 @@ func (s *Store) reserveBlock() int64 {
 	return next
 }
 
-// Close stores what was captured, and closes the file. It must not return before the Store's goroutines have ended. Safe to call
-// twice.
+// Close stores what was captured, and closes the file. It must not return before the Store's
+// goroutines have ended. Safe to call twice.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
 		s.endAll()

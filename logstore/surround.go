@@ -9,8 +9,8 @@ import (
 // maxContext bounds the lines around a hit.
 const maxContext = 1000
 
-// surround gives the hits their context. Within a run hits are gone through from the oldest, so that a line between two hits goes to the
-// older one.
+// surround gives the hits their context. Within a run hits are gone through from the oldest, so
+// that a line between two hits goes to the older one.
 func (h *hunt) surround() error {
 	n := int64(min(h.query.Context, maxContext))
 	if n <= 0 {

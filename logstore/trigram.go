@@ -9,7 +9,8 @@ const (
 	// filterMinText is the text below which a chunk has no filter: reading it is as quick.
 	filterMinText = 32 << 10
 
-	// foldMask makes ASCII letters lower-case. It maps other bytes onto each other as well, which costs a few false alarms.
+	// foldMask makes ASCII letters lower-case. It maps other bytes onto each other as well, which
+	// costs a few false alarms.
 	foldMask   = 0x2020202020202020
 	trigramMix = 0x9e3779b1
 )
@@ -19,8 +20,8 @@ func trigramBit(t uint32) uint32 {
 	return uint32(uint64(t*trigramMix>>16) * filterBits >> 16)
 }
 
-// filterBuilder makes filters. It is scratch memory for one goroutine: a byte for each bit, because setting bytes is three
-// times as fast as setting bits.
+// filterBuilder makes filters. It is scratch memory for one goroutine: a byte for each bit, because
+// setting bytes is three times as fast as setting bits.
 type filterBuilder struct {
 	seen [filterBits]byte
 }
@@ -60,7 +61,8 @@ func foldedTrigram(b []byte) uint32 {
 	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) | foldMask&0xffffff
 }
 
-// trigramsOf gives the bits that a text with the literal in it, in whatever case, must have. Literals under three bytes have none.
+// trigramsOf gives the bits that a text with the literal in it, in whatever case, must have.
+// Literals under three bytes have none.
 func trigramsOf(literal []byte) []uint32 {
 	var bits []uint32
 	for i := 0; i+3 <= len(literal); i++ {

@@ -20,7 +20,8 @@ const (
 	optimizeInterval = 24 * time.Hour
 )
 
-// worker does what need not be done while lines are captured: it builds filters, marks the runs of dead servers, and removes old log.
+// worker does what need not be done while lines are captured: it builds filters, marks the runs of
+// dead servers, and removes old log.
 type worker struct {
 	store     *Store
 	builder   filterBuilder
@@ -64,7 +65,8 @@ func (w *worker) startup(ctx context.Context) error {
 	return errors.Join(w.store.markLost(ctx), w.round(ctx), w.buildMissing(ctx))
 }
 
-// round is what is done from time to time. One server does it at a time, and not while it clears the log; none does it to a file that is damaged.
+// round is what is done from time to time. One server does it at a time, and not while it clears
+// the log; none does it to a file that is damaged.
 func (w *worker) round(ctx context.Context) error {
 	if w.store.unreadable() {
 		return nil

@@ -29,7 +29,8 @@ func TestDefinitionsWithoutSecrets(t *testing.T) {
 	}
 }
 
-// TestDefinitionsWithoutMasked: what is secret by its form is not stored, and the argument that held it has to be given again.
+// TestDefinitionsWithoutMasked: what is secret by its form is not stored, and the argument that
+// held it has to be given again.
 func TestDefinitionsWithoutMasked(t *testing.T) {
 	m := mask.New()
 	m.LearnArgs("--token", "hunter2-hunter2")

@@ -11,7 +11,8 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// ordinary makes lines as servers print them, 110 bytes on average: access logs, JSON, logfmt, builds, queries, none of them an error.
+// ordinary makes lines as servers print them, 110 bytes on average: access logs, JSON, logfmt,
+// builds, queries, none of them an error.
 func ordinary() (list []recordedLine) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	paths := []string{"/api/items/%d", "/static/app.%d.js", "/users/%d/orders?page=2", "/health", "/images/logo-%d.png"}

@@ -2,7 +2,8 @@ package fault
 
 import "strings"
 
-// bundle is an error that a bundler reports: what went wrong, where, an excerpt of the source, sometimes the bundler's own stack.
+// bundle is an error that a bundler reports: what went wrong, where, an excerpt of the source,
+// sometimes the bundler's own stack.
 type bundle struct {
 	one
 	lines int

@@ -2,8 +2,8 @@ package fault
 
 import "strings"
 
-// signs are the words, in lower case, by which a fault's type and message tell its category; the first group that fits counts.
-// They are ordered from what is certain to what is vague.
+// signs are the words, in lower case, by which a fault's type and message tell its category; the
+// first group that fits counts. They are ordered from what is certain to what is vague.
 var signs = [...]struct {
 	category string
 	words    []string
@@ -27,7 +27,8 @@ var signs = [...]struct {
 		"incompatible type", "incompatible types", "mismatched types", "cannot convert", "cannot implicitly convert", "type mismatch", "invalid conversion", "cannot use "}},
 }
 
-// classify gives the category of a fault. In a failed test only trouble with the surroundings counts as more than the failure.
+// classify gives the category of a fault. In a failed test only trouble with the surroundings
+// counts as more than the failure.
 func classify(kind, message, hint string, test bool, fallback string) string {
 	text := lowered(kind + ": " + cut(message, 1024) + "\n" + cut(hint, 512))
 	for _, s := range signs {

@@ -46,7 +46,8 @@ type expected struct {
 	Missed string `json:"missed,omitempty"`
 }
 
-// recordings reads the corpus: testdata/corpus/*.txt, whose lines are stream, level, "|", text, and whose last is the end.
+// recordings reads the corpus: testdata/corpus/*.txt, whose lines are stream, level, "|", text, and
+// whose last is the end.
 func recordings(t testing.TB, dir string) []recording {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("testdata", dir, "*.txt"))
@@ -117,8 +118,9 @@ func (e expected) String() string {
 	return fmt.Sprintf("%s %q %q %s:%d:%d lines %d-%d stack %d", e.Category, e.Type, e.Message, e.File, e.Line, e.Column, e.First, e.Last, e.Stack)
 }
 
-// TestCorpus holds what is recognised in the output of real programs against what is expected. A fault counts as found only if all
-// that is expected of it fits: category, type, message, place, its lines and the length of its stack.
+// TestCorpus holds what is recognised in the output of real programs against what is expected. A
+// fault counts as found only if all that is expected of it fits: category, type, message, place,
+// its lines and the length of its stack.
 func TestCorpus(t *testing.T) {
 	found, emitted, wanted := 0, 0, 0
 	list := recordings(t, "corpus")

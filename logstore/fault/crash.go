@@ -16,8 +16,8 @@ const explainNear = 20
 
 // seen remembers of the faults emitted what tells whether they explain the end of the run.
 type seen struct {
-	// fatal and broken are the last lines of the last fault that ends a program, and of the last that ends it by a signal;
-	// 0 = there was none.
+	// fatal and broken are the last lines of the last fault that ends a program, and of the last
+	// that ends it by a signal; 0 = there was none.
 	fatal, broken int64
 	// any is the last line of the last fault.
 	any int64
@@ -55,10 +55,11 @@ func (k *seen) note(f *Fault, lane string, fatal bool) {
 	}
 }
 
-// End says that the run is over and its output complete: all that is open is emitted, and after it a fault for a bad end
-// that none of the run's last faults explains. signal is the name of the signal that ended the run ("SIGSEGV"), else "". A run that
-// somebody stopped on purpose is ended with (0, ""). An end by SIGTERM, SIGINT or SIGHUP (or 128 plus their numbers) is none of
-// the program's faults.
+// End says that the run is over and its output complete: all that is open is emitted, and after it
+// a fault for a bad end that none of the run's last faults explains. signal is the name of the
+// signal that ended the run ("SIGSEGV"), else "". A run that somebody stopped on purpose is ended
+// with (0, ""). An end by SIGTERM, SIGINT or SIGHUP (or 128 plus their numbers) is none of the
+// program's faults.
 func (r *Recogniser) End(exitCode int, signal string) {
 	for i := range r.streams {
 		r.closeAll(&r.streams[i], true)
@@ -143,8 +144,9 @@ func (r *Recogniser) crash(exitCode int, signal string) *draft {
 	return d
 }
 
-// lastWords gives the line of standard error that says most of why the run ended: of the last ones one that says what is wrong, else the
-// first without indentation after a blank line, else the last of all.
+// lastWords gives the line of standard error that says most of why the run ended: of the last ones
+// one that says what is wrong, else the first without indentation after a blank line, else the last
+// of all.
 func (r *Recogniser) lastWords() (l line, ok bool) {
 	b := &back{stream: &r.streams[1], all: true, before: r.at + 1}
 	for i := range lastWordLines {

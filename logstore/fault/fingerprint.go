@@ -9,8 +9,9 @@ import (
 // fingerprintVersion is part of every fingerprint; a change of the rules changes it.
 const fingerprintVersion = "2"
 
-// fingerprint identifies an error by its type, the first line of its message, the file and the function where it happened; numbers,
-// addresses, ids, times and temporary paths are left out of all of them, so are line and column.
+// fingerprint identifies an error by its type, the first line of its message, the file and the
+// function where it happened; numbers, addresses, ids, times and temporary paths are left out of
+// all of them, so are line and column.
 func fingerprint(f *Fault, function string) string {
 	message, _, _ := strings.Cut(f.Message, "\n")
 	text := strings.Join([]string{fingerprintVersion, f.Type, normal(cut(message, 512)), lastParts(normal(f.File), 3), normal(function)}, "\x00")
@@ -32,8 +33,9 @@ func lastParts(path string, n int) string {
 	return path
 }
 
-// normal replaces what changes from one occurrence of an error to the next: numbers and times by "#", so are hexadecimal ids; other ids and addresses by "<id>",
-// paths under temporary directories by "<tmp>".
+// normal replaces what changes from one occurrence of an error to the next: numbers and times by
+// "#", so are hexadecimal ids; other ids and addresses by "<id>", paths under temporary directories
+// by "<tmp>".
 func normal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); {
@@ -131,8 +133,8 @@ func statusBefore(s string) bool {
 	return false
 }
 
-// temporary gives the length of the path under a temporary directory that s starts with, up to its second to last element: what
-// a program names below is often fixed, the directory itself is not.
+// temporary gives the length of the path under a temporary directory that s starts with, up to its
+// second to last element: what a program names below is often fixed, the directory itself is not.
 func temporary(s string) int {
 	root := 0
 	for _, r := range [...]string{"/tmp/", "/var/tmp/", "/var/folders/", "/private/tmp/", "/private/var/folders/", "/dev/shm/", "/run/user/"} {

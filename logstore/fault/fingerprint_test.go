@@ -68,7 +68,8 @@ func TestFingerprintDistinct(t *testing.T) {
 	}
 }
 
-// TestFingerprintCorpus holds that two different errors of the corpus never share one, and that a repeated one keeps it.
+// TestFingerprintCorpus holds that two different errors of the corpus never share one, and that a
+// repeated one keeps it.
 func TestFingerprintCorpus(t *testing.T) {
 	type owner struct{ name, what string }
 	owners := map[string]owner{}
@@ -93,7 +94,8 @@ func TestFingerprintCorpus(t *testing.T) {
 	}
 }
 
-// TestFingerprintAcrossSessions pins one value: if it changes, what is stored no longer meets what comes, and fingerprintVersion must change too.
+// TestFingerprintAcrossSessions pins one value: if it changes, what is stored no longer meets what
+// comes, and fingerprintVersion must change too.
 func TestFingerprintAcrossSessions(t *testing.T) {
 	f := single(t, "TypeError: x is not a function", "    at run (/home/dev/app.js:3:9)")
 	if want := "1dc4bb25bd0e41fc2ca53864ba1353b8"; f.Fingerprint != want {

@@ -7,8 +7,9 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// FuzzLines feeds lines in any order, of any level and stream, with silence anywhere: whatever comes, nothing panics, what is
-// emitted is bounded and well formed, and the same input gives the same faults.
+// FuzzLines feeds lines in any order, of any level and stream, with silence anywhere: whatever
+// comes, nothing panics, what is emitted is bounded and well formed, and the same input gives the
+// same faults.
 func FuzzLines(f *testing.F) {
 	for _, r := range recordings(f, "corpus") {
 		var b bytes.Buffer

@@ -2,8 +2,8 @@ package fault
 
 import "encoding/binary"
 
-// keywords are the words without which a line cannot start or continue what the shapes know; folded to lower case, at least
-// keywordBlock bytes each. A line of error level is looked at in any case.
+// keywords are the words without which a line cannot start or continue what the shapes know; folded
+// to lower case, at least keywordBlock bytes each. A line of error level is looked at in any case.
 var keywords = newMatcher(
 	"error", "excep", "traceback", "panic", "fatal", "fail", "abort", "assert", "terminate called", "undefined reference", "multiple definition", "node.js v", "import cycle not", "go.mod:",
 	"killed", "segmentation", "bus error", "core dumped", "denied", "no such file", "not found", "no rule to make", "unhandled", "uncaught",
@@ -20,9 +20,10 @@ const (
 	gramBits = 13
 )
 
-// matcher finds whether one of many words is in a text, ignoring case. It looks up three bytes at every other place: a word of four
-// bytes or more has its first or its second gram there, wherever it begins. No look-up waits for the one before, and hardly
-// any is in the table, so the processor runs through a text without a word at a few bytes a nanosecond.
+// matcher finds whether one of many words is in a text, ignoring case. It looks up three bytes at
+// every other place: a word of four bytes or more has its first or its second gram there, wherever
+// it begins. No look-up waits for the one before, and hardly any is in the table, so the processor
+// runs through a text without a word at a few bytes a nanosecond.
 type matcher struct {
 	// grams gives the list of words to compare where a gram is found; 0 is the empty one. So there may be 127 words.
 	grams [1 << gramBits]uint8

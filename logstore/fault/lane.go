@@ -5,8 +5,9 @@ import "strings"
 // maxLane is the most bytes of a lane's prefix.
 const maxLane = 48
 
-// splitLane cuts the prefix off by which a tool marks whose line it is, so that the lines of several programs on one stream are told
-// apart: "web-1  | text" (docker compose, foreman), "[web] text" (concurrently), "web:dev: text" (turbo).
+// splitLane cuts the prefix off by which a tool marks whose line it is, so that the lines of
+// several programs on one stream are told apart: "web-1  | text" (docker compose, foreman), "[web]
+// text" (concurrently), "web:dev: text" (turbo).
 func splitLane(s string) (lane, rest string) {
 	if len(s) < 4 {
 		return "", s

@@ -141,7 +141,8 @@ func (s *npm) drafts() []*draft {
 	return []*draft{&s.draft}
 }
 
-// startShell knows what shells and the tools that they run say when a command or a file does not exist or must not be touched.
+// startShell knows what shells and the tools that they run say when a command or a file does not
+// exist or must not be touched.
 func startShell(l line, _ *back, _ *notes) shape {
 	if l.stream != 1 || l.indent() > 0 || l.level > 0 && l.level < levelError {
 		return nil

@@ -2,7 +2,8 @@ package fault
 
 import "strings"
 
-// diagnostic is a message of a compiler or a linter with its place in the same line, followed by an excerpt of the source.
+// diagnostic is a message of a compiler or a linter with its place in the same line, followed by an
+// excerpt of the source.
 type diagnostic struct {
 	one
 	lines int
@@ -42,8 +43,9 @@ func excerptAfterBlank(l line) bool {
 	return ok && strings.HasPrefix(rest, " ")
 }
 
-// startDiagnostic knows gcc, clang, javac, kotlinc, swiftc, go build, go vet, rustc's short format, tsc, MSBuild, Maven and Ruby's
-// syntax errors: file:line:column: error: message, file(line,column): error CODE: message, and their like.
+// startDiagnostic knows gcc, clang, javac, kotlinc, swiftc, go build, go vet, rustc's short format,
+// tsc, MSBuild, Maven and Ruby's syntax errors: file:line:column: error: message,
+// file(line,column): error CODE: message, and their like.
 func startDiagnostic(l line, _ *back, _ *notes) shape {
 	t := strings.TrimPrefix(strings.TrimPrefix(l.text, "vet: "), "[ERROR] ")
 	if rest, ok := strings.CutPrefix(t, "e: "); ok { // kotlinc
@@ -177,7 +179,8 @@ func startLinker(l line, _ *back, _ *notes) shape {
 	return d
 }
 
-// importCycle reads what go build says, below the packages of the cycle: "	imports a from b.go: import cycle not allowed".
+// importCycle reads what go build says, below the packages of the cycle: "	imports a from b.go:
+// import cycle not allowed".
 func importCycle(l line) shape {
 	t, ok := strings.CutSuffix(l.trim(), ": import cycle not allowed")
 	what, file, from := strings.Cut(t, " from ")
@@ -191,7 +194,8 @@ func importCycle(l line) shape {
 	return d
 }
 
-// startNative knows what the C library and the C++ runtime say when they end a program, and what a shell says of one that was killed.
+// startNative knows what the C library and the C++ runtime say when they end a program, and what a
+// shell says of one that was killed.
 func startNative(l line, _ *back, _ *notes) shape {
 	switch t := l.text; {
 	case strings.HasSuffix(t, "' failed.") && strings.Contains(t, ": Assertion `"):
@@ -267,7 +271,8 @@ func (v *v8Fatal) next(l line) verdict {
 	}
 }
 
-// killed reads what a shell says of a program that a signal ended: "x.sh: line 1: 123 Killed   command", "Segmentation fault (core dumped)".
+// killed reads what a shell says of a program that a signal ended:
+// "x.sh: line 1: 123 Killed   command", "Segmentation fault (core dumped)".
 func killed(l line) shape {
 	t := l.text
 	if i := strings.LastIndex(t, ": "); i > 0 && strings.Contains(t, ": line ") {

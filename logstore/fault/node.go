@@ -2,8 +2,9 @@ package fault
 
 import "strings"
 
-// startNodeEnd knows the last line of what Node prints when it ends by an exception: its version. If what was thrown has no form of
-// an error, a text or an object of a class with a name of its own, the report was not recognised by its first line, and is read backwards now.
+// startNodeEnd knows the last line of what Node prints when it ends by an exception: its version.
+// If what was thrown has no form of an error, a text or an object of a class with a name of its
+// own, the report was not recognised by its first line, and is read backwards now.
 func startNodeEnd(l line, b *back, n *notes) shape {
 	if !strings.HasPrefix(l.text, "Node.js v") {
 		return nil

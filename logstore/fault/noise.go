@@ -17,7 +17,8 @@ func startNoise(l line, _ *back, n *notes) shape {
 	return nil
 }
 
-// consequence tells whether a line says no more than that errors were reported before it, or that something failed by them.
+// consequence tells whether a line says no more than that errors were reported before it, or that
+// something failed by them.
 func consequence(t string) bool {
 	for _, start := range [...]string{
 		"error: could not compile", "error: aborting due to", "For more information about ", "error: test failed", "error: doctest failed", "error: bench failed", "Some errors have detailed",
@@ -45,7 +46,8 @@ func suiteSummary(t string) bool {
 		strings.HasPrefix(t, "# fail") || strings.HasPrefix(t, "Error: Process completed")
 }
 
-// counted tells whether a line counts errors: "2 errors", "Found 3 errors in 2 files", "compiled with 1 error in 30 ms", "make: *** [x] Error 1" does not.
+// counted tells whether a line counts errors: "2 errors", "Found 3 errors in 2 files", "compiled
+// with 1 error in 30 ms", "make: *** [x] Error 1" does not.
 func counted(t string) bool {
 	lower := lowered(t)
 	for _, word := range [...]string{" error", " failed", " failure", " problem", " data race"} {
@@ -92,7 +94,8 @@ func harmless(t string) bool {
 	return consequence(strings.TrimLeft(t, " \t"))
 }
 
-// countEnds tells whether a counted word ends like one: word and what follows it, in the original case and in lower case.
+// countEnds tells whether a counted word ends like one: word and what follows it, in the original
+// case and in lower case.
 func countEnds(word, rest string) bool {
 	if rest == "" || strings.IndexByte("s,.);", rest[0]) >= 0 {
 		return true
@@ -119,7 +122,8 @@ func counts(before string) bool {
 	}
 }
 
-// startMake knows what make says: that there is no rule, or that a command failed, which matters only if the command said nothing.
+// startMake knows what make says: that there is no rule, or that a command failed, which matters
+// only if the command said nothing.
 func startMake(l line, _ *back, n *notes) shape {
 	if !strings.HasPrefix(l.text, "make") {
 		return nil

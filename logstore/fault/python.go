@@ -4,7 +4,8 @@ import "strings"
 
 const tracebackLine = "Traceback (most recent call last):"
 
-// python is a traceback: frames first, the innermost last, then the error. Chained ones are one fault, that of the last error.
+// python is a traceback: frames first, the innermost last, then the error. Chained ones are one
+// fault, that of the last error.
 type python struct {
 	one
 	site    site

@@ -17,8 +17,8 @@ const (
 
 // Recogniser finds the faults in the lines of one run. It is not safe for concurrent use.
 //
-// What it holds is bounded: MaxOpen unfinished errors a stream, each of at most MaxStack lines, 32 lines that await confirmation, and the last
-// recentLines lines of each stream.
+// What it holds is bounded: MaxOpen unfinished errors a stream, each of at most MaxStack lines, 32
+// lines that await confirmation, and the last recentLines lines of each stream.
 type Recogniser struct {
 	emit func(Fault)
 	// certain and uncertain are the starts of shapes, in the order in which they are tried.
@@ -53,15 +53,16 @@ type recent struct {
 	text   [recentBytes]byte
 }
 
-// New gives a Recogniser that calls emit, from within Line, Idle or End, for each fault once it is complete. What emit is given
-// is the receiver's to keep.
+// New gives a Recogniser that calls emit, from within Line, Idle or End, for each fault once it is
+// complete. What emit is given is the receiver's to keep.
 func New(emit func(Fault)) *Recogniser {
 	return &Recogniser{emit: emit, certain: certainStarters(), uncertain: uncertainStarters()}
 }
 
-// Line takes the next line of the run. number counts the run's lines; stream tells who printed it (0 standard output, 1 standard
-// error; lines of other streams are protocol messages and ignored); level is what the line says of itself (0 none, 1 trace, 2 debug,
-// 3 info, 4 warning, 5 error, 6 fatal); text is the cleaned line without its newline, borrowed until Line returns.
+// Line takes the next line of the run. number counts the run's lines; stream tells who printed it
+// (0 standard output, 1 standard error; lines of other streams are protocol messages and ignored);
+// level is what the line says of itself (0 none, 1 trace, 2 debug, 3 info, 4 warning, 5 error, 6
+// fatal); text is the cleaned line without its newline, borrowed until Line returns.
 func (r *Recogniser) Line(number int64, stream, level uint8, text []byte) {
 	if int(stream) >= len(r.streams) {
 		return
@@ -79,8 +80,9 @@ func (r *Recogniser) Line(number int64, stream, level uint8, text []byte) {
 // isObject tells whether a line is a JSON object: it is an error only if its level says so.
 func isObject(text []byte) bool { return len(text) > 1 && text[0] == '{' && text[1] == '"' }
 
-// Quiet says that nothing came from a stream for a while (200 ms): what is open in it is taken as complete and emitted. Called in the middle of a stack,
-// it cuts most stacks in two: what comes later is not recognised as a part of them.
+// Quiet says that nothing came from a stream for a while (200 ms): what is open in it is taken as
+// complete and emitted. Called in the middle of a stack, it cuts most stacks in two: what comes
+// later is not recognised as a part of them.
 func (r *Recogniser) Quiet(stream uint8) {
 	if int(stream) < len(r.streams) {
 		r.closeAll(&r.streams[stream], false)
@@ -159,8 +161,8 @@ func release(holders []holder, l line) {
 	}
 }
 
-// start opens the shape that the line starts, and tells whether it starts one. While a shape holds the line as maybe its own only certain
-// starts count.
+// start opens the shape that the line starts, and tells whether it starts one. While a shape holds
+// the line as maybe its own only certain starts count.
 func (r *Recogniser) start(s *stream, l line, held bool) bool {
 	b := &back{stream: s, lane: l.lane, before: l.number}
 	n := &r.notes
@@ -269,7 +271,8 @@ type back struct {
 	read   bool
 }
 
-// line gives the i-th line before the current one in its lane, 0 being the nearest; ok is false when it is not remembered.
+// line gives the i-th line before the current one in its lane, 0 being the nearest; ok is false
+// when it is not remembered.
 func (b *back) line(i int) (l line, ok bool) {
 	if !b.read {
 		b.load()

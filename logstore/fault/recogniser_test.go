@@ -61,8 +61,9 @@ func alternate(a, b recording) (list []fault.Fault) {
 	return list
 }
 
-// TestTwoStreams interleaves each recording on standard output with another on standard error, line by line: neither may change
-// what is recognised in the other. Recordings of the tests of one runner share what the runner announces once, and are left out.
+// TestTwoStreams interleaves each recording on standard output with another on standard error, line
+// by line: neither may change what is recognised in the other. Recordings of the tests of one
+// runner share what the runner announces once, and are left out.
 func TestTwoStreams(t *testing.T) {
 	pairwise(t, func(r recording) recording { return r.ofOne(0, "") }, func(r recording) recording { return r.ofOne(1, "") })
 }
@@ -97,8 +98,9 @@ func runner(name string) bool {
 	return false
 }
 
-// TestOneStream interleaves stacks of different languages on one stream without any mark: no line of the one may get into the other.
-// (Two of Node and Python cannot always be told apart: both end in "TypeError: message".)
+// TestOneStream interleaves stacks of different languages on one stream without any mark: no line
+// of the one may get into the other. (Two of Node and Python cannot always be told apart: both end
+// in "TypeError: message".)
 func TestOneStream(t *testing.T) {
 	byName := map[string]recording{}
 	for _, r := range recordings(t, "corpus") {
@@ -136,7 +138,8 @@ func mixed(t *testing.T, pair [2]string, f fault.Fault, a, b recording) {
 	}
 }
 
-// TestIdle holds that silence between errors changes nothing. No program is silent before a line that is indented under its last.
+// TestIdle holds that silence between errors changes nothing. No program is silent before a line
+// that is indented under its last.
 func TestIdle(t *testing.T) {
 	for _, r := range recordings(t, "corpus") {
 		want := r.play()

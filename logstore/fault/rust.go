@@ -11,7 +11,8 @@ type rustPanic struct {
 	backtrace bool
 }
 
-// startRustPanic knows "thread 'main' (123) panicked at src/main.rs:1:2:" and the form before Rust 1.73 with the message in the line.
+// startRustPanic knows "thread 'main' (123) panicked at src/main.rs:1:2:" and the form before Rust
+// 1.73 with the message in the line.
 func startRustPanic(l line, b *back, n *notes) shape {
 	rest, ok := strings.CutPrefix(l.text, "thread '")
 	thread, rest, found := strings.Cut(rest, "'")

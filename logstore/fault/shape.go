@@ -46,8 +46,9 @@ const (
 	maybe                  // mine if a later line confirms it; I keep a copy
 )
 
-// shape is an error of which more lines may come. A shape is offered the lines of its lane until it says that it is complete,
-// until too many foreign ones came in a row, or until silence or the end of the run closes it.
+// shape is an error of which more lines may come. A shape is offered the lines of its lane until it
+// says that it is complete, until too many foreign ones came in a row, or until silence or the end
+// of the run closes it.
 type shape interface {
 	next(l line) verdict
 	// drafts gives what was seen; it is called once, when the shape is closed.

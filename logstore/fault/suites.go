@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// report is the part of a test runner's output that tells of one failed test: all lines up to the next such part belong to it.
+// report is the part of a test runner's output that tells of one failed test: all lines up to the
+// next such part belong to it.
 type report struct {
 	one
 	site   site

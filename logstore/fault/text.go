@@ -6,7 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// cut shortens s to at most n bytes, at the start of a rune, and detaches it from what it was a part of if that was much longer.
+// cut shortens s to at most n bytes, at the start of a rune, and detaches it from what it was a
+// part of if that was much longer.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -57,7 +58,8 @@ type place struct {
 	line, column int
 }
 
-// position reads "file:line", "file:line:column", "file(line,column)" or "file(line)" at the start of s; rest is what follows.
+// position reads "file:line", "file:line:column", "file(line,column)" or "file(line)" at the start
+// of s; rest is what follows.
 func position(s string) (p place, rest string, ok bool) {
 	for i := 1; i < len(s) && i < maxField; i++ {
 		if s[i] != ':' && s[i] != '(' {
@@ -89,7 +91,8 @@ func position(s string) (p place, rest string, ok bool) {
 	return place{}, s, false
 }
 
-// isFile tells whether s can be the name of a file: it has a directory or an extension, and nothing that speaks against it.
+// isFile tells whether s can be the name of a file: it has a directory or an extension, and nothing
+// that speaks against it.
 func isFile(s string) bool {
 	if s == "" || strings.ContainsAny(s, "\"'`<>|*?\t,;=") || strings.Contains(s, "://") && !strings.HasPrefix(s, "file://") {
 		return false
@@ -148,8 +151,9 @@ func errorName(word string) bool {
 	return false
 }
 
-// header finds "TypeError: message", "Error [CODE]: message" or a bare "java.lang.StackOverflowError" in s: at its start, or after
-// words that introduce it. at is where the type begins.
+// header finds "TypeError: message", "Error [CODE]: message" or a bare
+// "java.lang.StackOverflowError" in s: at its start, or after words that introduce it. at is where
+// the type begins.
 func header(s string) (kind, message string, at int, ok bool) {
 	for i := 0; i < len(s) && i < 400; {
 		if !isAlpha(s[i]) {
@@ -224,7 +228,8 @@ func statement(s string) (rest string, stated bool) {
 	return s, stated
 }
 
-// afterToken cuts a time, a date, a level or a bracketed tag off the start of s, "" if there is none, and tells whether it was a level.
+// afterToken cuts a time, a date, a level or a bracketed tag off the start of s, "" if there is
+// none, and tells whether it was a level.
 func afterToken(s string) (rest string, level bool) {
 	if s == "" {
 		return "", false

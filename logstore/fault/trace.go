@@ -5,8 +5,9 @@ import "strings"
 // maxHeld is the most lines between the first line of an error and its first frame.
 const maxHeld = 24
 
-// trace is an error that is printed first, its frames after it: of V8, the JVM, .NET, Ruby, PHP, Perl. Between the two there may be
-// more of the message, which is known to be so only when a frame comes.
+// trace is an error that is printed first, its frames after it: of V8, the JVM, .NET, Ruby, PHP,
+// Perl. Between the two there may be more of the message, which is known to be so only when a frame
+// comes.
 type trace struct {
 	one
 	indent int
@@ -61,7 +62,8 @@ func startTrace(l line, b *back, n *notes) shape {
 	return tr
 }
 
-// ofTest makes it the error of a test that Node's test runner or cargo test names in the line above it: "✖ adds (1.5ms)".
+// ofTest makes it the error of a test that Node's test runner or cargo test names in the line above
+// it: "✖ adds (1.5ms)".
 func (tr *trace) ofTest(above string) {
 	name, ok := strings.CutPrefix(above, "\u2716 ")
 	if i := strings.LastIndex(name, " ("); ok && i > 0 && strings.HasSuffix(name, "ms)") {
@@ -275,7 +277,8 @@ func (tr *trace) drafts() []*draft {
 func (tr *trace) unclaimed() []line { return tr.held }
 func (tr *trace) release(l line)    { tr.held = without(tr.held, l) }
 
-// yield gives up an error that was only announced: Python's "During handling of the above exception" after one without frames.
+// yield gives up an error that was only announced: Python's "During handling of the above
+// exception" after one without frames.
 func (tr *trace) yield(to *draft) bool {
 	if tr.frames > 0 {
 		return false

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkLine is the cost of a line without secrets: the mixture of the store's benchmarks, with as many values to look for as a
-// child of a well-equipped shell has.
+// BenchmarkLine is the cost of a line without secrets: the mixture of the store's benchmarks, with
+// as many values to look for as a child of a well-equipped shell has.
 func BenchmarkLine(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var lines [][]byte

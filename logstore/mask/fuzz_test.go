@@ -9,8 +9,8 @@ import (
 // maskText matches what stands in place of a secret.
 var maskText = regexp.MustCompile(`\[masked [A-Za-z0-9_. -]+\]|\*+`)
 
-// FuzzText: a value that was learned is in no masked text, and a text without anything to mask is not changed; neither is the number
-// of its lines.
+// FuzzText: a value that was learned is in no masked text, and a text without anything to mask is
+// not changed; neither is the number of its lines.
 func FuzzText(f *testing.F) {
 	f.Add("hunter2-hunter2", "a hunter2-hunter2 b\nhunter2-hunter2")
 	f.Add("AKIAIOSFODNN7EXAMPLE", "xAKIAIOSFODNN7EXAMPLEx eyJ.eyJ. -----BEGIN PRIVATE KEY-----")

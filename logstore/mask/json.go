@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 )
 
-// JSON is raw, a JSON text, with the secrets in its strings masked; keys, numbers and everything else stay. raw itself is not changed.
+// JSON is raw, a JSON text, with the secrets in its strings masked; keys, numbers and everything
+// else stay. raw itself is not changed.
 func (m *Masker) JSON(raw []byte) []byte {
 	if m == nil {
 		return raw

@@ -16,9 +16,11 @@ var (
 	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)`)
 	// openName matches names that only look so: of package paths, columns and classes.
 	openName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
-	// secretOption matches the names of options whose values are: fewer, since an option's value is seen wherever the word is.
+	// secretOption matches the names of options whose values are: fewer, since an option's value is
+	// seen wherever the word is.
 	secretOption = regexp.MustCompile(`(?i)(^|_)(password|passwd|passphrase|pass|pwd|token|secret|api_?key|access_key|secret_key|private_key|credentials?)$`)
-	// variableName matches the names of variables in a command line; in a script anything else may stand before a = as well.
+	// variableName matches the names of variables in a command line; in a script anything else may
+	// stand before a = as well.
 	variableName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
 	// plainName matches what can stand in a mask: anything else may be a secret itself.
 	plainName = regexp.MustCompile(`^-{0,2}[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
@@ -50,10 +52,12 @@ func SecretName(name string) bool {
 	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", "")) && !openName.MatchString(name)
 }
 
-// LearnEnv learns the secrets among the variables of a process: the values of those whose names look secret, and passwords in URLs.
+// LearnEnv learns the secrets among the variables of a process: the values of those whose names
+// look secret, and passwords in URLs.
 func (m *Masker) LearnEnv(env map[string]string) { m.learn(inEnv(env), false) }
 
-// LearnEnviron is LearnEnv for entries of the form NAME=value that every child inherits: they are not forgotten for others.
+// LearnEnviron is LearnEnv for entries of the form NAME=value that every child inherits: they are
+// not forgotten for others.
 func (m *Masker) LearnEnviron(entries []string) {
 	env := make(map[string]string, len(entries))
 	for _, entry := range entries {
@@ -72,7 +76,8 @@ func inEnv(env map[string]string) (all []learned) {
 	return all
 }
 
-// LearnArgs learns the secrets in a command line, taken apart or not: --password=X, --token X, API_KEY=X, passwords in URLs.
+// LearnArgs learns the secrets in a command line, taken apart or not: --password=X, --token X,
+// API_KEY=X, passwords in URLs.
 func (m *Masker) LearnArgs(args ...string) {
 	if m == nil {
 		return
@@ -139,8 +144,8 @@ func inURLs(name, value string) (all []learned) {
 	return all
 }
 
-// isWorthy tells whether a value can be looked for: it is long enough, has more than two different bytes, and is no word that
-// everybody uses.
+// isWorthy tells whether a value can be looked for: it is long enough, has more than two different
+// bytes, and is no word that everybody uses.
 func isWorthy(value string) bool {
 	different := make(map[byte]bool)
 	for i := range len(value) {
@@ -149,7 +154,8 @@ func isWorthy(value string) bool {
 	return len(value) >= minSecret && len(different) > 2 && !worthless[strings.ToLower(value)]
 }
 
-// isSecret tells whether the value of a variable whose name looks secret is one: no setting, no file, no address, no place to fill in.
+// isSecret tells whether the value of a variable whose name looks secret is one: no setting, no
+// file, no address, no place to fill in.
 func isSecret(name, value string) bool {
 	value = strings.TrimSpace(value)
 	switch {
@@ -181,7 +187,8 @@ func isFile(path string) bool {
 	return err == nil
 }
 
-// variants are the texts as which a value may be printed: as it is and within JSON; of several lines each; of a very long one each piece.
+// variants are the texts as which a value may be printed: as it is and within JSON; of several
+// lines each; of a very long one each piece.
 func variants(name, value string) (all []learned) {
 	value = strings.Trim(value, "\r\n")
 	if strings.Contains(value, "\n") {
@@ -193,8 +200,8 @@ func variants(name, value string) (all []learned) {
 	return append(pieces(name, strings.TrimSpace(value)), inJSON(name, strings.TrimSpace(value))...)
 }
 
-// linesOf are the lines of a value that are secret themselves. Of a document, which has settings in it, only the values of those that are
-// secret count, and else the words that a token could be.
+// linesOf are the lines of a value that are secret themselves. Of a document, which has settings in
+// it, only the values of those that are secret count, and else the words that a token could be.
 func linesOf(value string) (all []string) {
 	lines := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
@@ -210,7 +217,8 @@ func linesOf(value string) (all []string) {
 	return slices.DeleteFunc(all, func(s string) bool { return !isWorthy(s) || strings.HasPrefix(s, dashes) })
 }
 
-// isDocument tells whether a value is a document: JSON, XML, YAML, an env file. A key in PEM is none, whatever headers it has.
+// isDocument tells whether a value is a document: JSON, XML, YAML, an env file. A key in PEM is
+// none, whatever headers it has.
 func isDocument(value string, lines []string) bool {
 	return strings.ContainsAny(value[:1], "{[<") || !strings.HasPrefix(value, dashes) && slices.ContainsFunc(lines, assignment.MatchString)
 }

@@ -73,7 +73,8 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestForgetting: of more than maxSecrets values those are forgotten that were learned longest ago, and none that is inherited.
+// TestForgetting: of more than maxSecrets values those are forgotten that were learned longest ago,
+// and none that is inherited.
 func TestForgetting(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{"OLD_TOKEN": "an-old-secret", "AGAIN_TOKEN": "an-old-secret-again"})

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// maxLine bounds a masked line, in bytes: one that grows beyond it by long names is masked with stars, which no secret is
-	// shorter than.
+	// maxLine bounds a masked line, in bytes: one that grows beyond it by long names is masked with
+	// stars, which no secret is shorter than.
 	maxLine = 16 << 10
 	// maxKeyLines bounds the lines of a private key.
 	maxKeyLines = 200
@@ -16,16 +16,16 @@ const (
 	minLaterRun = 16
 	// maxKeyHeaders bounds the headers of a private key, the lines between its beginning and its body.
 	maxKeyHeaders = 10
-	// maxKeyOnLine bounds how far the end of a private key on one line is looked for, and maxKind how far before the end of its
-	// announcement the beginning is, in bytes.
+	// maxKeyOnLine bounds how far the end of a private key on one line is looked for, and maxKind
+	// how far before the end of its announcement the beginning is, in bytes.
 	maxKeyOnLine = 16 << 10
 	maxKind      = 40
 	// stars are the mask without a name.
 	stars = "***"
 )
 
-// Lines masks the lines of one stream, in order: a private key has many. The zero value masks nothing. It must not be used by two
-// goroutines at a time.
+// Lines masks the lines of one stream, in order: a private key has many. The zero value masks
+// nothing. It must not be used by two goroutines at a time.
 type Lines struct {
 	m     *Masker
 	key   int  // lines of a private key that may still come; 0: none
@@ -37,8 +37,8 @@ type Lines struct {
 // Lines gives a Lines for a stream.
 func (m *Masker) Lines() Lines { return Lines{m: m} }
 
-// Line is text, a whole line without its newline, with its secrets masked: text itself if it has none, else bytes that are valid until
-// the next call.
+// Line is text, a whole line without its newline, with its secrets masked: text itself if it has
+// none, else bytes that are valid until the next call.
 func (l *Lines) Line(text []byte) []byte {
 	if l.m == nil {
 		return text
@@ -89,8 +89,8 @@ const (
 	dashes   = "-----"
 )
 
-// pemHeader finds the private key that text[from:to], the end of a line of dashes, announces: to its end if that is on the same line, as in
-// JSON, else to the end of the line and on.
+// pemHeader finds the private key that text[from:to], the end of a line of dashes, announces: to
+// its end if that is on the same line, as in JSON, else to the end of the line and on.
 func pemHeader(text []byte, from, to int, spans []span) []span {
 	if n := len(spans); n > 0 && spans[n-1].open {
 		return spans // all the rest is masked
@@ -138,8 +138,8 @@ func (l *Lines) keyLine(text []byte) {
 	}
 }
 
-// lastOfKey masks what belongs to a private key before the dashes at end: all of it, where it has its newlines as \n on one line that was
-// too long for one piece.
+// lastOfKey masks what belongs to a private key before the dashes at end: all of it, where it has
+// its newlines as \n on one line that was too long for one piece.
 func (l *Lines) lastOfKey(text []byte, end int) {
 	l.key = 0
 	ends := bytes.HasPrefix(text[end:], []byte(dashes+"END "))
@@ -152,8 +152,8 @@ func (l *Lines) lastOfKey(text []byte, end int) {
 	}
 }
 
-// isKeyHeader tells whether a line is of the form `Word: text`, whatever stands before the word: Version and Comment of PGP, Proc-Type and
-// DEK-Info of PEM.
+// isKeyHeader tells whether a line is of the form `Word: text`, whatever stands before the word:
+// Version and Comment of PGP, Proc-Type and DEK-Info of PEM.
 func isKeyHeader(bare []byte) bool {
 	name, _, ok := bytes.Cut(bare, []byte(":"))
 	if len(name) < len(bare)-1 && bare[len(name)+1] != ' ' {
@@ -163,9 +163,10 @@ func isKeyHeader(bare []byte) bool {
 	return ok && len(name) > 0 && classEnd(name, 0, &isWord) == len(name)
 }
 
-// Whole is how much of text, the beginning of a line, can be masked and given away before the rest is known: all but what may be
-// the beginning of a secret. cut tells that the line goes on at once; otherwise it has paused, and what is held back is more certain to
-// be one, since a prompt must be seen.
+// Whole is how much of text, the beginning of a line, can be masked and given away before the rest
+// is known: all but what may be the beginning of a secret. cut tells that the line goes on at once;
+// otherwise it has paused, and what is held back is more certain to be one, since a prompt must be
+// seen.
 func (l *Lines) Whole(text []byte, cut bool) int {
 	if l.m == nil {
 		return len(text)
@@ -188,7 +189,8 @@ func (l *Lines) Whole(text []byte, cut bool) int {
 	return len(text) - len(tail) + keep
 }
 
-// beginning is where in text a beginning of secret, at least so many bytes of it and not all, stands at the end; len(text) if none does.
+// beginning is where in text a beginning of secret, at least so many bytes of it and not all,
+// stands at the end; len(text) if none does.
 func beginning(text []byte, secret string, least int) int {
 	for i := max(0, len(text)-len(secret)+1); i <= len(text)-least; i++ {
 		next := bytes.IndexByte(text[i:], secret[0])
@@ -222,8 +224,9 @@ func openToken(text []byte, least int) int {
 	return len(text)
 }
 
-// openCredentials is where in text the name of a header or a scheme stands before a word, of at least so many bytes, that goes to the end;
-// len(text) if none does. Where the word may be nothing, the name itself may be unfinished.
+// openCredentials is where in text the name of a header or a scheme stands before a word, of at
+// least so many bytes, that goes to the end; len(text) if none does. Where the word may be nothing,
+// the name itself may be unfinished.
 func openCredentials(text []byte, least int) int {
 	from := len(text)
 	for from > 0 && isBearer[text[from-1]] {

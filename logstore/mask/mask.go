@@ -1,12 +1,13 @@
-// Package mask takes secrets out of text: values that it was told of (those of environment variables and options whose names look
-// secret) and strings that by their form are tokens, keys or passwords in URLs. Each is replaced by a short word that says what stood
-// there, "[masked GITHUB_TOKEN]"; nothing else of the text changes, and never the number of its lines.
+// Package mask takes secrets out of text: values that it was told of (those of environment
+// variables and options whose names look secret) and strings that by their form are tokens, keys or
+// passwords in URLs. Each is replaced by a short word that says what stood there, "[masked
+// GITHUB_TOKEN]"; nothing else of the text changes, and never the number of its lines.
 //
-// It is pure but for a look whether a value names a file: no clock, no goroutines. A text without secrets costs a scan and no
-// allocation.
+// It is pure but for a look whether a value names a file: no clock, no goroutines. A text without
+// secrets costs a scan and no allocation.
 //
-// It is best effort. A secret that is encoded (base64, URL, gzip), that is shorter than 8 bytes, or that a program prints with other
-// bytes in between is not found.
+// It is best effort. A secret that is encoded (base64, URL, gzip), that is shorter than 8 bytes, or
+// that a program prints with other bytes in between is not found.
 package mask
 
 import (
@@ -22,16 +23,17 @@ const (
 	minSecret = 8
 	// maxSecret is the longest that is looked for as a whole; a longer one is looked for in pieces.
 	maxSecret = 4 << 10
-	// maxSecrets bounds the values that a Masker knows; those that were learned longest ago are forgotten. Up to maxInherited of them
-	// are of the environment that every child inherits, and kept.
+	// maxSecrets bounds the values that a Masker knows; those that were learned longest ago are
+	// forgotten. Up to maxInherited of them are of the environment that every child inherits, and
+	// kept.
 	maxSecrets   = 2000
 	maxInherited = 1000
 	// maxLabel bounds the name in a mask.
 	maxLabel = 40
 )
 
-// Masker knows the secrets of a session. A nil *Masker masks nothing. Its methods may be called from several goroutines; what is
-// learned counts for calls that begin later.
+// Masker knows the secrets of a session. A nil *Masker masks nothing. Its methods may be called
+// from several goroutines; what is learned counts for calls that begin later.
 type Masker struct {
 	mu        sync.Mutex // held by who learns
 	known     map[string]string
@@ -129,8 +131,8 @@ func (m *Masker) Texts(all []string) []string {
 	return all
 }
 
-// Head is the beginning of text, masked, at most n bytes of it. A secret that the cut goes through is not shown in part. whole says that
-// text is all there is; else it goes on.
+// Head is the beginning of text, masked, at most n bytes of it. A secret that the cut goes through
+// is not shown in part. whole says that text is all there is; else it goes on.
 func (m *Masker) Head(text []byte, whole bool, n int) []byte {
 	if m == nil {
 		return text[:min(len(text), n)]

@@ -7,10 +7,11 @@ import (
 	"slices"
 )
 
-// The scan looks at every tenth byte: at the three bytes there, whether they are among those that the values to look for are made of,
-// and at the 11 bytes from there, whether they belong to one long word, which every token has. A word of 20 bytes has 11 of them from the
-// first place looked at, and of a value of 12 bytes or more one of the ten first triples is looked at; for shorter values the places are
-// closer.
+// The scan looks at every tenth byte: at the three bytes there, whether they are among those that
+// the values to look for are made of, and at the 11 bytes from there, whether they belong to one
+// long word, which every token has. A word of 20 bytes has 11 of them from the first place looked
+// at, and of a value of 12 bytes or more one of the ten first triples is looked at; for shorter
+// values the places are closer.
 const (
 	triple    = 3
 	maxStride = 10
@@ -169,8 +170,8 @@ func (s *set) next(text []byte, i int) int {
 	return -1
 }
 
-// breaks has a byte's high bit set if one of the bytes up to it is a dot, a slash, a colon or an equals sign, which most long words have
-// that are no tokens.
+// breaks has a byte's high bit set if one of the bytes up to it is a dot, a slash, a colon or an
+// equals sign, which most long words have that are no tokens.
 func breaks(x uint64) uint64 {
 	dot, colon, equals := x&(0xfe*everyByte)^'.'*everyByte, x^':'*everyByte, x^'='*everyByte
 	return (dot-everyByte)&^dot | (colon-everyByte)&^colon | (equals-everyByte)&^equals

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// isWord tells which bytes the words of tokens are made of, isBase64 the same of base64, isEscapedBase64 of base64 whose newlines are
-// escaped, and isBearer of what stands behind the word Bearer.
+// isWord tells which bytes the words of tokens are made of, isBase64 the same of base64,
+// isEscapedBase64 of base64 whose newlines are escaped, and isBearer of what stands behind the word
+// Bearer.
 var (
 	isWord          = class("-_")
 	isBase64        = class("+/=")
@@ -108,8 +109,8 @@ func shapeOf(word []byte) *shape {
 	return nil
 }
 
-// jwt is the end of the token whose first part ends at end; 0 if it is none: two more parts must follow, the first of which is an
-// object as well.
+// jwt is the end of the token whose first part ends at end; 0 if it is none: two more parts must
+// follow, the first of which is an object as well.
 func jwt(text []byte, end int) int {
 	rest, ok := bytes.CutPrefix(text[end:], []byte(".eyJ"))
 	if !ok {
@@ -161,7 +162,8 @@ func upperOrDigit(b []byte) bool {
 	return digits+upper == len(b)
 }
 
-// longSegment tells that a piece between dashes is too long and too mixed to be a word: sk- begins names of style classes, too.
+// longSegment tells that a piece between dashes is too long and too mixed to be a word: sk- begins
+// names of style classes, too.
 func longSegment(b []byte) bool {
 	for segment := range bytes.FieldsFuncSeq(b, func(r rune) bool { return r == '-' || r == '_' }) {
 		if len(segment) >= 16 && mixed(segment) {
@@ -171,7 +173,8 @@ func longSegment(b []byte) bool {
 	return false
 }
 
-// schemeBefore is the authorization scheme, in lower case, that text ends with, white space behind it; "" if it ends otherwise.
+// schemeBefore is the authorization scheme, in lower case, that text ends with, white space behind
+// it; "" if it ends otherwise.
 func schemeBefore(text []byte) string {
 	rest := bytes.TrimRight(text, " ")
 	if len(rest) == len(text) {
@@ -202,8 +205,9 @@ func areCredentials(scheme string, word []byte) bool {
 	return false
 }
 
-// headerValue finds the credentials of a header whose name ends behind from, in any notation: `Authorization: Bearer x`,
-// `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`. Without a scheme the notation must be one: what follows the bare word is prose.
+// headerValue finds the credentials of a header whose name ends behind from, in any notation:
+// `Authorization: Bearer x`, `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`. Without a
+// scheme the notation must be one: what follows the bare word is prose.
 func headerValue(text []byte, from int, spans []span) []span {
 	rest := text[from:]
 	if len(rest) > 0 && isWord[rest[0]] {
@@ -238,8 +242,8 @@ func punctuation(text []byte) int {
 // maxUserinfo bounds how far before an @ a URL's beginning is looked for.
 const maxUserinfo = 512
 
-// userinfo finds the password of a URL, or a token in its place: scheme://user:password@host. It looks at all that stands together around
-// the @ at at, back to done at most, and returns its end.
+// userinfo finds the password of a URL, or a token in its place: scheme://user:password@host. It
+// looks at all that stands together around the @ at at, back to done at most, and returns its end.
 func userinfo(text []byte, done, at int, spans []span) (end int, _ []span) {
 	from := at
 	for from > done && isUserinfo[text[from-1]] {
@@ -249,7 +253,8 @@ func userinfo(text []byte, done, at int, spans []span) (end int, _ []span) {
 	if !bytes.HasSuffix(text[:from], []byte("://")) {
 		return end, spans
 	}
-	// The last @ decides: an @ in a password often is not encoded. What stands before a colon may be a token in a URL of its own.
+	// The last @ decides: an @ in a password often is not encoded. What stands before a colon may
+	// be a token in a URL of its own.
 	info := text[from:min(end, from+maxUserinfo+1)]
 	info = info[:bytes.LastIndexByte(info, '@')+1]
 	colon := bytes.IndexByte(info, ':')

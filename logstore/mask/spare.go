@@ -9,9 +9,10 @@ import (
 // maxSpared bounds the texts that Spare remembers; the oldest are forgotten.
 const maxSpared = 4000
 
-// Spare tells of texts that are no secrets: names of processes and groups, directories. A value that is one of them, or a part of one, is
-// not masked from then on: a database whose password is the name of its process is everybody's first try, and masking it would take the
-// names out of the answers.
+// Spare tells of texts that are no secrets: names of processes and groups, directories. A value
+// that is one of them, or a part of one, is not masked from then on: a database whose password is
+// the name of its process is everybody's first try, and masking it would take the names out of the
+// answers.
 func (m *Masker) Spare(texts ...string) {
 	if m == nil {
 		return

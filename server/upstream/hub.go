@@ -40,8 +40,8 @@ type Options struct {
 	// newline, cut to less than 16 KiB. It may wait a little; line is lent. Nil
 	// for nobody.
 	Capture func(run int64, at time.Time, line []byte)
-	// Head gives the beginning of a message for the log or an error, at most n bytes of it, with secrets taken out; whole says that text
-	// is all of the message. Nil: cut and nothing else.
+	// Head gives the beginning of a message for the log or an error, at most n bytes of it, with
+	// secrets taken out; whole says that text is all of the message. Nil: cut and nothing else.
 	Head func(text []byte, whole bool, n int) []byte
 	// OnReady is told when a connection begins or ceases to be usable, with the
 	// reason where it is not. The calls for one connection follow one another.

@@ -1,11 +1,14 @@
-// Command record runs the programs under testdata/programs and writes what they print to testdata/corpus, one line of the file
-// for each line: stream (o or e), level as logstore guesses it, "|", cleaned text. The end of the program stands in the last line.
+// Command record runs the programs under testdata/programs and writes what they print to
+// testdata/corpus, one line of the file for each line: stream (o or e), level as logstore guesses
+// it, "|", cleaned text. The end of the program stands in the last line.
 //
 //	go run ./logstore/fault/testdata/record [-only regexp] [-modules dir]
 //
-// A program is a text archive: headers ("run:" the shell command, "needs:" tools, "npm:" packages, "hand:" if the output was
-// written by hand because the program cannot be had everywhere, "clean:" if it holds no error and goes to testdata/clean), then its files, each after a line "-- name --". Paths of the machine are replaced
-// by neutral ones. A program whose tools are missing is skipped, and its old recording stays.
+// A program is a text archive: headers, then its files, each after a line "-- name --". The headers
+// are "run:" the shell command, "needs:" tools, "npm:" packages, "hand:" if the output was written
+// by hand because the program cannot be had everywhere, "clean:" if it holds no error and goes to
+// testdata/clean. Paths of the machine are replaced by neutral ones. A program whose tools are
+// missing is skipped, and its old recording stays.
 package main
 
 import (
@@ -168,7 +171,8 @@ func install(dir, list string) error {
 	return cmd.Run()
 }
 
-// run gives the lines of a command as logstore stores them. By hand, the lines of the file output, "e|text" being standard error.
+// run gives the lines of a command as logstore stores them. By hand, the lines of the file output,
+// "e|text" being standard error.
 func run(dir, command string, hand bool) ([]logstore.Line, string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
