@@ -97,11 +97,8 @@ func BenchmarkStartProcess(b *testing.B) {
 		reportPercentiles(b, took)
 	})
 	b.Run("pmcp", func(b *testing.B) {
-		w := newWorld(b)
-		w.set("PM_RATE_LIMIT", "0")
-		c := w.plain(b, []string{binary(b)})
+		c := unlimited(b)
 		defer c.end(b)
-		c.exchange(b, initializeLine)
 		var took []time.Duration
 		for b.Loop() {
 			request := toolLine(b, "start_process", args{"name": "bench", "command": truth})

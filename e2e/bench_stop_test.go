@@ -39,11 +39,8 @@ func BenchmarkStopTree(b *testing.B) {
 		reportPercentiles(b, took)
 	})
 	b.Run("pmcp", func(b *testing.B) {
-		w := newWorld(b)
-		w.set("PM_RATE_LIMIT", "0")
-		c := w.plain(b, []string{binary(b)})
+		c := unlimited(b)
 		defer c.end(b)
-		c.exchange(b, initializeLine)
 		tree := args{"name": "tree", "command": "sh", "args": []string{"-c", treeScript}, "ready": args{"log": "ready"}}
 		var took []time.Duration
 		for b.Loop() {
@@ -85,12 +82,8 @@ func BenchmarkFlood(b *testing.B) {
 		reportFlood(b)
 	})
 	b.Run("pmcp", func(b *testing.B) {
-		w := newWorld(b)
-		w.set("PM_RATE_LIMIT", "0")
-		w.set("PM_MAX_LOG_SIZE_MB", "4096")
-		c := w.plain(b, []string{binary(b)})
+		c := unlimited(b)
 		defer c.end(b)
-		c.exchange(b, initializeLine)
 		child := own(b, "flood", "flood", fmt.Sprint(floodCount), fmt.Sprint(floodWidth))
 		for b.Loop() {
 			c.tool(b, "start_process", child)

@@ -105,6 +105,18 @@ func (w *world) plain(b *testing.B, command []string) *plain {
 	return &plain{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 1<<20)}
 }
 
+// unlimited is the built binary, initialized, without a limit of calls and with
+// room for all that a benchmark prints.
+func unlimited(b *testing.B) *plain {
+	b.Helper()
+	w := newWorld(b)
+	w.set("PM_RATE_LIMIT", "0")
+	w.set("PM_MAX_LOG_SIZE_MB", "4096")
+	c := w.plain(b, []string{binary(b)})
+	c.exchange(b, initializeLine)
+	return c
+}
+
 func (p *plain) exchange(b *testing.B, line string) []byte {
 	b.Helper()
 	_, err := io.WriteString(p.in, line+"\n")

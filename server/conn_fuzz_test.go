@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	mcpserver "github.com/mark3labs/mcp-go/server"
 )
 
 // FuzzConn writes any bytes. They must not crash the server nor make it write
@@ -33,44 +35,7 @@ func FuzzConn(f *testing.F) {
 	}
 	b := newToolbox()
 	f.Fuzz(func(t *testing.T, data []byte) {
-		inR, inW := io.Pipe()
-		outR, outW := io.Pipe()
-		c := newConn(b.mcp, connOptions{in: inR, out: outW, waits: testWaits, maxMessage: 64 << 10, drain: 100 * time.Millisecond})
-		served := make(chan error, 1)
-		go func() {
-			err := c.serve(context.Background())
-			outW.Close()
-			served <- err
-		}()
-		go func() {
-			_, _ = inW.Write(data)
-			_, _ = io.WriteString(inW, "\n"+`{"jsonrpc":"2.0","id":"after the fuzz","method":"ping"}`+"\n")
-		}()
-		out := bufio.NewReader(outR)
-		checker := &rawClient{t: t}
-		answered := false
-		for !answered {
-			line, err := out.ReadString('\n')
-			if err != nil {
-				t.Fatalf("no answer to the ping: %v", err)
-			}
-			r := checker.check(line)
-			if len(r.ID) > 0 && !json.Valid(r.ID) {
-				t.Errorf("id %q", r.ID)
-			}
-			answered = string(r.ID) == `"after the fuzz"` && r.Method == ""
-		}
-		inW.Close()
-		for {
-			line, err := out.ReadString('\n')
-			if err != nil {
-				break
-			}
-			checker.check(line)
-		}
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		serveBytes(t, b.mcp, testWaits, data)
 		for len(b.started) > 0 || len(b.ended) > 0 { // the tools are shared
 			select {
 			case <-b.started:
@@ -78,4 +43,49 @@ func FuzzConn(f *testing.F) {
 			}
 		}
 	})
+}
+
+// serveBytes has a connection read data and then a ping. The ping is answered,
+// nothing comes but JSON-RPC messages, and the connection ends without an error.
+func serveBytes(t *testing.T, s *mcpserver.MCPServer, waits func(method string, params json.RawMessage) bool, data []byte) {
+	t.Helper()
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	c := newConn(s, connOptions{in: inR, out: outW, waits: waits, maxMessage: 64 << 10, drain: 100 * time.Millisecond})
+	served := make(chan error, 1)
+	go func() {
+		err := c.serve(context.Background())
+		outW.Close()
+		served <- err
+	}()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		_, _ = inW.Write(data)
+		_, _ = io.WriteString(inW, "\n"+`{"jsonrpc":"2.0","id":"after the fuzz","method":"ping"}`+"\n")
+	}()
+	out, checker := bufio.NewReader(outR), &rawClient{t: t}
+	for answered := false; !answered; {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatalf("no answer to the ping: %v", err)
+		}
+		r := checker.check(line)
+		if len(r.ID) > 0 && !json.Valid(r.ID) {
+			t.Errorf("id %q", r.ID)
+		}
+		answered = string(r.ID) == `"after the fuzz"` && r.Method == ""
+	}
+	<-written
+	inW.Close()
+	for {
+		line, err := out.ReadString('\n')
+		if err != nil {
+			break
+		}
+		checker.check(line)
+	}
+	if err := <-served; err != nil {
+		t.Errorf("serve: %v", err)
+	}
 }

@@ -1,12 +1,8 @@
 package server
 
 import (
-	"bufio"
-	"context"
-	"io"
 	"runtime"
 	"testing"
-	"time"
 )
 
 // TestManyWaitingCalls: two hundred calls that wait are cancelled. None is
@@ -66,41 +62,6 @@ func FuzzServer(f *testing.F) {
 		o.ReadOnly, o.Toolsets = true, []string{setMonitoring, setLogs, setErrors, setGroups}
 	})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		inR, inW := io.Pipe()
-		outR, outW := io.Pipe()
-		c := newConn(s.server.mcp, connOptions{in: inR, out: outW, waits: s.server.mayWait, maxMessage: 64 << 10, drain: 100 * time.Millisecond})
-		served := make(chan error, 1)
-		go func() {
-			err := c.serve(context.Background())
-			outW.Close()
-			served <- err
-		}()
-		written := make(chan struct{})
-		go func() {
-			defer close(written)
-			_, _ = inW.Write(data)
-			_, _ = io.WriteString(inW, "\n"+`{"jsonrpc":"2.0","id":"after the fuzz","method":"ping"}`+"\n")
-		}()
-		out, checker := bufio.NewReader(outR), &rawClient{t: t}
-		for answered := false; !answered; {
-			line, err := out.ReadString('\n')
-			if err != nil {
-				t.Fatalf("no answer to the ping: %v", err)
-			}
-			r := checker.check(line)
-			answered = string(r.ID) == `"after the fuzz"` && r.Method == ""
-		}
-		<-written
-		inW.Close()
-		for {
-			line, err := out.ReadString('\n')
-			if err != nil {
-				break
-			}
-			checker.check(line)
-		}
-		if err := <-served; err != nil {
-			t.Errorf("serve: %v", err)
-		}
+		serveBytes(t, s.server.mcp, s.server.mayWait, data)
 	})
 }
