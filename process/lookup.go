@@ -27,27 +27,31 @@ func lookup(command, dir, path string) (string, error) {
 		return file, checkExecutable(file)
 	}
 	var found error
+	var searched []string
 	for _, entry := range filepath.SplitList(path) {
 		if !filepath.IsAbs(entry) {
 			continue
 		}
+		searched = append(searched, entry)
 		file := filepath.Join(entry, command)
 		err := checkExecutable(file)
 		if err == nil {
 			return file, nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) && found == nil {
+		if !isNothing(err) && found == nil {
 			found = err // there is one, but it cannot be run: say so if nothing better comes
 		}
 	}
 	if found != nil {
 		return "", found
 	}
-	hint := "use an absolute path, or set PATH in env"
-	if checkExecutable(filepath.Join(dir, command)) == nil {
-		hint = fmt.Sprintf("there is one in cwd: use ./%s", command)
-	}
-	return "", fmt.Errorf("%w: %q is not in PATH (%s); %s", ErrNoExecutable, command, path, hint)
+	return "", missing(command, dir, searched)
+}
+
+// isNothing tells whether err says that there can be no such file: a PATH entry
+// may itself be a file.
+func isNothing(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
 // checkExecutable answers nil if file is one that this user may execute. Its
