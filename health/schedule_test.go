@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -126,82 +125,6 @@ func TestFailuresAfterTheFirstSuccessCount(t *testing.T) {
 	})
 }
 
-func TestAtMostOneRestartPerStreak(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec = results(false, false, false, false, false, false, false, false, true, false, false, false, false)
-		m := newMonitor(t, f, Options{})
-		set(t, m, "web", Spec{Command: "c", Interval: time.Second, StartPeriod: -1, OnUnhealthy: ActRestart})
-		set(t, m, "api", Spec{Command: "c", Interval: time.Second, StartPeriod: -1})
-		f.enter("web", process.Running)
-		advance(t, 8*time.Second)
-		if n := f.recycles("web"); n != 1 {
-			t.Errorf("%d restarts in a streak of eight failures", n)
-		}
-		advance(t, 5*time.Second)
-		if n := f.recycles("web"); n != 2 {
-			t.Errorf("%d restarts after it recovered and failed again", n)
-		}
-		f.enter("api", process.Running)
-		advance(t, 10*time.Second)
-		if n := f.recycles("api"); n != 0 || stateOf(t, m, "api") != Unhealthy {
-			t.Errorf("%d restarts of a process that is only watched, state %s", n, stateOf(t, m, "api"))
-		}
-	})
-}
-
-// The delays and the end of restarting are the policy's: what is not running is
-// not checked, each new run begins anew, and after giving up nothing happens.
-func TestRestartsFollowThePolicy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec = results(false)
-		delays := []time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second}
-		f.recycle = func(name string) {
-			f.enter(name, process.Backoff)
-			n := f.recycles(name)
-			if n > len(delays) {
-				f.enter(name, process.Failed)
-				return
-			}
-			time.AfterFunc(delays[n-1], func() { f.enter(name, process.Running) })
-		}
-		m := newMonitor(t, f, Options{})
-		feed := m.Watch()
-		set(t, m, "web", Spec{Command: "c", StartPeriod: -1, Retries: 2, OnUnhealthy: ActRestart})
-		f.enter("web", process.Running)
-		advance(t, time.Minute)
-		if n := f.recycles("web"); n != 4 {
-			t.Errorf("%d restarts", n)
-		}
-		if n := len(f.times("web")); n != 8 {
-			t.Errorf("%d checks of four runs that two failures end", n)
-		}
-		if s := stateOf(t, m, "web"); s != Unknown {
-			t.Errorf("state %s after giving up", s)
-		}
-		m.Close()
-		var states []State
-		for {
-			change, err := feed.Next(t.Context())
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					t.Error(err)
-				}
-				break
-			}
-			states = append(states, change.To)
-		}
-		want := []State{Unknown} // Set itself
-		for range 4 {
-			want = append(want, Starting, Unhealthy, Unknown)
-		}
-		if !slices.Equal(states, want) {
-			t.Errorf("changes %v", states)
-		}
-	})
-}
-
 func TestChecksDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
@@ -313,79 +236,6 @@ func TestCommandsAtOnceAreBounded(t *testing.T) {
 	})
 }
 
-func TestRequestedFailuresDoNotCount(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec = results(true, false, false, false, false, true)
-		m := newMonitor(t, f, Options{Interval: time.Hour})
-		set(t, m, "web", Spec{Command: "c", OnUnhealthy: ActRestart})
-		if _, err := m.Check(t.Context(), "web"); !errors.Is(err, ErrNotRunning) {
-			t.Errorf("check of what does not run: %v", err)
-		}
-		if _, err := m.Check(t.Context(), "api"); !errors.Is(err, ErrNoCheck) {
-			t.Errorf("check of what has none: %v", err)
-		}
-		f.enter("web", process.Running)
-		synctest.Wait()
-		for range 5 {
-			st, err := m.Check(t.Context(), "web")
-			if err != nil || st.State != Healthy || st.Failures != 0 || !st.Last().Requested {
-				t.Errorf("%+v, %v", st, err)
-			}
-		}
-		if n := f.recycles("web"); n != 0 {
-			t.Errorf("%d restarts", n)
-		}
-	})
-}
-
-// Requests that wait at the same time share one check.
-func TestRequestsShareACheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec = hang(time.Second)
-		m := newMonitor(t, f, Options{})
-		set(t, m, "web", Spec{Command: "c", Interval: time.Hour})
-		f.enter("web", process.Running)
-		advance(t, 1500*time.Millisecond) // in the middle of the first check, or just after it
-		errs := make(chan error, 10)
-		for range 10 {
-			go func() {
-				_, err := m.Check(t.Context(), "web")
-				errs <- err
-			}()
-		}
-		for range 10 {
-			if err := <-errs; err != nil {
-				t.Error(err)
-			}
-		}
-		if n := len(f.times("web")); n > 3 {
-			t.Errorf("%d checks for ten requests", n)
-		}
-	})
-}
-
-func TestCheckEndsWithTheRunAndTheCaller(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec = hang(time.Hour)
-		m := newMonitor(t, f, Options{})
-		set(t, m, "web", Spec{Command: "c", Timeout: time.Minute})
-		f.enter("web", process.Running)
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		synctest.Wait()
-		if _, err := m.Check(ctx, "web"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with a deadline: %v", err)
-		}
-		time.AfterFunc(5*time.Second, func() { f.enter("web", process.Exited) })
-		if st, err := m.Check(t.Context(), "web"); !errors.Is(err, ErrNotRunning) || st.State != Unknown {
-			t.Errorf("when the run ends: %s, %v", st.State, err)
-		}
-	})
-}
-
 func TestTimeoutIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
@@ -445,48 +295,6 @@ func TestAwaitHealthy(t *testing.T) {
 		m.Close()
 		if err := <-wait; !errors.Is(err, ErrClosed) {
 			t.Errorf("closed: %v", err)
-		}
-	})
-}
-
-// Who waits for a process that should be restarted, and cannot be, is told.
-func TestRestartRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec, f.recycleErr = results(false, false, true), errors.New("PM_AUTO_RESTART_ENABLED is false")
-		m := newMonitor(t, f, Options{})
-		set(t, m, "web", Spec{Command: "c", StartPeriod: -1, Retries: 2, OnUnhealthy: ActRestart})
-		f.enter("web", process.Running)
-		if err := m.AwaitHealthy(t.Context(), "web", 1); !errors.Is(err, ErrUnhealthy) {
-			t.Errorf("%v", err)
-		}
-		if st, _ := m.Status("web"); st.NotRestarted != f.recycleErr.Error() {
-			t.Errorf("%+v", st)
-		}
-		advance(t, time.Second)
-		if st, _ := m.Status("web"); st.State != Healthy || st.NotRestarted != "" {
-			t.Errorf("when it has recovered: %+v", st)
-		}
-	})
-}
-
-// Requests keep no tick from coming.
-func TestRequestsDoNotPostponeTheSchedule(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFakeProcesses()
-		f.exec = results(true, false)
-		m := newMonitor(t, f, Options{})
-		set(t, m, "web", Spec{Command: "c", Interval: time.Second, StartPeriod: -1})
-		f.enter("web", process.Running)
-		advance(t, time.Second)
-		for range 12 {
-			advance(t, 250*time.Millisecond)
-			if _, err := m.Check(t.Context(), "web"); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if s := stateOf(t, m, "web"); s != Unhealthy {
-			t.Errorf("after three failures on schedule, between requests: %s", s)
 		}
 	})
 }

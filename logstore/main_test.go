@@ -1,0 +1,143 @@
+package logstore
+
+import (
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(helperEnv); name != "" {
+		os.Exit(runHelper(name))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// openTest opens a Store on a file of the test's own and checks the file when the test is over.
+func openTest(t testing.TB, o Options) *Store {
+	t.Helper()
+	if o.Path == "" {
+		o.Path = filepath.Join(t.TempDir(), "pmcp.db")
+	}
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		checkFile(t, o.Path)
+	})
+	if st := s.Status(); st.State != StateOK {
+		t.Fatalf("state %s: %s", st.State, st.Reason)
+	}
+	return s
+}
+
+// checkFile has SQLite check the whole file.
+func checkFile(t testing.TB, path string) {
+	t.Helper()
+	db := pollPool.open(path)
+	defer db.Close()
+	var verdict string
+	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("integrity_check: %q, %v", verdict, err)
+	}
+}
+
+// raw opens the file of a Store for a look behind the scenes.
+func raw(t testing.TB, s *Store) *sql.DB {
+	t.Helper()
+	db := pollPool.open(s.file.path)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func flush(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put captures numbered lines from first to last.
+func put(s *Store, run int64, first, last int) {
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		fmt.Fprintf(&b, "line %d of the run\n", i)
+		if b.Len() > 32<<10 || i == last {
+			s.Capture(run, Stdout, time.Now(), []byte(b.String()))
+			b.Reset()
+		}
+	}
+}
+
+// startRun makes a run whose row is saved.
+func startRun(s *Store, project, name string) int64 { //nolint:unparam // callers say which project they mean
+	id, _ := s.NewRun(project, name)
+	s.SaveRun(id, time.Now(), time.Time{}, []byte(`{"state":"running"}`))
+	return id
+}
+
+// endRun ends a run that startRun has started.
+func endRun(s *Store, id int64) {
+	started := time.Now()
+	if r := s.ownRun(id); r != nil { // not any more once its end is stored
+		r.mu.Lock()
+		started = moment(r.row.started)
+		r.mu.Unlock()
+	}
+	s.EndCapture(id)
+	s.SaveRun(id, started, time.Now(), []byte(`{"state":"exited"}`))
+}
+
+// readAll pages through a query by cursor and fails unless each page starts where the one before ended.
+func readAll(t testing.TB, s *Store, q Query) []Line {
+	t.Helper()
+	if q.After == "" {
+		q.After = CursorStart
+	}
+	var all []Line
+	for {
+		p, err := s.Read(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p.Lines...)
+		if !p.MoreAfter {
+			return all
+		}
+		if len(p.Lines) == 0 {
+			t.Fatal("an empty page says that there is more")
+		}
+		q.After = p.Next()
+	}
+}
+
+// wantNumbered fails unless the lines are what put wrote from first to last.
+func wantNumbered(t testing.TB, lines []Line, first, last int) {
+	t.Helper()
+	if len(lines) != last-first+1 {
+		t.Fatalf("%d lines, want %d", len(lines), last-first+1)
+	}
+	for i, l := range lines {
+		if want := fmt.Sprintf("line %d of the run", first+i); l.Text != want || l.Number != int64(first+i) {
+			t.Fatalf("line %d is number %d %q, want %q", i, l.Number, l.Text, want)
+		}
+	}
+}
+
+func texts(lines []Line) []string {
+	all := make([]string, len(lines))
+	for i, l := range lines {
+		all[i] = l.Text
+	}
+	return all
+}
