@@ -239,7 +239,7 @@ func TestDoctorOfAnotherUser(t *testing.T) {
 			t.Errorf("code %d, no %q in:\n%s", code, want, text)
 		}
 	}
-	if code != 0 {
-		t.Errorf("code %d", code)
+	if code != 0 || strings.Count(text, "serving without a record") != 1 {
+		t.Errorf("code %d, or it is said twice:\n%s", code, text)
 	}
 }

@@ -37,7 +37,8 @@ type Config struct {
 	// Args are further arguments for the server, after Verb and ID.
 	Args []string
 	// Lock is the record's lock, passed on as descriptor 4 and held by the
-	// guardian until Run returns; Run closes nothing. Nil passes none.
+	// guardian until Run returns; Run closes nothing. Nil passes none: then
+	// descriptor 4 is /dev/null.
 	Lock *os.File
 	// OnGone is called once, when nothing is left of the session; it removes
 	// the record. It is not called if something could not be killed, so that

@@ -250,6 +250,18 @@ func TestLockIsPassedOnAndOutlivesTheGuardian(t *testing.T) {
 	s.wantGone()
 }
 
+// TestNoLockIsPassedOn: the server takes no file of its own for the lock.
+func TestNoLockIsPassedOn(t *testing.T) {
+	s := start(t, []string{"lockless"})
+	s.ready()
+	s.order("lock")
+	if got := s.line(); got != "lock false" {
+		t.Errorf("the server said %q", got)
+	}
+	s.order("exit 0")
+	s.wantGone()
+}
+
 // Without a guardian the same trees survive the server; otherwise the tests
 // above would prove nothing.
 func TestWithoutGuardianTreesLeak(t *testing.T) {

@@ -118,12 +118,16 @@ func (g *guardian) start() error {
 		return err
 	}
 	defer func() { _ = read.Close() }()
-	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, read}
-	if g.Lock != nil {
-		files = append(files, g.Lock)
+	lock := g.Lock
+	if lock == nil { // the place is taken all the same: Go's runtime opens files before main does
+		if lock, err = os.Open(os.DevNull); err != nil {
+			_ = write.Close()
+			return err
+		}
+		defer func() { _ = lock.Close() }()
 	}
 	process, err := os.StartProcess(path, append([]string{os.Args[0], Verb, g.ID}, g.Args...), &os.ProcAttr{
-		Files: files,
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {

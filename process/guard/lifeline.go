@@ -38,8 +38,8 @@ func Inherit() (*Lifeline, error) {
 		return nil, fmt.Errorf("cannot listen to the guardian: %w", err)
 	}
 	var lock *os.File
+	unix.CloseOnExec(lockFD)
 	if isKind(lockFD, unix.S_IFREG) {
-		unix.CloseOnExec(lockFD)
 		lock = os.NewFile(lockFD, "lock")
 	}
 	unix.CloseOnExec(lifelineFD)
