@@ -90,7 +90,7 @@ func TestDoctorShowsALiveServer(t *testing.T) {
 
 func TestDoctorShowsAServerWhoseClientIsGone(t *testing.T) {
 	dir, id := newDir(t), uuid.NewString()
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
 	record := Describe(false)
@@ -313,7 +313,7 @@ func TestDoctorChecks(t *testing.T) {
 func TestDoctorQuotesForeignNames(t *testing.T) {
 	dir := newDir(t)
 	id := uuid.NewString()
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
 	reg, err := Register(dir, id, Record{Server: Process{PID: 1, Start: 1}, ClientName: "x\npid=1 \x1b[2J", Cwd: "/a b"})

@@ -18,8 +18,12 @@ func Example() {
 	defer os.RemoveAll(dir)
 	const id = "0b5c9d0e-4f2e-4b0e-9d62-0f8f2f1f7a11"
 
-	lock, err := registry.Create(dir, id)
+	lock, err := registry.Prepare(dir, id)
 	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := registry.Publish(lock, dir, id); err != nil {
 		fmt.Println(err)
 		return
 	}

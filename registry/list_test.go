@@ -137,7 +137,7 @@ func TestSessionThatBeginsIsNoEntry(t *testing.T) {
 // While the lock is held a record may be missing or bad: the server lives.
 func TestLiveWithoutRecord(t *testing.T) {
 	dir, id := newDir(t), uuid.NewString()
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
 	if e := only(t, dir); e.State != Live || e.Problem == "" {
@@ -164,7 +164,7 @@ func TestWithoutLockTheIdentityDecides(t *testing.T) {
 		{"another boot", "another", me.Start, Stale},
 	} {
 		dir, id := newDir(t), uuid.NewString()
-		lock, err := Create(dir, id)
+		lock, err := create(dir, id)
 		must(t, err)
 		_, err = Register(dir, id, Record{Boot: c.boot, Server: Process{PID: me.PID, Start: c.start}})
 		must(t, err)

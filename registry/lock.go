@@ -118,18 +118,6 @@ func isNameless(f *os.File) (bool, error) {
 	return st.Nlink == 0, err
 }
 
-// Create is Prepare and Publish in one, for a server without a guardian.
-func Create(dir, id string) (*os.File, error) {
-	f, err := Prepare(dir, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := Publish(f, dir, id); err != nil {
-		return nil, errors.Join(err, f.Close(), removeUnfinished(dir, id))
-	}
-	return f, nil
-}
-
 // removeUnfinished removes a lock that could not be published, and nothing of a
 // session that is.
 func removeUnfinished(dir, id string) error {

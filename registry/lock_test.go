@@ -17,7 +17,7 @@ func TestCreateAliveRemove(t *testing.T) {
 	if Alive(dir, id) {
 		t.Error("alive before it was created")
 	}
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	if !Alive(dir, id) {
 		t.Error("not alive while the lock is held")
@@ -25,7 +25,7 @@ func TestCreateAliveRemove(t *testing.T) {
 	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) {
 		t.Errorf("files: %v", got)
 	}
-	if _, err := Create(dir, id); err == nil {
+	if _, err := create(dir, id); err == nil {
 		t.Error("the session was created twice")
 	}
 	must(t, lock.Close())
@@ -84,7 +84,7 @@ func TestPublishByRename(t *testing.T) {
 
 func TestModes(t *testing.T) {
 	dir, id := newDir(t), uuid.NewString()
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
 	reg, err := Register(dir, id, Record{})
@@ -104,7 +104,7 @@ func TestModes(t *testing.T) {
 // The lock is one for guardian and server: it stays while either lives.
 func TestLockIsHeldByACopy(t *testing.T) {
 	dir, id := newDir(t), uuid.NewString()
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	heir := startHeir(t, lock)
 	must(t, lock.Close())
@@ -138,8 +138,8 @@ func TestUnsafeDirectories(t *testing.T) {
 	}
 	for name, dir := range unsafe {
 		id := uuid.NewString()
-		if _, err := Create(dir, id); !errors.Is(err, ErrUnsafeDir) {
-			t.Errorf("Create in %s: %v", name, err)
+		if _, err := create(dir, id); !errors.Is(err, ErrUnsafeDir) {
+			t.Errorf("create in %s: %v", name, err)
 		}
 		if _, err := Register(dir, id, Record{}); !errors.Is(err, ErrUnsafeDir) {
 			t.Errorf("Register in %s: %v", name, err)
@@ -151,7 +151,7 @@ func TestUnsafeDirectories(t *testing.T) {
 			t.Errorf("Sweep of %s: %v", name, err)
 		}
 	}
-	lock, err := Create(good, uuid.NewString())
+	lock, err := create(good, uuid.NewString())
 	if err != nil {
 		t.Fatalf("a directory that others may only list: %v", err)
 	}
@@ -160,8 +160,8 @@ func TestUnsafeDirectories(t *testing.T) {
 
 func TestOnlyUuidsAreSessions(t *testing.T) {
 	for _, id := range []string{"", "package", "../../etc/x", "0-0", uuid.NewString() + "x", "A9B1C2D3-0000-4000-8000-000000000000"} {
-		if _, err := Create(newDir(t), id); err == nil {
-			t.Errorf("Create accepted %q", id)
+		if _, err := create(newDir(t), id); err == nil {
+			t.Errorf("create accepted %q", id)
 		}
 		if err := Remove(newDir(t), id); err == nil {
 			t.Errorf("Remove accepted %q", id)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -37,6 +38,18 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// create is Prepare and Publish in one, as a server without a guardian does it.
+func create(dir, id string) (*os.File, error) {
+	lock, err := Prepare(dir, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := Publish(lock, dir, id); err != nil {
+		return nil, errors.Join(err, lock.Close(), removeUnfinished(dir, id))
+	}
+	return lock, nil
+}
+
 // serveMain is a server without a guardian that starts leaves of the given
 // kinds, says so, and lives until its stdin ends.
 //
@@ -46,7 +59,7 @@ func TestMain(m *testing.M) {
 //	parent    as noted, with a child of which nothing is known
 //	unknown   nothing leads to it; the test must clean it up
 func serveMain(dir, id string, kinds []string) int {
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	if err != nil {
 		return fail(err)
 	}

@@ -63,7 +63,7 @@ type Registration struct {
 var errClosed = errors.New("the registration is closed")
 
 // Register writes the record of the session, whose lock must be held by then
-// (see Create), and starts its list of processes.
+// (see Publish), and starts its list of processes.
 func Register(dir, id string, r Record) (*Registration, error) {
 	if err := checkID(id); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 func register(t *testing.T, dir string, r Record) (*Registration, string) {
 	t.Helper()
 	id := uuid.NewString()
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	reg, err := Register(dir, id, r)
 	must(t, err)

@@ -163,7 +163,7 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	must(t, dying.Start())
 	row, err := proctab.Read(dying.Process.Pid)
 	must(t, err)
-	lock, err := Create(dir, id)
+	lock, err := create(dir, id)
 	must(t, err)
 	plantServer(t, dir, id, row.ID, "")
 	must(t, lock.Close())
