@@ -36,7 +36,7 @@ func TestImports(t *testing.T) {
 		"pmcp/e2e":             {},
 	}
 	borders := map[string][]string{
-		"github.com/mark3labs/mcp-go":          {"pmcp/server", "pmcp/server/upstream"},
+		"github.com/mark3labs/mcp-go":          {"pmcp/server"},
 		"github.com/mattn/go-sqlite3":          {"pmcp/logstore"},
 		"database/sql":                         {"pmcp/logstore"},
 		"github.com/kelseyhightower/envconfig": {"pmcp"},

@@ -16,4 +16,8 @@
 //     has been handed to the Journal.
 //   - Nothing here waits for storage, MCP or health checks; those are behind
 //     interfaces or behind the feed.
+//
+// What it refuses, before anything is started: a Spec that does not fit
+// ([ErrInvalid]), a command that cannot be found ([ErrNoExecutable]) or is not
+// allowed ([ErrNotAllowed]), and one live process too many ([ErrTooMany]).
 package process

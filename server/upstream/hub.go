@@ -6,7 +6,14 @@
 // Hub holds the latest of each process, and keeps servers that are started on
 // demand alive between calls, as many as fit.
 //
-// Results are handed on as the bytes that came. The package speaks the protocol
+// What the package guarantees: a call gets the answer that came, as the bytes
+// that came, or one error that says why there is none ([ErrDisconnected],
+// [ErrTooLarge], …); a request that was written is never sent again; a server
+// that is slow, dies or writes what is no message holds up no other. What it
+// refuses: more calls at once than its bounds, and requests of a server to its
+// client but ping.
+//
+// The package speaks the protocol
 // itself and not through a client library: that would take results apart and
 // put them together again, has no bound on a message, and says neither what was
 // written when a connection broke nor what an odd server sent.
