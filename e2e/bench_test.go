@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,6 +74,37 @@ func BenchmarkLatency(b *testing.B) {
 				b.ReportMetric(float64(size), "bytes")
 			})
 		}
+	}
+}
+
+// BenchmarkUpstreamCall is one call of a managed MCP server through pmcp, beside
+// the same call of the same server without it.
+func BenchmarkUpstreamCall(b *testing.B) {
+	w := newUpstreamWorld(b)
+	direct := w.launch(b, self(b), program("mcpodd")...)
+	direct.initialize(b)
+	pmcp := w.start(b)
+	pmcp.initialize(b)
+	pmcp.odd(b, "odd", nil)
+	arguments := args{"b": strings.Repeat("x", 200)}
+	for _, way := range []struct {
+		name string
+		s    *session
+		tool string
+		args args
+	}{
+		{"pmcp", pmcp, "call_mcp_tool", args{"process": "odd", "tool": "echo", "arguments": arguments}},
+		{"direct", direct, "echo", arguments},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			var took []time.Duration
+			for b.Loop() {
+				begin := time.Now()
+				way.s.must(b, way.tool, way.args)
+				took = append(took, time.Since(begin))
+			}
+			reportPercentiles(b, took)
+		})
 	}
 }
 

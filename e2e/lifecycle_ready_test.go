@@ -82,7 +82,7 @@ func TestReadinessIsNotFooled(t *testing.T) {
 		begin := time.Now()
 		c.refused(t, "start_process", sh("dies", "echo about to fail; echo Error: no config >&2; exit 9", args{"ready": args{"port": 0}}),
 			"dies ended before it was ready", "crashed", "exit code 9", "about to fail", "Error: no config", "next_cursor")
-		if took := time.Since(begin); took > 5*time.Second {
+		if took := time.Since(begin); took > defaultWait {
 			t.Errorf("told after %v", took)
 		}
 		// Printing what is waited for, then dying, is death.

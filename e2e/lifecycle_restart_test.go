@@ -45,7 +45,7 @@ func TestCrashLoopGivesUp(t *testing.T) {
 				t.Errorf("next tries seen: %v", seen)
 			}
 			least := time.Duration(float64(int64(1)<<(row.runs-1)-1) * 0.8 * float64(500*time.Millisecond))
-			if took < least || took > 3*least+3*time.Second {
+			if took < least || took > 3*least+defaultWait {
 				t.Errorf("gave up after %v, not about %v", took, least)
 			}
 			t.Logf("%d runs in %v: %s", row.runs, took, r.str("reason"))

@@ -57,7 +57,7 @@ func TestWait(t *testing.T) {
 		for _, until := range []args{{"until": "log", "pattern": "never"}, {"until": "exit"}} {
 			begin := time.Now()
 			r := c.ok(t, "wait_for_process", until.with("process", "b").with("timeout_ms", 300)).want(t, args{"timed_out": true, "state": "running"})
-			if took := time.Since(begin); took < 300*time.Millisecond || took > 5*time.Second || r.str("next_cursor") == "" {
+			if took := time.Since(begin); took < 300*time.Millisecond || took > defaultWait || r.str("next_cursor") == "" {
 				t.Errorf("%v: took %v, cursor %q", until, took, r.str("next_cursor"))
 			}
 		}
@@ -82,7 +82,7 @@ func TestWait(t *testing.T) {
 		start(t, "e")
 		begin := time.Now()
 		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 300}).want(t, args{"state": "running"}).says(t, "out ready")
-		if took := time.Since(begin); took < 250*time.Millisecond || took > 5*time.Second {
+		if took := time.Since(begin); took < 250*time.Millisecond || took > defaultWait {
 			t.Errorf("took %v", took)
 		}
 		// Who has printed nothing yet is not silent.
@@ -121,16 +121,12 @@ func TestProgress(t *testing.T) {
 	c.ok(t, "start_process", own(t, "web", "sleep"))
 	_, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "_meta": args{"progressToken": "tok"},
 		"arguments": args{"process": "web", "until": "exit"}})
-	begin := time.Now()
 	for n := 1; n <= 2; n++ {
 		note := c.note(t, "notifications/progress", nil)
 		text, _ := note.Params["message"].(string)
 		if note.Params["progressToken"] != "tok" || note.Params["progress"] != float64(n) || !strings.Contains(text, "web: running") {
 			t.Errorf("%s", note.Raw)
 		}
-	}
-	if took := time.Since(begin); took > 12*time.Second {
-		t.Errorf("two notifications took %v", took)
 	}
 	c.ok(t, "stop_process", args{"process": "web"})
 	asResult(t, "wait", c.wait(t, "wait", waiting)).want(t, args{"state": "stopped"})
@@ -190,7 +186,7 @@ func TestInputThatIsNotRead(t *testing.T) {
 	c.ok(t, "start_process", own(t, "deaf", "sleep"))
 	begin := time.Now()
 	c.refused(t, "send_input", args{"process": "deaf", "text": strings.Repeat("x", 200_000)}, "deaf", "65536 of 200001 bytes")
-	if took := time.Since(begin); took > 15*time.Second {
+	if took := time.Since(begin); took > defaultWait {
 		t.Errorf("took %v", took)
 	}
 }

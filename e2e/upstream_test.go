@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,30 +57,26 @@ func TestUpstreamCrashInACall(t *testing.T) {
 	s.initialize(t)
 	s.odd(t, "odd", args{"restart": "on-failure"})
 	for name, target := range map[string]args{"process": {"process": "odd"}, "on demand": onDemand(t, "")} {
-		call := func(tool string) (result, time.Duration) {
+		call := func(tool string) result {
 			arguments := args{"tool": tool}
 			for key, value := range target {
 				if key != "tool" {
 					arguments[key] = value
 				}
 			}
-			began := time.Now()
-			return s.tool(t, "call_mcp_tool", arguments), time.Since(began)
+			return s.tool(t, "call_mcp_tool", arguments)
 		}
-		if r, _ := call("echo"); r.Error {
+		if r := call("echo"); r.Error {
 			t.Fatalf("%s: %s", name, r.Text)
 		}
-		r, took := call("crash")
+		r := call("crash")
 		for _, part := range []string{"closed its standard output", "was not repeated", "exit code 2", "err panic: index out of range [7]"} {
 			if !r.Error || !strings.Contains(r.Text, part) {
 				t.Errorf("%s: no %q in %s", name, part, r.Text)
 			}
 		}
-		if took > time.Second && !raceDetector {
-			t.Errorf("%s: answered after %s", name, took)
-		}
 		// The policy starts the process again, the next call the server on demand.
-		if r, _ := call("echo"); r.Error || r.Text != "ok" {
+		if r := call("echo"); r.Error || r.Text != "ok" {
 			t.Errorf("%s, the next call: %s", name, r.Text)
 		}
 	}
@@ -112,7 +107,7 @@ func TestUpstreamOddServers(t *testing.T) {
 		if !r.Error || !strings.Contains(r.Text, x.want) || len(r.Text) > 8<<10 {
 			t.Errorf("%s %s: no %q in %s", x.kind, x.tool, x.want, r.Text)
 		}
-		if took := time.Since(began); took > 20*time.Second {
+		if took := time.Since(began); took > defaultWait {
 			t.Errorf("%s %s took %s", x.kind, x.tool, took)
 		}
 		if r := s.must(t, "call_mcp_tool", onDemand(t, "echo")); r.Text != "ok" {
@@ -261,41 +256,4 @@ func TestUpstreamLargeResult(t *testing.T) {
 	if len(r.Text) != 9_000_000 {
 		t.Errorf("%d bytes", len(r.Text))
 	}
-}
-
-// TestUpstreamOverhead measures what the way through pmcp costs: the same call
-// of the same server, directly and through it, in turns. On a loaded machine
-// the best of some rounds counts.
-func TestUpstreamOverhead(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector costs more than what is measured")
-	}
-	w := newUpstreamWorld(t)
-	direct := w.launch(t, self(t), program("mcpodd")...)
-	direct.initialize(t)
-	s := w.start(t)
-	s.initialize(t)
-	s.odd(t, "odd", nil)
-	arguments := args{"b": strings.Repeat("x", 200)}
-	const calls, rounds, limit = 300, 5, 500 * time.Microsecond
-	best := time.Hour
-	for range rounds {
-		var alone, through []time.Duration
-		for range calls {
-			began := time.Now()
-			direct.call(t, "tools/call", args{"name": "echo", "arguments": arguments})
-			alone = append(alone, time.Since(began))
-			began = time.Now()
-			s.must(t, "call_mcp_tool", args{"process": "odd", "tool": "echo", "arguments": arguments})
-			through = append(through, time.Since(began))
-		}
-		slices.Sort(alone)
-		slices.Sort(through)
-		overhead := through[calls/2] - alone[calls/2]
-		t.Logf("median: direct %s, through pmcp %s, overhead %s", alone[calls/2], through[calls/2], overhead)
-		if best = min(best, overhead); best <= limit {
-			return
-		}
-	}
-	t.Errorf("overhead of %s, want at most %s", best, limit)
 }

@@ -19,6 +19,8 @@ const (
 	endsWithin = 8 * time.Second
 	// answersWithin is for what must be answered: far above what it takes.
 	answersWithin = 60 * time.Second
+	// defaultWait is how long a call that names no time waits.
+	defaultWait = 45 * time.Second
 )
 
 // world is where servers run: directories and an environment of their own.

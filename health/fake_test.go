@@ -189,7 +189,7 @@ func (j *memJournal) Health(context.Context, string) (map[string][]byte, error) 
 }
 
 // newMonitor returns a Monitor over f that the test closes at its end.
-func newMonitor(t *testing.T, f *fakeProcesses, o Options) *Monitor {
+func newMonitor(t testing.TB, f *fakeProcesses, o Options) *Monitor {
 	t.Helper()
 	o.Processes, o.Changes = f, f
 	m := NewMonitor(o)
@@ -198,7 +198,7 @@ func newMonitor(t *testing.T, f *fakeProcesses, o Options) *Monitor {
 }
 
 // set gives name a check and fails the test if it is refused.
-func set(t *testing.T, m *Monitor, name string, spec Spec) {
+func set(t testing.TB, m *Monitor, name string, spec Spec) {
 	t.Helper()
 	if err := m.Set(name, &spec); err != nil {
 		t.Fatal(err)

@@ -183,12 +183,12 @@ func TestSlowStorageDropsTheOldestAndSaysSo(t *testing.T) {
 	work := time.Since(start)
 	start = time.Now()
 	put(s, run, 1, floodLines)
-	if took := time.Since(start); took < roomWait || took > 3*work+3*roomWait {
+	if took := time.Since(start); took < roomWait || took > 20*(work+roomWait) {
 		t.Errorf("capture took %s; it is to wait once for %s, and the work takes about %s", took, roomWait, work)
 	}
 	start = time.Now()
 	put(s, quiet, 1, 1000)
-	if took := time.Since(start); took > roomWait/2 {
+	if took := time.Since(start); took >= roomWait {
 		t.Errorf("a run with room took %s", took)
 	}
 	if n := s.Status().PendingBytes; n > 2*(runBound+batchBytes) {

@@ -86,14 +86,15 @@ func startRun(s *Store, project, name string) int64 { //nolint:unparam // caller
 	return id
 }
 
-// endRun ends a run that startRun has started.
+// endRun ends a run that startRun has started. One whose end is stored stays as it is.
 func endRun(s *Store, id int64) {
-	started := time.Now()
-	if r := s.ownRun(id); r != nil { // not any more once its end is stored
-		r.mu.Lock()
-		started = moment(r.row.started)
-		r.mu.Unlock()
+	r := s.ownRun(id)
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	started := moment(r.row.started)
+	r.mu.Unlock()
 	s.EndCapture(id)
 	s.SaveRun(id, started, time.Now(), []byte(`{"state":"exited"}`))
 }

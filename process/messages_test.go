@@ -68,14 +68,13 @@ func TestMessagesGoToTheTaker(t *testing.T) {
 	if _, err := m.Input(testContext(t), "a", []byte("x"), false); !errors.Is(err, ErrNoStdin) {
 		t.Errorf("Input: %v", err)
 	}
-	began := time.Now()
 	st, err := m.Stop(testContext(t), "a", StopOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The end of input is enough for cat: no signal was needed.
-	if st.Exit.Code != 0 || time.Since(began) > mcpPatience {
-		t.Errorf("exit %v after %s", st.Exit, time.Since(began))
+	if st.Exit.Code != 0 || st.Exit.Signal != "" {
+		t.Errorf("exit %v", st.Exit)
 	}
 	if got := k.text(t); got != "one\ntwo\n" {
 		t.Errorf("messages %q", got)
@@ -127,7 +126,7 @@ func TestMCPServerThatIgnoresTheEndOfInputIsSignalled(t *testing.T) {
 	if err != nil || st.Exit.Signal != "SIGTERM" {
 		t.Errorf("exit %v, %v", st.Exit, err)
 	}
-	if took := time.Since(began); took < mcpPatience || took > 4*mcpPatience {
+	if took := time.Since(began); took < mcpPatience {
 		t.Errorf("took %s", took)
 	}
 	// A kill waits for nothing.

@@ -169,7 +169,7 @@ func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) e
 	if err := m.Close(ctx); err != nil {
 		return err
 	}
-	if took := time.Since(began); took > 10*time.Second {
+	if took := time.Since(began); took > 20*time.Second { // one after the other: 25 s of grace
 		return fmt.Errorf("Close took %s", took)
 	}
 	if left := alive(pids); len(left) > 0 || childrenLeft() {

@@ -36,13 +36,9 @@ func TestSubscriber(t *testing.T) {
 			s.script("job", "read line; echo Error: it broke >&2; exit 3")
 			s.note(mcp.MethodNotificationResourcesListChanged, nil)
 			s.do("send_input", map[string]any{"process": "job", "text": "go"})
-			began := time.Now()
 			n := s.note(mcp.MethodNotificationResourceUpdated, updated("processes://job"))
 			for s.resource("processes://job")["state"] != "crashed" { // the first may have been of the start
 				n = s.note(mcp.MethodNotificationResourceUpdated, updated("processes://job"))
-			}
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("the crash was told after %v", took)
 			}
 			if modern && subscription(n) != stream {
 				t.Errorf("not of stream %s: %s", stream, n.raw)

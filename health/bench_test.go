@@ -1,0 +1,137 @@
+package health
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"pmcp/process"
+)
+
+// BenchmarkFiftyChecks is the CPU time of this process for 25 TCP and 25 HTTP
+// checks of servers in another one: as the Monitor makes them, once a second,
+// beside the bare dials and requests. A thousand of cpu-ms/50-checks would be
+// one core.
+func BenchmarkFiftyChecks(b *testing.B) {
+	ports := serveElsewhere(b)
+	address, url := ports[0], "http://localhost:"+ports[1]+"/"
+	b.Run("monitor", func(b *testing.B) {
+		f := newFakeProcesses()
+		m := newMonitor(b, f, Options{})
+		for i := range 50 {
+			spec := Spec{TCP: address, Interval: time.Second}
+			if i%2 == 0 {
+				spec = Spec{HTTP: url, Interval: time.Second}
+			}
+			name := fmt.Sprint("p", i)
+			set(b, m, name, spec)
+			f.enter(name, process.Running)
+		}
+		awaitHealthy(b, m, 50) // every one has been checked once
+		before := cpuTime(b)
+		for b.Loop() {
+			time.Sleep(time.Second)
+		}
+		b.ReportMetric((cpuTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/50-checks")
+		var took []time.Duration
+		for _, st := range m.List() {
+			if st.State != Healthy {
+				b.Errorf("%s is %s", st.Name, st.State)
+			}
+			took = append(took, st.Last().Took)
+		}
+		slices.Sort(took)
+		b.ReportMetric(took[len(took)/2].Seconds()*1000, "p50-ms/check")
+	})
+	b.Run("bare", func(b *testing.B) {
+		before := cpuTime(b)
+		for b.Loop() {
+			for range 25 {
+				dialOnce(b, address)
+				getOnce(b, url)
+			}
+		}
+		b.ReportMetric((cpuTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/50-checks")
+	})
+}
+
+func awaitHealthy(b *testing.B, m *Monitor, n int) {
+	b.Helper()
+	feed := m.Watch()
+	for healthy := 0; healthy < n; {
+		change, err := feed.Next(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if change.To == Healthy {
+			healthy++
+		}
+	}
+}
+
+func dialOnce(b *testing.B, port string) {
+	b.Helper()
+	conn, err := net.Dial("tcp", net.JoinHostPort("localhost", port))
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = conn.Close()
+}
+
+func getOnce(b *testing.B, url string) {
+	b.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Get(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = answer.Body.Close()
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// serveElsewhere starts the program "serve" and returns its ports.
+func serveElsewhere(t testing.TB) (ports []string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "HEALTH_TEST_PROGRAM=serve")
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	})
+	lines := bufio.NewReader(stdout)
+	for range 2 {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, strings.TrimSpace(line))
+	}
+	return ports
+}
