@@ -32,7 +32,7 @@ type processResult struct {
 	NextRetryAt   string    `json:"next_retry_at,omitempty" schema:"extra"`
 	Reason        string    `json:"reason,omitempty" schema:"extra"`
 	Ports         []int     `json:"ports,omitempty"`
-	CPUPercent    float64   `json:"cpu_percent,omitempty" schema:"extra"`
+	CPUPercent    *float64  `json:"cpu_percent,omitempty" schema:"extra"` // 0 counts; nil: not measured
 	MemoryBytes   uint64    `json:"memory_bytes,omitempty" schema:"extra"`
 	Survivors     []string  `json:"survivors,omitempty" schema:"extra"`
 	LimitExceeded string    `json:"limit_exceeded,omitempty" schema:"extra"`
@@ -45,7 +45,7 @@ func ofStatus(st *process.Status) processResult {
 		State: st.State.String(), Ready: st.Ready, PID: st.PID, Run: st.Run,
 		StartedAt: formatTime(st.StartedAt), EndedAt: formatTime(st.EndedAt),
 		Restarts: st.Restarts, NextRetryAt: formatTime(st.NextRetry), Reason: st.Reason,
-		Ports: st.Ports, CPUPercent: round(st.CPUPercent), MemoryBytes: st.MemoryBytes, LimitExceeded: st.LimitExceeded,
+		Ports: st.Ports, CPUPercent: share(st.CPUPercent, st.MemoryBytes), MemoryBytes: st.MemoryBytes, LimitExceeded: st.LimitExceeded,
 	}
 	if st.Exit != nil {
 		r.setExit(st.Exit.Code, st.Exit.Signal, string(st.Exit.By))
@@ -113,6 +113,15 @@ func (r *processResult) setExit(code int, signal, by string) {
 
 func round(x float64) float64 { return float64(int64(x*10+0.5)) / 10 }
 
+// share is a share of the CPU in an answer, idle ones as well: nil only where
+// nothing was measured yet, memory neither.
+func share(percent float64, memory uint64) *float64 {
+	if memory == 0 {
+		return nil
+	}
+	return new(round(percent))
+}
+
 // line is the process in one line: "web: running, ready, run 3, pid 12, ports
 // 3000".
 func (r *processResult) line() string {
@@ -147,8 +156,8 @@ func (r *processResult) line() string {
 	if len(r.Ports) > 0 {
 		add("ports %s", joinInts(r.Ports))
 	}
-	if r.MemoryBytes > 0 {
-		add("%.1f%% CPU, %s", r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
+	if r.CPUPercent != nil {
+		add("%.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
 	}
 	if r.Restarts > 0 {
 		add("%d restarts", r.Restarts)

@@ -154,3 +154,14 @@ func TestHasEnded(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleIsMeasured: no CPU used is a measurement, and none is none.
+func TestIdleIsMeasured(t *testing.T) {
+	for memory, want := range map[uint64]string{1 << 20: `"cpu_percent":0,"memory_bytes":1048576`, 0: ""} {
+		raw, err := json.Marshal(ofStatus(&process.Status{MemoryBytes: memory}))
+		noErr(t, err)
+		if want != "" && !strings.Contains(string(raw), want) || want == "" && strings.Contains(string(raw), "cpu_percent") {
+			t.Errorf("with %d bytes: %s", memory, raw)
+		}
+	}
+}
