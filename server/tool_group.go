@@ -130,20 +130,18 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 	for _, m := range g.Members {
 		s.o.Mask.Spare(m.Process)
 	}
-	for _, m := range a.Members { // all are looked at before anything is written
-		if err := s.checkMember(ctx, "members", m); err != nil {
-			return groupResult{}, err
-		}
+	defined, err := s.memberDefinitions(ctx, a.Members) // all are looked at before anything is written
+	if err != nil {
+		return groupResult{}, err
 	}
 	existed, changes, err := s.o.Groups.Save(ctx, g)
 	if err != nil {
 		return groupResult{}, err
 	}
-	for _, m := range a.Members {
-		if m.Command != "" {
-			m.Group = a.Name
-			s.keepDefinition(m.Process, m.specArgs)
-		}
+	for _, d := range defined {
+		changes = append(changes, s.changedMember(ctx, d)...)
+		d.def.Group = a.Name
+		s.keepDefinition(d.name, d.def)
 	}
 	r, err := s.groupNow(ctx, a.Name)
 	r.Changes = changes
@@ -151,29 +149,6 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 		r.Hint = "it was defined the same way before"
 	}
 	return r, err
-}
-
-// checkMember refuses a member that could not be started: with a definition that
-// is wrong, or with none at all. argument is the one that names it.
-func (s *Server) checkMember(ctx context.Context, argument string, m memberArgs) error {
-	def := m.specArgs
-	if def.Command == "" {
-		stored, ok, err := s.definition(ctx, m.Process)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored", argument, m.Process)
-		}
-		def = stored
-	}
-	if _, err := s.specOf(m.Process, def, false); err != nil {
-		return fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
-	}
-	if _, err := def.healthSpec(def.dir(s.o.Manager.Project())); err != nil {
-		return fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
-	}
-	return nil
 }
 
 func dependencies(args []dependencyArgs) []groups.Dependency {
@@ -230,7 +205,7 @@ func addToGroupTool() tool {
 		description: "Adds a process to a group, or changes its dependencies.",
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *Server, a addToGroupArgs) (groupResult, error) {
-		if err := s.checkMember(ctx, "process", memberArgs{Process: a.Process}); err != nil {
+		if _, err := s.memberDefinition(ctx, "process", memberArgs{Process: a.Process}); err != nil {
 			return groupResult{}, err
 		}
 		if _, err := s.o.Groups.Add(ctx, a.Group, groups.Member{Process: a.Process, DependsOn: dependencies(a.DependsOn)}, false); err != nil {

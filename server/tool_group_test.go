@@ -53,3 +53,39 @@ func promptText(t *testing.T, r reply) string {
 	noErr(t, json.Unmarshal(raw, &messages))
 	return messages[0].Content.Text
 }
+
+// TestCreateGroupChangesDefinitions: an argument of a member without a command is
+// laid over its definition, and the answer says what has become another one.
+func TestCreateGroupChangesDefinitions(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100")
+	member := func(more ...any) map[string]any {
+		m := map[string]any{"process": "web"}
+		for i := 0; i < len(more); i += 2 {
+			m[more[i].(string)] = more[i+1]
+		}
+		return map[string]any{"name": "stack", "members": []map[string]any{m, {"process": "job", "command": "sleep 5"}}}
+	}
+	for _, c := range []struct {
+		arguments map[string]any
+		want      any
+	}{
+		{member(), nil},
+		{member("restart", "on-failure", "env", map[string]any{"A": "1"}), []any{"changed web: env, restart (it runs as before until it is restarted)"}},
+		{member("restart", "on-failure"), nil},
+		{member("command", "sleep 101"), []any{"changed web: args, command, env, restart (it runs as before until it is restarted)"}},
+		{member("depends_on", []map[string]any{{"process": "job"}}), []any{"web depends on job (was: nothing)"}},
+	} {
+		data, text := s.do("create_group", c.arguments)
+		if fmt.Sprint(data["changes"]) != fmt.Sprint(c.want) {
+			t.Errorf("%v changes %v; want %v", c.arguments, data["changes"], c.want)
+		}
+		if same := strings.Contains(text, "defined the same way"); same && c.want != nil {
+			t.Errorf("%v: %s", c.arguments, text)
+		}
+	}
+	_, text := s.do("restart_process", map[string]any{"process": "web"})
+	if !strings.Contains(text, "sleep 101\n") {
+		t.Errorf("restarted with the old definition:\n%s", text)
+	}
+}

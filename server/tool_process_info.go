@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -195,11 +194,10 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 
 // text is what is given of a, a line each: "restart: always".
 func (a *specArgs) text() string {
-	raw, err := json.Marshal(a)
-	var given map[string]json.RawMessage
-	if err != nil || json.Unmarshal(raw, &given) != nil {
+	if a == nil {
 		return ""
 	}
+	given := a.arguments()
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		fmt.Fprintf(&b, "%s: %s\n", key, strings.Trim(string(given[key]), `"`))

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// definedMember is a member that create_group gives a definition, or changes the
+// one of.
+type definedMember struct {
+	name string
+	def  specArgs
+}
+
+// memberDefinitions are the definitions that a call gives its members. All are
+// checked, those of members that are only named as well.
+func (s *Server) memberDefinitions(ctx context.Context, members []memberArgs) ([]definedMember, error) {
+	var defined []definedMember
+	for _, m := range members {
+		def, err := s.memberDefinition(ctx, "members", m)
+		if err != nil {
+			return nil, err
+		}
+		if given := m.specArgs.ungrouped(); len(given.differing(specArgs{})) > 0 {
+			def.DependsOn = m.DependsOn
+			defined = append(defined, definedMember{name: m.Process, def: def})
+		}
+	}
+	return defined, nil
+}
+
+// memberDefinition is what a member is started with: what is given, without a
+// command laid over the stored definition. It refuses a member that could not be
+// started: with a definition that is wrong, or with none at all. argument is the
+// one that names it.
+func (s *Server) memberDefinition(ctx context.Context, argument string, m memberArgs) (specArgs, error) {
+	def := m.specArgs
+	if def.Command == "" {
+		given, err := json.Marshal(def)
+		if err != nil {
+			return def, fmt.Errorf("cannot read argument %s: %w", argument, err)
+		}
+		def, err = s.overStored(ctx, m.Process, given, func(base specArgs) (specArgs, error) {
+			err := decodeArguments(given, &base)
+			return base, err
+		})
+		if err != nil {
+			return def, err
+		}
+		if def.Command == "" {
+			return def, fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored", argument, m.Process)
+		}
+	}
+	if _, err := s.specOf(m.Process, def, false); err != nil {
+		return def, fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
+	}
+	if _, err := def.healthSpec(def.dir(s.o.Manager.Project())); err != nil {
+		return def, fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
+	}
+	return def, nil
+}
+
+// changedMember says in a sentence what d changes of the definition there was,
+// and nothing where there was none or it is the same.
+func (s *Server) changedMember(ctx context.Context, d definedMember) []string {
+	old, ok, err := s.definition(ctx, d.name)
+	if err != nil || !ok {
+		return nil // what cannot be read is replaced
+	}
+	fields := d.def.ungrouped().differing(old.ungrouped())
+	if len(fields) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("changed %s: %s", d.name, strings.Join(fields, ", "))
+	if st, err := s.o.Manager.Status(d.name); err == nil && st.State.Live() {
+		text += " (it runs as before until it is restarted)"
+	}
+	return []string{text}
+}
+
+// ungrouped is a without what its group says as well, and without the notes on
+// what is not stored.
+func (a specArgs) ungrouped() specArgs {
+	a.Group, a.DependsOn, a.SecretEnv, a.Masked = "", nil, nil, nil
+	return a
+}
+
+// differing are the names of the arguments in which a is not like other.
+func (a specArgs) differing(other specArgs) []string {
+	mine, others := a.arguments(), other.arguments()
+	names := slices.Collect(maps.Keys(mine))
+	for name := range others {
+		if _, both := mine[name]; !both {
+			names = append(names, name)
+		}
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return bytes.Equal(mine[name], others[name]) })
+	slices.Sort(names)
+	return names
+}
+
+// arguments is what is given of a, by name; nil for what cannot be written.
+func (a specArgs) arguments() map[string]json.RawMessage {
+	raw, err := json.Marshal(a)
+	var given map[string]json.RawMessage
+	if err != nil || json.Unmarshal(raw, &given) != nil {
+		return nil
+	}
+	return given
+}
