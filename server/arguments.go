@@ -110,7 +110,7 @@ func decodeValue(path string, f field, raw json.RawMessage, v reflect.Value) err
 		if v.Type().Elem().Kind() == reflect.Struct {
 			return decodeObjects(path, raw, v)
 		}
-		return decodeScalar(path, "an array of strings", raw, v)
+		return decodeStrings(path, raw, v)
 	case reflect.Map:
 		return decodeScalar(path, "an object", raw, v)
 	case reflect.Bool:
@@ -136,6 +136,16 @@ func decodeObjects(path string, raw json.RawMessage, v reflect.Value) error {
 		}
 	}
 	return nil
+}
+
+// decodeStrings takes no null for a string, which encoding/json would skip.
+func decodeStrings(path string, raw json.RawMessage, v reflect.Value) error {
+	const want = "an array of strings"
+	var items []*string
+	if json.Unmarshal(raw, &items) == nil && slices.Contains(items, nil) {
+		return wrongType(path, want, raw)
+	}
+	return decodeScalar(path, want, raw, v)
 }
 
 func decodeScalar(path, want string, raw json.RawMessage, v reflect.Value) error {
@@ -219,10 +229,30 @@ func unknownArgument(path, key string, fields []field) error {
 		return fmt.Errorf("unknown argument %.200s: none are taken", path+key)
 	}
 	text := fmt.Sprintf("unknown argument %.200s", path+key)
-	if best := nearest(key, names); best != "" {
+	best := otherName(key, names)
+	if best == "" {
+		best = nearest(key, names)
+	}
+	if best != "" {
 		return fmt.Errorf("%s: did you mean %s? (there are: %s)", text, path+best, strings.Join(names, ", "))
 	}
 	return fmt.Errorf("%s: there are %s", text, strings.Join(names, ", "))
+}
+
+// otherNames are what arguments are called elsewhere, and in other tools here,
+// which no likeness would find, or find a wrong one for.
+var otherNames = map[string]string{
+	"cmd": "command", "cursor": "after", "dir": "cwd", "directory": "cwd", "limit": "lines", "lines": "limit",
+	"name": "group", "pattern": "query", "process": "name", "query": "pattern", "workdir": "cwd",
+}
+
+// otherName returns which of names goes by the name that was written elsewhere;
+// "" if none does.
+func otherName(written string, names []string) string {
+	if name := otherNames[strings.ToLower(written)]; slices.Contains(names, name) {
+		return name
+	}
+	return ""
 }
 
 // maxLikened is the longest text for which a like name is looked for: no name is

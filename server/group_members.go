@@ -53,7 +53,7 @@ func (s *Server) memberDefinition(ctx context.Context, argument string, m member
 			return def, err
 		}
 		if def.Command == "" {
-			return def, fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored", argument, m.Process)
+			return def, fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored; start_process with a command gives it one", argument, m.Process)
 		}
 	}
 	if _, err := s.specOf(m.Process, def, false); err != nil {

@@ -205,6 +205,9 @@ func addToGroupTool() tool {
 		description: "Adds a process to a group, or changes its dependencies.",
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *Server, a addToGroupArgs) (groupResult, error) {
+		if _, err := s.o.Groups.Status(ctx, a.Group); err != nil {
+			return groupResult{}, err
+		}
 		if _, err := s.memberDefinition(ctx, "process", memberArgs{Process: a.Process}); err != nil {
 			return groupResult{}, err
 		}
@@ -255,7 +258,10 @@ func (r listGroupsResult) text() string {
 	for _, g := range r.Groups {
 		b.WriteString(g.text())
 	}
-	return b.String() + strings.Join(nonEmpty(r.Hint), "")
+	for _, line := range nonEmpty(r.Hint) {
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }
 
 func listGroupsTool() tool {
@@ -281,7 +287,7 @@ func listGroups(ctx context.Context, s *Server, a listGroupsArgs) (listGroupsRes
 		r.Groups = append(r.Groups, ofGroup(&all[i]))
 	}
 	if len(all) == 0 {
-		r.Hint = "no groups\n"
+		r.Hint = "no groups"
 	}
 	return r, nil
 }

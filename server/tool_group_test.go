@@ -54,6 +54,15 @@ func promptText(t *testing.T, r reply) string {
 	return messages[0].Content.Text
 }
 
+// TestNoGroups: the hint is one line of the text, and a line without its end as
+// data.
+func TestNoGroups(t *testing.T) {
+	data, text := hello(t).do("list_groups", nil)
+	if data["hint"] != "no groups" || text != "no groups\n" {
+		t.Errorf("%q, %q", data["hint"], text)
+	}
+}
+
 // TestCreateGroupChangesDefinitions: an argument of a member without a command is
 // laid over its definition, and the answer says what has become another one.
 func TestCreateGroupChangesDefinitions(t *testing.T) {

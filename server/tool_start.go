@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"pmcp/logstore"
@@ -130,17 +132,24 @@ func (s *Server) completeFromStored(ctx context.Context, a *startArgs) error {
 		return err
 	}
 	if merged.Command == "" {
-		known, err := s.knownNames(ctx)
-		if err != nil {
-			return err
-		}
-		if len(known) == 0 {
-			known = []string{"none"}
-		}
-		return fmt.Errorf("missing argument: command (no definition is stored under the name %q; known names: %s)", a.Name, strings.Join(known, ", "))
+		return s.undefined(ctx, a.Name)
 	}
 	a.specArgs = merged
 	return nil
+}
+
+// undefined says that name has no definition, and which names have.
+func (s *Server) undefined(ctx context.Context, name string) error {
+	stored, err := s.o.Store.Definitions(ctx, s.o.Manager.Project())
+	if err != nil {
+		return fmt.Errorf("cannot list the stored definitions: %w", err)
+	}
+	known := slices.Sorted(maps.Keys(stored))
+	text := fmt.Sprintf("missing argument: command (no definition is stored under the name %.200q", name)
+	if best := nearest(name, known); best != "" {
+		text += fmt.Sprintf("; did you mean %s?", best)
+	}
+	return fmt.Errorf("%s; there are: %s)", text, orNone(known))
 }
 
 func ifRunningOf(argument string) process.IfRunning {

@@ -155,6 +155,7 @@ func TestDecodeArgumentsRefuses(t *testing.T) {
 		`{"name":"n","count":"3"}`:      `argument count: want an integer from 1 to 10, got "3"`,
 		`{"name":"n","count":1.5}`:      "argument count: want an integer from 1 to 10, got 1.5",
 		`{"name":"n","words":"w"}`:      `argument words: want an array of strings, got "w"`,
+		`{"name":"n","words":[null]}`:   `argument words: want an array of strings, got [null]`,
 		`{"name":"n","env":{"A":1}}`:    "argument env: want an object with string values",
 		`{"name":"n","flag":"yes"}`:     `argument flag: want true or false, got "yes"`,
 		`{"name":"n","inner":{"p":1}}`:  "unknown argument inner.p: did you mean inner.port?",
