@@ -59,3 +59,48 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestWrongParams: where params are of a wrong type the error names the one and
+// what it must be, and no type of Go.
+func TestWrongParams(t *testing.T) {
+	s := hello(t)
+	type object = map[string]any
+	prompt, argument := object{"type": "ref/prompt", "name": "debug_process"}, object{"name": "process", "value": ""}
+	modern := object{"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": object{}}
+	for _, c := range []struct {
+		method string
+		params object
+		want   string
+	}{
+		{"ping", object{"_meta": 5}, "params._meta: want an object, got 5"},
+		{"resources/read", object{"uri": 5}, "params.uri: want a string, got 5"},
+		{"resources/subscribe", object{"uri": 5}, "params.uri: want a string, got 5"},
+		{"resources/unsubscribe", object{"uri": []any{}}, "params.uri: want a string, got []"},
+		{"resources/subscribe", object{}, "params.uri is missing: want a string"},
+		{"prompts/get", object{"name": 5}, "params.name: want a string, got 5"},
+		{"prompts/get", object{"name": "debug_process", "arguments": []any{}}, "params.arguments: want an object whose values are strings, got []"},
+		{"prompts/get", object{"name": "debug_process", "arguments": object{"process": 5}}, `got {"process":5}`},
+		{"completion/complete", object{}, "params.ref is missing: want an object"},
+		{"completion/complete", object{"ref": 5, "argument": argument}, "params.ref: want an object, got 5"},
+		{"completion/complete", object{"ref": object{"type": "ref/x"}, "argument": argument}, `params.ref.type: want one of ref/prompt, ref/resource, got "ref/x"`},
+		{"completion/complete", object{"ref": object{"type": "ref/prompt", "name": 5}, "argument": argument}, "params.ref.name: want a string, got 5"},
+		{"completion/complete", object{"ref": prompt, "argument": 5}, "params.argument: want an object, got 5"},
+		{"completion/complete", object{"ref": prompt, "argument": object{"name": "process", "value": true}}, "params.argument.value: want a string, got true"},
+		{"completion/complete", object{"ref": prompt, "argument": argument, "context": object{"arguments": object{"a": 1}}}, "params.context.arguments: want an object"},
+		{"tools/call", object{"name": 5}, "params.name: want a string, got 5"},
+		{"tools/call", object{"name": "list_processes", "task": object{"ttl": "x"}}, `params.task.ttl: want an integer, got "x"`},
+		{"tools/list", object{"cursor": 5}, "params.cursor: want a string, got 5"},
+		{"tools/list", object{"_meta": []any{}}, "params._meta: want an object, got []"},
+		{"logging/setLevel", object{"level": "loud"}, `params.level: want one of debug, info, `},
+		{"logging/setLevel", object{}, "params.level is missing: want one of debug, info, "},
+		{"initialize", object{"protocolVersion": 5}, "params.protocolVersion: want a string, got 5"},
+		{"initialize", object{"capabilities": object{"roots": object{"listChanged": "yes"}}}, `params.capabilities.roots.listChanged: want true or false, got "yes"`},
+		{"subscriptions/listen", object{"_meta": modern, "notifications": object{"resourceSubscriptions": []any{5}}}, "resourceSubscriptions: want a list of strings, got [5]"},
+		{"tools/call", object{"name": strings.Repeat("x", 500), "_meta": strings.Repeat("x", 500)}, "…"},
+	} {
+		r := s.ask(c.method, c.params)
+		if r.Error == nil || r.Error.Code != -32602 || !strings.HasPrefix(r.Error.Message, c.method+": ") || !strings.Contains(r.Error.Message, c.want) || len(r.Error.Message) > 250 {
+			t.Errorf("%s %v: want %q in %s", c.method, c.params, c.want, r.raw)
+		}
+	}
+}

@@ -206,17 +206,21 @@ func allowed(f field, kind string) string {
 
 func plain(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// wrongType says that an argument is not what it must be. The value is quoted,
-// at most 80 bytes of it.
+// wrongType says that an argument is not what it must be.
 func wrongType(path, want string, raw json.RawMessage) error {
+	if path == "" {
+		return fmt.Errorf("arguments: want %s, got %s", want, quoteValue(raw))
+	}
+	return fmt.Errorf("argument %s: want %s, got %s", path, want, quoteValue(raw))
+}
+
+// quoteValue is at most 80 bytes of a value.
+func quoteValue(raw json.RawMessage) string {
 	got := strings.ToValidUTF8(string(bytes.TrimSpace(raw)), "")
 	if len(got) > 80 {
 		got = strings.ToValidUTF8(got[:80], "") + "…"
 	}
-	if path == "" {
-		return fmt.Errorf("arguments: want %s, got %s", want, got)
-	}
-	return fmt.Errorf("argument %s: want %s, got %s", path, want, got)
+	return got
 }
 
 // unknownArgument names the nearest argument that there is.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -58,18 +59,24 @@ func (r *requestSession) fail(f requestFailure) error {
 func (r *request) answerOf(details mcp.JSONRPCErrorDetails) protocolError {
 	e := protocolError{id: r.id, code: details.Code, text: clipText(details.Message), data: details.Data}
 	f := r.failure.Load()
-	switch {
-	case f != nil && f.code == 0:
+	if f != nil && f.code != 0 && strings.Contains(details.Message, f.text) {
+		e.code, e.text, e.data = f.code, clipText(f.text), f.data
+		return e
+	}
+	undecoded := e.code == mcp.INVALID_REQUEST
+	if undecoded {
+		// The envelope was checked before: what mcp-go could not decode are
+		// the params.
+		e.code = mcp.INVALID_PARAMS
+	}
+	if f != nil && f.code == 0 {
 		e.text = clipText(f.text)
 		if f.data != nil {
 			e.data = f.data
 		}
-	case f != nil && strings.Contains(details.Message, f.text):
-		e.code, e.text, e.data = f.code, clipText(f.text), f.data
-	case e.code == mcp.INVALID_REQUEST:
-		// The envelope was checked before: what mcp-go could not decode are
-		// the params.
-		e.code = mcp.INVALID_PARAMS
+	}
+	if undecoded || f == nil && e.code == mcp.INVALID_PARAMS {
+		e.text = cmp.Or(wrongParam(r.method, r.params), e.text)
 	}
 	return e
 }
