@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"testing"
@@ -190,9 +191,7 @@ func list(value any) []any { items, _ := value.([]any); return items }
 func sh(name, script string, more ...args) args {
 	a := args{"name": name, "command": "sh", "args": []string{"-c", script}}
 	for _, m := range more {
-		for key, value := range m {
-			a[key] = value
-		}
+		maps.Copy(a, m)
 	}
 	return a
 }
@@ -206,9 +205,7 @@ func own(t testing.TB, name, program_ string, arguments ...string) args {
 // with adds to arguments.
 func (a args) with(key string, value any) args {
 	b := args{}
-	for k, v := range a {
-		b[k] = v
-	}
+	maps.Copy(b, a)
 	b[key] = value
 	return b
 }

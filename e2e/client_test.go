@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -220,9 +221,7 @@ func withMeta(params args) args {
 		"io.modelcontextprotocol/clientCapabilities": map[string]any{},
 		"io.modelcontextprotocol/clientInfo":         map[string]any{"name": "e2e", "version": "1"},
 	}}
-	for k, v := range params {
-		all[k] = v
-	}
+	maps.Copy(all, params)
 	return all
 }
 

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -58,9 +59,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	exists := c.ok(t, "start_process", own(t, "web", "sleep"))
 	run := func(more args) args {
 		a := args{"name": "new", "command": "true"}
-		for k, v := range more {
-			a[k] = v
-		}
+		maps.Copy(a, more)
 		return a
 	}
 	for _, row := range []struct {

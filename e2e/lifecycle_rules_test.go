@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,9 +53,7 @@ func TestAllowedCommands(t *testing.T) {
 	run := func(command string, more ...args) args {
 		a := args{"name": "a", "command": command, "wait": "exit"}
 		for _, m := range more {
-			for k, v := range m {
-				a[k] = v
-			}
+			maps.Copy(a, m)
 		}
 		return a
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,9 +15,7 @@ import (
 func (s *session) odd(t testing.TB, name string, more args, arguments ...string) result {
 	t.Helper()
 	all := args{"name": name, "command": self(t), "args": program("mcpodd", arguments...), "stdio": "mcp"}
-	for key, value := range more {
-		all[key] = value
-	}
+	maps.Copy(all, more)
 	return s.must(t, "start_process", all)
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"strings"
@@ -106,9 +107,7 @@ func newStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
 	db, api := freeAddress(t), freeAddress(t)
 	for _, name := range []string{"db", "migrate", "api", "web"} {
 		spec := process.Spec{Name: name, Command: file, Env: map[string]string{"GROUPS_TEST_PROGRAM": name, "DB": db, "API": api}}
-		for key, value := range env {
-			spec.Env[key] = value
-		}
+		maps.Copy(spec.Env, env)
 		s.specs[name] = spec
 	}
 	anyPort := 0

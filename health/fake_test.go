@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -182,9 +183,7 @@ func (j *memJournal) Health(context.Context, string) (map[string][]byte, error) 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	rows := map[string][]byte{}
-	for name, raw := range j.rows {
-		rows[name] = raw
-	}
+	maps.Copy(rows, j.rows)
 	return rows, nil
 }
 

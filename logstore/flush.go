@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 )
@@ -229,8 +230,6 @@ func (f *flusher) commit(b *batch) error {
 	if err != nil {
 		return fmt.Errorf("cannot store the log: %w", errors.Join(err, ignoreDone(tx.Rollback())))
 	}
-	for key, id := range made {
-		f.processes[key] = id
-	}
+	maps.Copy(f.processes, made)
 	return nil
 }

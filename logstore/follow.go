@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -34,9 +35,7 @@ func (s *Store) Follow(ctx context.Context, q Query) (*Page, error) {
 		}
 		if last != nil {
 			page.Gaps = append(last.Gaps, page.Gaps...)
-			for id, run := range last.Runs {
-				page.Runs[id] = run
-			}
+			maps.Copy(page.Runs, last.Runs)
 		}
 		if len(page.Lines) > 0 {
 			return page, nil

@@ -91,8 +91,8 @@ func (s *Store) describe(ctx context.Context, q querier, servers *servers, m *ru
 // runInfo gives what SaveRun was given last.
 func (s *Store) runInfo(ctx context.Context, q querier, run int64) (info []byte, err error) {
 	s.mu.RLock()
-	r, late, saved := s.runs[run], s.late[run], false
-	_, saved = s.late[run]
+	r := s.runs[run]
+	late, saved := s.late[run]
 	s.mu.RUnlock()
 	switch {
 	case r != nil:

@@ -14,8 +14,6 @@ import (
 	"time"
 )
 
-func ptr[T any](v T) *T { return &v }
-
 // ready waits until a is ready, and fails if it ends before.
 func awaitReady(t *testing.T, m *Manager) Status {
 	t.Helper()
@@ -69,7 +67,7 @@ func TestReadyByPort(t *testing.T) {
 				}
 			}})
 			spec := helper("a", "listen", args...)
-			spec.Ready = &Ready{Port: ptr(0)}
+			spec.Ready = &Ready{Port: new(0)}
 			st := start(t, m, spec)
 			if st.Ready == nil {
 				t.Error("no readiness in the answer of Start")
@@ -158,7 +156,7 @@ func TestReadyByHTTP(t *testing.T) {
 			t.Parallel()
 			m, _ := newTestManager(t, Options{})
 			spec := helper("a", "listen", "http", "127.0.0.1:0", c.status)
-			spec.Ready = &Ready{HTTP: "/health", Port: ptr(0)}
+			spec.Ready = &Ready{HTTP: "/health", Port: new(0)}
 			start(t, m, spec)
 			if c.ready {
 				awaitReady(t, m)
@@ -208,7 +206,7 @@ func TestReadyByLog(t *testing.T) {
 func TestReadyRulesMustAllHold(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	spec := helper("a", "listen", "http", "127.0.0.1:0", "200")
-	spec.Ready = &Ready{Log: "never said", Port: ptr(0), HTTP: "/"}
+	spec.Ready = &Ready{Log: "never said", Port: new(0), HTTP: "/"}
 	start(t, m, spec)
 	st := await(t, m, "a", "waiting for the log alone", func(st Status) bool { return st.NotReady == `no line has matched "never said" yet` })
 	if *st.Ready {
@@ -222,7 +220,7 @@ func TestReadyRulesMustAllHold(t *testing.T) {
 func TestDeathEndsTheWaitForReadiness(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	spec := shell("a", "echo no >&2; exit 1")
-	spec.Ready = &Ready{Log: "yes", Port: ptr(0)}
+	spec.Ready = &Ready{Log: "yes", Port: new(0)}
 	start(t, m, spec)
 	st := awaitEnd(t, m, "a")
 	if st.State != Crashed || st.Ready != nil || !st.ReadyAt.IsZero() {
@@ -259,7 +257,7 @@ func TestDebuggerDoesNotCount(t *testing.T) {
 	}
 	const program = `setTimeout(() => { const s = require("net").createServer().listen(0, () => console.log("listening", s.address().port)) }, 300)`
 	m, j := newTestManager(t, Options{})
-	spec := Spec{Name: "a", Command: node, Args: []string{"--inspect", "-e", program}, Ready: &Ready{Port: ptr(0)}}
+	spec := Spec{Name: "a", Command: node, Args: []string{"--inspect", "-e", program}, Ready: &Ready{Port: new(0)}}
 	st := start(t, m, spec)
 	up := awaitReady(t, m)
 	if port := j.port(testContext(t), st.RunID); !slices.Equal(up.Ports, []int{port}) {

@@ -42,7 +42,7 @@ func TestSpecBounds(t *testing.T) {
 		"memory_mb -1":               func(s *Spec) { s.Limits = &Limits{MemoryMB: -1} },
 		"holds no rule":              func(s *Spec) { s.Ready = &Ready{} },
 		"ready.log":                  func(s *Spec) { s.Ready = &Ready{Log: "("} },
-		"ready.port":                 func(s *Spec) { s.Ready = &Ready{Port: ptr(70000)} },
+		"ready.port":                 func(s *Spec) { s.Ready = &Ready{Port: new(70000)} },
 		"ready.http":                 func(s *Spec) { s.Ready = &Ready{HTTP: "localhost:80"} },
 		"ready.log takes 5000 bytes": func(s *Spec) { s.Ready = &Ready{Log: strings.Repeat("x", 5000)} },
 	} {
@@ -92,7 +92,7 @@ func TestDiffers(t *testing.T) {
 		"cwd": func(s *Spec) { s.Dir = "/x" }, "env": func(s *Spec) { s.Env = map[string]string{"a": "b"} },
 		"stdin": func(s *Spec) { s.Stdin = true }, "pty": func(s *Spec) { s.PTY = true },
 		"merge_output": func(s *Spec) { s.MergeOutput = true }, "stdio": func(s *Spec) { s.Stdio = StdioMCP },
-		"ready": func(s *Spec) { s.Ready = &Ready{Port: ptr(1)} },
+		"ready": func(s *Spec) { s.Ready = &Ready{Port: new(1)} },
 	} {
 		other := base.clone()
 		change(&other)

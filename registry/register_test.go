@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -125,7 +126,7 @@ func TestProcessListIsBounded(t *testing.T) {
 	if len(ids) > compactAt+1 {
 		t.Errorf("%d processes in the list", len(ids))
 	}
-	if e := only(t, dir); len(e.Processes) == 0 || !contains(e.Processes, me) {
+	if e := only(t, dir); len(e.Processes) == 0 || !slices.Contains(e.Processes, me) {
 		t.Errorf("the living process is not in the list of %d", len(e.Processes))
 	}
 }
@@ -139,18 +140,9 @@ func TestProcessListRecovers(t *testing.T) {
 		t.Error("AddProcess to a closed file succeeded")
 	}
 	must(t, reg.AddProcess(proctab.ID{PID: os.Getppid(), Start: 1}, self(t)))
-	if ids, err := readProcs(dir, id, proctab.BootID()); err != nil || !contains(ids, self(t)) {
+	if ids, err := readProcs(dir, id, proctab.BootID()); err != nil || !slices.Contains(ids, self(t)) {
 		t.Errorf("the list is %v, %v", ids, err)
 	}
-}
-
-func contains(ids []proctab.ID, id proctab.ID) bool {
-	for _, other := range ids {
-		if other == id {
-			return true
-		}
-	}
-	return false
 }
 
 // only is the one entry of a registry.

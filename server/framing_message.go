@@ -102,8 +102,8 @@ func checkShape(line []byte) *protocolError {
 	if line[0] == '{' {
 		return nil
 	}
-	var any json.RawMessage
-	if err := json.Unmarshal(line, &any); err != nil {
+	var value json.RawMessage
+	if err := json.Unmarshal(line, &value); err != nil {
 		return parseError(err)
 	}
 	text := "Invalid request: a message must be a JSON object"

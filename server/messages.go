@@ -5,8 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 )
 
 const (
@@ -130,7 +128,7 @@ func logMessage(e event) map[string]any {
 	if e.name != "" {
 		data["process"], data["run"] = e.name, e.run
 	}
-	return map[string]any{"level": mcp.LoggingLevel(e.level), "logger": "pmcp", "data": data}
+	return map[string]any{"level": e.level, "logger": "pmcp", "data": data}
 }
 
 // watchStorage tells the event log how the store is, until ctx ends.

@@ -20,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -228,15 +229,7 @@ func (s *Server) setClient(name, version string) {
 }
 
 func joinNonEmpty(words ...string) string {
-	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-	text := ""
-	for i, w := range words {
-		if i > 0 {
-			text += " "
-		}
-		text += w
-	}
-	return text
+	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
 const (

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -178,10 +180,8 @@ func (l *listenSession) wants(n mcp.JSONRPCNotification) bool {
 		return l.filter.ResourcesListChanged
 	case mcp.MethodNotificationResourceUpdated:
 		uri, _ := n.Params.AdditionalFields["uri"].(string)
-		for _, wanted := range l.filter.ResourceSubscriptions {
-			if wanted == uri {
-				return true
-			}
+		if slices.Contains(l.filter.ResourceSubscriptions, uri) {
+			return true
 		}
 	}
 	return false
@@ -208,9 +208,7 @@ func (r *requestSession) acknowledge(n mcp.JSONRPCNotification) {
 // withSubscriptionID copies params, with the id of the stream that carries them.
 func withSubscriptionID(params mcp.NotificationParams, id json.RawMessage) mcp.NotificationParams {
 	meta := make(map[string]any, len(params.Meta)+1)
-	for k, v := range params.Meta {
-		meta[k] = v
-	}
+	maps.Copy(meta, params.Meta)
 	meta[mcp.MetaKeySubscriptionID] = id
 	params.Meta = meta
 	return params

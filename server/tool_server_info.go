@@ -71,7 +71,7 @@ func (r serverInfoResult) text() string {
 		if p.IsCurrent {
 			current = " (this one)"
 		}
-		fmt.Fprintf(&b, "server %d%s: %s, %s, up %s, in %s\n", p.PID, current, p.Status, joinNonEmpty(p.Client), p.UptimeFormatted, p.Cwd)
+		fmt.Fprintf(&b, "server %d%s: %s, %s, up %s, in %s\n", p.PID, current, p.Status, p.Client, p.UptimeFormatted, p.Cwd)
 	}
 	if r.MCPConnections > 0 {
 		fmt.Fprintf(&b, "MCP servers on demand: %d\n", r.MCPConnections)

@@ -77,7 +77,7 @@ func (r *Recogniser) End(exitCode int, signal string) {
 	if explained > 0 && r.at-explained <= explainLines {
 		return
 	}
-	if any := r.notes.seen.any; signal == "" && any > 0 && r.at-any <= explainNear {
+	if seen := r.notes.seen.any; signal == "" && seen > 0 && r.at-seen <= explainNear {
 		return
 	}
 	r.send([]*draft{r.crash(exitCode, signal)})

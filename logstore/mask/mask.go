@@ -140,12 +140,11 @@ func (m *Masker) Head(text []byte, whole bool, n int) []byte {
 	if len(text) > n+maxSecret {
 		text, whole = text[:n+maxSecret], false
 	}
-	masked := ""
+	mask := m.Clipped
 	if whole {
-		masked = m.Text(string(text))
-	} else {
-		masked = m.Clipped(string(text))
+		mask = m.Text
 	}
+	masked := mask(string(text))
 	return []byte(masked[:min(len(masked), n)])
 }
 

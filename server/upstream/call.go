@@ -114,7 +114,7 @@ func (c *Conn) Call(ctx context.Context, method string, params map[string]any, o
 			}
 			return p.result, p.err
 		case <-ctx.Done():
-			return nil, c.abandon(p, ctx)
+			return nil, c.abandon(ctx, p)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func (c *Conn) begin(ctx context.Context, method string, params map[string]any, 
 		<-p.done
 		return nil, p.err
 	case <-ctx.Done():
-		return nil, c.abandon(p, ctx)
+		return nil, c.abandon(ctx, p)
 	}
 }
 
@@ -182,7 +182,7 @@ func (c *Conn) find(id int64) (p *pending, known bool) {
 
 // abandon gives a call up because ctx has ended. The server is told if it has
 // been told of the call.
-func (c *Conn) abandon(p *pending, ctx context.Context) error {
+func (c *Conn) abandon(ctx context.Context, p *pending) error {
 	c.forget(p)
 	err := ctx.Err()
 	if !p.drop() {
