@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -165,22 +166,23 @@ func buildInfo() (commit, date string) {
 
 // config is the environment, see README.md. A new variable is one field here;
 // desc is its line in --help. A name in a tag `envconfig` would be read without
-// the prefix too: MAX_MEMORY_MB may be another program's.
+// the prefix too: MAX_MEMORY_MB may be another program's. What is multiplied
+// somewhere has a max: 999999 days in nanoseconds are less than none.
 type config struct {
 	DatabasePath        string    `split_words:"true" desc:"log and state database"`
 	RegistryDir         string    `split_words:"true" desc:"directory of the server records"`
 	ProjectDir          string    `split_words:"true" desc:"directory that names and relative cwds belong to"`
-	LogRetentionDays    int       `split_words:"true" default:"30" min:"1" desc:"days after which log is dropped"`
-	MaxLogSizeMB        int       `split_words:"true" default:"100" min:"1" desc:"cap of the database in MB"`
+	LogRetentionDays    int       `split_words:"true" default:"30" min:"1" max:"36500" desc:"days after which log is dropped"`
+	MaxLogSizeMB        int       `split_words:"true" default:"100" min:"1" max:"1000000000" desc:"cap of the database in MB"`
 	MaxProcesses        int       `split_words:"true" default:"50" min:"1" desc:"live processes at once"`
 	AllowedCommands     allowlist `split_words:"true" desc:"comma-separated files and directories that executables may come from; unset or * for any"`
-	HealthCheckInterval millis    `split_words:"true" default:"60000" min:"100" desc:"default interval of health checks"`
+	HealthCheckInterval millis    `split_words:"true" default:"60000" min:"100" max:"86400000" desc:"default interval of health checks"`
 	MaxCPUPercent       int       `split_words:"true" default:"80" min:"0" desc:"CPU limit of a process tree in percent of the machine, held for 30 s; 0 = off"`
-	MaxMemoryMB         int       `split_words:"true" default:"1024" min:"0" desc:"memory limit of a process tree in MB; 0 = off"`
+	MaxMemoryMB         int       `split_words:"true" default:"1024" min:"0" max:"1000000000" desc:"memory limit of a process tree in MB; 0 = off"`
 	LimitAction         string    `split_words:"true" default:"warn" enum:"warn|stop|restart" desc:"what happens when a limit is exceeded"`
-	StopTimeout         millis    `split_words:"true" default:"5000" min:"1" desc:"time between the stop signal and SIGKILL"`
+	StopTimeout         millis    `split_words:"true" default:"5000" min:"1" max:"86400000" desc:"time between the stop signal and SIGKILL"`
 	MaxServers          int       `split_words:"true" default:"9" min:"1" desc:"more live servers than this are reported as degraded"`
-	RateLimit           int       `split_words:"true" default:"50" min:"0" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
+	RateLimit           int       `split_words:"true" default:"50" min:"0" max:"1000000" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
 	Toolsets            toolsets  `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
 	ReadOnly            bool      `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
 	MaskSecrets         bool      `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
@@ -196,7 +198,8 @@ type millis time.Duration
 // Decode reads one, for envconfig.
 func (m *millis) Decode(value string) error {
 	if n, err := strconv.ParseInt(value, 10, 64); err == nil {
-		*m = millis(time.Duration(n) * time.Millisecond)
+		const most = int64(math.MaxInt64 / time.Millisecond) // every max is less
+		*m = millis(time.Duration(min(max(n, -most), most)) * time.Millisecond)
 		return nil
 	}
 	d, err := time.ParseDuration(value)
@@ -229,7 +232,7 @@ func (t *toolsets) Decode(value string) (err error) {
 type variable struct {
 	name, fallback, desc string
 	enum                 []string
-	min                  int64
+	min, max             int64
 	field                int
 }
 
@@ -244,6 +247,10 @@ func variables() []variable {
 			v.enum = strings.Split(enum, "|")
 		}
 		v.min, _ = strconv.ParseInt(f.Tag.Get("min"), 10, 64)
+		v.max = math.MaxInt64
+		if most := f.Tag.Get("max"); most != "" {
+			v.max, _ = strconv.ParseInt(most, 10, 64)
+		}
 		all = append(all, v)
 	}
 	return all
@@ -302,12 +309,14 @@ func (v variable) check(value reflect.Value) error {
 		return fmt.Errorf("%s=%q: want one of %s", v.name, value, strings.Join(v.enum, ", "))
 	case value.CanInt() && value.Int() < v.min*unitOf(value):
 		return fmt.Errorf("%s=%s: want at least %d", v.name, os.Getenv(v.name), v.min)
+	case value.CanInt() && value.Int()/unitOf(value) > v.max:
+		return fmt.Errorf("%s=%s: want at most %d", v.name, os.Getenv(v.name), v.max)
 	}
 	return nil
 }
 
-// unitOf is what the minimum of a variable counts in: durations are held in
-// nanoseconds, their minimum is in milliseconds.
+// unitOf is what the minimum and the maximum of a variable count in: durations
+// are held in nanoseconds, their bounds are in milliseconds.
 func unitOf(value reflect.Value) int64 {
 	if value.Type() == reflect.TypeFor[millis]() {
 		return int64(time.Millisecond)

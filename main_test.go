@@ -91,23 +91,32 @@ func TestVariablesHaveThePrefix(t *testing.T) {
 }
 
 func TestReadConfigRefuses(t *testing.T) {
-	for name, c := range map[string]struct{ value, want string }{
-		"PM_MAX_PROCESSES":         {"many", `PM_MAX_PROCESSES="many": want an integer`},
-		"PM_MAX_LOG_SIZE_MB":       {"0", "PM_MAX_LOG_SIZE_MB=0: want at least 1"},
-		"PM_STOP_TIMEOUT":          {"soon", `PM_STOP_TIMEOUT="soon": want a duration`},
-		"PM_HEALTH_CHECK_INTERVAL": {"50", "PM_HEALTH_CHECK_INTERVAL=50: want at least 100"},
-		"PM_LOG_LEVEL":             {"loud", `PM_LOG_LEVEL="loud": want one of debug, info, warn, error`},
-		"PM_LIMIT_ACTION":          {"explode", "want one of warn, stop, restart"},
-		"PM_AUTO_RESTART_ENABLED":  {"perhaps", "want true or false"},
-		"PM_PROJECT_DIR":           {"/does/not/exist", "want an existing directory"},
-		"PM_ALLOWED_COMMANDS":      {"bin", "is not an absolute path"},
-		"PM_TOOLSETS":              {"logs,", `PM_TOOLSETS="logs,": want all, or some of lifecycle, monitoring`},
+	for _, c := range []struct{ name, value, want string }{
+		{"PM_MAX_PROCESSES", "many", `PM_MAX_PROCESSES="many": want an integer`},
+		{"PM_MAX_LOG_SIZE_MB", "0", "PM_MAX_LOG_SIZE_MB=0: want at least 1"},
+		{"PM_STOP_TIMEOUT", "soon", `PM_STOP_TIMEOUT="soon": want a duration`},
+		{"PM_HEALTH_CHECK_INTERVAL", "50", "PM_HEALTH_CHECK_INTERVAL=50: want at least 100"},
+		{"PM_LOG_LEVEL", "loud", `PM_LOG_LEVEL="loud": want one of debug, info, warn, error`},
+		{"PM_LIMIT_ACTION", "explode", "want one of warn, stop, restart"},
+		{"PM_AUTO_RESTART_ENABLED", "perhaps", "want true or false"},
+		{"PM_PROJECT_DIR", "/does/not/exist", "want an existing directory"},
+		{"PM_ALLOWED_COMMANDS", "bin", "is not an absolute path"},
+		{"PM_TOOLSETS", "logs,", `PM_TOOLSETS="logs,": want all, or some of lifecycle, monitoring`},
+		{"PM_ALLOWED_COMMANDS", " , ", `PM_ALLOWED_COMMANDS=" , ": want absolute files and directories`},
+		// What overflows somewhere: with 999999 days all log was too old.
+		{"PM_LOG_RETENTION_DAYS", "999999", "PM_LOG_RETENTION_DAYS=999999: want at most 36500"},
+		{"PM_MAX_LOG_SIZE_MB", "18446744073710", "want at most 1000000000"},
+		{"PM_MAX_MEMORY_MB", "17592186044416", "want at most 1000000000"},
+		{"PM_RATE_LIMIT", "4611686018427387904", "want at most 1000000"},
+		{"PM_HEALTH_CHECK_INTERVAL", "24h1ms", "PM_HEALTH_CHECK_INTERVAL=24h1ms: want at most 86400000"},
+		{"PM_STOP_TIMEOUT", "18446744073710", "PM_STOP_TIMEOUT=18446744073710: want at most 86400000"},
+		{"PM_STOP_TIMEOUT", "-18446744073710", "want at least 1"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name+"="+c.value, func(t *testing.T) {
 			t.Setenv("HOME", t.TempDir())
-			t.Setenv(name, c.value)
+			t.Setenv(c.name, c.value)
 			_, err := readConfig()
-			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "\n") {
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.name) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v; want one line with %q", err, c.want)
 			}
 		})

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,7 +13,8 @@ import (
 
 // ParseAllowed reads a list of the absolute files and directories that
 // executables may come from, as Options.Allowed takes it: commas between, spaces
-// around them ignored. "" and a * in the list mean any, which is nil.
+// around them ignored. "" and a * in the list mean any, which is nil; a list
+// without an entry is an error, for it may have been meant to allow nothing.
 func ParseAllowed(list string) (allowed []string, err error) {
 	for entry := range strings.SplitSeq(list, ",") {
 		switch entry = strings.TrimSpace(entry); entry {
@@ -25,6 +27,9 @@ func ParseAllowed(list string) (allowed []string, err error) {
 	}
 	if i := slices.IndexFunc(allowed, func(entry string) bool { return !filepath.IsAbs(entry) }); i >= 0 {
 		return nil, fmt.Errorf("%q is not an absolute path", allowed[i])
+	}
+	if allowed == nil && list != "" {
+		return nil, errors.New("want absolute files and directories with commas between, or * for any")
 	}
 	return allowed, nil
 }
