@@ -172,13 +172,31 @@ func (s Spec) checkSize() error {
 	return nil
 }
 
+// isNoProject says whether dir is / or the home directory, by whatever path: HOME
+// may be a symbolic link to where editors start servers, or end in a slash.
+func isNoProject(dir string) bool {
+	home, _ := os.UserHomeDir()
+	if dir == "/" || dir == home {
+		return true
+	}
+	at, err := os.Stat(dir)
+	if err != nil {
+		return false
+	}
+	is := func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && os.SameFile(at, info)
+	}
+	return is("/") || is(home)
+}
+
 // resolveDir makes dir absolute and checks that it is a directory. A relative
 // dir counts from project; where project is no project at all (/ or the home
 // directory, what GUI editors start servers in) that is refused.
 func resolveDir(dir, project string) (string, error) {
 	tilde := dir == "~" || strings.HasPrefix(dir, "~/")
 	if !filepath.IsAbs(dir) {
-		if home, _ := os.UserHomeDir(); project == "/" || project == home {
+		if isNoProject(project) {
 			return dir, fmt.Errorf("%w: cwd %q is relative and pmcp runs in %s, which is no project: give an absolute cwd, or set PM_PROJECT_DIR", ErrInvalid, dir, project)
 		}
 		dir = filepath.Join(project, dir)

@@ -83,6 +83,16 @@ func TestRelativeDirectory(t *testing.T) {
 			t.Errorf("absolute directory in %s: %s, %v", project, dir, err)
 		}
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(project, link); err != nil {
+		t.Fatal(err)
+	}
+	for _, home := range []string{link, project + "/"} {
+		t.Setenv("HOME", home)
+		if _, err := resolveDir("web", project); !errors.Is(err, ErrInvalid) {
+			t.Errorf("relative directory in %s, HOME=%s: %v", project, home, err)
+		}
+	}
 }
 
 func TestDiffers(t *testing.T) {
