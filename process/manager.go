@@ -131,6 +131,14 @@ func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st
 	}
 }
 
+// Resolve gives the file that Start would execute for spec now, absolute and
+// before symbolic links are resolved, or says why it would refuse spec. It
+// starts nothing.
+func (m *Manager) Resolve(spec Spec) (executable string, err error) {
+	_, exe, err := m.check(spec)
+	return exe.argv0, err
+}
+
 // check returns spec made absolute and what it would execute, or why it cannot
 // run.
 func (m *Manager) check(spec Spec) (Spec, executable, error) {

@@ -12,6 +12,9 @@ import (
 	"pmcp/process"
 )
 
+// maskedValue stands for the value of a variable that looks secret.
+const maskedValue = "***"
+
 // historyLength is how many runs get_process_info lists.
 const historyLength = 10
 
@@ -178,6 +181,7 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 		return err
 	}
 	if ok {
+		s.describeDefinition(r, name, def)
 		def.Command, def.Args, def.Cwd, def.Env, def.SecretEnv, def.Stdin = "", nil, "", nil, nil, nil
 		def.Masked = nil
 		r.Spec = &def
@@ -190,6 +194,35 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 		r.Health = &health
 	}
 	return nil
+}
+
+// describeDefinition adds what a run would show: the variables of a definition
+// that does not run here, and the command of one that never ran.
+func (s *Server) describeDefinition(r *processInfoResult, name string, def specArgs) {
+	if r.Env == nil {
+		env := make(map[string]string, len(def.Env))
+		for key, value := range def.Env {
+			if value != nil {
+				env[key] = *value
+			}
+		}
+		r.Env = s.masked(env)
+		for _, key := range def.SecretEnv {
+			r.Env[key] = maskedValue
+		}
+	}
+	if r.Command != "" {
+		return
+	}
+	spec, err := s.specOf(name, def, false)
+	r.Command, r.Args, r.Cwd = def.Command, def.Args, def.dir(s.o.Manager.Project())
+	if err == nil {
+		r.Command, r.Args = spec.Command, spec.Args
+		if found, err := s.o.Manager.Resolve(spec); err == nil { // else who starts it is told why it cannot be
+			r.Command = found
+		}
+	}
+	r.Args = s.o.Mask.Texts(r.Args)
 }
 
 // text is what is given of a, a line each: "restart: always".
@@ -256,7 +289,7 @@ func (s *Server) masked(env map[string]string) map[string]string {
 	shown := make(map[string]string, len(env))
 	for key, value := range env {
 		if mask.SecretName(key) {
-			value = "***"
+			value = maskedValue
 		}
 		shown[key] = s.o.Mask.Text(value)
 	}

@@ -94,6 +94,9 @@ func getProcessStats(ctx context.Context, s *Server, a processStatsArgs) (proces
 	r := processStatsResult{Name: name, State: st.State.String(), Samples: stats.Samples}
 	if stats.Samples == 0 {
 		r.Hint = "nothing was measured yet: the first sample comes a second after the start"
+		if !st.State.Live() {
+			r.Hint = "nothing was measured of its latest run, which has ended, in that time"
+		}
 		return r, nil
 	}
 	now, average, peak := ofUsage(stats.Now), ofUsage(stats.Average), ofUsage(stats.Peak)
@@ -114,6 +117,9 @@ func (s *Server) storedStats(ctx context.Context, name string, a processStatsArg
 	p := ofRun(&run)
 	r := processStatsResult{Name: name, State: p.State, Hint: "of its latest run, in an earlier session or another server; a sample stands for 10 s"}
 	samples, err := s.o.Store.Samples(ctx, run.ID, time.Time{})
+	if err == nil && len(samples) == 0 {
+		r.Hint = "nothing was measured of its latest run, in an earlier session or another server, so far"
+	}
 	if err != nil || len(samples) == 0 {
 		return r, err
 	}

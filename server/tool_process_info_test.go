@@ -1,0 +1,53 @@
+package server
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestInfoOfWhatNeverRan has the command of its definition, absolute, and its
+// variables, those that look secret masked.
+func TestInfoOfWhatNeverRan(t *testing.T) {
+	s := hello(t)
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
+		{"process": "db", "command": "sleep '1 0' 5", "cwd": "/", "env": map[string]any{"A": "b", "API_KEY": "hunter2-hunter2"}},
+		{"process": "none", "command": "no-such-program --fast"},
+	}})
+	data, text := s.do("get_process_info", map[string]any{"process": "db"})
+	if command := fmt.Sprint(data["command"]); !filepath.IsAbs(command) || filepath.Base(command) != "sleep" || data["cwd"] != "/" || fmt.Sprint(data["args"]) != "[1 0 5]" {
+		t.Errorf("%v", data)
+	}
+	if env := data["env"].(map[string]any); env["A"] != "b" || env["API_KEY"] != "***" {
+		t.Errorf("env: %v", env)
+	}
+	for _, want := range []string{"sleep \"1 0\" 5\ncwd: /\n", "env A=b\n", "env API_KEY=***\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	data, _ = s.do("get_process_info", map[string]any{"process": "none"})
+	if data["command"] != "no-such-program" || fmt.Sprint(data["args"]) != "[--fast]" || !filepath.IsAbs(data["cwd"].(string)) {
+		t.Errorf("%v", data)
+	}
+	data, _ = s.do("get_process_stats", map[string]any{"process": "db"})
+	if data["hint"] != "it never ran" {
+		t.Errorf("%v", data)
+	}
+}
+
+// TestInfoOfAnEarlierSession has the variables of the stored definition.
+func TestInfoOfAnEarlierSession(t *testing.T) {
+	s := hello(t)
+	s.server.o.Store.SaveDefinition(s.manager.Project(), "old", []byte(`{"command":"sleep 5","env":{"A":"b"},"secret_env":["DATABASE_URL"]}`))
+	s.otherRun(s.otherStore("gone"), "old", "a line")
+	data, _ := s.do("get_process_info", map[string]any{"process": "old"})
+	if env := data["env"]; fmt.Sprint(env) != "map[A:b DATABASE_URL:***]" {
+		t.Errorf("%v", data)
+	}
+	data, _ = s.do("get_process_stats", map[string]any{"process": "old"})
+	if hint := fmt.Sprint(data["hint"]); !strings.Contains(hint, "nothing was measured") {
+		t.Errorf("%v", data)
+	}
+}
