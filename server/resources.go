@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -143,7 +144,11 @@ func (r resource) of(name string) resource {
 // wrong; anything else that fails is an internal error.
 func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 	return func(ctx context.Context, req mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		content, err := r.read(ctx, s, variables{name: variable(req, "name"), lines: variable(req, "lines")})
+		v := variables{name: variable(req, "name"), lines: variable(req, "lines")}
+		if v.name == "" && strings.Contains(r.uri, "{name}") { // mcp-go finds no variable where a URI has more than the template
+			return nil, resourceNotFound(ctx, req.Params.URI, unknownResource(req.Params.URI))
+		}
+		content, err := r.read(ctx, s, v)
 		var wrong variableError
 		switch {
 		case errors.Is(err, process.ErrUnknown):
@@ -153,12 +158,21 @@ func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 		case err != nil:
 			return nil, errors.New(s.o.Mask.Text(err.Error()))
 		}
-		raw, err := json.Marshal(content)
+		raw, err := readableJSON(content)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode %s: %w", req.Params.URI, err)
 		}
 		return []mcp.ResourceContents{mcp.TextResourceContents{URI: req.Params.URI, MIMEType: jsonType, Text: string(s.o.Mask.JSON(raw))}}, nil
 	}
+}
+
+// readableJSON is content as JSON for a model to read: < > & stand for themselves.
+func readableJSON(content any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(content)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 // variable is one variable of a template; mcp-go gives each as a list.

@@ -39,6 +39,17 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// TestResourcesAreReadable: their text is read by models, so < > & stand in it
+// as they were printed.
+func TestResourcesAreReadable(t *testing.T) {
+	s := hello(t)
+	s.script("web", "echo '<a&b>'; exec sleep 100", "ready", map[string]any{"log": "a"})
+	r := s.ask("resources/read", map[string]any{"uri": "logs://web"})
+	if text := r.Result["contents"].([]any)[0].(map[string]any)["text"].(string); !strings.Contains(text, "out <a&b>") {
+		t.Error(text)
+	}
+}
+
 // TestResourcesList has the fixed ones, then the instances by name; each can be
 // read, and a name that a fixed one has does not hide it.
 func TestResourcesList(t *testing.T) {
@@ -92,6 +103,8 @@ func TestUnknownResources(t *testing.T) {
 			"no://such":            {era.unknown, ""},
 			"logs://web?lines=abc": {-32602, "want a number from 1 to"},
 			"logs://web?lines=0":   {-32602, "want a number from 1 to"},
+			"logs://web?line=2":    {era.unknown, "logs://{name}{?lines}"},
+			"logs://web/x":         {era.unknown, "logs://{name}{?lines}"},
 		} {
 			r := s.ask("resources/read", map[string]any{"uri": uri})
 			if r.Error == nil || r.Error.Code != want.code || !strings.Contains(r.Error.Message, want.text) {
