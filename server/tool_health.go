@@ -40,6 +40,9 @@ type checkOutcome struct {
 
 func ofHealth(st *health.Status) healthResult {
 	r := healthResult{Name: st.Name, Check: st.Spec.Kind(), Health: st.State.String(), Since: formatTime(st.Since), Failures: st.Failures, NotRestarted: st.NotRestarted}
+	if last := st.Last(); last != nil && !last.OK && st.State == health.Starting && st.Failures == 0 {
+		r.Hint = fmt.Sprintf("failures do not count yet: start_period_ms is %d", st.Spec.StartPeriod.Milliseconds())
+	}
 	for _, x := range st.Results {
 		r.Results = append(r.Results, checkOutcome{
 			At: formatTime(x.At), TookMS: x.Took.Milliseconds(), Run: x.Run, OK: x.OK, Requested: x.Requested, Message: x.Message, Output: x.Output,

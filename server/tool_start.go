@@ -106,6 +106,10 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	case foreign != nil:
 		return s.alreadyForeign(ctx, foreign)
 	}
+	old, _, err := s.definition(ctx, a.Name)
+	if err != nil {
+		return runResult{}, err
+	}
 	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
 		exits: a.Wait == "exit", ready: a.Wait == "ready", ifRunning: ifRunningOf(a.IfRunning),
 	})
@@ -114,7 +118,27 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	}
 	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
 	r.AlreadyRunning = already
+	if already {
+		r.Hint = joinHints(appliedHint(a.specArgs.differing(old)), r.Hint)
+	}
 	return r, err
+}
+
+// appliedHint says which of the arguments that are not as before were changed
+// while the process went on.
+func appliedHint(differing []string) string {
+	applied := slices.DeleteFunc(differing, func(name string) bool {
+		return !slices.Contains([]string{"group", "health", "limits", "max_restarts", "restart", "stop"}, name)
+	})
+	if len(applied) == 0 {
+		return ""
+	}
+	return "changed without a restart: " + strings.Join(applied, ", ")
+}
+
+// joinHints are hints in one line.
+func joinHints(hints ...string) string {
+	return strings.Join(slices.DeleteFunc(hints, func(hint string) bool { return hint == "" }), "; ")
 }
 
 // completeFromStored lays a call without a command over the stored definition

@@ -90,9 +90,15 @@ func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult,
 		return results[0], nil
 	}
 	all := stopResult{processResult: processResult{Name: a.Process, State: process.Stopped.String()}}
+	var hints []string
 	for _, r := range results {
 		all.Processes = append(all.Processes, r.processResult)
 		all.WasRunning = all.WasRunning || r.WasRunning
+		hints = append(hints, r.Hint)
+	}
+	all.Hint = joinHints(hints...)
+	if len(results) == 0 {
+		all.Hint = "nothing was started in this session"
 	}
 	return all, nil
 }
