@@ -137,8 +137,7 @@ func (r *Run) takeDown(d *takedown, q stopRequest) error {
 		r.awaitEndOfMCP(d, min(mcpPatience, q.grace/4))
 	}
 	if q.grace > 0 {
-		r.terminate(q.signal)
-		r.awaitEmpty(d)
+		r.awaitEmpty(d, r.terminate(q.signal))
 	}
 	r.signalGroup(syscall.SIGKILL)
 	if left := killAll(r.members, killPatience); len(left) > 0 {
@@ -167,9 +166,11 @@ func (r *Run) awaitEndOfMCP(d *takedown, patience time.Duration) {
 func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
 
 // terminate sends the first signal of a stop to the whole tree: to the group as
-// one, and to each member outside it. SIGCONT lets a stopped process see it.
-func (r *Run) terminate(sig syscall.Signal) {
+// one, and to each member outside it. SIGCONT lets a stopped process see it. It
+// returns when it began to.
+func (r *Run) terminate(sig syscall.Signal) (began time.Time) {
 	members := r.members()
+	began = time.Now()
 	group := r.signalGroup(sig)
 	var outside []proctab.Proc
 	for _, p := range members {
@@ -180,6 +181,7 @@ func (r *Run) terminate(sig syscall.Signal) {
 	signalEach(outside, sig)
 	r.signalGroup(syscall.SIGCONT)
 	signalEach(outside, syscall.SIGCONT)
+	return began
 }
 
 // signalGroup signals the leader's process group and says whether it could: as
@@ -192,19 +194,23 @@ func (r *Run) signalGroup(sig syscall.Signal) bool {
 
 // awaitEmpty returns when no process of the tree is left, or when the grace is
 // over. While the leader lives its end is what it waits for; members that
-// outlive it are looked for with growing pauses.
-func (r *Run) awaitEmpty(d *takedown) {
+// outlive it are looked for with growing pauses. The look that was taken when
+// the leader ended will do, if it was after the first signal, at signalled: a
+// pass over a busy machine's processes is what a stop takes its time for.
+func (r *Run) awaitEmpty(d *takedown, signalled time.Time) {
 	select {
 	case <-r.ended:
 	case <-d.kill:
 		return
 	}
-	for pause := 2 * time.Millisecond; len(r.members()) > 0; pause = min(2*pause, 100*time.Millisecond) {
+	since := signalled
+	for pause := time.Duration(0); len(r.tree.look(since).members[r.id]) > 0; pause = min(max(2*pause, 2*time.Millisecond), 100*time.Millisecond) {
 		select {
 		case <-time.After(pause):
 		case <-d.kill:
 			return
 		}
+		since = time.Now()
 	}
 }
 
