@@ -15,7 +15,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math"
 	"os"
 	"os/signal"
@@ -367,18 +366,18 @@ func projectRoot() string {
 
 // warnUnknownVariables names PM_* variables that mean nothing here.
 func warnUnknownVariables(log *slog.Logger) {
-	known := make(map[string]bool)
+	var known []string
 	for _, v := range variables() {
-		known[v.name] = true
+		known = append(known, v.name)
 	}
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
 		switch {
-		case known[name] || !strings.HasPrefix(name, envPrefix+"_"):
+		case slices.Contains(known, name) || !strings.HasPrefix(name, envPrefix+"_"):
 		case strings.HasPrefix(name, envPrefix+"_DAEMON_"):
 			log.Warn("environment variable is not supported: pmcp has no daemon, processes end with the session", "name", name)
 		default:
-			nearest := slices.MinFunc(slices.Collect(maps.Keys(known)), func(a, b string) int {
+			nearest := slices.MinFunc(known, func(a, b string) int {
 				return levenshtein.ComputeDistance(a, name) - levenshtein.ComputeDistance(b, name)
 			})
 			log.Warn("unknown environment variable", "name", name, "nearest", nearest)
@@ -407,9 +406,6 @@ func guardian(stderr io.Writer) int {
 		return exitUsage
 	}
 	defer func() { _ = lock.Close() }()
-	if err := guard.Subreaper(); err != nil {
-		fmt.Fprintln(stderr, "pmcp:", err)
-	}
 	return guard.Run(guard.Config{
 		ID: id, Lock: lock,
 		OnGone: func() error { return registry.Remove(dir, id) },

@@ -123,6 +123,26 @@ func TestReadConfigRefuses(t *testing.T) {
 	}
 }
 
+// TestUnknownVariables: what was meant to configure pmcp and does not is named.
+func TestUnknownVariables(t *testing.T) {
+	for _, name := range []string{"PM_MAX_PROCESSES", "PM_MAX_PROCESES", "PM_DAEMON_PORT", "PMX"} {
+		t.Setenv(name, "1")
+	}
+	var out strings.Builder
+	warnUnknownVariables(slog.New(slog.NewTextHandler(&out, nil)))
+	for text, want := range map[string]bool{
+		"name=PM_MAX_PROCESES nearest=PM_MAX_PROCESSES\n": true,
+		"not supported: pmcp has no daemon":               true,
+		"name=PM_DAEMON_PORT\n":                           true,
+		"name=PM_MAX_PROCESSES":                           false,
+		"PMX":                                             false,
+	} {
+		if strings.Contains(out.String(), text) != want {
+			t.Errorf("%q: want %v in:\n%s", text, want, out.String())
+		}
+	}
+}
+
 func TestGreeting(t *testing.T) {
 	t.Setenv("HOME", "/home/me")
 	for exe, wants := range map[string][]string{
