@@ -32,10 +32,12 @@ func progressToken(ctx context.Context) json.RawMessage {
 // when the last has been handed over. It does nothing for a client that did not
 // ask for progress.
 func report(ctx context.Context, message func() string) (stop func()) {
-	return reportEvery(ctx, progressPeriod, message)
+	return reportEvery(ctx, progressPeriod, nil, message)
 }
 
-func reportEvery(ctx context.Context, period time.Duration, message func() string) (stop func()) {
+// reportEvery is report with another period; a message is also due when news
+// comes. nil news never comes.
+func reportEvery(ctx context.Context, period time.Duration, news <-chan struct{}, message func() string) (stop func()) {
 	token := progressToken(ctx)
 	if token == nil {
 		return func() {}
@@ -49,12 +51,13 @@ func reportEvery(ctx context.Context, period time.Duration, message func() strin
 		for n := 1; ; n++ {
 			select {
 			case <-tick.C:
-				_ = notifyRequest(ctx, methodProgress, map[string]any{ // fails only when the call has ended
-					"progressToken": token, "progress": n, "message": message(),
-				})
+			case <-news:
 			case <-ctx.Done():
 				return
 			}
+			_ = notifyRequest(ctx, methodProgress, map[string]any{ // fails only when the call has ended
+				"progressToken": token, "progress": n, "message": message(),
+			})
 		}
 	}()
 	return func() { cancel(); <-done }

@@ -99,8 +99,8 @@ func startGroupTool() tool {
 func startGroup(ctx context.Context, s *Server, a startGroupArgs) (groupRunResult, error) {
 	waiting, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
 	defer cancel()
-	news := &latestNews{}
-	defer report(ctx, func() string { return s.o.Mask.Text(news.text()) })()
+	news := newLatestNews()
+	defer news.report(ctx, s)()
 	rep, err := s.o.Groups.Start(waiting, a.Group, s, groups.StartOptions{
 		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Progress: news.take,
 	})
@@ -120,14 +120,27 @@ func waitTime(ms int) time.Duration {
 
 // latestNews is what a group's operation last told, for progress messages.
 type latestNews struct {
+	told chan struct{} // there is news that nobody has read
 	mu   sync.Mutex
 	last groups.Progress
 }
 
+func newLatestNews() *latestNews { return &latestNews{told: make(chan struct{}, 1)} }
+
 func (n *latestNews) take(p groups.Progress) {
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	n.last = p
+	n.mu.Unlock()
+	select {
+	case n.told <- struct{}{}:
+	default: // the one that was not read will be of this
+	}
+}
+
+// report is report for an operation that tells n: what becomes of a member is
+// told at once.
+func (n *latestNews) report(ctx context.Context, s *Server) (stop func()) {
+	return reportEvery(ctx, progressPeriod, n.told, func() string { return s.o.Mask.Text(n.text()) })
 }
 
 func (n *latestNews) text() string {
@@ -253,7 +266,7 @@ func stopGroupTool() tool {
 }
 
 func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult, error) {
-	news := &latestNews{}
+	news := newLatestNews()
 	o := groups.StopOptions{Force: a.Force, Progress: news.take}
 	if a.Strategy != "" {
 		strategy, err := groups.ParseStrategy(a.Strategy)
@@ -262,7 +275,7 @@ func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult,
 		}
 		o.Strategy = &strategy
 	}
-	defer report(ctx, func() string { return s.o.Mask.Text(news.text()) })()
+	defer news.report(ctx, s)()
 	waiting, cancel := context.WithTimeout(ctx, waitTime(0))
 	defer cancel()
 	rep, err := s.o.Groups.Stop(waiting, a.Group, o)
