@@ -20,7 +20,7 @@ type specArgs struct {
 	Command     string             `json:"command,omitempty" jsonschema:"executable or command line, no shell; omitted: the stored definition"`
 	Args        []string           `json:"args,omitempty"`
 	Cwd         string             `json:"cwd,omitempty"`
-	Env         map[string]*string `json:"env,omitempty" jsonschema:"over pmcp's own; null removes one"`
+	Env         map[string]*string `json:"env,omitempty" jsonschema:"over pmcp's own; null takes one back"`
 	EnvFiles    []string           `json:"env_files,omitempty"`
 	Ready       *readyArgs         `json:"ready,omitempty" jsonschema:"ready when all rules given hold"`
 	Restart     string             `json:"restart,omitempty" enum:"never|on-failure|always"`
