@@ -8,9 +8,13 @@ import (
 
 // The states of a Store's storage.
 const (
-	StateOK       = "ok"       // the file takes what is written
-	StateDegraded = "degraded" // the file fails at the moment; the newest log is kept in memory, and writing is tried again. Or it was deleted or replaced
-	StateMemory   = "memory"   // there is no usable file; the newest log is kept in memory until the Store is closed
+	// StateOK: the file takes what is written.
+	StateOK = "ok"
+	// StateDegraded: the file fails at the moment, or was deleted or replaced. The newest log is kept
+	// in memory, and writing is tried again.
+	StateDegraded = "degraded"
+	// StateMemory: there is no usable file. The newest log is kept in memory until the Store is closed.
+	StateMemory = "memory"
 )
 
 // Status describes a Store at one moment.

@@ -69,7 +69,7 @@ func (r *runLog) endWaiters() {
 	r.waiters = nil
 }
 
-// matchesNames tells whether a run belongs to what a query asks for.
+// matches tells whether a run belongs to what a query asks for.
 func (r *runLog) matches(project string, names []string, runs []int64) bool {
 	if runs != nil {
 		return slices.Contains(runs, r.id)

@@ -119,7 +119,7 @@ func ignorantMain(args []string) int {
 	return 2
 }
 
-// standIn is the server: it says on stdout what happens to it, obeys orders on
+// standInServer is the server: it says on stdout what happens to it, obeys orders on
 // stdin, and at the end kills what it started, as the real one does.
 type standInServer struct {
 	session string
