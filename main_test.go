@@ -190,3 +190,38 @@ func TestFailedOpenLeavesNoLock(t *testing.T) {
 		t.Errorf("the lock: %v", err)
 	}
 }
+
+func TestProjectDir(t *testing.T) {
+	root := t.TempDir()
+	for _, dir := range []string{".git", "sub/deep", "given", "client"} {
+		if err := os.MkdirAll(filepath.Join(root, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("HOME", t.TempDir())
+	t.Chdir(filepath.Join(root, "sub", "deep"))
+	want := func(want string) {
+		t.Helper()
+		if c, err := readConfig(); err != nil || c.ProjectDir != want {
+			t.Errorf("project %s, %v; want %s", c.ProjectDir, err, want)
+		}
+	}
+	t.Setenv("CLAUDE_PROJECT_DIR", "")
+	want(root)
+	t.Setenv("CLAUDE_PROJECT_DIR", filepath.Join(root, "client"))
+	want(filepath.Join(root, "client"))
+	t.Setenv("PM_PROJECT_DIR", filepath.Join("..", "..", "given"))
+	want(filepath.Join(root, "given"))
+}
+
+func TestLogLevel(t *testing.T) {
+	for value, want := range map[string]slog.Level{
+		"1": slog.LevelDebug, "true": slog.LevelDebug, "yes": slog.LevelDebug,
+		"": slog.LevelWarn, "0": slog.LevelWarn, "express:*": slog.LevelWarn,
+	} {
+		t.Setenv("DEBUG", value)
+		if got := (&config{LogLevel: "warn"}).logLevel(); got != want {
+			t.Errorf("DEBUG=%q: %s, want %s", value, got, want)
+		}
+	}
+}

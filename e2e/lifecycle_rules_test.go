@@ -123,6 +123,26 @@ func TestLimits(t *testing.T) {
 	c.ok(t, "get_system_stats", args{}).says(t, "CPU")
 }
 
+// TestLimitOfAll: the variables' limit holds for who has none of its own. Every
+// program of the tests takes more than 1 MB.
+func TestLimitOfAll(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("PM_MAX_MEMORY_MB", "1")
+	w.set("PM_LIMIT_ACTION", "stop")
+	c := w.open(t)
+	c.do(t, "start_process", own(t, "large", "sleep")) // may be stopped before it is told
+	var stopped result
+	if !poll(answersWithin, func() bool {
+		stopped = c.info(t, "large")
+		return stopped.Data["state"] == "stopped"
+	}) {
+		t.Fatalf("%s", stopped.Text)
+	}
+	stopped.want(t, args{"ended_by": "limit"}).says(t, "over the limit of 1 MB")
+	c.ok(t, "start_process", own(t, "free", "sleep").with("limits", args{"memory_mb": 0}))
+}
+
 // TestBadVariables end pmcp with exit code 2 and one line that says why.
 func TestBadVariables(t *testing.T) {
 	t.Parallel()
