@@ -163,9 +163,7 @@ func TestDamageMetByARun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
-			checkError(t, err)
-			defer s.Close()
+			s := openToDamage(t)
 			run := startRun(s, "/p", "web")
 			put(s, run, 1, 10)
 			flush(t, s)
@@ -182,9 +180,7 @@ func TestDamageMetByARun(t *testing.T) {
 
 // TestDamageMetByAWait: who waits for a line of a run that is not in memory is told that nothing is known of it any more.
 func TestDamageMetByAWait(t *testing.T) {
-	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
-	checkError(t, err)
-	defer s.Close()
+	s := openToDamage(t)
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 10)
 	endRun(s, run)
@@ -200,9 +196,7 @@ func TestDamageMetByAWait(t *testing.T) {
 
 // TestDamageMetByAConnection: what a read cannot even be begun for is damage as well.
 func TestDamageMetByAConnection(t *testing.T) {
-	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
-	checkError(t, err)
-	defer s.Close()
+	s := openToDamage(t)
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 10)
 	flush(t, s)
@@ -241,12 +235,10 @@ func TestDamagedFileIsLeft(t *testing.T) {
 
 // TestErrorsOfARunAfterDamage: those that are in memory are given.
 func TestErrorsOfARunAfterDamage(t *testing.T) {
-	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
-	checkError(t, err)
-	defer s.Close()
+	s := openToDamage(t)
 	run := startRun(s, "/p", "web")
 	flush(t, s)
-	_, err = s.file.write.Exec(`DROP TABLE fault_run`)
+	_, err := s.file.write.Exec(`DROP TABLE fault_run`)
 	checkError(t, err)
 	s.foundDamage(errCorrupt)
 	throw(s, run, 1)
@@ -254,6 +246,15 @@ func TestErrorsOfARunAfterDamage(t *testing.T) {
 	if all, total, err := s.Faults(t.Context(), FaultQuery{Runs: []int64{run}}); err != nil || total != 1 {
 		t.Errorf("%+v, %d, %v", all, total, err)
 	}
+}
+
+// openToDamage opens a Store on a file of the test's own, which need not be whole when it is over.
+func openToDamage(t *testing.T) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+	checkError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
 }
 
 // damageFound has a Store find damage, and a round of its worker that is under way end.
