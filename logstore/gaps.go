@@ -12,19 +12,33 @@ const reasonRetired = "no longer kept"
 
 // gaps collects what is missing within the page.
 func (p *plan) gaps(ctx context.Context, q querier) error {
+	var read []*runPlace
 	for _, places := range p.page.places {
 		for _, place := range places {
-			if place.over {
-				continue
+			if !place.over {
+				read = append(read, place)
 			}
-			all, err := p.gapsOf(ctx, q, place)
-			if err != nil {
-				return err
-			}
-			for _, g := range all {
-				if p.shows(place, g) {
-					p.page.Gaps = append(p.page.Gaps, g)
-				}
+		}
+	}
+	var stored map[int64]bool // the runs with gaps; nil: not looked for
+	if q != nil && len(read) > manyRuns {
+		var err error
+		if stored, err = runsWithGaps(ctx, q); err != nil {
+			return err
+		}
+	}
+	for _, place := range read {
+		from := q
+		if stored != nil && !stored[place.meta.id] {
+			from = nil
+		}
+		all, err := p.gapsOf(ctx, from, place)
+		if err != nil {
+			return err
+		}
+		for _, g := range all {
+			if p.shows(place, g) {
+				p.page.Gaps = append(p.page.Gaps, g)
 			}
 		}
 	}
@@ -41,7 +55,7 @@ func (p *plan) shows(place *runPlace, g Gap) bool {
 	return g.After == place.end && (atEnd || place.dry && place.begin < place.end)
 }
 
-// gapsOf gives the gaps of a run, in memory and in the file, ordered by line.
+// gapsOf gives the gaps of a run, in memory and in the file if there is a q, ordered by line.
 func (p *plan) gapsOf(ctx context.Context, q querier, place *runPlace) ([]Gap, error) {
 	m := place.meta
 	var all []Gap
@@ -78,6 +92,24 @@ func latestOfEach(gaps []Gap) []Gap {
 		kept = append(kept, g)
 	}
 	return kept
+}
+
+// runsWithGaps gives the runs that have gaps in the file.
+func runsWithGaps(ctx context.Context, q querier) (map[int64]bool, error) {
+	rows, err := q.QueryContext(ctx, `SELECT DISTINCT run FROM gap`)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look for gaps: %w", err)
+	}
+	defer rows.Close()
+	runs := make(map[int64]bool)
+	for rows.Next() {
+		var run number
+		if err := rows.Scan(&run); err != nil {
+			return nil, fmt.Errorf("cannot look for gaps: %w", err)
+		}
+		runs[int64(run)] = true
+	}
+	return runs, rows.Err()
 }
 
 func storedGaps(ctx context.Context, q querier, run, from, to int64) ([]Gap, error) {

@@ -1,0 +1,43 @@
+package logstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkManyRuns reads what is new of a process by a cursor, and asks for its end, after it has run so many times: both list all its
+// runs.
+func BenchmarkManyRuns(b *testing.B) {
+	for _, runs := range []int{1, 10_000} {
+		s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
+		b.Cleanup(func() { _ = s.Close() })
+		for i := range runs {
+			run := startRun(s, "/p", "crashing")
+			put(s, run, 1, 3)
+			endRun(s, run)
+			if i%500 == 0 {
+				flush(b, s)
+			}
+		}
+		flush(b, s)
+		end, err := s.End(b.Context(), "/p", []string{"crashing"})
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprint("after/", runs), func(b *testing.B) {
+			for b.Loop() {
+				if p, err := s.Read(b.Context(), Query{Project: "/p", Names: []string{"crashing"}, After: end}); err != nil || len(p.Lines) != 0 {
+					b.Fatalf("%+v, %v", p, err)
+				}
+			}
+		})
+		b.Run(fmt.Sprint("end/", runs), func(b *testing.B) {
+			for b.Loop() {
+				if again, err := s.End(b.Context(), "/p", []string{"crashing"}); err != nil || again != end {
+					b.Fatal(again, err)
+				}
+			}
+		})
+	}
+}
