@@ -337,10 +337,10 @@ func (c *config) resolvePaths() error {
 	if c.ProjectDir == "" {
 		c.ProjectDir = projectRoot()
 	}
-	for _, path := range []*string{&c.DatabasePath, &c.ProjectDir} {
+	for name, path := range map[string]*string{"PM_DATABASE_PATH": &c.DatabasePath, "PM_PROJECT_DIR": &c.ProjectDir} {
 		abs, err := filepath.Abs(*path)
-		if err != nil {
-			return fmt.Errorf("cannot make %s absolute: %w", *path, err)
+		if err != nil { // the working directory was deleted
+			return fmt.Errorf("%s=%q: want an absolute path here: %w", name, *path, err)
 		}
 		*path = abs
 	}

@@ -214,6 +214,27 @@ func TestProjectDir(t *testing.T) {
 	want(filepath.Join(root, "given"))
 }
 
+// TestRelativePathsInADeletedDirectory: they mean nothing there.
+func TestRelativePathsInADeletedDirectory(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("CLAUDE_PROJECT_DIR", "")
+	dir := filepath.Join(t.TempDir(), "deleted")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readConfig(); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("PM_DATABASE_PATH", "x.db")
+	if _, err := readConfig(); err == nil || !strings.Contains(err.Error(), `PM_DATABASE_PATH="x.db": want an absolute path`) {
+		t.Errorf("readConfig: %v", err)
+	}
+}
+
 func TestLogLevel(t *testing.T) {
 	for value, want := range map[string]slog.Level{
 		"1": slog.LevelDebug, "true": slog.LevelDebug, "yes": slog.LevelDebug,

@@ -59,7 +59,14 @@ func (r serverInfoResult) text() string {
 	for _, reason := range r.Reasons {
 		fmt.Fprintf(&b, "reason: %s\n", reason)
 	}
-	fmt.Fprintf(&b, "project: %s\nrecord: %s\ndatabase: %s, %s, storage %s\n", r.Project, r.Record, r.Database.Path, formatBytes(r.Database.Bytes), r.Storage)
+	fmt.Fprintf(&b, "project: %s\n", r.Project)
+	if r.Record != "" {
+		fmt.Fprintf(&b, "record: %s\n", r.Record)
+	}
+	if r.Database.Path != "" {
+		fmt.Fprintf(&b, "database: %s, %s, ", r.Database.Path, formatBytes(r.Database.Bytes))
+	}
+	fmt.Fprintf(&b, "storage %s\n", r.Storage)
 	if r.Database.Quarantined != "" {
 		fmt.Fprintf(&b, "the database was corrupt and was moved to %s\n", r.Database.Quarantined)
 	}
