@@ -72,7 +72,7 @@ func (s *Store) saveDocument(key documentKey, body []byte) {
 	s.version++
 	s.unsaved[key] = document{body: body, version: s.version}
 	s.mu.Unlock()
-	notify(s.kick)
+	notify(s.shared)
 }
 
 func (s *Store) document(ctx context.Context, key documentKey) (body []byte, ok bool, err error) {

@@ -12,6 +12,9 @@ import (
 const (
 	// flushInterval is how long what was captured may wait for its commit.
 	flushInterval = 100 * time.Millisecond
+	// sharedInterval is the same for what other servers look for: what runs, what has ended, how it is
+	// defined. Starts that follow one another still share a transaction.
+	sharedInterval = 10 * time.Millisecond
 	// urgentChunks is how many full chunks of one run make a flush due at once.
 	urgentChunks = 8
 	// batchBytes bounds a transaction, and so how long another server waits for its turn to write.
@@ -40,16 +43,24 @@ type flusher struct {
 func (f *flusher) run() {
 	f.processes = make(map[processKey]int64)
 	s := f.store
-	var due <-chan time.Time
+	var due, sharedDue <-chan time.Time
 	for {
 		select {
 		case <-s.kick:
 			if due == nil {
-				due = time.After(f.wait())
+				due = time.After(f.wait(flushInterval))
+			}
+			continue
+		case <-s.shared:
+			if sharedDue == nil {
+				sharedDue = time.After(f.wait(sharedInterval))
 			}
 			continue
 		case <-due:
 			due = nil
+			f.flush(false)
+		case <-sharedDue:
+			sharedDue = nil
 			f.flush(false)
 		case <-s.urgent:
 			if time.Now().Before(f.retryAt) {
@@ -66,14 +77,14 @@ func (f *flusher) run() {
 			return
 		}
 		if f.lastErr != nil {
-			due = time.After(f.wait())
+			due = time.After(f.wait(flushInterval))
 		}
 	}
 }
 
-// wait is how long to wait before the next flush.
-func (f *flusher) wait() time.Duration {
-	return max(flushInterval, time.Until(f.retryAt))
+// wait is how long to wait before the next flush: the interval, and longer after a failure.
+func (f *flusher) wait(interval time.Duration) time.Duration {
+	return max(interval, time.Until(f.retryAt))
 }
 
 // Flush returns when everything captured and saved so far is committed, or with the reason why it is not.

@@ -21,7 +21,7 @@ func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
 		s.version++
 		s.late[run] = lateRow{runRow: row, version: s.version}
 		s.mu.Unlock()
-		notify(s.kick)
+		notify(s.shared)
 		return
 	}
 	if shift := r.after + 1 - row.started; r.after > 0 && shift > 0 {
@@ -36,9 +36,13 @@ func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
 	}
 	s.mu.Unlock()
 	r.mu.Lock()
+	news := r.row.started == 0 || r.row.ended == 0 && row.ended > 0
 	r.row, r.fresh = row, true
 	r.mu.Unlock()
 	s.markDirty(r)
+	if news {
+		notify(s.shared)
+	}
 }
 
 // nanos is a time in storage: Unix nanoseconds, 0 for the zero time.

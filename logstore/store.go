@@ -51,6 +51,7 @@ type Store struct {
 	silencer silencer
 
 	kick        chan struct{} // something is dirty
+	shared      chan struct{} // something that other servers look for is dirty
 	urgent      chan struct{} // flush before the interval is over
 	flushes     chan chan error
 	reserve     chan *reservation
@@ -100,6 +101,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		stopWorker: func() {},
 		turns:      make(chan struct{}, runtime.GOMAXPROCS(0)),
 		kick:       make(chan struct{}, 1),
+		shared:     make(chan struct{}, 1),
 		urgent:     make(chan struct{}, 1),
 		flushes:    make(chan chan error),
 		reserve:    make(chan *reservation, maxReservations),
