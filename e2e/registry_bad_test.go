@@ -121,7 +121,7 @@ func TestBadRegistryDirectories(t *testing.T) {
 		{"others may write", func(t *testing.T, w *world) {
 			check(t, os.Mkdir(w.registry, 0o700))
 			check(t, os.Chmod(w.registry, 0o777)) // whatever the umask
-		}, 2, false, "others may write"},
+		}, 2, false, "if it is for pmcp alone, chmod 700 it"},
 		{"another user's", func(t *testing.T, w *world) {
 			if os.Geteuid() != 0 {
 				t.Skip("only root can give a directory away")

@@ -122,7 +122,7 @@ func checkOwner(dir *os.File) error {
 		return fmt.Errorf("%w: %s belongs to user %d, not to %d", ErrUnsafeDir, dir.Name(), st.Uid, os.Geteuid())
 	}
 	if mode := uint32(st.Mode) & 0o777; mode&0o022 != 0 {
-		return fmt.Errorf("%w: others may write to %s (mode %04o); chmod 700 it", ErrUnsafeDir, dir.Name(), mode)
+		return fmt.Errorf("%w: others may write to %s (mode %04o); if it is for pmcp alone, chmod 700 it", ErrUnsafeDir, dir.Name(), mode)
 	}
 	return nil
 }
