@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// BenchmarkManyRuns reads what is new of a process by a cursor, and asks for its end, after it has run so many times: both list all its
-// runs.
+// BenchmarkManyRuns reads what is new of a process by a cursor, and asks for its end, after it has
+// run so many times: both list all its runs.
 func BenchmarkManyRuns(b *testing.B) {
 	for _, runs := range []int{1, 10_000} {
 		s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))

@@ -178,7 +178,8 @@ func TestDamageMetByARun(t *testing.T) {
 	}
 }
 
-// TestDamageMetByAWait: who waits for a line of a run that is not in memory is told that nothing is known of it any more.
+// TestDamageMetByAWait: who waits for a line of a run that is not in memory is told that nothing is
+// known of it any more.
 func TestDamageMetByAWait(t *testing.T) {
 	s := openToDamage(t)
 	run := startRun(s, "/p", "web")

@@ -235,8 +235,9 @@ func (f *file) close() error {
 	return err
 }
 
-// leave is close for a file that was found to be damaged, which is left as it is. With its last connection SQLite would copy the write-ahead
-// log into it, so one that cannot write is the last. If that cannot read the file either, SQLite does as it likes.
+// leave is close for a file that was found to be damaged, which is left as it is. With its last
+// connection SQLite would copy the write-ahead log into it, so one that cannot write is the last.
+// If that cannot read the file either, SQLite does as it likes.
 func (f *file) leave() {
 	last := leavePool.open(f.path)
 	defer func() { _ = last.Close() }()
