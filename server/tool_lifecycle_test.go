@@ -55,6 +55,10 @@ func TestStopOfSeveralSaysWhichDidNotRun(t *testing.T) {
 	if data["hint"] != "job was not running" || data["was_running"] != true || !strings.Contains(text, "hint: job was not running\n") {
 		t.Errorf("%v", data)
 	}
+	data, _ = s.do("stop_process", map[string]any{"process": "*"})
+	if data["hint"] != nil || len(data["processes"].([]any)) != 2 {
+		t.Errorf("%v", data)
+	}
 }
 
 // TestHealthSaysWhenFailuresDoNotCount: a check that fails from the beginning

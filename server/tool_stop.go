@@ -69,7 +69,8 @@ func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult,
 	if err != nil {
 		return stopResult{}, err
 	}
-	if names == nil {
+	everything := names == nil
+	if everything {
 		for _, st := range s.o.Manager.List() {
 			names = append(names, st.Spec.Name)
 		}
@@ -94,7 +95,9 @@ func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult,
 	for _, r := range results {
 		all.Processes = append(all.Processes, r.processResult)
 		all.WasRunning = all.WasRunning || r.WasRunning
-		hints = append(hints, r.Hint)
+		if !everything { // else all is listed that ever ran
+			hints = append(hints, r.Hint)
+		}
 	}
 	all.Hint = joinHints(hints...)
 	if len(results) == 0 {
