@@ -43,7 +43,7 @@ func openFilesAdvice() string {
 
 // explain is err as the text of an isError result: what happened, what to do.
 func explain(err error) string {
-	text := strings.ReplaceAll(err.Error(), process.ErrInvalid.Error()+": ", "")
+	text := withoutInvalid(err.Error())
 	var differs *process.DiffersError
 	if errors.As(err, &differs) {
 		return fmt.Sprintf("%s runs already with another definition; what differs: %s\nhint: if_running: \"restart\" stops it and starts the new one",
@@ -65,4 +65,10 @@ func explain(err error) string {
 		}
 	}
 	return text
+}
+
+// withoutInvalid is text without the words of process.ErrInvalid, which say
+// nothing beside what they stand before.
+func withoutInvalid(text string) string {
+	return strings.ReplaceAll(text, process.ErrInvalid.Error()+": ", "")
 }

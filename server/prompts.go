@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -155,8 +156,11 @@ func optimizePrompt(ctx context.Context, s *Server, name string) (string, error)
 	}
 	text := "Find out what makes the process " + stats.Name + " slow or large, and what would help. Measured:\n\n" + stats.text()
 	members, err := s.o.Manager.Tree(stats.Name)
-	if err != nil {
+	if err != nil && !errors.Is(err, process.ErrUnknown) {
 		return "", err
+	}
+	if len(members) == 0 {
+		return text + "\nit does not run in this session, so there is no tree to look at now\n", nil
 	}
 	slices.SortStableFunc(members, func(a, b process.Member) int { return int(b.CPUPercent*10) - int(a.CPUPercent*10) })
 	text += "\nmembers of its tree, hottest first:\n"

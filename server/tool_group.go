@@ -58,7 +58,7 @@ func ofGroup(st *groups.Status) groupResult {
 		StopStrategy: st.Group.StopStrategy.String(), StartDelayMS: st.Group.StartDelay.Milliseconds(), Order: st.Order, Members: []groupMemberResult{},
 	}
 	for _, m := range st.Members {
-		member := groupMemberResult{Name: m.Process, Phase: string(m.Phase), Why: m.Why}
+		member := groupMemberResult{Name: m.Process, Phase: string(m.Phase), Why: withoutInvalid(m.Why)}
 		for _, d := range m.DependsOn {
 			member.DependsOn = append(member.DependsOn, d.String())
 		}

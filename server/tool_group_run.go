@@ -146,7 +146,8 @@ func (n *latestNews) report(ctx context.Context, s *Server) (stop func()) {
 func (n *latestNews) text() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return strings.TrimSpace(fmt.Sprintf("%d of %d done; %s %s %s", n.last.Done, n.last.Total, n.last.Outcome.Process, n.last.Outcome.Result, n.last.Outcome.Why))
+	o := n.last.Outcome
+	return strings.TrimSpace(fmt.Sprintf("%d of %d done; %s %s %s", n.last.Done, n.last.Total, o.Process, o.Result, withoutInvalid(o.Why)))
 }
 
 // groupReport is the answer to what became of a group, with the last lines of
@@ -164,7 +165,7 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 		}
 	}
 	for _, o := range rep.Members {
-		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: o.Why, Run: o.Run, At: formatTime(o.At)}
+		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: withoutInvalid(o.Why), Run: o.Run, At: formatTime(o.At)}
 		if status, err := s.o.Manager.Status(o.Process); err == nil {
 			p := ofStatus(&status)
 			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode

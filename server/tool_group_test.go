@@ -63,6 +63,19 @@ func TestNoGroups(t *testing.T) {
 	}
 }
 
+// TestGroupWithoutDefinition says what a member lacks, in its own words.
+func TestGroupWithoutDefinition(t *testing.T) {
+	s := hello(t)
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5"}}})
+	s.do("remove_process", map[string]any{"process": "db"})
+	for _, tool := range []string{"start_group", "list_groups"} {
+		data, text := s.do(tool, map[string]any{"group": "stack"})
+		if want := "cannot start: db has no definition"; !strings.Contains(text, want) || !strings.Contains(fmt.Sprint(data), want) {
+			t.Errorf("%s: %v", tool, data)
+		}
+	}
+}
+
 // TestCreateGroupChangesDefinitions: an argument of a member without a command is
 // laid over its definition, and the answer says what has become another one.
 func TestCreateGroupChangesDefinitions(t *testing.T) {

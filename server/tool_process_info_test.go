@@ -50,4 +50,8 @@ func TestInfoOfAnEarlierSession(t *testing.T) {
 	if hint := fmt.Sprint(data["hint"]); !strings.Contains(hint, "nothing was measured") {
 		t.Errorf("%v", data)
 	}
+	prompt := promptText(t, s.ask("prompts/get", map[string]any{"name": "optimize_performance", "arguments": map[string]any{"process": "old"}}))
+	if !strings.Contains(prompt, "nothing was measured") || !strings.Contains(prompt, "does not run in this session") {
+		t.Error(prompt)
+	}
 }
