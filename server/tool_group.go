@@ -164,7 +164,9 @@ func (s *Server) groupNow(ctx context.Context, name string) (groupResult, error)
 	if err != nil {
 		return groupResult{}, err
 	}
-	return ofGroup(&st), nil
+	r := ofGroup(&st)
+	s.tellElsewhere(ctx, &r)
+	return r, nil
 }
 
 // checkGrouping refuses dependencies that no group would mind.
@@ -284,7 +286,9 @@ func listGroups(ctx context.Context, s *Server, a listGroupsArgs) (listGroupsRes
 		return r, err
 	}
 	for i := range all {
-		r.Groups = append(r.Groups, ofGroup(&all[i]))
+		g := ofGroup(&all[i])
+		s.tellElsewhere(ctx, &g)
+		r.Groups = append(r.Groups, g)
 	}
 	if len(all) == 0 {
 		r.Hint = "no groups"
