@@ -108,7 +108,8 @@ func TestAnyBytes(t *testing.T) {
 	w.set("PM_READ_ONLY", "true") // nobody knows what a damaged start_process starts
 	w.set("PM_TOOLSETS", "monitoring,logs,errors,groups")
 	s := w.start(t)
-	s.lenient = true // ids are damaged too
+	s.lenient = true       // ids are damaged too,
+	s.lastID = 987_654_320 // but none to the one that is asked for in the end
 	seeds := []string{
 		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_logs","arguments":{"process":"web","limit":5}}}`,
 		`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"cursor":"eA=="}}`,
