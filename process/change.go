@@ -44,24 +44,30 @@ func (s Spec) clone() Spec {
 	return s
 }
 
-// Remove forgets the process called name. It answers a *StateError while
-// anything of it lives, and an error wrapping ErrUnknown.
-func (m *Manager) Remove(_ context.Context, name string) error {
+// Remove forgets the processes of these names, all or none. It answers a
+// *StateError while anything of one lives, and an error wrapping ErrUnknown.
+func (m *Manager) Remove(_ context.Context, names ...string) error {
 	m.deps.tree.look(time.Now()) // what outlived its leader may be gone by now
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e, err := m.lookup(name)
-	if err != nil {
-		return err
+	all := make(map[string]*entry, len(names)) // a name may be given twice
+	for _, name := range names {
+		e, err := m.lookup(name)
+		if err != nil {
+			return err
+		}
+		st := m.snapshot(e)
+		switch {
+		case len(st.Survivors) > 0:
+			return fmt.Errorf("%w, but what it started still runs: %s", &StateError{Name: name, State: st.State, Event: "remove"}, describe(st.Survivors))
+		case st.Alive() || st.State == Backoff:
+			return &StateError{Name: name, State: st.State, Event: "remove"}
+		}
+		all[name] = e
 	}
-	st := m.snapshot(e)
-	switch {
-	case len(st.Survivors) > 0:
-		return fmt.Errorf("%w, but what it started still runs: %s", &StateError{Name: name, State: st.State, Event: "remove"}, describe(st.Survivors))
-	case st.Alive() || st.State == Backoff:
-		return &StateError{Name: name, State: st.State, Event: "remove"}
+	for _, e := range all {
+		m.forget(e)
 	}
-	m.forget(e)
 	return nil
 }
 

@@ -38,9 +38,10 @@ func missing(command, dir string, searched []string) error {
 
 // inProject says how a file of that name in dir's project is called: one in dir
 // or a directory above it, up to the one with .git, or one that npm or a Python
-// environment has put there. "" if there is none.
+// environment has put there. "" if there is none. Without a .git the project is
+// dir: above it, in /tmp say, may lie anything.
 func inProject(command, dir string) (hint string) {
-	for at, depth := dir, 0; depth < projectDepth; at, depth = filepath.Dir(at), depth+1 {
+	for at, depth := dir, projectHeight(dir); depth >= 0; at, depth = filepath.Dir(at), depth-1 {
 		for _, place := range []string{"", "node_modules/.bin", ".venv/bin", "venv/bin"} {
 			file := filepath.Join(at, place, command)
 			call := file
@@ -56,11 +57,20 @@ func inProject(command, dir string) (hint string) {
 				hint = call + " is not executable: chmod +x it, or name its interpreter as command"
 			}
 		}
-		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil || at == filepath.Dir(at) {
-			break
-		}
 	}
 	return hint
+}
+
+// projectHeight is how many directories above dir the one with .git is; 0 if
+// there is none among projectDepth.
+func projectHeight(dir string) int {
+	for height := range projectDepth {
+		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
+			return height
+		}
+		dir = filepath.Dir(dir)
+	}
+	return 0
 }
 
 // nearest gives the executables in the directories that are most like command,

@@ -145,6 +145,7 @@ func decodeStrings(path string, raw json.RawMessage, v reflect.Value) error {
 	if json.Unmarshal(raw, &items) == nil && slices.Contains(items, nil) {
 		return wrongType(path, want, raw)
 	}
+	v.SetZero() // json would write into the array of the definition that is decoded over
 	return decodeScalar(path, want, raw, v)
 }
 

@@ -26,12 +26,27 @@ func (s *Server) memberDefinitions(ctx context.Context, members []memberArgs) ([
 		if err != nil {
 			return nil, err
 		}
-		if given := m.specArgs.ungrouped(); len(given.differing(specArgs{})) > 0 {
+		if m.definesMore() {
 			def.DependsOn = m.DependsOn
 			defined = append(defined, definedMember{name: m.Process, def: def})
 		}
 	}
 	return defined, nil
+}
+
+// definesMore says whether more is given than that the process is a member, and
+// after which others.
+func (m memberArgs) definesMore() bool {
+	var given map[string]json.RawMessage
+	if json.Unmarshal(m.raw, &given) != nil {
+		return false
+	}
+	for key, value := range given {
+		if !slices.Contains([]string{"process", "name", "group", "depends_on"}, key) && !isNothing(value) {
+			return true
+		}
+	}
+	return false
 }
 
 // memberDefinition is what a member is started with: what is given, without a
@@ -41,13 +56,14 @@ func (s *Server) memberDefinitions(ctx context.Context, members []memberArgs) ([
 func (s *Server) memberDefinition(ctx context.Context, argument string, m memberArgs) (specArgs, error) {
 	def := m.specArgs
 	if def.Command == "" {
-		given, err := json.Marshal(def)
-		if err != nil {
-			return def, fmt.Errorf("cannot read argument %s: %w", argument, err)
-		}
-		def, err = s.overStored(ctx, m.Process, given, func(base specArgs) (specArgs, error) {
-			err := decodeArguments(given, &base)
-			return base, err
+		var err error
+		def, err = s.overStored(ctx, m.Process, m.raw, func(base specArgs) (specArgs, error) {
+			over := memberArgs{specArgs: base}
+			if m.raw == nil {
+				return base, nil
+			}
+			err := decodeArguments(m.raw, &over)
+			return over.specArgs, err
 		})
 		if err != nil {
 			return def, err

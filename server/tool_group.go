@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,6 +24,20 @@ type createGroupArgs struct {
 type memberArgs struct {
 	Process  string `json:"process"`
 	specArgs `schema:"brief"`
+
+	raw json.RawMessage // nil: only its name is given
+}
+
+// takeRaw keeps what was given for each member, so that it can be laid over its
+// definition.
+func (a *createGroupArgs) takeRaw(raw json.RawMessage) {
+	var given struct{ Members []json.RawMessage }
+	if json.Unmarshal(raw, &given) != nil || len(given.Members) != len(a.Members) {
+		return
+	}
+	for i := range a.Members {
+		a.Members[i].raw = given.Members[i]
+	}
 }
 
 // groupResult is a group in an answer.

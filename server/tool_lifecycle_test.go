@@ -2,8 +2,11 @@ package server
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestChangedWithoutRestart: a start that only changed how a running process is
@@ -28,6 +31,78 @@ func TestChangedWithoutRestart(t *testing.T) {
 	}
 }
 
+// TestNoChangeIsToldOfWhatIsTheSame: the values that hold anyway, given, and a
+// group that the process is a member of, not given.
+func TestNoChangeIsToldOfWhatIsTheSame(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100")
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
+	data, _ := s.do("start_process", map[string]any{"name": "web", "restart": "never"})
+	if data["already_running"] != true || data["hint"] != nil && strings.Contains(fmt.Sprint(data["hint"]), "changed") {
+		t.Errorf("%v", data)
+	}
+}
+
+// TestArgumentsOfADefinitionStayAsTheyAre while others are laid over them, and
+// so does what the process that runs was started with.
+func TestArgumentsOfADefinitionStayAsTheyAre(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 101")
+	member := func(process string) map[string]any {
+		return map[string]any{"process": process, "args": []string{"-c", "exec sleep 303"}}
+	}
+	for tool, arguments := range map[string]map[string]any{
+		"start_process": {"name": "web", "args": []string{"-c", "exec sleep 404"}},
+		"create_group":  {"name": "stack", "members": []map[string]any{member("web"), member("unknown")}},
+	} {
+		if r := s.ask("tools/call", map[string]any{"name": tool, "arguments": arguments}); r.Result["isError"] != true {
+			t.Errorf("%s: %s", tool, r.raw)
+		}
+		if data, _ := s.do("get_process_info", map[string]any{"process": "web"}); !strings.Contains(fmt.Sprint(data["args"]), "sleep 101") {
+			t.Errorf("after %s: %v", tool, data["args"])
+		}
+	}
+	data, _ := s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{member("web")}})
+	if !strings.Contains(fmt.Sprint(data["changes"]), "changed web: args (it runs as before") {
+		t.Errorf("%v", data)
+	}
+	if data, _ := s.do("get_process_info", map[string]any{"process": "web"}); !strings.Contains(fmt.Sprint(data["args"]), "sleep 101") {
+		t.Errorf("%v", data["args"])
+	}
+}
+
+// TestFalseIsLaidOverADefinition, and 0, by a group as by a start.
+func TestFalseIsLaidOverADefinition(t *testing.T) {
+	s := hello(t)
+	s.do("start_process", map[string]any{"name": "web", "command": "true", "wait": "exit", "merge_output": true, "limits": map[string]any{"memory_mb": 500}})
+	data, _ := s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
+		{"process": "web", "merge_output": false, "limits": map[string]any{"memory_mb": 0}},
+	}})
+	if !strings.Contains(fmt.Sprint(data["changes"]), "changed web: limits, merge_output") {
+		t.Errorf("%v", data)
+	}
+}
+
+// TestUnreadableDefinitionIsReplaced by a start that says everything.
+func TestUnreadableDefinitionIsReplaced(t *testing.T) {
+	s := hello(t)
+	s.store.SaveDefinition(s.manager.Project(), "odd", []byte(`{"command":"true","args":"x"}`))
+	if data, _ := s.do("start_process", map[string]any{"name": "odd", "command": "sleep 100"}); data["state"] != "running" {
+		t.Errorf("%v", data)
+	}
+}
+
+// TestLookingReadsNoFiles: the environment file of a definition that does not
+// run is a pipe that nobody writes.
+func TestLookingReadsNoFiles(t *testing.T) {
+	s := hello(t)
+	noErr(t, unix.Mkfifo(filepath.Join(s.manager.Project(), ".env"), 0o600))
+	s.store.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"true","env_files":[".env"]}`))
+	if data, _ := s.do("get_process_info", map[string]any{"process": "web"}); !strings.HasSuffix(fmt.Sprint(data["command"]), "/true") {
+		t.Errorf("%v", data)
+	}
+}
+
 // TestRemoveChangesNothingWhenRefused: of several names, one that runs.
 func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 	s := hello(t)
@@ -38,6 +113,14 @@ func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 		t.Errorf("%s", r.raw)
 	}
 	if data, _ := s.do("list_processes", nil); len(data["processes"].([]any)) != 2 {
+		t.Errorf("%v", data)
+	}
+	s.script("left", "setsid sleep 100 & exit 0", "wait", "exit") // it has ended, and what it started has not
+	r = s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "job,left"}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "what it started still runs") {
+		t.Errorf("%s", r.raw)
+	}
+	if data, _ := s.do("list_processes", nil); len(data["processes"].([]any)) != 3 {
 		t.Errorf("%v", data)
 	}
 }

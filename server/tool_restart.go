@@ -82,14 +82,6 @@ type removeResult struct {
 	Removed []string `json:"removed"`
 }
 
-// before is err with what was removed before it.
-func (r removeResult) before(err error) error {
-	if len(r.Removed) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w (forgotten before: %s)", err, strings.Join(r.Removed, ", "))
-}
-
 func (r removeResult) text() string {
 	return fmt.Sprintf("forgotten: %s; the log stays until its retention ends\n", strings.Join(r.Removed, ", "))
 }
@@ -110,23 +102,20 @@ func removeProcess(ctx context.Context, s *Server, a removeArgs) (removeResult, 
 	if len(names) == 0 {
 		return removeResult{}, fmt.Errorf("argument process: want the names of stopped processes, got %q", a.Process)
 	}
+	var started []string
 	for _, name := range names { // a name that cannot be removed changes nothing
 		if err := s.ownOnly(ctx, name); err != nil {
 			return removeResult{}, err
 		}
-		if st, err := s.o.Manager.Status(name); err == nil && (st.State.Live() || st.State == process.Backoff) {
-			return removeResult{}, &process.StateError{Name: name, State: st.State, Event: "remove"}
-		}
-	}
-	r := removeResult{Removed: []string{}}
-	for _, name := range names {
 		if _, err := s.o.Manager.Status(name); err == nil {
-			if err := s.o.Manager.Remove(ctx, name); err != nil {
-				return r, r.before(err)
-			}
+			started = append(started, name)
 		}
-		s.forgetDefinition(name)
-		r.Removed = append(r.Removed, name)
 	}
-	return r, nil
+	if err := s.o.Manager.Remove(ctx, started...); err != nil {
+		return removeResult{}, err
+	}
+	for _, name := range names {
+		s.forgetDefinition(name)
+	}
+	return removeResult{Removed: names}, nil
 }

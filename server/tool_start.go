@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
+	"pmcp/health"
 	"pmcp/logstore"
 	"pmcp/process"
 )
@@ -106,10 +108,7 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	case foreign != nil:
 		return s.alreadyForeign(ctx, foreign)
 	}
-	old, _, err := s.definition(ctx, a.Name)
-	if err != nil {
-		return runResult{}, err
-	}
+	before := s.changeable(a.Name)
 	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
 		exits: a.Wait == "exit", ready: a.Wait == "ready", ifRunning: ifRunningOf(a.IfRunning),
 	})
@@ -119,21 +118,49 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
 	r.AlreadyRunning = already
 	if already {
-		r.Hint = joinHints(appliedHint(a.specArgs.differing(old)), r.Hint)
+		r.Hint = joinHints(s.changeable(a.Name).since(before), r.Hint)
 	}
 	return r, err
 }
 
-// appliedHint says which of the arguments that are not as before were changed
-// while the process went on.
-func appliedHint(differing []string) string {
-	applied := slices.DeleteFunc(differing, func(name string) bool {
-		return !slices.Contains([]string{"group", "health", "limits", "max_restarts", "restart", "stop"}, name)
-	})
-	if len(applied) == 0 {
+// changeable is what a call changes of a process that goes on running.
+type changeable struct {
+	spec   process.Spec
+	health *health.Spec
+}
+
+func (s *Server) changeable(name string) (c changeable) {
+	if st, err := s.o.Manager.Status(name); err == nil {
+		c.spec = st.Spec
+	}
+	if st, ok := s.o.Health.Status(name); ok {
+		c.health = &st.Spec
+	}
+	return c
+}
+
+// since says what is not as before.
+func (c changeable) since(before changeable) (hint string) {
+	var changed []string
+	for _, x := range []struct {
+		name     string
+		was, now any
+	}{
+		{"group", before.spec.Group, c.spec.Group},
+		{"health", before.health, c.health},
+		{"limits", before.spec.Limits, c.spec.Limits},
+		{"max_restarts", before.spec.MaxRestarts, c.spec.MaxRestarts},
+		{"restart", before.spec.Restart, c.spec.Restart},
+		{"stop", before.spec.Stop, c.spec.Stop},
+	} {
+		if !reflect.DeepEqual(x.was, x.now) {
+			changed = append(changed, x.name)
+		}
+	}
+	if changed == nil {
 		return ""
 	}
-	return "changed without a restart: " + strings.Join(applied, ", ")
+	return "changed without a restart: " + strings.Join(changed, ", ")
 }
 
 // joinHints are hints in one line.
