@@ -57,18 +57,19 @@ func (f *flusher) run() {
 			}
 			continue
 		case <-due:
-			due = nil
 			f.flush(false)
+			due, sharedDue = nil, nil
 		case <-sharedDue:
-			sharedDue = nil
 			f.flush(false)
+			due, sharedDue = nil, nil
 		case <-s.urgent:
 			if time.Now().Before(f.retryAt) {
 				continue
 			}
-			f.flush(true)
+			f.flush(true) // leaves some of it for when it is due
 		case done := <-s.flushes:
 			done <- f.flush(false)
+			due, sharedDue = nil, nil // they may have been put off by failures that are over
 		case r := <-s.reserve:
 			f.give(r)
 			continue

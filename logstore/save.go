@@ -36,7 +36,7 @@ func (s *Store) SaveRun(run int64, started, ended time.Time, info []byte) {
 	}
 	s.mu.Unlock()
 	r.mu.Lock()
-	news := r.row.started == 0 || r.row.ended == 0 && row.ended > 0
+	news := r.row.info == nil || r.row.ended == 0 && row.ended > 0
 	r.row, r.fresh = row, true
 	r.mu.Unlock()
 	s.markDirty(r)

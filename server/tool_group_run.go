@@ -181,8 +181,10 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 				r.Notice = outputNotice
 			}
 		}
-		if run, why := s.elsewhere(ctx, m.Name, m.State); run != nil && o.Result == groups.Skipped {
-			m.State, m.PID, m.Run, m.ExitCode, m.Why = run.State, run.PID, run.Run, nil, why
+		if o.Result == groups.Skipped {
+			if run, why := s.elsewhere(ctx, m.Name, m.State); run != nil {
+				m.State, m.PID, m.Run, m.ExitCode, m.Why = run.State, run.PID, run.Run, nil, why
+			}
 		}
 		r.Members = append(r.Members, m)
 	}
