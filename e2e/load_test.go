@@ -79,6 +79,7 @@ func TestNoisyProcesses(t *testing.T) {
 		s.must(t, "start_process", own(t, fmt.Sprintf("noisy-%d", i), "noisy"))
 	}
 	uris := []string{"logs://recent", "logs://noisy-7", "logs://noisy-7?lines=5"}
+	before := time.Now()
 	for _, uri := range uris {
 		s.call(t, "resources/subscribe", args{"uri": uri})
 	}
@@ -92,9 +93,9 @@ func TestNoisyProcesses(t *testing.T) {
 		if len(at) < 3 {
 			t.Errorf("%s: %d updates", uri, len(at))
 		}
-		for i := 1; i < len(at); i++ {
-			if gap := at[i].Sub(at[i-1]); gap < 900*time.Millisecond { // as seen here; the server keeps a second
-				t.Errorf("%s: %v between two updates", uri, gap)
+		for i := range at { // a single gap may look short: what comes first may come late
+			if took := at[i].Sub(before); took < time.Duration(i)*time.Second {
+				t.Errorf("%s: %d updates within %v", uri, i+1, took)
 			}
 		}
 	}

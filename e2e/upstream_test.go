@@ -98,7 +98,13 @@ func TestUpstreamOddServers(t *testing.T) {
 		{"exit", "echo", "exit code 4, ended by self"},
 	} {
 		arguments := onDemand(t, x.tool, x.kind, strconv.Itoa(i))
-		if arguments["timeout_ms"] = 1000; strings.HasPrefix(x.tool, "big") {
+		switch {
+		case x.kind == "silent":
+			arguments["timeout_ms"] = 1000
+		case x.tool == "never", x.tool == "half", x.tool == "wrong": // it is to be up before its time begins
+			s.must(t, "call_mcp_tool", onDemand(t, "echo", x.kind, strconv.Itoa(i)))
+			arguments["timeout_ms"] = 1000
+		default: // ends by itself
 			arguments["timeout_ms"] = 20_000
 		}
 		began := time.Now()
@@ -234,7 +240,12 @@ func TestUpstreamInAGroup(t *testing.T) {
 		{"process": "after", "command": self(t), "args": program("sleep"), "depends_on": []args{{"process": "odd"}}},
 		{"process": "last", "command": self(t), "args": program("sleep"), "depends_on": []args{{"process": "mute"}}},
 	}})
-	r := s.must(t, "start_group", args{"group": "all", "timeout_ms": 2000})
+	_, starting := s.request(t, "tools/call", args{"name": "start_group", "arguments": args{"group": "all", "timeout_ms": 60_000}})
+	if !poll(answersWithin, func() bool { return s.tool(t, "get_process_info", args{"process": "after"}).Data["state"] == "running" }) {
+		t.Error("who depends on odd was never started")
+	}
+	s.must(t, "stop_process", args{"process": "mute"}) // it would be waited for
+	r := asResult(t, "start_group", s.wait(t, "start_group", starting))
 	got := map[string]any{}
 	members, _ := r.Data["members"].([]any)
 	for _, m := range members {

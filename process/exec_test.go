@@ -3,8 +3,11 @@ package process
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestExec(t *testing.T) {
@@ -42,11 +45,20 @@ func TestExecLeavesNothing(t *testing.T) {
 func TestExecIsCutShort(t *testing.T) {
 	t.Run("by its context", func(t *testing.T) {
 		m, _ := newTestManager(t, Options{})
-		ctx, cancel := context.WithTimeout(t.Context(), silence)
-		defer cancel()
-		if _, out, err := m.Exec(ctx, shell("a", "echo begun; exec sleep 1000"), 100); !errors.Is(err, context.DeadlineExceeded) || string(out) != "begun\n" {
+		ctx, cancel := context.WithCancel(testContext(t))
+		go func() {
+			defer cancel()
+			for ctx.Err() == nil { // until it has printed
+				if _, err := os.Stat(filepath.Join(m.Project(), "printed")); err == nil {
+					return
+				}
+				<-time.After(10 * time.Millisecond)
+			}
+		}()
+		if _, out, err := m.Exec(ctx, shell("a", "echo begun; : >printed; exec sleep 1000"), 100); !errors.Is(err, context.Canceled) || string(out) != "begun\n" {
 			t.Errorf("Exec = %q, %v", out, err)
 		}
+		cancel()
 	})
 	t.Run("by Close", func(t *testing.T) {
 		m, _ := newTestManager(t, Options{})

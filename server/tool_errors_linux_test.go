@@ -24,7 +24,7 @@ func TestErrorsAreFlushedOnce(t *testing.T) {
 	index, err = os.OpenFile(s.store.Status().Path+"-shm", os.O_RDWR, 0)
 	noErr(t, err)
 	const writeLock = 120 // SQLite's lock on the right to write, a byte of the index
-	noErr(t, unix.FcntlFlock(index.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK, Start: writeLock, Len: 1}))
+	noErr(t, unix.FcntlFlock(index.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK, Start: writeLock, Len: 1}))
 	s.store.SaveEvent(s.manager.Project(), "app", run, time.Now(), "cannot be stored")
 	before := time.Now()
 	all, _, err := s.store.Faults(t.Context(), logstore.FaultQuery{})
@@ -32,7 +32,8 @@ func TestErrorsAreFlushedOnce(t *testing.T) {
 	once := time.Since(before)
 	before = time.Now()
 	data, _ := s.do("get_errors", nil)
-	if took := time.Since(before); took > 2*once {
+	// It asks three times; what one query waits for is a second.
+	if took := time.Since(before); took >= 3*time.Second {
 		t.Errorf("get_errors took %v, one query %v", took, once)
 	}
 	if data["total"] != 1.0 || len(all) != 1 || data["summary"] == nil {

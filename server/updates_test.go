@@ -69,15 +69,14 @@ func TestUpdatesAreThrottled(t *testing.T) {
 	t.Parallel()
 	s := hello(t)
 	s.script("noisy", "while :; do echo x; sleep 0.01; done")
+	before := time.Now()
 	s.ask("resources/subscribe", map[string]any{"uri": "logs://noisy"})
-	var last time.Time
-	for range 3 {
+	const gaps = 2 // one alone may look short: what comes first may come late
+	for range gaps + 1 {
 		s.note(mcp.MethodNotificationResourceUpdated, updated("logs://noisy"))
-		now := time.Now()
-		if !last.IsZero() && now.Sub(last) < updatePeriod-20*time.Millisecond {
-			t.Errorf("%v between two updates", now.Sub(last))
-		}
-		last = now
+	}
+	if took := time.Since(before); took < gaps*updatePeriod {
+		t.Errorf("%d updates within %v", gaps+1, took)
 	}
 	s.ask("resources/unsubscribe", map[string]any{"uri": "logs://noisy"})
 	s.notes = nil

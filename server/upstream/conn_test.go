@@ -125,11 +125,32 @@ func TestCallsOverlap(t *testing.T) {
 	}
 }
 
+// expiring ends as if its time were over.
+type expiring struct{ context.Context }
+
+func (e expiring) Err() error {
+	if e.Context.Err() == nil {
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// cutShort calls a tool whose time is over when wait returns.
+func cutShort(t *testing.T, c *Conn, tool string, wait func()) error {
+	t.Helper()
+	ctx, cancel := context.WithCancel(testContext(t))
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() { _, err := callTool(expiring{ctx}, c, tool, "", nil); failed <- err }()
+	wait()
+	cancel()
+	return <-failed
+}
+
 func TestCancelIsRelayed(t *testing.T) {
 	log := newMemLog()
 	c := connected(t, "plain", Options{Capture: log.capture})
-	_, err := callTool(within(t, 50*time.Millisecond), c, "never", "", nil)
-	if !errors.Is(err, context.DeadlineExceeded) {
+	if err := cutShort(t, c, "never", func() { log.await(t, "tools/call") }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	log.await(t, `"method":"notifications/cancelled","params":{"reason":"timeout","requestId":2}`)
@@ -212,24 +233,28 @@ func Test64MiB(t *testing.T) {
 
 func TestOddServers(t *testing.T) {
 	const short = 150 * time.Millisecond
-	for tool, want := range map[string]string{
-		"half":  "has not answered tools/call",
-		"wrong": "it has sent 2 answers with ids that were never asked",
-	} {
-		c := connected(t, "plain", Options{})
-		_, err := callTool(within(t, short), c, tool, "", nil)
-		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", tool, err)
-		}
+	c := connected(t, "plain", Options{})
+	_, err := callTool(within(t, short), c, "half", "", nil)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered tools/call") {
+		t.Errorf("half: %v", err)
 	}
-	c := connected(t, "rubbish", Options{})
+	c = connected(t, "plain", Options{})
+	err = cutShort(t, c, "wrong", func() {
+		for ctx := testContext(t); c.Status().Unexpected < 2 && ctx.Err() == nil; {
+			runtime.Gosched()
+		}
+	})
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it has sent 2 answers with ids that were never asked") {
+		t.Errorf("wrong: %v", err)
+	}
+	c = connected(t, "rubbish", Options{})
 	if _, err := callTool(testContext(t), c, "noise", "", nil); err != nil {
 		t.Error(err)
 	}
 	if st := c.Status(); st.Garbage != 5 || st.State != Connected {
 		t.Errorf("%+v", st)
 	}
-	_, err := callTool(within(t, short), c, "never", "", nil)
+	_, err = callTool(within(t, short), c, "never", "", nil)
 	if err == nil || !strings.Contains(err.Error(), "5 lines on its standard output are no JSON-RPC messages") {
 		t.Error(err)
 	}
@@ -242,11 +267,12 @@ func TestOddServers(t *testing.T) {
 // TestServerThatDoesNotRead: who fills the pipe waits for its own time only,
 // and what was not written can be made again.
 func TestServerThatDoesNotRead(t *testing.T) {
-	c := connected(t, "plain", Options{})
-	_, err := callTool(within(t, 100*time.Millisecond), c, "block", "", nil)
-	if !errors.Is(err, context.DeadlineExceeded) {
+	log := newMemLog()
+	c := connected(t, "plain", Options{Capture: log.capture})
+	if err := cutShort(t, c, "block", func() { log.await(t, "tools/call") }); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
+	log.await(t, "notifications/cancelled") // the next that is written is the next call
 	huge := `"` + strings.Repeat("x", 1<<20) + `"`
 	ctx, cancel := context.WithCancel(testContext(t))
 	stuck := make(chan error, 1)
@@ -274,18 +300,18 @@ func TestServerThatDoesNotRead(t *testing.T) {
 }
 
 func TestServersThatDoNotComeUp(t *testing.T) {
-	start := 300 * time.Millisecond
 	for kind, want := range map[string]struct {
-		err  error
-		text string
+		start time.Duration
+		err   error
+		text  string
 	}{
-		"silent":  {ErrStarting, "has not answered initialize within 300ms"},
-		"deaf":    {ErrStarting, "has not answered initialize within 300ms"},
-		"exit":    {ErrDisconnected, "it has closed its standard output"},
-		"refuses": {ErrDisconnected, "it refuses to connect: come back later (code -32000)"},
+		"silent":  {300 * time.Millisecond, ErrStarting, "has not answered initialize within 300ms"},
+		"deaf":    {300 * time.Millisecond, ErrStarting, "has not answered initialize within 300ms"},
+		"exit":    {patience, ErrDisconnected, "it has closed its standard output"},
+		"refuses": {patience, ErrDisconnected, "it refuses to connect: come back later (code -32000)"},
 	} {
 		log := newMemLog()
-		c := connect(t, kind, Options{StartTimeout: start, OnReady: log.onReady})
+		c := connect(t, kind, Options{StartTimeout: want.start, OnReady: log.onReady})
 		err := c.Ready(testContext(t))
 		if !errors.Is(err, want.err) || !strings.Contains(err.Error(), want.text) {
 			t.Errorf("%s: %v", kind, err)
