@@ -140,7 +140,7 @@ func TestCommandsOfAManager(t *testing.T) {
 		"well":  {"exit", []string{"well"}, 0, true, "exit code 0"},
 		"ill":   {"exit", []string{"ill"}, 0, false, "exit code 3"},
 		"flood": {"flood", nil, time.Minute, true, "exit code 0"},
-		"hang":  {"forkhang", nil, 3 * time.Second, false, "did not end within 3s and was killed"},
+		"hang":  {"forkhang", nil, 4 * time.Second, false, "did not end within 4s and was killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := self(t, name, test.program, test.args...)

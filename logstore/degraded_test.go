@@ -29,7 +29,7 @@ func helperFull() int {
 }
 
 func fullDisk(path string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	s, err := Open(ctx, Options{Path: path})
 	if err != nil {

@@ -129,14 +129,20 @@ func TestMCPServerThatIgnoresTheEndOfInputIsSignalled(t *testing.T) {
 	if took := time.Since(began); took < mcpPatience {
 		t.Errorf("took %s", took)
 	}
-	// A kill waits for nothing.
-	k2 := newTaker()
-	m, _ = newTestManager(t, Options{TakeStdio: k2.take})
-	start(t, m, spec)
-	began = time.Now()
-	if st, err = m.Stop(testContext(t), "a", StopOptions{Force: true}); err != nil || st.Exit.Signal != "SIGKILL" || time.Since(began) > mcpPatience {
-		t.Errorf("exit %v, %v after %s", st.Exit, err, time.Since(began))
+	// A kill waits for nothing. One may take long here, if all do they wait.
+	fastest := time.Hour
+	for range 5 {
+		m, _ = newTestManager(t, Options{TakeStdio: newTaker().take})
+		start(t, m, spec)
+		began = time.Now()
+		if st, err = m.Stop(testContext(t), "a", StopOptions{Force: true}); err != nil || st.Exit.Signal != "SIGKILL" {
+			t.Errorf("exit %v, %v", st.Exit, err)
+		}
+		if fastest = min(fastest, time.Since(began)); fastest < mcpPatience {
+			return
+		}
 	}
+	t.Errorf("the fastest kill took %s", fastest)
 }
 
 func TestSetReady(t *testing.T) {

@@ -59,6 +59,13 @@ func TestReadyByPort(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "IPv6" {
+				l, err := net.Listen("tcp", "[::1]:0")
+				if err != nil {
+					t.Skip("no IPv6:", err)
+				}
+				_ = l.Close()
+			}
 			sampled := make(chan bool, 1)
 			m, j := newTestManager(t, Options{OnSample: func(int64, time.Time, float64, uint64, int) {
 				select {

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"pmcp/process/proctab"
 )
 
@@ -65,6 +67,7 @@ func TestWhatCannotBeKilled(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
 	must(t, os.Chmod(dir, 0o777))
+	skipWithoutSetuid(t, dir)
 	ours := filepath.Join(dir, "pmcp")
 	roots := filepath.Join(dir, "root")
 	copySelf(t, ours, 0o755)
@@ -96,6 +99,19 @@ func TestWhatCannotBeKilled(t *testing.T) {
 	<-s.gone
 	if got := s.reports(); !strings.Contains(got, "cannot kill") || !strings.Contains(got, "(root)") {
 		t.Errorf("reports: %q", got)
+	}
+}
+
+// skipWithoutSetuid skips the test where a program in dir cannot become root.
+func skipWithoutSetuid(t *testing.T, dir string) {
+	t.Helper()
+	var fs unix.Statfs_t
+	must(t, unix.Statfs(dir, &fs))
+	if fs.Flags&unix.ST_NOSUID != 0 {
+		t.Skip(dir, "is on a file system without setuid")
+	}
+	if never, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || never != 0 {
+		t.Skip("no process here may get more rights:", never, err)
 	}
 }
 
