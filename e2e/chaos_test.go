@@ -88,6 +88,9 @@ func (a *arena) newDeed(rnd *rand.Rand, fault chaosFault) deed {
 	return d
 }
 
+// cleansUpWithin is what a fault's aftermath may take.
+const cleansUpWithin = 8 * time.Second
+
 // toll is what a fault left.
 type toll struct {
 	fault     string
@@ -121,7 +124,7 @@ func (a *arena) strike(d deed) (l toll) {
 	<-time.After(d.delay)
 	struck := time.Now()
 	l.err = errors.Join(l.err, d.fault.strike(v))
-	poll(endsWithin-time.Since(struck), func() bool {
+	poll(cleansUpWithin-time.Since(struck), func() bool {
 		l.files = a.records(a.t)
 		if len(l.files) == 0 {
 			l.left = a.remains()

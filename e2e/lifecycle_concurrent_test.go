@@ -14,9 +14,9 @@ func TestRepeatedCall(t *testing.T) {
 	build := sh("build", `echo begun; read go; echo built`, args{"wait": "exit", "stdin": true, "timeout_ms": 300})
 	first := c.ok(t, "start_process", build).want(t, args{"timed_out": true, "state": "running"})
 	c.ok(t, "start_process", build).want(t, args{"timed_out": true, "already_running": true, "pid": first.num("pid"), "run": 1})
-	_, waiting := c.request(t, "tools/call", args{"name": "start_process", "arguments": build.with("timeout_ms", 30_000)})
+	_, waiting := c.request(t, "tools/call", args{"name": "start_process", "arguments": build.with("timeout_ms", 30_000), "_meta": args{"progressToken": "tok"}})
 	c.quiet(t, waiting)
-	c.ok(t, "tail_logs", args{"process": "build", "after": first.str("next_cursor"), "wait_ms": 200}) // it has been taken by now
+	c.note(t, "notifications/progress", nil) // it has been taken
 	c.ok(t, "send_input", args{"process": "build", "text": "go"})
 	c.checked(t, "start_process", asResult(t, "start_process", c.wait(t, "start_process", waiting))).
 		want(t, args{"already_running": true, "state": "exited", "run": 1}).says(t, "out begun", "out built")

@@ -65,14 +65,14 @@ func TestReadinessIsNotFooled(t *testing.T) {
 	defer stranger.Close()
 	held := stranger.Addr().(*net.TCPAddr).Port
 	t.Run("by a stranger's port", func(t *testing.T) {
-		c.ok(t, "start_process", own(t, "stranger", "sleep").with("ready", args{"port": held}).with("timeout_ms", 700)).
+		c.ok(t, "start_process", own(t, "stranger", "sleep").with("ready", args{"port": held}).with("timeout_ms", 2000)).
 			want(t, args{"timed_out": true, "ready": false}).says(t, fmt.Sprintf("port %d is held by", held), fmt.Sprint(os.Getpid()))
-		c.ok(t, "start_process", own(t, "url", "sleep").with("ready", args{"http": fmt.Sprintf("http://127.0.0.1:%d/", held)}).with("timeout_ms", 700)).
+		c.ok(t, "start_process", own(t, "url", "sleep").with("ready", args{"http": fmt.Sprintf("http://127.0.0.1:%d/", held)}).with("timeout_ms", 2000)).
 			want(t, args{"timed_out": true, "ready": false}).says(t, fmt.Sprint(held), fmt.Sprint(os.Getpid()))
 	})
 	t.Run("by another process of ours", func(t *testing.T) {
 		port := onlyPort(t, c.ok(t, "start_process", own(t, "ours", "http").with("ready", args{"port": 0})))
-		c.ok(t, "start_process", own(t, "later", "sleep").with("ready", args{"port": port}).with("timeout_ms", 700)).
+		c.ok(t, "start_process", own(t, "later", "sleep").with("ready", args{"port": port}).with("timeout_ms", 2000)).
 			want(t, args{"timed_out": true, "ready": false}).says(t, fmt.Sprintf("port %d is held by", port), " of ours in this session")
 		// The usual case: the second server cannot bind, and dies.
 		c.refused(t, "start_process", own(t, "second", "http", fmt.Sprint(port)).with("ready", args{"port": port}),

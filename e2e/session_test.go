@@ -55,6 +55,7 @@ func (w *world) launchWith(t testing.TB, report func(string, ...any), path strin
 	outR, outW, err := os.Pipe()
 	check(t, err)
 	s := &session{stderr: &record{}, input: inW, exited: make(chan struct{})}
+	w.stderrs.add(s.stderr)
 	cmd := exec.Command(path, arguments...)
 	cmd.Dir, cmd.Env = w.project, w.env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, s.stderr
@@ -92,6 +93,7 @@ func (s *session) exit(t testing.TB) int {
 	if !s.endsWithin(endsWithin) {
 		t.Fatalf("pmcp does not end within %v; stderr:\n%s", endsWithin, s.stderr)
 	}
+	s.stderr.checkEnd(t)
 	return s.state.ExitCode()
 }
 
@@ -129,6 +131,17 @@ func (r *record) String() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return string(r.b)
+}
+
+// checkEnd fails the test for a session that did not end by itself.
+func (r *record) checkEnd(t testing.TB) {
+	t.Helper()
+	text := r.String()
+	for _, bad := range []string{"shutdown took too long", "the server did not end within"} {
+		if strings.Contains(text, bad) {
+			t.Errorf("%q on standard error:\n%s", bad, text)
+		}
+	}
 }
 
 func closedWithin(ch <-chan struct{}, d time.Duration) bool {

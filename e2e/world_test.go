@@ -9,14 +9,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
 const (
-	// endsWithin is what a session may take to be gone with all it started.
-	endsWithin = 8 * time.Second
+	// endsWithin is for a session to be gone with all it started: far above the
+	// 5 s that children are given. What hangs for ever does not pass, nor what
+	// was given up meanwhile: see checkEnd.
+	endsWithin = 20 * time.Second
 	// answersWithin is for what must be answered: far above what it takes.
 	answersWithin = 60 * time.Second
 	// defaultWait is how long a call that names no time waits.
@@ -31,6 +34,28 @@ type world struct {
 	database string // PM_DATABASE_PATH
 	registry string // PM_REGISTRY_DIR
 	env      []string
+	stderrs  *stderrs
+}
+
+// stderrs are the standard errors of all sessions of a world.
+type stderrs struct {
+	mu  sync.Mutex
+	all []*record
+}
+
+func (e *stderrs) add(r *record) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, r)
+}
+
+func (e *stderrs) checkEnds(t testing.TB) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, r := range e.all {
+		r.checkEnd(t)
+	}
 }
 
 // newWorld gives a world that at the end of the test must be empty: no process
@@ -43,6 +68,7 @@ func newWorld(t testing.TB) *world {
 		project:  filepath.Join(home, "project"),
 		database: filepath.Join(home, "state", "pmcp.db"),
 		registry: filepath.Join(home, "servers"),
+		stderrs:  &stderrs{},
 	}
 	if err := os.MkdirAll(w.project, 0o755); err != nil {
 		t.Fatal(err)
@@ -70,8 +96,13 @@ func (w *world) set(name, value string) { w.env = append(w.env, name+"="+value) 
 func (w *world) awaitEmpty(t testing.TB) {
 	t.Helper()
 	var left string
+	before := time.Now()
 	if !poll(endsWithin, func() bool { left = w.left(t); return left == "" }) {
 		t.Errorf("left after %v:\n%s", endsWithin, left)
+	}
+	if took := time.Since(before); took > cleansUpWithin { // a busy machine, or one that hung and was ended
+		t.Logf("all gone only after %v", took.Round(time.Millisecond))
+		w.stderrs.checkEnds(t)
 	}
 }
 
