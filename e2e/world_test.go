@@ -17,8 +17,8 @@ import (
 
 const (
 	// endsWithin is for a session to be gone with all it started: far above the
-	// 5 s that children are given. What hangs for ever does not pass, nor what
-	// was given up meanwhile: see checkEnd.
+	// 5 s that children are given. What hangs for ever does not pass, nor a
+	// session of launch that was given up meanwhile: see checkEnd.
 	endsWithin = 20 * time.Second
 	// answersWithin is for what must be answered: far above what it takes.
 	answersWithin = 60 * time.Second

@@ -23,10 +23,6 @@ func TestMissing(t *testing.T) {
 	for _, name := range []string{"python3", "python3.12", "python3-config", "nodejs", "gofmt", "2to3"} {
 		script(t, filepath.Join(bin, name), "")
 	}
-	script(t, filepath.Join(root, "loose", "planted"), "")
-	if err := os.Mkdir(filepath.Join(root, "loose", "inner"), 0o755); err != nil {
-		t.Fatal(err)
-	}
 	symlink(t, bin, filepath.Join(root, "alias"))
 	for _, file := range []string{"node_modules/.bin/vite", ".venv/bin/flask", "gradlew", "packages/web/serve", "packages/web/node_modules/.bin/next"} {
 		script(t, filepath.Join(project, file), "")
@@ -46,8 +42,6 @@ func TestMissing(t *testing.T) {
 		{"python", inner, "near it: python3, python3.12; else"},
 		{"node", inner, "near it: nodejs; else"},
 		{"vite", inner, "use " + filepath.Join(project, "node_modules/.bin/vite")},
-		{"planted", filepath.Join(root, "loose"), "use ./planted"},
-		{"planted", filepath.Join(root, "loose", "inner"), "; give an absolute path"},
 		{"vite", project, "use ./node_modules/.bin/vite"},
 		{"flask", project, "use ./.venv/bin/flask"},
 		{"gradlew", inner, "use " + filepath.Join(project, "gradlew")},
@@ -64,6 +58,23 @@ func TestMissing(t *testing.T) {
 		}
 		if err != nil && len(err.Error()) > 300+len(root) {
 			t.Errorf("%d bytes: %.500v", len(err.Error()), err)
+		}
+	}
+}
+
+// TestMissingOutsideOfAProject: without a .git what lies above the directory may
+// be anybody's, as in /tmp.
+func TestMissingOutsideOfAProject(t *testing.T) {
+	root := t.TempDir()
+	inner := filepath.Join(root, "inner")
+	script(t, filepath.Join(root, "planted"), "")
+	script(t, filepath.Join(inner, "own"), "")
+	if projectHeight(inner) > 0 {
+		t.Skip("the temporary directory is within a project")
+	}
+	for command, want := range map[string]string{"planted": "; give an absolute path", "own": "use ./own"} {
+		if hint := missing(command, inner, nil).Error(); !strings.Contains(hint, want) {
+			t.Errorf("%s: %s", command, hint)
 		}
 	}
 }

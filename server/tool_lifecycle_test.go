@@ -115,7 +115,7 @@ func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 	if data, _ := s.do("list_processes", nil); len(data["processes"].([]any)) != 2 {
 		t.Errorf("%v", data)
 	}
-	s.script("left", "setsid sleep 100 & exit 0", "wait", "exit") // it has ended, and what it started has not
+	s.script("left", "sleep 100 & exit 0", "wait", "exit") // it has ended, and what it started has not
 	r = s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "job,left"}})
 	if r.Result["isError"] != true || !strings.Contains(r.text(), "what it started still runs") {
 		t.Errorf("%s", r.raw)

@@ -214,7 +214,7 @@ func (s *Server) describeDefinition(r *processInfoResult, name string, def specA
 	if r.Command != "" {
 		return
 	}
-	def.EnvFiles = nil // who only looks reads no files
+	def.EnvFiles, def.SecretEnv = nil, nil // who only looks reads no files, and needs no secrets
 	spec, err := s.specOf(name, def, false)
 	r.Command, r.Args, r.Cwd = def.Command, def.Args, def.dir(s.o.Manager.Project())
 	if err == nil {

@@ -115,11 +115,12 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	if err != nil {
 		return runResult{}, err
 	}
-	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
-	r.AlreadyRunning = already
+	changed := ""
 	if already {
-		r.Hint = joinHints(s.changeable(a.Name).since(before), r.Hint)
+		changed = s.changeable(a.Name).since(before)
 	}
+	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
+	r.AlreadyRunning, r.Hint = already, joinHints(changed, r.Hint)
 	return r, err
 }
 
@@ -139,8 +140,11 @@ func (s *Server) changeable(name string) (c changeable) {
 	return c
 }
 
-// since says what is not as before.
+// since says what is not as before; nothing if there was no process before.
 func (c changeable) since(before changeable) (hint string) {
+	if before.spec.Name == "" {
+		return ""
+	}
 	var changed []string
 	for _, x := range []struct {
 		name     string

@@ -80,15 +80,18 @@ func TestUpdatesAreThrottled(t *testing.T) {
 	}
 	s.ask("resources/unsubscribe", map[string]any{"uri": "logs://noisy"})
 	s.notes = nil
-	s.server.updates.round(t.Context())
+	u := newUpdates(s.server, s.server.updates.c) // not that of the session, which has rounds of its own
+	u.logEnds["logs://noisy"] = "a cursor"
+	u.changed("noisy")
+	u.round(t.Context())
 	s.ask("ping", nil)
 	for _, n := range s.notes {
 		if n.Method == mcp.MethodNotificationResourceUpdated {
 			t.Errorf("after unsubscribing: %s", n.raw)
 		}
 	}
-	if len(s.server.updates.logEnds) > 0 {
-		t.Errorf("kept: %v", s.server.updates.logEnds)
+	if len(u.logEnds) > 0 {
+		t.Errorf("kept: %v", u.logEnds)
 	}
 }
 
