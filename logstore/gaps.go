@@ -15,7 +15,7 @@ func (p *plan) gaps(ctx context.Context, q querier) error {
 	var read []*runPlace
 	for _, places := range p.page.places {
 		for _, place := range places {
-			if !place.over {
+			if !place.over || place.dry {
 				read = append(read, place)
 			}
 		}

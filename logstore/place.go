@@ -12,7 +12,7 @@ type runPlace struct {
 	latest   int64 // no line is later
 	finished bool  // no more lines will come
 	over     bool  // not read
-	dry      bool  // forward: read to its present end
+	dry      bool  // forward: read to its present end; or there is nothing to read, but perhaps a gap
 	begin    int64
 	end      int64
 }
@@ -63,7 +63,8 @@ func (p *plan) place(ctx context.Context, servers *servers, runs []*runMeta) ([]
 
 func (p *plan) placeWithoutCursor(place *runPlace) int64 {
 	before := place.meta.sealed && place.latest < p.filter.since
-	place.over = before || place.last == 0
+	empty := place.last == 0
+	place.over, place.dry = before || empty, empty && !before
 	if p.backward || before {
 		return place.last
 	}

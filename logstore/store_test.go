@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestReadBackByCursor(t *testing.T) {
@@ -271,6 +272,32 @@ func TestLostRun(t *testing.T) {
 	own, err := a.Runs(t.Context(), RunFilter{})
 	if err != nil || len(own) != 1 || own[0].Lost || !own[0].Live || !own[0].Own {
 		t.Fatalf("runs %+v, %v", own, err)
+	}
+}
+
+// TestLostRunWithoutLines: that what it printed may be missing is told although no line of it is
+// stored, once: not again behind the cursor of that page.
+func TestLostRunWithoutLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	a := openTest(t, Options{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
+	lost := startRun(a, "/p", "web")
+	flush(t, a)
+	b := openTest(t, Options{Path: path, Alive: func(string) bool { return false }})
+	if err := b.markLost(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for name, q := range map[string]Query{"newest": {Newest: true}, "from the start": {}} {
+		p, err := b.Read(t.Context(), q)
+		if err != nil || len(p.Lines) != 0 || len(p.Gaps) != 1 || p.Gaps[0].Run != lost || p.Gaps[0].Reason != reasonLost || !p.Runs[lost].Lost {
+			t.Errorf("%s: %+v, %v", name, p, err)
+			continue
+		}
+		if p, err = b.Read(t.Context(), Query{After: p.Next()}); err != nil || len(p.Gaps) != 0 {
+			t.Errorf("%s, behind it: %+v, %v", name, p.Gaps, err)
+		}
+	}
+	if p, err := b.Read(t.Context(), Query{Since: time.Now().Add(time.Hour)}); err != nil || len(p.Gaps) != 0 {
+		t.Errorf("since later: %+v, %v", p.Gaps, err)
 	}
 }
 
