@@ -12,15 +12,7 @@ func BenchmarkManyRuns(b *testing.B) {
 	for _, runs := range []int{1, 10_000} {
 		s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 		b.Cleanup(func() { _ = s.Close() })
-		for i := range runs {
-			run := startRun(s, "/p", "crashing")
-			put(s, run, 1, 3)
-			endRun(s, run)
-			if i%500 == 0 {
-				flush(b, s)
-			}
-		}
-		flush(b, s)
+		crashAgain(b, s, runs)
 		end, err := s.End(b.Context(), "/p", []string{"crashing"})
 		if err != nil {
 			b.Fatal(err)

@@ -121,17 +121,8 @@ func TestManyShortRuns(t *testing.T) {
 	t.Parallel()
 	const n = 2000
 	s := openTest(t, Options{})
-	text := int64(0)
-	for i := range n {
-		run := startRun(s, "/p", "crashing")
-		put(s, run, 1, 3)
-		text += 3 * int64(len("line 1 of the run\n"))
-		endRun(s, run)
-		if i%500 == 0 {
-			flush(t, s)
-		}
-	}
-	flush(t, s)
+	crashAgain(t, s, n)
+	text := int64(n * 3 * len("line 1 of the run\n"))
 	if lines := readAll(t, s, Query{Limit: 1000}); len(lines) != 3*n {
 		t.Fatalf("%d lines", len(lines))
 	}

@@ -171,10 +171,15 @@ func TestDamageMetByARun(t *testing.T) {
 			if r, err := ask(s, run); err != nil || r.ID != run {
 				t.Errorf("run %+v, %v", r, err)
 			}
-			if s.damage.Load() == nil {
-				t.Error("the damage was not met")
-			}
+			wantDamageMet(t, s)
 		})
+	}
+}
+
+func wantDamageMet(t *testing.T, s *Store) {
+	t.Helper()
+	if s.damage.Load() == nil {
+		t.Error("the damage was not met")
 	}
 }
 
@@ -190,9 +195,7 @@ func TestDamageMetByAWait(t *testing.T) {
 	if _, err := s.WaitLine(t.Context(), run, 0, func(Line) bool { return false }); !errors.Is(err, ErrUnknownRun) {
 		t.Errorf("not an unknown run: %v", err)
 	}
-	if s.damage.Load() == nil {
-		t.Error("the damage was not met")
-	}
+	wantDamageMet(t, s)
 }
 
 // TestDamageMetByAConnection: what a read cannot even be begun for is damage as well.
@@ -205,9 +208,7 @@ func TestDamageMetByAConnection(t *testing.T) {
 	if p, err := s.Read(t.Context(), Query{Runs: []int64{run}}); err != nil || len(p.Lines) != 10 {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if s.damage.Load() == nil {
-		t.Error("the damage was not met")
-	}
+	wantDamageMet(t, s)
 }
 
 // TestDamagedFileIsLeft: the end of a server that met damage changes neither the file nor its log.

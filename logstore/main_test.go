@@ -99,6 +99,20 @@ func endRun(s *Store, id int64) {
 	s.SaveRun(id, started, time.Now(), []byte(`{"state":"exited"}`))
 }
 
+// crashAgain makes so many runs of three lines each, and stores them.
+func crashAgain(t testing.TB, s *Store, runs int) {
+	t.Helper()
+	for i := range runs {
+		run := startRun(s, "/p", "crashing")
+		put(s, run, 1, 3)
+		endRun(s, run)
+		if i%500 == 0 {
+			flush(t, s)
+		}
+	}
+	flush(t, s)
+}
+
 // readAll pages through a query by cursor and fails unless each page starts where the one before ended.
 func readAll(t testing.TB, s *Store, q Query) []Line {
 	t.Helper()

@@ -21,14 +21,7 @@ func BenchmarkRetain(b *testing.B) {
 			endRun(s, run)
 		}},
 		{"short-runs", func(b *testing.B, s *Store) {
-			for i := range runs {
-				run := startRun(s, "/p", "crashing")
-				put(s, run, 1, 3)
-				endRun(s, run)
-				if i%500 == 0 {
-					flush(b, s)
-				}
-			}
+			crashAgain(b, s, runs)
 		}},
 	} {
 		b.Run(step.name, func(b *testing.B) {

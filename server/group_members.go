@@ -57,15 +57,7 @@ func (s *Server) memberDefinition(ctx context.Context, argument string, m member
 	def := m.specArgs
 	if def.Command == "" {
 		var err error
-		def, err = s.overStored(ctx, m.Process, m.raw, func(base specArgs) (specArgs, error) {
-			over := memberArgs{specArgs: base}
-			if m.raw == nil {
-				return base, nil
-			}
-			err := decodeArguments(m.raw, &over)
-			return over.specArgs, err
-		})
-		if err != nil {
+		if def, err = s.overStored(ctx, m.Process, m.raw, m.over); err != nil {
 			return def, err
 		}
 		if def.Command == "" {
@@ -79,6 +71,16 @@ func (s *Server) memberDefinition(ctx context.Context, argument string, m member
 		return def, fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
 	}
 	return def, nil
+}
+
+// over is base with what is given laid over it.
+func (m memberArgs) over(base specArgs) (specArgs, error) {
+	if m.raw == nil { // nothing but the name
+		return base, nil
+	}
+	m.specArgs = base
+	err := decodeArguments(m.raw, &m)
+	return m.specArgs, err
 }
 
 // changedMember says in a sentence what d changes of the definition there was,

@@ -93,11 +93,16 @@ func unknownName(name string, known []string) error {
 	if len(known) == 0 {
 		return fmt.Errorf("%w: %.200q; nothing was started in this project yet", process.ErrUnknown, name)
 	}
+	return fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, quoteWithNearest(name, known), strings.Join(known, ", "))
+}
+
+// quoteWithNearest is an unknown name, and the known one that was probably meant.
+func quoteWithNearest(name string, known []string) string {
 	text := fmt.Sprintf("%.200q", name)
 	if best := nearest(name, known); best != "" {
 		text += fmt.Sprintf("; did you mean %s?", best)
 	}
-	return fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, text, strings.Join(known, ", "))
+	return text
 }
 
 // latestRun is the latest run of name that the store has; false if there is

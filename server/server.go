@@ -228,8 +228,13 @@ func (s *Server) setClient(name, version string) {
 	}
 }
 
-func joinNonEmpty(words ...string) string {
-	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
+func joinNonEmpty(words ...string) string { return joinGiven(" ", words) }
+
+// joinHints are hints in one line.
+func joinHints(hints ...string) string { return joinGiven("; ", hints) }
+
+func joinGiven(separator string, parts []string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), separator)
 }
 
 const (

@@ -276,11 +276,9 @@ func (s *Server) describeLog(ctx context.Context, r *processInfoResult, run int6
 	if r.EndedAt == "" && r.State != process.Lost.String() {
 		return nil
 	}
-	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Limit: lastLines, Newest: true})
-	if err != nil {
+	if r.logResult, err = s.lastOutput(ctx, run); err != nil {
 		return fmt.Errorf("cannot read the last lines: %w", err)
 	}
-	r.logResult = lastOf(page)
 	r.Errors, err = s.runErrors(ctx, run)
 	return err
 }

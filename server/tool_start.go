@@ -167,11 +167,6 @@ func (c changeable) since(before changeable) (hint string) {
 	return "changed without a restart: " + strings.Join(changed, ", ")
 }
 
-// joinHints are hints in one line.
-func joinHints(hints ...string) string {
-	return strings.Join(slices.DeleteFunc(hints, func(hint string) bool { return hint == "" }), "; ")
-}
-
 // completeFromStored lays a call without a command over the stored definition
 // of its name.
 func (s *Server) completeFromStored(ctx context.Context, a *startArgs) error {
@@ -200,11 +195,7 @@ func (s *Server) undefined(ctx context.Context, name string) error {
 		return fmt.Errorf("cannot list the stored definitions: %w", err)
 	}
 	known := slices.Sorted(maps.Keys(stored))
-	text := fmt.Sprintf("missing argument: command (no definition is stored under the name %.200q", name)
-	if best := nearest(name, known); best != "" {
-		text += fmt.Sprintf("; did you mean %s?", best)
-	}
-	return fmt.Errorf("%s; there are: %s)", text, orNone(known))
+	return fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", quoteWithNearest(name, known), orNone(known))
 }
 
 func ifRunningOf(argument string) process.IfRunning {

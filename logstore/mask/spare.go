@@ -19,24 +19,25 @@ func (m *Masker) Spare(texts ...string) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, text := range texts {
-		if len(text) >= minSecret && !slices.Contains(m.spared, text) {
-			m.spared = append(m.spared, text)
-		}
-	}
+	fresh := slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		return len(text) < minSecret || slices.Contains(m.spared, text)
+	})
+	m.spared = append(m.spared, fresh...)
 	m.spared = m.spared[max(0, len(m.spared)-maxSpared):]
-	known := len(m.known)
-	maps.DeleteFunc(m.known, func(value, _ string) bool { return m.isSpared(value) })
+	known, spared := len(m.known), func(value string) bool { return isPartOf(fresh, value) }
+	maps.DeleteFunc(m.known, func(value, _ string) bool { return spared(value) })
 	if len(m.known) == known {
 		return
 	}
-	m.inherited, m.order = slices.DeleteFunc(m.inherited, m.isSpared), slices.DeleteFunc(m.order, m.isSpared)
+	m.inherited, m.order = slices.DeleteFunc(m.inherited, spared), slices.DeleteFunc(m.order, spared)
 	m.renew()
 }
 
 // isSpared tells whether a value is part of what was spared. m.mu is held.
-func (m *Masker) isSpared(value string) bool {
-	return slices.ContainsFunc(m.spared, func(text string) bool { return strings.Contains(text, value) })
+func (m *Masker) isSpared(value string) bool { return isPartOf(m.spared, value) }
+
+func isPartOf(texts []string, value string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, value) })
 }
 
 // renew has the values that are known now looked for. m.mu is held.
