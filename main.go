@@ -279,6 +279,7 @@ func variablesText() string {
 // readConfig reads and checks the environment. Its error is one line that names
 // the variable, the value and what is allowed.
 func readConfig() (config, error) {
+	unsetEmpty()
 	var c config
 	err := envconfig.Process(envPrefix, &c)
 	var parse *envconfig.ParseError
@@ -300,6 +301,16 @@ func readConfig() (config, error) {
 		}
 	}
 	return c, c.resolvePaths()
+}
+
+// unsetEmpty takes our variables that are empty out of the environment: clients
+// whose configuration is filled from a template set them without a value.
+func unsetEmpty() {
+	for _, v := range variables() {
+		if os.Getenv(v.name) == "" {
+			_ = os.Unsetenv(v.name)
+		}
+	}
 }
 
 func (v variable) check(value reflect.Value) error {

@@ -90,6 +90,21 @@ func TestVariablesHaveThePrefix(t *testing.T) {
 	}
 }
 
+// TestEmptyVariables: one without a value counts as not set, whatever it is.
+func TestEmptyVariables(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	plain, err := readConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range variables() {
+		t.Setenv(v.name, "")
+	}
+	if c, err := readConfig(); err != nil || !reflect.DeepEqual(c, plain) {
+		t.Errorf("config %+v, %v; want %+v", c, err, plain)
+	}
+}
+
 func TestReadConfigRefuses(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"PM_MAX_PROCESSES", "many", `PM_MAX_PROCESSES="many": want an integer`},

@@ -33,8 +33,10 @@ import (
 
 // Dir is the directory of the records: PM_REGISTRY_DIR, else
 // $XDG_RUNTIME_DIR/pmcp/servers, which does not survive a reboot, else
-// StateDir's servers. getenv is os.Getenv outside tests. The answer is
-// absolute, unless the working directory is unknown, and need not exist.
+// StateDir's servers. XDG_RUNTIME_DIR counts only where it can be used: after su
+// it may be another user's, in a container or WSL it may not exist. getenv is
+// os.Getenv outside tests. The answer is absolute, unless the working directory
+// is unknown, and need not exist.
 func Dir(getenv func(string) string) string {
 	if dir := getenv("PM_REGISTRY_DIR"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {
@@ -43,9 +45,22 @@ func Dir(getenv func(string) string) string {
 		return dir
 	}
 	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "pmcp", "servers")
+		if dir = filepath.Join(dir, "pmcp", "servers"); mayWrite(dir) {
+			return dir
+		}
 	}
 	return filepath.Join(StateDir(getenv), "servers")
+}
+
+// mayWrite tells whether we may write to dir, or where it would have to be made.
+func mayWrite(dir string) bool {
+	for {
+		err := unix.Access(dir, unix.W_OK|unix.X_OK)
+		if !errors.Is(err, unix.ENOENT) {
+			return err == nil
+		}
+		dir = filepath.Dir(dir)
+	}
 }
 
 // StateDir is where pmcp keeps what outlives a session: $XDG_STATE_HOME/pmcp,

@@ -175,6 +175,8 @@ func TestOnlyUuidsAreSessions(t *testing.T) {
 func TestDir(t *testing.T) {
 	working, err := os.Getwd()
 	must(t, err)
+	runtimeDir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(runtimeDir, "file"), nil, 0o600))
 	state := map[string]string{"linux": "/h/.local/state/pmcp", "darwin": "/h/Library/Application Support/pmcp"}[runtime.GOOS]
 	cases := []struct {
 		env  map[string]string
@@ -182,7 +184,9 @@ func TestDir(t *testing.T) {
 	}{
 		{map[string]string{"PM_REGISTRY_DIR": "/r", "XDG_RUNTIME_DIR": "/x", "HOME": "/h"}, "/r"},
 		{map[string]string{"PM_REGISTRY_DIR": "r"}, filepath.Join(working, "r")},
-		{map[string]string{"XDG_RUNTIME_DIR": "/x", "HOME": "/h"}, "/x/pmcp/servers"},
+		{map[string]string{"XDG_RUNTIME_DIR": runtimeDir, "HOME": "/h"}, runtimeDir + "/pmcp/servers"},
+		{map[string]string{"XDG_RUNTIME_DIR": runtimeDir + "/new", "HOME": "/h"}, runtimeDir + "/new/pmcp/servers"},
+		{map[string]string{"XDG_RUNTIME_DIR": runtimeDir + "/file", "HOME": "/h"}, state + "/servers"},
 		{map[string]string{"XDG_RUNTIME_DIR": "x", "HOME": "/h"}, state + "/servers"},
 		{map[string]string{"HOME": "/h"}, state + "/servers"},
 	}
