@@ -32,6 +32,12 @@ const endPoll = time.Second
 // ErrUnknownRun for a run that is not kept. A run of another server is seen to end when that server
 // has stored it; one of this Store when SaveRun was told.
 func (s *Store) WaitEnd(ctx context.Context, run int64) (Run, error) {
+	return s.WaitRun(ctx, run, func(*Run) bool { return false })
+}
+
+// WaitRun is WaitEnd that is over as well as soon as until holds for the run; until is asked of every
+// state that is seen, the end included.
+func (s *Store) WaitRun(ctx context.Context, run int64, until func(*Run) bool) (Run, error) {
 	w := s.watch(func(*runLog) bool { return false })
 	defer s.unwatch(w)
 	reading := context.WithoutCancel(ctx) // the first look counts, however soon ctx ends
@@ -42,7 +48,7 @@ func (s *Store) WaitEnd(ctx context.Context, run int64) (Run, error) {
 		if err != nil && ctx.Err() != nil && last.ID != 0 {
 			return last, ctx.Err()
 		}
-		if err != nil || !r.Ended.IsZero() || r.Lost {
+		if err != nil || until(&r) || !r.Ended.IsZero() || r.Lost {
 			return r, err
 		}
 		last, reading = r, ctx

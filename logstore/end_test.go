@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"testing"
@@ -53,6 +54,39 @@ func TestWaitEndOfAnotherServer(t *testing.T) {
 	if _, err := s.WaitEnd(t.Context(), 1<<40); !errors.Is(err, ErrUnknownRun) {
 		t.Errorf("no run: %v", err)
 	}
+}
+
+// TestWaitRunOfAnotherServer: what is waited for is seen when that has stored it.
+func TestWaitRunOfAnotherServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	other := openTest(t, Options{Path: path, Session: "other"})
+	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string) bool { return true }})
+	run := startRun(other, "/p", "web")
+	save := func(info string) {
+		other.SaveRun(run, time.Now(), time.Time{}, []byte(info))
+		checkError(t, other.Flush(t.Context()))
+	}
+	save(`{"ready":false}`)
+	looked := make(chan string, 100)
+	seen := make(chan error, 1)
+	go func() {
+		r, err := s.WaitRun(t.Context(), run, func(r *Run) bool {
+			select {
+			case looked <- string(r.Info):
+			default:
+			}
+			return string(r.Info) == `{"ready":true}`
+		})
+		if err == nil && (r.ID != run || !r.Ended.IsZero()) {
+			err = fmt.Errorf("%+v", r)
+		}
+		seen <- err
+	}()
+	if info := <-looked; info != `{"ready":false}` {
+		t.Errorf("first seen: %s", info)
+	}
+	save(`{"ready":true}`)
+	checkError(t, <-seen)
 }
 
 // TestEndOfRun: the cursor shows the last lines, whether the run is still in
