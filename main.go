@@ -636,7 +636,7 @@ func (s *session) manage(pid int) {
 		Interval: time.Duration(s.c.HealthCheckInterval), Log: s.log, Mask: s.mask.Part,
 	})
 	s.groups = groups.New(groups.Options{
-		Processes: s.manager, Journal: s.store, Health: s.health, Project: s.c.ProjectDir, Log: s.log,
+		Processes: s.manager, Journal: s.store, Health: s.health, Elsewhere: s.runs, Project: s.c.ProjectDir, Log: s.log,
 	})
 }
 

@@ -118,6 +118,43 @@ func TestProcessOfAnotherServer(t *testing.T) {
 	other.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0})).want(t, args{"run": 2})
 }
 
+// TestGroupOfTwoServers: a member that the other window runs counts as running,
+// what depends on it starts when that is ready, and nothing is done to it.
+func TestGroupOfTwoServers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other := w.open(t), w.open(t)
+	db := sh("db", "until [ -e open ]; do sleep 0.1; done; echo accepting; exec sleep 1000")
+	owner.ok(t, "create_group", args{"name": "stack", "members": []args{
+		{"process": "web", "command": own(t, "web", "sleep")["command"], "args": own(t, "web", "sleep")["args"],
+			"depends_on": []args{{"process": "db", "condition": "ready"}}},
+		{"process": "db", "command": db["command"], "args": db["args"], "ready": args{"log": "accepting"}},
+	}})
+	owner.ok(t, "start_process", args{"name": "db", "wait": "started"})
+	pid := fmt.Sprintf("another pmcp server (pid %d ", owner.serverPID(t))
+	groupSays := func(c *caller, wants ...string) {
+		t.Helper()
+		var text string
+		if !poll(answersWithin, func() bool { // what the other window does is seen when it is stored
+			text = c.do(t, "list_groups", args{"group": "stack"}).Text
+			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(text, want) })
+		}) {
+			t.Fatalf("never %q: %s", wants, text)
+		}
+	}
+	groupSays(other, "stack: partial", "db: starting (running), it runs in "+pid, "not ready yet")
+	_, starting := other.request(t, "tools/call", args{"name": "start_group", "arguments": args{"group": "stack", "timeout_ms": 60_000}})
+	groupSays(other, "web: pending, waits for db (ready)")
+	check(t, os.WriteFile(filepath.Join(w.project, "open"), nil, 0o600))
+	asResult(t, "start_group", other.wait(t, "start_group", starting)).want(t, args{"state": "up"}).
+		says(t, "db: skipped (already running in "+pid, "web: started")
+	groupSays(other, "stack: up", "db: up (running), it runs in "+pid)
+	groupSays(owner, "stack: up", "web: up (running), it runs in another pmcp server")
+	other.ok(t, "stop_group", args{"group": "stack"}).want(t, args{"state": "partial"}).
+		says(t, "db: skipped (it runs in "+pid, "web: stopped")
+	owner.info(t, "db").want(t, args{"state": "running", "run": 1})
+}
+
 // TestProjectsDoNotMix: without being asked, a server shows its project only.
 func TestProjectsDoNotMix(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func (m *Manager) awaitCondition(ctx context.Context, d Dependency, run int64) e
 		return nil
 	case Ready:
 		if !st.Spec.ChecksReady() {
-			return fmt.Errorf("%s has no readiness rule, so it never counts as ready: give it ready, or depend on it with condition started", d.Process)
+			return errNoRule(d.Process)
 		}
 		return m.awaitVerdict(ctx, d.Process, condition, readiness)
 	case ExitedOK:
@@ -29,6 +29,10 @@ func (m *Manager) awaitCondition(ctx context.Context, d Dependency, run int64) e
 	default:
 		return m.awaitHealthy(ctx, d.Process, run)
 	}
+}
+
+func errNoRule(name string) error {
+	return fmt.Errorf("%s has no readiness rule, so it never counts as ready: give it ready, or depend on it with condition started", name)
 }
 
 // effective is c with its default: what a readiness rule, or its absence, makes
@@ -91,10 +95,21 @@ func alive(st process.Status) verdict {
 	}
 }
 
-// awaitVerdict waits until judge has decided.
+// awaitVerdict waits until judge has decided on a process of this server.
 func (m *Manager) awaitVerdict(ctx context.Context, name string, condition Condition, judge func(process.Status) verdict) error {
+	return awaitVerdict(ctx, name, condition, judge, func(until func(process.Status) bool) (process.Status, error) {
+		return m.o.Processes.Await(ctx, name, until)
+	})
+}
+
+// awaitVerdict waits until judge has decided; await, which ends with ctx, is how
+// the process is waited for.
+func awaitVerdict(
+	ctx context.Context, name string, condition Condition, judge func(process.Status) verdict,
+	await func(until func(process.Status) bool) (process.Status, error),
+) error {
 	seen := undecided
-	st, err := m.o.Processes.Await(ctx, name, func(st process.Status) bool {
+	st, err := await(func(st process.Status) bool {
 		seen = judge(st)
 		return seen != undecided
 	})

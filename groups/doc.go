@@ -11,6 +11,8 @@
 // on hold; one that fails keeps what depends on it from starting. Restarting a
 // process later does nothing to what depends on it.
 //
+// What another server of the project runs is left to it, and counts as running.
+//
 // How a process is started is not known here (Starter), nor how health is
 // checked (Health).
 package groups

@@ -63,6 +63,8 @@ type Options struct {
 	Journal Journal
 	// Health answers the condition healthy; nil refuses it.
 	Health Health
+	// Elsewhere tells which members other servers run; nil if there are none.
+	Elsewhere Elsewhere
 	// Project is what definitions belong to.
 	Project string
 	// Log takes what is worth a line on stderr. Nil discards it.

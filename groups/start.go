@@ -5,7 +5,8 @@ import "context"
 // StartOptions say how to start a group.
 type StartOptions struct {
 	// RestartRunning restarts members that run already; otherwise they are
-	// skipped, and count as they are.
+	// skipped, and count as they are. One that another server runs cannot be
+	// restarted: it fails then.
 	RestartRunning bool
 	// Progress is told each change of a member's Result while Start waits, by
 	// the goroutine that called Start. Nil for nobody.

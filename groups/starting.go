@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,8 +36,9 @@ type starting struct {
 	waits   []string        // the dependencies whose condition does not hold yet
 	ctx     context.Context // ends when it is blocked
 	cancel  context.CancelFunc
-	begun   bool // its start was begun, or found to be unnecessary
-	blocked bool // it will not start
+	begun   bool   // its start was begun, or found to be unnecessary
+	owner   string // the other server that was found to run it
+	blocked bool   // it will not start
 }
 
 func newStart(m *Manager, op *operation, starter Starter, o StartOptions) *start {
@@ -63,7 +65,7 @@ func (s *start) run(ctx context.Context) {
 		s.members[name] = waiting
 		s.tellWaits(waiting)
 	}
-	s.skipRunning()
+	s.skipRunning(ctx)
 	for s.proceed(ctx); s.tasks > 0; s.proceed(ctx) {
 		event := <-s.events
 		s.tasks--
@@ -76,12 +78,18 @@ func (s *start) run(ctx context.Context) {
 
 // skipRunning finds what runs already: it waits for nothing any more, whatever
 // has become of what it depends on.
-func (s *start) skipRunning() {
+func (s *start) skipRunning(ctx context.Context) {
 	running := make(map[*starting]process.Status)
+	elsewhere := s.elsewhere(ctx, s.order...)
 	for _, name := range s.order {
-		if st, ok := s.runs(name); ok {
-			running[s.members[name]] = st
-			s.members[name].begun = true
+		member := s.members[name]
+		st, ok := s.runs(name)
+		if run, away := elsewhere[name]; away && !ok {
+			st, ok, member.owner = run.Status, true, run.Owner
+		}
+		if ok {
+			running[member] = st
+			member.begun = true
 		}
 	}
 	for member, st := range running {
@@ -95,9 +103,23 @@ func (s *start) runs(name string) (process.Status, bool) {
 	return st, err == nil && !s.restart && (st.State == process.Starting || st.State == process.Running)
 }
 
+// elsewhere gives those of names that run in another server and may go on.
+func (s *start) elsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
+	if s.restart {
+		return nil // only its own server can restart one
+	}
+	runs := s.m.elsewhere(ctx, names...)
+	maps.DeleteFunc(runs, func(_ string, run ForeignRun) bool { return run.State != process.Running })
+	return runs
+}
+
 // skipped enters that member runs already.
 func (s *start) skipped(member *starting, st process.Status) {
-	s.op.set(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, "already "+st.State.String(), st.Run })
+	why := "already " + st.State.String()
+	if member.owner != "" {
+		why += " " + inServerOf(member.owner)
+	}
+	s.op.set(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, st.Run })
 	s.started(member, st)
 }
 
@@ -149,6 +171,12 @@ func (s *start) begin(member *starting) {
 	s.op.set(name, func(o *Outcome) { o.Result, o.Why = InProgress, "" })
 	s.next = time.Now().Add(s.op.group.StartDelay)
 	s.task(func() func() {
+		if run, ok := s.elsewhere(member.ctx, name)[name]; ok {
+			return func() {
+				member.owner = run.Owner
+				s.skipped(member, run.Status)
+			}
+		}
 		st, err := s.startMember(member)
 		return func() {
 			switch {
@@ -187,9 +215,14 @@ func (s *start) started(member *starting, st process.Status) {
 			continue
 		}
 		i := slices.IndexFunc(dependent.DependsOn, func(d Dependency) bool { return d.Process == member.Process })
-		d := dependent.DependsOn[i]
+		d, owner := dependent.DependsOn[i], member.owner
 		s.task(func() func() {
-			err := s.m.awaitCondition(dependent.ctx, d, st.RunID)
+			var err error
+			if owner == "" {
+				err = s.m.awaitCondition(dependent.ctx, d, st.RunID)
+			} else {
+				err = s.m.awaitElsewhere(dependent.ctx, d, ForeignRun{Status: st, Owner: owner})
+			}
 			return func() { s.answered(dependent, d, err) }
 		})
 	}

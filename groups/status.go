@@ -51,13 +51,15 @@ const (
 type MemberStatus struct {
 	Member
 	// Phase is what it is, Why the reason in words; "" where it is up
-	// or done.
+	// or done, unless another server runs it.
 	Phase Phase
 	Why   string
-	// Status is its entry in the process manager; zero, with Known false, if it
-	// has not run in this session.
+	// Status is its entry in the process manager or, with Owner, its run in
+	// another live server; zero, with Known false, if there is neither.
 	Status process.Status
 	Known  bool
+	// Owner names the other server that runs it; "" if none does.
+	Owner string
 }
 
 // Status is one group at one moment.
@@ -83,9 +85,14 @@ func (m *Manager) List(ctx context.Context) ([]Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	var members []string
+	for _, d := range all {
+		members = append(members, d.names()...)
+	}
+	elsewhere := m.elsewhere(ctx, members...)
 	list := make([]Status, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, m.status(all[name]))
+		list = append(list, m.status(all[name], elsewhere))
 	}
 	return list, nil
 }
@@ -96,10 +103,11 @@ func (m *Manager) Status(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return m.status(d), nil
+	return m.status(d, m.elsewhere(ctx, d.names()...)), nil
 }
 
-func (m *Manager) status(d definition) Status {
+// status is what a group is; elsewhere are the runs of members in other servers.
+func (m *Manager) status(d definition, elsewhere map[string]ForeignRun) Status {
 	st := Status{Group: d.Group, State: Down, Problem: d.problem}
 	outcomes, busy := m.lastOperation(d.Name)
 	st.Busy = busy
@@ -111,7 +119,11 @@ func (m *Manager) status(d definition) Status {
 	st.Order = order
 	for _, name := range order {
 		member, _ := d.member(name)
-		st.Members = append(st.Members, m.memberStatus(d.Group, member, outcomes[name], busy))
+		ms := m.memberStatus(d.Group, member, outcomes[name], busy)
+		if run, ok := elsewhere[name]; ok {
+			ms.runsElsewhere(run)
+		}
+		st.Members = append(st.Members, ms)
 	}
 	st.State = sumUp(st.Members)
 	return st
@@ -149,7 +161,7 @@ func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string
 	ms.Status, ms.Known = st, err == nil
 	newest := later(st.StartedAt, st.EndedAt)
 	switch {
-	case ms.Known && (st.State.Live() || st.State == process.Backoff):
+	case ms.Known && upOrRetried(st):
 		ms.Phase, ms.Why = livePhase(st)
 	case busy == "starting" && last.Result == Pending:
 		ms.Phase, ms.Why = MemberPending, last.Why
@@ -165,6 +177,13 @@ func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string
 		ms.Phase, ms.Why = MemberDown, ending(st)
 	}
 	return ms
+}
+
+// runsElsewhere makes ms that of a member which another server runs.
+func (ms *MemberStatus) runsElsewhere(run ForeignRun) {
+	phase, why := livePhase(run.Status)
+	ms.Status, ms.Known, ms.Owner = run.Status, true, run.Owner
+	ms.Phase, ms.Why = phase, joinWhy("it runs "+inServerOf(run.Owner), why)
 }
 
 func later(a, b time.Time) time.Time {

@@ -21,7 +21,8 @@ type StopOptions struct {
 	Progress func(Progress)
 }
 
-// Stop stops the members of the group called name, each with its whole tree. It
+// Stop stops the members of the group called name, each with its whole tree; one
+// that another server runs is left alone. It
 // returns when every member is decided, or, with TimedOut, when ctx ends; the
 // stop then goes on. A start that is under way is called off. A stop that is
 // under way is joined if it was asked for in the same way, else replaced.
@@ -87,6 +88,13 @@ func (m *Manager) stopAll(ctx context.Context, op *operation, order []string) {
 		})
 	}
 	wg.Wait()
+	for name, run := range m.elsewhere(ctx, order...) { // asked last: no stop waits for storage
+		op.set(name, func(o *Outcome) {
+			if o.Result == Skipped && !o.Blocked {
+				o.Why = "it runs " + inServerOf(run.Owner)
+			}
+		})
+	}
 }
 
 // predecessors are the members that are stopped before the i-th in order.

@@ -131,27 +131,3 @@ func (a specArgs) arguments() map[string]json.RawMessage {
 	}
 	return given
 }
-
-// elsewhere is the run of a member that another live server owns, and what says
-// whose it is; nil if there is none.
-func (s *Server) elsewhere(ctx context.Context, name, state string) (run *processResult, why string) {
-	if isLive(state) {
-		return nil, "" // it runs here
-	}
-	foreign, err := s.foreignRun(ctx, name)
-	if err != nil || foreign == nil {
-		return nil, "" // the group itself could be read: what it says stands
-	}
-	r := ofRun(foreign)
-	return &r, fmt.Sprintf("it runs in another pmcp server (pid %d %s), which alone can change it", r.Owner.PID, r.Owner.Client)
-}
-
-// tellElsewhere adds to a group the runs of its members in other servers.
-func (s *Server) tellElsewhere(ctx context.Context, g *groupResult) {
-	for i := range g.Members {
-		m := &g.Members[i]
-		if run, why := s.elsewhere(ctx, m.Name, m.State); run != nil {
-			m.State, m.PID, m.Run, m.ExitCode, m.Why = run.State, run.PID, run.Run, nil, why
-		}
-	}
-}

@@ -118,7 +118,7 @@ func (s *Server) latestRun(ctx context.Context, name string) (logstore.Run, bool
 // foreignRun is the run of name that another live server owns, if there is one.
 func (s *Server) foreignRun(ctx context.Context, name string) (*logstore.Run, error) {
 	run, ok, err := s.latestRun(ctx, name)
-	if err != nil || !ok || run.Own || !run.Live || !run.Ended.IsZero() {
+	if err != nil || !ok || !isForeign(&run) {
 		return nil, err
 	}
 	return &run, nil

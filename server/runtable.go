@@ -15,11 +15,13 @@ import (
 )
 
 // RunTable keeps the rows of the run table: it follows the manager's feed and
-// saves each run's start and end to the store, which buffers it.
+// saves each run's start and end to the store, which buffers it. For groups it
+// reads the rows of other servers.
 type RunTable struct {
-	store *logstore.Store
-	log   *slog.Logger
-	done  sync.WaitGroup
+	store   *logstore.Store
+	project string
+	log     *slog.Logger
+	done    sync.WaitGroup
 
 	mu    sync.Mutex
 	owner runOwner
@@ -40,6 +42,7 @@ type runInfo struct {
 	EndedBy  string   `json:"ended_by,omitempty"`
 	Restarts int      `json:"restarts,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
+	Ready    *bool    `json:"ready,omitempty"` // of a run that has not ended
 }
 
 // runOwner is the server that started a run.
@@ -51,7 +54,7 @@ type runOwner struct {
 // NewRunTable begins to follow manager. pid is the process that doctor and
 // get_server_info show for this server.
 func NewRunTable(manager *process.Manager, store *logstore.Store, pid int, log *slog.Logger) *RunTable {
-	t := &RunTable{store: store, owner: runOwner{PID: pid}, log: log}
+	t := &RunTable{store: store, project: manager.Project(), owner: runOwner{PID: pid}, log: log}
 	feed := manager.Watch()
 	t.done.Go(func() { t.follow(feed) })
 	return t
@@ -113,7 +116,7 @@ func (t *RunTable) save(st *process.Status) {
 	}
 	info := runInfo{
 		Command: st.Executable, Args: st.Spec.Args, Cwd: st.Spec.Dir, EnvKeys: slices.Sorted(maps.Keys(st.Spec.Env)),
-		PID: st.PID, Owner: t.currentOwner(), State: stateOfRun(st).String(), Restarts: st.Restarts, Reason: st.Reason,
+		PID: st.PID, Owner: t.currentOwner(), State: stateOfRun(st).String(), Restarts: st.Restarts, Reason: st.Reason, Ready: st.Ready,
 	}
 	if st.Exit != nil {
 		info.Signal, info.EndedBy = st.Exit.Signal, string(st.Exit.By)

@@ -58,7 +58,7 @@ func open(t testing.TB, change ...func(*Options)) *surface {
 	})
 	runs := NewRunTable(manager, store, os.Getpid(), logger)
 	monitor := health.NewMonitor(health.Options{Processes: manager, Changes: manager.Watch(), Journal: store, Project: dir, Log: logger})
-	sets := groups.New(groups.Options{Processes: manager, Journal: store, Health: monitor, Project: dir, Log: logger})
+	sets := groups.New(groups.Options{Processes: manager, Journal: store, Health: monitor, Elsewhere: runs, Project: dir, Log: logger})
 	o := Options{Manager: manager, Store: store, Health: monitor, Groups: sets, Upstream: hub, Log: logger, Session: session, Version: "0"}
 	for _, f := range change {
 		f(&o)

@@ -179,9 +179,7 @@ func (s *Server) groupNow(ctx context.Context, name string) (groupResult, error)
 	if err != nil {
 		return groupResult{}, err
 	}
-	r := ofGroup(&st)
-	s.tellElsewhere(ctx, &r)
-	return r, nil
+	return ofGroup(&st), nil
 }
 
 // checkGrouping refuses dependencies that no group would mind.
@@ -301,9 +299,7 @@ func listGroups(ctx context.Context, s *Server, a listGroupsArgs) (listGroupsRes
 		return r, err
 	}
 	for i := range all {
-		g := ofGroup(&all[i])
-		s.tellElsewhere(ctx, &g)
-		r.Groups = append(r.Groups, g)
+		r.Groups = append(r.Groups, ofGroup(&all[i]))
 	}
 	if len(all) == 0 {
 		r.Hint = "no groups"

@@ -182,13 +182,20 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 			}
 		}
 		if o.Result == groups.Skipped {
-			if run, why := s.elsewhere(ctx, m.Name, m.State); run != nil {
-				m.State, m.PID, m.Run, m.ExitCode, m.Why = run.State, run.PID, run.Run, nil, why
-			}
+			m.takeElsewhere(&st)
 		}
 		r.Members = append(r.Members, m)
 	}
 	return r, nil
+}
+
+// takeElsewhere describes the run of a member that another server runs.
+func (m *groupMemberReport) takeElsewhere(st *groups.Status) {
+	for i := range st.Members {
+		if ms := &st.Members[i]; ms.Process == m.Name && ms.Owner != "" {
+			m.State, m.PID, m.Run, m.ExitCode = ms.Status.State.String(), ms.Status.PID, ms.Status.Run, nil
+		}
+	}
 }
 
 // sharedRoom is what several processes may take of one answer, in bytes.

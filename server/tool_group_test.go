@@ -63,20 +63,24 @@ func TestNoGroups(t *testing.T) {
 	}
 }
 
-// TestGroupOfAnotherServer: a member that runs in another server is not told as
-// one that does not run.
+// TestGroupOfAnotherServer: a member that runs in another server counts as
+// running, and only that server can change it.
 func TestGroupOfAnotherServer(t *testing.T) {
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5"}}})
 	s.otherRun(s.otherStore(neighbour), "db", "a line")
 	for tool, want := range map[string]string{
-		"list_groups": "db: down (running), it runs in another pmcp server (pid 7 editor)",
+		"list_groups": "group stack: up, start order: db\n  db: up (running), it runs in another pmcp server (pid 7 editor)",
 		"stop_group":  "db: skipped (it runs in another pmcp server (pid 7 editor), which alone can change it), running",
-		"start_group": "db: failed (cannot start: db belongs to another pmcp server (pid 7 editor)",
+		"start_group": "group stack: up\ndb: skipped (already running in another pmcp server (pid 7 editor), which alone can change it), running",
 	} {
 		if _, text := s.do(tool, map[string]any{"group": "stack"}); !strings.Contains(text, want) {
 			t.Errorf("%s: %q is not in\n%s", tool, want, text)
 		}
+	}
+	const refused = "db: failed (cannot start: db belongs to another pmcp server (pid 7 editor), which alone can change it"
+	if _, text := s.do("start_group", map[string]any{"group": "stack", "skip_running": false}); !strings.Contains(text, refused) {
+		t.Errorf("a restart: %s", text)
 	}
 }
 
