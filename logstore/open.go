@@ -70,12 +70,34 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 		_, err = f.lock.try(false)
 	}
 	if err == nil {
-		f.opened, err = os.Stat(path)
+		err = f.hold(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return f, nil
+}
+
+// hold makes all connections to the file, and has each read from it. SQLite opens a file and its
+// write-ahead log by their names and when it first needs them: a connection made later, or one that
+// has not read yet, would be to what stands there then. Where this file was deleted and another
+// server has made a new one, runs of both have the same ids.
+func (f *file) hold(ctx context.Context) (err error) {
+	for _, pool := range f.pools() {
+		for range pool.Stats().MaxOpenConnections {
+			c, err := pool.Conn(ctx)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = c.Close() }() // all at once, so that each is another one
+			var n int
+			if err := c.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema`).Scan(&n); err != nil {
+				return err
+			}
+		}
+	}
+	f.opened, err = os.Stat(f.path)
+	return err
 }
 
 // missing says that the open file is no longer the one at its path: SQLite goes on writing to it
@@ -216,8 +238,10 @@ func (f *file) quarantine() error {
 	return makeFile(f.path)
 }
 
+func (f *file) pools() []*sql.DB { return []*sql.DB{f.read, f.poll, f.check, f.write} }
+
 func (f *file) closePools() {
-	for _, pool := range []*sql.DB{f.read, f.poll, f.check, f.write} {
+	for _, pool := range f.pools() {
 		if pool != nil {
 			_ = pool.Close()
 		}
