@@ -8,8 +8,9 @@ type bundle struct {
 	one
 	lines int
 	quiet int // blank lines in a row
-	// want tells that the message is still to come.
+	// want tells that the message is still to come, moved that another shape has it.
 	want   bool
+	moved  bool
 	frames int
 	// read takes a line; false = not one of its.
 	read func(b *bundle, l line, t string) bool
@@ -24,6 +25,13 @@ func newBundle(l line) *bundle {
 
 func (b *bundle) absorbInto() *draft { return &draft{} }
 func (b *bundle) patience() int      { return 0 }
+
+func (b *bundle) drafts() []*draft {
+	if b.moved {
+		return nil
+	}
+	return b.one.drafts()
+}
 
 func (b *bundle) next(l line) verdict {
 	t := l.trim()
@@ -50,12 +58,7 @@ func (b *bundle) message(t string) {
 		return // what failed follows
 	}
 	b.want = false
-	if kind, message, at, ok := header(t); ok && at == 0 {
-		b.f.Type = kind
-		b.say(message)
-		return
-	}
-	b.say(t)
+	b.draft.message(t)
 }
 
 // startBundler knows the first lines of esbuild, Vite, webpack and Next.js.
@@ -93,6 +96,11 @@ func esbuild(l line, message string) shape {
 	return b
 }
 
+// announcement is a bundle whose first line says only that there is one.
+type announcement struct{ *bundle }
+
+func (a announcement) waits() bool { return a.want }
+
 func viteBuild(l line) shape {
 	b := newBundle(l)
 	b.want = true
@@ -107,6 +115,9 @@ func viteBuild(l line) shape {
 			return false
 		}
 		if b.want {
+			if b.moved = strings.HasPrefix(t, "Build failed with "); b.moved {
+				return false // Rolldown's errors follow
+			}
 			if i := strings.Index(t, "] "); strings.HasPrefix(t, "[") && i > 0 {
 				b.f.Type, t = t[1:i], t[i+2:]
 			}
@@ -120,16 +131,12 @@ func viteBuild(l line) shape {
 		}
 		return true
 	}
-	return b
+	return announcement{b}
 }
 
-// atFile sets the place from "path:3:4", "path:3:4 (importer)" or a path alone.
+// atFile sets the place from what filePlace reads.
 func (b *bundle) atFile(file string) {
-	if p, _, ok := position(file); ok {
-		b.at(p)
-	} else if isFile(file) {
-		b.at(place{file: file})
-	}
+	b.at(filePlace(file))
 }
 
 func viteServer(l line) shape {

@@ -32,7 +32,7 @@ func bracketLane(s string) (lane, rest string) {
 	}
 	name := s[1:end]
 	if levelWord(name) || strings.EqualFold(name, "warn") || strings.EqualFold(name, "warning") || strings.EqualFold(name, "info") || strings.EqualFold(name, "debug") ||
-		strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || errorName(name) {
+		strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || errorName(name) || rolldownCode(name) {
 		return "", s
 	}
 	for i := range len(name) {
