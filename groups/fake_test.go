@@ -83,6 +83,13 @@ func (w *world) Status(name string) (process.Status, error) {
 	return st, nil
 }
 
+// now is the entry of name.
+func (w *world) now(name string) process.Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.table[name]
+}
+
 // await waits until look, called with mu held, has an answer.
 func (w *world) await(ctx context.Context, look func() bool) error {
 	for {

@@ -146,6 +146,8 @@ func checkStart(t *testing.T, w *world, g Group, report Report, running map[stri
 	}
 	could := map[string]bool{} // has, or could have, a run
 	by := outcomes(report)
+	w.mu.Lock() // what was started goes on
+	defer w.mu.Unlock()
 	for _, name := range order {
 		member, _ := g.member(name)
 		startable, from := true, began
@@ -185,6 +187,8 @@ func stopRandomly(t *testing.T, r *rand.Rand, m *Manager, w *world, g Group) {
 	}
 	order, _ := g.Order()
 	last := began
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, name := range order {
 		s, stopped := w.stops[name]
 		switch by := outcomes(report)[name]; {
@@ -210,7 +214,7 @@ func stopRandomly(t *testing.T, r *rand.Rand, m *Manager, w *world, g Group) {
 }
 
 // lastStop is when everything that depends on name, however indirectly, was
-// down.
+// down. Called with w.mu held.
 func lastStop(w *world, g Group, name string, began time.Time) time.Time {
 	at := began
 	for _, dependent := range g.dependents(name) {

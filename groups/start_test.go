@@ -182,7 +182,7 @@ func TestRunningMembers(t *testing.T) {
 			t.Error("what runs already is no failure")
 		}
 		startGroup(t, m, w, StartOptions{RestartRunning: true})
-		if len(w.starts["db"]) != 2 || w.ifStarts["db"] != process.RestartRunning || w.table["api"].Run != 2 {
+		if len(w.starts["db"]) != 2 || w.ifStarts["db"] != process.RestartRunning || w.now("api").Run != 2 {
 			t.Errorf("starts %v, %v", w.starts, w.ifStarts)
 		}
 	})

@@ -94,7 +94,7 @@ func TestStopCallsTheStartOff(t *testing.T) {
 			t.Errorf("the start says of web: %+v", o)
 		}
 		for name, o := range outcomes(report) {
-			if st := w.table[name]; st.State == process.Running || st.State == process.Starting || o.Result == HasFailed {
+			if st := w.now(name); st.State == process.Running || st.State == process.Starting || o.Result == HasFailed {
 				t.Errorf("%s is %s: %+v", name, st.State, o)
 			}
 		}
@@ -145,7 +145,7 @@ func TestStopGoesOnWithoutItsCaller(t *testing.T) {
 		}
 		began := time.Now()
 		report := stopGroup(t, m, StopOptions{})
-		if report.Failed() || time.Since(began) != 2*time.Second || w.table["db"].State != process.Stopped {
+		if report.Failed() || time.Since(began) != 2*time.Second || w.now("db").State != process.Stopped {
 			t.Errorf("%+v after %s", report, time.Since(began))
 		}
 	})

@@ -41,7 +41,7 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 		r.Hint = joinNonEmpty("not ready yet:", now.notReady)
 	case wait == "exit":
 		r.Hint = "wait_for_process with until: exit waits on"
-	case wait == "ready" && now.Ready == nil:
+	case wait == "ready" && now.Ready == nil && !now.stored:
 		r.Hint = "readiness was not checked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
 	case now.Ready == nil:
 		r.Hint = joinNonEmpty("readiness was not checked", now.since)

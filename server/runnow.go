@@ -36,15 +36,15 @@ func (s *Server) runNow(ctx context.Context, name string, run int64) (runNow, er
 	return storedRunNow(&stored), err
 }
 
-// awaitEnd waits until a run of name ends, or reached holds for it; that of
-// another server, whose status is not known here, until it ends. When ctx ends
-// first it gives the run as it is then, and ctx's error.
+// awaitEnd waits until a run of name ends, or reached holds for it; of another
+// server's it knows what that one has stored. When ctx ends first it gives the
+// run as it is then, and ctx's error.
 func (s *Server) awaitEnd(ctx context.Context, name string, run int64, reached func(process.Status) bool) (runNow, error) {
 	st, err := s.o.Manager.AwaitRun(ctx, name, run, reached)
 	if !errors.Is(err, process.ErrUnknown) {
 		return s.ownRunNow(&st), err
 	}
-	stored, err := s.o.Store.WaitEnd(ctx, run)
+	stored, err := s.o.Store.WaitRun(ctx, run, func(run *logstore.Run) bool { return reached(statusOfRun(run)) })
 	return storedRunNow(&stored), err
 }
 

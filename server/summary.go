@@ -76,7 +76,7 @@ func ofRun(run *logstore.Run) processResult {
 	case run.Lost:
 		r.State = process.Lost.String()
 	case run.Live && run.Ended.IsZero():
-		r.PID = info.PID
+		r.PID, r.Ready = info.PID, info.Ready
 		if !run.Own {
 			r.Owner = &info.Owner
 		}

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,9 +141,15 @@ func (s *surface) begin(method string, params map[string]any) (id string) {
 
 func (s *surface) wait(id string) reply {
 	s.t.Helper()
+	isIt := func(r reply) bool { return r.Method == "" && string(r.ID) == id }
+	if i := slices.IndexFunc(s.notes, isIt); i >= 0 { // it came while another was waited for
+		r := s.notes[i]
+		s.notes = slices.Delete(s.notes, i, i+1)
+		return r
+	}
 	for {
 		r := s.recv()
-		if r.Method == "" && string(r.ID) == id {
+		if isIt(r) {
 			return r
 		}
 		s.notes = append(s.notes, r)

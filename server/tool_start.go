@@ -106,7 +106,7 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	case foreign != nil && ifRunningOf(a.IfRunning) != process.KeepRunning:
 		return runResult{}, ownedElsewhere(foreign)
 	case foreign != nil:
-		return s.alreadyForeign(ctx, foreign)
+		return s.alreadyForeign(ctx, foreign, a)
 	}
 	before := s.changeable(a.Name)
 	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
@@ -272,10 +272,10 @@ func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
 	}
 }
 
-// alreadyForeign answers a start of what another live server runs.
-func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run) (runResult, error) {
-	r := runResult{processResult: ofRun(run), AlreadyRunning: true, Hint: "another pmcp server (another editor window) owns it; its log can be read here"}
-	var err error
-	r.logResult, err = s.lastOutput(ctx, run.ID)
+// alreadyForeign answers a start of what another live server runs. It waits as
+// it would for a process of its own.
+func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startArgs) (runResult, error) {
+	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
+	r.AlreadyRunning, r.Hint = true, joinHints("another pmcp server (another editor window) owns it; its log can be read here", r.Hint)
 	return r, err
 }

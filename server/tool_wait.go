@@ -66,7 +66,7 @@ func waitForProcess(ctx context.Context, s *Server, a waitArgs) (runResult, erro
 // noReadiness says why a run cannot be waited for to become ready.
 func (r *runNow) noReadiness() error {
 	if r.stored {
-		return fmt.Errorf("only the pmcp server that owns %s knows whether it is ready; wait until log, idle or exit", r.Name)
+		return fmt.Errorf("%s has no readiness rule, and only the pmcp server that owns it could give it one; wait until log, idle or exit", r.Name)
 	}
 	return fmt.Errorf("%s has no readiness rule; give ready to start_process, or wait until log or idle", r.Name)
 }

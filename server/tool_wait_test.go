@@ -103,7 +103,7 @@ func TestWaitForOtherServer(t *testing.T) {
 		t.Errorf("%v\n%s", data, text)
 	}
 	if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")}); r.Result["isError"] != true ||
-		!strings.Contains(r.text(), "only the pmcp server that owns web knows") {
+		!strings.Contains(r.text(), "web has no readiness rule") {
 		t.Errorf("%s", r.raw)
 	}
 	forLine := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "log", "pattern", "second")})
@@ -117,6 +117,38 @@ func TestWaitForOtherServer(t *testing.T) {
 	s.saveOther(other, run, runInfo{State: "exited", ExitCode: &zero, EndedBy: "self"}, true)
 	if r := s.wait(forEnd); r.Result["isError"] == true || !strings.Contains(r.text(), "web: exited, exit code 0") || !strings.Contains(r.text(), "second") {
 		t.Errorf("%s", r.raw)
+	}
+}
+
+// TestReadinessOfAnotherServer is waited for as that one has stored it, by a start
+// too.
+func TestReadinessOfAnotherServer(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web", "up")
+	starting := map[string]any{"name": "web", "command": "web", "wait": "ready"}
+	if data, text := s.do("start_process", starting); data["already_running"] != true || data["timed_out"] != nil || !strings.Contains(text, "readiness was not checked") {
+		t.Errorf("without a rule: %v\n%s", data, text)
+	}
+	now := runInfo{State: "running", Ready: new(bool), Owner: runOwner{PID: 7, Client: "editor"}}
+	s.saveOther(other, run, now, false)
+	if data, text := s.waitFor("web", "ready", "timeout_ms", 50); data["timed_out"] != true || data["ready"] != false {
+		t.Errorf("not ready: %v\n%s", data, text)
+	}
+	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")})
+	*now.Ready = true
+	s.saveOther(other, run, now, false)
+	start := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": starting})
+	for _, r := range []reply{s.wait(waiting), start} {
+		data, _ := r.Result["structuredContent"].(map[string]any)
+		if r.Result["isError"] == true || data["ready"] != true || data["owner"] == nil || data["timed_out"] != nil {
+			t.Errorf("%s", r.raw)
+		}
+	}
+	one := 1
+	s.saveOther(other, run, runInfo{State: "crashed", ExitCode: &one, EndedBy: "self"}, true)
+	if data, text := s.do("get_process_info", map[string]any{"process": "web"}); data["ready"] != nil {
+		t.Errorf("after the end: %s", text)
 	}
 }
 
