@@ -152,10 +152,10 @@ func garble(t *testing.T, s *Store, table string) {
 func TestDamageMetByARun(t *testing.T) {
 	for name, ask := range map[string]func(*Store, int64) (Run, error){
 		"Run": func(s *Store, run int64) (Run, error) { return s.Run(t.Context(), run) },
-		"WaitEnd": func(s *Store, run int64) (Run, error) {
+		"WaitRun": func(s *Store, run int64) (Run, error) {
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
-			r, err := s.WaitEnd(over, run)
+			r, err := s.WaitRun(over, run, onlyItsEnd)
 			if errors.Is(err, context.Canceled) { // it has seen a run that has not ended
 				err = nil
 			}

@@ -27,16 +27,11 @@ func (s *Store) EndOfRun(run int64) string {
 // another server dies, no file changes.
 const endPoll = time.Second
 
-// WaitEnd waits until a run has ended, or can no longer end because its server is dead, and gives
-// it. When ctx ends first it gives the run as it was seen last, and ctx's error. Its error wraps
-// ErrUnknownRun for a run that is not kept. A run of another server is seen to end when that server
-// has stored it; one of this Store when SaveRun was told.
-func (s *Store) WaitEnd(ctx context.Context, run int64) (Run, error) {
-	return s.WaitRun(ctx, run, func(*Run) bool { return false })
-}
-
-// WaitRun is WaitEnd that is over as well as soon as until holds for the run; until is asked of every
-// state that is seen, the end included.
+// WaitRun waits until a run has ended, or can no longer end because its server is dead, or until
+// holds for it, and gives it; until is asked of every state that is seen, the end included. When ctx
+// ends first it gives the run as it was seen last, and ctx's error. Its error wraps ErrUnknownRun for
+// a run that is not kept. Of a run of another server it sees what that server has stored; of one of
+// this Store what SaveRun was told.
 func (s *Store) WaitRun(ctx context.Context, run int64, until func(*Run) bool) (Run, error) {
 	w := s.watch(func(*runLog) bool { return false })
 	defer s.unwatch(w)

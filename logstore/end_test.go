@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// TestWaitEndOfAnotherServer: its run ends, or it dies.
-func TestWaitEndOfAnotherServer(t *testing.T) {
+// onlyItsEnd is what WaitRun is asked for by who waits for the end only.
+func onlyItsEnd(*Run) bool { return false }
+
+// TestEndOfAnotherServer: its run ends, or it dies.
+func TestEndOfAnotherServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	other := openTest(t, Options{Path: path, Session: "other"})
 	var alive atomic.Bool
@@ -24,17 +27,17 @@ func TestWaitEndOfAnotherServer(t *testing.T) {
 
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		if r, err := s.WaitEnd(gone, run); !errors.Is(err, context.Canceled) || r.ID != run || !r.Ended.IsZero() {
+		if r, err := s.WaitRun(gone, run, onlyItsEnd); !errors.Is(err, context.Canceled) || r.ID != run || !r.Ended.IsZero() {
 			t.Errorf("a wait that is over: %+v, %v", r, err)
 		}
 		type outcome struct {
 			run Run
 			err error
 		}
-		ended := make(chan outcome, 1)
+		over := make(chan outcome, 1)
 		go func() {
-			r, err := s.WaitEnd(context.Background(), run)
-			ended <- outcome{r, err}
+			r, err := s.WaitRun(context.Background(), run, onlyItsEnd)
+			over <- outcome{r, err}
 		}()
 		if dies {
 			alive.Store(false)
@@ -43,15 +46,15 @@ func TestWaitEndOfAnotherServer(t *testing.T) {
 			other.SaveRun(run, time.Now(), time.Now(), []byte(`{"state":"exited"}`))
 			checkError(t, other.Flush(t.Context()))
 		}
-		got := <-ended
+		got := <-over
 		if got.err != nil || got.run.ID != run || got.run.Lost != dies || got.run.Ended.IsZero() != dies {
 			t.Errorf("dies %v: %+v, %v", dies, got.run, got.err)
 		}
-		if r, err := s.WaitEnd(gone, run); err != nil || r.ID != run {
+		if r, err := s.WaitRun(gone, run, onlyItsEnd); err != nil || r.ID != run {
 			t.Errorf("what has happened already: %+v, %v", r, err)
 		}
 	}
-	if _, err := s.WaitEnd(t.Context(), 1<<40); !errors.Is(err, ErrUnknownRun) {
+	if _, err := s.WaitRun(t.Context(), 1<<40, onlyItsEnd); !errors.Is(err, ErrUnknownRun) {
 		t.Errorf("no run: %v", err)
 	}
 }
