@@ -76,9 +76,11 @@ func startBundler(l line, _ *back, _ *notes) shape {
 		return webpack(l)
 	case t == "Failed to compile.":
 		return nextBuild(l)
-	default:
-		return nil
 	}
+	if where, ok := strings.CutPrefix(l.trim(), "\u2a2f ./"); ok && isFileOrPlace(where) {
+		return nextServer(l, "./"+where)
+	}
+	return nil
 }
 
 func esbuild(l line, message string) shape {
