@@ -359,20 +359,19 @@ func (c *config) resolvePaths() error {
 }
 
 // projectRoot is the nearest directory upwards with .git, else the working
-// directory.
+// directory. In the home directory .git keeps somebody's settings, and is of no
+// project below.
 func projectRoot() string {
 	cwd, err := os.Getwd()
 	if err != nil {
 		return "/"
 	}
-	for dir := cwd; ; dir = filepath.Dir(dir) {
+	for dir := cwd; !process.IsNoProject(dir); dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, ".git")); err == nil {
 			return dir
 		}
-		if dir == filepath.Dir(dir) {
-			return cwd
-		}
 	}
+	return cwd
 }
 
 // warnUnknownVariables names PM_* variables that mean nothing here.

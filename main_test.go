@@ -90,6 +90,27 @@ func TestVariablesHaveThePrefix(t *testing.T) {
 	}
 }
 
+// TestProjectRoot: the nearest directory with .git, but never the home directory.
+func TestProjectRoot(t *testing.T) {
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	inRepository, without := filepath.Join(home, "repository", "deep", "down"), filepath.Join(home, "without", "one")
+	for _, dir := range []string{filepath.Join(home, ".git"), filepath.Join(home, "repository", ".git"), inRepository, without} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for cwd, want := range map[string]string{inRepository: filepath.Join(home, "repository"), without: without, home: home} {
+		t.Chdir(cwd)
+		if got := projectRoot(); got != want {
+			t.Errorf("in %s: %s, want %s", cwd, got, want)
+		}
+	}
+}
+
 // TestEmptyVariables: one without a value counts as not set, whatever it is.
 func TestEmptyVariables(t *testing.T) {
 	t.Setenv("HOME", t.TempDir())

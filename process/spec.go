@@ -172,9 +172,9 @@ func (s Spec) checkSize() error {
 	return nil
 }
 
-// isNoProject says whether dir is / or the home directory, by whatever path: HOME
+// IsNoProject says whether dir is / or the home directory, by whatever path: HOME
 // may be a symbolic link to where editors start servers, or end in a slash.
-func isNoProject(dir string) bool {
+func IsNoProject(dir string) bool {
 	home, _ := os.UserHomeDir()
 	if dir == "/" || dir == home {
 		return true
@@ -196,7 +196,7 @@ func isNoProject(dir string) bool {
 func resolveDir(dir, project string) (string, error) {
 	tilde := dir == "~" || strings.HasPrefix(dir, "~/")
 	if !filepath.IsAbs(dir) {
-		if isNoProject(project) {
+		if IsNoProject(project) {
 			return dir, fmt.Errorf("%w: cwd %q is relative and pmcp runs in %s, which is no project: give an absolute cwd, or set PM_PROJECT_DIR", ErrInvalid, dir, project)
 		}
 		dir = filepath.Join(project, dir)
