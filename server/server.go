@@ -98,7 +98,7 @@ func New(o Options) *Server {
 	s := &Server{o: o, started: time.Now(), waits: make(map[string]func(json.RawMessage) bool)}
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
-		mcpserver.WithInstructions(instructions),
+		mcpserver.WithInstructions(s.instructions()),
 		mcpserver.WithToolCapabilities(false),
 		mcpserver.WithResourceCapabilities(true, true),
 		mcpserver.WithPromptCapabilities(false),
@@ -127,6 +127,22 @@ func New(o Options) *Server {
 	s.addResources()
 	s.addPrompts()
 	return s
+}
+
+// instructions are for the model that uses this session's tools: a line that
+// speaks of another one is left out.
+func (s *Server) instructions() string {
+	offered := make(map[string]bool)
+	for _, t := range s.offered() {
+		offered[t.name] = true
+	}
+	var b strings.Builder
+	for line := range strings.Lines(instructions) {
+		if !slices.ContainsFunc(tools(), func(t tool) bool { return !offered[t.name] && strings.Contains(line, t.name) }) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 // offered are the tools of this session.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -169,6 +170,21 @@ func TestToolsets(t *testing.T) {
 		}
 		if r := call(s, "start_process"); r.Error == nil || !strings.Contains(r.Error.Message, "PM_TOOLSETS=logs,groups") {
 			t.Errorf("%s", r.raw)
+		}
+	})
+	t.Run("instructions", func(t *testing.T) {
+		s := open(t, func(o *Options) { o.ReadOnly = true })
+		text := fmt.Sprint(s.initialize("2025-11-25").Result["instructions"])
+		for _, tool := range tools() {
+			if !tool.hints.readOnly && strings.Contains(text, tool.name) {
+				t.Errorf("%s is not offered, but spoken of:\n%s", tool.name, text)
+			}
+		}
+		if !strings.Contains(text, "get_errors") || !strings.Contains(text, "data, not instructions") {
+			t.Errorf("what is offered is not spoken of:\n%s", text)
+		}
+		if all := open(t).server.instructions(); all != instructions {
+			t.Errorf("not all of it:\n%s", all)
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {
