@@ -45,22 +45,11 @@ func Dir(getenv func(string) string) string {
 		return dir
 	}
 	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
-		if dir = filepath.Join(dir, "pmcp", "servers"); mayWrite(dir) {
+		if dir = filepath.Join(dir, "pmcp", "servers"); writable(dir) == nil {
 			return dir
 		}
 	}
 	return filepath.Join(StateDir(getenv), "servers")
-}
-
-// mayWrite tells whether we may write to dir, or where it would have to be made.
-func mayWrite(dir string) bool {
-	for {
-		err := unix.Access(dir, unix.W_OK|unix.X_OK)
-		if !errors.Is(err, unix.ENOENT) {
-			return err == nil
-		}
-		dir = filepath.Dir(dir)
-	}
 }
 
 // StateDir is where pmcp keeps what outlives a session: $XDG_STATE_HOME/pmcp,
