@@ -4,7 +4,7 @@ import "strings"
 
 // nextServer is an error that the dev server of Next.js reports with " ⨯ ./app/page.js:3:4": by
 // Turbopack, or by webpack and SWC, which give the place below.
-func nextServer(l line, where string) shape {
+func nextServer(l line, where string) *bundle {
 	b := newBundle(l)
 	b.fatal, b.want = false, true
 	b.atFile(where)
@@ -53,4 +53,54 @@ func (e *nextExcerpt) takes(b *bundle, t string) bool {
 		b.f.Line = e.row
 	}
 	return strings.IndexByte("|:`", t[0]) >= 0
+}
+
+// turbopack is what next build says of Turbopack's errors: how many there are, then each as the dev
+// server reports it.
+type turbopack struct {
+	one
+	errors       []*bundle
+	count, lines int
+}
+
+// startTurbopack knows the line that counts the errors; it must be tried before counts are taken for noise.
+func startTurbopack(l line, _ *back, _ *notes) shape {
+	count, ok := strings.CutPrefix(l.text, "Error: Turbopack build failed with ")
+	if !ok {
+		return nil
+	}
+	s := &turbopack{}
+	s.count, _, _ = number(count)
+	s.start(l)
+	return s
+}
+
+func (s *turbopack) absorbInto() *draft { return &draft{} }
+func (s *turbopack) waits() bool        { return len(s.errors) < min(s.count, MaxOpen) }
+
+func (s *turbopack) next(l line) verdict {
+	if l.number < s.f.FirstLine {
+		return foreign // another shape held it
+	}
+	if s.lines++; s.lines > 400 || l.stated() {
+		return ended
+	}
+	t := l.trim()
+	if p, rest, ok := position(t); ok && rest == "" && p.line > 0 && strings.HasPrefix(t, "./") && l.indent() == 0 && len(s.errors) < MaxOpen {
+		b := nextServer(l, t)
+		b.fatal = true
+		s.errors = append(s.errors, b)
+		return mine
+	}
+	if n := len(s.errors); n > 0 && s.errors[n-1].next(l) == mine || s.waits() || l.indent() > 0 || strings.HasPrefix(t, "https://") {
+		return mine
+	}
+	return ended
+}
+
+func (s *turbopack) drafts() (list []*draft) {
+	for _, b := range s.errors {
+		list = append(list, b.drafts()...)
+	}
+	return list
 }

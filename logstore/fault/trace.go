@@ -40,6 +40,9 @@ func startTrace(l line, b *back, n *notes) shape {
 	tr := &trace{indent: l.indent()}
 	tr.start(l)
 	tr.f.Type, tr.fallback = kind, CategoryOther
+	if at > 0 && introduced(t)[at-1] == '[' {
+		message = strings.TrimSuffix(message, "]") // V8 prints an error without a stack in brackets
+	}
 	tr.say(strings.TrimSuffix(message, " {"))
 	tr.quiet = l.level > 0 && l.level < levelError
 	first := at == 0 || at == len(introduced(t))-len(body(introduced(t)))
