@@ -83,31 +83,57 @@ func (r *rolldown) head(l line, t string) bool {
 		return false
 	}
 	d := &draft{fallback: CategoryBuild, fatal: r.fatal}
-	code, message, ok := strings.Cut(strings.TrimPrefix(t, "["), "]")
-	p, rest, found := position(t)
-	switch {
-	case found && strings.HasPrefix(rest, ": ERROR: "):
-		d.say(rest[len(": ERROR: "):])
-		d.at(p)
-	case !ok || t[0] != '[':
-		return false
-	case strings.HasPrefix(code, "plugin "):
-		d.f.Type, r.want = code[len("plugin "):], true
-		d.at(filePlace(strings.TrimSpace(message)))
-	case strings.HasPrefix(code, "builtin:"), rolldownCode(code):
-		d.f.Type, d.hint = code, strings.ReplaceAll(code, "_", " ")
-		if code == "builtin:vite-transform" {
-			d.hint = "transform failed"
+	if !d.told(t) {
+		plugin, where, ok := strings.Cut(t, "]")
+		if !ok || !strings.HasPrefix(plugin, "[plugin ") {
+			return false
 		}
-		d.say(strings.TrimSpace(message))
-	default:
-		return false
+		d.f.Type, r.want = plugin[len("[plugin "):], true
+		d.at(filePlace(strings.TrimSpace(where)))
 	}
 	d.start(l)
 	d.push(l.text)
 	r.frames = false
 	r.errors = append(r.errors, d)
 	return true
+}
+
+// told takes a line that begins an error with its message: "[PARSE_ERROR] message", "[builtin:x]
+// message", or esbuild's "file:3:4: ERROR: message".
+func (d *draft) told(t string) bool {
+	if p, rest, ok := position(t); ok && strings.HasPrefix(rest, ": ERROR: ") {
+		d.say(rest[len(": ERROR: "):])
+		d.at(p)
+		return true
+	}
+	code, message, ok := strings.Cut(strings.TrimPrefix(t, "["), "]")
+	if !ok || t[0] != '[' || !strings.HasPrefix(code, "builtin:") && !rolldownCode(code) {
+		return false
+	}
+	d.f.Type, d.hint = code, strings.ReplaceAll(code, "_", " ")
+	if code == "builtin:vite-transform" {
+		d.hint = "transform failed"
+	}
+	d.say(strings.TrimSpace(message))
+	return true
+}
+
+// located takes a line that says where an error is: "╭─[ file:3:4 ]", or "File: /path".
+func (d *draft) located(t string) bool {
+	if where, ok := strings.CutPrefix(t, "\u256d\u2500[ "); ok {
+		p, _, _ := position(where)
+		d.at(p)
+		return true
+	}
+	file, ok := strings.CutPrefix(t, "File: ")
+	if ok {
+		p := filePlace(file)
+		if strings.HasSuffix(p.file, "/"+d.f.File) { // the same, by its whole path
+			d.f.File = p.file
+		}
+		d.at(p)
+	}
+	return ok
 }
 
 // message takes the line that says what went wrong.
@@ -126,18 +152,9 @@ func (r *rolldown) part(d *draft, l line, t string) bool {
 		r.frames = true
 	} else if r.frames && l.indent() == 0 && t != "}" {
 		return false
-	} else if where, ok := strings.CutPrefix(t, "\u256d\u2500[ "); ok {
-		p, _, _ := position(where)
-		d.at(p)
 	} else if plugin, ok := strings.CutPrefix(t, "Plugin: "); ok && d.f.Type == "" {
 		d.f.Type = plugin
-	} else if file, ok := strings.CutPrefix(t, "File: "); ok {
-		p := filePlace(file)
-		if strings.HasSuffix(p.file, "/"+d.f.File) { // the same, by its whole path
-			d.f.File = p.file
-		}
-		d.at(p)
-	} else if l.indent() == 0 && isAlpha(t[0]) {
+	} else if !d.located(t) && l.indent() == 0 && isAlpha(t[0]) {
 		return false // an excerpt starts with blanks, a number or a frame's corner
 	}
 	d.add(l)

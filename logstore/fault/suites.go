@@ -136,6 +136,9 @@ func startVitest(l line, _ *back, n *notes) shape {
 	if !ok {
 		return nil
 	}
+	if strings.HasPrefix(name, "Tests failed. ") { // and it watches for changes
+		return ignored{}
+	}
 	n.suite++
 	if i := strings.Index(name, " [ "); i > 0 {
 		name = name[:i]
@@ -144,9 +147,17 @@ func startVitest(l line, _ *back, n *notes) shape {
 	r.ends = func(l line, t string) bool {
 		return strings.HasPrefix(t, "\u23af\u23af\u23af") || strings.HasPrefix(l.text, " FAIL  ")
 	}
+	transform := false
 	r.detail = func(r *report, l line, t string) {
-		if !r.begun {
+		switch {
+		case !r.begun && strings.HasPrefix(t, "Error: Transform failed with "): // what failed follows
+			transform, r.fallback = true, CategorySyntax
+		case !r.begun && transform && r.told(t):
+			r.begun = true
+		case !r.begun:
 			r.firstWords(t)
+		case transform:
+			r.located(t)
 		}
 	}
 	return r
