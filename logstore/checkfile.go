@@ -42,12 +42,16 @@ func CheckFile(ctx context.Context, path string) (text string, err error) {
 	}
 }
 
-// checkModes are the ways to open the file that are tried, in order. Without a write-ahead log
-// nobody has it open, and there is nothing but the file to read. With one the index of the log is
+// walHeaderBytes is the length of the header of a write-ahead log.
+const walHeaderBytes = 32
+
+// checkModes are the ways to open the file that are tried, in order. Without a write-ahead log, or
+// with one that has no frame, there is nothing but the file to read; where a server was killed when
+// it had written the header and no frame, SQLite would look for one for 10 s. With a log its index is
 // read as it is, or, where there is none, has to be made.
 func checkModes(path string) []url.Values {
 	info, err := os.Stat(path + "-wal")
-	if err != nil || info.Size() == 0 {
+	if err != nil || info.Size() <= walHeaderBytes {
 		return []url.Values{{"immutable": {"1"}}}
 	}
 	return []url.Values{{"readonly_shm": {"1"}}, {}}

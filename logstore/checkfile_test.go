@@ -79,6 +79,31 @@ func TestCheckFile(t *testing.T) {
 	wantQuietCheck(t, path, "whole, 2 runs, 1 sessions without an end", "")
 }
 
+// TestCheckFileAfterAKillBetweenHeaderAndFrame: a server was killed while it synced the header of a new
+// write-ahead log, which has no frame yet.
+func TestCheckFileAfterAKillBetweenHeaderAndFrame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s, err := Open(t.Context(), Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(s, startRun(s, "/p", "a"), 1, 100)
+	flush(t, s)
+	log, err := os.ReadFile(path + "-wal")
+	if err != nil || len(log) < walHeaderBytes {
+		t.Fatal(len(log), err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string][]byte{"-wal": log[:walHeaderBytes], "-shm": make([]byte, 32<<10)} {
+		if err := os.WriteFile(path+name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantQuietCheck(t, path, "whole, 1 runs, 0 sessions without an end", "")
+}
+
 // flushed waits until the helper's run is stored.
 func (h *helper) flushed(path string) {
 	h.t.Helper()
