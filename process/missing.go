@@ -27,6 +27,9 @@ const (
 // and how to come by what was probably meant.
 func missing(command, dir string, searched []string) error {
 	hint := inProject(command, dir)
+	if hint == "" && strings.ContainsRune(command, ' ') {
+		hint = "beside args, command is the program alone: give its arguments in args, all of them; or the whole line in command, without args"
+	}
 	if hint == "" {
 		hint = "give an absolute path, or PATH in env: an editor may have another PATH than your shell"
 		if near := nearest(command, searched, likenedEntries); len(near) > 0 {

@@ -50,6 +50,7 @@ func TestMissing(t *testing.T) {
 		{"app.py", inner, "./app.py is not executable: chmod +x it, or name its interpreter"},
 		{"outside", inner, "searched: 22); give an absolute path, or PATH in env"},
 		{"cargo", inner, "searched: 22); give an absolute path, or PATH in env"},
+		{"npm run dev", inner, "searched: 22); beside args, command is the program alone"},
 		{strings.Repeat("x", 5000), inner, "searched: 22); give an absolute path"},
 	} {
 		_, err := lookup(c.command, c.dir, path)
