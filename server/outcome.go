@@ -38,7 +38,7 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 		r.Hint = joinNonEmpty(r.Hint, unread)
 		return r, &deathError{now.endBeforeReady(), r}
 	case wait == "ready" && timedOut:
-		r.Hint = joinNonEmpty("not ready yet:", now.notReady)
+		r.Hint = notReadyYet(now.notReady)
 	case wait == "exit":
 		r.Hint = "wait_for_process with until: exit waits on"
 	case wait == "ready" && now.Ready == nil && !now.stored:
@@ -48,6 +48,14 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 	}
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, nil
+}
+
+// notReadyYet says what a process is still waited for, if that is known.
+func notReadyYet(what string) string {
+	if what == "" {
+		return "not ready yet"
+	}
+	return "not ready yet: " + what
 }
 
 // addOutput adds what a run printed, whole or the last lines of it, and the

@@ -276,6 +276,9 @@ func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
 // it would for a process of its own.
 func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startArgs) (runResult, error) {
 	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
-	r.AlreadyRunning, r.Hint = true, joinHints("another pmcp server (another editor window) owns it; its log can be read here", r.Hint)
+	r.AlreadyRunning = true
+	if r.Owner != nil { // it has not ended meanwhile
+		r.Hint = joinHints("another pmcp server (another editor window) owns it; its log can be read here", r.Hint)
+	}
 	return r, err
 }

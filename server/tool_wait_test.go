@@ -135,6 +135,11 @@ func TestReadinessOfAnotherServer(t *testing.T) {
 	if data, text := s.waitFor("web", "ready", "timeout_ms", 50); data["timed_out"] != true || data["ready"] != false {
 		t.Errorf("not ready: %v\n%s", data, text)
 	}
+	starting["timeout_ms"] = 50
+	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "can be read here; not ready yet\n") {
+		t.Errorf("a start: %v\n%s", data, text)
+	}
+	delete(starting, "timeout_ms")
 	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")})
 	*now.Ready = true
 	s.saveOther(other, run, now, false)
@@ -145,8 +150,13 @@ func TestReadinessOfAnotherServer(t *testing.T) {
 			t.Errorf("%s", r.raw)
 		}
 	}
+	found, err := s.server.foreignRun(t.Context(), "web")
+	noErr(t, err)
 	one := 1
 	s.saveOther(other, run, runInfo{State: "crashed", ExitCode: &one, EndedBy: "self"}, true)
+	if r, err := s.server.alreadyForeign(t.Context(), found, startArgs{Wait: "exit"}); err != nil || !r.AlreadyRunning || r.ExitCode == nil || r.Hint != "" {
+		t.Errorf("a start that saw the end: %+v, %v", r, err)
+	}
 	if data, text := s.do("get_process_info", map[string]any{"process": "web"}); data["ready"] != nil {
 		t.Errorf("after the end: %s", text)
 	}
