@@ -45,10 +45,7 @@ func statusOfRun(run *logstore.Run) process.Status {
 		Spec: process.Spec{Name: run.Name}, Run: run.Number, RunID: run.ID, PID: info.PID, Ready: info.Ready,
 		StartedAt: run.Started, EndedAt: run.Ended,
 	}
-	st.State, _ = process.ParseState(info.State)
-	if run.Lost {
-		st.State = process.Lost
-	}
+	st.State, _ = process.ParseState(stateOfRow(run, &info))
 	if info.Ready != nil {
 		st.Spec.Ready = new(process.Ready)
 	}

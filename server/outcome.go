@@ -19,7 +19,7 @@ const (
 func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string, timeoutMS int) (runResult, error) {
 	reached := map[string]func(process.Status) bool{
 		"started": func(process.Status) bool { return true },
-		"ready":   func(now process.Status) bool { return now.Ready == nil || *now.Ready }, // nil: it runs without a rule
+		"ready":   readyOrUnchecked,
 		"exit":    never,
 	}[wait]
 	now, timedOut, err := s.awaitRun(ctx, st.Spec.Name, st.RunID, timeoutMS, reached)
@@ -48,6 +48,14 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 	}
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, nil
+}
+
+// readyOrUnchecked says that a run is ready, or runs without a readiness rule.
+func readyOrUnchecked(now process.Status) bool {
+	if now.Ready == nil {
+		return now.State != process.Starting // it is not known yet
+	}
+	return *now.Ready
 }
 
 // notReadyYet says what a process is still waited for, if that is known.

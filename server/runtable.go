@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -148,6 +149,19 @@ func stateOfRun(st *process.Status) process.State {
 		return process.Exited
 	default:
 		return process.Crashed
+	}
+}
+
+// stateOfRow is the state of a stored run. Until its server has stored what it
+// spawned, nothing but the number of the run is known.
+func stateOfRow(run *logstore.Run, info *runInfo) string {
+	switch {
+	case run.Lost:
+		return process.Lost.String()
+	case run.Ended.IsZero():
+		return cmp.Or(info.State, process.Starting.String())
+	default:
+		return info.State
 	}
 }
 

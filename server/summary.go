@@ -68,14 +68,11 @@ func (s *Server) ofStatus(st *process.Status) processResult {
 func ofRun(run *logstore.Run) processResult {
 	info := decodeRunInfo(run.Info)
 	r := processResult{
-		Name: run.Name, Command: info.Command, Args: info.Args, Cwd: info.Cwd, State: info.State, Run: run.Number,
+		Name: run.Name, Command: info.Command, Args: info.Args, Cwd: info.Cwd, State: stateOfRow(run, &info), Run: run.Number,
 		StartedAt: formatTime(run.Started), EndedAt: formatTime(run.Ended),
 		Signal: info.Signal, ExitCode: info.ExitCode, EndedBy: info.EndedBy, Restarts: info.Restarts, Reason: info.Reason,
 	}
-	switch {
-	case run.Lost:
-		r.State = process.Lost.String()
-	case run.Live && run.Ended.IsZero():
+	if run.Live && run.Ended.IsZero() {
 		r.PID, r.Ready = info.PID, info.Ready
 		if !run.Own {
 			r.Owner = &info.Owner

@@ -48,7 +48,7 @@ func waitForProcess(ctx context.Context, s *Server, a waitArgs) (runResult, erro
 	if err != nil {
 		return runResult{}, err
 	}
-	if a.Until == "ready" && run.Ready == nil && !run.over {
+	if a.Until == "ready" && run.unchecked() {
 		return runResult{}, run.noReadiness()
 	}
 	nowLine := func() string { return s.nowLine(name) }
@@ -61,6 +61,11 @@ func waitForProcess(ctx context.Context, s *Server, a waitArgs) (runResult, erro
 		return w.output(ctx)
 	}
 	return w.state(ctx)
+}
+
+// unchecked says that a run goes on without a readiness rule.
+func (r *runNow) unchecked() bool {
+	return r.Ready == nil && !r.over && r.State != process.Starting.String()
 }
 
 // noReadiness says why a run cannot be waited for to become ready.
@@ -101,10 +106,16 @@ type runWait struct {
 
 // state waits for readiness or the end.
 func (w *runWait) state(ctx context.Context) (runResult, error) {
-	ready := func(now process.Status) bool { return w.a.Until == "ready" && now.Ready != nil && *now.Ready }
-	now, timedOut, err := w.s.awaitRun(ctx, w.name, w.run, w.a.TimeoutMS, ready)
+	reached := never
+	if w.a.Until == "ready" {
+		reached = readyOrUnchecked
+	}
+	now, timedOut, err := w.s.awaitRun(ctx, w.name, w.run, w.a.TimeoutMS, reached)
 	if err != nil {
 		return runResult{}, err
+	}
+	if w.a.Until == "ready" && now.unchecked() {
+		return runResult{}, now.noReadiness()
 	}
 	r := runResult{processResult: now.processResult, TimedOut: timedOut, Hint: now.since}
 	if r.logResult, err = w.lastLines(ctx); err != nil {

@@ -162,6 +162,26 @@ func TestReadinessOfAnotherServer(t *testing.T) {
 	}
 }
 
+// TestRunThatIsBeingSpawnedElsewhere is not one without a readiness rule.
+func TestRunThatIsBeingSpawnedElsewhere(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run, _ := other.NewRun(s.manager.Project(), "web")
+	noErr(t, other.Flush(t.Context()))
+	start := map[string]any{"name": "web", "command": "web", "wait": "ready", "timeout_ms": 50}
+	if data, text := s.do("start_process", start); data["timed_out"] != true || data["state"] != "starting" {
+		t.Errorf("a start: %v\n%s", data, text)
+	}
+	if data, text := s.waitFor("web", "ready", "timeout_ms", 50); data["timed_out"] != true || data["state"] != "starting" {
+		t.Errorf("a wait: %v\n%s", data, text)
+	}
+	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")})
+	s.saveOther(other, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
+	if r := s.wait(waiting); r.Result["isError"] != true || !strings.Contains(r.text(), "web has no readiness rule") {
+		t.Errorf("%s", r.raw)
+	}
+}
+
 // TestAnswerIsAboutTheRunWaitedFor, although the next has begun.
 func TestAnswerIsAboutTheRunWaitedFor(t *testing.T) {
 	s := hello(t)
