@@ -56,6 +56,10 @@ const (
 	exitUsage  = 2 // flags, environment, or an environment that cannot be served in
 )
 
+// sweepPatience is how long a shutdown lets the clean-up after dead servers go
+// on. Before it that has registry's own limit.
+const sweepPatience = 2 * time.Second
+
 // shutdownCeiling bounds a whole shutdown. What hangs then is left to the
 // guardian.
 const shutdownCeiling = 10 * time.Second
@@ -473,6 +477,7 @@ type session struct {
 	groups   *groups.Manager
 	server   *server.Server
 	sweep    sync.WaitGroup
+	endSweep context.CancelFunc
 	// stopSignals is how many TERM and INT there were before the shutdown.
 	stopSignals int
 }
@@ -571,7 +576,9 @@ func (s *session) open(ctx context.Context) error {
 	_, date := buildInfo()
 	s.log.Info("serving", "version", version, "built", date, "pid", record.Server.PID, "guardian", record.Guardian.PID,
 		"project", s.c.ProjectDir, "database", s.c.DatabasePath)
-	s.sweep.Go(func() { s.sweepDead(ctx) })
+	sweeping, end := context.WithCancel(ctx)
+	s.endSweep = end
+	s.sweep.Go(func() { s.sweepDead(sweeping) })
 	return nil
 }
 
@@ -670,8 +677,6 @@ func (s *session) recordClient(name, version string) {
 
 // sweepDead cleans up after servers that died, in the background of the start.
 func (s *session) sweepDead(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	if _, err := registry.Sweep(ctx, s.c.RegistryDir, s.log); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.log.Warn("cannot clean up after dead servers", "error", err)
 	}
@@ -790,6 +795,7 @@ func (s *session) watchParent(serving context.Context, end context.CancelCauseFu
 // shutdown takes everything down in order; no step is skipped for an earlier
 // one's failure. impatient ends the grace of children.
 func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
+	defer time.AfterFunc(sweepPatience, s.endSweep).Stop()
 	done := make(chan error, 1)
 	go func() {
 		s.groups.Close()

@@ -124,6 +124,32 @@ func TestNextServerSweeps(t *testing.T) {
 	next.ok(t, "get_logs", args{"process": "tree"}).says(t, "out started")
 }
 
+// TestNextServerSweepsLater: the clean-up waits for one that another server is at.
+func TestNextServerSweepsLater(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	server := c.serverPID(t)
+	c.signal(t, syscall.SIGSTOP)
+	check(t, syscall.Kill(server, syscall.SIGKILL))
+	c.signal(t, syscall.SIGKILL)
+	c.exit(t)
+	another, err := os.Open(w.registry)
+	check(t, err)
+	defer another.Close()
+	check(t, syscall.Flock(int(another.Fd()), syscall.LOCK_EX))
+	w.open(t)
+	<-time.After(3 * time.Second) // long enough to have been given up; that it was not is what is tested
+	check(t, syscall.Flock(int(another.Fd()), syscall.LOCK_UN))
+	var records []string
+	if !poll(endsWithin, func() bool {
+		records, err = filepath.Glob(filepath.Join(w.registry, "*.json"))
+		return err == nil && len(records) == 1
+	}) {
+		t.Errorf("%q, %v", records, err)
+	}
+}
+
 // treePIDs are the pids that get_process_info shows.
 func (c *caller) treePIDs(t testing.TB, process string) []int {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"pmcp/process/proctab"
 )
 
-// The limits of a sweep. A server's start gives it 2 s in all.
+// The limits of a sweep.
 const (
 	sweepGrace = time.Second           // from SIGTERM to SIGKILL
 	sweepLimit = 10 * time.Second      // in all, if the context allows more
