@@ -98,7 +98,6 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 			a.Wait = "ready"
 		}
 	}
-	defer report(ctx, func() string { return s.nowLine(a.Name) })()
 	foreign, err := s.foreignRun(ctx, a.Name)
 	switch {
 	case err != nil:
@@ -108,6 +107,7 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	case foreign != nil:
 		return s.alreadyForeign(ctx, foreign, a)
 	}
+	defer report(ctx, func() string { return s.nowLine(a.Name) })()
 	before := s.changeable(a.Name)
 	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
 		exits: a.Wait == "exit", ready: a.Wait == "ready", ifRunning: ifRunningOf(a.IfRunning),
@@ -275,6 +275,8 @@ func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
 // alreadyForeign answers a start of what another live server runs. It waits as
 // it would for a process of its own.
 func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startArgs) (runResult, error) {
+	now := storedRunNow(run)
+	defer report(ctx, now.line)()
 	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
 	r.AlreadyRunning = true
 	if r.Owner != nil { // it has not ended meanwhile

@@ -162,6 +162,30 @@ func TestReadinessOfAnotherServer(t *testing.T) {
 	}
 }
 
+// TestProgressOfAnotherServersRun, which a start waits for, tells of that run.
+func TestProgressOfAnotherServersRun(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web", "up")
+	starting := s.begin("tools/call", map[string]any{
+		"name": "start_process", "arguments": map[string]any{"name": "web", "command": "web", "wait": "exit"}, "_meta": map[string]any{"progressToken": "tok"},
+	})
+	for r := range s.lines { // however long the first one takes
+		if r.Method != methodProgress {
+			continue
+		}
+		if !strings.HasPrefix(fmt.Sprint(r.Params["message"]), "web: running, run 1") {
+			t.Errorf("%s", r.raw)
+		}
+		break
+	}
+	zero := 0
+	s.saveOther(other, run, runInfo{State: "exited", ExitCode: &zero, EndedBy: "self"}, true)
+	if r := s.wait(starting); r.Result["isError"] == true {
+		t.Errorf("%s", r.raw)
+	}
+}
+
 // TestRunThatIsBeingSpawnedElsewhere is not one without a readiness rule.
 func TestRunThatIsBeingSpawnedElsewhere(t *testing.T) {
 	s := hello(t)
