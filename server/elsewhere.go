@@ -37,8 +37,8 @@ func (t *RunTable) AwaitElsewhere(ctx context.Context, id int64, until func(proc
 	return statusOfRun(&run), err
 }
 
-// statusOfRun is what is stored of a run of another server, as far as groups
-// look at it.
+// statusOfRun is what is stored of a run of another server, as far as groups and
+// those who wait for it look at it.
 func statusOfRun(run *logstore.Run) process.Status {
 	info := decodeRunInfo(run.Info)
 	st := process.Status{
