@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"pmcp/process"
 )
 
 // definitions are what this session's processes were started with, secret
@@ -66,14 +68,19 @@ func (a specArgs) clone() specArgs {
 	return a
 }
 
-// decodeOver decodes given over base: env merges, everything else that is given
-// replaces, and a new command line takes the old arguments with it.
-func (a specArgs) decodeOver(given json.RawMessage, decode func(base specArgs) (specArgs, error)) (specArgs, error) {
+// decodeOver decodes given over a: env merges, everything else that is given
+// replaces. A new command line takes the old arguments with it, new arguments
+// those of the old command line.
+func (a specArgs) decodeOver(given json.RawMessage, project string, decode func(base specArgs) (specArgs, error)) (specArgs, error) {
 	base := a.clone()
 	var keys map[string]json.RawMessage
-	if json.Unmarshal(given, &keys) == nil && !isMissing(keys["command"]) {
+	_ = json.Unmarshal(given, &keys) // what is wrong with it decode says
+	switch {
+	case !isMissing(keys["command"]):
 		base.Args = nil
 		keys["args"] = keys["command"] // what was there went with it
+	case !isMissing(keys["args"]):
+		base.dropArguments(project)
 	}
 	base.Masked = slices.DeleteFunc(base.Masked, func(name string) bool { return !isMissing(keys[name]) })
 	merged, err := decode(base)
@@ -87,6 +94,28 @@ func (a specArgs) decodeOver(given json.RawMessage, decode func(base specArgs) (
 		}
 	}
 	return merged, nil
+}
+
+// dropArguments makes of a command line its program alone. What stands in front
+// of that as NAME=value becomes env. a is a clone.
+func (a *specArgs) dropArguments(project string) {
+	if len(a.Args) > 0 {
+		return
+	}
+	assigned, argv, err := process.SplitCommandLine(a.Command, a.dir(project))
+	if err != nil {
+		return // whoever starts it says why
+	}
+	a.Command = argv[0]
+	for key, value := range assigned {
+		if _, given := a.Env[key]; given {
+			continue
+		}
+		if a.Env == nil {
+			a.Env = make(map[string]*string)
+		}
+		a.Env[key] = &value
+	}
 }
 
 func isMissing(raw json.RawMessage) bool { return len(raw) == 0 || isNothing(raw) }

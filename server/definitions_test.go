@@ -51,7 +51,7 @@ func TestDefinitionsWithoutMasked(t *testing.T) {
 	for given, want := range map[string]string{
 		`{}`: "args, health", `{"args":["y"]}`: "health", `{"command":"y"}`: "health", `{"command":"y","health":{"tcp":"1"}}`: "",
 	} {
-		over, err := stored.decodeOver([]byte(given), func(base specArgs) (specArgs, error) {
+		over, err := stored.decodeOver([]byte(given), "/", func(base specArgs) (specArgs, error) {
 			return base, json.Unmarshal([]byte(given), &base)
 		})
 		noErr(t, err)

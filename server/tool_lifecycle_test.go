@@ -71,6 +71,34 @@ func TestArgumentsOfADefinitionStayAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestDaemonIsNotReady: what put itself into the background has ended before it
+// was ready, and the answer says how to start it instead.
+func TestDaemonIsNotReady(t *testing.T) {
+	s := hello(t)
+	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
+		"name": "db", "command": "sh", "args": []string{"-c", "sleep 100 & echo server started"}, "ready": map[string]any{"port": 0},
+	}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "still running of its tree") || !strings.Contains(r.text(), "start it in the foreground") {
+		t.Errorf("%s", r.raw)
+	}
+	s.do("stop_process", map[string]any{"process": "db"})
+}
+
+// TestArgsReplaceThoseOfACommandLine that was given in one, by a restart as by a
+// start; what stood in front of it stays.
+func TestArgsReplaceThoseOfACommandLine(t *testing.T) {
+	s := hello(t)
+	s.do("start_process", map[string]any{"name": "web", "command": "WORD=kept sh -c 'echo first; sleep 100'"})
+	s.do("restart_process", map[string]any{"process": "web", "args": []string{"-c", "echo $WORD again; sleep 100"}})
+	if data, text := s.waitFor("web", "log", "pattern", "again"); data["match"] != "kept again" {
+		t.Errorf("%s", text)
+	}
+	s.do("stop_process", map[string]any{"process": "web"})
+	if _, text := s.do("start_process", map[string]any{"name": "web", "args": []string{"-c", "echo $WORD twice"}, "wait": "exit"}); !strings.Contains(text, "kept twice") {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestFalseIsLaidOverADefinition, and 0, by a group as by a start.
 func TestFalseIsLaidOverADefinition(t *testing.T) {
 	s := hello(t)

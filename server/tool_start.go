@@ -85,7 +85,7 @@ func (s *Server) overStored(ctx context.Context, name string, raw json.RawMessag
 	if err != nil || !ok {
 		return specArgs{}, err
 	}
-	return base.decodeOver(raw, decode)
+	return base.decodeOver(raw, s.o.Manager.Project(), decode)
 }
 
 func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error) {
