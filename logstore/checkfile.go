@@ -23,12 +23,10 @@ const maxFaults = 3
 // The file is never opened for writing, so that this is safe beside servers that write, without any
 // server, and on what a killed one left.
 func CheckFile(ctx context.Context, path string) (text string, err error) {
-	for _, params := range checkModes(path) {
-		text, err = checkWith(ctx, path, params)
-		var e sqlite3.Error
-		if !errors.As(err, &e) || e.Code != sqlite3.ErrCantOpen {
-			break
-		}
+	if hasFrames(path) {
+		text, err = checkLogged(ctx, path)
+	} else if text, err = checkAlone(ctx, path); err != nil && hasFrames(path) { // a server has begun to write
+		text, err = checkLogged(ctx, path)
 	}
 	switch {
 	case err == nil:
@@ -45,16 +43,27 @@ func CheckFile(ctx context.Context, path string) (text string, err error) {
 // walHeaderBytes is the length of the header of a write-ahead log.
 const walHeaderBytes = 32
 
-// checkModes are the ways to open the file that are tried, in order. Without a write-ahead log, or
-// with one that has no frame, there is nothing but the file to read; where a server was killed when
-// it had written the header and no frame, SQLite would look for one for 10 s. With a log its index is
-// read as it is, or, where there is none, has to be made.
-func checkModes(path string) []url.Values {
+// hasFrames tells whether there is a write-ahead log with something in it. Where a server was killed
+// when it had written the header and no frame, SQLite would look for one for 10 s.
+func hasFrames(path string) bool {
 	info, err := os.Stat(path + "-wal")
-	if err != nil || info.Size() <= walHeaderBytes {
-		return []url.Values{{"immutable": {"1"}}}
+	return err == nil && info.Size() > walHeaderBytes
+}
+
+// checkAlone reads the file as if there was nothing else.
+func checkAlone(ctx context.Context, path string) (string, error) {
+	return checkWith(ctx, path, url.Values{"immutable": {"1"}})
+}
+
+// checkLogged reads the file and its write-ahead log: by the index of the log as it is, or, where
+// there is none, by one that is made.
+func checkLogged(ctx context.Context, path string) (string, error) {
+	text, err := checkWith(ctx, path, url.Values{"readonly_shm": {"1"}})
+	var e sqlite3.Error
+	if errors.As(err, &e) && e.Code == sqlite3.ErrCantOpen {
+		return checkWith(ctx, path, url.Values{})
 	}
-	return []url.Values{{"readonly_shm": {"1"}}, {}}
+	return text, err
 }
 
 func checkWith(ctx context.Context, path string, params url.Values) (string, error) {
