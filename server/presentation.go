@@ -67,11 +67,10 @@ func (s *Server) signBriefly(ctx context.Context, _ any, method mcp.MCPMethod, _
 // unknownTool says for a tool that is not offered why, or which one was meant.
 func (s *Server) unknownTool(name string) string {
 	var offered []string
-	for _, t := range s.offered() {
-		offered = append(offered, t.name)
-	}
-	for _, t := range tools() {
+	for _, t := range s.tools {
 		switch {
+		case s.offers(&t):
+			offered = append(offered, t.name)
 		case t.name != name:
 		case s.o.ReadOnly && !t.hints.readOnly:
 			return fmt.Sprintf("tool %s is not offered: it changes something, and PM_READ_ONLY is set", name)

@@ -76,6 +76,7 @@ type Options struct {
 // Server serves one session. Its methods may be called from several goroutines.
 type Server struct {
 	o       Options
+	tools   []tool // all there are; see offers
 	started time.Time
 	mcp     *mcpserver.MCPServer
 	waits   map[string]func(json.RawMessage) bool
@@ -95,7 +96,7 @@ func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, started: time.Now(), waits: make(map[string]func(json.RawMessage) bool)}
+	s := &Server{o: o, tools: tools(), started: time.Now(), waits: make(map[string]func(json.RawMessage) bool)}
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -118,7 +119,10 @@ func New(o Options) *Server {
 	s.mcp = mcpserver.NewMCPServer(serverName, o.Version, options...)
 	s.limits.perSecond = o.RateLimit
 	s.events = newEventLog(o.Store, o.Mask, o.Manager.Project(), o.Manager.Watch(), o.Health.Watch(), s.changed, s.tell)
-	for _, t := range s.offered() {
+	for _, t := range s.tools {
+		if !s.offers(&t) {
+			continue
+		}
 		s.mcp.AddTool(t.definition(), t.handler(s))
 		if t.waits != nil {
 			s.waits[t.name] = t.waits
@@ -132,24 +136,18 @@ func New(o Options) *Server {
 // instructions are for the model that uses this session's tools: a line that
 // speaks of another one is left out.
 func (s *Server) instructions() string {
-	offered := make(map[string]bool)
-	for _, t := range s.offered() {
-		offered[t.name] = true
-	}
 	var b strings.Builder
 	for line := range strings.Lines(instructions) {
-		if !slices.ContainsFunc(tools(), func(t tool) bool { return !offered[t.name] && strings.Contains(line, t.name) }) {
+		if !slices.ContainsFunc(s.tools, func(t tool) bool { return !s.offers(&t) && strings.Contains(line, t.name) }) {
 			b.WriteString(line)
 		}
 	}
 	return b.String()
 }
 
-// offered are the tools of this session.
-func (s *Server) offered() []tool {
-	return slices.DeleteFunc(tools(), func(t tool) bool {
-		return s.o.ReadOnly && !t.hints.readOnly || s.o.Toolsets != nil && !slices.Contains(s.o.Toolsets, t.toolset)
-	})
+// offers says whether a tool is one of this session.
+func (s *Server) offers(t *tool) bool {
+	return (!s.o.ReadOnly || t.hints.readOnly) && (s.o.Toolsets == nil || slices.Contains(s.o.Toolsets, t.toolset))
 }
 
 // Close waits for what the Server started. It must not return before its
