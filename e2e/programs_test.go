@@ -115,9 +115,17 @@ func floodProgram(arguments []string) int {
 			return fail(err)
 		}
 	}
-	out := bufio.NewWriterSize(os.Stdout, 64<<10)
+	// Whole lines, in pieces that a pipe takes whole: a line whose rest comes after
+	// 200 ms, from a program that got no processor time, is stored in two parts.
+	out := bufio.NewWriterSize(os.Stdout, 4096)
 	for i := range n {
-		if _, err := out.WriteString(floodLine(i, width) + "\n"); err != nil {
+		line := floodLine(i, width) + "\n"
+		if len(line) > out.Available() {
+			if err := out.Flush(); err != nil {
+				return fail(err)
+			}
+		}
+		if _, err := out.WriteString(line); err != nil {
 			return fail(err)
 		}
 	}

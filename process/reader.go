@@ -90,8 +90,8 @@ func (r *reader) follow(buf []byte, stop func() bool) (ended bool) {
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if !stop() {
-				r.flush()
+			if !stop() && r.flushSilent(buf) {
+				return true
 			}
 		default: // io.EOF; EIO is how Linux ends a terminal; a closed file is a cut
 			return true
@@ -128,6 +128,19 @@ func (r *reader) take(p []byte) {
 		r.sink(time.Now(), p)
 		r.unfinished = p[len(p)-1] != '\n'
 	}
+}
+
+// flushSilent flushes if there is nothing to read. On a busy machine a deadline
+// has passed before it is looked at, and os.File then does not even try. It says
+// whether the stream ended.
+func (r *reader) flushSilent(buf []byte) (ended bool) {
+	n, err := r.readAvailable(buf, 0)
+	r.take(buf[:n])
+	if errors.Is(err, errEmpty) {
+		r.flush()
+		return false
+	}
+	return err != nil
 }
 
 // flush says that an unfinished line is not being finished at the moment.

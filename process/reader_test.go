@@ -109,6 +109,39 @@ func TestPromptIsHandedOnAfterSilence(t *testing.T) {
 	}
 }
 
+// TestLateReaderSplitsNoLine: what came while the reader could not run is read
+// before its line counts as unfinished.
+func TestLateReaderSplitsNoLine(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	var got []string
+	r := newReader(out, false, func(_ time.Time, p []byte) { got = append(got, string(p)) })
+	write := func(text string) {
+		if _, err := in.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("half ")
+	looks := 0 // at stop since half a line was read: before the deadline is set, before the read, after it
+	r.follow(make([]byte, readSize), func() bool {
+		if len(got) == 1 {
+			looks++
+		}
+		if looks == 2 && len(got) == 1 {
+			write("a line\n")
+			<-time.After(2 * silence) // as if the reader did not run
+		}
+		return len(got) > 1
+	})
+	if len(got) != 2 || got[1] != "a line\n" {
+		t.Errorf("read %q", got)
+	}
+}
+
 func TestSlowJournalLosesNothing(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	release := make(chan struct{})

@@ -196,7 +196,6 @@ func (c *rawClient) initialize(version string) reply {
 	r := c.call(`"init"`, "initialize",
 		fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{},"clientInfo":{"name":"raw","version":"0.1"}}`, version))
 	c.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	c.alive() // the server may speak from now on, not from its answer on
 	return r
 }
 
