@@ -22,10 +22,10 @@ type StopOptions struct {
 }
 
 // Stop stops the members of the group called name, each with its whole tree; one
-// that another server runs is left alone. It
-// returns when every member is decided, or, with TimedOut, when ctx ends; the
-// stop then goes on. A start that is under way is called off. A stop that is
-// under way is joined if it was asked for in the same way, else replaced.
+// that another server runs is left alone. It returns when every member is
+// decided, or, with TimedOut, when ctx ends; the stop then goes on. A start that
+// is under way is called off. A stop that is under way is joined if it was asked
+// for in the same way, else replaced.
 //
 // A member that cannot be stopped is told in the Report, survivors named, and
 // keeps nothing else from being stopped. Errors wrap ErrUnknown or ErrClosed,

@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"strconv"
-	"strings"
 
 	"pmcp/groups"
 	"pmcp/logstore"
@@ -23,8 +21,7 @@ func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string
 	found := make(map[string]groups.ForeignRun)
 	for i := range latest {
 		if run := &latest[i]; isForeign(run) {
-			owner := decodeRunInfo(run.Info).Owner
-			found[run.Name] = groups.ForeignRun{Status: statusOfRun(run), Owner: strings.TrimSpace("pid " + strconv.Itoa(owner.PID) + " " + owner.Client)}
+			found[run.Name] = groups.ForeignRun{Status: statusOfRun(run), Owner: decodeRunInfo(run.Info).Owner.String()}
 		}
 	}
 	return found

@@ -135,6 +135,5 @@ func (s *Server) ownOnly(ctx context.Context, name string) error {
 
 // ownedElsewhere says that run is another server's.
 func ownedElsewhere(run *logstore.Run) error {
-	owner := decodeRunInfo(run.Info).Owner
-	return fmt.Errorf("%s belongs to another pmcp server (pid %d %s), which alone can change it; its log can be read from here", run.Name, owner.PID, owner.Client)
+	return fmt.Errorf("%s belongs to another pmcp server (%s), which alone can change it; its log can be read from here", run.Name, decodeRunInfo(run.Info).Owner)
 }

@@ -191,11 +191,12 @@ func (e *deathError) about() []told { return e.r.about() }
 
 // Error gives state, exit, last lines, cursor and the next step.
 func (e *deathError) Error() string {
-	if len(e.r.Lines) > 0 {
-		e.r.Hint = joinNonEmpty(e.r.Hint, "the last lines are above; get_logs shows all")
+	r := e.r // a copy: the hints are added each time
+	if len(r.Lines) > 0 {
+		r.Hint = joinNonEmpty(r.Hint, "the last lines are above; get_logs shows all")
 	}
-	if len(e.r.Survivors) > 0 {
-		e.r.Hint = joinHints(e.r.Hint, "what it started goes on in the background: start it in the foreground, without a daemon option, and readiness, exit and restarts are those of the program itself; stop_process stops what goes on")
+	if len(r.Survivors) > 0 {
+		r.Hint = joinHints(r.Hint, "what it started goes on in the background: start it in the foreground, without a daemon option, and readiness, exit and restarts are those of the program itself; stop_process stops what goes on")
 	}
-	return fmt.Sprintf("%s %s\n%s", e.r.Name, e.what, e.r.text())
+	return fmt.Sprintf("%s %s\n%s", r.Name, e.what, r.text())
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"pmcp/logstore"
@@ -51,6 +52,9 @@ type runOwner struct {
 	PID    int    `json:"pid"`
 	Client string `json:"client,omitempty"`
 }
+
+// String is "pid 7 editor".
+func (o runOwner) String() string { return joinNonEmpty("pid", strconv.Itoa(o.PID), o.Client) }
 
 // NewRunTable begins to follow manager. pid is the process that doctor and
 // get_server_info show for this server.
