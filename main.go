@@ -510,10 +510,11 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	if err := s.open(ctx); err != nil {
-		fmt.Fprintln(stderr, "pmcp:", err)
-		if errors.Is(err, logstore.ErrNewerSchema) {
+		if errors.Is(err, logstore.ErrNewerSchema) || errors.Is(err, logstore.ErrForeign) {
+			fmt.Fprintf(stderr, "pmcp: %s_DATABASE_PATH: %v; it is left as it is: give another path\n", envPrefix, err)
 			return exitUsage
 		}
+		fmt.Fprintln(stderr, "pmcp:", err)
 		return exitFailed
 	}
 	s.greet(stdin, stderr)

@@ -168,26 +168,42 @@ func TestBadRegistryDirectories(t *testing.T) {
 	}
 }
 
-// TestFailedStartLeavesNothing: who cannot serve takes the lock of the record along.
+// TestFailedStartLeavesNothing: who cannot serve takes the lock of the record
+// along, and leaves a database that is not for it as it is.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	s := w.start(t)
-	s.initialize(t)
-	s.closeInput(t)
-	s.exit(t)
-	const versionAt = 60 // PRAGMA user_version, in the header of the file
-	file, err := os.OpenFile(w.database, os.O_RDWR, 0)
-	check(t, err)
-	_, err = file.WriteAt([]byte{0, 0, 0x7f, 0xff}, versionAt)
-	check(t, errors.Join(err, file.Close()))
-	for _, flags := range [][]string{nil, {"--no-guardian"}} {
-		s := w.start(t, flags...)
-		if code := s.exit(t); code != 2 || !strings.Contains(s.stderr.String(), "newer") {
-			t.Errorf("%v: exit code %d: %s", flags, code, s.stderr)
+	for _, c := range []struct {
+		says string
+		at   int64 // in the header of the file
+	}{
+		{"newer version", 60},     // PRAGMA user_version
+		{"another program's", 68}, // PRAGMA application_id
+	} {
+		w := newWorld(t)
+		s := w.start(t)
+		s.initialize(t)
+		s.closeInput(t)
+		s.exit(t)
+		file, err := os.OpenFile(w.database, os.O_RDWR, 0)
+		check(t, err)
+		_, err = file.WriteAt([]byte{0, 0, 0x7f, 0xff}, c.at)
+		check(t, errors.Join(err, file.Close()))
+		before, err := os.ReadFile(w.database)
+		check(t, err)
+		for _, flags := range [][]string{nil, {"--no-guardian"}} {
+			s := w.start(t, flags...)
+			said := "PM_DATABASE_PATH: " + w.database + ": "
+			if code := s.exit(t); code != 2 || !strings.Contains(s.stderr.String(), said) || !strings.Contains(s.stderr.String(), c.says) {
+				t.Errorf("%s, %v: exit code %d: %s", c.says, flags, code, s.stderr)
+			}
+			if left := w.records(t); len(left) > 0 {
+				t.Errorf("%s, %v: left %v", c.says, flags, left)
+			}
 		}
-		if left := w.records(t); len(left) > 0 {
-			t.Errorf("%v: left %v", flags, left)
+		after, err := os.ReadFile(w.database)
+		check(t, err)
+		if string(after) != string(before) {
+			t.Errorf("%s: the database was changed", c.says)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func (p pool) set(c *sqlite3.SQLiteConn) error {
 
 // corrupt tells whether err says that the file is not a database, or a broken one.
 func corrupt(err error) bool {
-	if errors.Is(err, errForeign) || errors.Is(err, errCorrupt) {
+	if errors.Is(err, errCorrupt) {
 		return true
 	}
 	var e sqlite3.Error

@@ -17,9 +17,9 @@
 //   - A Store that cannot use its file works in memory and says so ([Store.Status]); it tries again
 //     by itself.
 //
-// What it refuses: a file that a newer version wrote ([ErrNewerSchema]), a cursor that it did not
-// make ([ErrCursor]), a pattern that is none ([ErrPattern]). A file that is corrupt or another
-// program's is moved aside, never written to.
+// What it refuses: a file that a newer version wrote ([ErrNewerSchema]) or another program
+// ([ErrForeign]), a cursor that it did not make ([ErrCursor]), a pattern that is none
+// ([ErrPattern]). A file that is corrupt is moved aside, never written to.
 //
 // The package holds every SQL statement of the program and knows nothing about processes beyond an
 // id.

@@ -28,8 +28,8 @@ type file struct {
 	quarantined string
 }
 
-// openFile makes the file usable, and claims it, which is the first write. A corrupt or foreign
-// file is moved aside. Of its errors only ErrNewerSchema is the caller's; all others mean that this
+// openFile makes the file usable, and claims it, which is the first write. A corrupt file is moved
+// aside. Of its errors only ErrNewerSchema and ErrForeign are the caller's; all others mean that this
 // session must do without a file.
 func openFile(ctx context.Context, path string, unclean func(sessions []string) bool, claim func(*file) error) (_ *file, err error) {
 	path, err = filepath.Abs(path)

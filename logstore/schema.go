@@ -25,12 +25,8 @@ func migrations() []string {
 	return []string{schemaV1, schemaV2}
 }
 
-var (
-	// errForeign: the file is a database, but not one of ours.
-	errForeign = errors.New("the file is another program's database")
-	// errOlderSchema: the file must be migrated first.
-	errOlderSchema = errors.New("the log database has an older schema")
-)
+// errOlderSchema: the file must be migrated first.
+var errOlderSchema = errors.New("the log database has an older schema")
 
 // checkSchema tells whether the file has exactly the schema of this version.
 func checkSchema(ctx context.Context, q querier) error {
@@ -41,7 +37,7 @@ func checkSchema(ctx context.Context, q querier) error {
 	case app == 0 && version == 0 && tables == 0:
 		return errOlderSchema
 	case app != applicationID:
-		return errForeign
+		return ErrForeign
 	case version > len(migrations()):
 		return fmt.Errorf("%w (schema %d, this is %d)", ErrNewerSchema, version, len(migrations()))
 	case version < len(migrations()):

@@ -31,7 +31,7 @@ type Status struct {
 	DroppedLines, DroppedBytes int64
 	// RetiredLines and RetiredBytes count what this Store removed by age or size.
 	RetiredLines, RetiredBytes int64
-	// Quarantined is where a corrupt or foreign file found at Path was moved; empty if none was.
+	// Quarantined is where a corrupt file found at Path was moved; empty if none was.
 	Quarantined string
 	// Runs and Chunks count the rows of the database.
 	Runs, Chunks int64

@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"runtime"
@@ -78,9 +79,10 @@ type Store struct {
 
 type counters struct{ lines, bytes atomic.Int64 }
 
-// Open opens or makes the log. An error wraps ErrNewerSchema when a newer version wrote the file. A
-// corrupt or foreign file is moved aside; a file that cannot be used at all gives a Store that
-// keeps the newest log in memory: Status tells either. ctx bounds Open only.
+// Open opens or makes the log. An error names the path and wraps ErrNewerSchema or ErrForeign when
+// the file is not for this version to write. A corrupt file is moved aside; a file that cannot be
+// used at all gives a Store that keeps the newest log in memory: Status tells either. ctx bounds
+// Open only.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	o = o.withDefaults()
 	if o.Session == "" {
@@ -143,7 +145,9 @@ func (s *Store) openStorage(ctx context.Context) error {
 		return err
 	})
 	switch {
-	case errors.Is(err, ErrNewerSchema) || ctx.Err() != nil:
+	case errors.Is(err, ErrNewerSchema) || errors.Is(err, ErrForeign):
+		return fmt.Errorf("%s: %w", s.opts.Path, err)
+	case ctx.Err() != nil:
 		return err
 	case err != nil:
 		s.log.Error("cannot use the log database; the log is kept in memory", "path", s.opts.Path, "error", err)

@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -160,13 +161,13 @@ func TestQuarantine(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"foreign": func(t *testing.T, path string) {
-			db, err := sql.Open("sqlite3", path)
+		"broken": func(t *testing.T, path string) {
+			otherDatabase(t, path)
+			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer db.Close()
-			if _, err := db.Exec(`CREATE TABLE other (x)`); err != nil {
+			if err := os.WriteFile(path, wipe(content, 100, len(content)), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		},
@@ -188,6 +189,40 @@ func TestQuarantine(t *testing.T) {
 			flush(t, s)
 			wantNumbered(t, readAll(t, s, Query{}), 1, 10)
 		})
+	}
+}
+
+// TestForeignFileIsLeftAlone: a path that was mistaken costs another program nothing.
+func TestForeignFileIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "app.db")
+	otherDatabase(t, path)
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), path) {
+		t.Fatalf("error %v", err)
+	}
+	after, err := os.ReadFile(path)
+	if err != nil || string(after) != string(before) {
+		t.Errorf("%v, unchanged %v", err, string(after) == string(before))
+	}
+	if moved, _ := filepath.Glob(path + ".corrupt-*"); len(moved) > 0 {
+		t.Errorf("moved to %v", moved)
+	}
+}
+
+// otherDatabase makes a database that is not ours.
+func otherDatabase(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite3", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`CREATE TABLE other (x)`); err != nil {
+		t.Fatal(err)
 	}
 }
 
