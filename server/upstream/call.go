@@ -15,10 +15,11 @@ const maxNotes = 64
 
 // pending is a call in flight.
 type pending struct {
-	id     int64
-	method string
-	done   chan struct{}
-	noted  chan struct{} // holds one token while there are notes
+	id       int64
+	method   string
+	progress bool // notes are wanted
+	done     chan struct{}
+	noted    chan struct{} // holds one token while there are notes
 
 	mu      sync.Mutex
 	written bool // its writing has begun
@@ -64,8 +65,13 @@ func (p *pending) finish(result json.RawMessage, err error) {
 	close(p.done)
 }
 
-// note takes the params of a progress notification.
+// note takes the params of a progress notification. They are dropped where none
+// were asked for: some servers send them all the same, with the id of the call
+// as their token.
 func (p *pending) note(params json.RawMessage) {
+	if !p.progress {
+		return
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.notes) == maxNotes {
@@ -99,6 +105,7 @@ func (c *Conn) Call(ctx context.Context, method string, params map[string]any, o
 	if err != nil {
 		return nil, err
 	}
+	defer c.forget(p) // if onProgress panics
 	relay := func() {
 		for _, note := range p.takeNotes() {
 			onProgress(note)
@@ -109,9 +116,7 @@ func (c *Conn) Call(ctx context.Context, method string, params map[string]any, o
 		case <-p.noted:
 			relay()
 		case <-p.done:
-			if onProgress != nil {
-				relay()
-			}
+			relay()
 			return p.result, p.err
 		case <-ctx.Done():
 			return nil, c.abandon(ctx, p)
@@ -121,12 +126,12 @@ func (c *Conn) Call(ctx context.Context, method string, params map[string]any, o
 
 // begin registers a call and queues it.
 func (c *Conn) begin(ctx context.Context, method string, params map[string]any, progress bool) (*pending, error) {
-	p, modern, err := c.register(method)
+	p, modern, err := c.register(method, progress)
 	if err != nil {
 		return nil, err
 	}
 	all := maps.Clone(params)
-	if meta := c.meta(p, modern, progress); len(meta) > 0 {
+	if meta := c.meta(p, modern); len(meta) > 0 {
 		if all == nil {
 			all = make(map[string]any, 1)
 		}
@@ -148,7 +153,7 @@ func (c *Conn) begin(ctx context.Context, method string, params map[string]any, 
 	}
 }
 
-func (c *Conn) register(method string) (p *pending, modern bool, err error) {
+func (c *Conn) register(method string, progress bool) (p *pending, modern bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -158,12 +163,12 @@ func (c *Conn) register(method string) (p *pending, modern bool, err error) {
 		return nil, false, fmt.Errorf("%w: %d calls of %s are in flight", ErrBusy, len(c.pending), c.name)
 	}
 	c.lastID++
-	p = &pending{id: c.lastID, method: method, done: make(chan struct{}), noted: make(chan struct{}, 1)}
+	p = &pending{id: c.lastID, method: method, progress: progress, done: make(chan struct{}), noted: make(chan struct{}, 1)}
 	c.pending[p.id] = p
 	return p, c.modern || method == methodDiscover, nil
 }
 
-// forget takes p out of the calls in flight; nil if it was not there any more.
+// forget takes p out of the calls in flight, if it is there.
 func (c *Conn) forget(p *pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -207,9 +212,9 @@ const (
 
 // meta is what goes with a request beside its parameters: a token for its
 // progress, and in the 2026-07-28 era, which has no handshake, who is asking.
-func (c *Conn) meta(p *pending, modern, progress bool) map[string]any {
+func (c *Conn) meta(p *pending, modern bool) map[string]any {
 	meta := make(map[string]any, 4)
-	if progress {
+	if p.progress {
 		meta["progressToken"] = p.id
 	}
 	if modern {

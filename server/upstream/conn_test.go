@@ -82,28 +82,6 @@ func TestToolsThatChangedAreSeen(t *testing.T) {
 	}
 }
 
-func TestProgressIsRelayedInOrder(t *testing.T) {
-	c := connected(t, "plain", Options{})
-	var mu sync.Mutex
-	last, n := -1.0, 0
-	_, err := callTool(testContext(t), c, "progress 50", "", func(params json.RawMessage) {
-		var p struct{ Progress float64 }
-		mu.Lock()
-		defer mu.Unlock()
-		if json.Unmarshal(params, &p) != nil || p.Progress <= last {
-			t.Errorf("%s after %v", params, last)
-		}
-		last = p.Progress
-		n++
-	})
-	if err != nil || n != 50 || last != 49 {
-		t.Errorf("%d of 50, the last %v, %v", n, last, err)
-	}
-	if _, err := callTool(testContext(t), c, "progress 3", "", nil); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCallsOverlap(t *testing.T) {
 	c := connected(t, "plain", Options{})
 	ctx, cancel := context.WithCancel(testContext(t))

@@ -156,6 +156,13 @@ func (s *server) call(m message) int {
 			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"m"}}`, p.Meta.ProgressToken, i)
 		}
 		s.result(m.ID, `{}`)
+	case "naive": // takes the id of the call for a token that it was not given
+		for i := range n {
+			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.ID, i)
+		}
+		s.result(m.ID, `{"naive":true}`)
+	case "stuck":
+		s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, p.Meta.ProgressToken)
 	case "never":
 	case "crash":
 		fmt.Fprintln(os.Stderr, "panic: out of cheese")
