@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // patience of the tests with what must happen: far above what it takes.
@@ -127,7 +128,7 @@ func (c *rawClient) readReplies() {
 func (c *rawClient) check(line string) reply {
 	var r reply
 	r.raw = strings.TrimSuffix(line, "\n")
-	if err := json.Unmarshal([]byte(line), &r); err != nil || r.JSON != "2.0" {
+	if err := json.Unmarshal([]byte(line), &r); err != nil || r.JSON != "2.0" || !utf8.ValidString(line) {
 		c.t.Errorf("not a JSON-RPC message: %q: %v", line, err)
 		return r
 	}

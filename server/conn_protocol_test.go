@@ -43,6 +43,7 @@ func TestErrors(t *testing.T) {
 		"id object":               {`{"jsonrpc":"2.0","id":{},"method":"ping"}`, `null`, mcp.INVALID_REQUEST, "string or an integer"},
 		"endless id":              {`{"jsonrpc":"2.0","id":"` + strings.Repeat("i", 2000) + `","method":"ping"}`, `null`, mcp.INVALID_REQUEST, "longer than 1024"},
 		"invalid UTF-8":           {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"ping\",\"params\":{\"a\":\"\xff\"}}", `7`, mcp.PARSE_ERROR, "not valid UTF-8 at byte 55"},
+		"invalid UTF-8 in the id": {"{\"jsonrpc\":\"2.0\",\"id\":\"\xff\",\"method\":\"ping\"}", `null`, mcp.PARSE_ERROR, "not valid UTF-8 at byte 23"},
 		"endless nesting":         {strings.Repeat(`{"a":`, 20000), `null`, mcp.PARSE_ERROR, "not valid JSON"},
 		"unknown resource":        {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"nix://"}}`, `7`, mcp.RESOURCE_NOT_FOUND, "nix://"},
 		"resource not found":      {`{"jsonrpc":"2.0","id":7,"method":"resources/read","params":{"uri":"test://missing"}}`, `7`, mcp.RESOURCE_NOT_FOUND, "there are: a, b"},

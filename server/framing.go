@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"unicode/utf8"
 )
 
 const (
@@ -187,9 +188,9 @@ func escaped(b []byte, i int) bool {
 	return n%2 == 1
 }
 
-// validID returns raw if it can be the id of a request, else nil.
+// validID returns raw if it can be the id of a request and be echoed, else nil.
 func validID(raw json.RawMessage) json.RawMessage {
-	if _, ok := idKey(raw); !ok || len(raw) > maxIDSize || !json.Valid(raw) {
+	if _, ok := idKey(raw); !ok || len(raw) > maxIDSize || !json.Valid(raw) || !utf8.Valid(raw) {
 		return nil
 	}
 	return raw

@@ -68,6 +68,9 @@ func parseMessage(line []byte) (message, *protocolError) {
 		return message{}, &protocolError{id: m.id, code: code, text: fmt.Sprintf(format, args...)}
 	}
 	if at := invalidUTF8(line); at >= 0 {
+		if !utf8.Valid(m.id) {
+			m.id = nil // it cannot be echoed
+		}
 		return refuse(mcp.PARSE_ERROR, "Parse error: the message is not valid UTF-8 at byte %d", at)
 	}
 	if v := fields["jsonrpc"]; string(v) != `"2.0"` {

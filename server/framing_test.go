@@ -85,6 +85,8 @@ func TestOversizeID(t *testing.T) {
 		"longer key":         {`{"params":{"a":"` + pad + `"},"x\"id":5}`, ``},
 		"fraction":           {`{"id":1.5,"params":{"a":"` + pad + `"}}`, ``},
 		"null":               {`{"id":null,"params":{"a":"` + pad + `"}}`, ``},
+		"not UTF-8":          {"{\"id\":\"\xff\",\"params\":{\"a\":\"" + pad + `"}}`, ``},
+		"not UTF-8, last":    {`{"params":{"a":"` + pad + "\"},\"id\":\"\xff\"}", ``},
 		"no JSON":            {pad, ``},
 		"cut number":         {strings.Repeat(" ", oversizeHead-10) + `{"id":12345,"params":{"a":"` + pad + `"}}`, ``},
 	} {

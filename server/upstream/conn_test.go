@@ -65,6 +65,19 @@ func TestResultsComeAsTheyAre(t *testing.T) {
 	}
 }
 
+// TestInvalidUTF8 is replaced: what is handed on must be UTF-8.
+func TestInvalidUTF8(t *testing.T) {
+	c := connected(t, "plain", Options{})
+	var note string
+	got, err := callTool(testContext(t), c, "latin1", "", func(params json.RawMessage) { note = string(params) })
+	if want := "{\"text\":\"caf\uFFFD \uFFFD 1\"}"; err != nil || got != want {
+		t.Errorf("got  %q, %v\nwant %q", got, err, want)
+	}
+	if want := "\"message\":\"caf\uFFFD\""; !strings.Contains(note, want) {
+		t.Errorf("got %q, want %q", note, want)
+	}
+}
+
 func TestTools(t *testing.T) {
 	c := connected(t, "plain", Options{})
 	tools, err := c.Tools(testContext(t))

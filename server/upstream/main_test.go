@@ -161,6 +161,9 @@ func (s *server) call(m message) int {
 			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.ID, i)
 		}
 		s.result(m.ID, `{"naive":true}`)
+	case "latin1":
+		s.send("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"message\":\"caf\xe9\"}}", p.Meta.ProgressToken)
+		s.result(m.ID, "{\"text\":\"caf\xe9 \xff\xfe 1\"}")
 	case "stuck":
 		s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":1}}`, p.Meta.ProgressToken)
 	case "never":

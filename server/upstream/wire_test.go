@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"unicode/utf8"
 )
 
 func TestLineReader(t *testing.T) {
@@ -67,6 +68,7 @@ func TestIDOfWhatIsTooLarge(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"id":null,"method":"m"}`, `{"id":1,"error":{"code":1e3}}`, `[]`, `{"id":{},"result":null}`, "\x00",
+		"{\"id\":1,\"result\":{\"a\":\"\xff\"}}", "{\"id\":\"\xff\",\"method\":\"\xff\",\"params\":{\"\xff\":1}}",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -74,6 +76,9 @@ func FuzzParse(f *testing.F) {
 		m, ok := parse(text)
 		if ok && m.Method == "" && (m.ID == nil || m.Result == nil && m.Error == nil) {
 			t.Errorf("%q was taken: %+v", text, m)
+		}
+		if ok && !(utf8.Valid(m.ID) && utf8.ValidString(m.Method) && utf8.Valid(m.Params) && utf8.Valid(m.Result)) {
+			t.Errorf("%q was taken, and is not UTF-8: %+v", text, m)
 		}
 		_ = number(m.ID)
 		_ = line{head: text, tail: text}.id()
