@@ -43,7 +43,7 @@ func TestRunToTheEnd(t *testing.T) {
 		if got := len(lines) + int(left["lines"].(float64)); got != n {
 			t.Errorf("%d lines and %v omitted make %d of %d", len(lines), left["lines"], got, n)
 		}
-		if size := len(strings.Join(r.lines(), "\n")); size > 33<<10 {
+		if size := len(strings.Join(r.lines(), "\n")); size > 32<<10 {
 			t.Errorf("%d bytes of lines", size)
 		}
 		// What was omitted follows behind the cursor.

@@ -79,11 +79,15 @@ func TestWait(t *testing.T) {
 		c.ok(t, "wait_for_process", args{"process": "dies", "until": "idle"}).want(t, args{"exit_code": 4})
 	})
 	t.Run("for silence", func(t *testing.T) {
-		start(t, "e")
 		begin := time.Now()
+		start(t, "e")
 		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 300}).want(t, args{"state": "running"}).says(t, "out ready")
 		if took := time.Since(begin); took < 250*time.Millisecond || took > defaultWait {
 			t.Errorf("took %v", took)
+		}
+		// The silence that has been counts, so that a wait can go on where another gave up.
+		if r := c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 250, "timeout_ms": 200}); r.Data["timed_out"] != nil {
+			t.Errorf("silent for longer, and yet %s", r.Text)
 		}
 		// Who has printed nothing yet is not silent.
 		c.ok(t, "start_process", sh("mute", "sleep 1000"))

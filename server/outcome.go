@@ -129,6 +129,9 @@ func (s *Server) awaitRun(ctx context.Context, name string, run int64, timeoutMS
 	return now, false, err
 }
 
+// omittedLineBytes is room for the line between head and tail.
+const omittedLineBytes = 100
+
 // wholeOutput is everything that a run has printed, head and tail of it where
 // that is over maxBytes (0: the default).
 func (s *Server) wholeOutput(ctx context.Context, run int64, maxBytes int) (logResult, error) {
@@ -150,7 +153,8 @@ func (s *Server) wholeOutput(ctx context.Context, run int64, maxBytes int) (logR
 	if err != nil {
 		return logResult{}, err
 	}
-	q.MaxBytes = maxBytes / 2
+	half := (maxBytes - omittedLineBytes) / 2
+	q.MaxBytes = half
 	q.Limit = int(min(maxPageLines, (stats.Lines+1)/2))
 	headPage, err := s.o.Store.Read(ctx, q)
 	if err != nil {
@@ -162,8 +166,8 @@ func (s *Server) wholeOutput(ctx context.Context, run int64, maxBytes int) (logR
 	if err != nil {
 		return logResult{}, err
 	}
-	head := logView{maxBytes: maxBytes / 2}.render(headPage)
-	tail := logView{maxBytes: maxBytes / 2, newest: true}.render(tailPage)
+	head := logView{maxBytes: half}.render(headPage)
+	tail := logView{maxBytes: half, newest: true}.render(tailPage)
 	return headAndTail(head, tail, stats.Lines), nil
 }
 

@@ -14,6 +14,9 @@ const (
 	defaultMaxBytes     = 32 << 10
 	maxMaxBytes         = 8 << 20
 	defaultMaxLineBytes = 2000
+	// aroundLine is what stands around the text of a line, and in the line above
+	// it, but for the process's name in both.
+	aroundLine = 100
 )
 
 // outputNotice stands in every answer that carries what a process printed.
@@ -111,7 +114,6 @@ func (v logView) show(p *logstore.Page) []shownLine {
 	if maxLine <= 0 {
 		maxLine = defaultMaxLineBytes
 	}
-	maxLine = min(maxLine, v.budget())
 	var (
 		shown []shownLine
 		seen  = make(map[int64]bool)
@@ -129,10 +131,11 @@ func (v logView) show(p *logstore.Page) []shownLine {
 			day, seen[line.Run] = d, true
 			shown = append(shown, shownLine{fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number), -1, -1})
 		}
-		text, next := joined(p.Lines, i, maxLine)
+		limit := max(1, min(maxLine, v.budget()-aroundLine-2*len(run.Name)))
+		text, next := joined(p.Lines, i, limit)
 		count, end := 1, next
 		for end < len(p.Lines) && sameLine(line, &p.Lines[end]) {
-			again, after := joined(p.Lines, end, maxLine)
+			again, after := joined(p.Lines, end, limit)
 			if again != text {
 				break
 			}

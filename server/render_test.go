@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -104,6 +105,30 @@ func TestRenderBoundLosesNothing(t *testing.T) {
 	}
 }
 
+// TestRenderBoundsLongLines: one line alone must stay below max_bytes too, with
+// all that stands around it.
+func TestRenderBoundsLongLines(t *testing.T) {
+	const smallest = 256
+	name := strings.Repeat("n", 64)
+	s := logOf(t, map[string]string{name: strings.Repeat(strings.Repeat("x", 2000)+"\n", 100)})
+	for _, newest := range []bool{false, true} {
+		r := logView{names: true, maxBytes: smallest, newest: newest}.render(readAll(t, s, logstore.Query{Newest: newest}))
+		if size := len(strings.Join(r.Lines, "\n")); size > smallest || !strings.Contains(r.Lines[len(r.Lines)-1], " out x") {
+			t.Errorf("newest %v: %d bytes: %q", newest, size, r.Lines)
+		}
+	}
+	a := searchLogsArgs{Query: "x", MaxBytes: smallest}
+	limit, textBytes := searchBounds(a)
+	found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, Limit: limit, MaxBytes: textBytes}, Text: a.Query})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := showMatches(found, false, logView{names: true, maxLineBytes: min(defaultMaxLineBytes, textBytes)})
+	if size := len(r.Matches[0].Line); len(r.Matches) != 1 || size > smallest {
+		t.Errorf("a search: %d matches, %d bytes", len(r.Matches), size)
+	}
+}
+
 func TestRenderNamesSeveral(t *testing.T) {
 	s := logOf(t, map[string]string{"api": "a\n", "web": "b\n"})
 	r := logView{names: true}.render(readAll(t, s, logstore.Query{}))
@@ -119,6 +144,7 @@ func TestRenderNamesSeveral(t *testing.T) {
 }
 
 func TestParseWhen(t *testing.T) {
+	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Time{
 		"":                     {},
@@ -126,6 +152,12 @@ func TestParseWhen(t *testing.T) {
 		"2w":                   now.Add(-14 * 24 * time.Hour),
 		"2026-01-04T10:00:00Z": time.Date(2026, 1, 4, 10, 0, 0, 0, time.UTC),
 		"2026-01-04":           time.Date(2026, 1, 4, 0, 0, 0, 0, time.Local),
+		// What the log's nanoseconds cannot hold.
+		"999999w":              now.Add(-math.MaxInt64 / week * week),
+		"999999d":              now.Add(-math.MaxInt64 / day * day),
+		"0001-01-01T00:00:00Z": earliest,
+		"1000-01-01":           earliest,
+		"9999-12-31T23:59:59Z": latest,
 	} {
 		if got, err := parseWhen("since", value, now); err != nil || !got.Equal(want) {
 			t.Errorf("parseWhen(%q) = %v, %v; want %v", value, got, err, want)

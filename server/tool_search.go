@@ -106,7 +106,7 @@ func searchLogs(ctx context.Context, s *Server, a searchLogsArgs) (searchResult,
 	if err != nil {
 		return searchResult{}, err
 	}
-	return showMatches(found, a.Order == "oldest", len(base.Names) != 1), nil
+	return showMatches(found, a.Order == "oldest", logView{names: len(base.Names) != 1, maxLineBytes: min(defaultMaxLineBytes, base.MaxBytes)}), nil
 }
 
 // searchBounds keep the answer under max_bytes: half of it for the text of the
@@ -124,7 +124,7 @@ func searchBounds(a searchLogsArgs) (limit, textBytes int) {
 }
 
 // showMatches formats hits.
-func showMatches(found *logstore.Matches, oldest, names bool) searchResult {
+func showMatches(found *logstore.Matches, oldest bool, view logView) searchResult {
 	r := searchResult{Count: found.Count, Scanned: found.Lines, More: found.More, order: "before"}
 	if oldest {
 		r.order = "after"
@@ -132,7 +132,6 @@ func showMatches(found *logstore.Matches, oldest, names bool) searchResult {
 	if r.More {
 		r.NextCursor = found.Next()
 	}
-	view := logView{names: names}
 	for i := range found.Hits {
 		hit := &found.Hits[i]
 		run := found.Runs[hit.Run]
@@ -147,7 +146,7 @@ func showMatches(found *logstore.Matches, oldest, names bool) searchResult {
 
 // matchText is a line of a search with its date, since hits come from any day.
 func (v logView) matchText(l *logstore.Line, name string) string {
-	return l.At.Local().Format(time.DateOnly) + " " + v.prefix(l, name) + cut(l.Text, len(l.Text), defaultMaxLineBytes)
+	return l.At.Local().Format(time.DateOnly) + " " + v.prefix(l, name) + cut(l.Text, len(l.Text), v.maxLineBytes)
 }
 
 func (v logView) contextText(lines []logstore.Line, name string) []string {

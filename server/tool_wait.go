@@ -101,7 +101,8 @@ type runWait struct {
 	name    string
 	run     int64
 	pattern *regexp.Regexp
-	seen    int // lines that a wait for output has read
+	seen    int       // lines that a wait for output has read
+	last    time.Time // of the last of them
 }
 
 // state waits for readiness or the end.
@@ -194,12 +195,13 @@ func (w *runWait) output(ctx context.Context) (runResult, error) {
 		q.After, q.Runs = page.Next(), nil
 		if len(page.Lines) > 0 {
 			w.seen += len(page.Lines)
+			w.last = page.Lines[len(page.Lines)-1].At
 			continue
 		}
 		switch {
 		case ctx.Err() != nil:
 			return runResult{}, ctx.Err()
-		case w.a.Until == "idle" && w.seen > 0 && waiting.Err() == nil:
+		case w.a.Until == "idle" && w.seen > 0 && (waiting.Err() == nil || w.untilIdle() == 0):
 			return w.settled(ctx, page.Next(), false)
 		case living.Err() != nil:
 			return w.settled(ctx, page.Next(), waiting.Err() != nil)
@@ -207,14 +209,14 @@ func (w *runWait) output(ctx context.Context) (runResult, error) {
 	}
 }
 
-// next reads on: until lines come, the run ends, or for idle_ms where silence is
-// what is waited for. An empty page says that none came.
+// next reads on: until lines come, the run ends, or the last line is idle_ms old
+// where silence is what is waited for. An empty page says that none came.
 func (w *runWait) next(ctx, living context.Context, q logstore.Query) (*logstore.Page, error) {
 	if living.Err() != nil {
 		return w.s.o.Store.Read(ctx, q) // what was printed last
 	}
 	if w.a.Until == "idle" && w.seen > 0 {
-		quiet, cancel := context.WithTimeout(living, time.Duration(w.a.IdleMS)*time.Millisecond)
+		quiet, cancel := context.WithTimeout(living, w.untilIdle())
 		defer cancel()
 		living = quiet
 	}
@@ -223,6 +225,12 @@ func (w *runWait) next(ctx, living context.Context, q logstore.Query) (*logstore
 		return w.s.o.Store.Read(ctx, q)
 	}
 	return page, err
+}
+
+// untilIdle is how much longer there must be silence after the last line.
+func (w *runWait) untilIdle() time.Duration {
+	idle := time.Duration(w.a.IdleMS) * time.Millisecond
+	return max(0, min(idle, idle-time.Since(w.last))) // the clock may have been set back
 }
 
 // match is the first line of page that the pattern matches; -1 without one.
