@@ -165,7 +165,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 func TestFileThatCannotBeExecuted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	check(t, os.WriteFile(filepath.Join(w.project, "text"), []byte("some text\n"), 0o755))
+	writeProgram(t, filepath.Join(w.project, "text"), []byte("some text\n"))
 	c := w.open(t)
 	c.refused(t, "start_process", args{"name": "new", "command": "./text"}, "/text", "#!", "interpreter")
 	c.info(t, "new").want(t, args{"state": "failed", "run": 1, "cwd": w.project}).says(t, "#!", filepath.Join(w.project, "text"))
@@ -190,7 +190,7 @@ func TestNothingMeansNotGiven(t *testing.T) {
 func TestCommandLines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	check(t, os.WriteFile(filepath.Join(w.project, "tool"), []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\necho V=$V\n"), 0o755))
+	writeProgram(t, filepath.Join(w.project, "tool"), []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\necho V=$V\n"))
 	c := w.open(t)
 	for line, want := range map[string]string{
 		`./tool a b`:                        "<a>|<b>|V=",

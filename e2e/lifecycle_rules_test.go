@@ -40,7 +40,7 @@ func TestAllowedCommands(t *testing.T) {
 	allowed, beside := filepath.Join(w.home, "bin"), filepath.Join(w.home, "binary")
 	for _, dir := range []string{allowed, beside} {
 		check(t, os.Mkdir(dir, 0o755))
-		check(t, os.WriteFile(filepath.Join(dir, "tool"), []byte("#!/bin/sh\necho \"I am $0\"\n"), 0o755))
+		writeProgram(t, filepath.Join(dir, "tool"), []byte("#!/bin/sh\necho \"I am $0\"\n"))
 	}
 	truth, err := exec.LookPath("true")
 	check(t, err)

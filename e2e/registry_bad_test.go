@@ -222,7 +222,7 @@ func TestDoctorOfAnotherUser(t *testing.T) {
 	content, err := os.ReadFile(binary(t))
 	check(t, err)
 	path := filepath.Join(dir, "pmcp")
-	check(t, os.WriteFile(path, content, 0o755))
+	writeProgram(t, path, content)
 	records := filepath.Join(dir, "servers")
 	check(t, os.Mkdir(records, 0o700))
 	check(t, os.WriteFile(filepath.Join(records, uuid.NewString()+".json"), []byte(`{"v":1}`), 0))

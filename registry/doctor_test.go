@@ -249,7 +249,7 @@ func asNobody(t *testing.T, prepare func(dir, id string), args ...string) (text 
 	must(t, err)
 	content, err := os.ReadFile(self)
 	must(t, err)
-	must(t, os.WriteFile(program, content, 0o755))
+	writeProgram(t, program, content)
 	must(t, os.Mkdir(dir, 0o700))
 	prepare(dir, uuid.NewString())
 	for _, name := range append(files(t, dir), ".") {

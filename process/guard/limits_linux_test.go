@@ -115,8 +115,13 @@ func skipWithoutSetuid(t *testing.T, dir string) {
 	}
 }
 
+// copySelf copies this program. No child of another test may be born meanwhile:
+// it would have the copy open for writing until its own exec, and executing that
+// would be ETXTBSY.
 func copySelf(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	self, err := os.Executable()
 	must(t, err)
 	from, err := os.Open(self)
