@@ -81,6 +81,9 @@ func TestNoAnswer(t *testing.T) {
 		"", "   ", "\r", "\t\r",
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 		`{"jsonrpc":"2.0","method":"notifications/no-such"}`,
+		`{"jsonrpc":"2.0","method":"notifications/x","params":[1,2]}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":7}`,
+		`{"jsonrpc":"2.0","method":"notifications/` + strings.Repeat("x", maxMethodSize) + `"}`,
 		`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"panic"}}`, // a notification calls nothing
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{}}}`,

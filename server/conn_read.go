@@ -60,6 +60,8 @@ func (c *conn) take(line []byte) {
 		}
 	}()
 	switch {
+	case m.kind == kindIgnored:
+		c.log.Debug("a notification was ignored: its params are no object, or its method is too long", "method", m.method[:min(len(m.method), maxMethodSize)])
 	case m.kind == kindResponse:
 		c.takeResponse(m)
 	case m.kind == kindNotification && m.method == "notifications/cancelled":

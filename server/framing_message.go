@@ -21,6 +21,7 @@ const (
 	kindRequest messageKind = iota
 	kindNotification
 	kindResponse // to a request of ours
+	kindIgnored  // a notification that means nothing here: it must not be answered
 )
 
 // message is one JSON-RPC message that passed all checks of the envelope.
@@ -85,17 +86,22 @@ func parseMessage(line []byte) (message, *protocolError) {
 	if err := json.Unmarshal(rawMethod, &m.method); err != nil || m.method == "" {
 		return refuse(mcp.INVALID_REQUEST, `Invalid request: "method" must be a non-empty string`)
 	}
-	if len(m.method) > maxMethodSize {
-		return refuse(mcp.METHOD_NOT_FOUND, "Method not found: its name is longer than %d bytes", maxMethodSize)
-	}
 	if string(m.params) == "null" {
 		m.params = nil
 	}
-	if len(m.params) > 0 && m.params[0] != '{' {
-		return refuse(mcp.INVALID_PARAMS, `Invalid params: "params" must be an object`)
-	}
+	odd := len(m.params) > 0 && m.params[0] != '{'
 	if m.id == nil {
 		m.kind = kindNotification
+		if odd || len(m.method) > maxMethodSize {
+			m.kind = kindIgnored
+		}
+		return m, nil
+	}
+	if len(m.method) > maxMethodSize {
+		return refuse(mcp.METHOD_NOT_FOUND, "Method not found: its name is longer than %d bytes", maxMethodSize)
+	}
+	if odd {
+		return refuse(mcp.INVALID_PARAMS, `Invalid params: "params" must be an object`)
 	}
 	return m, nil
 }
