@@ -28,6 +28,7 @@ func (l *rateLimits) allow(t *tool) error {
 		return nil
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock() // of several reservations only the last could be given back whole
 	if l.byTool == nil {
 		l.byTool = make(map[string]*rate.Limiter)
 	}
@@ -36,12 +37,12 @@ func (l *rateLimits) allow(t *tool) error {
 		limiter = rate.NewLimiter(rate.Limit(l.perSecond), burst*l.perSecond)
 		l.byTool[t.name] = limiter
 	}
-	l.mu.Unlock()
-	reservation := limiter.Reserve()
-	delay := reservation.Delay()
+	now := time.Now()
+	reservation := limiter.ReserveN(now, 1)
+	delay := reservation.DelayFrom(now)
 	if delay == 0 {
 		return nil
 	}
-	reservation.Cancel()
+	reservation.CancelAt(now)
 	return fmt.Errorf("called more than %d times a second (PM_RATE_LIMIT); try again in %d ms", l.perSecond, delay.Round(time.Millisecond).Milliseconds()+1)
 }

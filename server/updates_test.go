@@ -3,6 +3,7 @@ package server
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,6 +124,25 @@ func TestRateLimit(t *testing.T) {
 	off := rateLimits{}
 	for range 1000 {
 		noErr(t, off.allow(&changing))
+	}
+}
+
+// TestRateLimitRefusalsCostNothing: calls that are refused at the same time make
+// the next wait no longer.
+func TestRateLimitRefusalsCostNothing(t *testing.T) {
+	changing := tool{name: "stop_process"}
+	l := rateLimits{perSecond: 1}
+	var callers sync.WaitGroup
+	for range 16 {
+		callers.Go(func() {
+			for range 5000 {
+				_ = l.allow(&changing)
+			}
+		})
+	}
+	callers.Wait()
+	if n := l.byTool[changing.name].Tokens(); n < -0.001 {
+		t.Errorf("%v calls are owed", -n)
 	}
 }
 
