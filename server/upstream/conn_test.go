@@ -40,11 +40,25 @@ func TestConnectModern(t *testing.T) {
 }
 
 // TestServerThatIgnoresInitialize is asked in the modern way, but not before the
-// patience with the other is over.
+// patience with the other is over. What it ignores is not in flight for ever.
 func TestServerThatIgnoresInitialize(t *testing.T) {
 	c := connected(t, "only modern", Options{})
 	if took := time.Since(c.began); took < discoverAfter {
 		t.Errorf("it took %s", took)
+	}
+	if n := c.Status().InFlight; n != 0 {
+		t.Errorf("%d in flight", n)
+	}
+}
+
+// TestServerThatIgnoresDiscover has the other of the two left unanswered.
+func TestServerThatIgnoresDiscover(t *testing.T) {
+	c := connected(t, "slow", Options{})
+	if st := c.Status(); st.InFlight != 0 || st.Protocol != "2025-06-18" {
+		t.Errorf("%+v", st)
+	}
+	if _, err := callTool(testContext(t), c, "echo", "", nil); err != nil {
+		t.Error(err)
 	}
 }
 

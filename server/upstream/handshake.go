@@ -61,12 +61,16 @@ func (c *Conn) handshake() bool {
 		select {
 		case <-initialized:
 			if initialize.err == nil {
+				if discover != nil {
+					c.forget(discover) // a server that speaks one era may never answer it
+				}
 				return c.welcomeLegacy(initialize.result)
 			}
 			initialized = nil
 			ask()
 		case <-discovered:
 			if discover.err == nil {
+				c.forget(initialize)
 				return c.welcomeModern(discover.result)
 			}
 			discovered = nil

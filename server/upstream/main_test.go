@@ -31,7 +31,8 @@ type server struct {
 	kind  string
 	out   *os.File
 	mu    sync.Mutex
-	lists int // answered
+	lists int             // answered
+	first json.RawMessage // id of initialize, until that is answered
 }
 
 func runServer(kind string) int {
@@ -87,6 +88,10 @@ func (s *server) fail(id json.RawMessage, code int, text string) {
 	s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text)
 }
 
+func (s *server) welcome(id json.RawMessage) {
+	s.result(id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1.2"},"instructions":"be kind"}`)
+}
+
 // handle deals with a message; not negative: exit with that code.
 func (s *server) handle(m message, text string) int {
 	modern := strings.Contains(text, `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`)
@@ -106,8 +111,12 @@ func (s *server) handle(m message, text string) int {
 	case s.kind == "modern" && !modern:
 		s.fail(m.ID, -32022, "unsupported protocol version")
 	case m.Method == "initialize" && s.kind == "only modern":
+	case m.Method == "initialize" && s.kind == "slow": // answers once it is asked in the other way too
+		s.first = m.ID
+	case m.Method == "server/discover" && s.kind == "slow":
+		s.welcome(s.first)
 	case m.Method == "initialize":
-		s.result(m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1.2"},"instructions":"be kind"}`)
+		s.welcome(m.ID)
 	case m.Method == "server/discover" && strings.Contains(s.kind, "modern"):
 		s.result(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"serverInfo":{"name":"fake","version":"2"}}`)
 	case m.Method == "tools/list":
