@@ -22,6 +22,9 @@ const (
 	// ttySilence is how long a terminal must be silent to count as empty: what
 	// is written to it arrives through a kernel thread, a moment later.
 	ttySilence = 30 * time.Millisecond
+	// ttyPatience is how long that silence is waited for: what outlives the
+	// leader may never be silent.
+	ttyPatience = 500 * time.Millisecond
 )
 
 // A sink takes the bytes of one stream. p is only lent. Empty p says that the
@@ -32,7 +35,10 @@ type sink func(at time.Time, p []byte)
 type reader struct {
 	file *os.File
 	tty  bool
-	sink sink
+	// quiet is how long the stream must be silent to count as empty: 0 for a
+	// pipe, where what is written is there at once.
+	quiet time.Duration
+	sink  sink
 	// leaderGone is set once the run's first process has ended; from then on
 	// the reader looks for the moment at which all it had written is read.
 	leaderGone atomic.Bool
@@ -45,7 +51,11 @@ type reader struct {
 }
 
 func newReader(file *os.File, tty bool, to sink) *reader {
-	return &reader{file: file, tty: tty, sink: to, leader: make(chan struct{}), drained: make(chan struct{})}
+	r := &reader{file: file, tty: tty, sink: to, leader: make(chan struct{}), drained: make(chan struct{})}
+	if tty {
+		r.quiet = ttySilence
+	}
+	return r
 }
 
 // run reads until the end of the stream: every writer has closed it. It owns
@@ -100,14 +110,15 @@ func (r *reader) follow(buf []byte, stop func() bool) (ended bool) {
 	return false
 }
 
-// drain reads what the stream holds now, without waiting for more. It says
-// whether the stream ended at that.
+// drain reads what the stream holds now, without waiting for more than what is
+// on its way through a terminal. It says whether the stream ended at that.
 func (r *reader) drain(buf []byte) (ended bool) {
-	wait := time.Duration(0)
-	if r.tty {
-		wait = ttySilence
-	}
+	began := time.Now()
 	for total := 0; total < pipeMax; {
+		wait := r.quiet
+		if time.Since(began) >= ttyPatience {
+			wait = 0
+		}
 		n, err := r.readAvailable(buf, wait)
 		r.take(buf[:n])
 		total += n

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -61,6 +62,66 @@ func TestChattyDescendantDoesNotHideTheEnd(t *testing.T) {
 	}
 	if len(st.Survivors) != 1 {
 		t.Errorf("survivors %v, want yes", st.Survivors)
+	}
+	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.await(testContext(t), func() bool { return j.ended[st.RunID] }); err != nil {
+		t.Error("the capture goes on after Stop")
+	}
+}
+
+// A stream that never is silent is not waited for: no silence is long enough
+// for this reader.
+func TestDrainOfAStreamThatIsNeverSilent(t *testing.T) {
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	stop := make(chan struct{})
+	var others sync.WaitGroup
+	others.Go(func() {
+		defer in.Close()
+		for {
+			if _, err := in.WriteString("tick\n"); err != nil {
+				return
+			}
+			select {
+			case <-time.After(time.Millisecond):
+			case <-stop:
+				return
+			}
+		}
+	})
+	defer others.Wait()
+	defer close(stop)
+	r := newReader(out, true, func(time.Time, []byte) {})
+	r.quiet = time.Hour
+	drained := make(chan bool, 1)
+	others.Go(func() { drained <- r.drain(make([]byte, readSize)) })
+	select {
+	case ended := <-drained:
+		if ended {
+			t.Error("the stream counts as ended")
+		}
+	case <-testContext(t).Done():
+		t.Error("the reader waits for silence")
+	}
+}
+
+// What outlives the leader on its terminal never lets that be silent.
+func TestChattyDescendantDoesNotHideTheEndOfATerminal(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := shell("a", `trap "" HUP; (while :; do echo tick; sleep 0.01; done) & echo last; exit 3`)
+	spec.PTY = true
+	start(t, m, spec)
+	st := awaitEnd(t, m, "a")
+	if st.Exit.Code != 3 || !strings.Contains(j.text(st.RunID, Stdout), "last\r\n") {
+		t.Errorf("exit %+v, output %q", st.Exit, j.text(st.RunID, Stdout))
+	}
+	if len(st.Survivors) == 0 {
+		t.Error("no survivors, want the descendant")
 	}
 	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
 		t.Fatal(err)
