@@ -31,6 +31,7 @@ func (m *messages) Read(p []byte) (int, error) {
 			return n, err
 		}
 	}
+	<-m.reader.leader // its deadline must not come while what is left is read
 	if m.after >= pipeMax {
 		return 0, io.EOF
 	}

@@ -42,9 +42,10 @@ type reader struct {
 	// leaderGone is set once the run's first process has ended; from then on
 	// the reader looks for the moment at which all it had written is read.
 	leaderGone atomic.Bool
-	// leader is closed with that.
+	// leader is closed after that, once the reader has been woken: from then on
+	// only the reader itself sets deadlines.
 	leader chan struct{}
-	// drained is closed at that moment.
+	// drained is closed when all that the leader had written is read.
 	drained chan struct{}
 
 	unfinished bool // the last byte was not the end of a line
@@ -65,6 +66,7 @@ func (r *reader) run() {
 	buf := make([]byte, readSize)
 	ended := r.follow(buf, r.leaderGone.Load)
 	if !ended {
+		<-r.leader // its deadline must not come while drain reads
 		ended = r.drain(buf)
 	}
 	close(r.drained)
@@ -163,11 +165,11 @@ func (r *reader) flush() {
 }
 
 // leaderEnded wakes the reader so that it empties the pipe and closes drained.
+// To be called once.
 func (r *reader) leaderEnded() {
-	if !r.leaderGone.Swap(true) {
-		close(r.leader)
-	}
+	r.leaderGone.Store(true)
 	_ = r.file.SetReadDeadline(time.Unix(1, 0))
+	close(r.leader)
 }
 
 // cut ends the reader although somebody still holds the other end.

@@ -2,10 +2,12 @@ package process
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -200,6 +202,50 @@ func TestLateReaderSplitsNoLine(t *testing.T) {
 	})
 	if len(got) != 2 || got[1] != "a line\n" {
 		t.Errorf("read %q", got)
+	}
+}
+
+// TestReadingWaitsForTheLastDeadline: between the two steps of leaderEnded
+// nothing is read of what is left. The deadline, if it came in the middle of
+// that, would make a full pipe an empty one.
+func TestReadingWaitsForTheLastDeadline(t *testing.T) {
+	for name, read := range map[string]func(*reader, chan<- string){
+		"output": func(r *reader, got chan<- string) {
+			r.sink = func(_ time.Time, p []byte) { got <- string(p) }
+			r.run()
+		},
+		"messages": func(r *reader, got chan<- string) {
+			all, err := io.ReadAll(&messages{reader: r})
+			got <- fmt.Sprint(string(all), err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, in, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer out.Close()
+				if _, err := in.WriteString("last\n"); err != nil {
+					t.Fatal(err)
+				}
+				_ = in.Close()
+				r := newReader(out, false, nil)
+				r.leaderGone.Store(true)
+				got := make(chan string, 2)
+				var reading sync.WaitGroup
+				reading.Go(func() { read(r, got) })
+				synctest.Wait()
+				if len(got) > 0 {
+					t.Fatalf("read before the second step: %q", <-got)
+				}
+				r.leaderEnded()
+				if text := <-got; !strings.HasPrefix(text, "last\n") {
+					t.Errorf("read %q", text)
+				}
+				reading.Wait()
+			})
+		})
 	}
 }
 
