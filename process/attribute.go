@@ -14,12 +14,14 @@ func (t *tree) attribute(table []proctab.Proc) (found *scan, fresh []proctab.ID)
 	owner := t.owners(ours, groups)
 	found = &scan{members: make(map[int64][]proctab.Proc, len(t.leaders))}
 	known := make(map[proctab.ID]int64, len(ours))
+	rows := make(map[int64]bool, len(t.leaders)) // runs of which there is a row, be it a zombie's
 	unread := make(map[proctab.ID]bool)
 	for _, p := range ours {
+		run := owner[p.PID]
+		rows[run] = true
 		if p.Zombie {
 			continue
 		}
-		run := owner[p.PID]
 		if run != 0 {
 			found.members[run] = append(found.members[run], p)
 		} else {
@@ -35,7 +37,7 @@ func (t *tree) attribute(table []proctab.Proc) (found *scan, fresh []proctab.ID)
 	}
 	t.known, t.unread = known, unread
 	for id, l := range t.leaders {
-		if l.reaped && len(found.members[l.run]) == 0 {
+		if l.reaped && !rows[l.run] {
 			delete(t.leaders, id)
 		} else if !l.reaped {
 			t.known[id] = l.run // started while the table was being read

@@ -79,6 +79,71 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
+// TestAZombieHidesAChild: a scan may find a survivor's zombie and miss the child
+// that it had started a moment before. The next one knows whose that is.
+func TestAZombieHidesAChild(t *testing.T) {
+	const base, run = 900_000_000, 7
+	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	leader := proctab.ID{PID: base, Start: 1}
+	tr.watch(leader, run)
+	cmd := exec.Command("cat")
+	cmd.Env = []string{EnvSession + "=session", EnvRun + "=7"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = in.Close() // ends it
+		_ = cmd.Wait()
+	}()
+	if _, err := in.Write([]byte("up\n")); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" { // executed: it has its environment
+		t.Fatalf("%q, %v", line, err)
+	}
+	child, err := proctab.Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	child.PPID, child.PGID, child.SID = 1, base, base
+	survivor := proctab.Proc{ID: proctab.ID{PID: base + 1, Start: 2}, PPID: base, PGID: base, SID: base}
+	first := proctab.Proc{ID: leader, PPID: os.Getpid(), PGID: base, SID: base, Zombie: true}
+	orphan := survivor
+	orphan.PPID = 1
+	zombie := orphan
+	zombie.Zombie = true
+	for i, c := range []struct {
+		table []proctab.Proc
+		want  int // members
+	}{
+		{[]proctab.Proc{first, survivor}, 1},
+		{[]proctab.Proc{orphan}, 1},
+		{[]proctab.Proc{zombie}, 0},
+		{[]proctab.Proc{child}, 1},
+		{nil, 0},
+	} {
+		tr.mu.Lock()
+		found, _ := tr.attribute(c.table)
+		watched := len(tr.leaders)
+		tr.mu.Unlock()
+		tr.reaped(leader)
+		if got := found.members[run]; len(got) != c.want || len(found.strays) > 0 {
+			t.Errorf("table %d: members %v, strays %v; want %d members", i, got, found.strays, c.want)
+		}
+		if end := c.table == nil; end != (watched == 0) {
+			t.Errorf("table %d: %d runs are watched", i, watched)
+		}
+	}
+}
+
 // TestMarkComesLate: a process that is looked at between two programs has no
 // environment, and is no stray for that. One that was started without any and
 // then executes with the mark is the same to who looks, and waits for the test.

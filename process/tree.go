@@ -52,8 +52,9 @@ type tree struct {
 }
 
 // leader is the first process of a run. It is watched until it has been waited
-// for and a later scan finds nothing of its run: only then may the numbers of
-// its group and session name something else.
+// for and a later scan finds nothing of its run, no zombie either, whose child
+// that scan may have missed: only then may the numbers of its group and session
+// name something else.
 type leader struct {
 	run    int64
 	reaped bool
