@@ -248,6 +248,9 @@ func markErrorResolvedTool() tool {
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *Server, a resolveErrorArgs) (resolveErrorResult, error) {
 		f, err := s.o.Store.ResolveFault(ctx, a.ErrorID, a.Note)
+		if err == nil && f.Project == s.o.Manager.Project() {
+			s.changed(f.Name)
+		}
 		return resolveErrorResult{ofFault(&f)}, err
 	})
 }

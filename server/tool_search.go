@@ -188,6 +188,17 @@ func clearLogs(ctx context.Context, s *Server, a clearLogsArgs) (clearLogsResult
 	if err != nil {
 		return clearLogsResult{}, err
 	}
+	cleared := names
+	if names == nil {
+		if cleared, err = s.knownNames(ctx); err != nil {
+			return clearLogsResult{}, err
+		}
+	}
 	lines, bytes, err := s.o.Store.Clear(ctx, s.o.Manager.Project(), names, until)
+	if err == nil { // without lines as well: errors of ends that printed nothing go too
+		for _, name := range cleared {
+			s.changed(name)
+		}
+	}
 	return clearLogsResult{Lines: lines, Bytes: bytes}, err
 }

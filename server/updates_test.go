@@ -65,6 +65,41 @@ func TestGroupsAreUpdated(t *testing.T) {
 	s.note(mcp.MethodNotificationResourceUpdated, updated("groups://list"))
 }
 
+// TestErrorsAreUpdated: errors that are resolved or cleared are news, and so is a
+// process that is forgotten, although nothing runs that could change.
+func TestErrorsAreUpdated(t *testing.T) {
+	t.Parallel()
+	s := hello(t)
+	earlier := s.otherStore("earlier")
+	for _, name := range []string{"web", "api"} {
+		s.saveOther(earlier, s.otherRun(earlier, name, "Error: "+name+" broke"), runInfo{State: "crashed"}, true)
+	}
+	id := s.resource("errors://web")["errors"].([]any)[0].(map[string]any)["error_id"]
+	uris := []string{"errors://latest", "errors://web", "processes://list"} // as a round tells them
+	for _, uri := range uris {
+		s.ask("resources/subscribe", map[string]any{"uri": uri})
+	}
+	news := newUpdates(s.server, s.server.updates.c) // in place of those of the session, which have rounds of their own
+	s.server.mu.Lock()
+	s.server.updates = news
+	s.server.mu.Unlock()
+	for _, c := range []struct {
+		tool      string
+		arguments map[string]any
+	}{
+		{"mark_error_resolved", map[string]any{"error_id": id}},
+		{"clear_logs", map[string]any{"process": "web"}},
+		{"clear_logs", map[string]any{"process": "*"}},
+		{"remove_process", map[string]any{"process": "web"}},
+	} {
+		s.do(c.tool, c.arguments)
+		news.round(t.Context())
+		for _, uri := range uris {
+			s.note(mcp.MethodNotificationResourceUpdated, updated(uri))
+		}
+	}
+}
+
 // TestUpdatesAreThrottled: a process that never stops printing costs one update
 // a second, and a client that unsubscribes none.
 func TestUpdatesAreThrottled(t *testing.T) {
