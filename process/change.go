@@ -71,8 +71,8 @@ func (m *Manager) Remove(_ context.Context, names ...string) error {
 	return nil
 }
 
-// Reconfigure changes the Restart, MaxRestarts, Stop, Limits and Group of the
-// process called name to those of spec, without a restart; its other fields are
+// Reconfigure changes the Restart, MaxRestarts, Stop and Limits of the process
+// called name to those of spec, without a restart; its other fields are
 // left as they are and not looked at. A pending restart is called off if
 // Restart is never now. Errors wrap ErrUnknown or ErrInvalid.
 func (m *Manager) Reconfigure(name string, spec Spec) (Status, error) {
@@ -87,7 +87,7 @@ func (m *Manager) Reconfigure(name string, spec Spec) (Status, error) {
 	}
 	own := &e.status.Spec
 	before := m.limitsOf(*own)
-	own.Restart, own.MaxRestarts, own.Stop, own.Limits, own.Group = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits, spec.Group
+	own.Restart, own.MaxRestarts, own.Stop, own.Limits = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits
 	if m.limitsOf(*own) != before { // else a call repeated now and then would keep them from ever being held
 		e.limits, e.status.LimitExceeded = limitWatch{}, ""
 	}

@@ -69,8 +69,6 @@ type Spec struct {
 	MaxRestarts int `json:"max_restarts,omitempty"`
 	// Limits bound what the process tree may use. Nil means the Manager's.
 	Limits *Limits `json:"limits,omitempty"`
-	// Group is a label that the Manager only carries.
-	Group string `json:"group,omitempty"`
 }
 
 // StopSpec says how a run is stopped. The zero value is SIGTERM and the

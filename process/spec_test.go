@@ -111,7 +111,7 @@ func TestDiffers(t *testing.T) {
 		}
 	}
 	other := base.clone()
-	other.Restart, other.MaxRestarts, other.Stop, other.Limits, other.Group, other.Stdio = RestartAlways, 3, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 1}, "g", StdioLog
+	other.Restart, other.MaxRestarts, other.Stop, other.Limits, other.Stdio = RestartAlways, 3, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 1}, StdioLog
 	if got := base.Differs(other); len(got) > 0 {
 		t.Errorf("differs in %v, which needs no restart", got)
 	}
@@ -159,9 +159,9 @@ func TestReconfigure(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	st := start(t, m, helper("a", "block"))
 	spec := st.Spec.clone()
-	spec.Restart, spec.MaxRestarts, spec.Group, spec.Stop, spec.Limits, spec.Command = RestartAlways, 7, "g", StopSpec{Signal: "INT"}, &Limits{MemoryMB: 5}, "other"
+	spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits, spec.Command = RestartAlways, 7, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 5}, "other"
 	after, err := m.Reconfigure("a", spec)
-	if err != nil || after.PID != st.PID || after.Spec.Restart != RestartAlways || after.Spec.Group != "g" || after.Spec.Stop.Signal != "INT" || after.Spec.Limits.MemoryMB != 5 || after.Spec.Command != st.Spec.Command {
+	if err != nil || after.PID != st.PID || after.Spec.Restart != RestartAlways || after.Spec.Stop.Signal != "INT" || after.Spec.Limits.MemoryMB != 5 || after.Spec.Command != st.Spec.Command {
 		t.Errorf("Reconfigure = %+v, %v", after, err)
 	}
 	spec.Restart = "sometimes"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -32,13 +33,15 @@ func (a specArgs) withoutSecrets(project string, masker *mask.Masker) specArgs {
 	return a
 }
 
-// spareNames tells the masker of the names that the project has from before.
+// spareNames tells the masker of the names that the project has from before:
+// those of processes and of groups.
 func (s *Server) spareNames(ctx context.Context) {
 	names, err := s.knownNames(ctx)
-	if err != nil && ctx.Err() == nil {
+	groups, groupsErr := s.o.Store.Groups(ctx, s.o.Manager.Project())
+	if err = errors.Join(err, groupsErr); err != nil && ctx.Err() == nil {
 		s.o.Log.Warn("names that are part of a secret will be masked", "error", err)
 	}
-	s.o.Mask.Spare(names...)
+	s.o.Mask.Spare(slices.AppendSeq(names, maps.Keys(groups))...)
 }
 
 // isSecretVariable says whether the value of a variable must not be stored.

@@ -19,7 +19,7 @@ type definitions struct {
 }
 
 // definition returns what name was last started with: in this session, or
-// stored by an earlier one.
+// stored by an earlier one. It is ungrouped.
 func (s *Server) definition(ctx context.Context, name string) (specArgs, bool, error) {
 	s.defsMu.Lock()
 	args, ok := s.defs[name]
@@ -34,11 +34,13 @@ func (s *Server) definition(ctx context.Context, name string) (specArgs, bool, e
 	if err := json.Unmarshal(raw, &args); err != nil {
 		return specArgs{}, false, fmt.Errorf("cannot read the stored definition of %s: %w", name, err)
 	}
-	return args, true, nil
+	return args.ungrouped(), true, nil // an older pmcp stored the group as well
 }
 
-// keepDefinition remembers args for name and stores them without secret values.
+// keepDefinition remembers args for name, without its group, and stores them
+// without secret values.
 func (s *Server) keepDefinition(name string, args specArgs) {
+	args = args.ungrouped()
 	s.defsMu.Lock()
 	if s.defs == nil {
 		s.defs = make(map[string]specArgs)
@@ -60,6 +62,14 @@ func (s *Server) forgetDefinition(name string) {
 	delete(s.defs, name)
 	s.defsMu.Unlock()
 	s.o.Store.SaveDefinition(s.o.Manager.Project(), name, nil)
+}
+
+// ungrouped is a without its group and what it depends on there. Who is a member
+// only the group knows: a definition that knew it too would undo a removal when
+// it is started again.
+func (a specArgs) ungrouped() specArgs {
+	a.Group, a.DependsOn = "", nil
+	return a
 }
 
 // clone copies what decoding over a definition would change in place.

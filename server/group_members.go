@@ -27,8 +27,7 @@ func (s *Server) memberDefinitions(ctx context.Context, members []memberArgs) ([
 			return nil, err
 		}
 		if m.definesMore() {
-			def.DependsOn = m.DependsOn
-			defined = append(defined, definedMember{name: m.Process, def: def})
+			defined = append(defined, definedMember{name: m.Process, def: def.ungrouped()})
 		}
 	}
 	return defined, nil
@@ -90,7 +89,7 @@ func (s *Server) changedMember(ctx context.Context, d definedMember) []string {
 	if err != nil || !ok {
 		return nil // what cannot be read is replaced
 	}
-	fields := d.def.ungrouped().differing(old.ungrouped())
+	fields := d.def.withoutNotes().differing(old.withoutNotes())
 	if len(fields) == 0 {
 		return nil
 	}
@@ -101,10 +100,9 @@ func (s *Server) changedMember(ctx context.Context, d definedMember) []string {
 	return []string{text}
 }
 
-// ungrouped is a without what its group says as well, and without the notes on
-// what is not stored.
-func (a specArgs) ungrouped() specArgs {
-	a.Group, a.DependsOn, a.SecretEnv, a.Masked = "", nil, nil, nil
+// withoutNotes is a without the notes on what is not stored.
+func (a specArgs) withoutNotes() specArgs {
+	a.SecretEnv, a.Masked = nil, nil
 	return a
 }
 

@@ -102,7 +102,7 @@ func (a specArgs) spec(name, project string, exits bool) (process.Spec, error) {
 	dir := a.dir(project)
 	spec := process.Spec{
 		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits,
-		PTY: a.PTY, MergeOutput: a.MergeOutput, MaxRestarts: a.MaxRestarts, Group: a.Group,
+		PTY: a.PTY, MergeOutput: a.MergeOutput, MaxRestarts: a.MaxRestarts,
 	}
 	if a.Stdin != nil {
 		spec.Stdin = *a.Stdin

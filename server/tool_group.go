@@ -155,7 +155,6 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 	}
 	for _, d := range defined {
 		changes = append(changes, s.changedMember(ctx, d)...)
-		d.def.Group = a.Name
 		s.keepDefinition(d.name, d.def)
 	}
 	r, err := s.groupNow(ctx, a.Name)
@@ -190,8 +189,8 @@ func (a specArgs) checkGrouping() error {
 	return nil
 }
 
-// checkJoin finds out whether a process can be part of the group of its
-// definition, before anything is started.
+// checkJoin finds out whether a process can be part of the group that it is
+// started with, before anything is started.
 func (s *Server) checkJoin(ctx context.Context, name string, def specArgs) error {
 	if def.Group == "" {
 		return nil
@@ -319,7 +318,6 @@ func (s *Server) StartMember(ctx context.Context, name string, ifRunning process
 	if err := s.ownOnly(ctx, name); err != nil {
 		return process.Status{}, err
 	}
-	def.Group, def.DependsOn = "", nil // the group knows them, and is the one that starts it
 	st, _, err := s.launch(ctx, name, def, launchOptions{ifRunning: ifRunning})
 	return st, err
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"pmcp/logstore/mask"
 )
 
 // TestGroupAnswersAreBounded: many members that fail with much output share one
@@ -81,6 +83,86 @@ func TestGroupOfAnotherServer(t *testing.T) {
 	const refused = "db: failed (cannot start: db belongs to another pmcp server (pid 7 editor), which alone can change it"
 	if _, text := s.do("start_group", map[string]any{"group": "stack", "skip_running": false}); !strings.Contains(text, refused) {
 		t.Errorf("a restart: %s", text)
+	}
+}
+
+// TestStartAfterRemoval: what was taken out of a group stays out of it when it is
+// started by its name, and is not held up by what it depended on there.
+func TestStartAfterRemoval(t *testing.T) {
+	one := map[string]any{"process": "one", "command": "sleep 100"}
+	two := map[string]any{"process": "two", "command": "sleep 100", "depends_on": []map[string]any{{"process": "one"}}}
+	stack := func(members ...map[string]any) map[string]any {
+		return map[string]any{"name": "stack", "members": members}
+	}
+	for name, c := range map[string]struct {
+		tool      string
+		arguments map[string]any
+		groups    string
+	}{
+		"member":   {"remove_from_group", map[string]any{"group": "stack", "process": "two"}, "[one]"},
+		"group":    {"remove_from_group", map[string]any{"group": "stack"}, ""},
+		"left out": {"create_group", stack(one), "[one]"},
+	} {
+		for how, started := range map[string]bool{"defined": false, "running": true} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				s := hello(t)
+				if started {
+					s.do("start_process", map[string]any{"name": "one", "command": "sleep 100", "group": "stack"})
+					s.do("start_process", map[string]any{"name": "two", "command": "sleep 100", "group": "stack", "depends_on": two["depends_on"]})
+				} else {
+					s.do("create_group", stack(one, two))
+				}
+				s.do(c.tool, c.arguments)
+				data, _ := s.do("start_process", map[string]any{"name": "two"})
+				if hint := fmt.Sprint(data["hint"]); strings.Contains(hint, "changed") {
+					t.Errorf("the start says %s", hint)
+				}
+				s.do("restart_process", map[string]any{"process": "two"})
+				data, _ = s.do("list_groups", nil)
+				all := ""
+				for _, g := range data["groups"].([]any) {
+					all += fmt.Sprint(g.(map[string]any)["order"])
+				}
+				if all != c.groups {
+					t.Errorf("groups %q, want %q", all, c.groups)
+				}
+			})
+		}
+	}
+}
+
+// TestStoredGroups: a definition that an older pmcp stored with its group is read
+// without it, and the names of groups are spared from masking in later sessions.
+func TestStoredGroups(t *testing.T) {
+	s := hello(t, func(o *Options) { o.Mask = mask.New() })
+	project := s.manager.Project()
+	s.store.SaveDefinition(project, "old", []byte(`{"command":"sleep 100","group":"gone","depends_on":[{"process":"db"}]}`))
+	s.do("start_process", map[string]any{"name": "old"})
+	if data, _ := s.do("list_groups", nil); data["hint"] != "no groups" {
+		t.Errorf("it made %v", data["groups"])
+	}
+	s.store.SaveGroup(project, "grafana-main", []byte(`{"name":"grafana-main","members":[]}`))
+	s.server.spareNames(t.Context())
+	s.server.o.Mask.LearnEnv(map[string]string{"GF_PASSWORD": "grafana-main"})
+	if _, text := s.do("list_groups", nil); !strings.Contains(text, "group grafana-main:") {
+		t.Errorf("masked: %s", text)
+	}
+}
+
+// TestGroupGivenToARunningProcess: joining a group needs no restart, is told, and
+// is no change where it is a member already.
+func TestGroupGivenToARunningProcess(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100")
+	for i, change := range []string{"start", "", "remove_from_group", ""} {
+		if change == "remove_from_group" {
+			s.do(change, map[string]any{"group": "stack", "process": "web"})
+		}
+		data, _ := s.do("start_process", map[string]any{"name": "web", "group": "stack"})
+		told := strings.Contains(fmt.Sprint(data["hint"]), "changed without a restart: group")
+		if data["already_running"] != true || told != (change != "") {
+			t.Errorf("%d: %v", i, data)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"pmcp/groups"
 	"pmcp/health"
 	"pmcp/logstore"
 	"pmcp/process"
@@ -108,7 +109,7 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 		return s.alreadyForeign(ctx, foreign, a)
 	}
 	defer report(ctx, func() string { return s.nowLine(a.Name) })()
-	before := s.changeable(a.Name)
+	before := s.changeable(ctx, a.Name, a.Group)
 	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
 		exits: a.Wait == "exit", ready: a.Wait == "ready", ifRunning: ifRunningOf(a.IfRunning),
 	})
@@ -117,7 +118,7 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	}
 	changed := ""
 	if already {
-		changed = s.changeable(a.Name).since(before)
+		changed = s.changeable(ctx, a.Name, a.Group).since(before)
 	}
 	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
 	r.AlreadyRunning, r.Hint = already, joinHints(changed, r.Hint)
@@ -128,14 +129,22 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 type changeable struct {
 	spec   process.Spec
 	health *health.Spec
+	member []groups.Member // in the group that the call names; none if it is not in it
 }
 
-func (s *Server) changeable(name string) (c changeable) {
+// changeable reads that of name; group is the one that the call names, or "".
+func (s *Server) changeable(ctx context.Context, name, group string) (c changeable) {
 	if st, err := s.o.Manager.Status(name); err == nil {
 		c.spec = st.Spec
 	}
 	if st, ok := s.o.Health.Status(name); ok {
 		c.health = &st.Spec
+	}
+	if group == "" {
+		return c
+	}
+	if g, err := s.o.Groups.Group(ctx, group); err == nil { // else it is in none
+		c.member = slices.DeleteFunc(slices.Clone(g.Members), func(m groups.Member) bool { return m.Process != name })
 	}
 	return c
 }
@@ -150,7 +159,7 @@ func (c changeable) since(before changeable) (hint string) {
 		name     string
 		was, now any
 	}{
-		{"group", before.spec.Group, c.spec.Group},
+		{"group", before.member, c.member},
 		{"health", before.health, c.health},
 		{"limits", before.spec.Limits, c.spec.Limits},
 		{"max_restarts", before.spec.MaxRestarts, c.spec.MaxRestarts},
