@@ -34,6 +34,9 @@ const (
 	// queueSize bounds the messages that wait to be written. Who makes a call
 	// waits for room; what is not a call is dropped instead.
 	queueSize = 64
+	// lastTime is how long answers are still taken from a server that takes no
+	// more messages, unless its output ends before.
+	lastTime = time.Second
 )
 
 // Conn is a connection with one run of one server. Its methods may be called
@@ -46,6 +49,8 @@ type Conn struct {
 	stdout  io.ReadCloser
 	traffic traffic
 	began   time.Time
+	// lastTime is the constant of that name, but in tests.
+	lastTime time.Duration
 
 	queue chan outgoing
 	up    chan struct{} // closed once connected
@@ -92,7 +97,7 @@ type outgoing struct {
 
 func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	return &Conn{
-		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(),
+		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(), lastTime: lastTime,
 		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
 		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
 		why: waitsForInitialize, pending: make(map[int64]*pending),
@@ -234,12 +239,24 @@ func (c *Conn) write() {
 				if n == 0 && out.call != nil {
 					out.call.untake()
 				}
+				c.awaitLast()
 				c.end("it does not take messages: " + reason(err))
 				return
 			}
 		case <-c.down:
 			return
 		}
+	}
+}
+
+// awaitLast lets the reading come to its end first, for a while: most servers
+// that take nothing more have exited, and what they answered before counts.
+func (c *Conn) awaitLast() {
+	timer := time.NewTimer(c.lastTime)
+	defer timer.Stop()
+	select {
+	case <-c.down:
+	case <-timer.C:
 	}
 }
 
