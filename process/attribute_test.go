@@ -144,6 +144,81 @@ func TestAZombieHidesAChild(t *testing.T) {
 	}
 }
 
+// TestABlindLookForgetsNobody: a process table that cannot be read says nothing
+// of who lives.
+func TestABlindLookForgetsNobody(t *testing.T) {
+	const base, run = 900_000_000, 7
+	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	leader := proctab.ID{PID: base, Start: 1}
+	tr.watch(leader, run)
+	survivor := proctab.Proc{ID: proctab.ID{PID: base + 1, Start: 2}, PPID: base, PGID: base, SID: base}
+	first := proctab.Proc{ID: leader, PPID: os.Getpid(), PGID: base, SID: base, Zombie: true}
+	orphan := survivor
+	orphan.PPID = 1
+	members := func() []proctab.Proc { return tr.members(run) }
+	for i, c := range []struct {
+		table []proctab.Proc
+		err   error
+		want  int // members
+	}{
+		{[]proctab.Proc{first, survivor}, nil, 1},
+		{nil, syscall.EMFILE, 1},
+		{[]proctab.Proc{orphan}, nil, 1},
+		{nil, syscall.ENFILE, 1},
+		{nil, nil, 0},
+	} {
+		tr.table = func() ([]proctab.Proc, error) { return c.table, c.err }
+		if got := members(); len(got) != c.want {
+			t.Errorf("table %d: members %v, want %d", i, got, c.want)
+		}
+		tr.reaped(leader)
+		if left := killAll(members, 0); len(left) != c.want {
+			t.Errorf("table %d: left of a kill: %v, want %d", i, left, c.want)
+		}
+		if end := c.want == 0; end == tr.watching() {
+			t.Errorf("table %d: watching %v", i, !end)
+		}
+	}
+}
+
+// TestABlindLookIsNoSample: what was measured before is not measured again.
+func TestABlindLookIsNoSample(t *testing.T) {
+	t.Parallel()
+	samples := make(chan bool, 1000)
+	m, _ := newTestManager(t, Options{OnSample: func(int64, time.Time, float64, uint64, int) { samples <- true }})
+	start(t, m, helper("a", "block"))
+	ctx := testContext(t)
+	wait := func(c chan bool) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-ctx.Done():
+			t.Fatal("the sampler does not look")
+		}
+	}
+	wait(samples)
+	tr := m.deps.tree
+	set := func(table func() ([]proctab.Proc, error)) {
+		tr.mu.Lock()
+		tr.table = table
+		tr.mu.Unlock()
+	}
+	looks := make(chan bool, 1000)
+	set(func() ([]proctab.Proc, error) {
+		looks <- true
+		return nil, syscall.EMFILE
+	})
+	defer set(proctab.All)
+	wait(looks)
+	for len(samples) > 0 {
+		<-samples
+	}
+	wait(looks) // the first was dealt with
+	if len(samples) > 0 {
+		t.Error("a look that failed was sampled")
+	}
+}
+
 // TestMarkComesLate: a process that is looked at between two programs has no
 // environment, and is no stray for that. One that was started without any and
 // then executes with the mark is the same to who looks, and waits for the test.

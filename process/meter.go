@@ -31,7 +31,11 @@ func (m *Manager) sample() {
 		}
 		if m.deps.tree.watching() {
 			now := time.Now()
-			m.meter.sample(m.deps.tree.look(now), now)
+			found := m.deps.tree.look(now)
+			if found.began.Before(now) {
+				continue // it failed, and shows what was measured before
+			}
+			m.meter.sample(found, now)
 			m.watchLimits()
 			m.deps.oom.note()
 		}

@@ -39,7 +39,11 @@ type tree struct {
 	recorder  Recorder
 	log       *slog.Logger
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// table is proctab.All but in tests; blind says that it failed at the last
+	// look.
+	table   func() ([]proctab.Proc, error)
+	blind   bool
 	leaders map[proctab.ID]*leader
 	known   map[proctab.ID]int64 // process → run; run 0 is a stray
 	// unread are the strays whose environment could not be read yet.
@@ -70,6 +74,7 @@ type scan struct {
 func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log *slog.Logger) *tree {
 	t := &tree{
 		self: os.Getpid(), session: session, subreaper: subreaper, spawner: s, recorder: recorder, log: log,
+		table:   proctab.All,
 		leaders: make(map[proctab.ID]*leader),
 		known:   make(map[proctab.ID]int64),
 		unread:  make(map[proctab.ID]bool),
@@ -104,7 +109,9 @@ func (t *tree) members(run int64) []proctab.Proc { return t.look(time.Now()).mem
 func (t *tree) lastMembers(run int64) []proctab.Proc { return t.latest.Load().members[run] }
 
 // look returns a scan that began at or after since. Callers that wait for one
-// another share it: fifty stops at once cost two scans, not fifty.
+// another share it: fifty stops at once cost two scans, not fifty. Where the
+// process table cannot be read it returns the scan before, however old, and
+// forgets nobody: what is not seen may live.
 func (t *tree) look(since time.Time) *scan {
 	t.mu.Lock()
 	if latest := t.latest.Load(); !latest.began.Before(since) {
@@ -112,9 +119,14 @@ func (t *tree) look(since time.Time) *scan {
 		return latest
 	}
 	began := time.Now()
-	table, err := proctab.All()
-	if err != nil {
+	table, err := t.table()
+	if err != nil && !t.blind {
 		t.log.Error("cannot see which processes are ours", "error", err)
+	}
+	if t.blind = err != nil; t.blind {
+		latest := t.latest.Load()
+		t.mu.Unlock()
+		return latest
 	}
 	if t.subreaper {
 		t.spawner.reap(table)

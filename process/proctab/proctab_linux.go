@@ -27,7 +27,8 @@ func BootID() string {
 }
 
 // All returns the whole process table in one pass over /proc, 3.5 µs a
-// process. Processes that end during the pass are left out.
+// process. Processes that end during the pass are left out. It fails if a row
+// cannot be read for want of descriptors or memory: that process may live.
 func All() ([]Proc, error) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -45,8 +46,12 @@ func All() ([]Proc, error) {
 		if err != nil {
 			continue
 		}
-		if p, err := readStat(pid, buf); err == nil {
+		p, err := readStat(pid, buf)
+		switch {
+		case err == nil:
 			procs = append(procs, p)
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+			return nil, fmt.Errorf("cannot read the whole process table: %w", err)
 		}
 	}
 	return procs, nil

@@ -2,6 +2,7 @@ package proctab
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,7 +19,48 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "leaderless" {
 		leaderless()
 	}
+	if len(os.Args) > 1 && os.Args[1] == "lastfile" {
+		os.Exit(lastFile())
+	}
 	os.Exit(m.Run())
+}
+
+// lastFile reads the process table with a single descriptor to spare, which the
+// directory takes, and says how that failed.
+func lastFile() int {
+	if table, err := All(); err != nil || len(table) == 0 { // what the runtime opens for it stays open
+		fmt.Println("with descriptors:", len(table), err)
+		return 1
+	}
+	fd, err := unix.Open("/proc", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	_ = unix.Close(fd)
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	limit.Cur = uint64(fd) + 1
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	table, err := All()
+	if !errors.Is(err, unix.EMFILE) || table != nil {
+		fmt.Println("without:", len(table), err)
+		return 1
+	}
+	return 0
+}
+
+// A table in which rows are missing that could not be read is none.
+func TestAllIsWholeOrFails(t *testing.T) {
+	if out, err := exec.Command(os.Args[0], "lastfile").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // leaderless ends the process's first thread and goes on in the others.
