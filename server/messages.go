@@ -68,6 +68,11 @@ func (m *messages) run(ctx context.Context) {
 func (m *messages) send(ctx context.Context) {
 	m.sending.Lock()
 	defer m.sending.Unlock()
+	m.sendWaiting(ctx)
+}
+
+// sendWaiting is send for who holds m.sending.
+func (m *messages) sendWaiting(ctx context.Context) {
 	modern := m.c.session.currentEra() == eraModern
 	m.mu.Lock()
 	if modern && len(m.calls) == 0 {
@@ -114,12 +119,19 @@ func (m *messages) accompany(ctx context.Context) (leave func()) {
 	}
 	m.calls = append(m.calls, call)
 	m.signal()
-	return func() {
-		m.send(ctx)
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		m.calls = slices.DeleteFunc(m.calls, func(other *requestSession) bool { return other == call })
-	}
+	return func() { m.leave(ctx, call) }
+}
+
+// leave ends that log messages are sent for call, after those that wait. No
+// other send may come between the two: its messages could be as late as the
+// answer, or lost.
+func (m *messages) leave(ctx context.Context, call *requestSession) {
+	m.sending.Lock()
+	defer m.sending.Unlock()
+	m.sendWaiting(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.calls = slices.DeleteFunc(m.calls, func(other *requestSession) bool { return other == call })
 }
 
 // logMessage is e as the params of notifications/message.

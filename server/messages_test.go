@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // awaitGo is the beginning of a script that goes on when fail says so.
@@ -123,6 +126,47 @@ func TestModernLogMessagesAfterACancelledCall(t *testing.T) {
 	s.do("list_processes", nil)
 	if got := s.logged(); len(got) != 1 {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestModernLogMessagesAtTheEndOfACall: between the last that is sent for a call
+// and its leaving nothing else is sent, which would count on it.
+func TestModernLogMessagesAtTheEndOfACall(t *testing.T) {
+	c := &conn{session: newSession(), out: newOutbox()}
+	c.session.beginModern()
+	for range outboxMessages { // there is no room for the last message
+		noErr(t, c.out.put(outgoing{}, nil))
+	}
+	call := &requestSession{session: c.session, conn: c, req: &request{modern: true, logLevel: mcp.LoggingLevelDebug, ctx: t.Context(), gone: make(chan struct{})}}
+	m := newMessages(c)
+	m.calls = []*requestSession{call}
+	m.add(event{level: mcp.LoggingLevelError, text: "the last"})
+	left := make(chan bool, 1)
+	go func() { m.leave(t.Context(), call); left <- true }()
+	awaitCondition(t, "the wait for room", func() bool {
+		c.out.mu.Lock()
+		defer c.out.mu.Unlock()
+		return c.out.room != nil
+	})
+	m.mu.Lock() // it cannot leave yet
+	c.out.next()
+	awaitCondition(t, "the last message", func() bool {
+		c.out.mu.Lock()
+		defer c.out.mu.Unlock()
+		return len(c.out.items) == outboxMessages
+	})
+	for range 1000 {
+		if m.sending.TryLock() {
+			m.sending.Unlock()
+			t.Error("another send can count on the call")
+			break
+		}
+		runtime.Gosched()
+	}
+	m.mu.Unlock()
+	awaitValue(t, left, "its leaving")
+	if n := m.accompanied(); n != 0 {
+		t.Errorf("%d calls are left", n)
 	}
 }
 
