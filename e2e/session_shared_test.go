@@ -116,6 +116,23 @@ func TestProcessOfAnotherServer(t *testing.T) {
 		t.Errorf("%s", other.info(t, "web").Text)
 	}
 	other.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0})).want(t, args{"run": 2})
+
+	// For the first owner it is another server's now, what ran there before notwithstanding.
+	if !poll(answersWithin, func() bool { return owner.info(t, "web").Data["state"] == "running" }) {
+		t.Fatalf("%s", owner.info(t, "web").Text)
+	}
+	owner.info(t, "web").want(t, args{"run": 2}).says(t, "owned by", fmt.Sprint(other.serverPID(t)))
+	owner.ok(t, "list_processes", nil).says(t, "web: running", "owned by")
+	for _, tool := range []string{"stop_process", "kill_process"} {
+		owner.refused(t, tool, args{"process": "web"}, "web", "another pmcp server", fmt.Sprint(other.serverPID(t)))
+	}
+	owner.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "listening on"})
+	_, waiting = owner.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
+		"process": "web", "after": owner.end(t, "web"), "wait_ms": 30_000}})
+	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/of/the/second", onlyPort(t, other.info(t, "web"))))
+	if line := asResult(t, "tail_logs", owner.wait(t, "tail_logs", waiting)); !slices.Contains(line.printed(), "GET /of/the/second") {
+		t.Errorf("%s", line.Text)
+	}
 }
 
 // TestGroupOfTwoServers: a member that the other window runs counts as running,

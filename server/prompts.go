@@ -182,7 +182,7 @@ func monitoringPrompt(ctx context.Context, s *Server, argument string) (string, 
 	if !ok {
 		return "", fmt.Errorf("%s has no definition; start_process with a command gives it one", name)
 	}
-	st, statusErr := s.o.Manager.Status(name)
+	st, own := s.ownNow(ctx, name)
 	var b strings.Builder
 	fmt.Fprintf(&b, "Set up monitoring of the process %s. What is not watched yet, with calls that would watch it:\n\n", name)
 	suggestions := unwatched(&def, name, st.Ports)
@@ -192,7 +192,7 @@ func monitoringPrompt(ctx context.Context, s *Server, argument string) (string, 
 	if len(suggestions) == 0 {
 		b.WriteString("Everything is: readiness, health, restart and limits.\n")
 	}
-	if statusErr == nil {
+	if own {
 		p := ofStatus(&st)
 		fmt.Fprintf(&b, "\nnow: %s\n", p.line())
 	}
@@ -236,8 +236,8 @@ func groupPrompt(ctx context.Context, s *Server, name string) (string, error) {
 	room := sharedRoom{left: defaultMaxBytes, members: len(group.Members)}
 	for _, m := range group.Members {
 		share := room.share()
-		st, err := s.o.Manager.Status(m.Name)
-		if err != nil || st.RunID == 0 || m.Phase == "up" || m.Phase == "done" {
+		st, own := s.ownNow(ctx, m.Name)
+		if !own || st.RunID == 0 || m.Phase == "up" || m.Phase == "done" {
 			continue
 		}
 		lines, _, cursor, err := s.failedLines(ctx, st.RunID, share)

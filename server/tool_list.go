@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"pmcp/logstore"
 	"pmcp/process"
@@ -97,37 +98,41 @@ func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, erro
 // earlier sessions and other servers: what lives first, then the latest ended.
 // What was forgotten is not among them, though its runs and log are stored.
 func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResult, error) {
-	var live, ended []processResult
-	own := make(map[string]bool)
-	for _, st := range s.o.Manager.List() {
-		own[st.Spec.Name] = true
-		p := s.ofStatus(&st)
+	own := s.o.Manager.List()
+	runs, err := s.latestRuns(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	unlisted := make(map[string]*logstore.Run) // by name, of this project
+	for i := range runs {
+		if runs[i].Project == s.o.Manager.Project() {
+			unlisted[runs[i].Name] = &runs[i]
+		}
+	}
+	var live []processResult
+	var ended []endedProcess
+	for i := range own {
+		st := &own[i]
+		if run := unlisted[st.Spec.Name]; run != nil && meansOther(st, run) {
+			continue // its run is listed
+		}
+		delete(unlisted, st.Spec.Name)
+		p := s.ofStatus(st)
 		if st.State.Live() || st.State == process.Backoff {
 			live = append(live, p)
 		} else {
-			ended = append(ended, p)
+			ended = append(ended, endedProcess{p, st.EndedAt})
 		}
-	}
-	if scope == "session" {
-		return append(live, ended...), nil
-	}
-	filter := logstore.RunFilter{Project: s.o.Manager.Project(), Limit: 1}
-	if scope == "all" {
-		filter.Project = ""
-	}
-	runs, err := s.o.Store.Runs(ctx, filter)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list earlier runs: %w", err)
 	}
 	defined := definedNames{store: s.o.Store}
-	for _, run := range runs {
-		inProject := run.Project == s.o.Manager.Project()
-		if inProject && own[run.Name] {
-			continue
-		}
-		p := ofRun(&run)
-		if !inProject {
+	for i := range runs {
+		run := &runs[i]
+		p := ofRun(run)
+		switch inProject := run.Project == s.o.Manager.Project(); {
+		case !inProject:
 			p.Project = run.Project
+		case unlisted[run.Name] == nil: // listed above
+			continue
 		}
 		if run.Live && run.Ended.IsZero() {
 			live = append(live, p)
@@ -138,10 +143,44 @@ func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResul
 			return nil, err
 		}
 		if known {
-			ended = append(ended, p)
+			ended = append(ended, endedProcess{p, lastKnown(run)})
 		}
 	}
-	return append(live, ended...), nil
+	slices.SortStableFunc(ended, func(a, b endedProcess) int { return b.at.Compare(a.at) })
+	for i := range ended {
+		live = append(live, ended[i].processResult)
+	}
+	return live, nil
+}
+
+// endedProcess is a process that has ended, and when.
+type endedProcess struct {
+	processResult
+	at time.Time
+}
+
+// lastKnown is when a stored run ended; of one that is lost, when it began.
+func lastKnown(run *logstore.Run) time.Time {
+	if run.Ended.IsZero() {
+		return run.Started
+	}
+	return run.Ended
+}
+
+// latestRuns are the latest stored runs of each process that scope asks for.
+func (s *Server) latestRuns(ctx context.Context, scope string) ([]logstore.Run, error) {
+	filter := logstore.RunFilter{Project: s.o.Manager.Project(), Limit: 1}
+	switch scope {
+	case "session":
+		return nil, nil
+	case "all":
+		filter.Project = ""
+	}
+	runs, err := s.o.Store.Runs(ctx, filter)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list earlier runs: %w", err)
+	}
+	return runs, nil
 }
 
 // definedNames are the names that have a definition, by project, each project

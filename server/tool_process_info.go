@@ -128,12 +128,12 @@ func getProcessInfo(ctx context.Context, s *Server, a processInfoArgs) (processI
 	if err != nil {
 		return processInfoResult{}, err
 	}
+	st, own := s.ownNow(ctx, name)
 	runs, err := s.o.Store.Runs(ctx, logstore.RunFilter{Project: s.o.Manager.Project(), Names: []string{name}, Limit: historyLength})
 	if err != nil {
 		return processInfoResult{}, fmt.Errorf("cannot list the runs of %s: %w", name, err)
 	}
 	r := processInfoResult{processResult: processResult{Name: name, State: process.Stopped.String()}}
-	st, statusErr := s.o.Manager.Status(name)
 	run := int64(0)
 	switch {
 	case a.Run != 0:
@@ -142,12 +142,12 @@ func getProcessInfo(ctx context.Context, s *Server, a processInfoArgs) (processI
 			return r, err
 		}
 		run = ids[0]
-	case statusErr == nil && st.RunID != 0:
+	case own && st.RunID != 0:
 		run = st.RunID
 	case len(runs) > 0:
 		run = runs[0].ID
 	}
-	if statusErr == nil && (run == st.RunID) {
+	if own && run == st.RunID {
 		s.describeOwn(&r, &st)
 	} else if err := s.describeStored(ctx, &r, name, run); err != nil {
 		return r, err
@@ -186,7 +186,7 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 		def.Masked = nil
 		r.Spec = &def
 	}
-	if st, ok := s.o.Health.Status(name); ok {
+	if st, ok := s.o.Health.Status(name); ok && r.Owner == nil { // of another server's run nothing is checked here
 		if last := st.Last(); last != nil {
 			st.Results = st.Results[len(st.Results)-1:]
 		}

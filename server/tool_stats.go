@@ -83,8 +83,8 @@ func getProcessStats(ctx context.Context, s *Server, a processStatsArgs) (proces
 	if a.Points == 0 {
 		a.Points = 20
 	}
-	st, err := s.o.Manager.Status(name)
-	if err != nil {
+	st, own := s.ownNow(ctx, name)
+	if !own {
 		return s.storedStats(ctx, name, a)
 	}
 	stats, err := s.o.Manager.Stats(name, time.Duration(a.WindowMS)*time.Millisecond, a.Points)
@@ -107,7 +107,7 @@ func getProcessStats(ctx context.Context, s *Server, a processStatsArgs) (proces
 	return r, nil
 }
 
-// storedStats are those of the latest run of a process that did not run in this
+// storedStats are those of the latest run of a process that is not of this
 // session.
 func (s *Server) storedStats(ctx context.Context, name string, a processStatsArgs) (processStatsResult, error) {
 	run, ok, err := s.latestRun(ctx, name)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"pmcp/logstore"
 	"pmcp/process"
 )
 
@@ -69,10 +70,12 @@ func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult,
 	if err != nil {
 		return stopResult{}, err
 	}
-	everything := names == nil
+	everything, stop := names == nil, s.stopOne
+	var before []process.Status
 	if everything {
-		for _, st := range s.o.Manager.List() {
-			names = append(names, st.Spec.Name)
+		before, stop = s.o.Manager.List(), s.stopOwn
+		for i := range before {
+			names = append(names, before[i].Spec.Name)
 		}
 	}
 	defer report(ctx, func() string {
@@ -83,9 +86,12 @@ func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult,
 		return strings.Join(lines, "; ")
 	})()
 	o := process.StopOptions{Timeout: time.Duration(a.TimeoutMS) * time.Millisecond, Force: a.Force}
-	results, err := s.stopAll(ctx, names, o)
+	results, err := stopAll(names, func(name string) (stopResult, error) { return stop(ctx, name, o) })
 	if err != nil {
 		return stopResult{}, err
+	}
+	if everything {
+		results = s.withoutOthers(ctx, before, results)
 	}
 	if len(results) == 1 {
 		return results[0], nil
@@ -101,17 +107,41 @@ func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult,
 	}
 	all.Hint = joinHints(hints...)
 	if len(results) == 0 {
-		all.Hint = "nothing was started in this session"
+		all.Hint = "nothing of this session runs"
+		if len(names) == 0 {
+			all.Hint = "nothing was started in this session"
+		}
 	}
 	return all, nil
 }
 
+// withoutOthers leaves out of the results of a stop of everything what had ended
+// before and runs in another server now. It asks when all is stopped: no stop
+// waits for storage.
+func (s *Server) withoutOthers(ctx context.Context, before []process.Status, results []stopResult) []stopResult {
+	runs, err := s.latestRuns(ctx, "project")
+	if err != nil {
+		return results // they are told as this session knows them
+	}
+	latest := make(map[string]*logstore.Run, len(runs))
+	for i := range runs {
+		latest[runs[i].Name] = &runs[i]
+	}
+	var own []stopResult
+	for i := range before {
+		if run := latest[before[i].Spec.Name]; run == nil || !meansOther(&before[i], run) {
+			own = append(own, results[i])
+		}
+	}
+	return own
+}
+
 // stopAll stops the named processes, all at once.
-func (s *Server) stopAll(ctx context.Context, names []string, o process.StopOptions) ([]stopResult, error) {
+func stopAll(names []string, stop func(name string) (stopResult, error)) ([]stopResult, error) {
 	results, errs := make([]stopResult, len(names)), make([]error, len(names))
 	var stops sync.WaitGroup
 	for i, name := range names {
-		stops.Go(func() { results[i], errs[i] = s.stopOne(ctx, name, o) })
+		stops.Go(func() { results[i], errs[i] = stop(name) })
 	}
 	stops.Wait()
 	err := errors.Join(errs...)
@@ -126,13 +156,22 @@ func (s *Server) stopAll(ctx context.Context, names []string, o process.StopOpti
 	return results, err
 }
 
+// stopOne stops what name means now.
 func (s *Server) stopOne(ctx context.Context, name string, o process.StopOptions) (stopResult, error) {
+	if _, own := s.ownNow(ctx, name); !own { // known, but not of this session
+		return s.stopOfOther(ctx, name)
+	}
+	return s.stopOwn(ctx, name, o)
+}
+
+// stopOwn stops a process of this session.
+func (s *Server) stopOwn(ctx context.Context, name string, o process.StopOptions) (stopResult, error) {
 	before, err := s.o.Manager.Status(name)
-	if err != nil { // known, but not of this session
+	if err != nil { // it was removed meanwhile
 		return s.stopOfOther(ctx, name)
 	}
 	r := stopResult{WasRunning: before.Alive()}
-	if !before.Alive() && before.State != process.Backoff {
+	if !goesOn(&before) {
 		r.Hint = name + " was not running"
 	}
 	st, err := s.o.Manager.Stop(ctx, name, o)

@@ -95,16 +95,12 @@ func (s *Server) follow(ctx context.Context, q logstore.Query, patience time.Dur
 // session, false when ctx ends. What another server runs may always print.
 func (s *Server) awaitSilent(ctx context.Context, names []string) bool {
 	for _, name := range names {
-		_, err := s.o.Manager.Await(ctx, name, func(st process.Status) bool {
-			return !st.Alive() && st.State != process.Backoff
-		})
-		if err != nil {
-			if foreign, _ := s.foreignRun(ctx, name); foreign != nil {
-				<-ctx.Done()
-			}
-			if ctx.Err() != nil {
-				return false
-			}
+		_, _ = s.o.Manager.Await(ctx, name, func(st process.Status) bool { return !goesOn(&st) }) // unknown: it never ran here
+		if foreign, _ := s.foreignRun(ctx, name); foreign != nil {
+			<-ctx.Done()
+		}
+		if ctx.Err() != nil {
+			return false
 		}
 	}
 	return true
@@ -114,7 +110,7 @@ func (s *Server) awaitSilent(ctx context.Context, names []string) bool {
 func (s *Server) whySilent(ctx context.Context, names []string) string {
 	var states []string
 	for _, name := range names {
-		if st, err := s.o.Manager.Status(name); err == nil {
+		if st, own := s.ownNow(ctx, name); own {
 			p := ofStatus(&st)
 			states = append(states, p.line())
 		} else if run, ok, err := s.latestRun(ctx, name); err == nil && ok {

@@ -1,0 +1,120 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestNameThatRunsElsewhereNow: what this session ran before hides no run of
+// another server. Only what is of this session says so.
+func TestNameThatRunsElsewhereNow(t *testing.T) {
+	s := hello(t)
+	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
+	s.do("stop_process", map[string]any{"process": "web"})
+	noErr(t, s.store.Flush(t.Context()))
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web", "of the neighbour")
+	s.saveOther(other, run, runInfo{State: "running", Ready: new(bool), Owner: runOwner{PID: 7, Client: "editor"}}, false)
+
+	const there = "owned by the pmcp server 7 editor"
+	for tool, want := range map[string]string{
+		"list_processes": there, "get_process_info": there, "tail_logs": "of the neighbour", "get_process_stats": "web: running",
+	} {
+		arguments := map[string]any{"process": "web"}
+		if tool == "list_processes" {
+			arguments = nil
+		}
+		if _, text := s.do(tool, arguments); !strings.Contains(text, want) || strings.Contains(text, "web: stopped") {
+			t.Errorf("%s: %q is not in\n%s", tool, want, text)
+		}
+	}
+	if data := s.resource("processes://list"); len(data["processes"].([]any)) != 1 || data["processes"].([]any)[0].(map[string]any)["owner"] == nil {
+		t.Errorf("processes://list: %v", data)
+	}
+	if data := s.resource("processes://web"); data["owner"] == nil {
+		t.Errorf("processes://web: %v", data)
+	}
+	for name, argument := range map[string]string{"setup_monitoring": "process", "troubleshoot_group": "group"} {
+		subject := map[string]string{"process": "web", "group": "stack"}[argument]
+		text := promptText(t, s.ask("prompts/get", map[string]any{"name": name, "arguments": map[string]any{argument: subject}}))
+		if strings.Contains(text, "web: stopped") || strings.Contains(text, "out mine") {
+			t.Errorf("%s tells of the run before:\n%s", name, text)
+		}
+	}
+	for tool, arguments := range map[string]map[string]any{"list_processes": {"scope": "session"}, "get_process_info": {"process": "web", "run": 1}} {
+		if _, text := s.do(tool, arguments); !strings.Contains(text, "web: stopped") || strings.Contains(text, there) {
+			t.Errorf("%s %v: %s", tool, arguments, text)
+		}
+	}
+}
+
+// TestStopOfWhatRunsElsewhereNow is refused, as of what never ran here; a stop of
+// everything leaves it out.
+func TestStopOfWhatRunsElsewhereNow(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100")
+	s.do("stop_process", map[string]any{"process": "web"})
+	noErr(t, s.store.Flush(t.Context()))
+	other := s.otherStore(neighbour)
+	s.otherRun(other, "web")
+	for _, tool := range []string{"stop_process", "kill_process"} {
+		r := s.ask("tools/call", map[string]any{"name": tool, "arguments": map[string]any{"process": "web"}})
+		if r.Result["isError"] != true || !strings.Contains(r.text(), "web belongs to another pmcp server (pid 7 editor)") {
+			t.Errorf("%s: %s", tool, r.raw)
+		}
+	}
+	if data, _ := s.do("stop_process", map[string]any{"process": "*"}); data["hint"] != "nothing of this session runs" || data["processes"] != nil {
+		t.Errorf("%v", data)
+	}
+	s.script("own", "exec sleep 100")
+	s.otherRun(other, "own") // both may have been started at the same moment
+	if data, text := s.do("get_process_info", map[string]any{"process": "own"}); data["owner"] != nil || data["state"] != "running" {
+		t.Errorf("what goes on here is hidden: %s", text)
+	}
+	if data, _ := s.do("stop_process", map[string]any{"process": "*"}); data["name"] != "own" || data["was_running"] != true {
+		t.Errorf("%v", data)
+	}
+}
+
+// TestFollowWhatRunsElsewhereNow: what ran here before has ended, and the wait
+// goes on.
+func TestFollowWhatRunsElsewhereNow(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100")
+	s.do("stop_process", map[string]any{"process": "web"})
+	noErr(t, s.store.Flush(t.Context()))
+	s.otherRun(s.otherStore(neighbour), "web", "of the neighbour")
+	data, _ := s.do("tail_logs", map[string]any{"process": "web"})
+	data, text := s.do("tail_logs", map[string]any{"process": "web", "after": data["next_cursor"], "wait_ms": 50})
+	if data["timed_out"] != true || !strings.Contains(text, "no lines; web: running") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestEndedLatestFirst, of whichever session.
+func TestEndedLatestFirst(t *testing.T) {
+	s := hello(t)
+	earlier := s.otherStore("earlier")
+	raw, err := json.Marshal(runInfo{State: "exited"})
+	noErr(t, err)
+	for name, ended := range map[string]time.Time{"older": time.Now().Add(-time.Hour), "newer": time.Now().Add(time.Hour)} {
+		run, _ := earlier.NewRun(s.manager.Project(), name)
+		earlier.EndCapture(run)
+		earlier.SaveRun(run, ended.Add(-4*time.Hour), ended, raw)
+		earlier.SaveDefinition(s.manager.Project(), name, []byte(`{"command":"true"}`))
+	}
+	noErr(t, earlier.Flush(t.Context()))
+	s.crash()
+	data, _ := s.do("list_processes", map[string]any{"limit": 2})
+	var names []any
+	for _, p := range data["processes"].([]any) {
+		names = append(names, p.(map[string]any)["name"])
+	}
+	if fmt.Sprint(names) != "[newer job]" || data["more"] != true {
+		t.Errorf("%v, more %v", names, data["more"])
+	}
+}
