@@ -15,7 +15,8 @@ import (
 // program is how a fake process behaves. The zero value runs until it is
 // stopped and has no readiness rule.
 type program struct {
-	refuses    bool          // cannot be started
+	refuses    bool          // cannot be started …
+	attempts   bool          // … which takes an attempt to find out
 	rule       bool          // has a readiness rule …
 	readyAfter time.Duration // … that holds after this, if it has not ended
 	ends       bool          // ends by itself …
@@ -155,7 +156,12 @@ func (w *world) StartMember(ctx context.Context, name string, ifRunning process.
 	defer w.mu.Unlock()
 	if p.refuses {
 		w.alter(name, func(st *process.Status) { st.State, st.Reason = process.Failed, errRefused.Error() })
-		return process.Status{}, errRefused
+		if !p.attempts {
+			return process.Status{}, errRefused
+		}
+		w.lastRun++
+		w.alter(name, func(st *process.Status) { st.RunID, st.Run = w.lastRun, st.Run+1 })
+		return w.table[name], errRefused
 	}
 	w.begin(name, p, p.retries)
 	return w.table[name], nil

@@ -48,8 +48,8 @@ type Outcome struct {
 	// Blocked says that a member was skipped because of what it depends on, or
 	// because the operation was called off.
 	Blocked bool
-	// Run is the number of the run that was started or found running; 0 if none
-	// was.
+	// Run is the number of the run that was started, an attempt that failed among
+	// them, or found running; 0 if none was.
 	Run int
 	// At is when Result came about.
 	At time.Time

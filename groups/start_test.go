@@ -155,6 +155,25 @@ func TestWhyBlocked(t *testing.T) {
 	}
 }
 
+// A failed attempt has a number; of a start that was refused before it, the run of
+// before is none.
+func TestRunOfAFailedStart(t *testing.T) {
+	for attempts, want := range map[bool]int{true: 2, false: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(map[string]program{"db": {ends: true}})
+			m := newManager(t, w, Group{Members: []Member{on("db")}})
+			if o := outcomes(startGroup(t, m, w, StartOptions{}))["db"]; o.Run != 1 {
+				t.Fatalf("%+v", o)
+			}
+			synctest.Wait()
+			w.programs["db"] = program{refuses: true, attempts: attempts}
+			if o := outcomes(startGroup(t, m, w, StartOptions{}))["db"]; o.Result != HasFailed || o.Run != want {
+				t.Errorf("attempts %t: %+v", attempts, o)
+			}
+		})
+	}
+}
+
 // A dependency that the restart policy brings up in the end is waited for.
 func TestRestartPolicyMayBringItUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

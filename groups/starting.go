@@ -177,8 +177,12 @@ func (s *start) begin(member *starting) {
 				s.skipped(member, run.Status)
 			}
 		}
+		before, _ := s.m.o.Processes.Status(name)
 		st, err := s.startMember(member)
 		return func() {
+			if err != nil && st.RunID != before.RunID { // an attempt is a run, too; that of before is none of this start
+				s.op.set(name, func(o *Outcome) { o.Run = st.Run })
+			}
 			switch {
 			case err != nil && member.ctx.Err() != nil:
 				s.failed(member, context.Cause(member.ctx).Error())

@@ -166,10 +166,11 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 	}
 	for _, o := range rep.Members {
 		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: withoutInvalid(o.Why), Run: o.Run, At: formatTime(o.At)}
-		if status, err := s.o.Manager.Status(o.Process); err == nil {
+		notRun := o.Result == groups.HasFailed && o.Run == 0 // what ran before and has ended is not the reason
+		if status, err := s.o.Manager.Status(o.Process); err == nil && (!notRun || goesOn(&status)) {
 			p := ofStatus(&status)
 			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode
-			if o.Result == groups.HasFailed && status.RunID != 0 {
+			if o.Result == groups.HasFailed && !notRun && status.RunID != 0 {
 				cut, err := s.addFailure(ctx, &m, status.RunID, room.share())
 				if err != nil {
 					return r, err

@@ -3,6 +3,8 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -163,6 +165,29 @@ func TestGroupGivenToARunningProcess(t *testing.T) {
 		if data["already_running"] != true || told != (change != "") {
 			t.Errorf("%d: %v", i, data)
 		}
+	}
+}
+
+// TestGroupMemberThatCannotBeStarted: what it printed before is not the reason.
+func TestGroupMemberThatCannotBeStarted(t *testing.T) {
+	s := hello(t)
+	dir := filepath.Join(s.manager.Project(), "sub")
+	noErr(t, os.Mkdir(dir, 0o755))
+	s.script("api", "echo all is well; echo 'Error: of before' >&2", "cwd", dir, "wait", "exit")
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}}})
+	noErr(t, os.Remove(dir))
+	data, text := s.do("start_group", map[string]any{"group": "stack"})
+	member := data["members"].([]any)[0].(map[string]any)
+	if member["result"] != "failed" || !strings.Contains(fmt.Sprint(member["why"]), "cannot start: ") {
+		t.Errorf("%s", text)
+	}
+	for _, key := range []string{"state", "run", "exit_code", "lines", "errors"} {
+		if member[key] != nil {
+			t.Errorf("%s of the run before: %v", key, member[key])
+		}
+	}
+	if strings.Contains(text, "exit code 0") || strings.Contains(text, "of before") {
+		t.Errorf("%s", text)
 	}
 }
 
