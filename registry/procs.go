@@ -72,8 +72,12 @@ func (p *procsFile) compact() error {
 			delete(p.listed, id)
 		}
 	}
+	if err := p.rewrite(); err != nil {
+		p.limit = 0 // as after a write that failed: the file is not what is listed
+		return err
+	}
 	p.limit = max(compactAt, 2*len(p.listed))
-	return p.rewrite()
+	return nil
 }
 
 // rewrite replaces the file by one that holds what is listed.

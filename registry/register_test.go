@@ -145,6 +145,35 @@ func TestProcessListRecovers(t *testing.T) {
 	}
 }
 
+// It is so, too, after several that failed, and once the list could not be
+// written anew.
+func TestProcessListRecoversFromSeveralFailures(t *testing.T) {
+	dir := newDir(t)
+	reg, id := register(t, dir, Describe(false))
+	full, err := os.Open(reg.procs.path) // for reading only
+	must(t, err)
+	defer full.Close()
+	temp, good := reg.procs.temp, reg.procs.file
+	must(t, os.Mkdir(temp, 0o700))
+	reg.procs.file = full
+	want := []proctab.ID{startInnocent(t), startInnocent(t), startInnocent(t)}
+	for i, what := range []string{"append", "write anew"} {
+		if err := reg.AddProcess(want[i]); err == nil {
+			t.Errorf("it could not %s, and succeeded", what)
+		}
+	}
+	must(t, os.Remove(temp))
+	reg.procs.file = good
+	must(t, reg.AddProcess(want[2]))
+	ids, err := readProcs(dir, id, proctab.BootID())
+	must(t, err)
+	for _, process := range want {
+		if !slices.Contains(ids, process) {
+			t.Errorf("the list is %v, without %v", ids, process)
+		}
+	}
+}
+
 // only is the one entry of a registry.
 func only(t *testing.T, dir string) Entry {
 	t.Helper()
