@@ -50,6 +50,25 @@ func TestAwaitRunAnswersForItsRun(t *testing.T) {
 	})
 }
 
+// TestRunBeginsBeforeItsSpawnReturns: what ends at once does not end before it
+// has begun.
+func TestRunBeginsBeforeItsSpawnReturns(t *testing.T) {
+	for _, fail := range []error{nil, errors.New("no luck")} {
+		t.Run(fmt.Sprintf("fail=%v", fail), func(t *testing.T) {
+			bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+				f.hold, f.fail = make(chan struct{}), fail
+				began := time.Now()
+				time.AfterFunc(time.Second, func() { close(f.hold) }) // of the bubble
+				_, _, _ = m.Start(t.Context(), sh("a", RestartNever), KeepRunning)
+				st, err := m.Status("a")
+				if err != nil || !st.StartedAt.Equal(began) || fail != nil && !st.EndedAt.Equal(began) {
+					t.Errorf("from %s to %s, %v; want from %s", st.StartedAt, st.EndedAt, err, began)
+				}
+			})
+		})
+	}
+}
+
 // TestResync: a reader that fell behind learns every end, and nothing that is
 // older than what it was told.
 func TestResync(t *testing.T) {

@@ -13,6 +13,7 @@ func (m *Manager) launch(e *entry) error {
 	m.mu.Unlock()
 	before := m.lookAtPorts(spec.Ready)
 	id, number := m.o.Journal.NewRun(m.o.Project, spec.Name)
+	began := time.Now() // before it: a short run may have ended when it returns
 	run, err := m.spawn(spec, exe, id)
 
 	m.mu.Lock()
@@ -22,7 +23,7 @@ func (m *Manager) launch(e *entry) error {
 	e.stopping, e.recycled, e.limits = nil, "", limitWatch{}
 	st := &e.status
 	st.RunID, st.Run, st.PID = id, number, 0
-	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = time.Now(), time.Time{}, nil, "", ""
+	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = began, time.Time{}, nil, "", ""
 	st.Ready, st.ReadyAt, st.NotReady, st.Ports = nil, time.Time{}, "", nil
 	if err != nil { // the number is used up, and the run before keeps its end
 		m.o.Journal.EndCapture(id)
