@@ -14,8 +14,8 @@ const (
 
 // Limits bound what one process tree may use.
 type Limits struct {
-	// MemoryMB is the most memory, in MiB, held for two samples in a row. 0
-	// means no limit.
+	// MemoryMB is the most memory, in MiB, held for two samples in a row: at
+	// most 1e9. 0 means no limit.
 	MemoryMB int `json:"memory_mb,omitempty"`
 	// CPUPercent is the largest share of the whole machine, held for 30 s. 0
 	// means no limit.
@@ -29,8 +29,8 @@ func (l *Limits) check() error {
 	switch {
 	case l == nil:
 		return nil
-	case l.MemoryMB < 0:
-		return fmt.Errorf("%w: limits.memory_mb %d: want 0 (no limit) or more", ErrInvalid, l.MemoryMB)
+	case l.MemoryMB < 0 || l.MemoryMB > maxMemoryMB:
+		return fmt.Errorf("%w: limits.memory_mb %d: want 0 (no limit) to %d", ErrInvalid, l.MemoryMB, maxMemoryMB)
 	case l.CPUPercent < 0 || l.CPUPercent > 100:
 		return fmt.Errorf("%w: limits.cpu_percent %d: want 0 (no limit) to 100 (the whole machine)", ErrInvalid, l.CPUPercent)
 	}
@@ -43,6 +43,9 @@ func (l *Limits) check() error {
 }
 
 const (
+	// maxMemoryMB is the largest memory limit: far beyond any machine, and its
+	// bytes can be counted.
+	maxMemoryMB = 1_000_000_000
 	// cpuHeld is how long a CPU limit must be exceeded before anything is done:
 	// a build may take the whole machine for a while.
 	cpuHeld = 30 * time.Second

@@ -39,6 +39,7 @@ func TestSpecBounds(t *testing.T) {
 		"mcp is not available":       func(s *Spec) { s.Stdio = StdioMCP },
 		"warn, stop or restart":      func(s *Spec) { s.Limits = &Limits{Action: "x"} },
 		"cpu_percent 101":            func(s *Spec) { s.Limits = &Limits{CPUPercent: 101} },
+		"memory_mb 1000000001":       func(s *Spec) { s.Limits = &Limits{MemoryMB: maxMemoryMB + 1} }, // 2^44 MB are 0 bytes
 		"memory_mb -1":               func(s *Spec) { s.Limits = &Limits{MemoryMB: -1} },
 		"holds no rule":              func(s *Spec) { s.Ready = &Ready{} },
 		"ready.log":                  func(s *Spec) { s.Ready = &Ready{Log: "("} },
