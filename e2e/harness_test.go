@@ -70,6 +70,23 @@ func TestClientReportsWhatIsNotAMessage(t *testing.T) {
 	}
 }
 
+// TestSessionHearsWhoOutlivesTheLaunched: what is said on standard error once the
+// launched process is dead, however long after.
+func TestSessionHearsWhoOutlivesTheLaunched(t *testing.T) {
+	s := newWorld(t).launch(t, "/bin/sh", "-c", `exec 4<&0; (echo ready >&2; read -r line <&4; echo "heard $line" >&2) & exec 4<&-; wait`)
+	if !poll(answersWithin, func() bool { return s.stderr.String() == "ready\n" }) {
+		t.Fatalf("not ready: %q", s.stderr)
+	}
+	s.signal(t, syscall.SIGKILL)
+	if code := s.exit(t); code != -1 {
+		t.Errorf("exit code %d", code)
+	}
+	s.send(t, "something")
+	if !closedWithin(s.said, endsWithin) || s.stderr.String() != "ready\nheard something\n" {
+		t.Errorf("%q", s.stderr)
+	}
+}
+
 func TestParse(t *testing.T) {
 	for line, ok := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"result":{}}`:                                      true,

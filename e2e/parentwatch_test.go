@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // deadLauncher starts its arguments below a shell that executes them once their
@@ -79,7 +78,7 @@ func TestWrapperDies(t *testing.T) {
 	guardian, server := w.pmcps(t)
 	s.signal(t, syscall.SIGKILL) // the wrapper
 	s.exit(t)
-	if !poll(10*time.Second, func() bool { return strings.Contains(s.stderr.String(), "the client lives") }) {
+	if !poll(endsWithin, func() bool { return strings.Contains(s.stderr.String(), "the client lives") }) {
 		t.Errorf("the server does not say that the client lives:\n%s", s.stderr)
 	}
 	s.must(t, "list_processes", args{})
@@ -120,7 +119,7 @@ func TestGuardianDiesWhileClientIsSilent(t *testing.T) {
 	guardian, _ := w.pmcps(t)
 	s.signal(t, syscall.SIGKILL) // the wrapper
 	s.exit(t)
-	if !poll(10*time.Second, func() bool { return strings.Contains(s.stderr.String(), "the parent has ended") }) {
+	if !poll(endsWithin, func() bool { return strings.Contains(s.stderr.String(), "the parent has ended") }) {
 		t.Errorf("the server does not say that the parent has ended:\n%s", s.stderr)
 	}
 	check(t, syscall.Kill(guardian, syscall.SIGKILL))

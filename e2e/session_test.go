@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -15,6 +16,8 @@ type session struct {
 	*client
 	pid    int // of the launched process: the guardian, unless --no-guardian
 	stderr *record
+	errors *os.File      // the end of standard error that we read
+	said   chan struct{} // closed when standard error has ended: all that held it are gone
 	input  *os.File
 	exited chan struct{} // closed when the launched process has been waited for
 	state  *os.ProcessState
@@ -27,7 +30,8 @@ func (w *world) start(t testing.TB, arguments ...string) *session {
 }
 
 // launch starts any program that speaks MCP. At the end of the test its input
-// is closed; it must end, and its output with it.
+// is closed; it must end, and its output with it. What is said on standard error
+// until then is looked at, whoever says it.
 func (w *world) launch(t testing.TB, path string, arguments ...string) *session {
 	t.Helper()
 	s := w.launchWith(t, t.Errorf, path, arguments...)
@@ -43,6 +47,11 @@ func (w *world) launch(t testing.TB, path string, arguments ...string) *session 
 			s.closeOutput()
 			<-s.ended
 		}
+		if !closedWithin(s.said, 15*time.Second) {
+			t.Logf("somebody holds standard error of pmcp (pid %d) open", s.pid)
+			_ = s.errors.Close()
+			<-s.said
+		}
 		s.checkStderr(t)
 	})
 	return s
@@ -54,22 +63,30 @@ func (w *world) launchWith(t testing.TB, report func(string, ...any), path strin
 	check(t, err)
 	outR, outW, err := os.Pipe()
 	check(t, err)
-	s := &session{stderr: &record{}, input: inW, exited: make(chan struct{})}
+	errR, errW, err := os.Pipe()
+	check(t, err)
+	s := &session{stderr: &record{}, errors: errR, said: make(chan struct{}), input: inW, exited: make(chan struct{})}
 	w.stderrs.add(s.stderr)
 	cmd := exec.Command(path, arguments...)
 	cmd.Dir, cmd.Env = w.project, w.env
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, s.stderr
-	// Whoever inherits standard error must not keep Wait from returning.
-	cmd.WaitDelay = time.Second
+	// Standard error is a pipe of our own: what a server says after the launched
+	// process is heard, and who inherits it does not keep Wait from returning.
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
 	check(t, cmd.Start())
 	inR.Close()
 	outW.Close()
+	errW.Close()
 	s.pid = cmd.Process.Pid
 	s.client = newClient(inW, outR, report)
 	go func() {
 		_ = cmd.Wait() // the state says it all
 		s.state = cmd.ProcessState
 		close(s.exited)
+	}()
+	go func() {
+		defer close(s.said)
+		defer errR.Close()
+		_, _ = io.Copy(s.stderr, errR)
 	}()
 	return s
 }
@@ -87,11 +104,14 @@ func (s *session) signal(t testing.TB, sig syscall.Signal) {
 }
 
 // exit waits for the launched process and gives its exit code, -1 if a signal
-// ended it.
+// ended it: then the server may live, else all has been said.
 func (s *session) exit(t testing.TB) int {
 	t.Helper()
 	if !s.endsWithin(endsWithin) {
 		t.Fatalf("pmcp does not end within %v; stderr:\n%s", endsWithin, s.stderr)
+	}
+	if s.state.Exited() && !closedWithin(s.said, endsWithin) {
+		t.Logf("somebody holds standard error of pmcp (pid %d) open", s.pid)
 	}
 	s.stderr.checkEnd(t)
 	return s.state.ExitCode()
