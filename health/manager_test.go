@@ -2,12 +2,14 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,14 +58,35 @@ func self(t *testing.T, name, program string, args ...string) process.Spec {
 	return process.Spec{Name: name, Command: file, Args: args, Env: map[string]string{"HEALTH_TEST_PROGRAM": program}}
 }
 
+// freePort is a port on which a test's program can listen, and which nobody else is
+// given until the test ends: a socket is bound to it that does not listen. Only Linux
+// lets another listen beside that; elsewhere it is free, no more.
 func freePort(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	syscall.ForkLock.RLock() // until it is closed on exec
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = listener.Close() }()
-	return strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	held := func() { _ = syscall.Close(fd) }
+	if runtime.GOOS == "linux" {
+		t.Cleanup(held)
+	} else {
+		defer held()
+	}
+	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+	if err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
+	}
+	name, nameErr := syscall.Getsockname(fd)
+	if err := errors.Join(err, nameErr); err != nil {
+		t.Fatal(err)
+	}
+	return strconv.Itoa(name.(*syscall.SockaddrInet4).Port)
 }
 
 // A process that is never healthy is restarted once per run, with the delays of

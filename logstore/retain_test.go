@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -274,8 +275,8 @@ func TestDeadServersRunsAreSealed(t *testing.T) {
 	const dead = "11111111-1111-4111-8111-111111111111"
 	h := startHelper(t, "write", path, dead, "web", "0")
 	h.await("open")
-	live := true
-	s := openTest(t, Options{Path: path, Alive: func(id string) bool { return live && id == dead }})
+	var killed atomic.Bool
+	s := openTest(t, Options{Path: path, Alive: func(id string) bool { return id == dead && !killed.Load() }})
 	if _, err := s.Follow(t.Context(), Query{After: CursorStart}); err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +284,7 @@ func TestDeadServersRunsAreSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = h.cmd.Wait()
-	live = false
+	killed.Store(true)
 	if err := s.markLost(t.Context()); err != nil {
 		t.Fatal(err)
 	}

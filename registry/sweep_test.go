@@ -3,6 +3,7 @@ package registry
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -159,7 +160,9 @@ func TestSweepSparesTheClientsOfLiveServers(t *testing.T) {
 // table when the next one starts.
 func TestSweepWaitsForDyingServers(t *testing.T) {
 	dir, id := newDir(t), uuid.NewString()
-	dying := exec.Command("sleep", "0.2")
+	dying := exec.Command("cat")
+	end, err := dying.StdinPipe()
+	must(t, err)
 	must(t, dying.Start())
 	row, err := proctab.Read(dying.Process.Pid)
 	must(t, err)
@@ -171,7 +174,10 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- dying.Wait() }()
+	go func() {
+		time.Sleep(100 * time.Millisecond) // so that the sweep begins before
+		ended <- errors.Join(end.Close(), dying.Wait())
+	}()
 	swept, err := Sweep(t.Context(), dir, nil)
 	must(t, err)
 	if !slices.Equal(swept.Sessions, []string{id}) || len(swept.Stopped)+len(swept.Remaining) > 0 {

@@ -13,7 +13,7 @@ import (
 
 func TestDrainAtEOF(t *testing.T) {
 	b := newToolbox()
-	c := dial(t, b)
+	c := dial(t, b, func(o *connOptions) { o.drain = mustHappen })
 	c.tool(`"wait"`, "wait", `{}`)
 	c.tool(`"hold"`, "hold", `{}`)
 	awaitValue(t, b.started, "a call")
@@ -25,7 +25,7 @@ func TestDrainAtEOF(t *testing.T) {
 	if r := c.answer(`"wait"`); r.text() != "ended: "+errSessionEnding.Error() { // at once, and answered
 		t.Errorf("%s", r.raw)
 	}
-	close(b.release) // within the second that quick calls get
+	close(b.release) // within the time that quick calls get
 	if r := c.answer(`"hold"`); r.text() != "released" {
 		t.Errorf("%s", r.raw)
 	}
