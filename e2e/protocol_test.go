@@ -20,6 +20,8 @@ func TestProtocol(t *testing.T) {
 			spec := readSpec(t, version)
 			p.spy = func(method string, m message) { p.seen[spec.check(t, method, m)]++ }
 			p.play(t, bareServer(t, w))
+			p.mu.Lock() // the spy's: the legacy session still runs
+			defer p.mu.Unlock()
 			for name := range spec { // nothing of the revision is left out
 				if name != "error" && p.seen[name] == 0 && !slices.Contains(neverSent, name) {
 					t.Errorf("%s was not seen", name)
