@@ -17,7 +17,7 @@ func TestDefinitionInALaterSession(t *testing.T) {
 	check(t, os.Mkdir(sub, 0o755))
 	check(t, os.WriteFile(filepath.Join(sub, "app.env"), []byte("FROM_FILE=file one\n"), 0o644))
 	first := w.open(t)
-	first.ok(t, "start_process", sh("app", `echo "$PWD A=$A F=$FROM_FILE"; trap 'echo int; exit 0' INT; while :; do sleep 0.05; done`, args{
+	first.ok(t, "start_process", sh("app", `trap 'echo int; exit 0' INT; echo "$PWD A=$A F=$FROM_FILE"; while :; do sleep 0.05; done`, args{
 		"cwd": "sub", "env": args{"A": "1"}, "env_files": []string{"app.env"}, "ready": args{"log": "A=1"},
 		"stop": args{"signal": "SIGINT"}, "restart": "on-failure"})).want(t, args{"ready": true, "cwd": sub})
 	first.closeInput(t)
