@@ -29,7 +29,8 @@ type arena struct {
 }
 
 // newArena makes one. Like every world it must be empty at the end of the test;
-// its servers' standard error must hold nothing that must never be logged.
+// its servers' standard error must hold nothing that must never be logged, and
+// each session that could has ended by itself.
 func newArena(t testing.TB) *arena {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -42,7 +43,9 @@ func newArena(t testing.TB) *arena {
 	}
 	t.Cleanup(func() {
 		content, _ := os.ReadFile(a.stderr)
-		(&session{stderr: &record{b: content}}).checkStderr(t)
+		said := &record{b: content}
+		(&session{stderr: said}).checkStderr(t)
+		said.checkEnd(t)
 	})
 	return a
 }

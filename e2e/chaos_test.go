@@ -67,7 +67,7 @@ type deed struct {
 func (a *arena) newDeed(rnd *rand.Rand, fault chaosFault) deed {
 	d := deed{fault: fault, grace: 100 * time.Millisecond, delay: time.Duration(rnd.Int64N(int64(60 * time.Millisecond)))}
 	switch n := rnd.IntN(20); {
-	case n == 0 && !fault.client: // with the default, finding out that the client is gone takes the 8 s up
+	case n == 0 && !fault.client: // the default; finding out that the client is gone takes 3 s more
 		d.grace = 5 * time.Second
 	case n < 4:
 		d.grace = 500 * time.Millisecond
@@ -88,7 +88,8 @@ func (a *arena) newDeed(rnd *rand.Rand, fault chaosFault) deed {
 	return d
 }
 
-// cleansUpWithin is what a fault's aftermath may take.
+// cleansUpWithin is what a fault's aftermath takes on any machine that is not
+// busy, and how long a control is given to leak.
 const cleansUpWithin = 8 * time.Second
 
 // toll is what a fault left.
@@ -124,7 +125,11 @@ func (a *arena) strike(d deed) (l toll) {
 	<-time.After(d.delay)
 	struck := time.Now()
 	l.err = errors.Join(l.err, d.fault.strike(v))
-	poll(cleansUpWithin-time.Since(struck), func() bool {
+	within := endsWithin // a session that was given up meanwhile has said so: see newArena
+	if d.fault.flags != nil {
+		within = cleansUpWithin
+	}
+	poll(within-time.Since(struck), func() bool {
 		l.files = a.records(a.t)
 		if len(l.files) == 0 {
 			l.left = a.remains()
