@@ -33,7 +33,10 @@ func (s *Store) enterRun(key processKey, at latestRun) reservedRun {
 	s.runs[r.id] = r
 	for w := range s.watchers {
 		if w.wants(r) {
-			r.watchers = map[*watcher]struct{}{w: {}}
+			if r.watchers == nil {
+				r.watchers = make(map[*watcher]struct{})
+			}
+			r.watchers[w] = struct{}{}
 			w.wake()
 		}
 	}

@@ -93,6 +93,29 @@ func TestFollowSeesRunsToCome(t *testing.T) {
 	}
 }
 
+// TestALineWakesAllWhoFollow: of a run that began after them, too.
+func TestALineWakesAllWhoFollow(t *testing.T) {
+	s := openTest(t, Options{})
+	var watchers []*watcher
+	for range 3 {
+		w := s.watch(func(r *runLog) bool { return r.matches("/p", []string{"web"}, nil) })
+		defer s.unwatch(w)
+		watchers = append(watchers, w)
+	}
+	run := startRun(s, "/p", "web")
+	for _, w := range watchers {
+		<-w.signal
+	}
+	put(s, run, 1, 1)
+	for i, w := range watchers {
+		select {
+		case <-w.signal:
+		default:
+			t.Errorf("follower %d was not woken", i)
+		}
+	}
+}
+
 func TestWaitLine(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")

@@ -51,7 +51,7 @@ func (p *plan) shows(place *runPlace, g Gap) bool {
 	if g.After >= place.begin && g.After < place.end {
 		return true
 	}
-	atEnd := place.dry && p.after == nil || p.backward && p.before == nil
+	atEnd := place.dry && len(p.after) == 0 || p.backward && p.before == nil
 	return g.After == place.end && (atEnd || place.dry && place.begin < place.end)
 }
 

@@ -34,6 +34,8 @@ func newMatcher(text string, isExpr, caseSensitive bool) (*matcher, error) {
 		return nil, fmt.Errorf("%w: longer than %d bytes", ErrPattern, maxPattern)
 	case !utf8.ValidString(text):
 		return nil, fmt.Errorf("%w: not UTF-8", ErrPattern)
+	case !isExpr && strings.Contains(text, "\n"):
+		return nil, fmt.Errorf("%w: it has a line break, and lines are searched one by one", ErrPattern)
 	}
 	m := &matcher{}
 	if !isExpr && (caseSensitive || ascii(text)) {

@@ -230,7 +230,7 @@ func TestSearchContext(t *testing.T) {
 
 func TestSearchRefusesBadPatterns(t *testing.T) {
 	s := openTest(t, Options{})
-	for _, q := range []SearchQuery{{Text: ""}, {Text: "(", Regexp: true}, {Text: "\xff"}, {Text: strings.Repeat("x", maxPattern+1)}, {Text: `(?P<x`, Regexp: true}} {
+	for _, q := range []SearchQuery{{Text: ""}, {Text: "(", Regexp: true}, {Text: "\xff"}, {Text: "one\ntwo"}, {Text: strings.Repeat("x", maxPattern+1)}, {Text: `(?P<x`, Regexp: true}} {
 		if _, err := s.Search(t.Context(), q); !errors.Is(err, ErrPattern) {
 			t.Errorf("%.20q: %v", q.Text, err)
 		}

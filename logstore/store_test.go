@@ -321,7 +321,7 @@ func TestLostRunWithoutLines(t *testing.T) {
 	if err := b.markLost(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for name, q := range map[string]Query{"newest": {Newest: true}, "from the start": {}} {
+	for name, q := range map[string]Query{"newest": {Newest: true}, "from the start": {}, "from the start by cursor": {After: CursorStart}} {
 		p, err := b.Read(t.Context(), q)
 		if err != nil || len(p.Lines) != 0 || len(p.Gaps) != 1 || p.Gaps[0].Run != lost || p.Gaps[0].Reason != reasonLost || !p.Runs[lost].Lost {
 			t.Errorf("%s: %+v, %v", name, p, err)

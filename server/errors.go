@@ -26,7 +26,7 @@ var advice = []struct {
 	{process.ErrSurvivors, "what is named may be another user's or hang in the kernel; pmcp keeps trying when it ends"},
 	{process.ErrClosed, "the session is over"},
 	{logstore.ErrCursor, "take a next_cursor or prev_cursor of an earlier answer as it was, or \"start\""},
-	{logstore.ErrPattern, "with regex: RE2 syntax, no lookaround or backreferences; without: any text"},
+	{logstore.ErrPattern, "with regex: RE2 syntax, no lookaround or backreferences; without: any text of one line"},
 	{context.DeadlineExceeded, "the call was given up; what it began goes on"},
 	{context.Canceled, "the call was given up; what it began goes on"},
 }
