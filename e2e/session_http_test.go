@@ -37,6 +37,7 @@ func webServer(t *testing.T, start args, path, access string) {
 	up := c.ok(t, "start_process", start.with("ready", args{"port": 0})).want(t, args{"state": "running", "ready": true, "run": 1})
 	port := onlyPort(t, up)
 	up.says(t, fmt.Sprint("ports ", port))
+	c.awaitLine(t, "web", "istening on|Serving HTTP") // it listens before it says so
 
 	// The wait is on its way before the request is made.
 	_, waiting := c.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
