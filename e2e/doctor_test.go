@@ -45,10 +45,11 @@ func TestDoctor(t *testing.T) {
 	c.closeInput(t)
 	c.exit(t)
 
-	// The client dies while we hold the server's input open.
+	// The client dies while we hold the server's input open. It never said
+	// initialize, so the session waits for it.
 	v, err := a.launchVictim(true)
 	check(t, err)
-	check(t, errors.Join(v.tell([]args{a.tree("web", "daemon", false)}), v.await(2), v.cmd.Process.Kill()))
+	check(t, errors.Join(v.ask([]args{a.tree("web", "daemon", false)}), v.await(1), v.cmd.Process.Kill()))
 	guardianPID := v.launched
 	var found struct {
 		Servers []struct {
@@ -56,7 +57,7 @@ func TestDoctor(t *testing.T) {
 			CleanCommand string `json:"clean_command"`
 		}
 	}
-	if !poll(endsWithin, func() bool { // until its own watch ends it after 3 s
+	if !poll(endsWithin, func() bool {
 		text, _, err = a.doctor("--json")
 		return err == nil && json.Unmarshal([]byte(text), &found) == nil && len(found.Servers) == 1 && found.Servers[0].StaleClient
 	}) {
@@ -64,8 +65,9 @@ func TestDoctor(t *testing.T) {
 	} else if want := fmt.Sprintf("kill -TERM %d", guardianPID); found.Servers[0].CleanCommand != want {
 		t.Errorf("command %q, want %q", found.Servers[0].CleanCommand, want)
 	}
-	check(t, v.close())
+	check(t, v.signal(syscall.SIGTERM)) // as the doctor says
 	a.awaitEmpty(t)
+	check(t, v.close())
 	a.doctorCleansUp(t)
 }
 

@@ -139,9 +139,16 @@ const initializeVictim = `{"jsonrpc":"2.0","id":0,"method":"initialize","params"
 
 // tell writes the handshake and a start_process for each of starts.
 func (v *victim) tell(starts []args) error {
+	return v.write(initializeVictim+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n", starts)
+}
+
+// ask writes them without the handshake: a client that did not say initialize
+// cannot be pinged, and the session waits for it whoever died.
+func (v *victim) ask(starts []args) error { return v.write("", starts) }
+
+func (v *victim) write(greeting string, starts []args) error {
 	var b strings.Builder
-	b.WriteString(initializeVictim)
-	b.WriteString(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n")
+	b.WriteString(greeting)
 	for i, start := range starts {
 		line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": i + 1, "method": "tools/call", "params": args{"name": "start_process", "arguments": start}})
 		if err != nil {
