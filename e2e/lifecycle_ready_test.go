@@ -5,6 +5,8 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"runtime"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -42,12 +44,27 @@ func TestReady(t *testing.T) {
 	c.ok(t, "start_process", own(t, "unchecked", "sleep")).says(t, "readiness was not checked")
 }
 
+// freePort is a port on which a child can listen until the end of the test, and
+// which is given to nobody else: a socket is bound to it that does not listen.
+// Both set SO_REUSEADDR.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if runtime.GOOS != "linux" {
+		t.Skip("the port cannot be held")
+	}
+	syscall.ForkLock.RLock() // nobody may inherit it
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	check(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Cleanup(func() { check(t, syscall.Close(fd)) })
+	check(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
+	check(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	bound, err := syscall.Getsockname(fd)
+	check(t, err)
+	return bound.(*syscall.SockaddrInet4).Port
 }
 
 // TestReadinessIsNotFooled: what looks like readiness and is none.
