@@ -170,6 +170,7 @@ func TestFewDescriptors(t *testing.T) {
 func TestStartsDuringTheEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.set("PM_STOP_TIMEOUT", "1000")
 	c := w.launchWith(t, func(string, ...any) {}, binary(t)) // nobody waits for the answers
 	c.initialize(t)
 	for i := range 100 {
