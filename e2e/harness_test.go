@@ -119,7 +119,11 @@ func TestWorldSeesWhatIsLeft(t *testing.T) {
 		check(t, err)
 		pids[pid] = true
 	}
-	found := w.processes(t)
+	var found []process
+	poll(answersWithin, func() bool { // one that is being executed has no environment yet
+		found = w.processes(t)
+		return len(found) >= 5
+	})
 	for _, p := range found {
 		delete(pids, p.pid)
 	}

@@ -98,7 +98,12 @@ func TestManyAtOnce(t *testing.T) {
 	if len(running) != 11 {
 		t.Errorf("%d run", len(running))
 	}
-	if found := w.processes(t); len(found) != 13 { // with guardian and server
+	var found []process
+	poll(answersWithin, func() bool { // one that is being executed has no environment yet
+		found = w.processes(t)
+		return len(found) >= 13
+	})
+	if len(found) != 13 { // with guardian and server
 		t.Errorf("%d processes: %v", len(found), found)
 	}
 	c.ok(t, "stop_process", args{"process": "*"})
