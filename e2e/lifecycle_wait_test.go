@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -123,7 +124,11 @@ func TestProgress(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "web", "sleep"))
-	_, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "_meta": args{"progressToken": "tok"},
+	var came []message // in this order
+	c.mu.Lock()
+	c.spy = func(_ string, m message) { came = append(came, m) }
+	c.mu.Unlock()
+	id, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "_meta": args{"progressToken": "tok"},
 		"arguments": args{"process": "web", "until": "exit"}})
 	for n := 1; n <= 2; n++ {
 		note := c.note(t, "notifications/progress", nil)
@@ -134,9 +139,11 @@ func TestProgress(t *testing.T) {
 	}
 	c.ok(t, "stop_process", args{"process": "web"})
 	asResult(t, "wait", c.wait(t, "wait", waiting)).want(t, args{"state": "stopped"})
+	c.call(t, "ping", nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, m := range c.notes {
+	answer := slices.IndexFunc(came, func(m message) bool { return string(m.ID) == id && m.Method == "" })
+	for _, m := range came[answer:] {
 		if m.Method == "notifications/progress" {
 			t.Errorf("behind the answer: %s", m.Raw)
 		}
@@ -174,9 +181,9 @@ func TestInput(t *testing.T) {
 	c.ok(t, "wait_for_process", args{"process": "echo", "until": "exit"}).want(t, args{"exit_code": 0}).says(t, "end of input")
 	c.refused(t, "send_input", args{"process": "echo", "text": "x"}, "echo", "exited")
 
-	c.ok(t, "start_process", sh("closed", "exec <&-; echo closed; sleep 1000"))
-	c.awaitLine(t, "closed", "closed")
-	c.refused(t, "send_input", args{"process": "closed", "text": "x"}, "closed")
+	c.ok(t, "start_process", sh("shut", "exec <&-; echo done; sleep 1000"))
+	c.awaitLine(t, "shut", "done")
+	c.refused(t, "send_input", args{"process": "shut", "text": "x"}, "closed")
 	c.ok(t, "start_process", sh("none", "sleep 1000", args{"stdin": false}))
 	c.refused(t, "send_input", args{"process": "none", "text": "x"}, "stdin: true")
 	c.refused(t, "send_input", args{"process": "none", "text": strings.Repeat("x", 2<<20)}, "at most")

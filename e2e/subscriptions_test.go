@@ -45,6 +45,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		s.note(t, "notifications/subscriptions/acknowledged", nil)
 		refused(t, s.call(t, "subscriptions/listen", listen(uris[1000:])))
 		s.cancel(t, id)
+		s.must(t, "list_processes", args{}) // an answer would come before this one
 		if len(answer) > 0 {
 			t.Errorf("answered: %s", (<-answer).Raw)
 		}

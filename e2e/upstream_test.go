@@ -104,6 +104,9 @@ func TestUpstreamOddServers(t *testing.T) {
 		case x.tool == "never", x.tool == "half", x.tool == "wrong": // it is to be up before its time begins
 			s.must(t, "call_mcp_tool", onDemand(t, "echo", x.kind, strconv.Itoa(i)))
 			arguments["timeout_ms"] = 1000
+			if x.tool == "wrong" { // its answer has to come within it
+				arguments["timeout_ms"] = 10_000
+			}
 		default: // ends by itself
 			arguments["timeout_ms"] = 20_000
 		}
