@@ -13,7 +13,10 @@ import (
 	"pmcp/logstore/mask"
 )
 
-const secret = "hunter2-is-my-token"
+const (
+	secret = "hunter2-is-my-token"
+	pemKey = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun"
+)
 
 func masker() *mask.Masker {
 	m := mask.New()
@@ -54,6 +57,8 @@ func TestMaskedPieces(t *testing.T) {
 		"two reads":            {[]string{"a hunter2-is", "-my-token b\n"}, []string{"a [masked APP_TOKEN] b"}},
 		"a pause within":       {[]string{"a hunter2-is", "", "-my-token b\n"}, []string{"a …", "+[masked APP_TOKEN] b"}},
 		"a pause in a token":   {[]string{"a " + token[:9], "", token[9:] + "\nb\n"}, []string{"a …", "+[masked GitHub token]", "b"}},
+		"a pause in a key":     {[]string{"a -----BEGIN PRIV", "", "ATE KEY-----\n" + pemKey + "\nb\n"}, []string{"a …", "+-----BEGIN PRIVATE KEY-----", "[masked private key]", "b"}},
+		"a pause after dashes": {[]string{"a -----", "", " b\n"}, []string{"a -----…", "+ b"}},
 		"two pauses":           {[]string{"hunter2", "", "-is-my", "", "-token", "", " b\n"}, []string{"[masked APP_TOKEN]…", "+ b"}},
 		"a pause and the end":  {[]string{"a hunter2", ""}, []string{"a …", "+hunter2…"}},
 		"colour within":        {[]string{"a hunter2\x1b[1m-is-my\x1b[0m-token b\n"}, []string{"a [masked APP_TOKEN] b"}},
@@ -72,7 +77,7 @@ func TestMaskedPieces(t *testing.T) {
 // TestMaskedLongLines: wherever the bound of a piece goes through a secret, it is masked.
 func TestMaskedLongLines(t *testing.T) {
 	const token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
-	for _, hidden := range []string{secret, token, "Authorization: Bearer abcdef123456", "postgres://u:pass-1234@h"} {
+	for _, hidden := range []string{secret, token, "Authorization: Bearer abcdef123456", "postgres://u:pass-1234@h", "-----BEGIN PRIVATE KEY-----\n" + pemKey, "-----BEGIN RSA PRIVATE KEY-----\\n" + pemKey + "\\n-----END RSA PRIVATE KEY-----"} {
 		for before := maxLineBytes - len(hidden) - 2; before <= maxLineBytes+2; before++ {
 			given := strings.Repeat("x ", before/2) + strings.Repeat("y", before%2) + " " + hidden + " " + strings.Repeat("z ", 100)
 			got := masking(given + "\n")
@@ -84,8 +89,11 @@ func TestMaskedLongLines(t *testing.T) {
 				text += strings.TrimPrefix(piece, "+")
 			}
 			visible := hidden[len(hidden)-6:]
-			if strings.HasSuffix(hidden, "@h") {
+			switch {
+			case strings.HasSuffix(hidden, "@h"):
 				visible = "-1234"
+			case strings.HasSuffix(hidden, "KEY-----"):
+				visible = pemKey[len(pemKey)-6:]
 			}
 			// Stars stand where a longer mask would not fit.
 			if !strings.Contains(text, "[masked") && !strings.Contains(text, "***") || strings.Contains(text, visible) {

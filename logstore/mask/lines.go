@@ -20,6 +20,8 @@ const (
 	// how far before the end of its announcement the beginning is, in bytes.
 	maxKeyOnLine = 16 << 10
 	maxKind      = 40
+	// maxHeader is the longest announcement of a private key, from its first dash to its last, in bytes.
+	maxHeader = maxKind + len("PRIVATE KEY BLOCK-----")
 	// stars are the mask without a name.
 	stars = "***"
 )
@@ -87,6 +89,7 @@ func (l *Lines) replace(text []byte, spans []span, named bool) {
 const (
 	keyLabel = "private key"
 	dashes   = "-----"
+	keyBegin = dashes + "BEGIN "
 )
 
 // pemHeader finds the private key that text[from:to], the end of a line of dashes, announces: to
@@ -95,7 +98,7 @@ func pemHeader(text []byte, from, to int, spans []span) []span {
 	if n := len(spans); n > 0 && spans[n-1].open {
 		return spans // all the rest is masked
 	}
-	if !bytes.Contains(text[max(0, from-maxKind):from], []byte(dashes+"BEGIN ")) {
+	if !bytes.Contains(text[max(0, from-maxKind):from], []byte(keyBegin)) {
 		return spans
 	}
 	if end := bytes.Index(text[to:min(len(text), to+maxKeyOnLine)], []byte(dashes+"END ")); end >= 0 {
@@ -182,11 +185,44 @@ func (l *Lines) Whole(text []byte, cut bool) int {
 			keep = min(keep, beginning(tail, n.text, least))
 		}
 	}
-	keep = min(keep, openToken(tail, least), openCredentials(tail, least-1))
+	keep = min(keep, openToken(tail, least), openCredentials(tail, least-1), openHeader(tail, cut))
 	if cut {
 		keep = min(keep, openURL(tail))
 	}
+	if keep < len(tail) {
+		keep = l.m.before(tail, keep)
+	}
 	return len(text) - len(tail) + keep
+}
+
+// before is at, or where the secret in text begins that at is in: a secret that is complete may end
+// as another begins. What follows the beginning of a private key is masked wherever it is cut.
+func (m *Masker) before(text []byte, at int) int {
+	for _, s := range settle(m.set.Load().find(text, nil)) {
+		if s.from < at && at < s.to && !s.open {
+			return s.from
+		}
+	}
+	return at
+}
+
+// openHeader is where in text, at its end, the announcement of a private key stands that is not
+// complete; len(text) if none does. Where the line goes on at once, any beginning of one may be it;
+// where it has paused, dashes alone are not.
+func openHeader(text []byte, cut bool) int {
+	least := len(dashes) + 1
+	if cut {
+		least = 1
+	}
+	from := max(0, len(text)-maxHeader+1)
+	if at := bytes.LastIndex(text[from:], []byte(keyBegin)); at >= 0 {
+		closed := bytes.Index(text[from+at+len(keyBegin):], []byte(dashes))
+		if closed < 0 {
+			return from + at
+		}
+		from += at + len(keyBegin) + closed + len(dashes)
+	}
+	return from + beginning(text[from:], keyBegin, least)
 }
 
 // beginning is where in text a beginning of secret, at least so many bytes of it and not all,
@@ -210,6 +246,14 @@ func openToken(text []byte, least int) int {
 	from := len(text)
 	for from > 0 && (isWord[text[from-1]] || text[from-1] == '.') {
 		from--
+	}
+	if from > 0 && text[from-1] == '\\' {
+		if from == len(text) && least == 1 {
+			return from - 1 // of the escape before a token
+		}
+		if from < len(text) && isEscape(text[from]) {
+			from++
+		}
 	}
 	word := text[from:]
 	if len(word) < least {
@@ -235,22 +279,40 @@ func openCredentials(text []byte, least int) int {
 	const most = 40 // "authorization": "Bearer
 	before := bytes.ToLower(text[max(0, from-most):from])
 	word := bytes.ToLower(text[from:])
-	word = word[bytes.LastIndexAny(word, "-_=")+1:]
+	const header = "authorization="
+	if at := bytes.LastIndex(word, []byte(header)); at >= 0 && len(word)-at-len(header) >= least {
+		return from + at
+	}
+	if len(word) > 0 && from > 0 && text[from-1] == '\\' && isEscape(text[from]) {
+		word = word[1:]
+	}
 	for _, name := range []string{"authorization", "bearer", "basic"} {
 		if at := bytes.LastIndex(before, []byte(name)); at >= 0 && len(text)-from >= least && announces(before[at+len(name):]) {
 			return from - len(before) + at
 		}
-		if least == 0 && len(word) > 0 && strings.HasPrefix(name, string(word)) {
-			return len(text) - len(word)
+		if least == 0 {
+			if n := nameBegun(word, name); n > 0 {
+				return len(text) - n
+			}
 		}
 	}
 	return len(text)
 }
 
+// nameBegun is how many bytes of name, from its first on, word ends with; a single one counts only behind punctuation.
+func nameBegun(word []byte, name string) int {
+	for n := min(len(word), len(name)); n > 0; n-- {
+		if begun := len(word) - n; string(word[begun:]) == name[:n] && (n > 1 || begun == 0 || bytes.IndexByte([]byte("-_="), word[begun-1]) >= 0) {
+			return n
+		}
+	}
+	return 0
+}
+
 // announces tells whether nothing but a scheme stands between a header's name, or a scheme, and a word.
 func announces(between []byte) bool {
 	between = between[punctuation(between):]
-	for _, scheme := range []string{"bearer", "basic", "token"} {
+	for _, scheme := range []string{"bearer", "basic", "token", "apikey"} {
 		between = bytes.TrimPrefix(between, []byte(scheme))
 	}
 	return len(between) == punctuation(between)

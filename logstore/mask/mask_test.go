@@ -167,6 +167,9 @@ func TestWhole(t *testing.T) {
 		"hunter2-hunter2-longer": {"", ""}, "Password: ": {"", ""}, "Enter authorization: ": {"authorization: ", ""}, "x ghp_abc": {"ghp_abc", "ghp_abc"}, "a gh": {"gh", "gh"},
 		"Authorization: Bearer abc": {"Authorization: Bearer abc", "Authorization: Bearer abc"}, "at http://localhost:3000": {"://localhost:3000", ""},
 		"at http://localhost:3000/a": {"", ""}, strings.Repeat("x", 9000): {"", ""}, "use basic c": {"basic c", "basic c"},
+		"a -": {"-", ""}, "a -----": {"-----", ""}, "a -----B": {"-----B", "-----B"}, "a -----BEGIN EC PRIVATE KEY----": {"-----BEGIN EC PRIVATE KEY----", "-----BEGIN EC PRIVATE KEY----"},
+		"a -----BEGIN EC PRIVATE KEY-----": {"", ""}, "-----BEGIN " + strings.Repeat("of prose ", 6): {"", ""}, "-----BEGIN PRIVATE KEY-----\nMIIEow-": {"-", ""},
+		"-----BEGIN " + strings.Repeat("k", maxKind-len(keyBegin)) + "PRIVATE KEY BLOCK----": {"-----BEGIN " + strings.Repeat("k", maxKind-len(keyBegin)) + "PRIVATE KEY BLOCK----", "-----BEGIN " + strings.Repeat("k", maxKind-len(keyBegin)) + "PRIVATE KEY BLOCK----"},
 	} {
 		if got := text[l.Whole([]byte(text), true):]; got != want.cut {
 			t.Errorf("%.100s: %.100q is held back at a cut, want %q", text, got, want.cut)

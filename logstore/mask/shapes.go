@@ -77,7 +77,7 @@ func word(text []byte, i int, spans []span) (end int, _ []span) {
 	if to-from < minWord {
 		return to, spans
 	}
-	if from > 1 && text[from-1] == '\\' && bytes.IndexByte([]byte("nrt"), text[from]) >= 0 {
+	if from > 0 && text[from-1] == '\\' && isEscape(text[from]) {
 		from++ // the escape of a newline before it
 	}
 	if s := shapeOf(text[from:to]); s != nil {
@@ -95,6 +95,9 @@ func word(text []byte, i int, spans []span) (end int, _ []span) {
 	}
 	return to, spans
 }
+
+// isEscape tells whether b is what stands behind the backslash of an escaped newline, return or tab.
+func isEscape(b byte) bool { return b == 'n' || b == 'r' || b == 't' }
 
 // shapeOf is the form that a word has; nil if it has none.
 func shapeOf(word []byte) *shape {

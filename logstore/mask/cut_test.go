@@ -1,0 +1,65 @@
+package mask
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// maskedTwice are the masks of the two parts of a private key.
+const maskedTwice = "[masked private key][masked private key]"
+
+// endBegun matches a text that is cut in the line that ends a private key.
+var endBegun = regexp.MustCompile(`KEY.*-----EN?D?$`)
+
+// inPieces is text masked as one line in two pieces, the first given away when the line was known up to at.
+func inPieces(m *Masker, text string, at int, cut bool) string {
+	l := m.Lines()
+	n := l.Whole([]byte(text[:at]), cut)
+	first := string(l.Line([]byte(text[:n])))
+	return strings.ReplaceAll(first+string(l.Line([]byte(text[n:]))), maskedTwice, maskedTwice[:len(maskedTwice)/2])
+}
+
+// TestCut: wherever pmcp cuts a line, its pieces are masked as the whole line is.
+func TestCut(t *testing.T) {
+	const body = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun"
+	m := New()
+	m.LearnEnv(map[string]string{
+		"A_TOKEN": "hunter2-hunter2", "B_TOKEN": "2-many-secrets", "C_TOKEN": "aB3+/xQz9/s", "D_TOKEN": "Qz9-of-some-b", "APP_DSN": "redis://h?auth=of-9-shards",
+	})
+	m.LearnArgs("--password", "pass-word-9", "--db", "postgres://u:p4ss-of-db@h/x")
+	for _, hidden := range []string{
+		"hunter2-hunter2", "2-many-secrets", "aB3+/xQz9/s", "Qz9-of-some-b", "redis://h?auth=of-9-shards", "pass-word-9", "p4ss-of-db",
+		"AKIAIOSFODNN7EXAMPLE", "ASIAY34FZKBOKMUTVV7A", "AIzaSyDaGmWKa4JsXZ-HjGw7ISLn_3namBGewQe", webToken,
+		"ghp_" + alnum36, "gho_" + alnum36, "ghs_" + alnum36, "ghu_" + alnum36, "ghr_" + alnum36, "github_pat_11ABCDEFG0abcdefghijkl_" + alnum36, "glpat-Ab3xYz9Qw-Lm2nOpRs7T",
+		"xoxa-2-" + alnum36, "xoxb-123456789012-" + alnum36, "xoxp-1-2-3-" + alnum36, "xoxr-" + alnum36, "xoxs-" + alnum36,
+		"sk_live_" + alnum36, "rk_live_" + alnum36, "sk_test_" + alnum36, "rk_test_" + alnum36, "sk-ant-api03-" + alnum36, "npm_" + alnum36, "pypi-AgEIcHlwaS5vcmc" + alnum36 + alnum36,
+		"Authorization: Bearer abcdef123", `"authorization":"Basic dTpwYXNzd29yZA=="`, "Authorization: ApiKey abcdef123", "Authorization: token abcdef123", "Proxy-Authorization: " + hex40,
+		"HTTP_AUTHORIZATION=Basic dTpwYXNzd29yZA==", "HTTP_AUTHORIZATION=token abcdef123", "AUTHORIZATION=" + hex40, "AUTHORIZATION=abcdefgh-ijklm-opq-789",
+		"headers.authorization = 'abcdefgh-ijklm-opq-789'", "proxyAuthorization: token abcdef123", "with bearer " + hex40, "Basic dXNlcjpwYXNzd29yZC1vZi11c2Vy",
+		"postgres://app:s3cr3t@db:5432/x", "redis://:p4ss@word@r", "https://" + hex40 + "@github.com",
+		"-----BEGIN PRIVATE KEY-----\\n" + body + "\\nabc=\\n-----END PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----" + body + "-----END RSA PRIVATE KEY-----",
+		"-----BEGIN PGP PRIVATE KEY BLOCK-----\\n\\n" + body + "\\n=aB3d\\n-----END PGP PRIVATE KEY BLOCK-----",
+	} {
+		for _, around := range []string{"%s", "say %s and on", `{"a":"%s","b":"c"}`, `"a\n%s\nb"`, "a=%s;b", "%[1]s %[1]s"} {
+			text := fmt.Sprintf(around, hidden)
+			want := m.Text(text)
+			if want == text {
+				t.Errorf("%s is not masked", text)
+			}
+			for at := range len(text) + 1 {
+				got := inPieces(m, text, at, true)
+				if endBegun.MatchString(text[:at]) && !strings.Contains(got, "gun") && !strings.Contains(got, "abc=") {
+					continue // the beginning of what ends a key is masked with it
+				}
+				if got != want {
+					t.Errorf("%s| |%s became %s, want %s", text[:at], text[at:], got, want)
+				}
+			}
+			if at := strings.Index(text, hidden) + len(hidden); inPieces(m, text, at, false) != want {
+				t.Errorf("%s, a pause, %s became %s, want %s", text[:at], text[at:], inPieces(m, text, at, false), want)
+			}
+		}
+	}
+}
