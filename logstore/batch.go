@@ -99,6 +99,7 @@ func (r *runLog) work(urgent bool, bytes int64) (w runWork, more, later bool) {
 			continue
 		}
 		if bytes <= 0 {
+			r.withholdEnd(&w)
 			return w, true, false
 		}
 		bytes -= c.size()
@@ -114,6 +115,20 @@ func (r *runLog) work(urgent bool, bytes int64) (w runWork, more, later bool) {
 	}
 	w.tail = r.tailWork()
 	return w, false, false
+}
+
+// withholdEnd keeps back that the run is over, until the batch with its last lines: who reads that it
+// has so many lines takes those that are not stored for none. The run's lock is held.
+func (r *runLog) withholdEnd(w *runWork) {
+	if w.row == nil || !w.row.sealed {
+		return
+	}
+	r.fresh = true
+	if r.rowStored {
+		w.row = nil
+		return
+	}
+	w.row.ended, w.row.sealed, w.row.lines, w.row.lastAt = 0, false, 0, 0
 }
 
 // tailWork takes the lines of the open chunk that no tail row covers. The run's lock is held.
