@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-const reasonLost = "the server that stored it was killed; its last output may be missing"
+const reasonLost = "the server that stored it was killed, or could not store all of it; its last output may be missing"
 
-// markLost seals what servers left that died without a word: their runs are over, and a gap says
-// that the end may be missing.
+// markLost seals what servers left that died without a word, or could not store their last lines:
+// their runs are over, and a gap says that the end may be missing.
 func (s *Store) markLost(ctx context.Context) error {
 	open, err := openSessions(ctx, s.file.read)
 	if err != nil {

@@ -218,13 +218,18 @@ func (s *Store) Close() error {
 	return s.closeErr
 }
 
-// closeFile notes that the session has ended. One that met damage does not, so that the next server looks at the file.
+// closeFile notes that the session has ended. One that met damage does not, so that the next server
+// looks at the file; nor does one whose last lines could not be stored, so that the next server seals
+// its runs and tells of the gap.
 func (s *Store) closeFile() error {
 	if s.damage.Load() != nil {
 		s.file.leave()
 		return nil
 	}
-	err := endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
+	var err error
+	if s.flusher.lastErr == nil {
+		err = endSession(context.Background(), s.file.write, s.opts.Session, time.Now())
+	}
 	return errors.Join(err, s.file.close())
 }
 

@@ -1,0 +1,46 @@
+package logstore
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestEndThatWasNotStored: what a server could not store when it ended is a gap for the next one,
+// which can clear its runs like others.
+func TestEndThatWasNotStored(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	s, err := Open(t.Context(), Options{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
+	checkError(t, err)
+	run, whole := startRun(s, "/p", "web"), startRun(s, "/p", "whole")
+	put(s, run, 1, 10)
+	put(s, whole, 1, 10)
+	endRun(s, whole)
+	flush(t, s)
+	for _, table := range []string{"tail", "chunk"} { // a trigger of this connection alone
+		_, err := s.file.write.Exec(`CREATE TEMP TRIGGER no_` + table + ` BEFORE INSERT ON main.` + table + ` BEGIN SELECT RAISE(FAIL, 'no room'); END`)
+		checkError(t, err)
+	}
+	put(s, run, 11, 20)
+	if err := s.Close(); err == nil {
+		t.Fatal("the last lines were stored")
+	}
+
+	next := openTest(t, Options{Path: path, Session: "22222222-2222-4222-8222-222222222222", Alive: func(string) bool { return false }})
+	checkError(t, next.markLost(t.Context()))
+	p, err := next.Read(t.Context(), Query{Names: []string{"web"}, Newest: true})
+	checkError(t, err)
+	wantNumbered(t, p.Lines, 1, 10)
+	if len(p.Gaps) != 1 || p.Gaps[0].After != 10 || p.Gaps[0].Lines != -1 {
+		t.Errorf("gaps %+v", p.Gaps)
+	}
+	if p, err = next.Read(t.Context(), Query{Names: []string{"whole"}, Newest: true}); err != nil || len(p.Lines) != 10 || len(p.Gaps) != 0 {
+		t.Errorf("of a run that was stored whole: %d lines, gaps %+v, %v", len(p.Lines), p.Gaps, err)
+	}
+	if lines, _, err := next.Clear(t.Context(), "/p", nil, time.Time{}); err != nil || lines != 20 {
+		t.Errorf("%d lines cleared, %v", lines, err)
+	}
+	if left := readAll(t, next, Query{}); len(left) != 0 {
+		t.Errorf("%d lines are left", len(left))
+	}
+}
