@@ -49,3 +49,35 @@ func TestEndIsStoredLast(t *testing.T) {
 		})
 	}
 }
+
+// TestPlacesOfTailRowsStayInTheRun: a run that prints for weeks does not write over the next run.
+func TestPlacesOfTailRowsStayInTheRun(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	r := s.ownRun(run)
+	r.mu.Lock()
+	r.tailN = lastOfRun + 1
+	r.mu.Unlock()
+	put(s, run, 1, 10)
+	flush(t, s)
+	lo, hi := rowRange(run)
+	var in, out int
+	checkError(t, s.file.read.QueryRow(`SELECT count(*) FILTER (WHERE id BETWEEN ?1 AND ?2), count(*) FILTER (WHERE id NOT BETWEEN ?1 AND ?2) FROM tail`, lo, hi).Scan(&in, &out))
+	if in == 0 || out != 0 {
+		t.Errorf("%d tail rows are the run's, and %d are not", in, out)
+	}
+}
+
+// TestLastLineAfterPlacesBeganAnew: the last line is not that of the last place.
+func TestLastLineAfterPlacesBeganAnew(t *testing.T) {
+	s := openTest(t, Options{})
+	const run = 1 << 30
+	for i, place := range []int64{lastOfRun/2 + 1, 0} {
+		c := newChunk(int64(i), int64(i)*10+1, 1)
+		c.append([]byte("line"), 1, lineFlags(Stdout, LevelNone, false, false), &s.pool)
+		checkError(t, saveTail(t.Context(), s.file.write, run, &tailWork{chunk: c, n: place, block: c.snapshot(), maxAt: 1}))
+	}
+	if last, err := storedLastLine(t.Context(), s.file.read, run); err != nil || last != 11 {
+		t.Errorf("line %d, %v", last, err)
+	}
+}

@@ -345,7 +345,7 @@ func storedLastLine(ctx context.Context, q querier, run int64) (n int64, err err
 	lo, hi := rowRange(run)
 	err = q.QueryRowContext(ctx, `SELECT max(
 		coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1), 0),
-		coalesce((SELECT first_line + lines - 1 FROM tail WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1), 0))`, lo, hi).Scan(&n)
+		coalesce((SELECT max(first_line + lines - 1) FROM tail WHERE id BETWEEN ?1 AND ?2), 0))`, lo, hi).Scan(&n)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return 0, fmt.Errorf("cannot find the last line: %w", err)
 	}

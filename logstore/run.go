@@ -133,6 +133,9 @@ func (r *runLog) add(text []byte, flags uint8, pool *buffers) {
 	if r.open == nil {
 		r.open = newChunk(r.chunkN, r.last+1, r.now)
 		r.chunkN++
+		if r.tailN > lastOfRun/2 { // ten rows a second are that many in ten days
+			r.tailN = 0 // a chunk has at most 29,128 lines, and as many tail rows: those of the one before are elsewhere
+		}
 		if r.busy {
 			r.open.growFull(pool)
 		}
