@@ -95,7 +95,12 @@ func loadChunk(ctx context.Context, q querier, id int64) (*block, error) {
 	return queryBlock(ctx, q, selectBlock+`id = ?`, id)
 }
 
-// queryBlock reads the first chunk that a query gives. The blobs are taken as the driver made them,
+// loadTail reads a tail row; nil if it is gone.
+func loadTail(ctx context.Context, q querier, id int64) (*block, error) {
+	return queryBlock(ctx, q, `SELECT first_line, min_at, meta, body FROM tail WHERE id = ?`, id)
+}
+
+// queryBlock reads the first block that a query gives. The blobs are taken as the driver made them,
 // without another copy: it makes new ones for each row, and database/sql/driver forbids it to
 // change them later.
 func queryBlock(ctx context.Context, q querier, query string, args ...any) (*block, error) {

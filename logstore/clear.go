@@ -104,9 +104,9 @@ func (s *Store) clearStored(ctx context.Context, c *scope, before int64) (lines,
 }
 
 // clearRun removes the run's lines before a time: whole chunks first, then the start of the chunk
-// in which that time falls.
+// in which that time falls. The tail of a run that is over is treated alike, row by row.
 func (s *Store) clearRun(ctx context.Context, m *runMeta, before int64) (lines, bytes int64, err error) {
-	cards, err := runCards(ctx, s.file.read, m.id)
+	cards, err := runCards(ctx, s.file.read, m.id, before)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -115,20 +115,20 @@ func (s *Store) clearRun(ctx context.Context, m *runMeta, before int64) (lines, 
 		lines, bytes = lines+cards[n].lines, bytes+cards[n].bytes
 		n++
 	}
-	if err := s.removeCards(ctx, cards[:n]); err != nil || n == len(cards) || cards[n].tail {
+	if err := s.removeCards(ctx, cards[:n]); err != nil || n == len(cards) || cards[n].tail && !m.sealed {
 		return lines, bytes, err
 	}
-	l, b, err := s.trimChunk(ctx, m.id, cards[n].id, before)
+	l, b, err := s.trimCard(ctx, &cards[n], before)
 	return lines + l, bytes + b, err
 }
 
-// runCards gives the chunks of a run and at last its tail.
-func runCards(ctx context.Context, q querier, run int64) ([]storedCard, error) {
+// runCards gives the chunks of a run and its tail rows, in order. Tail rows that are all before a
+// time are one card where no chunk is between them.
+func runCards(ctx context.Context, q querier, run, before int64) ([]storedCard, error) {
 	lo, hi := rowRange(run)
 	rows, err := q.QueryContext(ctx, `SELECT id, 0, first_line, first_line + lines - 1, bytes, lines, max_at FROM chunk WHERE id BETWEEN ?1 AND ?2
 		UNION ALL
-		SELECT ?3, 1, min(first_line), max(first_line + lines - 1), sum(length(body)), sum(lines), max(max_at) FROM tail WHERE id BETWEEN ?1 AND ?2
-		HAVING count(*) > 0 ORDER BY 3`, lo, hi, run)
+		SELECT id, 1, first_line, first_line + lines - 1, length(body), lines, max_at FROM tail WHERE id BETWEEN ?1 AND ?2 ORDER BY 3`, lo, hi)
 	if err != nil {
 		return nil, err
 	}
@@ -139,16 +139,31 @@ func runCards(ctx context.Context, q querier, run int64) ([]storedCard, error) {
 		if err := rows.Scan(&c.id, &c.tail, &c.first, &c.last, &c.bytes, &c.lines, &c.maxAt); err != nil {
 			return nil, err
 		}
+		if n := len(all); n > 0 && c.tail && all[n-1].tail && c.maxAt < before {
+			all[n-1].extend(&c)
+			continue
+		}
 		all = append(all, c)
 	}
 	return all, rows.Err()
 }
 
-// trimChunk cuts the lines before a time off a stored chunk. Its filter stays: it says of a few
-// words too many that they may be there.
-func (s *Store) trimChunk(ctx context.Context, run, id, before int64) (lines, bytes int64, err error) {
+// extend adds to a card the one that follows it.
+func (c *storedCard) extend(next *storedCard) {
+	c.last, c.maxAt = next.last, max(c.maxAt, next.maxAt)
+	c.lines += next.lines
+	c.bytes += next.bytes
+}
+
+// trimCard cuts the lines before a time off a stored chunk or tail row. The filter of a chunk stays:
+// it says of a few words too many that they may be there.
+func (s *Store) trimCard(ctx context.Context, c *storedCard, before int64) (lines, bytes int64, err error) {
+	load, save := loadChunk, saveBlock
+	if c.tail {
+		load, save = loadTail, saveTailBlock
+	}
 	err = s.update(ctx, func(tx *sql.Tx) error {
-		b, err := loadChunk(ctx, tx, id)
+		b, err := load(ctx, tx, c.id)
 		if err != nil || b == nil {
 			return err
 		}
@@ -157,10 +172,10 @@ func (s *Store) trimChunk(ctx context.Context, run, id, before int64) (lines, by
 		if lines == 0 {
 			return nil
 		}
-		if err := saveBlock(ctx, tx, id, rest.card(), rest.meta, rest.text); err != nil {
+		if err := save(ctx, tx, c.id, rest.card(), rest.meta, rest.text); err != nil {
 			return err
 		}
-		return noteGone(ctx, tx, run, rest.first-1, bytes)
+		return noteGone(ctx, tx, c.run, rest.first-1, bytes)
 	})
 	return lines, bytes, err
 }

@@ -35,9 +35,9 @@ func (s *Store) retain(ctx context.Context) error {
 	return nil
 }
 
-// storedCard is a chunk that may be removed, or the tail of a run that is over.
+// storedCard is a chunk that may be removed, or the tail of a run that is over, or some rows of it.
 type storedCard struct {
-	id          int64 // of the chunk; of the run with tail
+	id          int64 // of the chunk; with tail, of the run or of the first row
 	run         int64
 	tail        bool
 	first, last int64
@@ -161,12 +161,13 @@ func (s *Store) removeCards(ctx context.Context, cards []storedCard) error {
 }
 
 func removeCard(ctx context.Context, tx *sql.Tx, c *storedCard) error {
-	statements := []string{`DELETE FROM chunk WHERE id = ?`, `DELETE FROM chunk_data WHERE id = ?`, `DELETE FROM chunk_filter WHERE id = ?`}
+	statements, args := []string{`DELETE FROM chunk WHERE id = ?`, `DELETE FROM chunk_data WHERE id = ?`, `DELETE FROM chunk_filter WHERE id = ?`}, []any{c.id}
 	if c.tail {
-		statements = []string{`DELETE FROM tail WHERE id BETWEEN ?1 << 24 AND ?1 << 24 | 16777215`}
+		lo, hi := rowRange(c.run)
+		statements, args = []string{`DELETE FROM tail WHERE id BETWEEN ? AND ? AND first_line BETWEEN ? AND ?`}, []any{lo, hi, c.first, c.last}
 	}
 	for _, statement := range statements {
-		if _, err := tx.ExecContext(ctx, statement, c.id); err != nil {
+		if _, err := tx.ExecContext(ctx, statement, args...); err != nil {
 			return err
 		}
 	}

@@ -85,8 +85,13 @@ func saveBlock(ctx context.Context, q querier, id int64, d card, meta, text []by
 // saveTail stores what is new of an open chunk. The times in its metadata stay relative to the chunk's first line.
 func saveTail(ctx context.Context, q querier, run int64, t *tailWork) error {
 	id, _ := rowRange(run)
+	d := card{first: t.block.first, lines: t.block.lines(), minAt: t.block.base, maxAt: t.maxAt}
+	return saveTailBlock(ctx, q, id+t.n, d, t.block.meta, t.block.text)
+}
+
+func saveTailBlock(ctx context.Context, q querier, id int64, d card, meta, text []byte) error {
 	_, err := q.ExecContext(ctx, `INSERT OR REPLACE INTO tail (id, first_line, lines, min_at, max_at, meta, body) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		id+t.n, t.block.first, t.block.lines(), t.block.base, t.maxAt, t.block.meta, t.block.text)
+		id, d.first, d.lines, d.minAt, d.maxAt, meta, text)
 	if err != nil {
 		return fmt.Errorf("cannot store a tail row: %w", err)
 	}
