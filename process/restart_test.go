@@ -44,6 +44,22 @@ func TestCrashLoopGivesUp(t *testing.T) {
 	})
 }
 
+// TestStoppedIsNoGivingUp: the end that a stop makes is not one of those that the
+// policy counts.
+func TestStoppedIsNoGivingUp(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		spec := sh("a", RestartOnFailure)
+		spec.MaxRestarts = 1
+		start(t, m, spec)
+		f.last().finish(crash)
+		await(t, m, "a", "the second run", func(st Status) bool { return st.State == Running && st.Restarts == 1 })
+		st, err := m.Stop(t.Context(), "a", StopOptions{})
+		if err != nil || st.State != Stopped || st.Reason != "" {
+			t.Errorf("%s, %q, %v", st.State, st.Reason, err)
+		}
+	})
+}
+
 // step lets the current run live for d and end with exit, then waits for what
 // follows.
 func step(t *testing.T, f *fakeSpawner, d time.Duration, exit Exit) {

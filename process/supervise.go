@@ -96,7 +96,7 @@ func (m *Manager) settle(e *entry, run runner) (retry context.Context, delay tim
 	if e.recycled != "" {
 		policy = RestartAlways
 	}
-	if m.o.NoAutoRestart || m.closing {
+	if m.o.NoAutoRestart || m.closing || st.State == Stopping { // who stops it has decided
 		policy = RestartNever
 	}
 	ev, delay, reason := e.retries.after(policy, st.Spec.MaxRestarts, exit, ended.Sub(st.StartedAt), ended, randomFraction())

@@ -153,6 +153,20 @@ func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 	}
 }
 
+// TestRemoveForgetsTheCheck: it is part of the definition.
+func TestRemoveForgetsTheCheck(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100", "health", map[string]any{"tcp": "1"})
+	s.do("stop_process", map[string]any{"process": "web"})
+	if checks := s.resource("health://status")["checks"].([]any); len(checks) != 1 {
+		t.Fatalf("%v", checks)
+	}
+	s.do("remove_process", map[string]any{"process": "web"})
+	if checks := s.resource("health://status")["checks"].([]any); len(checks) != 0 {
+		t.Errorf("%v", checks)
+	}
+}
+
 // TestStopOfSeveralSaysWhichDidNotRun: and of none that there was none.
 func TestStopOfSeveralSaysWhichDidNotRun(t *testing.T) {
 	s := hello(t)

@@ -116,6 +116,7 @@ func removeProcess(ctx context.Context, s *Server, a removeArgs) (removeResult, 
 	}
 	for _, name := range names {
 		s.forgetDefinition(name)
+		_ = s.o.Health.Set(name, nil) // without a check there is nothing to refuse
 		s.changed(name)
 	}
 	return removeResult{Removed: names}, nil
