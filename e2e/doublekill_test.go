@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +31,8 @@ type pair struct {
 	processes int    // that were started
 	orphans   int    // that lived before the clean-up
 	left      []member
-	struck    int // in clock ticks since boot
+	named     map[string]bool // the lines of the dead session's list of processes
+	struck    int             // in clock ticks since boot, before the first died
 	err       error
 }
 
@@ -55,6 +58,9 @@ func TestDoubleKill(t *testing.T) {
 			age := time.Duration(p.struck-m.start) * time.Second / ticksPerSecond
 			if m.kind != "hidden" && m.kind != "cleared" || age > sampling {
 				t.Errorf("double kill %d, cleaned up by %s: left %+v, %v old", i, p.by, m, age)
+			}
+			if p.named[fmt.Sprintf("%d %d\n", m.pid, m.start)] {
+				t.Errorf("double kill %d, cleaned up by %s: left %+v, which was on record", i, p.by, m)
 			}
 		}
 	}
@@ -86,13 +92,15 @@ func (a *arena) killBoth(rnd *rand.Rand, doctor bool) (p pair) {
 	if rnd.IntN(2) == 0 {
 		first, second = second, first
 	}
+	p.struck = clockTicks()
 	err = errors.Join(err, e, syscall.Kill(first, syscall.SIGKILL))
 	if rnd.IntN(2) == 0 { // else one right behind the other
 		<-time.After(time.Duration(rnd.Int64N(int64(3 * time.Millisecond))))
 	}
 	_ = syscall.Kill(second, syscall.SIGKILL) // the guardian may have ended by itself
-	p.struck = clockTicks()
 	err = errors.Join(err, v.close())
+	p.named, e = a.named()
+	err = errors.Join(err, e)
 	p.orphans = a.living()
 	p.err = errors.Join(err, a.cleanUp(doctor), a.grown())
 	for _, m := range a.reported()[before:] {
@@ -103,6 +111,21 @@ func (a *arena) killBoth(rnd *rand.Rand, doctor bool) (p pair) {
 	}
 	a.killRemains()
 	return p
+}
+
+// named are the lines of the lists of processes that sessions left on record:
+// "PID START" each, but for the first, which is of the boot.
+func (a *arena) named() (map[string]bool, error) {
+	files, err := filepath.Glob(filepath.Join(a.registry, "*.procs"))
+	lines := map[string]bool{}
+	for _, file := range files {
+		content, e := os.ReadFile(file)
+		err = errors.Join(err, e)
+		for line := range strings.Lines(string(content)) {
+			lines[line] = true
+		}
+	}
+	return lines, err
 }
 
 // clockTicks is now, as the starts of processes are given.
