@@ -166,3 +166,63 @@ func freeAddress(t *testing.T) string {
 	}
 	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }
+
+// after fails the test unless a printed one thing after b had printed another.
+func (s *realStack) after(t *testing.T, a, what, b, other string) {
+	t.Helper()
+	first, second := s.logs.at(b, other), s.logs.at(a, what)
+	if first.IsZero() || second.Before(first) {
+		t.Errorf("%s %s at %s, but %s %s at %s", a, what, second.Format(time.StampMicro), b, other, first.Format(time.StampMicro))
+	}
+}
+
+func TestRealStack(t *testing.T) {
+	s, m := newStack(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	report, err := m.Start(ctx, "stack", s, StartOptions{})
+	if err != nil || report.Failed() || report.TimedOut {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	s.logs.await(ctx, t, "web", "serves")
+	s.after(t, "api", "begins", "db", "serves")
+	s.after(t, "migrate", "begins", "db", "serves")
+	s.after(t, "web", "begins", "api", "serves")
+	s.after(t, "web", "begins", "migrate", "ends")
+	if st, err := m.Status(ctx, "stack"); err != nil || st.State != Up {
+		t.Errorf("%+v, %v", st, err)
+	}
+	// That both begin as soon as the database serves, TestStackComesUpInOrder shows.
+	t.Logf("api and migrate began %s apart", s.logs.at("migrate", "begins").Sub(s.logs.at("api", "begins")).Abs())
+	if report, err = m.Stop(ctx, "stack", StopOptions{}); err != nil || report.Failed() || report.TimedOut {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	s.after(t, "api", "drains", "web", "ends") // web needs the API until its end
+	s.after(t, "db", "drains", "api", "ends")
+	if st, err := m.Status(ctx, "stack"); err != nil || st.State != Down {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func TestRealStackWithABrokenAPI(t *testing.T) {
+	s, m := newStack(t, map[string]string{"FAIL": "1"})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	report, err := m.Start(ctx, "stack", s, StartOptions{})
+	if err != nil || !report.Failed() || report.TimedOut {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	by := outcomes(report)
+	if o := by["api"]; o.Result != HasFailed || !strings.Contains(o.Why, "exit code 3") {
+		t.Errorf("api: %+v", o)
+	}
+	if o := by["web"]; !o.Blocked || o.Why != "api is not ready: it ended with exit code 3" || o.Run != 0 {
+		t.Errorf("web: %+v", o)
+	}
+	if at := s.logs.at("web", "begins"); !at.IsZero() {
+		t.Errorf("web was started at %s", at)
+	}
+	if report, err := m.Stop(ctx, "stack", StopOptions{}); err != nil || report.Failed() {
+		t.Errorf("%+v, %v", report, err)
+	}
+}
