@@ -69,9 +69,21 @@ func launchedByTheDead(t *testing.T, argv []string) {
 
 // TestWrapperDies kills what stands between the client and pmcp, as npx may be.
 // The client answers the ping, so the session goes on, and is as safe as before:
-// SIGKILL of the server then still leaves nothing.
+// SIGKILL of the server then still leaves nothing. On a busy machine we may once
+// not get to answering within the 2 s that a client is given.
 func TestWrapperDies(t *testing.T) {
 	t.Parallel()
+	for range 3 {
+		if wrapperDies(t) {
+			return
+		}
+	}
+	t.Error("the server does not hear our answers")
+}
+
+// wrapperDies is one try; it tells whether our answer came in time.
+func wrapperDies(t *testing.T) (answered bool) {
+	t.Helper()
 	w := newWorld(t)
 	path := binary(t)
 	s := w.launch(t, "/bin/sh", "-c", `exec 4<&0; "$@" <&4 4<&- & wait`, "wrapper", path)
@@ -80,8 +92,13 @@ func TestWrapperDies(t *testing.T) {
 	guardian, server := w.pmcps(t)
 	s.signal(t, syscall.SIGKILL) // the wrapper
 	s.exit(t)
-	if !poll(endsWithin, func() bool { return strings.Contains(s.stderr.String(), "the client lives") }) {
+	says := func(what string) bool { return strings.Contains(s.stderr.String(), what) }
+	if !poll(endsWithin, func() bool { return says("the client lives") || says("the client does not answer") }) {
 		t.Errorf("the server does not say that the client lives:\n%s", s.stderr)
+	}
+	if says("the client does not answer") {
+		w.awaitEmpty(t)
+		return false
 	}
 	s.must(t, "list_processes", args{})
 	if g, i := w.pmcps(t); g != guardian || i != server {
@@ -89,6 +106,7 @@ func TestWrapperDies(t *testing.T) {
 	}
 	check(t, syscall.Kill(server, syscall.SIGKILL))
 	w.awaitEmpty(t)
+	return true
 }
 
 // pmcps finds guardian and server.
