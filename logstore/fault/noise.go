@@ -5,9 +5,7 @@ import "strings"
 // startNoise keeps what only sums up, repeats or follows from other errors from being one.
 func startNoise(l line, _ *back, n *notes) shape {
 	t := l.trim()
-	if strings.HasPrefix(t, "Summary of all failing tests") || t == "\u2716 failing tests:" {
-		n.repeats = true
-	}
+	n.summary(t)
 	if strings.HasPrefix(l.text, " FAIL  ") {
 		return nil // vitest's heading of a failure
 	}

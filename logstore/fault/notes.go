@@ -1,5 +1,7 @@
 package fault
 
+import "strings"
+
 // notes is what the shapes of a run remember from line to line while none of them is open. All of it is bounded.
 type notes struct {
 	// seen is what was emitted, as far as it explains what comes later.
@@ -14,10 +16,45 @@ type notes struct {
 	suite int
 	// repeats tells that a test runner prints what it has printed before once more.
 	repeats bool
+	// inline tells that Node's test runner printed an error below its test since its last summary;
+	// placed that this summary says where its tests are.
+	inline, placed bool
 	// failing tells that mocha lists its failures.
 	failing bool
 	// watch asks that the lines that follow are looked at although they hold no keyword.
 	watch bool
+}
+
+// summary notes where a test runner begins to print its failures once more, and where jest ends it.
+// Since 2025 Node prints an error in the summary only, before that below its test as well.
+func (n *notes) summary(t string) {
+	switch {
+	case strings.HasPrefix(t, "Summary of all failing tests"):
+		n.repeats = true
+	case strings.HasPrefix(t, "Test Suites:"):
+		n.repeats = false
+	case t == "\u2716 failing tests:":
+		n.repeats, n.inline, n.placed = n.inline, false, false
+	}
+}
+
+// repeated tells whether an error of that indentation was printed before. One below its test,
+// without a place above, where the summary gives the places, is of the next round.
+func (n *notes) repeated(indent int, b *back) bool {
+	if indent == 0 {
+		return false
+	}
+	above, _ := b.line(0)
+	if strings.HasPrefix(above.trim(), "\u2716 ") && above.indent()+2 == indent {
+		before, _ := b.line(1)
+		switch {
+		case strings.HasPrefix(before.text, "test at "):
+			n.placed = true
+		case !n.repeats || n.placed:
+			n.repeats, n.inline = false, true
+		}
+	}
+	return n.repeats
 }
 
 // starter begins a shape if l starts it.

@@ -110,7 +110,7 @@ func startJest(l line, _ *back, n *notes) shape {
 	n.suite++
 	r := newReport(l, strings.TrimSpace(name))
 	r.ends = func(l line, t string) bool {
-		return strings.HasPrefix(t, "\u25cf ") || l.indent() == 0 && t != "" && (strings.HasPrefix(t, "Test Suites:") || strings.HasPrefix(t, "FAIL ") || strings.HasPrefix(t, "PASS ") || l.stated())
+		return strings.HasPrefix(t, "\u25cf ") || l.indent() == 0 && t != "" && (strings.HasPrefix(t, "Test Suites:") || strings.HasPrefix(t, "Summary of all failing tests") || strings.HasPrefix(t, "FAIL ") || strings.HasPrefix(t, "PASS ") || l.stated())
 	}
 	r.detail = func(r *report, l line, t string) {
 		switch {

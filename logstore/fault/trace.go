@@ -55,7 +55,7 @@ func startTrace(l line, b *back, n *notes) shape {
 		tr.block, tr.frames = true, 1
 	}
 	tr.hint = cut(t, 300)
-	if n.repeats && tr.indent > 0 {
+	if n.repeated(tr.indent, b) {
 		return ignored{}
 	}
 	if above, ok := b.line(0); ok {
