@@ -54,7 +54,12 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the errors: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(f Fault) bool { return !q.wants(&f, after) })
+	all = slices.DeleteFunc(all, func(f Fault) bool { return !q.wants(&f) })
+	if after != nil {
+		if all, err = s.onlyAfter(ctx, &q, after, all); err != nil {
+			return nil, 0, fmt.Errorf("cannot read the errors: %w", err)
+		}
+	}
 	slices.SortFunc(all, func(a, b Fault) int {
 		return cmp.Or(b.LastSeen.Compare(a.LastSeen), strings.Compare(a.ID, b.ID))
 	})
@@ -63,8 +68,8 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	return all[:min(cmp.Or(q.Limit, 100), len(all))], total, nil
 }
 
-// wants applies what SQL did not.
-func (q *FaultQuery) wants(f *Fault, after cursor) bool {
+// wants applies what SQL did not, but for After.
+func (q *FaultQuery) wants(f *Fault) bool {
 	switch {
 	case q.Project != "" && f.Project != q.Project,
 		q.Names != nil && !slices.Contains(q.Names, f.Name),
@@ -74,20 +79,6 @@ func (q *FaultQuery) wants(f *Fault, after cursor) bool {
 		!q.Since.IsZero() && f.LastSeen.Before(q.Since),
 		!q.Until.IsZero() && !f.LastSeen.Before(q.Until):
 		return false
-	}
-	return after == nil || after.behind(f.LastRun, f.LastLine)
-}
-
-// behind tells whether a line comes after the position: in the same run by its number, else in a
-// later run than all it covers.
-func (c cursor) behind(run, line int64) bool {
-	if at, ok := c[run]; ok {
-		return line > at
-	}
-	for covered := range c {
-		if covered > run {
-			return false
-		}
 	}
 	return true
 }
