@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"pmcp/logstore/fault"
 )
 
 // onlyAfter leaves the faults that have occurred behind a cursor. The runs stand where they do for
@@ -68,8 +70,10 @@ func (p *runPlaces) add(of []*runPlace, after cursor) {
 	}
 }
 
-// before tells whether the position is before the latest occurrence of a fault. Of a run that is
-// not kept the runs of the process that are were later.
+// before tells whether the position is before the latest occurrence of a fault. A bad end comes
+// after all lines of its run; where the position is at the last of them it may be either, and the
+// end is told once more rather than never. Of a run that is not kept the runs of the process that
+// are were later.
 func (p *runPlaces) before(f *Fault, after cursor) bool {
 	at, named := after[f.LastRun]
 	if place := p.byRun[f.LastRun]; place != nil {
@@ -81,5 +85,5 @@ func (p *runPlaces) before(f *Fault, after cursor) bool {
 	if !named {
 		return !p.covered[processKey{f.Project, f.Name}]
 	}
-	return f.LastLine > at
+	return f.LastLine > at || at != everything && fault.AtEnd(f.Type, f.Message)
 }

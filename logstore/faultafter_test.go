@@ -4,7 +4,59 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 )
+
+// TestFaultsAfterTheLastLine: a bad end comes behind all lines, and a cursor at the last of them does not hide it.
+func TestFaultsAfterTheLastLine(t *testing.T) {
+	for _, c := range []struct {
+		what       string
+		after      func(s *Store, run int64) // what is printed once the cursor is made
+		code       int
+		signal     string
+		err, lines int
+	}{
+		{what: "by a signal", signal: "SIGSEGV", lines: 5},
+		{what: "killed", signal: "SIGKILL", lines: 5},
+		{what: "with a code", code: 1, lines: 5},
+		{what: "with last words", code: 1, err: 1, lines: 5},
+		{what: "with later lines", code: 1, err: 1, lines: 5, after: func(s *Store, run int64) { put(s, run, 7, 9) }},
+		{what: "without a line", code: 1},
+	} {
+		s := openTest(t, Options{})
+		run := startRun(s, "/p", "web")
+		first := startRun(s, "/p", "api") // its line is what the cursor has where web printed none
+		put(s, first, 1, 1)
+		for range c.err {
+			s.Capture(run, Stderr, time.Now(), []byte("the last words\n"))
+		}
+		if c.lines > 0 {
+			put(s, run, 1, c.lines)
+		}
+		page, err := s.Read(t.Context(), Query{Project: "/p"})
+		checkError(t, err)
+		if c.after != nil {
+			c.after(s, run)
+		}
+		s.RunEnded(run, c.code, c.signal)
+		endRun(s, run)
+		for _, stored := range []bool{false, true} {
+			if stored {
+				flush(t, s)
+			}
+			if all, total, err := s.Faults(t.Context(), FaultQuery{Project: "/p", After: page.Next()}); err != nil || total != 1 || all[0].LastRun != run {
+				t.Errorf("%s, stored %v: %+v, %v", c.what, stored, all, err)
+			}
+		}
+		again := startRun(s, "/p", "web")
+		put(s, again, 1, 1)
+		page, err = s.Read(t.Context(), Query{Project: "/p"})
+		checkError(t, err)
+		if all, _, err := s.Faults(t.Context(), FaultQuery{Project: "/p", After: page.Next()}); err != nil || len(all) != 0 {
+			t.Errorf("%s, behind the next run's first line: %+v, %v", c.what, all, err)
+		}
+	}
+}
 
 // TestFaultsAfterOfTwoServers: the runs of one process follow each other as they started, whatever their ids.
 func TestFaultsAfterOfTwoServers(t *testing.T) {

@@ -33,7 +33,8 @@ type FaultQuery struct {
 	Resolved *bool
 	// Since and Until bound the latest occurrence: Since <= LastSeen < Until. Zero = no bound.
 	Since, Until time.Time
-	// After is a cursor: only what has occurred behind it. "" = all.
+	// After is a cursor: only what has occurred behind it, and the bad end of a run at whose last
+	// line it may be. "" = all.
 	After string
 	// Settled says that a query just before this one has waited for what was just seen to be stored; this one does not.
 	Settled bool

@@ -114,15 +114,33 @@ func signalOf(exitCode int) string {
 	}
 }
 
+// How the type and the message of a bad end begin.
+const (
+	exitType   = "exit code "
+	exitedWith = "exited with code "
+	endedBy    = "ended by "
+)
+
+// AtEnd tells by the Type and Message of a Fault whether it is the bad end of a run, which comes
+// after all that the run printed: its FirstLine and LastLine are only of the run's last words.
+func AtEnd(typ, message string) bool {
+	how := endedBy + typ
+	if code, ok := strings.CutPrefix(typ, exitType); ok {
+		how = exitedWith + code
+	}
+	rest, ok := strings.CutPrefix(message, how)
+	return ok && typ != "" && (rest == "" || rest[0] == ':' || rest[0] == ' ')
+}
+
 // crash is the fault of a bad end; the last thing that the run said on standard error is the best reason there is.
 func (r *Recogniser) crash(exitCode int, signal string) *draft {
 	d := &draft{fatal: true, fallback: CategoryCrash}
 	d.f.Stream = 1
 	d.f.Type = signal
-	what := "ended by " + signal
+	what := endedBy + signal
 	if signal == "" {
-		d.f.Type = "exit code " + strconv.Itoa(exitCode)
-		what = "exited with code " + strconv.Itoa(exitCode)
+		d.f.Type = exitType + strconv.Itoa(exitCode)
+		what = exitedWith + strconv.Itoa(exitCode)
 	}
 	if signal == "SIGKILL" {
 		what += " (killed from outside, or by the system for want of memory)"
