@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"pmcp/process"
 )
 
 // TestChangedWithoutRestart: a start that only changed how a running process is
@@ -28,6 +30,28 @@ func TestChangedWithoutRestart(t *testing.T) {
 		if data["already_running"] != true || strings.Contains(hint, "changed") != (c.want != "") || !strings.Contains(hint, c.want) || !strings.Contains(text, c.want) {
 			t.Errorf("%v: %v", arguments, data)
 		}
+	}
+}
+
+// TestStartOfWhatRunsKeepsWhatItLeavesOpen: the readiness rule and stdin of its
+// definition hold for the next run too.
+func TestStartOfWhatRunsKeepsWhatItLeavesOpen(t *testing.T) {
+	s := hello(t)
+	const script = "echo up; exec sleep 100"
+	s.script("web", script, "ready", map[string]any{"log": "^up$"}, "stdin", false)
+	if data := s.script("web", script); data["already_running"] != true || data["ready"] != true {
+		t.Fatalf("%v", data)
+	}
+	def, _, err := s.server.definition(t.Context(), "web")
+	if err != nil || def.Ready == nil || def.Ready.Log != "^up$" || def.Stdin == nil || *def.Stdin {
+		t.Errorf("the definition: %+v, %v", def, err)
+	}
+	s.do("restart_process", map[string]any{"process": "web"})
+	if data, text := s.do("get_process_info", map[string]any{"process": "web"}); data["ready"] != true || data["stdin"] == true {
+		t.Errorf("the next run: %s", text)
+	}
+	if def := s.server.withUnsaid(t.Context(), "web", specArgs{Stdio: process.StdioMCP}); def.Ready != nil {
+		t.Errorf("an MCP server has the rule %+v", def.Ready)
 	}
 }
 

@@ -252,6 +252,9 @@ func (s *Server) launch(ctx context.Context, name string, def specArgs, o launch
 	if st, already, err = s.o.Manager.Start(ctx, spec, o.ifRunning); err != nil {
 		return st, already, err
 	}
+	if already {
+		def = s.withUnsaid(ctx, name, def)
+	}
 	s.keepDefinition(name, def)
 	if err := s.o.Health.Set(name, check); err != nil {
 		return st, already, err
@@ -279,6 +282,23 @@ func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
 	if a.Stdin == nil {
 		spec.Stdin = st.Spec.Stdin
 	}
+}
+
+// withUnsaid is def with what adoptUnsaid adopts, as the definition of name has
+// it: what runs may have a rule that only a wait gave it. What cannot be read is
+// replaced.
+func (s *Server) withUnsaid(ctx context.Context, name string, def specArgs) specArgs {
+	old, ok, err := s.definition(ctx, name)
+	if err != nil || !ok {
+		return def
+	}
+	if def.Ready == nil && def.Stdio != process.StdioMCP { // which has none
+		def.Ready = old.Ready
+	}
+	if def.Stdin == nil {
+		def.Stdin = old.Stdin
+	}
+	return def
 }
 
 // alreadyForeign answers a start of what another live server runs. It waits as
