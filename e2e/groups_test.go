@@ -108,6 +108,11 @@ func TestGroupsRefuse(t *testing.T) {
 		"not a member":   {[]args{{"process": "a", "command": "true", "depends_on": needs("zzz")}}, []string{"zzz"}},
 		"no definition":  {[]args{{"process": "nobody"}}, []string{"nobody"}},
 		"bad definition": {[]args{{"process": "a", "command": "x && y"}}, []string{"a", "shell"}},
+		"bad pattern":    {[]args{{"process": "a", "command": "true", "ready": args{"log": "("}}}, []string{"argument members: a: ", "ready.log"}},
+		"bad URL":        {[]args{{"process": "a", "command": "true", "ready": args{"http": "localhost:3000"}}}, []string{"argument members: a: ", "ready.http"}},
+		"bad signal":     {[]args{{"process": "a", "command": "true", "stop": args{"signal": "TREM"}}}, []string{"argument members: a: ", "TREM"}},
+		"bad streams":    {[]args{{"process": "a", "command": "true", "stdio": "mcp", "pty": true}}, []string{"argument members: a: ", "pty"}},
+		"rule for MCP":   {[]args{{"process": "a", "command": "true", "stdio": "mcp", "ready": args{"port": 0}}}, []string{"argument members: a: ", "ready"}},
 		"misspelt":       {[]args{{"process": "a", "comand": "true"}}, []string{"members[0].comand", "members[0].command"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,19 +93,28 @@ func CheckName(name string) error {
 	return nil
 }
 
-// resolved returns s with an absolute Dir, after checking everything that can
-// be checked without starting it. Its errors wrap ErrInvalid.
-func (s Spec) resolved(project string) (Spec, error) {
+// Validate answers an error wrapping ErrInvalid for a Spec that could never run,
+// whatever files there are, or nil. It looks for neither Dir nor Command.
+func (s Spec) Validate() error {
 	if err := CheckName(s.Name); err != nil {
-		return s, err
+		return err
 	}
 	if s.Command == "" {
-		return s, fmt.Errorf("%w: command is empty", ErrInvalid)
+		return fmt.Errorf("%w: command is empty", ErrInvalid)
 	}
 	for _, err := range []error{s.checkSize(), s.checkStdio(), s.checkChangeable()} {
 		if err != nil {
-			return s, err
+			return err
 		}
+	}
+	return nil
+}
+
+// resolved returns s with an absolute Dir, after checking everything that can
+// be checked without starting it. Its errors wrap ErrInvalid.
+func (s Spec) resolved(project string) (Spec, error) {
+	if err := s.Validate(); err != nil {
+		return s, err
 	}
 	dir, err := resolveDir(s.Dir, project)
 	s.Dir = dir

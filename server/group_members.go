@@ -63,7 +63,11 @@ func (s *Server) memberDefinition(ctx context.Context, argument string, m member
 			return def, fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored; start_process with a command gives it one", argument, m.Process)
 		}
 	}
-	if _, err := s.specOf(m.Process, def, false); err != nil {
+	spec, err := s.specOf(m.Process, def, false)
+	if err == nil {
+		err = spec.Validate()
+	}
+	if err != nil {
 		return def, fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
 	}
 	if _, err := def.healthSpec(def.dir(s.o.Manager.Project())); err != nil {
