@@ -152,7 +152,20 @@ func diagnosed(p place, rest string, kotlin bool) (code, message string, ok bool
 	if !ok || p.column == 0 || !strings.HasSuffix(p.file, ".go") {
 		return "", "", false
 	}
-	return "", message, !strings.HasPrefix(message, "warning")
+	return "", message, !strings.HasPrefix(message, "warning") && !optimises(message)
+}
+
+// optimises tells whether Go's compiler only says what it makes of the code, as -gcflags=-m asks it to.
+func optimises(message string) bool {
+	for _, said := range [...]string{
+		"can inline ", "cannot inline ", "inlining call to ", " escapes to heap", " does not escape", "moved to heap: ", "leaking param", " leaks to ",
+		" capturing by ", " ignoring self-assignment in ", "zero-copy string->[]byte conversion", "  flow: ", "    from ",
+	} {
+		if strings.Contains(message, said) {
+			return true
+		}
+	}
+	return false
 }
 
 // startLinker knows what linkers say of symbols.

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"strings"
+	"unicode"
 )
 
 // report is the part of a test runner's output that tells of one failed test: all lines up to the
@@ -71,7 +72,7 @@ func startPytest(l line, _ *back, n *notes) shape {
 		return nil
 	}
 	name := strings.TrimSpace(strings.Trim(t, "_"))
-	if name == "" || strings.HasPrefix(name, "coverage") {
+	if strings.IndexFunc(name, unicode.IsLetter) < 0 || strings.HasPrefix(name, "coverage") { // without a letter it is a drawing
 		return nil
 	}
 	n.suite++
