@@ -3,7 +3,6 @@ package logstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -295,59 +294,4 @@ func (m *merger) openRun(p *runPlace) error {
 // sinceStart tells whether the page starts at a time, not at a cursor or the oldest line.
 func (m *merger) sinceStart() bool {
 	return !m.plan.backward && m.plan.after == nil && !m.plan.q.Since.IsZero()
-}
-
-// settle notes where each opened run stands at the far end of the page.
-func (m *merger) settle() (err error) {
-	for _, o := range m.open.all {
-		p, r := o.place, o.reader
-		m.plan.page.Scanned += r.scanned
-		at := r.position()
-		switch dry := r.head == nil && !r.timeEnd; {
-		case m.plan.backward && dry:
-			at = 0
-		case dry:
-			p.dry = true
-			if at, err = r.source.clampEnd(p.last); err != nil {
-				return err
-			}
-			at = max(at, r.pos)
-		}
-		switch {
-		case m.plan.backward:
-			p.begin = at
-		case m.sinceStart() && o.empty: // all of it is before the page
-			p.begin, p.end = at, at
-		default:
-			p.end = at
-		}
-		p.meta.mem = nil // its buffers are about to be released
-	}
-	return nil
-}
-
-// clampEnd gives the number of the run's last line, or the given one if that is less.
-func (s *blockSource) clampEnd(line int64) (int64, error) {
-	if line != everything {
-		return line, nil
-	}
-	if n := len(s.extra); n > 0 {
-		return s.extra[n-1].last(), nil
-	}
-	return storedLastLine(s.ctx, s.q, s.run.id)
-}
-
-// storedLastLine gives the number of the last line in the run's chunks and tail rows.
-func storedLastLine(ctx context.Context, q querier, run int64) (n int64, err error) {
-	if q == nil {
-		return 0, nil
-	}
-	lo, hi := rowRange(run)
-	err = q.QueryRowContext(ctx, `SELECT max(
-		coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1), 0),
-		coalesce((SELECT max(first_line + lines - 1) FROM tail WHERE id BETWEEN ?1 AND ?2), 0))`, lo, hi).Scan(&n)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, fmt.Errorf("cannot find the last line: %w", err)
-	}
-	return n, nil
 }

@@ -197,3 +197,64 @@ func TestTwoStoresAtFullSpeed(t *testing.T) {
 		}
 	}
 }
+
+// TestCursorBehindTimes checks that the cursors of a page that times bound lead on to what lies beyond
+// them: in a later run, in a later chunk of the same, and likewise towards the start.
+func TestCursorBehindTimes(t *testing.T) {
+	s := openTest(t, Options{})
+	start := time.Now()
+	first, second := startRun(s, "/p", "web"), startRun(s, "/p", "web")
+	for i := range 10 { // each line is a chunk of its own
+		run := first
+		if i >= 6 {
+			run = second
+		}
+		s.Capture(run, Stdout, start.Add(time.Duration(i)*time.Hour), []byte("x\n"))
+		r := s.ownRun(run)
+		r.mu.Lock()
+		r.seal()
+		r.mu.Unlock()
+	}
+	want := []string{}
+	for n := range 6 {
+		want = append(want, fmt.Sprint(first, ":", n+1))
+	}
+	for n := range 4 {
+		want = append(want, fmt.Sprint(second, ":", n+1))
+	}
+	endRun(s, first)
+	endRun(s, second)
+	read := func(q Query) (*Page, []string) {
+		t.Helper()
+		p, err := s.Read(t.Context(), q)
+		checkError(t, err)
+		return p, keys(p.Lines)
+	}
+	for _, where := range []string{"in memory", "in the file"} {
+		end, err := s.End(t.Context(), "", nil)
+		checkError(t, err)
+		for i := range 11 {
+			at := start.Add(time.Duration(i)*time.Hour - time.Minute)
+			p, got := read(Query{Until: at})
+			_, next := read(Query{After: p.Next()})
+			if !slices.Equal(got, want[:i]) || !slices.Equal(next, want[i:]) {
+				t.Errorf("%s: until line %d: %v, then %v", where, i, got, next)
+			}
+			p, got = read(Query{Before: end, Since: at})
+			if !slices.Equal(got, want[i:]) {
+				t.Errorf("%s: since line %d: %v", where, i, got)
+			}
+			if i == 0 {
+				continue
+			}
+			if _, previous := read(Query{Before: p.Prev()}); !slices.Equal(previous, want[:i]) {
+				t.Errorf("%s: since line %d: before it %v", where, i, previous)
+			}
+			p, got = read(Query{Since: at, Until: at.Add(time.Second)})
+			if _, next := read(Query{After: p.Next()}); len(got) != 0 || !slices.Equal(next, want[i:]) {
+				t.Errorf("%s: between two lines at %d: %v, then %v", where, i, got, next)
+			}
+		}
+		flush(t, s)
+	}
+}
