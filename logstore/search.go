@@ -61,6 +61,9 @@ type Matches struct {
 	Lines, ReadBytes int64
 	// More tells that the search ended before everything was covered: Limit, MaxBytes or MaxTime was reached.
 	More bool
+	// ContextCut tells that lines around hits are missing, since MaxBytes was reached: the farthest
+	// of one hit, and all of those that come after it.
+	ContextCut bool
 
 	page *Page // places only
 	back bool

@@ -228,6 +228,40 @@ func TestSearchContext(t *testing.T) {
 	}
 }
 
+// TestContextCut: where context does not fit, the hits that come first keep theirs, of one that loses
+// some the nearest lines stay, and the result says so.
+func TestContextCut(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	for n := 1; n <= 30; n++ {
+		s.Capture(run, Stdout, time.Now(), fmt.Appendf(nil, "%d%s %s\n", n, map[bool]string{true: " hit"}[n%10 == 0], strings.Repeat("x", 1000)))
+	}
+	for maxBytes, want := range map[int]string{
+		3 << 10:  "30; 20; 10; cut true",
+		5 << 10:  "28 29 30; 20; 10; cut true",
+		8 << 10:  "27 28 29 30; 18 19 20; 10; cut true",
+		11 << 10: "27 28 29 30; 17 18 19 20 21 22; 10; cut true",
+		24 << 10: "27 28 29 30; 17 18 19 20 21 22 23; 7 8 9 10 11 12 13; cut false",
+	} {
+		m, err := s.Search(t.Context(), SearchQuery{Text: "hit", Context: 3, Query: Query{MaxBytes: maxBytes}})
+		checkError(t, err)
+		var got strings.Builder
+		for _, h := range m.Hits {
+			lines := slices.Concat(h.Preceding, []Line{h.Line}, h.Following)
+			for i, l := range lines {
+				if i > 0 {
+					got.WriteByte(' ')
+				}
+				fmt.Fprint(&got, l.Number)
+			}
+			got.WriteString("; ")
+		}
+		if fmt.Fprintf(&got, "cut %v", m.ContextCut); got.String() != want {
+			t.Errorf("%d bytes: %s, want %s", maxBytes, &got, want)
+		}
+	}
+}
+
 func TestSearchRefusesBadPatterns(t *testing.T) {
 	s := openTest(t, Options{})
 	for _, q := range []SearchQuery{{Text: ""}, {Text: "(", Regexp: true}, {Text: "\xff"}, {Text: "one\ntwo"}, {Text: strings.Repeat("x", maxPattern+1)}, {Text: `(?P<x`, Regexp: true}} {

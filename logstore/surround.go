@@ -9,55 +9,109 @@ import (
 // maxContext bounds the lines around a hit.
 const maxContext = 1000
 
-// surround gives the hits their context. Within a run hits are gone through from the oldest, so
-// that a line between two hits goes to the older one.
+// surround gives the hits their context, as far as MaxBytes allows, in the order in which they are
+// given: what does not fit is missing from the last of them.
 func (h *hunt) surround() error {
 	n := int64(min(h.query.Context, maxContext))
 	if n <= 0 {
 		return nil
 	}
-	order := make([]*Hit, len(h.result.Hits))
-	for i := range order {
-		order[i] = &h.result.Hits[i]
-	}
-	slices.SortFunc(order, func(a, b *Hit) int {
-		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Number, b.Number))
-	})
 	sources := make(map[int64]*blockSource)
 	for _, t := range h.opened {
 		all := *t.source
 		all.cond, all.args = "", nil
 		sources[t.place.meta.id] = &all
 	}
+	reach := h.reach(n)
 	var w window
-	var covered int64 // number of the last line of the run that stands in the result
-	for i, hit := range order {
-		if i == 0 || order[i-1].Run != hit.Run {
-			w, covered = window{source: sources[hit.Run], run: hit.Run}, 0
-		}
-		next := int64(everything)
-		if i+1 < len(order) && order[i+1].Run == hit.Run {
-			next = order[i+1].Number
+	for i := range h.result.Hits {
+		hit, r := &h.result.Hits[i], reach[i]
+		if i == 0 || w.run != hit.Run {
+			w = window{source: sources[hit.Run], run: hit.Run}
 		}
 		var err error
-		if hit.Preceding, err = h.context(&w, max(covered+1, hit.Number-n), hit.Number-1); err != nil {
+		if hit.Preceding, err = h.preceding(&w, r.from, hit.Number-1); err != nil || h.result.ContextCut {
 			return err
 		}
-		if hit.Following, err = h.context(&w, hit.Number+1, min(hit.Number+n, next-1)); err != nil {
+		if hit.Following, err = h.following(&w, hit.Number+1, r.to); err != nil || h.result.ContextCut {
 			return err
 		}
-		covered = max(hit.Number, min(hit.Number+n, next-1))
 	}
 	return nil
 }
 
-// context reads lines of a run, as far as MaxBytes allows.
-func (h *hunt) context(w *window, from, to int64) ([]Line, error) {
-	var lines []Line
+// reach is a hit's context: the lines from and to, and the hit between them.
+type reach struct{ from, to int64 }
+
+// reach gives each hit its context of n lines to either side. A line between two hits goes to the
+// older one.
+func (h *hunt) reach(n int64) []reach {
+	hits := h.result.Hits
+	order := make([]int, len(hits))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(hits[a].Run, hits[b].Run), cmp.Compare(hits[a].Number, hits[b].Number))
+	})
+	all := make([]reach, len(hits))
+	covered := int64(0) // number of the last line of the run that stands in the result
+	for at, i := range order {
+		hit := &hits[i]
+		if at == 0 || hits[order[at-1]].Run != hit.Run {
+			covered = 0
+		}
+		r := reach{max(covered+1, hit.Number-n), hit.Number + n}
+		if at+1 < len(order) && hits[order[at+1]].Run == hit.Run {
+			r.to = min(r.to, hits[order[at+1]].Number-1)
+		}
+		all[i], covered = r, r.to
+	}
+	return all
+}
+
+// preceding reads the lines before a hit. When not all fit, the nearest are kept.
+func (h *hunt) preceding(w *window, from, to int64) (lines []Line, err error) {
+	err = w.each(from, to, func(l Line) bool {
+		lines = append(lines, l)
+		h.bytes += len(l.Text)
+		for h.bytes > h.maxBytes && len(lines) > 0 {
+			h.bytes -= len(lines[0].Text)
+			lines = lines[1:]
+			h.result.ContextCut = true
+		}
+		return true
+	})
+	return lines, err
+}
+
+// following reads the lines behind a hit until one does not fit.
+func (h *hunt) following(w *window, from, to int64) (lines []Line, err error) {
+	err = w.each(from, to, func(l Line) bool {
+		if h.bytes+len(l.Text) > h.maxBytes {
+			h.result.ContextCut = true
+			return false
+		}
+		h.bytes += len(l.Text)
+		lines = append(lines, l)
+		return true
+	})
+	return lines, err
+}
+
+// window remembers the block that was read last.
+type window struct {
+	source *blockSource
+	run    int64
+	last   *block
+}
+
+// each gives the lines from one number to another, until yield has enough.
+func (w *window) each(from, to int64, yield func(Line) bool) error {
 	for n := from; n <= to; {
 		b, err := w.block(n)
 		if err != nil || b == nil {
-			return lines, err
+			return err
 		}
 		n = max(n, b.first)
 		off := 0
@@ -66,21 +120,13 @@ func (h *hunt) context(w *window, from, to int64) ([]Line, error) {
 		}
 		for ; n <= to && n <= b.last(); n++ {
 			end := off + bytes.IndexByte(b.text[off:], '\n')
-			if h.bytes += end - off; h.bytes > h.maxBytes {
-				return lines, nil
+			if !yield(b.line(w.run, n-b.first, b.text[off:end])) {
+				return nil
 			}
-			lines = append(lines, b.line(w.run, n-b.first, b.text[off:end]))
 			off = end + 1
 		}
 	}
-	return lines, nil
-}
-
-// window remembers the block that was read last.
-type window struct {
-	source *blockSource
-	run    int64
-	last   *block
+	return nil
 }
 
 // block gives the block with the first line at or after n.

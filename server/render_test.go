@@ -129,6 +129,22 @@ func TestRenderBoundsLongLines(t *testing.T) {
 	}
 }
 
+// TestSearchTellsOfMissingContext: context that does not fit is named as missing, and no other.
+func TestSearchTellsOfMissingContext(t *testing.T) {
+	s := logOf(t, map[string]string{"web": strings.Repeat(strings.Repeat("x", 100)+"\n", 9) + "hit\n"})
+	for maxBytes, missing := range map[int]bool{256: true, 4096: false} {
+		limit, textBytes := searchBounds(searchLogsArgs{Context: 5, MaxBytes: maxBytes})
+		found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, Limit: limit, MaxBytes: textBytes}, Text: "hit", Context: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := showMatches(found, false, logView{maxLineBytes: defaultMaxLineBytes}).text()
+		if strings.Contains(text, "hint: context left out") != missing {
+			t.Errorf("%d bytes:\n%s", maxBytes, text)
+		}
+	}
+}
+
 func TestRenderNamesSeveral(t *testing.T) {
 	s := logOf(t, map[string]string{"api": "a\n", "web": "b\n"})
 	r := logView{names: true}.render(readAll(t, s, logstore.Query{}))

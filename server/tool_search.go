@@ -141,6 +141,9 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 		})
 		r.Notice = outputNotice
 	}
+	if found.ContextCut {
+		r.Hint = "context left out; raise max_bytes"
+	}
 	return r
 }
 
