@@ -23,6 +23,7 @@ func FuzzLines(f *testing.F) {
 		}
 		f.Add(b.Bytes(), r.exit)
 	}
+	f.Add([]byte(";app.rb:3:in `foo': (cached)\n;TypeError: x\n;    at f (/app/x.js:3:4)\n"), 1)
 	f.Fuzz(func(t *testing.T, data []byte, exit int) {
 		play := func() (list []fault.Fault) {
 			rec := fault.New(func(f fault.Fault) { list = append(list, f) })

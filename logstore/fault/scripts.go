@@ -16,7 +16,7 @@ func startRuby(l line, _ *back, _ *notes) shape {
 	tr := &trace{ruby: true, alone: true}
 	tr.start(l)
 	message := l.text[i+3:]
-	if open > i && strings.HasSuffix(l.text, ")") {
+	if open >= i+len("': ") && strings.HasSuffix(l.text, ")") { // a message may be in parentheses itself
 		tr.f.Type, message = l.text[open+2:len(l.text)-1], l.text[i+3:open]
 	}
 	tr.say(message)
