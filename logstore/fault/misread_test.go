@@ -47,3 +47,34 @@ func TestRubyMessageInParentheses(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestBullets has bullets that are not those of jest's failed tests.
+func TestBullets(t *testing.T) {
+	for _, m := range []misread{
+		{"next build", []string{
+			"0Route (pages)                              Size     First Load JS",
+			"0┌ ● / (ISR: 60 Seconds)                 5.1 kB          85 kB",
+			"0○  (Static)  prerendered as static content",
+			"0●  (SSG)     prerendered as static HTML (uses getStaticProps)",
+			"0           (ISR)  incremental static regeneration",
+		}, nil},
+		{"systemctl status", []string{
+			"0● nginx.service - A high performance web server",
+			"0     Loaded: loaded (/lib/systemd/system/nginx.service; enabled)",
+			"0     Active: active (running) since Mon 2026-01-05 10:00:00 UTC",
+		}, nil},
+		{"warnings of jest", []string{
+			"0● Validation Warning:", "0", "0  Unknown option \"moduleFile\" with value 3 was found.", "0",
+			"0● Deprecation Warning:", "0", "0  Option \"setupTestFrameworkScriptFile\" was replaced.", "0",
+			"0  ● Validation Warning:", "0", "0  Unknown option \"x\" was found.",
+		}, nil},
+		{"configuration of jest", []string{
+			"0● Validation Error:", "0", "0  Module ./setup.js in the setupFiles option was not found.",
+		}, []string{"FAIL|Validation Error:: Module ./setup.js in the setupFiles option was not found.|:0|2"}},
+		{"a failed test", []string{
+			"0  ● sum › shows Warning: none", "0", "0    boom", "0", "0      at Object.<anonymous> (/app/sum.test.js:3:9)",
+		}, []string{"FAIL|sum › shows Warning: none: boom|/app/sum.test.js:3|3"}},
+	} {
+		m.test(t)
+	}
+}

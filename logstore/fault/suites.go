@@ -102,10 +102,20 @@ func pytestDetail(r *report, l line, t string) {
 	}
 }
 
-// startJest knows "  ● suite › test".
+// jestTest reads "  ● suite › test". Without its two blanks the bullet is jest's own only before what
+// is wrong with its configuration: else it is of another tool, or a warning.
+func jestTest(l line) (name string, ok bool) {
+	name, ok = strings.CutPrefix(l.trim(), "\u25cf ")
+	if !ok || name == "" || name[0] == ' ' || strings.HasSuffix(name, " Warning:") {
+		return "", false
+	}
+	return name, l.indent() == 2 || l.indent() == 0 && name == "Validation Error:"
+}
+
+// startJest knows the heading of a failed test of jest.
 func startJest(l line, _ *back, n *notes) shape {
-	name, ok := strings.CutPrefix(l.trim(), "\u25cf ")
-	if !ok || strings.HasPrefix(name, "Console") || n.repeats || l.indent() > 2 {
+	name, ok := jestTest(l)
+	if !ok || strings.HasPrefix(name, "Console") || n.repeats {
 		return nil
 	}
 	n.suite++
