@@ -270,3 +270,24 @@ func TestUpstreamLargeResult(t *testing.T) {
 		t.Errorf("%d bytes", len(r.Text))
 	}
 }
+
+// TestUpstreamDeathIsNotTheEnd: what becomes of a server after the death that an
+// answer has told of is told as well.
+func TestUpstreamDeathIsNotTheEnd(t *testing.T) {
+	w := newUpstreamWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	s.odd(t, "odd", args{"restart": "on-failure"})
+	r := s.tool(t, "call_mcp_tool", args{"process": "odd", "tool": "crash"})
+	if !r.Error {
+		t.Fatal(r.Text)
+	}
+	var told strings.Builder
+	told.WriteString(r.Text)
+	if !poll(answersWithin, func() bool {
+		told.WriteString(s.must(t, "list_processes", args{}).Text)
+		return strings.Contains(told.String(), "odd (run 2) was started again by its restart policy")
+	}) {
+		t.Error(told.String())
+	}
+}

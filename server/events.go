@@ -54,13 +54,22 @@ func stageOf(live bool, ready *bool) stage {
 	}
 }
 
-// told is what an answer says of a process: how far its run had come. Run 0 is
-// whichever it was.
+// told is what an answer says of a process: how far a run of it had come.
 type told struct {
 	name   string
-	run    int
+	run    int   // its number
+	runID  int64 // known instead of the number by some; else 0
 	stage  stage
 	errors map[string]time.Time // the kinds of errors that stand in it, by id, and when each was seen last
+	faults bool                 // it shows what went wrong in the run: its errors, or all its output
+}
+
+// isOf says whether e is of the run that t is about.
+func (t *told) isOf(e *event) bool {
+	if t.runID != 0 {
+		return t.name == e.name && t.runID == e.runID
+	}
+	return t.name == e.name && t.run == e.run
 }
 
 // aboutProcesses is an answer, or an error, that tells what became of certain
@@ -75,12 +84,16 @@ type covering struct {
 
 // covers says whether the answer has told what e tells: it happened during the
 // call, to the same run, on the way to where that was told to be; or it is of an
-// error that stands in the answer.
+// error that stands in the answer. Another error is told with the end of its run
+// only by an answer that shows what went wrong.
 func (c covering) covers(e *event) bool {
 	if seen, ok := c.errors[e.fault]; ok && c.name == e.name && !e.at.After(seen) {
 		return true
 	}
-	return e.stage != 0 && c.name == e.name && (c.run == 0 || c.run == e.run) && !e.at.Before(c.began) && e.stage <= c.stage
+	if e.fault != "" && !c.faults {
+		return false
+	}
+	return e.stage != 0 && c.isOf(e) && !e.at.Before(c.began) && e.stage <= c.stage
 }
 
 // eventLog collects what happened since the client's last answer. It follows
@@ -148,7 +161,7 @@ func (l *eventLog) followFaults() {
 			}
 			l.add(event{
 				at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
-				stage: stageEnded, // who tells of the end of a run tells of its errors
+				stage: stageEnded, // see told.faults
 				fault: f.ID,
 				text:  text + "; get_logs before: " + f.Cursor(),
 			})

@@ -121,9 +121,11 @@ func (s *Server) awaitOwnEnd(ctx context.Context, name string) {
 	_, _ = s.o.Manager.Await(waiting, name, func(st process.Status) bool { return !st.State.Live() })
 }
 
-// mcpDeath is the end of a server in the middle of a call.
+// mcpDeath is the end of a server in the middle of a call, or of its connection.
 type mcpDeath struct {
 	name  string
+	run   int64 // its id
+	ended bool  // else it goes on, for all that is known
 	cause error
 	text  string
 }
@@ -134,7 +136,14 @@ func (e *mcpDeath) Error() string { return e.text }
 // Unwrap gives the cause, for those who want to know what was sent.
 func (e *mcpDeath) Unwrap() error { return e.cause }
 
-func (e *mcpDeath) about() []told { return []told{{name: e.name, stage: stageEnded}} }
+// about tells of the errors of the run with its end: the last lines of standard
+// error stand in the text.
+func (e *mcpDeath) about() []told {
+	if !e.ended {
+		return nil
+	}
+	return []told{{name: e.name, runID: e.run, stage: stageEnded, faults: true}}
+}
 
 // explainDeath adds to an error that says that a connection is gone, or never
 // came up, how the run has ended, if it has, and what it wrote last on standard
@@ -146,8 +155,9 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 	}
 	var b strings.Builder
 	b.WriteString(stripped(err, upstream.ErrDisconnected))
-	if end == "" && errors.Is(err, upstream.ErrDisconnected) {
-		end = s.endOf(ctx, name, run)
+	ended := end != ""
+	if !ended && errors.Is(err, upstream.ErrDisconnected) {
+		end, ended = s.endOf(ctx, name, run)
 	}
 	if end != "" {
 		b.WriteString("\n" + end)
@@ -162,20 +172,20 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 		next = "the next call starts it anew"
 	}
 	fmt.Fprintf(&b, "\nhint: %s; get_logs with process: %q and stream: \"mcp\" shows the messages", next, name)
-	return &mcpDeath{name: name, cause: err, text: b.String()}
+	return &mcpDeath{name: name, run: run, ended: ended, cause: err, text: b.String()}
 }
 
 // endOf is how run, whose connection has ended, ends, in a line: it is waited
-// for a moment. "" if another run has taken its place.
-func (s *Server) endOf(ctx context.Context, name string, run int64) string {
+// for a moment. ended says whether it has. "" if another run has taken its place.
+func (s *Server) endOf(ctx context.Context, name string, run int64) (line string, ended bool) {
 	waiting, cancel := context.WithTimeout(ctx, deathPatience)
 	defer cancel()
 	st, err := s.o.Manager.Await(waiting, name, func(st process.Status) bool { return st.RunID != run || !st.State.Live() })
 	if errors.Is(err, process.ErrUnknown) || st.RunID != run {
-		return ""
+		return "", false
 	}
 	r := ofStatus(&st)
-	return r.line()
+	return r.line(), !st.State.Live()
 }
 
 // mcpInfo is the connection of a process in get_process_info.

@@ -77,6 +77,7 @@ func (s *Server) addOutput(ctx context.Context, r *runResult, now *runNow, whole
 	if err != nil {
 		return err
 	}
+	r.faults = r.isAll()
 	return s.addErrors(ctx, r, now)
 }
 
@@ -104,6 +105,7 @@ func (s *Server) addErrors(ctx context.Context, r *runResult, now *runNow) (err 
 	if now.bad {
 		r.Errors, err = s.runErrors(ctx, now.id)
 	}
+	r.faults = r.faults || now.bad && err == nil
 	return err
 }
 

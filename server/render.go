@@ -46,6 +46,9 @@ type logResult struct {
 	shown int // lines of the page that Lines stands for: folded repeats count each
 }
 
+// isAll says that nothing of the output is left out that the page was to hold.
+func (r *logResult) isAll() bool { return !r.More && r.Omitted == nil && len(r.Gaps) == 0 }
+
 // gapResult is a place where lines are missing.
 type gapResult struct {
 	Name   string `json:"name"`

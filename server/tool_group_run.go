@@ -41,13 +41,18 @@ type groupMemberReport struct {
 	Lines      []string      `json:"lines,omitempty"` // of a member that failed
 	NextCursor string        `json:"next_cursor,omitempty"`
 	Errors     []errorResult `json:"errors,omitempty"`
+
+	faults bool // Errors are those of the run, or the answer says that some are left out
 }
 
 func (r groupRunResult) about() []told {
 	var all []told
 	for _, m := range r.Members {
+		if m.Run == 0 {
+			continue // nothing of a run stands in it
+		}
 		ready := m.Result == string(groups.BecameReady)
-		all = append(all, told{name: m.Name, run: m.Run, stage: stageOf(isLive(m.State), &ready), errors: idsOf(m.Errors)})
+		all = append(all, told{name: m.Name, run: m.Run, stage: stageOf(isLive(m.State), &ready), errors: idsOf(m.Errors), faults: m.faults})
 	}
 	return all
 }
@@ -245,7 +250,7 @@ func (s *Server) addFailure(ctx context.Context, m *groupMemberReport, run int64
 		m.Errors = append(m.Errors, all[i])
 	}
 	lines, omitted, cursor, err := s.failedLines(ctx, run, room-len(errorsText(m.Errors)))
-	m.Lines, m.NextCursor = lines, cursor
+	m.Lines, m.NextCursor, m.faults = lines, cursor, err == nil
 	return cut || omitted, err
 }
 

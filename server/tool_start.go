@@ -35,11 +35,13 @@ type runResult struct {
 	logResult
 	Errors []errorResult `json:"errors,omitempty"`
 	Hint   string        `json:"hint,omitempty"`
+
+	faults bool // it shows what went wrong: the errors of the run, or all that it printed
 }
 
 func (r runResult) about() []told {
 	t := r.told()
-	t.errors = idsOf(r.Errors)
+	t.errors, t.faults = idsOf(r.Errors), r.faults
 	return []told{t}
 }
 

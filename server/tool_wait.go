@@ -122,6 +122,7 @@ func (w *runWait) state(ctx context.Context) (runResult, error) {
 	if r.logResult, err = w.lastLines(ctx); err != nil {
 		return r, err
 	}
+	r.faults = w.a.After == "" && r.isAll()
 	if err := w.addErrors(ctx, &r, &now); err != nil {
 		return r, err
 	}
@@ -161,7 +162,7 @@ func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) erro
 		return w.s.addErrors(ctx, r, now)
 	}
 	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.name, After: w.a.After, Limit: answerErrors})
-	r.Errors = found.Errors
+	r.Errors, r.faults = found.Errors, now.bad && err == nil
 	return err
 }
 
