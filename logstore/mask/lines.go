@@ -276,7 +276,7 @@ func openCredentials(text []byte, least int) int {
 	for from > 0 && isBearer[text[from-1]] {
 		from--
 	}
-	const most = 40 // "authorization": "Bearer
+	const most = 48 // "authorization": "Klaviyo-API-Key
 	before := bytes.ToLower(text[max(0, from-most):from])
 	word := bytes.ToLower(text[from:])
 	const header = "authorization="
@@ -287,7 +287,7 @@ func openCredentials(text []byte, least int) int {
 		word = word[1:]
 	}
 	for _, name := range []string{"authorization", "bearer", "basic"} {
-		if at := bytes.LastIndex(before, []byte(name)); at >= 0 && len(text)-from >= least && announces(before[at+len(name):]) {
+		if at := bytes.LastIndex(before, []byte(name)); at >= 0 && len(text)-from >= least && announces(before[at+len(name):], name == "authorization") {
 			return from - len(before) + at
 		}
 		if least == 0 {
@@ -309,9 +309,14 @@ func nameBegun(word []byte, name string) int {
 	return 0
 }
 
-// announces tells whether nothing but a scheme stands between a header's name, or a scheme, and a word.
-func announces(between []byte) bool {
+// announces tells whether nothing but a scheme stands between a header's name, or a scheme, and a
+// word. Behind a header's name and its notation the scheme may be any.
+func announces(between []byte, header bool) bool {
+	noted := header && bytes.ContainsAny(between[:punctuation(between)], notation)
 	between = between[punctuation(between):]
+	if n := scheme(between); noted && n > 0 && n <= maxScheme && len(between)-n == punctuation(between[n:]) {
+		return true
+	}
 	for _, scheme := range []string{"bearer", "basic", "token", "apikey"} {
 		between = bytes.TrimPrefix(between, []byte(scheme))
 	}

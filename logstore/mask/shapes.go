@@ -56,8 +56,9 @@ var shapes = map[byte][]shape{
 	},
 	'x': {
 		{"xoxa-", 15, 0, "Slack token", mixed}, {"xoxb-", 15, 0, "Slack token", mixed}, {"xoxp-", 15, 0, "Slack token", mixed},
-		{"xoxr-", 15, 0, "Slack token", mixed}, {"xoxs-", 15, 0, "Slack token", mixed},
+		{"xoxr-", 15, 0, "Slack token", mixed}, {"xoxs-", 15, 0, "Slack token", mixed}, {"xapp-1-", 15, 0, "Slack token", mixed},
 	},
+	'w': {{"whsec_", 16, 0, "Stripe key", alphanumeric}},
 }
 
 // word looks at the word that text[i] is in, and returns its end.
@@ -208,9 +209,28 @@ func areCredentials(scheme string, word []byte) bool {
 	return false
 }
 
+// maxScheme is the longest name of a scheme that areCredentials does not know, in bytes.
+const maxScheme = 16
+
+// scheme is how much of text may be the name of such a scheme: Negotiate, Klaviyo-API-Key.
+func scheme(text []byte) int {
+	n := 0
+	for n < len(text) && (text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z' || text[n] == '-') {
+		n++
+	}
+	return n
+}
+
+// areOtherCredentials tells whether a word behind the name of any scheme and a blank looks like a
+// token: no path, and no `name=value`.
+func areOtherCredentials(name, blank, word []byte) bool {
+	return len(name) > 0 && len(name) <= maxScheme && scheme(name) == len(name) && len(bytes.Trim(blank, " \t")) == 0 &&
+		len(word) >= minWord && mixed(word) && word[0] != '/' && bytes.IndexByte(bytes.TrimRight(word, "="), '=') < 0
+}
+
 // headerValue finds the credentials of a header whose name ends behind from, in any notation:
 // `Authorization: Bearer x`, `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`. Without a
-// scheme the notation must be one: what follows the bare word is prose.
+// scheme that is known the notation must be one: what follows the bare word is prose.
 func headerValue(text []byte, from int, spans []span) []span {
 	rest := text[from:]
 	if len(rest) > 0 && isWord[rest[0]] {
@@ -219,17 +239,22 @@ func headerValue(text []byte, from int, spans []span) []span {
 	i := punctuation(rest)
 	end := classEnd(rest, i, &isBearer)
 	first := rest[i:end]
+	noted := bytes.ContainsAny(rest[:i], notation)
 	if blank := punctuation(rest[end:]); blank > 0 {
 		second := end + blank
-		if last := classEnd(rest, second, &isBearer); areCredentials(strings.ToLower(string(first)), rest[second:last]) {
+		last := classEnd(rest, second, &isBearer)
+		if areCredentials(strings.ToLower(string(first)), rest[second:last]) || noted && areOtherCredentials(first, rest[end:second], rest[second:last]) {
 			return append(spans, span{from: from + second, to: from + last, label: "credentials"})
 		}
 	}
-	if len(first) >= minWord && mixed(first) && bytes.ContainsAny(rest[:i], ":=\"'") {
+	if noted && len(first) >= minWord && mixed(first) {
 		spans = append(spans, span{from: from + i, to: from + end, label: "credentials"})
 	}
 	return spans
 }
+
+// notation is what makes of a header's name more than a word: one of these behind it.
+const notation = ":=\"'"
 
 // punctuation is how much of what can stand between a header's name and its value text begins with.
 func punctuation(text []byte) int {
