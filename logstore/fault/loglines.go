@@ -28,7 +28,7 @@ func startPlain(l line, _ *back, _ *notes) shape {
 }
 
 // laments are the words, on standard error, of a line that names no level but says that something failed.
-var laments = [...]string{"error: ", "Error: ", "failed to ", "Failed to ", "failed: ", "cannot ", "Cannot ", "could not ", "Could not ", "unable to ", "Unable to ", "fatal: ", "exception: ", "Exception: "}
+var laments = [...]string{"error: ", "Error: ", "ERROR: ", "failed to ", "Failed to ", "failed: ", "cannot ", "Cannot ", "could not ", "Could not ", "unable to ", "Unable to ", "fatal: ", "exception: ", "Exception: "}
 
 // lament tells whether a line that names no level says in words that something failed.
 func lament(l line) bool {

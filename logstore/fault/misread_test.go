@@ -78,3 +78,22 @@ func TestBullets(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestHarmless holds what speaks of errors without there being one against what only begins like it.
+func TestHarmless(t *testing.T) {
+	for _, m := range []misread{
+		{"node-postgres", []string{`5error: null value in column "email" of relation "users" violates not-null constraint`},
+			[]string{`error|null value in column "email" of relation "users" violates not-null constraint|:0|0`}},
+		{"pgx", []string{`52026/11/22 08:00:00 insert: ERROR: null value in column "x" violates not-null constraint (SQLSTATE 23502)`},
+			[]string{`|insert: ERROR: null value in column "x" violates not-null constraint (SQLSTATE 23502)|:0|0`}},
+		{"a level and error handling", []string{"5[ERROR] Error handling request: connection refused"}, []string{"|Error handling request: connection refused|:0|0"}},
+		{"error handling and why", []string{"5Error handling request: connection refused"}, []string{"|Error handling request: connection refused|:0|0"}},
+		{"react native", []string{"5 ERROR  TypeError: undefined is not a function, js engine: hermes"}, []string{"TypeError|undefined is not a function, js engine: hermes|:0|0"}},
+		{"none", []string{
+			"5ERROR: null", "5error: none", "5error: none.", `5result {"error": "x", error: undefined}`, "5[ERROR] last error: nil, retries 0", "5failed to sync, error=null user=3", "5ERROR error=nil", "5retrying after error: false alarm",
+		}, nil},
+		{"handling", []string{"5Error handling is enabled", "5Error reporting: enabled", "5Error page registered", "5cannot replace the error handler"}, nil},
+	} {
+		m.test(t)
+	}
+}

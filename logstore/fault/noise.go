@@ -74,8 +74,8 @@ func counted(t string) bool {
 func harmless(t string) bool {
 	lower := lowered(cut(t, 400))
 	for _, phrase := range [...]string{
-		"no error", "0 error", "without error", "zero error", "error: null", "error: none", "error: undefined", "error: false", "error: 0", "error: nil", "error=null", "error=nil", "error=0", "error=false",
-		"error=none", "errors=0", "errors: 0", "error: \"\"", "error=\"\"", "error count: 0", "errors found: 0", "no failures", "0 failed", "0 failures", "failed: 0", "failed=0", "failures: 0", "failures=0", "error rate: 0", "ignoring error", "error handling", "error handler", "error reporting", "error page", "error boundary",
+		"no error", "0 error", "without error", "zero error", "error: null", "error: none", "error: undefined", "error: false", "error: false alarm", "error: 0", "error: nil", "error=null", "error=nil", "error=0", "error=false",
+		"error=none", "errors=0", "errors: 0", "error: \"\"", "error=\"\"", "error count: 0", "errors found: 0", "no failures", "0 failed", "0 failures", "failed: 0", "failed=0", "failures: 0", "failures=0", "error rate: 0", "ignoring error",
 	} {
 		i := strings.Index(lower, phrase)
 		if i < 0 {
@@ -87,9 +87,40 @@ func harmless(t string) bool {
 		if end := i + len(phrase); phrase[len(phrase)-1] == '0' && end < len(lower) && (isDigit(lower[end]) || lower[end] == 'x') {
 			continue
 		}
+		if !valueEnds(phrase, lower[i+len(phrase):]) {
+			continue
+		}
 		return true
 	}
-	return consequence(strings.TrimLeft(t, " \t"))
+	return ofHandling(t, lower) || consequence(strings.TrimLeft(t, " \t"))
+}
+
+// valueEnds tells whether the value for "no error", if a phrase ends in one, ends where the phrase
+// does: "error: null" tells of none, "error: null value in column" of one.
+func valueEnds(phrase, rest string) bool {
+	switch phrase[strings.LastIndexAny(phrase, ":= ")+1:] {
+	case "null", "none", "undefined", "false", "nil":
+	default:
+		return true
+	}
+	if rest == "" || rest == "." || strings.IndexByte(",;)}]\"'", rest[0]) >= 0 {
+		return true
+	}
+	return strings.Contains(phrase, "=") && strings.IndexByte(" \t", rest[0]) >= 0 // the next key=value follows
+}
+
+// ofHandling tells whether a line, given in lower case as well, speaks of what handles errors: one
+// that states the level of an error, or says what went wrong behind a colon, does not.
+func ofHandling(t, lower string) bool {
+	if _, stated := statement(t); stated {
+		return false
+	}
+	for _, phrase := range [...]string{"error handling", "error handler", "error reporting", "error page", "error boundary"} {
+		if _, rest, ok := strings.Cut(lower, phrase); ok && !strings.Contains(strings.TrimPrefix(rest, ": "), ": ") {
+			return true
+		}
+	}
+	return false
 }
 
 // countEnds tells whether a counted word ends like one: word and what follows it, in the original
