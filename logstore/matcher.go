@@ -52,7 +52,7 @@ func newMatcher(text string, isExpr, caseSensitive bool) (*matcher, error) {
 		text = regexp.QuoteMeta(text)
 	}
 	if !caseSensitive {
-		text = "(?i:" + text + ")"
+		text = "(?i)" + text // not around it: \Q without \E would take the bracket for text
 	}
 	expr, err := regexp.Compile(text)
 	if err != nil {

@@ -64,7 +64,7 @@ func (s *Store) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 // chosenRuns picks from a process's runs, given oldest first, those with the number, or the latest.
 func chosenRuns(metas []*runMeta, number, limit int) []*runMeta {
 	switch {
-	case number < 0 && len(metas) < -number:
+	case number < -len(metas): // the least int has no opposite
 		return nil
 	case number < 0:
 		i := len(metas) + number

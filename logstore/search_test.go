@@ -262,6 +262,19 @@ func TestContextCut(t *testing.T) {
 	}
 }
 
+// TestOpenQuote: what \Q begins ends with the expression, whatever the case.
+func TestOpenQuote(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	s.Capture(run, Stdout, time.Now(), []byte("one FOO(BAR\nand foo(bar\nBAR\n"))
+	for text, want := range map[string]int64{`\Qfoo(bar`: 2, `one|\Qfoo(`: 2, `^one|^BAR`: 2} {
+		m, err := s.Search(t.Context(), SearchQuery{Text: text, Regexp: true})
+		if err != nil || m.Count != want {
+			t.Errorf("%s: %+v, %v", text, m, err)
+		}
+	}
+}
+
 func TestSearchRefusesBadPatterns(t *testing.T) {
 	s := openTest(t, Options{})
 	for _, q := range []SearchQuery{{Text: ""}, {Text: "(", Regexp: true}, {Text: "\xff"}, {Text: "one\ntwo"}, {Text: strings.Repeat("x", maxPattern+1)}, {Text: `(?P<x`, Regexp: true}} {
