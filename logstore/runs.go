@@ -145,7 +145,7 @@ func (s *Store) RunStats(ctx context.Context, run int64) (RunStats, error) {
 	}
 	scope := scope{runs: []int64{run}}
 	views := s.memory(&scope)
-	sum := statsSum{RunStats: RunStats{ByLevel: make(map[Level]int64)}}
+	sum := statsSum{RunStats: RunStats{ByLevel: make(map[Level]int64)}, gaps: make(map[int64]bool)}
 	limit := int64(lastLine)
 	for i := range views {
 		defer views[i].release()
@@ -172,8 +172,11 @@ func (s *Store) RunStats(ctx context.Context, run int64) (RunStats, error) {
 	return sum.RunStats, nil
 }
 
-// statsSum adds up cards.
-type statsSum struct{ RunStats }
+// statsSum adds up cards and gaps.
+type statsSum struct {
+	RunStats
+	gaps map[int64]bool // the lines behind which gaps are counted
+}
 
 func (s *statsSum) add(c *card) {
 	if c.lines == 0 {
@@ -198,26 +201,38 @@ func (s *statsSum) addMemory(v *memView) {
 	for i := range v.cards {
 		s.add(&v.cards[i])
 	}
-	for _, g := range v.gaps {
-		s.DroppedLines += g.Lines
-		s.DroppedBytes += g.Bytes
+	s.addGaps(v.gaps)
+}
+
+// addGaps adds gaps, memory's before the file's: of two at the same line the first is the newer.
+func (s *statsSum) addGaps(gaps []Gap) {
+	for _, g := range gaps {
+		if s.gaps[g.After] {
+			continue
+		}
+		s.gaps[g.After] = true
+		s.DroppedLines += max(g.Lines, 0)
+		s.DroppedBytes += max(g.Bytes, 0)
 	}
 }
 
 // addStored adds what the file holds of a run before the line limit.
 func (s *statsSum) addStored(ctx context.Context, q querier, run, limit int64) (found bool, err error) {
-	var goneLines, goneBytes, gapLines, gapBytes int64
-	err = q.QueryRowContext(ctx, `SELECT gone_lines, gone_bytes,
-		coalesce((SELECT sum(max(lines, 0)) FROM gap WHERE run = r.id), 0), coalesce((SELECT sum(max(bytes, 0)) FROM gap WHERE run = r.id), 0)
-		FROM run r WHERE id = ?`, run).Scan(&goneLines, &goneBytes, &gapLines, &gapBytes)
+	var goneLines, goneBytes int64
+	err = q.QueryRowContext(ctx, `SELECT gone_lines, gone_bytes FROM run WHERE id = ?`, run).Scan(&goneLines, &goneBytes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	s.DroppedLines += goneLines + gapLines
-	s.DroppedBytes += goneBytes + gapBytes
+	s.DroppedLines += goneLines
+	s.DroppedBytes += goneBytes
+	gaps, err := storedGaps(ctx, q, run, 0, lastLine)
+	if err != nil {
+		return false, err
+	}
+	s.addGaps(gaps)
 	if err := s.addChunks(ctx, q, run, limit); err != nil {
 		return false, err
 	}
