@@ -97,3 +97,28 @@ func TestHarmless(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestBareError has errors of V8 whose class is called "error", which begin like those of rustc.
+func TestBareError(t *testing.T) {
+	thrown := []string{
+		`5error: relation "users" does not exist`,
+		"0    at Parser.parseErrorMessage (/app/node_modules/pg-protocol/dist/parser.js:285:98)",
+		"0    at Socket.<anonymous> (/app/node_modules/pg-protocol/dist/index.js:11:42)",
+		"0    at async createUser (/app/src/users.js:12:5) {",
+		"0  length: 105,",
+		"5  severity: 'ERROR',",
+		"0  code: '42P01',",
+		"0  routine: 'parserOpenTable'",
+		"0}",
+	}
+	uncaught := append([]string{"0/app/node_modules/pg-pool/index.js:45", "0    Error.captureStackTrace(err);", "0          ^", "0"}, thrown...)
+	const want = `error|relation "users" does not exist|/app/src/users.js:12|`
+	for _, m := range []misread{
+		{"caught", append(thrown[:len(thrown):len(thrown)], "0server goes on", "5error: out of cheese"), []string{want + "7", "error|out of cheese|:0|0"}},
+		{"uncaught", append(uncaught, "0", "0Node.js v22.1.0"), []string{want + "10"}},
+		{"without properties", []string{"5error: syntax error at or near \"x\"", "0    at async f (/app/x.js:3:4)", "0", "0Node.js v22.1.0"}, []string{"error|syntax error at or near \"x\"|/app/x.js:3|1"}},
+		{"rustc", []string{"5error: expected one of", "0 --> src/main.rs:3:4", "0  |", "03 | let x", "0", "0    at f (/app/x.js:3:4)"}, []string{"|expected one of|src/main.rs:3|3"}},
+	} {
+		m.test(t)
+	}
+}

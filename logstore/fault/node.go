@@ -74,3 +74,13 @@ func thrownLine(b *back) int {
 	}
 	return 0
 }
+
+// bareError is the trace of an error whose class is called "error", as that of node-postgres is.
+func bareError(l line, message string, b *back) *trace {
+	tr := &trace{}
+	tr.start(l)
+	tr.f.Type, tr.fallback, tr.fatal = "error", CategoryOther, true
+	tr.say(message)
+	tr.prelude(b)
+	return tr
+}

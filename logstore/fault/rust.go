@@ -111,14 +111,18 @@ func (r *rustPanic) drafts() []*draft {
 	return []*draft{&r.draft}
 }
 
-// rustc is a diagnostic of the Rust compiler: its message, its place, an excerpt of the source.
+// rustc is a diagnostic of the Rust compiler: its message, its place, an excerpt of the source. One
+// without a code may be an error of V8 instead, which its first frame tells.
 type rustc struct {
 	one
 	placed bool
 	code   string
+	// stack is that error, told that its first frame came.
+	stack *trace
+	told  bool
 }
 
-func startRustc(l line, _ *back, _ *notes) shape {
+func startRustc(l line, b *back, _ *notes) shape {
 	rest, ok := strings.CutPrefix(l.text, "error")
 	if !ok || rest == "" {
 		return nil
@@ -138,12 +142,26 @@ func startRustc(l line, _ *back, _ *notes) shape {
 	r.start(l)
 	r.f.Type, r.fallback = r.code, CategoryBuild
 	r.say(message)
+	if r.code == "" {
+		r.stack = bareError(l, message, b)
+	}
 	return r
 }
 
-func (r *rustc) patience() int { return 0 }
+func (r *rustc) patience() int {
+	if r.told {
+		return r.stack.patience()
+	}
+	return 0
+}
 
 func (r *rustc) next(l line) verdict {
+	if !r.told && !r.placed && r.stack != nil {
+		_, _, r.told = frame(l)
+	}
+	if r.told {
+		return r.stack.next(l)
+	}
 	t := l.trim()
 	switch {
 	case strings.HasPrefix(t, "--> "):
@@ -166,6 +184,9 @@ func (r *rustc) next(l line) verdict {
 }
 
 func (r *rustc) drafts() []*draft {
+	if r.told {
+		return r.stack.drafts()
+	}
 	if !r.placed && r.code == "" {
 		r.fallback, r.f.Type = CategoryOther, "error"
 		r.at(mentioned(r.f.Message))
