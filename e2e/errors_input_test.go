@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // TestProtocolErrors: what is no proper request is a JSON-RPC error with the
@@ -165,7 +167,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 func TestFileThatCannotBeExecuted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	writeProgram(t, filepath.Join(w.project, "text"), []byte("some text\n"))
+	proctest.WriteProgram(t, filepath.Join(w.project, "text"), []byte("some text\n"), 0o755)
 	c := w.open(t)
 	c.refused(t, "start_process", args{"name": "new", "command": "./text"}, "/text", "#!", "interpreter")
 	c.info(t, "new").want(t, args{"state": "failed", "run": 1, "cwd": w.project}).says(t, "#!", filepath.Join(w.project, "text"))
@@ -190,7 +192,7 @@ func TestNothingMeansNotGiven(t *testing.T) {
 func TestCommandLines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	writeProgram(t, filepath.Join(w.project, "tool"), []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\necho V=$V\n"))
+	proctest.WriteProgram(t, filepath.Join(w.project, "tool"), []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\necho V=$V\n"), 0o755)
 	c := w.open(t)
 	for line, want := range map[string]string{
 		`./tool a b`:                        "<a>|<b>|V=",

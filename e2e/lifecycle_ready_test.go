@@ -5,17 +5,17 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
-	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestReady: each rule alone, and all together.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
-	free := freePort(t)
+	free := proctest.FreePort(t)
 	for name, row := range map[string]struct {
 		start args
 		port  bool
@@ -42,29 +42,6 @@ func TestReady(t *testing.T) {
 		})
 	}
 	c.ok(t, "start_process", own(t, "unchecked", "sleep")).says(t, "readiness was not checked")
-}
-
-// freePort is a port on which a child can listen until the end of the test, and
-// which is given to nobody else: a socket is bound to it that does not listen.
-// Both set SO_REUSEADDR.
-func freePort(t testing.TB) int {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("the port cannot be held")
-	}
-	syscall.ForkLock.RLock() // nobody may inherit it
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	check(t, err)
-	t.Cleanup(func() { check(t, syscall.Close(fd)) })
-	check(t, syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1))
-	check(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	bound, err := syscall.Getsockname(fd)
-	check(t, err)
-	return bound.(*syscall.SockaddrInet4).Port
 }
 
 // TestReadinessIsNotFooled: what looks like readiness and is none.
@@ -112,7 +89,7 @@ func TestReadinessIsNotFooled(t *testing.T) {
 		if _, err := exec.LookPath("node"); err != nil {
 			t.Skip("no node")
 		}
-		c.ok(t, "start_process", args{"name": "debugged", "command": fmt.Sprintf("node --inspect=127.0.0.1:%d -e 'setInterval(()=>{}, 1000)'", freePort(t)),
+		c.ok(t, "start_process", args{"name": "debugged", "command": fmt.Sprintf("node --inspect=127.0.0.1:%d -e 'setInterval(()=>{}, 1000)'", proctest.FreePort(t)),
 			"ready": args{"port": 0}, "timeout_ms": 1500}).want(t, args{"timed_out": true, "ready": false})
 	})
 	t.Run("and goes on behind the timeout", func(t *testing.T) {

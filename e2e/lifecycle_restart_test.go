@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestCrashLoopGivesUp: a process that always fails is started again with growing
@@ -114,7 +116,7 @@ func TestRestartFindsNothingOfTheLastRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
-	port := freePort(t)
+	port := proctest.FreePort(t)
 	flag := filepath.Join(w.home, "crashed")
 	// The first run leaves a server on the port behind and crashes; the second
 	// wants the same port.

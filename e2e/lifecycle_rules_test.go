@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // TestNoProject: in / and in the home directory, where editors start servers, a
@@ -40,7 +42,7 @@ func TestAllowedCommands(t *testing.T) {
 	allowed, beside := filepath.Join(w.home, "bin"), filepath.Join(w.home, "binary")
 	for _, dir := range []string{allowed, beside} {
 		check(t, os.Mkdir(dir, 0o755))
-		writeProgram(t, filepath.Join(dir, "tool"), []byte("#!/bin/sh\necho \"I am $0\"\n"))
+		proctest.WriteProgram(t, filepath.Join(dir, "tool"), []byte("#!/bin/sh\necho \"I am $0\"\n"), 0o755)
 	}
 	truth, err := exec.LookPath("true")
 	check(t, err)

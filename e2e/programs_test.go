@@ -271,13 +271,3 @@ func mcpProgram(arguments []string) int {
 	}
 	return 0
 }
-
-// writeProgram makes a file that can be executed at once: another test's child
-// that is born meanwhile would have it open for writing until its own exec, and
-// executing it would be ETXTBSY.
-func writeProgram(t *testing.T, path string, content []byte) {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	check(t, os.WriteFile(path, content, 0o755))
-}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"pmcp/process/proctest"
 )
 
 const nobody = 65534
@@ -222,7 +224,7 @@ func TestDoctorOfAnotherUser(t *testing.T) {
 	content, err := os.ReadFile(binary(t))
 	check(t, err)
 	path := filepath.Join(dir, "pmcp")
-	writeProgram(t, path, content)
+	proctest.WriteProgram(t, path, content, 0o755)
 	records := filepath.Join(dir, "servers")
 	check(t, os.Mkdir(records, 0o700))
 	check(t, os.WriteFile(filepath.Join(records, uuid.NewString()+".json"), []byte(`{"v":1}`), 0))

@@ -3,20 +3,18 @@ package groups
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"pmcp/process"
+	"pmcp/process/proctest"
 )
 
 // logs is a process.Journal that keeps what runs print.
@@ -106,7 +104,7 @@ func newStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, api := freeAddress(t), freeAddress(t)
+	db, api := address(proctest.FreePort(t)), address(proctest.FreePort(t))
 	for _, name := range []string{"db", "migrate", "api", "web"} {
 		spec := process.Spec{Name: name, Command: file, Env: map[string]string{"GROUPS_TEST_PROGRAM": name, "DB": db, "API": api}}
 		maps.Copy(spec.Env, env)
@@ -130,41 +128,12 @@ func newStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
 	return s, m
 }
 
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
 func (s *realStack) ready(name string, rule *process.Ready) {
 	spec := s.specs[name]
 	spec.Ready = rule
 	s.specs[name] = spec
-}
-
-// freeAddress is an address on which a test's program can listen, and which nobody else is
-// given until the test ends: a socket is bound to it that does not listen. Only Linux
-// lets another listen beside that; elsewhere it is free, no more.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock() // until it is closed on exec
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(held)
-	} else {
-		defer held()
-	}
-	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-	if err == nil {
-		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	}
-	name, nameErr := syscall.Getsockname(fd)
-	if err := errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }
 
 // after fails the test unless a printed one thing after b had printed another.

@@ -2,20 +2,18 @@ package health
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"pmcp/process"
+	"pmcp/process/proctest"
 )
 
 // runCounter is a process.Journal that only numbers runs.
@@ -58,42 +56,11 @@ func self(t *testing.T, name, program string, args ...string) process.Spec {
 	return process.Spec{Name: name, Command: file, Args: args, Env: map[string]string{"HEALTH_TEST_PROGRAM": program}}
 }
 
-// freePort is a port on which a test's program can listen, and which nobody else is
-// given until the test ends: a socket is bound to it that does not listen. Only Linux
-// lets another listen beside that; elsewhere it is free, no more.
-func freePort(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock() // until it is closed on exec
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(held)
-	} else {
-		defer held()
-	}
-	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-	if err == nil {
-		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	}
-	name, nameErr := syscall.Getsockname(fd)
-	if err := errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	return strconv.Itoa(name.(*syscall.SockaddrInet4).Port)
-}
-
 // A process that is never healthy is restarted once per run, with the delays of
 // the restart policy, until that gives up.
 func TestUnhealthyProcessIsRestartedUntilThePolicyGivesUp(t *testing.T) {
 	p, m := newManager(t)
-	port := freePort(t)
+	port := strconv.Itoa(proctest.FreePort(t))
 	set(t, m, "sick", Spec{HTTP: "http://localhost:" + port + "/", Interval: 100 * time.Millisecond, StartPeriod: -1, Retries: 2, OnUnhealthy: ActRestart})
 	feed, health := p.Watch(), m.Watch()
 	spec := self(t, "sick", "sick", port)

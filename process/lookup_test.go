@@ -5,8 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // script writes an executable shell script and returns its path.
@@ -15,20 +16,8 @@ func script(t *testing.T, path, body string) string {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	writeProgram(t, path, "#!/bin/sh\n"+body+"\n")
+	proctest.WriteProgram(t, path, []byte("#!/bin/sh\n"+body+"\n"), 0o755)
 	return path
-}
-
-// writeProgram makes a file that can be executed at once: another test's child
-// that is born meanwhile would have it open for writing until its own exec, and
-// executing it would be ETXTBSY.
-func writeProgram(t *testing.T, path, content string) {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func symlink(t *testing.T, target, path string) string {

@@ -2,19 +2,18 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // ready waits until a is ready, and fails if it ends before.
@@ -178,7 +177,7 @@ func TestReadyByHTTP(t *testing.T) {
 }
 
 func TestReadyByURL(t *testing.T) {
-	addr := freeAddress(t)
+	addr := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	m, _ := newTestManager(t, Options{})
 	spec := helper("a", "listen", "http", addr, "204")
 	spec.Ready = &Ready{HTTP: "http://" + addr + "/"}
@@ -288,35 +287,4 @@ func TestIsDebugger(t *testing.T) {
 			t.Errorf("isDebugger(%d, %q) = %v", c.port, c.command, got)
 		}
 	}
-}
-
-// freeAddress is an address on which a test's program can listen, and which nobody else is
-// given until the test ends: a socket is bound to it that does not listen. Only Linux
-// lets another listen beside that; elsewhere it is free, no more.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	syscall.ForkLock.RLock() // until it is closed on exec
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
-	if err == nil {
-		syscall.CloseOnExec(fd)
-	}
-	syscall.ForkLock.RUnlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	held := func() { _ = syscall.Close(fd) }
-	if runtime.GOOS == "linux" {
-		t.Cleanup(held)
-	} else {
-		defer held()
-	}
-	err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
-	if err == nil {
-		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
-	}
-	name, nameErr := syscall.Getsockname(fd)
-	if err := errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
 }

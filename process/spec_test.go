@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 func TestSpecBounds(t *testing.T) {
@@ -177,7 +179,7 @@ func TestReconfigure(t *testing.T) {
 func TestSpawnFailure(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	file := filepath.Join(t.TempDir(), "script")
-	writeProgram(t, file, "#!/no/such/interpreter\n")
+	proctest.WriteProgram(t, file, []byte("#!/no/such/interpreter\n"), 0o700)
 	st, _, err := m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning)
 	if !errors.Is(err, ErrNoExecutable) || !strings.Contains(err.Error(), "interpreter") || st.State != Failed || st.Reason == "" || st.Run != 1 || st.RunID == 0 || st.EndedAt.IsZero() {
 		t.Errorf("missing interpreter: %+v, %v", st, err)
@@ -185,7 +187,7 @@ func TestSpawnFailure(t *testing.T) {
 	if !j.ended[1] {
 		t.Error("the capture of a run that never was is not ended")
 	}
-	writeProgram(t, file, "neither\x00this\x00nor that")
+	proctest.WriteProgram(t, file, []byte("neither\x00this\x00nor that"), 0o700)
 	if _, _, err = m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning); !errors.Is(err, ErrNoExecutable) {
 		t.Errorf("no program: %v", err)
 	}

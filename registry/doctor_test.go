@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 )
 
 // examine runs Doctor for text.
@@ -249,7 +250,7 @@ func asNobody(t *testing.T, prepare func(dir, id string), args ...string) (text 
 	must(t, err)
 	content, err := os.ReadFile(self)
 	must(t, err)
-	writeProgram(t, program, content)
+	proctest.WriteProgram(t, program, content, 0o755)
 	must(t, os.Mkdir(dir, 0o700))
 	prepare(dir, uuid.NewString())
 	for _, name := range append(files(t, dir), ".") {

@@ -263,16 +263,6 @@ func write(t *testing.T, path, content string) {
 	must(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
-// writeProgram makes a file that can be executed at once: another test's child
-// that is born meanwhile would have it open for writing until its own exec, and
-// executing it would be ETXTBSY.
-func writeProgram(t *testing.T, path string, content []byte) {
-	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	must(t, os.WriteFile(path, content, 0o755))
-}
-
 // self is the identity of the test.
 func self(t *testing.T) proctab.ID {
 	t.Helper()

@@ -2,7 +2,6 @@ package guard
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 )
 
 // What the client leaked into the guardian reaches neither server nor children.
@@ -115,22 +115,12 @@ func skipWithoutSetuid(t *testing.T, dir string) {
 	}
 }
 
-// copySelf copies this program. No child of another test may be born meanwhile:
-// it would have the copy open for writing until its own exec, and executing that
-// would be ETXTBSY.
+// copySelf copies this program.
 func copySelf(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
 	self, err := os.Executable()
 	must(t, err)
-	from, err := os.Open(self)
+	content, err := os.ReadFile(self)
 	must(t, err)
-	defer func() { _ = from.Close() }()
-	to, err := os.Create(path)
-	must(t, err)
-	_, err = io.Copy(to, from)
-	must(t, err)
-	must(t, to.Close())
-	must(t, os.Chmod(path, mode))
+	proctest.WriteProgram(t, path, content, mode)
 }
