@@ -41,7 +41,10 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 	}
 	f := &file{path: path}
 	defer func() {
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrNewerSchema), errors.Is(err, ErrForeign):
+			f.leave()
+		case err != nil:
 			_ = f.close()
 		}
 	}()
@@ -259,7 +262,7 @@ func (f *file) close() error {
 	return err
 }
 
-// leave is close for a file that was found to be damaged, which is left as it is. With its last
+// leave is close for a file that is damaged or not ours to write, which is left as it is. With its last
 // connection SQLite would copy the write-ahead log into it, so one that cannot write is the last.
 // If that cannot read the file either, SQLite does as it likes.
 func (f *file) leave() {

@@ -194,23 +194,53 @@ func TestQuarantine(t *testing.T) {
 
 // TestForeignFileIsLeftAlone: a path that was mistaken costs another program nothing.
 func TestForeignFileIsLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "app.db")
-	otherDatabase(t, path)
-	before, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := filepath.Join(t.TempDir(), "app.db")
+	leftOpen(t, path)
+	before := readFiles(t, path, path+"-wal")
 	if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("error %v", err)
 	}
-	after, err := os.ReadFile(path)
-	if err != nil || string(after) != string(before) {
-		t.Errorf("%v, unchanged %v", err, string(after) == string(before))
+	if after := readFiles(t, path, path+"-wal"); after[0] != before[0] || after[1] != before[1] {
+		t.Errorf("database unchanged %v, log unchanged %v", after[0] == before[0], after[1] == before[1])
 	}
 	if moved, _ := filepath.Glob(path + ".corrupt-*"); len(moved) > 0 {
 		t.Errorf("moved to %v", moved)
 	}
+}
+
+// leftOpen makes a database that is not ours, as a program leaves it that is killed: with a
+// write-ahead log.
+func leftOpen(t *testing.T, path string) {
+	t.Helper()
+	source := filepath.Join(t.TempDir(), "source.db")
+	db, err := sql.Open("sqlite3", source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.Exec(`PRAGMA journal_mode = WAL; CREATE TABLE other (x)`); err != nil {
+		t.Fatal(err)
+	}
+	for i, content := range readFiles(t, source, source+"-wal") {
+		if err := os.WriteFile([]string{path, path + "-wal"}[i], []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func readFiles(t *testing.T, paths ...string) (contents []string) {
+	t.Helper()
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(content) == 0 {
+			t.Fatalf("%s is empty", path)
+		}
+		contents = append(contents, string(content))
+	}
+	return contents
 }
 
 // otherDatabase makes a database that is not ours.
