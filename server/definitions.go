@@ -27,6 +27,12 @@ func (s *Server) definition(ctx context.Context, name string) (specArgs, bool, e
 	if ok {
 		return args.clone(), true, nil
 	}
+	return s.storedDefinition(ctx, name)
+}
+
+// storedDefinition returns what name was last started with by whichever session,
+// without secret values. It is ungrouped.
+func (s *Server) storedDefinition(ctx context.Context, name string) (args specArgs, ok bool, err error) {
 	raw, ok, err := s.o.Store.Definition(ctx, s.o.Manager.Project(), name)
 	if err != nil || !ok {
 		return specArgs{}, false, err

@@ -52,6 +52,33 @@ func TestNameThatRunsElsewhereNow(t *testing.T) {
 	}
 }
 
+// TestDefinitionOfWhatRunsElsewhereNow: what this session knows of the name, its
+// variables and its check, is not told of the other server's run.
+func TestDefinitionOfWhatRunsElsewhereNow(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100", "env", map[string]any{"MODE": "mine"}, "health", map[string]any{"tcp": "1"})
+	s.do("stop_process", map[string]any{"process": "web"})
+	noErr(t, s.store.Flush(t.Context()))
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web")
+	s.saveOther(other, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
+	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"sleep","args":["200"],"env":{"MODE":"theirs"}}`))
+	noErr(t, other.Flush(t.Context()))
+
+	data, text := s.do("get_process_info", map[string]any{"process": "web"})
+	if env, _ := data["env"].(map[string]any); env["MODE"] != "theirs" || data["health"] != nil {
+		t.Errorf("%s", text)
+	}
+	prompt := promptText(t, s.ask("prompts/get", map[string]any{"name": "debug_process", "arguments": map[string]any{"process": "web"}}))
+	if strings.Contains(prompt, "health check:") {
+		t.Errorf("%s", prompt)
+	}
+	r := s.ask("tools/call", map[string]any{"name": "check_process_health", "arguments": map[string]any{"process": "web"}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "web belongs to another pmcp server (pid 7 editor)") {
+		t.Errorf("%s", r.raw)
+	}
+}
+
 // TestStopOfWhatRunsElsewhereNow is refused, as of what never ran here; a stop of
 // everything leaves it out.
 func TestStopOfWhatRunsElsewhereNow(t *testing.T) {

@@ -120,7 +120,7 @@ func debugPrompt(ctx context.Context, s *Server, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return text + story + "\n" + found.text() + s.healthText(info.Name), nil
+	return text + story + "\n" + found.text() + s.healthText(ctx, info.Name), nil
 }
 
 // storyLength is how many events a prompt tells.
@@ -140,10 +140,14 @@ func (s *Server) storyText(ctx context.Context, name string) (string, error) {
 	return text, nil
 }
 
-// healthText is the health of a process that has a check; "" otherwise.
-func (s *Server) healthText(name string) string {
+// healthText is the health of a process that has a check here; "" otherwise, and
+// of what another server runs now.
+func (s *Server) healthText(ctx context.Context, name string) string {
 	st, ok := s.o.Health.Status(name)
 	if !ok {
+		return ""
+	}
+	if _, own := s.ownNow(ctx, name); !own {
 		return ""
 	}
 	return "\nhealth check:\n" + ofHealth(&st).text()
@@ -196,7 +200,7 @@ func monitoringPrompt(ctx context.Context, s *Server, argument string) (string, 
 		p := ofStatus(&st)
 		fmt.Fprintf(&b, "\nnow: %s\n", p.line())
 	}
-	return b.String() + s.healthText(name), nil
+	return b.String() + s.healthText(ctx, name), nil
 }
 
 // unwatched lists what is not watched of a process, each with the call that

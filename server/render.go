@@ -15,8 +15,8 @@ const (
 	maxMaxBytes         = 8 << 20
 	defaultMaxLineBytes = 2000
 	// aroundLine is what stands around the text of a line, and in the line above
-	// it, but for the process's name in both.
-	aroundLine = 100
+	// it, but for the process's name.
+	aroundLine = 80
 )
 
 // outputNotice stands in every answer that carries what a process printed.
@@ -134,7 +134,7 @@ func (v logView) show(p *logstore.Page) []shownLine {
 			day, seen[line.Run] = d, true
 			shown = append(shown, shownLine{fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number), -1, -1})
 		}
-		limit := max(1, min(maxLine, v.budget()-aroundLine-2*len(run.Name)))
+		limit := max(1, min(maxLine, v.budget()-v.around(run.Name)))
 		text, next := joined(p.Lines, i, limit)
 		count, end := 1, next
 		for end < len(p.Lines) && sameLine(line, &p.Lines[end]) {
@@ -154,6 +154,15 @@ func (v logView) show(p *logstore.Page) []shownLine {
 		shown = append(shown, shownLine{v.gapText(p, gap), -1, -1})
 	}
 	return shown
+}
+
+// around is the size of all that stands with a line of a process that is the
+// only one shown.
+func (v logView) around(name string) int {
+	if v.names {
+		return aroundLine + 2*len(name)
+	}
+	return aroundLine + len(name)
 }
 
 func sameLine(a, b *logstore.Line) bool {

@@ -117,6 +117,11 @@ func TestRenderBoundsLongLines(t *testing.T) {
 			t.Errorf("newest %v: %d bytes: %q", newest, size, r.Lines)
 		}
 	}
+	// The share of each of a hundred members of a group, who failed.
+	share := logView{maxBytes: defaultMaxBytes/100 - 100, newest: true}.render(readAll(t, s, logstore.Query{Newest: true}))
+	if last := share.Lines[len(share.Lines)-1]; strings.Count(last, "x") < 60 {
+		t.Errorf("a share: %q", last)
+	}
 	a := searchLogsArgs{Query: "x", MaxBytes: smallest}
 	limit, textBytes := searchBounds(a)
 	found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, Limit: limit, MaxBytes: textBytes}, Text: a.Query})

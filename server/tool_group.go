@@ -184,7 +184,7 @@ func (s *Server) groupNow(ctx context.Context, name string) (groupResult, error)
 // checkGrouping refuses dependencies that no group would mind.
 func (a specArgs) checkGrouping() error {
 	if a.Group == "" && len(a.DependsOn) > 0 {
-		return fmt.Errorf("argument depends_on: it goes with group, whose start_group minds it")
+		return fmt.Errorf("argument depends_on: it goes with group, whose start_group minds it; give group too, or use add_to_group")
 	}
 	return nil
 }

@@ -104,6 +104,9 @@ func checkProcessHealth(ctx context.Context, s *Server, a checkHealthArgs) (heal
 		return healthResult{Name: name, Health: "unchecked",
 			Hint: `it has no check; start_process with its name and health: {"http": "/"}, {"tcp": "PORT"} or {"command": "…"} adds one without a restart`}, nil
 	case errors.Is(err, health.ErrNotRunning):
+		if err := s.ownOnly(ctx, name); err != nil {
+			return healthResult{}, err
+		}
 		r := ofHealth(&st)
 		r.Name, r.Hint = name, "it does not run, so nothing was checked now"
 		return r, nil

@@ -176,7 +176,11 @@ func (s *Server) describeOwn(r *processInfoResult, st *process.Status) {
 // describeSpec adds the rules of the definition, and how the health check goes.
 // Variables, which may be secret, stand masked in env.
 func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name string) error {
-	def, ok, err := s.definition(ctx, name)
+	definition := s.definition
+	if r.Owner != nil {
+		definition = s.storedDefinition // the owner's, not what this session ran before
+	}
+	def, ok, err := definition(ctx, name)
 	if err != nil {
 		return err
 	}
