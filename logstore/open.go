@@ -251,11 +251,15 @@ func (f *file) closePools() {
 	}
 }
 
-// close checkpoints without waiting for readers of other servers, and drops the locks.
-func (f *file) close() error {
-	var err error
+// close tidies the file and drops the locks. It waits for no other server: where one reads or writes
+// at the moment, the tidying is left to the last that closes.
+func (f *file) close() (err error) {
 	if f.write != nil {
-		_, err = f.write.Exec(`PRAGMA busy_timeout = 0; PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)`)
+		for _, pragma := range []string{`busy_timeout = 0`, `optimize`, `wal_checkpoint(TRUNCATE)`} {
+			if _, e := f.write.Exec(`PRAGMA ` + pragma); e != nil && !busy(e) {
+				err = errors.Join(err, e)
+			}
+		}
 	}
 	f.closePools()
 	f.unlock()
