@@ -69,6 +69,7 @@ func (r *reader) run() {
 		<-r.leader // its deadline must not come while drain reads
 		ended = r.drain(buf)
 	}
+	r.flush() // before anybody hears of the end
 	close(r.drained)
 	if !ended { // a process that outlives the leader holds the stream
 		r.follow(buf, func() bool { return false })
@@ -131,7 +132,6 @@ func (r *reader) drain(buf []byte) (ended bool) {
 			return true
 		}
 	}
-	r.flush()
 	return false
 }
 

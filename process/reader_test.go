@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -306,5 +307,25 @@ func TestStrangerWhoHoldsThePipeDoesNotHoldTheStop(t *testing.T) {
 	}
 	if !j.ended[st.RunID] {
 		t.Error("capture not ended when Stop returned")
+	}
+}
+
+// TestUnfinishedLineIsToldWithTheEnd: where the stream ends without the end of a
+// line, that is handed on before the end is known.
+func TestUnfinishedLineIsToldWithTheEnd(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan string, 10)
+	r := newReader(in, false, func(_ time.Time, p []byte) { told <- string(p) })
+	_, err = out.WriteString("last")
+	if err := errors.Join(err, out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	go r.run()
+	<-r.drained
+	if len(told) != 2 || <-told != "last" || <-told != "" {
+		t.Error("the line was not told to be over")
 	}
 }
