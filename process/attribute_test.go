@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -88,26 +89,9 @@ func TestAZombieHidesAChild(t *testing.T) {
 	tr.watch(leader, run)
 	cmd := exec.Command("cat")
 	cmd.Env = []string{EnvSession + "=session", EnvRun + "=7"}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = in.Close() // ends it
-		_ = cmd.Wait()
-	}()
-	if _, err := in.Write([]byte("up\n")); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" { // executed: it has its environment
-		t.Fatalf("%q, %v", line, err)
+	ask := startAsked(t, cmd)
+	if line := ask("up\n"); line != "up\n" { // executed: it has its environment
+		t.Fatalf("%q", line)
 	}
 	child, err := proctab.Read(cmd.Process.Pid)
 	if err != nil {
@@ -228,6 +212,23 @@ func TestMarkComesLate(t *testing.T) {
 	cmd := exec.Command("/bin/sh", "-c", `read line; exec /usr/bin/env PMCP_SESSION=session PMCP_RUN=7 /bin/sh -c 'echo marked; read line'`)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	ask := startAsked(t, cmd)
+	is := func(p proctab.Proc) bool { return p.PID == cmd.Process.Pid }
+	if found := tr.look(time.Now()); !slices.ContainsFunc(found.strays, is) || len(found.members[7]) > 0 {
+		t.Errorf("without an environment: strays %v, members %v", found.strays, found.members[7])
+	}
+	if line := ask("go\n"); line != "marked\n" {
+		t.Fatalf("%q", line)
+	}
+	if found := tr.look(time.Now()); !slices.ContainsFunc(found.members[7], is) {
+		t.Errorf("with the mark: strays %v, members %v", found.strays, found.members[7])
+	}
+}
+
+// startAsked starts a program, to be ended by the end of its input with the test,
+// and returns what writes it a line and reads its answer.
+func startAsked(t *testing.T, cmd *exec.Cmd) (ask func(line string) (answer string)) {
+	t.Helper()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -239,21 +240,20 @@ func TestMarkComesLate(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = in.Close() // ends it
+	t.Cleanup(func() {
+		_ = in.Close()
 		_ = cmd.Wait()
-	}()
-	is := func(p proctab.Proc) bool { return p.PID == cmd.Process.Pid }
-	if found := tr.look(time.Now()); !slices.ContainsFunc(found.strays, is) || len(found.members[7]) > 0 {
-		t.Errorf("without an environment: strays %v, members %v", found.strays, found.members[7])
-	}
-	if _, err := in.Write([]byte("go\n")); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "marked\n" {
-		t.Fatalf("%q, %v", line, err)
-	}
-	if found := tr.look(time.Now()); !slices.ContainsFunc(found.members[7], is) {
-		t.Errorf("with the mark: strays %v, members %v", found.strays, found.members[7])
+	})
+	lines := bufio.NewReader(out)
+	return func(line string) string {
+		t.Helper()
+		if _, err := io.WriteString(in, line); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%q, %v", answer, err)
+		}
+		return answer
 	}
 }
