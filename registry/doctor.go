@@ -128,7 +128,7 @@ func diagnose(ctx context.Context, o DoctorOptions) *diagnosis {
 	if o.Cleanup {
 		d.clean(ctx, o)
 	}
-	list, err := listSettled(ctx, o.Dir)
+	list, err := listSettled(ctx, o.Dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		d.Error = err.Error()
 	}
@@ -143,7 +143,7 @@ func diagnose(ctx context.Context, o DoctorOptions) *diagnosis {
 }
 
 func (d *diagnosis) clean(ctx context.Context, o DoctorOptions) {
-	swept, err := Sweep(ctx, o.Dir, slog.New(slog.DiscardHandler))
+	swept, err := Sweep(ctx, o.Dir, nil)
 	if err == nil && len(swept.Sessions)+len(swept.Remaining) == 0 && !swept.Busy {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,15 +85,19 @@ const dying = time.Second
 
 // listSettled is List, but waits until servers that are being killed are dead.
 // One that runs on without its lock costs the whole of dying.
-func listSettled(ctx context.Context, dir string) ([]Entry, error) {
+func listSettled(ctx context.Context, dir string, log *slog.Logger) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, dying)
 	defer cancel()
-	for {
+	for told := false; ; tick(ctx) {
 		list, err := List(dir)
-		if err != nil || ctx.Err() != nil || !slices.ContainsFunc(list, func(e Entry) bool { return e.unlocked }) {
+		unlocked := slices.IndexFunc(list, func(e Entry) bool { return e.unlocked })
+		if err != nil || ctx.Err() != nil || unlocked < 0 {
 			return list, err
 		}
-		tick(ctx)
+		if !told {
+			told = true
+			log.Debug("a server without its lock is given time to die", "path", list[unlocked].Path)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 	if !lockDir(ctx, d) {
 		return SweepResult{Busy: true}, nil
 	}
-	list, err := listSettled(ctx, dir)
+	list, err := listSettled(ctx, dir, log)
 	if err != nil {
 		return SweepResult{}, err
 	}

@@ -1,15 +1,17 @@
 package registry
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -173,17 +175,24 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	if e := only(t, dir); e.State != Live || !e.unlocked {
 		t.Errorf("%+v", e)
 	}
-	ended := make(chan error, 1)
-	go func() {
-		time.Sleep(100 * time.Millisecond) // so that the sweep begins before
-		ended <- errors.Join(end.Close(), dying.Wait())
-	}()
-	swept, err := Sweep(t.Context(), dir, nil)
+	told, log := io.Pipe()
+	var follower sync.WaitGroup
+	follower.Go(func() {
+		for lines := bufio.NewScanner(told); lines.Scan(); {
+			if strings.Contains(lines.Text(), "given time to die") {
+				_ = end.Close() // it dies now
+			}
+		}
+	})
+	swept, err := Sweep(t.Context(), dir, slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	_ = log.Close()
+	follower.Wait()
+	_ = end.Close()
+	must(t, dying.Wait())
 	must(t, err)
 	if !slices.Equal(swept.Sessions, []string{id}) || len(swept.Stopped)+len(swept.Remaining) > 0 {
 		t.Errorf("%+v", swept)
 	}
-	must(t, <-ended)
 }
 
 // plantServer writes a record that names a process as its server.
