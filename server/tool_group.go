@@ -70,8 +70,9 @@ type groupMemberResult struct {
 func ofGroup(st *groups.Status) groupResult {
 	r := groupResult{
 		Name: st.Group.Name, Description: st.Group.Description, State: string(st.State), Busy: st.Busy, Problem: st.Problem,
-		StopStrategy: st.Group.StopStrategy.String(), StartDelayMS: st.Group.StartDelay.Milliseconds(), Order: st.Order, Members: []groupMemberResult{},
+		StopStrategy: st.Group.StopStrategy.String(), StartDelayMS: st.Group.StartDelay.Milliseconds(), Order: []string{}, Members: []groupMemberResult{},
 	}
+	r.Order = append(r.Order, st.Order...) // nil of a group without members
 	for _, m := range st.Members {
 		member := groupMemberResult{Name: m.Process, Phase: string(m.Phase), Why: withoutInvalid(m.Why)}
 		for _, d := range m.DependsOn {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/jsonschema-go/jsonschema"
+
 	"pmcp/logstore/mask"
 )
 
@@ -64,6 +66,28 @@ func TestNoGroups(t *testing.T) {
 	data, text := hello(t).do("list_groups", nil)
 	if data["hint"] != "no groups" || text != "no groups\n" {
 		t.Errorf("%q, %q", data["hint"], text)
+	}
+}
+
+// TestGroupWithoutMembers: its lists are empty, as the schema of its tool has it,
+// not null.
+func TestGroupWithoutMembers(t *testing.T) {
+	s := hello(t)
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "job", "command": "sleep 5"}}})
+	data, _ := s.do("remove_from_group", map[string]any{"group": "stack", "process": "job"})
+	var schema jsonschema.Schema
+	noErr(t, json.Unmarshal(removeFromGroupTool().output, &schema))
+	resolved, err := schema.Resolve(nil)
+	noErr(t, err)
+	if err := resolved.Validate(any(data)); err != nil {
+		t.Errorf("%v: %v", err, data)
+	}
+	listed, _ := s.do("list_groups", nil)
+	group := listed["groups"].([]any)[0].(map[string]any)
+	for _, key := range []string{"order", "members"} {
+		if list, ok := group[key].([]any); !ok || len(list) > 0 {
+			t.Errorf("list_groups: %s is %v", key, group[key])
+		}
 	}
 }
 
