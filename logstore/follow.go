@@ -114,7 +114,7 @@ func (s *Store) WaitLine(ctx context.Context, run, after int64, match func(Line)
 		return l, err
 	}
 	if !live {
-		return Line{}, ErrEnded
+		return Line{}, s.noMore()
 	}
 	select {
 	case l := <-w.found:
@@ -124,13 +124,21 @@ func (s *Store) WaitLine(ctx context.Context, run, after int64, match func(Line)
 		case l := <-w.found:
 			return l, nil
 		default:
-			return Line{}, ErrEnded
+			return Line{}, s.noMore()
 		}
 	case <-ctx.Done():
 		return Line{}, ctx.Err()
 	case <-s.closing:
 		return Line{}, ErrClosed
 	}
+}
+
+// noMore is why no more lines of a run come: a Store that is being closed ends every capture.
+func (s *Store) noMore() error {
+	if s.ending.Load() {
+		return ErrClosed
+	}
+	return ErrEnded
 }
 
 // addWaiter has each line from now on offered to w. It returns false when none will come.
@@ -197,7 +205,7 @@ func (s *Store) waitStored(ctx context.Context, run, after int64, match func(Lin
 			return l, err
 		}
 		if over {
-			return Line{}, ErrEnded
+			return Line{}, s.noMore()
 		}
 		after = stopped
 		_, changed, err := s.awaitChange(ctx, w, version)

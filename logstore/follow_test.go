@@ -186,15 +186,24 @@ func TestWaitLineOfAnotherServer(t *testing.T) {
 func TestWhatEndsWithTheStore(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
-	errs := make(chan error)
+	put(s, run, 1, 1)
+	end, err := s.End(t.Context(), "/p", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	errs, waits := make(chan error), make(chan struct{})
 	go func() {
-		_, err := s.Follow(context.Background(), Query{After: CursorStart})
+		_, err := s.Follow(context.Background(), Query{After: end})
 		errs <- err
 	}()
 	go func() {
-		_, err := s.WaitLine(context.Background(), run, 0, func(Line) bool { return false })
+		_, err := s.WaitLine(context.Background(), run, 0, func(Line) bool {
+			close(waits) // it has looked at what there is, and hears of the end of the capture first
+			return false
+		})
 		errs <- err
 	}()
+	<-waits
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}

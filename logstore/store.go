@@ -57,6 +57,7 @@ type Store struct {
 	flushes     chan chan error
 	reserve     chan *reservation
 	closing     chan struct{}
+	ending      atomic.Bool // Close was called; closed: everything is captured
 	closed      atomic.Bool
 	reserveWait time.Duration // the const but in tests
 	// noReserve is until when the file is not asked for numbers of runs, in Unix nanoseconds.
@@ -204,6 +205,7 @@ func (s *Store) reserveBlock() int64 {
 // goroutines have ended. Safe to call twice.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
+		s.ending.Store(true)
 		s.endAll()
 		s.endAllSpans()
 		s.closed.Store(true)
