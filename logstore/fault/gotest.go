@@ -1,22 +1,31 @@
 package fault
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// The bounds of what is remembered of the tests of go test -v that have not ended.
+// The bounds of what is remembered of the tests of go test -v that have not ended: so many tests, of
+// each the last so many logs and no more lines than that; of a log so many lines below its first.
 const (
 	maxTests    = 64
 	maxTestLogs = 8
+	maxLogLines = 32
+	maxLogBelow = 24
 )
 
-// testLogs holds the last lines that each running test logged.
+// testLogs holds what each running test logged last.
 type testLogs struct {
 	names []string
-	lines map[string][]line
+	lines map[string][][]line // of each log the line with its place, and those below it
+	// under is the first line of the log that the next line may belong to, of the test underTest.
+	under     *line
+	underTest string
 }
 
 func (t *testLogs) add(name string, l line) {
 	if t.lines == nil {
-		t.lines = map[string][]line{}
+		t.lines = map[string][][]line{}
 	}
 	list, ok := t.lines[name]
 	if !ok {
@@ -26,11 +35,39 @@ func (t *testLogs) add(name string, l line) {
 		}
 		t.names = append(t.names, name)
 	}
-	if len(list) == maxTestLogs {
-		list = append(list[:0:0], list[1:]...)
-	}
 	l.text = cut(l.text, MaxStackLine)
-	t.lines[name] = append(list, l)
+	t.lines[name] = bounded(append(list, []line{l}))
+	t.under, t.underTest = &l, name
+}
+
+// below takes a line that is indented deeper than the first of the newest log: it is more of it.
+func (t *testLogs) below(l line) bool {
+	if t.under == nil || l.lane != t.under.lane || l.stream != t.under.stream || l.text == "" {
+		return false
+	}
+	list := t.lines[t.underTest]
+	if l.indent() <= t.under.indent() || len(list) == 0 {
+		t.under = nil
+		return false
+	}
+	newest := &list[len(list)-1]
+	if len(*newest) <= maxLogBelow {
+		l.text = cut(l.text, MaxStackLine)
+		*newest = append(*newest, l)
+		t.lines[t.underTest] = bounded(list)
+	}
+	return true
+}
+
+// bounded drops the oldest logs where there are too many.
+func bounded(list [][]line) [][]line {
+	n := 0
+	for i := len(list) - 1; i >= 0; i-- {
+		if n += len(list[i]); n > maxLogLines || len(list)-i > maxTestLogs {
+			return append(list[:0:0], list[i+1:]...)
+		}
+	}
+	return list
 }
 
 func (t *testLogs) take(name string) []line {
@@ -38,12 +75,13 @@ func (t *testLogs) take(name string) []line {
 	if list != nil {
 		t.lines[name] = nil
 	}
-	return list
+	return slices.Concat(list...)
 }
 
 // startGoTestOutput notes, with go test -v, whose output follows, and what the tests log.
 func startGoTestOutput(l line, _ *back, n *notes) shape {
 	if rest, ok := strings.CutPrefix(l.text, "=== "); ok {
+		n.logs.under = nil
 		if f := strings.Fields(rest); len(f) == 2 {
 			switch f[0] {
 			case "RUN", "CONT", "NAME":
@@ -55,14 +93,18 @@ func startGoTestOutput(l line, _ *back, n *notes) shape {
 		}
 		return nil
 	}
-	if n.test == "" || l.indent() < 4 {
+	if n.test == "" {
 		return nil
 	}
-	if _, ok := testPlace(l.text); !ok {
-		return nil
+	if _, ok := testPlace(l.text); ok && l.indent() >= 4 {
+		n.logs.add(n.test, l)
+		n.watch = max(n.watch, watchLogLines)
+		return ignored{}
 	}
-	n.logs.add(n.test, l)
-	return ignored{}
+	if n.logs.below(l) {
+		return ignored{}
+	}
+	return nil
 }
 
 // testPlace reads "    file_test.go:7: message".
@@ -76,13 +118,19 @@ func testPlace(text string) (p place, ok bool) {
 type goTest struct {
 	first line
 	tests []*goTestCase
+	// at is the one of tests that logged last.
+	at *goTestCase
 }
 
 type goTestCase struct {
 	draft
 	name   string
 	indent int
-	logs   int
+	// logs counts the lines of the message.
+	logs int
+	// placed tells that a log has begun, section which part of testify's message the last line is of.
+	placed  bool
+	section string
 }
 
 func startGoTest(l line, _ *back, n *notes) shape {
@@ -94,7 +142,7 @@ func startGoTest(l line, _ *back, n *notes) shape {
 	g := &goTest{first: l}
 	g.begin(l, name)
 	for _, log := range n.logs.take(name) {
-		g.log(log)
+		g.at.log(log)
 	}
 	if n.test != "" {
 		return &goTestVerbose{goTest: g, notes: n}
@@ -120,6 +168,7 @@ func (g *goTest) begin(l line, name string) {
 	c.f.Type, c.test, c.category, c.fatal = "FAIL", name, CategoryAssertion, true
 	if len(g.tests) < maxTests {
 		g.tests = append(g.tests, c)
+		g.at = c
 	}
 }
 
@@ -128,20 +177,68 @@ func (c *goTestCase) parentOf(name string) bool {
 	return c.logs == 0 && strings.HasPrefix(name, c.name+"/")
 }
 
-// log takes what the newest test logged.
+// log takes what a test logged: without -v a line with a place is indented deeper than the name of its test.
 func (g *goTest) log(l line) {
-	c := g.tests[len(g.tests)-1]
+	if _, ok := testPlace(l.text); ok {
+		for _, c := range g.tests {
+			if c.indent < l.indent() {
+				g.at = c
+			}
+		}
+	}
+	g.at.log(l)
+}
+
+func (c *goTestCase) log(l line) {
 	c.add(l)
 	c.f.FirstLine = min(c.f.FirstLine, l.number)
-	if p, ok := testPlace(l.text); ok {
-		_, message, _ := position(l.trim())
-		c.f.File, c.f.Line = p.file, p.line
-		if message = strings.TrimSpace(strings.TrimPrefix(message, ":")); message != "" {
-			c.logs++
-			c.say(message)
+	p, ok := testPlace(l.text)
+	if !ok {
+		if c.placed {
+			c.below(l)
 		}
-	} else if c.logs > 0 {
-		c.say(l.trim())
+		return
+	}
+	_, message, _ := position(l.trim())
+	c.f.File, c.f.Line = p.file, p.line
+	c.placed, c.section = true, ""
+	c.tell(strings.TrimPrefix(message, ":"))
+}
+
+// below takes a line of a log that is not its first. testify sorts what it says under labels, of
+// which the error and the caller's words are the message.
+func (c *goTestCase) below(l line) {
+	label, text, ok := testifyLine(l.text, c.section != "")
+	switch {
+	case !ok, label != "":
+		c.section = label
+	case c.section == "Error:" && text == "Diff:":
+		c.section = text
+	}
+	switch c.section {
+	case "Error Trace:", "Test:", "Diff:":
+	default:
+		c.tell(text)
+	}
+}
+
+func (c *goTestCase) tell(text string) {
+	if text = strings.TrimSpace(text); text != "" {
+		c.logs++
+		c.say(text)
+	}
+}
+
+// testifyLine reads "<TAB>Error:      <TAB>Not equal:" and, without a label, what follows under one, if one came before; else text is all of s.
+func testifyLine(s string, labelled bool) (label, text string, ok bool) {
+	label, text, ok = strings.Cut(strings.TrimPrefix(strings.TrimLeft(s, " "), "\t"), "\t")
+	switch label = strings.TrimSpace(label); {
+	case ok && label == "" && labelled:
+		return "", text, true
+	case ok && (label == "Error Trace:" || label == "Error:" || label == "Test:" || label == "Messages:"):
+		return label, text, true
+	default:
+		return "", s, false
 	}
 }
 
@@ -200,7 +297,7 @@ func (g *goTestVerbose) next(l line) verdict {
 	v := g.goTest.next(l)
 	if name, ok := goTestName(l.trim()); ok && v == mine {
 		for _, log := range g.notes.logs.take(name) {
-			g.log(log)
+			g.at.log(log)
 		}
 	}
 	return v

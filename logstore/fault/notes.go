@@ -21,8 +21,8 @@ type notes struct {
 	inline, placed bool
 	// failing tells that mocha lists its failures.
 	failing bool
-	// watch asks that the lines that follow are looked at although they hold no keyword.
-	watch bool
+	// watch asks that so many of the lines that follow are looked at although they hold no keyword.
+	watch int
 }
 
 // summary notes where a test runner begins to print its failures once more, and where jest ends it.
@@ -63,7 +63,7 @@ type starter func(l line, b *back, n *notes) shape
 // certainStarters gives the starts that cannot be anything else, in the order in which they are tried.
 func certainStarters() []starter {
 	return []starter{
-		startNodeEnd, startRolldown, startTurbopack, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGoTest, startGoTestOutput, startRustPanic, startRustTest, startRustc,
+		startNodeEnd, startRolldown, startTurbopack, startGoTestOutput, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGoTest, startRustPanic, startRustTest, startRustc,
 		startSanitizer, startPytest, startDoctest, startJest, startVitest, startMochaList, startMocha, startTAP, startESLint, startBundler, startNpm, startMake, startTcl, startRuby,
 		startPHP, startDiagnostic, startLinker, startNative, startUnittest,
 	}

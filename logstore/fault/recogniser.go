@@ -13,6 +13,8 @@ const (
 	recentBytes = 256
 	// watchLines is how many lines every line is looked at after a test runner announced its failures.
 	watchLines = 4000
+	// watchLogLines is the same after a test of go test -v logged something, of which there may be more.
+	watchLogLines = 2 * maxLogBelow
 )
 
 // Recogniser finds the faults in the lines of one run. It is not safe for concurrent use.
@@ -170,9 +172,7 @@ func (r *Recogniser) start(s *stream, l line, held bool) bool {
 	if sh == nil && !held {
 		sh = first(r.uncertain, l, b, n)
 	}
-	if n.watch {
-		n.watch, s.watch = false, watchLines
-	}
+	s.watch, n.watch = max(s.watch, n.watch), 0
 	switch sh := sh.(type) {
 	case nil:
 		return false

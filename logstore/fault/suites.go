@@ -177,7 +177,7 @@ func startVitest(l line, _ *back, n *notes) shape {
 // startMochaList notes that mocha's list of failures follows: "  3 failing".
 func startMochaList(l line, _ *back, n *notes) shape {
 	if _, rest, ok := number(l.trim()); ok && rest == " failing" && l.indent() == 2 {
-		n.failing, n.watch = true, true
+		n.failing, n.watch = true, watchLines
 		return ignored{}
 	}
 	return nil
