@@ -142,6 +142,14 @@ func TestLimitOfAll(t *testing.T) {
 		t.Fatalf("%s", stopped.Text)
 	}
 	stopped.want(t, args{"ended_by": "limit"}).says(t, "over the limit of 1 MB")
+	c.do(t, "start_process", own(t, "partial", "sleep").with("limits", args{"cpu_percent": 70})) // and for who has none of its memory
+	if !poll(answersWithin, func() bool {
+		stopped = c.info(t, "partial")
+		return stopped.Data["state"] == "stopped"
+	}) {
+		t.Fatalf("%s", stopped.Text)
+	}
+	stopped.want(t, args{"ended_by": "limit"}).says(t, "over the limit of 1 MB")
 	c.ok(t, "start_process", own(t, "free", "sleep").with("limits", args{"memory_mb": 0}))
 }
 

@@ -12,7 +12,8 @@ const (
 	LimitRestart = "restart"
 )
 
-// Limits bound what one process tree may use.
+// Limits bound what one process tree may use. Those of a Spec hold in place of
+// the Manager's, figures that are 0 too.
 type Limits struct {
 	// MemoryMB is the most memory, in MiB, held for two samples in a row: at
 	// most 1e9. 0 means no limit.
@@ -84,6 +85,9 @@ func (w *limitWatch) exceeded(l Limits, u Usage) string {
 	}
 	return ""
 }
+
+// Limits are those of every process whose Spec has none of its own.
+func (m *Manager) Limits() Limits { return m.limitsOf(Spec{}) }
 
 // limitsOf are the limits that hold for spec.
 func (m *Manager) limitsOf(spec Spec) Limits {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -64,10 +65,32 @@ type dependencyArgs struct {
 	Condition string `json:"condition,omitempty" enum:"started|ready|healthy|exited_ok"`
 }
 
+// limitArgs are limits of a process's own. What is not given is as for every
+// process; 0 is no limit. An older pmcp stored a 0 as not given.
 type limitArgs struct {
-	MemoryMB   int    `json:"memory_mb,omitempty" min:"0"`
-	CPUPercent int    `json:"cpu_percent,omitempty" min:"0" max:"100"`
+	MemoryMB   *int   `json:"memory_mb,omitempty" min:"0"`
+	CPUPercent *int   `json:"cpu_percent,omitempty" min:"0" max:"100"`
 	Action     string `json:"action,omitempty" enum:"warn|stop|restart"`
+}
+
+// over is what is given laid over the limits of every process; nil where that
+// changes none.
+func (l *limitArgs) over(all process.Limits) *process.Limits {
+	if l == nil {
+		return nil
+	}
+	own := all
+	if l.MemoryMB != nil {
+		own.MemoryMB = *l.MemoryMB
+	}
+	if l.CPUPercent != nil {
+		own.CPUPercent = *l.CPUPercent
+	}
+	own.Action = cmp.Or(l.Action, own.Action)
+	if own == all {
+		return nil
+	}
+	return &own
 }
 
 type stopArgs struct {
@@ -87,14 +110,15 @@ func (s *Server) specOf(name string, def specArgs, exits bool) (process.Spec, er
 		s.o.Mask.LearnArgs(append([]string{def.Health.Command}, def.Health.Args...)...)
 	}
 	spec, err := def.spec(name, s.o.Manager.Project(), exits)
+	spec.Limits = def.Limits.over(s.o.Manager.Limits())
 	s.o.Mask.LearnArgs(spec.Args...)
 	s.o.Mask.LearnEnv(spec.Env)
 	return spec, err
 }
 
 // spec is what a definition means: command line split, files read, durations
-// typed. exits says that the call waits for the end, where stdin is /dev/null
-// unless asked for.
+// typed; but for its limits, which those of every process are part of. exits says
+// that the call waits for the end, where stdin is /dev/null unless asked for.
 func (a specArgs) spec(name, project string, exits bool) (process.Spec, error) {
 	if err := a.demandMasked(); err != nil {
 		return process.Spec{}, err
@@ -115,9 +139,6 @@ func (a specArgs) spec(name, project string, exits bool) (process.Spec, error) {
 	}
 	if a.Ready != nil {
 		spec.Ready = &process.Ready{Log: a.Ready.Log, Port: a.Ready.Port, HTTP: a.Ready.HTTP}
-	}
-	if a.Limits != nil {
-		spec.Limits = &process.Limits{MemoryMB: a.Limits.MemoryMB, CPUPercent: a.Limits.CPUPercent, Action: a.Limits.Action}
 	}
 	if a.Stop != nil {
 		spec.Stop = process.StopSpec{Signal: a.Stop.Signal, Timeout: time.Duration(a.Stop.TimeoutMS) * time.Millisecond}
