@@ -281,3 +281,15 @@ func TestCapturesTakeTurns(t *testing.T) {
 		t.Errorf("%d captures were at work at once on %d processors", n, runtime.GOMAXPROCS(0))
 	}
 }
+
+// TestStatusWaitsForItsTurn: that all connections read at the moment is no fault of the file.
+func TestStatusWaitsForItsTurn(t *testing.T) {
+	s := openTest(t, Options{})
+	s.file.read.SetMaxOpenConns(1)
+	held, err := s.file.read.Conn(t.Context())
+	checkError(t, err)
+	if st := s.Status(); st.State != StateOK || st.Reason != "" {
+		t.Errorf("%+v", st)
+	}
+	checkError(t, held.Close())
+}
