@@ -71,6 +71,9 @@ func (m *Manager) stopForClose(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
 		_, err = m.Stop(context.Background(), name, StopOptions{By: BySession, Force: true})
 	}
+	if errors.Is(err, ErrUnknown) && !errors.Is(err, ErrSurvivors) { // it was stopped and removed meanwhile
+		return nil
+	}
 	return err
 }
 

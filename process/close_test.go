@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -91,4 +92,27 @@ func TestEveryProcessIsRecordedOnce(t *testing.T) {
 			t.Errorf("process %v was recorded %d times", p.ID, n)
 		}
 	}
+}
+
+// TestCloseBesideRemovals: what somebody removes as soon as it has ended, as the
+// servers on demand are, is no failure of the end.
+func TestCloseBesideRemovals(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	var removals sync.WaitGroup
+	for i := range 20 {
+		st := start(t, m, Spec{Name: fmt.Sprintf("p%d", i), Command: "sleep", Args: []string{"100"}})
+		removals.Go(func() {
+			name := st.Spec.Name
+			if _, err := m.Await(testContext(t), name, func(st Status) bool { return st.State == Stopped }); err != nil {
+				t.Error(err)
+			}
+			if err := m.Remove(testContext(t), name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	if err := m.Close(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	removals.Wait()
 }
