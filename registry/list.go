@@ -80,8 +80,8 @@ func List(dir string) ([]Entry, error) {
 
 // dying is the longest time for which a killed server is waited for: the kernel
 // frees its lock first, and its threads are gone some milliseconds later, or
-// more on a machine under load.
-const dying = time.Second
+// more on a machine under load. It is a constant but in tests.
+var dying = time.Second
 
 // listSettled is List, but waits until servers that are being killed are dead.
 // One that runs on without its lock costs the whole of dying.

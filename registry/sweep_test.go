@@ -161,12 +161,14 @@ func TestSweepSparesTheClientsOfLiveServers(t *testing.T) {
 // A server that is being killed has lost its lock but is still in the process
 // table when the next one starts.
 func TestSweepWaitsForDyingServers(t *testing.T) {
+	defer func(before time.Duration) { dying = before }(dying)
+	dying = time.Minute
 	dir, id := newDir(t), uuid.NewString()
-	dying := exec.Command("cat")
-	end, err := dying.StdinPipe()
+	server := exec.Command("cat")
+	end, err := server.StdinPipe()
 	must(t, err)
-	must(t, dying.Start())
-	row, err := proctab.Read(dying.Process.Pid)
+	must(t, server.Start())
+	row, err := proctab.Read(server.Process.Pid)
 	must(t, err)
 	lock, err := create(dir, id)
 	must(t, err)
@@ -188,7 +190,7 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	_ = log.Close()
 	follower.Wait()
 	_ = end.Close()
-	must(t, dying.Wait())
+	must(t, server.Wait())
 	must(t, err)
 	if !slices.Equal(swept.Sessions, []string{id}) || len(swept.Stopped)+len(swept.Remaining) > 0 {
 		t.Errorf("%+v", swept)

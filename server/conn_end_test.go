@@ -34,7 +34,7 @@ func TestDrainAtEOF(t *testing.T) {
 
 func TestQuickCallsAreCancelledAfterTheDrain(t *testing.T) {
 	b := newToolbox()
-	c := dial(t, b, func(o *connOptions) { o.drain, o.maxQuick = 20*time.Millisecond, 1 })
+	c := dial(t, b, func(o *connOptions) { o.drain, o.maxQuick = 500*time.Millisecond, 1 }) // the answers have as long again to be written
 	c.tool(`1`, "hold", `{}`)
 	awaitValue(t, b.started, "the call")
 	c.tool(`2`, "hold", `{}`)
