@@ -27,7 +27,8 @@ func (p *plan) place(ctx context.Context, servers *servers, runs []*runMeta) ([]
 		at = p.before
 	}
 	places := make([]*runPlace, len(runs))
-	frontier := -1 // index of the latest run that the cursor names
+	frontier := -1          // index of the latest run that the cursor names
+	latest := len(runs) - 1 // of the latest that is wanted
 	for i, m := range runs {
 		places[i] = &runPlace{meta: m, last: everything, latest: math.MaxInt64, finished: m.sealed}
 		if m.sealed || m.mem != nil {
@@ -41,6 +42,9 @@ func (p *plan) place(ctx context.Context, servers *servers, runs []*runMeta) ([]
 		}
 		if _, ok := at[m.id]; ok {
 			frontier = i
+		}
+		if m.id == p.q.UpTo {
+			latest = i
 		}
 	}
 	for i, place := range places {
@@ -57,6 +61,7 @@ func (p *plan) place(ctx context.Context, servers *servers, runs []*runMeta) ([]
 			place.over = true
 		}
 		place.begin, place.end = line, line
+		place.over = place.over || i > latest
 	}
 	return places, nil
 }

@@ -18,6 +18,8 @@ type Query struct {
 	Names []string
 	// Runs limits it to these run ids; nil = every run of the names.
 	Runs []int64
+	// UpTo is the id of a run: those of its process that started after it are left out. 0 = none.
+	UpTo int64
 	// Latest limits it to the latest run of each name. Ignored with Runs, After and Before.
 	Latest bool
 	// Streams is a bit set of 1<<stream; 0 = all.

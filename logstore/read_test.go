@@ -142,6 +142,21 @@ func TestLatestAndRuns(t *testing.T) {
 	if !p.MoreBefore {
 		t.Error("nothing is said of the lines before")
 	}
+	for what, q := range map[string]Query{"from the start": {After: CursorStart}, "without a cursor": {}} {
+		q.UpTo = ids[1]
+		p, err = s.Read(t.Context(), q)
+		if err != nil || len(p.Lines) != 20 || p.Lines[19].Run != ids[1] {
+			t.Fatalf("up to a run, %s: %v, %v", what, keys(p.Lines), err)
+		}
+		for _, limit := range []int64{ids[0], ids[1]} { // the cursor's own run may be later
+			if on, err := s.Read(t.Context(), Query{After: p.Next(), UpTo: limit}); err != nil || len(on.Lines) != 0 || on.Next() != p.Next() {
+				t.Fatalf("up to a run, behind it: %v, %v", keys(on.Lines), err)
+			}
+		}
+		if on, err := s.Read(t.Context(), Query{After: p.Next()}); err != nil || len(on.Lines) != 10 || on.Lines[0].Run != ids[2] {
+			t.Fatalf("behind a page up to a run: %v, %v", keys(on.Lines), err)
+		}
+	}
 	other, err := s.Read(t.Context(), Query{Project: "/other", After: CursorStart})
 	if err != nil || len(other.Lines) != 0 {
 		t.Fatalf("%v, %v", keys(other.Lines), err)

@@ -180,11 +180,12 @@ func (w *runWait) output(ctx context.Context) (runResult, error) {
 	}()
 	defer func() { died(); <-watched }()
 
-	q := logstore.Query{Project: w.s.o.Manager.Project(), Names: []string{w.name}, After: w.a.After, Limit: maxPageLines}
+	q := logstore.Query{Project: w.s.o.Manager.Project(), Names: []string{w.name}, UpTo: w.run, After: w.a.After, Limit: maxPageLines}
 	if w.a.After == "" {
 		q.Runs = []int64{w.run}
 	}
 	for {
+		last := waiting.Err() != nil // one more look at what was printed, however much more comes
 		page, err := w.next(ctx, living, q)
 		if err != nil {
 			return runResult{}, err
@@ -197,11 +198,15 @@ func (w *runWait) output(ctx context.Context) (runResult, error) {
 		if len(page.Lines) > 0 {
 			w.seen += len(page.Lines)
 			w.last = page.Lines[len(page.Lines)-1].At
-			continue
+			if !last {
+				continue
+			}
 		}
 		switch {
 		case ctx.Err() != nil:
 			return runResult{}, ctx.Err()
+		case page.MoreAfter:
+			return w.settled(ctx, page.Next(), true)
 		case w.a.Until == "idle" && w.seen > 0 && (waiting.Err() == nil || w.untilIdle() == 0):
 			return w.settled(ctx, page.Next(), false)
 		case living.Err() != nil:

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -285,5 +287,54 @@ func TestWaitBehindACursor(t *testing.T) {
 	}
 	if data, _ := s.waitFor("tests", "exit", "after", "start", "timeout_ms", 20, "lines", 1); strings.Join(printed(data), "|") != "done three" || data["more"] != true {
 		t.Errorf("until exit, the last: %v", data)
+	}
+}
+
+// TestWaitEndsWhileOutputComes: when the time is up a wait takes one more look at
+// what was printed, and does not go on for as long as there is more.
+func TestWaitEndsWhileOutputComes(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web", append(slices.Repeat([]string{"tick"}, maxPageLines), "tock")...)
+	for _, until := range []string{"log", "idle"} {
+		for _, after := range []string{"", "start"} {
+			w := runWait{s: s.server, name: "web", run: run, pattern: regexp.MustCompile("tock")}
+			w.a = waitArgs{Until: until, IdleMS: 600_000, Lines: 1, After: after, TimeoutMS: -1} // it has been up before the first look
+			r, err := w.output(t.Context())
+			noErr(t, err)
+			if !r.TimedOut || r.State != "running" || r.Match != "" || !strings.HasSuffix(strings.Join(r.Lines, "|"), "tick") {
+				t.Errorf("%s after %q: %s", until, after, r.text())
+			}
+			w.a.After, w.seen = r.NextCursor, 0
+			r, err = w.output(t.Context())
+			noErr(t, err)
+			if r.TimedOut != (until == "idle") || (r.Match == "tock") != (until == "log") || !strings.HasSuffix(strings.Join(r.Lines, "|"), "tock") {
+				t.Errorf("%s, the rest: %s", until, r.text())
+			}
+		}
+	}
+}
+
+// TestWaitStaysInItsRun, although the next has printed what is waited for.
+func TestWaitStaysInItsRun(t *testing.T) {
+	s := hello(t)
+	s.script("job", `[ -e again ] && echo up && exec sleep 100; echo first >again; cat again; exit 3`, "restart", "on-failure")
+	second, err := s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.Run == 2 && st.State == process.Running })
+	noErr(t, err)
+	_, err = s.store.WaitLine(t.Context(), second.RunID, 0, func(l logstore.Line) bool { return l.Text == "up" })
+	noErr(t, err)
+	run, _ := firstRun(t, s, "job")
+	for _, after := range []string{"", "start"} {
+		w := runWait{s: s.server, a: waitArgs{Until: "log", Pattern: "^up", Lines: 20, After: after}, name: "job", run: run, pattern: regexp.MustCompile("^up")}
+		r, err := w.output(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "ended before a line matched") || r.Run != 1 || !strings.Contains(strings.Join(r.Lines, "|"), "first") {
+			t.Errorf("after %q: %v, %s", after, err, r.text())
+		}
+		w.a, w.pattern, w.seen = waitArgs{Until: "idle", IdleMS: 1, Lines: 20, After: after}, nil, 0
+		r, err = w.output(t.Context())
+		noErr(t, err)
+		if got := strings.Join(r.Lines, "|"); !strings.Contains(got, "first") || strings.Contains(got, "up") {
+			t.Errorf("silence after %q: %s", after, got)
+		}
 	}
 }
