@@ -59,9 +59,9 @@ func (m *Manager) Remove(_ context.Context, names ...string) error {
 		st := m.snapshot(e)
 		switch {
 		case len(st.Survivors) > 0:
-			return fmt.Errorf("%w, but what it started still runs: %s", &StateError{Name: name, State: st.State, Event: "remove"}, describe(st.Survivors))
+			return fmt.Errorf("%w, but what it started still runs: %s", &StateError{Name: name, State: st.State, Event: EventRemove}, describe(st.Survivors))
 		case st.Alive() || st.State == Backoff:
-			return &StateError{Name: name, State: st.State, Event: "remove"}
+			return &StateError{Name: name, State: st.State, Event: EventRemove}
 		}
 		all[name] = e
 	}

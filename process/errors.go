@@ -31,13 +31,16 @@ var (
 	ErrSurvivors = errors.New("processes survived SIGKILL")
 )
 
+// EventRemove is the Event of a StateError that Remove answers.
+const EventRemove = "remove"
+
 // StateError says that an operation does not fit the state of a process.
 type StateError struct {
 	// Name is the process.
 	Name string
 	// State is the state it is in.
 	State State
-	// Event is what was asked for, such as "start".
+	// Event is what was asked for, such as "start" or EventRemove.
 	Event string
 }
 

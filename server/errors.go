@@ -51,7 +51,10 @@ func explain(err error) string {
 	}
 	var state *process.StateError
 	if errors.As(err, &state) {
-		if !state.State.Live() {
+		switch {
+		case state.Event == process.EventRemove:
+			return text + "\nhint: stop_process it first"
+		case !state.State.Live():
 			return text + "\nhint: start_process with its name alone runs it again"
 		}
 		return text + "\nhint: wait until it has settled, or stop_process it first"

@@ -169,11 +169,19 @@ func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 	}
 	s.script("left", "sleep 100 & exit 0", "wait", "exit") // it has ended, and what it started has not
 	r = s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "job,left"}})
-	if r.Result["isError"] != true || !strings.Contains(r.text(), "what it started still runs") {
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "what it started still runs") || !strings.Contains(r.text(), "\nhint: stop_process it first") {
 		t.Errorf("%s", r.raw)
 	}
 	if data, _ := s.do("list_processes", nil); len(data["processes"].([]any)) != 3 {
 		t.Errorf("%v", data)
+	}
+	s.do("stop_process", map[string]any{"process": "left"}) // as the hint says
+	s.do("remove_process", map[string]any{"process": "left"})
+	for _, state := range []process.State{process.Running, process.Backoff} {
+		text := explain(&process.StateError{Name: "web", State: state, Event: process.EventRemove})
+		if !strings.HasSuffix(text, "\nhint: stop_process it first") {
+			t.Errorf("%s: %s", state, text)
+		}
 	}
 }
 
