@@ -25,6 +25,45 @@ func splitLane(s string) (lane, rest string) {
 	return "", s
 }
 
+// tagged gives the shape that took the line just before l in its stream, if a prefix in brackets
+// marked that one and none does l. Loggers mark so the first line of what they print; tools that
+// merge programs mark each.
+func (s *stream) tagged(l line) *unfinished {
+	if l.lane != "" || s.count == 0 {
+		return nil
+	}
+	before := s.recent[(s.count-1)%recentLines].number
+	for i := len(s.open) - 1; i >= 0 && before < l.number; i-- {
+		if u := s.open[i]; u.at == before && strings.HasPrefix(u.lane, "[") {
+			return u
+		}
+	}
+	return nil
+}
+
+// adopt gives a frame without a prefix to the error that only its first line has one of. That goes on without.
+func (r *Recogniser) adopt(s *stream, l line) bool {
+	u := s.tagged(l)
+	if u == nil || l.indent() == 0 {
+		return false
+	}
+	switch u.shape.(type) {
+	case *trace, *plain, *python:
+	default:
+		return false
+	}
+	if _, _, ok := frame(l); !ok {
+		if _, _, ok = pythonFrame(l.trim()); !ok {
+			return false
+		}
+	}
+	if u.next(l) != mine {
+		return false
+	}
+	u.lane, u.tag, u.foreign, u.at = "", u.lane, 0, l.number
+	return true
+}
+
 func bracketLane(s string) (lane, rest string) {
 	end := strings.IndexByte(s[:min(len(s), maxLane)], ']')
 	if end < 2 || end+1 < len(s) && s[end+1] != ' ' {

@@ -45,6 +45,10 @@ type unfinished struct {
 	shape
 	lane    string
 	foreign int
+	// at is the number of the last line that it took.
+	at int64
+	// tag is the lane of its first line, if the others are without a prefix.
+	tag string
 }
 
 // recent is the start of a line.
@@ -118,7 +122,9 @@ func (r *Recogniser) look(s *stream, number int64, from, level uint8, hit bool, 
 		s.watch--
 		l.hit = true
 	}
-	r.process(s, l)
+	if !r.adopt(s, l) {
+		r.process(s, l)
+	}
 }
 
 // process offers a line to what is open in its lane, newest first, and starts what starts with it.
@@ -129,12 +135,16 @@ func (r *Recogniser) process(s *stream, l line) {
 			continue
 		}
 		u := s.open[i]
+		if u.tag != "" && u.tag == l.lane { // a new line of who printed it
+			r.close(s, u)
+			continue
+		}
 		if u.lane != l.lane {
 			continue
 		}
 		switch u.next(l) {
 		case mine:
-			u.foreign = 0
+			u.foreign, u.at = 0, l.number
 			release(holders, l)
 			return
 		case last:
@@ -195,8 +205,9 @@ func first(starters []starter, l line, b *back, n *notes) shape {
 }
 
 func (r *Recogniser) open(s *stream, l line, sh shape) {
+	tag := ""
 	if a, ok := sh.(absorber); ok {
-		r.absorb(s, l, a.absorbInto())
+		tag = r.absorb(s, l, a.absorbInto())
 	}
 	if d, ok := sh.(*done); ok {
 		r.send(d.drafts())
@@ -205,21 +216,32 @@ func (r *Recogniser) open(s *stream, l line, sh shape) {
 	for len(s.open) >= MaxOpen {
 		r.close(s, s.open[0])
 	}
-	s.open = append(s.open, &unfinished{shape: sh, lane: l.lane})
+	s.open = append(s.open, &unfinished{shape: sh, lane: l.lane, at: l.number, tag: tag})
 }
 
-// absorb has the newest open shape of the lane give itself up to a trace that starts, if it announced it.
-func (r *Recogniser) absorb(s *stream, l line, to *draft) {
-	for i := len(s.open) - 1; i >= 0; i-- {
-		u := s.open[i]
-		if u.lane != l.lane {
-			continue
-		}
-		if y, ok := u.shape.(yielder); ok && y.yield(to) {
-			s.open = slices.Delete(s.open, i, i+1)
-		}
-		return
+// absorb has the newest open shape of the lane give itself up to a trace that starts, if it announced
+// it. It gives the tag of the line above, if that announced the trace and the trace has none.
+func (r *Recogniser) absorb(s *stream, l line, to *draft) (tag string) {
+	if u := s.tagged(l); u != nil && s.yield(u, to) {
+		return u.lane
 	}
+	for i := len(s.open) - 1; i >= 0; i-- {
+		if u := s.open[i]; u.lane == l.lane {
+			s.yield(u, to)
+			break
+		}
+	}
+	return ""
+}
+
+// yield has a shape give itself up, and tells whether it did.
+func (s *stream) yield(u *unfinished, to *draft) bool {
+	y, ok := u.shape.(yielder)
+	if ok = ok && y.yield(to); ok {
+		i := slices.Index(s.open, u)
+		s.open = slices.Delete(s.open, i, i+1)
+	}
+	return ok
 }
 
 // close emits what a shape has seen, and looks again at the lines that it held but nothing confirmed.

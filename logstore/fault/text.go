@@ -250,11 +250,20 @@ func afterToken(s string) (rest string, level bool) {
 		return s[len(word):], true
 	case klogWord(bare):
 		return s[len(word):], true
-	case timeWord(bare), bare == "AM", bare == "PM", bare == "UTC", bare == "GMT":
+	case timeWord(bare), bare == "AM", bare == "PM", bare == "UTC", bare == "GMT", processWord(s):
 		return s[len(word):], false
 	default:
 		return "", false
 	}
+}
+
+// processWord knows how Nest writes the process: 29  - 01/05/2026.
+func processWord(s string) bool {
+	_, rest, ok := number(s)
+	if !ok || !strings.HasPrefix(rest, "  - ") {
+		return false
+	}
+	return timeWord(strings.TrimSuffix(firstWord(rest[len("  - "):]), ","))
 }
 
 // klogWord knows how klog marks an error and its day: E0105.

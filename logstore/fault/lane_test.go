@@ -1,0 +1,31 @@
+package fault_test
+
+import "testing"
+
+// TestTagOnFirstLine has errors of which a logger marks only the first line, and such of programs
+// whose every line a tool marks.
+func TestTagOnFirstLine(t *testing.T) {
+	for _, m := range []misread{
+		{"frames", []string{
+			"5[api] TypeError: x is not a function", "5    at f (/app/src/a.js:3:9)", "5    at g (/app/src/b.js:4:9)", "0[api] TypeError: y is not a function", "5    at h (/app/src/c.js:5:9)", "0[api] listening",
+		}, []string{"TypeError|x is not a function|/app/src/a.js:3|2", "TypeError|y is not a function|/app/src/c.js:5|1"}},
+		{"an exception below", []string{
+			"5[main] ERROR com.x.App - no orders", "5java.lang.IllegalStateException: no connection", "5\tat com.x.Orders.load(Orders.java:14)", "5Caused by: java.io.IOException: closed", "5\tat com.x.Pool.open(Pool.java:33)", "3[main] INFO com.x.App - goes on",
+		}, []string{"java.lang.IllegalStateException|no connection|Orders.java:14|3"}},
+		{"nest", []string{
+			"5[Nest] 29  - 01/05/2026, 10:00:00 AM   ERROR [ExceptionsHandler] TypeError: x is not a function", "5    at f (/app/src/a.js:3:9)", "5[Nest] 29  - 01/05/2026, 10:00:01 AM   ERROR [Users] no mail",
+		}, []string{"TypeError|x is not a function|/app/src/a.js:3|1", "|no mail|:0|0"}},
+		{"a traceback", []string{
+			"5[app] Traceback (most recent call last):", `0  File "/app/main.py", line 3, in main`, "0    load()", "5ValueError: out of range",
+		}, []string{"ValueError|out of range|/app/main.py:3|4"}},
+		{"not directly below", []string{
+			"5[api] TypeError: x is not a function", "0[web] ready", "0    at f (/app/src/a.js:3:9)",
+		}, []string{"TypeError|x is not a function|:0|0"}},
+		{"each line is marked", []string{
+			"5[api] TypeError: x is not a function", "0  a line of the tool", "0[api]     at f (/app/src/a.js:3:9)", "5[web] RangeError: y", "5[api]     at g (/app/src/a.js:4:9)", "0[web]     at h (/app/src/b.js:3:9)",
+		}, []string{"TypeError|x is not a function|/app/src/a.js:3|2", "RangeError|y|/app/src/b.js:3|1"}},
+		{"a number in a message", []string{"5ERROR 500 - Internal Server Error"}, []string{"|500 - Internal Server Error|:0|0"}},
+	} {
+		m.test(t)
+	}
+}
