@@ -67,7 +67,8 @@ type omitted struct {
 // shownLine is one line of an answer and the lines of the page it stands for.
 type shownLine struct {
 	text        string
-	first, last int // of Page.Lines; -1 for a separator or a gap
+	first, last int    // of Page.Lines; -1 for a separator or a gap
+	head        string // the separator of its run and day; "" for a gap
 }
 
 // render turns a page into the lines of an answer: repeats folded, long lines
@@ -120,6 +121,7 @@ func (v logView) show(p *logstore.Page) []shownLine {
 	var (
 		shown []shownLine
 		seen  = make(map[int64]bool)
+		heads = make(map[int64]string) // of the day
 		day   string
 		gaps  = p.Gaps
 	)
@@ -127,12 +129,20 @@ func (v logView) show(p *logstore.Page) []shownLine {
 		line := &p.Lines[i]
 		run := p.Runs[line.Run]
 		for len(gaps) > 0 && gapPrecedes(gaps[0], line) {
-			shown = append(shown, shownLine{v.gapText(p, gaps[0]), -1, -1})
+			shown = append(shown, shownLine{v.gapText(p, gaps[0]), -1, -1, ""})
 			gaps = gaps[1:]
 		}
-		if d := line.At.Local().Format(time.DateOnly); d != day || !seen[line.Run] {
+		d := line.At.Local().Format(time.DateOnly)
+		if d != day {
+			clear(heads)
+		}
+		if heads[line.Run] == "" {
+			heads[line.Run] = fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number)
+		}
+		head := heads[line.Run]
+		if d != day || !seen[line.Run] {
 			day, seen[line.Run] = d, true
-			shown = append(shown, shownLine{fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number), -1, -1})
+			shown = append(shown, shownLine{head, -1, -1, head})
 		}
 		limit := max(1, min(maxLine, v.budget()-v.around(run.Name)))
 		text, next := joined(p.Lines, i, limit)
@@ -147,11 +157,11 @@ func (v logView) show(p *logstore.Page) []shownLine {
 		if count > 1 {
 			text += fmt.Sprintf(" (×%d)", count)
 		}
-		shown = append(shown, shownLine{v.prefix(line, run.Name) + text, i, end - 1})
+		shown = append(shown, shownLine{v.prefix(line, run.Name) + text, i, end - 1, head})
 		i = end
 	}
 	for _, gap := range gaps {
-		shown = append(shown, shownLine{v.gapText(p, gap), -1, -1})
+		shown = append(shown, shownLine{v.gapText(p, gap), -1, -1, ""})
 	}
 	return shown
 }
@@ -243,55 +253,6 @@ func gapResults(p *logstore.Page) []gapResult {
 		results = append(results, gapResult{Name: run.Name, Run: run.Number, After: g.After, Lines: g.Lines, Reason: g.Reason})
 	}
 	return results
-}
-
-func (v logView) budget() int {
-	if v.maxBytes > 0 {
-		return v.maxBytes
-	}
-	return defaultMaxBytes
-}
-
-// fit keeps as many lines as maxBytes allows, at least one, and says on which
-// side some were dropped.
-func (v logView) fit(shown []shownLine) (kept []shownLine, cutFront, cutEnd bool) {
-	budget, used := v.budget(), 0
-	if v.newest {
-		for i := len(shown) - 1; i >= 0; i-- {
-			used += len(shown[i].text) + 1
-			if used > budget && lastLine(shown[i+1:]) >= 0 {
-				return shown[i+1:], true, false
-			}
-		}
-		return shown, false, false
-	}
-	for i := range shown {
-		used += len(shown[i].text) + 1
-		if used > budget && lastLine(shown[:i]) >= 0 {
-			return shown[:i], false, true
-		}
-	}
-	return shown, false, false
-}
-
-// firstLine and lastLine are the indexes into Page.Lines of the first and last
-// real line of shown; -1 without one.
-func firstLine(shown []shownLine) int {
-	for _, l := range shown {
-		if l.first >= 0 {
-			return l.first
-		}
-	}
-	return -1
-}
-
-func lastLine(shown []shownLine) int {
-	for i := len(shown) - 1; i >= 0; i-- {
-		if shown[i].last >= 0 {
-			return shown[i].last
-		}
-	}
-	return -1
 }
 
 // text is the log part of an answer as text. A log line begins with a time or

@@ -81,11 +81,11 @@ func TestRenderBoundLosesNothing(t *testing.T) {
 			if size := len(strings.Join(r.Lines, "\n")); size > view.maxBytes {
 				t.Fatalf("an answer of %d bytes", size)
 			}
-			lines := r.Lines[1:] // without the separator
+			if !strings.HasSuffix(r.Lines[0], " web run 1 ---") {
+				t.Fatalf("newest %v: no separator before %q", newest, r.Lines[0])
+			}
+			lines := r.Lines[1:]
 			if newest {
-				if !strings.HasPrefix(r.Lines[0], "---") {
-					lines = r.Lines
-				}
 				got = append(append([]string{}, lines...), got...)
 				q.Before = r.PrevCursor
 			} else {
@@ -102,6 +102,66 @@ func TestRenderBoundLosesNothing(t *testing.T) {
 				t.Fatalf("newest %v: line %d is %q", newest, i, line)
 			}
 		}
+	}
+}
+
+// TestRenderCutAtTheFront: what is kept of several runs begins with the separator
+// of its first line, which stands there once.
+func TestRenderCutAtTheFront(t *testing.T) {
+	s := logOf(t, nil)
+	now := time.Now()
+	for _, text := range []string{"first\nsecond\n", "third\nfourth\n"} {
+		run, _ := s.NewRun(testProject, "web")
+		s.SaveRun(run, now, time.Time{}, []byte("{}"))
+		s.Capture(run, logstore.Stdout, now, []byte(text))
+		s.EndCapture(run)
+	}
+	page := readAll(t, s, logstore.Query{Names: []string{"web"}, Newest: true})
+	whole := logView{newest: true, maxBytes: 10_000}.render(page)
+	size := len(strings.Join(whole.Lines, "\n")) + 1
+	if len(whole.Lines) != 6 || whole.More {
+		t.Fatalf("%q, more %v", whole.Lines, whole.More)
+	}
+	for maxBytes := size; maxBytes >= 100; maxBytes-- {
+		r := logView{newest: true, maxBytes: maxBytes}.render(page)
+		cut := maxBytes < size
+		if got := len(strings.Join(r.Lines, "\n")) + 1; got > maxBytes || r.More != cut {
+			t.Errorf("%d bytes of %d, more %v", got, maxBytes, r.More)
+		}
+		begin := 1
+		if r.shown > 2 {
+			begin = 0
+		}
+		if want := whole.Lines[3*begin]; r.Lines[0] != want || strings.HasPrefix(r.Lines[1], "---") {
+			t.Errorf("%d bytes: %q, want %q in front", maxBytes, r.Lines, want)
+		}
+		if rest := readAll(t, s, logstore.Query{Names: []string{"web"}, Before: r.PrevCursor}); cut && len(rest.Lines)+r.shown != len(page.Lines) {
+			t.Errorf("%d bytes: %d lines shown, %d before the cursor", maxBytes, r.shown, len(rest.Lines))
+		}
+	}
+}
+
+// TestTailSaysWhatIsLeftOut: the last lines that max_bytes cuts have a cursor to
+// those before, and those that are all have none.
+func TestTailSaysWhatIsLeftOut(t *testing.T) {
+	s := hello(t)
+	s.script("job", "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); done", "wait", "exit")
+	data, text := s.do("tail_logs", map[string]any{"process": "job", "max_bytes": 300})
+	lines := data["lines"].([]any)
+	if data["more"] != true || data["prev_cursor"] == nil || !strings.Contains(text, "\nprev_cursor: ") || !strings.HasSuffix(lines[0].(string), " job run 1 ---") {
+		t.Errorf("%s", text)
+	}
+	before, _ := s.do("get_logs", map[string]any{"process": "job", "before": data["prev_cursor"]})
+	if got := strings.Count(fmt.Sprint(before["lines"], lines), " out line "); got != 40 {
+		t.Errorf("%d of 40 lines", got)
+	}
+	data, text = s.do("tail_logs", map[string]any{"process": "job"})
+	if data["more"] != nil || data["prev_cursor"] != nil {
+		t.Errorf("%s", text)
+	}
+	data, text = s.do("tail_logs", map[string]any{"process": "job", "after": "start", "max_bytes": 300})
+	if data["more"] != true || data["prev_cursor"] != nil {
+		t.Errorf("%s", text)
 	}
 }
 

@@ -45,7 +45,6 @@ func tailLogs(ctx context.Context, s *Server, a tailLogsArgs) (logsResult, error
 	if err != nil {
 		return logsResult{}, err
 	}
-	view := logView{names: len(names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, newest: q.Newest}
 	r := logsResult{}
 	if len(page.Lines) == 0 && a.WaitMS > 0 {
 		q.After, q.Latest, q.Newest = page.Next(), false, false
@@ -55,8 +54,11 @@ func tailLogs(ctx context.Context, s *Server, a tailLogsArgs) (logsResult, error
 			return r, err
 		}
 	}
+	view := logView{names: len(names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, newest: q.Newest}
 	r.logResult = view.render(page)
-	r.PrevCursor = ""
+	if !q.Newest || !r.More { // the caller has what was before, or there is nothing
+		r.PrevCursor = ""
+	}
 	if len(page.Lines) == 0 {
 		r.Hint = s.whySilent(ctx, names)
 	}
