@@ -69,6 +69,7 @@ type stream struct {
 	run     *runLog
 	pool    *buffers
 	level   Level // of the line before
+	paused  bool  // the piece before was the begin of a line that had paused
 	quiet   int   // ticks of the silencer since it was fed, while an error is open in it
 }
 
@@ -107,15 +108,22 @@ func (r *runLog) noteFault(f fault.Fault) {
 }
 
 // line takes a line from the cleaner. Its secrets are masked here, before anybody sees it; its
-// level is that of what was printed. The run's lock is held.
+// level is that of what was printed. What follows a line that paused without its end, as an error
+// follows "Applying migration...", is looked at like a line of its own; what is cut off a line for
+// its length is not. The run's lock is held.
 func (s *stream) line(text []byte, continuation, partial bool) {
-	if !continuation {
-		s.level = s.lineLevel(text)
+	begins, level := !continuation || s.paused, LevelNone
+	s.paused = begins && partial
+	if begins {
+		level = s.lineLevel(text)
+	}
+	if !continuation || level != LevelNone {
+		s.level = level
 	}
 	text = s.secrets.Line(text)
 	s.run.add(text, lineFlags(s.id, s.level, continuation, partial), s.pool)
-	if !continuation {
-		s.run.recognise(func(r *fault.Recogniser) { r.Line(s.run.last, s.id, uint8(s.level), text) })
+	if begins {
+		s.run.recognise(func(r *fault.Recogniser) { r.Line(s.run.last, s.id, uint8(level), text) })
 	}
 }
 

@@ -122,3 +122,10 @@ func TestBareError(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestTracebackBehindText has a traceback of Python behind what was printed without the end of its line.
+func TestTracebackBehindText(t *testing.T) {
+	misread{"a migration of Django", []string{
+		"0  Applying shop.0002_price...Traceback (most recent call last):", `0  File "/app/shop.py", line 2, in forwards`, "0    raise LookupError(name)", "5LookupError: no model",
+	}, []string{"LookupError|no model|/app/shop.py:2|4"}}.test(t)
+}

@@ -23,7 +23,10 @@ func startPython(l line, _ *back, _ *notes) shape {
 	if i < 0 || strings.TrimLeft(l.text[:i], " \t") != "" && i != len(l.text)-len(tracebackLine) || strings.Contains(l.text, "Exception Group") {
 		return nil
 	}
-	p := &python{indent: l.indent()}
+	p := &python{}
+	if i == l.indent() { // else it follows what was printed without the end of its line
+		p.indent = i
+	}
 	p.start(l)
 	p.add(l)
 	p.fallback, p.fatal = CategoryOther, true
