@@ -20,12 +20,13 @@ type startGroupArgs struct {
 
 // groupRunResult is what a start or a stop of a group has come to.
 type groupRunResult struct {
-	Name     string              `json:"name"`
-	State    string              `json:"state"`
-	TimedOut bool                `json:"timed_out,omitempty"`
-	Members  []groupMemberReport `json:"members"`
-	Hint     string              `json:"hint,omitempty"`
-	Notice   string              `json:"notice,omitempty"`
+	Name       string              `json:"name"`
+	State      string              `json:"state"`
+	TimedOut   bool                `json:"timed_out,omitempty"`
+	NextCursor string              `json:"next_cursor,omitempty"` // of all members, where it timed out
+	Members    []groupMemberReport `json:"members"`
+	Hint       string              `json:"hint,omitempty"`
+	Notice     string              `json:"notice,omitempty"`
 }
 
 type groupMemberReport struct {
@@ -61,7 +62,7 @@ func (r groupRunResult) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "group %s: %s\n", r.Name, r.State)
 	if r.TimedOut {
-		b.WriteString("timed out; it goes on, and the same call joins it\n")
+		fmt.Fprintf(&b, "timed out; it goes on, and the same call joins it\nnext_cursor: %s\n", r.NextCursor)
 	}
 	for _, m := range r.Members {
 		fmt.Fprintf(&b, "%s: %s", m.Name, m.Result)
@@ -192,7 +193,24 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 		}
 		r.Members = append(r.Members, m)
 	}
-	return r, nil
+	if !rep.TimedOut {
+		return r, nil
+	}
+	r.NextCursor, err = s.endOfMembers(ctx, rep)
+	return r, err
+}
+
+// endOfMembers is the cursor behind all that the members have printed.
+func (s *Server) endOfMembers(ctx context.Context, rep groups.Report) (string, error) {
+	var names []string
+	for _, o := range rep.Members {
+		names = append(names, o.Process)
+	}
+	cursor, err := s.o.Store.End(ctx, s.o.Manager.Project(), names)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the end of the log: %w", err)
+	}
+	return cursor, nil
 }
 
 // takeElsewhere describes the run of a member that another server runs.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"pmcp/groups"
 	"pmcp/logstore/mask"
 )
 
@@ -88,6 +90,35 @@ func TestGroupWithoutMembers(t *testing.T) {
 		if list, ok := group[key].([]any); !ok || len(list) > 0 {
 			t.Errorf("list_groups: %s is %v", key, group[key])
 		}
+	}
+}
+
+// TestGroupTimeoutHasACursor: with it the log of the members is read on, from the
+// start for one that has not run.
+func TestGroupTimeoutHasACursor(t *testing.T) {
+	s := hello(t)
+	s.script("web", "echo up; read line; echo $line; exec sleep 100", "ready", map[string]any{"log": "^go$"}, "wait", "started")
+	s.waitFor("web", "log", "pattern", "^up$")
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
+		{"process": "web"}, {"process": "job", "command": "sh", "args": []string{"-c", "echo first; sleep 100"}, "depends_on": []map[string]any{{"process": "web"}}},
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	rep, err := s.server.o.Groups.Start(ctx, "stack", s.server, groups.StartOptions{Progress: func(groups.Progress) { cancel() }})
+	noErr(t, err)
+	r, err := s.server.groupReport(t.Context(), rep)
+	noErr(t, err)
+	cursor := r.NextCursor
+	if !r.TimedOut || cursor == "" || !strings.Contains(r.text(), "timed out; it goes on, and the same call joins it\nnext_cursor: "+cursor+"\n") {
+		t.Fatalf("%s", r.text())
+	}
+	s.do("send_input", map[string]any{"process": "web", "text": "go"})
+	if data, text := s.do("start_group", map[string]any{"group": "stack"}); data["timed_out"] != nil || data["next_cursor"] != nil {
+		t.Errorf("%s", text)
+	}
+	s.waitFor("job", "log", "pattern", "^first$")
+	if _, text := s.do("get_logs", map[string]any{"process": "web,job", "after": cursor}); strings.Contains(text, "out up") || !strings.Contains(text, "out go") || !strings.Contains(text, "out first") {
+		t.Errorf("%s", text)
 	}
 }
 
