@@ -28,8 +28,9 @@ func (s *Store) onlyAfter(ctx context.Context, q *FaultQuery, after cursor, faul
 
 // runPlaces are the runs that are kept, at the position of a cursor.
 type runPlaces struct {
-	byRun   map[int64]*runPlace
-	covered map[processKey]bool // the processes with a run in the cursor
+	byRun    map[int64]*runPlace
+	covered  map[processKey]bool // the processes with a run in the cursor
+	coverage coverage
 }
 
 func (s *Store) placesAfter(ctx context.Context, c *scope, after cursor) (places runPlaces, err error) {
@@ -45,7 +46,10 @@ func (s *Store) placesAfter(ctx context.Context, c *scope, after cursor) (places
 		if err != nil {
 			return err
 		}
-		p, servers := &plan{after: after}, newServers(s, tx)
+		p, servers := &plan{after: after, coverage: &places.coverage}, newServers(s, tx)
+		if err := p.coverage.of(ctx, s, tx, after); err != nil {
+			return err
+		}
 		for _, runs := range byProcess {
 			of, err := p.place(ctx, servers, runs)
 			if err != nil {
@@ -73,7 +77,7 @@ func (p *runPlaces) add(of []*runPlace, after cursor) {
 // before tells whether the position is before the latest occurrence of a fault. A bad end comes
 // after all lines of its run; where the position is at the last of them it may be either, and the
 // end is told once more rather than never. Of a run that is not kept the runs of the process that
-// are were later.
+// are were later; of a process that the cursor does not cover it is the time that tells.
 func (p *runPlaces) before(f *Fault, after cursor) bool {
 	at, named := after[f.LastRun]
 	if place := p.byRun[f.LastRun]; place != nil {
@@ -83,7 +87,7 @@ func (p *runPlaces) before(f *Fault, after cursor) bool {
 		at, named = place.begin, true
 	}
 	if !named {
-		return !p.covered[processKey{f.Project, f.Name}]
+		return !p.covered[processKey{f.Project, f.Name}] && !f.LastSeen.Before(moment(p.coverage.started))
 	}
 	return f.LastLine > at || at != everything && fault.AtEnd(f.Type, f.Message)
 }

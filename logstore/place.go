@@ -47,12 +47,19 @@ func (p *plan) place(ctx context.Context, servers *servers, runs []*runMeta) ([]
 			latest = i
 		}
 	}
+	if frontier < 0 && len(p.after) > 0 && p.before == nil {
+		if err := p.passEarlier(ctx, servers, places); err != nil {
+			return nil, err
+		}
+	}
 	for i, place := range places {
 		line, named := at[place.meta.id]
 		switch {
 		case at == nil:
 			line = p.placeWithoutCursor(place)
 		case named:
+		case place.over:
+			line = place.last
 		case i < frontier && p.before != nil:
 			line = place.last
 		case i < frontier && place.finished: // it was over when the cursor was made

@@ -29,7 +29,8 @@ type Query struct {
 	// Since and Until bound the lines' times: Since <= At < Until. Zero = no bound.
 	Since, Until time.Time
 	// After and Before are cursors: only lines after, or before, that position. At most one may be
-	// set. CursorStart as After is the oldest line kept.
+	// set. CursorStart as After is the oldest line kept. Of a process that After does not cover the
+	// runs are left out that were over when the latest of the cursor's runs started.
 	After, Before string
 	// Limit is the largest number of lines; 0 = 100.
 	Limit int

@@ -100,6 +100,7 @@ type plan struct {
 	filter   lineFilter
 	after    cursor // nil: none
 	before   cursor
+	coverage *coverage // of after
 	backward bool
 	limit    int
 	maxBytes int
@@ -108,7 +109,7 @@ type plan struct {
 }
 
 func newPlan(q Query) (*plan, error) {
-	p := &plan{q: q, filter: q.filter(), page: &Page{Runs: make(map[int64]Run)}}
+	p := &plan{q: q, filter: q.filter(), coverage: new(coverage), page: &Page{Runs: make(map[int64]Run)}}
 	var err error
 	if p.after, err = queryCursor(q.After); err != nil {
 		return nil, err

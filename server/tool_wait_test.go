@@ -338,3 +338,24 @@ func TestWaitStaysInItsRun(t *testing.T) {
 		}
 	}
 }
+
+// TestCursorOfAnotherProcess: behind it is nothing that was over when that one was
+// started.
+func TestCursorOfAnotherProcess(t *testing.T) {
+	s := hello(t)
+	earlier := s.otherStore("earlier")
+	one := 1
+	s.saveOther(earlier, s.otherRun(earlier, "web", "Error: ready, and out of luck"), runInfo{State: "crashed", ExitCode: &one, EndedBy: "self"}, true)
+	s.script("db", "echo up; exec sleep 100")
+	data, _ := s.waitFor("db", "log", "pattern", "up")
+	cursor := data["next_cursor"]
+	if data, text := s.do("tail_logs", map[string]any{"after": cursor}); len(data) == 0 || strings.Contains(text, "ready") {
+		t.Errorf("%s", text)
+	}
+	s.script("web", "read line; echo ready again; exec sleep 100")
+	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "log", "pattern", "ready", "after", cursor)})
+	s.do("send_input", map[string]any{"process": "web", "text": "on"})
+	if r := s.wait(waiting); r.Result["isError"] == true || !strings.Contains(r.text(), "match: ready again") || strings.Contains(r.text(), "luck") {
+		t.Errorf("%s", r.raw)
+	}
+}
