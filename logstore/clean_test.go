@@ -190,6 +190,12 @@ func TestGuessLevel(t *testing.T) {
 		"panic(0x51e2a0)":                                      LevelNone,
 		"ERROR(3): no such thing":                              LevelError,
 		"Error(s) found: 0":                                    LevelNone,
+		`[2026-01-05 10:00:00] local.ERROR: boom {"id":3}`:     LevelError,
+		"[2026-01-05 10:00:00] local.EMERGENCY: boom":          LevelFatal,
+		"[2026-01-05 10:00:00] local.INFO: an ERROR: handled":  LevelInfo,
+		"see log.ERROR for more":                               LevelNone,
+		"config.error: off":                                    LevelNone,
+		"10:00AM ERR cannot connect":                           LevelError,
 		"just some words that come to nothing at all whatever": LevelNone,
 	} {
 		if got := guessLevel([]byte(text), false); got != want {

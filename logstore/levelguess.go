@@ -126,7 +126,7 @@ func namedLevel(word []byte) Level {
 		return LevelWarn
 	case "error", "err", "severe", "fail", "exception":
 		return LevelError
-	case "fatal", "ftl", "critical", "crit", "panic", "emerg", "alert", "dpanic":
+	case "fatal", "ftl", "critical", "crit", "panic", "emerg", "emergency", "alert", "dpanic":
 		return LevelFatal
 	default:
 		return LevelNone
@@ -207,7 +207,8 @@ func statedLevel(text []byte, i, end int, stderr bool) Level {
 		}
 		return tracebackLevel(text, i)
 	}
-	if digit(before) || digit(after) || before == '/' || before == '-' || before == '_' || before == '.' || after == '/' || after == '-' || after == '_' || after == '=' {
+	named := before == '.' && after == ':' && upper(word) // Monolog writes its channel first: local.ERROR:
+	if digit(before) || digit(after) || before == '/' || before == '-' || before == '_' || before == '.' && !named || after == '/' || after == '-' || after == '_' || after == '=' {
 		return LevelNone
 	}
 	switch {

@@ -25,6 +25,20 @@ func startRuby(l line, _ *back, _ *notes) shape {
 	return tr
 }
 
+// startRails knows "NoMethodError (undefined method `foo' for nil):", by which Rails logs an error
+// that an action raised: only the frames below it tell that it is one.
+func startRails(l line, _ *back, _ *notes) shape {
+	kind, message, ok := strings.Cut(l.text, " (")
+	if !ok || !errorName(kind) || strings.ContainsRune(kind, ' ') || !strings.HasSuffix(message, "):") {
+		return nil
+	}
+	tr := &trace{rails: true}
+	tr.start(l)
+	tr.f.Type, tr.fallback = kind, CategoryOther
+	tr.say(message[:len(message)-len("):")])
+	return tr
+}
+
 // php is an error of PHP that ends the script.
 type php struct{ one }
 

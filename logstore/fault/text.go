@@ -243,6 +243,8 @@ func afterToken(s string) (rest string, level bool) {
 	word := firstWord(s)
 	if i := strings.IndexByte(word, ':'); i > 0 && levelWord(word[:i]) {
 		word = word[:i+1]
+	} else if i > 0 && channelLevel(word[:i]) {
+		return s[i+1:], true
 	}
 	bare := strings.Trim(word, ":|,!<>")
 	switch {
@@ -255,6 +257,12 @@ func afterToken(s string) (rest string, level bool) {
 	default:
 		return "", false
 	}
+}
+
+// channelLevel knows how Monolog marks an error: local.ERROR, its channel first.
+func channelLevel(w string) bool {
+	i := strings.LastIndexByte(w, '.')
+	return i > 0 && isUpper(w[len(w)-1]) && levelWord(w[i+1:]) && w[i+1:] == strings.ToUpper(w[i+1:])
 }
 
 // processWord knows how Nest writes the process: 29  - 01/05/2026.
@@ -284,6 +292,9 @@ func timeWord(w string) bool {
 		return false
 	}
 	separators := 0
+	if strings.HasSuffix(w, "AM") || strings.HasSuffix(w, "PM") { // zerolog: 10:00AM
+		w, separators = w[:len(w)-2], 1
+	}
 	for i := range len(w) {
 		switch b := w[i]; {
 		case isDigit(b):
@@ -300,7 +311,7 @@ func timeWord(w string) bool {
 
 func levelWord(w string) bool {
 	switch lowered(w) {
-	case "error", "err", "fatal", "critical", "crit", "severe", "fail", "failed", "panic", "alert", "emerg", "emergency", "exception":
+	case "error", "err", "fatal", "ftl", "critical", "crit", "severe", "fail", "failed", "panic", "alert", "emerg", "emergency", "exception":
 		return true
 	default:
 		return false

@@ -22,6 +22,8 @@ type trace struct {
 	tail bool
 	// ruby tells that a header without indentation is a cause.
 	ruby bool
+	// rails tells that the frames are those of Ruby without a word in front.
+	rails bool
 	// quiet tells that a level below error was stated: a stack that was logged on purpose.
 	quiet bool
 	// place of the code excerpt before the first line.
@@ -149,7 +151,11 @@ func (tr *trace) absorbInto() *draft { return &tr.draft }
 
 func (tr *trace) next(l line) verdict {
 	t := l.trim()
-	if p, function, ok := frame(l); ok && (tr.frames == 0 || !tr.tail) {
+	p, function, ok := frame(l)
+	if !ok && tr.rails {
+		p, function, ok = rubyPlace(t)
+	}
+	if ok && (tr.frames == 0 || !tr.tail) {
 		tr.claim()
 		tr.frames++
 		tr.add(l)
