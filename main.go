@@ -64,6 +64,18 @@ const sweepPatience = 2 * time.Second
 // guardian.
 const shutdownCeiling = 10 * time.Second
 
+// When each step of a shutdown is given up at the latest, from its beginning on:
+// what one leaves of its time is the next one's. Children have 5 s of grace and
+// need more to be killed and read to the end.
+const (
+	groupsEndBy    = 2 * time.Second
+	healthEndBy    = 3 * time.Second
+	processesEndBy = 9 * time.Second
+	serverEndBy    = 9200 * time.Millisecond
+	storeEndBy     = 9800 * time.Millisecond
+	recordEndBy    = 9900 * time.Millisecond
+)
+
 func main() {
 	if err := guard.Seal(); err != nil {
 		fmt.Fprintln(os.Stderr, "pmcp:", err)
@@ -794,30 +806,56 @@ func (s *session) watchParent(serving context.Context, end context.CancelCauseFu
 }
 
 // shutdown takes everything down in order; no step is skipped for an earlier
-// one's failure. impatient ends the grace of children.
+// one's failure, or for one that hangs. impatient ends the grace of children.
 func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
 	defer time.AfterFunc(sweepPatience, s.endSweep).Stop()
-	done := make(chan error, 1)
-	go func() {
-		s.groups.Close()
-		s.health.Close()
-		errs := []error{s.manager.Close(impatient)}
-		s.upstream.Close()
-		s.server.Close()
-		s.runs.Close()
-		errs = append(errs, s.store.Close())
-		s.sweep.Wait()
-		errs = append(errs, s.unregister(), stdout.Close())
-		done <- errors.Join(errs...)
-	}()
-	select {
-	case err := <-done:
-		if err == nil {
-			return exitOK
-		}
-		s.log.Error("shutdown was not clean", "error", err)
-	case <-time.After(shutdownCeiling):
-		s.log.Error("shutdown took too long and was given up", "ceiling", shutdownCeiling)
+	e := ending{began: time.Now()}
+	e.step("groups", groupsEndBy, without(s.groups.Close))
+	e.step("health checks", healthEndBy, without(s.health.Close))
+	e.step("processes", processesEndBy, func() error { return s.manager.Close(impatient) })
+	e.step("MCP servers", serverEndBy, without(s.upstream.Close))
+	e.step("server", serverEndBy, without(s.server.Close))
+	e.step("run table", serverEndBy, without(s.runs.Close))
+	e.step("database", storeEndBy, s.store.Close)
+	e.step("clean-up after dead servers", recordEndBy, without(s.sweep.Wait))
+	e.step("record", recordEndBy, s.unregister)
+	e.step("stdout", shutdownCeiling, stdout.Close)
+	if len(e.errs) > 0 {
+		s.log.Error("shutdown was not clean", "error", errors.Join(e.errs...))
+		return exitFailed
 	}
-	return exitFailed
+	return exitOK
+}
+
+// ending is a shutdown under way.
+type ending struct {
+	began time.Time
+	errs  []error
+}
+
+// errGivenUp is of a step that did not end in time.
+var errGivenUp = errors.New("shutdown took too long")
+
+// step does one step and returns when it has ended, or at endBy from the
+// beginning on: what then hangs in the kernel goes on in a goroutine that ends
+// with the process, which is about to. What went wrong is added to e.errs.
+func (e *ending) step(name string, endBy time.Duration, do func() error) {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	late := time.NewTimer(time.Until(e.began.Add(endBy)))
+	defer late.Stop()
+	var err error
+	select {
+	case err = <-done:
+	case <-late.C:
+		err = fmt.Errorf("%w, given up after %v", errGivenUp, time.Since(e.began).Round(time.Millisecond))
+	}
+	if err != nil {
+		e.errs = append(e.errs, fmt.Errorf("cannot end the %s: %w", name, err))
+	}
+}
+
+// without is a step that cannot fail.
+func without(end func()) func() error {
+	return func() error { end(); return nil }
 }

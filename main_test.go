@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +16,9 @@ import (
 
 	"github.com/google/uuid"
 
+	"pmcp/groups"
 	"pmcp/logstore"
+	"pmcp/process"
 	"pmcp/registry"
 )
 
@@ -225,6 +229,82 @@ func TestFailedOpenLeavesNoLock(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, id+".lock")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the lock: %v", err)
 	}
+}
+
+// openTest opens a session of this process, without a guardian, that logs to log.
+func openTest(t *testing.T, log io.Writer) *session {
+	t.Helper()
+	for name, value := range map[string]string{"PM_REGISTRY_DIR": "servers", "PM_DATABASE_PATH": "pmcp.db", "PM_PROJECT_DIR": ""} {
+		t.Setenv(name, filepath.Join(t.TempDir(), value))
+	}
+	c, err := readConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &session{id: uuid.NewString(), c: c, log: slog.New(slog.NewTextHandler(log, nil))}
+	if s.lock, err = registry.Prepare(c.RegistryDir, s.id); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.release)
+	if err := s.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stuck starts members as a system call does that hangs: it heeds no context.
+type stuck struct{ begun, end chan struct{} }
+
+func (s stuck) StartMember(context.Context, string, process.IfRunning) (process.Status, error) {
+	close(s.begun)
+	<-s.end
+	return process.Status{}, groups.ErrClosed
+}
+
+// TestShutdownSkipsNothing: one step that hangs keeps no later one from being
+// done, and is named.
+func TestShutdownSkipsNothing(t *testing.T) {
+	var log strings.Builder
+	s := openTest(t, &log)
+	child, _, err := s.manager.Start(t.Context(), process.Spec{Name: "web", Command: "sleep", Args: []string{"1000"}}, process.KeepRunning)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.groups.Save(t.Context(), groups.Group{Name: "all", Members: []groups.Member{{Process: "api"}}}); err != nil {
+		t.Fatal(err)
+	}
+	member, started := stuck{make(chan struct{}), make(chan struct{})}, make(chan struct{})
+	go func() {
+		defer close(started)
+		_, _ = s.groups.Start(context.WithoutCancel(t.Context()), "all", member, groups.StartOptions{})
+	}()
+	select {
+	case <-member.begun:
+	case <-started:
+		t.Fatal("no member was started")
+	}
+	stdout, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := s.shutdown(t.Context(), stdout); code != exitFailed || !strings.Contains(log.String(), "cannot end the groups: "+errGivenUp.Error()) {
+		t.Errorf("exit code %d; %s", code, log.String())
+	}
+	if st, err := s.manager.Status("web"); err != nil || st.State.Live() {
+		t.Errorf("%d is left: %v, %v", child.PID, st.State, err)
+	}
+	if _, err := s.store.Runs(t.Context(), logstore.RunFilter{}); !errors.Is(err, logstore.ErrClosed) {
+		t.Errorf("the database: %v", err)
+	}
+	if left, err := os.ReadDir(s.c.RegistryDir); err != nil || len(left) > 0 {
+		t.Errorf("left of the record: %v, %v", left, err)
+	}
+	if err := stdout.Close(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("stdout: %v", err)
+	}
+	close(member.end)
+	<-started
+	s.groups.Close()
 }
 
 func TestProjectDir(t *testing.T) {
