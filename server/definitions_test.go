@@ -58,7 +58,7 @@ func TestDefinitionsWithoutMasked(t *testing.T) {
 		if got := strings.Join(over.Masked, ", "); got != want {
 			t.Errorf("%s leaves %q missing, want %q", given, got, want)
 		}
-		if _, err := over.spec("x", t.TempDir(), false); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+		if _, err := over.spec(t.Context(), "x", t.TempDir(), false); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", given, err)
 		}
 	}

@@ -63,7 +63,7 @@ func (s *Server) memberDefinition(ctx context.Context, argument string, m member
 			return def, fmt.Errorf("argument %s: %s has no command, and no definition of that name is stored; start_process with a command gives it one", argument, m.Process)
 		}
 	}
-	spec, err := s.specOf(m.Process, def, false)
+	spec, err := s.specOf(ctx, m.Process, def, false)
 	if err == nil {
 		err = spec.Validate()
 	}

@@ -24,7 +24,7 @@ func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func
 	for key, value := range target.Env {
 		args.Env[key] = &value
 	}
-	spec, err := s.specOf("mcp", args, false)
+	spec, err := s.specOf(ctx, "mcp", args, false)
 	if err != nil {
 		return err
 	}

@@ -2,14 +2,12 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/joho/godotenv"
 
 	"pmcp/health"
 	"pmcp/process"
@@ -100,7 +98,7 @@ type stopArgs struct {
 
 // specOf is the spec of a definition, whose secrets are known from then on: those
 // in its command line before anything can be said of it.
-func (s *Server) specOf(name string, def specArgs, exits bool) (process.Spec, error) {
+func (s *Server) specOf(ctx context.Context, name string, def specArgs, exits bool) (process.Spec, error) {
 	s.o.Mask.Spare(name, def.Group, def.dir(s.o.Manager.Project()))
 	for _, d := range def.DependsOn {
 		s.o.Mask.Spare(d.Process)
@@ -109,7 +107,7 @@ func (s *Server) specOf(name string, def specArgs, exits bool) (process.Spec, er
 	if def.Health != nil {
 		s.o.Mask.LearnArgs(append([]string{def.Health.Command}, def.Health.Args...)...)
 	}
-	spec, err := def.spec(name, s.o.Manager.Project(), exits)
+	spec, err := def.spec(ctx, name, s.o.Manager.Project(), exits)
 	spec.Limits = def.Limits.over(s.o.Manager.Limits())
 	s.o.Mask.LearnArgs(spec.Args...)
 	s.o.Mask.LearnEnv(spec.Env)
@@ -118,8 +116,9 @@ func (s *Server) specOf(name string, def specArgs, exits bool) (process.Spec, er
 
 // spec is what a definition means: command line split, files read, durations
 // typed; but for its limits, which those of every process are part of. exits says
-// that the call waits for the end, where stdin is /dev/null unless asked for.
-func (a specArgs) spec(name, project string, exits bool) (process.Spec, error) {
+// that the call waits for the end, where stdin is /dev/null unless asked for. ctx
+// bounds the reading of files.
+func (a specArgs) spec(ctx context.Context, name, project string, exits bool) (process.Spec, error) {
 	if err := a.demandMasked(); err != nil {
 		return process.Spec{}, err
 	}
@@ -143,7 +142,7 @@ func (a specArgs) spec(name, project string, exits bool) (process.Spec, error) {
 	if a.Stop != nil {
 		spec.Stop = process.StopSpec{Signal: a.Stop.Signal, Timeout: time.Duration(a.Stop.TimeoutMS) * time.Millisecond}
 	}
-	env, err := readEnvFiles(a.EnvFiles, dir)
+	env, err := readEnvFiles(ctx, a.EnvFiles, dir)
 	if err != nil {
 		return spec, err
 	}
@@ -198,24 +197,4 @@ func (a specArgs) dir(project string) string {
 		return a.Cwd
 	}
 	return filepath.Join(project, a.Cwd)
-}
-
-// readEnvFiles reads dotenv files; later ones win.
-func readEnvFiles(files []string, dir string) (map[string]string, error) {
-	env := make(map[string]string)
-	for _, file := range files {
-		if !filepath.IsAbs(file) {
-			file = filepath.Join(dir, file)
-		}
-		values, err := godotenv.Read(file)
-		var missing *os.PathError
-		switch {
-		case errors.As(err, &missing):
-			return nil, fmt.Errorf("argument env_files: %w", err)
-		case err != nil: // its text quotes the file, which may hold secrets
-			return nil, fmt.Errorf("argument env_files: %s is not in dotenv syntax (NAME=value lines)", file)
-		}
-		maps.Copy(env, values)
-	}
-	return env, nil
 }

@@ -36,7 +36,7 @@ func TestLimitsThatAreNotGiven(t *testing.T) {
 		var stored specArgs
 		noErr(t, json.Unmarshal(raw, &stored))
 		for how, def := range map[string]specArgs{"given": def, "stored": stored} {
-			spec, err := s.specOf("web", def, false)
+			spec, err := s.specOf(t.Context(), "web", def, false)
 			noErr(t, err)
 			got := m.Limits()
 			if spec.Limits != nil {

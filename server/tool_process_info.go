@@ -185,7 +185,7 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 		return err
 	}
 	if ok {
-		s.describeDefinition(r, name, def)
+		s.describeDefinition(ctx, r, name, def)
 		def.Command, def.Args, def.Cwd, def.Env, def.SecretEnv, def.Stdin = "", nil, "", nil, nil, nil
 		def.Masked = nil
 		r.Spec = &def
@@ -202,7 +202,7 @@ func (s *Server) describeSpec(ctx context.Context, r *processInfoResult, name st
 
 // describeDefinition adds what a run would show: the variables of a definition
 // that does not run here, and the command of one that never ran.
-func (s *Server) describeDefinition(r *processInfoResult, name string, def specArgs) {
+func (s *Server) describeDefinition(ctx context.Context, r *processInfoResult, name string, def specArgs) {
 	if r.Env == nil {
 		env := make(map[string]string, len(def.Env))
 		for key, value := range def.Env {
@@ -219,7 +219,7 @@ func (s *Server) describeDefinition(r *processInfoResult, name string, def specA
 		return
 	}
 	def.EnvFiles, def.SecretEnv = nil, nil // who only looks reads no files, and needs no secrets
-	spec, err := s.specOf(name, def, false)
+	spec, err := s.specOf(ctx, name, def, false)
 	r.Command, r.Args, r.Cwd = def.Command, def.Args, def.dir(s.o.Manager.Project())
 	if err == nil {
 		r.Command, r.Args = spec.Command, spec.Args

@@ -227,7 +227,7 @@ type launchOptions struct {
 // launch starts name as def says and remembers def for it: the one way in which
 // tools and groups start processes.
 func (s *Server) launch(ctx context.Context, name string, def specArgs, o launchOptions) (st process.Status, already bool, err error) {
-	spec, err := s.specOf(name, def, o.exits)
+	spec, err := s.specOf(ctx, name, def, o.exits)
 	if err != nil {
 		return st, false, err
 	}
