@@ -130,7 +130,7 @@ func (h *hunt) take(t *track) bool {
 		return false
 	}
 	h.bytes += len(hit.Text)
-	h.result.Hits = append(h.result.Hits, Hit{Line: hit})
+	h.result.Hits = append(h.result.Hits, Hit{Line: hit, Offset: h.matcher.offset(hit.Text)})
 	h.result.Count++
 	t.hits = t.hits[:len(t.hits)-1]
 	t.rebound(h.backward)

@@ -88,6 +88,17 @@ func (m *matcher) next(text []byte, off int) (start, end int) {
 	return -1, -1
 }
 
+// offset gives where in a line that matches the first match begins.
+func (m *matcher) offset(line string) int {
+	if m.expr == nil {
+		return max(0, m.literal.index([]byte(line)))
+	}
+	if at := m.expr.FindStringIndex(line); at != nil {
+		return at[0]
+	}
+	return 0
+}
+
 func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }

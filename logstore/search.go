@@ -40,6 +40,8 @@ type SearchQuery struct {
 // is a hit itself, or context of an earlier line's hit, is not context again.
 type Hit struct {
 	Line
+	// Offset is where in Text the first match begins.
+	Offset int
 	// Preceding and Following are its context, each oldest first.
 	Preceding, Following []Line
 }

@@ -190,6 +190,35 @@ func wantPages(t testing.TB, s *Store, q SearchQuery, want []Line) {
 	wantSame(t, q, got, want)
 }
 
+// TestHitOffset: a hit says where the first match begins.
+func TestHitOffset(t *testing.T) {
+	s := openTest(t, Options{})
+	const line = "ünder \u212aelvin, kelvin; Éclair 42"
+	s.Capture(startRun(s, "/p", "web"), Stdout, time.Now(), []byte(line+"\n"))
+	for _, c := range []struct {
+		q    SearchQuery
+		from string // what the match begins with
+	}{
+		{SearchQuery{Text: "ü"}, "ünder"},
+		{SearchQuery{Text: "KELVIN"}, "kelvin;"},
+		{SearchQuery{Text: "kelvin", CaseSensitive: true}, "kelvin;"},
+		{SearchQuery{Text: "éclair"}, "Éclair"},
+		{SearchQuery{Text: "kelvin", Regexp: true}, "\u212aelvin"},
+		{SearchQuery{Text: "[0-9]+$", Regexp: true}, "42"},
+		{SearchQuery{Text: "$", Regexp: true}, ""},
+	} {
+		m, err := s.Search(t.Context(), c.q)
+		checkError(t, err)
+		want := len(line)
+		if c.from != "" {
+			want = strings.Index(line, c.from)
+		}
+		if len(m.Hits) != 1 || m.Hits[0].Offset != want {
+			t.Errorf("%q, expression %v: %+v, want one at %d", c.q.Text, c.q.Regexp, m.Hits, want)
+		}
+	}
+}
+
 func TestSearchContext(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")

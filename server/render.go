@@ -215,6 +215,31 @@ func cut(s string, size, limit int) string {
 	return fmt.Sprintf("%s… [+%d bytes]", s[:end], size-end)
 }
 
+// beforeMatch is how much of a line is shown before a match that is far behind
+// its start.
+const beforeMatch = 200
+
+// cutAround is cut where that shows what is at the offset; else it shows limit
+// bytes around it, and marks both ends.
+func cutAround(s string, offset, limit int) string {
+	if len(s) <= limit || offset+utf8.UTFMax <= limit {
+		return cut(s, len(s), limit)
+	}
+	start := max(0, offset-min(beforeMatch, limit/2))
+	for start > 0 && !utf8.RuneStart(s[start]) {
+		start--
+	}
+	end := min(start+limit, len(s))
+	for end > offset && end < len(s) && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	more := ""
+	if end < len(s) {
+		more = "…"
+	}
+	return fmt.Sprintf("… %s%s [+%d bytes]", s[start:end], more, len(s)-(end-start))
+}
+
 // streamNames are how a line names its stream.
 var streamNames = [...]string{logstore.Stdout: "out", logstore.Stderr: "err", logstore.Messages: "mcp"}
 

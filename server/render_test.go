@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pmcp/logstore"
 )
@@ -191,6 +193,44 @@ func TestRenderBoundsLongLines(t *testing.T) {
 	r := showMatches(found, false, logView{names: true, maxLineBytes: min(defaultMaxLineBytes, textBytes)})
 	if size := len(r.Matches[0].Line); len(r.Matches) != 1 || size > smallest {
 		t.Errorf("a search: %d matches, %d bytes", len(r.Matches), size)
+	}
+}
+
+// TestMatchIsShown, however far behind the start of its line it is: with what is
+// before it, whole characters, and the count of what is left out.
+func TestMatchIsShown(t *testing.T) {
+	const limit = defaultMaxLineBytes
+	e, x := strings.Repeat("é", limit), strings.Repeat("x", limit)
+	for _, c := range []struct{ line, pattern, want string }{
+		{"up " + x, "up", "up " + x[:limit-3] + "… [+3 bytes]"},
+		{x[:limit-2] + "up", "up", x[:limit-2] + "up"},
+		{x + "up", "up", "… " + x[:200] + "up [+1800 bytes]"},
+		{x[:limit-1] + "ü", "ü", "… " + x[:200] + "ü [+1799 bytes]"},
+		{e + "up" + e, "up", "… " + e[:200] + "up" + e[:limit-202] + "… [+6002 bytes]"},
+		{"x" + e + "up" + e, "up", "… " + e[:200] + "up" + e[:limit-202] + "… [+6003 bytes]"},
+		{e + "-up" + e, "up", "… " + e[:200] + "-up" + e[:limit-204] + "… [+6004 bytes]"},
+		{x + x, "$", "… " + x[:200] + " [+3800 bytes]"},
+	} {
+		s := logOf(t, map[string]string{"web": c.line + "\n"})
+		found, err := s.Search(t.Context(), logstore.SearchQuery{Text: c.pattern, Regexp: true})
+		noErr(t, err)
+		line := showMatches(found, false, logView{maxLineBytes: limit}).Matches[0].Line
+		if !utf8.ValidString(line) || !strings.HasSuffix(line, " out "+c.want) {
+			t.Errorf("%q: %q, want %q", c.pattern, line, c.want)
+		}
+		page := readAll(t, s, logstore.Query{})
+		w := runWait{a: waitArgs{Until: "log"}, pattern: regexp.MustCompile(c.pattern)}
+		i, offset := w.match(page)
+		if i != 0 || cutAround(page.Lines[i].Text, offset, limit) != c.want {
+			t.Errorf("%q: line %d at %d", c.pattern, i, offset)
+		}
+	}
+	for limit := range 12 {
+		for offset := range e[:40] {
+			if shown := cutAround(e[:40], offset, limit); !utf8.ValidString(shown) || len(shown) > limit+aroundLine/2 {
+				t.Errorf("%d bytes at %d: %q", limit, offset, shown)
+			}
+		}
 	}
 }
 

@@ -136,7 +136,7 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 		hit := &found.Hits[i]
 		run := found.Runs[hit.Run]
 		r.Matches = append(r.Matches, searchMatch{
-			Name: run.Name, Run: run.Number, Line: view.matchText(&hit.Line, run.Name), Cursor: hit.Cursor(),
+			Name: run.Name, Run: run.Number, Line: view.matchText(&hit.Line, run.Name, hit.Offset), Cursor: hit.Cursor(),
 			Before: view.contextText(hit.Preceding, run.Name), After: view.contextText(hit.Following, run.Name),
 		})
 		r.Notice = outputNotice
@@ -148,14 +148,15 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 }
 
 // matchText is a line of a search with its date, since hits come from any day.
-func (v logView) matchText(l *logstore.Line, name string) string {
-	return l.At.Local().Format(time.DateOnly) + " " + v.prefix(l, name) + cut(l.Text, len(l.Text), v.maxLineBytes)
+// What is at the offset is shown in any case.
+func (v logView) matchText(l *logstore.Line, name string, offset int) string {
+	return l.At.Local().Format(time.DateOnly) + " " + v.prefix(l, name) + cutAround(l.Text, offset, v.maxLineBytes)
 }
 
 func (v logView) contextText(lines []logstore.Line, name string) []string {
 	var shown []string
 	for i := range lines {
-		shown = append(shown, v.matchText(&lines[i], name))
+		shown = append(shown, v.matchText(&lines[i], name, 0))
 	}
 	return shown
 }

@@ -190,9 +190,9 @@ func (w *runWait) output(ctx context.Context) (runResult, error) {
 		if err != nil {
 			return runResult{}, err
 		}
-		if i := w.match(page); i >= 0 {
+		if i, offset := w.match(page); i >= 0 {
 			w.seen += i + 1
-			return w.matched(ctx, page, i)
+			return w.matched(ctx, page, i, offset)
 		}
 		q.After, q.Runs = page.Next(), nil
 		if len(page.Lines) > 0 {
@@ -239,23 +239,24 @@ func (w *runWait) untilIdle() time.Duration {
 	return max(0, min(idle, idle-time.Since(w.last))) // the clock may have been set back
 }
 
-// match is the first line of page that the pattern matches; -1 without one.
-func (w *runWait) match(page *logstore.Page) int {
+// match is the first line of page that the pattern matches, and where in it; -1
+// without one.
+func (w *runWait) match(page *logstore.Page) (i, offset int) {
 	if w.a.Until != "log" {
-		return -1
+		return -1, 0
 	}
 	for i := range page.Lines {
-		if w.pattern.MatchString(page.Lines[i].Text) {
-			return i
+		if text := page.Lines[i].Text; w.pattern.MatchString(text) {
+			return i, w.pattern.FindStringIndex(text)[0]
 		}
 	}
-	return -1
+	return -1, 0
 }
 
 // matched answers with the line and those before it.
-func (w *runWait) matched(ctx context.Context, page *logstore.Page, i int) (runResult, error) {
+func (w *runWait) matched(ctx context.Context, page *logstore.Page, i, offset int) (runResult, error) {
 	r, err := w.answer(ctx, page.Cursor(i), false)
-	r.Match = cut(page.Lines[i].Text, len(page.Lines[i].Text), defaultMaxLineBytes)
+	r.Match = cutAround(page.Lines[i].Text, offset, defaultMaxLineBytes)
 	return r, err
 }
 

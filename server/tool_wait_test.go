@@ -82,6 +82,10 @@ func TestWaitForEarlierSession(t *testing.T) {
 	if data, _ := s.waitFor("job", "log", "pattern", "^one$"); data["match"] != "one" {
 		t.Errorf("%v", data)
 	}
+	s.otherRun(earlier, "long", strings.Repeat("x", defaultMaxLineBytes)+"needle")
+	if data, _ := s.waitFor("long", "log", "pattern", "needle"); data["match"] != "… "+strings.Repeat("x", beforeMatch)+"needle [+1800 bytes]" {
+		t.Errorf("%v", data)
+	}
 	if data, text := s.waitFor("job", "idle"); data["state"] != "crashed" || !strings.Contains(text, "one") {
 		t.Errorf("%v\n%s", data, text)
 	}
