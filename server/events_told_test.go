@@ -59,15 +59,16 @@ func TestPendingMemberIsNotTold(t *testing.T) {
 // traceback is a script's output that is one error.
 const traceback = `printf 'Traceback (most recent call last):\n  File "/srv/job.py", line 7, in <module>\nKeyError: 42\n' >&2; `
 
-// TestErrorsOfAGoodEnd: an answer that tells a good end, and shows neither the
-// errors of the run nor all its output, does not keep them from being told.
+// TestErrorsOfAGoodEnd: an answer that tells a good end, and shows neither all
+// errors of the run nor all its output, does not keep the others from being told.
 func TestErrorsOfAGoodEnd(t *testing.T) {
 	s := hello(t)
-	s.script("job", awaitGo+traceback+"seq 100")
+	const sixErrors = `for e in Key Value Type Index Name OS; do printf 'Traceback (most recent call last):\n  File "/srv/%s.py", line 7, in <module>\n%sError: 42\n' $e $e >&2; done; `
+	s.script("job", awaitGo+sixErrors+"seq 100")
 	id := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("job", "exit")})
 	s.touch("go")
 	r := s.wait(id)
-	if !strings.Contains(r.text(), "exit code 0") {
+	if !strings.Contains(r.text(), "exit code 0") || strings.Count(r.text(), "\nerror ") != answerErrors {
 		t.Fatal(r.raw)
 	}
 	s.awaitEvent(r, "job (run 1): new error")

@@ -74,3 +74,18 @@ func TestErrorsOfAnEarlierRun(t *testing.T) {
 		}
 	}
 }
+
+// TestWaitGivesTheErrorsOfTheRun: without a cursor those from its start on, also
+// while it goes on, and none of the run before.
+func TestWaitGivesTheErrorsOfTheRun(t *testing.T) {
+	s := hello(t)
+	s.script("web", "echo 'ValueError: of the run before' >&2; exit 3", "wait", "exit")
+	s.script("web", "echo '2026-01-05 12:00:00 ERROR db: connection refused'; echo '2026-01-05 12:00:00 INFO up'; exec sleep 100", "merge_output", true, "ready", map[string]any{"log": "INFO up$"})
+	for until, more := range map[string][]any{"ready": nil, "idle": {"idle_ms", 1}, "log": {"pattern", "INFO up$"}} {
+		data, text := s.waitFor("web", until, more...)
+		errors, _ := data["errors"].([]any)
+		if data["state"] != "running" || len(errors) != 1 || !strings.Contains(text, "\n  db: connection refused\n") {
+			t.Errorf("%s: %s", until, text)
+		}
+	}
+}

@@ -156,10 +156,12 @@ func (w *runWait) lastLines(ctx context.Context) (logResult, error) {
 }
 
 // addErrors adds the errors that are new since the caller's cursor or, without
-// one, those of a run that ended badly.
-func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) error {
+// one, those of the run.
+func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) (err error) {
 	if w.a.After == "" {
-		return w.s.addErrors(ctx, r, now)
+		r.Errors, err = w.s.runErrors(ctx, w.run)
+		r.faults = r.faults || now.bad && err == nil
+		return err
 	}
 	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.name, After: w.a.After, Limit: answerErrors})
 	r.Errors, r.faults = found.Errors, now.bad && err == nil
