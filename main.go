@@ -621,6 +621,17 @@ func (s *session) unregister() error {
 	return errors.Join(errs...)
 }
 
+// endRecord takes the record back unless processes, the error of ending them,
+// says that some may be left: then it goes on naming them. A guardian removes it
+// once it has killed them; else it is for the next server's sweep.
+func (s *session) endRecord(processes error) error {
+	if errors.Is(processes, process.ErrSurvivors) || errors.Is(processes, errGivenUp) {
+		s.log.Warn("the record stays for what may be left")
+		return nil
+	}
+	return s.unregister()
+}
+
 func (s *session) openStore(ctx context.Context) (err error) {
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Path: s.c.DatabasePath, Session: s.id, RetentionDays: s.c.LogRetentionDays,
@@ -813,12 +824,13 @@ func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
 	e.step("groups", groupsEndBy, without(s.groups.Close))
 	e.step("health checks", healthEndBy, without(s.health.Close))
 	e.step("processes", processesEndBy, func() error { return s.manager.Close(impatient) })
+	processes := e.last
 	e.step("MCP servers", serverEndBy, without(s.upstream.Close))
 	e.step("server", serverEndBy, without(s.server.Close))
 	e.step("run table", serverEndBy, without(s.runs.Close))
 	e.step("database", storeEndBy, s.store.Close)
 	e.step("clean-up after dead servers", recordEndBy, without(s.sweep.Wait))
-	e.step("record", recordEndBy, s.unregister)
+	e.step("record", recordEndBy, func() error { return s.endRecord(processes) })
 	e.step("stdout", shutdownCeiling, stdout.Close)
 	if len(e.errs) > 0 {
 		s.log.Error("shutdown was not clean", "error", errors.Join(e.errs...))
@@ -831,6 +843,7 @@ func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
 type ending struct {
 	began time.Time
 	errs  []error
+	last  error // of the latest step
 }
 
 // errGivenUp is of a step that did not end in time.
@@ -838,20 +851,21 @@ var errGivenUp = errors.New("shutdown took too long")
 
 // step does one step and returns when it has ended, or at endBy from the
 // beginning on: what then hangs in the kernel goes on in a goroutine that ends
-// with the process, which is about to. What went wrong is added to e.errs.
+// with the process, which is about to. What went wrong is e.last, and added to
+// e.errs.
 func (e *ending) step(name string, endBy time.Duration, do func() error) {
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	late := time.NewTimer(time.Until(e.began.Add(endBy)))
 	defer late.Stop()
-	var err error
 	select {
-	case err = <-done:
+	case e.last = <-done:
 	case <-late.C:
-		err = fmt.Errorf("%w, given up after %v", errGivenUp, time.Since(e.began).Round(time.Millisecond))
+		e.last = fmt.Errorf("%w, given up after %v", errGivenUp, time.Since(e.began).Round(time.Millisecond))
 	}
-	if err != nil {
-		e.errs = append(e.errs, fmt.Errorf("cannot end the %s: %w", name, err))
+	if e.last != nil {
+		e.last = fmt.Errorf("cannot end the %s: %w", name, e.last)
+		e.errs = append(e.errs, e.last)
 	}
 }
 

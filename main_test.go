@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -305,6 +306,41 @@ func TestShutdownSkipsNothing(t *testing.T) {
 	close(member.end)
 	<-started
 	s.groups.Close()
+}
+
+// TestRecordOfSurvivorsStays: what could not be killed, or not be waited for, is
+// still to be found by the record.
+func TestRecordOfSurvivorsStays(t *testing.T) {
+	s := openTest(t, io.Discard)
+	hangs := make(chan struct{})
+	defer close(hangs)
+	for name, end := range map[string]func(e *ending){
+		"survivors": func(e *ending) {
+			e.step("processes", time.Hour, func() error { return errors.Join(nil, fmt.Errorf("%w: pid 7", process.ErrSurvivors)) })
+		},
+		"given up": func(e *ending) { e.step("processes", 0, func() error { <-hangs; return nil }) },
+	} {
+		e := ending{began: time.Now()}
+		end(&e)
+		if err := s.endRecord(e.last); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, suffix := range []string{".json", ".procs", ".lock"} {
+			if _, err := os.Stat(filepath.Join(s.c.RegistryDir, s.id+suffix)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	stdout, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := s.shutdown(t.Context(), stdout); code != exitOK {
+		t.Errorf("exit code %d", code)
+	}
+	if left, err := os.ReadDir(s.c.RegistryDir); err != nil || len(left) > 0 {
+		t.Errorf("left of the record: %v, %v", left, err)
+	}
 }
 
 func TestProjectDir(t *testing.T) {
