@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -36,7 +37,7 @@ type errorResult struct {
 	FirstSeen   string   `json:"first_seen"`
 	LastSeen    string   `json:"last_seen"`
 	Run         int      `json:"run"`
-	PerHour     int64    `json:"per_hour"`
+	PerHour     int64    `json:"per_hour"` // see hourly
 	Trend       string   `json:"trend"`
 	Resolved    bool     `json:"resolved"`
 	ResolvedAt  string   `json:"resolved_at,omitempty"`
@@ -62,29 +63,35 @@ func ofFault(f *logstore.Fault) errorResult {
 	r := errorResult{
 		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message,
 		File: f.File, Line: f.Line, Column: f.Column, Count: f.Count, Runs: f.Runs, FirstSeen: formatTime(f.FirstSeen), LastSeen: formatTime(f.LastSeen),
-		Run: f.RunNumber, PerHour: f.PerHour[0], Trend: trend(f.PerHour[:]), Resolved: !f.Resolved.IsZero(), ResolvedAt: formatTime(f.Resolved),
+		Run: f.RunNumber, Resolved: !f.Resolved.IsZero(), ResolvedAt: formatTime(f.Resolved),
 		Note: f.Note, Regressed: f.Regressed, Cursor: f.Cursor(), Stack: f.Stack, seen: f.LastSeen,
 	}
+	r.PerHour, r.Trend = hourly(f.PerHour[:], time.Now())
 	if len(r.Stack) > stackLines {
 		r.Stack = append(slices.Clone(r.Stack[:stackLines-1]), fmt.Sprintf("… %d more lines: get_errors with error_id", len(f.Stack)-stackLines+1))
 	}
 	return r
 }
 
-// trend compares the current hour with the five before.
-func trend(perHour []int64) string {
-	now, before := float64(perHour[0]), 0.0
+// hourly is about how often something occurred in the 60 minutes before now, and
+// the trend: that beside the five whole hours before the current one. perHour
+// counts by hours of the clock, the current one first; of the one before it as
+// much counts as belongs to those 60 minutes.
+func hourly(perHour []int64, now time.Time) (inHour int64, trend string) {
+	elapsed := now.Sub(now.Truncate(time.Hour)).Hours()
+	recent, before := float64(perHour[0])+(1-elapsed)*float64(perHour[1]), 0.0
 	for _, n := range perHour[1:6] {
 		before += float64(n) / 5
 	}
 	switch {
-	case now > 1.5*before+1:
-		return "rising"
-	case now < 0.5*before:
-		return "falling"
+	case recent > 1.5*before+1:
+		trend = "rising"
+	case recent < 0.5*before:
+		trend = "falling"
 	default:
-		return "steady"
+		trend = "steady"
 	}
+	return int64(math.Round(recent)), trend
 }
 
 // text is the error in a few lines; what the program said is indented, so that

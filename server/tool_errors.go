@@ -49,7 +49,7 @@ type getErrorsResult struct {
 type errorsSummary struct {
 	ByCategory map[string]int `json:"by_category"`
 	ByProcess  map[string]int `json:"by_process"`
-	PerHour    int64          `json:"per_hour"` // occurrences in the current hour
+	PerHour    int64          `json:"per_hour"` // occurrences, see hourly
 	Trend      string         `json:"trend"`
 }
 
@@ -57,7 +57,7 @@ func (r getErrorsResult) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d kinds of errors\n", r.Total)
 	if s := r.Summary; s != nil {
-		fmt.Fprintf(&b, "by category: %s; by process: %s; %d this hour, %s\n", counts(s.ByCategory), counts(s.ByProcess), s.PerHour, s.Trend)
+		fmt.Fprintf(&b, "by category: %s; by process: %s; %d an hour, %s\n", counts(s.ByCategory), counts(s.ByProcess), s.PerHour, s.Trend)
 	}
 	if len(r.Errors) > 0 {
 		fmt.Fprintf(&b, "[%s]\n", r.Notice)
@@ -201,7 +201,7 @@ func summarize(all []logstore.Fault) *errorsSummary {
 			perHour[hour] += n
 		}
 	}
-	sum.PerHour, sum.Trend = perHour[0], trend(perHour[:])
+	sum.PerHour, sum.Trend = hourly(perHour[:], time.Now())
 	return sum
 }
 

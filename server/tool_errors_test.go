@@ -89,3 +89,33 @@ func TestWaitGivesTheErrorsOfTheRun(t *testing.T) {
 		}
 	}
 }
+
+// TestHourly: an error that occurs once a minute does so at every minute of the
+// hour, and what grows or ends is told soon.
+func TestHourly(t *testing.T) {
+	const rising, steady, falling = "rising", "steady", "falling"
+	hour := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		minute  int
+		perHour []int64
+		inHour  int64
+		trend   string
+	}{
+		{0, []int64{0, 60, 60, 60, 60, 60}, 60, steady},
+		{1, []int64{1, 60, 60, 60, 60, 60}, 60, steady},
+		{29, []int64{29, 60, 60, 60, 60, 60}, 60, steady},
+		{59, []int64{59, 60, 60, 60, 60, 60}, 60, steady},
+		{15, []int64{60, 60, 60, 60, 60, 60}, 105, rising},
+		{45, []int64{0, 60, 60, 60, 60, 60}, 15, falling},
+		{5, []int64{1, 0, 0, 0, 0, 0}, 1, steady},
+		{5, []int64{0, 1, 0, 0, 0, 0}, 1, steady},
+		{5, []int64{9, 0, 0, 0, 0, 0}, 9, rising},
+		{5, []int64{0, 0, 0, 0, 0, 0}, 0, steady},
+		{5, []int64{0, 0, 0, 0, 0, 9}, 0, falling},
+	} {
+		now := hour.Add(time.Duration(c.minute) * time.Minute)
+		if inHour, trend := hourly(c.perHour, now); inHour != c.inHour || trend != c.trend {
+			t.Errorf("minute %d, %v: %d, %s; want %d, %s", c.minute, c.perHour, inHour, trend, c.inHour, c.trend)
+		}
+	}
+}
