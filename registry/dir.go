@@ -34,22 +34,51 @@ import (
 // Dir is the directory of the records: PM_REGISTRY_DIR, else
 // $XDG_RUNTIME_DIR/pmcp/servers, which does not survive a reboot, else
 // StateDir's servers. XDG_RUNTIME_DIR counts only where it can be used: after su
-// it may be another user's, in a container or WSL it may not exist. getenv is
-// os.Getenv outside tests. The answer is absolute, unless the working directory
-// is unknown, and need not exist.
+// it may be another user's, in a container or WSL it may not exist. Where it is
+// not set, Linux's usual /run/user/UID stands in for it: many clients do not pass
+// it on, and servers of one user that share a database must see each other.
+// getenv is os.Getenv outside tests. The answer is absolute, unless the working
+// directory is unknown, and need not exist.
 func Dir(getenv func(string) string) string {
+	users := ""
+	if runtime.GOOS == "linux" {
+		users = "/run/user"
+	}
+	return dirFor(getenv, users)
+}
+
+// dirFor is Dir where users is the directory of every user's runtime directory;
+// "" if there is none.
+func dirFor(getenv func(string) string, users string) string {
 	if dir := getenv("PM_REGISTRY_DIR"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {
 			return abs
 		}
 		return dir
 	}
-	if dir := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(dir) {
+	dir := getenv("XDG_RUNTIME_DIR")
+	if dir == "" {
+		dir = runtimeDir(users)
+	}
+	if filepath.IsAbs(dir) {
 		if dir = filepath.Join(dir, "pmcp", "servers"); writable(dir) == nil {
 			return dir
 		}
 	}
 	return filepath.Join(StateDir(getenv), "servers")
+}
+
+// runtimeDir is this user's directory in users if it is what the XDG
+// specification demands of a runtime directory: there, this user's and nobody
+// else's. Else it is "".
+func runtimeDir(users string) string {
+	dir := filepath.Join(users, strconv.Itoa(os.Geteuid()))
+	var st unix.Stat_t
+	if users == "" || unix.Lstat(dir, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR ||
+		int(st.Uid) != os.Geteuid() || st.Mode&0o777 != 0o700 {
+		return ""
+	}
+	return dir
 }
 
 // StateDir is where pmcp keeps what outlives a session: $XDG_STATE_HOME/pmcp,

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/uuid"
@@ -197,11 +198,52 @@ func TestDir(t *testing.T) {
 		}{map[string]string{"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/pmcp/servers"})
 	}
 	for _, c := range cases {
-		if got := Dir(func(key string) string { return c.env[key] }); got != c.want {
+		if got := dirFor(func(key string) string { return c.env[key] }, ""); got != c.want {
 			t.Errorf("Dir with %v = %s, want %s", c.env, got, c.want)
 		}
 	}
-	if got := Dir(func(string) string { return "" }); !filepath.IsAbs(got) {
+	if got := dirFor(func(string) string { return "" }, ""); !filepath.IsAbs(got) {
 		t.Errorf("Dir without any environment = %s", got)
 	}
+}
+
+// TestDirWithoutRuntimeVariable: a server whose client does not pass
+// XDG_RUNTIME_DIR on finds the directory of those whose clients do, if it is this
+// user's alone.
+func TestDirWithoutRuntimeVariable(t *testing.T) {
+	env := map[string]string{"HOME": t.TempDir()}
+	getenv := func(key string) string { return env[key] }
+	state := filepath.Join(StateDir(getenv), "servers")
+	users := t.TempDir()
+	own := filepath.Join(users, strconv.Itoa(os.Geteuid()))
+	want := func(dir, when string) {
+		t.Helper()
+		if got := dirFor(getenv, users); got != dir {
+			t.Errorf("%s: %s, want %s", when, got, dir)
+		}
+	}
+	want(state, "not there")
+	must(t, os.WriteFile(own, nil, 0o700))
+	must(t, os.Chmod(own, 0o700))
+	want(state, "a file")
+	must(t, os.Remove(own))
+	must(t, os.Symlink(t.TempDir(), own))
+	want(state, "a symbolic link")
+	must(t, os.Remove(own))
+	must(t, os.Mkdir(own, 0o700))
+	must(t, os.Chmod(own, 0o700))
+	want(filepath.Join(own, "pmcp", "servers"), "as it should be")
+	env["XDG_RUNTIME_DIR"] = own
+	want(filepath.Join(own, "pmcp", "servers"), "told by the variable")
+	env["XDG_RUNTIME_DIR"] = t.TempDir()
+	want(filepath.Join(env["XDG_RUNTIME_DIR"], "pmcp", "servers"), "the variable names another")
+	env["XDG_RUNTIME_DIR"] = "relative"
+	want(state, "the variable is wrong")
+	env["XDG_RUNTIME_DIR"] = ""
+	want(filepath.Join(own, "pmcp", "servers"), "the variable is empty")
+	env["PM_REGISTRY_DIR"] = "/r"
+	want("/r", "chosen")
+	delete(env, "PM_REGISTRY_DIR")
+	must(t, os.Chmod(own, 0o755))
+	want(state, "open to others")
 }
