@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -17,15 +18,14 @@ func TestEnvFilesAreFiles(t *testing.T) {
 	s := hello(t)
 	dir := s.manager.Project()
 	in := func(name string) string { return filepath.Join(dir, name) }
-	noErr(t, unix.Mkfifo(in("pipe.env"), 0o600))
-	noErr(t, os.Symlink("pipe.env", in("link.env")))
+	noErr(t, os.Symlink("dir.env", in("link.env")))
 	noErr(t, os.Mkdir(in("dir.env"), 0o700))
 	noErr(t, os.WriteFile(in("largest.env"), []byte("A=1\n"+strings.Repeat("#", maxEnvFile-4)), 0o600))
 	noErr(t, os.WriteFile(in("large.env"), make([]byte, maxEnvFile+1), 0o600))
 	noErr(t, os.Symlink("largest.env", in("regular.env")))
 	for name, want := range map[string]string{
-		"pipe.env": "not a regular file", "link.env": "not a regular file", "dir.env": "not a regular file",
-		"/dev/zero": "not a regular file", "large.env": "larger than 1024 KiB", "missing.env": "no such file",
+		"link.env": "no regular file", "dir.env": "no regular file", "/dev/zero": "no regular file",
+		"large.env": "larger than 1024 KiB", "missing.env": "no such file",
 		"largest.env": "", "regular.env": "",
 	} {
 		r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
@@ -40,6 +40,22 @@ func TestEnvFilesAreFiles(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
+}
+
+// TestEnvFileThatIsAPipe: it is read when its writer has come, and one without
+// is given up by name.
+func TestEnvFileThatIsAPipe(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), ".env")
+	noErr(t, unix.Mkfifo(pipe, 0o600))
+	if _, err := readEnvFile(t.Context(), pipe, time.Millisecond); err == nil || !strings.Contains(err.Error(), "nobody has written all of the named pipe "+pipe) {
+		t.Errorf("%v", err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("A=piped"), 0o600) }() // waits for the reader
+	if env, err := readEnvFiles(t.Context(), []string{pipe}, "/"); err != nil || env["A"] != "piped" {
+		t.Errorf("%v, %v", env, err)
+	}
+	noErr(t, <-written)
 }
 
 // TestReadingEndsWithTheContext: a file system that does not answer holds
