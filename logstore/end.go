@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"pmcp/logstore/fault"
 )
 
 // EndOfRun gives the cursor at the end of a run of this Store that has ended; "" if it printed
@@ -89,4 +92,24 @@ func (s *Store) Run(ctx context.Context, run int64) (r Run, err error) {
 		return r, fmt.Errorf("cannot read a run: %w", err)
 	}
 	return r, nil
+}
+
+// WhyEnded gives the latest error of a run that is in memory: its type and message, and where it happened;
+// line is 0 and file empty if that is not known. After RunEnded it is what explains a bad end. It
+// is "" where nothing is known but how the run ended. It does not wait.
+func (s *Store) WhyEnded(run int64) (message, file string, line int) {
+	r := s.ownRun(run)
+	if r == nil {
+		return "", "", 0
+	}
+	r.mu.Lock()
+	f := r.latest
+	r.mu.Unlock()
+	switch {
+	case fault.AtEnd(f.Type, f.Message):
+		_, f.Message, _ = strings.Cut(f.Message, ": ") // behind how it ended stands what it said last
+	case f.Type != "":
+		f.Message = f.Type + ": " + f.Message
+	}
+	return f.Message, f.File, f.Line
 }

@@ -39,6 +39,7 @@ type runLog struct {
 	ended   bool     // EndCapture was called
 
 	faults   *fault.Recogniser
+	latest   fault.Fault // of them, without its stack
 	faultLog *faultLog
 	awaited  bool // among those whose silence completes an error
 
@@ -104,6 +105,8 @@ func (r *runLog) recognise(work func(*fault.Recogniser)) {
 
 // noteFault takes what the recogniser found. The run's lock is held.
 func (r *runLog) noteFault(f fault.Fault) {
+	r.latest = f
+	r.latest.Stack = nil
 	r.faultLog.note(r.key, r.id, r.number, moment(r.now), f)
 }
 

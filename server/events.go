@@ -155,10 +155,7 @@ func (l *eventLog) followFaults() {
 			if f.Again {
 				what = "resolved error is back"
 			}
-			text := fmt.Sprintf("%s (run %d): %s %s: %s", f.Name, f.RunNumber, what, f.ID, firstLine80(f.Message))
-			if f.File != "" {
-				text += fmt.Sprintf(" at %s:%d", f.File, f.Line)
-			}
+			text := fmt.Sprintf("%s (run %d): %s %s: %s%s", f.Name, f.RunNumber, what, f.ID, firstLine80(f.Message), atPlace(f.File, f.Line))
 			l.add(event{
 				at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
 				stage: stageEnded, // see told.faults
@@ -266,18 +263,29 @@ func processNews(was, st *process.Status, from process.State) []event {
 	return news
 }
 
-// where gives the cursor behind the last line of a run that ended badly; read
-// backwards from it shows why. It does not wait: the feed would fall behind.
-func (l *eventLog) where(c *process.Change) string {
+// where gives the error that a run ended with, where that happened, and the
+// cursor behind its last line: read backwards from that shows all. It does not
+// wait: the feed would fall behind.
+func (l *eventLog) where(c *process.Change) (text string) {
 	st := &c.Status
 	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed {
 		return ""
 	}
-	cursor := l.store.EndOfRun(st.RunID)
-	if cursor == "" {
+	if message, file, line := l.store.WhyEnded(st.RunID); message != "" {
+		text = "; " + firstLine80(message) + atPlace(file, line)
+	}
+	if cursor := l.store.EndOfRun(st.RunID); cursor != "" {
+		text += "; get_logs before: " + cursor
+	}
+	return text
+}
+
+// atPlace is " at FILE:LINE"; "" if the file is not known.
+func atPlace(file string, line int) string {
+	if file == "" {
 		return ""
 	}
-	return "; get_logs before: " + cursor
+	return fmt.Sprintf(" at %s:%d", file, line)
 }
 
 func (l *eventLog) healthChanged(c health.Change) {

@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +23,7 @@ func TestEventsComeOnce(t *testing.T) {
 	s.fail()
 	data, text := s.do("list_processes", nil)
 	events, _ := data["events"].([]any)
-	if len(events) == 0 || !strings.Contains(fmt.Sprint(events...), "job (run 1) crashed: exit code 3, ended by self; get_logs before: ") ||
+	if len(events) == 0 || !strings.Contains(fmt.Sprint(events...), "job (run 1) crashed: exit code 3, ended by self; oh; get_logs before: ") ||
 		!strings.Contains(text, "events since the last answer:\n") || !strings.Contains(text, "job (run 1) crashed") {
 		t.Errorf("events %v in\n%s", events, text)
 	}
@@ -32,6 +34,25 @@ func TestEventsComeOnce(t *testing.T) {
 	// The end and the error that it is are seen independently: either may come first.
 	if noErr(t, err); !slices.ContainsFunc(stored, func(e logstore.Event) bool { return e.Run != 0 && strings.Contains(e.Text, "crashed") }) {
 		t.Errorf("stored: %+v", stored)
+	}
+}
+
+// TestEveryCrashHasItsError: of the second crash by one error, which is no news
+// as a kind, its event says what and where.
+func TestEveryCrashHasItsError(t *testing.T) {
+	s := hello(t)
+	s.script("job", awaitGo+"echo 'TypeError: no such thing' >&2; echo '    at run (/src/app.js:3:9)' >&2; exit 1")
+	s.fail()
+	s.do("list_processes", nil)
+	noErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
+	s.do("start_process", map[string]any{"name": "job"})
+	noErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
+	awaitCondition(t, "the event", func() bool {
+		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 2) crashed")
+	})
+	_, text := s.do("list_processes", nil)
+	if want := "job (run 2) crashed: exit code 1, ended by self; TypeError: no such thing at /src/app.js:3; get_logs before: "; !strings.Contains(text, want) {
+		t.Errorf("no %q in\n%s", want, text)
 	}
 }
 
