@@ -87,12 +87,15 @@ type faultLog struct {
 	gains  map[faultKey]*faultGain
 	flying map[faultKey]*faultGain // in a transaction at the moment
 	takes  int64                   // how often there was something for a transaction
+	seen   map[processKey]int64    // occurrences, stored or not
 	news   chan FaultNews
 	log    *slog.Logger
 }
 
 func newFaultLog(log *slog.Logger) *faultLog {
-	return &faultLog{log: log, gains: make(map[faultKey]*faultGain), news: make(chan FaultNews, maxFaultNews)}
+	return &faultLog{
+		log: log, gains: make(map[faultKey]*faultGain), seen: make(map[processKey]int64), news: make(chan FaultNews, maxFaultNews),
+	}
 }
 
 // note takes one occurrence.
@@ -100,6 +103,7 @@ func (l *faultLog) note(key processKey, run int64, number int, at time.Time, f f
 	k := faultKey{key, f.Fingerprint}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.seen[key]++
 	g := l.gains[k]
 	if g == nil {
 		g = &faultGain{firstRun: run, hours: make(map[int64]int64)}
@@ -255,6 +259,22 @@ func copyGains(gains map[faultKey]*faultGain) []*faultGain {
 // NewFaults gives each kind of error when it is first seen, or seen again after it was resolved.
 // One receiver; up to 64 wait for it, older ones are dropped. It is never closed.
 func (s *Store) NewFaults() <-chan FaultNews { return s.faults.news }
+
+// FaultsSeen counts the occurrences of errors of a process ("" = of all of the project) that this
+// Store has seen since it was opened. It does not wait.
+func (s *Store) FaultsSeen(project, name string) (n int64) {
+	s.faults.mu.Lock()
+	defer s.faults.mu.Unlock()
+	if name != "" {
+		return s.faults.seen[processKey{project, name}]
+	}
+	for key, seen := range s.faults.seen {
+		if key.project == project {
+			n += seen
+		}
+	}
+	return n
+}
 
 // RunEnded says how the first process of a run has ended, once its output is captured: a bad end is
 // an error too, if the output does not explain it already. A run that somebody stopped on purpose

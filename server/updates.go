@@ -30,11 +30,12 @@ type updates struct {
 	// Of the goroutine that runs the rounds.
 	known     map[string]bool   // processes that there are, for list_changed
 	logEnds   map[string]string // by subscribed URI, where its log ended when it was last looked at
+	errors    map[string]int64  // by subscribed URI, how many errors there had been then
 	metricsAt time.Time         // when metrics://summary was last told
 }
 
 func newUpdates(s *Server, c *conn) *updates {
-	return &updates{s: s, c: c, names: make(map[string]bool), known: make(map[string]bool), logEnds: make(map[string]string)}
+	return &updates{s: s, c: c, names: make(map[string]bool), known: make(map[string]bool), logEnds: make(map[string]string), errors: make(map[string]int64)}
 }
 
 // changed notes that there is news of a process, or with "" of the groups. It
@@ -109,6 +110,11 @@ func (u *updates) forgetOthers(wanted []string) {
 			delete(u.logEnds, uri)
 		}
 	}
+	for uri := range u.errors {
+		if !subscribed[uri] {
+			delete(u.errors, uri)
+		}
+	}
 }
 
 // isNew says whether a resource has changed since it was last told.
@@ -125,7 +131,11 @@ func (u *updates) isNew(ctx context.Context, uri string, names map[string]bool) 
 		return u.logGrew(ctx, uri, nil)
 	case kind == "logs":
 		return u.logGrew(ctx, uri, []string{name})
-	case uri == "processes://list", uri == "errors://latest", kind == "groups", kind == "health":
+	case uri == "errors://latest":
+		return u.moreErrors(uri, "") || len(names) > 0
+	case kind == "errors":
+		return u.moreErrors(uri, name) || names[name]
+	case uri == "processes://list", kind == "groups", kind == "health":
 		return len(names) > 0
 	default:
 		return names[name]
@@ -141,6 +151,14 @@ func splitURI(uri string) (kind, name string) {
 		name = plain
 	}
 	return kind, name
+}
+
+// moreErrors says whether errors of a process ("": of any) have been seen since
+// the last look, be it of a kind that is known.
+func (u *updates) moreErrors(uri, name string) bool {
+	was := u.errors[uri]
+	u.errors[uri] = u.s.o.Store.FaultsSeen(u.s.o.Manager.Project(), name)
+	return was != u.errors[uri]
 }
 
 // logGrew says whether one of the processes (nil: all) has printed since the

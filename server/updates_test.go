@@ -100,6 +100,27 @@ func TestErrorsAreUpdated(t *testing.T) {
 	}
 }
 
+// TestErrorsThatOccurAgainAreUpdated: their count and time are news, though their
+// kind is not and the process goes on; for another process they are none.
+func TestErrorsThatOccurAgainAreUpdated(t *testing.T) {
+	s := hello(t)
+	s.script("web", "while read line; do echo \"Error: $line\" >&2; done", "stdin", true)
+	for _, uri := range []string{"errors://web", "errors://latest", "errors://api"} {
+		s.ask("resources/subscribe", map[string]any{"uri": uri})
+	}
+	u := newUpdates(s.server, s.server.updates.c) // not that of the session, which has rounds of its own
+	told := func(uri string) bool { return u.isNew(t.Context(), uri, nil) }
+	for seen := int64(1); seen <= 2; seen++ {
+		s.do("send_input", map[string]any{"process": "web", "text": "it broke"})
+		awaitCondition(t, "the error", func() bool { return s.store.FaultsSeen(s.manager.Project(), "web") == seen })
+		for uri, want := range map[string]bool{"errors://web": true, "errors://latest": true, "errors://api": false} {
+			if got := told(uri); got != want || told(uri) {
+				t.Errorf("occurrence %d, %s: told %v, want %v, once", seen, uri, got, want)
+			}
+		}
+	}
+}
+
 // TestUpdatesAreThrottled: a process that never stops printing costs one update
 // a second, and a client that unsubscribes none.
 func TestUpdatesAreThrottled(t *testing.T) {
