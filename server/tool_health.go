@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"pmcp/health"
@@ -38,19 +39,27 @@ type checkOutcome struct {
 	Output    string `json:"output,omitempty"`
 }
 
+// healthOutput bounds what the checks of one process printed in an answer, in
+// bytes; the latest have the first claim.
+const healthOutput = defaultMaxBytes / 2
+
 func ofHealth(st *health.Status) healthResult {
 	r := healthResult{Name: st.Name, Check: st.Spec.Kind(), Health: st.State.String(), Since: formatTime(st.Since), Failures: st.Failures, NotRestarted: st.NotRestarted}
 	if last := st.Last(); last != nil && !last.OK && st.State == health.Starting && st.Failures == 0 {
 		r.Hint = fmt.Sprintf("failures do not count yet: start_period_ms is %d", st.Spec.StartPeriod.Milliseconds())
 	}
-	for _, x := range st.Results {
+	room := healthOutput
+	for _, x := range slices.Backward(st.Results) {
 		r.Results = append(r.Results, checkOutcome{
-			At: formatTime(x.At), TookMS: x.Took.Milliseconds(), Run: x.Run, OK: x.OK, Requested: x.Requested, Message: x.Message, Output: x.Output,
+			At: formatTime(x.At), TookMS: x.Took.Milliseconds(), Run: x.Run, OK: x.OK, Requested: x.Requested, Message: x.Message,
+			Output: cut(x.Output, len(x.Output), room),
 		})
+		room = max(0, room-len(x.Output))
 		if x.Output != "" {
 			r.Notice = outputNotice
 		}
 	}
+	slices.Reverse(r.Results)
 	return r
 }
 
