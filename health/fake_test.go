@@ -65,12 +65,12 @@ func (f *fakeProcesses) Status(name string) (process.Status, error) {
 	return st, nil
 }
 
-func (f *fakeProcesses) Recycle(name string, by process.EndedBy, reason string) error {
+func (f *fakeProcesses) Recycle(name string, run int, by process.EndedBy, reason string) error {
 	f.mu.Lock()
 	f.recycled[name]++
 	f.mu.Unlock()
-	if by != process.ByHealth || reason == "" {
-		return errors.New("recycled without a reason")
+	if by != process.ByHealth || reason == "" || run == 0 {
+		return errors.New("recycled without a reason or a run")
 	}
 	if f.recycle != nil {
 		f.recycle(name)

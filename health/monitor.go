@@ -46,9 +46,10 @@ type Processes interface {
 	// Status returns the process called name; its error wraps
 	// process.ErrUnknown.
 	Status(name string) (process.Status, error)
-	// Recycle ends the current run of name and lets the restart policy treat
-	// that as a failure. It does nothing to a process that is not running.
-	Recycle(name string, by process.EndedBy, reason string) error
+	// Recycle ends the run of name that has this number and lets the restart
+	// policy treat that as a failure. It does nothing to a later run, nor to a
+	// process that is not running.
+	Recycle(name string, run int, by process.EndedBy, reason string) error
 	// Exec runs Command, Args, Dir and Env of spec to its end, by the rules by
 	// which processes are started, with no input, and returns how it ended and
 	// the last limit bytes of its output, both streams together. spec.Name is

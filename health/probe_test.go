@@ -21,8 +21,8 @@ import (
 // realProcesses runs real commands for checks of one process.
 type realProcesses struct{ status process.Status }
 
-func (r *realProcesses) Status(string) (process.Status, error)         { return r.status, nil }
-func (r *realProcesses) Recycle(string, process.EndedBy, string) error { return nil }
+func (r *realProcesses) Status(string) (process.Status, error)              { return r.status, nil }
+func (r *realProcesses) Recycle(string, int, process.EndedBy, string) error { return nil }
 func (r *realProcesses) Next(ctx context.Context) (c process.Change, err error) {
 	<-ctx.Done()
 	return c, ctx.Err()

@@ -20,7 +20,7 @@ func (m *Monitor) record(w *watch, result Result) {
 	if w.spec.OnUnhealthy != ActRestart {
 		return
 	}
-	if err := m.o.Processes.Recycle(w.name, process.ByHealth, reason); err != nil {
+	if err := m.o.Processes.Recycle(w.name, w.run, process.ByHealth, reason); err != nil {
 		m.o.Log.Error("cannot restart an unhealthy process", "process", w.name, "error", err)
 		m.noteNotRestarted(w, err)
 	}

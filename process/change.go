@@ -99,12 +99,13 @@ func (m *Manager) Reconfigure(name string, spec Spec) (Status, error) {
 	return m.snapshot(e), nil
 }
 
-// Recycle ends the current run of name, which by says, and lets the restart
-// policy treat that as a failure, even where the policy is never: with its
-// delays and its limits. reason is what Status and log say. It returns at once.
-// It answers a *StateError for a process that is not running, and one wrapping
-// ErrInvalid where NoAutoRestart is set; then it does nothing.
-func (m *Manager) Recycle(name string, by EndedBy, reason string) error {
+// Recycle ends the run of name that has this number, which by says, and lets the
+// restart policy treat that as a failure, even where the policy is never: with
+// its delays and its limits. reason is what Status and log say. It returns at
+// once. It answers a *StateError for a run that is not running, be it that a
+// later one is, and an error wrapping ErrInvalid where NoAutoRestart is set;
+// then it does nothing.
+func (m *Manager) Recycle(name string, run int, by EndedBy, reason string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, err := m.lookup(name)
@@ -113,6 +114,8 @@ func (m *Manager) Recycle(name string, by EndedBy, reason string) error {
 		return err
 	case e.status.State != Running:
 		return &StateError{Name: name, State: e.status.State, Event: "restart"}
+	case e.status.Run != run:
+		return fmt.Errorf("run %d has ended: %w", run, &StateError{Name: name, State: e.status.State, Event: "restart"})
 	case m.o.NoAutoRestart:
 		return fmt.Errorf("%w: PM_AUTO_RESTART_ENABLED is false, so %s is not restarted", ErrInvalid, name)
 	}

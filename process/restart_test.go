@@ -248,15 +248,19 @@ func TestRecycle(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartNever))
 		for run := 1; run <= 4; run++ {
-			if err := m.Recycle("a", ByHealth, "three checks failed"); err != nil {
+			if err := m.Recycle("a", run, ByHealth, "three checks failed"); err != nil {
 				t.Fatal(err)
 			}
 			st := awaitRun(t, m, run+1)
+			var refused *StateError
+			if err := m.Recycle("a", run, ByHealth, "a check of before"); !errors.As(err, &refused) || state(t, m) != Running {
+				t.Errorf("Recycle of run %d in run %d = %v, and it is %s", run, st.Run, err, state(t, m))
+			}
 			if st.Restarts != run {
 				t.Errorf("%d restarts in run %d", st.Restarts, st.Run)
 			}
 		}
-		if err := m.Recycle("a", ByHealth, "three checks failed"); err != nil {
+		if err := m.Recycle("a", 5, ByHealth, "three checks failed"); err != nil {
 			t.Fatal(err)
 		}
 		st := await(t, m, "a", "failed", func(st Status) bool { return st.State == Failed })
@@ -264,7 +268,7 @@ func TestRecycle(t *testing.T) {
 			t.Errorf("reason %q, ended by %s", st.Reason, st.Exit.By)
 		}
 		var refused *StateError
-		if err := m.Recycle("a", ByHealth, "again"); !errors.As(err, &refused) {
+		if err := m.Recycle("a", 5, ByHealth, "again"); !errors.As(err, &refused) {
 			t.Errorf("Recycle of what failed = %v, want a StateError", err)
 		}
 	})
@@ -274,7 +278,7 @@ func TestStopWinsOverRecycle(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartAlways))
 		f.last().survives = true // the run does not end yet
-		if err := m.Recycle("a", ByHealth, "sick"); err != nil {
+		if err := m.Recycle("a", 1, ByHealth, "sick"); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := m.Stop(t.Context(), "a", StopOptions{}); !errors.Is(err, ErrSurvivors) {
@@ -291,7 +295,7 @@ func TestStopWinsOverRecycle(t *testing.T) {
 func TestNoRecycleWithoutAutomaticRestarts(t *testing.T) {
 	bubble(t, Options{NoAutoRestart: true}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartNever))
-		if err := m.Recycle("a", ByHealth, "sick"); !errors.Is(err, ErrInvalid) || state(t, m) != Running {
+		if err := m.Recycle("a", 1, ByHealth, "sick"); !errors.Is(err, ErrInvalid) || state(t, m) != Running {
 			t.Errorf("Recycle without automatic restarts = %v, state %s; want a refusal and nothing done", err, state(t, m))
 		}
 	})

@@ -74,7 +74,8 @@ func randomOperation(ctx context.Context, m *Manager, r *rand.Rand) error {
 	case 5:
 		_, err = m.Restart(ctx, name, func(s *Spec) { s.Args = spec.Args })
 	case 6:
-		err = m.Recycle(name, ByHealth, "random")
+		st, _ := m.Status(name)
+		err = m.Recycle(name, st.Run, ByHealth, "random")
 	case 7:
 		short, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
 		defer cancel()
