@@ -28,6 +28,9 @@ type arena struct {
 	stderr string  // of all servers
 }
 
+// failedStderr is how much of standard error a failed test shows, in bytes.
+const failedStderr = 8 << 10
+
 // newArena makes one. Like every world it must be empty at the end of the test;
 // its servers' standard error must hold nothing that must never be logged, and
 // each session that could has ended by itself.
@@ -43,6 +46,9 @@ func newArena(t testing.TB) *arena {
 	}
 	t.Cleanup(func() {
 		content, _ := os.ReadFile(a.stderr)
+		if t.Failed() {
+			t.Logf("what the servers said last:\n%s", content[max(0, len(content)-failedStderr):])
+		}
 		said := &record{b: content}
 		(&session{stderr: said}).checkStderr(t)
 		said.checkEnd(t)
