@@ -60,6 +60,10 @@ const (
 // on. Before it that has registry's own limit.
 const sweepPatience = 2 * time.Second
 
+// sweepPauses are those between sweeps while a killed server may still be dying:
+// half a minute in all.
+var sweepPauses = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+
 // shutdownCeiling bounds a whole shutdown. What hangs then is left to the
 // guardian.
 const shutdownCeiling = 10 * time.Second
@@ -490,6 +494,7 @@ type session struct {
 	server   *server.Server
 	sweep    sync.WaitGroup
 	endSweep context.CancelFunc
+	endRest  context.CancelFunc // between two sweeps
 	// stopSignals is how many TERM and INT there were before the shutdown.
 	stopSignals int
 }
@@ -591,7 +596,9 @@ func (s *session) open(ctx context.Context) error {
 		"project", s.c.ProjectDir, "database", s.c.DatabasePath)
 	sweeping, end := context.WithCancel(ctx)
 	s.endSweep = end
-	s.sweep.Go(func() { s.sweepDead(sweeping) })
+	rested, endRest := context.WithCancel(sweeping)
+	s.endRest = endRest
+	s.sweep.Go(func() { s.sweepDead(sweeping, rested) })
 	return nil
 }
 
@@ -699,10 +706,23 @@ func (s *session) recordClient(name, version string) {
 	}
 }
 
-// sweepDead cleans up after servers that died, in the background of the start.
-func (s *session) sweepDead(ctx context.Context) {
-	if _, err := registry.Sweep(ctx, s.c.RegistryDir, s.log); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.log.Warn("cannot clean up after dead servers", "error", err)
+// sweepDead cleans up after servers that died, in the background of the start,
+// and again while one may be dying, until rested ends.
+func (s *session) sweepDead(ctx, rested context.Context) {
+	for _, pause := range sweepPauses {
+		found, err := registry.Sweep(ctx, s.c.RegistryDir, s.log)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			s.log.Warn("cannot clean up after dead servers", "error", err)
+		}
+		if !found.Dying {
+			return
+		}
+		s.log.Debug("a server may be dying; its record is looked at again", "after", pause)
+		select {
+		case <-rested.Done():
+			return
+		case <-time.After(pause):
+		}
 	}
 }
 
@@ -819,6 +839,7 @@ func (s *session) watchParent(serving context.Context, end context.CancelCauseFu
 // shutdown takes everything down in order; no step is skipped for an earlier
 // one's failure, or for one that hangs. impatient ends the grace of children.
 func (s *session) shutdown(impatient context.Context, stdout io.Closer) int {
+	s.endRest()
 	defer time.AfterFunc(sweepPatience, s.endSweep).Stop()
 	e := ending{began: time.Now()}
 	e.step("groups", groupsEndBy, without(s.groups.Close))

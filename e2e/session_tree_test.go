@@ -124,6 +124,32 @@ func TestNextServerSweeps(t *testing.T) {
 	next.ok(t, "get_logs", args{"process": "tree"}).says(t, "out started")
 }
 
+// TestNextServerSweepsWhatIsStillDying: a killed server holds its lock until it
+// has got round to dying, which on a busy machine the next one does not wait for.
+// One that is stopped stands in for it.
+func TestNextServerSweepsWhatIsStillDying(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	server := c.serverPID(t)
+	check(t, syscall.Kill(server, syscall.SIGSTOP))
+	c.signal(t, syscall.SIGKILL)
+	w.set("PM_LOG_LEVEL", "debug")
+	next := w.open(t)
+	if !poll(answersWithin, func() bool { return strings.Contains(next.stderr.String(), "a server may be dying") }) {
+		t.Errorf("nothing is said of the server that is stopped:\n%s", next.stderr)
+	}
+	check(t, syscall.Kill(server, syscall.SIGKILL))
+	var records []string
+	if !poll(endsWithin, func() bool {
+		var err error
+		records, err = filepath.Glob(filepath.Join(w.registry, "*.json"))
+		return err == nil && len(records) == 1
+	}) {
+		t.Errorf("%q", records)
+	}
+}
+
 // TestNextServerSweepsLater: the clean-up waits for one that another server is at.
 func TestNextServerSweepsLater(t *testing.T) {
 	t.Parallel()

@@ -34,6 +34,11 @@ type SweepResult struct {
 	// Remaining are processes that could not be stopped, not in time, or had
 	// to be spared; each says why. Their records stay.
 	Remaining []Leftover
+	// Dying is true if a session may be about to die: its lock is held, but its
+	// server or its guardian is dead or was killed, or it has no record yet. A
+	// killed process that waits for a processor or a disk holds its lock for as
+	// long, seconds on a busy machine: a sweep after that finds the session dead.
+	Dying bool
 	// Busy is true if another sweep was at work all the time that the context
 	// gave, and this one did nothing.
 	Busy bool
@@ -74,6 +79,7 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 		}
 	}
 	s := sweep{
+		result: SweepResult{Dying: slices.ContainsFunc(list, isDying)},
 		dir:    dir,
 		hunt:   newHunt(list),
 		log:    log,
@@ -82,13 +88,26 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 		failed: map[proctab.ID]error{},
 	}
 	if len(s.hunt.dead) == 0 {
-		return SweepResult{}, nil
+		return s.result, nil
 	}
 	if err := s.stop(ctx); err != nil {
 		return s.result, err // nothing is known of what is left: the records stay
 	}
 	return s.result, s.removeRecords()
 }
+
+// isDying says whether an entry is of a session that may be about to die. One in
+// another pid namespace looks like that for as long as it lives.
+func isDying(e Entry) bool {
+	if e.State != Live {
+		return false
+	}
+	guardian := e.Record.Guardian
+	return e.Record.Format == 0 || ends(e.Record.Server) || guardian.PID > 0 && ends(guardian)
+}
+
+// ends says whether a process is dead or was killed.
+func ends(p Process) bool { return !alive(p.Identity()) || proctab.Killed(p.PID) }
 
 // lockDir takes the lock that makes one sweep work at a time. It is on the
 // directory itself: no file to leave behind, and the sessions' own locks go on

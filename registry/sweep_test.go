@@ -197,6 +197,30 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	}
 }
 
+// TestSweepTellsOfTheDying: a lock that is held for a dead server may be freed
+// any moment, and the next sweep finds what it left.
+func TestSweepTellsOfTheDying(t *testing.T) {
+	dir, id, well := newDir(t), uuid.NewString(), uuid.NewString()
+	lock, err := create(dir, id)
+	must(t, err)
+	own, err := create(dir, well)
+	must(t, err)
+	defer own.Close()
+	plantServer(t, dir, well, self(t), "")
+	plantServer(t, dir, id, self(t), "")
+	if swept, err := Sweep(t.Context(), dir, nil); err != nil || swept.Dying {
+		t.Errorf("with two servers that are well: %+v, %v", swept, err)
+	}
+	plantServer(t, dir, id, proctab.ID{PID: os.Getpid(), Start: 1}, "") // the number is another's now
+	if swept, err := Sweep(t.Context(), dir, nil); err != nil || !swept.Dying || len(swept.Sessions) > 0 {
+		t.Errorf("while the lock is held: %+v, %v", swept, err)
+	}
+	must(t, lock.Close())
+	if swept, err := Sweep(t.Context(), dir, nil); err != nil || swept.Dying || !slices.Equal(swept.Sessions, []string{id}) {
+		t.Errorf("after that: %+v, %v", swept, err)
+	}
+}
+
 // plantServer writes a record that names a process as its server.
 func plantServer(t *testing.T, dir, id string, server proctab.ID, executable string) {
 	t.Helper()

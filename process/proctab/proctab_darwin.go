@@ -96,6 +96,9 @@ func Executable(pid int) (string, bool) {
 	return string(path), true
 }
 
+// Killed is false: macOS does not show which signals a process has yet to take.
+func Killed(int) bool { return false }
+
 // Signal sends sig to the process that id names. macOS has no handle to a
 // process that is not a child: the identity is compared immediately before the
 // signal, and a window of microseconds stays. It answers ErrGone if the

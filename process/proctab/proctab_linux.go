@@ -127,6 +127,28 @@ func Executable(pid int) (string, bool) {
 	return path, err == nil
 }
 
+// Killed says whether SIGKILL was sent to a process that has not yet got round to
+// dying. False if that cannot be read.
+func Killed(pid int) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	return err == nil && killPending(status)
+}
+
+// killPending looks for SIGKILL among the pending signals of the thread and of
+// the process.
+func killPending(status []byte) bool {
+	for line := range strings.Lines(string(status)) {
+		name, set, _ := strings.Cut(line, ":")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		if pending, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64); err == nil && pending&(1<<(unix.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Signal sends sig to the process that id names and to no other: the handle
 // (pidfd) is opened first, the start time compared then, the signal sent
 // through the handle. It answers ErrGone if the process has ended (a zombie

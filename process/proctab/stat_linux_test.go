@@ -132,3 +132,19 @@ func TestParseStatWithHostileName(t *testing.T) {
 		}
 	}
 }
+
+func TestKilled(t *testing.T) {
+	for status, want := range map[string]bool{
+		"Name:\tSigPnd: 100\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000100\n": false,
+		"SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n":                                                true,
+		"SigPnd:\t0000000000000000\nShdPnd:\t0000000000004102\n":                                                true,
+		"SigPnd:\t0000000000004000\nShdPnd:\t000000000000000":                                                   false, // SIGTERM
+	} {
+		if got := killPending([]byte(status)); got != want {
+			t.Errorf("%v for\n%s", got, status)
+		}
+	}
+	if Killed(os.Getpid()) || Killed(-1) {
+		t.Error("this process was killed")
+	}
+}
