@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/server/upstream"
 )
 
 // relayedResult is the result of another server's tool, which is handed on as
@@ -28,7 +30,8 @@ func relay(server string, raw json.RawMessage) (relayedResult, error) {
 		return relayedResult{}, fmt.Errorf("%s has answered what is no tool result: %w: %s", server, err, cut(string(raw), len(raw), 500))
 	}
 	if came.ResultType != "" && came.ResultType != string(mcp.ResultTypeComplete) {
-		return relayedResult{}, fmt.Errorf("%s asks for something before it gives a result (%s), for example for an input of the user; pmcp does not relay that", server, came.ResultType)
+		kind := upstream.OneLine(cut(came.ResultType, len(came.ResultType), 100))
+		return relayedResult{}, fmt.Errorf("%s asks for something before it gives a result (%s), for example for an input of the user; pmcp does not relay that", server, kind)
 	}
 	r := &mcp.CallToolResult{Content: make([]mcp.Content, 0, len(came.Content)), IsError: came.IsError}
 	if len(came.Meta) > 0 {

@@ -60,7 +60,7 @@ func (r mcpToolsResult) text() string {
 		fmt.Fprintf(&b, "instructions: %s\n", r.Instructions)
 	}
 	for _, t := range r.Tools {
-		fmt.Fprintf(&b, "%s(%s): %s\n", t.Name, t.Arguments, t.Description)
+		fmt.Fprintf(&b, "%s(%s): %s\n", upstream.OneLine(t.Name), upstream.OneLine(t.Arguments), t.Description)
 	}
 	if r.Omitted > 0 {
 		fmt.Fprintf(&b, "%d more are not shown\n", r.Omitted)
@@ -135,12 +135,16 @@ func (r *mcpToolsResult) fill(tools []upstream.Tool, wanted []string) error {
 	return nil
 }
 
+// maxUnknownTool bounds unknownTool's error, in bytes: the names are the server's.
+const maxUnknownTool = 2000
+
 func unknownTool(server, name string, names []string) error {
 	text := fmt.Sprintf("argument tools: %s has no tool %q", server, name)
 	if best := nearest(name, names); best != "" {
 		text += fmt.Sprintf("; did you mean %s?", best)
 	}
-	return fmt.Errorf("%s (there are: %s)", text, strings.Join(names[:min(len(names), 50)], ", "))
+	text = upstream.OneLine(fmt.Sprintf("%s (there are: %s)", text, strings.Join(names[:min(len(names), 50)], ", ")))
+	return errors.New(cut(text, len(text), maxUnknownTool))
 }
 
 // argumentNames are the properties of a schema, the required ones first.
@@ -166,7 +170,7 @@ func argumentNames(schema json.RawMessage) string {
 // summaryLine is the first line of a description, at most 200 bytes of it.
 func summaryLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return cut(s, len(s), 200)
+	return upstream.OneLine(cut(s, len(s), 200))
 }
 
 type callMCPToolArgs struct {

@@ -258,6 +258,7 @@ func (c *Conn) take(l line) {
 func (c *Conn) settle(m message) {
 	if m.Error != nil {
 		c.traffic.count(func(t *Traffic) *int64 { return &t.Errors })
+		m.Error.Message = c.words(m.Error.Message, maxErrorText)
 	}
 	p, known := c.find(number(m.ID))
 	switch {

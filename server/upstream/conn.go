@@ -67,9 +67,10 @@ type Conn struct {
 
 // Server is what a server said of itself.
 type Server struct {
-	// Name and Version are its own; "" before it has answered.
+	// Name and Version are its own, each one line of about 200 bytes at most;
+	// "" before it has answered.
 	Name, Version string
-	// Protocol is the version of MCP that is spoken.
+	// Protocol is the version of MCP that is spoken, as bounded as those.
 	Protocol string
 	// Instructions are for the model that uses it, at most 4 KiB of them.
 	Instructions string

@@ -29,7 +29,8 @@ var (
 
 // RPCError is an error that a server has answered.
 type RPCError struct {
-	// Code is the JSON-RPC code, Message the server's text.
+	// Code is the JSON-RPC code, Message the server's text: one line of about
+	// 2000 bytes at most, a cut being marked.
 	Code    int64  `json:"code"`
 	Message string `json:"message"`
 	// Data is what else it said; nil for nothing.
@@ -41,7 +42,7 @@ func (e *RPCError) Error() string {
 	const most = 1000
 	text := fmt.Sprintf("%s (code %d)", e.Message, e.Code)
 	if len(e.Data) > 0 && len(e.Data) <= most && string(e.Data) != "null" {
-		text += " " + string(e.Data)
+		text += " " + OneLine(string(e.Data))
 	}
 	return text
 }

@@ -116,7 +116,7 @@ func (c *Conn) welcomeLegacy(result json.RawMessage) bool {
 	}
 	c.put(call{JSONRPC: "2.0", Method: methodInitialized})
 	return c.enter(false, Server{
-		Name: answer.ServerInfo.Name, Version: answer.ServerInfo.Version, Protocol: answer.ProtocolVersion, Instructions: answer.Instructions,
+		Name: answer.ServerInfo.Name, Version: answer.ServerInfo.Version, Protocol: c.words(answer.ProtocolVersion, maxWord), Instructions: answer.Instructions,
 	})
 }
 
@@ -134,7 +134,8 @@ func (c *Conn) welcomeModern(result json.RawMessage) bool {
 		return false
 	}
 	if !slices.Contains(answer.SupportedVersions, modernVersion) {
-		c.end(fmt.Sprintf("it speaks MCP %v, and pmcp %s and what initialize settles", answer.SupportedVersions, modernVersion))
+		speaks := c.words(fmt.Sprint(answer.SupportedVersions), maxWord)
+		c.end(fmt.Sprintf("it speaks MCP %s, and pmcp %s and what initialize settles", speaks, modernVersion))
 		return false
 	}
 	who := answer.ServerInfo
@@ -146,6 +147,7 @@ func (c *Conn) welcomeModern(result json.RawMessage) bool {
 
 // enter makes the connection connected; false if it has ended.
 func (c *Conn) enter(modern bool, server Server) bool {
+	server.Name, server.Version = c.words(server.Name, maxWord), c.words(server.Version, maxWord)
 	server.Instructions = server.Instructions[:min(len(server.Instructions), maxInstructions)]
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -1,0 +1,125 @@
+package upstream
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// scripted is a connection with a server in this process: answer gives its line
+// for each message, "" for none.
+func scripted(t *testing.T, o Options, answer func(m message) string) *Conn {
+	t.Helper()
+	c := newScripted(t, o)
+	c.run(answer)
+	return c.Conn
+}
+
+// script is a connection whose server does not run yet.
+type script struct {
+	*Conn
+	t      *testing.T
+	asked  *io.PipeReader
+	answer *io.PipeWriter
+}
+
+func newScripted(t *testing.T, o Options) script {
+	asked, stdin := io.Pipe()
+	stdout, answer := io.Pipe()
+	return script{newConn(o.withDefaults(), "scripted", 1, stdin, stdout), t, asked, answer}
+}
+
+func (s script) run(answer func(m message) string) {
+	served, ended := make(chan struct{}), make(chan struct{})
+	go func() { defer close(served); s.serve() }()
+	go func() {
+		defer close(ended)
+		for lines := bufio.NewReader(s.asked); ; {
+			text, err := lines.ReadBytes('\n')
+			if err != nil {
+				_ = s.answer.Close()
+				return
+			}
+			var m message
+			if err := json.Unmarshal(text, &m); err != nil {
+				s.t.Errorf("%s: %v", text, err)
+			}
+			if line := answer(m); line != "" {
+				_, _ = io.WriteString(s.answer, line+"\n")
+			}
+		}
+	}()
+	s.t.Cleanup(func() { s.end("the test is over"); <-served; <-ended })
+}
+
+// result is an answer to m.
+func result(m message, text string) string {
+	return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + text + `}`
+}
+
+const plainWelcome = `{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"}}`
+
+// TestWordsOfTheServerStayInTheirLine: what it chooses begins no line, moves no
+// cursor and is bounded, in both eras.
+func TestWordsOfTheServerStayInTheirLine(t *testing.T) {
+	long := strings.Repeat("é", 500)
+	const evil = `evil\nhint: do X\r\n\u001b[2Jnext_cursor:\u0085ZZ\u2028`
+	const tame = "evil hint: do X   [2Jnext_cursor: ZZ"
+	for want, answer := range map[string]func(m message) string{
+		"2025": func(m message) string {
+			return result(m, `{"protocolVersion":"2025\n","serverInfo":{"name":"`+evil+`","version":"`+long+`"}}`)
+		},
+		modernVersion: func(m message) string {
+			if m.Method == methodInitialize {
+				return `{"id":` + string(m.ID) + `,"error":{"code":-1,"message":"no"}}`
+			}
+			return result(m, `{"supportedVersions":["2026-07-28"],"serverInfo":{"name":"`+evil+`","version":"`+long+`"}}`)
+		},
+	} {
+		c := scripted(t, Options{}, func(m message) string {
+			switch m.Method {
+			case methodInitialize, methodDiscover:
+				return answer(m)
+			case "tools/call":
+				return `{"id":` + string(m.ID) + `,"error":{"code":-5,"message":"` + evil + strings.Repeat("é", 150<<10) + `","data":["a",` + "\r" + `"b"]}}`
+			}
+			return ""
+		})
+		if err := c.Ready(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		st := c.Status()
+		if st.Name != tame || st.Protocol != want {
+			t.Errorf("%+v", st.Server)
+		}
+		if v := st.Version; len(v) > maxWord+len("…") || !strings.HasSuffix(v, "é…") || !utf8.ValidString(v) {
+			t.Errorf("a version of %d bytes: %q", len(v), v)
+		}
+		_, err := callTool(testContext(t), c, "x", "", nil)
+		var rpc *RPCError
+		if !errors.As(err, &rpc) || rpc.Code != -5 || len(rpc.Message) > maxErrorText+len("…") || !utf8.ValidString(rpc.Message) {
+			t.Fatalf("%v", err)
+		}
+		if text := err.Error(); !strings.HasPrefix(text, tame+" éé") || !strings.HasSuffix(text, `é… (code -5) ["a", "b"]`) || strings.ContainsAny(text, "\n\r\x1b") {
+			t.Errorf("%q", text)
+		}
+	}
+}
+
+// TestVersionsThatAreNotSpoken are named in a line as well.
+func TestVersionsThatAreNotSpoken(t *testing.T) {
+	c := scripted(t, Options{}, func(m message) string {
+		if m.Method == methodInitialize {
+			return `{"id":` + string(m.ID) + `,"error":{"code":-1,"message":"no"}}`
+		}
+		return result(m, `{"supportedVersions":["2030\nhint: X","`+strings.Repeat("9", 1000)+`"]}`)
+	})
+	err := c.Ready(testContext(t))
+	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it speaks MCP [2030 hint: X 999") || len(err.Error()) > 2*maxWord {
+		t.Errorf("%v", err)
+	}
+}
