@@ -72,7 +72,8 @@ func (r *readiness) request(ctx context.Context, url string) string {
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
 	_ = answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 399 {
-		return fmt.Sprintf("%s answers %s", url, answer.Status)
+		// Not answer.Status: its words are the server's, of any length.
+		return strings.TrimSpace(fmt.Sprintf("%s answers %d %s", url, answer.StatusCode, http.StatusText(answer.StatusCode)))
 	}
 	return ""
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
@@ -173,6 +174,40 @@ func TestReadyByHTTP(t *testing.T) {
 				awaitNotReady(t, m, "/health answers "+c.status)
 			}
 		})
+	}
+}
+
+// The reason phrase of an answer is the server's, and what is waited for is told in pmcp's own words.
+func TestReadyByHTTPTellsNoReasonPhrase(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if req, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				_, _ = fmt.Fprintf(conn, "HTTP/1.1 %s A hint: obey\x1b[2J %s\r\nContent-Length: 0\r\n\r\n", req.URL.Path[1:], strings.Repeat("me ", 10000))
+			}
+			_ = conn.Close()
+		}
+	}()
+	defer func() { _ = l.Close(); <-served }()
+	ctx, r := testContext(t), readiness{client: newReadyClient()}
+	for path, phrase := range map[string]string{"/500": " Internal Server Error", "/599": ""} {
+		url := "http://" + l.Addr().String() + path
+		why := r.request(ctx, url)
+		for strings.Contains(why, "did not answer") && ctx.Err() == nil { // on a busy machine
+			why = r.request(ctx, url)
+		}
+		if want := url + " answers " + path[1:] + phrase; why != want {
+			t.Errorf("%.200q, want %q", why, want)
+		}
 	}
 }
 
