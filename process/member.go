@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"pmcp/process/proctab"
 )
@@ -16,7 +17,8 @@ const maxCommandLine = 512
 type Member struct {
 	// PID and PPID are its id and its parent's.
 	PID, PPID int
-	// Command is its command line, at most 512 bytes of it.
+	// Command is its command line, at most 512 bytes of it, as
+	// proctab.Printable gives it.
 	Command string
 	// CPUPercent is the share of the whole machine it used between the last two
 	// samples, MemoryBytes what it holds: resident, shared pages included.
@@ -74,7 +76,19 @@ func displayName(p proctab.Proc) string {
 	if line == "" {
 		return p.Comm
 	}
-	return line[:min(len(line), maxCommandLine)]
+	// Bounded before it is looked at: it can be of megabytes.
+	return firstBytes(proctab.Printable(line[:min(len(line), 2*maxCommandLine)]), maxCommandLine)
+}
+
+// firstBytes is the first n bytes of s at most, whole characters of valid UTF-8.
+func firstBytes(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }
 
 // PortHolder returns who listens on a TCP port: pid 0 and no command if nobody
@@ -148,5 +162,5 @@ func shorten(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	return s[:most] + "…"
+	return firstBytes(s, most) + "…"
 }

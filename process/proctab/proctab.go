@@ -50,8 +50,8 @@ type Proc struct {
 	PPID, PGID, SID int
 	// Zombie is true for a process that has ended and was not waited for.
 	Zombie bool
-	// Comm is the kernel's short name of the program: 15 bytes at most on
-	// Linux. For display only.
+	// Comm is the kernel's short name of the program, as Printable gives it: 15
+	// characters at most on Linux. For display only.
 	Comm string
 	// CPU is the processor time used so far, user and system, in ticks of
 	// 1/TicksPerSecond second. Zero on macOS.

@@ -64,7 +64,7 @@ func fromKinfo(k *unix.KinfoProc) Proc {
 		PGID:   int(k.Eproc.Pgid),
 		SID:    sid,
 		Zombie: k.Proc.P_stat == szomb,
-		Comm:   string(comm),
+		Comm:   Printable(string(comm)),
 	}
 }
 

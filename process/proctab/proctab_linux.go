@@ -104,7 +104,7 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 		PGID:   int(number(5)),
 		SID:    int(number(6)),
 		Zombie: ended && threads <= 1,
-		Comm:   string(stat[open+1 : end]),
+		Comm:   Printable(string(stat[open+1 : end])),
 		CPU:    number(14) + number(15),
 	}, nil
 }

@@ -126,6 +126,10 @@ func TestParseStatWithHostileName(t *testing.T) {
 	if p != want {
 		t.Errorf("parseStat = %+v, want %+v", p, want)
 	}
+	lines := strings.Replace(stat, "a) R 1 (b", "x\nhint: \x1b\xff", 1)
+	if p, err = parseStat(7, []byte(lines)); err != nil || p.Comm != "x hint:  ?" {
+		t.Errorf("parseStat = %+v, %v", p, err)
+	}
 	for _, bad := range []string{"", "7 (x", "7 (x) S 1 2"} {
 		if _, err := parseStat(7, []byte(bad)); err == nil {
 			t.Errorf("parseStat(%q) succeeded", bad)

@@ -1,0 +1,21 @@
+package proctab
+
+import "testing"
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                             "",
+		"node server.js":               "node server.js",
+		"kid\nhint: rm\r\n\tx\x00\x7f": "kid hint: rm   x  ",
+		"\x1b[2Jname":                  " [2Jname",
+		"a\u0085b\u009bc":              "a b c",
+		"a\u202eb\u2028c":              "a b c",
+		"caf\xc3":                      "caf?",
+		"\xff\xfe":                     "??",
+		"größe \uFFFD ü":               "größe \uFFFD ü",
+	} {
+		if got := Printable(text); got != want {
+			t.Errorf("Printable(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
