@@ -27,6 +27,7 @@ type program struct {
 	healthIn   time.Duration // … which is known after this
 	stopTakes  time.Duration
 	survives   bool // cannot be stopped
+	startsOver bool // is started by somebody else as soon as it is stopped
 	startTakes time.Duration
 }
 
@@ -292,6 +293,9 @@ func (w *world) Stop(ctx context.Context, name string, o process.StopOptions) (p
 	defer w.mu.Unlock()
 	w.alter(name, func(st *process.Status) { st.State, st.EndedAt = process.Stopped, time.Now() })
 	w.stops[name] = span{from: began, to: time.Now()}
+	if p.startsOver {
+		w.begin(name, p, 0)
+	}
 	return w.table[name], nil
 }
 

@@ -121,7 +121,7 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 		return
 	}
 	op.set(name, func(o *Outcome) { o.Result, o.Why, o.Run = InProgress, "", st.Run })
-	_, err = m.o.Processes.Stop(ctx, name, process.StopOptions{Force: op.force, By: process.ByUser})
+	st, err = m.o.Processes.Stop(ctx, name, process.StopOptions{Force: op.force, By: process.ByUser})
 	op.set(name, func(o *Outcome) {
 		o.Result = WasStopped
 		switch {
@@ -129,6 +129,8 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 			o.Result, o.Why = HasFailed, fmt.Sprintf("%s while it was being stopped; that goes on", context.Cause(ctx))
 		case err != nil:
 			o.Result, o.Why = HasFailed, err.Error()
+		case st.State.Live() || st.State == process.Backoff:
+			o.Result, o.Why, o.Run = HasFailed, process.StartedAgain, st.Run
 		}
 	})
 }

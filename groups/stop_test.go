@@ -150,3 +150,17 @@ func TestStopGoesOnWithoutItsCaller(t *testing.T) {
 		}
 	})
 }
+
+// TestStopOfWhatIsStartedAgain: a member that runs when the stop is over is not
+// said to be stopped.
+func TestStopOfWhatIsStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(map[string]program{"db": {startsOver: true}})
+		m := newManager(t, w, Group{Members: []Member{on("db")}})
+		startGroup(t, m, w, StartOptions{})
+		o := outcomes(stopGroup(t, m, StopOptions{}))["db"]
+		if o.Result != HasFailed || o.Run != 2 || !strings.Contains(o.Why, "started again meanwhile") {
+			t.Errorf("%+v", o)
+		}
+	})
+}

@@ -24,6 +24,8 @@ var (
 	// ErrNotReading is wrapped when a process does not take what is written to
 	// its standard input.
 	ErrNotReading = errors.New("the process does not read its standard input")
+	// ErrCalledOff is wrapped by a Start during whose wait a Stop came.
+	ErrCalledOff = errors.New("stopped meanwhile by another call")
 	// ErrClosed is answered by everything that would start a process once the
 	// Manager is closing.
 	ErrClosed = errors.New("pmcp is shutting down")

@@ -47,6 +47,9 @@ type entry struct {
 	spawn  *spawn // the latest
 	// stopping is the stop that came during the spawn.
 	stopping *stopRequest
+	// stopCalls counts the calls of Stop; entry and count outlast a removal, for
+	// a Start that waits.
+	stopCalls int
 	// recycled says why the current run is being ended to be run again.
 	recycled string
 	// endNoted is the id of the run whose end stands in Manager.ends.
@@ -99,17 +102,23 @@ const (
 )
 
 // Start runs spec under its name. already says that the process ran before with
-// the same Spec and was left alone. A Spec that cannot run changes nothing.
+// the same Spec and was left alone. A Spec that cannot run changes nothing. A
+// Stop that comes while Start waits for something of the earlier run is the later
+// wish: nothing is started then.
 //
-// Errors wrap ErrInvalid, ErrNoExecutable, ErrNotAllowed, ErrTooMany, ErrClosed
-// or ErrSurvivors, or are a *StateError or *DiffersError.
+// Errors wrap ErrInvalid, ErrNoExecutable, ErrNotAllowed, ErrTooMany, ErrClosed,
+// ErrCalledOff or ErrSurvivors, or are a *StateError or *DiffersError.
 func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st Status, already bool, err error) {
 	spec, exe, err := m.check(spec)
 	if err != nil {
 		return Status{}, false, err
 	}
+	var waited *inTheWay // what was first in the way
 	for {
-		e, in, err := m.begin(spec, exe, ifRunning)
+		e, in, err := m.begin(spec, exe, ifRunning, waited)
+		if waited == nil {
+			waited = &in
+		}
 		switch {
 		case err != nil:
 			return in.status, false, err
@@ -124,7 +133,7 @@ func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st
 		case in.status.State.Live() && ifRunning == KeepRunning:
 			return in.status, true, nil
 		default: // something of the earlier run is in the way
-			if _, err := m.Stop(ctx, spec.Name, StopOptions{By: ByUser}); err != nil {
+			if _, err := m.stop(ctx, spec.Name, StopOptions{By: ByUser}, false); err != nil {
 				return in.status, false, err
 			}
 		}
@@ -165,19 +174,30 @@ func (m *Manager) check(spec Spec) (Spec, executable, error) {
 type inTheWay struct {
 	status  Status
 	spawned <-chan struct{}
+
+	entry     *entry
+	stopCalls int // of entry, at that moment
+}
+
+// calledOff says whether a Stop came since. Called with Manager.mu held.
+func (in *inTheWay) calledOff() bool {
+	return in != nil && in.entry != nil && in.entry.stopCalls != in.stopCalls
 }
 
 // begin moves the entry of spec to Starting and returns it, or returns what is
-// in the way of that.
-func (m *Manager) begin(spec Spec, exe executable, ifRunning IfRunning) (*entry, inTheWay, error) {
+// in the way of that. waited is what was in the way at first, nil at first.
+func (m *Manager) begin(spec Spec, exe executable, ifRunning IfRunning, waited *inTheWay) (*entry, inTheWay, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closing {
 		return nil, inTheWay{}, ErrClosed
 	}
 	e := m.entries[spec.Name]
+	if waited.calledOff() {
+		return nil, inTheWay{status: m.snapshot(waited.entry)}, fmt.Errorf("%s was %w", spec.Name, ErrCalledOff)
+	}
 	if e != nil {
-		in := inTheWay{status: m.snapshot(e)}
+		in := inTheWay{status: m.snapshot(e), entry: e, stopCalls: e.stopCalls}
 		state := in.status.State
 		switch {
 		case state == Stopping && ifRunning != RestartRunning, state.Live() && ifRunning == RefuseRunning:

@@ -18,6 +18,8 @@ type fakeRun struct {
 	ended   chan struct{}
 	// survives keeps a stop from succeeding.
 	survives bool
+	// lingers, if not nil, keeps a stop from ending the run until it is closed.
+	lingers chan struct{}
 
 	mu    sync.Mutex
 	exit  Exit
@@ -44,6 +46,14 @@ func (r *fakeRun) stop(q stopRequest) *takedown {
 	d := newTakedown(0)
 	if r.survives {
 		d.finish(fmt.Errorf("%w: pid 7", ErrSurvivors))
+		return d
+	}
+	if r.lingers != nil {
+		go func() {
+			<-r.lingers
+			r.finish(Exit{Code: -1, Signal: "SIGTERM", By: q.by})
+			d.finish(nil)
+		}()
 		return d
 	}
 	r.finish(Exit{Code: -1, Signal: "SIGTERM", By: q.by})
@@ -201,6 +211,67 @@ func TestStartDuringStop(t *testing.T) {
 		first.survives = false
 		if st := start(t, m, sh("a", RestartNever)); st.Run != 2 || st.State != Running {
 			t.Errorf("start after the stop: run %d, %s", st.Run, st.State)
+		}
+	})
+}
+
+// TestStopDuringRestart: a stop that comes while a restart waits for the end of
+// the earlier run is the later wish, whoever of the two is woken first.
+func TestStopDuringRestart(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		f.last().lingers = make(chan struct{})
+		restarted, stopped := make(chan error, 1), make(chan Status, 1)
+		go func() {
+			_, _, err := m.Start(context.Background(), sh("a", RestartNever), RestartRunning)
+			restarted <- err
+		}()
+		synctest.Wait() // it waits for the end of the run
+		go func() {
+			st, err := m.Stop(context.Background(), "a", StopOptions{})
+			if err != nil {
+				t.Error(err)
+			}
+			stopped <- st
+		}()
+		synctest.Wait()
+		close(f.last().lingers)
+		if err := <-restarted; !errors.Is(err, ErrCalledOff) {
+			t.Errorf("the restart answers %v, want ErrCalledOff", err)
+		}
+		if st := <-stopped; st.State != Stopped || f.count() != 1 {
+			t.Errorf("after the stop: %s, %d runs; want stopped and one", st.State, f.count())
+		}
+		if st := start(t, m, sh("a", RestartNever)); st.Run != 2 || st.State != Running {
+			t.Errorf("a start after both: run %d, %s", st.Run, st.State)
+		}
+	})
+}
+
+// TestRestartDuringStop: a restart that comes during a stop is the later wish,
+// and two restarts do not call each other off.
+func TestRestartDuringStop(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		f.last().lingers = make(chan struct{})
+		go func() { _, _ = m.Stop(context.Background(), "a", StopOptions{}) }()
+		synctest.Wait()
+		restarted := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, _, err := m.Start(context.Background(), sh("a", RestartNever), RestartRunning)
+				restarted <- err
+			}()
+		}
+		synctest.Wait()
+		close(f.last().lingers)
+		for range 2 {
+			if err := <-restarted; err != nil {
+				t.Error(err)
+			}
+		}
+		if got := state(t, m); got != Running {
+			t.Errorf("state %s, want running", got)
 		}
 	})
 }

@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// StartedAgain says of what a Stop ended why it runs when that returns.
+const StartedAgain = "started again meanwhile by another call"
+
 // StopOptions say how to stop.
 type StopOptions struct {
 	// Timeout is the time between the first signal and SIGKILL. 0 means the
@@ -23,11 +26,19 @@ type StopOptions struct {
 // on; one that joins another can only shorten its timeout. Errors wrap
 // ErrUnknown, ErrSurvivors or ctx's error.
 func (m *Manager) Stop(ctx context.Context, name string, o StopOptions) (Status, error) {
+	return m.stop(ctx, name, o, true)
+}
+
+// stop is Stop; stays says that it calls off a Start that waits.
+func (m *Manager) stop(ctx context.Context, name string, o StopOptions, stays bool) (Status, error) {
 	m.mu.Lock()
 	e, err := m.lookup(name)
 	if err != nil {
 		m.mu.Unlock()
 		return Status{}, err
+	}
+	if stays {
+		e.stopCalls++
 	}
 	request := m.stopRequest(e.status.Spec, o)
 	m.beginStop(e, request)

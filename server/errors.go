@@ -24,6 +24,7 @@ var advice = []struct {
 	{groups.ErrUnknown, "list_groups shows what there is"},
 	{process.ErrTooMany, "stop_process ends one"},
 	{process.ErrSurvivors, "what is named may be another user's or hang in the kernel; pmcp keeps trying when it ends"},
+	{process.ErrCalledOff, "start_process with its name alone runs it again"},
 	{process.ErrClosed, "the session is over"},
 	{logstore.ErrCursor, "take a next_cursor or prev_cursor of an earlier answer as it was, or \"start\""},
 	{logstore.ErrPattern, "with regex: RE2 syntax, no lookaround or backreferences; without: any text of one line"},

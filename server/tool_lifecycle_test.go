@@ -199,6 +199,22 @@ func TestRemoveForgetsTheCheck(t *testing.T) {
 	}
 }
 
+// TestStopOfWhatWasStartedAgain: what runs again when a stop is over is not left
+// to be found out from its state.
+func TestStopOfWhatWasStartedAgain(t *testing.T) {
+	before := process.Status{Spec: process.Spec{Name: "web"}, State: process.Running, Run: 1}
+	after := before
+	after.Run = 2
+	if got := stopHint(&before, &after); !strings.Contains(got, "started again meanwhile by another call") {
+		t.Errorf("hint %q", got)
+	}
+	after = before
+	after.State = process.Stopped
+	if got := stopHint(&before, &after); got != "" {
+		t.Errorf("hint %q of a plain stop", got)
+	}
+}
+
 // TestStopOfSeveralSaysWhichDidNotRun: and of none that there was none.
 func TestStopOfSeveralSaysWhichDidNotRun(t *testing.T) {
 	s := hello(t)

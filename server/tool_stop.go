@@ -171,21 +171,30 @@ func (s *Server) stopOwn(ctx context.Context, name string, o process.StopOptions
 		return s.stopOfOther(ctx, name)
 	}
 	r := stopResult{WasRunning: before.Alive()}
-	if !goesOn(&before) {
-		r.Hint = name + " was not running"
-	}
 	st, err := s.o.Manager.Stop(ctx, name, o)
 	if err != nil {
 		return r, fmt.Errorf("cannot stop %s: %w", name, err)
 	}
-	r.processResult = s.ofStatus(&st)
-	if !before.State.Live() && len(before.Survivors) > 0 {
-		r.Hint = fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(&before).Survivors, ", "))
-	}
+	r.processResult, r.Hint = s.ofStatus(&st), stopHint(&before, &st)
 	r.NextCursor, err = s.o.Store.End(ctx, s.o.Manager.Project(), []string{name})
 	unread, err := unreadHint(err)
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, err
+}
+
+// stopHint says what the state after a stop does not, of a process that was as
+// before.
+func stopHint(before, after *process.Status) string {
+	name := before.Spec.Name
+	switch {
+	case after.State.Live() || after.State == process.Backoff:
+		return name + " was stopped, and " + process.StartedAgain
+	case !before.State.Live() && len(before.Survivors) > 0:
+		return fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(before).Survivors, ", "))
+	case !goesOn(before):
+		return name + " was not running"
+	}
+	return ""
 }
 
 // stopOfOther answers a stop of what this session does not run.
