@@ -90,6 +90,7 @@ type operation struct {
 	stop     bool
 	strategy Strategy // of a stop
 	force    bool     // of a stop
+	restart  bool     // of a start
 
 	ctx    context.Context // ends with the operation, after maxOperation, or when it is called off
 	cancel context.CancelCauseFunc
@@ -114,14 +115,17 @@ func (m *Manager) newOperation(g Group, order []string) *operation {
 type intent struct {
 	// joins says whether the operation that is under way will do instead.
 	joins func(now *operation) bool
-	// callsOff says that one that will not do is called off; otherwise its end
-	// is waited for.
-	callsOff bool
+	// callsOff is why one that will not do is called off; nil where its end is
+	// waited for.
+	callsOff func(now *operation) error
 	work     func(ctx context.Context)
 }
 
-// errCalledOff is why an operation ends when another takes its place.
-var errCalledOff = errors.New("called off because the group is being stopped")
+// Why an operation ends when another takes its place.
+var (
+	errCalledOff   = errors.New("called off because the group is being stopped")
+	errStartedAnew = errors.New("called off because the group is being started anew")
+)
 
 // begin begins op once nothing else is under way with its group, or returns what
 // is under way and will do.
@@ -134,8 +138,10 @@ func (m *Manager) begin(ctx context.Context, op *operation, in intent) (*operati
 		case err != nil || in.joins(now):
 			op.cancel(nil)
 			return now, err
-		case in.callsOff:
-			now.cancel(errCalledOff)
+		default:
+			if why := in.callsOff(now); why != nil {
+				now.cancel(why)
+			}
 		}
 		select {
 		case <-now.done:

@@ -1,6 +1,11 @@
 package groups
 
-import "context"
+import (
+	"context"
+	"slices"
+
+	"pmcp/process"
+)
 
 // StartOptions say how to start a group.
 type StartOptions struct {
@@ -16,8 +21,9 @@ type StartOptions struct {
 // Start starts the members of the group called name, each once what it depends
 // on is as demanded, as much at once as that allows. It returns when every
 // member is decided, or, with TimedOut, when ctx ends; the start then goes on. A
-// start that is under way is joined with the options it has; a stop is waited
-// for.
+// start that is under way is joined if it does the same: with this definition and
+// these options, and nothing of it has ended badly or been stopped since. Else it
+// is called off, and what it has started runs on; a stop is waited for.
 //
 // A member that fails is told in the Report and is no error. Errors wrap
 // ErrUnknown or ErrClosed, or ctx's error while a stop is under way.
@@ -40,8 +46,30 @@ func (m *Manager) beginStart(ctx context.Context, g Group, starter Starter, o St
 		return nil, err
 	}
 	op := m.newOperation(g, order)
+	op.restart = o.RestartRunning
 	return m.begin(ctx, op, intent{
-		joins: func(now *operation) bool { return !now.stop },
-		work:  newStart(m, op, starter, o).run,
+		joins: func(now *operation) bool {
+			return !now.stop && now.restart == op.restart && len(g.changes(now.group)) == 0 && !m.lostAny(now)
+		},
+		callsOff: func(now *operation) error {
+			if now.stop {
+				return nil
+			}
+			return errStartedAnew
+		},
+		work: newStart(m, op, starter, o).run,
+	})
+}
+
+// lostAny says whether a process that a start has brought up has ended since, but
+// for one that ended well.
+func (m *Manager) lostAny(op *operation) bool {
+	outcomes, _ := op.view()
+	return slices.ContainsFunc(outcomes, func(o Outcome) bool {
+		if o.Result != BecameReady && o.Result != WasStarted {
+			return false
+		}
+		st, err := m.o.Processes.Status(o.Process)
+		return err != nil || st.State == process.Crashed || st.State == process.Failed || st.State == process.Stopped
 	})
 }

@@ -267,6 +267,38 @@ func TestStartGoesOnWithoutItsCaller(t *testing.T) {
 	})
 }
 
+// A start that is under way and does something else than what is asked for now is
+// called off: what it started runs on, and the rest is done as it is asked for.
+func TestStartIsDoneAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(map[string]program{
+			"db": {rule: true, readyAfter: time.Hour}, "api": {}, "job": {ends: true, endsAfter: time.Second, code: 4}, "worker": {},
+		})
+		g := Group{Name: "g", Members: []Member{on("db"), on("api", "db ready"), on("job")}}
+		m := newManager(t, w, g)
+		start := func() map[string]Outcome {
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			report, err := m.Start(ctx, "g", w, StartOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return outcomes(report)
+		}
+		start()
+		if start(); len(w.starts["db"]) != 1 || len(w.starts["job"]) != 2 {
+			t.Errorf("the job that had failed was started %d times, db %d times", len(w.starts["job"]), len(w.starts["db"]))
+		}
+		g.Members = []Member{on("db"), on("api", "db started"), on("worker")}
+		if _, _, err := m.Save(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+		if by := start(); by["api"].Result != WasStarted || by["worker"].Result != WasStarted || by["db"].Result != Skipped || len(w.starts["db"]) != 1 {
+			t.Errorf("%+v, %d starts of db", by, len(w.starts["db"]))
+		}
+	})
+}
+
 // What ended before the rest was up is told.
 func TestReview(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

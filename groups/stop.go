@@ -62,7 +62,7 @@ func (m *Manager) beginStop(ctx context.Context, g Group, strategy Strategy, for
 	op.stop, op.strategy, op.force = true, strategy, force
 	return m.begin(ctx, op, intent{
 		joins:    func(now *operation) bool { return now.stop && now.strategy == strategy && now.force == force },
-		callsOff: true,
+		callsOff: func(*operation) error { return errCalledOff },
 		work:     func(ctx context.Context) { m.stopAll(ctx, op, order) },
 	})
 }
