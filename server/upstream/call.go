@@ -238,6 +238,7 @@ func (c *Conn) take(l line) {
 	m, ok := parse(l.text)
 	if !ok {
 		c.traffic.garbage(l)
+		c.settleEmpty(m)
 		return
 	}
 	c.traffic.received(l)
@@ -269,6 +270,13 @@ func (c *Conn) settle(m message) {
 		p.fail(m.Error)
 	default:
 		p.finish(m.Result, nil)
+	}
+}
+
+// settleEmpty fails the call that m, which is no message, names as answered.
+func (c *Conn) settleEmpty(m message) {
+	if p, _ := c.find(number(m.ID)); p != nil {
+		p.fail(fmt.Errorf("%s has answered %s without result or error", c.name, p.method))
 	}
 }
 

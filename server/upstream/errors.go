@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Errors that callers tell apart with errors.Is.
@@ -45,6 +46,38 @@ func (e *RPCError) Error() string {
 		text += " " + OneLine(string(e.Data))
 	}
 	return text
+}
+
+// UnmarshalJSON takes whatever a server gives for an error, and never fails: the
+// call has been answered, if not as it should. A code that is no number is 0,
+// and what is no object with a message is the message itself.
+func (e *RPCError) UnmarshalJSON(raw []byte) error {
+	var came struct{ Code, Message, Data json.RawMessage }
+	if json.Unmarshal(raw, &came) != nil || came.Code == nil && came.Message == nil {
+		*e = RPCError{Message: wordOf(raw)}
+		return nil
+	}
+	*e = RPCError{Message: wordOf(came.Message), Data: came.Data}
+	var code float64
+	switch {
+	case json.Unmarshal(came.Code, &e.Code) == nil:
+	case json.Unmarshal(came.Code, &code) == nil:
+		if math.Abs(code) < 1<<53 { // beyond it is no integer that could be meant
+			e.Code = int64(code)
+		}
+	case came.Code != nil: // such as "ENOENT"
+		e.Message = wordOf(came.Code) + ": " + e.Message
+	}
+	return nil
+}
+
+// wordOf is the string that raw is, or else the JSON.
+func wordOf(raw json.RawMessage) string {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		return text
+	}
+	return string(raw)
 }
 
 // codeMethodNotFound is JSON-RPC's.

@@ -123,3 +123,44 @@ func TestVersionsThatAreNotSpoken(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestOddErrors are answers all the same: the call ends with what can be read of
+// them, and the connection lives.
+func TestOddErrors(t *testing.T) {
+	for _, x := range []struct{ answer, want string }{
+		{`"error":"boom"`, "boom (code 0)"},
+		{`"error":{"code":"ENOENT","message":"no file"}`, "ENOENT: no file (code 0)"},
+		{`"error":{"code":-32000.0,"message":"m"}`, "m (code -32000)"},
+		{`"error":{"code":1e3,"message":"m"}`, "m (code 1000)"},
+		{`"error":{"code":1e300,"message":"m"}`, "m (code 0)"},
+		{`"error":{"code":-1,"message":{"a":1},"data":2}`, `{"a":1} (code -1) 2`},
+		{`"error":{"code":-1}`, " (code -1)"},
+		{`"error":{"code":null,"message":null}`, " (code 0)"},
+		{`"error":{"reason":"r"}`, `{"reason":"r"} (code 0)`},
+		{`"error":[1]`, "[1] (code 0)"},
+		{`"error":7,"result":null`, "7 (code 0)"},
+		{`"error":null`, "scripted has answered tools/call without result or error"},
+		{`"x":1`, "scripted has answered tools/call without result or error"},
+	} {
+		c := scripted(t, Options{}, func(m message) string {
+			switch m.Method {
+			case methodInitialize:
+				return result(m, plainWelcome)
+			case "tools/call":
+				return `{"jsonrpc":"2.0","id":` + string(m.ID) + "," + x.answer + "}"
+			case methodPing:
+				return result(m, "{}")
+			}
+			return ""
+		})
+		if err := c.Ready(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := callTool(testContext(t), c, "x", "", nil); err == nil || err.Error() != x.want {
+			t.Errorf("%s: %v", x.answer, err)
+		}
+		if _, err := c.Call(testContext(t), methodPing, nil, nil); err != nil {
+			t.Errorf("%s: %v afterwards", x.answer, err)
+		}
+	}
+}

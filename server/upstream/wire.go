@@ -21,15 +21,16 @@ type message struct {
 	Error  *RPCError       `json:"error"`
 }
 
-// parse reads one line; ok is false for what is no message. Bytes that are not
-// UTF-8 are replaced, since results are handed on as they came and what pmcp
-// writes must be UTF-8: that makes a message at most twice as long.
+// parse reads one line; ok is false for what is no message. Of one that says
+// whom it answers, but not what, m holds the ID. Bytes that are not UTF-8 are
+// replaced, since results are handed on as they came and what pmcp writes must
+// be UTF-8: that makes a message at most twice as long.
 func parse(line []byte) (m message, ok bool) {
 	if !utf8.Valid(line) {
 		line = bytes.ToValidUTF8(line, []byte(string(utf8.RuneError)))
 	}
 	if json.Unmarshal(line, &m) != nil {
-		return m, false
+		return message{}, false
 	}
 	if string(m.ID) == "null" {
 		m.ID = nil
