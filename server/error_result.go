@@ -99,6 +99,9 @@ func hourly(perHour []int64, now time.Time) (inHour int64, trend string) {
 func (r *errorResult) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "error %s: %s in %s run %d, %d times", r.ErrorID, r.Category, r.Name, r.Run, r.Count)
+	if r.Count > 1 {
+		fmt.Fprintf(&b, " since %s, %d an hour, %s", r.FirstSeen, r.PerHour, r.Trend)
+	}
 	if r.Regressed {
 		b.WriteString(", seen again after it was resolved")
 	}

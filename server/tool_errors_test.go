@@ -119,3 +119,19 @@ func TestHourly(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorText says how often, since when and how it goes on, for who is shown
+// the text alone; of one that was seen once there is no more to say.
+func TestErrorText(t *testing.T) {
+	once := errorResult{ErrorID: "e1", Category: "other", Name: "web", Run: 2, Count: 1, FirstSeen: "F", LastSeen: "L", PerHour: 1, Trend: "steady", Cursor: "C", Message: "it broke"}
+	again := once
+	again.Count, again.PerHour, again.Trend = 7, 3, "rising"
+	for want, r := range map[string]errorResult{
+		"error e1: other in web run 2, 1 times, last at L, cursor C\n  it broke\n":                            once,
+		"error e1: other in web run 2, 7 times since F, 3 an hour, rising, last at L, cursor C\n  it broke\n": again,
+	} {
+		if got := r.text(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
