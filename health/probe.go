@@ -24,6 +24,8 @@ type outcome struct {
 	message string
 	output  string // as it came
 	cut     bool   // output went on before its beginning
+	// cannotRun says that there was no check, for its command cannot be run.
+	cannotRun bool
 }
 
 func succeeded(format string, args ...any) outcome {
@@ -57,7 +59,7 @@ func (m *Monitor) check(w *watch) Result {
 	return Result{
 		At: began, Took: time.Since(began), Run: w.run, OK: seen.ok,
 		Message: tailOf(m.o.Mask(clean(seen.message), false), maxMessage),
-		Output:  tailOf(output, maxOutput),
+		Output:  tailOf(output, maxOutput), cannotRun: seen.cannotRun,
 	}
 }
 
@@ -106,6 +108,7 @@ func (p prober) command(ctx context.Context, spec Spec, st process.Status) outco
 		seen.ok, seen.message = false, fmt.Sprintf("did not end within %s and was killed", spec.Timeout)
 	case err != nil:
 		seen.message = err.Error()
+		seen.cannotRun = errors.Is(err, process.ErrNoExecutable) || errors.Is(err, process.ErrNotAllowed)
 	}
 	return seen
 }

@@ -20,6 +20,10 @@ func (m *Monitor) record(w *watch, result Result) {
 	if w.spec.OnUnhealthy != ActRestart {
 		return
 	}
+	if result.cannotRun {
+		m.noteNotRestarted(w, fmt.Errorf("its check cannot be run: %s", result.Message))
+		return
+	}
 	if err := m.o.Processes.Recycle(w.name, w.run, process.ByHealth, reason); err != nil {
 		m.o.Log.Error("cannot restart an unhealthy process", "process", w.name, "error", err)
 		m.noteNotRestarted(w, err)
@@ -37,7 +41,8 @@ func (m *Monitor) noteNotRestarted(w *watch, err error) {
 	}
 }
 
-// enter enters a result and says whether the process became unhealthy by it.
+// enter enters a result and says whether the process became unhealthy by it, or
+// was so already and is owed a restart.
 func (m *Monitor) enter(w *watch, result Result) (unhealthy bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,7 +56,15 @@ func (m *Monitor) enter(w *watch, result Result) (unhealthy bool) {
 	}
 	counts := !result.Requested && (e.tally.once || result.At.Sub(w.began) >= w.spec.StartPeriod)
 	e.tally.add(result.OK, counts, w.spec.Retries)
-	return m.settle(e, time.Now()) && e.status.State == Unhealthy
+	if m.settle(e, time.Now()) {
+		e.tally.owed = e.status.State == Unhealthy && result.cannotRun
+		return e.status.State == Unhealthy
+	}
+	if !e.tally.owed || result.OK || !counts || result.cannotRun {
+		return false
+	}
+	e.tally.owed, e.status.NotRestarted = false, ""
+	return true
 }
 
 // settle brings e's status in line with its watch and tally. It answers whether

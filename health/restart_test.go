@@ -1,9 +1,11 @@
 package health
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,4 +108,36 @@ func TestRestartRefused(t *testing.T) {
 			t.Errorf("when it has recovered: %+v", st)
 		}
 	})
+}
+
+// TestNoRestartForACheckThatCannotRun: that a check's command cannot be run says
+// nothing of the process. Once it can be, a failure is what it is restarted for.
+func TestNoRestartForACheckThatCannotRun(t *testing.T) {
+	for _, why := range []error{process.ErrNoExecutable, process.ErrNotAllowed} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeProcesses()
+			missing := make(chan struct{})
+			f.exec = func(context.Context, string) (process.Exit, error) {
+				select {
+				case <-missing:
+					return process.Exit{Code: 1}, nil
+				default:
+					return process.Exit{}, why
+				}
+			}
+			m := newMonitor(t, f, Options{})
+			set(t, m, "web", Spec{Command: "c", StartPeriod: -1, Retries: 2, OnUnhealthy: ActRestart})
+			f.enter("web", process.Running)
+			advance(t, 5*time.Second)
+			st, _ := m.Status("web")
+			if n := f.recycles("web"); n != 0 || st.State != Unhealthy || !strings.Contains(st.NotRestarted, why.Error()) {
+				t.Errorf("%d restarts, %+v", n, st)
+			}
+			close(missing)
+			advance(t, 5*time.Second)
+			if n := f.recycles("web"); n != 1 {
+				t.Errorf("%d restarts when the check can be run and fails", n)
+			}
+		})
+	}
 }

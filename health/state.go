@@ -63,6 +63,8 @@ type Result struct {
 	// answer that was not as wanted: cleaned text, at most 4 KiB. It comes from
 	// the process that was checked, or from whoever answers in its place.
 	Output string
+
+	cannotRun bool // the command could not be run: that says nothing of the process
 }
 
 // Status is what is known of the health of one process at one moment. The
@@ -106,6 +108,9 @@ type tally struct {
 	healthy   bool
 	once      bool // healthy at least once
 	failures  int  // in a row, of those that count
+	// owed says that it became unhealthy by a check that could not be run: the
+	// next failure of one that can is what it is restarted for.
+	owed bool
 }
 
 // add takes one result. A failure that does not count, because it was asked for

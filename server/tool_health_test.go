@@ -22,3 +22,29 @@ func TestHealthOutputIsBounded(t *testing.T) {
 		t.Errorf("%d bytes", n)
 	}
 }
+
+// TestCheckThatCannotRun: a health command that cannot be run is refused before
+// anything is started or changed.
+func TestCheckThatCannotRun(t *testing.T) {
+	s := hello(t)
+	start := func(check map[string]any) string {
+		return s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
+			"name": "web", "command": "sleep", "args": []string{"100"}, "health": check}}).text()
+	}
+	bad := map[string]any{"command": "nosuchprog -x", "on_unhealthy": "restart"}
+	if text := start(bad); !strings.Contains(text, "argument health.command") || !strings.Contains(text, "nosuchprog") {
+		t.Errorf("a check whose program does not exist: %s", text)
+	}
+	if _, err := s.manager.Status("web"); err == nil {
+		t.Error("the process was started all the same")
+	}
+	if text := start(map[string]any{"command": "true"}); !strings.Contains(text, "running") {
+		t.Errorf("a check that can be run: %s", text)
+	}
+	if text := start(bad); !strings.Contains(text, "argument health.command") {
+		t.Errorf("of a process that runs: %s", text)
+	}
+	if st, _ := s.server.o.Health.Status("web"); st.Spec.Command != "true" {
+		t.Errorf("the check is %q now", st.Spec.Command)
+	}
+}

@@ -244,6 +244,9 @@ func (s *Server) launch(ctx context.Context, name string, def specArgs, o launch
 	if err := s.o.Health.CheckSet(name, check); err != nil {
 		return st, false, err
 	}
+	if err := s.checkRuns(spec, check); err != nil {
+		return st, false, err
+	}
 	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
 		anyPort := 0
 		spec.Ready = &process.Ready{Port: &anyPort}
@@ -268,6 +271,22 @@ func (s *Server) launch(ctx context.Context, name string, def specArgs, o launch
 		err = s.joinGroup(ctx, name, def)
 	}
 	return st, already, err
+}
+
+// checkRuns refuses a health check whose command cannot be run: it would fail
+// whatever the process does. What is wrong with the process itself Start says.
+func (s *Server) checkRuns(spec process.Spec, check *health.Spec) error {
+	if check == nil || check.Command == "" {
+		return nil
+	}
+	if _, err := s.o.Manager.Resolve(spec); err != nil {
+		return nil //nolint:nilerr // Start will answer it
+	}
+	_, err := s.o.Manager.Resolve(process.Spec{Name: spec.Name, Command: check.Command, Args: check.Args, Dir: spec.Dir, Env: spec.Env})
+	if err != nil {
+		return fmt.Errorf("argument health.command: %w", err)
+	}
+	return nil
 }
 
 // adoptUnsaid takes from a process that runs what the call left open and only
