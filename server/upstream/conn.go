@@ -49,8 +49,8 @@ type Conn struct {
 	stdout  io.ReadCloser
 	traffic traffic
 	began   time.Time
-	// lastTime is the constant of that name, but in tests.
-	lastTime time.Duration
+	// lastTime and discoverTime are the constants of these names, but in tests.
+	lastTime, discoverTime time.Duration
 
 	queue chan outgoing
 	up    chan struct{} // closed once connected
@@ -59,6 +59,7 @@ type Conn struct {
 	mu      sync.Mutex
 	state   State
 	why     string // what is waited for, or why it ended; "" while connected
+	refusal string // of initialize, in words; "" for none
 	server  Server
 	modern  bool
 	lastID  int64
@@ -98,7 +99,7 @@ type outgoing struct {
 
 func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	return &Conn{
-		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(), lastTime: lastTime,
+		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(), lastTime: lastTime, discoverTime: discoverTime,
 		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
 		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
 		why: waitsForInitialize, pending: make(map[int64]*pending),
@@ -148,7 +149,7 @@ func (c *Conn) Ready(ctx context.Context) error {
 	case <-c.down:
 		return c.disconnected()
 	case <-timer.C:
-		return c.notUp(ErrStarting, fmt.Sprintf("within %s", c.o.StartTimeout))
+		return c.notUp(ErrStarting, "within "+c.o.StartTimeout.String())
 	case <-ctx.Done():
 		return c.notUp(ctx.Err(), "yet")
 	}
@@ -157,7 +158,7 @@ func (c *Conn) Ready(ctx context.Context) error {
 // notUp says that the server has not come up, and what it printed instead.
 func (c *Conn) notUp(cause error, when string) error {
 	t := c.traffic.now()
-	return fmt.Errorf("%w: %s has not answered initialize %s%s", cause, c.name, when, t.oddities())
+	return fmt.Errorf("%w: %s %s%s", cause, c.name, c.missing(when), t.oddities())
 }
 
 // disconnected is why there is no connection.

@@ -18,6 +18,9 @@ const (
 	// discoverAfter is how long initialize may stay unanswered before the
 	// server is also asked in the manner of the other era.
 	discoverAfter = 2 * time.Second
+	// discoverTime is how long a server that has refused initialize may take to
+	// answer the other question: it is up, and has nothing else to do.
+	discoverTime = 5 * time.Second
 	// maxInstructions bounds Server.Instructions, in bytes.
 	maxInstructions = 4 << 10
 )
@@ -36,7 +39,8 @@ func (c *Conn) connect() {
 // legacy era answers it at once, whatever it makes of other methods, and one of
 // the 2026-07-28 era refuses it at once. Only who does neither for a while is
 // asked both. An answer after the start timeout still counts: a server that a
-// debugger has held is as good as another.
+// debugger has held is as good as another. Who has refused initialize is waited
+// for no longer than discoverTime.
 func (c *Conn) handshake() bool {
 	initialize, err := c.begin(context.Background(), methodInitialize, map[string]any{
 		"protocolVersion": legacyVersion, "capabilities": map[string]any{}, "clientInfo": c.clientInfo(),
@@ -57,6 +61,9 @@ func (c *Conn) handshake() bool {
 	impatience, late := time.NewTimer(discoverAfter), time.NewTimer(c.o.StartTimeout)
 	defer impatience.Stop()
 	defer late.Stop()
+	over := time.NewTimer(time.Hour)
+	over.Stop() // it begins with a refusal
+	defer over.Stop()
 	for initialized != nil || discovered != nil {
 		select {
 		case <-initialized:
@@ -67,6 +74,8 @@ func (c *Conn) handshake() bool {
 				return c.welcomeLegacy(initialize.result)
 			}
 			initialized = nil
+			c.refuses(initialize.err)
+			over.Reset(c.discoverTime)
 			ask()
 		case <-discovered:
 			if discover.err == nil {
@@ -78,6 +87,9 @@ func (c *Conn) handshake() bool {
 			ask()
 		case <-late.C:
 			c.tellLate()
+		case <-over.C:
+			c.end("it " + c.missing(""))
+			return false
 		case <-c.down:
 			return false
 		}
@@ -86,9 +98,31 @@ func (c *Conn) handshake() bool {
 	return false
 }
 
+// refuses keeps what a server has answered to initialize, for those who ask why
+// it does not come up.
+func (c *Conn) refuses(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state == Connecting { // else its end is what the call has failed of
+		c.refusal = fmt.Sprintf("refused initialize: %v, and has not answered %s", err, methodDiscover)
+		c.why = "it " + c.refusal
+	}
+}
+
+// missing is what a server that is not up has done instead of it; when says how
+// long an answer was waited for.
+func (c *Conn) missing(when string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusal != "" {
+		return c.refusal
+	}
+	return "has not answered initialize " + when
+}
+
 // tellLate says that the start timeout is over.
 func (c *Conn) tellLate() {
-	why := fmt.Sprintf("it has not answered initialize within %s", c.o.StartTimeout)
+	why := "it " + c.missing("within "+c.o.StartTimeout.String())
 	c.mu.Lock()
 	if c.state == Connecting {
 		c.why = why

@@ -2,11 +2,13 @@ package upstream
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 )
 
@@ -162,5 +164,45 @@ func TestOddErrors(t *testing.T) {
 		if _, err := c.Call(testContext(t), methodPing, nil, nil); err != nil {
 			t.Errorf("%s: %v afterwards", x.answer, err)
 		}
+	}
+}
+
+// refusing answers initialize with an error and nothing else.
+func refusing(m message) string {
+	if m.Method != methodInitialize {
+		return ""
+	}
+	return `{"id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no API key"}}`
+}
+
+// TestRefusalIsNamed wherever it is asked why the server is not up.
+func TestRefusalIsNamed(t *testing.T) {
+	const want = "refused initialize: no API key (code -32603), and has not answered server/discover"
+	log := newMemLog()
+	s := newScripted(t, Options{Capture: log.capture, OnReady: log.onReady})
+	s.discoverTime = time.Hour
+	s.run(refusing)
+	log.await(t, `"method":"server/discover"`)
+	if why := s.Status().Why; why != "it "+want {
+		t.Error(why)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Ready(gone); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "scripted "+want) {
+		t.Error(err)
+	}
+	s.tellLate()
+	log.await(t, "scripted 1 false it "+want)
+}
+
+// TestRefusalIsNotWaitedOn: who refuses initialize has some time for the other
+// question, and not the whole start timeout.
+func TestRefusalIsNotWaitedOn(t *testing.T) {
+	s := newScripted(t, Options{StartTimeout: time.Hour})
+	s.discoverTime = time.Millisecond
+	s.run(refusing)
+	err := s.Ready(testContext(t))
+	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it refused initialize: no API key (code -32603), and has not answered server/discover") {
+		t.Error(err)
 	}
 }
