@@ -23,6 +23,9 @@ const maxFaults = 3
 // The file is never opened for writing, so that this is safe beside servers that write, without any
 // server, and on what a killed one left.
 func CheckFile(ctx context.Context, path string) (text string, err error) {
+	if real, err := realPath(path); err == nil { // the write-ahead log is there
+		path = real
+	}
 	if hasFrames(path) {
 		text, err = checkLogged(ctx, path)
 	} else if text, err = checkAlone(ctx, path); err != nil && hasFrames(path) { // a server has begun to write

@@ -16,7 +16,7 @@ const quickCheckTime = 2 * time.Second
 
 // file is the open database.
 type file struct {
-	path        string
+	path        string    // no symbolic link
 	lock        *fileLock // shared for life, exclusive while the schema is made or the file is moved
 	maint       *soleLock // held while log is removed
 	write       *sql.DB   // one connection, BEGIN IMMEDIATE
@@ -34,6 +34,9 @@ type file struct {
 func openFile(ctx context.Context, path string, unclean func(sessions []string) bool, claim func(*file) error) (_ *file, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
+		return nil, err
+	}
+	if path, err = realPath(path); err != nil {
 		return nil, err
 	}
 	if err := makeFile(path); err != nil {
@@ -164,6 +167,7 @@ func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
 			return err
 		}
 	}
+	f.closeToOthers()
 	if err := f.check.PingContext(ctx); err != nil { // on a full disk it could not be opened
 		return err
 	}

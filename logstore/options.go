@@ -9,7 +9,8 @@ import (
 
 // Options says where a Store keeps its log and for how long. The zero value keeps everything in memory.
 type Options struct {
-	// Path is the database file. It is made with mode 0600 in a directory made with mode 0700.
+	// Path is the database file. It is made with mode 0600 in a directory made with mode 0700; one
+	// that is there and ours gets that mode. A symbolic link is followed once, when it is opened.
 	// Empty means memory only: the newest few MiB of each run of this server can be read, and
 	// nothing outlives it.
 	Path string
