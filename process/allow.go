@@ -127,17 +127,26 @@ func isScript(file string) bool {
 }
 
 // undermining are the variables that make an allowed program run what is not
-// allowed: of the loader, of shells and of interpreters. A trailing * stands
-// for any ending.
+// allowed: of the loader, of shells, of interpreters and of what builds and
+// fetches. A trailing * stands for any ending. HOME and XDG_CONFIG_HOME are
+// not among them, though configuration found there can do the same: too much
+// is rightly started with a home of its own.
 var undermining = []string{
 	"PATH", "LD_*", "DYLD_*", "GLIBC_TUNABLES", "GCONV_PATH",
-	"BASH_ENV", "BASH_FUNC_*", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "PROMPT_COMMAND", "ZDOTDIR",
-	"NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*", "npm_config_*",
-	"PYTHONSTARTUP", "PYTHONPATH", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT",
+	"BASH_ENV", "BASH_FUNC_*", "ENV", "SHELLOPTS", "BASHOPTS", "PS4", "IFS", "PROMPT_COMMAND", "ZDOTDIR", "SHELL",
+	"NODE_OPTIONS", "NODE_PATH", npmConfig,
+	"PYTHONSTARTUP", "PYTHONPATH", "PYTHONHOME", "PYTHONINSPECT", "PYTHONBREAKPOINT", "PYTHONUSERBASE", "PYTHONWARNINGS",
 	"PERL5OPT", "PERL5LIB", "PERLLIB", "PERL5DB", "RUBYOPT", "RUBYLIB",
 	"JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH", "DOTNET_STARTUP_HOOKS",
-	"GIT_*", "EDITOR", "VISUAL", "PAGER", "LESSOPEN",
+	"JAVA_HOME", "MAVEN_OPTS", "GRADLE_OPTS", "PHPRC", "LUA_INIT*",
+	"MAKEFLAGS", "GNUMAKEFLAGS", "MAKEFILES", "GOFLAGS", "RUSTC_WRAPPER", "CARGO_*",
+	"OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES",
+	"GIT_*", "TAR_OPTIONS", "RSYNC_RSH", "SSH_ASKPASS",
+	"EDITOR", "VISUAL", "PAGER", "BROWSER", "LESSOPEN",
 }
+
+// npmConfig is the one that is known without regard to case, as by npm.
+const npmConfig = "npm_config_*"
 
 // checkAllowedEnv refuses the variables that would undermine a list of allowed
 // commands, where there is one.
@@ -148,6 +157,10 @@ func checkAllowedEnv(env map[string]string, allowed []string) error {
 	for key := range env {
 		if slices.ContainsFunc(undermining, func(pattern string) bool {
 			stem, open := strings.CutSuffix(pattern, "*")
+			key := key
+			if pattern == npmConfig {
+				key = strings.ToLower(key)
+			}
 			return key == pattern || open && strings.HasPrefix(key, stem)
 		}) {
 			return fmt.Errorf("%w: env %s could make an allowed program run others, so it cannot be given while PM_ALLOWED_COMMANDS is set; leave it out, or set it where pmcp is configured", ErrNotAllowed, key)

@@ -118,6 +118,12 @@ func TestAllowedEnvironment(t *testing.T) {
 	for key, ok := range map[string]bool{
 		"PORT": true, "NODE_ENV": true, "PATHS": true, "GITHUB_TOKEN": true,
 		"PATH": false, "LD_PRELOAD": false, "DYLD_INSERT_LIBRARIES": false, "NODE_OPTIONS": false, "PYTHONPATH": false, "GIT_SSH_COMMAND": false, "BASH_ENV": false,
+		"HOME": true, "XDG_CONFIG_HOME": true, "path": true, "CARGO": true, "npm_package_name": true,
+		"PYTHONUSERBASE": false, "PYTHONWARNINGS": false, "BROWSER": false, "SHELL": false, "MAKEFLAGS": false, "GNUMAKEFLAGS": false, "MAKEFILES": false,
+		"TAR_OPTIONS": false, "RSYNC_RSH": false, "SSH_ASKPASS": false, "OPENSSL_CONF": false, "OPENSSL_ENGINES": false, "OPENSSL_MODULES": false,
+		"GOFLAGS": false, "RUSTC_WRAPPER": false, "CARGO_BUILD_RUSTC": false, "JAVA_HOME": false, "MAVEN_OPTS": false, "GRADLE_OPTS": false,
+		"PHPRC": false, "LUA_INIT": false, "LUA_INIT_5_4": false,
+		"npm_config_script_shell": false, "NPM_CONFIG_SCRIPT_SHELL": false, "Npm_Config_Script_Shell": false,
 	} {
 		err := checkAllowedEnv(map[string]string{key: "x"}, []string{"/bin"})
 		if ok != (err == nil) || err != nil && !errors.Is(err, ErrNotAllowed) {
