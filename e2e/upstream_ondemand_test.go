@@ -73,3 +73,28 @@ func TestUpstreamOnDemandCounts(t *testing.T) {
 		t.Error(r.Text)
 	}
 }
+
+// TestUpstreamOnDemandByName: a call by the name of a server on demand is a use
+// of it, and where it is gone the advice is what starts it again.
+func TestUpstreamOnDemandByName(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	w.set("PM_MAX_PROCESSES", "2")
+	s := w.start(t)
+	s.initialize(t)
+	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
+	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "b"))
+	a, b := s.onlyName(t, "mcpodd  a"), s.onlyName(t, "mcpodd  b")
+	s.must(t, "call_mcp_tool", args{"process": a, "tool": "echo"})
+	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "c"))
+	s.must(t, "call_mcp_tool", args{"process": a, "tool": "echo"})
+	r := s.tool(t, "call_mcp_tool", args{"process": b, "tool": "echo"})
+	if !r.Error || !strings.Contains(r.Text, "call it with its command again") || strings.Contains(r.Text, "_process") {
+		t.Error(r.Text)
+	}
+	s.must(t, "stop_process", args{"process": a})
+	r = s.tool(t, "call_mcp_tool", args{"process": a, "tool": "echo"})
+	if !r.Error || !strings.Contains(r.Text, "call it with its command again") || strings.Contains(r.Text, "_process") {
+		t.Error(r.Text)
+	}
+}

@@ -167,12 +167,18 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 		last := lastOf(page)
 		b.WriteString("\n" + strings.TrimRight(last.text(), "\n"))
 	}
-	next := "restart_process starts it again"
-	if strings.HasPrefix(name, onDemandPrefix) {
-		next = "the next call starts it anew"
-	}
+	next := startedAgain(name, "restart_process")
 	fmt.Fprintf(&b, "\nhint: %s; get_logs with process: %q and stream: \"mcp\" shows the messages", next, name)
 	return &mcpDeath{name: name, run: run, ended: ended, cause: err, text: b.String()}
+}
+
+// startedAgain says how the MCP server called name is started again: by tool, or,
+// where it was started on demand, by what started it.
+func startedAgain(name, tool string) string {
+	if strings.HasPrefix(name, onDemandPrefix) {
+		return "call it with its command again, which starts it anew"
+	}
+	return tool + " starts it again"
 }
 
 // endOf is how run, whose connection has ended, ends, in a line: it is waited

@@ -271,6 +271,7 @@ func (s *Server) withMCP(ctx context.Context, target mcpTarget, use func(*upstre
 	if err != nil {
 		return err
 	}
+	defer s.o.Upstream.Hold(c)()
 	return s.explainDeath(ctx, c.Name(), c.Run(), use(c), "")
 }
 
@@ -289,7 +290,7 @@ func (s *Server) mcpProcess(ctx context.Context, argument string) (*upstream.Con
 	}
 	st, err := s.o.Manager.Await(ctx, name, settled)
 	if errors.Is(err, process.ErrUnknown) {
-		return nil, fmt.Errorf("%s does not run\nhint: start_process with its name starts it again", name)
+		return nil, fmt.Errorf("%s does not run\nhint: %s", name, startedAgain(name, "start_process with its name"))
 	}
 	if err != nil {
 		return nil, err
@@ -300,7 +301,7 @@ func (s *Server) mcpProcess(ctx context.Context, argument string) (*upstream.Con
 		return nil, fmt.Errorf("%s does not speak MCP as far as pmcp knows\nhint: restart_process with stdio: \"mcp\", if it does", name)
 	case st.State != process.Running || c == nil || c.Run() != st.RunID:
 		r := ofStatus(&st)
-		return nil, fmt.Errorf("%s\nhint: start_process with its name starts it again; get_logs shows why it ended", r.line())
+		return nil, fmt.Errorf("%s\nhint: %s; get_logs shows why it ended", r.line(), startedAgain(name, "start_process with its name"))
 	}
 	if err := c.Ready(ctx); err != nil {
 		return nil, s.explainDeath(ctx, name, c.Run(), err, "")

@@ -106,6 +106,23 @@ func (h *Hub) OnDemand(ctx context.Context, name string, processes Processes) (*
 	return &Lease{Conn: d.conn, release: sync.OnceFunc(func() { h.pool.leave(d) })}, nil
 }
 
+// Hold enters a use of the server behind c, if it was started on demand and is
+// kept: it is not given up before release, and counts as used now. For c of
+// another process it does nothing.
+func (h *Hub) Hold(c *Conn) (release func()) {
+	p := &h.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.leases[c.name]
+	if d == nil || d.comingUp() || d.conn != c {
+		return func() {}
+	}
+	p.turn++
+	d.users++
+	d.used = p.turn
+	return sync.OnceFunc(func() { p.leave(d) })
+}
+
 // OnDemandCount is how many servers that were started on demand live.
 func (h *Hub) OnDemandCount() int {
 	h.pool.mu.Lock()

@@ -68,6 +68,46 @@ func TestOnDemandGivesUpNoneAtWork(t *testing.T) {
 	}
 }
 
+// TestHoldIsAUse of a server on demand, like one by its command line.
+func TestHoldIsAUse(t *testing.T) {
+	c := newChildren(t, Options{MaxOnDemand: 2})
+	for _, name := range []string{"plain/a", "plain/b"} {
+		if err := c.use(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := c.hub.Conn("plain/a")
+	c.hub.Hold(a)() // the later use, and over
+	if err := c.use("plain/c"); err != nil {
+		t.Fatal(err)
+	}
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
+		t.Fatalf("alive: %v", alive)
+	}
+	release := c.hub.Hold(a)
+	for _, name := range []string{"plain/c", "plain/d"} { // a was used longest ago, and is in use
+		if err := c.use(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/d"}) {
+		t.Errorf("alive: %v", alive)
+	}
+	release()
+	release() // twice is once
+	if err := c.use("plain/e"); err != nil {
+		t.Fatal(err)
+	}
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/d", "plain/e"}) {
+		t.Errorf("alive: %v", alive)
+	}
+	c.hub.Hold(a)() // not kept any more
+	if err := c.Start(t.Context(), "plain/x"); err != nil {
+		t.Fatal(err)
+	}
+	c.hub.Hold(c.hub.Conn("plain/x"))() // never was
+}
+
 // TestOnDemandMakesRoom: where no more processes may run, the server that was
 // used longest ago goes, as where no more servers may.
 func TestOnDemandMakesRoom(t *testing.T) {
