@@ -110,8 +110,7 @@ func checkProcessHealth(ctx context.Context, s *Server, a checkHealthArgs) (heal
 	st, err := s.o.Health.Check(ctx, name)
 	switch {
 	case errors.Is(err, health.ErrNoCheck):
-		return healthResult{Name: name, Health: "unchecked",
-			Hint: `it has no check; start_process with its name and health: {"http": "/"}, {"tcp": "PORT"} or {"command": "…"} adds one without a restart`}, nil
+		return s.uncheckedHere(ctx, name)
 	case errors.Is(err, health.ErrNotRunning):
 		if err := s.ownOnly(ctx, name); err != nil {
 			return healthResult{}, err
@@ -123,4 +122,21 @@ func checkProcessHealth(ctx context.Context, s *Server, a checkHealthArgs) (heal
 		return healthResult{}, err
 	}
 	return ofHealth(&st), nil
+}
+
+// uncheckedHere answers for a process that this session checks not at all: it has
+// no check, is another server's or does not run.
+func (s *Server) uncheckedHere(ctx context.Context, name string) (healthResult, error) {
+	r := healthResult{Name: name, Health: "unchecked",
+		Hint: `it has no check; start_process with its name and health: {"http": "/"}, {"tcp": "PORT"} or {"command": "…"} adds one without a restart`}
+	if st, err := s.o.Manager.Status(name); err == nil && goesOn(&st) {
+		return r, nil
+	}
+	if err := s.ownOnly(ctx, name); err != nil {
+		return healthResult{}, err
+	}
+	if def, ok, err := s.definition(ctx, name); err == nil && ok && def.Health != nil {
+		r.Health, r.Hint = health.Unknown.String(), "it does not run, so nothing was checked now"
+	}
+	return r, nil
 }

@@ -48,3 +48,28 @@ func TestCheckThatCannotRun(t *testing.T) {
 		t.Errorf("the check is %q now", st.Spec.Command)
 	}
 }
+
+// TestHealthOfWhatDoesNotRunHere: a process that this session never checked may
+// have a check all the same.
+func TestHealthOfWhatDoesNotRunHere(t *testing.T) {
+	s := hello(t)
+	check := func() reply {
+		return s.ask("tools/call", map[string]any{"name": "check_process_health", "arguments": map[string]any{"process": "web"}})
+	}
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web")
+	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"sleep","args":["200"],"health":{"tcp":"1"}}`))
+	s.saveOther(other, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
+	if r := check(); r.Result["isError"] != true || !strings.Contains(r.text(), "web belongs to another pmcp server (pid 7 editor)") {
+		t.Errorf("of what another server runs: %s", r.raw)
+	}
+	s.saveOther(other, run, runInfo{State: "stopped", Owner: runOwner{PID: 7, Client: "editor"}}, true)
+	if r := check(); r.Result["isError"] == true || !strings.Contains(r.text(), "it does not run") {
+		t.Errorf("of what has ended: %s", r.raw)
+	}
+	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"sleep","args":["200"]}`))
+	noErr(t, other.Flush(t.Context()))
+	if r := check(); !strings.Contains(r.text(), "it has no check") {
+		t.Errorf("of one without a check: %s", r.raw)
+	}
+}
