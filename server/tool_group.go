@@ -93,7 +93,17 @@ func (r groupResult) text() string {
 	if r.Busy != "" {
 		fmt.Fprintf(&b, ", %s", r.Busy)
 	}
-	fmt.Fprintf(&b, ", start order: %s\n", strings.Join(r.Order, ", "))
+	fmt.Fprintf(&b, ", start order: %s", strings.Join(r.Order, ", "))
+	if r.StartDelayMS > 0 {
+		fmt.Fprintf(&b, ", %d ms apart", r.StartDelayMS)
+	}
+	if r.StopStrategy != groups.StopReverse.String() {
+		fmt.Fprintf(&b, ", stopped %s", r.StopStrategy)
+	}
+	b.WriteString("\n")
+	if r.Description != "" {
+		fmt.Fprintf(&b, "  %q\n", r.Description)
+	}
 	for _, m := range r.Members {
 		fmt.Fprintf(&b, "  %s: %s", m.Name, m.Phase)
 		if m.State != "" && m.State != m.Phase {
@@ -104,6 +114,9 @@ func (r groupResult) text() string {
 		}
 		if len(m.DependsOn) > 0 {
 			fmt.Fprintf(&b, ", after %s", strings.Join(m.DependsOn, ", "))
+		}
+		if m.PID > 0 {
+			fmt.Fprintf(&b, ", pid %d", m.PID)
 		}
 		b.WriteString("\n")
 	}

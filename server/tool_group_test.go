@@ -93,6 +93,17 @@ func TestGroupWithoutMembers(t *testing.T) {
 	}
 }
 
+// TestGroupText: what is not as usual stands in the text too.
+func TestGroupText(t *testing.T) {
+	r := groupResult{Name: "g", Description: "a stack\nof two", State: "up", StopStrategy: "parallel", StartDelayMS: 500, Order: []string{"db", "api"}, Members: []groupMemberResult{
+		{Name: "db", Phase: "up", State: "running", PID: 7}, {Name: "api", Phase: "down"},
+	}}
+	const want = "group g: up, start order: db, api, 500 ms apart, stopped parallel\n  \"a stack\\nof two\"\n  db: up (running), pid 7\n  api: down\n"
+	if got := r.text(); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // TestGroupTimeoutHasACursor: with it the log of the members is read on, from the
 // start for one that has not run.
 func TestGroupTimeoutHasACursor(t *testing.T) {
