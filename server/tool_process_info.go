@@ -94,6 +94,9 @@ func (r processInfoResult) text() string {
 		if l.DroppedLines != 0 {
 			fmt.Fprintf(&b, "; dropped: %s", lineCount(l.DroppedLines))
 		}
+		if l.Oldest != "" {
+			fmt.Fprintf(&b, "; from %s to %s", l.Oldest, l.Newest)
+		}
 		b.WriteString("\n")
 	}
 	if len(r.History) > 1 {

@@ -42,9 +42,13 @@ func TestInfoOfAnEarlierSession(t *testing.T) {
 	s := hello(t)
 	s.server.o.Store.SaveDefinition(s.manager.Project(), "old", []byte(`{"command":"sleep 5","env":{"A":"b"},"secret_env":["DATABASE_URL"]}`))
 	s.otherRun(s.otherStore("gone"), "old", "a line")
-	data, _ := s.do("get_process_info", map[string]any{"process": "old"})
+	data, text := s.do("get_process_info", map[string]any{"process": "old"})
 	if env := data["env"]; fmt.Sprint(env) != "map[A:b DATABASE_URL:***]" {
 		t.Errorf("%v", data)
+	}
+	log, _ := data["log"].(map[string]any)
+	if want := fmt.Sprintf("; from %v to %v\n", log["oldest"], log["newest"]); log["oldest"] == nil || !strings.Contains(text, want) {
+		t.Errorf("no %q in:\n%s", want, text)
 	}
 	data, _ = s.do("get_process_stats", map[string]any{"process": "old"})
 	if hint := fmt.Sprint(data["hint"]); !strings.Contains(hint, "nothing was measured") {
