@@ -90,7 +90,7 @@ func listMCPTools(ctx context.Context, s *Server, a listMCPToolsArgs) (mcpToolsR
 	defer report(ctx, func() string { return "waiting for the server's list" })()
 	var r mcpToolsResult
 	err := s.withMCP(ctx, a.mcpTarget, func(c *upstream.Conn) error {
-		tools, err := c.Tools(ctx)
+		tools, unreadable, err := c.Tools(ctx)
 		if err != nil {
 			return err
 		}
@@ -99,6 +99,7 @@ func listMCPTools(ctx context.Context, s *Server, a listMCPToolsArgs) (mcpToolsR
 		if len(a.Tools) == 0 {
 			r.Instructions = cut(st.Instructions, len(st.Instructions), maxInstructions)
 		}
+		r.Omitted = unreadable
 		return r.fill(tools, a.Tools)
 	})
 	return r, err

@@ -94,7 +94,7 @@ func TestInvalidUTF8(t *testing.T) {
 
 func TestTools(t *testing.T) {
 	c := connected(t, "plain", Options{})
-	tools, err := c.Tools(testContext(t))
+	tools, _, err := c.Tools(testContext(t))
 	if err != nil || len(tools) != 3 || tools[2].Name != "toolb" || !strings.Contains(string(tools[0].Raw), `"x":1`) {
 		t.Errorf("%+v, %v", tools, err)
 	}
@@ -103,7 +103,7 @@ func TestTools(t *testing.T) {
 func TestToolsThatChangedAreSeen(t *testing.T) {
 	c := connected(t, "changing", Options{})
 	for _, want := range []string{"v1", "v2"} {
-		if tools, err := c.Tools(testContext(t)); err != nil || len(tools) != 1 || tools[0].Name != want {
+		if tools, _, err := c.Tools(testContext(t)); err != nil || len(tools) != 1 || tools[0].Name != want {
 			t.Errorf("%+v, %v", tools, err)
 		}
 	}

@@ -66,7 +66,7 @@ func TestForeignServer(t *testing.T) {
 		if st := c.Status(); st.Protocol != protocol {
 			t.Errorf("%s: protocol %s", kind, st.Protocol)
 		}
-		tools, err := c.Tools(testContext(t))
+		tools, _, err := c.Tools(testContext(t))
 		if err != nil || len(tools) != 1 || tools[0].Name != "add" {
 			t.Errorf("%s: %v, %v", kind, tools, err)
 		}

@@ -14,9 +14,9 @@ import (
 
 // scripted is a connection with a server in this process: answer gives its line
 // for each message, "" for none.
-func scripted(t *testing.T, o Options, answer func(m message) string) *Conn {
+func scripted(t *testing.T, answer func(m message) string) *Conn {
 	t.Helper()
-	c := newScripted(t, o)
+	c := newScripted(t, Options{})
 	c.run(answer)
 	return c.Conn
 }
@@ -82,7 +82,7 @@ func TestWordsOfTheServerStayInTheirLine(t *testing.T) {
 			return result(m, `{"supportedVersions":["2026-07-28"],"serverInfo":{"name":"`+evil+`","version":"`+long+`"}}`)
 		},
 	} {
-		c := scripted(t, Options{}, func(m message) string {
+		c := scripted(t, func(m message) string {
 			switch m.Method {
 			case methodInitialize, methodDiscover:
 				return answer(m)
@@ -114,7 +114,7 @@ func TestWordsOfTheServerStayInTheirLine(t *testing.T) {
 
 // TestVersionsThatAreNotSpoken are named in a line as well.
 func TestVersionsThatAreNotSpoken(t *testing.T) {
-	c := scripted(t, Options{}, func(m message) string {
+	c := scripted(t, func(m message) string {
 		if m.Method == methodInitialize {
 			return `{"id":` + string(m.ID) + `,"error":{"code":-1,"message":"no"}}`
 		}
@@ -144,7 +144,7 @@ func TestOddErrors(t *testing.T) {
 		{`"error":null`, "scripted has answered tools/call without result or error"},
 		{`"x":1`, "scripted has answered tools/call without result or error"},
 	} {
-		c := scripted(t, Options{}, func(m message) string {
+		c := scripted(t, func(m message) string {
 			switch m.Method {
 			case methodInitialize:
 				return result(m, plainWelcome)
@@ -204,5 +204,58 @@ func TestRefusalIsNotWaitedOn(t *testing.T) {
 	err := s.Ready(testContext(t))
 	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it refused initialize: no API key (code -32603), and has not answered server/discover") {
 		t.Error(err)
+	}
+}
+
+// listing answers tools/list with the page that its cursor names, "" the first.
+func listing(pages func(cursor string) string) func(m message) string {
+	return func(m message) string {
+		switch m.Method {
+		case methodInitialize:
+			return result(m, plainWelcome)
+		case "tools/list":
+			var p struct{ Cursor string }
+			_ = json.Unmarshal(m.Params, &p)
+			return result(m, pages(p.Cursor))
+		}
+		return ""
+	}
+}
+
+// TestOddLists: an empty page is not the end, and what cannot be read of a tool
+// hides neither the rest of it nor the others.
+func TestOddLists(t *testing.T) {
+	c := scripted(t, listing(func(cursor string) string {
+		return map[string]string{
+			"":  `{"tools":[],"nextCursor":"a"}`,
+			"a": `{"nextCursor":"b"}`,
+			"b": `{"tools":[{"name":"one","description":5,"title":"T"},7,{"name":{}},{"name":"two","description":"d"}],"nextCursor":"c"}`,
+			"c": `{"tools":[]}`,
+		}[cursor]
+	}))
+	if err := c.Ready(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	tools, unreadable, err := c.Tools(testContext(t))
+	if err != nil || len(tools) != 2 || unreadable != 2 {
+		t.Fatalf("%+v, %d, %v", tools, unreadable, err)
+	}
+	if one := tools[0]; one.Name != "one" || one.Title != "T" || one.Description != "" || !strings.Contains(string(one.Raw), `"description":5`) || tools[1].Description != "d" {
+		t.Errorf("%+v", tools)
+	}
+}
+
+// TestListWithoutEnd is asked for only so often.
+func TestListWithoutEnd(t *testing.T) {
+	asked := 0
+	c := scripted(t, listing(func(cursor string) string {
+		asked++
+		return `{"tools":[],"nextCursor":"` + cursor + `x"}`
+	}))
+	if err := c.Ready(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := c.Tools(testContext(t)); err != nil || asked != maxPages {
+		t.Errorf("asked %d times, %v", asked, err)
 	}
 }
