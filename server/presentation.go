@@ -29,6 +29,7 @@ const fixedFor = 5 * time.Minute
 // hooks are where mcp-go's answers are completed.
 func (s *Server) hooks() *mcpserver.Hooks {
 	hooks := &mcpserver.Hooks{}
+	hooks.AddBeforeReadResource(allowPlainName)
 	hooks.AddAfterListResources(s.addInstances)
 	hooks.AddOnSuccess(s.signBriefly)
 	hooks.AddOnError(func(ctx context.Context, _ any, method mcp.MCPMethod, message any, err error) {
@@ -41,7 +42,7 @@ func (s *Server) hooks() *mcpserver.Hooks {
 		case isPrompt && errors.Is(err, mcpserver.ErrPromptNotFound):
 			rephrase(ctx, unknownPrompt(prompt.Params.Name), nil)
 		case isRead && errors.Is(err, mcpserver.ErrResourceNotFound):
-			rephrase(ctx, unknownResource(read.Params.URI), map[string]string{"uri": read.Params.URI})
+			rephrase(ctx, unknownResource(askedURI(read)), map[string]string{"uri": askedURI(read)})
 		case slices.Contains(listMethods, method):
 			rephrase(ctx, "params.cursor: the whole list is on its first page, which has no cursor", nil)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -144,15 +145,16 @@ func (r resource) of(name string) resource {
 // wrong; anything else that fails is an internal error.
 func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 	return func(ctx context.Context, req mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+		uri := askedURI(&req)
 		v := variables{name: variable(req, "name"), lines: variable(req, "lines")}
 		if v.name == "" && strings.Contains(r.uri, "{name}") { // mcp-go finds no variable where a URI has more than the template
-			return nil, resourceNotFound(ctx, req.Params.URI, unknownResource(req.Params.URI))
+			return nil, resourceNotFound(ctx, uri, unknownResource(uri))
 		}
 		content, err := r.read(ctx, s, v)
 		var wrong variableError
 		switch {
 		case errors.Is(err, process.ErrUnknown):
-			return nil, resourceNotFound(ctx, req.Params.URI, s.o.Mask.Text(err.Error()))
+			return nil, resourceNotFound(ctx, uri, s.o.Mask.Text(err.Error()))
 		case errors.As(err, &wrong):
 			return nil, invalidParams(ctx, err.Error())
 		case err != nil:
@@ -160,10 +162,35 @@ func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 		}
 		raw, err := readableJSON(content)
 		if err != nil {
-			return nil, fmt.Errorf("cannot encode %s: %w", req.Params.URI, err)
+			return nil, fmt.Errorf("cannot encode %s: %w", uri, err)
 		}
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: req.Params.URI, MIMEType: jsonType, Text: string(s.o.Mask.JSON(raw))}}, nil
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: uri, MIMEType: jsonType, Text: string(s.o.Mask.JSON(raw))}}, nil
 	}
+}
+
+// askedHeader is where a request that allowPlainName has changed has the URI
+// that was asked for; a request that came by stdio has no headers of its own.
+const askedHeader = "Asked-Uri"
+
+// allowPlainName escapes what a template wants escaped in the name of a process:
+// to subscribe, a client may leave it as it is, and so it may to read.
+func allowPlainName(_ context.Context, _ any, req *mcp.ReadResourceRequest) {
+	uri := req.Params.URI
+	kind, rest, _ := strings.Cut(uri, "://")
+	name, query, asks := strings.Cut(rest, "?")
+	if !strings.ContainsAny(name, ":@") {
+		return
+	}
+	req.Header = http.Header{askedHeader: {uri}}
+	req.Params.URI = kind + "://" + strings.NewReplacer(":", "%3A", "@", "%40").Replace(name)
+	if asks {
+		req.Params.URI += "?" + query
+	}
+}
+
+// askedURI is the URI as the client wrote it.
+func askedURI(req *mcp.ReadResourceRequest) string {
+	return cmp.Or(req.Header.Get(askedHeader), req.Params.URI)
 }
 
 // readableJSON is content as JSON for a model to read: < > & stand for themselves.

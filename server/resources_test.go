@@ -39,6 +39,42 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// TestPlainNamesInURIs: a name with : or @ is known as it is and escaped, in reads as in subscriptions.
+func TestPlainNamesInURIs(t *testing.T) {
+	s := hello(t)
+	s.script("dev:web@1", "echo one; echo two; exec sleep 100", "ready", map[string]any{"log": "two"})
+	for _, name := range []string{"dev:web@1", "dev%3Aweb%401", "dev%3Aweb@1"} {
+		if r := s.resource("processes://" + name); r["name"] != "dev:web@1" {
+			t.Errorf("processes://%s: %v", name, r)
+		}
+		if r := s.resource("errors://" + name); r["errors"] == nil {
+			t.Errorf("errors://%s: %v", name, r)
+		}
+		for query, want := range map[string]int{"": 2, "?lines=1": 1} {
+			if r := s.resource("logs://" + name + query); strings.Count(fmt.Sprint(r["lines"]), " out ") != want {
+				t.Errorf("logs://%s%s: %v", name, query, r)
+			}
+		}
+	}
+	for uri, want := range map[string]string{
+		"processes://dev:wbe@1":         "did you mean dev:web@1?",
+		"logs://dev:web@1?line=1":       "no such resource",
+		"logs://dev:web@1/x":            "no such resource",
+		"logs://dev:web@1?lines=0":      "want a number from 1 to",
+		"none://dev:web@1":              "no such resource",
+		"processes://dev:web@1,x:\"%00": "no such resource",
+	} {
+		r := s.ask("resources/read", map[string]any{"uri": uri})
+		if r.Error == nil || !strings.Contains(r.Error.Message, want) {
+			t.Errorf("%s: %s", uri, r.raw)
+		}
+		var data struct{ URI string }
+		if want != "want a number from 1 to" && (json.Unmarshal(r.Error.Data, &data) != nil || data.URI != uri) {
+			t.Errorf("the error does not hold the URI %s: %s", uri, r.raw)
+		}
+	}
+}
+
 // TestResourcesAreReadable: their text is read by models, so < > & stand in it
 // as they were printed.
 func TestResourcesAreReadable(t *testing.T) {
