@@ -42,8 +42,9 @@ func TestConnectModern(t *testing.T) {
 // TestServerThatIgnoresInitialize is asked in the modern way, but not before the
 // patience with the other is over. What it ignores is not in flight for ever.
 func TestServerThatIgnoresInitialize(t *testing.T) {
-	c := connected(t, "only modern", Options{})
-	if took := time.Since(c.began); took < discoverAfter {
+	const patience = 200 * time.Millisecond
+	c := connected(t, "only modern", Options{discoverAfter: patience})
+	if took := time.Since(c.began); took < patience {
 		t.Errorf("it took %s", took)
 	}
 	if n := c.Status().InFlight; n != 0 {
@@ -51,9 +52,18 @@ func TestServerThatIgnoresInitialize(t *testing.T) {
 	}
 }
 
+// TestSlowStartIsWaitedFor: a server that reads late is not asked twice for a
+// good while, and whoever ignores initialize has as long before it is too late.
+func TestSlowStartIsWaitedFor(t *testing.T) {
+	const while = 10 * time.Second
+	if o := (Options{}).withDefaults(); o.discoverAfter < while || o.StartTimeout-o.discoverAfter < while {
+		t.Errorf("asked again after %s, given up after %s", o.discoverAfter, o.StartTimeout)
+	}
+}
+
 // TestServerThatIgnoresDiscover has the other of the two left unanswered.
 func TestServerThatIgnoresDiscover(t *testing.T) {
-	c := connected(t, "slow", Options{})
+	c := connected(t, "slow", Options{discoverAfter: time.Millisecond})
 	if st := c.Status(); st.InFlight != 0 || st.Protocol != "2025-06-18" {
 		t.Errorf("%+v", st)
 	}

@@ -16,8 +16,12 @@ const (
 
 const (
 	// discoverAfter is how long initialize may stay unanswered before the
-	// server is also asked in the manner of the other era.
-	discoverAfter = 2 * time.Second
+	// server is also asked in the manner of the other era. It is long: a server
+	// that is slow to start finds both questions when it reads at last, and some
+	// of the legacy era end at a request before notifications/initialized (rmcp
+	// before 1.4.0 does). One of the 2026-07-28 era has to refuse initialize, and
+	// is asked then.
+	discoverAfter = 15 * time.Second
 	// discoverTime is how long a server that has refused initialize may take to
 	// answer the other question: it is up, and has nothing else to do.
 	discoverTime = 5 * time.Second
@@ -58,7 +62,7 @@ func (c *Conn) handshake() bool {
 			discovered = discover.done
 		}
 	}
-	impatience, late := time.NewTimer(discoverAfter), time.NewTimer(c.o.StartTimeout)
+	impatience, late := time.NewTimer(c.o.discoverAfter), time.NewTimer(c.o.StartTimeout)
 	defer impatience.Stop()
 	defer late.Stop()
 	over := time.NewTimer(time.Hour)

@@ -68,6 +68,9 @@ type Options struct {
 	MaxOnDemand int
 	// Log takes what is worth a line on stderr. Nil discards it.
 	Log *slog.Logger
+
+	// discoverAfter is the constant of that name, but in tests.
+	discoverAfter time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -94,6 +97,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.MaxOnDemand == 0 {
 		o.MaxOnDemand = defaultMaxOnDemand
+	}
+	if o.discoverAfter == 0 {
+		o.discoverAfter = discoverAfter
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
