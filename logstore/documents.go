@@ -32,8 +32,9 @@ type document struct {
 }
 
 // SaveDefinition records how a process is started, as JSON that the caller hands over; nil forgets it.
-func (s *Store) SaveDefinition(project, name string, definition []byte) {
-	s.saveDocument(documentKey{definitionDocument, project, name}, definition)
+// It returns what Definition gives from then on, until somebody else saves another: secrets are masked.
+func (s *Store) SaveDefinition(project, name string, definition []byte) (saved []byte) {
+	return s.saveDocument(documentKey{definitionDocument, project, name}, definition)
 }
 
 // Definition gives what SaveDefinition recorded for a process; ok is false if nothing was.
@@ -66,13 +67,14 @@ func (s *Store) Groups(ctx context.Context, project string) (map[string][]byte, 
 	return s.documents(ctx, groupDocument, project)
 }
 
-func (s *Store) saveDocument(key documentKey, body []byte) {
+func (s *Store) saveDocument(key documentKey, body []byte) (saved []byte) {
 	body = s.opts.Mask.JSON(body)
 	s.mu.Lock()
 	s.version++
 	s.unsaved[key] = document{body: body, version: s.version}
 	s.mu.Unlock()
 	notify(s.shared)
+	return body
 }
 
 func (s *Store) document(ctx context.Context, key documentKey) (body []byte, ok bool, err error) {

@@ -44,6 +44,22 @@ func (s *Server) spareNames(ctx context.Context) {
 	s.o.Mask.Spare(slices.AppendSeq(names, maps.Keys(groups))...)
 }
 
+// takeSecrets fills in the values that could not be stored with a and that own,
+// an earlier definition of the same process, has.
+func (a *specArgs) takeSecrets(own specArgs, project string, masker *mask.Masker) {
+	own = own.clone()
+	own.liftSecretAssignments(project, masker)
+	for _, key := range a.SecretEnv {
+		if own.Env[key] == nil || a.Env[key] != nil {
+			continue
+		}
+		if a.Env == nil {
+			a.Env = make(map[string]*string)
+		}
+		a.Env[key] = own.Env[key]
+	}
+}
+
 // isSecretVariable says whether the value of a variable must not be stored.
 func isSecretVariable(key string, value *string, masker *mask.Masker) bool {
 	return mask.SecretName(key) || value != nil && masker.Text(*value) != *value

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"pmcp/logstore"
 	"pmcp/process"
 )
 
@@ -15,19 +17,57 @@ import (
 // values included; those live here only.
 type definitions struct {
 	defsMu sync.Mutex
-	defs   map[string]specArgs
+	defs   map[string]ownDefinition
 }
 
-// definition returns what name was last started with: in this session, or
-// stored by an earlier one. It is ungrouped.
+// ownDefinition is what this session started a process with.
+type ownDefinition struct {
+	specArgs
+	// saved is what the store was given of it; nil if that was not possible.
+	saved []byte
+}
+
+// definition returns what name was last started with: in this session, or as
+// another one has stored it since. It is ungrouped.
 func (s *Server) definition(ctx context.Context, name string) (specArgs, bool, error) {
 	s.defsMu.Lock()
-	args, ok := s.defs[name]
+	own, ok := s.defs[name]
 	s.defsMu.Unlock()
-	if ok {
-		return args.clone(), true, nil
+	if !ok {
+		return s.storedDefinition(ctx, name)
 	}
-	return s.storedDefinition(ctx, name)
+	raw, found, err := s.o.Store.Definition(ctx, s.o.Manager.Project(), name)
+	switch {
+	case err != nil || own.saved == nil || bytes.Equal(raw, own.saved):
+		return own.clone(), true, nil
+	case !s.isKept(name, own): // this session stored another meanwhile
+		return s.definition(ctx, name)
+	case !found && s.o.Store.Status().State != logstore.StateOK: // it is not gone, only the file is
+		return own.clone(), true, nil
+	case !found: // another session has forgotten it
+		s.dropDefinition(name, own)
+		return specArgs{}, false, nil
+	}
+	theirs, err := readDefinition(name, raw)
+	theirs.takeSecrets(own.specArgs, s.o.Manager.Project(), s.o.Mask)
+	return theirs, err == nil, err
+}
+
+// isKept says whether own is still what this session keeps of name.
+func (s *Server) isKept(name string, own ownDefinition) bool {
+	s.defsMu.Lock()
+	defer s.defsMu.Unlock()
+	now, ok := s.defs[name]
+	return ok && bytes.Equal(now.saved, own.saved)
+}
+
+// dropDefinition forgets own, if it is still what this session keeps of name.
+func (s *Server) dropDefinition(name string, own ownDefinition) {
+	s.defsMu.Lock()
+	defer s.defsMu.Unlock()
+	if bytes.Equal(s.defs[name].saved, own.saved) {
+		delete(s.defs, name)
+	}
 }
 
 // storedDefinition returns what name was last started with by whichever session,
@@ -37,36 +77,41 @@ func (s *Server) storedDefinition(ctx context.Context, name string) (args specAr
 	if err != nil || !ok {
 		return specArgs{}, false, err
 	}
+	args, err = readDefinition(name, raw)
+	return args, err == nil, err
+}
+
+func readDefinition(name string, raw []byte) (args specArgs, err error) {
 	if err := json.Unmarshal(raw, &args); err != nil {
-		return specArgs{}, false, fmt.Errorf("cannot read the stored definition of %s: %w", name, err)
+		return specArgs{}, fmt.Errorf("cannot read the stored definition of %s: %w", name, err)
 	}
-	return args.ungrouped(), true, nil // an older pmcp stored the group as well
+	return args.ungrouped(), nil // an older pmcp stored the group as well
 }
 
 // keepDefinition remembers args for name, without its group, and stores them
 // without secret values.
 func (s *Server) keepDefinition(name string, args specArgs) {
 	args = args.ungrouped()
-	s.defsMu.Lock()
-	if s.defs == nil {
-		s.defs = make(map[string]specArgs)
-	}
-	s.defs[name] = args.clone()
-	s.defsMu.Unlock()
-
 	raw, err := args.withoutSecrets(s.o.Manager.Project(), s.o.Mask).masked(s.o.Mask)
+	s.defsMu.Lock()
+	defer s.defsMu.Unlock()
+	if s.defs == nil {
+		s.defs = make(map[string]ownDefinition)
+	}
+	own := ownDefinition{specArgs: args.clone()}
 	if err != nil {
 		s.o.Log.Error("cannot store a definition", "process", name, "error", err)
-		return
+	} else {
+		own.saved = s.o.Store.SaveDefinition(s.o.Manager.Project(), name, raw)
 	}
-	s.o.Store.SaveDefinition(s.o.Manager.Project(), name, raw)
+	s.defs[name] = own
 }
 
 // forgetDefinition forgets what name was started with, here and in the store.
 func (s *Server) forgetDefinition(name string) {
 	s.defsMu.Lock()
+	defer s.defsMu.Unlock()
 	delete(s.defs, name)
-	s.defsMu.Unlock()
 	s.o.Store.SaveDefinition(s.o.Manager.Project(), name, nil)
 }
 

@@ -145,3 +145,41 @@ func TestEndedLatestFirst(t *testing.T) {
 		t.Errorf("%v, more %v", names, data["more"])
 	}
 }
+
+// TestDefinitionThatAnotherWindowStored: a name alone starts the definition that
+// is stored now, whoever stored it, with the secret values that this session
+// knows.
+func TestDefinitionThatAnotherWindowStored(t *testing.T) {
+	s := hello(t)
+	lines := func() string {
+		_, text := s.do("start_process", map[string]any{"name": "job", "wait": "exit"})
+		return text
+	}
+	const script = "echo $MODE ${#API_TOKEN}"
+	s.script("job", script, "wait", "exit", "env", map[string]any{"MODE": "mine", "API_TOKEN": "12345"})
+	if text := lines(); !strings.Contains(text, "mine 5") {
+		t.Errorf("its own definition: %s", text)
+	}
+	noErr(t, s.store.Flush(t.Context()))
+	other := s.otherStore(neighbour)
+	save := func(raw string) {
+		var body []byte
+		if raw != "" {
+			body = []byte(raw)
+		}
+		other.SaveDefinition(s.manager.Project(), "job", body)
+		noErr(t, other.Flush(t.Context()))
+	}
+	save(`{"command":"sh","args":["-c","` + script + `"],"env":{"MODE":"theirs"},"secret_env":["API_TOKEN"]}`)
+	for range 2 { // what was stored by the first start is the same
+		if text := lines(); !strings.Contains(text, "theirs 5") {
+			t.Errorf("that of the other window: %s", text)
+		}
+	}
+	noErr(t, s.store.Flush(t.Context()))
+	save("")
+	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "job"}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "missing argument: command") {
+		t.Errorf("one that the other window has forgotten: %s", r.raw)
+	}
+}
