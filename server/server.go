@@ -190,6 +190,16 @@ func (s *Server) changed(name string) {
 	}
 }
 
+// cleared notes that lines of the log of a process were removed, for subscriptions.
+func (s *Server) cleared(name string) {
+	s.mu.Lock()
+	news := s.updates
+	s.mu.Unlock()
+	if news != nil {
+		news.cleared(name)
+	}
+}
+
 // tell notes an event, for log messages.
 func (s *Server) tell(e event) {
 	s.mu.Lock()

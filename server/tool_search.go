@@ -202,6 +202,9 @@ func clearLogs(ctx context.Context, s *Server, a clearLogsArgs) (clearLogsResult
 	if err == nil { // without lines as well: errors of ends that printed nothing go too
 		for _, name := range cleared {
 			s.changed(name)
+			if lines > 0 {
+				s.cleared(name)
+			}
 		}
 	}
 	return clearLogsResult{Lines: lines, Bytes: bytes}, err

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 	"sync"
@@ -24,18 +25,19 @@ type updates struct {
 	s *Server
 	c *conn
 
-	mu    sync.Mutex
-	names map[string]bool // processes with news since the last round
+	mu     sync.Mutex
+	names  map[string]bool // processes with news since the last round
+	clears map[string]int  // by process, how often lines of its log were removed
 
 	// Of the goroutine that runs the rounds.
 	known     map[string]bool   // processes that there are, for list_changed
-	logEnds   map[string]string // by subscribed URI, where its log ended when it was last looked at
+	logEnds   map[string]string // by subscribed URI, what logState gave when it was last looked at
 	errors    map[string]int64  // by subscribed URI, how many errors there had been then
 	metricsAt time.Time         // when metrics://summary was last told
 }
 
 func newUpdates(s *Server, c *conn) *updates {
-	return &updates{s: s, c: c, names: make(map[string]bool), known: make(map[string]bool), logEnds: make(map[string]string), errors: make(map[string]int64)}
+	return &updates{s: s, c: c, names: make(map[string]bool), clears: make(map[string]int), known: make(map[string]bool), logEnds: make(map[string]string), errors: make(map[string]int64)}
 }
 
 // changed notes that there is news of a process, or with "" of the groups. It
@@ -44,6 +46,13 @@ func (u *updates) changed(name string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.names[name] = true
+}
+
+// cleared notes that lines of the log of a process were removed. It never waits.
+func (u *updates) cleared(name string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.clears[name]++
 }
 
 // run tells once a period, counted from the end of the last telling, until ctx
@@ -128,9 +137,9 @@ func (u *updates) isNew(ctx context.Context, uri string, names map[string]bool) 
 		u.metricsAt = time.Now()
 		return true
 	case uri == "logs://recent":
-		return u.logGrew(ctx, uri, nil)
+		return u.logIsNew(ctx, uri, "")
 	case kind == "logs":
-		return u.logGrew(ctx, uri, []string{name})
+		return u.logIsNew(ctx, uri, name)
 	case uri == "errors://latest":
 		return u.moreErrors(uri, "") || len(names) > 0
 	case kind == "errors":
@@ -161,15 +170,49 @@ func (u *updates) moreErrors(uri, name string) bool {
 	return was != u.errors[uri]
 }
 
-// logGrew says whether one of the processes (nil: all) has printed since the
-// last look. At the first look, up to a period after the subscription, it may
-// have: better an update too many than one that is lost.
-func (u *updates) logGrew(ctx context.Context, uri string, names []string) bool {
-	end, err := u.s.o.Store.End(ctx, u.s.o.Manager.Project(), names)
+// logIsNew says whether the log of a process ("": of all) reads otherwise than at
+// the last look: it has grown, was cleared, or there is a new run, be it one that
+// prints nothing. At the first look, up to a period after the subscription, it
+// may: better an update too many than one that is lost.
+func (u *updates) logIsNew(ctx context.Context, uri, name string) bool {
+	state, err := u.logState(ctx, name)
 	if err != nil {
 		return false
 	}
 	was, seen := u.logEnds[uri]
-	u.logEnds[uri] = end
-	return !seen || was != end
+	u.logEnds[uri] = state
+	return !seen || was != state
+}
+
+// logState is another text whenever the log of a process ("": of all) reads
+// otherwise: the latest run here, how often it was cleared, and where it ends.
+func (u *updates) logState(ctx context.Context, name string) (string, error) {
+	var run int64
+	var names []string
+	if name == "" {
+		for _, st := range u.s.o.Manager.List() {
+			run = max(run, st.RunID)
+		}
+	} else {
+		names = []string{name}
+		if st, err := u.s.o.Manager.Status(name); err == nil {
+			run = st.RunID
+		}
+	}
+	clears := u.clearsOf(name)
+	end, err := u.s.o.Store.End(ctx, u.s.o.Manager.Project(), names)
+	return fmt.Sprintf("run %d, %d clears, %s", run, clears, end), err
+}
+
+// clearsOf is how often the log of a process ("": of any) was cleared.
+func (u *updates) clearsOf(name string) (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if name != "" {
+		return u.clears[name]
+	}
+	for _, clears := range u.clears {
+		n += clears
+	}
+	return n
 }

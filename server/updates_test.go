@@ -121,6 +121,37 @@ func TestErrorsThatOccurAgainAreUpdated(t *testing.T) {
 	}
 }
 
+// TestLogsThatReadOtherwiseAreUpdated: lines that were cleared are news, and so is
+// a new run that prints nothing; that a run ends is none.
+func TestLogsThatReadOtherwiseAreUpdated(t *testing.T) {
+	t.Parallel()
+	s := hello(t)
+	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
+	s.script("quiet", "exec sleep 100")
+	news := newUpdates(s.server, s.server.updates.c) // in place of those of the session, which have rounds of their own
+	s.server.mu.Lock()
+	s.server.updates = news
+	s.server.mu.Unlock()
+	check := func(what string, want map[string]bool) {
+		t.Helper()
+		for uri, want := range want {
+			if got := news.isNew(t.Context(), uri, nil); got != want {
+				t.Errorf("%s: %s is told: %v", what, uri, got)
+			}
+		}
+	}
+	check("first look", map[string]bool{"logs://recent": true, "logs://web": true, "logs://quiet": true})
+	s.do("clear_logs", map[string]any{"process": "web"})
+	check("web was cleared", map[string]bool{"logs://recent": true, "logs://web": true, "logs://quiet": false})
+	s.do("stop_process", map[string]any{"process": "quiet"})
+	check("quiet has ended", map[string]bool{"logs://quiet": false})
+	s.do("start_process", map[string]any{"name": "quiet"})
+	check("quiet runs again", map[string]bool{"logs://recent": true, "logs://quiet": true})
+	s.do("restart_process", map[string]any{"process": "quiet"})
+	check("quiet was restarted", map[string]bool{"logs://recent": true, "logs://quiet": true})
+	check("nothing", map[string]bool{"logs://quiet": false})
+}
+
 // TestUpdatesAreThrottled: a process that never stops printing costs one update
 // a second, and a client that unsubscribes none.
 func TestUpdatesAreThrottled(t *testing.T) {
