@@ -20,10 +20,7 @@ import (
 
 // withMCPOnDemand is withMCP for a command.
 func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
-	args := specArgs{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: make(map[string]*string, len(target.Env))}
-	for key, value := range target.Env {
-		args.Env[key] = &value
-	}
+	args := specArgs{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: target.Env}
 	spec, err := s.specOf(ctx, "mcp", args, false)
 	if err != nil {
 		return err

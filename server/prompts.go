@@ -210,7 +210,7 @@ func unwatched(def *specArgs, name string, ports []int) []string {
 	suggest := func(what, format string, args ...any) {
 		all = append(all, what+": "+fmt.Sprintf(format, args...))
 	}
-	if def.Ready == nil {
+	if def.Ready == nil && def.Stdio != process.StdioMCP { // which is ready once it answers
 		suggest("nothing says when it is ready", `restart_process {"process": %q, "ready": {"port": 0}}`, name)
 	}
 	const without = " (without a restart)"

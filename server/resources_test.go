@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pmcp/process"
 )
 
 func TestResources(t *testing.T) {
@@ -262,6 +264,10 @@ func TestSuggestionsWork(t *testing.T) {
 	}
 	if def, _, _ = s.server.definition(t.Context(), "web"); len(unwatched(&def, "web", nil)) != 1 {
 		t.Errorf("still unwatched: %v", unwatched(&def, "web", nil))
+	}
+	def.Stdio = process.StdioMCP // which takes no readiness rule
+	if left := unwatched(&def, "web", nil); len(left) != 0 {
+		t.Errorf("unwatched: %v", left)
 	}
 }
 

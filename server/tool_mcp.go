@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,11 +24,11 @@ const maxInstructions = 2000
 // mcpTarget says which MCP server is meant: a process, or a command that is
 // started on demand.
 type mcpTarget struct {
-	Process string            `json:"process,omitempty"`
-	Command string            `json:"command,omitempty"`
-	Args    []string          `json:"args,omitempty"`
-	Cwd     string            `json:"cwd,omitempty"`
-	Env     map[string]string `json:"env,omitempty"`
+	Process string             `json:"process,omitempty"`
+	Command string             `json:"command,omitempty"`
+	Args    []string           `json:"args,omitempty"`
+	Cwd     string             `json:"cwd,omitempty"`
+	Env     map[string]*string `json:"env,omitempty"` // null is not given, as in start_process
 }
 
 type listMCPToolsArgs struct {
@@ -128,7 +129,9 @@ func (r *mcpToolsResult) fill(tools []upstream.Tool, wanted []string) error {
 			return unknownTool(r.Name, name, names)
 		}
 		var definition map[string]any
-		if err := json.Unmarshal(tools[at].Raw, &definition); err != nil {
+		decoder := json.NewDecoder(bytes.NewReader(tools[at].Raw))
+		decoder.UseNumber() // numbers stay as they were written
+		if err := decoder.Decode(&definition); err != nil {
 			return fmt.Errorf("cannot read the definition of %s: %w", name, err)
 		}
 		r.Definitions = append(r.Definitions, definition)

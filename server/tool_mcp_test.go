@@ -152,3 +152,22 @@ func TestCallArgumentsStayAsWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestMCPServerOnDemand: null in env leaves what pmcp itself has, and numbers of
+// a definition are shown as they came.
+func TestMCPServerOnDemand(t *testing.T) {
+	t.Setenv("MCP_TEST_WORD", "inherited")
+	const server = `while read -r line; do case "$line" in
+*'"initialize"'*) echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","serverInfo":{"name":"sh"}}}';;
+*tools/list*) echo '{"jsonrpc":"2.0","id":2,"result":{"tools":[{"name":"t","description":"word:'"$MCP_TEST_WORD"'","inputSchema":{"properties":{"n":{"maximum":9223372036854775807}}}}]}}';;
+esac; done`
+	s := hello(t)
+	r := s.ask("tools/call", map[string]any{"name": "list_mcp_tools", "arguments": map[string]any{
+		"command": "sh", "args": []string{"-c", server}, "env": map[string]any{"MCP_TEST_WORD": nil}, "tools": []string{"t"},
+	}})
+	for _, want := range []string{"word:inherited", `\"maximum\":9223372036854775807`, `"maximum":9223372036854775807`} {
+		if !strings.Contains(string(r.raw), want) {
+			t.Errorf("no %s in %s", want, r.raw)
+		}
+	}
+}
