@@ -2,6 +2,10 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"pmcp/groups"
 	"pmcp/logstore"
@@ -28,6 +32,57 @@ func (s *Server) ownNow(ctx context.Context, name string) (process.Status, bool)
 	}
 	run, ok, err := s.latestRun(ctx, name)
 	return st, err != nil || !ok || !meansOther(&st, &run)
+}
+
+// checkSameElsewhere refuses a definition that is not the stored one of what
+// another server runs: it would be passed over.
+func (s *Server) checkSameElsewhere(ctx context.Context, run *logstore.Run, given specArgs) error {
+	stored, ok, err := s.storedDefinition(ctx, run.Name)
+	if err != nil || !ok {
+		return nil //nolint:nilerr // there is nothing to compare with
+	}
+	differs, err := given.differsInStore(ctx, run.Name, s.o.Manager.Project(), stored)
+	if err != nil || len(differs) == 0 {
+		return err
+	}
+	return fmt.Errorf("%s runs already in another pmcp server (%s), which alone can change it; what differs from its stored definition: %s\nhint: start_process with its name alone takes it as it runs",
+		run.Name, decodeRunInfo(run.Info).Owner, strings.Join(differs, ", "))
+}
+
+// differsInStore are the arguments for which a process would have to be started
+// anew to be what a says and not what stored does, as far as stored can tell: no
+// file is read, and what is secret, masked or left open by either differs not.
+func (a specArgs) differsInStore(ctx context.Context, name, project string, stored specArgs) ([]string, error) {
+	if len(a.Masked) > 0 || len(stored.Masked) > 0 {
+		return nil, nil
+	}
+	secret := slices.Concat(a.SecretEnv, stored.SecretEnv)
+	sameFiles := slices.Equal(a.EnvFiles, stored.EnvFiles)
+	specOf := func(def, other specArgs) (process.Spec, error) {
+		def.SecretEnv, def.EnvFiles, def.Cwd = nil, nil, def.dir(project)
+		if other.Stdin == nil {
+			def.Stdin = nil
+		}
+		if other.Ready == nil {
+			def.Ready = nil
+		}
+		spec, err := def.spec(ctx, name, project, false)
+		maps.DeleteFunc(spec.Env, func(key, _ string) bool { return slices.Contains(secret, key) })
+		return spec, err
+	}
+	given, err := specOf(a, stored)
+	if err != nil {
+		return nil, err
+	}
+	was, err := specOf(stored, a)
+	if err != nil {
+		return nil, nil //nolint:nilerr // an older pmcp may have stored it
+	}
+	differs := was.Differs(given)
+	if !sameFiles && !slices.Contains(differs, "env") {
+		differs = append(differs, "env_files")
+	}
+	return differs, nil
 }
 
 // RunsElsewhere gives those of names that run in another live server, for

@@ -183,3 +183,42 @@ func TestDefinitionThatAnotherWindowStored(t *testing.T) {
 		t.Errorf("one that the other window has forgotten: %s", r.raw)
 	}
 }
+
+// TestStartOfWhatRunsElsewhereInAnotherWay: arguments that only its owner could
+// put into effect are not passed over.
+func TestStartOfWhatRunsElsewhereInAnotherWay(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	s.otherRun(other, "web")
+	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"npm run dev","env":{"PORT":"1"},"env_files":[".env"],"secret_env":["API_TOKEN"],"ready":{"port":0}}`))
+	noErr(t, other.Flush(t.Context()))
+	for _, c := range []struct {
+		change map[string]any
+		want   string
+	}{
+		{map[string]any{}, ""},
+		{map[string]any{"command": "npm", "args": []string{"run", "dev"}, "cwd": s.manager.Project()}, ""},
+		{map[string]any{"env": map[string]any{"PORT": "1", "API_TOKEN": "other"}}, ""},
+		{map[string]any{"ready": map[string]any{"port": 0}, "wait": "started", "stdin": true}, ""},
+		{map[string]any{"command": nil, "env": nil, "env_files": nil}, ""}, // its name alone
+		{map[string]any{"command": "npm run prod"}, "args"},
+		{map[string]any{"command": "yarn dev", "cwd": "sub"}, "command, args, cwd"},
+		{map[string]any{"env": map[string]any{"PORT": "2"}}, "env"},
+		{map[string]any{"env_files": []string{".env.local"}}, "env_files"},
+		{map[string]any{"command": nil, "env": map[string]any{"PORT": "2"}, "env_files": nil}, "env"},
+	} {
+		arguments := map[string]any{"name": "web", "command": "npm run dev", "env": map[string]any{"PORT": "1"}, "env_files": []string{".env"}, "wait": "started"}
+		for key, value := range c.change {
+			if arguments[key] = value; value == nil {
+				delete(arguments, key)
+			}
+		}
+		r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": arguments})
+		switch text := r.text(); {
+		case c.want == "" && (r.Result["isError"] == true || !strings.Contains(text, "already running")):
+			t.Errorf("%v: %s", c.change, r.raw)
+		case c.want != "" && (r.Result["isError"] != true || !strings.Contains(text, "(pid 7 editor), which alone can change it") || !strings.Contains(text, "definition: "+c.want+"\n")):
+			t.Errorf("%v: %s; want it to differ in %s", c.change, r.raw, c.want)
+		}
+	}
+}

@@ -108,6 +108,9 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	case foreign != nil && ifRunningOf(a.IfRunning) != process.KeepRunning:
 		return runResult{}, ownedElsewhere(foreign)
 	case foreign != nil:
+		if err := s.checkSameElsewhere(ctx, foreign, a.specArgs); err != nil {
+			return runResult{}, err
+		}
 		return s.alreadyForeign(ctx, foreign, a)
 	}
 	defer report(ctx, func() string { return s.nowLine(a.Name) })()
