@@ -15,21 +15,29 @@ const maxCoverage = 10_000
 // cursor up once, and only if it meets such a process.
 type coverage struct {
 	known     bool
+	stored    []int64             // those of its runs that were not in memory
 	processes map[processKey]bool // those that the cursor covers
 	run       int64               // the latest of its runs
 	started   int64               // when that one did; 0: not known, as one of the runs is not kept
 }
 
-// of looks the runs of the cursor up. q may be nil: then there is no file.
-func (c *coverage) of(ctx context.Context, s *Store, q querier, at cursor) error {
+// coverageOf looks the runs of a cursor up in memory. It must be called before the file is read,
+// which shows what leaves memory after that.
+func (s *Store) coverageOf(at cursor) *coverage {
+	c := &coverage{processes: make(map[processKey]bool)}
+	if c.known = len(at) == 0 || len(at) > maxCoverage; !c.known {
+		c.stored = c.addMemory(s, at)
+	}
+	return c
+}
+
+// complete looks the others up in the file. q may be nil: then there is none.
+func (c *coverage) complete(ctx context.Context, q querier) error {
 	if c.known {
 		return nil
 	}
-	*c = coverage{known: true, processes: make(map[processKey]bool)}
-	if len(at) == 0 || len(at) > maxCoverage {
-		return nil
-	}
-	stored := c.addMemory(s, at)
+	c.known = true
+	stored := c.stored
 	if len(stored) > 0 && q != nil {
 		metas, err := storedMetas(ctx, q, &scope{runs: stored})
 		if err != nil {
@@ -75,7 +83,7 @@ func (c *coverage) add(run int64, key processKey, started int64) {
 // their process. Which of a server's runs is the later one their ids say, whatever the clock.
 func (p *plan) passEarlier(ctx context.Context, servers *servers, places []*runPlace) error {
 	c := p.coverage
-	if err := c.of(ctx, servers.store, servers.q, p.after); err != nil {
+	if err := c.complete(ctx, servers.q); err != nil {
 		return err
 	}
 	for _, place := range places {

@@ -30,11 +30,11 @@ func (s *Store) onlyAfter(ctx context.Context, q *FaultQuery, after cursor, faul
 type runPlaces struct {
 	byRun    map[int64]*runPlace
 	covered  map[processKey]bool // the processes with a run in the cursor
-	coverage coverage
+	coverage *coverage
 }
 
 func (s *Store) placesAfter(ctx context.Context, c *scope, after cursor) (places runPlaces, err error) {
-	places = runPlaces{byRun: make(map[int64]*runPlace), covered: make(map[processKey]bool)}
+	places = runPlaces{byRun: make(map[int64]*runPlace), covered: make(map[processKey]bool), coverage: s.coverageOf(after)}
 	views := s.memory(c)
 	defer func() {
 		for i := range views {
@@ -46,8 +46,8 @@ func (s *Store) placesAfter(ctx context.Context, c *scope, after cursor) (places
 		if err != nil {
 			return err
 		}
-		p, servers := &plan{after: after, coverage: &places.coverage}, newServers(s, tx)
-		if err := p.coverage.of(ctx, s, tx, after); err != nil {
+		p, servers := &plan{after: after, coverage: places.coverage}, newServers(s, tx)
+		if err := p.coverage.complete(ctx, tx); err != nil {
 			return err
 		}
 		for _, runs := range byProcess {

@@ -21,7 +21,7 @@ func (s *Store) Read(ctx context.Context, q Query) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.views = s.memory(&p.scope)
+	p.coverage, p.views = s.coverageOf(p.after), s.memory(&p.scope)
 	defer p.release()
 	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return s.readPage(uncut, ctx, tx, p) })
 	if errors.Is(err, errFoundDamage) {
@@ -109,7 +109,7 @@ type plan struct {
 }
 
 func newPlan(q Query) (*plan, error) {
-	p := &plan{q: q, filter: q.filter(), coverage: new(coverage), page: &Page{Runs: make(map[int64]Run)}}
+	p := &plan{q: q, filter: q.filter(), page: &Page{Runs: make(map[int64]Run)}}
 	var err error
 	if p.after, err = queryCursor(q.After); err != nil {
 		return nil, err

@@ -88,7 +88,7 @@ func (s *Store) Search(ctx context.Context, q SearchQuery) (*Matches, error) {
 	if err != nil {
 		return nil, err
 	}
-	h.views = s.memory(&h.scope)
+	h.coverage, h.views = s.coverageOf(h.after), s.memory(&h.scope)
 	defer h.release()
 	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return h.run(uncut, ctx, tx) })
 	if errors.Is(err, errFoundDamage) {
