@@ -72,6 +72,8 @@ func oddTool(m message) (result string, ends bool, code int) {
 		return "", true, 2
 	case "big":
 		return `{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}`, false, 0
+	case "bare":
+		return `{"content":["words"],"structuredContent":[1]}`, false, 0
 	case "half":
 		fmt.Print(`{"jsonrpc":"2.0","id":`)
 		return "", false, 0

@@ -50,6 +50,19 @@ func TestUpstreamPmcp(t *testing.T) {
 	}
 }
 
+// TestUpstreamBareResult: a list as structured content reaches the clients whose
+// protocol has it, and the others as text.
+func TestUpstreamBareResult(t *testing.T) {
+	eras(t, func(t *testing.T, s *session, modern bool) {
+		s.odd(t, "odd", nil)
+		r := s.must(t, "call_mcp_tool", args{"process": "odd", "tool": "bare"})
+		structured, _ := r.Result["structuredContent"].([]any)
+		if want := map[bool]string{false: "words\n[1]", true: "words"}[modern]; r.Text != want || modern != (len(structured) == 1) {
+			t.Errorf("text %q, want %q; %s", r.Text, want, r.Raw)
+		}
+	})
+}
+
 func TestUpstreamCrashInACall(t *testing.T) {
 	w := newUpstreamWorld(t)
 	s := w.start(t)

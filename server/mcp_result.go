@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -18,6 +20,7 @@ func (r relayedResult) text() string { return "" }
 
 // relay makes a result of what a server answered to tools/call: each part of it
 // keeps the JSON that came, kinds of content that are not known here included.
+// What is no content in any era becomes the text of some.
 func relay(server string, raw json.RawMessage) (relayedResult, error) {
 	var came struct {
 		Meta              map[string]json.RawMessage `json:"_meta"`
@@ -42,12 +45,50 @@ func relay(server string, raw json.RawMessage) (relayedResult, error) {
 		r.Meta = mcp.NewMetaFromMap(meta)
 	}
 	for _, item := range came.Content {
+		if !isObject(item) { // a client's SDK would reject the whole result
+			item = textItem(item)
+		}
 		r.Content = append(r.Content, relayedContent{raw: item})
 	}
 	if string(came.StructuredContent) != "null" {
 		r.RawStructuredContent = came.StructuredContent
 	}
 	return relayedResult{r}, nil
+}
+
+// forLegacy makes a result one of 2025-11-25 and before, when structured content
+// was an object: what is none stands in a text item, once. mask takes the secrets
+// out first, since in a text JSON is escaped.
+func (r relayedResult) forLegacy(mask func([]byte) []byte) {
+	raw := r.result.RawStructuredContent
+	if len(raw) == 0 || isObject(raw) {
+		return
+	}
+	r.result.RawStructuredContent = nil
+	if !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
+		r.result.Content = append(r.result.Content, relayedContent{raw: textItem(mask(raw))})
+	}
+}
+
+// isObject tells whether valid JSON is an object.
+func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
+
+// textItem is an item of content with JSON as its text; of a string what it says.
+func textItem(raw json.RawMessage) json.RawMessage {
+	text := string(raw)
+	_ = json.Unmarshal(raw, &text) // it stays as it is where it is no string
+	item, _ := json.Marshal(map[string]string{"type": "text", "text": text})
+	return item
+}
+
+// hasText tells whether an item of content holds the JSON as its text, as servers
+// repeat what is structured; spaces do not count.
+func hasText(item mcp.Content, raw json.RawMessage) bool {
+	var content struct{ Text string }
+	var text, want bytes.Buffer
+	came, ok := item.(relayedContent)
+	return ok && json.Unmarshal(came.raw, &content) == nil &&
+		json.Compact(&text, []byte(content.Text)) == nil && json.Compact(&want, raw) == nil && bytes.Equal(text.Bytes(), want.Bytes())
 }
 
 // relayedContent is an item of content as it came. What it embeds only makes it

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	mcpserver "github.com/mark3labs/mcp-go/server"
+
 	"pmcp/process"
 	"pmcp/server/upstream"
 )
@@ -221,6 +223,9 @@ func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (relayedResu
 	var refused *upstream.RPCError
 	switch {
 	case err == nil:
+		if !mcpserver.IsModernRequest(ctx) {
+			r.forLegacy(s.o.Mask.JSON)
+		}
 		return r, nil
 	case errors.As(err, &refused):
 		return r, fmt.Errorf("%s: %w\nhint: list_mcp_tools shows the tools, with tools: [\"%s\"] its arguments", a.Tool, err, a.Tool)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -41,6 +42,33 @@ func TestRelayKeepsWhatCame(t *testing.T) {
 	} {
 		if _, err := relay("s", json.RawMessage(came)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", came, err)
+		}
+	}
+}
+
+// TestRelayIsFitForClients: what their SDKs would reject a result for is given as text.
+func TestRelayIsFitForClients(t *testing.T) {
+	for _, c := range []struct{ came, modern, legacy string }{
+		{`{"content":["a\nb",null,{"type":"text","text":"c"}]}`,
+			`{"content":[{"type":"text","text":"a\nb"},{"type":"text","text":"null"},{"type":"text","text":"c"}]}`, ""},
+		{`{"content":[{"type":"text","text":"one"}],"structuredContent":[{"a":1}]}`, "",
+			`{"content":[{"type":"text","text":"one"},{"type":"text","text":"[{\"a\":1}]"}]}`},
+		{`{"content":[{"type":"text","text":"[1, 2]"}],"structuredContent":[1,2]}`, "", `{"content":[{"type":"text","text":"[1, 2]"}]}`},
+		{`{"content":[],"structuredContent":"word"}`, "", `{"content":[{"type":"text","text":"word"}]}`},
+		{`{"content":[],"structuredContent": {"a":[]}}`, "", ""},
+	} {
+		r, err := relay("s", json.RawMessage(c.came))
+		if err != nil {
+			t.Fatal(err)
+		}
+		modern, err := json.Marshal(r.result)
+		if want := cmp.Or(c.modern, c.came); err != nil || !sameJSON(t, string(modern), want) {
+			t.Errorf("got  %s\nwant %s, %v", modern, want, err)
+		}
+		r.forLegacy(func(raw []byte) []byte { return raw })
+		legacy, err := json.Marshal(r.result)
+		if want := cmp.Or(c.legacy, c.modern, c.came); err != nil || !sameJSON(t, string(legacy), want) {
+			t.Errorf("legacy: got  %s\nwant %s, %v", legacy, want, err)
 		}
 	}
 }
