@@ -12,8 +12,8 @@ import (
 
 // Save writes a definition. existed says that there was one of that name, which
 // it replaces; changes are sentences on what that changes. An operation under
-// way goes on with the definition it began with. Its error wraps
-// process.ErrInvalid.
+// way goes on with the definition it began with, but starts no process that is no
+// member any more. Its error wraps process.ErrInvalid.
 func (m *Manager) Save(ctx context.Context, g Group) (existed bool, changes []string, err error) {
 	if err := g.Validate(); err != nil {
 		return false, nil, err

@@ -1,11 +1,13 @@
 package groups
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pmcp/process"
@@ -151,5 +153,42 @@ func TestNumberOfGroupsIsBounded(t *testing.T) {
 	}
 	if _, _, err := m.Save(t.Context(), Group{Name: "g0", Description: "x"}); err != nil {
 		t.Errorf("replace one: %v", err)
+	}
+}
+
+// TestRemovedDuringAStart: what is removed from a group before its turn has come
+// is not started.
+func TestRemovedDuringAStart(t *testing.T) {
+	for how, remove := range map[string]func(ctx context.Context, m *Manager) error{
+		"one": func(ctx context.Context, m *Manager) error { _, err := m.Remove(ctx, "g", "web"); return err },
+		"all": func(ctx context.Context, m *Manager) error { return m.Delete(ctx, "g") },
+		"another": func(ctx context.Context, m *Manager) error {
+			_, _, err := m.Save(ctx, Group{Name: "g", Members: []Member{on("db")}})
+			return err
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(map[string]program{"db": {rule: true, readyAfter: time.Minute}})
+			m := newManager(t, w, Group{Members: []Member{on("db"), on("web", "db")}})
+			started := make(chan Report)
+			go func() {
+				report, err := m.Start(context.Background(), "g", w, StartOptions{})
+				if err != nil {
+					t.Error(err)
+				}
+				started <- report
+			}()
+			synctest.Wait() // web waits for db
+			if err := remove(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			o := outcomes(<-started)
+			if o["web"].Result != Skipped || !strings.Contains(o["web"].Why, "removed from the group") || len(w.starts["web"]) != 0 {
+				t.Errorf("%s: %+v, %d starts", how, o["web"], len(w.starts["web"]))
+			}
+			if o["db"].Result != BecameReady {
+				t.Errorf("%s: %+v", how, o["db"])
+			}
+		})
 	}
 }

@@ -177,6 +177,9 @@ func (s *start) begin(member *starting) {
 				s.skipped(member, run.Status)
 			}
 		}
+		if !s.stillMember(member) {
+			return func() { s.removed(member) }
+		}
 		before, _ := s.m.o.Processes.Status(name)
 		st, err := s.startMember(member)
 		return func() {
