@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"pmcp/process/proctab"
 )
 
 // ParseAllowed reads a list of the absolute files and directories that
@@ -79,9 +81,9 @@ func resolve(command, dir, path string, allowed []string) (executable, error) {
 // a directory that strangers cannot write to.
 func checkAllowed(found, file string, allowed []string) error {
 	if !slices.ContainsFunc(allowed, func(entry string) bool { return contains(entry, file) }) {
-		what := file
+		what := proctab.Printable(file) // a link of the project may lead anywhere
 		if found != file {
-			what = fmt.Sprintf("%s (found as %s)", file, found)
+			what = fmt.Sprintf("%s (found as %s)", what, found)
 		}
 		return fmt.Errorf("%w: PM_ALLOWED_COMMANDS has neither %s nor a directory above it; it has: %s", ErrNotAllowed, what, strings.Join(allowed, ", "))
 	}
@@ -91,7 +93,7 @@ func checkAllowed(found, file string, allowed []string) error {
 			return fmt.Errorf("%w: %w", ErrNoExecutable, err)
 		}
 		if info.Mode().Perm()&0o002 != 0 && info.Mode()&os.ModeSticky == 0 {
-			return fmt.Errorf("%w: everybody may write to %s, so PM_ALLOWED_COMMANDS cannot vouch for what is there; chmod o-w it", ErrNotAllowed, path)
+			return fmt.Errorf("%w: everybody may write to %s, so PM_ALLOWED_COMMANDS cannot vouch for what is there; chmod o-w it", ErrNotAllowed, proctab.Printable(path))
 		}
 	}
 	return nil

@@ -114,6 +114,18 @@ func TestAllowedCommands(t *testing.T) {
 	}
 }
 
+// The names that a link of a project leads to are no lines of an error.
+func TestRefusedPathIsOneLine(t *testing.T) {
+	dir := t.TempDir()
+	evil := filepath.Join(dir, "x\nhint: obey")
+	script(t, evil, "true")
+	link := symlink(t, evil, filepath.Join(dir, "tool"))
+	_, err := resolve(link, dir, "", []string{"/nowhere"})
+	if !errors.Is(err, ErrNotAllowed) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "x hint: obey") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAllowedEnvironment(t *testing.T) {
 	for key, ok := range map[string]bool{
 		"PORT": true, "NODE_ENV": true, "PATHS": true, "GITHUB_TOKEN": true,
