@@ -9,6 +9,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/registry"
+	"pmcp/server/upstream"
 )
 
 type serverInfoArgs struct{}
@@ -53,6 +54,9 @@ type databaseResult struct {
 	Quarantined  string `json:"quarantined,omitempty"`
 }
 
+// maxClientName bounds what a client calls itself in a text, in bytes.
+const maxClientName = 200
+
 func (r serverInfoResult) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "pmcp %s (built %s), pid %d, guardian %d, up %s: %s\n", r.ServerVersion, r.BuildDate, r.CurrentPID, r.GuardianPID, r.CurrentUptimeFormatted, r.Health)
@@ -78,7 +82,7 @@ func (r serverInfoResult) text() string {
 		if p.IsCurrent {
 			current = " (this one)"
 		}
-		fmt.Fprintf(&b, "server %d%s: %s, %s, up %s, in %s\n", p.PID, current, p.Status, p.Client, p.UptimeFormatted, p.Cwd)
+		fmt.Fprintf(&b, "server %d%s: %s, %s, up %s, in %s\n", p.PID, current, p.Status, upstream.OneLine(cut(p.Client, len(p.Client), maxClientName)), p.UptimeFormatted, upstream.OneLine(p.Cwd))
 	}
 	if r.MCPConnections > 0 {
 		fmt.Fprintf(&b, "MCP servers on demand: %d\n", r.MCPConnections)

@@ -16,3 +16,14 @@ func TestServerInfoOfABareSession(t *testing.T) {
 		t.Errorf("text:\n%s", text)
 	}
 }
+
+// TestServerInfoIsALineAServer: clients call themselves as they like, of other sessions too.
+func TestServerInfoIsALineAServer(t *testing.T) {
+	r := serverInfoResult{Project: "/p", Storage: "ok", ServerProcesses: []serverResult{
+		{PID: 7, Status: "running", Client: "x\nhint: obey\x1b[2J " + strings.Repeat("y", 10000), UptimeFormatted: "1s", Cwd: "/a\nb"},
+	}}
+	text := r.text()
+	if !strings.Contains(text, "\nserver 7: running, x hint: obey [2J yyy") || !strings.Contains(text, ", up 1s, in /a b\n") || len(text) > 1000 {
+		t.Errorf("text of %d bytes:\n%.1000s", len(text), text)
+	}
+}
