@@ -26,8 +26,8 @@ const (
 // most 10 s, its turn behind other calls included. n says how much was taken, also with an error.
 //
 // Errors are *StateError, or wrap ErrUnknown, ErrNoStdin (it has none, or it
-// was closed), ErrNotReading (it does not take it), ErrInvalid (over 1 MiB) or
-// ctx's error.
+// was closed), ErrNotReading (it does not take it), ErrInvalid (over 1 MiB, or
+// a line that a terminal would cut) or ctx's error.
 func (m *Manager) Input(ctx context.Context, name string, p []byte, eof bool) (n int, err error) {
 	if len(p) > maxInput {
 		return 0, fmt.Errorf("%w: input of %d bytes, at most %d are allowed at once", ErrInvalid, len(p), maxInput)
@@ -75,7 +75,16 @@ func (r *Run) input(ctx context.Context, p []byte, eof bool) (n int, err error) 
 			all = append(all, endOfTransmission)
 		}
 	}
+	inLines := r.child.pty && collectsLines(stdin)
+	if !inLines {
+		r.unended = 0 // each byte is handed on as it comes
+	} else if err := r.checkLines(all); err != nil {
+		return 0, err
+	}
 	n, err = writeUntil(ctx, stdin, all)
+	if inLines {
+		_, r.unended = lineLengths(r.unended, all[:n])
+	}
 	n = min(n, len(p))
 	if err == nil && eof && !r.child.pty {
 		return n, stdin.Close()

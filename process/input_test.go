@@ -94,6 +94,37 @@ func TestTerminalOutputIsComplete(t *testing.T) {
 	}
 }
 
+// TestTerminalLineIsBounded: what a terminal would drop is refused, whole; one
+// whose program takes each byte drops nothing.
+func TestTerminalLineIsBounded(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	ctx := testContext(t)
+	begin := func(name, script string) {
+		spec := shell(name, script)
+		spec.PTY, spec.Stdin = true, true
+		st := start(t, m, spec)
+		if _, err := j.awaitLine(ctx, st.RunID, func(line string) bool { return strings.Contains(line, "up") }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send := func(name, text string, refused bool) {
+		t.Helper()
+		n, err := m.Input(ctx, name, []byte(text), false)
+		if refused && (n != 0 || !errors.Is(err, ErrInvalid)) || !refused && (n != len(text) || err != nil) {
+			t.Errorf("%d bytes to %s: %d, %v", len(text), name, n, err)
+		}
+	}
+	begin("lines", "stty -echo; echo up; cat >/dev/null")
+	send("lines", strings.Repeat("x", maxTerminalLine+1)+"\n", true)
+	send("lines", strings.Repeat("x", 1000), false)
+	send("lines", "\nshort\n"+strings.Repeat("x", maxTerminalLine+1), true)
+	send("lines", strings.Repeat("x", maxTerminalLine-999), true)
+	send("lines", "\n", false)
+	send("lines", strings.Repeat("x\n", maxTerminalLine), false)
+	begin("bytes", "stty -echo -icanon; echo up; cat >/dev/null")
+	send("bytes", strings.Repeat("x", 3*maxTerminalLine), false)
+}
+
 func TestInputErrors(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	ctx := testContext(t)

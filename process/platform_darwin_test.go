@@ -3,11 +3,7 @@ package process
 import (
 	"context"
 	"errors"
-
-	"golang.org/x/sys/unix"
 )
-
-const termiosRequest = unix.TIOCGETA
 
 func becomeSubreaper() error { return errors.ErrUnsupported }
 

@@ -2,7 +2,5 @@ package process
 
 import "golang.org/x/sys/unix"
 
-const termiosRequest = unix.TCGETS
-
 // becomeSubreaper makes orphans below this process its children.
 func becomeSubreaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }

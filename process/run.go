@@ -51,6 +51,7 @@ type Run struct {
 	// messages is the standard output that takeStdio was given; nil without.
 	messages *messages
 	writing  chan struct{} // room for one: full while a call writes input
+	unended  int           // bytes of the line that a terminal was given last; of who writes
 
 	ended  chan struct{} // leader reaped, its output handed on, exit set
 	silent chan struct{} // every stream ended
