@@ -50,17 +50,25 @@ func TestUpstreamOnDemandKeepsSixteen(t *testing.T) {
 	w.awaitEmpty(t)
 }
 
-// TestUpstreamOnDemandCounts: servers on demand are processes like any other for
-// PM_MAX_PROCESSES. There the one that was used longest ago makes room for the
-// next; other processes do not.
-func TestUpstreamOnDemandCounts(t *testing.T) {
-	t.Parallel()
+// fullWithTwo is a session whose two processes are the servers on demand a and b,
+// and which may have no more.
+func fullWithTwo(t *testing.T) *session {
+	t.Helper()
 	w := newUpstreamWorld(t)
 	w.set("PM_MAX_PROCESSES", "2")
 	s := w.start(t)
 	s.initialize(t)
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "b"))
+	return s
+}
+
+// TestUpstreamOnDemandCounts: servers on demand are processes like any other for
+// PM_MAX_PROCESSES. There the one that was used longest ago makes room for the
+// next; other processes do not.
+func TestUpstreamOnDemandCounts(t *testing.T) {
+	t.Parallel()
+	s := fullWithTwo(t)
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "c"))
 	for _, kept := range []string{"a", "c"} {
@@ -78,12 +86,7 @@ func TestUpstreamOnDemandCounts(t *testing.T) {
 // of it, and where it is gone the advice is what starts it again.
 func TestUpstreamOnDemandByName(t *testing.T) {
 	t.Parallel()
-	w := newUpstreamWorld(t)
-	w.set("PM_MAX_PROCESSES", "2")
-	s := w.start(t)
-	s.initialize(t)
-	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
-	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "b"))
+	s := fullWithTwo(t)
 	a, b := s.onlyName(t, "mcpodd  a"), s.onlyName(t, "mcpodd  b")
 	s.must(t, "call_mcp_tool", args{"process": a, "tool": "echo"})
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "c"))
