@@ -709,14 +709,15 @@ func (s *session) recordClient(name, version string) {
 // sweepDead cleans up after servers that died, in the background of the start,
 // and again while one may be dying, until rested ends.
 func (s *session) sweepDead(ctx, rested context.Context) {
-	for _, pause := range sweepPauses {
+	for round := 0; ; round++ {
 		found, err := registry.Sweep(ctx, s.c.RegistryDir, s.log)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.log.Warn("cannot clean up after dead servers", "error", err)
 		}
-		if !found.Dying {
+		if !found.Dying || round == len(sweepPauses) {
 			return
 		}
+		pause := sweepPauses[round]
 		s.log.Debug("a server may be dying; its record is looked at again", "after", pause)
 		select {
 		case <-rested.Done():
