@@ -129,7 +129,7 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 			o.Result, o.Why = HasFailed, fmt.Sprintf("%s while it was being stopped; that goes on", context.Cause(ctx))
 		case err != nil:
 			o.Result, o.Why = HasFailed, err.Error()
-		case st.State.Live() || st.State == process.Backoff:
+		case upOrRetried(st):
 			o.Result, o.Why, o.Run = HasFailed, process.StartedAgain, st.Run
 		}
 	})
