@@ -28,7 +28,7 @@ func readEnvFiles(ctx context.Context, files []string, dir string) (map[string]s
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(dir, file)
 		}
-		content, err := readEnvFile(ctx, file, pipePatience)
+		content, err := unlessEnded(ctx, func() ([]byte, error) { return readEnvFile(ctx, file, pipePatience) })
 		if err != nil {
 			return nil, fmt.Errorf("argument env_files: %w", err)
 		}
@@ -54,14 +54,12 @@ func readEnvFile(ctx context.Context, file string, patience time.Duration) ([]by
 	if err := checkEnvFile(file, info); err != nil {
 		return nil, err
 	}
-	return unlessEnded(ctx, func() ([]byte, error) {
-		f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0) // should another kind take its place just now
-		if err != nil {
-			return nil, err
-		}
-		defer func() { _ = f.Close() }()
-		return readBounded(f)
-	})
+	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0) // should another kind take its place just now
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	return readBounded(f)
 }
 
 // readPipe is readEnvFile of a named pipe.
