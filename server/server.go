@@ -181,22 +181,18 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 }
 
 // changed notes that there is news of a process, for subscriptions.
-func (s *Server) changed(name string) {
-	s.mu.Lock()
-	news := s.updates
-	s.mu.Unlock()
-	if news != nil {
-		news.changed(name)
-	}
-}
+func (s *Server) changed(name string) { s.note((*updates).changed, name) }
 
 // cleared notes that lines of the log of a process were removed, for subscriptions.
-func (s *Server) cleared(name string) {
+func (s *Server) cleared(name string) { s.note((*updates).cleared, name) }
+
+// note tells the updates of the session, if there is one.
+func (s *Server) note(what func(*updates, string), name string) {
 	s.mu.Lock()
 	news := s.updates
 	s.mu.Unlock()
 	if news != nil {
-		news.cleared(name)
+		what(news, name)
 	}
 }
 

@@ -31,13 +31,12 @@ type updates struct {
 
 	// Of the goroutine that runs the rounds.
 	known     map[string]bool   // processes that there are, for list_changed
-	logEnds   map[string]string // by subscribed URI, what logState gave when it was last looked at
-	errors    map[string]int64  // by subscribed URI, how many errors there had been then
+	states    map[string]string // by subscribed URI, how a log or errors stood at the last look
 	metricsAt time.Time         // when metrics://summary was last told
 }
 
 func newUpdates(s *Server, c *conn) *updates {
-	return &updates{s: s, c: c, names: make(map[string]bool), clears: make(map[string]int), known: make(map[string]bool), logEnds: make(map[string]string), errors: make(map[string]int64)}
+	return &updates{s: s, c: c, names: make(map[string]bool), clears: make(map[string]int), known: make(map[string]bool), states: make(map[string]string)}
 }
 
 // changed notes that there is news of a process, or with "" of the groups. It
@@ -114,14 +113,9 @@ func (u *updates) forgetOthers(wanted []string) {
 	for _, uri := range wanted {
 		subscribed[uri] = true
 	}
-	for uri := range u.logEnds {
+	for uri := range u.states {
 		if !subscribed[uri] {
-			delete(u.logEnds, uri)
-		}
-	}
-	for uri := range u.errors {
-		if !subscribed[uri] {
-			delete(u.errors, uri)
+			delete(u.states, uri)
 		}
 	}
 }
@@ -165,9 +159,19 @@ func splitURI(uri string) (kind, name string) {
 // moreErrors says whether errors of a process ("": of any) have been seen since
 // the last look, be it of a kind that is known.
 func (u *updates) moreErrors(uri, name string) bool {
-	was := u.errors[uri]
-	u.errors[uri] = u.s.o.Store.FaultsSeen(u.s.o.Manager.Project(), name)
-	return was != u.errors[uri]
+	seen := u.s.o.Store.FaultsSeen(u.s.o.Manager.Project(), name)
+	if seen == 0 {
+		return false
+	}
+	return u.differs(uri, fmt.Sprint(seen, " errors"))
+}
+
+// differs says whether a resource does not stand as at the last look, which this
+// is from now on. At the first look it does not, whatever it is.
+func (u *updates) differs(uri, state string) bool {
+	was := u.states[uri]
+	u.states[uri] = state
+	return was != state
 }
 
 // logIsNew says whether the log of a process ("": of all) reads otherwise than at
@@ -179,9 +183,7 @@ func (u *updates) logIsNew(ctx context.Context, uri, name string) bool {
 	if err != nil {
 		return false
 	}
-	was, seen := u.logEnds[uri]
-	u.logEnds[uri] = state
-	return !seen || was != state
+	return u.differs(uri, state)
 }
 
 // logState is another text whenever the log of a process ("": of all) reads

@@ -170,7 +170,7 @@ func TestUpdatesAreThrottled(t *testing.T) {
 	s.ask("resources/unsubscribe", map[string]any{"uri": "logs://noisy"})
 	s.notes = nil
 	u := newUpdates(s.server, s.server.updates.c) // not that of the session, which has rounds of its own
-	u.logEnds["logs://noisy"] = "a cursor"
+	u.states["logs://noisy"] = "a cursor"
 	u.changed("noisy")
 	u.round(t.Context())
 	s.ask("ping", nil)
@@ -179,8 +179,8 @@ func TestUpdatesAreThrottled(t *testing.T) {
 			t.Errorf("after unsubscribing: %s", n.raw)
 		}
 	}
-	if len(u.logEnds) > 0 {
-		t.Errorf("kept: %v", u.logEnds)
+	if len(u.states) > 0 {
+		t.Errorf("kept: %v", u.states)
 	}
 }
 
