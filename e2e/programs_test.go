@@ -176,18 +176,30 @@ func orphanProgram([]string) int {
 	return 0
 }
 
+// gate executes its arguments once descriptor 3 has ended.
+const gate = `read -r nothing <&3; exec "$@" 3<&-`
+
+// reaperProgram lets go of its stdin before what it runs begins: pmcp tells by
+// that who launched it, and may be there before we get to it.
 func reaperProgram(argv []string) int {
 	if err := guard.Subreaper(); err != nil {
 		return fail(err)
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
+	wait, released, err := os.Pipe()
+	if err != nil {
+		return fail(err)
+	}
+	cmd := exec.Command("/bin/sh", append([]string{"-c", gate, "gate"}, argv...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{wait}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fail(err)
 	}
 	os.Stdin.Close()
 	os.Stdout.Close()
+	wait.Close()
+	released.Close()
 	for {
 		if _, err := syscall.Wait4(-1, nil, 0, nil); err != nil && err != syscall.EINTR {
 			return 0
