@@ -10,6 +10,7 @@ import (
 
 	"pmcp/groups"
 	"pmcp/logstore"
+	"pmcp/process"
 )
 
 type startGroupArgs struct {
@@ -39,7 +40,7 @@ type groupMemberReport struct {
 	Ports      []int         `json:"ports,omitempty"`
 	ExitCode   *int          `json:"exit_code,omitempty"`
 	At         string        `json:"at,omitempty"`
-	Lines      []string      `json:"lines,omitempty"` // of a member that failed
+	Lines      []string      `json:"lines,omitempty"` // of a member that has broken down
 	NextCursor string        `json:"next_cursor,omitempty"`
 	Errors     []errorResult `json:"errors,omitempty"`
 
@@ -157,26 +158,26 @@ func (n *latestNews) text() string {
 }
 
 // groupReport is the answer to what became of a group, with the last lines of
-// members that failed.
+// members that have broken down.
 func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunResult, error) {
 	st, err := s.o.Groups.Status(ctx, rep.Group)
 	if err != nil {
 		return groupRunResult{}, err
 	}
 	r := groupRunResult{Name: rep.Group, State: string(st.State), TimedOut: rep.TimedOut, Members: []groupMemberReport{}}
+	statuses := s.statusesOf(rep.Members)
 	room := sharedRoom{left: defaultMaxBytes}
 	for _, o := range rep.Members {
-		if o.Result == groups.HasFailed {
+		if hasBroken(o, statuses[o.Process]) {
 			room.members++
 		}
 	}
 	for _, o := range rep.Members {
 		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: withoutInvalid(o.Why), Run: o.Run, At: formatTime(o.At)}
-		notRun := o.Result == groups.HasFailed && o.Run == 0 // what ran before and has ended is not the reason
-		if status, err := s.o.Manager.Status(o.Process); err == nil && (!notRun || goesOn(&status)) {
-			p := ofStatus(&status)
+		if status := statuses[o.Process]; status != nil {
+			p := ofStatus(status)
 			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode
-			if o.Result == groups.HasFailed && !notRun && status.RunID != 0 {
+			if hasBroken(o, status) {
 				cut, err := s.addFailure(ctx, &m, status.RunID, room.share())
 				if err != nil {
 					return r, err
@@ -198,6 +199,31 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 	}
 	r.NextCursor, err = s.endOfMembers(ctx, rep)
 	return r, err
+}
+
+// statusesOf are those of the members that belong to what became of them: where
+// one could not be started, what ran before and has ended is not the reason.
+func (s *Server) statusesOf(members []groups.Outcome) map[string]*process.Status {
+	all := make(map[string]*process.Status)
+	for _, o := range members {
+		st, err := s.o.Manager.Status(o.Process)
+		if err == nil && (o.Result != groups.HasFailed || o.Run != 0 || goesOn(&st)) {
+			all[o.Process] = &st
+		}
+	}
+	return all
+}
+
+// hasBroken says whether a run of a member, whose status is st, has failed in the
+// operation or crashed since; st is nil if it has none.
+func hasBroken(o groups.Outcome, st *process.Status) bool {
+	switch {
+	case st == nil || st.RunID == 0 || o.Run == 0:
+		return false
+	case o.Result == groups.WasStarted || o.Result == groups.BecameReady:
+		return st.State == process.Crashed || st.State == process.Failed
+	}
+	return o.Result == groups.HasFailed
 }
 
 // endOfMembers is the cursor behind all that the members have printed.

@@ -257,6 +257,26 @@ func TestGroupMemberThatCannotBeStarted(t *testing.T) {
 	}
 }
 
+// TestGroupMemberThatCrashedOnceStarted: what it said last is told, although its
+// start was none that failed.
+func TestGroupMemberThatCrashedOnceStarted(t *testing.T) {
+	s := hello(t)
+	s.script("api", "echo 'Error: no table users' >&2; exit 3", "wait", "exit")
+	s.script("web", "echo all is well", "wait", "exit")
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}, {"process": "web"}}})
+	r, err := s.server.groupReport(t.Context(), groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{
+		{Process: "api", Result: groups.WasStarted, Run: 1}, {Process: "web", Result: groups.WasStarted, Run: 1},
+	}})
+	noErr(t, err)
+	api, web := r.Members[0], r.Members[1]
+	if len(api.Errors) != 1 || api.NextCursor == "" || !strings.Contains(r.text(), "api: started, crashed, exit code 3\n") {
+		t.Errorf("%s", r.text())
+	}
+	if len(web.Lines) > 0 || len(web.Errors) > 0 {
+		t.Errorf("of one that ended well: %+v", web)
+	}
+}
+
 // TestGroupWithoutDefinition says what a member lacks, in its own words.
 func TestGroupWithoutDefinition(t *testing.T) {
 	s := hello(t)
