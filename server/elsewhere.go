@@ -49,16 +49,17 @@ func (s *Server) checkSameElsewhere(ctx context.Context, run *logstore.Run, give
 		run.Name, decodeRunInfo(run.Info).Owner, strings.Join(differs, ", "))
 }
 
-// differsInStore are the arguments for which a process would have to be started
-// anew to be what a says and not what stored does, as far as stored can tell: no
-// file is read, and what is secret, masked or left open by either differs not.
+// differsInStore are the arguments that only the owner of a process could make
+// true, as far as what it stored can tell: those for which the process would have
+// to be started anew, and of the others those that a gives. No file is read, and
+// what is secret, masked or left open by either differs not.
 func (a specArgs) differsInStore(ctx context.Context, name, project string, stored specArgs) ([]string, error) {
 	if len(a.Masked) > 0 || len(stored.Masked) > 0 {
 		return nil, nil
 	}
 	secret := slices.Concat(a.SecretEnv, stored.SecretEnv)
 	sameFiles := slices.Equal(a.EnvFiles, stored.EnvFiles)
-	specOf := func(def, other specArgs) (process.Spec, error) {
+	specOf := func(def, other specArgs) (c changeable, err error) {
 		def.SecretEnv, def.EnvFiles, def.Cwd = nil, nil, def.dir(project)
 		if other.Stdin == nil {
 			def.Stdin = nil
@@ -66,9 +67,13 @@ func (a specArgs) differsInStore(ctx context.Context, name, project string, stor
 		if other.Ready == nil {
 			def.Ready = nil
 		}
-		spec, err := def.spec(ctx, name, project, false)
-		maps.DeleteFunc(spec.Env, func(key, _ string) bool { return slices.Contains(secret, key) })
-		return spec, err
+		if c.spec, err = def.spec(ctx, name, project, false); err != nil {
+			return c, err
+		}
+		maps.DeleteFunc(c.spec.Env, func(key, _ string) bool { return slices.Contains(secret, key) })
+		c.spec.Limits = def.Limits.over(process.Limits{}) // those of every process are the owner's
+		c.health, err = def.healthSpec(def.Cwd)
+		return c, err
 	}
 	given, err := specOf(a, stored)
 	if err != nil {
@@ -78,11 +83,29 @@ func (a specArgs) differsInStore(ctx context.Context, name, project string, stor
 	if err != nil {
 		return nil, nil //nolint:nilerr // an older pmcp may have stored it
 	}
-	differs := was.Differs(given)
+	differs := was.spec.Differs(given.spec)
 	if !sameFiles && !slices.Contains(differs, "env") {
 		differs = append(differs, "env_files")
 	}
-	return differs, nil
+	changes := was.differs(given)
+	return append(differs, slices.DeleteFunc(changes, func(argument string) bool { return !a.gives(argument) })...), nil
+}
+
+// gives says whether a has that argument, one that can change while a process runs.
+func (a specArgs) gives(argument string) bool {
+	switch argument {
+	case "health":
+		return a.Health != nil
+	case "limits":
+		return a.Limits != nil
+	case "max_restarts":
+		return a.MaxRestarts != 0
+	case "restart":
+		return a.Restart != ""
+	case "stop":
+		return a.Stop != nil
+	}
+	return false
 }
 
 // RunsElsewhere gives those of names that run in another live server, for

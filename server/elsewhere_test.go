@@ -190,7 +190,7 @@ func TestStartOfWhatRunsElsewhereInAnotherWay(t *testing.T) {
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	s.otherRun(other, "web")
-	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"npm run dev","env":{"PORT":"1"},"env_files":[".env"],"secret_env":["API_TOKEN"],"ready":{"port":0}}`))
+	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"npm run dev","env":{"PORT":"1"},"env_files":[".env"],"secret_env":["API_TOKEN"],"ready":{"port":0},"health":{"tcp":"localhost:1","interval_ms":5000}}`))
 	noErr(t, other.Flush(t.Context()))
 	for _, c := range []struct {
 		change map[string]any
@@ -206,6 +206,10 @@ func TestStartOfWhatRunsElsewhereInAnotherWay(t *testing.T) {
 		{map[string]any{"env": map[string]any{"PORT": "2"}}, "env"},
 		{map[string]any{"env_files": []string{".env.local"}}, "env_files"},
 		{map[string]any{"command": nil, "env": map[string]any{"PORT": "2"}, "env_files": nil}, "env"},
+		{map[string]any{"health": map[string]any{"tcp": "localhost:1", "interval_ms": 5000}, "restart": "never"}, ""},
+		{map[string]any{"health": map[string]any{"tcp": "localhost:2"}}, "health"},
+		{map[string]any{"restart": "always", "max_restarts": 3}, "max_restarts, restart"},
+		{map[string]any{"limits": map[string]any{"memory_mb": 100}, "stop": map[string]any{"signal": "SIGINT"}}, "limits, stop"},
 	} {
 		arguments := map[string]any{"name": "web", "command": "npm run dev", "env": map[string]any{"PORT": "1"}, "env_files": []string{".env"}, "wait": "started"}
 		for key, value := range c.change {
@@ -220,5 +224,29 @@ func TestStartOfWhatRunsElsewhereInAnotherWay(t *testing.T) {
 		case c.want != "" && (r.Result["isError"] != true || !strings.Contains(text, "(pid 7 editor), which alone can change it") || !strings.Contains(text, "definition: "+c.want+"\n")):
 			t.Errorf("%v: %s; want it to differ in %s", c.change, r.raw, c.want)
 		}
+	}
+}
+
+// TestGroupGivenToWhatRunsElsewhere: groups are of the project, so a process joins
+// one whoever runs it; dependencies without a group are refused as ever.
+func TestGroupGivenToWhatRunsElsewhere(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	s.otherRun(other, "web")
+	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"npm run dev"}`))
+	noErr(t, other.Flush(t.Context()))
+	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
+		"name": "web", "depends_on": []map[string]any{{"process": "db"}}}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "argument depends_on: it goes with group") {
+		t.Errorf("%s", r.raw)
+	}
+	s.do("start_process", map[string]any{"name": "web", "group": "stack"})
+	if _, text := s.do("list_groups", map[string]any{"group": "stack"}); !strings.Contains(text, "web: up") {
+		t.Errorf("%s", text)
+	}
+	r = s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
+		"name": "web", "group": "other", "restart": "always"}})
+	if _, text := s.do("list_groups", nil); r.Result["isError"] != true || strings.Contains(text, "group other") {
+		t.Errorf("%s\n%s", r.raw, text)
 	}
 }

@@ -108,9 +108,6 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	case foreign != nil && ifRunningOf(a.IfRunning) != process.KeepRunning:
 		return runResult{}, ownedElsewhere(foreign)
 	case foreign != nil:
-		if err := s.checkSameElsewhere(ctx, foreign, a.specArgs); err != nil {
-			return runResult{}, err
-		}
 		return s.alreadyForeign(ctx, foreign, a)
 	}
 	defer report(ctx, func() string { return s.nowLine(a.Name) })()
@@ -159,26 +156,31 @@ func (c changeable) since(before changeable) (hint string) {
 	if before.spec.Name == "" {
 		return ""
 	}
-	var changed []string
-	for _, x := range []struct {
-		name     string
-		was, now any
-	}{
-		{"group", before.member, c.member},
-		{"health", before.health, c.health},
-		{"limits", before.spec.Limits, c.spec.Limits},
-		{"max_restarts", before.spec.MaxRestarts, c.spec.MaxRestarts},
-		{"restart", before.spec.Restart, c.spec.Restart},
-		{"stop", before.spec.Stop, c.spec.Stop},
-	} {
-		if !reflect.DeepEqual(x.was, x.now) {
-			changed = append(changed, x.name)
-		}
-	}
+	changed := c.differs(before)
 	if changed == nil {
 		return ""
 	}
 	return "changed without a restart: " + strings.Join(changed, ", ")
+}
+
+// differs names what is not as in other, in the words of the tools.
+func (c changeable) differs(other changeable) (names []string) {
+	for _, x := range []struct {
+		name        string
+		its, others any
+	}{
+		{"group", c.member, other.member},
+		{"health", c.health, other.health},
+		{"limits", c.spec.Limits, other.spec.Limits},
+		{"max_restarts", c.spec.MaxRestarts, other.spec.MaxRestarts},
+		{"restart", c.spec.Restart, other.spec.Restart},
+		{"stop", c.spec.Stop, other.spec.Stop},
+	} {
+		if !reflect.DeepEqual(x.its, x.others) {
+			names = append(names, x.name)
+		}
+	}
+	return names
 }
 
 // completeFromStored lays a call without a command over the stored definition
@@ -326,8 +328,18 @@ func (s *Server) withUnsaid(ctx context.Context, name string, def specArgs) spec
 }
 
 // alreadyForeign answers a start of what another live server runs. It waits as
-// it would for a process of its own.
+// it would for a process of its own, and puts it into the group that a names:
+// groups are everybody's.
 func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startArgs) (runResult, error) {
+	if err := a.checkGrouping(); err != nil {
+		return runResult{}, err
+	}
+	if err := s.checkSameElsewhere(ctx, run, a.specArgs); err != nil {
+		return runResult{}, err
+	}
+	if err := s.joinGroup(ctx, a.Name, a.specArgs); err != nil {
+		return runResult{}, err
+	}
 	now := storedRunNow(run)
 	defer report(ctx, now.line)()
 	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
