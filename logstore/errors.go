@@ -5,9 +5,9 @@ import "errors"
 var (
 	// ErrNewerSchema is wrapped by Open's error when the file was written by a newer version of the program.
 	ErrNewerSchema = errors.New("the log database was written by a newer version")
-	// ErrForeign is wrapped by Open's error when the file is a SQLite database of another program. It
-	// is left as it was.
-	ErrForeign = errors.New("the file is another program's database")
+	// ErrForeign is wrapped by Open's error when the file is a SQLite database of another program, or no
+	// database and has never been one of ours. It is left as it was.
+	ErrForeign = errors.New("the file is another program's, not a log database")
 	// ErrCursor is wrapped when a cursor is not one that this package made.
 	ErrCursor = errors.New("not a valid cursor")
 	// ErrEnded is returned by WaitLine when the run's capture ended without a matching line.

@@ -16,6 +16,9 @@ const (
 	lockWait = 5 * time.Second
 )
 
+// lockSuffix makes the name of a database's fileLock. The file stays when nobody holds the lock.
+const lockSuffix = ".lock"
+
 // fileLock is an advisory lock between servers. The kernel drops it when the process dies.
 type fileLock struct {
 	f *os.File

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -39,6 +40,9 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 	if path, err = realPath(path); err != nil {
 		return nil, err
 	}
+	if err := checkFirstUse(path); err != nil {
+		return nil, err
+	}
 	if err := makeFile(path); err != nil {
 		return nil, err
 	}
@@ -51,7 +55,7 @@ func openFile(ctx context.Context, path string, unclean func(sessions []string) 
 			_ = f.close()
 		}
 	}()
-	if f.lock, err = openLock(path + ".lock"); err != nil {
+	if f.lock, err = openLock(path + lockSuffix); err != nil {
 		return nil, err
 	}
 	if f.maint, err = openSoleLock(path + ".maint"); err != nil {
@@ -117,6 +121,33 @@ func (f *file) missing() string {
 		return f.path + " was replaced; what this server stores is readable until it ends, and lost then"
 	}
 	return ""
+}
+
+// checkFirstUse refuses a file that is no database if no server has used it yet: the path was mistaken,
+// and what stands there is not ours to move aside. Whoever uses it leaves its lock beside it. Else the file
+// is not opened: closing it would drop the locks that SQLite holds on it in this process.
+func checkFirstUse(path string) error {
+	const magic = "SQLite format 3\x00"
+	if _, err := os.Lstat(path + lockSuffix); !errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return nil // there is nothing to lose, or SQLite says what is wrong with it
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	start := make([]byte, len(magic))
+	_, err = io.ReadFull(f, start)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	if string(start) != magic {
+		return ErrForeign
+	}
+	return nil
 }
 
 // makeFile makes the directory and an empty file, so that SQLite's own modes do not matter. An

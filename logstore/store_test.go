@@ -162,7 +162,6 @@ func TestQuarantine(t *testing.T) {
 			}
 		},
 		"broken": func(t *testing.T, path string) {
-			otherDatabase(t, path)
 			content, err := os.ReadFile(path)
 			if err != nil {
 				t.Fatal(err)
@@ -174,6 +173,7 @@ func TestQuarantine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pmcp.db")
+			checkError(t, openTest(t, Options{Path: path}).Close())
 			spoil(t, path)
 			before, err := os.ReadFile(path)
 			if err != nil {
@@ -205,6 +205,27 @@ func TestForeignFileIsLeftAlone(t *testing.T) {
 	}
 	if moved, _ := filepath.Glob(path + ".corrupt-*"); len(moved) > 0 {
 		t.Errorf("moved to %v", moved)
+	}
+}
+
+// TestMistakenPath: what is no database, and never was ours, is nobody's to move.
+func TestMistakenPath(t *testing.T) {
+	for _, content := range []string{"notes", strings.Repeat("# Notes\n", 1000)} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "notes.md")
+		checkError(t, os.WriteFile(path, []byte(content), 0o644))
+		for range 2 {
+			if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), path) {
+				t.Fatalf("error %v", err)
+			}
+		}
+		after, err := os.ReadFile(path)
+		if err != nil || string(after) != content {
+			t.Errorf("%v, unchanged %v", err, string(after) == content)
+		}
+		if there, err := os.ReadDir(dir); err != nil || len(there) != 1 {
+			t.Errorf("%v, %v", there, err)
+		}
 	}
 }
 
