@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -133,6 +134,29 @@ func TestProcessOfAnotherServer(t *testing.T) {
 	if line := asResult(t, "tail_logs", owner.wait(t, "tail_logs", waiting)); !slices.Contains(line.printed(), "GET /of/the/second") {
 		t.Errorf("%s", line.Text)
 	}
+}
+
+// TestServersOfTwoRegistries: a server whose client gave it another registry (a
+// packaged editor has its own XDG_RUNTIME_DIR) is another server like any, and a
+// dead one only when it is dead.
+func TestServersOfTwoRegistries(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.open(t)
+	owner.ok(t, "start_process", own(t, "web", "sleep"))
+	server := owner.serverPID(t)
+	w.set("PM_REGISTRY_DIR", filepath.Join(w.home, "others"))
+	other := w.open(t)
+	other.awaitListed(t, "project", 1)
+	other.info(t, "web").want(t, args{"state": "running"}).says(t, "owned by", fmt.Sprint(server))
+	other.refused(t, "stop_process", args{"process": "web"}, "another pmcp server", fmt.Sprint(server))
+
+	check(t, syscall.Kill(server, syscall.SIGKILL))
+	owner.exit(t)
+	if !poll(endsWithin, func() bool { return other.info(t, "web").Data["state"] == "lost" }) {
+		t.Errorf("%s", other.info(t, "web").Text)
+	}
+	other.ok(t, "start_process", own(t, "web", "sleep")).want(t, args{"run": 2})
 }
 
 // TestGroupOfTwoServers: a member that the other window runs counts as running,

@@ -92,7 +92,7 @@ func checkLoss(t *testing.T, captured []progress, stored int, killed time.Time) 
 // checkVictim opens the file as the next server does, and gives the number of stored lines.
 func checkVictim(t *testing.T, path, name string, alive map[string]bool) (stored int) {
 	t.Helper()
-	s, err := Open(t.Context(), Options{Path: path, MaxBytes: benchMax, Alive: func(id string) bool { return alive[id] }})
+	s, err := Open(t.Context(), Options{Path: path, MaxBytes: benchMax, Alive: func(_, id string) bool { return alive[id] }})
 	if err != nil {
 		t.Fatal(err)
 	}

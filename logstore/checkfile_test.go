@@ -107,7 +107,7 @@ func TestCheckFileAfterAKillBetweenHeaderAndFrame(t *testing.T) {
 // flushed waits until the helper's run is stored.
 func (h *helper) flushed(path string) {
 	h.t.Helper()
-	s, err := Open(h.t.Context(), Options{Path: path, Alive: func(string) bool { return true }})
+	s, err := Open(h.t.Context(), Options{Path: path, Alive: func(string, string) bool { return true }})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestEndOfAnotherServer(t *testing.T) {
 	other := openTest(t, Options{Path: path, Session: "other"})
 	var alive atomic.Bool
 	alive.Store(true)
-	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string) bool { return alive.Load() }})
+	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string, string) bool { return alive.Load() }})
 	for _, dies := range []bool{false, true} {
 		run := startRun(other, "/p", "web")
 		other.SaveRun(run, time.Now(), time.Time{}, []byte(`{}`))
@@ -63,7 +63,7 @@ func TestEndOfAnotherServer(t *testing.T) {
 func TestWaitRunOfAnotherServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log.db")
 	other := openTest(t, Options{Path: path, Session: "other"})
-	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string) bool { return true }})
+	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string, string) bool { return true }})
 	run := startRun(other, "/p", "web")
 	save := func(info string) {
 		other.SaveRun(run, time.Now(), time.Time{}, []byte(info))

@@ -61,7 +61,7 @@ func TestFaultsAfterTheLastLine(t *testing.T) {
 // TestFaultsAfterOfTwoServers: the runs of one process follow each other as they started, whatever their ids.
 func TestFaultsAfterOfTwoServers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
-	lives := func(string) bool { return true }
+	lives := func(string, string) bool { return true }
 	a := openTest(t, Options{Path: path, Session: "a", Alive: lives})
 	put(a, startRun(a, "/p", "first"), 1, 1) // the ids of a are before those of b
 	b := openTest(t, Options{Path: path, Session: "b", Alive: lives})

@@ -167,7 +167,7 @@ func TestWaitLineOfAnotherServer(t *testing.T) {
 	const other = "22222222-2222-4222-8222-222222222222"
 	h := startHelper(t, "write", path, other, "b", "0")
 	h.await("open")
-	s := openTest(t, Options{Path: path, Alive: func(id string) bool { return id == other }})
+	s := openTest(t, Options{Path: path, Alive: func(_, id string) bool { return id == other }})
 	p, err := s.Follow(t.Context(), Query{After: CursorStart})
 	if err != nil {
 		t.Fatal(err)

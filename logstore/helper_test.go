@@ -44,7 +44,7 @@ func helperWrite() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	s, err := Open(context.Background(), Options{Path: os.Args[1], Session: os.Args[2], MaxBytes: 8 << 30, Alive: func(string) bool { return true }})
+	s, err := Open(context.Background(), Options{Path: os.Args[1], Session: os.Args[2], MaxBytes: 8 << 30, Alive: func(string, string) bool { return true }})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -137,7 +137,7 @@ func TestTwoServersInTwoOSProcesses(t *testing.T) {
 	mine, other := "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 	h := startHelper(t, "write", path, other, "b", strconv.Itoa(n))
 	h.await("open")
-	s := openTest(t, Options{Path: path, Session: mine, Alive: func(id string) bool { return id == other }})
+	s := openTest(t, Options{Path: path, Session: mine, Alive: func(_, id string) bool { return id == other }})
 	run := startRun(s, "/p", "a")
 	put(s, run, 1, n)
 

@@ -16,11 +16,11 @@ func (s *Store) markLost(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot look for dead sessions: %w", err)
 	}
-	for _, uuid := range open {
-		if uuid == s.opts.Session || s.opts.Alive(uuid) {
+	for _, o := range open {
+		if s.lives(o) {
 			continue
 		}
-		err := s.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, uuid, time.Now()) })
+		err := s.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, o.uuid, time.Now()) })
 		if err != nil {
 			return fmt.Errorf("cannot mark the runs of a dead session: %w", err)
 		}

@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
 	"testing"
 	"time"
@@ -26,7 +28,7 @@ func TestEndThatWasNotStored(t *testing.T) {
 		t.Fatal("the last lines were stored")
 	}
 
-	next := openTest(t, Options{Path: path, Session: "22222222-2222-4222-8222-222222222222", Alive: func(string) bool { return false }})
+	next := openTest(t, Options{Path: path, Session: "22222222-2222-4222-8222-222222222222", Alive: func(string, string) bool { return false }})
 	checkError(t, next.markLost(t.Context()))
 	p, err := next.Read(t.Context(), Query{Names: []string{"web"}, Newest: true})
 	checkError(t, err)
@@ -42,5 +44,36 @@ func TestEndThatWasNotStored(t *testing.T) {
 	}
 	if left := readAll(t, next, Query{}); len(left) != 0 {
 		t.Errorf("%d lines are left", len(left))
+	}
+}
+
+// TestSessionIsAskedForInItsRegistry: each server is looked up where it is registered, one that an
+// older version stored wherever the asking server is.
+func TestSessionIsAskedForInItsRegistry(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	db := writePool.open(path)
+	_, err := db.Exec(schemaV1 + schemaV2 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 2;
+		INSERT INTO session (uuid, started) VALUES ('old', 1)`, applicationID))
+	checkError(t, err)
+	checkError(t, db.Close())
+	a := openTest(t, Options{Path: path, Session: "a", Registry: "/run/a", Alive: func(string, string) bool { return true }})
+	startRun(a, "/p", "web")
+	flush(t, a)
+	asked := make(chan owner, 100)
+	b := openTest(t, Options{Path: path, Session: "b", Registry: "/run/b", Alive: func(registry, session string) bool {
+		asked <- owner{session, registry}
+		return true
+	}})
+	checkError(t, b.markLost(t.Context()))
+	runs, err := b.Runs(t.Context(), RunFilter{})
+	if err != nil || len(runs) != 1 || !runs[0].Live {
+		t.Errorf("%+v, %v", runs, err)
+	}
+	got := map[owner]bool{}
+	for len(asked) > 0 {
+		got[<-asked] = true
+	}
+	if want := map[owner]bool{{"old", ""}: true, {"a", "/run/a"}: true}; !maps.Equal(got, want) {
+		t.Errorf("asked for %v, want %v", got, want)
 	}
 }

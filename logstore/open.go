@@ -32,7 +32,7 @@ type file struct {
 // openFile makes the file usable, and claims it, which is the first write. A corrupt file is moved
 // aside. Of its errors only ErrNewerSchema and ErrForeign are the caller's; all others mean that this
 // session must do without a file.
-func openFile(ctx context.Context, path string, unclean func(sessions []string) bool, claim func(*file) error) (_ *file, err error) {
+func openFile(ctx context.Context, path string, unclean func([]owner) bool, claim func(*file) error) (_ *file, err error) {
 	path, err = filepath.Abs(path)
 	if err != nil {
 		return nil, err
@@ -181,7 +181,7 @@ func (f *file) takeLock(ctx context.Context) (err error) {
 
 // connect opens the pools and sees to it that the schema is the one of this version. Nothing is
 // written before it is known that the file is ours.
-func (f *file) connect(ctx context.Context, unclean func([]string) bool) error {
+func (f *file) connect(ctx context.Context, unclean func([]owner) bool) error {
 	f.read = readPool.open(f.path)
 	err := checkSchema(ctx, f.read)
 	if err != nil && !errors.Is(err, errOlderSchema) {
@@ -241,7 +241,7 @@ func (f *file) becomeAlone(ctx context.Context) (err error) {
 }
 
 // checkAfterCrash looks for damage when a session ended without a word.
-func (f *file) checkAfterCrash(ctx context.Context, unclean func([]string) bool) error {
+func (f *file) checkAfterCrash(ctx context.Context, unclean func([]owner) bool) error {
 	open, err := openSessions(ctx, f.read)
 	if err != nil || len(open) == 0 || !unclean(open) {
 		return err

@@ -16,9 +16,12 @@ type Options struct {
 	Path string
 	// Session is the registry id (a UUID) of this server. Empty means a random one.
 	Session string
-	// Alive tells whether the server with the given session lives. It may be called from several
+	// Registry is where Alive of other servers finds this one. It is stored for them.
+	Registry string
+	// Alive tells whether the server with the given session lives; registry is what that server gave
+	// as its own, or empty if a version stored it that knew none. It may be called from several
 	// goroutines and must not call the Store. Nil means that no other server does.
-	Alive func(session string) bool
+	Alive func(registry, session string) bool
 	// RetentionDays is the age in days at which log is dropped. Zero or less means 30.
 	RetentionDays int
 	// MaxBytes is the size of the database file above which the oldest log is dropped. Zero or less means 100 MB.
@@ -46,10 +49,13 @@ func (o Options) withDefaults() Options {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Alive == nil {
-		o.Alive = func(string) bool { return false }
+		o.Alive = func(string, string) bool { return false }
 	}
 	return o
 }
+
+// owner is this server as it is stored.
+func (o Options) owner() owner { return owner{o.Session, o.Registry} }
 
 func (o Options) retention() time.Duration {
 	return time.Duration(o.RetentionDays) * 24 * time.Hour

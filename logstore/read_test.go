@@ -190,7 +190,7 @@ func TestTwoStoresAtFullSpeed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const n = 50_000
-	alive := func(string) bool { return true }
+	alive := func(string, string) bool { return true }
 	a := openTest(t, Options{Path: path, Session: "11111111-1111-4111-8111-111111111111", Alive: alive})
 	b := openTest(t, Options{Path: path, Session: "22222222-2222-4222-8222-222222222222", Alive: alive})
 	ended := make(chan struct{})

@@ -276,7 +276,7 @@ func TestDeadServersRunsAreSealed(t *testing.T) {
 	h := startHelper(t, "write", path, dead, "web", "0")
 	h.await("open")
 	var killed atomic.Bool
-	s := openTest(t, Options{Path: path, Alive: func(id string) bool { return id == dead && !killed.Load() }})
+	s := openTest(t, Options{Path: path, Alive: func(_, id string) bool { return id == dead && !killed.Load() }})
 	if _, err := s.Follow(t.Context(), Query{After: CursorStart}); err != nil {
 		t.Fatal(err)
 	}

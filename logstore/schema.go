@@ -19,10 +19,13 @@ var schemaV1 string
 //go:embed schema2.sql
 var schemaV2 string
 
+//go:embed schema3.sql
+var schemaV3 string
+
 // migrations lead from one schema version (PRAGMA user_version) to the next. Append only: a
 // release's entries never change.
 func migrations() []string {
-	return []string{schemaV1, schemaV2}
+	return []string{schemaV1, schemaV2, schemaV3}
 }
 
 // errOlderSchema: the file must be migrated first.

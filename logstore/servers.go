@@ -12,7 +12,7 @@ type servers struct {
 	store *Store
 	q     querier
 	known map[int64]server // by session id
-	alive map[string]bool
+	alive map[owner]bool
 }
 
 type server struct {
@@ -22,7 +22,7 @@ type server struct {
 }
 
 func newServers(s *Store, q querier) *servers {
-	return &servers{store: s, q: q, known: make(map[int64]server), alive: make(map[string]bool)}
+	return &servers{store: s, q: q, known: make(map[int64]server), alive: make(map[owner]bool)}
 }
 
 func (s *servers) of(ctx context.Context, run int64) (server, error) {
@@ -30,39 +30,38 @@ func (s *servers) of(ctx context.Context, run int64) (server, error) {
 	if srv, ok := s.known[id]; ok {
 		return srv, nil
 	}
-	uuid, err := s.uuid(ctx, id)
+	o, err := s.owner(ctx, id)
 	if err != nil {
 		return server{}, err
 	}
-	srv := server{uuid: uuid, own: uuid == s.store.opts.Session}
-	srv.lives = srv.own || s.asks(uuid)
+	srv := server{uuid: o.uuid, own: o.uuid == s.store.opts.Session, lives: s.lives(o)}
 	s.known[id] = srv
 	return srv, nil
 }
 
-// uuid looks a session up. A session's uuid never changes, so the Store remembers it.
-func (s *servers) uuid(ctx context.Context, id int64) (uuid string, err error) {
+// owner looks a session up. A session's owner never changes, so the Store remembers it.
+func (s *servers) owner(ctx context.Context, id int64) (o owner, err error) {
 	s.store.mu.RLock()
-	uuid, ok := s.store.sessions[id]
+	o, ok := s.store.sessions[id]
 	s.store.mu.RUnlock()
 	if ok || s.q == nil {
-		return uuid, nil
+		return o, nil
 	}
-	err = s.q.QueryRowContext(ctx, `SELECT uuid FROM session WHERE id = ?`, id).Scan(&uuid)
+	err = s.q.QueryRowContext(ctx, `SELECT uuid, registry FROM session WHERE id = ?`, id).Scan(&o.uuid, &o.registry)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", fmt.Errorf("cannot read a session: %w", err)
+		return owner{}, fmt.Errorf("cannot read a session: %w", err)
 	}
 	s.store.mu.Lock()
-	s.store.sessions[id] = uuid
+	s.store.sessions[id] = o
 	s.store.mu.Unlock()
-	return uuid, nil
+	return o, nil
 }
 
-func (s *servers) asks(uuid string) bool {
-	lives, ok := s.alive[uuid]
+func (s *servers) lives(o owner) bool {
+	lives, ok := s.alive[o]
 	if !ok {
-		lives = uuid != "" && s.store.opts.Alive(uuid)
-		s.alive[uuid] = lives
+		lives = s.store.lives(o)
+		s.alive[o] = lives
 	}
 	return lives
 }

@@ -17,9 +17,12 @@ func sessionOf(run int64) int64 { return run >> runBits }
 // rowRange gives the first and last id that a chunk or tail row of the run can have.
 func rowRange(run int64) (first, last int64) { return run << rowBits, run<<rowBits | lastOfRun }
 
+// owner is the server that a session belongs to, and where it is registered.
+type owner struct{ uuid, registry string }
+
 // reserveSession takes the next block of run ids.
-func reserveSession(ctx context.Context, q querier, uuid string, now time.Time) (int64, error) {
-	r, err := q.ExecContext(ctx, `INSERT INTO session (uuid, started) VALUES (?, ?)`, uuid, now.UnixNano())
+func reserveSession(ctx context.Context, q querier, o owner, now time.Time) (int64, error) {
+	r, err := q.ExecContext(ctx, `INSERT INTO session (uuid, registry, started) VALUES (?, ?, ?)`, o.uuid, o.registry, now.UnixNano())
 	if err != nil {
 		return 0, fmt.Errorf("cannot reserve a session: %w", err)
 	}
@@ -32,20 +35,20 @@ func endSession(ctx context.Context, q querier, uuid string, now time.Time) erro
 	return err
 }
 
-// openSessions gives the sessions that have not noted their end.
-func openSessions(ctx context.Context, q querier) ([]string, error) {
-	rows, err := q.QueryContext(ctx, `SELECT DISTINCT uuid FROM session WHERE ended = 0`)
+// openSessions gives the owners of the sessions that have not noted their end.
+func openSessions(ctx context.Context, q querier) ([]owner, error) {
+	rows, err := q.QueryContext(ctx, `SELECT DISTINCT uuid, registry FROM session WHERE ended = 0`)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var all []string
+	var all []owner
 	for rows.Next() {
-		var uuid string
-		if err := rows.Scan(&uuid); err != nil { // NULL, in a column that has none
+		var o owner
+		if err := rows.Scan(&o.uuid, &o.registry); err != nil { // NULL, in a column that has none
 			return nil, fmt.Errorf("%w: %w", errCorrupt, err)
 		}
-		all = append(all, uuid)
+		all = append(all, o)
 	}
 	return all, rows.Err()
 }

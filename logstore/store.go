@@ -37,9 +37,9 @@ type Store struct {
 	spans    map[int64]*span // by run
 	version  int64           // counts what is put into late and unsaved
 	watchers map[*watcher]struct{}
-	sessions map[int64]string // session ids seen, and the servers they belong to
-	session  int64            // the block of run ids in use
-	counter  int64            // the last id given of it
+	sessions map[int64]owner // session ids seen
+	session  int64           // the block of run ids in use
+	counter  int64           // the last id given of it
 
 	damage   atomic.Pointer[string] // that the file was found to be corrupt; nil: it was not
 	turns    chan struct{}          // held while a run takes lines; see Store.turn
@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		latest:     make(map[processKey]latestRun),
 		unsaved:    make(map[documentKey]document),
 		watchers:   make(map[*watcher]struct{}),
-		sessions:   make(map[int64]string),
+		sessions:   make(map[int64]owner),
 		spans:      make(map[int64]*span),
 		faults:     newFaultLog(o.Logger),
 		silencer:   silencer{kick: make(chan struct{}, 1)},
@@ -138,11 +138,11 @@ func (s *Store) openStorage(ctx context.Context) error {
 	if s.opts.Path == "" {
 		s.memoryReason = "no database file was asked for"
 		s.session = 1
-		s.sessions[s.session] = s.opts.Session
+		s.sessions[s.session] = s.opts.owner()
 		return nil
 	}
 	f, err := openFile(ctx, s.opts.Path, s.anyDead, func(f *file) (err error) {
-		s.session, err = reserveSession(ctx, f.write, s.opts.Session, time.Now())
+		s.session, err = reserveSession(ctx, f.write, s.opts.owner(), time.Now())
 		return err
 	})
 	switch {
@@ -160,18 +160,18 @@ func (s *Store) openStorage(ctx context.Context) error {
 		}
 		s.file = f
 	}
-	s.sessions[s.session] = s.opts.Session
+	s.sessions[s.session] = s.opts.owner()
 	return nil
 }
 
 // anyDead tells whether one of the sessions ended without a word.
-func (s *Store) anyDead(sessions []string) bool {
-	for _, id := range sessions {
-		if id != s.opts.Session && !s.opts.Alive(id) {
-			return true
-		}
-	}
-	return false
+func (s *Store) anyDead(owners []owner) bool {
+	return slices.ContainsFunc(owners, func(o owner) bool { return !s.lives(o) })
+}
+
+// lives tells whether the server is this one, or another that lives.
+func (s *Store) lives(o owner) bool {
+	return o.uuid == s.opts.Session || o.uuid != "" && s.opts.Alive(o.registry, o.uuid)
 }
 
 // nextRunID gives the next id of the session's block. s.mu is held.
@@ -189,7 +189,7 @@ func (s *Store) reserveBlock() int64 {
 	if s.file != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
 		defer cancel()
-		id, err := reserveSession(ctx, s.file.write, s.opts.Session, time.Now())
+		id, err := reserveSession(ctx, s.file.write, s.opts.owner(), time.Now())
 		if err != nil {
 			// Far above what AUTOINCREMENT will ever reach, so that it meets no other server's block.
 			s.log.Error("cannot reserve run ids", "error", err)
@@ -197,7 +197,7 @@ func (s *Store) reserveBlock() int64 {
 		}
 		next = id
 	}
-	s.sessions[next] = s.opts.Session
+	s.sessions[next] = s.opts.owner()
 	return next
 }
 

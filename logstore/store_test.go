@@ -350,7 +350,7 @@ func TestLostRun(t *testing.T) {
 	lost := startRun(a, "/p", "web")
 	put(a, lost, 1, 100)
 	flush(t, a)
-	b := openTest(t, Options{Path: path, Session: live, Alive: func(id string) bool { return id == live }})
+	b := openTest(t, Options{Path: path, Session: live, Alive: func(_, id string) bool { return id == live }})
 	runs, err := b.Runs(t.Context(), RunFilter{})
 	if err != nil || len(runs) != 1 || !runs[0].Lost || runs[0].Live || runs[0].Session != dead {
 		t.Fatalf("runs %+v, %v", runs, err)
@@ -368,7 +368,7 @@ func TestLostRunWithoutLines(t *testing.T) {
 	a := openTest(t, Options{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
 	lost := startRun(a, "/p", "web")
 	flush(t, a)
-	b := openTest(t, Options{Path: path, Alive: func(string) bool { return false }})
+	b := openTest(t, Options{Path: path, Alive: func(string, string) bool { return false }})
 	if err := b.markLost(t.Context()); err != nil {
 		t.Fatal(err)
 	}

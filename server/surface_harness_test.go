@@ -46,7 +46,7 @@ func open(t testing.TB, change ...func(*Options)) *surface {
 	log := &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	store, err := logstore.Open(t.Context(), logstore.Options{
-		Path: filepath.Join(dir, "pmcp.db"), Session: session, Logger: logger, Alive: func(session string) bool { return session == neighbour },
+		Path: filepath.Join(dir, "pmcp.db"), Session: session, Logger: logger, Alive: func(_, session string) bool { return session == neighbour },
 	})
 	noErr(t, err)
 	hub := upstream.NewHub(upstream.Options{Log: logger})
