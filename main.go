@@ -207,7 +207,7 @@ type config struct {
 	ReadOnly            bool      `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
 	MaskSecrets         bool      `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
 	LogLevel            string    `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
-	AutoRestartEnabled  bool      `split_words:"true" default:"true" desc:"false: no restart policy acts"`
+	AutoRestartEnabled  bool      `split_words:"true" default:"true" desc:"false: nothing is restarted by itself"`
 }
 
 const envPrefix = "PM"

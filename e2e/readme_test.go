@@ -194,7 +194,7 @@ func (r *readme) clientConfiguration(t *testing.T, b block) {
 		w := *r.user
 		w.env = slices.Clone(w.env)
 		for name, value := range server.Env {
-			w.set(name, strings.ReplaceAll(value, readmeHome, r.user.home))
+			w.set(name, strings.NewReplacer(readmeHome, r.user.home, "${workspaceFolder}", r.user.project).Replace(value))
 		}
 		if !filepath.IsAbs(server.Command) {
 			t.Errorf("README.md:%d: %q is not an absolute path", b.line, server.Command)
