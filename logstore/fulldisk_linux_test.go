@@ -13,9 +13,9 @@ import (
 )
 
 // TestClearOnAFullDisk has a helper fill a small file system of its own: just after all was written
-// to the write-ahead log, and when that has been cut to nothing.
+// to the write-ahead log, when that has been cut to nothing, and when there is no server.
 func TestClearOnAFullDisk(t *testing.T) {
-	for _, when := range []string{"busy", "idle"} {
+	for _, when := range []string{"busy", "idle", "start"} {
 		t.Run(when, func(t *testing.T) { clearOnAFullDisk(t, when) })
 	}
 }
@@ -47,7 +47,12 @@ func helperTmpfs() int {
 		fmt.Println(err)
 		return noTmpfs
 	}
-	if err := clearFull(filepath.Join(dir, "pmcp.db"), filepath.Join(dir, "full"), os.Args[2] == "idle"); err != nil {
+	path, other := filepath.Join(dir, "pmcp.db"), filepath.Join(dir, "full")
+	work := func() error { return clearFull(path, other, os.Args[2] == "idle") }
+	if os.Args[2] == "start" {
+		work = func() error { return startFull(path, other) }
+	}
+	if err := work(); err != nil {
 		fmt.Println(err)
 		return 1
 	}
@@ -102,6 +107,31 @@ func clearFull(path, other string, idle bool) error {
 	p, err = s.Read(ctx, Query{Names: []string{"old"}, After: CursorStart, Limit: 100_000})
 	if err != nil || len(p.Lines) != 0 {
 		return fmt.Errorf("%d lines of what was cleared: %w", len(p.Lines), err)
+	}
+	return nil
+}
+
+// startFull has a server start on a disk that has filled since the last one ended.
+func startFull(path, other string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s, err := Open(ctx, Options{Path: path})
+	if err != nil {
+		return err
+	}
+	run := startRun(s, "/p", "old")
+	put(s, run, 1, 200_000)
+	endRun(s, run)
+	if err := errors.Join(s.Flush(ctx), s.file.keepReserve(), s.Close(), fillDisk(other)); err != nil {
+		return err
+	}
+	if s, err = Open(ctx, Options{Path: path}); err != nil {
+		return err
+	}
+	defer s.Close()
+	lines, _, err := s.Clear(ctx, "/p", nil, time.Time{})
+	if err != nil || lines != 200_000 || s.Status().State != StateOK {
+		return fmt.Errorf("cleared %d lines: %w; %+v", lines, err, s.Status())
 	}
 	return nil
 }

@@ -71,10 +71,17 @@ func openFile(ctx context.Context, path string, unclean func([]owner) bool, clai
 		return claim(f)
 	}
 	err = connect()
-	if corrupt(err) && f.alone && ctx.Err() == nil {
-		if err = f.quarantine(); err == nil {
-			err = connect()
+	switch {
+	case err == nil, ctx.Err() != nil, errors.Is(err, ErrNewerSchema), errors.Is(err, ErrForeign):
+	case corrupt(err):
+		if f.alone {
+			if err = f.quarantine(); err == nil {
+				err = connect()
+			}
 		}
+	case f.freeReserve(): // the disk may be full, which SQLite does not always say so
+		f.closePools()
+		err = connect()
 	}
 	if err == nil && f.alone {
 		_, err = f.lock.try(false)
