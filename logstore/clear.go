@@ -36,6 +36,9 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 		return 0, 0, fmt.Errorf("cannot clear the log: %w", err)
 	}
 	defer s.file.maint.unlock()
+	if err := s.markLost(ctx); err != nil && !diskFull(err) { // only runs that are over are cleared to their end
+		return 0, 0, fmt.Errorf("cannot clear the log: %w", err)
+	}
 	before := int64(math.MaxInt64)
 	if !until.IsZero() {
 		before = until.UnixNano()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -43,6 +44,27 @@ func TestEndThatWasNotStored(t *testing.T) {
 		t.Errorf("%d lines cleared, %v", lines, err)
 	}
 	if left := readAll(t, next, Query{}); len(left) != 0 {
+		t.Errorf("%d lines are left", len(left))
+	}
+}
+
+// TestClearOfWhatWasLostMeanwhile: runs of a server that died while this one lives are over too.
+func TestClearOfWhatWasLostMeanwhile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	var dead atomic.Bool
+	lives := func(string, string) bool { return !dead.Load() }
+	killed := openTest(t, Options{Path: path, Session: "killed", Alive: lives})
+	s := openTest(t, Options{Path: path, Session: "own", Alive: lives})
+	put(killed, startRun(killed, "/p", "web"), 1, 10)
+	flush(t, killed)
+	if lines, _, err := s.Clear(t.Context(), "/p", nil, time.Time{}); err != nil || lines != 0 {
+		t.Errorf("%d lines of a server that lives cleared, %v", lines, err)
+	}
+	dead.Store(true)
+	if lines, _, err := s.Clear(t.Context(), "/p", nil, time.Time{}); err != nil || lines != 10 {
+		t.Errorf("%d lines cleared, %v", lines, err)
+	}
+	if left := readAll(t, s, Query{}); len(left) != 0 {
 		t.Errorf("%d lines are left", len(left))
 	}
 }

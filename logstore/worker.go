@@ -62,7 +62,7 @@ func (w *worker) startup(ctx context.Context) error {
 	if w.store.unreadable() {
 		return nil
 	}
-	return errors.Join(w.store.markLost(ctx), w.round(ctx), w.buildMissing(ctx))
+	return errors.Join(w.store.markLost(ctx), w.round(ctx), w.buildMissing(ctx)) // a round may be another's
 }
 
 // round is what is done from time to time. One server does it at a time, and not while it clears
@@ -76,7 +76,7 @@ func (w *worker) round(ctx context.Context) error {
 		return err
 	}
 	defer w.store.file.maint.unlock()
-	err = errors.Join(w.store.retain(ctx), w.store.file.keepReserve())
+	err = errors.Join(w.store.markLost(ctx), w.store.retain(ctx), w.store.file.keepReserve())
 	if time.Since(w.optimized) > optimizeInterval {
 		w.optimized = time.Now()
 		_, e := w.store.file.write.ExecContext(ctx, `PRAGMA optimize`)
