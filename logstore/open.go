@@ -198,10 +198,7 @@ func (f *file) connect(ctx context.Context, unclean func([]owner) bool) error {
 	f.write = writePool.open(f.path)
 	f.check = checkPool.open(f.path)
 	if errors.Is(err, errOlderSchema) {
-		if err := f.becomeAlone(ctx); err != nil {
-			return err
-		}
-		if err := f.make(ctx); err != nil {
+		if err := f.awaitSchema(ctx); err != nil {
 			return err
 		}
 	}
@@ -234,17 +231,33 @@ func (f *file) make(ctx context.Context) error {
 	return errors.Join(migrate(ctx, db), db.Close())
 }
 
-// becomeAlone changes a shared lock for the exclusive one. It is needed when whoever made the file
-// died before its schema was complete, and when an older version made it.
-func (f *file) becomeAlone(ctx context.Context) (err error) {
+// awaitSchema makes the schema as soon as no other server has the file open, unless another makes it
+// first. It is called when whoever made the file died before its schema was complete, and when an older
+// version made it.
+func (f *file) awaitSchema(ctx context.Context) error {
 	if f.alone {
-		return nil
+		return f.make(ctx)
 	}
-	f.alone, err = f.lock.take(ctx, true)
-	if err == nil && !f.alone {
-		err = errors.New("the log database must be migrated, but an older server uses it")
+	made := false
+	ready, err := awaitLock(ctx, func() (ready bool, err error) {
+		if f.alone, err = f.lock.try(true); f.alone || err != nil {
+			return f.alone, err
+		}
+		if ok, err := f.lock.try(false); !ok || err != nil {
+			return false, err
+		}
+		if made = checkSchema(ctx, f.read) == nil; !made {
+			f.lock.unlock() // so that one of those who wait can be alone
+		}
+		return made, nil
+	})
+	switch {
+	case err != nil || made:
+		return err
+	case !ready:
+		return errors.New("the log database must be migrated, but an older server uses it")
 	}
-	return err
+	return f.make(ctx)
 }
 
 // checkAfterCrash looks for damage when a session ended without a word.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -205,6 +206,30 @@ func TestForeignFileIsLeftAlone(t *testing.T) {
 	}
 	if moved, _ := filepath.Glob(path + ".corrupt-*"); len(moved) > 0 {
 		t.Errorf("moved to %v", moved)
+	}
+}
+
+// TestSchemaThatAnotherServerMakes: who waits for an older server to end, so that it can migrate, uses
+// what another one that waited as well has migrated.
+func TestSchemaThatAnotherServerMakes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	db := writePool.open(path)
+	_, err := db.Exec(schemaV1 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 1`, applicationID))
+	checkError(t, errors.Join(err, db.Close()))
+	f := &file{path: path}
+	f.lock, err = openLock(path + lockSuffix)
+	checkError(t, err)
+	defer f.lock.close()
+	f.read = readPool.open(path)
+	defer f.read.Close()
+	if err := checkSchema(t.Context(), f.read); !errors.Is(err, errOlderSchema) {
+		t.Fatalf("error %v", err)
+	}
+	if s := openTest(t, Options{Path: path}); s.Status().State != StateOK {
+		t.Fatalf("status %+v", s.Status())
+	}
+	if err := f.awaitSchema(t.Context()); err != nil || f.alone {
+		t.Errorf("alone %v, %v", f.alone, err)
 	}
 }
 
