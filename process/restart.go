@@ -40,7 +40,8 @@ func (p RestartPolicy) check() error {
 // retries decides, for one entry, whether and when the next run begins. A start
 // by the caller resets it to the zero value, which is ready to use.
 type retries struct {
-	unstable int         // ends in a row after less than stableAfter
+	unstable int         // ends in a row of runs that were not stable
+	wasEnded bool        // one of those was ended for its health or its limits
 	recent   []time.Time // ends within window
 }
 
@@ -59,9 +60,13 @@ func (r *retries) after(policy RestartPolicy, maxRestarts int, exit Exit, lived 
 		return evGaveUp, 0, fmt.Sprintf("not restarted: exit code %d means that a command could not be run", exit.Code)
 	}
 	// A run that was ended for being unhealthy, or for what it used, was not
-	// stable, however long that took to notice.
-	if r.unstable++; lived >= stableAfter && exit.By != ByHealth && exit.By != ByLimit {
-		r.unstable = 0
+	// stable, however long that took to notice, unless it was so for most of a
+	// long time.
+	wasEnded := exit.By == ByHealth || exit.By == ByLimit
+	if r.unstable++; lived >= stableAfter && !wasEnded || lived >= window {
+		r.unstable, r.wasEnded = 0, false
+	} else {
+		r.wasEnded = r.wasEnded || wasEnded
 	}
 	r.recent = append(r.recent, now)
 	for now.Sub(r.recent[0]) > window {
@@ -80,13 +85,21 @@ func (r *retries) after(policy RestartPolicy, maxRestarts int, exit Exit, lived 
 func (r *retries) tooMany(maxRestarts int) string {
 	switch {
 	case maxRestarts > 0 && r.unstable > maxRestarts:
-		return fmt.Sprintf("gave up: max_restarts is %d, and %d runs in a row ended within %s", maxRestarts, r.unstable, stableAfter)
+		return fmt.Sprintf("gave up: max_restarts is %d, and %d runs in a row %s", maxRestarts, r.unstable, r.wereUnstable())
 	case maxRestarts == 0 && r.unstable >= unstableLimit:
-		return fmt.Sprintf("gave up: %d runs in a row ended within %s", r.unstable, stableAfter)
+		return fmt.Sprintf("gave up: %d runs in a row %s", r.unstable, r.wereUnstable())
 	case len(r.recent) >= max(windowLimit, maxRestarts+1): // which also bounds recent
 		return fmt.Sprintf("gave up: %d ends within %s", len(r.recent), window)
 	}
 	return ""
+}
+
+// wereUnstable says what became of the runs that were not stable.
+func (r *retries) wereUnstable() string {
+	if r.wasEnded {
+		return fmt.Sprintf("ended within %s, or for their health or limits within %s", stableAfter, window)
+	}
+	return fmt.Sprintf("ended within %s", stableAfter)
 }
 
 func randomFraction() float64 { return rand.Float64() }

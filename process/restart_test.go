@@ -264,12 +264,26 @@ func TestRecycle(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := await(t, m, "a", "failed", func(st Status) bool { return st.State == Failed })
-		if !strings.Contains(st.Reason, "three checks failed; gave up") || st.Exit.By != ByHealth {
+		if !strings.Contains(st.Reason, "three checks failed; gave up") || !strings.Contains(st.Reason, "for their health or limits") || st.Exit.By != ByHealth {
 			t.Errorf("reason %q, ended by %s", st.Reason, st.Exit.By)
 		}
 		var refused *StateError
 		if err := m.Recycle("a", 5, ByHealth, "again"); !errors.As(err, &refused) {
 			t.Errorf("Recycle of what failed = %v, want a StateError", err)
+		}
+	})
+}
+
+// TestRecycleOfLongRuns: what runs for long between two restarts is not given up.
+func TestRecycleOfLongRuns(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, _ *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		for run := 1; run <= 12; run++ {
+			time.Sleep(time.Hour) // of the bubble's clock
+			if err := m.Recycle("a", run, ByLimit, "too large"); err != nil {
+				t.Fatal(err)
+			}
+			awaitRun(t, m, run+1)
 		}
 	})
 }
