@@ -230,18 +230,22 @@ func (m *Monitor) add(name string) *entry {
 }
 
 // change gives e another Spec and, if its process runs, watches it anew; a spec
-// that differs only in its figures leaves the state as it is. The manager is
+// that differs only in its figures leaves the state as it is, but one that lets
+// an unhealthy process be restarted owes it that. The manager is
 // asked under the lock: what happens after its answer comes by the feed, and is
 // taken when the lock is free. Called with m.mu held.
 func (m *Monitor) change(e *entry, spec Spec) {
 	now, before := time.Now(), e.tally
 	keep := e.watch != nil && e.status.Spec.sameCheck(spec)
+	before.owed = before.owed || before.unhealthy && e.status.Spec.OnUnhealthy != ActRestart
+	run := e.status.RunID
 	m.end(e)
 	e.status.Spec = spec
 	if st, err := m.o.Processes.Status(e.status.Name); err == nil && st.State == process.Running {
 		m.begin(e, st, now)
-		if keep {
+		if keep && st.RunID == run {
 			e.tally = before
+			e.tally.owed = before.owed && spec.OnUnhealthy == ActRestart
 		}
 	}
 	if !m.settle(e, now) {

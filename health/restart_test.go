@@ -37,6 +37,32 @@ func TestAtMostOneRestartPerStreak(t *testing.T) {
 	})
 }
 
+// Who is given the right to restart it later owes a process that is unhealthy
+// already its restart, once; a run that began meanwhile begins anew.
+func TestRestartIsOwedToWhatIsUnhealthy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeProcesses()
+		f.exec = results(false)
+		m := newMonitor(t, f, Options{})
+		watched := Spec{Command: "c", Interval: time.Second, StartPeriod: -1}
+		restarted := watched
+		restarted.OnUnhealthy = ActRestart
+		set(t, m, "web", watched)
+		f.enter("web", process.Running)
+		advance(t, 8*time.Second)
+		if n := f.recycles("web"); n != 0 || stateOf(t, m, "web") != Unhealthy {
+			t.Fatalf("%d restarts, %s", n, stateOf(t, m, "web"))
+		}
+		for range 2 {
+			set(t, m, "web", restarted)
+			advance(t, 5*time.Second)
+		}
+		if n := f.recycles("web"); n != 1 {
+			t.Errorf("%d restarts", n)
+		}
+	})
+}
+
 // The delays and the end of restarting are the policy's: what is not running is
 // not checked, each new run begins anew, and after giving up nothing happens.
 func TestRestartsFollowThePolicy(t *testing.T) {
