@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// maxOperation is how long a start or a stop may take; what is undecided then
-// is given up.
+// maxOperation is how long a start or a stop may take, beside the pauses between
+// members that the group asks for; what is undecided then is given up.
 const maxOperation = 10 * time.Minute
 
 // Result says what has become of one member in an operation.
@@ -170,7 +170,8 @@ func (m *Manager) enter(op *operation, work func(ctx context.Context)) (*operati
 
 // run does work, bounded by maxOperation, then marks the operation as over.
 func (op *operation) run(work func(ctx context.Context)) {
-	ctx, cancel := context.WithTimeoutCause(op.ctx, maxOperation, fmt.Errorf("given up after %s", maxOperation))
+	most := maxOperation + op.group.StartDelay*time.Duration(len(op.group.Members))
+	ctx, cancel := context.WithTimeoutCause(op.ctx, most, fmt.Errorf("given up after %s", most))
 	defer cancel()
 	work(ctx)
 	close(op.done)

@@ -226,6 +226,20 @@ func TestStartWaitsForAStop(t *testing.T) {
 	})
 }
 
+// TestLongStartDelay: the pauses that a group asks for do not count for the time
+// that an operation may take.
+func TestLongStartDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(map[string]program{"a": {}, "b": {}, "c": {}})
+		m := newManager(t, w, Group{StartDelay: 9 * time.Minute, Members: []Member{on("a"), on("b"), on("c")}})
+		for name, o := range outcomes(startGroup(t, m, w, StartOptions{})) {
+			if o.Result != WasStarted {
+				t.Errorf("%s: %+v", name, o)
+			}
+		}
+	})
+}
+
 func TestStartDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(map[string]program{"c": {rule: true, readyAfter: 10 * time.Second}})
