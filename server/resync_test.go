@@ -46,6 +46,29 @@ func behind(t *testing.T, store *logstore.Store) (manager *process.Manager, chan
 	return manager, changes
 }
 
+// TestStateOfARunThatEndedByItself: that its entry is told not to try again makes it
+// none that was stopped.
+func TestStateOfARunThatEndedByItself(t *testing.T) {
+	for _, c := range []struct {
+		state process.State
+		exit  *process.Exit
+		want  process.State
+	}{
+		{process.Backoff, &process.Exit{Code: 3, By: process.BySelf}, process.Crashed},
+		{process.Stopped, &process.Exit{Code: 3, By: process.BySelf}, process.Crashed},
+		{process.Stopped, &process.Exit{Code: 0, By: process.BySelf}, process.Exited},
+		{process.Stopped, &process.Exit{Signal: "SIGKILL", By: process.ByOOM}, process.Crashed},
+		{process.Stopped, &process.Exit{Signal: "SIGTERM", By: process.ByUser}, process.Stopped},
+		{process.Stopped, &process.Exit{Code: 0, By: process.BySession}, process.Stopped},
+		{process.Stopped, nil, process.Stopped},
+		{process.Failed, &process.Exit{Code: 3, By: process.BySelf}, process.Failed},
+	} {
+		if got := stateOfRun(&process.Status{State: c.state, Exit: c.exit}); got != c.want {
+			t.Errorf("%s, %+v: %s, want %s", c.state, c.exit, got, c.want)
+		}
+	}
+}
+
 // TestRunTableCatchesUp: no end is lost to a feed that was overrun, and nothing
 // older is saved over it.
 func TestRunTableCatchesUp(t *testing.T) {

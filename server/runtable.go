@@ -143,17 +143,24 @@ func betweenRuns(st *process.Status) bool {
 	return st.State == process.Starting || st.State == process.Stopping && !st.EndedAt.IsZero()
 }
 
-// stateOfRun is the state of the run itself: that the entry will try again says
-// nothing about a run that has ended.
+// stateOfRun is the state of the run itself: that the entry will try again, or is
+// told not to, says nothing about a run that has ended by itself.
 func stateOfRun(st *process.Status) process.State {
 	switch {
-	case st.State != process.Backoff || st.Exit == nil:
+	case st.Exit == nil, st.State != process.Backoff && st.State != process.Stopped:
+		return st.State
+	case st.State == process.Stopped && !endedByItself(st.Exit):
 		return st.State
 	case st.Exit.Clean():
 		return process.Exited
 	default:
 		return process.Crashed
 	}
+}
+
+// endedByItself says that nobody in pmcp ended the run.
+func endedByItself(exit *process.Exit) bool {
+	return exit.By == process.BySelf || exit.By == process.ByOutside || exit.By == process.ByOOM
 }
 
 // stateOfRow is the state of a stored run. Until its server has stored what it
