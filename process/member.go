@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -161,6 +162,9 @@ func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {
 		return s
+	}
+	if i := strings.LastIndexByte(s[:most+1], ' '); i > 0 && !strings.HasPrefix(s[i+1:], "/") { // a file is known by its beginning, too
+		return s[:i] + " …" // no secret, that is, of which only the beginning is left to be masked
 	}
 	return firstBytes(s, most) + "…"
 }

@@ -36,3 +36,22 @@ func TestFirstBytesAreWholeCharacters(t *testing.T) {
 		t.Errorf("shorten: %q", got)
 	}
 }
+
+// TestShortenedCommandLines leave out the word that is cut through, which may be
+// a secret, but for a file's path.
+func TestShortenedCommandLines(t *testing.T) {
+	x := strings.Repeat("x", 100)
+	for s, want := range map[string]string{
+		"tool --token " + x:          "tool --token …",
+		"node /home/me/" + x:         "node /home/me/" + x[:66] + "…",
+		"/usr/bin/" + x:              "/usr/bin/" + x[:71] + "…",
+		x[:80] + " ":                 x[:80] + " …",
+		x[:40] + " " + x[:39]:        x[:40] + " " + x[:39],
+		x[:40] + " " + x[:40]:        x[:40] + " …",
+		x[:40] + " " + x[:39] + " y": x[:40] + " " + x[:39] + " …",
+	} {
+		if got := shorten(s); got != want {
+			t.Errorf("shorten(%q) = %q, want %q", s, got, want)
+		}
+	}
+}

@@ -136,7 +136,7 @@ func getServerInfo(_ context.Context, s *Server, _ serverInfoArgs) (serverInfoRe
 	}
 	r.MCPConnections = s.o.Upstream.OnDemandCount()
 	for _, m := range s.o.Manager.Strays() {
-		r.Unattributed = append(r.Unattributed, memberResult{PID: m.PID, PPID: m.PPID, Command: m.Command})
+		r.Unattributed = append(r.Unattributed, memberResult{PID: m.PID, PPID: m.PPID, Command: s.commandOf(&m)})
 	}
 	return r, nil
 }
