@@ -85,7 +85,7 @@ func (r serverInfoResult) text() string {
 		fmt.Fprintf(&b, "server %d%s: %s, %s, up %s, in %s\n", p.PID, current, p.Status, upstream.OneLine(cut(p.Client, len(p.Client), maxClientName)), p.UptimeFormatted, upstream.OneLine(p.Cwd))
 	}
 	if r.MCPConnections > 0 {
-		fmt.Fprintf(&b, "MCP servers on demand: %d\n", r.MCPConnections)
+		fmt.Fprintf(&b, "connections to MCP servers: %d\n", r.MCPConnections)
 	}
 	for _, m := range r.Unattributed {
 		fmt.Fprintf(&b, "unattributed process %d: %s\n", m.PID, m.Command)
@@ -134,7 +134,7 @@ func getServerInfo(_ context.Context, s *Server, _ serverInfoArgs) (serverInfoRe
 	if r.TotalServerProcesses > s.o.MaxServers {
 		degrade("%d pmcp servers live, more than %d (PM_MAX_SERVERS); pmcp --doctor shows whom they serve", r.TotalServerProcesses, s.o.MaxServers)
 	}
-	r.MCPConnections = s.o.Upstream.OnDemandCount()
+	r.MCPConnections = s.o.Upstream.Connections()
 	for _, m := range s.o.Manager.Strays() {
 		r.Unattributed = append(r.Unattributed, memberResult{PID: m.PID, PPID: m.PPID, Command: s.commandOf(&m)})
 	}

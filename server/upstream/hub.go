@@ -167,6 +167,19 @@ func (h *Hub) Conn(name string) *Conn {
 	return h.conns[name]
 }
 
+// Connections is how many processes are connected, or about to be.
+func (h *Hub) Connections() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, c := range h.conns {
+		if !c.isDown() {
+			n++
+		}
+	}
+	return n
+}
+
 // Forget drops what is known of the process called name.
 func (h *Hub) Forget(name string) {
 	h.mu.Lock()

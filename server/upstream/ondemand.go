@@ -123,19 +123,6 @@ func (h *Hub) Hold(c *Conn) (release func()) {
 	return sync.OnceFunc(func() { p.leave(d) })
 }
 
-// OnDemandCount is how many servers that were started on demand live.
-func (h *Hub) OnDemandCount() int {
-	h.pool.mu.Lock()
-	defer h.pool.mu.Unlock()
-	n := 0
-	for _, d := range h.pool.leases {
-		if d.alive() {
-			n++
-		}
-	}
-	return n
-}
-
 // use enters a use of name and begins its start where that is needed.
 func (h *Hub) use(name string, processes Processes) (*onDemand, error) {
 	p := &h.pool

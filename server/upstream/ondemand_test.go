@@ -30,8 +30,8 @@ func TestOnDemandKeepsTheLatest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := c.use("plain/00"); err != nil || len(c.starts) != defaultMaxOnDemand || c.hub.OnDemandCount() != defaultMaxOnDemand {
-		t.Errorf("%v; %d starts, %d live", err, len(c.starts), c.hub.OnDemandCount())
+	if err := c.use("plain/00"); err != nil || len(c.starts) != defaultMaxOnDemand || c.hub.Connections() != defaultMaxOnDemand {
+		t.Errorf("%v; %d starts, %d live", err, len(c.starts), c.hub.Connections())
 	}
 	if err := c.use("plain/16"); err != nil {
 		t.Fatal(err)
@@ -118,8 +118,8 @@ func TestOnDemandMakesRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) || c.hub.OnDemandCount() != 2 {
-		t.Errorf("alive: %v, %d counted", alive, c.hub.OnDemandCount())
+	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) || c.hub.Connections() != 2 {
+		t.Errorf("alive: %v, %d counted", alive, c.hub.Connections())
 	}
 	for _, name := range []string{"plain/a", "plain/c"} {
 		l, err := c.hub.OnDemand(testContext(t), name, c)
@@ -218,7 +218,7 @@ func TestOnDemandStartsTheDeadAnew(t *testing.T) {
 			t.Error(err)
 		}
 		l.Release()
-		if n := c.hub.OnDemandCount(); n != 0 {
+		if n := c.hub.Connections(); n != 0 {
 			t.Errorf("%d live", n)
 		}
 		if err := c.use("plain"); err != nil || len(c.starts) != 2 {
@@ -235,7 +235,7 @@ func TestOnDemandThatDoesNotComeUpIsStopped(t *testing.T) {
 		if !errors.As(err, &start) || start.Run != 1 || start.End == "" {
 			t.Errorf("%s: %v", kind, err)
 		}
-		if alive := c.alive(); len(alive) > 0 || c.hub.OnDemandCount() != 0 {
+		if alive := c.alive(); len(alive) > 0 || c.hub.Connections() != 0 {
 			t.Errorf("alive: %v", alive)
 		}
 		if err := c.use(kind); !errors.As(err, &start) || len(c.starts) != 2 {
