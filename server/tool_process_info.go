@@ -248,15 +248,14 @@ func (a *specArgs) text() string {
 
 // describeStored fills r from the run table.
 func (s *Server) describeStored(ctx context.Context, r *processInfoResult, name string, id int64) error {
-	all, err := s.o.Store.Runs(ctx, logstore.RunFilter{Project: s.o.Manager.Project(), Names: []string{name}})
+	if id == 0 { // it never ran
+		return nil
+	}
+	run, err := s.o.Store.Run(ctx, id)
 	if err != nil {
-		return fmt.Errorf("cannot list the runs of %s: %w", name, err)
+		return fmt.Errorf("cannot read the run of %s: %w", name, err)
 	}
-	for i := range all {
-		if all[i].ID == id {
-			r.processResult = ofRun(&all[i])
-		}
-	}
+	r.processResult = ofRun(&run)
 	return nil
 }
 

@@ -37,6 +37,21 @@ func TestInfoOfWhatNeverRan(t *testing.T) {
 	}
 }
 
+// TestInfoOfAnOldRun: a run that is stored is found, however many came after it.
+func TestInfoOfAnOldRun(t *testing.T) {
+	s := hello(t)
+	s.script("job", "echo the first; exit 3", "wait", "exit")
+	for range 100 {
+		s.script("job", "exit 0", "wait", "exit")
+	}
+	for _, run := range []int{1, -101} {
+		data, text := s.do("get_process_info", map[string]any{"process": "job", "run": run})
+		if data["run"] != 1.0 || data["state"] != "crashed" || data["exit_code"] != 3.0 || !strings.Contains(fmt.Sprint(data["lines"]), "the first") {
+			t.Errorf("run %d: %s", run, text)
+		}
+	}
+}
+
 // TestInfoOfAnEarlierSession has the variables of the stored definition.
 func TestInfoOfAnEarlierSession(t *testing.T) {
 	s := hello(t)
