@@ -467,6 +467,7 @@ func doctor(o options, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "pmcp:", err)
 		return exitUsage
 	}
+	warnUnknownVariables(slog.New(slog.NewTextHandler(stderr, nil)))
 	return registry.Doctor(stdout, registry.DoctorOptions{
 		Dir: c.RegistryDir, Cleanup: o.cleanup, JSON: o.json, MaxServers: c.MaxServers, Database: c.DatabasePath, Allowed: c.AllowedCommands,
 		Checks: []registry.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {

@@ -184,6 +184,18 @@ func TestUnknownVariables(t *testing.T) {
 	}
 }
 
+// TestDoctorNamesUnknownVariables: it looks elsewhere than who mistyped one thinks.
+func TestDoctorNamesUnknownVariables(t *testing.T) {
+	t.Setenv("PM_REGISTRY_DIR", t.TempDir())
+	t.Setenv("PM_DATABASE_PATH", filepath.Join(t.TempDir(), "pmcp.db"))
+	t.Setenv("PM_REGISTERY_DIR", "/x")
+	var out, said strings.Builder
+	doctor(options{doctor: true, json: true}, &out, &said)
+	if !strings.Contains(said.String(), "name=PM_REGISTERY_DIR nearest=PM_REGISTRY_DIR") || strings.Contains(out.String(), "PM_REGISTERY_DIR") {
+		t.Errorf("%s\n%s", &said, &out)
+	}
+}
+
 func TestGreeting(t *testing.T) {
 	t.Setenv("HOME", "/home/me")
 	for exe, wants := range map[string][]string{
