@@ -123,13 +123,16 @@ func (h *hunt) search() error {
 	return nil
 }
 
+// cost is what a line of the result counts for MaxBytes.
+func (h *hunt) cost(l *Line) int { return len(l.Text) + h.query.LineBytes }
+
 // take moves the next hit of a run to the result, unless that has enough.
 func (h *hunt) take(t *track) bool {
 	hit := t.hits[len(t.hits)-1]
-	if len(h.result.Hits) >= h.query.Limit || len(h.result.Hits) > 0 && h.bytes+len(hit.Text) > h.maxBytes {
+	if len(h.result.Hits) >= h.query.Limit || len(h.result.Hits) > 0 && h.bytes+h.cost(&hit) > h.maxBytes {
 		return false
 	}
-	h.bytes += len(hit.Text)
+	h.bytes += h.cost(&hit)
 	h.result.Hits = append(h.result.Hits, Hit{Line: hit, Offset: h.matcher.offset(hit.Text)})
 	h.result.Count++
 	t.hits = t.hits[:len(t.hits)-1]

@@ -32,6 +32,8 @@ type SearchQuery struct {
 	OldestFirst bool
 	// CountOnly counts all hits and gives none.
 	CountOnly bool
+	// LineBytes is what a line counts for MaxBytes beside its text.
+	LineBytes int
 	// MaxTime bounds the search; when it is over, what was found so far is given, with More set. 0 = 5 s.
 	MaxTime time.Duration
 }

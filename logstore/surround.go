@@ -74,9 +74,9 @@ func (h *hunt) reach(n int64) []reach {
 func (h *hunt) preceding(w *window, from, to int64) (lines []Line, err error) {
 	err = w.each(from, to, func(l Line) bool {
 		lines = append(lines, l)
-		h.bytes += len(l.Text)
+		h.bytes += h.cost(&l)
 		for h.bytes > h.maxBytes && len(lines) > 0 {
-			h.bytes -= len(lines[0].Text)
+			h.bytes -= h.cost(&lines[0])
 			lines = lines[1:]
 			h.result.ContextCut = true
 		}
@@ -88,11 +88,11 @@ func (h *hunt) preceding(w *window, from, to int64) (lines []Line, err error) {
 // following reads the lines behind a hit until one does not fit.
 func (h *hunt) following(w *window, from, to int64) (lines []Line, err error) {
 	err = w.each(from, to, func(l Line) bool {
-		if h.bytes+len(l.Text) > h.maxBytes {
+		if h.bytes+h.cost(&l) > h.maxBytes {
 			h.result.ContextCut = true
 			return false
 		}
-		h.bytes += len(l.Text)
+		h.bytes += h.cost(&l)
 		lines = append(lines, l)
 		return true
 	})

@@ -103,7 +103,9 @@ func unreadHint(err error) (hint string, _ error) {
 // addErrors adds the errors of a run that ended badly.
 func (s *Server) addErrors(ctx context.Context, r *runResult, now *runNow) (err error) {
 	if now.bad {
-		r.Errors, err = s.runErrors(ctx, now.id)
+		var all []errorResult
+		all, err = s.runErrors(ctx, now.id)
+		r.addErrors(all)
 	}
 	r.faults = r.faults || now.bad && err == nil
 	return err
@@ -176,7 +178,7 @@ func (s *Server) wholeOutput(ctx context.Context, run int64, maxBytes int) (logR
 // headAndTail joins the two ends of an output of so many lines.
 func headAndTail(head, tail logResult, lines int64) logResult {
 	r := tail
-	r.More, r.PrevCursor = false, ""
+	r.More, r.PrevCursor, r.Omitted = false, "", nil
 	r.Lines, r.Gaps = head.Lines, append(head.Gaps, tail.Gaps...)
 	if left := lines - int64(head.shown+tail.shown); left > 0 {
 		r.Omitted = &omitted{Lines: left, Cursor: head.NextCursor}

@@ -58,7 +58,8 @@ type gapResult struct {
 	Reason string `json:"reason"`
 }
 
-// omitted is what max_bytes left out of the middle or the end of an answer.
+// omitted is what max_bytes left out of an answer, and the cursor that leads to
+// it: before it where that is PrevCursor, else after it.
 type omitted struct {
 	Lines  int64  `json:"lines"`
 	Cursor string `json:"cursor"`
@@ -81,13 +82,15 @@ func (v logView) render(p *logstore.Page) logResult {
 		r.More = p.MoreBefore
 	}
 	if cutEnd {
-		r.More = true
-		r.NextCursor = p.Cursor(lastLine(kept))
+		last := lastLine(kept)
+		r.More, r.NextCursor = true, p.Cursor(last)
+		r.omit(len(p.Lines)-1-last, r.NextCursor)
 	}
 	if cutFront {
 		r.More = true
 		if first := firstLine(kept); first > 0 {
 			r.PrevCursor = p.Cursor(first - 1)
+			r.omit(first, r.PrevCursor)
 		}
 	}
 	for _, l := range kept {
@@ -100,6 +103,13 @@ func (v logView) render(p *logstore.Page) logResult {
 		r.Notice = outputNotice
 	}
 	return r
+}
+
+// omit says that max_bytes has left out so many lines of the page, if any.
+func (r *logResult) omit(lines int, cursor string) {
+	if lines > 0 {
+		r.Omitted = &omitted{Lines: int64(lines), Cursor: cursor}
+	}
 }
 
 // lastOf renders the last lines of a run for an answer about something else,
@@ -292,7 +302,11 @@ func (r *logResult) text() string {
 		}
 	}
 	if r.Omitted != nil {
-		fmt.Fprintf(&b, "omitted: %s; get_logs with after: %s\n", lineCount(r.Omitted.Lines), r.Omitted.Cursor)
+		side := "after"
+		if r.Omitted.Cursor == r.PrevCursor {
+			side = "before"
+		}
+		fmt.Fprintf(&b, "omitted: %s; get_logs with %s: %s\n", lineCount(r.Omitted.Lines), side, r.Omitted.Cursor)
 	}
 	if r.NextCursor != "" {
 		fmt.Fprintf(&b, "next_cursor: %s\n", r.NextCursor)

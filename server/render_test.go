@@ -150,6 +150,10 @@ func TestTailSaysWhatIsLeftOut(t *testing.T) {
 	s.script("job", "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); done", "wait", "exit")
 	data, text := s.do("tail_logs", map[string]any{"process": "job", "max_bytes": 300})
 	lines := data["lines"].([]any)
+	if left := data["omitted"].(map[string]any); left["cursor"] != data["prev_cursor"] || int(left["lines"].(float64))+strings.Count(text, " out line ") != 40 ||
+		!strings.Contains(text, fmt.Sprintf("omitted: %v lines; get_logs with before: %v\n", left["lines"], left["cursor"])) {
+		t.Errorf("omitted %v: %s", left, text)
+	}
 	if data["more"] != true || data["prev_cursor"] == nil || !strings.Contains(text, "\nprev_cursor: ") || !strings.HasSuffix(lines[0].(string), " job run 1 ---") {
 		t.Errorf("%s", text)
 	}
@@ -162,7 +166,8 @@ func TestTailSaysWhatIsLeftOut(t *testing.T) {
 		t.Errorf("%s", text)
 	}
 	data, text = s.do("tail_logs", map[string]any{"process": "job", "after": "start", "max_bytes": 300})
-	if data["more"] != true || data["prev_cursor"] != nil {
+	left := data["omitted"].(map[string]any)
+	if data["more"] != true || data["prev_cursor"] != nil || left["cursor"] != data["next_cursor"] || !strings.Contains(text, " lines; get_logs with after: ") {
 		t.Errorf("%s", text)
 	}
 }
@@ -184,13 +189,11 @@ func TestRenderBoundsLongLines(t *testing.T) {
 	if last := share.Lines[len(share.Lines)-1]; strings.Count(last, "x") < 60 {
 		t.Errorf("a share: %q", last)
 	}
-	a := searchLogsArgs{Query: "x", MaxBytes: smallest}
-	limit, textBytes := searchBounds(a)
-	found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, Limit: limit, MaxBytes: textBytes}, Text: a.Query})
+	found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, MaxBytes: smallest}, Text: "x", LineBytes: aroundLine})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := showMatches(found, false, logView{names: true, maxLineBytes: min(defaultMaxLineBytes, textBytes)})
+	r := showMatches(found, false, logView{names: true, maxLineBytes: smallest / 2})
 	if size := len(r.Matches[0].Line); len(r.Matches) != 1 || size > smallest {
 		t.Errorf("a search: %d matches, %d bytes", len(r.Matches), size)
 	}
@@ -238,14 +241,31 @@ func TestMatchIsShown(t *testing.T) {
 func TestSearchTellsOfMissingContext(t *testing.T) {
 	s := logOf(t, map[string]string{"web": strings.Repeat(strings.Repeat("x", 100)+"\n", 9) + "hit\n"})
 	for maxBytes, missing := range map[int]bool{256: true, 4096: false} {
-		limit, textBytes := searchBounds(searchLogsArgs{Context: 5, MaxBytes: maxBytes})
-		found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, Limit: limit, MaxBytes: textBytes}, Text: "hit", Context: 5})
+		found, err := s.Search(t.Context(), logstore.SearchQuery{Query: logstore.Query{Project: testProject, MaxBytes: maxBytes}, Text: "hit", Context: 5, LineBytes: aroundLine})
 		if err != nil {
 			t.Fatal(err)
 		}
 		text := showMatches(found, false, logView{maxLineBytes: defaultMaxLineBytes}).text()
 		if strings.Contains(text, "hint: context left out") != missing {
 			t.Errorf("%d bytes:\n%s", maxBytes, text)
+		}
+	}
+}
+
+// TestSearchGivesWhatFits: context does not cost matches, nor do more than max_bytes allows.
+func TestSearchGivesWhatFits(t *testing.T) {
+	s := hello(t)
+	s.script("job", "i=0; while [ $i -lt 200 ]; do echo hit $i; echo of; echo no; echo use; i=$((i+1)); done", "wait", "exit")
+	for _, c := range []struct{ context, limit, maxBytes, matches int }{
+		{0, 50, 0, 50}, {5, 50, 0, 50}, {0, 200, 0, 200}, {3, 200, 0, 200}, {0, 200, 4096, 47},
+	} {
+		arguments := map[string]any{"query": "hit", "process": "job", "context": c.context, "limit": c.limit}
+		if c.maxBytes > 0 {
+			arguments["max_bytes"] = c.maxBytes
+		}
+		data, text := s.do("search_logs", arguments)
+		if got := len(data["matches"].([]any)); got != c.matches || len(text) > max(c.maxBytes, defaultMaxBytes) || (data["more"] == true) != (c.matches < 200) {
+			t.Errorf("%+v: %d matches, %d bytes, more %v", c, got, len(text), data["more"])
 		}
 	}
 }

@@ -237,9 +237,12 @@ type resolveErrorArgs struct {
 
 type resolveErrorResult struct {
 	errorResult
+	Notice string `json:"notice"`
 }
 
-func (r resolveErrorResult) text() string { return r.errorResult.text() }
+func (r resolveErrorResult) text() string {
+	return fmt.Sprintf("[%s]\n%s", r.Notice, r.errorResult.text())
+}
 
 func markErrorResolvedTool() tool {
 	return define(tool{
@@ -251,6 +254,6 @@ func markErrorResolvedTool() tool {
 		if err == nil && f.Project == s.o.Manager.Project() {
 			s.changed(f.Name)
 		}
-		return resolveErrorResult{ofFault(&f)}, err
+		return resolveErrorResult{ofFault(&f), outputNotice}, err
 	})
 }

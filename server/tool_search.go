@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -98,29 +99,15 @@ func searchLogs(ctx context.Context, s *Server, a searchLogsArgs) (searchResult,
 	}
 	base.Latest, base.Newest = false, false
 	base.After, base.Before = a.After, a.Before
-	base.Limit, base.MaxBytes = searchBounds(a)
+	base.Limit, base.MaxBytes = cmp.Or(a.Limit, defaultMatches), cmp.Or(a.MaxBytes, defaultMaxBytes)
 	found, err := s.o.Store.Search(ctx, logstore.SearchQuery{
 		Query: base, Text: a.Query, Regexp: a.Regex, CaseSensitive: a.CaseSensitive,
-		Context: a.Context, OldestFirst: a.Order == "oldest", CountOnly: a.CountOnly,
+		Context: a.Context, OldestFirst: a.Order == "oldest", CountOnly: a.CountOnly, LineBytes: aroundLine,
 	})
 	if err != nil {
 		return searchResult{}, err
 	}
-	return showMatches(found, a.Order == "oldest", logView{names: len(base.Names) != 1, maxLineBytes: min(defaultMaxLineBytes, base.MaxBytes)}), nil
-}
-
-// searchBounds keep the answer under max_bytes: half of it for the text of the
-// lines, the rest for what stands around them, up to 80 bytes a line.
-func searchBounds(a searchLogsArgs) (limit, textBytes int) {
-	budget := a.MaxBytes
-	if budget == 0 {
-		budget = defaultMaxBytes
-	}
-	limit = a.Limit
-	if limit == 0 {
-		limit = defaultMatches
-	}
-	return max(1, min(limit, budget/(160*(1+2*a.Context)))), budget / 2
+	return showMatches(found, a.Order == "oldest", logView{names: len(base.Names) != 1, maxLineBytes: min(defaultMaxLineBytes, base.MaxBytes/2)}), nil
 }
 
 // showMatches formats hits.

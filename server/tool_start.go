@@ -39,6 +39,13 @@ type runResult struct {
 	faults bool // it shows what went wrong: the errors of the run, or all that it printed
 }
 
+// addErrors adds errors, whose messages are output, to an answer that has its log.
+func (r *runResult) addErrors(all []errorResult) {
+	if r.Errors = all; len(all) > 0 {
+		r.Notice = outputNotice
+	}
+}
+
 func (r runResult) about() []told {
 	t := r.told()
 	t.errors, t.faults = idsOf(r.Errors), r.faults
@@ -59,6 +66,9 @@ func (r runResult) text() string {
 	b.WriteString(r.logResult.text())
 	if r.Match != "" {
 		fmt.Fprintf(&b, "match: %s\n", r.Match)
+	}
+	if len(r.Lines) == 0 && len(r.Errors) > 0 {
+		fmt.Fprintf(&b, "[%s]\n", r.Notice)
 	}
 	b.WriteString(errorsText(r.Errors))
 	if r.Hint != "" {
@@ -156,11 +166,14 @@ func (c changeable) since(before changeable) (hint string) {
 	if before.spec.Name == "" {
 		return ""
 	}
-	changed := c.differs(before)
-	if changed == nil {
+	return changedHint(c.differs(before))
+}
+
+func changedHint(arguments []string) string {
+	if len(arguments) == 0 {
 		return ""
 	}
-	return "changed without a restart: " + strings.Join(changed, ", ")
+	return "changed without a restart: " + strings.Join(arguments, ", ")
 }
 
 // differs names what is not as in other, in the words of the tools.
@@ -337,15 +350,17 @@ func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startA
 	if err := s.checkSameElsewhere(ctx, run, a.specArgs); err != nil {
 		return runResult{}, err
 	}
+	before := s.changeable(ctx, a.Name, a.Group)
 	if err := s.joinGroup(ctx, a.Name, a.specArgs); err != nil {
 		return runResult{}, err
 	}
+	changed := changedHint(s.changeable(ctx, a.Name, a.Group).differs(before))
 	now := storedRunNow(run)
 	defer report(ctx, now.line)()
 	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
 	r.AlreadyRunning = true
 	if r.Owner != nil { // it has not ended meanwhile
-		r.Hint = joinHints("another pmcp server (another editor window) owns it; its log can be read here", r.Hint)
+		r.Hint = joinHints(changed, joinHints("another pmcp server (another editor window) owns it; its log can be read here", r.Hint))
 	}
 	return r, err
 }

@@ -159,12 +159,14 @@ func (w *runWait) lastLines(ctx context.Context) (logResult, error) {
 // one, those of the run.
 func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) (err error) {
 	if w.a.After == "" {
-		r.Errors, err = w.s.runErrors(ctx, w.run)
+		all, err := w.s.runErrors(ctx, w.run)
+		r.addErrors(all)
 		r.faults = r.faults || now.bad && err == nil
 		return err
 	}
 	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.name, After: w.a.After, Limit: answerErrors})
-	r.Errors, r.faults = found.Errors, now.bad && err == nil
+	r.addErrors(found.Errors)
+	r.faults = now.bad && err == nil
 	return err
 }
 
