@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -71,7 +72,6 @@ func (a specArgs) differsInStore(ctx context.Context, name, project string, stor
 			return c, err
 		}
 		maps.DeleteFunc(c.spec.Env, func(key, _ string) bool { return slices.Contains(secret, key) })
-		c.spec.Limits = def.Limits.over(process.Limits{}) // those of every process are the owner's
 		c.health, err = def.healthSpec(def.Cwd)
 		return c, err
 	}
@@ -88,6 +88,9 @@ func (a specArgs) differsInStore(ctx context.Context, name, project string, stor
 		differs = append(differs, "env_files")
 	}
 	changes := was.differs(given)
+	if !reflect.DeepEqual(a.Limits, stored.Limits) { // a spec's are laid over those of every process, which the owner has
+		changes = append(changes, "limits")
+	}
 	return append(differs, slices.DeleteFunc(changes, func(argument string) bool { return !a.gives(argument) })...), nil
 }
 

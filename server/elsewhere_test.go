@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
 )
 
 // TestNameThatRunsElsewhereNow: what this session ran before hides no run of
@@ -209,7 +211,8 @@ func TestStartOfWhatRunsElsewhereInAnotherWay(t *testing.T) {
 		{map[string]any{"health": map[string]any{"tcp": "localhost:1", "interval_ms": 5000}, "restart": "never"}, ""},
 		{map[string]any{"health": map[string]any{"tcp": "localhost:2"}}, "health"},
 		{map[string]any{"restart": "always", "max_restarts": 3}, "max_restarts, restart"},
-		{map[string]any{"limits": map[string]any{"memory_mb": 100}, "stop": map[string]any{"signal": "SIGINT"}}, "limits, stop"},
+		{map[string]any{"limits": map[string]any{"memory_mb": 100}, "stop": map[string]any{"signal": "SIGINT"}}, "stop, limits"},
+		{map[string]any{"limits": map[string]any{"memory_mb": 0}}, "limits"},
 	} {
 		arguments := map[string]any{"name": "web", "command": "npm run dev", "env": map[string]any{"PORT": "1"}, "env_files": []string{".env"}, "wait": "started"}
 		for key, value := range c.change {
@@ -240,7 +243,11 @@ func TestGroupGivenToWhatRunsElsewhere(t *testing.T) {
 	if r.Result["isError"] != true || !strings.Contains(r.text(), "argument depends_on: it goes with group") {
 		t.Errorf("%s", r.raw)
 	}
-	s.do("start_process", map[string]any{"name": "web", "group": "stack"})
+	s.ask("resources/subscribe", map[string]any{"uri": "groups://list"})
+	if data, text := s.do("start_process", map[string]any{"name": "web", "group": "stack"}); !strings.Contains(fmt.Sprint(data["hint"]), "changed without a restart: group") {
+		t.Errorf("%s", text)
+	}
+	s.note(mcp.MethodNotificationResourceUpdated, updated("groups://list"))
 	if _, text := s.do("list_groups", map[string]any{"group": "stack"}); !strings.Contains(text, "web: up") {
 		t.Errorf("%s", text)
 	}

@@ -150,6 +150,9 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 		Name: a.Name, Description: a.Description, StopStrategy: strategy, StartDelay: time.Duration(a.StartDelayMS) * time.Millisecond,
 	}
 	for _, m := range a.Members {
+		if m.Group != "" && m.Group != a.Name {
+			return groupResult{}, fmt.Errorf("argument members: %s: group: it becomes a member of %s, and of %s only by add_to_group", m.Process, a.Name, m.Group)
+		}
 		g.Members = append(g.Members, groups.Member{Process: m.Process, DependsOn: dependencies(m.DependsOn)})
 	}
 	if err := g.Validate(); err != nil {
@@ -218,6 +221,9 @@ func (s *Server) joinGroup(ctx context.Context, name string, def specArgs) error
 		return nil
 	}
 	_, err := s.o.Groups.Add(ctx, def.Group, groups.Member{Process: name, DependsOn: dependencies(def.DependsOn)}, true)
+	if err == nil {
+		s.changed("")
+	}
 	return err
 }
 

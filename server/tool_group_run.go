@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -161,10 +162,13 @@ func (n *latestNews) text() string {
 // members that have broken down.
 func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunResult, error) {
 	st, err := s.o.Groups.Status(ctx, rep.Group)
-	if err != nil {
+	r := groupRunResult{Name: rep.Group, State: string(st.State), TimedOut: rep.TimedOut, Members: []groupMemberReport{}}
+	switch {
+	case errors.Is(err, groups.ErrUnknown):
+		r.State, r.Hint = "forgotten", "the group was forgotten meanwhile; its processes are stopped by their names"
+	case err != nil:
 		return groupRunResult{}, err
 	}
-	r := groupRunResult{Name: rep.Group, State: string(st.State), TimedOut: rep.TimedOut, Members: []groupMemberReport{}}
 	statuses := s.statusesOf(rep.Members)
 	room := sharedRoom{left: defaultMaxBytes}
 	for _, o := range rep.Members {
@@ -178,6 +182,7 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 			p := ofStatus(status)
 			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode
 			if hasBroken(o, status) {
+				m.Run = status.Run // the policy may have made another since
 				cut, err := s.addFailure(ctx, &m, status.RunID, room.share())
 				if err != nil {
 					return r, err
@@ -214,14 +219,14 @@ func (s *Server) statusesOf(members []groups.Outcome) map[string]*process.Status
 	return all
 }
 
-// hasBroken says whether a run of a member, whose status is st, has failed in the
-// operation or crashed since; st is nil if it has none.
+// hasBroken says whether a member, whose status is st, has failed in the operation
+// or crashed in it or since; st is nil if it has none.
 func hasBroken(o groups.Outcome, st *process.Status) bool {
 	switch {
 	case st == nil || st.RunID == 0 || o.Run == 0:
 		return false
-	case o.Result == groups.WasStarted || o.Result == groups.BecameReady:
-		return st.State == process.Crashed || st.State == process.Failed
+	case o.Result == groups.WasStarted || o.Result == groups.BecameReady || o.Result == groups.InProgress:
+		return st.State == process.Crashed || st.State == process.Failed || st.State == process.Backoff
 	}
 	return o.Result == groups.HasFailed
 }

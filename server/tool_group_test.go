@@ -262,6 +262,7 @@ func TestGroupMemberThatCannotBeStarted(t *testing.T) {
 func TestGroupMemberThatCrashedOnceStarted(t *testing.T) {
 	s := hello(t)
 	s.script("api", "echo 'Error: no table users' >&2; exit 3", "wait", "exit")
+	s.do("restart_process", map[string]any{"process": "api", "wait": "exit"}) // as a policy would
 	s.script("web", "echo all is well", "wait", "exit")
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}, {"process": "web"}}})
 	r, err := s.server.groupReport(t.Context(), groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{
@@ -269,12 +270,39 @@ func TestGroupMemberThatCrashedOnceStarted(t *testing.T) {
 	}})
 	noErr(t, err)
 	api, web := r.Members[0], r.Members[1]
-	if len(api.Errors) != 1 || api.NextCursor == "" || !strings.Contains(r.text(), "api: started, crashed, exit code 3\n") {
+	if api.Run != 2 || len(api.Errors) != 1 || api.NextCursor == "" || !strings.Contains(r.text(), "api: started, crashed, exit code 3\n") {
 		t.Errorf("%s", r.text())
 	}
 	if len(web.Lines) > 0 || len(web.Errors) > 0 {
 		t.Errorf("of one that ended well: %+v", web)
 	}
+}
+
+// TestReportOfAForgottenGroup: what became of the members is told although the group
+// was forgotten while the call waited.
+func TestReportOfAForgottenGroup(t *testing.T) {
+	s := hello(t)
+	s.script("api", "exec sleep 100")
+	r, err := s.server.groupReport(t.Context(), groups.Report{Group: "gone", Members: []groups.Outcome{{Process: "api", Result: groups.WasStarted, Run: 1}}})
+	noErr(t, err)
+	if text := r.text(); !strings.Contains(text, "group gone: forgotten\napi: started, running, pid ") || !strings.Contains(text, "hint: the group was forgotten") {
+		t.Errorf("%s", text)
+	}
+}
+
+// TestMemberOfAnotherGroup: a member belongs to the group that is defined, and no
+// other is passed over.
+func TestMemberOfAnotherGroup(t *testing.T) {
+	s := hello(t)
+	r := s.ask("tools/call", map[string]any{"name": "create_group", "arguments": map[string]any{
+		"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5", "group": "other"}}}})
+	if r.Result["isError"] != true || !strings.Contains(r.text(), "db: group") {
+		t.Errorf("%s", r.raw)
+	}
+	if data, _ := s.do("list_groups", nil); data["hint"] != "no groups" {
+		t.Errorf("made: %v", data["groups"])
+	}
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5", "group": "stack"}}})
 }
 
 // TestGroupWithoutDefinition says what a member lacks, in its own words.
