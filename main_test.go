@@ -188,10 +188,10 @@ func TestUnknownVariables(t *testing.T) {
 func TestDoctorNamesUnknownVariables(t *testing.T) {
 	t.Setenv("PM_REGISTRY_DIR", t.TempDir())
 	t.Setenv("PM_DATABASE_PATH", filepath.Join(t.TempDir(), "pmcp.db"))
-	t.Setenv("PM_REGISTERY_DIR", "/x")
+	t.Setenv("PM_REGISTRY_DIRS", "/x")
 	var out, said strings.Builder
 	doctor(options{doctor: true, json: true}, &out, &said)
-	if !strings.Contains(said.String(), "name=PM_REGISTERY_DIR nearest=PM_REGISTRY_DIR") || strings.Contains(out.String(), "PM_REGISTERY_DIR") {
+	if !strings.Contains(said.String(), "name=PM_REGISTRY_DIRS nearest=PM_REGISTRY_DIR") || strings.Contains(out.String(), "PM_REGISTRY_DIRS") {
 		t.Errorf("%s\n%s", &said, &out)
 	}
 }
