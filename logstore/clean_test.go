@@ -196,6 +196,9 @@ func TestGuessLevel(t *testing.T) {
 		"see log.ERROR for more":                               LevelNone,
 		"config.error: off":                                    LevelNone,
 		"10:00AM ERR cannot connect":                           LevelError,
+		"2026-11-22 14:00:00 [error    ] payment declined":     LevelError,
+		"2026-11-22 14:00:00 [info     ] ERROR pages":          LevelInfo,
+		"2026-11-22 14:00:00 [error in x] nothing":             LevelNone,
 		"just some words that come to nothing at all whatever": LevelNone,
 	} {
 		if got := guessLevel([]byte(text), false); got != want {

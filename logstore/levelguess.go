@@ -220,7 +220,7 @@ func statedLevel(text []byte, i, end int, stderr bool) Level {
 		return LevelNone // talks of exceptions
 	}
 	switch {
-	case upper(word), after == ':', before == '[' && after == ']', before == '<' && after == '>', before == '(' && after == ')', before == '|':
+	case upper(word), after == ':', before == '[' && bracketEnds(text[end:]), before == '<' && after == '>', before == '(' && after == ')', before == '|':
 		return l
 	case after == '[' && i == 0: // rustc: error[E0308]
 		return l
@@ -233,6 +233,13 @@ func statedLevel(text []byte, i, end int, stderr bool) Level {
 	default:
 		return LevelNone
 	}
+}
+
+// bracketEnds tells whether a bracket ends at the start of rest, or behind blanks: structlog pads
+// the level to a width, [info     ].
+func bracketEnds(rest []byte) bool {
+	rest = bytes.TrimLeft(rest, " ")
+	return len(rest) > 0 && rest[0] == ']'
 }
 
 func logfmtLevel(key, value []byte) Level {

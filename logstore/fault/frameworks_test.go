@@ -23,3 +23,34 @@ func TestFrameworks(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestLevelBehindName has lines whose level stands behind a time and the name of a logger, and
+// what only looks like them: it states no level, or a lower one.
+func TestLevelBehindName(t *testing.T) {
+	for _, m := range []misread{
+		{"logging", []string{
+			"52026-11-22 14:00:00,123 - shop.db - ERROR - connection lost", "32026-11-22 14:00:01,123 - shop - INFO - ERROR pages are cached", "62026-11-22 14:00:02,123 - root - CRITICAL - gave up",
+			"52026-11-22 14:00:03,123 shop.cache ERROR no memory left",
+		}, []string{"|connection lost|:0|0", "|gave up|:0|0", "|no memory left|:0|0"}},
+		{"logging with a traceback", []string{
+			"52026-11-22 14:00:00,123 - shop - ERROR - payment failed", "5Traceback (most recent call last):", `0  File "/app/shop.py", line 2, in pay`, "0    charge()", "5ValueError: no card",
+		}, []string{"ValueError|no card|/app/shop.py:2|4"}},
+		{"serilog", []string{
+			"5[14:00:00 ERR] Payment declined", "3[14:00:01 INF] ERR is the short form", "6[14:00:02 FTL] Host terminated", "52026-11-22 14:00:03.123 +00:00 [ERR] Payment lost", "32026-11-22 14:00:03.123 +00:00 [INF] No [ERR] here",
+		}, []string{"|Payment declined|:0|0", "|Host terminated|:0|0", "|Payment lost|:0|0"}},
+		{"env_logger", []string{"5[2026-11-22T14:00:00Z ERROR app::db] connection lost", "3[2026-11-22T14:00:00Z INFO  app::db] ERROR pages: 3"}, []string{"|connection lost|:0|0"}},
+		{"nlog", []string{"52026-11-22 14:00:00.1234|ERROR|Shop.Db|connection lost", "32026-11-22 14:00:00.1234|INFO|Shop.Db|ERROR pages"}, []string{"|Shop.Db|connection lost|:0|0"}},
+		{"mysql", []string{
+			"52026-11-22T14:00:00.000000Z 0 [ERROR] [MY-010257] [Server] Do you already have another mysqld server running on port: 3306 ?", "42026-11-22T14:00:00.000000Z 0 [Warning] [MY-010068] [Server] CA certificate ca.pem is self signed.",
+		}, []string{"|Do you already have another mysqld server running on port: 3306 ?|:0|0"}},
+		{"structlog", []string{
+			"52026-11-22 14:00:00 [error    ] payment declined               order=5", "32026-11-22 14:00:00 [info     ] ERROR pages",
+		}, []string{"|payment declined               order=5|:0|0"}},
+		{"prose", []string{
+			"514:00:00 retry after ERROR from upstream", "514:00:00 HTTP ERROR pages are served", "514:00:00 GET shop.html app.js ERROR", "514:00:00 tests/test_a.py::test_x FAILED [ 50%]", "514:00:00 see: ERROR in the manual",
+			"514:00:00 api.latency 12ms ERROR budget", "514:00:00 shop.db ERROR_RATE 3", "5shop.db - ERROR - the format of a line", "514:00:00 [2 of 3] last state: ERROR",
+		}, nil},
+	} {
+		m.test(t)
+	}
+}

@@ -217,9 +217,12 @@ func body(s string) string {
 
 // statement is body that tells as well whether the decoration names a level of at least error.
 func statement(s string) (rest string, stated bool) {
-	for range 8 {
+	for i := range 8 {
 		t := strings.TrimLeft(s, " \t|-:>")
 		next, level := afterToken(t)
+		if next == "" && i > 0 && !stated {
+			next, level = behindName(t)
+		}
 		if next == "" || next == t {
 			return t, stated
 		}
@@ -236,11 +239,14 @@ func afterToken(s string) (rest string, level bool) {
 	}
 	if s[0] == '[' || s[0] == '(' && levelWord(strings.Trim(firstWord(s), "():")) {
 		if i := strings.IndexAny(s, "])"); i > 0 && i < 60 {
-			return s[i+1:], levelWord(strings.TrimSpace(s[1:i]))
+			return s[i+1:], tagLevel(s[1:i])
 		}
 		return "", false
 	}
 	word := firstWord(s)
+	if i := strings.IndexByte(word, '|'); i > 0 && timeWord(word[:i]) { // NLog
+		return s[i:], false
+	}
 	if i := strings.IndexByte(word, ':'); i > 0 && levelWord(word[:i]) {
 		word = word[:i+1]
 	} else if i > 0 && channelLevel(word[:i]) {
