@@ -34,11 +34,13 @@ func TestDefinitionsWithoutSecrets(t *testing.T) {
 func TestDefinitionsWithoutMasked(t *testing.T) {
 	m := mask.New()
 	m.LearnArgs("--token", "hunter2-hunter2")
+	m.LearnEnv(map[string]string{"ConnectionStrings__Default": "Server=db;User Id=sa;Password=Str0ng-Pw-1"})
 	for given, want := range map[string]string{
-		`{"command":"x","env":{"DATABASE_URL":"postgres://u:p@h/d","PORT":"1"}}`:                 `{"command":"x","env":{"PORT":"1"},"secret_env":["DATABASE_URL"]}`,
-		`{"command":"DATABASE_URL=postgres://u:p@h/d x"}`:                                        `{"command":"x","secret_env":["DATABASE_URL"]}`,
-		`{"command":"x --token hunter2-hunter2","restart":"always"}`:                             `{"command":"x --token [masked --token]","restart":"always","masked":["command"]}`,
-		`{"command":"x","args":["--token","hunter2-hunter2"],"health":{"http":"http://u:p@h/"}}`: `{"command":"x","args":["--token","[masked --token]"],"health":{"http":"http://u:[masked password]@h/"},"masked":["args","health"]}`,
+		`{"command":"x","env":{"ConnectionStrings__Default":"Server=db;User Id=sa;Password=Str0ng-Pw-1"}}`: `{"command":"x","secret_env":["ConnectionStrings__Default"]}`,
+		`{"command":"x","env":{"DATABASE_URL":"postgres://u:p@h/d","PORT":"1"}}`:                           `{"command":"x","env":{"PORT":"1"},"secret_env":["DATABASE_URL"]}`,
+		`{"command":"DATABASE_URL=postgres://u:p@h/d x"}`:                                                  `{"command":"x","secret_env":["DATABASE_URL"]}`,
+		`{"command":"x --token hunter2-hunter2","restart":"always"}`:                                       `{"command":"x --token [masked --token]","restart":"always","masked":["command"]}`,
+		`{"command":"x","args":["--token","hunter2-hunter2"],"health":{"http":"http://u:p@h/"}}`:           `{"command":"x","args":["--token","[masked --token]"],"health":{"http":"http://u:[masked password]@h/"},"masked":["args","health"]}`,
 	} {
 		var a specArgs
 		noErr(t, json.Unmarshal([]byte(given), &a))

@@ -18,7 +18,7 @@ var (
 	openName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
 	// secretOption matches the names of options whose values are: fewer, since an option's value is
 	// seen wherever the word is.
-	secretOption = regexp.MustCompile(`(?i)(^|_)(password|passwd|passphrase|pass|pwd|token|secret|api_?key|access_key|secret_key|private_key|credentials?)$`)
+	secretOption = regexp.MustCompile(`(?i)(^|_)(password|passwd|passphrase|pass|pwd|token|secret|(shared_?)?(api|access|account|secret|private)_?key|credentials?)$`)
 	// variableName matches the names of variables in a command line; in a script anything else may
 	// stand before a = as well.
 	variableName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
@@ -53,7 +53,7 @@ func SecretName(name string) bool {
 }
 
 // LearnEnv learns the secrets among the variables of a process: the values of those whose names
-// look secret, and passwords in URLs.
+// look secret, and passwords in URLs and connection strings.
 func (m *Masker) LearnEnv(env map[string]string) { m.learn(inEnv(env), false) }
 
 // LearnEnviron is LearnEnv for entries of the form NAME=value that every child inherits: they are
@@ -103,9 +103,9 @@ func inWords(words []string) (all []learned) {
 			value = words[i+1]
 		}
 		value = strings.Trim(value, "\"'")
-		spelled := strings.NewReplacer("-", "_", ".", "_").Replace(option)
-		isOption, isVariable := option != name && secretOption.MatchString(spelled), variableName.MatchString(name) && SecretName(name)
-		if (isOption && plainName.MatchString(name) || isVariable) && isSecret(spelled, value) {
+		option = spelled(option)
+		isOption, isVariable := strings.HasPrefix(name, "-") && secretOption.MatchString(option), variableName.MatchString(name) && SecretName(name)
+		if (isOption && plainName.MatchString(name) || isVariable) && isSecret(option, value) {
 			all = append(all, variants(name, value)...)
 		}
 		if !assigned || !plainName.MatchString(name) {
@@ -116,12 +116,16 @@ func inWords(words []string) (all []learned) {
 	return all
 }
 
+// spelled is the name of an option or a setting in words with _ between them.
+func spelled(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
+
 // inVariable are the secrets in a variable.
-func inVariable(name, value string) []learned {
+func inVariable(name, value string) (all []learned) {
 	if SecretName(name) && isSecret(name, value) {
-		return append(variants(name, value), inURLs(name, value)...)
+		all = variants(name, value)
 	}
-	return inURLs(name, value)
+	all = append(all, inURLs(name, value)...)
+	return append(all, inSettings(name, value)...)
 }
 
 // inURLs are the passwords of the URLs in a value, as they stand there and decoded.
@@ -226,7 +230,7 @@ func isDocument(value string, lines []string) bool {
 // inDocument are the secrets in a line of a document.
 func inDocument(line string) []string {
 	if found := assignment.FindStringSubmatch(line); found != nil && !strings.ContainsAny(found[2][:1], "{[<") {
-		name, value := strings.NewReplacer("-", "_", ".", "_").Replace(found[1]), strings.Trim(found[2], "\"',;")
+		name, value := spelled(found[1]), strings.Trim(found[2], "\"',;")
 		long := len(value) >= minLongValue && mixed([]byte(value)) && !strings.ContainsAny(value, " \t")
 		if (long || SecretName(name)) && isSecret("_"+name, value) {
 			return []string{value}

@@ -1,0 +1,99 @@
+package mask
+
+import (
+	"iter"
+	"net/url"
+	"strings"
+)
+
+// maxSettingName bounds the name of a setting, in bytes.
+const maxSettingName = 100
+
+var (
+	// isSettingName tells what the name of a setting is made of, isBeforeSetting what can stand before it.
+	isSettingName   = class("-_.")
+	isBeforeSetting = [256]bool{
+		' ': true, '\t': true, '\r': true, '\n': true, ';': true, '?': true, '&': true, '=': true, ',': true,
+		'#': true, '"': true, '\'': true, '(': true, '[': true, '{': true,
+	}
+)
+
+// inSettings are the secrets among the settings in a text, name=value one after the other: those of
+// a connection string (Server=db;Password=X), of the query of a URL, of options. As in URLs, they
+// are learned as they stand there and decoded.
+func inSettings(label, text string) (all []learned) {
+	if strings.HasPrefix(text, "() {") { // a shell's function
+		return nil
+	}
+	for name, value := range settingsOf(text) {
+		name = spelled(name)
+		if !secretOption.MatchString(name) || !isSecret(name, value) || isTemplate(value) {
+			continue
+		}
+		all = append(all, variants(label, value)...)
+		if decoded, err := url.PathUnescape(value); err == nil && decoded != value && isWorthy(decoded) {
+			all = append(all, variants(label, decoded)...)
+		}
+	}
+	return all
+}
+
+// settingsOf are the names and the values of the settings in a text. A value may have settings in
+// it, which are given as well: --from-literal=password=X.
+func settingsOf(text string) iter.Seq2[string, string] {
+	return func(yield func(name, value string) bool) {
+		for at := 0; ; {
+			n := strings.IndexByte(text[at:], '=')
+			if n < 0 {
+				return
+			}
+			from, equals := at+n, at+n
+			for from > at && equals-from < maxSettingName && isSettingName[text[from-1]] {
+				from--
+			}
+			at = equals + 1
+			if from < equals && (from == 0 || isBeforeSetting[text[from-1]]) && !yield(text[from:equals], settingValue(text[at:])) {
+				return
+			}
+		}
+	}
+}
+
+// settingValue is the value that text begins with: what is in quotes, or all up to what ends it, at
+// most maxSecret bytes.
+func settingValue(text string) string {
+	text = text[:min(len(text), maxSecret)]
+	for _, quote := range []string{`"`, `'`} {
+		if rest, ok := strings.CutPrefix(text, quote); ok {
+			if value, _, closed := strings.Cut(rest, quote); closed {
+				return value
+			}
+		}
+	}
+	end := 0
+	for end < len(text) && !endsSetting(text[end:]) {
+		end++
+	}
+	return strings.TrimRight(text[:end], `\,`)
+}
+
+// endsSetting tells whether the value of a setting ends where text begins. A comma does if another
+// setting follows it.
+func endsSetting(text string) bool {
+	switch text[0] {
+	case ' ', '\t', '\r', '\n', ';', '&', '"', '\'':
+		return true
+	case ',':
+		end := 1
+		for end < len(text) && end <= maxSettingName && isSettingName[text[end]] {
+			end++
+		}
+		return end > 1 && end < len(text) && text[end] == '='
+	}
+	return false
+}
+
+// isTemplate tells whether a value is the name of what a program puts there: {db_password}, %(password)s.
+func isTemplate(value string) bool {
+	return strings.ContainsAny(value[:1], "{%") && !mixed([]byte(value))
+}

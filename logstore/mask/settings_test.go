@@ -1,0 +1,58 @@
+package mask
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestConnectionStrings: a secret that is a setting within the value of a variable is masked wherever it is printed.
+func TestConnectionStrings(t *testing.T) {
+	for value, secret := range map[string]string{
+		"Server=db;User Id=sa;Password=Str0ng-Pw-1":                                                                  "Str0ng-Pw-1",
+		"Server=tcp:db,1433;Pwd=Str0ng,Pw-2;Encrypt=True":                                                            "Str0ng,Pw-2",
+		`Server=db;Password="semi;colon 3";Encrypt=True`:                                                             "semi;colon 3",
+		"host=db user=a password=s3cretpass-4":                                                                       "s3cretpass-4",
+		"host=db password='with blanks 5' user=a":                                                                    "with blanks 5",
+		"jdbc:postgresql://db/x?user=a&password=s3cretpass-6":                                                        "s3cretpass-6",
+		"jdbc:mysql://db/x?password=p%40ss-word-7&user=a":                                                            "p@ss-word-7",
+		"jdbc:sqlserver://db:1433;user=sa;password=s3cretpass-8;encrypt=true":                                        "s3cretpass-8",
+		"DefaultEndpointsProtocol=https;AccountName=x;AccountKey=bm90IGEgcmVhbCBrZXk+/A==;EndpointSuffix=core.x.net": "bm90IGEgcmVhbCBrZXk+/A==",
+		"Endpoint=sb://x.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey=bm90IGEga2V5IDk=":          "bm90IGEga2V5IDk=",
+		"cache:6380,password=s3cretpass-10=,ssl=True,abortConnect=False":                                             "s3cretpass-10=",
+		"https://example.com/hook?channel=a&token=s3cretpass-11&x=y":                                                 "s3cretpass-11",
+		`{"ConnectionStrings":{"Default":"Server=db;Password=s3cretpass-12"}}`:                                       "s3cretpass-12",
+		`PlainLoginModule required username="a" password="s3cretpass-13";`:                                           "s3cretpass-13",
+		"api-key=s3cretpass-14,dataset=x":                                                                            "s3cretpass-14",
+	} {
+		m := New()
+		m.LearnEnv(map[string]string{"ConnectionStrings__Default": value})
+		if got, want := m.Text("with "+secret+"."), "with [masked ConnectionStrings__Default]."; got != want {
+			t.Errorf("of %s is said: %s", value, got)
+		}
+		if got := m.Text(value); got == value || strings.Contains(got, secret) {
+			t.Errorf("%s became %s", value, got)
+		}
+	}
+}
+
+// TestOpenSettings: what only looks like a secret among settings is not masked.
+func TestOpenSettings(t *testing.T) {
+	for _, value := range []string{
+		"Server=database-host;User Id=administrator;Password=postgres;Database=inventory",
+		"host=database-host password=short user=administrator", "host=database-host passfile=/home/somebody/.pgpass sslmode=verify-full",
+		"jdbc:postgresql://database-host/x?user=administrator&password=${DB_PASSWORD}", "Server=x;Password=$DB_PASSWORD;", "Server=x;Password=********",
+		"https://example.com/?password={db_password}&x=y", "dbname=x password=%(db_password)s", "x;password=<your-password>;", "x;password={{ db_password }};",
+		"x;password=/run/secrets/db.txt;", "x;token_url=https://example.com/oauth/token", "x;max_tokens=100000000;tokenizer=sentencepiece",
+		"the password is administrator", "password: administrator", "password = administrator", "xpassword/administrator=reader", "$password=administrator",
+		"() {  local password=administrator; token=$(administrator)\n}", "no password=", "=administrator", "a=b=administrator", "SharedAccessKeyName=RootManageSharedAccessKey",
+		"bypass=administrator", "compass=administrator", "keys=administrator", "-Wl,-z,relro -fpass-plugin=administrator", "passes=administrator",
+		strings.Repeat("a", maxSettingName) + "_password=administrator", "",
+	} {
+		m := New()
+		m.LearnEnv(map[string]string{"SETTINGS": value, "BASH_FUNC_x%%": value})
+		text := value + " administrator database-host inventory reader sentencepiece verify-full RootManageSharedAccessKey db_password"
+		if got := m.Text(text); got != text {
+			t.Errorf("of %s is masked: %s", value, got)
+		}
+	}
+}
