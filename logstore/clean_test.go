@@ -199,6 +199,16 @@ func TestGuessLevel(t *testing.T) {
 		"2026-11-22 14:00:00 [error    ] payment declined":     LevelError,
 		"2026-11-22 14:00:00 [info     ] ERROR pages":          LevelInfo,
 		"2026-11-22 14:00:00 [error in x] nothing":             LevelNone,
+		`api-1  | {"level":"error","msg":"db down"}`:           LevelError,
+		`api-1  | {"level":"info","msg":"error: none"}`:        LevelInfo,
+		`[api] {"time":1,"level":50,"msg":"x"}`:                LevelError,
+		`web:dev: {"severity":"WARNING","msg":"x"}`:            LevelWarn,
+		`14:00:00 web.1   | {"level":60,"msg":"x"}`:            LevelFatal,
+		`api-1  | {"msg":"an ERROR: of old"}`:                  LevelNone,
+		`[ERROR] {"level":"info"}`:                             LevelError,
+		`ERROR | {"level":"info"}`:                             LevelError,
+		`[api] got {"level":"error"}`:                          LevelNone,
+		`[api] {"level":"error"} was sent`:                     LevelNone,
 		"just some words that come to nothing at all whatever": LevelNone,
 	} {
 		if got := guessLevel([]byte(text), false); got != want {

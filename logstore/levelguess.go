@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+
+	"pmcp/logstore/fault"
 )
 
 const (
@@ -14,14 +16,20 @@ const (
 )
 
 // guessLevel reads the level that a line states in one of the usual forms: a word (ERROR, [warn],
-// error:), a JSON or logfmt key, klog's first letter, pino's numbers, an exception's name. stderr
-// is a hint only: there a bare "error" or "failed" counts as well.
+// error:), a JSON or logfmt key, klog's first letter, pino's numbers, an exception's name. A JSON
+// object may stand behind the prefix of a tool. stderr is a hint only: there a bare "error" or
+// "failed" counts as well.
 func guessLevel(text []byte, stderr bool) Level {
 	if len(text) < 3 {
 		return LevelNone
 	}
 	if text[0] == '{' {
 		return jsonLevel(text[:min(len(text), guessJSONBytes)])
+	}
+	if text[len(text)-1] == '}' {
+		if object := fault.LanedObject(text); object != nil {
+			return jsonLevel(object[:min(len(object), guessJSONBytes)])
+		}
 	}
 	if l := klogLevel(text); l != LevelNone {
 		return l

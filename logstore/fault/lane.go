@@ -1,6 +1,9 @@
 package fault
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
 // maxLane is the most bytes of a lane's prefix.
 const maxLane = 48
@@ -70,8 +73,7 @@ func bracketLane(s string) (lane, rest string) {
 		return "", s
 	}
 	name := s[1:end]
-	if levelWord(name) || strings.EqualFold(name, "warn") || strings.EqualFold(name, "warning") || strings.EqualFold(name, "info") || strings.EqualFold(name, "debug") ||
-		strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || errorName(name) || rolldownCode(name) {
+	if namesLevel(name) || strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || errorName(name) || rolldownCode(name) {
 		return "", s
 	}
 	for i := range len(name) {
@@ -80,6 +82,28 @@ func bracketLane(s string) (lane, rest string) {
 		}
 	}
 	return s[:end+1], s[min(len(s), end+2):]
+}
+
+// namesLevel tells whether a word in front of a text is a level rather than the name of a program.
+func namesLevel(name string) bool {
+	return levelWord(name) || strings.EqualFold(name, "warn") || strings.EqualFold(name, "warning") || strings.EqualFold(name, "info") || strings.EqualFold(name, "debug")
+}
+
+// LanedObject gives the JSON object that a line is but for the prefix by which a tool marks whose
+// line it is: api-1  | {"level":"error"}. It is a part of text, and nil if the line has another form.
+func LanedObject(text []byte) []byte {
+	if len(text) == 0 || text[len(text)-1] != '}' {
+		return nil
+	}
+	at := bytes.Index(text[:min(len(text), maxLane+16)], []byte(`{"`))
+	if at < 4 || text[at-1] != ' ' {
+		return nil
+	}
+	lane, rest := splitLane(string(text[:at+2]))
+	if lane == "" || rest != `{"` || namesLevel(lane) {
+		return nil
+	}
+	return text[at:]
 }
 
 func nameLane(s string) (lane, rest string) {

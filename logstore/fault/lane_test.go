@@ -29,3 +29,16 @@ func TestTagOnFirstLine(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestLanedObjects has JSON logs behind the prefix of a tool: only their level makes them errors.
+func TestLanedObjects(t *testing.T) {
+	for _, m := range []misread{
+		{"levels", []string{
+			`5api-1  | {"level":"error","msg":"db down"}`, `3api-1  | {"level":"info","msg":"TypeError: x is not a function"}`, `0api-1  | {"msg":"TypeError: x is not a function"}`,
+			`0[web] {"msg":"retried after TypeError: x"}`, "0[web]     at f (/app/x.js:3:9)", `5[api] {"level":50,"msg":"no route"}`,
+		}, []string{"|db down|:0|0", "|no route|:0|0"}},
+		{"no object alone", []string{`0[api] TypeError: cannot read {"a":1}`, `5ERROR | {"a":1}`}, []string{`TypeError|cannot read {"a":1}|:0|0`}},
+	} {
+		m.test(t)
+	}
+}

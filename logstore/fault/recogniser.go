@@ -84,7 +84,9 @@ func (r *Recogniser) Line(number int64, stream, level uint8, text []byte) {
 }
 
 // isObject tells whether a line is a JSON object: it is an error only if its level says so.
-func isObject(text []byte) bool { return len(text) > 1 && text[0] == '{' && text[1] == '"' }
+func isObject(text []byte) bool {
+	return len(text) > 1 && (text[0] == '{' && text[1] == '"' || text[len(text)-1] == '}' && LanedObject(text) != nil)
+}
 
 // Quiet says that nothing came from a stream for a while (200 ms): what is open in it is taken as
 // complete and emitted. Called in the middle of a stack, it cuts most stacks in two: what comes
