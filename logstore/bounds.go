@@ -3,8 +3,8 @@ package logstore
 import "time"
 
 const (
-	// runBound is how much of a run may wait for the flusher. A run over it waits once, then loses
-	// its oldest lines until it is under half.
+	// runBound is how much of a run may wait for the flusher. A run over it waits once, with all its
+	// streams, then loses its oldest lines until it is under half.
 	runBound = 4 << 20
 	// totalBound is how much may wait in all. Beyond it the run with most loses its oldest lines.
 	totalBound = 24 << 20
@@ -43,19 +43,18 @@ func (s *Store) dropLargest() {
 	}
 }
 
-// awaitRoom waits until a commit has taken some of the run, at most once between two such commits.
-// Without a file that works there is nothing to wait for.
+// awaitRoom waits until commits have taken enough of the run, for roomWait at most, and not again
+// before one has taken some. Without a file that works there is nothing to wait for.
 func (s *Store) awaitRoom(r *runLog) {
-	r.mu.Lock()
-	if r.waited || s.file == nil {
-		r.mu.Unlock()
+	if s.file == nil {
 		return
 	}
-	r.waited = true
-	room := r.room
-	r.mu.Unlock()
+	until, room := r.waitsForRoom(time.Now().Add(roomWait))
+	if !time.Now().Before(until) {
+		return
+	}
 	notify(s.urgent)
-	timeout := time.NewTimer(roomWait)
+	timeout := time.NewTimer(time.Until(until))
 	defer timeout.Stop()
 	for {
 		select {
@@ -63,10 +62,7 @@ func (s *Store) awaitRoom(r *runLog) {
 			if r.pending.Load() <= runBound {
 				return
 			}
-			r.mu.Lock()
-			r.waited = true
-			room = r.room
-			r.mu.Unlock()
+			_, room = r.waitsForRoom(until)
 		case <-timeout.C:
 			return
 		case <-s.closing:
@@ -75,9 +71,20 @@ func (s *Store) awaitRoom(r *runLog) {
 	}
 }
 
+// waitsForRoom gives until when captures of the run wait for the room that the next commit makes: as
+// the first of them does.
+func (r *runLog) waitsForRoom(mine time.Time) (until time.Time, room <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.roomUntil.IsZero() {
+		r.roomUntil = mine
+	}
+	return r.roomUntil, r.room
+}
+
 // madeRoom tells who waits for room that a commit took some of the run. The run's lock is held.
 func (r *runLog) madeRoom() {
-	r.waited = false
+	r.roomUntil = time.Time{}
 	close(r.room)
 	r.room = make(chan struct{})
 }

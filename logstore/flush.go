@@ -174,6 +174,9 @@ func (f *flusher) flush(urgent bool) error {
 		b.committed(s)
 		f.succeeded()
 		f.tellOthers(b.bytes)
+		if len(list) == 0 { // what was noted meanwhile has its own turn, and other lines too
+			return nil
+		}
 	}
 }
 

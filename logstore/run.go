@@ -49,8 +49,9 @@ type runLog struct {
 	rowStored bool // the file has a row
 
 	dirtySince time.Time // since when there are lines that no commit covers
-	waited     bool      // capture has waited for room since the last commit of this run
-	room       chan struct{}
+	// roomUntil is until when captures wait for room since the last commit of this run; zero: none has.
+	roomUntil time.Time
+	room      chan struct{}
 
 	watchers map[*watcher]struct{}
 	waiters  map[*lineWaiter]struct{}
