@@ -114,7 +114,7 @@ func readFaults(ctx context.Context, tx querier, q *FaultQuery, unsaved unsavedF
 	var stored []Fault
 	if tx != nil {
 		var err error
-		if stored, err = storedFaults(ctx, tx, q); err != nil {
+		if stored, err = storedFaults(ctx, tx, q, len(unsaved.flying)+len(unsaved.waiting) > 0); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +128,7 @@ func readFaults(ctx context.Context, tx querier, q *FaultQuery, unsaved unsavedF
 	return inRuns(ctx, tx, q.Runs, all, slices.Concat(unsaved.flying, unsaved.waiting)...)
 }
 
-func storedFaults(ctx context.Context, tx querier, q *FaultQuery) ([]Fault, error) {
+func storedFaults(ctx context.Context, tx querier, q *FaultQuery, withUnsaved bool) ([]Fault, error) {
 	where, args := []string{"1"}, []any{}
 	add := func(condition string, arg any) { where, args = append(where, condition), append(args, arg) }
 	if q.Project != "" {
@@ -137,7 +137,7 @@ func storedFaults(ctx context.Context, tx querier, q *FaultQuery) ([]Fault, erro
 	if q.ID != "" {
 		add("id = ?", q.ID)
 	}
-	if !q.Since.IsZero() {
+	if !q.Since.IsZero() && !withUnsaved { // one that is older there may have been seen since
 		add("last_seen >= ?", nanos(q.Since))
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT `+faultColumns+` FROM fault WHERE `+strings.Join(where, " AND "), args...)
@@ -239,7 +239,7 @@ func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 	}
-	all, err := storedFaults(ctx, s.file.read, &FaultQuery{ID: id})
+	all, err := storedFaults(ctx, s.file.read, &FaultQuery{ID: id}, false)
 	if err != nil || len(all) == 0 {
 		return Fault{}, fmt.Errorf("cannot read %s back: %w", id, err)
 	}
