@@ -136,25 +136,56 @@ func (c *Conn) tellLate() {
 }
 
 // identity is how a server names itself: beside the result of initialize, or in
-// the _meta of that of server/discover.
+// the _meta of that of server/discover. What is no object is taken for the name.
 type identity struct {
-	Name    string `json:"name"`
-	Version string `json:"version"`
+	Name    word `json:"name"`
+	Version word `json:"version"`
+}
+
+// UnmarshalJSON never fails: nothing depends on what a server is called.
+func (i *identity) UnmarshalJSON(raw []byte) error {
+	type object identity
+	if json.Unmarshal(raw, (*object)(i)) == nil {
+		return nil
+	}
+	*i = identity{}
+	return i.Name.UnmarshalJSON(raw)
+}
+
+// word is a string that a server may have written as a number; it is empty for
+// everything else.
+type word string
+
+// UnmarshalJSON never fails.
+func (w *word) UnmarshalJSON(raw []byte) error {
+	var text string
+	var number json.Number
+	switch {
+	case json.Unmarshal(raw, &text) == nil:
+		*w = word(text)
+	case json.Unmarshal(raw, &number) == nil:
+		*w = word(number)
+	}
+	return nil
 }
 
 func (c *Conn) welcomeLegacy(result json.RawMessage) bool {
 	var answer struct {
-		ProtocolVersion string   `json:"protocolVersion"`
+		ProtocolVersion word     `json:"protocolVersion"`
 		ServerInfo      identity `json:"serverInfo"`
-		Instructions    string   `json:"instructions"`
+		Instructions    word     `json:"instructions"`
 	}
-	if err := json.Unmarshal(result, &answer); err != nil || answer.ProtocolVersion == "" {
+	if err := json.Unmarshal(result, &answer); err != nil {
+		c.end("its answer to initialize cannot be read: " + err.Error())
+		return false
+	}
+	if answer.ProtocolVersion == "" {
 		c.end("its answer to initialize names no protocol version")
 		return false
 	}
 	c.put(call{JSONRPC: "2.0", Method: methodInitialized})
 	return c.enter(false, Server{
-		Name: answer.ServerInfo.Name, Version: answer.ServerInfo.Version, Protocol: c.words(answer.ProtocolVersion, maxWord), Instructions: answer.Instructions,
+		Name: string(answer.ServerInfo.Name), Version: string(answer.ServerInfo.Version), Protocol: c.words(string(answer.ProtocolVersion), maxWord), Instructions: string(answer.Instructions),
 	})
 }
 
@@ -162,7 +193,7 @@ func (c *Conn) welcomeModern(result json.RawMessage) bool {
 	var answer struct {
 		SupportedVersions []string `json:"supportedVersions"`
 		ServerInfo        identity `json:"serverInfo"`
-		Instructions      string   `json:"instructions"`
+		Instructions      word     `json:"instructions"`
 		Meta              struct {
 			ServerInfo identity `json:"io.modelcontextprotocol/serverInfo"`
 		} `json:"_meta"`
@@ -180,7 +211,7 @@ func (c *Conn) welcomeModern(result json.RawMessage) bool {
 	if who == (identity{}) {
 		who = answer.Meta.ServerInfo
 	}
-	return c.enter(true, Server{Name: who.Name, Version: who.Version, Protocol: modernVersion, Instructions: answer.Instructions})
+	return c.enter(true, Server{Name: string(who.Name), Version: string(who.Version), Protocol: modernVersion, Instructions: string(answer.Instructions)})
 }
 
 // enter makes the connection connected; false if it has ended.

@@ -126,6 +126,31 @@ func TestVersionsThatAreNotSpoken(t *testing.T) {
 	}
 }
 
+// TestOddWelcomes: nothing depends on what a server is called, so that one which
+// writes its version as a number is connected all the same.
+func TestOddWelcomes(t *testing.T) {
+	for _, x := range []struct{ more, name, version string }{
+		{`"serverInfo":{"name":"weather","version":1.5}`, "weather", "1.5"},
+		{`"serverInfo":"weather"`, "weather", ""},
+		{`"serverInfo":{"name":["a"],"version":null}`, "", ""},
+		{`"serverInfo":7,"instructions":["a"]`, "7", ""},
+		{`"instructions":{"a":1}`, "", ""},
+	} {
+		c := scripted(t, func(m message) string {
+			if m.Method == methodInitialize {
+				return result(m, `{"protocolVersion":"2025-11-25","capabilities":{},`+x.more+`}`)
+			}
+			return ""
+		})
+		if err := c.Ready(testContext(t)); err != nil {
+			t.Errorf("%s: %v", x.more, err)
+		}
+		if st := c.Status(); st.Name != x.name || st.Version != x.version || st.Instructions != "" {
+			t.Errorf("%s: %+v", x.more, st.Server)
+		}
+	}
+}
+
 // TestOddErrors are answers all the same: the call ends with what can be read of
 // them, and the connection lives.
 func TestOddErrors(t *testing.T) {
