@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"pmcp/process"
@@ -94,7 +95,13 @@ func listMCPTools(ctx context.Context, s *Server, a listMCPToolsArgs) (mcpToolsR
 	var r mcpToolsResult
 	err := s.withMCP(ctx, a.mcpTarget, func(c *upstream.Conn) error {
 		tools, unreadable, err := c.Tools(ctx)
-		if err != nil {
+		var refused *upstream.RPCError
+		switch {
+		case errors.As(err, &refused) && refused.Code == mcp.METHOD_NOT_FOUND:
+			return fmt.Errorf("%s offers no tools: it has refused tools/list: %w", c.Name(), err)
+		case errors.As(err, &refused):
+			return fmt.Errorf("%s has refused tools/list: %w", c.Name(), err)
+		case err != nil:
 			return err
 		}
 		st := c.Status()
@@ -229,6 +236,8 @@ func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (relayedResu
 		return r, nil
 	case errors.As(err, &refused):
 		return r, fmt.Errorf("%s: %w\nhint: list_mcp_tools shows the tools, with tools: [\"%s\"] its arguments", a.Tool, err, a.Tool)
+	case errors.Is(err, errNotSent) && ctx.Err() == nil:
+		return r, fmt.Errorf("no result after %s: %s\nhint: a longer timeout_ms waits for it", waitTime(a.TimeoutMS), stripped(err, context.DeadlineExceeded))
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return r, fmt.Errorf("no result after %s: %s\nhint: the server lives; a longer timeout_ms gives it more time", waitTime(a.TimeoutMS), stripped(err, context.DeadlineExceeded))
 	}
@@ -302,7 +311,7 @@ func (s *Server) mcpProcess(ctx context.Context, argument string) (*upstream.Con
 		return nil, fmt.Errorf("%s does not run\nhint: %s", name, startedAgain(name, "start_process with its name"))
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %s; %w", err, s.nowLine(name), errNotSent)
 	}
 	c := s.o.Upstream.Conn(name)
 	switch {
@@ -317,6 +326,9 @@ func (s *Server) mcpProcess(ctx context.Context, argument string) (*upstream.Con
 	}
 	return c, nil
 }
+
+// errNotSent says that a server was waited for in vain.
+var errNotSent = errors.New("it was not up, and nothing was sent")
 
 // settled says whether it is worth asking what state a process is in: not while
 // it is being started, or will be in a moment by its restart policy.

@@ -199,3 +199,19 @@ esac; done`
 		}
 	}
 }
+
+// TestServerWithoutTools: what a server refuses is told as its doing.
+func TestServerWithoutTools(t *testing.T) {
+	s := hello(t)
+	for code, want := range map[string]string{"-32601": "docs offers no tools", "-32000": "docs has refused tools/list"} {
+		s.do("start_process", map[string]any{"name": "docs", "stdio": "mcp", "if_running": "restart", "wait": "started", "command": "sh", "args": []string{"-c", `
+read -r initialize; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"docs","version":"1"}}}'
+read -r initialized
+read -r list; echo '{"jsonrpc":"2.0","id":2,"error":{"code":` + code + `,"message":"no"}}'
+read -r end`}})
+		r := s.ask("tools/call", map[string]any{"name": "list_mcp_tools", "arguments": map[string]any{"process": "docs"}})
+		if r.Result["isError"] != true || !strings.Contains(r.text(), want) || !strings.Contains(r.text(), "(code "+code+")") {
+			t.Errorf("%s", r.raw)
+		}
+	}
+}
