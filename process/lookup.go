@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,9 +28,10 @@ func lookup(command, dir, path string) (string, error) {
 		return file, checkExecutable(file)
 	}
 	var found error
-	var searched []string
+	var searched, passed []string
 	for _, entry := range filepath.SplitList(path) {
 		if !filepath.IsAbs(entry) {
+			passed = append(passed, entry)
 			continue
 		}
 		searched = append(searched, entry)
@@ -45,7 +47,15 @@ func lookup(command, dir, path string) (string, error) {
 	if found != nil {
 		return "", found
 	}
+	if slices.ContainsFunc(passed, isUnexpanded) {
+		return "", fmt.Errorf("%w: %.100q is not in PATH, which is taken as it stands: $PATH and ~ in env are not replaced (passed over: %.200q)", ErrNoExecutable, command, passed)
+	}
 	return "", missing(command, dir, searched)
+}
+
+// isUnexpanded says whether an entry of PATH has what only a shell replaces.
+func isUnexpanded(entry string) bool {
+	return strings.Contains(entry, "$") || strings.HasPrefix(entry, "~")
 }
 
 // isNothing tells whether err says that there can be no such file: a PATH entry

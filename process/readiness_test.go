@@ -126,6 +126,20 @@ func TestReadyIsNotFooledByAStranger(t *testing.T) {
 			awaitNotReady(t, m, strconv.Itoa(port), held, "started elsewhere")
 		})
 	}
+	t.Run("opened since", func(t *testing.T) {
+		m, _ := newTestManager(t, Options{})
+		free := proctest.FreePort(t)
+		spec := helper("a", "block")
+		spec.Ready = &Ready{Port: &free}
+		start(t, m, spec)
+		awaitNotReady(t, m, "it does not listen")
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", free))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		awaitNotReady(t, m, "started elsewhere", "since after the start", "ready.http with a whole URL")
+	})
 	t.Run("other port is told", func(t *testing.T) {
 		m, j := newTestManager(t, Options{})
 		spec := helper("a", "listen", "tcp", "127.0.0.1:0")
