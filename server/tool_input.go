@@ -32,6 +32,16 @@ func sendInputTool() tool {
 	}, sendInput)
 }
 
+// enter is what the Enter key sends to a process: on a terminal a carriage return,
+// which the line discipline turns into the end of a line unless the program reads
+// single keys, and then that is what it knows.
+func (s *Server) enter(name string) string {
+	if st, err := s.o.Manager.Status(name); err == nil && st.Spec.PTY {
+		return "\r"
+	}
+	return "\n"
+}
+
 func sendInput(ctx context.Context, s *Server, a sendInputArgs) (sendInputResult, error) {
 	name, err := s.resolveName(ctx, a.Process)
 	if err != nil {
@@ -42,7 +52,7 @@ func sendInput(ctx context.Context, s *Server, a sendInputArgs) (sendInputResult
 	}
 	text := a.Text
 	if a.Newline == nil && !(a.EOF && text == "") || a.Newline != nil && *a.Newline {
-		text += "\n"
+		text += s.enter(name)
 	}
 	cursor, err := s.o.Store.End(ctx, s.o.Manager.Project(), []string{name})
 	if err != nil {

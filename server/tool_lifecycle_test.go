@@ -244,3 +244,19 @@ func TestHealthSaysWhenFailuresDoNotCount(t *testing.T) {
 		t.Errorf("%v", data)
 	}
 }
+
+// TestEnterOnATerminal is what its key sends: programs that read single keys know no
+// other.
+func TestEnterOnATerminal(t *testing.T) {
+	s := hello(t)
+	for name, c := range map[string]struct{ setting, want string }{
+		"raw": {"stty raw", `\r`}, "cooked": {"stty -echo", `\n`},
+	} {
+		s.script(name, c.setting+"; echo ready; head -c 1 | od -An -c; exec sleep 100", "pty", true, "ready", map[string]any{"log": "ready"})
+		s.do("send_input", map[string]any{"process": name, "text": ""})
+		data, text := s.waitFor(name, "log", "pattern", `\\[rn]`)
+		if !strings.Contains(fmt.Sprint(data["match"]), c.want) {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
