@@ -143,18 +143,32 @@ func errorsText(errors []errorResult) string {
 
 // runErrors are the errors of one run, for an answer about it: without stacks,
 // since the answer has the last lines.
-func (s *Server) runErrors(ctx context.Context, run int64) ([]errorResult, error) {
-	all, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Runs: []int64{run}, Project: s.o.Manager.Project(), Limit: answerErrors})
+type runErrors struct {
+	shown []errorResult // at most answerErrors
+	total int
+}
+
+func (s *Server) runErrors(ctx context.Context, run int64) (r runErrors, err error) {
+	all, total, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Runs: []int64{run}, Project: s.o.Manager.Project(), Limit: answerErrors})
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	var errors []errorResult
+	r.total = total
 	for i := range all {
 		e := ofFault(&all[i])
 		e.Stack = nil
-		errors = append(errors, e)
+		r.shown = append(r.shown, e)
 	}
-	return errors, nil
+	return r, nil
+}
+
+// rest says where the errors are that are not shown; "" if all are. where are the
+// arguments that ask for them.
+func (r runErrors) rest(where string) string {
+	if r.total <= len(r.shown) {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d kinds of errors; get_errors with %s shows all", len(r.shown), r.total, where)
 }
 
 // endedBadly says whether an answer about a run should carry its errors.

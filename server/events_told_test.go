@@ -74,6 +74,27 @@ func TestErrorsOfAGoodEnd(t *testing.T) {
 	s.awaitEvent(r, "job (run 1): new error")
 }
 
+// TestErrorsThatAreNotShown of a run are counted, and the call that shows them is named.
+func TestErrorsThatAreNotShown(t *testing.T) {
+	s := hello(t)
+	const sixErrors = `for e in Key Value Type Index Name OS; do printf 'Traceback (most recent call last):\n  File "/srv/%s.py", line 7, in <module>\n%sError: 42\n' $e $e >&2; done; exit 3`
+	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "job", "command": "sh", "args": []string{"-c", sixErrors}, "wait": "exit"}})
+	const want = `5 of 6 kinds of errors; get_errors with process: "job" and run: 1 shows all`
+	if !strings.Contains(r.text(), want) {
+		t.Errorf("%s", r.text())
+	}
+	if data, text := s.do("get_process_info", map[string]any{"process": "job"}); data["hint"] != want || !strings.Contains(text, "hint: "+want) {
+		t.Errorf("%v: %s", data["hint"], text)
+	}
+	if data, _ := s.do("get_errors", map[string]any{"process": "job", "run": 1}); len(data["errors"].([]any)) != 6 {
+		t.Errorf("%v", data)
+	}
+	s.script("good", "exit 0", "wait", "exit")
+	if data, _ := s.do("get_process_info", map[string]any{"process": "good"}); data["hint"] != nil {
+		t.Errorf("%v", data["hint"])
+	}
+}
+
 // TestErrorsOfAStop: what goes wrong while a process is being stopped is told.
 func TestErrorsOfAStop(t *testing.T) {
 	s := hello(t)

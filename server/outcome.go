@@ -38,7 +38,7 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 		r.Hint = joinNonEmpty(r.Hint, unread)
 		return r, &deathError{now.endBeforeReady(), r}
 	case wait == "ready" && timedOut:
-		r.Hint = notReadyYet(now.notReady)
+		r.Hint = notReadyYet(now.notReady) + "; wait_for_process with until: ready waits on"
 	case wait == "exit":
 		r.Hint = "wait_for_process with until: exit waits on"
 	case wait == "ready" && now.Ready == nil && !now.stored:
@@ -103,9 +103,9 @@ func unreadHint(err error) (hint string, _ error) {
 // addErrors adds the errors of a run that ended badly.
 func (s *Server) addErrors(ctx context.Context, r *runResult, now *runNow) (err error) {
 	if now.bad {
-		var all []errorResult
-		all, err = s.runErrors(ctx, now.id)
-		r.addErrors(all)
+		var found runErrors
+		found, err = s.runErrors(ctx, now.id)
+		r.addErrors(found)
 	}
 	r.faults = r.faults || now.bad && err == nil
 	return err
@@ -182,7 +182,7 @@ func headAndTail(head, tail logResult, lines int64) logResult {
 	r.Lines, r.Gaps = head.Lines, append(head.Gaps, tail.Gaps...)
 	if left := lines - int64(head.shown+tail.shown); left > 0 {
 		r.Omitted = &omitted{Lines: left, Cursor: head.NextCursor}
-		r.Lines = append(r.Lines, fmt.Sprintf("--- %s omitted; get_logs with after: %s ---", lineCount(left), head.NextCursor))
+		r.Lines = append(r.Lines, fmt.Sprintf("--- %s omitted; get_logs with %safter: %s ---", lineCount(left), head.ofProcess(), head.NextCursor))
 	}
 	r.Lines = append(r.Lines, tail.Lines...)
 	return r

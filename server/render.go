@@ -43,7 +43,8 @@ type logResult struct {
 	PrevCursor string      `json:"prev_cursor,omitempty"`
 	Notice     string      `json:"notice,omitempty"`
 
-	shown int // lines of the page that Lines stands for: folded repeats count each
+	process string // that all lines are of; "" if they are of several
+	shown   int    // lines of the page that Lines stands for: folded repeats count each
 }
 
 // isAll says that nothing of the output is left out that the page was to hold.
@@ -77,7 +78,7 @@ type shownLine struct {
 func (v logView) render(p *logstore.Page) logResult {
 	shown := v.show(p)
 	kept, cutFront, cutEnd := v.fit(shown)
-	r := logResult{More: p.MoreAfter, NextCursor: p.Next(), PrevCursor: p.Prev(), Gaps: gapResults(p)}
+	r := logResult{More: p.MoreAfter, NextCursor: p.Next(), PrevCursor: p.Prev(), Gaps: gapResults(p), process: onlyProcess(p)}
 	if v.newest {
 		r.More = p.MoreBefore
 	}
@@ -103,6 +104,27 @@ func (v logView) render(p *logstore.Page) logResult {
 		r.Notice = outputNotice
 	}
 	return r
+}
+
+// onlyProcess is the process that all runs of the page are of; "" if there are
+// several, or none.
+func onlyProcess(p *logstore.Page) (name string) {
+	for _, run := range p.Runs {
+		if name != "" && run.Name != name {
+			return ""
+		}
+		name = run.Name
+	}
+	return name
+}
+
+// ofProcess is the argument that keeps a call with a cursor of r to what r is
+// of: a cursor alone leads on in every process.
+func (r *logResult) ofProcess() string {
+	if r.process == "" {
+		return ""
+	}
+	return fmt.Sprintf("process: %q, ", r.process)
 }
 
 // omit says that max_bytes has left out so many lines of the page, if any.
@@ -306,7 +328,7 @@ func (r *logResult) text() string {
 		if r.Omitted.Cursor == r.PrevCursor {
 			side = "before"
 		}
-		fmt.Fprintf(&b, "omitted: %s; get_logs with %s: %s\n", lineCount(r.Omitted.Lines), side, r.Omitted.Cursor)
+		fmt.Fprintf(&b, "omitted: %s; get_logs with %s%s: %s\n", lineCount(r.Omitted.Lines), r.ofProcess(), side, r.Omitted.Cursor)
 	}
 	if r.NextCursor != "" {
 		fmt.Fprintf(&b, "next_cursor: %s\n", r.NextCursor)

@@ -151,7 +151,7 @@ func TestTailSaysWhatIsLeftOut(t *testing.T) {
 	data, text := s.do("tail_logs", map[string]any{"process": "job", "max_bytes": 300})
 	lines := data["lines"].([]any)
 	if left := data["omitted"].(map[string]any); left["cursor"] != data["prev_cursor"] || int(left["lines"].(float64))+strings.Count(text, " out line ") != 40 ||
-		!strings.Contains(text, fmt.Sprintf("omitted: %v lines; get_logs with before: %v\n", left["lines"], left["cursor"])) {
+		!strings.Contains(text, fmt.Sprintf("omitted: %v lines; get_logs with process: \"job\", before: %v\n", left["lines"], left["cursor"])) {
 		t.Errorf("omitted %v: %s", left, text)
 	}
 	if data["more"] != true || data["prev_cursor"] == nil || !strings.Contains(text, "\nprev_cursor: ") || !strings.HasSuffix(lines[0].(string), " job run 1 ---") {
@@ -167,7 +167,7 @@ func TestTailSaysWhatIsLeftOut(t *testing.T) {
 	}
 	data, text = s.do("tail_logs", map[string]any{"process": "job", "after": "start", "max_bytes": 300})
 	left := data["omitted"].(map[string]any)
-	if data["more"] != true || data["prev_cursor"] != nil || left["cursor"] != data["next_cursor"] || !strings.Contains(text, " lines; get_logs with after: ") {
+	if data["more"] != true || data["prev_cursor"] != nil || left["cursor"] != data["next_cursor"] || !strings.Contains(text, " lines; get_logs with process: \"job\", after: ") {
 		t.Errorf("%s", text)
 	}
 }

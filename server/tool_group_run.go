@@ -197,6 +197,9 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 		if o.Result == groups.Skipped {
 			m.takeElsewhere(&st)
 		}
+		if o.Result == groups.Skipped || o.Result == groups.InProgress {
+			m.Why = joinHints(m.Why, withoutInvalid(stillWaitsFor(&st, o.Process)))
+		}
 		r.Members = append(r.Members, m)
 	}
 	if !rep.TimedOut {
@@ -242,6 +245,16 @@ func (s *Server) endOfMembers(ctx context.Context, rep groups.Report) (string, e
 		return "", fmt.Errorf("cannot find the end of the log: %w", err)
 	}
 	return cursor, nil
+}
+
+// stillWaitsFor says what a member that runs here lacks to be up; "" if nothing.
+func stillWaitsFor(st *groups.Status, name string) string {
+	for i := range st.Members {
+		if ms := &st.Members[i]; ms.Process == name && ms.Phase == groups.MemberStarting && ms.Owner == "" {
+			return ms.Why
+		}
+	}
+	return ""
 }
 
 // takeElsewhere describes the run of a member that another server runs.
@@ -291,12 +304,13 @@ func (s *Server) addFailure(ctx context.Context, m *groupMemberReport, run int64
 		return false, err
 	}
 	size := 0
-	for i := range all {
-		if size += len(all[i].text()); size > room/2 {
+	cut = all.total > len(all.shown)
+	for i := range all.shown {
+		if size += len(all.shown[i].text()); size > room/2 {
 			cut = true
 			break
 		}
-		m.Errors = append(m.Errors, all[i])
+		m.Errors = append(m.Errors, all.shown[i])
 	}
 	lines, omitted, cursor, err := s.failedLines(ctx, run, room-len(errorsText(m.Errors)))
 	m.Lines, m.NextCursor, m.faults = lines, cursor, err == nil

@@ -278,6 +278,27 @@ func TestGroupMemberThatCrashedOnceStarted(t *testing.T) {
 	}
 }
 
+// TestReportSaysWhatIsWaitedFor of a member that is not up yet, if the start was
+// given up as if it was skipped.
+func TestReportSaysWhatIsWaitedFor(t *testing.T) {
+	s := hello(t)
+	s.script("api", "exec sleep 100", "ready", map[string]any{"port": 1}, "wait", "started")
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}}})
+	for result, want := range map[groups.Result]string{
+		groups.InProgress: "api: in progress (not ready yet", groups.Skipped: "api: skipped (already running; not ready yet",
+	} {
+		o := groups.Outcome{Process: "api", Result: result, Run: 1}
+		if result == groups.Skipped {
+			o.Why = "already running"
+		}
+		r, err := s.server.groupReport(t.Context(), groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{o}})
+		noErr(t, err)
+		if !strings.Contains(r.text(), want) {
+			t.Errorf("%s", r.text())
+		}
+	}
+}
+
 // TestReportOfAForgottenGroup: what became of the members is told although the group
 // was forgotten while the call waited.
 func TestReportOfAForgottenGroup(t *testing.T) {

@@ -36,6 +36,7 @@ type processInfoResult struct {
 	Log     *logStats         `json:"log,omitempty"`
 	logResult
 	Errors []errorResult `json:"errors,omitempty"`
+	Hint   string        `json:"hint,omitempty"`
 }
 
 type historyResult struct {
@@ -108,6 +109,9 @@ func (r processInfoResult) text() string {
 	}
 	b.WriteString(r.logResult.text())
 	b.WriteString(errorsText(r.Errors))
+	if r.Hint != "" {
+		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	}
 	return b.String()
 }
 
@@ -285,7 +289,8 @@ func (s *Server) describeLog(ctx context.Context, r *processInfoResult, run int6
 	if r.logResult, err = s.lastOutput(ctx, run); err != nil {
 		return fmt.Errorf("cannot read the last lines: %w", err)
 	}
-	r.Errors, err = s.runErrors(ctx, run)
+	found, err := s.runErrors(ctx, run)
+	r.Errors, r.Hint = found.shown, found.rest(fmt.Sprintf("process: %q and run: %d", r.Name, r.Run))
 	return err
 }
 

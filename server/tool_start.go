@@ -40,10 +40,11 @@ type runResult struct {
 }
 
 // addErrors adds errors, whose messages are output, to an answer that has its log.
-func (r *runResult) addErrors(all []errorResult) {
-	if r.Errors = all; len(all) > 0 {
+func (r *runResult) addErrors(found runErrors) {
+	if r.Errors = found.shown; len(r.Errors) > 0 {
 		r.Notice = outputNotice
 	}
+	r.Hint = joinHints(r.Hint, found.rest(fmt.Sprintf("process: %q and run: %d", r.Name, r.Run)))
 }
 
 func (r runResult) about() []told {

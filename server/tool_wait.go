@@ -130,7 +130,7 @@ func (w *runWait) state(ctx context.Context) (runResult, error) {
 		return r, &deathError{now.endBeforeReady(), r}
 	}
 	if timedOut {
-		r.Hint = now.notReady
+		r.Hint = joinHints(now.notReady, r.Hint)
 	}
 	return r, nil
 }
@@ -165,7 +165,7 @@ func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) (err
 		return err
 	}
 	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.name, After: w.a.After, Limit: answerErrors})
-	r.addErrors(found.Errors)
+	r.addErrors(runErrors{found.Errors, found.Total})
 	r.faults = now.bad && err == nil
 	return err
 }

@@ -142,7 +142,7 @@ func TestReadinessOfAnotherServer(t *testing.T) {
 		t.Errorf("not ready: %v\n%s", data, text)
 	}
 	starting["timeout_ms"] = 50
-	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "can be read here; not ready yet\n") {
+	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "can be read here; not ready yet; wait_for_process with until: ready waits on\n") {
 		t.Errorf("a start: %v\n%s", data, text)
 	}
 	delete(starting, "timeout_ms")
