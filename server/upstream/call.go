@@ -280,10 +280,13 @@ func (c *Conn) settleEmpty(m message) {
 	}
 }
 
-// refuse counts a message that is too large and fails the call that it answers,
-// or, where that cannot be told, the only one there is.
+// refuse counts a message that is too large and fails the call that it answers, if
+// it is an answer, or, where that cannot be told, the only one there is.
 func (c *Conn) refuse(l line) {
 	c.traffic.refused(l)
+	if l.isCall() {
+		return
+	}
 	id := l.id()
 	c.mu.Lock()
 	if id == 0 && len(c.pending) == 1 {

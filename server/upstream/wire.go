@@ -149,6 +149,13 @@ var (
 	idAtTail = regexp.MustCompile(`,\s*"id"\s*:\s*(\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
+// methodAtHead is how a request or a notification begins, as everybody writes it.
+var methodAtHead = regexp.MustCompile(`^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*[^,{}\[\]]+,\s*)?"method"\s*:`)
+
+// isCall says that a message whose text is too large answers nothing, as far as its
+// beginning tells.
+func (l line) isCall() bool { return methodAtHead.Match(l.head) }
+
 // id is that of the answer whose text is too large; 0 if it cannot be told.
 func (l line) id() int64 {
 	for _, m := range [][][]byte{idAtHead.FindSubmatch(l.head), idAtTail.FindSubmatch(l.tail)} {

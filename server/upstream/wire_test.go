@@ -63,6 +63,23 @@ func TestIDOfWhatIsTooLarge(t *testing.T) {
 	}
 }
 
+// TestCallThatIsTooLarge is none that answers something.
+func TestCallThatIsTooLarge(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"jsonrpc":"2.0","method":"notifications/message","params":{"x":"`: true,
+		` { "method" : "x"`: true,
+		`{"jsonrpc":"2.0","id":7,"method":"sampling/createMessage"`: true,
+		`{"id":"a-1","method":"x","params":`:                        true,
+		`{"jsonrpc":"2.0","id":7,"result":{"method":"x"`:            false,
+		`{"result":{"method":"x"`:                                   false,
+		`{"jsonrpc":"2.0","id":{"method":1},"result":`:              false,
+	} {
+		if got := (line{head: []byte(text)}).isCall(); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
 // FuzzParse: whatever a server sends, it is taken for a message or not, and
 // what is taken has what a message needs.
 func FuzzParse(f *testing.F) {
