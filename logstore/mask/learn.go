@@ -16,9 +16,16 @@ var (
 	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)`)
 	// openName matches names that only look so: of package paths, columns and classes.
 	openName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
-	// secretOption matches the names of options whose values are: fewer, since an option's value is
-	// seen wherever the word is.
-	secretOption = regexp.MustCompile(`(?i)(^|_)(password|passwd|passphrase|pass|pwd|token|secret|(shared_?)?(api|access|account|secret|private)_?key|credentials?)$`)
+	// secretOption matches the names of options whose values are, as isSecretOption spells them: fewer,
+	// since an option's value is seen wherever the word is.
+	secretOption = regexp.MustCompile(`(?i)(^|_)(pass|pwd|token|(shared_?)?(api|access|account|secret|private)_?key|credentials?|requirepass|masterauth|storepass|keypass)$|` +
+		`(password|passwd|passphrase|(^|_|client)secret)$`)
+	// openOption matches names of options that only look so: switches, and names of a secret.
+	openOption = regexp.MustCompile(`(?i)^(no|ask|prompt|without)_?([a-z]+_)?pass|(^|_)(existing|pull|tls)_?secret$`)
+	// hump is where a word begins within a name in camel case.
+	hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	// call matches what code has behind a =, and no setting: password=readPassword(x).
+	call = regexp.MustCompile(`= *[A-Za-z_][A-Za-z0-9_.]*\(`)
 	// variableName matches the names of variables in a command line; in a script anything else may
 	// stand before a = as well.
 	variableName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
@@ -77,13 +84,14 @@ func inEnv(env map[string]string) (all []learned) {
 }
 
 // LearnArgs learns the secrets in a command line, taken apart or not: --password=X, --token X,
-// API_KEY=X, passwords in URLs.
+// API_KEY=X, passwords in URLs, and settings within an argument: --from-literal=password=X.
 func (m *Masker) LearnArgs(args ...string) {
 	if m == nil {
 		return
 	}
 	all := inWords(args)
 	for _, arg := range args {
+		all = append(all, inArgument(arg)...)
 		if words := strings.Fields(arg); len(words) > 1 { // a script, or a line that is not taken apart yet
 			for i := range words {
 				words[i] = strings.Trim(words[i], "\"'`;,()")
@@ -98,14 +106,12 @@ func (m *Masker) LearnArgs(args ...string) {
 func inWords(words []string) (all []learned) {
 	for i, word := range words {
 		name, value, assigned := strings.Cut(word, "=")
-		option := strings.TrimLeft(name, "-")
-		if !assigned && option != name && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
+		if !assigned && strings.HasPrefix(name, "-") && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 			value = words[i+1]
 		}
 		value = strings.Trim(value, "\"'")
-		option = spelled(option)
-		isOption, isVariable := strings.HasPrefix(name, "-") && secretOption.MatchString(option), variableName.MatchString(name) && SecretName(name)
-		if (isOption && plainName.MatchString(name) || isVariable) && isSecret(option, value) {
+		isOption, isVariable := strings.HasPrefix(name, "-") && isSecretOption(name), variableName.MatchString(name) && SecretName(name)
+		if (isOption && plainName.MatchString(name) || isVariable) && isSecret(spelled(strings.TrimLeft(name, "-")), value) {
 			all = append(all, variants(name, value)...)
 		}
 		if !assigned || !plainName.MatchString(name) {
@@ -118,6 +124,13 @@ func inWords(words []string) (all []learned) {
 
 // spelled is the name of an option or a setting in words with _ between them.
 func spelled(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
+
+// isSecretOption tells whether an option or a setting of that name is a secret: in words with - _ or .
+// between them, or in camel case.
+func isSecretOption(name string) bool {
+	name = hump.ReplaceAllString(spelled(strings.TrimLeft(name, "-")), "${1}_$2")
+	return secretOption.MatchString(name) && !openOption.MatchString(name)
+}
 
 // inVariable are the secrets in a variable.
 func inVariable(name, value string) (all []learned) {

@@ -3,6 +3,7 @@ package mask
 import (
 	"iter"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -20,15 +21,20 @@ var (
 
 // inSettings are the secrets among the settings in a text, name=value one after the other: those of
 // a connection string (Server=db;Password=X), of the query of a URL, of options. As in URLs, they
-// are learned as they stand there and decoded.
+// are learned as they stand there and decoded. Without a label the name of each is its own.
 func inSettings(label, text string) (all []learned) {
 	if strings.HasPrefix(text, "() {") { // a shell's function
 		return nil
 	}
 	for name, value := range settingsOf(text) {
-		name = spelled(name)
-		if !secretOption.MatchString(name) || !isSecret(name, value) || isTemplate(value) {
+		if !isSecretOption(name) || !isSecret(spelled(name), value) || isTemplate(value) {
 			continue
+		}
+		label := label
+		if label == "" && plainName.MatchString(name) {
+			label = name
+		} else if label == "" {
+			label = "password"
 		}
 		all = append(all, variants(label, value)...)
 		if decoded, err := url.PathUnescape(value); err == nil && decoded != value && isWorthy(decoded) {
@@ -36,6 +42,25 @@ func inSettings(label, text string) (all []learned) {
 		}
 	}
 	return all
+}
+
+// inArgument are the secrets among the settings in an argument. One that is more than settings may
+// be a script: there only those within a word count, such as the query of a URL, and none that could
+// be a name of something.
+func inArgument(arg string) (all []learned) {
+	words, others := strings.Fields(arg), false
+	for _, word := range words {
+		others = others || !strings.Contains(word, "=")
+	}
+	if !others && !call.MatchString(arg) {
+		return inSettings("", arg)
+	}
+	for _, word := range words {
+		if !call.MatchString(word) {
+			all = append(all, inSettings("", word[classEnd([]byte(word), 0, &isSettingName):])...)
+		}
+	}
+	return slices.DeleteFunc(all, func(l learned) bool { return !mixed([]byte(l.value)) })
 }
 
 // settingsOf are the names and the values of the settings in a text. A value may have settings in

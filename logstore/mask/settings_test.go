@@ -56,3 +56,45 @@ func TestOpenSettings(t *testing.T) {
 		}
 	}
 }
+
+// TestSettingsInArguments: a secret that is a setting within an argument, or behind an option in camel case.
+func TestSettingsInArguments(t *testing.T) {
+	for line, want := range map[string]string{
+		"redis-server|--requirepass|s3cretpass-1":                                      "redis-server --requirepass [masked --requirepass]",
+		"x|--clientSecret|s3cretpass-2|--dbPassword=s3cretpass-3":                      "x --clientSecret [masked --clientSecret] --dbPassword=[masked --dbPassword]",
+		"x|--accessToken|s3cretpass-4|-storepass|s3cretpass-5":                         "x --accessToken [masked --accessToken] -storepass [masked -storepass]",
+		"java|-Djavax.net.ssl.keyStorePassword=s3cretpass-6|x":                         "java -Djavax.net.ssl.keyStorePassword=[masked -Djavax.net.ssl.keyStorePassword] x",
+		"kubectl|create|--from-literal=password=s3cretpass-7|--from-literal=user=a":    "kubectl create --from-literal=password=[masked password] --from-literal=user=a",
+		"kubectl|create|--from-literal|db_password=correcthorse":                       "kubectl create --from-literal db_password=[masked db_password]",
+		"helm|--set|auth.password=correcthorse,auth.username=somebody":                 "helm --set auth.password=[masked auth.password],auth.username=somebody",
+		"psql|host=db user=a password=correcthorse":                                    "psql host=db user=a password=[masked password]",
+		"app|--connection=Server=db;User Id=sa;Password=s3cretpass-9":                  "app --connection=Server=db;User Id=sa;Password=[masked Password]",
+		"curl|http://x/login?user=a&password=correcthorse":                             "curl http://x/login?user=a&password=[masked password]",
+		"sh|-c|curl 'http://x/?token=s3cretpass-10'; x --from-literal=token=s3cret-11": "sh -c curl 'http://x/?token=[masked token]'; x --from-literal=token=[masked token]",
+		"x|--" + strings.Repeat("very.", 8) + "password=s3cretpass-12":                 "x --" + strings.Repeat("very.", 8) + "password=[masked password]",
+	} {
+		m := New()
+		m.LearnArgs(strings.Split(line, "|")...)
+		if got := m.Text(strings.ReplaceAll(line, "|", " ")); got != want {
+			t.Errorf("%s, want\n%s", got, want)
+		}
+	}
+}
+
+// TestOpenArguments: what only looks like a secret in a command line is not masked.
+func TestOpenArguments(t *testing.T) {
+	for _, line := range []string{
+		"helm|--set|auth.existingSecret=database-credentials|--set|imagePullSecret=registry-of-images", "ansible-playbook|--ask-pass|playbook-of-site|--ask-become-pass|inventory-2",
+		"psql|--no-password|inventory-2|-w", "x|--noPassword|inventory-2|--askPassword|inventory-2", "x|--maxTokens|100000000|--tokenizer=sentencepiece-2",
+		"python|-c|password=getpass.getpass2(prompt)|password=read_password2()", "python|-c|connect(user='a1',password=DB_PASSWORD,token=read_token2()) ; read_token2",
+		"sh|-c|password=inventory-2; export token=inventory-2", "sh|-c|kubectl create --from-literal=password=$DB_PASSWORD --from-literal=token=$(make_token2 x)",
+		"x|--primaryKey=inventory-2|--cacheKey|inventory-2|--keyStore=inventory-2.jks|--compass|inventory-2|--bypass|inventory-2", "docker|--mount=type=secret,id=inventory-2",
+		"x|-Djavax.net.ssl.keyStorePassword=changeit", "kubectl|--from-literal=password=postgres|--from-file=token=./token.txt", "x|a=b=inventory-2|--url=http://x/?tokens=inventory-2",
+	} {
+		m := New()
+		m.LearnArgs(strings.Split(line, "|")...)
+		if text := strings.ReplaceAll(line, "|", " "); m.Text(text) != text {
+			t.Errorf("%s", m.Text(text))
+		}
+	}
+}
