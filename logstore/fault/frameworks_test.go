@@ -54,3 +54,28 @@ func TestLevelBehindName(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestMaven has what Maven says at its end, which repeats what it said before, and log lines that only begin like it.
+func TestMaven(t *testing.T) {
+	const help = "5[ERROR] [Help 1] http://cwiki.apache.org/confluence/display/MAVEN/MojoFailureException"
+	for _, m := range []misread{
+		{"compiler", []string{
+			"5[ERROR] COMPILATION ERROR : ", "3[INFO] -----", "5[ERROR] /app/src/App.java:[12,20] cannot find symbol", "0  symbol:   variable missing", "0  location: class com.example.App", "3[INFO] 1 error", "3[INFO] BUILD FAILURE",
+			"5[ERROR] Failed to execute goal org.apache.maven.plugins:maven-compiler-plugin:3.11.0:compile (default-compile) on project app: Compilation failure",
+			"5[ERROR] /app/src/App.java:[12,20] cannot find symbol", "5[ERROR]   symbol:   variable missing", "5[ERROR]   location: class com.example.App", "5[ERROR] ", "5[ERROR] -> [Help 1]", help,
+		}, []string{"|cannot find symbol\nsymbol:   variable missing|/app/src/App.java:12|2", "|cannot find symbol\nsymbol:   variable missing|/app/src/App.java:12|2"}},
+		{"surefire", []string{
+			"5[ERROR] Tests run: 2, Failures: 1, Errors: 1, Skipped: 0, Time elapsed: 0.05 s <<< FAILURE! -- in com.example.AppTest",
+			"5[ERROR] com.example.AppTest.adds -- Time elapsed: 0.01 s <<< FAILURE!", "5org.opentest4j.AssertionFailedError: expected: <3> but was: <4>", "0\tat com.example.AppTest.adds(AppTest.java:12)", "0",
+			"5[ERROR] com.example.AppTest.breaks -- Time elapsed: 0.002 s <<< ERROR!", "5java.lang.IllegalStateException: boom", "0\tat com.example.AppTest.breaks(AppTest.java:17)", "0",
+			"3[INFO] Results:", "5[ERROR] Failures: ", "5[ERROR]   AppTest.adds:12 expected: <3> but was: <4>", "5[ERROR] Errors: ", "5[ERROR]   AppTest.breaks:17 » IllegalState boom", "5[ERROR] Tests run: 2, Failures: 1, Errors: 1, Skipped: 0",
+			"5[ERROR] Failed to execute goal org.apache.maven.plugins:maven-surefire-plugin:3.2.5:test (default-test) on project app: There are test failures.", "5[ERROR] There are test failures.",
+			"5[ERROR] See /app/target/surefire-reports for the individual test results.", "5[ERROR] See dump files (if any exist) [date].dump, [date]-jvmRun[N].dump and [date].dumpstream.",
+			"5[ERROR] Please refer to /app/target/surefire-reports for the individual test results.", "5[ERROR] Please refer to dump files (if any exist) [date].dump, [date]-jvmRun[N].dump and [date].dumpstream.", help,
+		}, []string{"org.opentest4j.AssertionFailedError|expected: <3> but was: <4>|AppTest.java:12|1", "java.lang.IllegalStateException|boom|AppTest.java:17|1"}},
+		{"logs", []string{"5[ERROR] Failures: of the disk", "5[ERROR] Errors: too many", "5[ERROR] See the manual: no key", "5[ERROR]   Shop.pay:12 declined", "5[ERROR]   symbol: unknown", "5[ERROR]   :3 x"},
+			[]string{"|Failures: of the disk|:0|0", "|Errors: too many|:0|0", "|See the manual: no key|:0|0", "|Shop.pay:12 declined|:0|0", "|symbol: unknown|:0|0", "|3 x|:0|0"}},
+	} {
+		m.test(t)
+	}
+}

@@ -18,7 +18,7 @@ func (d *diagnostic) next(l line) verdict {
 		if l.trim() == "" {
 			return mine
 		}
-		if t := l.trim(); strings.HasPrefix(t, "Property '") || strings.HasPrefix(t, "symbol: ") {
+		if t := strings.TrimLeft(strings.TrimPrefix(l.trim(), mavenError), " "); strings.HasPrefix(t, "Property '") || strings.HasPrefix(t, "symbol: ") {
 			d.say(t)
 		}
 		d.add(l)
@@ -32,6 +32,9 @@ func excerpt(l line) bool {
 	t := l.trim()
 	return l.indent() > 0 && t != "" && !strings.HasPrefix(t, "at ")
 }
+
+// mavenExcerpt is the same for Maven, which says it all again at its end, with [ERROR] in front of each line.
+func mavenExcerpt(l line) bool { return excerpt(l) || strings.HasPrefix(l.text, mavenError+"   ") }
 
 // excerptAfterBlank is the same for tools that put a blank line and a numbered line of source below the diagnostic.
 func excerptAfterBlank(l line) bool {
@@ -47,7 +50,7 @@ func excerptAfterBlank(l line) bool {
 // tsc, MSBuild, Maven and Ruby's syntax errors: file:line:column: error: message,
 // file(line,column): error CODE: message, and their like.
 func startDiagnostic(l line, _ *back, _ *notes) shape {
-	t := strings.TrimPrefix(strings.TrimPrefix(l.text, "vet: "), "[ERROR] ")
+	t := strings.TrimPrefix(strings.TrimPrefix(l.text, "vet: "), mavenError+" ")
 	if rest, ok := strings.CutPrefix(t, "e: "); ok { // kotlinc
 		t = rest
 	}
@@ -78,6 +81,8 @@ func startDiagnostic(l line, _ *back, _ *notes) shape {
 	}
 	d.say(message)
 	switch {
+	case strings.HasPrefix(l.text, mavenError):
+		d.tail = mavenExcerpt
 	case strings.HasPrefix(rest, " - error"):
 		d.tail = excerptAfterBlank
 	case strings.HasPrefix(rest, ": runtime error: "):

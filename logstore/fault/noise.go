@@ -6,6 +6,9 @@ import "strings"
 func startNoise(l line, _ *back, n *notes) shape {
 	t := l.trim()
 	n.summary(t)
+	if strings.HasPrefix(t, mavenError) && (strings.HasSuffix(t, "<<< FAILURE!") || strings.HasSuffix(t, "<<< ERROR!")) {
+		n.suite++
+	}
 	if strings.HasPrefix(l.text, " FAIL  ") {
 		return nil // vitest's heading of a failure
 	}
@@ -24,14 +27,17 @@ func consequence(t string) bool {
 		"npm error Lifecycle script", "npm ERR! Lifecycle script", "> Build failed because", "\u2717 Build failed", "\u00d7 Build failed", "Build failed with", "Build failed in", "make: *** Waiting",
 		"Test Suites:", "Tests:", "FAIL\t", "FAILED (", "FAIL:\t", "test result: FAILED", "Failed Tests ", "Failed Suites ", "exit status ", "error: compilation failed", "BEGIN failed--", "failed to load config from", "[nodemon] app crashed", "Failures:", "failures:",
 		"The above exception was", "During handling of", "Build FAILED", "BUILD FAILED", "[ERROR] Failed to execute goal", "[ERROR] -> [Help", "[ERROR] Re-run Maven", "[ERROR] To see the full",
-		"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "error Command \"", "Node.js v",
+		"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "[ERROR] [Help ", "[ERROR] Tests run: ", "[ERROR] There are test failures.", "[ERROR] See dump files (if any", "[ERROR] Please refer to dump files (if any", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "error Command \"", "Node.js v",
 	} {
 		if strings.HasPrefix(t, start) {
 			return true
 		}
 	}
 	switch t {
-	case "FAIL", "FAILED", "[ERROR]", "ERROR", "Error", "fatal", "error":
+	case "FAIL", "FAILED", "[ERROR]", "[ERROR] Failures:", "[ERROR] Errors:", "ERROR", "Error", "fatal", "error":
+		return true
+	}
+	if strings.HasPrefix(t, mavenError) && strings.HasSuffix(t, " for the individual test results.") {
 		return true
 	}
 	return strings.HasPrefix(t, "FAIL ") && (strings.HasSuffix(t, "s)") || isFileOrPlace(firstWord(strings.TrimSpace(t[5:])))) && !strings.Contains(t, " > ") ||
@@ -41,7 +47,18 @@ func consequence(t string) bool {
 // suiteSummary tells whether a line of a test runner names a failure that it has reported.
 func suiteSummary(t string) bool {
 	return (strings.HasPrefix(t, "FAILED ") || strings.HasPrefix(t, "ERROR ")) && strings.Contains(firstWord(t[strings.IndexByte(t, ' ')+1:]), ".py") ||
-		strings.HasPrefix(t, "# fail") || strings.HasPrefix(t, "Error: Process completed")
+		strings.HasPrefix(t, "# fail") || strings.HasPrefix(t, "Error: Process completed") || mavenFailure(t)
+}
+
+// mavenError is what Maven puts in front of a line of an error.
+const mavenError = "[ERROR]"
+
+// mavenFailure tells whether a line is one of those by which Maven lists the failed tests at the end:
+// "[ERROR]   AppTest.adds:12 expected".
+func mavenFailure(t string) bool {
+	rest, ok := strings.CutPrefix(t, mavenError+"   ")
+	class, at, found := strings.Cut(firstWord(rest), ":")
+	return ok && found && class != "" && isUpper(class[0]) && strings.Contains(class, ".") && at != "" && isDigit(at[0])
 }
 
 // counted tells whether a line counts errors: "2 errors", "Found 3 errors in 2 files", "compiled
