@@ -40,6 +40,10 @@ var (
 	assignment = regexp.MustCompile(`^(?:- +)?(?:export +)?([A-Za-z_][A-Za-z0-9_.-]{0,63})(?: *= *|: +)([^=\s].*)$`)
 	// userinfoOf matches the user and the password of each URL in a value.
 	userinfoOf = regexp.MustCompile(`://[^/\s:@]*:([^\s/]+)@`)
+	// namesOf matches the user and the database of a URL in what is behind its ://.
+	namesOf = regexp.MustCompile(`^(?:([^/\s:@]*):[^\s/]+@)?[^/\s]*(?:/([^/?#&;,\s"']*))?`)
+	// openSetting matches the names of the settings that are those.
+	openSetting = regexp.MustCompile(`(?i)(^|_)(user|user_?name|user_?id|uid|id|database|db|db_?name|catalog)$`)
 )
 
 // minLongValue is the shortest value in a document that is secret under any name, in bytes.
@@ -141,24 +145,35 @@ func inVariable(name, value string) (all []learned) {
 	return append(all, inSettings(name, value)...)
 }
 
-// inURLs are the passwords of the URLs in a value, as they stand there and decoded.
+// inURLs are the passwords of the URLs in a value, as they stand there and decoded, but for those
+// that are the name of the user or the database as well: they protect nothing, and masking them
+// would take that name out of the log.
 func inURLs(name, value string) (all []learned) {
 	if !strings.Contains(value, "://") {
 		return nil
 	}
+	open := openIn(value)
 	for _, found := range userinfoOf.FindAllStringSubmatch(value, -1) {
 		password := found[1]
-		if isPlaceholder(password) || isPort([]byte(password)) {
+		if isPlaceholder(password) || isPort([]byte(password)) || open[unescaped(password)] {
 			continue
 		}
 		if isWorthy(password) {
 			all = append(all, variants(name, password)...)
 		}
-		if decoded, err := url.PathUnescape(password); err == nil && decoded != password && isWorthy(decoded) {
+		if decoded := unescaped(password); decoded != password && isWorthy(decoded) {
 			all = append(all, variants(name, decoded)...)
 		}
 	}
 	return all
+}
+
+// unescaped is a part of a URL decoded; as it is if it cannot be.
+func unescaped(part string) string {
+	if decoded, err := url.PathUnescape(part); err == nil {
+		return decoded
+	}
+	return part
 }
 
 // isWorthy tells whether a value can be looked for: it is long enough, has more than two different

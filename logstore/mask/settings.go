@@ -2,7 +2,6 @@ package mask
 
 import (
 	"iter"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -26,8 +25,9 @@ func inSettings(label, text string) (all []learned) {
 	if strings.HasPrefix(text, "() {") { // a shell's function
 		return nil
 	}
+	open := openIn(text)
 	for name, value := range settingsOf(text) {
-		if !isSecretOption(name) || !isSecret(spelled(name), value) || isTemplate(value) {
+		if !isSecretOption(name) || !isSecret(spelled(name), value) || isTemplate(value) || open[unescaped(value)] {
 			continue
 		}
 		label := label
@@ -37,7 +37,7 @@ func inSettings(label, text string) (all []learned) {
 			label = "password"
 		}
 		all = append(all, variants(label, value)...)
-		if decoded, err := url.PathUnescape(value); err == nil && decoded != value && isWorthy(decoded) {
+		if decoded := unescaped(value); decoded != value && isWorthy(decoded) {
 			all = append(all, variants(label, decoded)...)
 		}
 	}
@@ -61,6 +61,22 @@ func inArgument(arg string) (all []learned) {
 		}
 	}
 	return slices.DeleteFunc(all, func(l learned) bool { return !mixed([]byte(l.value)) })
+}
+
+// openIn are the names of the users and of the databases in the URLs and settings of a text, decoded.
+func openIn(text string) map[string]bool {
+	open := make(map[string]bool)
+	for _, rest := range strings.Split(text, "://")[1:] {
+		for _, name := range namesOf.FindStringSubmatch(rest)[1:] {
+			open[unescaped(name)] = true
+		}
+	}
+	for name, value := range settingsOf(text) {
+		if openSetting.MatchString(spelled(name)) {
+			open[unescaped(value)] = true
+		}
+	}
+	return open
 }
 
 // settingsOf are the names and the values of the settings in a text. A value may have settings in

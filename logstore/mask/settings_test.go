@@ -98,3 +98,29 @@ func TestOpenArguments(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenPasswords: a password that is the name of the user or of the database of its URL or its
+// connection string is not masked elsewhere; one that only resembles it is.
+func TestOpenPasswords(t *testing.T) {
+	for value, masked := range map[string]bool{
+		"postgres://myapp_dev:myapp_dev@localhost/myapp_dev": false, "postgres://myapp_dev:myapp_dev@localhost": false, "postgres://a:myapp_dev@h1,h2/myapp_dev?x=y": false,
+		"postgres://a:myapp%5fdev@localhost/myapp_dev": false, "Server=db;User Id=myapp_dev;Password=myapp_dev": false, "host=db dbname=myapp_dev password=myapp_dev": false,
+		"jdbc:postgresql://db/myapp_dev?user=a&password=myapp_dev": false, "jdbc:postgresql://db/x?user=myapp_dev&password=myapp_dev": false,
+		"https://h/?name=myapp_dev&token=myapp_dev": true, "amqp://a:b1@h1/x,amqp://c:myapp_dev@h2/y": true,
+		"postgres://myapp_dev2:myapp_dev@localhost/myapp": true, "postgres://a:myapp_dev@localhost/b/myapp_dev": true, "postgres://a:myapp_dev@myapp_dev/b": true,
+		"postgres://a:myapp_dev@h1,postgres://a:myapp_dev@h2": true, "host=myapp_dev password=myapp_dev": true, "password=myapp_dev;old_password=myapp_dev": true,
+	} {
+		m := New()
+		m.LearnEnv(map[string]string{"DATABASE_URL": value})
+		m.LearnArgs("--db", value)
+		const text = `database "myapp_dev" does not exist`
+		if got := m.Text(text); (got != text) != masked {
+			t.Errorf("of %s is said: %s", value, got)
+		}
+	}
+	m := New()
+	m.LearnEnv(map[string]string{"DATABASE_URL": "postgres://myapp_dev:myapp_dev@localhost/myapp_dev"})
+	if got := m.Text("postgres://myapp_dev:myapp_dev@localhost/myapp_dev"); got != "postgres://myapp_dev:[masked password]@localhost/myapp_dev" {
+		t.Error(got)
+	}
+}
