@@ -70,6 +70,8 @@ func startBundler(l line, _ *back, _ *notes) shape {
 		return esbuild(l, message)
 	case t == "error during build:":
 		return viteBuild(l)
+	case strings.Contains(t, "[vite] ") && strings.Contains(t, " proxy error: "):
+		return viteProxy(l)
 	case strings.Contains(t, "[vite] ") && strings.Contains(t, " error: "):
 		return viteServer(l)
 	case strings.HasPrefix(t, "ERROR in "):
@@ -139,6 +141,17 @@ func viteBuild(l line) shape {
 // atFile sets the place from what filePlace reads.
 func (b *bundle) atFile(file string) {
 	b.at(filePlace(file))
+}
+
+// viteProxy is what the dev server says of a request that it could not pass on: why follows as an
+// error of Node's.
+func viteProxy(l line) shape {
+	p := &plain{}
+	p.start(l)
+	p.fallback = CategoryConnection
+	_, message, _ := strings.Cut(l.text, "[vite] ")
+	p.say(strings.TrimPrefix(message, "(client) "))
+	return p
 }
 
 func viteServer(l line) shape {

@@ -79,3 +79,19 @@ func TestMaven(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestAnnounced has lines that only announce the error below them: it is one error.
+func TestAnnounced(t *testing.T) {
+	for _, m := range []misread{
+		{"vite's proxy", []string{
+			"52:00:00 PM [vite] http proxy error: /api/users", "5AggregateError [ECONNREFUSED]: ", "0    at internalConnectMultiple (node:net:1122:18)", "0    at afterConnectMultiple (node:net:1689:7)",
+			"52:00:01 PM [vite] http proxy error: /api/users", "5Error: connect ECONNREFUSED 127.0.0.1:3001", "0    at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1555:16)",
+			"52:00:02 PM [vite] http proxy error: /api/orders", "02:00:03 PM [vite] hmr update /src/a.js",
+			"52:00:04 PM [vite] Internal server error: no such import", "0  Plugin: vite:import-analysis",
+		}, []string{
+			"AggregateError|AggregateError|:0|2", "|http proxy error: /api/orders|:0|0", "Error|connect ECONNREFUSED 127.0.0.1:3001|:0|1", "vite:import-analysis|no such import|:0|1",
+		}},
+	} {
+		m.test(t)
+	}
+}
