@@ -91,6 +91,12 @@ func TestAnnounced(t *testing.T) {
 		}, []string{
 			"AggregateError|AggregateError|:0|2", "|http proxy error: /api/orders|:0|0", "Error|connect ECONNREFUSED 127.0.0.1:3001|:0|1", "vite:import-analysis|no such import|:0|1",
 		}},
+		{"django", []string{
+			"5Internal Server Error: /api/x/", "5Traceback (most recent call last):", `0  File "/app/shop/views.py", line 12, in x`, "0    return 1 / 0", "0           ~~^~~", "5ZeroDivisionError: division by zero",
+			`0[22/Nov/2026 14:00:00] "GET /api/x/ HTTP/1.1" 500 65432`, "5ERROR Internal Server Error: /api/y/", `0[22/Nov/2026 14:00:01] "GET /api/y/ HTTP/1.1" 500 32`,
+			"4WARNING Internal Server Error: /api/z/", "5Internal Server Error: /api/w/",
+		}, []string{"|Internal Server Error: /api/y/|:0|0", "ZeroDivisionError|division by zero|/app/shop/views.py:12|5", "|Internal Server Error: /api/w/|:0|0"}},
+		{"no request", []string{"5Internal Server Error: no disk"}, []string{"Error|no disk|:0|0"}},
 	} {
 		m.test(t)
 	}

@@ -36,7 +36,7 @@ func startTrace(l line, b *back, n *notes) shape {
 	text := l.text
 	t := strings.TrimLeft(text, " \t")
 	kind, message, at, ok := header(introduced(t))
-	if !ok || strings.HasPrefix(t, "at ") || strings.HasPrefix(t, "[cause]") || passed(t) {
+	if !ok || strings.HasPrefix(t, "at ") || strings.HasPrefix(t, "[cause]") || passed(t) || strings.Contains(t, "Internal Server Error: /") { // Django's: it names a request
 		return nil
 	}
 	tr := &trace{indent: l.indent()}
