@@ -26,8 +26,8 @@ func inSettings(label, text string) (all []learned) {
 		return nil
 	}
 	open := openIn(text)
-	for name, value := range settingsOf(text) {
-		if !isSecretOption(name) || !isSecret(spelled(name), value) || isTemplate(value) || open[unescaped(value)] {
+	for name, value := range settingsOf(text, isSecretOption) {
+		if !isSecret(spelled(name), value) || isTemplate(value) || open[unescaped(value)] {
 			continue
 		}
 		label := label
@@ -71,17 +71,15 @@ func openIn(text string) map[string]bool {
 			open[unescaped(name)] = true
 		}
 	}
-	for name, value := range settingsOf(text) {
-		if openSetting.MatchString(spelled(name)) {
-			open[unescaped(value)] = true
-		}
+	for _, value := range settingsOf(text, func(name string) bool { return openSetting.MatchString(spelled(name)) }) {
+		open[unescaped(value)] = true
 	}
 	return open
 }
 
-// settingsOf are the names and the values of the settings in a text. A value may have settings in
-// it, which are given as well: --from-literal=password=X.
-func settingsOf(text string) iter.Seq2[string, string] {
+// settingsOf are the names and the values of those settings in a text whose names are wanted. The
+// value of another one may have such in it: --from-literal=password=X.
+func settingsOf(text string, wanted func(name string) bool) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for at := 0; ; {
 			n := strings.IndexByte(text[at:], '=')
@@ -93,8 +91,12 @@ func settingsOf(text string) iter.Seq2[string, string] {
 				from--
 			}
 			at = equals + 1
-			if from < equals && (from == 0 || isBeforeSetting[text[from-1]]) && !yield(text[from:equals], settingValue(text[at:])) {
-				return
+			if name := text[from:equals]; name != "" && (from == 0 || isBeforeSetting[text[from-1]]) && wanted(name) {
+				value := settingValue(text[at:])
+				if !yield(name, value) {
+					return
+				}
+				at += len(value)
 			}
 		}
 	}

@@ -124,3 +124,12 @@ func TestOpenPasswords(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestSettingsAreReadOnce: the value of a secret setting is not looked at again for settings in it.
+func TestSettingsAreReadOnce(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{"X": strings.Repeat("password=", 2000)})
+	if len(m.known) > 10 {
+		t.Errorf("%d values are learned", len(m.known))
+	}
+}
