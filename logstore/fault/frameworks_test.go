@@ -101,3 +101,21 @@ func TestAnnounced(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestDotnetLog has errors of .NET's console logger: what was logged stands below the class.
+func TestDotnetLog(t *testing.T) {
+	for _, m := range []misread{
+		{"messages", []string{
+			"3info: Microsoft.Hosting.Lifetime[14]", "0      Now listening on: http://localhost:5000", "5fail: Shop.OrderService[0]", "0      Order 5 could not be saved", "5fail: Shop.OrderService[0]", "0      No card",
+			"614:00:00 crit: Shop.OrderService[7]", "0      Disk gone", "0      SELECT 1", "4warn: Shop.OrderService[0]", "5      Something failed", "5fail: Shop.Empty[0]", "3info: Shop.OrderService[0]", "0      Done",
+		}, []string{"|Order 5 could not be saved|:0|0", "|No card|:0|0", "|Disk gone|:0|1", "|Shop.Empty[0]|:0|0"}},
+		{"an exception", []string{
+			"5fail: Shop.OrderService[0]", "0      Order 6 has no items", "5      System.InvalidOperationException: no items", "0         at Shop.OrderService.Save(Order o) in /app/OrderService.cs:line 42",
+			"3info: Shop.OrderService[0]", "0      Done",
+		}, []string{"System.InvalidOperationException|no items|/app/OrderService.cs:42|1"}},
+		{"other forms", []string{"5fail: Shop.OrderService[0] No card", "0      below", "5fail: see [3]", "0      below", "5ERROR: Shop.OrderService[0]", "0      below", "5fail: items[a]", "0      below"},
+			[]string{"|Shop.OrderService[0] No card|:0|0", "|see [3]|:0|0", "|Shop.OrderService[0]|:0|0", "|items[a]|:0|0"}},
+	} {
+		m.test(t)
+	}
+}

@@ -71,7 +71,7 @@ func certainStarters() []starter {
 
 // uncertainStarters gives those that are tried after them.
 func uncertainStarters() []starter {
-	return []starter{startTrace, startRails, startPerl, startShell, startLogfmt, startPlain}
+	return []starter{startTrace, startRails, startPerl, startShell, startLogfmt, startDotnetLog, startPlain}
 }
 
 // done is a fault of one line that is complete at once.
