@@ -119,3 +119,25 @@ func TestDotnetLog(t *testing.T) {
 		m.test(t)
 	}
 }
+
+// TestRecovered has panics from which a framework of Go recovered.
+func TestRecovered(t *testing.T) {
+	gin := []string{
+		"0", "0", "02026/11/22 14:00:00 [Recovery] 2026/11/22 - 14:00:00 panic recovered:", "0GET /x HTTP/1.1", "0Host: localhost:8080", "5X-Note: an ERROR: of old", "0", "0",
+		"5runtime error: index out of range [5] with length 3", "0/home/dev/sdk/go/src/runtime/panic.go:115 (0x434f24)", "0\tgoPanicIndex: panic(boundsError{x: int64(x), signed: true, y: y, code: boundsIndex})",
+		"0/app/main.go:12 (0x8a1b2c)", "0\tmain.func1: return a[i]", "0/root/go/pkg/mod/github.com/gin-gonic/gin@v1.10.0/context.go:185 (0x8a0000)", "0\t(*Context).Next: c.handlers[c.index](c)", "0",
+		`0[GIN] 2026/11/22 - 14:00:00 | 500 |     1.1ms |             ::1 | GET      "/x"`, "5TypeError: of the next",
+	}
+	for _, m := range []misread{
+		{"gin", gin, []string{"panic|runtime error: index out of range [5] with length 3|/app/main.go:12|6", "TypeError|of the next|:0|0"}},
+		{"gin in release mode", append([]string{gin[2], "0boom"}, gin[11:16]...), []string{"panic|boom|/app/main.go:12|4"}},
+		{"no panic of gin", []string{"0the [Recovery] text is: panic recovered:", "0boom", "0[Recovery] of 3 files"}, nil},
+		{"chi", []string{
+			"0", "6 panic: boom", "0 ", "0 -> main.main.func1", "0 ->   /app/main.go:14", "0", "0    net/http.HandlerFunc.ServeHTTP", "0      /usr/local/go/src/net/http/server.go:2136",
+			`02026/11/22 14:00:00 "GET http://localhost:3000/ HTTP/1.1" from [::1]:5 - 500 0B in 1ms`,
+		}, []string{"panic|boom|/app/main.go:14|5"}},
+		{"no panic of chi", []string{"6 panic: of the crowd", "0 ", "0 it went", "0 -> away", "0", "0 -> main.main"}, nil},
+	} {
+		m.test(t)
+	}
+}

@@ -63,7 +63,7 @@ type starter func(l line, b *back, n *notes) shape
 // certainStarters gives the starts that cannot be anything else, in the order in which they are tried.
 func certainStarters() []starter {
 	return []starter{
-		startNodeEnd, startRolldown, startTurbopack, startGoTestOutput, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGoTest, startRustPanic, startRustTest, startRustc,
+		startNodeEnd, startRolldown, startTurbopack, startGoTestOutput, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGinPanic, startChiPanic, startGoTest, startRustPanic, startRustTest, startRustc,
 		startSanitizer, startPytest, startDoctest, startJest, startVitest, startMochaList, startMocha, startTAP, startESLint, startBundler, startNpm, startMake, startTcl, startRuby,
 		startPHP, startDiagnostic, startLinker, startNative, startUnittest,
 	}
