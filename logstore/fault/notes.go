@@ -64,7 +64,7 @@ type starter func(l line, b *back, n *notes) shape
 func certainStarters() []starter {
 	return []starter{
 		startNodeEnd, startRolldown, startTurbopack, startGoTestOutput, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGinPanic, startChiPanic, startGoTest, startRustPanic, startRustTest, startRustc,
-		startSanitizer, startPytest, startDoctest, startJest, startVitest, startMochaList, startMocha, startTAP, startESLint, startBundler, startNpm, startMake, startTcl, startRuby,
+		startSanitizer, startPytest, startDoctest, startJest, startVitest, startMochaList, startMocha, startRSpec, startGradleTest, startTAP, startESLint, startBundler, startNpm, startMake, startTcl, startRuby,
 		startPHP, startDiagnostic, startLinker, startNative, startUnittest,
 	}
 }
