@@ -21,6 +21,8 @@ type notes struct {
 	inline, placed bool
 	// failing tells that mocha lists its failures.
 	failing bool
+	// phpunit tells that PHPUnit lists its failures.
+	phpunit bool
 	// watch asks that so many of the lines that follow are looked at although they hold no keyword.
 	watch int
 }
@@ -63,7 +65,7 @@ type starter func(l line, b *back, n *notes) shape
 // certainStarters gives the starts that cannot be anything else, in the order in which they are tried.
 func certainStarters() []starter {
 	return []starter{
-		startNodeEnd, startRolldown, startTurbopack, startGoTestOutput, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGinPanic, startChiPanic, startGoTest, startRustPanic, startRustTest, startRustc,
+		startNodeEnd, startRolldown, startTurbopack, startGoTestOutput, startPHPUnit, startNoise, startJSON, startPython, startPythonGroup, startGoPanic, startGinPanic, startChiPanic, startGoTest, startRustPanic, startRustTest, startRustc,
 		startSanitizer, startPytest, startDoctest, startJest, startVitest, startMochaList, startMocha, startRSpec, startGradleTest, startTAP, startESLint, startBundler, startNpm, startMake, startTcl, startRuby,
 		startPHP, startDiagnostic, startLinker, startNative, startUnittest,
 	}

@@ -87,3 +87,46 @@ func listed(l line) (name string, ok bool) {
 	name, found := strings.CutPrefix(rest, ") ")
 	return name, ok && found && name != ""
 }
+
+// startPHPUnit knows "1) CalcTest::testAdds" below "There was 1 failure:".
+func startPHPUnit(l line, _ *back, n *notes) shape {
+	if l.text == "FAILURES!" || l.text == "ERRORS!" {
+		n.phpunit = false
+		return nil
+	}
+	if phpunitList(l.text) {
+		n.phpunit, n.watch = true, watchLines
+		return ignored{}
+	}
+	name, ok := phpunitTest(l)
+	if !n.phpunit || !ok {
+		return nil
+	}
+	n.suite++
+	r := newReport(l, name)
+	r.ends = func(l line, t string) bool {
+		_, next := phpunitTest(l)
+		return next || t == "FAILURES!" || t == "ERRORS!" || t == "--" || phpunitList(t)
+	}
+	r.detail = func(r *report, _ line, t string) {
+		if p, rest, ok := position(t); ok && rest == "" {
+			r.site.offer(p, "")
+		} else if !r.begun {
+			r.firstWords(t)
+		}
+	}
+	return r
+}
+
+// phpunitList tells whether a line is "There was 1 failure:", "There were 2 errors:".
+func phpunitList(t string) bool {
+	rest, one := strings.CutPrefix(t, "There was ")
+	rest, many := strings.CutPrefix(rest, "There were ")
+	_, what, ok := number(rest)
+	return (one || many) && ok && (what == " failure:" || what == " failures:" || what == " error:" || what == " errors:")
+}
+
+func phpunitTest(l line) (name string, ok bool) {
+	name, ok = listed(l)
+	return name, ok && l.indent() == 0 && strings.Contains(firstWord(name), "::")
+}

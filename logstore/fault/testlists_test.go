@@ -2,7 +2,7 @@ package fault_test
 
 import "testing"
 
-// TestTestLists has the failures that Gradle and RSpec list, and what only looks like them.
+// TestTestLists has the failures that Gradle, RSpec and PHPUnit list, and what only looks like them.
 func TestTestLists(t *testing.T) {
 	for _, m := range []misread{
 		{"gradle", []string{
@@ -22,6 +22,16 @@ func TestTestLists(t *testing.T) {
 			"0     # /usr/lib/ruby/x.rb:3:in `y'", "0     # ./lib/calc.rb:3:in `breaks'", "0     # ./spec/calc_spec.rb:9:in `block (2 levels) in <top (required)>'", "0",
 			"0Finished in 0.01 seconds (files took 0.1 seconds to load)", "02 examples, 2 failures", "0", "5Failed examples:", "0", "0rspec ./spec/calc_spec.rb:4 # Calculator adds",
 		}, []string{"FAIL|Calculator adds: expected: 3\ngot: 4|./spec/calc_spec.rb:5|5", "ArgumentError|Calculator breaks: boom|./lib/calc.rb:3|8"}},
+		{"phpunit", []string{
+			"0PHPUnit 10.5.0 by Sebastian Bergmann and contributors.", "0", "0FE                                                                  2 / 2 (100%)", "0",
+			"0There was 1 error:", "0", "01) CalcTest::testBreaks", "5RuntimeException: boom", "0", "0/app/src/Calc.php:7", "0/app/tests/CalcTest.php:19", "0", "0--", "0", "0There were 2 failures:", "0",
+			"01) CalcTest::testAdds with data set #0 (1, 2)", "0Failed asserting that 4 matches expected 3.", "0", "0/app/vendor/x/Assert.php:3", "0/app/tests/CalcTest.php:12", "0", "02) CalcTest::testSum", "0no sum", "0",
+			"0/app/tests/CalcTest.php:30", "0", "0FAILURES!", "0Tests: 3, Assertions: 2, Errors: 1, Failures: 2.", "01) See::this", "0of no test",
+		}, []string{
+			"RuntimeException|CalcTest::testBreaks: boom|/app/src/Calc.php:7|4", "FAIL|CalcTest::testAdds with data set #0 (1, 2): Failed asserting that 4 matches expected 3.|/app/tests/CalcTest.php:12|4",
+			"FAIL|CalcTest::testSum: no sum|/app/tests/CalcTest.php:30|3",
+		}},
+		{"no test of phpunit", []string{"01) See::this", "0of no test", "0There was 1 failure: none", "01) See::this", "0There were 2 errors:", "0", "01) the first was at std::move", "02) the second"}, nil},
 		{"no test of rspec", []string{"0     Failure/Error: rate", "0  of 3", "01) Calculator adds", "0     Failure/Error: rate"}, nil},
 	} {
 		m.test(t)
