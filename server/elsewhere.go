@@ -94,23 +94,6 @@ func (a specArgs) differsInStore(ctx context.Context, name, project string, stor
 	return append(differs, slices.DeleteFunc(changes, func(argument string) bool { return !a.gives(argument) })...), nil
 }
 
-// gives says whether a has that argument, one that can change while a process runs.
-func (a specArgs) gives(argument string) bool {
-	switch argument {
-	case "health":
-		return a.Health != nil
-	case "limits":
-		return a.Limits != nil
-	case "max_restarts":
-		return a.MaxRestarts != 0
-	case "restart":
-		return a.Restart != ""
-	case "stop":
-		return a.Stop != nil
-	}
-	return false
-}
-
 // RunsElsewhere gives those of names that run in another live server, for
 // groups. What cannot be read is not among them.
 func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string]groups.ForeignRun {

@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
-	"pmcp/groups"
 	"pmcp/health"
 	"pmcp/logstore"
 	"pmcp/process"
@@ -136,65 +134,6 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
 	r.AlreadyRunning, r.Hint = already, joinHints(changed, r.Hint)
 	return r, err
-}
-
-// changeable is what a call changes of a process that goes on running.
-type changeable struct {
-	spec   process.Spec
-	health *health.Spec
-	member []groups.Member // in the group that the call names; none if it is not in it
-}
-
-// changeable reads that of name; group is the one that the call names, or "".
-func (s *Server) changeable(ctx context.Context, name, group string) (c changeable) {
-	if st, err := s.o.Manager.Status(name); err == nil {
-		c.spec = st.Spec
-	}
-	if st, ok := s.o.Health.Status(name); ok {
-		c.health = &st.Spec
-	}
-	if group == "" {
-		return c
-	}
-	if g, err := s.o.Groups.Group(ctx, group); err == nil { // else it is in none
-		c.member = slices.DeleteFunc(slices.Clone(g.Members), func(m groups.Member) bool { return m.Process != name })
-	}
-	return c
-}
-
-// since says what is not as before; nothing if there was no process before.
-func (c changeable) since(before changeable) (hint string) {
-	if before.spec.Name == "" {
-		return ""
-	}
-	return changedHint(c.differs(before))
-}
-
-func changedHint(arguments []string) string {
-	if len(arguments) == 0 {
-		return ""
-	}
-	return "changed without a restart: " + strings.Join(arguments, ", ")
-}
-
-// differs names what is not as in other, in the words of the tools.
-func (c changeable) differs(other changeable) (names []string) {
-	for _, x := range []struct {
-		name        string
-		its, others any
-	}{
-		{"group", c.member, other.member},
-		{"health", c.health, other.health},
-		{"limits", c.spec.Limits, other.spec.Limits},
-		{"max_restarts", c.spec.MaxRestarts, other.spec.MaxRestarts},
-		{"restart", c.spec.Restart, other.spec.Restart},
-		{"stop", c.spec.Stop, other.spec.Stop},
-	} {
-		if !reflect.DeepEqual(x.its, x.others) {
-			names = append(names, x.name)
-		}
-	}
-	return names
 }
 
 // completeFromStored lays a call without a command over the stored definition
