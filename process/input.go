@@ -71,7 +71,7 @@ func (r *Run) input(ctx context.Context, p []byte, eof bool) (n int, err error) 
 	all := p
 	if eof && r.child.pty {
 		all = append(p[:len(p):len(p)], endOfTransmission)
-		if len(p) > 0 && p[len(p)-1] != '\n' { // the first hands the unfinished line over
+		if len(p) > 0 && p[len(p)-1] != '\n' && p[len(p)-1] != '\r' { // the first hands the unfinished line over
 			all = append(all, endOfTransmission)
 		}
 	}

@@ -47,6 +47,31 @@ func TestTerminalEndOfInput(t *testing.T) {
 	}
 }
 
+// TestTerminalEndOfInputBehindALine: a line that has its end is handed over already,
+// whichever key ended it: the end of input is for one reader.
+func TestTerminalEndOfInputBehindALine(t *testing.T) {
+	for _, end := range []string{"\n", "\r"} {
+		m, j := newTestManager(t, Options{})
+		spec := shell("a", "stty -echo; echo up; cat; echo first; cat; echo second")
+		spec.PTY, spec.Stdin = true, true
+		st := start(t, m, spec)
+		says := func(line string) {
+			t.Helper()
+			if _, err := j.awaitLine(testContext(t), st.RunID, func(l string) bool { return strings.TrimSpace(l) == line }); err != nil {
+				t.Fatalf("%q: %v: %q", line, err, j.text(st.RunID, Stdout))
+			}
+		}
+		for _, c := range [][]string{{"up", "one"}, {"first", "two"}} {
+			says(c[0])
+			if _, err := m.Input(testContext(t), "a", []byte(c[1]+end), true); err != nil {
+				t.Fatalf("Input behind %q: %v", c[0], err)
+			}
+			says(c[1])
+		}
+		says("second")
+	}
+}
+
 // TestTerminalTreeIsStopped stops a tree that shares no process group and no
 // session, without a subreaper to gather its daemon.
 func TestTerminalTreeIsStopped(t *testing.T) {
