@@ -127,6 +127,9 @@ func (m *Manager) PortHolder(port int) (pid int, command string, ours bool) {
 	return 0, "a process of another user", false
 }
 
+// inThisSession ends what holder says of a process of ours.
+const inThisSession = " in this session"
+
 // holder names who listens on port: "pid 12 (node)" and whether it is ours, or
 // "" if nobody does.
 func (m *Manager) holder(port int) string {
@@ -137,7 +140,7 @@ func (m *Manager) holder(port int) string {
 	case pid == 0:
 		return command
 	case ours:
-		return fmt.Sprintf("pid %d (%s) of %s in this session", pid, shorten(command), cmp.Or(m.nameOf(pid), "another process"))
+		return fmt.Sprintf("pid %d (%s) of %s%s", pid, shorten(command), cmp.Or(m.nameOf(pid), "another process"), inThisSession)
 	default:
 		return fmt.Sprintf("pid %d (%s), which was started elsewhere", pid, shorten(command))
 	}

@@ -233,7 +233,7 @@ func (r *readiness) checkPort(port int, sockets, own []socket) string {
 	why := fmt.Sprintf("it does not listen on port %d yet", port)
 	if holder := r.holder(port, sockets); holder != "" {
 		why = heldSentence(port, holder)
-		if r.isYounger(port, sockets) {
+		if !strings.HasSuffix(holder, inThisSession) && r.isYounger(port, sockets) {
 			why += ", since after the start: if it is a container's, ready.log or ready.http with a whole URL can tell"
 		}
 	}
@@ -243,11 +243,10 @@ func (r *readiness) checkPort(port int, sockets, own []socket) string {
 	return why
 }
 
-// isYounger says whether all sockets on port came after the run had begun, outside
-// this session.
+// isYounger says whether all sockets on port came after the run had begun.
 func (r *readiness) isYounger(port int, sockets []socket) bool {
 	for _, s := range sockets {
-		if s.port() == port && (r.before.keys[s.key] || slices.ContainsFunc(s.holders, func(pid int) bool { return r.m.nameOf(pid) != "" })) {
+		if s.port() == port && r.before.keys[s.key] {
 			return false
 		}
 	}

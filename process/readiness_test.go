@@ -140,6 +140,20 @@ func TestReadyIsNotFooledByAStranger(t *testing.T) {
 		defer func() { _ = l.Close() }()
 		awaitNotReady(t, m, "started elsewhere", "since after the start", "ready.http with a whole URL")
 	})
+	t.Run("opened since by another process", func(t *testing.T) {
+		m, j := newTestManager(t, Options{})
+		free := proctest.FreePort(t)
+		spec := helper("a", "block")
+		spec.Ready = &Ready{Port: &free}
+		start(t, m, spec)
+		awaitNotReady(t, m, "it does not listen")
+		other := start(t, m, helper("b", "listen", "tcp", fmt.Sprintf("127.0.0.1:%d", free)))
+		j.port(testContext(t), other.RunID)
+		awaitNotReady(t, m, "of b in this session")
+		if st, _ := m.Status("a"); strings.Contains(st.NotReady, "container") {
+			t.Errorf("it says %s", st.NotReady)
+		}
+	})
 	t.Run("other port is told", func(t *testing.T) {
 		m, j := newTestManager(t, Options{})
 		spec := helper("a", "listen", "tcp", "127.0.0.1:0")
