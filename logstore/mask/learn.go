@@ -21,7 +21,7 @@ var (
 	secretOption = regexp.MustCompile(`(?i)(^|_)(pass|pwd|token|(shared_?)?(api|access|account|secret|private)_?key|credentials?|requirepass|masterauth|storepass|keypass)$|` +
 		`(password|passwd|passphrase|(^|_|client)secret)$`)
 	// openOption matches names of options that only look so: switches, and names of a secret.
-	openOption = regexp.MustCompile(`(?i)^(no|ask|prompt|without)_?([a-z]+_)?pass|(^|_)(existing|pull|tls)_?secret$`)
+	openOption = regexp.MustCompile(`(?i)^(no|ask|prompt|without)(_?|_[a-z]+_)pass|(^|_)(existing|pull|tls)_?secret$`)
 	// hump is where a word begins within a name in camel case.
 	hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 	// call matches what code has behind a =, and no setting: password=readPassword(x).

@@ -63,6 +63,7 @@ func TestSettingsInArguments(t *testing.T) {
 		"redis-server|--requirepass|s3cretpass-1":                                      "redis-server --requirepass [masked --requirepass]",
 		"x|--clientSecret|s3cretpass-2|--dbPassword=s3cretpass-3":                      "x --clientSecret [masked --clientSecret] --dbPassword=[masked --dbPassword]",
 		"x|--accessToken|s3cretpass-4|-storepass|s3cretpass-5":                         "x --accessToken [masked --accessToken] -storepass [masked -storepass]",
+		"x|--node-password|s3cretpass-8|--nosql-password=s3cretpass-9":                 "x --node-password [masked --node-password] --nosql-password=[masked --nosql-password]",
 		"java|-Djavax.net.ssl.keyStorePassword=s3cretpass-6|x":                         "java -Djavax.net.ssl.keyStorePassword=[masked -Djavax.net.ssl.keyStorePassword] x",
 		"kubectl|create|--from-literal=password=s3cretpass-7|--from-literal=user=a":    "kubectl create --from-literal=password=[masked password] --from-literal=user=a",
 		"kubectl|create|--from-literal|db_password=correcthorse":                       "kubectl create --from-literal db_password=[masked db_password]",
