@@ -79,7 +79,7 @@ func openFile(ctx context.Context, path string, unclean func([]owner) bool, clai
 				err = connect()
 			}
 		}
-	case f.freeReserve(): // the disk may be full, which SQLite does not always say so
+	case !busy(err) && !errors.Is(err, errOlderServer) && f.freeReserve(): // the disk may be full, which SQLite does not always say so
 		f.closePools()
 		err = connect()
 	}
@@ -231,6 +231,9 @@ func (f *file) make(ctx context.Context) error {
 	return errors.Join(migrate(ctx, db), db.Close())
 }
 
+// errOlderServer: the file has to be migrated, which must wait for the end of a server.
+var errOlderServer = errors.New("the log database must be migrated, but an older server uses it")
+
 // awaitSchema makes the schema as soon as no other server has the file open, unless another makes it
 // first. It is called when whoever made the file died before its schema was complete, and when an older
 // version made it.
@@ -255,7 +258,7 @@ func (f *file) awaitSchema(ctx context.Context) error {
 	case err != nil || made:
 		return err
 	case !ready:
-		return errors.New("the log database must be migrated, but an older server uses it")
+		return errOlderServer
 	}
 	return f.make(ctx)
 }
