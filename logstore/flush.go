@@ -156,9 +156,9 @@ func (f *flusher) flush(urgent bool) error {
 		var b batch
 		b.docs, b.late = s.unsavedDocuments(), s.lateRows()
 		b.filters = s.takeFilters()
-		b.faults = s.faults.take()
 		b.events, b.samples = s.takeBacklogs()
 		list = b.collect(list, urgent, s)
+		b.faults = s.faults.take() // what is noted from here on has a run that is listed anew
 		if b.empty() {
 			return nil
 		}
