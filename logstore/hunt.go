@@ -25,6 +25,7 @@ type hunt struct {
 	tracks tracks
 	opened []*track
 	bytes  int
+	around map[int64]int // of each run with a hit: what its lines cost beside their text
 }
 
 // manyRuns is when it pays to find out at once which runs have tail rows.
@@ -123,12 +124,15 @@ func (h *hunt) search() error {
 	return nil
 }
 
-// cost is what a line of the result counts for MaxBytes.
-func (h *hunt) cost(l *Line) int { return len(l.Text) + h.query.LineBytes }
+// cost is what a line of a run that has a hit counts for MaxBytes.
+func (h *hunt) cost(l *Line) int { return len(l.Text) + h.around[l.Run] }
 
 // take moves the next hit of a run to the result, unless that has enough.
 func (h *hunt) take(t *track) bool {
 	hit := t.hits[len(t.hits)-1]
+	if h.query.LineBytes > 0 {
+		h.around[hit.Run] = h.query.LineBytes + 2*len(t.place.meta.key.name)
+	}
 	if len(h.result.Hits) >= h.query.Limit || len(h.result.Hits) > 0 && h.bytes+h.cost(&hit) > h.maxBytes {
 		return false
 	}

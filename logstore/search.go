@@ -32,7 +32,8 @@ type SearchQuery struct {
 	OldestFirst bool
 	// CountOnly counts all hits and gives none.
 	CountOnly bool
-	// LineBytes is what a line counts for MaxBytes beside its text.
+	// LineBytes is what a line counts for MaxBytes beside its text and, if it is not 0, twice the name of
+	// its process.
 	LineBytes int
 	// MaxTime bounds the search; when it is over, what was found so far is given, with More set. 0 = 5 s.
 	MaxTime time.Duration
@@ -115,7 +116,7 @@ func newHunt(s *Store, q SearchQuery) (*hunt, error) {
 	}
 	p.backward = q.Newest // a cursor bounds the search, it does not turn it
 	return &hunt{
-		plan: p, store: s, query: q, matcher: m,
+		plan: p, store: s, query: q, matcher: m, around: make(map[int64]int),
 		deadline: time.Now().Add(cmp.Or(max(q.MaxTime, 0), defaultSearchTime)),
 		result:   &Matches{page: p.page, back: p.backward, Runs: p.page.Runs},
 	}, nil

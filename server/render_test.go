@@ -252,12 +252,25 @@ func TestSearchTellsOfMissingContext(t *testing.T) {
 	}
 }
 
+// TestSearchCountsNames: the name of a process stands with each line that is shown.
+func TestSearchCountsNames(t *testing.T) {
+	s := hello(t)
+	name := strings.Repeat("n", 64)
+	s.script(name, "seq 1000", "wait", "exit")
+	for _, process := range []string{name, "*"} {
+		data, text := s.do("search_logs", map[string]any{"query": "1", "process": process, "limit": 1000, "max_bytes": 4096})
+		if got := len(data["matches"].([]any)); len(text) > 4096 || got < 10 {
+			t.Errorf("%s: %d matches in %d bytes", process, got, len(text))
+		}
+	}
+}
+
 // TestSearchGivesWhatFits: context does not cost matches, nor do more than max_bytes allows.
 func TestSearchGivesWhatFits(t *testing.T) {
 	s := hello(t)
 	s.script("job", "i=0; while [ $i -lt 200 ]; do echo hit $i; echo of; echo no; echo use; i=$((i+1)); done", "wait", "exit")
 	for _, c := range []struct{ context, limit, maxBytes, matches int }{
-		{0, 50, 0, 50}, {5, 50, 0, 50}, {0, 200, 0, 200}, {3, 200, 0, 200}, {0, 200, 4096, 47},
+		{0, 50, 0, 50}, {5, 50, 0, 50}, {0, 200, 0, 200}, {3, 200, 0, 200}, {0, 200, 4096, 44},
 	} {
 		arguments := map[string]any{"query": "hit", "process": "job", "context": c.context, "limit": c.limit}
 		if c.maxBytes > 0 {
