@@ -141,6 +141,16 @@ func errorsText(errors []errorResult) string {
 	return b.String()
 }
 
+// markedErrors is errorsText of an answer that has lines, or none: then nothing
+// before has said that this is output.
+func markedErrors(errors []errorResult, lines []string) string {
+	text := errorsText(errors)
+	if text == "" || len(lines) > 0 {
+		return text
+	}
+	return "[" + outputNotice + "]\n" + text
+}
+
 // runErrors are the errors of one run, for an answer about it: without stacks,
 // since the answer has the last lines.
 type runErrors struct {
@@ -160,6 +170,11 @@ func (s *Server) runErrors(ctx context.Context, run int64) (r runErrors, err err
 		r.shown = append(r.shown, e)
 	}
 	return r, nil
+}
+
+// ofRunErrors are the arguments of get_errors that give the errors of a run.
+func ofRunErrors(name string, run int) string {
+	return fmt.Sprintf("process: %q and run: %d", name, run)
 }
 
 // rest says where the errors are that are not shown; "" if all are. where are the

@@ -136,7 +136,7 @@ const (
 	// line is told.
 	minShare = 200
 	// leftOutBytes is about what the line takes that says what was left out.
-	leftOutBytes = 120
+	leftOutBytes = 200
 )
 
 // size is about what the output of a member takes.
@@ -179,7 +179,7 @@ func (s *Server) failedLines(ctx context.Context, run int64, room int) (lines []
 	shown := logView{newest: true, maxBytes: max(room-leftOutBytes, minShare)}.render(page)
 	lines = shown.Lines
 	if left := len(page.Lines) - shown.shown; left > 0 {
-		lines = append([]string{fmt.Sprintf("--- %s before these left out; get_logs with before: %s ---", lineCount(int64(left)), shown.PrevCursor)}, lines...)
+		lines = append([]string{fmt.Sprintf("--- %s before these left out; get_logs with %sbefore: %s ---", lineCount(int64(left)), shown.ofProcess(), shown.PrevCursor)}, lines...)
 	}
 	return lines, len(page.Lines) > shown.shown, shown.NextCursor, nil
 }

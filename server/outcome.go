@@ -44,7 +44,7 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 	case wait == "ready" && now.Ready == nil && !now.stored:
 		r.Hint = "readiness was not checked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
 	case now.Ready == nil:
-		r.Hint = joinNonEmpty("readiness was not checked", now.since)
+		r.Hint = joinHints("readiness was not checked", r.Hint)
 	}
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, nil
@@ -105,7 +105,7 @@ func (s *Server) addErrors(ctx context.Context, r *runResult, now *runNow) (err 
 	if now.bad {
 		var found runErrors
 		found, err = s.runErrors(ctx, now.id)
-		r.addErrors(found)
+		r.addErrors(found, ofRunErrors(r.Name, r.Run))
 	}
 	r.faults = r.faults || now.bad && err == nil
 	return err
@@ -201,7 +201,7 @@ func (e *deathError) about() []told { return e.r.about() }
 func (e *deathError) Error() string {
 	r := e.r // a copy: the hints are added each time
 	if len(r.Lines) > 0 {
-		r.Hint = joinNonEmpty(r.Hint, "the last lines are above; get_logs shows all")
+		r.Hint = joinHints(r.Hint, "the last lines are above; get_logs shows all")
 	}
 	if len(r.Survivors) > 0 {
 		r.Hint = joinHints(r.Hint, "what it started goes on in the background: start it in the foreground, without a daemon option, and readiness, exit and restarts are those of the program itself; stop_process stops what goes on")

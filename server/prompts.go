@@ -199,6 +199,8 @@ func monitoringPrompt(ctx context.Context, s *Server, argument string) (string, 
 	if own {
 		p := ofStatus(&st)
 		fmt.Fprintf(&b, "\nnow: %s\n", p.line())
+	} else if err := s.ownOnly(ctx, name); err != nil {
+		fmt.Fprintf(&b, "\n%s: these calls are for its window\n", err)
 	}
 	return b.String() + s.healthText(ctx, name), nil
 }

@@ -84,7 +84,7 @@ func (r groupRunResult) text() string {
 		if len(m.Lines) > 0 {
 			fmt.Fprintf(&b, "[%s]\n%s\nnext_cursor: %s\n", outputNotice, strings.Join(m.Lines, "\n"), m.NextCursor)
 		}
-		b.WriteString(errorsText(m.Errors))
+		b.WriteString(markedErrors(m.Errors, m.Lines))
 	}
 	if r.Hint != "" {
 		fmt.Fprintf(&b, "hint: %s\n", r.Hint)

@@ -108,7 +108,7 @@ func (r processInfoResult) text() string {
 		}
 	}
 	b.WriteString(r.logResult.text())
-	b.WriteString(errorsText(r.Errors))
+	b.WriteString(markedErrors(r.Errors, r.Lines))
 	if r.Hint != "" {
 		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
 	}
@@ -290,7 +290,10 @@ func (s *Server) describeLog(ctx context.Context, r *processInfoResult, run int6
 		return fmt.Errorf("cannot read the last lines: %w", err)
 	}
 	found, err := s.runErrors(ctx, run)
-	r.Errors, r.Hint = found.shown, found.rest(fmt.Sprintf("process: %q and run: %d", r.Name, r.Run))
+	r.Errors, r.Hint = found.shown, found.rest(ofRunErrors(r.Name, r.Run))
+	if len(r.Errors) > 0 {
+		r.Notice = outputNotice
+	}
 	return err
 }
 

@@ -38,11 +38,12 @@ type runResult struct {
 }
 
 // addErrors adds errors, whose messages are output, to an answer that has its log.
-func (r *runResult) addErrors(found runErrors) {
+// where are the arguments of get_errors that give all of them.
+func (r *runResult) addErrors(found runErrors, where string) {
 	if r.Errors = found.shown; len(r.Errors) > 0 {
 		r.Notice = outputNotice
 	}
-	r.Hint = joinHints(r.Hint, found.rest(fmt.Sprintf("process: %q and run: %d", r.Name, r.Run)))
+	r.Hint = joinHints(r.Hint, found.rest(where))
 }
 
 func (r runResult) about() []told {
@@ -66,10 +67,7 @@ func (r runResult) text() string {
 	if r.Match != "" {
 		fmt.Fprintf(&b, "match: %s\n", r.Match)
 	}
-	if len(r.Lines) == 0 && len(r.Errors) > 0 {
-		fmt.Fprintf(&b, "[%s]\n", r.Notice)
-	}
-	b.WriteString(errorsText(r.Errors))
+	b.WriteString(markedErrors(r.Errors, r.Lines))
 	if r.Hint != "" {
 		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
 	}

@@ -160,12 +160,12 @@ func (w *runWait) lastLines(ctx context.Context) (logResult, error) {
 func (w *runWait) addErrors(ctx context.Context, r *runResult, now *runNow) (err error) {
 	if w.a.After == "" {
 		all, err := w.s.runErrors(ctx, w.run)
-		r.addErrors(all)
+		r.addErrors(all, ofRunErrors(r.Name, r.Run))
 		r.faults = r.faults || now.bad && err == nil
 		return err
 	}
 	found, err := getErrors(ctx, w.s, getErrorsArgs{Process: w.name, After: w.a.After, Limit: answerErrors})
-	r.addErrors(runErrors{found.Errors, found.Total})
+	r.addErrors(runErrors{found.Errors, found.Total}, fmt.Sprintf("process: %q and after: %s", w.name, w.a.After))
 	r.faults = now.bad && err == nil
 	return err
 }
