@@ -60,8 +60,7 @@ func (r *retries) after(policy RestartPolicy, maxRestarts int, exit Exit, lived 
 		return evGaveUp, 0, fmt.Sprintf("not restarted: exit code %d means that a command could not be run", exit.Code)
 	}
 	// A run that was ended for being unhealthy, or for what it used, was not
-	// stable, however long that took to notice, unless it was so for most of a
-	// long time.
+	// stable, however long that took to notice, unless it has lasted for window.
 	wasEnded := exit.By == ByHealth || exit.By == ByLimit
 	if r.unstable++; lived >= stableAfter && !wasEnded || lived >= window {
 		r.unstable, r.wasEnded = 0, false

@@ -274,18 +274,29 @@ func TestRecycle(t *testing.T) {
 	})
 }
 
-// TestRecycleOfLongRuns: what runs for long between two restarts is not given up.
-func TestRecycleOfLongRuns(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, m *Manager, _ *fakeSpawner) {
-		start(t, m, sh("a", RestartNever))
-		for run := 1; run <= 12; run++ {
-			time.Sleep(time.Hour) // of the bubble's clock
-			if err := m.Recycle("a", run, ByLimit, "too large"); err != nil {
-				t.Fatal(err)
-			}
-			awaitRun(t, m, run+1)
+// TestRestartsOfLongRuns: what runs for long between two restarts for its limit is
+// not given up; what does not is, and the reason says that it was ended.
+func TestRestartsOfLongRuns(t *testing.T) {
+	var r retries
+	now := time.Now()
+	end := func(lived time.Duration) (ev event, reason string) {
+		now = now.Add(lived)
+		ev, _, reason = r.after(RestartOnFailure, 0, Exit{Signal: "SIGTERM", By: ByLimit}, lived, now, 0)
+		return ev, reason
+	}
+	for run := range 12 {
+		if ev, reason := end(window); ev != evRetry {
+			t.Fatalf("after %d runs of %s: %s", run+1, window, reason)
 		}
-	})
+	}
+	for run := 1; run < unstableLimit; run++ {
+		if ev, reason := end(window - time.Second); ev != evRetry {
+			t.Fatalf("after %d runs that were shorter: %s", run, reason)
+		}
+	}
+	if ev, reason := end(window - time.Second); ev != evGaveUp || !strings.Contains(reason, "for their health or limits within 10m") {
+		t.Errorf("event %v, %s", ev, reason)
+	}
 }
 
 func TestStopWinsOverRecycle(t *testing.T) {

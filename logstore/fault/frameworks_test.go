@@ -125,7 +125,7 @@ func TestRecovered(t *testing.T) {
 	gin := []string{
 		"0", "0", "02026/11/22 14:00:00 [Recovery] 2026/11/22 - 14:00:00 panic recovered:", "0GET /x HTTP/1.1", "0Host: localhost:8080", "5X-Note: an ERROR: of old", "0", "0",
 		"5runtime error: index out of range [5] with length 3", "0/home/dev/sdk/go/src/runtime/panic.go:115 (0x434f24)", "0\tgoPanicIndex: panic(boundsError{x: int64(x), signed: true, y: y, code: boundsIndex})",
-		"0/app/main.go:12 (0x8a1b2c)", "0\tmain.func1: return a[i]", "0/root/go/pkg/mod/github.com/gin-gonic/gin@v1.10.0/context.go:185 (0x8a0000)", "0\t(*Context).Next: c.handlers[c.index](c)", "0",
+		"0/app/main.go:12 (0x8a1b2c)", "0\tmain.func1: return a[i]", "0/home/dev/go/pkg/mod/github.com/gin-gonic/gin@v1.10.0/context.go:185 (0x8a0000)", "0\t(*Context).Next: c.handlers[c.index](c)", "0",
 		`0[GIN] 2026/11/22 - 14:00:00 | 500 |     1.1ms |             ::1 | GET      "/x"`, "5TypeError: of the next",
 	}
 	for _, m := range []misread{
