@@ -126,13 +126,17 @@ func TestReadyIsNotFooledByAStranger(t *testing.T) {
 			awaitNotReady(t, m, strconv.Itoa(port), held, "started elsewhere")
 		})
 	}
-	t.Run("opened since", func(t *testing.T) {
-		m, _ := newTestManager(t, Options{})
-		free := proctest.FreePort(t)
+	waitsForPort := func(t *testing.T) (m *Manager, j *memJournal, free int) {
+		m, j = newTestManager(t, Options{})
+		free = proctest.FreePort(t)
 		spec := helper("a", "block")
 		spec.Ready = &Ready{Port: &free}
 		start(t, m, spec)
 		awaitNotReady(t, m, "it does not listen")
+		return m, j, free
+	}
+	t.Run("opened since", func(t *testing.T) {
+		m, _, free := waitsForPort(t)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", free))
 		if err != nil {
 			t.Fatal(err)
@@ -141,12 +145,7 @@ func TestReadyIsNotFooledByAStranger(t *testing.T) {
 		awaitNotReady(t, m, "started elsewhere", "since after the start", "ready.http with a whole URL")
 	})
 	t.Run("opened since by another process", func(t *testing.T) {
-		m, j := newTestManager(t, Options{})
-		free := proctest.FreePort(t)
-		spec := helper("a", "block")
-		spec.Ready = &Ready{Port: &free}
-		start(t, m, spec)
-		awaitNotReady(t, m, "it does not listen")
+		m, j, free := waitsForPort(t)
 		other := start(t, m, helper("b", "listen", "tcp", fmt.Sprintf("127.0.0.1:%d", free)))
 		j.port(testContext(t), other.RunID)
 		awaitNotReady(t, m, "of b in this session")
