@@ -237,7 +237,7 @@ func (m *Monitor) add(name string) *entry {
 func (m *Monitor) change(e *entry, spec Spec) {
 	now, before := time.Now(), e.tally
 	keep := e.watch != nil && e.status.Spec.sameCheck(spec)
-	before.owed = before.owed || before.unhealthy && e.status.Spec.OnUnhealthy != ActRestart
+	handed := spec.OnUnhealthy == ActRestart && e.status.Spec.OnUnhealthy != ActRestart
 	run := e.status.RunID
 	m.end(e)
 	e.status.Spec = spec
@@ -245,7 +245,7 @@ func (m *Monitor) change(e *entry, spec Spec) {
 		m.begin(e, st, now)
 		if keep && st.RunID == run {
 			e.tally = before
-			e.tally.owed = before.owed && spec.OnUnhealthy == ActRestart
+			e.tally.owed = before.owed || before.unhealthy && handed
 		}
 	}
 	if !m.settle(e, now) {

@@ -108,8 +108,9 @@ type tally struct {
 	healthy   bool
 	once      bool // healthy at least once
 	failures  int  // in a row, of those that count
-	// owed says that it became unhealthy by a check that could not be run: the
-	// next failure of one that can is what it is restarted for.
+	// owed says that it became unhealthy by a check that could not be run, or
+	// before it could be restarted for it: the next failure of one that can be run
+	// is what it is restarted for.
 	owed bool
 }
 
