@@ -158,12 +158,18 @@ func inURLs(name, value string) (all []learned) {
 		if isPlaceholder(password) || isPort([]byte(password)) || open[unescaped(password)] {
 			continue
 		}
-		if isWorthy(password) {
-			all = append(all, variants(name, password)...)
-		}
-		if decoded := unescaped(password); decoded != password && isWorthy(decoded) {
-			all = append(all, variants(name, decoded)...)
-		}
+		all = append(all, inBothForms(name, password)...)
+	}
+	return all
+}
+
+// inBothForms is a part of a URL as it stands there and decoded, as far as either can be looked for.
+func inBothForms(name, part string) (all []learned) {
+	if isWorthy(part) {
+		all = variants(name, part)
+	}
+	if decoded := unescaped(part); decoded != part && isWorthy(decoded) {
+		all = append(all, variants(name, decoded)...)
 	}
 	return all
 }

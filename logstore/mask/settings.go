@@ -36,10 +36,7 @@ func inSettings(label, text string) (all []learned) {
 		} else if label == "" {
 			label = "password"
 		}
-		all = append(all, variants(label, value)...)
-		if decoded := unescaped(value); decoded != value && isWorthy(decoded) {
-			all = append(all, variants(label, decoded)...)
-		}
+		all = append(all, inBothForms(label, value)...)
 	}
 	return all
 }
