@@ -238,10 +238,6 @@ var errOlderServer = errors.New("the log database must be migrated, but an older
 // first. It is called when whoever made the file died before its schema was complete, and when an older
 // version made it.
 func (f *file) awaitSchema(ctx context.Context) error {
-	if f.alone {
-		return f.make(ctx)
-	}
-	made := false
 	ready, err := awaitLock(ctx, func() (ready bool, err error) {
 		if f.alone, err = f.lock.try(true); f.alone || err != nil {
 			return f.alone, err
@@ -249,18 +245,21 @@ func (f *file) awaitSchema(ctx context.Context) error {
 		if ok, err := f.lock.try(false); !ok || err != nil {
 			return false, err
 		}
-		if made = checkSchema(ctx, f.read) == nil; !made {
-			f.lock.unlock() // so that one of those who wait can be alone
+		if checkSchema(ctx, f.read) == nil {
+			return true, nil
 		}
-		return made, nil
+		f.lock.unlock() // so that one of those who wait can be alone
+		return false, nil
 	})
 	switch {
-	case err != nil || made:
+	case err != nil:
 		return err
 	case !ready:
 		return errOlderServer
+	case f.alone:
+		return f.make(ctx)
 	}
-	return f.make(ctx)
+	return nil
 }
 
 // checkAfterCrash looks for damage when a session ended without a word.
