@@ -113,8 +113,12 @@ func (s *Store) allFaults(ctx context.Context, q *FaultQuery) (all []Fault, err 
 func readFaults(ctx context.Context, tx querier, q *FaultQuery, unsaved unsavedFaults) ([]Fault, error) {
 	var stored []Fault
 	if tx != nil {
+		known := *q
+		if len(unsaved.flying)+len(unsaved.waiting) > 0 {
+			known.Since = time.Time{} // one that is older in the file may have been seen since
+		}
 		var err error
-		if stored, err = storedFaults(ctx, tx, q, len(unsaved.flying)+len(unsaved.waiting) > 0); err != nil {
+		if stored, err = storedFaults(ctx, tx, &known); err != nil {
 			return nil, err
 		}
 	}
@@ -128,7 +132,7 @@ func readFaults(ctx context.Context, tx querier, q *FaultQuery, unsaved unsavedF
 	return inRuns(ctx, tx, q.Runs, all, slices.Concat(unsaved.flying, unsaved.waiting)...)
 }
 
-func storedFaults(ctx context.Context, tx querier, q *FaultQuery, withUnsaved bool) ([]Fault, error) {
+func storedFaults(ctx context.Context, tx querier, q *FaultQuery) ([]Fault, error) {
 	where, args := []string{"1"}, []any{}
 	add := func(condition string, arg any) { where, args = append(where, condition), append(args, arg) }
 	if q.Project != "" {
@@ -137,7 +141,7 @@ func storedFaults(ctx context.Context, tx querier, q *FaultQuery, withUnsaved bo
 	if q.ID != "" {
 		add("id = ?", q.ID)
 	}
-	if !q.Since.IsZero() && !withUnsaved { // one that is older there may have been seen since
+	if !q.Since.IsZero() {
 		add("last_seen >= ?", nanos(q.Since))
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT `+faultColumns+` FROM fault WHERE `+strings.Join(where, " AND "), args...)
@@ -239,7 +243,7 @@ func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 	}
-	all, err := storedFaults(ctx, s.file.read, &FaultQuery{ID: id}, false)
+	all, err := storedFaults(ctx, s.file.read, &FaultQuery{ID: id})
 	if err != nil || len(all) == 0 {
 		return Fault{}, fmt.Errorf("cannot read %s back: %w", id, err)
 	}
