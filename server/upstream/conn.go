@@ -49,8 +49,6 @@ type Conn struct {
 	stdout  io.ReadCloser
 	traffic traffic
 	began   time.Time
-	// lastTime and discoverTime are the constants of these names, but in tests.
-	lastTime, discoverTime time.Duration
 
 	queue chan outgoing
 	up    chan struct{} // closed once connected
@@ -99,7 +97,7 @@ type outgoing struct {
 
 func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	return &Conn{
-		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(), lastTime: lastTime, discoverTime: discoverTime,
+		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(),
 		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
 		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
 		why: waitsForInitialize, pending: make(map[int64]*pending),
@@ -254,7 +252,7 @@ func (c *Conn) write() {
 // awaitLast lets the reading come to its end first, for a while: most servers
 // that take nothing more have exited, and what they answered before counts.
 func (c *Conn) awaitLast() {
-	timer := time.NewTimer(c.lastTime)
+	timer := time.NewTimer(c.o.lastTime)
 	defer timer.Stop()
 	select {
 	case <-c.down:

@@ -62,7 +62,7 @@ func breakStdin(t *testing.T, lastTime time.Duration) (c *Conn, server io.WriteC
 	stdout, server := io.Pipe()
 	stdin := &brokenStdin{took: make(chan string, 8), failed: make(chan struct{}, 1)}
 	c = newConn(Options{}.withDefaults(), "broken", 1, stdin, stdout)
-	c.lastTime = lastTime
+	c.o.lastTime = lastTime
 	served := make(chan struct{})
 	go func() { defer close(served); c.serve() }()
 	t.Cleanup(func() { _ = server.Close(); <-served })

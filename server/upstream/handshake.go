@@ -79,7 +79,7 @@ func (c *Conn) handshake() bool {
 			}
 			initialized = nil
 			c.refuses(initialize.err)
-			over.Reset(c.discoverTime)
+			over.Reset(c.o.discoverTime)
 			ask()
 		case <-discovered:
 			if discover.err == nil {

@@ -20,6 +20,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -69,8 +70,8 @@ type Options struct {
 	// Log takes what is worth a line on stderr. Nil discards it.
 	Log *slog.Logger
 
-	// discoverAfter is the constant of that name, but in tests.
-	discoverAfter time.Duration
+	// The constants of these names, but in tests.
+	discoverAfter, discoverTime, lastTime time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -98,9 +99,9 @@ func (o Options) withDefaults() Options {
 	if o.MaxOnDemand == 0 {
 		o.MaxOnDemand = defaultMaxOnDemand
 	}
-	if o.discoverAfter == 0 {
-		o.discoverAfter = discoverAfter
-	}
+	o.discoverAfter = cmp.Or(o.discoverAfter, discoverAfter)
+	o.discoverTime = cmp.Or(o.discoverTime, discoverTime)
+	o.lastTime = cmp.Or(o.lastTime, lastTime)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

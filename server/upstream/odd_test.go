@@ -205,7 +205,7 @@ func TestRefusalIsNamed(t *testing.T) {
 	const want = "refused initialize: no API key (code -32603), and has not answered server/discover"
 	log := newMemLog()
 	s := newScripted(t, Options{Capture: log.capture, OnReady: log.onReady})
-	s.discoverTime = time.Hour
+	s.o.discoverTime = time.Hour
 	s.run(refusing)
 	log.await(t, `"method":"server/discover"`)
 	if why := s.Status().Why; why != "it "+want {
@@ -224,7 +224,7 @@ func TestRefusalIsNamed(t *testing.T) {
 // question, and not the whole start timeout.
 func TestRefusalIsNotWaitedOn(t *testing.T) {
 	s := newScripted(t, Options{StartTimeout: time.Hour})
-	s.discoverTime = time.Millisecond
+	s.o.discoverTime = time.Millisecond
 	s.run(refusing)
 	err := s.Ready(testContext(t))
 	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it refused initialize: no API key (code -32603), and has not answered server/discover") {
