@@ -241,7 +241,7 @@ type resolveErrorResult struct {
 }
 
 func (r resolveErrorResult) text() string {
-	return fmt.Sprintf("[%s]\n%s", r.Notice, r.errorResult.text())
+	return markedErrors([]errorResult{r.errorResult}, nil)
 }
 
 func markErrorResolvedTool() tool {
