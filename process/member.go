@@ -166,8 +166,10 @@ func shorten(s string) string {
 	if len(s) <= most {
 		return s
 	}
-	if i := strings.LastIndexByte(s[:most+1], ' '); i > 0 && !strings.HasPrefix(s[i+1:], "/") { // a file is known by its beginning, too
-		return s[:i] + " …" // no secret, that is, of which only the beginning is left to be masked
+	// What is left of a secret that is cut through would not be masked; a file is
+	// none, and known by its beginning, too.
+	if i := strings.LastIndexByte(s[:most+1], ' '); i > 0 && !strings.HasPrefix(s[i+1:], "/") {
+		return s[:i] + " …"
 	}
 	return firstBytes(s, most) + "…"
 }
