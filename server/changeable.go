@@ -26,13 +26,20 @@ func (s *Server) changeable(ctx context.Context, name, group string) (c changeab
 	if st, ok := s.o.Health.Status(name); ok {
 		c.health = &st.Spec
 	}
-	if group == "" {
-		return c
-	}
-	if g, err := s.o.Groups.Group(ctx, group); err == nil { // else it is in none
-		c.member = slices.DeleteFunc(slices.Clone(g.Members), func(m groups.Member) bool { return m.Process != name })
-	}
+	c.member = s.membership(ctx, name, group)
 	return c
+}
+
+// membership is what name is in a group; none if it is not in it, or group is "".
+func (s *Server) membership(ctx context.Context, name, group string) []groups.Member {
+	if group == "" {
+		return nil
+	}
+	g, err := s.o.Groups.Group(ctx, group)
+	if err != nil { // it is in none
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(g.Members), func(m groups.Member) bool { return m.Process != name })
 }
 
 // since says what is not as before; nothing if there was no process before.

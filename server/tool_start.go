@@ -288,11 +288,11 @@ func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startA
 	if err := s.checkSameElsewhere(ctx, run, a.specArgs); err != nil {
 		return runResult{}, err
 	}
-	before := s.changeable(ctx, a.Name, a.Group)
+	before := changeable{member: s.membership(ctx, a.Name, a.Group)}
 	if err := s.joinGroup(ctx, a.Name, a.specArgs); err != nil {
 		return runResult{}, err
 	}
-	changed := changedHint(s.changeable(ctx, a.Name, a.Group).differs(before))
+	changed := changedHint(changeable{member: s.membership(ctx, a.Name, a.Group)}.differs(before))
 	now := storedRunNow(run)
 	defer report(ctx, now.line)()
 	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
