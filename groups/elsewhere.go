@@ -37,7 +37,7 @@ func inServerOf(owner string) string {
 func (m *Manager) elsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
 	var away []string
 	for _, name := range names {
-		if st, err := m.o.Processes.Status(name); err != nil || !upOrRetried(st) {
+		if st, err := m.o.Processes.Status(name); err != nil || !st.State.Active() {
 			away = append(away, name)
 		}
 	}
@@ -46,9 +46,6 @@ func (m *Manager) elsewhere(ctx context.Context, names ...string) map[string]For
 	}
 	return m.o.Elsewhere.RunsElsewhere(ctx, away)
 }
-
-// upOrRetried says whether a process runs here, or is about to.
-func upOrRetried(st process.Status) bool { return st.State.Live() || st.State == process.Backoff }
 
 // awaitElsewhere is awaitCondition for a run of another server: it judges by
 // what that server has stored.

@@ -161,7 +161,7 @@ func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string
 	ms.Status, ms.Known = st, err == nil
 	newest := later(st.StartedAt, st.EndedAt)
 	switch {
-	case ms.Known && upOrRetried(st):
+	case ms.Known && st.State.Active():
 		ms.Phase, ms.Why = livePhase(st)
 	case busy == "starting" && last.Result == Pending:
 		ms.Phase, ms.Why = MemberPending, last.Why
@@ -228,7 +228,7 @@ func sumUp(members []MemberStatus) State {
 	up, live := true, false
 	for _, m := range members {
 		up = up && (m.Phase == MemberUp || m.Phase == MemberDone)
-		live = live || m.Known && (m.Status.Alive() || m.Status.State == process.Backoff)
+		live = live || m.Known && m.Status.GoesOn()
 	}
 	switch {
 	case !live:

@@ -116,7 +116,7 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 		return
 	}
 	st, err := m.o.Processes.Status(name)
-	if errors.Is(err, process.ErrUnknown) || err == nil && !st.Alive() && st.State != process.Backoff {
+	if errors.Is(err, process.ErrUnknown) || err == nil && !st.GoesOn() {
 		op.set(name, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, "not running", st.Run })
 		return
 	}
@@ -129,7 +129,7 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 			o.Result, o.Why = HasFailed, fmt.Sprintf("%s while it was being stopped; that goes on", context.Cause(ctx))
 		case err != nil:
 			o.Result, o.Why = HasFailed, err.Error()
-		case upOrRetried(st):
+		case st.State.Active():
 			o.Result, o.Why, o.Run = HasFailed, process.StartedAgain, st.Run
 		}
 	})

@@ -60,7 +60,7 @@ func (m *Manager) Remove(_ context.Context, names ...string) error {
 		switch {
 		case len(st.Survivors) > 0:
 			return fmt.Errorf("%w, but what it started still runs: %s", &StateError{Name: name, State: st.State, Event: EventRemove}, describe(st.Survivors))
-		case st.Alive() || st.State == Backoff:
+		case st.GoesOn():
 			return &StateError{Name: name, State: st.State, Event: EventRemove}
 		}
 		all[name] = e

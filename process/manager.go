@@ -232,7 +232,7 @@ func (m *Manager) add(name string) *entry {
 	if len(m.entries) >= maxEntries {
 		oldest := ""
 		for name, e := range m.entries {
-			if st := m.snapshot(e); !st.Alive() && st.State != Backoff && (oldest == "" || st.EndedAt.Before(m.entries[oldest].status.EndedAt)) {
+			if st := m.snapshot(e); !st.GoesOn() && (oldest == "" || st.EndedAt.Before(m.entries[oldest].status.EndedAt)) {
 				oldest = name
 			}
 		}
@@ -257,7 +257,7 @@ func (m *Manager) forget(e *entry) {
 func (m *Manager) liveBut(e *entry) int {
 	n := 0
 	for _, other := range m.entries {
-		if other != e && (other.status.State.Live() || other.status.State == Backoff) {
+		if other != e && other.status.State.Active() {
 			n++
 		}
 	}

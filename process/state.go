@@ -54,6 +54,10 @@ func ParseState(name string) (State, error) {
 // Live says whether a process of the entry runs or is about to.
 func (s State) Live() bool { return s == Starting || s == Running || s == Stopping }
 
+// Active says whether a process of the entry runs, or will by itself: it is Live,
+// or waits for the next try of its restart policy.
+func (s State) Active() bool { return s.Live() || s == Backoff }
+
 // event is what happens to an entry.
 type event uint8
 

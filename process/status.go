@@ -63,3 +63,6 @@ type Status struct {
 // Alive says whether anything of the entry runs: its process, or what outlived
 // it.
 func (s *Status) Alive() bool { return s.State.Live() || len(s.Survivors) > 0 }
+
+// GoesOn says whether anything of the entry runs, or will by itself.
+func (s *Status) GoesOn() bool { return s.State.Active() || len(s.Survivors) > 0 }

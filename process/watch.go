@@ -51,13 +51,13 @@ func (m *Manager) list() []Status {
 		list = append(list, m.snapshot(e))
 	}
 	slices.SortFunc(list, func(a, b Status) int {
-		switch live := func(s *Status) bool { return s.State.Live() || s.State == Backoff }; {
-		case live(&a) != live(&b):
-			if live(&a) {
+		switch active := a.State.Active(); {
+		case active != b.State.Active():
+			if active {
 				return -1
 			}
 			return 1
-		case !live(&a) && !a.EndedAt.Equal(b.EndedAt):
+		case !active && !a.EndedAt.Equal(b.EndedAt):
 			return b.EndedAt.Compare(a.EndedAt)
 		}
 		return strings.Compare(a.Spec.Name, b.Spec.Name)

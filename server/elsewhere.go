@@ -16,19 +16,16 @@ import (
 // isForeign says whether another live server owns a run that has not ended.
 func isForeign(run *logstore.Run) bool { return !run.Own && run.Live && run.Ended.IsZero() }
 
-// goesOn says whether anything of an entry of this session runs, or is about to.
-func goesOn(st *process.Status) bool { return st.Alive() || st.State == process.Backoff }
-
 // meansOther says whether the name of an entry of this session means run now, the
 // latest of that name: nothing of the entry goes on, and another server runs it.
-func meansOther(st *process.Status, run *logstore.Run) bool { return !goesOn(st) && isForeign(run) }
+func meansOther(st *process.Status, run *logstore.Run) bool { return !st.GoesOn() && isForeign(run) }
 
 // ownNow is the status of name if that means a process of this session now; false
 // if it never ran here or means the run of another server, which is the latest
 // stored one. Where the store cannot be read, what this session knows stands.
 func (s *Server) ownNow(ctx context.Context, name string) (process.Status, bool) {
 	st, err := s.o.Manager.Status(name)
-	if err != nil || goesOn(&st) { // what goes on here is ours: the store need not be asked
+	if err != nil || st.GoesOn() { // what goes on here is ours: the store need not be asked
 		return st, err == nil
 	}
 	run, ok, err := s.latestRun(ctx, name)

@@ -46,11 +46,8 @@ func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunRe
 				r.Notice = outputNotice
 			}
 		}
-		if o.Result == groups.Skipped {
-			m.takeElsewhere(&st)
-		}
 		if o.Result == groups.Skipped || o.Result == groups.InProgress {
-			m.Why = joinHints(m.Why, withoutInvalid(stillWaitsFor(&st, o.Process)))
+			m.takeNow(&st)
 		}
 		r.Members = append(r.Members, m)
 	}
@@ -67,7 +64,7 @@ func (s *Server) statusesOf(members []groups.Outcome) map[string]*process.Status
 	all := make(map[string]*process.Status)
 	for _, o := range members {
 		st, err := s.o.Manager.Status(o.Process)
-		if err == nil && (o.Result != groups.HasFailed || o.Run != 0 || goesOn(&st)) {
+		if err == nil && (o.Result != groups.HasFailed || o.Run != 0 || st.GoesOn()) {
 			all[o.Process] = &st
 		}
 	}
@@ -99,20 +96,15 @@ func (s *Server) endOfMembers(ctx context.Context, rep groups.Report) (string, e
 	return cursor, nil
 }
 
-// stillWaitsFor says what a member that runs here lacks to be up; "" if nothing.
-func stillWaitsFor(st *groups.Status, name string) string {
+// takeNow adds how a member is at this moment: the run of one that another server
+// runs and that was skipped for it, and what one that runs here lacks to be up.
+func (m *groupMemberReport) takeNow(st *groups.Status) {
 	for i := range st.Members {
-		if ms := &st.Members[i]; ms.Process == name && ms.Phase == groups.MemberStarting && ms.Owner == "" {
-			return ms.Why
-		}
-	}
-	return ""
-}
-
-// takeElsewhere describes the run of a member that another server runs.
-func (m *groupMemberReport) takeElsewhere(st *groups.Status) {
-	for i := range st.Members {
-		if ms := &st.Members[i]; ms.Process == m.Name && ms.Owner != "" {
+		switch ms := &st.Members[i]; {
+		case ms.Process != m.Name:
+		case ms.Owner == "" && ms.Phase == groups.MemberStarting:
+			m.Why = joinHints(m.Why, withoutInvalid(ms.Why))
+		case ms.Owner != "" && m.Result == string(groups.Skipped):
 			m.State, m.PID, m.Run, m.ExitCode = ms.Status.State.String(), ms.Status.PID, ms.Status.Run, nil
 		}
 	}

@@ -101,7 +101,7 @@ func (s *Server) runToAwait(ctx context.Context, name string) (runNow, error) {
 		return runNow{}, fmt.Errorf("%s is still being started", name)
 	case err != nil && !errors.Is(err, process.ErrUnknown):
 		return runNow{}, err
-	case err == nil && st.RunID != 0 && (st.State.Live() || st.State == process.Backoff):
+	case err == nil && st.RunID != 0 && st.State.Active():
 		return s.ownRunNow(&st), nil
 	}
 	foreign, lookErr := s.foreignRun(ctx, name)

@@ -129,7 +129,7 @@ func checkProcessHealth(ctx context.Context, s *Server, a checkHealthArgs) (heal
 func (s *Server) uncheckedHere(ctx context.Context, name string) (healthResult, error) {
 	r := healthResult{Name: name, Health: "unchecked",
 		Hint: `it has no check; start_process with its name and health: {"http": "/"}, {"tcp": "PORT"} or {"command": "…"} adds one without a restart`}
-	if st, err := s.o.Manager.Status(name); err == nil && goesOn(&st) {
+	if st, err := s.o.Manager.Status(name); err == nil && st.GoesOn() {
 		return r, nil
 	}
 	if err := s.ownOnly(ctx, name); err != nil {

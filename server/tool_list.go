@@ -118,7 +118,7 @@ func (s *Server) everyProcess(ctx context.Context, scope string) ([]processResul
 		}
 		delete(unlisted, st.Spec.Name)
 		p := s.ofStatus(st)
-		if st.State.Live() || st.State == process.Backoff {
+		if st.State.Active() {
 			live = append(live, p)
 		} else {
 			ended = append(ended, endedProcess{p, st.EndedAt})

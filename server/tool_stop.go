@@ -187,11 +187,11 @@ func (s *Server) stopOwn(ctx context.Context, name string, o process.StopOptions
 func stopHint(before, after *process.Status) string {
 	name := before.Spec.Name
 	switch {
-	case after.State.Live() || after.State == process.Backoff:
+	case after.State.Active():
 		return name + " was stopped, and " + process.StartedAgain
 	case !before.State.Live() && len(before.Survivors) > 0:
 		return fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(before).Survivors, ", "))
-	case !goesOn(before):
+	case !before.GoesOn():
 		return name + " was not running"
 	}
 	return ""

@@ -97,7 +97,7 @@ func (s *Server) follow(ctx context.Context, q logstore.Query, patience time.Dur
 // session, false when ctx ends. What another server runs may always print.
 func (s *Server) awaitSilent(ctx context.Context, names []string) bool {
 	for _, name := range names {
-		_, _ = s.o.Manager.Await(ctx, name, func(st process.Status) bool { return !goesOn(&st) }) // unknown: it never ran here
+		_, _ = s.o.Manager.Await(ctx, name, func(st process.Status) bool { return !st.GoesOn() }) // unknown: it never ran here
 		if foreign, _ := s.foreignRun(ctx, name); foreign != nil {
 			<-ctx.Done()
 		}
