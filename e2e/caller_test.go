@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -16,6 +18,9 @@ import (
 type caller struct {
 	*session
 	schemas map[string]*jsonschema.Resolved
+
+	telling sync.Mutex // calls may overlap
+	events  []string   // that the answers so far have told
 }
 
 // open starts pmcp in the world and makes it ready for tool calls.
@@ -60,8 +65,12 @@ func (c *caller) checked(t testing.TB, tool string, r result) result {
 	if r.Text == "" {
 		t.Errorf("%s: no text in %s", tool, r.Raw)
 	}
+	c.keepEvents(r)
 	if r.Error {
 		return r
+	}
+	for _, e := range list(r.Data["events"]) {
+		r.says(t, fmt.Sprint(e))
 	}
 	if schema := c.schemas[tool]; schema == nil {
 		t.Errorf("%s is not declared", tool)
@@ -112,6 +121,32 @@ func (c *caller) refused(t testing.TB, tool string, arguments args, wants ...str
 		}
 	}
 	return r
+}
+
+// keepEvents takes note of the events that an answer tells, in its text: that of
+// an error has nothing else.
+func (c *caller) keepEvents(r result) {
+	if _, events, ok := strings.Cut(r.Text, "\nevents since the last answer:\n"); ok {
+		c.telling.Lock()
+		defer c.telling.Unlock()
+		c.events = append(c.events, strings.Split(strings.TrimSpace(events), "\n")...)
+	}
+}
+
+// awaitEvent waits until an event has been told that contains all of parts: any
+// answer may be the first after it.
+func (c *caller) awaitEvent(t testing.TB, parts ...string) {
+	t.Helper()
+	if !poll(answersWithin, func() bool {
+		c.ok(t, "list_processes", nil)
+		c.telling.Lock()
+		defer c.telling.Unlock()
+		return slices.ContainsFunc(c.events, func(event string) bool {
+			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(event, part) })
+		})
+	}) {
+		t.Fatalf("no event with %q; told were:\n%s", parts, strings.Join(c.events, "\n"))
+	}
 }
 
 // awaitLine waits until the process prints a line that matches, and gives the

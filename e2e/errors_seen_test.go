@@ -146,18 +146,7 @@ func TestErrorsStandInTheAnswers(t *testing.T) {
 	t.Run("events", func(t *testing.T) {
 		c.ok(t, "start_process", args{"name": "e", "command": "node", "args": []string{"broken.js"}, "ready": args{"log": "^up$"}})
 		c.ok(t, "send_input", args{"process": "e", "text": "go"})
-		var told []string
-		if !poll(answersWithin, func() bool {
-			r := c.ok(t, "list_processes", args{})
-			for _, e := range list(r.Data["events"]) {
-				told = append(told, fmt.Sprint(e))
-				r.says(t, fmt.Sprint(e))
-			}
-			text := strings.Join(told, "\n")
-			return strings.Contains(text, "e (run 1)") && strings.Contains(text, "no such price") && strings.Contains(text, file+":1")
-		}) {
-			t.Errorf("the events:\n%s", strings.Join(told, "\n"))
-		}
+		c.awaitEvent(t, "e (run 1) crashed: ", "no such price", file+":1")
 	})
 }
 

@@ -67,12 +67,5 @@ func (c *caller) told(t *testing.T, level, text string) {
 	c.note(t, "notifications/message", func(m message) bool {
 		return m.Params["level"] == level && strings.Contains(fmt.Sprint(m.Params["data"]), text)
 	})
-	var r result
-	if !poll(answersWithin, func() bool { // the message may be ahead
-		r = c.ok(t, "list_processes", nil)
-		return strings.Contains(fmt.Sprint(r.Data["events"]), text)
-	}) {
-		t.Fatalf("no event %q", text)
-	}
-	r.says(t, text)
+	c.awaitEvent(t, text)
 }
