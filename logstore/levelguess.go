@@ -216,7 +216,8 @@ func statedLevel(text []byte, i, end int, stderr bool) Level {
 		return tracebackLevel(text, i)
 	}
 	named := before == '.' && after == ':' && upper(word) // Monolog writes its channel first: local.ERROR:
-	if digit(before) || digit(after) || before == '/' || before == '-' || before == '_' || before == '.' && !named || after == '/' || after == '-' || after == '_' || after == '=' {
+	if digit(before) || digit(after) || before == '/' || before == '-' || before == '_' || before == '.' && !named ||
+		after == '/' && !behindTime(text, i) || after == '-' || after == '_' || after == '=' {
 		return LevelNone
 	}
 	switch {
@@ -241,6 +242,12 @@ func statedLevel(text []byte, i, end int, stderr bool) Level {
 	default:
 		return LevelNone
 	}
+}
+
+// behindTime tells whether the word at i stands where Celery has the level, with the name of the
+// process behind it: [2026-01-05 10:00:00,123: ERROR/MainProcess].
+func behindTime(text []byte, i int) bool {
+	return text[0] == '[' && i > 2 && digit(text[i-3]) && text[i-2] == ':' && text[i-1] == ' '
 }
 
 // bracketEnds tells whether a bracket ends at the start of rest, or behind blanks: structlog pads

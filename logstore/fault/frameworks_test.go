@@ -46,8 +46,12 @@ func TestLevelBehindName(t *testing.T) {
 		{"structlog", []string{
 			"52026-11-22 14:00:00 [error    ] payment declined               order=5", "32026-11-22 14:00:00 [info     ] ERROR pages",
 		}, []string{"|payment declined               order=5|:0|0"}},
+		{"celery", []string{
+			"5[2026-11-22 14:00:00,123: ERROR/MainProcess] consumer: Cannot connect to redis://localhost:6379//: Error 111 connecting to localhost:6379. Connection refused..", "5[2026-11-22 14:00:01,123: ERROR/MainProcess] Process 'ForkPoolWorker-2' pid:12 exited with 'signal 9 (SIGKILL)'", "3[2026-11-22 14:00:01,123: INFO/MainProcess] ERROR/3 pages",
+			"5[2026-11-22 14:00:02,123: ERROR/ForkPoolWorker-1] Task shop.pay[6f1] raised unexpected: ValueError('no card')", "5Traceback (most recent call last):", `0  File "/app/shop.py", line 2, in pay`, "0    charge()", "5ValueError: no card",
+		}, []string{"|consumer: Cannot connect to redis://localhost:6379//: Error 111 connecting to localhost:6379. Connection refused..|:0|0", "|Process 'ForkPoolWorker-2' pid:12 exited with 'signal 9 (SIGKILL)'|:0|0", "ValueError|no card|/app/shop.py:2|4"}},
 		{"prose", []string{
-			"514:00:00 retry after ERROR from upstream", "514:00:00 HTTP ERROR pages are served", "514:00:00 GET shop.html app.js ERROR", "514:00:00 tests/test_a.py::test_x FAILED [ 50%]", "514:00:00 see: ERROR in the manual",
+			"5[14:00:00 GET /ERROR/3]", "514:00:00 retry after ERROR from upstream", "514:00:00 HTTP ERROR pages are served", "514:00:00 GET shop.html app.js ERROR", "514:00:00 tests/test_a.py::test_x FAILED [ 50%]", "514:00:00 see: ERROR in the manual",
 			"514:00:00 api.latency 12ms ERROR budget", "514:00:00 shop.db ERROR_RATE 3", "5shop.db - ERROR - the format of a line", "514:00:00 [2 of 3] last state: ERROR",
 		}, nil},
 	} {

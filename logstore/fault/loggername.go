@@ -78,7 +78,8 @@ func loggedLevel(word string) bool {
 }
 
 // tagLevel tells whether what stands in brackets is a level of at least error, or has one behind a
-// time: "ERROR", "14:00:00 ERR", "2026-01-05T10:00:00Z ERROR app::db".
+// time: "ERROR", "14:00:00 ERR", "2026-01-05T10:00:00Z ERROR app::db", and Celery's "2026-01-05
+// 10:00:00,123: ERROR/MainProcess".
 func tagLevel(tag string) bool {
 	tag = strings.TrimSpace(tag)
 	if levelWord(tag) {
@@ -88,7 +89,8 @@ func tagLevel(tag string) bool {
 	for {
 		word := firstWord(tag)
 		if !timeWord(word) {
-			return timed && loggedLevel(word)
+			level, _, _ := strings.Cut(word, "/")
+			return timed && loggedLevel(level)
 		}
 		timed = true
 		tag = strings.TrimLeft(tag[len(word):], " \t")
