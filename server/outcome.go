@@ -43,7 +43,7 @@ func (s *Server) awaitStart(ctx context.Context, st process.Status, wait string,
 		r.Hint = "wait_for_process with until: exit waits on"
 	case wait == "ready" && now.Ready == nil && !now.stored:
 		r.Hint = "readiness was not checked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
-	case now.Ready == nil:
+	case now.Ready == nil && !now.over:
 		r.Hint = joinHints("readiness was not checked", r.Hint)
 	}
 	r.Hint = joinNonEmpty(r.Hint, unread)

@@ -37,3 +37,16 @@ func TestDoneWithoutLog(t *testing.T) {
 		t.Errorf("stop_process: %v\n%s", data, text)
 	}
 }
+
+// TestNoHintOnWhatEnded: of a run that has ended before the answer, nothing is
+// said about readiness.
+func TestNoHintOnWhatEnded(t *testing.T) {
+	s := hello(t)
+	s.crash()
+	st, err := s.manager.Status("job")
+	noErr(t, err)
+	r, err := s.server.awaitStart(t.Context(), st, "started", 0)
+	if noErr(t, err); r.ExitCode == nil || r.Hint != "" {
+		t.Errorf("%s", r.text())
+	}
+}
