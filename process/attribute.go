@@ -125,13 +125,14 @@ func (t *tree) ours(table []proctab.Proc, groups map[int]int64) []proctab.Proc {
 	}
 	strangers := make(map[proctab.ID]bool, len(table))
 	for _, p := range table {
+		_, looked := t.strangers[p.ID]
 		switch {
 		case have[p.PID] || p.PID == t.self:
 		case t.isOrphan(p, groups):
 			take(p)
 			take(proctab.Descendants(table, p.PID)...)
 		default:
-			strangers[p.ID] = true
+			strangers[p.ID] = looked || !t.unread[p.ID]
 		}
 	}
 	t.strangers = strangers
@@ -139,7 +140,8 @@ func (t *tree) ours(table []proctab.Proc, groups map[int]int64) []proctab.Proc {
 }
 
 // isOrphan says whether p, which is not below us, is of a run all the same. Each
-// environment is read once: nobody's mark comes later.
+// environment is read once, since nobody's mark comes later; one that was not
+// there, as in the middle of an execve, is read by one more scan.
 func (t *tree) isOrphan(p proctab.Proc, groups map[int]int64) bool {
 	if _, known := t.known[p.ID]; known || groups[p.PGID] != 0 || groups[p.SID] != 0 {
 		return true

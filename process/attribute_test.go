@@ -80,6 +80,37 @@ func TestAttribution(t *testing.T) {
 	}
 }
 
+// TestOrphanBetweenTwoPrograms: who has no environment when it is seen first, in
+// the middle of an execve, is looked at again.
+func TestOrphanBetweenTwoPrograms(t *testing.T) {
+	const run = 7
+	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	tr.watch(proctab.ID{PID: 900_000_000, Start: 1}, run)
+	cmd := exec.Command("/bin/sh", "-c", `read -r line; echo "$line"; read -r line; echo "$line"; exec /usr/bin/env `+EnvSession+`=session `+EnvRun+`=7 /bin/cat`)
+	cmd.Env = []string{}
+	ask := startAsked(t, cmd)
+	members := func() int {
+		p, err := proctab.Read(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.PPID, p.PGID, p.SID = 1, p.PID, p.PID
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		found, _ := tr.attribute([]proctab.Proc{p})
+		return len(found.members[run])
+	}
+	ask("without\n")
+	if n := members(); n != 0 {
+		t.Errorf("%d members before it has an environment", n)
+	}
+	ask("go\n")
+	ask("up\n") // this is answered by the next program
+	if n := members(); n != 1 {
+		t.Errorf("%d members when it has the mark", n)
+	}
+}
+
 // TestAZombieHidesAChild: a scan may find a survivor's zombie and miss the child
 // that it had started a moment before. The next one knows whose that is.
 func TestAZombieHidesAChild(t *testing.T) {
@@ -162,6 +193,21 @@ func TestABlindLookForgetsNobody(t *testing.T) {
 		if end := c.want == 0; end == tr.watching() {
 			t.Errorf("table %d: watching %v", i, !end)
 		}
+	}
+}
+
+// TestALateLookNamesNobodyDead: who was alive at a look that took longer than the
+// patience is not named before another look.
+func TestALateLookNamesNobodyDead(t *testing.T) {
+	looks := 0
+	left := killAll(func() []proctab.Proc {
+		if looks++; looks > 1 {
+			return nil
+		}
+		return []proctab.Proc{{ID: proctab.ID{PID: 900_000_000, Start: 1}}}
+	}, 0)
+	if len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }
 

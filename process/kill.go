@@ -18,14 +18,16 @@ func signalEach(procs []proctab.Proc, sig syscall.Signal) {
 }
 
 // killAll kills whatever look returns until it returns nothing, for at most
-// patience. It returns what is still there then: what may not be signalled or
-// hangs in the kernel. What multiplies is given no pause.
+// patience and a look. It returns what is still there then: what may not be
+// signalled or hangs in the kernel. The last look begins after patience has run
+// out, however long those before took. What multiplies is given no pause.
 func killAll(look func() []proctab.Proc, patience time.Duration) (left []proctab.Proc) {
 	deadline := time.Now().Add(patience)
 	killed := make(map[proctab.ID]bool)
-	for pause := time.Millisecond; ; {
+	pause := time.Millisecond
+	for late := false; ; late = !time.Now().Before(deadline) {
 		left = look()
-		if len(left) == 0 || time.Now().After(deadline) {
+		if len(left) == 0 || late {
 			return left
 		}
 		signalEach(left, syscall.SIGKILL)

@@ -128,7 +128,11 @@ func (m *Manager) PortHolder(port int) (pid int, command string, ours bool) {
 }
 
 // inThisSession ends what holder says of a process of ours.
-const inThisSession = " in this session"
+const (
+	inThisSession = " in this session"
+	// unnamed is the end of holder's text for one of our processes that no tree has.
+	unnamed = "another process" + inThisSession
+)
 
 // holder names who listens on port: "pid 12 (node)" and whether it is ours, or
 // "" if nobody does.
@@ -140,7 +144,11 @@ func (m *Manager) holder(port int) string {
 	case pid == 0:
 		return command
 	case ours:
-		return fmt.Sprintf("pid %d (%s) of %s%s", pid, shorten(command), cmp.Or(m.nameOf(pid), "another process"), inThisSession)
+		of := unnamed
+		if name := m.nameOf(pid); name != "" {
+			of = name + inThisSession
+		}
+		return fmt.Sprintf("pid %d (%s) of %s", pid, shorten(command), of)
 	default:
 		return fmt.Sprintf("pid %d (%s), which was started elsewhere", pid, shorten(command))
 	}

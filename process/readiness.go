@@ -266,6 +266,9 @@ func (r *readiness) holder(port int, sockets []socket) string {
 	}
 	if !slices.Equal(keys, r.heldKeys) {
 		r.held, r.heldKeys = r.m.holder(port), keys
+		if strings.HasSuffix(r.held, unnamed) { // it may be about to be known
+			r.heldKeys = nil
+		}
 	}
 	return r.held
 }

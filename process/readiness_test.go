@@ -350,3 +350,29 @@ func TestIsDebugger(t *testing.T) {
 		}
 	}
 }
+
+// TestHolderIsNamedOnceItIsKnown: who holds a port while it is being started, so
+// that no process has it yet, is looked up again.
+func TestHolderIsNamedOnceItIsKnown(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, helper("b", "listen", "tcp", "127.0.0.1:0"))
+	port := j.port(testContext(t), st.RunID)
+	sockets, err := listening()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := func(run int64) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.entries["b"].status.RunID = run
+	}
+	r := &readiness{m: m}
+	known(0)
+	if got := r.holder(port, sockets); !strings.HasSuffix(got, "of another process in this session") {
+		t.Errorf("before it is known: %s", got)
+	}
+	known(st.RunID)
+	if got := r.holder(port, sockets); !strings.HasSuffix(got, "of b in this session") {
+		t.Errorf("once it is known: %s", got)
+	}
+}

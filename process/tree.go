@@ -48,8 +48,8 @@ type tree struct {
 	known   map[proctab.ID]int64 // process → run; run 0 is a stray
 	// unread are the strays whose environment could not be read yet.
 	unread map[proctab.ID]bool
-	// strangers are those that the last scan found not to be ours. Unused by a
-	// subreaper.
+	// strangers are those that the last scan found not to be ours; false if it
+	// could not read their environment for the first time. Unused by a subreaper.
 	strangers map[proctab.ID]bool
 
 	latest atomic.Pointer[scan] // written under mu
