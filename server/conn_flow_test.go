@@ -181,7 +181,7 @@ func TestQuickCallsStandInLineThenAreRefused(t *testing.T) {
 
 // TestALongPipelineIsAnsweredInFull sends far more at once than there is room for.
 func TestALongPipelineIsAnsweredInFull(t *testing.T) {
-	c := dial(t, newToolbox())
+	c := dial(t, newToolbox(), func(o *connOptions) { o.patience = mustHappen }) // that it waits counts, not for how long
 	const n = 10_000
 	sent := make(chan error, 1)
 	go func() {

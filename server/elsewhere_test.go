@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/logstore"
 )
 
 // TestNameThatRunsElsewhereNow: what this session ran before hides no run of
@@ -17,6 +19,10 @@ func TestNameThatRunsElsewhereNow(t *testing.T) {
 	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
 	s.do("stop_process", map[string]any{"process": "web"})
+	awaitCondition(t, "its end to be saved", func() bool {
+		runs, err := s.store.Runs(t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{"web"}})
+		return err == nil && len(runs) == 1 && !runs[0].Ended.IsZero()
+	})
 	noErr(t, s.store.Flush(t.Context()))
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "of the neighbour")

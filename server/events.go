@@ -212,14 +212,7 @@ func (l *eventLog) processChanged(c process.Change) {
 	st := &c.Status
 	name := st.Spec.Name
 	l.mu.Lock()
-	l.seen = c.At
 	was := l.was[name]
-	if c.Removed {
-		delete(l.was, name)
-		delete(l.covered, name)
-	} else {
-		l.was[name] = *st
-	}
 	l.mu.Unlock()
 	if !c.Removed {
 		for _, e := range processNews(&was, st, c.From) {
@@ -228,6 +221,15 @@ func (l *eventLog) processChanged(c process.Change) {
 			l.add(e)
 		}
 	}
+	l.mu.Lock()
+	l.seen = c.At
+	if c.Removed {
+		delete(l.was, name)
+		delete(l.covered, name)
+	} else {
+		l.was[name] = *st
+	}
+	l.mu.Unlock()
 	l.changed(name)
 }
 

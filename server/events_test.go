@@ -41,7 +41,7 @@ func TestEventsComeOnce(t *testing.T) {
 // as a kind, its event says what and where.
 func TestEveryCrashHasItsError(t *testing.T) {
 	s := hello(t)
-	s.script("job", awaitGo+"echo 'TypeError: no such thing' >&2; echo '    at run (/src/app.js:3:9)' >&2; exit 1")
+	s.script("job", awaitGo+`printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`)
 	s.fail()
 	s.do("list_processes", nil)
 	noErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
@@ -72,6 +72,9 @@ func TestAnswersAreNotRepeatedAsEvents(t *testing.T) {
 	s := hello(t)
 	s.crash()
 	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
+	awaitCondition(t, "its readiness to be seen", func() bool {
+		return s.server.events.saw("web", func(st process.Status) bool { return st.Ready != nil && *st.Ready })
+	})
 	s.do("stop_process", map[string]any{"process": "web"})
 	s.do("start_process", map[string]any{"name": "web"})
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "dies", "command": "false", "ready": map[string]any{"port": 0}}})
@@ -93,10 +96,15 @@ func (l *eventLog) peek() (texts []string) {
 }
 
 func (l *eventLog) knows(name string) bool {
+	return l.saw(name, func(st process.Status) bool { return !st.EndedAt.IsZero() })
+}
+
+// saw says whether what was last seen of a process, whose events have been told
+// then, is as wanted.
+func (l *eventLog) saw(name string, ok func(process.Status) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	st := l.was[name]
-	return !st.EndedAt.IsZero()
+	return ok(l.was[name])
 }
 
 // bareLog is an event log without feeds.
@@ -254,7 +262,6 @@ func TestLogMessages(t *testing.T) {
 				s.ask("logging/setLevel", map[string]any{"level": "emergency"})
 			}
 			s.crash()
-			awaitCondition(t, "the crash to be seen", func() bool { return s.server.events.knows("job") })
 			s.ask("tools/list", nil)
 			for _, n := range s.notes {
 				if n.Method == methodLogMessage {

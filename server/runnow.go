@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"pmcp/logstore"
 	"pmcp/process"
@@ -93,9 +94,11 @@ func (r *runNow) endBeforeReady() string {
 
 // runToAwait is the run of name that a wait is about: the one that runs, here or
 // in another server, else the latest.
-func (s *Server) runToAwait(ctx context.Context, name string) (runNow, error) {
+func (s *Server) runToAwait(ctx context.Context, name string, patience time.Duration) (runNow, error) {
 	spawned := func(st process.Status) bool { return st.State != process.Starting } // the number of a run comes with its spawn
-	st, err := s.o.Manager.Await(ctx, name, spawned)
+	waiting, cancel := context.WithTimeout(ctx, patience)
+	st, err := s.o.Manager.Await(waiting, name, spawned)
+	cancel()
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return runNow{}, fmt.Errorf("%s is still being started", name)

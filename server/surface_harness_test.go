@@ -195,11 +195,13 @@ func (s *surface) script(name, script string, more ...any) map[string]any {
 	return data
 }
 
-// crash starts the process job and returns when it has crashed.
+// crash starts the process job and returns when it has crashed, and its events
+// have been told or stored.
 func (s *surface) crash() {
 	s.t.Helper()
 	s.script("job", "echo about to fail >&2; exit 3")
 	s.do("wait_for_process", map[string]any{"process": "job", "until": "exit"})
+	awaitCondition(s.t, "the crash to be seen", func() bool { return s.server.events.knows("job") })
 }
 
 // resource reads one, decoded.

@@ -341,8 +341,9 @@ const (
 	// wait for it.
 	backoffPatience = 5 * time.Second
 	// deathPatience is how long the end of a server that closed its output is
-	// waited for, so that the answer can say how it ended.
-	deathPatience = 500 * time.Millisecond
+	// waited for, so that the answer can say how it ended. Only a server that lives
+	// on without its output is waited for as long.
+	deathPatience = 2 * time.Second
 	// deathLines is how much of its standard error is shown then.
 	deathLines = 20
 )

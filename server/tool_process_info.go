@@ -162,7 +162,7 @@ func getProcessInfo(ctx context.Context, s *Server, a processInfoArgs) (processI
 	if err := s.describeSpec(ctx, &r, name); err != nil {
 		return r, err
 	}
-	r.History = history(runs)
+	r.History = history(runs, &st)
 	return r, s.describeLog(ctx, &r, run)
 }
 
@@ -312,10 +312,16 @@ func (s *Server) masked(env map[string]string) map[string]string {
 // commandOf is the command line of a process of a tree. It may end within a secret.
 func (s *Server) commandOf(m *process.Member) string { return s.o.Mask.Clipped(m.Command) }
 
-func history(runs []logstore.Run) []historyResult {
+// history is what became of runs. The run of st is told as st says: its row is
+// written a moment later.
+func history(runs []logstore.Run, st *process.Status) []historyResult {
 	var past []historyResult
 	for i := range runs {
 		p := ofRun(&runs[i])
+		if runs[i].ID == st.RunID && !betweenRuns(st) {
+			p = ofStatus(st)
+			p.State = stateOfRun(st).String()
+		}
 		past = append(past, historyResult{
 			Run: p.Run, State: p.State, StartedAt: p.StartedAt, DurationMS: p.DurationMS,
 			ExitCode: p.ExitCode, Signal: p.Signal, EndedBy: p.EndedBy,

@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
 )
 
 // TestInfoOfWhatNeverRan has the command of its definition, absolute, and its
@@ -72,5 +76,25 @@ func TestInfoOfAnEarlierSession(t *testing.T) {
 	prompt := promptText(t, s.ask("prompts/get", map[string]any{"name": "optimize_performance", "arguments": map[string]any{"process": "old"}}))
 	if !strings.Contains(prompt, "nothing was measured") || !strings.Contains(prompt, "does not run in this session") {
 		t.Error(prompt)
+	}
+}
+
+// TestHistoryOfNow: the run that goes on is told as its state says, whose row is
+// written a moment later; what is being spawned has the number of the run before.
+func TestHistoryOfNow(t *testing.T) {
+	rows := []logstore.Run{{ID: 8, Number: 2, Live: true, Own: true}, {ID: 7, Number: 1, Ended: time.Unix(9, 0), Info: []byte(`{"state":"crashed"}`)}}
+	for state, want := range map[process.State]string{process.Running: "running", process.Starting: "starting"} {
+		got := history(rows, &process.Status{State: state, RunID: 8, Run: 2})
+		if len(got) != 2 || got[0].Run != 2 || got[0].State != want || got[1].State != "crashed" {
+			t.Errorf("%v: %+v", state, got)
+		}
+	}
+	ended := process.Status{State: process.Backoff, RunID: 8, Run: 2, Exit: &process.Exit{Code: 3, By: process.BySelf}, StartedAt: time.Unix(10, 0), EndedAt: time.Unix(12, 0)}
+	if got := history(rows, &ended)[0]; got.State != "crashed" || *got.ExitCode != 3 || got.DurationMS != 2000 {
+		t.Errorf("%+v", got)
+	}
+	ended.State = process.Starting                                                       // again
+	if got := history(rows, &ended)[0]; got.State != "starting" || got.ExitCode != nil { // as the row says
+		t.Errorf("%+v", got)
 	}
 }

@@ -42,9 +42,7 @@ func waitForProcess(ctx context.Context, s *Server, a waitArgs) (runResult, erro
 	if err != nil {
 		return runResult{}, err
 	}
-	looking, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
-	run, err := s.runToAwait(looking, name)
-	cancel()
+	run, err := s.runToAwait(ctx, name, waitTime(a.TimeoutMS))
 	if err != nil {
 		return runResult{}, err
 	}

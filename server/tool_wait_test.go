@@ -108,6 +108,9 @@ func TestWaitForOtherServer(t *testing.T) {
 	if data, text := s.waitFor("web", "exit", "timeout_ms", 50); data["timed_out"] != true || data["state"] != "running" || data["owner"] == nil || !strings.Contains(text, "up") {
 		t.Errorf("%v\n%s", data, text)
 	}
+	if now, err := s.server.runToAwait(t.Context(), "web", 0); err != nil || now.id != run { // the time of the wait may be over already
+		t.Errorf("run %d, %v", now.id, err)
+	}
 	if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")}); r.Result["isError"] != true ||
 		!strings.Contains(r.text(), "web has no readiness rule") {
 		t.Errorf("%s", r.raw)

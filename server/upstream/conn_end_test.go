@@ -85,7 +85,26 @@ func breakStdin(t *testing.T, lastTime time.Duration) (c *Conn, server io.WriteC
 	case <-testContext(t).Done():
 		t.Fatal("nothing was written")
 	}
+	for ctx := testContext(t); c.isWritten(3); { // who writes has to note that it failed
+		if ctx.Err() != nil {
+			t.Fatal("the failed call counts as written")
+		}
+		runtime.Gosched()
+	}
 	return c, server, first, second
+}
+
+// isWritten says whether the call with the id counts as written.
+func (c *Conn) isWritten(id int64) bool {
+	c.mu.Lock()
+	p := c.pending[id]
+	c.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written
 }
 
 func say(t *testing.T, server io.Writer, text string) {

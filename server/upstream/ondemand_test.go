@@ -245,7 +245,7 @@ func TestOnDemandThatDoesNotComeUpIsStopped(t *testing.T) {
 }
 
 func TestOnDemandStartOutlivesTheCall(t *testing.T) {
-	c := newChildren(t, Options{discoverAfter: 2 * time.Second})
+	c := newChildren(t, Options{discoverAfter: 4 * time.Second})
 	_, err := c.hub.OnDemand(within(t, time.Millisecond), "only modern", c)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its start goes on") {
 		t.Error(err)
