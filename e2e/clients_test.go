@@ -140,16 +140,19 @@ type mcpgoClient struct {
 	*mcpclient.Client
 	ctx      context.Context
 	version  string
+	listens  chan struct{} // closed when a subscription is acknowledged
 	updates  chan struct{}
 	messages chan string
 }
 
 func dialMCPGo(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser) foreign {
-	c := &mcpgoClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100), messages: make(chan string, 100),
+	c := &mcpgoClient{ctx: bounded(t), version: version, listens: make(chan struct{}), updates: make(chan struct{}, 100), messages: make(chan string, 100),
 		Client: mcpclient.NewClient(transport.NewIO(out, in, io.NopCloser(strings.NewReader(""))), mcpclient.WithProtocolVersion(version))}
 	check(t, c.Start(c.ctx))
 	c.OnNotification(func(n mcp.JSONRPCNotification) {
 		switch n.Method {
+		case string(mcp.MethodNotificationSubscriptionsAcknowledged):
+			close(c.listens)
 		case mcp.MethodNotificationResourceUpdated:
 			c.updates <- struct{}{}
 		case "notifications/message":
@@ -250,6 +253,9 @@ func (c *mcpgoClient) subscribe(t *testing.T, uri string) <-chan struct{} {
 		stop, err := c.ListenAsync(c.ctx, mcp.SubscriptionFilter{ResourceSubscriptions: []string{uri}}, nil)
 		check(t, err)
 		t.Cleanup(stop)
+		if !closedWithin(c.listens, answersWithin) {
+			t.Error("the subscription is not acknowledged")
+		}
 		return c.updates
 	}
 	check(t, c.Subscribe(c.ctx, mcp.SubscribeRequest{Params: mcp.SubscribeParams{URI: uri}})) //nolint:staticcheck // deprecated with its era, which has nothing else

@@ -22,7 +22,7 @@ const (
 	ticksPerSecond = 100 // of /proc/PID/stat, on every Linux that Go runs on
 	// sampling is the longest time for which a process may be unknown to the
 	// record: a second, and what a loaded machine makes of it.
-	sampling = 1500 * time.Millisecond
+	sampling = 3500 * time.Millisecond
 )
 
 // pair is what became of one session whose guardian and server died together.
@@ -87,7 +87,7 @@ func (a *arena) killBoth(rnd *rand.Rand, doctor bool) (p pair) {
 	d.starts = append(d.starts, a.tree("last", "burst", false))
 	err = errors.Join(v.tell(d.starts), v.await(1+rnd.IntN(len(d.starts)+1)))
 	pid, e := v.awaitServer()
-	<-time.After(time.Duration(rnd.Int64N(int64(2500 * time.Millisecond))))
+	<-time.After(time.Duration(rnd.Int64N(int64(4500 * time.Millisecond))))
 	first, second := v.launched, pid
 	if rnd.IntN(2) == 0 {
 		first, second = second, first

@@ -116,6 +116,7 @@ func TestManyAtOnce(t *testing.T) {
 func TestEndInTheMiddleOfCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
+	w.set("PM_STOP_TIMEOUT", "1000") // b ignores SIGTERM
 	c := w.open(t)
 	c.ok(t, "start_process", own(t, "a", "sleep"))
 	for _, call := range []args{

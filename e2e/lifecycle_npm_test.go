@@ -59,7 +59,7 @@ func TestNpmRunDev(t *testing.T) {
 	}
 	end := c.end(t, "web")
 	check(t, os.WriteFile(filepath.Join(dir, "index.html"), []byte("<!doctype html><title>shop</title><script type=module src=/gone.js></script>\n"), 0o644))
-	c.ok(t, "tail_logs", args{"process": "web", "after": end, "wait_ms": 20_000}).says(t, "page reload")
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "page reload", "after": end, "timeout_ms": 30_000}).says(t, "match: ")
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
 
 	check(t, os.WriteFile(filepath.Join(dir, "vite.config.js"), []byte("export default { cacheDir: '.vite', server: { \n"), 0o644))

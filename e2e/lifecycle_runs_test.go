@@ -23,15 +23,10 @@ func TestRunHistory(t *testing.T) {
 	holds := func(c *caller, want string) {
 		t.Helper()
 		var got []string
-		for _, h := range objects(c.info(t, "job").Data["history"]) {
-			words := fmt.Sprint(h["run"], " ", h["state"])
-			for _, key := range []string{"exit_code", "signal", "ended_by"} {
-				if h[key] != nil {
-					words += fmt.Sprint(" ", h[key])
-				}
-			}
-			got = append(got, words)
-		}
+		poll(answersWithin, func() bool { // an end is stored a moment after it was answered
+			got = c.history(t, "job")
+			return strings.Join(got, "|") == want
+		})
 		if strings.Join(got, "|") != want {
 			t.Errorf("history:\n%s\nwant\n%s", strings.Join(got, "|"), want)
 		}
@@ -42,4 +37,19 @@ func TestRunHistory(t *testing.T) {
 	c.closeInput(t)
 	c.exit(t)
 	holds(w.open(t), strings.Replace(ends, "6 running", "6 stopped SIGTERM session", 1))
+}
+
+// history has each run of a process in a word or more: "1 exited 0 self".
+func (c *caller) history(t *testing.T, process string) (runs []string) {
+	t.Helper()
+	for _, h := range objects(c.info(t, process).Data["history"]) {
+		words := fmt.Sprint(h["run"], " ", h["state"])
+		for _, key := range []string{"exit_code", "signal", "ended_by"} {
+			if h[key] != nil {
+				words += fmt.Sprint(" ", h[key])
+			}
+		}
+		runs = append(runs, words)
+	}
+	return runs
 }

@@ -95,7 +95,7 @@ func TestWait(t *testing.T) {
 		c.ok(t, "wait_for_process", args{"process": "mute", "until": "idle", "idle_ms": 50, "timeout_ms": 400}).want(t, args{"timed_out": true})
 		// Nor is who prints all the time.
 		c.ok(t, "start_process", sh("chatty", "while :; do echo x; sleep 0.05; done"))
-		c.ok(t, "wait_for_process", args{"process": "chatty", "until": "idle", "idle_ms": 2000, "timeout_ms": 2500}).want(t, args{"timed_out": true})
+		c.ok(t, "wait_for_process", args{"process": "chatty", "until": "idle", "idle_ms": 5000, "timeout_ms": 5500}).want(t, args{"timed_out": true})
 	})
 	t.Run("for readiness", func(t *testing.T) {
 		c.ok(t, "start_process", sh("late", `read go; echo UP; sleep 1000`, args{"ready": args{"log": "UP"}, "wait": "started"})).want(t, args{"ready": false})

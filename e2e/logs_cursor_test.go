@@ -96,6 +96,12 @@ func killedInTheMiddle(t *testing.T, script string, kill func(*caller)) (w *worl
 	witness = filepath.Join(w.home, "witness")
 	c.ok(t, "start_process", sh("writer", script, args{"env": args{"WITNESS": witness}}))
 	c.awaitLine(t, "writer", "^line 50000$")
+	if !poll(answersWithin, func() bool {
+		n, err := countIn(w.database, "SELECT (SELECT count(*) FROM chunk) + (SELECT count(*) FROM tail)")
+		return err == nil && n > 0
+	}) {
+		t.Fatal("no lines are stored")
+	}
 	kill(c)
 	c.exit(t)
 	if !c.outputEndsWithin(endsWithin) {

@@ -240,7 +240,7 @@ func TestUpstreamMessagesAreLogged(t *testing.T) {
 			t.Errorf("no %s in %s", part, r.Text)
 		}
 	}
-	if strings.Contains(r.Text, " err ") || strings.Contains(r.Text, " out ") {
+	if others := regexp.MustCompile(`(?m)^\S+ (out|err) `).FindString(r.Text); others != "" {
 		t.Errorf("other streams: %s", r.Text)
 	}
 }

@@ -34,11 +34,17 @@ func TestMain(m *testing.M) {
 // note prints a line that the test reads: when, and what.
 func note(text string) { fmt.Println(time.Now().UnixMicro(), text) }
 
-// untilStopped waits for SIGTERM, and some more, as a server that drains does.
-func untilStopped() {
-	stop := make(chan os.Signal, 1)
-	signal.Notify(stop, syscall.SIGTERM)
+// serves says so. It comes before a program takes connections: who sees that it
+// does may be ahead of it.
+func serves() (stop <-chan os.Signal) {
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, syscall.SIGTERM)
 	note("serves")
+	return stopped
+}
+
+// untilStopped waits for SIGTERM, and some more, as a server that drains does.
+func untilStopped(stop <-chan os.Signal) {
 	<-stop
 	note("drains")
 	<-time.After(200 * time.Millisecond)
@@ -47,12 +53,13 @@ func untilStopped() {
 // runDB takes a second to take connections.
 func runDB() error {
 	<-time.After(time.Second)
+	stop := serves()
 	listener, err := net.Listen("tcp", os.Getenv("DB"))
 	if err != nil {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	untilStopped()
+	untilStopped(stop)
 	return nil
 }
 
@@ -87,8 +94,9 @@ func runAPI() error {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})}
+	stop := serves()
 	go func() { _ = server.ListenAndServe() }()
-	untilStopped()
+	untilStopped(stop)
 	return nil
 }
 
@@ -100,7 +108,7 @@ func runWeb() error {
 	if err := needAPI(); err != nil {
 		return err
 	}
-	untilStopped()
+	untilStopped(serves())
 	return needAPI()
 }
 

@@ -213,7 +213,7 @@ func TestTCPCheckWithoutAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", name.(*syscall.SockaddrInet4).Port)
-	dialer := net.Dialer{Timeout: 300 * time.Millisecond}
+	dialer := net.Dialer{Timeout: 3 * time.Second}
 	full := false
 	for range 10 {
 		conn, err := dialer.DialContext(t.Context(), "tcp", address)

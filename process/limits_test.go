@@ -79,9 +79,9 @@ func TestLimitActions(t *testing.T) {
 	t.Run("restart", func(t *testing.T) {
 		t.Parallel()
 		m, _ := exceed(t, Options{LimitAction: LimitRestart}, &Limits{MemoryMB: 32})
-		st := await(t, m, "a", "restarted", func(st Status) bool { return st.Run == 2 })
-		if st.Restarts != 1 {
-			t.Errorf("%d restarts", st.Restarts)
+		st := await(t, m, "a", "restarted", func(st Status) bool { return st.Run >= 2 })
+		if st.Restarts != st.Run-1 {
+			t.Errorf("run %d, %d restarts", st.Run, st.Restarts)
 		}
 	})
 	t.Run("restart where none is made", func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestUsageOfATree(t *testing.T) {
 		break
 	}
 	stats, err := m.Stats("a", time.Minute, 5)
-	if err != nil || stats.Samples == 0 || stats.Peak.MemoryBytes < 64<<20 || stats.Now.CPUPercent == 0 || len(stats.Series) == 0 || len(stats.Series) > 5 {
+	if err != nil || stats.Samples == 0 || stats.Peak.MemoryBytes < 64<<20 || stats.Peak.CPUPercent == 0 || len(stats.Series) == 0 || len(stats.Series) > 5 {
 		t.Errorf("Stats = %+v, %v", stats, err)
 	}
 	members, err := m.Tree("a")

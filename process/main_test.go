@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -94,7 +95,8 @@ func helperBlock(args []string) int {
 
 // helperTree starts a child in its own group, one in a group of its own, one in
 // a session of its own and a daemon, all of which do as "block" with the same
-// arguments, and does so itself. With "leave" it exits once it has started all.
+// arguments, and does so itself. With "leave" it exits at the first line that it
+// is sent, by when all of them should be up.
 func helperTree(args []string) int {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -120,6 +122,7 @@ func helperTree(args []string) int {
 	}
 	_ = r.Close()
 	if slices.Contains(args, "leave") {
+		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		return 0
 	}
 	return helperBlock(args)

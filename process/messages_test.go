@@ -61,18 +61,21 @@ func mcpSpec(command string, args ...string) Spec {
 func TestMessagesGoToTheTaker(t *testing.T) {
 	k := newTaker()
 	m, j := newTestManager(t, Options{TakeStdio: k.take})
-	st := start(t, m, mcpSpec("sh", "-c", "echo log >&2; cat"))
+	st := start(t, m, mcpSpec("sh", "-c", `trap "" TERM; echo log >&2; cat`))
+	if _, err := j.awaitLine(testContext(t), st.RunID, func(line string) bool { return line == "log" }); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.WriteString(k.stdin, "one\ntwo\n"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.Input(testContext(t), "a", []byte("x"), false); !errors.Is(err, ErrNoStdin) {
 		t.Errorf("Input: %v", err)
 	}
-	st, err := m.Stop(testContext(t), "a", StopOptions{})
+	st, err := m.Stop(testContext(t), "a", StopOptions{Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The end of input is enough for cat: no signal was needed.
+	// The end of input is enough for cat: no signal was needed, or would have helped.
 	if st.Exit.Code != 0 || st.Exit.Signal != "" {
 		t.Errorf("exit %v", st.Exit)
 	}

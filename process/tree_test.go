@@ -33,14 +33,14 @@ func TestStopTakesTheWholeTree(t *testing.T) {
 // scenarioStopTree stops a "tree" and finds nothing left of it once Stop has
 // returned.
 func scenarioStopTree(ctx context.Context, m *Manager, j *memJournal, args []string) error {
+	leave := slices.Contains(args, "leave")
 	spec := helper("a", "tree", args...)
-	spec.Stop.Timeout = 300 * time.Millisecond
+	spec.Stdin, spec.Stop.Timeout = leave, 300*time.Millisecond
 	st, _, err := m.Start(ctx, spec, KeepRunning)
 	if err != nil {
 		return err
 	}
 	want := treeSize
-	leave := slices.Contains(args, "leave")
 	if leave {
 		want--
 	}
@@ -49,6 +49,9 @@ func scenarioStopTree(ctx context.Context, m *Manager, j *memJournal, args []str
 		return err
 	}
 	if leave {
+		if _, err := m.Input(ctx, "a", []byte("leave\n"), false); err != nil {
+			return err
+		}
 		st, err = m.Await(ctx, "a", func(st Status) bool { return !st.State.Live() })
 		if err != nil {
 			return err
@@ -230,13 +233,16 @@ func TestRestartPolicyWaitsForAnEmptyTree(t *testing.T) { inSubreaper(t, "restar
 // scenarioRestartTree lets a leader leave a daemon and be restarted.
 func scenarioRestartTree(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
 	spec := helper("a", "tree", "leave")
-	spec.Restart, spec.MaxRestarts = RestartAlways, 1
+	spec.Stdin, spec.Restart, spec.MaxRestarts = true, RestartAlways, 1
 	st, _, err := m.Start(ctx, spec, KeepRunning)
 	if err != nil {
 		return err
 	}
 	first, err := j.pids(ctx, st.RunID, treeSize-1)
 	if err != nil {
+		return err
+	}
+	if _, err := m.Input(ctx, "a", []byte("leave\n"), false); err != nil {
 		return err
 	}
 	st, err = m.Await(ctx, "a", func(st Status) bool { return st.Run == 2 && st.RunID != 0 })

@@ -85,10 +85,10 @@ func TestServerKilled(t *testing.T) {
 	if got := s.exitCode(); got != 1 {
 		t.Errorf("exit code %d, want 1", got)
 	}
+	s.wantGone()
 	if !strings.Contains(s.reports(), "killed") {
 		t.Errorf("nothing was reported: %q", s.reports())
 	}
-	s.wantGone()
 }
 
 func TestGuardianKilled(t *testing.T) {
@@ -139,10 +139,10 @@ func TestStubbornServer(t *testing.T) {
 	if got := s.exitCode(); got != 1 {
 		t.Errorf("exit code %d, want 1", got)
 	}
+	s.wantGone()
 	if !strings.Contains(s.reports(), "did not end within 100ms") {
 		t.Errorf("reports: %q", s.reports())
 	}
-	s.wantGone()
 }
 
 func TestParentChange(t *testing.T) {
