@@ -40,8 +40,13 @@ func (s *Store) Events(ctx context.Context, project string, names []string, limi
 		limit = 100
 	}
 	s.settle(ctx)
-	unsaved := s.unsavedEvents() // before the file is read: what is committed meanwhile is in both
-	all, err := s.storedEvents(ctx, project, names, limit)
+	return s.eventsBeside(ctx, s.unsavedEvents(), project, names, limit)
+}
+
+// eventsBeside adds to the events in the file those that were not there before it was read: what
+// has been committed meanwhile is in both, each of them perhaps one of the latest.
+func (s *Store) eventsBeside(ctx context.Context, unsaved []Event, project string, names []string, limit int) ([]Event, error) {
+	all, err := s.storedEvents(ctx, project, names, limit+len(unsaved))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the events: %w", err)
 	}

@@ -247,6 +247,20 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventsCommittedMeanwhile: an event that was in memory and is in the file by now is not taken
+// for one that comes after all of the file.
+func TestEventsCommittedMeanwhile(t *testing.T) {
+	s := openTest(t, Options{})
+	s.SaveEvent("/p", "web", 1, time.Now(), "web crashed")
+	s.SaveEvent("/p", "api", 2, time.Now(), "api became ready")
+	unsaved := s.unsavedEvents()
+	flush(t, s)
+	all, err := s.eventsBeside(t.Context(), unsaved, "/p", nil, 1)
+	if checkError(t, err); len(unsaved) != 2 || len(all) != 1 || all[0].Name != "api" {
+		t.Errorf("of %d the latest: %+v", len(unsaved), all)
+	}
+}
+
 // TestReadableDuringTheTransaction reads what waits for a commit that another server holds up, and
 // what that commit has in hand.
 func TestReadableDuringTheTransaction(t *testing.T) {

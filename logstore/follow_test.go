@@ -212,4 +212,8 @@ func TestWhatEndsWithTheStore(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	// So is a read that had just begun.
+	if err := s.withRead(t.Context(), func(context.Context, querier) error { return nil }); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
 }

@@ -45,6 +45,9 @@ func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) 
 		s.foundDamage(err)
 		return fmt.Errorf("%w: %w", errFoundDamage, err)
 	}
+	if err != nil && ctx.Err() == nil && s.closed.Load() { // the file was closed under the read
+		return ErrClosed
+	}
 	return err
 }
 
