@@ -127,10 +127,10 @@ func TestCommandsOfAManager(t *testing.T) {
 		ok      bool
 		message string
 	}{
-		"well":  {"exit", []string{"well"}, 0, true, "exit code 0"},
-		"ill":   {"exit", []string{"ill"}, 0, false, "exit code 3"},
+		"well":  {"exit", []string{"well"}, time.Minute, true, "exit code 0"},
+		"ill":   {"exit", []string{"ill"}, time.Minute, false, "exit code 3"},
 		"flood": {"flood", nil, time.Minute, true, "exit code 0"},
-		"hang":  {"forkhang", nil, 4 * time.Second, false, "did not end within 4s and was killed"},
+		"hang":  {"forkhang", nil, 10 * time.Second, false, "did not end within 10s and was killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := self(t, name, test.program, test.args...)

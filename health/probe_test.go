@@ -97,8 +97,10 @@ func want(t *testing.T, r Result, ok bool, message, output string) {
 
 func TestCommandCheck(t *testing.T) {
 	spec, p := program("exit", "well")
+	spec.Timeout = time.Minute
 	want(t, probeOnce(t, spec, p), true, `^exit code 0$`, `^all is well\n$`)
 	spec, p = program("exit", "ill")
+	spec.Timeout = time.Minute
 	want(t, probeOnce(t, spec, p), false, `^exit code 3$`, `^all is ill\n$`)
 	spec.Command = "/nonexistent/program"
 	want(t, probeOnce(t, spec, p), false, `no such file`, `^$`)
@@ -148,9 +150,9 @@ func TestCutSecret(t *testing.T) {
 
 func TestCommandThatForksAndHangs(t *testing.T) {
 	spec, p := program("forkhang")
-	spec.Timeout = 4 * time.Second // the program must have come to its fork
+	spec.Timeout = 10 * time.Second // the program must have come to its fork
 	r := probeOnce(t, spec, p)
-	want(t, r, false, `did not end within 4s and was killed`, `^child \d+\n$`)
+	want(t, r, false, `did not end within 10s and was killed`, `^child \d+\n$`)
 	if r.Took > 20*time.Second {
 		t.Errorf("took %s", r.Took)
 	}

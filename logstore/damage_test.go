@@ -27,7 +27,12 @@ var damages = map[string]func(path string) error{
 	},
 	"log cut": func(path string) error { return os.Truncate(path+"-wal", 1000) },
 	"garbage for the log's index": func(path string) error {
-		return os.WriteFile(path+"-shm", bytes.Repeat([]byte("garbage "), 1<<12), 0o600)
+		index, err := os.OpenFile(path+"-shm", os.O_WRONLY, 0) // cut to nothing, if only for a moment, it would end who has it mapped
+		if err != nil {
+			return err
+		}
+		_, err = index.Write(bytes.Repeat([]byte("garbage "), 1<<12))
+		return errors.Join(err, index.Close())
 	},
 	"index cut to nothing": func(path string) error { return os.Truncate(path+"-shm", 0) },
 	"log removed":          func(path string) error { return os.Remove(path + "-wal") },

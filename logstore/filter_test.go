@@ -6,15 +6,9 @@ import (
 	"time"
 )
 
-// TestTheWorkerFiltersEveryChunk writes more at once than the worker's queue takes, and waits until
-// the file has all filters.
-func TestTheWorkerFiltersEveryChunk(t *testing.T) {
-	t.Parallel()
-	s := openTest(t, Options{})
-	run := startRun(s, "/p", "web")
-	put(s, run, 1, 400_000)
-	endRun(s, run)
-	flush(t, s)
+// awaitFilters waits until every chunk in the file has its filter.
+func awaitFilters(t testing.TB, s *Store) {
+	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
 	deadline := time.After(20 * time.Second)
@@ -33,7 +27,19 @@ func TestTheWorkerFiltersEveryChunk(t *testing.T) {
 			t.Fatalf("%d chunks are without a filter", len(missing))
 		}
 	}
-	m, err := s.Search(t.Context(), SearchQuery{Text: "not in the log"})
+}
+
+// TestTheWorkerFiltersEveryChunk writes more at once than the worker's queue takes, and waits until
+// the file has all filters.
+func TestTheWorkerFiltersEveryChunk(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	checkError(t, putAll(s, run, 1, 400_000))
+	endRun(s, run)
+	flush(t, s)
+	awaitFilters(t, s)
+	m, err := s.Search(t.Context(), SearchQuery{Text: "not in the log", MaxTime: time.Minute})
 	if err != nil || m.Lines != 400_000 || m.ReadBytes > 2*chunkBytes {
 		t.Errorf("covered %d lines, read %d bytes, %v", m.Lines, m.ReadBytes, err)
 	}

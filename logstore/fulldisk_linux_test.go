@@ -69,16 +69,14 @@ func clearFull(path, other string, idle bool) error {
 	}
 	defer s.Close()
 	old, kept := startRun(s, "/p", "old"), startRun(s, "/p", "kept")
-	put(s, old, 1, 200_000)
-	put(s, kept, 1, 1000)
-	if err := s.Flush(ctx); err != nil {
+	if err := errors.Join(putAll(s, old, 1, 200_000), putAll(s, kept, 1, 1000), s.Flush(ctx)); err != nil {
 		return err
 	}
 	if err := s.file.keepReserve(); err != nil { // the worker may not have come to it yet
 		return err
 	}
 	if idle {
-		if err := s.file.checkpoint(ctx, "TRUNCATE"); err != nil {
+		if err := cutLog(s); err != nil {
 			return err
 		}
 	}
@@ -120,9 +118,9 @@ func startFull(path, other string) error {
 		return err
 	}
 	run := startRun(s, "/p", "old")
-	put(s, run, 1, 200_000)
+	err = putAll(s, run, 1, 200_000)
 	endRun(s, run)
-	if err := errors.Join(s.Flush(ctx), s.file.keepReserve(), s.Close(), fillDisk(other)); err != nil {
+	if err := errors.Join(err, s.Flush(ctx), s.file.keepReserve(), s.Close(), fillDisk(other)); err != nil {
 		return err
 	}
 	if s, err = Open(ctx, Options{Path: path}); err != nil {

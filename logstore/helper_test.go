@@ -78,10 +78,12 @@ func writeUntil(s *Store, run int64, ended <-chan struct{}, tell bool) {
 		if tell {
 			fmt.Println(n+99, time.Now().UnixNano())
 		}
-		select {
-		case <-ended:
-			return
-		case <-tick.C:
+		for wait := true; wait; wait = s.Status().PendingBytes > runBound/2 { // over its bound lines would be dropped
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+			}
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package logstore
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
@@ -77,6 +78,21 @@ func put(s *Store, run int64, first, last int) {
 			b.Reset()
 		}
 	}
+}
+
+// putAll is put for who wants every line stored: it waits for the storage before the run is over
+// its bound, where lines would be dropped.
+func putAll(s *Store, run int64, first, last int) error {
+	const step = 1000
+	for ; first <= last; first += step {
+		put(s, run, first, min(first+step-1, last))
+		if s.Status().PendingBytes > runBound/2 {
+			if err := s.Flush(context.Background()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // startRun makes a run whose row is saved.

@@ -345,7 +345,7 @@ func TestFiltersAreBuiltAndUsed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	run := startRun(s, "/p", "web")
-	put(s, run, 1, 200_000)
+	checkError(t, putAll(s, run, 1, 200_000))
 	endRun(s, run)
 	flush(t, s)
 	if err := s.Close(); err != nil {
@@ -353,7 +353,7 @@ func TestFiltersAreBuiltAndUsed(t *testing.T) {
 	}
 	s = openTest(t, Options{Path: path})
 	buildFilters(t, s)
-	m, err := s.Search(t.Context(), SearchQuery{Text: "line 54321 of"})
+	m, err := s.Search(t.Context(), SearchQuery{Text: "line 54321 of", MaxTime: time.Minute})
 	if err != nil || len(m.Hits) != 1 {
 		t.Fatalf("%d hits, %v", len(m.Hits), err)
 	}

@@ -20,14 +20,11 @@ func TestReadBackByCursor(t *testing.T) {
 	s := openTest(t, Options{Path: path})
 	run := startRun(s, "/p", "web")
 	half := n / 2
-	put(s, run, 1, half)
+	checkError(t, putAll(s, run, 1, half))
 	wantNumbered(t, readAll(t, s, Query{Limit: 777}), 1, half)
 
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		put(s, run, half+1, n)
-	}()
+	written := make(chan error, 1)
+	go func() { written <- putAll(s, run, half+1, n) }()
 	q := Query{Names: []string{"web"}, After: CursorStart, Limit: 1000}
 	var during []Line
 	for len(during) < n {
@@ -38,7 +35,7 @@ func TestReadBackByCursor(t *testing.T) {
 		during = append(during, p.Lines...)
 		q.After = p.Next()
 	}
-	<-written
+	checkError(t, <-written)
 	wantNumbered(t, during, 1, n)
 	endRun(s, run)
 	flush(t, s)
@@ -347,6 +344,7 @@ func TestRunNumbersGoOn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	for want := 1; want <= 3; want++ {
 		s := openTest(t, Options{Path: path})
+		s.reserveWait = time.Minute
 		id, number := s.NewRun("/p", "web")
 		if number != want {
 			t.Fatalf("number %d, want %d", number, want)

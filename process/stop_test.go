@@ -54,7 +54,7 @@ func TestStopSignal(t *testing.T) {
 	if _, err := j.pids(testContext(t), st.RunID, 1); err != nil {
 		t.Fatal(err)
 	}
-	st, err := m.Stop(testContext(t), "a", StopOptions{})
+	st, err := m.Stop(testContext(t), "a", StopOptions{Timeout: patience})
 	if err != nil || st.Exit.Code != 42 || st.Exit.By != ByUser {
 		t.Errorf("stop by SIGINT: %v, %+v; want code 42", err, st.Exit)
 	}
