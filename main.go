@@ -584,7 +584,11 @@ func (s *session) logTo(stderr io.Writer) {
 
 // open starts everything but the connection.
 func (s *session) open(ctx context.Context) error {
-	record := registry.Describe(s.lifeline != nil)
+	guardian := 0
+	if s.lifeline != nil {
+		guardian = s.lifeline.Guardian()
+	}
+	record := registry.Describe(guardian)
 	record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
 	s.register(record)
 	if err := s.openStore(ctx); err != nil {

@@ -127,11 +127,11 @@ func (m *Manager) PortHolder(port int) (pid int, command string, ours bool) {
 	return 0, "a process of another user", false
 }
 
-// inThisSession ends what holder says of a process of ours.
 const (
+	// inThisSession ends what holder says of a process of ours, unnamed of one that
+	// is in no tree.
 	inThisSession = " in this session"
-	// unnamed is the end of holder's text for one of our processes that no tree has.
-	unnamed = "another process" + inThisSession
+	unnamed       = "another process" + inThisSession
 )
 
 // holder names who listens on port: "pid 12 (node)" and whether it is ours, or

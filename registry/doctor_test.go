@@ -94,7 +94,7 @@ func TestDoctorShowsAServerWhoseClientIsGone(t *testing.T) {
 	lock, err := create(dir, id)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
-	record := Describe(false)
+	record := Describe(0)
 	record.Parent.Start++ // another process by now
 	reg, err := Register(dir, id, record)
 	must(t, err)

@@ -27,7 +27,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	registration, err := registry.Register(dir, id, registry.Describe(false))
+	registration, err := registry.Register(dir, id, registry.Describe(0))
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -64,7 +64,7 @@ func serveMain(dir, id string, kinds []string) int {
 		return fail(err)
 	}
 	defer func() { _ = lock.Close() }()
-	record := Describe(false)
+	record := Describe(0)
 	record.Version, record.ClientName = "0.1", "a test"
 	reg, err := Register(dir, id, record)
 	if err != nil {

@@ -12,18 +12,23 @@ import (
 )
 
 // Describe returns a record with what this process can tell about itself: boot,
-// server, guardian if guarded, parent, executable, working directory and start.
-// It belongs at the beginning of the program, while the parent is the one that
-// started it.
-func Describe(guarded bool) Record {
+// server, guardian, parent, executable, working directory and start. guardian is
+// the pid of the parent that guards it, 0 without one. One that has died is not
+// described, nor is its parent: who takes over its children, as pid 1, lives on
+// for ever. It belongs at the beginning of the program, while the parent is the
+// one that started it.
+func Describe(guardian int) Record {
 	r := Record{Boot: proctab.BootID(), Transport: "stdio", StartedAt: time.Now()}
 	r.Executable, _ = os.Executable()
 	r.Cwd, _ = os.Getwd()
 	self := describeProcess(os.Getpid())
 	r.Server = self.Process
 	launcher := self
-	if guarded {
-		launcher = describeProcess(self.parent)
+	if guardian > 0 {
+		launcher = describeProcess(guardian)
+		if os.Getppid() != guardian {
+			launcher = described{}
+		}
 		r.Guardian = launcher.Process
 	}
 	r.Parent = describeProcess(launcher.parent).Process

@@ -35,12 +35,19 @@ func register(t *testing.T, dir string, r Record) (*Registration, string) {
 
 func TestDescribe(t *testing.T) {
 	me := self(t)
-	alone, guarded := Describe(false), Describe(true)
+	alone, guarded := Describe(0), Describe(os.Getppid())
 	if alone.Server.Identity() != me || guarded.Server.Identity() != me {
 		t.Errorf("server %v and %v, want %v", alone.Server, guarded.Server, me)
 	}
 	if alone.Guardian.PID != 0 || alone.Parent.PID != os.Getppid() || guarded.Guardian.PID != os.Getppid() {
 		t.Errorf("alone %+v, guarded %+v", alone, guarded)
+	}
+	// A guardian that has died: the parent, be it who took over, is another.
+	if orphan := Describe(1 << 30); orphan.Server.Identity() != me || orphan.Guardian.PID != 0 || orphan.Parent.PID != 0 {
+		t.Errorf("orphan %+v", orphan)
+	}
+	if orphan := Describe(os.Getpid()); orphan.Guardian.PID != 0 || orphan.Parent.PID != 0 { // its pid is another's
+		t.Errorf("orphan %+v", orphan)
 	}
 	if alone.Boot != proctab.BootID() || alone.StartedAt.IsZero() || alone.Executable == "" || alone.Cwd == "" {
 		t.Errorf("incomplete: %+v", alone)
@@ -49,7 +56,7 @@ func TestDescribe(t *testing.T) {
 
 func TestRegisterAndUpdate(t *testing.T) {
 	dir := newDir(t)
-	reg, id := register(t, dir, Describe(false))
+	reg, id := register(t, dir, Describe(0))
 	must(t, reg.Update(func(r *Record) { r.ClientName, r.ID, r.Format = "Claude", "forged", 99 }))
 	got, err := readRecord(dir, id)
 	must(t, err)
@@ -91,7 +98,7 @@ func TestUpdateIsAtomic(t *testing.T) {
 
 func TestAddProcess(t *testing.T) {
 	dir := newDir(t)
-	reg, id := register(t, dir, Describe(false))
+	reg, id := register(t, dir, Describe(0))
 	me := self(t)
 	must(t, reg.AddProcess(proctab.ID{PID: 7, Start: 9}, me))
 	must(t, reg.AddProcess(me, me))
@@ -115,7 +122,7 @@ func TestAddProcess(t *testing.T) {
 // that lives.
 func TestProcessListIsBounded(t *testing.T) {
 	dir := newDir(t)
-	reg, id := register(t, dir, Describe(false))
+	reg, id := register(t, dir, Describe(0))
 	me := self(t)
 	must(t, reg.AddProcess(me))
 	for i := range 5 * compactAt {
@@ -134,7 +141,7 @@ func TestProcessListIsBounded(t *testing.T) {
 // After a write that failed, perhaps half way, the list is written anew.
 func TestProcessListRecovers(t *testing.T) {
 	dir := newDir(t)
-	reg, id := register(t, dir, Describe(false))
+	reg, id := register(t, dir, Describe(0))
 	must(t, reg.procs.file.Close())
 	if err := reg.AddProcess(self(t)); err == nil {
 		t.Error("AddProcess to a closed file succeeded")
@@ -149,7 +156,7 @@ func TestProcessListRecovers(t *testing.T) {
 // written anew.
 func TestProcessListRecoversFromSeveralFailures(t *testing.T) {
 	dir := newDir(t)
-	reg, id := register(t, dir, Describe(false))
+	reg, id := register(t, dir, Describe(0))
 	full, err := os.Open(reg.procs.path) // for reading only
 	must(t, err)
 	defer full.Close()
@@ -196,7 +203,7 @@ func TestListReadsOnlyWholeLines(t *testing.T) {
 
 func TestClosedRegistration(t *testing.T) {
 	dir := newDir(t)
-	reg, _ := register(t, dir, Describe(false))
+	reg, _ := register(t, dir, Describe(0))
 	must(t, reg.Close())
 	must(t, reg.Close())
 	if err := reg.Update(func(*Record) {}); !errors.Is(err, errClosed) {

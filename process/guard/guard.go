@@ -30,6 +30,10 @@ const Verb = "__serve"
 // with the session's id.
 const SessionEnv = "PMCP_SESSION"
 
+// guardianEnv tells the server the guardian's pid: the parent that it finds may
+// be who took it over.
+const guardianEnv = "PMCP_GUARDIAN"
+
 // Config is what a guardian is told. ID is required.
 type Config struct {
 	// ID is the session id. It becomes the server's second argument.

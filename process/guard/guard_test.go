@@ -91,6 +91,19 @@ func TestServerKilled(t *testing.T) {
 	}
 }
 
+// TestGuardianIsKnown by what it said, not by who is the parent; it is not told on.
+func TestGuardianIsKnown(t *testing.T) {
+	s := start(t, []string{"normal"})
+	s.ready()
+	s.order("guardian")
+	if got, want := s.line(), fmt.Sprintf("guardian %d %q", s.cmd.Process.Pid, ""); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	s.order("exit 0")
+	s.exitCode()
+	s.wantGone()
+}
+
 func TestGuardianKilled(t *testing.T) {
 	s := start(t, []string{"normal"})
 	s.ready()

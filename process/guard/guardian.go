@@ -127,6 +127,7 @@ func (g *guardian) start() error {
 		defer func() { _ = lock.Close() }()
 	}
 	process, err := os.StartProcess(path, append([]string{os.Args[0], Verb, g.ID}, g.Args...), &os.ProcAttr{
+		Env:   append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...), // the first of a name counts
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})

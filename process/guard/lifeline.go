@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,15 +19,16 @@ const (
 
 // Lifeline is the server's end of the pipe to its guardian.
 type Lifeline struct {
-	pipe    *os.File
-	lock    *os.File
-	gone    chan struct{}
-	changed chan struct{}
-	done    chan struct{}
+	guardian int
+	pipe     *os.File
+	lock     *os.File
+	gone     chan struct{}
+	changed  chan struct{}
+	done     chan struct{}
 }
 
-// Inherit takes over the descriptors that the guardian left and starts to
-// listen on the lifeline. It fails if descriptor 3 is not a pipe, as when a
+// Inherit takes over the descriptors and the variable that the guardian left and
+// starts to listen on the lifeline. It fails if descriptor 3 is not a pipe, as when a
 // person types the server's command by hand. It is to be called before
 // anything else opens a file, and once.
 func Inherit() (*Lifeline, error) {
@@ -43,7 +45,10 @@ func Inherit() (*Lifeline, error) {
 		lock = os.NewFile(lockFD, "lock")
 	}
 	unix.CloseOnExec(lifelineFD)
-	return listen(os.NewFile(lifelineFD, "lifeline"), lock), nil
+	l := listen(os.NewFile(lifelineFD, "lifeline"), lock)
+	l.guardian, _ = strconv.Atoi(os.Getenv(guardianEnv))
+	_ = os.Unsetenv(guardianEnv) // it is nothing for children
+	return l, nil
 }
 
 func isKind(fd int, kind uint32) bool {
@@ -84,6 +89,9 @@ func (l *Lifeline) read() {
 		}
 	}
 }
+
+// Guardian is the guardian's pid. It may be dead, and the parent another process.
+func (l *Lifeline) Guardian() int { return l.guardian }
 
 // Gone is closed when the guardian is dead. It stays open after Close.
 func (l *Lifeline) Gone() <-chan struct{} { return l.gone }

@@ -241,6 +241,8 @@ func (s *standInServer) obey(order string) (code int, exit bool) {
 		}
 	case "lock":
 		fmt.Println("lock", s.life.Lock() != nil)
+	case "guardian":
+		fmt.Printf("guardian %d %q\n", s.life.Guardian(), os.Getenv(guardianEnv))
 	}
 	return 0, false
 }
