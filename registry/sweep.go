@@ -106,8 +106,9 @@ func isDying(e Entry) bool {
 	return e.Record.Format == 0 || ends(e.Record.Server) || guardian.PID > 0 && ends(guardian)
 }
 
-// ends says whether a process is dead or was killed.
-func ends(p Process) bool { return !alive(p.Identity()) || proctab.Killed(p.PID) }
+// ends says whether a process is dead or was killed. In this order: one that is
+// gone by the first look is not alive in the second.
+func ends(p Process) bool { return proctab.Killed(p.PID) || !alive(p.Identity()) }
 
 // lockDir takes the lock that makes one sweep work at a time. It is on the
 // directory itself: no file to leave behind, and the sessions' own locks go on
