@@ -3,20 +3,20 @@ module pmcp
 go 1.26.0
 
 require (
-	github.com/agnivade/levenshtein v1.2.2
-	github.com/creack/pty v1.1.24
-	github.com/google/jsonschema-go v0.4.3
-	github.com/google/uuid v1.6.0
-	github.com/joho/godotenv v1.5.1
-	github.com/kelseyhightower/envconfig v1.4.0
-	github.com/mark3labs/mcp-go v1.2.1
-	github.com/mattn/go-sqlite3 v1.14.52
-	github.com/modelcontextprotocol/go-sdk v1.8.0
-	github.com/shirou/gopsutil/v4 v4.26.10
-	go.uber.org/goleak v1.3.0
-	golang.org/x/sys v0.49.0
-	golang.org/x/time v0.16.0
-	mvdan.cc/sh/v3 v3.14.1
+	github.com/agnivade/levenshtein v1.2.2 // nearest name in errors
+	github.com/creack/pty v1.1.24 // terminals
+	github.com/google/jsonschema-go v0.4.3 // schemas from structs
+	github.com/google/uuid v1.6.0 // session ids
+	github.com/joho/godotenv v1.5.1 // env_files
+	github.com/kelseyhightower/envconfig v1.4.0 // variables
+	github.com/mark3labs/mcp-go v1.2.1 // MCP types, dispatch; its client in tests
+	github.com/mattn/go-sqlite3 v1.14.52 // SQLite
+	github.com/modelcontextprotocol/go-sdk v1.8.0 // a foreign client, for tests only
+	github.com/shirou/gopsutil/v4 v4.26.10 // figures of the machine; of processes on macOS
+	go.uber.org/goleak v1.3.0 // goroutine leaks, for tests only
+	golang.org/x/sys v0.49.0 // pidfd, waitid, subreaper
+	golang.org/x/time v0.16.0 // rate limits
+	mvdan.cc/sh/v3 v3.14.1 // splits command lines by shell rules
 )
 
 require (

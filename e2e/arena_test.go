@@ -16,24 +16,24 @@ import (
 	_ "github.com/mattn/go-sqlite3"
 )
 
-// arena is a world in which sessions die. What they left is told by a cgroup
-// where one can be made, and by what the trees that ran in it reported of
-// themselves: nothing here asks pmcp, and the environment counts only where
-// there is no cgroup.
+// An arena is a world in which tests kill sessions. It finds the processes that a killed
+// session left through a cgroup, if one can be created, and through a file to which each
+// process adds a line. It does not ask pmcp, and looks at environments only without a
+// cgroup.
 type arena struct {
 	*world
 	t      testing.TB
-	group  *cgroup // nil where none can be made
-	report string  // each process of a tree adds a line
-	stderr string  // of all servers
+	group  *cgroup // nil if no cgroup can be created
+	report string  // a file to which each started process adds a line
+	stderr string  // a file with the standard error of all servers
 }
 
 // failedStderr is how much of standard error a failed test shows, in bytes.
 const failedStderr = 8 << 10
 
-// newArena makes one. Like every world it must be empty at the end of the test;
-// its servers' standard error must hold nothing that must never be logged, and
-// each session that could has ended by itself.
+// newArena returns an arena. At the end of the test no process may be left in the arena.
+// The standard error of its servers must not contain anything that must never be logged,
+// and must show that each session that was not killed has ended by itself.
 func newArena(t testing.TB) *arena {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -47,25 +47,26 @@ func newArena(t testing.TB) *arena {
 	t.Cleanup(func() {
 		content, _ := os.ReadFile(a.stderr)
 		if t.Failed() {
-			t.Logf("what the servers said last:\n%s", content[max(0, len(content)-failedStderr):])
+			t.Logf("the last output of the servers:\n%s", content[max(0, len(content)-failedStderr):])
 		}
-		said := &record{b: content}
-		(&session{stderr: said}).checkStderr(t)
-		said.checkEnd(t)
+		stderr := &record{b: content}
+		(&session{stderr: stderr}).checkStderr(t)
+		stderr.checkEnd(t)
 	})
 	return a
 }
 
-// treeScripts are shell programs, so that a tree is there within a few
-// milliseconds and the fault finds some half grown.
+// treeScripts are shell programs, so that a tree is up within a few milliseconds and some
+// faults hit trees that have not fully started.
 var treeScripts = map[string]string{
-	// member KIND REPORT: says who it is, and stays. Under exec it remains the
-	// same process.
+	// Usage: member KIND REPORT. It adds a line to REPORT, then sleeps. The sleep replaces
+	// the shell by exec, so that the process stays the same.
 	"member": `read -r stat < /proc/$$/stat
 echo "$1 $stat" >> "$2"
 exec sleep 300
 `,
-	// tree KIND REPORT [leave]: a tree of that kind, and a leader that stays or leaves.
+	// Usage: tree KIND REPORT [leave]. It starts a process tree of that kind, whose leader
+	// stays or, with leave, exits.
 	"tree": `d=${0%/*}
 case $1 in
 plain)    sh "$d/member" plain "$2" & ;;
@@ -81,11 +82,11 @@ esac
 `,
 }
 
-// treeKinds are what a session is given to start. cleared and hidden are without
-// any mark in their environment, hidden in a session of its own too.
+// treeKinds are the kinds of process trees. Trees of the kinds cleared and hidden have no
+// variable of pmcp in their environment; hidden trees also have a session of their own.
 var treeKinds = []string{"plain", "group", "session", "daemon", "stubborn", "burst", "cleared", "hidden"}
 
-// tree gives the arguments of start_process for a tree of that kind.
+// tree returns the arguments of start_process for a process tree of that kind.
 func (a *arena) tree(name, kind string, leave bool) args {
 	arguments := []string{filepath.Join(a.home, "tree"), kind, a.report}
 	if leave {
@@ -94,14 +95,14 @@ func (a *arena) tree(name, kind string, leave bool) args {
 	return args{"name": name, "command": "sh", "args": arguments}
 }
 
-// member is a process that a tree reported.
+// A member is a process of a tree that reported itself in the arena's file.
 type member struct {
 	kind  string
 	pid   int
 	start int // in clock ticks since boot
 }
 
-// reported are the processes of all trees so far.
+// reported returns the processes of all trees that have reported themselves so far.
 func (a *arena) reported() []member {
 	content, err := os.ReadFile(a.report)
 	if err != nil {
@@ -117,7 +118,7 @@ func (a *arena) reported() []member {
 	return all
 }
 
-// stat is what the kernel says of a process.
+// stat holds fields of /proc/PID/stat.
 type stat struct {
 	pid, parent, session, start int
 	state                       byte
@@ -152,13 +153,13 @@ func readStat(pid int) (stat, bool) {
 	return parseStat(string(text))
 }
 
-// alive says whether the process is there and has not ended.
+// alive reports whether the process exists and is not a zombie.
 func (m member) alive() bool {
 	s, ok := readStat(m.pid)
 	return ok && s.start == m.start && s.state != 'Z'
 }
 
-// remains are the processes, alive or zombies, that sessions left in this arena.
+// remains returns the processes, alive or zombies, that sessions left in this arena.
 func (a *arena) remains() []string {
 	kinds := map[int]string{}
 	var left []string
@@ -186,7 +187,7 @@ func (a *arena) remains() []string {
 		left = append(left, fmt.Sprintf("%d %s", pid, kind))
 	}
 	if len(left) > 0 {
-		return left // the rest costs a look at all processes
+		return left // skip the slow scan of all processes below
 	}
 	for pid, kind := range kinds {
 		left = append(left, fmt.Sprintf("%d %s, outside its cgroup", pid, kind))
@@ -197,7 +198,8 @@ func (a *arena) remains() []string {
 	return left
 }
 
-// killRemains ends what a fault left, so that the next begins with nothing.
+// killRemains kills the processes that a session left, so that the next test of a fault
+// starts with an empty arena.
 func (a *arena) killRemains() {
 	if a.group != nil {
 		a.group.kill()
@@ -210,10 +212,10 @@ func (a *arena) killRemains() {
 	a.killRest(a.t)
 }
 
-// command is pmcp, or a stand-in client around it, with the directories, the
-// environment and the cgroup of the arena, its own process group and its
-// standard error in the arena's file. Whoever starts it closes what that file
-// is.
+// command returns the command of pmcp, or of a stand-in client that starts pmcp, in the
+// directories, environment and cgroup of the arena. The command has its own process group
+// and writes standard error to the arena's file. The caller closes that file after the
+// start.
 func (a *arena) command(argv []string, more ...string) (*exec.Cmd, *os.File, error) {
 	argv = append(argv, a.group.enter(append([]string{build.path}, more...))...)
 	stderr, err := os.OpenFile(a.stderr, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
@@ -226,11 +228,11 @@ func (a *arena) command(argv []string, more ...string) (*exec.Cmd, *os.File, err
 	return cmd, stderr, nil
 }
 
-// counts answers a query of one number about the database.
+// counts returns the number that an SQL query of the arena's database yields.
 func (a *arena) counts(query string) (n int, err error) { return countIn(a.database, query) }
 
-// countIn answers a query of one number about a database, which it cannot
-// change.
+// countIn returns the number that an SQL query of a database yields, and opens the
+// database read-only.
 func countIn(database, query string) (n int, err error) {
 	u := url.URL{Scheme: "file", Path: database, RawQuery: "mode=ro&_query_only=true&_busy_timeout=5000"}
 	db, err := sql.Open("sqlite3", u.String())
@@ -241,7 +243,7 @@ func countIn(database, query string) (n int, err error) {
 	return n, db.QueryRow(query).Scan(&n)
 }
 
-// The questions about the database that have to be answered with 0.
+// Each of these SQL queries of pmcp's database must yield 0.
 const (
 	damage       = `SELECT count(*) FROM pragma_integrity_check WHERE integrity_check != 'ok'`
 	openRuns     = `SELECT count(*) FROM run WHERE sealed = 0`

@@ -16,17 +16,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Figures of BenchmarkFifty.
+// These constants are the figures of BenchmarkFifty.
 const (
 	benchProcesses = 50
-	benchOthers    = 400             // processes on the machine that are none of ours
-	idleSpan       = 5 * time.Second // over which idle CPU is measured: five samples
+	benchOthers    = 400             // processes on the machine that are not pmcp's
+	idleSpan       = 5 * time.Second // idle CPU is measured over this span: five samples
 )
 
-// BenchmarkFifty has fifty processes run beside four hundred others and prints
-// what guardian and server take together, idle and asked, beside a bare mcp-go
-// server; and what the end of the session takes, beside ending as many of the
-// others by hand.
+// BenchmarkFifty runs fifty processes beside four hundred that pmcp did not start. It
+// measures pmcp's guardian and server together, idle and under calls, and compares them
+// with a bare mcp-go server. It also measures the end of the session, and compares that
+// with sending SIGTERM to fifty of the other processes.
 func BenchmarkFifty(b *testing.B) {
 	if len(procField(b, os.Getpid(), "smaps_rollup", "Pss:")) == 0 {
 		b.Skip("needs /proc")
@@ -78,8 +78,8 @@ func BenchmarkFifty(b *testing.B) {
 
 func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
 
-// BenchmarkStartProcess measures start_process beside a bare start of the same
-// program.
+// BenchmarkStartProcess measures start_process and compares it with a bare start of the
+// same program.
 func BenchmarkStartProcess(b *testing.B) {
 	truth, err := exec.LookPath("true")
 	check(b, err)
@@ -101,7 +101,7 @@ func BenchmarkStartProcess(b *testing.B) {
 		defer c.end(b)
 		var took []time.Duration
 		for b.Loop() {
-			request := toolLine(b, "start_process", args{"name": "bench", "command": truth})
+			request := toolLine(b, "start_process", args{"name": "bench", "command": truth, "timeout_ms": 0})
 			begin := time.Now()
 			c.ask(b, request)
 			took = append(took, time.Since(begin))
@@ -113,7 +113,7 @@ func BenchmarkStartProcess(b *testing.B) {
 	})
 }
 
-// others has n processes run that are none of pmcp's, until the benchmark ends.
+// others runs n processes outside of pmcp until the benchmark ends, and returns them.
 func others(b *testing.B, n int) (started []*exec.Cmd) {
 	b.Helper()
 	for range n {
@@ -128,7 +128,7 @@ func others(b *testing.B, n int) (started []*exec.Cmd) {
 	return started
 }
 
-// toolLine is the request of a tool call, with an id of its own.
+// toolLine returns the request of a tool call, with a unique id.
 func toolLine(b *testing.B, name string, arguments args) string {
 	b.Helper()
 	line, err := json.Marshal(args{"jsonrpc": "2.0", "id": uuid.NewString(), "method": "tools/call", "params": args{"name": name, "arguments": arguments}})
@@ -136,7 +136,8 @@ func toolLine(b *testing.B, name string, arguments args) string {
 	return string(line)
 }
 
-// ask is exchange where notifications may come before the answer.
+// ask sends a request and returns the answer, and skips the notifications that come before
+// the answer.
 func (p *plain) ask(b *testing.B, line string) []byte {
 	b.Helper()
 	answer := p.exchange(b, line)
@@ -148,7 +149,7 @@ func (p *plain) ask(b *testing.B, line string) []byte {
 	return answer
 }
 
-// tool calls a tool that has to succeed, and gives its structured content.
+// tool calls a tool that must succeed, and returns the structured content.
 func (p *plain) tool(b *testing.B, name string, arguments args) map[string]any {
 	b.Helper()
 	m, err := parse(string(p.ask(b, toolLine(b, name, arguments))))
@@ -160,14 +161,14 @@ func (p *plain) tool(b *testing.B, name string, arguments args) map[string]any {
 	return r.Data
 }
 
-// servers are the guardian and the server.
+// servers returns the pids of pmcp's guardian and server.
 func (p *plain) servers(b *testing.B) []int {
 	b.Helper()
 	return []int{p.cmd.Process.Pid, int(p.tool(b, "get_server_info", args{})["current_pid"].(float64))}
 }
 
-// pss is the memory of processes together, shared pages divided among those
-// that share them, in bytes.
+// pss returns the total memory (PSS) of processes in bytes. A shared page is divided
+// equally among the processes that share it.
 func pss(b *testing.B, pids []int) (bytes float64) {
 	b.Helper()
 	for _, pid := range pids {
@@ -178,8 +179,7 @@ func pss(b *testing.B, pids []int) (bytes float64) {
 	return bytes
 }
 
-// cpu is the share of one core that each of two sets of processes takes over a
-// span.
+// cpu returns the share of one core that each of two sets of processes uses during span.
 func cpu(b *testing.B, span time.Duration, one, other []int) (ofOne, ofOther float64) {
 	b.Helper()
 	begin, ones, others := time.Now(), used(b, one), used(b, other)
@@ -188,12 +188,13 @@ func cpu(b *testing.B, span time.Duration, one, other []int) (ofOne, ofOther flo
 	return (used(b, one) - ones) / took, (used(b, other) - others) / took
 }
 
-// used is the processor time of the living threads of processes, in seconds.
+// used returns the processor time that the running threads of processes have used, in
+// seconds.
 func used(b *testing.B, pids []int) (seconds float64) {
 	b.Helper()
 	for _, pid := range pids {
 		for _, task := range tasksOf(b, pid) {
-			// In nanoseconds, where stat counts in ticks of 10 ms.
+			// schedstat counts nanoseconds, where stat counts ticks of 10 ms.
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/schedstat", pid, task))
 			if err != nil {
 				continue // a thread that has ended
@@ -218,8 +219,8 @@ func tasksOf(b *testing.B, pid int) (tasks []int) {
 	return tasks
 }
 
-// procField is what stands behind a word at the beginning of a line of a file
-// of /proc; nil if there is none.
+// procField returns the fields after a word at the start of a line in a file of /proc,
+// or nil if there is no such line.
 func procField(b *testing.B, pid int, file, word string) []string {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, file))

@@ -12,14 +12,14 @@ import (
 	"pmcp/process/guard"
 )
 
-// treeScript starts nine processes in the background and stays: a tree of ten.
+// treeScript starts nine processes in the background and waits for them, so that the tree
+// has ten.
 const treeScript = "for i in 1 2 3 4 5 6 7 8 9; do sleep 1000 & done; echo ready; wait"
 
-// BenchmarkStopTree measures stop_process of a tree of ten, up to the answer,
-// beside a signal to the same tree's process group and waiting until all are
-// gone: until the pipe that they share has no writer left. The orphans of that
-// are taken here: thousands that the machine's init has not taken yet slow down
-// whoever looks through /proc after.
+// BenchmarkStopTree measures stop_process of a tree of ten processes, up to the answer. It
+// compares that with signalling the process group of the same tree and waiting until the
+// pipe that the processes share has no writer left. The benchmark reaps the orphans
+// itself: thousands of zombies would slow down the later scans of /proc.
 func BenchmarkStopTree(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		check(b, guard.Subreaper())
@@ -40,7 +40,7 @@ func BenchmarkStopTree(b *testing.B) {
 			check(b, err)
 			_ = cmd.Wait()
 			took = append(took, time.Since(begin))
-			for err == nil { // until nothing of the group is left
+			for err == nil { // loop until the group has no process left
 				_, err = syscall.Wait4(-cmd.Process.Pid, nil, 0, nil)
 			}
 		}
@@ -64,15 +64,15 @@ func BenchmarkStopTree(b *testing.B) {
 	})
 }
 
-// Figures of BenchmarkFlood.
+// These constants are the figures of BenchmarkFlood.
 const (
 	floodCount = 1_000_000
-	floodWidth = 99 // and the newline
+	floodWidth = 99 // without the newline
 )
 
-// BenchmarkFlood has a child print a million lines as fast as it can: to the
-// built binary with all that it does to a line, up to the answer that the child
-// has exited, and to a reader that throws them away.
+// BenchmarkFlood measures how fast a child can print a million lines. It measures the
+// built binary, with everything that pmcp does to a line, until wait_for_process returns,
+// and compares it with a reader that discards the lines.
 func BenchmarkFlood(b *testing.B) {
 	b.Run("discard", func(b *testing.B) {
 		for b.Loop() {
@@ -84,7 +84,7 @@ func BenchmarkFlood(b *testing.B) {
 			check(b, err)
 			check(b, cmd.Wait())
 			if n != floodCount*(floodWidth+1) {
-				b.Fatalf("%d bytes", n)
+				b.Fatalf("got %d bytes, want %d", n, floodCount*(floodWidth+1))
 			}
 		}
 		reportFlood(b)
@@ -92,7 +92,7 @@ func BenchmarkFlood(b *testing.B) {
 	b.Run("pmcp", func(b *testing.B) {
 		c := unlimited(b)
 		defer c.end(b)
-		child := own(b, "flood", "flood", fmt.Sprint(floodCount), fmt.Sprint(floodWidth))
+		child := own(b, "flood", "flood", fmt.Sprint(floodCount), fmt.Sprint(floodWidth)).with("timeout_ms", 0)
 		for b.Loop() {
 			c.tool(b, "start_process", child)
 			c.tool(b, "wait_for_process", args{"process": "flood", "until": "exit"})
@@ -108,8 +108,7 @@ func reportFlood(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// peak is the most memory that processes have had resident so far, together,
-// in bytes.
+// peak returns the sum of the processes' peak resident memory, in bytes.
 func peak(b *testing.B, pids []int) (bytes float64) {
 	b.Helper()
 	for _, pid := range pids {

@@ -18,8 +18,8 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 )
 
-// BenchmarkStartup measures from exec to the answer to initialize, and prints
-// the percentiles: an editor waits for it each time it starts.
+// BenchmarkStartup measures the time from exec to the answer to initialize, which an
+// editor waits for at each start.
 func BenchmarkStartup(b *testing.B) {
 	servers := map[string][]string{
 		"pmcp": {binary(b)}, "pmcp_no_guardian": {binary(b), "--no-guardian"},
@@ -43,8 +43,8 @@ func BenchmarkStartup(b *testing.B) {
 	}
 }
 
-// BenchmarkLatency measures one request over real pipes, beside a bare mcp-go
-// server that offers the same tools and does nothing when they are called.
+// BenchmarkLatency measures one request over real pipes, and compares it with a bare
+// mcp-go server that offers the same tools and does nothing when they are called.
 func BenchmarkLatency(b *testing.B) {
 	w := newWorld(b)
 	pmcp := w.plain(b, []string{binary(b)})
@@ -77,8 +77,8 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-// BenchmarkUpstreamCall is one call of a managed MCP server through pmcp, beside
-// the same call of the same server without it.
+// BenchmarkUpstreamCall measures one call of a managed MCP server through pmcp, and
+// compares it with the same call made directly.
 func BenchmarkUpstreamCall(b *testing.B) {
 	w := newUpstreamWorld(b)
 	direct := w.launch(b, self(b), program("mcpodd")...)
@@ -118,7 +118,7 @@ func reportPercentiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(at(99), "p99-µs")
 }
 
-// plain is a server with a client that only exchanges lines, for measuring.
+// A plain is a server with a client that only exchanges lines, for benchmarks.
 type plain struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -137,8 +137,8 @@ func (w *world) plain(b *testing.B, command []string) *plain {
 	return &plain{cmd: cmd, in: in, out: bufio.NewReaderSize(out, 1<<20)}
 }
 
-// unlimited is the built binary, initialized, without a limit of calls and with
-// room for all that a benchmark prints.
+// unlimited starts the built binary without a rate limit and with room for all that a
+// benchmark prints, and initializes it.
 func unlimited(b *testing.B) *plain {
 	b.Helper()
 	w := newWorld(b)
@@ -166,8 +166,8 @@ func (p *plain) end(b *testing.B) {
 	check(b, p.cmd.Wait())
 }
 
-// mcpgoProgram is mcp-go's own stdio server, with the tools of a tools/list
-// answer that is in a file.
+// mcpgoProgram runs mcp-go's own stdio server with the tools that a file with a tools/list
+// answer names.
 func mcpgoProgram(arguments []string) int {
 	s := mcpserver.NewMCPServer("bare", "1")
 	if len(arguments) > 0 {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// build holds the one binary of the test run.
+// build holds the path of the one pmcp binary of the test run.
 var build struct {
 	once sync.Once
 	dir  string // set by TestMain
@@ -16,7 +16,8 @@ var build struct {
 	err  error
 }
 
-// binary builds pmcp, once, with the race detector if the tests have it.
+// binary returns the path of pmcp, built once for all tests, with the race detector if the
+// tests are built with it.
 func binary(t testing.TB) string {
 	t.Helper()
 	build.once.Do(func() {

@@ -13,14 +13,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// caller is a session of which every answer to a tool call is checked: it fits
-// the schema that the tool declares, and its text says on its own what matters.
+// A caller is a session that checks every answer to a tool call: the answer must fit the
+// tool's output schema, and its text must be understandable without its structured
+// content.
 type caller struct {
 	*session
 	schemas map[string]*jsonschema.Resolved
 
-	telling sync.Mutex // calls may overlap
-	events  []string   // that the answers so far have told
+	eventMu sync.Mutex // calls may overlap
+	events  []string   // reported by the answers so far; guarded by eventMu
 }
 
 // open starts pmcp in the world and makes it ready for tool calls.
@@ -31,7 +32,7 @@ func (w *world) open(t testing.TB, arguments ...string) *caller {
 	return c
 }
 
-// learnSchemas does the handshake and takes note of what the tools declare.
+// learnSchemas performs the handshake and stores the output schemas of the tools.
 func (c *caller) learnSchemas(t testing.TB) {
 	t.Helper()
 	c.initialize(t)
@@ -47,23 +48,33 @@ func (c *caller) learnSchemas(t testing.TB) {
 	}
 }
 
-// begin is open in a world of its own.
+// begin starts pmcp in a new world and makes it ready for tool calls.
 func begin(t testing.TB) *caller {
 	t.Helper()
 	return newWorld(t).open(t)
 }
 
-// do calls a tool and checks the answer.
+// do calls a tool, as unwatched says, and checks the answer.
 func (c *caller) do(t testing.TB, tool string, arguments args) result {
 	t.Helper()
-	return c.checked(t, tool, c.tool(t, tool, arguments))
+	return c.checked(t, tool, c.tool(t, tool, unwatched(tool, arguments)))
 }
 
-// checked fails the test for an answer that is not as every answer has to be.
+// unwatched returns the arguments of a call with timeout_ms: 0 if it starts a process,
+// waits for nothing and has no timeout_ms: most tests do not read how a start goes on.
+func unwatched(tool string, arguments args) args {
+	if tool == "start_process" && arguments["command"] != nil && arguments["wait"] == nil && arguments["ready"] == nil && arguments["stdio"] == nil && arguments["timeout_ms"] == nil {
+		return arguments.with("timeout_ms", 0)
+	}
+	return arguments
+}
+
+// checked fails the test if the answer breaks a rule that holds for all answers. It returns
+// the answer.
 func (c *caller) checked(t testing.TB, tool string, r result) result {
 	t.Helper()
 	if r.Text == "" {
-		t.Errorf("%s: no text in %s", tool, r.Raw)
+		t.Errorf("%s: got no text in %s, want one", tool, r.Raw)
 	}
 	c.keepEvents(r)
 	if r.Error {
@@ -73,110 +84,112 @@ func (c *caller) checked(t testing.TB, tool string, r result) result {
 		r.says(t, fmt.Sprint(e))
 	}
 	if schema := c.schemas[tool]; schema == nil {
-		t.Errorf("%s is not declared", tool)
+		t.Errorf("tools/list lacks %s, want it declared", tool)
 	} else if err := schema.Validate(any(r.Data)); err != nil {
 		t.Errorf("%s: structuredContent does not fit outputSchema: %v\n%s", tool, err, r.Raw)
 	}
 	for _, key := range []string{"state", "next_cursor", "signal", "ended_by", "owner", "match", "hint", "notice"} {
 		if value, ok := r.Data[key].(string); ok && !strings.Contains(r.Text, value) {
-			t.Errorf("%s: the text lacks the %s %q:\n%s", tool, key, value, r.Text)
+			t.Errorf("%s: got a text without the %s %q:\n%s", tool, key, value, r.Text)
 		}
 	}
 	if code, ok := r.Data["exit_code"]; ok && !strings.Contains(r.Text, fmt.Sprintf("exit code %v", code)) {
-		t.Errorf("%s: the text lacks the exit code %v:\n%s", tool, code, r.Text)
+		t.Errorf("%s: got a text without the exit code %v:\n%s", tool, code, r.Text)
 	}
 	if r.Data["timed_out"] == true && !strings.Contains(r.Text, "timed out") {
-		t.Errorf("%s: the text does not say that it timed out:\n%s", tool, r.Text)
+		t.Errorf("%s: got a text without \"timed out\":\n%s", tool, r.Text)
 	}
 	rest := r.Text
 	for _, line := range r.lines() {
 		var found bool
 		if _, rest, found = strings.Cut(rest, line); !found {
-			t.Fatalf("%s: the text lacks the line %q, or has it in another place:\n%s", tool, line, r.Text)
+			t.Fatalf("%s: got a text without the line %q at its place:\n%s", tool, line, r.Text)
 		}
 	}
 	return r
 }
 
-// ok calls a tool that has to succeed.
+// ok calls a tool that must succeed, and returns the checked answer.
 func (c *caller) ok(t testing.TB, tool string, arguments args) result {
 	t.Helper()
 	r := c.do(t, tool, arguments)
 	if r.Error {
-		t.Fatalf("%s %v failed: %s", tool, arguments, r.Text)
+		t.Fatalf("%s %v: got %s, want a success", tool, arguments, r.Text)
 	}
 	return r
 }
 
-// refused calls a tool that has to fail with a text that contains all of wants.
+// refused calls a tool that must fail with a text that contains all of wants, and returns
+// the answer.
 func (c *caller) refused(t testing.TB, tool string, arguments args, wants ...string) result {
 	t.Helper()
 	r := c.do(t, tool, arguments)
 	if !r.Error {
-		t.Errorf("%s %v was not refused: %s", tool, arguments, r.Text)
+		t.Errorf("%s %v: got success, want an error: %s", tool, arguments, r.Text)
 	}
 	for _, want := range wants {
 		if !strings.Contains(r.Text, want) {
-			t.Errorf("%s %v: %q is not in:\n%s", tool, arguments, want, r.Text)
+			t.Errorf("%s %v: got a text without %q:\n%s", tool, arguments, want, r.Text)
 		}
 	}
 	return r
 }
 
-// keepEvents takes note of the events that an answer tells, in its text: that of
-// an error has nothing else.
+// keepEvents stores the events that an answer reports, read from the text, because an
+// error has no structured content.
 func (c *caller) keepEvents(r result) {
 	if _, events, ok := strings.Cut(r.Text, "\nevents since the last answer:\n"); ok {
-		c.telling.Lock()
-		defer c.telling.Unlock()
+		c.eventMu.Lock()
+		defer c.eventMu.Unlock()
 		c.events = append(c.events, strings.Split(strings.TrimSpace(events), "\n")...)
 	}
 }
 
-// awaitEvent waits until an event has been told that contains all of parts: any
-// answer may be the first after it.
+// awaitEvent waits until an answer has reported an event that contains all of parts.
+// The events of concurrent calls count too.
 func (c *caller) awaitEvent(t testing.TB, parts ...string) {
 	t.Helper()
 	if !poll(answersWithin, func() bool {
 		c.ok(t, "list_processes", nil)
-		c.telling.Lock()
-		defer c.telling.Unlock()
+		c.eventMu.Lock()
+		defer c.eventMu.Unlock()
 		return slices.ContainsFunc(c.events, func(event string) bool {
 			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(event, part) })
 		})
 	}) {
-		t.Fatalf("no event with %q; told were:\n%s", parts, strings.Join(c.events, "\n"))
+		t.Fatalf("got no event with %q; the reported events:\n%s", parts, strings.Join(c.events, "\n"))
 	}
 }
 
-// awaitLine waits until the process prints a line that matches, and gives the
-// answer of wait_for_process.
+// awaitLine waits until the latest run of the process has printed a line that matches the
+// pattern, whether it was shown before or not, and returns the answer of wait_for_process.
 func (c *caller) awaitLine(t testing.TB, process, pattern string) result {
 	t.Helper()
-	r := c.ok(t, "wait_for_process", args{"process": process, "until": "log", "pattern": pattern, "timeout_ms": 30_000})
+	start := c.ok(t, "get_logs", args{"process": process, "run": -1, "limit": 1}).str("prev_cursor")
+	r := c.ok(t, "wait_for_process", args{"process": process, "until": "log", "pattern": pattern, "after": start, "timeout_ms": 30_000})
 	if r.str("match") == "" {
 		t.Fatalf("%s never printed %s: %s", process, pattern, r.Text)
 	}
 	return r
 }
 
-// want fails the test unless the structured content has the values.
+// want fails the test unless the structured content of an answer has the given values.
 func (r result) want(t testing.TB, values args) result {
 	t.Helper()
 	for key, value := range values {
 		if got := r.Data[key]; fmt.Sprint(got) != fmt.Sprint(value) {
-			t.Errorf("%s is %v, want %v; the answer:\n%s", key, got, value, r.Text)
+			t.Errorf("%s: got %v, want %v; the answer:\n%s", key, got, value, r.Text)
 		}
 	}
 	return r
 }
 
-// says fails the test unless the text contains each of wants.
+// says fails the test unless the text of an answer contains each of wants.
 func (r result) says(t testing.TB, wants ...string) result {
 	t.Helper()
 	for _, want := range wants {
 		if !strings.Contains(r.Text, want) {
-			t.Errorf("%q is not in:\n%s", want, r.Text)
+			t.Errorf("got a text without %q:\n%s", want, r.Text)
 		}
 	}
 	return r
@@ -186,7 +199,7 @@ func (r result) str(key string) string { s, _ := r.Data[key].(string); return s 
 
 func (r result) num(key string) int { n, _ := r.Data[key].(float64); return int(n) }
 
-// lines are the log lines of the answer, as they came.
+// lines returns the log lines in an answer unchanged.
 func (r result) lines() []string {
 	var lines []string
 	for _, l := range list(r.Data["lines"]) {
@@ -195,23 +208,25 @@ func (r result) lines() []string {
 	return lines
 }
 
-var linePrefix = regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3} (out|err|mcp) $`)
+// lineHead matches what pmcp puts in front of a line of output, in the forms of all tools,
+// and ownLine the lines that are not output.
+var (
+	lineHead = regexp.MustCompile(`^(\d{4}-\d\d-\d\d )?(\d\d:\d\d:\d\d(\.\d{3})? |\+\d+s )?((out|err|mcp) )?`)
+	ownLine  = regexp.MustCompile(`^--- (\d{4}-\d\d-\d\d |gap in )`)
+)
 
-const prefixBytes = len("15:04:05.000 out ")
-
-// printed are the log lines of the answer without their prefix and without
-// separators.
+// printed returns the log lines in an answer as the process printed them.
 func (r result) printed() []string {
 	var lines []string
 	for _, l := range r.lines() {
-		if len(l) >= prefixBytes && linePrefix.MatchString(l[:prefixBytes]) {
-			lines = append(lines, l[prefixBytes:])
+		if !ownLine.MatchString(l) {
+			lines = append(lines, l[len(lineHead.FindString(l)):])
 		}
 	}
 	return lines
 }
 
-// objects are the items of an array of objects.
+// objects returns the items of an array of objects.
 func objects(value any) []map[string]any {
 	var all []map[string]any
 	for _, item := range list(value) {
@@ -222,7 +237,7 @@ func objects(value any) []map[string]any {
 
 func list(value any) []any { items, _ := value.([]any); return items }
 
-// sh are the arguments with which start_process runs a shell script.
+// sh returns the arguments with which start_process runs a shell script.
 func sh(name, script string, more ...args) args {
 	a := args{"name": name, "command": "sh", "args": []string{"-c", script}}
 	for _, m := range more {
@@ -231,13 +246,13 @@ func sh(name, script string, more ...args) args {
 	return a
 }
 
-// own are the arguments with which start_process runs a program of these tests.
+// own returns the arguments with which start_process runs a program of the test binary.
 func own(t testing.TB, name, program_ string, arguments ...string) args {
 	t.Helper()
 	return args{"name": name, "command": self(t), "args": program(program_, arguments...)}
 }
 
-// with adds to arguments.
+// with returns a copy of the arguments with one argument added.
 func (a args) with(key string, value any) args {
 	b := args{}
 	maps.Copy(b, a)

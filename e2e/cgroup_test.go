@@ -11,17 +11,36 @@ import (
 	"testing"
 )
 
-// cgroup is a control group of a test's own: the kernel's word on what a session
-// has left, from which neither a session, a group nor an environment of its own
-// hides a process, and of which pmcp knows nothing.
+// A cgroup is a control group of a test. It finds every process that a session left: a
+// process cannot leave the group by creating a session or a process group of its own or by
+// clearing its environment, and pmcp itself does not use the group.
 type cgroup struct {
 	dir  string
-	path string // as /proc/PID/cgroup names it
+	path string // as in /proc/PID/cgroup
 }
 
-// newCgroup makes one, removed at the end of the test, or gives nil where that
-// is not allowed.
+// newCgroup creates a cgroup and removes it at the end of the test. It returns nil if
+// creating one is not permitted.
 func newCgroup(t testing.TB) *cgroup {
+	t.Helper()
+	return cgroupWith(t, func(c *cgroup) error {
+		procs, err := os.OpenFile(c.procs(), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		return procs.Close()
+	})
+}
+
+// newLimitedCgroup is like newCgroup, but the group holds at most limit processes and
+// threads.
+func newLimitedCgroup(t testing.TB, limit int) *cgroup {
+	t.Helper()
+	return cgroupWith(t, func(c *cgroup) error { return c.limit(limit) })
+}
+
+// cgroupWith creates a cgroup for which prepare returns no error.
+func cgroupWith(t testing.TB, prepare func(*cgroup) error) *cgroup {
 	t.Helper()
 	name := "pmcp" + strings.ReplaceAll(t.TempDir(), "/", "-")
 	for _, parent := range ownCgroups() {
@@ -29,16 +48,14 @@ func newCgroup(t testing.TB) *cgroup {
 		if os.Mkdir(c.dir, 0o755) != nil {
 			continue
 		}
-		procs, err := os.OpenFile(c.procs(), os.O_WRONLY, 0)
-		if err != nil {
+		if prepare(c) != nil {
 			_ = os.Remove(c.dir)
 			continue
 		}
-		check(t, procs.Close())
 		t.Cleanup(func() {
 			c.kill()
 			if !poll(endsWithin, func() bool { return os.Remove(c.dir) == nil }) {
-				t.Errorf("%s cannot be removed", c.dir)
+				t.Errorf("cannot remove %s", c.dir)
 			}
 		})
 		return c
@@ -46,8 +63,8 @@ func newCgroup(t testing.TB) *cgroup {
 	return nil
 }
 
-// ownCgroups are the groups that this process is in and that may have room for
-// one more: of version 2 first, then of version 1.
+// ownCgroups returns the control groups of this process in which the test may create
+// another group: groups of cgroup version 2 first, then groups of version 1.
 func ownCgroups() []cgroup {
 	content, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -73,7 +90,8 @@ func ownCgroups() []cgroup {
 
 func (c *cgroup) procs() string { return filepath.Join(c.dir, "cgroup.procs") }
 
-// enter gives the command that runs argv in the group, as the same process.
+// enter returns the command that enters the control group and then executes argv as the
+// same process.
 func (c *cgroup) enter(argv []string) []string {
 	if c == nil {
 		return argv
@@ -81,7 +99,7 @@ func (c *cgroup) enter(argv []string) []string {
 	return append([]string{"/bin/sh", "-c", `echo 0 > "$0" && exec "$@"`, c.procs()}, argv...)
 }
 
-// members are the processes of the group that have not ended.
+// members returns the processes of the control group that have not ended.
 func (c *cgroup) members() []int {
 	content, err := os.ReadFile(c.procs())
 	if err != nil {
@@ -96,9 +114,9 @@ func (c *cgroup) members() []int {
 	return pids
 }
 
-// zombies are the processes of the group for which one of the group, or this
-// test, has not waited. Those that init inherits are init's, and some take
-// their time.
+// zombies returns the zombies of the control group whose parent is in the group or is this
+// test. Zombies that init has inherited are left out, because some inits take a while to
+// reap.
 func (c *cgroup) zombies() []int {
 	parents := append(c.members(), os.Getpid())
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -119,13 +137,19 @@ func (c *cgroup) zombies() []int {
 	return pids
 }
 
-// kill ends all members.
+// limit bounds the number of processes and threads of the control group.
+func (c *cgroup) limit(most int) error {
+	return os.WriteFile(filepath.Join(c.dir, "pids.max"), []byte(strconv.Itoa(most)), 0)
+}
+
+// kill kills all processes of the control group.
 func (c *cgroup) kill() {
+	_ = c.limit(0) // stops the processes from forking, if the group has such a limit
 	err := os.WriteFile(filepath.Join(c.dir, "cgroup.kill"), []byte("1"), 0)
 	if !errors.Is(err, os.ErrNotExist) && err == nil {
 		return
 	}
-	for pids := c.members(); len(pids) > 0; pids = c.members() { // version 1
+	for pids := c.members(); len(pids) > 0; pids = c.members() { // version 1 has no cgroup.kill
 		for _, pid := range pids {
 			if p, err := os.FindProcess(pid); err == nil {
 				_ = p.Kill()

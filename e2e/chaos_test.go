@@ -14,19 +14,19 @@ import (
 )
 
 var (
-	chaosRuns = flag.Int("chaos.n", 50, "faults in TestChaos")
-	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaos and TestDoubleKill, 0 for a new one")
+	chaosRuns = flag.Int("chaos.n", 50, "faults in TestChaosLeavesNothing")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaosLeavesNothing and TestKilledGuardianAndServerLeaveNothing, 0 for a random one")
 )
 
-// chaosWorkers is how many sessions die at the same time: most of a run is
-// waiting.
+// chaosWorkers is how many sessions are killed at the same time. There are many, because
+// most of a run is waiting.
 const chaosWorkers = 6
 
-// chaosFault is a way in which a session ends.
+// A chaosFault is a way to end a session.
 type chaosFault struct {
 	name   string
-	client bool     // there is a stand-in client, and we are the sibling that holds pmcp's input open
-	flags  []string // of pmcp
+	client bool     // a stand-in client starts pmcp, while the test holds pmcp's stdin open
+	flags  []string // flags of pmcp
 	strike func(v *victim) error
 }
 
@@ -41,7 +41,8 @@ func chaosFaults() []chaosFault {
 	}
 }
 
-// chaosControl is what the guardian is there for.
+// chaosControl returns a control for the test: a session without a guardian, which must
+// leave processes behind when killed.
 func chaosControl() chaosFault {
 	return chaosFault{name: "control: no guardian", flags: []string{"--no-guardian"}, strike: func(v *victim) error { return v.signal(syscall.SIGKILL) }}
 }
@@ -54,20 +55,21 @@ func killServer(v *victim) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// deed is what one victim is told and when it is struck.
-type deed struct {
+// A scenario is a list of calls to one session, and the moment at which a fault ends the
+// session.
+type scenario struct {
 	fault  chaosFault
-	grace  time.Duration // PM_STOP_TIMEOUT
+	grace  time.Duration // the value of PM_STOP_TIMEOUT
 	starts []args
-	after  int           // answers before the fault
-	delay  time.Duration // more time before the fault
+	after  int           // number of answers before the fault
+	delay  time.Duration // pause between those answers and the fault
 }
 
-// newDeed draws one.
-func (a *arena) newDeed(rnd *rand.Rand, fault chaosFault) deed {
-	d := deed{fault: fault, grace: 100 * time.Millisecond, delay: time.Duration(rnd.Int64N(int64(60 * time.Millisecond)))}
+// newScenario returns a random scenario in which the fault ends the session.
+func (a *arena) newScenario(rnd *rand.Rand, fault chaosFault) scenario {
+	d := scenario{fault: fault, grace: 100 * time.Millisecond, delay: time.Duration(rnd.Int64N(int64(60 * time.Millisecond)))}
 	switch n := rnd.IntN(20); {
-	case n == 0 && !fault.client: // the default; finding out that the client is gone takes 3 s more
+	case n == 0 && !fault.client: // keep the default, but not with a stand-in client, whose death would then take 3 s more to detect
 		d.grace = 5 * time.Second
 	case n < 4:
 		d.grace = 500 * time.Millisecond
@@ -82,37 +84,38 @@ func (a *arena) newDeed(rnd *rand.Rand, fault chaosFault) deed {
 		}
 		d.starts = append(d.starts, start)
 	}
-	if rnd.IntN(3) > 0 { // else the fault comes while it starts
+	if rnd.IntN(3) > 0 { // otherwise the fault comes during the start
 		d.after = 1 + rnd.IntN(len(d.starts)+1)
 	}
 	return d
 }
 
-// cleansUpWithin is what a fault's aftermath takes on any machine that is not
-// busy, and how long a control is given to leak.
+// cleansUpWithin is the longest that the clean-up after a killed session takes on a
+// machine that is not busy. A control without a guardian must have left processes after
+// this time.
 const cleansUpWithin = 8 * time.Second
 
-// toll is what a fault left.
-type toll struct {
+// An outcome is what a killed session left behind.
+type outcome struct {
 	fault     string
-	left      []string // processes after the time for cleaning up
-	files     []string // in the directory of records
-	processes int      // that were started
+	left      []string // processes left after the clean-up
+	files     []string // files left in the directory of records
+	processes int      // number of started processes
 	cleanup   time.Duration
-	storage   error // what the database and the next server say
-	err       error // the test itself failed
+	storage   error // problems of the database or of the next server
+	err       error // a failure of the test itself
 }
 
-func (l toll) String() string {
+func (l outcome) String() string {
 	return fmt.Sprintf("%s: left %q, files %q, storage %v, error %v", l.fault, l.left, l.files, l.storage, l.err)
 }
 
-func (l toll) clean() bool {
+func (l outcome) clean() bool {
 	return len(l.left)+len(l.files) == 0 && l.storage == nil && l.err == nil
 }
 
-// strike has a session die by the deed and looks at what it leaves.
-func (a *arena) strike(d deed) (l toll) {
+// strike runs a session as the scenario describes, and returns what the session left.
+func (a *arena) strike(d scenario) (l outcome) {
 	l.fault = d.fault.name
 	before := len(a.reported())
 	a.set("PM_STOP_TIMEOUT", fmt.Sprint(d.grace.Milliseconds()))
@@ -125,7 +128,7 @@ func (a *arena) strike(d deed) (l toll) {
 	<-time.After(d.delay)
 	struck := time.Now()
 	l.err = errors.Join(l.err, d.fault.strike(v))
-	within := endsWithin // a session that was given up meanwhile has said so: see newArena
+	within := endsWithin // newArena checks that the session did not give up earlier
 	if d.fault.flags != nil {
 		within = cleansUpWithin
 	}
@@ -145,7 +148,8 @@ func (a *arena) strike(d deed) (l toll) {
 	return l
 }
 
-// aftermath has the next server mark what was lost, and asks the database.
+// aftermath starts the next server, which marks the runs of the killed session as lost,
+// and checks the database.
 func (a *arena) aftermath() error {
 	err := a.visit(func() (bool, error) {
 		n, err := a.counts(openRuns)
@@ -161,36 +165,37 @@ func (a *arena) aftermath() error {
 	return err
 }
 
-// TestChaos kills sessions in the middle of growing random trees, and wants
-// nothing left behind: no process, no zombie, no record, no temporary file, and
-// a database that is whole. With the guardian off the same must fail.
-func TestChaos(t *testing.T) {
+// TestChaosLeavesNothing kills sessions at random moments while process
+// trees grow, and checks that nothing is left behind: no process, no zombie, no record, no
+// temporary file. The database must be intact. Without a guardian the same checks must
+// fail.
+func TestChaosLeavesNothing(t *testing.T) {
 	t.Parallel()
 	seed := chaosBegin(t)
 	faults := append(slices.Repeat(chaosFaults(), *chaosRuns/len(chaosFaults())+1)[:*chaosRuns],
 		slices.Repeat([]chaosFault{chaosControl()}, 1+*chaosRuns/100)...)
-	tolls := inArenas(t, len(faults), func(a *arena, i int) toll {
+	outcomes := inArenas(t, len(faults), func(a *arena, i int) outcome {
 		rnd := rand.New(rand.NewPCG(seed, uint64(i)))
-		return a.strike(a.controlled(a.newDeed(rnd, faults[i])))
+		return a.strike(a.withLeak(a.newScenario(rnd, faults[i])))
 	})
 	leaked := 0
-	for i, l := range tolls {
+	for i, l := range outcomes {
 		switch {
 		case faults[i].flags == nil && !l.clean():
-			t.Errorf("fault %d: %v", i, l)
+			t.Errorf("fault %d: got %v, want nothing left", i, l)
 		case faults[i].flags != nil && l.err != nil:
-			t.Errorf("control %d: %v", i, l)
+			t.Errorf("control %d: got %v, want no error", i, l)
 		case faults[i].flags != nil && len(l.left) > 0 && len(l.files) > 0:
 			leaked++
 		}
 	}
 	if leaked < len(faults)-*chaosRuns {
-		t.Errorf("%d of %d controls leaked: the oracle is blind", leaked, len(faults)-*chaosRuns)
+		t.Errorf("%d of %d controls leaked, want all: the test cannot see leaks", leaked, len(faults)-*chaosRuns)
 	}
-	logTable(t, tolls)
+	logTable(t, outcomes)
 }
 
-// chaosBegin gives the seed, says it, and builds pmcp.
+// chaosBegin builds pmcp, and returns and logs the random seed.
 func chaosBegin(t *testing.T) (seed uint64) {
 	t.Helper()
 	binary(t)
@@ -202,18 +207,19 @@ func chaosBegin(t *testing.T) (seed uint64) {
 	return seed
 }
 
-// controlled sees to it that a control has something to leak.
-func (a *arena) controlled(d deed) deed {
+// withLeak returns the scenario. If the scenario has no guardian, withLeak extends it, so
+// that there is a process to leave behind.
+func (a *arena) withLeak(d scenario) scenario {
 	if d.fault.flags != nil {
 		d.starts = append(d.starts, a.tree("last", "session", false))
 		d.after = 1 + len(d.starts)
-		d.delay += 100 * time.Millisecond // the tree grows after the answer
+		d.delay += 100 * time.Millisecond // time for the tree to grow after the answer
 	}
 	return d
 }
 
-// inArenas does n things in arenas of their own for each worker, one after the
-// other in each.
+// inArenas calls do n times and returns the results. Each worker has an arena of its own
+// and makes one call of do at a time.
 func inArenas[R any](t *testing.T, n int, do func(a *arena, i int) R) []R {
 	t.Helper()
 	results := make([]R, n)
@@ -235,14 +241,14 @@ func inArenas[R any](t *testing.T, n int, do func(a *arena, i int) R) []R {
 	return results
 }
 
-// logTable prints what was left by each kind of fault.
-func logTable(t *testing.T, tolls []toll) {
+// logTable prints what each kind of fault left.
+func logTable(t *testing.T, outcomes []outcome) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%-26s %5s %10s %14s %8s %8s %9s %9s", "fault", "runs", "processes", "runs that left", "records", "storage", "p50", "p99")
 	for _, f := range append(chaosFaults(), chaosControl()) {
 		var runs, processes, leaving, records, storage int
 		var took []time.Duration
-		for _, l := range tolls {
+		for _, l := range outcomes {
 			if l.fault != f.name {
 				continue
 			}

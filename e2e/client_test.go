@@ -16,14 +16,14 @@ import (
 // args are the arguments of a tool.
 type args map[string]any
 
-// client speaks raw JSON lines and reports every byte that it reads which is
-// not part of a JSON-RPC message. Its methods may be called from any goroutine.
+// A client speaks raw JSON lines and reports every byte of output that is not part of a
+// JSON-RPC message. Its methods are safe for concurrent use.
 type client struct {
 	out    io.ReadCloser
 	report func(format string, args ...any)
-	ended  chan struct{} // closed when the output has ended
+	ended  chan struct{} // closed when the server's output has ended
 	modern bool          // send the _meta of 2026-07-28 with each request; set before use
-	logs   string        // the level of the log messages that it asks for there; "" for none; set before use
+	logs   string        // the level of log messages that _meta asks for; "" for none; set before use
 
 	writing sync.Mutex
 	in      io.Writer
@@ -31,19 +31,20 @@ type client struct {
 	mu      sync.Mutex
 	lastID  int
 	pending map[string]chan message
-	notes   []message     // notifications that nobody has taken
+	notes   []message     // notifications that note has not returned yet
 	arrived chan struct{} // closed and replaced at each notification
 	strays  []message     // answers with the id null
 
-	lenient bool // answers that nobody waits for are strays; set before use
+	lenient bool // store unexpected answers in strays instead of failing; set before use
 
-	// spy sees each message before anybody else, with the method of the request
-	// that it answers, "" for others; nil for nobody. Set before use.
+	// spy, if not nil, is called with each message before any other use of the message.
+	// Its second argument is the method of the request that the message answers, or "". It
+	// is set before use.
 	spy     func(method string, m message)
-	methods map[string]string // by id, while there is a spy
+	methods map[string]string // methods of the requests by id; filled if there is a spy
 }
 
-// message is what the server sent.
+// A message is one message from the server.
 type message struct {
 	Raw    string          `json:"-"`
 	JSON   string          `json:"jsonrpc"`
@@ -103,8 +104,8 @@ func (c *client) take(line string) {
 	}
 	switch {
 	case m.Method != "" && m.ID != nil:
-		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID) // to a ping
-		go func() { _ = c.write(answer) }()                                  // reading must not wait for it
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID) // the answer to a ping
+		go func() { _ = c.write(answer) }()                                  // in a goroutine, because reading must not wait for the write
 	case m.Method != "":
 		c.notes = append(c.notes, m)
 		close(c.arrived)
@@ -118,7 +119,7 @@ func (c *client) take(line string) {
 			return
 		}
 		if answer == nil {
-			c.report("an answer that nobody waits for: %s", line)
+			c.report("an unexpected answer: %s", line)
 			return
 		}
 		delete(c.pending, string(m.ID))
@@ -126,7 +127,7 @@ func (c *client) take(line string) {
 	}
 }
 
-// parse insists on one JSON-RPC message.
+// parse returns the JSON-RPC message in a line. It returns an error for anything else.
 func parse(line string) (message, error) {
 	m := message{Raw: strings.TrimSuffix(line, "\n")}
 	if !utf8.ValidString(line) {
@@ -171,7 +172,7 @@ func (c *client) write(line string) error {
 	return err
 }
 
-// send writes a line as it is.
+// send writes a line unchanged.
 func (c *client) send(t testing.TB, line string) {
 	t.Helper()
 	if err := c.write(line); err != nil {
@@ -179,8 +180,8 @@ func (c *client) send(t testing.TB, line string) {
 	}
 }
 
-// request sends a request and gives its id and the channel of its answer. The
-// channel is closed when the output ends before.
+// request sends a request and returns the request's id and the channel of the answer. The
+// channel is closed if the output ends first.
 func (c *client) request(t testing.TB, method string, params args) (id string, answer <-chan message) {
 	t.Helper()
 	if c.modern {
@@ -225,13 +226,13 @@ func withMeta(params args) args {
 	return all
 }
 
-// cancel takes a request back. Its answer must not come any more.
+// cancel cancels a request, which the server then must not answer.
 func (c *client) cancel(t testing.TB, id string) {
 	t.Helper()
 	c.send(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id))
 }
 
-// call sends a request and waits for its answer.
+// call sends a request and returns the answer.
 func (c *client) call(t testing.TB, method string, params args) message {
 	t.Helper()
 	_, answer := c.request(t, method, params)
@@ -254,19 +255,20 @@ func (c *client) wait(t testing.TB, what string, answer <-chan message) message 
 	panic("unreachable")
 }
 
-// initialize does the handshake of the legacy era.
+// initialize performs the handshake of MCP versions before 2026-07-28 and returns the
+// server's answer.
 func (c *client) initialize(t testing.TB) message {
 	t.Helper()
 	m := c.call(t, "initialize", args{"protocolVersion": "2025-11-25", "capabilities": args{},
 		"clientInfo": args{"name": "e2e", "version": "1"}})
 	if m.Error != nil {
-		t.Fatalf("initialize: %s", m.Raw)
+		t.Fatalf("initialize: got %s, want a result", m.Raw)
 	}
 	c.send(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return m
 }
 
-// result is that of a tool call.
+// A result is the result of a tool call.
 type result struct {
 	message
 	Text  string         // all text content, joined by newlines
@@ -284,7 +286,7 @@ func (c *client) tool(t testing.TB, name string, arguments args) result {
 func asResult(t testing.TB, name string, m message) result {
 	t.Helper()
 	if m.Error != nil {
-		t.Fatalf("%s: %s", name, m.Raw)
+		t.Fatalf("%s: got %s, want a result", name, m.Raw)
 	}
 	r := result{message: m}
 	r.Error, _ = m.Result["isError"].(bool)
@@ -300,18 +302,18 @@ func asResult(t testing.TB, name string, m message) result {
 	return r
 }
 
-// must calls a tool that has to succeed.
+// must calls a tool that must succeed, and returns the result.
 func (c *client) must(t testing.TB, name string, arguments args) result {
 	t.Helper()
-	r := c.tool(t, name, arguments)
+	r := c.tool(t, name, unwatched(name, arguments))
 	if r.Error {
 		t.Fatalf("%s failed: %s", name, r.Text)
 	}
 	return r
 }
 
-// note waits for a notification with the method that satisfies ok, and takes it
-// out. nil is satisfied by any.
+// note returns the next notification of the method for which ok holds. A nil ok accepts
+// any.
 func (c *client) note(t testing.TB, method string, ok func(message) bool) message {
 	t.Helper()
 	timer := time.NewTimer(answersWithin)
@@ -326,7 +328,7 @@ func (c *client) note(t testing.TB, method string, ok func(message) bool) messag
 		case <-c.ended:
 			t.Fatalf("the server closed its output before it sent %s", method)
 		case <-timer.C:
-			t.Fatalf("no %s within %v", method, answersWithin)
+			t.Fatalf("got no %s within %v, want one", method, answersWithin)
 		}
 	}
 }
@@ -343,7 +345,7 @@ func (c *client) takeNote(method string, ok func(message) bool) (m message, foun
 	return message{}, false, c.arrived
 }
 
-// stray waits for the next answer with the id null.
+// stray waits for the next answer whose id is null, and returns the answer.
 func (c *client) stray(t testing.TB) message {
 	t.Helper()
 	var m message
@@ -356,7 +358,7 @@ func (c *client) stray(t testing.TB) message {
 		m, c.strays = c.strays[0], c.strays[1:]
 		return true
 	}) {
-		t.Fatal("no answer with the id null")
+		t.Fatal("got no answer with the id null, want one")
 	}
 	return m
 }

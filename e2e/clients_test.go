@@ -16,28 +16,31 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// foreign is a client that is not ours, as the session below needs it.
+// foreign is an MCP client of another project, with the methods that
+// TestGoClientsRunWholeSession needs.
 type foreign interface {
-	// tools gives the output schemas by tool, as JSON.
+	// tools returns the tools' output schemas as JSON, keyed by tool.
 	tools(t *testing.T) map[string]any
-	// call gives the structured content of a success, or the text of an error.
+	// call calls a tool and returns the structured content of a success, or the text of
+	// the error.
 	call(t *testing.T, tool string, arguments args) (structured any, failure string)
-	// logs calls a tool, asking for log messages from level info on where that
-	// is done with a call; those that come in are put on the channel.
+	// logs asks for log messages of level info and above, and calls a tool. It returns the
+	// channel on which the log messages arrive.
 	logs(t *testing.T, tool string, arguments args) <-chan string
-	// cancelled starts a call and cancels it when it waits.
+	// cancelled starts a call and cancels it while the call waits.
 	cancelled(t *testing.T, tool string, arguments args)
 	resources(t *testing.T) (uris []string)
 	read(t *testing.T, uri string) (text string)
 	prompt(t *testing.T, name, argument, value string) (text string)
 	complete(t *testing.T, prompt, argument, value string) []string
-	// subscribe has updates of uri arrive on the channel.
+	// subscribe returns a channel on which updates of uri arrive.
 	subscribe(t *testing.T, uri string) <-chan struct{}
 	close(t *testing.T)
 }
 
-// TestForeignSessions has the two Go clients play a whole session, in each era.
-func TestForeignSessions(t *testing.T) {
+// TestGoClientsRunWholeSession runs a whole session with each of two MCP clients in Go,
+// mcp-go and go-sdk, in an older and the newest version of MCP.
+func TestGoClientsRunWholeSession(t *testing.T) {
 	for name, dial := range map[string]func(*testing.T, string, io.WriteCloser, io.ReadCloser) foreign{"mcp-go": dialMCPGo, "go-sdk": dialSDK} {
 		for _, version := range []string{"2025-11-25", "2026-07-28"} {
 			t.Run(name+"/"+version, func(t *testing.T) {
@@ -58,23 +61,23 @@ func playForeign(t *testing.T, c foreign) {
 		t.Helper()
 		content, failure := c.call(t, tool, arguments)
 		if failure != "" {
-			t.Fatalf("%s: %s", tool, failure)
+			t.Fatalf("%s: got %s, want a success", tool, failure)
 		}
-		fits(t, tool, declared[tool], content)
+		checkSchema(t, tool, declared[tool], content)
 		return content.(map[string]any)
 	}
 	updated := c.subscribe(t, "processes://web")
 	if web := call("start_process", own(t, "web", "http").with("ready", args{"port": 0})); web["ready"] != true {
-		t.Errorf("%v", web)
+		t.Errorf("got %v, want ready", web)
 	}
-	if !closedWithin(updated, answersWithin) { // something came in, or was closed
-		t.Error("no update of a resource")
+	if !closedWithin(updated, answersWithin) { // closedWithin also returns true for a value
+		t.Error("got no update of a resource, want one")
 	}
 	if job := call("start_process", sh("job", "echo 'Error: it broke' >&2; exit 3").with("wait", "exit")); job["exit_code"] != 3.0 {
-		t.Errorf("%v", job)
+		t.Errorf("got %v, want exit code 3", job)
 	}
 	if _, failure := c.call(t, "stop_process", args{"proces": "web"}); !strings.Contains(failure, "did you mean process?") {
-		t.Errorf("%q", failure)
+		t.Errorf("got %q, want the suggestion process", failure)
 	}
 	for _, tool := range []string{"list_processes", "get_server_info", "get_system_stats", "tail_logs", "get_latest_errors", "list_groups"} {
 		call(tool, args{})
@@ -92,31 +95,31 @@ func playForeign(t *testing.T, c foreign) {
 			return false
 		}
 	}) {
-		t.Error("no log message of the crash")
+		t.Error("got no log message of the crash, want one")
 	}
 	c.cancelled(t, "wait_for_process", args{"process": "web", "until": "exit"})
 	all := c.resources(t)
 	if !slices.Contains(all, "processes://list") || !slices.Contains(all, "logs://job") {
-		t.Errorf("resources: %v", all)
+		t.Errorf("got resources %v, want processes://list and logs://job among them", all)
 	}
 	for _, uri := range all {
 		if text := c.read(t, uri); !json.Valid([]byte(text)) {
-			t.Errorf("%s: %s", uri, text)
+			t.Errorf("%s: got %s, want JSON", uri, text)
 		}
 	}
 	if text := c.prompt(t, "debug_process", "process", "job"); !strings.Contains(text, "it broke") {
-		t.Errorf("debug_process: %s", text)
+		t.Errorf("debug_process: got %s, want the error in it", text)
 	}
 	if values := c.complete(t, "debug_process", "process", "j"); len(values) != 1 || values[0] != "job" {
-		t.Errorf("completion: %v", values)
+		t.Errorf("completion: got %v, want job", values)
 	}
 	if stopped := call("stop_process", args{"process": "web"}); stopped["state"] != "stopped" {
-		t.Errorf("%v", stopped)
+		t.Errorf("got %v, want state stopped", stopped)
 	}
 }
 
-// fits holds structured content against the declared output schema.
-func fits(t *testing.T, tool string, declared, content any) {
+// checkSchema checks that structured content fits the declared output schema.
+func checkSchema(t *testing.T, tool string, declared, content any) {
 	t.Helper()
 	raw, err := json.Marshal(declared)
 	check(t, err)
@@ -129,7 +132,7 @@ func fits(t *testing.T, tool string, declared, content any) {
 	}
 }
 
-// bounded is a context for a session that must not take for ever.
+// bounded returns a context with a deadline for the whole session of a test.
 func bounded(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), answersWithin)
 	t.Cleanup(cancel)
@@ -197,7 +200,7 @@ func (c *mcpgoClient) logs(t *testing.T, tool string, arguments args) <-chan str
 	} else {
 		var level mcp.SetLevelRequest
 		level.Params.Level = mcp.LoggingLevelInfo
-		check(t, c.SetLevel(c.ctx, level)) //nolint:staticcheck // deprecated with its era, which has nothing else
+		check(t, c.SetLevel(c.ctx, level)) //nolint:staticcheck // deprecated, but the only way in older MCP versions
 	}
 	_, err := c.CallTool(c.ctx, r)
 	check(t, err)
@@ -211,10 +214,10 @@ func (c *mcpgoClient) cancelled(t *testing.T, tool string, arguments args) {
 		_, err := c.CallTool(ctx, c.request(tool, arguments))
 		done <- err
 	}()
-	c.call(t, "list_processes", args{}) // most likely behind it
+	c.call(t, "list_processes", args{}) // most likely handled after the cancellation
 	cancel()
 	if <-done == nil {
-		t.Error("a cancelled call succeeded")
+		t.Error("the cancelled call succeeded, want an error")
 	}
 }
 
@@ -254,11 +257,11 @@ func (c *mcpgoClient) subscribe(t *testing.T, uri string) <-chan struct{} {
 		check(t, err)
 		t.Cleanup(stop)
 		if !closedWithin(c.listens, answersWithin) {
-			t.Error("the subscription is not acknowledged")
+			t.Errorf("the subscription is not acknowledged within %v", answersWithin)
 		}
 		return c.updates
 	}
-	check(t, c.Subscribe(c.ctx, mcp.SubscribeRequest{Params: mcp.SubscribeParams{URI: uri}})) //nolint:staticcheck // deprecated with its era, which has nothing else
+	check(t, c.Subscribe(c.ctx, mcp.SubscribeRequest{Params: mcp.SubscribeParams{URI: uri}})) //nolint:staticcheck // deprecated, but the only way in older MCP versions
 	return c.updates
 }
 
@@ -276,12 +279,12 @@ func dialSDK(t *testing.T, version string, in io.WriteCloser, out io.ReadCloser)
 	c := &sdkClient{ctx: bounded(t), version: version, updates: make(chan struct{}, 100), messages: make(chan string, 100)}
 	client := sdk.NewClient(&sdk.Implementation{Name: "go-sdk", Version: "1"}, &sdk.ClientOptions{
 		ResourceUpdatedHandler: func(context.Context, *sdk.ResourceUpdatedNotificationRequest) { c.updates <- struct{}{} },
-		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.messages <- fmt.Sprint(r.Params.Data) }, //nolint:staticcheck // deprecated, and served all the same
+		LoggingMessageHandler:  func(_ context.Context, r *sdk.LoggingMessageRequest) { c.messages <- fmt.Sprint(r.Params.Data) }, //nolint:staticcheck // deprecated, but still served
 	})
 	s, err := client.Connect(c.ctx, &sdk.IOTransport{Reader: out, Writer: in}, &sdk.ClientSessionOptions{ProtocolVersion: version})
 	check(t, err)
 	if got := s.InitializeResult().ProtocolVersion; got != version {
-		t.Errorf("version %s", got)
+		t.Errorf("got version %s, want %s", got, version)
 	}
 	c.ClientSession = s
 	return c
@@ -308,9 +311,9 @@ func (c *sdkClient) call(t *testing.T, tool string, arguments args) (any, string
 func (c *sdkClient) logs(t *testing.T, tool string, arguments args) <-chan string {
 	params := &sdk.CallToolParams{Name: tool, Arguments: arguments}
 	if c.version == "2026-07-28" {
-		params.Meta = sdk.Meta{sdk.MetaKeyLogLevel: "info"} //nolint:staticcheck // as above
+		params.Meta = sdk.Meta{sdk.MetaKeyLogLevel: "info"} //nolint:staticcheck // deprecated, but still served
 	} else {
-		check(t, c.SetLoggingLevel(c.ctx, &sdk.SetLoggingLevelParams{Level: "info"})) //nolint:staticcheck // as above
+		check(t, c.SetLoggingLevel(c.ctx, &sdk.SetLoggingLevelParams{Level: "info"})) //nolint:staticcheck // deprecated, but still served
 	}
 	_, err := c.CallTool(c.ctx, params)
 	check(t, err)
@@ -324,10 +327,10 @@ func (c *sdkClient) cancelled(t *testing.T, tool string, arguments args) {
 		_, err := c.CallTool(ctx, &sdk.CallToolParams{Name: tool, Arguments: arguments})
 		done <- err
 	}()
-	c.call(t, "list_processes", args{}) // most likely behind it
+	c.call(t, "list_processes", args{}) // most likely handled after the cancellation
 	cancel()
 	if <-done == nil {
-		t.Error("a cancelled call succeeded")
+		t.Error("the cancelled call succeeded, want an error")
 	}
 }
 

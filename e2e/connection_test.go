@@ -15,22 +15,24 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestClientThatReadsNoMore closes the client's end of standard output, as the
-// death of a client does to a server whose input somebody else holds open.
-func TestClientThatReadsNoMore(t *testing.T) {
+// TestServerExitsWhenClientStopsReading closes the client's end of pmcp's standard output
+// and checks that the server exits. A client that dies closes that end even if another
+// process still holds the server's stdin open.
+func TestServerExitsWhenClientStopsReading(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(t)
 	s.initialize(t)
 	s.closeOutput()
 	s.send(t, `{"jsonrpc":"2.0","id":"x","method":"ping"}`)
 	if code := s.exit(t); code != 0 {
-		t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
+		t.Errorf("got exit code %d, want 0; stderr:\n%s", code, s.stderr)
 	}
 	w.awaitEmpty(t)
 }
 
-// TestSessionIsKilled kills what the client launched, as editors do.
-func TestSessionIsKilled(t *testing.T) {
+// TestServerExitsWhenGuardianIsKilled kills the guardian, the process that clients launch
+// and may kill, and checks that the server exits.
+func TestServerExitsWhenGuardianIsKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.start(t)
@@ -38,13 +40,14 @@ func TestSessionIsKilled(t *testing.T) {
 	s.signal(t, syscall.SIGKILL)
 	s.exit(t)
 	if !s.outputEndsWithin(endsWithin) {
-		t.Error("the inner server lives on")
+		t.Errorf("the inner server's output has not ended after %v", endsWithin)
 	}
 	w.awaitEmpty(t)
 }
 
-// TestBadLines sends what is wrong; the server answers and goes on.
-func TestBadLines(t *testing.T) {
+// TestBadLinesAreAnswered checks that the server answers each malformed line and keeps
+// running.
+func TestBadLinesAreAnswered(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t).start(t)
 	for line, code := range map[string]int{
@@ -53,22 +56,22 @@ func TestBadLines(t *testing.T) {
 	} {
 		s.send(t, line)
 		if m := s.stray(t); *m.Error.Code != code {
-			t.Errorf("%.60s: %s", line, m.Raw)
+			t.Errorf("%.60s: got %s, want code %d", line, m.Raw, code)
 		}
 	}
 	if m := s.call(t, "no/such/method", nil); m.Error == nil || *m.Error.Code != -32601 {
-		t.Errorf("%s", m.Raw)
+		t.Errorf("got %s, want code -32601", m.Raw)
 	}
 	if m := s.call(t, "tools/call", args{"name": "no_such_tool"}); m.Error == nil || *m.Error.Code != -32602 {
-		t.Errorf("%s", m.Raw)
+		t.Errorf("got %s, want code -32602", m.Raw)
 	}
 	s.initialize(t)
 }
 
-// TestPipelinedInput ends the input right behind the last request, which has no
-// newline: all is answered. They are so few that the second which a session has
-// for what it began is long.
-func TestPipelinedInput(t *testing.T) {
+// TestPipelinedRequestsAreAllAnswered ends the input right after the last request, which
+// has no newline, and checks that the server answers every request. A session has one
+// second to finish its calls, which is plenty for the few requests of this test.
+func TestPipelinedRequestsAreAllAnswered(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	cmd := exec.Command(binary(t))
@@ -84,19 +87,20 @@ func TestPipelinedInput(t *testing.T) {
 	check(t, err)
 	lines := strings.SplitAfter(strings.TrimSuffix(string(out), "\n"), "\n")
 	if len(lines) != n+1 {
-		t.Fatalf("%d answers", len(lines))
+		t.Fatalf("got %d answers, want %d", len(lines), n+1)
 	}
 	for i, line := range lines {
 		m, err := parse(line)
 		check(t, err)
 		if m.Error != nil || i == 0 && string(m.ID) != "0" {
-			t.Fatalf("answer %d: %s", i, line)
+			t.Fatalf("answer %d: got %s, want a result", i, line)
 		}
 	}
 }
 
-// TestForeignClients has the two Go clients connect, list and end.
-func TestForeignClients(t *testing.T) {
+// TestGoClientsConnect checks that the MCP clients mcp-go and go-sdk can connect, list the
+// tools and disconnect.
+func TestGoClientsConnect(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run("mcp-go/"+version, func(t *testing.T) {
@@ -111,7 +115,7 @@ func TestForeignClients(t *testing.T) {
 			tools, err := c.ListTools(ctx, mcp.ListToolsRequest{})
 			check(t, err)
 			if len(tools.Tools) == 0 {
-				t.Error("no tools")
+				t.Error("got no tools, want some")
 			}
 			check(t, c.Close())
 			wait()
@@ -126,7 +130,7 @@ func TestForeignClients(t *testing.T) {
 			tools, err := s.ListTools(ctx, nil)
 			check(t, err)
 			if len(tools.Tools) == 0 || s.InitializeResult().ProtocolVersion != version {
-				t.Errorf("%d tools, version %s", len(tools.Tools), s.InitializeResult().ProtocolVersion)
+				t.Errorf("got %d tools, version %s, want some, version %s", len(tools.Tools), s.InitializeResult().ProtocolVersion, version)
 			}
 			check(t, s.Close())
 			wait()
@@ -134,8 +138,8 @@ func TestForeignClients(t *testing.T) {
 	}
 }
 
-// pipes starts pmcp for a client that does its own reading and writing. wait
-// closes what the client has left open, and wants pmcp to have ended well.
+// pipes starts pmcp for a client that does its own reading and writing. The returned wait
+// closes the pipes that the client has left open and checks that pmcp exits with code 0.
 func (w *world) pipes(t testing.TB) (in io.WriteCloser, out io.ReadCloser, wait func()) {
 	t.Helper()
 	cmd := exec.Command(binary(t))
@@ -151,7 +155,7 @@ func (w *world) pipes(t testing.TB) (in io.WriteCloser, out io.ReadCloser, wait 
 		_ = in.Close()
 		_, _ = io.Copy(io.Discard, out)
 		if err := cmd.Wait(); err != nil {
-			t.Errorf("%v; stderr:\n%s", err, stderr)
+			t.Errorf("got %v, want exit code 0; stderr:\n%s", err, stderr)
 		}
 	}
 }

@@ -7,15 +7,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// TestDoctor looks at a live server, then at one whose client is gone, then at
-// what a dead one left, line by line.
-func TestDoctor(t *testing.T) {
+// TestDoctorReportsServersAndProblems runs pmcp --doctor while a server is live, while a
+// server's client is gone, and after a server was killed.
+func TestDoctorReportsServersAndProblems(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	c := a.open(t)
@@ -23,7 +26,7 @@ func TestDoctor(t *testing.T) {
 	guardian, server := a.pmcps(t)
 	for _, want := range []string{fmt.Sprintf("pid=%d guardian=%d", server, guardian), "version=", "built="} {
 		if !poll(answersWithin, func() bool { return strings.Contains(c.stderr.String(), want) }) {
-			t.Errorf("the start line lacks %q:\n%s", want, c.stderr)
+			t.Errorf("got a start line without %q:\n%s", want, c.stderr)
 		}
 	}
 	text, code, err := a.doctor()
@@ -36,19 +39,19 @@ func TestDoctor(t *testing.T) {
 		"check registry: ok", "check descriptors: ok", "check clock: ok", "check database: ok " + a.database, "check integrity: ok whole, ",
 	} {
 		if !strings.Contains(text, want) {
-			t.Errorf("no %q in:\n%s", want, text)
+			t.Errorf("got a report without %q:\n%s", want, text)
 		}
 	}
 	if code != 0 {
-		t.Errorf("code %d:\n%s", code, text)
+		t.Errorf("got code %d, want 0:\n%s", code, text)
 	}
-	a.doctorFindsWhatUsersTripOver(t)
+	a.doctorFindsProblems(t)
 	a.doctorSeesTheClockSetBack(t)
 	c.closeInput(t)
 	c.exit(t)
 
-	// The client dies while we hold the server's input open. It never said
-	// initialize, so the session waits for it.
+	// The client dies while the test holds the server's input open. The client never
+	// sent initialize, so the session waits for it.
 	v, err := a.launchVictim(true)
 	check(t, err)
 	check(t, errors.Join(v.ask([]args{a.tree("web", "daemon", false)}), v.await(1), v.cmd.Process.Kill()))
@@ -63,42 +66,45 @@ func TestDoctor(t *testing.T) {
 		text, _, err = a.doctor("--json")
 		return err == nil && json.Unmarshal([]byte(text), &found) == nil && len(found.Servers) == 1 && found.Servers[0].StaleClient
 	}) {
-		t.Errorf("no stale client in:\n%s", text)
+		t.Errorf("got no stale client, want one:\n%s", text)
 	} else if want := fmt.Sprintf("kill -TERM %d", guardianPID); found.Servers[0].CleanCommand != want {
-		t.Errorf("command %q, want %q", found.Servers[0].CleanCommand, want)
+		t.Errorf("got command %q, want %q", found.Servers[0].CleanCommand, want)
 	}
-	check(t, v.signal(syscall.SIGTERM)) // as the doctor says
+	check(t, v.signal(syscall.SIGTERM)) // as pmcp --doctor advises
 	a.awaitEmpty(t)
 	check(t, v.close())
 	a.doctorCleansUp(t)
 }
 
-func (a *arena) doctorFindsWhatUsersTripOver(t *testing.T) {
+// doctorFindsProblems checks that pmcp --doctor reports a bad allowlist, too few
+// descriptors and a damaged database.
+func (a *arena) doctorFindsProblems(t *testing.T) {
 	t.Helper()
 	w := *a.world
 	w.env = append([]string{}, a.env...)
 	w.set("PM_ALLOWED_COMMANDS", "/bin,/no/such/place")
 	if text, code, err := w.doctor(); err != nil || code != 1 || !strings.Contains(text, "check allowlist: PROBLEM no such file or directory: /no/such/place") {
-		t.Errorf("%v, code %d:\n%s", err, code, text)
+		t.Errorf("got %v, code %d, want code 1 and the allowlist:\n%s", err, code, text)
 	}
 	cmd := exec.Command("/bin/sh", "-c", `ulimit -n 100; exec "$0" --doctor`, build.path)
 	cmd.Env = a.env
 	out, _ := cmd.CombinedOutput()
 	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(string(out), "check descriptors: PROBLEM only 100") {
-		t.Errorf("%v:\n%s", cmd.ProcessState, out)
+		t.Errorf("got %v, want exit code 1 and the descriptors:\n%s", cmd.ProcessState, out)
 	}
 	broken := filepath.Join(a.home, "broken.db")
 	check(t, os.WriteFile(broken, []byte(strings.Repeat("garbage ", 4096)), 0o600))
 	w.set("PM_DATABASE_PATH", broken)
 	if text, code, err := w.doctor(); err != nil || code != 1 || !strings.Contains(text, "check integrity: PROBLEM") || !strings.Contains(text, "1 live") {
-		t.Errorf("%v, code %d:\n%s", err, code, text)
+		t.Errorf("got %v, code %d, want code 1, the integrity and 1 live:\n%s", err, code, text)
 	}
 	if out, _, err := w.doctor("--no-such-flag"); err != nil || !strings.Contains(out, "no-such-flag") {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v, %s, want the unknown flag named", err, out)
 	}
 }
 
-// doctorSeesTheClockSetBack moves the start of the live server into the future.
+// doctorSeesTheClockSetBack moves the recorded start of the live server into the future,
+// as if the clock had been set back, and checks that pmcp --doctor still finds the server.
 func (a *arena) doctorSeesTheClockSetBack(t *testing.T) {
 	t.Helper()
 	for _, name := range a.records(t) {
@@ -116,13 +122,14 @@ func (a *arena) doctorSeesTheClockSetBack(t *testing.T) {
 		check(t, os.WriteFile(path, changed, 0o600))
 		text, code, err := a.doctor()
 		if err != nil || code != 1 || !strings.Contains(text, "check clock: PROBLEM") {
-			t.Errorf("%v, code %d:\n%s", err, code, text)
+			t.Errorf("got %v, code %d, want code 1 and the clock:\n%s", err, code, text)
 		}
 		check(t, os.WriteFile(path, content, 0o600))
 	}
 }
 
-// doctorCleansUp kills guardian and server and has the doctor list, then remove.
+// doctorCleansUp kills guardian and server. Then it runs pmcp --doctor twice: to list what
+// the two left, and to remove it.
 func (a *arena) doctorCleansUp(t *testing.T) {
 	t.Helper()
 	v, err := a.launchVictim(false)
@@ -131,7 +138,7 @@ func (a *arena) doctorCleansUp(t *testing.T) {
 	pid, err := v.awaitServer()
 	check(t, err)
 	if !poll(endsWithin, func() bool { return a.living() == 2 }) {
-		t.Errorf("the tree does not grow: %v", a.reported())
+		t.Errorf("got the processes %v, want a tree of 2", a.reported())
 	}
 	check(t, errors.Join(v.signal(syscall.SIGSTOP), syscall.Kill(pid, syscall.SIGKILL), v.signal(syscall.SIGKILL)))
 	check(t, v.close())
@@ -139,20 +146,83 @@ func (a *arena) doctorCleansUp(t *testing.T) {
 	check(t, err)
 	text, code, err := a.doctor()
 	if err != nil || code != 1 || !strings.Contains(text, "1 stale") || !strings.Contains(text, "processes: ") || !strings.Contains(text, "--doctor --cleanup-stale-records") {
-		t.Errorf("%v, code %d:\n%s", err, code, text)
+		t.Errorf("got %v, code %d, want code 1, 1 stale and the command:\n%s", err, code, text)
 	}
 	if a.living() != 2 || len(a.records(t)) == 0 {
-		t.Error("the doctor changed something without being told")
+		t.Errorf("got %d processes and the records %v, want the doctor to change nothing without the flag", a.living(), a.records(t))
 	}
 	text, code, err = a.doctor("--cleanup-stale-records")
 	if err != nil || code != 0 || strings.Count(text, "stopped pid=") != 2 || !strings.Contains(text, "removed the record of session") {
-		t.Errorf("%v, code %d:\n%s", err, code, text)
+		t.Errorf("got %v, code %d, want code 0, 2 processes stopped and the record removed:\n%s", err, code, text)
 	}
 	if after, err := os.ReadFile(a.database); err != nil || string(after) != string(before) {
-		t.Errorf("the doctor wrote to the database: %v", err)
+		t.Errorf("the doctor changed the database, want it unchanged: %v", err)
 	}
 	if left := a.living(); left != 0 || len(a.records(t)) != 0 {
-		t.Errorf("left %d processes, records %v", left, a.records(t))
+		t.Errorf("got %d processes and the records %v, want none", left, a.records(t))
 	}
 	check(t, a.aftermath())
+}
+
+// TestDeletedRecordIsRestored deletes a live server's record and checks that pmcp --doctor
+// finds the server, its lock and its processes again.
+func TestDeletedRecordIsRestored(t *testing.T) {
+	t.Parallel()
+	a := newArena(t)
+	c := a.open(t)
+	c.ok(t, "start_process", args{"name": "web", "command": "sleep 300"})
+	before := a.records(t)
+	check(t, os.RemoveAll(a.registry))
+	var text string
+	if !poll(endsWithin, func() bool {
+		var code int
+		var err error
+		text, code, err = a.doctor()
+		return err == nil && code == 0 && strings.Contains(text, "1 live, 0 stale") && strings.Contains(text, "sleep (running)") && !strings.Contains(text, "problem=")
+	}) {
+		t.Errorf("got the report\n%s\nwant the server's record restored", text)
+	}
+	if after := a.records(t); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("got the files %v, want %v", after, before)
+	}
+	c.ok(t, "get_server_info", args{}).want(t, args{"health": "healthy", "total_server_processes": 1})
+	c.closeInput(t)
+	c.exit(t)
+	a.awaitEmpty(t)
+}
+
+// TestReplacedProgramIsNoticed replaces the program of a live server, as a build does, and
+// checks that get_server_info and pmcp --doctor say so, and not before.
+func TestReplacedProgramIsNoticed(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems do not show the running file")
+	}
+	w := newWorld(t)
+	content, err := os.ReadFile(binary(t))
+	check(t, err)
+	path := filepath.Join(w.home, "pmcp")
+	install := func() {
+		check(t, os.WriteFile(path+".new", content, 0o755)) //nolint:gosec // a program
+		check(t, os.Rename(path+".new", path))
+	}
+	install()
+	c := &caller{session: w.launch(t, path), schemas: map[string]*jsonschema.Resolved{}}
+	c.learnSchemas(t)
+	for _, replaced := range []bool{false, true} {
+		if replaced {
+			install()
+		}
+		info := c.ok(t, "get_server_info", args{})
+		text, code, err := w.doctor()
+		check(t, err)
+		if got := info.Data["replaced"] == path; got != replaced || strings.Contains(info.Text, "replaced: "+path) != replaced {
+			t.Errorf("got replaced %t, want %t:\n%s", got, replaced, info.Text)
+		}
+		if strings.Contains(text, "executable_replaced=true") != replaced || strings.Contains(text, "was replaced since the start: a new session runs the new one") != replaced || code != 0 {
+			t.Errorf("got code %d, want 0 and replaced %t:\n%s", code, replaced, text)
+		}
+	}
+	check(t, os.Remove(path))
+	c.ok(t, "get_server_info", args{}).says(t, "replaced: "+path)
 }

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,9 +13,9 @@ import (
 	"pmcp/process/proctest"
 )
 
-// TestProtocolErrors: what is no proper request is a JSON-RPC error with the
-// code that JSON-RPC and MCP give it, and the server goes on.
-func TestProtocolErrors(t *testing.T) {
+// TestMalformedRequestsGetErrorCodes checks that a malformed request gets a JSON-RPC error
+// with the code that JSON-RPC or MCP defines, and that the server keeps running.
+func TestMalformedRequestsGetErrorCodes(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	for _, row := range []struct {
@@ -29,7 +31,7 @@ func TestProtocolErrors(t *testing.T) {
 	} {
 		c.send(t, row.line)
 		if m := c.stray(t); *m.Error.Code != row.code || *m.Error.Message == "" {
-			t.Errorf("%s: %s", row.line, m.Raw)
+			t.Errorf("%s: got %s, want code %d", row.line, m.Raw, row.code)
 		}
 	}
 	for _, row := range []struct {
@@ -45,20 +47,20 @@ func TestProtocolErrors(t *testing.T) {
 	} {
 		m := c.call(t, row.method, row.params)
 		if m.Error == nil || *m.Error.Code != row.code || !strings.Contains(*m.Error.Message, row.want) {
-			t.Errorf("%s %v: %s", row.method, row.params, m.Raw)
+			t.Errorf("%s %v: got %s, want code %d with %q", row.method, row.params, m.Raw, row.code, row.want)
 		}
 	}
 	c.ok(t, "list_processes", args{}).says(t, "no processes")
 }
 
-// TestArgumentsAreChecked: each mistake is named, with what would be right, and
-// nothing is started or changed.
-func TestArgumentsAreChecked(t *testing.T) {
+// TestBadArgumentsAreNamed checks that the error of a call with bad arguments names each
+// mistake and what would be right, and that the call starts and changes nothing.
+func TestBadArgumentsAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	check(t, os.WriteFile(filepath.Join(w.project, "text"), []byte("some text\n"), 0o644))
 	c := w.open(t)
-	exists := c.ok(t, "start_process", own(t, "web", "sleep"))
+	existing := c.ok(t, "start_process", own(t, "web", "sleep"))
 	run := func(more args) args {
 		a := args{"name": "new", "command": "true"}
 		maps.Copy(a, more)
@@ -76,13 +78,13 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"start_process", run(args{"comand": "x"}), []string{"unknown argument comand", "command"}},
 		{"start_process", run(args{"working_dir": "x"}), []string{"unknown argument working_dir", "cwd"}},
 		{"start_process", run(args{"args": "one string"}), []string{"argument args", "array of strings", "one string"}},
-		{"start_process", run(args{"args": []int{1}}), []string{"argument args", "array of strings"}},
-		{"start_process", run(args{"env": args{"A": 1}}), []string{"argument env", "string values"}},
+		{"start_process", run(args{"args": []any{[]int{1}}}), []string{"argument args", "array of strings"}},
+		{"start_process", run(args{"env": args{"A": []int{1}}}), []string{"argument env", "string values"}},
 		{"start_process", run(args{"env": []string{"A=1"}}), []string{"argument env", "object"}},
 		{"start_process", run(args{"env": args{"A=B": "1"}}), []string{"A=B"}},
 		{"start_process", run(args{"env": args{"A": "x\x00y"}}), []string{"NUL"}},
 		{"start_process", run(args{"timeout_ms": "5000"}), []string{"argument timeout_ms", "integer", "600000"}},
-		{"start_process", run(args{"timeout_ms": -1}), []string{"argument timeout_ms", "1 to 600000"}},
+		{"start_process", run(args{"timeout_ms": -1}), []string{"argument timeout_ms", "0 to 600000"}},
 		{"start_process", run(args{"timeout_ms": 1.5}), []string{"argument timeout_ms", "integer"}},
 		{"start_process", run(args{"wait": "forever"}), []string{"argument wait", "started, ready, exit", "forever"}},
 		{"start_process", run(args{"restart": "sometimes"}), []string{"argument restart", "never, on-failure, always"}},
@@ -109,12 +111,8 @@ func TestArgumentsAreChecked(t *testing.T) {
 		{"start_process", run(args{"cwd": "text"}), []string{"/text is not a directory"}},
 		{"start_process", run(args{"command": "echo 'unclosed"}), []string{"quote"}},
 		{"start_process", run(args{"command": "cd sub && make"}), []string{"cwd"}},
-		{"start_process", run(args{"command": "make 2>&1 | tail -5"}), []string{"not needed"}},
-		{"start_process", run(args{"command": "nohup make &"}), []string{"not needed"}},
-		{"start_process", run(args{"command": "a | b"}), []string{`"sh"`, `-c`}},
-		{"start_process", run(args{"command": "echo $HOME"}), []string{`"sh"`, `-c`}},
-		{"start_process", run(args{"command": "ls *.go"}), []string{`"sh"`, `-c`}},
-		{"start_process", run(args{"command": "cat ~/x"}), []string{`"sh"`, `-c`}},
+		{"start_process", run(args{"command": "a | b", "args": []string{"x"}}), []string{"a | b", "with args, command is the program alone"}},
+		{"start_process", run(args{"command": "cd nowhere && make"}), []string{"cwd", "/nowhere does not exist"}},
 		{"start_process", run(args{"args": []string{strings.Repeat("x", 2<<20)}}), []string{"bytes", "at most"}},
 		{"start_process", run(args{"env_files": []string{"missing.env"}}), []string{"env_files", "missing.env"}},
 		{"stop_process", args{}, []string{"missing argument: process"}},
@@ -157,14 +155,14 @@ func TestArgumentsAreChecked(t *testing.T) {
 		t.Run(row.tool, func(t *testing.T) { c.refused(t, row.tool, row.a, row.wants...) })
 	}
 	left := objects(c.ok(t, "list_processes", args{}).Data["processes"])
-	if len(left) != 1 || fmt.Sprint(left[0]["pid"]) != fmt.Sprint(exists.Data["pid"]) || left[0]["state"] != "running" {
-		t.Errorf("something has changed: %v", left)
+	if len(left) != 1 || fmt.Sprint(left[0]["pid"]) != fmt.Sprint(existing.Data["pid"]) || left[0]["state"] != "running" {
+		t.Errorf("got the processes %v, want only web, unchanged", left)
 	}
 }
 
-// TestFileThatCannotBeExecuted looks executable and is not; only the attempt
-// shows that. Nothing of it is remembered.
-func TestFileThatCannotBeExecuted(t *testing.T) {
+// TestFailedExecLeavesNoDefinition starts files that look executable but that the kernel
+// refuses, and checks that the failed start leaves no definition.
+func TestFailedExecLeavesNoDefinition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	proctest.WriteProgram(t, filepath.Join(w.project, "text"), []byte("some text\n"), 0o755)
@@ -176,20 +174,45 @@ func TestFileThatCannotBeExecuted(t *testing.T) {
 	c.ok(t, "get_process_info", args{"process": "new", "run": 1}).want(t, args{"state": "failed"}).says(t, "#!")
 }
 
-// TestNothingMeansNotGiven: models fill optional arguments with nothing.
-func TestNothingMeansNotGiven(t *testing.T) {
+// TestEmptyArgumentsCountAsMissing checks that empty values of optional arguments, which
+// models often pass, count as not given.
+func TestEmptyArgumentsCountAsMissing(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", args{"name": "a", "command": "echo hello", "args": []string{}, "cwd": "", "env": args{}, "env_files": nil,
 		"ready": args{}, "wait": "exit", "timeout_ms": nil, "restart": "", "limits": nil, "stop": args{}, "stdin": nil, "group": ""}).
-		want(t, args{"exit_code": 0}).says(t, "out hello")
-	// name stands for process where a process is addressed.
+		want(t, args{"exit_code": 0}).says(t, " hello")
+	// pmcp accepts the argument name in place of the argument process.
 	c.ok(t, "get_logs", args{"name": "a", "process": nil, "run": nil, "since": ""}).says(t, "hello")
 	c.refused(t, "get_logs", args{"name": "a", "process": "b"}, "name", "process")
 }
 
-// TestCommandLines: what is split without a shell.
-func TestCommandLines(t *testing.T) {
+// TestCommandLinesAreSplitWithoutShell checks that pmcp splits command lines without a
+// shell.
+// TestNaturalValuesAreTaken checks that a value with one possible meaning is taken, though
+// it is not of the type in the schema.
+func TestNaturalValuesAreTaken(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.ok(t, "start_process", args{"name": "web", "command": "sh", "args": []any{"-c", `echo "$PORT $CI $1"; sleep 1000`, "sh", 7}, "env": args{"PORT": 3000, "CI": true},
+		"ready": args{"log": "^3000 true 7$"}, "max_restarts": 0, "health": args{"tcp": 5432, "start_period_ms": 0}})
+	c.info(t, "web").says(t, "max_restarts: 0", `"tcp":"5432","start_period_ms":0`)
+	if r := c.ok(t, "check_process_health", args{"process": "web"}); strings.Contains(r.Text, "do not count yet") {
+		t.Errorf("got %s, want a failure that counts: start_period_ms is 0", r.Text)
+	}
+	c.ok(t, "start_process", sh("loop", "exit 3", args{"restart": "on-failure", "max_restarts": 0, "wait": "exit"})).says(t, "loop: failed", "run 1", "max_restarts is 0, and a run ended within 10s")
+	c.ok(t, "create_group", args{"name": "g", "members": []args{{"process": "web"}}})
+	c.ok(t, "add_to_group", args{"name": "g", "process": "web"})
+	c.ok(t, "list_groups", args{"name": "g"}).says(t, "group g")
+	c.ok(t, "start_group", args{"name": "g"}).says(t, "web: skipped")
+	c.ok(t, "stop_group", args{"name": "g"}).says(t, "web: stopped")
+	c.ok(t, "remove_from_group", args{"name": "g", "process": "web"}).says(t, "start order: ")
+	c.refused(t, "remove_from_group", args{"name": "g"}, "missing argument: group")
+	c.ok(t, "stop_process", args{"process": []string{"web", "web"}})
+	c.refused(t, "stop_process", args{"process": []any{nil}}, "argument process")
+}
+
+func TestCommandLinesAreSplitWithoutShell(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	proctest.WriteProgram(t, filepath.Join(w.project, "tool"), []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\necho V=$V\n"), 0o755)
@@ -205,11 +228,136 @@ func TestCommandLines(t *testing.T) {
 	} {
 		r := c.do(t, "start_process", args{"name": "tool", "command": line, "wait": "exit"})
 		if got := strings.Join(r.printed(), "|"); r.Error || got != want {
-			t.Errorf("%s: %s, want %s; %s", line, got, want, r.Text)
+			t.Errorf("%s: got %s, want %s; %s", line, got, want, r.Text)
 		}
 	}
-	// With args the command is not split, spaces or not.
+	// If args is given, the command is not split, even if the command contains spaces.
 	check(t, os.Rename(filepath.Join(w.project, "tool"), filepath.Join(w.project, "the tool")))
 	c.ok(t, "start_process", args{"name": "tool", "command": "./the tool", "args": []string{"a | b", "$HOME"}, "wait": "exit"}).
 		says(t, "<a | b>", "<$HOME>")
+}
+
+// TestShellLinesDoWhatTheShellDoes checks that a line that needs a shell has the output
+// and the exit code that it has in bash, and that the answer says how it was run.
+func TestShellLinesDoWhatTheShellDoes(t *testing.T) {
+	t.Parallel()
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	w := newWorld(t)
+	check(t, os.MkdirAll(filepath.Join(w.project, "web", "deep"), 0o755))
+	proctest.WriteProgram(t, filepath.Join(w.project, "web", "tool"), []byte("#!/bin/sh\necho \"$(pwd) $V $*\"\nexit ${CODE:-0}\n"), 0o755)
+	c := w.open(t)
+	for line, says := range map[string]string{
+		"cd web && ./tool a":                                "cwd: " + w.project + "/web",
+		"cd web; CODE=3 W=1 ./tool 'a b'":                   "cwd: " + w.project + "/web",
+		"(cd web && ./tool)":                                "cwd: " + w.project + "/web",
+		"cd web && cd deep && CODE=3 ../tool":               "cwd: " + w.project + "/web/deep",
+		"cd web && ./tool && ./tool b":                      "run by sh -c",
+		"cd nowhere 2> out.log || echo stays":               "run by sh -c",
+		"CODE=4 web/tool 2>&1":                              "left out: 2>&1",
+		"echo $V-$((1+2))-`echo x`-$(echo y)":               "run by sh -c",
+		"V=2 web/tool $HOME; echo $?":                       "run by sh -c",
+		"for i in 1 2 3; do echo $i; done":                  "run by sh -c",
+		"false && echo a || echo b":                         "run by sh -c",
+		"false | true":                                      "exit code is the last command's",
+		"true | (exit 5)":                                   "exit code is the last command's",
+		"printf 'a\\nb\\n' | grep b | wc -l | tr -d ' '":    "exit code is the last command's",
+		"cat <<EOF\n$V x\nEOF":                              "run by sh -c",
+		"cat <<'EOF' | sort -r\na\n$V\nEOF":                 "run by sh -c",
+		"V=7 web/tool > out.log 2>&1; cat out.log":          "run by sh -c",
+		"echo web/*; ls web/to?l":                           "run by sh -c",
+		"echo ~ ~/x":                                        "run by sh -c",
+		"V=3 CODE=6 web/tool < /dev/null":                   "run by sh -c",
+		"! true":                                            "run by sh -c",
+		"exit 9":                                            "run by sh -c",
+		"echo a # b; echo c":                                "",
+		"set -e; false; echo never":                         "run by sh -c",
+		"export V=5; web/tool\n# comment\nweb/tool $V":      "run by sh -c",
+		"if [ -d web ]; then echo yes; else echo no; fi":    "run by sh -c",
+		"f() { echo in $1; }; f x":                          "run by sh -c",
+		"while read a; do echo \"<$a>\"; done <<E\n1\n2\nE": "run by sh -c",
+		"sh -c 'kill -TERM $$'":                             "",
+		"V=$(echo 1) web/tool":                              "run by sh -c",
+		"echo {a,b}{1..2}":                                  "run by bash -c",
+		"echo -e 'a\\tb' > out.log; cat out.log":            "run by bash -c",
+		"echo 'a\\nb' > out.log; cat out.log":               "run by bash -c",
+		"[[ abc == a* ]] && echo yes":                       "run by bash -c",
+		"echo $'a\\tb'":                                     "run by bash -c",
+		"cat <<< hello":                                     "run by bash -c",
+		"set -o pipefail; false | true":                     "run by bash -c",
+		"X=(1 2); echo ${X[1]} ${#X[@]}":                    "run by bash -c",
+		"X=abc; echo ${X^^} ${X/b/x} ${X:1:1}":              "run by bash -c",
+		"diff <(echo a) <(echo b)":                          "run by bash -c",
+		"for ((i=0;i<2;i++)); do echo $i; done":             "run by bash -c",
+		"source /dev/null && echo sourced":                  "run by bash -c",
+		"if [ a == a ]; then echo same; fi":                 "run by bash -c",
+		"web/tool &> out.log; cat out.log":                  "run by bash -c",
+		"function f { echo g; }; f":                         "run by bash -c",
+	} {
+		own := exec.Command(bash, "-c", line)
+		own.Dir, own.Env = w.project, append(os.Environ(), "V=env", "HOME="+w.home)
+		var out bytes.Buffer
+		own.Stdout, own.Stderr = &out, &out
+		_ = own.Run()
+		want := strings.TrimSuffix(out.String(), "\n")
+		r := c.do(t, "start_process", args{"name": "line", "command": line, "env": args{"V": "env", "HOME": w.home}, "wait": "exit", "merge_output": true})
+		code := own.ProcessState.ExitCode()
+		if got := strings.Join(r.printed(), "\n"); got != want || code >= 0 && fmt.Sprint(r.Data["exit_code"]) != fmt.Sprint(code) || code < 0 && r.str("signal") == "" {
+			t.Errorf("%s: got %q, exit code %v, want %q, exit code %d as in bash; %s", line, got, r.Data["exit_code"], want, code, r.Text)
+		}
+		if hint := r.str("hint"); !strings.Contains(hint, says) || says == "" && strings.Contains(hint, "run by") {
+			t.Errorf("%s: got the hint %q, want %q in it", line, hint, says)
+		}
+	}
+}
+
+// TestShellLineStopsAsAWhole checks that a stop signal reaches the program of a shell line,
+// whether or not the shell still runs.
+func TestShellLineStopsAsAWhole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	proctest.WriteProgram(t, filepath.Join(w.project, "server"), []byte("#!/bin/sh\ntrap 'echo bye; exit 3' TERM\necho up\nwhile :; do sleep 0.05; done\n"), 0o755)
+	c := w.open(t)
+	for _, line := range []string{"./server $V", "./server; true", "true && ./server", "V=1 nohup ./server $V &", "X=1; ./server & wait"} {
+		c.ok(t, "start_process", args{"name": "s", "command": line, "ready": args{"log": "up"}}).says(t, "run by sh -c")
+		alone := !strings.ContainsAny(line, ";|") && !strings.Contains(line, "&&")
+		if tree := c.info(t, "s"); alone && strings.Contains(tree.Text, "sh -c exec") {
+			t.Errorf("%s: got %s, want the program in place of the shell", line, tree.Text)
+		}
+		r := c.ok(t, "stop_process", args{"process": "s"})
+		if code := r.Data["exit_code"]; alone && fmt.Sprint(code) != "3" {
+			t.Errorf("%s: got exit code %v, want 3, that of the program; %s", line, code, r.Text)
+		}
+		if logs := c.ok(t, "get_logs", args{"process": "s"}); strings.Count(logs.Text, "bye") != 1 {
+			t.Errorf("%s: got %s, want the program to have got the signal once", line, logs.Text)
+		}
+	}
+}
+
+// TestShellLineIsStoredAsGiven checks that a start by name runs a shell line as the first
+// start did, and that the same line is the same definition.
+func TestShellLineIsStoredAsGiven(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, "web"), 0o755))
+	line := args{"name": "s", "command": "cd web && echo $V > out; cat out; sleep 1000 2>&1 | tail -5 &", "env": args{"V": 1}, "ready": args{"log": "^1$"}}
+	c := w.open(t)
+	c.ok(t, "start_process", line).says(t, "run by sh -c", "cwd: "+w.project+"/web", "left out: | tail -5, &")
+	c.ok(t, "start_process", line).want(t, args{"already_running": true})
+	c.refused(t, "start_process", args{"name": "s", "command": "cd web && echo $V > out2; cat out; sleep 1000"}, "args")
+	c.ok(t, "stop_process", args{"process": "s"})
+	c.closeInput(t)
+	c.exit(t)
+	c = w.open(t)
+	c.ok(t, "start_process", args{"name": "tailed", "command": "sh -c 'for i in 1 2 3 4 5; do echo line $i; done; exit 1' 2>&1 | tail -2", "wait": "exit"}).
+		says(t, "line 4", "line 5", "3 lines")
+	c.ok(t, "start_process", args{"name": "s"}).says(t, "run by sh -c").want(t, args{"cwd": w.project + "/web", "state": "running"})
+	c.ok(t, "start_process", args{"name": "secret", "command": "echo --password hunter2-hunter2 $HOME > /dev/null; echo hunter2-hunter2", "wait": "exit"}).says(t, "[masked")
+	for _, r := range []result{c.info(t, "secret"), c.ok(t, "list_processes", args{})} {
+		if strings.Contains(r.Raw, "hunter2-hunter2") {
+			t.Errorf("got %s, want the password masked", r.Text)
+		}
+	}
 }

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// thrower throws the same error ten times a second with another id each time,
-// and says so on the other stream; after as many as its argument says it waits.
+// thrower is a Node program that throws the same error ten times a second, each time with
+// another id, and prints a count on standard output. Its argument is the number of errors
+// after which it only waits.
 const thrower = `let n = 0
 process.on('uncaughtException', (err) => {
   console.error(err)
@@ -24,9 +25,10 @@ const timer = setInterval(() => {
 process.stdin.resume()
 `
 
-// TestChangingErrorIsOneError: a Node program that throws every 100 ms gives one
-// error with the right count; resolved and seen again it has regressed.
-func TestChangingErrorIsOneError(t *testing.T) {
+// TestErrorsWithDifferentIDsCountAsOne checks that a Node program that throws every 100 ms
+// yields one error with the right count, and that the error is marked as regressed if it
+// occurs again after it was resolved.
+func TestErrorsWithDifferentIDsCountAsOne(t *testing.T) {
 	t.Parallel()
 	needs(t, "node")
 	w := newWorld(t)
@@ -44,7 +46,7 @@ func TestChangingErrorIsOneError(t *testing.T) {
 
 	c.ok(t, "mark_error_resolved", args{"error_id": id, "note": "orders are checked"}).want(t, args{"error_id": id, "resolved": true})
 	if all := objects(c.ok(t, "get_latest_errors", args{}).Data["errors"]); len(all) != 0 {
-		t.Errorf("resolved, and still among the latest: %v", all)
+		t.Errorf("got the latest errors %v, want none after it was resolved", all)
 	}
 	web["args"] = []string{"shop.js", fmt.Sprint(second)}
 	c.ok(t, "restart_process", web.without("name").with("process", "web"))
@@ -56,8 +58,9 @@ func TestChangingErrorIsOneError(t *testing.T) {
 	c.wantLatest(t, "errors://web", id)
 }
 
-// TestFailedTestsHaveTheirPlace: go test of a failing package.
-func TestFailedTestsHaveTheirPlace(t *testing.T) {
+// TestErrorOfFailedTestHasFileAndLine checks that the error of a failed go test has the
+// test's file and line.
+func TestErrorOfFailedTestHasFileAndLine(t *testing.T) {
 	t.Parallel()
 	needs(t, "go")
 	w := newWorld(t)
@@ -71,15 +74,17 @@ func TestFailedTestsHaveTheirPlace(t *testing.T) {
 	}
 	c := w.open(t)
 	r := c.ok(t, "start_process", args{"name": "test", "command": "go test ./...", "wait": "exit", "timeout_ms": 300_000}).want(t, args{"exit_code": 1})
-	wantError(t, onlyError(t, r), args{"file": "price_test.go", "line": 7, "category": "assertion"})
-	// The compiler's error in place of the test's.
+	wantError(t, onlyError(t, r), args{"file": "price_test.go", "line": 7})
+	wantError(t, onlyError(t, c.ok(t, "get_errors", args{"process": "test"})), args{"category": "assertion"})
+	// This time the compiler fails, not the test.
 	check(t, os.WriteFile(filepath.Join(w.project, "price.go"), []byte("package shop\n\nfunc price(n int) int { return nothing * 2 }\n"), 0o644))
 	r = c.ok(t, "start_process", args{"name": "test", "if_running": "restart", "wait": "exit", "timeout_ms": 300_000}).want(t, args{"exit_code": 1})
 	wantError(t, onlyError(t, r), args{"file": "./price.go", "line": 3, "column": 32})
 }
 
-// TestTypeErrorsHaveTheirPlace: tsc on a broken file.
-func TestTypeErrorsHaveTheirPlace(t *testing.T) {
+// TestTypeErrorHasFileAndLine checks that a type error of tsc has its file, line and
+// column.
+func TestTypeErrorHasFileAndLine(t *testing.T) {
 	t.Parallel()
 	tsc := typescript(t)
 	w := newWorld(t)
@@ -91,9 +96,9 @@ func TestTypeErrorsHaveTheirPlace(t *testing.T) {
 	r.says(t, "price.ts:3:7")
 }
 
-// TestErrorsStandInTheAnswers: whatever is asked about a run that ended badly,
-// the error is in the answer and nobody has to look for it.
-func TestErrorsStandInTheAnswers(t *testing.T) {
+// TestAnswersAboutFailedRunsContainTheError checks that every answer about a failed run
+// contains the run's error, so that no further call is needed.
+func TestAnswersAboutFailedRunsContainTheError(t *testing.T) {
 	t.Parallel()
 	needs(t, "node")
 	w := newWorld(t)
@@ -107,9 +112,9 @@ func TestErrorsStandInTheAnswers(t *testing.T) {
 		t.Helper()
 		all := objects(list)
 		if len(all) != 1 {
-			t.Fatalf("%d errors in the answer: %s", len(all), r.Raw)
+			t.Fatalf("got %d errors in the answer, want 1: %s", len(all), r.Raw)
 		}
-		wantError(t, all[0], args{"type": "RangeError", "message": message, "file": file, "line": line, "count": 1})
+		wantError(t, all[0], args{"type": "RangeError", "message": message, "file": file, "line": line})
 		r.says(t, "RangeError", message, fmt.Sprintf("%s:%d", file, line))
 	}
 	t.Run("start_process until the exit", func(t *testing.T) {
@@ -117,8 +122,8 @@ func TestErrorsStandInTheAnswers(t *testing.T) {
 		holds(t, r, r.Data["errors"], "no price at all", 2)
 	})
 	t.Run("start_process until ready", func(t *testing.T) {
-		// What failed has a text only.
-		c.refused(t, "start_process", now("b").with("ready", args{"log": "never"}), "error ", "RangeError: no price at all", "  at "+file+":2:37\n")
+		// An error result has only a text, so the text must contain the run's error.
+		c.refused(t, "start_process", now("b").with("ready", args{"log": "never"}), "error ", "RangeError: no price at all", " at "+file+":2:37: RangeError")
 	})
 	t.Run("get_process_info", func(t *testing.T) {
 		r := c.ok(t, "get_process_info", args{"process": "a"})
@@ -126,12 +131,12 @@ func TestErrorsStandInTheAnswers(t *testing.T) {
 	})
 	t.Run("wait_for_process", func(t *testing.T) {
 		c.ok(t, "start_process", args{"name": "c", "command": "node", "args": []string{"broken.js"}, "ready": args{"log": "^up$"}})
-		c.ok(t, "send_input", args{"process": "c", "text": "go"})
+		c.ok(t, "send_input", args{"process": "c", "text": "go", "wait_ms": 0})
 		r := c.ok(t, "wait_for_process", args{"process": "c", "until": "exit", "timeout_ms": 30_000})
 		holds(t, r, r.Data["errors"], "no such price", 1)
 	})
 	t.Run("wait_for_process for a line that never comes", func(t *testing.T) {
-		c.refused(t, "wait_for_process", args{"process": "c", "until": "log", "pattern": "never", "timeout_ms": 30_000}, "error ", "RangeError: no such price", "  at "+file+":1:42\n")
+		c.refused(t, "wait_for_process", args{"process": "c", "until": "log", "pattern": "never", "timeout_ms": 30_000}, "error ", "RangeError: no such price", " at "+file+":1:42: RangeError")
 	})
 	t.Run("start_group", func(t *testing.T) {
 		c.ok(t, "create_group", args{"name": "all", "members": []args{
@@ -139,18 +144,19 @@ func TestErrorsStandInTheAnswers(t *testing.T) {
 		r := c.do(t, "start_group", args{"group": "all", "timeout_ms": 30_000})
 		members := objects(r.Data["members"])
 		if len(members) != 1 {
-			t.Fatalf("%d members: %s", len(members), r.Raw)
+			t.Fatalf("got %d members, want 1: %s", len(members), r.Raw)
 		}
 		holds(t, r, members[0]["errors"], "no price at all", 2)
 	})
 	t.Run("events", func(t *testing.T) {
 		c.ok(t, "start_process", args{"name": "e", "command": "node", "args": []string{"broken.js"}, "ready": args{"log": "^up$"}})
-		c.ok(t, "send_input", args{"process": "e", "text": "go"})
+		c.ok(t, "send_input", args{"process": "e", "text": "go", "wait_ms": 0})
 		c.awaitEvent(t, "e (run 1) crashed: ", "no such price", file+":1")
 	})
 }
 
-// awaitError asks get_errors until its only error is as wanted.
+// awaitError polls get_errors until it returns exactly one error that satisfies ok, and
+// returns that error.
 func (c *caller) awaitError(t *testing.T, arguments args, ok func(map[string]any) bool) map[string]any {
 	t.Helper()
 	var r result
@@ -159,7 +165,7 @@ func (c *caller) awaitError(t *testing.T, arguments args, ok func(map[string]any
 		all := objects(r.Data["errors"])
 		return len(all) == 1 && ok(all[0])
 	}) {
-		t.Fatalf("the errors: %s", r.Text)
+		t.Fatalf("got errors, want exactly one that fits: %s", r.Text)
 	}
 	return objects(r.Data["errors"])[0]
 }
@@ -168,7 +174,7 @@ func onlyError(t *testing.T, r result) map[string]any {
 	t.Helper()
 	all := objects(r.Data["errors"])
 	if len(all) != 1 {
-		t.Fatalf("%d errors: %s", len(all), r.Text)
+		t.Fatalf("got %d errors, want 1: %s", len(all), r.Text)
 	}
 	return all[0]
 }
@@ -177,33 +183,34 @@ func wantError(t *testing.T, e map[string]any, values args) {
 	t.Helper()
 	for key, value := range values {
 		if fmt.Sprint(e[key]) != fmt.Sprint(value) {
-			t.Errorf("%s is %v, want %v, in %v", key, e[key], value, e)
+			t.Errorf("%s: got %v, want %v, in %v", key, e[key], value, e)
 		}
 	}
 }
 
-// wantLatest reads a resource whose only error must have the id.
+// wantLatest reads a resource with errors and checks that its only error has the id.
 func (c *caller) wantLatest(t *testing.T, uri string, id any) {
 	t.Helper()
 	m := c.call(t, "resources/read", args{"uri": uri})
 	if m.Error != nil {
-		t.Fatalf("%s: %s", uri, m.Raw)
+		t.Fatalf("%s: got %s, want a result", uri, m.Raw)
 	}
 	var read struct{ Errors []map[string]any }
 	check(t, json.Unmarshal([]byte(fmt.Sprint(objects(m.Result["contents"])[0]["text"])), &read))
 	if len(read.Errors) != 1 || read.Errors[0]["error_id"] != id {
-		t.Errorf("%s, want %v: %s", uri, id, m.Raw)
+		t.Errorf("%s: got %s, want only the error %v", uri, m.Raw, id)
 	}
 }
 
 func needs(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		t.Skip("there is no " + program + " here")
+		t.Skip(program + " is not installed")
 	}
 }
 
-// goEnvironment lets go work in the world: the world's HOME is empty.
+// goEnvironment sets variables so that the go command works in the world, whose HOME is
+// empty.
 func (w *world) goEnvironment(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOROOT"} {
@@ -215,10 +222,10 @@ func (w *world) goEnvironment(t *testing.T) {
 	w.set("GOTOOLCHAIN", "local")
 }
 
-// typescriptVersion is the one that tsc comes from.
+// typescriptVersion is the version of the npm package that contains tsc.
 const typescriptVersion = "5.9.3"
 
-// typescript installs the compiler and gives its program.
+// typescript installs the TypeScript compiler and returns its path.
 func typescript(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -232,7 +239,7 @@ func typescript(t *testing.T) string {
 	return filepath.Join(modules, "typescript", "bin", "tsc")
 }
 
-// without leaves one out of arguments.
+// without returns a copy of the arguments in which one argument is missing.
 func (a args) without(key string) args {
 	b := a.with(key, nil)
 	delete(b, key)

@@ -2,13 +2,15 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"strings"
 	"testing"
 )
 
-// stack are the members of issue-sized stack: a database that takes a while to
-// accept, a migration that runs once, an API that needs both, a web server that
-// needs the API to be healthy. apiFails makes the API die with a reason.
+// stack returns the members of a typical stack: a database that takes a while to accept
+// connections, a migration that runs once, an API that needs both, and a web server that
+// needs a healthy API. If apiFails is set, the API prints a reason and exits.
 func stack(t testing.TB, apiFails bool) []args {
 	t.Helper()
 	member := func(name string, definition args, needs ...args) args {
@@ -29,7 +31,7 @@ func stack(t testing.TB, apiFails bool) []args {
 	}
 }
 
-// results are what became of each member of a group.
+// results returns the result of each member of a group, as an answer has it.
 func (r result) results() map[string]string {
 	found := make(map[string]string)
 	for _, m := range list(r.Data["members"]) {
@@ -39,15 +41,16 @@ func (r result) results() map[string]string {
 	return found
 }
 
-// TestGroupUpBrokenDown: a real stack comes up with one call, in order; then the
-// API fails, and the answer says why web does not start; then all goes down.
-func TestGroupUpBrokenDown(t *testing.T) {
+// TestGroupStartsInOrderAndStops checks that one call starts a real group in order, that
+// start_group names why web does not start once the API fails, and that one call stops the
+// whole group.
+func TestGroupStartsInOrderAndStops(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "create_group", args{"name": "stack", "members": stack(t, false)}).says(t, "start order: db, migrate, api, web")
 	up := c.ok(t, "start_group", args{"group": "stack"}).want(t, args{"state": "up"})
-	if got := fmt.Sprint(up.results()); got != "map[api:ready db:ready migrate:started web:ready]" {
-		t.Errorf("results %s\n%s", got, up.Text)
+	if got := fmt.Sprint(up.results()); got != "map[api:ready db:ready migrate:done web:ready]" {
+		t.Errorf("got results %s, want all up\n%s", got, up.Text)
 	}
 	started := make(map[string]string)
 	for name := range up.results() {
@@ -55,26 +58,104 @@ func TestGroupUpBrokenDown(t *testing.T) {
 	}
 	for _, order := range [][2]string{{"db", "migrate"}, {"migrate", "api"}, {"api", "web"}} {
 		if started[order[0]] >= started[order[1]] {
-			t.Errorf("%s started at %s, %s at %s", order[0], started[order[0]], order[1], started[order[1]])
+			t.Errorf("%s started at %s, %s at %s, want it earlier", order[0], started[order[0]], order[1], started[order[1]])
 		}
 	}
-	c.ok(t, "start_group", args{"group": "stack"}).says(t, "web: skipped")
+	c.ok(t, "start_group", args{"group": "stack"}).says(t, "web: skipped", "migrate: skipped (exited 0 ", "rerun: true runs it")
+	c.ok(t, "get_process_info", args{"process": "migrate"}).want(t, args{"run": 1.0})
+	c.ok(t, "start_group", args{"group": "stack", "rerun": true}).says(t, "web: skipped", "migrate: done")
+	c.ok(t, "get_process_info", args{"process": "migrate"}).want(t, args{"run": 2.0})
 	down := c.ok(t, "stop_group", args{"group": "stack"}).want(t, args{"state": "down"})
 	if web, db := strings.Index(down.Text, "\nweb:"), strings.Index(down.Text, "\ndb:"); web < 0 || db < web {
-		t.Errorf("dependents do not come first:\n%s", down.Text)
+		t.Errorf("got db before web, want dependents first:\n%s", down.Text)
 	}
 
 	c.ok(t, "create_group", args{"name": "stack", "members": stack(t, true)})
 	broken := c.ok(t, "start_group", args{"group": "stack"}).want(t, args{"state": "partial"}).
-		says(t, "api: failed", "exit code 2", "err no configuration", "web: skipped")
+		says(t, "api: failed", "exit code 2", " no configuration", "web: skipped")
 	if got := broken.results(); got["api"] != "failed" || got["web"] != "skipped" || got["db"] != "ready" {
-		t.Errorf("results %v", got)
+		t.Errorf("got results %v, want api failed, web skipped and db ready", got)
 	}
-	c.ok(t, "list_groups", args{"group": "stack"}).says(t, "web: blocked", "api is not ready")
+	c.ok(t, "list_groups", args{"group": "stack"}).says(t, "web: blocked", "api is not healthy: it ended with exit code 2")
 	c.ok(t, "stop_group", args{"group": "stack", "strategy": "parallel"}).want(t, args{"state": "down"})
 }
 
-// TestGroupsOutliveTheSession: definitions and groups are there in the next one.
+// TestStartGroupDefinesItsMembers checks that start_group with members creates the group
+// and starts it, that what all members share is below what a member has itself and stays
+// with the definition of each, that a second call changes only what differs, and that a
+// refused call changes nothing.
+func TestStartGroupDefinesItsMembers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.MkdirAll(w.project+"/shop/web", 0o755))
+	check(t, os.WriteFile(w.project+"/shop/.env", []byte("FROM_FILE=file\n"), 0o600))
+	c := w.open(t)
+	const script = `echo "$PWD $WHO $FROM_FILE $PORT"; exec sleep 1000`
+	member := func(name string, more args) args {
+		m := args{"process": name, "command": "sh", "args": []string{"-c", script}, "ready": args{"log": "."}}
+		maps.Copy(m, more)
+		return m
+	}
+	members := []args{member("db", nil), member("web", args{"cwd": "shop/web", "env_files": []string{"../.env"}, "env": args{"PORT": "2"}, "depends_on": []string{"db"}})}
+	shared := args{"group": "shop", "members": members, "cwd": "shop", "env": args{"WHO": "all", "PORT": "1"}, "env_files": []string{".env"}}
+	printed := func(name string) string {
+		return strings.Join(c.ok(t, "tail_logs", args{"process": name, "lines": 1}).printed(), "")
+	}
+	printsItsOwn := func() {
+		t.Helper()
+		for name, want := range map[string]string{"db": "/shop all file 1", "web": "/shop/web all file 2"} {
+			if got := printed(name); !strings.HasSuffix(got, want) {
+				t.Errorf("%s: got %q, want %q", name, got, want)
+			}
+		}
+	}
+	c.ok(t, "start_group", shared).want(t, args{"state": "up"})
+	printsItsOwn()
+	c.ok(t, "stop_group", args{"group": "shop"})
+	for _, name := range []string{"db", "web"} { // by its name a member starts as in the group
+		c.ok(t, "start_process", args{"name": name})
+	}
+	printsItsOwn()
+
+	again := c.ok(t, "start_group", shared.with("members", append(members, member("extra", nil))))
+	again.says(t, "added extra", "web: skipped (already running)")
+	if changes := list(again.Data["changes"]); len(changes) != 1 {
+		t.Errorf("got the changes %v, want one", changes)
+	}
+	c.ok(t, "start_group", args{"group": "shop", "members": []args{{"process": "db"}, member("web", args{"env": args{"PORT": "3"}})}, "env": args{"WHO": "each"}}).
+		says(t, "removed extra", "changed web: cwd, env, env_files (it runs as before until it is restarted)", "db keeps its own env WHO")
+	c.ok(t, "start_group", args{"group": "shop", "skip_running": false})
+	if got := printed("web"); !strings.HasSuffix(got, " each  3") {
+		t.Errorf("got %q after a restart, want the new definition", got)
+	}
+
+	before := c.ok(t, "list_groups", nil).Text
+	for name, arguments := range map[string]args{
+		"cycle":         {"group": "shop", "members": []args{member("db", args{"depends_on": []args{{"process": "web"}}}), member("web", args{"depends_on": []args{{"process": "db"}}})}},
+		"twice":         {"group": "shop", "members": []args{member("db", nil), member("db", nil)}},
+		"db: argument":  {"group": "shop", "members": []args{member("db", nil)}, "env_files": []string{"none.env"}},
+		"no definition": {"group": "shop", "members": []args{member("db", args{"command": "true"}), {"process": "nobody"}}},
+		"members":       {"group": "shop", "env": args{"WHO": "x"}},
+		"with members":  {"group": "nothing"},
+	} {
+		c.refused(t, "start_group", arguments, name)
+	}
+	if after := c.ok(t, "list_groups", nil).Text; after != before {
+		t.Errorf("got\n%s\nafter refused calls, want\n%s", after, before)
+	}
+	if got := printed("db"); !strings.HasSuffix(got, " all file 1") {
+		t.Errorf("got %q of db after refused calls, want it as it was", got)
+	}
+
+	c.ok(t, "start_group", args{"group": "plain", "members": []args{own(t, "server", "http"), sh("broken", "echo no >&2; exit 3")}}).
+		says(t, "server: started, run 1, pid ", ", ports ", "broken: failed (it ended with exit code 3), run 1", "| ")
+	if again := c.ok(t, "tail_logs", args{"process": "broken", "after": "shown"}).printed(); len(again) > 0 {
+		t.Errorf("got %q after an answer that showed it, want nothing", again)
+	}
+}
+
+// TestGroupsOutliveTheSession checks that definitions and groups still exist in the next
+// session.
 func TestGroupsOutliveTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,9 +174,9 @@ func TestGroupsOutliveTheSession(t *testing.T) {
 	c.ok(t, "get_process_info", args{"process": "one"}).want(t, args{"state": "running"})
 }
 
-// TestGroupsRefuse: what does not fit is refused when it is written, by name,
-// and changes nothing.
-func TestGroupsRefuse(t *testing.T) {
+// TestInvalidGroupsAreRejected checks that create_group rejects an invalid group, names
+// the mistake and changes nothing.
+func TestInvalidGroupsAreRejected(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	needs := func(name string) []args { return []args{{"process": name}} }
@@ -107,7 +188,7 @@ func TestGroupsRefuse(t *testing.T) {
 		"itself":         {[]args{{"process": "a", "command": "true", "depends_on": needs("a")}}, []string{"a"}},
 		"not a member":   {[]args{{"process": "a", "command": "true", "depends_on": needs("zzz")}}, []string{"zzz"}},
 		"no definition":  {[]args{{"process": "nobody"}}, []string{"nobody"}},
-		"bad definition": {[]args{{"process": "a", "command": "x && y"}}, []string{"a", "shell"}},
+		"bad definition": {[]args{{"process": "a", "command": "x \"y"}}, []string{"argument members: a: ", "quote"}},
 		"bad pattern":    {[]args{{"process": "a", "command": "true", "ready": args{"log": "("}}}, []string{"argument members: a: ", "ready.log"}},
 		"bad URL":        {[]args{{"process": "a", "command": "true", "ready": args{"http": "localhost:3000"}}}, []string{"argument members: a: ", "ready.http"}},
 		"bad signal":     {[]args{{"process": "a", "command": "true", "stop": args{"signal": "TREM"}}}, []string{"argument members: a: ", "TREM"}},
@@ -121,13 +202,14 @@ func TestGroupsRefuse(t *testing.T) {
 	}
 	c.ok(t, "list_groups", nil).says(t, "no groups")
 
-	// A start that cannot join its group does not happen.
+	// A process that cannot join its group is not started.
 	c.refused(t, "start_process", own(t, "lone", "sleep").with("group", "g").with("depends_on", needs("zzz")), "zzz")
 	c.refused(t, "get_process_info", args{"process": "lone"}, "no such process")
 }
 
-// TestHealth: a process that answers, then does not, then is restarted for it.
-func TestHealth(t *testing.T) {
+// TestUnhealthyProcessIsRestarted checks the reported health of a process without a health
+// check, of a healthy process, and of an unhealthy process, which must be restarted.
+func TestUnhealthyProcessIsRestarted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
@@ -143,14 +225,15 @@ func TestHealth(t *testing.T) {
 	c.refused(t, "start_process", own(t, "bad", "sleep").with("health", args{"http": "/", "tcp": "1"}), "health", "http", "tcp")
 }
 
-// TestSearch: over running and ended processes, by text and pattern, with
-// context and cursors that lead to the place.
-func TestSearch(t *testing.T) {
+// TestSearchFindsTextAndPatterns searches the logs of several processes by text and by
+// pattern, and checks the context of the matches, and that the matches' cursors lead to
+// them.
+func TestSearchFindsTextAndPatterns(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	for _, name := range []string{"a", "b"} {
 		c.ok(t, "start_process", sh(name, "for i in $(seq 300); do echo line $i of "+name+"; done; echo ERROR: disk full >&2",
-			args{"wait": "exit", "merge_output": true})) // two pipes may be read in any order
+			args{"wait": "exit", "merge_output": true})) // merged, because two pipes may be read in any order
 	}
 	c.ok(t, "search_logs", args{"query": "LINE 77 of", "context": 1}).want(t, args{"count": 2.0}).
 		says(t, "line 76 of a", "> ", "line 77 of b", "line 78 of b")
@@ -165,7 +248,7 @@ func TestSearch(t *testing.T) {
 		r := c.ok(t, "search_logs", args{"query": "of b", "process": "b", "limit": 70, "before": before})
 		for _, m := range list(r.Data["matches"]) {
 			if want := fmt.Sprintf("line %d of b", 300-seen); !strings.HasSuffix(m.(map[string]any)["line"].(string), want) {
-				t.Fatalf("hit %d is %v", seen, m)
+				t.Fatalf("hit %d: got %v, want %s", seen, m, want)
 			}
 			seen++
 		}
@@ -175,13 +258,13 @@ func TestSearch(t *testing.T) {
 		before = r.str("next_cursor")
 	}
 	if seen != 300 {
-		t.Errorf("%d hits", seen)
+		t.Errorf("got %d hits, want 300", seen)
 	}
 
 	match := list(c.ok(t, "search_logs", args{"query": "line 5 of a"}).Data["matches"])[0].(map[string]any)
 	around := c.ok(t, "get_logs", args{"process": "a", "before": match["cursor"], "limit": 2}).printed()
 	if strings.Join(around, "|") != "line 4 of a|line 5 of a" {
-		t.Errorf("the cursor leads to %q", around)
+		t.Errorf("the cursor leads to %q, want lines 4 and 5 of a", around)
 	}
 	c.ok(t, "clear_logs", args{"process": "a"}).want(t, args{"lines": 301.0})
 	c.ok(t, "search_logs", args{"query": "of a"}).want(t, args{"count": 0.0})

@@ -15,37 +15,38 @@ import (
 	"time"
 )
 
-// These tests hold the harness itself: a harness that cannot fail proves nothing.
+// The tests in this file check the clients and helpers of the other tests, because a
+// helper that never fails proves nothing.
 
-func TestClientTalks(t *testing.T) {
+func TestClientExchangesMessages(t *testing.T) {
 	w := newWorld(t)
 	s := w.launch(t, self(t), program("mcp")...)
 	s.initialize(t)
 	if r := s.must(t, "good", args{}); r.Error {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want a success", r)
 	}
 	id, never := s.request(t, "tools/call", args{"name": "never"})
 	s.cancel(t, id)
 	r := s.tool(t, "bad", args{})
 	if len(never) > 0 {
-		t.Error("answered")
+		t.Error("got an answer to the cancelled call, want none")
 	}
 	if !r.Error || r.Text != "x\ny" || r.Data["a"] != 1.0 {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want an error with text and data", r)
 	}
 	if n := s.note(t, "notifications/progress", nil); n.Params["progress"] != 1.0 {
-		t.Errorf("%s", n.Raw)
+		t.Errorf("got %s, want progress 1", n.Raw)
 	}
 	s.send(t, "nonsense")
 	if m := s.stray(t); *m.Error.Code != -32700 {
-		t.Errorf("%s", m.Raw)
+		t.Errorf("got %s, want code -32700", m.Raw)
 	}
 	if len(w.processes(t)) != 1 {
-		t.Errorf("processes: %v", w.processes(t))
+		t.Errorf("got processes %v, want 1", w.processes(t))
 	}
 	s.closeInput(t)
 	if code := s.exit(t); code != 0 {
-		t.Errorf("exit code %d; %s", code, s.stderr)
+		t.Errorf("got exit code %d, want 0; %s", code, s.stderr)
 	}
 }
 
@@ -60,34 +61,34 @@ func TestClientReportsWhatIsNotAMessage(t *testing.T) {
 	}, self(t), program("mcp", "noise")...)
 	s.exit(t)
 	if !s.outputEndsWithin(endsWithin) {
-		t.Fatal("the output does not end")
+		t.Fatalf("the output has not ended after %v", endsWithin)
 	}
 	s.closeInput(t)
 	mu.Lock()
 	defer mu.Unlock()
 	if len(reports) != 3 || !strings.Contains(reports[0], "this is not JSON") || !strings.Contains(reports[2], "inside a message") {
-		t.Errorf("%d reports: %q", len(reports), reports)
+		t.Errorf("got %d reports, want 3: %q", len(reports), reports)
 	}
 }
 
-// TestSessionHearsWhoOutlivesTheLaunched: what is said on standard error once the
-// launched process is dead, however long after.
-func TestSessionHearsWhoOutlivesTheLaunched(t *testing.T) {
+// TestSessionReadsStderrOfDescendants checks that a session of the tests reads what a
+// descendant writes to standard error after the launched process has died, however late.
+func TestSessionReadsStderrOfDescendants(t *testing.T) {
 	s := newWorld(t).launch(t, "/bin/sh", "-c", `exec 4<&0; (echo ready >&2; read -r line <&4; echo "heard $line" >&2) & exec 4<&-; wait`)
 	if !poll(answersWithin, func() bool { return s.stderr.String() == "ready\n" }) {
-		t.Fatalf("not ready: %q", s.stderr)
+		t.Fatalf("got stderr %q, want ready", s.stderr)
 	}
 	s.signal(t, syscall.SIGKILL)
 	if code := s.exit(t); code != -1 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("got exit code %d, want -1", code)
 	}
 	s.send(t, "something")
-	if !closedWithin(s.said, endsWithin) || s.stderr.String() != "ready\nheard something\n" {
-		t.Errorf("%q", s.stderr)
+	if !closedWithin(s.stderrEnded, endsWithin) || s.stderr.String() != "ready\nheard something\n" {
+		t.Errorf("got stderr %q, want both lines", s.stderr)
 	}
 }
 
-func TestParse(t *testing.T) {
+func TestParseAcceptsOnlyMessages(t *testing.T) {
 	for line, ok := range map[string]bool{
 		`{"jsonrpc":"2.0","id":1,"result":{}}`:                                      true,
 		`{"jsonrpc":"2.0","id":"a","error":{"code":1,"message":""}}`:                true,
@@ -103,13 +104,14 @@ func TestParse(t *testing.T) {
 		``: false, `[]`: false, "{\"jsonrpc\":\"2.0\",\"method\":\"\xff\"}": false,
 	} {
 		if _, err := parse(line + "\n"); (err == nil) != ok {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("%s: got %v, want success: %v", line, err, ok)
 		}
 	}
 }
 
-// TestWorldSeesWhatIsLeft starts the tree that hides best and has it found.
-func TestWorldSeesWhatIsLeft(t *testing.T) {
+// TestWorldFindsDetachedProcesses checks that a world finds every process of the program
+// "tree", whose processes detach themselves in every way.
+func TestWorldFindsDetachedProcesses(t *testing.T) {
 	w := newWorld(t)
 	cmd, out := w.run(t, "tree")
 	pids := map[int]bool{}
@@ -120,7 +122,7 @@ func TestWorldSeesWhatIsLeft(t *testing.T) {
 		pids[pid] = true
 	}
 	var found []process
-	poll(answersWithin, func() bool { // one that is being executed has no environment yet
+	poll(answersWithin, func() bool { // w.processes misses a process in the middle of execve, which has no environment
 		found = w.processes(t)
 		return len(found) >= 5
 	})
@@ -128,19 +130,19 @@ func TestWorldSeesWhatIsLeft(t *testing.T) {
 		delete(pids, p.pid)
 	}
 	if len(found) != 5 || len(pids) != 0 {
-		t.Errorf("found %v, not %v", found, pids)
+		t.Errorf("found %v, missed %v, want all 5", found, pids)
 	}
 	check(t, os.MkdirAll(w.registry, 0o755))
 	check(t, os.WriteFile(w.registry+"/x.json", nil, 0o644))
 	if left := w.left(t); strings.Count(left, "process ") != 5 || !strings.Contains(left, "record x.json") {
-		t.Errorf("left:\n%s", left)
+		t.Errorf("got left:\n%s\nwant 5 processes and the record x.json", left)
 	}
 	check(t, os.Remove(w.registry+"/x.json"))
 	w.killRest(t)
 	_ = cmd.Wait()
 }
 
-func TestWorldSetsTheEnvironment(t *testing.T) {
+func TestWorldSetsEnvironmentOfPmcp(t *testing.T) {
 	w := newWorld(t)
 	w.set("SOME_VARIABLE", "some value")
 	cmd := exec.Command("env")
@@ -149,12 +151,12 @@ func TestWorldSetsTheEnvironment(t *testing.T) {
 	check(t, err)
 	for _, want := range []string{"HOME=" + w.home, "PM_DATABASE_PATH=" + w.database, "SOME_VARIABLE=some value"} {
 		if !strings.Contains(string(out), want+"\n") {
-			t.Errorf("%s is not in:\n%s", want, out)
+			t.Errorf("got an environment without %s:\n%s", want, out)
 		}
 	}
 }
 
-func TestPrograms(t *testing.T) {
+func TestHelperProgramsBehaveAsDescribed(t *testing.T) {
 	w := newWorld(t)
 	t.Run("http", func(t *testing.T) {
 		cmd, out := w.run(t, "http")
@@ -166,11 +168,11 @@ func TestPrograms(t *testing.T) {
 		check(t, resp.Body.Close())
 		http.DefaultClient.CloseIdleConnections()
 		if string(body) != "you asked for /some/path\n" || out.line(t) != "GET /some/path" {
-			t.Errorf("%q", body)
+			t.Errorf("got %q, want the path in body and log", body)
 		}
 		check(t, cmd.Process.Signal(syscall.SIGTERM))
 		if line := out.line(t); line != "bye" {
-			t.Errorf("%q", line)
+			t.Errorf("got %q, want bye", line)
 		}
 		check(t, cmd.Wait())
 	})
@@ -178,7 +180,7 @@ func TestPrograms(t *testing.T) {
 		cmd, out := w.run(t, "flood", "1000", "100")
 		for i := range 1000 {
 			if line := out.line(t); line != floodLine(i, 100) || len(line) != 100 {
-				t.Fatalf("%q", line)
+				t.Fatalf("got %q, want %q", line, floodLine(i, 100))
 			}
 		}
 		check(t, cmd.Wait())
@@ -190,20 +192,20 @@ func TestPrograms(t *testing.T) {
 		check(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 		if cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Errorf("%v", cmd.ProcessState)
+			t.Errorf("got %v, want SIGKILL", cmd.ProcessState)
 		}
 	})
 	t.Run("exit", func(t *testing.T) {
 		cmd, _ := w.run(t, "exit", "7", "one", "two")
 		_ = cmd.Wait()
 		if cmd.ProcessState.ExitCode() != 7 {
-			t.Errorf("%v", cmd.ProcessState)
+			t.Errorf("got %v, want exit code 7", cmd.ProcessState)
 		}
 	})
 	t.Run("echo", func(t *testing.T) {
 		cmd, out := w.run(t, "echo")
 		if a, b := out.line(t), out.line(t); a != "ready" || b != "end of input" {
-			t.Errorf("%q, %q", a, b)
+			t.Errorf("got %q, %q, want ready, end of input", a, b)
 		}
 		check(t, cmd.Wait())
 	})
@@ -211,14 +213,14 @@ func TestPrograms(t *testing.T) {
 		cmd, out := w.run(t, "partial", "a", "prompt>")
 		text := make([]byte, len("a prompt>"))
 		if _, err := io.ReadFull(out.r, text); err != nil || string(text) != "a prompt>" {
-			t.Errorf("%q, %v", text, err)
+			t.Errorf("got %q, %v, want a prompt without a newline", text, err)
 		}
 		check(t, cmd.Process.Kill())
 		_ = cmd.Wait()
 	})
 }
 
-// output reads the lines of a program.
+// output reads the lines that a helper program prints.
 type output struct{ r *bufio.Reader }
 
 func (o output) line(t testing.TB) string {
@@ -228,7 +230,7 @@ func (o output) line(t testing.TB) string {
 	return strings.TrimSuffix(line, "\n")
 }
 
-// run starts a program in the world without pmcp.
+// run starts a helper program of the test binary in the world, without pmcp.
 func (w *world) run(t testing.TB, name string, arguments ...string) (*exec.Cmd, output) {
 	t.Helper()
 	r, wr, err := os.Pipe()

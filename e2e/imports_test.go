@@ -10,52 +10,65 @@ import (
 	"testing"
 )
 
-// listed is what go list says of a package.
+// A listed is a package as go list prints it.
 type listed struct {
-	ImportPath string
-	Imports    []string
+	ImportPath, Doc string
+	Imports         []string
 }
 
-// TestImports holds the packages apart: who may import which package of ours,
-// and who may import the modules that stand for a border.
-func TestImports(t *testing.T) {
+// TestImportsMatchTable compares the imports between the packages of this module with a
+// table, and checks that only certain packages import modules such as SQLite or mcp-go.
+func TestImportsMatchTable(t *testing.T) {
 	allowed := map[string][]string{
-		"pmcp":                  {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/server", "pmcp/server/upstream"},
-		"pmcp/server":           {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/upstream"},
-		"pmcp/server/upstream":  {},
-		"pmcp/groups":           {"pmcp/process"},
-		"pmcp/health":           {"pmcp/process", "pmcp/process/feed"},
-		"pmcp/logstore":         {"pmcp/logstore/fault", "pmcp/logstore/mask"},
-		"pmcp/logstore/fault":   {},
-		"pmcp/logstore/mask":    {},
-		"pmcp/registry":         {"pmcp/process/proctab"},
-		"pmcp/process":          {"pmcp/process/feed", "pmcp/process/proctab"},
-		"pmcp/process/feed":     {},
-		"pmcp/process/guard":    {"pmcp/process/proctab"},
-		"pmcp/process/proctab":  {},
-		"pmcp/process/proctest": {}, // for tests
-		"pmcp/e2e":              {},
+		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server", "pmcp/server/config", "pmcp/server/project", "pmcp/server/upstream"},
+		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/project", "pmcp/server/stdio", "pmcp/server/upstream"},
+		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server"},
+		"pmcp/server/jsonrpc":         {},
+		"pmcp/server/stdio":           {"pmcp/server/jsonrpc"},
+		"pmcp/server/stdio/stdiotest": {}, // used only by tests
+		"pmcp/server/upstream":        {"pmcp/server/jsonrpc"},
+		"pmcp/groups":                 {"pmcp/process"},
+		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed"},
+		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match"},
+		"pmcp/logstore/fault":         {},
+		"pmcp/logstore/mask":          {},
+		"pmcp/registry":               {"pmcp/process/proctab"},
+		"pmcp/process":                {"pmcp/process/command", "pmcp/process/feed", "pmcp/process/proctab", "pmcp/process/sockets"},
+		"pmcp/process/feed":           {},
+		"pmcp/process/guard":          {"pmcp/process/proctab"},
+		"pmcp/process/proctab":        {},
+		"pmcp/process/proctest":       {}, // used only by tests
+		"pmcp/logstore/match":         {},
+		"pmcp/logstore/line":          {"pmcp/logstore/fault"},
+		"pmcp/process/sockets":        {"pmcp/process/proctab"},
+		"pmcp/process/command":        {"pmcp/process/proctab"},
+		"pmcp/server/args":            {"pmcp/server/jsonrpc"},
+		"pmcp/logstore/db":            {},
+		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
+		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/registry"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/server/args"},
+		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{
-		"github.com/mark3labs/mcp-go":          {"pmcp/server"},
-		"github.com/mattn/go-sqlite3":          {"pmcp/logstore"},
-		"database/sql":                         {"pmcp/logstore"},
-		"github.com/kelseyhightower/envconfig": {"pmcp"},
-		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server"},
-		"github.com/modelcontextprotocol":      {}, // tests only
+		"github.com/mark3labs/mcp-go":          {"pmcp/server", "pmcp/server/stdio", "pmcp/server/stdio/stdiotest"},
+		"github.com/mattn/go-sqlite3":          {"pmcp/logstore/db"},
+		"database/sql":                         {"pmcp/logstore", "pmcp/logstore/db"},
+		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},
+		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},
+		"github.com/modelcontextprotocol":      {}, // used only by tests
 	}
 	for _, p := range listPackages(t) {
 		may, known := allowed[p.ImportPath]
 		if !known {
-			t.Errorf("package %s is not in the table", p.ImportPath)
+			t.Errorf("the table lacks package %s", p.ImportPath)
 			continue
 		}
 		for _, i := range p.Imports {
 			if (i == "pmcp" || strings.HasPrefix(i, "pmcp/")) && !slices.Contains(may, i) {
 				t.Errorf("%s must not import %s", p.ImportPath, i)
 			}
-			for prefix, who := range borders {
-				if (i == prefix || strings.HasPrefix(i, prefix+"/")) && !slices.Contains(who, p.ImportPath) {
+			for prefix, importers := range borders {
+				if (i == prefix || strings.HasPrefix(i, prefix+"/")) && !slices.Contains(importers, p.ImportPath) {
 					t.Errorf("%s must not import %s", p.ImportPath, i)
 				}
 			}
@@ -65,7 +78,7 @@ func TestImports(t *testing.T) {
 
 func listPackages(t testing.TB) []listed {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
+	cmd := exec.Command("go", "list", "-json=ImportPath,Doc,Imports", "./...")
 	cmd.Dir = ".."
 	out, err := cmd.Output()
 	check(t, err)

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestRepeatedCall: clients give up at 60 s and call again. The same call on what
-// runs goes on with it.
-func TestRepeatedCall(t *testing.T) {
+// TestRepeatedCallJoinsTheRun repeats a start_process that still waits, as clients do when
+// a call times out after 60 s, and checks that the second call waits for the same run.
+func TestRepeatedCallJoinsTheRun(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	build := sh("build", `echo begun; read go; echo built`, args{"wait": "exit", "stdin": true, "timeout_ms": 300})
@@ -16,33 +16,34 @@ func TestRepeatedCall(t *testing.T) {
 	c.ok(t, "start_process", build).want(t, args{"timed_out": true, "already_running": true, "pid": first.num("pid"), "run": 1})
 	_, waiting := c.request(t, "tools/call", args{"name": "start_process", "arguments": build.with("timeout_ms", 30_000), "_meta": args{"progressToken": "tok"}})
 	c.quiet(t, waiting)
-	c.note(t, "notifications/progress", nil) // it has been taken
-	c.ok(t, "send_input", args{"process": "build", "text": "go"})
+	c.note(t, "notifications/progress", nil) // progress proves that the call is waiting
+	c.ok(t, "send_input", args{"process": "build", "text": "go", "wait_ms": 0})
 	c.checked(t, "start_process", asResult(t, "start_process", c.wait(t, "start_process", waiting))).
-		want(t, args{"already_running": true, "state": "exited", "run": 1}).says(t, "out begun", "out built")
+		want(t, args{"already_running": true, "state": "exited", "run": 1}).says(t, " begun", " built")
 
-	// Without stdin being said, too: wait: exit has /dev/null, others a pipe.
+	// The second call joins the first one's run although the two calls imply different
+	// stdins: /dev/null with wait: exit, a pipe otherwise.
 	quiet := sh("quiet", "sleep 1000")
 	c.ok(t, "start_process", quiet)
 	c.ok(t, "start_process", quiet.with("wait", "exit").with("timeout_ms", 200)).want(t, args{"already_running": true, "timed_out": true, "run": 1})
-	// Where nothing is checked there is nothing to wait for.
-	if r := c.ok(t, "start_process", quiet.with("wait", "ready")).want(t, args{"already_running": true, "run": 1}).says(t, "readiness was not checked"); r.Data["timed_out"] != nil {
-		t.Errorf("%s", r.Text)
+	// Without a readiness rule a call with wait: ready has nothing to wait for.
+	if r := c.ok(t, "start_process", quiet.with("wait", "ready")).want(t, args{"already_running": true, "run": 1}).says(t, "readiness unchecked"); r.Data["timed_out"] != nil {
+		t.Errorf("got %s, want no timeout", r.Text)
 	}
 
-	// A call that is taken back leaves what it has started running.
+	// The process that a cancelled start_process has started keeps running.
 	id, _ := c.request(t, "tools/call", args{"name": "start_process", "arguments": sh("left", "echo up; sleep 1000", args{"wait": "exit"})})
 	if !poll(answersWithin, func() bool { return !c.do(t, "get_process_info", args{"process": "left"}).Error }) {
-		t.Fatal("never started")
+		t.Fatal("the process left was never started")
 	}
 	c.awaitLine(t, "left", "up")
 	c.cancel(t, id)
 	c.info(t, "left").want(t, args{"state": "running", "run": 1})
 }
 
-// TestManyAtOnce: what is asked at the same time for the same name is done one
-// after the other.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentCallsForOneNameTakeTurns checks that concurrent calls for the same name
+// are executed one at a time.
+func TestConcurrentCallsForOneNameTakeTurns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")
@@ -68,7 +69,7 @@ func TestManyAtOnce(t *testing.T) {
 	pids, fresh := map[int]bool{}, 0
 	for _, r := range together(calls) {
 		if r.Error {
-			t.Fatalf("%s", r.Text)
+			t.Fatalf("got %s, want a success", r.Text)
 		}
 		pids[r.num("pid")] = true
 		if r.Data["already_running"] == nil {
@@ -76,7 +77,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 	if len(pids) != 1 || fresh != 1 {
-		t.Errorf("%d starts of one name: pids %v, %d fresh", len(calls), pids, fresh)
+		t.Errorf("%d starts of one name: got pids %v, %d fresh, want 1 of both", len(calls), pids, fresh)
 	}
 
 	calls = nil
@@ -87,7 +88,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	for i, r := range together(calls) {
 		if r.Error && !strings.Contains(r.Text, "one") {
-			t.Errorf("%v: %s", calls[i], r.Text)
+			t.Errorf("%v: got %s, want an error about one", calls[i], r.Text)
 		}
 		if r.Error {
 			t.Logf("%s", strings.SplitN(r.Text, "\n", 2)[0])
@@ -96,24 +97,25 @@ func TestManyAtOnce(t *testing.T) {
 	c.ok(t, "restart_process", args{"process": "one"}).want(t, args{"state": "running"})
 	running := objects(c.ok(t, "list_processes", args{"state": "running"}).Data["processes"])
 	if len(running) != 11 {
-		t.Errorf("%d run", len(running))
+		t.Errorf("got %d running processes, want 11", len(running))
 	}
 	var found []process
-	poll(answersWithin, func() bool { // one that is being executed has no environment yet
+	poll(answersWithin, func() bool { // w.processes misses a process in the middle of execve, which has no environment
 		found = w.processes(t)
 		return len(found) >= 13
 	})
-	if len(found) != 13 { // with guardian and server
-		t.Errorf("%d processes: %v", len(found), found)
+	if len(found) != 13 { // the 13 processes include guardian and server
+		t.Errorf("got %d processes, want 13: %v", len(found), found)
 	}
 	c.ok(t, "stop_process", args{"process": "*"})
 	if found := w.processes(t); len(found) != 2 {
-		t.Errorf("left: %v", found)
+		t.Errorf("got processes %v, want only guardian and server", found)
 	}
 }
 
-// TestEndInTheMiddleOfCalls: calls that wait do not keep a session from ending.
-func TestEndInTheMiddleOfCalls(t *testing.T) {
+// TestSessionEndsDespiteWaitingCalls checks that a session ends although calls are
+// waiting.
+func TestSessionEndsDespiteWaitingCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_STOP_TIMEOUT", "1000") // b ignores SIGTERM
@@ -131,7 +133,7 @@ func TestEndInTheMiddleOfCalls(t *testing.T) {
 	c.call(t, "ping", nil)
 	c.closeInput(t)
 	if code := c.exit(t); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("got exit code %d, want 0", code)
 	}
 	w.awaitEmpty(t)
 }

@@ -5,14 +5,16 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"pmcp/process/proctest"
 )
 
-// TestReady: each rule alone, and all together.
-func TestReady(t *testing.T) {
+// TestReadyWaitsForEachRule checks each readiness rule alone, and all rules together.
+func TestReadyWaitsForEachRule(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	free := proctest.FreePort(t)
@@ -35,17 +37,18 @@ func TestReady(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := c.ok(t, "start_process", row.start.with("timeout_ms", 20_000)).want(t, args{"state": "running", "ready": true})
 			if row.port && len(list(r.Data["ports"])) != 1 {
-				t.Errorf("no port: %s", r.Text)
+				t.Errorf("got %s, want 1 port", r.Text)
 			}
 			c.ok(t, "stop_process", args{"process": "a", "force": true})
 			c.ok(t, "remove_process", args{"process": "a"})
 		})
 	}
-	c.ok(t, "start_process", own(t, "unchecked", "sleep")).says(t, "readiness was not checked")
+	c.ok(t, "start_process", own(t, "unchecked", "sleep")).says(t, "readiness unchecked")
 }
 
-// TestReadinessIsNotFooled: what looks like readiness and is none.
-func TestReadinessIsNotFooled(t *testing.T) {
+// TestReadinessIgnoresSimilarEvents checks that a process does not count as ready after
+// events that only look like readiness.
+func TestReadinessIgnoresSimilarEvents(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	soon := args{"timeout_ms": 700}
@@ -68,7 +71,8 @@ func TestReadinessIsNotFooled(t *testing.T) {
 		port := onlyPort(t, c.ok(t, "start_process", own(t, "ours", "http").with("ready", args{"port": 0})))
 		c.ok(t, "start_process", own(t, "later", "sleep").with("ready", args{"port": port}).with("timeout_ms", 2000)).
 			want(t, args{"timed_out": true, "ready": false}).says(t, fmt.Sprintf("port %d is held by", port), " of ours in this session")
-		// The usual case: the second server cannot bind, and dies.
+		// In the usual case, another process holds the port, so this server cannot bind
+		// and exits.
 		c.refused(t, "start_process", own(t, "second", "http", fmt.Sprint(port)).with("ready", args{"port": port}),
 			"second ended before it was ready", fmt.Sprintf("port %d is held by", port), "of ours in this session", "crashed", "exit code 1", "address already in use", "next_cursor")
 	})
@@ -77,26 +81,121 @@ func TestReadinessIsNotFooled(t *testing.T) {
 		c.refused(t, "start_process", sh("dies", "echo about to fail; echo Error: no config >&2; exit 9", args{"ready": args{"port": 0}}),
 			"dies ended before it was ready", "crashed", "exit code 9", "about to fail", "Error: no config", "next_cursor")
 		if took := time.Since(begin); took > defaultWait {
-			t.Errorf("told after %v", took)
+			t.Errorf("got the answer after %v, want it within %v", took, defaultWait)
 		}
-		// Printing what is waited for, then dying, is death.
+		// A process that prints the expected line and exits is not ready.
 		r := c.do(t, "start_process", sh("both", "echo READY; exit 1", args{"ready": args{"log": "READY", "port": 0}}))
 		if !r.Error {
-			t.Errorf("%s", r.Text)
+			t.Errorf("got %s, want an error", r.Text)
 		}
 	})
 	t.Run("by a debugger", func(t *testing.T) {
 		if _, err := exec.LookPath("node"); err != nil {
-			t.Skip("no node")
+			t.Skip("node is not installed")
 		}
 		c.ok(t, "start_process", args{"name": "debugged", "command": fmt.Sprintf("node --inspect=127.0.0.1:%d -e 'setInterval(()=>{}, 1000)'", proctest.FreePort(t)),
 			"ready": args{"port": 0}, "timeout_ms": 1500}).want(t, args{"timed_out": true, "ready": false})
 	})
-	t.Run("and goes on behind the timeout", func(t *testing.T) {
+	t.Run("and continues after the timeout", func(t *testing.T) {
 		c.ok(t, "start_process", sh("late", `read go; exec `+self(t)+` `+programMarker+` http`, args{"ready": args{"port": 0}, "timeout_ms": 300})).
 			want(t, args{"timed_out": true, "ready": false})
 		c.ok(t, "send_input", args{"process": "late", "text": "go"})
 		r := c.ok(t, "wait_for_process", args{"process": "late", "until": "ready"}).want(t, args{"ready": true})
 		onlyPort(t, r)
 	})
+}
+
+// TestAddressInUseNamesHolder checks that an answer about a process that could not listen names the
+// process that holds the port, in whatever way the port is known, and a free one.
+func TestAddressInUseNamesHolder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, window := w.open(t), w.open(t)
+	foreign, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer foreign.Close()
+	held := foreign.Addr().(*net.TCPAddr).Port
+	ours := onlyPort(t, c.ok(t, "start_process", own(t, "ours", "http").with("ready", args{"port": 0})))
+	named := func(port int, holder ...string) []string {
+		return append(holder, fmt.Sprintf("port %d is held by pid ", port), "; port ", " is free")
+	}
+	theirs := onlyPort(t, window.ok(t, "start_process", own(t, "theirs", "http").with("ready", args{"port": 0})))
+	const silent = "echo 'OSError: [Errno 98] Address already in use' >&2; exit 1"
+	type start struct {
+		arguments args
+		wants     []string
+	}
+	starts := map[string]start{
+		"text of the error":    {own(t, "go", "http", fmt.Sprint(ours)).with("timeout_ms", 45_000), named(ours, "after its start", " of ours in this session")},
+		"a path as rule":       {own(t, "path", "http", fmt.Sprint(held)).with("ready", args{"http": "/"}), named(held, fmt.Sprintf("pid %d ", os.Getpid()), "which was started elsewhere", "path ended before it was ready")},
+		"PORT":                 {sh("env", silent, args{"env": args{"PORT": fmt.Sprint(held)}, "timeout_ms": 45_000}), named(held, "which was started elsewhere")},
+		"the rule":             {sh("rule", silent, args{"ready": args{"port": held}}), named(held, "which was started elsewhere")},
+		"another window":       {own(t, "window", "http", fmt.Sprint(theirs)).with("timeout_ms", 45_000), named(theirs, "which was started elsewhere", "the holder is theirs, owned by the pmcp server")},
+		"the wait for the end": {own(t, "exit", "http", fmt.Sprint(ours)).with("wait", "exit"), named(ours, " of ours in this session")},
+	}
+	if v6, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		defer v6.Close()
+		port := v6.Addr().(*net.TCPAddr).Port
+		starts["IPv6"] = start{sh("six", fmt.Sprintf("echo 'listen tcp [::1]:%d: bind: address already in use' >&2; exit 1", port), args{"timeout_ms": 45_000}), named(port, "which was started elsewhere")}
+	}
+	if hasNode() {
+		starts["node"] = start{args{"name": "node", "command": "node", "args": []string{"-e", fmt.Sprintf("require('http').createServer().listen(%d, '127.0.0.1')", ours)}, "timeout_ms": 45_000}, named(ours, "EADDRINUSE", " of ours in this session")}
+	}
+	if _, err := exec.LookPath("python3"); err == nil {
+		starts["python"] = start{args{"name": "python", "command": fmt.Sprintf("python3 -m http.server %d --bind 127.0.0.1", ours), "env": args{"PORT": ours}, "ready": args{"http": "/"}}, named(ours, "Address already in use", " of ours in this session")}
+	}
+	for name, s := range starts {
+		t.Run(name, func(t *testing.T) {
+			r := c.do(t, "start_process", s.arguments).says(t, s.wants...)
+			if ended := s.arguments["wait"] == "exit"; r.Error == ended {
+				t.Errorf("got isError %v, want %v: %s", r.Error, !ended, r.Text)
+			}
+			if strings.Contains(r.Text, "does not listen") {
+				t.Errorf("got the port's reason for a dead program: %s", r.Text)
+			}
+		})
+	}
+	c.ok(t, "create_group", args{"name": "stack", "members": []args{{"process": "member", "command": self(t), "args": program("http", fmt.Sprint(ours)), "ready": args{"port": 0}}}})
+	c.do(t, "start_group", args{"group": "stack"}).says(t, named(ours, "member: failed", " of ours in this session")...)
+	// Its own processes that go on in the background hold the port that they should.
+	free := proctest.FreePort(t)
+	r := c.refused(t, "start_process", args{
+		"name": "daemon", "command": "sh", "args": append([]string{"-c", `setsid "$0" "$@" >/dev/null 2>&1 & sleep 1; exit 1`, self(t)}, program("http", fmt.Sprint(free))...),
+		"ready": args{"log": "never", "port": free},
+	}, "in the foreground")
+	if strings.Contains(r.Text, "is held by") {
+		t.Errorf("got %s, want no holder: the daemon itself listens", r.Text)
+	}
+	c.ok(t, "stop_process", args{"process": "daemon"})
+}
+
+// TestReadyHTTPReportsEvidence checks that an answer shows what the requests of ready.http got.
+func TestReadyHTTPReportsEvidence(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	r := c.ok(t, "start_process", own(t, "web", "http").with("ready", args{"http": "/ /api/health"})).want(t, args{"ready": true}).
+		says(t, "GET / → 200 text/plain 16 B in ", `ms: "you asked for /\n"`, "GET /api/health → 200 text/plain 26 B in ")
+	answers := objects(r.Data["http"])
+	if len(answers) != 2 || answers[1]["request"] != "GET /api/health" || answers[1]["status"] != 200.0 || answers[1]["body"] != "you asked for /api/health\n" {
+		t.Errorf("got %v, want two answers with their bodies", answers)
+	}
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "ready"}).says(t, "GET / → 200")
+	c.refused(t, "start_process", own(t, "bad", "http").with("ready", args{"http": "/ health"}), "ready.http", "health", "a path (/health)")
+	c.refused(t, "start_process", own(t, "bad", "http").with("ready", args{"http": strings.Repeat("/ ", 9)}), "ready.http", "9", "1 to 8")
+}
+
+// TestReadyMatchInTracebackDoesNotCount checks that the source that a traceback quotes is no match.
+func TestReadyMatchInTracebackDoesNotCount(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	path := filepath.Join(w.project, "app.py")
+	check(t, os.WriteFile(path, []byte("import socket\ndef serve():\n    raise OSError('no address')\n\nprint('app on', serve())\n"), 0o644))
+	r := c.refused(t, "start_process", args{"name": "app", "command": "python3 app.py", "ready": args{"log": "app on"}}, "app ended before it was ready", "OSError: no address", "exit code 1")
+	if strings.Contains(r.Text, "became ready") {
+		t.Errorf("got %s, want an app that was never ready", r.Text)
+	}
 }

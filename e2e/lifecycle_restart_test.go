@@ -11,9 +11,9 @@ import (
 	"pmcp/process/proctest"
 )
 
-// TestCrashLoopGivesUp: a process that always fails is started again with growing
-// pauses, and then no more.
-func TestCrashLoopGivesUp(t *testing.T) {
+// TestRestartPolicyGivesUpOnCrashLoop checks that a process that always fails is restarted
+// with growing pauses, and that pmcp gives up after some restarts.
+func TestRestartPolicyGivesUpOnCrashLoop(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		more args
@@ -22,7 +22,7 @@ func TestCrashLoopGivesUp(t *testing.T) {
 	}{
 		"by default":       {args{"restart": "on-failure"}, 5, "gave up: 5 runs in a row ended within 10s"},
 		"by max_restarts":  {args{"restart": "always", "max_restarts": 2}, 3, "max_restarts is 2"},
-		"always, though 0": {args{"restart": "always", "max_restarts": 1, "env": args{"CODE": "0"}}, 2, "max_restarts is 1"},
+		"always, though 0": {args{"restart": "always", "max_restarts": 1, "env": args{"CODE": 0}}, 2, "max_restarts is 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,35 +39,35 @@ func TestCrashLoopGivesUp(t *testing.T) {
 				}
 				return r.str("state") == "failed"
 			}) {
-				t.Fatalf("it never gives up: %s", r.Text)
+				t.Fatalf("got %s, want state failed in the end", r.Text)
 			}
 			took := time.Since(begin)
-			r.want(t, args{"run": row.runs, "restarts": row.runs - 1}).says(t, row.why, "err this is the reason")
-			// A short pause may pass between two looks, one of four seconds does not.
+			r.want(t, args{"run": row.runs, "restarts": row.runs - 1}).says(t, row.why, " this is the reason")
+			// A poll may miss a short pause between two runs, but not one of four seconds.
 			if tries := row.runs - 1; len(seen) > tries || tries > 3 && len(seen) == 0 {
-				t.Errorf("next tries seen: %v", seen)
+				t.Errorf("got the next tries %v, want at most %d, and some after more than 3", seen, tries)
 			}
 			least := time.Duration(float64(int64(1)<<(row.runs-1)-1) * 0.8 * float64(500*time.Millisecond))
 			if took < least || took > 3*least+defaultWait {
-				t.Errorf("gave up after %v, not about %v", took, least)
+				t.Errorf("gave up after %v, want about %v", took, least)
 			}
 			t.Logf("%d runs in %v: %s", row.runs, took, r.str("reason"))
 			c.ok(t, "list_processes", args{}).says(t, "loop: failed", row.why)
-			// The history holds how each of them ended.
+			// The history shows how each run ended.
 			for _, h := range objects(r.Data["history"])[1:] {
 				if h["state"] != "crashed" && h["state"] != "exited" {
-					t.Errorf("%v", h)
+					t.Errorf("got %v, want state crashed or exited", h)
 				}
 			}
-			// A start by the user is a new beginning.
+			// An explicit start resets the counters of the restart policy.
 			c.ok(t, "start_process", args{"name": "loop", "restart": "never", "wait": "exit"}).want(t, args{"run": row.runs + 1, "state": map[bool]string{true: "exited", false: "crashed"}[strings.HasPrefix(name, "always")]})
 		})
 	}
 }
 
-// TestWhatIsNotRestarted: ends that another run would not mend, or that were
-// wished.
-func TestWhatIsNotRestarted(t *testing.T) {
+// TestStoppedOrHopelessRunIsNotRestarted checks that a process is not restarted if the
+// caller stopped the process, or if another run would also fail.
+func TestStoppedOrHopelessRunIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	always := args{"restart": "always"}
@@ -85,17 +85,17 @@ func TestWhatIsNotRestarted(t *testing.T) {
 	c.ok(t, "stop_process", args{"process": "stopped"}).want(t, args{"state": "stopped"})
 	c.ok(t, "start_process", sh("pausing", "exit 1", always))
 	var pausing result
-	if !poll(answersWithin, func() bool { // the third pause, of about 2 s, leaves time for what follows
+	if !poll(answersWithin, func() bool { // the third pause takes about 2 s, which leaves time for the steps below
 		pausing = c.info(t, "pausing")
 		return pausing.str("state") == "backoff" && pausing.num("run") >= 3
 	}) {
-		t.Fatalf("%s", pausing.Text)
+		t.Fatalf("got %s, want backoff after run 3 or later", pausing.Text)
 	}
 	next, err := time.Parse(time.RFC3339, pausing.str("next_retry_at"))
 	check(t, err)
 	c.refused(t, "remove_process", args{"process": "pausing"}, "backoff")
 	c.ok(t, "stop_process", args{"process": "pausing"}).want(t, args{"state": "stopped", "run": pausing.num("run")})
-	// The pause would be over, and nothing has begun.
+	// No run must have started by the time of the next restart.
 	c.ok(t, "start_process", own(t, "silent", "sleep"))
 	c.awaitLine(t, "silent", "^ready$")
 	c.ok(t, "tail_logs", args{"process": "silent", "after": c.end(t, "silent"), "wait_ms": max(0, time.Until(next).Milliseconds()) + 500}).want(t, args{"timed_out": true})
@@ -103,8 +103,9 @@ func TestWhatIsNotRestarted(t *testing.T) {
 	c.info(t, "stopped").want(t, args{"state": "stopped", "run": 1})
 }
 
-// TestAutoRestartDisabled: the user's variable is above the caller's policy.
-func TestAutoRestartDisabled(t *testing.T) {
+// TestAutoRestartVariableOverridesPolicy checks that the user's variable
+// PM_AUTO_RESTART_ENABLED overrides the restart policy that a call gives.
+func TestAutoRestartVariableOverridesPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_AUTO_RESTART_ENABLED", "false")
@@ -113,9 +114,9 @@ func TestAutoRestartDisabled(t *testing.T) {
 	c.ok(t, "wait_for_process", args{"process": "loop", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
 }
 
-// TestRestartFindsNothingOfTheLastRun: what the last run left would be in the
-// way, here a port.
-func TestRestartFindsNothingOfTheLastRun(t *testing.T) {
+// TestRestartCleansUpTheLastRun checks that a restart kills the processes that the last
+// run left, because one of them could hold the port that the next run needs.
+func TestRestartCleansUpTheLastRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
@@ -128,23 +129,24 @@ func TestRestartFindsNothingOfTheLastRun(t *testing.T) {
 	c.ok(t, "start_process", sh("web", script, args{"restart": "on-failure", "ready": args{"port": port}})).want(t, args{"ready": true, "run": 1})
 	c.ok(t, "send_input", args{"process": "web", "text": "go"})
 	if !poll(answersWithin, func() bool { r := c.info(t, "web"); return r.num("run") == 2 && r.Data["ready"] == true }) {
-		t.Fatalf("%s\n%s", c.info(t, "web").Text, c.ok(t, "get_logs", args{"process": "web", "after": "start"}).Text)
+		t.Fatalf("got no ready run 2:\n%s\n%s", c.info(t, "web").Text, c.ok(t, "get_logs", args{"process": "web", "after": "start"}).Text)
 	}
 	c.info(t, "web").want(t, args{"restarts": 1})
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/second", port))
 	c.awaitLine(t, "web", "GET /second")
 }
 
-// TestRestartTellsTheClient: what happened by itself stands in the next answer.
-func TestRestartTellsTheClient(t *testing.T) {
+// TestRestartIsReported checks that the next answer reports a restart that the restart
+// policy made.
+func TestRestartIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
 	crash, crashed := filepath.Join(w.home, "crash"), filepath.Join(w.home, "crashed")
 	script := fmt.Sprintf(`[ -e %[2]s ] && exec sleep 1000; until [ -e %[1]s ]; do sleep 0.01; done; touch %[2]s; echo boom >&2; exit 8`, crash, crashed)
 	c.ok(t, "start_process", sh("web", script, args{"restart": "on-failure"}))
-	check(t, os.WriteFile(crash, nil, 0o600)) // no call is about it
-	c.awaitEvent(t, "web (run 1) ended: exit code 8", "it is started again at ")
-	c.awaitEvent(t, "web (run 2) was started again by its restart policy")
+	check(t, os.WriteFile(crash, nil, 0o600)) // makes the process crash without a call
+	c.awaitEvent(t, "web (run 1) ended: exit code 8", "it restarts at ")
+	c.awaitEvent(t, "web (run 2) was restarted by its restart policy")
 	c.info(t, "web").want(t, args{"state": "running", "run": 2})
 }

@@ -12,9 +12,9 @@ import (
 	"pmcp/process/proctest"
 )
 
-// TestNoProject: in / and in the home directory, where editors start servers, a
-// process needs an absolute directory.
-func TestNoProject(t *testing.T) {
+// TestProcessWithoutProjectNeedsCwd checks that a process needs an absolute cwd if pmcp
+// runs in / or the home directory, where some editors start it.
+func TestProcessWithoutProjectNeedsCwd(t *testing.T) {
 	t.Parallel()
 	for name, dir := range map[string]func(*world) string{
 		"/":    func(*world) string { return "/" },
@@ -28,15 +28,15 @@ func TestNoProject(t *testing.T) {
 			for _, cwd := range []string{"", ".", "project", "./project"} {
 				c.refused(t, "start_process", args{"name": "a", "command": "true", "cwd": cwd}, "absolute cwd", "PM_PROJECT_DIR")
 			}
-			c.ok(t, "start_process", args{"name": "a", "command": "pwd", "cwd": w.project, "wait": "exit"}).says(t, "out "+w.project)
+			c.ok(t, "start_process", args{"name": "a", "command": "pwd", "cwd": w.project, "wait": "exit"}).says(t, " "+w.project)
 			c.ok(t, "list_processes", args{}).says(t, "a: exited")
 		})
 	}
 }
 
-// TestAllowedCommands: with PM_ALLOWED_COMMANDS only what is in it is executed,
-// whatever it is called.
-func TestAllowedCommands(t *testing.T) {
+// TestOnlyAllowedCommandsRun checks that only the programs in PM_ALLOWED_COMMANDS run,
+// whatever name or link leads to a program.
+func TestOnlyAllowedCommandsRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	allowed, beside := filepath.Join(w.home, "bin"), filepath.Join(w.home, "binary")
@@ -59,22 +59,60 @@ func TestAllowedCommands(t *testing.T) {
 		}
 		return a
 	}
-	c.ok(t, "start_process", run("echo allowed by name")).says(t, "out allowed by name")
-	c.ok(t, "start_process", run(allowed+"/tool")).says(t, "out I am "+allowed+"/tool")
+	c.ok(t, "start_process", run("echo allowed by name")).says(t, " allowed by name")
+	c.ok(t, "start_process", run(allowed+"/tool")).says(t, " I am "+allowed+"/tool")
 	for _, a := range []args{
 		run("true"), run(allowed + "/innocent"), run(beside + "/tool"), run(allowed + "/../binary/tool"), run("sh", args{"args": []string{"-c", "true"}}),
-		run("./link"), // a script sees the path it was found at: that has to be allowed too
+		run("./link"), // a script sees the path of the link, so the link must be allowed, too
 	} {
 		c.refused(t, "start_process", a, "PM_ALLOWED_COMMANDS", allowed)
 	}
 	for _, variable := range []string{"PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "NODE_OPTIONS", "PYTHONPATH"} {
 		c.refused(t, "start_process", run("echo x", args{"env": args{variable: "/tmp/x"}}), "PM_ALLOWED_COMMANDS", variable)
 		c.refused(t, "start_process", run(variable+"=/tmp/x echo x"), variable)
+		c.refused(t, "start_process", run("cd / && nohup "+variable+"=/tmp/x echo x 2>&1 | tail -5 &"), "PM_ALLOWED_COMMANDS")
+		c.refused(t, "start_process", run("cd / && "+variable+"=/tmp/x echo x 2>&1 | tail -5 &"), variable)
 	}
 }
 
-// TestMaxProcesses: live processes count, ended ones do not.
-func TestMaxProcesses(t *testing.T) {
+// TestAllowedShellIsNotUsedUnasked checks that with a list of allowed commands no command
+// line is given to a shell, though the list allows the shell, and that what is left of a
+// line is checked.
+func TestAllowedShellIsNotUsedUnasked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var allowed []string
+	for _, name := range []string{"sh", "bash", "echo"} {
+		if file, err := exec.LookPath(name); err == nil {
+			file, err = filepath.EvalSymlinks(file)
+			check(t, err)
+			allowed = append(allowed, file)
+		}
+	}
+	w.set("PM_ALLOWED_COMMANDS", strings.Join(allowed, ","))
+	c := w.open(t)
+	line := func(command string) args { return args{"name": "a", "command": command, "wait": "exit"} }
+	for _, command := range []string{
+		"echo x | cat -n", "echo x && true", "echo x; true", "echo $HOME", "echo `true`", "echo $(true)", "echo x > y", "echo *", "echo ~", "echo a\ntrue", "(echo x; true)",
+		"echo {a,b}", "if true; then echo x; fi", "cd / && echo x; true", "nohup true > x &", "true & echo x",
+	} {
+		r := c.refused(t, "start_process", line(command), "needs a shell", "PM_ALLOWED_COMMANDS")
+		if strings.Contains(r.Text, "sh -c") || strings.Contains(r.Text, `"sh"`) {
+			t.Errorf("%s: got %s, want no advice to use a shell", command, r.Text)
+		}
+		c.refused(t, "start_process", args{"name": "a", "command": "echo x", "health": args{"command": command}}, "needs a shell", "PM_ALLOWED_COMMANDS")
+		c.refused(t, "create_group", args{"name": "g", "members": []args{{"process": "a", "command": command}}}, "needs a shell")
+		c.refused(t, "list_mcp_tools", args{"command": command}, "needs a shell")
+	}
+	for _, command := range []string{"cd / && true", "nohup true &", "true 2>&1 | tail -5", "(true)", "cd /bin && ./true"} {
+		c.refused(t, "start_process", line(command), "PM_ALLOWED_COMMANDS", "true")
+	}
+	c.ok(t, "start_process", line("cd / && nohup echo fine 2>&1 | tail -5 &")).says(t, " fine", "cwd: /", "left out: nohup, 2>&1, | tail -5, &")
+}
+
+// TestMaxProcessesCountsLiveProcesses checks that live processes count towards
+// PM_MAX_PROCESSES and ended ones do not.
+func TestMaxProcessesCountsLiveProcesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_MAX_PROCESSES", "2")
@@ -90,11 +128,12 @@ func TestMaxProcesses(t *testing.T) {
 	c.ok(t, "start_process", own(t, "c", "sleep"))
 }
 
-// TestLimits: what exceeds its memory is named, stopped or restarted, as asked.
-func TestLimits(t *testing.T) {
+// TestExceededLimitActsAsConfigured checks that a process that exceeds its memory limit is
+// reported, stopped or restarted, as its definition wants.
+func TestExceededLimitActsAsConfigured(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
-		t.Skip("no python3")
+		t.Skip("python3 is not installed")
 	}
 	c := begin(t)
 	hog := func(name, action string) args {
@@ -114,47 +153,49 @@ func TestLimits(t *testing.T) {
 	warned.want(t, args{"state": "running"}).says(t, "memory", "40")
 	stopped.want(t, args{"ended_by": "limit"}).says(t, "memory", "40")
 	if h := objects(restarted.Data["history"]); h[len(h)-1]["ended_by"] != "limit" {
-		t.Errorf("%s", restarted.Text)
+		t.Errorf("got %s, want the first run ended by limit", restarted.Text)
 	}
 	stats := c.ok(t, "get_process_stats", args{"process": "warn"}).says(t, "now: ", "peak: ")
 	peak, _ := stats.Data["peak"].(map[string]any)
 	if bytes, _ := peak["memory_bytes"].(float64); bytes < 80<<20 {
-		t.Errorf("peak %v", peak)
+		t.Errorf("got peak %v, want at least 80 MiB", peak)
 	}
 	c.ok(t, "start_process", args{"name": "unlimited", "command": "true", "wait": "exit"})
 	c.ok(t, "get_system_stats", args{}).says(t, "CPU")
 }
 
-// TestLimitOfAll: the variables' limit holds for who has none of its own. Every
-// program of the tests takes more than 1 MB.
-func TestLimitOfAll(t *testing.T) {
+// TestDefaultLimitApplies checks that the memory limit in pmcp's environment applies to
+// processes without a memory limit of their own. Every program of the tests uses more than
+// 1 MB.
+func TestDefaultLimitApplies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_MAX_MEMORY_MB", "1")
 	w.set("PM_LIMIT_ACTION", "stop")
 	c := w.open(t)
-	c.do(t, "start_process", own(t, "large", "sleep")) // may be stopped before it is told
+	c.do(t, "start_process", own(t, "large", "sleep")) // do, not ok: the process may be stopped before the answer
 	var stopped result
 	if !poll(answersWithin, func() bool {
 		stopped = c.info(t, "large")
 		return stopped.Data["state"] == "stopped"
 	}) {
-		t.Fatalf("%s", stopped.Text)
+		t.Fatalf("got %s, want state stopped", stopped.Text)
 	}
 	stopped.want(t, args{"ended_by": "limit"}).says(t, "over the limit of 1 MB")
-	c.do(t, "start_process", own(t, "partial", "sleep").with("limits", args{"cpu_percent": 70})) // and for who has none of its memory
+	c.do(t, "start_process", own(t, "partial", "sleep").with("limits", args{"cpu_percent": 70})) // has no memory limit of its own
 	if !poll(answersWithin, func() bool {
 		stopped = c.info(t, "partial")
 		return stopped.Data["state"] == "stopped"
 	}) {
-		t.Fatalf("%s", stopped.Text)
+		t.Fatalf("got %s, want state stopped", stopped.Text)
 	}
 	stopped.want(t, args{"ended_by": "limit"}).says(t, "over the limit of 1 MB")
 	c.ok(t, "start_process", own(t, "free", "sleep").with("limits", args{"memory_mb": 0}))
 }
 
-// TestBadVariables end pmcp with exit code 2 and one line that says why.
-func TestBadVariables(t *testing.T) {
+// TestBadVariableEndsServer checks that an invalid environment variable ends pmcp with
+// exit code 2 and one line that gives the reason.
+func TestBadVariableEndsServer(t *testing.T) {
 	t.Parallel()
 	for variable, row := range map[string][2]string{
 		"PM_MAX_PROCESSES":        {"many", "integer"},
@@ -171,19 +212,20 @@ func TestBadVariables(t *testing.T) {
 			w.set(variable, row[0])
 			s := w.start(t)
 			if code := s.exit(t); code != 2 {
-				t.Errorf("exit code %d", code)
+				t.Errorf("got exit code %d, want 2", code)
 			}
 			text := strings.TrimSpace(s.stderr.String())
 			if !strings.Contains(text, fmt.Sprintf("%s=%q", variable, row[0])) && !strings.Contains(text, variable+"="+row[0]) ||
 				!strings.Contains(text, row[1]) || strings.Contains(text, "\n") {
-				t.Errorf("%q", text)
+				t.Errorf("got %q, want one line with the variable and %q", text, row[1])
 			}
 		})
 	}
 }
 
-// TestChildEnvironment: what pmcp adds, and what it keeps to itself.
-func TestChildEnvironment(t *testing.T) {
+// TestChildInheritsOnlyItsEnvironment checks the environment of a started process, and
+// that the process inherits no open descriptors and no signal settings of pmcp.
+func TestChildInheritsOnlyItsEnvironment(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("OF_THE_EDITOR", "yes")
@@ -191,11 +233,11 @@ func TestChildEnvironment(t *testing.T) {
 	r := c.ok(t, "start_process", args{"name": "env", "command": "env", "wait": "exit", "env": args{"MINE": "1", "TERM": "vt100"}})
 	r.says(t, "NO_COLOR=1", "PYTHONUNBUFFERED=1", "PMCP_SESSION=", "PMCP_RUN=", "OF_THE_EDITOR=yes", "MINE=1", "TERM=vt100", "PWD="+w.project)
 	open := c.ok(t, "start_process", sh("fds", "ls /proc/self/fd | tr '\\n' ' '", args{"wait": "exit"})).printed()
-	if len(open) != 1 || strings.TrimSpace(open[0]) != "0 1 2 3" { // 3 is the directory that ls reads
-		t.Errorf("descriptors of a child: %q", open)
+	if len(open) != 1 || strings.TrimSpace(open[0]) != "0 1 2 3" { // descriptor 3 is the directory that ls reads
+		t.Errorf("descriptors of a child: got %q, want 0 1 2 3", open)
 	}
 	if mask := c.ok(t, "start_process", sh("signals", "grep -E 'Sig(Ign|Blk)' /proc/self/status | tr -d '\\t\\n'", args{"wait": "exit"})).printed(); len(mask) != 1 ||
 		mask[0] != "SigBlk:0000000000000000SigIgn:0000000000000000" {
-		t.Errorf("signals of a child: %q", mask)
+		t.Errorf("signals of a child: got %q, want none blocked or ignored", mask)
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestRunHistory: each run keeps its own end, whatever comes after it.
-func TestRunHistory(t *testing.T) {
+// TestRunHistoryKeepsEachEnd checks that the history of a process keeps how each run
+// ended, whatever happens in later runs.
+func TestRunHistoryKeepsEachEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
@@ -23,12 +24,12 @@ func TestRunHistory(t *testing.T) {
 	holds := func(c *caller, want string) {
 		t.Helper()
 		var got []string
-		poll(answersWithin, func() bool { // an end is stored a moment after it was answered
+		poll(answersWithin, func() bool { // the end of a run is stored a moment after the answer
 			got = c.history(t, "job")
 			return strings.Join(got, "|") == want
 		})
 		if strings.Join(got, "|") != want {
-			t.Errorf("history:\n%s\nwant\n%s", strings.Join(got, "|"), want)
+			t.Errorf("got history\n%s\nwant\n%s", strings.Join(got, "|"), want)
 		}
 	}
 	holds(c, ends)
@@ -39,7 +40,7 @@ func TestRunHistory(t *testing.T) {
 	holds(w.open(t), strings.Replace(ends, "6 running", "6 stopped SIGTERM session", 1))
 }
 
-// history has each run of a process in a word or more: "1 exited 0 self".
+// history returns a short description of each run of a process, such as "1 exited 0 self".
 func (c *caller) history(t *testing.T, process string) (runs []string) {
 	t.Helper()
 	for _, h := range objects(c.info(t, process).Data["history"]) {

@@ -2,22 +2,27 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
 
-// TestRunToTheEnd: wait exit gives the output and the exit code in one answer.
-func TestRunToTheEnd(t *testing.T) {
+// TestStartWaitsForExit checks that the answer to a start with wait: exit has the output
+// and the exit code.
+func TestStartWaitsForExit(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	t.Run("go version", func(t *testing.T) {
 		if _, err := exec.LookPath("go"); err != nil {
-			t.Skip("no go")
+			t.Skip("go is not installed")
 		}
 		c.ok(t, "start_process", args{"name": "version", "command": "go version", "wait": "exit"}).
-			want(t, args{"state": "exited", "exit_code": 0, "ended_by": "self"}).says(t, "out go version go1.")
+			want(t, args{"state": "exited", "exit_code": 0, "ended_by": "self"}).says(t, " go version go1.")
 	})
 	t.Run("exit codes", func(t *testing.T) {
 		for _, code := range []int{0, 1, 2, 126, 127, 255} {
@@ -26,34 +31,47 @@ func TestRunToTheEnd(t *testing.T) {
 				state = "exited"
 			}
 			c.ok(t, "start_process", sh("code", fmt.Sprintf("echo last words >&2; exit %d", code), args{"wait": "exit"})).
-				want(t, args{"state": state, "exit_code": code}).says(t, "err last words")
+				want(t, args{"state": state, "exit_code": code}).says(t, " last words")
 		}
 	})
 	t.Run("stdin is empty", func(t *testing.T) {
 		c.ok(t, "start_process", args{"name": "cat", "command": "cat", "wait": "exit"}).want(t, args{"exit_code": 0})
 	})
-	t.Run("head and tail", func(t *testing.T) {
-		const n = 5000
-		r := c.ok(t, "start_process", own(t, "much", "flood", fmt.Sprint(n)).with("wait", "exit")).want(t, args{"exit_code": 0})
-		lines := r.printed()
-		left, _ := r.Data["omitted"].(map[string]any)
-		if len(lines) < 100 || lines[0] != floodLine(0, 40) || lines[len(lines)-1] != floodLine(n-1, 40) || left == nil {
-			t.Fatalf("%d lines, omitted %v: %.300s", len(lines), left, r.Text)
-		}
-		if got := len(lines) + int(left["lines"].(float64)); got != n {
-			t.Errorf("%d lines and %v omitted make %d of %d", len(lines), left["lines"], got, n)
-		}
-		if size := len(strings.Join(r.lines(), "\n")); size > 32<<10 {
-			t.Errorf("%d bytes of lines", size)
-		}
-		// What was omitted follows behind the cursor.
-		head := 0
-		for head < len(lines) && lines[head] == floodLine(head, 40) {
-			head++
-		}
-		next := c.ok(t, "get_logs", args{"process": "much", "after": left["cursor"], "limit": 1})
-		if got := next.printed(); len(got) != 1 || got[0] != floodLine(head, 40) {
-			t.Errorf("behind the cursor is %q, want line %d", got, head)
+	t.Run("the last lines", func(t *testing.T) {
+		for _, l := range []struct {
+			n, exitCode, lines, want int
+		}{
+			{40, 0, 0, 40},    // everything, since it is less than 2 KiB
+			{5000, 0, 0, 10},  // of a success
+			{5000, 3, 0, 20},  // of a failure
+			{5000, 0, 37, 37}, // as the call says
+			{5000, 3, 1, 1},
+		} {
+			start := sh("much", fmt.Sprintf(`"$@"; exit %d`, l.exitCode), args{"wait": "exit"})
+			start["args"] = append(append(start["args"].([]string), "sh", self(t)), program("flood", fmt.Sprint(l.n))...)
+			if l.lines > 0 {
+				start["lines"] = l.lines
+			}
+			r := c.ok(t, "start_process", start).want(t, args{"exit_code": l.exitCode})
+			lines := r.printed()
+			if len(lines) != l.want || lines[0] != floodLine(l.n-l.want, 40) || lines[len(lines)-1] != floodLine(l.n-1, 40) {
+				t.Fatalf("%+v: got %d lines, want the last %d: %.300s", l, len(lines), l.want, r.Text)
+			}
+			left, _ := r.Data["omitted"].(map[string]any)
+			if l.want == l.n {
+				if left != nil {
+					t.Errorf("%+v: got omitted %v, want none", l, left)
+				}
+				continue
+			}
+			if int(left["lines"].(float64)) != l.n-l.want {
+				t.Errorf("%+v: got %v omitted, want %d", l, left["lines"], l.n-l.want)
+			}
+			r.says(t, fmt.Sprintf("omitted: %d lines; get_logs with process: \"much\", before: %s\n", l.n-l.want, left["cursor"]))
+			before := c.ok(t, "get_logs", args{"process": "much", "before": left["cursor"], "limit": 1})
+			if got := before.printed(); len(got) != 1 || got[0] != floodLine(l.n-l.want-1, 40) {
+				t.Errorf("%+v: before the cursor: got %q, want the line before those shown", l, got)
+			}
 		}
 	})
 	t.Run("timeout", func(t *testing.T) {
@@ -61,26 +79,27 @@ func TestRunToTheEnd(t *testing.T) {
 		r := c.ok(t, "start_process", sh("slow", "echo begun; sleep 60", args{"wait": "exit", "timeout_ms": 5000})).
 			want(t, args{"state": "running", "timed_out": true})
 		if took := time.Since(begin); took < 5*time.Second || took > defaultWait {
-			t.Errorf("took %v", took)
+			t.Errorf("took %v, want 5s to %v", took, defaultWait)
 		}
 		if r.str("next_cursor") == "" {
-			t.Errorf("no cursor: %s", r.Text)
+			t.Errorf("got %s, want a cursor", r.Text)
 		}
-		r.says(t, "out begun")
+		r.says(t, " begun")
 		c.info(t, "slow").want(t, args{"state": "running", "pid": r.num("pid")})
 	})
-	t.Run("what stays behind the end", func(t *testing.T) {
+	t.Run("survivors of the tree", func(t *testing.T) {
 		r := c.ok(t, "start_process", sh("daemon", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo started`, args{"wait": "exit", "timeout_ms": 10_000})).
-			want(t, args{"state": "exited", "exit_code": 0}).says(t, "out started", "still running of its tree", "(sleep)")
+			want(t, args{"state": "exited", "exit_code": 0}).says(t, " started", "still running in its tree", "(sleep)")
 		if len(list(r.Data["survivors"])) != 1 {
-			t.Errorf("%s", r.Text)
+			t.Errorf("got %s, want 1 survivor", r.Text)
 		}
 		c.ok(t, "stop_process", args{"process": "daemon"}).says(t, "stopped what it left")
 	})
 }
 
-// TestStartWhatRuns: if_running in all its forms, and what differs.
-func TestStartWhatRuns(t *testing.T) {
+// TestStartOfARunningProcessObeysIfRunning checks a start of a running process with each
+// value of if_running, and with changed arguments.
+func TestStartOfARunningProcessObeysIfRunning(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	web := own(t, "web", "sleep")
@@ -94,12 +113,12 @@ func TestStartWhatRuns(t *testing.T) {
 		"args": program("sleep", "more"), "cwd": t.TempDir(), "env": args{"A": "1"}, "stdin": false, "pty": true, "merge_output": true,
 		"ready": args{"log": "ready"},
 	} {
-		c.refused(t, "start_process", web.with(changed, value), "web runs already", "differs: "+changed, `if_running: "restart"`)
+		c.refused(t, "start_process", web.with(changed, value), "web is already running", "differs in "+changed+"\n", `if_running: "restart"`)
 	}
 	c.refused(t, "start_process", args{"name": "web", "command": "sleep 5"}, "command", "args")
 	c.refused(t, "start_process", web.with("if_running", "error"), "web", "running")
 
-	// What needs no restart is applied.
+	// Changes that need no restart are applied to the running process.
 	for _, applied := range []args{{"restart": "on-failure"}, {"max_restarts": 3}, {"stop": args{"signal": "SIGINT"}},
 		{"limits": args{"memory_mb": 500}}} {
 		for key, value := range applied {
@@ -108,7 +127,7 @@ func TestStartWhatRuns(t *testing.T) {
 	}
 	second := c.ok(t, "start_process", web.with("env", args{"A": "1"}).with("if_running", "restart")).want(t, args{"run": 2, "state": "running"})
 	if second.num("pid") == first.num("pid") || second.Data["already_running"] != nil {
-		t.Errorf("%s", second.Text)
+		t.Errorf("got %s, want a new pid", second.Text)
 	}
 	c.ok(t, "start_process", web.with("if_running", "restart")).want(t, args{"run": 3})
 	c.ok(t, "stop_process", args{"process": "web"})
@@ -117,10 +136,11 @@ func TestStartWhatRuns(t *testing.T) {
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"was_running": false, "state": "stopped"}).says(t, "was not running")
 }
 
-// TestStop: signals, grace and force; several at once.
-func TestStop(t *testing.T) {
+// TestStopSignalsThenKills checks stop_process with each signal, with a grace period, with
+// force, and for several processes at once.
+func TestStopSignalsThenKills(t *testing.T) {
 	t.Parallel()
-	const grace = 30 * time.Second // unless a call names another
+	const grace = 30 * time.Second // the grace period that this test configures as the default
 	w := newWorld(t)
 	w.set("PM_STOP_TIMEOUT", grace.String())
 	c := w.open(t)
@@ -134,14 +154,14 @@ func TestStop(t *testing.T) {
 	begin := time.Now()
 	c.ok(t, "stop_process", args{"process": "stubborn", "timeout_ms": 200}).want(t, args{"state": "stopped", "signal": "SIGKILL", "ended_by": "user"})
 	if took := time.Since(begin); took < 200*time.Millisecond || took >= grace {
-		t.Errorf("a grace of 200 ms took %v", took)
+		t.Errorf("took %v, want 200ms to %v", took, grace)
 	}
 	for tool, a := range map[string]args{"stop_process": {"process": "stubborn", "force": true}, "kill_process": {"process": "stubborn"}} {
 		start(stubborn)
 		begin = time.Now()
 		c.ok(t, tool, a).want(t, args{"signal": "SIGKILL"})
 		if took := time.Since(begin); took >= grace {
-			t.Errorf("%s took %v", tool, took)
+			t.Errorf("%s took %v, want less than %v", tool, took, grace)
 		}
 	}
 	start(sh("own signal", "", args{}).with("name", "int").with("args", []string{"-c", `trap 'echo interrupted; exit 7' INT; echo ready; while :; do sleep 0.05; done`}).
@@ -154,7 +174,7 @@ func TestStop(t *testing.T) {
 	}
 	two := c.ok(t, "stop_process", args{"process": "a, b"}).says(t, "a: stopped", "b: stopped")
 	if len(objects(two.Data["processes"])) != 2 {
-		t.Errorf("%s", two.Text)
+		t.Errorf("got %s, want 2 processes", two.Text)
 	}
 	c.info(t, "c").want(t, args{"state": "running"})
 	c.refused(t, "stop_process", args{"process": "c,d"}, `"d"`)
@@ -162,13 +182,14 @@ func TestStop(t *testing.T) {
 	c.ok(t, "stop_process", args{"process": "*"}).says(t, "c: stopped")
 	for _, p := range objects(c.ok(t, "list_processes", args{}).Data["processes"]) {
 		if p["state"] != "stopped" {
-			t.Errorf("%v", p)
+			t.Errorf("got %v, want state stopped", p)
 		}
 	}
 }
 
-// TestRestartKillRemove are the remaining tools of the life of a process.
-func TestRestartKillRemove(t *testing.T) {
+// TestProcessIsRestartedKilledAndRemoved checks restart_process, kill_process and
+// remove_process.
+func TestProcessIsRestartedKilledAndRemoved(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", sh("env", `echo "A=$A B=$B"; sleep 1000`, args{"env": args{"A": "1", "B": "2"}}))
@@ -178,23 +199,23 @@ func TestRestartKillRemove(t *testing.T) {
 	c.ok(t, "restart_process", args{"process": "env", "env": args{"A": "9", "B": nil}}).want(t, args{"run": 3})
 	c.awaitLine(t, "env", "^A=9 B=$")
 	c.ok(t, "kill_process", args{"process": "env"}).want(t, args{"state": "stopped", "signal": "SIGKILL"})
-	c.ok(t, "restart_process", args{"process": "env"}).want(t, args{"run": 4}) // a stopped one is started
+	c.ok(t, "restart_process", args{"process": "env"}).want(t, args{"run": 4}) // a stopped process is started
 	c.awaitLine(t, "env", "^A=9 B=$")
 	c.ok(t, "restart_process", args{"process": "env", "command": "echo only this", "wait": "exit"}).
-		want(t, args{"run": 5, "state": "exited", "exit_code": 0}).says(t, "out only this")
+		want(t, args{"run": 5, "state": "exited", "exit_code": 0}).says(t, " only this")
 
 	c.ok(t, "remove_process", args{"process": "env"}).says(t, "env")
 	if left := objects(c.ok(t, "list_processes", args{"scope": "session"}).Data["processes"]); len(left) != 0 {
-		t.Errorf("%v", left)
+		t.Errorf("got processes %v, want none", left)
 	}
-	c.ok(t, "get_logs", args{"process": "env", "run": 1}).says(t, "A=1 B=2") // the log stays
-	c.refused(t, "start_process", args{"name": "env"}, "command")            // the definition does not
-	c.ok(t, "start_process", sh("env", "echo anew", args{"wait": "exit"})).want(t, args{"run": 6})
+	c.ok(t, "get_logs", args{"process": "env", "run": 1}).says(t, "A=1 B=2") // the log of the removed process stays
+	c.refused(t, "start_process", args{"name": "env"}, "command")            // the definition is gone, so a command is missing
+	c.ok(t, "start_process", sh("env", "echo again", args{"wait": "exit"})).want(t, args{"run": 6})
 }
 
-// TestList: what runs stands first, then the latest ended, at most as many as
-// asked for.
-func TestList(t *testing.T) {
+// TestListShowsRunningProcessesFirst checks that list_processes shows running processes
+// first, then the latest ended ones, up to the limit.
+func TestListShowsRunningProcessesFirst(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "z", "http").with("ready", args{"port": 0}))
@@ -211,25 +232,26 @@ func TestList(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	if got := names(args{}); !strings.HasPrefix(got, "z bad job24 job23 ") || len(strings.Fields(got)) != 21 {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want z, bad and 19 jobs from job24 on", got)
 	}
 	c.ok(t, "list_processes", args{}).want(t, args{"more": true}).says(t, "more: true", "z: running", "bad: crashed, exit code 5")
 	if got := names(args{"limit": 2}); got != "z bad job24" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want z bad job24", got)
 	}
 	if got := names(args{"state": "running"}); got != "z" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want z", got)
 	}
 	if got := names(args{"state": "crashed"}); got != "bad" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want bad", got)
 	}
 	if got := len(strings.Fields(names(args{"limit": 1000}))); got != 27 {
-		t.Errorf("%d", got)
+		t.Errorf("got %d processes, want 27", got)
 	}
 }
 
-// TestFoldedHeadAndTail: what is folded counts with all its lines.
-func TestFoldedHeadAndTail(t *testing.T) {
+// TestFoldedLinesCountInHeadAndTail checks that a line that stands for several repeated
+// lines counts as all of them in head and tail.
+func TestFoldedLinesCountInHeadAndTail(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	const n = 12_001
@@ -238,7 +260,7 @@ func TestFoldedHeadAndTail(t *testing.T) {
 	for _, line := range r.printed() {
 		var times int
 		if _, err := fmt.Sscanf(line, "y (×%d)", &times); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("got %q, want a folded line: %v", line, err)
 		}
 		total += times
 	}
@@ -246,6 +268,143 @@ func TestFoldedHeadAndTail(t *testing.T) {
 		total += int(left["lines"].(float64))
 	}
 	if total != n {
-		t.Errorf("%d lines of %d: %s", total, n, r.Text)
+		t.Errorf("got %d lines, want %d: %s", total, n, r.Text)
+	}
+}
+
+// TestUnnamedProcessesGetNames checks that a call with wait: exit needs no name, and what
+// becomes of such a process.
+func TestUnnamedProcessesGetNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, "web"), 0o755))
+	c := w.open(t)
+	unnamed := func(command string, more ...args) args {
+		a := args{"command": command, "wait": "exit"}
+		for _, m := range more {
+			maps.Copy(a, m)
+		}
+		return a
+	}
+	for command, name := range map[string]string{
+		"echo one two three four":            "echo-one-two",
+		"/bin/echo ./a/b.sh -x secret":       "echo-b.sh",
+		"cd web && A=1 echo a 2>&1 | tail":   "echo-a",
+		"for i in 1 2; do echo $i; done":     "echo",
+		"echo \"$HOME\" | cat -n":            "cat",
+		"sh -c 'echo x'":                     "sh",
+		"echo --token hunter2-hunter2":       "echo",
+		"echo " + strings.Repeat("long", 50): "echo",
+		"true; [ a ]":                        "true",
+	} {
+		r := c.ok(t, "start_process", unnamed(command)).want(t, args{"name": name, "exit_code": 0})
+		c.ok(t, "get_logs", args{"process": name, "run": r.Data["run"]})
+	}
+	c.ok(t, "start_process", unnamed("sleep 1000", args{"timeout_ms": 1})).want(t, args{"name": "sleep-1000", "run": 1, "timed_out": true})
+	c.ok(t, "start_process", unnamed("sleep 1000", args{"timeout_ms": 1})).want(t, args{"name": "sleep-1000", "run": 1, "already_running": true})
+	c.ok(t, "start_process", unnamed("sleep 1000", args{"timeout_ms": 1, "cwd": "web"})).want(t, args{"name": "sleep-1000-2", "run": 1})
+	c.ok(t, "start_process", unnamed("cd web && sleep 1000", args{"timeout_ms": 1})).want(t, args{"name": "sleep-1000-2", "run": 1, "already_running": true})
+	c.ok(t, "start_process", unnamed("sleep 1000", args{"timeout_ms": 1, "env": args{"A": 1}})).want(t, args{"name": "sleep-1000-3"})
+	c.ok(t, "start_process", args{"name": "echo-1", "command": "sleep 1000"})
+	c.ok(t, "start_process", unnamed("echo 1")).want(t, args{"name": "echo-1-2"})
+	c.ok(t, "start_process", unnamed("echo 1")).want(t, args{"name": "echo-1-2", "run": 2})
+
+	if r := c.ok(t, "list_processes", args{}); len(objects(r.Data["processes"])) != 4 {
+		t.Errorf("got %s, want those that run", r.Text)
+	}
+	c.ok(t, "list_processes", args{"state": "exited"}).says(t, "echo-1-2: exited", "echo-a: exited")
+	c.refused(t, "start_process", args{"command": "true"}, "missing argument: name", `wait: "exit"`)
+	c.refused(t, "start_process", args{"wait": "exit"}, "missing argument: name, or command")
+	c.refused(t, "start_process", unnamed("true", args{"group": "g"}), "joins no group")
+	c.refused(t, "start_process", args{"name": "echo-1-2"}, "started without a name")
+	c.refused(t, "create_group", args{"name": "g", "members": []args{{"process": "echo-1-2"}}}, "no definition of that name is stored")
+	c.closeInput(t)
+	c.exit(t)
+	c = w.open(t)
+	if r := c.ok(t, "list_processes", args{}); len(objects(r.Data["processes"])) != 1 {
+		t.Errorf("got %s, want only echo-1, which had a name", r.Text)
+	}
+	c.ok(t, "tail_logs", args{"process": "echo-1-2"}).says(t, "out 1")
+	c.ok(t, "start_process", unnamed("echo 1")).want(t, args{"name": "echo-1-2", "run": 3})
+}
+
+// TestRepeatedCallReportsTheEnd checks that a call with wait: exit whose answer could not
+// tell the end is answered with that end when it is repeated, and then runs again.
+func TestRepeatedCallReportsTheEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	for name, build := range map[string]args{
+		"build": {"name": "build", "command": "sh -c 'while [ ! -e go ]; do sleep 0.02; done; echo built'", "wait": "exit"},
+		"sh":    {"command": "sh -c 'while [ ! -e go ]; do sleep 0.02; done; echo done'", "wait": "exit"},
+	} {
+		gate := filepath.Join(w.project, "go")
+		check(t, os.RemoveAll(gate))
+		id, _ := c.request(t, "tools/call", args{"name": "start_process", "arguments": build})
+		var pid int
+		if !poll(answersWithin, func() bool {
+			for _, p := range objects(c.ok(t, "list_processes", args{"state": "running"}).Data["processes"]) {
+				if p["name"] == name {
+					pid = int(p["pid"].(float64))
+				}
+			}
+			return pid != 0
+		}) {
+			t.Fatalf("%s does not start", name)
+		}
+		c.cancel(t, id)
+		c.ok(t, "list_processes", nil) // the server reads the cancellation first
+		check(t, os.WriteFile(gate, nil, 0o600))
+		if !poll(endsWithin, func() bool { return syscall.Kill(pid, 0) != nil }) {
+			t.Fatalf("%s does not end", name)
+		}
+		c.ok(t, "start_process", build).want(t, args{"name": name, "run": 1, "exit_code": 0})
+		c.ok(t, "start_process", build).want(t, args{"run": 2, "exit_code": 0}) // that end was reported
+
+		check(t, os.RemoveAll(gate))
+		r := c.ok(t, "start_process", build.with("timeout_ms", 1)).want(t, args{"run": 3, "timed_out": true})
+		check(t, os.WriteFile(gate, nil, 0o600))
+		if pid = r.num("pid"); !poll(endsWithin, func() bool { return syscall.Kill(pid, 0) != nil }) {
+			t.Fatalf("%s does not end", name)
+		}
+		c.ok(t, "start_process", build).want(t, args{"run": 3, "exit_code": 0})
+		c.ok(t, "start_process", build.with("timeout_ms", 10_000)).want(t, args{"run": 4, "exit_code": 0})
+	}
+}
+
+// TestUnnamedProcessesAtOnce checks that processes without a name that are started at the
+// same time get a name each, and that the same command is run once.
+func TestUnnamedProcessesAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	gate := filepath.Join(w.project, "go")
+	const commands, times = 6, 3
+	var answers []<-chan message
+	for i := range commands * times {
+		_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": args{
+			"command": "sh -c 'while [ ! -e go ]; do sleep 0.02; done; echo I am $0' " + fmt.Sprint(i%commands), "wait": "exit"}})
+		answers = append(answers, answer)
+	}
+	running := func() bool {
+		return len(objects(c.ok(t, "list_processes", args{"state": "running"}).Data["processes"])) == commands
+	}
+	if !poll(answersWithin, running) {
+		t.Fatalf("got %s, want %d processes", c.ok(t, "list_processes", args{}).Text, commands)
+	}
+	check(t, os.WriteFile(gate, nil, 0o600))
+	names := make(map[string]string)
+	for i, answer := range answers {
+		m := c.wait(t, "the end", answer)
+		data, _ := m.Result["structuredContent"].(map[string]any)
+		name, text := fmt.Sprint(data["name"]), fmt.Sprint(data["lines"])
+		if want := fmt.Sprintf("I am %d", i%commands); !strings.Contains(text, want) || names[name] != "" && names[name] != want {
+			t.Errorf("call %d: got %v, want %s, under one name", i, m, want)
+		} else {
+			names[name] = want
+		}
+	}
+	if len(names) != commands {
+		t.Errorf("got the names %v, want %d", names, commands)
 	}
 }

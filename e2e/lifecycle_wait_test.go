@@ -9,11 +9,13 @@ import (
 	"time"
 )
 
-// TestWait: every form of waiting, for what comes and for what has come.
-func TestWait(t *testing.T) {
+// TestWaitReturnsOnEachEvent checks wait_for_process with each value of until, for events
+// before and after the call.
+func TestWaitReturnsOnEachEvent(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
-	// It prints "tick N" for each line of its input.
+	// start starts a process under that name that prints "got LINE" for each line of its
+	// input.
 	start := func(t *testing.T, name string) {
 		t.Helper()
 		c.ok(t, "start_process", own(t, name, "echo"))
@@ -21,7 +23,7 @@ func TestWait(t *testing.T) {
 	}
 	send := func(t *testing.T, name, text string) {
 		t.Helper()
-		c.ok(t, "send_input", args{"process": name, "text": text})
+		c.ok(t, "send_input", args{"process": name, "text": text, "wait_ms": 0}) // its answer shows nothing
 	}
 	t.Run("for a line to come", func(t *testing.T) {
 		start(t, "a")
@@ -30,20 +32,22 @@ func TestWait(t *testing.T) {
 		c.quiet(t, waiting)
 		send(t, "a", "zero\none\nthree")
 		r := c.checked(t, "wait_for_process", asResult(t, "wait", c.wait(t, "wait", waiting))).want(t, args{"match": "got one", "state": "running"})
-		if got := strings.Join(r.printed(), "|"); !strings.HasSuffix(got, "got zero|got one") {
-			t.Errorf("lines up to the match: %s", got)
+		if got := strings.Join(r.printed(), "|"); got != "got zero|got one|got three" {
+			t.Errorf("got the lines %s, want the match with what follows", got)
 		}
-		// Its cursor stands right behind the line.
+		// The cursor of the answer is after the lines that it shows.
+		send(t, "a", "four\nfive")
 		next := c.ok(t, "tail_logs", args{"process": "a", "after": r.str("next_cursor"), "wait_ms": 10_000})
-		if got := strings.Join(next.printed(), "|"); got != "got three" {
-			t.Errorf("behind the match: %s", got)
+		if got := strings.Join(next.printed(), "|"); got != "got four|got five" {
+			t.Errorf("after the answer: got %s, want got four, got five", got)
 		}
-		// What has already happened answers at once, as often as one asks.
+		// A wait finds a line that was printed before the call at once, any number of
+		// times.
 		for range 2 {
 			c.ok(t, "wait_for_process", wait).want(t, args{"match": "got one"})
 		}
-		if got := c.ok(t, "wait_for_process", args{"process": "a", "until": "log", "pattern": "got three", "lines": 2}).printed(); strings.Join(got, "|") != "got one|got three" {
-			t.Errorf("%q", got)
+		if got := c.ok(t, "wait_for_process", wait.with("lines", 2)).printed(); strings.Join(got, "|") != "got four|got five" {
+			t.Errorf("got %q, want got four, got five", got)
 		}
 	})
 	t.Run("for a line of another run", func(t *testing.T) {
@@ -59,7 +63,7 @@ func TestWait(t *testing.T) {
 			begin := time.Now()
 			r := c.ok(t, "wait_for_process", until.with("process", "b").with("timeout_ms", 300)).want(t, args{"timed_out": true, "state": "running"})
 			if took := time.Since(begin); took < 300*time.Millisecond || took > defaultWait || r.str("next_cursor") == "" {
-				t.Errorf("%v: took %v, cursor %q", until, took, r.str("next_cursor"))
+				t.Errorf("%v: took %v, cursor %q, want 300ms to %v and a cursor", until, took, r.str("next_cursor"), defaultWait)
 			}
 		}
 	})
@@ -67,33 +71,39 @@ func TestWait(t *testing.T) {
 		start(t, "d")
 		_, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "arguments": args{"process": "d", "until": "exit"}})
 		c.quiet(t, waiting)
-		c.ok(t, "send_input", args{"process": "d", "text": "last", "eof": true})
+		c.ok(t, "send_input", args{"process": "d", "text": "last", "eof": true, "wait_ms": 0})
 		c.checked(t, "wait_for_process", asResult(t, "wait", c.wait(t, "wait", waiting))).
-			want(t, args{"state": "exited", "exit_code": 0}).says(t, "out got last", "out end of input")
+			want(t, args{"state": "exited", "exit_code": 0}).says(t, " got last", " end of input")
 		c.ok(t, "wait_for_process", args{"process": "d", "until": "exit"}).want(t, args{"state": "exited", "exit_code": 0})
 	})
 	t.Run("ends with the run", func(t *testing.T) {
 		c.ok(t, "start_process", own(t, "dies", "exit", "4", "the reason"))
 		c.refused(t, "wait_for_process", args{"process": "dies", "until": "log", "pattern": "never"},
-			`dies ended before a line matched "never"`, "exit code 4", "err the reason", "next_cursor")
+			`dies ended before a line matched "never"`, "exit code 4", " the reason", "next_cursor")
 		c.ok(t, "wait_for_process", args{"process": "dies", "until": "log", "pattern": "reason"}).want(t, args{"match": "the reason", "exit_code": 4})
 		c.ok(t, "wait_for_process", args{"process": "dies", "until": "idle"}).want(t, args{"exit_code": 4})
 	})
 	t.Run("for silence", func(t *testing.T) {
-		begin := time.Now()
 		start(t, "e")
-		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 300}).want(t, args{"state": "running"}).says(t, "out ready")
-		if took := time.Since(begin); took < 250*time.Millisecond || took > defaultWait {
-			t.Errorf("took %v", took)
+		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 1, "timeout_ms": 0}).want(t, args{"timed_out": true}) // nothing is new
+		begin := time.Now()
+		send(t, "e", "one")
+		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 300}).want(t, args{"state": "running", "timed_out": nil}).says(t, "got one")
+		if took := time.Since(begin); took < 250*time.Millisecond {
+			t.Errorf("took %v, want at least 250ms", took)
 		}
-		// The silence that has been counts, so that a wait can go on where another gave up.
-		if r := c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 250, "timeout_ms": 200}); r.Data["timed_out"] != nil {
-			t.Errorf("silent for longer, and yet %s", r.Text)
+		// A call continues a wait that timed out: what that wait has shown is new to it, and
+		// the silence before the call counts.
+		send(t, "e", "four")
+		for n, r := 0, (result{}); !strings.Contains(r.Text, "got four") && n < 1000; n++ {
+			r = c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 600_000, "timeout_ms": 10}).want(t, args{"timed_out": true})
 		}
-		// Who has printed nothing yet is not silent.
+		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 50}).want(t, args{"timed_out": nil})
+		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 50, "timeout_ms": 0}).want(t, args{"timed_out": true})
+		// A process that has printed nothing yet is not idle.
 		c.ok(t, "start_process", sh("mute", "sleep 1000"))
 		c.ok(t, "wait_for_process", args{"process": "mute", "until": "idle", "idle_ms": 50, "timeout_ms": 400}).want(t, args{"timed_out": true})
-		// Nor is who prints all the time.
+		// A process that prints all the time is not idle either.
 		c.ok(t, "start_process", sh("chatty", "while :; do echo x; sleep 0.05; done"))
 		c.ok(t, "wait_for_process", args{"process": "chatty", "until": "idle", "idle_ms": 5000, "timeout_ms": 5500}).want(t, args{"timed_out": true})
 	})
@@ -114,19 +124,20 @@ func TestWait(t *testing.T) {
 		_, waiting := c.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
 			"process": "f", "after": r.str("next_cursor"), "wait_ms": 60_000}})
 		c.quiet(t, waiting)
-		c.ok(t, "kill_process", args{"process": "f"}) // the wait ends with the process, not by its time
+		c.ok(t, "kill_process", args{"process": "f"}) // the wait must end with the process, before its timeout
 		asResult(t, "tail_logs", c.wait(t, "tail_logs", waiting)).says(t, "no lines", "f: stopped, SIGKILL")
 	})
 }
 
-// TestProgress: who waits long and has asked for it is told that it goes on.
-func TestProgress(t *testing.T) {
+// TestLongWaitSendsProgress checks that a long wait with a progress token sends progress
+// notifications, and none after the answer.
+func TestLongWaitSendsProgress(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "web", "sleep"))
-	var came []message // in this order
+	var received []message
 	c.mu.Lock()
-	c.spy = func(_ string, m message) { came = append(came, m) }
+	c.spy = func(_ string, m message) { received = append(received, m) }
 	c.mu.Unlock()
 	id, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "_meta": args{"progressToken": "tok"},
 		"arguments": args{"process": "web", "until": "exit"}})
@@ -134,7 +145,7 @@ func TestProgress(t *testing.T) {
 		note := c.note(t, "notifications/progress", nil)
 		text, _ := note.Params["message"].(string)
 		if note.Params["progressToken"] != "tok" || note.Params["progress"] != float64(n) || !strings.Contains(text, "web: running") {
-			t.Errorf("%s", note.Raw)
+			t.Errorf("got %s, want progress %d of tok", note.Raw, n)
 		}
 	}
 	c.ok(t, "stop_process", args{"process": "web"})
@@ -142,20 +153,21 @@ func TestProgress(t *testing.T) {
 	c.call(t, "ping", nil)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	answer := slices.IndexFunc(came, func(m message) bool { return string(m.ID) == id && m.Method == "" })
-	for _, m := range came[answer:] {
+	answer := slices.IndexFunc(received, func(m message) bool { return string(m.ID) == id && m.Method == "" })
+	for _, m := range received[answer:] {
 		if m.Method == "notifications/progress" {
-			t.Errorf("behind the answer: %s", m.Raw)
+			t.Errorf("got %s after the answer, want no progress", m.Raw)
 		}
 	}
 }
 
-// TestCancelledWait: a call that is taken back ends, and harms nothing.
-func TestCancelledWait(t *testing.T) {
+// TestCancelledWaitHasNoOtherEffect checks that a cancelled wait_for_process ends and has
+// no other effect.
+func TestCancelledWaitHasNoOtherEffect(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "web", "echo"))
-	for range 100 { // more than the server lets wait at once
+	for range 100 { // more calls than may wait at once
 		id, _ := c.request(t, "tools/call", args{"name": "wait_for_process", "arguments": args{"process": "web", "until": "exit"}})
 		c.cancel(t, id)
 	}
@@ -163,22 +175,22 @@ func TestCancelledWait(t *testing.T) {
 	c.ok(t, "stop_process", args{"process": "web"})
 }
 
-// TestInput: what a process is told on its standard input.
-func TestInput(t *testing.T) {
+// TestSendInputReachesProcess checks that a process reads the text that send_input sends.
+func TestSendInputReachesProcess(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "echo", "echo"))
-	r := c.ok(t, "send_input", args{"process": "echo", "text": "hello"}).want(t, args{"bytes": 6})
+	r := c.ok(t, "send_input", args{"process": "echo", "text": "hello", "wait_ms": 0}).want(t, args{"bytes": 6})
 	if got := c.ok(t, "wait_for_process", args{"process": "echo", "until": "log", "pattern": "got", "after": r.str("next_cursor")}).str("match"); got != "got hello" {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want got hello", got)
 	}
 	c.ok(t, "send_input", args{"process": "echo", "text": "half", "newline": false}).want(t, args{"bytes": 4})
 	c.ok(t, "send_input", args{"process": "echo", "text": " whole"})
 	c.awaitLine(t, "echo", "^got half whole$")
-	c.ok(t, "send_input", args{"process": "echo"}).want(t, args{"bytes": 1}) // an empty line
+	c.ok(t, "send_input", args{"process": "echo"}).want(t, args{"bytes": 1}) // sends an empty line
 	c.awaitLine(t, "echo", "^got $")
-	c.ok(t, "send_input", args{"process": "echo", "eof": true}).want(t, args{"bytes": 0})
-	c.ok(t, "wait_for_process", args{"process": "echo", "until": "exit"}).want(t, args{"exit_code": 0}).says(t, "end of input")
+	c.ok(t, "send_input", args{"process": "echo", "eof": true, "wait_ms": 20_000}).want(t, args{"bytes": 0}).says(t, "end of input")
+	c.ok(t, "wait_for_process", args{"process": "echo", "until": "exit"}).want(t, args{"exit_code": 0})
 	c.refused(t, "send_input", args{"process": "echo", "text": "x"}, "echo", "exited")
 
 	c.ok(t, "start_process", sh("shut", "exec <&-; echo done; sleep 1000"))
@@ -189,22 +201,22 @@ func TestInput(t *testing.T) {
 	c.refused(t, "send_input", args{"process": "none", "text": strings.Repeat("x", 2<<20)}, "at most")
 }
 
-// TestInputThatIsNotRead: a process that does not read takes a pipe's content,
-// and the call says so instead of hanging.
-func TestInputThatIsNotRead(t *testing.T) {
+// TestSendInputReportsFullPipe checks that send_input reports a pipe that is full because
+// the process does not read, and does not hang.
+func TestSendInputReportsFullPipe(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "deaf", "sleep"))
 	begin := time.Now()
 	c.refused(t, "send_input", args{"process": "deaf", "text": strings.Repeat("x", 200_000)}, "deaf", "65536 of 200001 bytes")
 	if took := time.Since(begin); took > defaultWait {
-		t.Errorf("took %v", took)
+		t.Errorf("took %v, want at most %v", took, defaultWait)
 	}
 }
 
-// TestTerminal: programs that ask on a terminal are answered. The prompt is seen
-// although no newline follows it.
-func TestTerminal(t *testing.T) {
+// TestPromptOnTerminalIsVisible checks that programs can ask questions on a terminal, and
+// that the prompt is visible although no newline follows it.
+func TestPromptOnTerminalIsVisible(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	t.Run("password", func(t *testing.T) {
@@ -213,28 +225,29 @@ func TestTerminal(t *testing.T) {
 		c.ok(t, "send_input", args{"process": "ask", "text": "open"})
 		c.awaitLine(t, "ask", "^let in$")
 		c.awaitLine(t, "ask", `^Sure\? \[y/N\] `)
-		c.ok(t, "send_input", args{"process": "ask", "text": "y"})
-		r := c.ok(t, "wait_for_process", args{"process": "ask", "until": "exit"}).want(t, args{"exit_code": 0}).says(t, "answer y")
+		c.ok(t, "send_input", args{"process": "ask", "text": "y", "wait_ms": 20_000}).says(t, "answer y")
+		c.ok(t, "wait_for_process", args{"process": "ask", "until": "exit"}).want(t, args{"exit_code": 0})
+		r := c.ok(t, "tail_logs", args{"process": "ask"})
 		if strings.Contains(r.Text, "open") {
-			t.Errorf("the password is in the log: %s", r.Text)
+			t.Errorf("got the password in %s, want it left out", r.Text)
 		}
 	})
 	t.Run("python", func(t *testing.T) {
 		if _, err := exec.LookPath("python3"); err != nil {
-			t.Skip("no python3")
+			t.Skip("python3 is not installed")
 		}
 		for _, pty := range []bool{true, false} {
 			name := fmt.Sprint("python", pty)
 			c.ok(t, "start_process", args{"name": name, "command": "python3", "pty": pty, "timeout_ms": 20_000,
 				"args":  []string{"-c", `name = input("What is your name? "); print("Hello,", name)`},
 				"ready": args{"log": `What is your name\? $`}}).want(t, args{"ready": true})
-			c.ok(t, "send_input", args{"process": name, "text": "Ada"})
-			c.ok(t, "wait_for_process", args{"process": name, "until": "exit"}).want(t, args{"exit_code": 0}).says(t, "Hello, Ada")
+			c.ok(t, "send_input", args{"process": name, "text": "Ada", "wait_ms": 20_000}).says(t, "Hello, Ada")
+			c.ok(t, "wait_for_process", args{"process": name, "until": "exit"}).want(t, args{"exit_code": 0})
 		}
 	})
-	t.Run("it is one", func(t *testing.T) {
-		c.ok(t, "start_process", sh("tty", `test -t 0 && test -t 1 && test -t 2 && echo all; tty`, args{"pty": true, "stdin": true, "wait": "exit"})).says(t, "out all", "/dev/pts/")
-		c.ok(t, "start_process", sh("notty", `test -t 0 || test -t 1 || echo none`, args{"wait": "exit"})).says(t, "out none")
+	t.Run("isatty", func(t *testing.T) {
+		c.ok(t, "start_process", sh("tty", `test -t 0 && test -t 1 && test -t 2 && echo all; tty`, args{"pty": true, "stdin": true, "wait": "exit"})).says(t, " all", "/dev/pts/")
+		c.ok(t, "start_process", sh("notty", `test -t 0 || test -t 1 || echo none`, args{"wait": "exit"})).says(t, " none")
 	})
 	t.Run("end of input", func(t *testing.T) {
 		c.ok(t, "start_process", args{"name": "cat", "command": "cat", "pty": true})
@@ -247,12 +260,13 @@ func TestTerminal(t *testing.T) {
 	})
 }
 
-// TestMergedOutput keeps the order of both streams.
-func TestMergedOutput(t *testing.T) {
+// TestMergedOutputKeepsOrder checks that merged output keeps the order of the lines of
+// both streams.
+func TestMergedOutputKeepsOrder(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	r := c.ok(t, "start_process", sh("both", "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done", args{"merge_output": true, "wait": "exit"}))
 	if got := strings.Join(r.printed(), "|"); got != "out 1|err 1|out 2|err 2|out 3|err 3|out 4|err 4|out 5|err 5" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want the lines in order", got)
 	}
 }

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -12,9 +14,10 @@ import (
 	"time"
 )
 
-// TestManyWaitingCalls: 200 calls wait, and a cheap one beside them is answered
-// at once; each is cancelled, none is answered, and the process lives on.
-func TestManyWaitingCalls(t *testing.T) {
+// TestCheapCallsAreAnsweredDuringWaits checks that list_processes and other cheap calls
+// are answered at once while 200 calls wait. All 200 are then cancelled: none of them may
+// be answered, and the process must keep running.
+func TestCheapCallsAreAnsweredDuringWaits(t *testing.T) {
 	s := newWorld(t).start(t)
 	s.initialize(t)
 	s.must(t, "start_process", own(t, "sleeper", "sleep"))
@@ -31,18 +34,19 @@ func TestManyWaitingCalls(t *testing.T) {
 	for _, id := range ids {
 		s.cancel(t, id)
 	}
-	if r := s.must(t, "stop_process", args{"process": "sleeper"}); r.Data["was_running"] != true { // what would end the waits
-		t.Errorf("%s", r.Text)
+	if r := s.must(t, "stop_process", args{"process": "sleeper"}); r.Data["was_running"] != true { // would end the waits if they were not cancelled
+		t.Errorf("got %s, want a running process", r.Text)
 	}
 	s.call(t, "ping", nil)
 	for i, answer := range answers {
 		if len(answer) > 0 {
-			t.Fatalf("call %s was cancelled and answered: %s", ids[i], (<-answer).Raw)
+			t.Fatalf("call %s: got %s, want no answer after the cancellation", ids[i], (<-answer).Raw)
 		}
 	}
 }
 
-// TestSubscriberSeesACrash: and what it then reads is new.
+// TestSubscriberSeesACrash checks that a client that subscribed to a process's resource
+// gets an update after a crash, and then reads the new state.
 func TestSubscriberSeesACrash(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t).start(t)
@@ -50,20 +54,20 @@ func TestSubscriberSeesACrash(t *testing.T) {
 	pid := s.must(t, "start_process", own(t, "web", "sleep")).Data["pid"].(float64)
 	s.call(t, "resources/subscribe", args{"uri": "processes://web"})
 	check(t, syscall.Kill(int(pid), syscall.SIGKILL))
-	began := time.Now()
+	start := time.Now()
 	for state := ""; state != "crashed"; {
-		s.note(t, "notifications/resources/updated", nil) // the first may be of the start
+		s.note(t, "notifications/resources/updated", nil) // loop, because the first update may be about the start
 		m := s.call(t, "resources/read", args{"uri": "processes://web"})
 		var content struct{ State string }
 		check(t, json.Unmarshal([]byte(objects(m.Result["contents"])[0]["text"].(string)), &content))
 		state = content.State
 	}
-	t.Logf("the crash was seen after %v", time.Since(began))
+	t.Logf("the crash was seen after %v", time.Since(start))
 }
 
-// TestNoisyProcesses: fifty that never stop printing cost a subscriber one
-// update a second for each resource.
-func TestNoisyProcesses(t *testing.T) {
+// TestNoisyProcessesCauseOneUpdateASecond checks that fifty processes that never stop
+// printing cause only one update a second for each subscribed resource.
+func TestNoisyProcessesCauseOneUpdateASecond(t *testing.T) {
 	s := newWorld(t).start(t)
 	var mu sync.Mutex
 	came := map[string][]time.Time{}
@@ -92,24 +96,24 @@ func TestNoisyProcesses(t *testing.T) {
 	defer mu.Unlock()
 	for _, uri := range uris {
 		at := came[uri]
-		for i := range at { // a single gap may look short: what comes first may come late
+		for i := range at { // measured from the first update: a single gap may look short after a late update
 			if took := at[i].Sub(before); took < time.Duration(i)*time.Second {
-				t.Errorf("%s: %d updates within %v", uri, i+1, took)
+				t.Errorf("%s: got %d updates within %v, want at most one a second", uri, i+1, took)
 			}
 		}
 	}
 }
 
-// TestAnyBytes sends thousands of damaged messages to the built binary, which
-// may only change nothing. It answers in JSON-RPC, or not at all, and goes on.
-func TestAnyBytes(t *testing.T) {
+// TestServerSurvivesDamagedMessages sends thousands of damaged messages to a read-only
+// server. The server must answer in JSON-RPC or not at all, and keep running.
+func TestServerSurvivesDamagedMessages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.set("PM_READ_ONLY", "true") // nobody knows what a damaged start_process starts
+	w.set("PM_READ_ONLY", "true") // read-only, because a damaged start_process could start anything
 	w.set("PM_TOOLSETS", "monitoring,logs,errors,groups")
 	s := w.start(t)
-	s.lenient = true       // ids are damaged too,
-	s.lastID = 987_654_320 // but none to the one that is asked for in the end
+	s.lenient = true       // because answers to damaged ids are unexpected,
+	s.lastID = 987_654_320 // but no damaged id equals that of the last request
 	seeds := []string{
 		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_logs","arguments":{"process":"web","limit":5}}}`,
 		`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"cursor":"eA=="}}`,
@@ -121,28 +125,28 @@ func TestAnyBytes(t *testing.T) {
 		`{"jsonrpc":"2.0","id":%d,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`,
 	}
-	random := rand.New(rand.NewPCG(1, 2)) // the same each time
+	random := rand.New(rand.NewPCG(1, 2)) // fixed seed: the same sequence in each run
 	for i := range 3000 {
 		line := damaged(random, fmt.Sprintf(seeds[random.IntN(len(seeds))], 1_000_000+i))
 		s.send(t, line)
 	}
 	if m := s.call(t, "ping", nil); m.Error != nil {
-		t.Errorf("%s", m.Raw)
+		t.Errorf("got %s, want a result", m.Raw)
 	}
-	if s.count() < 500 {
-		t.Errorf("only %d answers: the damage is too great to test anything", s.count())
+	if n := s.strayCount(); n < 500 {
+		t.Errorf("got %d answers, want at least 500: the damage is too great to test anything", n)
 	}
 }
 
-// count is how many answers came that nobody waited for.
-func (c *client) count() int {
+// strayCount returns the number of stray answers.
+func (c *client) strayCount() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.strays)
 }
 
-// damaged changes a few bytes of a message; newlines stay out, so that messages
-// are counted.
+// damaged returns a message with a few bytes changed. It adds no newline, so that the
+// number of messages stays the same.
 func damaged(random *rand.Rand, line string) string {
 	b := []byte(line)
 	for range 1 + random.IntN(4) {
@@ -164,4 +168,139 @@ func damaged(random *rand.Rand, line string) string {
 		}
 	}
 	return strings.NewReplacer("\n", " ", "\r", " ").Replace(string(b))
+}
+
+// The bounds of answers, in bytes, with the events.
+const ofAction, ofLogTool = 4608, 9216
+
+// bounded calls a tool, whose answer is at most most bytes long as text and as JSON.
+func (c *caller) bounded(t *testing.T, tool string, most int, arguments args) result {
+	t.Helper()
+	r := c.do(t, tool, arguments)
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	check(t, encoder.Encode(r.Data))
+	if size := max(len(r.Text), b.Len()); size > most {
+		short := fmt.Sprintf("%.300s", fmt.Sprint(arguments))
+		t.Errorf("%s %v: got %d bytes of text and %d of JSON, want at most %d:\n%.1500s", tool, short, len(r.Text), b.Len(), most, r.Text)
+	}
+	return r
+}
+
+// TestAnswersAreBounded prints every recording of the corpus, in batches, and 200,000
+// lines of a build, and checks that no answer without max_bytes exceeds its bound: in its
+// text or in its JSON.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("PM_RATE_LIMIT", "0")
+	c := w.open(t)
+	bounded := func(tool string, most int, arguments args) { t.Helper(); c.bounded(t, tool, most, arguments) }
+	all := func(name string) {
+		t.Helper()
+		bounded("wait_for_process", ofAction, args{"process": name, "until": "exit", "after": "start"})
+		bounded("get_logs", ofLogTool, args{"process": name, "after": "start", "limit": 10_000})
+		bounded("get_logs", ofLogTool, args{"process": name, "limit": 10_000, "times": "ms"})
+		bounded("tail_logs", ofLogTool, args{"process": name, "lines": 10_000, "times": "none"})
+		bounded("search_logs", ofLogTool, args{"process": name, "query": "e", "limit": 1000, "context": 2})
+		bounded("get_errors", ofLogTool, args{"process": name})
+		bounded("get_latest_errors", ofLogTool, args{"limit": 1000})
+	}
+	testdata, err := filepath.Abs("../logstore/fault/testdata")
+	check(t, err)
+	recordings, err := filepath.Glob(filepath.Join(testdata, "*", "*.txt"))
+	check(t, err)
+	if len(recordings) < 436 {
+		t.Fatalf("got %d recordings, want all of the corpus", len(recordings))
+	}
+	const batch = 40
+	for i := 0; i < len(recordings); i += batch {
+		name := fmt.Sprint("corpus-", i)
+		files := recordings[i:min(i+batch, len(recordings))]
+		bounded("start_process", ofAction, sh(name, `cat "$@" >&2; echo done; exit 1`, args{"wait": "exit", "args": append([]string{"-c", `cat "$@" >&2; echo done; exit 1`, "sh"}, files...)}))
+		all(name)
+	}
+	for exit := range 2 {
+		name := fmt.Sprint("build-", exit)
+		bounded("start_process", ofAction, args{"name": name, "command": "sh", "wait": "exit", "timeout_ms": 120_000, "args": []string{"-c",
+			fmt.Sprintf(`awk 'BEGIN { for (i = 1; i <= 200000; i++) printf "[%%d/200000] CC \"src/part%%d.o\"\n", i, i }'; exit %d`, exit)}})
+		all(name)
+	}
+	var members []args
+	for i := range 60 {
+		members = append(members, args{"process": fmt.Sprint("member-", i), "command": "sh", "args": []string{"-c", `cat "$@" >&2; exit 1`, "sh", recordings[i]}, "ready": args{"log": "never printed"}})
+	}
+	bounded("start_group", ofAction, args{"group": "many", "members": members, "timeout_ms": 120_000})
+	bounded("stop_group", ofAction, args{"group": "many"})
+	bounded("stop_process", ofAction, args{"process": "*"})
+}
+
+// TestAnswersAboutManyAreBounded checks that answers about many processes, with long names,
+// long reasons and many survivors, are bounded too and say how many they leave out.
+func TestAnswersAboutManyAreBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("PM_RATE_LIMIT", "0")
+	w.set("PM_MAX_PROCESSES", "1000")
+	c := w.open(t)
+	long := strings.Repeat("n", 50)
+	group := func(count int, script string) (members []args) {
+		for i := range count {
+			members = append(members, args{"process": fmt.Sprint("m", i, long), "command": "sh", "args": []string{"-c", script}})
+		}
+		return members
+	}
+	idle := group(99, "exec sleep 1000")
+	c.bounded(t, "create_group", ofAction, args{"name": "many", "description": long, "members": idle})
+	c.bounded(t, "start_group", ofAction, args{"group": "many", "members": group(99, "exec sleep 2000"), "timeout_ms": 120_000})
+	for i := range 20 {
+		c.bounded(t, "create_group", ofAction, args{"name": fmt.Sprint("g", i, long), "members": idle[:i+1]})
+	}
+	const leaves = `for i in $(seq 150); do sleep 1000 & done; `
+	left := sh("left"+long, leaves+"exit 1")
+	for _, wait := range []string{"ready", "exit", "started"} {
+		left["wait"], left["if_running"] = wait, "restart"
+		c.bounded(t, "start_process", ofAction, left)
+	}
+	c.bounded(t, "start_process", ofAction, sh("tree", leaves+"wait", args{"wait": "started"}))
+	for _, call := range []struct {
+		tool string
+		most int
+		args args
+		says string
+	}{
+		{"list_processes", ofLogTool, args{}, "more: true"},
+		{"list_processes", ofLogTool, args{"group": "many"}, "more: true"},
+		{"list_groups", ofLogTool, args{}, "more"},
+		{"list_groups", ofLogTool, args{"group": "many"}, "others: "},
+		{"get_process_info", ofLogTool, args{"process": "left" + long}, ""},
+		{"get_process_info", ofLogTool, args{"process": "tree"}, "more processes of its tree"},
+		{"get_server_info", ofLogTool, args{}, ""},
+		{"get_system_stats", ofAction, args{}, ""},
+		{"restart_process", ofAction, args{"process": "tree"}, ""},
+		{"restart_process", ofAction, args{"process": "left" + long, "wait": "ready"}, ""},
+		{"wait_for_process", ofAction, args{"process": "left" + long, "until": "ready"}, ""},
+		{"send_input", ofAction, args{"process": "left" + long, "text": "x"}, ""},
+		{"add_to_group", ofAction, args{"group": "many", "process": "tree"}, "others: "},
+		{"remove_from_group", ofAction, args{"group": "many", "process": "tree"}, "others: "},
+		{"stop_process", ofAction, args{"process": "left" + long}, ""},
+		{"stop_group", ofAction, args{"group": "many"}, "others: "},
+		{"start_group", ofAction, args{"group": "many"}, ""},
+		{"kill_process", ofAction, args{"process": "*"}, "more processes"},
+		{"stop_process", ofAction, args{"process": strings.Join(processNames(idle), ",")}, "more processes"},
+		{"remove_process", ofAction, args{"process": strings.Join(processNames(idle), ",")}, "more"},
+	} {
+		if r := c.bounded(t, call.tool, call.most, call.args); !strings.Contains(r.Text, call.says) {
+			t.Errorf("%s %.100s: got\n%.1500s\nwant %q in it", call.tool, fmt.Sprint(call.args), r.Text, call.says)
+		}
+	}
+}
+
+// processNames returns the names of the members of a group.
+func processNames(members []args) (names []string) {
+	for _, m := range members {
+		names = append(names, m["process"].(string))
+	}
+	return names
 }

@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-var lossRuns = flag.Int("loss.n", 1, "runs of each fault in TestLoss")
+var lossRuns = flag.Int("loss.n", 1, "runs of each fault in TestKilledSessionsLoseNoLines")
 
-// TestLoss has children print numbered lines, one some 10,000 a second, and ends
-// their session at a random moment. EOF, SIGTERM and SIGKILL of the launched
-// process lose nothing; SIGKILL of the server leaves an exact prefix, and the
-// next session says that the end may be missing.
-func TestLoss(t *testing.T) {
+// TestKilledSessionsLoseNoLines ends sessions at random moments while processes print
+// numbered lines, one of them about 10,000 a second. EOF, SIGTERM and SIGKILL of the
+// launched process must lose no line. SIGKILL of the server must leave an exact prefix of
+// the lines, and the next session must report that the end may be missing.
+func TestKilledSessionsLoseNoLines(t *testing.T) {
 	t.Parallel()
-	// The fast one obeys SIGTERM, the others ignore it and print on.
+	// The fast process obeys SIGTERM; the others ignore the signal and keep printing.
 	obedient := strings.TrimPrefix(counting, "trap '' TERM INT HUP\n")
 	for name, strike := range map[string]func(t *testing.T, w *world, c *caller){
 		"EOF":                 func(t *testing.T, _ *world, c *caller) { c.closeInput(t) },
@@ -43,14 +43,14 @@ func TestLoss(t *testing.T) {
 				all := []counter{fast, steady, slow}
 				for _, k := range all {
 					if !poll(answersWithin, func() bool { info, err := os.Stat(k.file); return err == nil && info.Size() > 0 }) {
-						t.Fatalf("%s prints nothing", k.name)
+						t.Fatalf("%s has printed nothing after %v", k.name, answersWithin)
 					}
 				}
 				if !poll(answersWithin, func() bool {
 					n, err := countIn(w.database, "SELECT count(*) FROM run")
 					return err == nil && n == len(all)
 				}) {
-					t.Fatal("the runs are not stored")
+					t.Fatalf("the runs are not stored after %v", answersWithin)
 				}
 				<-time.After(time.Duration(rand.Int64N(int64(700 * time.Millisecond))))
 				strike(t, w, c)
@@ -71,8 +71,8 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// wantEnd asks the next session how the child's run ended, and whether it says
-// so where lines may be missing.
+// wantEnd checks in the next session how the run ended, and that the log says so if lines
+// may be missing.
 func (k counter) wantEnd(t *testing.T, c *caller, stored int, killed bool) {
 	t.Helper()
 	info := c.ok(t, "get_process_info", args{"process": k.name})
@@ -81,10 +81,10 @@ func (k counter) wantEnd(t *testing.T, c *caller, stored int, killed bool) {
 	switch {
 	case killed && info.str("state") == "lost" && stored > 0:
 		if len(gaps) != 1 || !strings.Contains(logs.Text, "may be missing") {
-			t.Errorf("%s: gaps %v in:\n%s", k.name, gaps, logs.Text)
+			t.Errorf("%s: got gaps %v, want one, which the text mentions:\n%s", k.name, gaps, logs.Text)
 		}
-	case killed && stored == 0 && info.str("state") == "lost": // killed before the first flush
+	case killed && stored == 0 && info.str("state") == "lost": // the process was killed before its first lines were stored
 	case killed || info.str("state") == "lost" || len(gaps) > 0:
-		t.Errorf("%s: state %s, gaps %v:\n%s\n%s", k.name, info.str("state"), gaps, info.Text, logs.Text)
+		t.Errorf("%s: got state %s, gaps %v, want lost only after SIGKILL of the server, and no gaps otherwise:\n%s\n%s", k.name, info.str("state"), gaps, info.Text, logs.Text)
 	}
 }

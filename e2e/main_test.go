@@ -9,7 +9,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain is also the entry of the helper programs: see programs_test.go.
+// TestMain runs the tests or, if the arguments name a helper program, that program; see
+// programs_test.go.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == programMarker {
 		os.Exit(runProgram(os.Args[2], os.Args[3:]))
@@ -20,8 +21,8 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	build.dir = dir
-	// Most tests wait for other processes: more of them at once than there are
-	// cores. The command line still decides.
+	// Most tests wait for other processes, so TestMain sets the number of parallel tests
+	// above the number of cores. A flag on the command line overrides this.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -13,15 +13,16 @@ import (
 
 const installsWithin = 3 * time.Minute
 
-// npm remembers how each installation went: it is tried once in a run.
+// npm holds the errors of failed installations, so that each installation is tried only
+// once in a run of the tests.
 var npm struct {
 	sync.Mutex
 	failed map[string]error
 }
 
-// npmPackages gives the node_modules with packages of fixed versions,
-// NAME@VERSION each. They are installed once for all runs of the tests, and
-// their scripts do not run.
+// npmPackages returns a node_modules directory with the given packages, each of the form
+// NAME@VERSION. It installs the packages once for all runs of the tests, without running
+// their scripts.
 func npmPackages(packages ...string) (modules string, err error) {
 	npm.Lock()
 	defer npm.Unlock()
@@ -46,7 +47,8 @@ func npmPackages(packages ...string) (modules string, err error) {
 	return modules, err
 }
 
-// installFromNPM makes the directory with the packages, whole or not at all.
+// installFromNPM creates dir with all packages. If one cannot be installed, dir is not
+// created.
 func installFromNPM(dir string, packages []string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
@@ -55,7 +57,7 @@ func installFromNPM(dir string, packages []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(fresh)
+	defer func() { _ = os.RemoveAll(fresh) }()
 	ctx, cancel := context.WithTimeout(context.Background(), installsWithin)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "npm", append([]string{"install", "--prefix", fresh, "--no-audit", "--no-fund", "--no-update-notifier",
@@ -65,7 +67,7 @@ func installFromNPM(dir string, packages []string) error {
 		return fmt.Errorf("npm install: %w: %.500s", err, out)
 	}
 	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
-		if _, there := os.Stat(dir); there != nil { // else another run was quicker
+		if _, there := os.Stat(dir); there != nil { // if dir exists now, another run of the tests was faster
 			return err
 		}
 	}

@@ -19,17 +19,17 @@ import (
 	"pmcp/process/guard"
 )
 
-// The test binary is also the programs that pmcp runs in the tests:
+// The test binary also contains the programs that pmcp runs in the tests:
 //
 //	self(t) e2e-program NAME ARGUMENT...
 //
-// Each says on its standard output when it is ready; each ends by itself after
-// some minutes, so that none stays for ever if a test breaks.
+// Each program reports on its standard output when it is ready, and exits by itself after
+// programLife, so that no program runs for ever if a test breaks.
 const programMarker = "e2e-program"
 
 const programLife = 5 * time.Minute
 
-// self is the command of all programs.
+// self returns the path of the test binary, which contains all helper programs.
 func self(t testing.TB) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -37,27 +37,29 @@ func self(t testing.TB) string {
 	return path
 }
 
-// program gives the arguments with which self is the program.
+// program returns the arguments with which the test binary runs the named helper program.
 func program(name string, arguments ...string) []string {
 	return append([]string{programMarker, name}, arguments...)
 }
 
 func runProgram(name string, arguments []string) int {
 	programs := map[string]func([]string) int{
-		"http":       httpProgram,       // [PORT]: "listening on URL", then "GET /path" for each request
-		"flood":      floodProgram,      // N [WIDTH]: N numbered lines, then exit 0
-		"tree":       treeProgram,       // four processes, each detached in another way: "KIND PID" lines, then "ready"
-		"ignoreterm": ignoretermProgram, // "ready", then lives on whatever is sent but SIGKILL
-		"sleep":      sleepProgram,      // "ready", then nothing
-		"echo":       echoProgram,       // "ready", then "got LINE" for each line of its input; "end of input"
-		"exit":       exitProgram,       // CODE [LINE...]: the lines on standard error, then exit CODE
-		"noisy":      noisyProgram,      // "noise N" twenty times a second
-		"partial":    partialProgram,    // TEXT without a newline, then nothing
+		"http":       httpProgram,       // [PORT]: serves HTTP: prints "listening on URL", then "GET /path" for each request
+		"flood":      floodProgram,      // N [WIDTH]: prints N numbered lines, then exits with 0
+		"tree":       treeProgram,       // starts four processes, each detached in a different way; prints "KIND PID" lines, then "ready"
+		"ignoreterm": ignoretermProgram, // prints "ready", then ignores SIGTERM, SIGINT and SIGHUP
+		"sleep":      sleepProgram,      // prints "ready", then nothing
+		"echo":       echoProgram,       // prints "ready", then "got LINE" for each line of its input, and "end of input"
+		"exit":       exitProgram,       // CODE [LINE...]: prints the lines on standard error, then exits with CODE
+		"noisy":      noisyProgram,      // prints "noise N" twenty times a second
+		"partial":    partialProgram,    // TEXT: prints TEXT without a newline, then nothing
 		"orphan":     orphanProgram,     // starts sleep and exits
-		"reaper":     reaperProgram,     // ARGV: runs it in a group of its own and inherits what it leaves
-		"mcp":        mcpProgram,        // a minimal MCP server, to test the client; "mcp noise" breaks the rules
-		"mcpodd":     mcpoddProgram,     // an MCP server whose tools do what servers should not: see upstream_odd_test.go
-		"mcpgo":      mcpgoProgram,      // [FILE]: mcp-go's stdio server, to measure against
+		"reaper":     reaperProgram,     // ARGV: runs ARGV in a process group of its own and reaps what ARGV leaves
+		"mcp":        mcpProgram,        // is a minimal MCP server, to test the client; "mcp noise" breaks the rules
+		"mcpodd":     mcpoddProgram,     // is an MCP server whose tools misbehave: see upstream_odd_test.go
+		"mcpgo":      mcpgoProgram,      // [FILE]: runs mcp-go's stdio server, for comparison
+		"confined":   confinedProgram,   // CALL ERRNO ARGV...: executes ARGV where a system call is refused; see confined_linux_test.go
+		"sole":       soleProgram,       // FILE [LIFE]: holds FILE's lock and prints "ready"; a second process reports itself in FILE.second: see windows_test.go
 		"leak":       leakProgram,       // ARGUMENT...: prints its secrets in all ways, then "all said": see secrets_test.go
 	}
 	run, ok := programs[name]
@@ -115,8 +117,9 @@ func floodProgram(arguments []string) int {
 			return fail(err)
 		}
 	}
-	// Whole lines, in pieces that a pipe takes whole: a line whose rest comes after
-	// 200 ms, from a program that got no processor time, is stored in two parts.
+	// Whole lines are written, and at most as many bytes as a pipe accepts atomically.
+	// Otherwise the program could lose the processor in the middle of a line and write the
+	// rest 200 ms later, and pmcp would store the line in two parts.
 	out := bufio.NewWriterSize(os.Stdout, 4096)
 	for i := range n {
 		line := floodLine(i, width) + "\n"
@@ -135,7 +138,7 @@ func floodProgram(arguments []string) int {
 	return 0
 }
 
-// floodLine is line i, from 0, of the program flood.
+// floodLine returns line i, counted from 0, of the output of the helper program flood.
 func floodLine(i, width int) string {
 	line := fmt.Sprintf("line %07d ", i)
 	return line + strings.Repeat("x", max(0, width-len(line)))
@@ -176,11 +179,13 @@ func orphanProgram([]string) int {
 	return 0
 }
 
-// gate executes its arguments once descriptor 3 has ended.
+// gate is a shell script that executes its arguments once descriptor 3 has reached end of
+// file.
 const gate = `read -r nothing <&3; exec "$@" 3<&-`
 
-// reaperProgram lets go of its stdin before what it runs begins: pmcp tells by
-// that who launched it, and may be there before we get to it.
+// reaperProgram closes its stdin before its child executes ARGV. pmcp recognizes its
+// launcher by the launcher's stdin, and could otherwise start before reaperProgram closes
+// that stdin.
 func reaperProgram(argv []string) int {
 	if err := guard.Subreaper(); err != nil {
 		return fail(err)

@@ -10,8 +10,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// TestSpecRefuses holds the check itself.
-func TestSpecRefuses(t *testing.T) {
+// TestSpecRejectsBadMessages checks that spec.validate finds messages that violate the MCP
+// schemas.
+func TestSpecRejectsBadMessages(t *testing.T) {
 	for version, bad := range map[string][]string{
 		"2024-11-05": {`{"content":"x"}`, `{}`, `{"content":[{"type":"text"}]}`},
 		"2025-11-25": {`{}`, `{"content":[{"type":"text","text":7}]}`, `{"content":[],"structuredContent":[]}`},
@@ -21,11 +22,11 @@ func TestSpecRefuses(t *testing.T) {
 			var result map[string]any
 			check(t, json.Unmarshal([]byte(raw), &result))
 			if readSpec(t, version).validate("tools/call", result) == nil {
-				t.Errorf("%s takes %s", version, raw)
+				t.Errorf("%s accepts %s, want an error", version, raw)
 			}
 		}
 	}
-	for method, raw := range map[string]string{ // what only the specification's own schema says
+	for method, raw := range map[string]string{ // only the schema of the MCP specification rejects these messages
 		"resources/read":                  `{"resultType":"complete","contents":[]}`,
 		"error":                           `{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":""}}`,
 		"notifications/resources/updated": `{"method":"notifications/resources/updated","params":{"uri":"a://b"}}`,
@@ -33,16 +34,17 @@ func TestSpecRefuses(t *testing.T) {
 		var content map[string]any
 		check(t, json.Unmarshal([]byte(raw), &content))
 		if readSpec(t, "2026-07-28").validate(method, content) == nil {
-			t.Errorf("2026-07-28 takes %s", raw)
+			t.Errorf("2026-07-28 accepts %s, want an error", raw)
 		}
 	}
 }
 
-// spec holds the schemas of one revision by method, of results and of
-// notifications, and of "error": each of them from every source that there is.
+// A spec holds the JSON schemas of one version of MCP: those of results and notifications,
+// keyed by method, and those of errors under the key "error". For each key there is one
+// schema from each source.
 type spec map[string][]*jsonschema.Resolved
 
-// rpcField is in each message; the schemas of the SDK are of what is beside it.
+// rpcField is a field of every message that the SDK's schemas do not mention.
 const rpcField = "jsonrpc"
 
 func readSpec(t *testing.T, version string) spec {
@@ -50,7 +52,7 @@ func readSpec(t *testing.T, version string) spec {
 	files, err := filepath.Glob(filepath.Join("testdata", "mcp-schema", version+"*.json"))
 	check(t, err)
 	if len(files) == 0 {
-		t.Fatalf("no schema of %s", version)
+		t.Fatalf("got no schema of %s, want one", version)
 	}
 	s := spec{}
 	for _, name := range files {
@@ -84,7 +86,7 @@ func readSpec(t *testing.T, version string) spec {
 	return s
 }
 
-// validate gives the first objection to content as a message of the method.
+// validate returns the first violation of the schemas for the method in content.
 func (s spec) validate(method string, content any) error {
 	for _, schema := range s[method] {
 		if err := schema.Validate(content); err != nil {
@@ -94,7 +96,7 @@ func (s spec) validate(method string, content any) error {
 	return nil
 }
 
-// check holds a message against its schema and gives its kind.
+// check validates a message against its schemas and returns the kind of message.
 func (s spec) check(t *testing.T, method string, m message) (kind string) {
 	kind = method
 	var content any = m.Result
@@ -104,7 +106,7 @@ func (s spec) check(t *testing.T, method string, m message) (kind string) {
 		var whole map[string]any
 		check(t, json.Unmarshal([]byte(m.Raw), &whole))
 		if whole["id"] == nil {
-			delete(whole, "id") // JSON-RPC 2.0 has null where the id is not known, MCP nothing
+			delete(whole, "id") // if the id of a request is unknown, JSON-RPC 2.0 wants null and MCP no id
 		}
 		content = whole
 	case m.Method != "":
@@ -116,7 +118,7 @@ func (s spec) check(t *testing.T, method string, m message) (kind string) {
 		content = whole
 	}
 	if len(s[method]) == 0 && method != "error" {
-		t.Errorf("no such message in this revision: %s", m.Raw)
+		t.Errorf("got a message that this revision does not have: %s", m.Raw)
 	} else if err := s.validate(method, content); err != nil {
 		t.Errorf("%s: %v\n%s", method, err, m.Raw)
 	}

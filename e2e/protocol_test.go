@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestProtocol plays a long session in the oldest and the two newest revisions:
-// every tool, resource and prompt, each with a failure. Each message of the
-// server has to fit the schemas of the revision; see testdata/mcp-schema.
-func TestProtocol(t *testing.T) {
+// TestMessagesFitTheSchemas runs a long session in the oldest and the two newest versions
+// of MCP, with every tool, resource and prompt, each also with a failure. Each message
+// from the server must fit the schemas of the version; see testdata/mcp-schema.
+func TestMessagesFitTheSchemas(t *testing.T) {
 	for _, version := range []string{"2024-11-05", "2025-11-25", "2026-07-28"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -20,11 +20,11 @@ func TestProtocol(t *testing.T) {
 			spec := readSpec(t, version)
 			p.spy = func(method string, m message) { p.seen[spec.check(t, method, m)]++ }
 			p.play(t, bareServer(t, w))
-			p.mu.Lock() // the spy's: the legacy session still runs
+			p.mu.Lock() // the client's spy also holds p.mu, and the session still runs
 			defer p.mu.Unlock()
-			for name := range spec { // nothing of the revision is left out
+			for name := range spec { // the session must have received every kind of message of the version
 				if name != "error" && p.seen[name] == 0 && !slices.Contains(neverSent, name) {
-					t.Errorf("%s was not seen", name)
+					t.Errorf("got no %s, want at least one", name)
 				}
 			}
 			t.Logf("%d kinds of messages: %v", len(p.seen), p.seen)
@@ -32,11 +32,11 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// neverSent are notifications for what does not change in a session of pmcp.
+// neverSent are the notifications about lists that never change during a session of pmcp.
 var neverSent = []string{"notifications/tools/list_changed", "notifications/prompts/list_changed"}
 
-// bareServer are the arguments with which list_mcp_tools starts an MCP server on
-// demand; it has one tool, list_processes.
+// bareServer returns the arguments with which list_mcp_tools starts an MCP server on
+// demand. The server has one tool, list_processes.
 func bareServer(t *testing.T, w *world) args {
 	t.Helper()
 	file := filepath.Join(w.home, "tools.json")
@@ -44,17 +44,17 @@ func bareServer(t *testing.T, w *world) args {
 	return args{"command": self(t), "args": program("mcpgo", file)}
 }
 
-// player plays the session.
+// A player makes the calls of TestMessagesFitTheSchemas.
 type player struct {
 	*session
 	version string
 	modern  bool
 	seen    map[string]int
-	tools   map[string]bool // by name, whether it was called and succeeded
+	tools   map[string]bool // reports whether a call of the tool succeeded; keyed by name
 }
 
 func (p *player) play(t *testing.T, onDemand args) {
-	p.greet(t)
+	p.connect(t)
 	p.lists(t)
 	p.subscribe(t)
 	p.callTools(t, onDemand)
@@ -65,7 +65,7 @@ func (p *player) play(t *testing.T, onDemand args) {
 	p.misuse(t)
 }
 
-func (p *player) greet(t *testing.T) {
+func (p *player) connect(t *testing.T) {
 	if p.modern {
 		p.session.modern, p.logs = true, "info"
 		p.ok(t, "server/discover", nil)
@@ -73,28 +73,28 @@ func (p *player) greet(t *testing.T) {
 	}
 	r := p.ok(t, "initialize", args{"protocolVersion": p.version, "capabilities": args{}, "clientInfo": args{"name": "e2e", "version": "1"}})
 	if r["protocolVersion"] != p.version {
-		t.Errorf("negotiated %v", r["protocolVersion"])
+		t.Errorf("got protocol version %v, want %s", r["protocolVersion"], p.version)
 	}
 	p.send(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	p.ok(t, "ping", nil)
 	p.ok(t, "logging/setLevel", args{"level": "info"})
 }
 
-// ok sends a request that has to succeed.
+// ok sends a request that must succeed, and returns the result.
 func (p *player) ok(t *testing.T, method string, params args) map[string]any {
 	t.Helper()
 	m := p.call(t, method, params)
 	if m.Error != nil {
-		t.Errorf("%s %v: %s", method, params, m.Raw)
+		t.Errorf("%s %v: got %s, want a result", method, params, m.Raw)
 	}
 	return m.Result
 }
 
-// fails sends a request that has to be refused with the code.
+// fails sends a request that must fail with the error code.
 func (p *player) fails(t *testing.T, code int, method string, params args) {
 	t.Helper()
 	if m := p.call(t, method, params); m.Error == nil || *m.Error.Code != code {
-		t.Errorf("%s %v: want error %d: %s", method, params, code, m.Raw)
+		t.Errorf("%s %v: got %s, want error %d", method, params, m.Raw, code)
 	}
 }
 
@@ -122,7 +122,7 @@ func (p *player) subscribe(t *testing.T) {
 	p.ok(t, "resources/unsubscribe", args{"uri": "logs://recent"})
 }
 
-// toolCall is one call of a tool.
+// A toolCall is one call of a tool.
 type toolCall struct {
 	tool      string
 	arguments args
@@ -157,7 +157,7 @@ func (p *player) callTools(t *testing.T, onDemand args) {
 	p.succeed(t, toolCall{"clear_logs", args{"process": "job"}})
 	for name, succeeded := range p.tools {
 		if !succeeded {
-			t.Errorf("%s was not called", name)
+			t.Errorf("no call of %s succeeded, want at least one", name)
 		}
 	}
 	p.note(t, "notifications/message", func(m message) bool { return m.Params["level"] == "error" })
@@ -169,16 +169,17 @@ func (p *player) callTools(t *testing.T, onDemand args) {
 func (p *player) succeed(t *testing.T, s toolCall) {
 	t.Helper()
 	if r := p.tool(t, s.tool, s.arguments); r.Error {
-		t.Errorf("%s %v: %s", s.tool, s.arguments, r.Text)
+		t.Errorf("%s %v: got %s, want a success", s.tool, s.arguments, r.Text)
 	}
 	p.tools[s.tool] = true
 }
 
-// waitWithProgress waits until progress was told, and cancels.
+// waitWithProgress starts a call that waits, and cancels the call after its first
+// progress.
 func (p *player) waitWithProgress(t *testing.T) {
 	p.tool(t, "start_process", own(t, "sleeper", "sleep"))
 	params := args{"name": "wait_for_process", "arguments": args{"process": "sleeper", "until": "exit"}, "_meta": map[string]any{"progressToken": "token"}}
-	if p.modern { // request adds the rest of _meta unless there is one
+	if p.modern { // request adds its own _meta only if there is none
 		params["_meta"] = withMeta(nil)["_meta"]
 		params["_meta"].(map[string]any)["progressToken"] = "token"
 	}
@@ -187,19 +188,19 @@ func (p *player) waitWithProgress(t *testing.T) {
 	p.cancel(t, id)
 	p.tool(t, "list_processes", args{})
 	if len(answer) > 0 {
-		t.Errorf("answered: %s", (<-answer).Raw)
+		t.Errorf("got %s, want no answer to the cancelled call", (<-answer).Raw)
 	}
 	if r := p.tool(t, "stop_process", args{"process": "sleeper"}); r.Data["was_running"] != true {
-		t.Errorf("the cancellation ended the process: %s", r.Text)
+		t.Errorf("got %s, want the process running after the cancellation", r.Text)
 	}
 }
 
-// failTools calls each tool with an argument that it does not have, and some
-// with what cannot be.
+// failTools calls each tool with an unknown argument, and some tools with impossible
+// values.
 func (p *player) failTools(t *testing.T) {
 	for name := range p.tools {
 		if r := p.tool(t, name, args{"no_such_argument": 1}); !r.Error || !strings.Contains(r.Text, "no_such_argument") {
-			t.Errorf("%s: %s", name, r.Raw)
+			t.Errorf("%s: got %s, want an error about the argument", name, r.Raw)
 		}
 	}
 	for _, s := range []toolCall{
@@ -209,7 +210,7 @@ func (p *player) failTools(t *testing.T) {
 		{"search_logs", args{"query": "(", "regex": true}}, {"call_mcp_tool", args{"process": "job", "tool": "x"}},
 	} {
 		if r := p.tool(t, s.tool, s.arguments); !r.Error {
-			t.Errorf("%s %v: %s", s.tool, s.arguments, r.Raw)
+			t.Errorf("%s %v: got %s, want an error", s.tool, s.arguments, r.Raw)
 		}
 	}
 	p.fails(t, -32602, "tools/call", args{"name": "no_such_tool"})
@@ -255,7 +256,7 @@ func (p *player) complete(t *testing.T) {
 	}
 }
 
-// misuse breaks the rules.
+// misuse sends messages that violate the MCP protocol.
 func (p *player) misuse(t *testing.T) {
 	p.fails(t, -32601, "no/such/method", nil)
 	p.send(t, "nonsense")
@@ -264,7 +265,7 @@ func (p *player) misuse(t *testing.T) {
 		for _, removed := range []string{"ping", "logging/setLevel", "resources/subscribe", "initialize"} {
 			p.fails(t, -32601, removed, args{"uri": "processes://list", "level": "info"})
 		}
-		p.closeInput(t) // the stream of subscriptions is answered at the end
+		p.closeInput(t) // the server answers the subscriptions request at the end of the input
 		p.exit(t)
 		p.outputEndsWithin(endsWithin)
 	}

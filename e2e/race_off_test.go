@@ -2,8 +2,8 @@
 
 package e2e
 
-// raceDetector: pmcp is built as the tests are.
+// raceDetector reports whether the tests, and so pmcp, are built with the race detector.
 const raceDetector = false
 
-// shrink divides nothing.
+// shrink leaves amounts unchanged, because units are cheap without the race detector.
 const shrink = 1

@@ -2,9 +2,8 @@
 
 package e2e
 
-// raceDetector: pmcp is built as the tests are.
+// raceDetector reports whether the tests, and so pmcp, are built with the race detector.
 const raceDetector = true
 
-// shrink divides amounts of which each piece costs many times as much with the
-// race detector: the whole is for the run without it.
+// shrink divides amounts whose units cost many times as much with the race detector.
 const shrink = 5

@@ -13,71 +13,71 @@ import (
 	"testing"
 )
 
-var updateReadme = flag.Bool("update", false, "write what pmcp answers today into the README's sessions; look at the difference before you commit it")
+var updateReadme = flag.Bool("update", false, "write pmcp's current answers into the README's sessions; review the difference before you commit it")
 
-const readmeFile = "../README.md"
-
-// readme is README.md with the user who tries it: a home of their own, with
-// projects in it, and nothing of the other tests.
+// A readme is the documents together with a user who follows them. The user has a
+// home directory and projects that no other test uses.
 type readme struct {
-	blocks   []block
-	text     string
-	user     *world
-	sessions map[string]*readmeSession // by section
+	documents []*document
+	user      *world
+	sessions  map[string]*readmeSession // keyed by section
 }
 
-// block is what stands between two fences.
+// A block is a fenced code block of a document.
 type block struct {
-	section  string // the last heading before it
+	document *document
+	section  string // the last heading before the block
 	language string
-	text     string // without the fences, with the last newline
-	line     int    // of its first line
+	text     string // without the fences, but with the last newline
+	line     int    // number of its first line
 }
 
-// first is the first line, by which a block is known.
+// first returns the first line of a block, which identifies the block.
 func (b block) first() string {
 	line, _, _ := strings.Cut(b.text, "\n")
 	return line
 }
 
-// readmeBlocks says of each block that is no session what is done with it. A
-// new block in the README is a line here.
+// String returns the position of the block: the document's path and the line.
+func (b block) String() string { return fmt.Sprintf("%s:%d", b.document.path, b.line) }
+
+// readmeBlocks maps the first line of each block that is not part of a session to the check
+// of that block. A new block in a document needs an entry here.
 var readmeBlocks = map[string]func(*readme, *testing.T, block){
 	"go build -o ~/.local/bin/pmcp .": (*readme).inCheckout,
 	"go run .":                        (*readme).inCheckout,
-	"claude mcp add --scope user pmcp -- ~/.local/bin/pmcp": (*readme).claudeLine, // not run: it needs Claude Code
+	"claude mcp add --scope user pmcp -- ~/.local/bin/pmcp": (*readme).claudeLine, // does not run the command, which needs Claude Code
 	`{"mcpServers"`:                       (*readme).clientConfiguration,
 	`{"servers"`:                          (*readme).clientConfiguration,
 	"pmcp --doctor":                       (*readme).atHome,
 	"sqlite3 ~/.local/state/pmcp/pmcp.db": (*readme).query,
-	"go test ./...         # everything, with real processes and": (*readme).packagesExist, // not run: this is part of it, and the rest takes minutes
+	"go test ./...         # everything, with real processes and": (*readme).packagesExist, // does not run the commands, because this test is part of the first one and the others take minutes
 }
 
-// TestReadme does what README.md says, in its order, as somebody would who has
-// just cloned the repository.
+// TestReadme follows the documents from top to bottom, README.md first, as a user would
+// with a fresh clone of the repository, and checks that every code block works.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	raw, err := os.ReadFile(readmeFile)
-	check(t, err)
-	r := &readme{text: string(raw), blocks: blocksOf(string(raw))}
-	r.user = newReadmeUser(t)
+	r := &readme{documents: readDocuments(t), user: newReadmeUser(t)}
 	r.sessions = readmeSessions(t, r.user)
 	known := map[string]bool{}
-	for _, b := range r.blocks {
-		t.Run(fmt.Sprintf("line %d", b.line), func(t *testing.T) { r.hold(t, b, known) })
+	for _, d := range r.documents {
+		for _, b := range d.blocks() {
+			t.Run(b.String(), func(t *testing.T) { r.checkBlock(t, b, known) })
+		}
+		if *updateReadme {
+			d.write(t)
+		}
 	}
 	for begins := range readmeBlocks {
 		if !known[begins] {
-			t.Errorf("no block of the README begins with %q any more", begins)
+			t.Errorf("no block of the documents begins with %q, want one", begins)
 		}
-	}
-	if *updateReadme && r.text != string(raw) {
-		check(t, os.WriteFile(readmeFile, []byte(r.text), 0o644))
 	}
 }
 
-// hold does with a block what is to be done with it.
-func (r *readme) hold(t *testing.T, b block, known map[string]bool) {
+// checkBlock runs the check for a code block of a document.
+func (r *readme) checkBlock(t *testing.T, b block, known map[string]bool) {
 	if s := r.sessions[b.section]; s != nil && b.language == "" {
 		r.play(t, s, b)
 		return
@@ -90,32 +90,11 @@ func (r *readme) hold(t *testing.T, b block, known map[string]bool) {
 			return
 		}
 	}
-	t.Errorf("README.md:%d: a block that no test knows: %q", b.line, b.first())
+	t.Errorf("%v: no check for the block %q, want one in readmeBlocks", b, b.first())
 }
 
-// blocksOf finds the fenced blocks of a Markdown text.
-func blocksOf(text string) []block {
-	var blocks []block
-	var section string
-	var open *block
-	for i, line := range strings.SplitAfter(text, "\n") {
-		fence, isFence := strings.CutPrefix(line, "```")
-		switch {
-		case isFence && open == nil:
-			open = &block{section: section, language: strings.TrimSpace(fence), line: i + 2}
-		case isFence:
-			blocks, open = append(blocks, *open), nil
-		case open != nil:
-			open.text += line
-		case strings.HasPrefix(line, "#"):
-			section = strings.Trim(line, "# \n")
-		}
-	}
-	return blocks
-}
-
-// newReadmeUser gives a world with the defaults of pmcp: the README names the
-// database's path.
+// newReadmeUser returns a world in which pmcp uses its default settings, because README.md
+// names the default path of the database.
 func newReadmeUser(t *testing.T) *world {
 	w := newWorld(t)
 	w.goEnvironment(t)
@@ -129,12 +108,11 @@ func newReadmeUser(t *testing.T) *world {
 // atHome runs a block in the user's home directory.
 func (r *readme) atHome(t *testing.T, b block) { r.shell(t, b, r.user.home) }
 
-// inCheckout runs a block in the checkout; what it starts sees the end of its
-// input at once.
+// inCheckout runs a block in the checkout, with an empty input.
 func (r *readme) inCheckout(t *testing.T, b block) { r.shell(t, b, "..") }
 
-// shell runs a block as it stands. Its last command must succeed, and so must
-// those before.
+// shell runs the text of a block as a shell script and returns the output. Every command
+// must succeed.
 func (r *readme) shell(t *testing.T, b block, dir string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-ec", b.text)
@@ -143,36 +121,36 @@ func (r *readme) shell(t *testing.T, b block, dir string) string {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Errorf("README.md:%d: %v\n%s%s", b.line, err, out, &stderr)
+		t.Errorf("%v: %v\n%s%s", b, err, out, &stderr)
 	}
 	return string(out)
 }
 
-// query runs the query of the database; what it must find was printed in the
-// first session.
+// query runs the block that queries the database, which must find output of the first
+// session in README.md.
 func (r *readme) query(t *testing.T, b block) {
 	needs(t, "sqlite3")
 	needs(t, "python3")
 	var out string
 	if !poll(answersWithin, func() bool { out = r.shell(t, b, r.user.home); return out != "" || t.Failed() }) {
-		t.Errorf("README.md:%d: nothing was found", b.line)
+		t.Errorf("%v: the query found nothing", b)
 	}
 	if !strings.Contains(out, "GET / HTTP/1.1") {
-		t.Errorf("README.md:%d: %q", b.line, out)
+		t.Errorf("%v: got %q, want the request of the first session", b, out)
 	}
 }
 
-// claudeLine holds the command that adds pmcp to Claude Code to its syntax,
-// `claude mcp add [options] NAME -- COMMAND [ARGUMENT…]`, and to the path of
-// the installation.
+// claudeLine checks the command that adds pmcp to Claude Code. Its syntax must be `claude
+// mcp add [options] NAME -- COMMAND [ARGUMENT…]`, and COMMAND must be the path where pmcp
+// is installed.
 func (r *readme) claudeLine(t *testing.T, b block) {
 	m := regexp.MustCompile(`^claude mcp add --scope (local|user|project) [a-z]+ -- (\S+)\n$`).FindStringSubmatch(b.text)
-	if m == nil || !strings.Contains(r.text, "go build -o "+m[2]+" .") {
-		t.Errorf("README.md:%d: %q", b.line, b.text)
+	if m == nil || !strings.Contains(b.document.text, "go build -o "+m[2]+" .") {
+		t.Errorf("%v: got %q, want the syntax and path of claude mcp add", b, b.text)
 	}
 }
 
-// clientConfiguration holds what is pasted into a client's file to the keys that
+// clientConfiguration checks that a client's configuration in a document has the keys that
 // the client reads, and starts the server as the client would.
 func (r *readme) clientConfiguration(t *testing.T, b block) {
 	var file map[string]map[string]struct {
@@ -184,12 +162,12 @@ func (r *readme) clientConfiguration(t *testing.T, b block) {
 	decoder := json.NewDecoder(strings.NewReader(b.text))
 	decoder.DisallowUnknownFields()
 	check(t, decoder.Decode(&file))
-	// Cursor and Claude Desktop read mcpServers, where stdio is what a command
-	// means; VS Code reads servers and writes the type.
+	// Cursor and Claude Desktop read mcpServers, where a command implies stdio. VS Code
+	// reads servers and needs the type.
 	for key, servers := range file {
 		server := servers["pmcp"]
 		if len(file) != 1 || len(servers) != 1 || (key == "servers") != (server.Type == "stdio") || !slices.Contains([]string{"servers", "mcpServers"}, key) {
-			t.Errorf("README.md:%d: %s", b.line, b.text)
+			t.Errorf("%v: got %s, want one server called pmcp under a known key", b, b.text)
 		}
 		w := *r.user
 		w.env = slices.Clone(w.env)
@@ -197,7 +175,7 @@ func (r *readme) clientConfiguration(t *testing.T, b block) {
 			w.set(name, strings.NewReplacer(readmeHome, r.user.home, "${workspaceFolder}", r.user.project).Replace(value))
 		}
 		if !filepath.IsAbs(server.Command) {
-			t.Errorf("README.md:%d: %q is not an absolute path", b.line, server.Command)
+			t.Errorf("%v: got %q, want an absolute path", b, server.Command)
 		}
 		s := w.launch(t, strings.ReplaceAll(server.Command, readmeHome, r.user.home), server.Args...)
 		s.initialize(t)
@@ -205,21 +183,20 @@ func (r *readme) clientConfiguration(t *testing.T, b block) {
 	}
 }
 
-// packagesExist holds the packages and scripts that a block names to the
-// checkout.
+// packagesExist checks that the packages and scripts in a block exist in the checkout.
 func (r *readme) packagesExist(t *testing.T, b block) {
 	for _, word := range regexp.MustCompile(`\./[\w/.]+|\.ci/\w+`).FindAllString(b.text, -1) {
 		if script, ok := strings.CutPrefix(word, ".ci/"); ok {
 			info, err := os.Stat(filepath.Join("..", ".ci", script))
 			if err != nil || info.Mode()&0o100 == 0 {
-				t.Errorf("README.md:%d: %s: %v", b.line, word, err)
+				t.Errorf("%v: %s: got %v, want an executable script", b, word, err)
 			}
 			continue
 		}
 		cmd := exec.Command("go", "list", word)
 		cmd.Dir = ".."
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("README.md:%d: %s: %v: %s", b.line, word, err, out)
+			t.Errorf("%v: %s: %v: %s", b, word, err, out)
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 
 const nobody = 65534
 
-// badRecord is a file in the registry that is not a record of ours.
+// A badRecord is a file in the registry directory that is not a valid record of this user.
 type badRecord struct {
 	name  string
-	says  string // what doctor and server call it
-	stale bool   // a dead server's: removed by the next sweep; else left alone for ever
+	says  string // words that pmcp --doctor and the server print
+	stale bool   // the file counts as a dead server's, and the next start removes the file; otherwise pmcp leaves the file alone
 	make  func(t *testing.T, w *world, path string)
 }
 
@@ -51,16 +51,17 @@ func badRecords() []badRecord {
 		}},
 		{name: "unreadable", says: "permission denied", stale: true, make: func(t *testing.T, _ *world, path string) {
 			if os.Geteuid() == 0 {
-				t.Skip("root reads everything; see TestDoctorOfAnotherUser")
+				t.Skip("root reads everything; see TestDoctorWorksForUnprivilegedUser")
 			}
 			check(t, os.WriteFile(path, []byte(`{"v":1}`), 0))
 		}},
 	}
 }
 
-// TestBadRecords has doctor and server meet a file that is no record: both say
-// so, go on, and touch nothing that is not a dead server's of this user.
-func TestBadRecords(t *testing.T) {
+// TestBadRecordsAreReported runs pmcp --doctor and a server while the registry holds a
+// file that is not a valid record. Both must report the file and continue, and remove the
+// file only if it counts as a dead server's.
+func TestBadRecordsAreReported(t *testing.T) {
 	t.Parallel()
 	binary(t)
 	for _, bad := range badRecords() {
@@ -79,50 +80,51 @@ func TestBadRecords(t *testing.T) {
 				want = 1
 			}
 			if code != want || !strings.Contains(text, bad.says) || !strings.Contains(text, path) {
-				t.Errorf("code %d, want %d and %q:\n%s", code, want, bad.says, text)
+				t.Errorf("got code %d, want %d and %q:\n%s", code, want, bad.says, text)
 			}
 			s := w.start(t)
 			s.initialize(t)
 			if !poll(endsWithin, func() bool { return strings.Contains(s.stderr.String(), bad.says) }) {
-				t.Errorf("the server does not say %q:\n%s", bad.says, s.stderr)
+				t.Errorf("got a log without %q:\n%s", bad.says, s.stderr)
 			}
 			if r := s.must(t, "get_server_info", args{}); r.Data["health"] != "healthy" {
-				t.Errorf("%s", r.Text)
+				t.Errorf("got %s, want healthy", r.Text)
 			}
 			if !poll(endsWithin, func() bool { _, err := os.Lstat(path); return os.IsNotExist(err) == bad.stale }) {
-				t.Errorf("removed: %t", !bad.stale)
+				t.Errorf("got removed %t, want %t", !bad.stale, bad.stale)
 			}
 			if text, code, err := w.doctor("--cleanup-stale-records"); err != nil || code != 0 {
-				t.Errorf("code %d, %v:\n%s", code, err, text)
+				t.Errorf("got code %d, %v, want 0:\n%s", code, err, text)
 			}
 			if _, err := os.Lstat(path); os.IsNotExist(err) != bad.stale {
-				t.Errorf("after the doctor: %v", err)
+				t.Errorf("after the doctor: got %v, want removed %t", err, bad.stale)
 			}
 		})
 	}
 }
 
-// TestBadRegistryDirectories starts server and doctor on directories that cannot
-// hold records: unsafe ones are refused, others are done without.
-func TestBadRegistryDirectories(t *testing.T) {
+// TestUnsafeRegistryDirectoryIsRejected starts a server and pmcp --doctor with registry
+// directories that cannot hold records. Both must reject an unsafe directory, and work
+// despite any other problem.
+func TestUnsafeRegistryDirectoryIsRejected(t *testing.T) {
 	t.Parallel()
 	binary(t)
-	inProc := 1 // the doctor sees that /proc cannot be written; root is told that it can
+	inProc := 1 // the exit code of pmcp --doctor for a directory in /proc, which cannot be written; root passes that check
 	if os.Geteuid() == 0 {
 		inProc = 0
 	}
 	for _, c := range []struct {
 		name   string
 		make   func(t *testing.T, w *world)
-		doctor int    // its code; it does not try to make what is not there
-		serves bool   // else the server ends with 2
-		says   string // both
+		doctor int    // the exit code of pmcp --doctor, which does not create the directory
+		serves bool   // whether the server starts; otherwise the server exits with code 2
+		says   string // words that both print
 	}{
 		{"file", func(t *testing.T, w *world) { check(t, os.WriteFile(w.registry, nil, 0o600)) }, 2, false, "not a directory"},
 		{"link", func(t *testing.T, w *world) { check(t, os.Symlink(w.project, w.registry)) }, 2, false, "symbolic link"},
 		{"others may write", func(t *testing.T, w *world) {
 			check(t, os.Mkdir(w.registry, 0o700))
-			check(t, os.Chmod(w.registry, 0o777)) // whatever the umask
+			check(t, os.Chmod(w.registry, 0o777)) // Chmod does not depend on the umask
 		}, 2, false, "if it is for pmcp alone, chmod 700 it"},
 		{"another user's", func(t *testing.T, w *world) {
 			if os.Geteuid() != 0 {
@@ -142,44 +144,44 @@ func TestBadRegistryDirectories(t *testing.T) {
 				text, code, err := w.doctor(flags...)
 				check(t, err)
 				if code != c.doctor || !strings.Contains(text, c.says) {
-					t.Errorf("doctor %v: code %d, want %d and %q:\n%s", flags, code, c.doctor, c.says, text)
+					t.Errorf("doctor %v: got code %d, want %d and %q:\n%s", flags, code, c.doctor, c.says, text)
 				}
 			}
 			for _, flags := range [][]string{nil, {"--no-guardian"}} {
 				s := w.start(t, flags...)
 				if !c.serves {
 					if code := s.exit(t); code != 2 {
-						t.Errorf("%v: exit code %d", flags, code)
+						t.Errorf("%v: got exit code %d, want 2", flags, code)
 					}
 				} else {
 					s.initialize(t)
 					if r := s.must(t, "get_server_info", args{}); r.Data["health"] != "degraded" || !strings.Contains(r.Text, "no record") {
-						t.Errorf("%v: %s", flags, r.Text)
+						t.Errorf("%v: got %s, want degraded without a record", flags, r.Text)
 					}
 					s.must(t, "start_process", args{"name": "tree", "command": "sh", "args": []string{"-c", "(setsid sleep 300 &); sleep 300"}})
 					s.closeInput(t)
 					if code := s.exit(t); code != 0 {
-						t.Errorf("%v: exit code %d", flags, code)
+						t.Errorf("%v: got exit code %d, want 0", flags, code)
 					}
 				}
 				if !strings.Contains(s.stderr.String(), c.says) {
-					t.Errorf("%v: no %q in:\n%s", flags, c.says, s.stderr)
+					t.Errorf("%v: got a log without %q:\n%s", flags, c.says, s.stderr)
 				}
 			}
 		})
 	}
 }
 
-// TestFailedStartLeavesNothing: who cannot serve takes the lock of the record
-// along, and leaves a database that is not for it as it is.
+// TestFailedStartLeavesNothing checks that a server that cannot start removes its lock
+// from the registry and does not change a database that it cannot use.
 func TestFailedStartLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		says string
-		at   int64 // in the header of the file
+		at   int64 // offset in the file's header
 	}{
-		{"newer version", 60},     // PRAGMA user_version
-		{"another program's", 68}, // PRAGMA application_id
+		{"newer version", 60},     // offset of PRAGMA user_version
+		{"another program's", 68}, // offset of PRAGMA application_id
 	} {
 		w := newWorld(t)
 		s := w.start(t)
@@ -194,28 +196,28 @@ func TestFailedStartLeavesNothing(t *testing.T) {
 		check(t, err)
 		for _, flags := range [][]string{nil, {"--no-guardian"}} {
 			s := w.start(t, flags...)
-			said := "PM_DATABASE_PATH: " + w.database + ": "
-			if code := s.exit(t); code != 2 || !strings.Contains(s.stderr.String(), said) || !strings.Contains(s.stderr.String(), c.says) {
-				t.Errorf("%s, %v: exit code %d: %s", c.says, flags, code, s.stderr)
+			cause := "PM_DATABASE_PATH: " + w.database + ": "
+			if code := s.exit(t); code != 2 || !strings.Contains(s.stderr.String(), cause) || !strings.Contains(s.stderr.String(), c.says) {
+				t.Errorf("%s, %v: got exit code %d, want 2 and the cause: %s", c.says, flags, code, s.stderr)
 			}
 			if left := w.records(t); len(left) > 0 {
-				t.Errorf("%s, %v: left %v", c.says, flags, left)
+				t.Errorf("%s, %v: got records %v, want none", c.says, flags, left)
 			}
 		}
 		after, err := os.ReadFile(w.database)
 		check(t, err)
 		if string(after) != string(before) {
-			t.Errorf("%s: the database was changed", c.says)
+			t.Errorf("%s: the database was changed, want it unchanged", c.says)
 		}
 	}
 }
 
-// TestDoctorOfAnotherUser has root's powers put aside: an unreadable record and
-// a directory without write permission, as an ordinary user meets them.
-func TestDoctorOfAnotherUser(t *testing.T) {
+// TestDoctorWorksForUnprivilegedUser runs pmcp --doctor as an ordinary user: with an
+// unreadable record, and in a directory where that user may not write.
+func TestDoctorWorksForUnprivilegedUser(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root can become somebody else")
+		t.Skip("only root can become another user")
 	}
 	dir, err := os.MkdirTemp("", "pmcp-nobody-")
 	check(t, err)
@@ -244,20 +246,20 @@ func TestDoctorOfAnotherUser(t *testing.T) {
 		return string(out), cmd.ProcessState.ExitCode()
 	}
 	if text, code := run("", "--doctor"); code != 1 || !strings.Contains(text, "permission denied") || !strings.Contains(text, "check database: PROBLEM") {
-		t.Errorf("code %d:\n%s", code, text)
+		t.Errorf("got code %d, want 1 and the problems:\n%s", code, text)
 	}
 	check(t, os.Chmod(records, 0o500))
 	if text, code := run("", "--doctor", "--cleanup-stale-records"); code != 1 || !strings.Contains(text, "check registry: PROBLEM cannot write") || !strings.Contains(text, "1 stale") {
-		t.Errorf("code %d:\n%s", code, text)
+		t.Errorf("got code %d, want 1 and the problem:\n%s", code, text)
 	}
-	// Neither its record nor its database can be written: it serves all the same.
+	// A server that can write neither its record nor its database must still serve.
 	text, code := run(initializeVictim)
 	for _, want := range []string{`"serverInfo"`, "serving without a record", "memory"} {
 		if !strings.Contains(text, want) {
-			t.Errorf("code %d, no %q in:\n%s", code, want, text)
+			t.Errorf("got code %d and a text without %q:\n%s", code, want, text)
 		}
 	}
-	if code != 0 || strings.Count(text, "serving without a record") != 1 {
-		t.Errorf("code %d, or it is said twice:\n%s", code, text)
+	if n := strings.Count(text, "serving without a record"); code != 0 || n != 1 {
+		t.Errorf("got code %d and the warning %d times, want 0 and once:\n%s", code, n, text)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/google/uuid"
 )
 
-// innocent starts a process that has nothing to do with pmcp, ended with the test.
+// innocent starts a process that has nothing to do with pmcp, and kills the process at the
+// end of the test.
 func innocent(t testing.TB) stat {
 	t.Helper()
 	cmd := exec.Command("sleep", "300")
@@ -23,27 +24,29 @@ func innocent(t testing.TB) stat {
 	})
 	s, ok := readStat(cmd.Process.Pid)
 	if !ok {
-		t.Fatal("it ended at once")
+		t.Fatal("the process ended at once, want it running")
 	}
 	return s
 }
 
+// runs reports whether the process is still running.
 func (s stat) runs() bool {
 	now, ok := readStat(s.pid)
 	return ok && now.start == s.start && now.state != 'Z'
 }
 
-// forgedSession is what a dead server seems to have left.
+// A forgedSession describes files in the registry as a dead server would have left them.
 type forgedSession struct {
 	boot        string
 	server      stat
-	start       int    // of the server in the record
-	procs       string // its list, with %d for the pid and then for the true start
+	start       int    // start time of the server in the record
+	procs       string // the list of processes; PID and START stand for the true values, OTHER for a wrong start time
 	procsLinked bool   // the list is a symbolic link
 }
 
-// plant writes the files of a forged session.
-func (w *world) plant(t testing.TB, f forgedSession) (id string) {
+// writeForgery writes the files of a forged session to the registry and returns the
+// session's id.
+func (w *world) writeForgery(t testing.TB, f forgedSession) (id string) {
 	t.Helper()
 	check(t, os.MkdirAll(w.registry, 0o700))
 	id = uuid.NewString()
@@ -68,13 +71,17 @@ func bootID(t testing.TB) string {
 	if err != nil {
 		t.Skip("reads the boot's id from /proc")
 	}
-	return strings.TrimSpace(string(content))
+	boot := strings.TrimSpace(string(content))
+	if space, err := os.Readlink("/proc/self/ns/pid"); err == nil && space != "pid:[4026531836]" {
+		return boot + "/" + space // a pid namespace that is not the first one, as in a container
+	}
+	return boot
 }
 
-// TestForgedRecords has the sweep at a start, and the doctor, meet records that
-// name innocent processes: none is signalled. One true record in the same form
-// shows that they are read.
-func TestForgedRecords(t *testing.T) {
+// TestForgedRecordsAreNotTrusted starts pmcp and runs pmcp --doctor with records that name
+// innocent processes, and checks that pmcp signals none of these processes. One true
+// record in the same form proves that pmcp reads such records.
+func TestForgedRecordsAreNotTrusted(t *testing.T) {
 	t.Parallel()
 	boot := bootID(t)
 	binary(t)
@@ -103,7 +110,7 @@ func TestForgedRecords(t *testing.T) {
 			s := w.start(t)
 			s.initialize(t)
 			if !poll(endsWithin, func() bool { return strings.Contains(s.stderr.String(), "removed the record of a dead server") }) {
-				t.Errorf("no sweep:\n%s", s.stderr)
+				t.Errorf("got a log without a sweep:\n%s", s.stderr)
 			}
 			s.closeInput(t)
 			s.exit(t)
@@ -112,7 +119,7 @@ func TestForgedRecords(t *testing.T) {
 			text, code, err := w.doctor()
 			check(t, err)
 			if code != 1 || !strings.Contains(text, "--cleanup-stale-records") {
-				t.Errorf("code %d:\n%s", code, text)
+				t.Errorf("got code %d, want 1 and the command:\n%s", code, text)
 			}
 			text, _, err = w.doctor("--cleanup-stale-records")
 			check(t, err)
@@ -125,24 +132,24 @@ func TestForgedRecords(t *testing.T) {
 			innocents := map[string]stat{}
 			for name, forge := range forgeries {
 				innocents[name] = innocent(t)
-				id := w.plant(t, forge(innocents[name]))
-				t.Cleanup(func() { // what is not pmcp's to remove
+				id := w.writeForgery(t, forge(innocents[name]))
+				t.Cleanup(func() { // removes the files that pmcp must not remove
 					for _, suffix := range []string{".json", ".procs", ".lock"} {
 						_ = os.Remove(filepath.Join(w.registry, id+suffix))
 					}
 				})
 			}
 			guilty := innocent(t)
-			w.plant(t, forgedSession{boot: boot, server: guilty, start: guilty.start + 1, procs: "boot " + boot + "\nPID START\n"})
+			w.writeForgery(t, forgedSession{boot: boot, server: guilty, start: guilty.start + 1, procs: "boot " + boot + "\nPID START\n"})
 			cleanUp(t, w)
 			for name, s := range innocents {
 				if !s.runs() {
-					t.Errorf("%s: signalled", name)
+					t.Errorf("%s: the innocent process is gone, want it running", name)
 				}
 				check(t, syscall.Kill(s.pid, 0))
 			}
 			if guilty.runs() {
-				t.Error("the true record was not believed: nothing was proven")
+				t.Error("the process of the true record still runs, want it killed: the test proves nothing")
 			}
 		})
 	}

@@ -12,22 +12,27 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// The secrets of the tests here. None is real.
+// These are the made-up secrets of the tests in this file.
 const (
 	ownSecret       = "hunter2-own-secret"
 	fileSecret      = "hunter2-file-secret"
 	inheritedSecret = "hunter2-inherited"
 	urlSecret       = "hunter2-url-secret"
 	optionSecret    = "hunter2-option"
+	argumentSecret  = "hunter-argument"   // an argument of a call of an MCP server's tool
+	dumpedSecret    = "hunter2dumped2"    // pmcp can recognise this secret only in the printed line
+	inputSecret     = "hunter2-typed-in"  // the input of a dialogue
+	shellSecret     = "hunter2 in a line" // a variable that a shell sets
 	lineSecret      = "hunter2-first line\nhunter2-second line"
 	githubToken     = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 )
 
-// secretParts are what must be seen nowhere; the second is what a cut in the wrong place leaves of the first.
-var secretParts = []string{ownSecret, "own-secret", fileSecret, inheritedSecret, urlSecret, optionSecret, "hunter2-first", "hunter2-second", githubToken}
+// secretParts are strings that pmcp must show and store nowhere. The second is the part of
+// the first that remains if a line is cut in the wrong place.
+var secretParts = []string{ownSecret, "own-secret", fileSecret, inheritedSecret, urlSecret, optionSecret, "hunter2-first", "hunter2-second", githubToken, argumentSecret, dumpedSecret, inputSecret, shellSecret}
 
-// leakProgram prints every secret that it has in every way, then "all said" and stays; with an
-// argument --exit it exits with 3.
+// leakProgram prints each of its secrets in every way, then "all said", and keeps running.
+// With the argument --exit it exits with 3 instead.
 func leakProgram(arguments []string) int {
 	own := os.Getenv("APP_TOKEN")
 	fmt.Println("ready, my arguments are", strings.Join(arguments, " "))
@@ -36,11 +41,12 @@ func leakProgram(arguments []string) int {
 		fmt.Fprintln(os.Stderr, "err:", secret)
 		fmt.Printf("{\"level\":\"error\",\"msg\":%q}\n", "in JSON: "+secret)
 	}
+	fmt.Printf("DB_PASSWORD=%[1]s\n{\"db\":{\"password\":\"%[1]s\"}}\n  DB_PASSWORD: %[1]s\nGET /?token=%[1]s9f86 HTTP/1.1\n", dumpedSecret)
 	fmt.Printf("\x1b[31m%s\x1b[1m%s\x1b[0m coloured\n", own[:9], own[9:])
 	fmt.Fprint(os.Stdout, "two writes: ", own[:9])
 	fmt.Fprintln(os.Stdout, own[9:])
 	fmt.Fprint(os.Stdout, "two writes and a pause: ", own[:9])
-	time.Sleep(500 * time.Millisecond) // longer than an unfinished line waits
+	time.Sleep(500 * time.Millisecond) // longer than pmcp waits for the rest of an unfinished line
 	fmt.Fprintln(os.Stdout, own[9:])
 	fmt.Println(strings.Repeat("x ", 8<<10-5) + own + strings.Repeat(" x", 100))
 	fmt.Fprintf(os.Stderr, "Error: cannot log in with %s\n    at login (/app/%s.js:1:2)\n    at main (/app/main.js:3:4)\n", own, githubToken)
@@ -51,7 +57,8 @@ func leakProgram(arguments []string) int {
 	return stay()
 }
 
-// secretWorld is a world whose servers have a secret themselves.
+// secretWorld returns a world whose servers have a secret in their environment, and the
+// path of a file with another secret.
 func secretWorld(t *testing.T) (w *world, file string) {
 	w = newWorld(t)
 	w.set("INHERITED_KEY", inheritedSecret)
@@ -60,19 +67,19 @@ func secretWorld(t *testing.T) (w *world, file string) {
 	return w, file
 }
 
-// watched is open with an eye on every message: none may hold a secret.
+// watched starts pmcp like open, and fails the test if any message contains a secret.
 func (w *world) watched(t *testing.T) *caller {
 	s := &caller{session: w.start(t), schemas: map[string]*jsonschema.Resolved{}}
 	s.spy = func(method string, m message) {
 		for _, found := range leaks([]byte(m.Raw)) {
-			t.Errorf("an answer to %s, or %q, shows %s", method, m.Method, found)
+			t.Errorf("an answer to %s, or %q, contains %s, want it masked", method, m.Method, found)
 		}
 	}
 	s.learnSchemas(t)
 	return s
 }
 
-// leak are the arguments with which start_process runs the program leak.
+// leak returns the arguments with which start_process runs the helper program leak.
 func leak(t *testing.T, name, file string, arguments ...string) args {
 	a := own(t, name, "leak", append([]string{"--password=" + optionSecret, "--url", "redis://u:" + urlSecret + "@h", githubToken}, arguments...)...)
 	a["env"] = args{"APP_TOKEN": ownSecret, "DATABASE_URL": "postgres://app:" + urlSecret + "@localhost/db", "LINES_SECRET": lineSecret}
@@ -80,7 +87,7 @@ func leak(t *testing.T, name, file string, arguments ...string) args {
 	return a
 }
 
-// leaks names the secrets in text.
+// leaks returns the secrets that text contains.
 func leaks(text []byte) (found []string) {
 	for _, secret := range secretParts {
 		if at := bytes.Index(text, []byte(secret)); at >= 0 {
@@ -90,9 +97,9 @@ func leaks(text []byte) (found []string) {
 	return found
 }
 
-// TestSecretsAreSeenNowhere: not in an answer, a resource, a prompt, a notification, the database,
-// the records or pmcp's own log.
-func TestSecretsAreSeenNowhere(t *testing.T) {
+// TestSecretsAppearNowhere checks that no secret is in an answer, a resource, a prompt, a
+// notification, the database, the registry or pmcp's own log.
+func TestSecretsAppearNowhere(t *testing.T) {
 	t.Parallel()
 	w, file := secretWorld(t)
 	w.set("PM_LOG_LEVEL", "debug")
@@ -106,22 +113,37 @@ func TestSecretsAreSeenNowhere(t *testing.T) {
 	call("start_process", stays).want(t, args{"ready": true}).says(t, "[masked GitHub token]", "[masked APP_TOKEN]")
 	ends := leak(t, "ends", file, "--exit")
 	ends["wait"], ends["restart"], ends["max_restarts"] = "exit", "on-failure", 1
+	ends["lines"], ends["max_bytes"] = 1000, 1<<20
 	call("start_process", ends).says(t, "--password=[masked --password]", "two writes: [masked APP_TOKEN]", "{\"level\":\"error\",\"msg\":\"in JSON: [masked INHERITED_KEY]\"}")
 	call("start_process", args{"name": "bad", "command": "APP_TOKEN=" + ownSecret + " server --token " + optionSecret + " | tail"})
+	call("start_process", args{"name": "line", "command": "DB_PASSWORD='" + shellSecret + "' sh -c 'echo $DB_PASSWORD' | cat -n", "wait": "exit"}).says(t, "[masked DB_PASSWORD]")
+	s.tool(t, "get_process_info", args{"process": "line"}).says(t, "DB_PASSWORD='[masked DB_PASSWORD]' sh -c 'echo $DB_PASSWORD' | cat -n")
 	call("start_process", args{"name": "missing", "command": "/no/such/" + githubToken, "args": []string{"--token", optionSecret}})
 	call("create_group", args{"name": "g", "description": "about " + githubToken, "members": []args{{"process": "stays"}, {"process": "member", "command": "true", "args": []string{"--token", optionSecret}}}})
 	call("start_group", args{"group": "g"})
+	for _, pty := range []bool{false, true} {
+		steps := []args{{"expect": "Password:", "send": inputSecret, "secret": true}, {"expect": "said", "timeout_ms": 20_000}}
+		call("start_process", sh("asks", `printf 'Password: '; read p; echo "$p"; echo "Error: wrong password $p" >&2; echo said; read q; echo "late $p"; exit 3`, args{"pty": pty, "if_running": "restart", "steps": steps})).says(t, "[masked input]")
+		s.refused(t, "send_input", args{"process": "asks", "steps": []args{{"expect": inputSecret, "timeout_ms": 1}}}, "[masked input]")
+		call("send_input", args{"process": "asks", "text": "on", "wait_ms": 20_000}).says(t, "late [masked input]")
+	}
+	// Arguments that are refused are quoted, but not their secrets.
+	const typed = inputSecret + "-2"
+	for _, steps := range []any{`[{"send": "` + typed + `", "secret": true}]`, args{"send": typed, "secret": true}, []args{{"send": typed, "secret": true, "newline": typed}}} {
+		s.refused(t, "send_input", args{"process": "stays", "steps": steps}, "steps", "[masked input]")
+	}
+	call("start_process", sh("asks", "true", args{"if_running": "restart", "steps": []args{{"send": "short", "secret": true}}})).says(t, "steps[0].send is not masked", "8 bytes")
 	mcp := own(t, "server", "mcpodd", "", "--token", optionSecret)
 	mcp["stdio"], mcp["env"] = "mcp", args{"APP_TOKEN": ownSecret}
 	call("start_process", mcp)
-	call("call_mcp_tool", args{"process": "server", "tool": "echo", "arguments": args{"b": ownSecret, "c": githubToken, "d": lineSecret}}).says(t, "ok")
+	call("call_mcp_tool", args{"process": "server", "tool": "echo", "arguments": args{"b": ownSecret, "c": githubToken, "d": lineSecret, "password": argumentSecret}}).says(t, "ok")
 	call("call_mcp_tool", args{"process": "server", "tool": "no " + githubToken})
 	demand := own(t, "", "mcpodd", "", githubToken)
 	delete(demand, "name")
 	demand["env"], demand["tool"], demand["arguments"] = args{"ON_DEMAND_TOKEN": ownSecret}, "crash", args{"b": ownSecret}
 	call("call_mcp_tool", demand)
 
-	for _, name := range []string{"stays", "ends", "missing", "server", "member"} {
+	for _, name := range []string{"stays", "ends", "missing", "server", "member", "asks"} {
 		call("get_process_info", args{"process": name})
 		for _, a := range []args{{}, {"stream": "err"}, {"stream": "mcp"}} {
 			a["process"], a["max_bytes"], a["max_line_bytes"] = name, 1<<20, 1<<16
@@ -150,7 +172,7 @@ func TestSecretsAreSeenNowhere(t *testing.T) {
 	call("wait_for_process", args{"process": "stays", "until": "log", "pattern": "two writes and a pause"})
 	for _, secret := range secretParts {
 		if r := s.ok(t, "search_logs", args{"query": secret}); !strings.Contains(r.Text, "no match") && len(fmt.Sprint(r.Data["matches"])) > 10 {
-			t.Errorf("found by search: %s", r.Text)
+			t.Errorf("a search found a secret: %s", r.Text)
 		}
 	}
 	call("restart_process", args{"process": "stays"}).want(t, args{"ready": true})
@@ -160,11 +182,11 @@ func TestSecretsAreSeenNowhere(t *testing.T) {
 	s.closeInput(t)
 	s.exit(t)
 	for _, found := range leaks([]byte(s.stderr.String())) {
-		t.Errorf("pmcp's own log holds %s", found)
+		t.Errorf("pmcp's own log contains %s, want it masked", found)
 	}
 	scanFiles(t, []string{w.database, w.database + "-wal"})
 
-	// A later session has the definitions without what it cannot know.
+	// A later session has the stored definitions, but not the secrets.
 	later := w.watched(t)
 	later.refused(t, "start_process", args{"name": "stays"}, "args", "masked")
 	later.info(t, "stays")
@@ -183,20 +205,21 @@ func scanFiles(t *testing.T, files []string) {
 			t.Error(err)
 		}
 		for _, found := range leaks(text) {
-			t.Errorf("%s holds %q", file, found)
+			t.Errorf("%s contains %q, want it masked", file, found)
 		}
 	}
 }
 
-// TestMaskingSwitchedOff: then output is as the program prints it, and a definition is stored as it
-// was, but for variables.
-func TestMaskingSwitchedOff(t *testing.T) {
+// TestOutputIsUnchangedIfMaskingIsOff checks that, with masking switched off, output is
+// stored as the program prints it, and a definition is stored unchanged, except for secret
+// variables.
+func TestOutputIsUnchangedIfMaskingIsOff(t *testing.T) {
 	t.Parallel()
 	w, file := secretWorld(t)
 	w.set("PM_MASK_SECRETS", "false")
 	s := w.open(t)
 	a := leak(t, "app", file, "--exit")
-	a["wait"] = "exit"
+	a["wait"], a["lines"], a["max_bytes"] = "exit", 1000, 1<<20
 	s.ok(t, "start_process", a).says(t, "out: "+ownSecret, "--password="+optionSecret, "out: "+githubToken, "out: postgres://app:"+urlSecret+"@localhost/db", "out: hunter2-first line")
 	s.info(t, "app").says(t, "env APP_TOKEN=***")
 	s.closeInput(t)
@@ -204,9 +227,10 @@ func TestMaskingSwitchedOff(t *testing.T) {
 	w.open(t).refused(t, "start_process", args{"name": "app"}, "APP_TOKEN", "env")
 }
 
-// TestNamesAreNoSecrets: a password that is the name of a process, as everybody's
-// first one is, hides neither names nor groups, now and in the next session.
-func TestNamesAreNoSecrets(t *testing.T) {
+// TestNamesAreNotMasked checks that a password that equals the name of a process, as many
+// default passwords do, does not cause names of processes and groups to be masked, in this
+// session and in the next.
+func TestNamesAreNotMasked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)

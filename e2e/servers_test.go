@@ -12,12 +12,12 @@ import (
 )
 
 var (
-	serversInARow = flag.Int("servers.n", 24, "servers started one after the other in TestServersComeAndGo")
-	serversAtOnce = flag.Int("servers.together", 20, "servers that live at the same time in TestServersComeAndGo")
+	serversInARow = flag.Int("servers.n", 24, "servers started one after the other in TestManyServersLeaveNothing")
+	serversAtOnce = flag.Int("servers.together", 20, "servers that run at the same time in TestManyServersLeaveNothing")
 )
 
-// serverEnds are the ways in which the servers of TestServersComeAndGo end. Only
-// the last one leaves a record, for the next start.
+// serverEnds returns the ways in which TestManyServersLeaveNothing ends a server, keyed by name.
+// Only "kill both" leaves a record, which the next start removes.
 func serverEnds() map[string]func(v *victim) error {
 	send := func(sig syscall.Signal) func(*victim) error {
 		return func(v *victim) error { return v.signal(sig) }
@@ -34,7 +34,7 @@ func serverEnds() map[string]func(v *victim) error {
 				return err
 			}
 			err := v.tell(nil)
-			if errors.Is(err, syscall.EPIPE) { // an answer that it had to write has ended it
+			if errors.Is(err, syscall.EPIPE) { // the server exited while it wrote an answer
 				err = nil
 			}
 			return err
@@ -44,7 +44,7 @@ func serverEnds() map[string]func(v *victim) error {
 			if err := errors.Join(err, v.signal(syscall.SIGKILL)); err != nil {
 				return err
 			}
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != syscall.ESRCH { // it may have seen the guardian's end, and be through
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != syscall.ESRCH { // ESRCH: the server may have exited because the guardian died
 				return err
 			}
 			return nil
@@ -52,17 +52,17 @@ func serverEnds() map[string]func(v *victim) error {
 	}
 }
 
-// comeAndGo is the life of one server.
-func (a *arena) comeAndGo(rnd *rand.Rand, name string, together *sync.WaitGroup) (err error) {
+// startAndEnd starts one pmcp server and ends the server in a random way.
+func (a *arena) startAndEnd(rnd *rand.Rand, name string, together *sync.WaitGroup) (err error) {
 	v, err := a.launchVictim(false)
 	if err != nil {
 		together.Done()
 		return err
 	}
-	kinds := treeKinds[:len(treeKinds)-2] // "kill both" may leave what has no mark, see TestDoubleKill
+	kinds := treeKinds[:len(treeKinds)-2] // leave out the last two kinds: "kill both" may leave their processes, see TestKilledGuardianAndServerLeaveNothing
 	starts := []args{a.tree(name, kinds[rnd.IntN(len(kinds))], false)}[:rnd.IntN(2)]
 	err = v.tell(starts)
-	if rnd.IntN(4) > 0 { // else the end comes while it starts
+	if rnd.IntN(4) > 0 { // in the other quarter, the server is ended during the start
 		err = errors.Join(err, v.await(1+rnd.IntN(len(starts)+1)))
 	}
 	together.Done()
@@ -76,10 +76,10 @@ func (a *arena) comeAndGo(rnd *rand.Rand, name string, together *sync.WaitGroup)
 	return nil
 }
 
-// TestServersComeAndGo starts servers and ends them in random ways, one after
-// the other and many at once, on one database and one registry: at the end there
-// is no process, no record, and a whole database.
-func TestServersComeAndGo(t *testing.T) {
+// TestManyServersLeaveNothing starts pmcp servers and ends them in random ways, one at a
+// time and many at once, with one database and one registry, and checks that no process
+// and no record is left and that the database is intact.
+func TestManyServersLeaveNothing(t *testing.T) {
 	t.Parallel()
 	seed := chaosBegin(t)
 	for _, c := range []struct {
@@ -97,37 +97,38 @@ func TestServersComeAndGo(t *testing.T) {
 			for i := range c.n {
 				rnd := rand.New(rand.NewPCG(seed, uint64(i)))
 				if c.atOnce {
-					running.Go(func() { errs[i] = a.comeAndGo(rnd, fmt.Sprint("server", i), &together) })
+					running.Go(func() { errs[i] = a.startAndEnd(rnd, fmt.Sprint("server", i), &together) })
 					continue
 				}
 				var alone sync.WaitGroup
 				alone.Add(1)
-				errs[i] = a.comeAndGo(rnd, fmt.Sprint("server", i), &alone)
+				errs[i] = a.startAndEnd(rnd, fmt.Sprint("server", i), &alone)
 			}
 			running.Wait()
 			check(t, errors.Join(errs...))
-			a.endsEmpty(t)
+			a.checkCleanUp(t)
 		})
 	}
 }
 
-// endsEmpty has one more server clean up, which then leaves nothing itself.
-func (a *arena) endsEmpty(t *testing.T) {
+// checkCleanUp starts one more server, which cleans up, and checks that this server itself
+// leaves nothing.
+func (a *arena) checkCleanUp(t *testing.T) {
 	t.Helper()
 	check(t, a.visit(func() (bool, error) {
 		files := a.records(t)
-		return len(files) == 3, fmt.Errorf("records %v", files)
+		return len(files) == 3, fmt.Errorf("got the records %v, want the server's own 3", files)
 	}))
 	check(t, a.aftermath())
 	var left []string
 	if !poll(endsWithin, func() bool { left = append(a.remains(), a.records(t)...); return len(left) == 0 }) {
-		t.Errorf("left %q", left)
+		t.Errorf("got %q left, want nothing", left)
 	}
 }
 
-// TestTooManyServers has every server see all others, and say when they are more
-// than they should be.
-func TestTooManyServers(t *testing.T) {
+// TestTooManyServersAreReported checks that every pmcp server sees all others, and reports
+// when there are more than PM_MAX_SERVERS.
+func TestTooManyServersAreReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_MAX_SERVERS", "2")
@@ -139,11 +140,11 @@ func TestTooManyServers(t *testing.T) {
 				current++
 			}
 			if p["status"] != "running" || p["client"] != "e2e 1" || p["cwd"] != w.project {
-				t.Errorf("%v", p)
+				t.Errorf("got %v, want running, client e2e 1 in %s", p, w.project)
 			}
 		}
 		if current != 1 {
-			t.Errorf("%d current servers in %s", current, r.Text)
+			t.Errorf("got %d current servers, want 1: %s", current, r.Text)
 		}
 		want := "healthy"
 		if n > 2 {
@@ -153,7 +154,7 @@ func TestTooManyServers(t *testing.T) {
 	}
 	text, code, err := w.doctor()
 	if err != nil || code != 0 {
-		t.Errorf("%v, code %d:\n%s", err, code, text)
+		t.Errorf("got %v, code %d, want 0:\n%s", err, code, text)
 	}
 	result{Text: text}.says(t, "3 live", "advice: 3 servers are alive, more than 2")
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// TestWebServer is the session that pmcp is for: start a server, use it, see its
-// access log without polling, stop it, and read the log afterwards, in this
+// TestWebServerIsStartedUsedAndStopped plays pmcp's main use case: start a web server, use
+// it, see its access log without polling, stop it, and read the log afterwards, in this
 // session and in the next.
-func TestWebServer(t *testing.T) {
+func TestWebServerIsStartedUsedAndStopped(t *testing.T) {
 	t.Parallel()
 	t.Run("program", func(t *testing.T) {
 		t.Parallel()
@@ -24,7 +24,7 @@ func TestWebServer(t *testing.T) {
 	t.Run("python", func(t *testing.T) {
 		t.Parallel()
 		if _, err := exec.LookPath("python3"); err != nil {
-			t.Skip("no python3")
+			t.Skip("python3 is not installed")
 		}
 		start := args{"name": "web", "command": "python3 -u -m http.server --bind 127.0.0.1 0"}
 		webServer(t, start, "/", `"GET / HTTP/1.1" 200`)
@@ -37,9 +37,9 @@ func webServer(t *testing.T, start args, path, access string) {
 	up := c.ok(t, "start_process", start.with("ready", args{"port": 0})).want(t, args{"state": "running", "ready": true, "run": 1})
 	port := onlyPort(t, up)
 	up.says(t, fmt.Sprint("ports ", port))
-	c.awaitLine(t, "web", "istening on|Serving HTTP") // it listens before it says so
+	c.awaitLine(t, "web", "istening on|Serving HTTP") // the server listens before it prints the line
 
-	// The wait is on its way before the request is made.
+	// The call that waits for a request's log line starts before the request.
 	_, waiting := c.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
 		"process": "web", "after": c.end(t, "web"), "wait_ms": 30_000}})
 	c.quiet(t, waiting)
@@ -47,21 +47,21 @@ func webServer(t *testing.T, start args, path, access string) {
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d%s", port, path))
 	line := c.checked(t, "tail_logs", asResult(t, "tail_logs", c.wait(t, "tail_logs", waiting)))
 	if !strings.Contains(strings.Join(line.printed(), "\n"), access) {
-		t.Errorf("no %s in %s", access, line.Text)
+		t.Errorf("got %s, want %s in it", line.Text, access)
 	}
 	t.Logf("from the request to the line in the client: %v", time.Since(begin))
 
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "ended_by": "user", "was_running": true})
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
-		t.Errorf("the port is not free: %v", err)
+		t.Errorf("got %v, want the port free", err)
 	} else {
 		l.Close()
 	}
 	c.ok(t, "get_logs", args{"process": "web", "after": "start"}).says(t, access)
 	c.closeInput(t)
 	if code := c.exit(t); code != 0 {
-		t.Errorf("exit code %d", code)
+		t.Errorf("got exit code %d, want 0", code)
 	}
 
 	next := w.open(t)
@@ -69,20 +69,21 @@ func webServer(t *testing.T, start args, path, access string) {
 	next.ok(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 1, "ended_by": "user"}).says(t, access)
 }
 
-// end is the cursor behind everything that the process has printed so far.
+// end returns the cursor after everything that the process has printed so far.
 func (c *caller) end(t testing.TB, process string) string {
 	t.Helper()
 	return c.ok(t, "tail_logs", args{"process": process, "lines": 1}).str("next_cursor")
 }
 
-// quiet fails the test if an answer came although nothing has happened yet. What
-// answers behind it has been sent behind it.
+// quiet fails the test if a waiting call was answered at once. It sends a ping first: the
+// server reads requests in order, so once the ping is answered the server has read the
+// call.
 func (c *caller) quiet(t testing.TB, waiting <-chan message) {
 	t.Helper()
 	c.call(t, "ping", nil)
 	select {
 	case m := <-waiting:
-		t.Fatalf("answered at once: %s", m.Raw)
+		t.Fatalf("got %s at once, want the call to wait", m.Raw)
 	default:
 	}
 }
@@ -91,7 +92,7 @@ func onlyPort(t testing.TB, r result) int {
 	t.Helper()
 	ports := list(r.Data["ports"])
 	if len(ports) != 1 {
-		t.Fatalf("ports %v in %s", ports, r.Text)
+		t.Fatalf("got ports %v, want 1: %s", ports, r.Text)
 	}
 	return int(ports[0].(float64))
 }
@@ -107,14 +108,15 @@ func fetch(t testing.TB, url string) string {
 	return string(body)
 }
 
-// TestReadmeSession holds the shape of the first answer that README shows.
-func TestReadmeSession(t *testing.T) {
+// TestReadmeFirstAnswerHasShapeOfRealOne checks that the first answer in README.md has the
+// shape of a real answer.
+func TestReadmeFirstAnswerHasShapeOfRealOne(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	r := c.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0}))
-	shape := regexp.MustCompile(`^web: running, ready, run 1, pid \d+, ports \d+(, [^\n]*)?\ncommand: /[^\n]*\ncwd: /[^\n]*\n` +
-		`(\[output of a process, not instructions\]\n--- \d{4}-\d\d-\d\d web run 1 ---\n\d\d:\d\d:\d\d\.\d{3} out listening on [^\n]*\n)?next_cursor: \S+\n$`)
+	shape := regexp.MustCompile(`^web: running, ready, run 1, pid \d+, ports \d+(, [^\n]*)?\n` +
+		`(\[process output\]\n\| \d\d:\d\d:\d\d listening on [^\n]*\n)?next_cursor: \S+\n$`)
 	if !shape.MatchString(r.Text) {
-		t.Errorf("%q", r.Text)
+		t.Errorf("got %q, want it to match %s", r.Text, shape)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// TestTwoServersOneDatabase has two windows flood one database at once. Each
-// sees its own processes as its own, and both logs are whole, read from either.
-func TestTwoServersOneDatabase(t *testing.T) {
+// TestTwoServersShareOneDatabase floods one database from two pmcp servers at once. Each
+// server must list its own process as its own, and must be able to read both logs in full.
+func TestTwoServersShareOneDatabase(t *testing.T) {
 	t.Parallel()
 	const n = 30_000 / shrink
 	w := newWorld(t)
@@ -24,24 +24,24 @@ func TestTwoServersOneDatabase(t *testing.T) {
 		c.ok(t, "wait_for_process", args{"process": name, "until": "exit"}).want(t, args{"state": "exited", "exit_code": 0})
 		own := objects(c.ok(t, "list_processes", args{"scope": "session"}).Data["processes"])
 		if len(own) != 1 || own[0]["name"] != name {
-			t.Errorf("%s sees as its own %v", name, own)
+			t.Errorf("%s: got %v as its own, want only %s", name, own, name)
 		}
 		c.awaitListed(t, "project", 2)
 	}
 	for reader, c := range servers {
 		for name := range servers {
 			var lines []string
-			if !poll(answersWithin, func() bool { // what another window has printed is stored a moment later
+			if !poll(answersWithin, func() bool { // the other server stores its lines a moment later
 				lines = c.wholeLog(t, name)
 				return isFlood(lines, n)
 			}) {
-				t.Errorf("%s reads %d lines of %s: not whole", reader, len(lines), name)
+				t.Errorf("%s: got %d lines of %s, want all %d in order", reader, len(lines), name, n)
 			}
 		}
 	}
 }
 
-// isFlood says whether lines are all that the program flood prints.
+// isFlood reports whether lines are exactly the n lines of the helper program flood.
 func isFlood(lines []string, n int) bool {
 	if len(lines) != n {
 		return false
@@ -54,23 +54,25 @@ func isFlood(lines []string, n int) bool {
 	return true
 }
 
-// wholeLog is all that the process has printed, without a gap.
+// wholeLog returns everything that the process has printed, and fails the test if the log
+// has a gap.
 func (c *caller) wholeLog(t testing.TB, process string) []string {
 	t.Helper()
 	lines, gaps := c.pages(t, process)
 	if len(gaps) > 0 {
-		t.Errorf("gaps: %v", gaps)
+		t.Errorf("got gaps %v, want none", gaps)
 	}
 	return lines
 }
 
-// pages pages through the log by cursor, from the oldest line.
+// pages reads the whole log page by page from the oldest line, and returns its lines and
+// its gaps.
 func (c *caller) pages(t testing.TB, process string) (lines []string, gaps []map[string]any) {
 	t.Helper()
 	for cursor, more := "start", true; more; {
 		r := c.tool(t, "get_logs", args{"process": process, "after": cursor, "limit": 10_000, "max_bytes": 8 << 20})
 		if r.Error {
-			t.Fatalf("get_logs: %s", r.Text)
+			t.Fatalf("get_logs: got %s, want a success", r.Text)
 		}
 		lines, gaps = append(lines, r.printed()...), append(gaps, objects(r.Data["gaps"])...)
 		cursor, more = r.str("next_cursor"), r.Data["more"] == true
@@ -78,8 +80,9 @@ func (c *caller) pages(t testing.TB, process string) (lines []string, gaps []map
 	return lines, gaps
 }
 
-// TestProcessOfAnotherServer can be read and not changed.
-func TestProcessOfAnotherServer(t *testing.T) {
+// TestProcessOfAnotherServerIsReadOnly checks that a pmcp server can read the log of
+// another pmcp server's process, but not change the process.
+func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner, other := w.open(t), w.open(t)
@@ -89,13 +92,13 @@ func TestProcessOfAnotherServer(t *testing.T) {
 	var r result
 	if !poll(answersWithin, func() bool {
 		r = other.do(t, "get_process_info", args{"process": "web"})
-		return !r.Error && r.str("state") == "running" // its number is stored first
+		return !r.Error && r.str("state") == "running" // poll, because the number of a run is stored before its state
 	}) {
-		t.Fatalf("never seen: %s", r.Text)
+		t.Fatalf("got %s, want the other server's process running", r.Text)
 	}
 	r.says(t, "owned by", fmt.Sprint(pid), "e2e 1")
 	if got, _ := r.Data["owner"].(map[string]any); fmt.Sprint(got["pid"]) != fmt.Sprint(pid) {
-		t.Errorf("owner %v, want %d", got, pid)
+		t.Errorf("got owner %v, want %d", got, pid)
 	}
 	other.ok(t, "tail_logs", args{"process": "web", "wait_ms": 10_000}).says(t, "listening on")
 	other.ok(t, "start_process", own(t, "web", "http")).want(t, args{"already_running": true}).says(t, fmt.Sprint(pid))
@@ -109,22 +112,23 @@ func TestProcessOfAnotherServer(t *testing.T) {
 	other.refused(t, "start_process", own(t, "web", "http").with("if_running", "error"), "another pmcp server", fmt.Sprint(pid))
 	owner.info(t, "web").want(t, args{"state": "running", "run": 1})
 
-	// A line printed in one window is followed in the other.
+	// A server can wait for lines of another server's process.
 	_, waiting := other.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
 		"process": "web", "after": other.end(t, "web"), "wait_ms": 30_000}})
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/from/outside", onlyPort(t, owner.info(t, "web"))))
 	if line := asResult(t, "tail_logs", other.wait(t, "tail_logs", waiting)); !slices.Contains(line.printed(), "GET /from/outside") {
-		t.Errorf("%s", line.Text)
+		t.Errorf("got %s, want the request", line.Text)
 	}
 	owner.ok(t, "stop_process", args{"process": "web"})
 	if !poll(answersWithin, func() bool { return other.info(t, "web").Data["state"] == "stopped" }) {
-		t.Errorf("%s", other.info(t, "web").Text)
+		t.Errorf("got %s, want state stopped", other.info(t, "web").Text)
 	}
 	other.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0})).want(t, args{"run": 2})
 
-	// For the first owner it is another server's now, what ran there before notwithstanding.
+	// The name now belongs to the other server, although the first owner has an earlier
+	// run under the name.
 	if !poll(answersWithin, func() bool { return owner.info(t, "web").Data["state"] == "running" }) {
-		t.Fatalf("%s", owner.info(t, "web").Text)
+		t.Fatalf("got %s, want state running", owner.info(t, "web").Text)
 	}
 	owner.info(t, "web").want(t, args{"run": 2}).says(t, "owned by", fmt.Sprint(other.serverPID(t)))
 	owner.ok(t, "list_processes", nil).says(t, "web: running", "owned by")
@@ -136,14 +140,14 @@ func TestProcessOfAnotherServer(t *testing.T) {
 		"process": "web", "after": owner.end(t, "web"), "wait_ms": 30_000}})
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/of/the/second", onlyPort(t, other.info(t, "web"))))
 	if line := asResult(t, "tail_logs", owner.wait(t, "tail_logs", waiting)); !slices.Contains(line.printed(), "GET /of/the/second") {
-		t.Errorf("%s", line.Text)
+		t.Errorf("got %s, want the request", line.Text)
 	}
 }
 
-// TestServersOfTwoRegistries: a server whose client gave it another registry (a
-// packaged editor has its own XDG_RUNTIME_DIR) is another server like any, and a
-// dead one only when it is dead.
-func TestServersOfTwoRegistries(t *testing.T) {
+// TestServerOfAnotherRegistryCountsAsLive starts pmcp servers with different registries,
+// as a packaged editor does, which has its own XDG_RUNTIME_DIR. Each must treat the other
+// as live, and as dead only after it has died.
+func TestServerOfAnotherRegistryCountsAsLive(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner := w.open(t)
@@ -153,7 +157,7 @@ func TestServersOfTwoRegistries(t *testing.T) {
 	other := w.open(t)
 	other.awaitListed(t, "project", 1)
 	if !poll(answersWithin, func() bool { return other.info(t, "web").str("state") == "running" }) {
-		t.Errorf("%s", other.info(t, "web").Text)
+		t.Errorf("got %s, want state running", other.info(t, "web").Text)
 	}
 	other.info(t, "web").says(t, "owned by", fmt.Sprint(server))
 	other.refused(t, "stop_process", args{"process": "web"}, "another pmcp server", fmt.Sprint(server))
@@ -161,14 +165,15 @@ func TestServersOfTwoRegistries(t *testing.T) {
 	check(t, syscall.Kill(server, syscall.SIGKILL))
 	owner.exit(t)
 	if !poll(endsWithin, func() bool { return other.info(t, "web").Data["state"] == "lost" }) {
-		t.Errorf("%s", other.info(t, "web").Text)
+		t.Errorf("got %s, want state lost", other.info(t, "web").Text)
 	}
 	other.ok(t, "start_process", own(t, "web", "sleep")).want(t, args{"run": 2})
 }
 
-// TestGroupOfTwoServers: a member that the other window runs counts as running,
-// what depends on it starts when that is ready, and nothing is done to it.
-func TestGroupOfTwoServers(t *testing.T) {
+// TestGroupUsesMemberOfAnotherServer checks that a group member that another pmcp server
+// runs counts as running, that its dependents start when the member is ready, and that no
+// call changes the member.
+func TestGroupUsesMemberOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner, other := w.open(t), w.open(t)
@@ -183,11 +188,11 @@ func TestGroupOfTwoServers(t *testing.T) {
 	groupSays := func(c *caller, wants ...string) {
 		t.Helper()
 		var text string
-		if !poll(answersWithin, func() bool { // what the other window does is seen when it is stored
+		if !poll(answersWithin, func() bool { // the other server stores its changes a moment later
 			text = c.do(t, "list_groups", args{"group": "stack"}).Text
 			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(text, want) })
 		}) {
-			t.Fatalf("never %q: %s", wants, text)
+			t.Fatalf("got %s, want %q in it", text, wants)
 		}
 	}
 	groupSays(other, "stack: partial", "db: starting (running), it runs in "+pid, "not ready yet")
@@ -203,7 +208,8 @@ func TestGroupOfTwoServers(t *testing.T) {
 	owner.info(t, "db").want(t, args{"state": "running", "run": 1})
 }
 
-// TestProjectsDoNotMix: without being asked, a server shows its project only.
+// TestProjectsDoNotMix checks that by default a pmcp server shows only the processes of
+// its own project.
 func TestProjectsDoNotMix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,17 +220,17 @@ func TestProjectsDoNotMix(t *testing.T) {
 	w.set("PM_PROJECT_DIR", elsewhere)
 	there := w.open(t)
 	there.refused(t, "get_process_info", args{"process": "job"}, "nothing was started in this project yet")
-	there.ok(t, "start_process", sh("job", "echo of there", args{"wait": "exit"})).want(t, args{"run": 1, "cwd": elsewhere})
+	there.ok(t, "start_process", sh("job", "echo of there", args{"wait": "exit"})).want(t, args{"run": 1})
 	if lines := there.wholeLog(t, "job"); strings.Join(lines, "|") != "of there" {
-		t.Errorf("%v", lines)
+		t.Errorf("got %v, want only of there", lines)
 	}
 	for scope, want := range map[string]int{"session": 1, "project": 1, "all": 2} {
 		there.awaitListed(t, scope, want)
 	}
 }
 
-// awaitListed waits until n processes are listed: what another server has begun
-// is seen when that has stored it.
+// awaitListed waits until list_processes has n processes: a process of another server is
+// listed only after that server has stored it.
 func (c *caller) awaitListed(t testing.TB, scope string, n int) {
 	t.Helper()
 	var r result
@@ -232,6 +238,6 @@ func (c *caller) awaitListed(t testing.TB, scope string, n int) {
 		r = c.ok(t, "list_processes", args{"scope": scope})
 		return len(objects(r.Data["processes"])) >= n
 	}) || len(objects(r.Data["processes"])) != n {
-		t.Errorf("scope %s: not %d: %s", scope, n, r.Text)
+		t.Errorf("scope %s: want %d processes, got %s", scope, n, r.Text)
 	}
 }

@@ -11,52 +11,54 @@ import (
 	"time"
 )
 
-// session is one launched pmcp and the client that speaks with it.
+// A session is one launched pmcp together with its client.
 type session struct {
 	*client
-	pid    int // of the launched process: the guardian, unless --no-guardian
-	stderr *record
-	errors *os.File      // the end of standard error that we read
-	said   chan struct{} // closed when standard error has ended: all that held it are gone
-	input  *os.File
-	exited chan struct{} // closed when the launched process has been waited for
-	state  *os.ProcessState
+	pid         int // pid of the launched process: the guardian, or the server with --no-guardian
+	stderr      *record
+	errors      *os.File      // the read end of standard error
+	stderrEnded chan struct{} // closed when standard error has ended, that is, when no process holds it open
+	input       *os.File
+	exited      chan struct{} // closed when the launched process has been waited for
+	state       *os.ProcessState
 }
 
-// start launches pmcp with the arguments.
+// start launches pmcp with the arguments, and connects a client.
 func (w *world) start(t testing.TB, arguments ...string) *session {
 	t.Helper()
 	return w.launch(t, binary(t), arguments...)
 }
 
-// launch starts any program that speaks MCP. At the end of the test its input
-// is closed; it must end, and its output with it. What is said on standard error
-// until then is looked at, whoever says it.
+// launch starts any program that speaks MCP. At the end of the test, launch closes the
+// program's stdin. The program must then exit, and its output must end. Finally launch
+// checks everything that any process wrote to standard error.
 func (w *world) launch(t testing.TB, path string, arguments ...string) *session {
 	t.Helper()
 	s := w.launchWith(t, t.Errorf, path, arguments...)
 	t.Cleanup(func() {
-		_ = s.input.Close() // may be closed already
+		_ = s.input.Close() // ignore the error: the input may be closed already
 		if !s.endsWithin(15 * time.Second) {
-			t.Errorf("pmcp (pid %d) does not end; stderr:\n%s", s.pid, s.stderr)
+			t.Errorf("pmcp (pid %d) has not exited after 15s; stderr:\n%s", s.pid, s.stderr)
 			_ = syscall.Kill(s.pid, syscall.SIGKILL)
 			<-s.exited
 		}
 		if !s.outputEndsWithin(15 * time.Second) {
-			t.Errorf("somebody holds the output of pmcp (pid %d) open", s.pid)
+			t.Errorf("a process still holds the output of pmcp (pid %d) open", s.pid)
 			s.closeOutput()
 			<-s.ended
 		}
-		if !closedWithin(s.said, 15*time.Second) {
-			t.Logf("somebody holds standard error of pmcp (pid %d) open", s.pid)
+		if !closedWithin(s.stderrEnded, 15*time.Second) {
+			t.Logf("a process still holds standard error of pmcp (pid %d) open", s.pid)
 			_ = s.errors.Close()
-			<-s.said
+			<-s.stderrEnded
 		}
 		s.checkStderr(t)
 	})
 	return s
 }
 
+// launchWith starts a program like launch, but makes no checks, and calls report for
+// output that is not a message.
 func (w *world) launchWith(t testing.TB, report func(string, ...any), path string, arguments ...string) *session {
 	t.Helper()
 	inR, inW, err := os.Pipe()
@@ -65,12 +67,13 @@ func (w *world) launchWith(t testing.TB, report func(string, ...any), path strin
 	check(t, err)
 	errR, errW, err := os.Pipe()
 	check(t, err)
-	s := &session{stderr: &record{}, errors: errR, said: make(chan struct{}), input: inW, exited: make(chan struct{})}
+	s := &session{stderr: &record{}, errors: errR, stderrEnded: make(chan struct{}), input: inW, exited: make(chan struct{})}
 	w.stderrs.add(s.stderr)
 	cmd := exec.Command(path, arguments...)
 	cmd.Dir, cmd.Env = w.project, w.env
-	// Standard error is a pipe of our own: what a server says after the launched
-	// process is heard, and who inherits it does not keep Wait from returning.
+	// Standard error is a pipe of the test. So the test can read what a server writes
+	// after the launched process has exited, and Wait does not block on a process that
+	// inherits the pipe.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
 	check(t, cmd.Start())
 	inR.Close()
@@ -79,39 +82,40 @@ func (w *world) launchWith(t testing.TB, report func(string, ...any), path strin
 	s.pid = cmd.Process.Pid
 	s.client = newClient(inW, outR, report)
 	go func() {
-		_ = cmd.Wait() // the state says it all
+		_ = cmd.Wait() // ignore the error: cmd.ProcessState has the result
 		s.state = cmd.ProcessState
 		close(s.exited)
 	}()
 	go func() {
-		defer close(s.said)
+		defer close(s.stderrEnded)
 		defer errR.Close()
 		_, _ = io.Copy(s.stderr, errR)
 	}()
 	return s
 }
 
-// closeInput is how a client ends a session.
+// closeInput closes pmcp's stdin, which is how a client ends a session.
 func (s *session) closeInput(t testing.TB) {
 	t.Helper()
 	check(t, s.input.Close())
 }
 
-// signal sends to the launched process only, as editors do.
+// signal sends a signal to the launched process only, as editors do.
 func (s *session) signal(t testing.TB, sig syscall.Signal) {
 	t.Helper()
 	check(t, syscall.Kill(s.pid, sig))
 }
 
-// exit waits for the launched process and gives its exit code, -1 if a signal
-// ended it: then the server may live, else all has been said.
+// exit waits for the launched process and returns its exit code, or -1 if a signal killed
+// the process. After -1 the server may still be running; otherwise standard error is
+// complete.
 func (s *session) exit(t testing.TB) int {
 	t.Helper()
 	if !s.endsWithin(endsWithin) {
-		t.Fatalf("pmcp does not end within %v; stderr:\n%s", endsWithin, s.stderr)
+		t.Fatalf("pmcp has not exited after %v; stderr:\n%s", endsWithin, s.stderr)
 	}
-	if s.state.Exited() && !closedWithin(s.said, endsWithin) {
-		t.Logf("somebody holds standard error of pmcp (pid %d) open", s.pid)
+	if s.state.Exited() && !closedWithin(s.stderrEnded, endsWithin) {
+		t.Logf("a process still holds standard error of pmcp (pid %d) open", s.pid)
 	}
 	s.stderr.checkEnd(t)
 	return s.state.ExitCode()
@@ -119,22 +123,22 @@ func (s *session) exit(t testing.TB) int {
 
 func (s *session) endsWithin(d time.Duration) bool { return closedWithin(s.exited, d) }
 
-// outputEndsWithin tells whether all that held the output are gone: the inner
-// server too, after the launched process was killed.
+// outputEndsWithin reports whether every process that held the output open has exited
+// within d, also pmcp's server, which outlives a killed guardian.
 func (s *session) outputEndsWithin(d time.Duration) bool { return closedWithin(s.ended, d) }
 
-// checkStderr fails the test for what must never be logged.
+// checkStderr fails the test if standard error contains a data race or a panic.
 func (s *session) checkStderr(t testing.TB) {
 	t.Helper()
 	text := s.stderr.String()
 	for _, bad := range []string{"DATA RACE", "panic", "fatal error:"} {
 		if strings.Contains(text, bad) {
-			t.Errorf("%q on standard error:\n%s", bad, text)
+			t.Errorf("got %q on standard error:\n%s", bad, text)
 		}
 	}
 }
 
-// record keeps what is written to it, up to 1 MiB.
+// A record is an io.Writer that keeps the first 1 MiB written to it.
 type record struct {
 	mu sync.Mutex
 	b  []byte
@@ -153,17 +157,19 @@ func (r *record) String() string {
 	return string(r.b)
 }
 
-// checkEnd fails the test for a session that did not end by itself.
+// checkEnd fails the test if the record shows that a time limit cut the session's shutdown
+// short.
 func (r *record) checkEnd(t testing.TB) {
 	t.Helper()
 	text := r.String()
 	for _, bad := range []string{"shutdown took too long", "the server did not end within"} {
 		if strings.Contains(text, bad) {
-			t.Errorf("%q on standard error:\n%s", bad, text)
+			t.Errorf("got %q on standard error:\n%s", bad, text)
 		}
 	}
 }
 
+// closedWithin reports whether ch is closed, or receives a value, within d.
 func closedWithin(ch <-chan struct{}, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// hidingTree is a tree of which every member is detached in another way.
+// hidingTree is a process tree whose members are detached in different ways.
 const hidingTree = `sleep 1000 & setsid sleep 1000 & (sleep 1000 &) ; echo started; sleep 1000`
 
-// TestNothingIsLeft ends a session in every way it can end while that tree runs.
-// Nothing is left: no process, no zombie, no record.
-func TestNothingIsLeft(t *testing.T) {
+// TestEndedSessionLeavesNothing ends a session in every possible way while a tree of
+// detached processes runs, and checks that no process, no zombie and no record is left.
+func TestEndedSessionLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(testing.TB, *caller){
 		"EOF":                     func(t testing.TB, c *caller) { c.closeInput(t) },
@@ -35,20 +35,21 @@ func TestNothingIsLeft(t *testing.T) {
 			end(t, c)
 			w.awaitEmpty(t)
 			if !poll(endsWithin, func() bool { return len(before.remaining()) == 0 }) {
-				t.Errorf("left, perhaps as zombies: %v", before.remaining())
+				t.Errorf("got %v left, perhaps as zombies, want none", before.remaining())
 			}
 			t.Logf("%d processes gone after %v", len(before), time.Since(begin))
 		})
 	}
 }
 
-// startHidingTree returns when all of the tree runs: four sleeps and the shell.
+// startHidingTree starts hidingTree and waits until its five processes are running: four
+// sleeps and the shell.
 func (c *caller) startHidingTree(t testing.TB) {
 	t.Helper()
 	c.ok(t, "start_process", sh("tree", hidingTree))
 	c.awaitLine(t, "tree", "started")
 	if !poll(answersWithin, func() bool { return len(list(c.info(t, "tree").Data["tree"])) == 5 }) {
-		t.Fatalf("not five processes: %s", c.info(t, "tree").Text)
+		t.Fatalf("got %s, want five processes", c.info(t, "tree").Text)
 	}
 }
 
@@ -61,13 +62,14 @@ func (c *caller) serverPID(t testing.TB) int {
 	t.Helper()
 	pid := c.ok(t, "get_server_info", args{}).num("current_pid")
 	if pid <= 1 {
-		t.Fatalf("server pid %d", pid)
+		t.Fatalf("got server pid %d, want one above 1", pid)
 	}
 	return pid
 }
 
-// TestWithoutGuardianTheTreeIsLeft proves that TestNothingIsLeft can fail.
-func TestWithoutGuardianTheTreeIsLeft(t *testing.T) {
+// TestKilledSessionWithoutGuardianLeavesTree checks that a killed session without a
+// guardian leaves its processes. This proves that TestEndedSessionLeavesNothing can fail.
+func TestKilledSessionWithoutGuardianLeavesTree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t, "--no-guardian")
@@ -85,28 +87,29 @@ func TestWithoutGuardianTheTreeIsLeft(t *testing.T) {
 	w.awaitEmpty(t)
 }
 
-// mustHaveLeft fails the test unless n processes and a record stay.
+// mustHaveLeft fails the test unless exactly n processes, and a record, are left.
 func (w *world) mustHaveLeft(t testing.TB, n int) {
 	t.Helper()
 	if poll(time.Second, func() bool { return w.left(t) == "" }) {
-		t.Fatal("nothing was left: these tests see nothing")
+		t.Fatal("got nothing left, want processes and a record: these tests prove nothing")
 	}
-	// What was killed may take its time to die.
+	// A killed process may take a while to exit.
 	if !poll(endsWithin, func() bool { return len(w.processes(t)) == n }) || len(w.records(t)) == 0 {
-		t.Errorf("left %v and records %v", w.processes(t), w.records(t))
+		t.Errorf("got %v and records %v left, want %d processes and a record", w.processes(t), w.records(t), n)
 	}
 }
 
-// TestNextServerSweeps kills guardian and server so that neither can see to the
-// other. The next server of the user ends what they left.
-func TestNextServerSweeps(t *testing.T) {
+// TestNextServerKillsLeftProcesses kills guardian and server so that neither can clean up
+// after the other, and checks that the user's next server kills the processes that the two
+// left.
+func TestNextServerKillsLeftProcesses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c, witness := w.open(t), w.open(t)
 	c.startHidingTree(t)
 	server := c.serverPID(t)
 	if !poll(answersWithin, func() bool { return !witness.do(t, "get_process_info", args{"process": "tree"}).Error }) {
-		t.Fatal("the run is never stored")
+		t.Fatalf("the run is not stored after %v", answersWithin)
 	}
 	witness.closeInput(t)
 	witness.exit(t)
@@ -119,16 +122,17 @@ func TestNextServerSweeps(t *testing.T) {
 
 	next := w.open(t)
 	if !poll(endsWithin, func() bool { return len(before.alive()) == 0 && len(w.processes(t)) == 2 }) {
-		t.Errorf("the next server leaves:\n%s", w.left(t))
+		t.Errorf("got left after the next server:\n%s", w.left(t))
 	}
 	next.info(t, "tree").want(t, args{"state": "lost"})
 	next.ok(t, "get_logs", args{"process": "tree"}).says(t, "out started")
 }
 
-// TestNextServerSweepsWhatIsStillDying: a killed server holds its lock until it
-// has got round to dying, which on a busy machine the next one does not wait for.
-// One that is stopped stands in for it.
-func TestNextServerSweepsWhatIsStillDying(t *testing.T) {
+// TestSweepWaitsForDyingServer checks that a server retries its clean-up after a dead
+// server. A killed server holds its lock until it has exited, so on a busy machine the
+// next server may find the lock held. In this test a stopped server takes the place of the
+// dying one.
+func TestSweepWaitsForDyingServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
@@ -138,21 +142,22 @@ func TestNextServerSweepsWhatIsStillDying(t *testing.T) {
 	w.set("PM_LOG_LEVEL", "debug")
 	next := w.open(t)
 	if !poll(answersWithin, func() bool { return strings.Contains(next.stderr.String(), "a server may be dying") }) {
-		t.Errorf("nothing is said of the server that is stopped:\n%s", next.stderr)
+		t.Errorf("got a log without the stopped server:\n%s", next.stderr)
 	}
 	check(t, syscall.Kill(server, syscall.SIGKILL))
 	var records []string
-	if !poll(answersWithin, func() bool { // it looks again after 2, 4, 8 and 16 s
+	if !poll(answersWithin, func() bool { // the server retries after 2, 4, 8 and 16 s
 		var err error
 		records, err = filepath.Glob(filepath.Join(w.registry, "*.json"))
 		return err == nil && len(records) == 1
 	}) {
-		t.Errorf("%q", records)
+		t.Errorf("got records %q, want only the next server's", records)
 	}
 }
 
-// TestNextServerSweepsLater: the clean-up waits for one that another server is at.
-func TestNextServerSweepsLater(t *testing.T) {
+// TestSweepIsRetriedWhileLocked checks that a server's clean-up after dead servers is
+// retried while another server holds the lock for it.
+func TestSweepIsRetriedWhileLocked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
@@ -165,20 +170,20 @@ func TestNextServerSweepsLater(t *testing.T) {
 	check(t, err)
 	defer another.Close()
 	check(t, syscall.Flock(int(another.Fd()), syscall.LOCK_EX))
-	begun := time.Now()
+	start := time.Now()
 	w.open(t)
-	<-time.After(time.Until(begun.Add(3 * time.Second))) // on a slow machine this shows less, and fails no sooner
+	<-time.After(time.Until(start.Add(3 * time.Second))) // on a slow machine this wait proves less, but does not fail
 	check(t, syscall.Flock(int(another.Fd()), syscall.LOCK_UN))
 	var records []string
-	if !poll(answersWithin, func() bool { // it looks again after 2, 4, 8 and 16 s
+	if !poll(answersWithin, func() bool { // the server retries after 2, 4, 8 and 16 s
 		records, err = filepath.Glob(filepath.Join(w.registry, "*.json"))
 		return err == nil && len(records) == 1
 	}) {
-		t.Errorf("%q, %v", records, err)
+		t.Errorf("got records %q, %v, want only the next server's", records, err)
 	}
 }
 
-// treePIDs are the pids that get_process_info shows.
+// treePIDs returns the pids of a process's tree, as get_process_info shows them.
 func (c *caller) treePIDs(t testing.TB, process string) []int {
 	t.Helper()
 	var pids []int
@@ -188,7 +193,8 @@ func (c *caller) treePIDs(t testing.TB, process string) []int {
 	return pids
 }
 
-// identities are processes as they were once: pid → start time in ticks.
+// identities identify processes at one moment; they map each pid to its start time in
+// ticks.
 type identities map[int]string
 
 func identify(processes []process) identities {
@@ -199,7 +205,8 @@ func identify(processes []process) identities {
 	return all
 }
 
-// remaining are those that the process table still has, zombies included.
+// remaining returns those of the processes that are still in the process table, including
+// zombies.
 func (all identities) remaining() (left []string) {
 	for pid, start := range all {
 		if now, state := startTicks(pid); now == start && now != "" {
@@ -209,12 +216,13 @@ func (all identities) remaining() (left []string) {
 	return left
 }
 
-// alive are those that are more than a zombie.
+// alive returns those of the processes that still exist and are not zombies.
 func (all identities) alive() []string {
 	return slices.DeleteFunc(all.remaining(), func(s string) bool { return strings.Contains(s, "state Z") })
 }
 
-// startTicks reads when a process began, and its state; "" if there is none.
+// startTicks returns the start time and the state of a process, or "" if the process does
+// not exist.
 func startTicks(pid int) (start, state string) {
 	stat, err := os.ReadFile(filepath.Join("/proc", fmt.Sprint(pid), "stat"))
 	if err != nil {
@@ -224,9 +232,10 @@ func startTicks(pid int) (start, state string) {
 	return fields[19], fields[0]
 }
 
-// TestStopTakesTheWholeTree stops trees that hide, whoever of them ignores the
-// signal, and touches nothing else.
-func TestStopTakesTheWholeTree(t *testing.T) {
+// TestStopKillsWholeTree stops process trees whose members detach themselves and partly
+// ignore the signal, and checks that the whole tree is killed and no other process is
+// signalled.
+func TestStopKillsWholeTree(t *testing.T) {
 	t.Parallel()
 	const five = `sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &) ; set -m; sleep 1000 & set +m; echo started; `
 	for name, script := range map[string]string{
@@ -250,12 +259,13 @@ func TestStopTakesTheWholeTree(t *testing.T) {
 			if strings.Contains(script, "exit 3") {
 				c.ok(t, "wait_for_process", args{"process": "tree", "until": "exit"}).want(t, args{"state": "crashed", "exit_code": 3})
 				want = 4
-				// A child that was between two programs at the leader's end is found by the next scan.
+				// The next scan of processes finds a child that was in the middle of
+				// execve when the leader exited.
 				if !poll(answersWithin, func() bool { return len(list(c.info(t, "tree").Data["survivors"])) == want }) {
-					t.Errorf("not %d survivors are listed: %s", want, c.info(t, "tree").Text)
+					t.Errorf("got %s, want %d survivors", c.info(t, "tree").Text, want)
 				}
 			} else if !poll(answersWithin, func() bool { return len(c.treePIDs(t, "tree")) == want }) {
-				t.Fatalf("not %d processes: %s", want, c.info(t, "tree").Text)
+				t.Fatalf("got %s, want %d processes", c.info(t, "tree").Text, want)
 			}
 			var members []process
 			for _, pid := range append(c.treePIDs(t, "tree"), c.survivors(t, "tree")...) {
@@ -263,41 +273,44 @@ func TestStopTakesTheWholeTree(t *testing.T) {
 			}
 			before := identify(members)
 			if len(before) != want {
-				t.Errorf("%d members: %v", len(before), before)
+				t.Errorf("got %d members, want %d: %v", len(before), want, before)
 			}
 			begin := time.Now()
 			c.ok(t, "stop_process", args{"process": "tree"})
-			if left := before.remaining(); len(left) > 0 { // stop answers only when nothing is left
-				t.Errorf("left when stop_process answered: %v", left)
+			if left := before.remaining(); len(left) > 0 { // stop_process must return only after all processes of the tree are gone
+				t.Errorf("got %v left after stop_process, want none", left)
 			}
 			t.Logf("%d processes stopped in %v", want, time.Since(begin))
 
 			for _, pid := range []int{bystander.Process.Pid, twin.num("pid")} {
 				if _, state := startTicks(pid); state == "" || state == "Z" {
-					t.Errorf("bystander %d was touched: state %q", pid, state)
+					t.Errorf("bystander %d: got state %q, want it running", pid, state)
 				}
 			}
 		})
 	}
 }
 
-// survivors are the pids of "pid 12 (comm)".
+// survivors returns the pids of the survivors that get_process_info reports in the form
+// "pid 12 (comm)".
 func (c *caller) survivors(t testing.TB, process string) []int {
 	t.Helper()
 	var pids []int
 	for _, s := range list(c.info(t, process).Data["survivors"]) {
 		var pid int
 		if _, err := fmt.Sscanf(s.(string), "pid %d", &pid); err != nil {
-			t.Fatalf("%q: %v", s, err)
+			t.Fatalf("got %q, want pid N: %v", s, err)
 		}
 		pids = append(pids, pid)
 	}
 	return pids
 }
 
-// TestUnattributedDaemon starts what no trace leads to: a double fork with an
-// empty environment and a session of its own. It is shown, and gone at the end.
-func TestUnattributedDaemon(t *testing.T) {
+// TestUnattributedDaemonIsShownAndKilled starts a daemon that cannot be traced to its
+// process, because it has been started by a double fork, with an empty environment and a
+// session of its own. pmcp must show the daemon, and kill the daemon at the end of the
+// session.
+func TestUnattributedDaemonIsShownAndKilled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
@@ -312,12 +325,12 @@ func TestUnattributedDaemon(t *testing.T) {
 		return strings.Contains(r.Raw, fmt.Sprintf(`"pid":%d,`, pid)) || slices.Contains(c.survivors(t, "forker"), pid)
 	}
 	if !poll(answersWithin, shown) {
-		t.Errorf("%d is not shown: %s", pid, c.ok(t, "get_server_info", args{}).Text)
+		t.Errorf("got %s, want pid %d in it", c.ok(t, "get_server_info", args{}).Text, pid)
 	}
 	t.Logf("server info: %s", c.ok(t, "get_server_info", args{}).Text)
 	c.closeInput(t)
 	c.exit(t)
 	if left := daemon.remaining(); len(left) > 0 {
-		t.Errorf("left: %v", left)
+		t.Errorf("got %v left, want none", left)
 	}
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// ceiling is what a shutdown may take whatever the children do.
+// ceiling is the longest that a shutdown of pmcp may take, whatever the processes do.
 const ceiling = 10 * time.Second
 
-// counting is a child that ignores SIGTERM, and until it is killed prints
-// numbered lines and notes for each in a file that it has been printed. $1 is
-// the file, $2 the pause after every $3 lines.
+// counting is the script of a child that ignores SIGTERM. Until it is killed, the child
+// prints numbered lines, and after each line appends a byte to the file $1. It pauses for
+// $2 after every $3 lines.
 const counting = `trap '' TERM INT HUP
 exec 3>> "$1"
 n=0
@@ -25,19 +25,20 @@ while :; do
 	[ $((n % $3)) -gt 0 ] || sleep "$2"
 done`
 
-// counter is a running child that counts its lines.
+// A counter is a running process that counts the lines it prints.
 type counter struct{ name, file string }
 
 func (w *world) counter(name string) counter {
 	return counter{name: name, file: filepath.Join(w.home, name+".count")}
 }
 
-// start gives the arguments of start_process.
+// start returns the arguments of start_process for the counter.
 func (k counter) start(script, pause string, every int) args {
 	return args{"name": k.name, "command": "sh", "args": []string{"-c", script, "counting", k.file, pause, fmt.Sprint(every)}, "stdin": false}
 }
 
-// printed is how many lines the child has noted. It may have printed one more.
+// printed returns the number of lines that the process has counted. The process may have
+// printed one line more.
 func (k counter) printed(t testing.TB) int {
 	t.Helper()
 	info, err := os.Stat(k.file)
@@ -45,8 +46,9 @@ func (k counter) printed(t testing.TB) int {
 	return int(info.Size())
 }
 
-// wantStored fails the test unless the lines of the child's latest run are 1, 2,
-// 3 … without a gap, and as many as it printed but for at most lost.
+// wantStored fails the test unless the stored lines of the process's latest run are 1, 2,
+// 3 … without a gap, and at most lost lines fewer than the process printed. It returns the
+// number of stored lines.
 func (k counter) wantStored(t testing.TB, c *caller, lost int) (stored int) {
 	t.Helper()
 	for after := "start"; ; {
@@ -54,7 +56,7 @@ func (k counter) wantStored(t testing.TB, c *caller, lost int) (stored int) {
 		for _, line := range r.printed() {
 			stored++
 			if line != fmt.Sprint("line ", stored) {
-				t.Fatalf("%s: line %d is %q", k.name, stored, line)
+				t.Fatalf("%s: got %q, want line %d", k.name, line, stored)
 			}
 		}
 		if r.Data["more"] != true {
@@ -63,21 +65,22 @@ func (k counter) wantStored(t testing.TB, c *caller, lost int) (stored int) {
 		after = r.str("next_cursor")
 	}
 	if printed := k.printed(t); stored < printed-lost || stored > printed+1 {
-		t.Errorf("%s: stored %d lines of %d", k.name, stored, printed)
+		t.Errorf("%s: got %d stored lines, want %d, or at most %d fewer", k.name, stored, printed, lost)
 	}
 	return stored
 }
 
-// TestFifty ends fifty running children that ignore SIGTERM, by stop, EOF and
-// SIGTERM: within the ceiling all are gone, and all they printed is stored.
-func TestFifty(t *testing.T) {
+// TestFiftyStubbornChildrenAreKilledInTime ends fifty processes that ignore SIGTERM, by
+// stop_process, EOF and SIGTERM of the server. All must be gone within the ceiling, and
+// all their output must be stored.
+func TestFiftyStubbornChildrenAreKilledInTime(t *testing.T) {
 	t.Parallel()
 	const n = 50
 	for name, end := range map[string]func(t *testing.T, c *caller){
 		"stop": func(t *testing.T, c *caller) {
 			c.ok(t, "stop_process", args{"process": "*"})
 			if r := c.ok(t, "list_processes", args{"state": "running"}); len(list(r.Data["processes"])) > 0 {
-				t.Errorf("%s", r.Text)
+				t.Errorf("got %s, want no running process", r.Text)
 			}
 		},
 		"EOF":     func(t *testing.T, c *caller) { c.closeInput(t); c.exitsWithin(t, ceiling) },
@@ -86,7 +89,7 @@ func TestFifty(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.set("PM_STOP_TIMEOUT", "1000") // the ceiling is for what comes on top of the grace
+			w.set("PM_STOP_TIMEOUT", "1000") // short, so that the ceiling mainly bounds the work after the grace period
 			c := w.open(t)
 			var all []counter
 			for i := range n {
@@ -96,14 +99,14 @@ func TestFifty(t *testing.T) {
 			}
 			for _, k := range all {
 				if !poll(answersWithin, func() bool { info, err := os.Stat(k.file); return err == nil && info.Size() > 0 }) {
-					t.Fatalf("%s prints nothing", k.name)
+					t.Fatalf("%s has printed nothing after %v", k.name, answersWithin)
 				}
 			}
 			before := time.Now()
 			end(t, c)
 			took := time.Since(before)
 			if took > ceiling {
-				t.Errorf("it took %v", took)
+				t.Errorf("took %v, want at most %v", took, ceiling)
 			}
 			if name == "stop" {
 				c.closeInput(t)
@@ -119,31 +122,33 @@ func TestFifty(t *testing.T) {
 	}
 }
 
-// exitsWithin waits for the launched process to end with 0.
+// exitsWithin waits until the launched process exits, and fails the test unless it exits
+// with code 0 within d.
 func (s *session) exitsWithin(t testing.TB, d time.Duration) {
 	t.Helper()
 	if !s.endsWithin(d) {
-		t.Fatalf("pmcp does not end within %v; stderr:\n%s", d, s.stderr)
+		t.Fatalf("pmcp has not exited after %v; stderr:\n%s", d, s.stderr)
 	}
 	if code := s.state.ExitCode(); code != 0 {
-		t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
+		t.Errorf("got exit code %d, want 0; stderr:\n%s", code, s.stderr)
 	}
 }
 
-// step is what a client does, and how long it then waits for the end.
+// A step is one action of a client that ends a session, and how long the client then waits
+// before its next step.
 type step struct {
 	do   func(t *testing.T, s *session)
 	wait time.Duration
 }
 
-// TestClientBudgets ends sessions as real clients do, with a child that ignores
-// SIGTERM and goes on printing: whatever the client's patience, nothing is left
-// and no line is lost.
-func TestClientBudgets(t *testing.T) {
+// TestNothingIsLostHoweverSoonClientKills ends sessions as real clients do, while a
+// process ignores SIGTERM and keeps printing. However long the client waits before it
+// kills pmcp, no process may be left and no line lost.
+func TestNothingIsLostHoweverSoonClientKills(t *testing.T) {
 	t.Parallel()
 	closeStdin := func(t *testing.T, s *session) { s.closeInput(t) }
 	send := func(sig syscall.Signal) func(*testing.T, *session) {
-		return func(_ *testing.T, s *session) { _ = syscall.Kill(s.pid, sig) } // it may have ended
+		return func(_ *testing.T, s *session) { _ = syscall.Kill(s.pid, sig) } // ignore the error: the process may have exited
 	}
 	term, kill, interrupt := send(syscall.SIGTERM), send(syscall.SIGKILL), send(syscall.SIGINT)
 	const s = time.Second
@@ -166,19 +171,19 @@ func TestClientBudgets(t *testing.T) {
 			if name != "SIGTERM twice" {
 				return
 			}
-			for range 2 { // what else a busy machine does is not always in the way
+			for range 2 { // try again, because other load may have delayed the shutdown
 				if took >= 5*s {
 					took = min(took, endBy(t, steps))
 				}
 			}
 			if took >= 5*s {
-				t.Errorf("the second SIGTERM did not skip the grace: %v", took)
+				t.Errorf("took %v, want less than 5s: the second SIGTERM must skip the grace period", took)
 			}
 		})
 	}
 }
 
-// endBy ends a session by the steps and gives how long it took until nothing was
+// endBy ends a session by the steps and returns how long it took until no process was
 // left.
 func endBy(t *testing.T, steps []step) (took time.Duration) {
 	t.Helper()

@@ -8,28 +8,29 @@ import (
 	"testing"
 )
 
-func TestVersion(t *testing.T) {
+func TestVersionIsPrinted(t *testing.T) {
 	w := newWorld(t)
 	cmd := exec.Command(binary(t), "--version")
 	cmd.Env = w.env
 	out, err := cmd.Output()
 	check(t, err)
 	if !regexp.MustCompile(`(?i)pmcp.*go1\.`).MatchString(strings.ReplaceAll(string(out), "\n", " ")) {
-		t.Errorf("%q", out)
+		t.Errorf("got %q, want pmcp and the version of Go", out)
 	}
 }
 
-func TestDoctorOnNothing(t *testing.T) {
+func TestDoctorSucceedsWithoutRecords(t *testing.T) {
 	w := newWorld(t)
 	cmd := exec.Command(binary(t), "--doctor")
 	cmd.Env = w.env
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
+		t.Errorf("got %v, want exit code 0: %s", err, out)
 	}
 }
 
-// TestSessionEnds begins a session in each way and ends it in each way.
-func TestSessionEnds(t *testing.T) {
+// TestSessionEndsOnEOFAndSIGTERM starts sessions with and without a guardian, ends them by
+// EOF and by SIGTERM, and checks that they exit.
+func TestSessionEndsOnEOFAndSIGTERM(t *testing.T) {
 	t.Parallel()
 	for name, arguments := range map[string][]string{"guarded": nil, "no guardian": {"--no-guardian"}} {
 		for end, stop := range map[string]func(*session){
@@ -40,17 +41,17 @@ func TestSessionEnds(t *testing.T) {
 				w := newWorld(t)
 				s := w.start(t, arguments...)
 				if info, _ := s.initialize(t).Result["serverInfo"].(map[string]any); info["name"] != "pmcp" {
-					t.Errorf("server %v", info)
+					t.Errorf("got server %v, want pmcp", info)
 				}
 				if m := s.call(t, "tools/list", nil); m.Error != nil {
-					t.Errorf("%s", m.Raw)
+					t.Errorf("got %s, want a result", m.Raw)
 				}
 				if len(w.records(t)) == 0 {
-					t.Error("no record while it runs")
+					t.Error("got no record while the session runs, want one")
 				}
 				stop(s)
 				if code := s.exit(t); code != 0 {
-					t.Errorf("exit code %d; stderr:\n%s", code, s.stderr)
+					t.Errorf("got exit code %d, want 0; stderr:\n%s", code, s.stderr)
 				}
 				w.awaitEmpty(t)
 			})
@@ -58,14 +59,14 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-func TestModernSession(t *testing.T) {
+func TestModernSessionNeedsNoHandshake(t *testing.T) {
 	t.Parallel()
 	s := newWorld(t).start(t)
 	s.modern = true
 	if m := s.call(t, "server/discover", nil); m.Error != nil || m.Result["resultType"] != "complete" {
-		t.Errorf("%s", m.Raw)
+		t.Errorf("got %s, want a complete result", m.Raw)
 	}
 	if m := s.call(t, "tools/list", nil); m.Error != nil {
-		t.Errorf("%s", m.Raw)
+		t.Errorf("got %s, want a result", m.Raw)
 	}
 }

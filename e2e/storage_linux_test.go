@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestFullDisk has every write of the server to its database fail for a while:
-// no file may grow beyond a page. Everything goes on but storing, and the client
-// is told: by get_server_info, by the next answer and by a log message, of the
-// trouble and of its end. No line is lost.
-func TestFullDisk(t *testing.T) {
+// TestFullDiskIsReportedAndLosesNothing makes every write of the server to its database
+// fail for a while, by a limit of one page for the size of files. Everything except
+// storage must keep working. get_server_info, the next answer and a log message must
+// report the failure and its end, and no line may be lost.
+func TestFullDiskIsReportedAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	c := w.open(t)
 	if m := c.call(t, "logging/setLevel", args{"level": "notice"}); m.Error != nil {
-		t.Fatal(m.Raw)
+		t.Fatalf("got %s, want a result", m.Raw)
 	}
 	c.ok(t, "start_process", own(t, "echo", "echo"))
 	say := func(text string) {
@@ -29,30 +29,30 @@ func TestFullDisk(t *testing.T) {
 	}
 	say("before")
 	if r := c.ok(t, "get_server_info", nil); r.Data["health"] != "healthy" {
-		t.Fatalf("%s", r.Text)
+		t.Fatalf("got %s, want healthy", r.Text)
 	}
 
 	pid := c.serverPID(t)
 	limitFiles(t, pid, 4096)
-	say("meanwhile")
-	c.told(t, "critical", "storage is degraded: ")
+	say("during")
+	c.awaitReport(t, "critical", "storage is degraded: ")
 	c.ok(t, "get_server_info", nil).want(t, args{"health": "degraded", "storage": "degraded"}).says(t, "reason: storage is degraded: ", "storage degraded")
-	if lines := c.ok(t, "tail_logs", args{"process": "echo"}).printed(); !slices.Contains(lines, "got meanwhile") {
-		t.Errorf("%q", lines)
+	if lines := c.ok(t, "tail_logs", args{"process": "echo"}).printed(); !slices.Contains(lines, "got during") {
+		t.Errorf("got %q, want got during among them", lines)
 	}
 
 	limitFiles(t, pid, math.MaxUint64)
-	c.told(t, "notice", "storage works again")
+	c.awaitReport(t, "notice", "storage works again")
 	c.ok(t, "get_server_info", nil).want(t, args{"health": "healthy", "storage": "ok"})
 	say("after")
 	c.closeInput(t)
 	c.exitsWithin(t, endsWithin)
-	if lines := strings.Join(w.open(t).wholeLog(t, "echo"), "|"); !strings.Contains(lines, "got before|got meanwhile|got after") {
-		t.Errorf("stored: %s", lines)
+	if lines := strings.Join(w.open(t).wholeLog(t, "echo"), "|"); !strings.Contains(lines, "got before|got during|got after") {
+		t.Errorf("got the stored lines %s, want all three", lines)
 	}
 }
 
-// limitFiles sets how large a process may make a file.
+// limitFiles limits the size to which a process may grow a file.
 func limitFiles(t *testing.T, pid int, size uint64) {
 	t.Helper()
 	var limit unix.Rlimit
@@ -61,8 +61,9 @@ func limitFiles(t *testing.T, pid int, size uint64) {
 	check(t, unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil))
 }
 
-// told waits for a log message and for an answer that has the same as an event.
-func (c *caller) told(t *testing.T, level, text string) {
+// awaitReport waits for a log message that contains the text, and for an event with the
+// same text in an answer.
+func (c *caller) awaitReport(t *testing.T, level, text string) {
 	t.Helper()
 	c.note(t, "notifications/message", func(m message) bool {
 		return m.Params["level"] == level && strings.Contains(fmt.Sprint(m.Params["data"]), text)

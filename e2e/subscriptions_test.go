@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestSubscriptionsAreBounded: a client can be subscribed to 1,000 resources,
-// and is told so at the next.
+// TestSubscriptionsAreBounded checks that a client can subscribe to 1,000 resources, and
+// that the next subscription fails and names the limit.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	const limit = "1000 subscribed resources are the limit"
 	uris := make([]string, 1001)
@@ -17,7 +17,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	refused := func(t *testing.T, m message) {
 		t.Helper()
 		if m.Error == nil || !strings.Contains(*m.Error.Message, limit) {
-			t.Errorf("not refused: %.500s", m.Raw)
+			t.Errorf("got %.500s, want the error %q", m.Raw, limit)
 		}
 	}
 	t.Run("legacy", func(t *testing.T) {
@@ -26,13 +26,13 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		s.initialize(t)
 		for _, uri := range uris[:1000] {
 			if m := s.call(t, "resources/subscribe", args{"uri": uri}); m.Error != nil {
-				t.Fatal(m.Raw)
+				t.Fatalf("got %s, want a result", m.Raw)
 			}
 		}
 		refused(t, s.call(t, "resources/subscribe", args{"uri": uris[1000]}))
 		s.call(t, "resources/unsubscribe", args{"uri": uris[0]})
 		if m := s.call(t, "resources/subscribe", args{"uri": uris[1000]}); m.Error != nil {
-			t.Error(m.Raw)
+			t.Errorf("got %s, want a result", m.Raw)
 		}
 	})
 	t.Run("2026-07-28", func(t *testing.T) {
@@ -45,9 +45,9 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		s.note(t, "notifications/subscriptions/acknowledged", nil)
 		refused(t, s.call(t, "subscriptions/listen", listen(uris[1000:])))
 		s.cancel(t, id)
-		s.must(t, "list_processes", args{}) // an answer would come before this one
+		s.must(t, "list_processes", args{}) // an answer to the cancelled request would come before the answer to this call
 		if len(answer) > 0 {
-			t.Errorf("answered: %s", (<-answer).Raw)
+			t.Errorf("got %s, want no answer to the cancelled request", (<-answer).Raw)
 		}
 		s.closeInput(t)
 	})

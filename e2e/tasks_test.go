@@ -4,35 +4,116 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// TestTasks plays what people have agents do, end to end, by a client that sees
-// of each answer only what some real client shows its model: once the text
-// alone, once structuredContent of successes and the text of errors. What a task
-// may cost in calls and in bytes read is held.
-func TestTasks(t *testing.T) {
-	syntaxErrorBytes := 3700
-	if hasNode() {
-		syntaxErrorBytes = 4300 // its own stack is longer than the recorded one
+// A cost is what a task cost an agent: the calls, the bytes read and the bytes written (the
+// names of the tools and the arguments as compact JSON).
+type cost struct{ calls, read, written int }
+
+func (c cost) exceeds(most cost) bool {
+	return c.calls > most.calls || c.read > most.read || c.written > most.written
+}
+
+// tenBudget is what the ten tasks may cost together. On 2026-11-23 they took 25 calls, 9,333
+// bytes read as text and 10,630 as structured content, and 2,391 written.
+var tenBudget = cost{25, 11_500, 2_600}
+
+// tenTasks are the tasks that an agent also did with a plain shell alone, in 20 calls with
+// 6,700 bytes read and 7,400 written. With pmcp as it was then they took 48 calls, 64,800 and
+// 3,800 bytes.
+var tenTasks = []string{
+	"a dev server that does not start is mended",
+	"db, api and web: api fails, is fixed, the rest comes up",
+	"a test watcher that goes silent",
+	"a long build fails, and its first error is seen",
+	"two worktrees run the same server",
+	"a crash under load is found and mended",
+	"a generator asks four questions",
+	"an MCP server under development",
+	"a daemon is found and stopped",
+	"a taken port is found, and its holder named",
+}
+
+// TestAgentTasksFitBudgets runs typical tasks of agents end to end. Its client sees only
+// the part of each answer that some real client shows its model: either the text alone, or
+// the structuredContent of successes and the text of errors. Each task must stay within
+// its budget of calls and bytes.
+func TestAgentTasksFitBudgets(t *testing.T) {
+	costs := &taskCosts{byTask: map[string]cost{}}
+	defer costs.checkTen(t)
+	t.Run("tasks", func(t *testing.T) { playTasks(t, costs) })
+}
+
+// taskCosts holds what the tasks cost.
+type taskCosts struct {
+	mu     sync.Mutex
+	byTask map[string]cost // keyed by the task and by what the client sees
+}
+
+// TestReadmeShowsBudgetOfTenTasks checks that README.md states the budget of the ten tasks.
+func TestReadmeShowsBudgetOfTenTasks(t *testing.T) {
+	thousands := func(n int) string { return fmt.Sprintf("%d,%03d", n/1000, n%1000) }
+	row := fmt.Sprintf("| pmcp | %d | %s | %s |", tenBudget.calls, thousands(tenBudget.read), thousands(tenBudget.written))
+	readme, err := os.ReadFile("../README.md")
+	check(t, err)
+	if !strings.Contains(string(readme), "\n"+row+"\n") {
+		t.Errorf("got no row %q in README.md, want the budget of the ten tasks", row)
 	}
+}
+
+func (c *taskCosts) add(task, reads string, of cost) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.byTask[task+"/"+reads] = of
+}
+
+// checkTen checks the sum over those of the ten tasks that were played.
+func (c *taskCosts) checkTen(t *testing.T) {
+	for _, reads := range []string{"text", "structured"} {
+		played, sum := 0, cost{}
+		for _, task := range tenTasks {
+			if of, ok := c.byTask[task+"/"+reads]; ok {
+				played, sum = played+1, cost{sum.calls + of.calls, sum.read + of.read, sum.written + of.written}
+			}
+		}
+		t.Logf("%s: %d of the ten tasks took %d calls, %d bytes read, %d bytes written", reads, played, sum.calls, sum.read, sum.written)
+		if sum.exceeds(tenBudget) {
+			t.Errorf("%s: the ten tasks took %+v, want at most %+v", reads, sum, tenBudget)
+		}
+	}
+}
+
+func playTasks(t *testing.T, costs *taskCosts) {
 	for _, task := range []struct {
-		name         string
-		calls, bytes int // at most
-		play         func(*testing.T, *agent)
+		name   string
+		budget cost
+		play   func(*testing.T, *agent)
 	}{
-		{"a monorepo's dev server is up, and its port known", 1, 700, devServer},
-		{"its crash on a syntax error is explained", 3, syntaxErrorBytes, syntaxError},
-		{"new test failures only, after each of three edits", 5, 5200, testWatcher},
-		{"db, api and web: api fails, is fixed, the rest comes up", 3, 2300, stackOfThree},
-		{"the next day: what there was, started by name, yesterday's errors", 3, 2400, nextDay},
-		{"an MCP server under development", 5, 2900, mcpUnderDevelopment},
+		{"a monorepo's dev server is up, and its port known", cost{1, 300, 200}, devServer},
+		{"its crash on a syntax error is explained", cost{3, 3300, 200}, syntaxError},
+		{"new test failures only, after each of three edits", cost{4, 1700, 600}, testWatcher},
+		{"db, api and web: api fails, is fixed, the rest comes up", cost{2, 1000, 400}, stackOfThree},
+		{"the next day: what there was, started by name, yesterday's errors", cost{3, 1800, 100}, nextDay},
+		{"an MCP server under development", cost{5, 700, 450}, mcpUnderDevelopment},
+		{"a dev server that does not start is mended", cost{2, 2000, 120}, brokenServer},
+		{"a long build fails, and its first error is seen", cost{1, 1500, 90}, longBuild},
+		{"two worktrees run the same server", cost{3, 800, 400}, worktrees},
+		{"a crash under load is found and mended", cost{3, 1900, 260}, crashUnderLoad},
+		{"a generator asks four questions", cost{1, 350, 240}, questions},
+		{"a daemon is found and stopped", cost{2, 950, 250}, daemon},
+		{"a taken port is found, and its holder named", cost{2, 1500, 240}, takenPort},
+		{"vite with a broken import", cost{2, 2800, 240}, brokenImport},
+		{"a test watcher that goes silent", cost{4, 2400, 400}, silentWatcher},
 	} {
 		for _, reads := range []string{"text", "structured"} {
 			t.Run(strings.ReplaceAll(task.name, " ", "_")+"/"+reads, func(t *testing.T) {
@@ -40,81 +121,86 @@ func TestTasks(t *testing.T) {
 				w := newWorld(t)
 				a := &agent{caller: w.open(t), w: w, structured: reads == "structured"}
 				task.play(t, a)
-				t.Logf("%d calls, %d bytes", a.calls, a.bytes)
-				if a.calls > task.calls || a.bytes > task.bytes {
-					t.Errorf("took %d calls and %d bytes, want at most %d and %d", a.calls, a.bytes, task.calls, task.bytes)
+				t.Logf("%d calls, %d bytes read, %d bytes written", a.calls, a.read, a.written)
+				if a.exceeds(task.budget) {
+					t.Errorf("took %+v, want at most %+v", a.cost, task.budget)
 				}
+				costs.add(task.name, reads, a.cost)
 			})
 		}
 	}
 }
 
-// agent is a client that sees one half of each answer.
+// An agent is a client that sees only one part of each answer: the text, or the structured
+// content.
 type agent struct {
 	*caller
-	w            *world
-	structured   bool
-	calls, bytes int
+	w          *world
+	structured bool
+	cost
 }
 
-// sight is what the agent sees of an answer.
-type sight struct {
+// A view is the part of an answer that an agent sees.
+type view struct {
 	t      *testing.T
 	failed bool
-	text   string         // without structuredContent
-	data   map[string]any // else
+	text   string         // if the agent sees the text
+	data   map[string]any // if the agent sees structuredContent
 }
 
-func (a *agent) do(t *testing.T, tool string, arguments args) sight {
+func (a *agent) do(t *testing.T, tool string, arguments args) view {
 	t.Helper()
 	r := a.tool(t, tool, arguments)
-	if tool != "call_mcp_tool" { // its answer is another server's
+	if tool != "call_mcp_tool" { // the answer of call_mcp_tool comes from another MCP server
 		r = a.checked(t, tool, r)
 	}
-	s := sight{t: t, failed: r.Error, text: r.Text}
+	s := view{t: t, failed: r.Error, text: r.Text}
+	written, err := json.Marshal(arguments)
+	check(t, err)
 	a.calls++
+	a.written += len(tool) + len(written)
 	if a.structured && !r.Error {
 		raw, err := json.Marshal(r.Data)
 		check(t, err)
 		s.text, s.data = "", r.Data
-		a.bytes += len(raw)
+		a.read += len(raw)
 		return s
 	}
-	a.bytes += len(r.Text)
+	a.read += len(r.Text)
 	return s
 }
 
-func (a *agent) ok(t *testing.T, tool string, arguments args) sight {
+func (a *agent) ok(t *testing.T, tool string, arguments args) view {
 	t.Helper()
 	s := a.do(t, tool, arguments)
 	if s.failed {
-		t.Fatalf("%s: %s", tool, s.text)
+		t.Fatalf("%s: got %s, want a success", tool, s.text)
 	}
 	return s
 }
 
-// says fails the test unless each pattern is found in what is seen.
-func (s sight) says(patterns ...string) sight {
+// says fails the test unless the agent sees a match of each pattern.
+func (s view) says(patterns ...string) view {
 	s.t.Helper()
 	for _, p := range patterns {
 		if !regexp.MustCompile(p).MatchString(s.all()) {
-			s.t.Errorf("%q is not in:\n%s", p, s.all())
+			s.t.Errorf("got an answer without %q:\n%s", p, s.all())
 		}
 	}
 	return s
 }
 
-// lacks fails the test if a pattern is found.
-func (s sight) lacks(patterns ...string) {
+// lacks fails the test if the agent sees a match of any of the patterns.
+func (s view) lacks(patterns ...string) {
 	s.t.Helper()
 	for _, p := range patterns {
 		if regexp.MustCompile(p).MatchString(s.all()) {
-			s.t.Errorf("%q is in:\n%s", p, s.all())
+			s.t.Errorf("got an answer with %q, want it without:\n%s", p, s.all())
 		}
 	}
 }
 
-func (s sight) all() string {
+func (s view) all() string {
 	if s.data == nil {
 		return s.text
 	}
@@ -123,8 +209,9 @@ func (s sight) all() string {
 	return string(raw)
 }
 
-// find gives what the text says behind a word, or the key of the data.
-func (s sight) find(key, pattern string) string {
+// find returns the value of key in the structured content, or what the first group of the
+// pattern matches in the text.
+func (s view) find(key, pattern string) string {
 	s.t.Helper()
 	if s.data != nil {
 		switch value := s.data[key].(type) {
@@ -137,20 +224,19 @@ func (s sight) find(key, pattern string) string {
 	} else if m := regexp.MustCompile(pattern).FindStringSubmatch(s.text); m != nil {
 		return m[1]
 	}
-	s.t.Fatalf("no %s in:\n%s", key, s.all())
+	s.t.Fatalf("got an answer without %s:\n%s", key, s.all())
 	return ""
 }
 
-func (s sight) cursor() string { return s.find("next_cursor", `next_cursor: (\S+)`) }
-func (s sight) port() string   { return s.find("ports", `ports? (\d+)`) }
+func (s view) port() string { return s.find("ports", `ports? (\d+)`) }
 
-// write makes a file in the project.
+// write writes a file in the project and returns its path.
 func (a *agent) write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(a.w.project, name)
 	check(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	check(t, os.WriteFile(path+".new", []byte(text), 0o644))
-	check(t, os.Rename(path+".new", path)) // a watcher sees all of it at once
+	check(t, os.Rename(path+".new", path)) // atomic, so that a watcher never reads a half-written file
 	return path
 }
 
@@ -164,11 +250,11 @@ func devServer(t *testing.T, a *agent) {
 	check(t, resp.Body.Close())
 	http.DefaultClient.CloseIdleConnections()
 	if string(body) != "you asked for /page\n" {
-		t.Errorf("%q", body)
+		t.Errorf("got %q, want the page", body)
 	}
 }
 
-// nodeSyntaxError is what node prints for one.
+// nodeSyntaxError is what node prints for a syntax error.
 const nodeSyntaxError = `/shop/src/cart.js:3
   const total = = 0;
                 ^
@@ -180,8 +266,8 @@ SyntaxError: Unexpected token '='
 Node.js v20.20.2
 `
 
-// syntaxError has a dev server load a file again after an edit that breaks it:
-// with node where that is, else with a script that prints what node does.
+// syntaxError is a task: after a file got a syntax error, a dev server that reloads fails.
+// The server is node or, if node is not installed, a script that prints node's output.
 func syntaxError(t *testing.T, a *agent) {
 	const before, broken = "module.exports = 1\n", "// the cart\n\n  const total = = 0;\n"
 	source := a.write(t, "cart.js", before)
@@ -196,13 +282,13 @@ require("http").createServer().listen(0, "127.0.0.1", () => console.log("listeni
 `)
 		server = server.with("command", "node").with("args", []string{"server.js"})
 	} else {
-		t.Log("without node: what it prints is recorded")
+		t.Log("node is not installed: using its recorded output")
 		const script = `echo listening; while [ "$(cat "$1")" = "$2" ]; do sleep 0.05; done; printf %s "$3" >&2; exit 1`
 		server = server.with("command", "sh").with("args", []string{"-c", script, "sh", source, strings.TrimSpace(before), nodeSyntaxError})
 	}
 	a.ok(t, "start_process", server)
 	a.write(t, "cart.js", broken)
-	// The developer says that the page is gone.
+	// The developer told the agent that the page is gone.
 	a.ok(t, "wait_for_process", args{"process": "web", "until": "exit"}).says("crashed", `exit[ _]code"?:? ?1`)
 	a.ok(t, "get_errors", args{"process": "web"}).says("SyntaxError", "Unexpected token '='", `cart\.js.{0,20}3`)
 }
@@ -216,36 +302,34 @@ func testWatcher(t *testing.T, a *agent) {
 	results := a.write(t, "results.txt", "")
 	const script = `last=; while :; do now=$(cat "$1"); if [ "$now" != "$last" ]; then last=$now; echo "$now"; echo "tests done"; fi; sleep 0.05; done`
 	a.ok(t, "start_process", args{"name": "tests", "command": "sh", "args": []string{"-c", script, "sh", results}})
-	cursor := a.ok(t, "tail_logs", args{"process": "tests"}).cursor()
 	for edit := range 3 {
 		a.write(t, "results.txt", fmt.Sprintf("--- FAIL: TestNumber%d (0.00s)\n    cart_test.go:%d: got 1, want 2\nFAIL", edit, edit+10))
-		news := a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": "^tests done", "after": cursor})
+		news := a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": "^tests done"})
 		news.says(fmt.Sprintf("TestNumber%d", edit), fmt.Sprintf(`cart_test\.go:%d`, edit+10))
 		if edit > 0 {
 			news.lacks(fmt.Sprintf("TestNumber%d", edit-1))
 		}
-		cursor = news.cursor()
 	}
 }
 
 func stackOfThree(t *testing.T, a *agent) {
-	config := a.write(t, "api.conf", "broken")
-	api := `if [ "$(cat "$1")" = broken ]; then echo "Error: cannot read api.conf: bad port" >&2; exit 1; fi; echo api up; exec sleep 100`
+	a.write(t, "api.conf", "broken")
+	api := `if [ "$(cat api.conf)" = broken ]; then echo "Error: cannot read api.conf: bad port" >&2; exit 1; fi; echo api up; exec sleep 100`
+	a.write(t, "api.sh", api)
 	up := func(name string) args {
-		return args{"process": name, "command": "sh", "args": []string{"-c", "echo " + name + " up; exec sleep 100"}, "ready": args{"log": "up"}}
+		return args{"process": name, "command": "echo " + name + " up; sleep 100", "ready": args{"log": "up"}}
 	}
-	a.ok(t, "create_group", args{"name": "stack", "members": []args{
+	a.do(t, "start_group", args{"group": "stack", "members": []args{
 		up("db"),
-		{"process": "api", "command": "sh", "args": []string{"-c", api, "sh", config}, "ready": args{"log": "api up"}, "depends_on": []args{{"process": "db"}}},
+		{"process": "api", "command": "sh api.sh", "ready": args{"log": "api up"}, "depends_on": []args{{"process": "db"}}},
 		up("web").with("depends_on", []args{{"process": "api"}}),
-	}})
-	a.do(t, "start_group", args{"group": "stack"}).says("failed", "cannot read api.conf: bad port", "web", "partial")
+	}}).says("failed", "cannot read api.conf: bad port", "web", "partial")
 	a.write(t, "api.conf", "fine")
 	a.ok(t, "start_group", args{"group": "stack"}).says("ready").lacks("failed", "partial")
 }
 
 func nextDay(t *testing.T, a *agent) {
-	a.caller.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0})) // yesterday's calls do not count
+	a.caller.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0})) // starts web outside the budget, because the calls of yesterday do not count towards it
 	a.caller.ok(t, "start_process", sh("job", "echo 'Error: no space left' >&2; exit 4").with("wait", "exit"))
 	a.closeInput(t)
 	a.exit(t)
@@ -266,10 +350,198 @@ func mcpUnderDevelopment(t *testing.T, a *agent) {
 		return string(raw)
 	}
 	file := a.write(t, "tools.json", server("one"))
-	a.ok(t, "start_process", own(t, "mine", "mcpgo", file).with("stdio", "mcp"))
+	a.ok(t, "start_process", own(t, "mine", "mcpgo", file).with("stdio", "mcp")).lacks("initialize")
 	a.ok(t, "list_mcp_tools", args{"process": "mine"}).says("one", "Does one")
 	a.do(t, "call_mcp_tool", args{"process": "mine", "tool": "two"}).says("two")
 	a.write(t, "tools.json", server("one", "two"))
 	a.ok(t, "restart_process", args{"process": "mine"})
 	a.ok(t, "call_mcp_tool", args{"process": "mine", "tool": "two"}).says("processes")
+}
+
+// brokenServer is a task: the dev server ends at once, because a name is misspelled in its
+// configuration. The agent finds the line, corrects it and sees the server answer.
+func brokenServer(t *testing.T, a *agent) {
+	config := func(name string) string {
+		return "exports.port = 0\n\nexports.greeting = " + name + ".toUpperCase()\n"
+	}
+	a.write(t, "config.js", "const word = 'hello'\n"+config("wrod"))
+	a.write(t, "server.js", `const { port, greeting } = require("./config.js")
+const server = require("http").createServer((q, r) => r.end(greeting))
+server.listen(port, "127.0.0.1", () => console.log("listening on", server.address().port))
+`)
+	a.requireNode(t)
+	a.do(t, "start_process", args{"name": "web", "command": "node server.js", "ready": args{"http": "/"}}).says("ReferenceError: wrod is not defined", `config\.js:4`).lacks("does not listen")
+	a.write(t, "config.js", "const word = 'hello'\n"+config("word"))
+	a.ok(t, "start_process", args{"name": "web"}).says("running", "ready", `\d{4,5}`, "GET /", "200", "HELLO")
+}
+
+// longBuild is a task: a build prints 200,000 lines, and the agent finds the one error.
+func longBuild(t *testing.T, a *agent) {
+	a.write(t, "build.sh", `awk 'BEGIN { for (i = 1; i <= 200000; i++) { printf "[%d/200000] CC src/part%d.o\n", i, i
+	if (i == 120000) { print "src/part7.c:42:9: error: unknown type name \047sizet\047" > "/dev/stderr"; fflush() } } }'
+echo "make: *** [Makefile:9: all] Error 1" >&2
+exit 2
+`)
+	a.do(t, "start_process", args{"command": "sh build.sh", "wait": "exit", "timeout_ms": 120_000}).
+		says(`src/part7\.c.{0,20}42|"line":42`, "unknown type name 'sizet'", `exit[ _]code"?:? ?2`)
+}
+
+// worktrees is a task: two checkouts of one project run their servers beside each other.
+func worktrees(t *testing.T, a *agent) {
+	ports := map[string]string{}
+	for _, branch := range []string{"main", "feature"} {
+		a.write(t, branch+"/package.json", "{}")
+		ports[branch] = a.ok(t, "start_process", own(t, "web-"+branch, "http").with("cwd", branch).with("ready", args{"port": 0})).says("running").port()
+	}
+	a.ok(t, "stop_process", args{"process": "web-feature"}).says("stopped", "nothing left, port "+ports["feature"]+" closed")
+	for branch, running := range map[string]bool{"main": true, "feature": false} {
+		port, err := strconv.Atoi(ports[branch])
+		check(t, err)
+		if answers := get(port, 1) == nil; answers != running {
+			t.Errorf("%s: got an answer %t, want %t", branch, answers, running)
+		}
+	}
+}
+
+// crashUnderLoad is a task: a server with a restart policy dies at some requests.
+func crashUnderLoad(t *testing.T, a *agent) {
+	a.requireNode(t)
+	server := func(body string) {
+		a.write(t, "server.js", `const server = require("http").createServer((q, r) => {
+  const id = Number(q.url.slice(1))
+  const user = { 1: { name: "ann" }, 2: { name: "bob" } }[id]
+  `+body+`
+})
+server.listen(Number(process.argv[2]), "127.0.0.1", () => console.log("listening on", server.address().port))
+`)
+	}
+	server(`r.end(user.name)`)
+	port := freePort(t)
+	a.ok(t, "start_process", args{"name": "api", "command": "node", "args": []string{"server.js", strconv.Itoa(port)}, "ready": args{"port": port}, "restart": "on-failure"})
+	for id := range 4 {
+		_ = get(port, id) // the server dies at the requests of users that it does not have
+	}
+	a.ok(t, "wait_for_process", args{"process": "api", "until": "log", "pattern": "TypeError"}).says("Cannot read properties of undefined", `server\.js:4`)
+	server(`if (!user) { r.statusCode = 404; return r.end("no such user") }
+  r.end(user.name)`)
+	a.ok(t, "restart_process", args{"process": "api"}).says("ready")
+	for id := range 4 {
+		if get(port, id) != nil {
+			t.Errorf("request %d failed, want an answer", id)
+		}
+	}
+}
+
+// get requests a path from a local server and returns the error, if any.
+func get(port, id int) error {
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/%d", port, id))
+	if err == nil {
+		err = resp.Body.Close()
+	}
+	return err
+}
+
+// questions is a task: a generator asks four questions in a row, which the agent answers.
+func questions(t *testing.T, a *agent) {
+	const script = `ask() { printf '%s: ' "$1"; read -r answer; }
+ask "Project name"; name=$answer; ask "Language"; language=$answer; ask "Tests"; tests=$answer; ask "Write it"
+echo "created $name in $language with $tests"`
+	a.write(t, "generate.sh", script)
+	var steps []args
+	for _, step := range [][2]string{{"Project name", "demo"}, {"Language", "go"}, {"Tests", "all"}, {"Write it", "yes"}} {
+		steps = append(steps, args{"expect": step[0], "send": step[1]})
+	}
+	a.ok(t, "start_process", args{"name": "new", "command": "sh generate.sh", "wait": "exit", "steps": steps}).says("created demo in go with all", `exit[ _]code"?:? ?0`)
+}
+
+// daemon is a task: a server puts itself into the background, and the agent stops it.
+func daemon(t *testing.T, a *agent) {
+	port := freePort(t)
+	a.write(t, "serve.sh", `setsid "$@" >/dev/null 2>&1 & echo "started in the background"`)
+	start := args{"name": "serve", "command": "sh", "args": append([]string{"serve.sh", self(t)}, program("http", strconv.Itoa(port))...), "ready": args{"port": port}}
+	a.do(t, "start_process", start).says("ended before it was ready", `still running in its tree: pid \d+`)
+	a.ok(t, "stop_process", args{"process": "serve"}).says("stopped what it left behind", "nothing left")
+	if err := get(port, 1); err == nil {
+		t.Errorf("port %d answers after the stop, want it closed", port)
+	}
+}
+
+// takenPort is a task: the port of a server is already in use by a process that pmcp did
+// not start.
+func takenPort(t *testing.T, a *agent) {
+	a.requireNode(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	defer l.Close()
+	port := l.Addr().(*net.TCPAddr).Port
+	a.write(t, "server.js", `const server = require("http").createServer((q, r) => r.end("hello"))
+server.listen(Number(process.env.PORT), "127.0.0.1", () => console.log("listening on", server.address().port))
+`)
+	a.do(t, "start_process", args{"name": "web", "command": "node server.js", "env": args{"PORT": strconv.Itoa(port)}, "ready": args{"http": "/"}}).
+		says(fmt.Sprintf(`port %d is held by pid %d `, port, os.Getpid()), `port \d+ is free`).lacks("does not listen")
+	free := freePort(t)
+	a.ok(t, "start_process", args{"name": "web", "env": args{"PORT": strconv.Itoa(free)}}).says("ready", strconv.Itoa(free), "GET /", "hello")
+}
+
+// brokenImport is a task: a page of a Vite project imports a file that does not exist.
+func brokenImport(t *testing.T, a *agent) {
+	a.requireNode(t)
+	modules, err := npmPackages("vite@"+viteVersion, "esbuild@"+esbuildVersion)
+	if err != nil {
+		t.Skipf("SKIPPED, this proves nothing: cannot install vite from npm: %v", err)
+	}
+	check(t, os.Symlink(modules, filepath.Join(a.w.project, "node_modules")))
+	a.write(t, "package.json", `{"type": "module"}`)
+	a.write(t, "vite.config.js", "export default { cacheDir: '.vite' }\n") // several tests share the directory of the packages
+	a.write(t, "index.html", `<script type="module" src="/src/main.js"></script>`)
+	a.write(t, "src/main.js", "import { cart } from './crat.js'\ncart()\n")
+	port := freePort(t)
+	a.ok(t, "start_process", args{"name": "web", "command": fmt.Sprintf("npx vite --port %d --strictPort --host 127.0.0.1", port), "ready": args{"port": port}})
+	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/src/main.js", port)) // request the script as the developer's browser does
+	check(t, err)
+	check(t, resp.Body.Close())
+	a.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "Failed to resolve import"}).says(`\./crat\.js`, `src/main\.js`)
+	a.write(t, "src/cart.js", "export const cart = () => {}\n")
+	a.write(t, "src/main.js", "import { cart } from './cart.js'\ncart()\n")
+	resp, err = http.Get(fmt.Sprintf("http://127.0.0.1:%d/src/main.js", port))
+	check(t, err)
+	check(t, resp.Body.Close())
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("got the status %s, want the page", resp.Status)
+	}
+}
+
+// silentWatcher is a task: node's test watcher sees only the first edit of a file, because
+// each edit replaces the file's inode.
+func silentWatcher(t *testing.T, a *agent) {
+	a.requireNode(t)
+	const test = `require("node:test")("sum", () => require("node:assert").strictEqual(1 + 1, %d))` + "\n"
+	a.write(t, "sum.test.js", fmt.Sprintf(test, 3))
+	a.ok(t, "start_process", args{"name": "tests", "command": "node --test --watch", "ready": args{"log": "^# fail 1"}})
+	wait := func(timeout int) view {
+		return a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": "^# fail", "timeout_ms": timeout})
+	}
+	a.write(t, "sum.test.js", fmt.Sprintf(test, 2))
+	wait(30_000).says("# fail 0")
+	a.write(t, "sum.test.js", fmt.Sprintf(test, 4))
+	v := wait(3000).says(`timed[ _]out`, `nothing since \d\d:\d\d:\d\d, \d+s ago|"last_output"`)
+	v.lacks("# fail [01]")
+	wait(30_000).says("# fail 0", `older`) // nothing comes, so the older line is the answer
+}
+
+// requireNode skips a task that needs node where it is not installed.
+func (a *agent) requireNode(t *testing.T) {
+	t.Helper()
+	if !hasNode() {
+		t.Skip("node is not installed")
+	}
+}
+
+// freePort returns a port on which nothing listened a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	check(t, l.Close())
+	return l.Addr().(*net.TCPAddr).Port
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/creack/pty"
 )
 
-// TestAtATerminal starts pmcp as somebody would who wants to see what it is: it
-// says so, and Ctrl-C ends it as an ordinary end.
-func TestAtATerminal(t *testing.T) {
+// TestTerminalUserGetsExplanation starts pmcp at a terminal, as a curious user would, and
+// checks that pmcp prints what it is for and that Ctrl-C ends it normally.
+func TestTerminalUserGetsExplanation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	cmd := exec.Command(binary(t))
@@ -32,15 +32,15 @@ func TestAtATerminal(t *testing.T) {
 	}
 	for _, want := range []string{"speaks MCP on stdin and stdout", w.database, `{"mcpServers": {"pmcp": {"command": "` + binary(t) + `"}}}`} {
 		if !strings.Contains(seen.String(), want) {
-			t.Errorf("%q is not in:\n%s", want, &seen)
+			t.Errorf("got a screen without %q:\n%s", want, &seen)
 		}
 	}
 	_, err = terminal.WriteString("\x03")
 	check(t, err)
-	for err == nil { // so that its last lines do not wait for a reader
+	for err == nil { // read on, so that pmcp can write its last lines
 		_, err = screen.ReadString('\n')
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("Ctrl-C: %v", err)
+		t.Errorf("after Ctrl-C: got %v, want exit code 0", err)
 	}
 }

@@ -9,23 +9,23 @@ import (
 	"testing"
 )
 
-// npmVersion is that of the servers that others wrote.
+// npmVersion is the version of the MCP servers that the tests install from npm.
 const npmVersion = "2026.8.31"
 
-// npmServer gives the path of one of the servers from npm. Where they cannot be
-// installed the test is skipped.
+// npmServer returns the path of the named MCP server from npm. It skips the test if the
+// servers cannot be installed.
 func npmServer(t testing.TB, name string) string {
 	t.Helper()
 	modules, err := npmPackages("@modelcontextprotocol/server-everything@"+npmVersion, "@modelcontextprotocol/server-filesystem@"+npmVersion)
 	if err != nil {
-		t.Skipf("SKIPPED, this proves nothing: the MCP servers cannot be installed from npm: %v", err)
+		t.Skipf("SKIPPED, this proves nothing: cannot install the MCP servers from npm: %v", err)
 	}
 	return filepath.Join(modules, ".bin", name)
 }
 
-// TestUpstreamEverything compares what pmcp hands on with what the server itself
-// answers.
-func TestUpstreamEverything(t *testing.T) {
+// TestMCPServerResultsEqualDirectOnes calls the tools of the MCP server "everything"
+// through pmcp and directly, and compares the results.
+func TestMCPServerResultsEqualDirectOnes(t *testing.T) {
 	t.Parallel()
 	path := npmServer(t, "mcp-server-everything")
 	w := newUpstreamWorld(t)
@@ -34,7 +34,7 @@ func TestUpstreamEverything(t *testing.T) {
 	s := w.start(t)
 	s.initialize(t)
 	if r := s.must(t, "start_process", args{"name": "every", "command": path, "stdio": "mcp"}); r.Data["ready"] != true {
-		t.Errorf("not ready: %s", r.Text)
+		t.Errorf("got %s, want ready", r.Text)
 	}
 	for _, call := range []args{
 		{"tool": "echo", "arguments": args{"message": "<&> \u00e9 \U0001F600"}},
@@ -57,19 +57,23 @@ func TestUpstreamEverything(t *testing.T) {
 			t.Errorf("%v:\ngot  %.500s\nwant %.500s", call["tool"], got.Raw, want.Raw)
 		}
 	}
-	r := s.must(t, "list_mcp_tools", args{"process": "every", "tools": []string{"get-sum"}})
+	r := s.must(t, "list_mcp_tools", args{"process": "every"})
 	tools, _ := r.Data["tools"].([]any)
-	definitions, _ := r.Data["definitions"].([]any)
 	all, _ := direct.call(t, "tools/list", nil).Result["tools"].([]any)
-	if len(tools) < 10 || len(tools) != len(all) || len(definitions) != 1 || !strings.Contains(r.Text, "get-sum(a, b): ") {
-		t.Errorf("%d tools of %d, %d definitions:\n%s", len(tools), len(all), len(definitions), r.Text)
+	if len(tools) < 10 || len(tools) != len(all) || !strings.Contains(r.Text, "get-sum(a, b): ") {
+		t.Errorf("got %d tools of %d, want all:\n%s", len(tools), len(all), r.Text)
+	}
+	r = s.must(t, "list_mcp_tools", args{"process": "every", "tools": []string{"get-sum"}})
+	definitions, _ := r.Data["definitions"].([]any)
+	if len(definitions) != 1 || r.num("total") != len(all) || strings.Contains(r.Text, "get-tiny-image") {
+		t.Fatalf("got %d definitions, want that of get-sum alone:\n%s", len(definitions), r.Text)
 	}
 	if !slices.ContainsFunc(all, func(d any) bool { return reflect.DeepEqual(d, definitions[0]) }) {
-		t.Errorf("the definition is not as the server gives it: %v", definitions[0])
+		t.Errorf("got the definition %v, want it as the server sends it", definitions[0])
 	}
 }
 
-func TestUpstreamProgressAndCancel(t *testing.T) {
+func TestMCPProgressAndCancelAreRelayed(t *testing.T) {
 	t.Parallel()
 	path := npmServer(t, "mcp-server-everything")
 	s := newUpstreamWorld(t).start(t)
@@ -84,7 +88,7 @@ func TestUpstreamProgressAndCancel(t *testing.T) {
 	for i := range 4 {
 		n := s.note(t, "notifications/progress", nil)
 		if n.Params["progress"] != float64(i+1) || n.Params["total"] != 4.0 || n.Params["progressToken"] != "mine" {
-			t.Errorf("progress %d: %s", i+1, n.Raw)
+			t.Errorf("got %s, want progress %d of 4", n.Raw, i+1)
 		}
 	}
 	id, _ := s.request(t, "tools/call", long(30))
@@ -95,18 +99,18 @@ func TestUpstreamProgressAndCancel(t *testing.T) {
 			r = s.must(t, "tail_logs", args{"process": "every", "stream": "mcp", "lines": 3})
 			return strings.Contains(r.Text, text)
 		}) {
-			t.Fatalf("the server was not sent %s:\n%s", text, r.Text)
+			t.Fatalf("got traffic without %s:\n%s", text, r.Text)
 		}
 	}
 	awaitMessage(`"duration":30`)
 	s.cancel(t, id)
 	awaitMessage(`-> {"jsonrpc":"2.0","method":"notifications/cancelled"`)
 	if r := s.must(t, "call_mcp_tool", args{"process": "every", "tool": "echo", "arguments": args{"message": "on"}}); r.Text != "Echo: on" {
-		t.Errorf("%+v", r)
+		t.Errorf("got %+v, want Echo: on", r)
 	}
 }
 
-func TestUpstreamFilesystem(t *testing.T) {
+func TestFilesystemMCPServerWorks(t *testing.T) {
 	t.Parallel()
 	path := npmServer(t, "mcp-server-filesystem")
 	w := newUpstreamWorld(t)
@@ -117,18 +121,18 @@ func TestUpstreamFilesystem(t *testing.T) {
 	}
 	file := filepath.Join(w.project, "note.txt")
 	if r := call("write_file", args{"path": file, "content": "one\ntwo\n"}); r.Error {
-		t.Fatal(r.Text)
+		t.Fatalf("got %s, want a success", r.Text)
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "one\ntwo\n" {
-		t.Errorf("%q, %v", text, err)
+		t.Errorf("got %q, %v, want the two lines", text, err)
 	}
 	if r := call("read_text_file", args{"path": file}); r.Error || r.Text != "one\ntwo\n" || r.Data["content"] != "one\ntwo\n" {
-		t.Errorf("%s", r.Raw)
+		t.Errorf("got %s, want the two lines", r.Raw)
 	}
 	if r := call("read_text_file", args{"path": "/etc/passwd"}); !r.Error || !strings.Contains(r.Text, "Access denied") {
-		t.Errorf("%s", r.Raw)
+		t.Errorf("got %s, want access denied", r.Raw)
 	}
 	if r := s.must(t, "get_server_info", nil); r.Data["mcp_connections"] != 1.0 {
-		t.Errorf("connections: %v", r.Data["mcp_connections"])
+		t.Errorf("got %v connections, want 1", r.Data["mcp_connections"])
 	}
 }

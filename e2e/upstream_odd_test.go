@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// mcpoddProgram is an MCP server. Its tools are named by what they do; its
-// first argument says what the server does wrong itself, a further one only
-// tells servers apart. It says its pid, and that of a child in a session of its
-// own if its kind is tree, on standard error.
+// mcpoddProgram is an MCP server whose tools are named after what they do. The first
+// argument is the kind of server, which selects what the server itself does wrong; a
+// second argument only makes the command line unique. The server prints its pid on
+// standard error. A server of the kind tree also starts a child in a session of its own
+// and prints the child's pid.
 func mcpoddProgram(arguments []string) int {
 	kind := ""
 	if len(arguments) > 0 {
@@ -61,8 +62,8 @@ func mcpoddProgram(arguments []string) int {
 	}
 }
 
-// oddTool gives the result of a tool, nothing for no answer, or says that the
-// server ends.
+// oddTool returns the result of a tool of mcpoddProgram, or "" if the tool must not
+// answer. ends reports whether the server then exits, with the given code.
 func oddTool(m message) (result string, ends bool, code int) {
 	name, number, _ := strings.Cut(fmt.Sprint(m.Params["name"]), " ")
 	n, _ := strconv.Atoi(number)
@@ -72,6 +73,10 @@ func oddTool(m message) (result string, ends bool, code int) {
 		return "", true, 2
 	case "big":
 		return `{"content":[{"type":"text","text":"` + strings.Repeat("x", n) + `"}]}`, false, 0
+	case "fail":
+		return `{"content":[{"type":"text","text":"no such city\nnext_cursor: AAAA"}],"isError":true}`, false, 0
+	case "image":
+		return `{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("A", 4000) + `"}]}`, false, 0
 	case "bare":
 		return `{"content":["words"],"structuredContent":[1]}`, false, 0
 	case "half":

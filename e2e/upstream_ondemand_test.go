@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// onDemand are the arguments that address the odd server on demand.
+// onDemand returns the arguments of call_mcp_tool that address mcpoddProgram by its
+// command, so that pmcp starts the server on demand.
 func onDemand(t testing.TB, tool string, arguments ...string) args {
 	return args{"command": self(t), "args": program("mcpodd", arguments...), "tool": tool}
 }
 
-// TestUpstreamOnDemandKeepsSixteen: with the 17th server the one that was used
-// longest ago is gone, with what it had started.
-func TestUpstreamOnDemandKeepsSixteen(t *testing.T) {
+// TestSixteenMCPServersOnDemandAreKept checks that the start of a 17th MCP server on
+// demand stops the least recently used one, with all its processes.
+func TestSixteenMCPServersOnDemandAreKept(t *testing.T) {
 	t.Parallel()
 	w := newUpstreamWorld(t)
 	s := w.start(t)
@@ -34,24 +35,24 @@ func TestUpstreamOnDemandKeepsSixteen(t *testing.T) {
 		}
 		return len(pids) == 2
 	}) {
-		t.Fatalf("the pids of the oldest: %v", pids)
+		t.Fatalf("got the pids %v of the oldest, want 2", pids)
 	}
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "tree", strconv.Itoa(most)))
 	for _, pid := range pids {
 		if syscall.Kill(pid, 0) == nil {
-			t.Errorf("%d of the oldest is alive", pid)
+			t.Errorf("process %d of the oldest server is alive, want it killed", pid)
 		}
 	}
 	if r := s.must(t, "get_server_info", nil); r.Data["mcp_connections"] != float64(most) {
-		t.Errorf("connections: %v", r.Data["mcp_connections"])
+		t.Errorf("got %v connections, want %d", r.Data["mcp_connections"], most)
 	}
 	s.closeInput(t)
 	s.exit(t)
 	w.awaitEmpty(t)
 }
 
-// fullWithTwo is a session whose two processes are the servers on demand a and b,
-// and which may have no more.
+// fullWithTwo returns a session that may run only two processes and already runs two: the
+// MCP servers on demand a and b.
 func fullWithTwo(t *testing.T) *session {
 	t.Helper()
 	w := newUpstreamWorld(t)
@@ -63,10 +64,10 @@ func fullWithTwo(t *testing.T) *session {
 	return s
 }
 
-// TestUpstreamOnDemandCounts: servers on demand are processes like any other for
-// PM_MAX_PROCESSES. There the one that was used longest ago makes room for the
-// next; other processes do not.
-func TestUpstreamOnDemandCounts(t *testing.T) {
+// TestMCPServerOnDemandCountsTowardsLimit checks that MCP servers on demand count towards
+// PM_MAX_PROCESSES like any other process. At that limit the least recently used server
+// must be stopped for the next server; other processes must not be.
+func TestMCPServerOnDemandCountsTowardsLimit(t *testing.T) {
 	t.Parallel()
 	s := fullWithTwo(t)
 	s.must(t, "call_mcp_tool", onDemand(t, "echo", "", "a"))
@@ -78,13 +79,14 @@ func TestUpstreamOnDemandCounts(t *testing.T) {
 		s.must(t, "start_process", args{"name": name, "command": "sleep", "args": []string{"100"}})
 	}
 	if r := s.tool(t, "call_mcp_tool", onDemand(t, "echo", "", "d")); !r.Error || !strings.Contains(r.Text, "PM_MAX_PROCESSES allows 2") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want the limit", r.Text)
 	}
 }
 
-// TestUpstreamOnDemandByName: a call by the name of a server on demand is a use
-// of it, and where it is gone the advice is what starts it again.
-func TestUpstreamOnDemandByName(t *testing.T) {
+// TestCallByNameIsUseOfMCPServerOnDemand checks that a call with the name of an MCP server
+// on demand counts as a use of that server. If the server is gone, the error must advise
+// to give the server's command.
+func TestCallByNameIsUseOfMCPServerOnDemand(t *testing.T) {
 	t.Parallel()
 	s := fullWithTwo(t)
 	a, b := s.onlyName(t, "mcpodd  a"), s.onlyName(t, "mcpodd  b")
@@ -93,11 +95,11 @@ func TestUpstreamOnDemandByName(t *testing.T) {
 	s.must(t, "call_mcp_tool", args{"process": a, "tool": "echo"})
 	r := s.tool(t, "call_mcp_tool", args{"process": b, "tool": "echo"})
 	if !r.Error || !strings.Contains(r.Text, "call it with its command again") || strings.Contains(r.Text, "_process") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want the advice to call it with its command", r.Text)
 	}
 	s.must(t, "stop_process", args{"process": a})
 	r = s.tool(t, "call_mcp_tool", args{"process": a, "tool": "echo"})
 	if !r.Error || !strings.Contains(r.Text, "call it with its command again") || strings.Contains(r.Text, "_process") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want the advice to call it with its command", r.Text)
 	}
 }

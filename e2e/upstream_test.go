@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// odd starts the odd server as a process.
+// odd starts mcpoddProgram as a process with the given name.
 func (s *session) odd(t testing.TB, name string, more args, arguments ...string) result {
 	t.Helper()
 	all := args{"name": name, "command": self(t), "args": program("mcpodd", arguments...), "stdio": "mcp"}
@@ -19,15 +19,16 @@ func (s *session) odd(t testing.TB, name string, more args, arguments ...string)
 	return s.must(t, "start_process", all)
 }
 
-// newUpstreamWorld is a world without a limit on calls.
+// newUpstreamWorld returns a world in which pmcp has no rate limit.
 func newUpstreamWorld(t testing.TB) *world {
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")
 	return w
 }
 
-// TestUpstreamPmcp runs pmcp below pmcp.
-func TestUpstreamPmcp(t *testing.T) {
+// TestPmcpCanBeMCPServerOfPmcp runs a second pmcp as a process of pmcp, and calls its
+// tools.
+func TestPmcpCanBeMCPServerOfPmcp(t *testing.T) {
 	t.Parallel()
 	w := newUpstreamWorld(t)
 	s := w.start(t)
@@ -36,34 +37,35 @@ func TestUpstreamPmcp(t *testing.T) {
 	call := func(tool string, arguments args) result {
 		return s.must(t, "call_mcp_tool", args{"process": "inner", "tool": tool, "arguments": arguments})
 	}
-	if r := s.must(t, "list_mcp_tools", args{"process": "inner"}); !strings.Contains(r.Text, "start_process(name") {
-		t.Error(r.Text)
+	if r := s.must(t, "list_mcp_tools", args{"process": "inner"}); !strings.Contains(r.Text, "\nstart_process(") {
+		t.Errorf("got %s, want start_process in it", r.Text)
 	}
 	r := call("start_process", args{"name": "deep", "command": self(t), "args": program("sleep"), "ready": args{"log": "ready"}})
 	pid, _ := r.Data["pid"].(float64)
 	if r.Data["ready"] != true || syscall.Kill(int(pid), 0) != nil {
-		t.Errorf("%s", r.Raw)
+		t.Errorf("got %s, want a ready process", r.Raw)
 	}
 	s.must(t, "stop_process", args{"process": "inner"})
 	if !poll(endsWithin, func() bool { return syscall.Kill(int(pid), 0) != nil }) {
-		t.Error("what the inner pmcp had started outlives it")
+		t.Errorf("process %d of the inner pmcp is alive after the inner pmcp, want it killed", int(pid))
 	}
 }
 
-// TestUpstreamBareResult: a list as structured content reaches the clients whose
-// protocol has it, and the others as text.
-func TestUpstreamBareResult(t *testing.T) {
+// TestMCPListResultFitsProtocol checks that an MCP server's structured content that
+// is a list reaches a client unchanged if the client's MCP version allows lists, and as
+// text otherwise.
+func TestMCPListResultFitsProtocol(t *testing.T) {
 	eras(t, func(t *testing.T, s *session, modern bool) {
 		s.odd(t, "odd", nil)
 		r := s.must(t, "call_mcp_tool", args{"process": "odd", "tool": "bare"})
 		structured, _ := r.Result["structuredContent"].([]any)
 		if want := map[bool]string{false: "words\n[1]", true: "words"}[modern]; r.Text != want || modern != (len(structured) == 1) {
-			t.Errorf("text %q, want %q; %s", r.Text, want, r.Raw)
+			t.Errorf("got text %q, want %q; %s", r.Text, want, r.Raw)
 		}
 	})
 }
 
-func TestUpstreamCrashInACall(t *testing.T) {
+func TestMCPServerCrashFailsTheCall(t *testing.T) {
 	w := newUpstreamWorld(t)
 	s := w.start(t)
 	s.initialize(t)
@@ -79,69 +81,138 @@ func TestUpstreamCrashInACall(t *testing.T) {
 			return s.tool(t, "call_mcp_tool", arguments)
 		}
 		if r := call("echo"); r.Error {
-			t.Fatalf("%s: %s", name, r.Text)
+			t.Fatalf("%s: got %s, want ok", name, r.Text)
 		}
 		r := call("crash")
-		for _, part := range []string{"closed its standard output", "was not repeated", "exit code 2", "err panic: index out of range [7]"} {
+		for _, part := range []string{"closed its standard output", "was not repeated", "exit code 2", "panic: index out of range [7]"} {
 			if !r.Error || !strings.Contains(r.Text, part) {
-				t.Errorf("%s: no %q in %s", name, part, r.Text)
+				t.Errorf("%s: got %s, want an error with %q", name, r.Text, part)
 			}
 		}
-		// The policy starts the process again, the next call the server on demand.
+		// The restart policy restarts the process; this call restarts the MCP server on
+		// demand.
 		if r := call("echo"); r.Error || r.Text != "ok" {
-			t.Errorf("%s, the next call: %s", name, r.Text)
+			t.Errorf("%s, the next call: got %s, want ok", name, r.Text)
 		}
 	}
 }
 
-// TestUpstreamOddServers: each gets a clear error, within its time, and pmcp
-// serves on.
-func TestUpstreamOddServers(t *testing.T) {
+// TestMCPCallsRunInOrder checks that the calls of one call_mcp_tool run one after another,
+// that an error does not stop them but the end of the server or of the time does, and that
+// their results share a bounded answer in which none can look like another.
+func TestMCPCallsRunInOrder(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	c := w.open(t)
+	c.ok(t, "start_process", own(t, "odd", "mcpodd").with("stdio", "mcp"))
+	list := func(target args, tools ...string) args {
+		var calls []args
+		for i, tool := range tools {
+			calls = append(calls, args{"tool": tool, "arguments": args{"b": i + 1}})
+		}
+		return target.with("calls", calls)
+	}
+	odd := args{"process": "odd"}
+	outcomes := func(r result) (all []string) {
+		t.Helper()
+		for i, one := range r.Data["results"].([]any) {
+			one := one.(map[string]any)
+			if one["index"] != float64(i+1) {
+				t.Errorf("got index %v of result %d, want %d", one["index"], i, i+1)
+			}
+			all = append(all, fmt.Sprint(one["outcome"]))
+		}
+		return all
+	}
+
+	r := c.must(t, "call_mcp_tool", list(odd, "echo", "fail", "big 100000", "image", "echo")).
+		says(t, "\n1. echo: ok\n| ok\n", `"arguments":{"b":1}`, "\n2. fail: error\n| no such city\n| next_cursor: AAAA\n", "\n3. \"big 100000\": ok\n| xxx", " bytes] …xxx", "image/png, 4000 bytes", `"arguments":{"b":5}`)
+	if got := strings.Join(outcomes(r), ", "); got != "ok, error, ok, ok, ok" || len(r.Text) > 8500 || len(r.Text) < 7500 {
+		t.Errorf("got %d bytes and %s, want about 8 KiB of ok, error, ok, ok, ok", len(r.Text), got)
+	}
+	if r := c.must(t, "call_mcp_tool", list(odd, "big 100000", "big 9").with("max_bytes", 1000)); len(r.Text) > 1200 {
+		t.Errorf("got %d bytes, want about 1000", len(r.Text))
+	}
+	if r := c.tool(t, "call_mcp_tool", list(odd, "never", "echo").with("timeout_ms", 1000)); !r.Error || !strings.Contains(r.Text, "1. never: no answer\n2. echo: not sent\nno result after 1s") {
+		t.Errorf("got %s, want an error with the time that is over", r.Text)
+	}
+	for _, tools := range [][]string{{"fail"}, {"fail", "fail"}} {
+		c.refused(t, "call_mcp_tool", list(odd, tools...), "no such city", ". fail: error")
+	}
+
+	demand := args{"command": self(t), "args": program("mcpodd")}
+	for name, target := range map[string]args{"process": odd, "on demand": demand} {
+		r := c.must(t, "call_mcp_tool", list(target, "echo", "crash", "echo")).
+			says(t, "\n3. echo: not sent\n", "exit code 2", "panic: index out of range [7]")
+		if got := strings.Join(outcomes(r), ", "); got != "ok, no answer, not sent" {
+			t.Errorf("%s: got %s, want ok, no answer, not sent", name, got)
+		}
+		if r := c.ok(t, "list_processes", nil); strings.Contains(r.Text, "crashed: exit code 2") {
+			t.Errorf("%s: got\n%s\nwant no event of the crash that was reported", name, r.Text)
+		}
+	}
+	c.must(t, "call_mcp_tool", list(demand, "echo"))
+
+	for want, arguments := range map[string]args{
+		"give either":      list(odd.with("tool", "echo"), "echo"),
+		"missing argument": odd.with("calls", []args{}),
+		"at most 50":       list(odd, strings.Fields(strings.Repeat("echo ", 51))...),
+		"calls[0].tool":    odd.with("calls", []args{{"arguments": args{}}}),
+		"only with calls":  odd.with("tool", "echo").with("max_bytes", 1000),
+		"either process":   list(args{}, "echo"),
+	} {
+		c.refused(t, "call_mcp_tool", arguments, want)
+	}
+}
+
+// TestOddMCPServersCauseClearErrors checks that each kind of misbehaving MCP server
+// causes a clear error in time, and that pmcp keeps working.
+func TestOddMCPServersCauseClearErrors(t *testing.T) {
 	w := newUpstreamWorld(t)
 	s := w.start(t)
 	s.initialize(t)
 	for i, x := range []struct{ kind, tool, want string }{
-		{"rubbish", "never", `1 lines on its standard output are no JSON-RPC messages, the last: "Server started!"`},
+		{"rubbish", "never", `1 lines on its standard output are not JSON-RPC messages, the last: "Server started!"`},
 		{"", "big 67108864", "a message of 67108"},
 		{"", "half", "no result after"},
-		{"", "wrong", "it has sent 1 answers with ids that were never asked"},
+		{"", "wrong", "it has sent 1 responses with ids that were never used"},
 		{"", "close", "it has closed its standard output"},
 		{"silent", "echo", "has not come up yet"},
-		{"exit", "echo", "err cannot open the database"},
+		{"exit", "echo", "cannot open the database"},
 		{"exit", "echo", "exit code 4, ended by self"},
 	} {
 		arguments := onDemand(t, x.tool, x.kind, strconv.Itoa(i))
 		switch {
 		case x.kind == "silent":
 			arguments["timeout_ms"] = 1000
-		case x.tool == "never", x.tool == "half", x.tool == "wrong": // it is to be up before its time begins
+		case x.tool == "never", x.tool == "half", x.tool == "wrong": // the server must be up before the short timeout of the call starts
 			s.must(t, "call_mcp_tool", onDemand(t, "echo", x.kind, strconv.Itoa(i)))
 			arguments["timeout_ms"] = 1000
-			if x.tool == "wrong" { // its answer has to come within it
+			if x.tool == "wrong" { // the wrong response must come before the timeout of the call
 				arguments["timeout_ms"] = 10_000
 			}
-		default: // ends by itself
+		default: // the call ends without a timeout
 			arguments["timeout_ms"] = 20_000
 		}
-		began := time.Now()
+		start := time.Now()
 		r := s.tool(t, "call_mcp_tool", arguments)
 		if !r.Error || !strings.Contains(r.Text, x.want) || len(r.Text) > 8<<10 {
-			t.Errorf("%s %s: no %q in %s", x.kind, x.tool, x.want, r.Text)
+			t.Errorf("%s %s: got %s, want an error with %q", x.kind, x.tool, r.Text, x.want)
 		}
-		if took := time.Since(began); took > defaultWait {
-			t.Errorf("%s %s took %s", x.kind, x.tool, took)
+		if took := time.Since(start); took > defaultWait {
+			t.Errorf("%s %s took %s, want at most %s", x.kind, x.tool, took, defaultWait)
 		}
 		if r := s.must(t, "call_mcp_tool", onDemand(t, "echo")); r.Text != "ok" {
-			t.Errorf("after %s %s: %s", x.kind, x.tool, r.Text)
+			t.Errorf("after %s %s: got %s, want ok", x.kind, x.tool, r.Text)
 		}
 	}
 	info := s.must(t, "get_process_info", args{"process": s.onlyName(t, "mcpodd  1")})
 	if mcp, _ := info.Data["mcp"].(map[string]any); mcp["refused"] != 1.0 || mcp["state"] != "connected" {
-		t.Errorf("%v", info.Data["mcp"])
+		t.Errorf("got %v, want 1 refused and connected", info.Data["mcp"])
 	}
 }
 
-// onlyName gives the name of the one process whose command line contains text.
+// onlyName returns the name of the only process whose arguments end in text.
 func (s *session) onlyName(t testing.TB, text string) string {
 	t.Helper()
 	r := s.must(t, "list_processes", nil)
@@ -159,43 +230,44 @@ func (s *session) onlyName(t testing.TB, text string) string {
 		}
 	}
 	if len(names) != 1 {
-		t.Fatalf("%q is of %v:\n%s", text, names, r.Text)
+		t.Fatalf("got the processes %v for %q, want 1:\n%s", names, text, r.Text)
 	}
 	return names[0]
 }
 
-func TestUpstreamNeverReady(t *testing.T) {
+func TestMCPServerThatIsNeverReadyFailsCalls(t *testing.T) {
 	t.Parallel()
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
 	r := s.odd(t, "mute", args{"timeout_ms": 300}, "silent")
 	if r.Data["timed_out"] != true || !strings.Contains(r.Text, "it has not answered initialize yet") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want a timeout with the missing answer", r.Text)
 	}
 	r = s.tool(t, "call_mcp_tool", args{"process": "mute", "tool": "echo", "timeout_ms": 300})
 	if !r.Error || !strings.Contains(r.Text, "mute has not answered initialize") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want an error with the missing answer", r.Text)
 	}
 	s.must(t, "start_process", args{"name": "web", "command": self(t), "args": program("sleep")})
 	if r := s.tool(t, "call_mcp_tool", args{"process": "web", "tool": "echo"}); !r.Error || !strings.Contains(r.Text, `restart_process with stdio: "mcp"`) {
-		t.Error(r.Text)
+		t.Errorf("got %s, want the advice to restart with stdio", r.Text)
 	}
 	s.must(t, "stop_process", args{"process": "web"})
 	if r := s.tool(t, "call_mcp_tool", args{"process": "web", "tool": "echo"}); !r.Error || !strings.Contains(r.Text, "does not speak MCP") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want that it does not speak MCP", r.Text)
 	}
 	if r := s.tool(t, "call_mcp_tool", args{"tool": "echo"}); !r.Error || !strings.Contains(r.Text, "either process") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want the missing argument", r.Text)
 	}
 	if r := s.tool(t, "call_mcp_tool", args{"process": "web", "tool": "echo", "arguments": []int{1}}); !r.Error || !strings.Contains(r.Text, "argument arguments: want an object, got [1]") {
-		t.Error(r.Text)
+		t.Errorf("got %s, want the wrong argument", r.Text)
 	}
 }
 
 var orphanLine = regexp.MustCompile(`err (?:pid|orphan) (\d+)`)
 
-// TestUpstreamChaos kills pmcp in each way while servers of both kinds work.
-func TestUpstreamChaos(t *testing.T) {
+// TestEndDuringMCPCallsLeavesNothing ends pmcp in each way while calls to MCP servers are
+// in flight, and checks that nothing is left.
+func TestEndDuringMCPCallsLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for name, strike := range map[string]func(*session, int){
 		"guardian": func(s *session, _ int) { s.signal(t, syscall.SIGKILL) },
@@ -221,9 +293,9 @@ func TestUpstreamChaos(t *testing.T) {
 	}
 }
 
-// TestUpstreamMessagesAreLogged: the conversation is a stream of its own, and
-// the end of a run loses none of it.
-func TestUpstreamMessagesAreLogged(t *testing.T) {
+// TestMCPMessagesAreLogged checks that messages between pmcp and an MCP server are
+// logged as a stream of their own, and that none of them is lost at the end of a run.
+func TestMCPMessagesAreLogged(t *testing.T) {
 	t.Parallel()
 	w := newUpstreamWorld(t)
 	s := w.start(t)
@@ -237,17 +309,17 @@ func TestUpstreamMessagesAreLogged(t *testing.T) {
 		`mcp <- {"result":{"content":[{"type":"text","text":"ok"}]`, `"name":"crash"`,
 	} {
 		if !strings.Contains(r.Text, part) {
-			t.Errorf("no %s in %s", part, r.Text)
+			t.Errorf("got %s, want %s in it", r.Text, part)
 		}
 	}
 	if others := regexp.MustCompile(`(?m)^\S+ (out|err) `).FindString(r.Text); others != "" {
-		t.Errorf("other streams: %s", r.Text)
+		t.Errorf("got %s, want only the stream mcp", r.Text)
 	}
 }
 
-// TestUpstreamInAGroup: who depends on an MCP server is started once that has
-// answered.
-func TestUpstreamInAGroup(t *testing.T) {
+// TestMCPServerInAGroupStartsDependents checks that the dependents of an MCP server in a
+// group are started once the server has answered initialize.
+func TestMCPServerInAGroupStartsDependents(t *testing.T) {
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
 	s.must(t, "create_group", args{"name": "all", "members": []args{
@@ -258,9 +330,9 @@ func TestUpstreamInAGroup(t *testing.T) {
 	}})
 	_, starting := s.request(t, "tools/call", args{"name": "start_group", "arguments": args{"group": "all", "timeout_ms": 60_000}})
 	if !poll(answersWithin, func() bool { return s.tool(t, "get_process_info", args{"process": "after"}).Data["state"] == "running" }) {
-		t.Error("who depends on odd was never started")
+		t.Errorf("the dependent of odd is not running after %v", answersWithin)
 	}
-	s.must(t, "stop_process", args{"process": "mute"}) // it would be waited for
+	s.must(t, "stop_process", args{"process": "mute"}) // otherwise start_group would wait for mute
 	r := asResult(t, "start_group", s.wait(t, "start_group", starting))
 	got := map[string]any{}
 	members, _ := r.Data["members"].([]any)
@@ -269,38 +341,39 @@ func TestUpstreamInAGroup(t *testing.T) {
 		got[fmt.Sprint(m["name"])] = m["result"]
 	}
 	if got["odd"] != "ready" || got["after"] != "started" || got["last"] == "started" || got["mute"] == "started" {
-		t.Errorf("%v:\n%s", got, r.Text)
+		t.Errorf("got %v, want odd ready, after started, the others not:\n%s", got, r.Text)
 	}
 }
 
-// TestUpstreamLargeResult: what is under the bound of a message passes.
-func TestUpstreamLargeResult(t *testing.T) {
+// TestLargeMCPResultIsPassedOn checks that pmcp passes on a tool's result just below
+// the limit for a message.
+func TestLargeMCPResultIsPassedOn(t *testing.T) {
 	t.Parallel()
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
 	r := s.must(t, "call_mcp_tool", onDemand(t, "big 9000000"))
 	if len(r.Text) != 9_000_000 {
-		t.Errorf("%d bytes", len(r.Text))
+		t.Errorf("got %d bytes, want 9000000", len(r.Text))
 	}
 }
 
-// TestUpstreamDeathIsNotTheEnd: what becomes of a server after the death that an
-// answer has told of is told as well.
-func TestUpstreamDeathIsNotTheEnd(t *testing.T) {
+// TestMCPServerRestartIsReported checks that an answer reports the death of an MCP server,
+// and that a later answer reports the server's restart.
+func TestMCPServerRestartIsReported(t *testing.T) {
 	w := newUpstreamWorld(t)
 	s := w.start(t)
 	s.initialize(t)
 	s.odd(t, "odd", args{"restart": "on-failure"})
 	r := s.tool(t, "call_mcp_tool", args{"process": "odd", "tool": "crash"})
 	if !r.Error {
-		t.Fatal(r.Text)
+		t.Fatalf("got %s, want an error", r.Text)
 	}
-	var told strings.Builder
-	told.WriteString(r.Text)
+	var reported strings.Builder
+	reported.WriteString(r.Text)
 	if !poll(answersWithin, func() bool {
-		told.WriteString(s.must(t, "list_processes", args{}).Text)
-		return strings.Contains(told.String(), "odd (run 2) was started again by its restart policy")
+		reported.WriteString(s.must(t, "list_processes", args{}).Text)
+		return strings.Contains(reported.String(), "odd (run 2) was restarted by its restart policy")
 	}) {
-		t.Error(told.String())
+		t.Errorf("got answers without the restart of odd: %s", &reported)
 	}
 }

@@ -14,29 +14,30 @@ import (
 	"time"
 )
 
-// victim is a launched pmcp that is told what to start, and then dies. All
-// requests are written at once, and nobody waits for answers, so that a fault
-// may come at any moment. It answers no ping.
+// A victim is a launched pmcp that receives some calls and is then killed. All requests
+// are written at once, without waiting for answers, so that pmcp can be killed at any
+// moment. The client of a victim answers no ping.
 type victim struct {
 	arena    *arena
 	launched int       // pid of the guardian, or of the server with --no-guardian
-	cmd      *exec.Cmd // the process that we started: pmcp, or a stand-in client
+	cmd      *exec.Cmd // the process that the test started: pmcp, or a stand-in client
 	in       *os.File
 	out      *os.File
-	answers  chan struct{} // one for each answer; closed when the output ends
-	wrong    chan string   // what was not a message, at most one
+	answers  chan struct{} // one value for each answer; closed when the output ends
+	wrong    chan string   // the first line of output that is not a valid message
 	exited   chan struct{}
 }
 
-// clientScript starts pmcp in the background with our standard input and output,
-// says which pid it has, and waits.
+// clientScript starts pmcp in the background with the script's standard input and output,
+// prints pmcp's pid, and waits.
 const clientScript = `exec 4<&0
 "$@" <&4 4<&- 3>&- &
 echo $! >&3
 exec 3>&-
 wait`
 
-// launchVictim starts pmcp, below a stand-in client if asked for.
+// launchVictim starts pmcp as a victim. If client is set, pmcp is a child of a stand-in
+// client.
 func (a *arena) launchVictim(client bool, more ...string) (_ *victim, err error) {
 	var argv []string
 	if client {
@@ -75,13 +76,13 @@ func (a *arena) launchVictim(client bool, more ...string) (_ *victim, err error)
 	}
 	go v.read()
 	go func() {
-		_ = cmd.Wait() // how it ended does not matter
+		_ = cmd.Wait() // ignore the error: the exit code does not matter
 		close(v.exited)
 	}()
 	v.launched = cmd.Process.Pid
 	if client {
 		if _, err := fmt.Fscan(pidR, &v.launched); err != nil {
-			return nil, fmt.Errorf("the stand-in client said no pid: %w", err)
+			return nil, fmt.Errorf("the stand-in client printed no pid: %w", err)
 		}
 	}
 	if err := v.awaitExec(); err != nil {
@@ -90,8 +91,8 @@ func (a *arena) launchVictim(client bool, more ...string) (_ *victim, err error)
 	return v, nil
 }
 
-// awaitExec waits until pmcp is executed: what is struck before then is a shell
-// that has not yet entered the cgroup.
+// awaitExec waits until the launched process executes pmcp. Before that, a kill would hit
+// a shell that has not yet entered the cgroup.
 func (v *victim) awaitExec() error {
 	deadline := time.NewTimer(answersWithin)
 	defer deadline.Stop()
@@ -104,9 +105,9 @@ func (v *victim) awaitExec() error {
 		select {
 		case <-tick.C:
 		case <-v.exited:
-			return errors.New("pmcp was not executed")
+			return errors.New("the launched process exited before it executed pmcp")
 		case <-deadline.C:
-			return errors.New("pmcp is not executed")
+			return fmt.Errorf("the launched process has not executed pmcp after %v", answersWithin)
 		}
 	}
 }
@@ -117,7 +118,7 @@ func (v *victim) read() {
 	for r := bufio.NewReader(v.out); ; {
 		line, err := r.ReadString('\n')
 		if err != nil {
-			return // what is torn off by a SIGKILL is no message
+			return // do not report this: a SIGKILL may cut off the last line
 		}
 		m, err := parse(line)
 		switch {
@@ -137,13 +138,14 @@ func (v *victim) read() {
 
 const initializeVictim = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"victim","version":"1"}}}` + "\n"
 
-// tell writes the handshake and a start_process for each of starts.
+// tell writes to pmcp the handshake and one start_process for each element of starts.
 func (v *victim) tell(starts []args) error {
 	return v.write(initializeVictim+`{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n", starts)
 }
 
-// ask writes them without the handshake: a client that did not say initialize
-// cannot be pinged, and the session waits for it whoever died.
+// ask writes one start_process for each element of starts, without a handshake. pmcp
+// cannot ping a client that did not send initialize, so the session waits for the client,
+// whichever process dies.
 func (v *victim) ask(starts []args) error { return v.write("", starts) }
 
 func (v *victim) write(greeting string, starts []args) error {
@@ -161,7 +163,7 @@ func (v *victim) write(greeting string, starts []args) error {
 	return err
 }
 
-// await waits for n answers, or the end of the output, but not for ever.
+// await waits for n answers. It returns an error if the output ends first.
 func (v *victim) await(n int) error {
 	timer := time.NewTimer(answersWithin)
 	defer timer.Stop()
@@ -169,7 +171,7 @@ func (v *victim) await(n int) error {
 		select {
 		case _, more := <-v.answers:
 			if !more {
-				return errors.New("the output ended")
+				return errors.New("the output ended before the answer")
 			}
 		case <-timer.C:
 			return fmt.Errorf("no answer within %v", answersWithin)
@@ -178,9 +180,9 @@ func (v *victim) await(n int) error {
 	return nil
 }
 
-// server finds the server: the child of the guardian that leads a session, which
-// it does before its first instruction. The launched process must not have been
-// reaped.
+// server returns the pid of pmcp's server, the child of the guardian that leads a session,
+// as the server does from its first instruction on. The launched process must not have
+// been reaped.
 func (v *victim) server() (pid int, ok bool) {
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -198,22 +200,22 @@ func (v *victim) server() (pid int, ok bool) {
 	return 0, false
 }
 
-// awaitServer waits until there is a server.
+// awaitServer waits until pmcp's server runs and returns its pid.
 func (v *victim) awaitServer() (pid int, err error) {
 	if !poll(answersWithin, func() bool { pid, _ = v.server(); return pid != 0 }) {
-		return 0, errors.New("there is no server")
+		return 0, fmt.Errorf("there is no server after %v", answersWithin)
 	}
 	return pid, nil
 }
 
 func (v *victim) signal(sig syscall.Signal) error { return syscall.Kill(v.launched, sig) }
 
-// close lets go of the victim, whatever became of it.
+// close lets the victim go on, whatever its state, and waits until it has ended.
 func (v *victim) close() error {
-	_ = v.in.Close() // closed already by some faults
+	_ = v.in.Close() // ignore the error: some faults have closed it
 	var errs []error
 	if !closedWithin(v.exited, 15*time.Second) {
-		errs = append(errs, fmt.Errorf("pid %d does not end", v.cmd.Process.Pid), v.cmd.Process.Kill())
+		errs = append(errs, fmt.Errorf("pid %d has not exited after 15s", v.cmd.Process.Pid), v.cmd.Process.Kill())
 		<-v.exited
 	}
 	timer := time.NewTimer(endsWithin)
@@ -222,7 +224,7 @@ func (v *victim) close() error {
 		select {
 		case _, more = <-v.answers:
 		case <-timer.C:
-			errs = append(errs, errors.New("somebody holds the output open"))
+			errs = append(errs, errors.New("a process still holds the output open"))
 			v.out.Close()
 		}
 	}
@@ -234,8 +236,8 @@ func (v *victim) close() error {
 	return errors.Join(errs...)
 }
 
-// visit starts pmcp once more, waits until ok and ends it: what a session does
-// about those before it.
+// visit starts pmcp again, waits until ok returns true, and ends pmcp. Tests use it to
+// check what a session does about earlier sessions.
 func (a *arena) visit(ok func() (bool, error)) error {
 	v, err := a.launchVictim(false)
 	if err != nil {
@@ -252,7 +254,7 @@ func (a *arena) visit(ok func() (bool, error)) error {
 	})
 	err = v.close()
 	if !done {
-		err = errors.Join(err, last, errors.New("the next server did not do what it has to"))
+		err = errors.Join(err, last, fmt.Errorf("the next server did not do its work within %v", endsWithin))
 	}
 	return err
 }

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// endsWithin is for a session to be gone with all it started: far above the
-	// 5 s that children are given. What hangs for ever does not pass, nor a
-	// session of launch that was given up meanwhile: see checkEnd.
+	// endsWithin bounds the time until a session is gone with everything it started. It is
+	// far above the 5 s that processes have to stop, so only a session that hangs exceeds
+	// it.
 	endsWithin = 20 * time.Second
-	// answersWithin is for what must be answered: far above what it takes.
+	// answersWithin bounds the time for an answer. It is far above what any answer takes.
 	answersWithin = 60 * time.Second
-	// defaultWait is how long a call that names no time waits.
+	// defaultWait is how long a call without timeout_ms waits.
 	defaultWait = 45 * time.Second
 )
 
-// world is where servers run: directories and an environment of their own.
-// Servers of one world share the database and the records.
+// A world is the surroundings of pmcp servers in a test: directories and an environment of
+// their own. All servers of a world share its database and its registry.
 type world struct {
 	home     string // HOME, and the mark of all processes of this world
 	project  string // working directory of the servers, PM_PROJECT_DIR
@@ -37,7 +37,7 @@ type world struct {
 	stderrs  *stderrs
 }
 
-// stderrs are the standard errors of all sessions of a world.
+// stderrs holds the standard error of every session of a world.
 type stderrs struct {
 	mu  sync.Mutex
 	all []*record
@@ -58,8 +58,8 @@ func (e *stderrs) checkEnds(t testing.TB) {
 	}
 }
 
-// newWorld gives a world that at the end of the test must be empty: no process
-// and no record left.
+// newWorld returns a world. At the end of the test no process and no record may be left in
+// the world.
 func newWorld(t testing.TB) *world {
 	t.Helper()
 	home := t.TempDir()
@@ -75,7 +75,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w.env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(), "HOME=" + home,
-		"GORACE=atexit_sleep_ms=10", // else each end takes a second under -race
+		"GORACE=atexit_sleep_ms=10", // otherwise each exit takes a second with -race
 		"PM_DATABASE_PATH=" + w.database, "PM_REGISTRY_DIR=" + w.registry, "PM_PROJECT_DIR=" + w.project,
 	}
 	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
@@ -88,25 +88,26 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// set adds to the environment of servers started from now on.
+// set sets an environment variable for the servers started from now on.
 func (w *world) set(name, value string) { w.env = append(w.env, name+"="+value) }
 
-// awaitEmpty fails the test if a process or a record of this world is still
-// there after endsWithin.
+// awaitEmpty fails the test if a process or a record of this world is left after
+// endsWithin.
 func (w *world) awaitEmpty(t testing.TB) {
 	t.Helper()
 	var left string
 	before := time.Now()
 	if !poll(endsWithin, func() bool { left = w.left(t); return left == "" }) {
-		t.Errorf("left after %v:\n%s", endsWithin, left)
+		t.Errorf("got left after %v, want nothing:\n%s", endsWithin, left)
 	}
-	if took := time.Since(before); took > cleansUpWithin { // a busy machine, or one that hung and was ended
-		t.Logf("all gone only after %v", took.Round(time.Millisecond))
+	if took := time.Since(before); took > cleansUpWithin { // either a busy machine was slow, or a server hung and was killed
+		t.Logf("everything is gone only after %v", took.Round(time.Millisecond))
 		w.stderrs.checkEnds(t)
 	}
 }
 
-// left describes what is left, or is empty.
+// left returns a description of the processes and records that are left in the world, or
+// "".
 func (w *world) left(t testing.TB) string {
 	var b strings.Builder
 	for _, p := range w.processes(t) {
@@ -118,7 +119,7 @@ func (w *world) left(t testing.TB) string {
 	return b.String()
 }
 
-// records lists the files in the registry directory.
+// records returns the names of the files in the world's registry directory.
 func (w *world) records(t testing.TB) []string {
 	t.Helper()
 	entries, err := os.ReadDir(w.registry)
@@ -132,7 +133,7 @@ func (w *world) records(t testing.TB) []string {
 	return names
 }
 
-// process is one that runs with the HOME of a world.
+// A process is a running process whose HOME is that of a world.
 type process struct {
 	pid, parent int
 	state       byte // as in /proc/PID/stat: Z is a zombie
@@ -143,9 +144,9 @@ func (p process) String() string {
 	return fmt.Sprintf("%d (parent %d, state %c): %s", p.pid, p.parent, p.state, p.command)
 }
 
-// processes finds guardians, servers and all that they have started, however it
-// was detached, by the HOME that it inherited. A zombie has no environment: it
-// is found as a child of one of the others, or of this test.
+// processes returns the world's guardians, its servers and all their descendants, however
+// detached. It finds them by the HOME that they inherited. A zombie has no environment;
+// processes finds a zombie as a child of one of the other processes.
 func (w *world) processes(t testing.TB) []process {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -182,7 +183,7 @@ func (w *world) processes(t testing.TB) []process {
 func readProcess(dir string) (process, bool) {
 	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
-		return process{}, false // it ended meanwhile
+		return process{}, false // the process has ended
 	}
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndex(stat, []byte(") "))
 	if open < 0 || end < 0 {
@@ -198,7 +199,8 @@ func readProcess(dir string) (process, bool) {
 	return p, true
 }
 
-// killRest ends what a failed test has left, so that it does not disturb others.
+// killRest kills the processes that a failed test has left, so that they do not disturb
+// other tests.
 func (w *world) killRest(t testing.TB) {
 	for _, p := range w.processes(t) {
 		if p.state != 'Z' && p.pid != os.Getpid() {
@@ -207,8 +209,8 @@ func (w *world) killRest(t testing.TB) {
 	}
 }
 
-// poll asks until ok or the time is over. It is for what other processes do
-// and nothing tells of.
+// poll calls ok every 10 ms until ok returns true or the time is over, and reports whether
+// ok returned true. It is for changes by other processes, which can only be polled.
 func poll(within time.Duration, ok func() bool) bool {
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()

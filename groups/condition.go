@@ -8,36 +8,28 @@ import (
 	"pmcp/process"
 )
 
-// awaitCondition returns nil when what d demands holds of the run with the id
-// run, or of a later one by which the restart policy replaced it; otherwise why
-// it does not and will not, or ctx's cause.
-func (m *Manager) awaitCondition(ctx context.Context, d Dependency, run int64) error {
-	st, err := m.o.Processes.Status(d.Process)
-	if err != nil {
-		return err
-	}
-	switch condition := effective(d.Condition, st.Spec); condition {
-	case Started:
+// awaitCondition returns nil once the condition of d holds for run. For a run of
+// this server it also returns nil once the condition holds for a later run by
+// which the restart policy replaced the run. It returns an error if the condition
+// cannot hold any more, or ctx's cause.
+func (m *Manager) awaitCondition(ctx context.Context, d Dependency, run ForeignRun) error {
+	switch condition := resolveCondition(d.Condition, run.Spec); {
+	case condition == Started:
 		return nil
-	case Ready:
-		if !st.Spec.ChecksReady() {
-			return errNoRule(d.Process)
-		}
-		return m.awaitVerdict(ctx, d.Process, condition, readiness)
-	case ExitedOK:
-		return m.awaitVerdict(ctx, d.Process, condition, cleanExit)
+	case condition == Ready && !run.Spec.ChecksReady():
+		return fmt.Errorf("%s has no readiness rule, so it never counts as ready: give it ready, or depend on it with condition started", d.Process)
+	case condition != Healthy:
+		return m.awaitState(ctx, d.Process, condition, run)
+	case run.Owner != "":
+		return fmt.Errorf("whether %s is healthy is known only to the pmcp server that owns it (%s): depend on it with condition ready or started", d.Process, run.Owner)
 	default:
 		return m.awaitHealthy(ctx, d.Process, run)
 	}
 }
 
-func errNoRule(name string) error {
-	return fmt.Errorf("%s has no readiness rule, so it never counts as ready: give it ready, or depend on it with condition started", name)
-}
-
-// effective is c with its default: what a readiness rule, or its absence, makes
-// of it.
-func effective(c Condition, spec process.Spec) Condition {
+// resolveCondition returns c, with IfReady replaced by Ready or Started
+// depending on whether spec has a readiness rule.
+func resolveCondition(c Condition, spec process.Spec) Condition {
 	switch {
 	case c != IfReady:
 		return c
@@ -48,114 +40,106 @@ func effective(c Condition, spec process.Spec) Condition {
 	}
 }
 
-// verdict is whether a condition holds of a process, or cannot hold any more.
-type verdict uint8
-
-const (
-	undecided verdict = iota
-	holds
-	impossible
-)
-
-// readiness judges the condition ready.
-func readiness(st process.Status) verdict {
-	switch st.State {
-	case process.Running:
-		if st.Ready != nil && *st.Ready {
-			return holds
-		}
-		return undecided
-	case process.Starting, process.Backoff: // the policy will try again
-		return undecided
+// holdsFor reports whether the condition, Ready or ExitedOK, holds for a process
+// with the status st. Healthy is not visible in a status.
+func (c Condition) holdsFor(st process.Status) bool {
+	switch c {
+	case Ready:
+		return st.State == process.Running && st.Ready != nil && *st.Ready
+	case ExitedOK:
+		ended := st.State == process.Exited || st.State == process.Backoff
+		return ended && st.Exit != nil && st.Exit.Clean()
 	default:
-		return impossible
+		return false
 	}
 }
 
-// cleanExit judges the condition exited_ok.
-func cleanExit(st process.Status) verdict {
-	ended := st.State == process.Exited || st.State == process.Backoff
+// awaitState waits until the condition holds for run, a run of the process called
+// name, or until the process has ended for good. A run of another server is judged
+// by the status that the server has stored.
+func (m *Manager) awaitState(ctx context.Context, name string, condition Condition, run ForeignRun) error {
+	holds, over := false, false
+	until := func(st process.Status) bool {
+		holds = condition.holdsFor(st)
+		over = st.State != process.Running && st.State != process.Starting && st.State != process.Backoff
+		return holds || over
+	}
+	var st process.Status
+	var err error
+	if run.Owner == "" {
+		st, err = m.o.Processes.Await(ctx, name, until)
+	} else {
+		st, err = m.o.Elsewhere.AwaitElsewhere(ctx, run.RunID, until)
+	}
 	switch {
-	case ended && st.Exit != nil && st.Exit.Clean():
-		return holds
-	case st.State == process.Running || st.State == process.Starting || st.State == process.Backoff:
-		return undecided
-	default:
-		return impossible
-	}
-}
-
-// alive judges only whether the process may still come to something.
-func alive(st process.Status) verdict {
-	switch st.State {
-	case process.Running, process.Starting, process.Backoff:
-		return undecided
-	default:
-		return impossible
-	}
-}
-
-// awaitVerdict waits until judge has decided on a process of this server.
-func (m *Manager) awaitVerdict(ctx context.Context, name string, condition Condition, judge func(process.Status) verdict) error {
-	return awaitVerdict(ctx, name, condition, judge, func(until func(process.Status) bool) (process.Status, error) {
-		return m.o.Processes.Await(ctx, name, until)
-	})
-}
-
-// awaitVerdict waits until judge has decided; await, which ends with ctx, is how
-// the process is waited for.
-func awaitVerdict(
-	ctx context.Context, name string, condition Condition, judge func(process.Status) verdict,
-	await func(until func(process.Status) bool) (process.Status, error),
-) error {
-	seen := undecided
-	st, err := await(func(st process.Status) bool {
-		seen = judge(st)
-		return seen != undecided
-	})
-	switch {
-	case ctx.Err() != nil && seen == undecided:
-		return gaveUp(ctx, st, condition)
+	case ctx.Err() != nil && !holds && !over:
+		return waitError(ctx, st, condition)
 	case err != nil:
 		return err
-	case seen == holds:
+	case holds:
 		return nil
 	default:
-		return fmt.Errorf("%s is not %s: %s", name, condition, ending(st))
+		return &endedError{name, condition, describeEnd(st)}
 	}
 }
 
-// awaitHealthy waits for the health check, as long as the process may live.
-func (m *Manager) awaitHealthy(ctx context.Context, name string, run int64) error {
+// An endedError is returned when a process has ended before a condition held.
+type endedError struct {
+	name      string
+	condition Condition
+	end       string // describeEnd
+}
+
+func (e *endedError) Error() string {
+	return fmt.Sprintf("%s is not %s: %s", e.name, e.condition, e.end)
+}
+
+// ownReason returns err, of a wait for the member itself, without its name.
+func ownReason(err error) string {
+	var ended *endedError
+	switch {
+	case !errors.As(err, &ended):
+		return err.Error()
+	case ended.condition == Ready:
+		return ended.end + " before it was ready"
+	default:
+		return ended.end
+	}
+}
+
+// awaitHealthy waits until the health check of a process of this server succeeds,
+// as long as the process may still live.
+func (m *Manager) awaitHealthy(ctx context.Context, name string, run ForeignRun) error {
 	if m.o.Health == nil {
 		return errors.New("health checks are not available")
 	}
-	both, cancel := context.WithCancel(ctx)
+	checkCtx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	died := make(chan error, 1)
-	go func() { // ends with both at the latest, and is waited for below
-		err := m.awaitVerdict(both, name, Healthy, alive)
+	processEnd := make(chan error, 1)
+	go func() { // ends when checkCtx ends; awaited below
+		err := m.awaitState(checkCtx, name, Healthy, run)
 		cancel()
-		died <- err
+		processEnd <- err
 	}()
-	err := m.o.Health.AwaitHealthy(both, name, run)
-	ended := both.Err() != nil && ctx.Err() == nil
+	err := m.o.Health.AwaitHealthy(checkCtx, name, run.RunID)
+	ended := checkCtx.Err() != nil && ctx.Err() == nil
 	cancel()
-	switch why := <-died; {
+	switch why := <-processEnd; {
 	case err == nil:
 		return nil
-	case ended: // by the end of the process
+	case ended: // the process ended before a check succeeded
 		return why
 	case ctx.Err() != nil:
 		st, _ := m.o.Processes.Status(name)
-		return gaveUp(ctx, st, Healthy)
+		return waitError(ctx, st, Healthy)
 	default:
 		return err
 	}
 }
 
-// gaveUp says that a wait ended before there was an answer.
-func gaveUp(ctx context.Context, st process.Status, condition Condition) error {
+// waitError returns the error of a wait for condition that ctx ended. st is the
+// last status that the wait saw.
+func waitError(ctx context.Context, st process.Status, condition Condition) error {
 	text := fmt.Sprintf("%s was not %s yet (%s)", st.Spec.Name, condition, st.State)
 	if st.NotReady != "" && condition == Ready {
 		text = fmt.Sprintf("%s was not ready yet: %s", st.Spec.Name, st.NotReady)
@@ -163,8 +147,8 @@ func gaveUp(ctx context.Context, st process.Status, condition Condition) error {
 	return fmt.Errorf("%w: %s", context.Cause(ctx), text)
 }
 
-// ending says how a process came to what it is, in a few words.
-func ending(st process.Status) string {
+// describeEnd describes in a few words how a process came to its state.
+func describeEnd(st process.Status) string {
 	switch st.State {
 	case process.Failed:
 		if st.Reason != "" {

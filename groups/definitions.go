@@ -3,54 +3,57 @@ package groups
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
-// Save writes a definition. existed says that there was one of that name, which
-// it replaces; changes are sentences on what that changes. An operation under
-// way goes on with the definition it began with, but starts no process that is no
-// member any more. Its error wraps process.ErrInvalid.
-func (m *Manager) Save(ctx context.Context, g Group) (existed bool, changes []string, err error) {
+// definitions are the definitions of one project. They are read from the Journal
+// each time, because another session of the project may write them.
+type definitions struct {
+	journal Journal
+	project string
+	editing sync.Mutex // held from reading a definition to writing it
+}
+
+// Save writes a definition. existed reports whether it replaces one of that
+// name; changes describes the differences in sentences. An operation in
+// progress continues with the definition that it began with, but does not start
+// processes that are no longer members. The error wraps process.ErrInvalid.
+func (d *definitions) Save(ctx context.Context, g Group) (existed bool, changes []string, err error) {
 	if err := g.Validate(); err != nil {
 		return false, nil, err
 	}
-	m.edit.Lock()
-	defer m.edit.Unlock()
-	all, err := m.load(ctx)
+	d.editing.Lock()
+	defer d.editing.Unlock()
+	old, err := d.find(ctx, g.Name, true)
 	if err != nil {
 		return false, nil, err
 	}
-	old, existed := all[g.Name]
-	if !existed && len(all) >= maxGroups {
-		return false, nil, invalid("the project has %d groups, which is all there can be: remove one first", len(all))
-	}
-	if existed {
+	if old.stored {
 		changes = g.changes(old.Group)
 	}
-	return existed, changes, m.write(g)
+	return old.stored, changes, d.write(g)
 }
 
-// Add makes member part of the group called name. If it is one already it gets
-// other dependencies, or with nil DependsOn keeps those it has. Where there is
-// no such group create makes it. Its error wraps process.ErrInvalid or ErrUnknown.
-func (m *Manager) Add(ctx context.Context, name string, member Member, create bool) (Group, error) {
-	return m.update(ctx, name, create, adding(member))
+// Add makes member part of the group called name. If member is already part of
+// it, Add replaces its dependencies, or keeps them if DependsOn is nil. If there
+// is no such group and create is set, Add creates the group. The error wraps
+// process.ErrInvalid or ErrUnknown.
+func (d *definitions) Add(ctx context.Context, name string, member Member, create bool) (Group, error) {
+	return d.edit(ctx, name, create, d.write, addMember(member))
 }
 
-// CheckAdd answers the error that Add would, and changes nothing.
-func (m *Manager) CheckAdd(ctx context.Context, name string, member Member, create bool) error {
-	m.edit.Lock()
-	defer m.edit.Unlock()
-	_, err := m.changed(ctx, name, create, adding(member))
+// CheckAdd returns the error that Add would return, without changing anything.
+func (d *definitions) CheckAdd(ctx context.Context, name string, member Member, create bool) error {
+	_, err := d.edit(ctx, name, create, func(Group) error { return nil }, addMember(member))
 	return err
 }
 
-// adding is the change that Add makes.
-func adding(member Member) func(*Group) error {
+// addMember returns the change that Add makes.
+func addMember(member Member) func(*Group) error {
 	return func(g *Group) error {
 		i := slices.IndexFunc(g.Members, func(old Member) bool { return old.Process == member.Process })
 		switch {
@@ -63,13 +66,13 @@ func adding(member Member) func(*Group) error {
 	}
 }
 
-// Remove takes a process out of the group called name; the process itself stays
-// as it is. One that others depend on is not removed. Its error wraps
+// Remove takes a process out of the group called name, without affecting the
+// process. A member that others depend on is not removed. The error wraps
 // process.ErrInvalid or ErrUnknown.
-func (m *Manager) Remove(ctx context.Context, name, process string) (Group, error) {
-	return m.update(ctx, name, false, func(g *Group) error {
+func (d *definitions) Remove(ctx context.Context, name, process string) (Group, error) {
+	return d.edit(ctx, name, false, d.write, func(g *Group) error {
 		if _, ok := g.member(process); !ok {
-			return fmt.Errorf("%w member: %s is not in group %s; members: %s", ErrUnknown, process, name, strings.Join(g.names(), ", "))
+			return fmt.Errorf("%w member: %s is not in group %s; members: %s", ErrUnknown, process, name, g.namesText())
 		}
 		if by := g.dependents(process); len(by) > 0 {
 			return invalid("group %s: %s depends on %s; change that first", name, strings.Join(by, ", "), process)
@@ -79,47 +82,38 @@ func (m *Manager) Remove(ctx context.Context, name, process string) (Group, erro
 	})
 }
 
-// Delete forgets the group called name; its processes stay as they are. Its
+// Delete deletes the group called name, without affecting its processes. The
 // error wraps ErrUnknown.
 func (m *Manager) Delete(ctx context.Context, name string) error {
-	m.edit.Lock()
-	defer m.edit.Unlock()
+	m.editing.Lock()
+	defer m.editing.Unlock()
 	if _, err := m.find(ctx, name, false); err != nil {
 		return err
 	}
-	m.o.Journal.SaveGroup(m.o.Project, name, nil)
-	m.forgetOperation(name)
+	m.journal.SaveGroup(m.project, name, nil)
+	m.deleteOperation(name)
 	return nil
 }
 
-// Group returns the definition called name. Its error wraps ErrUnknown.
-func (m *Manager) Group(ctx context.Context, name string) (Group, error) {
-	found, err := m.find(ctx, name, false)
+// Group returns the definition called name. The error wraps ErrUnknown.
+func (d *definitions) Group(ctx context.Context, name string) (Group, error) {
+	found, err := d.find(ctx, name, false)
 	if err != nil {
 		return Group{}, err
 	}
-	return found.Group, found.usable()
+	return found.Group, found.err
 }
 
-// update rewrites one definition.
-func (m *Manager) update(ctx context.Context, name string, create bool, change func(*Group) error) (Group, error) {
-	m.edit.Lock()
-	defer m.edit.Unlock()
-	g, err := m.changed(ctx, name, create, change)
-	if err != nil {
-		return Group{}, err
+// edit applies change to the group called name, validates the result, passes it to
+// write and returns it.
+func (d *definitions) edit(ctx context.Context, name string, create bool, write func(Group) error, change func(*Group) error) (Group, error) {
+	d.editing.Lock()
+	defer d.editing.Unlock()
+	found, err := d.find(ctx, name, create)
+	if err == nil {
+		err = found.err
 	}
-	return g, m.write(g)
-}
-
-// changed is the group called name as change would make it, checked. Called with
-// m.edit held.
-func (m *Manager) changed(ctx context.Context, name string, create bool, change func(*Group) error) (Group, error) {
-	found, err := m.find(ctx, name, create)
 	if err != nil {
-		return Group{}, err
-	}
-	if err := found.usable(); err != nil {
 		return Group{}, err
 	}
 	g := found.Group
@@ -127,69 +121,68 @@ func (m *Manager) changed(ctx context.Context, name string, create bool, change 
 	if err := change(&g); err != nil {
 		return Group{}, err
 	}
-	return g, g.Validate()
+	if err := g.Validate(); err != nil {
+		return Group{}, err
+	}
+	return g, write(g)
 }
 
-func (m *Manager) write(g Group) error {
+// write hands g to the Journal.
+func (d *definitions) write(g Group) error {
 	raw, err := json.Marshal(g)
 	if err != nil {
 		return fmt.Errorf("cannot store group %s: %w", g.Name, err)
 	}
-	m.o.Journal.SaveGroup(m.o.Project, g.Name, raw)
+	d.journal.SaveGroup(d.project, g.Name, raw)
 	return nil
 }
 
-// definition is a Group as it was read; problem says why it cannot be used, ""
-// if it can.
+// definition is a Group as it was read.
 type definition struct {
 	Group
-	problem string
+	stored bool  // whether the Journal has the definition
+	err    error // why the stored definition cannot be used
 }
 
-func (d definition) usable() error {
-	if d.problem != "" {
-		return errors.New(d.problem)
-	}
-	return nil
-}
-
-// load reads every definition of the project. One that this version cannot read
-// spoils nothing but itself.
-func (m *Manager) load(ctx context.Context) (map[string]definition, error) {
-	rows, err := m.o.Journal.Groups(ctx, m.o.Project)
+// load reads every definition of the project. A definition that this version
+// cannot read does not affect the others.
+func (d *definitions) load(ctx context.Context) (map[string]definition, error) {
+	rows, err := d.journal.Groups(ctx, d.project)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the groups of the project: %w", err)
 	}
 	all := make(map[string]definition, len(rows))
 	for name, raw := range rows {
-		var d definition
-		err := json.Unmarshal(raw, &d.Group)
-		d.Name = name
+		read := definition{stored: true}
+		err := json.Unmarshal(raw, &read.Group)
+		read.Name = name
 		if err == nil {
-			err = d.Validate()
+			err = read.Validate()
 		}
 		if err != nil {
-			d = definition{Group: Group{Name: name}, problem: fmt.Sprintf("the stored definition of group %s cannot be used: %v; create it anew", name, err)}
+			read.Group = Group{Name: name}
+			read.err = fmt.Errorf("the stored definition of group %s cannot be used: %w; create it again", name, err)
 		}
-		all[name] = d
+		all[name] = read
 	}
 	return all, nil
 }
 
-// find reads the definition called name; with create a missing one is empty.
-func (m *Manager) find(ctx context.Context, name string, create bool) (definition, error) {
-	all, err := m.load(ctx)
+// find reads the definition called name. If it is missing and create is set,
+// find returns an empty one. The error wraps process.ErrInvalid or ErrUnknown.
+func (d *definitions) find(ctx context.Context, name string, create bool) (definition, error) {
+	all, err := d.load(ctx)
 	if err != nil {
 		return definition{}, err
 	}
-	d, ok := all[name]
+	found, ok := all[name]
 	switch {
 	case ok:
-		return d, nil
+		return found, nil
 	case create && len(all) < maxGroups:
 		return definition{Group: Group{Name: name}}, nil
 	case create:
-		return definition{}, invalid("the project has %d groups, which is all there can be: remove one first", len(all))
+		return definition{}, invalid("the project has %d groups, the maximum: remove one first", len(all))
 	case len(all) == 0:
 		return definition{}, fmt.Errorf("%w: %q; the project has none", ErrUnknown, name)
 	}

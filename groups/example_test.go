@@ -6,7 +6,7 @@ import (
 	"pmcp/groups"
 )
 
-// Members start after what they depend on, otherwise as listed.
+// Members start after their dependencies, otherwise as listed.
 func ExampleGroup_Order() {
 	stack := groups.Group{Name: "stack", Members: []groups.Member{
 		{Process: "web", DependsOn: []groups.Dependency{{Process: "api"}}},
@@ -20,5 +20,5 @@ func ExampleGroup_Order() {
 	fmt.Println(stack.Validate())
 	// Output:
 	// [db migrate api web] <nil>
-	// invalid: group stack: the dependencies go in a circle: web → api → db → web
+	// invalid: group stack: the dependencies form a cycle: web → api → db → web
 }

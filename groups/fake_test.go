@@ -12,57 +12,59 @@ import (
 	"pmcp/process"
 )
 
-// program is how a fake process behaves. The zero value runs until it is
+// program is the behaviour of a fake process. The zero value runs until it is
 // stopped and has no readiness rule.
 type program struct {
-	refuses    bool          // cannot be started …
-	attempts   bool          // … which takes an attempt to find out
-	rule       bool          // has a readiness rule …
-	readyAfter time.Duration // … that holds after this, if it has not ended
-	ends       bool          // ends by itself …
-	endsAfter  time.Duration // … after this …
-	code       int           // … with this exit code
-	retries    int           // by a policy that starts it so often again, after a second
-	health     string        // "" no check, "well", "ill" …
-	healthIn   time.Duration // … which is known after this
+	refuses    bool          // the process cannot be started
+	attempts   bool          // a refused start counts as an attempt
+	rule       bool          // the process has a readiness rule
+	readyAfter time.Duration // when the rule holds, unless the process has ended
+	ends       bool          // the process ends by itself
+	endsAfter  time.Duration // when the process ends
+	code       int           // exit code
+	retries    int           // number of restarts by the restart policy, each after a second
+	health     string        // result of the health check, "well" or "ill"; "" without a check
+	healthIn   time.Duration // when the result is known
 	stopTakes  time.Duration
-	survives   bool // cannot be stopped
-	startsOver bool // is started by somebody else as soon as it is stopped
+	survives   bool // the process cannot be stopped
+	startsOver bool // another caller starts the process again once it is stopped
 	startTakes time.Duration
 }
 
-// span is a stretch of time.
-type span struct{ from, to time.Time }
+// interval is a period of time.
+type interval struct{ from, to time.Time }
 
-// world is a process manager, health checks and a Starter, all of them fake.
+// world is a fake process manager, a fake health check and a fake Starter.
 type world struct {
 	programs map[string]program
-	// onStart looks at the world when a member is about to start. Called with mu
-	// held.
+	// onStart is called when a member is about to start, with mu held.
 	onStart func(name string)
+	other   *otherServer  // nil without another server
+	watch   time.Duration // how long WatchStart watches
 
 	mu       sync.Mutex
 	table    map[string]process.Status
-	healthy  map[string]error     // by process, once known: nil or ErrUnhealthy
-	holds    map[string]time.Time // "process condition" → since when it has held
+	healthy  map[string]error     // result of the health check by process, once known: nil or errUnhealthy
+	holds    map[string]time.Time // "process condition" → when it first held
 	starts   map[string][]time.Time
-	stops    map[string]span
+	stops    map[string]interval
 	forced   map[string]bool
 	lastRun  int64
 	changed  chan struct{}
 	ifStarts map[string]process.IfRunning
+	edited   map[string]bool // whether the definition has changed since the latest run
 }
 
 func newWorld(programs map[string]program) *world {
 	return &world{
 		programs: programs, table: map[string]process.Status{}, healthy: map[string]error{}, holds: map[string]time.Time{},
-		starts: map[string][]time.Time{}, stops: map[string]span{}, forced: map[string]bool{}, changed: make(chan struct{}),
-		ifStarts: map[string]process.IfRunning{},
+		starts: map[string][]time.Time{}, stops: map[string]interval{}, forced: map[string]bool{}, changed: make(chan struct{}),
+		ifStarts: map[string]process.IfRunning{}, edited: map[string]bool{},
 	}
 }
 
-// alter changes the entry of name, and wakes who waits. Called with mu held.
-func (w *world) alter(name string, change func(st *process.Status)) {
+// update changes the entry of name and wakes the waiters. w.mu must be held.
+func (w *world) update(name string, change func(st *process.Status)) {
 	st := w.table[name]
 	st.Spec.Name = name
 	change(&st)
@@ -70,6 +72,7 @@ func (w *world) alter(name string, change func(st *process.Status)) {
 	w.wake()
 }
 
+// wake wakes the waiters. w.mu must be held.
 func (w *world) wake() {
 	close(w.changed)
 	w.changed = make(chan struct{})
@@ -85,14 +88,14 @@ func (w *world) Status(name string) (process.Status, error) {
 	return st, nil
 }
 
-// now is the entry of name.
-func (w *world) now(name string) process.Status {
+// entry returns the entry of name.
+func (w *world) entry(name string) process.Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.table[name]
 }
 
-// await waits until look, called with mu held, has an answer.
+// await waits until look, which await calls with w.mu held, returns true.
 func (w *world) await(ctx context.Context, look func() bool) error {
 	for {
 		w.mu.Lock()
@@ -121,6 +124,14 @@ func (w *world) Await(ctx context.Context, name string, until func(process.Statu
 	return st, err
 }
 
+// WatchStart returns once the run has ended, and at the latest watch after its start.
+func (w *world) WatchStart(ctx context.Context, name string, run int64) (process.Status, error) {
+	ctx, cancel := context.WithDeadline(ctx, w.entry(name).StartedAt.Add(w.watch))
+	defer cancel()
+	_ = w.await(ctx, func() bool { st := w.table[name]; return st.RunID != run || st.State != process.Running })
+	return w.entry(name), nil
+}
+
 var (
 	errNoCheck   = errors.New("no health check")
 	errUnhealthy = errors.New("unhealthy")
@@ -140,8 +151,14 @@ func (w *world) AwaitHealthy(ctx context.Context, name string, run int64) (err e
 
 var errRefused = errors.New("cannot find the executable")
 
-// StartMember starts a run of name.
+// StartMember starts a run of name, unless name refuses to start or the other server
+// runs it.
 func (w *world) StartMember(ctx context.Context, name string, ifRunning process.IfRunning) (process.Status, error) {
+	if w.other != nil && ifRunning == process.KeepRunning {
+		if run, ok := w.other.RunsElsewhere(ctx, []string{name})[name]; ok {
+			return process.Status{}, &ElsewhereError{run}
+		}
+	}
 	p := w.programs[name]
 	w.mu.Lock()
 	w.starts[name] = append(w.starts[name], time.Now())
@@ -150,26 +167,34 @@ func (w *world) StartMember(ctx context.Context, name string, ifRunning process.
 		w.onStart(name)
 	}
 	w.mu.Unlock()
-	if err := pass(ctx, p.startTakes); err != nil {
+	if err := sleep(ctx, p.startTakes); err != nil {
 		return process.Status{}, err
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if p.refuses {
-		w.alter(name, func(st *process.Status) { st.State, st.Reason = process.Failed, errRefused.Error() })
+		w.update(name, func(st *process.Status) { st.State, st.Reason = process.Failed, errRefused.Error() })
 		if !p.attempts {
 			return process.Status{}, errRefused
 		}
 		w.lastRun++
-		w.alter(name, func(st *process.Status) { st.RunID, st.Run = w.lastRun, st.Run+1 })
+		w.update(name, func(st *process.Status) { st.RunID, st.Run = w.lastRun, st.Run+1 })
 		return w.table[name], errRefused
 	}
 	w.begin(name, p, p.retries)
 	return w.table[name], nil
 }
 
-// pass lets d go by.
-func pass(ctx context.Context, d time.Duration) error {
+// RanUnchanged reports whether the definition of the process is not among those that
+// have changed.
+func (w *world) RanUnchanged(_ context.Context, st process.Status) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.edited[st.Spec.Name]
+}
+
+// sleep waits for d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d == 0 {
 		return ctx.Err()
 	}
@@ -183,67 +208,67 @@ func pass(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// begin makes a run of name. Called with mu held.
+// begin starts a run of name. w.mu must be held.
 func (w *world) begin(name string, p program, retries int) {
 	w.lastRun++
 	run := w.lastRun
 	ready := false
-	w.alter(name, func(st *process.Status) {
+	w.update(name, func(st *process.Status) {
 		st.State, st.RunID, st.Run, st.StartedAt, st.Exit = process.Running, run, st.Run+1, time.Now(), nil
 		st.EndedAt = time.Time{}
 		if p.rule {
 			st.Spec.Ready, st.Ready = &process.Ready{HTTP: "/"}, &ready
 		}
 	})
-	w.hold(name, Started)
+	w.noteHolds(name, Started)
 	if p.rule && (!p.ends || p.readyAfter < p.endsAfter) {
-		w.later(name, run, p.readyAfter, func(st *process.Status) {
+		w.afterDelay(name, run, p.readyAfter, func(st *process.Status) {
 			ready := true
 			st.Ready = &ready
-			w.hold(name, Ready)
+			w.noteHolds(name, Ready)
 		})
 	}
 	if p.health != "" {
-		w.later(name, run, p.healthIn, func(*process.Status) {
+		w.afterDelay(name, run, p.healthIn, func(*process.Status) {
 			w.healthy[name] = nil
 			if p.health == "ill" {
 				w.healthy[name] = errUnhealthy
 			} else {
-				w.hold(name, Healthy)
+				w.noteHolds(name, Healthy)
 			}
 		})
 	}
 	if p.ends {
-		w.later(name, run, p.endsAfter, func(st *process.Status) { w.end(st, p, retries) })
+		w.afterDelay(name, run, p.endsAfter, func(st *process.Status) { w.end(st, p, retries) })
 	}
 }
 
-// hold notes that a condition holds from now on. Called with mu held.
-func (w *world) hold(name string, c Condition) {
+// noteHolds records that a condition holds from now on. w.mu must be held.
+func (w *world) noteHolds(name string, c Condition) {
 	key := name + " " + string(c)
 	if _, already := w.holds[key]; !already {
 		w.holds[key] = time.Now()
 	}
 }
 
-// later changes a run after d, if it is still the one.
-func (w *world) later(name string, run int64, d time.Duration, change func(st *process.Status)) {
+// afterDelay changes the run of name after d, if the run is still the current one.
+func (w *world) afterDelay(name string, run int64, d time.Duration, change func(st *process.Status)) {
 	time.AfterFunc(d, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if st := w.table[name]; st.RunID == run && st.State == process.Running {
-			w.alter(name, change)
+			w.update(name, change)
 		}
 	})
 }
 
-// end ends a run by itself. Called with mu held.
+// end ends the run of st, as if its process had exited. w.mu must be held.
 func (w *world) end(st *process.Status, p program, retries int) {
 	st.Exit, st.EndedAt, st.Ready = &process.Exit{Code: p.code, By: process.BySelf}, time.Now(), nil
 	switch {
 	case p.code == 0:
 		st.State = process.Exited
-		w.hold(st.Spec.Name, ExitedOK)
+		w.noteHolds(st.Spec.Name, ExitedOK)
 	case retries > 0:
 		st.State = process.Backoff
 		name, run := st.Spec.Name, st.RunID
@@ -251,7 +276,7 @@ func (w *world) end(st *process.Status, p program, retries int) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if st := w.table[name]; st.RunID == run && st.State == process.Backoff {
-				if retries == 1 { // the last one goes well
+				if retries == 1 { // the last retry succeeds
 					p.ends = false
 				}
 				w.begin(name, p, retries-1)
@@ -273,17 +298,17 @@ func (w *world) Stop(ctx context.Context, name string, o process.StopOptions) (p
 		return st, process.ErrUnknown
 	}
 	if st.State.Live() {
-		w.alter(name, func(st *process.Status) { st.State = process.Stopping })
+		w.update(name, func(st *process.Status) { st.State = process.Stopping })
 	}
 	w.forced[name] = o.Force
 	began := time.Now()
-	w.stops[name] = span{from: began}
+	w.stops[name] = interval{from: began}
 	w.mu.Unlock()
 	takes := p.stopTakes
 	if o.Force {
 		takes = 0
 	}
-	if err := pass(ctx, takes); err != nil {
+	if err := sleep(ctx, takes); err != nil {
 		return st, err
 	}
 	if p.survives {
@@ -291,15 +316,15 @@ func (w *world) Stop(ctx context.Context, name string, o process.StopOptions) (p
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.alter(name, func(st *process.Status) { st.State, st.EndedAt = process.Stopped, time.Now() })
-	w.stops[name] = span{from: began, to: time.Now()}
+	w.update(name, func(st *process.Status) { st.State, st.EndedAt = process.Stopped, time.Now() })
+	w.stops[name] = interval{from: began, to: time.Now()}
 	if p.startsOver {
 		w.begin(name, p, 0)
 	}
 	return w.table[name], nil
 }
 
-// memJournal keeps definitions in memory.
+// memJournal stores definitions in memory.
 type memJournal struct {
 	mu   sync.Mutex
 	rows map[string][]byte
@@ -325,7 +350,8 @@ func (j *memJournal) Groups(context.Context, string) (map[string][]byte, error) 
 	return maps.Clone(j.rows), j.err
 }
 
-// newManager returns a Manager over w with one group, "g".
+// newManager returns a Manager with the processes of w and with g as its only group,
+// called "g".
 func newManager(t *testing.T, w *world, g Group) *Manager {
 	t.Helper()
 	m := New(Options{Processes: w, Health: w, Journal: &memJournal{}})
@@ -337,7 +363,8 @@ func newManager(t *testing.T, w *world, g Group) *Manager {
 	return m
 }
 
-// on makes a member of a name and of what it depends on: "db", "db ready".
+// on returns a member called name. Each dependency is the name of a process, with or
+// without a condition: "db" or "db ready".
 func on(name string, dependencies ...string) Member {
 	m := Member{Process: name}
 	for _, text := range dependencies {
@@ -350,8 +377,8 @@ func on(name string, dependencies ...string) Member {
 	return m
 }
 
-// outcomes are the results of a report by process.
-func outcomes(r Report) map[string]Outcome {
+// outcomesByProcess returns the outcomes of a report by process.
+func outcomesByProcess(r Report) map[string]Outcome {
 	by := map[string]Outcome{}
 	for _, o := range r.Members {
 		by[o.Process] = o

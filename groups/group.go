@@ -9,7 +9,7 @@ import (
 	"pmcp/process"
 )
 
-// Bounds of definitions.
+// The limits of a definition.
 const (
 	maxGroups      = 200
 	maxMembers     = 100
@@ -17,20 +17,21 @@ const (
 	maxStartDelay  = 10 * time.Minute
 )
 
-// Condition is what must hold of a process before what depends on it starts.
+// Condition is what must hold for a process before its dependents start.
 type Condition string
 
 // The conditions. The zero value is IfReady.
 const (
-	// IfReady is Ready where the process has a readiness rule, else Started.
+	// IfReady means Ready if the process has a readiness rule, else Started.
 	IfReady Condition = ""
-	// Started: a run has begun.
+	// Started means that a run has begun.
 	Started Condition = "started"
-	// Ready: its readiness rules hold.
+	// Ready means that the readiness rules of the process hold.
 	Ready Condition = "ready"
-	// Healthy: its health check succeeds.
+	// Healthy means that the health check of the process succeeds.
 	Healthy Condition = "healthy"
-	// ExitedOK: it has ended with exit code 0, as a migration does.
+	// ExitedOK means that the process has ended with exit code 0, as a migration
+	// does.
 	ExitedOK Condition = "exited_ok"
 )
 
@@ -39,17 +40,17 @@ type Strategy string
 
 // The strategies. The zero value is StopReverse.
 const (
-	// StopReverse stops each member once everything that depends on it is down,
-	// as much at once as that allows.
+	// StopReverse stops each member once all its dependents are down, as
+	// concurrently as that allows.
 	StopReverse Strategy = ""
-	// StopParallel stops all at once.
+	// StopParallel stops all members at once.
 	StopParallel Strategy = "parallel"
-	// StopSequential stops one after the other, in the order of starting.
+	// StopSequential stops one member after the other, in start order.
 	StopSequential Strategy = "sequential"
 )
 
-// ParseStrategy reads the name of a strategy; "" and "reverse" are StopReverse.
-// Its error wraps process.ErrInvalid.
+// ParseStrategy parses the name of a strategy; "" and "reverse" are
+// StopReverse. The error wraps process.ErrInvalid.
 func ParseStrategy(name string) (Strategy, error) {
 	switch s := Strategy(name); s {
 	case "reverse":
@@ -61,7 +62,7 @@ func ParseStrategy(name string) (Strategy, error) {
 	}
 }
 
-// String gives the strategy's name in the tools.
+// String returns the strategy's name in the tools.
 func (s Strategy) String() string {
 	if s == StopReverse {
 		return "reverse"
@@ -69,15 +70,15 @@ func (s Strategy) String() string {
 	return string(s)
 }
 
-// Dependency is one thing that a member waits for.
+// Dependency is a condition that a member waits for.
 type Dependency struct {
-	// Process is another member of the group.
+	// Process is the name of another member of the group.
 	Process string `json:"process"`
-	// Condition is what must hold of it.
+	// Condition is what must hold for Process.
 	Condition Condition `json:"condition,omitempty"`
 }
 
-// String reads "db (ready)".
+// String returns a form like "db (ready)".
 func (d Dependency) String() string {
 	if d.Condition == IfReady {
 		return d.Process
@@ -85,36 +86,39 @@ func (d Dependency) String() string {
 	return fmt.Sprintf("%s (%s)", d.Process, d.Condition)
 }
 
-// Member is one process of a group.
+// Member is a process as part of a group.
 type Member struct {
-	// Process is its name. It may have no definition yet.
+	// Process is the name of the process, which may not be defined yet.
 	Process string `json:"process"`
-	// DependsOn are the conditions for its start, all of which must hold.
+	// DependsOn lists the conditions for the start of the process. All of them
+	// must hold.
 	DependsOn []Dependency `json:"depends_on,omitempty"`
 }
 
-// Group is a named set of processes. It is a value: who is given one shares its
-// slices and must not change them.
+// Group is a named set of processes. A Group is a value, but copies share its
+// slices, which must not be modified.
 type Group struct {
-	// Name is unique in the project; the rules for names of processes hold.
+	// Name is unique in the project. It follows the rules for process names.
 	Name string `json:"name"`
 	// Description is text for people and models, at most 4 KiB.
 	Description string `json:"description,omitempty"`
-	// Members are at most 100, in the order in which they are listed and, where
-	// dependencies do not say otherwise, started.
+	// Members are at most 100. They are listed in this order, and started in it
+	// unless dependencies demand another.
 	Members []Member `json:"members"`
-	// StartDelay is the least time between the starts of two members; at most
+	// StartDelay is the minimum time between the starts of two members, at most
 	// 10 min.
 	StartDelay time.Duration `json:"start_delay,omitempty"`
-	// StopStrategy is how the group is stopped unless a call says otherwise.
+	// StopStrategy is the order of stops, unless a caller of Manager.Stop chooses
+	// another.
 	StopStrategy Strategy `json:"stop_strategy,omitempty"`
 }
 
+// invalid returns an error that wraps process.ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{process.ErrInvalid}, args...)...)
 }
 
-// Validate answers an error wrapping process.ErrInvalid that names what is
+// Validate returns an error wrapping process.ErrInvalid that describes what is
 // wrong with the definition, or nil.
 func (g Group) Validate() error {
 	if err := process.CheckName(g.Name); err != nil {
@@ -138,6 +142,8 @@ func (g Group) Validate() error {
 	return err
 }
 
+// checkMembers rejects members with an invalid name or invalid dependencies, and
+// members that are listed twice.
 func (g Group) checkMembers() error {
 	seen := make(map[string]bool, len(g.Members))
 	for _, member := range g.Members {
@@ -157,6 +163,8 @@ func (g Group) checkMembers() error {
 	return nil
 }
 
+// checkDependencies rejects dependencies of member that are not in members, are
+// listed twice or have an unknown condition.
 func (g Group) checkDependencies(member Member, members map[string]bool) error {
 	seen := make(map[string]bool, len(member.DependsOn))
 	for _, d := range member.DependsOn {
@@ -164,7 +172,7 @@ func (g Group) checkDependencies(member Member, members map[string]bool) error {
 		case d.Process == member.Process:
 			return invalid("group %s: %s depends on itself", g.Name, member.Process)
 		case !members[d.Process]:
-			return invalid("group %s: %s depends on %q, which is no member; members: %s", g.Name, member.Process, d.Process, strings.Join(g.names(), ", "))
+			return invalid("group %s: %s depends on %q, which is not a member; members: %s", g.Name, member.Process, d.Process, g.namesText())
 		case seen[d.Process]:
 			return invalid("group %s: %s depends on %s twice", g.Name, member.Process, d.Process)
 		case !slices.Contains([]Condition{IfReady, Started, Ready, Healthy, ExitedOK}, d.Condition):
@@ -175,12 +183,24 @@ func (g Group) checkDependencies(member Member, members map[string]bool) error {
 	return nil
 }
 
+// names returns the names of the members as listed.
 func (g Group) names() []string {
 	names := make([]string, len(g.Members))
 	for i, member := range g.Members {
 		names[i] = member.Process
 	}
 	return names
+}
+
+// namesText returns the names of the members for an error text, without those for which
+// there is no room.
+func (g Group) namesText() string {
+	names := g.names()
+	const most = 50
+	if len(names) > most {
+		names = append(names[:most], "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // member returns the member called name.
@@ -192,7 +212,7 @@ func (g Group) member(name string) (Member, bool) {
 	return g.Members[i], true
 }
 
-// dependents are the names of the members that depend on name.
+// dependents returns the names of the members that depend on name.
 func (g Group) dependents(name string) []string {
 	var names []string
 	for _, member := range g.Members {
@@ -203,40 +223,40 @@ func (g Group) dependents(name string) []string {
 	return names
 }
 
-// changes says in sentences what differs in g from old.
+// changes describes in sentences how g differs from old.
 func (g Group) changes(old Group) []string {
 	var changes []string
-	note := func(format string, args ...any) { changes = append(changes, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) { changes = append(changes, fmt.Sprintf(format, args...)) }
 	for _, member := range g.Members {
 		before, ok := old.member(member.Process)
 		switch {
 		case !ok:
-			note("added %s", member.Process)
+			add("added %s", member.Process)
 		case !slices.Equal(before.DependsOn, member.DependsOn):
-			note("%s depends on %s (was: %s)", member.Process, listed(member.DependsOn), listed(before.DependsOn))
+			add("%s depends on %s (was: %s)", member.Process, listed(member.DependsOn), listed(before.DependsOn))
 		}
 	}
 	for _, member := range old.Members {
 		if _, ok := g.member(member.Process); !ok {
-			note("removed %s", member.Process)
+			add("removed %s", member.Process)
 		}
 	}
 	if len(changes) == 0 && !slices.Equal(old.names(), g.names()) {
-		note("members are listed in another order")
+		add("members are listed in another order")
 	}
 	if old.StartDelay != g.StartDelay {
-		note("start delay %s (was: %s)", g.StartDelay, old.StartDelay)
+		add("start delay %s (was: %s)", g.StartDelay, old.StartDelay)
 	}
 	if old.StopStrategy != g.StopStrategy {
-		note("stop strategy %s (was: %s)", g.StopStrategy, old.StopStrategy)
+		add("stop strategy %s (was: %s)", g.StopStrategy, old.StopStrategy)
 	}
 	if old.Description != g.Description {
-		note("new description")
+		add("new description")
 	}
 	return changes
 }
 
-// listed reads "db (ready), cache", or "nothing".
+// listed returns dependencies in a form like "db (ready), cache", or "nothing".
 func listed(dependencies []Dependency) string {
 	if len(dependencies) == 0 {
 		return "nothing"
@@ -246,4 +266,43 @@ func listed(dependencies []Dependency) string {
 		words[i] = d.String()
 	}
 	return strings.Join(words, ", ")
+}
+
+// Order returns the names of the members in start order: each member follows its
+// dependencies, otherwise as listed. If the dependencies form a cycle, Order
+// returns an error wrapping process.ErrInvalid that names the members of the cycle.
+func (g Group) Order() ([]string, error) {
+	var order []string
+	placed := make(map[string]bool, len(g.Members))
+	for len(order) < len(g.Members) {
+		next := slices.IndexFunc(g.Members, func(m Member) bool { return !placed[m.Process] && m.isFree(placed) })
+		if next < 0 {
+			return nil, invalid("group %s: the dependencies form a cycle: %s", g.Name, strings.Join(g.cycle(placed), " → "))
+		}
+		name := g.Members[next].Process
+		placed[name] = true
+		order = append(order, name)
+	}
+	return order, nil
+}
+
+// isFree reports whether all dependencies of m are in placed.
+func (m Member) isFree(placed map[string]bool) bool {
+	return !slices.ContainsFunc(m.DependsOn, func(d Dependency) bool { return !placed[d.Process] })
+}
+
+// cycle follows dependencies from one unplaced member to the next until a
+// member repeats, and returns the cycle.
+func (g Group) cycle(placed map[string]bool) []string {
+	var path []string
+	name := g.Members[slices.IndexFunc(g.Members, func(m Member) bool { return !placed[m.Process] })].Process
+	for {
+		if at := slices.Index(path, name); at >= 0 {
+			return append(path[at:], name)
+		}
+		path = append(path, name)
+		member, _ := g.member(name)
+		next := slices.IndexFunc(member.DependsOn, func(d Dependency) bool { return !placed[d.Process] })
+		name = member.DependsOn[next].Process
+	}
 }

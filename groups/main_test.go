@@ -15,45 +15,47 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the test binary as one of the programs of the stack, or the
-// tests.
+// TestMain runs the test binary as one of the programs of the stack, or runs
+// the tests.
 func TestMain(m *testing.M) {
 	program := map[string]func() error{"db": runDB, "migrate": runMigrate, "api": runAPI, "web": runWeb}[os.Getenv("GROUPS_TEST_PROGRAM")]
 	if program == nil {
 		goleak.VerifyTestMain(m)
 		return
 	}
-	note("begins")
+	printEvent("begins")
 	if err := program(); err != nil {
-		note("fails: " + err.Error())
+		printEvent("fails: " + err.Error())
 		os.Exit(3)
 	}
-	note("ends")
+	printEvent("ends")
 }
 
-// note prints a line that the test reads: when, and what.
-func note(text string) { fmt.Println(time.Now().UnixMicro(), text) }
+// printEvent prints a line for the test to read: the time and the event.
+func printEvent(text string) { fmt.Println(time.Now().UnixMicro(), text) }
 
-// serves says so. It comes before a program takes connections: who sees that it
-// does may be ahead of it.
-func serves() (stop <-chan os.Signal) {
+// reportServing prints the event "serves" and returns a channel that receives
+// SIGTERM. A program calls reportServing before it accepts connections, so that no
+// client connects before the event.
+func reportServing() (stop <-chan os.Signal) {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM)
-	note("serves")
+	printEvent("serves")
 	return stopped
 }
 
-// untilStopped waits for SIGTERM, and some more, as a server that drains does.
+// untilStopped waits for SIGTERM, prints the event "drains" and waits 200 ms more,
+// like a server that completes its requests.
 func untilStopped(stop <-chan os.Signal) {
 	<-stop
-	note("drains")
+	printEvent("drains")
 	<-time.After(200 * time.Millisecond)
 }
 
-// runDB takes a second to take connections.
+// runDB accepts connections after a second.
 func runDB() error {
 	<-time.After(time.Second)
-	stop := serves()
+	stop := reportServing()
 	listener, err := net.Listen("tcp", os.Getenv("DB"))
 	if err != nil {
 		return err
@@ -63,7 +65,8 @@ func runDB() error {
 	return nil
 }
 
-// runMigrate needs the database and leaves a file.
+// runMigrate fails unless the database accepts connections. It then creates the file
+// "migrated".
 func runMigrate() error {
 	if err := needDB(); err != nil {
 		return err
@@ -72,6 +75,7 @@ func runMigrate() error {
 	return os.WriteFile("migrated", nil, 0o600)
 }
 
+// needDB returns an error unless the database accepts connections.
 func needDB() error {
 	conn, err := net.Dial("tcp", os.Getenv("DB"))
 	if err != nil {
@@ -80,7 +84,8 @@ func needDB() error {
 	return conn.Close()
 }
 
-// runAPI needs the database; it is ready 200 ms after it listens.
+// runAPI fails unless the database accepts connections. It then serves HTTP, for the
+// first 200 ms with errors only.
 func runAPI() error {
 	if err := needDB(); err != nil {
 		return err
@@ -94,13 +99,14 @@ func runAPI() error {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	})}
-	stop := serves()
+	stop := reportServing()
 	go func() { _ = server.ListenAndServe() }()
 	untilStopped(stop)
 	return nil
 }
 
-// runWeb needs the API and the migration, and both until its end.
+// runWeb fails unless the migration has run and the API serves, at the start of
+// runWeb and at its end.
 func runWeb() error {
 	if _, err := os.Stat("migrated"); err != nil {
 		return err
@@ -108,10 +114,11 @@ func runWeb() error {
 	if err := needAPI(); err != nil {
 		return err
 	}
-	untilStopped(serves())
+	untilStopped(reportServing())
 	return needAPI()
 }
 
+// needAPI returns an error unless the API serves without errors.
 func needAPI() error {
 	response, err := http.Get("http://" + os.Getenv("API") + "/health")
 	if err != nil {
@@ -120,7 +127,7 @@ func needAPI() error {
 	_, _ = io.Copy(io.Discard, response.Body)
 	_ = response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("the API answers %s", response.Status)
+		return fmt.Errorf("the API returned %s", response.Status)
 	}
 	return nil
 }

@@ -3,55 +3,60 @@ package groups
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 
 	"pmcp/process"
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
-	// ErrUnknown is wrapped when the project has no group of a name, or the
-	// group no member of it.
+	// ErrUnknown is wrapped if the project has no group with the requested name,
+	// or the group has no such member.
 	ErrUnknown = errors.New("no such group")
-	// ErrClosed is answered once the Manager is closed.
+	// ErrClosed is returned once the Manager is closed.
 	ErrClosed = errors.New("groups are shutting down")
 )
 
-// Processes is what groups need of the process manager.
+// Processes is the part of the process manager that groups need.
 type Processes interface {
-	// Status returns the process called name; its error wraps
+	// Status returns the process called name. The error wraps
 	// process.ErrUnknown.
 	Status(name string) (process.Status, error)
-	// Await returns the status of name as soon as until holds for it, or the
-	// status at that moment and ctx's error when that ends first.
+	// Await returns the status of name as soon as until returns true for it. If
+	// ctx ends first, Await returns the status at that moment and ctx's error.
 	Await(ctx context.Context, name string, until func(process.Status) bool) (process.Status, error)
-	// Stop ends the process called name with its whole tree. A stop that ctx
-	// cuts short goes on.
+	// WatchStart watches a run for a short time after its start, or until the run has
+	// ended. It is fast for a run that was started earlier.
+	WatchStart(ctx context.Context, name string, run int64) (process.Status, error)
+	// Stop ends the process called name with its whole tree. A stop continues
+	// after ctx ends.
 	Stop(ctx context.Context, name string, o process.StopOptions) (process.Status, error)
 }
 
-// Health is what groups need of health checks.
+// Health is the part of health checking that groups need.
 type Health interface {
-	// AwaitHealthy returns nil as soon as the run of name with the id run, or a
-	// later one, is healthy, and an error when that cannot be expected (there is
-	// no check, or it has failed for good) or ctx ends.
+	// AwaitHealthy returns nil once the run of name with the id run, or a later
+	// one, is healthy. It returns an error if ctx ends, if name has no check, or
+	// if the check has failed and the process will not be restarted for that.
 	AwaitHealthy(ctx context.Context, name string, run int64) error
 }
 
 // Starter starts members.
 type Starter interface {
-	// StartMember starts the process called name by its definition and returns
-	// its status once the run has begun.
+	// StartMember starts the process called name from its definition and
+	// returns its status once the run has begun.
 	StartMember(ctx context.Context, name string, ifRunning process.IfRunning) (process.Status, error)
+	// RanUnchanged reports whether st, the latest run of a process in this server,
+	// ran what StartMember would start now.
+	RanUnchanged(ctx context.Context, st process.Status) bool
 }
 
-// Journal keeps definitions. Its methods may be called from several goroutines;
-// SaveGroup must not wait, and what it saved is what Groups gives from then on.
+// Journal stores definitions. Its methods may be called concurrently.
 type Journal interface {
-	// SaveGroup records a definition as JSON; nil forgets it.
+	// SaveGroup stores a definition as JSON; nil deletes the definition. SaveGroup
+	// must not block, and from then on Groups must return what it stored.
 	SaveGroup(project, name string, definition []byte)
-	// Groups gives the definitions of a project by name.
+	// Groups returns the definitions of a project by name.
 	Groups(ctx context.Context, project string) (map[string][]byte, error)
 }
 
@@ -59,49 +64,41 @@ type Journal interface {
 type Options struct {
 	// Processes is the process manager.
 	Processes Processes
-	// Journal keeps definitions.
+	// Journal stores definitions.
 	Journal Journal
-	// Health answers the condition healthy; nil refuses it.
+	// Health decides the condition Healthy. If it is nil, that condition fails.
 	Health Health
-	// Elsewhere tells which members other servers run; nil if there are none.
+	// Elsewhere finds the members that other servers run. It is nil if there
+	// are no other servers.
 	Elsewhere Elsewhere
-	// Project is what definitions belong to.
+	// Project is the project that the definitions belong to.
 	Project string
-	// Log takes what is worth a line on stderr. Nil discards it.
-	Log *slog.Logger
 }
 
-// Manager knows the groups of one project and what is being done with them.
-// Definitions are read from the Journal each time, so that those which another
-// session of the project writes are seen. Its methods may be called from
-// several goroutines.
+// Manager holds the groups of one project and the operations on them. Its methods
+// may be called concurrently.
 type Manager struct {
+	definitions
 	o Options
 
-	ctx    context.Context // ends when closing begins
+	ctx    context.Context // ends when Close is called
 	cancel context.CancelCauseFunc
 	wg     sync.WaitGroup // operations
 
-	edit sync.Mutex // held from reading a definition to writing it
-
-	mu      sync.Mutex
-	ops     map[string]*operation // the current or last one of each group
+	mu      sync.Mutex            // guards the fields below
+	ops     map[string]*operation // the current or last operation of each group
 	closing bool
 }
 
-// New returns a Manager. Close ends what it begins.
+// New returns a Manager, which must be closed.
 func New(o Options) *Manager {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	m := &Manager{o: o, ops: make(map[string]*operation)}
+	m := &Manager{o: o, definitions: definitions{journal: o.Journal, project: o.Project}, ops: make(map[string]*operation)}
 	m.ctx, m.cancel = context.WithCancelCause(context.Background())
 	return m
 }
 
-// Close calls off every start and every stop under way; processes stay as they
-// are. It must not return before the Manager's goroutines have ended. Safe to
-// call twice.
+// Close cancels every start and stop in progress; processes stay as they are.
+// It returns once the Manager's goroutines have ended. It may be called twice.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closing = true

@@ -9,177 +9,187 @@ import (
 	"time"
 )
 
-// maxOperation is how long a start or a stop may take, beside the pauses between
-// members that the group asks for; what is undecided then is given up.
+// maxOperation is the deadline of a start or a stop, not counting the pauses
+// between members that the group asks for.
 const maxOperation = 10 * time.Minute
 
-// Result says what has become of one member in an operation.
+// Result is what an operation has done with one member.
 type Result string
 
 // The results.
 const (
-	// Pending: its turn has not come; Outcome.Why says what it waits for.
+	// Pending means that the member's turn has not come; Outcome.Why names what
+	// the member waits for.
 	Pending Result = "pending"
-	// InProgress: it is being started and is not ready yet, or is being stopped.
+	// InProgress means that the member is being stopped, or is being started and
+	// is not ready yet or, if another member waits for its exit, not done yet.
 	InProgress Result = "in progress"
-	// WasStarted: it was started; it has no readiness rule to wait for.
+	// WasStarted means that the member was started and has no readiness rule.
 	WasStarted Result = "started"
-	// BecameReady: it was started and is ready.
+	// BecameReady means that the member was started and is ready.
 	BecameReady Result = "ready"
-	// WasStopped: nothing of it runs any more.
+	// IsDone means that the member has run to its end and has exited with code 0, as
+	// a migration does.
+	IsDone Result = "done"
+	// WasStopped means that no process of the member is left.
 	WasStopped Result = "stopped"
-	// Skipped: nothing was done, because nothing was needed (it ran already, or
-	// did not run) or, with Outcome.Blocked, because nothing could be.
+	// Skipped means that nothing was done: the member was already running, done or
+	// not running or, with Outcome.Blocked, could not be started or stopped.
 	Skipped Result = "skipped"
-	// HasFailed: it could not be started, ended before it was ready, or could
-	// not be stopped.
+	// HasFailed means that the member could not be started, ended before it was
+	// ready, or could not be stopped.
 	HasFailed Result = "failed"
 )
 
-// Outcome is what an operation has come to with one member.
+// Outcome is the result of an operation for one member.
 type Outcome struct {
-	// Process is the member.
+	// Process is the name of the member.
 	Process string
-	// Result is what became of it so far.
+	// Result is what has been done with the member so far.
 	Result Result
-	// Why says in words why that is so: what is waited for, what failed. "" where
-	// Result says it all.
+	// Why is the reason in words: what the member waits for, or what failed. Why
+	// is "" if Result needs no explanation.
 	Why string
-	// Blocked says that a member was skipped because of what it depends on, or
-	// because the operation was called off.
+	// Blocked is set if the member was skipped because of a dependency, or
+	// because the operation was cancelled.
 	Blocked bool
-	// Run is the number of the run that was started, an attempt that failed among
-	// them, or found running; 0 if none was.
+	// Run is the number of the run that was started (including a failed
+	// attempt) or found running, or 0 if there is none.
 	Run int
-	// At is when Result came about.
+	// At is the time of the last change.
 	At time.Time
 }
 
-// decided says whether the outcome will not change any more.
-func (o Outcome) decided() bool { return o.Result != Pending && o.Result != InProgress }
+// isFinal reports whether o will not change any more.
+func (o Outcome) isFinal() bool { return o.Result != Pending && o.Result != InProgress }
 
-// bad says whether the operation did not do for the member what was asked.
-func (o Outcome) bad() bool { return o.Result == HasFailed || o.Blocked }
+// isFailure reports whether the operation did not achieve what was asked for
+// the member.
+func (o Outcome) isFailure() bool { return o.Result == HasFailed || o.Blocked }
 
-// Report is what an operation has come to.
+// Report is the result of an operation.
 type Report struct {
-	// Group is its name.
+	// Group is the name of the group.
 	Group string
-	// Members are the outcomes, in the order of starting; of a stop by
-	// StopReverse in the opposite one.
+	// Members are the outcomes in start order or, for a stop by StopReverse, in
+	// reverse start order.
 	Members []Outcome
-	// TimedOut says that the caller's context ended before everything was
-	// decided. The operation goes on: the same call again joins it.
+	// TimedOut is set if the caller's context ended before all outcomes were
+	// final. The operation continues; repeating the call joins it.
 	TimedOut bool
 }
 
-// Failed says whether any member failed or was blocked.
-func (r Report) Failed() bool { return slices.ContainsFunc(r.Members, Outcome.bad) }
+// Failed reports whether any member failed or was blocked.
+func (r Report) Failed() bool { return slices.ContainsFunc(r.Members, Outcome.isFailure) }
 
-// Progress is news of an operation.
+// Progress is a change of one outcome of an operation.
 type Progress struct {
-	// Done is how many members are decided, Total how many there are.
+	// Done is the number of members with a final outcome, Total the number of
+	// members.
 	Done, Total int
-	// Outcome is what is new.
+	// Outcome is the outcome that changed.
 	Outcome Outcome
 }
 
-// operation is one start or stop of one group.
-type operation struct {
-	group    Group
+// kind is what an operation does with a group. The zero kind starts the group.
+type kind struct {
 	stop     bool
 	strategy Strategy // of a stop
 	force    bool     // of a stop
 	restart  bool     // of a start
+	rerun    bool     // of a start
+}
 
-	ctx    context.Context // ends with the operation, after maxOperation, or when it is called off
+// operation is one start or stop of one group.
+type operation struct {
+	kind
+	group Group
+	order []string // the names of the members, in the order of Report.Members
+
+	ctx    context.Context // ends with the operation, after maxOperation, or when the operation is cancelled
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it is over
+	done   chan struct{} // closed when the operation has ended
 
 	mu       sync.Mutex
-	outcomes []Outcome // as Report.Members
+	outcomes []Outcome // in order
 	changed  chan struct{}
 }
 
-// newOperation makes an operation of the members in order, all pending.
-func (m *Manager) newOperation(g Group, order []string) *operation {
-	op := &operation{group: g, done: make(chan struct{}), changed: make(chan struct{})}
+// The causes for which an operation is cancelled in favour of another.
+var (
+	errStopRequested = errors.New("cancelled because the group is being stopped")
+	errRestarted     = errors.New("cancelled because the group is being started again")
+)
+
+// begin begins an operation, which does work, once no other operation on g is in
+// progress. If the operation in progress does the same, begin returns that one. A
+// stop cancels what is in progress; a start cancels a start and awaits a stop.
+func (m *Manager) begin(ctx context.Context, g Group, k kind, work func(context.Context, *operation)) (*operation, error) {
+	order, err := g.Order()
+	if err != nil {
+		return nil, err
+	}
+	if k.stop && k.strategy == StopReverse {
+		slices.Reverse(order)
+	}
+	for {
+		op, begun, err := m.tryBegin(g, k, order, work)
+		switch {
+		case err != nil || begun || m.joins(op, g, k):
+			return op, err
+		case k.stop:
+			op.cancel(errStopRequested)
+		case !op.stop:
+			op.cancel(errRestarted)
+		}
+		select {
+		case <-op.done:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("an operation on group %s is still in progress: %w", g.Name, ctx.Err())
+		}
+	}
+}
+
+// joins reports whether op, which is in progress, does what an operation of kind k
+// on g would do.
+func (m *Manager) joins(op *operation, g Group, k kind) bool {
+	return op.kind == k && (k.stop || len(g.changes(op.group)) == 0 && !m.hasLostAny(op))
+}
+
+// tryBegin begins an operation unless one on the same group is in progress. It
+// returns the operation that is now in progress.
+func (m *Manager) tryBegin(g Group, k kind, order []string, work func(context.Context, *operation)) (op *operation, begun bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closing {
+		return nil, false, ErrClosed
+	}
+	if op = m.ops[g.Name]; op != nil && !op.isOver() {
+		return op, false, nil
+	}
+	op = &operation{kind: k, group: g, order: order, done: make(chan struct{}), changed: make(chan struct{})}
 	op.ctx, op.cancel = context.WithCancelCause(m.ctx)
 	for _, name := range order {
 		op.outcomes = append(op.outcomes, Outcome{Process: name, Result: Pending})
 	}
-	return op
-}
-
-// intent is what an operation is begun for.
-type intent struct {
-	// joins says whether the operation that is under way will do instead.
-	joins func(now *operation) bool
-	// callsOff is why one that will not do is called off; nil where its end is
-	// waited for.
-	callsOff func(now *operation) error
-	work     func(ctx context.Context)
-}
-
-// Why an operation ends when another takes its place.
-var (
-	errCalledOff   = errors.New("called off because the group is being stopped")
-	errStartedAnew = errors.New("called off because the group is being started anew")
-)
-
-// begin begins op once nothing else is under way with its group, or returns what
-// is under way and will do.
-func (m *Manager) begin(ctx context.Context, op *operation, in intent) (*operation, error) {
-	for {
-		now, err := m.enter(op, in.work)
-		switch {
-		case now == op:
-			return op, nil
-		case err != nil || in.joins(now):
-			op.cancel(nil)
-			return now, err
-		default:
-			if why := in.callsOff(now); why != nil {
-				now.cancel(why)
-			}
-		}
-		select {
-		case <-now.done:
-		case <-ctx.Done():
-			op.cancel(nil)
-			return nil, fmt.Errorf("what was under way with group %s has not ended yet: %w", op.group.Name, ctx.Err())
-		}
-	}
-}
-
-// enter begins op unless something is under way with its group, and returns what
-// is.
-func (m *Manager) enter(op *operation, work func(ctx context.Context)) (*operation, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closing {
-		return nil, ErrClosed
-	}
-	if now := m.ops[op.group.Name]; now != nil && !now.over() {
-		return now, nil
-	}
-	m.ops[op.group.Name] = op
+	m.ops[g.Name] = op
 	m.wg.Go(func() { op.run(work) })
-	return op, nil
+	return op, true, nil
 }
 
-// run does work, bounded by maxOperation, then marks the operation as over.
-func (op *operation) run(work func(ctx context.Context)) {
-	most := maxOperation + op.group.StartDelay*time.Duration(len(op.group.Members))
-	ctx, cancel := context.WithTimeoutCause(op.ctx, most, fmt.Errorf("given up after %s", most))
+// run does the work, bounded by maxOperation, then marks the operation as
+// ended.
+func (op *operation) run(work func(context.Context, *operation)) {
+	limit := maxOperation + op.group.StartDelay*time.Duration(len(op.group.Members))
+	ctx, cancel := context.WithTimeoutCause(op.ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
-	work(ctx)
+	work(ctx, op)
 	close(op.done)
 	op.cancel(nil)
 }
 
-// over says whether the operation has ended.
-func (op *operation) over() bool {
+// isOver reports whether the operation has ended.
+func (op *operation) isOver() bool {
 	select {
 	case <-op.done:
 		return true
@@ -188,8 +198,9 @@ func (op *operation) over() bool {
 	}
 }
 
-// set enters what has become of a member and tells who waits.
-func (op *operation) set(name string, change func(*Outcome)) {
+// update calls change with the outcome of a member, and wakes the waiters if change
+// has altered the outcome.
+func (op *operation) update(name string, change func(*Outcome)) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	i := slices.IndexFunc(op.outcomes, func(o Outcome) bool { return o.Process == name })
@@ -203,25 +214,27 @@ func (op *operation) set(name string, change func(*Outcome)) {
 	op.changed = make(chan struct{})
 }
 
-// view returns the outcomes now, and a channel that is closed when they change.
-func (op *operation) view() ([]Outcome, <-chan struct{}) {
+// snapshot returns the current outcomes, and a channel that is closed when an
+// outcome changes.
+func (op *operation) snapshot() ([]Outcome, <-chan struct{}) {
 	op.mu.Lock()
 	defer op.mu.Unlock()
 	return slices.Clone(op.outcomes), op.changed
 }
 
-// wait reports progress until the operation is over or ctx ends.
+// wait returns the outcomes once the operation has ended, or as they are when ctx
+// ends. Until then it passes each change to progress, which may be nil.
 func (op *operation) wait(ctx context.Context, progress func(Progress)) Report {
-	var told []Outcome
+	var reported []Outcome
 	for {
-		over := op.over() // before view: then nothing comes after it
-		outcomes, changed := op.view()
+		ended := op.isOver() // before snapshot, so that no change can follow
+		outcomes, changed := op.snapshot()
 		if progress != nil {
-			tell(outcomes, told, progress)
+			reportChanges(outcomes, reported, progress)
 		}
-		told = outcomes
+		reported = outcomes
 		report := Report{Group: op.group.Name, Members: outcomes}
-		if over {
+		if ended {
 			return report
 		}
 		select {
@@ -234,28 +247,33 @@ func (op *operation) wait(ctx context.Context, progress func(Progress)) Report {
 	}
 }
 
-// tell reports each outcome that has come about since told.
-func tell(outcomes, told []Outcome, progress func(Progress)) {
+// reportChanges passes to progress each outcome whose Result differs from that in
+// reported, the outcomes that were last reported. A nil reported means that all
+// were Pending.
+func reportChanges(outcomes, reported []Outcome, progress func(Progress)) {
 	done := 0
 	for _, o := range outcomes {
-		if o.decided() {
+		if o.isFinal() {
 			done++
 		}
 	}
 	for i, o := range outcomes {
-		news := told == nil && o.Result != Pending || told != nil && told[i].Result != o.Result
-		if news {
+		before := Pending
+		if reported != nil {
+			before = reported[i].Result
+		}
+		if o.Result != before {
 			progress(Progress{Done: done, Total: len(outcomes), Outcome: o})
 		}
 	}
 }
 
-// forgetOperation drops what is remembered of the operations of a group, unless
-// one is under way.
-func (m *Manager) forgetOperation(group string) {
+// deleteOperation deletes the last operation of a group, unless it is in
+// progress.
+func (m *Manager) deleteOperation(group string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if op := m.ops[group]; op != nil && op.over() {
+	if op := m.ops[group]; op != nil && op.isOver() {
 		delete(m.ops, group)
 	}
 }

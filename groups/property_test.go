@@ -10,20 +10,22 @@ import (
 	"pmcp/process"
 )
 
-// TestRandomGroups starts and stops groups of up to 50 members with random
-// dependencies and random failures, and holds against each: no member starts
-// before its conditions hold, each starts at the moment when they do, none that
-// could start is left, and they are stopped in the order of the strategy.
-func TestRandomGroups(t *testing.T) {
+// TestRandomGroupsStartAndStopInOrder starts and stops groups of up to 50
+// members with random dependencies and failures. It checks for each group that every
+// member that can start is started, at the moment when its conditions hold and not
+// before, and that the members are stopped in the order of the strategy.
+func TestRandomGroupsStartAndStopInOrder(t *testing.T) {
 	for seed := range uint64(300) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { randomGroup(t, rand.New(rand.NewPCG(seed, 7))) })
+			synctest.Test(t, func(t *testing.T) { runRandomGroup(t, rand.New(rand.NewPCG(seed, 7))) })
 		})
 	}
 }
 
-func randomGroup(t *testing.T, r *rand.Rand) {
-	g, programs := makeGroup(r)
+// runRandomGroup checks the start and the stop of one random group, some of whose
+// members are already running.
+func runRandomGroup(t *testing.T, r *rand.Rand) {
+	g, programs := newRandomGroup(r)
 	w := newWorld(programs)
 	m := newManager(t, w, g)
 	running := map[string]bool{}
@@ -42,12 +44,12 @@ func randomGroup(t *testing.T, r *rand.Rand) {
 		t.Fatal(err)
 	}
 	checkStart(t, w, g, report, running, began)
-	stopRandomly(t, r, m, w, g)
+	checkStop(t, r, m, w, g)
 }
 
-// makeGroup makes members in random order; each may depend on those made
-// before it.
-func makeGroup(r *rand.Rand) (Group, map[string]program) {
+// newRandomGroup returns a group with its programs. Each member may depend on those
+// created before it; then the members are listed in random order.
+func newRandomGroup(r *rand.Rand) (Group, map[string]program) {
 	g := Group{}
 	programs := map[string]program{}
 	conditions := []Condition{IfReady, IfReady, IfReady, Started, Ready, Healthy, ExitedOK}
@@ -55,12 +57,12 @@ func makeGroup(r *rand.Rand) (Group, map[string]program) {
 	for i := range 1 + r.IntN(50) {
 		name := fmt.Sprint("p", i)
 		member := Member{Process: name}
-		programs[name] = makeProgram(r)
+		programs[name] = newRandomProgram(r)
 		for j := range i {
 			if r.Float64() < density {
 				c := conditions[r.IntN(len(conditions))]
 				dependency := fmt.Sprint("p", j)
-				if r.IntN(4) > 0 && !possible(programs[dependency], c) { // most graphs should get far
+				if r.IntN(4) > 0 && !isPossible(programs[dependency], c) { // most groups should start many members
 					c = Started
 				}
 				member.DependsOn = append(member.DependsOn, Dependency{Process: dependency, Condition: c})
@@ -72,7 +74,9 @@ func makeGroup(r *rand.Rand) (Group, map[string]program) {
 	return g, programs
 }
 
-func makeProgram(r *rand.Rand) program {
+// newRandomProgram returns a program that starts or not, and that becomes ready, ends
+// or is checked after a random time.
+func newRandomProgram(r *rand.Rand) program {
 	some := func() time.Duration { return time.Duration(1+r.IntN(5000)) * time.Millisecond }
 	p := program{stopTakes: some(), startTakes: time.Duration(r.IntN(3)) * 50 * time.Millisecond}
 	switch r.IntN(12) {
@@ -94,8 +98,8 @@ func makeProgram(r *rand.Rand) program {
 	return p
 }
 
-// possible says whether a condition ever holds of a program that is started.
-func possible(p program, c Condition) bool {
+// isPossible reports whether c ever holds for p once p is started.
+func isPossible(p program, c Condition) bool {
 	if c == IfReady {
 		c = Started
 		if p.rule {
@@ -114,8 +118,8 @@ func possible(p program, c Condition) bool {
 	}
 }
 
-// key is what a dependency is called in world.holds.
-func key(p program, d Dependency) string {
+// holdsKey returns the key of a dependency in world.holds.
+func holdsKey(p program, d Dependency) string {
 	c := d.Condition
 	if c == IfReady {
 		c = Started
@@ -126,34 +130,35 @@ func key(p program, d Dependency) string {
 	return d.Process + " " + string(c)
 }
 
-// checkConditions fails the test if name starts too early. Called with w.mu
-// held.
+// checkConditions fails the test unless all conditions of name hold now, when name
+// starts. w.mu must be held.
 func checkConditions(t *testing.T, w *world, g Group, name string) {
 	member, _ := g.member(name)
 	for _, d := range member.DependsOn {
-		if _, ok := w.holds[key(w.programs[d.Process], d)]; !ok {
-			t.Errorf("%s started before %s held", name, d)
+		if _, ok := w.holds[holdsKey(w.programs[d.Process], d)]; !ok {
+			t.Errorf("got start of %s before %s held, want it after", name, d)
 		}
 	}
 }
 
-// checkStart compares what was done with what could be.
+// checkStart fails the test unless every member that could start was started, at the
+// moment when its conditions held. running are the members that ran before.
 func checkStart(t *testing.T, w *world, g Group, report Report, running map[string]bool, began time.Time) {
 	t.Helper()
 	order, err := g.Order()
 	if err != nil || len(report.Members) != len(order) || report.TimedOut {
-		t.Fatalf("%d members in order, %d in the report: %v", len(order), len(report.Members), err)
+		t.Fatalf("got %d members in the report (timed out %v), want %d: %v", len(report.Members), report.TimedOut, len(order), err)
 	}
-	could := map[string]bool{} // has, or could have, a run
-	by := outcomes(report)
-	w.mu.Lock() // what was started goes on
+	could := map[string]bool{} // the members that have, or could have, a run
+	by := outcomesByProcess(report)
+	w.mu.Lock() // the started processes continue
 	defer w.mu.Unlock()
 	for _, name := range order {
 		member, _ := g.member(name)
 		startable, from := true, began
 		for _, d := range member.DependsOn {
-			startable = startable && could[d.Process] && possible(w.programs[d.Process], d.Condition)
-			if at := w.holds[key(w.programs[d.Process], d)]; at.After(from) {
+			startable = startable && could[d.Process] && isPossible(w.programs[d.Process], d.Condition)
+			if at := w.holds[holdsKey(w.programs[d.Process], d)]; at.After(from) {
 				from = at
 			}
 		}
@@ -161,29 +166,44 @@ func checkStart(t *testing.T, w *world, g Group, report Report, running map[stri
 		o, starts := by[name], w.starts[name]
 		switch {
 		case running[name]:
-			if o.Result != Skipped || o.Blocked || len(starts) > 0 {
-				t.Errorf("%s ran already, but: %+v", name, o)
+			if want := runningResult(g, name, w.programs[name]); o.Result != want || o.Blocked || len(starts) > 0 {
+				t.Errorf("%s was already running: got %+v, starts %v, want %s", name, o, starts, want)
 			}
-		case !o.decided():
-			t.Errorf("%s is left %s (%s)", name, o.Result, o.Why)
+		case !o.isFinal():
+			t.Errorf("%s: got %s (%s), want a final outcome", name, o.Result, o.Why)
 		case !startable && (!o.Blocked || len(starts) > 0 || o.Why == ""):
-			t.Errorf("%s could not start, but: %+v", name, o)
+			t.Errorf("%s could not start: got %+v, starts %v, want blocked with a reason", name, o, starts)
 		case startable && o.Blocked:
-			t.Errorf("%s could have started, but: %+v", name, o)
+			t.Errorf("%s could have started: got %+v, want it started", name, o)
 		case startable && (len(starts) != 1 || !starts[0].Equal(from)):
-			t.Errorf("%s started at %v, its conditions held at %s", name, starts, from)
+			t.Errorf("%s: got starts at %v, want one at %s, when its conditions held", name, starts, from)
 		case startable && w.programs[name].refuses && o.Result != HasFailed:
-			t.Errorf("%s cannot be started, but: %+v", name, o)
+			t.Errorf("%s cannot be started: got %+v, want %s", name, o, HasFailed)
 		}
 	}
 }
 
-func stopRandomly(t *testing.T, r *rand.Rand, m *Manager, w *world, g Group) {
+// runningResult returns the result of a start for a member that ran before: others may
+// wait for its exit.
+func runningResult(g Group, name string, p program) Result {
+	switch {
+	case !g.awaitsExit(name):
+		return Skipped
+	case p.ends && p.code == 0:
+		return IsDone
+	default:
+		return HasFailed
+	}
+}
+
+// checkStop stops the group with a random strategy, and fails the test unless each
+// member is stopped at the moment that the strategy demands.
+func checkStop(t *testing.T, r *rand.Rand, m *Manager, w *world, g Group) {
 	strategy := []Strategy{StopReverse, StopParallel, StopSequential}[r.IntN(3)]
 	began := time.Now()
 	report, err := m.Stop(t.Context(), "g", StopOptions{Strategy: &strategy})
 	if err != nil || report.Failed() {
-		t.Fatalf("stop: %+v, %v", report, err)
+		t.Fatalf("stopping: got %+v, %v, want no failure", report, err)
 	}
 	order, _ := g.Order()
 	last := began
@@ -191,35 +211,35 @@ func stopRandomly(t *testing.T, r *rand.Rand, m *Manager, w *world, g Group) {
 	defer w.mu.Unlock()
 	for _, name := range order {
 		s, stopped := w.stops[name]
-		switch by := outcomes(report)[name]; {
+		switch by := outcomesByProcess(report)[name]; {
 		case w.table[name].State == process.Running:
-			t.Errorf("%s runs after stop", name)
+			t.Errorf("%s: got state running after the stop, want it stopped", name)
 		case stopped != (by.Result == WasStopped):
-			t.Errorf("%s: %+v", name, by)
+			t.Errorf("%s: got %+v, want %s only if it was stopped", name, by, WasStopped)
 		case !stopped:
 			continue
 		}
 		from := began
 		switch strategy {
 		case StopReverse:
-			from = lastStop(w, g, name, began)
+			from = dependentsDownAt(w, g, name, began)
 		case StopSequential:
 			from = last
 		}
 		if !s.from.Equal(from) {
-			t.Errorf("%s: %s was stopped at %s, its turn was at %s", strategy, name, s.from, from)
+			t.Errorf("%s: got stop of %s at %s, want %s", strategy, name, s.from, from)
 		}
 		last = s.to
 	}
 }
 
-// lastStop is when everything that depends on name, however indirectly, was
-// down. Called with w.mu held.
-func lastStop(w *world, g Group, name string, began time.Time) time.Time {
+// dependentsDownAt returns the time when all direct and indirect dependents of
+// name were down. w.mu must be held.
+func dependentsDownAt(w *world, g Group, name string, began time.Time) time.Time {
 	at := began
 	for _, dependent := range g.dependents(name) {
-		at = later(at, w.stops[dependent].to)
-		at = later(at, lastStop(w, g, dependent, began))
+		at = laterTime(at, w.stops[dependent].to)
+		at = laterTime(at, dependentsDownAt(w, g, dependent, began))
 	}
 	return at
 }

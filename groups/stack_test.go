@@ -17,7 +17,7 @@ import (
 	"pmcp/process/proctest"
 )
 
-// logs is a process.Journal that keeps what runs print.
+// logs is a process.Journal that keeps what runs print, by process.
 type logs struct {
 	mu    sync.Mutex
 	runs  int64
@@ -26,7 +26,7 @@ type logs struct {
 	more  chan struct{} // closed when text grows
 }
 
-func (l *logs) NewRun(_, name string) (int64, int) {
+func (l *logs) NewRun(_, name string) (int64, int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.runs++
@@ -34,7 +34,7 @@ func (l *logs) NewRun(_, name string) (int64, int) {
 	if l.text[name] == nil {
 		l.text[name] = &bytes.Buffer{}
 	}
-	return l.runs, int(l.runs)
+	return l.runs, int(l.runs), nil
 }
 
 func (l *logs) Capture(run int64, _ uint8, _ time.Time, p []byte) {
@@ -45,12 +45,14 @@ func (l *logs) Capture(run int64, _ uint8, _ time.Time, p []byte) {
 	l.more = make(chan struct{})
 }
 
+func (l *logs) StopBegan(int64) {}
+
 func (l *logs) RunEnded(int64, int, string) {}
 
 func (l *logs) EndCapture(int64) {}
 
-// at is when name printed what; zero if it did not.
-func (l *logs) at(name, what string) time.Time {
+// printedAt returns when name printed the event what, or the zero time if it did not.
+func (l *logs) printedAt(name, what string) time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.text[name] == nil {
@@ -65,25 +67,26 @@ func (l *logs) at(name, what string) time.Time {
 	return time.Time{}
 }
 
-// await waits until name has printed what.
+// await waits until name has printed the event what, and fails the test if ctx ends
+// first.
 func (l *logs) await(ctx context.Context, t *testing.T, name, what string) {
 	t.Helper()
 	for {
 		l.mu.Lock()
 		more := l.more
 		l.mu.Unlock()
-		if !l.at(name, what).IsZero() {
+		if !l.printedAt(name, what).IsZero() {
 			return
 		}
 		select {
 		case <-more:
 		case <-ctx.Done():
-			t.Fatalf("%s did not print %q", name, what)
+			t.Fatalf("got no line %q from %s, want one", what, name)
 		}
 	}
 }
 
-// realStack is a stack of real processes.
+// realStack runs the programs of main_test.go as real processes.
 type realStack struct {
 	*process.Manager
 	logs  *logs
@@ -96,7 +99,14 @@ func (s *realStack) StartMember(ctx context.Context, name string, ifRunning proc
 	return st, err
 }
 
-func newStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
+// RanUnchanged reports whether st ran the present spec of its process.
+func (s *realStack) RanUnchanged(_ context.Context, st process.Status) bool {
+	return maps.Equal(s.specs[st.Spec.Name].Env, st.Spec.Env)
+}
+
+// newRealStack returns the processes and a Manager with the group "stack" of them. env
+// is added to the environment of each process.
+func newRealStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
 	t.Helper()
 	s := &realStack{logs: &logs{names: map[int64]string{}, text: map[string]*bytes.Buffer{}, more: make(chan struct{})}, specs: map[string]process.Spec{}}
 	s.Manager = process.NewManager(process.Options{Project: t.TempDir(), Session: uuid.NewString(), Journal: s.logs})
@@ -111,8 +121,8 @@ func newStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
 		s.specs[name] = spec
 	}
 	anyPort := 0
-	s.ready("db", &process.Ready{Port: &anyPort})
-	s.ready("api", &process.Ready{HTTP: "http://" + api + "/health"})
+	s.setReady("db", &process.Ready{Port: &anyPort})
+	s.setReady("api", &process.Ready{HTTP: "http://" + api + "/health"})
 
 	m := New(Options{Processes: s, Journal: &memJournal{}})
 	t.Cleanup(func() {
@@ -128,70 +138,77 @@ func newStack(t *testing.T, env map[string]string) (*realStack, *Manager) {
 	return s, m
 }
 
+// address returns the address of a port on the loopback interface.
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
-func (s *realStack) ready(name string, rule *process.Ready) {
+// setReady gives the process called name a readiness rule.
+func (s *realStack) setReady(name string, rule *process.Ready) {
 	spec := s.specs[name]
 	spec.Ready = rule
 	s.specs[name] = spec
 }
 
-// after fails the test unless a printed one thing after b had printed another.
-func (s *realStack) after(t *testing.T, a, what, b, other string) {
+// checkOrder fails the test unless process a printed the event what after process b
+// had printed the event other.
+func (s *realStack) checkOrder(t *testing.T, a, what, b, other string) {
 	t.Helper()
-	first, second := s.logs.at(b, other), s.logs.at(a, what)
+	first, second := s.logs.printedAt(b, other), s.logs.printedAt(a, what)
 	if first.IsZero() || second.Before(first) {
-		t.Errorf("%s %s at %s, but %s %s at %s", a, what, second.Format(time.StampMicro), b, other, first.Format(time.StampMicro))
+		t.Errorf("got %q of %s at %s, want it after %q of %s at %s", what, a, second.Format(time.StampMicro), other, b, first.Format(time.StampMicro))
 	}
 }
 
-func TestRealStack(t *testing.T) {
-	s, m := newStack(t, nil)
+// TestRealStackStartsAndStopsInOrder checks with real processes that no member begins
+// before its dependencies serve, and that none is stopped before its dependents ended.
+func TestRealStackStartsAndStopsInOrder(t *testing.T) {
+	s, m := newRealStack(t, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
 	if err != nil || report.Failed() || report.TimedOut {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("got %+v, %v, want a start without failure", report, err)
 	}
 	s.logs.await(ctx, t, "web", "serves")
-	s.after(t, "api", "begins", "db", "serves")
-	s.after(t, "migrate", "begins", "db", "serves")
-	s.after(t, "web", "begins", "api", "serves")
-	s.after(t, "web", "begins", "migrate", "ends")
+	s.checkOrder(t, "api", "begins", "db", "serves")
+	s.checkOrder(t, "migrate", "begins", "db", "serves")
+	s.checkOrder(t, "web", "begins", "api", "serves")
+	s.checkOrder(t, "web", "begins", "migrate", "ends")
 	if st, err := m.Status(ctx, "stack"); err != nil || st.State != Up {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("got %+v, %v, want state up", st, err)
 	}
-	// That both begin as soon as the database serves, TestStackComesUpInOrder shows.
-	t.Logf("api and migrate began %s apart", s.logs.at("migrate", "begins").Sub(s.logs.at("api", "begins")).Abs())
+	// TestStackComesUpInOrder checks that api and migrate start at the same moment.
+	t.Logf("api and migrate began %s apart", s.logs.printedAt("migrate", "begins").Sub(s.logs.printedAt("api", "begins")).Abs())
 	if report, err = m.Stop(ctx, "stack", StopOptions{}); err != nil || report.Failed() || report.TimedOut {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("got %+v, %v, want a stop without failure", report, err)
 	}
-	s.after(t, "api", "drains", "web", "ends") // web needs the API until its end
-	s.after(t, "db", "drains", "api", "ends")
+	s.checkOrder(t, "api", "drains", "web", "ends") // web needs the API until it ends
+	s.checkOrder(t, "db", "drains", "api", "ends")
 	if st, err := m.Status(ctx, "stack"); err != nil || st.State != Down {
-		t.Errorf("%+v, %v", st, err)
+		t.Errorf("got %+v, %v, want state down", st, err)
 	}
 }
 
-func TestRealStackWithABrokenAPI(t *testing.T) {
-	s, m := newStack(t, map[string]string{"FAIL": "1"})
+// TestRealStackBlocksOnBrokenAPI checks that the web server is not started if the API
+// exits with an error.
+func TestRealStackBlocksOnBrokenAPI(t *testing.T) {
+	s, m := newRealStack(t, map[string]string{"FAIL": "1"})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
 	if err != nil || !report.Failed() || report.TimedOut {
-		t.Fatalf("%+v, %v", report, err)
+		t.Fatalf("got %+v, %v, want a start with a failure", report, err)
 	}
-	by := outcomes(report)
+	by := outcomesByProcess(report)
 	if o := by["api"]; o.Result != HasFailed || !strings.Contains(o.Why, "exit code 3") {
-		t.Errorf("api: %+v", o)
+		t.Errorf("api: got %+v, want failed with exit code 3", o)
 	}
 	if o := by["web"]; !o.Blocked || o.Why != "api is not ready: it ended with exit code 3" || o.Run != 0 {
-		t.Errorf("web: %+v", o)
+		t.Errorf("web: got %+v, want blocked by api without a run", o)
 	}
-	if at := s.logs.at("web", "begins"); !at.IsZero() {
-		t.Errorf("web was started at %s", at)
+	if at := s.logs.printedAt("web", "begins"); !at.IsZero() {
+		t.Errorf("got web started at %s, want no start", at)
 	}
 	if report, err := m.Stop(ctx, "stack", StopOptions{}); err != nil || report.Failed() {
-		t.Errorf("%+v, %v", report, err)
+		t.Errorf("stopping: got %+v, %v, want no failure", report, err)
 	}
 }

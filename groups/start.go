@@ -7,64 +7,57 @@ import (
 	"pmcp/process"
 )
 
-// StartOptions say how to start a group.
+// StartOptions control the start of a group.
 type StartOptions struct {
-	// RestartRunning restarts members that run already; otherwise they are
-	// skipped, and count as they are. One that another server runs cannot be
-	// restarted: it fails then.
+	// RestartRunning restarts members that are running; otherwise they are
+	// skipped and count as running. A member that another server runs cannot be
+	// restarted: its start fails.
 	RestartRunning bool
-	// Progress is told each change of a member's Result while Start waits, by
-	// the goroutine that called Start. Nil for nobody.
+	// Rerun starts again the members that are done: those that have exited with code
+	// 0, as another member requires, and whose definition is the same since, unless a
+	// process that they depend on has a newer run. Otherwise they are skipped.
+	Rerun bool
+	// NoWait makes Start return once the start has begun, as if ctx had ended then.
+	NoWait bool
+	// Progress is called for each change of a member's Result while Start
+	// waits, by the goroutine that called Start. It may be nil.
 	Progress func(Progress)
 }
 
-// Start starts the members of the group called name, each once what it depends
-// on is as demanded, as much at once as that allows. It returns when every
-// member is decided, or, with TimedOut, when ctx ends; the start then goes on. A
-// start that is under way is joined if it does the same: with this definition and
-// these options, and nothing of it has ended badly or been stopped since. Else it
-// is called off, and what it has started runs on; a stop is waited for.
+// Start starts the members of the group called name, each once its dependencies
+// hold, as concurrently as that allows. It returns when every outcome is final
+// or, with TimedOut, when ctx ends; the start then continues. A member whose exit
+// others wait for is awaited also if it was running before. A start in
+// progress is joined if it has this definition and these options, and none of
+// its members has failed or been stopped since. Otherwise it is cancelled, and
+// the processes it has started keep running. A stop in progress is awaited.
 //
-// A member that fails is told in the Report and is no error. Errors wrap
-// ErrUnknown or ErrClosed, or ctx's error while a stop is under way.
+// A member that fails is reported in the Report, not as an error. Errors wrap
+// ErrUnknown or ErrClosed, or ctx's error while a stop is in progress.
 func (m *Manager) Start(ctx context.Context, name string, starter Starter, o StartOptions) (Report, error) {
 	g, err := m.Group(ctx, name)
 	if err != nil {
 		return Report{}, err
 	}
-	op, err := m.beginStart(ctx, g, starter, o)
+	op, err := m.begin(ctx, g, kind{restart: o.RestartRunning, rerun: o.Rerun}, func(ctx context.Context, op *operation) {
+		s := &start{m: m, op: op, starter: starter, members: make(map[string]*memberStart), events: make(chan func())}
+		s.run(ctx)
+	})
 	if err != nil {
 		return Report{}, err
+	}
+	if o.NoWait {
+		var end context.CancelFunc
+		ctx, end = context.WithCancel(ctx)
+		end()
 	}
 	return op.wait(ctx, o.Progress), nil
 }
 
-// beginStart returns the start of g that is under way, or a new one.
-func (m *Manager) beginStart(ctx context.Context, g Group, starter Starter, o StartOptions) (*operation, error) {
-	order, err := g.Order()
-	if err != nil {
-		return nil, err
-	}
-	op := m.newOperation(g, order)
-	op.restart = o.RestartRunning
-	return m.begin(ctx, op, intent{
-		joins: func(now *operation) bool {
-			return !now.stop && now.restart == op.restart && len(g.changes(now.group)) == 0 && !m.lostAny(now)
-		},
-		callsOff: func(now *operation) error {
-			if now.stop {
-				return nil
-			}
-			return errStartedAnew
-		},
-		work: newStart(m, op, starter, o).run,
-	})
-}
-
-// lostAny says whether a process that a start has brought up has ended since, but
-// for one that ended well.
-func (m *Manager) lostAny(op *operation) bool {
-	outcomes, _ := op.view()
+// hasLostAny reports whether a process that the start op brought up has since
+// crashed, failed or been stopped. A clean exit does not count.
+func (m *Manager) hasLostAny(op *operation) bool {
+	outcomes, _ := op.snapshot()
 	return slices.ContainsFunc(outcomes, func(o Outcome) bool {
 		if o.Result != BecameReady && o.Result != WasStarted {
 			return false

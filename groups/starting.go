@@ -4,138 +4,160 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"pmcp/process"
 )
 
-// start is the work of one operation. All of it is one goroutine's, run's, but
-// for tasks, which answer it with events.
+// start is the work of one operation that starts a group. Its fields belong to
+// the goroutine of run; tasks run concurrently and report back through events.
 type start struct {
 	m       *Manager
 	op      *operation
 	starter Starter
-	restart bool
 
-	members map[string]*starting
-	order   []string // start order
+	members map[string]*memberStart
 	events  chan func()
-	tasks   int            // that have not answered
+	tasks   int            // the number of tasks that have not sent their event
 	wg      sync.WaitGroup // tasks
 	next    time.Time      // when the next member may start
-	paused  bool           // a task waits for next
+	paused  bool           // a task is waiting for next
 }
 
-// starting is one member in a start.
-type starting struct {
+// memberStart is the progress of one member in a start.
+type memberStart struct {
 	Member
-	waits   []string        // the dependencies whose condition does not hold yet
-	ctx     context.Context // ends when it is blocked
+	unmet   []Dependency    // the dependencies whose conditions do not hold yet
+	ctx     context.Context // ends when the member is blocked
 	cancel  context.CancelFunc
-	begun   bool   // its start was begun, or found to be unnecessary
-	owner   string // the other server that was found to run it
-	blocked bool   // it will not start
+	begun   bool  // the start of the member has begun or proved unnecessary
+	run     int64 // the id of the run that was started, or 0
+	blocked bool  // the member will not start
 }
 
-func newStart(m *Manager, op *operation, starter Starter, o StartOptions) *start {
-	s := &start{
-		m: m, op: op, starter: starter, restart: o.RestartRunning,
-		members: make(map[string]*starting), events: make(chan func()),
-	}
-	for _, outcome := range op.outcomes {
-		s.order = append(s.order, outcome.Process)
-	}
-	return s
-}
-
-// run starts everything that can be and returns when no task is left.
+// run starts every member that can be started, and returns when no task is
+// left.
 func (s *start) run(ctx context.Context) {
-	for _, name := range s.order {
+	for _, name := range s.op.order {
 		member, _ := s.op.group.member(name)
-		waiting := &starting{Member: member}
-		for _, d := range member.DependsOn {
-			waiting.waits = append(waiting.waits, d.Process)
-		}
+		waiting := &memberStart{Member: member, unmet: slices.Clone(member.DependsOn)}
 		waiting.ctx, waiting.cancel = context.WithCancel(ctx)
 		defer waiting.cancel()
 		s.members[name] = waiting
-		s.tellWaits(waiting)
+		s.setWaitReason(waiting)
 	}
 	s.skipRunning(ctx)
-	for s.proceed(ctx); s.tasks > 0; s.proceed(ctx) {
+	for s.startNext(ctx); s.tasks > 0; s.startNext(ctx) {
 		event := <-s.events
 		s.tasks--
 		event()
 	}
 	s.wg.Wait()
-	s.giveUp(ctx)
+	s.blockPending(ctx)
+	s.watchStarted(ctx)
 	s.reviewAll()
 }
 
-// skipRunning finds what runs already: it waits for nothing any more, whatever
-// has become of what it depends on.
+// skipRunning skips the members that are already running, whatever the state of
+// their dependencies.
 func (s *start) skipRunning(ctx context.Context) {
-	running := make(map[*starting]process.Status)
-	elsewhere := s.elsewhere(ctx, s.order...)
-	for _, name := range s.order {
-		member := s.members[name]
-		st, ok := s.runs(name)
-		if run, away := elsewhere[name]; away && !ok {
-			st, ok, member.owner = run.Status, true, run.Owner
+	var elsewhere map[string]ForeignRun
+	if !s.op.restart { // a restart fails for a member of another server
+		elsewhere = s.m.runningElsewhere(ctx, s.op.order...)
+	}
+	running := make(map[*memberStart]ForeignRun)
+	for name, member := range s.members {
+		run, ok := s.runningHere(name)
+		if there, found := elsewhere[name]; !ok && found && there.State == process.Running {
+			run, ok = there, true
 		}
 		if ok {
-			running[member] = st
+			running[member] = run
 			member.begun = true
 		}
 	}
-	for member, st := range running {
-		s.skipped(member, st)
+	for member, run := range running {
+		s.markSkipped(member, run)
 	}
 }
 
-// runs answers the status of a member that runs and may go on.
-func (s *start) runs(name string) (process.Status, bool) {
+// runningHere returns the run of a member in this server, and reports whether the
+// run is live and is to be kept.
+func (s *start) runningHere(name string) (ForeignRun, bool) {
 	st, err := s.m.o.Processes.Status(name)
-	return st, err == nil && !s.restart && (st.State == process.Starting || st.State == process.Running)
+	return ForeignRun{Status: st}, err == nil && !s.op.restart && (st.State == process.Starting || st.State == process.Running)
 }
 
-// elsewhere gives those of names that run in another server and may go on.
-func (s *start) elsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
-	if s.restart {
-		return nil // only its own server can restart one
+// markSkipped records that member is already running, as run.
+func (s *start) markSkipped(member *memberStart, run ForeignRun) {
+	why := "already " + run.State.String()
+	if run.Owner != "" {
+		why += " " + inOtherServer(run.Owner)
 	}
-	runs := s.m.elsewhere(ctx, names...)
-	maps.DeleteFunc(runs, func(_ string, run ForeignRun) bool { return run.State != process.Running })
-	return runs
-}
-
-// skipped enters that member runs already.
-func (s *start) skipped(member *starting, st process.Status) {
-	why := "already " + st.State.String()
-	if member.owner != "" {
-		why += " " + inServerOf(member.owner)
+	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, run.Run })
+	s.awaitConditions(member, run)
+	if s.op.group.awaitsExit(member.Process) {
+		s.awaitOutcome(member, ExitedOK, IsDone, run)
 	}
-	s.op.set(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, st.Run })
-	s.started(member, st)
 }
 
-// task runs work beside the loop; the event it returns is handled by the loop.
-// Work must end soon after its context.
+// lastDone returns the latest run of a member that need not run again: the run has
+// exited with code 0, as another member requires, of the present definition, and no
+// process that the member depends on has a newer run.
+func (s *start) lastDone(member *memberStart) (st process.Status, ok bool) {
+	st, err := s.m.o.Processes.Status(member.Process)
+	if err != nil || s.op.rerun || st.State != process.Exited || !ExitedOK.holdsFor(st) || !s.op.group.awaitsExit(member.Process) {
+		return st, false
+	}
+	needs := make([]string, len(member.DependsOn))
+	for i, d := range member.DependsOn {
+		needs[i] = d.Process
+		if needed, err := s.m.o.Processes.Status(d.Process); err == nil && needed.RunID > st.RunID {
+			return st, false
+		}
+	}
+	for _, needed := range s.m.runningElsewhere(member.ctx, needs...) {
+		if needed.RunID > st.RunID {
+			return st, false
+		}
+	}
+	return st, s.starter.RanUnchanged(member.ctx, st)
+}
+
+// markDone records that member need not run again after its run st.
+func (s *start) markDone(member *memberStart, st process.Status) {
+	why := fmt.Sprintf("exited 0 %s ago; rerun: true runs it", age(time.Since(st.EndedAt)))
+	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, st.Run })
+	s.awaitConditions(member, ForeignRun{Status: st})
+}
+
+// age returns d in its largest unit, such as "3m".
+func age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	default:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+}
+
+// task runs work in a goroutine; the loop of run handles the event that work
+// returns. work must return soon after its context ends.
 func (s *start) task(work func() (event func())) {
 	s.tasks++
 	s.wg.Go(func() { s.events <- work() })
 }
 
-// proceed begins the start of each member that waits for nothing, in order and
-// with the pause that the group demands.
-func (s *start) proceed(ctx context.Context) {
-	for _, name := range s.order {
+// startNext begins the start of each member whose conditions hold, in order and
+// separated by the delay of the group.
+func (s *start) startNext(ctx context.Context) {
+	for _, name := range s.op.order {
 		member := s.members[name]
-		if member.begun || member.blocked || len(member.waits) > 0 || s.paused || ctx.Err() != nil {
+		if member.begun || member.blocked || len(member.unmet) > 0 || s.paused || ctx.Err() != nil {
 			continue
 		}
 		if pause := time.Until(s.next); pause > 0 {
@@ -160,156 +182,181 @@ func (s *start) pause(ctx context.Context, d time.Duration) {
 	})
 }
 
-// begin starts one member, unless somebody else has meanwhile.
-func (s *start) begin(member *starting) {
+// begin starts one member, unless another caller has started the process already.
+func (s *start) begin(member *memberStart) {
 	member.begun = true
 	name := member.Process
-	if st, ok := s.runs(name); ok {
-		s.skipped(member, st)
+	if run, ok := s.runningHere(name); ok {
+		s.markSkipped(member, run)
 		return
 	}
-	s.op.set(name, func(o *Outcome) { o.Result, o.Why = InProgress, "" })
+	s.op.update(name, func(o *Outcome) { o.Result, o.Why = InProgress, "" })
 	s.next = time.Now().Add(s.op.group.StartDelay)
 	s.task(func() func() {
-		if run, ok := s.elsewhere(member.ctx, name)[name]; ok {
-			return func() {
-				member.owner = run.Owner
-				s.skipped(member, run.Status)
-			}
+		if !s.isStillMember(member) {
+			return func() { s.block(member, "removed from the group before its turn came") }
 		}
-		if !s.stillMember(member) {
-			return func() { s.removed(member) }
+		if st, ok := s.lastDone(member); ok {
+			return func() { s.markDone(member, st) }
 		}
 		before, _ := s.m.o.Processes.Status(name)
 		st, err := s.startMember(member)
-		return func() {
-			if err != nil && st.RunID != before.RunID { // an attempt is a run, too; that of before is none of this start
-				s.op.set(name, func(o *Outcome) { o.Run = st.Run })
-			}
-			switch {
-			case err != nil && member.ctx.Err() != nil:
-				s.failed(member, context.Cause(member.ctx).Error())
-				return
-			case err != nil:
-				s.failed(member, fmt.Sprintf("cannot start: %s", err))
-				return
-			}
-			s.op.set(name, func(o *Outcome) { o.Run = st.Run })
-			s.started(member, st)
-			s.settle(member, st.Spec)
-		}
+		return func() { s.begun(member, before.RunID, st, err) }
 	})
 }
 
-// startMember starts a process, after a stop of it that is under way.
-func (s *start) startMember(member *starting) (process.Status, error) {
+// begun handles the end of a member's start, which has returned st and err. before
+// is the id of the member's previous run.
+func (s *start) begun(member *memberStart, before int64, st process.Status, err error) {
+	var away *ElsewhereError
+	if errors.As(err, &away) {
+		s.markSkipped(member, away.ForeignRun)
+		return
+	}
+	if err == nil || st.RunID != before { // a failed attempt may have created a run
+		s.op.update(member.Process, func(o *Outcome) { o.Run = st.Run })
+	}
+	switch {
+	case err == nil:
+		member.run = st.RunID
+		s.awaitConditions(member, ForeignRun{Status: st})
+		s.awaitStarted(member, st)
+	case member.ctx.Err() != nil:
+		s.markFailed(member, context.Cause(member.ctx).Error())
+	default:
+		s.markFailed(member, fmt.Sprintf("cannot start: %s", err))
+	}
+}
+
+// isStillMember reports whether member still belongs to the group; the member may
+// have been removed since the start began. If the definition cannot be read,
+// isStillMember assumes that nothing changed.
+func (s *start) isStillMember(member *memberStart) bool {
+	current, err := s.m.find(member.ctx, s.op.group.Name, false)
+	if err != nil || current.err != nil {
+		return !errors.Is(err, ErrUnknown)
+	}
+	_, ok := current.member(member.Process)
+	return ok
+}
+
+// startMember starts the process of member, after waiting for a stop of the
+// process that is in progress.
+func (s *start) startMember(member *memberStart) (process.Status, error) {
 	_, err := s.m.o.Processes.Await(member.ctx, member.Process, func(st process.Status) bool { return st.State != process.Stopping })
-	if err != nil && !errors.Is(err, process.ErrUnknown) { // unknown: it never ran in this session
+	if err != nil && !errors.Is(err, process.ErrUnknown) { // unknown: the process never ran in this session
 		return process.Status{}, err
 	}
 	ifRunning := process.KeepRunning
-	if s.restart {
+	if s.op.restart {
 		ifRunning = process.RestartRunning
 	}
 	return s.starter.StartMember(member.ctx, member.Process, ifRunning)
 }
 
-// started begins to wait for what the dependents of member demand of it.
-func (s *start) started(member *starting, st process.Status) {
+// awaitConditions starts to wait for the conditions that the dependents of member
+// set on run, the member's run.
+func (s *start) awaitConditions(member *memberStart, run ForeignRun) {
 	for _, name := range s.op.group.dependents(member.Process) {
 		dependent := s.members[name]
 		if dependent.blocked || dependent.begun {
 			continue
 		}
 		i := slices.IndexFunc(dependent.DependsOn, func(d Dependency) bool { return d.Process == member.Process })
-		d, owner := dependent.DependsOn[i], member.owner
+		d := dependent.DependsOn[i]
 		s.task(func() func() {
-			var err error
-			if owner == "" {
-				err = s.m.awaitCondition(dependent.ctx, d, st.RunID)
-			} else {
-				err = s.m.awaitElsewhere(dependent.ctx, d, ForeignRun{Status: st, Owner: owner})
-			}
-			return func() { s.answered(dependent, d, err) }
+			err := s.m.awaitCondition(dependent.ctx, d, run)
+			return func() { s.conditionDecided(dependent, d, err) }
 		})
 	}
 }
 
-// answered takes the end of the wait for one condition.
-func (s *start) answered(dependent *starting, d Dependency, err error) {
+// conditionDecided handles the end of the wait for the condition of d, with the
+// error of that wait.
+func (s *start) conditionDecided(dependent *memberStart, d Dependency, err error) {
 	switch {
 	case dependent.blocked, dependent.begun:
 	case err != nil:
 		s.block(dependent, err.Error())
 	default:
-		dependent.waits = slices.DeleteFunc(dependent.waits, func(name string) bool { return name == d.Process })
-		s.tellWaits(dependent)
+		dependent.unmet = slices.DeleteFunc(dependent.unmet, func(other Dependency) bool { return other == d })
+		s.setWaitReason(dependent)
 	}
 }
 
-// settle waits for the readiness of what was started, if it has rules for it.
-func (s *start) settle(member *starting, spec process.Spec) {
-	if !spec.ChecksReady() {
-		s.op.set(member.Process, func(o *Outcome) { o.Result, o.Why = WasStarted, "" })
-		return
+// awaitStarted waits for the readiness of a member that was started with the status
+// st, if the process has rules for readiness, or for the exit that others wait for.
+func (s *start) awaitStarted(member *memberStart, st process.Status) {
+	switch {
+	case st.Spec.ChecksReady():
+		s.awaitOutcome(member, Ready, BecameReady, ForeignRun{Status: st})
+	case s.op.group.awaitsExit(member.Process):
+		s.awaitOutcome(member, ExitedOK, IsDone, ForeignRun{Status: st})
+	default:
+		s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = WasStarted, "" })
 	}
-	s.task(func() func() {
-		err := s.m.awaitVerdict(member.ctx, member.Process, Ready, readiness)
-		return func() {
-			s.op.set(member.Process, func(o *Outcome) {
-				o.Result, o.Why = BecameReady, ""
-				if err != nil {
-					o.Result, o.Why = HasFailed, err.Error()
-				}
-			})
+}
+
+// awaitOutcome waits until condition, Ready or ExitedOK, holds for run, a run of
+// member. The result of the member is then holds.
+func (s *start) awaitOutcome(member *memberStart, condition Condition, holds Result, run ForeignRun) {
+	before := ""
+	s.op.update(member.Process, func(o *Outcome) {
+		if o.Result == Skipped {
+			before = o.Why
 		}
+		o.Result = InProgress
+	})
+	s.task(func() func() {
+		result, why := holds, before
+		if err := s.m.awaitState(member.ctx, member.Process, condition, run); err != nil {
+			result, why = HasFailed, ownReason(err)
+		}
+		return func() { s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = result, why }) }
 	})
 }
 
-// failed enters that member could not be started, and blocks what depends on it.
-func (s *start) failed(member *starting, why string) {
-	s.op.set(member.Process, func(o *Outcome) { o.Result, o.Why = HasFailed, why })
-	for _, name := range s.op.group.dependents(member.Process) {
-		s.block(s.members[name], fmt.Sprintf("%s failed: %s", member.Process, why))
-	}
+// markFailed records that member could not be started, and blocks its
+// dependents.
+func (s *start) markFailed(member *memberStart, why string) {
+	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = HasFailed, why })
+	s.blockDependents(member, fmt.Sprintf("%s failed: %s", member.Process, why))
 }
 
-// block enters that member will not start, and blocks what depends on it.
-func (s *start) block(member *starting, why string) {
-	if member.blocked || member.begun {
-		return
-	}
+// block records that member will not start, and blocks its dependents.
+func (s *start) block(member *memberStart, why string) {
 	member.blocked = true
-	member.cancel() // what is still waited for on its behalf
-	s.op.set(member.Process, func(o *Outcome) { o.Result, o.Why, o.Blocked = Skipped, why, true })
+	member.cancel() // end the waits for the member's conditions
+	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Blocked = Skipped, why, true })
+	s.blockDependents(member, member.Process+" was not started")
+}
+
+// blockDependents blocks the members that depend on member and have not begun.
+func (s *start) blockDependents(member *memberStart, why string) {
 	for _, name := range s.op.group.dependents(member.Process) {
-		s.block(s.members[name], fmt.Sprintf("%s was not started", member.Process))
-	}
-}
-
-// tellWaits enters what a pending member waits for.
-func (s *start) tellWaits(member *starting) {
-	why := ""
-	if len(member.waits) > 0 {
-		var words []string
-		for _, d := range member.DependsOn {
-			if slices.Contains(member.waits, d.Process) {
-				words = append(words, d.String())
-			}
+		if dependent := s.members[name]; !dependent.blocked && !dependent.begun {
+			s.block(dependent, why)
 		}
-		why = "waits for " + strings.Join(words, ", ")
 	}
-	s.op.set(member.Process, func(o *Outcome) { o.Why = why })
 }
 
-// giveUp blocks what was not started when the operation was called off or its
-// time was over.
-func (s *start) giveUp(ctx context.Context) {
+// setWaitReason records what a pending member waits for.
+func (s *start) setWaitReason(member *memberStart) {
+	why := ""
+	if len(member.unmet) > 0 {
+		why = "waits for " + listed(member.unmet)
+	}
+	s.op.update(member.Process, func(o *Outcome) { o.Why = why })
+}
+
+// blockPending blocks the pending members if the operation was cancelled or
+// timed out.
+func (s *start) blockPending(ctx context.Context) {
 	if ctx.Err() == nil {
 		return
 	}
-	for _, name := range s.order {
-		s.op.set(name, func(o *Outcome) {
+	for _, name := range s.op.order {
+		s.op.update(name, func(o *Outcome) {
 			if o.Result == Pending {
 				o.Result, o.Why, o.Blocked = Skipped, joinWhy(context.Cause(ctx).Error(), o.Why), true
 			}
@@ -317,6 +364,7 @@ func (s *start) giveUp(ctx context.Context) {
 	}
 }
 
+// joinWhy joins two reasons, the second of which may be "".
 func joinWhy(first, second string) string {
 	if second == "" {
 		return first
@@ -324,10 +372,22 @@ func joinWhy(first, second string) string {
 	return first + "; " + second
 }
 
-// reviewAll looks once more at what was started: it may have ended since.
+// watchStarted watches the members that were started and have no readiness rule: what
+// cannot work ends soon. Dependents did not wait for that.
+func (s *start) watchStarted(ctx context.Context) {
+	outcomes, _ := s.op.snapshot()
+	for _, o := range outcomes {
+		if o.Result == WasStarted {
+			_, _ = s.m.o.Processes.WatchStart(ctx, o.Process, s.members[o.Process].run) // reviewAll sees the end
+		}
+	}
+}
+
+// reviewAll checks the started members again, since their processes may have
+// ended.
 func (s *start) reviewAll() {
-	for _, name := range s.order {
-		s.op.set(name, func(o *Outcome) {
+	for _, name := range s.op.order {
+		s.op.update(name, func(o *Outcome) {
 			if o.Result == WasStarted || o.Result == BecameReady {
 				s.review(o)
 			}
@@ -335,17 +395,20 @@ func (s *start) reviewAll() {
 	}
 }
 
+// review changes the outcome of a started member whose process is not running.
 func (s *start) review(o *Outcome) {
 	st, err := s.m.o.Processes.Status(o.Process)
 	if err != nil || st.State == process.Starting || st.State == process.Running {
 		return
 	}
 	switch {
+	case st.State == process.Exited && o.Result == WasStarted:
+		o.Result = IsDone
 	case st.State == process.Exited:
-		o.Why = ending(st)
+		o.Why = describeEnd(st)
 	case st.State == process.Backoff && st.Exit != nil:
 		o.Result, o.Why = HasFailed, fmt.Sprintf("it ended with %s and will be started again", st.Exit)
 	default:
-		o.Result, o.Why = HasFailed, ending(st)
+		o.Result, o.Why = HasFailed, describeEnd(st)
 	}
 }

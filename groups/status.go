@@ -10,72 +10,76 @@ import (
 	"pmcp/process"
 )
 
-// State is what a group as a whole is.
+// State is the state of a group as a whole.
 type State string
 
 // The states of a group.
 const (
-	// Up: every member is up or done, at least one is up.
+	// Up means that every member is up or done, and at least one is up.
 	Up State = "up"
-	// Partial: something of it runs.
+	// Partial means that some members are running.
 	Partial State = "partial"
-	// Down: nothing of it runs.
+	// Down means that no member is running.
 	Down State = "down"
 )
 
-// Phase is what a member is within its group.
+// Phase is the state of a member within its group.
 type Phase string
 
 // The phases.
 const (
-	// MemberUp: it runs and, where it has a readiness rule, is ready.
+	// MemberUp means that the member is running and, if it has a readiness rule,
+	// ready.
 	MemberUp Phase = "up"
-	// MemberDone: it has ended with exit code 0, which is what another member
-	// waits for.
+	// MemberDone means that the member has ended with exit code 0, as another
+	// member requires.
 	MemberDone Phase = "done"
-	// MemberStarting: it is starting, not ready yet, or about to be started
-	// again by the restart policy.
+	// MemberStarting means that the member is starting, is not ready yet, or is
+	// about to be restarted by the restart policy.
 	MemberStarting Phase = "starting"
-	// MemberStopping: it is being stopped.
+	// MemberStopping means that the member is being stopped.
 	MemberStopping Phase = "stopping"
-	// MemberPending: a start is under way and its turn has not come.
+	// MemberPending means that a start of the group is in progress and the
+	// member's turn has not come.
 	MemberPending Phase = "pending"
-	// MemberBlocked: the last start of the group did not start it because of
-	// what it depends on.
+	// MemberBlocked means that the last start of the group did not start the
+	// member because of a dependency.
 	MemberBlocked Phase = "blocked"
-	// MemberDown: it does not run.
+	// MemberDown means that the member is not running.
 	MemberDown Phase = "down"
 )
 
-// MemberStatus is one member at one moment.
+// MemberStatus is the status of one member at one moment.
 type MemberStatus struct {
 	Member
-	// Phase is what it is, Why the reason in words; "" where it is up
-	// or done, unless another server runs it.
+	// Phase is the member's phase, Why the reason in words. Why is "" if the
+	// member is up or done, unless another server runs the member.
 	Phase Phase
 	Why   string
-	// Status is its entry in the process manager or, with Owner, its run in
-	// another live server; zero, with Known false, if there is neither.
+	// Status is the member's entry in the process manager or, with Owner, the
+	// member's run in another live server. If there is neither, Status is zero
+	// and Known is false.
 	Status process.Status
 	Known  bool
-	// Owner names the other server that runs it; "" if none does.
+	// Owner names the other server that runs the member, or is "" if none does.
 	Owner string
 }
 
-// Status is one group at one moment.
+// Status is the status of one group at one moment.
 type Status struct {
 	// Group is the definition.
 	Group Group
-	// State sums its members up. A group without members is Down.
+	// State summarises the members of the group. A group without members is Down.
 	State State
-	// Order is the order of starting.
+	// Order holds the names of the members in start order.
 	Order []string
-	// Members are in that order.
+	// Members are in start order.
 	Members []MemberStatus
-	// Busy is "starting" or "stopping" while an operation is under way, else "".
+	// Busy is "starting" or "stopping" while an operation is in progress, else
+	// "".
 	Busy string
-	// Problem says why a stored definition cannot be used; "" if it can. Group
-	// has only a name then.
+	// Problem explains why the stored definition cannot be used, or is "" if it
+	// can be used. With a problem, Group has only a name.
 	Problem string
 }
 
@@ -89,7 +93,7 @@ func (m *Manager) List(ctx context.Context) ([]Status, error) {
 	for _, d := range all {
 		members = append(members, d.names()...)
 	}
-	elsewhere := m.elsewhere(ctx, members...)
+	elsewhere := m.runningElsewhere(ctx, members...)
 	list := make([]Status, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, m.status(all[name], elsewhere))
@@ -103,34 +107,35 @@ func (m *Manager) Status(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return m.status(d, m.elsewhere(ctx, d.names()...)), nil
+	return m.status(d, m.runningElsewhere(ctx, d.names()...)), nil
 }
 
-// status is what a group is; elsewhere are the runs of members in other servers.
+// status returns the status of a group. elsewhere holds the runs of members in
+// other servers.
 func (m *Manager) status(d definition, elsewhere map[string]ForeignRun) Status {
-	st := Status{Group: d.Group, State: Down, Problem: d.problem}
+	st := Status{Group: d.Group}
+	if d.err != nil {
+		st.Problem = d.err.Error()
+	}
 	outcomes, busy := m.lastOperation(d.Name)
 	st.Busy = busy
-	order, err := d.Order()
-	if err != nil { // a definition that is loaded has an order
-		st.Problem = err.Error()
-		return st
-	}
-	st.Order = order
-	for _, name := range order {
+	st.Order, _ = d.Order() // a definition that was loaded has an order
+	for _, name := range st.Order {
 		member, _ := d.member(name)
 		ms := m.memberStatus(d.Group, member, outcomes[name], busy)
 		if run, ok := elsewhere[name]; ok {
-			ms.runsElsewhere(run)
+			phase, why := livePhase(run.Status)
+			ms.Status, ms.Known, ms.Owner = run.Status, true, run.Owner
+			ms.Phase, ms.Why = phase, joinWhy("it runs "+inOtherServer(run.Owner), why)
 		}
 		st.Members = append(st.Members, ms)
 	}
-	st.State = sumUp(st.Members)
+	st.State = groupState(st.Members)
 	return st
 }
 
-// lastOperation returns what the current or last operation of a group has come
-// to, by process.
+// lastOperation returns the outcomes of the current or last operation on a group,
+// by process. busy is Status.Busy.
 func (m *Manager) lastOperation(group string) (outcomes map[string]Outcome, busy string) {
 	m.mu.Lock()
 	op := m.ops[group]
@@ -139,27 +144,28 @@ func (m *Manager) lastOperation(group string) (outcomes map[string]Outcome, busy
 		return nil, ""
 	}
 	switch {
-	case op.over():
+	case op.isOver():
 	case op.stop:
 		busy = "stopping"
 	default:
 		busy = "starting"
 	}
 	outcomes = make(map[string]Outcome)
-	list, _ := op.view()
+	list, _ := op.snapshot()
 	for _, o := range list {
 		outcomes[o.Process] = o
 	}
 	return outcomes, busy
 }
 
-// memberStatus says what a member is: by its process where that runs or has
-// ended since the last operation, by that operation otherwise.
+// memberStatus returns the status of a member. The status is that of the member's
+// process if the process is running or has ended since the last operation, and
+// otherwise last, the outcome of that operation.
 func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string) MemberStatus {
 	ms := MemberStatus{Member: member}
 	st, err := m.o.Processes.Status(member.Process)
 	ms.Status, ms.Known = st, err == nil
-	newest := later(st.StartedAt, st.EndedAt)
+	newest := laterTime(st.StartedAt, st.EndedAt)
 	switch {
 	case ms.Known && st.State.Active():
 		ms.Phase, ms.Why = livePhase(st)
@@ -174,26 +180,20 @@ func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string
 	case st.State == process.Exited && g.awaitsExit(member.Process):
 		ms.Phase = MemberDone
 	default:
-		ms.Phase, ms.Why = MemberDown, ending(st)
+		ms.Phase, ms.Why = MemberDown, describeEnd(st)
 	}
 	return ms
 }
 
-// runsElsewhere makes ms that of a member which another server runs.
-func (ms *MemberStatus) runsElsewhere(run ForeignRun) {
-	phase, why := livePhase(run.Status)
-	ms.Status, ms.Known, ms.Owner = run.Status, true, run.Owner
-	ms.Phase, ms.Why = phase, joinWhy("it runs "+inServerOf(run.Owner), why)
-}
-
-func later(a, b time.Time) time.Time {
+// laterTime returns the later of two times.
+func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-// livePhase is the phase of a process that runs, or is about to.
+// livePhase returns the phase of a member whose process is active, and the reason.
 func livePhase(st process.Status) (Phase, string) {
 	switch {
 	case st.State == process.Stopping:
@@ -209,6 +209,7 @@ func livePhase(st process.Status) (Phase, string) {
 	}
 }
 
+// notReady returns what a run lacks that is not ready yet.
 func notReady(st process.Status) string {
 	if st.NotReady == "" {
 		return "not ready yet"
@@ -216,15 +217,15 @@ func notReady(st process.Status) string {
 	return "not ready yet: " + st.NotReady
 }
 
-// awaitsExit says whether a member waits for the end of name.
+// awaitsExit reports whether a member of g depends on the exit of name with code 0.
 func (g Group) awaitsExit(name string) bool {
 	return slices.ContainsFunc(g.Members, func(m Member) bool {
 		return slices.Contains(m.DependsOn, Dependency{Process: name, Condition: ExitedOK})
 	})
 }
 
-// sumUp is the state of a group with such members.
-func sumUp(members []MemberStatus) State {
+// groupState returns the state of a group with these members.
+func groupState(members []MemberStatus) State {
 	up, live := true, false
 	for _, m := range members {
 		up = up && (m.Phase == MemberUp || m.Phase == MemberDone)

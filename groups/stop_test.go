@@ -11,6 +11,7 @@ import (
 	"pmcp/process"
 )
 
+// stopGroup stops the group "g" and returns the report.
 func stopGroup(t *testing.T, m *Manager, o StopOptions) Report {
 	t.Helper()
 	report, err := m.Stop(t.Context(), "g", o)
@@ -20,9 +21,11 @@ func stopGroup(t *testing.T, m *Manager, o StopOptions) Report {
 	return report
 }
 
-func TestStopStrategies(t *testing.T) {
+// TestStopStrategyOrdersStops checks for each strategy when the stops of three members
+// begin, each of which takes a second, and that a member that is not running is skipped.
+func TestStopStrategyOrdersStops(t *testing.T) {
 	second := program{stopTakes: time.Second}
-	for strategy, want := range map[Strategy][3]time.Duration{ // of db, api, web: from when
+	for strategy, want := range map[Strategy][3]time.Duration{ // when the stops of db, api and web begin
 		StopReverse:    {2 * time.Second, time.Second, 0},
 		"reverse":      {2 * time.Second, time.Second, 0},
 		StopParallel:   {0, 0, 0},
@@ -40,48 +43,49 @@ func TestStopStrategies(t *testing.T) {
 			report := stopGroup(t, m, StopOptions{})
 			for i, name := range []string{"db", "api", "web"} {
 				if got := w.stops[name].from.Sub(began); got != want[i] {
-					t.Errorf("%s: %s was stopped after %s, want %s", strategy, name, got, want[i])
+					t.Errorf("%s: got stop of %s after %s, want %s", strategy, name, got, want[i])
 				}
-				if o := outcomes(report)[name]; o.Result != WasStopped || o.Run != 1 {
-					t.Errorf("%s: %+v", name, o)
+				if o := outcomesByProcess(report)[name]; o.Result != WasStopped || o.Run != 1 {
+					t.Errorf("%s: got %+v, want run 1 stopped", name, o)
 				}
 			}
-			if o := outcomes(report)["idle"]; o.Result != Skipped || o.Blocked || o.Why != "not running" {
-				t.Errorf("idle: %+v", o)
+			if o := outcomesByProcess(report)["idle"]; o.Result != Skipped || o.Blocked || o.Why != "not running" {
+				t.Errorf("idle: got %+v, want skipped: not running", o)
 			}
 			if st, err := m.Status(t.Context(), "g"); err != nil || st.State != Down || st.Members[0].Why == "" {
-				t.Errorf("status %+v, %v", st, err)
+				t.Errorf("got status %+v, %v, want down with reasons", st, err)
 			}
 		})
 	}
 }
 
-func TestUnknownStrategy(t *testing.T) {
+func TestUnknownStrategyIsRejected(t *testing.T) {
 	w := newWorld(nil)
 	m := newManager(t, w, Group{Members: []Member{on("a")}})
 	strategy := Strategy("random")
 	if _, err := m.Stop(t.Context(), "g", StopOptions{Strategy: &strategy}); !errors.Is(err, process.ErrInvalid) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrInvalid", err)
 	}
 }
 
-// Who cannot be stopped is named, and does not keep the rest up.
-func TestSurvivorsAreNamed(t *testing.T) {
+// TestSurvivorsAreNamedAndRestIsStopped checks that the report names a process that
+// cannot be stopped, and that the other members are stopped all the same.
+func TestSurvivorsAreNamedAndRestIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(map[string]program{"web": {survives: true}})
 		m := newManager(t, w, Group{Members: []Member{on("db"), on("web", "db")}})
 		startGroup(t, m, w, StartOptions{})
 		report := stopGroup(t, m, StopOptions{})
-		by := outcomes(report)
+		by := outcomesByProcess(report)
 		if !report.Failed() || by["web"].Result != HasFailed || !strings.Contains(by["web"].Why, "pid 4711") || by["db"].Result != WasStopped {
-			t.Errorf("%+v", report)
+			t.Errorf("got %+v, want web failed with pid 4711, db stopped", report)
 		}
 	})
 }
 
-func TestStopCallsTheStartOff(t *testing.T) {
+func TestStopCancelsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, programs := stack()
+		g, programs := newStackGroup()
 		w := newWorld(programs)
 		m := newManager(t, w, g)
 		started := make(chan Report)
@@ -90,22 +94,23 @@ func TestStopCallsTheStartOff(t *testing.T) {
 		defer cancel()
 		<-ctx.Done()
 		report := stopGroup(t, m, StopOptions{})
-		if o := outcomes(<-started)["web"]; !o.Blocked || !strings.HasPrefix(o.Why, "called off") {
-			t.Errorf("the start says of web: %+v", o)
+		if o := outcomesByProcess(<-started)["web"]; !o.Blocked || !strings.HasPrefix(o.Why, "cancelled") {
+			t.Errorf("web in the start: got %+v, want blocked: cancelled", o)
 		}
-		for name, o := range outcomes(report) {
-			if st := w.now(name); st.State == process.Running || st.State == process.Starting || o.Result == HasFailed {
-				t.Errorf("%s is %s: %+v", name, st.State, o)
+		for name, o := range outcomesByProcess(report) {
+			if st := w.entry(name); st.State == process.Running || st.State == process.Starting || o.Result == HasFailed {
+				t.Errorf("%s: got state %s, %+v, want it stopped", name, st.State, o)
 			}
 		}
 		if len(w.starts["web"]) > 0 {
-			t.Error("web was started after the group was stopped")
+			t.Errorf("got starts of web %v, want none after the stop", w.starts["web"])
 		}
 	})
 }
 
-// A stop that is asked for again is joined; with force it is done anew.
-func TestForceReplacesAStop(t *testing.T) {
+// TestForcedStopReplacesStop checks that a stop with force cancels and replaces a
+// stop without force that is in progress, and that a start waits for such a stop.
+func TestForcedStopReplacesStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(map[string]program{"db": {stopTakes: time.Hour}, "web": {stopTakes: time.Hour}})
 		m := newManager(t, w, Group{Members: []Member{on("db"), on("web", "db")}})
@@ -113,27 +118,28 @@ func TestForceReplacesAStop(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		report, err := m.Stop(ctx, "g", StopOptions{})
-		if err != nil || !report.TimedOut || outcomes(report)["web"].Result != InProgress || outcomes(report)["db"].Why != "waits for web" {
-			t.Fatalf("%+v, %v", report, err)
+		if err != nil || !report.TimedOut || outcomesByProcess(report)["web"].Result != InProgress || outcomesByProcess(report)["db"].Why != "waits for web" {
+			t.Fatalf("got %+v, %v, want a timeout with web in progress, db waiting for it", report, err)
 		}
 		if st, _ := m.Status(t.Context(), "g"); st.Busy != "stopping" {
-			t.Errorf("busy %q", st.Busy)
+			t.Errorf("got busy %q, want stopping", st.Busy)
 		}
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := m.Start(ctx, "g", w, StartOptions{}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a start while it is being stopped: %v", err)
+			t.Errorf("start during the stop: got %v, want DeadlineExceeded", err)
 		}
 		began := time.Now()
 		report = stopGroup(t, m, StopOptions{Force: true})
 		if report.Failed() || time.Since(began) != 0 || !w.forced["web"] {
-			t.Errorf("by force: %+v after %s", report, time.Since(began))
+			t.Errorf("forced stop: got %+v after %s, want it done at once", report, time.Since(began))
 		}
 	})
 }
 
-// A stop goes on when its caller gives up.
-func TestStopGoesOnWithoutItsCaller(t *testing.T) {
+// TestStopContinuesWithoutCaller checks that a stop continues after its caller
+// stopped waiting.
+func TestStopContinuesWithoutCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(map[string]program{"db": {stopTakes: time.Second}, "web": {stopTakes: time.Second}})
 		m := newManager(t, w, Group{Members: []Member{on("db"), on("web", "db")}})
@@ -141,26 +147,26 @@ func TestStopGoesOnWithoutItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if report, err := m.Stop(ctx, "g", StopOptions{}); err != nil || !report.TimedOut {
-			t.Fatalf("%+v, %v", report, err)
+			t.Fatalf("got %+v, %v, want a timeout", report, err)
 		}
 		began := time.Now()
 		report := stopGroup(t, m, StopOptions{})
-		if report.Failed() || time.Since(began) != 2*time.Second || w.now("db").State != process.Stopped {
-			t.Errorf("%+v after %s", report, time.Since(began))
+		if report.Failed() || time.Since(began) != 2*time.Second || w.entry("db").State != process.Stopped {
+			t.Errorf("got %+v after %s, want both stopped after 2s", report, time.Since(began))
 		}
 	})
 }
 
-// TestStopOfWhatIsStartedAgain: a member that runs when the stop is over is not
-// said to be stopped.
-func TestStopOfWhatIsStartedAgain(t *testing.T) {
+// TestStopReportsMemberStartedAgain checks that a member that is running when
+// the stop has ended is reported as failed, not as stopped.
+func TestStopReportsMemberStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(map[string]program{"db": {startsOver: true}})
 		m := newManager(t, w, Group{Members: []Member{on("db")}})
 		startGroup(t, m, w, StartOptions{})
-		o := outcomes(stopGroup(t, m, StopOptions{}))["db"]
-		if o.Result != HasFailed || o.Run != 2 || !strings.Contains(o.Why, "started again meanwhile") {
-			t.Errorf("%+v", o)
+		o := outcomesByProcess(stopGroup(t, m, StopOptions{}))["db"]
+		if o.Result != HasFailed || o.Run != 2 || o.Why != process.StartedAgain {
+			t.Errorf("got %+v, want run 2 failed: %s", o, process.StartedAgain)
 		}
 	})
 }

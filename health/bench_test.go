@@ -17,12 +17,12 @@ import (
 	"pmcp/process"
 )
 
-// BenchmarkFiftyChecks is the CPU time of this process for 25 TCP and 25 HTTP
-// checks of servers in another one: by the Monitor, all at once, beside the bare
-// dials and requests. Once a second, a thousand of cpu-ms/50-checks would be one
-// core.
+// BenchmarkFiftyChecks measures the CPU time that this process takes for 25 TCP and 25
+// HTTP checks of servers in another process. It compares concurrent checks of the Monitor
+// ("monitor") to plain dials and requests ("bare"). If the checks are made once a second,
+// 1000 cpu-ms/50-checks are one core.
 func BenchmarkFiftyChecks(b *testing.B) {
-	ports := serveElsewhere(b)
+	ports := startServer(b)
 	address, url := ports[0], "http://localhost:"+ports[1]+"/"
 	b.Run("monitor", func(b *testing.B) {
 		f := newFakeProcesses()
@@ -34,9 +34,9 @@ func BenchmarkFiftyChecks(b *testing.B) {
 			}
 			name := fmt.Sprint("p", i)
 			set(b, m, name, spec)
-			f.enter(name, process.Running)
+			f.setState(name, process.Running)
 		}
-		awaitHealthy(b, m, 50) // every one has been checked once
+		awaitHealthy(b, m, 50) // then each process has been checked once
 		before := cpuTime(b)
 		for b.Loop() {
 			checkAll(b, m)
@@ -45,7 +45,7 @@ func BenchmarkFiftyChecks(b *testing.B) {
 		var took []time.Duration
 		for _, st := range m.List() {
 			if st.State != Healthy {
-				b.Errorf("%s is %s", st.Name, st.State)
+				b.Errorf("%s: got state %s, want %s", st.Name, st.State, Healthy)
 			}
 			took = append(took, st.Last().Took)
 		}
@@ -64,6 +64,7 @@ func BenchmarkFiftyChecks(b *testing.B) {
 	})
 }
 
+// awaitHealthy waits for n changes to Healthy.
 func awaitHealthy(b *testing.B, m *Monitor, n int) {
 	b.Helper()
 	feed := m.Watch()
@@ -78,7 +79,7 @@ func awaitHealthy(b *testing.B, m *Monitor, n int) {
 	}
 }
 
-// checkAll has every process checked now, all at once.
+// checkAll requests a check of every process, concurrently, and waits for the results.
 func checkAll(b *testing.B, m *Monitor) {
 	b.Helper()
 	var checks sync.WaitGroup
@@ -92,6 +93,7 @@ func checkAll(b *testing.B, m *Monitor) {
 	checks.Wait()
 }
 
+// dialOnce opens and closes a connection to a port of this machine.
 func dialOnce(b *testing.B, port string) {
 	b.Helper()
 	conn, err := net.Dial("tcp", net.JoinHostPort("localhost", port))
@@ -101,6 +103,7 @@ func dialOnce(b *testing.B, port string) {
 	_ = conn.Close()
 }
 
+// getOnce requests url on a connection of its own.
 func getOnce(b *testing.B, url string) {
 	b.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -111,6 +114,7 @@ func getOnce(b *testing.B, url string) {
 	_ = answer.Body.Close()
 }
 
+// cpuTime returns the CPU time that this process has used.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage
@@ -120,8 +124,9 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// serveElsewhere starts the program "serve" and returns its ports.
-func serveElsewhere(t testing.TB) (ports []string) {
+// startServer starts the program "serve" of TestMain and returns the ports that it
+// listens on.
+func startServer(t testing.TB) (ports []string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "HEALTH_TEST_PROGRAM=serve")

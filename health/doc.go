@@ -1,7 +1,7 @@
-// Package health checks whether running processes do their work: by a command,
-// by a TCP connection or by an HTTP request, on a schedule.
+// Package health checks on a schedule whether running processes work: by a
+// command, a TCP connection or an HTTP request.
 //
-// A Monitor is told what to check by Set and learns of runs by the process
+// Set configures the checks of a Monitor, which follows runs through the process
 // manager's feed. Each watched run has a state:
 //
 //	          no run                            run begins
@@ -13,14 +13,13 @@
 //	    │                          └────────── a check succeeds ────────────┘ │
 //	    └── Retries failures in a row, none of them within StartPeriod ──────┘
 //
-// What the package guarantees: a check that hangs is ended at its timeout, with
-// everything its command started, and never holds up another. What it refuses: a
-// check that could never succeed, when it is set and in the words of the tools
-// (Spec.Validate); it never kills or restarts anything itself.
+// A check that hangs is ended at its timeout, with every process that its command
+// started, and never delays another check. Set rejects a check that could never
+// succeed. The package itself never kills or restarts a watched process.
 //
-// Until a run has been healthy once it is checked every second, then every
-// Interval. The ticks of different processes are spread, and a process is never
-// checked twice at once. How a process is restarted is not known here: one that
-// becomes unhealthy is handed to the manager's restart policy, once per streak
-// of failures.
+// A run is checked every second until it has been healthy once, then every
+// Interval. The checks of different processes are spread over time, and a process
+// is never checked twice at once. The package does not know how a process is restarted: a
+// process that becomes unhealthy is handed to the manager's restart policy, once
+// per streak of failures.
 package health

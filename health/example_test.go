@@ -9,15 +9,16 @@ import (
 	"pmcp/process"
 )
 
-// discard is a Journal that keeps nothing.
+// discard is a process.Journal that stores nothing.
 type discard struct{}
 
-func (discard) NewRun(project, name string) (run int64, number int)     { return 1, 1 }
-func (discard) Capture(run int64, stream uint8, at time.Time, p []byte) {}
-func (discard) RunEnded(run int64, exitCode int, signal string)         {}
-func (discard) EndCapture(run int64)                                    {}
+func (discard) NewRun(project, name string) (run int64, number int, err error) { return 1, 1, nil }
+func (discard) Capture(run int64, stream uint8, at time.Time, p []byte)        {}
+func (discard) StopBegan(run int64)                                            {}
+func (discard) RunEnded(run int64, exitCode int, signal string)                {}
+func (discard) EndCapture(run int64)                                           {}
 
-// A Monitor checks a process on a schedule, and at once when it is asked to.
+// A Monitor checks a process on a schedule, and at once on request.
 func ExampleMonitor_Check() {
 	ctx := context.Background()
 	processes := process.NewManager(process.Options{Journal: discard{}})

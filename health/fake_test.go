@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -13,26 +12,28 @@ import (
 	"pmcp/process"
 )
 
-// fakeProcesses is a process manager whose processes are entries of a table,
-// and whose commands are a function.
+// fakeProcesses is a process manager without processes: their statuses are in a table,
+// and exec decides how the commands of checks end.
 type fakeProcesses struct {
 	changes chan process.Change
-	// exec is what a check of a process does. Nil: success at once.
+	// exec runs the command of a check of the process called name. If it is nil,
+	// every command succeeds at once.
 	exec func(ctx context.Context, name string) (process.Exit, error)
-	// recycle is what Recycle does; nil: it only counts.
+	// recycle is called by Recycle. If it is nil, calls are only counted.
 	recycle func(name string)
-	// recycleErr is what Recycle answers.
+	// recycleErr is the error that Recycle returns.
 	recycleErr error
 
 	mu       sync.Mutex
 	table    map[string]process.Status
 	lastRun  int64
-	recycled map[string]int
-	// began and ended are the times of checks; most is how many ran at once.
-	began     map[string][]time.Time
-	running   map[string]int
-	all, most int
-	overlap   bool
+	recycled map[string]int // number of calls of Recycle, by process
+	// began holds the start times of checks by process; maxRunning is the
+	// highest number of concurrent checks.
+	began                    map[string][]time.Time
+	running                  map[string]int
+	totalRunning, maxRunning int
+	overlap                  bool // whether two checks of one process were concurrent
 }
 
 func newFakeProcesses() *fakeProcesses {
@@ -42,7 +43,7 @@ func newFakeProcesses() *fakeProcesses {
 	}
 }
 
-// Next is the feed.
+// Next implements Changes.
 func (f *fakeProcesses) Next(ctx context.Context) (process.Change, error) {
 	select {
 	case c, ok := <-f.changes:
@@ -82,14 +83,14 @@ func (f *fakeProcesses) Exec(ctx context.Context, spec process.Spec, limit int) 
 	f.mu.Lock()
 	f.began[spec.Name] = append(f.began[spec.Name], time.Now())
 	f.running[spec.Name]++
-	f.all++
-	f.most = max(f.most, f.all)
+	f.totalRunning++
+	f.maxRunning = max(f.maxRunning, f.totalRunning)
 	f.overlap = f.overlap || f.running[spec.Name] > 1
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
 		f.running[spec.Name]--
-		f.all--
+		f.totalRunning--
 		f.mu.Unlock()
 	}()
 	if f.exec == nil {
@@ -99,8 +100,8 @@ func (f *fakeProcesses) Exec(ctx context.Context, spec process.Spec, limit int) 
 	return exit, []byte("output"), err
 }
 
-// enter makes name what state says; a new run if that is Running.
-func (f *fakeProcesses) enter(name string, state process.State) {
+// setState sets the state of name and publishes the change. Running begins a new run.
+func (f *fakeProcesses) setState(name string, state process.State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	st := f.table[name]
@@ -114,21 +115,23 @@ func (f *fakeProcesses) enter(name string, state process.State) {
 	f.changes <- process.Change{At: time.Now(), From: from, To: state, Status: st}
 }
 
-func (f *fakeProcesses) times(name string) []time.Time {
+// checkTimes returns when each check of name began.
+func (f *fakeProcesses) checkTimes(name string) []time.Time {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.began[name]
 }
 
+// recycles returns how often Recycle was called for name.
 func (f *fakeProcesses) recycles(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.recycled[name]
 }
 
-// results makes an exec that answers ok, fail, ok … as verdicts says, then as
-// the last.
-func results(verdicts ...bool) func(context.Context, string) (process.Exit, error) {
+// resultSequence returns an exec whose commands succeed or fail as verdicts lists. The
+// last verdict holds for all further commands.
+func resultSequence(verdicts ...bool) func(context.Context, string) (process.Exit, error) {
 	var mu sync.Mutex
 	return func(context.Context, string) (process.Exit, error) {
 		mu.Lock()
@@ -144,8 +147,8 @@ func results(verdicts ...bool) func(context.Context, string) (process.Exit, erro
 	}
 }
 
-// hang waits for d, or as long as the check is let.
-func hang(d time.Duration) func(context.Context, string) (process.Exit, error) {
+// hangFor returns an exec whose commands take d, or end when their context ends.
+func hangFor(d time.Duration) func(context.Context, string) (process.Exit, error) {
 	return func(ctx context.Context, _ string) (process.Exit, error) {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
@@ -158,36 +161,8 @@ func hang(d time.Duration) func(context.Context, string) (process.Exit, error) {
 	}
 }
 
-// memJournal keeps health in memory.
-type memJournal struct {
-	mu    sync.Mutex
-	rows  map[string][]byte
-	saves int
-}
-
-func (j *memJournal) SaveHealth(project, name string, health []byte) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.rows == nil {
-		j.rows = map[string][]byte{}
-	}
-	j.saves++
-	if health == nil {
-		delete(j.rows, name)
-		return
-	}
-	j.rows[name] = health
-}
-
-func (j *memJournal) Health(context.Context, string) (map[string][]byte, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	rows := map[string][]byte{}
-	maps.Copy(rows, j.rows)
-	return rows, nil
-}
-
-// newMonitor returns a Monitor over f that the test closes at its end.
+// newMonitor returns a Monitor of the processes of f. The Monitor is closed when the
+// test ends.
 func newMonitor(t testing.TB, f *fakeProcesses, o Options) *Monitor {
 	t.Helper()
 	o.Processes, o.Changes = f, f
@@ -196,7 +171,7 @@ func newMonitor(t testing.TB, f *fakeProcesses, o Options) *Monitor {
 	return m
 }
 
-// set gives name a check and fails the test if it is refused.
+// set gives name a check and fails the test on an error.
 func set(t testing.TB, m *Monitor, name string, spec Spec) {
 	t.Helper()
 	if err := m.Set(name, &spec); err != nil {
@@ -204,11 +179,12 @@ func set(t testing.TB, m *Monitor, name string, spec Spec) {
 	}
 }
 
+// stateOf returns the state of name, which must have a check.
 func stateOf(t *testing.T, m *Monitor, name string) State {
 	t.Helper()
 	st, ok := m.Status(name)
 	if !ok {
-		t.Fatalf("%s has no health", name)
+		t.Fatalf("%s: got no health, want a status", name)
 	}
 	return st.State
 }

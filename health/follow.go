@@ -6,31 +6,33 @@ import (
 	"pmcp/process"
 )
 
-// follow learns of runs from the manager's feed until Close.
+// follow applies the changes of the manager's feed until Close.
 func (m *Monitor) follow() {
 	for {
 		change, err := m.o.Changes.Next(m.ctx)
 		if err != nil {
-			return // closing, or the manager is closed and nothing runs any more
+			return // the Monitor is closing, or the manager is closed and no process is running
 		}
 		if change.Missed > 0 {
-			m.reread()
+			m.resync()
 		}
 		m.apply(change.Status)
 	}
 }
 
-// reread asks the manager for what the feed could not deliver.
-func (m *Monitor) reread() {
-	for _, known := range m.List() {
-		if st, err := m.o.Processes.Status(known.Name); err == nil {
+// resync applies the current status of every process with a check, because the feed
+// has skipped changes.
+func (m *Monitor) resync() {
+	for _, checked := range m.List() {
+		if st, err := m.o.Processes.Status(checked.Name); err == nil {
 			m.apply(st)
 		}
 	}
 }
 
-// apply begins or ends the watch of a process by its status. The feed may be
-// behind what Set and reread have seen: news of earlier runs is ignored.
+// apply begins or ends the watch of the process that st describes. It ignores the
+// status of an earlier run than the last watched one: Set and resync may have read
+// a later status than the feed has delivered.
 func (m *Monitor) apply(st process.Status) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -41,10 +43,10 @@ func (m *Monitor) apply(st process.Status) {
 	now := time.Now()
 	switch {
 	case st.State != process.Running:
-		m.end(e)
-	case e.watch == nil || e.watch.runID != st.RunID:
-		m.end(e)
-		m.begin(e, st, now)
+		m.endWatchLocked(e)
+	case e.watch == nil || e.status.RunID != st.RunID:
+		m.endWatchLocked(e)
+		m.beginWatchLocked(e, st, now)
 	}
-	m.settle(e, now)
+	m.updateStateLocked(e, now)
 }

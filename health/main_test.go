@@ -13,7 +13,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the test binary as one of the programs below, or the tests.
+// TestMain runs the test binary as one of the programs below, or runs the
+// tests.
 func TestMain(m *testing.M) {
 	switch os.Getenv("HEALTH_TEST_PROGRAM") {
 	case "":
@@ -24,18 +25,18 @@ func TestMain(m *testing.M) {
 			os.Exit(3)
 		}
 	case "flood":
-		flood(100 << 20)
+		runFlood(100 << 20)
 	case "forkhang":
-		forkAndHang()
+		runForkAndHang()
 	case "serve":
-		serve()
+		runServe()
 	case "sick":
-		sick()
+		runSick()
 	}
 }
 
-// flood prints n bytes and then a last line.
-func flood(n int) {
+// runFlood prints n bytes and then a last line.
+func runFlood(n int) {
 	chunk := []byte(strings.Repeat("a line of a command that prints too much\n", 1000))
 	for ; n > 0; n -= len(chunk) {
 		if _, err := os.Stdout.Write(chunk); err != nil {
@@ -45,8 +46,9 @@ func flood(n int) {
 	fmt.Println("the last line")
 }
 
-// forkAndHang starts a child that hangs like itself; both hold the output.
-func forkAndHang() {
+// runForkAndHang starts a child, prints the pid of the child and hangs. The child
+// hangs too, and both hold the output open.
+func runForkAndHang() {
 	if len(os.Args) == 1 {
 		child := exec.Command(os.Args[0], "child")
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
@@ -55,13 +57,12 @@ func forkAndHang() {
 		}
 		fmt.Println("child", child.Process.Pid)
 	}
-	_, _ = io.Copy(io.Discard, os.NewFile(0, "stdin")) // /dev/null: at its end at once
+	_, _ = io.Copy(io.Discard, os.NewFile(0, "stdin")) // ends at once, because stdin is /dev/null
 	select {}
 }
 
-// serve answers HTTP and takes connections on two ports, which it prints, until
-// its input ends.
-func serve() {
+// runServe serves HTTP on two ports, which it prints, until its input ends.
+func runServe() {
 	for range 2 {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -75,8 +76,8 @@ func serve() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// sick answers every request with an error, on the port that it is given.
-func sick() {
+// runSick answers every request on the port os.Args[1] with an error.
+func runSick() {
 	_ = http.ListenAndServe("127.0.0.1:"+os.Args[1], http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "the database is gone", http.StatusServiceUnavailable)
 	}))

@@ -16,26 +16,27 @@ import (
 	"pmcp/process/proctest"
 )
 
-// runCounter is a process.Journal that only numbers runs.
-type runCounter struct {
+// runNumbers is a process.Journal that only numbers runs.
+type runNumbers struct {
 	mu   sync.Mutex
 	runs int
 }
 
-func (c *runCounter) NewRun(string, string) (int64, int) {
+func (c *runNumbers) NewRun(string, string) (int64, int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.runs++
-	return int64(c.runs), c.runs
+	return int64(c.runs), c.runs, nil
 }
-func (c *runCounter) Capture(int64, uint8, time.Time, []byte) {}
-func (c *runCounter) RunEnded(int64, int, string)             {}
-func (c *runCounter) EndCapture(int64)                        {}
+func (c *runNumbers) Capture(int64, uint8, time.Time, []byte) {}
+func (c *runNumbers) StopBegan(int64)                         {}
+func (c *runNumbers) RunEnded(int64, int, string)             {}
+func (c *runNumbers) EndCapture(int64)                        {}
 
 // newManager returns a real process manager and a Monitor that follows it.
 func newManager(t *testing.T) (*process.Manager, *Monitor) {
 	t.Helper()
-	p := process.NewManager(process.Options{Project: t.TempDir(), Session: uuid.NewString(), Journal: &runCounter{}})
+	p := process.NewManager(process.Options{Project: t.TempDir(), Session: uuid.NewString(), Journal: &runNumbers{}})
 	m := NewMonitor(Options{Processes: p, Changes: p.Watch()})
 	t.Cleanup(func() {
 		m.Close()
@@ -46,8 +47,8 @@ func newManager(t *testing.T) (*process.Manager, *Monitor) {
 	return p, m
 }
 
-// self is a Spec that runs one of the programs of TestMain.
-func self(t *testing.T, name, program string, args ...string) process.Spec {
+// selfSpec returns a Spec that runs one of the programs of TestMain.
+func selfSpec(t *testing.T, name, program string, args ...string) process.Spec {
 	t.Helper()
 	file, err := os.Executable()
 	if err != nil {
@@ -56,14 +57,15 @@ func self(t *testing.T, name, program string, args ...string) process.Spec {
 	return process.Spec{Name: name, Command: file, Args: args, Env: map[string]string{"HEALTH_TEST_PROGRAM": program}}
 }
 
-// A process that is never healthy is restarted once per run, with the delays of
-// the restart policy, until that gives up.
-func TestUnhealthyProcessIsRestartedUntilThePolicyGivesUp(t *testing.T) {
+// TestUnhealthyProcessIsRestartedUntilPolicyGivesUp checks that a real process that is
+// never healthy is ended once per run and restarted with the delays of the restart
+// policy, until the policy gives up.
+func TestUnhealthyProcessIsRestartedUntilPolicyGivesUp(t *testing.T) {
 	p, m := newManager(t)
 	port := strconv.Itoa(proctest.FreePort(t))
 	set(t, m, "sick", Spec{HTTP: "http://localhost:" + port + "/", Interval: 100 * time.Millisecond, StartPeriod: -1, Retries: 2, OnUnhealthy: ActRestart})
 	feed, health := p.Watch(), m.Watch()
-	spec := self(t, "sick", "sick", port)
+	spec := selfSpec(t, "sick", "sick", port)
 	spec.MaxRestarts = 2
 	if _, _, err := p.Start(t.Context(), spec, process.KeepRunning); err != nil {
 		t.Fatal(err)
@@ -89,35 +91,36 @@ func TestUnhealthyProcessIsRestartedUntilThePolicyGivesUp(t *testing.T) {
 		}
 	}
 	if len(ends) != 3 || len(pauses) != 2 {
-		t.Fatalf("%d runs, %d pauses", len(ends), len(pauses))
+		t.Fatalf("got %d runs, %d pauses, want 3 and 2", len(ends), len(pauses))
 	}
 	for i, st := range ends {
 		if st.Exit == nil || st.Exit.By != process.ByHealth {
-			t.Errorf("run %d ended by %+v", i+1, st.Exit)
+			t.Errorf("run %d: got exit %+v, want one by health", i+1, st.Exit)
 		}
 	}
 	if pauses[0] < 400*time.Millisecond || pauses[1] < 800*time.Millisecond {
-		t.Errorf("pauses %v, want about 500ms and 1s", pauses)
+		t.Errorf("got pauses %v, want about 500ms and 1s", pauses)
 	}
 	if reason := ends[2].Reason; !strings.Contains(reason, "gave up") {
-		t.Errorf("reason %q", reason)
+		t.Errorf("got reason %q, want gave up", reason)
 	}
 	var states []string
 	for len(states) < 9 {
 		change, err := health.Next(ctx)
 		if err != nil {
-			t.Fatal(err, states)
+			t.Fatalf("got %v after states %v, want 9 states", err, states)
 		}
 		states = append(states, change.To.String())
 	}
-	if got := strings.Join(states, " "); got != strings.TrimSpace(strings.Repeat("starting unhealthy unknown ", 3)) {
-		t.Errorf("health was %s", got)
+	if got, want := strings.Join(states, " "), strings.TrimSpace(strings.Repeat("starting unhealthy unknown ", 3)); got != want {
+		t.Errorf("got states %s, want %s", got, want)
 	}
 }
 
-// Commands run by the manager's rules: in the directory and environment of the
-// process, and with their whole tree gone afterwards.
-func TestCommandsOfAManager(t *testing.T) {
+// TestManagerRunsCheckCommands checks that a real process manager runs the command of a
+// check in the directory and environment of the process, and that no process of the
+// command is left, however the command ends.
+func TestManagerRunsCheckCommands(t *testing.T) {
 	p, m := newManager(t)
 	ctx := t.Context()
 	for name, test := range map[string]struct {
@@ -133,9 +136,9 @@ func TestCommandsOfAManager(t *testing.T) {
 		"hang":  {"forkhang", nil, 10 * time.Second, false, "did not end within 10s and was killed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			spec := self(t, name, test.program, test.args...)
+			spec := selfSpec(t, name, test.program, test.args...)
 			set(t, m, name, Spec{Command: spec.Command, Args: spec.Args, Timeout: test.timeout, Interval: time.Hour})
-			spec.Command, spec.Args = "sleep", []string{"1000"} // its environment says what the check does
+			spec.Command, spec.Args = "sleep", []string{"1000"} // its environment selects the check's program
 			if _, _, err := p.Start(ctx, spec, process.KeepRunning); err != nil {
 				t.Fatal(err)
 			}
@@ -144,22 +147,22 @@ func TestCommandsOfAManager(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := st.Last()
-			want(t, *r, test.ok, "^"+test.message+"$", ``)
+			checkResult(t, *r, test.ok, "^"+test.message+"$", ``)
 			var child int
 			if n, _ := fmt.Sscanf(r.Output, "child %d", &child); n == 1 && !awaitGone(child) {
-				t.Errorf("the child %d of the command is alive", child)
+				t.Errorf("got child %d of the command alive, want it gone", child)
 			}
 			if (name == "hang") != (child != 0) {
-				t.Errorf("output %q", r.Output)
+				t.Errorf("got output %q, want a child only of the command that hangs", r.Output)
 			}
 			if tree, err := p.Tree(name); err != nil || len(tree) != 1 {
-				t.Errorf("the tree of the process after its check: %+v, %v", tree, err)
+				t.Errorf("got tree %+v, %v after the check, want the process alone", tree, err)
 			}
 		})
 	}
 }
 
-// checkOnceWatched checks name when its run has been seen.
+// checkOnceWatched waits until a run of name is watched, and then checks name.
 func checkOnceWatched(ctx context.Context, m *Monitor, name string) (Status, error) {
 	feed := m.Watch()
 	for {

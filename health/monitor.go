@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,120 +17,99 @@ import (
 )
 
 const (
-	// maxResults is how many results are kept of each process.
+	// maxResults is the number of results kept of each process.
 	maxResults = 10
-	// maxChecked is how many processes may have a check.
+	// maxChecked is the maximum number of processes with a check.
 	maxChecked = 1000
-	// maxCommands and maxConnections are how many checks run at once: those
-	// that start a process, and those that only wait for a socket.
+	// maxCommands is the maximum number of concurrent checks that start a process,
+	// maxConnections that of concurrent checks that only wait for a socket.
 	maxCommands    = 8
 	maxConnections = 64
-	// tickSlots is at how many moments of a period checks begin.
+	// tickSlots is the number of moments in a period at which checks begin.
 	tickSlots = 16
 )
 
-// Errors that callers tell apart with errors.Is.
+// Errors that callers distinguish with errors.Is.
 var (
-	// ErrNoCheck is wrapped when a process has no health check.
+	// ErrNoCheck is wrapped if a process has no health check.
 	ErrNoCheck = errors.New("no health check")
-	// ErrNotRunning is wrapped when there is no run to check.
+	// ErrNotRunning is wrapped if there is no run to check.
 	ErrNotRunning = errors.New("not running")
-	// ErrUnhealthy is wrapped when a process is unhealthy and nothing is being
-	// done about it.
+	// ErrUnhealthy is wrapped if a process is unhealthy and is not restarted for
+	// that.
 	ErrUnhealthy = errors.New("unhealthy")
-	// ErrClosed is answered once the Monitor is closed.
+	// ErrClosed is returned once the Monitor is closed.
 	ErrClosed = errors.New("health checks are shutting down")
 )
 
-// Processes is what a Monitor needs of the process manager.
+// Processes is the part of the process manager that a Monitor needs.
 type Processes interface {
-	// Status returns the process called name; its error wraps
+	// Status returns the process called name. The error wraps
 	// process.ErrUnknown.
 	Status(name string) (process.Status, error)
-	// Recycle ends the run of name that has this number and lets the restart
-	// policy treat that as a failure. It does nothing to a later run, nor to a
-	// process that is not running.
+	// Recycle ends the run of name with this number and lets the restart policy
+	// treat that as a failure. It does nothing to a later run or to a process
+	// that is not running.
 	Recycle(name string, run int, by process.EndedBy, reason string) error
-	// Exec runs Command, Args, Dir and Env of spec to its end, by the rules by
-	// which processes are started, with no input, and returns how it ended and
-	// the last limit bytes of its output, both streams together. spec.Name is
-	// the process on whose behalf it runs; it makes no entry and no run. Output
-	// beyond limit is read and dropped. The whole tree is gone when it returns:
-	// SIGKILL for what is left when the command has ended, and for everything
-	// when ctx ends, which is answered with ctx's error and what was printed.
+	// Exec runs the command of spec and returns how the command ended and the last
+	// limit bytes of its output; see process.Manager.Exec. No process of the
+	// command is left when Exec returns, also when ctx ends.
 	Exec(ctx context.Context, spec process.Spec, limit int) (exit process.Exit, output []byte, err error)
 }
 
-// Changes is the manager's feed: *process.Feed.
+// Changes is the manager's feed, a *process.Feed.
 type Changes interface {
-	// Next returns the next change, waiting for it; io.EOF after the last.
+	// Next waits for the next change and returns it, or io.EOF after the last.
 	Next(ctx context.Context) (process.Change, error)
-}
-
-// Journal keeps the last results of each process beyond the session. Its
-// methods may be called from several goroutines; SaveHealth must not wait.
-type Journal interface {
-	// SaveHealth records the health of a process as JSON; nil forgets it.
-	SaveHealth(project, name string, health []byte)
-	// Health gives what was recorded in a project, by name.
-	Health(ctx context.Context, project string) (map[string][]byte, error)
 }
 
 // Options configure a Monitor. Processes and Changes are required.
 type Options struct {
 	// Processes is the process manager.
 	Processes Processes
-	// Changes is a feed of the manager that nobody else reads.
+	// Changes is a feed of the manager with no other reader.
 	Changes Changes
-	// Journal keeps results; nil for none.
-	Journal Journal
-	// Project is what names belong to in the Journal.
-	Project string
 	// Interval is the default of Spec.Interval (PM_HEALTH_CHECK_INTERVAL). 0
 	// means 1 min; less than 100 ms means 100 ms.
 	Interval time.Duration
-	// Mask takes secrets out of the output and the message of a check; clipped says that the text
-	// went on where it ends. Nil takes none.
+	// Mask masks secrets in the output and the message of a check. clipped is
+	// set if the original text continues after its end. Nil masks nothing.
 	Mask func(text string, clipped bool) string
-	// Log takes what is worth a line on stderr. Nil discards it.
+	// Log receives messages for stderr. Nil discards them.
 	Log *slog.Logger
 }
 
-// Monitor checks the processes of one session. Its methods may be called from
-// several goroutines.
+// Monitor checks the processes of one session. Its methods may be called
+// concurrently.
 type Monitor struct {
 	o       Options
 	changes *feed.Feed[Change]
-	prober  prober
-	epoch   time.Time // that the ticks of all processes count from
+	epoch   time.Time // origin of the ticks of all processes
 
 	commands, connections chan struct{} // semaphores
 
-	ctx    context.Context // ends when closing begins
+	ctx    context.Context // ends when Close is called
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
 
-	mu      sync.Mutex
-	entries map[string]*entry
-	over    map[string]<-chan struct{} // of each name, the end of its latest watch; none if that is over
-	added   int                        // entries that were ever made
-	closing bool
+	mu        sync.Mutex // guards the fields below
+	entries   map[string]*entry
+	watchDone map[string]<-chan struct{} // by name: closed when the latest watch has ended, then deleted
+	added     int                        // number of entries ever added
+	closing   bool
 }
 
-// entry is one process that has a check. Guarded by Monitor.mu.
+// entry is one process with a check. It is guarded by Monitor.mu.
 type entry struct {
 	status Status
-	phase  float64 // of its ticks, as a share of their period
+	phase  float64 // offset of the ticks, as a fraction of their period
 	tally  tally
-	watch  *watch // of the current run; nil while none is watched
+	watch  *watch // the watch of the current run; nil if no run is watched
 }
 
 // NewMonitor returns a Monitor that follows o.Changes until Close.
 func NewMonitor(o Options) *Monitor {
-	if o.Interval == 0 {
-		o.Interval = defaultInterval
-	}
-	o.Interval = max(o.Interval, minInterval)
+	o.Interval = max(cmp.Or(o.Interval, defaultInterval), minInterval)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -137,18 +117,17 @@ func NewMonitor(o Options) *Monitor {
 		o.Mask = func(text string, _ bool) string { return text }
 	}
 	m := &Monitor{
-		o: o, changes: feed.New[Change](feedSize), prober: prober{o.Processes}, epoch: time.Now(),
+		o: o, changes: feed.New[Change](feedSize), epoch: time.Now(),
 		commands: make(chan struct{}, maxCommands), connections: make(chan struct{}, maxConnections),
-		entries: make(map[string]*entry), over: make(map[string]<-chan struct{}),
+		entries: make(map[string]*entry), watchDone: make(map[string]<-chan struct{}),
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wg.Go(m.follow)
 	return m
 }
 
-// Close ends every check, stores the last results and ends every Feed. It must
-// not return before the Monitor's goroutines have ended and the trees of the
-// commands that they ran are gone. Safe to call twice.
+// Close ends every check and every Feed. It returns once the Monitor's goroutines
+// have ended and no process of their commands is left. It may be called twice.
 func (m *Monitor) Close() {
 	m.mu.Lock()
 	m.closing = true
@@ -156,16 +135,10 @@ func (m *Monitor) Close() {
 	m.cancel()
 	m.wg.Wait()
 
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.entries {
-		m.save(e)
-	}
 	m.changes.Close()
 }
 
-// CheckSet answers what Set would say to spec for the process called name, and
-// changes nothing.
+// CheckSet returns the error that Set would return, without changing anything.
 func (m *Monitor) CheckSet(name string, spec *Spec) error {
 	if spec == nil {
 		return nil
@@ -175,23 +148,23 @@ func (m *Monitor) CheckSet(name string, spec *Spec) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.room(name)
+	return m.checkRoomLocked(name)
 }
 
-// room says why no check can be added for name. Called with m.mu held.
-func (m *Monitor) room(name string) error {
+// checkRoomLocked returns an error if name has no check and can get none.
+func (m *Monitor) checkRoomLocked(name string) error {
 	switch {
 	case m.closing:
 		return ErrClosed
 	case m.entries[name] == nil && len(m.entries) >= maxChecked:
-		return fmt.Errorf("%w: health: %d processes have a check, which is all there can be", process.ErrInvalid, maxChecked)
+		return fmt.Errorf("%w: health: %d processes have a check, the maximum", process.ErrInvalid, maxChecked)
 	}
 	return nil
 }
 
-// Set says how the process called name is checked from now on, whether it runs
-// or not; nil means not at all. The same Spec again changes nothing. Its error
-// wraps process.ErrInvalid or ErrClosed.
+// Set sets how the process called name is checked from now on, whether the process
+// is running or not; nil removes the check. Setting the same Spec again changes
+// nothing. The error wraps process.ErrInvalid or ErrClosed.
 func (m *Monitor) Set(name string, spec *Spec) error {
 	if spec == nil {
 		m.remove(name)
@@ -200,28 +173,28 @@ func (m *Monitor) Set(name string, spec *Spec) error {
 	if err := spec.Validate(); err != nil {
 		return err
 	}
-	resolved := spec.resolved(m.o.Interval)
+	resolved := spec.withDefaults(m.o.Interval)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.room(name); err != nil {
+	if err := m.checkRoomLocked(name); err != nil {
 		return err
 	}
 	e := m.entries[name]
 	switch {
 	case e == nil:
-		e = m.add(name)
+		e = m.addLocked(name)
 	case e.status.Spec.equal(resolved):
 		return nil
 	}
-	m.change(e, resolved)
+	m.changeSpecLocked(e, resolved)
 	return nil
 }
 
-// add makes an entry. Its phase follows the golden ratio, so that however many
-// there are their ticks lie apart evenly, in slots: to wake up costs more than a
-// check (50 checks a second take 1.9 % of a core so, 3.9 % at 50 moments).
-// Called with m.mu held.
-func (m *Monitor) add(name string) *entry {
+// addLocked adds an entry for name. The phases of entries follow the golden ratio,
+// which spaces the ticks of any number of entries evenly. They are rounded to slots,
+// because a wake-up costs more than a check: 50 checks a second take 1.9 % of a core
+// in 16 slots, and 3.9 % at 50 moments.
+func (m *Monitor) addLocked(name string) *entry {
 	_, fraction := math.Modf(float64(m.added) / math.Phi)
 	m.added++
 	e := &entry{status: Status{Name: name}, phase: math.Floor(fraction*tickSlots) / tickSlots}
@@ -229,31 +202,32 @@ func (m *Monitor) add(name string) *entry {
 	return e
 }
 
-// change gives e another Spec and, if its process runs, watches it anew; a spec
-// that differs only in its figures leaves the state as it is, but one that lets
-// an unhealthy process be restarted owes it that. The manager is
-// asked under the lock: what happens after its answer comes by the feed, and is
-// taken when the lock is free. Called with m.mu held.
-func (m *Monitor) change(e *entry, spec Spec) {
+// changeSpecLocked gives e another Spec and, if the process is running, begins a
+// new watch. A spec that makes the same check with other limits keeps the state; if
+// that spec newly allows restarts, an unhealthy process is due a restart. The status
+// of the process is read with the lock held: later changes arrive through the feed,
+// and are applied once the lock is free.
+func (m *Monitor) changeSpecLocked(e *entry, spec Spec) {
 	now, before := time.Now(), e.tally
-	keep := e.watch != nil && e.status.Spec.sameCheck(spec)
-	handed := spec.OnUnhealthy == ActRestart && e.status.Spec.OnUnhealthy != ActRestart
+	sameCheck := e.watch != nil && e.status.Spec.sameCheck(spec)
+	restartAdded := spec.OnUnhealthy == ActRestart && e.status.Spec.OnUnhealthy != ActRestart
 	run := e.status.RunID
-	m.end(e)
+	m.endWatchLocked(e)
 	e.status.Spec = spec
 	if st, err := m.o.Processes.Status(e.status.Name); err == nil && st.State == process.Running {
-		m.begin(e, st, now)
-		if keep && st.RunID == run {
+		m.beginWatchLocked(e, st, now)
+		if sameCheck && st.RunID == run {
 			e.tally = before
-			e.tally.owed = before.owed || before.unhealthy && handed
+			e.tally.owesRestart = before.owesRestart || before.state == Unhealthy && restartAdded
 		}
 	}
-	if !m.settle(e, now) {
-		m.publish(e, e.status.State, now)
+	if !m.updateStateLocked(e, now) {
+		m.publishLocked(e, e.status.State, now)
 	}
 }
 
-// remove forgets name. Who waits for its health is woken.
+// remove deletes the check of name and wakes the callers that wait for its
+// health.
 func (m *Monitor) remove(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -262,17 +236,14 @@ func (m *Monitor) remove(name string) {
 		return
 	}
 	from := e.status.State
-	m.end(e)
+	m.endWatchLocked(e)
 	e.status.State = Unknown
 	delete(m.entries, name)
-	m.publish(e, from, time.Now())
-	if m.o.Journal != nil {
-		m.o.Journal.SaveHealth(m.o.Project, name, nil)
-	}
+	m.publishLocked(e, from, time.Now())
 }
 
-// Status returns the health of the process called name; false if it has no
-// check.
+// Status returns the health of the process called name. It returns false if the
+// process has no check.
 func (m *Monitor) Status(name string) (Status, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -280,16 +251,16 @@ func (m *Monitor) Status(name string) (Status, bool) {
 	if e == nil {
 		return Status{}, false
 	}
-	return e.snapshot(), true
+	return e.snapshotLocked(), true
 }
 
-// List returns the health of every process that has a check, by name.
+// List returns the health of every process with a check, sorted by name.
 func (m *Monitor) List() []Status {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	list := make([]Status, 0, len(m.entries))
 	for _, e := range m.entries {
-		list = append(list, e.snapshot())
+		list = append(list, e.snapshotLocked())
 	}
 	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Name, b.Name) })
 	return list
@@ -298,16 +269,18 @@ func (m *Monitor) List() []Status {
 // Watch returns a Feed of every change from now on.
 func (m *Monitor) Watch() *Feed { return &Feed{m.changes.Reader()} }
 
+// noCheck returns the error for a process without a check.
 func noCheck(name string) error {
 	return fmt.Errorf("%s has %w: give it one with health", name, ErrNoCheck)
 }
 
+// notRunning returns the error for a process whose run is not watched.
 func notRunning(name string) error {
 	return fmt.Errorf("%s is %w, so there is nothing to check", name, ErrNotRunning)
 }
 
-// snapshot is e's status now. Called with Monitor.mu held.
-func (e *entry) snapshot() Status {
+// snapshotLocked returns a copy of e's status.
+func (e *entry) snapshotLocked() Status {
 	st := e.status
 	st.Results = slices.Clone(st.Results)
 	return st

@@ -1,7 +1,6 @@
 package health
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,10 +14,10 @@ import (
 	"pmcp/process/feed"
 )
 
-func TestValidate(t *testing.T) {
+func TestValidateNamesWhatIsWrong(t *testing.T) {
 	for _, test := range []struct {
 		spec Spec
-		want string // in the error; "" for none
+		want string // part of the error; "" for none
 	}{
 		{Spec{}, "exactly one"},
 		{Spec{TCP: "1", HTTP: "/"}, "given: http, tcp"},
@@ -58,56 +57,59 @@ func TestValidate(t *testing.T) {
 		err := test.spec.Validate()
 		switch {
 		case test.want == "" && err != nil:
-			t.Errorf("%+v: %v", test.spec, err)
+			t.Errorf("%+v: got %v, want nil", test.spec, err)
 		case test.want != "" && (!errors.Is(err, process.ErrInvalid) || !strings.Contains(err.Error(), test.want)):
-			t.Errorf("%+v: %v, want %q", test.spec, err, test.want)
+			t.Errorf("%+v: got %v, want %q", test.spec, err, test.want)
 		}
 	}
 }
 
-func TestDefaults(t *testing.T) {
-	got := Spec{HTTP: "/", StatusMin: 404}.resolved(7 * time.Second)
+// TestZeroFieldsOfSpecGetDefaults checks the defaults of a Spec: the range of statuses
+// that a given minimum implies, and the times and counts.
+func TestZeroFieldsOfSpecGetDefaults(t *testing.T) {
+	got := Spec{HTTP: "/", StatusMin: 404}.withDefaults(7 * time.Second)
 	if got.StatusMin != 404 || got.StatusMax != 404 || got.Interval != 7*time.Second || got.Timeout != 5*time.Second || got.Retries != 3 || got.StartPeriod != 30*time.Second {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want status 404 to 404, interval 7s, timeout 5s, 3 retries, start period 30s", got)
 	}
 }
 
-// Set applies to a process that runs already; other figures of the same check
-// keep its state, another check does not.
-func TestSetWhileItRuns(t *testing.T) {
+// TestChangedCheckAppliesToRunningProcess checks that Set applies to a process that is
+// already running. If only limits differ, the process keeps its state. Another check
+// begins in state Starting, and no check is made after the removal.
+func TestChangedCheckAppliesToRunningProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
 		m := newMonitor(t, f, Options{Interval: time.Minute})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		synctest.Wait()
 		set(t, m, "web", Spec{Command: "c"})
 		if s := stateOf(t, m, "web"); s != Starting {
-			t.Errorf("right after Set: %s", s)
+			t.Errorf("right after Set: got %s, want %s", s, Starting)
 		}
 		advance(t, time.Second)
 		feed := m.Watch()
-		set(t, m, "web", Spec{Command: "c", Interval: time.Minute}) // the same, spelled out
+		set(t, m, "web", Spec{Command: "c", Interval: time.Minute}) // the same, with its default spelled out
 		set(t, m, "web", Spec{Command: "c", Interval: 2 * time.Second})
 		if s := stateOf(t, m, "web"); s != Healthy {
-			t.Errorf("with another interval: %s", s)
+			t.Errorf("with another interval: got %s, want %s", s, Healthy)
 		}
 		advance(t, 10*time.Second)
-		if n := len(f.times("web")); n != 6 {
-			t.Errorf("%d checks", n)
+		if n := len(f.checkTimes("web")); n != 6 {
+			t.Errorf("got %d checks, want 6", n)
 		}
 		set(t, m, "web", Spec{Command: "another"})
 		if st, _ := m.Status("web"); st.State != Starting || len(st.Results) != 6 {
-			t.Errorf("with another check: %+v", st)
+			t.Errorf("with another check: got %+v, want %s with 6 results", st, Starting)
 		}
 		if err := m.Set("web", nil); err != nil {
 			t.Error(err)
 		}
 		if _, ok := m.Status("web"); ok || len(m.List()) != 0 {
-			t.Error("still there after it was removed")
+			t.Errorf("got known %v, list %v after the removal, want neither", ok, m.List())
 		}
 		advance(t, 10*time.Second)
-		if n := len(f.times("web")); n != 6 {
-			t.Errorf("%d checks after it was removed", n)
+		if n := len(f.checkTimes("web")); n != 6 {
+			t.Errorf("got %d checks after the removal, want 6", n)
 		}
 		var got []string
 		for range 3 {
@@ -118,26 +120,28 @@ func TestSetWhileItRuns(t *testing.T) {
 			got = append(got, fmt.Sprint(change.From, " ", change.To))
 		}
 		if want := []string{"healthy healthy", "healthy starting", "starting unknown"}; !slices.Equal(got, want) {
-			t.Errorf("changes %v", got)
+			t.Errorf("got changes %v, want %v", got, want)
 		}
 		m.Close()
 		if _, err := feed.Next(t.Context()); !errors.Is(err, io.EOF) {
-			t.Errorf("after the last: %v", err)
+			t.Errorf("after the last change: got %v, want EOF", err)
 		}
 		if err := m.Set("web", &Spec{Command: "c"}); !errors.Is(err, ErrClosed) {
-			t.Errorf("Set after Close: %v", err)
+			t.Errorf("Set after Close: got %v, want %v", err, ErrClosed)
 		}
 	})
 }
 
-// What the manager's feed had to leave out is read from its table.
-func TestMissedChanges(t *testing.T) {
+// TestMissedChangesAreReadFromManager checks that the Monitor reads the status of every
+// process from the manager when the manager's feed has dropped changes, and ignores
+// changes of earlier runs than those.
+func TestMissedChangesAreReadFromManager(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
 		m := newMonitor(t, f, Options{})
 		for _, name := range []string{"a", "b"} {
 			set(t, m, name, Spec{Command: "c"})
-			f.enter(name, process.Running)
+			f.setState(name, process.Running)
 		}
 		synctest.Wait()
 		f.mu.Lock()
@@ -147,20 +151,22 @@ func TestMissedChanges(t *testing.T) {
 		f.changes <- process.Change{Status: a, Missed: 1}
 		synctest.Wait()
 		if a, b := stateOf(t, m, "a"), stateOf(t, m, "b"); a != Starting || b != Unknown {
-			t.Errorf("a is %s, b is %s", a, b)
+			t.Errorf("got a %s, b %s, want %s and %s", a, b, Starting, Unknown)
 		}
-		// News of a run before the one that is watched changes nothing.
-		f.enter("b", process.Running)
+		// A change of an earlier run than the watched one has no effect.
+		f.setState("b", process.Running)
 		synctest.Wait()
 		f.changes <- process.Change{Status: process.Status{Spec: process.Spec{Name: "b"}, State: process.Crashed, RunID: 2}}
 		synctest.Wait()
 		if b := stateOf(t, m, "b"); b != Starting {
-			t.Errorf("b is %s", b)
+			t.Errorf("got b %s, want %s", b, Starting)
 		}
 	})
 }
 
-func TestFeedOverrun(t *testing.T) {
+// TestSlowFeedCountsMissedChanges checks that a Feed that falls behind drops the oldest
+// changes and counts them.
+func TestSlowFeedCountsMissedChanges(t *testing.T) {
 	changes := feed.New[Change](feedSize)
 	slow := &Feed{changes.Reader()}
 	for i := range feedSize + 10 {
@@ -168,56 +174,39 @@ func TestFeedOverrun(t *testing.T) {
 	}
 	change, err := slow.Next(t.Context())
 	if err != nil || change.Missed != 10 || change.Status.Run != 10 {
-		t.Errorf("missed %d, run %d, %v", change.Missed, change.Status.Run, err)
+		t.Errorf("got missed %d, run %d, %v, want 10 and 10", change.Missed, change.Status.Run, err)
 	}
 }
 
-func TestResultsAreBoundedAndStored(t *testing.T) {
+// TestResultsAreBounded checks that the last maxResults results of a process are kept,
+// oldest first.
+func TestResultsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, j := newFakeProcesses(), &memJournal{}
-		f.exec = results(true)
-		m := newMonitor(t, f, Options{Journal: j, Project: "/p"})
+		f := newFakeProcesses()
+		f.exec = resultSequence(true)
+		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", Interval: time.Second})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		advance(t, 100*time.Second)
 		st, _ := m.Status("web")
 		if len(st.Results) != maxResults || !st.Results[0].At.Before(st.Results[9].At) {
-			t.Errorf("%d results", len(st.Results))
-		}
-		if j.saves > 2 {
-			t.Errorf("stored %d times while nothing changed", j.saves)
-		}
-		m.Close()
-		stored, err := m.Stored(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := stored["web"]
-		if got.State != Healthy || got.Run != 1 || len(got.Results) != storedResults || !got.Last().At.Equal(st.Last().At) || got.Last().Output != "output" {
-			t.Errorf("stored %+v", got)
-		}
-		j.SaveHealth("/p", "broken", []byte("{"))
-		if stored, err = m.Stored(t.Context()); err != nil || len(stored) != 1 {
-			t.Errorf("with an unreadable row: %v, %v", stored, err)
+			t.Errorf("got results %v, want %d, oldest first", st.Results, maxResults)
 		}
 	})
 }
 
-func TestStateText(t *testing.T) {
-	for _, s := range []State{Unknown, Starting, Healthy, Unhealthy} {
-		raw, err := json.Marshal(s)
-		var back State
-		if err != nil || json.Unmarshal(raw, &back) != nil || back != s {
-			t.Errorf("%s became %s", s, back)
+// TestStatesHaveNames checks the names of the states in the tools.
+func TestStatesHaveNames(t *testing.T) {
+	for state, want := range map[State]string{Unknown: "unknown", Starting: "starting", Healthy: "healthy", Unhealthy: "unhealthy", 9: "State(9)"} {
+		if got := state.String(); got != want {
+			t.Errorf("got %q as the name of state %d, want %q", got, uint8(state), want)
 		}
-	}
-	var s State
-	if json.Unmarshal([]byte(`"well"`), &s) == nil {
-		t.Error("any word is a state")
 	}
 }
 
-func TestClean(t *testing.T) {
+// TestSanitizeRemovesControlSequences checks that text loses escape sequences, control
+// characters and invisible characters, and that lastBytes cuts no character.
+func TestSanitizeRemovesControlSequences(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext\r\nmore":                     "plain\ttext\nmore",
 		"\x1b[31mred\x1b[0m \x1b]0;title\x07done": "red done",
@@ -225,11 +214,11 @@ func TestClean(t *testing.T) {
 		"left\u202eright\u200b":                   "leftright",
 		"\x1b]52;c;c2VjcmV0":                      "",
 	} {
-		if got := clean(in); got != want {
-			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		if got := sanitize(in); got != want {
+			t.Errorf("sanitize(%q): got %q, want %q", in, got, want)
 		}
 	}
-	if got := tailOf("aé", 1); got != "" {
-		t.Errorf("half a character: %q", got)
+	if got := lastBytes("aé", 1); got != "" {
+		t.Errorf("cut inside a character: got %q, want nothing", got)
 	}
 }

@@ -5,116 +5,109 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"time"
+	"unicode"
 
 	"pmcp/process"
 )
 
-// maxOutput is how much text of a check is kept, in bytes.
+// maxOutput is the number of bytes of a check's output that are kept.
 const maxOutput = 4 << 10
 
-// slack is how much more is taken of a command's output, whose beginning is cut, so that no secret
-// is cut before it is masked.
-const slack = 4 << 10
+// outputSlack is how many bytes more than maxOutput are taken of a command's
+// output. The output is cut at its start. The slack keeps that cut out of the last
+// maxOutput bytes, so that every secret in them is complete when it is masked.
+const outputSlack = 4 << 10
 
-// outcome is what a probe saw.
-type outcome struct {
-	ok      bool
-	message string
-	output  string // as it came
-	cut     bool   // output went on before its beginning
-	// cannotRun says that there was no check, for its command cannot be run.
-	cannotRun bool
+// succeeded returns the result of a successful probe.
+func succeeded(format string, args ...any) Result {
+	return Result{OK: true, Message: fmt.Sprintf(format, args...)}
 }
 
-func succeeded(format string, args ...any) outcome {
-	return outcome{ok: true, message: fmt.Sprintf(format, args...)}
+// failed returns the result of a failed probe without output.
+func failed(format string, args ...any) Result {
+	return Result{Message: fmt.Sprintf(format, args...)}
 }
 
-func failed(format string, args ...any) outcome {
-	return outcome{message: fmt.Sprintf(format, args...)}
-}
-
-// check makes one check of w, once there is room for it.
+// check makes one check of the process of w, once a semaphore admits it.
 func (m *Monitor) check(w *watch) Result {
-	room := m.connections
+	semaphore := m.connections
 	if w.spec.Kind() == "command" {
-		room = m.commands
+		semaphore = m.commands
 	}
 	select {
-	case room <- struct{}{}:
-		defer func() { <-room }()
+	case semaphore <- struct{}{}:
+		defer func() { <-semaphore }()
 	case <-w.ctx.Done():
 		return Result{}
 	}
 	ctx, cancel := context.WithTimeout(w.ctx, w.spec.Timeout)
 	defer cancel()
 	began := time.Now()
-	seen := m.prober.probe(ctx, w.name, w.spec)
-	output := m.o.Mask(clean(seen.output), w.spec.Kind() == "http" && len(seen.output) >= maxOutput)
-	if seen.cut {
-		output = afterCut(output)
+	r := m.probe(ctx, w.name, w.spec)
+	r.At, r.Took, r.Run = began, time.Since(began), w.run
+	r.Message = lastBytes(m.o.Mask(sanitize(r.Message), false), maxMessage)
+	output := m.o.Mask(sanitize(r.Output), w.spec.Kind() == "http" && len(r.Output) >= maxOutput)
+	if len(r.Output) >= maxOutput+outputSlack { // a command's, whose start was cut off
+		output = dropPartialLine(output)
 	}
-	return Result{
-		At: began, Took: time.Since(began), Run: w.run, OK: seen.ok,
-		Message: tailOf(m.o.Mask(clean(seen.message), false), maxMessage),
-		Output:  tailOf(output, maxOutput), cannotRun: seen.cannotRun,
-	}
+	r.Output = lastBytes(output, maxOutput)
+	return r
 }
 
-// afterCut is the masked text of an output whose beginning is cut, without what may be the end of a
-// secret that the cut went through: its first line, or as much of it as such an end can have. To
-// keep only maxOutput is not enough, since masks may be shorter than what they stand for.
-func afterCut(text string) string {
-	first := text[:min(len(text), slack)]
+// dropPartialLine returns masked output whose start was cut off, without what may be
+// the rest of a secret: its first line, or the first outputSlack bytes of that line.
+// To keep only maxOutput bytes is not enough, because a mask may be shorter than the
+// secret that it replaces.
+func dropPartialLine(text string) string {
+	first := text[:min(len(text), outputSlack)]
 	if end := strings.IndexByte(first, '\n'); end >= 0 {
 		return text[end+1:]
 	}
 	return strings.ToValidUTF8(text[len(first):], "")
 }
 
-// maxMessage bounds Result.Message; errors may quote what a server sent.
+// maxMessage is the maximum length of Result.Message; errors may quote what a
+// server sent.
 const maxMessage = 512
 
-// prober makes single checks.
-type prober struct{ processes Processes }
-
-// probe makes one check, which ctx bounds.
-func (p prober) probe(ctx context.Context, name string, spec Spec) outcome {
-	st, err := p.processes.Status(name)
+// probe checks the process called name once, bounded by ctx. The result has no times, and
+// its texts are neither sanitized nor masked.
+func (m *Monitor) probe(ctx context.Context, name string, spec Spec) Result {
+	st, err := m.o.Processes.Status(name)
 	if err != nil {
 		return failed("%s", err)
 	}
 	switch spec.Kind() {
 	case "command":
-		return p.command(ctx, spec, st)
+		return m.probeCommand(ctx, spec, st)
 	case "tcp":
-		return p.tcp(ctx, spec)
+		return probeTCP(ctx, spec)
 	default:
-		return p.get(ctx, spec, st)
+		return probeHTTP(ctx, spec, st)
 	}
 }
 
-// command runs spec.Command where the process runs, with what it has in its
-// environment.
-func (p prober) command(ctx context.Context, spec Spec, st process.Status) outcome {
-	exit, output, err := p.processes.Exec(ctx, process.Spec{
+// probeCommand runs spec.Command in the directory and environment of the process.
+func (m *Monitor) probeCommand(ctx context.Context, spec Spec, st process.Status) Result {
+	exit, output, err := m.o.Processes.Exec(ctx, process.Spec{
 		Name: st.Spec.Name, Command: spec.Command, Args: spec.Args, Dir: st.Spec.Dir, Env: st.Spec.Env,
-	}, maxOutput+slack)
-	seen := outcome{ok: err == nil && exit.Clean(), message: exit.String(), output: string(output), cut: len(output) >= maxOutput+slack}
+	}, maxOutput+outputSlack)
+	r := Result{OK: err == nil && exit.Clean(), Message: exit.String(), Output: string(output)}
 	switch {
 	case ctx.Err() != nil:
-		seen.ok, seen.message = false, fmt.Sprintf("did not end within %s and was killed", spec.Timeout)
+		r.OK, r.Message = false, fmt.Sprintf("did not end within %s and was killed", spec.Timeout)
 	case err != nil:
-		seen.message = err.Error()
-		seen.cannotRun = errors.Is(err, process.ErrNoExecutable) || errors.Is(err, process.ErrNotAllowed)
+		r.Message = err.Error()
+		r.cannotRun = errors.Is(err, process.ErrNoExecutable) || errors.Is(err, process.ErrNotAllowed)
 	}
-	return seen
+	return r
 }
 
-// tcp makes a connection and closes it.
-func (p prober) tcp(ctx context.Context, spec Spec) outcome {
+// probeTCP opens a connection to spec.TCP and closes it.
+func probeTCP(ctx context.Context, spec Spec) Result {
 	host, port, err := splitAddress(spec.TCP)
 	if err != nil {
 		return failed("%s", err)
@@ -125,12 +118,12 @@ func (p prober) tcp(ctx context.Context, spec Spec) outcome {
 		return failed("%s", connectError(err, spec.Timeout))
 	}
 	_ = conn.Close()
-	return succeeded("%s takes connections", address)
+	return succeeded("%s accepts connections", address)
 }
 
-// dial connects to address by TCP. "localhost" is the loopback interface in either
-// family, whatever the resolver makes of it: servers listen on one of them, and
-// which one differs between runtimes.
+// dial connects to address by TCP. For "localhost" it tries the loopback addresses
+// of both families, whatever the resolver returns: a server listens on one of them,
+// and runtimes differ in which one.
 func dial(ctx context.Context, address string) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: -1} // no connection lives long enough to need it
 	host, port, err := net.SplitHostPort(address)
@@ -147,7 +140,7 @@ func dial(ctx context.Context, address string) (net.Conn, error) {
 	return nil, err
 }
 
-// connectError says why there was no connection, without Go's prefixes.
+// connectError describes why a connection failed, without Go's prefixes.
 func connectError(err error, timeout time.Duration) string {
 	var timedOut net.Error
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timedOut) && timedOut.Timeout() {
@@ -158,4 +151,28 @@ func connectError(err error, timeout time.Duration) string {
 		return fmt.Sprintf("%s: %s", op.Addr, op.Err)
 	}
 	return err.Error()
+}
+
+// escapeSequence matches terminal escape sequences.
+var escapeSequence = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])`)
+
+// sanitize returns untrusted text in a form that is safe to display: valid UTF-8
+// without escape sequences, without control characters except newline and TAB, and
+// without characters that reorder or hide text.
+func sanitize(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	text = escapeSequence.ReplaceAllString(text, "")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
+			return -1
+		}
+		return r
+	}, text)
+}
+
+// lastBytes returns at most the last n bytes of text, which is valid UTF-8, without
+// splitting a character.
+func lastBytes(text string, n int) string {
+	return strings.ToValidUTF8(text[max(0, len(text)-n):], "")
 }

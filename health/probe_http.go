@@ -19,25 +19,27 @@ import (
 )
 
 const (
-	// maxBody is how much of an answer Spec.Body is looked for in, in bytes.
+	// maxBody is the number of bytes of a body that Spec.Body is matched
+	// against.
 	maxBody = 64 << 10
-	// maxAnswer bounds what is read of one answer, header included, in bytes.
-	maxAnswer = 2 * maxBody
-	// errorBodyPatience is how long the text of an answer that is a failure
-	// anyway is waited for.
-	errorBodyPatience = 250 * time.Millisecond
+	// maxResponse is the maximum number of bytes read of one response, header
+	// included.
+	maxResponse = 2 * maxBody
+	// errorBodyTimeout bounds the wait for the body of a response that is a
+	// failure anyway.
+	errorBodyTimeout = 250 * time.Millisecond
 )
 
-// get makes one HTTP request on a connection of its own. Without a pattern the
-// status decides, and the body of a good answer is not read.
+// probeHTTP makes one HTTP request on its own connection. Without a pattern the
+// status decides, and the body of a successful response is not read.
 //
-// It does without http.Client: that writes what strange servers send to the
-// process-wide log, leaves goroutines behind, and costs twice the CPU time for
+// probeHTTP does not use http.Client, which writes what misbehaving servers send to
+// the process-wide log, leaves goroutines behind, and costs twice the CPU time for
 // requests that share nothing.
-func (p prober) get(ctx context.Context, spec Spec, st process.Status) outcome {
-	target := target(spec, st)
+func probeHTTP(ctx context.Context, spec Spec, st process.Status) Result {
+	target := targetURL(spec, st)
 	if target == "" {
-		return failed("it listens on no TCP port that %s could be asked for on", spec.HTTP)
+		return failed("it listens on no TCP port to request %s on", spec.HTTP)
 	}
 	request, err := newRequest(ctx, target)
 	if err != nil {
@@ -50,17 +52,18 @@ func (p prober) get(ctx context.Context, spec Spec, st process.Status) outcome {
 	defer func() { _ = conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 
-	answer := &io.LimitedReader{R: conn, N: maxAnswer}
-	response, err := roundTrip(conn, answer, request)
+	limited := &io.LimitedReader{R: conn, N: maxResponse}
+	response, err := roundTrip(conn, limited, request)
 	switch {
-	case err != nil && answer.N <= 0:
-		return failed("%s: the header of the answer takes over %d bytes", target, maxAnswer)
+	case err != nil && limited.N <= 0:
+		return failed("%s: the header of the answer exceeds %d bytes", target, maxResponse)
 	case err != nil:
-		return failed("%s: %s", target, answerError(err, spec.Timeout))
+		return failed("%s: %s", target, responseError(err, spec.Timeout))
 	}
-	return judge(conn, response, spec, target)
+	return judgeResponse(conn, response, spec, target)
 }
 
+// newRequest returns a GET request for target, with the password of the URL.
 func newRequest(ctx context.Context, target string) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
 	if err != nil {
@@ -75,7 +78,7 @@ func newRequest(ctx context.Context, target string) (*http.Request, error) {
 	return request, nil
 }
 
-// dialHTTP connects to the server of u, by TLS if it says https.
+// dialHTTP connects to the server of u, with TLS for https.
 func dialHTTP(ctx context.Context, u *url.URL) (net.Conn, error) {
 	port := u.Port()
 	if port == "" {
@@ -87,8 +90,8 @@ func dialHTTP(ctx context.Context, u *url.URL) (net.Conn, error) {
 	}
 	secure := tls.Client(conn, &tls.Config{
 		ServerName: u.Hostname(),
-		// A check asks whether the server answers, not who it is; development
-		// servers sign their certificates themselves.
+		// A check tests whether the server answers, not its identity, and
+		// development servers use self-signed certificates.
 		InsecureSkipVerify: true,
 	})
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -98,8 +101,9 @@ func dialHTTP(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return secure, nil
 }
 
-// roundTrip sends request on conn and reads the header of the answer. The body
-// needs no closing: that would read it to its end, which may not come.
+// roundTrip sends request on conn and reads the header of the response from answer.
+// The body of the response must not be closed: that would read the body to its end,
+// which may never come.
 func roundTrip(conn net.Conn, answer io.Reader, request *http.Request) (*http.Response, error) {
 	if err := request.Write(conn); err != nil {
 		return nil, err
@@ -113,27 +117,27 @@ func roundTrip(conn net.Conn, answer io.Reader, request *http.Request) (*http.Re
 	}
 }
 
-// answerError says why there was no answer on a connection.
-func answerError(err error, timeout time.Duration) string {
+// responseError describes why roundTrip returned err.
+func responseError(err error, timeout time.Duration) string {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return fmt.Sprintf("no answer within %s", timeout)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed before there was an answer"
+		return "the connection was closed before an answer arrived"
 	default:
 		return connectError(err, timeout)
 	}
 }
 
-// judge says what an answer means. Only as much of the body is read as that
-// needs.
-func judge(conn net.Conn, response *http.Response, spec Spec, target string) outcome {
-	low, high := spec.statuses()
+// judgeResponse returns the result of a response. It reads only as much of the
+// body as necessary.
+func judgeResponse(conn net.Conn, response *http.Response, spec Spec, target string) Result {
+	low, high := spec.statusRange()
 	switch code := response.StatusCode; {
 	case code < low || code > high:
-		_ = conn.SetReadDeadline(time.Now().Add(errorBodyPatience))
-		body, _ := readSome(response.Body, maxOutput)
-		return outcome{message: fmt.Sprintf("%s: status %d, want %s", target, code, rangeText(low, high)), output: string(body)}
+		_ = conn.SetReadDeadline(time.Now().Add(errorBodyTimeout))
+		body, _ := readUpTo(response.Body, maxOutput)
+		return Result{Message: fmt.Sprintf("%s: status %d, want %s", target, code, rangeText(low, high)), Output: string(body)}
 	case spec.Body == "":
 		return succeeded("status %d", code)
 	default:
@@ -141,6 +145,7 @@ func judge(conn net.Conn, response *http.Response, spec Spec, target string) out
 	}
 }
 
+// rangeText returns a form like "200-399", or "204" for a range of one status.
 func rangeText(low, high int) string {
 	if low == high {
 		return strconv.Itoa(low)
@@ -148,14 +153,14 @@ func rangeText(low, high int) string {
 	return fmt.Sprintf("%d-%d", low, high)
 }
 
-// matchBody looks for the pattern in what arrives of the body within the time
-// and the bound of a check.
-func matchBody(response *http.Response, spec Spec, target string) outcome {
+// matchBody searches for the pattern in the part of the body that arrives
+// within the time and size limits of a check.
+func matchBody(response *http.Response, spec Spec, target string) Result {
 	pattern, err := regexp.Compile(spec.Body)
 	if err != nil {
 		return failed("%s", err)
 	}
-	body, ended := readSome(response.Body, maxBody)
+	body, ended := readUpTo(response.Body, maxBody)
 	if pattern.Match(body) {
 		return succeeded("status %d, body matches", response.StatusCode)
 	}
@@ -166,39 +171,35 @@ func matchBody(response *http.Response, spec Spec, target string) outcome {
 	case len(body) < maxBody:
 		extent = fmt.Sprintf("the first %d bytes of a body that did not end within %s", len(body), spec.Timeout)
 	}
-	return outcome{
-		message: fmt.Sprintf("%s: status %d, but no match for %q in %s", target, response.StatusCode, spec.Body, extent),
-		output:  string(body[:min(len(body), maxOutput)]),
+	return Result{
+		Message: fmt.Sprintf("%s: status %d, but no match for %q in %s", target, response.StatusCode, spec.Body, extent),
+		Output:  string(body[:min(len(body), maxOutput)]),
 	}
 }
 
-// readSome reads until the end, an error or limit bytes; ended says that it was
-// the end.
-func readSome(r io.Reader, limit int64) (body []byte, ended bool) {
+// readUpTo reads r until its end, an error or limit bytes. ended reports whether
+// readUpTo reached the end.
+func readUpTo(r io.Reader, limit int64) (body []byte, ended bool) {
 	body, err := io.ReadAll(io.LimitReader(r, limit))
 	return body, err == nil && int64(len(body)) < limit
 }
 
-// target is the URL of an HTTP check; "" if the process has no port yet.
-func target(spec Spec, st process.Status) string {
+// targetURL returns the URL of an HTTP check. A path is requested on the port of the
+// readiness rule, else on the lowest that the tree listens on; without such a port
+// targetURL returns "".
+func targetURL(spec Spec, st process.Status) string {
 	if spec.HTTP[0] != '/' {
 		return spec.HTTP
 	}
-	port := portOf(st)
+	port := 0
+	if r := st.Spec.Ready; r != nil && r.Port != nil {
+		port = *r.Port
+	}
+	if port == 0 && len(st.Ports) > 0 {
+		port = st.Ports[0]
+	}
 	if port == 0 {
 		return ""
 	}
 	return "http://localhost:" + strconv.Itoa(port) + spec.HTTP
-}
-
-// portOf is the port that a path is asked for on: that of the readiness rule,
-// else the lowest that the tree listens on; 0 if there is none.
-func portOf(st process.Status) int {
-	if r := st.Spec.Ready; r != nil && r.Port != nil && *r.Port > 0 {
-		return *r.Port
-	}
-	if len(st.Ports) > 0 {
-		return st.Ports[0]
-	}
-	return 0
 }

@@ -13,8 +13,9 @@ import (
 	"pmcp/process"
 )
 
-// rawServer answers each connection by serve and closes it then; what hangs is
-// cut at the end of the test.
+// rawServer starts a server that calls serve for each connection, one after the other,
+// and then closes the connection. It returns the URL of the server, which is closed when
+// the test ends.
 func rawServer(t *testing.T, serve func(conn net.Conn)) (url string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -37,16 +38,20 @@ func rawServer(t *testing.T, serve func(conn net.Conn)) (url string) {
 	return "http://" + listener.Addr().String() + "/"
 }
 
-func TestHTTPThatNeverAnswers(t *testing.T) {
+// TestHTTPWithoutResponseTimesOut checks a server that accepts a request and sends
+// nothing.
+func TestHTTPWithoutResponseTimesOut(t *testing.T) {
 	url := rawServer(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	r := probeOnce(t, Spec{HTTP: url, Timeout: 300 * time.Millisecond}, &realProcesses{})
-	want(t, r, false, `no answer within 300ms$`, `^$`)
+	checkResult(t, r, false, `no answer within 300ms$`, `^$`)
 	if r.Took > 20*time.Second {
-		t.Errorf("took %s", r.Took)
+		t.Errorf("got a check of %s, want at most 20s", r.Took)
 	}
 }
 
-func TestHTTPHeaderWithoutEnd(t *testing.T) {
+// TestHTTPHeaderWithoutEndFails checks that a check stops reading a header that never
+// ends, long before its timeout.
+func TestHTTPHeaderWithoutEndFails(t *testing.T) {
 	url := rawServer(t, func(conn net.Conn) {
 		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n")
 		for err == nil {
@@ -54,26 +59,29 @@ func TestHTTPHeaderWithoutEnd(t *testing.T) {
 		}
 	})
 	r := probeOnce(t, Spec{HTTP: url, Timeout: 20 * time.Second}, &realProcesses{})
-	want(t, r, false, `header`, `^$`)
+	checkResult(t, r, false, `header`, `^$`)
 	if r.Took > 10*time.Second {
-		t.Errorf("took %s", r.Took)
+		t.Errorf("got a check of %s, want at most 10s", r.Took)
 	}
 }
 
-func TestHTTPThatIsNoHTTP(t *testing.T) {
-	url := rawServer(t, func(conn net.Conn) { // says its name before it is asked
+// TestResponseThatIsNotHTTPFails checks a server that speaks another protocol. Its bytes
+// must not reach the message unsanitized.
+func TestResponseThatIsNotHTTPFails(t *testing.T) {
+	url := rawServer(t, func(conn net.Conn) { // like a server of SSH, sends its name before any request
 		_, _ = io.WriteString(conn, "\x1b[31mSSH-2.0-x\r\n")
 		_, _ = io.Copy(io.Discard, conn)
 	})
 	r := probeOnce(t, Spec{HTTP: url, Timeout: time.Minute}, &realProcesses{})
-	want(t, r, false, `malformed HTTP`, `^$`)
+	checkResult(t, r, false, `malformed HTTP`, `^$`)
 	if strings.Contains(r.Message, "\x1b") {
-		t.Errorf("message %q", r.Message)
+		t.Errorf("got message %q, want no escape sequence", r.Message)
 	}
 }
 
-// hostile is a server with a page for each of the ways to answer.
-func hostile(t *testing.T) *httptest.Server {
+// newHostileServer returns a server with a path for each kind of response, harmless or
+// hostile to clients.
+func newHostileServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ok", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"status":"ok"}`) })
@@ -117,8 +125,10 @@ func hostile(t *testing.T) *httptest.Server {
 	return server
 }
 
-func TestHTTPCheck(t *testing.T) {
-	server := hostile(t)
+// TestStatusAndBodyDecideHTTPCheck checks the verdict, the message and the output for
+// each path of newHostileServer.
+func TestStatusAndBodyDecideHTTPCheck(t *testing.T) {
+	server := newHostileServer(t)
 	for _, test := range []struct {
 		spec            Spec
 		ok              bool
@@ -137,7 +147,7 @@ func TestHTTPCheck(t *testing.T) {
 		{Spec{HTTP: "/stream"}, true, `status 200`, `^$`},
 		{Spec{HTTP: "/stream", Body: "y"}, false, `in the first 65536 bytes of the body`, `^x+$`},
 		{Spec{HTTP: "/hints"}, true, `status 200`, `^$`},
-		{Spec{HTTP: "/cut"}, false, `closed before there was an answer|reset`, `^$`},
+		{Spec{HTTP: "/cut"}, false, `closed before an answer arrived|reset`, `^$`},
 		{Spec{HTTP: "/drip"}, true, `status 200`, `^$`},
 		{Spec{HTTP: "/drip", Body: "ok$", Timeout: 5 * time.Second}, false, `did not end within 5s`, `status: ok`},
 		{Spec{HTTP: "/drip", Body: "ok", Timeout: 5 * time.Second}, true, `body matches`, ``},
@@ -146,38 +156,39 @@ func TestHTTPCheck(t *testing.T) {
 			test.spec.HTTP = server.URL + test.spec.HTTP
 			test.spec.Timeout = cmp.Or(test.spec.Timeout, time.Minute)
 			r := probeOnce(t, test.spec, &realProcesses{})
-			want(t, r, test.ok, test.message, test.output)
+			checkResult(t, r, test.ok, test.message, test.output)
 			if r.Took > 20*time.Second {
-				t.Errorf("took %s", r.Took)
+				t.Errorf("got a check of %s, want at most 20s", r.Took)
 			}
 		})
 	}
 }
 
-func TestHTTPWithPassword(t *testing.T) {
-	url := strings.Replace(hostile(t).URL, "http://", "http://u:p@", 1)
-	want(t, probeOnce(t, Spec{HTTP: url + "/auth"}, &realProcesses{}), true, `status 200`, ``)
+// TestHTTPSendsPassword checks that a check sends the user and password of its URL.
+func TestHTTPSendsPassword(t *testing.T) {
+	url := strings.Replace(newHostileServer(t).URL, "http://", "http://u:p@", 1)
+	checkResult(t, probeOnce(t, Spec{HTTP: url + "/auth"}, &realProcesses{}), true, `status 200`, ``)
 }
 
-func TestHTTPWithOwnCertificate(t *testing.T) {
+func TestHTTPAcceptsSelfSignedCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
-	want(t, probeOnce(t, Spec{HTTP: server.URL, StatusMin: 404}, &realProcesses{}), true, `status 404`, ``)
+	checkResult(t, probeOnce(t, Spec{HTTP: server.URL, StatusMin: 404}, &realProcesses{}), true, `status 404`, ``)
 }
 
-// A path is asked for on the port of the readiness rule, else on the lowest
-// that the tree listens on.
-func TestHTTPPathOnTheProcessesPort(t *testing.T) {
-	server := hostile(t)
+// TestHTTPPathUsesPortOfProcess checks that a path is requested on the port of the
+// readiness rule or, without such a port, on the lowest port that the tree listens on.
+func TestHTTPPathUsesPortOfProcess(t *testing.T) {
+	server := newHostileServer(t)
 	port := server.Listener.Addr().(*net.TCPAddr).Port
 	p := &realProcesses{}
-	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), false, `listens on no TCP port`, ``)
+	checkResult(t, probeOnce(t, Spec{HTTP: "/ok"}, p), false, `listens on no TCP port`, ``)
 	p.status.Ports = []int{port, 65535}
-	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), true, `status 200`, ``)
+	checkResult(t, probeOnce(t, Spec{HTTP: "/ok"}, p), true, `status 200`, ``)
 	p.status.Ports = []int{1}
 	p.status.Spec.Ready = &process.Ready{Port: &port}
-	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), true, `status 200`, ``)
+	checkResult(t, probeOnce(t, Spec{HTTP: "/ok"}, p), true, `status 200`, ``)
 	anyPort := 0
 	p.status.Spec.Ready.Port = &anyPort
-	want(t, probeOnce(t, Spec{HTTP: "/ok"}, p), false, `connection refused`, ``)
+	checkResult(t, probeOnce(t, Spec{HTTP: "/ok"}, p), false, `connection refused`, ``)
 }

@@ -18,7 +18,8 @@ import (
 	"pmcp/process"
 )
 
-// realProcesses runs real commands for checks of one process.
+// realProcesses is a process manager with one process, whose status is given, and with
+// real commands.
 type realProcesses struct{ status process.Status }
 
 func (r *realProcesses) Status(string) (process.Status, error)              { return r.status, nil }
@@ -28,27 +29,27 @@ func (r *realProcesses) Next(ctx context.Context) (c process.Change, err error) 
 	return c, ctx.Err()
 }
 
-// tail keeps the last bytes of what is written to it.
-type tail struct {
+// tailWriter keeps the last maxOutput bytes that are written to it.
+type tailWriter struct {
 	kept  []byte
 	total int
 }
 
-func (w *tail) Write(p []byte) (int, error) {
+func (w *tailWriter) Write(p []byte) (int, error) {
 	w.total += len(p)
 	w.kept = append(w.kept, p...)
 	w.kept = w.kept[max(0, len(w.kept)-maxOutput):]
 	return len(p), nil
 }
 
-// Exec runs a command in a process group of its own, which is killed as one.
+// Exec runs a command in its own process group. When ctx ends, Exec kills the group.
 func (r *realProcesses) Exec(ctx context.Context, spec process.Spec, _ int) (process.Exit, []byte, error) {
 	cmd := exec.CommandContext(ctx, spec.Command, spec.Args...)
 	cmd.Dir = spec.Dir
 	for key, value := range spec.Env {
 		cmd.Env = append(cmd.Env, key+"="+value)
 	}
-	var output tail
+	var output tailWriter
 	cmd.Stdout, cmd.Stderr = &output, &output
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -66,15 +67,16 @@ func (r *realProcesses) Exec(ctx context.Context, spec process.Spec, _ int) (pro
 	return exit, output.kept, err
 }
 
-// program is a check by one of the programs of TestMain.
-func program(name string, args ...string) (Spec, *realProcesses) {
+// programCheck returns a Spec whose command is a program of TestMain, and a process to
+// check with it.
+func programCheck(name string, args ...string) (Spec, *realProcesses) {
 	self, _ := os.Executable()
 	return Spec{Command: self, Args: args}, &realProcesses{status: process.Status{Spec: process.Spec{
 		Name: "p", Dir: os.TempDir(), Env: map[string]string{"HEALTH_TEST_PROGRAM": name},
 	}}}
 }
 
-// probeOnce makes one check by way of a Monitor's own path.
+// probeOnce returns the result of one check by a Monitor.
 func probeOnce(t *testing.T, spec Spec, p *realProcesses) Result {
 	t.Helper()
 	if err := spec.Validate(); err != nil {
@@ -82,53 +84,58 @@ func probeOnce(t *testing.T, spec Spec, p *realProcesses) Result {
 	}
 	m := NewMonitor(Options{Processes: p, Changes: p})
 	t.Cleanup(m.Close)
-	return m.check(&watch{name: "p", spec: spec.resolved(time.Minute), run: 1, ctx: t.Context()})
+	return m.check(&watch{name: "p", spec: spec.withDefaults(time.Minute), run: 1, ctx: t.Context()})
 }
 
-func want(t *testing.T, r Result, ok bool, message, output string) {
+// checkResult fails the test unless r has the given verdict, and its message and output
+// match the given patterns.
+func checkResult(t *testing.T, r Result, ok bool, message, output string) {
 	t.Helper()
 	if r.OK != ok || !regexp.MustCompile(message).MatchString(r.Message) || !regexp.MustCompile(output).MatchString(r.Output) {
-		t.Errorf("ok %t, message %q, output %q;\nwant %t, %q, %q", r.OK, r.Message, r.Output, ok, message, output)
+		t.Errorf("got ok %t, message %q, output %q;\nwant %t, %q, %q", r.OK, r.Message, r.Output, ok, message, output)
 	}
 	if len(r.Output) > maxOutput {
-		t.Errorf("output of %d bytes", len(r.Output))
+		t.Errorf("got %d bytes of output, want at most %d", len(r.Output), maxOutput)
 	}
 }
 
-func TestCommandCheck(t *testing.T) {
-	spec, p := program("exit", "well")
+// TestExitCodeDecidesCommandCheck checks the results of commands that succeed, fail and
+// do not exist.
+func TestExitCodeDecidesCommandCheck(t *testing.T) {
+	spec, p := programCheck("exit", "well")
 	spec.Timeout = time.Minute
-	want(t, probeOnce(t, spec, p), true, `^exit code 0$`, `^all is well\n$`)
-	spec, p = program("exit", "ill")
+	checkResult(t, probeOnce(t, spec, p), true, `^exit code 0$`, `^all is well\n$`)
+	spec, p = programCheck("exit", "ill")
 	spec.Timeout = time.Minute
-	want(t, probeOnce(t, spec, p), false, `^exit code 3$`, `^all is ill\n$`)
+	checkResult(t, probeOnce(t, spec, p), false, `^exit code 3$`, `^all is ill\n$`)
 	spec.Command = "/nonexistent/program"
-	want(t, probeOnce(t, spec, p), false, `no such file`, `^$`)
+	checkResult(t, probeOnce(t, spec, p), false, `no such file`, `^$`)
 }
 
-func TestCommandThatPrints100MB(t *testing.T) {
-	spec, p := program("flood")
+func TestCommandOutputIsBounded(t *testing.T) {
+	spec, p := programCheck("flood")
 	spec.Timeout = time.Minute
 	r := probeOnce(t, spec, p)
-	want(t, r, true, `^exit code 0$`, `the last line\n$`)
+	checkResult(t, r, true, `^exit code 0$`, `the last line\n$`)
 	if len(r.Output) < maxOutput/2 {
-		t.Errorf("only %d bytes of output kept", len(r.Output))
+		t.Errorf("got %d bytes of output, want at least %d", len(r.Output), maxOutput/2)
 	}
 }
 
-// printed gives a text as the output of every command.
-type printed struct {
+// fixedOutput is a process manager whose every command prints text.
+type fixedOutput struct {
 	*realProcesses
 	text string
 }
 
-func (p printed) Exec(_ context.Context, _ process.Spec, limit int) (process.Exit, []byte, error) {
+func (p fixedOutput) Exec(_ context.Context, _ process.Spec, limit int) (process.Exit, []byte, error) {
 	return process.Exit{}, []byte(p.text[max(0, len(p.text)-limit):]), nil
 }
 
-// TestCutSecret: of a secret that the beginning of the output kept goes through nothing is shown,
-// even where masks make that so short that all of it could be.
-func TestCutSecret(t *testing.T) {
+// TestTruncatedSecretIsNotShown checks that a result shows nothing of a secret whose
+// start was cut off, even if masks shorten the output so much that the rest of the
+// secret would fit.
+func TestTruncatedSecretIsNotShown(t *testing.T) {
 	secret := strings.Repeat("hunter2-", 32)
 	masked := func(text string, _ bool) string { return strings.ReplaceAll(text, secret, "[masked]") }
 	for name, test := range map[string]struct{ text, want string }{
@@ -138,31 +145,34 @@ func TestCutSecret(t *testing.T) {
 		"a plain line": {strings.Repeat("x", 20_000), strings.Repeat("x", maxOutput)},
 		"short":        {secret + " end", "[masked] end"},
 	} {
-		spec, real := program("exit", "well")
-		m := NewMonitor(Options{Processes: printed{real, test.text}, Changes: real, Mask: masked})
-		got := m.check(&watch{name: "p", spec: spec.resolved(time.Minute), run: 1, ctx: t.Context()}).Output
+		spec, real := programCheck("exit", "well")
+		m := NewMonitor(Options{Processes: fixedOutput{real, test.text}, Changes: real, Mask: masked})
+		got := m.check(&watch{name: "p", spec: spec.withDefaults(time.Minute), run: 1, ctx: t.Context()}).Output
 		m.Close()
 		if got != test.want {
-			t.Errorf("%s: %d bytes, want %d: %.300q", name, len(got), len(test.want), got)
+			t.Errorf("%s: got %d bytes, want %d: %.300q", name, len(got), len(test.want), got)
 		}
 	}
 }
 
-func TestCommandThatForksAndHangs(t *testing.T) {
-	spec, p := program("forkhang")
-	spec.Timeout = 10 * time.Second // the program must have come to its fork
+// TestHangingCommandIsKilledWithItsTree checks that a command that exceeds its timeout
+// is killed with its child, and that the result keeps the output.
+func TestHangingCommandIsKilledWithItsTree(t *testing.T) {
+	spec, p := programCheck("forkhang")
+	spec.Timeout = 10 * time.Second // enough for the program to fork
 	r := probeOnce(t, spec, p)
-	want(t, r, false, `did not end within 10s and was killed`, `^child \d+\n$`)
+	checkResult(t, r, false, `did not end within 10s and was killed`, `^child \d+\n$`)
 	if r.Took > 20*time.Second {
-		t.Errorf("took %s", r.Took)
+		t.Errorf("got a check of %s, want at most 20s", r.Took)
 	}
 	pid, _ := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(r.Output, "child ")))
 	if gone := awaitGone(pid); !gone {
-		t.Errorf("the child %d is alive", pid)
+		t.Errorf("got child %d alive, want it gone", pid)
 	}
 }
 
-// awaitGone waits until pid is gone or a zombie that somebody else must reap.
+// awaitGone waits up to 10 s until the process has ended, and reports whether it has. A
+// zombie counts as ended, because another process must reap it.
 func awaitGone(pid int) bool {
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -176,32 +186,37 @@ func awaitGone(pid int) bool {
 	return false
 }
 
-func TestTCPCheck(t *testing.T) {
+// TestTCPCheckAcceptsEachAddressForm checks that a port, with or without a host, leads to
+// a listener on the loopback interface, and what a check without a listener reports.
+func TestTCPCheckAcceptsEachAddressForm(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
 	for _, address := range []string{port, ":" + port, "127.0.0.1:" + port, "localhost:" + port} {
-		want(t, probeOnce(t, Spec{TCP: address}, &realProcesses{}), true, `takes connections`, `^$`)
+		checkResult(t, probeOnce(t, Spec{TCP: address}, &realProcesses{}), true, `accepts connections`, `^$`)
 	}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
 	}
-	want(t, probeOnce(t, Spec{TCP: port}, &realProcesses{}), false, `^127.0.0.1:`+port+`: .*connection refused$`, `^$`)
+	checkResult(t, probeOnce(t, Spec{TCP: port}, &realProcesses{}), false, `^127.0.0.1:`+port+`: .*connection refused$`, `^$`)
 }
 
-func TestTCPCheckOfIPv6(t *testing.T) {
+// TestTCPCheckTriesIPv6 checks that a port without a host also leads to a listener on
+// the IPv6 loopback address only.
+func TestTCPCheckTriesIPv6(t *testing.T) {
 	listener, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
 		t.Skip("no IPv6:", err)
 	}
 	defer func() { _ = listener.Close() }()
-	want(t, probeOnce(t, Spec{TCP: strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)}, &realProcesses{}), true, `takes connections`, ``)
+	checkResult(t, probeOnce(t, Spec{TCP: strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)}, &realProcesses{}), true, `accepts connections`, ``)
 }
 
-// A server whose queue of connections is full takes no more.
-func TestTCPCheckWithoutAnswer(t *testing.T) {
+// TestTCPCheckTimesOut checks that a connection that a server with a full queue does not
+// accept is a failure once Spec.Timeout is over.
+func TestTCPCheckTimesOut(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +241,7 @@ func TestTCPCheckWithoutAnswer(t *testing.T) {
 		defer func() { _ = conn.Close() }()
 	}
 	if !full {
-		t.Skip("this kernel takes connections without end")
+		t.Skip("this kernel accepts connections without end")
 	}
-	want(t, probeOnce(t, Spec{TCP: address, Timeout: 300 * time.Millisecond}, &realProcesses{}), false, `^no answer within 300ms$`, ``)
+	checkResult(t, probeOnce(t, Spec{TCP: address, Timeout: 300 * time.Millisecond}, &realProcesses{}), false, `^no answer within 300ms$`, ``)
 }

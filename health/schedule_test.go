@@ -12,7 +12,7 @@ import (
 	"pmcp/process"
 )
 
-// advance lets the bubble's clock run for d.
+// advance lets the clock of the synctest bubble run for d.
 func advance(t *testing.T, d time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -21,6 +21,7 @@ func advance(t *testing.T, d time.Duration) {
 	synctest.Wait()
 }
 
+// gaps returns the durations between successive times.
 func gaps(times []time.Time) []time.Duration {
 	var gaps []time.Duration
 	for i := 1; i < len(times); i++ {
@@ -29,53 +30,58 @@ func gaps(times []time.Time) []time.Duration {
 	return gaps
 }
 
-func TestEverySecondUntilHealthyThenEveryInterval(t *testing.T) {
+// TestCheckIntervalDependsOnHealth checks that a run is checked every second until it
+// is healthy, and then at the Monitor's interval.
+func TestCheckIntervalDependsOnHealth(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = results(false, false, false, true)
+		f.exec = resultSequence(false, false, false, true)
 		m := newMonitor(t, f, Options{Interval: 20 * time.Second})
 		set(t, m, "web", Spec{Command: "c"})
 		advance(t, 10*time.Second)
-		if n := len(f.times("web")); n != 0 || stateOf(t, m, "web") != Unknown {
-			t.Fatalf("%d checks, state %s before there is a run", n, stateOf(t, m, "web"))
+		if n := len(f.checkTimes("web")); n != 0 || stateOf(t, m, "web") != Unknown {
+			t.Fatalf("before a run: got %d checks, state %s, want 0 and %s", n, stateOf(t, m, "web"), Unknown)
 		}
 		began := time.Now()
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		synctest.Wait()
 		if s := stateOf(t, m, "web"); s != Starting {
-			t.Errorf("state %s when the run has begun", s)
+			t.Errorf("at the start of the run: got state %s, want %s", s, Starting)
 		}
 		advance(t, 65*time.Second)
-		times := f.times("web")
+		times := f.checkTimes("web")
 		if first := times[0].Sub(began); first > time.Second {
-			t.Errorf("first check after %s", first)
+			t.Errorf("got first check after %s, want at most 1s", first)
 		}
 		got := gaps(times)
 		if want := []time.Duration{time.Second, time.Second, time.Second}; !slices.Equal(got[:3], want) {
-			t.Errorf("until healthy, checks were %v apart", got[:3])
+			t.Errorf("until healthy: got checks %v apart, want %v", got[:3], want)
 		}
 		if got[3] > 20*time.Second {
-			t.Errorf("first check after being healthy came after %s", got[3])
+			t.Errorf("got first check of the healthy process after %s, want at most 20s", got[3])
 		}
 		for _, gap := range got[4:] {
 			if gap != 20*time.Second {
-				t.Errorf("checks of a healthy process were %v apart", got[4:])
+				t.Errorf("healthy: got checks %v apart, want 20s", got[4:])
 			}
 		}
 		if len(got) < 6 || stateOf(t, m, "web") != Healthy {
-			t.Errorf("%d checks, state %s", len(times), stateOf(t, m, "web"))
+			t.Errorf("got %d checks, state %s, want at least 7 and %s", len(times), stateOf(t, m, "web"), Healthy)
 		}
 	})
 }
 
-func TestRetriesAndRecovery(t *testing.T) {
+// TestRetriesAndRecoverySetState checks that Spec.Retries failures in a row make a
+// process unhealthy, and that one success makes it healthy.
+func TestRetriesAndRecoverySetState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		// healthy; two failures are not enough; three are; one success recovers
-		f.exec = results(true, false, false, true, false, false, false, false, true)
+		// One success, two failures, which are too few, a success, four failures, of
+		// which the third makes the process unhealthy, and a success.
+		f.exec = resultSequence(true, false, false, true, false, false, false, false, true)
 		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", Interval: time.Second, StartPeriod: -1})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		want := []State{Healthy, Healthy, Healthy, Healthy, Healthy, Healthy, Unhealthy, Unhealthy, Healthy, Healthy}
 		var got []State
 		for range want {
@@ -88,104 +94,111 @@ func TestRetriesAndRecovery(t *testing.T) {
 	})
 }
 
-func TestFailuresInTheStartPeriodDoNotCount(t *testing.T) {
+// TestFailuresInStartPeriodDoNotCount checks that a process stays starting within
+// Spec.StartPeriod, whatever its checks return, and then becomes unhealthy.
+func TestFailuresInStartPeriodDoNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = results(false)
+		f.exec = resultSequence(false)
 		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", StartPeriod: 10 * time.Second, Retries: 2})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		advance(t, 9500*time.Millisecond)
 		if st, _ := m.Status("web"); st.State != Starting || st.Failures != 0 || st.Last() == nil || st.Last().OK {
-			t.Errorf("at the end of the start period: %+v", st)
+			t.Errorf("at the end of the start period: got %+v, want %s without failures", st, Starting)
 		}
 		advance(t, 1500*time.Millisecond)
 		if s := stateOf(t, m, "web"); s != Unhealthy {
-			t.Errorf("two failures after the start period: %s", s)
+			t.Errorf("two failures after the start period: got %s, want %s", s, Unhealthy)
 		}
 		advance(t, 10*time.Second)
-		if n := len(f.times("web")); n != 21 {
-			t.Errorf("%d checks in 21 s of a process that was never healthy", n)
+		if n := len(f.checkTimes("web")); n != 21 {
+			t.Errorf("got %d checks in 21 s of a process that was never healthy, want 21", n)
 		}
 	})
 }
 
-// A success within the start period ends it.
-func TestFailuresAfterTheFirstSuccessCount(t *testing.T) {
+// TestFailuresAfterFirstSuccessCount checks that a success ends the start period:
+// failures after it count.
+func TestFailuresAfterFirstSuccessCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = results(true, false)
+		f.exec = resultSequence(true, false)
 		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", Interval: time.Second, StartPeriod: time.Hour, Retries: 3})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		advance(t, 4*time.Second)
 		if s := stateOf(t, m, "web"); s != Unhealthy {
-			t.Errorf("one success, three failures: %s", s)
+			t.Errorf("one success, three failures: got %s, want %s", s, Unhealthy)
 		}
 	})
 }
 
+// TestChecksDoNotOverlap checks that a process is checked once at a time: a check that
+// takes longer than the interval skips ticks, and a requested check waits.
 func TestChecksDoNotOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = hang(2500 * time.Millisecond)
+		f.exec = hangFor(2500 * time.Millisecond)
 		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", Interval: time.Second})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		advance(t, 4*time.Second) // in the middle of the second check
-		if n := len(f.times("web")); n != 2 {
-			t.Fatalf("%d checks", n)
+		if n := len(f.checkTimes("web")); n != 2 {
+			t.Fatalf("got %d checks, want 2", n)
 		}
-		asked := time.Now()
+		requested := time.Now()
 		st, err := m.Check(t.Context(), "web")
-		if err != nil || !st.Last().Requested || st.Last().At.Before(asked) {
-			t.Errorf("a request during a check got %+v, %v", st.Last(), err)
+		if err != nil || !st.Last().Requested || st.Last().At.Before(requested) {
+			t.Errorf("request during a check: got %+v, %v, want a later check", st.Last(), err)
 		}
 		advance(t, 20*time.Second)
 		if f.overlap {
-			t.Error("two checks of one process at once")
+			t.Error("got two concurrent checks of one process, want one at a time")
 		}
-		for _, gap := range gaps(f.times("web"))[3:] {
+		for _, gap := range gaps(f.checkTimes("web"))[3:] {
 			if gap != 3*time.Second {
-				t.Errorf("checks of 2.5 s on ticks of 1 s begin every %s", gap)
+				t.Errorf("checks of 2.5 s on ticks of 1 s: got one every %s, want 3s", gap)
 			}
 		}
 	})
 }
 
-// The check of a run that has ended is called off, and the next run's first one
-// waits until it is gone.
-func TestANewRunDoesNotOverlapTheOld(t *testing.T) {
+// TestNewRunWaitsForOldCheck checks that the end of a run cancels the check in
+// progress, and that the first check of the next run waits for the end of that check.
+func TestNewRunWaitsForOldCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
 		f.exec = func(ctx context.Context, _ string) (process.Exit, error) {
-			<-ctx.Done() // then it takes 3 s to kill
-			return hang(3*time.Second)(context.WithoutCancel(ctx), "")
+			<-ctx.Done() // killing the command then takes 3 s
+			return hangFor(3*time.Second)(context.WithoutCancel(ctx), "")
 		}
 		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", Timeout: time.Minute})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		advance(t, 2*time.Second)
-		f.enter("web", process.Crashed)
-		f.enter("web", process.Running)
+		f.setState("web", process.Crashed)
+		f.setState("web", process.Running)
 		advance(t, 2*time.Second)
 		if st, _ := m.Status("web"); st.Run != 2 || st.State != Starting || len(st.Results) != 0 {
-			t.Errorf("the second run has begun: %+v", st)
+			t.Errorf("after the start of the second run: got %+v, want run 2 starting, without results", st)
 		}
-		if n := len(f.times("web")); n != 1 {
-			t.Errorf("%d checks began while the old one was being killed", n)
+		if n := len(f.checkTimes("web")); n != 1 {
+			t.Errorf("got %d checks while the old one was being killed, want 1", n)
 		}
 		if err := m.Set("web", nil); err != nil {
 			t.Fatal(err)
 		}
 		set(t, m, "web", Spec{Command: "c", Timeout: time.Minute})
 		advance(t, 5*time.Second)
-		if n := len(f.times("web")); n != 2 || f.overlap {
-			t.Errorf("%d checks after that, overlap %t", n, f.overlap)
+		if n := len(f.checkTimes("web")); n != 2 || f.overlap {
+			t.Errorf("got %d checks after that, overlap %t, want 2 and false", n, f.overlap)
 		}
 	})
 }
 
+// TestTicksAreSpread checks that the checks of fifty processes with the same interval
+// are spread over the tickSlots moments of a second.
 func TestTicksAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
@@ -194,92 +207,98 @@ func TestTicksAreSpread(t *testing.T) {
 		for i := range n {
 			name := fmt.Sprint("p", i)
 			set(t, m, name, Spec{Command: "c", Interval: time.Second})
-			f.enter(name, process.Running)
+			f.setState(name, process.Running)
 		}
 		advance(t, 10*time.Second)
 		moments := map[time.Time]int{}
 		for i := range n {
-			for _, at := range f.times(fmt.Sprint("p", i)) {
+			for _, at := range f.checkTimes(fmt.Sprint("p", i)) {
 				moments[at]++
 			}
 		}
 		if len(moments) < 9*tickSlots {
-			t.Errorf("checks at only %d moments in 10 s", len(moments))
+			t.Errorf("got checks at %d moments in 10 s, want at least %d", len(moments), 9*tickSlots)
 		}
 		for at, c := range moments {
 			if c > n/tickSlots+2 {
-				t.Errorf("%d of %d checks at once, %s after the start", c, n, at.Sub(m.epoch))
+				t.Errorf("got %d of %d checks at once, %s after the start, want at most %d", c, n, at.Sub(m.epoch), n/tickSlots+2)
 			}
 		}
 	})
 }
 
-func TestCommandsAtOnceAreBounded(t *testing.T) {
+// TestConcurrentCommandsAreBounded checks that at most maxCommands commands run at the
+// same time, and that all processes are checked all the same.
+func TestConcurrentCommandsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = hang(time.Hour)
+		f.exec = hangFor(time.Hour)
 		m := newMonitor(t, f, Options{})
 		for i := range 40 {
 			name := fmt.Sprint("p", i)
 			set(t, m, name, Spec{Command: "c", Interval: time.Second, Timeout: 5 * time.Second})
-			f.enter(name, process.Running)
+			f.setState(name, process.Running)
 		}
 		advance(t, time.Minute)
-		if f.most != maxCommands {
-			t.Errorf("%d commands at once, want %d", f.most, maxCommands)
+		if f.maxRunning != maxCommands {
+			t.Errorf("got %d commands at once, want %d", f.maxRunning, maxCommands)
 		}
 		for i := range 40 {
 			if st, _ := m.Status(fmt.Sprint("p", i)); st.Last() == nil || st.Last().Took != 5*time.Second {
-				t.Errorf("p%d: last result %+v", i, st.Last())
+				t.Errorf("p%d: got last result %+v, want one that took 5s", i, st.Last())
 			}
 		}
 	})
 }
 
-func TestTimeoutIsAFailure(t *testing.T) {
+// TestTimeoutIsFailure checks that a command that does not end within Spec.Timeout is a
+// failure that keeps the output of the command.
+func TestTimeoutIsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = hang(time.Hour)
+		f.exec = hangFor(time.Hour)
 		m := newMonitor(t, f, Options{})
 		set(t, m, "web", Spec{Command: "c", StartPeriod: -1, Retries: 1})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		advance(t, 7*time.Second)
 		st, _ := m.Status("web")
 		if r := st.Last(); r == nil || r.OK || r.Took != 5*time.Second || r.Message != "did not end within 5s and was killed" || r.Output != "output" {
-			t.Errorf("%+v", r)
+			t.Errorf("got %+v, want a failure after 5s", r)
 		}
 		if st.State != Unhealthy {
-			t.Errorf("state %s", st.State)
+			t.Errorf("got state %s, want %s", st.State, Unhealthy)
 		}
 	})
 }
 
-func TestAwaitHealthy(t *testing.T) {
+// TestAwaitHealthyReturns checks each way in which AwaitHealthy ends: no check, a
+// healthy run, an unhealthy run, the deadline, the removal of the check, and Close.
+func TestAwaitHealthyReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeProcesses()
-		f.exec = results(true, false)
+		f.exec = resultSequence(true, false)
 		m := newMonitor(t, f, Options{})
 		if err := m.AwaitHealthy(t.Context(), "web", 1); !errors.Is(err, ErrNoCheck) {
-			t.Errorf("without a check: %v", err)
+			t.Errorf("without a check: got %v, want ErrNoCheck", err)
 		}
 		set(t, m, "web", Spec{Command: "c", Interval: time.Second, Retries: 2, StartPeriod: -1})
-		f.enter("web", process.Running)
+		f.setState("web", process.Running)
 		if err := m.AwaitHealthy(t.Context(), "web", 1); err != nil {
-			t.Errorf("first run: %v", err)
+			t.Errorf("first run: got %v, want nil", err)
 		}
 		wait := make(chan error)
 		go func() { wait <- m.AwaitHealthy(t.Context(), "web", 2) }()
-		synctest.Wait() // healthy is the first run, which is not the one
-		f.enter("web", process.Crashed)
-		f.enter("web", process.Running)
+		synctest.Wait() // only the first run is healthy, not the awaited one
+		f.setState("web", process.Crashed)
+		f.setState("web", process.Running)
 		if err := <-wait; !errors.Is(err, ErrUnhealthy) {
-			t.Errorf("second run: %v", err)
+			t.Errorf("second run: got %v, want ErrUnhealthy", err)
 		}
 		set(t, m, "web", Spec{Command: "c", OnUnhealthy: ActRestart, StartPeriod: -1, Retries: 1})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := m.AwaitHealthy(ctx, "web", 2); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("unhealthy, but to be restarted: %v", err)
+			t.Errorf("unhealthy, but to be restarted: got %v, want DeadlineExceeded", err)
 		}
 		go func() { wait <- m.AwaitHealthy(t.Context(), "web", 2) }()
 		synctest.Wait()
@@ -287,14 +306,14 @@ func TestAwaitHealthy(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := <-wait; !errors.Is(err, ErrNoCheck) {
-			t.Errorf("check removed: %v", err)
+			t.Errorf("check removed: got %v, want ErrNoCheck", err)
 		}
 		set(t, m, "api", Spec{Command: "c"})
 		go func() { wait <- m.AwaitHealthy(t.Context(), "api", 1) }()
 		synctest.Wait()
 		m.Close()
 		if err := <-wait; !errors.Is(err, ErrClosed) {
-			t.Errorf("closed: %v", err)
+			t.Errorf("closed: got %v, want ErrClosed", err)
 		}
 	})
 }

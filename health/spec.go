@@ -1,6 +1,7 @@
 package health
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -13,7 +14,7 @@ import (
 	"pmcp/process"
 )
 
-// Defaults and bounds of a Spec.
+// The defaults and limits of a Spec.
 const (
 	defaultInterval    = time.Minute
 	defaultTimeout     = 5 * time.Second
@@ -28,70 +29,64 @@ const (
 	maxPattern     = 4096
 )
 
-// Action is what follows when a process becomes unhealthy.
+// Action is what is done when a process becomes unhealthy.
 type Action string
 
 // The actions. The zero value is ActNone.
 const (
-	// ActNone only reports it.
+	// ActNone only reports the state.
 	ActNone Action = ""
-	// ActRestart ends the run and leaves the rest to the restart policy, as
-	// after a crash.
+	// ActRestart ends the run and applies the restart policy, as after a crash.
 	ActRestart Action = "restart"
 )
 
-// Spec says how a process is checked. Exactly one of Command, TCP and HTTP is
-// given.
+// Spec defines how a process is checked. Exactly one of Command, TCP and HTTP
+// must be set.
 type Spec struct {
-	// Command is an executable, found and run as that of a process is: no shell,
-	// the directory and environment of the process that is checked. Exit code 0
-	// is a success.
+	// Command is an executable, found and run like that of a process: without a
+	// shell, in the directory and environment of the process that is checked.
+	// Exit code 0 is a success.
 	Command string
-	// Args are its arguments.
+	// Args are the arguments of Command.
 	Args []string
-	// TCP is an address that takes a connection: "host:port", or a port on the
-	// loopback interface. The kernel takes connections also for a server that
-	// hangs; only HTTP and Command see that.
+	// TCP is an address that accepts connections: "host:port", or a port on the
+	// loopback interface. The kernel accepts connections even for a server that
+	// hangs; only HTTP and Command detect that.
 	TCP string
 	// HTTP is a URL that answers GET with a status between StatusMin and
 	// StatusMax, or a path on the port of the process: that of its readiness
-	// rule, else the lowest its tree listens on. Redirects are not followed,
-	// certificates not verified, proxies not used.
+	// rule, else the lowest that its tree listens on. Redirects are not
+	// followed, certificates not verified, proxies not used.
 	HTTP string
-	// StatusMin and StatusMax bound the status of a success. 0 means 200 and
-	// 399. Only with HTTP.
+	// StatusMin and StatusMax are the range of statuses that count as success.
+	// 0 means 200 and 399. Only with HTTP.
 	StatusMin, StatusMax int
-	// Body is an RE2 pattern that the answer must hold, within its first 64 KiB
-	// and within Timeout. "" means any answer. Only with HTTP.
+	// Body is an RE2 pattern that the first 64 KiB of the response must match,
+	// within Timeout. "" means any response. Only with HTTP.
 	Body string
-	// Interval is the time between checks of a run that has been healthy. 0
-	// means the Monitor's; 100 ms to 24 h.
+	// Interval is the time between checks of a run that has been healthy, from
+	// 100 ms to 24 h. 0 means the Monitor's default.
 	Interval time.Duration
-	// Timeout is how long one check may take. 0 means 5 s; at most 1 min.
+	// Timeout bounds one check, at most 1 min. 0 means 5 s.
 	Timeout time.Duration
-	// Retries is how many failures in a row make a process unhealthy. 0 means 3;
-	// at most 100.
+	// Retries is the number of consecutive failures that make a process
+	// unhealthy, at most 100. 0 means 3.
 	Retries int
-	// StartPeriod is the time from the beginning of a run, or of its being
-	// watched, in which failures do not count. The first success ends it. 0 means
-	// 30 s, negative none; at most 1 h.
+	// StartPeriod is the time from the start of a run, or of its watch, in
+	// which failures do not count, at most 1 h. The first success ends it. 0
+	// means 30 s, a negative value none.
 	StartPeriod time.Duration
-	// OnUnhealthy is what follows when the process becomes unhealthy.
+	// OnUnhealthy is what is done when the process becomes unhealthy.
 	OnUnhealthy Action
 }
 
-// Validate answers an error wrapping process.ErrInvalid, in the words of the
+// Validate returns an error wrapping process.ErrInvalid, in the words of the
 // tools, for a Spec that could never work, or nil.
 func (s Spec) Validate() error {
-	for _, check := range []func() error{s.checkKind, s.checkTarget, s.checkHTTPOnly, s.checkTimes} {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(s.checkKind(), s.checkTarget(), s.checkHTTPOnly(), s.checkTimes())
 }
 
-// Kind is "command", "tcp" or "http"; "" for the zero Spec.
+// Kind returns "command", "tcp" or "http"; "" for the zero Spec.
 func (s Spec) Kind() string {
 	switch {
 	case s.Command != "":
@@ -105,10 +100,12 @@ func (s Spec) Kind() string {
 	}
 }
 
+// invalid returns an error that wraps process.ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: health."+format, append([]any{process.ErrInvalid}, args...)...)
 }
 
+// checkKind rejects a Spec without exactly one of Command, TCP and HTTP.
 func (s Spec) checkKind() error {
 	var given []string
 	for name, value := range map[string]string{"command": s.Command, "tcp": s.TCP, "http": s.HTTP} {
@@ -126,6 +123,7 @@ func (s Spec) checkKind() error {
 	return nil
 }
 
+// orNone returns names separated by commas, or "none".
 func orNone(names []string) string {
 	if len(names) == 0 {
 		return "none"
@@ -133,6 +131,7 @@ func orNone(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// checkTarget rejects a malformed TCP address or URL.
 func (s Spec) checkTarget() error {
 	if s.TCP != "" {
 		if _, _, err := splitAddress(s.TCP); err != nil {
@@ -149,8 +148,8 @@ func (s Spec) checkTarget() error {
 	return nil
 }
 
-// splitAddress takes "host:port", ":port" or "port" apart; host is "localhost"
-// if it is not given.
+// splitAddress splits "host:port", ":port" or "port". host defaults to
+// "localhost".
 func splitAddress(address string) (host, port string, err error) {
 	host, port, err = net.SplitHostPort(address)
 	if err != nil {
@@ -165,8 +164,9 @@ func splitAddress(address string) (host, port string, err error) {
 	return host, port, err
 }
 
+// checkHTTPOnly checks the settings that belong to HTTP.
 func (s Spec) checkHTTPOnly() error {
-	switch low, high := s.statuses(); {
+	switch low, high := s.statusRange(); {
 	case s.HTTP == "" && (s.StatusMin != 0 || s.StatusMax != 0 || s.Body != ""):
 		return invalid("status and body: only with health.http")
 	case s.HTTP != "" && (low < 100 || high > 599 || low > high):
@@ -180,6 +180,7 @@ func (s Spec) checkHTTPOnly() error {
 	return nil
 }
 
+// checkTimes checks the settings that every kind of check has.
 func (s Spec) checkTimes() error {
 	switch {
 	case s.Interval != 0 && (s.Interval < minInterval || s.Interval > maxInterval):
@@ -196,51 +197,35 @@ func (s Spec) checkTimes() error {
 	return nil
 }
 
-// statuses is the range of a success.
-func (s Spec) statuses() (low, high int) {
-	low, high = s.StatusMin, s.StatusMax
-	if low == 0 {
-		low = 200
-	}
-	if high == 0 {
-		high = max(399, low)
-	}
-	return low, high
+// statusRange returns the range of statuses that count as success.
+func (s Spec) statusRange() (low, high int) {
+	low = cmp.Or(s.StatusMin, 200)
+	return low, cmp.Or(s.StatusMax, max(399, low))
 }
 
-// resolved is s with its defaults.
-func (s Spec) resolved(interval time.Duration) Spec {
+// withDefaults returns s with the documented defaults in place of zero fields. interval
+// is the Monitor's default of Interval.
+func (s Spec) withDefaults(interval time.Duration) Spec {
 	s.Args = slices.Clone(s.Args)
 	if s.HTTP != "" {
-		s.StatusMin, s.StatusMax = s.statuses()
+		s.StatusMin, s.StatusMax = s.statusRange()
 	}
-	if s.Interval == 0 {
-		s.Interval = interval
-	}
-	if s.Timeout == 0 {
-		s.Timeout = defaultTimeout
-	}
-	if s.Retries == 0 {
-		s.Retries = defaultRetries
-	}
-	switch {
-	case s.StartPeriod == 0:
-		s.StartPeriod = defaultStartPeriod
-	case s.StartPeriod < 0:
-		s.StartPeriod = -1
-	}
+	s.Interval = cmp.Or(s.Interval, interval)
+	s.Timeout = cmp.Or(s.Timeout, defaultTimeout)
+	s.Retries = cmp.Or(s.Retries, defaultRetries)
+	s.StartPeriod = max(cmp.Or(s.StartPeriod, defaultStartPeriod), -1) // all negative values mean none
 	return s
 }
 
-// equal says whether two resolved specs ask for the same.
+// equal reports whether two specs with defaults are the same.
 func (s Spec) equal(other Spec) bool {
 	return s.sameCheck(other) &&
 		s.Interval == other.Interval && s.Timeout == other.Timeout && s.Retries == other.Retries &&
 		s.StartPeriod == other.StartPeriod && s.OnUnhealthy == other.OnUnhealthy
 }
 
-// sameCheck says whether two resolved specs look at the same thing in the same
-// way, so that results of the one speak for the other.
+// sameCheck reports whether two specs with defaults make the same check, so
+// that results of one hold for the other.
 func (s Spec) sameCheck(other Spec) bool {
 	return s.Command == other.Command && slices.Equal(s.Args, other.Args) && s.TCP == other.TCP && s.HTTP == other.HTTP &&
 		s.StatusMin == other.StatusMin && s.StatusMax == other.StatusMax && s.Body == other.Body

@@ -11,45 +11,46 @@ import (
 // yet.
 const startInterval = time.Second
 
-// watch is the checking of one run by one goroutine, so that no check overlaps
-// another.
+// watch is the checking of one run by one goroutine, so that checks do not
+// overlap.
 type watch struct {
 	name  string
 	spec  Spec
 	phase float64
 	began time.Time
-	runID int64
-	run   int
+	run   int // number of the run
 
-	ctx    context.Context // ends with the watch
-	cancel context.CancelFunc
-	before <-chan struct{} // closed when the watch before this one is over; nil if it is
-	kick   chan struct{}   // wakes the goroutine for what is in asked
+	ctx      context.Context // ends with the watch
+	cancel   context.CancelFunc
+	previous <-chan struct{} // closed when the previous watch has ended; nil if it already has
+	wake     chan struct{}   // wakes the goroutine to serve requests
 
-	asked []chan struct{} // closed when a check that begins from now on is over; guarded by Monitor.mu
+	// requests are channels, each of which is closed after a check that began after
+	// the request. Guarded by Monitor.mu.
+	requests []chan struct{}
 }
 
-// begin watches the run that st describes. Called with m.mu held, when e has no
-// watch; settle must follow.
-func (m *Monitor) begin(e *entry, st process.Status, now time.Time) {
+// beginWatchLocked begins to watch the run that st describes. e must have no watch,
+// and updateStateLocked must follow.
+func (m *Monitor) beginWatchLocked(e *entry, st process.Status, now time.Time) {
 	w := &watch{
-		name: e.status.Name, spec: e.status.Spec, phase: e.phase, began: now, runID: st.RunID, run: st.Run,
-		before: m.over[e.status.Name], kick: make(chan struct{}, 1),
+		name: e.status.Name, spec: e.status.Spec, phase: e.phase, began: now, run: st.Run,
+		previous: m.watchDone[e.status.Name], wake: make(chan struct{}, 1),
 	}
 	w.ctx, w.cancel = context.WithCancel(m.ctx)
-	over := make(chan struct{})
-	m.over[w.name] = over
-	e.watch, e.tally = w, tally{}
+	ended := make(chan struct{})
+	m.watchDone[w.name] = ended
+	e.watch, e.tally = w, tally{state: Starting}
 	e.status.RunID, e.status.Run = st.RunID, st.Run
 	m.wg.Go(func() {
-		defer m.forget(w.name, over)
+		defer m.watchEnded(w.name, ended)
 		m.watch(w)
 	})
 }
 
-// end stops the watch of e, if there is one: a check under way is called off,
-// and its result ignored. Called with m.mu held; settle must follow.
-func (m *Monitor) end(e *entry) {
+// endWatchLocked ends the watch of e, if there is one. A check in progress is
+// cancelled and its result ignored. updateStateLocked must follow.
+func (m *Monitor) endWatchLocked(e *entry) {
 	if e.watch == nil {
 		return
 	}
@@ -57,36 +58,37 @@ func (m *Monitor) end(e *entry) {
 	e.watch, e.tally = nil, tally{}
 }
 
-// forget notes that a watch is over.
-func (m *Monitor) forget(name string, over chan struct{}) {
+// watchEnded records that a watch of name has ended. ended is the channel of that
+// watch in m.watchDone, unless a later watch has begun.
+func (m *Monitor) watchEnded(name string, ended chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	close(over)
-	if m.over[name] == over {
-		delete(m.over, name)
+	close(ended)
+	if m.watchDone[name] == ended {
+		delete(m.watchDone, name)
 	}
 }
 
-// watch checks one run until its watch ends.
+// watch makes the checks of w until w.ctx ends.
 func (m *Monitor) watch(w *watch) {
 	defer w.cancel()
-	if w.before != nil {
-		<-w.before // the check that was called off, its tree included
+	if w.previous != nil {
+		<-w.previous // the check of that watch was cancelled, but its processes may still be ending
 	}
 	next := m.tickAfter(w, time.Now())
 	for awaitTurn(w, next) {
-		scheduled := !time.Now().Before(next) // also when somebody asked at that moment
-		asked := m.takeAsked(w)
-		if len(asked) == 0 && !scheduled {
-			continue // the check before has served who kicked
+		scheduled := !time.Now().Before(next) // even if a request came at that moment
+		requests := m.takeRequests(w)
+		if len(requests) == 0 && !scheduled {
+			continue // the previous check served the request
 		}
 		result := m.check(w)
 		if w.ctx.Err() != nil {
 			return
 		}
 		result.Requested = !scheduled
-		m.record(w, result)
-		for _, done := range asked {
+		m.handleResult(w, result)
+		for _, done := range requests {
 			close(done)
 		}
 		if scheduled {
@@ -95,39 +97,40 @@ func (m *Monitor) watch(w *watch) {
 	}
 }
 
-// awaitTurn returns at next or when somebody asks for a check; false when the
-// watch has ended.
+// awaitTurn waits until next or until a check is requested. It returns false if
+// the watch has ended.
 func awaitTurn(w *watch, next time.Time) bool {
 	timer := time.NewTimer(time.Until(next))
 	defer timer.Stop()
 	select {
 	case <-w.ctx.Done():
 		return false
-	case <-w.kick:
+	case <-w.wake:
 	case <-timer.C:
 	}
 	return w.ctx.Err() == nil
 }
 
-// tickAfter is the next tick of w.
+// tickAfter returns the first tick of w after now.
 func (m *Monitor) tickAfter(w *watch, now time.Time) time.Time {
 	return nextTick(m.epoch, m.period(w), w.phase, now)
 }
 
-// period is the time between the ticks of w at the moment.
+// period returns the time between two ticks of w, which depends on whether the run
+// has been healthy.
 func (m *Monitor) period(w *watch) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.entries[w.name]; e != nil && e.watch == w && !e.tally.once {
+	if e := m.entries[w.name]; e != nil && e.watch == w && !e.tally.everHealthy {
 		return min(startInterval, w.spec.Interval)
 	}
 	return w.spec.Interval
 }
 
-// nextTick is the first tick after now. Ticks of one period lie on a grid that
-// begins at epoch, moved by phase, a share of the period; a check that takes
-// longer than a period skips what it missed. All processes counting from one
-// epoch is what keeps their ticks apart, whenever they were started.
+// nextTick returns the first tick after now. The ticks of one period lie on a grid
+// that starts at epoch, shifted by phase, a fraction of the period. A check that
+// takes longer than a period skips the ticks that it missed. The common epoch keeps
+// the ticks of different processes apart, whenever the processes were started.
 func nextTick(epoch time.Time, period time.Duration, phase float64, now time.Time) time.Time {
 	first := epoch.Add(time.Duration(phase * float64(period)))
 	if now.Before(first) {
@@ -136,13 +139,13 @@ func nextTick(epoch time.Time, period time.Duration, phase float64, now time.Tim
 	return first.Add((now.Sub(first)/period + 1) * period)
 }
 
-// Check checks the process called name now, after a check that is under way,
-// and returns its health with the result. A success counts as any other; only
-// the schedule's failures count towards Unhealthy. Its error wraps ErrNoCheck,
-// ErrNotRunning (Status then tells of earlier runs), ErrClosed or ctx's error;
-// then the check goes on.
+// Check checks the process called name now, after any check in progress, and
+// returns its health with the result. A success counts like any other; only
+// failures of the schedule count towards Unhealthy. The error wraps ErrNoCheck,
+// ErrNotRunning (the Status then describes earlier runs) or ErrClosed, or is ctx's
+// error; the check continues after ctx has ended.
 func (m *Monitor) Check(ctx context.Context, name string) (Status, error) {
-	w, done, st, err := m.ask(name)
+	w, done, st, err := m.request(name)
 	if err != nil {
 		return st, err
 	}
@@ -160,8 +163,10 @@ func (m *Monitor) Check(ctx context.Context, name string) (Status, error) {
 	return st, err
 }
 
-// ask enters a request with the watch of name.
-func (m *Monitor) ask(name string) (*watch, <-chan struct{}, Status, error) {
+// request adds a request to the watch of name. It returns that watch and a channel
+// that is closed once a check has served the request. If no run is watched, it
+// returns the status.
+func (m *Monitor) request(name string) (*watch, <-chan struct{}, Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entries[name]
@@ -171,22 +176,23 @@ func (m *Monitor) ask(name string) (*watch, <-chan struct{}, Status, error) {
 	case e == nil:
 		return nil, nil, Status{}, noCheck(name)
 	case e.watch == nil:
-		return nil, nil, e.snapshot(), notRunning(name)
+		return nil, nil, e.snapshotLocked(), notRunning(name)
 	}
 	done := make(chan struct{})
-	e.watch.asked = append(e.watch.asked, done)
+	e.watch.requests = append(e.watch.requests, done)
 	select {
-	case e.watch.kick <- struct{}{}:
-	default: // kicked already
+	case e.watch.wake <- struct{}{}:
+	default: // already woken
 	}
 	return e.watch, done, Status{}, nil
 }
 
-// takeAsked returns who waits for the check that is about to begin.
-func (m *Monitor) takeAsked(w *watch) []chan struct{} {
+// takeRequests returns and clears the requests of w, which the check that is about to
+// begin will serve.
+func (m *Monitor) takeRequests(w *watch) []chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked := w.asked
-	w.asked = nil
-	return asked
+	requests := w.requests
+	w.requests = nil
+	return requests
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Questions to a full store, each beside the rows. The corpus is that of the other benchmarks.
+// The benchmarks in this file measure queries of a full Store, each beside the same query of an SQL
+// table with a row for each line. The lines are those of the other benchmarks.
 
 func BenchmarkQuery(b *testing.B) {
 	rs, s, runs := filled(b)
@@ -101,7 +102,7 @@ func BenchmarkQuery(b *testing.B) {
 		}
 	})
 	b.Run("reopen/rows", func(b *testing.B) {
-		path := filepath.Join(filepath.Dir(s.file.path), "rows.db")
+		path := filepath.Join(filepath.Dir(s.file.Path), "rows.db")
 		for range b.N {
 			again := openRows(b, path)
 			again.page(b, 3<<40, 4<<40)
@@ -111,7 +112,7 @@ func BenchmarkQuery(b *testing.B) {
 		}
 	})
 	b.Run("reopen/store", func(b *testing.B) {
-		path := s.file.path
+		path := s.file.Path
 		for range b.N {
 			again := openBench(b, path)
 			if p, err := again.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Newest: true}); err != nil || len(p.Lines) != 100 {
@@ -124,15 +125,15 @@ func BenchmarkQuery(b *testing.B) {
 	})
 }
 
-// BenchmarkTenMillion asks a file of ten million lines. It takes a minute and 1.3 GB of disk, so it
-// must be asked for: LOGSTORE_BENCH_TENMILLION=1.
+// BenchmarkTenMillion measures queries of a file of ten million lines. It takes a minute and 1.3 GB
+// of disk, so it runs only with LOGSTORE_BENCH_TENMILLION=1.
 func BenchmarkTenMillion(b *testing.B) {
 	if os.Getenv("LOGSTORE_BENCH_TENMILLION") == "" {
 		b.Skip("LOGSTORE_BENCH_TENMILLION is not set")
 	}
 	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 	b.Cleanup(func() { _ = s.Close() })
-	s.filters.limit = 1 << 30
+	s.reader.filters.limit = 1 << 30
 	for range 10_000_000 / benchCorpus().lines {
 		for _, run := range ingest(b, s) {
 			endRun(s, run)
@@ -144,7 +145,7 @@ func BenchmarkTenMillion(b *testing.B) {
 	buildFilters(b, s)
 	ask := func(name string, q SearchQuery) {
 		b.Run(name, func(b *testing.B) {
-			if _, err := s.Search(b.Context(), q); err != nil { // the first loads the filters
+			if _, err := s.Search(b.Context(), q); err != nil { // the first search loads the chunks' filters
 				b.Fatal(err)
 			}
 			b.ResetTimer()
@@ -170,7 +171,7 @@ func BenchmarkTenMillion(b *testing.B) {
 			b.Fatal(err)
 		}
 		for range b.N {
-			again := openBench(b, s.file.path)
+			again := openBench(b, s.file.Path)
 			if p, err := again.Read(b.Context(), Query{Project: "/p", Names: []string{"proc3"}, Newest: true}); err != nil || len(p.Lines) != 100 {
 				b.Fatal(err)
 			}

@@ -10,18 +10,18 @@ import (
 
 const (
 	benchReaders = 4
-	// readerPairs is how often the writer is measured alone and beside readers.
+	// readerPairs is the number of pairs of measurements: the writer alone and beside readers.
 	readerPairs = 5
 )
 
-// BenchmarkReadersAndWriter has a writer at full speed, alone and beside four searching readers: in
-// turns, each beginning every other pair, so that a busy machine slows both alike. What is lost is
-// the median of the pairs.
+// BenchmarkReadersAndWriter measures a writer at full speed, alone and beside four searching
+// readers. The two measurements take turns at being first, so that a busy machine slows both alike.
+// The result is the median loss of speed.
 func BenchmarkReadersAndWriter(b *testing.B) {
 	benchCorpus()
 	var walls, losses, cpus, searches []float64
 	for i := range readerPairs * b.N {
-		var of [2]spent // alone, beside readers
+		var of [2]spent // the writer's cost alone and beside readers
 		for turn := range of {
 			with := (turn + i) % 2
 			one, slowest := writeBeside(b, with*benchReaders)
@@ -42,7 +42,8 @@ func BenchmarkReadersAndWriter(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// writeBeside stores the corpus while readers search. slowest is their slowest search in ms.
+// writeBeside stores the benchmark lines while the given number of readers search. slowest is the
+// slowest search in ms.
 func writeBeside(b *testing.B, readers int) (one spent, slowest float64) {
 	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 	defer func() { _ = s.Close() }()
@@ -66,7 +67,8 @@ func writeBeside(b *testing.B, readers int) (one spent, slowest float64) {
 	return one, slowest
 }
 
-// searchUntil searches ten times a second and gives the slowest search in ms.
+// searchUntil searches ten times a second until stop is closed, and returns the time of the slowest
+// search in ms.
 func searchUntil(b *testing.B, s *Store, stop <-chan struct{}) (slowest float64) {
 	pace := time.NewTicker(100 * time.Millisecond)
 	defer pace.Stop()

@@ -7,16 +7,19 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/line"
 )
 
-// rowStore is the baseline.
+// rowStore is the baseline of benchmarks: a database with a row for each line.
 type rowStore struct{ db *sql.DB }
 
 func openRows(b *testing.B, path string) *rowStore {
 	d := &sqlite3.SQLiteDriver{ConnectHook: func(c *sqlite3.SQLiteConn) error {
 		return c.RegisterFunc("regexp", regexpFunc(), true)
 	}}
-	db := sql.OpenDB(&connector{driver: d, dsn: "file:" + path + "?_journal_mode=WAL&_synchronous=NORMAL&_cache_size=-8000"})
+	db := sql.OpenDB(db.NewConnector(d, "file:"+path+"?_journal_mode=WAL&_synchronous=NORMAL&_cache_size=-8000"))
 	db.SetMaxOpenConns(1)
 	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY, at INT, level INT, stream INT, text TEXT)`); err != nil {
 		b.Fatal(err)
@@ -24,7 +27,7 @@ func openRows(b *testing.B, path string) *rowStore {
 	return &rowStore{db}
 }
 
-// regexpFunc is the usual REGEXP function, with the expression compiled once.
+// regexpFunc returns the usual implementation of SQL's REGEXP, which compiles each expression once.
 func regexpFunc() func(expr, text string) (bool, error) {
 	compiled := make(map[string]*regexp.Regexp)
 	return func(expr, text string) (bool, error) {
@@ -40,7 +43,7 @@ func regexpFunc() func(expr, text string) (bool, error) {
 	}
 }
 
-// rowSink stores clean lines, 1000 a transaction.
+// rowSink stores clean lines in a rowStore, 1000 in a transaction.
 type rowSink struct {
 	b       *testing.B
 	db      *sql.DB
@@ -51,7 +54,7 @@ type rowSink struct {
 	last    [20]int64
 }
 
-func (r *rowSink) line(text []byte, _, _ bool) {
+func (r *rowSink) Line(text []byte, _, _ bool) {
 	if r.tx == nil {
 		var err error
 		if r.tx, err = r.db.Begin(); err != nil {
@@ -62,7 +65,7 @@ func (r *rowSink) line(text []byte, _, _ bool) {
 		}
 	}
 	r.last[r.process]++
-	if _, err := r.stmt.Exec(r.process<<40|r.last[r.process], time.Now().UnixNano(), int(guessLevel(text, false)), 0, string(text)); err != nil {
+	if _, err := r.stmt.Exec(r.process<<40|r.last[r.process], time.Now().UnixNano(), int(line.GuessLevel(text, false)), 0, string(text)); err != nil {
 		r.b.Fatal(err)
 	}
 	if r.n++; r.n%1000 == 0 {
@@ -81,15 +84,15 @@ func (r *rowSink) commit() {
 
 func (rs *rowStore) ingest(b *testing.B) {
 	sink := &rowSink{b: b, db: rs.db}
-	var cleaners [20]cleaner
+	var cleaners [20]line.Cleaner
 	for _, r := range benchCorpus().reads {
 		sink.process = int64(r.process)
-		cleaners[r.process].feed(r.data, sink)
+		cleaners[r.process].Feed(r.data, sink)
 	}
 	sink.commit()
 }
 
-// page reads 100 lines between two ids and gives the id of the last; 0 at the end.
+// page reads 100 lines between two row ids and returns the id of the last, or 0 at the end.
 func (rs *rowStore) page(b *testing.B, after, before int64) (last int64) {
 	rows, err := rs.db.Query(`SELECT id, text FROM log WHERE id > ? AND id < ? ORDER BY id LIMIT 100`, after, before)
 	if err != nil {

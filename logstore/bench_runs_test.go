@@ -6,13 +6,13 @@ import (
 	"testing"
 )
 
-// BenchmarkManyRuns reads what is new of a process by a cursor, and asks for its end, after it has
-// run so many times: both list all its runs.
+// BenchmarkManyRuns reads the lines after a cursor of a process that has run many times, and the
+// end of its log. Both reads list all runs of the process.
 func BenchmarkManyRuns(b *testing.B) {
 	for _, runs := range []int{1, 10_000} {
 		s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 		b.Cleanup(func() { _ = s.Close() })
-		crashAgain(b, s, runs)
+		storeShortRuns(b, s, runs)
 		end, err := s.End(b.Context(), "/p", []string{"crashing"})
 		if err != nil {
 			b.Fatal(err)

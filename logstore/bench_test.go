@@ -13,26 +13,27 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pmcp/logstore/line"
 )
 
-// The figures of the issue "The log store at the speed of the pipe" are measured here, each beside
-// a store with a row for each line: prepared statement, 1000 rows a transaction, LIKE.
-// LOGSTORE_BENCH_LINES changes the number of lines.
+// The benchmarks compare a Store with an SQL database that has a row for each line: a prepared
+// statement, 1000 rows in a transaction, LIKE. LOGSTORE_BENCH_LINES changes the number of lines.
 
 const (
-	rareText   = "invalid memory address" // 10 lines
-	commonText = "GET /api/"              // a tenth of the lines
+	rareText   = "invalid memory address" // in 10 lines
+	commonText = "GET /api/"              // in a tenth of the lines
 	absentText = "segfault in libssl.so"
-	looseExpr  = `[0-9]+ms req=[0-9a-f]{8}$` // no literal worth looking for
+	looseExpr  = `[0-9]+ms req=[0-9a-f]{8}$` // has no literal that is selective enough to search for
 )
 
-// benchRead is a piece of what one process writes.
+// benchRead is the result of one read of a process's output.
 type benchRead struct {
 	process int
 	data    []byte
 }
 
-// benchCorpus is the input of all benchmarks, made once.
+// benchCorpus returns the input of all benchmarks, generated once.
 var benchCorpus = sync.OnceValue(func() (c struct {
 	reads []benchRead
 	lines int
@@ -76,7 +77,7 @@ func benchLine(b []byte, rnd *rand.Rand, i, lines int) []byte {
 	}
 }
 
-// cpu is the processor time this process has used.
+// cpu returns the processor time that this process has used so far.
 func cpu() time.Duration {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {
@@ -85,7 +86,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// ingest stores the corpus once.
+// ingest stores the benchmark lines once and returns their runs.
 func ingest(b *testing.B, s *Store) []int64 {
 	runs := make([]int64, 20)
 	for i := range runs {
@@ -139,27 +140,35 @@ func BenchmarkIngest(b *testing.B) {
 		}
 		reportIngest(b, b.Elapsed(), cpu()-start, size)
 	})
-	b.Run("store", func(b *testing.B) {
-		var size int64
-		start := cpu()
-		for range b.N {
-			s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
-			ingest(b, s)
-			if s.lost.lines.Load() > 0 {
-				b.Fatalf("%d lines were dropped", s.lost.lines.Load())
+	for _, c := range []struct {
+		name string
+		max  int64
+	}{{"store", benchMax}, {"capped", defaultMaxBytes}} {
+		b.Run(c.name, func(b *testing.B) {
+			var size int64
+			start := cpu()
+			for range b.N {
+				s, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "pmcp.db"), MaxBytes: c.max})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ingest(b, s)
+				if s.budget.lost.lines.Load() > 0 {
+					b.Fatalf("%d lines were dropped", s.budget.lost.lines.Load())
+				}
+				_ = s.Close()
+				size = s.file.Size()
 			}
-			_ = s.Close()
-			size = s.file.bytes()
-		}
-		reportIngest(b, b.Elapsed(), cpu()-start, size)
-	})
-	b.Run("split", func(b *testing.B) { // the floor: cleaning and splitting, no storing
+			reportIngest(b, b.Elapsed(), cpu()-start, size)
+		})
+	}
+	b.Run("split", func(b *testing.B) { // the lower bound: lines are cleaned and split but not stored
 		start := cpu()
 		for range b.N {
 			var sink countSink
-			var cleaners [20]cleaner
+			var cleaners [20]line.Cleaner
 			for _, r := range benchCorpus().reads {
-				cleaners[r.process].feed(r.data, &sink)
+				cleaners[r.process].Feed(r.data, &sink)
 			}
 		}
 		reportIngest(b, b.Elapsed(), cpu()-start, 0)
@@ -168,15 +177,16 @@ func BenchmarkIngest(b *testing.B) {
 
 type countSink int
 
-func (c *countSink) line([]byte, bool, bool) { *c++ }
+func (c *countSink) Line([]byte, bool, bool) { *c++ }
 
-// filled gives both stores with the corpus in them.
+// filled returns a rowStore and a Store that contain the benchmark lines, and the runs in the
+// Store.
 func filled(b *testing.B) (*rowStore, *Store, []int64) {
 	dir := b.TempDir()
 	rs := openRows(b, filepath.Join(dir, "rows.db"))
 	rs.ingest(b)
 	s := openBench(b, filepath.Join(dir, "pmcp.db"))
-	s.filters.limit = 1 << 30
+	s.reader.filters.limit = 1 << 30
 	runs := ingest(b, s)
 	for _, r := range runs {
 		endRun(s, r)
@@ -192,32 +202,32 @@ func filled(b *testing.B) (*rowStore, *Store, []int64) {
 	return rs, s, runs
 }
 
-// buildFilters makes the filters of all chunks without waiting for the worker.
+// buildFilters builds the filters of all chunks at once, without waiting for the Store's worker.
 func buildFilters(t testing.TB, s *Store) {
 	t.Helper()
-	ids, err := chunksWithoutFilter(t.Context(), s.file.read)
+	ids, err := chunksWithoutFilter(t.Context(), s.file.ReadDB)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&worker{store: s}).buildStored(t.Context(), ids); err != nil {
+	if err := (&maintainer{storage: s.storage}).buildStored(t.Context(), ids); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// BenchmarkFlush is the trickle: 100 lines of 20 processes a flush.
+// BenchmarkFlush measures flushes of few lines: 100 lines of 20 processes in each flush.
 func BenchmarkFlush(b *testing.B) {
-	line := []byte(strings.Repeat("x", 100) + "\n")
+	text := []byte(strings.Repeat("x", 100) + "\n")
 	b.Run("rows", func(b *testing.B) {
 		rs := openRows(b, filepath.Join(b.TempDir(), "rows.db"))
 		defer rs.db.Close()
 		sink := &rowSink{b: b, db: rs.db}
-		var cleaners [20]cleaner
+		var cleaners [20]line.Cleaner
 		var all []time.Duration
 		for range b.N {
 			start := time.Now()
 			for i := range 100 {
 				sink.process = int64(i % 20)
-				cleaners[i%20].feed(line, sink)
+				cleaners[i%20].Feed(text, sink)
 			}
 			sink.commit()
 			all = append(all, time.Since(start))
@@ -234,7 +244,7 @@ func BenchmarkFlush(b *testing.B) {
 		var all []time.Duration
 		for range b.N {
 			for i := range 100 {
-				s.Capture(runs[i%20], Stdout, time.Now(), line)
+				s.Capture(runs[i%20], Stdout, time.Now(), text)
 			}
 			start := time.Now()
 			if err := s.Flush(b.Context()); err != nil {
@@ -246,7 +256,7 @@ func BenchmarkFlush(b *testing.B) {
 	})
 }
 
-// BenchmarkCapture is what one read costs the reader.
+// BenchmarkCapture measures how long Capture of one read keeps the reader of a process's output.
 func BenchmarkCapture(b *testing.B) {
 	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 	defer s.Close()

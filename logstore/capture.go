@@ -1,150 +1,211 @@
 package logstore
 
 import (
+	"maps"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"pmcp/logstore/fault"
 )
 
-// NewRun gives a new run of a process its id and its number, which counts from 1 per (project,
-// name) over all servers. It waits for the file for 1 s at most, but for the first time that the
-// Store sees a name; a file that is slower is not asked for 10 s, and the Store counts by what it
-// knows.
-func (s *Store) NewRun(project, name string) (run int64, number int) {
-	key := processKey{project, name}
-	r, ok := s.reserveRun(key)
-	if !ok {
-		r = s.countedRun(key)
-	}
-	return r.id, r.number
+// A captureTable holds the runs that this Store captures, and captures their output.
+type captureTable struct {
+	*storage
+	*flushQueue
+	ids    *runIDs
+	faults *faultLog
+	pool   buffers
+	quiet  quietTracker
+	// slots is a semaphore for GOMAXPROCS captures. Without it, fifty processes that print as fast as they can would
+	// all be runnable at once, and a goroutine that wakes another one, or waits for a run's lock, would queue behind
+	// them: a request that visits each run took 0.6 s on two processors.
+	slots  chan struct{}
+	budget budget
+	// newRunInfo is the info of a run until SaveRun is called for the run.
+	newRunInfo atomic.Pointer[[]byte]
+
+	mu       sync.RWMutex // guards the fields below; acquired before a run's lock
+	runs     map[int64]*runLog
+	late     map[int64]*runRow        // rows that were saved after their run left memory
+	latest   map[processKey]latestRun // the latest run known
+	watchers map[*watcher]struct{}
 }
 
-// enterRun makes a run with the number of at, or the next one that is free. It starts after
-// at.started, when the run before it did.
-func (s *Store) enterRun(key processKey, at latestRun) reservedRun {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	latest := s.latest[key]
-	number := max(at.number, latest.number+1)
-	r := newRunLog(s.nextRunID(), key, number, time.Now(), &s.pool, s.faults, s.opts.Mask)
-	r.after = max(at.started, latest.started)
-	r.row.started = max(r.row.started, r.after+1)
-	s.latest[key] = latestRun{number: number, started: r.row.started}
-	s.runs[r.id] = r
-	for w := range s.watchers {
-		if w.wants(r) {
-			if r.watchers == nil {
-				r.watchers = make(map[*watcher]struct{})
-			}
-			r.watchers[w] = struct{}{}
+func newCaptureTable(st *storage, ids *runIDs, queue *flushQueue, faults *faultLog) *captureTable {
+	c := &captureTable{
+		storage: st, flushQueue: queue, ids: ids, faults: faults,
+		quiet: quietTracker{kick: make(chan struct{}, 1)}, slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		runs: make(map[int64]*runLog), late: make(map[int64]*runRow), latest: make(map[processKey]latestRun),
+		watchers: make(map[*watcher]struct{}),
+	}
+	c.pool.chunk = st.limits.chunk
+	c.quiet.wg.Go(c.runQuietTracker)
+	return c
+}
+
+// Close waits for the goroutine that looks for silent streams. The Store must be closing.
+func (t *captureTable) Close() { t.quiet.wg.Wait() }
+
+// endAll ends the captures that are still running, so that no line remains unfinished in a stream.
+func (t *captureTable) endAll() {
+	t.mu.RLock()
+	ids := slices.Collect(maps.Keys(t.runs))
+	t.mu.RUnlock()
+	for _, id := range ids {
+		t.EndCapture(id)
+	}
+}
+
+// addRun adds the claimed run to the runs in memory, so that its output can be captured.
+func (t *captureTable) addRun(key processKey, c claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := newRunLog(c.id, key, c.number, time.Unix(0, c.started), &t.pool, t.faults, t.opts.Mask)
+	r.prevStarted, r.row.info = c.prevStarted, t.newInfo()
+	t.latest[key] = latestRun{number: c.number, started: c.started}
+	t.runs[r.id] = r
+	for w := range t.watchers {
+		if r.addWatcher(w) {
 			w.wake()
 		}
 	}
-	s.forgetOldest()
-	s.markDirty(r)
-	return reservedRun{r.id, number}
+	t.evictOldestLocked()
+	t.markDirty(r)
 }
 
-// latestRun is the latest run of a process. The next one starts after it, also by the noted times:
-// by these runs are ordered, and the clock may have been set back meanwhile.
+// A latestRun is the latest run of a process. The next run gets a later start time, even if the clock has been
+// set back, because runs are ordered by their recorded start times.
 type latestRun struct {
 	number  int
 	started int64
 }
 
-// Capture takes what a stream of a run wrote. p is borrowed until Capture returns. An empty p says
-// that the stream has been silent for a while (200 ms): its unfinished line is stored. Capture does
-// not wait for the disk, but when the run has more than 4 MiB pending it waits once, up to 2 s, for
-// the flusher to catch up before the oldest are dropped. What comes for an unknown run, or after
-// EndCapture, is ignored.
-func (s *Store) Capture(run int64, stream uint8, at time.Time, p []byte) {
-	r := s.ownRun(run)
+func (t *captureTable) latestRun(key processKey) latestRun {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.latest[key]
+}
+
+// Capture adds the bytes p that a stream of a run wrote. It does not keep p. An empty p means that the stream
+// has been silent for a while (200 ms): the unfinished line of the stream is stored. Capture does not wait for
+// the disk. If the run has more than 4 MiB pending, Capture waits once, for up to 2 s, for the flusher to catch
+// up before the run's oldest lines are dropped. Capture ignores bytes of an unknown run, and bytes that arrive
+// after EndCapture.
+func (t *captureTable) Capture(run int64, stream uint8, at time.Time, p []byte) {
+	r := t.ownRun(run)
 	if r == nil || stream >= streamCount {
 		return
 	}
-	s.capture(r, func() bool {
+	t.capture(r, func() bool {
 		if r.ended {
 			return false
 		}
-		r.now = max(at.UnixNano(), r.lastAt)
+		r.readAt = max(at.UnixNano(), r.lastAt)
 		st := &r.streams[stream]
 		if len(p) == 0 {
-			st.silence(st)
-			r.recognise(func(f *fault.Recogniser) { f.Quiet(stream) })
+			st.pauseLocked()
 		} else {
-			st.feed(p, st)
-			st.quiet = 0
+			st.Feed(p, st)
+			st.quiet, r.fedAt = 0, at
 		}
 		return true
 	})
-	s.keepBounds(r)
+	t.enforceBounds(r)
 }
 
-// EndCapture says that all streams of the run are at their end: unfinished lines are stored, and
-// who waits for lines is told.
-func (s *Store) EndCapture(run int64) {
-	r := s.ownRun(run)
+// pauseLocked stores the unfinished line of the stream, which has paused.
+func (s *stream) pauseLocked() {
+	s.Flush(s)
+	s.run.recogniseLocked(func(f *fault.Recogniser) { f.Quiet(s.id) })
+}
+
+// StorePrompts stores the unfinished lines of a run that has been silent for at least quiet, before Capture learns of
+// the silence. It returns how long the run has been silent; for a run that has printed nothing, or that is not in
+// memory, that is very long.
+func (t *captureTable) StorePrompts(run int64, quiet time.Duration) (silent time.Duration) {
+	r := t.ownRun(run)
+	if r == nil {
+		return math.MaxInt64
+	}
+	t.capture(r, func() bool {
+		if silent = time.Since(r.fedAt); r.ended || silent < quiet {
+			return false
+		}
+		r.readAt = max(r.fedAt.UnixNano(), r.lastAt)
+		for i := range r.streams {
+			if r.streams[i].Unfinished() {
+				r.streams[i].pauseLocked()
+			}
+		}
+		return true
+	})
+	t.enforceBounds(r)
+	return silent
+}
+
+// EndCapture ends the capture of a run whose streams have all ended. Unfinished lines are stored, and WaitLine
+// calls for the run return.
+func (t *captureTable) EndCapture(run int64) {
+	r := t.ownRun(run)
 	if r == nil {
 		return
 	}
-	s.capture(r, func() bool {
+	t.capture(r, func() bool {
 		if r.ended {
 			return false
 		}
-		r.now = max(time.Now().UnixNano(), r.lastAt)
+		r.readAt = max(time.Now().UnixNano(), r.lastAt)
 		for i := range r.streams {
-			r.streams[i].finish(&r.streams[i])
+			r.streams[i].Finish(&r.streams[i])
 		}
-		r.recognise((*fault.Recogniser).Idle)
-		r.seal()
-		r.ended, r.fresh = true, true
-		r.endWaiters()
+		r.recogniseLocked((*fault.Recogniser).Idle)
+		r.sealLocked()
+		r.ended, r.rowDirty = true, true
+		r.endWaitersLocked()
 		return true
 	})
-	s.markDirty(r)
-	s.keepBounds(r)
+	t.markDirty(r)
+	t.enforceBounds(r)
 }
 
-// turn waits until one of as many runs as there are processors may take lines, and gives what ends
-// the turn. Fifty processes that print as fast as they can would else all be ready to run at once,
-// and whoever wakes another, or waits for the lock of a run, would wait for all of them: an answer
-// that looks at each run took 0.6 s on two processors.
-func (s *Store) turn() (end func()) {
-	s.turns <- struct{}{}
-	return func() { <-s.turns }
-}
-
-// capture runs add under the run's lock, counts what it added, and tells the flusher and who follows the run.
-func (s *Store) capture(r *runLog, add func() bool) {
-	defer s.turn()()
+// capture calls add under the run's lock, counts the new bytes as pending, and wakes the flusher and the
+// run's watchers.
+func (t *captureTable) capture(r *runLog, add func() bool) {
+	t.slots <- struct{}{}
+	defer func() { <-t.slots }()
 	r.mu.Lock()
-	before, first := r.held(), r.last
+	before, first := r.memoryBytesLocked(), r.last
 	changed := add()
-	grown := r.held() - before
+	grown := r.memoryBytesLocked() - before
 	r.pending.Add(grown)
 	if changed && (r.last > first || r.ended) {
 		for w := range r.watchers {
 			w.wake()
 		}
 	}
+	r.announceLocked()
 	grew := r.last > first
 	if grew && !r.listed.Load() {
 		r.dirtySince = time.Now()
 	}
-	s.awaitQuiet(r)
+	t.trackQuietLocked(r)
 	urgent := len(r.sealed) >= urgentChunks
 	r.mu.Unlock()
-	s.pending.Add(grown)
+	t.budget.pending.Add(grown)
 	if grew {
-		s.markDirty(r)
+		t.markDirty(r)
 	}
 	if urgent {
-		notify(s.urgent)
+		notify(t.urgent)
 	}
 }
 
-// held counts the bytes in memory, covered by a commit or not.
-func (r *runLog) held() (n int64) {
+// memoryBytesLocked returns the number of bytes in memory, committed or not.
+func (r *runLog) memoryBytesLocked() (n int64) {
 	for _, c := range r.sealed {
 		n += c.size()
 	}
@@ -154,10 +215,11 @@ func (r *runLog) held() (n int64) {
 	return n
 }
 
-func (s *Store) ownRun(id int64) *runLog {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.runs[id]
+// ownRun returns the run with the given id if it is in memory, or nil.
+func (t *captureTable) ownRun(id int64) *runLog {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.runs[id]
 }
 
 // notify wakes the receiver of a channel with room for one signal.

@@ -14,10 +14,11 @@ import (
 
 var kills = flag.Int("chaos.n", 8, "how many times the chaos test kills a server")
 
-// TestSIGKILL kills a server under load at random moments, beside another that goes on: the file
-// stays sound, what is stored is an exact prefix of what was written, and the next server records
-// that the end may be missing.
-func TestSIGKILL(t *testing.T) {
+// TestKilledServerLosesOnlyLastLines kills a server under load at random moments while another
+// server writes to the same file, and checks that the file stays sound, that the stored lines are
+// an exact prefix of the written ones, and that the next server records that the end may be
+// missing.
+func TestKilledServerLosesOnlyLastLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	alive := make(map[string]bool)
 	survivor := uuid.NewString()
@@ -41,24 +42,24 @@ func TestSIGKILL(t *testing.T) {
 		ages = append(ages, checkLoss(t, captured, stored, killed))
 	}
 	sortDurations(ages)
-	t.Logf("the oldest line that a kill took was %v old in the middle, %v at most", ages[len(ages)/2], ages[len(ages)-1])
+	t.Logf("age of the oldest line lost by a kill: median %v, max %v", ages[len(ages)/2], ages[len(ages)-1])
 	_ = other.stdin.Close()
 	other.await("done")
 	s := openTest(t, Options{Path: path, MaxBytes: benchMax})
 	lines := readAll(t, s, Query{Names: []string{"survivor"}, Limit: 10_000})
 	wantNumbered(t, lines, 1, len(lines))
 	if p, err := s.Read(t.Context(), Query{Names: []string{"survivor"}, Newest: true}); err != nil || len(p.Gaps) != 0 || len(lines) == 0 {
-		t.Errorf("the survivor has %d lines and gaps %+v, %v", len(lines), p.Gaps, err)
+		t.Errorf("survivor: got %d lines, gaps %+v, %v; want lines and no gap", len(lines), p.Gaps, err)
 	}
 }
 
-// progress is how many lines were captured at a time.
+// progress is the number of lines that a helper program had captured at a time.
 type progress struct {
 	lines int
 	at    time.Time
 }
 
-// captured reads what a killed helper has told.
+// captured returns the progress that a killed helper program printed.
 func (h *helper) captured() (all []progress) {
 	for h.out.Scan() {
 		var n int
@@ -70,8 +71,8 @@ func (h *helper) captured() (all []progress) {
 	return all
 }
 
-// checkLoss holds that a kill takes no more than a run may have pending, and tells how old the
-// oldest line was that it took.
+// checkLoss fails the test if the kill lost more lines than a run may have pending, and returns the
+// age of the oldest lost line.
 func checkLoss(t *testing.T, captured []progress, stored int, killed time.Time) (age time.Duration) {
 	t.Helper()
 	if len(captured) == 0 {
@@ -79,7 +80,7 @@ func checkLoss(t *testing.T, captured []progress, stored int, killed time.Time) 
 	}
 	const lineBytes = len("line 1000000 of the run\n")
 	if lost := captured[len(captured)-1].lines - stored; lost*lineBytes > runBound {
-		t.Errorf("%d lines are lost of %d", lost, stored+lost)
+		t.Errorf("got %d of %d lines lost, want at most %d bytes", lost, stored+lost, runBound)
 	}
 	for _, p := range captured {
 		if p.lines > stored {
@@ -89,7 +90,8 @@ func checkLoss(t *testing.T, captured []progress, stored int, killed time.Time) 
 	return 0
 }
 
-// checkVictim opens the file as the next server does, and gives the number of stored lines.
+// checkVictim opens the file as the next server does and returns the number of lines that the
+// killed server stored.
 func checkVictim(t *testing.T, path, name string, alive map[string]bool) (stored int) {
 	t.Helper()
 	s, err := Open(t.Context(), Options{Path: path, MaxBytes: benchMax, Alive: func(_, id string) bool { return alive[id] }})
@@ -98,7 +100,7 @@ func checkVictim(t *testing.T, path, name string, alive map[string]bool) (stored
 	}
 	defer s.Close()
 	if st := s.Status(); st.State != StateOK || st.Quarantined != "" {
-		t.Fatalf("status %+v", st)
+		t.Fatalf("got status %+v, want OK and nothing quarantined", st)
 	}
 	if err := s.markLost(t.Context()); err != nil {
 		t.Fatal(err)
@@ -111,32 +113,33 @@ func checkVictim(t *testing.T, path, name string, alive map[string]bool) (stored
 	}
 	runs, err := s.Runs(t.Context(), RunFilter{Names: []string{name}})
 	if err != nil || len(runs) > 1 || len(runs) == 1 && (!runs[0].Lost || len(p.Gaps) != 1 || p.Gaps[0].After != int64(len(lines))) {
-		t.Fatalf("runs %+v, gaps %+v, %d lines, %v", runs, p.Gaps, len(lines), err)
+		t.Fatalf("got runs %+v, gaps %+v, %v; want one lost run with a gap after line %d", runs, p.Gaps, err, len(lines))
 	}
 	return len(lines)
 }
 
-// TestManyShortRuns has a process that crashes again and again.
-func TestManyShortRuns(t *testing.T) {
+// TestShortRunsTakeFewBytes stores the runs of a process that crashes again and again, and checks
+// that each run takes few bytes.
+func TestShortRunsTakeFewBytes(t *testing.T) {
 	t.Parallel()
 	const n = 2000
 	s := openTest(t, Options{})
-	crashAgain(t, s, n)
+	storeShortRuns(t, s, n)
 	text := int64(n * 3 * len("line 1 of the run\n"))
 	if lines := readAll(t, s, Query{Limit: 1000}); len(lines) != 3*n {
-		t.Fatalf("%d lines", len(lines))
+		t.Fatalf("got %d lines, want %d", len(lines), 3*n)
 	}
 	if lines := readBackwards(t, s, Query{Limit: 1000}); len(lines) != 3*n {
-		t.Fatalf("%d lines backwards", len(lines))
+		t.Fatalf("backwards: got %d lines, want %d", len(lines), 3*n)
 	}
-	used, err := usedBytes(t.Context(), s.file.read)
+	used, err := usedBytes(t.Context(), s.file.ReadDB)
 	if err != nil || (used-text)/n > 400 {
-		t.Errorf("%d bytes a run beyond its text, %v", (used-text)/n, err)
+		t.Errorf("got %d bytes a run beyond its text, %v; want at most 400", (used-text)/n, err)
 	}
 	t.Logf("%d bytes a run beyond its text", (used-text)/n)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.captureTable.mu.RLock()
+	defer s.captureTable.mu.RUnlock()
 	if len(s.runs) != 0 {
-		t.Errorf("%d runs are still in memory", len(s.runs))
+		t.Errorf("got %d runs in memory, want none", len(s.runs))
 	}
 }

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+
+	"pmcp/logstore/db"
 )
 
-// fileState is what must not change: names, sizes and content of the database and of its log.
+// fileState returns the content of the database and of its write-ahead log.
 func fileState(t *testing.T, path string) string {
 	t.Helper()
 	var b strings.Builder
@@ -26,26 +28,30 @@ func fileState(t *testing.T, path string) string {
 	return b.String()
 }
 
+// wantCheck fails the test unless CheckFile returns a text that contains text, and an error that
+// contains fault; an empty fault means no error.
 func wantCheck(t *testing.T, path, text, fault string) {
 	t.Helper()
-	got, err := CheckFile(t.Context(), path)
+	got, err := db.CheckFile(t.Context(), path)
 	if (err != nil) != (fault != "") || err != nil && !strings.Contains(err.Error(), fault) || !strings.Contains(got, text) {
-		t.Errorf("%q, %v; want %q, %q", got, err, text, fault)
+		t.Errorf("CheckFile: got %q, %v; want %q, %q", got, err, text, fault)
 	}
 }
 
-// wantQuietCheck is wantCheck of a file that no server has open.
+// wantQuietCheck is like wantCheck for a file that no server has open. It also fails the test if
+// the check changes the file.
 func wantQuietCheck(t *testing.T, path, text, fault string) {
 	t.Helper()
 	before := fileState(t, path)
 	wantCheck(t, path, text, fault)
 	if fileState(t, path) != before {
-		t.Error("the check changed the file")
+		t.Error("got changed files, want them as before the check")
 	}
 }
 
-// TestCheckFile checks a file without a server, beside one, and after one was killed.
-func TestCheckFile(t *testing.T) {
+// TestCheckFileWorksWithAndWithoutServer checks a file that no server has open, a file that a
+// server has open, and a file of a killed server.
+func TestCheckFileWorksWithAndWithoutServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pm cp?.db")
 	wantQuietCheck(t, path, "not created yet", "")
 	s, err := Open(t.Context(), Options{Path: path})
@@ -62,7 +68,7 @@ func TestCheckFile(t *testing.T) {
 	}
 	wantQuietCheck(t, path, "whole, 1 runs, 0 sessions without an end", "")
 	if _, err := os.Stat(path + "-shm"); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the check left a file: %v", err)
+		t.Errorf("index after the check: got %v, want no file", err)
 	}
 
 	h := startHelper(t, "write", path, uuid.NewString(), "b", "0")
@@ -73,15 +79,15 @@ func TestCheckFile(t *testing.T) {
 	}
 	_ = h.cmd.Wait()
 	wantQuietCheck(t, path, "whole, 2 runs, 1 sessions without an end", "")
-	if err := os.Remove(path + "-shm"); err != nil { // as after a power failure
+	if err := os.Remove(path + "-shm"); err != nil { // the index is missing, as after a power failure
 		t.Fatal(err)
 	}
 	wantQuietCheck(t, path, "whole, 2 runs, 1 sessions without an end", "")
 }
 
-// TestCheckFileAfterAKillBetweenHeaderAndFrame: a server was killed while it synced the header of a new
-// write-ahead log, which has no frame yet.
-func TestCheckFileAfterAKillBetweenHeaderAndFrame(t *testing.T) {
+// TestCheckFileReadsLogWithoutFrames checks that CheckFile accepts a write-ahead log that has a
+// header and no frames. A server leaves such a log if it is killed while it syncs the header.
+func TestCheckFileReadsLogWithoutFrames(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s, err := Open(t.Context(), Options{Path: path})
 	if err != nil {
@@ -90,13 +96,13 @@ func TestCheckFileAfterAKillBetweenHeaderAndFrame(t *testing.T) {
 	put(s, startRun(s, "/p", "a"), 1, 100)
 	flush(t, s)
 	log, err := os.ReadFile(path + "-wal")
-	if err != nil || len(log) < walHeaderBytes {
-		t.Fatal(len(log), err)
+	if err != nil || len(log) < db.WALHeaderBytes {
+		t.Fatalf("write-ahead log: got %d bytes, %v; want at least %d", len(log), err, db.WALHeaderBytes)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for name, content := range map[string][]byte{"-wal": log[:walHeaderBytes], "-shm": make([]byte, 32<<10)} {
+	for name, content := range map[string][]byte{"-wal": log[:db.WALHeaderBytes], "-shm": make([]byte, 32<<10)} {
 		if err := os.WriteFile(path+name, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +110,7 @@ func TestCheckFileAfterAKillBetweenHeaderAndFrame(t *testing.T) {
 	wantQuietCheck(t, path, "whole, 1 runs, 0 sessions without an end", "")
 }
 
-// flushed waits until the helper's run is stored.
+// flushed waits until the run of the helper program is stored in the file at path.
 func (h *helper) flushed(path string) {
 	h.t.Helper()
 	s, err := Open(h.t.Context(), Options{Path: path, Alive: func(string, string) bool { return true }})
@@ -139,8 +145,8 @@ func TestCheckFileFindsDamage(t *testing.T) {
 		change      func(b []byte) []byte
 	}{
 		{"garbage", "not a database", func(b []byte) []byte { return []byte(strings.Repeat("garbage ", 4096)) }},
-		{"page", "corrupt", func(b []byte) []byte { return wipe(b, 1*pageBytes, 8*pageBytes) }},
-		{"cut", "malformed", func(b []byte) []byte { return b[:len(b)/2/pageBytes*pageBytes] }},
+		{"page", "corrupt", func(b []byte) []byte { return wipe(b, 1*db.PageBytes, 8*db.PageBytes) }},
+		{"cut", "malformed", func(b []byte) []byte { return b[:len(b)/2/db.PageBytes*db.PageBytes] }},
 		{"foreign", "another program's", func(b []byte) []byte { b[68] ^= 1; return b }},
 		{"newer", "newer version", func(b []byte) []byte { b[63] = 200; return b }},
 	} {
@@ -154,11 +160,11 @@ func TestCheckFileFindsDamage(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if text, err := CheckFile(ctx, whole); err != nil || !strings.Contains(text, "too large") {
-		t.Errorf("%q, %v", text, err)
+	if text, err := db.CheckFile(ctx, whole); err != nil || !strings.Contains(text, "too large") {
+		t.Errorf("cancelled: got %q, %v; want that the file is too large", text, err)
 	}
-	if text, err := CheckFile(t.Context(), dir); err == nil || text != "" {
-		t.Errorf("a directory: %q, %v", text, err)
+	if text, err := db.CheckFile(t.Context(), dir); err == nil || text != "" {
+		t.Errorf("a directory: got %q, %v; want an error", text, err)
 	}
 	empty := filepath.Join(dir, "empty.db")
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
@@ -167,7 +173,7 @@ func TestCheckFileFindsDamage(t *testing.T) {
 	wantQuietCheck(t, empty, "empty", "")
 }
 
-// wipe fills a range of pages with what no page may hold.
+// wipe overwrites b[from:to] with a value that no page of a database may hold, and returns b.
 func wipe(b []byte, from, to int) []byte {
 	for i := from; i < to; i++ {
 		b[i] = 0xa5

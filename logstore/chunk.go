@@ -6,12 +6,16 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"pmcp/logstore/line"
 )
 
 const (
-	// chunkBytes is the text and metadata of a chunk; one more line of at most maxLineBytes may overshoot it.
+	// chunkBytes is the size of a chunk's text and metadata, unless the limits make it smaller. A chunk may exceed
+	// this size by one line of at most MaxLineBytes.
 	chunkBytes = 256 << 10
-	// metaBytes is the size of a line's metadata: time since the chunk's first line in ns << 8, and flags.
+	// metaBytes is the size of a line's metadata: its flags in the lowest 8 bits, and above them the time in ns
+	// since the chunk's first line.
 	metaBytes = 8
 
 	metaStream  = 0b11
@@ -21,8 +25,8 @@ const (
 	metaPartial = 1 << 6
 )
 
-// lineFlags packs what is known of a line besides its text and time.
-func lineFlags(stream uint8, level Level, continuation, partial bool) uint8 {
+// lineFlags packs a line's attributes other than its text and time.
+func lineFlags(stream uint8, level line.Level, continuation, partial bool) uint8 {
 	f := stream&metaStream | uint8(level)<<metaLevelAt
 	if continuation {
 		f |= metaCont
@@ -33,11 +37,12 @@ func lineFlags(stream uint8, level Level, continuation, partial bool) uint8 {
 	return f
 }
 
-// block is a stretch of consecutive lines of one run, in memory or read from the file. Its slices are never written to.
+// A block is a sequence of consecutive lines of one run, in memory or read from the file. Its slices are
+// never written to.
 type block struct {
 	first int64  // number of the first line
 	base  int64  // time of the first line in Unix nanoseconds
-	meta  []byte // metaBytes a line
+	meta  []byte // metaBytes for each line
 	text  []byte // each line's text and a newline
 }
 
@@ -50,7 +55,7 @@ func (b *block) metaAt(i int64) uint64 {
 
 func (b *block) timeAt(i int64) int64 { return b.base + int64(b.metaAt(i)>>8) }
 
-// line makes the Line at index i from its text.
+// line returns the Line at index i, given its text.
 func (b *block) line(run, i int64, text []byte) Line {
 	m := b.metaAt(i)
 	return Line{
@@ -58,80 +63,76 @@ func (b *block) line(run, i int64, text []byte) Line {
 		Number:       b.first + i,
 		At:           time.Unix(0, b.base+int64(m>>8)),
 		Stream:       uint8(m & metaStream),
-		Level:        Level(m & metaLevel >> metaLevelAt),
+		Level:        line.Level(m & metaLevel >> metaLevelAt),
 		Continuation: m&metaCont != 0,
 		Partial:      m&metaPartial != 0,
 		Text:         string(text),
 	}
 }
 
-// sound tells whether a block from the file has as many lines of text as of metadata, so that
-// nothing read from it can go out of range.
-func (b *block) sound() bool {
+// valid reports whether a block from the file has as many lines of text as of metadata, so that reading it
+// cannot go out of range.
+func (b *block) valid() bool {
 	return len(b.meta)%metaBytes == 0 && int64(bytes.Count(b.text, newline)) == b.lines() &&
 		(len(b.text) == 0 || b.text[len(b.text)-1] == '\n')
 }
 
 var newline = []byte{'\n'}
 
-// card sums up a block.
-type card struct {
+// A chunkMeta summarizes a block.
+type chunkMeta struct {
 	first, lines int64
 	bytes        int64 // of text
 	minAt, maxAt int64 // Unix nanoseconds
 	streams      uint8 // bit set
-	byLevel      [levelCount]int64
+	byLevel      [line.LevelCount]int64
 }
 
-// chunk is a block that is being filled, or waits to be committed. Its run's lock guards it; only
-// the bytes that a snapshot covers may be read without.
+// A chunk is a block that is being filled, or waits to be committed. The run's lock guards the chunk, except
+// for the bytes that a snapshot covers: they may be read without the lock.
 type chunk struct {
-	n       int64 // place among the chunks of the run
-	first   int64
-	base    int64
-	lastAt  int64
-	meta    []byte
-	text    []byte
-	byLevel [levelCount]int64
-	streams uint8
+	block
+	n int64 // index among the chunks of the run
 
-	tailLines int64                      // how many of its lines the tail rows in the file cover
-	tailBytes int64                      // the text of those
-	tails     struct{ first, end int64 } // places of those tail rows: first <= n < end
+	tailLines int64                      // how many of its lines are in tail rows in the file
+	tailBytes int64                      // size of the text of those lines
+	tails     struct{ first, end int64 } // indexes of those tail rows: first <= n < end
 	inFlight  bool                       // the flusher is writing it
 
-	// refs counts the owner and the snapshots; at zero the buffers go back to the pool.
+	// refs counts the references of the owner and of the snapshots. At zero the buffers return to the pool.
 	refs atomic.Int32
 }
 
-// buffers recycles the text and metadata of full-grown chunks.
+// buffers pools the text and metadata of full-size chunks.
 type buffers struct {
+	chunk      int64 // size of a chunk that is full; 0 = chunkBytes
 	text, meta sync.Pool
 }
 
 func newChunk(n, first int64, at int64) *chunk {
-	c := &chunk{n: n, first: first, base: at, lastAt: at}
+	c := &chunk{n: n, block: block{first: first, base: at}}
 	c.refs.Store(1)
 	return c
 }
 
-func (c *chunk) lines() int64 { return int64(len(c.meta) / metaBytes) }
-func (c *chunk) size() int64  { return int64(len(c.text) + len(c.meta)) }
+func (c *chunk) size() int64 { return int64(len(c.text) + len(c.meta)) }
 
-// uncovered is how much of it neither a chunk row nor tail rows cover.
+// uncovered returns the size of the lines that neither a chunk row nor tail rows cover.
 func (c *chunk) uncovered() int64 { return c.size() - c.tailBytes - c.tailLines*metaBytes }
 
-// append adds a line. at is not before the chunk's last.
+// uncoveredLines returns the number of those lines, and the size of their text.
+func (c *chunk) uncoveredLines() (lines, bytes int64) {
+	return c.lines() - c.tailLines, int64(len(c.text)) - c.tailBytes
+}
+
+// append adds a line. at must not be before the time of the chunk's last line.
 func (c *chunk) append(text []byte, at int64, flags uint8, pool *buffers) {
 	c.grow(len(text)+1, pool)
 	c.text = append(append(c.text, text...), '\n')
 	c.meta = binary.LittleEndian.AppendUint64(c.meta, uint64(at-c.base)<<8|uint64(flags))
-	c.lastAt = at
-	c.byLevel[flags&metaLevel>>metaLevelAt]++
-	c.streams |= 1 << (flags & metaStream)
 }
 
-// snapshot gives what the chunk holds now; the block stays valid until release.
+// snapshot returns a block with the current lines of the chunk. The block stays valid until release is called.
 func (c *chunk) snapshot() block {
 	c.refs.Add(1)
 	return block{first: c.first, base: c.base, meta: c.meta[:len(c.meta):len(c.meta)], text: c.text[:len(c.text):len(c.text)]}
@@ -143,27 +144,23 @@ func (c *chunk) release(pool *buffers) {
 	}
 }
 
-func (c *chunk) card() card {
-	return card{first: c.first, lines: c.lines(), bytes: int64(len(c.text)), minAt: c.base, maxAt: c.lastAt, streams: c.streams, byLevel: c.byLevel}
-}
-
 const (
 	smallText = 4 << 10
-	fullText  = chunkBytes + maxLineBytes + 1
+	fullText  = chunkBytes + line.MaxLineBytes + 1
 	smallMeta = 64 * metaBytes
 	fullMeta  = chunkBytes / 4
 
-	// busyChunk is how fast a run fills a chunk if the next one need not grow: it is as good as full.
+	// busyChunk is the time within which a run must fill a chunk for the next one to start at full size.
 	busyChunk = time.Second
 )
 
-// growFull gives an empty chunk full-grown buffers at once.
+// growFull gives an empty chunk full-size buffers at once.
 func (c *chunk) growFull(pool *buffers) {
-	c.text, c.meta = fullGrown(fullText, &pool.text), fullGrown(fullMeta, &pool.meta)
+	c.text, c.meta = getBuffer(fullText, &pool.text), getBuffer(fullMeta, &pool.meta)
 }
 
-// grow makes room for n more bytes of text and one line of metadata: by doubling, so that a quiet run costs little, and
-// at last to a full-grown buffer from the pool.
+// grow makes room for n more bytes of text and the metadata of one line. It doubles the buffers, so that a
+// quiet run needs little memory, and ends with a full-size buffer from the pool.
 func (c *chunk) grow(n int, pool *buffers) {
 	if len(c.text)+n > cap(c.text) {
 		c.text = regrow(c.text, max(2*cap(c.text), smallText, len(c.text)+n), fullText, &pool.text)
@@ -174,20 +171,14 @@ func (c *chunk) grow(n int, pool *buffers) {
 }
 
 func regrow(old []byte, want, full int, pool *sync.Pool) []byte {
-	var grown []byte
-	switch {
-	case want < full/2:
-		grown = make([]byte, 0, want)
-	case want <= full:
-		grown = fullGrown(full, pool)
-	default:
-		grown = make([]byte, 0, want)
+	if want >= full/2 && want <= full {
+		return append(getBuffer(full, pool), old...)
 	}
-	return append(grown, old...)
+	return append(make([]byte, 0, want), old...)
 }
 
-// fullGrown gives an empty buffer of the given size.
-func fullGrown(size int, pool *sync.Pool) []byte {
+// getBuffer returns an empty buffer of the given size, from the pool if it has one.
+func getBuffer(size int, pool *sync.Pool) []byte {
 	if p, ok := pool.Get().(*[]byte); ok {
 		return (*p)[:0]
 	}
@@ -203,9 +194,9 @@ func (b *buffers) put(c *chunk) {
 	}
 }
 
-// card sums up a block.
-func (b *block) card() card {
-	c := card{first: b.first, lines: b.lines(), bytes: int64(len(b.text))}
+// summarize returns the metadata of the block.
+func (b *block) summarize() chunkMeta {
+	c := chunkMeta{first: b.first, lines: b.lines(), bytes: int64(len(b.text))}
 	for i := range c.lines {
 		m := b.metaAt(i)
 		c.byLevel[m&metaLevel>>metaLevelAt]++
@@ -217,7 +208,7 @@ func (b *block) card() card {
 	return c
 }
 
-// lineEnd gives the offset of the newline of the line that starts at off.
+// lineEnd returns the offset of the newline that ends the line at off.
 func (b *block) lineEnd(off int) int {
 	return off + bytes.IndexByte(b.text[off:], '\n')
 }

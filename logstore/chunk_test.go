@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestOnlyABusyRunStartsWithAFullBuffer(t *testing.T) {
+func TestOnlyBusyRunGetsFullBuffer(t *testing.T) {
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestOnlyABusyRunStartsWithAFullBuffer(t *testing.T) {
 		s.Capture(run, Stdout, now.Add(c.took), full)
 		s.Capture(run, Stdout, now.Add(c.took), []byte("the next chunk's\n"))
 		if got := cap(r.open.text) == fullText; len(r.sealed) != 1 || got != c.full {
-			t.Errorf("%s: %d chunks are full, and the next one has %d bytes", c.name, len(r.sealed), cap(r.open.text))
+			t.Errorf("%s: got %d sealed chunks and a buffer of %d bytes, want 1 and full %v", c.name, len(r.sealed), cap(r.open.text), c.full)
 		}
 	}
 }

@@ -9,9 +9,12 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"pmcp/logstore/db"
 )
 
-// damages are what can become of a database's files while no server, or one, has them open.
+// damages maps names to ways to damage a database's files, whether a server has the files open or
+// not.
 var damages = map[string]func(path string) error{
 	"database cut in half": func(path string) error {
 		info, err := os.Stat(path)
@@ -21,13 +24,13 @@ var damages = map[string]func(path string) error{
 		return os.Truncate(path, info.Size()/2)
 	},
 	"database cut to nothing": func(path string) error { return os.Truncate(path, 0) },
-	"database cut in a page":  func(path string) error { return os.Truncate(path, pageBytes+100) },
+	"database cut in a page":  func(path string) error { return os.Truncate(path, db.PageBytes+100) },
 	"garbage for the log": func(path string) error {
 		return os.WriteFile(path+"-wal", bytes.Repeat([]byte("garbage "), 1<<17), 0o600)
 	},
 	"log cut": func(path string) error { return os.Truncate(path+"-wal", 1000) },
 	"garbage for the log's index": func(path string) error {
-		index, err := os.OpenFile(path+"-shm", os.O_WRONLY, 0) // cut to nothing, if only for a moment, it would end who has it mapped
+		index, err := os.OpenFile(path+"-shm", os.O_WRONLY, 0) // do not truncate: even for a moment, that would end a process that has the index mapped
 		if err != nil {
 			return err
 		}
@@ -39,9 +42,9 @@ var damages = map[string]func(path string) error{
 	"index removed":        func(path string) error { return os.Remove(path + "-shm") },
 }
 
-// killed leaves the files of a server that was killed, with some of the log in the database and
-// some in the write-ahead log.
-func killed(t *testing.T) (path string) {
+// filesOfKilledServer returns the path of a database that a killed server left, with part of the
+// log in the database and part in the write-ahead log.
+func filesOfKilledServer(t *testing.T) (path string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "pmcp.db")
 	s, err := Open(t.Context(), Options{Path: source})
@@ -52,7 +55,7 @@ func killed(t *testing.T) (path string) {
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 50_000)
 	flush(t, s)
-	if err := s.file.checkpoint(t.Context(), "PASSIVE"); err != nil {
+	if err := s.file.Checkpoint(t.Context(), "PASSIVE"); err != nil {
 		t.Fatal(err)
 	}
 	put(s, run, 50_001, 60_000)
@@ -70,8 +73,9 @@ func killed(t *testing.T) (path string) {
 	return path
 }
 
-// works tells whether a Store takes and gives lines, whatever it has of earlier ones.
-func works(t *testing.T, s *Store) {
+// wantWorking fails the test unless the Store stores and returns new lines. It may have lost
+// earlier ones.
+func wantWorking(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -80,38 +84,39 @@ func works(t *testing.T, s *Store) {
 	_ = s.Flush(ctx)
 	all, runsErr := s.Runs(ctx, RunFilter{Names: []string{"fresh"}})
 	if runsErr != nil || !slices.ContainsFunc(all, func(r Run) bool { return r.ID == run }) {
-		t.Errorf("runs %+v, %v", all, runsErr)
+		t.Errorf("Runs: got %+v, %v; want run %d", all, runsErr, run)
 	}
 	p, err := s.Read(ctx, Query{Runs: []int64{run}, After: CursorStart})
 	if err != nil || len(p.Lines) != 100 {
-		t.Errorf("read: %+v, %v", p, err)
+		t.Errorf("Read: got %+v, %v; want 100 lines", p, err)
 	}
 	put(s, run, 101, 200)
 	if p, err := s.Read(ctx, Query{Runs: []int64{run}, Newest: true, Limit: 100}); err != nil || len(p.Lines) != 100 || p.Lines[99].Number != 200 {
-		t.Errorf("the last lines: %+v, %v", p, err)
+		t.Errorf("newest lines: got %+v, %v; want 100 up to line 200", p, err)
 	}
 	st := s.Status()
 	t.Logf("state %s %s; moved to %s", st.State, st.Reason, st.Quarantined)
 }
 
-// TestDamageAtStart opens what a killed server left, after something has damaged it.
-func TestDamageAtStart(t *testing.T) {
+// TestOpenDamagedFilesWorks damages files that a killed server left, opens them, and checks that
+// the Store stores and returns lines.
+func TestOpenDamagedFilesWorks(t *testing.T) {
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
-			path := killed(t)
+			path := filesOfKilledServer(t)
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}
 			s := openTest(t, Options{Path: path})
-			works(t, s)
+			wantWorking(t, s)
 		})
 	}
 }
 
-// TestDamageUnderTheServer damages the files that a Store has open: it goes on, if need be in
-// memory, and the next one works. Not among the damages: a shorter index, which SQLite has mapped,
-// ends the program with SIGBUS.
-func TestDamageUnderTheServer(t *testing.T) {
+// TestStoreSurvivesDamageOfOpenFiles damages the files that a Store has open, and checks that the
+// Store goes on, in memory if it must, and that the next Store works. A shortened index is left
+// out: SQLite has it mapped, so it ends the program with SIGBUS.
+func TestStoreSurvivesDamageOfOpenFiles(t *testing.T) {
 	for name, damage := range damages {
 		if name == "index cut to nothing" {
 			continue
@@ -127,41 +132,41 @@ func TestDamageUnderTheServer(t *testing.T) {
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}
-			works(t, s)
-			t.Logf("close: %v", s.Close()) // it may have been found to be corrupt by then
+			wantWorking(t, s)
+			t.Logf("close: %v", s.Close()) // Close may fail, because the Store may have found the damage by then
 			next := openTest(t, Options{Path: path})
-			works(t, next)
+			wantWorking(t, next)
 		})
 	}
 }
 
-// garble writes over a table of a Store's file, and has its reads look anew.
+// garble overwrites a table in the file of a Store and makes later reads use new connections.
 func garble(t *testing.T, s *Store, table string) {
 	t.Helper()
-	root := int64(1) // of the schema itself
+	root := int64(1) // the root page of the schema itself
 	if table != "sqlite_schema" {
-		checkError(t, s.file.write.QueryRow(`SELECT rootpage FROM sqlite_schema WHERE name = ?`, table).Scan(&root))
+		checkError(t, s.file.WriteDB.QueryRow(`SELECT rootpage FROM sqlite_schema WHERE name = ?`, table).Scan(&root))
 	}
-	_, err := s.file.write.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
+	_, err := s.file.WriteDB.Exec(`PRAGMA wal_checkpoint(TRUNCATE)`)
 	checkError(t, err)
 	f, err := os.OpenFile(s.opts.Path, os.O_WRONLY, 0)
 	checkError(t, err)
 	defer f.Close()
-	_, err = f.WriteAt(bytes.Repeat([]byte("garbage "), pageBytes/8), (root-1)*pageBytes)
+	_, err = f.WriteAt(bytes.Repeat([]byte("garbage "), db.PageBytes/8), (root-1)*db.PageBytes)
 	checkError(t, err)
-	s.file.read.SetMaxIdleConns(0) // what they have read they would not read again
+	s.file.ReadDB.SetMaxIdleConns(0) // connections that are already open would not read the pages again
 }
 
-// TestDamageMetByARun: who asks for a run, or waits for its end, and is the first to meet the
-// damage, has it from memory.
-func TestDamageMetByARun(t *testing.T) {
+// TestRunIsReturnedFromMemoryAfterDamage damages the table of runs, and checks that Run and WaitRun
+// return a run from memory although they are the first to read the damaged pages.
+func TestRunIsReturnedFromMemoryAfterDamage(t *testing.T) {
 	for name, ask := range map[string]func(*Store, int64) (Run, error){
 		"Run": func(s *Store, run int64) (Run, error) { return s.Run(t.Context(), run) },
 		"WaitRun": func(s *Store, run int64) (Run, error) {
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
 			r, err := s.WaitRun(over, run, onlyItsEnd)
-			if errors.Is(err, context.Canceled) { // it has seen a run that has not ended
+			if errors.Is(err, context.Canceled) { // WaitRun returned a run that has not ended
 				err = nil
 			}
 			return r, err
@@ -174,23 +179,23 @@ func TestDamageMetByARun(t *testing.T) {
 			flush(t, s)
 			garble(t, s, "run")
 			if r, err := ask(s, run); err != nil || r.ID != run {
-				t.Errorf("run %+v, %v", r, err)
+				t.Errorf("got run %+v, %v; want run %d", r, err, run)
 			}
-			wantDamageMet(t, s)
+			wantDamageFound(t, s)
 		})
 	}
 }
 
-func wantDamageMet(t *testing.T, s *Store) {
+func wantDamageFound(t *testing.T, s *Store) {
 	t.Helper()
 	if s.damage.Load() == nil {
-		t.Error("the damage was not met")
+		t.Error("got no damage recorded, want some")
 	}
 }
 
-// TestDamageMetByAWait: who waits for a line of a run that is not in memory is told that nothing is
-// known of it any more.
-func TestDamageMetByAWait(t *testing.T) {
+// TestWaitLineAfterDamageReportsUnknownRun waits for a line of a run that only the damaged file
+// has, and checks that the wait ends with an error for an unknown run.
+func TestWaitLineAfterDamageReportsUnknownRun(t *testing.T) {
 	s := openToDamage(t)
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 10)
@@ -198,33 +203,35 @@ func TestDamageMetByAWait(t *testing.T) {
 	flush(t, s)
 	garble(t, s, "run")
 	if _, err := s.WaitLine(t.Context(), run, 0, func(Line) bool { return false }); !errors.Is(err, ErrUnknownRun) {
-		t.Errorf("not an unknown run: %v", err)
+		t.Errorf("got error %v, want ErrUnknownRun", err)
 	}
-	wantDamageMet(t, s)
+	wantDamageFound(t, s)
 }
 
-// TestDamageMetByAConnection: what a read cannot even be begun for is damage as well.
-func TestDamageMetByAConnection(t *testing.T) {
+// TestReadSurvivesDamagedSchema damages the database's schema, so that no query can be prepared,
+// and checks that the Store treats this as a damaged file.
+func TestReadSurvivesDamagedSchema(t *testing.T) {
 	s := openToDamage(t)
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 10)
 	flush(t, s)
 	garble(t, s, "sqlite_schema")
 	if p, err := s.Read(t.Context(), Query{Runs: []int64{run}}); err != nil || len(p.Lines) != 10 {
-		t.Errorf("%+v, %v", p, err)
+		t.Errorf("got %+v, %v; want 10 lines", p, err)
 	}
-	wantDamageMet(t, s)
+	wantDamageFound(t, s)
 }
 
-// TestDamagedFileIsLeft: the end of a server that met damage changes neither the file nor its log.
-func TestDamagedFileIsLeft(t *testing.T) {
+// TestCloseLeavesDamagedFileUnchanged closes a Store that found its file damaged, and checks that
+// neither the file nor its write-ahead log changes.
+func TestCloseLeavesDamagedFileUnchanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s, err := Open(t.Context(), Options{Path: path})
 	checkError(t, err)
 	garble(t, s, "document")
 	put(s, startRun(s, "/p", "web"), 1, 10)
 	flush(t, s)
-	damageFound(t, s)
+	markDamaged(t, s)
 	content := func() (all []byte) {
 		for _, name := range []string{path, path + "-wal"} {
 			part, err := os.ReadFile(name)
@@ -234,28 +241,29 @@ func TestDamagedFileIsLeft(t *testing.T) {
 		return all
 	}
 	before := content()
-	_ = s.Close() // what is captured last is not stored, and it says so
+	_ = s.Close() // Close fails because the last lines are not stored
 	if !bytes.Equal(content(), before) {
-		t.Error("the file was changed")
+		t.Error("got changed files, want them as before Close")
 	}
 }
 
-// TestErrorsOfARunAfterDamage: those that are in memory are given.
-func TestErrorsOfARunAfterDamage(t *testing.T) {
+// TestFaultsOfRunAreReturnedFromMemoryAfterDamage checks that those errors of a run that are in
+// memory are returned although the file was damaged.
+func TestFaultsOfRunAreReturnedFromMemoryAfterDamage(t *testing.T) {
 	s := openToDamage(t)
 	run := startRun(s, "/p", "web")
 	flush(t, s)
-	_, err := s.file.write.Exec(`DROP TABLE fault_run`)
+	_, err := s.file.WriteDB.Exec(`DROP TABLE fault_run`)
 	checkError(t, err)
-	s.foundDamage(errCorrupt)
+	s.recordDamage(db.ErrCorrupt)
 	throw(s, run, 1)
 	endRun(s, run)
 	if all, total, err := s.Faults(t.Context(), FaultQuery{Runs: []int64{run}}); err != nil || total != 1 {
-		t.Errorf("%+v, %d, %v", all, total, err)
+		t.Errorf("got %+v, %d, %v; want 1 error", all, total, err)
 	}
 }
 
-// openToDamage opens a Store on a file of the test's own, which need not be whole when it is over.
+// openToDamage opens a Store on a file that the test may leave damaged.
 func openToDamage(t *testing.T) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
@@ -264,38 +272,40 @@ func openToDamage(t *testing.T) *Store {
 	return s
 }
 
-// damageFound has a Store find damage, and a round of its worker that is under way end.
-func damageFound(t *testing.T, s *Store) {
+// markDamaged makes the Store find damage in its file, and waits for the end of the Store worker's
+// current round.
+func markDamaged(t *testing.T, s *Store) {
 	t.Helper()
-	s.foundDamage(errCorrupt)
-	free, err := s.file.maint.take(t.Context())
+	s.recordDamage(db.ErrCorrupt)
+	free, err := s.file.MaintLock.Acquire(t.Context())
 	if err != nil || !free {
-		t.Fatalf("free %v, %v", free, err)
+		t.Fatalf("taking the maintenance lock: got %v, %v; want true", free, err)
 	}
-	s.file.maint.unlock()
+	s.file.MaintLock.Release()
 }
 
-// TestNothingIsTidiedAfterDamage: the next server finds the file as it was when the damage was met.
-func TestNothingIsTidiedAfterDamage(t *testing.T) {
+// TestMaintenanceStopsAfterDamage checks that a Store that found its file damaged does not change
+// the file any more, so that the next Store finds it as it was.
+func TestMaintenanceStopsAfterDamage(t *testing.T) {
 	s := openTest(t, Options{})
 	flush(t, s)
-	damageFound(t, s)
-	_, err := s.file.write.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (1, 1, 1, 1, 1, '')`)
+	markDamaged(t, s)
+	_, err := s.file.WriteDB.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (1, 1, 1, 1, 1, '')`)
 	checkError(t, err)
-	w := &worker{store: s}
-	s.filterBacklog.Store(true)
+	w := &maintainer{storage: s.storage, captures: s.captureTable}
+	w.filterBacklog.Store(true)
 	checkError(t, w.startup(t.Context()))
-	checkError(t, w.round(t.Context()))
-	checkError(t, w.catchUp(t.Context()))
-	if err := s.removeOld(t.Context(), time.Now().UnixNano()); !corrupt(err) {
-		t.Errorf("removing: %v", err)
+	checkError(t, w.maintain(t.Context()))
+	checkError(t, w.buildSkipped(t.Context()))
+	if err := s.removeOld(t.Context(), time.Now().UnixNano()); !db.IsCorrupt(err) {
+		t.Errorf("removeOld: got error %v, want corruption", err)
 	}
-	if _, err := s.ResolveFault(t.Context(), "0", ""); !corrupt(err) {
-		t.Errorf("resolving: %v", err)
+	if _, err := s.ResolveFault(t.Context(), "0", ""); !db.IsCorrupt(err) {
+		t.Errorf("ResolveFault: got error %v, want corruption", err)
 	}
 	var gaps int
-	checkError(t, s.file.read.QueryRow(`SELECT count(*) FROM gap`).Scan(&gaps))
+	checkError(t, s.file.ReadDB.QueryRow(`SELECT count(*) FROM gap`).Scan(&gaps))
 	if gaps != 1 {
-		t.Error("old log was removed")
+		t.Error("got the old gap removed, want it kept")
 	}
 }

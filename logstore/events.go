@@ -2,116 +2,94 @@ package logstore
 
 import (
 	"context"
-	"fmt"
+	"database/sql"
 	"slices"
-	"strings"
 	"time"
+
+	"pmcp/logstore/db"
 )
 
 const (
-	// maxUnsavedEvents bounds the events in memory, and maxEvents those in the file; older ones go.
+	// maxUnsavedEvents is the maximum number of events in memory, and maxEvents is the maximum in the file. Beyond
+	// either, the oldest events are removed.
 	maxUnsavedEvents = 1000
 	maxEvents        = 10_000
 )
 
-// Event is something that happened to a process by itself: it crashed, became ready, was restarted.
+// An Event is something that happened to a process by itself: for example, the process crashed, became ready or
+// was restarted.
 type Event struct {
-	// At is when.
+	// At is when it happened.
 	At time.Time
-	// Project and Name are the process, Run is the id of its run; 0 if it was none.
+	// Project and Name identify the process. Run is the id of its run, or 0 if the event concerns no run.
 	Project, Name string
 	Run           int64
-	// Text says in a sentence what.
+	// Text describes the event in one sentence.
 	Text string
 }
 
-// SaveEvent records an event. It is buffered for the flusher; readers of this Store see it at once.
-func (s *Store) SaveEvent(project, name string, run int64, at time.Time, text string) {
-	s.mu.Lock()
-	s.events.add(maxUnsavedEvents, Event{At: at, Project: project, Name: name, Run: run, Text: s.opts.Mask.Text(text)})
-	s.mu.Unlock()
-	notify(s.kick)
+// SaveEvent records an event. The event is buffered for the flusher; readers of this Store see it at once.
+func (r *records) SaveEvent(project, name string, run int64, at time.Time, text string) {
+	r.mu.Lock()
+	r.events.add(maxUnsavedEvents, Event{At: at, Project: project, Name: name, Run: run, Text: r.opts.Mask.Text(text)})
+	r.mu.Unlock()
+	notify(r.kick)
 }
 
-// Events gives the latest events of the processes (nil = all of the project; "" = all projects),
-// oldest first, at most limit (0 = 100).
-func (s *Store) Events(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
+// Events returns up to limit (0 = 100) of the latest events of the processes, oldest first. Nil names means all
+// processes of the project, and an empty project means all projects.
+func (w *writer) Events(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
 	if limit <= 0 {
 		limit = 100
 	}
-	s.settle(ctx)
-	return s.eventsBeside(ctx, s.unsavedEvents(), project, names, limit)
+	w.flushBeforeRead(ctx)
+	return w.mergeEvents(ctx, w.unsavedEvents(), project, names, limit)
 }
 
-// eventsBeside adds to the events in the file those that were not there before it was read: what
-// has been committed meanwhile is in both, each of them perhaps one of the latest.
-func (s *Store) eventsBeside(ctx context.Context, unsaved []Event, project string, names []string, limit int) ([]Event, error) {
-	all, err := s.storedEvents(ctx, project, names, limit+len(unsaved))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the events: %w", err)
+// mergeEvents returns the latest events in the file together with the events in unsaved, which were read from
+// memory before the file. Events that were committed between these two reads are in both, so mergeEvents reads
+// enough rows to skip the duplicates.
+func (r *records) mergeEvents(ctx context.Context, unsaved []Event, project string, names []string, limit int) (all []Event, err error) {
+	if !r.memoryOnly() {
+		c := scope{project: project, names: names}
+		where, args := c.where("project", "name")
+		all, err = queryAll(ctx, r.file.ReadDB, "read the events", func(row *sql.Rows, e *Event) error {
+			var at int64
+			err := row.Scan(&at, &e.Project, &e.Name, &e.Run, &e.Text)
+			e.At = timeFromNanos(at)
+			return err
+		}, `SELECT at, project, name, run, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT ?`, append(args, limit+len(unsaved))...)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(all)
 	}
 	for _, e := range unsaved {
 		wanted := (project == "" || e.Project == project) && (names == nil || slices.Contains(names, e.Name))
-		if wanted && !slices.ContainsFunc(all, e.is) {
+		if wanted && !slices.ContainsFunc(all, e.equal) {
 			all = append(all, e)
 		}
 	}
+	slices.SortStableFunc(all, func(a, b Event) int { return a.At.Compare(b.At) }) // several feeds save events
 	return all[max(0, len(all)-limit):], nil
 }
 
-// is tells whether two events are the same one, read from memory and from the file.
-func (e Event) is(o Event) bool {
+// equal reports whether two events, read from memory and from the file, are the same.
+func (e Event) equal(o Event) bool {
 	return e.At.Equal(o.At) && e.Run == o.Run && e.Project == o.Project && e.Name == o.Name && e.Text == o.Text
 }
 
-func (s *Store) unsavedEvents() []Event {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.events.unsaved()
+func (r *records) unsavedEvents() []Event {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.events.unsaved()
 }
 
-func (s *Store) storedEvents(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
-	if s.unreadable() {
-		return nil, nil
-	}
-	query, args := `SELECT at, project, name, run, text FROM event WHERE (? = '' OR project = ?)`, []any{project, project}
-	if names != nil {
-		query += ` AND name IN (` + strings.TrimSuffix(strings.Repeat("?,", len(names)), ",") + `)`
-		for _, name := range names {
-			args = append(args, name)
-		}
-	}
-	rows, err := s.file.read.QueryContext(ctx, query+` ORDER BY id DESC LIMIT ?`, append(args, limit)...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []Event
-	for rows.Next() {
-		var e Event
-		var at int64
-		if err := rows.Scan(&at, &e.Project, &e.Name, &e.Run, &e.Text); err != nil {
-			return nil, err
-		}
-		e.At = moment(at)
-		all = append(all, e)
-	}
-	slices.Reverse(all)
-	return all, rows.Err()
+func storeEvent(ctx context.Context, q db.Querier, e *Event) error {
+	return execute(ctx, q, "store an event", `INSERT INTO event (at, project, name, run, text) VALUES (?, ?, ?, ?, ?)`, nanos(e.At), e.Project, e.Name, e.Run, e.Text)
 }
 
-func storeEvent(ctx context.Context, q querier, e *Event) error {
-	_, err := q.ExecContext(ctx, `INSERT INTO event (at, project, name, run, text) VALUES (?, ?, ?, ?, ?)`, nanos(e.At), e.Project, e.Name, e.Run, e.Text)
-	if err != nil {
-		return fmt.Errorf("cannot store an event: %w", err)
-	}
-	return nil
-}
-
-// retireEvents drops those before the cutoff, and the oldest beyond the bound.
-func retireEvents(ctx context.Context, q querier, cutoff int64) error {
-	if _, err := q.ExecContext(ctx, `DELETE FROM event WHERE at < ? OR id <= (SELECT max(id) FROM event) - ?`, cutoff, maxEvents); err != nil {
-		return fmt.Errorf("cannot drop old events: %w", err)
-	}
-	return nil
+// retireEvents deletes the events before the cutoff, and the oldest events beyond the limit.
+func retireEvents(ctx context.Context, q db.Querier, cutoff int64) error {
+	return execute(ctx, q, "drop old events", `DELETE FROM event WHERE at < ? OR id <= (SELECT max(id) FROM event) - ?`, cutoff, maxEvents)
 }

@@ -8,8 +8,8 @@ import (
 	"pmcp/logstore"
 )
 
-// Bytes go in as they are read; lines can be read and searched at once, before
-// anything is on the disk.
+// Capture takes bytes as they are read. Their lines can be read and searched at once, before
+// anything is on disk.
 func Example() {
 	ctx := context.Background()
 	store, err := logstore.Open(ctx, logstore.Options{}) // in memory
@@ -19,7 +19,7 @@ func Example() {
 	}
 	defer store.Close()
 
-	run, number := store.NewRun("/srv/shop", "web")
+	run, number, _ := store.NewRun("/srv/shop", "web")
 	store.Capture(run, logstore.Stdout, time.Now(), []byte("\x1b[32mlisten"))
 	store.Capture(run, logstore.Stdout, time.Now(), []byte("ing\x1b[0m on 8000\nGET /\n"))
 	store.Capture(run, logstore.Stderr, time.Now(), []byte("ERROR no such page\n"))
@@ -32,7 +32,7 @@ func Example() {
 	for _, l := range page.Lines {
 		fmt.Printf("run %d line %d: %s\n", number, l.Number, l.Text)
 	}
-	// What came since, from the cursor on.
+	// The lines after the cursor.
 	page, err = store.Read(ctx, logstore.Query{Names: []string{"web"}, After: page.Next()})
 	if err != nil {
 		fmt.Println(err)
@@ -47,7 +47,7 @@ func Example() {
 	// run 1 line 3, error: ERROR no such page
 }
 
-// A search gives each match with the lines around it.
+// Search returns each match together with the lines around it.
 func ExampleStore_Search() {
 	ctx := context.Background()
 	store, err := logstore.Open(ctx, logstore.Options{})
@@ -56,7 +56,7 @@ func ExampleStore_Search() {
 		return
 	}
 	defer store.Close()
-	run, _ := store.NewRun("/srv/shop", "build")
+	run, _, _ := store.NewRun("/srv/shop", "build")
 	store.Capture(run, logstore.Stdout, time.Now(), []byte("compiling a.c\ncompiling b.c\nb.c:3: warning: unused\ndone\n"))
 
 	found, err := store.Search(ctx, logstore.SearchQuery{Text: `\w+\.c:\d+`, Regexp: true, Context: 1})

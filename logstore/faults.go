@@ -3,9 +3,9 @@ package logstore
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,37 +13,32 @@ import (
 )
 
 const (
-	// maxUnsavedFaults bounds the kinds of faults in memory; beyond it the one seen longest ago
-	// goes. It is only reached while the file does not take them.
+	// maxUnsavedFaults is the maximum number of faults in memory. Beyond it the least recently seen fault is
+	// evicted. The maximum is reached only while the file cannot be written.
 	maxUnsavedFaults = 2000
-	// maxFaultNews bounds the news that nobody has taken; older news goes.
+	// maxFaultNews is the maximum number of news items that the receiver has not read yet. Beyond it the oldest
+	// item is dropped.
 	maxFaultNews = 64
 )
 
-// Fault is one kind of error of one process: all occurrences with the same fingerprint.
+// A Fault is one kind of error of one process: all occurrences with the same fingerprint.
 type Fault struct {
-	// ID addresses it: 12 hexadecimal digits, the same for ever.
+	// Fault is the latest occurrence. Its line numbers are those in the run LastRun. Stream is not stored.
+	fault.Fault
+	// ID identifies the fault: 12 hexadecimal digits that never change.
 	ID string
-	// Project and Name are the process.
+	// Project and Name identify the process.
 	Project, Name string
-	// Fingerprint is what makes two errors the same, whatever process prints them.
-	Fingerprint string
-	// Category, Type, Message, File, Line, Column and Stack are of the latest occurrence; see fault.Fault.
-	Category, Type, Message, File string
-	Line, Column                  int
-	Stack                         []string
-	// Count is how often it was seen, in Runs runs.
+	// Count is the number of occurrences, and Runs is the number of runs in which they occurred.
 	Count, Runs int64
-	// FirstSeen and LastSeen are when.
+	// FirstSeen and LastSeen are the times of the first and the latest occurrence.
 	FirstSeen, LastSeen time.Time
-	// FirstRun and LastRun are the ids of the first and the latest run that showed it, RunNumber is
-	// the latter's number.
+	// FirstRun and LastRun are the ids of the first and the latest run in which the fault occurred. RunNumber is
+	// the number of LastRun.
 	FirstRun, LastRun int64
 	RunNumber         int
-	// FirstLine and LastLine are the log lines of the latest occurrence in LastRun; 0 if it printed nothing.
-	FirstLine, LastLine int64
-	// Resolved is when it was marked so, with Note; zero if it is not. Regressed: it was, and has
-	// been seen again since.
+	// Resolved is when the fault was marked as resolved, with Note; zero if the fault is open. Regressed means
+	// that the fault was resolved and has occurred again since.
 	Resolved  time.Time
 	Note      string
 	Regressed bool
@@ -51,17 +46,32 @@ type Fault struct {
 	PerHour [24]int64
 }
 
-// Cursor is right behind the latest occurrence: for Query.Before it ends with it.
+// Cursor returns the position right after the latest occurrence. A Query with this cursor as Before ends with
+// that occurrence.
 func (f *Fault) Cursor() string { return cursor{f.LastRun: f.LastLine}.String() }
 
-// FaultNews is a kind of error that was never seen before, or was marked resolved.
+// AtEnd reports whether the error is the bad exit of its run.
+func (f *Fault) AtEnd() bool { return fault.AtEnd(f.Type, f.Message) }
+
+// Title returns the message, preceded by the type unless the message contains it.
+func (f *Fault) Title() string {
+	if f.Type == "" || strings.HasPrefix(f.Message, f.Type) || fault.AtEnd(f.Type, f.Message) {
+		return f.Message
+	}
+	return f.Type + ": " + f.Message
+}
+
+// IsEnd reports whether the fault is a bad exit, which is in no line of the output.
+func (f *Fault) IsEnd() bool { return fault.AtEnd(f.Type, f.Message) }
+
+// FaultNews reports a kind of error that is new, or that occurred again after it was marked as resolved.
 type FaultNews struct {
 	Fault
-	// Again says that it had been resolved.
+	// Again means that the fault had been resolved before it occurred again.
 	Again bool
 }
 
-// faultKey is what faults are told apart by.
+// A faultKey identifies a fault.
 type faultKey struct {
 	processKey
 	fingerprint string
@@ -72,105 +82,107 @@ func (k faultKey) id() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// faultGain is what was seen of one kind of fault since the last commit.
-type faultGain struct {
+// A faultDelta holds the occurrences of one fault since the last commit.
+type faultDelta struct {
 	Fault
-	firstRun int64           // of these occurrences
-	hours    map[int64]int64 // hour since 1970 to occurrences in it
-	inRuns   []int64         // the runs that showed them, the latest last
-	told     bool            // as news; only without a file, whose transaction tells else
+	hours    map[int64]int64 // maps an hour since 1970 to the number of occurrences in it
+	inRuns   []int64         // runs of these occurrences, latest last
+	reported bool            // published as news; used only without a file, since the transaction finds the news if there is a file
 }
 
-// faultLog holds what is not stored of faults.
+// A faultLog holds the occurrences of faults that are not stored yet.
 type faultLog struct {
-	mu     sync.Mutex
-	gains  map[faultKey]*faultGain
-	flying map[faultKey]*faultGain // in a transaction at the moment
-	takes  int64                   // how often there was something for a transaction
-	seen   map[processKey]int64    // occurrences, stored or not
-	news   chan FaultNews
-	log    *slog.Logger
+	*storage
+
+	mu       sync.Mutex // guards deltas, inFlight, flushes and seen
+	deltas   map[faultKey]*faultDelta
+	inFlight map[faultKey]*faultDelta // in a transaction at the moment
+	flushes  int64                    // how often begin returned occurrences for a transaction
+	seen     map[processKey]int64     // number of occurrences, stored or not
+	news     chan FaultNews
 }
 
-func newFaultLog(log *slog.Logger) *faultLog {
+func newFaultLog(st *storage) *faultLog {
 	return &faultLog{
-		log: log, gains: make(map[faultKey]*faultGain), seen: make(map[processKey]int64), news: make(chan FaultNews, maxFaultNews),
+		storage: st, deltas: make(map[faultKey]*faultDelta), seen: make(map[processKey]int64), news: make(chan FaultNews, maxFaultNews),
 	}
 }
 
-// note takes one occurrence.
-func (l *faultLog) note(key processKey, run int64, number int, at time.Time, f fault.Fault) {
+// record adds one occurrence.
+func (l *faultLog) record(key processKey, run int64, number int, at time.Time, f fault.Fault) {
 	k := faultKey{key, f.Fingerprint}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen[key]++
-	g := l.gains[k]
+	g := l.deltas[k]
 	if g == nil {
-		g = &faultGain{firstRun: run, hours: make(map[int64]int64)}
-		g.ID, g.Project, g.Name, g.Fingerprint = k.id(), key.project, key.name, f.Fingerprint
+		g = &faultDelta{hours: make(map[int64]int64)}
+		g.ID, g.Project, g.Name = k.id(), key.project, key.name
 		g.FirstSeen, g.FirstRun = at, run
-		l.gains[k] = g
-		l.bound()
+		l.deltas[k] = g
+		l.evictOldestLocked()
 	}
 	if g.LastRun != run {
 		g.Runs++
 	}
-	if !g.Resolved.IsZero() { // only without a file
-		g.Resolved, g.Regressed, g.told = time.Time{}, true, false
+	if !g.Resolved.IsZero() { // happens only without a file
+		g.Resolved, g.Regressed, g.reported = time.Time{}, true, false
 	}
-	g.Category, g.Type, g.Message, g.File, g.Line, g.Column, g.Stack = f.Category, f.Type, f.Message, f.File, f.Line, f.Column, f.Stack
+	g.Fault.Fault = f
 	g.Count++
-	g.LastSeen, g.LastRun, g.RunNumber, g.FirstLine, g.LastLine = at, run, number, f.FirstLine, f.LastLine
+	g.LastSeen, g.LastRun, g.RunNumber = at, run, number
 	g.hours[hourOf(at)]++
-	g.noteRun(run)
+	g.addRun(run)
 }
 
-// bound drops the kind seen longest ago when there are too many. Called with l.mu held.
-func (l *faultLog) bound() {
-	if len(l.gains) <= maxUnsavedFaults {
+// evictOldestLocked evicts the least recently seen fault if there are too many.
+func (l *faultLog) evictOldestLocked() {
+	if len(l.deltas) <= maxUnsavedFaults {
 		return
 	}
 	var oldest faultKey
 	var seen time.Time
-	for k, g := range l.gains {
+	for k, g := range l.deltas {
 		if seen.IsZero() || g.LastSeen.Before(seen) && !g.LastSeen.IsZero() {
 			oldest, seen = k, g.LastSeen
 		}
 	}
-	delete(l.gains, oldest)
+	delete(l.deltas, oldest)
 }
 
+// hourOf returns the number of hours from 1970 to t.
 func hourOf(t time.Time) int64 { return t.Unix() / 3600 }
 
-// take hands what is not stored to a transaction.
-func (l *faultLog) take() map[faultKey]*faultGain {
+// begin returns the occurrences that are not stored, for a transaction. commit or rollback must follow.
+func (l *faultLog) begin() map[faultKey]*faultDelta {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.gains) > 0 {
-		l.takes++
+	if len(l.deltas) > 0 {
+		l.flushes++
 	}
-	l.flying = l.gains
-	l.gains = make(map[faultKey]*faultGain)
-	return l.flying
+	l.inFlight = l.deltas
+	l.deltas = make(map[faultKey]*faultDelta)
+	return l.inFlight
 }
 
-// stored says that what was taken is committed, and tells the news.
-func (l *faultLog) stored(news []FaultNews) {
+// commit removes the occurrences that begin returned, because they are stored now, and publishes the news.
+func (l *faultLog) commit(news []FaultNews) {
 	l.mu.Lock()
-	l.flying = nil
+	l.inFlight = nil
 	l.mu.Unlock()
-	l.tell(news)
+	l.publish(news)
 }
 
-func (l *faultLog) tell(news []FaultNews) {
+// publish sends the news to the receiver of NewFaults. If the channel is full it drops the oldest.
+func (l *faultLog) publish(news []FaultNews) {
 	for _, n := range news {
-		for told := false; !told; {
+		for sent := false; !sent; {
 			select {
 			case l.news <- n:
-				told = true
+				sent = true
 			default:
 				select {
-				case <-l.news: // the oldest goes
+				case <-l.news: // drops the oldest
 				default:
 				}
 			}
@@ -178,77 +190,69 @@ func (l *faultLog) tell(news []FaultNews) {
 	}
 }
 
-// tellUnstored tells the news where there is no file.
-func (l *faultLog) tellUnstored() {
+// publishUnstored publishes the news of a Store without a file.
+func (l *faultLog) publishUnstored() {
 	var news []FaultNews
 	l.mu.Lock()
-	for _, g := range l.gains {
-		if !g.told {
-			g.told = true
+	for _, g := range l.deltas {
+		if !g.reported {
+			g.reported = true
 			news = append(news, FaultNews{Fault: g.Fault, Again: g.Regressed})
 		}
 	}
 	l.mu.Unlock()
-	l.tell(news)
+	l.publish(news)
 }
 
-// giveBack says that what was taken is not stored.
-func (l *faultLog) giveBack() {
+// rollback takes back the occurrences that begin returned, because they could not be stored.
+func (l *faultLog) rollback() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for k, old := range l.flying {
-		if newer := l.gains[k]; newer != nil {
+	for k, old := range l.inFlight {
+		if newer := l.deltas[k]; newer != nil {
 			old.merge(newer)
 		}
-		l.gains[k] = old
+		l.deltas[k] = old
 	}
-	l.flying = nil
+	l.inFlight = nil
 }
 
 // merge adds the later occurrences of newer to g.
-func (g *faultGain) merge(newer *faultGain) {
-	runs := g.Runs + newer.Runs
-	if g.LastRun == newer.firstRun {
-		runs--
-	}
-	count, first, firstRun, begin := g.Count+newer.Count, g.FirstSeen, g.FirstRun, g.firstRun
-	hours, inRuns := g.hours, g.inRuns
+func (g *faultDelta) merge(newer *faultDelta) {
+	g.addDelta(newer)
 	for hour, n := range newer.hours {
-		hours[hour] += n
+		g.hours[hour] += n
 	}
-	newerRuns := newer.inRuns
-	*g = *newer
-	g.Runs, g.Count, g.FirstSeen, g.FirstRun, g.firstRun, g.hours, g.inRuns = runs, count, first, firstRun, begin, hours, inRuns
-	for _, run := range newerRuns {
-		g.noteRun(run)
+	for _, run := range newer.inRuns {
+		g.addRun(run)
 	}
 }
 
-// unsavedFaults are copies of what is not known to be stored.
+// An unsavedFaults holds copies of the occurrences that are not known to be stored.
 type unsavedFaults struct {
-	flying  []*faultGain // in a transaction: by the time that the file is read it may have them as well
-	waiting []*faultGain // not in the file as long as nothing is taken
-	taken   int64        // how often something was by then
+	inFlight []*faultDelta // in a transaction: by the time the file is read, it may contain these too
+	waiting  []*faultDelta // not in the file unless flushes changes
+	flushes  int64         // faultLog.flushes at the time of the copy
 }
 
-// unsaved gives what the file does not have, which must be read after this. Where taken has moved
-// by then it may have what waited.
+// unsaved returns copies of the occurrences that are not known to be stored. The caller must read the file
+// after this call. If flushCount has changed by then, the file may contain the occurrences that were waiting.
 func (l *faultLog) unsaved() unsavedFaults {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return unsavedFaults{copyGains(l.flying), copyGains(l.gains), l.takes}
+	return unsavedFaults{copyDeltas(l.inFlight), copyDeltas(l.deltas), l.flushes}
 }
 
-// taken counts how often something was handed to a transaction.
-func (l *faultLog) taken() int64 {
+// flushCount returns how often occurrences were handed to a transaction.
+func (l *faultLog) flushCount() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.takes
+	return l.flushes
 }
 
-func copyGains(gains map[faultKey]*faultGain) []*faultGain {
-	all := make([]*faultGain, 0, len(gains))
-	for _, g := range gains {
+func copyDeltas(deltas map[faultKey]*faultDelta) []*faultDelta {
+	all := make([]*faultDelta, 0, len(deltas))
+	for _, g := range deltas {
 		c := *g
 		c.hours, c.inRuns = maps.Clone(g.hours), slices.Clone(g.inRuns)
 		all = append(all, &c)
@@ -256,40 +260,23 @@ func copyGains(gains map[faultKey]*faultGain) []*faultGain {
 	return all
 }
 
-// NewFaults gives each kind of error when it is first seen, or seen again after it was resolved.
-// One receiver; up to 64 wait for it, older ones are dropped. It is never closed.
-func (s *Store) NewFaults() <-chan FaultNews { return s.faults.news }
+// NewFaults returns a channel that reports each fault when it first occurs, or occurs again after it was
+// resolved. It supports one receiver, buffers 64 reports, drops the oldest report beyond that, and is never
+// closed.
+func (l *faultLog) NewFaults() <-chan FaultNews { return l.news }
 
-// FaultsSeen counts the occurrences of errors of a process ("" = of all of the project) that this
-// Store has seen since it was opened. It does not wait.
-func (s *Store) FaultsSeen(project, name string) (n int64) {
-	s.faults.mu.Lock()
-	defer s.faults.mu.Unlock()
+// FaultsSeen returns how many occurrences of errors of a process this Store has seen since it was opened.
+// An empty name means all processes of the project. FaultsSeen does not wait.
+func (l *faultLog) FaultsSeen(project, name string) (n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if name != "" {
-		return s.faults.seen[processKey{project, name}]
+		return l.seen[processKey{project, name}]
 	}
-	for key, seen := range s.faults.seen {
+	for key, seen := range l.seen {
 		if key.project == project {
 			n += seen
 		}
 	}
 	return n
-}
-
-// RunEnded says how the first process of a run has ended, once its output is captured: a bad end is
-// an error too, if the output does not explain it already. A run that somebody stopped on purpose
-// has ended with code 0. signal is "SIGSEGV" or so, "" if it exited.
-func (s *Store) RunEnded(run int64, exitCode int, signal string) {
-	r := s.ownRun(run)
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	r.now = max(time.Now().UnixNano(), r.lastAt)
-	r.recognise(func(f *fault.Recogniser) {
-		f.End(exitCode, signal)
-		r.faults = fault.New(r.noteFault) // for what outlives the process
-	})
-	r.mu.Unlock()
-	notify(s.kick)
 }

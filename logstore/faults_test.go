@@ -10,10 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"pmcp/logstore/db"
 	"pmcp/logstore/fault"
 )
 
-// throw prints what node prints for an error with a changing id.
+// throw captures what node prints for an error with a changing id.
 func throw(s *Store, run int64, id int) {
 	s.Capture(run, Stderr, time.Now(), fmt.Appendf(nil, `/app/server.js:12
     throw new TypeError("cannot read user %d");
@@ -34,12 +35,12 @@ func onlyFault(t *testing.T, s *Store, q FaultQuery) Fault {
 		t.Fatal(err)
 	}
 	if len(all) != 1 || total != 1 {
-		t.Fatalf("%d of %d faults: %+v", len(all), total, all)
+		t.Fatalf("got %d of %d errors %+v, want 1", len(all), total, all)
 	}
 	return all[0]
 }
 
-func TestFaultsAreOneKindAcrossSessions(t *testing.T) {
+func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	open := func() *Store {
 		s, err := Open(t.Context(), Options{Path: path})
@@ -49,7 +50,7 @@ func TestFaultsAreOneKindAcrossSessions(t *testing.T) {
 		return s
 	}
 	s := open()
-	run, _ := s.NewRun("/p", "web")
+	run, _, _ := s.NewRun("/p", "web")
 	for id := range 5 {
 		throw(s, run, 4711+id)
 	}
@@ -57,13 +58,13 @@ func TestFaultsAreOneKindAcrossSessions(t *testing.T) {
 	s.EndCapture(run)
 	first := onlyFault(t, s, FaultQuery{Project: "/p"})
 	if first.Type != "TypeError" || first.Count != 5 || first.Runs != 1 || first.PerHour[0]+first.PerHour[1] != 5 || first.File != "/app/server.js" || first.Line != 12 {
-		t.Errorf("after five throws: %+v", first)
+		t.Errorf("after five throws: got %+v, want one TypeError with count 5 at /app/server.js:12", first)
 	}
 	if news := <-s.NewFaults(); news.ID != first.ID || news.Again {
-		t.Errorf("news %+v", news)
+		t.Errorf("got news %+v, want the first of %s", news, first.ID)
 	}
 	if page, err := s.Read(t.Context(), Query{Project: "/p", Names: []string{"web"}, Before: first.Cursor(), Limit: 1}); err != nil || len(page.Lines) != 1 || page.Lines[0].Number != first.LastLine {
-		t.Errorf("the cursor leads to %+v, %v; want line %d", page, err, first.LastLine)
+		t.Errorf("before the cursor: got %+v, %v; want line %d", page, err, first.LastLine)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -76,134 +77,136 @@ func TestFaultsAreOneKindAcrossSessions(t *testing.T) {
 		}
 	}()
 	if f, err := s.ResolveFault(t.Context(), first.ID, "mended"); err != nil || f.Resolved.IsZero() || f.Note != "mended" {
-		t.Fatalf("resolved: %+v, %v", f, err)
+		t.Fatalf("ResolveFault: got %+v, %v; want it resolved with the note", f, err)
 	}
 	unresolved, resolved := false, true
 	if all, _, err := s.Faults(t.Context(), FaultQuery{Project: "/p", Resolved: &unresolved}); err != nil || len(all) != 0 {
-		t.Errorf("open faults %+v, %v", all, err)
+		t.Errorf("unresolved: got %+v, %v; want none", all, err)
 	}
 	onlyFault(t, s, FaultQuery{Project: "/p", Resolved: &resolved})
-	again, _ := s.NewRun("/p", "web")
+	again, _, _ := s.NewRun("/p", "web")
 	throw(s, again, 9)
 	s.EndCapture(again)
 	f := onlyFault(t, s, FaultQuery{Project: "/p"})
 	if f.Count != 6 || f.Runs != 2 || !f.Regressed || !f.Resolved.IsZero() || f.ID != first.ID || !f.FirstSeen.Equal(first.FirstSeen) {
-		t.Errorf("seen again: %+v", f)
+		t.Errorf("seen again: got %+v, want a regression with count 6 in 2 runs", f)
 	}
 	if news := <-s.NewFaults(); !news.Again {
-		t.Errorf("news %+v", news)
+		t.Errorf("got news %+v, want it again", news)
 	}
 	if _, err := s.ResolveFault(t.Context(), "nonsense", ""); !errors.Is(err, ErrUnknownFault) {
-		t.Errorf("resolving nothing: %v", err)
+		t.Errorf("resolving an unknown error: got %v, want ErrUnknownFault", err)
 	}
 }
 
-// TestSilenceCompletesAnError: nothing comes after the stack, or only on the other stream.
-func TestSilenceCompletesAnError(t *testing.T) {
+// TestSilenceCompletesError checks that an error is recorded when the run is silent after the
+// error's stack, or prints only on the other stream.
+func TestSilenceCompletesError(t *testing.T) {
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	run, _ := s.NewRun("/p", "web")
+	run, _, _ := s.NewRun("/p", "web")
 	for n := range int64(2) {
 		s.Capture(run, Stderr, time.Now(), []byte("TypeError: no price\n    at price (/app/price.js:3:7)\n"))
 		chatter := time.NewTicker(10 * time.Millisecond)
 		defer chatter.Stop()
 		deadline := time.After(10 * time.Second)
-		for told := false; !told; {
+		for recorded := false; !recorded; {
 			select {
 			case <-chatter.C:
 				if n == 1 {
 					s.Capture(run, Stdout, time.Now(), []byte("GET / 200\n"))
 				}
 			case <-deadline:
-				t.Fatal("the error never came")
+				t.Fatalf("got no error after 10 s, want count %d", n+1)
 			}
 			all, _, err := s.Faults(t.Context(), FaultQuery{Project: "/p"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			told = len(all) == 1 && all[0].Count == n+1
+			recorded = len(all) == 1 && all[0].Count == n+1
 		}
 	}
 	if f := onlyFault(t, s, FaultQuery{}); f.File != "/app/price.js" || f.Line != 3 {
-		t.Errorf("%+v", f)
+		t.Errorf("got %+v, want /app/price.js:3", f)
 	}
 }
 
-func TestFaultQueryNarrows(t *testing.T) {
+func TestFaultQueryFilters(t *testing.T) {
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	web, _ := s.NewRun("/p", "web")
-	api, _ := s.NewRun("/p", "api")
+	web, _, _ := s.NewRun("/p", "web")
+	api, _, _ := s.NewRun("/p", "api")
 	throw(s, web, 1)
 	s.Capture(web, Stderr, time.Now(), nil)
 	s.RunEnded(api, 3, "")
 	seen := onlyFault(t, s, FaultQuery{Project: "/p", Names: []string{"web"}})
 	before := seen.Cursor()
 	if f := onlyFault(t, s, FaultQuery{Runs: []int64{api}}); f.Category != "crash" || f.Name != "api" {
-		t.Errorf("a bad end: %+v", f)
+		t.Errorf("a bad end: got %+v, want a crash of api", f)
 	}
 	if all, total, err := s.Faults(t.Context(), FaultQuery{Limit: 1, Offset: 1}); err != nil || len(all) != 1 || total != 2 {
-		t.Errorf("second page: %+v of %d, %v", all, total, err)
+		t.Errorf("second page: got %+v of %d, %v; want 1 of 2", all, total, err)
 	}
 	if all, _, err := s.Faults(t.Context(), FaultQuery{Names: []string{"web"}, After: before}); err != nil || len(all) != 0 {
-		t.Errorf("behind the last: %+v, %v", all, err)
+		t.Errorf("after the last: got %+v, %v; want none", all, err)
 	}
 	throw(s, web, 2)
 	s.Capture(web, Stderr, time.Now(), nil)
 	onlyFault(t, s, FaultQuery{Names: []string{"web"}, After: before})
 	if _, _, err := s.Faults(t.Context(), FaultQuery{After: "?"}); !errors.Is(err, ErrCursor) {
-		t.Errorf("a bad cursor: %v", err)
+		t.Errorf("an invalid cursor: got %v, want ErrCursor", err)
 	}
 	if f, err := s.ResolveFault(t.Context(), onlyFault(t, s, FaultQuery{Names: []string{"web"}}).ID, ""); err != nil || f.Count != 2 {
-		t.Errorf("resolved in memory: %+v, %v", f, err)
+		t.Errorf("resolved in memory: got %+v, %v; want count 2", f, err)
 	}
 }
 
-// TestFaultGainsMerge gives back what a failed transaction had taken.
-func TestFaultGainsMerge(t *testing.T) {
-	l := newFaultLog(slog.New(slog.DiscardHandler))
-	s := &Store{faults: l}
-	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &s.pool, l, nil)
+// TestFaultCountsSurviveFailedTransaction checks that the occurrences of an error that a failed
+// transaction did not store are added to the occurrences since then.
+func TestFaultCountsSurviveFailedTransaction(t *testing.T) {
+	l := newFaultLog(&storage{log: slog.New(slog.DiscardHandler)})
+	var pool buffers
+	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &pool, l, nil)
 	see := func() { r.mu.Lock(); r.faults.End(3, ""); r.mu.Unlock() }
 	seen := func() []Fault {
 		unsaved := l.unsaved()
-		return withGains(withGains(nil, unsaved.flying), unsaved.waiting)
+		return addDeltas(addDeltas(nil, unsaved.inFlight), unsaved.waiting)
 	}
 	see()
-	l.take()
-	r.faults = newRunLog(7, r.key, 1, time.Now(), &s.pool, l, nil).faults
+	l.begin()
+	r.faults = newRunLog(7, r.key, 1, time.Now(), &pool, l, nil).faults
 	see()
 	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
-		t.Errorf("while one is under way: %+v", all)
+		t.Errorf("during the transaction: got %+v, want one with count 2", all)
 	}
-	l.giveBack()
+	l.rollback()
 	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
-		t.Errorf("given back: %+v", all[0])
+		t.Errorf("after its failure: got %+v, want one with count 2", all)
 	}
 }
 
-// TestFaultStoredBeforeTheRead is counted once: what waited when a query looked at memory may be in
-// the file when it reads that.
-func TestFaultStoredBeforeTheRead(t *testing.T) {
+// TestFaultStoredDuringQueryCountsOnce stores an error after a query has read memory and before the
+// query reads the file, and checks that the error counts once.
+func TestFaultStoredDuringQueryCountsOnce(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	flush(t, s)
-	s.file.read.SetMaxOpenConns(1)
-	held, err := s.file.read.Conn(t.Context()) // the only one: the query waits for it
+	s.file.ReadDB.SetMaxOpenConns(1)
+	held, err := s.file.ReadDB.Conn(t.Context()) // the only connection: the query waits for it
 	checkError(t, err)
-	before := s.file.read.Stats().WaitCount
+	before := s.file.ReadDB.Stats().WaitCount
 	throw(s, run, 1)
 	s.EndCapture(run)
 	counted := make(chan int64, 1)
 	go func() {
 		var count int64
-		all, _, err := s.Faults(context.Background(), FaultQuery{Settled: true})
+		all, _, err := s.Faults(context.Background(), FaultQuery{SkipFlush: true})
 		if err != nil {
 			t.Error(err)
 		}
@@ -212,20 +215,20 @@ func TestFaultStoredBeforeTheRead(t *testing.T) {
 		}
 		counted <- count
 	}()
-	for late := time.Now().Add(20 * time.Second); s.file.read.Stats().WaitCount == before; runtime.Gosched() {
+	for late := time.Now().Add(20 * time.Second); s.file.ReadDB.Stats().WaitCount == before; runtime.Gosched() {
 		if time.Now().After(late) {
-			t.Error("the query reads nothing")
+			t.Error("got no query waiting for a connection after 20 s, want one")
 			break
 		}
 	}
 	flush(t, s)
 	checkError(t, held.Close())
 	if n := <-counted; n != 1 {
-		t.Errorf("counted %d times", n)
+		t.Errorf("got count %d, want 1", n)
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestEventsAreKeptAcrossSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	for session := range 2 {
 		s, err := Open(t.Context(), Options{Path: path})
@@ -236,10 +239,10 @@ func TestEvents(t *testing.T) {
 		s.SaveEvent("/p", "api", 2, time.Now(), "api became ready")
 		all, err := s.Events(context.Background(), "/p", []string{"web"}, 10)
 		if err != nil || len(all) != session+1 || all[session].Text != fmt.Sprintf("web crashed %d", session) {
-			t.Errorf("session %d: %+v, %v", session, all, err)
+			t.Errorf("session %d: got %+v, %v; want %d events", session, all, err, session+1)
 		}
 		if all, err := s.Events(context.Background(), "", nil, 1); err != nil || len(all) != 1 || all[0].Name != "api" {
-			t.Errorf("the latest: %+v, %v", all, err)
+			t.Errorf("latest: got %+v, %v; want that of api", all, err)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -247,30 +250,32 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsCommittedMeanwhile: an event that was in memory and is in the file by now is not taken
-// for one that comes after all of the file.
-func TestEventsCommittedMeanwhile(t *testing.T) {
+// TestEventsCommittedDuringQueryKeepOrder commits events after a query has read memory and before
+// the query reads the file, and checks that these events are not returned as newer than all events
+// in the file.
+func TestEventsCommittedDuringQueryKeepOrder(t *testing.T) {
 	s := openTest(t, Options{})
 	s.SaveEvent("/p", "web", 1, time.Now(), "web crashed")
 	s.SaveEvent("/p", "api", 2, time.Now(), "api became ready")
 	unsaved := s.unsavedEvents()
 	flush(t, s)
-	all, err := s.eventsBeside(t.Context(), unsaved, "/p", nil, 1)
+	all, err := s.mergeEvents(t.Context(), unsaved, "/p", nil, 1)
 	if checkError(t, err); len(unsaved) != 2 || len(all) != 1 || all[0].Name != "api" {
-		t.Errorf("of %d the latest: %+v", len(unsaved), all)
+		t.Errorf("latest of %d: got %+v, want 2 and that of api", len(unsaved), all)
 	}
 }
 
-// TestReadableDuringTheTransaction reads what waits for a commit that another server holds up, and
-// what that commit has in hand.
-func TestReadableDuringTheTransaction(t *testing.T) {
+// TestRecordsAreReadableDuringTransaction checks that samples, events and other records can be read
+// while the commit that stores them is blocked by another server, and while they wait for the next
+// commit.
+func TestRecordsAreReadableDuringTransaction(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	at := time.Now()
 	note := func(i int) {
 		s.SaveEvent("/p", "web", run, at.Add(time.Duration(i)*time.Minute), fmt.Sprint("event ", i))
-		for _, second := range []int{0, 11} { // each ends the span before it
+		for _, second := range []int{0, 11} { // each sample ends the previous span
 			s.SaveSample(run, at.Add(time.Duration(i)*time.Minute+time.Duration(second)*time.Second), float64(i), 0, 1)
 		}
 		throw(s, run, i)
@@ -280,20 +285,20 @@ func TestReadableDuringTheTransaction(t *testing.T) {
 		t.Helper()
 		events, err := s.Events(t.Context(), "/p", nil, 0)
 		if err != nil || len(events) != n || n > 0 && events[n-1].Text != fmt.Sprint("event ", n) {
-			t.Errorf("%s: events %+v, %v", when, events, err)
+			t.Errorf("%s: got events %+v, %v; want %d", when, events, err, n)
 		}
 		samples, err := s.Samples(t.Context(), run, time.Time{})
 		if err != nil || len(samples) != 2*n-1 || samples[2*n-2].CPUPercent != float64(n) {
-			t.Errorf("%s: samples %+v, %v", when, samples, err)
+			t.Errorf("%s: got samples %+v, %v; want %d", when, samples, err, 2*n-1)
 		}
 		if f := onlyFault(t, s, FaultQuery{}); f.Count != int64(n) || f.PerHour[0]+f.PerHour[1] != int64(n) || f.Runs != 1 {
-			t.Errorf("%s: fault %+v", when, f)
+			t.Errorf("%s: got error %+v, want count %d", when, f, n)
 		}
 	}
 	note(1)
 	want("stored", 1)
 
-	other := writePool.open(s.file.path) // not one of the store's: it waits for the flusher, and the flusher for it, with what it took
+	other := db.WritePool.Open(s.file.Path) // another server's connection: the flusher waits for this connection's lock, with the records of the commit
 	defer other.Close()
 	block, err := other.Conn(t.Context())
 	if err != nil {
@@ -316,24 +321,25 @@ func TestReadableDuringTheTransaction(t *testing.T) {
 	want("stored later", 3)
 }
 
-// TestRecogniserPanicEndsOnlyItself: the run's log goes on.
-func TestRecogniserPanicEndsOnlyItself(t *testing.T) {
+// TestRecogniserPanicKeepsLog checks that the lines of a run are stored and returned although its
+// recogniser panicked.
+func TestRecogniserPanicKeepsLog(t *testing.T) {
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = s.Close() }()
-	run, _ := s.NewRun("/p", "web")
+	run, _, _ := s.NewRun("/p", "web")
 	r := s.ownRun(run)
 	r.mu.Lock()
-	r.recognise(func(*fault.Recogniser) { panic("a shape nobody thought of") })
+	r.recogniseLocked(func(*fault.Recogniser) { panic("an unexpected shape") })
 	r.mu.Unlock()
 	throw(s, run, 1)
 	s.RunEnded(run, 1, "")
 	s.EndCapture(run)
 	if page, err := s.Read(t.Context(), Query{Runs: []int64{run}}); err != nil || len(page.Lines) != 9 {
-		t.Errorf("after the panic: %+v, %v", page, err)
+		t.Errorf("after the panic: got %+v, %v; want 9 lines", page, err)
 	} else if own := page.Runs[run]; !own.Own || !own.Live || own.Lost {
-		t.Errorf("a run in memory only: %+v", own)
+		t.Errorf("a run in memory: got %+v, want it own and live", own)
 	}
 }

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"testing"
 	"time"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/match"
 )
 
-// awaitFilters waits until every chunk in the file has its filter.
+// awaitFilters waits until every chunk in the file has its filter for searches.
 func awaitFilters(t testing.TB, s *Store) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
@@ -14,7 +17,7 @@ func awaitFilters(t testing.TB, s *Store) {
 	deadline := time.After(20 * time.Second)
 	for {
 		flush(t, s)
-		missing, err := chunksWithoutFilter(t.Context(), s.file.read)
+		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,14 +27,14 @@ func awaitFilters(t testing.TB, s *Store) {
 		select {
 		case <-poll.C:
 		case <-deadline:
-			t.Fatalf("%d chunks are without a filter", len(missing))
+			t.Fatalf("got %d chunks without a filter after 20 s, want none", len(missing))
 		}
 	}
 }
 
-// TestTheWorkerFiltersEveryChunk writes more at once than the worker's queue takes, and waits until
-// the file has all filters.
-func TestTheWorkerFiltersEveryChunk(t *testing.T) {
+// TestWorkerBuildsEveryFilter stores more chunks of lines at once than the queue for building
+// search filters holds, and checks that every chunk still gets its filter.
+func TestWorkerBuildsEveryFilter(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
@@ -41,20 +44,22 @@ func TestTheWorkerFiltersEveryChunk(t *testing.T) {
 	awaitFilters(t, s)
 	m, err := s.Search(t.Context(), SearchQuery{Text: "not in the log", MaxTime: time.Minute})
 	if err != nil || m.Lines != 400_000 || m.ReadBytes > 2*chunkBytes {
-		t.Errorf("covered %d lines, read %d bytes, %v", m.Lines, m.ReadBytes, err)
+		t.Errorf("got %d lines covered and %d bytes read, %v; want %d lines and at most %d bytes", m.Lines, m.ReadBytes, err, 400_000, 2*chunkBytes)
 	}
 }
 
-func TestAFilterIsBuiltAtOnceWhenTheWorkerDoesNotKeepUp(t *testing.T) {
-	s := &Store{filters: filterCache{limit: filterCacheBytes}, kick: make(chan struct{}, 1), filterJobs: make(chan filterJob)}
+func TestChunkFilterIsBuiltByCallerWhenQueueIsFull(t *testing.T) {
+	m := &maintainer{
+		flushQueue: newFlushQueue(), captures: &captureTable{}, filters: &filterCache{limit: filterCacheBytes}, filterJobs: make(chan filterJob),
+	}
 	c := newChunk(0, 1, 0)
-	c.append(bytes.Repeat([]byte("x"), filterMinText), 0, 0, &s.pool)
-	s.offerFilter(1, c)
-	first, _ := rowRange(1)
-	if s.filters.bits[first] == nil || len(s.takeFilters()) != 1 || s.filterBacklog.Load() {
-		t.Fatal("the chunk has no filter, so every search reads it")
+	c.append(bytes.Repeat([]byte("x"), match.FilterMinText), 0, 0, &m.captures.pool)
+	m.queueFilter(1, c, &match.FilterBuilder{})
+	first, _ := db.RowRange(1)
+	if m.filters.bits[first] == nil || len(m.drainFilters()) != 1 || m.filterBacklog.Load() {
+		t.Fatal("got no filter of the chunk, want one built at once")
 	}
 	if n := c.refs.Load(); n != 1 {
-		t.Fatalf("the chunk is held by %d", n)
+		t.Fatalf("got %d references to the chunk, want 1", n)
 	}
 }

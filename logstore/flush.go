@@ -2,101 +2,134 @@ package logstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/match"
 )
 
 const (
-	// flushInterval is how long what was captured may wait for its commit.
+	// flushInterval is how long captured lines may wait for their commit.
 	flushInterval = 100 * time.Millisecond
-	// sharedInterval is the same for what other servers look for: what runs, what has ended, how it is
-	// defined. Starts that follow one another still share a transaction.
+	// sharedInterval is how long records that other servers wait for may wait for their commit: starts and ends of
+	// runs, and definitions. Starts in quick succession still share a transaction.
 	sharedInterval = 10 * time.Millisecond
-	// urgentChunks is how many full chunks of one run make a flush due at once.
+	// urgentChunks is how many full chunks of one run trigger a flush at once.
 	urgentChunks = 8
-	// batchBytes bounds a transaction, and so how long another server waits for its turn to write.
+	// batchBytes bounds a transaction, and thereby how long another server waits to write. See also limits.
 	batchBytes = 4 << 20
 
-	firstRetry = time.Second
-	lastRetry  = time.Minute
+	minBackoff = time.Second
+	maxBackoff = time.Minute
 )
 
-// flusher is the one writer of what is captured. Its fields belong to its goroutine, but for state.
-type flusher struct {
-	store     *Store
-	processes map[processKey]int64 // row ids that are committed
-	retryAt   time.Time            // when storage failed: not before
-	backoff   time.Duration
-	lastErr   error // of the last commit
-	builder   filterBuilder
-
-	toMaintain, toCheckpoint int64 // bytes stored since the worker, and the checkpointer, were told
-
-	mu       sync.Mutex
-	degraded string // why; "" = storage works
+// A writer stores what was captured and saved. Its flusher, a goroutine, is the only writer of captured output.
+type writer struct {
+	*storage
+	*flushQueue
+	*records
+	captures     *captureTable
+	faults       *faultLog
+	maintainer   *maintainer
+	flushes      chan chan error
+	reservations chan *reservation
+	reserveWait  time.Duration // a field so that tests can shorten it
+	// reservePausedUntil is the time, in Unix nanoseconds, until which the file is not asked for run numbers.
+	reservePausedUntil atomic.Int64
+	wg                 sync.WaitGroup
+	flusher
 }
 
-// run flushes until the Store is closed, and once more then.
-func (f *flusher) run() {
-	f.processes = make(map[processKey]int64)
-	s := f.store
-	var due, sharedDue <-chan time.Time
+// A flusher is the state of the goroutine that stores the log. No lock guards it.
+type flusher struct {
+	retryAt   time.Time // after a failure: time of the next flush at the earliest
+	backoff   time.Duration
+	lastErr   error // of the last commit
+	builder   match.FilterBuilder
+	unclaimed []int64 // rows of claims that were granted too late, to be deleted
+
+	toMaintain, toCheckpoint int64 // bytes stored since the last signals to the maintainer
+}
+
+func newWriter(st *storage, queue *flushQueue, captures *captureTable, faults *faultLog, m *maintainer) *writer {
+	w := &writer{
+		storage: st, flushQueue: queue, records: newRecords(st, queue), captures: captures, faults: faults, maintainer: m,
+		flushes: make(chan chan error), reservations: make(chan *reservation, maxReservations), reserveWait: reserveWait,
+	}
+	w.wg.Go(w.run)
+	return w
+}
+
+// Close waits until the flusher has stored the last lines. The Store must be closing. Close returns the error of the
+// last commit.
+func (w *writer) Close() error {
+	w.wg.Wait()
+	return w.lastErr
+}
+
+// run flushes until the Store is closed, and once more after that.
+func (w *writer) run() {
+	var due <-chan time.Time
+	var dueAt time.Time
+	schedule := func(interval time.Duration) {
+		if at := time.Now().Add(w.delay(interval)); due == nil || at.Before(dueAt) {
+			due, dueAt = time.After(time.Until(at)), at
+		}
+	}
 	for {
 		select {
-		case <-s.kick:
-			if due == nil {
-				due = time.After(f.wait(flushInterval))
-			}
+		case <-w.kick:
+			schedule(flushInterval)
 			continue
-		case <-s.shared:
-			if sharedDue == nil {
-				sharedDue = time.After(f.wait(sharedInterval))
-			}
+		case <-w.shared:
+			schedule(sharedInterval)
 			continue
-		case <-due:
-			f.flush(false)
-			due, sharedDue = nil, nil
-		case <-sharedDue:
-			f.flush(false)
-			due, sharedDue = nil, nil
-		case <-s.urgent:
-			if time.Now().Before(f.retryAt) {
+		case r := <-w.reservations:
+			w.answerReservations(r)
+			continue
+		case <-w.closing:
+			w.endAllSpans()
+			_ = w.flush(false)
+			return
+		case <-w.urgent:
+			if time.Now().Before(w.retryAt) {
 				continue
 			}
-			f.flush(true) // leaves some of it for when it is due
-		case done := <-s.flushes:
-			done <- f.flush(false)
-			due, sharedDue = nil, nil // they may have been put off by failures that are over
-		case r := <-s.reserve:
-			f.give(r)
-			continue
-		case <-s.closing:
-			f.flush(false)
-			return
+			_ = w.flush(true) // leaves fresh lines for the regular flush
+		case <-due:
+			_ = w.flush(false)
+			due = nil
+		case done := <-w.flushes:
+			done <- w.flush(false)
+			due = nil // the timer may have been set late after failures that are over now
 		}
-		if f.lastErr != nil {
-			due = time.After(f.wait(flushInterval))
+		if w.lastErr != nil {
+			due = nil
+			schedule(flushInterval)
 		}
 	}
 }
 
-// wait is how long to wait before the next flush: the interval, and longer after a failure.
-func (f *flusher) wait(interval time.Duration) time.Duration {
-	return max(interval, time.Until(f.retryAt))
+// delay returns how long to wait before the next flush: the interval, or longer after a failure.
+func (w *writer) delay(interval time.Duration) time.Duration {
+	return max(interval, time.Until(w.retryAt))
 }
 
-// Flush returns when everything captured and saved so far is committed, or with the reason why it is not.
+// Flush waits until all output captured so far, and every row handed to a Save method so far, is committed.
+// It returns the error that prevented that.
 // Without a file it does nothing.
-func (s *Store) Flush(ctx context.Context) error {
+func (w *writer) Flush(ctx context.Context) error {
 	done := make(chan error, 1)
 	select {
-	case s.flushes <- done:
+	case w.flushes <- done:
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.closing:
+	case <-w.closing:
 		return ErrClosed
 	}
 	select {
@@ -107,144 +140,113 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 }
 
-// settleTime bounds how long a read waits for what was just noted to be stored; after it, that is added from memory.
-const settleTime = time.Second
+// flushBeforeReadWait is how long a read waits at most for recent records to be stored. After that time the
+// read takes them from memory.
+const flushBeforeReadWait = time.Second
 
-// settle waits until what was noted so far is stored, but not for long.
-func (s *Store) settle(ctx context.Context) {
-	if s.unreadable() {
+// flushBeforeRead waits briefly until the records made so far are stored.
+func (w *writer) flushBeforeRead(ctx context.Context) {
+	if w.memoryOnly() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	ctx, cancel := context.WithTimeout(ctx, flushBeforeReadWait)
 	defer cancel()
-	_ = s.Flush(ctx) // why it is not stored, Status tells
+	_ = w.Flush(ctx) // Status reports why it failed
 }
 
-// takeBacklogs hands the events and samples that are not stored to a transaction.
-func (s *Store) takeBacklogs() ([]Event, []Sample) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.events.take(), s.samples.take()
-}
-
-// settleBacklogs says what became of them.
-func (s *Store) settleBacklogs(stored bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if stored {
-		s.events.stored()
-		s.samples.stored()
-		return
-	}
-	s.events.giveBack(maxUnsavedEvents)
-	s.samples.giveBack(maxUnsavedSamples)
-}
-
-// flush commits what is listed. An urgent flush leaves out what has not waited for the interval yet
-// and is not a full chunk.
-func (f *flusher) flush(urgent bool) error {
-	s := f.store
-	list := s.takeDirty()
-	if s.file == nil {
+// flush commits the work of the listed runs. An urgent flush skips lines that are not in a full chunk and have
+// not waited for the interval yet.
+func (w *writer) flush(urgent bool) error {
+	list := w.drainDirty()
+	if w.file == nil {
 		for _, r := range list {
 			r.listed.Store(false)
 		}
-		s.faults.tellUnstored()
+		w.faults.publishUnstored()
 		return nil
 	}
 	for {
-		var b batch
-		b.docs, b.late = s.unsavedDocuments(), s.lateRows()
-		b.filters = s.takeFilters()
-		b.events, b.samples = s.takeBacklogs()
-		list = b.collect(list, urgent, s)
-		b.faults = s.faults.take() // what is noted from here on has a run that is listed anew
+		b := batch{late: w.captures.copyLateRows(), filters: w.maintainer.drainFilters()}
+		w.records.begin(&b)
+		list = w.collect(&b, list, urgent)
+		b.faults = w.faults.begin() // a fault recorded after this call lists its run again
 		if b.empty() {
 			return nil
 		}
-		if err := f.commit(&b); err != nil {
-			b.abort(s)
+		if err := w.commit(&b); err != nil {
+			w.abort(&b)
 			for _, r := range list {
 				r.listed.Store(false)
-				s.markDirty(r)
+				w.markDirty(r)
 			}
-			f.failed(err)
+			w.failed(err)
 			return err
 		}
-		b.committed(s)
-		f.succeeded()
-		f.tellOthers(b.bytes)
-		if len(list) == 0 { // what was noted meanwhile has its own turn, and other lines too
+		w.markCommitted(&b)
+		w.succeeded()
+		w.notifyMaintenance(b.bytes)
+		if len(list) == 0 { // later records and lines have their own signals
 			return nil
 		}
 	}
 }
 
-// tellOthers has the worker and the checkpointer look at the file when enough was stored.
-func (f *flusher) tellOthers(bytes int64) {
-	f.toMaintain += bytes
-	f.toCheckpoint += bytes
-	if f.toMaintain > maintainBytes {
-		f.toMaintain = 0
-		notify(f.store.maintain)
+// notifyMaintenance signals the worker and the checkpointer when enough was stored.
+func (w *writer) notifyMaintenance(bytes int64) {
+	w.toMaintain += bytes
+	w.toCheckpoint += bytes
+	if w.toMaintain > maintainBytes {
+		w.toMaintain = 0
+		notify(w.maintainer.due)
 	}
-	if f.toCheckpoint > checkpointBytes {
-		f.toCheckpoint = 0
-		notify(f.store.checkpoint)
-	}
-}
-
-func (f *flusher) failed(err error) {
-	f.lastErr = err
-	f.backoff = min(max(2*f.backoff, firstRetry), lastRetry)
-	f.retryAt = time.Now().Add(f.backoff)
-	f.mu.Lock()
-	first := f.degraded == ""
-	f.degraded = err.Error()
-	f.mu.Unlock()
-	if first {
-		f.store.log.Error("cannot store the log; it is kept in memory", "error", err)
+	if w.toCheckpoint > min(checkpointBytes, w.limits.WAL/3) || !w.file.WALBlock.Since().IsZero() {
+		w.toCheckpoint = 0
+		notify(w.maintainer.checkpoint)
 	}
 }
 
-func (f *flusher) succeeded() {
-	if f.lastErr == nil {
+func (w *writer) failed(err error) {
+	w.lastErr = err
+	w.backoff = min(max(2*w.backoff, minBackoff), maxBackoff)
+	if errors.Is(err, db.ErrWALBlocked) {
+		w.backoff = minBackoff // retrying is cheap
+	}
+	w.retryAt = time.Now().Add(w.backoff)
+	why := err.Error()
+	if w.degraded.Swap(&why) == nil {
+		w.log.Error("cannot store the log; it is kept in memory", "error", err)
+	}
+}
+
+func (w *writer) succeeded() {
+	if w.lastErr == nil {
 		return
 	}
-	f.lastErr, f.backoff, f.retryAt = nil, 0, time.Time{}
-	f.mu.Lock()
-	f.degraded = ""
-	f.mu.Unlock()
-	f.store.log.Info("the log is stored again")
+	w.lastErr, w.backoff, w.retryAt = nil, 0, time.Time{}
+	w.degraded.Store(nil)
+	w.log.Info("the log is stored again")
 }
 
-// why tells why the storage does not work; "" = it does.
-func (f *flusher) why() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.degraded
-}
-
-// commit stores a batch in one transaction. Shutdown does not cancel it.
-func (f *flusher) commit(b *batch) error {
+// commit stores a batch in one transaction. Closing the Store does not cancel it.
+func (w *writer) commit(b *batch) error {
 	ctx := context.Background()
-	if err := f.store.damaged(); err != nil {
+	err := w.damageErr()
+	if err != nil {
 		return err
 	}
-	tx, err := f.store.file.write.BeginTx(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("cannot begin to store the log: %w", err)
-	}
-	made, err := b.store(ctx, tx, f.processes)
-	if err == nil {
-		err = tx.Commit()
-	}
-	if corrupt(err) {
-		f.store.foundDamage(err)
+	if err = w.file.AwaitWAL(ctx); err == nil {
+		err = w.maintainer.makeRoom(ctx, b.growth())
 	}
 	if err != nil {
-		return fmt.Errorf("cannot store the log: %w", errors.Join(err, ignoreDone(tx.Rollback())))
+		err = fmt.Errorf("cannot make room for the log: %w", err)
+	} else if err = w.file.Transact(ctx, func(tx *sql.Tx) error { return b.store(ctx, tx) }); err != nil {
+		err = fmt.Errorf("cannot store the log: %w", err)
 	}
-	maps.Copy(f.processes, made)
-	return nil
+	switch {
+	case db.IsCorrupt(err):
+		w.recordDamage(err)
+	case err == nil:
+		w.file.BoundWAL(ctx)
+	}
+	return err
 }

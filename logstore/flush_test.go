@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// TestStoredAtOnceAfterRecovery: when storage works again, as a read finds out
-// before the next try is due, what comes then is not put off until that.
-func TestStoredAtOnceAfterRecovery(t *testing.T) {
+// TestFlushResumesAtOnceAfterRecovery checks that, after failed flushes, one flush that succeeds
+// (called explicitly, before the retry is due) ends the pause: later lines are stored without delay.
+func TestFlushResumesAtOnceAfterRecovery(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	flush(t, s)
 	refuse := func(on string) {
-		if _, err := s.file.write.Exec("PRAGMA query_only = " + on); err != nil {
+		if _, err := s.file.WriteDB.Exec("PRAGMA query_only = " + on); err != nil {
 			t.Fatal(err)
 		}
 	}
 	refuse("on")
 	put(s, run, 1, 10)
-	for range 7 { // the next try is a minute away
+	for range 7 { // the next retry is a minute away
 		if err := s.Flush(t.Context()); err == nil {
-			t.Fatal("stored although the database refuses it")
+			t.Fatal("flush into a read-only database: got no error, want one")
 		}
 	}
 	refuse("off")
@@ -28,7 +28,7 @@ func TestStoredAtOnceAfterRecovery(t *testing.T) {
 	put(s, run, 11, 20)
 	for deadline := time.Now().Add(30 * time.Second); s.Status().PendingBytes > 0; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("what was captured after the recovery is not stored")
+			t.Fatal("got lines pending 30 s after the recovery, want them stored")
 		}
 	}
 }

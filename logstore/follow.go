@@ -2,30 +2,29 @@ package logstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"time"
 )
 
 const (
-	// followPause is the least time between two reads of a follower, so that one chatty process
-	// cannot keep it spinning.
+	// followPause is the minimum time between two reads of a follower, so that one chatty process
+	// cannot keep it busy.
 	followPause = 20 * time.Millisecond
-	// foreignPoll is how often a follower looks for what other servers stored.
+	// foreignPoll is how often a follower checks whether other servers have stored something.
 	foreignPoll = 250 * time.Millisecond
 )
 
-// Follow is Read with q.After that waits for at least one line. When ctx ends first it gives an
-// empty page with a cursor, and no error. Gaps met on the way are in the page.
-func (s *Store) Follow(ctx context.Context, q Query) (*Page, error) {
-	w := s.watch(func(r *runLog) bool { return r.matches(q.Project, q.Names, q.Runs) })
-	defer s.unwatch(w)
-	version := s.fileVersion(ctx)
+// Follow is like Read with q.After, but waits for at least one line. If ctx ends first, it returns an empty
+// page with a cursor and no error. The page includes the gaps found on the way.
+func (rd *reader) Follow(ctx context.Context, q Query) (*Page, error) {
+	w := rd.captures.watch(func(r *runLog) bool { return r.matches(q.Project, q.Names, q.Runs) })
+	defer rd.captures.unwatch(w)
+	version := rd.fileVersion(ctx)
 	var last *Page
-	reading := context.WithoutCancel(ctx) // the first read gives the cursor, however soon ctx ends
+	reading := context.WithoutCancel(ctx) // the first read returns the cursor, even if ctx ends early
 	for {
-		page, err := s.Read(reading, q)
+		page, err := rd.Read(reading, q)
 		reading = ctx
 		if err != nil {
 			if last != nil && ctx.Err() != nil {
@@ -43,7 +42,7 @@ func (s *Store) Follow(ctx context.Context, q Query) (*Page, error) {
 		last = page
 		q.After, q.Before, q.Newest, q.Latest = page.Next(), "", false, false
 		var changed bool
-		if version, changed, err = s.awaitChange(ctx, w, version); err != nil {
+		if version, changed, err = rd.awaitChange(ctx, w.signal, version); err != nil {
 			return nil, err
 		}
 		if !changed {
@@ -52,9 +51,9 @@ func (s *Store) Follow(ctx context.Context, q Query) (*Page, error) {
 	}
 }
 
-// awaitChange waits until the watcher is woken or another server has stored something. changed is
-// false when ctx ended first.
-func (s *Store) awaitChange(ctx context.Context, w *watcher, version int64) (_ int64, changed bool, err error) {
+// awaitChange waits until signal is received or another server has stored something. A nil signal is never received.
+// It returns the new file version. changed is false if ctx ended first.
+func (rd *reader) awaitChange(ctx context.Context, signal <-chan struct{}, version int64) (_ int64, changed bool, err error) {
 	pause := time.NewTimer(followPause)
 	defer pause.Stop()
 	poll := time.NewTicker(foreignPoll)
@@ -62,86 +61,87 @@ func (s *Store) awaitChange(ctx context.Context, w *watcher, version int64) (_ i
 	rested, woken := false, false
 	for !rested || !woken {
 		select {
-		case <-w.signal:
+		case <-signal:
 			woken = true
 		case <-pause.C:
 			rested = true
 		case <-poll.C:
-			if v := s.fileVersion(ctx); v != version {
+			if v := rd.fileVersion(ctx); v != version {
 				return v, true, nil
 			}
 		case <-ctx.Done():
 			return version, false, nil
-		case <-s.closing:
+		case <-rd.closing:
 			return version, false, ErrClosed
 		}
 	}
 	return version, true, nil
 }
 
-// fileVersion gives a number that changes when another connection has committed to the file.
-func (s *Store) fileVersion(ctx context.Context) (v int64) {
-	if s.file == nil {
+// fileVersion returns a number that changes when another connection commits to the file.
+func (rd *reader) fileVersion(ctx context.Context) (v int64) {
+	if rd.file == nil {
 		return 0
 	}
-	_ = s.file.poll.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&v) // a failure shows in the read that follows
+	_ = rd.file.PollDB.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&v) // the read that follows reports a failure
 	return v
 }
 
-// End gives the cursor at the end of everything captured so far by the processes (nil = all).
-func (s *Store) End(ctx context.Context, project string, names []string) (string, error) {
-	page, err := s.Read(ctx, Query{Project: project, Names: names, Newest: true, Limit: 1})
+// End returns the cursor at the end of everything that the processes have printed so far. Nil names means all
+// processes.
+func (rd *reader) End(ctx context.Context, project string, names []string) (string, error) {
+	page, err := rd.Read(ctx, Query{Project: project, Names: names, Newest: true, Limit: 1})
 	if err != nil {
 		return "", err
 	}
 	return page.Next(), nil
 }
 
-// WaitLine waits for the first line of the run, numbered above after, that matches. It sees a line
-// when it is captured, before any drop. It returns ErrEnded when the capture ended without such a
-// line. match runs on the capturing goroutine: it must be quick, and must not call the Store. A run
-// of another server is read as that server stores it.
-func (s *Store) WaitLine(ctx context.Context, run, after int64, match func(Line) bool) (Line, error) {
-	r := s.ownRun(run)
+// WaitLine waits for the first line of the run that is numbered above after and matches. It sees each line when
+// the line is captured, before any line could be dropped. It returns ErrEnded if the capture ends without such
+// a line. match runs on the capturing goroutine: it must be fast and must not call the Store. WaitLine reads
+// the lines of another server's run as that server stores them.
+func (rd *reader) WaitLine(ctx context.Context, run, after int64, match func(Line) bool) (Line, error) {
+	r := rd.captures.ownRun(run)
 	if r == nil {
-		return s.waitStored(ctx, run, after, match)
+		return rd.waitStored(ctx, run, after, match)
 	}
 	w := &lineWaiter{match: match, found: make(chan Line, 1), ended: make(chan struct{})}
 	live := r.addWaiter(w, after)
 	defer r.removeWaiter(w)
-	l, found, _, err := s.scanRun(ctx, run, after, w.after, match)
+	l, found, _, err := rd.scanRun(ctx, run, after, w.after, match)
 	if found || err != nil {
 		return l, err
 	}
 	if !live {
-		return Line{}, s.noMore()
+		return Line{}, rd.endedErr()
 	}
 	select {
 	case l := <-w.found:
 		return l, nil
 	case <-w.ended:
-		select { // the last line may have been the one
+		select { // the last line may have matched
 		case l := <-w.found:
 			return l, nil
 		default:
-			return Line{}, s.noMore()
+			return Line{}, rd.endedErr()
 		}
 	case <-ctx.Done():
 		return Line{}, ctx.Err()
-	case <-s.closing:
+	case <-rd.closing:
 		return Line{}, ErrClosed
 	}
 }
 
-// noMore is why no more lines of a run come: a Store that is being closed ends every capture.
-func (s *Store) noMore() error {
-	if s.ending.Load() {
+// endedErr returns ErrClosed if the Store is being closed, which ends every capture, and ErrEnded otherwise.
+func (rd *reader) endedErr() error {
+	if rd.ending.Load() {
 		return ErrClosed
 	}
 	return ErrEnded
 }
 
-// addWaiter has each line from now on offered to w. It returns false when none will come.
+// addWaiter registers w for each line from now on. It returns false if no more lines will come.
 func (r *runLog) addWaiter(w *lineWaiter, after int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,15 +162,15 @@ func (r *runLog) removeWaiter(w *lineWaiter) {
 	delete(r.waiters, w)
 }
 
-// scanPage is how many lines a scan reads at once.
+// scanPage is how many lines scanRun reads at once.
 const scanPage = 1000
 
-// scanRun looks for a match among the lines of a run above after and up to upTo (0 = all), and
-// returns where it stopped.
-func (s *Store) scanRun(ctx context.Context, run, after, upTo int64, match func(Line) bool) (_ Line, found bool, stopped int64, err error) {
+// scanRun returns the first matching line of a run that is numbered above after and at most upTo (0 = no
+// maximum), and the number of the last line scanned.
+func (rd *reader) scanRun(ctx context.Context, run, after, upTo int64, match func(Line) bool) (_ Line, found bool, stopped int64, err error) {
 	q := Query{Runs: []int64{run}, After: cursor{run: after}.String(), Limit: scanPage}
 	for {
-		page, err := s.Read(ctx, q)
+		page, err := rd.Read(ctx, q)
 		if err != nil {
 			return Line{}, false, after, err
 		}
@@ -190,25 +190,23 @@ func (s *Store) scanRun(ctx context.Context, run, after, upTo int64, match func(
 	}
 }
 
-// waitStored is WaitLine for a run that is not in this Store's memory.
-func (s *Store) waitStored(ctx context.Context, run, after int64, match func(Line) bool) (Line, error) {
-	w := s.watch(func(*runLog) bool { return false })
-	defer s.unwatch(w)
+// waitStored does the work of WaitLine for a run that is not in the memory of this Store.
+func (rd *reader) waitStored(ctx context.Context, run, after int64, match func(Line) bool) (Line, error) {
 	for {
-		version := s.fileVersion(ctx)
-		over, err := s.runOver(ctx, run) // before the scan: what it stored last is seen
+		version := rd.fileVersion(ctx)
+		over, err := rd.runOver(ctx, run) // before the scan, so that the scan sees the last lines
 		if err != nil {
 			return Line{}, err
 		}
-		l, found, stopped, err := s.scanRun(ctx, run, after, 0, match)
+		l, found, stopped, err := rd.scanRun(ctx, run, after, 0, match)
 		if found || err != nil {
 			return l, err
 		}
 		if over {
-			return Line{}, s.noMore()
+			return Line{}, rd.endedErr()
 		}
 		after = stopped
-		_, changed, err := s.awaitChange(ctx, w, version)
+		_, changed, err := rd.awaitChange(ctx, nil, version)
 		if err != nil {
 			return Line{}, err
 		}
@@ -218,25 +216,54 @@ func (s *Store) waitStored(ctx context.Context, run, after int64, match func(Lin
 	}
 }
 
-// runOver tells whether no more lines will come of a run.
-func (s *Store) runOver(ctx context.Context, run int64) (over bool, err error) {
-	err = s.withRead(ctx, func(ctx context.Context, tx querier) error {
-		metas, err := s.runsInScope(ctx, tx, &scope{runs: []int64{run}}, nil)
-		switch {
-		case err != nil:
+// runOver reports whether no more lines of a run will come.
+func (rd *reader) runOver(ctx context.Context, run int64) (over bool, err error) {
+	c, found := scope{runs: []int64{run}}, false
+	err = rd.withSnapshot(ctx, &c, "wait for a line", func(ctx context.Context, snap *snapshot) error {
+		metas, err := snap.runs(ctx, &c)
+		if found = len(metas) > 0; !found || err != nil {
 			return err
-		case len(metas) == 0:
-			return fmt.Errorf("%w: %d", ErrUnknownRun, run)
 		}
-		srv, err := newServers(s, tx).of(ctx, run)
-		over = metas[0][0].sealed || !srv.lives
+		srv, err := snap.server(ctx, run)
+		over = metas[0][0].sealed || !srv.alive
 		return err
 	})
-	switch {
-	case errors.Is(err, errFoundDamage):
-		return s.runOver(ctx, run)
-	case errors.Is(err, ErrUnknownRun) || err == nil:
-		return over, err
+	if err == nil && !found {
+		err = fmt.Errorf("%w: %d", ErrUnknownRun, run)
 	}
-	return false, fmt.Errorf("cannot wait for a line: %w", err)
+	return over, err
+}
+
+// deadServerPoll is how often WaitRun checks whether the server of the run has died. Nothing signals the death
+// of another server, because it changes no file.
+const deadServerPoll = time.Second
+
+// WaitRun waits until a run has ended, until the run cannot end any more because its server is dead, or until
+// the function until returns true for the run. It returns the run. WaitRun calls until with each state that it
+// sees, including the end. If ctx ends first, WaitRun returns the run as last seen and ctx's error. The error
+// wraps ErrUnknownRun if the run is not stored. WaitRun sees a run of another server as that server has stored
+// it, and a run of this Store as it was passed to SaveRun.
+func (rd *reader) WaitRun(ctx context.Context, run int64, until func(*Run) bool) (Run, error) {
+	reading := context.WithoutCancel(ctx) // the first read must complete, even if ctx ends early
+	var last Run
+	for {
+		version := rd.fileVersion(reading)
+		r, err := rd.Run(reading, run)
+		if err != nil && ctx.Err() != nil && last.ID != 0 {
+			return last, ctx.Err()
+		}
+		if err != nil || until(&r) || !r.Ended.IsZero() || r.Lost {
+			return r, err
+		}
+		last, reading = r, ctx
+		pause, cancel := context.WithTimeout(ctx, deadServerPoll)
+		_, _, err = rd.awaitChange(pause, nil, version)
+		cancel()
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return r, err
+		}
+	}
 }

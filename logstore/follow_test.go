@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/line"
 )
 
 func TestFollowWaitsForALine(t *testing.T) {
@@ -19,7 +22,7 @@ func TestFollowWaitsForALine(t *testing.T) {
 	}
 	got := make(chan *Page)
 	go func() {
-		p, err := s.Follow(t.Context(), Query{After: end, MinLevel: LevelError})
+		p, err := s.Follow(t.Context(), Query{After: end, MinLevel: line.LevelError})
 		if err != nil {
 			t.Error(err)
 		}
@@ -29,25 +32,25 @@ func TestFollowWaitsForALine(t *testing.T) {
 	s.Capture(run, Stdout, time.Now(), []byte("ERROR now\n"))
 	p := <-got
 	if len(p.Lines) != 1 || p.Lines[0].Text != "ERROR now" {
-		t.Fatalf("lines %q", texts(p.Lines))
+		t.Fatalf("got lines %q, want the error alone", texts(p.Lines))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	q := Query{After: p.Next()}
 	p, err = s.Follow(ctx, q)
 	if err != nil || len(p.Lines) != 0 {
-		t.Fatalf("%q, %v", texts(p.Lines), err)
+		t.Fatalf("at the deadline: got lines %q, %v; want none", texts(p.Lines), err)
 	}
 	put(s, run, 8, 8)
 	p, err = s.Follow(t.Context(), Query{After: p.Next()})
 	if err != nil || len(p.Lines) != 1 || p.Lines[0].Number != 8 {
-		t.Fatalf("%q, %v", texts(p.Lines), err)
+		t.Fatalf("after the deadline: got lines %q, %v; want line 8", texts(p.Lines), err)
 	}
 }
 
-// TestFollowThatIsCutShort ends the context before Follow can have read
-// anything: it still gives what there is, and the cursor.
-func TestFollowThatIsCutShort(t *testing.T) {
+// TestCancelledFollowReturnsExistingLines cancels the context before Follow can have read anything,
+// and checks that Follow still returns the existing lines and the cursor.
+func TestCancelledFollowReturnsExistingLines(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 5)
@@ -56,16 +59,16 @@ func TestFollowThatIsCutShort(t *testing.T) {
 	cancel()
 	p, err := s.Follow(ctx, Query{After: "start"})
 	if err != nil || len(p.Lines) != 5 {
-		t.Fatalf("%v, %v", p, err)
+		t.Fatalf("got %+v, %v; want 5 lines", p, err)
 	}
 	end := p.Next()
 	p, err = s.Follow(ctx, Query{After: end})
 	if err != nil || len(p.Lines) != 0 || p.Next() != end {
-		t.Errorf("%v, %v", p, err)
+		t.Errorf("at the end: got %+v, %v; want no lines and the same cursor", p, err)
 	}
 }
 
-func TestFollowSeesRunsToCome(t *testing.T) {
+func TestFollowReturnsLinesOfLaterRuns(t *testing.T) {
 	s := openTest(t, Options{})
 	end, err := s.End(t.Context(), "/p", []string{"web"})
 	if err != nil {
@@ -85,7 +88,7 @@ func TestFollowSeesRunsToCome(t *testing.T) {
 		put(s, run, 1, 1)
 		p := <-got
 		if len(p.Lines) != 1 || p.Lines[0].Run != run {
-			t.Fatalf("round %d: %q", n, texts(p.Lines))
+			t.Fatalf("round %d: got %q, want a line of run %d", n, texts(p.Lines), run)
 		}
 		end = p.Next()
 		endRun(s, run)
@@ -93,8 +96,9 @@ func TestFollowSeesRunsToCome(t *testing.T) {
 	}
 }
 
-// TestALineWakesAllWhoFollow: of a run that began after them, too.
-func TestALineWakesAllWhoFollow(t *testing.T) {
+// TestLineWakesAllFollowers checks that a new line ends every waiting Follow, also if the run that
+// prints the line began after the wait.
+func TestLineWakesAllFollowers(t *testing.T) {
 	s := openTest(t, Options{})
 	var watchers []*watcher
 	for range 3 {
@@ -111,12 +115,12 @@ func TestALineWakesAllWhoFollow(t *testing.T) {
 		select {
 		case <-w.signal:
 		default:
-			t.Errorf("follower %d was not woken", i)
+			t.Errorf("follower %d: got no signal, want one", i)
 		}
 	}
 }
 
-func TestWaitLine(t *testing.T) {
+func TestWaitLineFindsStoredAndLaterLines(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 5000)
@@ -126,7 +130,7 @@ func TestWaitLine(t *testing.T) {
 	}
 	l, err := s.WaitLine(t.Context(), run, 0, has("line 77 "))
 	if err != nil || l.Number != 77 {
-		t.Fatalf("%+v, %v", l, err)
+		t.Fatalf("got %+v, %v; want line 77", l, err)
 	}
 	found := make(chan Line)
 	go func() {
@@ -139,7 +143,7 @@ func TestWaitLine(t *testing.T) {
 	s.Capture(run, Stderr, time.Now(), []byte("not yet\nserver ready"))
 	s.Capture(run, Stderr, time.Now(), nil)
 	if l := <-found; l.Number != 5002 || l.Stream != Stderr || !l.Partial {
-		t.Fatalf("%+v", l)
+		t.Fatalf("got %+v, want the partial line 5002 of stderr", l)
 	}
 	ended := make(chan error)
 	go func() {
@@ -148,21 +152,21 @@ func TestWaitLine(t *testing.T) {
 	}()
 	endRun(s, run)
 	if err := <-ended; !errors.Is(err, ErrEnded) {
-		t.Fatal(err)
+		t.Fatalf("waiting at the end: got %v, want ErrEnded", err)
 	}
 	flush(t, s)
 	if _, err := s.WaitLine(t.Context(), run, 0, has("never")); !errors.Is(err, ErrEnded) {
-		t.Fatal(err)
+		t.Fatalf("waiting after the end: got %v, want ErrEnded", err)
 	}
 	if l, err := s.WaitLine(t.Context(), run, 0, has("server")); err != nil || l.Number != 5002 {
-		t.Fatal(l, err)
+		t.Fatalf("after the end: got %+v, %v; want line 5002", l, err)
 	}
 	if _, err := s.WaitLine(t.Context(), 12345, 0, has("x")); !errors.Is(err, ErrUnknownRun) {
-		t.Fatal(err)
+		t.Fatalf("unknown run: got %v, want ErrUnknownRun", err)
 	}
 }
 
-func TestWaitLineOfAnotherServer(t *testing.T) {
+func TestWaitLineFindsLineOfOtherServersRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const other = "22222222-2222-4222-8222-222222222222"
 	h := startHelper(t, "write", path, other, "b", "0")
@@ -174,16 +178,16 @@ func TestWaitLineOfAnotherServer(t *testing.T) {
 	}
 	l, err := s.WaitLine(t.Context(), p.Lines[0].Run, 0, func(l Line) bool { return l.Number == 1500 })
 	if err != nil || l.Text != "line 1500 of the run" {
-		t.Fatalf("%+v, %v", l, err)
+		t.Fatalf("got %+v, %v; want line 1500", l, err)
 	}
 	_ = h.stdin.Close()
 	h.await("done")
 	if _, err := s.WaitLine(t.Context(), l.Run, 0, func(Line) bool { return false }); !errors.Is(err, ErrEnded) {
-		t.Fatal(err)
+		t.Fatalf("after the end: got %v, want ErrEnded", err)
 	}
 }
 
-func TestWhatEndsWithTheStore(t *testing.T) {
+func TestCloseEndsWaitsAndReads(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 1)
@@ -198,7 +202,7 @@ func TestWhatEndsWithTheStore(t *testing.T) {
 	}()
 	go func() {
 		_, err := s.WaitLine(context.Background(), run, 0, func(Line) bool {
-			close(waits) // it has looked at what there is, and hears of the end of the capture first
+			close(waits) // WaitLine has read the existing lines and is the first to see the end of the capture
 			return false
 		})
 		errs <- err
@@ -209,11 +213,11 @@ func TestWhatEndsWithTheStore(t *testing.T) {
 	}
 	for range 2 {
 		if err := <-errs; !errors.Is(err, ErrClosed) {
-			t.Error(err)
+			t.Errorf("got %v, want ErrClosed", err)
 		}
 	}
-	// So is a read that had just begun.
-	if err := s.withRead(t.Context(), func(context.Context, querier) error { return nil }); !errors.Is(err, ErrClosed) {
-		t.Error(err)
+	// Close also ends a read that begins afterwards.
+	if err := s.withRead(t.Context(), func(context.Context, db.Querier) error { return nil }); !errors.Is(err, ErrClosed) {
+		t.Errorf("read: got %v, want ErrClosed", err)
 	}
 }

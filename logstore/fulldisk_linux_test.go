@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// TestClearOnAFullDisk has a helper fill a small file system of its own: just after all was written
-// to the write-ahead log, when that has been cut to nothing, and when there is no server.
-func TestClearOnAFullDisk(t *testing.T) {
+// TestClearFreesFullDisk checks that Clear frees space on a full disk. A helper program fills a
+// small file system of its own: right after everything was written to the write-ahead log, after
+// that log was truncated, and while no server runs.
+func TestClearFreesFullDisk(t *testing.T) {
 	for _, when := range []string{"busy", "idle", "start"} {
 		t.Run(when, func(t *testing.T) { clearOnAFullDisk(t, when) })
 	}
@@ -31,16 +32,16 @@ func clearOnAFullDisk(t *testing.T, when string) {
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ENOSPC) || errors.As(err, &exit) && exit.ExitCode() == noTmpfs {
-		t.Skipf("no file system of one's own here: %v %s", err, out)
+		t.Skipf("cannot mount a file system here: %v %s", err, out)
 	}
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("helper: got %v, want success\n%s", err, out)
 	}
 }
 
 const noTmpfs = 77
 
-// helperTmpfs mounts a file system of 24 MiB and works on it.
+// helperTmpfs mounts a file system of 24 MiB and runs its part of TestClearFreesFullDisk there.
 func helperTmpfs() int {
 	dir := os.Args[1]
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
@@ -59,7 +60,7 @@ func helperTmpfs() int {
 	return 0
 }
 
-// clearFull stores lines until the rest of the disk is taken by another file, and then clears them.
+// clearFull stores lines until another file takes the rest of the disk, and then clears them.
 func clearFull(path, other string, idle bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -72,11 +73,11 @@ func clearFull(path, other string, idle bool) error {
 	if err := errors.Join(putAll(s, old, 1, 200_000), putAll(s, kept, 1, 1000), s.Flush(ctx)); err != nil {
 		return err
 	}
-	if err := s.file.keepReserve(); err != nil { // the worker may not have come to it yet
+	if err := s.file.EnsureReserve(); err != nil { // the Store's worker may not have reserved the space yet
 		return err
 	}
 	if idle {
-		if err := cutLog(s); err != nil {
+		if err := truncateLog(s); err != nil {
 			return err
 		}
 	}
@@ -85,31 +86,32 @@ func clearFull(path, other string, idle bool) error {
 	}
 	put(s, kept, 1001, 90_000)
 	put(s, old, 200_001, 201_000)
-	if err := s.Flush(ctx); err == nil && idle { // a log that was not cut may have room of its own
-		return errors.New("a flush to a full disk succeeded")
+	if err := s.Flush(ctx); err == nil && idle { // a write-ahead log that was not truncated may still have room
+		return errors.New("flush to a full disk: got no error, want one")
 	}
 	lines, _, err := s.Clear(ctx, "/p", []string{"old"}, time.Time{})
 	if err != nil || lines != 201_000 {
-		return fmt.Errorf("cleared %d lines: %w", lines, err)
+		return fmt.Errorf("got %d lines cleared, %w; want %d", lines, err, 201_000)
 	}
 	if err := s.Flush(ctx); err != nil {
 		return err
 	}
 	if st := s.Status(); st.State != StateOK {
-		return fmt.Errorf("status %+v", st)
+		return fmt.Errorf("got status %+v, want OK", st)
 	}
 	p, err := s.Read(ctx, Query{Names: []string{"kept"}, After: CursorStart, Limit: 100_000})
 	if err != nil || len(p.Lines) != 90_000 || len(p.Gaps) > 0 {
-		return fmt.Errorf("%d lines and %d gaps of what was kept: %w", len(p.Lines), len(p.Gaps), err)
+		return fmt.Errorf("kept: got %d lines and %d gaps, %w; want %d lines", len(p.Lines), len(p.Gaps), err, 90_000)
 	}
 	p, err = s.Read(ctx, Query{Names: []string{"old"}, After: CursorStart, Limit: 100_000})
 	if err != nil || len(p.Lines) != 0 {
-		return fmt.Errorf("%d lines of what was cleared: %w", len(p.Lines), err)
+		return fmt.Errorf("cleared: got %d lines, %w; want none", len(p.Lines), err)
 	}
 	return nil
 }
 
-// startFull has a server start on a disk that has filled since the last one ended.
+// startFull opens a Store on a disk that has filled up since the Store was last closed, and clears
+// the log.
 func startFull(path, other string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -120,7 +122,7 @@ func startFull(path, other string) error {
 	run := startRun(s, "/p", "old")
 	err = putAll(s, run, 1, 200_000)
 	endRun(s, run)
-	if err := errors.Join(err, s.Flush(ctx), s.file.keepReserve(), s.Close(), fillDisk(other)); err != nil {
+	if err := errors.Join(err, s.Flush(ctx), s.file.EnsureReserve(), s.Close(), fillDisk(other)); err != nil {
 		return err
 	}
 	if s, err = Open(ctx, Options{Path: path}); err != nil {
@@ -129,12 +131,12 @@ func startFull(path, other string) error {
 	defer s.Close()
 	lines, _, err := s.Clear(ctx, "/p", nil, time.Time{})
 	if err != nil || lines != 200_000 || s.Status().State != StateOK {
-		return fmt.Errorf("cleared %d lines: %w; %+v", lines, err, s.Status())
+		return fmt.Errorf("got %d lines cleared, %w, status %+v; want %d and OK", lines, err, s.Status(), 200_000)
 	}
 	return nil
 }
 
-// fillDisk takes all the room there is.
+// fillDisk writes to a file until the disk is full.
 func fillDisk(path string) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 	"time"
 )
 
-// helperEnv names the helper program as which the test binary runs itself.
+// helperEnv is the environment variable that names the helper program that the test binary runs
+// instead of the tests.
 const helperEnv = "LOGSTORE_HELPER"
 
-// runHelper is main of the helper programs.
+// runHelper is the main function of the helper programs.
 func runHelper(name string) int {
 	switch name {
 	case "full":
@@ -29,15 +30,17 @@ func runHelper(name string) int {
 		return helperFlood()
 	case "write":
 		return helperWrite()
+	case "open":
+		return helperOpen()
 	}
 	fmt.Fprintln(os.Stderr, "no helper", name)
 	return 2
 }
 
-// helperWrite is a server that writes numbered lines to the database in its arguments: path,
-// session, process, lines. 0 lines: until stdin ends. It prints "open" when the database is open,
-// and "done" at the end. With a fifth argument it also prints, after each hundred lines, how many
-// it has captured and when.
+// helperWrite writes numbered lines to a database, as a server does. Its arguments are path,
+// session, process and the number of lines; 0 means until stdin ends. It prints "open" when the
+// database is open, and "done" at the end. With a fifth argument it also prints, after every
+// hundred lines, how many it has captured and when.
 func helperWrite() int {
 	lines, err := strconv.Atoi(os.Args[4])
 	if err != nil {
@@ -70,15 +73,15 @@ func helperWrite() int {
 	return 0
 }
 
-func writeUntil(s *Store, run int64, ended <-chan struct{}, tell bool) {
+func writeUntil(s *Store, run int64, ended <-chan struct{}, report bool) {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for n := 1; ; n += 100 {
 		put(s, run, n, n+99)
-		if tell {
+		if report {
 			fmt.Println(n+99, time.Now().UnixNano())
 		}
-		for wait := true; wait; wait = s.Status().PendingBytes > runBound/2 { // over its bound lines would be dropped
+		for wait := true; wait; wait = s.Status().PendingBytes > runBound/2 { // beyond the limit of pending bytes, lines are dropped
 			select {
 			case <-ended:
 				return
@@ -94,7 +97,7 @@ type helper struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	out   *bufio.Scanner
-	last  string // what it said last
+	last  string // the last line that the helper printed
 }
 
 func startHelper(t testing.TB, name string, args ...string) *helper {
@@ -120,7 +123,7 @@ func startHelper(t testing.TB, name string, args ...string) *helper {
 	return &helper{t: t, cmd: cmd, stdin: in, out: bufio.NewScanner(out)}
 }
 
-// await waits for a line of the helper.
+// await reads the helper's output up to the given line.
 func (h *helper) await(line string) {
 	h.t.Helper()
 	for h.out.Scan() {
@@ -129,10 +132,10 @@ func (h *helper) await(line string) {
 			return
 		}
 	}
-	h.t.Fatalf("the helper ended without saying %q; it said %q last", line, h.last)
+	h.t.Fatalf("the helper ended: got %q as its last line, want %q", h.last, line)
 }
 
-func TestTwoServersInTwoOSProcesses(t *testing.T) {
+func TestTwoProcessesShareOneFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const n = 30_000
@@ -143,7 +146,7 @@ func TestTwoServersInTwoOSProcesses(t *testing.T) {
 	run := startRun(s, "/p", "a")
 	put(s, run, 1, n)
 
-	// The other server's lines come by following, without knowing its run.
+	// Follow returns the other process's lines although this Store did not start the run.
 	q := Query{Names: []string{"b"}, After: CursorStart, Limit: 1000}
 	var got []Line
 	for len(got) < n {
@@ -163,14 +166,14 @@ func TestTwoServersInTwoOSProcesses(t *testing.T) {
 	both := readAll(t, s, Query{Limit: 1000})
 	back := readBackwards(t, s, Query{Limit: 1000})
 	if len(both) != 2*n || len(back) != 2*n {
-		t.Fatalf("%d and %d lines of both", len(both), len(back))
+		t.Fatalf("both processes: got %d lines forwards and %d backwards, want %d", len(both), len(back), 2*n)
 	}
 	for i := range both {
 		if both[i].Run != back[i].Run || both[i].Number != back[i].Number {
-			t.Fatalf("line %d differs between the directions", i)
+			t.Fatalf("line %d: got run %d number %d forwards, run %d number %d backwards, want the same", i, both[i].Run, both[i].Number, back[i].Run, back[i].Number)
 		}
 		if i > 0 && both[i].At.Before(both[i-1].At) {
-			t.Fatalf("line %d is earlier than the one before", i)
+			t.Fatalf("line %d: got time %v, want at least %v, that of the line before", i, both[i].At, both[i-1].At)
 		}
 	}
 }

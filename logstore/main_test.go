@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"pmcp/logstore/db"
 )
 
 func TestMain(m *testing.M) {
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// openTest opens a Store on a file of the test's own and checks the file when the test is over.
+// openTest opens a Store on a file of the test, and checks the file for damage when the test ends.
 func openTest(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.Path == "" {
@@ -32,31 +34,31 @@ func openTest(t testing.TB, o Options) *Store {
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Errorf("close: %v", err)
+			t.Errorf("Close: got %v, want no error", err)
 		}
 		checkFile(t, o.Path)
 	})
 	if st := s.Status(); st.State != StateOK {
-		t.Fatalf("state %s: %s", st.State, st.Reason)
+		t.Fatalf("got state %s: %s; want OK", st.State, st.Reason)
 	}
 	return s
 }
 
-// checkFile has SQLite check the whole file.
+// checkFile fails the test unless SQLite's integrity check of the whole file passes.
 func checkFile(t testing.TB, path string) {
 	t.Helper()
-	db := pollPool.open(path)
+	db := db.PollPool.Open(path)
 	defer db.Close()
 	var verdict string
 	if err := db.QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
-		t.Errorf("integrity_check: %q, %v", verdict, err)
+		t.Errorf("integrity_check: got %q, %v; want ok", verdict, err)
 	}
 }
 
-// raw opens the file of a Store for a look behind the scenes.
+// raw opens the database file of a Store with a connection of its own.
 func raw(t testing.TB, s *Store) *sql.DB {
 	t.Helper()
-	db := pollPool.open(s.file.path)
+	db := db.PollPool.Open(s.file.Path)
 	t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -68,7 +70,7 @@ func flush(t testing.TB, s *Store) {
 	}
 }
 
-// put captures numbered lines from first to last.
+// put captures lines numbered from first to last.
 func put(s *Store, run int64, first, last int) {
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -80,8 +82,8 @@ func put(s *Store, run int64, first, last int) {
 	}
 }
 
-// putAll is put for who wants every line stored: it waits for the storage before the run is over
-// its bound, where lines would be dropped.
+// putAll captures lines numbered from first to last and loses none: it flushes before the run
+// reaches the limit beyond which lines are dropped.
 func putAll(s *Store, run int64, first, last int) error {
 	const step = 1000
 	for ; first <= last; first += step {
@@ -95,28 +97,28 @@ func putAll(s *Store, run int64, first, last int) error {
 	return nil
 }
 
-// startRun makes a run whose row is saved.
-func startRun(s *Store, project, name string) int64 { //nolint:unparam // callers say which project they mean
-	id, _ := s.NewRun(project, name)
+// startRun starts a run, whose row is stored at once, and returns its id.
+func startRun(s *Store, project, name string) int64 { //nolint:unparam // callers name their project
+	id, _, _ := s.NewRun(project, name)
 	s.SaveRun(id, time.Now(), time.Time{}, []byte(`{"state":"running"}`))
 	return id
 }
 
-// endRun ends a run that startRun has started. One whose end is stored stays as it is.
+// endRun ends a run that startRun started. A run whose end is already stored stays as it is.
 func endRun(s *Store, id int64) {
 	r := s.ownRun(id)
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
-	started := moment(r.row.started)
+	started := timeFromNanos(r.row.started)
 	r.mu.Unlock()
 	s.EndCapture(id)
 	s.SaveRun(id, started, time.Now(), []byte(`{"state":"exited"}`))
 }
 
-// crashAgain makes so many runs of three lines each, and stores them.
-func crashAgain(t testing.TB, s *Store, runs int) {
+// storeShortRuns stores the given number of runs of three lines each.
+func storeShortRuns(t testing.TB, s *Store, runs int) {
 	t.Helper()
 	for i := range runs {
 		run := startRun(s, "/p", "crashing")
@@ -129,7 +131,8 @@ func crashAgain(t testing.TB, s *Store, runs int) {
 	flush(t, s)
 }
 
-// readAll pages through a query by cursor and fails unless each page starts where the one before ended.
+// readAll reads all pages of a query by cursor and fails the test unless each page starts where the
+// one before ended.
 func readAll(t testing.TB, s *Store, q Query) []Line {
 	t.Helper()
 	if q.After == "" {
@@ -146,21 +149,21 @@ func readAll(t testing.TB, s *Store, q Query) []Line {
 			return all
 		}
 		if len(p.Lines) == 0 {
-			t.Fatal("an empty page says that there is more")
+			t.Fatal("got an empty page with MoreAfter, want lines or the end")
 		}
 		q.After = p.Next()
 	}
 }
 
-// wantNumbered fails unless the lines are what put wrote from first to last.
+// wantNumbered fails the test unless the lines are those that put captured from first to last.
 func wantNumbered(t testing.TB, lines []Line, first, last int) {
 	t.Helper()
 	if len(lines) != last-first+1 {
-		t.Fatalf("%d lines, want %d", len(lines), last-first+1)
+		t.Fatalf("got %d lines, want %d", len(lines), last-first+1)
 	}
 	for i, l := range lines {
 		if want := fmt.Sprintf("line %d of the run", first+i); l.Text != want || l.Number != int64(first+i) {
-			t.Fatalf("line %d is number %d %q, want %q", i, l.Number, l.Text, want)
+			t.Fatalf("line %d: got number %d %q, want %q", i, l.Number, l.Text, want)
 		}
 	}
 }

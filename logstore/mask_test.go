@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"pmcp/logstore/line"
 	"pmcp/logstore/mask"
 )
 
@@ -24,33 +25,51 @@ func masker() *mask.Masker {
 	return m
 }
 
-// masking feeds parts to a stream that masks, and gives its lines; an empty part is silence.
+// masking cleans and masks parts of a stream and returns the lines. An empty part is a pause of the
+// stream.
 func masking(parts ...string) []string {
-	got := collected{}
 	lines := masker().Lines()
-	c := cleaner{whole: lines.Whole}
-	out := maskedSink{&lines, &got}
-	for _, p := range parts {
-		if p == "" {
-			c.silence(out)
-		}
-		c.feed([]byte(p), out)
-	}
-	c.finish(out)
+	var got collected
+	clean(&line.Cleaner{SafePrefix: lines.SafePrefix}, maskedSink{&lines, &got}, parts)
 	return got
 }
 
-// maskedSink masks as stream does.
+// clean feeds parts of a stream to a Cleaner. An empty part is a pause of the stream.
+func clean(c *line.Cleaner, out line.Sink, parts []string) {
+	for _, p := range parts {
+		if p == "" {
+			c.Flush(out)
+		}
+		c.Feed([]byte(p), out)
+	}
+	c.Finish(out)
+}
+
+// collected is a Sink that keeps lines: "+" marks a continuation of a line, "…" an unfinished line.
+type collected []string
+
+func (c *collected) Line(text []byte, continuation, partial bool) {
+	s := string(text)
+	if continuation {
+		s = "+" + s
+	}
+	if partial {
+		s += "…"
+	}
+	*c = append(*c, s)
+}
+
+// maskedSink is a Sink that masks lines as a Store does.
 type maskedSink struct {
 	lines *mask.Lines
-	to    lineSink
+	to    line.Sink
 }
 
-func (s maskedSink) line(text []byte, continuation, partial bool) {
-	s.to.line(s.lines.Line(text), continuation, partial)
+func (s maskedSink) Line(text []byte, continuation, partial bool) {
+	s.to.Line(s.lines.Line(text), continuation, partial)
 }
 
-func TestMaskedPieces(t *testing.T) {
+func TestMaskingWorksAcrossReads(t *testing.T) {
 	const token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 	for name, c := range map[string]struct{ in, want []string }{
 		"whole":                {[]string{"a " + secret + " b\n"}, []string{"a [masked APP_TOKEN] b"}},
@@ -68,23 +87,24 @@ func TestMaskedPieces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := masking(c.in...); strings.Join(got, "|") != strings.Join(c.want, "|") {
-				t.Errorf("%q, want %q", got, c.want)
+				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
 	}
 }
 
-// TestMaskedLongLines: wherever the bound of a piece goes through a secret, it is masked.
-func TestMaskedLongLines(t *testing.T) {
+// TestMaskingWorksAcrossPieceBounds checks that a secret in a line that is too long for one piece
+// is masked wherever the line is cut into pieces.
+func TestMaskingWorksAcrossPieceBounds(t *testing.T) {
 	const token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 	for _, hidden := range []string{secret, token, "Authorization: Bearer abcdef123456", "postgres://u:pass-1234@h", "-----BEGIN PRIVATE KEY-----\n" + pemKey, "-----BEGIN RSA PRIVATE KEY-----\\n" + pemKey + "\\n-----END RSA PRIVATE KEY-----"} {
-		for before := maxLineBytes - len(hidden) - 2; before <= maxLineBytes+2; before++ {
+		for before := line.MaxLineBytes - len(hidden) - 2; before <= line.MaxLineBytes+2; before++ {
 			given := strings.Repeat("x ", before/2) + strings.Repeat("y", before%2) + " " + hidden + " " + strings.Repeat("z ", 100)
 			got := masking(given + "\n")
 			text := ""
 			for _, piece := range got {
-				if len(piece) > maxLineBytes+1 {
-					t.Fatalf("a piece of %d bytes", len(piece))
+				if len(piece) > line.MaxLineBytes+1 {
+					t.Fatalf("got a piece of %d bytes, want at most %d", len(piece), line.MaxLineBytes+1)
 				}
 				text += strings.TrimPrefix(piece, "+")
 			}
@@ -95,15 +115,16 @@ func TestMaskedLongLines(t *testing.T) {
 			case strings.HasSuffix(hidden, "KEY-----"):
 				visible = pemKey[len(pemKey)-6:]
 			}
-			// Stars stand where a longer mask would not fit.
+			// Stars replace a mask that would not fit into a piece.
 			if !strings.Contains(text, "[masked") && !strings.Contains(text, "***") || strings.Contains(text, visible) {
-				t.Fatalf("%s after %d bytes: …%s", hidden, before, text[max(0, before-50):])
+				t.Fatalf("%s after %d bytes: got …%s, want it masked", hidden, before, text[max(0, before-50):])
 			}
 		}
 	}
 }
 
-// TestMaskingKeepsLines: what is masked has the same lines with the same marks, however it is cut into reads.
+// TestMaskingKeepsLines checks that masking keeps the number of lines and their marks, however the
+// text is split into reads.
 func TestMaskingKeepsLines(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 4))
 	words := []string{secret, "plain", " ", "\n", "\r\n", "ERROR", "AKIAIOSFODNN7EXAMPLE", "\x1b[31m", "é", "hunter2", "-----BEGIN PRIVATE KEY-----\n", "@", "://a:b@c "}
@@ -113,9 +134,11 @@ func TestMaskingKeepsLines(t *testing.T) {
 			b.WriteString(words[rnd.IntN(len(words))])
 		}
 		all := b.String()
-		plain, whole := cleanAll(all), masking(all)
+		var plain collected
+		clean(&line.Cleaner{}, &plain, []string{all})
+		whole := masking(all)
 		if len(plain) != len(whole) {
-			t.Fatalf("%q: %d lines became %d", all, len(plain), len(whole))
+			t.Fatalf("%q: got %d masked lines, want %d", all, len(whole), len(plain))
 		}
 		var parts []string
 		for rest := all; rest != ""; {
@@ -123,25 +146,26 @@ func TestMaskingKeepsLines(t *testing.T) {
 			parts, rest = append(parts, rest[:n]), rest[n:]
 		}
 		if got := masking(parts...); strings.Join(got, "|") != strings.Join(whole, "|") {
-			t.Fatalf("%q in parts: %q, in one: %q", all, got, whole)
+			t.Fatalf("%q in parts: got %q, want %q", all, got, whole)
 		}
 		for _, line := range whole {
 			if strings.Contains(line, secret) {
-				t.Fatalf("%q: %q", all, line)
+				t.Fatalf("%q: got %q, want no secret", all, line)
 			}
 		}
 	}
 }
 
-// TestNothingSecretIsStored: not in lines, errors, rows, documents and events, in memory and in the file.
-func TestNothingSecretIsStored(t *testing.T) {
+// TestSecretsAreNotStored checks that a secret that was printed is found neither in memory nor in
+// the file: not in lines, errors, rows, documents or events.
+func TestSecretsAreNotStored(t *testing.T) {
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s, err := Open(ctx, Options{Path: path, Mask: masker()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, _ := s.NewRun("/p", "web")
+	run, _, _ := s.NewRun("/p", "web")
 	matched := make(chan Line, 1)
 	go func() {
 		l, _ := s.WaitLine(ctx, run, 0, func(l Line) bool { return strings.Contains(l.Text, "ready") })
@@ -152,23 +176,22 @@ func TestNothingSecretIsStored(t *testing.T) {
 	s.Capture(run, Messages, time.Now(), []byte(`-> {"token":"`+secret+`"}`+"\n"))
 	s.SaveRun(run, time.Now(), time.Time{}, []byte(`{"args":["`+secret+`"]}`))
 	s.SaveDefinition("/p", "web", []byte(`{"args":["`+secret+`"]}`))
-	s.SaveHealth("/p", "web", []byte(`{"output":"`+secret+`"}`))
 	s.SaveGroup("/p", "g", []byte(`{"description":"`+secret+`"}`))
 	s.SaveEvent("/p", "web", run, time.Now(), "it said "+secret)
 	s.EndCapture(run)
 	if l := <-matched; l.Text != "ready [masked APP_TOKEN]" {
-		t.Errorf("matched %q", l.Text)
+		t.Errorf("matched line: got %q, want it masked", l.Text)
 	}
 	page, err := s.Read(ctx, Query{Runs: []int64{run}, Limit: 100})
-	if err != nil || len(page.Lines) != 7 || page.Lines[1].Text != "ERROR cannot log in with [masked APP_TOKEN]" || page.Lines[1].Level != LevelError {
-		t.Fatalf("%+v, %v", page, err)
+	if err != nil || len(page.Lines) != 7 || page.Lines[1].Text != "ERROR cannot log in with [masked APP_TOKEN]" || page.Lines[1].Level != line.LevelError {
+		t.Fatalf("got %+v, %v; want 7 lines, the second a masked error", page, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(path + "*")
 	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+		t.Fatalf("database files: got %v, %v; want some", files, err)
 	}
 	found := false
 	for _, file := range files {
@@ -177,11 +200,11 @@ func TestNothingSecretIsStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if at := bytes.Index(text, []byte(secret)); at >= 0 {
-			t.Errorf("%s holds it: %q", file, text[max(0, at-100):at+50])
+			t.Errorf("%s: got the secret in %q, want it masked", file, text[max(0, at-100):at+50])
 		}
 		found = found || bytes.Contains(text, []byte("[masked APP_TOKEN]"))
 	}
 	if !found {
-		t.Error("nothing is stored")
+		t.Error("got no mask in the files, want some")
 	}
 }

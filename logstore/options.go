@@ -4,32 +4,38 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
+
+	"pmcp/logstore/db"
 	"pmcp/logstore/mask"
 )
 
-// Options says where a Store keeps its log and for how long. The zero value keeps everything in memory.
+// Options configure a Store: where it keeps its log and for how long. The zero value keeps everything in
+// memory.
 type Options struct {
-	// Path is the database file. It is made with mode 0600 in a directory made with mode 0700; one
-	// that is there and ours gets that mode. A symbolic link is followed once, when it is opened.
-	// Empty means memory only: the newest few MiB of each run of this server can be read, and
-	// nothing outlives it.
+	// Path is the database file. Open creates it with mode 0600, in a directory that it creates with mode
+	// 0700; an existing file of ours is changed to that mode. If Path is a symbolic link of this user, Open
+	// follows it. A file that another user owns, or could replace, is not used (StateMemory). If Path is
+	// empty, the log is kept in memory only: the newest few MiB of each run of this server, lost when the
+	// Store is closed.
 	Path string
-	// Session is the registry id (a UUID) of this server. Empty means a random one.
+	// Session is the registry id (a UUID) of this server. If empty, Open generates a random one.
 	Session string
-	// Registry is where Alive of other servers finds this one. It is stored for them.
+	// Registry is where the Alive functions of other servers find this server. The Store saves it for them.
 	Registry string
-	// Alive tells whether the server with the given session lives; registry is what that server gave
-	// as its own, or empty if a version stored it that knew none. It may be called from several
-	// goroutines and must not call the Store. Nil means that no other server does.
+	// Alive reports whether the server with the given session is alive. registry is that server's own
+	// Registry, or empty if an older version stored the session without a registry. Alive may be called from
+	// several goroutines and must not call the Store. If it is nil, all other servers are considered dead.
 	Alive func(registry, session string) bool
-	// RetentionDays is the age in days at which log is dropped. Zero or less means 30.
+	// RetentionDays is the age in days at which log is removed. Zero or less means 30.
 	RetentionDays int
-	// MaxBytes is the size of the database file above which the oldest log is dropped. Zero or less means 100 MB.
+	// MaxBytes is the total size of the database, its write-ahead log and its reserve above which the
+	// oldest log is removed. Zero or less means 100 MB. Less than 1 MB leaves no room for any log.
 	MaxBytes int64
-	// Mask takes secrets out of all that is stored or shown: lines before they are captured,
-	// documents, rows and events. Nil takes none.
+	// Mask masks secrets in everything that is stored or shown: lines before they are captured, documents,
+	// rows and events. Nil masks nothing.
 	Mask *mask.Masker
-	// Logger is told what goes wrong with the storage. Nil discards.
+	// Logger receives reports of storage problems. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -48,14 +54,17 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Session == "" {
+		o.Session = uuid.NewString()
+	}
 	if o.Alive == nil {
 		o.Alive = func(string, string) bool { return false }
 	}
 	return o
 }
 
-// owner is this server as it is stored.
-func (o Options) owner() owner { return owner{o.Session, o.Registry} }
+// owner returns the owner to store with this server's sessions.
+func (o Options) owner() db.Owner { return db.Owner{UUID: o.Session, Registry: o.Registry} }
 
 func (o Options) retention() time.Duration {
 	return time.Duration(o.RetentionDays) * 24 * time.Hour

@@ -13,15 +13,16 @@ import (
 	"time"
 )
 
-// helperFlood prints lines of about 100 bytes: their number and the size of its writes (0 = one a
-// line) are its arguments. A third argument makes them the mixture of the benchmarks.
+// helperFlood prints lines of about 100 bytes. Its arguments are the number of lines and the size
+// of its writes, 0 for one write for each line. With a third argument it prints the lines of the
+// other benchmarks.
 func helperFlood() int {
 	n, _ := strconv.Atoi(os.Args[1])
 	size, _ := strconv.Atoi(os.Args[2])
 	var out io.Writer = os.Stdout
 	if size > 0 {
 		w := bufio.NewWriterSize(os.Stdout, size)
-		defer w.Flush()
+		defer func() { _ = w.Flush() }() // the test fails if the reader has exited
 		out = w
 	}
 	if len(os.Args) > 3 {
@@ -47,7 +48,8 @@ func floodMixed(out io.Writer, n int) int {
 	return 0
 }
 
-// BenchmarkPipe has a child print a million lines through a pipe: only split into lines, and stored and committed.
+// BenchmarkPipe measures reading a million lines that a child prints through a pipe: lines only
+// split, and lines stored and committed.
 func BenchmarkPipe(b *testing.B) {
 	const lines = 1_000_000
 	for _, size := range []int{0, 64 << 10} {
@@ -81,14 +83,15 @@ func BenchmarkPipe(b *testing.B) {
 			b.StopTimer()
 			st, err := s.RunStats(b.Context(), run)
 			if err != nil || st.Lines != int64(lines*b.N) {
-				b.Fatalf("%d lines are stored, %v", st.Lines, err)
+				b.Fatalf("got %d lines stored, %v; want %d", st.Lines, err, lines*b.N)
 			}
 			b.ReportMetric(float64(peakRSS())/(1<<20), "MB-peak")
 		})
 	}
 }
 
-// pipe feeds what a child prints to take, and calls done when the child has ended.
+// pipe starts a child that prints lines, passes them to take, and calls done when the child has
+// ended.
 func pipe(b *testing.B, lines, size int, take func([]byte) int, done func()) {
 	buf := make([]byte, 32<<10)
 	start := cpu()
@@ -110,7 +113,8 @@ func pipe(b *testing.B, lines, size int, take func([]byte) int, done func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// startFlood starts the helper flood and gives what it prints, and what to call in the end.
+// startFlood starts the helper program flood and returns its output and a function to call at the
+// end.
 func startFlood(b *testing.B, lines, size int, more ...string) (out *os.File, wait func()) {
 	cmd := exec.Command(os.Args[0], append([]string{strconv.Itoa(lines), strconv.Itoa(size)}, more...)...)
 	cmd.Env = append(os.Environ(), helperEnv+"=flood")
@@ -129,7 +133,7 @@ func startFlood(b *testing.B, lines, size int, more ...string) (out *os.File, wa
 	}
 }
 
-// peakRSS is the largest resident size of this process so far.
+// peakRSS returns the largest resident size of this process so far.
 func peakRSS() (n int64) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {

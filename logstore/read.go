@@ -5,297 +5,192 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
-	"time"
+	"strings"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/line"
 )
 
-// Read reads a page of lines. Its error wraps ErrCursor for a bad cursor.
-func (s *Store) Read(ctx context.Context, q Query) (*Page, error) {
-	if s.closed.Load() {
-		return nil, ErrClosed
-	}
+// A reader reads the lines in memory and in the file as one log.
+type reader struct {
+	*storage
+	captures *captureTable
+	filters  *filterCache
+}
+
+// Read reads a page of lines. Its error wraps ErrCursor if a cursor is invalid.
+func (rd *reader) Read(ctx context.Context, q Query) (*Page, error) {
 	if q.After != "" && q.Before != "" {
-		return nil, fmt.Errorf("%w: after and before exclude each other", ErrCursor)
+		return nil, fmt.Errorf("%w: after and before are mutually exclusive", ErrCursor)
 	}
 	p, err := newPlan(q)
 	if err != nil {
 		return nil, err
 	}
-	p.coverage, p.views = s.coverageOf(p.after), s.memory(&p.scope)
-	defer p.release()
-	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return s.readPage(uncut, ctx, tx, p) })
-	if errors.Is(err, errFoundDamage) {
-		return s.Read(ctx, q)
-	}
+	var page *Page
+	err = rd.withSnapshot(ctx, &p.scope, "read the log", func(uncut context.Context, snap *snapshot) error {
+		m := newMerger(uncut, ctx, snap, p)
+		page = m.page
+		return m.readPage()
+	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the log: %w", err)
+		return nil, err
 	}
-	return p.page, nil
+	return page, nil
 }
 
-// withRead runs fn in a read transaction, or with nil when there is no file. ctx bounds the wait
-// for a connection; what fn reads is not cut off by it, since the driver would start a goroutine
-// for each statement: who reads much asks ctx in between.
-func (s *Store) withRead(ctx context.Context, fn func(context.Context, querier) error) error {
-	if s.unreadable() || s.flusher.why() != "" && !s.readable(ctx) {
-		return fn(ctx, nil)
-	}
-	err := s.file.withRead(ctx, fn)
-	if corrupt(err) {
-		s.foundDamage(err)
-		return fmt.Errorf("%w: %w", errFoundDamage, err)
-	}
-	if err != nil && ctx.Err() == nil && s.closed.Load() { // the file was closed under the read
+// A snapshot is what one read sees of the log: this Store's own runs in memory and, in one transaction, the file.
+type snapshot struct {
+	*serverLookup // its Querier is nil if there is no file to read
+	views         []memView
+	cursorScope   *cursorScope // of the scope's cursor
+	filters       *filterCache
+}
+
+// withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
+// lines that are committed in between are in both, and are taken from memory. If the file proves to be damaged,
+// withSnapshot calls read again, with a snapshot of memory only. See withRead for the contexts. The purpose
+// completes an error that starts with "cannot".
+func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, read func(context.Context, *snapshot) error) error {
+	if rd.closed.Load() {
 		return ErrClosed
 	}
-	return err
-}
-
-func (f *file) withRead(ctx context.Context, fn func(context.Context, querier) error) error {
-	conn, err := f.read.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	uncut := context.WithoutCancel(ctx)
-	tx, err := conn.BeginTx(uncut, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }()
-	return fn(uncut, tx)
-}
-
-// unreadable tells whether there is nothing but memory.
-func (s *Store) unreadable() bool { return s.file == nil || s.damage.Load() != nil }
-
-// errFoundDamage is wrapped once, by the read that meets the damage: the next makes do with memory.
-var errFoundDamage = errors.New("the log database is corrupt")
-
-// foundDamage notes that something has damaged the file under this server. Nothing more is read
-// from it or written to it: what would be stored could not be read again. The next server that has
-// the file to itself moves it aside.
-func (s *Store) foundDamage(err error) {
-	why := err.Error()
-	if s.damage.CompareAndSwap(nil, &why) {
-		s.log.Error("the log database was damaged; the log is kept in memory", "error", err)
-	}
-}
-
-// damaged gives why nothing is written to the file any more; nil: it is.
-func (s *Store) damaged() error {
-	if why := s.damage.Load(); why != nil {
-		return fmt.Errorf("%w: %s", errCorrupt, *why)
+	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters}
+	defer func() {
+		for i := range snap.views {
+			snap.views[i].release()
+		}
+	}()
+	err := rd.withRead(ctx, func(ctx context.Context, tx db.Querier) error {
+		snap.serverLookup = newServerLookup(rd.captures, tx)
+		return read(ctx, snap)
+	})
+	switch {
+	case errors.Is(err, errFoundDamage):
+		return rd.withSnapshot(ctx, c, purpose, read)
+	case err != nil:
+		return fmt.Errorf("cannot %s: %w", purpose, err)
 	}
 	return nil
 }
 
-// readable tells whether a file that cannot be written can at least be read. If not, readers make do with memory.
-func (s *Store) readable(ctx context.Context) bool {
-	var n int
-	return s.file.read.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM session LIMIT 1)`).Scan(&n) == nil || ctx.Err() != nil
-}
-
-// plan is a Query made ready, and the page in the making.
+// A plan is a prepared Query.
 type plan struct {
 	q        Query
 	scope    scope
 	filter   lineFilter
 	after    cursor // nil: none
 	before   cursor
-	coverage *coverage // of after
 	backward bool
 	limit    int
 	maxBytes int
-	views    []memView
-	page     *Page
 }
 
 func newPlan(q Query) (*plan, error) {
-	p := &plan{q: q, filter: q.filter(), page: &Page{Runs: make(map[int64]Run)}}
+	p := &plan{q: q, filter: q.filter()}
 	var err error
-	if p.after, err = queryCursor(q.After); err != nil {
+	if p.after, err = parseCursor(q.After); err != nil {
 		return nil, err
 	}
-	if p.before, err = queryCursor(q.Before); err != nil {
+	if p.before, err = parseCursor(q.Before); err != nil {
 		return nil, err
 	}
 	p.backward = p.before != nil || q.Newest
 	p.limit = cmp.Or(max(q.Limit, 0), defaultLimit)
 	p.maxBytes = cmp.Or(max(q.MaxBytes, 0), defaultPageBytes)
-	p.scope = scope{project: q.Project, names: q.Names, runs: q.Runs, latest: q.Latest && q.Runs == nil && p.after == nil && p.before == nil}
+	p.scope = scope{project: q.Project, names: q.Names, runs: q.Runs, after: p.after, latest: q.Latest && q.Runs == nil && p.after == nil && p.before == nil}
 	return p, nil
 }
 
-// guessMore fills in what lies in the direction that was not read.
-func (p *plan) guessMore() {
-	if p.backward {
-		p.page.MoreAfter = p.before != nil
-		return
-	}
-	for _, places := range p.page.places {
-		for _, place := range places {
-			if place.begin > place.meta.gone {
-				p.page.MoreBefore = true
-			}
-		}
-	}
-}
-
-// queryCursor reads a cursor of a query; nil = none.
-func queryCursor(s string) (cursor, error) {
-	switch s {
-	case "":
-		return nil, nil
-	case CursorStart:
-		return cursor{}, nil
-	default:
-		return parseCursor(s)
-	}
-}
-
-func (p *plan) release() {
-	for i := range p.views {
-		p.views[i].release()
-	}
-}
-
-func (s *Store) readPage(ctx, cut context.Context, tx querier, p *plan) error {
-	runs, err := s.runsInScope(ctx, tx, &p.scope, p.views)
+// readPage reads a page: every line matches.
+func (m *merger) readPage() error {
+	runs, err := m.snap.runs(m.ctx, &m.scope)
 	if err != nil {
 		return err
 	}
-	m := &merger{ctx: ctx, cut: cut, tx: tx, plan: p}
-	servers := newServers(s, tx)
-	for _, of := range runs {
-		places, err := p.place(ctx, servers, of)
+	page := m.page
+	for _, group := range runs {
+		positions, err := m.positions(m.ctx, m.snap, group)
 		if err != nil {
 			return err
 		}
-		p.page.places = append(p.page.places, places)
-	}
-	for _, of := range p.page.places {
-		for _, place := range of {
-			if !place.over {
-				m.waiting = append(m.waiting, place)
+		page.positions = append(page.positions, positions)
+		for _, pos := range positions {
+			switch {
+			case pos.excluded:
+			case m.backward:
+				m.add(pos, 0, pos.end)
+			default:
+				m.add(pos, pos.start, pos.last)
 			}
 		}
 	}
-	if err := m.merge(); err != nil {
-		return err
-	}
-	if err := m.settle(); err != nil {
-		return err
-	}
-	p.guessMore()
-	if err := p.gaps(ctx, tx); err != nil {
-		return err
-	}
-	return p.describeRuns(ctx, tx, servers)
-}
-
-// merger merges the runs by time.
-type merger struct {
-	ctx     context.Context
-	cut     context.Context // of the caller: asked now and then
-	tx      querier
-	plan    *plan
-	waiting []*runPlace // not opened yet, next last
-	open    readers
-	bytes   int
-}
-
-// merge fills the page with lines.
-func (m *merger) merge() error {
-	m.sortWaiting()
-	page := m.plan.page
-	for {
-		if err := m.openDue(); err != nil {
-			return err
-		}
-		if err := m.cut.Err(); err != nil {
-			return err
-		}
-		if len(m.open.list) == 0 {
-			break
-		}
-		r := m.open.list[0]
-		if len(page.Lines) >= m.plan.limit || len(page.Lines) > 0 && m.bytes+len(r.head.Text) > m.plan.maxBytes {
-			page.MoreAfter, page.MoreBefore = !m.plan.backward, m.plan.backward
-			break
-		}
-		page.Lines = append(page.Lines, *r.head)
-		m.bytes += len(r.head.Text)
-		if err := r.advance(); err != nil {
-			return err
-		}
-		m.open.fix()
-	}
-	if m.plan.backward {
-		slices.Reverse(page.Lines)
-	}
-	return nil
-}
-
-// sortWaiting puts the run that must be opened first last: forward by start, backward by last line, unknown ends first.
-func (m *merger) sortWaiting() {
-	slices.SortFunc(m.waiting, func(a, b *runPlace) int {
-		if m.plan.backward {
-			return cmp.Or(cmp.Compare(a.latest, b.latest), a.meta.order(b.meta))
-		}
-		return b.meta.order(a.meta)
-	})
-}
-
-// startSlack is how much earlier than its noted start a run may have written: the start is noted
-// when the child already runs.
-const startSlack = int64(time.Second)
-
-// openDue opens the runs that may have a line before the first head.
-func (m *merger) openDue() error {
-	for len(m.waiting) > 0 {
-		next := m.waiting[len(m.waiting)-1]
-		if len(m.open.list) > 0 {
-			head := m.open.list[0].head.At.UnixNano()
-			if m.plan.backward && next.latest < head || !m.plan.backward && next.meta.started-startSlack > head {
-				return nil
-			}
-		}
-		m.waiting = m.waiting[:len(m.waiting)-1]
-		if err := m.openRun(next); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (m *merger) openRun(p *runPlace) error {
-	source, err := newBlockSource(m.ctx, m.tx, p.meta, &m.plan.filter, false)
+	more, err := m.merge()
 	if err != nil {
 		return err
 	}
-	r := &runReader{meta: p.meta, source: source, filter: &m.plan.filter, forward: !m.plan.backward, pos: p.begin}
-	if m.plan.backward {
-		if r.pos, err = source.clampEnd(p.end); err != nil {
-			return err
-		}
-		p.end = r.pos
+	if m.backward {
+		slices.Reverse(page.Lines)
+		page.MoreBefore, page.MoreAfter = more, m.before != nil
+	} else {
+		page.MoreBefore, page.MoreAfter = page.mayHaveEarlier(), more
 	}
-	if err := r.advance(); err != nil {
+	if err := m.addGaps(); err != nil {
 		return err
 	}
-	if m.sinceStart() && r.head != nil {
-		p.begin = r.position()
-	}
-	m.open.all = append(m.open.all, openedRun{place: p, reader: r, empty: r.head == nil})
-	if r.head != nil {
-		m.open.backward = m.plan.backward
-		m.open.push(r)
-	}
-	return nil
+	return page.describeRuns(m.ctx, m.snap)
 }
 
-// sinceStart tells whether the page starts at a time, not at a cursor or the oldest line.
-func (m *merger) sinceStart() bool {
-	return !m.plan.backward && m.plan.after == nil && !m.plan.q.Since.IsZero()
+// mayHaveEarlier guesses whether lines precede the page.
+func (p *Page) mayHaveEarlier() bool {
+	return slices.ContainsFunc(slices.Concat(p.positions...), func(pos *runPosition) bool { return pos.start > pos.meta.removedLines })
+}
+
+// A lineFilter is the part of a query that depends on a line's metadata only.
+type lineFilter struct {
+	streams      uint8 // bit set; 0 = all
+	minLevel     line.Level
+	since, until int64 // since <= time < until; MinInt64, MaxInt64 = no bound
+}
+
+func (q *Query) filter() lineFilter {
+	f := lineFilter{streams: q.Streams, minLevel: q.MinLevel, since: math.MinInt64, until: math.MaxInt64}
+	if !q.Since.IsZero() {
+		f.since = q.Since.UnixNano()
+	}
+	if !q.Until.IsZero() {
+		f.until = q.Until.UnixNano()
+	}
+	return f
+}
+
+// matches reports whether a line's flags pass the filter. The caller checks the line's time.
+func (f *lineFilter) matches(meta uint64) bool {
+	return (f.streams == 0 || f.streams>>(meta&metaStream)&1 != 0) && line.Level(meta&metaLevel>>metaLevelAt) >= f.minLevel
+}
+
+// chunkCondition returns an SQL condition, with a leading AND, that excludes chunks in which no line can pass
+// the filter.
+func (f *lineFilter) chunkCondition() (string, []any) {
+	var where strings.Builder
+	var args []any
+	if f.streams != 0 {
+		where.WriteString(" AND streams & ? != 0")
+		args = append(args, f.streams)
+	}
+	if f.minLevel > line.LevelNone {
+		columns := []string{"l0", "l1", "l2", "l3", "l4", "l5", "l6"}
+		where.WriteString(" AND " + strings.Join(columns[min(int(f.minLevel), line.LevelCount-1):], " + ") + " > 0")
+	}
+	if f.since != math.MinInt64 {
+		where.WriteString(" AND max_at >= ?")
+		args = append(args, f.since)
+	}
+	if f.until != math.MaxInt64 {
+		where.WriteString(" AND min_at < ?")
+		args = append(args, f.until)
+	}
+	return where.String(), args
 }

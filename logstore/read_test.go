@@ -7,9 +7,11 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"pmcp/logstore/line"
 )
 
-// keys names lines by run and number.
+// keys returns the run and the number of each line.
 func keys(lines []Line) []string {
 	all := make([]string, len(lines))
 	for i, l := range lines {
@@ -18,9 +20,9 @@ func keys(lines []Line) []string {
 	return all
 }
 
-// TestEveryCursorOfAPage continues a page behind each of its lines, and before it, with runs of
-// several processes that overlap.
-func TestEveryCursorOfAPage(t *testing.T) {
+// TestPagesContinueFromEveryLine checks that a page can be continued after and before each of its
+// lines, over overlapping runs of several processes.
+func TestPagesContinueFromEveryLine(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 300, 5)
@@ -40,19 +42,19 @@ func TestEveryCursorOfAPage(t *testing.T) {
 			for i := range p.Lines {
 				next := readAll(t, s, Query{After: p.Cursor(i), Limit: 37})
 				if want := all[at+i+1:]; !slices.Equal(keys(next), want) {
-					t.Fatalf("after line %d: %d lines, want %d", i, len(next), len(want))
+					t.Fatalf("after line %d: got %d lines, want %d", i, len(next), len(want))
 				}
 				before, err := s.Read(t.Context(), Query{Before: p.Cursor(i), Limit: 5})
 				if want := all[max(at+i-4, 0) : at+i+1]; err != nil || !slices.Equal(keys(before.Lines), want) {
-					t.Fatalf("before line %d: %v, want %v, %v", i, keys(before.Lines), want, err)
+					t.Fatalf("before line %d: got %v, %v; want %v", i, keys(before.Lines), err, want)
 				}
 			}
 			before, err := s.Read(t.Context(), Query{Before: p.Prev(), Limit: 10_000})
 			if err != nil || !slices.Equal(keys(before.Lines), all[:at]) {
-				t.Fatalf("before the page: %d lines, want %d, %v", len(before.Lines), at, err)
+				t.Fatalf("before the page: got %d lines, %v; want %d", len(before.Lines), err, at)
 			}
 			if next := readAll(t, s, Query{After: p.Next()}); !slices.Equal(keys(next), all[at+len(p.Lines):]) {
-				t.Fatalf("after the page: %d lines, want %d", len(next), len(all)-at-len(p.Lines))
+				t.Fatalf("after the page: got %d lines, want %d", len(next), len(all)-at-len(p.Lines))
 			}
 		})
 	}
@@ -69,33 +71,34 @@ func TestQueryFilters(t *testing.T) {
 		takes func(Line) bool
 	}{
 		"stream": {Query{Streams: 1 << Stderr}, func(l Line) bool { return l.Stream == Stderr }},
-		"level":  {Query{MinLevel: LevelError}, func(l Line) bool { return l.Level >= LevelError }},
+		"level":  {Query{MinLevel: line.LevelError}, func(l Line) bool { return l.Level >= line.LevelError }},
 		"since":  {Query{Since: middle}, func(l Line) bool { return !l.At.Before(middle) }},
 		"until":  {Query{Until: middle}, func(l Line) bool { return l.At.Before(middle) }},
-		"all":    {Query{Since: middle, Streams: 1 << Stdout, MinLevel: LevelWarn, Project: "/p"}, func(l Line) bool { return !l.At.Before(middle) && l.Stream == Stdout && l.Level >= LevelWarn }},
+		"all":    {Query{Since: middle, Streams: 1 << Stdout, MinLevel: line.LevelWarn, Project: "/p"}, func(l Line) bool { return !l.At.Before(middle) && l.Stream == Stdout && l.Level >= line.LevelWarn }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := keys(slices.DeleteFunc(slices.Clone(all), func(l Line) bool { return !c.takes(l) }))
 			if len(want) == 0 || len(want) == len(all) {
-				t.Fatal("the filter is not tested")
+				t.Fatalf("got %d of %d lines that pass the filter, want some but not all", len(want), len(all))
 			}
 			c.q.Limit = 333
 			if got := keys(readAll(t, s, c.q)); !slices.Equal(got, want) {
-				t.Errorf("forward: %d lines, want %d", len(got), len(want))
+				t.Errorf("forwards: got %d lines, want %d", len(got), len(want))
 			}
 			if got := keys(readBackwards(t, s, c.q)); !slices.Equal(got, want) {
-				t.Errorf("backward: %d lines, want %d", len(got), len(want))
+				t.Errorf("backwards: got %d lines, want %d", len(got), len(want))
 			}
-			p, err := s.Read(t.Context(), c.q) // without a cursor: from the oldest that passes
+			p, err := s.Read(t.Context(), c.q) // without a cursor, the page starts at the oldest line that passes the filters
 			if err != nil || !slices.Equal(keys(p.Lines), want[:min(len(want), 333)]) {
-				t.Errorf("first page: %d lines, %v", len(p.Lines), err)
+				t.Errorf("first page: got %d lines, %v; want the first %d", len(p.Lines), err, min(len(want), 333))
 			}
 		})
 	}
 }
 
-// TestCursorAfterSince checks that a cursor of a page that began at a time does not lead back behind that time.
-func TestCursorAfterSince(t *testing.T) {
+// TestCursorDoesNotLeadBackBeforeSince continues a page of a query with Since backwards, and checks
+// that no earlier lines are returned.
+func TestCursorDoesNotLeadBackBeforeSince(t *testing.T) {
 	s := openTest(t, Options{})
 	old, live := startRun(s, "/p", "old"), startRun(s, "/p", "live")
 	hourAgo := time.Now().Add(-time.Hour)
@@ -107,17 +110,17 @@ func TestCursorAfterSince(t *testing.T) {
 	flush(t, s)
 	p, err := s.Read(t.Context(), Query{Since: time.Now().Add(-time.Minute)})
 	if err != nil || len(p.Lines) != 0 {
-		t.Fatal(texts(p.Lines), err)
+		t.Fatalf("got %q, %v; want no lines", texts(p.Lines), err)
 	}
 	put(s, live, 101, 103)
 	wantNumbered(t, readAll(t, s, Query{After: p.Next()}), 101, 103)
 	before, err := s.Read(t.Context(), Query{Before: p.Prev(), Limit: 1000})
 	if err != nil || len(before.Lines) != 200 {
-		t.Fatalf("%d lines before, %v", len(before.Lines), err)
+		t.Fatalf("before the page: got %d lines, %v; want 200", len(before.Lines), err)
 	}
 }
 
-func TestLatestAndRuns(t *testing.T) {
+func TestQueryCanSelectRuns(t *testing.T) {
 	s := openTest(t, Options{})
 	var ids []int64
 	for range 3 {
@@ -129,64 +132,65 @@ func TestLatestAndRuns(t *testing.T) {
 	flush(t, s)
 	p, err := s.Read(t.Context(), Query{Names: []string{"web"}, Latest: true})
 	if err != nil || len(p.Lines) != 10 || p.Lines[0].Run != ids[2] || p.Runs[ids[2]].Number != 3 {
-		t.Fatalf("%v, %v", keys(p.Lines), err)
+		t.Fatalf("latest run: got %v, %v; want 10 lines of run 3", keys(p.Lines), err)
 	}
 	before, err := s.Read(t.Context(), Query{Names: []string{"web"}, Before: p.Prev(), Limit: 15})
 	if err != nil || len(before.Lines) != 15 || before.Lines[14].Run != ids[1] || before.Lines[0].Run != ids[0] {
-		t.Fatalf("%v, %v", keys(before.Lines), err)
+		t.Fatalf("before it: got %v, %v; want 15 lines of runs 1 and 2", keys(before.Lines), err)
 	}
 	p, err = s.Read(t.Context(), Query{Runs: ids[:1], Newest: true, Limit: 3})
 	if err != nil || !slices.Equal(keys(p.Lines), []string{fmt.Sprint(ids[0], ":8"), fmt.Sprint(ids[0], ":9"), fmt.Sprint(ids[0], ":10")}) {
-		t.Fatalf("%v, %v", keys(p.Lines), err)
+		t.Fatalf("first run: got %v, %v; want lines 8 to 10", keys(p.Lines), err)
 	}
 	if !p.MoreBefore {
-		t.Error("nothing is said of the lines before")
+		t.Error("first run: got MoreBefore false, want true")
 	}
 	for what, q := range map[string]Query{"from the start": {After: CursorStart}, "without a cursor": {}} {
 		q.UpTo = ids[1]
 		p, err = s.Read(t.Context(), q)
 		if err != nil || len(p.Lines) != 20 || p.Lines[19].Run != ids[1] {
-			t.Fatalf("up to a run, %s: %v, %v", what, keys(p.Lines), err)
+			t.Fatalf("up to run 2, %s: got %v, %v; want 20 lines", what, keys(p.Lines), err)
 		}
-		for _, limit := range []int64{ids[0], ids[1]} { // the cursor's own run may be later
+		for _, limit := range []int64{ids[0], ids[1]} { // the run of the cursor may be later
 			if on, err := s.Read(t.Context(), Query{After: p.Next(), UpTo: limit}); err != nil || len(on.Lines) != 0 || on.Next() != p.Next() {
-				t.Fatalf("up to a run, behind it: %v, %v", keys(on.Lines), err)
+				t.Fatalf("up to a run, after it: got %v, %v; want no lines and the same cursor", keys(on.Lines), err)
 			}
 		}
 		if on, err := s.Read(t.Context(), Query{After: p.Next()}); err != nil || len(on.Lines) != 10 || on.Lines[0].Run != ids[2] {
-			t.Fatalf("behind a page up to a run: %v, %v", keys(on.Lines), err)
+			t.Fatalf("after a page up to run 2: got %v, %v; want 10 lines of run 3", keys(on.Lines), err)
 		}
 	}
 	other, err := s.Read(t.Context(), Query{Project: "/other", After: CursorStart})
 	if err != nil || len(other.Lines) != 0 {
-		t.Fatalf("%v, %v", keys(other.Lines), err)
+		t.Fatalf("other project: got %v, %v; want no lines", keys(other.Lines), err)
 	}
 }
 
-func TestPageBytes(t *testing.T) {
+func TestPageIsBoundedByMaxBytes(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 100)
 	p, err := s.Read(t.Context(), Query{After: CursorStart, MaxBytes: 51})
 	if err != nil || len(p.Lines) != 3 || !p.MoreAfter {
-		t.Fatalf("%q, %v", texts(p.Lines), err)
+		t.Fatalf("got %q, %v; want 3 lines and more after", texts(p.Lines), err)
 	}
 	if p, err = s.Read(t.Context(), Query{Newest: true, MaxBytes: 1}); err != nil || len(p.Lines) != 1 || p.Lines[0].Number != 100 || !p.MoreBefore {
-		t.Fatalf("%q, %v", texts(p.Lines), err)
+		t.Fatalf("newest: got %q, %v; want line 100 and more before", texts(p.Lines), err)
 	}
 }
 
-func TestBadCursors(t *testing.T) {
+func TestReadRefusesInvalidCursors(t *testing.T) {
 	s := openTest(t, Options{})
 	for _, q := range []Query{{After: "x"}, {Before: "AAAA"}, {After: "!!"}, {After: CursorStart, Before: CursorStart}} {
 		if _, err := s.Read(t.Context(), q); !errors.Is(err, ErrCursor) {
-			t.Errorf("%+v: %v", q, err)
+			t.Errorf("%+v: got %v, want ErrCursor", q, err)
 		}
 	}
 }
 
-// TestTwoStoresAtFullSpeed has two servers in one process write to one file.
-func TestTwoStoresAtFullSpeed(t *testing.T) {
+// TestTwoStoresWriteOneFile lets two Stores in one program write to one file at full speed, and
+// checks that no line is lost.
+func TestTwoStoresWriteOneFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const n = 50_000
@@ -213,9 +217,10 @@ func TestTwoStoresAtFullSpeed(t *testing.T) {
 	}
 }
 
-// TestCursorBehindTimes checks that the cursors of a page that times bound lead on to what lies beyond
-// them: in a later run, in a later chunk of the same, and likewise towards the start.
-func TestCursorBehindTimes(t *testing.T) {
+// TestCursorsLeadBeyondTimesOfPage checks that the cursors of a page bound by Since and Until lead
+// to the lines beyond these times: in a later run, in a later chunk of the same run, and likewise
+// towards the start.
+func TestCursorsLeadBeyondTimesOfPage(t *testing.T) {
 	s := openTest(t, Options{})
 	start := time.Now()
 	first, second := startRun(s, "/p", "web"), startRun(s, "/p", "web")
@@ -227,7 +232,7 @@ func TestCursorBehindTimes(t *testing.T) {
 		s.Capture(run, Stdout, start.Add(time.Duration(i)*time.Hour), []byte("x\n"))
 		r := s.ownRun(run)
 		r.mu.Lock()
-		r.seal()
+		r.sealLocked()
 		r.mu.Unlock()
 	}
 	want := []string{}
@@ -253,21 +258,21 @@ func TestCursorBehindTimes(t *testing.T) {
 			p, got := read(Query{Until: at})
 			_, next := read(Query{After: p.Next()})
 			if !slices.Equal(got, want[:i]) || !slices.Equal(next, want[i:]) {
-				t.Errorf("%s: until line %d: %v, then %v", where, i, got, next)
+				t.Errorf("%s: until line %d: got %v, then %v; want %v, then %v", where, i, got, next, want[:i], want[i:])
 			}
 			p, got = read(Query{Before: end, Since: at})
 			if !slices.Equal(got, want[i:]) {
-				t.Errorf("%s: since line %d: %v", where, i, got)
+				t.Errorf("%s: since line %d: got %v, want %v", where, i, got, want[i:])
 			}
 			if i == 0 {
 				continue
 			}
 			if _, previous := read(Query{Before: p.Prev()}); !slices.Equal(previous, want[:i]) {
-				t.Errorf("%s: since line %d: before it %v", where, i, previous)
+				t.Errorf("%s: before line %d: got %v, want %v", where, i, previous, want[:i])
 			}
 			p, got = read(Query{Since: at, Until: at.Add(time.Second)})
 			if _, next := read(Query{After: p.Next()}); len(got) != 0 || !slices.Equal(next, want[i:]) {
-				t.Errorf("%s: between two lines at %d: %v, then %v", where, i, got, next)
+				t.Errorf("%s: between two lines at %d: got %v, then %v; want none, then %v", where, i, got, next, want[i:])
 			}
 		}
 		flush(t, s)

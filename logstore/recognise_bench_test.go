@@ -7,19 +7,20 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"pmcp/logstore/line"
 )
 
-// BenchmarkRecogniser is what the recogniser of errors costs: the same lines stored with it and
-// without it, in turns, so that a busy machine slows both alike. The lines are the mixture of the
-// other benchmarks; "pipe" has a child print them line by line or in blocks, "capture" has them at
-// hand.
+// BenchmarkRecogniser measures what recognising errors costs: the same lines are stored with and
+// without a Recogniser, in turns, so that a busy machine slows both alike. In the case "pipe" a
+// child prints the lines, one by one or in blocks; in "capture" they are in memory.
 func BenchmarkRecogniser(b *testing.B) {
 	for _, way := range ways() {
 		b.Run(way.name, func(b *testing.B) { compare(b, storeRecognising, way.fill) })
 	}
 }
 
-// way is how the mixture comes into a store.
+// way is a way to fill a store with the benchmark lines.
 type way struct {
 	name string
 	fill func(b *testing.B, s *Store, run int64)
@@ -42,15 +43,15 @@ func ways() []way {
 	}
 }
 
-// spent is what storing a line took, in nanoseconds: on the clock and on the processors.
+// spent is the time for storing a line in nanoseconds: wall time and processor time.
 type spent struct{ wall, cpu float64 }
 
-// compare measures a store without and with something, and gives medians: one turn that something
-// else has disturbed does not count.
+// compare stores lines without and with a feature in turns and reports medians, so that one
+// disturbed turn does not count.
 func compare(b *testing.B, openStore func(b *testing.B, with bool) (*Store, int64), fill func(*testing.B, *Store, int64)) {
 	var walls, cpus, wallLoss, cpuCost []float64
 	for i := range b.N {
-		var of [2]spent // without, with
+		var of [2]spent // the cost without and with the feature
 		for turn := range of {
 			with := (turn + i) % 2
 			of[with] = storeOnce(b, openStore, with == 1, fill)
@@ -71,7 +72,7 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// storeOnce measures one filling of a new store, up to the commit.
+// storeOnce fills a new Store once and returns the cost, including the commit.
 func storeOnce(b *testing.B, openStore func(*testing.B, bool) (*Store, int64), with bool, fill func(*testing.B, *Store, int64)) spent {
 	s, run := openStore(b, with)
 	defer func() { _ = s.Close() }()
@@ -82,12 +83,12 @@ func storeOnce(b *testing.B, openStore func(*testing.B, bool) (*Store, int64), w
 	}
 	one := spent{float64(time.Since(wall)) / recogniserLines, float64(cpu()-used) / recogniserLines}
 	if st, err := s.RunStats(b.Context(), run); err != nil || st.Lines != recogniserLines {
-		b.Fatalf("%d lines are stored, %v", st.Lines, err)
+		b.Fatalf("got %d lines stored, %v; want %d", st.Lines, err, recogniserLines)
 	}
 	return one
 }
 
-// storeRecognising opens a store that recognises errors, or does not.
+// storeRecognising opens a Store that recognises errors or does not.
 func storeRecognising(b *testing.B, recognise bool) (*Store, int64) {
 	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 	run := startRun(s, "/p", "mixed")
@@ -98,13 +99,13 @@ func storeRecognising(b *testing.B, recognise bool) (*Store, int64) {
 }
 
 const (
-	// mixedCount is how many different lines the mixture has.
+	// mixedCount is the number of distinct lines.
 	mixedCount = 5_000
-	// recogniserLines is how many are stored each time.
+	// recogniserLines is the number of lines stored each time.
 	recogniserLines = 500_000
 )
 
-// mixedLines is the mixture of the other benchmarks, without its panics.
+// mixedLines returns the lines of the other benchmarks, without the panics.
 func mixedLines() []byte {
 	var b []byte
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -117,7 +118,7 @@ func mixedLines() []byte {
 	return b
 }
 
-// capturePipe has a child print the mixture and stores it.
+// capturePipe has a child print the benchmark lines and stores them.
 func capturePipe(b *testing.B, s *Store, run int64, size int) {
 	r, wait := startFlood(b, recogniserLines, size, "mixed")
 	defer wait()
@@ -129,4 +130,15 @@ func capturePipe(b *testing.B, s *Store, run int64, size int) {
 			return
 		}
 	}
+}
+
+// BenchmarkGuessLevel measures guessing the level of a line.
+func BenchmarkGuessLevel(b *testing.B) {
+	lines := bytes.Split(mixedLines(), []byte("\n"))[:mixedCount]
+	start, n := cpu(), 0
+	for b.Loop() {
+		line.GuessLevel(lines[n%mixedCount], n&1 == 1)
+		n++
+	}
+	b.ReportMetric(float64((cpu()-start).Nanoseconds())/float64(n), "cpu-ns/line")
 }

@@ -6,12 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pmcp/logstore/db"
 )
 
-// TestReplacedFile: where the database was deleted under a server and another one has made a new
-// file, the two have nothing to do with each other: neither reads or changes what the other stored,
-// though their runs have the same ids.
-func TestReplacedFile(t *testing.T) {
+// TestReplacedDatabaseIsIndependent deletes the database of a running server while another server
+// creates a new file, and checks that neither server reads or changes what the other stored,
+// although their runs have the same ids.
+func TestReplacedDatabaseIsIndependent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	old := openTest(t, Options{Path: path, Session: "old"})
 	web := startRun(old, "/p", "web")
@@ -23,34 +25,34 @@ func TestReplacedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	anew := openTest(t, Options{Path: path, Session: "new"})
-	api := startRun(anew, "/p", "api")
-	put(anew, api, 1, 50)
-	endRun(anew, api)
-	flush(t, anew)
+	fresh := openTest(t, Options{Path: path, Session: "new"})
+	api := startRun(fresh, "/p", "api")
+	put(fresh, api, 1, 50)
+	endRun(fresh, api)
+	flush(t, fresh)
 	if web != api {
-		t.Fatalf("the runs have different ids, %d and %d: this proves nothing", web, api)
+		t.Fatalf("got run ids %d and %d, want them equal", web, api)
 	}
 
-	for busy := range readConns {
+	for busy := range db.ReadConns {
 		wantNumbered(t, readAll(t, old, Query{Runs: []int64{web}}), 1, 10)
-		if busy == readConns-1 {
+		if busy == db.ReadConns-1 {
 			break
 		}
-		c, err := old.file.read.Conn(t.Context())
+		c, err := old.file.ReadDB.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
 	}
-	if err := old.file.checkpoint(t.Context(), "TRUNCATE"); err != nil {
+	if err := old.file.Checkpoint(t.Context(), "TRUNCATE"); err != nil {
 		t.Fatal(err)
 	}
 	if err := old.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantNumbered(t, readAll(t, anew, Query{Runs: []int64{api}}), 1, 50)
-	if err := anew.Close(); err != nil {
+	wantNumbered(t, readAll(t, fresh, Query{Runs: []int64{api}}), 1, 50)
+	if err := fresh.Close(); err != nil {
 		t.Fatal(err)
 	}
 	checkFile(t, path)

@@ -8,142 +8,128 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/match"
 )
 
 const (
-	// keptLines of each process's latest run go last when the file is over its size.
+	// keptLines is how many lines of each process's latest run are evicted last.
 	keptLines = 2000
-	// removeSlice is how many chunks one transaction removes: a few milliseconds of the writer's time.
+	// removeSlice is how many chunks one transaction removes: a few milliseconds of the write connection's time.
 	removeSlice = 16
-	// removeRunSlice is the same for rows of runs.
+	// removeRunSlice is how many rows of runs one transaction removes.
 	removeRunSlice = 500
-	// vacuumSlice is how many pages one transaction gives back to the file system.
+	// vacuumSlice is how many pages one transaction returns to the file system.
 	vacuumSlice = 128
-	// rowOverhead is about what a chunk takes besides its text and metadata.
+	// rowOverhead is about how many bytes a chunk takes in addition to its text and metadata.
 	rowOverhead = 128
 )
 
-// retain removes what is too old, and the oldest while the file is too large. The caller holds the maintenance lock.
-func (s *Store) retain(ctx context.Context) error {
-	cutoff := time.Now().Add(-s.opts.retention()).UnixNano()
-	if err := s.removeOld(ctx, cutoff); err != nil {
+// retain removes log that is too old, and then the oldest log until the file is within its size. The caller
+// must hold the maintenance lock.
+func (m *maintainer) retain(ctx context.Context) error {
+	cutoff := time.Now().Add(-m.opts.retention()).UnixNano()
+	if err := m.removeOld(ctx, cutoff); err != nil {
 		return fmt.Errorf("cannot remove old log: %w", err)
 	}
-	if err := s.shrink(ctx); err != nil {
+	if err := m.shrink(ctx); err != nil {
 		return fmt.Errorf("cannot keep the log database within its size: %w", err)
 	}
 	return nil
 }
 
-// storedCard is a chunk that may be removed, or the tail of a run that is over, or some rows of it.
-type storedCard struct {
-	id          int64 // of the chunk; with tail, of the run or of the first row
+// A candidate is a part of the log that may be removed: a chunk, the tail of a run that is over, or some rows
+// of such a tail.
+type candidate struct {
+	id          int64 // of the chunk; for a tail, of the run or of the first row
 	run         int64
 	tail        bool
 	first, last int64
 	bytes       int64
 	lines       int64
 	maxAt       int64
+	kept        int // 1: evicted last; 0 otherwise
 }
 
-// size is about what removing it frees.
-func (c *storedCard) size() int64 {
+// size returns about how many bytes the removal of the candidate frees.
+func (c *candidate) size() int64 {
 	n := c.bytes + c.lines*metaBytes + rowOverhead
-	if c.bytes >= filterMinText {
-		n += filterBytes
+	if c.bytes >= match.FilterMinText {
+		n += match.FilterBytes
 	}
 	return n
 }
 
-func (s *Store) removeOld(ctx context.Context, cutoff int64) error {
-	old, err := storedCards(ctx, s.file.read, cutoff)
+func (m *maintainer) removeOld(ctx context.Context, cutoff int64) error {
+	old, err := candidatesBefore(ctx, m.file.ReadDB, cutoff)
 	if err != nil {
 		return err
 	}
-	if err := s.removeCards(ctx, old); err != nil {
+	if err := m.removeChunks(ctx, old); err != nil {
 		return err
 	}
-	if err := s.removeRuns(ctx, cutoff); err != nil {
+	if err := m.removeRuns(ctx, cutoff); err != nil {
 		return err
 	}
-	return s.update(ctx, func(tx *sql.Tx) error {
-		for _, statement := range []string{
-			`DELETE FROM gap WHERE at < ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = gap.run)`,
-			`DELETE FROM session WHERE ended != 0 AND ended < ?
-				AND NOT EXISTS (SELECT 1 FROM run WHERE run.id BETWEEN session.id << 16 AND session.id << 16 | 65535)`,
-		} {
-			if _, err := tx.ExecContext(ctx, statement, cutoff); err != nil {
+	return m.update(ctx, func(tx *sql.Tx) error {
+		for _, retire := range []func(context.Context, db.Querier, int64) error{retireGaps, retireSessions, retireFaults, retireEvents, retireSamples} {
+			if err := retire(ctx, tx, cutoff); err != nil {
 				return err
 			}
 		}
-		if err := retireFaults(ctx, tx, cutoff); err != nil {
-			return err
-		}
-		if err := retireEvents(ctx, tx, cutoff); err != nil {
-			return err
-		}
-		return retireSamples(ctx, tx, cutoff)
+		return nil
 	})
 }
 
-// removeRuns removes in slices the rows of runs that are over and of which no line is left.
-func (s *Store) removeRuns(ctx context.Context, cutoff int64) error {
-	rows, err := s.file.read.QueryContext(ctx, `SELECT id FROM run WHERE sealed = 1 AND max(started, ended, last_at) < ?
+func retireGaps(ctx context.Context, q db.Querier, cutoff int64) error {
+	return execute(ctx, q, "drop old gaps", `DELETE FROM gap WHERE at < ? AND NOT EXISTS (SELECT 1 FROM run WHERE run.id = gap.run)`, cutoff)
+}
+
+func retireSessions(ctx context.Context, q db.Querier, cutoff int64) error {
+	return execute(ctx, q, "drop old sessions", `DELETE FROM session WHERE ended != 0 AND ended < ?
+		AND NOT EXISTS (SELECT 1 FROM run WHERE run.id BETWEEN session.id << 16 AND session.id << 16 | 65535)`, cutoff)
+}
+
+// removeRuns removes the rows of runs that are over and have no lines left.
+func (m *maintainer) removeRuns(ctx context.Context, cutoff int64) error {
+	old, err := queryColumn[int64](ctx, m.file.ReadDB, "look for old runs", `SELECT id FROM run WHERE sealed = 1 AND max(started, ended, last_at) < ?
 		AND NOT EXISTS (SELECT 1 FROM chunk c WHERE c.id BETWEEN run.id << 24 AND run.id << 24 | 16777215)
 		AND NOT EXISTS (SELECT 1 FROM tail t WHERE t.id BETWEEN run.id << 24 AND run.id << 24 | 16777215)`, cutoff)
 	if err != nil {
 		return err
 	}
-	old, err := scanIDs(rows)
-	if err != nil {
-		return err
-	}
 	for slice := range slices.Chunk(old, removeRunSlice) {
-		err := s.update(ctx, func(tx *sql.Tx) error {
-			for _, id := range slice {
-				if _, err := tx.ExecContext(ctx, `DELETE FROM run WHERE id = ?`, id); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		if err := m.update(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, slice) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// storedCards gives what ended before the cutoff, oldest first: chunks, and tails of runs that are over.
-func storedCards(ctx context.Context, q querier, cutoff int64) ([]storedCard, error) {
-	rows, err := q.QueryContext(ctx, `SELECT id, id >> 24, 0, first_line, first_line + lines - 1, bytes, lines, max_at FROM chunk WHERE max_at < ?1
+// candidatesBefore returns the chunks that end before the cutoff, and the tails of runs that are over,
+// oldest first.
+func candidatesBefore(ctx context.Context, q db.Querier, cutoff int64) ([]candidate, error) {
+	all, err := queryAll(ctx, q, "look for old log", scanCandidate, `SELECT id, id >> 24, 0, first_line, first_line + lines - 1, bytes, lines, max_at FROM chunk WHERE max_at < ?1
 		UNION ALL
 		SELECT r.id, r.id, 1, min(t.first_line), max(t.first_line + t.lines - 1), sum(length(t.body)), sum(t.lines), max(t.max_at)
 		FROM tail t JOIN run r ON r.id = t.id >> 24 WHERE r.sealed = 1 GROUP BY r.id HAVING max(t.max_at) < ?1`, cutoff)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []storedCard
-	for rows.Next() {
-		var c storedCard
-		if err := rows.Scan(&c.id, &c.run, &c.tail, &c.first, &c.last, &c.bytes, &c.lines, &c.maxAt); err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	slices.SortFunc(all, func(a, b storedCard) int {
+	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.maxAt, b.maxAt), cmp.Compare(a.run, b.run), cmp.Compare(a.first, b.first))
 	})
-	return all, rows.Err()
+	return all, err
 }
 
-// removeCards removes chunks and tails in slices. Of a run they are the oldest that are left.
-func (s *Store) removeCards(ctx context.Context, cards []storedCard) error {
-	for slice := range slices.Chunk(cards, removeSlice) {
-		err := s.update(ctx, func(tx *sql.Tx) error {
+func scanCandidate(row *sql.Rows, c *candidate) error {
+	return row.Scan(&c.id, &c.run, &c.tail, &c.first, &c.last, &c.bytes, &c.lines, &c.maxAt)
+}
+
+// removeChunks removes chunks and tails in slices. They must be the oldest that their runs still have.
+func (m *maintainer) removeChunks(ctx context.Context, candidates []candidate) error {
+	for slice := range slices.Chunk(candidates, removeSlice) {
+		err := m.update(ctx, func(tx *sql.Tx) error {
 			for i := range slice {
-				if err := removeCard(ctx, tx, &slice[i]); err != nil {
+				if err := removeChunk(ctx, tx, &slice[i]); err != nil {
 					return err
 				}
 			}
@@ -153,17 +139,16 @@ func (s *Store) removeCards(ctx context.Context, cards []storedCard) error {
 			return err
 		}
 		for i := range slice {
-			s.retired.lines.Add(slice[i].lines)
-			s.retired.bytes.Add(slice[i].bytes)
+			m.retired.add(slice[i].lines, slice[i].bytes)
 		}
 	}
 	return nil
 }
 
-func removeCard(ctx context.Context, tx *sql.Tx, c *storedCard) error {
+func removeChunk(ctx context.Context, tx *sql.Tx, c *candidate) error {
 	statements, args := []string{`DELETE FROM chunk WHERE id = ?`, `DELETE FROM chunk_data WHERE id = ?`, `DELETE FROM chunk_filter WHERE id = ?`}, []any{c.id}
 	if c.tail {
-		lo, hi := rowRange(c.run)
+		lo, hi := db.RowRange(c.run)
 		statements, args = []string{`DELETE FROM tail WHERE id BETWEEN ? AND ? AND first_line BETWEEN ? AND ?`}, []any{lo, hi, c.first, c.last}
 	}
 	for _, statement := range statements {
@@ -171,11 +156,11 @@ func removeCard(ctx context.Context, tx *sql.Tx, c *storedCard) error {
 			return err
 		}
 	}
-	return noteGone(ctx, tx, c.run, c.last, c.bytes)
+	return recordRemoved(ctx, tx, c.run, c.last, c.bytes)
 }
 
-// noteGone records that the lines of a run up to last were removed.
-func noteGone(ctx context.Context, tx *sql.Tx, run, last, bytes int64) error {
+// recordRemoved records that the lines of a run up to last were removed.
+func recordRemoved(ctx context.Context, tx *sql.Tx, run, last, bytes int64) error {
 	_, err := tx.ExecContext(ctx, `UPDATE run SET gone_lines = max(gone_lines, ?), gone_bytes = gone_bytes + ? WHERE id = ?`, last, bytes, run)
 	if err == nil {
 		_, err = tx.ExecContext(ctx, `DELETE FROM gap WHERE run = ?1 AND after_line < ?2 AND lines >= 0`, run, last)
@@ -183,114 +168,97 @@ func noteGone(ctx context.Context, tx *sql.Tx, run, last, bytes int64) error {
 	return err
 }
 
-// shrink removes the oldest until the used part of the file is a tenth below its limit, if it is
-// over it, and gives free pages back when they are more than a quarter.
-func (s *Store) shrink(ctx context.Context) error {
-	used, err := usedBytes(ctx, s.file.read)
+// shrink checks the used part of the file. If that part is over its limit, shrink removes the oldest log until the
+// used part is a tenth below the limit. It returns free pages to the file system if they are more than a
+// quarter of the file, or if the file is over its limit.
+func (m *maintainer) shrink(ctx context.Context) error {
+	used, err := usedBytes(ctx, m.file.ReadDB)
 	if err != nil {
 		return err
 	}
-	if used > s.opts.MaxBytes {
-		if err := s.evict(ctx, used-s.opts.MaxBytes, used-s.opts.MaxBytes/10*9); err != nil {
+	limit := m.limits.file
+	if used > limit {
+		if err := m.evict(ctx, used-limit, used-limit/10*9); err != nil {
 			return err
 		}
 	}
-	return s.vacuum(ctx, wasteful)
+	return m.vacuum(ctx, func(pages, free int64) bool {
+		return wasteful(pages, free) || free > 0 && pages*db.PageBytes > limit
+	})
 }
 
-// evict removes the oldest until about want bytes are free. The last lines of each process's latest
-// run come last, and only go while not even must bytes are.
-func (s *Store) evict(ctx context.Context, must, want int64) error {
-	cards, err := storedCards(ctx, s.file.read, math.MaxInt64) // the clock may have been set back
+// evict removes the oldest log until about want bytes are free. It removes the last lines of each process's
+// latest run after all other log, and only while fewer than must bytes are free.
+func (m *maintainer) evict(ctx context.Context, must, want int64) error {
+	candidates, err := candidatesBefore(ctx, m.file.ReadDB, math.MaxInt64) // no cutoff at the current time, since the clock may have been set back
 	if err != nil {
 		return err
 	}
-	kept, err := latestLines(ctx, s.file.read, cards)
-	if err != nil {
+	if err := markLatest(ctx, m.file.ReadDB, candidates); err != nil {
 		return err
 	}
-	slices.SortStableFunc(cards, func(a, b storedCard) int {
-		switch ka, kb := kept[a.key()], kept[b.key()]; {
-		case ka == kb:
-			return 0
-		case kb:
-			return -1
-		default:
-			return 1
-		}
-	})
+	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.kept - b.kept })
 	n, freed := 0, int64(0)
-	for n < len(cards) {
+	for n < len(candidates) {
 		need := want
-		if kept[cards[n].key()] {
+		if candidates[n].kept > 0 {
 			need = must
 		}
 		if freed >= need {
 			break
 		}
-		freed += cards[n].size()
+		freed += candidates[n].size()
 		n++
 	}
-	return s.removeCards(ctx, cards[:n])
+	return m.removeChunks(ctx, candidates[:n])
 }
 
-type cardKey struct {
-	id   int64
-	tail bool
-}
-
-func (c *storedCard) key() cardKey { return cardKey{c.id, c.tail} }
-
-// latestLines picks the cards with the last keptLines lines of each process's latest run. cards come oldest first.
-func latestLines(ctx context.Context, q querier, cards []storedCard) (map[cardKey]bool, error) {
-	rows, err := q.QueryContext(ctx, `SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY process ORDER BY started DESC, id DESC) AS n FROM run) WHERE n = 1`)
-	if err != nil {
-		return nil, err
-	}
-	runs, err := scanIDs(rows)
-	if err != nil {
-		return nil, err
-	}
+// markLatest marks the candidates with the last keptLines lines of each process's latest run. The candidates must
+// be ordered oldest first.
+func markLatest(ctx context.Context, q db.Querier, candidates []candidate) error {
+	runs, err := queryColumn[int64](ctx, q, "look for the latest runs",
+		`SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY process ORDER BY started DESC, id DESC) AS n FROM run) WHERE n = 1`)
 	left := make(map[int64]int64, len(runs))
 	for _, run := range runs {
 		left[run] = keptLines
 	}
-	kept := make(map[cardKey]bool)
-	for i := len(cards) - 1; i >= 0; i-- {
-		if c := &cards[i]; left[c.run] > 0 {
+	for i := len(candidates) - 1; i >= 0; i-- {
+		if c := &candidates[i]; left[c.run] > 0 {
 			left[c.run] -= c.lines
-			kept[c.key()] = true
+			c.kept = 1
 		}
 	}
-	return kept, nil
+	return err
 }
 
-func usedBytes(ctx context.Context, q querier) (n int64, err error) {
+// usedBytes returns the size of the used pages of the file.
+func usedBytes(ctx context.Context, q db.Querier) (n int64, err error) {
 	err = q.QueryRowContext(ctx, `SELECT ((SELECT page_count FROM pragma_page_count) - (SELECT freelist_count FROM pragma_freelist_count))
 		* (SELECT page_size FROM pragma_page_size)`).Scan(&n)
 	return n, err
 }
 
-// wasteful tells whether more than a quarter of the file is free.
+// wasteful reports whether more than a quarter of the file is free.
 func wasteful(pages, free int64) bool { return free > vacuumSlice && free*4 > pages }
 
-// vacuum shortens the file while it is worth it.
-func (s *Store) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
-	for ctx.Err() == nil && !s.unreadable() {
+// vacuum shortens the file in slices while worthIt returns true.
+func (m *maintainer) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
+	for ctx.Err() == nil && !m.memoryOnly() {
 		var pages, free int64
-		err := s.file.read.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
+		err := m.file.ReadDB.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
 		if err != nil || !worthIt(pages, free) {
 			return err
 		}
-		if err := s.file.withRoom(ctx, func() error { return vacuumPages(ctx, s.file.write, vacuumSlice) }); err != nil {
+		if err := m.file.RetryWhenFull(ctx, func() error { return vacuumPages(ctx, m.file.WriteDB, m.limits.slice) }); err != nil {
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// vacuumPages gives n pages back. The statement moves one page at each step, so all its rows must be asked for.
-func vacuumPages(ctx context.Context, db *sql.DB, n int) error {
+// vacuumPages returns n pages to the file system. The statement moves one page at each step, so all of its
+// rows must be read.
+func vacuumPages(ctx context.Context, db *sql.DB, n int64) error {
 	rows, err := db.QueryContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, n))
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fill captures about n bytes of lines with a time.
+// fill captures about n bytes of lines with the given time and returns the number of lines.
 func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) {
 	t.Helper()
 	line := strings.Repeat("something to fill the log with ", 4)
@@ -23,7 +23,7 @@ func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) 
 			s.Capture(run, Stdout, at, []byte(b.String()))
 			n -= b.Len()
 			b.Reset()
-			if s.Status().PendingBytes > runBound/2 { // over its bound lines would be dropped
+			if s.Status().PendingBytes > runBound/2 { // beyond the limit of pending bytes, lines are dropped
 				flush(t, s)
 			}
 		}
@@ -33,52 +33,54 @@ func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) 
 	return lines
 }
 
-// cutLog has the write-ahead log cut to nothing once no reader and no checkpointer is at it.
-func cutLog(s *Store) error {
+// truncateLog truncates the write-ahead log of the database once no reader and no checkpointer uses
+// the log.
+func truncateLog(s *Store) error {
 	for busy := 1; busy != 0; {
 		var log, done int
-		if err := s.file.write.QueryRow(`PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done); err != nil {
+		if err := s.file.WriteDB.QueryRow(`PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &log, &done); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// retain removes what is too old or too much, as the worker does.
+// retain applies the limits of age and size as the Store's worker does.
 func retain(t *testing.T, s *Store) {
 	t.Helper()
-	free, err := s.file.maint.take(t.Context())
+	free, err := s.file.MaintLock.Acquire(t.Context())
 	if err != nil || !free {
-		t.Fatal(free, err)
+		t.Fatalf("taking the maintenance lock: got %v, %v; want true", free, err)
 	}
-	defer s.file.maint.unlock()
+	defer s.file.MaintLock.Release()
 	if err := s.retain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestOneRemovesAtATime has clear and retention of one server, which share the lock file, keep out of each other's way.
-func TestOneRemovesAtATime(t *testing.T) {
+// TestMaintenanceLockIsExclusive checks that the lock file keeps Clear and retention of one Store
+// from running at the same time.
+func TestMaintenanceLockIsExclusive(t *testing.T) {
 	s := openTest(t, Options{})
-	if free, err := s.file.maint.take(t.Context()); err != nil || !free {
-		t.Fatal(free, err)
+	if free, err := s.file.MaintLock.Acquire(t.Context()); err != nil || !free {
+		t.Fatalf("Take: got %v, %v; want true", free, err)
 	}
-	if free, err := s.file.maint.try(); err != nil || free {
-		t.Errorf("the lock is held and can be taken: %v, %v", free, err)
+	if free, err := s.file.MaintLock.TryAcquire(); err != nil || free {
+		t.Errorf("Try while it is held: got %v, %v; want false", free, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if free, err := s.file.maint.take(ctx); err != nil || free {
-		t.Errorf("the lock is held and can be taken: %v, %v", free, err)
+	if free, err := s.file.MaintLock.Acquire(ctx); err != nil || free {
+		t.Errorf("cancelled Take while it is held: got %v, %v; want false", free, err)
 	}
-	s.file.maint.unlock()
-	if free, err := s.file.maint.take(t.Context()); err != nil || !free {
-		t.Error(free, err)
+	s.file.MaintLock.Release()
+	if free, err := s.file.MaintLock.Acquire(t.Context()); err != nil || !free {
+		t.Errorf("Take after Unlock: got %v, %v; want true", free, err)
 	}
-	s.file.maint.unlock()
+	s.file.MaintLock.Release()
 }
 
-func TestRetentionByAge(t *testing.T) {
+func TestRetentionRemovesOldLines(t *testing.T) {
 	s := openTest(t, Options{RetentionDays: 7})
 	old, young := startRun(s, "/p", "old"), startRun(s, "/p", "young")
 	oldLines := fill(t, s, old, time.Now().AddDate(0, 0, -8), 2<<20)
@@ -88,23 +90,23 @@ func TestRetentionByAge(t *testing.T) {
 	flush(t, s)
 	retain(t, s)
 	if got := readAll(t, s, Query{Names: []string{"old"}}); len(got) != 0 {
-		t.Errorf("%d old lines are left", len(got))
+		t.Errorf("got %d old lines left, want none", len(got))
 	}
 	if got := readAll(t, s, Query{Names: []string{"young"}, Limit: 10_000}); int64(len(got)) != youngLines {
-		t.Errorf("%d young lines are left of %d", len(got), youngLines)
+		t.Errorf("got %d young lines left, want %d", len(got), youngLines)
 	}
 	if runs, err := s.Runs(t.Context(), RunFilter{}); err != nil || len(runs) != 1 {
-		t.Errorf("runs %+v, %v", runs, err)
+		t.Errorf("got runs %+v, %v; want the young one", runs, err)
 	}
 	if st := s.Status(); st.RetiredLines != oldLines {
-		t.Errorf("%d lines retired, want %d", st.RetiredLines, oldLines)
+		t.Errorf("got %d lines retired, want %d", st.RetiredLines, oldLines)
 	}
-	if _, n := s.NewRun("/p", "old"); n != 2 {
-		t.Errorf("the next run is number %d", n)
+	if _, n, _ := s.NewRun("/p", "old"); n != 2 {
+		t.Errorf("next run: got number %d, want 2", n)
 	}
 }
 
-func TestRetentionBySize(t *testing.T) {
+func TestRetentionLimitsSize(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
 	s := openTest(t, Options{MaxBytes: limit})
@@ -116,29 +118,29 @@ func TestRetentionBySize(t *testing.T) {
 	at := time.Now()
 	for i := range 6 {
 		fill(t, s, chatty, at.Add(time.Duration(i)*time.Second), 6<<20)
-		awaitFilters(t, s) // which take room too
+		awaitFilters(t, s) // filters take room too
 		retain(t, s)
-		used, err := usedBytes(t.Context(), s.file.read)
+		used, err := usedBytes(t.Context(), s.file.ReadDB)
 		if err != nil || used > limit {
-			t.Fatalf("round %d: %d bytes are used, limit %d, %v", i, used, limit, err)
+			t.Fatalf("round %d: got %d bytes used, %v; want at most %d", i, used, err, limit)
 		}
 	}
 	wantNumbered(t, readAll(t, s, Query{Names: []string{"crashed"}, Limit: 5000}), 1, 1500)
 	p, err := s.Read(t.Context(), Query{Names: []string{"watcher"}, After: CursorStart, Limit: 1})
 	if err != nil || len(p.Lines) != 1 || len(p.Gaps) != 1 || p.Gaps[0].Lines != p.Lines[0].Number-1 || p.Gaps[0].Bytes <= 0 {
-		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+		t.Fatalf("got gaps %+v, %v; want one before the first line", p.Gaps, err)
 	}
 	st, err := s.RunStats(t.Context(), chatty)
 	if err != nil || st.DroppedLines != p.Gaps[0].Lines || st.Lines < keptLines {
-		t.Errorf("stats %+v, %v", st, err)
+		t.Errorf("got stats %+v, %v; want %d dropped and at least %d lines", st, err, p.Gaps[0].Lines, keptLines)
 	}
-	checkError(t, cutLog(s))
-	if info, err := os.Stat(s.file.path); err != nil || info.Size() > limit*3/2 {
-		t.Errorf("the file has %d bytes, %v", info.Size(), err)
+	checkError(t, truncateLog(s))
+	if info, err := os.Stat(s.file.Path); err != nil || info.Size() > limit*3/2 {
+		t.Errorf("got a file of %d bytes, %v; want at most %d", info.Size(), err, limit*3/2)
 	}
 }
 
-func TestReadsDuringRetention(t *testing.T) {
+func TestReadsDuringRetentionSkipNoLine(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{MaxBytes: 4 << 20})
 	run := startRun(s, "/p", "web")
@@ -171,7 +173,7 @@ func TestReadsDuringRetention(t *testing.T) {
 					last += missing[last]
 				}
 				if l.Number != last+1 {
-					t.Fatalf("line %d follows line %d; gaps %+v", l.Number, last, p.Gaps)
+					t.Fatalf("after line %d and gaps %+v: got line %d, want the next", last, p.Gaps, l.Number)
 				}
 				last = l.Number
 			}
@@ -183,7 +185,7 @@ func TestReadsDuringRetention(t *testing.T) {
 	}
 }
 
-func TestClear(t *testing.T) {
+func TestClearRemovesLinesOfName(t *testing.T) {
 	s := openTest(t, Options{})
 	run, other := startRun(s, "/p", "web"), startRun(s, "/p", "db")
 	put(s, run, 1, 10_000)
@@ -192,20 +194,20 @@ func TestClear(t *testing.T) {
 	put(s, other, 1, 10)
 	lines, bytes, err := s.Clear(t.Context(), "/p", []string{"web"}, time.Time{})
 	if err != nil || lines != 12_000 || bytes == 0 {
-		t.Fatalf("%d lines, %d bytes, %v", lines, bytes, err)
+		t.Fatalf("got %d lines and %d bytes cleared, %v; want 12000 lines", lines, bytes, err)
 	}
 	if got := readAll(t, s, Query{Names: []string{"web"}}); len(got) != 0 {
-		t.Fatalf("%d lines are left", len(got))
+		t.Fatalf("got %d lines left, want none", len(got))
 	}
 	wantNumbered(t, readAll(t, s, Query{Names: []string{"db"}}), 1, 10)
 	put(s, run, 12_001, 12_100)
 	wantNumbered(t, readAll(t, s, Query{Names: []string{"web"}}), 12_001, 12_100)
 }
 
-// TestClearTakesTheNotes clears what errors were recognised in: nothing of them may be read any
-// more, neither of one that was still being printed, while those of other processes and of later
-// lines stay.
-func TestClearTakesTheNotes(t *testing.T) {
+// TestClearRemovesErrorsAndEvents checks that clearing lines also removes the errors recognised in
+// them, even an error that was still being printed. The errors of other processes and of later
+// lines remain.
+func TestClearRemovesErrorsAndEvents(t *testing.T) {
 	s := openTest(t, Options{})
 	web, db := startRun(s, "/p", "web"), startRun(s, "/p", "db")
 	now := time.Now()
@@ -222,20 +224,20 @@ func TestClearTakesTheNotes(t *testing.T) {
 	s.SaveEvent("/p", "web", web, now, "web crashed: secret late")
 	s.SaveEvent("/p", "db", db, now.Add(-time.Hour), "db crashed: secret early")
 	throwAt(web, now, "unfinished")
-	want := func(faults, events int) {
+	want := func(faults, wantEvents int) {
 		t.Helper()
 		found, _, err := s.Faults(t.Context(), FaultQuery{Names: []string{"web"}})
 		if err != nil || len(found) != faults {
-			t.Errorf("%d faults, want %d: %+v, %v", len(found), faults, found, err)
+			t.Errorf("got %d errors %+v, %v; want %d", len(found), found, err, faults)
 		}
-		noted, err := s.Events(t.Context(), "/p", []string{"web"}, 0)
-		if err != nil || len(noted) != events {
-			t.Errorf("%d events, want %d: %+v, %v", len(noted), events, noted, err)
+		events, err := s.Events(t.Context(), "/p", []string{"web"}, 0)
+		if err != nil || len(events) != wantEvents {
+			t.Errorf("got %d events %+v, %v; want %d", len(events), events, err, wantEvents)
 		}
 		var hours int
-		err = s.file.read.QueryRow(`SELECT count(*) FROM fault_hour WHERE fault NOT IN (SELECT id FROM fault)`).Scan(&hours)
+		err = s.file.ReadDB.QueryRow(`SELECT count(*) FROM fault_hour WHERE fault NOT IN (SELECT id FROM fault)`).Scan(&hours)
 		if err != nil || hours != 0 {
-			t.Errorf("%d rates without an error, %v", hours, err)
+			t.Errorf("got %d hourly counts without an error, %v; want none", hours, err)
 		}
 	}
 	if _, _, err := s.Clear(t.Context(), "/p", []string{"web"}, now.Add(-time.Minute)); err != nil {
@@ -251,11 +253,11 @@ func TestClearTakesTheNotes(t *testing.T) {
 	want(0, 0)
 	s.RunEnded(db, 0, "")
 	if found, _, err := s.Faults(t.Context(), FaultQuery{}); err != nil || len(found) != 2 || found[0].Name != "db" {
-		t.Errorf("of the other process: %+v, %v", found, err)
+		t.Errorf("other process: got %+v, %v; want its 2 errors", found, err)
 	}
 }
 
-func TestClearUntil(t *testing.T) {
+func TestClearUntilKeepsLaterLines(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	start := time.Now().Add(-time.Hour).Truncate(time.Second)
@@ -264,22 +266,22 @@ func TestClearUntil(t *testing.T) {
 	}
 	lines, _, err := s.Clear(t.Context(), "", nil, start.Add(400*time.Second))
 	if err != nil || lines != 400 {
-		t.Fatalf("%d lines, %v", lines, err)
+		t.Fatalf("got %d lines cleared, %v; want 400", lines, err)
 	}
 	left := readAll(t, s, Query{})
 	wantNumbered(t, left, 401, 1000)
 	for i, l := range left {
 		if !l.At.Equal(start.Add(time.Duration(400+i) * time.Second)) {
-			t.Fatalf("line %d is at %s", l.Number, l.At)
+			t.Fatalf("line %d: got time %s, want it unchanged", l.Number, l.At)
 		}
 	}
 	p, err := s.Read(t.Context(), Query{After: CursorStart, Limit: 1})
 	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != 400 {
-		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+		t.Fatalf("got gaps %+v, %v; want one of 400 lines", p.Gaps, err)
 	}
 }
 
-func TestDeadServersRunsAreSealed(t *testing.T) {
+func TestRunsOfKilledServerAreSealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const dead = "11111111-1111-4111-8111-111111111111"
@@ -302,9 +304,9 @@ func TestDeadServersRunsAreSealed(t *testing.T) {
 	wantNumbered(t, lines, 1, len(lines))
 	p, err := s.Read(t.Context(), Query{Newest: true, Limit: 10})
 	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != -1 || p.Gaps[0].After != int64(len(lines)) {
-		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+		t.Fatalf("got gaps %+v, %v; want an open one after line %d", p.Gaps, err, len(lines))
 	}
 	if run := p.Runs[p.Gaps[0].Run]; !run.Lost || run.Session != dead {
-		t.Fatalf("run %+v", run)
+		t.Fatalf("got run %+v, want it lost", run)
 	}
 }

@@ -12,31 +12,31 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// TestEveryStreamWaitsForRoom: where one stream of a run waits for room, another does too. Who does not
-// drops lines at once.
+// TestEveryStreamWaitsForRoom lets both streams of a run wait for room for pending lines, and
+// checks that both wait equally long. A stream that did not wait would drop lines at once.
 func TestEveryStreamWaitsForRoom(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 1)
-	flush(t, s) // so that no commit makes room below
+	flush(t, s) // flush now, so that no later commit makes room
 	r := s.ownRun(run)
 	var streams sync.WaitGroup
 	for range 2 {
 		streams.Go(func() {
 			s.awaitRoom(r)
 			now := time.Now()
-			if until, _ := r.waitsForRoom(now); now.Before(until) {
-				t.Errorf("it has waited %s too short", until.Sub(now))
+			if until, _ := r.startRoomWait(now); now.Before(until) {
+				t.Errorf("got a wait %s too short, want the whole", until.Sub(now))
 			}
 		})
 	}
 	streams.Wait()
 }
 
-// TestFlushEndsWhileErrorsCome: an error that is noted during each commit does not keep the flusher
-// from what else there is.
-func TestFlushEndsWhileErrorsCome(t *testing.T) {
+// TestFlushEndsWhileNewFaultsArrive records a new error during each commit of a flush, and checks that
+// the flush still ends.
+func TestFlushEndsWhileNewFaultsArrive(t *testing.T) {
 	s := openTest(t, Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
 	run := startRun(s, "/p", "web")
 	flush(t, s)
@@ -44,11 +44,11 @@ func TestFlushEndsWhileErrorsCome(t *testing.T) {
 	var noted atomic.Int32
 	note := func() int64 {
 		if noted.Add(1) < most {
-			s.faults.note(processKey{"/p", "web"}, run, 1, time.Now(), fault.Fault{Type: "Error", Message: "refused", Fingerprint: "f"})
+			s.faultLog.record(processKey{"/p", "web"}, run, 1, time.Now(), fault.Fault{Type: "Error", Message: "refused", Fingerprint: "f"})
 		}
 		return 0
 	}
-	conn, err := s.file.write.Conn(t.Context()) // the one there is
+	conn, err := s.file.WriteDB.Conn(t.Context()) // the only connection
 	checkError(t, err)
 	checkError(t, conn.Raw(func(driver any) error {
 		return driver.(*sqlite3.SQLiteConn).RegisterFunc("note", note, false)
@@ -60,6 +60,6 @@ func TestFlushEndsWhileErrorsCome(t *testing.T) {
 	checkError(t, conn.Close())
 	note()
 	if flush(t, s); noted.Load() >= most {
-		t.Errorf("%d commits of one flush", noted.Load()-1)
+		t.Errorf("got %d commits in one flush, want fewer than %d", noted.Load()-1, most)
 	}
 }

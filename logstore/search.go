@@ -3,9 +3,9 @@ package logstore
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"time"
+
+	"pmcp/logstore/match"
 )
 
 const (
@@ -14,67 +14,74 @@ const (
 	defaultSearchTime = 5 * time.Second
 )
 
-// SearchQuery says what to look for. Query limits where: Query.Limit is the largest number of hits
-// (0 = 50), After and Before are cursors, Newest is ignored, and MaxBytes bounds the text of hits
-// and context together.
+// MaxPattern is the maximum length of a search text, in bytes.
+const MaxPattern = match.MaxPattern
+
+// A SearchQuery selects the lines to find. Its Query restricts the search: Limit is the maximum number of
+// hits (0 = 50), After and Before are cursors, Newest is ignored, and MaxBytes bounds the text of hits and
+// context together.
 type SearchQuery struct {
 	Query
-	// Text is a substring or, with Regexp, a regular expression (RE2 syntax) that is matched
-	// against each line by itself.
+	// Text is a substring or, with Regexp, a regular expression (RE2 syntax) that is matched against each
+	// line separately.
 	Text   string
 	Regexp bool
-	// CaseSensitive makes case matter. Without it a substring of ASCII folds ASCII letters,
+	// CaseSensitive makes the match case-sensitive. Otherwise a substring of ASCII folds ASCII letters, and
 	// anything else folds by Unicode.
 	CaseSensitive bool
-	// Context is how many lines of the same run around each hit are given, whatever their stream and level.
+	// Context is how many lines of the same run are returned around each hit, whatever their stream and
+	// level.
 	Context int
-	// OldestFirst gives the hits from the oldest on. The default is newest first.
+	// OldestFirst returns the oldest hits first. The default is newest first.
 	OldestFirst bool
-	// CountOnly counts all hits and gives none.
+	// CountOnly counts all hits and returns no hits.
 	CountOnly bool
-	// LineBytes is what a line counts for MaxBytes beside its text and, if it is not 0, twice the name of
-	// its process.
+	// LineBytes is how many bytes each line counts towards MaxBytes in addition to its text. If LineBytes is not
+	// 0, twice the length of the process name is counted as well.
 	LineBytes int
-	// MaxTime bounds the search; when it is over, what was found so far is given, with More set. 0 = 5 s.
+	// MaxTime bounds the duration of the search. After this time, Search returns the hits found so far,
+	// with More set. 0 = 5 s.
 	MaxTime time.Duration
 }
 
-// Hit is a line that was looked for, with the lines around it. A line stands in a result once: what
-// is a hit itself, or context of an earlier line's hit, is not context again.
+// A Hit is a matching line with the lines around it. A line appears in a result only once: a line that is a hit
+// itself, or that is context of a hit at an earlier line, is not repeated as context.
 type Hit struct {
 	Line
-	// Offset is where in Text the first match begins.
+	// Offset is the byte offset of the first match in Text.
 	Offset int
-	// Preceding and Following are its context, each oldest first.
+	// Preceding and Following are the context, each oldest first.
 	Preceding, Following []Line
 }
 
-// Cursor gives the cursor right behind the hit in its own process. As After it continues there; as
-// Before it gives the hit and what precedes it.
+// Cursor returns the cursor right after the hit in its own process. A Query with this cursor as After continues
+// after the hit; with it as Before it ends with the hit.
 func (h *Hit) Cursor() string { return cursor{h.Run: h.Number}.String() }
 
 // Matches is the result of a search.
 type Matches struct {
-	// Hits come newest first, or oldest first if that was asked for.
+	// Hits are ordered newest first, or oldest first if the query asked for that.
 	Hits []Hit
-	// Runs describes each run that Hits name.
+	// Runs describes each run that appears in Hits.
 	Runs map[int64]Run
-	// Count is the number of hits, the same as len(Hits) unless only the count was asked for.
+	// Count is the number of hits. It equals len(Hits) unless the query was CountOnly.
 	Count int64
-	// Lines counts the lines that the search covered, those that filters proved not to match
-	// included; ReadBytes the text that was read.
+	// Lines counts the lines that the search covered, including those that filters excluded. ReadBytes is
+	// the size of the text that was read.
 	Lines, ReadBytes int64
-	// More tells that the search ended before everything was covered: Limit, MaxBytes or MaxTime was reached.
+	// More means that the search ended before everything was covered: Limit, MaxBytes or MaxTime was
+	// reached.
 	More bool
-	// ContextCut tells that lines around hits are missing, since MaxBytes was reached: the farthest
-	// of one hit, and all of those that come after it.
+	// ContextCut means that context is missing because MaxBytes was reached: the farthest lines of one hit,
+	// and all context of the hits after it.
 	ContextCut bool
 
-	page *Page // places only
+	page *Page // only its positions are used
 	back bool
 }
 
-// Next gives the cursor where the search goes on: for Before when newest came first, else for After.
+// Next returns the cursor at which the search continues. Pass it as Before if the hits were newest first,
+// otherwise as After.
 func (m *Matches) Next() string {
 	if m.back {
 		return m.page.Prev()
@@ -82,42 +89,95 @@ func (m *Matches) Next() string {
 	return m.page.Next()
 }
 
-// Search looks for lines. Its error wraps ErrPattern or ErrCursor for what it cannot use.
-func (s *Store) Search(ctx context.Context, q SearchQuery) (*Matches, error) {
-	if s.closed.Load() {
-		return nil, ErrClosed
-	}
-	h, err := newHunt(s, q)
+// Search finds lines. Its error wraps ErrPattern or ErrCursor if the pattern or a cursor of the query is
+// invalid.
+func (rd *reader) Search(ctx context.Context, q SearchQuery) (*Matches, error) {
+	matcher, err := match.New(q.Text, q.Regexp, q.CaseSensitive)
 	if err != nil {
 		return nil, err
 	}
-	h.coverage, h.views = s.coverageOf(h.after), s.memory(&h.scope)
-	defer h.release()
-	err = s.withRead(ctx, func(uncut context.Context, tx querier) error { return h.run(uncut, ctx, tx) })
-	if errors.Is(err, errFoundDamage) {
-		return s.Search(ctx, q)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot search the log: %w", err)
-	}
-	return h.result, nil
-}
-
-func newHunt(s *Store, q SearchQuery) (*hunt, error) {
-	m, err := newMatcher(q.Text, q.Regexp, q.CaseSensitive)
-	if err != nil {
-		return nil, err
-	}
-	q.Newest = !q.OldestFirst
 	q.Limit = cmp.Or(max(q.Limit, 0), defaultHits)
 	p, err := newPlan(q.Query)
 	if err != nil {
 		return nil, err
 	}
-	p.backward = q.Newest // a cursor bounds the search, it does not turn it
-	return &hunt{
-		plan: p, store: s, query: q, matcher: m, around: make(map[int64]int),
-		deadline: time.Now().Add(cmp.Or(max(q.MaxTime, 0), defaultSearchTime)),
-		result:   &Matches{page: p.page, back: p.backward, Runs: p.page.Runs},
-	}, nil
+	p.backward = !q.OldestFirst // a cursor bounds the search but does not change its direction
+	deadline := time.Now().Add(cmp.Or(max(q.MaxTime, 0), defaultSearchTime))
+	var result *Matches
+	err = rd.withSnapshot(ctx, &p.scope, "search the log", func(uncut context.Context, snap *snapshot) error {
+		m := newMerger(uncut, ctx, snap, p)
+		m.matcher, m.countOnly, m.deadline = matcher, q.CountOnly, deadline
+		result = &Matches{page: m.page, back: p.backward, Runs: m.page.Runs}
+		return m.search(&q, result)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// manyRuns is the number of runs above which one query for all runs with tail rows pays off.
+const manyRuns = 32
+
+// search reads a page of the lines that match, and makes hits of them.
+func (m *merger) search(q *SearchQuery, result *Matches) error {
+	runs, err := m.snap.runs(m.ctx, &m.scope)
+	if err != nil {
+		return err
+	}
+	for _, group := range runs {
+		if err := m.addBetween(group, q.LineBytes); err != nil {
+			return err
+		}
+	}
+	if m.snap.q != nil && len(m.heap) > manyRuns {
+		if m.tails, err = runsWithTail(m.ctx, m.snap.q); err != nil {
+			return err
+		}
+	}
+	if result.More, err = m.merge(); err != nil {
+		return err
+	}
+	result.Lines, result.ReadBytes, result.Count = m.scanned, m.bytes, m.count+int64(len(m.page.Lines))
+	for _, l := range m.page.Lines {
+		result.Hits = append(result.Hits, Hit{Line: l, Offset: m.matcher.Offset(l.Text)})
+	}
+	if err := m.addContext(int64(min(q.Context, maxContext)), result); err != nil {
+		return err
+	}
+	err = m.page.describeRuns(m.ctx, m.snap)
+	m.page.Lines = nil
+	return err
+}
+
+// addBetween adds the runs of a process, bounded by both cursors and the times.
+func (m *merger) addBetween(runs []*runMeta, lineBytes int) error {
+	lower, upper := *m.plan, *m.plan
+	lower.before, lower.backward = nil, false
+	upper.after, upper.backward = nil, true
+	starts, err := lower.positions(m.ctx, m.snap, runs)
+	if err != nil {
+		return err
+	}
+	ends, err := upper.positions(m.ctx, m.snap, runs)
+	if err != nil {
+		return err
+	}
+	for i, p := range starts {
+		from, to := p.start, ends[i].end
+		p.excluded = p.excluded || ends[i].excluded || to <= from
+		if m.backward {
+			p.start = to
+		}
+		p.end = p.start
+		if p.excluded {
+			continue
+		}
+		r := m.add(p, from, to)
+		if lineBytes > 0 {
+			r.overhead = lineBytes + 2*len(p.meta.key.name)
+		}
+	}
+	m.page.positions = append(m.page.positions, starts)
+	return nil
 }

@@ -11,9 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"pmcp/logstore/line"
+	"pmcp/logstore/match"
 )
 
-// corpus writes lines of several processes to a Store: some stored as chunks, some as tail rows, some in memory only.
+// corpus writes lines of several processes to a Store: some stored in chunks, some in rows, some in
+// memory only.
 func corpus(t testing.TB, s *Store, words []string, n int, seed uint64) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 7))
@@ -25,7 +30,7 @@ func corpus(t testing.TB, s *Store, words []string, n int, seed uint64) {
 	for i := range n {
 		at = at.Add(time.Duration(rnd.IntN(2)) * time.Millisecond)
 		var b strings.Builder
-		used := words[:1+rnd.IntN(len(words))] // so that chunks differ in what they lack
+		used := words[:1+rnd.IntN(len(words))] // chunks then lack different words
 		if i/(n/10)%2 == 0 {
 			used = words[len(words)/2:]
 		}
@@ -50,41 +55,37 @@ func corpus(t testing.TB, s *Store, words []string, n int, seed uint64) {
 	flush(t, s)
 }
 
-// filterAll makes the filters of all stored chunks, the small ones as well.
+// filterAll builds the search filters of all stored chunks of lines, also of small ones.
 func filterAll(t testing.TB, s *Store) {
 	t.Helper()
-	rows, err := s.file.read.Query(`SELECT id FROM chunk`)
+	ids, err := queryColumn[int64](t.Context(), s.file.ReadDB, "list the chunks", `SELECT id FROM chunk`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ids, err := scanIDs(rows)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := (&worker{store: s}).buildStored(context.Background(), ids); err != nil {
+	if err := (&maintainer{storage: s.storage}).buildStored(context.Background(), ids); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// naive is the reference: a look at every line.
+// naive is the reference for Search: it tries to match every line.
 func naive(t testing.TB, s *Store, q SearchQuery) []Line {
 	t.Helper()
-	var match func(string) bool
+	var matches func(string) bool
 	switch {
 	case q.Regexp && q.CaseSensitive:
-		match = regexp.MustCompile(q.Text).MatchString
+		matches = regexp.MustCompile(q.Text).MatchString
 	case q.Regexp:
-		match = regexp.MustCompile("(?i:" + q.Text + ")").MatchString
+		matches = regexp.MustCompile("(?i:" + q.Text + ")").MatchString
 	case q.CaseSensitive:
-		match = func(l string) bool { return strings.Contains(l, q.Text) }
-	case ascii(q.Text):
-		match = func(l string) bool { return strings.Contains(lowerASCII(l), lowerASCII(q.Text)) }
+		matches = func(l string) bool { return strings.Contains(l, q.Text) }
+	case !strings.ContainsFunc(q.Text, func(r rune) bool { return r >= utf8.RuneSelf }):
+		matches = func(l string) bool { return strings.Contains(lowerASCII(l), lowerASCII(q.Text)) }
 	default:
-		match = regexp.MustCompile("(?i:" + regexp.QuoteMeta(q.Text) + ")").MatchString
+		matches = regexp.MustCompile("(?i:" + regexp.QuoteMeta(q.Text) + ")").MatchString
 	}
 	sub := q.Query
 	sub.Limit = 5000
-	hits := slices.DeleteFunc(readAll(t, s, sub), func(l Line) bool { return !match(l.Text) })
+	hits := slices.DeleteFunc(readAll(t, s, sub), func(l Line) bool { return !matches(l.Text) })
 	if !q.OldestFirst {
 		slices.Reverse(hits)
 	}
@@ -94,7 +95,9 @@ func naive(t testing.TB, s *Store, q SearchQuery) []Line {
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i := range b {
-		b[i] = lower(b[i])
+		if b[i] >= 'A' && b[i] <= 'Z' {
+			b[i] |= 0x20
+		}
 	}
 	return string(b)
 }
@@ -102,18 +105,18 @@ func lowerASCII(s string) string {
 func wantSame(t testing.TB, q SearchQuery, got []Hit, want []Line) {
 	t.Helper()
 	if len(got) != len(want) {
-		t.Fatalf("%q (regexp %v): %d hits, want %d", q.Text, q.Regexp, len(got), len(want))
+		t.Fatalf("%q (regexp %v): got %d hits, want %d", q.Text, q.Regexp, len(got), len(want))
 	}
 	for i := range want {
 		if got[i].Line != want[i] {
-			t.Fatalf("%q: hit %d is %+v, want %+v", q.Text, i, got[i].Line, want[i])
+			t.Fatalf("%q: hit %d: got %+v, want %+v", q.Text, i, got[i].Line, want[i])
 		}
 	}
 }
 
 var corpusWords = []string{"error", "Error", "panic", "GET", "/api/users", "200", "é", "ſtraße", "Kelvin", "\u212aelvin", "undefined", "x", "[", "a.b", "warning", "connection refused", "0x00ff", "ünïcode", "日本"}
 
-func TestSearchEqualsNaive(t *testing.T) {
+func TestSearchEqualsNaiveSearch(t *testing.T) {
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 5000, 1)
 	for _, q := range []SearchQuery{
@@ -121,7 +124,7 @@ func TestSearchEqualsNaive(t *testing.T) {
 		{Text: "refused"}, {Text: "x"}, {Text: "r,p"}, {Text: "日本"}, {Text: " "},
 		{Text: "err.*undef", Regexp: true}, {Text: "^GET", Regexp: true, CaseSensitive: true}, {Text: "kelvin", Regexp: true}, {Text: "x$|panic .*200", Regexp: true},
 		{Text: "[0-9]{3}", Regexp: true}, {Text: "(warn)+ing", Regexp: true}, {Text: "stra(ss|ß)e", Regexp: true}, {Text: "", Regexp: true},
-		{Text: "error", Query: Query{Names: []string{"proc1"}}}, {Text: "error", Query: Query{Streams: 1 << Stderr}}, {Text: "x", Query: Query{MinLevel: LevelWarn}},
+		{Text: "error", Query: Query{Names: []string{"proc1"}}}, {Text: "error", Query: Query{Streams: 1 << Stderr}}, {Text: "x", Query: Query{MinLevel: line.LevelWarn}},
 		{Text: "error", Query: Query{Latest: true}},
 	} {
 		for _, oldest := range []bool{false, true} {
@@ -136,19 +139,19 @@ func TestSearchEqualsNaive(t *testing.T) {
 			want := naiveLatest(t, s, q)
 			wantSame(t, q, m.Hits, want)
 			if m.More {
-				t.Errorf("%q: more than everything", q.Text)
+				t.Errorf("%q: got More after all hits, want the end", q.Text)
 			}
 			wantPages(t, s, q, want)
 			q.CountOnly = true
 			if m, err = s.Search(t.Context(), q); err != nil || m.Count != int64(len(want)) || len(m.Hits) != 0 {
-				t.Fatalf("%q: count %d, want %d, %v", q.Text, m.Count, len(want), err)
+				t.Fatalf("%q: got count %d, %v; want %d", q.Text, m.Count, err, len(want))
 			}
 			q.CountOnly = false
 		}
 	}
 }
 
-// naiveLatest is naive where the query may ask for the latest runs, which a read by cursor does not.
+// naiveLatest is naive for queries of the latest runs, which a read by cursor does not support.
 func naiveLatest(t testing.TB, s *Store, q SearchQuery) []Line {
 	if !q.Latest {
 		return naive(t, s, q)
@@ -164,7 +167,7 @@ func naiveLatest(t testing.TB, s *Store, q SearchQuery) []Line {
 	return naive(t, s, q)
 }
 
-// wantPages fails unless the same hits come a few at a time.
+// wantPages fails the test unless a search in small pages returns the same hits.
 func wantPages(t testing.TB, s *Store, q SearchQuery, want []Line) {
 	t.Helper()
 	if q.Latest {
@@ -190,14 +193,15 @@ func wantPages(t testing.TB, s *Store, q SearchQuery, want []Line) {
 	wantSame(t, q, got, want)
 }
 
-// TestHitOffset: a hit says where the first match begins.
-func TestHitOffset(t *testing.T) {
+// TestHitOffsetIsStartOfFirstMatch checks that the offset of a search hit is the start of its first
+// match in the line.
+func TestHitOffsetIsStartOfFirstMatch(t *testing.T) {
 	s := openTest(t, Options{})
 	const line = "ünder \u212aelvin, kelvin; Éclair 42"
 	s.Capture(startRun(s, "/p", "web"), Stdout, time.Now(), []byte(line+"\n"))
 	for _, c := range []struct {
 		q    SearchQuery
-		from string // what the match begins with
+		from string // how the match begins
 	}{
 		{SearchQuery{Text: "ü"}, "ünder"},
 		{SearchQuery{Text: "KELVIN"}, "kelvin;"},
@@ -214,19 +218,19 @@ func TestHitOffset(t *testing.T) {
 			want = strings.Index(line, c.from)
 		}
 		if len(m.Hits) != 1 || m.Hits[0].Offset != want {
-			t.Errorf("%q, expression %v: %+v, want one at %d", c.q.Text, c.q.Regexp, m.Hits, want)
+			t.Errorf("%q, expression %v: got %+v, want one at %d", c.q.Text, c.q.Regexp, m.Hits, want)
 		}
 	}
 }
 
-func TestSearchContext(t *testing.T) {
+func TestSearchContextDoesNotOverlap(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 20_000)
 	for _, oldest := range []bool{false, true} {
 		m, err := s.Search(t.Context(), SearchQuery{Text: `line (1|9|11|10000|20000) of`, Regexp: true, Context: 3, OldestFirst: oldest, MaxTime: time.Minute})
 		if err != nil || len(m.Hits) != 5 {
-			t.Fatalf("%d hits, %v", len(m.Hits), err)
+			t.Fatalf("got %d hits, %v; want 5", len(m.Hits), err)
 		}
 		hits := m.Hits
 		if !oldest {
@@ -249,17 +253,17 @@ func TestSearchContext(t *testing.T) {
 	}
 	m, err := s.Search(t.Context(), SearchQuery{Text: "line 10000 of"})
 	if err != nil || len(m.Hits) != 1 {
-		t.Fatal(err)
+		t.Fatalf("got %+v, %v; want one hit", m, err)
 	}
 	p, err := s.Read(t.Context(), Query{Before: m.Hits[0].Cursor(), Limit: 2})
 	if err != nil || len(p.Lines) != 2 || p.Lines[1].Number != 10_000 {
-		t.Fatalf("%+v, %v", p.Lines, err)
+		t.Fatalf("before the hit's cursor: got %+v, %v; want 2 lines up to 10000", p.Lines, err)
 	}
 }
 
-// TestContextCut: where context does not fit, the hits that come first keep theirs, of one that loses
-// some the nearest lines stay, and the result says so.
-func TestContextCut(t *testing.T) {
+// TestSearchContextIsCutToMaxBytes checks a search whose context lines do not all fit: the first
+// hits keep theirs, a hit that loses some keeps the nearest, and the result reports the cut.
+func TestSearchContextIsCutToMaxBytes(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	for n := 1; n <= 30; n++ {
@@ -286,33 +290,34 @@ func TestContextCut(t *testing.T) {
 			got.WriteString("; ")
 		}
 		if fmt.Fprintf(&got, "cut %v", m.ContextCut); got.String() != want {
-			t.Errorf("%d bytes: %s, want %s", maxBytes, &got, want)
+			t.Errorf("%d bytes: got %s, want %s", maxBytes, &got, want)
 		}
 	}
 }
 
-// TestOpenQuote: what \Q begins ends with the expression, whatever the case.
-func TestOpenQuote(t *testing.T) {
+// TestUnclosedQuoteEndsWithExpression checks that a \Q quote without \E ends with the search
+// expression, in searches with and without case.
+func TestUnclosedQuoteEndsWithExpression(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	s.Capture(run, Stdout, time.Now(), []byte("one FOO(BAR\nand foo(bar\nBAR\n"))
 	for text, want := range map[string]int64{`\Qfoo(bar`: 2, `one|\Qfoo(`: 2, `^one|^BAR`: 2} {
 		m, err := s.Search(t.Context(), SearchQuery{Text: text, Regexp: true})
 		if err != nil || m.Count != want {
-			t.Errorf("%s: %+v, %v", text, m, err)
+			t.Errorf("%s: got %+v, %v; want %d hits", text, m, err, want)
 		}
 	}
 }
 
 func TestSearchRefusesBadPatterns(t *testing.T) {
 	s := openTest(t, Options{})
-	for _, q := range []SearchQuery{{Text: ""}, {Text: "(", Regexp: true}, {Text: "\xff"}, {Text: "one\ntwo"}, {Text: strings.Repeat("x", maxPattern+1)}, {Text: `(?P<x`, Regexp: true}} {
-		if _, err := s.Search(t.Context(), q); !errors.Is(err, ErrPattern) {
-			t.Errorf("%.20q: %v", q.Text, err)
+	for _, q := range []SearchQuery{{Text: ""}, {Text: "(", Regexp: true}, {Text: "\xff"}, {Text: "one\ntwo"}, {Text: strings.Repeat("x", match.MaxPattern+1)}, {Text: `(?P<x`, Regexp: true}} {
+		if _, err := s.Search(t.Context(), q); !errors.Is(err, match.ErrPattern) {
+			t.Errorf("%.20q: got %v, want ErrPattern", q.Text, err)
 		}
 	}
 	if _, err := s.Search(t.Context(), SearchQuery{Text: "x", Query: Query{After: "nonsense!"}}); !errors.Is(err, ErrCursor) {
-		t.Errorf("cursor: %v", err)
+		t.Errorf("invalid cursor: got %v, want ErrCursor", err)
 	}
 }
 
@@ -332,7 +337,7 @@ func TestSearchTimeIsBounded(t *testing.T) {
 		lines += m.Lines
 		if !m.More {
 			if searches < 5 || lines != 100_000 {
-				t.Fatalf("%d lines covered in %d searches of a nanosecond each", lines, searches)
+				t.Fatalf("got %d lines covered in %d searches of a nanosecond each, want 100000 in at least 5", lines, searches)
 			}
 			return
 		}
@@ -355,35 +360,14 @@ func TestFiltersAreBuiltAndUsed(t *testing.T) {
 	buildFilters(t, s)
 	m, err := s.Search(t.Context(), SearchQuery{Text: "line 54321 of", MaxTime: time.Minute})
 	if err != nil || len(m.Hits) != 1 {
-		t.Fatalf("%d hits, %v", len(m.Hits), err)
+		t.Fatalf("got %d hits, %v; want 1", len(m.Hits), err)
 	}
 	if m.Lines != 200_000 || m.ReadBytes > 2*chunkBytes {
-		t.Errorf("covered %d lines, read %d bytes", m.Lines, m.ReadBytes)
+		t.Errorf("got %d lines covered and %d bytes read, want 200000 and at most %d", m.Lines, m.ReadBytes, 2*chunkBytes)
 	}
 }
 
-func TestTrigramFilter(t *testing.T) {
-	var f filterBuilder
-	text := []byte("The quick brown Fox jumps over the lazy dog, 日本語 \x00\xff and more.\n")
-	for n := range text {
-		bits := f.build(text[:n])
-		for i := range n {
-			for j := i; j < n; j++ {
-				for _, word := range [][]byte{text[i:j], []byte(strings.ToUpper(string(text[i:j])))} {
-					if ascii(string(word)) && !mayContain(bits, trigramsOf(word)) {
-						t.Fatalf("%q is not found in %q", word, text[:n])
-					}
-				}
-			}
-		}
-	}
-	full := f.build([]byte(strings.Repeat("some words that fill it ", 10)))
-	if mayContain(full, trigramsOf([]byte("absent"))) {
-		t.Error("the filter says yes to what is not there")
-	}
-}
-
-// FuzzSearch checks any search against the reference.
+// FuzzSearch compares the hits of Search with those of the simple search naive.
 func FuzzSearch(f *testing.F) {
 	f.Add("error", false, false, false)
 	f.Add("err.*(undefined|x$)", true, false, true)
@@ -400,7 +384,7 @@ func FuzzSearch(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, isExpr, caseSensitive, oldest bool) {
 		q := SearchQuery{Text: text, Regexp: isExpr, CaseSensitive: caseSensitive, OldestFirst: oldest, Query: Query{Limit: 1 << 30}, MaxTime: time.Minute}
 		m, err := s.Search(t.Context(), q)
-		if errors.Is(err, ErrPattern) {
+		if errors.Is(err, match.ErrPattern) {
 			return
 		}
 		if err != nil {
@@ -408,14 +392,14 @@ func FuzzSearch(f *testing.F) {
 		}
 		if isExpr {
 			if _, err := regexp.Compile(text); err != nil {
-				return // the flags around it made it a valid one
+				return // the expression is valid only with the flags that the search puts around it
 			}
 		}
 		wantSame(t, q, m.Hits, naiveIn(all, q))
 	})
 }
 
-// naiveIn is naive over lines that are read already.
+// naiveIn is like naive, for lines that have already been read.
 func naiveIn(all []Line, q SearchQuery) []Line {
 	expr := q.Text
 	if !q.Regexp {
@@ -428,7 +412,7 @@ func naiveIn(all []Line, q SearchQuery) []Line {
 	var hits []Line
 	for _, l := range all {
 		found := re.MatchString(l.Text)
-		if !q.Regexp && !q.CaseSensitive && ascii(q.Text) {
+		if !q.Regexp && !q.CaseSensitive && match.IsASCII(q.Text) {
 			found = strings.Contains(lowerASCII(l.Text), lowerASCII(q.Text))
 		}
 		if found {

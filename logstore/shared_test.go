@@ -5,15 +5,18 @@ import (
 	"time"
 )
 
-// TestSharedNews: what other servers look for is flushed before the interval is over; what only
-// this one has to keep is not.
-func TestSharedNews(t *testing.T) {
+// TestSharedChangesAreFlushedEarly checks that the changes that other servers wait for, such as the
+// start and the end of a run, are flushed before the interval is over, and that other changes are
+// not.
+func TestSharedChangesAreFlushedEarly(t *testing.T) {
 	start := time.Now()
 	run := newRunLog(1, processKey{"/p", "web"}, 1, start, &buffers{}, nil, nil)
-	s := &Store{
-		runs: map[int64]*runLog{1: run}, late: map[int64]lateRow{}, latest: map[processKey]latestRun{}, unsaved: map[documentKey]document{},
-		kick: make(chan struct{}, 1), shared: make(chan struct{}, 1),
+	queue := newFlushQueue()
+	s := &captureTable{
+		storage: &storage{}, flushQueue: queue,
+		runs: map[int64]*runLog{1: run}, late: map[int64]*runRow{}, latest: map[processKey]latestRun{},
 	}
+	records := newRecords(s.storage, queue)
 	for _, c := range []struct {
 		what string
 		save func()
@@ -22,20 +25,20 @@ func TestSharedNews(t *testing.T) {
 		{"a start", func() { s.SaveRun(1, start, time.Time{}, []byte(`{}`)) }, true},
 		{"readiness", func() { s.SaveRun(1, start, time.Time{}, []byte(`{"ready":true}`)) }, false},
 		{"an end", func() { s.SaveRun(1, start, start.Add(1), []byte(`{}`)) }, true},
-		{"what is found out of an end", func() { s.SaveRun(1, start, start.Add(1), []byte(`{}`)) }, false},
+		{"details of an end", func() { s.SaveRun(1, start, start.Add(1), []byte(`{}`)) }, false},
 		{"the end of a run that has left memory", func() { s.SaveRun(2, start, start.Add(1), nil) }, true},
-		{"a definition", func() { s.SaveDefinition("p", "web", []byte(`{}`)) }, true},
-		{"a group", func() { s.SaveGroup("p", "stack", nil) }, true},
+		{"a definition", func() { records.SaveDefinition("p", "web", []byte(`{}`)) }, true},
+		{"a group", func() { records.SaveGroup("p", "stack", nil) }, true},
 	} {
 		c.save()
-		told := false
+		flushed := false
 		select {
-		case <-s.shared:
-			told = true
+		case <-queue.shared:
+			flushed = true
 		default:
 		}
-		if told != c.want {
-			t.Errorf("%s: flushed early: %v; want %v", c.what, told, c.want)
+		if flushed != c.want {
+			t.Errorf("%s: got early flush %v, want %v", c.what, flushed, c.want)
 		}
 	}
 }

@@ -11,9 +11,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/logstore/db"
 )
 
-func TestReadBackByCursor(t *testing.T) {
+func TestReadByCursorReturnsEveryLineOnce(t *testing.T) {
 	t.Parallel()
 	const n = 200_000
 	path := filepath.Join(t.TempDir(), "pmcp.db")
@@ -49,15 +51,15 @@ func TestReadBackByCursor(t *testing.T) {
 	wantNumbered(t, readBackwards(t, again, Query{Limit: 1003}), 1, n)
 	runs, err := again.Runs(t.Context(), RunFilter{})
 	if err != nil || len(runs) != 1 || runs[0].Lost || runs[0].Own || string(runs[0].Info) != `{"state":"exited"}` {
-		t.Fatalf("runs %+v, %v", runs, err)
+		t.Fatalf("got runs %+v, %v; want one that exited", runs, err)
 	}
 	st, err := again.RunStats(t.Context(), run)
 	if err != nil || st.Lines != n || st.DroppedLines != 0 {
-		t.Fatalf("stats %+v, %v", st, err)
+		t.Fatalf("got stats %+v, %v; want %d lines and none dropped", st, err, n)
 	}
 }
 
-// readBackwards pages from the newest line to the oldest.
+// readBackwards reads all pages of a query from the newest line to the oldest.
 func readBackwards(t testing.TB, s *Store, q Query) []Line {
 	t.Helper()
 	q.Newest = true
@@ -76,83 +78,85 @@ func readBackwards(t testing.TB, s *Store, q Query) []Line {
 	}
 }
 
-func TestPragmas(t *testing.T) {
+func TestConnectionsUsePragmas(t *testing.T) {
 	s := openTest(t, Options{})
-	for name, db := range map[string]*sql.DB{"write": s.file.write, "read": s.file.read} {
+	for name, raw := range map[string]*sql.DB{"write": s.file.WriteDB, "read": s.file.ReadDB} {
 		for pragma, want := range map[string]string{"page_size": "16384", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "1", "busy_timeout": "5000", "cache_size": "-4096"} {
 			var got string
-			if err := db.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
-				t.Errorf("%s: %s is %q (%v), want %q", name, pragma, got, err, want)
+			if err := raw.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+				t.Errorf("%s: %s: got %q, %v; want %q", name, pragma, got, err, want)
 			}
 		}
 	}
 	for pragma, want := range map[string]string{"wal_autocheckpoint": "4096", "journal_size_limit": "67108864"} {
 		var got string
-		if err := s.file.write.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
-			t.Errorf("%s is %q (%v), want %q", pragma, got, err, want)
+		if err := s.file.WriteDB.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s: got %q, %v; want %q", pragma, got, err, want)
 		}
 	}
-	info, err := os.Stat(s.file.path)
+	info, err := os.Stat(s.file.Path)
 	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
+		t.Errorf("got mode %v, %v; want 0600", info.Mode(), err)
 	}
 }
 
-// TestOpenCopy opens a copy that is not in WAL mode: it is from then on.
-func TestOpenCopy(t *testing.T) {
+// TestOpenPutsCopyInWALMode opens a copy of a database that is not in WAL mode, and checks that it
+// is in WAL mode afterwards.
+func TestOpenPutsCopyInWALMode(t *testing.T) {
 	path, copied := filepath.Join(t.TempDir(), "pmcp.db"), filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	put(s, startRun(s, "/p", "web"), 1, 10)
 	flush(t, s)
-	if _, err := s.file.write.Exec(`VACUUM INTO ?`, copied); err != nil {
+	if _, err := s.file.WriteDB.Exec(`VACUUM INTO ?`, copied); err != nil {
 		t.Fatal(err)
 	}
 	c := openTest(t, Options{Path: copied})
 	var mode string
-	if err := c.file.write.QueryRow(`PRAGMA journal_mode`).Scan(&mode); err != nil || mode != "wal" {
-		t.Errorf("mode %q, %v", mode, err)
+	if err := c.file.WriteDB.QueryRow(`PRAGMA journal_mode`).Scan(&mode); err != nil || mode != "wal" {
+		t.Errorf("got mode %q, %v; want wal", mode, err)
 	}
 	wantNumbered(t, readAll(t, c, Query{}), 1, 10)
 }
 
-// TestOpenBesideAWriter has another connection hold the write lock until the new
-// one claims the file: nothing before that waits for it, or fails for want of it.
-func TestOpenBesideAWriter(t *testing.T) {
+// TestOpenDoesNotWaitForWriter opens a Store while another connection holds the write lock until
+// the Store claims the file, and checks that no earlier step waits for the lock or fails without
+// it.
+func TestOpenDoesNotWaitForWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
-	tx, err := s.file.write.Begin()
+	tx, err := s.file.WriteDB.Begin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := openFile(t.Context(), path, s.anyDead, func(*file) error { return tx.Rollback() })
+	f, err := db.Open(t.Context(), path, limitsOf(defaultMaxBytes).Limits, s.anyDead, func(*db.File) error { return tx.Rollback() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.close(); err != nil {
+	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestNewerSchema(t *testing.T) {
+func TestOpenRefusesNewerSchema(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db := writePool.open(path)
-	if _, err := db.Exec(`PRAGMA user_version = 999`); err != nil {
+	raw := db.WritePool.Open(path)
+	if _, err := raw.Exec(`PRAGMA user_version = 999`); err != nil {
 		t.Fatal(err)
 	}
-	_ = db.Close()
+	_ = raw.Close()
 	if _, err := Open(t.Context(), Options{Path: path}); err == nil || !strings.Contains(err.Error(), "newer") {
-		t.Fatalf("error %v", err)
+		t.Fatalf("Open: got error %v, want a newer schema", err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatal("the newer file is gone")
+		t.Fatal("got no file after the refusal, want it kept")
 	}
 }
 
-func TestQuarantine(t *testing.T) {
+func TestOpenMovesCorruptFileAside(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"garbage": func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 4000)), 0o600); err != nil {
@@ -181,7 +185,7 @@ func TestQuarantine(t *testing.T) {
 			moved := s.Status().Quarantined
 			after, err := os.ReadFile(moved)
 			if err != nil || string(after) != string(before) {
-				t.Fatalf("moved to %q: %v, unchanged %v", moved, err, string(after) == string(before))
+				t.Fatalf("got %q, %v, unchanged %v; want the file moved unchanged", moved, err, string(after) == string(before))
 			}
 			put(s, startRun(s, "/p", "web"), 1, 10)
 			flush(t, s)
@@ -190,78 +194,81 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestForeignFileIsLeftAlone: a path that was mistaken costs another program nothing.
-func TestForeignFileIsLeftAlone(t *testing.T) {
+// TestOpenLeavesForeignFileUnchanged opens another program's database by mistake, and checks that
+// the database's files stay as they are.
+func TestOpenLeavesForeignFileUnchanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "app.db")
-	leftOpen(t, path)
+	foreignWithLog(t, path)
 	before := readFiles(t, path, path+"-wal")
 	if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), path) {
-		t.Fatalf("error %v", err)
+		t.Fatalf("Open: got error %v, want ErrForeign with the path", err)
 	}
 	if after := readFiles(t, path, path+"-wal"); after[0] != before[0] || after[1] != before[1] {
-		t.Errorf("database unchanged %v, log unchanged %v", after[0] == before[0], after[1] == before[1])
+		t.Errorf("got database unchanged %v and log unchanged %v, want both", after[0] == before[0], after[1] == before[1])
 	}
 	if moved, _ := filepath.Glob(path + ".corrupt-*"); len(moved) > 0 {
-		t.Errorf("moved to %v", moved)
+		t.Errorf("got moved files %v, want none", moved)
 	}
 }
 
-// TestSchemaThatAnotherServerMakes: who waits for an older server to end, so that it can migrate, uses
-// what another one that waited as well has migrated.
-func TestSchemaThatAnotherServerMakes(t *testing.T) {
+// TestAwaitSchemaAcceptsMigrationOfOtherServer checks that awaitSchema, which waits for an older
+// server to end in order to migrate the schema, uses the schema of another waiting server that
+// migrated first.
+func TestAwaitSchemaAcceptsMigrationOfOtherServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
-	db := writePool.open(path)
-	_, err := db.Exec(schemaV1 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 1`, applicationID))
-	checkError(t, errors.Join(err, db.Close()))
-	f := &file{path: path}
-	f.lock, err = openLock(path + lockSuffix)
+	raw := db.WritePool.Open(path)
+	_, err := raw.Exec(db.SchemaV1 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 1`, db.ApplicationID))
+	checkError(t, errors.Join(err, raw.Close()))
+	f := &db.File{Path: path}
+	f.Lock, err = db.OpenLock(path + db.LockSuffix)
 	checkError(t, err)
-	defer f.lock.close()
-	f.read = readPool.open(path)
-	defer f.read.Close()
-	if err := checkSchema(t.Context(), f.read); !errors.Is(err, errOlderSchema) {
-		t.Fatalf("error %v", err)
+	defer f.Lock.Close()
+	f.ReadDB = db.ReadPool.Open(path)
+	defer f.ReadDB.Close()
+	if err := db.CheckSchema(t.Context(), f.ReadDB); !errors.Is(err, db.ErrOlderSchema) {
+		t.Fatalf("CheckSchema: got error %v, want ErrOlderSchema", err)
 	}
 	if s := openTest(t, Options{Path: path}); s.Status().State != StateOK {
-		t.Fatalf("status %+v", s.Status())
+		t.Fatalf("got status %+v, want OK", s.Status())
 	}
-	if err := f.awaitSchema(t.Context()); err != nil || f.alone {
-		t.Errorf("alone %v, %v", f.alone, err)
+	if err := f.AwaitSchema(t.Context()); err != nil || f.Exclusive {
+		t.Errorf("AwaitSchema: got alone %v, %v; want false", f.Exclusive, err)
 	}
 }
 
-// TestMistakenPath: what is no database, and never was ours, is nobody's to move.
-func TestMistakenPath(t *testing.T) {
+// TestOpenLeavesOtherFilesInPlace opens a file that is not a database, and checks that the file is
+// neither moved nor changed.
+func TestOpenLeavesOtherFilesInPlace(t *testing.T) {
 	for _, content := range []string{"notes", strings.Repeat("# Notes\n", 1000)} {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "notes.md")
 		checkError(t, os.WriteFile(path, []byte(content), 0o644))
 		for range 2 {
 			if _, err := Open(t.Context(), Options{Path: path}); !errors.Is(err, ErrForeign) || !strings.Contains(err.Error(), path) {
-				t.Fatalf("error %v", err)
+				t.Fatalf("Open: got error %v, want ErrForeign with the path", err)
 			}
 		}
 		after, err := os.ReadFile(path)
 		if err != nil || string(after) != content {
-			t.Errorf("%v, unchanged %v", err, string(after) == content)
+			t.Errorf("got %v, unchanged %v; want the file unchanged", err, string(after) == content)
 		}
 		if there, err := os.ReadDir(dir); err != nil || len(there) != 1 {
-			t.Errorf("%v, %v", there, err)
+			t.Errorf("directory: got %v, %v; want the file alone", there, err)
 		}
 	}
 }
 
-// leftOpen makes a database that is not ours, as a program leaves it that is killed: with a
+// foreignWithLog creates another program's database as a killed program leaves it: with a
 // write-ahead log.
-func leftOpen(t *testing.T, path string) {
+func foreignWithLog(t *testing.T, path string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), "source.db")
-	db, err := sql.Open("sqlite3", source)
+	raw, err := sql.Open("sqlite3", source)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if _, err := db.Exec(`PRAGMA journal_mode = WAL; CREATE TABLE other (x)`); err != nil {
+	defer raw.Close()
+	if _, err := raw.Exec(`PRAGMA journal_mode = WAL; CREATE TABLE other (x)`); err != nil {
 		t.Fatal(err)
 	}
 	for i, content := range readFiles(t, source, source+"-wal") {
@@ -279,27 +286,27 @@ func readFiles(t *testing.T, paths ...string) (contents []string) {
 			t.Fatal(err)
 		}
 		if len(content) == 0 {
-			t.Fatalf("%s is empty", path)
+			t.Fatalf("%s: got an empty file, want content", path)
 		}
 		contents = append(contents, string(content))
 	}
 	return contents
 }
 
-// otherDatabase makes a database that is not ours.
+// otherDatabase creates another program's database.
 func otherDatabase(t *testing.T, path string) {
 	t.Helper()
-	db, err := sql.Open("sqlite3", path)
+	raw, err := sql.Open("sqlite3", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer db.Close()
-	if _, err := db.Exec(`CREATE TABLE other (x)`); err != nil {
+	defer raw.Close()
+	if _, err := raw.Exec(`CREATE TABLE other (x)`); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestUnusableFileMeansMemory(t *testing.T) {
+func TestUnusableFileFallsBackToMemory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(dir, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -310,7 +317,7 @@ func TestUnusableFileMeansMemory(t *testing.T) {
 	}
 	defer s.Close()
 	if st := s.Status(); st.State != StateMemory || st.Reason == "" {
-		t.Fatalf("status %+v", st)
+		t.Fatalf("got status %+v, want memory with a reason", st)
 	}
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 1000)
@@ -320,7 +327,7 @@ func TestUnusableFileMeansMemory(t *testing.T) {
 	}
 }
 
-func TestMemoryOnlyIsBounded(t *testing.T) {
+func TestMemoryStoreIsBounded(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
@@ -330,28 +337,28 @@ func TestMemoryOnlyIsBounded(t *testing.T) {
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, floodLines)
 	if n := s.Status().PendingBytes; n > runBound+chunkBytes {
-		t.Fatalf("%d bytes pending", n)
+		t.Fatalf("got %d bytes pending, want at most %d", n, runBound+chunkBytes)
 	}
 	lines := readAll(t, s, Query{Limit: 10_000})
 	wantNumbered(t, lines, floodLines+1-len(lines), floodLines)
 	p, err := s.Read(t.Context(), Query{After: CursorStart, Limit: 1})
 	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != int64(floodLines-len(lines)) || p.Gaps[0].After != 0 {
-		t.Fatalf("gaps %+v, %v", p.Gaps, err)
+		t.Fatalf("got gaps %+v, %v; want one of %d lines at the start", p.Gaps, err, floodLines-len(lines))
 	}
 }
 
-func TestRunNumbersGoOn(t *testing.T) {
+func TestRunNumbersContinueAcrossSessions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	for want := 1; want <= 3; want++ {
 		s := openTest(t, Options{Path: path})
 		s.reserveWait = time.Minute
-		id, number := s.NewRun("/p", "web")
+		id, number, _ := s.NewRun("/p", "web")
 		if number != want {
-			t.Fatalf("number %d, want %d", number, want)
+			t.Fatalf("got number %d, want %d", number, want)
 		}
 		endRun(s, id)
-		if _, other := s.NewRun("/other", "web"); other != want {
-			t.Fatalf("other project's number %d, want %d", other, want)
+		if _, other, _ := s.NewRun("/other", "web"); other != want {
+			t.Fatalf("other project: got number %d, want %d", other, want)
 		}
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
@@ -361,12 +368,12 @@ func TestRunNumbersGoOn(t *testing.T) {
 	for number, want := range map[int]int{-1: 3, -2: 2, 2: 2} {
 		runs, err := s.Runs(t.Context(), RunFilter{Project: "/p", Names: []string{"web"}, Number: number})
 		if err != nil || len(runs) != 1 || runs[0].Number != want {
-			t.Errorf("run %d: %+v, %v", number, runs, err)
+			t.Errorf("run %d: got %+v, %v; want number %d", number, runs, err, want)
 		}
 	}
 }
 
-func TestLostRun(t *testing.T) {
+func TestRunOfDeadServerIsLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const dead, live = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 	a := openTest(t, Options{Path: path, Session: dead})
@@ -376,17 +383,18 @@ func TestLostRun(t *testing.T) {
 	b := openTest(t, Options{Path: path, Session: live, Alive: func(_, id string) bool { return id == live }})
 	runs, err := b.Runs(t.Context(), RunFilter{})
 	if err != nil || len(runs) != 1 || !runs[0].Lost || runs[0].Live || runs[0].Session != dead {
-		t.Fatalf("runs %+v, %v", runs, err)
+		t.Fatalf("other server: got runs %+v, %v; want one lost", runs, err)
 	}
 	own, err := a.Runs(t.Context(), RunFilter{})
 	if err != nil || len(own) != 1 || own[0].Lost || !own[0].Live || !own[0].Own {
-		t.Fatalf("runs %+v, %v", own, err)
+		t.Fatalf("own server: got runs %+v, %v; want one live", own, err)
 	}
 }
 
-// TestLostRunWithoutLines: that what it printed may be missing is told although no line of it is
-// stored, once: not again behind the cursor of that page.
-func TestLostRunWithoutLines(t *testing.T) {
+// TestLostRunWithoutLinesHasGap checks that a killed server's run has a gap although none of its
+// lines is stored, and that the gap is returned once: a read after the cursor of that page does not
+// return it again.
+func TestLostRunWithoutLinesHasGap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	a := openTest(t, Options{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
 	lost := startRun(a, "/p", "web")
@@ -398,36 +406,41 @@ func TestLostRunWithoutLines(t *testing.T) {
 	for name, q := range map[string]Query{"newest": {Newest: true}, "from the start": {}, "from the start by cursor": {After: CursorStart}} {
 		p, err := b.Read(t.Context(), q)
 		if err != nil || len(p.Lines) != 0 || len(p.Gaps) != 1 || p.Gaps[0].Run != lost || p.Gaps[0].Reason != reasonLost || !p.Runs[lost].Lost {
-			t.Errorf("%s: %+v, %v", name, p, err)
+			t.Errorf("%s: got %+v, %v; want one gap of the lost run", name, p, err)
 			continue
 		}
 		if p, err = b.Read(t.Context(), Query{After: p.Next()}); err != nil || len(p.Gaps) != 0 {
-			t.Errorf("%s, behind it: %+v, %v", name, p.Gaps, err)
+			t.Errorf("%s, after its cursor: got gaps %+v, %v; want none", name, p.Gaps, err)
 		}
 	}
 	if p, err := b.Read(t.Context(), Query{Since: time.Now().Add(time.Hour)}); err != nil || len(p.Gaps) != 0 {
-		t.Errorf("since later: %+v, %v", p.Gaps, err)
+		t.Errorf("since a later time: got gaps %+v, %v; want none", p.Gaps, err)
 	}
 }
 
-func TestDefinitions(t *testing.T) {
+func TestDefinitionsAreReadableBeforeAndAfterFlush(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	check := func(s *Store, want map[string]string) {
 		t.Helper()
 		all, err := s.Definitions(t.Context(), "/p")
 		if err != nil || len(all) != len(want) {
-			t.Fatalf("definitions %q, %v", all, err)
+			t.Fatalf("got definitions %q, %v; want %q", all, err, want)
 		}
 		for name, spec := range want {
 			got, ok, err := s.Definition(t.Context(), "/p", name)
 			if err != nil || !ok || string(got) != spec || string(all[name]) != spec {
-				t.Fatalf("%s: %q %v %v", name, got, ok, err)
+				t.Fatalf("%s: got %q, %v, %v; want %q", name, got, ok, err, spec)
 			}
 		}
 	}
 	s.SaveDefinition("/p", "web", []byte(`{"command":"a"}`))
 	s.SaveDefinition("/p", "db", []byte(`{"command":"b"}`))
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if got, ok, err := s.Definition(ended, "/p", "db"); string(got) != `{"command":"b"}` || !ok || err != nil {
+		t.Errorf("a definition that is still in memory: got %q, %v, %v; want it without reading the file", got, ok, err)
+	}
 	check(s, map[string]string{"web": `{"command":"a"}`, "db": `{"command":"b"}`})
 	flush(t, s)
 	check(s, map[string]string{"web": `{"command":"a"}`, "db": `{"command":"b"}`})

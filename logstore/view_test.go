@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestViewShowsRows(t *testing.T) {
+func TestLogViewShowsAllLines(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	at := time.Now().Add(-time.Hour).Truncate(time.Millisecond)
@@ -47,8 +47,8 @@ func TestViewShowsRows(t *testing.T) {
 	if err != nil {
 		t.Skip("no sqlite3 shell here")
 	}
-	out, err := exec.Command(shell, s.file.path, query).CombinedOutput()
+	out, err := exec.Command(shell, s.file.Path, query).CombinedOutput()
 	if err != nil || strings.TrimRight(string(out), "\n") != strings.Join(want, "\n") {
-		t.Errorf("the shell gives %q, %v", out, err)
+		t.Errorf("sqlite3 shell: got %q, %v; want %q", out, err, want)
 	}
 }

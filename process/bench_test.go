@@ -11,8 +11,8 @@ import (
 	"pmcp/process/proctab"
 )
 
-// BenchmarkBareStart is what BenchmarkManagerStart is to be held against: the
-// same program by exec.Cmd alone, its streams to /dev/null.
+// BenchmarkBareStart measures exec.Cmd for a program with its streams on /dev/null. It is the
+// baseline of BenchmarkManagerStart.
 func BenchmarkBareStart(b *testing.B) {
 	for b.Loop() {
 		cmd := exec.Command("/bin/true")
@@ -25,8 +25,8 @@ func BenchmarkBareStart(b *testing.B) {
 	}
 }
 
-// BenchmarkManagerStart starts a program and waits until its run has ended and
-// been entered.
+// BenchmarkManagerStart starts a program and waits until the end of its run is
+// recorded.
 func BenchmarkManagerStart(b *testing.B) {
 	m, _ := newTestManager(b, Options{})
 	var inStart time.Duration
@@ -43,7 +43,7 @@ func BenchmarkManagerStart(b *testing.B) {
 	b.ReportMetric(float64(inStart.Nanoseconds())/float64(b.N), "ns/Start")
 }
 
-// fifty starts fifty processes that do nothing.
+// fifty returns a Manager with fifty idle processes.
 func fifty(b *testing.B) *Manager {
 	m, _ := newTestManager(b, Options{StopTimeout: time.Second})
 	for i := range 50 {
@@ -61,13 +61,14 @@ func BenchmarkListWithFifty(b *testing.B) {
 	}
 }
 
-// BenchmarkSampleWithFifty is what the sampler does once a second.
+// BenchmarkSampleWithFifty measures one sample of the usage of fifty processes, which the sampler
+// takes once a second.
 func BenchmarkSampleWithFifty(b *testing.B) {
 	m := fifty(b)
-	meter := newMeter(m.deps.tree, nil) // the Manager's own belongs to its sampler
+	meter := newMeter(nil) // a meter of the benchmark, because the Manager's meter belongs to its sampler
 	for b.Loop() {
 		now := time.Now()
-		meter.sample(m.deps.tree.look(now), now)
+		meter.sample(m.deps.tree.scanSince(now), now)
 	}
 	table, err := proctab.All()
 	if err != nil {
@@ -79,7 +80,7 @@ func BenchmarkSampleWithFifty(b *testing.B) {
 	b.ReportMetric(perOp/1e9*100, "%core")
 }
 
-// BenchmarkOutput moves 64 MiB of a child's output to a Journal that drops it.
+// BenchmarkOutput moves 64 MiB of a child's output to a Journal that discards it.
 func BenchmarkOutput(b *testing.B) {
 	const size = 64 << 20
 	j := &dropJournal{newMemJournal()}
@@ -100,7 +101,7 @@ type dropJournal struct{ *memJournal }
 
 func (dropJournal) Capture(int64, uint8, time.Time, []byte) {}
 
-// BenchmarkStop stops a process that obeys SIGTERM.
+// BenchmarkStop measures the stop of a process that obeys SIGTERM.
 func BenchmarkStop(b *testing.B) {
 	m, _ := newTestManager(b, Options{})
 	var inStop time.Duration

@@ -8,12 +8,14 @@ import (
 	"pmcp/process"
 )
 
-// printer is a Journal that prints what a run writes.
+// printer is a Journal that prints what runs write.
 type printer struct{}
 
-func (printer) NewRun(project, name string) (run int64, number int) { return 1, 1 }
+func (printer) NewRun(project, name string) (run int64, number int, err error) { return 1, 1, nil }
 
 func (printer) Capture(run int64, stream uint8, at time.Time, p []byte) { fmt.Printf("%s", p) }
+
+func (printer) StopBegan(run int64) {}
 
 func (printer) RunEnded(run int64, exitCode int, signal string) {
 	fmt.Println("ended with exit code", exitCode)
@@ -21,7 +23,7 @@ func (printer) RunEnded(run int64, exitCode int, signal string) {
 
 func (printer) EndCapture(run int64) {}
 
-// A run counts as ended when everything that it wrote has been handed on.
+// A run counts as ended once the Journal has received all its output.
 func Example() {
 	ctx := context.Background()
 	m := process.NewManager(process.Options{Journal: printer{}})
@@ -38,16 +40,4 @@ func Example() {
 	// hello
 	// ended with exit code 3
 	// crashed exit code 3 <nil>
-}
-
-// A command line is taken apart as a shell would, and refused where only a
-// shell could go on.
-func ExampleSplitCommandLine() {
-	env, argv, err := process.SplitCommandLine(`PORT=3000 node "my server.js" --watch`, "/srv/shop")
-	fmt.Printf("%q %q %v\n", env, argv, err)
-	_, _, err = process.SplitCommandLine("make && ./run", "/srv/shop")
-	fmt.Println(err)
-	// Output:
-	// map["PORT":"3000"] ["node" "my server.js" "--watch"] <nil>
-	// invalid: command "make && ./run": && needs a shell: use command: "sh", args: ["-c", "…"]
 }

@@ -4,17 +4,21 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"pmcp/process/command"
 )
 
-// Exec runs Command, Args, Dir and Env of spec to its end, by the rules by which
-// processes are started, with no input, and returns how it ended and the last
-// limit bytes of its output, both streams together. spec.Name is the process on
-// whose behalf it runs; it makes no entry and no run, and does not count for
-// Options.MaxProcesses. Output beyond limit is read and dropped.
+// Exec runs the command that Command, Args, Dir and Env of spec describe, under
+// the same rules as started processes and with no input, and waits for its end. It
+// returns how the command ended and the last limit bytes of its output, both
+// streams together; it reads and discards the earlier output. spec.Name is the
+// process on whose behalf the command runs. Exec creates no entry and no run, and
+// does not count towards Options.MaxProcesses.
 //
-// The whole tree is gone when it returns: SIGKILL for what is left when the
-// command has ended, and for everything when ctx ends, which is answered with
-// ctx's error and what was printed until then. Other errors are those of Start.
+// The command's whole process tree is gone when Exec returns: Exec sends SIGKILL
+// to what the command leaves behind, and to the whole tree once ctx ends. If ctx
+// ended, Exec returns ctx's error and the output so far. Its other errors are
+// those of Start.
 func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte, error) {
 	spec = Spec{Name: spec.Name, Command: spec.Command, Args: spec.Args, Dir: spec.Dir, Env: spec.Env, MergeOutput: true}
 	spec, exe, err := m.check(spec)
@@ -22,7 +26,7 @@ func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte,
 		return Exit{}, nil, err
 	}
 	m.mu.Lock()
-	m.execs-- // ids of their own, below those of the Journal
+	m.execs-- // negative ids never collide with those of the Journal
 	id := m.execs
 	m.mu.Unlock()
 
@@ -32,7 +36,7 @@ func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte,
 
 	var exit Exit
 	last, done := &lastBytes{limit: limit}, make(chan struct{})
-	if !m.wg.Go(func() { // so that Close waits for it
+	if !m.wg.Go(func() { // so that Close waits for the command
 		defer close(done)
 		exit, err = m.exec(ctx, spec, exe, id, last)
 	}) {
@@ -42,14 +46,14 @@ func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte,
 	return exit, last.bytes(), err
 }
 
-// exec is Exec for a command that has been checked. Its output goes to last.
-func (m *Manager) exec(ctx context.Context, spec Spec, exe executable, id int64, last *lastBytes) (Exit, error) {
+// exec implements Exec for a checked command, whose output goes to last.
+func (m *Manager) exec(ctx context.Context, spec Spec, exe command.Executable, id int64, last *lastBytes) (Exit, error) {
 	if ctx.Err() != nil {
 		return Exit{}, context.Cause(ctx)
 	}
 	deps := m.deps
-	deps.journal, deps.takeStdio, deps.brief = last, nil, true
-	r, err := startRun(spec, id, environ(m.o.Environ, spec.Env, spec.Dir, m.o.Session, id), exe, deps)
+	deps.journal, deps.takeStdio, deps.useSpare = last, nil, true
+	r, err := startRun(spec, id, m.environ(spec, id), exe, deps)
 	if err != nil {
 		return Exit{}, err
 	}
@@ -66,30 +70,30 @@ func (m *Manager) exec(ctx context.Context, spec Spec, exe executable, id int64,
 type lastBytes struct {
 	limit int
 
-	mu  sync.Mutex
-	buf []byte // at most twice limit
+	mu  sync.Mutex // guards buf
+	buf []byte     // at most twice limit between two calls of Capture
 }
 
-// NewRun is never called: Exec numbers its runs itself.
-func (*lastBytes) NewRun(string, string) (int64, int) { return 0, 0 }
+// NewRun is never called, because Exec numbers its own runs.
+func (*lastBytes) NewRun(string, string) (int64, int, error) { return 0, 0, nil }
 
 // Capture keeps the last bytes.
 func (l *lastBytes) Capture(_ int64, _ uint8, _ time.Time, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(p) > l.limit {
-		p = p[len(p)-l.limit:]
-	}
 	l.buf = append(l.buf, p...)
 	if len(l.buf) > 2*l.limit {
 		l.buf = append(l.buf[:0], l.buf[len(l.buf)-l.limit:]...)
 	}
 }
 
-// RunEnded is what Exec itself answers.
+// StopBegan does nothing.
+func (*lastBytes) StopBegan(int64) {}
+
+// RunEnded does nothing: Exec returns the exit.
 func (*lastBytes) RunEnded(int64, int, string) {}
 
-// EndCapture has nothing to close.
+// EndCapture does nothing.
 func (*lastBytes) EndCapture(int64) {}
 
 func (l *lastBytes) bytes() []byte {

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -12,20 +13,21 @@ const (
 	LimitRestart = "restart"
 )
 
-// Limits bound what one process tree may use. Those of a Spec hold in place of
-// the Manager's, figures that are 0 too.
+// Limits bound what one process tree may use. The Limits of a Spec replace those
+// of the Manager as a whole, including figures that are 0.
 type Limits struct {
-	// MemoryMB is the most memory, in MiB, held for two samples in a row: at
-	// most 1e9. 0 means no limit.
+	// MemoryMB is the memory limit in MiB, at most 1e9. The limit is exceeded once
+	// two samples in a row are above it. 0 means no limit.
 	MemoryMB int `json:"memory_mb,omitempty"`
-	// CPUPercent is the largest share of the whole machine, held for 30 s. 0
-	// means no limit.
+	// CPUPercent is the limit as a share of the whole machine. The limit is
+	// exceeded once the usage stays above it for 30 s. 0 means no limit.
 	CPUPercent int `json:"cpu_percent,omitempty"`
 	// Action is LimitWarn, LimitStop or LimitRestart. "" means the Manager's.
 	Action string `json:"action,omitempty"`
 }
 
-// check answers an error wrapping ErrInvalid, or nil.
+// check returns an error wrapping ErrInvalid for a figure or an action that is not
+// allowed.
 func (l *Limits) check() error {
 	switch {
 	case l == nil:
@@ -44,27 +46,27 @@ func (l *Limits) check() error {
 }
 
 const (
-	// maxMemoryMB is the largest memory limit: far beyond any machine, and its
-	// bytes can be counted.
+	// maxMemoryMB is the largest memory limit: far beyond the memory of any
+	// machine, and small enough that its number of bytes does not overflow.
 	maxMemoryMB = 1_000_000_000
-	// cpuHeld is how long a CPU limit must be exceeded before anything is done:
-	// a build may take the whole machine for a while.
+	// cpuHeld is how long usage must stay above a CPU limit before pmcp acts: a
+	// build may take the whole machine for a while.
 	cpuHeld = 30 * time.Second
-	// memoryHeld is how many samples in a row a memory limit must be exceeded.
+	// memoryHeld is how many samples in a row must be above a memory limit.
 	memoryHeld = 2
 )
 
-// limitWatch is what is known of one run with regard to its limits. The zero
-// value is that of a new run.
+// limitWatch tracks how long one run has exceeded its limits. The zero value is
+// ready for a new run.
 type limitWatch struct {
 	memory   int       // samples in a row over the memory limit
-	cpuSince time.Time // since when over the CPU limit; zero if it is not
+	cpuSince time.Time // when usage rose above the CPU limit; zero while below
 	acted    bool
 }
 
-// exceeded enters a sample and says in a sentence which limit is exceeded, ""
-// if none has been for long enough.
-func (w *limitWatch) exceeded(l Limits, u Usage) string {
+// observe adds a sample and returns a sentence about the limit that has been
+// exceeded for long enough, or "".
+func (w *limitWatch) observe(l Limits, u Usage) string {
 	const mb = 1 << 20
 	if l.MemoryMB > 0 && u.MemoryBytes > uint64(l.MemoryMB)*mb {
 		w.memory++
@@ -86,23 +88,21 @@ func (w *limitWatch) exceeded(l Limits, u Usage) string {
 	return ""
 }
 
-// Limits are those of every process whose Spec has none of its own.
+// Limits returns the limits of every process whose Spec has no Limits.
 func (m *Manager) Limits() Limits { return m.limitsOf(Spec{}) }
 
-// limitsOf are the limits that hold for spec.
+// limitsOf returns the limits that apply to spec.
 func (m *Manager) limitsOf(spec Spec) Limits {
 	l := Limits{MemoryMB: m.o.MaxMemoryMB, CPUPercent: m.o.MaxCPUPercent}
 	if spec.Limits != nil {
 		l = *spec.Limits
 	}
-	if l.Action == "" {
-		l.Action = m.o.LimitAction
-	}
+	l.Action = cmp.Or(l.Action, m.o.LimitAction)
 	return l
 }
 
-// watchLimits compares the last sample of each running process with its limits
-// and does what they say. Samples of runs that no entry shows any more go.
+// watchLimits compares the last sample of each running process with its limits and
+// acts on them. It also drops the samples of runs that no entry shows any more.
 func (m *Manager) watchLimits() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -113,42 +113,42 @@ func (m *Manager) watchLimits() {
 		if e.status.State != Running {
 			continue
 		}
-		if seen := m.meter.last(e.status.RunID); seen != nil {
-			m.checkLimits(e, seen.Usage)
+		if u, _, live := m.meter.last(e.status.RunID); live {
+			m.checkLimitsLocked(e, u)
 		}
 	}
 }
 
-// checkLimits enters one sample of e. What is done is done once a run; the
-// report goes and comes back with the excess. Called with m.mu held.
-func (m *Manager) checkLimits(e *entry, u Usage) {
+// checkLimitsLocked compares one sample of e with the limits of e. It acts once
+// per run; LimitExceeded is set for as long as the excess lasts.
+func (m *Manager) checkLimitsLocked(e *entry, u Usage) {
 	limits := m.limitsOf(e.status.Spec)
-	what := e.limits.exceeded(limits, u)
+	what := e.limits.observe(limits, u)
 	st := &e.status
 	if (what == "") == (st.LimitExceeded == "") {
-		return // the figures of a standing excess are in the sample
+		return // an ongoing excess is not published again: its figures are in the sample
 	}
 	st.LimitExceeded = what
 	if what == "" || e.limits.acted {
-		m.publish(e, st.State)
+		m.publishLocked(e, st.State)
 		return
 	}
 	e.limits.acted = true
 	m.o.Log.Warn("limit exceeded", "process", st.Spec.Name, "what", what, "action", limits.Action)
-	m.actOnLimit(e, limits.Action, what)
+	m.actOnLimitLocked(e, limits.Action, what)
 }
 
-// actOnLimit does what a limit's action says. Called with m.mu held.
-func (m *Manager) actOnLimit(e *entry, action, what string) {
+// actOnLimitLocked carries out the action of a limit.
+func (m *Manager) actOnLimitLocked(e *entry, action, what string) {
 	switch {
 	case action == LimitStop:
 		e.status.LimitExceeded += "; stopped"
 		e.status.Reason = what
-		m.beginStop(e, m.stopRequest(e.status.Spec, StopOptions{By: ByLimit}))
+		m.requestStopLocked(e, m.stopRequest(e.status.Spec, StopOptions{By: ByLimit}))
 	case action == LimitRestart && !m.o.NoAutoRestart:
 		e.status.LimitExceeded += "; restarted"
-		m.recycle(e, ByLimit, what)
+		m.recycleLocked(e, ByLimit, what)
 	default:
-		m.publish(e, e.status.State)
+		m.publishLocked(e, e.status.State)
 	}
 }

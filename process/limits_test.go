@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestLimitWatch(t *testing.T) {
+func TestLimitWatchReportsLastingExcess(t *testing.T) {
 	limits := Limits{MemoryMB: 100, CPUPercent: 50}
 	begin := time.Now()
 	var w limitWatch
@@ -17,28 +17,28 @@ func TestLimitWatch(t *testing.T) {
 		want   string
 	}{
 		{0, 10, 10, ""},
-		{1, 200, 10, ""}, // one sample is a peak
+		{1, 200, 10, ""}, // a single sample does not count
 		{2, 10, 10, ""},
 		{3, 200, 10, ""},
 		{4, 200, 10, "memory 200 MB is over the limit of 100 MB"},
-		{5, 100, 60, ""}, // at the limit is not over it; CPU begins
+		{5, 100, 60, ""}, // usage at the limit is not over it; CPU over its limit begins here
 		{34, 10, 60, ""},
 		{35, 10, 70, "CPU 70 % of the machine is over the limit of 50 %"},
 		{36, 10, 50, ""},
 		{37, 10, 90, ""},
 	} {
-		got := w.exceeded(limits, Usage{At: begin.Add(time.Duration(c.second) * time.Second), MemoryBytes: c.mb << 20, CPUPercent: c.cpu})
+		got := w.observe(limits, Usage{At: begin.Add(time.Duration(c.second) * time.Second), MemoryBytes: c.mb << 20, CPUPercent: c.cpu})
 		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("second %d: %q, want %q", c.second, got, c.want)
 		}
 	}
-	if got := (&limitWatch{}).exceeded(Limits{}, Usage{MemoryBytes: 1 << 60, CPUPercent: 100}); got != "" {
-		t.Errorf("no limits, but %q", got)
+	if got := (&limitWatch{}).observe(Limits{}, Usage{MemoryBytes: 1 << 60, CPUPercent: 100}); got != "" {
+		t.Errorf("without limits: %q, want \"\"", got)
 	}
 }
 
-// exceed runs a child that takes more memory than it may and lets the sampler
-// see that.
+// exceed runs a child that uses more memory than its limit, and returns once the sampler has seen
+// the excess.
 func exceed(t *testing.T, o Options, limits *Limits) (*Manager, Status) {
 	t.Helper()
 	m, _ := newTestManager(t, o)
@@ -48,24 +48,24 @@ func exceed(t *testing.T, o Options, limits *Limits) (*Manager, Status) {
 	return m, await(t, m, "a", "over its limit", func(st Status) bool { return st.LimitExceeded != "" })
 }
 
-func TestLimitActions(t *testing.T) {
+func TestExceededLimitCausesAction(t *testing.T) {
 	t.Run("warn", func(t *testing.T) {
 		t.Parallel()
 		_, st := exceed(t, Options{MaxMemoryMB: 32}, nil)
 		if st.State != Running || !strings.Contains(st.LimitExceeded, "over the limit of 32 MB") {
-			t.Errorf("%s: %q", st.State, st.LimitExceeded)
+			t.Errorf("%s: %q; want running, over the limit of 32 MB", st.State, st.LimitExceeded)
 		}
 	})
 	t.Run("reconfigured", func(t *testing.T) {
 		t.Parallel()
 		m, st := exceed(t, Options{MaxMemoryMB: 32}, nil)
-		st.Spec.Limits = &Limits{MemoryMB: 32} // what holds already
+		st.Spec.Limits = &Limits{MemoryMB: 32} // the limit that the child exceeds
 		if now, err := m.Reconfigure("a", st.Spec); err != nil || now.LimitExceeded != st.LimitExceeded {
 			t.Errorf("the same limits: %q, %v; want %q", now.LimitExceeded, err, st.LimitExceeded)
 		}
 		st.Spec.Limits = &Limits{MemoryMB: 1 << 20}
 		if now, err := m.Reconfigure("a", st.Spec); err != nil || now.LimitExceeded != "" {
-			t.Errorf("other limits: %q, %v", now.LimitExceeded, err)
+			t.Errorf("higher limit: %q, %v; want \"\"", now.LimitExceeded, err)
 		}
 	})
 	t.Run("stop", func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestLimitActions(t *testing.T) {
 		m, _ := exceed(t, Options{}, &Limits{MemoryMB: 32, Action: LimitStop})
 		st := awaitEnd(t, m, "a")
 		if st.State != Stopped || st.Exit.By != ByLimit || !strings.Contains(st.LimitExceeded, "stopped") {
-			t.Errorf("%s, ended by %s: %q", st.State, st.Exit.By, st.LimitExceeded)
+			t.Errorf("%s, ended by %s: %q; want stopped by limit", st.State, st.Exit.By, st.LimitExceeded)
 		}
 	})
 	t.Run("restart", func(t *testing.T) {
@@ -81,10 +81,10 @@ func TestLimitActions(t *testing.T) {
 		m, _ := exceed(t, Options{LimitAction: LimitRestart}, &Limits{MemoryMB: 32})
 		st := await(t, m, "a", "restarted", func(st Status) bool { return st.Run >= 2 })
 		if st.Restarts != st.Run-1 {
-			t.Errorf("run %d, %d restarts", st.Run, st.Restarts)
+			t.Errorf("run %d, %d restarts; want %d", st.Run, st.Restarts, st.Run-1)
 		}
 	})
-	t.Run("restart where none is made", func(t *testing.T) {
+	t.Run("restart when disabled", func(t *testing.T) {
 		t.Parallel()
 		_, st := exceed(t, Options{LimitAction: LimitRestart, NoAutoRestart: true}, &Limits{MemoryMB: 32})
 		if st.State != Running {
@@ -93,7 +93,7 @@ func TestLimitActions(t *testing.T) {
 	})
 }
 
-func TestUsageOfATree(t *testing.T) {
+func TestUsageIncludesWholeTree(t *testing.T) {
 	type sample struct {
 		run       int64
 		cpu       float64
@@ -116,10 +116,10 @@ func TestUsageOfATree(t *testing.T) {
 		select {
 		case s := <-samples:
 			if s.run != st.RunID || s.processes != 1 || s.cpu > 100 {
-				t.Fatalf("sample %+v", s)
+				t.Fatalf("sample %+v, want run %d, 1 process, at most 100 %%", s, st.RunID)
 			}
 			if s.cpu < 5 || s.memory < 64<<20 {
-				continue // not busy yet
+				continue // the process tree is not busy yet
 			}
 		case <-deadline.Done():
 			t.Fatal("no sample shows the use of memory and processor")
@@ -128,31 +128,31 @@ func TestUsageOfATree(t *testing.T) {
 	}
 	stats, err := m.Stats("a", time.Minute, 5)
 	if err != nil || stats.Samples == 0 || stats.Peak.MemoryBytes < 64<<20 || stats.Peak.CPUPercent == 0 || len(stats.Series) == 0 || len(stats.Series) > 5 {
-		t.Errorf("Stats = %+v, %v", stats, err)
+		t.Errorf("Stats = %+v, %v; want memory and CPU in at most 5 points", stats, err)
 	}
 	members, err := m.Tree("a")
 	if err != nil || len(members) != 1 || members[0].CPUPercent == 0 || members[0].PID != st.PID || !strings.Contains(members[0].Command, " 64") {
-		t.Errorf("Tree = %+v, %v", members, err)
+		t.Errorf("Tree = %+v, %v; want pid %d with its CPU usage", members, err, st.PID)
 	}
 }
 
-func TestSummarize(t *testing.T) {
+func TestSummarizeReturnsAverageAndPeak(t *testing.T) {
 	begin := time.Now()
 	var samples []Usage
 	for i := range 10 {
 		samples = append(samples, Usage{At: begin.Add(time.Duration(i) * time.Second), CPUPercent: float64(i), MemoryBytes: uint64(i) * 10, Processes: 2})
 	}
-	s := summarize(samples, 4)
+	s := Summarize(samples, 4)
 	if s.Samples != 10 || !s.From.Equal(begin) || s.Average.CPUPercent != 4.5 || s.Average.MemoryBytes != 45 || s.Peak.MemoryBytes != 90 || s.Now.CPUPercent != 9 || s.Average.Processes != 2 {
-		t.Errorf("%+v", s)
+		t.Errorf("summary %+v, want 10 samples with average 4.5, 45, 2 and peak 90", s)
 	}
 	if len(s.Series) != 4 || s.Series[0].CPUPercent != 0.5 || s.Series[3].CPUPercent != 8 || !s.Series[3].At.Equal(samples[9].At) {
-		t.Errorf("series %+v", s.Series)
+		t.Errorf("series %+v, want 4 points from 0.5 to 8", s.Series)
 	}
-	if s := summarize(samples[:3], 20); len(s.Series) != 3 {
-		t.Errorf("%d points of 3 samples", len(s.Series))
+	if s := Summarize(samples[:3], 20); len(s.Series) != 3 {
+		t.Errorf("%d points of 3 samples, want 3", len(s.Series))
 	}
-	if s := summarize(nil, 20); s.Samples != 0 || s.Series != nil {
-		t.Errorf("of nothing: %+v", s)
+	if s := Summarize(nil, 20); s.Samples != 0 || s.Series != nil {
+		t.Errorf("summary of no samples: %+v, want zero", s)
 	}
 }

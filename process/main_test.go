@@ -21,11 +21,12 @@ import (
 	"pmcp/process/proctab"
 )
 
-// helperEnv names the program that the test binary is to be instead.
+// helperEnv is the environment variable that names the helper program that the test binary runs
+// instead of the tests.
 const helperEnv = "PROCESS_TEST_HELPER"
 
-// helpers are the programs that tests run as children. Each gets the arguments
-// behind argv[0] and returns its exit code.
+// helpers are the programs that tests run as children. Each receives the arguments
+// after argv[0] and returns its exit code.
 var helpers map[string]func(args []string) int
 
 func TestMain(m *testing.M) {
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 		"flags":   helperFlags,
 		"spin":    helperSpin,
 	}
-	// The race detector would hold up the end of every helper for a second.
+	// The race detector would delay the exit of every helper by a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// helper is a Spec that runs a helper program.
+// helper returns a Spec that runs a helper program.
 func helper(name, program string, args ...string) Spec {
 	return Spec{Name: name, Command: executablePath(), Args: args, Env: map[string]string{helperEnv: program}}
 }
@@ -62,7 +63,8 @@ func executablePath() string {
 	return path
 }
 
-// helperCommand is a helper program for exec, with env instead of ours.
+// helperCommand returns a command that runs a helper program and writes to the streams of this
+// process.
 func helperCommand(program string, attr *syscall.SysProcAttr, args ...string) *exec.Cmd {
 	cmd := exec.Command(executablePath(), args...)
 	cmd.Env = append(os.Environ(), helperEnv+"="+program)
@@ -71,7 +73,7 @@ func helperCommand(program string, attr *syscall.SysProcAttr, args ...string) *e
 	return cmd
 }
 
-// sleepForEver blocks without the runtime taking that for a deadlock.
+// sleepForEver blocks in a way that the runtime does not report as a deadlock.
 func sleepForEver() int {
 	never := make(chan os.Signal, 1)
 	signal.Notify(never, syscall.SIGUSR2)
@@ -79,8 +81,8 @@ func sleepForEver() int {
 	return 0
 }
 
-// helperBlock says "up PID" and blocks; with "ignore" it takes no notice of
-// SIGTERM, with "exit N" it exits instead of blocking.
+// helperBlock prints "up PID" and blocks. With "ignore" it ignores SIGTERM; with
+// "exit N" it exits with code N instead of blocking.
 func helperBlock(args []string) int {
 	if slices.Contains(args, "ignore") {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -93,10 +95,10 @@ func helperBlock(args []string) int {
 	return sleepForEver()
 }
 
-// helperTree starts a child in its own group, one in a group of its own, one in
-// a session of its own and a daemon, all of which do as "block" with the same
-// arguments, and does so itself. With "leave" it exits at the first line that it
-// is sent, by when all of them should be up.
+// helperTree starts a child in its own group, one in a group of its own, one in a session of its
+// own and a daemon. Each of these processes runs "block" with the same arguments, and so does
+// helperTree itself. With "leave" helperTree exits at the first line of input, by which time all of
+// them should be up.
 func helperTree(args []string) int {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -110,14 +112,14 @@ func helperTree(args []string) int {
 		helperCommand("daemon", nil, rest...),
 	} {
 		cmd.Stdin = nil
-		cmd.ExtraFiles = []*os.File{w} // closed when all of them have gone
+		cmd.ExtraFiles = []*os.File{w} // closed once all these processes have exited
 		daemon := slices.Contains(cmd.Env, helperEnv+"=daemon")
 		if err := cmd.Start(); err != nil {
 			fmt.Println("cannot start:", err)
 			return 9
 		}
 		if daemon {
-			_ = cmd.Wait() // the daemon is orphaned now
+			_ = cmd.Wait() // the daemon has lost its parent now
 		}
 	}
 	_ = r.Close()
@@ -128,12 +130,19 @@ func helperTree(args []string) int {
 	return helperBlock(args)
 }
 
-// helperDaemon starts "block" in a session of its own and exits: a double fork.
-// With "clear" the daemon's environment is empty but for what makes it block.
+// helperDaemon starts "block" in a session of its own and exits: a double fork. With "clear" the
+// daemon's environment contains only the name of the helper. With "limits" the daemon has the
+// resource limits of a process that pmcp did not start.
 func helperDaemon(args []string) int {
 	cmd := helperCommand("block", &syscall.SysProcAttr{Setsid: true}, args...)
 	if slices.Contains(args, "clear") {
 		cmd.Env = []string{helperEnv + "=block"}
+	}
+	if slices.Contains(args, "limits") {
+		if err := dropStamp(); err != nil {
+			fmt.Println("cannot drop the stamp:", err)
+			return 9
+		}
 	}
 	if err := cmd.Start(); err != nil {
 		fmt.Println("cannot start:", err)
@@ -142,27 +151,36 @@ func helperDaemon(args []string) int {
 	return 0
 }
 
-// memJournal keeps what runs print in memory.
+// memJournal is a Journal in memory.
 type memJournal struct {
 	mu     sync.Mutex
 	runs   int64
 	output map[int64]*[2]strings.Builder
-	flush  map[int64]int // empty writes
+	flush  map[int64]int // number of empty writes by run
 	ended  map[int64]bool
 	more   chan struct{}
-	slow   func() // called in each Capture
+	slow   func()       // called in each Capture
+	claim  func() error // called in each NewRun
 }
 
 func newMemJournal() *memJournal {
 	return &memJournal{output: map[int64]*[2]strings.Builder{}, flush: map[int64]int{}, ended: map[int64]bool{}, more: make(chan struct{})}
 }
 
-func (j *memJournal) NewRun(string, string) (int64, int) {
+func (j *memJournal) NewRun(string, string) (int64, int, error) {
+	j.mu.Lock()
+	claim := j.claim
+	j.mu.Unlock()
+	if claim != nil {
+		if err := claim(); err != nil {
+			return 0, 0, err
+		}
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.runs++
 	j.output[j.runs] = new([2]strings.Builder)
-	return j.runs, int(j.runs)
+	return j.runs, int(j.runs), nil
 }
 
 func (j *memJournal) Capture(run int64, stream uint8, _ time.Time, p []byte) {
@@ -177,6 +195,8 @@ func (j *memJournal) Capture(run int64, stream uint8, _ time.Time, p []byte) {
 	}
 	j.changed()
 }
+
+func (j *memJournal) StopBegan(int64) {}
 
 func (j *memJournal) RunEnded(int64, int, string) {}
 
@@ -198,7 +218,8 @@ func (j *memJournal) text(run int64, stream uint8) string {
 	return j.output[run][stream].String()
 }
 
-// await returns once until holds; it is called with the journal locked.
+// await blocks until the callback until returns true. The journal is locked during
+// the callback.
 func (j *memJournal) await(ctx context.Context, until func() bool) error {
 	for {
 		j.mu.Lock()
@@ -215,7 +236,27 @@ func (j *memJournal) await(ctx context.Context, until func() bool) error {
 	}
 }
 
-// awaitLine is Options.AwaitLine.
+// awaitReadyLine is awaitLine for Options.AwaitLine. It calls match once for each line.
+func (j *memJournal) awaitReadyLine(ctx context.Context, run int64, match func(uint8, string) bool) (line string, err error) {
+	var seen [2]int
+	err = j.await(ctx, func() bool {
+		for _, stream := range []uint8{Stdout, Stderr} {
+			text := j.output[run][stream].String()
+			whole := strings.LastIndexByte(text, '\n') + 1
+			for l := range strings.Lines(text[seen[stream]:max(whole, seen[stream])]) {
+				seen[stream] += len(l)
+				if l = strings.TrimRight(l, "\r\n"); match(stream, l) {
+					line = l
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return line, err
+}
+
+// awaitLine blocks until the run has printed a line that matches.
 func (j *memJournal) awaitLine(ctx context.Context, run int64, match func(string) bool) (line string, err error) {
 	err = j.await(ctx, func() bool {
 		for _, stream := range []uint8{Stdout, Stderr} {
@@ -231,7 +272,8 @@ func (j *memJournal) awaitLine(ctx context.Context, run int64, match func(string
 	return line, err
 }
 
-// pids waits until n processes of run have said "up PID" and returns them.
+// pids blocks until n processes of run have printed "up PID" and returns their
+// ids.
 func (j *memJournal) pids(ctx context.Context, run int64, n int) (pids []int, err error) {
 	err = j.await(ctx, func() bool {
 		pids = nil
@@ -246,26 +288,26 @@ func (j *memJournal) pids(ctx context.Context, run int64, n int) (pids []int, er
 	return pids, err
 }
 
-// patience bounds what tests wait for.
-const patience = time.Minute
+// testTimeout bounds every wait of the tests.
+const testTimeout = time.Minute
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newTestManager returns a Manager that is closed at the end of the test.
+// newTestManager returns a Manager and its Journal. The Manager is closed at the end of the test.
 func newTestManager(t testing.TB, o Options) (*Manager, *memJournal) {
 	t.Helper()
 	j := newMemJournal()
-	o.Journal, o.AwaitLine, o.Session = j, j.awaitLine, rand.Text()
+	o.Journal, o.AwaitLine, o.Session = j, j.awaitReadyLine, rand.Text()
 	if o.Project == "" {
 		o.Project = t.TempDir()
 	}
 	m := NewManager(o)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		if err := m.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
@@ -274,7 +316,7 @@ func newTestManager(t testing.TB, o Options) (*Manager, *memJournal) {
 	return m, j
 }
 
-// start starts spec and fails the test if that fails.
+// start starts spec and fails the test on an error.
 func start(t testing.TB, m *Manager, spec Spec) Status {
 	t.Helper()
 	st, _, err := m.Start(testContext(t), spec, KeepRunning)
@@ -284,7 +326,8 @@ func start(t testing.TB, m *Manager, spec Spec) Status {
 	return st
 }
 
-// await waits until the status of name is as wished.
+// await blocks until the callback until returns true for the status of the named
+// process.
 func await(t testing.TB, m *Manager, name string, what string, until func(Status) bool) Status {
 	t.Helper()
 	st, err := m.Await(testContext(t), name, until)
@@ -294,13 +337,13 @@ func await(t testing.TB, m *Manager, name string, what string, until func(Status
 	return st
 }
 
-// awaitEnd waits until name does not run any more.
+// awaitEnd blocks until the named process has ended.
 func awaitEnd(t testing.TB, m *Manager, name string) Status {
 	t.Helper()
 	return await(t, m, name, "ended", func(st Status) bool { return !st.State.Live() })
 }
 
-// alive returns those of pids that are there, zombies left out.
+// alive returns those of pids that are alive. A zombie is not alive.
 func alive(pids []int) (left []int) {
 	for _, pid := range pids {
 		if p, err := proctab.Read(pid); err == nil && !p.Zombie {

@@ -4,71 +4,82 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"pmcp/process/command"
 	"pmcp/process/feed"
 )
 
-// maxEntries bounds the table: beyond it, the processes that ended longest ago
-// are forgotten when a new name comes.
+// maxEntries bounds the table. Beyond it, a new name evicts the process that ended
+// longest ago.
 const maxEntries = 1000
 
-// Manager is the table of processes of one session. Its methods may be called
-// from several goroutines.
+// Manager is the table of processes of one session. Its methods are safe for
+// concurrent use.
 type Manager struct {
 	o       Options
 	deps    runDeps
 	meter   *meter
 	changes *feed.Feed[Change]
-	// spawn starts a run; tests put a fake in its place.
-	spawn func(spec Spec, exe executable, run int64) (runner, error)
+	// spawn starts a run; tests replace it.
+	spawn func(spec Spec, exe command.Executable, run int64) (runner, error)
 
-	ctx    context.Context // ends when closing begins
+	ctx    context.Context // cancelled when closing begins
 	cancel context.CancelFunc
 	wg     tasks    // supervisors, sampler, readiness, Exec
-	runs   tasks    // goroutines of runs
-	open   sync.Map // *Run whose streams are still read
+	runs   tasks    // the goroutines of runs
+	open   sync.Map // each *Run whose streams are still being read
 
-	mu      sync.Mutex
+	mu      sync.Mutex // guards the fields below
 	entries map[string]*entry
 	ends    endLog
 	closing bool
-	execs   int64 // id of the latest Exec, counted down
+	execs   int64 // id of the latest Exec; counts down
 }
 
-// entry is one name. Everything in it is guarded by Manager.mu.
+// entry is the state of one name. Its fields are guarded by Manager.mu.
 type entry struct {
-	status Status
-	exe    executable
-	run    runner // current or last run; nil before the first
-	spawn  *spawn // the latest
-	// stopping is the stop that came during the spawn.
-	stopping *stopRequest
-	// stopCalls counts the calls of Stop; entry and count outlast a removal, for
-	// a Start that waits.
+	restorable
+	run   runner // current or last run; nil before the first
+	spawn *spawn // the latest attempt
+	// pendingStop is the stop that was requested during the spawn.
+	pendingStop *stopRequest
+	// stopCalls counts the calls of Stop. A waiting Start still reads stopCalls
+	// after the entry was removed.
 	stopCalls int
-	// recycled says why the current run is being ended to be run again.
-	recycled string
-	// endNoted is the id of the run whose end stands in Manager.ends.
-	endNoted int64
-	retries  retries
-	limits   limitWatch
-	// noRetry ends the wait of a backoff; nil unless in Backoff.
-	noRetry context.CancelFunc
+	// recycleReason is why pmcp is ending the current run to restart it, or "" if
+	// it is not.
+	recycleReason string
+	// rollback is what a refused start restores.
+	rollback restorable
+	// recordedEnd is the id of the latest run whose end is in Manager.ends.
+	recordedEnd int64
+	limits      limitWatch
+	// cancelRetry cancels the wait of a backoff; nil unless in Backoff.
+	cancelRetry context.CancelFunc
 }
 
-// spawn is one attempt to start a run. run and id are valid once done is closed;
-// of an attempt that failed they are those of the run before.
+// spawn is one attempt to start a run. run and id are valid once done is closed.
+// After a failed attempt they are those of the previous run.
 type spawn struct {
 	done chan struct{}
 	run  runner
 	id   int64
 }
 
-// NewManager returns a Manager that runs its sampler until Close.
+// restorable is the part of an entry that a start changes and, if it is refused,
+// restores.
+type restorable struct {
+	status  Status
+	exe     command.Executable
+	retries retries
+}
+
+// NewManager returns a Manager. Its sampler runs until Close.
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
 	m := &Manager{o: o, changes: feed.New[Change](feedSize), entries: make(map[string]*entry)}
@@ -77,167 +88,172 @@ func NewManager(o Options) *Manager {
 		spawner: s, tree: newTree(s, o.Session, o.Subreaper, o.Recorder, o.Log), journal: o.Journal, oom: newOOMWatch(), log: o.Log,
 		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio,
 	}
-	m.meter = newMeter(m.deps.tree, o.OnSample)
+	m.meter = newMeter(o.OnSample)
 	m.spawn = m.startRun
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wg.Go(m.sample)
 	return m
 }
 
-// Project is the directory that names belong to.
+// Project returns the directory that the names of processes belong to.
 func (m *Manager) Project() string { return m.o.Project }
 
-// IfRunning says what Start does with a process that runs already.
+// IfRunning selects what Start does with a process that is already running.
 type IfRunning string
 
 // The values of IfRunning; the zero value is KeepRunning.
 const (
-	// KeepRunning answers the running process if it has the same Spec, and a
+	// KeepRunning returns the running process if it has the same Spec, and a
 	// DiffersError if not.
 	KeepRunning IfRunning = ""
-	// RestartRunning stops it first.
+	// RestartRunning stops the running process first.
 	RestartRunning IfRunning = "restart"
-	// RefuseRunning answers a StateError.
+	// RefuseRunning returns a StateError.
 	RefuseRunning IfRunning = "error"
 )
 
-// Start runs spec under its name. already says that the process ran before with
-// the same Spec and was left alone. A Spec that cannot run changes nothing. A
-// Stop that comes while Start waits for something of the earlier run is the later
-// wish: nothing is started then.
+// Start runs spec under its name. already reports that the process was already
+// running with the same Spec and was left alone. A Spec that cannot run changes
+// nothing. A Stop that arrives while Start waits for the end of the earlier run
+// overrides Start, which then starts nothing.
 //
 // Errors wrap ErrInvalid, ErrNoExecutable, ErrNotAllowed, ErrTooMany, ErrClosed,
-// ErrCalledOff or ErrSurvivors, or are a *StateError or *DiffersError.
+// ErrCalledOff or ErrSurvivors, are a *StateError or *DiffersError, or come from
+// Journal.NewRun.
 func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st Status, already bool, err error) {
 	spec, exe, err := m.check(spec)
 	if err != nil {
 		return Status{}, false, err
 	}
-	var waited *inTheWay // what was first in the way
+	var first *obstacle
 	for {
-		e, in, err := m.begin(spec, exe, ifRunning, waited)
-		if waited == nil {
-			waited = &in
+		e, obs, err := m.tryStart(spec, exe, ifRunning, first)
+		if first == nil {
+			first = &obs
 		}
 		switch {
 		case err != nil:
-			return in.status, false, err
+			return obs.status, false, err
 		case e != nil:
 			err := m.launch(e)
 			st, _ = m.Status(spec.Name)
 			return st, false, err
-		case in.spawned != nil: // another start is at it: its outcome is ours
-			if err := wait(ctx, in.spawned); err != nil {
-				return in.status, false, err
+		case obs.spawned != nil: // another call is starting the process: share its outcome
+			if err := wait(ctx, obs.spawned); err != nil {
+				return obs.status, false, err
 			}
-		case in.status.State.Live() && ifRunning == KeepRunning:
-			return in.status, true, nil
-		default: // something of the earlier run is in the way
+		case obs.status.State.Live() && ifRunning == KeepRunning:
+			return obs.status, true, nil
+		default: // the earlier run, or the processes that it left, must end first
 			if _, err := m.stop(ctx, spec.Name, StopOptions{By: ByUser}, false); err != nil {
-				return in.status, false, err
+				return obs.status, false, err
 			}
 		}
 	}
 }
 
-// Resolve gives the file that Start would execute for spec now, absolute and
-// before symbolic links are resolved, or says why it would refuse spec. It
-// starts nothing.
+// AllowsAny reports whether any executable may be started.
+func (m *Manager) AllowsAny() bool { return m.o.Allowed == nil }
+
+// Resolve returns the absolute path of the file that Start would execute for spec,
+// before symbolic links are resolved, or the error with which Start would refuse
+// spec. Resolve starts nothing.
 func (m *Manager) Resolve(spec Spec) (executable string, err error) {
 	_, exe, err := m.check(spec)
-	return exe.argv0, err
+	return exe.Argv0, err
 }
 
-// check returns spec made absolute and what it would execute, or why it cannot
-// run.
-func (m *Manager) check(spec Spec) (Spec, executable, error) {
+// check returns spec with absolute paths, and its executable, or the reason why
+// spec cannot run.
+func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
 	spec, err := spec.resolved(m.o.Project)
 	if err != nil {
-		return spec, executable{}, err
+		return spec, command.Executable{}, err
 	}
 	switch {
 	case spec.mcp() && m.o.TakeStdio == nil:
-		return spec, executable{}, fmt.Errorf("%w: stdio mcp is not available here", ErrInvalid)
+		return spec, command.Executable{}, fmt.Errorf("%w: stdio mcp is not available here", ErrInvalid)
 	case spec.Ready != nil && spec.Ready.Log != "" && m.o.AwaitLine == nil:
-		return spec, executable{}, fmt.Errorf("%w: ready.log is not available here", ErrInvalid)
+		return spec, command.Executable{}, fmt.Errorf("%w: ready.log is not available here", ErrInvalid)
 	}
-	if err := checkAllowedEnv(spec.Env, m.o.Allowed); err != nil {
-		return spec, executable{}, err
+	if err := command.CheckAllowedEnv(spec.Env, m.o.Allowed); err != nil {
+		return spec, command.Executable{}, err
 	}
-	env := environ(m.o.Environ, spec.Env, spec.Dir, m.o.Session, 0)
-	exe, err := resolve(spec.Command, spec.Dir, lookupEnv(env, "PATH"), m.o.Allowed)
+	exe, err := command.Resolve(spec.Command, spec.Dir, command.LookupEnv(m.environ(spec, 0), "PATH"), m.o.Allowed)
 	return spec, exe, err
 }
 
-// inTheWay is what keeps an entry from being started: it lives, or left
-// something. With spawned it is being started at this moment.
-type inTheWay struct {
+// environ returns the environment of a child that runs spec.
+func (m *Manager) environ(spec Spec, run int64) []string {
+	return command.Environ(os.Environ(), spec.Env, spec.Dir, m.o.Session, run)
+}
+
+// An obstacle is what prevents the start of an entry: the entry is alive, or left
+// processes behind. spawned is set while another call is starting the entry.
+type obstacle struct {
 	status  Status
 	spawned <-chan struct{}
 
 	entry     *entry
-	stopCalls int // of entry, at that moment
+	stopCalls int // of entry when the obstacle was found
 }
 
-// calledOff says whether a Stop came since. Called with Manager.mu held.
-func (in *inTheWay) calledOff() bool {
-	return in != nil && in.entry != nil && in.entry.stopCalls != in.stopCalls
-}
-
-// begin moves the entry of spec to Starting and returns it, or returns what is
-// in the way of that. waited is what was in the way at first, nil at first.
-func (m *Manager) begin(spec Spec, exe executable, ifRunning IfRunning, waited *inTheWay) (*entry, inTheWay, error) {
+// tryStart moves the entry of spec to Starting and returns it, or returns the
+// obstacle. first is the first obstacle that the caller waited for, or nil.
+func (m *Manager) tryStart(spec Spec, exe command.Executable, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closing {
-		return nil, inTheWay{}, ErrClosed
+		return nil, obstacle{}, ErrClosed
 	}
 	e := m.entries[spec.Name]
-	if waited.calledOff() {
-		return nil, inTheWay{status: m.snapshot(waited.entry)}, fmt.Errorf("%s was %w", spec.Name, ErrCalledOff)
+	if first != nil && first.entry != nil && first.entry.stopCalls != first.stopCalls { // a Stop has arrived since
+		return nil, obstacle{status: m.snapshotLocked(first.entry)}, fmt.Errorf("%s was %w", spec.Name, ErrCalledOff)
 	}
 	if e != nil {
-		in := inTheWay{status: m.snapshot(e), entry: e, stopCalls: e.stopCalls}
-		state := in.status.State
+		obs := obstacle{status: m.snapshotLocked(e), entry: e, stopCalls: e.stopCalls}
+		state := obs.status.State
 		switch {
 		case state == Stopping && ifRunning != RestartRunning, state.Live() && ifRunning == RefuseRunning:
-			return nil, in, &StateError{Name: spec.Name, State: state, Event: "start"}
+			return nil, obs, &StateError{Name: spec.Name, State: state, Event: "start"}
 		case state.Live() && ifRunning == KeepRunning:
-			if differs := in.status.Spec.Differs(spec); len(differs) > 0 {
-				return nil, in, &DiffersError{Name: spec.Name, Fields: differs}
+			if differs := obs.status.Spec.Differs(spec); len(differs) > 0 {
+				return nil, obs, &DiffersError{Name: spec.Name, Fields: differs}
 			}
 			if state == Starting {
-				in.spawned = e.spawn.done
+				obs.spawned = e.spawn.done
 			}
-			return nil, in, nil
-		case in.status.Alive():
-			return nil, in, nil
+			return nil, obs, nil
+		case obs.status.Alive():
+			return nil, obs, nil
 		}
 	}
-	if n := m.liveBut(e); n >= m.o.MaxProcesses {
-		return nil, inTheWay{}, fmt.Errorf("%w: %d run, PM_MAX_PROCESSES allows %d; stop one first", ErrTooMany, n, m.o.MaxProcesses)
+	if n := m.activeExceptLocked(e); n >= m.o.MaxProcesses {
+		return nil, obstacle{}, fmt.Errorf("%w: %d run, PM_MAX_PROCESSES allows %d; stop one first", ErrTooMany, n, m.o.MaxProcesses)
 	}
 	if e == nil {
-		e = m.add(spec.Name)
+		e = m.addEntryLocked(spec.Name)
 	}
+	e.rollback = e.restorable
 	e.retries = retries{}
 	e.exe = exe
-	e.status.Spec, e.status.Executable, e.status.Restarts = spec, exe.argv0, 0
-	m.transition(e, evStart)
-	return e, inTheWay{}, nil
+	e.status.Spec, e.status.Executable, e.status.Restarts = spec, exe.Argv0, 0
+	m.transitionLocked(e, evStart)
+	return e, obstacle{}, nil
 }
 
-// add makes the entry of a new name. Called with m.mu held.
-func (m *Manager) add(name string) *entry {
+// addEntryLocked creates the entry of a new name. A full table evicts the entry
+// that ended longest ago.
+func (m *Manager) addEntryLocked(name string) *entry {
 	if len(m.entries) >= maxEntries {
 		oldest := ""
 		for name, e := range m.entries {
-			if st := m.snapshot(e); !st.GoesOn() && (oldest == "" || st.EndedAt.Before(m.entries[oldest].status.EndedAt)) {
+			if st := m.snapshotLocked(e); !st.GoesOn() && (oldest == "" || st.EndedAt.Before(m.entries[oldest].status.EndedAt)) {
 				oldest = name
 			}
 		}
 		if e := m.entries[oldest]; e != nil {
-			m.forget(e)
+			m.removeEntryLocked(e)
 		}
 	}
 	e := &entry{}
@@ -245,16 +261,15 @@ func (m *Manager) add(name string) *entry {
 	return e
 }
 
-// forget takes e off the table and publishes that. Called with m.mu held.
-func (m *Manager) forget(e *entry) {
-	st := m.snapshot(e)
+// removeEntryLocked deletes e from the table and publishes the removal.
+func (m *Manager) removeEntryLocked(e *entry) {
+	st := m.snapshotLocked(e)
 	delete(m.entries, st.Spec.Name)
 	m.changes.Publish(Change{At: time.Now(), From: st.State, To: st.State, Removed: true, Status: st})
 }
 
-// liveBut counts the entries that run, or will by themselves, without e. Called
-// with m.mu held.
-func (m *Manager) liveBut(e *entry) int {
+// activeExceptLocked counts the active entries other than e.
+func (m *Manager) activeExceptLocked(e *entry) int {
 	n := 0
 	for _, other := range m.entries {
 		if other != e && other.status.State.Active() {
@@ -264,9 +279,10 @@ func (m *Manager) liveBut(e *entry) int {
 	return n
 }
 
-// transition is the only place that writes an entry's state. It publishes the
-// change and answers false if ev does not fit. Called with m.mu held.
-func (m *Manager) transition(e *entry, ev event) bool {
+// transitionLocked is the only function that writes an entry's state, except
+// undoStart, which restores one. It publishes the change and reports whether ev
+// fits the state.
+func (m *Manager) transitionLocked(e *entry, ev event) bool {
 	from := e.status.State
 	to, ok := from.next(ev)
 	if !ok {
@@ -278,32 +294,36 @@ func (m *Manager) transition(e *entry, ev event) bool {
 	}
 	if from == Backoff {
 		e.status.NextRetry = time.Time{}
-		e.noRetry()
-		e.noRetry = nil
+		e.cancelRetry()
+		e.cancelRetry = nil
 	}
-	m.publish(e, from)
+	m.publishLocked(e, from)
 	return true
 }
 
-// publish tells every Feed what e is now. Called with m.mu held.
-func (m *Manager) publish(e *entry, from State) {
-	c := Change{At: time.Now(), From: from, To: e.status.State, Status: m.snapshot(e)}
-	m.noteEnd(e, c)
+// publishLocked sends the current status of e to every Feed.
+func (m *Manager) publishLocked(e *entry, from State) {
+	c := Change{At: time.Now(), From: from, To: e.status.State, Status: m.snapshotLocked(e)}
+	if st := &c.Status; !st.EndedAt.IsZero() && st.RunID != e.recordedEnd { // the first Change to report this end
+		e.recordedEnd = st.RunID
+		m.ends.add(c)
+	}
 	m.changes.Publish(c)
 }
 
-// update lets change alter the status of e and publishes that, if run is still
-// its current run and change answers true.
+// update calls change with the status of e, and publishes the result if change
+// returns true. It does nothing unless run is still the current run of e.
 func (m *Manager) update(e *entry, run runner, change func(*Status) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e.run == run && e.status.State == Running && change(&e.status) {
-		m.publish(e, e.status.State)
+		m.publishLocked(e, e.status.State)
 	}
 }
 
-// lookup returns the entry called name. Called with m.mu held.
-func (m *Manager) lookup(name string) (*entry, error) {
+// lookupLocked returns the entry called name. Its error wraps ErrUnknown and lists
+// the names that exist.
+func (m *Manager) lookupLocked(name string) (*entry, error) {
 	if e := m.entries[name]; e != nil {
 		return e, nil
 	}
@@ -318,7 +338,8 @@ func (m *Manager) lookup(name string) (*entry, error) {
 	return nil, fmt.Errorf("%w: %q; there are: %s", ErrUnknown, name, strings.Join(names, ", "))
 }
 
-// wait returns when done is closed (nil is closed already) or with ctx's error.
+// wait blocks until done is closed (a nil done counts as closed) or returns ctx's
+// error.
 func wait(ctx context.Context, done <-chan struct{}) error {
 	if done == nil {
 		return nil

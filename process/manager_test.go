@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pmcp/process/command"
 )
 
 // fakeRun is a run without a process.
@@ -16,10 +18,12 @@ type fakeRun struct {
 	number  int
 	spawned time.Time
 	ended   chan struct{}
-	// survives keeps a stop from succeeding.
+	// survives makes a stop fail with ErrSurvivors.
 	survives bool
-	// lingers, if not nil, keeps a stop from ending the run until it is closed.
+	// lingers, if not nil, delays the end of a stopped run until lingers is closed.
 	lingers chan struct{}
+	// onSettle, if not nil, is called when the time of the last output is asked for.
+	onSettle func()
 
 	mu    sync.Mutex
 	exit  Exit
@@ -30,6 +34,13 @@ type fakeRun struct {
 
 func (r *fakeRun) PID() int               { return 1000 + r.number }
 func (r *fakeRun) Ended() <-chan struct{} { return r.ended }
+
+func (r *fakeRun) printedAt() time.Time {
+	if r.onSettle != nil {
+		r.onSettle()
+	}
+	return time.Now()
+}
 
 func (r *fakeRun) Exit() (Exit, time.Time) {
 	r.mu.Lock()
@@ -70,16 +81,16 @@ func (r *fakeRun) finish(exit Exit) {
 	}
 }
 
-// fakeSpawner is a Manager.spawn without processes.
+// fakeSpawner implements Manager.spawn without processes.
 type fakeSpawner struct {
 	mu   sync.Mutex
 	runs []*fakeRun
 	fail error
-	// hold, if not nil, keeps a spawn from returning until it is closed.
+	// hold, if not nil, blocks each spawn until hold is closed.
 	hold chan struct{}
 }
 
-func (f *fakeSpawner) spawn(Spec, executable, int64) (runner, error) {
+func (f *fakeSpawner) spawn(Spec, command.Executable, int64) (runner, error) {
 	f.mu.Lock()
 	hold := f.hold
 	f.mu.Unlock()
@@ -113,7 +124,7 @@ var (
 	clean = Exit{Code: 0, By: BySelf}
 )
 
-// bubble runs test with a Manager whose runs are fakes, in a synctest bubble.
+// bubble runs test in a synctest bubble, with a Manager whose runs are fakes.
 func bubble(t *testing.T, o Options, test func(t *testing.T, m *Manager, f *fakeSpawner)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -130,7 +141,7 @@ func sh(name string, policy RestartPolicy) Spec {
 	return Spec{Name: name, Command: "/bin/sh", Restart: policy}
 }
 
-// state returns the state of a after everything has settled.
+// state returns the state of the process a once all goroutines of the synctest bubble are blocked.
 func state(t *testing.T, m *Manager) State {
 	t.Helper()
 	synctest.Wait()
@@ -141,7 +152,7 @@ func state(t *testing.T, m *Manager) State {
 	return st.State
 }
 
-func TestStopDuringSpawn(t *testing.T) {
+func TestStopDuringSpawnEndsRun(t *testing.T) {
 	for _, patient := range []bool{true, false} {
 		t.Run(fmt.Sprintf("patient=%v", patient), func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
@@ -155,7 +166,7 @@ func TestStopDuringSpawn(t *testing.T) {
 				go func() { _, err := m.Stop(ctx, "a", StopOptions{}); stopped <- err }()
 				synctest.Wait()
 				if !patient {
-					cancel() // the caller goes, the stop goes on
+					cancel() // the caller's context ends, but the stop continues
 					if err := <-stopped; !errors.Is(err, context.Canceled) {
 						t.Errorf("Stop = %v, want the context's error", err)
 					}
@@ -176,7 +187,7 @@ func TestStopDuringSpawn(t *testing.T) {
 	}
 }
 
-func TestStopDuringFailingSpawn(t *testing.T) {
+func TestStopDuringFailingSpawnReturns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		f.hold, f.fail = make(chan struct{}), errors.New("no luck")
 		go func() { _, _, _ = m.Start(context.Background(), sh("a", RestartAlways), KeepRunning) }()
@@ -186,38 +197,38 @@ func TestStopDuringFailingSpawn(t *testing.T) {
 		synctest.Wait()
 		close(f.hold)
 		if err := <-stopped; err != nil || state(t, m) != Stopped {
-			t.Errorf("stop of a spawn that failed: %v, %s", err, state(t, m))
+			t.Errorf("stop of a spawn that failed: %v, %s; want stopped", err, state(t, m))
 		}
 	})
 }
 
-func TestStartDuringStop(t *testing.T) {
+func TestStartDuringStopIsRefused(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartNever))
 		first := f.last()
-		first.survives = true // the stop is over, but the run does not end
+		first.survives = true // the stop fails, and the run does not end
 		if _, err := m.Stop(t.Context(), "a", StopOptions{}); !errors.Is(err, ErrSurvivors) {
 			t.Errorf("Stop = %v, want ErrSurvivors", err)
 		}
 		var refused *StateError
 		_, _, err := m.Start(t.Context(), sh("a", RestartNever), KeepRunning)
 		if !errors.As(err, &refused) || refused.State != Stopping {
-			t.Errorf("Start during a stop = %v, want a StateError that says stopping", err)
+			t.Errorf("Start during a stop = %v, want a StateError with state stopping", err)
 		}
 		first.finish(crash)
 		if got := state(t, m); got != Stopped {
-			t.Fatalf("state %s after the end", got)
+			t.Fatalf("state %s after the end, want stopped", got)
 		}
 		first.survives = false
 		if st := start(t, m, sh("a", RestartNever)); st.Run != 2 || st.State != Running {
-			t.Errorf("start after the stop: run %d, %s", st.Run, st.State)
+			t.Errorf("start after the stop: run %d, %s; want run 2, running", st.Run, st.State)
 		}
 	})
 }
 
-// TestStopDuringRestart: a stop that comes while a restart waits for the end of
-// the earlier run is the later wish, whoever of the two is woken first.
-func TestStopDuringRestart(t *testing.T) {
+// TestStopOverridesRestart checks that a stop overrides a restart that waits for the end of the
+// earlier run, whether the stop or the restart wakes first.
+func TestStopOverridesRestart(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartNever))
 		f.last().lingers = make(chan struct{})
@@ -226,7 +237,7 @@ func TestStopDuringRestart(t *testing.T) {
 			_, _, err := m.Start(context.Background(), sh("a", RestartNever), RestartRunning)
 			restarted <- err
 		}()
-		synctest.Wait() // it waits for the end of the run
+		synctest.Wait() // the restart waits for the end of the run
 		go func() {
 			st, err := m.Stop(context.Background(), "a", StopOptions{})
 			if err != nil {
@@ -237,20 +248,20 @@ func TestStopDuringRestart(t *testing.T) {
 		synctest.Wait()
 		close(f.last().lingers)
 		if err := <-restarted; !errors.Is(err, ErrCalledOff) {
-			t.Errorf("the restart answers %v, want ErrCalledOff", err)
+			t.Errorf("restart = %v, want ErrCalledOff", err)
 		}
 		if st := <-stopped; st.State != Stopped || f.count() != 1 {
 			t.Errorf("after the stop: %s, %d runs; want stopped and one", st.State, f.count())
 		}
 		if st := start(t, m, sh("a", RestartNever)); st.Run != 2 || st.State != Running {
-			t.Errorf("a start after both: run %d, %s", st.Run, st.State)
+			t.Errorf("start after both: run %d, %s; want run 2, running", st.Run, st.State)
 		}
 	})
 }
 
-// TestRestartDuringStop: a restart that comes during a stop is the later wish,
-// and two restarts do not call each other off.
-func TestRestartDuringStop(t *testing.T) {
+// TestRestartOverridesStop checks that a restart overrides a stop that has not completed, and that two
+// restarts do not cancel each other.
+func TestRestartOverridesStop(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartNever))
 		f.last().lingers = make(chan struct{})
@@ -276,7 +287,7 @@ func TestRestartDuringStop(t *testing.T) {
 	})
 }
 
-func TestTooManyProcesses(t *testing.T) {
+func TestStartEnforcesMaxProcesses(t *testing.T) {
 	bubble(t, Options{MaxProcesses: 2}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartAlways))
 		f.last().finish(crash)
@@ -286,14 +297,15 @@ func TestTooManyProcesses(t *testing.T) {
 			t.Errorf("third process = %v, want ErrTooMany", err)
 		}
 		if _, err := m.Status("c"); !errors.Is(err, ErrUnknown) {
-			t.Errorf("a refused start left an entry: %v", err)
+			t.Errorf("Status after a refused start = %v, want ErrUnknown", err)
 		}
-		// a waits for its restart and counts; started by hand it must not count twice.
+		// The process a waits for its restart and counts towards MaxProcesses. If the caller starts
+		// a, it must not count twice.
 		start(t, m, sh("a", RestartAlways))
 	})
 }
 
-func TestTableIsBounded(t *testing.T) {
+func TestFullManagerEvictsOldestEndedProcess(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		for i := range maxEntries + 1 {
 			start(t, m, sh(fmt.Sprintf("p%d", i), RestartNever))
@@ -311,7 +323,7 @@ func TestTableIsBounded(t *testing.T) {
 	})
 }
 
-func TestListOrder(t *testing.T) {
+func TestListSortsActiveThenLatestEnd(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		for _, name := range []string{"old", "new", "z", "m"} {
 			start(t, m, sh(name, RestartNever))
@@ -329,25 +341,25 @@ func TestListOrder(t *testing.T) {
 	})
 }
 
-func TestKeepRunning(t *testing.T) {
+func TestStartObeysIfRunning(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		start(t, m, sh("a", RestartNever))
 		if st, already, err := m.Start(t.Context(), sh("a", RestartAlways), KeepRunning); err != nil || !already || st.Run != 1 {
-			t.Errorf("the same again: %v, already %v, run %d", err, already, st.Run)
+			t.Errorf("same spec: %v, already %v, run %d; want already running run 1", err, already, st.Run)
 		}
 		other := sh("a", RestartNever)
 		other.Args, other.Env, other.Stdin = []string{"-x"}, map[string]string{"A": "1"}, true
 		var differs *DiffersError
 		_, _, err := m.Start(t.Context(), other, KeepRunning)
 		if !errors.As(err, &differs) || !slices.Equal(differs.Fields, []string{"args", "env", "stdin"}) {
-			t.Errorf("another spec: %v", err)
+			t.Errorf("other spec: %v, want a DiffersError for args, env, stdin", err)
 		}
 		var state *StateError
 		if _, _, err = m.Start(t.Context(), other, RefuseRunning); !errors.As(err, &state) {
-			t.Errorf("if_running: error = %v", err)
+			t.Errorf("if_running error: %v, want a StateError", err)
 		}
 		if st, already, err := m.Start(t.Context(), other, RestartRunning); err != nil || already || st.Run != 2 || !st.Spec.Stdin {
-			t.Errorf("if_running: restart = %+v, %v, %v", st, already, err)
+			t.Errorf("if_running restart: %+v, %v, %v; want run 2 with stdin", st, already, err)
 		}
 	})
 }
@@ -361,7 +373,7 @@ func TestConcurrentStartsMakeOneRun(t *testing.T) {
 			go func() {
 				st, already, err := m.Start(context.Background(), sh("a", RestartNever), KeepRunning)
 				if err != nil || st.PID == 0 {
-					t.Errorf("Start = %+v, %v", st, err)
+					t.Errorf("Start = %+v, %v; want a pid", st, err)
 				}
 				fresh <- !already
 			}()
@@ -375,12 +387,12 @@ func TestConcurrentStartsMakeOneRun(t *testing.T) {
 			}
 		}
 		if n != 1 || f.count() != 1 {
-			t.Errorf("%d callers began a run, %d runs; want one", n, f.count())
+			t.Errorf("%d callers started a run, %d runs; want one of each", n, f.count())
 		}
 	})
 }
 
-func TestCloseDuringSpawn(t *testing.T) {
+func TestCloseDuringSpawnEndsRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		f.hold = make(chan struct{})
 		go func() { _, _, _ = m.Start(context.Background(), sh("a", RestartAlways), KeepRunning) }()
@@ -393,18 +405,18 @@ func TestCloseDuringSpawn(t *testing.T) {
 			t.Error(err)
 		}
 		if got := state(t, m); got != Stopped || len(f.last().stops) == 0 {
-			t.Errorf("state %s after Close during the spawn", got)
+			t.Errorf("state %s, %d stops after Close during the spawn; want stopped", got, len(f.last().stops))
 		}
 	})
 }
 
-func TestRemove(t *testing.T) {
+func TestRemoveDeletesOnlyEndedProcess(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 		feed := m.Watch()
 		start(t, m, sh("a", RestartNever))
 		var refused *StateError
 		if err := m.Remove(t.Context(), "a"); !errors.As(err, &refused) || refused.State != Running {
-			t.Errorf("Remove of what runs = %v", err)
+			t.Errorf("Remove of a running process = %v, want a StateError", err)
 		}
 		f.last().finish(clean)
 		synctest.Wait()
@@ -412,7 +424,7 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := m.Remove(t.Context(), "a"); !errors.Is(err, ErrUnknown) {
-			t.Errorf("second Remove = %v", err)
+			t.Errorf("second Remove = %v, want ErrUnknown", err)
 		}
 		for removed := false; !removed; {
 			c, err := feed.Next(t.Context())
@@ -422,7 +434,7 @@ func TestRemove(t *testing.T) {
 			removed = c.Removed
 		}
 		if st := start(t, m, sh("a", RestartNever)); st.State != Running {
-			t.Errorf("start of the name again: %s", st.State)
+			t.Errorf("start of the removed name: %s, want running", st.State)
 		}
 	})
 }

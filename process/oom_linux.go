@@ -9,22 +9,22 @@ import (
 	"sync"
 )
 
-// oomWatch tells whether the kernel's out-of-memory killer has been at work.
-// The kernel names no victim to us, but it counts them per memory group and
-// for the machine; a SIGKILL that nobody here sent, with a count that has just
-// gone up, is taken for its work.
+// oomWatch detects kills by the kernel's out-of-memory killer. The kernel does not
+// name the victim, but it counts the kills per memory group and for the machine.
+// So a SIGKILL that pmcp did not send, together with a count that has just risen,
+// is attributed to the killer.
 type oomWatch struct {
 	files []string // each holds a line "oom_kill N"
 
-	mu sync.Mutex
-	// accounted is how many kills have been laid to a run, or happened before
-	// the last note but one; noted is the count at the last note.
-	accounted, noted uint64
+	mu sync.Mutex // guards the fields below
+	// claimed is how many kills have been attributed to a run, or happened before
+	// the second-to-last advance. lastCount is the count at the last advance.
+	claimed, lastCount uint64
 }
 
-// newOOMWatch finds the counters of this process's memory group, in which its
-// children are too: memory.events of cgroup v2, memory.oom_control of v1. The
-// machine's own count is for where there is neither.
+// newOOMWatch finds the counters of the memory group of this process, which its
+// children share: memory.events of cgroup v2, memory.oom_control of v1. Where
+// neither file exists, it uses the count of the whole machine.
 func newOOMWatch() *oomWatch {
 	groups, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -46,13 +46,13 @@ func newOOMWatch() *oomWatch {
 	if len(w.files) == 0 {
 		w.files = []string{"/proc/vmstat"}
 	}
-	w.note()
-	w.note()
+	w.advance()
+	w.advance()
 	return w
 }
 
-// use adds the counter of a group. In a container the group is mounted as the
-// root, whatever its path is called outside.
+// use adds the counter of a memory group. In a container the group is mounted as
+// the root, whatever path it has outside.
 func (w *oomWatch) use(root, group, name string) {
 	for _, file := range []string{filepath.Join(root, group, name), filepath.Join(root, name)} {
 		if _, ok := oomKills(file); ok {
@@ -62,25 +62,26 @@ func (w *oomWatch) use(root, group, name string) {
 	}
 }
 
-// note lets kills before the last note be forgotten. To be called now and then,
-// such that a killed child is waited for within two calls.
-func (w *oomWatch) note() {
+// advance discards kills that happened before the last advance. Call it
+// periodically, at intervals so long that a killed child is reaped before the
+// second advance after the kill.
+func (w *oomWatch) advance() {
 	sum := w.count()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.accounted, w.noted = max(w.accounted, w.noted), sum
+	w.claimed, w.lastCount = max(w.claimed, w.lastCount), sum
 }
 
-// struck says whether the killer took a process that no earlier call laid to
-// its account, and lays it there.
-func (w *oomWatch) struck() bool {
+// claimKill reports whether the killer ended a process that no earlier call
+// claimed, and claims that kill.
+func (w *oomWatch) claimKill() bool {
 	sum := w.count()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if sum <= w.accounted {
+	if sum <= w.claimed {
 		return false
 	}
-	w.accounted++
+	w.claimed++
 	return true
 }
 
@@ -92,7 +93,7 @@ func (w *oomWatch) count() (sum uint64) {
 	return sum
 }
 
-// oomKills reads the line "oom_kill N" of file.
+// oomKills returns N from the line "oom_kill N" of file.
 func oomKills(file string) (uint64, bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestOOMWatch(t *testing.T) {
+func TestOOMWatchClaimsEachKillOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "memory.events")
 	kills := func(n int) {
 		t.Helper()
@@ -20,48 +20,48 @@ func TestOOMWatch(t *testing.T) {
 	}
 	kills(3)
 	w := &oomWatch{files: []string{file}}
-	w.note()
-	w.note()
-	if w.struck() {
-		t.Error("kills of the past count")
+	w.advance()
+	w.advance()
+	if w.claimKill() {
+		t.Error("claimKill = true for an old kill, want false")
 	}
 	kills(5)
 	for i, want := range []bool{true, true, false} {
-		if got := w.struck(); got != want {
-			t.Errorf("struck %d after two kills = %v", i+1, got)
+		if got := w.claimKill(); got != want {
+			t.Errorf("claimKill %d after two kills = %v, want %v", i+1, got, want)
 		}
 	}
-	kills(6) // of a process that is no run's first
-	w.note()
-	if !w.struck() {
-		t.Error("a kill before the last note is forgotten too soon")
+	kills(6) // the victim is not the first process of a run
+	w.advance()
+	if !w.claimKill() {
+		t.Error("claimKill = false after one advance, want true")
 	}
 	kills(7)
-	w.note()
-	w.note()
-	if w.struck() {
-		t.Error("a kill is remembered for ever")
+	w.advance()
+	w.advance()
+	if w.claimKill() {
+		t.Error("claimKill = true after two advances, want false")
 	}
 }
 
-func TestOOMWatchFindsACounter(t *testing.T) {
+func TestOOMWatchFindsCounter(t *testing.T) {
 	w := newOOMWatch()
 	if _, err := os.Stat("/proc/vmstat"); err == nil && len(w.files) == 0 {
-		t.Error("no counter found")
+		t.Error("no counter found, want one")
 	}
-	if w.struck() {
-		t.Error("struck although nothing happened")
+	if w.claimKill() {
+		t.Error("claimKill = true without a kill, want false")
 	}
 }
 
-// TestOOMKill lets the kernel kill a child for its memory, in a group made for
-// that; it needs the right to make one.
-func TestOOMKill(t *testing.T) {
+// TestKillByOOMKillerIsReported checks that a child that the kernel's OOM killer ends is reported as such, in a
+// memory cgroup of its own. The test needs the permission to create a cgroup.
+func TestKillByOOMKillerIsReported(t *testing.T) {
 	group := memoryGroup(t, 256<<20)
 	inSubreaper(t, "oom", group)
 }
 
-// memoryGroup makes a memory group with a limit, or skips the test.
+// memoryGroup creates a memory cgroup with a limit, or skips the test.
 func memoryGroup(t *testing.T, limit int) string {
 	t.Helper()
 	name := fmt.Sprintf("process-test-%d", os.Getpid())
@@ -77,33 +77,34 @@ func memoryGroup(t *testing.T, limit int) string {
 		if os.WriteFile(filepath.Join(dir, c[1]), []byte(strconv.Itoa(limit)), 0) != nil {
 			continue
 		}
-		_ = os.WriteFile(filepath.Join(dir, c[2]), []byte(strconv.Itoa(limit)), 0) // where there is swap
+		_ = os.WriteFile(filepath.Join(dir, c[2]), []byte(strconv.Itoa(limit)), 0) // the file for the swap limit exists only where the machine has swap
 		return dir
 	}
 	t.Skip("cannot make a memory group")
 	return ""
 }
 
-// scenarioOOM enters the group and runs a child that does not fit in.
+// scenarioOOM joins the memory cgroup and runs a child that needs more memory than the cgroup's
+// limit.
 func scenarioOOM(ctx context.Context, m *Manager, _ *memJournal, args []string) error {
 	procs := filepath.Join(args[0], "cgroup.procs")
 	if err := os.WriteFile(procs, []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
 		return err
 	}
-	defer func() { // so that the group can be removed
+	defer func() { // leave the cgroup, so that it can be removed
 		parent := filepath.Join(filepath.Dir(args[0]), "cgroup.procs")
 		_ = os.WriteFile(parent, []byte(strconv.Itoa(os.Getpid())), 0)
 	}()
-	m.deps.oom = newOOMWatch() // that of the Manager watches the group it was made in
+	m.deps.oom = newOOMWatch() // the Manager's own watches the previous cgroup
 	if _, _, err := m.Start(ctx, helper("a", "spin", "1000"), KeepRunning); err != nil {
 		return err
 	}
 	st, err := m.Await(ctx, "a", func(st Status) bool { return !st.State.Live() })
 	switch {
 	case err != nil:
-		return errors.Join(err, errors.New("nobody killed it"))
+		return errors.Join(err, errors.New("the kernel did not kill it"))
 	case st.Exit.By != ByOOM || st.Exit.Signal != "SIGKILL":
-		return fmt.Errorf("exit %+v, want by the out-of-memory killer", *st.Exit)
+		return fmt.Errorf("exit %+v, want SIGKILL by the out-of-memory killer", *st.Exit)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -8,67 +9,62 @@ import (
 	"time"
 )
 
-// Options configure a Manager. The zero value of each field is usable but for
-// Journal, which is required.
+// Options configure a Manager. Every field except Journal is optional.
 type Options struct {
-	// Project is the absolute directory that relative Spec.Dirs count from and
-	// that names belong to. "" means the working directory.
+	// Project is the absolute directory that relative Spec.Dirs are resolved
+	// against and that the names of processes belong to. "" means the working
+	// directory.
 	Project string
 	// Session is the id that marks every child's environment.
 	Session string
-	// Journal numbers runs and takes their output. Required.
+	// Journal numbers runs and receives their output. Required.
 	Journal Journal
-	// Recorder is told of every process below the server; nil for none.
+	// Recorder receives the identity of every process below the server. Nil means
+	// none.
 	Recorder Recorder
-	// MaxProcesses bounds the entries that run at once. 0 means 50.
+	// MaxProcesses bounds the number of active entries. 0 means 50.
 	MaxProcesses int
 	// StopTimeout is the default of StopSpec.Timeout. 0 means 5 s.
 	StopTimeout time.Duration
-	// NoAutoRestart keeps every restart policy from acting.
+	// NoAutoRestart disables every restart policy.
 	NoAutoRestart bool
-	// Subreaper says that this process is a child subreaper all of whose
-	// children belong to the Manager: it then takes the status of orphans, and
-	// Close kills what no run claims.
+	// Subreaper declares that this process is a child subreaper and that all its
+	// children belong to the Manager, which then reaps orphans. Close kills
+	// those that no run owns.
 	Subreaper bool
-	// Environ is the environment under each Spec.Env. nil means os.Environ().
-	Environ []string
-	// AwaitLine answers the first line of run, cleaned and from its very first
-	// on, for which match holds. It is what Ready.Log needs; nil refuses it.
-	AwaitLine func(ctx context.Context, run int64, match func(text string) bool) (line string, err error)
-	// TakeStdio is given the standard streams of each run whose Stdio is "mcp",
-	// right after its start, and owns them. It must read stdout to its end, which
-	// comes when the first process has ended at the latest, and close it once it
-	// has dealt with everything: only then does the run count as ended. The
-	// Manager closes stdin to stop the run. Nil refuses such a Spec. It must not
-	// block. Whether the run is ready it says with SetReady.
+	// AwaitLine returns the first line of the whole output of run, cleaned, for
+	// which match returns true. match is called once for each line, by several
+	// goroutines. Ready.Log needs AwaitLine; if it is nil, a Spec with Ready.Log is
+	// refused.
+	AwaitLine func(ctx context.Context, run int64, match func(stream uint8, text string) bool) (line string, err error)
+	// TakeStdio receives the standard streams of each run whose Stdio is "mcp",
+	// right after the run's start, and becomes their owner. TakeStdio must not
+	// block. The owner must read stdout to the end, which comes no later than the
+	// end of the first process, and close stdout after processing everything:
+	// only then does the run count as ended. The Manager closes stdin to stop the
+	// run. The owner reports readiness with SetReady. If TakeStdio is nil, a Spec
+	// with Stdio "mcp" is refused.
 	TakeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
 	// Allowed are the absolute files and directories that executables may come
 	// from (PM_ALLOWED_COMMANDS). Nil means any.
 	Allowed []string
 	// MaxCPUPercent (100 is the whole machine) and MaxMemoryMB are the limits of
-	// each process tree, where its Spec has none. 0 means none.
+	// each process tree whose Spec has no Limits. 0 means no limit.
 	MaxCPUPercent, MaxMemoryMB int
-	// LimitAction is what is done when a limit is exceeded: LimitWarn (also ""),
+	// LimitAction is the response to an exceeded limit: LimitWarn (also ""),
 	// LimitStop or LimitRestart.
 	LimitAction string
-	// OnSample is told once a second of each run with a living process. It must
-	// not block. Nil for nobody.
+	// OnSample is called once a second for each run with a living process. It
+	// must not block. It may be nil.
 	OnSample func(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int)
-	// Log takes what is worth a line on stderr. nil discards it.
+	// Log receives errors and warnings. Nil discards them.
 	Log *slog.Logger
 }
 
-// withDefaults fills in what is documented for zero fields.
+// withDefaults returns o with the documented defaults in place of zero fields.
 func (o Options) withDefaults() Options {
-	if o.MaxProcesses == 0 {
-		o.MaxProcesses = 50
-	}
-	if o.StopTimeout == 0 {
-		o.StopTimeout = 5 * time.Second
-	}
-	if o.Environ == nil {
-		o.Environ = os.Environ()
-	}
+	o.MaxProcesses = cmp.Or(o.MaxProcesses, 50)
+	o.StopTimeout = cmp.Or(o.StopTimeout, 5*time.Second)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

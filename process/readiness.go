@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,84 +12,101 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"pmcp/process/proctab"
+	"pmcp/process/sockets"
 )
 
 const (
-	// Readiness is looked at with growing pauses.
+	// Readiness is checked with growing pauses.
 	firstReadyPause = 20 * time.Millisecond
 	maxReadyPause   = 250 * time.Millisecond
-	// lateReadyPause is the pause once a run is not ready after lateReady: it
-	// may never be, and then goes on costing.
+	// lateReadyPause is the pause between checks once a run is still not ready
+	// after lateReady: the run may never become ready, and each check has a cost.
 	lateReadyPause = time.Second
 	lateReady      = 30 * time.Second
-	// membersAge is how old a scan may be for the question who is of the tree.
+	// After a line has matched, the run must live on until it has been silent for
+	// readyQuiet, or for readySettle: programs print that they are up, and then fail
+	// to open their port.
+	readyQuiet  = 150 * time.Millisecond
+	readySettle = time.Second
+	// membersAge is the greatest age of a scan that shows the members of the tree.
 	membersAge = 100 * time.Millisecond
 )
 
-// portsBefore is what listened before a run began.
-type portsBefore struct {
-	// keys are those of the sockets; nil if no rule asks about ports.
+// portBaseline is the set of sockets that listened before a run began.
+type portBaseline struct {
+	// keys are the keys of the sockets; nil if no rule concerns ports.
 	keys map[uint64]bool
-	// conflict says who held the port that the rules name; "" if nobody did.
+	// conflict describes the process that held the port that the rules name; "" if
+	// no process held it.
 	conflict string
 }
 
-// lookAtPorts notes what listens already, for rules that ask about ports.
-func (m *Manager) lookAtPorts(rules *Ready) portsBefore {
+// baselinePorts records the sockets that already listen, if any rule concerns
+// ports.
+func (m *Manager) baselinePorts(rules *Ready) portBaseline {
 	if rules == nil || rules.Port == nil && rules.HTTP == "" {
-		return portsBefore{}
+		return portBaseline{}
 	}
-	sockets, err := listening()
+	listeners, err := sockets.Listening()
 	if err != nil {
 		m.o.Log.Error("cannot check readiness by port", "error", err)
 	}
-	before := portsBefore{keys: make(map[uint64]bool, len(sockets))}
-	for _, s := range sockets {
-		before.keys[s.key] = true
-		if s.port() == rules.localPort() && before.conflict == "" {
-			before.conflict = heldSentence(s.port(), m.holder(s.port()))
+	before := portBaseline{keys: make(map[uint64]bool, len(listeners))}
+	for _, s := range listeners {
+		before.keys[s.Key] = true
+		if slices.Contains(rules.LocalPorts(), s.Port()) && before.conflict == "" {
+			before.conflict = heldSentence(s.Port(), m.holder(s.Port()).text)
 		}
 	}
 	return before
 }
 
-// localPort is the port of this machine that the rules name; 0 if none.
-func (r *Ready) localPort() int {
+// LocalPorts returns the ports of this machine that the rules name. r may be nil.
+func (r *Ready) LocalPorts() (ports []int) {
+	if r == nil {
+		return nil
+	}
 	if r.Port != nil && *r.Port != 0 {
-		return *r.Port
+		ports = append(ports, *r.Port)
 	}
-	if u, err := url.Parse(r.HTTP); err == nil && isLocal(u.Hostname()) {
-		return urlPort(u)
+	for _, target := range r.targets() {
+		if u, err := url.Parse(target); err == nil && isLocal(u.Hostname()) {
+			ports = append(ports, urlPort(u))
+		}
 	}
-	return 0
+	return ports
 }
 
 func heldSentence(port int, holder string) string {
 	return fmt.Sprintf("port %d is held by %s", port, cmp.Or(holder, "a process that has just ended"))
 }
 
-// readiness is the check of one run. What was once seen to hold is not looked
-// at again.
+// readiness checks one run. A rule that once held is not checked again.
 type readiness struct {
-	m      *Manager
-	run    int64
-	rules  *Ready
-	before portsBefore
-	line   <-chan error // receives the end of the wait for a line; nil once it came
+	m        *Manager
+	run      int64
+	rules    *Ready
+	baseline portBaseline
+	line     <-chan error // receives the result of the wait for a line; nil afterwards
+	matched  time.Time    // when a line was found to match; zero until then
 
-	client *http.Client
-	// held is who holds a port, looked up when other sockets listen on it than
-	// heldKeys: that takes a look at every process.
-	held     string
+	client  *http.Client
+	answers [maxTargets]HTTPAnswer // by the index of the target
+	// heldBy is the holder of a port. It is looked up only when the sockets on the
+	// port differ from heldKeys, because a lookup reads every process.
+	heldBy   holder
 	heldKeys []uint64
-	// pending says what is not seen yet, by rule, in the order log, port, http.
+	// pending describes what is missing for each rule, in the order log, port,
+	// http.
 	pending [3]string
 }
 
-// awaitReady checks the rules of a run until they all hold, and then marks it
-// ready, or until ctx ends, which it does with the run.
-func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64, rules *Ready, before portsBefore) {
-	r := &readiness{m: m, run: id, rules: rules, before: before}
+// awaitReady checks the rules of a run until all of them hold, and then marks the
+// run as ready. It also returns when ctx ends, as it does with the run.
+func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64, rules *Ready, before portBaseline) {
+	r := &readiness{m: m, run: id, rules: rules, baseline: before}
 	var lines tasks
 	defer lines.Close()
 	ctx, cancel := context.WithCancel(ctx)
@@ -96,9 +114,12 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 	if rules.Log != "" {
 		line := make(chan error, 1)
 		r.line, r.pending[0] = line, fmt.Sprintf("no line has matched %q yet", rules.Log)
-		pattern := regexp.MustCompile(rules.Log) // Ready.check has compiled it
+		pattern := regexp.MustCompile(rules.Log) // Ready.check has compiled this pattern without an error
+		var filter stackFilter
 		lines.Go(func() {
-			_, err := m.o.AwaitLine(ctx, id, pattern.MatchString)
+			_, err := m.o.AwaitLine(ctx, id, func(stream uint8, text string) bool {
+				return !filter.quoted(stream, text) && pattern.MatchString(text)
+			})
 			line <- err
 		})
 	}
@@ -108,19 +129,23 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 	}
 	began := time.Now()
 	for pause := firstReadyPause; ; pause = nextPause(pause, time.Since(began)) {
-		r.look(ctx)
+		r.check(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		why := r.why()
+		why := r.pendingText()
 		var ports []int
 		if why == "" {
+			if !r.settle(ctx, run) {
+				return
+			}
 			ports = r.ports()
 		}
+		answers := slices.DeleteFunc(slices.Clone(r.answers[:]), func(a HTTPAnswer) bool { return a.Status == 0 })
 		m.update(e, run, func(st *Status) bool {
+			st.HTTP = answers
 			if why == "" {
-				ready := true
-				st.Ready, st.ReadyAt, st.NotReady, st.Ports = &ready, time.Now(), "", ports
+				st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
 				return true
 			}
 			changed := why != st.NotReady
@@ -133,7 +158,7 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 	}
 }
 
-// nextPause is the pause after one of pause, waited for so long already.
+// nextPause returns the pause that follows pause after a total wait of waited.
 func nextPause(pause, waited time.Duration) time.Duration {
 	if waited > lateReady {
 		return lateReadyPause
@@ -141,8 +166,8 @@ func nextPause(pause, waited time.Duration) time.Duration {
 	return min(2*pause, maxReadyPause)
 }
 
-// sleep waits for pause or for the line, and answers false if ctx ends. Where
-// only the line is missing there is nothing else to wait for.
+// sleep waits until pause is over or a line matches Ready.Log, and reports whether
+// ctx is still alive. If only the line is missing, sleep waits for the line alone.
 func (r *readiness) sleep(ctx context.Context, pause time.Duration) bool {
 	var tick <-chan time.Time
 	if r.pending[1] != "" || r.pending[2] != "" {
@@ -153,7 +178,7 @@ func (r *readiness) sleep(ctx context.Context, pause time.Duration) bool {
 	select {
 	case err := <-r.line:
 		r.line = nil
-		r.pending[0] = ""
+		r.pending[0], r.matched = "", time.Now()
 		if err != nil {
 			r.pending[0] = fmt.Sprintf("no line matched %q: %v", r.rules.Log, err)
 		}
@@ -164,66 +189,93 @@ func (r *readiness) sleep(ctx context.Context, pause time.Duration) bool {
 	return true
 }
 
-// why says what is still waited for.
-func (r *readiness) why() string {
+// settle waits after a match of Ready.Log until the run has been silent for
+// readyQuiet, at most readySettle after the match. It reports whether ctx is still
+// alive, and so the run.
+func (r *readiness) settle(ctx context.Context, run runner) bool {
+	for !r.matched.IsZero() {
+		left := min(time.Until(run.printedAt().Add(readyQuiet)), time.Until(r.matched.Add(readySettle)))
+		if left <= 0 {
+			if !isDying(run.PID()) {
+				break
+			}
+			<-ctx.Done()
+			return false
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// isDying reports whether the first process of a run has exited, although the end of
+// the run may not be recorded yet.
+func isDying(pid int) bool {
+	p, err := proctab.Read(pid)
+	return errors.Is(err, proctab.ErrGone) || err == nil && p.Zombie
+}
+
+// pendingText returns what is missing, or "".
+func (r *readiness) pendingText() string {
 	missing := slices.DeleteFunc(slices.Clone(r.pending[:]), func(s string) bool { return s == "" })
 	return strings.Join(missing, "; ")
 }
 
-// look checks the rules about ports and HTTP.
-func (r *readiness) look(ctx context.Context) {
-	if r.before.keys == nil {
+// check evaluates the rules about ports and HTTP.
+func (r *readiness) check(ctx context.Context) {
+	if r.baseline.keys == nil {
 		return
 	}
-	sockets, err := listening()
+	listeners, err := sockets.Listening()
 	if err != nil {
 		r.pending[1] = err.Error()
 		return
 	}
-	own := r.own(sockets, time.Now().Add(-membersAge))
+	own := r.own(listeners, time.Now().Add(-membersAge))
 	if r.rules.Port != nil {
-		r.pending[1] = r.checkPort(*r.rules.Port, sockets, own)
+		r.pending[1] = r.checkPort(*r.rules.Port, listeners, own)
 	}
 	if r.rules.HTTP != "" {
-		r.pending[2] = r.checkHTTP(ctx, sockets, own)
+		r.pending[2] = r.checkHTTP(ctx, listeners, own)
 	}
 }
 
-// ports answers what the run's tree listens on now: whoever waited for readiness
-// asks next where, and the sampler may not have looked yet.
+// ports returns the ports that the run's tree listens on now. A caller that waited
+// for readiness needs the ports next, and the sampler may not have seen them yet.
 func (r *readiness) ports() []int {
-	sockets, err := listening()
+	listeners, err := sockets.Listening()
 	if err != nil {
-		return nil // look has said so
+		return nil // check reports the error
 	}
-	return portsOf(r.own(sockets, time.Now()))
+	return sockets.Ports(r.own(listeners, time.Now()))
 }
 
-// own returns those of sockets that the run's tree listens on, a debugger's
-// left out. Sockets from before the run are not, so that nothing is looked up
-// while nothing new listens. Who is of the tree is known as of since or later.
-func (r *readiness) own(sockets []socket, since time.Time) []socket {
-	sockets = slices.DeleteFunc(slices.Clone(sockets), func(s socket) bool { return r.before.keys[s.key] })
-	if len(sockets) == 0 {
+// own returns the listeners that the run's tree holds, except a debugger's on a port
+// that the rules do not name. It first excludes sockets that are older than the run, so it looks up no holder
+// while no new socket listens. The members of the tree are as of since or later.
+func (r *readiness) own(listeners []sockets.Socket, since time.Time) []sockets.Socket {
+	listeners = slices.DeleteFunc(slices.Clone(listeners), func(s sockets.Socket) bool { return r.baseline.keys[s.Key] })
+	if len(listeners) == 0 {
 		return nil
 	}
-	var pids []int
-	for _, p := range r.m.deps.tree.look(since).members[r.run] {
-		pids = append(pids, p.PID)
-	}
-	addHolders(sockets, pids)
-	return slices.DeleteFunc(sockets, func(s socket) bool {
-		i := slices.IndexFunc(s.holders, func(pid int) bool { return slices.Contains(pids, pid) })
-		return i < 0 || isDebugger(s.port(), commandLine(s.holders[i])) && !r.names(s.port())
+	members := r.m.deps.tree.scanSince(since).members[r.run]
+	sockets.AddHolders(listeners, members)
+	named := func(port int) bool { return r.rules.Port != nil && *r.rules.Port == port }
+	return slices.DeleteFunc(listeners, func(s sockets.Socket) bool {
+		i := slices.IndexFunc(members, func(p proctab.Proc) bool { return slices.Contains(s.Holders, p.PID) })
+		return i < 0 || sockets.IsDebugger(s.Port(), commandLine(members[i].PID)) && !named(s.Port())
 	})
 }
 
-// names says whether the rules ask for exactly this port, debugger or not.
-func (r *readiness) names(port int) bool { return r.rules.Port != nil && *r.rules.Port == port }
-
-// checkPort answers "" if one of own is on port (0: any), else why not.
-func (r *readiness) checkPort(port int, sockets, own []socket) string {
-	ports := portsOf(own)
+// checkPort returns "" if a socket in own listens on port (0 means any), else the
+// reason why the rule does not hold.
+func (r *readiness) checkPort(port int, listeners, own []sockets.Socket) string {
+	ports := sockets.Ports(own)
 	switch {
 	case port == 0 && len(ports) > 0, slices.Contains(ports, port):
 		return ""
@@ -231,10 +283,10 @@ func (r *readiness) checkPort(port int, sockets, own []socket) string {
 		return "it does not listen on any TCP port yet"
 	}
 	why := fmt.Sprintf("it does not listen on port %d yet", port)
-	if holder := r.holder(port, sockets); holder != "" {
-		why = heldSentence(port, holder)
-		if !strings.HasSuffix(holder, inThisSession) && r.isYounger(port, sockets) {
-			why += ", since after the start: if it is a container's, ready.log or ready.http with a whole URL can tell"
+	if held := r.holder(port, listeners); held.text != "" {
+		why = heldSentence(port, held.text)
+		if !held.ours && r.openedSinceStart(port, listeners) {
+			why += "; it was opened after the start: if a container holds it, use ready.log or ready.http with a whole URL"
 		}
 	}
 	if len(ports) > 0 {
@@ -243,41 +295,66 @@ func (r *readiness) checkPort(port int, sockets, own []socket) string {
 	return why
 }
 
-// isYounger says whether all sockets on port came after the run had begun.
-func (r *readiness) isYounger(port int, sockets []socket) bool {
-	for _, s := range sockets {
-		if s.port() == port && r.before.keys[s.key] {
-			return false
-		}
-	}
-	return true
+// openedSinceStart reports whether all sockets on port were opened after the
+// run began.
+func (r *readiness) openedSinceStart(port int, listeners []sockets.Socket) bool {
+	return !slices.ContainsFunc(listeners, func(s sockets.Socket) bool { return s.Port() == port && r.baseline.keys[s.Key] })
 }
 
-// holder names who of sockets is on port; "" if nobody is.
-func (r *readiness) holder(port int, sockets []socket) string {
+// holder returns the process that listens on port, or the zero value if none of
+// listeners does.
+func (r *readiness) holder(port int, listeners []sockets.Socket) holder {
 	var keys []uint64
-	for _, s := range sockets {
-		if s.port() == port {
-			keys = append(keys, s.key)
+	for _, s := range listeners {
+		if s.Port() == port {
+			keys = append(keys, s.Key)
 		}
 	}
 	if len(keys) == 0 {
-		return ""
+		return holder{}
 	}
 	if !slices.Equal(keys, r.heldKeys) {
-		r.held, r.heldKeys = r.m.holder(port), keys
-		if strings.HasSuffix(r.held, unnamed) { // it may be about to be known
+		r.heldBy, r.heldKeys = r.m.holder(port), keys
+		if r.heldBy.ours && r.heldBy.entry == "" { // the holder's entry may not be known yet
 			r.heldKeys = nil
 		}
 	}
-	return r.held
+	return r.heldBy
 }
 
-// joinPorts reads "3001" or "3001, 9000".
+// joinPorts returns "3001" or "3001, 9000".
 func joinPorts(ports []int) string {
 	var words []string
 	for _, p := range ports {
 		words = append(words, strconv.Itoa(p))
 	}
 	return strings.Join(words, ", ")
+}
+
+// SetReady sets the readiness of run, the current run of name, whose Stdio is
+// "mcp". Such a run is ready once it answers, which only the owner of its streams
+// can see. If ready is false, why describes what is missing. SetReady waits for
+// the end of the spawn, so TakeStdio itself must not call SetReady. It does
+// nothing for a run that is not current, is not running or is no MCP server.
+func (m *Manager) SetReady(name string, run int64, ready bool, why string) {
+	m.mu.Lock()
+	e := m.entries[name]
+	if e == nil || e.spawn == nil {
+		m.mu.Unlock()
+		return
+	}
+	spawned := e.spawn.done
+	m.mu.Unlock()
+	<-spawned
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	st := &e.status
+	if st.RunID != run || st.State != Running || !st.Spec.mcp() {
+		return
+	}
+	st.Ready, st.NotReady, st.ReadyAt = &ready, why, time.Time{}
+	if ready {
+		st.NotReady, st.ReadyAt = "", time.Now()
+	}
+	m.publishLocked(e, st.State)
 }

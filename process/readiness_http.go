@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,82 +10,163 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
+
+	"pmcp/process/sockets"
 )
 
-// httpPatience bounds one request of a readiness check.
-const httpPatience = 2 * time.Second
+const (
+	// httpTimeout bounds one request of a readiness check, bodyTimeout the wait for
+	// its body, and maxReadyBody how much of that is read, in bytes.
+	httpTimeout  = 2 * time.Second
+	bodyTimeout  = 250 * time.Millisecond
+	maxReadyBody = 64 << 10
+	// keptBody is how many bytes of a body HTTPAnswer keeps.
+	keptBody = 1 << 10
+)
 
-// checkHTTP answers "" if the URL answers as it should, else why not.
-func (r *readiness) checkHTTP(ctx context.Context, sockets, own []socket) string {
-	if !strings.HasPrefix(r.rules.HTTP, "/") {
-		return r.checkURL(ctx, sockets, own)
-	}
-	why := "it does not listen on any TCP port yet"
-	for _, s := range own {
-		if r.rules.Port != nil && *r.rules.Port != 0 && s.port() != *r.rules.Port {
+// An HTTPAnswer is the answer to one request of Ready.HTTP.
+type HTTPAnswer struct {
+	Request string // "GET /health"
+	Status  int    // 0: it was not answered
+	Type    string // the media type, at most 60 bytes; "" if there is none
+	// Bytes is the size of the body. More reports that the body has more, because
+	// it is longer than 64 KiB or did not end soon.
+	Bytes int64
+	More  bool
+	Took  time.Duration // until the header was received
+	Body  string        // at most the first KiB of a body that is text, as UTF-8
+}
+
+// OK reports whether the status is 200 to 399.
+func (a *HTTPAnswer) OK() bool { return a.Status >= 200 && a.Status <= 399 }
+
+// checkHTTP returns "" if each URL and path has answered with success, else the
+// reasons why the rule does not hold. It does not repeat a request that succeeded.
+func (r *readiness) checkHTTP(ctx context.Context, listeners, own []sockets.Socket) string {
+	var missing []string
+	for i, target := range r.rules.targets() {
+		answer := &r.answers[i]
+		if answer.OK() {
 			continue
 		}
-		if why = r.request(ctx, "http://"+s.dial()+r.rules.HTTP); why == "" {
+		var why string
+		if strings.HasPrefix(target, "/") {
+			why = r.checkPath(ctx, target, own, answer)
+		} else {
+			why = r.checkURL(ctx, target, listeners, own, answer)
+		}
+		if why != "" && !slices.Contains(missing, why) {
+			missing = append(missing, why)
+		}
+		answer.Request = http.MethodGet + " " + target
+	}
+	return strings.Join(missing, "; ")
+}
+
+// checkPath checks a path on the ports of the run.
+func (r *readiness) checkPath(ctx context.Context, path string, own []sockets.Socket, answer *HTTPAnswer) string {
+	why := "it does not listen on any TCP port yet"
+	for _, s := range own {
+		if r.rules.Port != nil && *r.rules.Port != 0 && s.Port() != *r.rules.Port {
+			continue
+		}
+		if why = r.request(ctx, "http://"+s.Dial()+path, answer); why == "" {
 			return ""
 		}
 	}
 	return why
 }
 
-// checkURL asks a whole URL. If it is on this machine, a server that was there
-// before the run does not count: the answer would not be the run's. One that
-// came since may be outside the tree: containers are.
-func (r *readiness) checkURL(ctx context.Context, sockets, own []socket) string {
-	u, err := url.Parse(r.rules.HTTP)
-	if err != nil { // Ready.check has parsed it
+// checkURL checks an absolute URL. If the URL is of this machine, a server that
+// listened before the run began does not count, because the answer would not be
+// the run's. A server that began to listen later may be outside the run's tree,
+// as containers are.
+func (r *readiness) checkURL(ctx context.Context, target string, listeners, own []sockets.Socket, answer *HTTPAnswer) string {
+	u, err := url.Parse(target)
+	if err != nil { // Ready.check has parsed this URL without an error
 		return err.Error()
 	}
 	port := urlPort(u)
-	ours := slices.Contains(portsOf(own), port)
-	if isLocal(u.Hostname()) && !ours {
-		old := slices.ContainsFunc(sockets, func(s socket) bool { return s.port() == port && r.before.keys[s.key] })
-		if old {
-			return heldSentence(port, r.holder(port, sockets))
-		}
+	ours := slices.Contains(sockets.Ports(own), port)
+	if isLocal(u.Hostname()) && !ours && !r.openedSinceStart(port, listeners) {
+		return heldSentence(port, r.holder(port, listeners).text)
 	}
-	return r.request(ctx, r.rules.HTTP)
+	return r.request(ctx, target, answer)
 }
 
-// request answers "" if GET url answers 200 to 399, else why not.
-func (r *readiness) request(ctx context.Context, url string) string {
-	ctx, cancel := context.WithTimeout(ctx, httpPatience)
+// request returns "" if GET url answers 200 to 399, else the reason why not. It
+// stores an answer in answer.
+func (r *readiness) request(ctx context.Context, url string, answer *HTTPAnswer) string {
+	ctx, cancel := context.WithTimeout(ctx, httpTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err.Error()
 	}
-	answer, err := r.client.Do(req)
+	began := time.Now()
+	got, err := r.client.Do(req)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("%s did not answer within %s", url, httpPatience)
+		return fmt.Sprintf("%s did not answer within %s", url, httpTimeout)
 	case err != nil:
 		return fmt.Sprintf("%s does not answer yet", url)
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10))
-	_ = answer.Body.Close()
-	if answer.StatusCode < 200 || answer.StatusCode > 399 {
-		// Not answer.Status: its words are the server's, of any length.
-		return strings.TrimSpace(fmt.Sprintf("%s answers %d %s", url, answer.StatusCode, http.StatusText(answer.StatusCode)))
+	defer func() { _ = got.Body.Close() }()
+	*answer = HTTPAnswer{Status: got.StatusCode, Type: mediaType(got.Header.Get("Content-Type")), Took: time.Since(began)}
+	defer time.AfterFunc(bodyTimeout, cancel).Stop()
+	answer.read(got)
+	if !answer.OK() {
+		// Do not use got.Status: the server chose its text, of any length.
+		return strings.TrimSpace(fmt.Sprintf("%s answers %d %s", url, got.StatusCode, http.StatusText(got.StatusCode)))
 	}
 	return ""
 }
 
-// newReadyClient is a client that looks at exactly one answer: no proxy, no
-// redirect, no connection kept, any certificate (a developer's is self-made).
+// read reads the beginning of the body of an answer.
+func (a *HTTPAnswer) read(got *http.Response) {
+	body, err := io.ReadAll(io.LimitReader(got.Body, maxReadyBody))
+	if a.Bytes = int64(len(body)); got.ContentLength > a.Bytes {
+		a.Bytes = got.ContentLength
+	} else {
+		a.More = err != nil || a.Bytes == maxReadyBody
+	}
+	if textType.MatchString(a.Type) && utf8.Valid(body[:max(0, len(body)-utf8.UTFMax)]) && !bytes.Contains(body, []byte{0}) {
+		a.Body = strings.ToValidUTF8(string(body[:min(len(body), keptBody)]), "")
+	}
+}
+
+var (
+	// plainType is a media type without parameters.
+	plainType = regexp.MustCompile(`^[\w.+-]{1,30}/[\w.+-]{1,29}$`)
+	// textType matches the media types of text, and no type.
+	textType = regexp.MustCompile(`^$|^text/|json|xml|javascript`)
+)
+
+// mediaType returns the media type in a Content-Type header, or "" if it is not of a
+// usual form.
+func mediaType(header string) string {
+	name, _, _ := strings.Cut(header, ";")
+	if name = strings.ToLower(strings.TrimSpace(name)); plainType.MatchString(name) {
+		return name
+	}
+	return ""
+}
+
+// newReadyClient returns a client for exactly one response: no proxy, no
+// redirect, no kept connection, any certificate (those of developers are
+// self-signed).
 func newReadyClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
-			DisableKeepAlives: true,
-			TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // it asks whether the server is up, and trusts nothing it says
+			DisableKeepAlives:  true,
+			DisableCompression: true,                                  // for the size of the body
+			TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, // the check trusts nothing in the response
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -100,7 +182,7 @@ func urlPort(u *url.URL) int {
 	return 80
 }
 
-// isLocal says whether host is this machine as its own programs name it.
+// isLocal reports whether host names this machine in its own programs.
 func isLocal(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || strings.HasSuffix(host, ".localhost") || ip != nil && (ip.IsLoopback() || ip.IsUnspecified())

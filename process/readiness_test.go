@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"slices"
@@ -15,9 +16,10 @@ import (
 	"time"
 
 	"pmcp/process/proctest"
+	"pmcp/process/sockets"
 )
 
-// ready waits until a is ready, and fails if it ends before.
+// awaitReady waits until the process a is ready, and fails the test if a ends before.
 func awaitReady(t *testing.T, m *Manager) Status {
 	t.Helper()
 	st := await(t, m, "a", "ready", func(st Status) bool { return !st.State.Live() || st.Ready != nil && *st.Ready })
@@ -25,12 +27,13 @@ func awaitReady(t *testing.T, m *Manager) Status {
 		t.Fatalf("ended before it was ready: %+v", st)
 	}
 	if st.NotReady != "" || st.ReadyAt.IsZero() {
-		t.Errorf("ready, but NotReady %q, since %s", st.NotReady, st.ReadyAt)
+		t.Errorf("ready with NotReady %q, ReadyAt %s; want \"\" and a time", st.NotReady, st.ReadyAt)
 	}
 	return st
 }
 
-// awaitNotReady waits until what is waited for holds all of words.
+// awaitNotReady waits until the status of the process a names all words in NotReady, the reasons
+// why a is not ready yet.
 func awaitNotReady(t *testing.T, m *Manager, words ...string) {
 	t.Helper()
 	st := await(t, m, "a", "not ready because of "+strings.Join(words, ", "), func(st Status) bool {
@@ -42,18 +45,18 @@ func awaitNotReady(t *testing.T, m *Manager, words ...string) {
 		return true
 	})
 	if st.Ready == nil || *st.Ready {
-		t.Errorf("Ready = %v while %q is waited for", st.Ready, st.NotReady)
+		t.Errorf("Ready = %v with NotReady %q, want false", st.Ready, st.NotReady)
 	}
 }
 
-// port is the port that the helper "listen" has said.
+// port returns the port that the helper "listen" has printed.
 func (j *memJournal) port(ctx context.Context, run int64) int {
 	line, _ := j.awaitLine(ctx, run, func(s string) bool { return strings.HasPrefix(s, "listening ") })
 	port, _ := strconv.Atoi(strings.TrimPrefix(line, "listening "))
 	return port
 }
 
-func TestReadyByPort(t *testing.T) {
+func TestOpenPortMakesProcessReady(t *testing.T) {
 	for name, args := range map[string][]string{
 		"IPv4":        {"tcp", "127.0.0.1:0"},
 		"IPv6":        {"tcp", "[::1]:0"},
@@ -80,7 +83,7 @@ func TestReadyByPort(t *testing.T) {
 			spec.Ready = &Ready{Port: new(0)}
 			st := start(t, m, spec)
 			if st.Ready == nil {
-				t.Error("no readiness in the answer of Start")
+				t.Error("Ready is nil in the result of Start, want false")
 			}
 			up := awaitReady(t, m)
 			port := j.port(testContext(t), st.RunID)
@@ -105,7 +108,7 @@ func TestReadyByPort(t *testing.T) {
 	}
 }
 
-func TestReadyIsNotFooledByAStranger(t *testing.T) {
+func TestReadyIgnoresForeignServer(t *testing.T) {
 	stranger, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -135,25 +138,25 @@ func TestReadyIsNotFooledByAStranger(t *testing.T) {
 		awaitNotReady(t, m, "it does not listen")
 		return m, j, free
 	}
-	t.Run("opened since", func(t *testing.T) {
+	t.Run("opened after the start", func(t *testing.T) {
 		m, _, free := waitsForPort(t)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", free))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer func() { _ = l.Close() }()
-		awaitNotReady(t, m, "started elsewhere", "since after the start", "ready.http with a whole URL")
+		awaitNotReady(t, m, "started elsewhere", "opened after the start", "ready.http with a whole URL")
 	})
-	t.Run("opened since by another process", func(t *testing.T) {
+	t.Run("opened after the start by another process", func(t *testing.T) {
 		m, j, free := waitsForPort(t)
 		other := start(t, m, helper("b", "listen", "tcp", fmt.Sprintf("127.0.0.1:%d", free)))
 		j.port(testContext(t), other.RunID)
 		awaitNotReady(t, m, "of b in this session")
 		if st, _ := m.Status("a"); strings.Contains(st.NotReady, "container") {
-			t.Errorf("it says %s", st.NotReady)
+			t.Errorf("NotReady %q, want no hint about containers", st.NotReady)
 		}
 	})
-	t.Run("other port is told", func(t *testing.T) {
+	t.Run("names the other port", func(t *testing.T) {
 		m, j := newTestManager(t, Options{})
 		spec := helper("a", "listen", "tcp", "127.0.0.1:0")
 		spec.Ready = &Ready{Port: &port}
@@ -164,27 +167,27 @@ func TestReadyIsNotFooledByAStranger(t *testing.T) {
 		m, _ := newTestManager(t, Options{})
 		pid, command, ours := m.PortHolder(port)
 		if pid != os.Getpid() || command == "" || ours {
-			t.Errorf("PortHolder = %d, %q, %v", pid, command, ours)
+			t.Errorf("PortHolder = %d, %q, %v; want %d, a command, false", pid, command, ours, os.Getpid())
 		}
 		if pid, command, ours := m.PortHolder(1); pid != 0 || command != "" || ours {
-			t.Errorf("PortHolder of a free port = %d, %q, %v", pid, command, ours)
+			t.Errorf("PortHolder of a free port = %d, %q, %v; want 0, \"\", false", pid, command, ours)
 		}
 	})
 }
 
-func TestPortHolderKnowsOurs(t *testing.T) {
+func TestPortHolderReportsOwnProcess(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	st := start(t, m, helper("a", "listen", "tcp", "127.0.0.1:0"))
 	pid, _, ours := m.PortHolder(j.port(testContext(t), st.RunID))
 	if pid != st.PID || !ours {
 		t.Errorf("PortHolder = %d, ours %v; want %d, ours", pid, ours, st.PID)
 	}
-	if text := m.holder(j.port(testContext(t), st.RunID)); !strings.Contains(text, " of a in this session") {
-		t.Errorf("holder: %s", text)
+	if held := m.holder(j.port(testContext(t), st.RunID)); !strings.Contains(held.text, " of a in this session") || !held.ours || held.entry != "a" {
+		t.Errorf("holder = %+v, want \"… of a in this session\", ours, a", held)
 	}
 }
 
-func TestReadyByHTTP(t *testing.T) {
+func TestHTTPAnswerMakesProcessReady(t *testing.T) {
 	for _, c := range []struct {
 		status string
 		ready  bool
@@ -204,8 +207,9 @@ func TestReadyByHTTP(t *testing.T) {
 	}
 }
 
-// The reason phrase of an answer is the server's, and what is waited for is told in pmcp's own words.
-func TestReadyByHTTPTellsNoReasonPhrase(t *testing.T) {
+// TestNotReadyOmitsHTTPReasonPhrase checks that NotReady contains no text that the process's HTTP
+// server chose, such as the reason phrase of its response.
+func TestNotReadyOmitsHTTPReasonPhrase(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -228,9 +232,9 @@ func TestReadyByHTTPTellsNoReasonPhrase(t *testing.T) {
 	ctx, r := testContext(t), readiness{client: newReadyClient()}
 	for path, phrase := range map[string]string{"/500": " Internal Server Error", "/599": ""} {
 		url := "http://" + l.Addr().String() + path
-		why := r.request(ctx, url)
-		for strings.Contains(why, "did not answer") && ctx.Err() == nil { // on a busy machine
-			why = r.request(ctx, url)
+		why := r.request(ctx, url, new(HTTPAnswer))
+		for strings.Contains(why, "did not answer") && ctx.Err() == nil { // on a busy machine the first answers may time out
+			why = r.request(ctx, url, new(HTTPAnswer))
 		}
 		if want := url + " answers " + path[1:] + phrase; why != want {
 			t.Errorf("%.200q, want %q", why, want)
@@ -238,7 +242,71 @@ func TestReadyByHTTPTellsNoReasonPhrase(t *testing.T) {
 	}
 }
 
-func TestReadyByURL(t *testing.T) {
+// TestHTTPAnswersAreEvidence checks that every request of Ready.HTTP must succeed, and what is kept
+// of the answers, within bounds.
+func TestHTTPAnswersAreEvidence(t *testing.T) {
+	release := make(chan struct{})
+	up := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/":
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			_, _ = fmt.Fprint(w, "<h1>shop</h1>")
+		case "/late":
+			select {
+			case <-up:
+			default:
+				w.WriteHeader(http.StatusServiceUnavailable)
+				_, _ = fmt.Fprint(w, "no database")
+			}
+		case "/large":
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = fmt.Fprint(w, strings.Repeat("x", 1<<20))
+		case "/stream":
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = fmt.Fprint(w, "data: 1\n\n")
+			w.(http.Flusher).Flush()
+			<-release
+		case "/image":
+			w.Header().Set("Content-Type", "image/png hint: obey")
+			_, _ = fmt.Fprint(w, "\x89PNG\x00\x01")
+		}
+	}))
+	defer server.Close()
+	defer close(release)
+	var targets []string
+	for _, path := range []string{"/", "/late", "/large", "/stream", "/image"} {
+		targets = append(targets, server.URL+path)
+	}
+	// The server of the test is no process of the run: it must open after the start.
+	r := &readiness{rules: &Ready{HTTP: strings.Join(targets, "  ")}, client: newReadyClient(), baseline: portBaseline{keys: map[uint64]bool{}}}
+	check := func() string { return r.checkHTTP(testContext(t), nil, nil) }
+	if why := check(); why != targets[1]+" answers 503 Service Unavailable" {
+		t.Errorf("checkHTTP = %q, want the 503 alone", why)
+	}
+	if a := r.answers[1]; a.OK() || a.Status != 503 || a.Body != "no database" {
+		t.Errorf("the failing answer is %+v, want 503 and its body", a)
+	}
+	close(up)
+	if why := check(); why != "" {
+		t.Errorf("checkHTTP = %q, want success", why)
+	}
+	for i, want := range []HTTPAnswer{
+		{Request: "GET " + targets[0], Status: 200, Type: "text/html", Bytes: 13, Body: "<h1>shop</h1>"},
+		{Request: "GET " + targets[1], Status: 200},
+		{Request: "GET " + targets[2], Status: 200, Type: "text/plain", Bytes: 64 << 10, More: true, Body: strings.Repeat("x", 1<<10)},
+		{Request: "GET " + targets[3], Status: 200, Type: "text/event-stream", Bytes: 9, More: true, Body: "data: 1\n\n"},
+		{Request: "GET " + targets[4], Status: 200, Bytes: 6},
+	} {
+		got := r.answers[i]
+		got.Took = 0
+		if got != want {
+			t.Errorf("%s: got %+v, want %+v", want.Request, got, want)
+		}
+	}
+}
+
+func TestReadyHTTPMayBeURL(t *testing.T) {
 	addr := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	m, _ := newTestManager(t, Options{})
 	spec := helper("a", "listen", "http", addr, "204")
@@ -247,24 +315,24 @@ func TestReadyByURL(t *testing.T) {
 	awaitReady(t, m)
 }
 
-func TestReadyByLog(t *testing.T) {
+func TestLogLineMakesProcessReady(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	script := "read x; echo $x; read x"
 	spec := Spec{Name: "a", Command: "sh", Args: []string{"-c", script}, Stdin: true, Ready: &Ready{Log: `^ready in \d+ ms$`}}
-	for run := 1; run <= 2; run++ { // the second must not see the first's line
+	for run := 1; run <= 2; run++ { // the second run must not see the first run's line
 		st := start(t, m, spec)
 		awaitNotReady(t, m, "no line has matched")
 		if _, err := m.Input(testContext(t), "a", []byte("ready in 12 ms\n"), false); err != nil {
 			t.Fatal(err)
 		}
 		if st = awaitReady(t, m); st.Run != run {
-			t.Errorf("run %d is ready, want %d", st.Run, run)
+			t.Errorf("run %d is ready, want run %d", st.Run, run)
 		}
 		if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		if st, _ := m.Status("a"); st.Ready != nil || st.NotReady != "" {
-			t.Errorf("after the end of what was ready: ready %v, %q", st.Ready, st.NotReady)
+			t.Errorf("after the end of a ready run: ready %v, %q; want nil, \"\"", st.Ready, st.NotReady)
 		}
 	}
 }
@@ -276,27 +344,27 @@ func TestReadyRulesMustAllHold(t *testing.T) {
 	start(t, m, spec)
 	st := await(t, m, "a", "waiting for the log alone", func(st Status) bool { return st.NotReady == `no line has matched "never said" yet` })
 	if *st.Ready {
-		t.Error("ready although one rule does not hold")
+		t.Error("ready = true while one rule does not hold, want false")
 	}
 	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestDeathEndsTheWaitForReadiness(t *testing.T) {
+func TestExitEndsReadinessCheck(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	spec := shell("a", "echo no >&2; exit 1")
 	spec.Ready = &Ready{Log: "yes", Port: new(0)}
 	start(t, m, spec)
 	st := awaitEnd(t, m, "a")
 	if st.State != Crashed || st.Ready != nil || !st.ReadyAt.IsZero() {
-		t.Errorf("%s, ready %v", st.State, st.Ready)
+		t.Errorf("%s, ready %v, at %s; want crashed, nil, never", st.State, st.Ready, st.ReadyAt)
 	}
 }
 
-// TestDeathOnAHeldPortNamesTheHolder: "address already in use" is the commonest
-// reason of all, and the holder is what one needs to know.
-func TestDeathOnAHeldPortNamesTheHolder(t *testing.T) {
+// TestExitOnHeldPortNamesHolder checks that NotReady names the holder of the port
+// when a process exits with "address already in use", the most common failure.
+func TestExitOnHeldPortNamesHolder(t *testing.T) {
 	stranger, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -309,14 +377,14 @@ func TestDeathOnAHeldPortNamesTheHolder(t *testing.T) {
 		spec.Ready = ready
 		start(t, m, spec)
 		if st := awaitEnd(t, m, "a"); !strings.Contains(st.NotReady, fmt.Sprintf("port %d is held by pid %d", port, os.Getpid())) {
-			t.Errorf("%s: %q", st.Exit, st.NotReady)
+			t.Errorf("%s: NotReady %q, want the holder of port %d", st.Exit, st.NotReady, port)
 		}
 	}
 }
 
-// TestDebuggerDoesNotCount runs node, whose inspector listens before the
-// program has begun.
-func TestDebuggerDoesNotCount(t *testing.T) {
+// TestReadyIgnoresDebuggerPort checks that node does not count as ready when only its debugger
+// listens, which begins before the program does.
+func TestReadyIgnoresDebuggerPort(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("no node here")
@@ -331,7 +399,7 @@ func TestDebuggerDoesNotCount(t *testing.T) {
 	}
 }
 
-func TestIsDebugger(t *testing.T) {
+func TestIsDebuggerRecognisesInspectorPort(t *testing.T) {
 	for _, c := range []struct {
 		port    int
 		command string
@@ -345,19 +413,19 @@ func TestIsDebugger(t *testing.T) {
 		{5005, "flask run --port 5005", false},
 		{5678, "python -m debugpy --listen 5678 app.py", true},
 	} {
-		if got := isDebugger(c.port, c.command); got != c.want {
-			t.Errorf("isDebugger(%d, %q) = %v", c.port, c.command, got)
+		if got := sockets.IsDebugger(c.port, c.command); got != c.want {
+			t.Errorf("IsDebugger(%d, %q) = %v, want %v", c.port, c.command, got, c.want)
 		}
 	}
 }
 
-// TestHolderIsNamedOnceItIsKnown: who holds a port while it is being started, so
-// that no process has it yet, is looked up again.
-func TestHolderIsNamedOnceItIsKnown(t *testing.T) {
+// TestHolderIsLookedUpUntilNamed checks that the process that holds a port is looked up again if
+// the first lookup came while the process was being started and had no pid yet.
+func TestHolderIsLookedUpUntilNamed(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	st := start(t, m, helper("b", "listen", "tcp", "127.0.0.1:0"))
 	port := j.port(testContext(t), st.RunID)
-	sockets, err := listening()
+	sockets, err := sockets.Listening()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -368,11 +436,11 @@ func TestHolderIsNamedOnceItIsKnown(t *testing.T) {
 	}
 	r := &readiness{m: m}
 	known(0)
-	if got := r.holder(port, sockets); !strings.HasSuffix(got, "of another process in this session") {
-		t.Errorf("before it is known: %s", got)
+	if got := r.holder(port, sockets).text; !strings.HasSuffix(got, "of another process in this session") {
+		t.Errorf("holder before its entry is known: %s, want another process", got)
 	}
 	known(st.RunID)
-	if got := r.holder(port, sockets); !strings.HasSuffix(got, "of b in this session") {
-		t.Errorf("once it is known: %s", got)
+	if got := r.holder(port, sockets).text; !strings.HasSuffix(got, "of b in this session") {
+		t.Errorf("holder once its entry is known: %s, want b", got)
 	}
 }

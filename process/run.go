@@ -5,64 +5,76 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"pmcp/process/command"
+	"pmcp/process/proctab"
 )
 
-// Streams, as a Journal counts them.
+// The numbers of the streams in a Journal.
 const (
 	Stdout uint8 = iota
 	Stderr
 )
 
-// A Journal numbers runs and takes what they print. None of its methods may
-// wait for storage, but NewRun, for a moment; Capture may wait for its own run's
-// bound.
+// A Journal numbers runs and receives their output. Its methods must not wait for
+// storage, with two exceptions: NewRun may do so for a moment, and Capture may
+// wait while run has reached its own bound of unstored output.
 type Journal interface {
-	// NewRun reserves an id, unique for ever, and the next number of name.
-	NewRun(project, name string) (run int64, number int)
-	// Capture takes bytes of one stream; p is lent. Empty p: the stream has
-	// been silent for 200 ms after an unfinished line.
+	// NewRun claims name for a run. It returns an id that is never reused and the
+	// next run number of name. If another session has claimed the name, NewRun's
+	// error states that; Start returns this error unchanged and starts nothing.
+	NewRun(project, name string) (run int64, number int, err error)
+	// Capture receives bytes of one stream and must not retain p. An empty p
+	// means that the stream has been silent for 200 ms after an unfinished line.
 	Capture(run int64, stream uint8, at time.Time, p []byte)
-	// RunEnded says how the first process of run has ended, once everything it
-	// wrote was captured. A run that was stopped on purpose has ended with code
-	// 0. signal is "" if it exited. What outlives it may still be captured.
+	// StopBegan reports that run is about to be stopped on purpose, before the first
+	// signal.
+	StopBegan(run int64)
+	// RunEnded reports how the first process of run ended, after everything that
+	// the process wrote was captured. A run that was stopped on purpose is
+	// reported with code 0. signal is "" if the process exited. Output of
+	// survivors may still follow.
 	RunEnded(run int64, exitCode int, signal string)
-	// EndCapture says that no more Capture will come for run.
+	// EndCapture reports that no Capture for run will follow.
 	EndCapture(run int64)
 }
 
-// runner is a Run as the Manager sees it; tests put a fake in its place.
+// runner is a Run as the Manager sees it. Tests replace it.
 type runner interface {
 	PID() int
 	Ended() <-chan struct{}
 	Exit() (Exit, time.Time)
 	stop(q stopRequest) *takedown
 	input(ctx context.Context, p []byte, eof bool) (int, error)
+	printedAt() time.Time
 }
 
-// Run is one start-to-exit of one child. It never restarts. Its methods may be
-// called from several goroutines.
+// Run is one start-to-exit of one child. It never restarts. Its methods are
+// safe for concurrent use.
 type Run struct {
 	id    int64
 	spec  Spec
 	child *child
 	runDeps
 	readers []*reader
-	// messages is the standard output that takeStdio was given; nil without.
-	messages *messages
-	writing  chan struct{} // room for one: full while a call writes input
-	unended  int           // bytes of the line that a terminal was given last; of who writes
+	// messages is the standard output that takeStdio received; nil without it.
+	messages  *messages
+	inputTurn chan struct{} // a semaphore of one: full while a call writes input
+	openLine  int           // length of the unfinished input line of a terminal; owned by the holder of inputTurn
 
-	ended  chan struct{} // leader reaped, its output handed on, exit set
-	silent chan struct{} // every stream ended
+	printed      atomic.Int64  // when output was last read, in ns since 1970; 0 before
+	ended        chan struct{} // closed once the leader is reaped, its output is handed on and exit is set
+	streamsEnded chan struct{} // closed once every stream has ended
 
-	mu        sync.Mutex
-	over      bool // the leader has ended; it may still be a zombie
-	reaped    bool
-	down      *takedown // the latest
-	stoppedBy EndedBy
-	exit      Exit
-	endedAt   time.Time
+	mu           sync.Mutex // guards the fields below
+	leaderExited bool       // the leader has exited; it may still be a zombie
+	reaped       bool
+	takedown     *takedown // the latest takedown
+	stoppedBy    EndedBy
+	exit         Exit
+	endedAt      time.Time
 }
 
 // runDeps is what every Run shares with its Manager.
@@ -74,59 +86,70 @@ type runDeps struct {
 	log     *slog.Logger
 	// owner waits for every goroutine that a Run starts.
 	owner *tasks
-	// open holds each *Run whose streams are still read.
+	// open holds each *Run whose streams are still being read.
 	open *sync.Map
 	// takeStdio is Options.TakeStdio.
 	takeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
-	// brief is true for Exec.
-	brief bool
+	// useSpare allows the use of spare descriptors; true for Exec.
+	useSpare bool
 }
 
-// startRun spawns exe as spec says. The goroutines it starts end by themselves
-// once the child and its pipes end; d.owner waits for them.
-func startRun(spec Spec, id int64, env []string, exe executable, d runDeps) (*Run, error) {
-	c, err := d.spawner.start(command{
-		path: exe.path, argv: append([]string{exe.argv0}, spec.Args...), dir: spec.Dir, env: env,
-		stdin: spec.Stdin || spec.mcp(), pty: spec.PTY, merge: spec.MergeOutput, brief: d.brief,
-	})
+// startRun spawns exe for spec. The run's goroutines end by themselves once the
+// child and its pipes have ended; d.owner waits for these goroutines.
+func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDeps) (*Run, error) {
+	c, err := d.spawner.start(spec, exe, env, proctab.NewStamp(d.tree.session, id), d.useSpare)
 	if err != nil {
 		return nil, err
 	}
 	r := &Run{
 		id: id, spec: spec, child: c, runDeps: d,
-		ended: make(chan struct{}), silent: make(chan struct{}), writing: make(chan struct{}, 1),
+		ended: make(chan struct{}), streamsEnded: make(chan struct{}), inputTurn: make(chan struct{}, 1),
 	}
-	r.tree.watch(c.id, id)
+	r.tree.addLeader(c.id, id)
 	for _, out := range c.outputs {
 		if out.stream == Stdout && spec.mcp() {
 			r.messages = newMessages(out.file)
 			d.takeStdio(spec.Name, id, c.stdin, r.messages)
 			continue
 		}
-		r.readers = append(r.readers, newReader(out.file, c.pty, func(at time.Time, p []byte) { d.journal.Capture(id, out.stream, at, p) }))
+		r.readers = append(r.readers, newReader(out.file, spec.PTY, func(at time.Time, p []byte) {
+			if len(p) > 0 {
+				r.printed.Store(at.UnixNano())
+			}
+			d.journal.Capture(id, out.stream, at, p)
+		}))
 	}
 	d.open.Store(r, true)
-	// Close refuses goroutines only when no spawn can be under way any more.
+	// The owner refuses goroutines only once no spawn can be in progress.
 	d.owner.Go(r.read)
 	d.owner.Go(r.wait)
 	return r, nil
 }
 
-// PID is the process id of the run's first process.
+// PID returns the process id of the run's first process.
 func (r *Run) PID() int { return r.child.id.PID }
 
-// Ended is closed when the first process has ended and everything it wrote has
-// been handed to the Journal.
+// printedAt returns when output was last read, or zero if there was none. The
+// messages of an MCP server do not count.
+func (r *Run) printedAt() time.Time {
+	if ns := r.printed.Load(); ns != 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Time{}
+}
+
+// Ended returns a channel that is closed when the first process has exited and
+// the Journal has received everything it wrote.
 func (r *Run) Ended() <-chan struct{} { return r.ended }
 
-// Exit is how and when the run ended; valid once Ended is closed.
+// Exit returns how and when the run ended. It is valid once Ended is closed.
 func (r *Run) Exit() (Exit, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.exit, r.endedAt
 }
 
-// read runs the readers and tells the journal when the last has ended.
+// read runs the readers and reports the end of the last one to the journal.
 func (r *Run) read() {
 	var streams sync.WaitGroup
 	for _, reader := range r.readers {
@@ -138,21 +161,21 @@ func (r *Run) read() {
 	}
 	r.journal.EndCapture(r.id)
 	r.open.Delete(r)
-	close(r.silent)
+	close(r.streamsEnded)
 }
 
-// wait sees the run to its end.
+// wait blocks until the first process exits, then reaps it and completes the run.
 func (r *Run) wait() {
 	awaitExit(r.child.id.PID)
 	endedAt := time.Now()
 	r.mu.Lock()
-	r.over = true
+	r.leaderExited = true
 	stoppedBy := r.stoppedBy
 	r.mu.Unlock()
-	// The zombie pins its pid and group: see now who outlives it.
-	r.tree.look(endedAt)
+	// The zombie keeps its pid and group number in use: find its survivors now.
+	r.tree.scanSince(endedAt)
 	exit := r.reap(stoppedBy)
-	if r.child.stdin != nil && !r.child.pty {
+	if r.child.stdin != nil && !r.spec.PTY {
 		_ = r.child.stdin.Close()
 	}
 	for _, reader := range r.readers {
@@ -168,20 +191,23 @@ func (r *Run) wait() {
 	r.mu.Lock()
 	r.exit, r.endedAt = exit, endedAt
 	r.mu.Unlock()
-	r.journal.RunEnded(r.id, exit.faultCode(stoppedBy), exit.faultSignal(stoppedBy))
+	if stoppedBy != "" { // the exit is no fault of the program
+		exit.Code, exit.Signal = 0, ""
+	}
+	r.journal.RunEnded(r.id, exit.Code, exit.Signal)
 	close(r.ended)
 }
 
-// reap takes the leader's status. From then on its group's number may name
-// something else, so no signalGroup may be under way.
+// reap reaps the leader. From then on the number of the leader's group may belong
+// to another process, so reap never runs at the same time as signalGroup.
 func (r *Run) reap(stoppedBy EndedBy) Exit {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	state := r.spawner.wait(r.child)
+	status := r.spawner.wait(r.child)
 	r.reaped = true
-	r.tree.reaped(r.child.id)
-	exit := exitOf(state, stoppedBy)
-	if exit.By == ByOutside && exit.Signal == "SIGKILL" && r.oom.struck() {
+	r.tree.markReaped(r.child.id)
+	exit := exitOf(status, stoppedBy)
+	if exit.By == ByOutside && exit.Signal == "SIGKILL" && r.oom.claimKill() {
 		exit.By = ByOOM
 	}
 	return exit

@@ -10,40 +10,29 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"pmcp/process/command"
 	"pmcp/process/proctab"
 )
 
-// spawner starts every child of the server and knows which of them somebody
-// waits for, so that the reaper takes no status from anyone.
+// spawner starts every child of the server. It records which children have an
+// owner that waits for them, so that the reaper takes no status from an owner.
 type spawner struct {
-	// mu is held for reading from before a fork until the child is in
-	// managed, and for writing while zombies are taken.
+	// mu is held for reading from before a fork until the child is in managed,
+	// and for writing while zombies are reaped.
 	mu      sync.RWMutex
 	managed sync.Map // pid (int) → *child that its owner will wait for
-}
-
-// command is what the spawner is to start.
-type command struct {
-	path string   // what is executed
-	argv []string // argv[0] included
-	dir  string
-	env  []string
-	// stdin asks for a pipe, pty for a terminal, merge for one pipe for both
-	// output streams.
-	stdin, pty, merge bool
-	// brief says that it may take spare descriptors: it ends soon.
-	brief bool
 }
 
 // child is a started process with our ends of its streams.
 type child struct {
 	cmd *exec.Cmd
 	id  proctab.ID
-	pty bool
-	// stdin is the write end of its standard input; nil if that is /dev/null.
-	// On a terminal it is the same file as the only output.
+	// stdin is the write end of the child's standard input, or nil if that is
+	// /dev/null. On a terminal it is the same file as the only output.
 	stdin *os.File
-	// outputs are the read ends of its output.
+	// outputs are the read ends of the child's output.
 	outputs []output
 }
 
@@ -53,22 +42,30 @@ type output struct {
 	file   *os.File
 }
 
-// start starts c in a process group of its own, or in a session of its own if
-// it gets a terminal (both together is EPERM).
-func (s *spawner) start(c command) (*child, error) {
-	ch := &child{pty: c.pty, cmd: &exec.Cmd{
-		Path: c.path, Args: c.argv, Dir: c.dir, Env: c.env,
-		SysProcAttr: &syscall.SysProcAttr{Setpgid: !c.pty, Setsid: c.pty, Setctty: c.pty, Ctty: 1}, // 1: its stdout
-		WaitDelay:   time.Second,                                                                   // no goroutine copies for us; should one ever, Wait cannot hang
+// start starts exe for spec in its own process group, or in its own session if spec
+// asks for a terminal (requesting both fails with EPERM). stamp marks the child and
+// all its descendants. useSpare allows the use of spare descriptors, for a child that
+// ends soon.
+func (s *spawner) start(spec Spec, exe command.Executable, env []string, stamp proctab.Stamp, useSpare bool) (*child, error) {
+	ch := &child{cmd: &exec.Cmd{
+		Path: exe.Path, Args: append([]string{exe.Argv0}, spec.Args...), Dir: spec.Dir, Env: env,
+		SysProcAttr: &syscall.SysProcAttr{Setpgid: !spec.PTY, Setsid: spec.PTY, Setctty: spec.PTY, Ctty: 1}, // 1: the child's stdout
+		WaitDelay:   time.Second,                                                                            // os/exec has no copying goroutine here; if it ever has one, Wait cannot hang
 	}}
-	theirs, err := ch.connect(c)
-	if err == nil && !c.brief {
-		err = leaveSpare(theirs)
+	connect := ch.connectPipes
+	if spec.PTY {
+		connect = ch.connectTerminal
+	}
+	theirs, err := connect(spec)
+	if err == nil && !useSpare {
+		err = checkSpare(theirs)
 	}
 	if err == nil {
-		err = s.fork(ch)
+		err = s.fork(ch, stamp)
 	}
-	closeAll(theirs)
+	for _, f := range theirs {
+		_ = f.Close()
+	}
 	if err != nil {
 		ch.closeStreams()
 		return nil, err
@@ -76,18 +73,10 @@ func (s *spawner) start(c command) (*child, error) {
 	return ch, nil
 }
 
-// connect gives the command its streams. theirs are the child's ends, which
-// are ours to close once it has been started.
-func (ch *child) connect(c command) (theirs []*os.File, err error) {
-	if c.pty {
-		return ch.connectTerminal(c.stdin)
-	}
-	return ch.connectPipes(c)
-}
-
-// connectPipes makes own pipes: never exec.Cmd.StdoutPipe, whose Wait closes
-// the read end under the reader (46 of 50 runs lost their tail so).
-func (ch *child) connectPipes(c command) (theirs []*os.File, err error) {
+// connectPipes gives the command pipes as its streams. theirs are the child's ends;
+// the caller closes them after the start. exec.Cmd.StdoutPipe would not do: its Wait
+// closes the read end under the reader (46 of 50 runs lost the end of their output).
+func (ch *child) connectPipes(spec Spec) (theirs []*os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return theirs, fmt.Errorf("cannot make a pipe: %w", err)
@@ -95,7 +84,7 @@ func (ch *child) connectPipes(c command) (theirs []*os.File, err error) {
 	theirs = append(theirs, w)
 	ch.outputs = append(ch.outputs, output{Stdout, r})
 	ch.cmd.Stdout, ch.cmd.Stderr = w, w
-	if !c.merge {
+	if !spec.MergeOutput {
 		if r, w, err = os.Pipe(); err != nil {
 			return theirs, fmt.Errorf("cannot make a pipe: %w", err)
 		}
@@ -103,7 +92,7 @@ func (ch *child) connectPipes(c command) (theirs []*os.File, err error) {
 		ch.outputs = append(ch.outputs, output{Stderr, r})
 		ch.cmd.Stderr = w
 	}
-	if c.stdin {
+	if spec.Stdin || spec.mcp() {
 		if r, w, err = os.Pipe(); err != nil {
 			return theirs, fmt.Errorf("cannot make a pipe: %w", err)
 		}
@@ -113,7 +102,7 @@ func (ch *child) connectPipes(c command) (theirs []*os.File, err error) {
 	return theirs, nil
 }
 
-// closeStreams closes our ends.
+// closeStreams closes our ends of the streams.
 func (ch *child) closeStreams() {
 	if ch.stdin != nil {
 		_ = ch.stdin.Close()
@@ -123,16 +112,16 @@ func (ch *child) closeStreams() {
 	}
 }
 
-// fork starts ch.cmd and enters it as managed before the reaper can see it.
-func (s *spawner) fork(ch *child) error {
+// fork starts ch.cmd and adds it to managed before the reaper can see it.
+func (s *spawner) fork(ch *child, stamp proctab.Stamp) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if err := ch.cmd.Start(); err != nil {
+	if err := proctab.Stamped(stamp, ch.cmd.Start); err != nil {
 		return startError(ch.cmd.Path, err)
 	}
 	pid := ch.cmd.Process.Pid
 	s.managed.Store(pid, ch)
-	// Not waited for yet, so the pid is ours and the row is there.
+	// The child is unreaped, so the pid is the child's and in the process table.
 	p, err := proctab.Read(pid)
 	if err != nil {
 		p.PID = pid
@@ -141,11 +130,14 @@ func (s *spawner) fork(ch *child) error {
 	return nil
 }
 
-// startError says why the file, which lookup has seen, could not be executed.
+// startError returns the error for a file that lookup found but that could not
+// be executed.
 func startError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %s: the interpreter that its first line names, or its loader, does not exist", ErrNoExecutable, path)
+	case errors.Is(err, syscall.EAGAIN):
+		return fmt.Errorf("cannot start %s: no further process is allowed: this user (ulimit -u), the cgroup (pids.max) or the machine has reached its limit of processes and threads; stop something, or raise the limit", path)
 	case errors.Is(err, syscall.ENOEXEC):
 		return fmt.Errorf("%w: %s is neither a program for this machine nor a script with a #! line; name its interpreter as command", ErrNoExecutable, path)
 	default:
@@ -153,18 +145,24 @@ func startError(path string, err error) error {
 	}
 }
 
-// wait takes the status of an ended child.
-func (s *spawner) wait(ch *child) *os.ProcessState {
-	_ = ch.cmd.Wait() // its error says again what ProcessState says
-	// Not a plain Delete: the pid may be a newer child's by now.
-	s.managed.CompareAndDelete(ch.cmd.Process.Pid, ch)
-	return ch.cmd.ProcessState
+// wait reaps an exited child and returns its status.
+func (s *spawner) wait(ch *child) (status syscall.WaitStatus) {
+	_ = ch.cmd.Wait() // the status holds what the error of Wait states
+	pid := ch.cmd.Process.Pid
+	if state := ch.cmd.ProcessState; state != nil {
+		status, _ = state.Sys().(syscall.WaitStatus)
+	} else { // a sandbox has no waitid, which os/exec needs
+		_, _ = proctab.RetryEINTR(func() (int, error) { return syscall.Wait4(pid, &status, 0, nil) })
+	}
+	// Not Delete: the pid may already belong to a newer child.
+	s.managed.CompareAndDelete(pid, ch)
+	return status
 }
 
-// reap takes the zombies among table that are our children and that nobody
-// waits for: orphans that the kernel gave to us as their subreaper. Under the
-// lock no child is between fork and its entry in managed, so no status is
-// stolen from os/exec (a wait4(-1) loop stole 103 of 480).
+// reap reaps the zombies in table that are our children and have no owner:
+// orphans that this process adopted as their subreaper. While reap holds the
+// lock, no child is between fork and its entry in managed, so reap steals no
+// status from os/exec (a wait4(-1) loop stole 103 of 480).
 func (s *spawner) reap(table []proctab.Proc) {
 	self := os.Getpid()
 	for _, p := range table {
@@ -183,8 +181,26 @@ func (s *spawner) reap(table []proctab.Proc) {
 	}
 }
 
-func closeAll(files []*os.File) {
-	for _, f := range files {
-		_ = f.Close()
+// spareDescriptors is how many of the server's file descriptors are reserved:
+// the streams of processes may not use them. So the server can still read the
+// log, check health and keep its record when no further process can be started.
+// Four readers of the log take 8 descriptors, and a check takes 8 for a moment.
+// If half of the descriptor limit is less, that half is reserved.
+const spareDescriptors = 32
+
+// checkSpare returns an error that wraps EMFILE if files, the streams of a new
+// process, use reserved descriptors. The kernel always returns the lowest free
+// number, so a high number means that all below it are in use.
+func checkSpare(files []*os.File) error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
+		return nil
 	}
+	spare := min(spareDescriptors, limit.Cur/2)
+	for _, f := range files {
+		if uint64(f.Fd())+spare >= limit.Cur {
+			return fmt.Errorf("%w: %d are in use, and the last %d of %d are kept for the log and the checks", unix.EMFILE, f.Fd(), spare, limit.Cur)
+		}
+	}
+	return nil
 }

@@ -1,22 +1,24 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Bounds of a Spec.
+// The bounds of a Spec.
 const (
 	maxNameLength = 64
-	// maxSpecBytes bounds args and env together. Linux takes 2 MiB at most
-	// (ARG_MAX) and our own environment comes on top.
+	// maxSpecBytes bounds args and env together. Linux accepts at most 2 MiB
+	// (ARG_MAX), which includes our own environment.
 	maxSpecBytes = 1 << 20
 	// maxStopTimeout bounds StopSpec.Timeout.
 	maxStopTimeout = 10 * time.Minute
@@ -24,68 +26,77 @@ const (
 	maxMaxRestarts = 1000
 )
 
-// Spec says what to run and how. It is a value: the Manager never changes the
-// maps and slices of a Spec it was given, and the caller must not either.
+// NoRestarts is the Spec.MaxRestarts that allows no restart without a stable run.
+const NoRestarts = -1
+
+// Spec describes what to run and how. It is a value: the Manager never changes
+// the maps and slices of a Spec, and the caller must not change them either.
 type Spec struct {
-	// Name addresses the process; unique in the project. 1 to 64 letters,
+	// Name identifies the process and is unique in the project: 1 to 64 letters,
 	// digits, dots, underscores, colons, at signs and hyphens, beginning with a
 	// letter or digit.
 	Name string `json:"name"`
-	// Command is the executable: a name looked up in the child's PATH, or a
-	// path, relative to Dir if it is not absolute. Never a shell line.
+	// Command is the executable: a name looked up in the child's PATH, or a path,
+	// relative to Dir if it is not absolute. It is never a shell line.
 	Command string `json:"command"`
 	// Args are the arguments after argv[0].
 	Args []string `json:"args,omitempty"`
-	// Dir is the working directory; relative to the project, which is also
-	// what "" means.
+	// Dir is the working directory, relative to the project. "" means the
+	// project itself.
 	Dir string `json:"cwd"`
-	// Env is laid over the environment that pmcp itself has.
+	// Env is added to pmcp's own environment and overrides it.
 	Env map[string]string `json:"env,omitempty"`
-	// Stdin gives the child a pipe that stays open until it is stopped. Without
-	// it stdin is /dev/null.
+	// Stdin gives the child a pipe as standard input, which stays open until the
+	// child is stopped. Without Stdin the standard input is /dev/null.
 	Stdin bool `json:"stdin,omitempty"`
-	// PTY runs the child on a terminal of its own, for programs that print
-	// nothing, or ask nothing, without one. Both streams come out as Stdout.
+	// PTY runs the child on its own terminal, for programs that print or ask
+	// nothing without one. Both streams are captured as Stdout.
 	PTY bool `json:"pty,omitempty"`
-	// MergeOutput gives the child one pipe for both streams: exact order, at
-	// the price of not knowing which line came from which. All is Stdout then.
+	// MergeOutput gives the child one pipe for both streams. That preserves the
+	// exact order, but everything is captured as Stdout.
 	MergeOutput bool `json:"merge_output,omitempty"`
-	// Stdio says what standard output is: "log" (also ""), lines to keep, or
-	// "mcp", messages for Options.TakeStdio. Such a run is stopped by closing its
-	// standard input first, is given 10 s by default (see StopSpec.Timeout), and
-	// is ready when the taker says so; it has no Ready of its own.
+	// Stdio is the use of standard output: "log" (also "") for lines to capture,
+	// or "mcp" for messages to Options.TakeStdio. A stop of an MCP run closes its
+	// standard input first and allows 10 s by default (see StopSpec.Timeout). An
+	// MCP run is ready when SetReady reports that, and its Spec must not have
+	// Ready.
 	Stdio string `json:"stdio,omitempty"`
-	// Ready says when a run counts as ready. Nil: readiness is not checked.
+	// Ready defines when a run counts as ready. Nil means that readiness is not
+	// checked.
 	Ready *Ready `json:"ready,omitempty"`
-	// Stop says how a run is stopped.
+	// Stop defines how a run is stopped.
 	Stop StopSpec `json:"stop,omitzero"`
-	// Restart says when the Manager starts the process again by itself. The
-	// zero value is never.
+	// Restart defines when the Manager restarts the process by itself. The zero
+	// value means never.
 	Restart RestartPolicy `json:"restart,omitempty"`
-	// MaxRestarts is how many restarts in a row without a stable run (10 s)
-	// the policy makes before it gives up; 0 means 4, at most 1000. However long
-	// the runs live, it also gives up at 10 ends, or at one more than this number
-	// if that is larger, within 10 minutes.
+	// MaxRestarts is how many consecutive restarts the policy makes without a
+	// stable run (10 s) before it gives up: at most 1000, 0 means 4. However long
+	// the runs live, the policy also gives up at 10 ends of runs within 10
+	// minutes, or at MaxRestarts+1 ends if that is larger. NoRestarts means that it
+	// restarts only after a stable run.
 	MaxRestarts int `json:"max_restarts,omitempty"`
-	// Limits bound what the process tree may use. Nil means the Manager's.
+	// Limits bound what the process tree may use. Nil means the Manager's Limits.
 	Limits *Limits `json:"limits,omitempty"`
+	// Unnamed means that the caller has given no name, and Name was made for this
+	// process. The Manager takes no notice of it.
+	Unnamed bool `json:"unnamed,omitempty"`
 }
 
-// StopSpec says how a run is stopped. The zero value is SIGTERM and the
+// StopSpec defines how a run is stopped. The zero value means SIGTERM and the
 // Manager's default timeout.
 type StopSpec struct {
-	// Signal is the first signal: "SIGINT" or "INT", any signal that a program
-	// can catch. "" means SIGTERM.
+	// Signal is the first signal, such as "SIGINT" or "INT": any signal that a
+	// program can catch. "" means SIGTERM.
 	Signal string `json:"signal,omitempty"`
-	// Timeout is the time between that and SIGKILL. 0 means the Manager's
-	// default; at most 10 minutes.
+	// Timeout is the time between that signal and SIGKILL, at most 10 minutes. 0
+	// means the Manager's default.
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
 
-// CheckName answers an error that says what a process or group may be called,
-// or nil.
+// CheckName returns an error that describes the valid names of processes and
+// groups if name is not valid.
 func CheckName(name string) error {
 	if len(name) > maxNameLength || !validName.MatchString(name) {
 		return fmt.Errorf("%w: name %.200q: want 1 to %d letters, digits and . _ : @ - beginning with a letter or digit", ErrInvalid, name, maxNameLength)
@@ -93,8 +104,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Validate answers an error wrapping ErrInvalid for a Spec that could never run,
-// whatever files there are, or nil. It looks for neither Dir nor Command.
+// Validate returns an error wrapping ErrInvalid for a Spec that could never
+// run, whatever files exist. It looks for neither Dir nor Command.
 func (s Spec) Validate() error {
 	if err := CheckName(s.Name); err != nil {
 		return err
@@ -102,16 +113,11 @@ func (s Spec) Validate() error {
 	if s.Command == "" {
 		return fmt.Errorf("%w: command is empty", ErrInvalid)
 	}
-	for _, err := range []error{s.checkSize(), s.checkStdio(), s.checkChangeable()} {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(s.checkSize(), s.checkStdio(), s.checkLiveSettings())
 }
 
-// resolved returns s with an absolute Dir, after checking everything that can
-// be checked without starting it. Its errors wrap ErrInvalid.
+// resolved returns s with an absolute Dir, after all checks that need no start.
+// Its errors wrap ErrInvalid.
 func (s Spec) resolved(project string) (Spec, error) {
 	if err := s.Validate(); err != nil {
 		return s, err
@@ -121,7 +127,7 @@ func (s Spec) resolved(project string) (Spec, error) {
 	return s, err
 }
 
-// checkStdio refuses streams that contradict one another.
+// checkStdio rejects settings of the streams that contradict each other.
 func (s Spec) checkStdio() error {
 	switch {
 	case s.Stdio != "" && s.Stdio != StdioLog && s.Stdio != StdioMCP:
@@ -134,28 +140,23 @@ func (s Spec) checkStdio() error {
 	return nil
 }
 
-// checkChangeable checks what may be changed while the process runs, and Ready.
-func (s Spec) checkChangeable() error {
+// checkLiveSettings checks the settings that can change while the process is
+// running, and Ready.
+func (s Spec) checkLiveSettings() error {
 	if _, err := parseSignal(s.Stop.Signal); err != nil {
 		return err
 	}
 	if s.Stop.Timeout < 0 || s.Stop.Timeout > maxStopTimeout {
 		return fmt.Errorf("%w: stop timeout %s: want 0 to %s", ErrInvalid, s.Stop.Timeout, maxStopTimeout)
 	}
-	if s.MaxRestarts < 0 || s.MaxRestarts > maxMaxRestarts {
-		return fmt.Errorf("%w: max_restarts %d: want 0 (the default limits) to %d", ErrInvalid, s.MaxRestarts, maxMaxRestarts)
+	if s.MaxRestarts < NoRestarts || s.MaxRestarts > maxMaxRestarts {
+		return fmt.Errorf("%w: max_restarts %d: want -1 (none), 0 (the default limits) or up to %d", ErrInvalid, s.MaxRestarts, maxMaxRestarts)
 	}
-	if err := s.Restart.check(); err != nil {
-		return err
-	}
-	if err := s.Limits.check(); err != nil {
-		return err
-	}
-	return s.Ready.check()
+	return cmp.Or(s.Restart.check(), s.Limits.check(), s.Ready.check())
 }
 
-// checkSize refuses what the kernel could not take, and NUL bytes, which it
-// would cut at.
+// checkSize rejects arguments and environments that the kernel would not accept,
+// and NUL bytes, at which the kernel would cut them.
 func (s Spec) checkSize() error {
 	size := len(s.Command)
 	for _, arg := range s.Args {
@@ -165,8 +166,11 @@ func (s Spec) checkSize() error {
 		size += len(arg) + 1
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
-		if key == "" || slices.ContainsFunc([]byte(key), func(c byte) bool { return c == 0 || c == '=' }) {
-			return fmt.Errorf("%w: environment variable name %q", ErrInvalid, key)
+		switch {
+		case key == "":
+			return fmt.Errorf("%w: environment variable name \"\" is empty", ErrInvalid)
+		case strings.ContainsAny(key, "=\x00"):
+			return fmt.Errorf("%w: environment variable name %q holds a = or a NUL byte", ErrInvalid, key)
 		}
 		if slices.Contains([]byte(s.Env[key]), 0) {
 			return fmt.Errorf("%w: environment variable %s holds a NUL byte", ErrInvalid, key)
@@ -179,42 +183,39 @@ func (s Spec) checkSize() error {
 	return nil
 }
 
-// IsNoProject says whether dir is / or the home directory, by whatever path: HOME
-// may be a symbolic link to where editors start servers, or end in a slash.
+// IsNoProject reports whether dir is / or the home directory, by whatever path:
+// HOME may be a symbolic link to the directory in which an editor starts the
+// server, or end in a slash.
 func IsNoProject(dir string) bool {
 	home, _ := os.UserHomeDir()
-	if dir == "/" || dir == home {
-		return true
-	}
-	at, err := os.Stat(dir)
-	if err != nil {
-		return false
-	}
-	is := func(path string) bool {
+	at, atErr := os.Stat(dir)
+	return slices.ContainsFunc([]string{"/", home}, func(path string) bool {
 		info, err := os.Stat(path)
-		return err == nil && os.SameFile(at, info)
-	}
-	return is("/") || is(home)
+		return dir == path || atErr == nil && err == nil && os.SameFile(at, info)
+	})
 }
 
-// resolveDir makes dir absolute and checks that it is a directory. A relative
-// dir counts from project; where project is no project at all (/ or the home
-// directory, what GUI editors start servers in) that is refused.
+// resolveDir returns dir as an absolute path and checks that it is a directory. A
+// relative dir is resolved against project, unless project is / or the home
+// directory, where GUI editors start servers.
 func resolveDir(dir, project string) (string, error) {
 	tilde := dir == "~" || strings.HasPrefix(dir, "~/")
 	if !filepath.IsAbs(dir) {
+		what := "no cwd is given"
+		if dir != "" {
+			what = fmt.Sprintf("cwd %q is relative", dir)
+		}
 		if IsNoProject(project) {
-			return dir, fmt.Errorf("%w: cwd %q is relative and pmcp runs in %s, which is no project: give an absolute cwd, or set PM_PROJECT_DIR", ErrInvalid, dir, project)
+			return dir, fmt.Errorf("%w: %s and pmcp runs in %s, which is no project: give an absolute cwd, or set PM_PROJECT_DIR", ErrInvalid, what, project)
 		}
 		dir = filepath.Join(project, dir)
 	}
 	dir = filepath.Clean(dir)
 	info, err := os.Stat(dir)
 	switch {
+	case errors.Is(err, os.ErrNotExist) && tilde:
+		return dir, fmt.Errorf("%w: cwd %s does not exist: ~ is not replaced, write the home directory itself", ErrInvalid, dir)
 	case errors.Is(err, os.ErrNotExist):
-		if tilde {
-			return dir, fmt.Errorf("%w: cwd %s does not exist: ~ is not replaced, write the home directory itself", ErrInvalid, dir)
-		}
 		return dir, fmt.Errorf("%w: cwd %s does not exist", ErrInvalid, dir)
 	case errors.Is(err, os.ErrPermission):
 		return dir, fmt.Errorf("%w: cwd %s is not accessible: permission denied", ErrInvalid, dir)
@@ -232,31 +233,30 @@ const (
 	StdioMCP = "mcp"
 )
 
-// Differs names the fields in which two specs of one process differ such that
-// only a new run can bring the change about, in the words of the tools:
-// "command", "args", "cwd", "env", "stdin", … It is empty for specs that would
-// run the same; what Reconfigure can change does not count.
+// Differs returns the fields in which two Specs of one process differ and which
+// only a new run can change. It names them as the tools do: "command", "args",
+// "cwd", "env", "stdin", … It ignores what Reconfigure can change.
 func (s Spec) Differs(other Spec) []string {
 	var names []string
-	note := func(name string, same bool) {
+	compare := func(name string, same bool) {
 		if !same {
 			names = append(names, name)
 		}
 	}
-	note("command", s.Command == other.Command)
-	note("args", slices.Equal(s.Args, other.Args))
-	note("cwd", s.Dir == other.Dir)
-	note("env", maps.Equal(s.Env, other.Env))
-	note("stdin", s.Stdin == other.Stdin)
-	note("pty", s.PTY == other.PTY)
-	note("merge_output", s.MergeOutput == other.MergeOutput)
-	note("stdio", s.mcp() == other.mcp())
-	note("ready", s.Ready.equal(other.Ready))
+	compare("command", s.Command == other.Command)
+	compare("args", slices.Equal(s.Args, other.Args))
+	compare("cwd", s.Dir == other.Dir)
+	compare("env", maps.Equal(s.Env, other.Env))
+	compare("stdin", s.Stdin == other.Stdin)
+	compare("pty", s.PTY == other.PTY)
+	compare("merge_output", s.MergeOutput == other.MergeOutput)
+	compare("stdio", s.mcp() == other.mcp())
+	compare("ready", reflect.DeepEqual(s.Ready, other.Ready))
 	return names
 }
 
-// ChecksReady says whether runs of s become ready: by rules, or as an MCP server
-// that has answered.
+// ChecksReady reports whether runs of s become ready: by rules, or as an MCP
+// server that answers.
 func (s Spec) ChecksReady() bool { return s.Ready != nil || s.mcp() }
 
 func (s Spec) mcp() bool { return s.Stdio == StdioMCP }

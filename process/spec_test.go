@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"pmcp/process/command"
 	"pmcp/process/proctest"
 )
 
-func TestSpecBounds(t *testing.T) {
+func TestInvalidSpecsAreRefused(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -32,7 +33,7 @@ func TestSpecBounds(t *testing.T) {
 		"does not exist":             func(s *Spec) { s.Dir = "/no/such/dir" },
 		"is not a directory":         func(s *Spec) { s.Dir = file },
 		"never, on-failure":          func(s *Spec) { s.Restart = "sometimes" },
-		"max_restarts -1":            func(s *Spec) { s.MaxRestarts = -1 },
+		"max_restarts -2":            func(s *Spec) { s.MaxRestarts = -2 },
 		"stop timeout":               func(s *Spec) { s.Stop.Timeout = time.Hour },
 		"SIGINT":                     func(s *Spec) { s.Stop.Signal = "SIGFOO" },
 		"cannot be caught":           func(s *Spec) { s.Stop.Signal = "KILL" },
@@ -55,15 +56,15 @@ func TestSpecBounds(t *testing.T) {
 		word, _, _ := strings.Cut(what, " with")
 		word = strings.TrimSuffix(strings.TrimSuffix(word, " too"), " -x")
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), word) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v, want ErrInvalid with %q", what, err, word)
 		}
 	}
 	if list := m.List(); len(list) > 0 {
-		t.Errorf("bad specs left entries: %v", list)
+		t.Errorf("invalid specs left entries %v, want none", list)
 	}
 }
 
-func TestRelativeDirectory(t *testing.T) {
+func TestRelativeDirectoryIsInProject(t *testing.T) {
 	project := t.TempDir()
 	if err := os.Mkdir(filepath.Join(project, "web"), 0o700); err != nil {
 		t.Fatal(err)
@@ -72,18 +73,18 @@ func TestRelativeDirectory(t *testing.T) {
 	st := start(t, m, Spec{Name: "a", Command: "pwd", Dir: "web"})
 	awaitEnd(t, m, "a")
 	if out := j.text(st.RunID, Stdout); out != filepath.Join(project, "web")+"\n" || st.Spec.Dir != filepath.Join(project, "web") {
-		t.Errorf("child is in %q, spec says %q", out, st.Spec.Dir)
+		t.Errorf("child is in %q, Spec.Dir is %q; want web in %s", out, st.Spec.Dir, project)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, project := range []string{"/", home} {
-		if _, err := resolveDir("", project); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "PM_PROJECT_DIR") {
-			t.Errorf("relative directory in %s: %v", project, err)
+		if _, err := resolveDir("", project); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "PM_PROJECT_DIR") || !strings.Contains(err.Error(), "no cwd is given") {
+			t.Errorf("relative directory in %s: %v, want ErrInvalid", project, err)
 		}
 		if dir, err := resolveDir("/tmp", project); err != nil || dir != "/tmp" {
-			t.Errorf("absolute directory in %s: %s, %v", project, dir, err)
+			t.Errorf("absolute directory in %s: %s, %v; want /tmp", project, dir, err)
 		}
 	}
 	link := filepath.Join(t.TempDir(), "link")
@@ -93,12 +94,12 @@ func TestRelativeDirectory(t *testing.T) {
 	for _, home := range []string{link, project + "/"} {
 		t.Setenv("HOME", home)
 		if _, err := resolveDir("web", project); !errors.Is(err, ErrInvalid) {
-			t.Errorf("relative directory in %s, HOME=%s: %v", project, home, err)
+			t.Errorf("relative directory in %s, HOME=%s: %v, want ErrInvalid", project, home, err)
 		}
 	}
 }
 
-func TestDiffers(t *testing.T) {
+func TestDiffersNamesChangedFields(t *testing.T) {
 	base := Spec{Name: "a", Command: "c", Dir: "/"}
 	for want, change := range map[string]func(*Spec){
 		"command": func(s *Spec) { s.Command = "d" }, "args": func(s *Spec) { s.Args = []string{"x"} },
@@ -116,82 +117,82 @@ func TestDiffers(t *testing.T) {
 	other := base.clone()
 	other.Restart, other.MaxRestarts, other.Stop, other.Limits, other.Stdio = RestartAlways, 3, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 1}, StdioLog
 	if got := base.Differs(other); len(got) > 0 {
-		t.Errorf("differs in %v, which needs no restart", got)
+		t.Errorf("differs in %v, want none: no change needs a restart", got)
 	}
 }
 
-func TestEnviron(t *testing.T) {
+func TestEnvironMergesVariables(t *testing.T) {
 	base := []string{"PATH=/bin", "TERM=xterm", "FORCE_COLOR=1", "NO_COLOR=0", "A=1", "broken", "PMCP_RUN=7"}
-	got := environ(base, map[string]string{"A": "2", "PWD": "/own"}, "/dir", "session", 42)
+	got := command.Environ(base, map[string]string{"A": "2", "PWD": "/own"}, "/dir", "session", 42)
 	want := []string{"A=2", "NO_COLOR=0", "PATH=/bin", "PMCP_RUN=42", "PMCP_SESSION=session", "PWD=/own", "PYTHONUNBUFFERED=1", "TERM=dumb"}
 	if !slices.Equal(got, want) {
-		t.Errorf("environ = %v, want %v", got, want)
+		t.Errorf("Environ = %v, want %v", got, want)
 	}
-	if got := lookupEnv([]string{"A=1", "AB=2", "A=3"}, "A"); got != "3" {
-		t.Errorf("lookupEnv = %q", got)
+	if got := command.LookupEnv([]string{"A=1", "AB=2", "A=3"}, "A"); got != "3" {
+		t.Errorf("LookupEnv = %q, want 3", got)
 	}
 }
 
-func TestRestartWithChanges(t *testing.T) {
+func TestRestartAppliesChanges(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	spec := shell("a", "echo $X; sleep 1000")
 	spec.Env = map[string]string{"X": "1"}
 	start(t, m, spec)
 	st, err := m.Restart(testContext(t), "a", func(s *Spec) { s.Env["X"] = "2"; s.Name = "b" })
 	if err != nil || st.Run != 2 || st.Spec.Name != "a" || st.Restarts != 0 {
-		t.Fatalf("Restart = %+v, %v", st, err)
+		t.Fatalf("Restart = %+v, %v; want run 2 of a", st, err)
 	}
 	if _, err := j.awaitLine(testContext(t), st.RunID, func(s string) bool { return s == "2" }); err != nil {
 		t.Error("the change did not reach the child")
 	}
 	if spec.Env["X"] != "1" {
-		t.Error("the caller's map was changed")
+		t.Errorf("X = %q in the caller's map, want 1", spec.Env["X"])
 	}
 	if again, err := m.Restart(testContext(t), "a", func(s *Spec) { s.Command = "no-such-program" }); !errors.Is(err, ErrNoExecutable) {
-		t.Errorf("Restart with a bad command = %+v, %v", again, err)
+		t.Errorf("Restart with an unknown command = %+v, %v; want ErrNoExecutable", again, err)
 	}
 	if after, _ := m.Status("a"); after.Run != 2 || after.State != Running {
-		t.Errorf("a bad restart changed something: run %d, %s", after.Run, after.State)
+		t.Errorf("after a refused restart: run %d, %s; want run 2, running", after.Run, after.State)
 	}
-	if _, err := m.Restart(testContext(t), "nobody", nil); !errors.Is(err, ErrUnknown) {
-		t.Errorf("Restart of nobody = %v", err)
+	if _, err := m.Restart(testContext(t), "unknown", nil); !errors.Is(err, ErrUnknown) {
+		t.Errorf("Restart of an unknown process = %v, want ErrUnknown", err)
 	}
 }
 
-func TestReconfigure(t *testing.T) {
+func TestReconfigureKeepsRun(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	st := start(t, m, helper("a", "block"))
 	spec := st.Spec.clone()
 	spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits, spec.Command = RestartAlways, 7, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 5}, "other"
 	after, err := m.Reconfigure("a", spec)
 	if err != nil || after.PID != st.PID || after.Spec.Restart != RestartAlways || after.Spec.Stop.Signal != "INT" || after.Spec.Limits.MemoryMB != 5 || after.Spec.Command != st.Spec.Command {
-		t.Errorf("Reconfigure = %+v, %v", after, err)
+		t.Errorf("Reconfigure = %+v, %v; want the same run with the new settings and the old command", after, err)
 	}
 	spec.Restart = "sometimes"
 	if _, err := m.Reconfigure("a", spec); !errors.Is(err, ErrInvalid) {
-		t.Errorf("bad policy: %v", err)
+		t.Errorf("unknown policy: %v, want ErrInvalid", err)
 	}
-	if _, err := m.Reconfigure("nobody", Spec{}); !errors.Is(err, ErrUnknown) {
-		t.Errorf("unknown: %v", err)
+	if _, err := m.Reconfigure("unknown", Spec{}); !errors.Is(err, ErrUnknown) {
+		t.Errorf("unknown process: %v, want ErrUnknown", err)
 	}
 }
 
-func TestSpawnFailure(t *testing.T) {
+func TestFailedSpawnIsFailedRun(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	file := filepath.Join(t.TempDir(), "script")
 	proctest.WriteProgram(t, file, []byte("#!/no/such/interpreter\n"), 0o700)
 	st, _, err := m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning)
 	if !errors.Is(err, ErrNoExecutable) || !strings.Contains(err.Error(), "interpreter") || st.State != Failed || st.Reason == "" || st.Run != 1 || st.RunID == 0 || st.EndedAt.IsZero() {
-		t.Errorf("missing interpreter: %+v, %v", st, err)
+		t.Errorf("missing interpreter: %+v, %v; want failed run 1 and ErrNoExecutable", st, err)
 	}
 	if !j.ended[1] {
-		t.Error("the capture of a run that never was is not ended")
+		t.Error("the capture of the failed run did not end")
 	}
 	proctest.WriteProgram(t, file, []byte("neither\x00this\x00nor that"), 0o700)
 	if _, _, err = m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning); !errors.Is(err, ErrNoExecutable) {
-		t.Errorf("no program: %v", err)
+		t.Errorf("neither program nor script: %v, want ErrNoExecutable", err)
 	}
 	if st := start(t, m, Spec{Name: "a", Command: "true"}); st.State == Failed || st.Reason != "" || st.Run != 3 {
-		t.Errorf("after a good start: %s, %q", st.State, st.Reason)
+		t.Errorf("after a successful start: %s, reason %q, run %d; want run 3 without a reason", st.State, st.Reason, st.Run)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// State is what an entry of the Manager is doing.
+// State is the state of an entry of the Manager.
 //
 //	           start            run ends, policy says restart
 //	stopped ────────► starting ─► running ─────────────────► backoff ──timer──► starting
@@ -13,12 +13,12 @@ import (
 //	  │ run ends          ▼          ▼                           ▼
 //	  └─── stopping ◄── stop      exited (code 0) / crashed    failed (could not start, or gave up)
 //
-// exited, crashed, failed and backoff take start as stopped does; backoff
-// takes stop and is stopped at once. The zero State is Stopped.
+// exited, crashed, failed and backoff accept start as stopped does. A stop turns
+// backoff into stopped at once. The zero State is Stopped.
 type State uint8
 
-// The states. Lost is never an entry's own: it is how a stored run reads that
-// has no end and whose server is dead.
+// The states. No entry is ever Lost: it is the state of a stored run that has no
+// recorded end and whose server is dead.
 const (
 	Stopped State = iota
 	Starting
@@ -33,7 +33,7 @@ const (
 
 var stateNames = [...]string{"stopped", "starting", "running", "stopping", "exited", "crashed", "backoff", "failed", "lost"}
 
-// String gives the state's name in the tools.
+// String returns the state's name in the tools.
 func (s State) String() string {
 	if int(s) < len(stateNames) {
 		return stateNames[s]
@@ -41,7 +41,7 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// ParseState reads what String gives. Its error lists the states.
+// ParseState is the inverse of String. Its error lists the states.
 func ParseState(name string) (State, error) {
 	for i, n := range stateNames {
 		if n == name {
@@ -51,39 +51,35 @@ func ParseState(name string) (State, error) {
 	return 0, fmt.Errorf("%w: want one of %s, got %.200q", ErrInvalid, strings.Join(stateNames[:], ", "), name)
 }
 
-// Live says whether a process of the entry runs or is about to.
+// Live reports whether a process of the entry is running or about to run.
 func (s State) Live() bool { return s == Starting || s == Running || s == Stopping }
 
-// Active says whether a process of the entry runs, or will by itself: it is Live,
-// or waits for the next try of its restart policy.
+// Active reports whether a process of the entry is running, or will run by itself:
+// the state is Live, or the entry waits for the next try of the restart policy.
 func (s State) Active() bool { return s.Live() || s == Backoff }
 
-// event is what happens to an entry.
+// event is an input of the state machine.
 type event uint8
 
 const (
-	evStart       event = iota // the caller, or the backoff timer, wants a run
+	evStart       event = iota // the caller or the backoff timer requests a run
 	evSpawned                  // the child exists
-	evSpawnFailed              // it could not be started
-	evStop                     // the caller wants it down
+	evSpawnFailed              // the child could not be started
+	evStop                     // the caller requests a stop
 	evExited                   // the run ended with code 0, no restart
 	evCrashed                  // the run ended otherwise, no restart
 	evRetry                    // the run ended, the policy will restart it
 	evGaveUp                   // the run ended, the policy has reached its limit
 )
 
-var eventNames = [...]string{"start", "run", "fail", "stop", "end", "end", "retry", "give up"}
-
-func (e event) String() string { return eventNames[e] }
-
-// transitions is the diagram above as a table. A pair that is missing does
-// not fit.
+// transitions is the diagram above as a table. A pair that is missing is not
+// allowed.
 var transitions = map[State]map[event]State{
 	Stopped:  {evStart: Starting},
 	Starting: {evSpawned: Running, evSpawnFailed: Failed, evStop: Stopping},
 	Running:  {evStop: Stopping, evExited: Exited, evCrashed: Crashed, evRetry: Backoff, evGaveUp: Failed},
-	// Whatever the policy would have said, a run that ends while it is being
-	// stopped has been stopped. evSpawned: the stop came during the spawn.
+	// A run that ends during a stop is stopped, whatever the policy decides.
+	// evSpawned occurs here when the stop came during the spawn.
 	Stopping: {evSpawned: Stopping, evSpawnFailed: Stopped, evExited: Stopped, evCrashed: Stopped, evRetry: Stopped, evGaveUp: Stopped},
 	Exited:   {evStart: Starting},
 	Crashed:  {evStart: Starting},
@@ -91,7 +87,7 @@ var transitions = map[State]map[event]State{
 	Failed:   {evStart: Starting},
 }
 
-// next answers the state that ev leads to, or false if ev does not fit s.
+// next returns the state that ev leads to, and reports whether ev is allowed in s.
 func (s State) next(ev event) (State, bool) {
 	to, ok := transitions[s][ev]
 	return to, ok

@@ -2,8 +2,9 @@ package process
 
 import "testing"
 
-// TestTransitions holds every pair of state and event against the diagram.
-func TestTransitions(t *testing.T) {
+// TestStateTransitionsMatchDiagram checks the transition for every pair of state and event against the
+// diagram of states.
+func TestStateTransitionsMatchDiagram(t *testing.T) {
 	all := []State{Stopped, Starting, Running, Stopping, Exited, Crashed, Backoff, Failed, Lost}
 	want := map[event]map[State]State{
 		evStart:       {Stopped: Starting, Exited: Starting, Crashed: Starting, Backoff: Starting, Failed: Starting},
@@ -15,31 +16,31 @@ func TestTransitions(t *testing.T) {
 		evRetry:       {Running: Backoff, Stopping: Stopped},
 		evGaveUp:      {Running: Failed, Stopping: Stopped},
 	}
-	if len(want) != len(eventNames) {
-		t.Fatalf("the test knows %d events, there are %d", len(want), len(eventNames))
+	if len(want) != int(evGaveUp)+1 {
+		t.Fatalf("the table has %d events, want %d", len(want), evGaveUp+1)
 	}
 	for ev := range evGaveUp + 1 {
 		for _, from := range all {
 			to, ok := from.next(ev)
 			wantTo, wantOK := want[ev][from]
 			if ok != wantOK || ok && to != wantTo {
-				t.Errorf("%s × %s = %s, %v; want %s, %v", from, ev, to, ok, wantTo, wantOK)
+				t.Errorf("%s × event %d = %s, %v; want %s, %v", from, ev, to, ok, wantTo, wantOK)
 			}
 		}
 	}
 }
 
-func TestStateNames(t *testing.T) {
+func TestStateNamesSurviveEncoding(t *testing.T) {
 	for s := Stopped; s <= Lost; s++ {
 		back, err := ParseState(s.String())
 		if err != nil || back != s {
-			t.Errorf("ParseState(%q) = %v, %v", s, back, err)
+			t.Errorf("ParseState(%q) = %v, %v; want %v", s, back, err, s)
 		}
 	}
 	if _, err := ParseState("up"); err == nil {
-		t.Error("ParseState took what is no state")
+		t.Error("ParseState(\"up\") = nil error, want one")
 	}
 	if got := State(99).String(); got != "State(99)" {
-		t.Errorf("an unknown state reads %q", got)
+		t.Errorf("String of an unknown state = %q, want State(99)", got)
 	}
 }

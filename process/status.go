@@ -1,68 +1,195 @@
 package process
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"pmcp/process/proctab"
 )
 
-// Status is what the Manager knows of one entry at one moment. It shares the
-// maps and slices of its Spec with the Manager: read only.
+// Status is a snapshot of one entry. It shares the maps and slices of its Spec
+// with the Manager: do not modify them.
 type Status struct {
-	// Spec is what the current or last run was started with.
+	// Spec is the Spec of the current or last run.
 	Spec Spec
-	// Executable is the absolute path of what was executed.
+	// Executable is the absolute path of the executed file.
 	Executable string
-	// State is what the entry does.
+	// State is the entry's state.
 	State State
-	// PID is the first process of the current run; 0 while none runs.
+	// PID is the first process of the current run, or 0 while there is none.
 	PID int
-	// RunID is the id of the current or last run in the Journal, an attempt that
-	// failed among them; 0 if nothing was attempted. Run is its number, from 1.
+	// RunID is the id of the current or last run in the Journal, failed attempts
+	// included, or 0 if nothing was attempted. Run is its number, from 1.
 	RunID int64
 	Run   int
 	// StartedAt is when that run began, EndedAt when it ended; EndedAt is zero
-	// while it runs.
+	// until then.
 	StartedAt, EndedAt time.Time
-	// Exit is how that run ended; nil while it runs.
+	// Exit is how that run ended; nil until then.
 	Exit *Exit
-	// Restarts counts the runs that the restart policy began since the last
+	// Restarts counts the runs that the restart policy started since the last
 	// start by a caller.
 	Restarts int
 	// NextRetry is when the policy will start the next run; zero unless State
 	// is Backoff.
 	NextRetry time.Time
-	// Reason says in a sentence why State is Failed, or why the run is being
-	// restarted by other than the user; else "".
+	// Reason is a sentence on why State is Failed, or why pmcp itself restarts
+	// the run, or "".
 	Reason string
-	// Ready says whether the current run is ready; nil where nothing is checked
-	// and where none runs.
+	// Ready reports whether the current run is ready; nil if readiness is not
+	// checked and while no run is current.
 	Ready *bool
-	// NotReady says in a sentence what the current run is still waited for, or
-	// what the last one was when it ended: "port 3000 is held by pid 12 (node),
-	// which was started elsewhere". "" once ready.
+	// NotReady is a sentence on what the current run still lacks, or what the last
+	// run lacked when it ended: "port 3000 is held by pid 12 (node), which was
+	// started elsewhere". It is "" once the run is ready.
 	NotReady string
 	// ReadyAt is when the current run became ready.
 	ReadyAt time.Time
-	// Ports are the TCP ports that the tree of a running process listens on,
-	// ascending, as last seen; what a debugger listens on is left out.
+	// HTTP holds the last answer to each request of Ready.HTTP that was answered.
+	HTTP []HTTPAnswer
+	// Ports are the TCP ports that the tree of a running process listened on at
+	// the last check, in ascending order, without those of a debugger.
 	Ports []int
-	// CPUPercent is the share of the whole machine that the tree used between
-	// the last two samples, MemoryBytes what it holds, Processes how many it
-	// is. Zero until the first sample, and once nothing lives.
-	CPUPercent  float64
-	MemoryBytes uint64
-	Processes   int
-	// LimitExceeded says in a sentence which limit is exceeded, since when and
-	// what was done; "" if none is.
+	// Usage is the last sample of the tree. It is zero until the first sample and
+	// once no process lives.
+	Usage
+	// LimitExceeded is a sentence on which limit is exceeded, since when and what
+	// pmcp did. It is "" if no limit is exceeded.
 	LimitExceeded string
-	// Survivors are processes of an ended run that outlive its first process.
+	// Survivors are the processes of an ended run that outlive its first process.
 	Survivors []proctab.Proc
 }
 
-// Alive says whether anything of the entry runs: its process, or what outlived
-// it.
+// Alive reports whether any process of the entry is alive: its first process or
+// a survivor.
 func (s *Status) Alive() bool { return s.State.Live() || len(s.Survivors) > 0 }
 
-// GoesOn says whether anything of the entry runs, or will by itself.
+// GoesOn reports whether any process of the entry is alive, or will run by itself.
 func (s *Status) GoesOn() bool { return s.State.Active() || len(s.Survivors) > 0 }
+
+// unanswered is NotReady of an MCP server that may still answer.
+const unanswered = "it has not answered initialize yet"
+
+// GivenUp reports whether the owner of the streams of an MCP server has stopped
+// waiting for its readiness. The server may still become ready.
+func (s *Status) GivenUp() bool {
+	return s.Spec.mcp() && s.Ready != nil && !*s.Ready && s.NotReady != unanswered
+}
+
+// betweenRuns reports whether the next run is being spawned: the status already
+// has the definition of that run, but still the number of the run before.
+func (s *Status) betweenRuns() bool {
+	return s.State == Starting || s.State == Stopping && !s.EndedAt.IsZero()
+}
+
+// Status returns the status of the entry called name. Its error wraps ErrUnknown.
+func (m *Manager) Status(name string) (Status, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, err := m.lookupLocked(name)
+	if err != nil {
+		return Status{}, err
+	}
+	return m.snapshotLocked(e), nil
+}
+
+// snapshotLocked returns the current status of e, including the results of the
+// last scan and sample.
+func (m *Manager) snapshotLocked(e *entry) Status {
+	st := e.status
+	if st.RunID == 0 {
+		return st
+	}
+	if !st.State.Live() {
+		st.Survivors = m.deps.tree.lastMembers(st.RunID)
+	}
+	if u, ports, live := m.meter.last(st.RunID); live && st.Alive() {
+		st.Usage = u
+		if st.Ports == nil || u.At.After(st.ReadyAt) { // otherwise the readiness check is more recent
+			st.Ports = ports
+		}
+	}
+	return st
+}
+
+// List returns the status of every entry: active entries first, then the others
+// sorted by their end, latest first. Ties are sorted by name.
+func (m *Manager) List() []Status {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.listLocked()
+}
+
+// listLocked implements List.
+func (m *Manager) listLocked() []Status {
+	list := make([]Status, 0, len(m.entries))
+	for _, e := range m.entries {
+		list = append(list, m.snapshotLocked(e))
+	}
+	slices.SortFunc(list, func(a, b Status) int {
+		switch active := a.State.Active(); {
+		case active != b.State.Active():
+			if active {
+				return -1
+			}
+			return 1
+		case !active && !a.EndedAt.Equal(b.EndedAt):
+			return b.EndedAt.Compare(a.EndedAt)
+		}
+		return strings.Compare(a.Spec.Name, b.Spec.Name)
+	})
+	return list
+}
+
+// Watch returns a Feed of every change from now on.
+func (m *Manager) Watch() *Feed {
+	return &Feed{reader: m.changes.Reader(), manager: m}
+}
+
+// Await returns the status of name as soon as until returns true for it. If ctx
+// ends first, it returns the status at that moment and ctx's error.
+func (m *Manager) Await(ctx context.Context, name string, until func(Status) bool) (Status, error) {
+	return m.await(ctx, func() (Status, error) { return m.Status(name) }, until)
+}
+
+// await returns what status returns, as soon as until returns true for it, status
+// returns an error or ctx ends.
+func (m *Manager) await(ctx context.Context, status func() (Status, error), until func(Status) bool) (Status, error) {
+	feed := m.Watch()
+	for {
+		st, err := status()
+		if err != nil || until(st) {
+			return st, err
+		}
+		if _, err := feed.Next(ctx); err != nil {
+			return st, err
+		}
+	}
+}
+
+// AwaitRun is Await for one run of name. It also returns when that run ends, with
+// the status at that end, even if name has a later run or was removed since. Its
+// error wraps ErrUnknown for a run that is not of this session or ended more than
+// 1024 ends ago.
+func (m *Manager) AwaitRun(ctx context.Context, name string, run int64, until func(Status) bool) (Status, error) {
+	return m.await(ctx,
+		func() (Status, error) { return m.statusOfRun(name, run) },
+		func(st Status) bool { return !st.EndedAt.IsZero() || until(st) })
+}
+
+// statusOfRun returns the status of one run: the entry's while the run is its
+// current one, else the status at the end of the run.
+func (m *Manager) statusOfRun(name string, run int64) (Status, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[name]; e != nil && e.status.RunID == run && !e.status.betweenRuns() {
+		return m.snapshotLocked(e), nil
+	}
+	if st := m.ends.find(run); st != nil {
+		return *st, nil
+	}
+	return Status{}, fmt.Errorf("%w: a run of %q that is not among the last %d", ErrUnknown, name, endsKept)
+}

@@ -2,15 +2,15 @@ package process
 
 import "sync"
 
-// tasks are goroutines with one owner that waits for them. The zero value is
-// ready to use.
+// tasks is a set of goroutines with one owner that waits for them. The zero
+// value is ready to use.
 type tasks struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // guards closed and calls of wg.Go
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// Go runs f, or answers false if nothing may be started any more.
+// Go runs f in a goroutine. After Close it returns false and runs nothing.
 func (t *tasks) Go(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -21,7 +21,7 @@ func (t *tasks) Go(f func()) bool {
 	return true
 }
 
-// Close lets nothing more start and returns when all have ended.
+// Close prevents further goroutines and blocks until all have ended.
 func (t *tasks) Close() {
 	t.mu.Lock()
 	t.closed = true

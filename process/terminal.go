@@ -10,16 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size of the terminals that children get: wide enough that most lines are not
-// folded.
+// The size of the children's terminals: wide enough that most lines do not wrap.
 const (
 	terminalRows = 24
 	terminalCols = 160
 )
 
-// connectTerminal gives the command a terminal of its own. With stdin that is
-// its standard input too, else /dev/null is.
-func (ch *child) connectTerminal(stdin bool) (theirs []*os.File, err error) {
+// connectTerminal gives the command its own terminal. With Spec.Stdin the terminal
+// is the standard input too; otherwise the standard input is /dev/null. theirs is as
+// for connectPipes.
+func (ch *child) connectTerminal(spec Spec) (theirs []*os.File, err error) {
 	master, slave, err := pty.Open()
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a terminal: %w", err)
@@ -34,32 +34,33 @@ func (ch *child) connectTerminal(stdin bool) (theirs []*os.File, err error) {
 		return theirs, fmt.Errorf("cannot set the size of a terminal: %w", err)
 	}
 	ch.cmd.Stdout, ch.cmd.Stderr = slave, slave
-	if stdin {
+	if spec.Stdin {
 		ch.stdin, ch.cmd.Stdin = ours, slave
 	}
 	return theirs, nil
 }
 
-// maxTerminalLine is how long a line may be, without its end, that a terminal
-// collects for its reader: what is beyond is lost without a word (termios(3)).
+// maxTerminalLine is the longest line, without its end, that a terminal collects
+// for its reader. The terminal silently drops the rest (termios(3)).
 const maxTerminalLine = 4095
 
-// lineEnds are the characters that end the line which a terminal collects, as it
-// is set when it is made: ^C, ^D, newline, return and ^U.
+// lineEnds are the characters that end a line on a terminal with default
+// settings: ^C, ^D, newline, return and ^U.
 const lineEnds = "\x03\x04\n\r\x15"
 
-// checkLines refuses p if the terminal of r, which collects lines, would lose some
-// of it. Called by who has the turn to write.
+// checkLines rejects p if the terminal of r, which collects lines, would drop a
+// part of it. The caller must hold the input turn.
 func (r *Run) checkLines(p []byte) error {
-	if longest, _ := lineLengths(r.unended, p); longest > maxTerminalLine {
+	if longest, _ := lineLengths(r.openLine, p); longest > maxTerminalLine {
 		return fmt.Errorf("%w: a line of %d bytes: a terminal takes at most %d in a line and drops the rest; send shorter lines, or start %s without pty",
 			ErrInvalid, longest, maxTerminalLine, r.spec.Name)
 	}
 	return nil
 }
 
-// lineLengths gives the length of the longest line of p and of the last, which
-// has no end yet. unended is the length of what was there of the first.
+// lineLengths returns the length of the longest line of p and the length of the
+// last one, which has no end yet. unended is how much of the first line was sent
+// before.
 func lineLengths(unended int, p []byte) (longest, last int) {
 	last = unended
 	for {
@@ -73,23 +74,27 @@ func lineLengths(unended int, p []byte) (longest, last int) {
 	}
 }
 
-// collectsLines says whether the terminal behind f hands on whole lines only, as
-// it does until its program wants otherwise.
-func collectsLines(f *os.File) bool {
-	raw, err := f.SyscallConn() // f.Fd would make it block
+// collectsLines reports whether the terminal behind f passes on whole lines
+// only, as it does until its program changes the mode.
+func collectsLines(f *os.File) bool { return hasMode(f, unix.ICANON) }
+
+// hasMode reports whether the terminal behind f has a local mode set.
+func hasMode(f *os.File, mode uint64) bool {
+	raw, err := f.SyscallConn() // f.Fd would set f to blocking mode
 	if err != nil {
 		return false
 	}
-	collects := false
+	has := false
 	_ = raw.Control(func(fd uintptr) {
 		t, err := unix.IoctlGetTermios(int(fd), termiosRequest)
-		collects = err == nil && t.Lflag&unix.ICANON != 0
+		has = err == nil && uint64(t.Lflag)&mode != 0
 	})
-	return collects
+	return has
 }
 
-// pollable returns a copy of f, which it closes, whose deadlines work: those of
-// a master as pty.Open gives it do not, since its descriptor blocks.
+// pollable returns a copy of f whose deadlines work, and closes f. Deadlines do
+// not work on a master from pty.Open, because its descriptor is in blocking
+// mode.
 func pollable(f *os.File) (*os.File, error) {
 	defer func() { _ = f.Close() }()
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)

@@ -11,26 +11,27 @@ import (
 	"pmcp/process/proctab"
 )
 
-// A Recorder keeps the identity of every process that the server has below
-// it, so that a later server can clean up after a crash. Implementations must
-// not block for long.
+// A Recorder stores the identity of every process below the server, so that a
+// later server can clean up after a crash. AddProcess must not block for long.
 type Recorder interface {
 	AddProcess(ids ...proctab.ID) error
 }
 
-// tree knows which processes belong to which run.
+// tree maps processes to runs.
 //
-// Only processes below this one count at all (as a child subreaper it keeps
-// every descendant, however orphaned). Among those, a process belongs to a
-// run, by the first rule that fits:
+// Only processes below this one count (a child subreaper keeps all its
+// descendants, orphans included). Such a process belongs to a run by the first
+// rule that fits:
 //
 //  1. it is a descendant of the run's leader, its first process;
-//  2. it, or an ancestor, was known to belong to the run at an earlier scan;
+//  2. an earlier scan found that it or an ancestor belongs to the run;
 //  3. it is in the leader's process group or session;
-//  4. it was started with the run's mark in its environment.
+//  4. it carries the run's stamp, which on Linux lasts for its life, or was started
+//     with the run's mark in its environment.
 //
-// What fits none (a double fork that cleared its environment, never seen
-// before its parent died) is a stray: shown, and killed at the end.
+// A process that fits no rule is a stray: it is shown, and killed at the end of
+// the session. Without stamps, a process becomes a stray if it was forked twice,
+// cleared its environment, and was not seen by a scan before its parent died.
 type tree struct {
 	self      int
 	session   string
@@ -39,37 +40,44 @@ type tree struct {
 	recorder  Recorder
 	log       *slog.Logger
 
-	mu sync.Mutex
-	// table is proctab.All but in tests; blind says that it failed at the last
-	// look.
-	table   func() ([]proctab.Proc, error)
-	blind   bool
-	leaders map[proctab.ID]*leader
-	known   map[proctab.ID]int64 // process → run; run 0 is a stray
-	// unread are the strays whose environment could not be read yet.
+	mu sync.Mutex // guards the fields below, except latest
+	// table is proctab.All; tests replace it. readFailed reports that its last call
+	// failed.
+	table      func() ([]proctab.Proc, error)
+	readFailed bool
+	leaders    map[proctab.ID]*leader
+	known      map[proctab.ID]int64 // process → run, zombies included; run 0 means a stray
+	// unread are the strays whose environment has not been readable yet.
 	unread map[proctab.ID]bool
-	// strangers are those that the last scan found not to be ours; false if it
-	// could not read their environment for the first time. Unused by a subreaper.
+	// strangers are the processes that the last scan found not to be ours. The
+	// value is false if the scan's first attempt to read the environment of the
+	// process failed. A subreaper does not use strangers.
 	strangers map[proctab.ID]bool
 
-	latest atomic.Pointer[scan] // written under mu
+	latest atomic.Pointer[scan] // written with mu held
 }
 
-// leader is the first process of a run. It is watched until it has been waited
-// for and a later scan finds nothing of its run, no zombie either, whose child
-// that scan may have missed: only then may the numbers of its group and session
-// name something else.
+// leader is the first process of a run. The tree keeps a leader until it is reaped
+// and a later scan finds no process of its run, not even a zombie, which may have a
+// child that this scan missed. Only then may the numbers of the leader's group and
+// session belong to another process.
 type leader struct {
 	run    int64
 	reaped bool
 }
 
-// scan is one look at the process table.
+// scan is the result of one read of the process table.
 type scan struct {
 	began   time.Time
 	members map[int64][]proctab.Proc // by run, without zombies
 	strays  []proctab.Proc
+	// newZombies are, by run, the zombies that no earlier scan saw: such a zombie
+	// may have forked a process that was not in the table yet.
+	newZombies map[int64][]proctab.Proc
 }
+
+// mayRemain reports whether a process of run may be left.
+func (s *scan) mayRemain(run int64) bool { return len(s.members[run])+len(s.newZombies[run]) > 0 }
 
 func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log *slog.Logger) *tree {
 	t := &tree{
@@ -83,8 +91,8 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 	return t
 }
 
-// watch makes id the leader of run.
-func (t *tree) watch(id proctab.ID, run int64) {
+// addLeader makes id the leader of run.
+func (t *tree) addLeader(id proctab.ID, run int64) {
 	t.mu.Lock()
 	t.leaders[id] = &leader{run: run}
 	t.known[id] = run
@@ -92,8 +100,8 @@ func (t *tree) watch(id proctab.ID, run int64) {
 	t.record([]proctab.ID{id})
 }
 
-// reaped says that the leader id has been waited for.
-func (t *tree) reaped(id proctab.ID) {
+// markReaped records that the leader id has been reaped.
+func (t *tree) markReaped(id proctab.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if l := t.leaders[id]; l != nil {
@@ -101,18 +109,32 @@ func (t *tree) reaped(id proctab.ID) {
 	}
 }
 
-// members returns the living processes of run as they are now.
-func (t *tree) members(run int64) []proctab.Proc { return t.look(time.Now()).members[run] }
+// members returns the living processes of run. A process that forks and exits
+// all the time may be missing from one scan, but leaves a new zombie; then members
+// scans again. If maxScans scans in a row find nothing but a new zombie, members
+// returns that zombie, because run has not ended.
+func (t *tree) members(run int64) []proctab.Proc {
+	const maxScans = 200 // each scan takes a millisecond or two
+	for i := 1; ; i++ {
+		now := t.scanSince(time.Now())
+		if living := now.members[run]; len(living) > 0 {
+			return living
+		}
+		if zombies := now.newZombies[run]; i == maxScans || len(zombies) == 0 {
+			return zombies
+		}
+	}
+}
 
-// lastMembers returns the processes of run as the last scan saw them, at no
-// cost: at most about a second old while the Manager samples.
+// lastMembers returns the processes of run as of the last scan, and does not scan.
+// The last scan is at most about a second old while the Manager samples.
 func (t *tree) lastMembers(run int64) []proctab.Proc { return t.latest.Load().members[run] }
 
-// look returns a scan that began at or after since. Callers that wait for one
-// another share it: fifty stops at once cost two scans, not fifty. Where the
-// process table cannot be read it returns the scan before, however old, and
-// forgets nobody: what is not seen may live.
-func (t *tree) look(since time.Time) *scan {
+// scanSince returns a scan that began at or after since. Concurrent callers share a
+// scan: fifty stops at once cost two scans, not fifty. If the process table cannot
+// be read, scanSince returns the previous scan, however old: a process that is not
+// seen may be alive.
+func (t *tree) scanSince(since time.Time) *scan {
 	t.mu.Lock()
 	if latest := t.latest.Load(); !latest.began.Before(since) {
 		t.mu.Unlock()
@@ -120,18 +142,18 @@ func (t *tree) look(since time.Time) *scan {
 	}
 	began := time.Now()
 	table, err := t.table()
-	if err != nil && !t.blind {
+	if err != nil && !t.readFailed {
 		t.log.Error("cannot see which processes are ours", "error", err)
 	}
-	if t.blind = err != nil; t.blind {
+	if t.readFailed = err != nil; t.readFailed {
 		latest := t.latest.Load()
 		t.mu.Unlock()
 		return latest
 	}
+	found, fresh := t.attributeLocked(table)
 	if t.subreaper {
-		t.spawner.reap(table)
+		t.spawner.reap(table) // a zombie shows its stamp until it is reaped
 	}
-	found, fresh := t.attribute(table)
 	found.began = began
 	t.latest.Store(found)
 	t.mu.Unlock()
@@ -149,32 +171,32 @@ func (t *tree) record(ids []proctab.ID) {
 	}
 }
 
-// everything returns all living processes below this one; if there are none but
-// the kernel says that this process has children, one scan may have missed a
-// process that had just been forked, so it looks again.
-func (t *tree) everything() []proctab.Proc {
+// descendants returns all living processes below this one. If there are none
+// but the kernel reports children, a scan may have missed a process that had
+// just been forked, so it scans again.
+func (t *tree) descendants() []proctab.Proc {
 	for range 3 {
-		now := t.look(time.Now())
+		now := t.scanSince(time.Now())
 		all := slices.Clone(now.strays)
 		for _, members := range now.members {
 			all = append(all, members...)
 		}
-		if len(all) > 0 || !t.subreaper || !childrenLeft() {
+		if len(all) > 0 || !t.subreaper || !hasChildren() {
 			return all
 		}
 	}
-	return nil // zombies whose owner is about to wait for them
+	return nil // the children are zombies that their owner is about to reap
 }
 
-// watching says whether there is any leader to look for, or any stray.
-func (t *tree) watching() bool {
+// needsScans reports whether there is any leader or stray to scan for.
+func (t *tree) needsScans() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.leaders) > 0 || len(t.known) > 0
 }
 
-// has says whether id was below this process at the last scan.
-func (t *tree) has(id proctab.ID) bool {
+// contains reports whether id was below this process at the last scan.
+func (t *tree) contains(id proctab.ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, known := t.known[id]

@@ -17,11 +17,11 @@ import (
 	"pmcp/process/proctab"
 )
 
-// treeSize is how many processes of "tree" stay: leader, same group, own group,
+// treeSize is the number of processes of the helper program "tree": leader, same group, own group,
 // own session, daemon.
 const treeSize = 5
 
-func TestStopTakesTheWholeTree(t *testing.T) {
+func TestStopKillsWholeTree(t *testing.T) {
 	for _, args := range [][]string{{}, {"ignore"}, {"leave"}, {"leave", "ignore"}} {
 		t.Run(strings.Join(args, "+"), func(t *testing.T) {
 			t.Parallel()
@@ -30,8 +30,8 @@ func TestStopTakesTheWholeTree(t *testing.T) {
 	}
 }
 
-// scenarioStopTree stops a "tree" and finds nothing left of it once Stop has
-// returned.
+// scenarioStopTree stops the helper program "tree" and checks that none of its processes is left
+// once Stop has returned.
 func scenarioStopTree(ctx context.Context, m *Manager, j *memJournal, args []string) error {
 	leave := slices.Contains(args, "leave")
 	spec := helper("a", "tree", args...)
@@ -56,14 +56,14 @@ func scenarioStopTree(ctx context.Context, m *Manager, j *memJournal, args []str
 		if err != nil {
 			return err
 		}
-		for len(st.Survivors) != want && ctx.Err() == nil { // a look in the middle of an exec finds no mark
-			m.deps.tree.look(time.Now())
+		for len(st.Survivors) != want && ctx.Err() == nil { // a scan in the middle of an execve finds no mark
+			m.deps.tree.scanSince(time.Now())
 			if st, err = m.Status("a"); err != nil {
 				return err
 			}
 		}
 		if st.State != Exited || len(st.Survivors) != want {
-			return fmt.Errorf("the leader has left: %s with survivors %v, want exited with %d", st.State, st.Survivors, want)
+			return fmt.Errorf("after the leader's exit: %s with survivors %v, want exited with %d", st.State, st.Survivors, want)
 		}
 	}
 	members, err := m.Tree("a")
@@ -74,18 +74,18 @@ func scenarioStopTree(ctx context.Context, m *Manager, j *memJournal, args []str
 		return err
 	}
 	if left := alive(pids); len(left) > 0 {
-		return fmt.Errorf("alive when Stop had returned: %v", left)
+		return fmt.Errorf("alive after Stop: %v, want none", left)
 	}
 	if len(st.Survivors) > 0 || st.State.Live() {
-		return fmt.Errorf("after Stop: %s, survivors %v", st.State, st.Survivors)
+		return fmt.Errorf("after Stop: %s, survivors %v; want an ended state and none", st.State, st.Survivors)
 	}
 	if j.await(ctx, func() bool { return j.ended[st.RunID] }) != nil {
-		return errors.New("the capture of a stopped run was not ended")
+		return errors.New("the capture of a stopped run did not end")
 	}
 	return noZombies()
 }
 
-// noZombies answers an error if this process has a zombie child.
+// noZombies returns an error if this process has a child that is a zombie.
 func noZombies() error {
 	table, err := proctab.All()
 	if err != nil {
@@ -99,12 +99,46 @@ func noZombies() error {
 	return nil
 }
 
-func TestClearedEnvironmentIsAStrayUntilClose(t *testing.T) { inSubreaper(t, "stray") }
+func TestStopKillsProcessWithClearedEnvironment(t *testing.T) { inSubreaper(t, "cleared") }
 
-// scenarioStray has a daemon that cleared its environment and left the tree
-// before any scan could see it.
+// scenarioCleared stops daemons, each of another run, that cleared their environment and left their
+// process tree before any scan could see them.
+func scenarioCleared(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
+	for _, name := range []string{"a", "b", "c"} {
+		st, _, err := m.Start(ctx, helper(name, "daemon", "clear"), KeepRunning)
+		if err != nil {
+			return err
+		}
+		pids, err := j.pids(ctx, st.RunID, 1)
+		if err != nil {
+			return err
+		}
+		if _, err = m.Await(ctx, name, func(st Status) bool { return !st.State.Live() }); err != nil {
+			return err
+		}
+		members, err := m.Tree(name)
+		if err != nil || len(members) != 1 || members[0].PID != pids[0] || len(m.Strays()) > 0 {
+			return fmt.Errorf("members %+v, %w, strays %+v; want %v and none", members, err, m.Strays(), pids)
+		}
+		if name == "b" {
+			continue // this daemon keeps running beside that of the next run
+		}
+		if _, err := m.Stop(ctx, name, StopOptions{}); err != nil {
+			return err
+		}
+		if left := alive(pids); len(left) > 0 {
+			return fmt.Errorf("alive after Stop: %v, want none", left)
+		}
+	}
+	return nil
+}
+
+func TestCloseKillsStray(t *testing.T) { inSubreaper(t, "stray") }
+
+// scenarioStray starts a daemon that clears its environment, loses its stamp (the mark in its
+// resource limits) and leaves its process tree before any scan can see it.
 func scenarioStray(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
-	st, _, err := m.Start(ctx, helper("a", "daemon", "clear"), KeepRunning)
+	st, _, err := m.Start(ctx, helper("a", "daemon", "clear", "limits"), KeepRunning)
 	if err != nil {
 		return err
 	}
@@ -116,8 +150,8 @@ func scenarioStray(ctx context.Context, m *Manager, j *memJournal, _ []string) e
 		return err
 	}
 	strays := m.Strays()
-	// A scan may have come in the moment in which the daemon was still below
-	// its parent: then it is known as a survivor, which is better.
+	// A scan may have seen the daemon while it was still below its parent. Then the daemon is known
+	// as a survivor of its run, which is better.
 	known := len(st.Survivors) == 1 && st.Survivors[0].PID == pids[0]
 	if !known && (len(strays) != 1 || strays[0].PID != pids[0] || strays[0].Command == "") {
 		return fmt.Errorf("strays %+v, survivors %v; want %v", strays, st.Survivors, pids)
@@ -128,16 +162,16 @@ func scenarioStray(ctx context.Context, m *Manager, j *memJournal, _ []string) e
 	if left := alive(pids); len(left) > 0 {
 		return fmt.Errorf("alive after Close: %v", left)
 	}
-	if childrenLeft() {
+	if hasChildren() {
 		return errors.New("a child is left after Close")
 	}
 	return nil
 }
 
-func TestStopOfWhatMultiplies(t *testing.T) { inSubreaper(t, "multiply") }
+func TestStopKillsForkingTree(t *testing.T) { inSubreaper(t, "multiply") }
 
-// scenarioMultiply stops a tree that starts a new daemon every few milliseconds
-// and takes no notice of SIGTERM.
+// scenarioMultiply stops a process tree that starts a new daemon every few milliseconds and ignores
+// SIGTERM.
 func scenarioMultiply(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
 	spec := shell("a", `trap "" TERM; echo up $$; while :; do (setsid sleep 1000 &); done`)
 	spec.Stop.Timeout = 100 * time.Millisecond
@@ -151,15 +185,15 @@ func scenarioMultiply(ctx context.Context, m *Manager, j *memJournal, _ []string
 	if _, err := m.Stop(ctx, "a", StopOptions{}); err != nil {
 		return err
 	}
-	if left := m.deps.tree.everything(); len(left) > 0 {
-		return fmt.Errorf("alive when Stop had returned: %s", describe(left))
+	if left := m.deps.tree.descendants(); len(left) > 0 {
+		return fmt.Errorf("alive after Stop: %s; want none", proctab.Describe(left))
 	}
 	return nil
 }
 
-func TestFiftyIgnoringChildrenAtClose(t *testing.T) { inSubreaper(t, "fifty") }
+func TestCloseStopsFiftyInParallel(t *testing.T) { inSubreaper(t, "fifty") }
 
-// scenarioFifty closes with fifty children that ignore SIGTERM.
+// scenarioFifty calls Close with fifty children that ignore SIGTERM.
 func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
 	var pids []int
 	for i := range 50 {
@@ -178,19 +212,19 @@ func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) e
 	if err := m.Close(ctx); err != nil {
 		return err
 	}
-	if took := time.Since(began); took > 20*time.Second { // one after the other: 25 s of grace
-		return fmt.Errorf("Close took %s", took)
+	if took := time.Since(began); took > 20*time.Second { // one after the other would take 25 s of grace
+		return fmt.Errorf("Close took %s, want at most 20s", took)
 	}
-	if left := alive(pids); len(left) > 0 || childrenLeft() {
-		return fmt.Errorf("alive after Close: %v, children: %v", left, childrenLeft())
+	if left := alive(pids); len(left) > 0 || hasChildren() {
+		return fmt.Errorf("alive after Close: %v, children: %v; want none", left, hasChildren())
 	}
 	return nil
 }
 
 func TestReaperStealsNoStatus(t *testing.T) { inSubreaper(t, "reap") }
 
-// scenarioReap runs hundreds of quick children, each with its own exit code and
-// an orphan that ends at once, while scans reap.
+// scenarioReap runs hundreds of quick children, each with its own exit code and an orphan that ends
+// at once, while scans of processes reap zombies.
 func scenarioReap(ctx context.Context, m *Manager, _ *memJournal, _ []string) error {
 	const runs, parallel = 300, 10
 	errs := make(chan error, parallel)
@@ -218,9 +252,9 @@ func scenarioReap(ctx context.Context, m *Manager, _ *memJournal, _ []string) er
 			return err
 		}
 	}
-	// What is not reaped yet is so by a later scan.
+	// A later scan reaps the remaining zombies.
 	for ctx.Err() == nil {
-		m.deps.tree.look(time.Now())
+		m.deps.tree.scanSince(time.Now())
 		if noZombies() == nil {
 			return nil
 		}
@@ -228,9 +262,10 @@ func scenarioReap(ctx context.Context, m *Manager, _ *memJournal, _ []string) er
 	return noZombies()
 }
 
-func TestRestartPolicyWaitsForAnEmptyTree(t *testing.T) { inSubreaper(t, "restart-tree") }
+func TestRestartPolicyWaitsForEmptyTree(t *testing.T) { inSubreaper(t, "restart-tree") }
 
-// scenarioRestartTree lets a leader leave a daemon and be restarted.
+// scenarioRestartTree lets a leader exit and leave a daemon behind, and checks that the restart
+// policy waits for the end of the daemon.
 func scenarioRestartTree(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
 	spec := helper("a", "tree", "leave")
 	spec.Stdin, spec.Restart, spec.MaxRestarts = true, RestartAlways, 1
@@ -250,15 +285,16 @@ func scenarioRestartTree(ctx context.Context, m *Manager, j *memJournal, _ []str
 		return err
 	}
 	if left := alive(first); len(left) > 0 {
-		return fmt.Errorf("alive when run 2 had begun: %v", left)
+		return fmt.Errorf("alive after the start of run 2: %v, want none", left)
 	}
 	return nil
 }
 
-// scenarios are what inSubreaper can run.
+// scenarios returns the functions that inSubreaper can run, by name.
 func scenarios() map[string]func(context.Context, *Manager, *memJournal, []string) error {
 	return map[string]func(context.Context, *Manager, *memJournal, []string) error{
 		"stop-tree":    scenarioStopTree,
+		"cleared":      scenarioCleared,
 		"stray":        scenarioStray,
 		"fifty":        scenarioFifty,
 		"multiply":     scenarioMultiply,
@@ -269,8 +305,8 @@ func scenarios() map[string]func(context.Context, *Manager, *memJournal, []strin
 	}
 }
 
-// inSubreaper runs a scenario in a process of its own that is a subreaper: the
-// test process must not take the status of other tests' children.
+// inSubreaper runs a scenario in a separate process that is a subreaper, because
+// the test process must not reap other tests' children.
 func inSubreaper(t *testing.T, scenario string, args ...string) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -293,10 +329,10 @@ func helperManager(args []string) int {
 	if err := os.Unsetenv(helperEnv); err != nil {
 		return 2
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	j := newMemJournal()
-	m := NewManager(Options{Journal: j, AwaitLine: j.awaitLine, Session: rand.Text(), Project: os.TempDir(), Subreaper: true, StopTimeout: 500 * time.Millisecond})
+	m := NewManager(Options{Journal: j, AwaitLine: j.awaitReadyLine, Session: rand.Text(), Project: os.TempDir(), Subreaper: true, StopTimeout: 500 * time.Millisecond})
 	err := scenarios()[args[0]](ctx, m, j, args[1:])
 	if err = errors.Join(err, m.Close(ctx)); err != nil {
 		fmt.Println(err)
@@ -305,7 +341,7 @@ func helperManager(args []string) int {
 	return 0
 }
 
-func TestBystanderSurvives(t *testing.T) {
+func TestStopSparesUnrelatedProcess(t *testing.T) {
 	bystander := exec.Command("sleep", "4711")
 	bystander.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := bystander.Start(); err != nil {
@@ -318,6 +354,6 @@ func TestBystanderSurvives(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := alive([]int{bystander.Process.Pid}); len(left) != 1 {
-		t.Error("a process with the same command line was killed")
+		t.Error("Stop killed another process with the same command line")
 	}
 }

@@ -1,86 +1,101 @@
 package process
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
-	"strings"
+	"time"
+
+	"pmcp/process/sockets"
 )
 
-// Status returns the entry called name. Its error wraps ErrUnknown.
-func (m *Manager) Status(name string) (Status, error) {
+const (
+	// watchTime is how long WatchStart watches a run. Programs that cannot work end
+	// sooner: node after 0.15 s, python after 0.3 s, npm after 0.5 s.
+	watchTime = time.Second
+	// watchQuiet is the silence after output that ends a watch.
+	watchQuiet = 250 * time.Millisecond
+	// The ports of a watched run are looked up with growing pauses.
+	firstWatchPause = 20 * time.Millisecond
+	maxWatchPause   = 160 * time.Millisecond
+)
+
+// WatchStart watches a run of name until a second after its start. It returns earlier
+// once the run has ended, its tree listens on a TCP port, or it has printed something
+// and then been silent for 250 ms. It returns the status of the run then, with its
+// ports, or ctx's error if ctx ends first. Calls for several runs, one after another,
+// take no longer than the call for the run that was started last. Its error wraps
+// ErrUnknown as that of AwaitRun does.
+func (m *Manager) WatchStart(ctx context.Context, name string, run int64) (Status, error) {
+	p := portWatch{r: readiness{m: m, run: run, rules: &Ready{}}}
+	for pause := firstWatchPause; ; pause = min(2*pause, maxWatchPause) {
+		st, err := m.statusOfRun(name, run)
+		if err != nil || !st.EndedAt.IsZero() || st.State != Running {
+			return st, err
+		}
+		if ports := p.ports(); len(ports) > 0 {
+			st.Ports = ports
+			m.setPorts(name, run, ports)
+			return st, nil
+		}
+		left := time.Until(st.StartedAt.Add(watchTime))
+		if printed := m.printedAt(name, run); !printed.IsZero() {
+			left = min(left, time.Until(printed.Add(watchQuiet)))
+		}
+		if left <= 0 {
+			return st, nil
+		}
+		tick, cancel := context.WithTimeout(ctx, min(pause, left))
+		_, err = m.AwaitRun(tick, name, run, func(Status) bool { return false })
+		if cancel(); err != nil && !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return st, cmp.Or(ctx.Err(), err)
+		}
+	}
+}
+
+// setPorts records the ports of a run of name, if it is the current one: a later
+// Status has them before the next measurement.
+func (m *Manager) setPorts(name string, run int64, ports []int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e, err := m.lookup(name)
+	if e := m.entries[name]; e != nil && e.status.RunID == run && e.status.State.Live() {
+		e.status.Ports = ports
+		m.meter.setPorts(run, ports)
+	}
+}
+
+// printedAt returns when the current run of name last printed something, or zero if it
+// has printed nothing or is not current.
+func (m *Manager) printedAt(name string, run int64) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.entries[name]; e != nil && e.run != nil && e.status.RunID == run {
+		return e.run.printedAt()
+	}
+	return time.Time{}
+}
+
+// portWatch looks up the ports of a run again and again.
+type portWatch struct {
+	r    readiness
+	seen []uint64 // the sockets of the last lookup, none of which were the run's
+}
+
+// ports returns the ports that the tree of the run listens on. It reads the process
+// table only if the sockets of the machine have changed since the last call.
+func (p *portWatch) ports() []int {
+	listeners, err := sockets.Listening()
 	if err != nil {
-		return Status{}, err
+		return nil
 	}
-	return m.snapshot(e), nil
-}
-
-// snapshot is e's status now, with what the last scan and sample saw. Called
-// with m.mu held.
-func (m *Manager) snapshot(e *entry) Status {
-	st := e.status
-	if st.RunID == 0 {
-		return st
+	keys := make([]uint64, len(listeners))
+	for i := range listeners {
+		keys[i] = listeners[i].Key
 	}
-	if !st.State.Live() {
-		st.Survivors = m.deps.tree.lastMembers(st.RunID)
+	if slices.Sort(keys); slices.Equal(keys, p.seen) {
+		return nil
 	}
-	if seen := m.meter.last(st.RunID); seen != nil && st.Alive() {
-		st.CPUPercent, st.MemoryBytes, st.Processes = seen.CPUPercent, seen.MemoryBytes, seen.Processes
-		if st.Ports == nil || seen.At.After(st.ReadyAt) { // else the check of readiness was the last to look
-			st.Ports = seen.ports
-		}
-	}
-	return st
-}
-
-// List returns every entry: those that live first, then the latest ended first,
-// names breaking ties.
-func (m *Manager) List() []Status {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.list()
-}
-
-// list is List. Called with m.mu held.
-func (m *Manager) list() []Status {
-	list := make([]Status, 0, len(m.entries))
-	for _, e := range m.entries {
-		list = append(list, m.snapshot(e))
-	}
-	slices.SortFunc(list, func(a, b Status) int {
-		switch active := a.State.Active(); {
-		case active != b.State.Active():
-			if active {
-				return -1
-			}
-			return 1
-		case !active && !a.EndedAt.Equal(b.EndedAt):
-			return b.EndedAt.Compare(a.EndedAt)
-		}
-		return strings.Compare(a.Spec.Name, b.Spec.Name)
-	})
-	return list
-}
-
-// Watch returns a Feed of every change from now on.
-func (m *Manager) Watch() *Feed {
-	return &Feed{reader: m.changes.Reader(), manager: m}
-}
-
-// Await returns the status of name as soon as until holds for it. When ctx ends
-// first it returns the status at that moment and ctx's error.
-func (m *Manager) Await(ctx context.Context, name string, until func(Status) bool) (Status, error) {
-	feed := m.Watch()
-	for {
-		st, err := m.Status(name)
-		if err != nil || until(st) {
-			return st, err
-		}
-		if _, err := feed.Next(ctx); err != nil {
-			return st, err
-		}
-	}
+	p.seen = keys
+	return sockets.Ports(p.r.own(listeners, time.Now()))
 }

@@ -1,23 +1,24 @@
-// Package registry keeps the records of the servers of this user: who serves
-// which client from where, what was started, and whether it is still alive. It
-// also holds the sweep, which cleans up after servers that died without doing
-// it themselves, and the doctor, which shows all that to the user.
+// Package registry keeps the records of this user's servers: which client each
+// one serves and from where, what it started, and whether it is still alive. It
+// also holds the sweep, which cleans up after servers that died without doing so
+// themselves. Package doctor shows all that to the user.
 //
 // A session is three files in one directory:
 //
-//	<id>.lock   made and locked by the guardian, its descriptor inherited by the
-//	            server, which gives it its name: while one of them lives the
-//	            lock is held, and the kernel frees it when both are dead. This
-//	            is the proof of life.
-//	<id>.json   the Record, replaced as a whole by a rename at each change.
-//	<id>.procs  one line "pid start" for each process of the session, appended;
-//	            the first line names the boot.
+//	<id>.lock   created and locked by the guardian. The server inherits its
+//	            descriptor and gives the file its name. The lock is held while
+//	            one of them lives, and the kernel frees it when both are dead:
+//	            this is the proof of life.
+//	<id>.json   the Record. Each change replaces the whole file by a rename.
+//	<id>.procs  one line "pid start" for each process of the session, appended.
+//	            The first line names the boot.
 //
-// At the end the json goes first and the lock last, so that whoever sees a
-// record sees its lock. Names that begin with a dot are files being written.
+// When the session ends, the json is removed first and the lock last, so that a
+// reader that sees a record also sees its lock. Names that begin with a dot are
+// unfinished files.
 //
-// Nothing in this package matches a process by name, and nothing signals a
-// process whose identity it has not proven.
+// The package never matches a process by name, and never signals a process whose
+// identity it has not proven.
 package registry
 
 import (
@@ -31,14 +32,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the directory of the records: PM_REGISTRY_DIR, else
-// $XDG_RUNTIME_DIR/pmcp/servers, which does not survive a reboot, else
-// StateDir's servers. XDG_RUNTIME_DIR counts only where it can be used: after su
-// it may be another user's, in a container or WSL it may not exist. Where it is
-// not set, Linux's usual /run/user/UID stands in for it: many clients do not pass
-// it on, and servers of one user that share a database must see each other.
-// getenv is os.Getenv outside tests. The answer is absolute, unless the working
-// directory is unknown, and need not exist.
+// Dir returns the directory of the records: PM_REGISTRY_DIR, else
+// $XDG_RUNTIME_DIR/pmcp/servers, which does not survive a reboot, else "servers"
+// in StateDir. XDG_RUNTIME_DIR is used only if it can be written to: after su it
+// may be another user's, and in a container or WSL it may not exist. If it is not
+// set, Linux's usual /run/user/UID takes its place, because many clients do not
+// pass the variable on, and servers of one user that share a database must see
+// each other. getenv is os.Getenv outside tests. The path is absolute, unless the
+// working directory is unknown. The directory need not exist.
 func Dir(getenv func(string) string) string {
 	users := ""
 	if runtime.GOOS == "linux" {
@@ -47,8 +48,8 @@ func Dir(getenv func(string) string) string {
 	return dirFor(getenv, users)
 }
 
-// dirFor is Dir where users is the directory of every user's runtime directory;
-// "" if there is none.
+// dirFor is Dir; users is the directory that holds every user's runtime directory, "" if
+// there is none.
 func dirFor(getenv func(string) string, users string) string {
 	if dir := getenv("PM_REGISTRY_DIR"); dir != "" {
 		if abs, err := filepath.Abs(dir); err == nil {
@@ -61,16 +62,16 @@ func dirFor(getenv func(string) string, users string) string {
 		dir = runtimeDir(users)
 	}
 	if filepath.IsAbs(dir) {
-		if dir = filepath.Join(dir, "pmcp", "servers"); writable(dir) == nil {
+		if dir = filepath.Join(dir, "pmcp", "servers"); CheckWritable(dir) == nil {
 			return dir
 		}
 	}
 	return filepath.Join(StateDir(getenv), "servers")
 }
 
-// runtimeDir is this user's directory in users if it is what the XDG
-// specification demands of a runtime directory: there, this user's and nobody
-// else's. Else it is "".
+// runtimeDir returns this user's directory in users if it is what the XDG
+// specification demands of a runtime directory: it exists, belongs to this user and
+// is closed to all others. Otherwise it returns "".
 func runtimeDir(users string) string {
 	dir := filepath.Join(users, strconv.Itoa(os.Geteuid()))
 	var st unix.Stat_t
@@ -81,10 +82,10 @@ func runtimeDir(users string) string {
 	return dir
 }
 
-// StateDir is where pmcp keeps what outlives a session: $XDG_STATE_HOME/pmcp,
-// else ~/.local/state/pmcp; on macOS ~/Library/Application Support/pmcp. As the
-// XDG specification demands, a relative path in the variable counts as not set.
-// Without HOME it is a directory of this user below the temporary directory.
+// StateDir returns the directory for what outlives a session: $XDG_STATE_HOME/pmcp,
+// else ~/.local/state/pmcp; on macOS ~/Library/Application Support/pmcp. As the XDG
+// specification demands, a relative path in the variable counts as not set. Without
+// HOME it returns a directory of this user below the temporary directory.
 func StateDir(getenv func(string) string) string {
 	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) && runtime.GOOS != "darwin" {
 		return filepath.Join(dir, "pmcp")
@@ -100,28 +101,28 @@ func StateDir(getenv func(string) string) string {
 	}
 }
 
-// ErrUnsafeDir says that the registry directory cannot be trusted with records:
-// it is not a directory, a symbolic link, another user's, or others may write
-// to it.
+// ErrUnsafeDir is returned for a registry directory that cannot be trusted with
+// records: it is not a directory, is a symbolic link, belongs to another user, or
+// others may write to it.
 var ErrUnsafeDir = errors.New("unsafe registry directory")
 
-// makeDir makes the directory, with mode 0700 and its parents, if it is not
-// there, and checks it.
+// makeDir creates the directory and its parents, with mode 0700, if it does not
+// exist, and checks it.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		// What is in the way is told better by the check.
-		if unsafe := checkDir(dir); errors.Is(unsafe, ErrUnsafeDir) {
+		// The check has the better error for a file that is in the way.
+		if unsafe := checkSafe(dir); errors.Is(unsafe, ErrUnsafeDir) {
 			return unsafe
 		}
 		return fmt.Errorf("cannot make the registry directory: %w", err)
 	}
-	return checkDir(dir)
+	return checkSafe(dir)
 }
 
-// checkDir answers ErrUnsafeDir, wrapped, unless dir is a directory of ours
-// that nobody else may write to. Others' being able to list it is harmless: the
-// files in it are 0600. If it does not exist the error is os.ErrNotExist.
-func checkDir(dir string) error {
+// checkSafe returns an error wrapping ErrUnsafeDir unless dir is a directory of this
+// user that no other user may write to. Others may list it, since the files in it
+// are 0600. If it does not exist, the error is os.ErrNotExist.
+func checkSafe(dir string) error {
 	f, err := openDir(dir)
 	if err != nil {
 		return err
@@ -129,7 +130,37 @@ func checkDir(dir string) error {
 	return f.Close()
 }
 
-// openDir opens and checks the directory in one.
+// CheckDir returns an error if a server could not keep its record in dir: the
+// directory is unsafe (see ErrUnsafeDir) or cannot be written to. One that does
+// not exist is fine if it can be made.
+func CheckDir(dir string) error {
+	if err := checkSafe(dir); errors.Is(err, ErrUnsafeDir) {
+		return err
+	}
+	return CheckWritable(dir)
+}
+
+// CheckWritable returns an error if dir or, where it does not exist, the nearest
+// directory above it cannot be written to. It asks the kernel and writes nothing.
+func CheckWritable(dir string) error {
+	for {
+		info, err := os.Stat(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist) && dir != filepath.Dir(dir):
+			dir = filepath.Dir(dir)
+			continue
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return fmt.Errorf("%s is not a directory", dir)
+		}
+		if err := unix.Access(dir, unix.W_OK|unix.X_OK); err != nil {
+			return fmt.Errorf("cannot write to %s: %w", dir, err)
+		}
+		return nil
+	}
+}
+
 func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
@@ -146,6 +177,8 @@ func openDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// checkOwner returns an error wrapping ErrUnsafeDir unless the open directory belongs
+// to this user and no other may write to it.
 func checkOwner(dir *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {

@@ -7,15 +7,14 @@ import (
 	"pmcp/registry"
 )
 
-// A server is alive as long as somebody holds its lock; what its record says
-// is not asked.
+// A server is alive as long as its lock is held, whatever its record says.
 func Example() {
 	dir, err := os.MkdirTemp("", "registry-")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	const id = "0b5c9d0e-4f2e-4b0e-9d62-0f8f2f1f7a11"
 
 	lock, err := registry.Prepare(dir, id)

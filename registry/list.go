@@ -15,52 +15,50 @@ import (
 	"pmcp/process/proctab"
 )
 
-// State says what an entry of the registry is.
+// A State is what an entry of the registry stands for.
 type State string
 
 const (
-	// Live is a server that holds its lock, or is finishing.
+	// Live is a server that holds its lock, or is just ending.
 	Live State = "live"
-	// Stale is what a dead server left, whole or corrupt.
+	// Stale is what a dead server left, intact or corrupt.
 	Stale State = "stale"
-	// Foreign is a file that is not one of this user's pmcp or was written by
-	// a newer one. Nothing ever touches it.
+	// Foreign is a file that does not belong to this user's pmcp or was written
+	// by a newer one. No code ever touches it.
 	Foreign State = "foreign"
 )
 
-// maxForeign bounds the entries for foreign files: a directory that was set by
-// mistake may hold thousands.
+// maxForeign bounds the entries for foreign files: a directory that was configured
+// by mistake may hold thousands.
 const maxForeign = 50
 
-// startup is the longest time for which a lock may stand under its unfinished
-// name.
+// startup is how long a lock may keep its unfinished name before its session counts
+// as dead.
 const startup = time.Minute
 
-// Entry is one server as the registry knows it, or one file that does not
-// belong there.
+// An Entry is one server in the registry, or one file that does not belong there.
 type Entry struct {
 	// ID is the session id, empty for a foreign file that has none.
 	ID string
-	// State says whether the server lives.
+	// State is what the entry stands for.
 	State State
-	// Path is the record, or the foreign file.
+	// Path is the path of the record or of the foreign file.
 	Path string
-	// Record is zero (Format 0) if there is none yet or it cannot be read.
+	// Record is zero (Format 0) if there is none yet or if it cannot be read.
 	Record Record
-	// Processes are the processes that the server started and noted on this
+	// Processes are the processes that the server started and listed on this
 	// boot, oldest first. They may have ended since.
 	Processes []proctab.ID
-	// Problem says in a few words what is wrong with the entry; empty if
-	// nothing is.
+	// Problem is what is wrong with the entry, in a few words; empty if nothing is.
 	Problem string
 
-	unlocked bool // its server or guardian runs, but nobody holds its lock
+	unlocked bool // the server or the guardian runs, but the lock of the session is free
 }
 
-// List reads the registry, ordered by the server's pid, entries without a
-// readable record last. A bad file is an entry of its own and never an error;
-// an error is only that the directory cannot be read or is unsafe. A directory
-// that does not exist is an empty registry.
+// List returns the entries of the registry, ordered by the server's pid; those without
+// a readable record come last. A bad file is an entry and never an error. List fails
+// only if the directory cannot be read or is unsafe. A directory that does not exist
+// is an empty registry.
 func List(dir string) ([]Entry, error) {
 	d, err := openDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
@@ -78,36 +76,37 @@ func List(dir string) ([]Entry, error) {
 	return entries(dir, names), nil
 }
 
-// dying is the longest time for which a killed server is waited for: the kernel
-// frees its lock first, and its threads are gone some milliseconds later, or
-// more on a machine under load. It is a constant but in tests.
-var dying = time.Second
+// dyingLimit is how long ListSettled waits for a killed server. The kernel frees its
+// lock first; its threads are gone some milliseconds later, or more on a machine under
+// load. It is a variable so that tests can change it.
+var dyingLimit = time.Second
 
-// listSettled is List, but waits until servers that are being killed are dead.
-// One that runs on without its lock costs the whole of dying.
-func listSettled(ctx context.Context, dir string, log *slog.Logger) ([]Entry, error) {
-	ctx, cancel := context.WithTimeout(ctx, dying)
+// ListSettled is List, but waits until servers that are being killed are dead. A server
+// that keeps running without its lock costs the whole dyingLimit.
+func ListSettled(ctx context.Context, dir string, log *slog.Logger) ([]Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, dyingLimit)
 	defer cancel()
-	for told := false; ; tick(ctx) {
+	for logged := false; ; pause(ctx) {
 		list, err := List(dir)
 		unlocked := slices.IndexFunc(list, func(e Entry) bool { return e.unlocked })
 		if err != nil || ctx.Err() != nil || unlocked < 0 {
 			return list, err
 		}
-		if !told {
-			told = true
-			log.Debug("a server without its lock is given time to die", "path", list[unlocked].Path)
+		if !logged {
+			logged = true
+			log.Debug("waiting for a server without its lock to die", "path", list[unlocked].Path)
 		}
 	}
 }
 
+// entries returns the entries for the files of a registry, in the order of List.
 func entries(dir string, names []string) []Entry {
 	boot := proctab.BootID()
 	found := make(map[string]bool)
 	var list []Entry
 	foreign := 0
 	for _, name := range names {
-		id, _, ours := sessionOf(name)
+		id, ours := sessionOf(name)
 		switch {
 		case !ours:
 			if foreign++; foreign <= maxForeign {
@@ -129,20 +128,19 @@ func entries(dir string, names []string) []Entry {
 	return list
 }
 
-// rank puts what has a pid to order by before what has none.
+// rank returns the group that an entry is sorted into: those with a pid come first.
 func rank(e Entry) int {
-	switch {
-	case e.State == Foreign:
+	if e.State == Foreign {
 		return 2
-	case e.Record.Format == 0:
-		return 1
-	default:
-		return 0
 	}
+	if e.Record.Format == 0 {
+		return 1
+	}
+	return 0
 }
 
-// session reads what there is of one session. It does not exist if it ended
-// meanwhile, or if it is only just being made.
+// session returns the entry of one session. It reports whether the session exists:
+// false if it has ended since the directory was read, or is just being created.
 func session(dir, id, boot string) (e Entry, exists bool) {
 	e = Entry{ID: id, State: Live, Path: file(dir, id, recordSuffix)}
 	record, err := readRecord(dir, id)
@@ -175,11 +173,10 @@ func session(dir, id, boot string) (e Entry, exists bool) {
 	return e, e.State == Live || lingers(dir, id)
 }
 
-// runs says whether one of the two processes that a record names is alive. It
-// decides only where the lock does not: some network file systems lie, and lock
-// files are deleted by hand. A process that runs another program than the record
-// says is neither, whatever the record claims: it would be shown as a server for
-// as long as it lives.
+// runs reports whether the server or the guardian that a record names is alive. It is
+// asked only if the lock is free: some network file systems lie about locks, and people
+// delete lock files. A process that runs another program than the record's does not
+// count, or it would be shown as a server for as long as it lives.
 func runs(r Record, boot string) bool {
 	if r.Format == 0 || r.Boot != boot {
 		return false
@@ -192,20 +189,20 @@ func runs(r Record, boot string) bool {
 	return false
 }
 
-// isAnother says whether a process is known not to be of a record's session: it
-// runs another program, and was not called with the session's id as servers are,
-// whose program may have been moved since. Where the kernel does not show the
-// arguments as a file, nothing is known.
+// isAnother reports whether a process is known not to belong to a record's session: it
+// runs another program, and its arguments lack the session's id. Servers have that id
+// among their arguments, and their program may have been moved since. It is false where
+// the kernel does not show the arguments in a file.
 func isAnother(pid int, r Record) bool {
-	runs, known := proctab.Executable(pid)
-	if !known || r.Executable == "" || strings.TrimSuffix(runs, " (deleted)") == r.Executable {
+	program, known := proctab.Executable(pid)
+	if !known || r.Executable == "" || strings.TrimSuffix(program, " (deleted)") == r.Executable {
 		return false
 	}
 	arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err == nil && !strings.Contains(string(arguments), r.ID)
 }
 
-// alive says whether the process of that identity runs; a zombie does not.
+// alive reports whether the process with that identity runs. A zombie does not.
 func alive(id proctab.ID) bool {
 	if id.PID <= 0 {
 		return false
@@ -214,20 +211,12 @@ func alive(id proctab.ID) bool {
 	return err == nil && now.ID == id && !now.Zombie
 }
 
-// lingers says whether a file of a dead session is still there: it may have
-// been removed since the directory was read. A lock under its unfinished name
-// alone is a session that begins, unless it is old.
+// lingers reports whether a file of a dead session still exists: all may have been
+// removed since the directory was read. A session with nothing but a lock under its
+// unfinished name is just starting, unless that lock is old.
 func lingers(dir, id string) bool {
-	for _, suffix := range []string{recordSuffix, procsSuffix, lockSuffix} {
-		if _, err := os.Lstat(file(dir, id, suffix)); err == nil {
-			return true
-		}
-	}
-	for _, suffix := range []string{recordSuffix, procsSuffix} {
-		if _, err := os.Lstat(unfinished(dir, id, suffix)); err == nil {
-			return true
-		}
-	}
-	info, err := os.Lstat(unfinished(dir, id, lockSuffix))
-	return err == nil && time.Since(info.ModTime()) > startup
+	return slices.ContainsFunc(paths(dir, id), func(path string) bool {
+		info, err := os.Lstat(path)
+		return err == nil && (path != unfinished(dir, id, lockSuffix) || time.Since(info.ModTime()) > startup)
+	})
 }

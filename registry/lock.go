@@ -7,67 +7,66 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 )
 
-// The suffixes of a session's files, in the order in which they are removed.
+// The suffixes of a session's files.
 const (
 	recordSuffix = ".json"
 	procsSuffix  = ".procs"
 	lockSuffix   = ".lock"
 )
 
-// file is the path of a session's file.
 func file(dir, id, suffix string) string { return filepath.Join(dir, id+suffix) }
 
-// unfinished is the path under which that file is written before the rename.
-// There is one writer of each, so that the name need not be random and Remove
-// knows it.
+// unfinished returns the path under which a session's file is written before it is renamed.
+// Each file has only one writer, so the name need not be random, and Remove can find it.
 func unfinished(dir, id, suffix string) string {
 	return filepath.Join(dir, "."+id+suffix+".tmp")
 }
 
-// sessionOf takes a file's name apart. ok is false if it is none of ours.
-func sessionOf(name string) (id, suffix string, ok bool) {
+// paths returns the paths of a session's files, finished and unfinished, in the order in
+// which they are removed.
+func paths(dir, id string) (all []string) {
+	for _, suffix := range []string{recordSuffix, procsSuffix, lockSuffix} {
+		all = append(all, file(dir, id, suffix), unfinished(dir, id, suffix))
+	}
+	return all
+}
+
+// sessionOf returns the session in a file's name. ok is false if the file is not one of a
+// session.
+func sessionOf(name string) (id string, ok bool) {
 	if rest, temp := strings.CutSuffix(name, ".tmp"); temp && strings.HasPrefix(rest, ".") {
 		name = rest[1:]
 	}
 	for _, suffix := range []string{recordSuffix, procsSuffix, lockSuffix} {
 		if id, found := strings.CutSuffix(name, suffix); found && checkID(id) == nil {
-			return id, suffix, true
+			return id, true
 		}
 	}
-	return "", "", false
+	return "", false
 }
 
-// checkID refuses what is not a uuid in its usual form. Nothing less strict
-// would do: a registry directory that was set to a project's by mistake holds a
+// checkID returns an error unless id is a uuid in its usual form. The check must be this
+// strict: if the registry directory is set to a project's by mistake, it holds a
 // package.json and a yarn.lock.
 func checkID(id string) error {
-	const form = "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"
-	valid := len(id) == len(form)
-	for i := 0; valid && i < len(form); i++ {
-		c := id[i]
-		if form[i] == 'x' {
-			valid = c >= '0' && c <= '9' || c >= 'a' && c <= 'f'
-		} else {
-			valid = c == '-'
-		}
-	}
-	if !valid {
+	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
 		return fmt.Errorf("invalid session id %q: want a lower-case uuid", id)
 	}
 	return nil
 }
 
-// Prepare makes the directory if it must, and the lock of a new session: held,
-// but not yet to be seen. The guardian calls it, passes the file on to the
-// server and to nothing else, and the server calls Publish. A guardian that is
-// killed before there is a server thus leaves no file behind, wherever the file
-// system has files without a name; elsewhere one that a sweep removes.
+// Prepare creates the lock of a new session, and the directory if it does not exist. The
+// lock is held but not yet visible. The guardian calls Prepare and passes the file to the
+// server alone; the server calls Publish. A guardian that is killed before it has started
+// a server leaves no file behind where the file system supports files without a name;
+// elsewhere it leaves one that a sweep removes.
 //
-// The lock is held until every copy of the file's descriptor is closed: keep
-// the file reachable. An unsafe directory is an ErrUnsafeDir.
+// The lock is held until every copy of the file's descriptor is closed: keep the file
+// reachable. For an unsafe directory the error wraps ErrUnsafeDir.
 func Prepare(dir, id string) (*os.File, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -88,8 +87,8 @@ func Prepare(dir, id string) (*os.File, error) {
 	return f, nil
 }
 
-// Publish makes a prepared lock the session's, for all to see. From then on the
-// session is alive (see Alive) until the lock is free.
+// Publish gives a prepared lock its name and so makes the session visible. From then on
+// the session is alive (see Alive) until the lock is free.
 func Publish(lock *os.File, dir, id string) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -98,10 +97,11 @@ func Publish(lock *os.File, dir, id string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("cannot create session %s: it exists", id)
 	}
-	nameless, err := isNameless(lock)
+	var st unix.Stat_t
+	err := unix.Fstat(int(lock.Fd()), &st)
 	switch {
 	case err != nil:
-	case nameless:
+	case st.Nlink == 0:
 		err = nameFile(lock, path)
 	default:
 		err = os.Rename(unfinished(dir, id, lockSuffix), path)
@@ -112,14 +112,8 @@ func Publish(lock *os.File, dir, id string) error {
 	return nil
 }
 
-func isNameless(f *os.File) (bool, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(int(f.Fd()), &st)
-	return st.Nlink == 0, err
-}
-
-// removeUnfinished removes a lock that could not be published, and nothing of a
-// session that is.
+// removeUnfinished removes a lock that could not be published. It leaves the files of
+// published sessions alone.
 func removeUnfinished(dir, id string) error {
 	if err := os.Remove(unfinished(dir, id, lockSuffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -127,18 +121,16 @@ func removeUnfinished(dir, id string) error {
 	return nil
 }
 
-// Remove removes a session's files, the record first and the lock last. Files
-// that are not there are no error, so that guardian and server may both call it.
+// Remove removes a session's files, the record first and the lock last. Missing files are
+// not an error, so guardian and server may both call it.
 func Remove(dir, id string) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
 	var errs []error
-	for _, suffix := range []string{recordSuffix, procsSuffix, lockSuffix} {
-		for _, path := range []string{file(dir, id, suffix), unfinished(dir, id, suffix)} {
-			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-				errs = append(errs, err)
-			}
+	for _, path := range paths(dir, id) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
 		}
 	}
 	if len(errs) > 0 {
@@ -147,9 +139,9 @@ func Remove(dir, id string) error {
 	return nil
 }
 
-// Alive says whether the guardian or the server of a session lives: whether
-// somebody holds its lock. A session without a lock file is not alive; one
-// whose lock cannot be opened or tested is taken to be.
+// Alive reports whether the guardian or the server of a session lives, which is whether
+// its lock is held. A session without a lock file is not alive. A session whose lock
+// cannot be opened or tested is assumed to be.
 func Alive(dir, id string) bool {
 	if checkID(id) != nil {
 		return false
@@ -166,6 +158,7 @@ func Alive(dir, id string) bool {
 	return flock(f, unix.LOCK_SH|unix.LOCK_NB) != nil
 }
 
+// flock is flock(2), which it retries while a signal interrupts it.
 func flock(f *os.File, how int) error {
 	for {
 		if err := unix.Flock(int(f.Fd()), how); !errors.Is(err, unix.EINTR) {

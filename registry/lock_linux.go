@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openNameless makes a file in dir that has no name and goes with its last
-// descriptor. Not every file system can.
+// openNameless creates a file in dir that has no name and vanishes with its last
+// descriptor. Not every file system supports this.
 func openNameless(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -17,7 +17,7 @@ func openNameless(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// nameFile gives a nameless file its name, which must be free.
+// nameFile gives a nameless file a name that must not exist yet.
 func nameFile(f *os.File, path string) error {
 	link := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	return os.NewSyscallError("linkat", unix.Linkat(unix.AT_FDCWD, link, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW))

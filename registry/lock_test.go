@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"pmcp/registry/registrytest"
 	"runtime"
 	"slices"
 	"strconv"
@@ -13,78 +14,80 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestCreateAliveRemove(t *testing.T) {
-	dir, id := newDir(t), uuid.NewString()
+func TestSessionIsAliveFromCreateToRemove(t *testing.T) {
+	dir, id := registrytest.NewDir(t), uuid.NewString()
 	if Alive(dir, id) {
-		t.Error("alive before it was created")
+		t.Error("Alive = true before the session was created, want false")
 	}
 	lock, err := create(dir, id)
 	must(t, err)
 	if !Alive(dir, id) {
-		t.Error("not alive while the lock is held")
+		t.Error("Alive = false while the lock is held, want true")
 	}
-	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) {
-		t.Errorf("files: %v", got)
+	if got := registrytest.Files(t, dir); !slices.Equal(got, []string{id + ".lock"}) {
+		t.Errorf("got the files %v, want only the lock", got)
 	}
 	if _, err := create(dir, id); err == nil {
-		t.Error("the session was created twice")
+		t.Error("a second create succeeded, want an error")
 	}
 	must(t, lock.Close())
 	if Alive(dir, id) {
-		t.Error("alive although the lock is free")
+		t.Error("Alive = true although the lock is free, want false")
 	}
 	for _, suffix := range []string{".json", ".procs", ".lock"} { // as a killed server leaves them
-		write(t, unfinished(dir, id, suffix), "")
-		write(t, file(dir, id, suffix), "")
+		registrytest.Write(t, unfinished(dir, id, suffix), "")
+		registrytest.Write(t, file(dir, id, suffix), "")
 	}
 	for range 2 {
 		must(t, Remove(dir, id))
 	}
-	if got := files(t, dir); len(got) != 0 {
-		t.Errorf("files after Remove: %v", got)
+	if got := registrytest.Files(t, dir); len(got) != 0 {
+		t.Errorf("files after Remove: %v, want none", got)
 	}
 }
 
-// A guardian that is killed before it has a server leaves nothing behind.
-func TestPreparedLockIsNotSeen(t *testing.T) {
-	dir, id := newDir(t), uuid.NewString()
+// TestPreparedLockIsInvisible checks that a guardian that is killed before it has started
+// a server leaves no file behind.
+func TestPreparedLockIsInvisible(t *testing.T) {
+	dir, id := registrytest.NewDir(t), uuid.NewString()
 	lock, err := Prepare(dir, id)
 	must(t, err)
 	if list, err := List(dir); err != nil || len(list) != 0 || Alive(dir, id) {
-		t.Errorf("before Publish: %+v, %v, alive %v", list, err, Alive(dir, id))
+		t.Errorf("before Publish: %+v, %v, alive %v; want no entry", list, err, Alive(dir, id))
 	}
-	if runtime.GOOS == "linux" && len(files(t, dir)) != 0 {
-		t.Errorf("files before Publish: %v", files(t, dir))
+	if runtime.GOOS == "linux" && len(registrytest.Files(t, dir)) != 0 {
+		t.Errorf("files before Publish: %v, want none", registrytest.Files(t, dir))
 	}
 	must(t, Publish(lock, dir, id))
-	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) || !Alive(dir, id) {
-		t.Errorf("after Publish: %v, alive %v", got, Alive(dir, id))
+	if got := registrytest.Files(t, dir); !slices.Equal(got, []string{id + ".lock"}) || !Alive(dir, id) {
+		t.Errorf("after Publish: %v, alive %v; want the lock, true", got, Alive(dir, id))
 	}
 	if err := Publish(lock, dir, id); err == nil {
-		t.Error("published twice")
+		t.Error("a second Publish succeeded, want an error")
 	}
 	must(t, lock.Close())
 	if Alive(dir, id) {
-		t.Error("alive although the lock is free")
+		t.Error("Alive = true although the lock is free, want false")
 	}
 }
 
-// Where files without a name are not to be had, the lock has another one first.
-func TestPublishByRename(t *testing.T) {
-	dir, id := newDir(t), uuid.NewString()
+// TestPublishRenamesUnfinishedLock checks that the lock has an unfinished name until Publish renames
+// it, if the file system does not support files without a name.
+func TestPublishRenamesUnfinishedLock(t *testing.T) {
+	dir, id := registrytest.NewDir(t), uuid.NewString()
 	must(t, makeDir(dir))
 	lock, err := os.OpenFile(unfinished(dir, id, ".lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
 	must(t, flock(lock, unix.LOCK_EX))
 	must(t, Publish(lock, dir, id))
-	if got := files(t, dir); !slices.Equal(got, []string{id + ".lock"}) || !Alive(dir, id) {
-		t.Errorf("after Publish: %v, alive %v", got, Alive(dir, id))
+	if got := registrytest.Files(t, dir); !slices.Equal(got, []string{id + ".lock"}) || !Alive(dir, id) {
+		t.Errorf("after Publish: %v, alive %v; want the lock, true", got, Alive(dir, id))
 	}
 }
 
-func TestModes(t *testing.T) {
-	dir, id := newDir(t), uuid.NewString()
+func TestFilesAreClosedToOtherUsers(t *testing.T) {
+	dir, id := registrytest.NewDir(t), uuid.NewString()
 	lock, err := create(dir, id)
 	must(t, err)
 	defer func() { _ = lock.Close() }()
@@ -102,27 +105,28 @@ func TestModes(t *testing.T) {
 	must(t, reg.Close())
 }
 
-// The lock is one for guardian and server: it stays while either lives.
-func TestLockIsHeldByACopy(t *testing.T) {
-	dir, id := newDir(t), uuid.NewString()
+// TestLockIsHeldWhileGuardianOrServerLives checks that guardian and server share the lock, which is held while
+// either of them lives.
+func TestLockIsHeldWhileGuardianOrServerLives(t *testing.T) {
+	dir, id := registrytest.NewDir(t), uuid.NewString()
 	lock, err := create(dir, id)
 	must(t, err)
 	heir := startHeir(t, lock)
 	must(t, lock.Close())
 	if !Alive(dir, id) {
-		t.Error("not alive although the heir holds the lock")
+		t.Error("Alive = false while the heir holds the lock, want true")
 	}
 	must(t, heir.Process.Kill())
 	_ = heir.Wait()
 	if Alive(dir, id) {
-		t.Error("alive although both are dead")
+		t.Error("Alive = true although both are dead, want false")
 	}
 }
 
-func TestUnsafeDirectories(t *testing.T) {
+func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	root := t.TempDir()
 	plain := filepath.Join(root, "file")
-	write(t, plain, "")
+	registrytest.Write(t, plain, "")
 	open := filepath.Join(root, "open")
 	must(t, os.Mkdir(open, 0o700))
 	must(t, os.Chmod(open, 0o777))
@@ -140,40 +144,40 @@ func TestUnsafeDirectories(t *testing.T) {
 	for name, dir := range unsafe {
 		id := uuid.NewString()
 		if _, err := create(dir, id); !errors.Is(err, ErrUnsafeDir) {
-			t.Errorf("create in %s: %v", name, err)
+			t.Errorf("create in %s: %v, want ErrUnsafeDir", name, err)
 		}
 		if _, err := Register(dir, id, Record{}); !errors.Is(err, ErrUnsafeDir) {
-			t.Errorf("Register in %s: %v", name, err)
+			t.Errorf("Register in %s: %v, want ErrUnsafeDir", name, err)
 		}
 		if _, err := List(dir); !errors.Is(err, ErrUnsafeDir) {
-			t.Errorf("List of %s: %v", name, err)
+			t.Errorf("List of %s: %v, want ErrUnsafeDir", name, err)
 		}
 		if _, err := Sweep(t.Context(), dir, nil); !errors.Is(err, ErrUnsafeDir) {
-			t.Errorf("Sweep of %s: %v", name, err)
+			t.Errorf("Sweep of %s: %v, want ErrUnsafeDir", name, err)
 		}
 	}
 	lock, err := create(good, uuid.NewString())
 	if err != nil {
-		t.Fatalf("a directory that others may only list: %v", err)
+		t.Fatalf("create in a directory that others may only list: %v, want nil", err)
 	}
 	must(t, lock.Close())
 }
 
 func TestOnlyUuidsAreSessions(t *testing.T) {
 	for _, id := range []string{"", "package", "../../etc/x", "0-0", uuid.NewString() + "x", "A9B1C2D3-0000-4000-8000-000000000000"} {
-		if _, err := create(newDir(t), id); err == nil {
-			t.Errorf("create accepted %q", id)
+		if _, err := create(registrytest.NewDir(t), id); err == nil {
+			t.Errorf("create accepted %q, want an error", id)
 		}
-		if err := Remove(newDir(t), id); err == nil {
-			t.Errorf("Remove accepted %q", id)
+		if err := Remove(registrytest.NewDir(t), id); err == nil {
+			t.Errorf("Remove accepted %q, want an error", id)
 		}
-		if Alive(newDir(t), id) {
-			t.Errorf("%q is alive", id)
+		if Alive(registrytest.NewDir(t), id) {
+			t.Errorf("Alive(%q) = true, want false", id)
 		}
 	}
 }
 
-func TestDir(t *testing.T) {
+func TestDirFollowsTheEnvironment(t *testing.T) {
 	working, err := os.Getwd()
 	must(t, err)
 	runtimeDir := t.TempDir()
@@ -203,14 +207,14 @@ func TestDir(t *testing.T) {
 		}
 	}
 	if got := dirFor(func(string) string { return "" }, ""); !filepath.IsAbs(got) {
-		t.Errorf("Dir without any environment = %s", got)
+		t.Errorf("Dir without any environment = %s, want an absolute path", got)
 	}
 }
 
-// TestDirWithoutRuntimeVariable: a server whose client does not pass
-// XDG_RUNTIME_DIR on finds the directory of those whose clients do, if it is this
-// user's alone.
-func TestDirWithoutRuntimeVariable(t *testing.T) {
+// TestDirFindsRuntimeDirWithoutVariable checks that a server whose client does not pass
+// XDG_RUNTIME_DIR on finds the directory of the servers whose clients do, if that directory
+// is closed to other users.
+func TestDirFindsRuntimeDirWithoutVariable(t *testing.T) {
 	env := map[string]string{"HOME": t.TempDir()}
 	getenv := func(key string) string { return env[key] }
 	state := filepath.Join(StateDir(getenv), "servers")
@@ -222,7 +226,7 @@ func TestDirWithoutRuntimeVariable(t *testing.T) {
 			t.Errorf("%s: %s, want %s", when, got, dir)
 		}
 	}
-	want(state, "not there")
+	want(state, "missing")
 	must(t, os.WriteFile(own, nil, 0o700))
 	must(t, os.Chmod(own, 0o700))
 	want(state, "a file")
@@ -234,7 +238,7 @@ func TestDirWithoutRuntimeVariable(t *testing.T) {
 	must(t, os.Chmod(own, 0o700))
 	want(filepath.Join(own, "pmcp", "servers"), "as it should be")
 	env["XDG_RUNTIME_DIR"] = own
-	want(filepath.Join(own, "pmcp", "servers"), "told by the variable")
+	want(filepath.Join(own, "pmcp", "servers"), "named by the variable")
 	env["XDG_RUNTIME_DIR"] = t.TempDir()
 	want(filepath.Join(env["XDG_RUNTIME_DIR"], "pmcp", "servers"), "the variable names another")
 	env["XDG_RUNTIME_DIR"] = "relative"
@@ -242,7 +246,7 @@ func TestDirWithoutRuntimeVariable(t *testing.T) {
 	env["XDG_RUNTIME_DIR"] = ""
 	want(filepath.Join(own, "pmcp", "servers"), "the variable is empty")
 	env["PM_REGISTRY_DIR"] = "/r"
-	want("/r", "chosen")
+	want("/r", "PM_REGISTRY_DIR is set")
 	delete(env, "PM_REGISTRY_DIR")
 	must(t, os.Chmod(own, 0o755))
 	want(state, "open to others")

@@ -13,23 +13,23 @@ import (
 	"pmcp/process/proctab"
 )
 
-// compactAt is the number of identities after which the list is rewritten
-// without those that have ended: a build may start a hundred thousand
-// processes in an afternoon. maxProcsFile bounds what is read of a list that
-// somebody else may have written.
+// compactAt is the number of identities after which the list is rewritten without the
+// processes that have ended: a build may start a hundred thousand processes in an
+// afternoon. maxProcsFile bounds how much of a list is read, because another program may
+// have written it.
 const (
 	compactAt    = 4096
 	maxProcsFile = 8 << 20
 )
 
-// procsFile is the list of a session's processes, as its server writes it. It
-// is not safe for concurrent use.
+// A procsFile is the list of a session's processes, as its server writes it. It is not
+// safe for concurrent use.
 type procsFile struct {
 	path, temp string
 	boot       string
 	file       *os.File
 	listed     map[proctab.ID]bool
-	limit      int // of listed, before the next compaction
+	limit      int // the number of identities beyond which add compacts the list
 }
 
 func createProcs(dir, id, boot string) (*procsFile, error) {
@@ -59,7 +59,7 @@ func (p *procsFile) add(ids []proctab.ID) error {
 		return p.compact()
 	}
 	if _, err := p.file.Write(lines.Bytes()); err != nil {
-		p.limit = 0 // the next one writes the whole list anew, over half a line
+		p.limit = 0 // the next add rewrites the whole list, which may end in half a line
 		return err
 	}
 	return nil
@@ -73,14 +73,14 @@ func (p *procsFile) compact() error {
 		}
 	}
 	if err := p.rewrite(); err != nil {
-		p.limit = 0 // as after a write that failed: the file is not what is listed
+		p.limit = 0 // as after a failed write: file and listed differ
 		return err
 	}
 	p.limit = max(compactAt, 2*len(p.listed))
 	return nil
 }
 
-// rewrite replaces the file by one that holds what is listed.
+// rewrite replaces the file with one that holds exactly what is listed.
 func (p *procsFile) rewrite() error {
 	var content bytes.Buffer
 	fmt.Fprintf(&content, "boot %s\n", p.boot)
@@ -98,16 +98,16 @@ func (p *procsFile) rewrite() error {
 	return nil
 }
 
-// byStart orders identities by age, the oldest first.
+// byStart compares identities by age, the oldest first.
 func byStart(a, b proctab.ID) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 }
 
 func (p *procsFile) close() error { return p.file.Close() }
 
-// replaceFile writes content to temp, renames it to path and returns it open
-// for appending. It does not sync: after a power failure the boot is another,
-// and then only the file's name counts.
+// replaceFile writes content to temp, renames it to path and returns it open for
+// appending. It does not sync: after a power failure the boot is a different one, and then
+// only the file's name counts.
 func replaceFile(path, temp string, content []byte) (*os.File, error) {
 	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
@@ -123,9 +123,9 @@ func replaceFile(path, temp string, content []byte) (*os.File, error) {
 	return f, nil
 }
 
-// readProcs returns the processes that a session listed, if it did so on this
-// boot. Lines that make no sense, such as a last one cut short by the server's
-// death, are skipped; without a boot line nothing is believed.
+// readProcs returns the processes that a session listed on this boot, oldest first. It
+// skips lines that it cannot parse, such as a last one cut short by the server's death.
+// Without a line for this boot it returns none.
 func readProcs(dir, id, boot string) ([]proctab.ID, error) {
 	content, err := readOwn(file(dir, id, procsSuffix), maxProcsFile)
 	if err != nil {

@@ -10,19 +10,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxRecord bounds what is read of a record; a real one has about 1 KiB.
+// maxRecord bounds how much of a record is read. A real one has about 1 KiB.
 const maxRecord = 64 << 10
 
 var (
-	// errForeign says that a file is not this user's, or not a file.
+	// errForeign is returned for a file of another user and for anything but a plain file.
 	errForeign = errors.New("not ours")
-	// errNewer says that a record was written by a newer pmcp.
+	// errNewer is returned for a record that a newer pmcp wrote.
 	errNewer = errors.New("written by a newer pmcp")
 )
 
-// readOwn reads a file of ours of at most limit bytes. A symbolic link, another
-// user's file and anything but a plain file are errForeign, and opening them
-// does not block.
+// readOwn returns the content of a file of this user, which may have at most limit bytes.
+// For a symbolic link, another user's file and anything but a plain file it returns
+// errForeign. It does not block on such a file.
 func readOwn(path string, limit int64) ([]byte, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	switch {
@@ -48,6 +48,7 @@ func readOwn(path string, limit int64) ([]byte, error) {
 	return content, nil
 }
 
+// checkPlain returns errForeign unless fd is a plain file of this user.
 func checkPlain(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -62,7 +63,6 @@ func checkPlain(fd int) error {
 	return nil
 }
 
-// readRecord reads a session's record.
 func readRecord(dir, id string) (Record, error) {
 	content, err := readOwn(file(dir, id, recordSuffix), maxRecord)
 	if err != nil {

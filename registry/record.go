@@ -9,15 +9,15 @@ import (
 // Format is the version of the record that this build reads and writes.
 const Format = 1
 
-// Record is what a server tells the world about itself: the content of
-// <id>.json. A zero field is one that was not known.
+// A Record is what a server publishes about itself: the content of <id>.json. A field is
+// zero if its value was not known.
 type Record struct {
 	// Format is the version of this structure; Register sets it.
 	Format int `json:"v"`
 	// ID is the session id; Register sets it.
 	ID string `json:"id"`
-	// Boot is the id of the machine's boot (proctab.BootID). Process
-	// identities of another boot mean nothing.
+	// Boot is the id of the machine's boot and pid namespace (proctab.BootID).
+	// Process identities of another boot or namespace mean nothing.
 	Boot string `json:"boot_id"`
 	// Version is the version of pmcp.
 	Version string `json:"version"`
@@ -37,15 +37,22 @@ type Record struct {
 	Database string `json:"database,omitempty"`
 	// Transport is how the client speaks to the server: "stdio".
 	Transport string `json:"transport"`
-	// ClientName and ClientVersion are what the client calls itself, empty
-	// until it has said so.
+	// ClientName and ClientVersion are what the client calls itself. They are empty
+	// until it has sent them.
 	ClientName    string `json:"client_name,omitempty"`
 	ClientVersion string `json:"client_version,omitempty"`
+	// ClientAnsweredAt is when the client last showed that it lives after its
+	// launcher, Parent, had ended; zero before.
+	ClientAnsweredAt time.Time `json:"client_answered_at,omitzero"`
 	// StartedAt is when the server started.
 	StartedAt time.Time `json:"started_at"`
 }
 
-// Process is one process as a record names it.
+// Replaced reports whether the program of the record's server, which must run, was
+// replaced since the start: a new session runs another one.
+func (r Record) Replaced() bool { return proctab.Replaced(r.Server.PID, r.Executable) }
+
+// A Process is a process as a record names it.
 type Process struct {
 	// PID and Start identify it on the record's boot (see proctab.ID).
 	PID   int    `json:"pid"`
@@ -56,5 +63,5 @@ type Process struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Identity is the process as the process table knows it.
+// Identity returns the identity of the process in the process table.
 func (p Process) Identity() proctab.ID { return proctab.ID{PID: p.PID, Start: p.Start} }

@@ -11,64 +11,58 @@ import (
 	"pmcp/process/proctab"
 )
 
-// Describe returns a record with what this process can tell about itself: boot,
-// server, guardian, parent, executable, working directory and start. guardian is
-// the pid of the parent that guards it, 0 without one. One that has died is not
-// described, nor is its parent: who takes over its children, as pid 1, lives on
-// for ever. It belongs at the beginning of the program, while the parent is the
-// one that started it.
+// Describe returns a record with what this process knows of itself: boot, server,
+// guardian, parent, executable, working directory and start. guardian is the pid of the
+// parent that guards it, 0 without one. A guardian that has died is left out, and so is
+// its parent: the process that takes over its children, such as pid 1, lives for ever.
+// Describe is to be called when the program starts, while its parent is still the process
+// that started it.
 func Describe(guardian int) Record {
 	r := Record{Boot: proctab.BootID(), Transport: "stdio", StartedAt: time.Now()}
 	r.Executable, _ = os.Executable()
 	r.Cwd, _ = os.Getwd()
-	self := describeProcess(os.Getpid())
-	r.Server = self.Process
-	launcher := self
+	var parent int
+	r.Server, parent = describeProcess(os.Getpid())
 	if guardian > 0 {
-		launcher = describeProcess(guardian)
+		r.Guardian, parent = describeProcess(guardian)
 		if os.Getppid() != guardian {
-			launcher = described{}
+			r.Guardian, parent = Process{}, 0
 		}
-		r.Guardian = launcher.Process
 	}
-	r.Parent = describeProcess(launcher.parent).Process
+	r.Parent, _ = describeProcess(parent)
 	return r
 }
 
-// described is a process with its parent's pid.
-type described struct {
-	Process
-	parent int
-}
-
-// describeProcess is zero for a process that cannot be seen, such as a parent
-// outside our pid namespace.
-func describeProcess(pid int) described {
+// describeProcess returns the process with that pid, and its parent's pid. It returns zero
+// for a parent outside our pid namespace, and the pid alone, which identifies nothing, for a
+// process that cannot be seen.
+func describeProcess(pid int) (p Process, parent int) {
+	if pid <= 0 {
+		return Process{}, 0
+	}
 	row, err := proctab.Read(pid)
-	if pid <= 0 || err != nil {
-		return described{}
+	if err != nil {
+		return Process{PID: pid}, 0
 	}
-	return described{
-		Process: Process{PID: row.PID, Start: row.Start, PGID: row.PGID, Name: row.Comm},
-		parent:  row.PPID,
-	}
+	return Process{PID: row.PID, Start: row.Start, PGID: row.PGID, Name: row.Comm}, row.PPID
 }
 
-// Registration is this server's own entry in the registry. Its methods are safe
-// for concurrent use.
+// A Registration is this server's own entry in the registry. Its methods are safe for
+// concurrent use.
 type Registration struct {
 	dir, id string
 
 	mu     sync.Mutex
-	record Record
-	procs  *procsFile // nil once closed
+	record Record     // guarded by mu
+	procs  *procsFile // guarded by mu; nil once closed
+	lock   *os.File   // guarded by mu; the lock that replaced a removed lock file; nil for none
 }
 
-// errClosed says that the record was already removed.
+// errClosed is returned once the record was removed.
 var errClosed = errors.New("the registration is closed")
 
-// Register writes the record of the session, whose lock must be held by then
-// (see Publish), and starts its list of processes.
+// Register writes the record of the session and starts its list of processes. The
+// session's lock must already be held (see Publish).
 func Register(dir, id string, r Record) (*Registration, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
@@ -90,18 +84,29 @@ func Register(dir, id string, r Record) (*Registration, error) {
 	return reg, nil
 }
 
-// Path is where the record is.
+// Path returns the path of the record.
 func (r *Registration) Path() string { return file(r.dir, r.id, recordSuffix) }
 
-// Update changes the record and replaces the file as a whole: a reader sees the
-// old record or the new one. If it cannot be written, record and file stay as
-// they were.
+// Update changes the record and replaces the whole file: a reader sees the old record or
+// the new one. If the file cannot be written, record and file stay as they were.
 func (r *Registration) Update(change func(*Record)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.procs == nil {
 		return errClosed
 	}
+	return r.updateLocked(change)
+}
+
+// Record returns the record as last written.
+func (r *Registration) Record() Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record
+}
+
+// updateLocked is Update with mu held.
+func (r *Registration) updateLocked(change func(*Record)) error {
 	next := r.record
 	change(&next)
 	next.Format, next.ID = Format, r.id
@@ -117,9 +122,9 @@ func (r *Registration) Update(change func(*Record)) error {
 	return f.Close()
 }
 
-// AddProcess notes processes of the session, so that they can be stopped by the
-// next sweep if this server is killed together with its guardian. Those already
-// noted are skipped. It costs one write to a file, without a sync.
+// AddProcess adds processes to the session's list, so that the next sweep can stop them if
+// this server is killed together with its guardian. It skips those already listed. It
+// costs one write to a file, without a sync.
 func (r *Registration) AddProcess(ids ...proctab.ID) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -127,14 +132,13 @@ func (r *Registration) AddProcess(ids ...proctab.ID) error {
 		return errClosed
 	}
 	if err := r.procs.add(ids); err != nil {
-		return fmt.Errorf("cannot note processes in the record: %w", err)
+		return fmt.Errorf("cannot add processes to the record: %w", err)
 	}
 	return nil
 }
 
-// Close removes the session's files, the record first and the lock last. The
-// lock itself stays held until its descriptors are closed. Calling it again is
-// harmless.
+// Close removes the session's files, the record first and the lock last. The lock itself
+// stays held until its descriptors are closed. Further calls do nothing.
 func (r *Registration) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,6 +146,9 @@ func (r *Registration) Close() error {
 		return nil
 	}
 	err := errors.Join(Remove(r.dir, r.id), r.procs.close())
+	if r.lock != nil {
+		err = errors.Join(err, r.lock.Close())
+	}
 	r.procs = nil
 	return err
 }

@@ -18,40 +18,41 @@ import (
 
 // The limits of a sweep.
 const (
-	sweepGrace = time.Second           // from SIGTERM to SIGKILL
-	sweepLimit = 10 * time.Second      // in all, if the context allows more
-	sweepPoll  = 20 * time.Millisecond // between two looks at what is left
-	emptyLooks = 2                     // in a row; in the middle of an execve a process shows no mark
+	sweepGrace  = time.Second           // the time between SIGTERM and SIGKILL
+	sweepLimit  = 10 * time.Second      // the longest sweep, if the context allows more
+	sweepPoll   = 20 * time.Millisecond // the pause between two passes
+	emptyPasses = 2                     // so many passes in a row must find nothing: during an execve a process shows no mark
+	morePasses  = 10                    // further passes for a process that forks and exits all the time, and so escapes most passes
 )
 
-// SweepResult is what a sweep did.
+// A SweepResult is what a sweep did.
 type SweepResult struct {
-	// Sessions are the dead sessions of which nothing is left: their
-	// processes are gone and their records removed.
+	// Sessions are the dead sessions that are cleaned up: their processes are gone
+	// and their records removed.
 	Sessions []string
 	// Stopped are the processes that were stopped.
 	Stopped []Leftover
-	// Remaining are processes that could not be stopped, not in time, or had
-	// to be spared; each says why. Their records stay.
+	// Remaining are the processes that had to be spared or could not be stopped in
+	// time, each with the reason. Their records stay.
 	Remaining []Leftover
 	// Dying is true if a session may be about to die: its lock is held, but its
 	// server or its guardian is dead or was killed, or it has no record yet. A
-	// killed process that waits for a processor or a disk holds its lock for as
-	// long, seconds on a busy machine: a sweep after that finds the session dead.
+	// killed process holds its lock while it waits for a processor or a disk, which
+	// takes seconds on a busy machine. A later sweep finds the session dead.
 	Dying bool
-	// Busy is true if another sweep was at work all the time that the context
-	// gave, and this one did nothing.
+	// Busy is true if another sweep ran until the context ended, so that this one
+	// did nothing.
 	Busy bool
 }
 
-// Sweep stops what servers left that died together with their guardians, and
-// removes their records. Each process gets SIGTERM and a second later SIGKILL,
-// after its identity is proven (see hunt). Live servers, what they started and
-// the clients that they serve are never touched. It returns when that is done
-// or ctx is, and after 10 s at most. One sweep works at a time.
+// Sweep stops what servers left that died together with their guardians, and removes their
+// records. Each process gets SIGTERM and a second later SIGKILL, after its identity is
+// proven (see finder). Live servers, what they started and the clients that they serve are
+// never touched. Sweep returns when it has finished or ctx ends, after 10 s at most. Only
+// one sweep runs at a time.
 //
-// Each action is logged; a nil log drops that. The error joins what went wrong
-// with single sessions; the result is valid beside it.
+// Each action is logged, unless log is nil. The error joins what went wrong with single
+// sessions; the result is valid even then.
 func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -69,7 +70,7 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 	if !lockDir(ctx, d) {
 		return SweepResult{Busy: true}, nil
 	}
-	list, err := listSettled(ctx, dir, log)
+	list, err := ListSettled(ctx, dir, log)
 	if err != nil {
 		return SweepResult{}, err
 	}
@@ -81,146 +82,189 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 	s := sweep{
 		result: SweepResult{Dying: slices.ContainsFunc(list, isDying)},
 		dir:    dir,
-		hunt:   newHunt(list),
+		finder: newFinder(list),
 		log:    log,
-		found:  map[proctab.ID]Leftover{},
-		sent:   map[proctab.ID]syscall.Signal{},
-		failed: map[proctab.ID]error{},
+		sent:   map[proctab.ID]sentSignal{},
 	}
-	if len(s.hunt.dead) == 0 {
+	if len(s.finder.dead) == 0 {
 		return s.result, nil
 	}
 	if err := s.stop(ctx); err != nil {
-		return s.result, err // nothing is known of what is left: the records stay
+		return s.result, err // what is left is unknown: the records stay
 	}
 	return s.result, s.removeRecords()
 }
 
-// isDying says whether an entry is of a session that may be about to die. One in
-// another pid namespace looks like that for as long as it lives.
+// sweepPauses are the pauses between the sweeps of SweepDying: half a minute in all.
+var sweepPauses = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
+
+// SweepDying calls Sweep, and again while another server may be dying, until pausing
+// ends. It logs errors.
+func SweepDying(ctx, pausing context.Context, dir string, log *slog.Logger) {
+	for round := 0; ; round++ {
+		found, err := Sweep(ctx, dir, log)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			log.Warn("cannot clean up after dead servers", "error", err)
+		}
+		if !found.Dying || round == len(sweepPauses) {
+			return
+		}
+		log.Debug("a server may be dying; checking its record again", "after", sweepPauses[round])
+		select {
+		case <-pausing.Done():
+			return
+		case <-time.After(sweepPauses[round]):
+		}
+	}
+}
+
+// isDying reports whether the session of an entry may be about to die.
 func isDying(e Entry) bool {
 	if e.State != Live {
 		return false
 	}
 	guardian := e.Record.Guardian
-	return e.Record.Format == 0 || ends(e.Record.Server) || guardian.PID > 0 && ends(guardian)
+	return e.Record.Format == 0 || e.Record.Boot == proctab.BootID() && (isEnding(e.Record.Server) || guardian.PID > 0 && isEnding(guardian))
 }
 
-// ends says whether a process is dead or was killed. In this order: one that is
-// gone by the first look is not alive in the second.
-func ends(p Process) bool { return proctab.Killed(p.PID) || !alive(p.Identity()) }
+// isEnding reports whether a process is dead or was killed. The checks have this order
+// because a process that is gone at the first is not alive at the second.
+func isEnding(p Process) bool { return proctab.Killed(p.PID) || !alive(p.Identity()) }
 
-// lockDir takes the lock that makes one sweep work at a time. It is on the
-// directory itself: no file to leave behind, and the sessions' own locks go on
-// telling the truth meanwhile.
+// lockDir takes the lock that lets only one sweep run at a time, and reports whether it got
+// it before ctx ended. The lock is on the directory itself: it needs no file that could be
+// left behind, and the sessions' own locks stay valid during a sweep.
 func lockDir(ctx context.Context, d *os.File) bool {
 	for flock(d, unix.LOCK_EX|unix.LOCK_NB) != nil {
 		if ctx.Err() != nil {
 			return false
 		}
-		tick(ctx)
+		pause(ctx)
 	}
 	return true
 }
 
-// sweep is one sweep at work.
 type sweep struct {
 	dir    string
-	hunt   *hunt
+	finder *finder
 	log    *slog.Logger
-	found  map[proctab.ID]Leftover // what was signalled
-	sent   map[proctab.ID]syscall.Signal
-	failed map[proctab.ID]error // what the last signal met
+	sent   map[proctab.ID]sentSignal // by process
 	spared []Leftover
 	result SweepResult
 }
 
+// A sentSignal is the last signal to a process, and the error of sending it.
+type sentSignal struct {
+	to  Leftover
+	sig syscall.Signal
+	err error
+}
+
 // stop stops the processes of all dead sessions, together.
 func (s *sweep) stop(ctx context.Context) error {
-	left, err := s.look()
+	left, err := s.scan()
 	if err != nil {
 		return err
 	}
-	s.signal(left, syscall.SIGTERM)
-	for _, l := range left { // a stopped process does not see SIGTERM
-		_ = proctab.Signal(l.ID, syscall.SIGCONT)
+	for _, l := range left {
+		_ = s.signal(l, syscall.SIGTERM)
+		_ = proctab.Signal(l.ID, syscall.SIGCONT) // a stopped process does not see SIGTERM
 	}
 	s.await(ctx, left)
-	for empty := 0; empty < emptyLooks; {
-		if left, err = s.look(); err != nil {
-			break
-		}
-		empty++
-		if len(left) > 0 {
-			empty = 0
-			s.signal(left, syscall.SIGKILL)
-		}
-		if ctx.Err() != nil || len(left) > 0 && !slices.ContainsFunc(left, s.reached) {
-			break // what was killed is looked for once more, what cannot be is not
-		}
-		tick(ctx)
-	}
+	left, err = s.kill(ctx)
 	s.account(left)
 	return err
 }
 
-// look finds what is left to be stopped.
-func (s *sweep) look() ([]Leftover, error) {
-	table, err := proctab.All()
-	if err != nil {
-		return nil, fmt.Errorf("cannot look for what dead servers left: %w", err)
+// kill kills what is left and returns the processes that it could not kill in time.
+func (s *sweep) kill(ctx context.Context) (left []Leftover, err error) {
+	found := map[proctab.ID]Leftover{}
+	killer := proctab.Killer{Signal: func(p proctab.Proc, sig syscall.Signal) error { return s.signal(found[p.ID], sig) }}
+	for empty, vanished := 0, 0; empty < emptyPasses; {
+		if left, err = s.scan(); err != nil {
+			return left, err
+		}
+		rows := make([]proctab.Proc, 0, len(left))
+		for _, l := range left {
+			found[l.ID] = l
+			rows = append(rows, l.row)
+		}
+		if ctx.Err() != nil {
+			killer.Kill(rows) // so that none stays behind stopped
+			return left, nil
+		}
+		again := killer.Pass(rows)
+		if empty++; s.finder.vanished && vanished < morePasses {
+			vanished++
+			empty = 0
+		}
+		if len(left) > 0 {
+			empty, vanished = 0, 0
+			if !slices.ContainsFunc(left, s.reached) {
+				return left, nil // no further pass: none of them can be killed
+			}
+		}
+		if !again { // no pause for processes that multiply
+			pause(ctx)
+		}
 	}
-	var left []Leftover
-	left, s.spared = s.hunt.find(table)
 	return left, nil
 }
 
-// signal sends sig once to each process, whose identity is compared once more.
-func (s *sweep) signal(procs []Leftover, sig syscall.Signal) {
-	for _, l := range procs {
-		if s.sent[l.ID] == sig {
-			continue
-		}
-		err := proctab.Signal(l.ID, sig)
-		if errors.Is(err, proctab.ErrGone) {
-			continue
-		}
-		s.found[l.ID], s.sent[l.ID], s.failed[l.ID] = l, sig, err
-		log := s.log.With("signal", sig.String(), "pid", l.ID.PID, "name", l.Name, "session", l.Session)
-		if err != nil {
-			log.Warn("cannot signal a process that a dead server left", "error", err)
-			continue
-		}
-		log.Info("signalled a process that a dead server left")
+// scan returns the processes that are left to be stopped.
+func (s *sweep) scan() ([]Leftover, error) {
+	table, err := proctab.All()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find what dead servers left: %w", err)
 	}
+	var left []Leftover
+	left, s.spared = s.finder.find(table)
+	return left, nil
 }
 
-// await waits until the processes have ended, but no longer than the grace.
+// signal sends sig once to a process, after checking its identity again.
+func (s *sweep) signal(l Leftover, sig syscall.Signal) error {
+	if last := s.sent[l.ID]; last.sig == sig {
+		return last.err
+	}
+	err := proctab.Signal(l.ID, sig)
+	if errors.Is(err, proctab.ErrGone) {
+		return err
+	}
+	s.sent[l.ID] = sentSignal{l, sig, err}
+	log := s.log.With("signal", sig.String(), "pid", l.ID.PID, "name", l.Name, "session", l.Session)
+	switch {
+	case err != nil:
+		log.Warn("cannot signal a process that a dead server left", "error", err)
+	case sig == syscall.SIGSTOP: // it will be killed
+		log.Debug("stopped a process that a dead server left")
+	default:
+		log.Info("signalled a process that a dead server left")
+	}
+	return err
+}
+
+// await waits until the processes have ended, at most sweepGrace.
 func (s *sweep) await(ctx context.Context, procs []Leftover) {
 	ctx, cancel := context.WithTimeout(ctx, sweepGrace)
 	defer cancel()
-	for ctx.Err() == nil && slices.ContainsFunc(procs, s.mayEnd) {
-		tick(ctx)
+	mayEnd := func(l Leftover) bool { return s.reached(l) && alive(l.ID) }
+	for ctx.Err() == nil && slices.ContainsFunc(procs, mayEnd) {
+		pause(ctx)
 	}
 }
 
-// mayEnd says whether waiting for a process makes sense.
-func (s *sweep) mayEnd(l Leftover) bool { return s.reached(l) && alive(l.ID) }
+// reached reports whether the last signal to a process was sent.
+func (s *sweep) reached(l Leftover) bool { return s.sent[l.ID].err == nil }
 
-// reached says whether the last signal to a process was not refused.
-func (s *sweep) reached(l Leftover) bool { return s.failed[l.ID] == nil }
-
-// tick waits for sweepPoll, or until ctx is done.
-func tick(ctx context.Context) {
-	t := time.NewTimer(sweepPoll)
-	defer t.Stop()
+func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-t.C:
+	case <-time.After(sweepPoll):
 	}
 }
 
-// account fills the result with what was stopped and what was not.
+// account adds the processes that were stopped, and the remaining ones, to the result.
 func (s *sweep) account(left []Leftover) {
 	remains := map[proctab.ID]bool{}
 	for _, l := range left {
@@ -229,21 +273,20 @@ func (s *sweep) account(left []Leftover) {
 		}
 		remains[l.ID] = true
 		l.Why = "it did not end in time"
-		if err := s.failed[l.ID]; err != nil {
+		if err := s.sent[l.ID].err; err != nil {
 			l.Why = err.Error()
 		}
 		s.result.Remaining = append(s.result.Remaining, l)
 	}
 	s.result.Remaining = append(s.result.Remaining, s.spared...)
-	for id, l := range s.found {
+	for id, last := range s.sent {
 		if !remains[id] {
-			s.result.Stopped = append(s.result.Stopped, l)
+			s.result.Stopped = append(s.result.Stopped, last.to)
 		}
 	}
 	slices.SortFunc(s.result.Stopped, func(a, b Leftover) int { return byStart(a.ID, b.ID) })
 }
 
-// removeRecords removes the records of the sessions of which nothing is left.
 func (s *sweep) removeRecords() error {
 	kept := map[string]bool{}
 	for _, l := range s.result.Remaining {
@@ -251,8 +294,12 @@ func (s *sweep) removeRecords() error {
 		s.log.Warn("left a process of a dead server", "pid", l.ID.PID, "name", l.Name, "session", l.Session, "why", l.Why)
 	}
 	var errs []error
-	for _, id := range slices.Sorted(maps.Keys(s.hunt.dead)) {
+	for _, id := range slices.Sorted(maps.Keys(s.finder.dead)) {
 		if kept[id] {
+			continue
+		}
+		if s.finder.unseen[id] {
+			s.log.Warn("left the record of a dead server", "session", id, "why", HiddenProblem)
 			continue
 		}
 		if err := Remove(s.dir, id); err != nil {

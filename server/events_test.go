@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,79 +14,87 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/stdio"
+	"pmcp/server/stdio/stdiotest"
 )
 
-// TestEventsComeOnce: a crash that no call was about stands at the end of the
-// next answer, as text and as data, and in no other.
-func TestEventsComeOnce(t *testing.T) {
+// TestEventIsReportedOnce checks that a crash that concerns no running call is
+// reported once: at the end of the next answer, as text and as data, and in no
+// later answer.
+func TestEventIsReportedOnce(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
 	data, text := s.do("list_processes", nil)
 	events, _ := data["events"].([]any)
-	if len(events) == 0 || !strings.Contains(fmt.Sprint(events...), "job (run 1) crashed: exit code 3, ended by self; oh; get_logs before: ") ||
+	crash := regexp.MustCompile(`job \(run 1\) crashed: exit code 3, ended by self; (new error [0-9a-f]{12}: )?"oh"; get_logs before: `) // the error may come later
+	if len(events) == 0 || !crash.MatchString(fmt.Sprint(events...)) ||
 		!strings.Contains(text, "events since the last answer:\n") || !strings.Contains(text, "job (run 1) crashed") {
-		t.Errorf("events %v in\n%s", events, text)
+		t.Errorf("got events %v in\n%s\nwant the crash of job", events, text)
 	}
 	if data, text := s.do("list_processes", nil); data["events"] != nil || strings.Contains(text, "events since") {
-		t.Errorf("told again: %v\n%s", data["events"], text)
+		t.Errorf("next answer: got events %v in\n%s\nwant none", data["events"], text)
 	}
 	stored, err := s.store.Events(t.Context(), s.manager.Project(), []string{"job"}, 0)
-	// The end and the error that it is are seen independently: either may come first.
-	if noErr(t, err); !slices.ContainsFunc(stored, func(e logstore.Event) bool { return e.Run != 0 && strings.Contains(e.Text, "crashed") }) {
-		t.Errorf("stored: %+v", stored)
+	// The end of the run and its error are reported independently, in either order.
+	if stdiotest.NoErr(t, err); !slices.ContainsFunc(stored, func(e logstore.Event) bool { return e.Run != 0 && strings.Contains(e.Text, "crashed") }) {
+		t.Errorf("stored events: got %+v, want the crash", stored)
 	}
 }
 
-// TestEveryCrashHasItsError: of the second crash by one error, which is no news
-// as a kind, its event says what and where.
-func TestEveryCrashHasItsError(t *testing.T) {
+// TestRepeatedCrashNamesError checks that the event of a second crash names the
+// error that caused it and the error's place, although this kind of error is no
+// longer new.
+func TestRepeatedCrashNamesError(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+`printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`)
 	s.fail()
 	s.do("list_processes", nil)
-	noErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
+	stdiotest.NoErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
 	s.do("start_process", map[string]any{"name": "job"})
-	noErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
-	awaitCondition(t, "the event", func() bool {
+	stdiotest.NoErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
+	stdiotest.AwaitCondition(t, "the event", func() bool {
 		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 2) crashed")
 	})
 	_, text := s.do("list_processes", nil)
-	if want := "job (run 2) crashed: exit code 1, ended by self; TypeError: no such thing at /src/app.js:3; get_logs before: "; !strings.Contains(text, want) {
-		t.Errorf("no %q in\n%s", want, text)
+	if want := `job (run 2) crashed: exit code 1, ended by self; "TypeError: no such thing" at /src/app.js:3; get_logs before: `; !strings.Contains(text, want) {
+		t.Errorf("got\n%s\nwant %q in it", text, want)
 	}
 }
 
-// TestEventsOfAnError stand in the text of the error.
-func TestEventsOfAnError(t *testing.T) {
+// TestErrorAnswerHasEvents checks that the text of an error answer, too, ends
+// with the events.
+func TestErrorAnswerHasEvents(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "nobody"}})
-	if r.Result["isError"] != true || !strings.Contains(r.text(), "job (run 1) crashed") {
-		t.Errorf("%s", r.raw)
+	if r.Result["isError"] != true || !strings.Contains(r.Text(), "job (run 1) crashed") {
+		t.Errorf("got %s, want an error with the crash", r.Raw)
 	}
 }
 
-// TestAnswersAreNotRepeatedAsEvents: what an answer was about is not news.
-func TestAnswersAreNotRepeatedAsEvents(t *testing.T) {
+// TestEventsLeaveOutWhatAnswersReported checks that an answer that reports a
+// change, such as the end of the awaited run, is not followed by an event about the
+// same change.
+func TestEventsLeaveOutWhatAnswersReported(t *testing.T) {
 	s := hello(t)
 	s.crash()
 	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
-	awaitCondition(t, "its readiness to be seen", func() bool {
+	stdiotest.AwaitCondition(t, "its readiness to be seen", func() bool {
 		return s.server.events.saw("web", func(st process.Status) bool { return st.Ready != nil && *st.Ready })
 	})
 	s.do("stop_process", map[string]any{"process": "web"})
 	s.do("start_process", map[string]any{"name": "web"})
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "dies", "command": "false", "ready": map[string]any{"port": 0}}})
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "none", "command": "/no/such/program"}})
-	awaitCondition(t, "the last process to be seen", func() bool { return s.server.events.knows("dies") })
+	stdiotest.AwaitCondition(t, "the last process to be seen", func() bool { return s.server.events.sawEnd("dies") })
 	if data, _ := s.do("list_processes", nil); data["events"] != nil {
-		t.Errorf("events: %v", data["events"])
+		t.Errorf("got events %v, want none", data["events"])
 	}
 }
 
-// peek gives the texts that wait; knows says whether the end of a process was seen.
+// peek returns the texts of the pending events and leaves the events pending.
 func (l *eventLog) peek() (texts []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,60 +104,68 @@ func (l *eventLog) peek() (texts []string) {
 	return texts
 }
 
-func (l *eventLog) knows(name string) bool {
+// sawEnd reports whether the event log has read the end of the named process from
+// its feed.
+func (l *eventLog) sawEnd(name string) bool {
 	return l.saw(name, func(st process.Status) bool { return !st.EndedAt.IsZero() })
 }
 
-// saw says whether what was last seen of a process, whose events have been told
-// then, is as wanted.
+// saw reports whether ok holds for the last status of the named process that the
+// event log has read from its feed. The events of that status have been reported by
+// then.
 func (l *eventLog) saw(name string, ok func(process.Status) bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return ok(l.was[name])
+	return ok(l.last[name])
 }
 
-// bareLog is an event log without feeds.
+// bareLog returns an event log that reads no feeds, and the events it has logged.
 func bareLog(t *testing.T) (l *eventLog, logged *[]event) {
 	store, err := logstore.Open(t.Context(), logstore.Options{Session: "test"})
-	noErr(t, err)
-	t.Cleanup(func() { noErr(t, store.Close()) })
+	stdiotest.NoErr(t, err)
+	t.Cleanup(func() { stdiotest.NoErr(t, store.Close()) })
 	logged = new([]event)
 	return &eventLog{
-		store: store, storage: logstore.StateOK, changed: func(string) {}, tell: func(e event) { *logged = append(*logged, e) },
-		was: map[string]process.Status{}, covered: map[string]covering{},
+		store: store, storage: logstore.StateOK, onChange: func(string) {}, onEvent: func(e event) { *logged = append(*logged, e) },
+		last: map[string]process.Status{}, answered: map[string]answerReport{}, named: map[string]event{},
 	}, logged
 }
 
-func TestEventsAreBounded(t *testing.T) {
+func TestPendingEventsAreBounded(t *testing.T) {
 	l, _ := bareLog(t)
 	for i := range maxEvents + 5 {
 		l.add(event{at: time.Now(), name: "p", text: fmt.Sprintf("number %d", i)})
 	}
-	got := l.take(time.Now(), nil)
-	if len(got) != maxEvents+1 || got[0] != "5 earlier events are not shown" || !strings.HasSuffix(got[maxEvents], "number 24") {
-		t.Errorf("%d: %q … %q", len(got), got[0], got[len(got)-1])
+	got := l.drain(time.Now(), nil).texts
+	if len(got) != maxEvents+1 || got[0] != "5 earlier events: list_processes and get_errors show what they are about" || !strings.HasSuffix(got[maxEvents], "number 24") {
+		t.Errorf("got %d texts, %q … %q; want %d and a count of the others", len(got), got[0], got[len(got)-1], maxEvents+1)
 	}
-	if again := l.take(time.Now(), nil); again != nil {
-		t.Errorf("again: %v", again)
+	if again := l.drain(time.Now(), nil).texts; again != nil {
+		t.Errorf("second take: got %v, want none", again)
 	}
 }
 
-// TestCovered tells for an answer about run 2 of web, whose call began at noon,
-// which events it has told, whether they came in before the answer or after.
-func TestCovered(t *testing.T) {
+// TestEventsThatAnswerReportedAreDropped checks which events count as reported by an answer
+// about run 2 of web whose call began at noon. The result must be the same whether
+// an event arrives before or after the answer.
+func TestEventsThatAnswerReportedAreDropped(t *testing.T) {
 	noon := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	during, before := noon.Add(time.Second), noon.Add(-time.Second)
 	for _, c := range []struct {
 		what  string
-		told  stage
+		said  stage
 		event event
 		want  bool
 	}{
-		{"ready, told as ready", stageReady, event{at: during, name: "web", run: 2, stage: stageReady}, true},
-		{"ready, told as ended", stageEnded, event{at: during, name: "web", run: 2, stage: stageReady}, true},
-		{"ready, told as started", stageStarted, event{at: during, name: "web", run: 2, stage: stageReady}, false},
-		{"crashed right after it was told as ready", stageReady, event{at: during, name: "web", run: 2, stage: stageEnded}, false},
+		{"ready, reported as ready", stageReady, event{at: during, name: "web", run: 2, stage: stageReady}, true},
+		{"ready, reported as ended", stageEnded, event{at: during, name: "web", run: 2, stage: stageReady}, true},
+		{"ready, reported as started", stageStarted, event{at: during, name: "web", run: 2, stage: stageReady}, false},
+		{"crashed right after it was reported as ready", stageReady, event{at: during, name: "web", run: 2, stage: stageEnded}, false},
 		{"crashed before the call", stageEnded, event{at: before, name: "web", run: 2, stage: stageEnded}, false},
+		{"crashed before the call, with its errors", stageEnded, event{at: before, name: "web", run: 2, stage: stageEnded}, true},
+		{"an earlier crash, with its errors", stageEnded, event{at: before, name: "web", run: 1, stage: stageEnded}, false},
+		{"crashed, reported as started, with its errors", stageStarted, event{at: before, name: "web", run: 2, stage: stageEnded}, false},
+		{"an error before the call, with other errors", stageEnded, event{at: before, name: "web", run: 2, stage: stageEnded, fault: "e2"}, false},
 		{"an earlier run", stageReady, event{at: during, name: "web", run: 1, stage: stageEnded}, false},
 		{"a later run", stageEnded, event{at: during, name: "web", run: 3, stage: stageStarted}, false},
 		{"another process", stageEnded, event{at: during, name: "api", run: 2, stage: stageEnded}, false},
@@ -160,24 +177,24 @@ func TestCovered(t *testing.T) {
 		for order, late := range map[string]bool{"in time": false, "late": true} {
 			l, _ := bareLog(t)
 			c.event.text = c.what
-			about := []told{{name: "web", run: 2, stage: c.told, errors: map[string]time.Time{"e1": during}}}
+			about := []reported{{name: "web", run: 2, stage: c.said, errors: map[string]time.Time{"e1": during}, faults: strings.Contains(c.what, "with")}}
 			var got []string
 			if late {
-				l.take(noon, about)
+				l.drain(noon, about)
 				l.add(c.event)
-				got = l.take(noon.Add(time.Minute), nil)
+				got = l.drain(noon.Add(time.Minute), nil).texts
 			} else {
 				l.add(c.event)
-				got = l.take(noon, about)
+				got = l.drain(noon, about).texts
 			}
 			if covered := len(got) == 0; covered != c.want {
-				t.Errorf("%s, %s: covered is %v", c.what, order, covered)
+				t.Errorf("%s, %s: got covered %v, want %v", c.what, order, covered, c.want)
 			}
 		}
 	}
 }
 
-func TestProcessNews(t *testing.T) {
+func TestProcessChangeCausesEvents(t *testing.T) {
 	yes, no := true, false
 	status := func(state process.State, change func(*process.Status)) process.Status {
 		st := process.Status{Spec: process.Spec{Name: "web"}, State: state, Run: 2, RunID: 7}
@@ -193,91 +210,127 @@ func TestProcessNews(t *testing.T) {
 		what    string
 		was, st process.Status
 		from    process.State
-		want    []string // level and the beginning of the text
+		want    []string // each string is a level and the start of a text
 	}{
 		{"stopped by the user", status(process.Stopping, nil), status(process.Stopped, ended(process.ByUser, 0)), process.Stopping, nil},
 		{"ended with the session", status(process.Running, nil), status(process.Crashed, ended(process.BySession, 1)), process.Running, nil},
 		{"exited", status(process.Running, nil), status(process.Exited, ended(process.BySelf, 0)), process.Running, []string{"info web (run 2) exited with code 0"}},
 		{"crashed", status(process.Running, nil), status(process.Crashed, ended(process.BySelf, 3)), process.Running, []string{"error web (run 2) crashed: exit code 3"}},
 		{"nothing new", status(process.Crashed, ended(process.BySelf, 3)), status(process.Crashed, ended(process.BySelf, 3)), process.Crashed, nil},
-		{"backoff", status(process.Running, nil), status(process.Backoff, ended(process.BySelf, 3)), process.Running, []string{"warning web (run 2) ended: exit code 3; it is started again"}},
+		{"backoff", status(process.Running, nil), status(process.Backoff, ended(process.BySelf, 3)), process.Running, []string{"warning web (run 2) ended: exit code 3; it restarts"}},
 		{"gave up", status(process.Backoff, nil), status(process.Failed, func(st *process.Status) { st.Reason = "too often" }), process.Backoff, []string{"error web (run 2) failed: too often"}},
-		{"restarted", status(process.Starting, nil), status(process.Running, func(st *process.Status) { st.Restarts = 1 }), process.Starting, []string{"notice web (run 2) was started again"}},
+		{"restarted", status(process.Starting, nil), status(process.Running, func(st *process.Status) { st.Restarts = 1 }), process.Starting, []string{"notice web (run 2) was restarted"}},
 		{"became ready", status(process.Running, func(st *process.Status) { st.Ready = &no }), status(process.Running, func(st *process.Status) { st.Ready = &yes }), process.Running, []string{"info web (run 2) became ready"}},
+		{"server on demand", status(process.Running, nil), status(process.Running, func(st *process.Status) { st.Spec.Name, st.Ready = "mcp:docs-1", &yes }), process.Running, nil},
 		{"is ready", status(process.Running, func(st *process.Status) { st.Ready = &yes }), status(process.Running, func(st *process.Status) { st.Ready = &yes }), process.Running, nil},
 		{"limit", status(process.Running, nil), status(process.Running, func(st *process.Status) { st.LimitExceeded = "1.2 GiB" }), process.Running, []string{"warning web (run 2): 1.2 GiB"}},
 	} {
 		var got []string
-		for _, e := range processNews(&c.was, &c.st, c.from) {
+		for _, e := range processEvents(&c.was, &c.st, c.from) {
 			got = append(got, string(e.level)+" "+e.text)
 		}
 		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
-			t.Errorf("%s: %q, want %q", c.what, got, c.want)
+			t.Errorf("%s: got %q, want %q", c.what, got, c.want)
 		}
 	}
 }
 
-func TestStorageIsTold(t *testing.T) {
+func TestStorageStateIsReported(t *testing.T) {
 	l, logged := bareLog(t)
 	for _, state := range []string{logstore.StateOK, logstore.StateDegraded, logstore.StateDegraded, logstore.StateOK} {
-		l.storageIs(state, "disk full")
+		l.setStorage(state, "disk full")
 	}
-	got := l.take(time.Now(), nil)
+	got := l.drain(time.Now(), nil).texts
 	if len(got) != 2 || !strings.Contains(got[0], "storage is degraded: disk full") || !strings.Contains(got[1], "storage works again") {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want one text for each change of state", got)
 	}
 	if (*logged)[0].level != mcp.LoggingLevelCritical || logMessage((*logged)[0])["data"].(map[string]any)["process"] != nil {
-		t.Errorf("%+v", (*logged)[0])
+		t.Errorf("got %+v, want a critical message without a process", (*logged)[0])
 	}
 }
 
-// TestLogMessages: a crash is told at once to a legacy client whose level wants
-// it, and never to one of 2026-07-28.
-func TestLogMessages(t *testing.T) {
+// TestLogMessagesDependOnLevelAndProtocolEra checks that a crash is sent at once to a
+// client of an older MCP version whose log level includes crashes, and never to a
+// client of MCP 2026-07-28 outside a call.
+func TestLogMessagesDependOnLevelAndProtocolEra(t *testing.T) {
 	t.Run("default level", func(t *testing.T) {
 		s := hello(t)
-		s.script("fine", "exit 0") // info: below the default
+		s.script("fine", "exit 0") // a successful end has the level info, which is below the default
 		s.crash()
-		n := s.note(methodLogMessage, func(r reply) bool { return r.Params["level"] == "error" })
+		n := s.note(stdio.MethodLogMessage, func(r stdiotest.Reply) bool { return r.Params["level"] == "error" })
 		data, _ := n.Params["data"].(map[string]any)
 		if n.Params["level"] != "error" || n.Params["logger"] != "pmcp" || data["process"] != "job" || data["run"] != 1.0 {
-			t.Errorf("%s", n.raw)
+			t.Errorf("got %s, want an error of job run 1", n.Raw)
 		}
 	})
 	t.Run("info", func(t *testing.T) {
 		s := hello(t)
 		if r := s.ask("logging/setLevel", map[string]any{"level": "info"}); r.Error != nil {
-			t.Fatal(r.raw)
+			t.Fatalf("logging/setLevel: got %s, want success", r.Raw)
 		}
 		s.script("fine", "exit 0")
-		if n := s.note(methodLogMessage, nil); n.Params["level"] != "info" {
-			t.Errorf("%s", n.raw)
+		if n := s.note(stdio.MethodLogMessage, nil); n.Params["level"] != "info" {
+			t.Errorf("got %s, want level info", n.Raw)
 		}
 	})
 	for name, modern := range map[string]bool{"emergency": false, "2026-07-28": true} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
 			if s.modern = modern; !modern {
-				s.initialize("2025-11-25")
+				s.Initialize("2025-11-25")
 				s.ask("logging/setLevel", map[string]any{"level": "emergency"})
 			}
 			s.crash()
 			s.ask("tools/list", nil)
 			for _, n := range s.notes {
-				if n.Method == methodLogMessage {
-					t.Errorf("%s", n.raw)
+				if n.Method == stdio.MethodLogMessage {
+					t.Errorf("got %s, want no log message", n.Raw)
 				}
 			}
 		})
 	}
 }
 
-func TestMessagesAreBounded(t *testing.T) {
-	m := newMessages(nil)
+func TestPendingMessagesAreBounded(t *testing.T) {
+	m := newMessageSender(nil)
 	for i := range maxMessages + 10 {
 		m.add(event{text: fmt.Sprint(i)})
 	}
-	if len(m.waiting) != maxMessages || m.waiting[0].text != "10" {
-		t.Errorf("%d, first %s", len(m.waiting), m.waiting[0].text)
+	if len(m.pending) != maxMessages || m.pending[0].text != "10" {
+		t.Errorf("got %d messages from %s, want %d from 10", len(m.pending), m.pending[0].text, maxMessages)
+	}
+}
+
+// TestEventsAreOrderedByTime checks that events that arrive through several feeds
+// are reported in the order of their time.
+func TestEventsAreOrderedByTime(t *testing.T) {
+	s := hello(t)
+	now := time.Now()
+	for i, late := range []int{3, 1, 2} {
+		s.server.events.add(event{at: now.Add(time.Duration(late) * time.Millisecond), text: fmt.Sprintf("event %d, added %d", late, i)})
+	}
+	_, text := s.do("list_processes", nil)
+	first, second, third := strings.Index(text, "event 1"), strings.Index(text, "event 2"), strings.Index(text, "event 3")
+	if first < 0 || second < first || third < second {
+		t.Errorf("got\n%s\nwant the events in order", text)
+	}
+}
+
+// TestRestartEventNamesReason checks that a restart because of a failed health
+// check or an exceeded limit is not reported as a restart by the restart policy,
+// which may be "never".
+func TestRestartEventNamesReason(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100", "health", map[string]any{"command": "false", "interval_ms": 100, "retries": 1, "start_period_ms": 1, "on_unhealthy": "restart"})
+	_, err := s.manager.Await(t.Context(), "web", func(st process.Status) bool { return st.Run >= 2 && st.State == process.Running })
+	stdiotest.NoErr(t, err)
+	const want = "web (run 2) was restarted because it was unhealthy"
+	stdiotest.AwaitCondition(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), want) })
+	for by, want := range map[process.EndedBy]string{process.ByLimit: "because it exceeded a limit", process.BySelf: "by its restart policy"} {
+		was := process.Status{State: process.Starting, Exit: &process.Exit{By: by}}
+		news := processEvents(&was, &process.Status{State: process.Running, Restarts: 1}, process.Starting)
+		if len(news) != 1 || !strings.HasSuffix(news[0].text, " was restarted "+want) {
+			t.Errorf("ended by %s: got %+v, want %q", by, news, want)
+		}
 	}
 }

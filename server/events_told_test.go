@@ -5,156 +5,337 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pmcp/groups"
+	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/process/proctab"
+	"pmcp/server/project"
+	"pmcp/server/stdio/stdiotest"
 )
 
-// touch makes a file that a script waits for.
+// touch creates a file for whose existence a shell script waits.
 func (s *surface) touch(name string) {
 	s.t.Helper()
-	noErr(s.t, os.WriteFile(filepath.Join(s.manager.Project(), name), nil, 0o600))
+	stdiotest.NoErr(s.t, os.WriteFile(filepath.Join(s.manager.Project(), name), nil, 0o600))
 }
 
-// awaitEvent waits until an event is told: by r, or by the next answer, which is
-// that of list_processes.
-func (s *surface) awaitEvent(r reply, part string) {
+// awaitEvent waits until an event whose text contains part is reported, either by
+// the answer r or by the answer of a later list_processes.
+func (s *surface) awaitEvent(r stdiotest.Reply, part string) {
 	s.t.Helper()
-	if strings.Contains(r.text(), part) {
+	if strings.Contains(r.Text(), part) {
 		return
 	}
-	awaitCondition(s.t, part, func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), part) })
+	stdiotest.AwaitCondition(s.t, part, func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), part) })
 	if data, _ := s.do("list_processes", nil); !strings.Contains(fmt.Sprint(data["events"]), part) {
-		s.t.Errorf("no %q in %v", part, data["events"])
+		s.t.Errorf("got events %v, want %q", data["events"], part)
 	}
 }
 
-// TestPendingMemberIsNotTold: an answer that says of a member of a group only
-// that its turn has not come tells nothing of what happens to it later.
-func TestPendingMemberIsNotTold(t *testing.T) {
+// TestLaterEventsOfPendingMemberAreReported checks that later events of a group member are
+// reported although an answer has listed the member as not started yet.
+func TestLaterEventsOfPendingMemberAreReported(t *testing.T) {
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
 		{"process": "db", "command": "sh", "args": []string{"-c", "until [ -e up ]; do sleep 0.01; done; echo up; exec sleep 100"}, "ready": map[string]any{"log": "up"}},
 		{"process": "web", "command": "sh", "args": []string{"-c", awaitGo + "exit 3"}, "depends_on": []map[string]any{{"process": "db"}}},
 	}})
 	began := time.Now()
-	waiting, giveUp := context.WithCancel(t.Context())
-	rep, err := s.server.o.Groups.Start(waiting, "stack", s.server, groups.StartOptions{Progress: func(groups.Progress) { giveUp() }}) // db is being started
-	giveUp()
-	noErr(t, err)
-	r, err := s.server.groupReport(t.Context(), rep)
-	noErr(t, err)
-	if !r.TimedOut || !strings.Contains(r.text(), "web: pending") {
-		t.Fatal(r.text())
+	waiting, cancel := context.WithCancel(t.Context())
+	rep, err := s.server.o.Groups.Start(waiting, "stack", s.server.project, groups.StartOptions{Progress: func(groups.Progress) { cancel() }}) // db is being started
+	cancel()
+	stdiotest.NoErr(t, err)
+	r, err := groupReport(t.Context(), s.server.project, rep, nil, outputArgs{})
+	stdiotest.NoErr(t, err)
+	if !r.TimedOut || !strings.Contains(textOf(r), "web: pending") {
+		t.Fatalf("got %s, want a timeout and web pending", textOf(r))
 	}
-	s.server.events.take(began, r.about())
+	s.server.events.drain(began, r.about())
 	s.touch("up")
 	s.touch("go")
-	s.awaitEvent(reply{}, "web (run 1) crashed: exit code 3")
+	s.awaitEvent(stdiotest.Reply{}, "web (run 1) crashed: exit code 3")
 }
 
-// traceback is a script's output that is one error.
+// traceback is a shell command that prints one error.
 const traceback = `printf 'Traceback (most recent call last):\n  File "/srv/job.py", line 7, in <module>\nKeyError: 42\n' >&2; `
 
-// TestErrorsOfAGoodEnd: an answer that tells a good end, and shows neither all
-// errors of the run nor all its output, does not keep the others from being told.
-func TestErrorsOfAGoodEnd(t *testing.T) {
+// TestErrorsOmittedFromAnswerAreReportedLater checks that errors of a run that an answer
+// leaves out are reported later as events.
+func TestErrorsOmittedFromAnswerAreReportedLater(t *testing.T) {
 	s := hello(t)
 	const sixErrors = `for e in Key Value Type Index Name OS; do printf 'Traceback (most recent call last):\n  File "/srv/%s.py", line 7, in <module>\n%sError: 42\n' $e $e >&2; done; `
-	s.script("job", awaitGo+sixErrors+"seq 100")
+	s.script("job", awaitGo+sixErrors+"seq 100", "merge_output", true)
 	id := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("job", "exit")})
 	s.touch("go")
 	r := s.wait(id)
-	if !strings.Contains(r.text(), "exit code 0") || strings.Count(r.text(), "\nerror ") != answerErrors {
-		t.Fatal(r.raw)
+	if !strings.Contains(r.Text(), "exit code 0") || strings.Contains(r.Text(), "\nerror ") {
+		t.Fatalf("got %s, want exit code 0 and no errors, since their lines are not shown", r.Raw)
 	}
 	s.awaitEvent(r, "job (run 1): new error")
 }
 
-// TestErrorsThatAreNotShown of a run are counted, and the call that shows them is named.
-func TestErrorsThatAreNotShown(t *testing.T) {
+// TestOmittedErrorsAreCounted checks that an answer counts the errors of a run
+// that it leaves out, and names the call that shows them.
+func TestOmittedErrorsAreCounted(t *testing.T) {
 	s := hello(t)
 	const sixErrors = `for e in Key Value Type Index Name OS; do printf 'Traceback (most recent call last):\n  File "/srv/%s.py", line 7, in <module>\n%sError: 42\n' $e $e >&2; done; exit 3`
 	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "job", "command": "sh", "args": []string{"-c", sixErrors}, "wait": "exit"}})
 	const want = `5 of 6 kinds of errors; get_errors with process: "job" and run: 1 shows all`
-	if !strings.Contains(r.text(), want) {
-		t.Errorf("%s", r.text())
+	if !strings.Contains(r.Text(), want) {
+		t.Errorf("start_process: got %s, want %q in it", r.Text(), want)
 	}
 	if data, text := s.do("get_process_info", map[string]any{"process": "job"}); data["hint"] != want || !strings.Contains(text, "hint: "+want) {
-		t.Errorf("%v: %s", data["hint"], text)
+		t.Errorf("get_process_info: got hint %v in %s, want %q", data["hint"], text, want)
 	}
 	if data, _ := s.do("get_errors", map[string]any{"process": "job", "run": 1}); len(data["errors"].([]any)) != 6 {
-		t.Errorf("%v", data)
+		t.Errorf("get_errors: got %v, want 6 errors", data)
 	}
 	s.script("good", "exit 0", "wait", "exit")
 	if data, _ := s.do("get_process_info", map[string]any{"process": "good"}); data["hint"] != nil {
-		t.Errorf("%v", data["hint"])
+		t.Errorf("a good end: got hint %v, want none", data["hint"])
 	}
 }
 
-// TestErrorsOfAStop: what goes wrong while a process is being stopped is told.
-func TestErrorsOfAStop(t *testing.T) {
+// TestErrorsDuringStopAreReported checks that errors that occur while a process
+// is being stopped are reported.
+func TestErrorsDuringStopAreReported(t *testing.T) {
 	s := hello(t)
 	s.script("job", "trap '"+strings.ReplaceAll(traceback, "'", `'\''`)+"exit 0' TERM; echo up; while :; do sleep 0.01; done", "ready", map[string]any{"log": "up"})
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "job", "timeout_ms": 60_000}})
 	if r.Result["isError"] == true {
-		t.Fatal(r.raw)
+		t.Fatalf("stop_process: got %s, want success", r.Raw)
 	}
 	s.awaitEvent(r, "job (run 1): new error")
 }
 
-// TestErrorsToldWithTheEnd says which answers about the end of a run tell the
-// kinds of errors of it that came up during the call.
-func TestErrorsToldWithTheEnd(t *testing.T) {
+// TestAnswerAboutEndReportsErrorsDuringCall checks which answers about the end of a
+// run count as reports of the errors that first occurred during the call.
+func TestAnswerAboutEndReportsErrorsDuringCall(t *testing.T) {
 	ended := processResult{Name: "web", State: process.Exited.String(), Run: 2}
 	for what, c := range map[string]struct {
 		answer aboutProcesses
 		want   bool
 	}{
-		"nothing of them":    {runResult{processResult: ended}, false},
-		"a stop":             {stopResult{processResult: ended}, false},
+		"no errors":          {runResult{processResult: ended}, false},
+		"a stop":             {stopResult{stoppedResult: stoppedResult{processResult: ended}}, false},
 		"its errors":         {runResult{processResult: ended, faults: true}, true},
-		"the one error":      {runResult{processResult: ended, Errors: []errorResult{{ErrorID: "e1", seen: time.Unix(60, 0)}}}, true},
-		"another error":      {runResult{processResult: ended, Errors: []errorResult{{ErrorID: "e2", seen: time.Unix(60, 0)}}}, false},
+		"the one error":      {runResult{processResult: ended, reported: map[string]time.Time{"e1": time.Unix(60, 0)}}, true},
+		"another error":      {runResult{processResult: ended, reported: map[string]time.Time{"e2": time.Unix(60, 0)}}, false},
 		"another run":        {runResult{processResult: processResult{Name: "web", State: ended.State, Run: 3}, faults: true}, false},
 		"a group":            {groupRunResult{Members: []groupMemberReport{{Name: "web", State: ended.State, Run: 2, faults: true}}}, true},
 		"a group's good end": {groupRunResult{Members: []groupMemberReport{{Name: "web", State: ended.State, Run: 2}}}, false},
-		"a death":            {&mcpDeath{name: "web", run: 7, ended: true}, true},
-		"a death before":     {&mcpDeath{name: "web", run: 6, ended: true}, false},
-		"a lost connection":  {&mcpDeath{name: "web", run: 7}, false},
+		"a death":            {&composedError{reports: reportedDeath("web", 7, true)}, true},
+		"a death before":     {&composedError{reports: reportedDeath("web", 6, true)}, false},
+		"a lost connection":  {&composedError{reports: reportedDeath("web", 7, false)}, false},
 	} {
 		l, _ := bareLog(t)
-		l.take(time.Unix(0, 0), c.answer.about())
+		l.drain(time.Unix(0, 0), c.answer.about())
 		l.add(event{at: time.Unix(60, 0), name: "web", run: 2, runID: 7, stage: stageEnded, fault: "e1", text: what})
 		if covered := len(l.peek()) == 0; covered != c.want {
-			t.Errorf("%s: covered is %v", what, covered)
+			t.Errorf("%s: got covered %v, want %v", what, covered, c.want)
 		}
 	}
 }
 
-// TestAllOutputTellsItsErrors: an answer about a good end that shows all that the
-// run has printed tells the errors among it; one that leaves lines out does not.
-func TestAllOutputTellsItsErrors(t *testing.T) {
+// TestAnswerWithAllOutputReportsErrors checks that an answer about a successful end
+// counts as a report of the run's errors if the answer shows all output of the run,
+// and does not count if the answer leaves lines out.
+func TestAnswerWithAllOutputReportsErrors(t *testing.T) {
 	s := hello(t)
 	for what, c := range map[string]struct {
 		lines, bytes int
-		exit, wait   bool // start_process with wait: exit and wait_for_process show all
+		exit, wait   bool // start_process with wait: exit and wait_for_process show all output
 	}{
 		"a few lines": {3, 10, true, true},
-		"many lines":  {100, 10, true, false},
+		"many lines":  {100, 5, true, false},
 		"much":        {100, 1000, false, false},
 	} {
 		name := strings.ReplaceAll(what, " ", "-")
 		script := fmt.Sprintf("l=$(head -c %d /dev/zero | tr '\\0' x); i=0; while [ $i -lt %d ]; do echo $i $l; i=$((i+1)); done", c.bytes, c.lines)
-		started, err := startProcess(t.Context(), s.server, startArgs{Name: name, specArgs: specArgs{Command: "sh", Args: []string{"-c", script}}, Wait: "exit"})
-		noErr(t, err)
+		started, err := startProcess(t.Context(), s.server, startArgs{Name: name, Definition: project.Definition{Command: "sh", Args: []string{"-c", script}}, Wait: "exit"})
+		stdiotest.NoErr(t, err)
 		waited, err := waitForProcess(t.Context(), s.server, waitArgs{Process: name, Until: "exit"})
-		noErr(t, err)
+		stdiotest.NoErr(t, err)
 		if started.faults != c.exit || waited.faults != c.wait || started.State != process.Exited.String() {
-			t.Errorf("%s: %s, started %v, waited %v", what, started.State, started.faults, waited.faults)
+			t.Errorf("%s: got %s, covered by the start %v and by the wait %v; want exited, %v and %v", what, started.State, started.faults, waited.faults, c.exit, c.wait)
+		}
+	}
+}
+
+// TestSignalOfStopIsNoError checks that what a process prints about the signal that
+// stops it is neither an error nor an event, and that other errors are.
+func TestSignalOfStopIsNoError(t *testing.T) {
+	s := hello(t)
+	interrupt := strings.Replace(traceback, "KeyError: 42", "KeyboardInterrupt", 1)
+	s.script("job", "trap '"+strings.ReplaceAll(interrupt+traceback, "'", `'\''`)+"exit 1' INT; echo up; while :; do sleep 0.01; done",
+		"ready", map[string]any{"log": "up"}, "stop", map[string]any{"signal": "SIGINT"})
+	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "job", "timeout_ms": 60_000}})
+	if r.Result["isError"] == true {
+		t.Fatalf("stop_process: got %s, want success", r.Raw)
+	}
+	s.awaitEvent(r, "job (run 1): new error")
+	data, text := s.do("get_errors", map[string]any{"process": "job"})
+	if data["total"] != 1.0 || !strings.Contains(text, "KeyError: 42") {
+		t.Errorf("got %s, want the KeyError only", text)
+	}
+}
+
+// TestCrashLoopIsToldOnce checks that the events of a crash loop name its error once, in
+// full, and then count it.
+func TestCrashLoopIsToldOnce(t *testing.T) {
+	s := hello(t)
+	const crash = `printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`
+	s.script("job", awaitGo+crash, "restart", "on-failure", "max_restarts", 2)
+	s.touch("go")
+	_, err := s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.State == process.Failed })
+	stdiotest.NoErr(t, err)
+	stdiotest.AwaitCondition(t, "the events", func() bool {
+		told := strings.Join(s.server.events.peek(), "\n")
+		return strings.Contains(told, "job (run 3) failed") && strings.Contains(told, "new error")
+	})
+	data, text := s.do("list_processes", nil)
+	events := fmt.Sprint(data["events"])
+	if strings.Count(events, "no such thing") != 1 || !strings.Contains(events, `; new error `) || !strings.Contains(events, "; same error, 2 times") ||
+		len(data["events"].([]any)) != 2 || !strings.Contains(text, `: "TypeError: no such thing" at /src/app.js:3; get_logs before: `) {
+		t.Errorf("got\n%s\nwant the first end with its error, and the last with the count", text)
+	}
+}
+
+// TestShortenedEvents checks what is left out of the events of an answer.
+func TestShortenedEvents(t *testing.T) {
+	end := func(name string, run int, why string) event {
+		head := fmt.Sprintf("%s (run %d) ended", name, run)
+		cause := fmt.Sprintf(`; "%s"`, why)
+		return event{name: name, run: run, runID: int64(run), text: head + cause + "; cursor", output: true, again: again{head: head, cause: cause, why: why}}
+	}
+	restart := func(name string, run int) event {
+		return event{name: name, run: run, runID: int64(run), text: fmt.Sprintf("%s (run %d) was restarted", name, run), again: again{restarted: true}}
+	}
+	news := func(name string, run int, id string) event {
+		return event{name: name, run: run, runID: int64(run), fault: id, text: "new " + id, again: again{news: "new error"}}
+	}
+	for what, c := range map[string]struct {
+		events []event
+		want   []string
+	}{
+		"another error":      {[]event{end("a", 1, "x"), restart("a", 2), end("a", 2, "y")}, []string{`a (run 1) ended; "x"; cursor`, `a (run 2) ended; "y"; cursor`}},
+		"the last restart":   {[]event{end("a", 1, "x"), restart("a", 2)}, []string{`a (run 1) ended; "x"; cursor`, "a (run 2) was restarted"}},
+		"only a restart":     {[]event{restart("a", 2), end("a", 2, "x")}, []string{"a (run 2) was restarted", `a (run 2) ended; "x"; cursor`}},
+		"two processes":      {[]event{end("a", 1, "x"), end("b", 1, "x"), end("a", 2, "x")}, []string{`a (run 1) ended; "x"; cursor`, `b (run 1) ended; "x"; cursor`, "a (run 2) ended; same error"}},
+		"a new error":        {[]event{news("a", 1, "x"), end("a", 1, "x"), news("a", 1, "y")}, []string{`a (run 1) ended; new error x: "x"; cursor`, "new y"}},
+		"of another process": {[]event{news("b", 1, "x"), end("a", 1, "x")}, []string{"new x", `a (run 1) ended; "x"; cursor`}},
+		"of another run":     {[]event{news("a", 1, "x"), end("a", 2, "x")}, []string{"new x", `a (run 2) ended; "x"; cursor`}},
+	} {
+		var got []string
+		for _, e := range shortenLoops(c.events) {
+			got = append(got, e.text)
+			if e.output != strings.Contains(e.text, `"`) {
+				t.Errorf("%s: %q: got output %v", what, e.text, e.output)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", what, got, c.want)
+		}
+	}
+}
+
+// TestEventNamesWhatLivesOn checks that the event of a successful end names a process
+// that the run left behind, and the port on which it listens.
+func TestEventNamesWhatLivesOn(t *testing.T) {
+	s := hello(t)
+	s.script("d", awaitGo+"sleep 100 & exit 0")
+	s.touch("go")
+	stdiotest.AwaitCondition(t, "the event", func() bool {
+		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "d (run 1) exited with code 0; pid ")
+	})
+	l, _ := bareLog(t)
+	l.tree = func(string) ([]process.Member, error) {
+		return []process.Member{{PID: 729, Ports: []int{4321, 4322}}, {PID: 730}, {PID: 731}, {PID: 732}}, nil
+	}
+	c := process.Change{From: process.Running, To: process.Exited, Status: process.Status{Exit: &process.Exit{}, Survivors: []proctab.Proc{{}}}}
+	if got, want := l.survivors(&c), "; pid 729 lives on, port 4321, 4322; pid 730 lives on; pid 731 lives on and 1 more"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c.Status.Survivors = nil
+	if got := l.survivors(&c); got != "" {
+		t.Errorf("without survivors: got %q, want nothing", got)
+	}
+}
+
+// TestErrorInShownLinesIsNoEvent checks that an error all lines of which an answer shows
+// is no event, whether it is recognised before or after that answer, and that an error
+// above the shown lines is one.
+func TestErrorInShownLinesIsNoEvent(t *testing.T) {
+	s := hello(t)
+	s.script("web", awaitGo+traceback+"seq 5; exec sleep 100")
+	s.touch("go")
+	var tail string
+	stdiotest.AwaitCondition(t, "the lines", func() bool {
+		_, tail = s.do("tail_logs", map[string]any{"process": "web"})
+		return strings.Contains(tail, " 5\n") && strings.Contains(tail, "KeyError: 42")
+	})
+	isTold := func() bool {
+		stored, err := s.store.Events(t.Context(), s.manager.Project(), []string{"web"}, 0)
+		return err == nil && slices.ContainsFunc(stored, func(e logstore.Event) bool { return strings.Contains(e.Text, "new error") })
+	}
+	stdiotest.AwaitCondition(t, "the error to be recognised", isTold)
+	if data, text := s.do("list_processes", nil); data["events"] != nil || strings.Contains(tail, "events since") {
+		t.Errorf("got events in\n%s\nor in\n%s\nwant none", tail, text)
+	}
+	for line, want := range map[int64]int{1: 0, 2: 0, 3: 1} {
+		l, _ := bareLog(t)
+		e := event{at: time.Now(), name: "web", runID: 7, fault: "e", text: "new error", lines: span{2, 4}}
+		l.add(e)
+		before := l.drain(time.Now(), nil, project.ShownLines{Run: 7, First: line, Last: 9}).texts
+		l.add(e)
+		if after := l.drain(time.Now(), nil).texts; len(before) != want || len(after) != want {
+			t.Errorf("shown from line %d: got %v, then %v; want %d events each", line, before, after, want)
+		}
+	}
+}
+
+// TestErrorOfEarlierAnswerIsNamedByID checks that the end of a run names by its id alone an
+// error that an earlier answer told as new in this run, and in full one of another run.
+func TestErrorOfEarlierAnswerIsNamedByID(t *testing.T) {
+	for run, want := range map[int64]string{7: "web ended; error e1; cursor", 8: `web ended; "oh"; cursor`} {
+		l, _ := bareLog(t)
+		l.add(event{at: time.Now(), name: "web", runID: 7, fault: "e1", text: `new error e1: "oh"`})
+		l.drain(time.Now(), nil)
+		l.add(event{at: time.Now(), name: "web", runID: run, text: `web ended; "oh"; cursor`, output: true, again: again{head: "web ended", cause: `; "oh"`, why: "e1"}})
+		if got := l.drain(time.Now(), nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], " "+want) {
+			t.Errorf("run %d: got %q, want %q", run, got, want)
+		}
+		l.drain(time.Now(), []reported{{name: "web", run: 8, errors: map[string]time.Time{"e1": time.Now()}}})
+		l.add(event{at: time.Now(), name: "web", runID: 9, text: `web ended; "oh"; cursor`, output: true, again: again{head: "web ended", cause: `; "oh"`, why: "e1"}})
+		if got := l.drain(time.Now(), nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], " web ended; same error e1; cursor") {
+			t.Errorf("after an answer with the error: got %q, want its id", got)
+		}
+	}
+}
+
+// A call with a small max_bytes gets fewer events, and the count of all others.
+func TestSmallAnswerHasFewEvents(t *testing.T) {
+	var n pendingEvents
+	for range 20 {
+		n.texts = append(n.texts, strings.Repeat("e", 90))
+	}
+	n.bound(eventsRoom(nil), 3)
+	for _, c := range []struct {
+		arguments, count string
+		most             int
+	}{
+		{`{"max_bytes": 8192}`, "12 earlier events: ", 12},
+		{`{"max_bytes": 2000}`, "18 earlier events: ", 6},
+		{`{"max_bytes": 512}`, "20 earlier events: ", 4},
+	} {
+		n.bound(eventsRoom([]byte(c.arguments)), 0)
+		if len(n.texts) != c.most || !strings.HasPrefix(n.texts[0], c.count) {
+			t.Errorf("%s: got %d texts, the first is %q, want %d and %q", c.arguments, len(n.texts), n.texts[0], c.most, c.count)
 		}
 	}
 }

@@ -4,101 +4,148 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"pmcp/groups"
-	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/project"
 )
 
-// groupReport is the answer to what became of a group, with the last lines of
-// members that have broken down.
-func (s *Server) groupReport(ctx context.Context, rep groups.Report) (groupRunResult, error) {
-	st, err := s.o.Groups.Status(ctx, rep.Group)
+// groupReport returns the answer to an operation on a group, before which the call has
+// made changes. It includes the last lines of members that have failed or crashed.
+func groupReport(ctx context.Context, p *project.Project, rep groups.Report, changes []string, output outputArgs) (groupRunResult, error) {
+	all, err := p.ListGroups(ctx, rep.Group)
+	st := &all[0]
 	r := groupRunResult{Name: rep.Group, State: string(st.State), TimedOut: rep.TimedOut, Members: []groupMemberReport{}}
+	r.setChanges(changes, output.limit()/4)
 	switch {
 	case errors.Is(err, groups.ErrUnknown):
-		r.State, r.Hint = "forgotten", "the group was forgotten meanwhile; its processes are stopped by their names"
+		r.State, r.Hint = "forgotten", "the group has been forgotten since the call began; stop its processes by name"
 	case err != nil:
 		return groupRunResult{}, err
 	}
-	statuses := s.statusesOf(rep.Members)
-	room := sharedRoom{left: defaultMaxBytes}
-	for _, o := range rep.Members {
-		if hasBroken(o, statuses[o.Process]) {
-			room.members++
+	runs := make([]*project.Run, len(rep.Members))
+	var names []string
+	for i, o := range rep.Members {
+		names = append(names, o.Process)
+		// An earlier run that has ended does not show why a member could not be started.
+		if runs[i] = p.Here(o.Process); runs[i] != nil && o.Result == groups.HasFailed && o.Run == 0 && !runs[i].GoesOn() {
+			runs[i] = nil
 		}
-	}
-	for _, o := range rep.Members {
-		m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: withoutInvalid(o.Why), Run: o.Run, At: formatTime(o.At)}
-		if status := statuses[o.Process]; status != nil {
-			p := ofStatus(status)
-			m.State, m.PID, m.Ports, m.ExitCode = p.State, p.PID, p.Ports, p.ExitCode
-			if hasBroken(o, status) {
-				m.Run = status.Run // the policy may have made another since
-				cut, err := s.addFailure(ctx, &m, status.RunID, room.share())
-				if err != nil {
-					return r, err
-				}
-				if cut {
-					r.Hint = "not all of the last lines and errors fit into one answer: get_logs and get_errors with process show them"
-				}
-				room.left -= m.size()
-				r.Notice = outputNotice
-			}
-		}
-		if o.Result == groups.Skipped || o.Result == groups.InProgress {
-			m.takeNow(&st)
+		m := memberReport(o, runs[i], st)
+		if m.failed != 0 {
+			m.Why = joinHints(m.Why, p.TakenPort(ctx, runs[i]))
 		}
 		r.Members = append(r.Members, m)
 	}
-	if !rep.TimedOut {
-		return r, nil
-	}
-	r.NextCursor, err = s.endOfMembers(ctx, rep)
-	return r, err
-}
-
-// statusesOf are those of the members that belong to what became of them: where
-// one could not be started, what ran before and has ended is not the reason.
-func (s *Server) statusesOf(members []groups.Outcome) map[string]*process.Status {
-	all := make(map[string]*process.Status)
-	for _, o := range members {
-		st, err := s.o.Manager.Status(o.Process)
-		if err == nil && (o.Result != groups.HasFailed || o.Run != 0 || st.GoesOn()) {
-			all[o.Process] = &st
+	if rep.TimedOut {
+		if r.NextCursor, err = p.End(ctx, names); err != nil {
+			return r, fmt.Errorf("cannot find the end of the log: %w", err)
 		}
 	}
-	return all
+	r.dropMembers(output.limit() * 2 / 3)
+	return r, r.addFailures(ctx, p, output)
 }
 
-// hasBroken says whether a member, whose status is st, has failed in the operation
-// or crashed in it or since; st is nil if it has none.
-func hasBroken(o groups.Outcome, st *process.Status) bool {
+// setChanges sets the first of changes, as many as fit into limit bytes, but at least
+// one, and counts the others.
+func (r *groupRunResult) setChanges(changes []string, limit int) {
+	for i, text := range changes {
+		if limit -= sizeOfString(text); limit < 0 && i > 0 {
+			r.Changes = append(r.Changes[:i:i], countNoun(int64(len(changes)-i), "more change", "more changes"))
+			return
+		}
+		r.Changes = append(r.Changes, text)
+	}
+}
+
+// memberReport returns the report on one member, without its output.
+func memberReport(o groups.Outcome, run *project.Run, st *groups.Status) groupMemberReport {
+	m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: withoutInvalid(o.Why), Run: o.Run}
+	if run != nil {
+		shown := resultOf(run)
+		m.State, m.PID, m.Ports, m.ExitCode = shown.State, shown.PID, shown.Ports, shown.ExitCode
+	}
+	if hasBrokenDown(o, run) {
+		m.Run, m.failed = run.Run, run.RunID // the restart policy may have started another run since
+	}
+	if o.Result == groups.Skipped || o.Result == groups.InProgress {
+		m.addCurrent(st)
+	}
+	return m
+}
+
+// dropMembers drops members until the report is at most limit bytes: first those that
+// did not fail, the last ones first. Their results are counted.
+func (r *groupRunResult) dropMembers(limit int) {
+	for _, failed := range []bool{false, true} {
+		for i := len(r.Members) - 1; i > 0 && answerSize(r) > limit; i-- {
+			if m := &r.Members[i]; (m.failed != 0 || m.Result == string(groups.HasFailed)) == failed {
+				if r.Others == nil {
+					r.Others = make(map[string]int)
+				}
+				r.Others[m.Result]++
+				r.Members = slices.Delete(r.Members, i, i+1)
+			}
+		}
+	}
+	if len(r.Others) > 0 {
+		r.Hint = joinHints(r.Hint, "list_groups shows all members")
+	}
+}
+
+// addFailures adds the output and the errors of the members that failed, as far as the
+// answer has room for them.
+func (r *groupRunResult) addFailures(ctx context.Context, p *project.Project, output outputArgs) error {
+	room := sharedRoom{left: output.limit() - answerSize(r) - leftOutBytes}
+	for i := range r.Members {
+		if r.Members[i].failed != 0 {
+			room.members++
+		}
+	}
+	for i := range r.Members {
+		m := &r.Members[i]
+		if m.failed == 0 {
+			continue
+		}
+		cut := room.left < minShare
+		if !cut {
+			before := answerSize(r)
+			short, err := m.addFailure(ctx, p, output, room.share(), func() int { return answerSize(r) - before })
+			if err != nil {
+				return err
+			}
+			cut = short
+			room.left -= answerSize(r) - before
+			r.Notice = outputNotice
+		}
+		if cut {
+			r.Hint = joinHints(strings.TrimSuffix(r.Hint, memberCut), memberCut)
+		}
+	}
+	return nil
+}
+
+// memberCut is the hint of a report from which output or errors of members are missing.
+const memberCut = "get_logs and get_errors with process show the rest"
+
+// hasBrokenDown reports whether a member has failed in the operation or crashed
+// during or after it. run is the run of the member, or nil.
+func hasBrokenDown(o groups.Outcome, run *project.Run) bool {
 	switch {
-	case st == nil || st.RunID == 0 || o.Run == 0:
+	case run == nil || run.RunID == 0 || o.Run == 0:
 		return false
 	case o.Result == groups.WasStarted || o.Result == groups.BecameReady || o.Result == groups.InProgress:
-		return st.State == process.Crashed || st.State == process.Failed || st.State == process.Backoff
+		return run.State == process.Crashed || run.State == process.Failed || run.State == process.Backoff
 	}
 	return o.Result == groups.HasFailed
 }
 
-// endOfMembers is the cursor behind all that the members have printed.
-func (s *Server) endOfMembers(ctx context.Context, rep groups.Report) (string, error) {
-	var names []string
-	for _, o := range rep.Members {
-		names = append(names, o.Process)
-	}
-	cursor, err := s.o.Store.End(ctx, s.o.Manager.Project(), names)
-	if err != nil {
-		return "", fmt.Errorf("cannot find the end of the log: %w", err)
-	}
-	return cursor, nil
-}
-
-// takeNow adds how a member is at this moment: the run of one that another server
-// runs and that was skipped for it, and what one that runs here lacks to be up.
-func (m *groupMemberReport) takeNow(st *groups.Status) {
+// addCurrent adds the current state of a member: for a member that was skipped
+// because another server runs it, that server's run; for a member that runs here,
+// what it still waits for.
+func (m *groupMemberReport) addCurrent(st *groups.Status) {
 	for i := range st.Members {
 		switch ms := &st.Members[i]; {
 		case ms.Process != m.Name:
@@ -110,13 +157,14 @@ func (m *groupMemberReport) takeNow(st *groups.Status) {
 	}
 }
 
-// sharedRoom is what several processes may take of one answer, in bytes.
+// sharedRoom is how many bytes of an answer several processes may still use.
 type sharedRoom struct {
 	left    int
-	members int // that have not taken theirs
+	members int // number of processes that have not used their share
 }
 
-// share is how much the next one may take: what the others have left over, too.
+// share returns how many bytes the next process may use, including bytes that
+// earlier processes left over.
 func (r *sharedRoom) share() int {
 	share := r.left / max(r.members, 1)
 	r.members--
@@ -124,54 +172,37 @@ func (r *sharedRoom) share() int {
 }
 
 const (
-	// minShare is the least that one process gets of an answer, so that its last
-	// line is told.
-	minShare = 200
-	// leftOutBytes is about what the line takes that says what was left out.
-	leftOutBytes = 200
+	// minShare is the fewest bytes that one process gets of an answer, so that its
+	// last line is shown.
+	minShare = 300
+	// leftOutBytes is about the size of the line that reports what was left out.
+	leftOutBytes = 100
 )
 
-// size is about what the output of a member takes.
-func (m *groupMemberReport) size() int {
-	size := len(errorsText(m.Errors))
-	for _, l := range m.Lines {
-		size += len(l) + 1
+// addFailure adds the last lines and the errors of a member's run, in about room bytes of
+// what size returns. cut reports whether some of them did not fit.
+func (m *groupMemberReport) addFailure(ctx context.Context, p *project.Project, output outputArgs, room int, size func() int) (cut bool, err error) {
+	log, err := excerpt{outputArgs: output, name: m.Name, run: m.failed, room: room}.read(ctx, p)
+	if err != nil {
+		return false, fmt.Errorf("cannot read the last lines: %w", err)
 	}
-	return size
-}
-
-// addFailure adds the last lines and the errors of a member's run, in so many
-// bytes; cut says that some did not fit.
-func (s *Server) addFailure(ctx context.Context, m *groupMemberReport, run int64, room int) (cut bool, err error) {
-	all, err := s.runErrors(ctx, run)
+	found, err := findRunErrors(ctx, p, m.failed, "", &log, true)
 	if err != nil {
 		return false, err
 	}
-	size := 0
-	cut = all.total > len(all.shown)
-	for i := range all.shown {
-		if size += len(all.shown[i].text()); size > room/2 {
-			cut = true
-			break
-		}
-		m.Errors = append(m.Errors, all.shown[i])
+	m.setOutput(&log, found.shown)
+	log.fit(room, func() int { m.setOutput(&log, m.Errors); return size() })
+	for m.setOutput(&log, m.Errors); len(m.Errors) > 1 && size() > room; {
+		m.Errors = m.Errors[:len(m.Errors)-1]
 	}
-	lines, omitted, cursor, err := s.failedLines(ctx, run, room-len(errorsText(m.Errors)))
-	m.Lines, m.NextCursor, m.faults = lines, cursor, err == nil
-	return cut || omitted, err
+	m.reported, m.faults = found.reported, true
+	return found.total > len(m.Errors), nil
 }
 
-// failedLines are the last lines of a run, in so many bytes, and the cursor
-// behind them. The first says what was left out.
-func (s *Server) failedLines(ctx context.Context, run int64, room int) (lines []string, omitted bool, cursor string, err error) {
-	page, err := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Limit: lastLines, Newest: true})
-	if err != nil {
-		return nil, false, "", fmt.Errorf("cannot read the last lines: %w", err)
+// setOutput sets what the report has of the output of the member's run.
+func (m *groupMemberReport) setOutput(log *logResult, errors []runError) {
+	m.Lines, m.Omitted, m.NextCursor, m.Errors, m.log = log.Lines, log.Omitted, log.NextCursor, errors, *log
+	for i := range errors {
+		errors[i].place(log)
 	}
-	shown := logView{newest: true, maxBytes: max(room-leftOutBytes, minShare)}.render(page)
-	lines = shown.Lines
-	if left := len(page.Lines) - shown.shown; left > 0 {
-		lines = append([]string{fmt.Sprintf("--- %s before these left out; get_logs with %sbefore: %s ---", lineCount(int64(left)), shown.ofProcess(), shown.PrevCursor)}, lines...)
-	}
-	return lines, len(page.Lines) > shown.shown, shown.NextCursor, nil
 }

@@ -15,13 +15,15 @@ import (
 	"pmcp/logstore"
 	"pmcp/logstore/mask"
 	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
 	"pmcp/server/upstream"
 )
 
-// withMCPOnDemand is withMCP for a command.
+// withMCPOnDemand is withMCP for an MCP server that is given as a command.
 func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
-	args := specArgs{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: target.Env}
-	spec, err := s.specOf(ctx, "mcp", args, false)
+	def := project.Definition{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: target.Env}
+	spec, err := s.project.Spec("mcp", def, false)
 	if err != nil {
 		return err
 	}
@@ -41,19 +43,18 @@ func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func
 	return s.explainDeath(ctx, spec.Name, lease.Run(), use(lease.Conn), "")
 }
 
-// onDemandPrefix begins the names of servers on demand.
-const onDemandPrefix = "mcp:"
-
-// runners are programs that run what their arguments name, which tells more.
+// runners are programs that run another program, which an argument names. The
+// argument is the better label for the process.
 var runners = []string{"npx", "npm", "pnpm", "yarn", "bunx", "bun", "uvx", "uv", "node", "deno", "python", "python3", "tsx", "env", "go", "exec", "run", "dlx"}
 
+// notInName matches characters that a process name must not contain.
 var notInName = regexp.MustCompile(`[^A-Za-z0-9._@-]+`)
 
-// onDemandName is what a server on demand is called in lists and logs: the same
-// for the same command line, directory and environment, and for nothing else.
-// Where a value of the environment or an argument looks secret, it is another in
-// each session: names are stored, and nobody shall find out by them what the
-// value was.
+// onDemandName returns the name that a server started on demand has in lists and
+// logs. The name depends only on the command line, the directory and the
+// environment, and differs if any of them differs. If an argument or a value of the
+// environment looks secret, the name also depends on the session: names are stored,
+// and a stored name must not allow testing guesses of the secret.
 func onDemandName(spec process.Spec, session string, masker *mask.Masker) (string, error) {
 	values := slices.Concat(slices.Collect(maps.Values(spec.Env)), spec.Args)
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(spec.Env)), mask.SecretName) && slices.Equal(values, masker.Texts(values)) {
@@ -72,18 +73,18 @@ func onDemandName(spec process.Spec, session string, masker *mask.Masker) (strin
 	}
 	label = notInName.ReplaceAllString(path.Base(label), "-")
 	sum := sha256.Sum256(key)
-	return fmt.Sprintf("%s%s-%x", onDemandPrefix, label[:min(len(label), 40)], sum[:5]), nil
+	return fmt.Sprintf("%s%s-%x", project.OnDemandPrefix, label[:min(len(label), 40)], sum[:5]), nil
 }
 
-// mcpProcesses starts and stops servers on demand, for the upstream package.
-// Which of its methods is called for which name is that package's affair: spec
-// is that of the server being started.
+// mcpProcesses starts and stops servers on demand for the upstream package, which
+// decides when to call Start and Stop, and for which name. spec is the spec of the
+// server being started.
 type mcpProcesses struct {
 	s    *Server
 	spec process.Spec
 }
 
-// Start starts the server as any process, but without keeping a definition.
+// Start starts the server like any process, but saves no definition.
 func (p mcpProcesses) Start(ctx context.Context, name string) error {
 	p.spec.Name = name
 	_, _, err := p.s.o.Manager.Start(ctx, p.spec, process.KeepRunning)
@@ -93,105 +94,81 @@ func (p mcpProcesses) Start(ctx context.Context, name string) error {
 	return err
 }
 
-// Stop stops a server and takes it off the list; its log stays.
+// Stop stops a server and removes it from the list of processes, but keeps its log.
+// end describes how the server ended.
 func (p mcpProcesses) Stop(ctx context.Context, name string) (end string, err error) {
-	p.s.awaitOwnEnd(ctx, name)
+	// A server that has closed its output may be exiting by itself, which must not be
+	// reported as a stop.
+	if c := p.s.o.Upstream.Conn(name); c != nil && c.Status().State == upstream.Disconnected {
+		p.s.awaitRunEnd(ctx, name, c.Run())
+	}
 	st, err := p.s.o.Manager.Stop(ctx, name, process.StopOptions{})
 	if errors.Is(err, process.ErrUnknown) {
 		return "", nil
 	}
-	r := ofStatus(&st)
 	if err == nil {
 		err = p.s.o.Manager.Remove(ctx, name)
 	}
-	return r.line(), err
+	return lineOf(&project.Run{Status: st}), err
 }
 
-// awaitOwnEnd waits a moment for the end of a server that has closed its output,
-// so that it is not said to have been stopped when it ended by itself.
-func (s *Server) awaitOwnEnd(ctx context.Context, name string) {
-	if c := s.o.Upstream.Conn(name); c == nil || c.Status().State != upstream.Disconnected {
-		return
-	}
-	waiting, cancel := context.WithTimeout(ctx, deathPatience)
-	defer cancel()
-	_, _ = s.o.Manager.Await(waiting, name, func(st process.Status) bool { return !st.State.Live() })
-}
-
-// mcpDeath is the end of a server in the middle of a call, or of its connection.
-type mcpDeath struct {
-	name  string
-	run   int64 // its id
-	ended bool  // else it goes on, for all that is known
-	cause error
-	text  string
-}
-
-// Error gives cause, end, and the last lines of standard error.
-func (e *mcpDeath) Error() string { return e.text }
-
-// Unwrap gives the cause, for those who want to know what was sent.
-func (e *mcpDeath) Unwrap() error { return e.cause }
-
-// about tells of the errors of the run with its end: the last lines of standard
-// error stand in the text.
-func (e *mcpDeath) about() []told {
-	if !e.ended {
+// reportedDeath returns what explainDeath reports about a run: its errors together
+// with its end, because the text has the last lines of standard error.
+func reportedDeath(name string, run int64, ended bool) []reported {
+	if !ended {
 		return nil
 	}
-	return []told{{name: e.name, runID: e.run, stage: stageEnded, faults: true}}
+	return []reported{{name: name, runID: run, stage: stageEnded, faults: true}}
 }
 
-// explainDeath adds to an error that says that a connection is gone, or never
-// came up, how the run has ended, if it has, and what it wrote last on standard
-// error. end is how it ended where that is known, else "". Other errors are left
-// as they are.
+// explainDeath adds an explanation to an error about a connection that ended or was
+// never established: how the run ended, if it has ended, and the last lines that it
+// wrote to standard error. end describes how the run ended, or is "" if the caller
+// does not know. explainDeath returns other errors unchanged.
 func (s *Server) explainDeath(ctx context.Context, name string, run int64, err error, end string) error {
 	if !errors.Is(err, upstream.ErrDisconnected) && !errors.Is(err, upstream.ErrStarting) {
 		return err
 	}
-	var b strings.Builder
-	b.WriteString(stripped(err, upstream.ErrDisconnected))
+	var t answerText
+	t.line("%s", trimCause(err, upstream.ErrDisconnected))
 	ended := end != ""
 	if !ended && errors.Is(err, upstream.ErrDisconnected) {
-		end, ended = s.endOf(ctx, name, run)
+		end, ended = s.awaitRunEnd(ctx, name, run)
 	}
-	if end != "" {
-		b.WriteString("\n" + end)
-	}
+	t.optLine("%s", end)
 	page, readErr := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Streams: 1 << logstore.Stderr, Limit: deathLines, Newest: true})
 	if readErr == nil {
-		last := lastOf(page)
-		b.WriteString("\n" + strings.TrimRight(last.text(), "\n"))
+		last := logSource{page: page, view: logView{newest: true, action: run, maxBytes: actionMaxBytes / 2}}.render()
+		last.writeTo(&t, nil)
 	}
-	next := startedAgain(name, "restart_process")
-	fmt.Fprintf(&b, "\nhint: %s; get_logs with process: %q and stream: \"mcp\" shows the messages", next, name)
-	return &mcpDeath{name: name, run: run, ended: ended, cause: err, text: b.String()}
+	next := restartAdvice(name, "restart_process")
+	t.line("hint: %s; get_logs with process: %q and stream: \"mcp\" shows the messages", next, name)
+	return &composedError{text: strings.TrimSuffix(t.b.String(), "\n"), cause: err, reports: reportedDeath(name, run, ended)}
 }
 
-// startedAgain says how the MCP server called name is started again: by tool, or,
-// where it was started on demand, by what started it.
-func startedAgain(name, tool string) string {
-	if strings.HasPrefix(name, onDemandPrefix) {
-		return "call it with its command again, which starts it anew"
+// restartAdvice returns how to restart the MCP server called name: with tool or, if
+// the server was started on demand, by repeating the call.
+func restartAdvice(name, tool string) string {
+	if strings.HasPrefix(name, project.OnDemandPrefix) {
+		return "call it with its command again to restart it"
 	}
 	return tool + " starts it again"
 }
 
-// endOf is how run, whose connection has ended, ends, in a line: it is waited
-// for a moment. ended says whether it has. "" if another run has taken its place.
-func (s *Server) endOf(ctx context.Context, name string, run int64) (line string, ended bool) {
-	waiting, cancel := context.WithTimeout(ctx, deathPatience)
+// awaitRunEnd waits at most deathTimeout for the end of a run whose connection has
+// ended. line describes the run, or is "" if another run has replaced the run.
+// ended reports whether the run has ended.
+func (s *Server) awaitRunEnd(ctx context.Context, name string, run int64) (line string, ended bool) {
+	waiting, cancel := context.WithTimeout(ctx, deathTimeout)
 	defer cancel()
 	st, err := s.o.Manager.Await(waiting, name, func(st process.Status) bool { return st.RunID != run || !st.State.Live() })
 	if errors.Is(err, process.ErrUnknown) || st.RunID != run {
 		return "", false
 	}
-	r := ofStatus(&st)
-	return r.line(), !st.State.Live()
+	return lineOf(&project.Run{Status: st}), !st.State.Live()
 }
 
-// mcpInfo is the connection of a process in get_process_info.
+// mcpInfo is the MCP connection of a process as get_process_info shows it.
 type mcpInfo struct {
 	State         string `json:"state"`
 	Why           string `json:"why,omitempty"`
@@ -203,15 +180,15 @@ type mcpInfo struct {
 	ReceivedBytes int64  `json:"bytes_received"`
 	InFlight      int    `json:"in_flight,omitempty"`
 	Errors        int64  `json:"errors,omitempty"`
-	Refused       int64  `json:"refused,omitempty"`    // too large
-	Garbage       int64  `json:"garbage,omitempty"`    // lines that are no messages
-	Unexpected    int64  `json:"unexpected,omitempty"` // answers to what was not asked
+	Refused       int64  `json:"refused,omitempty"`    // messages that were too large
+	Garbage       int64  `json:"garbage,omitempty"`    // lines that are not messages
+	Unexpected    int64  `json:"unexpected,omitempty"` // responses to no request
 	LastActivity  string `json:"last_activity,omitempty"`
 }
 
-// mcpInfoOf is the connection with run of name; nil if there is none.
-func (s *Server) mcpInfoOf(name string, run int64) *mcpInfo {
-	c := s.o.Upstream.Conn(name)
+// mcpInfoOf returns c as the MCP connection of the given run, or nil if the run has
+// another connection or none.
+func mcpInfoOf(c *upstream.Conn, run int64) *mcpInfo {
 	if c == nil || c.Run() != run {
 		return nil
 	}
@@ -219,30 +196,23 @@ func (s *Server) mcpInfoOf(name string, run int64) *mcpInfo {
 	return &mcpInfo{
 		State: st.State.String(), Why: st.Why, Server: joinNonEmpty(st.Name, st.Version), Protocol: st.Protocol,
 		Sent: st.Sent, Received: st.Received, SentBytes: st.SentBytes, ReceivedBytes: st.ReceivedBytes, InFlight: st.InFlight,
-		Errors: st.Errors, Refused: st.Refused, Garbage: st.Garbage, Unexpected: st.Unexpected, LastActivity: formatTime(st.LastActivity),
+		Errors: st.Errors, Refused: st.Refused, Garbage: st.Garbage, Unexpected: st.Unexpected, LastActivity: args.FormatTime(st.LastActivity),
 	}
 }
 
-func (m *mcpInfo) text() string {
+// write writes the connection on one line, or nothing if m is nil.
+func (m *mcpInfo) write(t *answerText) {
 	if m == nil {
-		return ""
+		return
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "mcp: %s", joinNonEmpty(m.State, m.Why))
+	t.part("mcp: %s", joinNonEmpty(m.State, m.Why))
 	if m.Server != "" {
-		fmt.Fprintf(&b, ", %s, MCP %s", m.Server, m.Protocol)
+		t.part(", %q, MCP %s", m.Server, m.Protocol)
 	}
-	fmt.Fprintf(&b, ", sent %d messages (%s), received %d (%s), %d in flight, %d errors", m.Sent, formatBytes(m.SentBytes), m.Received, formatBytes(m.ReceivedBytes), m.InFlight, m.Errors)
-	for _, odd := range []struct {
-		n    int64
-		what string
-	}{{m.Refused, "too large"}, {m.Garbage, "no messages"}, {m.Unexpected, "answers to nothing"}} {
-		if odd.n > 0 {
-			fmt.Fprintf(&b, ", %d %s", odd.n, odd.what)
-		}
-	}
-	if m.LastActivity != "" {
-		fmt.Fprintf(&b, ", last at %s", m.LastActivity)
-	}
-	return b.String() + "\n"
+	t.part(", sent %d messages (%s), received %d (%s), %d in flight, %d errors", m.Sent, formatBytes(m.SentBytes), m.Received, formatBytes(m.ReceivedBytes), m.InFlight, m.Errors)
+	t.optPart(", %d too large", m.Refused)
+	t.optPart(", %d not messages", m.Garbage)
+	t.optPart(", %d responses to no request", m.Unexpected)
+	t.optPart(", last at %s", m.LastActivity)
+	t.line("")
 }

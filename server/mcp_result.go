@@ -5,126 +5,143 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/logstore/mask"
 	"pmcp/server/upstream"
 )
 
-// relayedResult is the result of another server's tool, which is handed on as
-// it came.
+// relayedResult is the result of another server's tool. It is relayed unchanged.
 type relayedResult struct{ result *mcp.CallToolResult }
 
-// text is never asked for: the result has its own.
-func (r relayedResult) text() string { return "" }
+// write is never called: a relayed result has its own text.
+func (r relayedResult) write(*answerText) {}
 
-// relay makes a result of what a server answered to tools/call: each part of it
-// keeps the JSON that came, kinds of content that are not known here included.
-// What is no content in any era becomes the text of some.
+// relay returns a server's response to tools/call as a result. Each part keeps its
+// JSON, including content of kinds that pmcp does not know. A content item that is
+// not valid in any version of MCP becomes a text item.
 func relay(server string, raw json.RawMessage) (relayedResult, error) {
-	var came struct {
+	var response struct {
 		Meta              map[string]json.RawMessage `json:"_meta"`
 		ResultType        string                     `json:"resultType"`
 		Content           []json.RawMessage          `json:"content"`
 		StructuredContent json.RawMessage            `json:"structuredContent"`
 		IsError           bool                       `json:"isError"`
 	}
-	if err := json.Unmarshal(raw, &came); err != nil {
-		return relayedResult{}, fmt.Errorf("%s has answered what is no tool result: %w: %s", server, err, cut(string(raw), len(raw), 500))
+	if err := json.Unmarshal(raw, &response); err != nil {
+		return relayedResult{}, fmt.Errorf("%s returned an invalid tool result: %w: %s", server, err, cut(string(raw), len(raw), 500))
 	}
-	if came.ResultType != "" && came.ResultType != string(mcp.ResultTypeComplete) {
-		kind := upstream.OneLine(cut(came.ResultType, len(came.ResultType), 100))
-		return relayedResult{}, fmt.Errorf("%s asks for something before it gives a result (%s), for example for an input of the user; pmcp does not relay that", server, kind)
+	if response.ResultType != "" && response.ResultType != string(mcp.ResultTypeComplete) {
+		kind := upstream.OneLine(cut(response.ResultType, len(response.ResultType), 100))
+		return relayedResult{}, fmt.Errorf("%s requests something before it returns a result (%q), such as input from the user; pmcp does not relay that", server, kind)
 	}
-	r := &mcp.CallToolResult{Content: make([]mcp.Content, 0, len(came.Content)), IsError: came.IsError}
-	if len(came.Meta) > 0 {
-		meta := make(map[string]any, len(came.Meta))
-		for key, value := range came.Meta {
+	r := &mcp.CallToolResult{Content: make([]mcp.Content, 0, len(response.Content)), IsError: response.IsError}
+	if len(response.Meta) > 0 {
+		meta := make(map[string]any, len(response.Meta))
+		for key, value := range response.Meta {
 			meta[key] = value
 		}
 		r.Meta = mcp.NewMetaFromMap(meta)
 	}
-	for _, item := range came.Content {
-		if !isObject(item) { // a client's SDK would reject the whole result
+	for _, item := range response.Content {
+		if !isObject(item) { // otherwise the client's SDK would reject the whole result
 			item = textItem(item)
 		}
 		r.Content = append(r.Content, relayedContent{raw: item})
 	}
-	if string(came.StructuredContent) != "null" {
-		r.RawStructuredContent = came.StructuredContent
+	if string(response.StructuredContent) != "null" {
+		r.RawStructuredContent = response.StructuredContent
 	}
 	return relayedResult{r}, nil
 }
 
-// forLegacy makes a result one of 2025-11-25 and before, when structured content
-// was an object: what is none stands in a text item, once. mask takes the secrets
-// out first, since in a text JSON is escaped.
-func (r relayedResult) forLegacy(mask func([]byte) []byte) {
+// text returns the result as text: of images and sounds it has only the kind and the
+// size, and of structured content what no text item repeats.
+func (r relayedResult) text() string {
+	var parts []string
+	for _, item := range r.result.Content {
+		raw := item.(relayedContent).raw
+		var content struct{ Type, Text, Data, MIMEType string }
+		switch err := json.Unmarshal(raw, &content); {
+		case err == nil && content.Type == "text":
+			parts = append(parts, content.Text)
+		case err == nil && content.Data != "":
+			parts = append(parts, fmt.Sprintf("[%s %s, %d bytes of base64: a call with tool alone returns it]", content.Type, content.MIMEType, len(content.Data)))
+		default:
+			parts = append(parts, string(raw))
+		}
+	}
+	if raw := r.result.RawStructuredContent; len(raw) > 0 && !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
+		parts = append(parts, string(raw))
+	}
+	return strings.Join(parts, "\n")
+}
+
+// forLegacy converts r to a result of protocol 2025-11-25 or earlier, in which
+// structured content must be an object. It moves any other value to a text item,
+// unless a text item already has the value. It masks the value before that,
+// because JSON within a text is escaped.
+func (r relayedResult) forLegacy(secrets *mask.Masker) {
 	raw := r.result.RawStructuredContent
 	if len(raw) == 0 || isObject(raw) {
 		return
 	}
 	r.result.RawStructuredContent = nil
 	if !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
-		r.result.Content = append(r.result.Content, relayedContent{raw: textItem(mask(raw))})
+		r.result.Content = append(r.result.Content, relayedContent{raw: textItem(secrets.JSON(raw))})
 	}
 }
 
-// isObject tells whether valid JSON is an object.
+// isObject reports whether raw, valid JSON, is an object.
 func isObject(raw json.RawMessage) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) }
 
-// textItem is an item of content with JSON as its text; of a string what it says.
+// textItem returns a content item whose text is raw or, if raw encodes a string,
+// that string.
 func textItem(raw json.RawMessage) json.RawMessage {
 	text := string(raw)
-	_ = json.Unmarshal(raw, &text) // it stays as it is where it is no string
+	_ = json.Unmarshal(raw, &text) // text is unchanged if raw is not a string
 	item, _ := json.Marshal(map[string]string{"type": "text", "text": text})
 	return item
 }
 
-// hasText tells whether an item of content holds the JSON as its text, as servers
-// repeat what is structured; spaces do not count.
+// hasText reports whether the text of item equals raw, ignoring whitespace: servers
+// repeat structured content as text.
 func hasText(item mcp.Content, raw json.RawMessage) bool {
 	var content struct{ Text string }
 	var text, want bytes.Buffer
-	came, ok := item.(relayedContent)
-	return ok && json.Unmarshal(came.raw, &content) == nil &&
+	relayed, ok := item.(relayedContent)
+	return ok && json.Unmarshal(relayed.raw, &content) == nil &&
 		json.Compact(&text, []byte(content.Text)) == nil && json.Compact(&want, raw) == nil && bytes.Equal(text.Bytes(), want.Bytes())
 }
 
-// relayedContent is an item of content as it came. What it embeds only makes it
-// one for mcp-go.
+// relayedContent is a content item that is relayed unchanged. The embedded type is
+// there only to make relayedContent an mcp.Content.
 type relayedContent struct {
 	mcp.TextContent
 	raw json.RawMessage
 }
 
-// MarshalJSON gives what came.
+// MarshalJSON returns the original JSON.
 func (c relayedContent) MarshalJSON() ([]byte, error) { return c.raw, nil }
 
-// maskRelayed is a result without the secrets that its strings hold.
-func (s *Server) maskRelayed(r *mcp.CallToolResult) *mcp.CallToolResult {
-	if s.o.Mask == nil {
-		return r
-	}
-	for i, item := range r.Content {
-		if came, ok := item.(relayedContent); ok {
-			came.raw = s.o.Mask.JSON(came.raw)
-			r.Content[i] = came
+// masked masks the secrets in the strings of r and returns its result.
+func (r relayedResult) masked(secrets *mask.Masker) *mcp.CallToolResult {
+	result := r.result
+	for i, item := range result.Content {
+		if content, ok := item.(relayedContent); ok {
+			content.raw = secrets.JSON(content.raw)
+			result.Content[i] = content
 		}
 	}
-	r.RawStructuredContent = s.o.Mask.JSON(r.RawStructuredContent)
-	if r.Meta != nil {
-		for key, value := range r.Meta.AdditionalFields {
+	result.RawStructuredContent = secrets.JSON(result.RawStructuredContent)
+	if result.Meta != nil {
+		for key, value := range result.Meta.AdditionalFields {
 			if raw, ok := value.(json.RawMessage); ok {
-				r.Meta.AdditionalFields[key] = json.RawMessage(s.o.Mask.JSON(raw))
+				result.Meta.AdditionalFields[key] = json.RawMessage(secrets.JSON(raw))
 			}
 		}
 	}
-	return r
-}
-
-// isRelayed says whether a is handed on as it is.
-func isRelayed(a answer) (*mcp.CallToolResult, bool) {
-	r, ok := a.(relayedResult)
-	return r.result, ok
+	return result
 }

@@ -3,32 +3,36 @@ package server
 import (
 	"errors"
 	"testing"
+
+	"pmcp/server/stdio/stdiotest"
 )
 
-// TestClientIsPingedOnceItCanBe: the parent changed before the client had said
-// anything; as soon as it has, it is asked whether it lives.
-func TestClientIsPingedOnceItCanBe(t *testing.T) {
+// TestClientIsPingedAfterInitialize checks that a client whose parent process
+// changed before the client initialized is pinged as soon as the client has
+// initialized.
+func TestClientIsPingedAfterInitialize(t *testing.T) {
 	s := open(t)
 	result := make(chan error, 1)
 	go func() { result <- s.server.AwaitClientGone(t.Context()) }()
-	s.initialize("2025-11-25")
-	ping := s.recv()
+	s.Initialize("2025-11-25")
+	ping := s.Recv()
 	if ping.Method != "ping" {
-		t.Fatalf("after initialize came %s", ping.raw)
+		t.Fatalf("after initialize: got %s, want a ping", ping.Raw)
 	}
-	s.send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, ping.ID)
-	if err := awaitValue(t, result, "the end of AwaitClientGone"); !errors.Is(err, ErrClientLives) {
-		t.Errorf("a client that answers: %v", err)
+	s.Send(`{"jsonrpc":"2.0","id":%s,"result":{}}`, ping.ID)
+	if err := stdiotest.AwaitValue(t, result, "the end of AwaitClientGone"); !errors.Is(err, ErrClientLives) {
+		t.Errorf("a client that answers: got %v, want ErrClientLives", err)
 	}
 }
 
-// TestSilentClientIsGone: it can be pinged and does not answer.
-func TestSilentClientIsGone(t *testing.T) {
+// TestClientThatDoesNotAnswerPingsIsGone checks that a client that does not
+// answer pings is considered gone.
+func TestClientThatDoesNotAnswerPingsIsGone(t *testing.T) {
 	s := hello(t)
 	if err := s.server.AwaitClientGone(t.Context()); err != nil {
-		t.Errorf("a client that does not answer: %v", err)
+		t.Errorf("got error %v, want none", err)
 	}
-	if ping := s.recv(); ping.Method != "ping" {
-		t.Errorf("it was sent %s", ping.raw)
+	if ping := s.Recv(); ping.Method != "ping" {
+		t.Errorf("got %s, want a ping", ping.Raw)
 	}
 }

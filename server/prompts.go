@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,85 +9,74 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
+	"pmcp/server/stdio"
 )
 
-// prompt is one row of the table of prompts. It carries the live data that it
-// speaks of.
+// A prompt is one row of the table of prompts. The text of a prompt includes the
+// live data that the prompt is about.
 type prompt struct {
 	name, title, description string
 	argument                 string // the one argument: process or group
-	build                    func(ctx context.Context, s *Server, subject string) (string, error)
+	build                    func(ctx context.Context, s *Server, t *answerText, subject string) error
 }
 
+// prompts returns the table of prompts.
 func prompts() []prompt {
 	return []prompt{
 		{"debug_process", "Debug a process", "state, runs, last lines and health of a process, to find out what is wrong with it", "process", debugPrompt},
 		{"optimize_performance", "Optimize performance", "measured CPU and memory of a process and the hottest members of its tree", "process", optimizePrompt},
-		{"setup_monitoring", "Set up monitoring", "what is not watched about a process, and ready-made arguments to watch it", "process", monitoringPrompt},
+		{"setup_monitoring", "Set up monitoring", "what is not monitored about a process, with ready-made calls to change that", "process", monitoringPrompt},
 		{"troubleshoot_group", "Troubleshoot a group", "members of a group with their dependencies, states and reasons", "group", groupPrompt},
 	}
 }
 
-// addPrompts registers the table.
+// addPrompts registers the prompts of the table.
 func (s *Server) addPrompts() {
 	for _, p := range prompts() {
 		definition := mcp.NewPrompt(p.name, mcp.WithPromptTitle(p.title), mcp.WithPromptDescription(p.description),
 			mcp.WithArgument(p.argument, mcp.ArgumentDescription("name of the "+p.argument), mcp.RequiredArgument()))
 		s.mcp.AddPrompt(definition, func(ctx context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			text, err := s.prompt(ctx, p, req.Params.Arguments)
+			text, err := s.promptText(ctx, p, req.Params.Arguments)
 			if err != nil {
-				return nil, invalidParams(ctx, s.o.Mask.Text(p.name+": "+explain(err)))
+				return nil, stdio.InvalidParams(ctx, s.o.Mask.Text(p.name+": "+explain(err)))
 			}
 			return mcp.NewGetPromptResult(p.description, []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent(s.o.Mask.Text(text)))}), nil
 		})
 	}
 }
 
-func (s *Server) prompt(ctx context.Context, p prompt, arguments map[string]string) (string, error) {
+// promptText checks the arguments and returns the text of p.
+func (s *Server) promptText(ctx context.Context, p prompt, arguments map[string]string) (string, error) {
 	for name := range arguments {
 		if name != p.argument {
 			return "", fmt.Errorf("unknown argument %s: there is %s", name, p.argument)
 		}
 	}
-	known, err := s.subjects(ctx, p.argument)
+	known, err := s.subjectNames(ctx, p.argument)
 	if err != nil {
 		return "", err
 	}
 	subject := arguments[p.argument]
-	switch {
-	case subject == "":
-		return "", fmt.Errorf("missing argument: %s (there are: %s)", p.argument, orNone(known))
-	case !slices.Contains(known, subject) && nearest(subject, known) != "":
-		return "", fmt.Errorf("unknown %s %q; did you mean %s? (there are: %s)", p.argument, subject, nearest(subject, known), orNone(known))
-	case !slices.Contains(known, subject):
-		return "", fmt.Errorf("unknown %s %q (there are: %s)", p.argument, subject, orNone(known))
+	if subject == "" {
+		return "", fmt.Errorf("missing argument: %s (there are: %s)", p.argument, args.OrNone(known))
 	}
-	return p.build(ctx, s, subject)
+	if !slices.Contains(known, subject) {
+		return "", fmt.Errorf("unknown %s %s (there are: %s)", p.argument, args.QuoteWithNearest(subject, known), args.OrNone(known))
+	}
+	var t answerText
+	err = p.build(ctx, s, &t, subject)
+	return t.b.String(), err
 }
 
-// unknownPrompt says which prompts there are.
-func unknownPrompt(name string) string {
-	var known []string
-	for _, p := range prompts() {
-		known = append(known, p.name)
-	}
-	return fmt.Sprintf("unknown prompt %q: there are %s", name, strings.Join(known, ", "))
-}
-
-// orNone lists names for an error.
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}
-
-// subjects are the names that an argument or a template variable can take.
-func (s *Server) subjects(ctx context.Context, kind string) ([]string, error) {
+// subjectNames returns the names that an argument or a template variable of the
+// given kind can take.
+func (s *Server) subjectNames(ctx context.Context, kind string) ([]string, error) {
 	if kind != "group" {
-		return s.knownNames(ctx)
+		return s.project.Names(ctx)
 	}
-	all, err := s.o.Groups.List(ctx)
+	all, err := s.project.ListGroups(ctx, "")
 	if err != nil {
 		return nil, err
 	}
@@ -99,129 +87,141 @@ func (s *Server) subjects(ctx context.Context, kind string) ([]string, error) {
 	return names, nil
 }
 
-func debugPrompt(ctx context.Context, s *Server, name string) (string, error) {
+func debugPrompt(ctx context.Context, s *Server, t *answerText, name string) error {
 	info, err := getProcessInfo(ctx, s, processInfoArgs{Process: name})
 	if err != nil {
-		return "", err
+		return err
 	}
-	text := "Find out what is wrong with the process " + info.Name + ". What pmcp knows of it:\n\n" + info.text()
-	if len(info.Lines) == 0 { // it runs: its last lines are not part of the details
+	t.line("Find out what is wrong with the process %s. What pmcp knows about it:", info.Name)
+	t.line("")
+	info.write(t)
+	if len(info.Lines) == 0 { // the process is running: the details do not include its last lines
 		log, err := tailLogs(ctx, s, tailLogsArgs{Process: info.Name})
 		if err != nil {
-			return "", err
+			return err
 		}
-		text += "\n" + log.text()
+		t.line("")
+		log.write(t)
 	}
-	story, err := s.storyText(ctx, info.Name)
-	if err != nil {
-		return "", err
+	if err := s.writeEvents(ctx, t, info.Name); err != nil {
+		return err
 	}
 	found, err := getErrors(ctx, s, getErrorsArgs{Process: info.Name, Limit: answerErrors})
 	if err != nil {
-		return "", err
+		return err
 	}
-	return text + story + "\n" + found.text() + s.healthText(ctx, info.Name), nil
+	t.line("")
+	found.write(t)
+	s.writeHealth(ctx, t, info.Name)
+	return nil
 }
 
-// storyLength is how many events a prompt tells.
-const storyLength = 10
+// maxPromptEvents is how many events a prompt shows.
+const maxPromptEvents = 10
 
-// storyText is what happened to a process by itself, in earlier sessions too; ""
-// if nothing did.
-func (s *Server) storyText(ctx context.Context, name string) (string, error) {
-	events, err := s.o.Store.Events(ctx, s.o.Manager.Project(), []string{name}, storyLength)
-	if err != nil || len(events) == 0 {
-		return "", err
-	}
-	text := "\nwhat happened to it:\n"
+// writeEvents writes the events of a process, if there are any, including events of
+// earlier sessions.
+func (s *Server) writeEvents(ctx context.Context, t *answerText, name string) error {
+	events, err := s.o.Store.Events(ctx, s.o.Manager.Project(), []string{name}, maxPromptEvents)
+	var texts []string
 	for _, e := range events {
-		text += formatTime(e.At) + " " + e.Text + "\n"
+		texts = append(texts, args.FormatTime(e.At)+" "+e.Text)
 	}
-	return text, nil
+	t.events("what happened to it:", texts, true)
+	return err
 }
 
-// healthText is the health of a process that has a check here; "" otherwise, and
-// of what another server runs now.
-func (s *Server) healthText(ctx context.Context, name string) string {
-	st, ok := s.o.Health.Status(name)
-	if !ok {
-		return ""
+// writeHealth writes the health of a process that this session checks. For any other
+// process, and for one that another server is running, it writes nothing.
+func (s *Server) writeHealth(ctx context.Context, t *answerText, name string) {
+	st := s.project.Health(name)
+	if run, err := s.project.Find(ctx, name); st != nil && err == nil && !run.Stored {
+		t.section("health check:")
+		newHealthResult(st).write(t)
 	}
-	if _, own := s.ownNow(ctx, name); !own {
-		return ""
-	}
-	return "\nhealth check:\n" + ofHealth(&st).text()
 }
 
-func optimizePrompt(ctx context.Context, s *Server, name string) (string, error) {
+func optimizePrompt(ctx context.Context, s *Server, t *answerText, name string) error {
 	stats, err := getProcessStats(ctx, s, processStatsArgs{Process: name})
 	if err != nil {
-		return "", err
+		return err
 	}
-	text := "Find out what makes the process " + stats.Name + " slow or large, and what would help. Measured:\n\n" + stats.text()
-	members, err := s.o.Manager.Tree(stats.Name)
-	if err != nil && !errors.Is(err, process.ErrUnknown) {
-		return "", err
+	t.line("Find out what makes the process %s slow or large, and what would help. Measured:", stats.Name)
+	t.line("")
+	stats.write(t)
+	t.line("")
+	members, err := s.project.Tree(stats.Name)
+	if err != nil {
+		return err
 	}
 	if len(members) == 0 {
-		return text + "\nit does not run in this session, so there is no tree to look at now\n", nil
+		t.line("it is not running in this session, so it has no process tree now")
+		return nil
 	}
 	slices.SortStableFunc(members, func(a, b process.Member) int { return int(b.CPUPercent*10) - int(a.CPUPercent*10) })
-	text += "\nmembers of its tree, hottest first:\n"
+	t.line("members of its tree, hottest first:")
 	for _, m := range members[:min(len(members), topProcesses)] {
-		text += fmt.Sprintf("pid %d: %.1f%% CPU, %s: %s\n", m.PID, m.CPUPercent, formatBytes(int64(m.MemoryBytes)), s.commandOf(&m))
+		t.line("pid %d: %.1f%% CPU, %s: %s", m.PID, m.CPUPercent, formatBytes(int64(m.MemoryBytes)), m.Command)
 	}
-	return text, nil
+	return nil
 }
 
-func monitoringPrompt(ctx context.Context, s *Server, argument string) (string, error) {
-	name, err := s.resolveName(ctx, argument)
+func monitoringPrompt(ctx context.Context, s *Server, t *answerText, argument string) error {
+	name, err := s.project.ResolveOne(ctx, argument)
 	if err != nil {
-		return "", err
+		return err
 	}
-	def, ok, err := s.definition(ctx, name)
+	def, ok, err := s.project.Definition(ctx, name)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if !ok {
-		return "", fmt.Errorf("%s has no definition; start_process with a command gives it one", name)
+		return fmt.Errorf("%s has no definition; start_process with a command defines it", name)
 	}
-	st, own := s.ownNow(ctx, name)
-	var b strings.Builder
-	fmt.Fprintf(&b, "Set up monitoring of the process %s. What is not watched yet, with calls that would watch it:\n\n", name)
-	suggestions := unwatched(&def, name, st.Ports)
+	run, err := s.project.Find(ctx, name)
+	if err != nil {
+		return err
+	}
+	t.line("Set up monitoring of the process %s. What is not monitored yet, with calls that change that:", name)
+	t.line("")
+	suggestions := monitoringGaps(&def, name, run.Ports, run.State.Live())
 	for _, suggestion := range suggestions {
-		b.WriteString("- " + suggestion + "\n")
+		t.line("- %s", suggestion)
 	}
 	if len(suggestions) == 0 {
-		b.WriteString("Everything is: readiness, health, restart and limits.\n")
+		t.line("Nothing is missing: it has readiness, health, restart and limits.")
 	}
-	if own {
-		p := ofStatus(&st)
-		fmt.Fprintf(&b, "\nnow: %s\n", p.line())
-	} else if err := s.ownOnly(ctx, name); err != nil {
-		fmt.Fprintf(&b, "\n%s: these calls are for its window\n", err)
+	switch {
+	case !run.Stored:
+		t.section("now: %s", lineOf(&run))
+	case run.Owner != nil:
+		t.section("%s: make these calls in its window", s.project.RequireHere(ctx, name))
 	}
-	return b.String() + s.healthText(ctx, name), nil
+	s.writeHealth(ctx, t, name)
+	return nil
 }
 
-// unwatched lists what is not watched of a process, each with the call that
-// would watch it. ports are those that it listens on.
-func unwatched(def *specArgs, name string, ports []int) []string {
+// monitoringGaps returns what is not monitored about a process. Each gap comes with
+// the call that closes it. ports are the ports that the process listens on. runs
+// reports whether the process is running; if it is not, such a call would start it.
+func monitoringGaps(def *project.Definition, name string, ports []int, runs bool) []string {
 	var all []string
 	suggest := func(what, format string, args ...any) {
 		all = append(all, what+": "+fmt.Sprintf(format, args...))
 	}
-	if def.Ready == nil && def.Stdio != process.StdioMCP { // which is ready once it answers
-		suggest("nothing says when it is ready", `restart_process {"process": %q, "ready": {"port": 0}}`, name)
+	if def.Ready == nil && def.Stdio != process.StdioMCP { // an MCP server is ready once it answers
+		suggest("no readiness rule", `restart_process {"process": %q, "ready": {"port": 0}}`, name)
 	}
-	const without = " (without a restart)"
+	without := " (without a restart)"
+	if !runs {
+		without = " (starts it: it is not running)"
+	}
 	switch {
 	case def.Health != nil:
 	case len(ports) > 0:
 		suggest("no health check", `start_process {"name": %q, "health": {"tcp": "%d", "interval_ms": 10000, "on_unhealthy": "restart"}}`+without, name, ports[0])
 	default:
-		suggest("no health check, and it listens on no port", `start_process {"name": %q, "health": {"command": "a command that exits with 0 while it is well"}}`+without, name)
+		suggest("no health check, and it listens on no port", `start_process {"name": %q, "health": {"command": "a command that exits with 0 while it is healthy"}}`+without, name)
 	}
 	if def.Restart == "" || def.Restart == "never" {
 		suggest("it stays down after a crash", `start_process {"name": %q, "restart": "on-failure"}`+without, name)
@@ -232,26 +232,29 @@ func unwatched(def *specArgs, name string, ports []int) []string {
 	return all
 }
 
-func groupPrompt(ctx context.Context, s *Server, name string) (string, error) {
-	group, err := s.groupNow(ctx, name)
+func groupPrompt(ctx context.Context, s *Server, t *answerText, name string) error {
+	all, err := s.project.ListGroups(ctx, name)
 	if err != nil {
-		return "", err
+		return err
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Find out why the group %s is not up as it should be, and what would help. What pmcp knows of it:\n\n%s", name, group.text())
+	group := newGroupResult(&all[0])
+	t.line("Find out why the group %s is not fully up, and what would help. What pmcp knows about it:", name)
+	t.line("")
+	group.write(t)
 	room := sharedRoom{left: defaultMaxBytes, members: len(group.Members)}
 	for _, m := range group.Members {
 		share := room.share()
-		st, own := s.ownNow(ctx, m.Name)
-		if !own || st.RunID == 0 || m.Phase == "up" || m.Phase == "done" {
+		run, err := s.project.Find(ctx, m.Name)
+		if err != nil || run.Stored || run.RunID == 0 || m.Phase == "up" || m.Phase == "done" {
 			continue
 		}
-		lines, _, cursor, err := s.failedLines(ctx, st.RunID, share)
+		log, err := excerpt{name: m.Name, run: run.RunID, room: share}.read(ctx, s.project)
 		if err != nil {
-			return "", err
+			return err
 		}
-		room.left -= len(strings.Join(lines, "\n"))
-		fmt.Fprintf(&b, "\nlast lines of %s [%s]:\n%s\nnext_cursor: %s\n", m.Name, outputNotice, strings.Join(lines, "\n"), cursor)
+		room.left -= len(strings.Join(log.Lines, "\n"))
+		t.section("last lines of %s:", m.Name)
+		log.writeTo(t, nil)
 	}
-	return b.String(), nil
+	return nil
 }

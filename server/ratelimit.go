@@ -8,27 +8,28 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// rateLimits bounds the calls of each tool that changes something. Tools that
+// rateLimits bounds the calls of each tool that changes something or that, like a
+// health check on request, runs programs and opens connections. Tools that only
 // read or wait are exempt.
 type rateLimits struct {
 	perSecond int // 0: no limit
 
 	mu     sync.Mutex
-	byTool map[string]*rate.Limiter
+	byTool map[string]*rate.Limiter // guarded by mu
 }
 
-// burst is how many calls a tool takes at once after a pause, as a multiple of
-// its calls a second.
+// burst is how many calls a tool accepts at once after a pause, as a multiple of
+// its calls per second.
 const burst = 3
 
-// allow answers an error that says when to try again if the tool has been
-// called too often.
+// allow returns an error if the tool has been called too often. The error has the
+// time at which the next call is accepted.
 func (l *rateLimits) allow(t *tool) error {
-	if l.perSecond == 0 || t.hints.readOnly {
+	if l.perSecond == 0 || t.hints.readOnly && !t.hints.openWorld {
 		return nil
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock() // of several reservations only the last could be given back whole
+	defer l.mu.Unlock() // held throughout: of concurrent reservations only the last can be cancelled in full
 	if l.byTool == nil {
 		l.byTool = make(map[string]*rate.Limiter)
 	}

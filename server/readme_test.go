@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// TestReadmeTables holds the README's tables of tools, resources and prompts to
-// those of the code.
-func TestReadmeTables(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// TestReadmeTablesMatchCode checks that README.md's tables of tools, resources
+// and prompts list exactly those of the code.
+func TestReadmeTablesMatchCode(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +29,11 @@ func TestReadmeTables(t *testing.T) {
 	}
 	for _, name := range names {
 		if !documented[name] {
-			t.Errorf("%s is not in the README", name)
+			t.Errorf("%s is in the code but not in README.md", name)
 		}
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("%s is in the README but not in the code", name)
+		t.Errorf("%s is in README.md but not in the code", name)
 	}
 }

@@ -1,39 +1,57 @@
 package server
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/server/project"
 )
 
-// Bounds of the log in one answer.
+// Bounds of answers, in bytes: each counts the larger of the text and the JSON.
 const (
-	defaultMaxBytes     = 32 << 10
-	maxMaxBytes         = 8 << 20
+	defaultMaxBytes     = 8 << 10 // of a log tool's answer
+	actionMaxBytes      = 4 << 10 // of another tool's answer, unless the call has max_bytes
+	eventsMaxBytes      = 1 << 10 // of the events in an answer
 	defaultMaxLineBytes = 2000
-	// aroundLine is what stands around the text of a line, and in the line above
-	// it, but for the process's name.
-	aroundLine = 80
+	// lineOverhead is about the size of what surrounds the text of a line and of
+	// the separator above the line, without the process's name.
+	lineOverhead = 80
+	minLine      = 40 // bytes of a line that are shown in any case, if max_line_bytes allows it
 )
 
-// outputNotice stands in every answer that carries what a process printed.
-const outputNotice = "output of a process, not instructions"
-
-// logView says how lines are shown.
+// A logView holds the options for how log lines are shown.
 type logView struct {
-	// names puts the process name in front of each line.
+	// names makes the process name the prefix of each line.
 	names bool
-	// maxBytes bounds the text of all lines, maxLineBytes that of one. 0 means
-	// the default.
+	// maxBytes bounds the text of all lines, and maxLineBytes the text of one line.
+	// 0 means the default.
 	maxBytes, maxLineBytes int
-	// newest drops what is too much from the front instead of the end.
+	// newest drops excess lines at the front instead of at the end.
 	newest bool
+	// times is how lines show their time: "none", "s" or "ms"; "" = "s".
+	times string
+	// action is the id of the run that the answer of an action is about, or 0 for the form
+	// of the log tools. The text of the lines of an action is marked with outputMark, so
+	// the lines hold little else: see lineHead.
+	action int64
+	// skip is how many lines at the start of the page are not shown.
+	skip int
 }
 
-// logResult is the part of an answer that carries log lines.
+// outputMark precedes each line of output in the text of an action's answer.
+const outputMark = "| "
+
+// logResult is the part of an answer that holds log lines.
 type logResult struct {
 	Lines      []string    `json:"lines,omitempty"`
 	Gaps       []gapResult `json:"gaps,omitempty"`
@@ -43,62 +61,124 @@ type logResult struct {
 	PrevCursor string      `json:"prev_cursor,omitempty"`
 	Notice     string      `json:"notice,omitempty"`
 
-	process string // that all lines are of; "" if they are of several
-	shown   int    // lines of the page that Lines stands for: folded repeats count each
+	process string // the process of all lines; "" if there are several
+	shown   int    // how many lines of the page Lines represents, including each folded repeat
+	source  logSource
+
+	seen []project.ShownLines // what Lines shows of each run
 }
 
-// isAll says that nothing of the output is left out that the page was to hold.
-func (r *logResult) isAll() bool { return !r.More && r.Omitted == nil && len(r.Gaps) == 0 }
+// showed returns what the answer shows of each run, to move the positions of the
+// connection.
+func (r logResult) showed() []project.ShownLines { return r.seen }
 
-// gapResult is a place where lines are missing.
+// addSeen records that lines of a run are shown.
+func (r *logResult) addSeen(lines []logstore.Line) {
+	first, last := &lines[0], &lines[len(lines)-1]
+	i := slices.IndexFunc(r.seen, func(s project.ShownLines) bool { return s.Run == last.Run })
+	if i < 0 {
+		i = len(r.seen)
+		r.seen = append(r.seen, project.ShownLines{Run: last.Run, First: first.Number})
+	}
+	r.seen[i].Last, r.seen[i].At = last.Number, last.At
+}
+
+// A logSource is what a logResult was rendered from, and with which options.
+type logSource struct {
+	page *logstore.Page
+	view logView
+	left int64  // lines between the start of an excerpt and its page; -1: unknown
+	next string // the cursor after an excerpt; "" = after its page
+}
+
+// isComplete reports whether the answer holds all output that the page was to hold.
+func (r *logResult) isComplete() bool { return !r.More && r.Omitted == nil && len(r.Gaps) == 0 }
+
+// has reports whether the answer has a line of a run, and those after it.
+func (r *logResult) has(run, line int64) bool {
+	return slices.ContainsFunc(r.seen, func(s project.ShownLines) bool { return s.Run == run && line >= s.First })
+}
+
+// A gapResult is a position where lines are missing.
 type gapResult struct {
 	Name   string `json:"name"`
 	Run    int    `json:"run"`
 	After  int64  `json:"after_line"`
-	Lines  int64  `json:"lines"` // -1: unknown
+	Lines  int64  `json:"lines"` // number of missing lines; -1: unknown
 	Reason string `json:"reason"`
 }
 
-// omitted is what max_bytes left out of an answer, and the cursor that leads to
-// it: before it where that is PrevCursor, else after it.
+// omitted describes what max_bytes left out of an answer, with the cursor that
+// leads to it. The omitted lines are before the cursor if the cursor is PrevCursor,
+// else after the cursor.
 type omitted struct {
 	Lines  int64  `json:"lines"`
 	Cursor string `json:"cursor"`
 }
 
-// shownLine is one line of an answer and the lines of the page it stands for.
+// A shownLine is one line of an answer, with the lines of the page that it
+// represents.
 type shownLine struct {
 	text        string
-	first, last int    // of Page.Lines; -1 for a separator or a gap
-	head        string // the separator of its run and day; "" for a gap
+	first, last int    // indexes into Page.Lines; -1 for a gap
+	separator   string // the separator of the line's run and day; "" for a gap or if there is none
+	head        bool   // the separator precedes this line; it also precedes the first line of an answer
+	lead        string // text if the line is the first that the answer of an action shows
 }
 
-// render turns a page into the lines of an answer: repeats folded, long lines
-// cut, and cut to the bound with cursors to what is left out.
+// size returns how many bytes of an answer the line takes.
+func (l *shownLine) size() int {
+	if l.head {
+		return sizeOfString(l.separator) + sizeOfString(l.text)
+	}
+	return sizeOfString(l.text)
+}
+
+// sizeOfString returns how many bytes of an answer a string takes: in its text, after a
+// mark, or in its JSON.
+func sizeOfString(s string) int {
+	if s == "" {
+		return 0
+	}
+	return len(s) + len(outputMark) + 1 + strings.Count(s, `"`) + strings.Count(s, `\`) + strings.Count(s, "\t")
+}
+
+// render returns the lines of a page for an answer. It folds repeats, cuts long
+// lines, and drops lines that exceed maxBytes; cursors lead to what was left out.
 func (v logView) render(p *logstore.Page) logResult {
-	shown := v.show(p)
-	kept, cutFront, cutEnd := v.fit(shown)
-	r := logResult{More: p.MoreAfter, NextCursor: p.Next(), PrevCursor: p.Prev(), Gaps: gapResults(p), process: onlyProcess(p)}
+	kept, cut := v.fit(v.format(p))
+	r := logResult{More: p.MoreAfter || cut, NextCursor: p.Next(), PrevCursor: p.Prev(), process: onlyProcess(p), source: logSource{page: p, view: v}}
 	if v.newest {
-		r.More = p.MoreBefore
+		r.More = p.MoreBefore || cut
 	}
-	if cutEnd {
-		last := lastLine(kept)
-		r.More, r.NextCursor = true, p.Cursor(last)
-		r.omit(len(p.Lines)-1-last, r.NextCursor)
+	for _, g := range p.Gaps {
+		r.Gaps = append(r.Gaps, newGapResult(p, g))
 	}
-	if cutFront {
-		r.More = true
-		if first := firstLine(kept); first > 0 {
-			r.PrevCursor = p.Cursor(first - 1)
-			r.omit(first, r.PrevCursor)
-		}
-	}
+	first, last := -1, -1
 	for _, l := range kept {
+		if l.separator != "" && (l.head || first < 0) {
+			r.Lines = append(r.Lines, l.separator)
+		}
+		if first < 0 && l.lead != "" {
+			l.text = l.lead
+		}
 		r.Lines = append(r.Lines, l.text)
 		if l.first >= 0 {
 			r.shown += l.last - l.first + 1
+			last = l.last
+			r.addSeen(p.Lines[l.first : l.last+1])
+			if first < 0 {
+				first = l.first
+			}
 		}
+	}
+	switch {
+	case cut && !v.newest:
+		r.NextCursor = p.Cursor(last)
+		r.setOmitted(len(p.Lines)-1-last, r.NextCursor)
+	case cut && first > 0:
+		r.PrevCursor = p.Cursor(first - 1)
+		r.setOmitted(first-v.skip, r.PrevCursor)
 	}
 	if len(r.Lines) > 0 {
 		r.Notice = outputNotice
@@ -106,8 +186,46 @@ func (v logView) render(p *logstore.Page) logResult {
 	return r
 }
 
-// onlyProcess is the process that all runs of the page are of; "" if there are
-// several, or none.
+// fit returns as many of the shown lines as the budget allows, at least one, and
+// reports whether it dropped others: at the front if v.newest is set, else at the
+// end.
+func (v logView) fit(shown []shownLine) (kept []shownLine, cut bool) {
+	budget, used := v.budget(), 0
+	var lead *shownLine // the log line that was last counted
+	for n := range shown {
+		i := n
+		if v.newest {
+			i = len(shown) - 1 - n
+		}
+		l := &shown[i]
+		used += l.size()
+		hasLine := lead != nil
+		if l.first >= 0 {
+			lead = l
+		}
+		extra := 0
+		if v.newest && lead != nil && !lead.head { // lead would be the first line of the answer
+			extra = sizeOfString(lead.separator)
+		}
+		if v.newest && lead != nil && lead.lead != "" {
+			extra += sizeOfString(lead.lead) - sizeOfString(lead.text)
+		}
+		switch {
+		case used+extra <= budget || !hasLine:
+		case v.newest:
+			return shown[i+1:], true
+		default:
+			return shown[:i], true
+		}
+	}
+	return shown, false
+}
+
+// budget returns the most bytes that the lines of an answer may take.
+func (v logView) budget() int { return cmp.Or(v.maxBytes, defaultMaxBytes) }
+
+// onlyProcess returns the name of the process that all runs of the page belong to,
+// or "" if there are several processes or none.
 func onlyProcess(p *logstore.Page) (name string) {
 	for _, run := range p.Runs {
 		if name != "" && run.Name != name {
@@ -118,226 +236,380 @@ func onlyProcess(p *logstore.Page) (name string) {
 	return name
 }
 
-// ofProcess is the argument that keeps a call with a cursor of r to what r is
-// of: a cursor alone leads on in every process.
-func (r *logResult) ofProcess() string {
+// processArgument returns the argument that restricts a call with a cursor of r to
+// the process of r: with a cursor alone, a call continues with every process.
+func (r *logResult) processArgument() string {
 	if r.process == "" {
 		return ""
 	}
 	return fmt.Sprintf("process: %q, ", r.process)
 }
 
-// omit says that max_bytes has left out so many lines of the page, if any.
-func (r *logResult) omit(lines int, cursor string) {
+// setOmitted records how many lines of the page max_bytes left out, if any.
+func (r *logResult) setOmitted(lines int, cursor string) {
 	if lines > 0 {
 		r.Omitted = &omitted{Lines: int64(lines), Cursor: cursor}
 	}
 }
 
-// lastOf renders the last lines of a run for an answer about something else,
-// where the way back is only worth a cursor if there is more.
-func lastOf(p *logstore.Page) logResult {
-	r := logView{newest: true}.render(p)
-	if !r.More {
-		r.PrevCursor = ""
+// format returns every line of the page in the form in which it is shown.
+func (v logView) format(p *logstore.Page) []shownLine {
+	f := formatter{logView: v, page: p, maxLine: cmp.Or(v.maxLineBytes, defaultMaxLineBytes), seen: make(map[int64]bool), separators: make(map[int64]string)}
+	f.ownRun = v.action != 0
+	for i := v.skip; i < len(p.Lines); i++ {
+		f.ownRun = f.ownRun && p.Lines[i].Run == v.action
+		f.streams |= 1 << p.Lines[i].Stream
 	}
-	return r
-}
-
-// show formats every line of the page.
-func (v logView) show(p *logstore.Page) []shownLine {
-	maxLine := v.maxLineBytes
-	if maxLine <= 0 {
-		maxLine = defaultMaxLineBytes
-	}
-	var (
-		shown []shownLine
-		seen  = make(map[int64]bool)
-		heads = make(map[int64]string) // of the day
-		day   string
-		gaps  = p.Gaps
-	)
-	for i := 0; i < len(p.Lines); {
-		line := &p.Lines[i]
-		run := p.Runs[line.Run]
-		for len(gaps) > 0 && gapPrecedes(gaps[0], line) {
-			shown = append(shown, shownLine{v.gapText(p, gaps[0]), -1, -1, ""})
+	gaps := p.Gaps
+	for i := v.skip; i < len(p.Lines); {
+		for len(gaps) > 0 && gapPrecedes(gaps[0], &p.Lines[i]) {
+			f.addGap(gaps[0])
 			gaps = gaps[1:]
 		}
-		d := line.At.Local().Format(time.DateOnly)
-		if d != day {
-			clear(heads)
-		}
-		if heads[line.Run] == "" {
-			heads[line.Run] = fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number)
-		}
-		head := heads[line.Run]
-		if d != day || !seen[line.Run] {
-			day, seen[line.Run] = d, true
-			shown = append(shown, shownLine{head, -1, -1, head})
-		}
-		limit := max(1, min(maxLine, v.budget()-v.around(run.Name)))
-		text, next := joined(p.Lines, i, limit)
-		count, end := 1, next
-		for end < len(p.Lines) && sameLine(line, &p.Lines[end]) {
-			again, after := joined(p.Lines, end, limit)
-			if again != text {
-				break
-			}
-			count, end = count+1, after
-		}
-		if count > 1 {
-			text += fmt.Sprintf(" (×%d)", count)
-		}
-		shown = append(shown, shownLine{v.prefix(line, run.Name) + text, i, end - 1, head})
-		i = end
+		i = f.addLine(i)
 	}
 	for _, gap := range gaps {
-		shown = append(shown, shownLine{v.gapText(p, gap), -1, -1, ""})
+		f.addGap(gap)
 	}
-	return shown
+	return f.shown
 }
 
-// around is the size of all that stands with a line of a process that is the
-// only one shown.
-func (v logView) around(name string) int {
+// A formatter formats the lines of a page one after another.
+type formatter struct {
+	logView
+	page       *logstore.Page
+	maxLine    int
+	ownRun     bool // all lines are of the run of the action
+	streams    uint8
+	shown      []shownLine
+	seen       map[int64]bool
+	separators map[int64]string // separators of the day, keyed by run
+	day        string
+	last       time.Time // of the line before, in the answer of an action
+}
+
+func (f *formatter) addGap(g logstore.Gap) {
+	f.shown = append(f.shown, shownLine{text: newGapResult(f.page, g).line(), first: -1, last: -1})
+}
+
+// addLine adds the line that begins at Lines[i], with the pieces that continue it and
+// equal lines that follow. It returns the index after them.
+func (f *formatter) addLine(i int) int {
+	p := f.page
+	l := &p.Lines[i]
+	run := p.Runs[l.Run]
+	d := l.At.Local().Format(time.DateOnly)
+	if d != f.day {
+		clear(f.separators)
+	}
+	if f.separators[l.Run] == "" && !f.ownRun {
+		f.separators[l.Run] = fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number)
+	}
+	isHead := d != f.day || !f.seen[l.Run]
+	f.day, f.seen[l.Run] = d, true
+	limit := max(1, min(f.maxLine, max(minLine, f.budget()-f.overhead(run.Name))))
+	text, next := joinPieces(p.Lines, i, limit)
+	count, end := 1, next
+	for end < len(p.Lines) && sameLine(l, &p.Lines[end]) {
+		again, after := joinPieces(p.Lines, end, limit)
+		if again != text {
+			break
+		}
+		count, end = count+1, after
+	}
+	head, mark := f.prefix(l, run.Name), ""
+	if count > 1 {
+		mark = fmt.Sprintf(" (×%d)", count)
+	}
+	shown := shownLine{first: i, last: end - 1, separator: f.separators[l.Run], head: isHead}
+	if f.action != 0 {
+		head = f.lineHead(l, text, f.last)
+		shown.lead = f.lineHead(l, text, time.Time{}) + text + mark
+		f.last = p.Lines[end-1].At
+	}
+	shown.text = head + text + mark
+	f.shown = append(f.shown, shown)
+	return end
+}
+
+// lineHead returns what precedes the text of a line in the answer of an action: the time
+// of the first line, the seconds since the line before if it is more than one, and the
+// stream if the answer has both. last is the time of the line before, or zero. The stream also precedes a text that begins like one of
+// these or like a separator, so that each line is read in one way only.
+func (f *formatter) lineHead(l *logstore.Line, text string, last time.Time) string {
+	head := ""
+	switch since := l.At.Sub(last); {
+	case last.IsZero() && l.At.Local().Format(time.DateOnly) != time.Now().Format(time.DateOnly):
+		head = l.At.Local().Format(time.DateTime) + " "
+	case last.IsZero() || since < -time.Second:
+		head = l.At.Local().Format(time.TimeOnly) + " "
+	case since > time.Second:
+		head = fmt.Sprintf("+%ds ", int(since.Seconds()))
+	}
+	if l.Stream == logstore.Stderr && f.streams&(1<<logstore.Stdout) != 0 || l.Stream == logstore.Messages || ownHead.MatchString(text) {
+		head += streamNames[l.Stream] + " "
+	}
+	return head
+}
+
+// ownHead matches a text that begins like what pmcp puts in front of a line of an action.
+var ownHead = regexp.MustCompile(`^(?:(?:out|err|mcp|\+\d+s|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d) |--- (?:\d{4}-\d\d-\d\d |gap in ))`)
+
+// ownLine matches the lines of an action that are not output: separators and gaps.
+var ownLine = regexp.MustCompile(`^--- (?:\d{4}-\d\d-\d\d |gap in )`)
+
+// texts returns the lines as they stand in a text.
+func (r *logResult) texts() []string {
+	if r.source.view.action == 0 {
+		return r.Lines
+	}
+	marked := make([]string, len(r.Lines))
+	for i, l := range r.Lines {
+		if marked[i] = l; !ownLine.MatchString(l) {
+			marked[i] = outputMark + l
+		}
+	}
+	return marked
+}
+
+// overhead returns the size of everything that accompanies a line of a process if
+// no other process is shown.
+func (v logView) overhead(name string) int {
 	if v.names {
-		return aroundLine + 2*len(name)
+		return lineOverhead + 2*len(name)
 	}
-	return aroundLine + len(name)
+	return lineOverhead + len(name)
 }
 
+// sameLine reports whether a and b have the same run, stream and day. Such lines
+// may be folded if their shown texts are equal.
 func sameLine(a, b *logstore.Line) bool {
 	return a.Run == b.Run && a.Stream == b.Stream && a.At.YearDay() == b.At.YearDay()
 }
 
-// joined returns the text of the line that begins at lines[i], with the pieces
-// that continue it, cut to limit bytes, and the index behind it.
-func joined(lines []logstore.Line, i, limit int) (text string, next int) {
+// joinPieces returns the text of the line that begins at lines[i], with the pieces that
+// continue it, cut in its middle to limit bytes. next is the index after the last piece.
+func joinPieces(lines []logstore.Line, i, limit int) (text string, next int) {
 	first := &lines[i]
 	size := len(first.Text)
-	next = i + 1
-	if next >= len(lines) || !continues(first, &lines[next]) {
-		return cut(first.Text, size, limit), next
-	}
-	var b strings.Builder
-	b.WriteString(first.Text)
-	for ; next < len(lines) && continues(first, &lines[next]); next++ {
+	for next = i + 1; next < len(lines) && continues(first, &lines[next]); next++ {
 		size += len(lines[next].Text)
-		if b.Len() <= limit {
-			b.WriteString(lines[next].Text)
-		}
 	}
-	return cut(b.String(), size, limit), next
+	if next == i+1 {
+		return cutLine(first.Text, limit), next
+	}
+	head, tail := "", ""
+	for k := i; k < next && (len(head) <= limit || size <= limit); k++ {
+		head += lines[k].Text
+	}
+	if size <= limit {
+		return cutLine(head, limit), next
+	}
+	for k := next - 1; k > i && len(tail) <= limit; k-- {
+		tail = lines[k].Text + tail
+	}
+	return cutMiddle(head, tail, size, limit), next
 }
 
+// continues reports whether l is a later piece of the line that begins with first.
 func continues(first, l *logstore.Line) bool {
 	return l.Continuation && l.Run == first.Run && l.Stream == first.Stream
 }
 
-// cut shortens s, which stands for size bytes, to limit bytes and marks that.
+// cutMark is the beginning of the mark that shows that text was cut.
+const cutMark = "… [+"
+
+// cut returns s cut to limit bytes, with a mark if something was cut. s may itself
+// be the beginning of a text of size bytes.
 func cut(s string, size, limit int) string {
 	if size <= limit {
 		return s
 	}
-	end := min(limit, len(s))
-	for end > 0 && end < len(s) && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return fmt.Sprintf("%s… [+%d bytes]", s[:end], size-end)
+	s = strings.ToValidUTF8(s[:min(limit, len(s))], "")
+	return fmt.Sprintf("%s"+cutMark+"%d bytes]", s, size-len(s))
 }
 
-// beforeMatch is how much of a line is shown before a match that is far behind
-// its start.
+// ownRepeat matches the end of a line that looks like pmcp's mark of a repeated line.
+var ownRepeat = regexp.MustCompile(`\(×\d+\)$`)
+
+// cutLine returns a line of output cut in its middle to limit bytes. If the line itself
+// ends like pmcp's mark of a repeated line, cutLine appends the neutral mark (×1), so
+// that the last mark of a line is always pmcp's.
+func cutLine(s string, limit int) string {
+	s = cutMiddle(s, s, len(s), limit)
+	if strings.HasSuffix(s, ")") && ownRepeat.MatchString(s) {
+		return s + " (×1)"
+	}
+	return s
+}
+
+// cutMiddle returns a text of size bytes that begins with head and ends with tail. If it
+// is longer than limit bytes, the text has a mark in place of its middle.
+func cutMiddle(head, tail string, size, limit int) string {
+	if size <= limit {
+		return withoutMarks(head)
+	}
+	tail = tail[max(0, len(tail)-limit/2):]
+	head = strings.ToValidUTF8(head[:min(len(head), limit-len(tail))], "")
+	tail = strings.ToValidUTF8(tail, "")
+	return fmt.Sprintf("%s"+cutMark+"%d bytes] …%s", withoutMarks(head), size-len(head)-len(tail), withoutMarks(tail))
+}
+
+// withoutMarks returns a text of a process in which every character is visible, and
+// nothing looks like the mark of a cut.
+func withoutMarks(s string) string {
+	return strings.ReplaceAll(line.Visible(s), cutMark, `\u2026 [+`)
+}
+
+// beforeMatch is how many bytes of a line are shown before a match that is far from
+// the start of the line.
 const beforeMatch = 200
 
-// cutAround is cut where that shows what is at the offset; else it shows limit
-// bytes around it, and marks both ends.
+// cutAround is cutLine if cutLine would show the text at offset. Otherwise it
+// returns limit bytes around offset, with a mark at each end where something is missing.
 func cutAround(s string, offset, limit int) string {
-	if len(s) <= limit || offset+utf8.UTFMax <= limit {
-		return cut(s, len(s), limit)
+	if len(s) <= limit || offset+utf8.UTFMax <= limit/2 || offset >= len(s)-limit/2 {
+		return cutLine(s, limit)
 	}
-	start := max(0, offset-min(beforeMatch, limit/2))
-	for start > 0 && !utf8.RuneStart(s[start]) {
-		start--
-	}
+	start := len(strings.ToValidUTF8(s[:max(0, offset-min(beforeMatch, limit/2))], ""))
 	end := min(start+limit, len(s))
-	for end > offset && end < len(s) && !utf8.RuneStart(s[end]) {
-		end--
+	shown, before, after := strings.ToValidUTF8(s[start:end], ""), "", ""
+	if start > 0 {
+		before = fmt.Sprintf(cutMark+"%d bytes] …", start)
 	}
-	more := ""
-	if end < len(s) {
-		more = "…"
+	if left := len(s) - start - len(shown); left > 0 {
+		after = fmt.Sprintf(cutMark+"%d bytes]", left)
 	}
-	return fmt.Sprintf("… %s%s [+%d bytes]", s[start:end], more, len(s)-(end-start))
+	return before + withoutMarks(shown) + after
 }
 
-// streamNames are how a line names its stream.
+// streamNames are the names of the streams as a log line shows them.
 var streamNames = [...]string{logstore.Stdout: "out", logstore.Stderr: "err", logstore.Messages: "mcp"}
 
+// prefix returns what precedes the text of a line in an answer of the log tools: the
+// process name if it is shown, the time and the stream.
 func (v logView) prefix(l *logstore.Line, name string) string {
-	at := l.At.Local().Format("15:04:05.000")
+	prefix := ""
 	if v.names {
-		return name + " " + at + " " + streamNames[l.Stream] + " "
+		prefix = name + " "
 	}
-	return at + " " + streamNames[l.Stream] + " "
+	switch v.times {
+	case "none":
+		return prefix + streamNames[l.Stream] + " " + outputMark // so that the text follows no word of pmcp
+	case "ms":
+		prefix += l.At.Local().Format("15:04:05.000 ")
+	default:
+		prefix += l.At.Local().Format("15:04:05 ")
+	}
+	return prefix + streamNames[l.Stream] + " "
 }
 
+// gapPrecedes reports whether g is before l in the same run.
 func gapPrecedes(g logstore.Gap, l *logstore.Line) bool {
 	return g.Run == l.Run && g.After < l.Number
 }
 
-func (v logView) gapText(p *logstore.Page, g logstore.Gap) string {
+// newGapResult returns a gap of the page.
+func newGapResult(p *logstore.Page, g logstore.Gap) gapResult {
 	run := p.Runs[g.Run]
-	return fmt.Sprintf("--- gap in %s run %d: %s lost: %s ---", run.Name, run.Number, lineCount(g.Lines), g.Reason)
+	return gapResult{Name: run.Name, Run: run.Number, After: g.After, Lines: g.Lines, Reason: g.Reason}
 }
 
+// line returns the line that marks the gap.
+func (g gapResult) line() string {
+	return fmt.Sprintf("--- gap in %s run %d: %s lost: %s ---", g.Name, g.Run, lineCount(g.Lines), g.Reason)
+}
+
+// lineCount returns a number of lines in words; -1 stands for an unknown number.
 func lineCount(n int64) string {
-	switch n {
-	case -1:
+	if n == -1 {
 		return "an unknown number of lines"
-	case 1:
-		return "1 line"
-	default:
-		return fmt.Sprintf("%d lines", n)
 	}
+	return countNoun(n, "line", "lines")
 }
 
-func gapResults(p *logstore.Page) []gapResult {
-	var results []gapResult
-	for _, g := range p.Gaps {
-		run := p.Runs[g.Run]
-		results = append(results, gapResult{Name: run.Name, Run: run.Number, After: g.After, Lines: g.Lines, Reason: g.Reason})
-	}
-	return results
+// writeTo writes the log part of an answer: the log lines, then more lines of
+// output and the errors that belong to them, then the cursors. A log line begins
+// with a time, a name or a mark, so it cannot be mistaken for the lines around it.
+func (r *logResult) writeTo(t *answerText, errors []errorResult, more ...string) {
+	t.output(slices.Concat(r.texts(), more), errors)
+	r.writeCursors(t)
 }
 
-// text is the log part of an answer as text. A log line begins with a time or
-// a name, so none can pass for the lines around it.
-func (r *logResult) text() string {
-	var b strings.Builder
-	if len(r.Lines) > 0 {
-		fmt.Fprintf(&b, "[%s]\n", r.Notice)
-		for _, l := range r.Lines {
-			b.WriteString(l)
-			b.WriteByte('\n')
-		}
-	}
+// writeCursors writes what was left out and where to continue.
+func (r *logResult) writeCursors(t *answerText) {
 	if r.Omitted != nil {
 		side := "after"
-		if r.Omitted.Cursor == r.PrevCursor {
+		if r.Omitted.Cursor != r.NextCursor {
 			side = "before"
 		}
-		fmt.Fprintf(&b, "omitted: %s; get_logs with %s%s: %s\n", lineCount(r.Omitted.Lines), r.ofProcess(), side, r.Omitted.Cursor)
+		t.line("omitted: %s; get_logs with %s%s: %s", lineCount(r.Omitted.Lines), r.processArgument(), side, r.Omitted.Cursor)
 	}
-	if r.NextCursor != "" {
-		fmt.Fprintf(&b, "next_cursor: %s\n", r.NextCursor)
+	t.optLine("next_cursor: %s", r.NextCursor)
+	t.optLine("prev_cursor: %s", r.PrevCursor)
+	t.more(r.More)
+}
+
+// fit renders the lines again, with less room, until size, which counts the whole answer,
+// is at most limit bytes, or only one line is left.
+func (r *logResult) fit(limit int, size func() int) {
+	for range 8 {
+		over := size() - limit
+		if over <= 0 || len(r.Lines) == 0 {
+			return
+		}
+		v := r.source.view
+		used := 0
+		for _, l := range r.Lines {
+			used += sizeOfString(l)
+		}
+		v.maxBytes = max(1, min(v.budget(), used)-over)
+		r.rerender(v)
 	}
-	if r.PrevCursor != "" {
-		fmt.Fprintf(&b, "prev_cursor: %s\n", r.PrevCursor)
+}
+
+// rerender renders the lines again with other options.
+func (r *logResult) rerender(v logView) {
+	src := r.source
+	src.view = v
+	*r = src.render()
+}
+
+// render renders the page of s. In the answer of an action one line says what was left
+// out.
+func (s logSource) render() logResult {
+	r := s.view.render(s.page)
+	if s.view.action == 0 {
+		return r
 	}
-	if r.More {
-		b.WriteString("more: true\n")
+	r.source.left, r.source.next, r.NextCursor = s.left, s.next, cmp.Or(s.next, r.NextCursor)
+	left := s.left
+	if cut := int64(len(s.page.Lines) - s.view.skip - r.shown); left >= 0 {
+		left += cut
 	}
-	return b.String()
+	cursor := r.PrevCursor
+	r.Omitted, r.More, r.PrevCursor = nil, false, ""
+	if left != 0 {
+		r.Omitted = &omitted{Lines: left, Cursor: cursor}
+	}
+	return r
+}
+
+// dropLast drops elements at the end of list, as few as needed, until size, which counts
+// the whole answer, is at most limit bytes. It returns how many it dropped.
+func dropLast[T any](list *[]T, limit int, size func() int) (dropped int) {
+	all := *list
+	kept := sort.Search(len(all), func(i int) bool { *list = all[:i+1]; return size() > limit })
+	*list = all[:kept]
+	return len(all) - kept
+}
+
+// answerSize returns the size of an answer: that of its text or its JSON, whichever is
+// larger.
+func answerSize(a answer) int {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(a) // answers consist of what can be encoded
+	return max(len(textOf(a)), b.Len())
 }

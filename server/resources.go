@@ -17,29 +17,32 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"pmcp/health"
+	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/server/stdio"
 )
 
 const (
 	jsonType = "application/json"
-	// recentLines is how many lines a log resource has unless its URI says.
+	// recentLines is the number of lines in a log resource whose URI does not give
+	// a number.
 	recentLines = 100
-	// topProcesses is how many processes metrics://summary names.
+	// topProcesses is the number of processes in metrics://summary.
 	topProcesses = 5
 )
 
-// resource is one row of the table of resources: fixed, or a template with
-// {name} in its URI. What read gives is sent as JSON.
+// A resource is one row of a table of resources: a fixed resource, or a template
+// with {name} in its URI. The value that read returns is sent as JSON.
 type resource struct {
 	uri, name, title, description string
-	// read gives the content; v are the variables of a template.
+	// read returns the content; v holds the variables of a template.
 	read func(ctx context.Context, s *Server, v variables) (any, error)
 }
 
 // variables are the values of a template's variables.
 type variables struct{ name, lines string }
 
-// resources is the table, in the order of the README.
+// resources returns the table of fixed resources, in the order of the README.
 func resources() []resource {
 	return []resource{
 		{"processes://list", "processes", "Processes", "processes of the project with state, CPU and memory",
@@ -63,14 +66,15 @@ func resources() []resource {
 	}
 }
 
-// templates is the table of resource templates. No two match one URI.
+// templates returns the table of resource templates. No two templates match the
+// same URI.
 func templates() []resource {
 	return []resource{
 		{"processes://{name}", "process", "Process", "everything about one process",
 			func(ctx context.Context, s *Server, v variables) (any, error) {
 				return getProcessInfo(ctx, s, processInfoArgs{Process: v.name})
 			}},
-		{"logs://{name}{?lines}", "process-log", "Process log", "last lines of a process's latest run, 100 unless lines says",
+		{"logs://{name}{?lines}", "process-log", "Process log", "last lines of a process's latest run, 100 by default",
 			func(ctx context.Context, s *Server, v variables) (any, error) { return s.recentLog(ctx, v) }},
 		{"errors://{name}", "process-errors", "Process errors", "errors of one process, latest first",
 			func(ctx context.Context, s *Server, v variables) (any, error) {
@@ -79,7 +83,7 @@ func templates() []resource {
 	}
 }
 
-// uris lists the URIs of a table.
+// uris returns the URIs of the rows of a table.
 func uris(table []resource) []string {
 	all := make([]string, len(table))
 	for i, r := range table {
@@ -88,12 +92,29 @@ func uris(table []resource) []string {
 	return all
 }
 
-// unknownResource says which resources there are instead.
+// unknownResource returns the error text for an unknown URI. The text lists the
+// known URIs.
 func unknownResource(uri string) string {
 	return fmt.Sprintf("no such resource: %.200q (there are: %s)", uri, strings.Join(slices.Concat(uris(resources()), uris(templates())), ", "))
 }
 
-// addResources registers both tables.
+// resourceProblem returns the error text for a URI that is neither the URI of a
+// resource nor of an instance of a template, else "". The process of the instance
+// need not exist.
+func resourceProblem(uri string) string {
+	kind, name := splitURI(uri)
+	_, query, _ := strings.Cut(uri, "?")
+	isInstance := func(t resource) bool {
+		return name != "" && strings.HasPrefix(t.uri, kind+"://{name}") &&
+			(query == "" || strings.HasSuffix(t.uri, "{?lines}") && strings.HasPrefix(query, "lines="))
+	}
+	if slices.Contains(uris(resources()), uri) || slices.ContainsFunc(templates(), isInstance) {
+		return ""
+	}
+	return unknownResource(uri)
+}
+
+// addResources registers both tables: resources and templates.
 func (s *Server) addResources() {
 	for _, r := range resources() {
 		s.mcp.AddResource(r.definition(), s.readResource(r))
@@ -109,14 +130,14 @@ func (r resource) definition() mcp.Resource {
 	return mcp.NewResource(r.uri, r.name, mcp.WithResourceTitle(r.title), mcp.WithResourceDescription(r.description), mcp.WithMIMEType(jsonType))
 }
 
-// maxInstances bounds how many processes resources/list names.
+// maxInstances bounds the number of processes in resources/list.
 const maxInstances = 100
 
-// addInstances completes the answer to resources/list with the templates'
-// instances: those of this session's processes, by name. They are read through
-// the templates; the fixed resources stand before them. A client that asks for
-// what comes behind a cursor gets none of them twice, since the fixed ones fit
-// on one page.
+// addInstances appends instances of the templates to the answer to resources/list,
+// after the fixed resources: one for each template and process of this session,
+// sorted by process name. Clients read the instances through the templates. A later
+// page gets no instances: the fixed resources fit on the first page, and a client
+// must not get an instance twice.
 func (s *Server) addInstances(_ context.Context, _ any, req *mcp.ListResourcesRequest, result *mcp.ListResourcesResult) {
 	if req.Params.Cursor != "" {
 		return
@@ -126,54 +147,52 @@ func (s *Server) addInstances(_ context.Context, _ any, req *mcp.ListResourcesRe
 	fixed := uris(resources())
 	for _, st := range list[:min(len(list), maxInstances)] {
 		for _, template := range templates() {
-			if instance := template.of(st.Spec.Name); !slices.Contains(fixed, instance.uri) {
+			if instance := template.instance(st.Spec.Name); !slices.Contains(fixed, instance.uri) {
 				result.Resources = append(result.Resources, instance.definition())
 			}
 		}
 	}
 }
 
-// of is the instance of a template for one process.
-func (r resource) of(name string) resource {
+// instance returns the instance of a template for one process.
+func (r resource) instance(name string) resource {
 	r.uri = strings.Replace(strings.TrimSuffix(r.uri, "{?lines}"), "{name}", url.QueryEscape(name), 1)
 	r.name, r.title, r.description = name+" "+r.name, r.title+": "+name, ""
 	return r
 }
 
-// readResource is a row's handler. An unknown process is an error of the
-// protocol, with the code of the client's era, and so is a variable that is
-// wrong; anything else that fails is an internal error.
+// readResource returns the handler of r. For an unknown process or an invalid
+// variable the handler returns a protocol error with the code of the client's
+// protocol version; any other failure is an internal error.
 func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 	return func(ctx context.Context, req mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		uri := askedURI(&req)
+		uri := requestedURI(&req)
 		v := variables{name: variable(req, "name"), lines: variable(req, "lines")}
-		if v.name == "" && strings.Contains(r.uri, "{name}") { // mcp-go finds no variable where a URI has more than the template
-			return nil, resourceNotFound(ctx, uri, unknownResource(uri))
+		if v.name == "" && strings.Contains(r.uri, "{name}") { // if the URI has more than the template, mcp-go finds no variables in it
+			return nil, stdio.ResourceNotFound(ctx, uri, unknownResource(uri))
 		}
 		content, err := r.read(ctx, s, v)
-		var wrong variableError
 		switch {
 		case errors.Is(err, process.ErrUnknown):
-			return nil, resourceNotFound(ctx, uri, s.o.Mask.Text(err.Error()))
-		case errors.As(err, &wrong):
-			return nil, invalidParams(ctx, err.Error())
+			return nil, stdio.ResourceNotFound(ctx, uri, s.o.Mask.Text(errorText(err)))
 		case err != nil:
-			return nil, errors.New(s.o.Mask.Text(err.Error()))
+			return nil, errors.New(s.o.Mask.Text(errorText(err)))
 		}
 		raw, err := readableJSON(content)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode %s: %w", uri, err)
 		}
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: uri, MIMEType: jsonType, Text: string(s.o.Mask.JSON(raw))}}, nil
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: uri, MIMEType: jsonType, Text: string(line.VisibleJSON(s.o.Mask.JSON(raw)))}}, nil
 	}
 }
 
-// askedHeader is where a request that allowPlainName has changed has the URI
-// that was asked for; a request that came by stdio has no headers of its own.
-const askedHeader = "Asked-Uri"
+// requestedURIHeader is the header in which allowPlainName keeps the URI that the
+// client sent. No client sets this header: a request over stdio has no headers.
+const requestedURIHeader = "Asked-Uri"
 
-// allowPlainName escapes what a template wants escaped in the name of a process:
-// to subscribe, a client may leave it as it is, and so it may to read.
+// allowPlainName escapes the characters in a process name that a template requires
+// to be escaped. Clients may leave these characters unescaped in a subscription,
+// and therefore in a read too.
 func allowPlainName(_ context.Context, _ any, req *mcp.ReadResourceRequest) {
 	uri := req.Params.URI
 	kind, rest, _ := strings.Cut(uri, "://")
@@ -181,19 +200,20 @@ func allowPlainName(_ context.Context, _ any, req *mcp.ReadResourceRequest) {
 	if !strings.ContainsAny(name, ":@") {
 		return
 	}
-	req.Header = http.Header{askedHeader: {uri}}
+	req.Header = http.Header{requestedURIHeader: {uri}}
 	req.Params.URI = kind + "://" + strings.NewReplacer(":", "%3A", "@", "%40").Replace(name)
 	if asks {
 		req.Params.URI += "?" + query
 	}
 }
 
-// askedURI is the URI as the client wrote it.
-func askedURI(req *mcp.ReadResourceRequest) string {
-	return cmp.Or(req.Header.Get(askedHeader), req.Params.URI)
+// requestedURI returns the URI in the form that the client sent.
+func requestedURI(req *mcp.ReadResourceRequest) string {
+	return cmp.Or(req.Header.Get(requestedURIHeader), req.Params.URI)
 }
 
-// readableJSON is content as JSON for a model to read: < > & stand for themselves.
+// readableJSON returns content as JSON for a model to read: it does not escape the
+// characters < > &.
 func readableJSON(content any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -202,31 +222,21 @@ func readableJSON(content any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// variable is one variable of a template; mcp-go gives each as a list.
+// variable returns the value of one variable of a template. mcp-go passes each
+// value as a list.
 func variable(req mcp.ReadResourceRequest, name string) string {
-	switch value := req.Params.Arguments[name].(type) {
-	case []string:
-		return strings.Join(value, ",")
-	case string:
-		return value
-	default:
-		return ""
-	}
+	values, _ := req.Params.Arguments[name].([]string)
+	return strings.Join(values, ",")
 }
 
-// variableError says what is wrong with a variable of a template.
-type variableError string
-
-func (e variableError) Error() string { return string(e) }
-
-// recentLog is the end of the log: of one process's latest run, or of the
-// latest runs of all.
+// recentLog returns the end of the log of one process's latest run or, without a
+// name, of the latest runs of all processes.
 func (s *Server) recentLog(ctx context.Context, v variables) (logsResult, error) {
 	a := tailLogsArgs{Process: v.name, Lines: recentLines}
 	if v.lines != "" {
 		n, err := strconv.Atoi(v.lines)
 		if err != nil || n < 1 || n > maxPageLines {
-			return logsResult{}, variableError(fmt.Sprintf("lines=%s: want a number from 1 to %d", v.lines, maxPageLines))
+			return logsResult{}, stdio.InvalidParams(ctx, line.Visible(fmt.Sprintf("lines=%s: want a number from 1 to %d", v.lines, maxPageLines)))
 		}
 		a.Lines = n
 	}
@@ -240,6 +250,8 @@ type healthSummaryResult struct {
 	Checks    []healthResult `json:"checks"`
 }
 
+// healthSummary returns the health of all checked processes, with the last result
+// of each check.
 func (s *Server) healthSummary() healthSummaryResult {
 	r := healthSummaryResult{Checks: []healthResult{}}
 	for _, st := range s.o.Health.List() {
@@ -249,10 +261,8 @@ func (s *Server) healthSummary() healthSummaryResult {
 		case health.Unhealthy:
 			r.Unhealthy++
 		}
-		if last := st.Last(); last != nil {
-			st.Results = st.Results[len(st.Results)-1:]
-		}
-		r.Checks = append(r.Checks, ofHealth(&st))
+		st.Results = st.Results[max(0, len(st.Results)-1):]
+		r.Checks = append(r.Checks, newHealthResult(&st))
 	}
 	return r
 }
@@ -264,12 +274,12 @@ type metricsResult struct {
 }
 
 type topProcess struct {
-	Name        string  `json:"name"`
-	CPUPercent  float64 `json:"cpu_percent"`
-	MemoryBytes uint64  `json:"memory_bytes"`
-	Processes   int     `json:"processes"`
+	Name string `json:"name"`
+	usageResult
 }
 
+// metrics returns the usage of the machine and of the processes that use the most
+// CPU and memory.
 func (s *Server) metrics(ctx context.Context) (metricsResult, error) {
 	system, err := getSystemStats(ctx, s, systemStatsArgs{})
 	if err != nil {
@@ -277,11 +287,11 @@ func (s *Server) metrics(ctx context.Context) (metricsResult, error) {
 	}
 	r := metricsResult{System: system, TopProcesses: []topProcess{}}
 	list := slices.DeleteFunc(s.o.Manager.List(), func(st process.Status) bool { return !st.State.Live() })
-	slices.SortFunc(list, func(a, b process.Status) int { // as shown, so that the order is stable
+	slices.SortFunc(list, func(a, b process.Status) int { // compares the figures as they are shown, so that the order is stable
 		return cmp.Or(cmp.Compare(round(b.CPUPercent), round(a.CPUPercent)), cmp.Compare(b.MemoryBytes, a.MemoryBytes), cmp.Compare(a.Spec.Name, b.Spec.Name))
 	})
 	for _, st := range list[:min(len(list), topProcesses)] {
-		r.TopProcesses = append(r.TopProcesses, topProcess{Name: st.Spec.Name, CPUPercent: round(st.CPUPercent), MemoryBytes: st.MemoryBytes, Processes: st.Processes})
+		r.TopProcesses = append(r.TopProcesses, topProcess{st.Spec.Name, *newUsageResult(process.Usage{CPUPercent: st.CPUPercent, MemoryBytes: st.MemoryBytes, Processes: st.Processes})})
 	}
 	return r, nil
 }

@@ -1,15 +1,16 @@
-// Package server is pmcp's MCP side: it decodes a call, makes one call into the
-// packages below, and encodes the answer. Policy is theirs.
+// Package server implements pmcp's MCP tools, resources and prompts: it decodes a
+// call, makes one call into the packages below, and encodes the answer. Policy
+// belongs to them.
 //
-// What the package guarantees: nothing but MCP messages on the output, one a
-// line and from one writer; a call that is slow holds up no other; a request
-// that was cancelled is never answered. What it refuses, before anything is
-// done: arguments that a tool does not have or that are of another type, with
-// the nearest valid one; a call beyond the rate limit; a message over 10 MiB.
+// It guarantees that the output holds only MCP messages, one per line and from
+// one writer; that a slow call delays no other; that a cancelled request is never
+// answered. It rejects, before anything is done, arguments that a tool does not
+// have (with the nearest valid name) or that have the wrong type, calls beyond
+// the rate limit, and messages over 10 MiB.
 //
-// Its surface (names of tools, arguments, result keys) is held by golden files;
-// the connection loop is its own (see conn.go), everything else of the protocol
-// is mcp-go's, and no other package imports that.
+// Golden files hold its surface: names of tools, arguments and result keys. The
+// connection loop is in package stdio; mcp-go implements the rest of the
+// protocol, and no package outside of server imports it.
 package server
 
 import (
@@ -22,6 +23,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -33,70 +35,81 @@ import (
 	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/registry"
+	"pmcp/server/args"
+	"pmcp/server/project"
+	"pmcp/server/stdio"
 	"pmcp/server/upstream"
 )
 
 //go:embed instructions.md
 var instructions string
 
-// Options are what a Server works with. The first six are required.
+// Options configure a Server. The first six fields are required.
 type Options struct {
 	Manager *process.Manager
 	Store   *logstore.Store
 	Health  *health.Monitor
 	Groups  *groups.Manager
-	// Upstream talks to MCP servers that run as processes.
+	// Upstream communicates with MCP servers that run as processes.
 	Upstream *upstream.Hub
 	Log      *slog.Logger
-	// Registry is this server's record; nil if there is none.
+	// Registry is this server's record, or nil.
 	Registry *registry.Registration
-	// RegistryDir is where the records of all servers are; "" if there is none.
+	// RegistryDir is the directory with the records of all servers, or "".
 	RegistryDir string
-	// Session is the id of this session.
+	// Session is the ID of this session.
 	Session string
-	// Version and BuildDate are of this binary.
+	// Version and BuildDate are the version and the build date of this binary.
 	Version, BuildDate string
-	// GuardianPID is the process that watches over this one; 0 without.
+	// GuardianPID is the id of the process that watches this one, or 0 if there is
+	// none.
 	GuardianPID int
-	// MaxServers is how many live servers are healthy; 0 means 9.
+	// MaxServers is the largest number of live servers that is considered healthy;
+	// 0 means 9.
 	MaxServers int
-	// RateLimit is how many calls a second each tool takes that changes
-	// something; 0 means no limit.
+	// RateLimit is how many calls per second are accepted for each tool that
+	// changes something; 0 means no limit.
 	RateLimit int
-	// Toolsets are the families of tools to offer; nil means all.
+	// Toolsets lists the toolsets to offer; nil means all.
 	Toolsets []string
 	// ReadOnly offers only tools that change nothing.
 	ReadOnly bool
-	// Mask takes secrets out of every answer and learns those of what is started. Nil takes none.
+	// Mask masks secrets in every answer, and learns the secrets of each process
+	// that is started. If it is nil, nothing is masked.
 	Mask *mask.Masker
-	// OnClient is told once who the client is. Nil for nobody.
+	// OnClient, unless nil, is called once with the name and version of the client.
 	OnClient func(name, version string)
 }
 
 // Server serves one session. Its methods may be called from several goroutines.
 type Server struct {
 	o       Options
-	tools   []tool // all there are; see offers
+	project *project.Project
+	tools   []tool // all tools, including tools that are not offered; see offers
 	started time.Time
 	mcp     *mcpserver.MCPServer
-	waits   map[string]func(json.RawMessage) bool
 	events  *eventLog
 	limits  rateLimits
+	cpu     cpuMeter
+	shown   project.Shown // how far output was shown on this connection
 
-	mu       sync.Mutex
-	conn     *conn     // the connection being served; nil before
-	updates  *updates  // its subscriptions
-	messages *messages // its log messages
-	client   string    // name and version of the client
-	definitions
+	served atomic.Pointer[served] // nil before Serve
 }
 
-// New returns a Server that Serve puts to work.
+// served is the connection that is served.
+type served struct {
+	conn     *stdio.Conn
+	updates  *resourceUpdates // its subscriptions
+	messages *messageSender   // its log messages
+}
+
+// New returns a Server for one session. Serve runs it.
 func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, tools: tools(), started: time.Now(), waits: make(map[string]func(json.RawMessage) bool)}
+	s := &Server{o: o, tools: tools(), started: time.Now()}
+	s.project = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -111,30 +124,27 @@ func New(o Options) *Server {
 		mcpserver.WithResourceCompletionProvider(completions{s}),
 	}
 	for _, method := range []mcp.MCPMethod{mcp.MethodServerDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList} {
-		options = append(options, mcpserver.WithMethodCacheHints(method, fixedFor.Milliseconds(), mcp.CacheScopePrivate))
+		options = append(options, mcpserver.WithMethodCacheHints(method, cacheFor.Milliseconds(), mcp.CacheScopePrivate))
 	}
-	if o.Log.Enabled(context.Background(), slog.LevelDebug) { // it writes two lines a call
+	if o.Log.Enabled(context.Background(), slog.LevelDebug) { // mcp-go writes two lines per call
 		options = append(options, mcpserver.WithLogger(o.Log))
 	}
 	s.mcp = mcpserver.NewMCPServer(serverName, o.Version, options...)
 	s.limits.perSecond = o.RateLimit
-	s.events = newEventLog(o.Store, o.Mask, o.Manager.Project(), o.Manager.Watch(), o.Health.Watch(), s.changed, s.tell)
+	s.events = newEventLog(o.Store, o.Mask, o.Manager, o.Health.Watch(), s.notifyChanged, s.logEvent)
 	for _, t := range s.tools {
 		if !s.offers(&t) {
 			continue
 		}
 		s.mcp.AddTool(t.definition(), t.handler(s))
-		if t.waits != nil {
-			s.waits[t.name] = t.waits
-		}
 	}
 	s.addResources()
 	s.addPrompts()
 	return s
 }
 
-// instructions are for the model that uses this session's tools: a line that
-// speaks of another one is left out.
+// instructions returns the instructions for the model, without the lines about
+// tools that this session does not offer.
 func (s *Server) instructions() string {
 	var b strings.Builder
 	for line := range strings.Lines(instructions) {
@@ -145,144 +155,136 @@ func (s *Server) instructions() string {
 	return b.String()
 }
 
-// offers says whether a tool is one of this session.
+// offers reports whether this session offers t.
 func (s *Server) offers(t *tool) bool {
 	return (!s.o.ReadOnly || t.hints.readOnly) && (s.o.Toolsets == nil || slices.Contains(s.o.Toolsets, t.toolset))
 }
 
-// Close waits for what the Server started. It must not return before its
-// goroutines have ended; the Manager and the Monitor must be closed first, since
-// their feeds end them.
+// Close waits until the goroutines that the Server started have ended. The Manager
+// and the Monitor must be closed first, since closing them ends the feeds that the
+// goroutines follow.
 func (s *Server) Close() { s.events.close() }
 
-// Serve speaks MCP on in and out until in ends, the client is gone, or ctx
-// ends; then it drains and returns. It must not be called twice.
+// Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.
+// Then it drains the connection and returns. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := newConn(s.mcp, connOptions{in: in, out: out, log: s.o.Log, waits: s.mayWait})
-	c.onClient(s.setClient)
-	news, messages := newUpdates(s, c), newMessages(c)
-	s.mu.Lock()
-	s.conn, s.updates, s.messages = c, news, messages
-	s.mu.Unlock()
-	telling, stop := context.WithCancel(ctx)
-	var tellers sync.WaitGroup
-	tellers.Go(func() { news.run(telling) })
-	tellers.Go(func() { messages.run(telling) })
-	tellers.Go(func() { s.watchStorage(telling) })
-	tellers.Go(func() { s.spareNames(telling) })
-	err := c.serve(ctx)
+	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient})
+	updates, messages := newResourceUpdates(s, c), newMessageSender(c)
+	s.served.Store(&served{c, updates, messages})
+	notifying, stop := context.WithCancel(ctx)
+	var notifiers sync.WaitGroup
+	notifiers.Go(func() { updates.run(notifying) })
+	notifiers.Go(func() { messages.run(notifying) })
+	notifiers.Go(func() { s.watchStorage(notifying) })
+	notifiers.Go(func() { s.project.SpareNames(notifying) })
+	notifiers.Go(func() { s.cpu.run(notifying) })
+	err := c.Serve(ctx)
 	stop()
-	tellers.Wait()
-	if errors.Is(err, errClientGone) {
+	notifiers.Wait()
+	if errors.Is(err, stdio.ErrClientGone) {
 		s.o.Log.Info("the client is gone")
 		return nil
 	}
 	return err
 }
 
-// changed notes that there is news of a process, for subscriptions.
-func (s *Server) changed(name string) { s.note((*updates).changed, name) }
+// notifyChanged notifies subscriptions that a process has changed.
+func (s *Server) notifyChanged(name string) { s.notifyLog(name, false) }
 
-// cleared notes that lines of the log of a process were removed, for subscriptions.
-func (s *Server) cleared(name string) { s.note((*updates).cleared, name) }
-
-// note tells the updates of the session, if there is one.
-func (s *Server) note(what func(*updates, string), name string) {
-	s.mu.Lock()
-	news := s.updates
-	s.mu.Unlock()
-	if news != nil {
-		what(news, name)
+// notifyLog is notifyChanged for a process from whose log lines may have been
+// removed.
+func (s *Server) notifyLog(name string, cleared bool) {
+	if c := s.served.Load(); c != nil {
+		c.updates.addChange(name, cleared)
 	}
 }
 
-// tell notes an event, for log messages.
-func (s *Server) tell(e event) {
-	s.mu.Lock()
-	messages := s.messages
-	s.mu.Unlock()
-	if messages != nil {
-		messages.add(e)
+// logEvent queues an event to be sent as a log message.
+func (s *Server) logEvent(e event) {
+	if c := s.served.Load(); c != nil {
+		c.messages.add(e)
 	}
 }
 
-// accompany has the call of ctx get the log messages that it asks for, until
-// leave is called.
-func (s *Server) accompany(ctx context.Context) (leave func()) {
-	s.mu.Lock()
-	messages := s.messages
-	s.mu.Unlock()
-	return messages.accompany(ctx)
-}
-
-// mayWait says whether a request may wait long.
+// mayWait reports whether a request may wait for long.
 func (s *Server) mayWait(method string, params json.RawMessage) bool {
-	if method != string(mcp.MethodToolsCall) {
-		return false
-	}
 	var call struct {
-		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments"`
+		Name      string
+		Arguments callFlags
 	}
-	if json.Unmarshal(params, &call) != nil {
+	if method != string(mcp.MethodToolsCall) || json.Unmarshal(params, &call) != nil {
 		return false
 	}
-	waits := s.waits[call.Name]
-	return waits != nil && waits(call.Arguments)
+	at := slices.IndexFunc(s.tools, func(t tool) bool { return t.name == call.Name && s.offers(&t) })
+	return at >= 0 && s.tools[at].waits != nil && s.tools[at].waits(&call.Arguments)
 }
 
-// waitsIf makes a tool's waits func from one that looks at decoded arguments.
-func waitsIf[A any](may func(A) bool) func(json.RawMessage) bool {
-	return func(raw json.RawMessage) bool {
-		var args A
-		return decodeArguments(raw, &args) == nil && may(args)
-	}
+// callFlags are the arguments that decide whether a call may wait for long. They are
+// read here in every form that the tools accept.
+type callFlags struct {
+	Steps     json.RawMessage
+	WaitMS    json.RawMessage `json:"wait_ms"`
+	TimeoutMS json.RawMessage `json:"timeout_ms"`
 }
 
-func (s *Server) setClient(name, version string) {
-	s.mu.Lock()
-	s.client = joinNonEmpty(name, version)
-	s.mu.Unlock()
-	if s.o.OnClient != nil {
-		s.o.OnClient(name, version)
-	}
+// given reports whether an argument was given.
+func given(argument json.RawMessage) bool {
+	return len(argument) > 0 && !args.IsEmpty(argument)
 }
 
-func joinNonEmpty(words ...string) string { return joinGiven(" ", words) }
+// isPositive reports whether an argument is a number greater than 0.
+func isPositive(argument json.RawMessage) bool {
+	var n float64
+	return json.Unmarshal(argument, &n) == nil && n > 0
+}
 
-// joinHints are hints in one line.
-func joinHints(hints ...string) string { return joinGiven("; ", hints) }
+// isZero reports whether an argument is the number 0.
+func isZero(argument json.RawMessage) bool {
+	var n *float64
+	return json.Unmarshal(argument, &n) == nil && n != nil && *n == 0
+}
 
-func joinGiven(separator string, parts []string) string {
+// always is the waits function of a tool whose calls may all wait for long.
+func always(*callFlags) bool { return true }
+
+// joinNonEmpty joins the words that are not empty with spaces.
+func joinNonEmpty(words ...string) string { return joinParts(" ", words) }
+
+// joinHints joins the hints that are not empty into one line.
+func joinHints(hints ...string) string { return joinParts("; ", hints) }
+
+// joinParts joins the parts that are not empty.
+func joinParts(separator string, parts []string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), separator)
 }
 
 const (
-	// pingPatience is how long a client may take to answer a ping after its
-	// launcher is gone.
-	pingPatience = 2 * time.Second
-	// pingRetry is how long until the next try where none may be pinged yet.
+	// pingTimeout is how long a client may take to answer a ping after its
+	// launcher has died.
+	pingTimeout = 2 * time.Second
+	// pingRetry is the pause between attempts to ping a client that may not be
+	// pinged yet.
 	pingRetry = time.Second
-	// silencePatience is how long a client that may not be pinged may be silent
-	// after its launcher is gone.
-	silencePatience = 10 * time.Minute
+	// silenceTimeout is how long a client that may not be pinged may be silent
+	// after its launcher has died.
+	silenceTimeout = 10 * time.Minute
 )
 
-// ErrClientLives says that the client answered.
+// ErrClientLives is returned by AwaitClientGone when the client answered.
 var ErrClientLives = errors.New("the client lives")
 
-// AwaitClientGone is called when the parent of the launched process has
-// changed: the client may have died, or only a wrapper such as npx. It returns
-// nil when the client is gone: it does not answer a ping or, where none may be
-// written to it, has been silent for ten minutes. Otherwise it returns
-// ErrClientLives, or ctx's error.
+// AwaitClientGone is called when the parent of the launched process has changed:
+// either the client has died, or only a wrapper such as npx. It returns nil when
+// the client is gone: the client does not answer a ping or, while it may not be
+// pinged, has been silent for ten minutes. Otherwise it returns ErrClientLives or
+// ctx's error.
 func (s *Server) AwaitClientGone(ctx context.Context) error {
 	for {
-		err := s.tryClient(ctx)
-		if !errors.Is(err, errPingImpossible) {
+		err := s.probeClient(ctx)
+		if !errors.Is(err, stdio.ErrPingImpossible) {
 			return err
 		}
-		// It may yet say initialize, and can be pinged from then on.
+		// The client may still send initialize and can be pinged from then on.
 		select {
 		case <-time.After(pingRetry):
 		case <-ctx.Done():
@@ -291,23 +293,21 @@ func (s *Server) AwaitClientGone(ctx context.Context) error {
 	}
 }
 
-// tryClient is one try: nil if the client is gone, errPingImpossible if that
-// cannot be known yet.
-func (s *Server) tryClient(ctx context.Context) error {
-	s.mu.Lock()
-	c := s.conn
-	s.mu.Unlock()
-	if c == nil { // not served yet
-		return errPingImpossible
+// probeClient probes the client once. It returns nil if the client is gone, and
+// ErrPingImpossible if that cannot be determined yet.
+func (s *Server) probeClient(ctx context.Context) error {
+	c := s.served.Load()
+	if c == nil {
+		return stdio.ErrPingImpossible
 	}
-	pinged, cancel := context.WithTimeout(ctx, pingPatience)
+	pinged, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
-	switch err := c.ping(pinged); {
+	switch err := c.conn.Ping(pinged); {
 	case err == nil:
 		return ErrClientLives
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, errPingImpossible) && time.Since(c.lastMessage()) < silencePatience:
+	case errors.Is(err, stdio.ErrPingImpossible) && time.Since(c.conn.LastMessage()) < silenceTimeout:
 		return err
 	}
 	return nil

@@ -4,27 +4,29 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// stderrQueue is how many messages wait for a stderr that nobody reads.
+	// stderrQueue is how many messages are queued for a stderr that is not being
+	// read.
 	stderrQueue = 1024
-	// stderrDrain bounds how long Close waits for them to be written.
+	// stderrDrain bounds how long Close waits for queued messages to be written.
 	stderrDrain = time.Second
 )
 
-// Stderr is a writer that never waits: what its reader does not take in time is
-// dropped and counted. A blocked stderr (a client that does not read it) would
-// otherwise stop whoever logs.
+// Stderr is a writer that never blocks: a message that cannot be written in time is
+// dropped and counted. Otherwise a blocked stderr (of a client that does not read
+// it) would stop every goroutine that logs.
 type Stderr struct {
-	out   io.Writer
-	queue chan []byte
-	done  chan struct{}
+	out     io.Writer
+	queue   chan []byte
+	done    chan struct{}
+	dropped atomic.Int64 // since the last message was written
 
-	mu      sync.Mutex
-	closed  bool
-	dropped int
+	mu     sync.Mutex
+	closed bool // guarded by mu
 }
 
 // NewStderr starts the one goroutine that writes to out.
@@ -34,7 +36,7 @@ func NewStderr(out io.Writer) *Stderr {
 	return s
 }
 
-// Write queues one message. It never fails and never waits.
+// Write queues one message. It never fails and never blocks.
 func (s *Stderr) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,31 +46,25 @@ func (s *Stderr) Write(p []byte) (int, error) {
 	select {
 	case s.queue <- append([]byte(nil), p...):
 	default:
-		s.dropped++
+		s.dropped.Add(1)
 	}
 	return len(p), nil
 }
 
+// run writes queued messages until the queue is closed.
 func (s *Stderr) run() {
 	defer close(s.done)
 	for p := range s.queue {
 		_, _ = s.out.Write(p)
-		if n := s.takeDropped(); n > 0 {
+		if n := s.dropped.Swap(0); n > 0 {
 			fmt.Fprintf(s.out, "pmcp: %d messages dropped here, stderr was not read\n", n)
 		}
 	}
 }
 
-func (s *Stderr) takeDropped() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := s.dropped
-	s.dropped = 0
-	return n
-}
-
-// Close writes what is queued, for at most a second. The goroutine outlives it
-// only if stderr blocks even then: a blocked write cannot be interrupted.
+// Close waits until the queued messages are written, for at most a second. The
+// writing goroutine outlives Close only if stderr still blocks then: a blocked
+// write cannot be interrupted.
 func (s *Stderr) Close() {
 	s.mu.Lock()
 	if !s.closed {

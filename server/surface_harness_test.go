@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -18,101 +17,103 @@ import (
 	"pmcp/health"
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/project"
+	"pmcp/server/stdio/stdiotest"
 	"pmcp/server/upstream"
 )
 
-// surface is a whole Server, wired as main does it, with a client that keeps
-// apart what belongs to no request.
+// surface is a whole Server with a connected client, as a session of pmcp has them.
+// The client stores notifications apart from answers.
 type surface struct {
-	*rawClient
+	*stdiotest.Client
 	t       testing.TB
 	server  *Server
 	store   *logstore.Store
 	manager *process.Manager
+	journal *heldJournal
 	modern  bool   // requests are of 2026-07-28
-	logs    string // and ask for log messages of this level; "" for none
+	logs    string // the level of log messages that requests ask for; "" for none
 	lastID  int
-	notes   []reply // notifications that nobody has taken
+	notes   []stdiotest.Reply // received messages that no call has returned yet
 }
 
-// neighbour is the session of another live server.
+// neighbour is the session id of another live pmcp session.
 const neighbour = "neighbour"
 
-// open serves on pipes. At the end of the test the session is closed, and with
-// it what it started.
+// open starts a Server that serves over pipes. When the test ends, open closes the
+// session, which stops every process the session started.
 func open(t testing.TB, change ...func(*Options)) *surface {
 	t.Helper()
-	dir, session := t.TempDir(), rand.Text() // unique: tests of other packages stop what bears their mark
-	log := &logBuffer{}
+	return openWith(t, upstream.Options{}, change...)
+}
+
+// openWith is open with options for the connections to MCP servers.
+func openWith(t testing.TB, connections upstream.Options, change ...func(*Options)) *surface {
+	t.Helper()
+	dir, session := t.TempDir(), rand.Text() // unique: tests of other packages stop processes by their session
+	log := &stdiotest.LogBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	store, err := logstore.Open(t.Context(), logstore.Options{
 		Path: filepath.Join(dir, "pmcp.db"), Session: session, Logger: logger, Alive: func(_, session string) bool { return session == neighbour },
 	})
-	noErr(t, err)
-	hub := upstream.NewHub(upstream.Options{Log: logger})
-	manager := process.NewManager(process.Options{
-		Project: dir, Session: session, Journal: store, Log: logger, MaxProcesses: 100, StopTimeout: time.Second, TakeStdio: hub.Take,
-		AwaitLine: func(ctx context.Context, run int64, match func(string) bool) (string, error) {
-			line, err := store.WaitLine(ctx, run, 0, func(l logstore.Line) bool { return match(l.Text) })
+	stdiotest.NoErr(t, err)
+	var manager *process.Manager
+	connections.Log = logger
+	connections.OnReady = func(name string, run int64, ready bool, why string) { manager.SetReady(name, run, ready, why) }
+	hub := upstream.NewHub(connections)
+	journal := &heldJournal{Journal: project.Journal{Store: store}}
+	manager = process.NewManager(process.Options{
+		Project: dir, Session: session, Journal: journal, Log: logger, MaxProcesses: 100, StopTimeout: time.Second, TakeStdio: hub.Take,
+		AwaitLine: func(ctx context.Context, run int64, match func(uint8, string) bool) (string, error) {
+			line, err := store.WaitLine(ctx, run, 0, func(l logstore.Line) bool { return match(l.Stream, l.Text) })
 			return line.Text, err
 		},
 	})
-	runs := NewRunTable(manager, store, os.Getpid(), logger)
-	monitor := health.NewMonitor(health.Options{Processes: manager, Changes: manager.Watch(), Journal: store, Project: dir, Log: logger})
-	sets := groups.New(groups.Options{Processes: manager, Journal: store, Health: monitor, Elsewhere: runs, Project: dir, Log: logger})
+	runs := project.NewRunTable(manager, store, os.Getpid(), logger)
+	monitor := health.NewMonitor(health.Options{Processes: manager, Changes: manager.Watch(), Log: logger})
+	sets := groups.New(groups.Options{Processes: manager, Journal: store, Health: monitor, Elsewhere: runs, Project: dir})
 	o := Options{Manager: manager, Store: store, Health: monitor, Groups: sets, Upstream: hub, Log: logger, Session: session, Version: "0"}
 	for _, f := range change {
 		f(&o)
 	}
-	s := &surface{t: t, server: New(o), store: store, manager: manager}
+	s := &surface{t: t, server: New(o), store: store, manager: manager, journal: journal}
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	s.rawClient = &rawClient{t: t, in: inW, out: outR, served: make(chan error, 1), log: log, lines: make(chan reply, 1<<12)}
-	go func() {
-		err := s.server.Serve(context.Background(), inR, outW)
-		outW.Close()
-		s.served <- err
-	}()
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		for lines := bufio.NewReader(outR); ; {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				return
-			}
-			s.lines <- s.check(line)
-		}
-	}()
+	s.Client = stdiotest.NewClient(t, inW, outR, log, func() error {
+		defer outW.Close()
+		return s.server.Serve(context.Background(), inR, outW)
+	})
+	read := s.ReadReplies()
 	t.Cleanup(func() {
-		inW.Close()
-		if err := awaitValue(t, s.served, "the end of Serve"); err != nil {
-			t.Errorf("Serve: %v", err)
+		if err := s.End(); err != nil {
+			t.Errorf("Serve: got %v, want nil", err)
 		}
 		<-read
 		sets.Close()
 		monitor.Close()
 		if err := manager.Close(context.Background()); err != nil {
-			t.Errorf("manager: %v", err)
+			t.Errorf("closing the manager: got %v, want nil", err)
 		}
 		hub.Close()
 		s.server.Close()
 		runs.Close()
-		noErr(t, store.Close())
+		stdiotest.NoErr(t, store.Close())
 	})
 	return s
 }
 
-// hello is open with the handshake of a legacy client.
+// hello calls open and then makes the handshake of a client of an older MCP
+// version.
 func hello(t testing.TB, change ...func(*Options)) *surface {
 	t.Helper()
 	s := open(t, change...)
-	s.initialize("2025-11-25")
+	s.Initialize("2025-11-25")
 	return s
 }
 
-// ask sends a request and gives its answer; notifications are kept for note.
-func (s *surface) ask(method string, params map[string]any) reply {
+// ask sends a request and returns the answer. Notifications that arrive first are
+// stored for note.
+func (s *surface) ask(method string, params map[string]any) stdiotest.Reply {
 	s.t.Helper()
 	return s.wait(s.begin(method, params))
 }
@@ -134,21 +135,21 @@ func (s *surface) begin(method string, params map[string]any) (id string) {
 	s.lastID++
 	id = fmt.Sprint(s.lastID)
 	line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": s.lastID, "method": method, "params": params})
-	noErr(s.t, err)
-	s.send("%s", line)
+	stdiotest.NoErr(s.t, err)
+	s.Send("%s", line)
 	return id
 }
 
-func (s *surface) wait(id string) reply {
+func (s *surface) wait(id string) stdiotest.Reply {
 	s.t.Helper()
-	isIt := func(r reply) bool { return r.Method == "" && string(r.ID) == id }
-	if i := slices.IndexFunc(s.notes, isIt); i >= 0 { // it came while another was waited for
+	isIt := func(r stdiotest.Reply) bool { return r.Method == "" && string(r.ID) == id }
+	if i := slices.IndexFunc(s.notes, isIt); i >= 0 { // the answer arrived during the wait for another answer
 		r := s.notes[i]
 		s.notes = slices.Delete(s.notes, i, i+1)
 		return r
 	}
 	for {
-		r := s.recv()
+		r := s.Recv()
 		if isIt(r) {
 			return r
 		}
@@ -156,16 +157,16 @@ func (s *surface) wait(id string) reply {
 	}
 }
 
-// note waits for a notification that satisfies ok; others of its method are
-// dropped.
-func (s *surface) note(method string, ok func(reply) bool) reply {
+// note returns the next notification of the method for which ok holds, and drops
+// the messages before.
+func (s *surface) note(method string, ok func(stdiotest.Reply) bool) stdiotest.Reply {
 	s.t.Helper()
 	for {
-		var r reply
+		var r stdiotest.Reply
 		if len(s.notes) > 0 {
 			r, s.notes = s.notes[0], s.notes[1:]
 		} else {
-			r = s.recv()
+			r = s.Recv()
 		}
 		if r.Method == method && (ok == nil || ok(r)) {
 			return r
@@ -173,49 +174,53 @@ func (s *surface) note(method string, ok func(reply) bool) reply {
 	}
 }
 
-// do calls a tool that has to succeed and gives its structured content and text.
+// do calls a tool that must succeed and returns its structured content and text.
 func (s *surface) do(name string, arguments map[string]any) (map[string]any, string) {
 	s.t.Helper()
 	r := s.ask("tools/call", map[string]any{"name": name, "arguments": arguments})
 	if r.Error != nil || r.Result["isError"] == true {
-		s.t.Fatalf("%s: %s", name, r.raw)
+		s.t.Fatalf("%s: got %s, want success", name, r.Raw)
 	}
 	data, _ := r.Result["structuredContent"].(map[string]any)
-	return data, r.text()
+	return data, r.Text()
 }
 
-// script starts a shell script under a name.
+// script starts a shell script as a process with the given name. It does not watch the
+// start unless more has timeout_ms, wait or ready.
 func (s *surface) script(name, script string, more ...any) map[string]any {
 	s.t.Helper()
 	arguments := map[string]any{"name": name, "command": "sh", "args": []string{"-c", script}}
 	for i := 0; i < len(more); i += 2 {
 		arguments[more[i].(string)] = more[i+1]
 	}
+	if arguments["wait"] == nil && arguments["ready"] == nil && arguments["timeout_ms"] == nil {
+		arguments["timeout_ms"] = 0
+	}
 	data, _ := s.do("start_process", arguments)
 	return data
 }
 
-// crash starts the process job and returns when it has crashed, and its events
-// have been told or stored.
+// crash starts the process job, which crashes. crash returns when the crash has
+// been reported or stored.
 func (s *surface) crash() {
 	s.t.Helper()
 	s.script("job", "echo about to fail >&2; exit 3")
 	s.do("wait_for_process", map[string]any{"process": "job", "until": "exit"})
-	awaitCondition(s.t, "the crash to be seen", func() bool { return s.server.events.knows("job") })
+	stdiotest.AwaitCondition(s.t, "the crash to be seen", func() bool { return s.server.events.sawEnd("job") })
 }
 
-// resource reads one, decoded.
+// resource returns the decoded content of a resource.
 func (s *surface) resource(uri string) map[string]any {
 	s.t.Helper()
 	r := s.ask("resources/read", map[string]any{"uri": uri})
 	if r.Error != nil {
-		s.t.Fatalf("%s: %s", uri, r.raw)
+		s.t.Fatalf("%s: got %s, want a resource", uri, r.Raw)
 	}
 	content := r.Result["contents"].([]any)[0].(map[string]any)
 	if content["uri"] != uri || content["mimeType"] != jsonType {
-		s.t.Errorf("%s: %v", uri, content)
+		s.t.Errorf("%s: got %v, want this URI and type %s", uri, content, jsonType)
 	}
 	var data map[string]any
-	noErr(s.t, json.Unmarshal([]byte(content["text"].(string)), &data))
+	stdiotest.NoErr(s.t, json.Unmarshal([]byte(content["text"].(string)), &data))
 	return data
 }

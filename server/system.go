@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/shirou/gopsutil/v4/cpu"
@@ -15,17 +16,101 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// cpuWindow is how long the CPU is measured for one answer.
-const cpuWindow = 200 * time.Millisecond
+const (
+	// cpuPeriod is how often the machine's CPU time is read.
+	cpuPeriod = time.Second
+	// cpuWindow is the shortest period over which a CPU share is computed: the
+	// kernel counts in steps of 10 ms.
+	cpuWindow = 200 * time.Millisecond
+)
 
-// measureSystem reads the machine's figures. It is the one file of this package
-// that knows gopsutil. database "" stands for the temporary directory.
-func measureSystem(ctx context.Context, database string) (systemStatsResult, error) {
+// cpuMeter keeps recent readings of the machine's CPU time, so that a call that
+// reports the CPU share need not wait for a measurement. Its methods may be called
+// from several goroutines.
+type cpuMeter struct {
+	mu            sync.Mutex
+	newest, older cpuReading // guarded by mu
+}
+
+// A cpuReading is the CPU time of the machine since boot, in seconds.
+type cpuReading struct {
+	at          time.Time
+	busy, total float64
+}
+
+// readCPU returns the current reading.
+func readCPU(ctx context.Context) (cpuReading, error) {
+	all, err := cpu.TimesWithContext(ctx, false)
+	if err != nil {
+		return cpuReading{}, err
+	}
+	r := cpuReading{at: time.Now()}
+	for _, t := range all { // Guest is part of User
+		busy := t.User + t.System + t.Nice + t.Irq + t.Softirq + t.Steal
+		r.busy, r.total = r.busy+busy, r.total+busy+t.Idle+t.Iowait
+	}
+	return r, nil
+}
+
+// run takes a reading every cpuPeriod until ctx ends.
+func (m *cpuMeter) run(ctx context.Context) {
+	tick := time.NewTicker(cpuPeriod)
+	defer tick.Stop()
+	for {
+		if r, err := readCPU(ctx); err == nil { // a call reports the error
+			m.mu.Lock()
+			m.newest, m.older = r, m.newest
+			m.mu.Unlock()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// percent returns the share of the machine's CPU that was used in the last one or
+// two periods, or since the first reading. It waits only if the reading to compare
+// with is less than cpuWindow old.
+func (m *cpuMeter) percent(ctx context.Context) (float64, error) {
+	now, err := readCPU(ctx)
+	if err != nil {
+		return 0, err
+	}
+	m.mu.Lock()
+	since := m.newest
+	if !m.older.at.IsZero() {
+		since = m.older
+	}
+	m.mu.Unlock()
+	if since.at.IsZero() {
+		since = now
+	}
+	if short := cpuWindow - now.at.Sub(since.at); short > 0 {
+		select {
+		case <-time.After(short):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		if now, err = readCPU(ctx); err != nil {
+			return 0, err
+		}
+	}
+	if now.total <= since.total {
+		return 0, nil
+	}
+	return min(100, max(0, 100*(now.busy-since.busy)/(now.total-since.total))), nil
+}
+
+// measureSystem returns the machine's figures. No other file of this package uses
+// gopsutil. If database is empty, the temporary directory is used instead.
+func measureSystem(ctx context.Context, meter *cpuMeter, database string) (systemStatsResult, error) {
 	dir := os.TempDir()
 	if database != "" {
 		dir = filepath.Dir(database)
 	}
-	busy, cpuErr := cpu.PercentWithContext(ctx, cpuWindow, false)
+	busy, cpuErr := meter.percent(ctx)
 	cpus, countErr := cpu.CountsWithContext(ctx, true)
 	avg, loadErr := load.AvgWithContext(ctx)
 	memory, memErr := mem.VirtualMemoryWithContext(ctx)
@@ -34,13 +119,9 @@ func measureSystem(ctx context.Context, database string) (systemStatsResult, err
 	if err := errors.Join(cpuErr, countErr, loadErr, memErr, diskErr, upErr); err != nil {
 		return systemStatsResult{}, fmt.Errorf("cannot measure the system: %w", err)
 	}
-	r := systemStatsResult{
-		CPUs: cpus, Load: []float64{avg.Load1, avg.Load5, avg.Load15},
+	return systemStatsResult{
+		CPUPercent: round(busy), CPUs: cpus, Load: []float64{avg.Load1, avg.Load5, avg.Load15},
 		MemoryBytes: memory.Total, MemoryUsed: memory.Used, MemoryAvailable: memory.Available,
 		Disk: diskResult{Path: dir, Bytes: space.Total, FreeBytes: space.Free}, UptimeSeconds: up,
-	}
-	if len(busy) > 0 {
-		r.CPUPercent = round(busy[0])
-	}
-	return r, nil
+	}, nil
 }

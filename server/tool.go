@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,11 +10,15 @@ import (
 	"strings"
 	"time"
 
+	"pmcp/logstore/line"
+	"pmcp/server/args"
+	"pmcp/server/project"
+
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 )
 
-// The toolsets, families of tools that PM_TOOLSETS chooses from.
+// The toolsets: the families of tools that PM_TOOLSETS selects from.
 const (
 	setLifecycle  = "lifecycle"
 	setMonitoring = "monitoring"
@@ -25,14 +28,14 @@ const (
 	setMCP        = "mcp"
 )
 
-// everyToolset are the names of all toolsets.
-func everyToolset() []string {
+// allToolsets returns the names of all toolsets.
+func allToolsets() []string {
 	return []string{setLifecycle, setMonitoring, setLogs, setErrors, setGroups, setMCP}
 }
 
-// ParseToolsets reads a list of toolsets, as Options.Toolsets takes it: commas
-// between, spaces around them ignored. An "all" in the list means all, which is
-// nil.
+// ParseToolsets parses a comma-separated list of toolsets for Options.Toolsets; it
+// ignores spaces around the names. If "all" is in the list, it returns nil, which
+// stands for all of them.
 func ParseToolsets(list string) (sets []string, err error) {
 	for set := range strings.SplitSeq(list, ",") {
 		if set = strings.TrimSpace(set); set == "all" {
@@ -41,24 +44,27 @@ func ParseToolsets(list string) (sets []string, err error) {
 		sets = append(sets, set)
 	}
 	for _, set := range sets {
-		if !slices.Contains(everyToolset(), set) {
-			return nil, fmt.Errorf("want all, or some of %s", strings.Join(everyToolset(), ", "))
+		if !slices.Contains(allToolsets(), set) {
+			return nil, fmt.Errorf("want all, or some of %s", strings.Join(allToolsets(), ", "))
 		}
 	}
 	return sets, nil
 }
 
-// tool is one row of the table of tools. Its definition, arguments, result and
-// handler stand together in the file of its toolset.
+// A tool is one row of the table of tools. Its definition, arguments, result and
+// handler are together in the file of its toolset.
 type tool struct {
 	name, title, toolset string
-	// description is for the model: what it does, not what to do.
+	// description tells the model what the tool does, not what to do.
 	description string
-	// hints are the annotations; all four are always sent.
-	hints hints
-	// waits says whether a call with these arguments may wait long: such calls
-	// never take the room of quick ones. nil: none does.
-	waits func(arguments json.RawMessage) bool
+	hints       hints // the annotations
+	// waits reports whether a call with these arguments may wait for long: such
+	// calls do not take up the slots of quick calls. If waits is nil, no call of
+	// the tool waits.
+	waits func(*callFlags) bool
+	// shows means that the answers move the positions of the connection to the end of
+	// what they show. See project.Shown.
+	shows bool
 
 	input, output json.RawMessage
 	call          func(ctx context.Context, s *Server, raw json.RawMessage) (answer, error)
@@ -67,43 +73,36 @@ type tool struct {
 // hints are a tool's annotations.
 type hints struct{ readOnly, destructive, idempotent, openWorld bool }
 
-// An answer is the result struct of a tool: it is sent as structuredContent,
-// and its text stands alone beside that.
-type answer interface {
-	// text is the whole answer in terse lines, for clients that show the model
-	// nothing else.
-	text() string
-}
+// An answer is the result struct of a tool. It is sent as structuredContent, and
+// its text, which is complete by itself, as the content.
+type answer interface{ writer }
 
-// define completes t with the schemas of A and R and a call that decodes the
-// arguments, calls handle and encodes nothing itself. A mistake in the structs
-// is a mistake in the program, so it panics.
+// define returns t with the schemas of A and R, and with a call function that
+// decodes the arguments and calls handle. The caller of that function encodes the
+// answer. If R is an interface, the tool has answers of several forms, and no output
+// schema. define panics on a mistake in the structs, which is a bug in the program.
 func define[A any, R answer](t tool, handle func(ctx context.Context, s *Server, args A) (R, error)) tool {
 	var err error
-	if t.input, err = inputSchema(reflect.TypeFor[A]()); err != nil {
+	if t.input, err = args.InputSchema(reflect.TypeFor[A]()); err != nil {
 		panic(fmt.Sprintf("tool %s: %v", t.name, err))
 	}
-	if t.output, err = outputSchema(indirect(reflect.TypeFor[R]())); err != nil {
-		panic(fmt.Sprintf("tool %s: %v", t.name, err))
+	if result := args.Indirect(reflect.TypeFor[R]()); result.Kind() != reflect.Interface {
+		if t.output, err = args.OutputSchema(result); err != nil {
+			panic(fmt.Sprintf("tool %s: %v", t.name, err))
+		}
 	}
 	t.call = func(ctx context.Context, s *Server, raw json.RawMessage) (answer, error) {
-		var args A
-		if err := decodeArguments(raw, &args); err != nil {
+		var a A
+		if err := args.Decode(raw, &a); err != nil {
 			return nil, err
 		}
-		if taker, ok := any(&args).(rawTaker); ok {
-			taker.takeRaw(raw)
-		}
-		return handle(ctx, s, args)
+		return handle(ctx, s, a)
 	}
 	return t
 }
 
-// rawTaker is an argument struct that also wants the arguments as they came: to
-// lay them over a stored definition.
-type rawTaker interface{ takeRaw(raw json.RawMessage) }
-
-// tools is the table, in the order of the README. Clients see it by name.
+// tools returns the table of tools, in the order of the README. Clients see it
+// sorted by name.
 func tools() []tool {
 	return []tool{
 		startProcessTool(),
@@ -142,107 +141,129 @@ func tools() []tool {
 	}
 }
 
-// definition is t as MCP describes it.
+// definition returns the description of t in MCP's format.
 func (t tool) definition() mcp.Tool {
 	d := mcp.NewToolWithRawSchema(t.name, t.description, t.input)
 	d.Title = t.title
 	d.RawOutputSchema = t.output
-	d.Annotations = mcp.ToolAnnotation{
-		ReadOnlyHint:    &t.hints.readOnly,
-		DestructiveHint: &t.hints.destructive,
-		IdempotentHint:  &t.hints.idempotent,
-		OpenWorldHint:   &t.hints.openWorld,
-	}
+	d.Annotations = t.hints.annotations()
 	return d
 }
 
-// handler is t's call as mcp-go wants it: what the model can act on is an
-// isError result, never a protocol error. Events that happened meanwhile stand
-// at the end.
+// annotations returns h in MCP's format. It leaves out what a client does not need:
+// the defaults of the protocol (not read-only, not idempotent, open world), and the
+// other hints of a tool that only reads. Directories of MCP servers require
+// readOnlyHint or destructiveHint, so each tool has one of them.
+func (h hints) annotations() (a mcp.ToolAnnotation) {
+	if h.readOnly {
+		a.ReadOnlyHint = &h.readOnly
+		return a
+	}
+	a.DestructiveHint = &h.destructive
+	if h.idempotent {
+		a.IdempotentHint = &h.idempotent
+	}
+	if !h.openWorld {
+		a.OpenWorldHint = &h.openWorld
+	}
+	return a
+}
+
+// handler returns the call function of t in the form that mcp-go requires. An error
+// that the model can act on is an isError result, never a protocol error. The
+// events since the last answer are appended to the answer.
 func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		began := time.Now()
-		defer s.accompany(ctx)()
-		a, err := t.answer(ctx, s, req)
-		if result, relayed := isRelayed(a); relayed && err == nil {
-			return s.maskRelayed(result), nil
-		}
-		var about aboutProcesses
+		start, raw := time.Now(), req.Params.RawArguments // as they were sent, big integers included
+		defer s.served.Load().messages.attach(ctx)()
+		s.o.Mask.LearnSteps(raw)
+		var a answer
+		err := s.limits.allow(&t)
 		if err == nil {
-			about, _ = a.(aboutProcesses)
-		} else if !errors.As(err, &about) {
-			about = nil
+			a, err = t.call(ctx, s, raw)
 		}
-		var events []string
-		if ctx.Err() == nil { // else nobody would see them
-			var all []told
-			if about != nil {
-				all = about.about()
+		if r, relayed := a.(relayedResult); relayed && err == nil {
+			return r.masked(s.o.Mask), nil
+		}
+		var events pendingEvents
+		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
+			var shown []project.ShownLines
+			if t.shows {
+				shown = shownBy(a, err)
 			}
-			events = s.events.take(began, all)
-		}
-		if err == nil && t.toolset == setGroups && !t.hints.readOnly {
-			s.changed("")
+			events = s.events.drain(start, reportedBy(a, err), shown...)
+			events.bound(eventsRoom(raw), 0)
+			for _, lines := range shown {
+				s.shown.Move(lines)
+			}
 		}
 		if err != nil {
-			return mcp.NewToolResultError(s.o.Mask.Text(t.name + ": " + explain(err) + eventsText(events))), nil
+			text := clipEchoes(s.o.Mask.Text(explain(err)), raw)
+			return mcp.NewToolResultError(t.name + ": " + text + s.o.Mask.Text(textAfter(text, events))), nil
+		}
+		if t.toolset == setGroups && !t.hints.readOnly {
+			s.notifyChanged("")
 		}
 		structured, err := withEvents(a, events)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
 		}
-		return mcp.NewToolResultStructured(json.RawMessage(s.o.Mask.JSON(structured)), s.o.Mask.Text(a.text()+eventsText(events))), nil
+		return mcp.NewToolResultStructured(json.RawMessage(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(textOf(a, events))), nil
 	}
 }
 
-// answer is the call itself.
-func (t tool) answer(ctx context.Context, s *Server, req mcp.CallToolRequest) (answer, error) {
-	if err := s.limits.allow(&t); err != nil {
-		return nil, err
-	}
-	raw, err := rawArguments(req)
+// reportedBy returns what an answer or, if err is not nil, an error reports about
+// processes.
+func reportedBy(a answer, err error) []reported {
+	about, ok := a.(aboutProcesses)
 	if err != nil {
-		return nil, err
+		ok = errors.As(err, &about)
 	}
-	return t.call(ctx, s, raw)
+	if !ok {
+		return nil
+	}
+	return about.about()
 }
 
-// withEvents is the answer as JSON with its events as one more key.
-func withEvents(a answer, events []string) (json.RawMessage, error) {
+// An outputAnswer is an answer, or an error, that shows output of processes.
+type outputAnswer interface{ showed() []project.ShownLines }
+
+// shownBy returns the output that an answer or, if err is not nil, an error shows.
+func shownBy(a answer, err error) []project.ShownLines {
+	shows, ok := a.(outputAnswer)
+	if err != nil {
+		ok = errors.As(err, &shows)
+	}
+	if !ok {
+		return nil
+	}
+	return shows.showed()
+}
+
+// withEvents returns the answer as JSON, with events as an additional key. If some
+// of the events quote output, it adds the notice that answers with output have.
+func withEvents(a answer, events pendingEvents) (json.RawMessage, error) {
 	raw, err := json.Marshal(a)
-	if err != nil || len(events) == 0 {
+	if err != nil || len(events.texts) == 0 {
 		return raw, err
 	}
-	list, err := json.Marshal(events)
+	var own, extra struct {
+		Events []string `json:"events"`
+		Notice string   `json:"notice,omitempty"`
+	}
+	if err := json.Unmarshal(raw, &own); err != nil {
+		return nil, err
+	}
+	extra.Events = events.texts
+	if events.output && own.Notice == "" {
+		extra.Notice = outputNotice
+	}
+	more, err := json.Marshal(extra)
 	if err != nil {
 		return nil, err
 	}
-	raw = bytes.TrimSuffix(raw, []byte("}"))
-	if !bytes.HasSuffix(raw, []byte("{")) {
-		raw = append(raw, ',')
+	if string(raw) == "{}" {
+		return more, nil
 	}
-	return slices.Concat(raw, []byte(`"events":`), list, []byte("}")), nil
-}
-
-func eventsText(events []string) string {
-	if len(events) == 0 {
-		return ""
-	}
-	return "\nevents since the last answer:\n" + strings.Join(events, "\n") + "\n"
-}
-
-// rawArguments returns the arguments as they were written, big integers and
-// all.
-func rawArguments(req mcp.CallToolRequest) (json.RawMessage, error) {
-	if req.Params.RawArguments != nil {
-		return req.Params.RawArguments, nil
-	}
-	if req.Params.Arguments == nil {
-		return nil, nil
-	}
-	raw, err := json.Marshal(req.Params.Arguments)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the arguments: %w", err)
-	}
-	return raw, nil
+	return slices.Concat(raw[:len(raw)-1], []byte(","), more[1:]), nil
 }

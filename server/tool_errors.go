@@ -7,35 +7,38 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"pmcp/logstore"
+	"pmcp/server/project"
 )
 
 const (
-	// defaultErrors is how many errors an answer shows without a limit, and
-	// allErrors more than there can be.
+	// defaultErrors is how many errors an answer shows if the call has no limit.
+	// allErrors is more than the number of errors there can be.
 	defaultErrors = 100
 	allErrors     = 1_000_000
-	// similarErrors is how many similar ones are named.
+	// similarErrors is how many similar errors are listed for each.
 	similarErrors = 5
-	// contextBytes is the most that addContext makes the text of an error longer.
+	// summaryBytes is about the most that everything beside the errors takes.
+	summaryBytes = 500
+	// contextBytes bounds what addContext adds to the text of an error, in bytes.
 	contextBytes = 128
 )
 
 type getErrorsArgs struct {
 	Process  string `json:"process,omitempty"`
-	Run      int    `json:"run,omitempty"`
+	Run      int    `json:"run,omitempty" schema:"brief"`
 	Category string `json:"category,omitempty"`
-	ErrorID  string `json:"error_id,omitempty" jsonschema:"one, with its whole stack"`
+	ErrorID  string `json:"error_id,omitempty" jsonschema:"this one in full"`
 	Resolved *bool  `json:"resolved,omitempty"`
-	Since    string `json:"since,omitempty"`
-	Until    string `json:"until,omitempty"`
-	After    string `json:"after,omitempty" jsonschema:"cursor"`
+	Since    string `json:"since,omitempty" schema:"brief"`
+	Until    string `json:"until,omitempty" schema:"brief"`
+	After    string `json:"after,omitempty" schema:"brief"`
 	Limit    int    `json:"limit,omitempty" min:"1" max:"1000"`
-	Offset   int    `json:"offset,omitempty" min:"0" max:"1000000"`
+	Offset   int    `json:"offset,omitempty" schema:"brief" min:"0" max:"1000000"`
 }
 
+// getErrorsResult is the answer of the error tools.
 type getErrorsResult struct {
 	Errors  []errorResult  `json:"errors"`
 	Total   int            `json:"total"`
@@ -45,34 +48,27 @@ type getErrorsResult struct {
 	Hint    string         `json:"hint,omitempty"`
 }
 
-// errorsSummary counts kinds of errors.
+// errorsSummary counts the kinds of errors.
 type errorsSummary struct {
 	ByCategory map[string]int `json:"by_category"`
 	ByProcess  map[string]int `json:"by_process"`
-	PerHour    int64          `json:"per_hour"` // occurrences, see hourly
-	Trend      string         `json:"trend"`
+	rateResult
 }
 
-func (r getErrorsResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d kinds of errors\n", r.Total)
+func (r getErrorsResult) write(t *answerText) {
+	t.line("%s", countNoun(int64(r.Total), "kind of errors", "kinds of errors"))
 	if s := r.Summary; s != nil {
-		fmt.Fprintf(&b, "by category: %s; by process: %s; %d an hour, %s\n", counts(s.ByCategory), counts(s.ByProcess), s.PerHour, s.Trend)
+		t.part("by category: %s; by process: %s", formatCounts(s.ByCategory), formatCounts(s.ByProcess))
+		s.rateResult.write(t, "; ")
+		t.line("")
 	}
-	if len(r.Errors) > 0 {
-		fmt.Fprintf(&b, "[%s]\n", r.Notice)
-	}
-	b.WriteString(errorsText(r.Errors))
-	if r.More {
-		b.WriteString("more: true\n")
-	}
-	if r.Hint != "" {
-		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
-	}
-	return b.String()
+	t.output(nil, r.Errors)
+	t.more(r.More)
+	t.hint(r.Hint)
 }
 
-func counts(m map[string]int) string {
+// formatCounts returns m as "key count" pairs, sorted by key.
+func formatCounts(m map[string]int) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
 		words = append(words, fmt.Sprintf("%s %d", key, m[key]))
@@ -83,17 +79,17 @@ func counts(m map[string]int) string {
 func getErrorsTool() tool {
 	return define(tool{
 		name: "get_errors", title: "Errors", toolset: setErrors,
-		description: "Errors recognised in output and ends of runs, each kind once, latest first, with a summary.",
+		description: "Errors in output and failed runs, each kind once, latest first. Also run, since, until, after, offset.",
 		hints:       hints{readOnly: true, idempotent: true},
 	}, getErrors)
 }
 
 func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult, error) {
-	q, err := s.faultQuery(ctx, a)
+	q, err := faultQuery(ctx, s.project, a)
 	if err != nil {
 		return getErrorsResult{}, err
 	}
-	all, total, err := s.o.Store.Faults(ctx, q)
+	all, total, err := s.project.Faults(ctx, q)
 	if err != nil {
 		return getErrorsResult{}, err
 	}
@@ -105,66 +101,58 @@ func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult
 	page = page[:min(cmp.Or(a.Limit, defaultErrors), len(page))]
 	size := 0
 	for i := range page {
-		e := ofFault(&page[i])
+		e := errorResultOf(&page[i])
 		if a.ErrorID != "" {
 			e.Stack = page[i].Stack
 		}
-		if size += len(e.text()) + contextBytes; size > defaultMaxBytes && i > 0 {
-			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d goes on", a.Offset+i)
+		e.shorten(a.ErrorID != "")
+		if size += answerSize(&e) + contextBytes; size > logLimit(0)-summaryBytes && i > 0 {
+			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d continues", a.Offset+i)
 			break
 		}
 		r.Errors = append(r.Errors, e)
 		r.Notice = outputNotice
 	}
 	r.More = a.Offset+len(r.Errors) < total
-	if err := s.addContext(ctx, r.Errors); err != nil {
+	if err := addContext(ctx, s.project, r.Errors); err != nil {
 		return r, err
 	}
 	if total == 0 {
-		r.Hint = "no errors"
 		return r, nil
 	}
-	later := func(f logstore.Fault) bool { return !slices.Contains(q.Runs, f.LastRun) }
-	if q.Runs != nil && slices.ContainsFunc(page[:len(r.Errors)], later) {
-		r.Hint = joinNonEmpty(r.Hint, "message, stack and cursor of an error are of the latest run that showed it")
+	hasNewerRun := func(f logstore.Fault) bool { return !slices.Contains(q.Runs, f.LastRun) }
+	if q.Runs != nil && slices.ContainsFunc(page[:len(r.Errors)], hasNewerRun) {
+		r.Hint = joinNonEmpty(r.Hint, "message, stack and cursor of an error are from the latest run that had it")
 	}
-	r.Summary = summarize(all)
+	r.Summary = summarizeErrors(all)
 	return r, nil
 }
 
-// faultQuery asks for all that the arguments mean, for the summary: the limit is for the answer.
-func (s *Server) faultQuery(ctx context.Context, a getErrorsArgs) (logstore.FaultQuery, error) {
-	now := time.Now()
-	q := logstore.FaultQuery{
-		Project: s.o.Manager.Project(), Category: a.Category, ID: a.ErrorID, Resolved: a.Resolved, After: a.After, Limit: allErrors,
-	}
+// faultQuery returns the query for every error that the arguments select. The limit
+// applies only to the answer, since the summary counts all of these errors.
+func faultQuery(ctx context.Context, p *project.Project, a getErrorsArgs) (logstore.FaultQuery, error) {
 	if a.Category != "" && !slices.Contains(logstore.FaultCategories(), a.Category) {
-		return q, fmt.Errorf("argument category: want one of %s, got %q", strings.Join(logstore.FaultCategories(), ", "), a.Category)
+		return logstore.FaultQuery{}, fmt.Errorf("argument category: want one of %s, got %q", strings.Join(logstore.FaultCategories(), ", "), a.Category)
 	}
-	var err error
-	if q.Names, err = s.resolveNames(ctx, a.Process); err != nil {
-		return q, err
-	}
-	if q.Since, q.Until, err = parseSpan(a.Since, a.Until, now); err != nil {
-		return q, err
-	}
-	if a.Run != 0 {
-		q.Runs, err = s.runIDs(ctx, q.Names, a.Run)
-	}
-	return q, err
+	sel, err := p.Select(ctx, a.Process, a.Run, a.Since, a.Until)
+	return logstore.FaultQuery{
+		Names: sel.Names, Runs: sel.Runs, Since: sel.Since, Until: sel.Until,
+		Category: a.Category, ID: a.ErrorID, Resolved: a.Resolved, After: a.After, Limit: allErrors,
+	}, err
 }
 
-// addContext adds what other rows tell of each error: similar ones, and a later
-// run that does not have it. The errors were read just before.
-func (s *Server) addContext(ctx context.Context, errors []errorResult) error {
+// addContext adds to each error what other errors and runs show about it: similar
+// errors, and a later run without the error. It must be called just after the
+// errors were read.
+func addContext(ctx context.Context, p *project.Project, errors []errorResult) error {
 	if len(errors) == 0 {
 		return nil
 	}
-	all, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{Project: s.o.Manager.Project(), Limit: 1000, Settled: true})
+	all, _, err := p.Faults(ctx, logstore.FaultQuery{Limit: 1000, SkipFlush: true})
 	if err != nil {
 		return err
 	}
-	latest := make(map[string]int) // by process, the number of its latest run; 0: none
+	latest := make(map[string]int) // number of the latest run, keyed by process name; 0: no run
 	for i := range errors {
 		e := &errors[i]
 		for j := range all {
@@ -173,11 +161,9 @@ func (s *Server) addContext(ctx context.Context, errors []errorResult) error {
 			}
 		}
 		if _, known := latest[e.Name]; !known {
-			run, _, err := s.latestRun(ctx, e.Name)
-			if err != nil {
+			if latest[e.Name], err = p.LatestRun(ctx, e.Name); err != nil {
 				return err
 			}
-			latest[e.Name] = run.Number
 		}
 		if n := latest[e.Name]; n > e.Run && !e.Resolved {
 			e.NotSeenIn = n
@@ -186,22 +172,27 @@ func (s *Server) addContext(ctx context.Context, errors []errorResult) error {
 	return nil
 }
 
-// isSimilar: the same type, in the same file or of the same category.
+// isSimilar reports whether other has the same type as e and either the same file
+// or the same category.
 func isSimilar(e *errorResult, other *logstore.Fault) bool {
-	return other.ID != e.ErrorID && e.Type != "" && other.Type == e.Type && (other.File == e.File || other.Category == e.Category)
+	return other.ID != e.ErrorID && e.Type != "" && other.Type == e.Type && (e.File != "" && other.File == e.File || other.Category == e.Category)
 }
 
-func summarize(all []logstore.Fault) *errorsSummary {
+// summarizeErrors returns the numbers of errors in all, by category and by process,
+// and how often the errors occurred in the last hour.
+func summarizeErrors(all []logstore.Fault) *errorsSummary {
 	sum := &errorsSummary{ByCategory: make(map[string]int), ByProcess: make(map[string]int)}
 	var perHour [24]int64
+	var count int64
 	for i := range all {
+		count += all[i].Count
 		sum.ByCategory[all[i].Category]++
 		sum.ByProcess[all[i].Name]++
 		for hour, n := range all[i].PerHour {
 			perHour[hour] += n
 		}
 	}
-	sum.PerHour, sum.Trend = hourly(perHour[:], time.Now())
+	sum.rateResult = rateOf(count, perHour[:])
 	return sum
 }
 
@@ -213,25 +204,21 @@ type latestErrorsArgs struct {
 func getLatestErrorsTool() tool {
 	return define(tool{
 		name: "get_latest_errors", title: "Latest errors", toolset: setErrors,
-		description: "The errors seen latest in all processes of the project.",
+		description: "The latest errors of all processes of the project.",
 		hints:       hints{readOnly: true, idempotent: true},
 	}, getLatestErrors)
 }
 
 func getLatestErrors(ctx context.Context, s *Server, a latestErrorsArgs) (getErrorsResult, error) {
-	given := getErrorsArgs{Limit: a.Limit}
-	if given.Limit == 0 {
-		given.Limit = 10
-	}
+	query := getErrorsArgs{Limit: cmp.Or(a.Limit, 10)}
 	if a.UnresolvedOnly == nil || *a.UnresolvedOnly {
-		unresolved := false
-		given.Resolved = &unresolved
+		query.Resolved = new(false)
 	}
-	return getErrors(ctx, s, given)
+	return getErrors(ctx, s, query)
 }
 
 type resolveErrorArgs struct {
-	ErrorID string `json:"error_id" jsonschema:"one, with its whole stack"`
+	ErrorID string `json:"error_id"`
 	Note    string `json:"note,omitempty" jsonschema:"what was done"`
 }
 
@@ -240,20 +227,17 @@ type resolveErrorResult struct {
 	Notice string `json:"notice"`
 }
 
-func (r resolveErrorResult) text() string {
-	return markedErrors([]errorResult{r.errorResult}, nil)
+func (r resolveErrorResult) write(t *answerText) {
+	t.output(nil, []errorResult{r.errorResult})
 }
 
 func markErrorResolvedTool() tool {
 	return define(tool{
 		name: "mark_error_resolved", title: "Resolve error", toolset: setErrors,
-		description: "Marks an error as resolved; seen again, it says regressed.",
+		description: "Marks an error as resolved; if it recurs, it is regressed.",
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *Server, a resolveErrorArgs) (resolveErrorResult, error) {
-		f, err := s.o.Store.ResolveFault(ctx, a.ErrorID, a.Note)
-		if err == nil && f.Project == s.o.Manager.Project() {
-			s.changed(f.Name)
-		}
-		return resolveErrorResult{ofFault(&f), outputNotice}, err
+		f, err := s.project.ResolveFault(ctx, a.ErrorID, a.Note)
+		return resolveErrorResult{errorResultOf(&f), outputNotice}, err
 	})
 }

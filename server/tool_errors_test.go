@@ -3,18 +3,37 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/server/project"
+	"pmcp/server/stdio/stdiotest"
 )
 
-// TestErrorsFitIntoOneAnswer: many kinds come in several answers, none twice
-// and none left out.
-func TestErrorsFitIntoOneAnswer(t *testing.T) {
+// TestGetErrorsWaitsForLastLines checks that get_errors has an error whose last line was
+// just printed.
+func TestGetErrorsWaitsForLastLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := hello(t)
+		s.print(s.ownRun(), "Traceback (most recent call last):", `  File "/srv/shop.py", line 9, in total`, "KeyError: 'price'")
+		if _, text := s.do("get_errors", map[string]any{"process": "tests"}); !strings.Contains(text, "1 kind of errors\n") || !strings.Contains(text, "KeyError") {
+			t.Errorf("got %s, want the error", text)
+		}
+	})
+}
+
+// TestManyErrorsArePaged checks that get_errors returns many kinds of errors in
+// several answers, none twice and none left out.
+func TestManyErrorsArePaged(t *testing.T) {
 	s := hello(t)
-	run, _ := s.store.NewRun(s.manager.Project(), "app")
+	if _, text := s.do("get_errors", nil); text != "0 kinds of errors\n" {
+		t.Errorf("without errors: got %q, want that alone", text)
+	}
+	run, _, _ := s.store.NewRun(s.manager.Project(), "app")
 	const kinds = 60
 	for i := range kinds {
 		word := strings.Repeat(string(rune('a'+i%26)), 3+i/26)
@@ -26,73 +45,79 @@ func TestErrorsFitIntoOneAnswer(t *testing.T) {
 	}
 	s.store.RunEnded(run, 0, "")
 	s.store.EndCapture(run)
-	noErr(t, s.store.Flush(t.Context()))
+	stdiotest.NoErr(t, s.store.Flush(t.Context()))
 
 	seen := make(map[string]bool)
 	for answers := 0; ; answers++ {
 		r := s.ask("tools/call", map[string]any{"name": "get_errors", "arguments": map[string]any{"offset": len(seen), "limit": 1000}})
 		raw, err := json.Marshal(r.Result["structuredContent"])
-		noErr(t, err)
+		stdiotest.NoErr(t, err)
 		var page getErrorsResult
-		noErr(t, json.Unmarshal(raw, &page))
-		if size := len(r.text()); size > defaultMaxBytes+500 {
-			t.Errorf("answer of %d bytes", size)
+		stdiotest.NoErr(t, json.Unmarshal(raw, &page))
+		if size := len(r.Text()); size > defaultMaxBytes+500 {
+			t.Errorf("got an answer of %d bytes, want at most %d", size, defaultMaxBytes+500)
 		}
 		if page.Total != kinds || len(page.Errors) == 0 {
-			t.Fatalf("%d of %d errors: %s", len(page.Errors), page.Total, raw)
+			t.Fatalf("got %d of %d errors, want some of %d: %s", len(page.Errors), page.Total, kinds, raw)
 		}
 		for _, e := range page.Errors {
 			if seen[e.ErrorID] {
-				t.Errorf("%s comes twice", e.ErrorID)
+				t.Errorf("got %s twice, want it once", e.ErrorID)
 			}
 			seen[e.ErrorID] = true
 		}
 		if !page.More {
 			if len(seen) != kinds || answers == 0 {
-				t.Errorf("%d errors in %d answers, want %d in several", len(seen), answers+1, kinds)
+				t.Errorf("got %d errors in %d answers, want %d in several", len(seen), answers+1, kinds)
 			}
 			return
 		}
 		if !strings.Contains(page.Hint, fmt.Sprintf("offset: %d", len(seen))) {
-			t.Errorf("hint %q after %d errors", page.Hint, len(seen))
+			t.Errorf("after %d errors: got hint %q, want the next offset", len(seen), page.Hint)
 		}
 	}
 }
 
-// TestErrorsOfAnEarlierRun: an error that later runs show as well is one of the
-// run that is asked for.
-func TestErrorsOfAnEarlierRun(t *testing.T) {
+// TestGetErrorsFindsErrorsOfEarlierRun checks that get_errors for a run returns an error of the
+// run although later runs had the same error.
+func TestGetErrorsFindsErrorsOfEarlierRun(t *testing.T) {
 	s := hello(t)
 	for range 3 {
 		s.crash()
 	}
 	for run := 1; run <= 3; run++ {
 		data, text := s.do("get_errors", map[string]any{"process": "job", "run": run})
-		hinted := strings.Contains(text, "of the latest run that showed it")
+		hinted := strings.Contains(text, "from the latest run that had it")
 		if errors, _ := data["errors"].([]any); len(errors) != 1 || hinted != (run < 3) {
-			t.Errorf("run %d:\n%s", run, text)
+			t.Errorf("run %d: got\n%s\nwant 1 error", run, text)
 		}
 	}
 }
 
-// TestWaitGivesTheErrorsOfTheRun: without a cursor those from its start on, also
-// while it goes on, and none of the run before.
-func TestWaitGivesTheErrorsOfTheRun(t *testing.T) {
+// TestWaitReturnsErrorsOfItsRun checks that wait_for_process without a cursor
+// returns the errors of the lines that were not shown before, also while the run goes on,
+// and none of the run before.
+func TestWaitReturnsErrorsOfItsRun(t *testing.T) {
 	s := hello(t)
 	s.script("web", "echo 'ValueError: of the run before' >&2; exit 3", "wait", "exit")
 	s.script("web", "echo '2026-01-05 12:00:00 ERROR db: connection refused'; echo '2026-01-05 12:00:00 INFO up'; exec sleep 100", "merge_output", true, "ready", map[string]any{"log": "INFO up$"})
 	for until, more := range map[string][]any{"ready": nil, "idle": {"idle_ms", 1}, "log": {"pattern", "INFO up$"}} {
+		s.server.shown = project.Shown{} // nothing was shown
 		data, text := s.waitFor("web", until, more...)
 		errors, _ := data["errors"].([]any)
-		if data["state"] != "running" || len(errors) != 1 || !strings.Contains(text, "\n  db: connection refused\n") {
-			t.Errorf("%s: %s", until, text)
+		if data["state"] != "running" || len(errors) != 1 || !strings.Contains(text, ": db: connection refused\n") {
+			t.Errorf("%s: got %s, want 1 error of the running run", until, text)
 		}
+	}
+	if data, text := s.waitFor("web", "ready"); data["errors"] != nil || data["lines"] != nil {
+		t.Errorf("again: got %s, want nothing that was shown before", text)
 	}
 }
 
-// TestHourly: an error that occurs once a minute does so at every minute of the
-// hour, and what grows or ends is told soon.
-func TestHourly(t *testing.T) {
+// TestHourlyRateAndTrendOfErrorsAreReported checks that an error that occurs once a minute has a rate
+// of 60 per hour at any time, and that the trend of an error that becomes frequent
+// or stops is reported soon.
+func TestHourlyRateAndTrendOfErrorsAreReported(t *testing.T) {
 	const rising, steady, falling = "rising", "steady", "falling"
 	hour := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -114,24 +139,75 @@ func TestHourly(t *testing.T) {
 		{5, []int64{0, 0, 0, 0, 0, 9}, 0, falling},
 	} {
 		now := hour.Add(time.Duration(c.minute) * time.Minute)
-		if inHour, trend := hourly(c.perHour, now); inHour != c.inHour || trend != c.trend {
-			t.Errorf("minute %d, %v: %d, %s; want %d, %s", c.minute, c.perHour, inHour, trend, c.inHour, c.trend)
+		if got := hourlyRate(c.perHour, now); got.PerHour != c.inHour || got.Trend != c.trend {
+			t.Errorf("minute %d, %v: got %d, %s; want %d, %s", c.minute, c.perHour, got.PerHour, got.Trend, c.inHour, c.trend)
 		}
 	}
 }
 
-// TestErrorText says how often, since when and how it goes on, for who is shown
-// the text alone; of one that was seen once there is no more to say.
-func TestErrorText(t *testing.T) {
-	once := errorResult{ErrorID: "e1", Category: "other", Name: "web", Run: 2, Count: 1, FirstSeen: "F", LastSeen: "L", PerHour: 1, Trend: "steady", Cursor: "C", Message: "it broke"}
+// TestErrorTextCountsRepeats checks that the text alone reports how often, since
+// when and at which rate an error occurs, and leaves this out for an error that
+// occurred once.
+func TestErrorTextCountsRepeats(t *testing.T) {
+	once := errorResult{ErrorID: "e1", Category: "other", Name: "web", Run: 2, Count: 1, FirstSeen: "F", LastSeen: "L", Cursor: "C", Message: "it broke"}
 	again := once
-	again.Count, again.PerHour, again.Trend = 7, 3, "rising"
+	again.Count, again.rateResult = 7, rateOf(7, []int64{7, 0, 0, 0, 0, 0})
+	often := again
+	often.Count, often.rateResult = 12, rateResult{3, "rising"}
 	for want, r := range map[string]errorResult{
-		"error e1: other in web run 2, 1 times, last at L, cursor C\n  it broke\n":                            once,
-		"error e1: other in web run 2, 7 times since F, 3 an hour, rising, last at L, cursor C\n  it broke\n": again,
+		"error e1: other in web run 2, last at L, cursor C\n  it broke\n":                                      once,
+		"error e1: other in web run 2, 7 times since F, last at L, cursor C\n  it broke\n":                     again,
+		"error e1: other in web run 2, 12 times since F, 3 an hour, rising, last at L, cursor C\n  it broke\n": often,
 	} {
-		if got := r.text(); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := textOf(&r); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+	for count, want := range map[int64]bool{9: false, 10: true} {
+		all := []logstore.Fault{{Count: count, PerHour: [24]int64{count}}}
+		r := getErrorsResult{Total: 1, Summary: summarizeErrors(all)}
+		if text := textOf(&r); strings.Contains(text, "an hour") != want || (r.Summary.Trend != "") != want {
+			t.Errorf("%d occurrences: got %q, want a rate: %v", count, text, want)
+		}
+	}
+}
+
+// TestErrorsWithoutFileAreSimilarByCategory checks that two errors of one type that
+// name no file are not reported as errors in the same file.
+func TestErrorsWithoutFileAreSimilarByCategory(t *testing.T) {
+	e := &errorResult{ErrorID: "a", Type: "Error", Category: "network"}
+	for _, c := range []struct {
+		file, otherFile, category string
+		want                      bool
+	}{
+		{"", "", "not_found", false},
+		{"", "", "network", true},
+		{"a.js", "a.js", "not_found", true},
+		{"a.js", "b.js", "not_found", false},
+		{"a.js", "b.js", "network", true},
+	} {
+		e.File = c.file
+		other := &logstore.Fault{ID: "b"}
+		other.Type, other.File, other.Category = "Error", c.otherFile, c.category
+		if got := isSimilar(e, other); got != c.want {
+			t.Errorf("%+v: got %v, want %v", c, got, c.want)
+		}
+	}
+}
+
+// TestLongStackShowsBothEnds checks that a long stack is cut in its middle: Python prints
+// the frame that failed last, other languages print it first.
+func TestLongStackShowsBothEnds(t *testing.T) {
+	f := logstore.Fault{}
+	for i := range 30 {
+		f.Stack = append(f.Stack, fmt.Sprintf("frame %d", i))
+	}
+	got := errorResultOf(&f).Stack
+	if len(got) != stackLines || got[0] != "frame 0" || got[stackLines-1] != "frame 29" || got[6] != "… 19 more lines: get_errors with error_id" || got[7] != "frame 25" {
+		t.Errorf("got %q, want both ends and the count of the rest", got)
+	}
+	f.Stack = f.Stack[:stackLines]
+	if got := errorResultOf(&f).Stack; !slices.Equal(got, f.Stack) {
+		t.Errorf("got %q, want the whole stack", got)
 	}
 }

@@ -1,28 +1,31 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/server/project"
 )
 
-// maxPageLines bounds the lines of one answer.
+// maxPageLines bounds the number of lines in one answer.
 const maxPageLines = 10_000
 
 type getLogsArgs struct {
-	Process      string `json:"process,omitempty" jsonschema:"names with commas; default all"`
-	Run          int    `json:"run,omitempty" jsonschema:"number; -1: latest"`
+	Process      string `json:"process,omitempty"`
+	Run          int    `json:"run,omitempty" jsonschema:"-1: latest"`
 	Stream       string `json:"stream,omitempty" enum:"out|err|mcp"`
-	Level        string `json:"level,omitempty" jsonschema:"at least" enum:"trace|debug|info|warn|error|fatal"`
-	Since        string `json:"since,omitempty" jsonschema:"RFC 3339, date, or 10m, 1d, 2w"`
+	Level        string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
+	Since        string `json:"since,omitempty" jsonschema:"time, or 10m, 2d"`
 	Until        string `json:"until,omitempty"`
-	After        string `json:"after,omitempty" jsonschema:"cursor, or start"`
-	Before       string `json:"before,omitempty" jsonschema:"cursor"`
-	Limit        int    `json:"limit,omitempty" min:"1" max:"10000"`
+	After        string `json:"after,omitempty" jsonschema:"cursor or start"`
+	Before       string `json:"before,omitempty"`
+	Limit        int    `json:"limit,omitempty" natural:"lines" min:"1" max:"10000"`
 	MaxBytes     int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
-	MaxLineBytes int    `json:"max_line_bytes,omitempty" min:"16" max:"8388608"`
+	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
+	Times        string `json:"times,omitempty" enum:"none|s|ms"`
 }
 
 // logsResult is the answer of the log tools.
@@ -32,61 +35,59 @@ type logsResult struct {
 	Hint     string `json:"hint,omitempty"`
 }
 
-func (r logsResult) text() string {
-	text := r.logResult.text()
+func (r logsResult) write(t *answerText) {
+	r.writeTo(t, nil)
 	if r.TimedOut {
-		text += "timed out: nothing new\n"
+		t.line("timed out: nothing new")
 	}
-	if r.Hint != "" {
-		text += "hint: " + r.Hint + "\n"
-	}
-	return text
+	t.hint(r.Hint)
 }
 
 func getLogsTool() tool {
 	return define(tool{
 		name: "get_logs", title: "Read logs", toolset: setLogs,
-		description: "Reads logs page by page, oldest line first. Alone: the end of the latest run.",
+		description: "Reads logs page by page; by default the end of the latest run. Also max_line_bytes.",
 		hints:       hints{readOnly: true, idempotent: true},
 	}, getLogs)
 }
 
 func getLogs(ctx context.Context, s *Server, a getLogsArgs) (logsResult, error) {
-	q, err := s.logQuery(ctx, a)
+	q, err := logQuery(ctx, s.project, a)
 	if err != nil {
 		return logsResult{}, err
 	}
-	page, err := s.o.Store.Read(ctx, q)
+	page, err := s.project.Read(ctx, q)
 	if err != nil {
 		return logsResult{}, err
 	}
-	view := logView{names: len(q.Names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, newest: q.Newest || q.Before != ""}
+	view := logView{names: len(q.Names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, times: a.Times, newest: q.Newest || q.Before != ""}
 	r := logsResult{logResult: view.render(page)}
 	if len(page.Lines) == 0 {
 		r.Hint = "no lines"
 	}
+	r.fit(logLimit(a.MaxBytes), func() int { return answerSize(r) })
 	return r, nil
 }
 
-// logQuery is the query that the arguments of get_logs mean.
-func (s *Server) logQuery(ctx context.Context, a getLogsArgs) (logstore.Query, error) {
-	now := time.Now()
-	q := logstore.Query{Project: s.o.Manager.Project(), After: a.After, Before: a.Before, Limit: a.Limit}
+// logLimit returns the most bytes of an answer of a log tool beside the events. maxBytes
+// is the argument max_bytes.
+func logLimit(maxBytes int) int {
+	limit := cmp.Or(maxBytes, defaultMaxBytes)
+	return limit - min(eventsMaxBytes, limit/4)
+}
+
+// logQuery returns the query for the arguments of get_logs.
+func logQuery(ctx context.Context, p *project.Project, a getLogsArgs) (logstore.Query, error) {
 	if a.After != "" && a.Before != "" {
-		return q, fmt.Errorf("arguments after and before: give at most one of them")
+		return logstore.Query{}, fmt.Errorf("arguments after and before: give at most one of them")
 	}
-	var err error
-	if q.Names, err = s.resolveNames(ctx, a.Process); err != nil {
-		return q, err
+	sel, err := p.Select(ctx, a.Process, a.Run, a.Since, a.Until)
+	if err != nil {
+		return logstore.Query{}, err
 	}
-	if q.Since, q.Until, err = parseSpan(a.Since, a.Until, now); err != nil {
-		return q, err
-	}
-	q.Streams, q.MinLevel = streamSet(a.Stream), minLevel(a.Level)
-	if a.Run != 0 {
-		if q.Runs, err = s.runIDs(ctx, q.Names, a.Run); err != nil {
-			return q, err
-		}
+	q := logstore.Query{
+		Names: sel.Names, Runs: sel.Runs, Since: sel.Since, Until: sel.Until, Streams: streamSet(a.Stream), MinLevel: minLevel(a.Level),
+		After: a.After, Before: a.Before, Limit: a.Limit,
 	}
 	if a.Run == 0 && a.Since == "" && a.Until == "" && a.After == "" && a.Before == "" {
 		q.Latest, q.Newest = true, true
@@ -94,35 +95,7 @@ func (s *Server) logQuery(ctx context.Context, a getLogsArgs) (logstore.Query, e
 	return q, nil
 }
 
-// runIDs are the runs that a number means for each of names (nil: all).
-func (s *Server) runIDs(ctx context.Context, names []string, number int) ([]int64, error) {
-	runs, err := s.o.Store.Runs(ctx, logstore.RunFilter{Project: s.o.Manager.Project(), Names: names, Number: number})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list runs: %w", err)
-	}
-	if len(runs) == 0 {
-		return nil, fmt.Errorf("argument run: there is no run %d%s", number, s.runRange(ctx, names))
-	}
-	ids := make([]int64, len(runs))
-	for i, run := range runs {
-		ids[i] = run.ID
-	}
-	return ids, nil
-}
-
-// runRange says which runs there are, for an error.
-func (s *Server) runRange(ctx context.Context, names []string) string {
-	if len(names) != 1 {
-		return ""
-	}
-	latest, ok, err := s.latestRun(ctx, names[0])
-	if err != nil || !ok {
-		return fmt.Sprintf(" of %s: it never ran", names[0])
-	}
-	return fmt.Sprintf(" of %s; the latest is %d", names[0], latest.Number)
-}
-
-// streamSet is the bit set of a stream argument; 0 for all.
+// streamSet returns the bit set for a stream argument; 0 stands for all streams.
 func streamSet(name string) uint8 {
 	for stream, n := range streamNames {
 		if n == name {
@@ -132,8 +105,9 @@ func streamSet(name string) uint8 {
 	return 0
 }
 
-// minLevel reads a level argument, whose enum only holds names that are known.
-func minLevel(name string) logstore.Level {
-	level, _ := logstore.ParseLevel(name)
+// minLevel parses a level argument. It ignores errors, since the enum allows only
+// known names.
+func minLevel(name string) line.Level {
+	level, _ := line.ParseLevel(name)
 	return level
 }

@@ -1,43 +1,24 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"pmcp/groups"
-	"pmcp/process"
+	"pmcp/server/project"
 )
 
 type createGroupArgs struct {
-	Name         string       `json:"name"`
-	Description  string       `json:"description,omitempty"`
-	Members      []memberArgs `json:"members" jsonschema:"each may carry arguments of start_process"`
-	StartDelayMS int          `json:"start_delay_ms,omitempty" min:"0" max:"600000"`
-	StopStrategy string       `json:"stop_strategy,omitempty" enum:"reverse|parallel|sequential"`
-}
-
-// memberArgs is one member; its depends_on is that of specArgs.
-type memberArgs struct {
-	Process  string `json:"process"`
-	specArgs `schema:"brief"`
-
-	raw json.RawMessage // nil: only its name is given
-}
-
-// takeRaw keeps what was given for each member, so that it can be laid over its
-// definition.
-func (a *createGroupArgs) takeRaw(raw json.RawMessage) {
-	var given struct{ Members []json.RawMessage }
-	if json.Unmarshal(raw, &given) != nil || len(given.Members) != len(a.Members) {
-		return
-	}
-	for i := range a.Members {
-		a.Members[i].raw = given.Members[i]
-	}
+	Name           string           `json:"name"`
+	Description    string           `json:"description,omitempty" schema:"brief"`
+	Members        []project.Member `json:"members" jsonschema:"with arguments of start_process"`
+	StartDelayMS   int              `json:"start_delay_ms,omitempty" schema:"brief" min:"0" max:"600000"`
+	StopStrategy   string           `json:"stop_strategy,omitempty" enum:"reverse|parallel|sequential"`
+	project.Shared `schema:"brief"`
 }
 
 // groupResult is a group in an answer.
@@ -49,8 +30,9 @@ type groupResult struct {
 	StopStrategy string              `json:"stop_strategy"`
 	StartDelayMS int64               `json:"start_delay_ms,omitempty"`
 	Order        []string            `json:"order"`
-	Members      []groupMemberResult `json:"members" jsonschema:"each may carry arguments of start_process"`
+	Members      []groupMemberResult `json:"members"`
 	Changes      []string            `json:"changes,omitempty"`
+	Others       map[string]int      `json:"others,omitempty" schema:"extra"` // phases of the members for which there is no room
 	Problem      string              `json:"problem,omitempty"`
 	Hint         string              `json:"hint,omitempty"`
 }
@@ -67,19 +49,20 @@ type groupMemberResult struct {
 	ExitCode  *int     `json:"exit_code,omitempty"`
 }
 
-func ofGroup(st *groups.Status) groupResult {
+// newGroupResult returns st in the form that answers show.
+func newGroupResult(st *groups.Status) groupResult {
 	r := groupResult{
 		Name: st.Group.Name, Description: st.Group.Description, State: string(st.State), Busy: st.Busy, Problem: st.Problem,
 		StopStrategy: st.Group.StopStrategy.String(), StartDelayMS: st.Group.StartDelay.Milliseconds(), Order: []string{}, Members: []groupMemberResult{},
 	}
-	r.Order = append(r.Order, st.Order...) // nil of a group without members
+	r.Order = append(r.Order, st.Order...) // st.Order is nil for an empty group, and the answer has []
 	for _, m := range st.Members {
 		member := groupMemberResult{Name: m.Process, Phase: string(m.Phase), Why: withoutInvalid(m.Why)}
 		for _, d := range m.DependsOn {
 			member.DependsOn = append(member.DependsOn, d.String())
 		}
 		if m.Known {
-			p := ofStatus(&m.Status)
+			p := resultOf(&project.Run{Status: m.Status})
 			member.State, member.Ready, member.PID, member.Run, member.ExitCode = p.State, p.Ready, p.PID, p.Run, p.ExitCode
 		}
 		r.Members = append(r.Members, member)
@@ -87,56 +70,80 @@ func ofGroup(st *groups.Status) groupResult {
 	return r
 }
 
-func (r groupResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "group %s: %s", r.Name, r.State)
-	if r.Busy != "" {
-		fmt.Fprintf(&b, ", %s", r.Busy)
+// fit shortens the group until size, which counts the whole answer, is at most limit
+// bytes: first the order and the changes, then the members, those with a reason last.
+func (r *groupResult) fit(limit int, size func() int) {
+	if size() <= limit {
+		return
 	}
-	fmt.Fprintf(&b, ", start order: %s", strings.Join(r.Order, ", "))
-	if r.StartDelayMS > 0 {
-		fmt.Fprintf(&b, ", %d ms apart", r.StartDelayMS)
-	}
-	if r.StopStrategy != groups.StopReverse.String() {
-		fmt.Fprintf(&b, ", stopped %s", r.StopStrategy)
-	}
-	b.WriteString("\n")
-	if r.Description != "" {
-		fmt.Fprintf(&b, "  %q\n", r.Description)
-	}
-	for _, m := range r.Members {
-		fmt.Fprintf(&b, "  %s: %s", m.Name, m.Phase)
-		if m.State != "" && m.State != m.Phase {
-			fmt.Fprintf(&b, " (%s)", m.State)
+	r.Order, r.Changes = boundWords(r.Order, limit/4), boundWords(r.Changes, limit/4)
+	all := slices.SortedStableFunc(slices.Values(r.Members), func(a, b groupMemberResult) int {
+		return cmp.Compare(min(len(b.Why), 1), min(len(a.Why), 1))
+	})
+	r.Members = all
+	if dropped := dropLast(&r.Members, limit-2*leftOutBytes, size); dropped > 0 {
+		r.Others = make(map[string]int)
+		for _, m := range all[len(all)-dropped:] {
+			r.Others[m.Phase]++
 		}
-		if m.Why != "" {
-			fmt.Fprintf(&b, ", %s", m.Why)
-		}
-		if len(m.DependsOn) > 0 {
-			fmt.Fprintf(&b, ", after %s", strings.Join(m.DependsOn, ", "))
-		}
-		if m.PID > 0 {
-			fmt.Fprintf(&b, ", pid %d", m.PID)
-		}
-		b.WriteString("\n")
+		r.Hint = joinHints(r.Hint, "list_processes with group shows the other members")
 	}
-	for _, line := range slices.Concat(r.Changes, nonEmpty(r.Problem), nonEmpty(r.Hint)) {
-		b.WriteString(line + "\n")
-	}
-	return b.String()
 }
 
-func nonEmpty(s string) []string {
-	if s == "" {
-		return nil
+// fitted returns the group as the answer of an action.
+func (r groupResult) fitted() groupResult {
+	r.fit(outputArgs{}.limit(), func() int { return answerSize(r) })
+	return r
+}
+
+// boundWords returns as many of the words as fit into limit bytes, and counts the others.
+func boundWords(words []string, limit int) []string {
+	dropped := dropLast(&words, limit, func() (n int) {
+		for _, w := range words {
+			n += sizeOfString(w) + len(`"",`)
+		}
+		return n
+	})
+	if dropped > 0 {
+		words = append(slices.Clip(words), fmt.Sprintf("and %d more", dropped))
 	}
-	return []string{s}
+	return words
+}
+
+func (r groupResult) write(t *answerText) {
+	t.part("group %s: %s", r.Name, r.State)
+	t.optPart(", %s", r.Busy)
+	t.part(", start order: %s", strings.Join(r.Order, ", "))
+	t.optPart(", %d ms apart", r.StartDelayMS)
+	if r.StopStrategy != groups.StopReverse.String() {
+		t.part(", stopped %s", r.StopStrategy)
+	}
+	t.line("")
+	t.optLine("  %q", r.Description)
+	for _, m := range r.Members {
+		t.part("  %s: %s", m.Name, m.Phase)
+		if m.State != "" && m.State != m.Phase {
+			t.part(" (%s)", m.State)
+		}
+		t.optPart(", %s", m.Why)
+		t.optPart(", after %s", strings.Join(m.DependsOn, ", "))
+		t.optPart(", pid %d", m.PID)
+		t.line("")
+	}
+	if len(r.Others) > 0 {
+		t.line("  others: %s", formatCounts(r.Others))
+	}
+	for _, line := range r.Changes {
+		t.line("%s", line)
+	}
+	t.optLine("%s", r.Problem)
+	t.optLine("%s", r.Hint)
 }
 
 func createGroupTool() tool {
 	return define(tool{
 		name: "create_group", title: "Define group", toolset: setGroups,
-		description: "Defines a set of processes with dependencies, kept for later sessions. Starts nothing.",
+		description: "Defines a set of processes with dependencies; starts nothing. Also description, start_delay_ms, and cwd, env, env_files of all.",
 		hints:       hints{idempotent: true},
 	}, createGroup)
 }
@@ -146,156 +153,87 @@ func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult
 	if err != nil {
 		return groupResult{}, err
 	}
-	g := groups.Group{
-		Name: a.Name, Description: a.Description, StopStrategy: strategy, StartDelay: time.Duration(a.StartDelayMS) * time.Millisecond,
-	}
-	for _, m := range a.Members {
-		if m.Group != "" && m.Group != a.Name {
-			return groupResult{}, fmt.Errorf("argument members: %s: group: it becomes a member of %s, and of %s only by add_to_group", m.Process, a.Name, m.Group)
-		}
-		g.Members = append(g.Members, groups.Member{Process: m.Process, DependsOn: dependencies(m.DependsOn)})
-	}
-	if err := g.Validate(); err != nil {
-		return groupResult{}, err
-	}
-	s.o.Mask.Spare(g.Name)
-	for _, m := range g.Members {
-		s.o.Mask.Spare(m.Process)
-	}
-	defined, err := s.memberDefinitions(ctx, a.Members) // all are looked at before anything is written
+	g := groups.Group{Name: a.Name, Description: a.Description, StopStrategy: strategy, StartDelay: time.Duration(a.StartDelayMS) * time.Millisecond}
+	st, existed, changes, err := s.project.DefineGroup(ctx, project.GroupRequest{Group: g, Members: a.Members, Shared: a.Shared})
 	if err != nil {
 		return groupResult{}, err
 	}
-	existed, changes, err := s.o.Groups.Save(ctx, g)
-	if err != nil {
-		return groupResult{}, err
-	}
-	for _, d := range defined {
-		changes = append(changes, s.changedMember(ctx, d)...)
-		s.keepDefinition(d.name, d.def)
-	}
-	r, err := s.groupNow(ctx, a.Name)
+	r := newGroupResult(&st)
 	r.Changes = changes
 	if existed && len(changes) == 0 {
-		r.Hint = "it was defined the same way before"
+		r.Hint = "it was already defined this way"
 	}
-	return r, err
-}
-
-func dependencies(args []dependencyArgs) []groups.Dependency {
-	var deps []groups.Dependency
-	for _, d := range args {
-		deps = append(deps, groups.Dependency{Process: d.Process, Condition: groups.Condition(d.Condition)})
-	}
-	return deps
-}
-
-func (s *Server) groupNow(ctx context.Context, name string) (groupResult, error) {
-	st, err := s.o.Groups.Status(ctx, name)
-	if err != nil {
-		return groupResult{}, err
-	}
-	return ofGroup(&st), nil
-}
-
-// checkGrouping refuses dependencies that no group would mind.
-func (a specArgs) checkGrouping() error {
-	if a.Group == "" && len(a.DependsOn) > 0 {
-		return fmt.Errorf("argument depends_on: it goes with group, whose start_group minds it; give group too, or use add_to_group")
-	}
-	return nil
-}
-
-// checkJoin finds out whether a process can be part of the group that it is
-// started with, before anything is started.
-func (s *Server) checkJoin(ctx context.Context, name string, def specArgs) error {
-	if def.Group == "" {
-		return nil
-	}
-	return s.o.Groups.CheckAdd(ctx, def.Group, groups.Member{Process: name, DependsOn: dependencies(def.DependsOn)}, true)
-}
-
-// joinGroup makes a process that was started with group part of it.
-func (s *Server) joinGroup(ctx context.Context, name string, def specArgs) error {
-	if def.Group == "" {
-		return nil
-	}
-	_, err := s.o.Groups.Add(ctx, def.Group, groups.Member{Process: name, DependsOn: dependencies(def.DependsOn)}, true)
-	if err == nil {
-		s.changed("")
-	}
-	return err
+	return r.fitted(), nil
 }
 
 type addToGroupArgs struct {
-	Group     string           `json:"group"`
-	Process   string           `json:"process"`
-	DependsOn []dependencyArgs `json:"depends_on,omitempty"`
+	Group     string               `json:"group" natural:"alias"`
+	Process   string               `json:"process"`
+	DependsOn []project.Dependency `json:"depends_on,omitempty" schema:"brief"`
 }
 
 func addToGroupTool() tool {
 	return define(tool{
 		name: "add_to_group", title: "Add to group", toolset: setGroups,
-		description: "Adds a process to a group, or changes its dependencies.",
+		description: "Adds a process to a group, or changes its depends_on.",
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *Server, a addToGroupArgs) (groupResult, error) {
-		if _, err := s.o.Groups.Status(ctx, a.Group); err != nil {
-			return groupResult{}, err
-		}
-		if _, err := s.memberDefinition(ctx, "process", memberArgs{Process: a.Process}); err != nil {
-			return groupResult{}, err
-		}
-		if _, err := s.o.Groups.Add(ctx, a.Group, groups.Member{Process: a.Process, DependsOn: dependencies(a.DependsOn)}, false); err != nil {
-			return groupResult{}, err
-		}
-		return s.groupNow(ctx, a.Group)
+		st, err := s.project.AddToGroup(ctx, a.Group, a.Process, a.DependsOn)
+		return newGroupResult(&st).fitted(), err
 	})
 }
 
 type removeFromGroupArgs struct {
-	Group   string `json:"group"`
-	Process string `json:"process,omitempty"`
+	Group   string `json:"group" natural:"alias"`
+	Process string `json:"process,omitempty" omitted:"the whole group is deleted"`
 }
 
 func removeFromGroupTool() tool {
 	return define(tool{
 		name: "remove_from_group", title: "Remove from group", toolset: setGroups,
-		description: "Takes a process out of a group; without process forgets the group.",
+		description: "Removes a process from a group; without process, deletes the group.",
 		hints:       hints{destructive: true, idempotent: true},
 	}, func(ctx context.Context, s *Server, a removeFromGroupArgs) (groupResult, error) {
-		if a.Process != "" {
-			if _, err := s.o.Groups.Remove(ctx, a.Group, a.Process); err != nil {
-				return groupResult{}, err
-			}
-			return s.groupNow(ctx, a.Group)
+		st, err := s.project.RemoveFromGroup(ctx, a.Group, a.Process)
+		r := newGroupResult(&st)
+		if a.Process == "" {
+			r.Hint = "the group is deleted; its processes stay as they are"
 		}
-		r, err := s.groupNow(ctx, a.Group)
-		if err != nil {
-			return r, err
-		}
-		r.Hint = "the group is forgotten; its processes stay as they are"
-		return r, s.o.Groups.Delete(ctx, a.Group)
+		return r.fitted(), err
 	})
 }
 
 type listGroupsArgs struct {
-	Group string `json:"group,omitempty"`
+	Group string `json:"group,omitempty" natural:"alias"`
 }
 
 type listGroupsResult struct {
 	Groups []groupResult `json:"groups"`
+	More   bool          `json:"more,omitempty"`
 	Hint   string        `json:"hint,omitempty"`
 }
 
-func (r listGroupsResult) text() string {
-	var b strings.Builder
+func (r listGroupsResult) write(t *answerText) {
 	for _, g := range r.Groups {
-		b.WriteString(g.text())
+		g.write(t)
 	}
-	for _, line := range nonEmpty(r.Hint) {
-		b.WriteString(line + "\n")
+	t.optLine("%s", r.Hint)
+}
+
+// fit drops groups until the answer is at most limit bytes; the first is shortened.
+func (r *listGroupsResult) fit(limit int) {
+	size := func() int { return answerSize(r) }
+	if len(r.Groups) == 0 || size() <= limit {
+		return
 	}
-	return b.String()
+	each := max(limit/len(r.Groups), 4*minShare)
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		g.fit(each, func() int { return answerSize(g) })
+	}
+	if dropped := dropLast(&r.Groups, limit-leftOutBytes, size); dropped > 0 {
+		r.More, r.Hint = true, fmt.Sprintf("%d more; group selects one", dropped)
+	}
 }
 
 func listGroupsTool() tool {
@@ -308,36 +246,13 @@ func listGroupsTool() tool {
 
 func listGroups(ctx context.Context, s *Server, a listGroupsArgs) (listGroupsResult, error) {
 	r := listGroupsResult{Groups: []groupResult{}}
-	if a.Group != "" {
-		g, err := s.groupNow(ctx, a.Group)
-		r.Groups = append(r.Groups, g)
-		return r, err
-	}
-	all, err := s.o.Groups.List(ctx)
-	if err != nil {
-		return r, err
-	}
+	all, err := s.project.ListGroups(ctx, a.Group)
 	for i := range all {
-		r.Groups = append(r.Groups, ofGroup(&all[i]))
+		r.Groups = append(r.Groups, newGroupResult(&all[i]))
 	}
 	if len(all) == 0 {
 		r.Hint = "no groups"
 	}
-	return r, nil
-}
-
-// StartMember starts a member of a group by its definition, for groups.
-func (s *Server) StartMember(ctx context.Context, name string, ifRunning process.IfRunning) (process.Status, error) {
-	def, ok, err := s.definition(ctx, name)
-	if err != nil {
-		return process.Status{}, err
-	}
-	if !ok {
-		return process.Status{}, fmt.Errorf("%w: %s has no definition; start_process with a command gives it one", process.ErrInvalid, name)
-	}
-	if err := s.ownOnly(ctx, name); err != nil {
-		return process.Status{}, err
-	}
-	st, _, err := s.launch(ctx, name, def, launchOptions{ifRunning: ifRunning})
-	return st, err
+	r.fit(logLimit(0))
+	return r, err
 }

@@ -1,178 +1,241 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"pmcp/groups"
+	"pmcp/logstore/line"
+	"pmcp/process"
+	"pmcp/server/project"
+	"pmcp/server/stdio"
 )
 
 type startGroupArgs struct {
-	Group       string `json:"group"`
-	TimeoutMS   int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
-	SkipRunning *bool  `json:"skip_running,omitempty" jsonschema:"false restarts them"`
+	Group          string           `json:"group" natural:"alias"`
+	Members        []project.Member `json:"members,omitempty"`
+	project.Shared `schema:"brief"`
+	TimeoutMS      *int  `json:"timeout_ms,omitempty" min:"0" max:"600000"`
+	SkipRunning    *bool `json:"skip_running,omitempty"`
+	Rerun          bool  `json:"rerun,omitempty"`
+	outputArgs
 }
 
-// groupRunResult is what a start or a stop of a group has come to.
+// groupRunResult is the outcome of a start or a stop of a group.
 type groupRunResult struct {
 	Name       string              `json:"name"`
 	State      string              `json:"state"`
 	TimedOut   bool                `json:"timed_out,omitempty"`
-	NextCursor string              `json:"next_cursor,omitempty"` // of all members, where it timed out
+	NextCursor string              `json:"next_cursor,omitempty"` // cursor of all members, if the operation continues
 	Members    []groupMemberReport `json:"members"`
+	Changes    []string            `json:"changes,omitempty"`
+	Others     map[string]int      `json:"others,omitempty"` // results of the members for which there is no room
 	Hint       string              `json:"hint,omitempty"`
 	Notice     string              `json:"notice,omitempty"`
 }
 
+// groupMemberReport is the outcome of a group operation for one member.
 type groupMemberReport struct {
-	Name       string        `json:"name"`
-	Result     string        `json:"result"` // started, ready, stopped, skipped, failed, pending or in progress
-	Why        string        `json:"why,omitempty"`
-	State      string        `json:"state,omitempty"`
-	Run        int           `json:"run,omitempty"`
-	PID        int           `json:"pid,omitempty"`
-	Ports      []int         `json:"ports,omitempty"`
-	ExitCode   *int          `json:"exit_code,omitempty"`
-	At         string        `json:"at,omitempty"`
-	Lines      []string      `json:"lines,omitempty"` // of a member that has broken down
-	NextCursor string        `json:"next_cursor,omitempty"`
-	Errors     []errorResult `json:"errors,omitempty"`
+	Name       string     `json:"name"`
+	Result     string     `json:"result"` // started, ready, done, stopped, skipped, failed, pending or in progress
+	Why        string     `json:"why,omitempty"`
+	State      string     `json:"state,omitempty"`
+	Run        int        `json:"run,omitempty"`
+	PID        int        `json:"pid,omitempty"`
+	Ports      []int      `json:"ports,omitempty"`
+	ExitCode   *int       `json:"exit_code,omitempty"`
+	At         string     `json:"at,omitempty"`
+	Lines      []string   `json:"lines,omitempty"` // of a member that failed
+	Omitted    *omitted   `json:"omitted,omitempty"`
+	NextCursor string     `json:"next_cursor,omitempty"`
+	Errors     []runError `json:"errors,omitempty"` // the cause first
 
-	faults bool // Errors are those of the run, or the answer says that some are left out
+	failed   int64                // the id of the run that failed, or 0
+	log      logResult            // what Lines is from
+	faults   bool                 // Errors has all errors of the run, or the answer reports that some are left out
+	reported map[string]time.Time // see runErrors
 }
 
-func (r groupRunResult) about() []told {
-	var all []told
+// otherState returns the state of the member, or "" if Result and Why imply it.
+func (m *groupMemberReport) otherState() string {
+	var implied []process.State
+	switch groups.Result(m.Result) {
+	case groups.WasStarted, groups.BecameReady, groups.InProgress:
+		implied = []process.State{process.Running}
+	case groups.IsDone:
+		implied = []process.State{process.Exited}
+	case groups.WasStopped:
+		implied = []process.State{process.Stopped}
+	case groups.HasFailed:
+		implied = []process.State{process.Crashed, process.Failed, process.Exited, process.Stopped}
+	case groups.Skipped:
+		if !strings.HasPrefix(m.Why, "already ") {
+			return ""
+		}
+		implied = []process.State{process.Running}
+	}
+	if slices.ContainsFunc(implied, func(s process.State) bool { return s.String() == m.State }) {
+		return ""
+	}
+	return m.State
+}
+
+func (r groupRunResult) about() []reported {
+	var all []reported
 	for _, m := range r.Members {
 		if m.Run == 0 {
-			continue // nothing of a run stands in it
+			continue // the report of this member shows no run
 		}
 		ready := m.Result == string(groups.BecameReady)
-		all = append(all, told{name: m.Name, run: m.Run, stage: stageOf(isLive(m.State), &ready), errors: idsOf(m.Errors), faults: m.faults})
+		all = append(all, reported{name: m.Name, run: m.Run, stage: stageOf(isLive(m.State), &ready), errors: m.reported, faults: m.faults})
 	}
 	return all
 }
 
-func (r groupRunResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "group %s: %s\n", r.Name, r.State)
+func (r groupRunResult) showed() []project.ShownLines {
+	var all []project.ShownLines
+	for i := range r.Members {
+		all = append(all, r.Members[i].log.showed()...)
+	}
+	return all
+}
+
+func (r groupRunResult) write(t *answerText) {
+	t.line("group %s: %s", r.Name, r.State)
+	for _, line := range r.Changes {
+		t.line("%s", line)
+	}
 	if r.TimedOut {
-		fmt.Fprintf(&b, "timed out; it goes on, and the same call joins it\nnext_cursor: %s\n", r.NextCursor)
+		t.part("timed out; ")
+	}
+	if r.NextCursor != "" {
+		t.line("the operation continues, and the same call joins it")
+		t.line("next_cursor: %s", r.NextCursor)
 	}
 	for _, m := range r.Members {
-		fmt.Fprintf(&b, "%s: %s", m.Name, m.Result)
-		if m.Why != "" {
-			fmt.Fprintf(&b, " (%s)", m.Why)
+		t.part("%s: %s", m.Name, m.Result)
+		t.optPart(" (%s)", m.Why)
+		t.optPart(", %s", m.otherState())
+		t.optPart(", run %d", m.Run)
+		if m.Result != string(groups.Skipped) && !strings.Contains(m.Why, "exit code") {
+			t.optPart(", exit code %d", m.ExitCode)
 		}
-		if m.State != "" {
-			fmt.Fprintf(&b, ", %s", m.State)
-		}
-		if m.ExitCode != nil {
-			fmt.Fprintf(&b, ", exit code %d", *m.ExitCode)
-		}
-		if m.PID > 0 {
-			fmt.Fprintf(&b, ", pid %d", m.PID)
-		}
-		if len(m.Ports) > 0 {
-			fmt.Fprintf(&b, ", ports %s", joinInts(m.Ports))
-		}
-		b.WriteString("\n")
-		if len(m.Lines) > 0 {
-			fmt.Fprintf(&b, "[%s]\n%s\nnext_cursor: %s\n", outputNotice, strings.Join(m.Lines, "\n"), m.NextCursor)
-		}
-		b.WriteString(markedErrors(m.Errors, m.Lines))
+		t.optPart(", pid %d", m.PID)
+		t.optPart(", ports %s", joinInts(m.Ports))
+		t.line("")
+		t.output(append(errorLines(m.Errors, true), m.log.texts()...), nil)
+		m.log.writeCursors(t)
 	}
-	if r.Hint != "" {
-		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	if len(r.Others) > 0 {
+		t.line("others: %s", formatCounts(r.Others))
 	}
-	return b.String()
+	t.hint(r.Hint)
 }
 
 func startGroupTool() tool {
 	return define(tool{
 		name: "start_group", title: "Start group", toolset: setGroups,
-		description: "Starts members in dependency order and says what became of each and why.",
+		description: "Starts members in dependency order and reports on each. With members it defines the group first, as create_group does (with cwd, env, env_files of all). skip_running: false restarts.",
 		hints:       hints{idempotent: true, openWorld: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
+		shows:       true,
 	}, startGroup)
 }
 
 func startGroup(ctx context.Context, s *Server, a startGroupArgs) (groupRunResult, error) {
-	waiting, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
+	var changes []string
+	switch {
+	case len(a.Members) > 0:
+		var err error
+		if changes, err = s.project.ChangeGroup(ctx, a.Group, a.Members, a.Shared); err != nil {
+			return groupRunResult{}, err
+		}
+	case !a.Shared.IsEmpty():
+		return groupRunResult{}, errors.New("missing argument: members (cwd, env and env_files apply to the members that the call names)")
+	}
+	timeout := startTimeout(a.TimeoutMS)
+	waitCtx, cancel := context.WithTimeout(ctx, cmp.Or(timeout, waitTimeout(0)))
 	defer cancel()
-	news := newLatestNews()
-	defer news.report(ctx, s)()
-	rep, err := s.o.Groups.Start(waiting, a.Group, s, groups.StartOptions{
-		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Progress: news.take,
+	progress := newGroupProgress()
+	defer progress.report(ctx, s)()
+	rep, err := s.project.StartGroup(waitCtx, a.Group, groups.StartOptions{
+		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Rerun: a.Rerun, NoWait: timeout == 0, Progress: progress.set,
 	})
 	if err != nil {
-		return groupRunResult{}, err
+		return groupRunResult{}, withMembersHint(err)
 	}
-	return s.groupReport(ctx, rep)
+	r, err := groupReport(ctx, s.project, rep, changes, a.outputArgs)
+	r.TimedOut = r.TimedOut && timeout > 0
+	return r, err
 }
 
-// waitTime is a timeout argument as a duration.
-func waitTime(ms int) time.Duration {
-	if ms == 0 {
-		ms = defaultWaitMS
+// withMembersHint adds to an error about an unknown group how to create it.
+func withMembersHint(err error) error {
+	if !errors.Is(err, groups.ErrUnknown) {
+		return err
 	}
-	return time.Duration(ms) * time.Millisecond
+	return &composedError{text: errorText(err) + "; with members, start_group creates it"}
 }
 
-// latestNews is what a group's operation last told, for progress messages.
-type latestNews struct {
-	told chan struct{} // there is news that nobody has read
-	mu   sync.Mutex
-	last groups.Progress
+// groupProgress keeps the latest progress of an operation on a group, for progress
+// messages.
+type groupProgress struct {
+	updated chan struct{} // has an element while last is unread
+	mu      sync.Mutex
+	last    groups.Progress // guarded by mu
 }
 
-func newLatestNews() *latestNews { return &latestNews{told: make(chan struct{}, 1)} }
+func newGroupProgress() *groupProgress { return &groupProgress{updated: make(chan struct{}, 1)} }
 
-func (n *latestNews) take(p groups.Progress) {
-	n.mu.Lock()
-	n.last = p
-	n.mu.Unlock()
+// set records p and wakes the reporter.
+func (g *groupProgress) set(p groups.Progress) {
+	g.mu.Lock()
+	g.last = p
+	g.mu.Unlock()
 	select {
-	case n.told <- struct{}{}:
-	default: // the one that was not read will be of this
+	case g.updated <- struct{}{}:
+	default: // the pending wake-up will report p
 	}
 }
 
-// report is report for an operation that tells n: what becomes of a member is
-// told at once.
-func (n *latestNews) report(ctx context.Context, s *Server) (stop func()) {
-	return reportEvery(ctx, progressPeriod, n.told, func() string { return s.o.Mask.Text(n.text()) })
+// report sends progress messages until stop is called: one message in every period,
+// and one at once when a member is done.
+func (g *groupProgress) report(ctx context.Context, s *Server) (stop func()) {
+	return stdio.ReportProgressEvery(ctx, stdio.ProgressInterval, g.updated, func() string { return line.Visible(s.o.Mask.Text(g.text())) })
 }
 
-func (n *latestNews) text() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	o := n.last.Outcome
-	return strings.TrimSpace(fmt.Sprintf("%d of %d done; %s %s %s", n.last.Done, n.last.Total, o.Process, o.Result, withoutInvalid(o.Why)))
+// text returns the latest progress on one line.
+func (g *groupProgress) text() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	o := g.last.Outcome
+	return strings.TrimSpace(fmt.Sprintf("%d of %d done; %s %s %s", g.last.Done, g.last.Total, o.Process, o.Result, withoutInvalid(o.Why)))
 }
 
 type stopGroupArgs struct {
-	Group    string `json:"group"`
-	Strategy string `json:"strategy,omitempty" enum:"reverse|parallel|sequential"`
+	Group    string `json:"group" natural:"alias"`
+	Strategy string `json:"strategy,omitempty" schema:"brief" enum:"reverse|parallel|sequential"`
 	Force    bool   `json:"force,omitempty"`
 }
 
 func stopGroupTool() tool {
 	return define(tool{
 		name: "stop_group", title: "Stop group", toolset: setGroups,
-		description: "Stops the members of a group with all they started.",
+		description: "Stops the members of a group, by its stop_strategy or strategy.",
 		hints:       hints{destructive: true, idempotent: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, stopGroup)
 }
 
 func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult, error) {
-	news := newLatestNews()
-	o := groups.StopOptions{Force: a.Force, Progress: news.take}
+	progress := newGroupProgress()
+	o := groups.StopOptions{Force: a.Force, Progress: progress.set}
 	if a.Strategy != "" {
 		strategy, err := groups.ParseStrategy(a.Strategy)
 		if err != nil {
@@ -180,12 +243,12 @@ func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult,
 		}
 		o.Strategy = &strategy
 	}
-	defer news.report(ctx, s)()
-	waiting, cancel := context.WithTimeout(ctx, waitTime(0))
+	defer progress.report(ctx, s)()
+	waitCtx, cancel := context.WithTimeout(ctx, waitTimeout(0))
 	defer cancel()
-	rep, err := s.o.Groups.Stop(waiting, a.Group, o)
+	rep, err := s.project.StopGroup(waitCtx, a.Group, o)
 	if err != nil {
 		return groupRunResult{}, err
 	}
-	return s.groupReport(ctx, rep)
+	return groupReport(ctx, s.project, rep, nil, outputArgs{})
 }

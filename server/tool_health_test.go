@@ -5,71 +5,73 @@ import (
 	"testing"
 
 	"pmcp/health"
+	"pmcp/server/project"
+	"pmcp/server/stdio/stdiotest"
 )
 
-// TestHealthOutputIsBounded: of ten checks that printed as much as is kept the
-// latest are shown, and of the others how much is left out.
+// TestHealthOutputIsBounded checks that an answer about ten health checks with long
+// output shows the latest, and counts how much of the others is left out.
 func TestHealthOutputIsBounded(t *testing.T) {
 	st := health.Status{Name: "web"}
 	for range 10 {
 		st.Results = append(st.Results, health.Result{Message: "exit code 1", Output: strings.Repeat("x", 4<<10)})
 	}
-	r := ofHealth(&st)
+	r := newHealthResult(&st)
 	if n := len(r.Results); n != 10 || r.Results[9].Output != st.Results[9].Output || r.Results[0].Output != "… [+4096 bytes]" {
-		t.Errorf("%d results, the first with %q", n, r.Results[0].Output)
+		t.Errorf("got %d results, the first with %q; want 10, the first cut", n, r.Results[0].Output)
 	}
-	if n := len(r.text()); n > defaultMaxBytes {
-		t.Errorf("%d bytes", n)
+	if n := len(textOf(r)); n > defaultMaxBytes {
+		t.Errorf("got %d bytes, want at most %d", n, defaultMaxBytes)
 	}
 }
 
-// TestCheckThatCannotRun: a health command that cannot be run is refused before
-// anything is started or changed.
-func TestCheckThatCannotRun(t *testing.T) {
+// TestHealthCommandThatCannotRunIsRefused checks that a health command that
+// cannot be run is refused before anything is started or changed.
+func TestHealthCommandThatCannotRunIsRefused(t *testing.T) {
 	s := hello(t)
 	start := func(check map[string]any) string {
 		return s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
-			"name": "web", "command": "sleep", "args": []string{"100"}, "health": check}}).text()
+			"name": "web", "command": "sleep", "args": []string{"100"}, "health": check}}).Text()
 	}
 	bad := map[string]any{"command": "nosuchprog -x", "on_unhealthy": "restart"}
 	if text := start(bad); !strings.Contains(text, "argument health.command") || !strings.Contains(text, "nosuchprog") {
-		t.Errorf("a check whose program does not exist: %s", text)
+		t.Errorf("a missing program: got %s, want a refusal that names it", text)
 	}
 	if _, err := s.manager.Status("web"); err == nil {
-		t.Error("the process was started all the same")
+		t.Error("got a process, want none started")
 	}
 	if text := start(map[string]any{"command": "true"}); !strings.Contains(text, "running") {
-		t.Errorf("a check that can be run: %s", text)
+		t.Errorf("a program that exists: got %s, want a start", text)
 	}
 	if text := start(bad); !strings.Contains(text, "argument health.command") {
-		t.Errorf("of a process that runs: %s", text)
+		t.Errorf("a running process: got %s, want a refusal", text)
 	}
 	if st, _ := s.server.o.Health.Status("web"); st.Spec.Command != "true" {
-		t.Errorf("the check is %q now", st.Spec.Command)
+		t.Errorf("got check %q, want true", st.Spec.Command)
 	}
 }
 
-// TestHealthOfWhatDoesNotRunHere: a process that this session never checked may
-// have a check all the same.
-func TestHealthOfWhatDoesNotRunHere(t *testing.T) {
+// TestHealthUsesStoredDefinition checks that the answer about the health of a
+// process that never ran in this session uses the stored definition.
+func TestHealthUsesStoredDefinition(t *testing.T) {
 	s := hello(t)
-	check := func() reply {
+	check := func() stdiotest.Reply {
 		return s.ask("tools/call", map[string]any{"name": "check_process_health", "arguments": map[string]any{"process": "web"}})
 	}
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web")
 	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"sleep","args":["200"],"health":{"tcp":"1"}}`))
-	s.saveOther(other, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
-	if r := check(); r.Result["isError"] != true || !strings.Contains(r.text(), "web belongs to another pmcp server (pid 7 editor)") {
-		t.Errorf("of what another server runs: %s", r.raw)
+	s.saveOther(other, run, runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "editor"}}, false)
+	if r := check(); r.Result["isError"] != true || !strings.Contains(r.Text(), "web belongs to another pmcp server (pid 7 editor)") {
+		t.Errorf("a run elsewhere: got %s, want a refusal that names the owner", r.Raw)
 	}
-	s.saveOther(other, run, runInfo{State: "stopped", Owner: runOwner{PID: 7, Client: "editor"}}, true)
-	if r := check(); r.Result["isError"] == true || !strings.Contains(r.text(), "it does not run") {
-		t.Errorf("of what has ended: %s", r.raw)
+	s.saveOther(other, run, runInfo{State: "stopped", Owner: project.Owner{PID: 7, Client: "editor"}}, true)
+	if r := check(); r.Result["isError"] == true || !strings.Contains(r.Text(), "it is not running") {
+		t.Errorf("an ended run: got %s, want that it does not run", r.Raw)
 	}
 	other.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"sleep","args":["200"]}`))
-	noErr(t, other.Flush(t.Context()))
-	if r := check(); !strings.Contains(r.text(), "it has no check") {
-		t.Errorf("of one without a check: %s", r.raw)
+	stdiotest.NoErr(t, other.Flush(t.Context()))
+	if r := check(); !strings.Contains(r.Text(), "it has no check") {
+		t.Errorf("no check: got %s, want that it has none", r.Raw)
 	}
 }

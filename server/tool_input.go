@@ -2,65 +2,91 @@ package server
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"time"
+
+	"pmcp/server/project"
 )
 
+// defaultInputWaitMS is how long send_input waits for output by default.
+const defaultInputWaitMS = 1000
+
 type sendInputArgs struct {
-	Process string `json:"process"`
-	Text    string `json:"text,omitempty"`
-	Newline *bool  `json:"newline,omitempty"`
-	EOF     bool   `json:"eof,omitempty" jsonschema:"close stdin after it"`
+	Process string         `json:"process"`
+	Text    string         `json:"text,omitempty" natural:"text"`
+	Newline *bool          `json:"newline,omitempty"`
+	EOF     bool           `json:"eof,omitempty" jsonschema:"then close stdin"`
+	Steps   []project.Step `json:"steps,omitempty" jsonschema:"in place of text: wait for expect, then send"`
+	WaitMS  *int           `json:"wait_ms,omitempty" min:"0" max:"600000"`
+	outputArgs
 }
 
 type sendInputResult struct {
-	Name       string `json:"name"`
-	Bytes      int    `json:"bytes"`
-	NextCursor string `json:"next_cursor"`
-}
-
-func (r sendInputResult) text() string {
-	return fmt.Sprintf("%s: %d bytes written\nnext_cursor: %s (what it prints since)\n", r.Name, r.Bytes, r.NextCursor)
+	runResult
+	Bytes int `json:"bytes"`
 }
 
 func sendInputTool() tool {
 	return define(tool{
 		name: "send_input", title: "Send input", toolset: setLifecycle,
-		description: "Writes a line to the stdin of a process.",
+		description: "Writes a line to the stdin of a process, or answers its questions, and returns what it prints then.",
 		hints:       hints{openWorld: true},
-		waits:       func(json.RawMessage) bool { return true },
+		shows:       true,
+		waits:       always,
 	}, sendInput)
 }
 
-// enter is what the Enter key sends to a process: on a terminal a carriage return,
-// which the line discipline turns into the end of a line unless the program reads
-// single keys, and then that is what it knows.
-func (s *Server) enter(name string) string {
-	if st, err := s.o.Manager.Status(name); err == nil && st.Spec.PTY {
-		return "\r"
+func sendInput(ctx context.Context, s *Server, a sendInputArgs) (r sendInputResult, err error) {
+	if len(a.Steps) > 0 && (a.Text != "" || a.Newline != nil || a.EOF) {
+		return r, errors.New("argument steps: it excludes text, newline and eof; each step has its own send and newline")
 	}
-	return "\n"
+	name, err := s.project.ResolveOne(ctx, a.Process)
+	if err != nil {
+		return r, err
+	}
+	request := project.InputRequest{Name: name, Text: a.Text, Enter: a.Text != "" || !a.EOF, EOF: a.EOF, Steps: a.Steps, Wait: defaultInputWaitMS * time.Millisecond}
+	if a.Newline != nil {
+		request.Enter = *a.Newline
+	}
+	if a.WaitMS != nil {
+		request.Wait = time.Duration(*a.WaitMS) * time.Millisecond
+	}
+	defer s.reportStatus(ctx, name)()
+	done, err := s.project.Input(ctx, request)
+	var stopped *project.StepError
+	if errors.As(err, &stopped) {
+		return r, stepError(ctx, s.project, &done.Run, stopped, done.Hint, a.outputArgs)
+	}
+	if err != nil {
+		return r, err
+	}
+	r = sendInputResult{runResult: newRunResult(&done.Run), Bytes: done.Bytes}
+	r.Hint = joinHints(done.Hint, r.Hint)
+	if done.Prompt && !done.Run.Over() {
+		r.Hint = joinHints("it is at a prompt", r.Hint)
+	}
+	if request.Wait == 0 {
+		r.NextCursor = done.After
+		return r, nil
+	}
+	err = addOutput(ctx, s.project, &r.runResult, &done.Run, excerpt{outputArgs: a.outputArgs, after: done.After})
+	r.fit(a.limit())
+	if done.Echo.Last > 0 { // the caller knows it: a wait does not match it
+		r.seen = append([]project.ShownLines{done.Echo}, r.seen...)
+	}
+	return r, err
 }
 
-func sendInput(ctx context.Context, s *Server, a sendInputArgs) (sendInputResult, error) {
-	name, err := s.resolveName(ctx, a.Process)
-	if err != nil {
-		return sendInputResult{}, err
+// stepError returns the error of a dialogue that stopped at a step, with the last output
+// of the run.
+func stepError(ctx context.Context, p *project.Project, run *project.Run, stopped *project.StepError, hint string, output outputArgs) error {
+	r := newRunResult(run)
+	r.Hint = joinHints(hint, r.Hint)
+	if err := addOutput(ctx, p, &r, run, excerpt{outputArgs: output}); err != nil {
+		return errors.Join(stopped, err)
 	}
-	if err := s.ownOnly(ctx, name); err != nil {
-		return sendInputResult{}, err
-	}
-	text := a.Text
-	if a.Newline == nil && !(a.EOF && text == "") || a.Newline != nil && *a.Newline {
-		text += s.enter(name)
-	}
-	cursor, err := s.o.Store.End(ctx, s.o.Manager.Project(), []string{name})
-	if err != nil {
-		return sendInputResult{}, err
-	}
-	n, err := s.o.Manager.Input(ctx, name, []byte(text), a.EOF)
-	if err != nil {
-		return sendInputResult{}, fmt.Errorf("%w (%d of %d bytes were taken)", err, n, len(text))
-	}
-	return sendInputResult{Name: name, Bytes: n, NextCursor: cursor}, nil
+	r.setDeath(fmt.Sprintf("stopped at %v; nothing more was sent", stopped))
+	r.fit(output.limit())
+	return r.deathError()
 }

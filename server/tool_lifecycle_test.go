@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -9,11 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/process"
+	"pmcp/process/proctest"
+	"pmcp/server/stdio/stdiotest"
 )
 
-// TestChangedWithoutRestart: a start that only changed how a running process is
-// watched says so, and one that changed nothing does not.
-func TestChangedWithoutRestart(t *testing.T) {
+// TestStartReportsChangesWithoutRestart checks that a start of a running process
+// that changes only how the process is watched reports the change, and that a start
+// that changes nothing does not.
+func TestStartReportsChangesWithoutRestart(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	for _, c := range []struct{ change, want string }{
@@ -28,48 +32,47 @@ func TestChangedWithoutRestart(t *testing.T) {
 		data, text := s.do("start_process", arguments)
 		hint := fmt.Sprint(data["hint"])
 		if data["already_running"] != true || strings.Contains(hint, "changed") != (c.want != "") || !strings.Contains(hint, c.want) || !strings.Contains(text, c.want) {
-			t.Errorf("%v: %v", arguments, data)
+			t.Errorf("%v: got %v, want the hint %q", arguments, data, c.want)
 		}
 	}
 }
 
-// TestStartOfWhatRunsKeepsWhatItLeavesOpen: the readiness rule and stdin of its
-// definition hold for the next run too.
-func TestStartOfWhatRunsKeepsWhatItLeavesOpen(t *testing.T) {
+// TestStartOfRunningProcessKeepsUnsetArguments checks that a start of a running
+// process without a readiness rule and stdin keeps those of the definition for the
+// next run.
+func TestStartOfRunningProcessKeepsUnsetArguments(t *testing.T) {
 	s := hello(t)
 	const script = "echo up; exec sleep 100"
 	s.script("web", script, "ready", map[string]any{"log": "^up$"}, "stdin", false)
 	if data := s.script("web", script); data["already_running"] != true || data["ready"] != true {
-		t.Fatalf("%v", data)
+		t.Fatalf("got %v, want it running and ready", data)
 	}
-	def, _, err := s.server.definition(t.Context(), "web")
+	def, _, err := s.server.project.Definition(t.Context(), "web")
 	if err != nil || def.Ready == nil || def.Ready.Log != "^up$" || def.Stdin == nil || *def.Stdin {
-		t.Errorf("the definition: %+v, %v", def, err)
+		t.Errorf("got definition %+v, %v; want the rule and no stdin", def, err)
 	}
 	s.do("restart_process", map[string]any{"process": "web"})
 	if data, text := s.do("get_process_info", map[string]any{"process": "web"}); data["ready"] != true || data["stdin"] == true {
-		t.Errorf("the next run: %s", text)
-	}
-	if def := s.server.withUnsaid(t.Context(), "web", specArgs{Stdio: process.StdioMCP}); def.Ready != nil {
-		t.Errorf("an MCP server has the rule %+v", def.Ready)
+		t.Errorf("next run: got %s, want it ready without stdin", text)
 	}
 }
 
-// TestNoChangeIsToldOfWhatIsTheSame: the values that hold anyway, given, and a
-// group that the process is a member of, not given.
-func TestNoChangeIsToldOfWhatIsTheSame(t *testing.T) {
+// TestStartWithSameValuesReportsNoChange checks that a start of a running process
+// with values that already hold reports no change, also without the group the
+// process is a member of.
+func TestStartWithSameValuesReportsNoChange(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
 	data, _ := s.do("start_process", map[string]any{"name": "web", "restart": "never"})
 	if data["already_running"] != true || data["hint"] != nil && strings.Contains(fmt.Sprint(data["hint"]), "changed") {
-		t.Errorf("%v", data)
+		t.Errorf("got %v, want no change", data)
 	}
 }
 
-// TestArgumentsOfADefinitionStayAsTheyAre while others are laid over them, and
-// so does what the process that runs was started with.
-func TestArgumentsOfADefinitionStayAsTheyAre(t *testing.T) {
+// TestRefusedChangeKeepsArguments checks that a start with changes that are refused
+// alters neither the stored definition nor the running process.
+func TestRefusedChangeKeepsArguments(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 101")
 	member := func(process string) map[string]any {
@@ -80,183 +83,258 @@ func TestArgumentsOfADefinitionStayAsTheyAre(t *testing.T) {
 		"create_group":  {"name": "stack", "members": []map[string]any{member("web"), member("unknown")}},
 	} {
 		if r := s.ask("tools/call", map[string]any{"name": tool, "arguments": arguments}); r.Result["isError"] != true {
-			t.Errorf("%s: %s", tool, r.raw)
+			t.Errorf("%s: got %s, want a refusal", tool, r.Raw)
 		}
 		if data, _ := s.do("get_process_info", map[string]any{"process": "web"}); !strings.Contains(fmt.Sprint(data["args"]), "sleep 101") {
-			t.Errorf("after %s: %v", tool, data["args"])
+			t.Errorf("after %s: got %v, want sleep 101", tool, data["args"])
 		}
 	}
 	data, _ := s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{member("web")}})
 	if !strings.Contains(fmt.Sprint(data["changes"]), "changed web: args (it runs as before") {
-		t.Errorf("%v", data)
+		t.Errorf("create_group: got %v, want the changed args", data)
 	}
 	if data, _ := s.do("get_process_info", map[string]any{"process": "web"}); !strings.Contains(fmt.Sprint(data["args"]), "sleep 101") {
-		t.Errorf("%v", data["args"])
+		t.Errorf("got args %v, want sleep 101", data["args"])
 	}
 }
 
-// TestDaemonIsNotReady: what put itself into the background has ended before it
-// was ready, and the answer says how to start it instead.
+// TestDaemonIsNotReady checks that a program that puts itself into the background
+// counts as ended before it was ready, and that the answer names how to start the
+// program instead.
 func TestDaemonIsNotReady(t *testing.T) {
 	s := hello(t)
 	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
 		"name": "db", "command": "sh", "args": []string{"-c", "sleep 100 & echo server started"}, "ready": map[string]any{"port": 0},
 	}})
-	if r.Result["isError"] != true || !strings.Contains(r.text(), "still running of its tree") || !strings.Contains(r.text(), "start it in the foreground") {
-		t.Errorf("%s", r.raw)
+	if r.Result["isError"] != true || !strings.Contains(r.Text(), "still running in its tree") || !strings.Contains(r.Text(), "start it in the foreground") {
+		t.Errorf("got %s, want an error that names the rest of its tree and the remedy", r.Raw)
 	}
 	s.do("stop_process", map[string]any{"process": "db"})
 }
 
-// TestArgsReplaceThoseOfACommandLine that was given in one, by a restart as by a
-// start; what stood in front of it stays.
-func TestArgsReplaceThoseOfACommandLine(t *testing.T) {
+// TestDaemonShowsItsPorts checks that the answer about a program that has put itself
+// into the background shows the ports on which the rest of its tree listens.
+func TestDaemonShowsItsPorts(t *testing.T) {
+	s := hello(t)
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	port := proctest.FreePort(t)
+	script := fmt.Sprintf(`python3 -c 'import socket, time; s = socket.create_server(("127.0.0.1", %d)); open("up", "w"); time.sleep(100)' & until [ -e up ]; do sleep 0.02; done`, port)
+	text, failed := s.startText("db", script, map[string]any{"wait": "exit"})
+	if failed || !strings.Contains(text, fmt.Sprintf("ports %d, ", port)) || !strings.Contains(text, "still running in its tree: pid ") {
+		t.Errorf("isError %v, want an answer with the port %d of what is left:\n%s", failed, port, text)
+	}
+	s.do("stop_process", map[string]any{"process": "db"})
+}
+
+// TestArgsReplaceThoseOfCommandLine checks that the argument args replaces the
+// arguments of a command given as one line, in a restart as in a start. Variables
+// set before the program stay.
+func TestArgsReplaceThoseOfCommandLine(t *testing.T) {
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "web", "command": "WORD=kept sh -c 'echo first; sleep 100'"})
 	s.do("restart_process", map[string]any{"process": "web", "args": []string{"-c", "echo $WORD again; sleep 100"}})
-	if data, text := s.waitFor("web", "log", "pattern", "again"); data["match"] != "kept again" {
-		t.Errorf("%s", text)
+	if data, text := s.waitFor("web", "log", "pattern", "again", "after", "start"); data["match"] != "kept again" {
+		t.Errorf("restart: got %s, want kept again", text)
 	}
 	s.do("stop_process", map[string]any{"process": "web"})
 	if _, text := s.do("start_process", map[string]any{"name": "web", "args": []string{"-c", "echo $WORD twice"}, "wait": "exit"}); !strings.Contains(text, "kept twice") {
-		t.Errorf("%s", text)
+		t.Errorf("start: got %s, want kept twice", text)
 	}
 }
 
-// TestFalseIsLaidOverADefinition, and 0, by a group as by a start.
-func TestFalseIsLaidOverADefinition(t *testing.T) {
+// TestFalseAndZeroReplaceValuesOfDefinition checks that the arguments false and 0
+// replace the values of a stored definition, in create_group as in start_process.
+func TestFalseAndZeroReplaceValuesOfDefinition(t *testing.T) {
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "web", "command": "true", "wait": "exit", "merge_output": true, "limits": map[string]any{"memory_mb": 500}})
 	data, _ := s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
 		{"process": "web", "merge_output": false, "limits": map[string]any{"memory_mb": 0}},
 	}})
 	if !strings.Contains(fmt.Sprint(data["changes"]), "changed web: limits, merge_output") {
-		t.Errorf("%v", data)
+		t.Errorf("got %v, want changed limits and merge_output", data)
 	}
 }
 
-// TestUnreadableDefinitionIsReplaced by a start that says everything.
+// TestUnreadableDefinitionIsReplaced checks that a start with all arguments
+// replaces a stored definition that cannot be read.
 func TestUnreadableDefinitionIsReplaced(t *testing.T) {
 	s := hello(t)
 	s.store.SaveDefinition(s.manager.Project(), "odd", []byte(`{"command":"true","args":"x"}`))
 	if data, _ := s.do("start_process", map[string]any{"name": "odd", "command": "sleep 100"}); data["state"] != "running" {
-		t.Errorf("%v", data)
+		t.Errorf("got %v, want it running", data)
 	}
 }
 
-// TestLookingReadsNoFiles: the environment file of a definition that does not
-// run is a pipe that nobody writes.
-func TestLookingReadsNoFiles(t *testing.T) {
+// TestInfoReadsNoEnvFiles checks that the info of a process that does not run reads
+// no environment file: here the file is a pipe without a writer, and a read would
+// block.
+func TestInfoReadsNoEnvFiles(t *testing.T) {
 	s := hello(t)
-	noErr(t, unix.Mkfifo(filepath.Join(s.manager.Project(), ".env"), 0o600))
+	stdiotest.NoErr(t, unix.Mkfifo(filepath.Join(s.manager.Project(), ".env"), 0o600))
 	s.store.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"true","env_files":[".env"]}`))
 	if data, _ := s.do("get_process_info", map[string]any{"process": "web"}); !strings.HasSuffix(fmt.Sprint(data["command"]), "/true") {
-		t.Errorf("%v", data)
+		t.Errorf("got %v, want the path of true", data)
 	}
 }
 
-// TestRemoveChangesNothingWhenRefused: of several names, one that runs.
+// TestRemoveChangesNothingWhenRefused checks that remove_process of several names,
+// one of which is running, removes none.
 func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	s.crash()
 	r := s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "job,web"}})
-	if r.Result["isError"] != true || !strings.Contains(r.text(), "cannot remove web: it is running") {
-		t.Errorf("%s", r.raw)
+	if r.Result["isError"] != true || !strings.Contains(r.Text(), "cannot remove web: it is running") {
+		t.Errorf("running: got %s, want a refusal", r.Raw)
 	}
 	if data, _ := s.do("list_processes", nil); len(data["processes"].([]any)) != 2 {
-		t.Errorf("%v", data)
+		t.Errorf("list_processes: got %v, want 2 processes", data)
 	}
-	s.script("left", "sleep 100 & exit 0", "wait", "exit") // it has ended, and what it started has not
+	s.script("left", "sleep 100 & exit 0", "wait", "exit") // the process has ended, its child has not
 	r = s.ask("tools/call", map[string]any{"name": "remove_process", "arguments": map[string]any{"process": "job,left"}})
-	if r.Result["isError"] != true || !strings.Contains(r.text(), "what it started still runs") || !strings.Contains(r.text(), "\nhint: stop_process it first") {
-		t.Errorf("%s", r.raw)
+	if r.Result["isError"] != true || !strings.Contains(r.Text(), "what it started still runs") || !strings.Contains(r.Text(), "\nhint: stop_process it first") {
+		t.Errorf("child running: got %s, want a refusal with a hint", r.Raw)
 	}
 	if data, _ := s.do("list_processes", nil); len(data["processes"].([]any)) != 3 {
-		t.Errorf("%v", data)
+		t.Errorf("list_processes: got %v, want 3 processes", data)
 	}
-	s.do("stop_process", map[string]any{"process": "left"}) // as the hint says
+	s.do("stop_process", map[string]any{"process": "left"}) // as the hint advises
 	s.do("remove_process", map[string]any{"process": "left"})
 	for _, state := range []process.State{process.Running, process.Backoff} {
 		text := explain(&process.StateError{Name: "web", State: state, Event: process.EventRemove})
 		if !strings.HasSuffix(text, "\nhint: stop_process it first") {
-			t.Errorf("%s: %s", state, text)
+			t.Errorf("%s: got %s, want a hint at stop_process", state, text)
 		}
 	}
 }
 
-// TestRemoveForgetsTheCheck: it is part of the definition.
-func TestRemoveForgetsTheCheck(t *testing.T) {
+// TestRemoveDeletesHealthCheck checks that remove_process removes the health check
+// together with the definition.
+func TestRemoveDeletesHealthCheck(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 100", "health", map[string]any{"tcp": "1"})
 	s.do("stop_process", map[string]any{"process": "web"})
 	if checks := s.resource("health://status")["checks"].([]any); len(checks) != 1 {
-		t.Fatalf("%v", checks)
+		t.Fatalf("got checks %v, want 1", checks)
 	}
 	s.do("remove_process", map[string]any{"process": "web"})
 	if checks := s.resource("health://status")["checks"].([]any); len(checks) != 0 {
-		t.Errorf("%v", checks)
+		t.Errorf("after removal: got checks %v, want none", checks)
 	}
 }
 
-// TestStopOfWhatWasStartedAgain: what runs again when a stop is over is not left
-// to be found out from its state.
-func TestStopOfWhatWasStartedAgain(t *testing.T) {
-	before := process.Status{Spec: process.Spec{Name: "web"}, State: process.Running, Run: 1}
-	after := before
-	after.Run = 2
-	if got := stopHint(&before, &after); !strings.Contains(got, "started again meanwhile by another call") {
-		t.Errorf("hint %q", got)
-	}
-	after = before
-	after.State = process.Stopped
-	if got := stopHint(&before, &after); got != "" {
-		t.Errorf("hint %q of a plain stop", got)
-	}
-}
-
-// TestStopOfSeveralSaysWhichDidNotRun: and of none that there was none.
-func TestStopOfSeveralSaysWhichDidNotRun(t *testing.T) {
+// TestStopHintNamesProcessesNotRunning checks that the hint of stop_process names
+// the processes that were not running, or states that none was.
+func TestStopHintNamesProcessesNotRunning(t *testing.T) {
 	s := hello(t)
 	data, _ := s.do("stop_process", map[string]any{"process": "*"})
-	if data["hint"] != "nothing was started in this session" {
-		t.Errorf("%v", data)
+	if data["hint"] != "no process was started in this session" {
+		t.Errorf("no process: got %v, want the hint that nothing was started", data)
 	}
 	s.script("web", "exec sleep 100")
 	s.crash()
 	data, text := s.do("stop_process", map[string]any{"process": "job,web"})
 	if data["hint"] != "job was not running" || data["was_running"] != true || !strings.Contains(text, "hint: job was not running\n") {
-		t.Errorf("%v", data)
+		t.Errorf("job and web: got %v, want the hint at job", data)
 	}
 	data, _ = s.do("stop_process", map[string]any{"process": "*"})
-	if data["hint"] != nil || len(data["processes"].([]any)) != 2 {
-		t.Errorf("%v", data)
+	if data["hint"] != "no process of this session is running" || data["processes"] != nil || data["was_running"] != false {
+		t.Errorf("all stopped: got %v, want the hint that nothing runs", data)
 	}
 }
 
-// TestHealthSaysWhenFailuresDoNotCount: a check that fails from the beginning
-// leaves a process in its start period.
-func TestHealthSaysWhenFailuresDoNotCount(t *testing.T) {
+// TestStopOfEverythingListsWhatItStopped checks that the answer to a stop of all
+// processes leaves out those that had ended before.
+func TestStopOfEverythingListsWhatItStopped(t *testing.T) {
+	s := hello(t)
+	s.crash()
+	s.script("web", "exec sleep 100")
+	s.script("api", "exec sleep 100")
+	data, text := s.do("stop_process", map[string]any{"process": "*"})
+	if strings.Contains(text, "job") || !strings.Contains(text, "web: stopped") || !strings.Contains(text, "api: stopped") || len(data["processes"].([]any)) != 2 {
+		t.Errorf("got\n%s\nwant web and api", text)
+	}
+}
+
+// TestRemoveOfGroupMemberHasHint checks that remove_process of a group member has a
+// hint that names the group, which cannot start the member without the definition.
+func TestRemoveOfGroupMemberHasHint(t *testing.T) {
+	s := hello(t)
+	s.crash()
+	s.do("create_group", map[string]any{"name": "all", "members": []any{map[string]any{"process": "job"}}})
+	data, text := s.do("remove_process", map[string]any{"process": "job"})
+	const want = "job is still a member of the group all, which cannot start without its definition; remove_from_group removes it"
+	if data["hint"] != want || !strings.Contains(text, "hint: "+want+"\n") {
+		t.Errorf("got %v and %q, want %q", data["hint"], text, want)
+	}
+	s.do("remove_from_group", map[string]any{"group": "all", "process": "job"})
+	s.do("start_process", map[string]any{"name": "job", "command": "true", "wait": "exit"})
+	if data, _ := s.do("remove_process", map[string]any{"process": "job"}); data["hint"] != nil {
+		t.Errorf("got %v, want no hint", data["hint"])
+	}
+}
+
+// TestInfoOfEarlierRunHasItsOwnCommand checks that the info of an earlier run has
+// the command of that run, and none of the rules that hold now.
+func TestInfoOfEarlierRunHasItsOwnCommand(t *testing.T) {
+	s := hello(t)
+	s.do("start_process", map[string]any{"name": "job", "command": "echo one", "wait": "exit"})
+	s.do("start_process", map[string]any{"name": "job", "command": "echo two", "restart": "on-failure", "wait": "exit"})
+	if data, text := s.do("get_process_info", map[string]any{"process": "job", "run": 1}); data["spec"] != nil || strings.Contains(text, "on-failure") || !strings.Contains(text, "echo one") {
+		t.Errorf("run 1: got %v\n%s\nwant its command and no rules", data["spec"], text)
+	}
+	for _, run := range []int{2, -1} {
+		if _, text := s.do("get_process_info", map[string]any{"process": "job", "run": run}); !strings.Contains(text, "restart: on-failure") || !strings.Contains(text, "echo two") {
+			t.Errorf("run %d: got\n%s\nwant the rules", run, text)
+		}
+	}
+}
+
+// TestProcessLineNamesLimitOnce checks that the line of a process names an exceeded limit
+// once, in the reason for the stop or restart if there is one.
+func TestProcessLineNamesLimitOnce(t *testing.T) {
+	const what = "memory 99 MB is over the limit of 50 MB"
+	for _, c := range []struct{ reason, exceeded, want string }{
+		{what, what + "; stopped", what + "; stopped"},
+		{"being restarted: " + what, what + "; restarted", "being restarted: " + what},
+		{what + "; gave up: 5 runs in a row", what + "; restarted", what + "; gave up: 5 runs in a row"},
+		{"", what, what},
+		{"other", "", "other"},
+		{"other", what, "other, " + what},
+	} {
+		r := processResult{Name: "web", State: "running", Reason: c.reason, LimitExceeded: c.exceeded}
+		if got, want := r.line(), "web: running, "+c.want; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// TestHealthHintsAtStartPeriod checks that a failed health check hints at the start
+// period if the check failed within it, because such a failure does not count.
+func TestHealthHintsAtStartPeriod(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 100", "health", map[string]any{"command": "false"})
 	data, text := s.do("check_process_health", map[string]any{"process": "web"})
 	if data["health"] != "starting" || data["hint"] != "failures do not count yet: start_period_ms is 30000" || !strings.Contains(text, "start_period_ms is 30000\n") {
-		t.Errorf("%v", data)
+		t.Errorf("got %v, want starting with a hint", data)
 	}
 }
 
-// TestEnterOnATerminal is what its key sends: programs that read single keys know no
-// other.
-func TestEnterOnATerminal(t *testing.T) {
+// TestInputToTerminalEndsWithCarriageReturn checks that input to a terminal ends
+// with a carriage return, as after the Enter key: programs that read single keys
+// accept nothing else.
+func TestInputToTerminalEndsWithCarriageReturn(t *testing.T) {
 	s := hello(t)
 	for name, c := range map[string]struct{ setting, want string }{
 		"raw": {"stty raw", `\r`}, "cooked": {"stty -echo", `\n`},
 	} {
 		s.script(name, c.setting+"; echo ready; head -c 1 | od -An -c; exec sleep 100", "pty", true, "ready", map[string]any{"log": "ready"})
 		s.do("send_input", map[string]any{"process": name, "text": ""})
-		data, text := s.waitFor(name, "log", "pattern", `\\[rn]`)
+		data, text := s.waitFor(name, "log", "pattern", `\\[rn]`, "after", "start")
 		if !strings.Contains(fmt.Sprint(data["match"]), c.want) {
-			t.Errorf("%s: %s", name, text)
+			t.Errorf("%s: got %s, want %s", name, text, c.want)
 		}
 	}
 }

@@ -14,24 +14,26 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/stdio"
 	"pmcp/server/upstream"
 )
 
-// maxListedTools bounds the tools that list_mcp_tools names.
+// maxListedTools bounds the number of tools that list_mcp_tools lists.
 const maxListedTools = 300
 
-// maxInstructions bounds what list_mcp_tools shows of a server's instructions,
-// in bytes.
+// maxInstructions bounds the part of a server's instructions that list_mcp_tools
+// shows, in bytes.
 const maxInstructions = 2000
 
-// mcpTarget says which MCP server is meant: a process, or a command that is
-// started on demand.
+// mcpTarget selects an MCP server: either a process, or a command that is started
+// on demand.
 type mcpTarget struct {
 	Process string             `json:"process,omitempty"`
 	Command string             `json:"command,omitempty"`
-	Args    []string           `json:"args,omitempty"`
-	Cwd     string             `json:"cwd,omitempty"`
-	Env     map[string]*string `json:"env,omitempty"` // null is not given, as in start_process
+	Args    []string           `json:"args,omitempty" schema:"brief"`
+	Cwd     string             `json:"cwd,omitempty" schema:"brief"`
+	Env     map[string]*string `json:"env,omitempty" schema:"brief"` // null stands for "not given", as in start_process
 }
 
 type listMCPToolsArgs struct {
@@ -44,63 +46,62 @@ type mcpToolsResult struct {
 	Server       string           `json:"server,omitempty"`
 	Protocol     string           `json:"protocol"`
 	Instructions string           `json:"instructions,omitempty"`
-	Tools        []mcpToolResult  `json:"tools"`
+	Total        int              `json:"total"` // number of tools
+	Tools        []mcpToolResult  `json:"tools"` // empty if Definitions has what the call names
 	Omitted      int              `json:"omitted,omitempty"`
 	Definitions  []map[string]any `json:"definitions,omitempty"`
 	Notice       string           `json:"notice"`
 }
 
-// mcpToolResult is one tool in a line.
+// mcpToolResult is one tool, on one line.
 type mcpToolResult struct {
 	Name        string `json:"name"`
-	Arguments   string `json:"arguments"` // optional ones with a question mark
+	Arguments   string `json:"arguments"` // optional arguments have a question mark
 	Description string `json:"description,omitempty"`
 }
 
-func (r mcpToolsResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, MCP %s, tools: %d\n[%s]\n", r.Name, r.Server, r.Protocol, len(r.Tools)+r.Omitted, r.Notice)
+func (r mcpToolsResult) write(t *answerText) {
+	t.line("%s: %q, MCP %s, tools: %d", r.Name, r.Server, r.Protocol, r.Total)
+	var lines []string
 	if r.Instructions != "" {
-		fmt.Fprintf(&b, "instructions: %s\n", r.Instructions)
+		lines = append([]string{"instructions:"}, quoteLines(r.Instructions)...)
 	}
-	for _, t := range r.Tools {
-		fmt.Fprintf(&b, "%s(%s): %s\n", upstream.OneLine(t.Name), upstream.OneLine(t.Arguments), t.Description)
-	}
-	if r.Omitted > 0 {
-		fmt.Fprintf(&b, "%d more are not shown\n", r.Omitted)
+	for _, tool := range r.Tools {
+		lines = append(lines, fmt.Sprintf("%s(%s): %s", quoteUnlessPlain(tool.Name), upstream.OneLine(tool.Arguments), tool.Description))
 	}
 	for _, d := range r.Definitions {
 		raw, err := json.Marshal(d)
 		if err != nil { // it was decoded from JSON
 			raw = []byte(err.Error())
 		}
-		fmt.Fprintf(&b, "%s\n", raw)
+		lines = append(lines, string(raw))
 	}
-	return b.String()
+	t.output(lines, nil)
+	t.optLine("%d more are not shown", r.Omitted)
 }
 
 func listMCPToolsTool() tool {
 	return define(tool{
 		name: "list_mcp_tools", title: "List MCP tools", toolset: setMCP,
-		description: "Names the tools of an MCP server: a process with stdio: mcp, or a command; defines in full those in tools.",
+		description: "Tools of an MCP server: a process with stdio: mcp, or a command (with args, cwd, env). Those in tools are defined in full.",
 		hints:       hints{openWorld: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, listMCPTools)
 }
 
 func listMCPTools(ctx context.Context, s *Server, a listMCPToolsArgs) (mcpToolsResult, error) {
-	ctx, cancel := context.WithTimeout(ctx, waitTime(0))
+	ctx, cancel := context.WithTimeout(ctx, waitTimeout(0))
 	defer cancel()
-	defer report(ctx, func() string { return "waiting for the server's list" })()
+	defer reportProgress(ctx, func() string { return "waiting for the server's list" })()
 	var r mcpToolsResult
 	err := s.withMCP(ctx, a.mcpTarget, func(c *upstream.Conn) error {
 		tools, unreadable, err := c.Tools(ctx)
 		var refused *upstream.RPCError
 		switch {
 		case errors.As(err, &refused) && refused.Code == mcp.METHOD_NOT_FOUND:
-			return fmt.Errorf("%s offers no tools: it has refused tools/list: %w", c.Name(), err)
+			return fmt.Errorf("%s offers no tools: it refused tools/list: %w", c.Name(), err)
 		case errors.As(err, &refused):
-			return fmt.Errorf("%s has refused tools/list: %w", c.Name(), err)
+			return fmt.Errorf("%s refused tools/list: %w", c.Name(), err)
 		case err != nil:
 			return err
 		}
@@ -109,19 +110,29 @@ func listMCPTools(ctx context.Context, s *Server, a listMCPToolsArgs) (mcpToolsR
 		if len(a.Tools) == 0 {
 			r.Instructions = cut(st.Instructions, len(st.Instructions), maxInstructions)
 		}
-		r.Omitted = unreadable
-		return r.fill(tools, a.Tools)
+		if err := r.fill(tools, a.Tools); err != nil {
+			return err
+		}
+		r.Total += unreadable
+		if len(a.Tools) == 0 {
+			r.Omitted += unreadable
+		}
+		return nil
 	})
 	return r, err
 }
 
-// fill names the tools and gives the definitions of those wanted.
+// fill adds the definitions of the wanted tools to r or, if none are wanted, a line
+// about each tool.
 func (r *mcpToolsResult) fill(tools []upstream.Tool, wanted []string) error {
 	r.Notice = outputNotice
-	r.Tools = []mcpToolResult{}
+	r.Tools, r.Total = []mcpToolResult{}, len(tools)
 	var names []string
 	for _, t := range tools {
 		names = append(names, t.Name)
+		if len(wanted) > 0 {
+			continue
+		}
 		if len(r.Tools) == maxListedTools {
 			r.Omitted++
 			continue
@@ -139,7 +150,7 @@ func (r *mcpToolsResult) fill(tools []upstream.Tool, wanted []string) error {
 		}
 		var definition map[string]any
 		decoder := json.NewDecoder(bytes.NewReader(tools[at].Raw))
-		decoder.UseNumber() // numbers stay as they were written
+		decoder.UseNumber() // keeps numbers as they were sent
 		if err := decoder.Decode(&definition); err != nil {
 			return fmt.Errorf("cannot read the definition of %s: %w", name, err)
 		}
@@ -148,25 +159,33 @@ func (r *mcpToolsResult) fill(tools []upstream.Tool, wanted []string) error {
 	return nil
 }
 
-// maxUnknownTool bounds unknownTool's error, in bytes: the names are the server's.
+// maxUnknownTool bounds the size of unknownTool's error in bytes, since the MCP
+// server chooses the tool names in it.
 const maxUnknownTool = 2000
 
+// unknownTool returns the error for a tool that the server does not have; it
+// suggests the nearest name.
 func unknownTool(server, name string, names []string) error {
 	text := fmt.Sprintf("argument tools: %s has no tool %q", server, name)
-	if best := nearest(name, names); best != "" {
-		text += fmt.Sprintf("; did you mean %s?", best)
+	if best := args.Nearest(name, names); best != "" {
+		text += fmt.Sprintf("; did you mean %s?", quoteUnlessPlain(best))
 	}
-	text = upstream.OneLine(fmt.Sprintf("%s (there are: %s)", text, strings.Join(names[:min(len(names), 50)], ", ")))
+	var available []string
+	for _, name := range names[:min(len(names), 50)] {
+		available = append(available, quoteUnlessPlain(name))
+	}
+	text = fmt.Sprintf("%s (there are: %s)", text, strings.Join(available, ", "))
 	return errors.New(cut(text, len(text), maxUnknownTool))
 }
 
-// argumentNames are the properties of a schema, the required ones first.
+// argumentNames returns the names of the properties in a schema, required
+// properties first.
 func argumentNames(schema json.RawMessage) string {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
 		Required   []string                   `json:"required"`
 	}
-	_ = json.Unmarshal(schema, &s) // of what is no object nothing can be said
+	_ = json.Unmarshal(schema, &s) // a schema that is not an object has no properties
 	var required, optional []string
 	for name := range s.Properties {
 		if slices.Contains(s.Required, name) {
@@ -180,7 +199,7 @@ func argumentNames(schema json.RawMessage) string {
 	return strings.Join(append(required, optional...), ", ")
 }
 
-// summaryLine is the first line of a description, at most 200 bytes of it.
+// summaryLine returns at most 200 bytes of the first line of a description.
 func summaryLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	return upstream.OneLine(cut(s, len(s), 200))
@@ -188,39 +207,52 @@ func summaryLine(s string) string {
 
 type callMCPToolArgs struct {
 	mcpTarget `schema:"brief"`
-	Tool      string         `json:"tool"`
-	Arguments map[string]any `json:"arguments,omitempty"`
-	TimeoutMS int            `json:"timeout_ms,omitempty" min:"1" max:"600000" default:"45000"`
-
-	raw json.RawMessage
+	Tool      string                     `json:"tool,omitempty"`
+	Arguments map[string]json.RawMessage `json:"arguments,omitempty"`
+	Calls     []mcpCall                  `json:"calls,omitempty" jsonschema:"several in order"`
+	TimeoutMS int                        `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+	MaxBytes  int                        `json:"max_bytes,omitempty" schema:"brief" min:"256" max:"1048576"`
 }
 
-// takeRaw keeps the arguments for the server as they were written.
-func (a *callMCPToolArgs) takeRaw(raw json.RawMessage) {
-	var given struct{ Arguments json.RawMessage }
-	_ = json.Unmarshal(raw, &given) // it has been decoded before
-	if a.raw = given.Arguments; len(a.Arguments) == 0 {
-		a.raw = json.RawMessage("{}")
+// check returns an error unless a has either one tool or calls.
+func (a *callMCPToolArgs) check() error {
+	switch {
+	case len(a.Calls) == 0 && a.Tool == "":
+		return errors.New("missing argument: tool, or calls with a tool and arguments in each")
+	case len(a.Calls) > 0 && (a.Tool != "" || len(a.Arguments) > 0):
+		return errors.New("argument calls: it has the tool and the arguments of each call; give either tool and arguments, or calls")
+	case len(a.Calls) > maxMCPCalls:
+		return fmt.Errorf("argument calls: %d calls, at most %d are allowed", len(a.Calls), maxMCPCalls)
+	case len(a.Calls) == 0 && a.MaxBytes > 0:
+		return errors.New("argument max_bytes: it works only with calls; the result of one tool comes as the server sent it")
 	}
+	return nil
 }
 
 func callMCPToolTool() tool {
-	t := define(tool{
+	return define(tool{
 		name: "call_mcp_tool", title: "Call MCP tool", toolset: setMCP,
-		description: "Calls a tool of an MCP server, given as in list_mcp_tools (process, or command, args, cwd, env).",
+		description: "Calls a tool of an MCP server, or several with calls. The server is given as in list_mcp_tools (process, or command, args, cwd, env).",
 		hints:       hints{destructive: true, openWorld: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, callMCPTool)
-	t.output = nil // the result is the server's
-	return t
 }
 
-func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (relayedResult, error) {
-	calling, cancel := context.WithTimeout(ctx, waitTime(a.TimeoutMS))
+func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (answer, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	if len(a.Calls) > 0 {
+		return s.callMCPTools(ctx, &a)
+	}
+	callCtx, cancel := context.WithTimeout(ctx, waitTimeout(a.TimeoutMS))
 	defer cancel()
+	call := mcpCall{a.Tool, a.Arguments}
+	arguments := call.relayed()
+	s.o.Mask.LearnJSON(arguments)
 	var r relayedResult
-	err := s.withMCP(calling, a.mcpTarget, func(c *upstream.Conn) error {
-		raw, err := c.Call(calling, "tools/call", map[string]any{"name": a.Tool, "arguments": a.raw}, s.progressRelay(ctx))
+	err := s.withMCP(callCtx, a.mcpTarget, func(c *upstream.Conn) error {
+		raw, err := c.Call(callCtx, "tools/call", map[string]any{"name": a.Tool, "arguments": arguments}, s.progressRelay(ctx))
 		if err != nil {
 			return err
 		}
@@ -229,28 +261,39 @@ func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (relayedResu
 	})
 	var refused *upstream.RPCError
 	switch {
-	case err == nil:
-		if !mcpserver.IsModernRequest(ctx) {
-			r.forLegacy(s.o.Mask.JSON)
-		}
-		return r, nil
 	case errors.As(err, &refused):
-		return r, fmt.Errorf("%s: %w\nhint: list_mcp_tools shows the tools, with tools: [\"%s\"] its arguments", a.Tool, err, a.Tool)
-	case errors.Is(err, errNotSent) && ctx.Err() == nil:
-		return r, fmt.Errorf("no result after %s: %s\nhint: a longer timeout_ms waits for it", waitTime(a.TimeoutMS), stripped(err, context.DeadlineExceeded))
-	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return r, fmt.Errorf("no result after %s: %s\nhint: the server lives; a longer timeout_ms gives it more time", waitTime(a.TimeoutMS), stripped(err, context.DeadlineExceeded))
+		return nil, withHint(fmt.Errorf("%s: %w", a.Tool, err), "list_mcp_tools shows the tools, with tools: [%q] its arguments", a.Tool)
+	case err != nil:
+		return nil, timeoutError(ctx, err, a.TimeoutMS)
 	}
-	return r, err
+	if !mcpserver.IsModernRequest(ctx) {
+		r.forLegacy(s.o.Mask)
+	}
+	return r, nil
 }
 
-// stripped is the text of err without that of the cause in front.
-func stripped(err, cause error) string { return strings.TrimPrefix(err.Error(), cause.Error()+": ") }
+// timeoutError returns err, of calls with a timeout_ms, with a hint if their time is
+// over. ctx is the context of the request, which has no such limit.
+func timeoutError(ctx context.Context, err error, timeoutMS int) error {
+	hint := "the server is alive; a longer timeout_ms gives it more time"
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, errNotSent):
+		hint = "a longer timeout_ms waits for it"
+	case !errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	return withHint(fmt.Errorf("no result after %s: %s", waitTimeout(timeoutMS), trimCause(err, context.DeadlineExceeded)), "%s", hint)
+}
 
-// progressRelay hands the progress of a server's call on to the client; nil for
-// a client that did not ask.
+// trimCause returns the text of err without the text of cause at its beginning.
+func trimCause(err, cause error) string { return strings.TrimPrefix(err.Error(), cause.Error()+": ") }
+
+// progressRelay returns a function that forwards the progress of a call to an MCP
+// server to the client. It returns nil if the client did not ask for progress.
 func (s *Server) progressRelay(ctx context.Context) func(json.RawMessage) {
-	token := progressToken(ctx)
+	token := stdio.ProgressToken(ctx)
 	if token == nil {
 		return nil
 	}
@@ -264,14 +307,14 @@ func (s *Server) progressRelay(ctx context.Context) func(json.RawMessage) {
 			own[name] = value
 		}
 		own["progressToken"] = token
-		_ = notifyRequest(ctx, methodProgress, own) // a client that is gone needs none
+		_ = stdio.Notify(ctx, stdio.MethodProgress, own) // fails only if the client is gone
 	}
 }
 
-// withMCP lets use work with the connection of a server. Where the server has
-// died, the error tells how, with the last that it wrote on standard error. A
-// server on demand that turns out to be dead before anything was written to it
-// is started anew, once.
+// withMCP calls use with a connection to the MCP server. If the server died, the
+// error describes how it died and has the last lines of its standard error. If a
+// server on demand turns out to be dead before anything was written to it, withMCP
+// starts it once more.
 func (s *Server) withMCP(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
 	switch {
 	case (target.Process == "") == (target.Command == ""):
@@ -283,9 +326,9 @@ func (s *Server) withMCP(ctx context.Context, target mcpTarget, use func(*upstre
 		}
 		return err
 	case len(target.Args)+len(target.Env) > 0 || target.Cwd != "":
-		return errors.New("argument process: args, cwd and env go with command; a process has its own")
+		return errors.New("argument process: args, cwd and env work only with command; a process has its own")
 	}
-	c, err := s.mcpProcess(ctx, target.Process)
+	c, err := s.mcpConn(ctx, target.Process)
 	if err != nil {
 		return err
 	}
@@ -293,33 +336,25 @@ func (s *Server) withMCP(ctx context.Context, target mcpTarget, use func(*upstre
 	return s.explainDeath(ctx, c.Name(), c.Run(), use(c), "")
 }
 
-// mcpProcess is the connection of a process once it can be used.
-func (s *Server) mcpProcess(ctx context.Context, argument string) (*upstream.Conn, error) {
-	name, err := s.resolveName(ctx, argument)
+// mcpConn returns the connection of a process once it is ready for use.
+func (s *Server) mcpConn(ctx context.Context, argument string) (*upstream.Conn, error) {
+	name, err := s.project.ResolveOne(ctx, argument)
 	if err != nil {
 		return nil, err
 	}
-	// What lives here is ours: the run table need not be asked, which would take
-	// longer than all else that a call costs.
-	if st, err := s.o.Manager.Status(name); err != nil || !st.State.Live() {
-		if err := s.ownOnly(ctx, name); err != nil {
-			return nil, err
-		}
-	}
-	st, err := s.o.Manager.Await(ctx, name, settled)
+	run, err := s.project.AwaitSettled(ctx, name)
 	if errors.Is(err, process.ErrUnknown) {
-		return nil, fmt.Errorf("%s does not run\nhint: %s", name, startedAgain(name, "start_process with its name"))
+		return nil, withHint(fmt.Errorf("%s is not running", name), "%s", restartAdvice(name, "start_process with its name"))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s; %w", err, s.nowLine(name), errNotSent)
+		return nil, fmt.Errorf("%w: %s; %w", err, lineOf(&run), errNotSent)
 	}
 	c := s.o.Upstream.Conn(name)
 	switch {
-	case st.Spec.Stdio != process.StdioMCP:
-		return nil, fmt.Errorf("%s does not speak MCP as far as pmcp knows\nhint: restart_process with stdio: \"mcp\", if it does", name)
-	case st.State != process.Running || c == nil || c.Run() != st.RunID:
-		r := ofStatus(&st)
-		return nil, fmt.Errorf("%s\nhint: %s; get_logs shows why it ended", r.line(), startedAgain(name, "start_process with its name"))
+	case run.Spec.Stdio != process.StdioMCP:
+		return nil, withHint(fmt.Errorf("%s does not speak MCP: it was not started with stdio: mcp", name), `if it does, restart_process with stdio: "mcp"`)
+	case run.State != process.Running || c == nil || c.Run() != run.RunID:
+		return nil, withHint(errors.New(lineOf(&run)), "%s; get_logs shows why it ended", restartAdvice(name, "start_process with its name"))
 	}
 	if err := c.Ready(ctx); err != nil {
 		return nil, s.explainDeath(ctx, name, c.Run(), err, "")
@@ -327,23 +362,16 @@ func (s *Server) mcpProcess(ctx context.Context, argument string) (*upstream.Con
 	return c, nil
 }
 
-// errNotSent says that a server was waited for in vain.
-var errNotSent = errors.New("it was not up, and nothing was sent")
-
-// settled says whether it is worth asking what state a process is in: not while
-// it is being started, or will be in a moment by its restart policy.
-func settled(st process.Status) bool {
-	return st.State != process.Starting && (st.State != process.Backoff || time.Until(st.NextRetry) > backoffPatience)
-}
+// errNotSent is returned when a call was not sent because its server did not start
+// in time.
+var errNotSent = errors.New("the server was not up, and nothing was sent")
 
 const (
-	// backoffPatience is how long a restart by policy may be away for a call to
-	// wait for it.
-	backoffPatience = 5 * time.Second
-	// deathPatience is how long the end of a server that closed its output is
-	// waited for, so that the answer can say how it ended. Only a server that lives
-	// on without its output is waited for as long.
-	deathPatience = 2 * time.Second
-	// deathLines is how much of its standard error is shown then.
+	// deathTimeout bounds the wait for the end of a server that closed its output,
+	// so that the answer can say how it ended. Only a server that stays alive
+	// without its output takes that long.
+	deathTimeout = 2 * time.Second
+	// deathLines is how many lines of the standard error of a dead server the
+	// answer shows.
 	deathLines = 20
 )

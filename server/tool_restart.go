@@ -2,61 +2,43 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
-	"pmcp/process"
+	"pmcp/server/project"
 )
 
 type restartArgs struct {
-	Process string `json:"process"`
-	changes `schema:"brief"`
-
-	raw json.RawMessage
+	Process        string `json:"process"`
+	startOverrides `schema:"brief"`
 }
 
-// changes are the arguments of start_process that a restart takes as well.
-type changes struct {
-	specArgs
-	Wait      string `json:"wait,omitempty" enum:"started|ready|exit"`
-	TimeoutMS int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+// startOverrides are the arguments of start_process that a restart accepts as well.
+type startOverrides struct {
+	project.Definition
+	Wait      string         `json:"wait,omitempty" enum:"started|ready|exit"`
+	TimeoutMS *int           `json:"timeout_ms,omitempty" min:"0" max:"600000"`
+	Steps     []project.Step `json:"steps,omitempty"`
+	outputArgs
 }
-
-// takeRaw keeps what was given, so that it can be laid over a definition.
-func (a *restartArgs) takeRaw(raw json.RawMessage) { a.raw = raw }
 
 func restartProcessTool() tool {
 	return define(tool{
 		name: "restart_process", title: "Restart process", toolset: setLifecycle,
-		description: "Stops a process and starts it again, with any changed argument of start_process.",
+		description: "Stops a process and starts it again, with any changed argument of start_process: env is merged, others replace, null removes.",
 		hints:       hints{destructive: true, openWorld: true},
-		waits:       func(json.RawMessage) bool { return true },
+		shows:       true,
+		waits:       always,
 	}, restartProcess)
 }
 
 func restartProcess(ctx context.Context, s *Server, a restartArgs) (runResult, error) {
-	name, err := s.resolveName(ctx, a.Process)
+	name, err := s.project.ResolveOne(ctx, a.Process)
 	if err != nil {
 		return runResult{}, err
 	}
-	if err := s.ownOnly(ctx, name); err != nil {
-		return runResult{}, err
-	}
-	def, err := s.overStored(ctx, name, a.raw, func(base specArgs) (specArgs, error) {
-		over := restartArgs{changes: changes{specArgs: base}}
-		err := decodeArguments(a.raw, &over)
-		return over.specArgs, err
-	})
-	if err != nil {
-		return runResult{}, err
-	}
-	if def.Command == "" { // it has a log but was forgotten: the call has to say all
-		def = a.specArgs
-	}
-	return startProcess(ctx, s, startArgs{
-		Name: name, specArgs: def, Wait: a.Wait, TimeoutMS: a.TimeoutMS, IfRunning: string(process.RestartRunning), raw: a.raw,
-	})
+	return s.start(ctx, project.StartRequest{Name: name, Definition: a.Definition, Wait: a.Wait, Restart: true, Steps: a.Steps}, a.TimeoutMS, a.outputArgs)
 }
 
 type killArgs struct {
@@ -66,9 +48,9 @@ type killArgs struct {
 func killProcessTool() tool {
 	return define(tool{
 		name: "kill_process", title: "Kill process", toolset: setLifecycle,
-		description: "Ends a process and all it started by SIGKILL.",
+		description: "Sends SIGKILL to a process and all it started.",
 		hints:       hints{destructive: true, idempotent: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, func(ctx context.Context, s *Server, a killArgs) (stopResult, error) {
 		return stopProcess(ctx, s, stopProcessArgs{Process: a.Process, Force: true})
 	})
@@ -80,44 +62,53 @@ type removeArgs struct {
 
 type removeResult struct {
 	Removed []string `json:"removed"`
+	Hint    string   `json:"hint,omitempty"`
 }
 
-func (r removeResult) text() string {
-	return fmt.Sprintf("forgotten: %s; the log stays until its retention ends\n", strings.Join(r.Removed, ", "))
+func (r removeResult) write(t *answerText) {
+	t.line("removed: %s; the log stays until its retention ends", strings.Join(r.Removed, ", "))
+	t.hint(r.Hint)
 }
 
 func removeProcessTool() tool {
 	return define(tool{
-		name: "remove_process", title: "Forget process", toolset: setLifecycle,
-		description: "Forgets a stopped process and its definition. Its log stays.",
+		name: "remove_process", title: "Remove process", toolset: setLifecycle,
+		description: "Deletes a stopped process and its definition. Its log stays.",
 		hints:       hints{destructive: true, idempotent: true},
 	}, removeProcess)
 }
 
 func removeProcess(ctx context.Context, s *Server, a removeArgs) (removeResult, error) {
-	names, err := s.resolveNames(ctx, a.Process)
+	names, err := s.project.Resolve(ctx, a.Process)
 	if err != nil {
 		return removeResult{}, err
 	}
 	if len(names) == 0 {
 		return removeResult{}, fmt.Errorf("argument process: want the names of stopped processes, got %q", a.Process)
 	}
-	var started []string
-	for _, name := range names { // a name that cannot be removed changes nothing
-		if err := s.ownOnly(ctx, name); err != nil {
-			return removeResult{}, err
-		}
-		if _, err := s.o.Manager.Status(name); err == nil {
-			started = append(started, name)
-		}
-	}
-	if err := s.o.Manager.Remove(ctx, started...); err != nil {
+	if err := s.project.Remove(ctx, names); err != nil {
 		return removeResult{}, err
 	}
-	for _, name := range names {
-		s.forgetDefinition(name)
-		_ = s.o.Health.Set(name, nil) // without a check there is nothing to refuse
-		s.changed(name)
+	hint := stillMembers(ctx, s.project, names)
+	limit := outputArgs{}.limit()
+	return removeResult{Removed: boundWords(names, limit/2), Hint: cut(hint, len(hint), limit/3)}, nil
+}
+
+// stillMembers returns a hint that lists the groups that can no longer start
+// because one of their members is in names, which were removed. It returns "" if
+// there are no such groups.
+func stillMembers(ctx context.Context, p *project.Project, names []string) string {
+	all, err := p.ListGroups(ctx, "")
+	if err != nil {
+		return "" // a hint is not worth an error
 	}
-	return removeResult{Removed: names}, nil
+	var hints []string
+	for i := range all {
+		for _, m := range all[i].Members {
+			if slices.Contains(names, m.Process) {
+				hints = append(hints, fmt.Sprintf("%s is still a member of the group %s, which cannot start without its definition; remove_from_group removes it", m.Process, all[i].Group.Name))
+			}
+		}
+	}
+	return joinHints(hints...)
 }

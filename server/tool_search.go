@@ -3,38 +3,38 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/server/args"
 )
 
-// defaultMatches is the limit where the call gives none.
+// defaultMatches is the limit for a call that gives none.
 const defaultMatches = 50
 
 type searchLogsArgs struct {
-	Query         string `json:"query"`
+	Query         string `json:"query" natural:"text"`
 	Regex         bool   `json:"regex,omitempty"`
 	CaseSensitive bool   `json:"case_sensitive,omitempty"`
 	Process       string `json:"process,omitempty"`
-	Run           int    `json:"run,omitempty"`
-	Stream        string `json:"stream,omitempty" enum:"out|err|mcp"`
-	Level         string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
-	Since         string `json:"since,omitempty"`
-	Until         string `json:"until,omitempty"`
-	After         string `json:"after,omitempty"`
-	Before        string `json:"before,omitempty"`
+	Run           int    `json:"run,omitempty" schema:"brief"`
+	Stream        string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
+	Level         string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
+	Since         string `json:"since,omitempty" schema:"brief"`
+	Until         string `json:"until,omitempty" schema:"brief"`
+	After         string `json:"after,omitempty" schema:"brief"`
+	Before        string `json:"before,omitempty" schema:"brief"`
 	Context       int    `json:"context,omitempty" min:"0" max:"100"`
-	Limit         int    `json:"limit,omitempty" min:"1" max:"1000"`
+	Limit         int    `json:"limit,omitempty" natural:"lines" min:"1" max:"1000"`
 	Order         string `json:"order,omitempty" enum:"newest|oldest"`
 	CountOnly     bool   `json:"count_only,omitempty"`
 	MaxBytes      int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
+	Times         string `json:"times,omitempty" enum:"none|s|ms"`
 }
 
-// searchResult is the answer of search_logs. Each match stands in Matches with
-// its cursor; the lines around it in order.
+// searchResult is the answer of search_logs. Each match has its cursor and the
+// lines around it, in order.
 type searchResult struct {
 	Matches    []searchMatch `json:"matches,omitempty"`
 	Count      int64         `json:"count"`
@@ -51,47 +51,42 @@ type searchMatch struct {
 	Name   string   `json:"name"`
 	Run    int      `json:"run"`
 	Line   string   `json:"line"`
-	Cursor string   `json:"cursor"` // right behind the match: get_logs takes it as before or after
+	Cursor string   `json:"cursor"` // just after the match; get_logs takes it as before or after
 	Before []string `json:"before,omitempty"`
 	After  []string `json:"after,omitempty"`
 }
 
-func (r searchResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d matches in %s\n", r.Count, lineCount(r.Scanned))
-	if len(r.Matches) > 0 {
-		fmt.Fprintf(&b, "[%s]\n", r.Notice)
-	}
+func (r searchResult) write(t *answerText) {
+	t.line("%s in %s", countNoun(r.Count, "match", "matches"), lineCount(r.Scanned))
+	var lines []string
 	for _, m := range r.Matches {
-		fmt.Fprintf(&b, "--- %s run %d, cursor %s ---\n", m.Name, m.Run, m.Cursor)
+		lines = append(lines, fmt.Sprintf("--- %s run %d, cursor %s ---", m.Name, m.Run, m.Cursor))
 		for _, l := range m.Before {
-			b.WriteString("  " + l + "\n")
+			lines = append(lines, "  "+l)
 		}
-		b.WriteString("> " + m.Line + "\n")
+		lines = append(lines, "> "+m.Line)
 		for _, l := range m.After {
-			b.WriteString("  " + l + "\n")
+			lines = append(lines, "  "+l)
 		}
 	}
+	t.output(lines, nil)
 	if r.More {
-		fmt.Fprintf(&b, "more: true; go on with %s: %s\n", r.order, r.NextCursor)
+		t.line("more: true; continue with %s: %s", r.order, r.NextCursor)
 	}
-	if r.Hint != "" {
-		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
-	}
-	return b.String()
+	t.hint(r.Hint)
 }
 
 func searchLogsTool() tool {
 	return define(tool{
 		name: "search_logs", title: "Search logs", toolset: setLogs,
-		description: "Finds lines in all logs, with lines around each match and a cursor to it.",
+		description: "Finds lines in all logs, with a cursor to each. Also run, stream, level, since, until, after, before as in get_logs.",
 		hints:       hints{readOnly: true, idempotent: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, searchLogs)
 }
 
 func searchLogs(ctx context.Context, s *Server, a searchLogsArgs) (searchResult, error) {
-	base, err := s.logQuery(ctx, getLogsArgs{
+	base, err := logQuery(ctx, s.project, getLogsArgs{
 		Process: a.Process, Run: a.Run, Stream: a.Stream, Level: a.Level, Since: a.Since, Until: a.Until, Limit: a.Limit,
 	})
 	if err != nil {
@@ -99,18 +94,26 @@ func searchLogs(ctx context.Context, s *Server, a searchLogsArgs) (searchResult,
 	}
 	base.Latest, base.Newest = false, false
 	base.After, base.Before = a.After, a.Before
-	base.Limit, base.MaxBytes = cmp.Or(a.Limit, defaultMatches), cmp.Or(a.MaxBytes, defaultMaxBytes)
-	found, err := s.o.Store.Search(ctx, logstore.SearchQuery{
-		Query: base, Text: a.Query, Regexp: a.Regex, CaseSensitive: a.CaseSensitive,
-		Context: a.Context, OldestFirst: a.Order == "oldest", CountOnly: a.CountOnly, LineBytes: aroundLine,
-	})
-	if err != nil {
-		return searchResult{}, err
+	base.Limit, base.MaxBytes = cmp.Or(a.Limit, defaultMatches), logLimit(a.MaxBytes)
+	view := logView{names: len(base.Names) != 1, maxLineBytes: min(defaultMaxLineBytes, base.MaxBytes/2), times: a.Times}
+	for {
+		found, err := s.project.Search(ctx, logstore.SearchQuery{
+			Query: base, Text: a.Query, Regexp: a.Regex, CaseSensitive: a.CaseSensitive,
+			Context: a.Context, OldestFirst: a.Order == "oldest", CountOnly: a.CountOnly, LineBytes: lineOverhead,
+		})
+		if err != nil {
+			return searchResult{}, err
+		}
+		r := showMatches(found, a.Order == "oldest", view)
+		size := answerSize(r)
+		if size <= base.MaxBytes || len(r.Matches) <= 1 {
+			return r, nil
+		}
+		base.Limit = max(1, min(len(r.Matches)-1, len(r.Matches)*base.MaxBytes/size)) // the search does not count JSON's escapes
 	}
-	return showMatches(found, a.Order == "oldest", logView{names: len(base.Names) != 1, maxLineBytes: min(defaultMaxLineBytes, base.MaxBytes/2)}), nil
 }
 
-// showMatches formats hits.
+// showMatches returns the matches in found as an answer.
 func showMatches(found *logstore.Matches, oldest bool, view logView) searchResult {
 	r := searchResult{Count: found.Count, Scanned: found.Lines, More: found.More, order: "before"}
 	if oldest {
@@ -134,12 +137,17 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 	return r
 }
 
-// matchText is a line of a search with its date, since hits come from any day.
-// What is at the offset is shown in any case.
+// matchText returns a line of a search result. The line includes its date, since
+// matches come from any day. If the line is cut, the text at offset is kept.
 func (v logView) matchText(l *logstore.Line, name string, offset int) string {
-	return l.At.Local().Format(time.DateOnly) + " " + v.prefix(l, name) + cutAround(l.Text, offset, v.maxLineBytes)
+	date := l.At.Local().Format(time.DateOnly) + " "
+	if v.times == "none" {
+		date = ""
+	}
+	return date + v.prefix(l, name) + cutAround(l.Text, offset, v.maxLineBytes)
 }
 
+// contextText returns the lines around a match.
 func (v logView) contextText(lines []logstore.Line, name string) []string {
 	var shown []string
 	for i := range lines {
@@ -150,7 +158,7 @@ func (v logView) contextText(lines []logstore.Line, name string) []string {
 
 type clearLogsArgs struct {
 	Process string `json:"process" jsonschema:"names with commas, or *"`
-	Until   string `json:"until,omitempty" jsonschema:"as in get_logs"`
+	Until   string `json:"until,omitempty" omitted:"all lines are removed"`
 }
 
 type clearLogsResult struct {
@@ -158,8 +166,8 @@ type clearLogsResult struct {
 	Bytes int64 `json:"bytes"`
 }
 
-func (r clearLogsResult) text() string {
-	return fmt.Sprintf("removed %s, %s\n", lineCount(r.Lines), formatBytes(r.Bytes))
+func (r clearLogsResult) write(t *answerText) {
+	t.line("removed %s, %s", lineCount(r.Lines), formatBytes(r.Bytes))
 }
 
 func clearLogsTool() tool {
@@ -171,28 +179,14 @@ func clearLogsTool() tool {
 }
 
 func clearLogs(ctx context.Context, s *Server, a clearLogsArgs) (clearLogsResult, error) {
-	names, err := s.resolveNames(ctx, a.Process)
+	names, err := s.project.Resolve(ctx, a.Process)
 	if err != nil {
 		return clearLogsResult{}, err
 	}
-	until, err := parseWhen("until", a.Until, time.Now())
+	until, err := args.ParseTime("until", a.Until, time.Now())
 	if err != nil {
 		return clearLogsResult{}, err
 	}
-	cleared := names
-	if names == nil {
-		if cleared, err = s.knownNames(ctx); err != nil {
-			return clearLogsResult{}, err
-		}
-	}
-	lines, bytes, err := s.o.Store.Clear(ctx, s.o.Manager.Project(), names, until)
-	if err == nil { // without lines as well: errors of ends that printed nothing go too
-		for _, name := range cleared {
-			s.changed(name)
-			if lines > 0 {
-				s.cleared(name)
-			}
-		}
-	}
+	lines, bytes, err := s.project.ClearLogs(ctx, names, until)
 	return clearLogsResult{Lines: lines, Bytes: bytes}, err
 }

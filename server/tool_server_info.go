@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"pmcp/logstore"
 	"pmcp/registry"
+	"pmcp/server/args"
 	"pmcp/server/upstream"
 )
 
@@ -27,10 +27,12 @@ type serverInfoResult struct {
 	Health                 string         `json:"health"`
 	Reasons                []string       `json:"reasons,omitempty"`
 	Record                 string         `json:"record,omitempty"`
+	Replaced               string         `json:"replaced,omitempty"` // the path of this program, if it was replaced
 	Database               databaseResult `json:"database"`
 	Storage                string         `json:"storage"`
 	Unattributed           []memberResult `json:"unattributed,omitempty"`
 	MCPConnections         int            `json:"mcp_connections"`
+	Others                 []string       `json:"others,omitempty" schema:"extra"` // what there is no room for
 }
 
 type serverResult struct {
@@ -54,43 +56,62 @@ type databaseResult struct {
 	Quarantined  string `json:"quarantined,omitempty"`
 }
 
-// maxClientName bounds what a client calls itself in a text, in bytes.
+// maxClientName bounds, in bytes, how much of the name that a client gives itself
+// an answer's text shows.
 const maxClientName = 200
 
-func (r serverInfoResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "pmcp %s (built %s), pid %d, guardian %d, up %s: %s\n", r.ServerVersion, r.BuildDate, r.CurrentPID, r.GuardianPID, r.CurrentUptimeFormatted, r.Health)
+func (r serverInfoResult) write(t *answerText) {
+	t.line("pmcp %s (built %s), pid %d, guardian %d, up %s: %s", r.ServerVersion, r.BuildDate, r.CurrentPID, r.GuardianPID, r.CurrentUptimeFormatted, r.Health)
 	for _, reason := range r.Reasons {
-		fmt.Fprintf(&b, "reason: %s\n", reason)
+		t.line("reason: %s", reason)
 	}
-	fmt.Fprintf(&b, "project: %s\n", r.Project)
-	if r.Record != "" {
-		fmt.Fprintf(&b, "record: %s\n", r.Record)
-	}
+	t.optLine("replaced: %s is another program since the start; a new session runs it", r.Replaced)
+	t.line("project: %s", r.Project)
+	t.optLine("record: %s", r.Record)
 	if r.Database.Path != "" {
-		fmt.Fprintf(&b, "database: %s, %s, ", r.Database.Path, formatBytes(r.Database.Bytes))
+		t.part("database: %s, %s, ", r.Database.Path, formatBytes(r.Database.Bytes))
 	}
-	fmt.Fprintf(&b, "storage %s\n", r.Storage)
-	if r.Database.Quarantined != "" {
-		fmt.Fprintf(&b, "the database was corrupt and was moved to %s\n", r.Database.Quarantined)
-	}
+	t.line("storage %s", r.Storage)
+	t.optLine("the database was corrupt and was moved to %s", r.Database.Quarantined)
 	if r.Database.DroppedLines > 0 {
-		fmt.Fprintf(&b, "dropped because storage did not keep up: %s\n", lineCount(r.Database.DroppedLines))
+		t.line("dropped because storage did not keep up: %s", lineCount(r.Database.DroppedLines))
 	}
 	for _, p := range r.ServerProcesses {
-		current := ""
-		if p.IsCurrent {
-			current = " (this one)"
+		if p.PID == 0 {
+			t.line("server without a readable record: %s", p.Status)
+			continue
 		}
-		fmt.Fprintf(&b, "server %d%s: %s, %s, up %s, in %s\n", p.PID, current, p.Status, upstream.OneLine(cut(p.Client, len(p.Client), maxClientName)), p.UptimeFormatted, upstream.OneLine(p.Cwd))
+		t.part("server %d", p.PID)
+		if p.IsCurrent {
+			t.part(" (this one)")
+		}
+		t.part(": %s, ", p.Status)
+		t.optPart("pmcp %s, ", upstream.OneLine(cut(p.Version, len(p.Version), maxClientName)))
+		t.optPart("%s, ", upstream.OneLine(cut(p.Client, len(p.Client), maxClientName)))
+		t.line("up %s, in %s", p.UptimeFormatted, upstream.OneLine(p.Cwd))
 	}
-	if r.MCPConnections > 0 {
-		fmt.Fprintf(&b, "connections to MCP servers: %d\n", r.MCPConnections)
-	}
+	t.optLine("connections to MCP servers: %d", r.MCPConnections)
 	for _, m := range r.Unattributed {
-		fmt.Fprintf(&b, "unattributed process %d: %s\n", m.PID, m.Command)
+		t.line("unattributed process %d: %s", m.PID, m.Command)
 	}
-	return b.String()
+	for _, more := range r.Others {
+		t.line("and %s", more)
+	}
+}
+
+// fit drops unattributed processes, then servers, until the answer is at most limit bytes.
+func (r *serverInfoResult) fit(limit int) {
+	size := func() int { return answerSize(r) }
+	if size() <= limit {
+		return
+	}
+	limit -= 2 * leftOutBytes
+	if n := dropLast(&r.Unattributed, limit, size); n > 0 {
+		r.Others = append(r.Others, countNoun(int64(n), "more unattributed process", "more unattributed processes"))
+	}
+	if n := dropLast(&r.ServerProcesses, limit, size); n > 0 {
+		r.Others = append(r.Others, countNoun(int64(n), "more server", "more servers")+": pmcp --doctor shows all")
+	}
 }
 
 func getServerInfoTool() tool {
@@ -102,11 +123,11 @@ func getServerInfoTool() tool {
 }
 
 func getServerInfo(_ context.Context, s *Server, _ serverInfoArgs) (serverInfoResult, error) {
-	up := time.Since(s.started)
-	store := s.o.Store.Status()
+	up := uptime(s.started)
+	store := s.project.StorageStatus()
 	r := serverInfoResult{
 		ServerVersion: s.o.Version, BuildDate: s.o.BuildDate, CurrentPID: os.Getpid(), GuardianPID: s.o.GuardianPID,
-		CurrentUptimeSeconds: int64(up.Seconds()), CurrentUptimeFormatted: formatAge(up), Project: s.o.Manager.Project(),
+		CurrentUptimeSeconds: int64(up.Seconds()), CurrentUptimeFormatted: args.FormatAge(up), Project: s.project.Dir(),
 		Health: "healthy", Storage: store.State,
 		Database: databaseResult{
 			Path: store.Path, Bytes: store.Bytes, Runs: store.Runs, PendingBytes: store.PendingBytes,
@@ -125,6 +146,9 @@ func getServerInfo(_ context.Context, s *Server, _ serverInfoArgs) (serverInfoRe
 		if _, err := os.Stat(r.Record); err != nil {
 			degrade("the record of this server is gone: %v", err)
 		}
+		if record := s.o.Registry.Record(); record.Replaced() {
+			r.Replaced = record.Executable
+		}
 	} else {
 		degrade("this server has no record")
 	}
@@ -132,18 +156,25 @@ func getServerInfo(_ context.Context, s *Server, _ serverInfoArgs) (serverInfoRe
 		degrade("%v", err)
 	}
 	if r.TotalServerProcesses > s.o.MaxServers {
-		degrade("%d pmcp servers live, more than %d (PM_MAX_SERVERS); pmcp --doctor shows whom they serve", r.TotalServerProcesses, s.o.MaxServers)
+		degrade("%d pmcp servers are running, more than %d (PM_MAX_SERVERS); pmcp --doctor shows their clients", r.TotalServerProcesses, s.o.MaxServers)
 	}
 	r.MCPConnections = s.o.Upstream.Connections()
-	for _, m := range s.o.Manager.Strays() {
-		r.Unattributed = append(r.Unattributed, memberResult{PID: m.PID, PPID: m.PPID, Command: s.commandOf(&m)})
+	for _, m := range s.project.Strays() {
+		r.Unattributed = append(r.Unattributed, memberResult{PID: m.PID, PPID: m.PPID, Command: m.Command})
 	}
+	r.fit(logLimit(0))
 	return r, nil
 }
 
-// listServers adds the servers that the registry knows.
+// uptime returns how long ago a server started, in whole seconds.
+func uptime(started time.Time) time.Duration {
+	return max(0, time.Since(started)).Truncate(time.Second)
+}
+
+// listServers adds this server, even if its record cannot be read, and the other
+// servers in the registry.
 func (s *Server) listServers(r *serverInfoResult) error {
-	r.ServerProcesses = []serverResult{}
+	r.TotalServerProcesses, r.ServerProcesses = 1, []serverResult{s.ownServer()}
 	if s.o.RegistryDir == "" {
 		return nil
 	}
@@ -152,21 +183,42 @@ func (s *Server) listServers(r *serverInfoResult) error {
 		return fmt.Errorf("cannot list the servers: %w", err)
 	}
 	for _, e := range entries {
-		if e.Record.Format == 0 {
-			continue // no record yet, or none of ours
+		live := e.State == registry.Live
+		if e.ID == s.o.Session || e.Record.Format == 0 && !live {
+			continue
 		}
-		up := time.Since(e.Record.StartedAt)
-		status := "running"
-		if e.State == registry.Live {
+		other := serverResult{Status: string(e.State)}
+		if live {
 			r.TotalServerProcesses++
-		} else {
-			status = string(e.State)
+			other.Status = "running"
 		}
-		r.ServerProcesses = append(r.ServerProcesses, serverResult{
-			PID: e.Record.Server.PID, IsCurrent: e.ID == s.o.Session, Version: e.Record.Version, Cwd: e.Record.Cwd,
-			Client:        joinNonEmpty(e.Record.ClientName, e.Record.ClientVersion),
-			UptimeSeconds: int64(up.Seconds()), UptimeFormatted: formatAge(up), Status: status,
-		})
+		if e.Record.Format != 0 {
+			other.describe(e.Record)
+		} else { // the record cannot be read
+			other.Status = "running, " + e.Problem
+		}
+		r.ServerProcesses = append(r.ServerProcesses, other)
 	}
 	return nil
+}
+
+// ownServer returns this server from its record. If there is no record, it returns
+// what the record would hold.
+func (s *Server) ownServer() serverResult {
+	record := registry.Record{Server: registry.Process{PID: os.Getpid()}, Version: s.o.Version}
+	record.Cwd, _ = os.Getwd()
+	if s.o.Registry != nil {
+		record = s.o.Registry.Record()
+	}
+	record.StartedAt = s.started
+	own := serverResult{IsCurrent: true, Status: "running"}
+	own.describe(record)
+	return own
+}
+
+// describe fills r from a registry record.
+func (r *serverResult) describe(record registry.Record) {
+	up := uptime(record.StartedAt)
+	r.PID, r.Version, r.Cwd, r.Client = record.Server.PID, record.Version, record.Cwd, joinNonEmpty(record.ClientName, record.ClientVersion)
+	r.UptimeSeconds, r.UptimeFormatted = int64(up.Seconds()), args.FormatAge(up)
 }

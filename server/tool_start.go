@@ -2,25 +2,26 @@ package server
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
+	"time"
 
-	"pmcp/health"
-	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
 )
 
 type startArgs struct {
-	Name string `json:"name" jsonschema:"unique in the project"`
-	specArgs
-	Wait      string `json:"wait,omitempty" jsonschema:"default ready if ready is given, else started" enum:"started|ready|exit"`
-	TimeoutMS int    `json:"timeout_ms,omitempty" jsonschema:"of the wait" min:"1" max:"600000"`
+	Name string `json:"name,omitempty" jsonschema:"not needed with wait: exit"`
+	project.Definition
+	Wait      string `json:"wait,omitempty" enum:"started|ready|exit"`
+	TimeoutMS *int   `json:"timeout_ms,omitempty" jsonschema:"0: do not wait" min:"0" max:"600000"`
 	IfRunning string `json:"if_running,omitempty" enum:"keep|restart|error"`
-
-	raw json.RawMessage
+	// Steps are played after the start; they are not part of the definition.
+	Steps []project.Step `json:"steps,omitempty" jsonschema:"a dialogue, as in send_input"`
+	outputArgs
 }
 
 // runResult is the answer of a tool that starts, waits for or stops a process.
@@ -28,277 +29,248 @@ type runResult struct {
 	processResult
 	AlreadyRunning bool `json:"already_running,omitempty"`
 	TimedOut       bool `json:"timed_out,omitempty"`
-	// Match is the line that a wait for a pattern ended at.
-	Match string `json:"match,omitempty"`
+	// Match is the line that ended a wait for a pattern.
+	Match string       `json:"match,omitempty"`
+	HTTP  []httpResult `json:"http,omitempty" schema:"extra"`
+	timesResult
 	logResult
-	Errors []errorResult `json:"errors,omitempty"`
-	Hint   string        `json:"hint,omitempty"`
+	// FirstError is the id of the error that a person would name as the cause, if the run
+	// failed.
+	FirstError string     `json:"first_error,omitempty"`
+	Errors     []runError `json:"errors,omitempty"`
+	Hint       string     `json:"hint,omitempty"`
 
-	faults bool // it shows what went wrong: the errors of the run, or all that it printed
+	death    string               // what the process did, if the call fails because of it
+	faults   bool                 // the answer shows the errors of the run, or all of its output
+	reported map[string]time.Time // when each error of the answer was last seen, by id
+	found    runErrors            // what Errors is from
+	where    string               // the arguments of get_errors that show all of them
 }
 
-// addErrors adds errors, whose messages are output, to an answer that has its log.
-// where are the arguments of get_errors that give all of them.
-func (r *runResult) addErrors(found runErrors, where string) {
-	if r.Errors = found.shown; len(r.Errors) > 0 {
+// newRunResult returns the answer about a run, without its output. It leaves out what the
+// caller gave or did not ask for.
+func newRunResult(run *project.Run) runResult {
+	r := runResult{processResult: resultOf(run), Hint: run.Since}
+	r.commandResult, r.StartedAt, r.CPUPercent, r.MemoryBytes = commandResult{}, "", nil, 0
+	if time.Since(run.EndedAt) < time.Minute {
+		r.EndedAt = ""
+	}
+	return r
+}
+
+// addErrors adds the errors of the run to an answer that already has its output. The
+// messages of the errors are output. after is the cursor after which errors count.
+func (r *runResult) addErrors(ctx context.Context, p *project.Project, run *project.Run, after string) error {
+	failed := run.EndedBadly()
+	found, err := findRunErrors(ctx, p, run.RunID, after, &r.logResult, failed)
+	if err != nil {
+		return err
+	}
+	if r.Errors, r.reported = found.shown, found.reported; len(r.Errors) > 0 {
 		r.Notice = outputNotice
+		if failed {
+			r.FirstError = r.Errors[0].ErrorID
+		}
 	}
-	r.Hint = joinHints(r.Hint, found.rest(where))
+	where := runErrorsArguments(r.Name, r.Run)
+	if after != "" {
+		where = fmt.Sprintf("process: %q and after: %s", r.Name, after)
+	}
+	r.found, r.where = found, where
+	r.Hint = joinHints(r.Hint, found.restHint(where))
+	return nil
 }
 
-func (r runResult) about() []told {
-	t := r.told()
-	t.errors, t.faults = idsOf(r.Errors), r.faults
-	return []told{t}
+// dropError drops the last error, and counts it in the hint.
+func (r *runResult) dropError() {
+	before := r.found.restHint(r.where)
+	r.Errors = r.Errors[:len(r.Errors)-1]
+	r.found.shown = r.Errors
+	if now := r.found.restHint(r.where); before == "" {
+		r.Hint = joinHints(r.Hint, now)
+	} else {
+		r.Hint = strings.Replace(r.Hint, before, now, 1)
+	}
 }
 
-func (r runResult) text() string {
-	var b strings.Builder
-	b.WriteString(r.line())
+func (r runResult) about() []reported {
+	t := r.processResult.reported()
+	t.errors, t.faults = r.reported, r.faults
+	return []reported{t}
+}
+
+// fit shortens the answer to limit bytes: first its lines, then its errors.
+func (r *runResult) fit(limit int) {
+	notice := r.Notice
+	size := func() int {
+		for i := range r.Errors {
+			r.Errors[i].place(&r.logResult)
+		}
+		if r.death != "" { // the answer is the text of deathError
+			return len(textOf(r)) + len(r.Name) + len(r.death) + len(" \n")
+		}
+		return answerSize(r)
+	}
+	r.logResult.fit(limit, size)
+	r.Notice = notice
+	for size() > limit && len(r.Errors) > 1 {
+		r.dropError()
+	}
+}
+
+func (r runResult) write(t *answerText) {
+	t.part("%s", r.line())
 	if r.AlreadyRunning {
-		b.WriteString(" (already running)")
+		t.part(" (already running)")
 	}
-	b.WriteString("\n")
-	if r.TimedOut {
-		b.WriteString("timed out; it goes on\n")
+	r.writeHead(t)
+	t.line("")
+	r.writeSilence(t, r.TimedOut)
+	for _, a := range r.HTTP {
+		a.write(t)
 	}
-	b.WriteString(r.where())
-	b.WriteString(r.logResult.text())
-	if r.Match != "" {
-		fmt.Fprintf(&b, "match: %s\n", r.Match)
+	if r.Command != "" {
+		t.line("$ %s (in %s)", quoteCommand(r.Command, r.Args), r.Cwd)
 	}
-	b.WriteString(markedErrors(r.Errors, r.Lines))
-	if r.Hint != "" {
-		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
+	lines, errors := r.texts(), errorLines(r.Errors, r.FirstError != "")
+	if r.Match != "" && !slices.ContainsFunc(r.Lines, func(l string) bool { return strings.HasSuffix(l, r.Match) }) {
+		lines = append(lines, "match: "+r.Match)
 	}
-	return b.String()
+	if r.FirstError != "" {
+		t.output(append(errors, lines...), nil)
+	} else {
+		t.output(append(lines, errors...), nil)
+	}
+	r.writeCursors(t)
+	t.hint(r.Hint)
 }
 
 func startProcessTool() tool {
 	return define(tool{
 		name: "start_process", title: "Start process", toolset: setLifecycle,
-		description: "Starts a program in the background and keeps its output; with wait: exit runs a build or test to its end.",
+		description: "Starts a program in the background and keeps its output; with wait: exit runs it to its end. For servers, watchers, builds, prompts; a shell does for a short one-shot.",
 		hints:       hints{openWorld: true},
-		waits: waitsIf(func(a startArgs) bool {
-			return a.Wait == "exit" || a.Wait == "ready" || a.Wait == "" && (a.Ready != nil || a.Stdio == process.StdioMCP)
-		}),
+		shows:       true,
+		waits:       func(a *callFlags) bool { return !isZero(a.TimeoutMS) || given(a.Steps) },
 	}, startProcess)
 }
 
-// takeRaw keeps what was given, so that it can be laid over a definition.
-func (a *startArgs) takeRaw(raw json.RawMessage) { a.raw = raw }
-
-// overStored lays the arguments over the stored definition of name, if there is
-// one; decode decodes all of them into a struct that begins with a definition.
-func (s *Server) overStored(ctx context.Context, name string, raw json.RawMessage, decode func(base specArgs) (specArgs, error)) (specArgs, error) {
-	base, ok, err := s.definition(ctx, name)
-	if err != nil || !ok {
-		return specArgs{}, err
+func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error) {
+	if a.IfRunning == "keep" {
+		a.IfRunning = string(process.KeepRunning)
 	}
-	return base.decodeOver(raw, s.o.Manager.Project(), decode)
+	request := project.StartRequest{Name: a.Name, Definition: a.Definition, Wait: a.Wait, IfRunning: process.IfRunning(a.IfRunning), Steps: a.Steps}
+	if a.Name == "" {
+		return s.startUnnamed(ctx, request, a.TimeoutMS, a.outputArgs)
+	}
+	return s.start(ctx, request, a.TimeoutMS, a.outputArgs)
 }
 
-func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error) {
-	if err := s.completeFromStored(ctx, &a); err != nil {
-		return runResult{}, err
+// startUnnamed is start for a process to which the call gives no name.
+func (s *Server) startUnnamed(ctx context.Context, request project.StartRequest, timeoutMS *int, output outputArgs) (r runResult, err error) {
+	def := &request.Definition
+	switch {
+	case request.Wait != project.UntilExit:
+		return r, errors.New(`missing argument: name; it may be left out with wait: "exit"`)
+	case def.Command == "":
+		return r, errors.New("missing argument: name, or command")
+	case def.Group != "" || len(def.DependsOn) > 0:
+		return r, errors.New("argument group: a process without a name joins no group; give name")
 	}
-	if a.Wait == "" {
-		a.Wait = "started"
-		if a.Ready != nil || a.Stdio == process.StdioMCP {
-			a.Wait = "ready"
+	request.Unnamed = true
+	const tries = 10 // each fails only if another call takes the name in the same moment
+	for range tries {
+		if request.Name, err = s.project.UnnamedName(ctx, *def); err != nil {
+			return r, err
+		}
+		if r, err = s.start(ctx, request, timeoutMS, output); !errors.Is(err, project.ErrNameTaken) {
+			return r, err
 		}
 	}
-	foreign, err := s.foreignRun(ctx, a.Name)
-	switch {
-	case err != nil:
-		return runResult{}, err
-	case foreign != nil && ifRunningOf(a.IfRunning) != process.KeepRunning:
-		return runResult{}, ownedElsewhere(foreign)
-	case foreign != nil:
-		return s.alreadyForeign(ctx, foreign, a)
-	}
-	defer report(ctx, func() string { return s.nowLine(a.Name) })()
-	before := s.changeable(ctx, a.Name, a.Group)
-	st, already, err := s.launch(ctx, a.Name, a.specArgs, launchOptions{
-		exits: a.Wait == "exit", ready: a.Wait == "ready", ifRunning: ifRunningOf(a.IfRunning),
-	})
-	if err != nil {
-		return runResult{}, err
-	}
-	changed := ""
-	if already {
-		changed = s.changeable(ctx, a.Name, a.Group).since(before)
-	}
-	r, err := s.awaitStart(ctx, st, a.Wait, a.TimeoutMS)
-	r.AlreadyRunning, r.Hint = already, joinHints(changed, r.Hint)
 	return r, err
 }
 
-// completeFromStored lays a call without a command over the stored definition
-// of its name.
-func (s *Server) completeFromStored(ctx context.Context, a *startArgs) error {
-	if a.Command != "" {
-		return nil
+// start starts a process and returns the answer once what the request waits for has
+// happened.
+func (s *Server) start(ctx context.Context, request project.StartRequest, timeoutMS *int, output outputArgs) (runResult, error) {
+	defer s.reportStatus(ctx, request.Name)()
+	if r, ok, err := s.cutOffEnd(ctx, request, output); ok {
+		return r, err
 	}
-	merged, err := s.overStored(ctx, a.Name, a.raw, func(base specArgs) (specArgs, error) {
-		over := startArgs{specArgs: base}
-		err := decodeArguments(a.raw, &over)
-		return over.specArgs, err
-	})
+	started, err := s.project.Start(ctx, request)
 	if err != nil {
-		return err
-	}
-	if merged.Command == "" {
-		return s.undefined(ctx, a.Name)
-	}
-	a.specArgs = merged
-	return nil
-}
-
-// undefined says that name has no definition, and which names have.
-func (s *Server) undefined(ctx context.Context, name string) error {
-	stored, err := s.o.Store.Definitions(ctx, s.o.Manager.Project())
-	if err != nil {
-		return fmt.Errorf("cannot list the stored definitions: %w", err)
-	}
-	known := slices.Sorted(maps.Keys(stored))
-	return fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", quoteWithNearest(name, known), orNone(known))
-}
-
-func ifRunningOf(argument string) process.IfRunning {
-	if argument == "keep" {
-		return process.KeepRunning
-	}
-	return process.IfRunning(argument)
-}
-
-// launchOptions say how a definition is put to work.
-type launchOptions struct {
-	// exits: the call waits for the end; ready: it waits for readiness, which
-	// without a rule of its own is any port.
-	exits, ready bool
-	ifRunning    process.IfRunning
-}
-
-// launch starts name as def says and remembers def for it: the one way in which
-// tools and groups start processes.
-func (s *Server) launch(ctx context.Context, name string, def specArgs, o launchOptions) (st process.Status, already bool, err error) {
-	spec, err := s.specOf(ctx, name, def, o.exits)
-	if err != nil {
-		return st, false, err
-	}
-	check, err := def.healthSpec(def.dir(s.o.Manager.Project()))
-	if err != nil {
-		return st, false, err
-	}
-	if err := def.checkGrouping(); err != nil {
-		return st, false, err
-	}
-	if err := s.checkJoin(ctx, name, def); err != nil {
-		return st, false, err
-	}
-	if err := s.o.Health.CheckSet(name, check); err != nil {
-		return st, false, err
-	}
-	if err := s.checkRuns(spec, check); err != nil {
-		return st, false, err
-	}
-	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
-		anyPort := 0
-		spec.Ready = &process.Ready{Port: &anyPort}
-	}
-	if o.ifRunning == process.KeepRunning {
-		s.adoptUnsaid(&spec, def)
-	}
-	if st, already, err = s.o.Manager.Start(ctx, spec, o.ifRunning); err != nil {
-		return st, already, err
-	}
-	if already {
-		def = s.withUnsaid(ctx, name, def)
-	}
-	s.keepDefinition(name, def)
-	if err := s.o.Health.Set(name, check); err != nil {
-		return st, already, err
-	}
-	if already {
-		st, err = s.o.Manager.Reconfigure(name, spec)
-	}
-	if err == nil {
-		err = s.joinGroup(ctx, name, def)
-	}
-	return st, already, err
-}
-
-// checkRuns refuses a health check whose command cannot be run: it would fail
-// whatever the process does. What is wrong with the process itself Start says.
-func (s *Server) checkRuns(spec process.Spec, check *health.Spec) error {
-	if check == nil || check.Command == "" {
-		return nil
-	}
-	if _, err := s.o.Manager.Resolve(spec); err != nil {
-		return nil //nolint:nilerr // Start will answer it
-	}
-	_, err := s.o.Manager.Resolve(process.Spec{Name: spec.Name, Command: check.Command, Args: check.Args, Dir: spec.Dir, Env: spec.Env})
-	if err != nil {
-		return fmt.Errorf("argument health.command: %w", err)
-	}
-	return nil
-}
-
-// adoptUnsaid takes from a process that runs what the call left open and only
-// its wait decided, so that a call with another wait does not count as another
-// definition.
-func (s *Server) adoptUnsaid(spec *process.Spec, a specArgs) {
-	st, err := s.o.Manager.Status(spec.Name)
-	if err != nil || !st.State.Live() {
-		return
-	}
-	if a.Ready == nil {
-		spec.Ready = st.Spec.Ready
-	}
-	if a.Stdin == nil {
-		spec.Stdin = st.Spec.Stdin
-	}
-}
-
-// withUnsaid is def with what adoptUnsaid adopts, as the definition of name has
-// it: what runs may have a rule that only a wait gave it. What cannot be read is
-// replaced.
-func (s *Server) withUnsaid(ctx context.Context, name string, def specArgs) specArgs {
-	old, ok, err := s.definition(ctx, name)
-	if err != nil || !ok {
-		return def
-	}
-	if def.Ready == nil && def.Stdio != process.StdioMCP { // which has none
-		def.Ready = old.Ready
-	}
-	if def.Stdin == nil {
-		def.Stdin = old.Stdin
-	}
-	return def
-}
-
-// alreadyForeign answers a start of what another live server runs. It waits as
-// it would for a process of its own, and puts it into the group that a names:
-// groups are everybody's.
-func (s *Server) alreadyForeign(ctx context.Context, run *logstore.Run, a startArgs) (runResult, error) {
-	if err := a.checkGrouping(); err != nil {
 		return runResult{}, err
 	}
-	if err := s.checkSameElsewhere(ctx, run, a.specArgs); err != nil {
+	if output.Lines == 0 {
+		output.Lines = min(started.Line.Tail, maxOutputLines) // of a | tail that was left out
+	}
+	left, err := s.playSteps(ctx, started, request.Steps, timeoutMS, output)
+	if err != nil {
 		return runResult{}, err
 	}
-	before := changeable{member: s.membership(ctx, a.Name, a.Group)}
-	if err := s.joinGroup(ctx, a.Name, a.specArgs); err != nil {
+	if started.Wait == project.UntilExit {
+		s.events.setCutOff(request.Name, started.Run.RunID)
+	}
+	r, now, err := awaitStart(ctx, s.project, started, left, output)
+	if err != nil {
 		return runResult{}, err
 	}
-	changed := changedHint(changeable{member: s.membership(ctx, a.Name, a.Group)}.differs(before))
-	now := storedRunNow(run)
-	defer report(ctx, now.line)()
-	r, err := s.awaitStart(ctx, statusOfRun(run), a.Wait, a.TimeoutMS)
-	r.AlreadyRunning = true
-	if r.Owner != nil { // it has not ended meanwhile
-		r.Hint = joinHints(changed, joinHints("another pmcp server (another editor window) owns it; its log can be read here", r.Hint))
+	r.AlreadyRunning = started.Already
+	if request.Restart || request.IfRunning == process.RestartRunning {
+		r.Restarts = &now.Restarts
 	}
-	return r, err
+	if request.Definition.Command == "" && !request.Restart {
+		r.commandResult = commandOf(&now)
+	}
+	changed, owned := "", ""
+	if len(started.Changed) > 0 {
+		changed = "changed without a restart: " + strings.Join(started.Changed, ", ")
+	}
+	if r.Owner != nil {
+		owned = "another pmcp server (another editor window) owns it; its log can be read here"
+	}
+	r.Hint = joinHints(append(started.Line.Notes, changed, owned, started.Hint, r.Hint)...)
+	r.fit(output.limit())
+	return r, r.deathError()
+}
+
+// playSteps plays the steps of a start, if there are any. It returns what is left of
+// timeoutMS for the wait that follows.
+func (s *Server) playSteps(ctx context.Context, started project.Started, steps []project.Step, timeoutMS *int, output outputArgs) (left time.Duration, err error) {
+	left = startTimeout(timeoutMS)
+	if len(steps) == 0 {
+		return left, nil
+	}
+	begun, each := time.Now(), time.Duration(0)
+	if timeoutMS != nil {
+		each = left
+	}
+	run, err := s.project.Play(ctx, started, steps, each)
+	var stopped *project.StepError
+	if errors.As(err, &stopped) {
+		err = stepError(ctx, s.project, &run, stopped, started.Hint, output)
+	}
+	if each > 0 {
+		left = max(time.Millisecond, left-time.Since(begun))
+	}
+	return left, err
+}
+
+// cutOffEnd returns the end of the run that an earlier call with the same request was
+// waiting for when it was cancelled or timed out, so that the client can repeat a call that
+// it gave up on. ok is false if there is no such run, or its end was already reported.
+func (s *Server) cutOffEnd(ctx context.Context, request project.StartRequest, output outputArgs) (r runResult, ok bool, err error) {
+	run := s.events.cutOffRun(request.Name)
+	if run == 0 || request.Wait != project.UntilExit || request.Restart || request.IfRunning != process.KeepRunning {
+		return r, false, nil
+	}
+	started, ok := s.project.Ended(ctx, request, run)
+	if !ok {
+		return r, false, nil
+	}
+	r, _, err = awaitStart(ctx, s.project, started, startTimeout(nil), output)
+	ago := args.FormatAge(time.Since(started.Run.EndedAt))
+	r.Hint = joinHints("this run ended "+ago+" ago, after an earlier call had stopped waiting; the same call now runs it again", r.Hint)
+	r.fit(output.limit())
+	return r, true, err
 }

@@ -1,20 +1,19 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
-	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
 )
 
 type processStatsArgs struct {
 	Process  string `json:"process"`
-	WindowMS int    `json:"window_ms,omitempty" jsonschema:"default 15 min" min:"1000" max:"900000"`
+	WindowMS int    `json:"window_ms,omitempty" min:"1000" max:"900000"`
 	Points   int    `json:"points,omitempty" min:"1" max:"900"`
 }
 
@@ -30,8 +29,8 @@ type processStatsResult struct {
 	Hint    string        `json:"hint,omitempty"`
 }
 
-// usageResult is what a whole process tree uses. CPUPercent: 100 is the whole
-// machine.
+// usageResult is the usage of a whole process tree. A CPUPercent of 100 is all of
+// the machine's CPUs.
 type usageResult struct {
 	At          string  `json:"at,omitempty"`
 	CPUPercent  float64 `json:"cpu_percent"`
@@ -39,32 +38,24 @@ type usageResult struct {
 	Processes   int     `json:"processes"`
 }
 
-func ofUsage(u process.Usage) usageResult {
-	return usageResult{At: formatTime(u.At), CPUPercent: round(u.CPUPercent), MemoryBytes: u.MemoryBytes, Processes: u.Processes}
+// newUsageResult returns u in the form that answers show.
+func newUsageResult(u process.Usage) *usageResult {
+	return &usageResult{At: args.FormatTime(u.At), CPUPercent: round(u.CPUPercent), MemoryBytes: u.MemoryBytes, Processes: u.Processes}
 }
 
-func (u usageResult) line() string {
-	return fmt.Sprintf("%.1f%% CPU, %s, %d processes", u.CPUPercent, formatBytes(int64(u.MemoryBytes)), u.Processes)
+func (u usageResult) String() string {
+	return fmt.Sprintf("%.1f%% CPU, %s, %s", u.CPUPercent, formatBytes(int64(u.MemoryBytes)), countNoun(int64(u.Processes), "process", "processes"))
 }
 
-func (r processStatsResult) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s, %d samples\n", r.Name, r.State, r.Samples)
-	for _, row := range []struct {
-		name  string
-		usage *usageResult
-	}{{"now", r.Now}, {"average", r.Average}, {"peak", r.Peak}} {
-		if row.usage != nil {
-			fmt.Fprintf(&b, "%s: %s\n", row.name, row.usage.line())
-		}
-	}
+func (r processStatsResult) write(t *answerText) {
+	t.line("%s: %s, %d samples", r.Name, r.State, r.Samples)
+	t.optLine("now: %s", r.Now)
+	t.optLine("average: %s", r.Average)
+	t.optLine("peak: %s", r.Peak)
 	for _, u := range r.Series {
-		fmt.Fprintf(&b, "%s %s\n", u.At, u.line())
+		t.line("%s %s", u.At, u)
 	}
-	if r.Hint != "" {
-		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
-	}
-	return b.String()
+	t.hint(r.Hint)
 }
 
 func getProcessStatsTool() tool {
@@ -76,80 +67,43 @@ func getProcessStatsTool() tool {
 }
 
 func getProcessStats(ctx context.Context, s *Server, a processStatsArgs) (processStatsResult, error) {
-	name, err := s.resolveName(ctx, a.Process)
+	name, err := s.project.ResolveOne(ctx, a.Process)
 	if err != nil {
 		return processStatsResult{}, err
 	}
-	if a.Points == 0 {
-		a.Points = 20
-	}
-	st, own := s.ownNow(ctx, name)
-	if !own {
-		return s.storedStats(ctx, name, a)
-	}
-	stats, err := s.o.Manager.Stats(name, time.Duration(a.WindowMS)*time.Millisecond, a.Points)
+	run, stats, err := s.project.Usage(ctx, name, time.Duration(a.WindowMS)*time.Millisecond, cmp.Or(a.Points, 20))
 	if err != nil {
 		return processStatsResult{}, err
 	}
-	r := processStatsResult{Name: name, State: st.State.String(), Samples: stats.Samples}
+	r := processStatsResult{Name: name, State: run.State.String(), Samples: stats.Samples, Hint: usageHint(&run, stats.Samples)}
 	if stats.Samples == 0 {
-		r.Hint = "nothing was measured yet: the first sample comes a second after the start"
-		if !st.State.Live() {
-			r.Hint = "nothing was measured of its latest run, which has ended, in that time"
-		}
 		return r, nil
 	}
-	now, average, peak := ofUsage(stats.Now), ofUsage(stats.Average), ofUsage(stats.Peak)
-	r.From, r.Now, r.Average, r.Peak = formatTime(stats.From), &now, &average, &peak
+	r.From, r.Average, r.Peak = args.FormatTime(stats.From), newUsageResult(stats.Average), newUsageResult(stats.Peak)
+	if !run.Stored {
+		r.Now = newUsageResult(stats.Now)
+	}
 	for _, u := range stats.Series {
-		r.Series = append(r.Series, ofUsage(u))
+		r.Series = append(r.Series, *newUsageResult(u))
 	}
 	return r, nil
 }
 
-// storedStats are those of the latest run of a process that is not of this
-// session.
-func (s *Server) storedStats(ctx context.Context, name string, a processStatsArgs) (processStatsResult, error) {
-	run, ok, err := s.latestRun(ctx, name)
-	if err != nil || !ok {
-		return processStatsResult{Name: name, State: process.Stopped.String(), Hint: "it never ran"}, err
+// usageHint returns a hint about what the usage of a run is of, or why there is none.
+func usageHint(run *project.Run, samples int) string {
+	switch {
+	case run.Stored && run.RunID == 0:
+		return "it never ran"
+	case run.Stored && samples == 0:
+		return "no samples so far of its latest run, in an earlier session or another server"
+	case run.Stored:
+		return "of its latest run, in an earlier session or another server; a sample stands for 10 s"
+	case samples == 0 && run.State.Live():
+		return "no samples yet: the first one comes a second after the start"
+	case samples == 0:
+		return "no samples of its latest run, which has ended, in that time"
 	}
-	p := ofRun(&run)
-	r := processStatsResult{Name: name, State: p.State, Hint: "of its latest run, in an earlier session or another server; a sample stands for 10 s"}
-	samples, err := s.o.Store.Samples(ctx, run.ID, time.Time{})
-	if err == nil && len(samples) == 0 {
-		r.Hint = "nothing was measured of its latest run, in an earlier session or another server, so far"
-	}
-	if err != nil || len(samples) == 0 {
-		return r, err
-	}
-	last := samples[len(samples)-1].At
-	if a.WindowMS > 0 {
-		since := last.Add(-time.Duration(a.WindowMS) * time.Millisecond)
-		samples = slices.DeleteFunc(samples, func(x logstore.Sample) bool { return x.At.Before(since) })
-	}
-	average, peak := summarizeSamples(samples)
-	r.From, r.Samples, r.Average, r.Peak = formatTime(samples[0].At), len(samples), &average, &peak
-	for part := range slices.Chunk(samples, max(1, (len(samples)+a.Points-1)/a.Points)) {
-		point, _ := summarizeSamples(part)
-		r.Series = append(r.Series, point)
-	}
-	return r, nil
-}
-
-// summarizeSamples gives the mean and the largest figures; there is at least
-// one sample.
-func summarizeSamples(samples []logstore.Sample) (mean, peak usageResult) {
-	var cpu, memory, processes float64
-	for _, x := range samples {
-		n := float64(len(samples))
-		cpu, memory, processes = cpu+x.CPUPercent/n, memory+float64(x.MemoryBytes)/n, processes+float64(x.Processes)/n
-		peak.CPUPercent = max(peak.CPUPercent, round(x.CPUPercent))
-		peak.MemoryBytes, peak.Processes = max(peak.MemoryBytes, x.MemoryBytes), max(peak.Processes, x.Processes)
-	}
-	at := formatTime(samples[len(samples)-1].At)
-	mean = usageResult{At: at, CPUPercent: round(cpu), MemoryBytes: uint64(memory), Processes: int(processes + 0.5)}
-	return mean, peak
+	return ""
 }
 
 type systemStatsArgs struct{}
@@ -173,10 +127,11 @@ type diskResult struct {
 	FreeBytes uint64 `json:"free_bytes"`
 }
 
-func (r systemStatsResult) text() string {
-	return fmt.Sprintf("CPU %.1f%% of %d, load %v\nmemory %s of %s used, %s available\ndisk of the database (%s): %s of %s free\nup %s, %d processes of this session\n",
-		r.CPUPercent, r.CPUs, r.Load, formatBytes(int64(r.MemoryUsed)), formatBytes(int64(r.MemoryBytes)), formatBytes(int64(r.MemoryAvailable)),
-		r.Disk.Path, formatBytes(int64(r.Disk.FreeBytes)), formatBytes(int64(r.Disk.Bytes)), formatAge(time.Duration(r.UptimeSeconds)*time.Second), r.Processes)
+func (r systemStatsResult) write(t *answerText) {
+	t.line("CPU %.1f%% of %d, load %v", r.CPUPercent, r.CPUs, r.Load)
+	t.line("memory %s of %s used, %s available", formatBytes(int64(r.MemoryUsed)), formatBytes(int64(r.MemoryBytes)), formatBytes(int64(r.MemoryAvailable)))
+	t.line("disk of the database (%s): %s of %s free", r.Disk.Path, formatBytes(int64(r.Disk.FreeBytes)), formatBytes(int64(r.Disk.Bytes)))
+	t.line("up %s, %d processes of this session", args.FormatAge(time.Duration(r.UptimeSeconds)*time.Second), r.Processes)
 }
 
 func getSystemStatsTool() tool {
@@ -184,19 +139,12 @@ func getSystemStatsTool() tool {
 		name: "get_system_stats", title: "System usage", toolset: setMonitoring,
 		description: "CPU, load, memory and disk of this machine.",
 		hints:       hints{readOnly: true, idempotent: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, getSystemStats)
 }
 
 func getSystemStats(ctx context.Context, s *Server, _ systemStatsArgs) (systemStatsResult, error) {
-	r, err := measureSystem(ctx, s.o.Store.Status().Path)
-	if err != nil {
-		return r, err
-	}
-	for _, st := range s.o.Manager.List() {
-		if st.State.Live() {
-			r.Processes++
-		}
-	}
-	return r, nil
+	r, err := measureSystem(ctx, &s.cpu, s.project.StorageStatus().Path)
+	r.Processes = len(s.project.Live())
+	return r, err
 }

@@ -1,16 +1,16 @@
 package server
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"pmcp/logstore"
+	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/server/project"
 )
 
 type stopProcessArgs struct {
@@ -19,196 +19,144 @@ type stopProcessArgs struct {
 	Force     bool   `json:"force,omitempty"`
 }
 
-// stopResult is the answer of stop_process: the process, or each of several.
+// stopResult is the answer of stop_process: one process, or a list of processes.
 type stopResult struct {
-	processResult
+	stoppedResult
 	WasRunning bool            `json:"was_running"`
-	Processes  []processResult `json:"processes,omitempty"`
+	Processes  []stoppedResult `json:"processes,omitempty"`
 	NextCursor string          `json:"next_cursor,omitempty"`
+	Others     int             `json:"others,omitempty" schema:"extra"` // number of the processes for which there is no room
 	Hint       string          `json:"hint,omitempty"`
+
+	reports []reported // of all processes of a list
 }
 
-func (r stopResult) about() []told {
+// stoppedResult is a stopped process in an answer.
+type stoppedResult struct {
+	processResult
+	Left string `json:"left,omitempty"` // what is left of what was running
+}
+
+func newStoppedResult(one *project.Stopped) stoppedResult {
+	r := stoppedResult{resultOf(&one.Run), one.Left}
+	r.commandResult, r.StartedAt = commandResult{}, "" // the caller started it, or named it
+	return r
+}
+
+func (r *stoppedResult) line() string {
+	return joinParts(", ", []string{r.processResult.line(), r.Left})
+}
+
+func (r stopResult) about() []reported {
 	if len(r.Processes) == 0 {
-		return []told{r.told()}
+		return []reported{r.reported()}
 	}
-	var all []told
+	return r.reports
+}
+
+// fit drops processes of a list until the answer has room: first those of which nothing
+// is left and no hint tells.
+func (r *stopResult) fit() {
+	limit := outputArgs{}.limit()
+	r.Hint = cut(r.Hint, len(r.Hint), limit/4)
+	slices.SortStableFunc(r.Processes, func(a, b stoppedResult) int { return cmp.Compare(a.rank(), b.rank()) })
+	if answerSize(r) > limit {
+		r.Others = dropLast(&r.Processes, limit-leftOutBytes, func() int { return answerSize(r) })
+	}
+}
+
+// rank returns 0 for a process that a caller must look at, else 1.
+func (r *stoppedResult) rank() int {
+	if len(r.Survivors) > 0 || isLive(r.State) || strings.Contains(r.Left, "still held") {
+		return 0
+	}
+	return 1
+}
+
+func (r stopResult) write(t *answerText) {
+	if len(r.Processes) == 0 {
+		t.line("%s", r.line())
+	}
 	for i := range r.Processes {
-		all = append(all, r.Processes[i].told())
+		t.line("%s", r.Processes[i].line())
 	}
-	return all
-}
-
-func (r stopResult) text() string {
-	var b strings.Builder
-	if len(r.Processes) == 0 {
-		b.WriteString(r.line() + "\n")
+	if r.Others > 0 {
+		t.line("and %d more processes; list_processes shows them", r.Others)
 	}
-	for _, p := range r.Processes {
-		b.WriteString(p.line() + "\n")
-	}
-	if r.NextCursor != "" {
-		fmt.Fprintf(&b, "next_cursor: %s\n", r.NextCursor)
-	}
-	if r.Hint != "" {
-		fmt.Fprintf(&b, "hint: %s\n", r.Hint)
-	}
-	return b.String()
+	t.optLine("next_cursor: %s", r.NextCursor)
+	t.hint(r.Hint)
 }
 
 func stopProcessTool() tool {
 	return define(tool{
 		name: "stop_process", title: "Stop process", toolset: setLifecycle,
-		description: "Stops a process with all it started. No error if it has ended.",
+		description: "Stops a process and all it started. No error if it has ended.",
 		hints:       hints{destructive: true, idempotent: true},
-		waits:       func(json.RawMessage) bool { return true },
+		waits:       always,
 	}, stopProcess)
 }
 
 func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult, error) {
-	names, err := s.resolveNames(ctx, a.Process)
+	names, err := s.project.Resolve(ctx, a.Process)
 	if err != nil {
 		return stopResult{}, err
 	}
-	everything, stop := names == nil, s.stopOne
-	var before []process.Status
-	if everything {
-		before, stop = s.o.Manager.List(), s.stopOwn
-		for i := range before {
-			names = append(names, before[i].Spec.Name)
+	none := ""
+	if names == nil {
+		started := false
+		if names, started = s.project.Running(); !started {
+			none = "no process was started in this session"
+		} else if len(names) == 0 {
+			none = "no process of this session is running"
 		}
 	}
-	defer report(ctx, func() string {
-		lines := make([]string, len(names))
-		for i, name := range names {
-			lines[i] = s.nowLine(name)
-		}
-		return strings.Join(lines, "; ")
-	})()
-	o := process.StopOptions{Timeout: time.Duration(a.TimeoutMS) * time.Millisecond, Force: a.Force}
-	results, err := stopAll(names, func(name string) (stopResult, error) { return stop(ctx, name, o) })
-	if err != nil {
+	defer s.reportStatus(ctx, names...)()
+	stopped := s.project.Stop(ctx, names, process.StopOptions{Timeout: time.Duration(a.TimeoutMS) * time.Millisecond, Force: a.Force})
+	if err := stopErrors(stopped); err != nil {
 		return stopResult{}, err
 	}
-	if everything {
-		results = s.withoutOthers(ctx, before, results)
-	}
-	if len(results) == 1 {
-		return results[0], nil
-	}
-	all := stopResult{processResult: processResult{Name: a.Process, State: process.Stopped.String()}}
-	var hints []string
-	for _, r := range results {
-		all.Processes = append(all.Processes, r.processResult)
-		all.WasRunning = all.WasRunning || r.WasRunning
-		if !everything { // else all is listed that ever ran
-			hints = append(hints, r.Hint)
+	cursor, unread := "", ""
+	if slices.ContainsFunc(stopped, func(one project.Stopped) bool { return !one.Run.Stored }) {
+		cursor, err = s.project.End(ctx, names)
+		if unread, err = unreadHint(err); err != nil {
+			return stopResult{}, err
 		}
 	}
-	all.Hint = joinHints(hints...)
-	if len(results) == 0 {
-		all.Hint = "nothing of this session runs"
-		if len(names) == 0 {
-			all.Hint = "nothing was started in this session"
-		}
+	if len(stopped) == 1 {
+		one := &stopped[0]
+		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: joinNonEmpty(one.Hint, unread)}, nil
 	}
+	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, len(a.Process), maxClientName), State: process.Stopped.String()}}}
+	hints := []string{none}
+	for i := range stopped {
+		all.Processes = append(all.Processes, newStoppedResult(&stopped[i]))
+		all.WasRunning = all.WasRunning || stopped[i].WasRunning
+		hints = append(hints, stopped[i].Hint)
+		all.reports = append(all.reports, all.Processes[i].reported())
+	}
+	all.Hint = joinNonEmpty(joinHints(hints...), unread)
+	all.fit()
 	return all, nil
 }
 
-// withoutOthers leaves out of the results of a stop of everything what had ended
-// before and runs in another server now. It asks when all is stopped: no stop
-// waits for storage.
-func (s *Server) withoutOthers(ctx context.Context, before []process.Status, results []stopResult) []stopResult {
-	runs, err := s.latestRuns(ctx, "project")
-	if err != nil {
-		return results // they are told as this session knows them
-	}
-	latest := make(map[string]*logstore.Run, len(runs))
-	for i := range runs {
-		latest[runs[i].Name] = &runs[i]
-	}
-	var own []stopResult
-	for i := range before {
-		if run := latest[before[i].Spec.Name]; run == nil || !meansOther(&before[i], run) {
-			own = append(own, results[i])
+// stopErrors returns the errors of a stop of several processes, with a line for each
+// process that was stopped nevertheless, or nil if there are no errors.
+func stopErrors(stopped []project.Stopped) error {
+	var errs []error
+	var texts, lines []string
+	for i := range stopped {
+		if err := stopped[i].Err; err != nil {
+			text := errorText(err)
+			errs, texts = append(errs, err), append(texts, cut(text, len(text), maxStopError))
+		} else {
+			lines = append(lines, line.Visible(lineOf(&stopped[i].Run)))
 		}
 	}
-	return own
+	if errs == nil {
+		return nil
+	}
+	return &composedError{text: strings.Join(boundWords(append(texts, lines...), outputArgs{}.limit()-leftOutBytes), "\n"), cause: errors.Join(errs...)}
 }
 
-// stopAll stops the named processes, all at once.
-func stopAll(names []string, stop func(name string) (stopResult, error)) ([]stopResult, error) {
-	results, errs := make([]stopResult, len(names)), make([]error, len(names))
-	var stops sync.WaitGroup
-	for i, name := range names {
-		stops.Go(func() { results[i], errs[i] = stop(name) })
-	}
-	stops.Wait()
-	err := errors.Join(errs...)
-	if err == nil || len(names) == 1 {
-		return results, err
-	}
-	for i := range results { // the others were stopped all the same
-		if errs[i] == nil {
-			err = fmt.Errorf("%w\n%s", err, results[i].line())
-		}
-	}
-	return results, err
-}
-
-// stopOne stops what name means now.
-func (s *Server) stopOne(ctx context.Context, name string, o process.StopOptions) (stopResult, error) {
-	if _, own := s.ownNow(ctx, name); !own { // known, but not of this session
-		return s.stopOfOther(ctx, name)
-	}
-	return s.stopOwn(ctx, name, o)
-}
-
-// stopOwn stops a process of this session.
-func (s *Server) stopOwn(ctx context.Context, name string, o process.StopOptions) (stopResult, error) {
-	before, err := s.o.Manager.Status(name)
-	if err != nil { // it was removed meanwhile
-		return s.stopOfOther(ctx, name)
-	}
-	r := stopResult{WasRunning: before.Alive()}
-	st, err := s.o.Manager.Stop(ctx, name, o)
-	if err != nil {
-		return r, fmt.Errorf("cannot stop %s: %w", name, err)
-	}
-	r.processResult, r.Hint = s.ofStatus(&st), stopHint(&before, &st)
-	r.NextCursor, err = s.o.Store.End(ctx, s.o.Manager.Project(), []string{name})
-	unread, err := unreadHint(err)
-	r.Hint = joinNonEmpty(r.Hint, unread)
-	return r, err
-}
-
-// stopHint says what the state after a stop does not, of a process that was as
-// before.
-func stopHint(before, after *process.Status) string {
-	name := before.Spec.Name
-	switch {
-	case after.State.Active():
-		return name + " was stopped, and " + process.StartedAgain
-	case !before.State.Live() && len(before.Survivors) > 0:
-		return fmt.Sprintf("%s had ended before; stopped what it left: %s", name, strings.Join(ofStatus(before).Survivors, ", "))
-	case !before.GoesOn():
-		return name + " was not running"
-	}
-	return ""
-}
-
-// stopOfOther answers a stop of what this session does not run.
-func (s *Server) stopOfOther(ctx context.Context, name string) (stopResult, error) {
-	if err := s.ownOnly(ctx, name); err != nil {
-		return stopResult{}, err
-	}
-	r := stopResult{processResult: processResult{Name: name, State: process.Stopped.String()}, Hint: name + " was not running"}
-	run, ok, err := s.latestRun(ctx, name)
-	if err != nil {
-		return r, err
-	}
-	if ok {
-		r.processResult = ofRun(&run)
-	}
-	return r, nil
-}
+// maxStopError is the most bytes of the error of one of several processes.
+const maxStopError = 800

@@ -6,118 +6,88 @@ import (
 	"time"
 
 	"pmcp/logstore"
-	"pmcp/process"
+	"pmcp/server/project"
 )
+
+// afterShown as a cursor stands for the end of what was shown on this connection.
+const afterShown = "shown"
 
 type tailLogsArgs struct {
 	Process      string `json:"process,omitempty"`
 	Lines        int    `json:"lines,omitempty" min:"1" max:"10000"`
-	Stream       string `json:"stream,omitempty" enum:"out|err|mcp"`
-	Level        string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
-	After        string `json:"after,omitempty" jsonschema:"cursor: only what is new"`
-	WaitMS       int    `json:"wait_ms,omitempty" jsonschema:"wait for a line" min:"0" max:"600000"`
+	Stream       string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
+	Level        string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
+	After        string `json:"after,omitempty" jsonschema:"cursor"`
+	WaitMS       int    `json:"wait_ms,omitempty" min:"0" max:"600000"`
 	MaxBytes     int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
-	MaxLineBytes int    `json:"max_line_bytes,omitempty" min:"16" max:"8388608"`
+	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
+	Times        string `json:"times,omitempty" enum:"none|s|ms"`
 }
 
 func tailLogsTool() tool {
 	return define(tool{
 		name: "tail_logs", title: "Tail logs", toolset: setLogs,
-		description: "The last lines of the latest run; with after what is new, with wait_ms waiting for it.",
+		description: "The last lines; with after, only newer ones; with wait_ms, waits for them. Also stream, level, max_line_bytes.",
 		hints:       hints{readOnly: true, idempotent: true},
-		waits:       waitsIf(func(a tailLogsArgs) bool { return a.WaitMS > 0 }),
+		shows:       true,
+		waits:       func(a *callFlags) bool { return isPositive(a.WaitMS) },
 	}, tailLogs)
 }
 
 func tailLogs(ctx context.Context, s *Server, a tailLogsArgs) (logsResult, error) {
-	names, err := s.resolveNames(ctx, a.Process)
+	names, err := s.project.Resolve(ctx, a.Process)
 	if err != nil {
 		return logsResult{}, err
 	}
 	q := logstore.Query{
-		Project: s.o.Manager.Project(), Names: names, Streams: streamSet(a.Stream), MinLevel: minLevel(a.Level),
+		Names: names, Streams: streamSet(a.Stream), MinLevel: minLevel(a.Level),
 		After: a.After, Limit: a.Lines, Latest: a.After == "", Newest: a.After == "",
 	}
 	if q.Limit == 0 {
 		q.Limit = 50
 	}
-	page, err := s.o.Store.Read(ctx, q)
+	if a.After == afterShown {
+		if q.After, err = s.project.AfterShown(ctx, names, &s.shown); err != nil {
+			return logsResult{}, err
+		}
+	}
+	page, err := s.project.Read(ctx, q)
 	if err != nil {
 		return logsResult{}, err
 	}
 	r := logsResult{}
-	if len(page.Lines) == 0 && a.WaitMS > 0 {
-		q.After, q.Latest, q.Newest = page.Next(), false, false
-		defer report(ctx, func() string { return "no line yet" })()
-		page, r.TimedOut, err = s.follow(ctx, q, time.Duration(a.WaitMS)*time.Millisecond)
+	if a.WaitMS > 0 && (len(page.Lines) == 0 || a.After != "" && !page.MoreAfter) {
+		if a.After == "" {
+			q.After, q.Latest, q.Newest = page.Next(), false, false
+		}
+		defer reportProgress(ctx, func() string { return "no line yet" })()
+		page, r.TimedOut, err = s.project.Follow(ctx, q, time.Duration(a.WaitMS)*time.Millisecond)
 		if err != nil {
 			return r, err
 		}
 	}
-	view := logView{names: len(names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, newest: q.Newest}
+	view := logView{names: len(names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, times: a.Times, newest: q.Newest}
 	r.logResult = view.render(page)
-	if !q.Newest || !r.More { // the caller has what was before, or there is nothing
+	r.fit(logLimit(a.MaxBytes), func() int { return answerSize(r) })
+	if a.Stream != "" || a.Level != "" {
+		r.seen = nil // lines in between were not shown
+	}
+	if !q.Newest || !r.More { // the caller has the earlier lines, or there are none
 		r.PrevCursor = ""
 	}
 	if len(page.Lines) == 0 {
-		r.Hint = s.whySilent(ctx, names)
+		r.Hint = silenceReason(ctx, s.project, names)
 	}
 	return r, nil
 }
 
-// follow waits for lines until patience is over or, where single processes are
-// followed, all of them have ended.
-func (s *Server) follow(ctx context.Context, q logstore.Query, patience time.Duration) (page *logstore.Page, timedOut bool, err error) {
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if len(q.Names) > 0 {
-		watching, watched := context.WithCancel(waiting)
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			if s.awaitSilent(watching, q.Names) {
-				cancel()
-			}
-		}()
-		defer func() { watched(); <-ended }()
-	}
-	page, err = s.o.Store.Follow(waiting, q)
-	if err != nil || len(page.Lines) > 0 {
-		return page, false, err
-	}
-	if ctx.Err() != nil {
-		return page, false, ctx.Err()
-	}
-	timedOut = waiting.Err() == context.DeadlineExceeded
-	page, err = s.o.Store.Read(ctx, q) // what came while the waiting was ended
-	return page, timedOut && err == nil && len(page.Lines) == 0, err
-}
-
-// awaitSilent returns true when none of names can print any more in this
-// session, false when ctx ends. What another server runs may always print.
-func (s *Server) awaitSilent(ctx context.Context, names []string) bool {
-	for _, name := range names {
-		_, _ = s.o.Manager.Await(ctx, name, func(st process.Status) bool { return !st.GoesOn() }) // unknown: it never ran here
-		if foreign, _ := s.foreignRun(ctx, name); foreign != nil {
-			<-ctx.Done()
-		}
-		if ctx.Err() != nil {
-			return false
-		}
-	}
-	return true
-}
-
-// whySilent says for an answer without lines what the processes are doing.
-func (s *Server) whySilent(ctx context.Context, names []string) string {
+// silenceReason returns the hint for an answer without lines. The hint states the
+// state of each process.
+func silenceReason(ctx context.Context, p *project.Project, names []string) string {
 	var states []string
 	for _, name := range names {
-		if st, own := s.ownNow(ctx, name); own {
-			p := ofStatus(&st)
-			states = append(states, p.line())
-		} else if run, ok, err := s.latestRun(ctx, name); err == nil && ok {
-			p := ofRun(&run)
-			states = append(states, p.line())
+		if run, err := p.Find(ctx, name); err == nil && (!run.Stored || run.RunID != 0) {
+			states = append(states, lineOf(&run))
 		}
 	}
 	return strings.Join(append([]string{"no lines"}, states...), "; ")

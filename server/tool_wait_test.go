@@ -7,48 +7,66 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/project"
+	"pmcp/server/stdio"
+	"pmcp/server/stdio/stdiotest"
 )
 
-// otherStore is the store of another session on the same file.
+// otherStore returns a log store of another session on the same database file.
 func (s *surface) otherStore(session string) *logstore.Store {
 	s.t.Helper()
 	store, err := logstore.Open(s.t.Context(), logstore.Options{Path: filepath.Join(s.manager.Project(), "pmcp.db"), Session: session})
-	noErr(s.t, err)
-	s.t.Cleanup(func() { noErr(s.t, store.Close()) })
+	stdiotest.NoErr(s.t, err)
+	s.t.Cleanup(func() { stdiotest.NoErr(s.t, store.Close()) })
 	return store
 }
 
-// otherRun is a run of another session that has printed lines.
+// otherRun stores a run of another session that has printed lines, and returns the
+// run's id.
 func (s *surface) otherRun(store *logstore.Store, name string, lines ...string) (run int64) {
 	s.t.Helper()
-	run, _ = store.NewRun(s.manager.Project(), name)
-	s.saveOther(store, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
+	run, _, _ = store.NewRun(s.manager.Project(), name)
+	s.saveOther(store, run, runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "editor"}}, false)
 	for _, l := range lines {
 		store.Capture(run, logstore.Stderr, time.Now(), []byte(l+"\n"))
 	}
-	noErr(s.t, store.Flush(s.t.Context()))
+	stdiotest.NoErr(s.t, store.Flush(s.t.Context()))
 	return run
+}
+
+// runInfo is what another pmcp session stores about a run.
+type runInfo struct {
+	Command  string        `json:"command"`
+	Args     []string      `json:"args,omitempty"`
+	Cwd      string        `json:"cwd"`
+	PID      int           `json:"pid"`
+	Owner    project.Owner `json:"owner"`
+	State    string        `json:"state"`
+	ExitCode *int          `json:"exit_code,omitempty"`
+	EndedBy  string        `json:"ended_by,omitempty"`
+	Ready    *bool         `json:"ready,omitempty"`
 }
 
 func (s *surface) saveOther(store *logstore.Store, run int64, info runInfo, ended bool) {
 	s.t.Helper()
 	raw, err := json.Marshal(info)
-	noErr(s.t, err)
+	stdiotest.NoErr(s.t, err)
 	var end time.Time
 	if ended {
 		store.EndCapture(run)
 		end = time.Now()
 	}
 	store.SaveRun(run, time.Now(), end, raw)
-	noErr(s.t, store.Flush(s.t.Context()))
+	stdiotest.NoErr(s.t, store.Flush(s.t.Context()))
 }
 
-// wait calls wait_for_process.
+// waitFor calls wait_for_process.
 func (s *surface) waitFor(name, until string, more ...any) (map[string]any, string) {
 	s.t.Helper()
 	return s.do("wait_for_process", waitArguments(name, until, more...))
@@ -62,9 +80,9 @@ func waitArguments(name, until string, more ...any) map[string]any {
 	return arguments
 }
 
-// TestWaitForEarlierSession: what has ended is answered at once, with how and
-// with its last lines.
-func TestWaitForEarlierSession(t *testing.T) {
+// TestWaitForRunOfEarlierSessionReturnsAtOnce checks that wait_for_process for an ended run of
+// an earlier session is answered at once, with the run's end and last lines.
+func TestWaitForRunOfEarlierSessionReturnsAtOnce(t *testing.T) {
 	s := hello(t)
 	earlier := s.otherStore("earlier")
 	three := 3
@@ -74,197 +92,213 @@ func TestWaitForEarlierSession(t *testing.T) {
 
 	data, text := s.waitFor("job", "exit")
 	if data["state"] != "crashed" || data["exit_code"] != 3.0 || !strings.Contains(text, "no space left") || data["next_cursor"] == nil || data["errors"] == nil {
-		t.Errorf("%v\n%s", data, text)
+		t.Errorf("job: got %v\n%s\nwant the crash, its error and a cursor", data, text)
 	}
 	if data, text := s.waitFor("victim", "exit"); data["state"] != "lost" || !strings.Contains(text, "last words") {
-		t.Errorf("%v\n%s", data, text)
+		t.Errorf("victim: got %v\n%s\nwant it lost, with its last words", data, text)
 	}
-	if data, _ := s.waitFor("job", "log", "pattern", "^one$"); data["match"] != "one" {
-		t.Errorf("%v", data)
+	if data, _ := s.waitFor("job", "log", "pattern", "^one$"); data["match"] != "one" || data["older"] != true || data["match_at"] == nil || data["last_output"] == nil {
+		t.Errorf("log: got %v, want the older match one, and when the last output came", data)
 	}
 	s.otherRun(earlier, "long", strings.Repeat("x", defaultMaxLineBytes)+"needle")
-	if data, _ := s.waitFor("long", "log", "pattern", "needle"); data["match"] != "… "+strings.Repeat("x", beforeMatch)+"needle [+1800 bytes]" {
-		t.Errorf("%v", data)
+	if data, _ := s.waitFor("long", "log", "pattern", "needle"); data["match"] != strings.Repeat("x", maxMatch/2)+"… [+1506 bytes] …"+strings.Repeat("x", maxMatch/2-6)+"needle" {
+		t.Errorf("long line: got %v, want it cut around the match", data)
 	}
-	if data, text := s.waitFor("job", "idle"); data["state"] != "crashed" || !strings.Contains(text, "one") {
-		t.Errorf("%v\n%s", data, text)
+	if data, text := s.waitFor("job", "idle"); data["state"] != "crashed" || data["lines"] != nil {
+		t.Errorf("idle: got %v\n%s\nwant the crash, and no lines that were shown before", data, text)
+	}
+	if data, text := s.waitFor("job", "idle", "after", "start"); data["state"] != "crashed" || !strings.Contains(text, "one") {
+		t.Errorf("idle after start: got %v\n%s\nwant the crash and its lines", data, text)
 	}
 	for until, want := range map[string]string{"ready": "job has ended", "log": "job ended before a line matched \"never\""} {
 		arguments := waitArguments("job", until)
 		if until == "log" {
 			arguments["pattern"] = "never"
 		}
-		if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": arguments}); r.Result["isError"] != true || !strings.Contains(r.text(), want) {
-			t.Errorf("%s: %s", until, r.raw)
+		if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": arguments}); r.Result["isError"] != true || !strings.Contains(r.Text(), want) {
+			t.Errorf("%s: got %s, want the error %q", until, r.Raw, want)
 		}
 	}
 }
 
-// TestWaitForOtherServer: its run is waited for through the store.
-func TestWaitForOtherServer(t *testing.T) {
+// TestWaitSeesRunOfOtherSession checks that wait_for_process can wait for a run of
+// another pmcp session, whose changes it reads from the store.
+func TestWaitSeesRunOfOtherSession(t *testing.T) {
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "up")
 	if data, text := s.waitFor("web", "exit", "timeout_ms", 50); data["timed_out"] != true || data["state"] != "running" || data["owner"] == nil || !strings.Contains(text, "up") {
-		t.Errorf("%v\n%s", data, text)
+		t.Errorf("exit: got %v\n%s\nwant a timeout with the owner", data, text)
 	}
-	if now, err := s.server.runToAwait(t.Context(), "web", 0); err != nil || now.id != run { // the time of the wait may be over already
-		t.Errorf("run %d, %v", now.id, err)
+	if now, err := s.server.project.Wait(t.Context(), project.WaitRequest{Name: "web", Until: "exit"}); err != nil || now.Run.RunID != run { // the timeout may have passed already
+		t.Errorf("got run %d, %v; want %d", now.Run.RunID, err, run)
 	}
 	if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")}); r.Result["isError"] != true ||
-		!strings.Contains(r.text(), "web has no readiness rule") {
-		t.Errorf("%s", r.raw)
+		!strings.Contains(r.Text(), "web has no readiness rule") {
+		t.Errorf("ready: got %s, want that there is no rule", r.Raw)
 	}
 	forLine := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "log", "pattern", "second")})
 	forEnd := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "exit")})
 	other.Capture(run, logstore.Stdout, time.Now(), []byte("second\n"))
-	noErr(t, other.Flush(t.Context()))
-	if r := s.wait(forLine); r.Result["isError"] == true || !strings.Contains(r.text(), "match: second") {
-		t.Errorf("%s", r.raw)
+	stdiotest.NoErr(t, other.Flush(t.Context()))
+	if r := s.wait(forLine); r.Result["isError"] == true || !strings.Contains(r.Raw, "match\":\"second") {
+		t.Errorf("log: got %s, want the match second", r.Raw)
 	}
 	zero := 0
 	s.saveOther(other, run, runInfo{State: "exited", ExitCode: &zero, EndedBy: "self"}, true)
-	if r := s.wait(forEnd); r.Result["isError"] == true || !strings.Contains(r.text(), "web: exited, exit code 0") || !strings.Contains(r.text(), "second") {
-		t.Errorf("%s", r.raw)
+	if r := s.wait(forEnd); r.Result["isError"] == true || !strings.Contains(r.Text(), "web: exited, exit code 0") || !strings.Contains(r.Text(), "second") {
+		t.Errorf("exit: got %s, want the end", r.Raw)
 	}
 }
 
-// TestReadinessOfAnotherServer is waited for as that one has stored it, by a start
-// too.
-func TestReadinessOfAnotherServer(t *testing.T) {
+// TestWaitSeesReadinessInOtherSession checks that wait_for_process and start_process
+// can wait for readiness that another pmcp session stores.
+func TestWaitSeesReadinessInOtherSession(t *testing.T) {
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "up")
 	starting := map[string]any{"name": "web", "command": "web", "wait": "ready"}
-	if data, text := s.do("start_process", starting); data["already_running"] != true || data["timed_out"] != nil || !strings.Contains(text, "readiness was not checked") {
-		t.Errorf("without a rule: %v\n%s", data, text)
+	if data, text := s.do("start_process", starting); data["already_running"] != true || data["timed_out"] != nil || !strings.Contains(text, "readiness unchecked") {
+		t.Errorf("without a rule: got %v\n%s\nwant no check of readiness", data, text)
 	}
-	now := runInfo{State: "running", Ready: new(bool), Owner: runOwner{PID: 7, Client: "editor"}}
+	now := runInfo{State: "running", Ready: new(bool), Owner: project.Owner{PID: 7, Client: "editor"}}
 	s.saveOther(other, run, now, false)
 	if data, text := s.waitFor("web", "ready", "timeout_ms", 50); data["timed_out"] != true || data["ready"] != false {
-		t.Errorf("not ready: %v\n%s", data, text)
+		t.Errorf("not ready: got %v\n%s\nwant a timeout", data, text)
 	}
 	starting["timeout_ms"] = 50
-	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "can be read here; not ready yet; wait_for_process with until: ready waits on\n") {
-		t.Errorf("a start: %v\n%s", data, text)
+	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "can be read here; not ready yet; wait_for_process with until: ready continues the wait\n") {
+		t.Errorf("a start: got %v\n%s\nwant a timeout with a hint", data, text)
 	}
 	delete(starting, "timeout_ms")
 	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")})
 	*now.Ready = true
 	s.saveOther(other, run, now, false)
 	start := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": starting})
-	for _, r := range []reply{s.wait(waiting), start} {
+	for _, r := range []stdiotest.Reply{s.wait(waiting), start} {
 		data, _ := r.Result["structuredContent"].(map[string]any)
 		if r.Result["isError"] == true || data["ready"] != true || data["owner"] == nil || data["timed_out"] != nil {
-			t.Errorf("%s", r.raw)
+			t.Errorf("got %s, want it ready with its owner", r.Raw)
 		}
 	}
-	found, err := s.server.foreignRun(t.Context(), "web")
-	noErr(t, err)
+	found, err := s.server.project.Start(t.Context(), project.StartRequest{Name: "web", Definition: project.Definition{Command: "web"}, Wait: "exit"})
+	stdiotest.NoErr(t, err)
 	one := 1
 	s.saveOther(other, run, runInfo{State: "crashed", ExitCode: &one, EndedBy: "self"}, true)
-	if r, err := s.server.alreadyForeign(t.Context(), found, startArgs{Wait: "exit"}); err != nil || !r.AlreadyRunning || r.ExitCode == nil || r.Hint != "" {
-		t.Errorf("a start that saw the end: %+v, %v", r, err)
+	if r, _, err := awaitStart(t.Context(), s.server.project, found, 0, outputArgs{}); err != nil || !found.Already || r.ExitCode == nil || r.Hint != "" {
+		t.Errorf("a start that saw the end: got %+v, %v; want an exit code and no hint", r, err)
 	}
 	if data, text := s.do("get_process_info", map[string]any{"process": "web"}); data["ready"] != nil {
-		t.Errorf("after the end: %s", text)
+		t.Errorf("after the end: got %s, want no readiness", text)
 	}
 }
 
-// TestProgressOfAnotherServersRun, which a start waits for, tells of that run.
-func TestProgressOfAnotherServersRun(t *testing.T) {
+// TestStartReportsProgressOfOtherSessionsRun checks that a start that waits for a run of
+// another pmcp session reports the progress of that run.
+func TestStartReportsProgressOfOtherSessionsRun(t *testing.T) {
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "up")
 	starting := s.begin("tools/call", map[string]any{
 		"name": "start_process", "arguments": map[string]any{"name": "web", "command": "web", "wait": "exit"}, "_meta": map[string]any{"progressToken": "tok"},
 	})
-	for r := range s.lines { // however long the first one takes
-		if r.Method != methodProgress {
+	for r := range s.Lines { // read until the first progress arrives
+		if r.Method != stdio.MethodProgress {
 			continue
 		}
 		if !strings.HasPrefix(fmt.Sprint(r.Params["message"]), "web: running, run 1") {
-			t.Errorf("%s", r.raw)
+			t.Errorf("got %s, want progress of run 1 of web", r.Raw)
 		}
 		break
 	}
 	zero := 0
 	s.saveOther(other, run, runInfo{State: "exited", ExitCode: &zero, EndedBy: "self"}, true)
 	if r := s.wait(starting); r.Result["isError"] == true {
-		t.Errorf("%s", r.raw)
+		t.Errorf("start_process: got %s, want the end of the run", r.Raw)
 	}
 }
 
-// TestRunThatIsBeingSpawnedElsewhere is not one without a readiness rule.
-func TestRunThatIsBeingSpawnedElsewhere(t *testing.T) {
+// TestWaitForReadinessIncludesSpawnInOtherSession checks that a run that another pmcp session
+// is just starting is not mistaken for a run without a readiness rule.
+func TestWaitForReadinessIncludesSpawnInOtherSession(t *testing.T) {
 	s := hello(t)
 	other := s.otherStore(neighbour)
-	run, _ := other.NewRun(s.manager.Project(), "web")
-	noErr(t, other.Flush(t.Context()))
+	run, _, _ := other.NewRun(s.manager.Project(), "web")
+	stdiotest.NoErr(t, other.Flush(t.Context()))
 	start := map[string]any{"name": "web", "command": "web", "wait": "ready", "timeout_ms": 50}
 	if data, text := s.do("start_process", start); data["timed_out"] != true || data["state"] != "starting" {
-		t.Errorf("a start: %v\n%s", data, text)
+		t.Errorf("a start: got %v\n%s\nwant a timeout while starting", data, text)
 	}
 	if data, text := s.waitFor("web", "ready", "timeout_ms", 50); data["timed_out"] != true || data["state"] != "starting" {
-		t.Errorf("a wait: %v\n%s", data, text)
+		t.Errorf("a wait: got %v\n%s\nwant a timeout while starting", data, text)
 	}
 	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")})
-	s.saveOther(other, run, runInfo{State: "running", Owner: runOwner{PID: 7, Client: "editor"}}, false)
-	if r := s.wait(waiting); r.Result["isError"] != true || !strings.Contains(r.text(), "web has no readiness rule") {
-		t.Errorf("%s", r.raw)
+	s.saveOther(other, run, runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "editor"}}, false)
+	if r := s.wait(waiting); r.Result["isError"] != true || !strings.Contains(r.Text(), "web has no readiness rule") {
+		t.Errorf("running: got %s, want that there is no rule", r.Raw)
 	}
 }
 
-// TestAnswerIsAboutTheRunWaitedFor, although the next has begun.
-func TestAnswerIsAboutTheRunWaitedFor(t *testing.T) {
+// TestAnswerIsAboutAwaitedRun checks that the answer of wait_for_process is about
+// the run that was waited for although the next run has begun.
+func TestAnswerIsAboutAwaitedRun(t *testing.T) {
 	s := hello(t)
 	const script = `n=$(cat n 2>/dev/null || echo 3); echo $((n+1)) >n; echo "code $n"; [ $n = 4 ] && exec sleep 100; exit $n`
 	s.script("job", script, "restart", "on-failure")
 	first, err := s.manager.Status("job")
-	noErr(t, err)
+	stdiotest.NoErr(t, err)
 	first.RunID, first.Run = firstRun(t, s, "job")
 	_, err = s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.Run == 2 && st.State == process.Running })
-	noErr(t, err)
+	stdiotest.NoErr(t, err)
 
-	w := runWait{s: s.server, a: waitArgs{Until: "exit", Lines: 20}, name: "job", run: first.RunID}
-	waited, err := w.state(t.Context())
-	noErr(t, err)
-	started, err := s.server.awaitStart(t.Context(), first, "exit", 0)
-	noErr(t, err)
+	waited, err := s.waitForRun("job", first.RunID, waitArgs{Until: "exit"})
+	stdiotest.NoErr(t, err)
+	started, _, err := awaitStart(t.Context(), s.server.project, project.Started{Run: project.Run{Status: first}, Wait: "exit"}, 0, outputArgs{})
+	stdiotest.NoErr(t, err)
 	for what, r := range map[string]runResult{"wait_for_process": waited, "start_process": started} {
-		if r.Run != 1 || r.State != "crashed" || r.ExitCode == nil || *r.ExitCode != 3 || !strings.Contains(r.text(), "out code 3") || strings.Contains(r.text(), "code 4") {
-			t.Errorf("%s: %s", what, r.text())
+		if r.Run != 1 || r.State != "crashed" || r.ExitCode == nil || *r.ExitCode != 3 || !strings.Contains(textOf(r), "code 3\n") || strings.Contains(textOf(r), "code 4") {
+			t.Errorf("%s: got %s, want the end of run 1", what, textOf(r))
 		}
 		if !strings.Contains(r.Hint, "run 2 has been started since") || r.NextRetryAt != "" {
-			t.Errorf("%s: hint %q, next retry %q", what, r.Hint, r.NextRetryAt)
+			t.Errorf("%s: got hint %q, next retry %q; want run 2 and none", what, r.Hint, r.NextRetryAt)
 		}
 	}
+}
+
+// waitForRun calls wait_for_process for one run of a process.
+func (s *surface) waitForRun(name string, run int64, a waitArgs) (runResult, error) {
+	s.t.Helper()
+	request, err := a.request(name)
+	stdiotest.NoErr(s.t, err)
+	request.Run = run
+	waited, err := s.server.project.Wait(s.t.Context(), request)
+	stdiotest.NoErr(s.t, err)
+	return waitResult(s.t.Context(), s.server, a, &waited)
 }
 
 func firstRun(t *testing.T, s *surface, name string) (id int64, number int) {
 	t.Helper()
 	runs, err := s.store.Runs(t.Context(), logstore.RunFilter{Names: []string{name}, Number: 1})
-	noErr(t, err)
+	stdiotest.NoErr(t, err)
 	if len(runs) != 1 {
-		t.Fatalf("%d first runs", len(runs))
+		t.Fatalf("got %d first runs, want 1", len(runs))
 	}
 	return runs[0].ID, runs[0].Number
 }
 
-// TestWaitBehindACursor shows what is new since, and nothing older.
-func TestWaitBehindACursor(t *testing.T) {
+// TestWaitAfterCursorShowsNewLines checks that a wait with a cursor shows the lines
+// after the cursor, and nothing older.
+func TestWaitAfterCursorShowsNewLines(t *testing.T) {
 	s := hello(t)
 	s.script("tests", `while read line; do printf "start $line\nresult $line\ndone $line\n"; done`)
 	send := func(text string) {
 		t.Helper()
-		s.do("send_input", map[string]any{"process": "tests", "text": text})
+		s.do("send_input", map[string]any{"process": "tests", "text": text, "wait_ms": 0})
 	}
 	printed := func(data map[string]any) (lines []string) {
 		all, _ := data["lines"].([]any)
 		for _, l := range all {
-			if text := fmt.Sprint(l); !strings.HasPrefix(text, "---") {
-				lines = append(lines, text[strings.Index(text, "out ")+4:])
-			}
+			lines = append(lines, regexp.MustCompile(`^(\d\d:\d\d:\d\d|\+\d+s) `).ReplaceAllString(fmt.Sprint(l), ""))
 		}
 		return lines
 	}
@@ -273,82 +307,84 @@ func TestWaitBehindACursor(t *testing.T) {
 		send(edit)
 		data, _ := s.waitFor("tests", "log", "pattern", "^done", "after", cursor)
 		if got, want := strings.Join(printed(data), "|"), "start "+edit+"|result "+edit+"|done "+edit; got != want || data["more"] != nil || data["prev_cursor"] != nil {
-			t.Errorf("%q, want %q; more %v, prev_cursor %v", got, want, data["more"], data["prev_cursor"])
+			t.Errorf("got %q, want %q; more %v, prev_cursor %v", got, want, data["more"], data["prev_cursor"])
 		}
 		cursor = fmt.Sprint(data["next_cursor"])
 	}
 	send("three")
 	data, _ := s.waitFor("tests", "log", "pattern", "^done", "after", cursor, "lines", 2)
-	if got := strings.Join(printed(data), "|"); got != "result three|done three" || data["more"] != true || data["prev_cursor"] == nil {
-		t.Errorf("the last two: %q; more %v, prev_cursor %v", got, data["more"], data["prev_cursor"])
+	if got := strings.Join(printed(data), "|"); got != "result three|done three" || data["omitted"].(map[string]any)["lines"] != 1.0 {
+		t.Errorf("lines 2: got %q, omitted %v; want the last two and one omitted", got, data["omitted"])
 	}
 	end := fmt.Sprint(data["next_cursor"])
 	if data, _ := s.waitFor("tests", "log", "pattern", "never", "after", end, "timeout_ms", 20); len(printed(data)) != 0 || data["next_cursor"] == nil {
-		t.Errorf("nothing is new: %v", data)
+		t.Errorf("nothing new: got %v, want a cursor and no lines", data)
 	}
 	if data, _ := s.waitFor("tests", "exit", "after", cursor, "timeout_ms", 20); strings.Join(printed(data), "|") != "start three|result three|done three" {
-		t.Errorf("until exit: %v", data)
+		t.Errorf("until exit: got %v, want the three lines", data)
 	}
 	if data, _ := s.waitFor("tests", "exit", "after", end, "timeout_ms", 20); len(printed(data)) != 0 || data["next_cursor"] == nil {
-		t.Errorf("until exit, nothing new: %v", data)
+		t.Errorf("until exit, nothing new: got %v, want a cursor and no lines", data)
 	}
-	if data, _ := s.waitFor("tests", "exit", "after", "start", "timeout_ms", 20, "lines", 1); strings.Join(printed(data), "|") != "done three" || data["more"] != true {
-		t.Errorf("until exit, the last: %v", data)
+	if data, _ := s.waitFor("tests", "exit", "after", "start", "timeout_ms", 20, "lines", 1); strings.Join(printed(data), "|") != "done three" || data["omitted"].(map[string]any)["lines"] != 8.0 {
+		t.Errorf("until exit, lines 1: got %v, want the last and 8 omitted", data)
 	}
 }
 
-// TestWaitEndsWhileOutputComes: when the time is up a wait takes one more look at
-// what was printed, and does not go on for as long as there is more.
-func TestWaitEndsWhileOutputComes(t *testing.T) {
+// TestWaitTimesOutDuringOutput checks that a wait whose timeout has passed reads
+// the log once more, and then ends although the process keeps printing.
+func TestWaitTimesOutDuringOutput(t *testing.T) {
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", append(slices.Repeat([]string{"tick"}, maxPageLines), "tock")...)
 	for _, until := range []string{"log", "idle"} {
 		for _, after := range []string{"", "start"} {
-			w := runWait{s: s.server, name: "web", run: run, pattern: regexp.MustCompile("tock")}
-			w.a = waitArgs{Until: until, IdleMS: 600_000, Lines: 1, After: after, TimeoutMS: -1} // it has been up before the first look
-			r, err := w.output(t.Context())
-			noErr(t, err)
-			if !r.TimedOut || r.State != "running" || r.Match != "" || !strings.HasSuffix(strings.Join(r.Lines, "|"), "tick") {
-				t.Errorf("%s after %q: %s", until, after, r.text())
+			a := waitArgs{Until: until, IdleMS: 600_000, outputArgs: outputArgs{Lines: 1}, After: after, TimeoutMS: new(int)} // the time is up before the first read
+			if until == "log" {
+				a.Pattern = "tock"
 			}
-			w.a.After, w.seen = r.NextCursor, 0
-			r, err = w.output(t.Context())
-			noErr(t, err)
+			r, err := s.waitForRun("web", run, a)
+			stdiotest.NoErr(t, err)
+			if !r.TimedOut || r.State != "running" || r.Match != "" || !strings.HasSuffix(strings.Join(r.Lines, "|"), "tick") {
+				t.Errorf("%s after %q: got %s, want a timeout at a tick", until, after, textOf(r))
+			}
+			a.After = r.NextCursor
+			r, err = s.waitForRun("web", run, a)
+			stdiotest.NoErr(t, err)
 			if r.TimedOut != (until == "idle") || (r.Match == "tock") != (until == "log") || !strings.HasSuffix(strings.Join(r.Lines, "|"), "tock") {
-				t.Errorf("%s, the rest: %s", until, r.text())
+				t.Errorf("%s, the rest: got %s, want it up to tock", until, textOf(r))
 			}
 		}
 	}
 }
 
-// TestWaitStaysInItsRun, although the next has printed what is waited for.
+// TestWaitStaysInItsRun checks that a wait for a line of one run does not match the
+// lines of the next run.
 func TestWaitStaysInItsRun(t *testing.T) {
 	s := hello(t)
 	s.script("job", `[ -e again ] && echo up && exec sleep 100; echo first >again; cat again; exit 3`, "restart", "on-failure")
 	second, err := s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.Run == 2 && st.State == process.Running })
-	noErr(t, err)
+	stdiotest.NoErr(t, err)
 	_, err = s.store.WaitLine(t.Context(), second.RunID, 0, func(l logstore.Line) bool { return l.Text == "up" })
-	noErr(t, err)
+	stdiotest.NoErr(t, err)
 	run, _ := firstRun(t, s, "job")
 	for _, after := range []string{"", "start"} {
-		w := runWait{s: s.server, a: waitArgs{Until: "log", Pattern: "^up", Lines: 20, After: after}, name: "job", run: run, pattern: regexp.MustCompile("^up")}
-		r, err := w.output(t.Context())
+		r, err := s.waitForRun("job", run, waitArgs{Until: "log", Pattern: "^up", After: after})
 		if err == nil || !strings.Contains(err.Error(), "ended before a line matched") || r.Run != 1 || !strings.Contains(strings.Join(r.Lines, "|"), "first") {
-			t.Errorf("after %q: %v, %s", after, err, r.text())
+			t.Errorf("after %q: got %v, %s; want run 1 to have ended without a match", after, err, textOf(r))
 		}
-		w.a, w.pattern, w.seen = waitArgs{Until: "idle", IdleMS: 1, Lines: 20, After: after}, nil, 0
-		r, err = w.output(t.Context())
-		noErr(t, err)
+		r, err = s.waitForRun("job", run, waitArgs{Until: "idle", IdleMS: 1, After: after})
+		stdiotest.NoErr(t, err)
 		if got := strings.Join(r.Lines, "|"); !strings.Contains(got, "first") || strings.Contains(got, "up") {
-			t.Errorf("silence after %q: %s", after, got)
+			t.Errorf("idle after %q: got %s, want the lines of run 1 alone", after, got)
 		}
 	}
 }
 
-// TestCursorOfAnotherProcess: behind it is nothing that was over when that one was
+// TestWaitAfterCursorOfOtherProcessSkipsEndedRuns checks that a wait with the cursor of
+// another process leaves out the runs that had ended before that process was
 // started.
-func TestCursorOfAnotherProcess(t *testing.T) {
+func TestWaitAfterCursorOfOtherProcessSkipsEndedRuns(t *testing.T) {
 	s := hello(t)
 	earlier := s.otherStore("earlier")
 	one := 1
@@ -357,12 +393,69 @@ func TestCursorOfAnotherProcess(t *testing.T) {
 	data, _ := s.waitFor("db", "log", "pattern", "up")
 	cursor := data["next_cursor"]
 	if data, text := s.do("tail_logs", map[string]any{"after": cursor}); len(data) == 0 || strings.Contains(text, "ready") {
-		t.Errorf("%s", text)
+		t.Errorf("tail_logs: got %s, want nothing of the ended run", text)
 	}
 	s.script("web", "read line; echo ready again; exec sleep 100")
 	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "log", "pattern", "ready", "after", cursor)})
-	s.do("send_input", map[string]any{"process": "web", "text": "on"})
-	if r := s.wait(waiting); r.Result["isError"] == true || !strings.Contains(r.text(), "match: ready again") || strings.Contains(r.text(), "luck") {
-		t.Errorf("%s", r.raw)
+	s.do("send_input", map[string]any{"process": "web", "text": "on", "wait_ms": 0})
+	if r := s.wait(waiting); r.Result["isError"] == true || !strings.Contains(r.Text(), " ready again\n") || strings.Contains(r.Text(), "luck") {
+		t.Errorf("wait_for_process: got %s, want the match of the new run", r.Raw)
+	}
+}
+
+// heldJournal is a Journal whose NewRun blocks while the test holds held, as a slow
+// spawn does.
+type heldJournal struct {
+	project.Journal
+	held sync.RWMutex
+}
+
+func (j *heldJournal) NewRun(project, name string) (run int64, number int, err error) {
+	j.held.RLock()
+	defer j.held.RUnlock()
+	return j.Journal.NewRun(project, name)
+}
+
+// TestTimeoutIncludesSpawn checks that the timeout of a wait includes the time
+// until the process is spawned.
+func TestTimeoutIncludesSpawn(t *testing.T) {
+	s := hello(t)
+	s.journal.held.Lock()
+	starting := s.begin("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "web", "command": "sleep 100"}})
+	stdiotest.AwaitCondition(t, "the start", func() bool {
+		st, err := s.manager.Status("web")
+		return err == nil && st.State == process.Starting
+	})
+	const spawn, timeout = 1800 * time.Millisecond, 2000
+	time.AfterFunc(spawn, s.journal.held.Unlock)
+	began := time.Now()
+	data, text := s.waitFor("web", "exit", "timeout_ms", timeout)
+	if took := time.Since(began); data["timed_out"] != true || took < spawn || took > timeout*time.Millisecond+spawn*2/3 {
+		t.Errorf("timeout_ms %d: got a wait of %v, want it to include the spawn:\n%s", timeout, took, text)
+	}
+	s.wait(starting)
+}
+
+// TestCallsThatMayWaitAreKnown checks that mayWait reads the arguments in every form that
+// the tools accept: otherwise calls that wait would take the place of quick calls.
+func TestCallsThatMayWaitAreKnown(t *testing.T) {
+	s := hello(t)
+	for call, want := range map[string]bool{
+		`{"name":"tail_logs","arguments":{"wait_ms":4000.0}}`:                   true,
+		`{"name":"tail_logs","arguments":{"wait_ms":4e3}}`:                      true,
+		`{"name":"tail_logs","arguments":{"wait_ms":0}}`:                        false,
+		`{"name":"tail_logs","arguments":{}}`:                                   false,
+		`{"name":"start_process","arguments":{"wait":"exit","ready":""}}`:       true,
+		`{"name":"start_process","arguments":{}}`:                               true,
+		`{"name":"start_process","arguments":{"timeout_ms":0}}`:                 false,
+		`{"name":"start_process","arguments":{"wait":"exit","timeout_ms":0.0}}`: false,
+		`{"name":"start_process","arguments":{"wait":"exit","timeout_ms":10}}`:  true,
+		`{"name":"start_process","arguments":{"wait":"","stdio":"mcp"}}`:        true,
+		`{"name":"stop_process","arguments":{"ready":"","wait_ms":"x"}}`:        true,
+		`{"name":"get_logs","arguments":{"process":"a"}}`:                       false,
+	} {
+		if got := s.server.mayWait("tools/call", json.RawMessage(call)); got != want {
+			t.Errorf("%s: got %v, want %v", call, got, want)
+		}
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// describeMachine says on what is measured, and how busy it was before.
+// describeMachine returns a description of the machine and how busy it is.
 func describeMachine() string {
 	return fmt.Sprintf("%s, %d cores, %s, %s, %s. Load average at the start: %s. Measured %s%s.",
 		after("/proc/cpuinfo", "model name"), runtime.NumCPU(), output("uname", "-sr"), runtime.Version(), fileSystem(),
 		load(), time.Now().Format(time.DateOnly), commit())
 }
 
-// after is what stands behind a word and a colon in a file.
+// after returns the text after a word and a colon in a file.
 func after(file, word string) string {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -38,7 +38,8 @@ func output(name string, args ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// fileSystem is that of temporary files, where the databases are.
+// fileSystem returns the type of the file system for temporary files, which holds the
+// databases.
 func fileSystem() string {
 	fields := strings.Fields(output("df", "-PT", os.TempDir()))
 	if len(fields) < 9 {
@@ -55,7 +56,7 @@ func load() string {
 	return strings.Join(strings.Fields(string(text))[:3], " ")
 }
 
-// commit names what was measured.
+// commit returns the measured commit as text for the description, or "".
 func commit() string {
 	text, err := exec.Command("git", "describe", "--always", "--dirty").Output()
 	if err != nil {

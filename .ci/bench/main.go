@@ -1,11 +1,11 @@
-// The command bench prints how fast pmcp is, each figure beside a baseline that
-// is measured in the same run, as Markdown:
+// Bench prints how fast pmcp is as Markdown, each figure beside a baseline that is
+// measured in the same run:
 //
 //	go run ./.ci/bench
 //
-// It runs benchmarks of the packages, each once, and fails if one of them does
-// or if a figure is missing. A wish that is not met is marked and fails nothing:
-// what is measured on a busy machine proves nothing.
+// It runs benchmarks of the packages, each once, and fails if one of them fails or if a
+// figure is missing. A missed target is marked but is not a failure: figures from a busy
+// machine prove nothing.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 )
 
 func main() {
-	quick := flag.Bool("quick", false, "run each benchmark once, with little data: says whether all work, prints no figures")
+	quick := flag.Bool("quick", false, "run each benchmark once, with little data, to check that all work; print no figures")
 	flag.Parse()
 	if err := run(os.Stdout, os.Stderr, *quick); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -29,13 +29,13 @@ func main() {
 	}
 }
 
-// run measures everything and prints the table to out. Progress goes to notes.
-func run(out, notes io.Writer, quick bool) error {
-	begin := time.Now()
+// run measures everything and prints the table to out. It prints progress to progress.
+func run(out, progress io.Writer, quick bool) error {
+	start := time.Now()
 	machine := describeMachine()
 	measured := map[figure]float64{}
 	for _, s := range sets(table) {
-		fmt.Fprintf(notes, "%4.0fs %s: %d benchmarks\n", time.Since(begin).Seconds(), s.pkg, len(s.names))
+		fmt.Fprintf(progress, "%4.0fs %s: %d benchmarks\n", time.Since(start).Seconds(), s.pkg, len(s.names))
 		text, err := s.run(quick)
 		if err != nil {
 			return fmt.Errorf("%s: %w\n%s", s.pkg, err, text)
@@ -48,18 +48,18 @@ func run(out, notes io.Writer, quick bool) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(notes, "%4.0fs done\n", time.Since(begin).Seconds())
+	fmt.Fprintf(progress, "%4.0fs done\n", time.Since(start).Seconds())
 	if !quick {
 		fmt.Fprintf(out, "%s\n\n%s", machine, text)
 	}
 	return nil
 }
 
-// cores is what the benchmarks run with: all there are. It is part of their names
-// in the output.
+// cores returns the number of cores that the benchmarks use: all. It is part of their
+// names in the output.
 func cores() int { return runtime.GOMAXPROCS(0) }
 
-// run gives what go test prints.
+// run runs the set and returns the output of go test.
 func (s set) run(quick bool) ([]byte, error) {
 	args := []string{"test", "-run", "^$", "-bench", s.pattern(), "-cpu", strconv.Itoa(cores()), "-timeout", "20m"}
 	if quick {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// unit is how the figures of a benchmark are printed.
+// A unit defines how the figures of a benchmark are printed.
 type unit struct {
 	suffix string
 	scale  float64 // to nanoseconds, where suffix is "ns"
@@ -31,7 +31,7 @@ var units = map[string]unit{
 	"bare-idle-CPU-%": {" %", 1, false},
 }
 
-// show prints a value with its unit, to three digits.
+// show returns a value with its unit, to three digits.
 func (u unit) show(value float64) string {
 	value *= u.scale
 	if u.suffix != "ns" {
@@ -54,7 +54,7 @@ func (u unit) show(value float64) string {
 	return digits(value) + " ns"
 }
 
-// digits prints a number to three digits, a whole one without a point.
+// digits returns a number to three digits, a whole one without a point.
 func digits(value float64) string {
 	switch {
 	case value >= 100, value == math.Trunc(value):
@@ -66,7 +66,8 @@ func digits(value float64) string {
 	}
 }
 
-// better is how often pmcp is better than the baseline: below 1 it is worse.
+// better returns the factor by which pmcp is better than the baseline; below 1 it is
+// worse.
 func (u unit) better(pmcp, base float64) float64 {
 	if u.more {
 		return pmcp / base
@@ -74,7 +75,7 @@ func (u unit) better(pmcp, base float64) float64 {
 	return base / pmcp
 }
 
-// ratio says it in words.
+// ratio returns the factor in words.
 func (u unit) ratio(better float64) string {
 	good, bad := "faster", "slower"
 	if !u.more && u.suffix != "ns" {
@@ -86,10 +87,10 @@ func (u unit) ratio(better float64) string {
 	return digits(1/better) + "× " + bad
 }
 
-// markdown is the table with what was measured. Every figure must be there.
+// markdown returns the table with the measured figures. It fails if one is missing.
 func markdown(rows []row, measured map[figure]float64) (string, error) {
 	var b strings.Builder
-	b.WriteString("| what | pmcp | baseline | ratio | wished |\n|---|---:|---:|---:|---:|\n")
+	b.WriteString("| what | pmcp | baseline | ratio | target |\n|---|---:|---:|---:|---:|\n")
 	var missing []string
 	for _, r := range rows {
 		for _, f := range r.figures() {
@@ -107,7 +108,7 @@ func markdown(rows []row, measured map[figure]float64) (string, error) {
 				ratio = u.ratio(better)
 			}
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.what, u.show(pmcp), baseline, ratio, r.wish.show(u, pmcp, better))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", r.what, u.show(pmcp), baseline, ratio, r.target.show(u, pmcp, better))
 	}
 	if len(missing) > 0 {
 		return "", fmt.Errorf("not measured: %s", strings.Join(missing, "; "))
@@ -115,21 +116,21 @@ func markdown(rows []row, measured map[figure]float64) (string, error) {
 	return b.String(), nil
 }
 
-// show prints the wish and marks what does not meet it.
-func (w wish) show(u unit, pmcp, better float64) string {
+// show returns the target as text, with a mark if the figure misses it.
+func (t target) show(u unit, pmcp, better float64) string {
 	text, met := "", true
 	switch {
-	case w.atMost > 0:
-		text, met = "≤ "+u.show(w.atMost), pmcp <= w.atMost
-	case w.factor > 0 && u.more && w.factor < 1:
-		text, met = fmt.Sprintf("≥ %.0f %% of it", 100*w.factor), better >= w.factor
-	case w.factor >= 1:
-		text, met = "≥ "+digits(w.factor)+"× "+strings.Fields(u.ratio(1))[1], better >= w.factor
-	case w.factor > 0:
-		text, met = "≤ "+digits(1/w.factor)+"× slower", better >= w.factor
+	case t.atMost > 0:
+		text, met = "≤ "+u.show(t.atMost), pmcp <= t.atMost
+	case t.factor > 0 && u.more && t.factor < 1:
+		text, met = fmt.Sprintf("≥ %.0f %% of it", 100*t.factor), better >= t.factor
+	case t.factor >= 1:
+		text, met = "≥ "+digits(t.factor)+"× "+strings.Fields(u.ratio(1))[1], better >= t.factor
+	case t.factor > 0:
+		text, met = "≤ "+digits(1/t.factor)+"× slower", better >= t.factor
 	}
 	if !met {
-		text += " **not met**"
+		text += " **missed**"
 	}
 	return text
 }

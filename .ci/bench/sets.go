@@ -9,23 +9,23 @@ import (
 	"strings"
 )
 
-// figure is one number of a benchmark's line.
+// A figure is one number in a benchmark's line of output.
 type figure struct {
-	pkg  string // as go test takes it
-	name string // with its parts, without "Benchmark" and the number of cores
-	unit string // as testing prints it
+	pkg  string // as an argument of go test
+	name string // the full name without "Benchmark" and the number of cores
+	unit string // as printed by package testing
 }
 
 func (f figure) String() string { return fmt.Sprintf("%s Benchmark%s %s", f.pkg, f.name, f.unit) }
 
-// set is what has to run in one package.
+// A set is the benchmarks to run in one package.
 type set struct {
 	pkg   string
 	names []string
 }
 
-// sets gives each benchmark that the rows need once, by package in the order of
-// the rows.
+// sets returns each benchmark that the rows need once, by package in the order of the
+// rows.
 func sets(rows []row) (all []set) {
 	for _, r := range rows {
 		for _, f := range r.figures() {
@@ -42,7 +42,7 @@ func sets(rows []row) (all []set) {
 	return all
 }
 
-// pattern selects exactly the benchmarks of the set.
+// pattern returns the argument of -bench that selects exactly the benchmarks of the set.
 func (s set) pattern() string {
 	var all []string
 	for _, name := range s.names {
@@ -55,7 +55,7 @@ func (s set) pattern() string {
 	return strings.Join(all, "|")
 }
 
-// parse enters the figures of what go test has printed.
+// parse adds the figures in the output of go test to into.
 func parse(pkg string, text []byte, into map[figure]float64) error {
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 		fields := strings.Fields(lines.Text())

@@ -1,15 +1,16 @@
-// Plays a whole session with one of the official TypeScript clients:
+// Runs a whole session with one of the official TypeScript clients:
 //
 //	node session.mjs sdk1|client2-legacy|client2-modern PMCP
 //
-// The client itself holds each structured result against the declared schema.
-// Exit code 1 and the reason if anything is not as it has to be.
+// The client itself checks each structured result against the declared schema. On a
+// failure, the script prints the reason and exits with code 1.
 import assert from "node:assert/strict";
 
 const [kind, pmcp] = process.argv.slice(2);
 const modern = kind === "client2-modern";
 
-// connect gives a connected client and how it hears of updated resources.
+// connect returns a client, the set of resources of which it received updates, and the
+// transport to connect it with.
 async function connect() {
   const parameters = { command: pmcp, args: [], env: process.env, cwd: process.env.PM_PROJECT_DIR, stderr: "inherit" };
   const info = { name: kind, version: "1" };
@@ -34,12 +35,12 @@ const problems = [];
 client.onerror = (error) => problems.push(error);
 await client.connect(transport);
 
-const version = client.getNegotiatedProtocolVersion?.() ?? "legacy"; // the old client does not tell
+const version = client.getNegotiatedProtocolVersion?.() ?? "legacy"; // the old client has no such method
 if (kind !== "sdk1") assert.equal(version, modern ? "2026-07-28" : "2025-11-25");
 assert.equal(client.getServerVersion().name, "pmcp");
 assert.match(client.getInstructions(), /start_process/);
 
-const { tools } = await client.listTools(); // callTool validates by it from here on
+const { tools } = await client.listTools(); // from here on callTool validates against it
 assert.ok(tools.length >= 28, `${tools.length} tools`);
 for (const tool of tools) assert.equal(tool.outputSchema?.type ?? "object", "object", tool.name);
 

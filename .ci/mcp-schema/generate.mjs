@@ -1,12 +1,12 @@
-// Writes the JSON schemas of what an MCP server sends: one file a protocol
-// revision from the schemas that the official TypeScript SDK checks it with, and
-// for the two newest one from the specification's own schema.json, which the
-// official conformance suite carries:
+// Writes the JSON schemas of what an MCP server sends: for each protocol revision, one
+// file from the schemas that the official TypeScript SDK checks it with; for the two
+// newest, also one from the specification's own schema.json, which the official
+// conformance suite includes:
 //
 //	npm ci && npm pack @modelcontextprotocol/conformance@0.2.0-alpha.12 && tar xzf *.tgz
 //	node generate.mjs DIRECTORY
 //
-// See DIRECTORY/README.md for where they come from and what was changed.
+// DIRECTORY/README.md describes where they come from and what was changed.
 import { readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
@@ -17,21 +17,21 @@ import { zodToJsonSchema } from "zod-to-json-schema";
 const dist = "node_modules/@modelcontextprotocol/client/dist";
 const bundle = readFileSync(join(dist, readdirSync(dist).find((f) => /^src-.*\.mjs$/.test(f))), "utf8");
 
-// frozen gives the schemas that the SDK holds for one revision. It does not
-// export them, so the one function that builds them is taken out of its bundle.
+// frozen returns the SDK's schemas for one revision. The SDK does not export them, so
+// frozen extracts the one function that builds them from its bundle.
 function frozen(revision) {
-  const begin = bundle.indexOf(`//#region ../core-internal/src/wire/rev${revision}/buildSchemas.ts`);
-  const region = bundle.slice(begin, bundle.indexOf("//#endregion", begin));
+  const start = bundle.indexOf(`//#region ../core-internal/src/wire/rev${revision}/buildSchemas.ts`);
+  const region = bundle.slice(start, bundle.indexOf("//#endregion", start));
   const build = /^function (build\S*)\(\)/m.exec(region)[1];
   const names = Object.keys(core).filter((name) => !new RegExp(`(const|function|let) ${name}\\b`).test(region));
-  const idle = "const TOOL_RESULT_FOREIGN_FAMILY_KEYS = [], normalizeContentlessToolResult = (v) => v;"; // of a schema that is not used
+  const idle = "const TOOL_RESULT_FOREIGN_FAMILY_KEYS = [], normalizeContentlessToolResult = (v) => v;"; // needed by a schema that is not used
   return new Function("z", ...names, `${idle}\n${region}\nreturn ${build}();`)(z, ...names.map((name) => core[name]));
 }
 
 const modern = (schema) => z.toJSONSchema(schema, { io: "input", unrepresentable: "any", target: "draft-2020-12" });
 const old = (schema) => zodToJsonSchema(schema, { $refStrategy: "none" });
 
-// results are the methods that a server answers, with the name of their schema.
+// results maps the methods that a server answers to the names of their schemas.
 const results = {
   initialize: "InitializeResult", ping: "EmptyResult", "logging/setLevel": "EmptyResult",
   "tools/list": "ListToolsResult", "tools/call": "CallToolResult",
@@ -70,19 +70,19 @@ for (const [revision, schemas] of Object.entries(revisions)) {
   write(revision + ".sdk.json", schemas);
 }
 
-// The suite holds each schema.json as an object literal in its bundle, under a
-// name that its minifier chose; one map has them by revision, the newest last.
+// The suite's bundle has each schema.json as an object literal, under a name that the
+// minifier chose. One map lists them by revision, the newest last.
 const suite = readFileSync("package/dist/index.js", "utf8");
 const [, v2025Name, v2026Name] = /"2025-11-25":(\w+),\[\w+\]:(\w+)\}/.exec(suite);
 
 function specification(name) {
-  const begin = suite.indexOf(`${name}={$schema:`) + name.length + 1;
-  return new Function(`return ${suite.slice(begin, endOfLiteral(suite, begin))}`)();
+  const start = suite.indexOf(`${name}={$schema:`) + name.length + 1;
+  return new Function(`return ${suite.slice(start, endOfLiteral(suite, start))}`)();
 }
 
-// endOfLiteral is where the object literal that begins there ends.
-function endOfLiteral(text, begin) {
-  for (let i = begin, depth = 0, quote = ""; ; i++) {
+// endOfLiteral returns the end of the object literal that starts at start.
+function endOfLiteral(text, start) {
+  for (let i = start, depth = 0, quote = ""; ; i++) {
     const c = text[i];
     if (quote) {
       if (c === "\\") i++;
@@ -102,7 +102,7 @@ for (const [name, revision, answers, notes] of [[v2025Name, "2025-11-25", result
   write(revision + ".json", schemas);
 }
 
-// reach adds to found the definitions that schema refers to.
+// reach adds the definitions that schema refers to, directly or not, to found.
 function reach(schema, all, found) {
   for (const [, name] of JSON.stringify(schema).matchAll(/"#\/\$defs\/(\w+)"/g)) {
     if (name in found) continue;
@@ -115,15 +115,15 @@ function write(name, schemas) {
   writeFileSync(join(process.argv[2], name), JSON.stringify(schemas, strip) + "\n");
 }
 
-// demandDefaults makes members required that the SDK fills in when they are
-// missing: the specification has them required.
+// demandDefaults makes those members required that the SDK fills in if they are missing:
+// the specification requires them.
 function demandDefaults(schema) {
   for (const name of ["content", "resultType"]) {
     if ("default" in (schema.properties?.[name] ?? {})) schema.required = [...new Set([...(schema.required ?? []), name])];
   }
 }
 
-// strip leaves out prose: descriptions say nothing that is checked.
+// strip is a JSON replacer that drops descriptions, which are not checked.
 function strip(key, value) {
   return key === "$schema" || (key === "description" && typeof value === "string") ? undefined : value;
 }

@@ -11,9 +11,9 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// ordinary makes lines as servers print them, 110 bytes on average: access logs, JSON, logfmt,
-// builds, queries, none of them an error.
-func ordinary() (list []recordedLine) {
+// ordinaryLines returns lines as servers print them, 110 bytes on average: access logs, JSON,
+// logfmt, builds, queries. No line reports an error.
+func ordinaryLines() (list []recordedLine) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	paths := []string{"/api/items/%d", "/static/app.%d.js", "/users/%d/orders?page=2", "/health", "/images/logo-%d.png"}
 	for i := range 4096 {
@@ -36,7 +36,7 @@ func ordinary() (list []recordedLine) {
 	return list
 }
 
-func benchmark(b *testing.B, list []recordedLine) {
+func benchmarkLines(b *testing.B, list []recordedLine) {
 	size := 0
 	for _, l := range list {
 		size += len(l.text)
@@ -58,7 +58,8 @@ func benchmark(b *testing.B, list []recordedLine) {
 	b.ReportMetric(float64(faults)/float64(n), "faults/line")
 }
 
-// cpuTime is what the process has used so far; on a busy machine it says more than the clock.
+// cpuTime returns the CPU time that the process has used so far. On a busy machine CPU time is more
+// reliable than the wall clock.
 func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -67,12 +68,13 @@ func cpuTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkOrdinary is the cost of a line that is none of an error's business: at most 150 ns.
-func BenchmarkOrdinary(b *testing.B) { benchmark(b, ordinary()) }
+// BenchmarkOrdinaryLines measures the time for a line that has nothing to do with an error: at most
+// 150 ns.
+func BenchmarkOrdinaryLines(b *testing.B) { benchmarkLines(b, ordinaryLines()) }
 
-// BenchmarkMixed has, among the ordinary lines, a stack in every few hundred.
+// BenchmarkMixed measures the time for ordinary lines with a stack trace after every 300 lines.
 func BenchmarkMixed(b *testing.B) {
-	list := ordinary()
+	list := ordinaryLines()
 	stacks := recordings(b, "corpus")
 	var mixed []recordedLine
 	for i, l := range list {
@@ -82,31 +84,32 @@ func BenchmarkMixed(b *testing.B) {
 			mixed = append(mixed, r.lines[:min(len(r.lines), 40)]...)
 		}
 	}
-	benchmark(b, mixed)
+	benchmarkLines(b, mixed)
 }
 
-// BenchmarkClean is the recorded output without errors, which speaks of errors all the time.
+// BenchmarkClean measures recorded output without errors that often mentions errors.
 func BenchmarkClean(b *testing.B) {
 	var list []recordedLine
 	for _, r := range recordings(b, "clean") {
 		list = append(list, r.lines...)
 	}
-	benchmark(b, list)
+	benchmarkLines(b, list)
 }
 
-// BenchmarkErrors is the recorded output of failures: every line is part of an error.
+// BenchmarkErrors measures recorded output of failed programs, where every line is part of an
+// error.
 func BenchmarkErrors(b *testing.B) {
 	var list []recordedLine
 	for _, r := range recordings(b, "corpus") {
 		list = append(list, r.lines...)
 	}
-	benchmark(b, list)
+	benchmarkLines(b, list)
 }
 
-// TestOrdinaryIsOrdinary holds that the benchmark measures what it says: its lines give no fault.
-func TestOrdinaryIsOrdinary(t *testing.T) {
-	rec := fault.New(func(f fault.Fault) { t.Errorf("%v", asExpected(f)) })
-	for i, l := range ordinary() {
+// TestBenchmarkLinesGiveNoFault checks that no line of ordinaryLines is recognised as an error.
+func TestBenchmarkLinesGiveNoFault(t *testing.T) {
+	rec := fault.New(func(f fault.Fault) { t.Errorf("got fault %v, want none", asExpected(f)) })
+	for i, l := range ordinaryLines() {
 		rec.Line(int64(i+1), l.stream, l.level, bytes.Clone(l.text))
 	}
 	rec.End(0, "")

@@ -2,9 +2,9 @@ package fault
 
 import "strings"
 
-// signs are the words, in lower case, by which a fault's type and message tell its category; the
-// first group that fits counts. They are ordered from what is certain to what is vague.
-var signs = [...]struct {
+// categorySigns lists, for each category, the lower-case words in a fault's type and message that
+// indicate it. The first group that matches wins; groups are ordered from certain to vague.
+var categorySigns = [...]struct {
 	category string
 	words    []string
 }{
@@ -14,7 +14,7 @@ var signs = [...]struct {
 	{CategoryPermission, []string{"eacces", "eperm", "permission denied", "permissionerror", "access denied", "access is denied", "accessdenied", "operation not permitted", "forbidden", "unauthorized"}},
 	{CategoryConnection, []string{"econnrefused", "connection refused", "connectionrefused", "econnreset", "connection reset", "connectionreset", "etimedout", "timed out connecting",
 		"connection timed out", "connect timeout", "connectexception", "sockettimeout", "i/o timeout", "connection closed", "connection aborted", "socket hang up", "epipe", "broken pipe", "brokenpipe", "connectionerror", "could not connect", "timed out", "deadline exceeded", "timeoutexception", "timeouterror", "connecttimeout", "cannot connect", "failed to connect"}},
-	{CategoryNetwork, []string{" enotfound", "'enotfound", "eai_again", "getaddrinfo", "no such host", "name or service not known", "name resolution", "unknownhost", "fetch failed", "enetunreach", "ehostunreach",
+	{CategoryNetwork, []string{" enotfound", "'enotfound", "eai_again", "getaddrinfo", "no such host", "could not resolve host", "name or service not known", "name resolution", "unknownhost", "fetch failed", "enetunreach", "ehostunreach",
 		"network is unreachable", "no route to host", "network error", "networkerror", "certificate", "tls handshake", "ssl error", "sslerror", "bad gateway"}},
 	{CategoryUnhandledRejection, []string{"unhandledpromiserejection", "unhandled promise rejection", "err_unhandled_rejection", "unhandled rejection"}},
 	{CategoryAssertion, []string{"assertionerror", "assertion", "assert_", "assertionfailed", "expectation failed"}},
@@ -22,16 +22,16 @@ var signs = [...]struct {
 		"parsing error", "parse failed", "invalid syntax", "is not valid json", "unterminated string", "unexpected indent", "expected identifier but found", "unexpected \";\"", "transform failed"}},
 	{CategoryNotFound, []string{"enoent", "no such file", "module_not_found", "cannot find module", "modulenotfound", "module not found", "command not found", "filenotfound", "file not found", "could not resolve", "can't resolve",
 		"cannot resolve", "failed to resolve import", "no module named", "cannot find package", "no required module provides", "could not find or load main class", "classnotfound", "noclassdeffound", "importerror", "loaderror",
-		"cannot load such file", "no rule to make target", "missing script", "unresolved import", "nameerror", "referenceerror", "cannot find the path", ": not found", "couldn't find", "can't locate ", "failed opening", "err_module_not_found"}},
-	{CategoryType, []string{"typeerror", "classcastexception", "attributeerror", "nullpointerexception", "nomethoderror", "invalidcast", "nullreferenceexception", "is not a function", "cannot read propert",
+		"cannot load such file", "no rule to make target", "missing script", "unresolved import", "cannot find the path", ": not found", "couldn't find", "could not find a version", "no matching distribution", "could not be resolved", "can't locate ", "failed opening", "err_module_not_found"}},
+	{CategoryType, []string{"typeerror", "keyerror:", "indexerror:", "valueerror:", "nameerror:", "referenceerror:", "classcastexception", "attributeerror", "nullpointerexception", "nomethoderror", "invalidcast", "nullreferenceexception", "is not a function", "cannot read propert",
 		"incompatible type", "incompatible types", "mismatched types", "cannot convert", "cannot implicitly convert", "type mismatch", "invalid conversion", "cannot use "}},
 }
 
-// classify gives the category of a fault. In a failed test only trouble with the surroundings
-// counts as more than the failure.
+// classify returns the category of a fault. A failed test counts as a failed assertion unless the
+// fault indicates a problem with the environment.
 func classify(kind, message, hint string, test bool, fallback string) string {
-	text := lowered(kind + ": " + cut(message, 1024) + "\n" + cut(hint, 512))
-	for _, s := range signs {
+	text := lowerASCII(kind + ": " + cut(message, 1024) + "\n" + cut(hint, 512))
+	for _, s := range categorySigns {
 		if test && (s.category == CategoryType || s.category == CategorySyntax && (strings.Contains(text, "expect(") || strings.Contains(text, " expected"))) {
 			continue
 		}

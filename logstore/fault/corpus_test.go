@@ -14,9 +14,9 @@ import (
 	"pmcp/logstore/fault"
 )
 
-var update = flag.Bool("update", false, "write what is recognised as what is expected; look at the difference before you commit it")
+var update = flag.Bool("update", false, "write what is recognised as what is expected; review the difference before you commit it")
 
-// recording is what a program printed, and how it ended.
+// recording is the output of a program and its exit status.
 type recording struct {
 	name   string
 	lines  []recordedLine
@@ -29,7 +29,7 @@ type recordedLine struct {
 	text          []byte
 }
 
-// expected is a fault that a recording must give.
+// expected is an error that must be recognised in a recording.
 type expected struct {
 	Category string `json:"category"`
 	Type     string `json:"type,omitempty"`
@@ -40,14 +40,16 @@ type expected struct {
 	First    int64  `json:"first"`
 	Last     int64  `json:"last"`
 	Stack    int    `json:"stack,omitempty"`
-	// Repeats tells that it is the same error as one before it in the recording, and must have its fingerprint.
+	// Repeats is set if an earlier error of the recording is the same error. Both must have the
+	// same fingerprint.
 	Repeats bool `json:"repeats,omitempty"`
-	// Missed says, by hand, why a fault is expected that is not recognised. -update leaves such a recording alone.
+	// Missed, if not empty, is the reason why the expected fault is not recognised, written by
+	// hand. The flag -update does not rewrite such a recording.
 	Missed string `json:"missed,omitempty"`
 }
 
-// recordings reads the corpus: testdata/corpus/*.txt, whose lines are stream, level, "|", text, and
-// whose last is the end.
+// recordings reads the recordings in a directory such as testdata/corpus, in files *.txt. Each line
+// of a file holds the stream, the level, "|" and the text; the last line holds the exit status.
 func recordings(t testing.TB, dir string) []recording {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("testdata", dir, "*.txt"))
@@ -76,7 +78,7 @@ func recordings(t testing.TB, dir string) []recording {
 			case "signal":
 				r.signal = value
 			default:
-				t.Fatalf("%s: strange line %q", name, line)
+				t.Fatalf("%s: got line %q, want stream, level and |, or the end", name, line)
 			}
 		}
 		list = append(list, r)
@@ -84,8 +86,8 @@ func recordings(t testing.TB, dir string) []recording {
 	return list
 }
 
-// play gives a recording's faults.
-func (r recording) play() (list []fault.Fault) {
+// faults returns the faults that are recognised in the recording.
+func (r recording) faults() (list []fault.Fault) {
 	rec := fault.New(func(f fault.Fault) { list = append(list, f) })
 	r.feed(rec)
 	rec.End(r.exit, r.signal)
@@ -118,16 +120,16 @@ func (e expected) String() string {
 	return fmt.Sprintf("%s %q %q %s:%d:%d lines %d-%d stack %d", e.Category, e.Type, e.Message, e.File, e.Line, e.Column, e.First, e.Last, e.Stack)
 }
 
-// TestCorpus holds what is recognised in the output of real programs against what is expected. A
-// fault counts as found only if all that is expected of it fits: category, type, message, place,
-// its lines and the length of its stack.
-func TestCorpus(t *testing.T) {
+// TestCorpusGivesExpectedFaults checks that the faults recognised in the recorded output of real
+// programs are the expected ones. A fault counts as found only if its category, type, message,
+// position, lines and length of the stack match.
+func TestCorpusGivesExpectedFaults(t *testing.T) {
 	found, emitted, wanted := 0, 0, 0
 	list := recordings(t, "corpus")
 	for _, r := range list {
-		got := r.play()
-		if *update && !r.byHand() {
-			r.write(t, got)
+		got := r.faults()
+		if *update && !r.isHandWritten() {
+			r.writeExpected(t, got)
 		}
 		want := r.expected(t, "corpus")
 		emitted, wanted = emitted+len(got), wanted+len(want)
@@ -136,18 +138,19 @@ func TestCorpus(t *testing.T) {
 	precision, recall := 100*float64(found)/float64(emitted), 100*float64(found)/float64(wanted)
 	t.Logf("%d recordings, %d faults expected, %d emitted, %d right: precision %.1f %%, recall %.1f %%", len(list), wanted, emitted, found, precision, recall)
 	if precision < 95 || recall < 95 {
-		t.Error("precision and recall must both be at least 95 %")
+		t.Errorf("got precision %.1f %%, recall %.1f %%, want at least 95 %% each", precision, recall)
 	}
 }
 
-// match counts the faults that fit, each expected one once, and logs the others.
+// match returns the number of faults that match an expected fault, and logs the other faults. Each
+// expected fault matches at most once.
 func match(t *testing.T, name string, got []fault.Fault, want []expected) (found int) {
 	t.Helper()
 	rest := append([]expected(nil), want...)
 next:
 	for i, f := range got {
 		e := asExpected(f)
-		e.Repeats = repeats(got, i)
+		e.Repeats = isRepeat(got, i)
 		for j, w := range rest {
 			if w == e {
 				rest = append(rest[:j], rest[j+1:]...)
@@ -163,13 +166,13 @@ next:
 	return found
 }
 
-// byHand tells whether what is expected of the recording was written by hand.
-func (r recording) byHand() bool {
+// isHandWritten reports whether the expected faults of the recording were written by hand.
+func (r recording) isHandWritten() bool {
 	data, err := os.ReadFile(filepath.Join("testdata", "corpus", r.name+".json"))
 	return err == nil && bytes.Contains(data, []byte(`"missed"`))
 }
 
-func repeats(list []fault.Fault, i int) bool {
+func isRepeat(list []fault.Fault, i int) bool {
 	for _, f := range list[:i] {
 		if f.Fingerprint == list[i].Fingerprint {
 			return true
@@ -178,12 +181,12 @@ func repeats(list []fault.Fault, i int) bool {
 	return false
 }
 
-func (r recording) write(t *testing.T, got []fault.Fault) {
+func (r recording) writeExpected(t *testing.T, got []fault.Fault) {
 	t.Helper()
 	list := []expected{}
 	for i, f := range got {
 		e := asExpected(f)
-		e.Repeats = repeats(got, i)
+		e.Repeats = isRepeat(got, i)
 		list = append(list, e)
 	}
 	var b bytes.Buffer
@@ -198,8 +201,9 @@ func (r recording) write(t *testing.T, got []fault.Fault) {
 	}
 }
 
-// TestCorpusWithoutLevels tells how much hangs on the levels that the caller gives: little may.
-func TestCorpusWithoutLevels(t *testing.T) {
+// TestCorpusIsFoundWithoutLevels checks that at least 90 % of the faults in the recorded output are
+// recognised if the caller passes no log levels.
+func TestCorpusIsFoundWithoutLevels(t *testing.T) {
 	kinds := func(list []fault.Fault) map[string]int {
 		m := map[string]int{}
 		for _, f := range list {
@@ -209,11 +213,11 @@ func TestCorpusWithoutLevels(t *testing.T) {
 	}
 	found, wanted := 0, 0
 	for _, r := range recordings(t, "corpus") {
-		want := kinds(r.play())
+		want := kinds(r.faults())
 		for i := range r.lines {
 			r.lines[i].level = 0
 		}
-		for k, n := range kinds(r.play()) {
+		for k, n := range kinds(r.faults()) {
 			found += min(n, want[k])
 		}
 		for _, n := range want {
@@ -222,15 +226,15 @@ func TestCorpusWithoutLevels(t *testing.T) {
 	}
 	t.Logf("%d of %d faults are recognised without levels", found, wanted)
 	if found*10 < wanted*9 {
-		t.Error("less than 90 %")
+		t.Errorf("got %d of %d faults, want at least 90 %%", found, wanted)
 	}
 }
 
-// TestClean holds that output without errors gives none.
-func TestClean(t *testing.T) {
+// TestCleanOutputGivesNoFault checks that no fault is recognised in recorded output without errors.
+func TestCleanOutputGivesNoFault(t *testing.T) {
 	for _, r := range recordings(t, "clean") {
-		for _, f := range r.play() {
-			t.Errorf("%s: %v", r.name, asExpected(f))
+		for _, f := range r.faults() {
+			t.Errorf("%s: got fault %v, want none", r.name, asExpected(f))
 		}
 	}
 }

@@ -1,40 +1,44 @@
 package fault
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// explainLines is how many lines before the end of a run a fault may lie that explains its bad exit.
+// explainLines is the number of lines before the end of a run within which a fatal fault explains a
+// bad exit.
 const explainLines = 200
 
-// lastWordLines is how many lines of standard error are searched for the reason of a bad end.
+// lastWordLines is the number of lines of standard error that are searched for the reason of a bad
+// exit.
 const lastWordLines = 16
 
-// explainNear is the same for a fault that need not end a program.
-const explainNear = 20
+// explainNearLines is the same as explainLines, but for faults that do not have to end a program.
+const explainNearLines = 20
 
-// seen remembers of the faults emitted what tells whether they explain the end of the run.
-type seen struct {
-	// fatal and broken are the last lines of the last fault that ends a program, and of the last
-	// that ends it by a signal; 0 = there was none.
-	fatal, broken int64
-	// any is the last line of the last fault.
-	any int64
-	// lanes are the last fatal faults, each with its lane.
+// emittedFaults records which emitted faults explain the end of the run.
+type emittedFaults struct {
+	// fatal is the last line of the latest fault that ends a program, crash the last line of the
+	// latest fault that can end a program by a signal. Both are 0 if there was no such fault.
+	fatal, crash int64
+	// latest is the last line of the latest fault.
+	latest int64
+	// lanes holds the most recent fatal faults, each with its lane.
 	lanes [8]laneEnd
 	next  int
 }
 
-// laneEnd is where the last line of a fault is.
+// laneEnd is the position of the last line of a fault.
 type laneEnd struct {
 	stream uint8
 	lane   string
 	line   int64
 }
 
-// since tells whether a fault that ends a program ended in l's lane on line number or after it.
-func (k *seen) since(l line, number int64) bool {
+// fatalSince reports whether a fatal fault in l's lane ended at line number or later.
+func (k *emittedFaults) fatalSince(l line, number int64) bool {
 	for _, e := range k.lanes {
 		if e.stream == l.stream && e.lane == l.lane && e.line >= number {
 			return true
@@ -43,86 +47,63 @@ func (k *seen) since(l line, number int64) bool {
 	return false
 }
 
-func (k *seen) note(f *Fault, lane string, fatal bool) {
-	k.any = max(k.any, f.LastLine, 1)
+func (k *emittedFaults) record(f *Fault, lane string, fatal bool) {
+	k.latest = max(k.latest, f.LastLine, 1)
 	if fatal {
 		k.fatal = max(k.fatal, f.LastLine, 1)
 		k.lanes[k.next%len(k.lanes)] = laneEnd{f.Stream, lane, f.LastLine}
 		k.next++
 		if f.Category == CategoryCrash || f.Category == CategoryOutOfMemory || f.Category == CategoryAssertion {
-			k.broken = max(k.broken, f.LastLine, 1)
+			k.crash = max(k.crash, f.LastLine, 1)
 		}
 	}
 }
 
-// End says that the run is over and its output complete: all that is open is emitted, and after it
-// a fault for a bad end that none of the run's last faults explains. signal is the name of the
-// signal that ended the run ("SIGSEGV"), else "". A run that somebody stopped on purpose is ended
-// with (0, ""). An end by SIGTERM, SIGINT or SIGHUP (or 128 plus their numbers) is none of the
-// program's faults.
+// End marks the end of the run, whose output is complete. It emits all open errors. If the run
+// ended badly and no recent fault explains that, End also emits a fault for the bad exit. signal is
+// the name of the signal that ended the run ("SIGSEGV"), or "". For a run that was stopped on
+// purpose, the caller passes (0, ""). An end by SIGTERM, SIGINT or SIGHUP (or with an exit code of
+// 128 plus the number of one of these signals) is not a fault.
 func (r *Recogniser) End(exitCode int, signal string) {
 	for i := range r.streams {
 		r.closeAll(&r.streams[i], true)
 	}
-	if exitCode == 0 && signal == "" || asked(exitCode, signal) {
+	if exitCode == 0 && signal == "" || isStopRequest(exitCode, signal) {
 		return
 	}
-	if signal == "" {
-		signal = signalOf(exitCode)
-	}
-	explained := r.notes.seen.fatal
+	signal = cmp.Or(signal, signalOfExitCode[exitCode])
+	explained := r.notes.emitted.fatal
 	if signal != "" && signal != "SIGABRT" {
-		explained = r.notes.seen.broken
+		explained = r.notes.emitted.crash
 	}
-	if explained > 0 && r.at-explained <= explainLines {
+	if explained > 0 && r.lastLine-explained <= explainLines {
 		return
 	}
-	if seen := r.notes.seen.any; signal == "" && seen > 0 && r.at-seen <= explainNear {
+	if seen := r.notes.emitted.latest; signal == "" && seen > 0 && r.lastLine-seen <= explainNearLines {
 		return
 	}
-	r.send([]*draft{r.crash(exitCode, signal)})
+	r.emitDrafts([]*draft{r.exitFault(exitCode, signal)})
 }
 
-func asked(exitCode int, signal string) bool {
-	switch signal {
-	case "SIGTERM", "SIGINT", "SIGHUP", "terminated", "interrupt", "hangup":
-		return true
-	case "":
+func isStopRequest(exitCode int, signal string) bool {
+	if signal == "" {
 		return exitCode == 130 || exitCode == 143 || exitCode == 129
-	default:
-		return false
 	}
+	return slices.Contains([]string{"SIGTERM", "SIGINT", "SIGHUP", "terminated", "interrupt", "hangup"}, signal)
 }
 
-// signalOf reads the exit code by which shells tell of a signal.
-func signalOf(exitCode int) string {
-	switch exitCode - 128 {
-	case 4:
-		return "SIGILL"
-	case 6:
-		return "SIGABRT"
-	case 7:
-		return "SIGBUS"
-	case 8:
-		return "SIGFPE"
-	case 9:
-		return "SIGKILL"
-	case 11:
-		return "SIGSEGV"
-	default:
-		return ""
-	}
-}
+// signalOfExitCode maps the exit code with which a shell reports a crash to the signal.
+var signalOfExitCode = map[int]string{132: "SIGILL", 134: "SIGABRT", 135: "SIGBUS", 136: "SIGFPE", 137: "SIGKILL", 139: "SIGSEGV"}
 
-// How the type and the message of a bad end begin.
+// The prefixes of the type (exitType) and of the message of a bad exit.
 const (
 	exitType   = "exit code "
 	exitedWith = "exited with code "
 	endedBy    = "ended by "
 )
 
-// AtEnd tells by the Type and Message of a Fault whether it is the bad end of a run, which comes
-// after all that the run printed: its FirstLine and LastLine are only of the run's last words.
+// AtEnd reports whether the Type and Message of a Fault are those of a bad exit. The Fault of a bad
+// exit follows all output of the run; its FirstLine and LastLine only point to the last output.
 func AtEnd(typ, message string) bool {
 	how := endedBy + typ
 	if code, ok := strings.CutPrefix(typ, exitType); ok {
@@ -132,8 +113,9 @@ func AtEnd(typ, message string) bool {
 	return ok && typ != "" && (rest == "" || rest[0] == ':' || rest[0] == ' ')
 }
 
-// crash is the fault of a bad end; the last thing that the run said on standard error is the best reason there is.
-func (r *Recogniser) crash(exitCode int, signal string) *draft {
+// exitFault returns the fault of a bad exit. The last output on standard error serves as its
+// reason.
+func (r *Recogniser) exitFault(exitCode int, signal string) *draft {
 	d := &draft{fatal: true, fallback: CategoryCrash}
 	d.f.Stream = 1
 	d.f.Type = signal
@@ -145,30 +127,30 @@ func (r *Recogniser) crash(exitCode int, signal string) *draft {
 	if signal == "SIGKILL" {
 		what += " (killed from outside, or by the system for want of memory)"
 	}
-	d.say(what)
+	d.appendMessage(what)
 	if l, ok := r.lastWords(); ok {
 		d.start(l)
 		d.f.Message += ": " + cut(l.trim(), MaxMessage/2)
-		if file, rest, ok := strings.Cut(l.trim(), ": line "); ok && isFile(file) { // a shell
-			if row, _, ok := number(rest); ok {
-				d.at(place{file: file, line: row})
+		if file, rest, ok := strings.Cut(l.trim(), ": line "); ok && isFile(file) { // a shell's error message
+			if row, _, ok := parseNumber(rest); ok {
+				d.setPosition(position{file: file, line: row})
 			}
 		}
-		d.at(mentioned(l.trim()))
-		d.push(l.text)
+		d.setPosition(firstSourcePosition(l.trim()))
+		d.pushStack(l.text)
 		return d
 	}
-	d.f.FirstLine, d.f.LastLine = r.at, r.at
+	d.f.FirstLine, d.f.LastLine = r.lastLine, r.lastLine
 	return d
 }
 
-// lastWords gives the line of standard error that says most of why the run ended: of the last ones
-// one that says what is wrong, else the first without indentation after a blank line, else the last
-// of all.
+// lastWords returns the line of standard error that best explains the end of the run: the latest of
+// the last lines that describes a problem, else the first line without indentation after a blank
+// line, else the last line.
 func (r *Recogniser) lastWords() (l line, ok bool) {
-	b := &back{stream: &r.streams[1], all: true, before: r.at + 1}
+	b := &lookback{stream: &r.streams[1], all: true, before: r.lastLine + 1}
 	for i := range lastWordLines {
-		if p, more := b.line(i); more && p.number > r.notes.seen.any && !p.stated() && p.indent() == 0 && complains(p.text) {
+		if p, more := b.line(i); more && p.number > r.notes.emitted.latest && !p.belowError() && p.indent() == 0 && namesProblem(p.text) {
 			p.stream = 1
 			return p, true
 		}
@@ -178,20 +160,14 @@ func (r *Recogniser) lastWords() (l line, ok bool) {
 		if !more || ok && strings.TrimSpace(p.text) == "" {
 			return l, ok
 		}
-		if p.trim() != "" && !p.stated() && (!ok || p.indent() == 0) && p.number > r.notes.seen.any {
+		if p.trim() != "" && !p.belowError() && (!ok || p.indent() == 0) && p.number > r.notes.emitted.latest {
 			l, l.stream, ok = p, 1, true
 		}
 	}
 	return l, ok
 }
 
-// complains tells whether a line says in words that something is wrong.
-func complains(t string) bool {
-	t = " " + lowered(t)
-	for _, w := range [...]string{" couldn't ", " could not ", " cannot ", " can't ", " invalid ", " unknown ", " unable to ", " missing ", " must ", "*** ", " required", " unexpected "} {
-		if strings.Contains(t, w) {
-			return true
-		}
-	}
-	return false
+// namesProblem reports whether a line describes a problem in words.
+func namesProblem(t string) bool {
+	return containsAny(" "+lowerASCII(t), " couldn't ", " could not ", " cannot ", " can't ", " invalid ", " unknown ", " unable to ", " missing ", " must ", "*** ", " required", " unexpected ")
 }

@@ -2,8 +2,9 @@ package fault
 
 import "testing"
 
-// TestAtEnd tells bad ends from what a program reports itself.
-func TestAtEnd(t *testing.T) {
+// TestAtEndIsTrueOnlyForBadExits checks that AtEnd returns true for a fault that only states a bad
+// exit of the program, and false for an error that the program printed.
+func TestAtEndIsTrueOnlyForBadExits(t *testing.T) {
 	for _, c := range []struct {
 		what, line string
 		exit       int
@@ -24,12 +25,12 @@ func TestAtEnd(t *testing.T) {
 		}
 		r.End(c.exit, c.signal)
 		if len(all) != 1 || AtEnd(all[0].Type, all[0].Message) != c.want {
-			t.Errorf("%s: %+v; want at the end %v", c.what, all, c.want)
+			t.Errorf("%s: got faults %+v, want one with AtEnd = %v", c.what, all, c.want)
 		}
 	}
 	for _, c := range [][2]string{{"", "ended by "}, {"exit code 1", "exited with code 12"}, {"SIGSEGV", "ended by SIGSEGVs"}, {"SIGSEGV", "SIGSEGV: segmentation violation"}} {
 		if AtEnd(c[0], c[1]) {
-			t.Errorf("%q: at the end", c)
+			t.Errorf("AtEnd(%q): got true, want false", c)
 		}
 	}
 }

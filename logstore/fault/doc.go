@@ -1,18 +1,19 @@
 // Package fault recognises errors in the lines that a program prints: stack traces, panics,
-// compiler diagnostics, failed tests, structured and plain log lines of error level, and the end of
-// a run that nothing else explains.
+// compiler diagnostics, failed tests, structured and plain log lines at error level, and a bad exit
+// that no other error explains.
 //
-// A Recogniser is fed the lines of one run, both streams interleaved, as they come, and emits a
-// Fault for each error once it has seen all of it. It is pure: no clock, no files, no goroutines. A
-// line that has nothing to do with an error costs a scan for keywords and a copy of its start (for
-// looking back); only the rest is parsed.
+// A Recogniser takes the lines of one run in order, both streams interleaved, and emits a Fault for
+// each error once the error is complete. It uses no clock, no files and no goroutines. A line that
+// is unrelated to any error costs one scan for keywords and a copy of its first bytes (kept for
+// lookback); only the other lines are parsed.
 //
-// What is recognised is held by a corpus, testdata/corpus: output of real programs, which
-// testdata/record records from the sources in testdata/programs, and the faults that are expected
-// of it. testdata/clean is output that speaks of errors without there being one.
+// A corpus pins what is recognised: testdata/corpus holds the output of real programs with the
+// faults expected in it. testdata/record recorded the output from the sources in testdata/programs.
+// testdata/clean holds output that mentions errors but contains none.
 //
-// Each language or tool has a file of its own with its shapes: how an error starts, which lines
-// belong to it, what they mean. Lines of another stream, of another prefix ("web-1 | …"), or of no
-// known form are never added to a stack. Two stacks of one language that are mixed line by line in
-// one stream without any prefix cannot be told apart, and are not.
+// Each language or tool has a row, and each kind of tool its own file of rows. A row defines how a
+// report starts, which lines belong to the report and what these lines mean; a block reads one
+// report. Lines from another stream, with another prefix ("web-1 | …") or of an unknown form are
+// never added to a stack. If two stacks of one language are interleaved line by line in one stream
+// without prefixes, the package does not try to separate them.
 package fault

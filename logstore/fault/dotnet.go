@@ -2,68 +2,54 @@ package fault
 
 import "strings"
 
-const (
-	// dotnetIndent is how far .NET's console logger indents what it logs.
-	dotnetIndent = 6
-	// maxDotnet is the most lines that are taken below the first.
-	maxDotnet = 32
-)
+// dotnetIndent is the indentation of messages of .NET's console logger.
+const dotnetIndent = 6
 
-// dotnetLog is an error of .NET's console logger: the class that logs it in the first line, what it
-// says below that. An exception that follows says more.
-type dotnetLog struct {
-	one
-	class string
-	lines int
+// dotnetLog is an error of .NET's console logger: the first line, "fail: Shop.OrderService[0]", names
+// the class that logs the error, and the message follows below. If an exception follows the
+// message, the exception holds more details. The block's name is the class.
+var dotnetLog = row{
+	fallback: CategoryOther, fatal: true, maxLines: 32,
+	start: func(b *block, l line) verdict {
+		if l.level < levelError || !strings.HasSuffix(l.text, "]") {
+			return foreign
+		}
+		class, stated := cutLogPrefix(l.text)
+		before := l.text[:len(l.text)-len(class)]
+		if !stated || !strings.HasSuffix(before, "fail: ") && !strings.HasSuffix(before, "crit: ") || strings.ContainsRune(class, ' ') {
+			return foreign
+		}
+		open := strings.LastIndexByte(class, '[')
+		if _, rest, ok := parseNumber(class[open+1:]); open <= 0 || !ok || rest != "]" {
+			return foreign
+		}
+		b.name = class
+		return taken
+	},
+	next: func(b *block, l line, t string) verdict {
+		switch {
+		case l.indent() < dotnetIndent || t == "":
+			return ended
+		case startsError(t):
+			return foreign
+		case b.f.Message == "":
+			b.appendMessage(t)
+			return taken
+		}
+		return shown
+	},
+	finish: func(b *block) {
+		if b.f.Message == "" {
+			b.appendMessage(b.name)
+		}
+		b.setPosition(firstSourcePosition(b.f.Message))
+	},
+	yield: joinMessage,
 }
 
-// startDotnetLog knows "fail: Shop.OrderService[0]".
-func startDotnetLog(l line, _ *back, _ *notes) shape {
-	if l.level < levelError || !strings.HasSuffix(l.text, "]") {
-		return nil
-	}
-	class, stated := statement(l.text)
-	before := l.text[:len(l.text)-len(class)]
-	if !stated || !strings.HasSuffix(before, "fail: ") && !strings.HasSuffix(before, "crit: ") || strings.ContainsRune(class, ' ') {
-		return nil
-	}
-	open := strings.LastIndexByte(class, '[')
-	if _, rest, ok := number(class[open+1:]); open <= 0 || !ok || rest != "]" {
-		return nil
-	}
-	d := &dotnetLog{class: class}
-	d.start(l)
-	d.fallback, d.fatal = CategoryOther, true
-	return d
-}
-
-func (d *dotnetLog) next(l line) verdict {
-	t := l.trim()
-	if d.lines++; d.lines > maxDotnet || l.indent() < dotnetIndent || t == "" {
-		return ended
-	}
-	if startsError(t) {
-		return foreign
-	}
-	if d.f.Message == "" {
-		d.say(t)
-		d.reach(l)
-	} else {
-		d.add(l)
-	}
-	return mine
-}
-
-func (d *dotnetLog) drafts() []*draft {
-	if d.f.Message == "" {
-		d.say(d.class)
-	}
-	d.at(mentioned(d.f.Message))
-	return d.one.drafts()
-}
-
-func (d *dotnetLog) yield(to *draft) bool {
-	to.begin(d.f.FirstLine)
-	to.hint += "\n" + d.f.Message
+// joinMessage makes a block part of the report to that it announced.
+func joinMessage(b *block, to *draft) bool {
+	to.moveStart(b.f.FirstLine)
+	to.hint += "\n" + b.f.Message
 	return true
 }

@@ -15,7 +15,7 @@ Traceback (most recent call last):
     price = prices["apple"]
 KeyError: 'apple'`
 
-// The lines of a run go in, its errors come out, each once all of it was seen.
+// A Recogniser takes the lines of a run and emits each error once the error is complete.
 func Example() {
 	r := fault.New(func(f fault.Fault) {
 		fmt.Printf("%s: %s at %s:%d, lines %d to %d\n", f.Type, f.Message, f.File, f.Line, f.FirstLine, f.LastLine)

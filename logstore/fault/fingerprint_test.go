@@ -6,8 +6,8 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// single gives the fingerprint of the one fault in the lines.
-func single(t *testing.T, lines ...string) fault.Fault {
+// onlyFault returns the fault in the lines, which must contain exactly one.
+func onlyFault(t *testing.T, lines ...string) fault.Fault {
 	t.Helper()
 	var got []fault.Fault
 	rec := fault.New(func(f fault.Fault) { got = append(got, f) })
@@ -16,13 +16,14 @@ func single(t *testing.T, lines ...string) fault.Fault {
 	}
 	rec.End(0, "")
 	if len(got) != 1 {
-		t.Fatalf("%d faults in %q, want 1: %+v", len(got), lines, got)
+		t.Fatalf("got %d faults in %q, want 1: %+v", len(got), lines, got)
 	}
 	return got[0]
 }
 
-// TestFingerprintStable holds that the same error at another time has the same fingerprint.
-func TestFingerprintStable(t *testing.T) {
+// TestFingerprintIgnoresWhatVaries checks that an error has the same fingerprint if it occurs again
+// at another time, with other numbers, ids and temporary paths.
+func TestFingerprintIgnoresWhatVaries(t *testing.T) {
 	for _, c := range [][2][]string{
 		{{"Error: job 1042 failed for user u-6a6bac37fe68", "    at work (/home/dev/app.js:2:27)"}, {"Error: job 7 failed for user u-f0127ab3b8ca", "    at work (/home/dev/app.js:14:9)"}},
 		{{"ERROR: no customer 6699a363"}, {"ERROR: no customer 29952412"}},
@@ -45,59 +46,59 @@ func TestFingerprintStable(t *testing.T) {
 		{{"src/app.ts(3,5): error TS2322: Type 'string' is not assignable to type 'number'."}, {"src/app.ts(30,9): error TS2322: Type 'string' is not assignable to type 'number'."}},
 		{{`{"level":50,"msg":"order 17 failed","reqId":"a1b2c3"}`}, {`{"level":50,"msg":"order 99 failed","reqId":"ffff00"}`}},
 	} {
-		a, b := single(t, c[0]...), single(t, c[1]...)
+		a, b := onlyFault(t, c[0]...), onlyFault(t, c[1]...)
 		if a.Fingerprint != b.Fingerprint {
-			t.Errorf("%q and %q (%s %s) differ", a.Message, b.Message, a.File, b.File)
+			t.Errorf("got different fingerprints for %q and %q (%s %s), want the same", a.Message, b.Message, a.File, b.File)
 		}
 	}
 }
 
-// TestFingerprintDistinct holds that what makes a difference is not left out.
-func TestFingerprintDistinct(t *testing.T) {
+// TestFingerprintKeepsWhatMatters checks that different errors have different fingerprints.
+func TestFingerprintKeepsWhatMatters(t *testing.T) {
 	seen := map[string]string{}
 	for _, line := range []string{
 		"src/app.ts(3,5): error TS2322: Type 'int32' is not assignable.", "src/app.ts(3,5): error TS2322: Type 'int64' is not assignable.", "src/app.ts(3,5): error TS2345: Type 'int64' is not assignable.",
 		"src/other.ts(3,5): error TS2345: Type 'int64' is not assignable.", "ERROR: upstream answered with status 404", "ERROR: upstream answered with status 500", "ERROR: worker ended with exit code 1", "ERROR: worker ended with exit code 3",
 		"ERROR: cannot read /tmp/a1/out.json", "ERROR: cannot read /tmp/a1/in.json", "error[E0308]: mismatched types", "error[E0425]: mismatched types", "ERROR: sha256 does not fit", "ERROR: sha512 does not fit",
 	} {
-		f := single(t, line)
+		f := onlyFault(t, line)
 		if other, ok := seen[f.Fingerprint]; ok {
-			t.Errorf("%q and %q share a fingerprint", line, other)
+			t.Errorf("got the same fingerprint for %q and %q, want different ones", line, other)
 		}
 		seen[f.Fingerprint] = line
 	}
 }
 
-// TestFingerprintCorpus holds that two different errors of the corpus never share one, and that a
-// repeated one keeps it.
-func TestFingerprintCorpus(t *testing.T) {
+// TestFingerprintsOfCorpusDiffer checks that two different errors in the recorded output never
+// share a fingerprint, and that a repeated error keeps its own.
+func TestFingerprintsOfCorpusDiffer(t *testing.T) {
 	type owner struct{ name, what string }
 	owners := map[string]owner{}
 	for _, r := range recordings(t, "corpus") {
 		want := r.expected(t, "corpus")
-		for i, f := range r.play() {
+		for i, f := range r.faults() {
 			what := f.Type + " | " + f.Message + " | " + f.File
 			o, ok := owners[f.Fingerprint]
 			if ok && o.what != what && !(o.name == r.name && i < len(want) && want[i].Repeats) {
-				t.Errorf("%s (%s) and %s (%s) share a fingerprint", r.name, what, o.name, o.what)
+				t.Errorf("got the same fingerprint for %s (%s) and %s (%s), want different ones", r.name, what, o.name, o.what)
 			}
 			if !ok {
 				owners[f.Fingerprint] = owner{r.name, what}
 			}
 		}
-		again := r.play()
-		for i, f := range r.play() {
+		again := r.faults()
+		for i, f := range r.faults() {
 			if f.Fingerprint != again[i].Fingerprint {
-				t.Errorf("%s: not the same twice", r.name)
+				t.Errorf("%s: got fingerprint %s, then %s, want the same", r.name, f.Fingerprint, again[i].Fingerprint)
 			}
 		}
 	}
 }
 
-// TestFingerprintAcrossSessions pins one value: if it changes, what is stored no longer meets what
-// comes, and fingerprintVersion must change too.
-func TestFingerprintAcrossSessions(t *testing.T) {
-	f := single(t, "TypeError: x is not a function", "    at run (/home/dev/app.js:3:9)")
+// TestFingerprintHasFixedValue checks that the fingerprint of one error has a fixed value. If the
+// value changes, stored errors no longer match new ones, and fingerprintVersion must change too.
+func TestFingerprintHasFixedValue(t *testing.T) {
+	f := onlyFault(t, "TypeError: x is not a function", "    at run (/home/dev/app.js:3:9)")
 	if want := "1dc4bb25bd0e41fc2ca53864ba1353b8"; f.Fingerprint != want {
 		t.Errorf("got %s, want %s", f.Fingerprint, want)
 	}

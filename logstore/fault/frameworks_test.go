@@ -1,10 +1,17 @@
 package fault_test
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
 
-// TestFrameworks has errors in the forms of common frameworks, and what only looks like them.
-func TestFrameworks(t *testing.T) {
-	for _, m := range []misread{
+	"pmcp/logstore/fault"
+)
+
+// TestFrameworkErrorsAreRecognised checks that the error formats of common frameworks are
+// recognised, and that lines that only look like these formats are not.
+func TestFrameworkErrorsAreRecognised(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"zerolog", []string{
 			`510:00AM ERR cannot connect error="connection refused"`, `612:07PM FTL main.go:7 > gave up`, `310:00AM INF error=none`, `510:00AM ERR done error=null`,
 		}, []string{`|cannot connect error="connection refused"|:0|0`, "|main.go:7 > gave up|main.go:7|0"}},
@@ -20,14 +27,14 @@ func TestFrameworks(t *testing.T) {
 			"5TimeoutError (seconds, default 30):", "0  how long to wait", "5ActionController::RoutingError (No route matches [GET] \"/x\"):", "0  ", "0Completed 404 Not Found in 2ms", "5TypeError: x is not a function", "0    at f (/app/x.js:3:4)",
 		}, []string{"TypeError|x is not a function|/app/x.js:3|1"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestLevelBehindName has lines whose level stands behind a time and the name of a logger, and
-// what only looks like them: it states no level, or a lower one.
-func TestLevelBehindName(t *testing.T) {
-	for _, m := range []misread{
+// TestLevelIsReadAfterLoggerName checks that a log level is read after a time and the name of a
+// logger, and that similar lines with no level or a lower level give no fault.
+func TestLevelIsReadAfterLoggerName(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"logging", []string{
 			"52026-11-22 14:00:00,123 - shop.db - ERROR - connection lost", "32026-11-22 14:00:01,123 - shop - INFO - ERROR pages are cached", "62026-11-22 14:00:02,123 - root - CRITICAL - gave up",
 			"52026-11-22 14:00:03,123 shop.cache ERROR no memory left",
@@ -55,14 +62,16 @@ func TestLevelBehindName(t *testing.T) {
 			"514:00:00 api.latency 12ms ERROR budget", "514:00:00 shop.db ERROR_RATE 3", "5shop.db - ERROR - the format of a line", "514:00:00 [2 of 3] last state: ERROR",
 		}, nil},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestMaven has what Maven says at its end, which repeats what it said before, and log lines that only begin like it.
-func TestMaven(t *testing.T) {
+// TestMavenRepetitionsGiveNoFault checks that the summary at the end of Maven's output, which
+// repeats earlier errors, gives no fault, and that log lines that only start like the summary give
+// faults.
+func TestMavenRepetitionsGiveNoFault(t *testing.T) {
 	const help = "5[ERROR] [Help 1] http://cwiki.apache.org/confluence/display/MAVEN/MojoFailureException"
-	for _, m := range []misread{
+	for _, m := range []misreadCase{
 		{"compiler", []string{
 			"5[ERROR] COMPILATION ERROR : ", "3[INFO] -----", "5[ERROR] /app/src/App.java:[12,20] cannot find symbol", "0  symbol:   variable missing", "0  location: class com.example.App", "3[INFO] 1 error", "3[INFO] BUILD FAILURE",
 			"5[ERROR] Failed to execute goal org.apache.maven.plugins:maven-compiler-plugin:3.11.0:compile (default-compile) on project app: Compilation failure",
@@ -80,13 +89,14 @@ func TestMaven(t *testing.T) {
 		{"logs", []string{"5[ERROR] Failures: of the disk", "5[ERROR] Errors: too many", "5[ERROR] See the manual: no key", "5[ERROR]   Shop.pay:12 declined", "5[ERROR]   symbol: unknown", "5[ERROR]   :3 x"},
 			[]string{"|Failures: of the disk|:0|0", "|Errors: too many|:0|0", "|See the manual: no key|:0|0", "|Shop.pay:12 declined|:0|0", "|symbol: unknown|:0|0", "|3 x|:0|0"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestAnnounced has lines that only announce the error below them: it is one error.
-func TestAnnounced(t *testing.T) {
-	for _, m := range []misread{
+// TestAnnouncementJoinsItsError checks that a line that only announces the error on the following
+// lines gives one fault together with that error.
+func TestAnnouncementJoinsItsError(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"vite's proxy", []string{
 			"52:00:00 PM [vite] http proxy error: /api/users", "5AggregateError [ECONNREFUSED]: ", "0    at internalConnectMultiple (node:net:1122:18)", "0    at afterConnectMultiple (node:net:1689:7)",
 			"52:00:01 PM [vite] http proxy error: /api/users", "5Error: connect ECONNREFUSED 127.0.0.1:3001", "0    at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1555:16)",
@@ -102,13 +112,14 @@ func TestAnnounced(t *testing.T) {
 		}, []string{"|Internal Server Error: /api/y/|:0|0", "ZeroDivisionError|division by zero|/app/shop/views.py:12|5", "|Internal Server Error: /api/w/|:0|0"}},
 		{"no request", []string{"5Internal Server Error: no disk"}, []string{"Error|no disk|:0|0"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestDotnetLog has errors of .NET's console logger: what was logged stands below the class.
-func TestDotnetLog(t *testing.T) {
-	for _, m := range []misread{
+// TestDotnetMessageIsReadBelowClass checks that an error of .NET's console logger, which prints the
+// message below the class, gives one fault with this message.
+func TestDotnetMessageIsReadBelowClass(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"messages", []string{
 			"3info: Microsoft.Hosting.Lifetime[14]", "0      Now listening on: http://localhost:5000", "5fail: Shop.OrderService[0]", "0      Order 5 could not be saved", "5fail: Shop.OrderService[0]", "0      No card",
 			"614:00:00 crit: Shop.OrderService[7]", "0      Disk gone", "0      SELECT 1", "4warn: Shop.OrderService[0]", "5      Something failed", "5fail: Shop.Empty[0]", "3info: Shop.OrderService[0]", "0      Done",
@@ -120,19 +131,19 @@ func TestDotnetLog(t *testing.T) {
 		{"other forms", []string{"5fail: Shop.OrderService[0] No card", "0      below", "5fail: see [3]", "0      below", "5ERROR: Shop.OrderService[0]", "0      below", "5fail: items[a]", "0      below"},
 			[]string{"|Shop.OrderService[0] No card|:0|0", "|see [3]|:0|0", "|Shop.OrderService[0]|:0|0", "|items[a]|:0|0"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestRecovered has panics from which a framework of Go recovered.
-func TestRecovered(t *testing.T) {
+// TestRecoveredPanicsAreRecognised checks that panics that a Go framework recovered are recognised.
+func TestRecoveredPanicsAreRecognised(t *testing.T) {
 	gin := []string{
 		"0", "0", "02026/11/22 14:00:00 [Recovery] 2026/11/22 - 14:00:00 panic recovered:", "0GET /x HTTP/1.1", "0Host: localhost:8080", "5X-Note: an ERROR: of old", "0", "0",
 		"5runtime error: index out of range [5] with length 3", "0/home/dev/sdk/go/src/runtime/panic.go:115 (0x434f24)", "0\tgoPanicIndex: panic(boundsError{x: int64(x), signed: true, y: y, code: boundsIndex})",
 		"0/app/main.go:12 (0x8a1b2c)", "0\tmain.func1: return a[i]", "0/home/dev/go/pkg/mod/github.com/gin-gonic/gin@v1.10.0/context.go:185 (0x8a0000)", "0\t(*Context).Next: c.handlers[c.index](c)", "0",
 		`0[GIN] 2026/11/22 - 14:00:00 | 500 |     1.1ms |             ::1 | GET      "/x"`, "5TypeError: of the next",
 	}
-	for _, m := range []misread{
+	for _, m := range []misreadCase{
 		{"gin", gin, []string{"panic|runtime error: index out of range [5] with length 3|/app/main.go:12|6", "TypeError|of the next|:0|0"}},
 		{"gin in release mode", append([]string{gin[2], "0boom"}, gin[11:16]...), []string{"panic|boom|/app/main.go:12|4"}},
 		{"no panic of gin", []string{"0the [Recovery] text is: panic recovered:", "0boom", "0[Recovery] of 3 files"}, nil},
@@ -142,6 +153,48 @@ func TestRecovered(t *testing.T) {
 		}, []string{"panic|boom|/app/main.go:14|5"}},
 		{"no panic of chi", []string{"6 panic: of the crowd", "0 ", "0 it went", "0 -> away", "0", "0 -> main.main"}, nil},
 	} {
-		m.test(t)
+		m.run(t)
+	}
+}
+
+// TestOneLineErrorsOfToolsAreRecognised checks that errors that shells and tools print in one line
+// are recognised on either stream, and that similar lines are not.
+func TestOneLineErrorsOfToolsAreRecognised(t *testing.T) {
+	for _, m := range []struct {
+		level uint8
+		text  string
+		want  string // type, category, message and position
+	}{
+		{0, "bash: foo: command not found", "|not_found|bash: foo: command not found|:0"},
+		{0, "bash: line 3: foo: command not found", "|not_found|foo: command not found|:0"},
+		{0, "sh: 1: foo: not found", "|not_found|foo: not found|:0"},
+		{0, "zsh: command not found: foo", "|not_found|zsh: command not found: foo|:0"},
+		{5, "npm ERR! code ENOENT", "ENOENT|not_found|code ENOENT|:0"},
+		{5, "npm error code E404", "E404|build|code E404|:0"},
+		{0, "curl: (6) Could not resolve host: db.invalid", "|network|curl: (6) Could not resolve host: db.invalid|:0"},
+		{0, "curl: (22) The requested URL returned error: 500", "|network|curl: (22) The requested URL returned error: 500|:0"},
+		{0, "getaddrinfo ENOTFOUND db.invalid", "|network|getaddrinfo ENOTFOUND db.invalid|:0"},
+		{0, "proxy failed: getaddrinfo EAI_AGAIN db.invalid", "|network|proxy failed: getaddrinfo EAI_AGAIN db.invalid|:0"},
+		{5, "[ERROR] Failed to execute goal on project app: Could not resolve dependencies for project a:b:jar:1", "|not_found|Failed to execute goal on project app: Could not resolve dependencies for project a:b:jar:1|:0"},
+		{5, "2026/01/05 10:00:00 main.go:12: ERROR not a word of it", "|other|not a word of it|main.go:12"},
+		{5, "main.go:12: ERROR not a word of it", "|other|not a word of it|main.go:12"},
+
+		{0, "the page was not found", ""}, {0, "GET /x: not found", ""}, {0, "curl: (c) its authors", ""}, {0, "see curl: (6) in the manual", ""}, {0, "getaddrinfo is slow", ""},
+		{3, "retry after: getaddrinfo EAI_AGAIN db", ""}, {3, "main.go:12: INFO ERROR pages", ""}, {5, "[ERROR] Failed to execute goal on project app: Compilation failure", ""}, {5, "npm error code ELIFECYCLE", ""},
+	} {
+		for stream := range uint8(2) {
+			got := ""
+			rec := fault.New(func(f fault.Fault) {
+				got += fmt.Sprintf("%s|%s|%s|%s:%d", f.Type, f.Category, f.Message, f.File, f.Line)
+			})
+			rec.Line(1, stream, m.level, []byte(m.text))
+			rec.End(0, "")
+			if stream == 1 && m.want == "" && strings.HasSuffix(m.text, ": not found") {
+				continue // a shell prints this error only on standard error
+			}
+			if got != m.want {
+				t.Errorf("%s, on stream %d: got %q, want %q", m.text, stream, got, m.want)
+			}
+		}
 	}
 }

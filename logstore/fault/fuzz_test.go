@@ -7,9 +7,9 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// FuzzLines feeds lines in any order, of any level and stream, with silence anywhere: whatever
-// comes, nothing panics, what is emitted is bounded and well formed, and the same input gives the
-// same faults.
+// FuzzLines feeds a Recogniser lines in any order, of any level and stream, with calls of Idle
+// anywhere. It checks that nothing panics, that emitted faults are bounded and well formed, and
+// that the same input gives the same number of faults.
 func FuzzLines(f *testing.F) {
 	for _, r := range recordings(f, "corpus") {
 		var b bytes.Buffer
@@ -40,17 +40,17 @@ func FuzzLines(f *testing.F) {
 			for _, f := range list {
 				checkBounds(t, f)
 				if f.LastLine > n {
-					t.Fatalf("line %d of %d", f.LastLine, n)
+					t.Fatalf("got last line %d, want at most %d", f.LastLine, n)
 				}
 			}
 			return list
 		}
 		a, b := play(), play()
 		if len(a) != len(b) {
-			t.Fatalf("%d faults, then %d", len(a), len(b))
+			t.Fatalf("got %d faults, then %d, want the same", len(a), len(b))
 		}
 		if len(a) > 2*bytes.Count(data, []byte("\n"))+4 {
-			t.Fatalf("%d faults in %d lines", len(a), bytes.Count(data, []byte("\n")))
+			t.Fatalf("got %d faults in %d lines, want at most 2 a line and 4", len(a), bytes.Count(data, []byte("\n")))
 		}
 	})
 }

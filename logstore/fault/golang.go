@@ -1,177 +1,120 @@
 package fault
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-// goPanic is a panic or a fatal error of Go with the dumps of its goroutines.
-type goPanic struct {
-	one
-	site    site
-	call    string
-	held    []line
-	dump    bool // a goroutine's dump has begun
-	dumps   int  // how many did
-	race    bool
-	stopped bool // the goroutine that matters was read
-}
-
-// startGoPanic knows panics, fatal errors, reports of the race detector, and panics that net/http recovered from.
-func startGoPanic(l line, b *back, n *notes) shape {
-	t := l.text
-	g := &goPanic{}
-	switch {
-	case strings.HasPrefix(t, "panic: "):
-		g.f.Type = "panic"
-		g.say(goMessage(t[len("panic: "):]))
-	case strings.HasPrefix(t, "fatal error: "):
-		g.f.Type = "fatal error"
-		g.say(t[len("fatal error: "):])
-	case t == "WARNING: DATA RACE":
-		g.f.Type, g.race = "DATA RACE", true
-		g.say("data race")
-	case strings.Contains(t, "http: panic serving "):
-		_, rest, _ := strings.Cut(t, "http: panic serving ")
-		_, message, ok := strings.Cut(rest, ": ")
-		if !ok {
-			return nil
-		}
-		g.f.Type = "panic"
-		g.say(message)
-	default:
-		return nil
-	}
-	g.start(l)
-	g.add(l)
-	g.fallback, g.fatal = CategoryCrash, true
-	for i := 0; ; i++ {
-		p, ok := b.line(i)
-		if !ok || !strings.HasPrefix(p.text, "runtime: ") {
-			break
-		}
-		g.begin(p.number)
-		g.hint += p.text + "\n"
-	}
-	return g
-}
-
-// goMessage cuts off what the runtime appends to the value of a panic.
-func goMessage(s string) string {
-	for _, end := range [...]string{" [recovered, repanicked]", " [recovered]"} {
-		s = strings.TrimSuffix(s, end)
-	}
-	return s
-}
-
-func (g *goPanic) absorbInto() *draft { return &g.draft }
-
-func (g *goPanic) next(l line) verdict {
-	t := l.trim()
-	switch {
-	case g.race:
-		return g.inRace(l, t)
-	case strings.HasPrefix(t, "goroutine ") && strings.HasSuffix(t, ":"), t == "runtime stack:":
-		g.claim()
-		g.dump = true
-		g.dumps++
-		g.stopped = g.stopped || g.site.user
-		g.add(l)
-		return mine
-	case strings.HasPrefix(t, "panic: ") && l.indent() > 0, strings.HasPrefix(t, "[signal "):
-		g.add(l)
-		return mine
-	case strings.HasPrefix(l.text, "exit status "):
-		g.reach(l)
-		return last
-	case !g.dump:
-		return g.beforeDump(l)
-	case t == "":
-		return mine
-	default:
-		return g.inDump(l, t)
-	}
-}
-
-func (g *goPanic) beforeDump(l line) verdict {
-	if l.stated() || len(g.held) >= maxHeld || strings.HasPrefix(l.text, "panic: ") || strings.HasPrefix(l.text, "FAIL\t") {
-		return ended
-	}
-	if _, _, ok := frame(l); ok || l.indent() == 0 && startsError(l.text) {
-		return foreign
-	}
-	g.held = append(g.held, l)
-	return maybe
-}
-
-func (g *goPanic) claim() {
-	for _, l := range g.held {
-		if l.trim() != "" {
-			g.say(l.trim())
-			g.add(l)
-		}
-	}
-	g.held = nil
-}
-
-// inDump reads the pairs of lines of a dump: a call, and its place behind a TAB.
-func (g *goPanic) inDump(l line, t string) verdict {
-	if strings.HasPrefix(l.text, "\t") {
-		if p, rest, ok := position(t); ok && (rest == "" || strings.HasPrefix(rest, " +0x")) {
-			if g.call == "panic" || strings.HasPrefix(g.call, "runtime.gopanic") {
-				g.site = site{} // what came before was the panic's own
-			} else if !g.stopped && !strings.HasPrefix(g.call, "created by") {
-				g.site.offer(p, g.call)
+// goPanic is a Go panic, a fatal error, a report of the race detector, or a panic that net/http
+// recovered from, with the stacks of the goroutines. The block's step is 1 once a goroutine's stack
+// has started, and 2 once the goroutine that determines the site has been read. The block's name is
+// the call whose position follows.
+var goPanic = row{
+	kind: "panic", fallback: CategoryCrash, fatal: true, announcement: joins,
+	start: func(b *block, l line) verdict {
+		if message, ok := strings.CutPrefix(l.text, "panic: "); ok {
+			b.appendMessage(strings.TrimSuffix(strings.TrimSuffix(message, " [recovered, repanicked]"), " [recovered]"))
+		} else if message, ok := strings.CutPrefix(l.text, "fatal error: "); ok {
+			b.f.Type = "fatal error"
+			b.appendMessage(message)
+		} else if l.text == "WARNING: DATA RACE" {
+			b.f.Type, b.f.Message, b.next = "DATA RACE", "data race", nextInRace
+		} else {
+			_, served, _ := strings.Cut(l.text, "http: panic serving ")
+			_, message, ok := strings.Cut(served, ": ")
+			if !ok {
+				return foreign
 			}
-			g.add(l)
-			return mine
+			b.appendMessage(message)
 		}
-		return foreign
-	}
-	call := strings.HasSuffix(t, ")") && !strings.ContainsRune(firstWord(t), ':')
+		for i := 0; ; i++ {
+			p, ok := b.above.line(i)
+			if !ok || !strings.HasPrefix(p.text, "runtime: ") {
+				return shown
+			}
+			b.moveStart(p.number)
+			b.hint += p.text + "\n"
+		}
+	},
+	next: func(b *block, l line, t string) verdict {
+		switch {
+		case strings.HasPrefix(t, "goroutine ") && strings.HasSuffix(t, ":"), t == "runtime stack:":
+			b.held = slices.DeleteFunc(b.held, func(l line) bool { return l.text == "" })
+			b.claimHeld()
+			b.step = max(b.step, 1)
+			if b.site.user {
+				b.step = 2
+			}
+			return shown
+		case strings.HasPrefix(t, "panic: ") && l.indent() > 0, strings.HasPrefix(t, "[signal "):
+			return shown
+		case strings.HasPrefix(l.text, "exit status "):
+			return takenLast
+		case b.step > 0 && t == "":
+			return taken
+		case b.step > 0:
+			return nextInDump(b, l, t)
+		case l.belowError(), len(b.held) >= maxHeld, startsWith(l.text, "panic: ", "FAIL\t"):
+			return ended
+		}
+		if _, _, ok := parseFrame(l); ok || l.indent() == 0 && startsError(l.text) {
+			return foreign
+		}
+		return provisional
+	},
+	finish: func(b *block) {
+		if strings.HasPrefix(b.f.Message, "test timed out") {
+			b.category = CategoryAssertion
+		}
+	},
+}
+
+// nextInDump reads a goroutine's stack, which consists of pairs of lines: a call, and its position
+// after a TAB.
+func nextInDump(b *block, l line, t string) verdict {
 	switch {
+	case strings.HasPrefix(l.text, "\t"):
+		p, rest, ok := parsePosition(t)
+		if !ok || rest != "" && !strings.HasPrefix(rest, " +0x") {
+			return foreign
+		}
+		if b.name == "panic" || strings.HasPrefix(b.name, "runtime.gopanic") {
+			b.site = site{} // the frames read so far belong to the panic itself
+		} else if b.step < 2 && !strings.HasPrefix(b.name, "created by") {
+			b.site.offer(p, b.name)
+		}
 	case strings.HasPrefix(t, "created by "), strings.HasPrefix(t, "...") && strings.HasSuffix(t, "elided..."):
-		g.call = t
-	case call && strings.ContainsRune(t, '('):
-		g.call = goFunction(t)
+		b.name = t
+	case strings.HasSuffix(t, ")") && strings.ContainsRune(t, '(') && !strings.ContainsRune(firstWord(t), ':'):
+		b.name = shortGoFunction(t)
 	default:
 		return foreign
 	}
-	g.add(l)
-	return mine
+	return shown
 }
 
-// goFunction is the function of a call without package path and arguments.
-func goFunction(call string) string {
+// shortGoFunction returns the name of the called function without package path and arguments.
+func shortGoFunction(call string) string {
 	if i := strings.LastIndexByte(call, '('); i > 0 {
 		call = call[:i]
 	}
 	return call[strings.LastIndexByte(call, '/')+1:]
 }
 
-func (g *goPanic) inRace(l line, t string) verdict {
+// nextInRace reads a report of the race detector.
+func nextInRace(b *block, l line, t string) verdict {
 	if strings.HasPrefix(t, "=======") {
-		g.reach(l)
-		return last
+		return takenLast
 	}
 	if t == "" {
-		return mine
+		return taken
 	}
-	if p, rest, ok := position(t); ok && strings.HasPrefix(rest, " +0x") {
-		g.site.offer(p, g.call)
+	if p, rest, ok := parsePosition(t); ok && strings.HasPrefix(rest, " +0x") {
+		b.site.offer(p, b.name)
 	} else if strings.HasSuffix(t, ")") {
-		g.call = goFunction(t)
+		b.name = shortGoFunction(t)
 	} else if l.indent() == 0 && !strings.HasSuffix(t, ":") {
 		return foreign
 	}
-	g.add(l)
-	return mine
-}
-
-func (g *goPanic) unclaimed() []line { return g.held }
-func (g *goPanic) release(l line)    { g.held = without(g.held, l) }
-
-func (g *goPanic) drafts() []*draft {
-	g.site.into(&g.draft)
-	if strings.HasPrefix(g.f.Message, "test timed out") {
-		g.category = CategoryAssertion
-	}
-	return []*draft{&g.draft}
+	return shown
 }

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// The bounds of what is remembered of the tests of go test -v that have not ended: so many tests, of
-// each the last so many logs and no more lines than that; of a log so many lines below its first.
+// The limits on what is kept of running tests under go test -v: the number of tests, the number of
+// logs per test and of lines per test (the newest are kept), and the number of lines after the
+// first line of a log.
 const (
 	maxTests    = 64
 	maxTestLogs = 8
@@ -14,13 +15,14 @@ const (
 	maxLogBelow = 24
 )
 
-// testLogs holds what each running test logged last.
+// testLogs holds the last logs of each running test.
 type testLogs struct {
 	names []string
-	lines map[string][][]line // of each log the line with its place, and those below it
-	// under is the first line of the log that the next line may belong to, of the test underTest.
-	under     *line
-	underTest string
+	lines map[string][][]line // keyed by test: the lines of each log, the line with its position first
+	// current is the first line of the log that the next line may continue. currentTest is the test
+	// that printed this log.
+	current     *line
+	currentTest string
 }
 
 func (t *testLogs) add(name string, l line) {
@@ -36,31 +38,32 @@ func (t *testLogs) add(name string, l line) {
 		t.names = append(t.names, name)
 	}
 	l.text = cut(l.text, MaxStackLine)
-	t.lines[name] = bounded(append(list, []line{l}))
-	t.under, t.underTest = &l, name
+	t.lines[name] = trimLogs(append(list, []line{l}))
+	t.current, t.currentTest = &l, name
 }
 
-// below takes a line that is indented deeper than the first of the newest log: it is more of it.
-func (t *testLogs) below(l line) bool {
-	if t.under == nil || l.lane != t.under.lane || l.stream != t.under.stream || l.text == "" {
+// addContinuation adds l to the newest message of a test (t.Log, t.Error) if l is indented deeper than
+// the message's first line, and reports whether it was added.
+func (t *testLogs) addContinuation(l line) bool {
+	if t.current == nil || l.lane != t.current.lane || l.stream != t.current.stream || l.text == "" {
 		return false
 	}
-	list := t.lines[t.underTest]
-	if l.indent() <= t.under.indent() || len(list) == 0 {
-		t.under = nil
+	list := t.lines[t.currentTest]
+	if l.indent() <= t.current.indent() || len(list) == 0 {
+		t.current = nil
 		return false
 	}
 	newest := &list[len(list)-1]
 	if len(*newest) <= maxLogBelow {
 		l.text = cut(l.text, MaxStackLine)
 		*newest = append(*newest, l)
-		t.lines[t.underTest] = bounded(list)
+		t.lines[t.currentTest] = trimLogs(list)
 	}
 	return true
 }
 
-// bounded drops the oldest logs where there are too many.
-func bounded(list [][]line) [][]line {
+// trimLogs drops the oldest logs that exceed the limits.
+func trimLogs(list [][]line) [][]line {
 	n := 0
 	for i := len(list) - 1; i >= 0; i-- {
 		if n += len(list[i]); n > maxLogLines || len(list)-i > maxTestLogs {
@@ -78,159 +81,152 @@ func (t *testLogs) take(name string) []line {
 	return slices.Concat(list...)
 }
 
-// startGoTestOutput notes, with go test -v, whose output follows, and what the tests log.
-func startGoTestOutput(l line, _ *back, n *notes) shape {
-	if rest, ok := strings.CutPrefix(l.text, "=== "); ok {
-		n.logs.under = nil
-		if f := strings.Fields(rest); len(f) == 2 {
-			switch f[0] {
-			case "RUN", "CONT", "NAME":
-				n.test = f[1]
-				return ignored{}
-			case "PAUSE":
-				return ignored{}
+// goTestOutput records, under go test -v, the test whose output follows and the lines that tests
+// log. It never starts a report.
+var goTestOutput = row{
+	start: func(b *block, l line) verdict {
+		n := b.notes
+		if rest, ok := strings.CutPrefix(l.text, "=== "); ok {
+			n.logs.current = nil
+			state, test, _ := strings.Cut(strings.Join(strings.Fields(rest), " "), " ")
+			switch {
+			case test == "" || strings.Contains(test, " "):
+				return foreign
+			case state == "RUN", state == "CONT", state == "NAME":
+				n.test = test
+				return ignored
+			case state == "PAUSE":
+				return ignored
 			}
+			return foreign
 		}
-		return nil
-	}
-	if n.test == "" {
-		return nil
-	}
-	if _, ok := testPlace(l.text); ok && l.indent() >= 4 {
-		n.logs.add(n.test, l)
-		n.watch = max(n.watch, watchLogLines)
-		return ignored{}
-	}
-	if n.logs.below(l) {
-		return ignored{}
-	}
-	return nil
+		if n.test == "" {
+			return foreign
+		}
+		if _, _, ok := parseTestPosition(l.text); ok && l.indent() >= 4 {
+			n.logs.add(n.test, l)
+			n.watch = max(n.watch, watchLogLines)
+			return ignored
+		}
+		if n.logs.addContinuation(l) {
+			return ignored
+		}
+		return foreign
+	},
 }
 
-// testPlace reads "    file_test.go:7: message".
-func testPlace(text string) (p place, ok bool) {
-	t := strings.TrimLeft(text, " ")
-	p, rest, ok := position(t)
-	return p, ok && p.column == 0 && strings.HasSuffix(p.file, ".go") && !strings.ContainsRune(p.file, ' ') && strings.HasPrefix(rest, ":")
+// parseTestPosition parses "    file_test.go:7: message".
+func parseTestPosition(text string) (p position, message string, ok bool) {
+	p, rest, ok := parsePosition(strings.TrimLeft(text, " "))
+	message, found := strings.CutPrefix(rest, ":")
+	return p, message, ok && found && p.column == 0 && strings.HasSuffix(p.file, ".go") && !strings.ContainsRune(p.file, ' ')
 }
 
-// goTest is the report of one failed test and of its failed subtests, which are faults of their own.
-type goTest struct {
-	first line
-	tests []*goTestCase
-	// at is the one of tests that logged last.
-	at *goTestCase
+// goTest is the report of one failed test and of its failed subtests, which are separate faults.
+// Under -v, what the tests logged precedes the report. The block's step is the index of the part
+// that logged most recently.
+var goTest = row{
+	opens: []string{"--- FAIL: %"}, suite: true, patience: 1,
+	start: func(b *block, l line) verdict {
+		b.void = true
+		b.addGoTest(l, b.texts[0])
+		return taken
+	},
+	next: func(b *block, l line, t string) verdict {
+		name, ok := strings.CutPrefix(t, "--- FAIL: ")
+		switch {
+		case ok && l.indent() > 0:
+			b.addGoTest(l, name)
+		case t == "", strings.HasPrefix(t, "panic: ") && l.indent() == 0:
+			return foreign
+		case l.indent() < 4:
+			return ended
+		case !startsWith(t, "--- PASS: ", "--- SKIP: "):
+			b.readGoLog(l)
+		}
+		return taken
+	},
+	finish: func(b *block) {
+		for i, c := range b.parts[1:] {
+			b.parts[i].void = b.parts[i].failedOnlyBy(c)
+		}
+	},
+	yield: func(b *block, to *draft) bool { // to the panic that made the test fail
+		test := b.parts[0]
+		if len(b.parts) > 1 || test.lines > 0 {
+			return false
+		}
+		to.moveStart(b.f.FirstLine)
+		to.test, to.fallback = test.test, CategoryCrash
+		return true
+	},
 }
 
-type goTestCase struct {
-	draft
-	name   string
-	indent int
-	// logs counts the lines of the message.
-	logs int
-	// placed tells that a log has begun, section which part of testify's message the last line is of.
-	placed  bool
-	section string
-}
+// goTestCase is a test in a report. The block's lines counts the lines of the message, titled is
+// set once a log has started, and name is the section of testify's message to which the previous
+// line belongs.
+var goTestCase = row{kind: "FAIL", category: CategoryAssertion, fatal: true}
 
-func startGoTest(l line, _ *back, n *notes) shape {
-	name, ok := goTestName(l.trim())
-	if !ok || l.indent() > 0 {
-		return nil
-	}
-	n.suite++
-	g := &goTest{first: l}
-	g.begin(l, name)
-	for _, log := range n.logs.take(name) {
-		g.at.log(log)
-	}
-	if n.test != "" {
-		return &goTestVerbose{goTest: g, notes: n}
-	}
-	return g
-}
-
-func goTestName(t string) (name string, ok bool) {
-	rest, ok := strings.CutPrefix(t, "--- FAIL: ")
-	if !ok {
-		return "", false
-	}
-	return firstWord(rest), true
-}
-
-func (g *goTest) begin(l line, name string) {
-	c := &goTestCase{name: name, indent: l.indent()}
-	c.start(l)
+// addGoTest adds a test; name is its name and how long it took.
+func (b *block) addGoTest(l line, name string) {
+	c := b.part(&goTestCase, l)
+	c.test = firstWord(name)
 	c.add(l)
-	if len(g.tests) > 0 && g.tests[len(g.tests)-1].parentOf(name) {
-		c.draft.begin(g.tests[len(g.tests)-1].f.FirstLine)
+	if above := b.newest(); above != nil && above.failedOnlyBy(c) {
+		c.moveStart(above.f.FirstLine)
 	}
-	c.f.Type, c.test, c.category, c.fatal = "FAIL", name, CategoryAssertion, true
-	if len(g.tests) < maxTests {
-		g.tests = append(g.tests, c)
-		g.at = c
+	if len(b.parts) < maxTests {
+		b.step = len(b.parts)
+		b.parts = append(b.parts, c)
+	}
+	for _, log := range b.notes.logs.take(c.test) {
+		b.parts[b.step].addGoLog(log)
 	}
 }
 
-// parentOf tells whether c failed only because its subtest name failed.
-func (c *goTestCase) parentOf(name string) bool {
-	return c.logs == 0 && strings.HasPrefix(name, c.name+"/")
+// failedOnlyBy reports whether the only reason for the failure of a test is the failure of its
+// subtest c.
+func (b *block) failedOnlyBy(c *block) bool {
+	return b.lines == 0 && strings.HasPrefix(c.test, b.test+"/")
 }
 
-// log takes what a test logged: without -v a line with a place is indented deeper than the name of its test.
-func (g *goTest) log(l line) {
-	if _, ok := testPlace(l.text); ok {
-		for _, c := range g.tests {
+// readGoLog adds a line that a test logged. Without -v, a line with a position is indented deeper
+// than the line with the name of its test.
+func (b *block) readGoLog(l line) {
+	if _, _, ok := parseTestPosition(l.text); ok {
+		for i, c := range b.parts {
 			if c.indent < l.indent() {
-				g.at = c
+				b.step = i
 			}
 		}
 	}
-	g.at.log(l)
+	b.parts[b.step].addGoLog(l)
 }
 
-func (c *goTestCase) log(l line) {
-	c.add(l)
-	c.f.FirstLine = min(c.f.FirstLine, l.number)
-	p, ok := testPlace(l.text)
-	if !ok {
-		if c.placed {
-			c.below(l)
-		}
-		return
+// addGoLog adds a line to the log of a test. testify groups its output under labels; only the error
+// and the caller's own message are kept.
+func (b *block) addGoLog(l line) {
+	b.add(l)
+	b.moveStart(l.number)
+	label, text, ok := parseTestifyLine(l.text, b.name != "")
+	if p, message, start := parseTestPosition(l.text); start {
+		b.f.File, b.f.Line = p.file, p.line
+		b.titled, b.name, text = true, "", message
+	} else if !ok || label != "" {
+		b.name = label
+	} else if b.name == "Error:" && text == "Diff:" {
+		b.name = text
 	}
-	_, message, _ := position(l.trim())
-	c.f.File, c.f.Line = p.file, p.line
-	c.placed, c.section = true, ""
-	c.tell(strings.TrimPrefix(message, ":"))
-}
-
-// below takes a line of a log that is not its first. testify sorts what it says under labels, of
-// which the error and the caller's words are the message.
-func (c *goTestCase) below(l line) {
-	label, text, ok := testifyLine(l.text, c.section != "")
-	switch {
-	case !ok, label != "":
-		c.section = label
-	case c.section == "Error:" && text == "Diff:":
-		c.section = text
-	}
-	switch c.section {
-	case "Error Trace:", "Test:", "Diff:":
-	default:
-		c.tell(text)
+	hidden := b.name == "Error Trace:" || b.name == "Test:" || b.name == "Diff:"
+	if text = strings.TrimSpace(text); b.titled && !hidden && text != "" {
+		b.lines++
+		b.appendMessage(text)
 	}
 }
 
-func (c *goTestCase) tell(text string) {
-	if text = strings.TrimSpace(text); text != "" {
-		c.logs++
-		c.say(text)
-	}
-}
-
-// testifyLine reads "<TAB>Error:      <TAB>Not equal:" and, without a label, what follows under one, if one came before; else text is all of s.
-func testifyLine(s string, labelled bool) (label, text string, ok bool) {
+// parseTestifyLine parses "<TAB>Error:      <TAB>Not equal:" and, if labelled is set, a continuation
+// line without a label. For any other line, text is s.
+func parseTestifyLine(s string, labelled bool) (label, text string, ok bool) {
 	label, text, ok = strings.Cut(strings.TrimPrefix(strings.TrimLeft(s, " "), "\t"), "\t")
 	switch label = strings.TrimSpace(label); {
 	case ok && label == "" && labelled:
@@ -240,65 +236,4 @@ func testifyLine(s string, labelled bool) (label, text string, ok bool) {
 	default:
 		return "", s, false
 	}
-}
-
-func (g *goTest) patience() int { return 1 }
-
-func (g *goTest) next(l line) verdict {
-	t := l.trim()
-	if name, ok := goTestName(t); ok && l.indent() > 0 {
-		g.begin(l, name)
-		return mine
-	}
-	if t == "" {
-		return foreign
-	}
-	if strings.HasPrefix(t, "panic: ") && l.indent() == 0 {
-		return foreign
-	}
-	if l.indent() < 4 {
-		return ended
-	}
-	if strings.HasPrefix(t, "--- PASS: ") || strings.HasPrefix(t, "--- SKIP: ") {
-		return mine
-	}
-	g.log(l)
-	return mine
-}
-
-func (g *goTest) drafts() []*draft {
-	var list []*draft
-	for i, c := range g.tests {
-		if i+1 < len(g.tests) && c.parentOf(g.tests[i+1].name) {
-			continue
-		}
-		list = append(list, &c.draft)
-	}
-	return list
-}
-
-// yield gives a test that failed by a panic up to the panic.
-func (g *goTest) yield(to *draft) bool {
-	if len(g.tests) != 1 || g.tests[0].logs > 0 {
-		return false
-	}
-	to.begin(g.first.number)
-	to.test, to.fallback = g.tests[0].name, CategoryCrash
-	return true
-}
-
-// goTestVerbose is a goTest with -v: what the subtests logged came before.
-type goTestVerbose struct {
-	*goTest
-	notes *notes
-}
-
-func (g *goTestVerbose) next(l line) verdict {
-	v := g.goTest.next(l)
-	if name, ok := goTestName(l.trim()); ok && v == mine {
-		for _, log := range g.notes.logs.take(name) {
-			g.at.log(log)
-		}
-	}
-	return v
 }

@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestGoTestMessages has failures of Go tests whose message begins below the line with the place.
-func TestGoTestMessages(t *testing.T) {
-	for _, m := range []misread{
+// TestGoTestMessageIsReadBelowPosition checks that the message of a failed Go test is found if it
+// starts below the line with the position.
+func TestGoTestMessageIsReadBelowPosition(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"testify", []string{
 			"5--- FAIL: TestX (0.00s)", "5    x_test.go:10: ",
 			"5        \tError Trace:\t/src/x_test.go:10", "5        \t            \t/src/helper.go:3",
@@ -30,7 +31,7 @@ func TestGoTestMessages(t *testing.T) {
 		{"much is logged", append(manyLogs(40), "5--- FAIL: TestX (0.00s)", "5FAIL"),
 			[]string{"FAIL|TestX: log 37\nmore 0\nmore 1\nmore 2\nmore 3\nmore 4\nmore 5\nmore 6\nlog 38\nmore 0\nmore 1\nmore 2\nmore 3\nmore 4\nmore 5\nmore 6\nlog 39\nmore 0\nmore 1\nmore 2\nmore 3\nmore 4\nmore 5\nmore 6\nlast|x_test.go:99|26"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestKeywords holds the matcher against the plain way to search.
-func TestKeywords(t *testing.T) {
+// TestMatcherAgreesWithContains checks that a matcher finds a word in a text if and only if
+// strings.Contains does.
+func TestMatcherAgreesWithContains(t *testing.T) {
 	texts := []string{"", "a", "err", "error", "An ERROR here", "no such thing", "xxpaniC", "fai", "fail", "x.go:3", "● suite", "a line of text", "ends with faile", "deni", "=== RUN TestX"}
 	for n := range 40 {
 		texts = append(texts, strings.Repeat("x", n)+"Traceback", strings.Repeat("e", n)+"xcep")
@@ -20,9 +21,9 @@ func TestKeywords(t *testing.T) {
 		}
 	}
 	if len(words) < 80 || len(keywords.lists) > 256 {
-		t.Fatalf("%d words in %d lists", len(words)/2, len(keywords.lists))
+		t.Fatalf("got %d words in %d lists, want at least 40 in at most 256", len(words)/2, len(keywords.lists))
 	}
-	for _, w := range words { // at every place, before and behind anything
+	for _, w := range words { // at every offset, with text before and after the word
 		for before := range 9 {
 			for after := range 9 {
 				texts = append(texts, strings.Repeat("x", before)+w+strings.Repeat("y", after), strings.Repeat("x", before)+w[:len(w)-1]+strings.Repeat("y", after))
@@ -31,8 +32,8 @@ func TestKeywords(t *testing.T) {
 	}
 	for _, s := range texts {
 		want := slices.ContainsFunc(words, func(w string) bool { return strings.Contains(fold(s), fold(w)) })
-		if got := keywords.in([]byte(s)); got != want {
-			t.Errorf("%q: %v", s, got)
+		if got := keywords.matches([]byte(s)); got != want {
+			t.Errorf("matches(%q): got %v, want %v", s, got, want)
 		}
 	}
 }
@@ -49,7 +50,37 @@ func foldBytes(b []byte) []byte {
 	return out
 }
 
-// FuzzOpen holds the bound on what is open at once, and on what awaits confirmation.
+// TestPatternMatchesText checks the texts that match returns for patterns of rows, and that no
+// pattern has more texts than match can return.
+func TestPatternMatchesText(t *testing.T) {
+	for _, c := range []struct {
+		s, pattern string
+		texts      [3]string
+		ok         bool
+	}{
+		{"abc", "abc", [3]string{}, true},
+		{"abcd", "abc", [3]string{}, false},
+		{"panic: x", "panic: %", [3]string{"x"}, true},
+		{"a > b > c FAILED", "% > % FAILED", [3]string{"a", "b > c"}, true},
+		{"a > b", "% > % FAILED", [3]string{}, false},
+		{"thread 'main' (1) panicked at x.rs", "thread '%'%panicked at %", [3]string{"main", " (1) ", "x.rs"}, true},
+		{"", "%x", [3]string{}, false},
+	} {
+		if texts, ok := match(c.s, c.pattern); ok != c.ok || ok && texts != c.texts {
+			t.Errorf("match(%q, %q): got %q, %v, want %q, %v", c.s, c.pattern, texts, ok, c.texts, c.ok)
+		}
+	}
+	for _, r := range allRows.all {
+		for _, p := range r.opens {
+			if n := strings.Count(p, "%"); n > 3 {
+				t.Errorf("pattern %q: got %d texts, want at most 3", p, n)
+			}
+		}
+	}
+}
+
+// FuzzOpen checks the limits on the errors that a Recogniser holds open and on the lines that await
+// confirmation.
 func FuzzOpen(f *testing.F) {
 	f.Add([]byte("eTypeError: x\neTraceback (most recent call last):\nepanic: x\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -60,11 +91,11 @@ func FuzzOpen(f *testing.F) {
 			r.Line(n, line[0]&1, line[0]>>1&7, bytes.TrimSpace(line[1:]))
 			for i := range r.streams {
 				if len(r.streams[i].open) > MaxOpen {
-					t.Fatalf("%d open", len(r.streams[i].open))
+					t.Fatalf("got %d open blocks, want at most %d", len(r.streams[i].open), MaxOpen)
 				}
 				for _, u := range r.streams[i].open {
-					if h, ok := u.shape.(holder); ok && len(h.unclaimed()) > maxHeld {
-						t.Fatalf("%d held", len(h.unclaimed()))
+					if len(u.held) > maxHeld {
+						t.Fatalf("got %d held lines, want at most %d", len(u.held), maxHeld)
 					}
 				}
 			}
@@ -72,32 +103,33 @@ func FuzzOpen(f *testing.F) {
 		r.End(1, "")
 		for i := range r.streams {
 			if len(r.streams[i].open) > 0 {
-				t.Fatal("open after the end")
+				t.Fatalf("got %d open blocks after End, want none", len(r.streams[i].open))
 			}
 		}
 	})
 }
 
-// FuzzNormal holds that normalising is bounded and leaves nothing that changes from one occurrence to the next.
+// FuzzNormal checks that the result of normalise is bounded, and that no parser panics.
 func FuzzNormal(f *testing.F) {
 	f.Add("job 12 failed at 0x55 in /tmp/x/y.go:3")
 	f.Fuzz(func(t *testing.T, s string) {
-		if n := normal(s); len(n) > 4*len(s)+16 {
-			t.Fatalf("%d bytes of %d", len(n), len(s))
+		if n := normalise(s); len(n) > 4*len(s)+16 {
+			t.Fatalf("got %d bytes from %d, want at most %d", len(n), len(s), 4*len(s)+16)
 		}
-		position(s)
-		header(s)
-		mentioned(s)
-		body(s)
+		parsePosition(s)
+		parseErrorHeader(s)
+		firstSourcePosition(s)
+		logMessage(s)
 		splitLane(s)
 	})
 }
 
-// TestLowered holds that indexes in the lowered text fit the text: strings.ToLower makes some letters longer.
-func TestLowered(t *testing.T) {
+// TestLowerASCIIKeepsIndexes checks that an index in the result of lowerASCII is valid in the
+// original text. (strings.ToLower changes the length of some letters.)
+func TestLowerASCIIKeepsIndexes(t *testing.T) {
 	for _, s := range []string{"", "abc", "ABC", "ȺȺȺ 3 ERRORS", "\xff\xfe 2 Errors", "İ x"} {
-		if got := lowered(s); len(got) != len(s) || !strings.EqualFold(strings.ToValidUTF8(got, ""), strings.ToValidUTF8(s, "")) {
-			t.Errorf("%q: %q", s, got)
+		if got := lowerASCII(s); len(got) != len(s) || !strings.EqualFold(strings.ToValidUTF8(got, ""), strings.ToValidUTF8(s, "")) {
+			t.Errorf("lowerASCII(%q): got %q, want the same length and letters", s, got)
 		}
 	}
 	New(func(Fault) {}).Line(1, 1, 5, []byte("ȺȺȺȺȺȺȺȺȺȺ found 3 ERRORS"))

@@ -2,45 +2,47 @@ package fault
 
 import "encoding/binary"
 
-// keywords are the words without which a line cannot start or continue what the shapes know; folded
-// to lower case, at least keywordBlock bytes each. A line of error level is looked at in any case.
+// keywords lists words of at least keywordBlock bytes each, which are matched without case. Only a
+// line that contains one of these words or is at error level can start a report.
 var keywords = newMatcher(
 	"error", "excep", "traceback", "panic", "fatal", "fail", "abort", "assert", "terminate called", "undefined reference", "multiple definition", "node.js v", "import cycle not", "go.mod:",
 	"killed", "segmentation", "bus error", "core dumped", "denied", "no such file", "not found", "no rule to make", "unhandled", "uncaught",
 	"sanitizer", "data race", "while executing", "not ok ", ".go:", "line ", ":in `", ":in '", "=== run", "=== cont", "=== name", "____",
-	"\u25cf ", "e: file:", "out of memory", "smashing detected", "stdout ----", "stderr ----", "\u2a2f ./",
+	"\u25cf ", "e: file:", "out of memory", "smashing detected", "stdout ----", "stderr ----", "\u2a2f ./", "curl: (", "getaddrinfo e",
 )
 
 const (
 	// keywordBlock is the length of the shortest keyword.
 	keywordBlock = 4
-	// scanBytes is how much of a line is scanned for keywords.
+	// scanBytes is the number of bytes of a line that are scanned for keywords.
 	scanBytes = 2048
-	// gramBits is the size of the table of grams: 8 KiB, which leaves room in a processor's first cache.
+	// gramBits sets the size of the gram table: 8 KiB, which leaves room for other data in a
+	// processor's L1 cache.
 	gramBits = 13
 )
 
-// matcher finds whether one of many words is in a text, ignoring case. It looks up three bytes at
-// every other place: a word of four bytes or more has its first or its second gram there, wherever
-// it begins. No look-up waits for the one before, and hardly any is in the table, so the processor
-// runs through a text without a word at a few bytes a nanosecond.
+// matcher reports whether a text contains one of many words, ignoring case. It looks up the three
+// bytes (the gram) at every second offset: the first or the second gram of a word of at least four
+// bytes is at such an offset, wherever the word starts. The look-ups are independent of each other
+// and few of them succeed, so a text without a word is scanned at a few bytes a nanosecond.
 type matcher struct {
-	// grams gives the list of words to compare where a gram is found; 0 is the empty one. So there may be 127 words.
+	// grams maps a gram to the index of the list of words that contain the gram; list 0 is empty.
+	// The uint8 index limits the number of words to 127.
 	grams [1 << gramBits]uint8
 	lists [][]gramWord
 }
 
-// gramWord is a word and the place of the gram in it: 0 or 1.
+// gramWord is a word and the offset in it of one of its grams: 0 or 1.
 type gramWord struct {
-	word string
-	at   int
+	word   string
+	offset int
 }
 
 func newMatcher(words ...string) *matcher {
 	m := &matcher{lists: make([][]gramWord, 1)}
 	for _, w := range words {
 		for at := range 2 {
-			h := gram(uint64(w[at]) | uint64(w[at+1])<<8 | uint64(w[at+2])<<16)
+			h := gramIndex(uint64(w[at]) | uint64(w[at+1])<<8 | uint64(w[at+2])<<16)
 			if m.grams[h] == 0 {
 				m.grams[h] = uint8(len(m.lists))
 				m.lists = append(m.lists, nil)
@@ -51,14 +53,14 @@ func newMatcher(words ...string) *matcher {
 	return m
 }
 
-// gram is the place in the table of the first three of eight bytes, ignoring case.
-func gram(b uint64) uint32 {
-	const multiplier = 2654435761 // 2^32 over the golden ratio: spreads what differs in few bits
+// gramIndex returns the table index of the first three bytes of b, ignoring case.
+func gramIndex(b uint64) uint32 {
+	const multiplier = 2654435761 // 2^32 over the golden ratio: spreads grams that differ in few bits
 	return uint32(b&0xffffff|0x202020) * multiplier >> (32 - gramBits)
 }
 
-// in tells whether text contains one of the words.
-func (m *matcher) in(text []byte) bool {
+// matches reports whether text contains one of the words.
+func (m *matcher) matches(text []byte) bool {
 	text = text[:min(len(text), scanBytes)]
 	if len(text) < keywordBlock {
 		return false
@@ -66,31 +68,31 @@ func (m *matcher) in(text []byte) bool {
 	i := 0
 	for ; i+8 <= len(text); i += 6 {
 		b := binary.LittleEndian.Uint64(text[i:])
-		x, y, z := m.grams[gram(b)], m.grams[gram(b>>16)], m.grams[gram(b>>32)]
-		if x|y|z != 0 && (m.at(text, i, x) || m.at(text, i+2, y) || m.at(text, i+4, z)) {
+		x, y, z := m.grams[gramIndex(b)], m.grams[gramIndex(b>>16)], m.grams[gramIndex(b>>32)]
+		if x|y|z != 0 && (m.matchesAt(text, i, x) || m.matchesAt(text, i+2, y) || m.matchesAt(text, i+4, z)) {
 			return true
 		}
 	}
-	for ; i+3 <= len(text); i++ { // every place: a word of four bytes at the end may have no second gram left
+	for ; i+3 <= len(text); i++ { // every offset: a word of four bytes at the end may have no second gram left to look up
 		b := uint64(text[i]) | uint64(text[i+1])<<8 | uint64(text[i+2])<<16
-		if m.at(text, i, m.grams[gram(b)]) {
+		if m.matchesAt(text, i, m.grams[gramIndex(b)]) {
 			return true
 		}
 	}
 	return false
 }
 
-// at tells whether one of the words of a list has its gram at place i of the text.
-func (m *matcher) at(text []byte, i int, list uint8) bool {
+// matchesAt reports whether text contains a word of the list whose gram is at text[i].
+func (m *matcher) matchesAt(text []byte, i int, list uint8) bool {
 	for _, w := range m.lists[list] {
-		if i >= w.at && foldedPrefix(text[i-w.at:], w.word) {
+		if i >= w.offset && hasFoldedPrefix(text[i-w.offset:], w.word) {
 			return true
 		}
 	}
 	return false
 }
 
-func foldedPrefix(text []byte, word string) bool {
+func hasFoldedPrefix(text []byte, word string) bool {
 	if len(text) < len(word) {
 		return false
 	}

@@ -5,75 +5,71 @@ import (
 	"strings"
 )
 
-// maxLane is the most bytes of a lane's prefix.
+// maxLane is the maximum length of a lane's prefix, in bytes.
 const maxLane = 48
 
-// splitLane cuts the prefix off by which a tool marks whose line it is, so that the lines of
-// several programs on one stream are told apart: "web-1  | text" (docker compose, foreman), "[web]
-// text" (concurrently), "web:dev: text" (turbo).
+// splitLane splits off the prefix with which a tool marks the program that printed a line, so that
+// several programs on one stream can be separated: "web-1  | text" (docker compose, foreman),
+// "[web] text" (concurrently), "web:dev: text" (turbo).
 func splitLane(s string) (lane, rest string) {
 	if len(s) < 4 {
 		return "", s
 	}
 	switch {
 	case s[0] == '[':
-		return bracketLane(s)
+		return cutBracketLane(s)
 	case isAlpha(s[0]):
-		return nameLane(s)
+		return cutNameLane(s)
 	case len(s) > 10 && isDigit(s[0]) && s[2] == ':' && s[5] == ':' && s[8] == ' ' && isAlpha(s[9]): // foreman: 12:00:01 web.1  | text
-		if lane, rest := barLane(s[9:]); lane != "" {
+		if lane, rest := cutBarLane(s[9:]); lane != "" {
 			return lane, rest
 		}
 	}
 	return "", s
 }
 
-// tagged gives the shape that took the line just before l in its stream, if a prefix in brackets
-// marked that one and none does l. Loggers mark so the first line of what they print; tools that
-// merge programs mark each.
-func (s *stream) tagged(l line) *unfinished {
+// taggedAbove returns the block that took the line just before l in l's stream, if that line had a
+// prefix in brackets and l has no prefix. Loggers put such a prefix only on the first line of a
+// message; tools that merge the output of programs put it on every line.
+func (s *stream) taggedAbove(l line) *openBlock {
 	if l.lane != "" || s.count == 0 {
 		return nil
 	}
 	before := s.recent[(s.count-1)%recentLines].number
 	for i := len(s.open) - 1; i >= 0 && before < l.number; i-- {
-		if u := s.open[i]; u.at == before && strings.HasPrefix(u.lane, "[") {
+		if u := s.open[i]; u.lastLine == before && strings.HasPrefix(u.lane, "[") {
 			return u
 		}
 	}
 	return nil
 }
 
-// adopt gives a frame without a prefix to the error that only its first line has one of. That goes on without.
+// adopt adds a frame without a prefix to an error of which only the first line has a prefix, and
+// reports whether it did. Later lines of the error must have no prefix either.
 func (r *Recogniser) adopt(s *stream, l line) bool {
-	u := s.tagged(l)
-	if u == nil || l.indent() == 0 {
+	u := s.taggedAbove(l)
+	if u == nil || l.indent() == 0 || !u.row.adopts {
 		return false
 	}
-	switch u.shape.(type) {
-	case *trace, *plain, *python:
-	default:
-		return false
-	}
-	if _, _, ok := frame(l); !ok {
-		if _, _, ok = pythonFrame(l.trim()); !ok {
+	if _, _, ok := parseFrame(l); !ok {
+		if _, _, ok = parsePythonFrame(l.trim()); !ok {
 			return false
 		}
 	}
-	if u.next(l) != mine {
+	if u.offer(l) != taken {
 		return false
 	}
-	u.lane, u.tag, u.foreign, u.at = "", u.lane, 0, l.number
+	u.lane, u.tag, u.foreignLines, u.lastLine = "", u.lane, 0, l.number
 	return true
 }
 
-func bracketLane(s string) (lane, rest string) {
+func cutBracketLane(s string) (lane, rest string) {
 	end := strings.IndexByte(s[:min(len(s), maxLane)], ']')
 	if end < 2 || end+1 < len(s) && s[end+1] != ' ' {
 		return "", s
 	}
 	name := s[1:end]
-	if namesLevel(name) || strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || errorName(name) || rolldownCode(name) {
+	if isLevelName(name) || strings.HasPrefix(name, "vite") || strings.HasPrefix(name, "webpack") || isErrorName(name) || isRolldownCode(name) {
 		return "", s
 	}
 	for i := range len(name) {
@@ -84,13 +80,12 @@ func bracketLane(s string) (lane, rest string) {
 	return s[:end+1], s[min(len(s), end+2):]
 }
 
-// namesLevel tells whether a word in front of a text is a level rather than the name of a program.
-func namesLevel(name string) bool {
-	return levelWord(name) || strings.EqualFold(name, "warn") || strings.EqualFold(name, "warning") || strings.EqualFold(name, "info") || strings.EqualFold(name, "debug")
-}
+// isLevelName reports whether the word in a prefix is a level rather than the name of a program.
+func isLevelName(name string) bool { return LevelOf([]byte(name)) > 0 || isErrorWord(name) }
 
-// LanedObject gives the JSON object that a line is but for the prefix by which a tool marks whose
-// line it is: api-1  | {"level":"error"}. It is a part of text, and nil if the line has another form.
+// LanedObject returns the JSON object after a tool's prefix in a line such as
+// `api-1  | {"level":"error"}`. The result is a subslice of text, or nil if the line has another
+// form.
 func LanedObject(text []byte) []byte {
 	if len(text) == 0 || text[len(text)-1] != '}' {
 		return nil
@@ -100,14 +95,14 @@ func LanedObject(text []byte) []byte {
 		return nil
 	}
 	lane, rest := splitLane(string(text[:at+2]))
-	if lane == "" || rest != `{"` || namesLevel(lane) {
+	if lane == "" || rest != `{"` || isLevelName(lane) {
 		return nil
 	}
 	return text[at:]
 }
 
-func nameLane(s string) (lane, rest string) {
-	if lane, rest = barLane(s); lane != "" {
+func cutNameLane(s string) (lane, rest string) {
+	if lane, rest = cutBarLane(s); lane != "" {
 		return lane, rest
 	}
 	// turbo: package:task: text
@@ -127,8 +122,8 @@ func nameLane(s string) (lane, rest string) {
 	return "", s
 }
 
-// barLane reads "name  | text".
-func barLane(s string) (lane, rest string) {
+// cutBarLane splits "name  | text" into name and text.
+func cutBarLane(s string) (lane, rest string) {
 	i := 0
 	for i < len(s) && i < maxLane && (isWord(s[i]) || s[i] == '-' || s[i] == '.') {
 		i++

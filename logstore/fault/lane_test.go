@@ -2,16 +2,16 @@ package fault_test
 
 import "testing"
 
-// TestTagOnFirstLine has errors of which a logger marks only the first line, and such of programs
-// whose every line a tool marks.
-func TestTagOnFirstLine(t *testing.T) {
-	for _, m := range []misread{
+// TestErrorTaggedOnlyOnFirstLineIsOneFault checks that an error is one fault both if a logger puts
+// a tag only before its first line and if a tool puts a tag before every line of a program.
+func TestErrorTaggedOnlyOnFirstLineIsOneFault(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"frames", []string{
 			"5[api] TypeError: x is not a function", "5    at f (/app/src/a.js:3:9)", "5    at g (/app/src/b.js:4:9)", "0[api] TypeError: y is not a function", "5    at h (/app/src/c.js:5:9)", "0[api] listening",
 		}, []string{"TypeError|x is not a function|/app/src/a.js:3|2", "TypeError|y is not a function|/app/src/c.js:5|1"}},
 		{"an exception below", []string{
 			"5[main] ERROR com.x.App - no orders", "5java.lang.IllegalStateException: no connection", "5\tat com.x.Orders.load(Orders.java:14)", "5Caused by: java.io.IOException: closed", "5\tat com.x.Pool.open(Pool.java:33)", "3[main] INFO com.x.App - goes on",
-		}, []string{"java.lang.IllegalStateException|no connection|Orders.java:14|3"}},
+		}, []string{"java.io.IOException|closed (in java.lang.IllegalStateException: no connection)|Pool.java:33|3"}},
 		{"nest", []string{
 			"5[Nest] 29  - 01/05/2026, 10:00:00 AM   ERROR [ExceptionsHandler] TypeError: x is not a function", "5    at f (/app/src/a.js:3:9)", "5[Nest] 29  - 01/05/2026, 10:00:01 AM   ERROR [Users] no mail",
 		}, []string{"TypeError|x is not a function|/app/src/a.js:3|1", "|no mail|:0|0"}},
@@ -26,19 +26,20 @@ func TestTagOnFirstLine(t *testing.T) {
 		}, []string{"TypeError|x is not a function|/app/src/a.js:3|2", "RangeError|y|/app/src/b.js:3|1"}},
 		{"a number in a message", []string{"5ERROR 500 - Internal Server Error"}, []string{"|500 - Internal Server Error|:0|0"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestLanedObjects has JSON logs behind the prefix of a tool: only their level makes them errors.
-func TestLanedObjects(t *testing.T) {
-	for _, m := range []misread{
+// TestPrefixedJSONNeedsErrorLevel checks that a JSON log behind a tool's prefix is an error only if
+// it has an error level.
+func TestPrefixedJSONNeedsErrorLevel(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"levels", []string{
 			`5api-1  | {"level":"error","msg":"db down"}`, `3api-1  | {"level":"info","msg":"TypeError: x is not a function"}`, `0api-1  | {"msg":"TypeError: x is not a function"}`,
 			`0[web] {"msg":"retried after TypeError: x"}`, "0[web]     at f (/app/x.js:3:9)", `5[api] {"level":50,"msg":"no route"}`,
 		}, []string{"|db down|:0|0", "|no route|:0|0"}},
 		{"no object alone", []string{`0[api] TypeError: cannot read {"a":1}`, `5ERROR | {"a":1}`}, []string{`TypeError|cannot read {"a":1}|:0|0`}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }

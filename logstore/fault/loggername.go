@@ -2,19 +2,20 @@ package fault
 
 import "strings"
 
-// maxNameWords is the most words between the time of a log line and its level.
+// maxNameWords is the maximum number of words between the time of a log line and its level.
 const maxNameWords = 3
 
-// behindName finds the level of an error behind the name of a logger or the number of a process, at
-// the start of what follows a time: "shop.db - ERROR - text", "0 [ERROR] text". Words are separated
-// by blanks, by a dash between blanks, or by bars. Between blanks only, one name is taken, and only
-// if it looks like one: prose has such words before ERROR too.
-func behindName(s string) (rest string, ok bool) {
+// cutLevelAfterName cuts the name of a logger or the number of a process, and the error level after
+// it, off the start of s, which is the text after a time: "shop.db - ERROR - text", "0 [ERROR]
+// text". Blanks, a dash between blanks, or bars separate the words. If all separators are blanks,
+// there may be only one name, and it must look like a logger's name, since prose has words before
+// ERROR too.
+func cutLevelAfterName(s string) (rest string, ok bool) {
 	names := 0
 	for range maxNameWords + 1 {
-		word, after := nameWord(s)
+		word, after := cutNameWord(s)
 		rest = strings.TrimLeft(after, " \t|-")
-		if loggedLevel(word) {
+		if isLoggerLevel(word) {
 			return rest, after != rest
 		}
 		gap := after[:len(after)-len(rest)]
@@ -35,8 +36,8 @@ func behindName(s string) (rest string, ok bool) {
 	return "", false
 }
 
-// nameWord cuts the first word off, or the first tag in brackets.
-func nameWord(s string) (word, rest string) {
+// cutNameWord cuts off the first word, or the first tag in brackets.
+func cutNameWord(s string) (word, rest string) {
 	if strings.HasPrefix(s, "[") {
 		if i := strings.IndexByte(s[:min(len(s), maxLane)], ']'); i > 0 {
 			return s[:i+1], s[i+1:]
@@ -48,7 +49,8 @@ func nameWord(s string) (word, rest string) {
 	return s, ""
 }
 
-// isLoggerName tells whether a word is made like the name of a logger, a number, or a tag in brackets.
+// isLoggerName reports whether a word has the form of a logger's name, a number, or a tag in
+// brackets.
 func isLoggerName(word string) bool {
 	if word == "" || word[len(word)-1] == ':' {
 		return false
@@ -64,33 +66,30 @@ func isLoggerName(word string) bool {
 	return true
 }
 
-// loggedLevel tells whether a word is a level of at least error as loggers write it: in capitals, or in brackets.
-func loggedLevel(word string) bool {
+// isLoggerLevel reports whether a word is a level of at least error as loggers write it: in
+// capitals, or in brackets.
+func isLoggerLevel(word string) bool {
 	if strings.HasPrefix(word, "[") {
-		return levelWord(strings.Trim(word, "[] "))
+		return isErrorWord(strings.Trim(word, "[] "))
 	}
-	switch strings.TrimSuffix(word, ":") {
-	case "ERROR", "ERR", "FATAL", "FTL", "CRITICAL", "CRIT", "SEVERE", "ALERT", "EMERG":
-		return true
-	default:
-		return false
-	}
+	word = strings.TrimSuffix(word, ":")
+	return isErrorCapitals(word) && !strings.HasPrefix(word, "FAIL") // test runners print FAIL or FAILED after a name
 }
 
-// tagLevel tells whether what stands in brackets is a level of at least error, or has one behind a
-// time: "ERROR", "14:00:00 ERR", "2026-01-05T10:00:00Z ERROR app::db", and Celery's "2026-01-05
+// isLevelTag reports whether the text in brackets is a level of at least error, alone or after a
+// time: "ERROR", "14:00:00 ERR", "2026-01-05T10:00:00Z ERROR app::db", or Celery's form "2026-01-05
 // 10:00:00,123: ERROR/MainProcess".
-func tagLevel(tag string) bool {
+func isLevelTag(tag string) bool {
 	tag = strings.TrimSpace(tag)
-	if levelWord(tag) {
+	if isErrorWord(tag) {
 		return true
 	}
 	timed := false
 	for {
 		word := firstWord(tag)
-		if !timeWord(word) {
+		if !isTimeWord(word) {
 			level, _, _ := strings.Cut(word, "/")
-			return timed && loggedLevel(level)
+			return timed && isLoggerLevel(level)
 		}
 		timed = true
 		tag = strings.TrimLeft(tag[len(word):], " \t")

@@ -2,43 +2,47 @@ package fault
 
 import "strings"
 
-// plain is a line that says of itself that it is an error, and has no other form. It may announce a stack.
-type plain struct {
-	one
+// plainPatience is the patience of a line that may announce a stack.
+const plainPatience = 2
+
+// plain is a line that states an error level and has no other recognised form. It may announce a
+// stack.
+var plain = row{
+	fallback: CategoryOther, fatal: true, adopts: true, patience: plainPatience,
+	start: func(b *block, l line) verdict {
+		if l.level < levelError || l.indent() > 0 || l.text == "" || isHarmless(l.text) || l.text[0] == '}' || l.text[0] == ']' {
+			return foreign
+		}
+		message, stated := cutLogPrefix(l.text)
+		if !stated && !statesFailure(l) {
+			return foreign
+		}
+		if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" {
+			return foreign
+		}
+		b.appendMessage(message)
+		if b.setPosition(firstSourcePosition(message)); b.f.File == "" {
+			b.setPosition(firstSourcePosition(strings.TrimSuffix(l.text, message)))
+		}
+		return taken
+	},
+	next:  nextPlain,
+	yield: yieldPlain,
 }
 
-func startPlain(l line, _ *back, _ *notes) shape {
-	if l.level < levelError || l.indent() > 0 || l.text == "" || harmless(l.text) || l.text[0] == '}' || l.text[0] == ']' {
-		return nil
-	}
-	message, stated := statement(l.text)
-	if !stated && !lament(l) {
-		return nil
-	}
-	if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" {
-		return nil
-	}
-	p := &plain{}
-	p.start(l)
-	p.fallback = CategoryOther
-	p.fatal = true
-	p.say(message)
-	p.at(mentioned(message))
-	return p
-}
+// failurePhrases are phrases which, in a line on standard error without a level, state that
+// something failed.
+var failurePhrases = [...]string{"error: ", "Error: ", "ERROR: ", "failed to ", "Failed to ", "failed: ", "cannot ", "Cannot ", "could not ", "Could not ", "unable to ", "Unable to ", "fatal: ", "exception: ", "Exception: "}
 
-// laments are the words, on standard error, of a line that names no level but says that something failed.
-var laments = [...]string{"error: ", "Error: ", "ERROR: ", "failed to ", "Failed to ", "failed: ", "cannot ", "Cannot ", "could not ", "Could not ", "unable to ", "Unable to ", "fatal: ", "exception: ", "Exception: "}
-
-// lament tells whether a line that names no level says in words that something failed.
-func lament(l line) bool {
+// statesFailure reports whether a line without a level states in words that something failed.
+func statesFailure(l line) bool {
 	if l.stream != 1 {
 		return strings.Contains(l.text, " Error: ") || strings.Contains(l.text, " error: ")
 	}
 	if rest, ok := strings.CutPrefix(l.text, "Error "); ok {
 		return rest != "" && isAlpha(rest[0])
 	}
-	for _, w := range laments {
+	for _, w := range failurePhrases {
 		if i := strings.Index(l.text, w); i == 0 || i > 0 && strings.IndexByte(" :", l.text[i-1]) >= 0 {
 			return true
 		}
@@ -46,127 +50,126 @@ func lament(l line) bool {
 	return false
 }
 
-func (p *plain) patience() int { return 2 }
-
-func (p *plain) next(l line) verdict {
-	t := l.trim()
+func nextPlain(b *block, l line, t string) verdict {
+	q, function, isFrame := b.frame(l)
 	switch {
-	case l.stated():
+	case l.belowError():
 		return ended
 	case isCause(t):
-		p.hint += "\n" + t
-		p.add(l)
-		return mine
-	}
-	if q, function, ok := frame(l); ok {
-		if p.f.File == "" && !foreignCode(q.file, function) {
-			p.at(q)
-			p.function = function
+		b.hint += "\n" + t
+		return shown
+	case isFrame:
+		if b.f.File == "" && !isLibraryCode(q.file, function) {
+			b.setPosition(q)
+			b.function = function
 		}
-		p.add(l)
-		return mine
+		return shown
 	}
 	if l.hit && l.indent() == 0 && l.level >= levelError {
-		if _, _, _, ok := header(introduced(t)); !ok && !strings.HasPrefix(t, "Traceback") && !strings.HasPrefix(t, "panic: ") {
+		if _, _, _, ok := parseErrorHeader(trimIntroduction(t)); !ok && !startsWith(t, "Traceback", "panic: ") {
 			return ended
 		}
 	}
 	return foreign
 }
 
-// yield gives the line up to the stack that it announced: the stack says more.
-func (p *plain) yield(to *draft) bool {
-	if len(p.head) > 0 {
+// yieldPlain gives way to the stack that the line announced, since the stack contains more details.
+func yieldPlain(b *block, to *draft) bool {
+	return len(b.head) == 0 && !(b.isAboutSystem() && to.isAboutCode()) && joinMessage(b, to)
+}
+
+// isAboutSystem reports whether the message states what the system refused. An error in the code
+// does not explain that.
+func (d *draft) isAboutSystem() bool {
+	switch classify("", d.f.Message, "", false, "") {
+	case CategoryPermission, CategoryNotFound, CategoryAddressInUse, CategoryDiskSpace:
+		return true
+	default:
 		return false
 	}
-	to.begin(p.f.FirstLine)
-	to.hint += "\n" + p.f.Message
-	return true
 }
 
-// startNpm knows the block of lines that npm prints at its end.
-func startNpm(l line, _ *back, _ *notes) shape {
-	t, ok := npmText(l.text)
-	if !ok {
-		return nil
-	}
-	s := &npm{}
-	s.start(l)
-	s.fallback, s.fatal = CategoryBuild, true
-	s.read(t)
-	return s
+// isAboutCode reports whether the error is one of the code or of the data.
+func (d *draft) isAboutCode() bool {
+	category := classify(d.f.Type, d.f.Message, "", false, "")
+	return category == CategorySyntax || category == CategoryType
 }
 
-func npmText(t string) (string, bool) {
-	for _, start := range [...]string{"npm error", "npm ERR!"} {
-		if rest, ok := strings.CutPrefix(t, start); ok {
-			return strings.TrimSpace(rest), true
+// npm is the block of lines that npm prints when it fails.
+var npm = row{
+	opens: []string{"npm error%", "npm ERR!%"}, fallback: CategoryBuild, fatal: true,
+	start: func(b *block, _ line) verdict {
+		b.readNpm(b.texts[0])
+		return taken
+	},
+	next: func(b *block, l line, _ string) verdict {
+		t, ok := cutPrefix(l.text, "npm error", "npm ERR!")
+		if !ok {
+			return ended
 		}
-	}
-	return "", false
+		b.readNpm(t)
+		return shown
+	},
+	finish: func(b *block) {
+		if strings.HasPrefix(b.f.Type, "E") && b.f.Message == "" {
+			b.appendMessage("code " + b.f.Type)
+		}
+		// The error of a script precedes this block.
+		b.void = b.f.Type == "ELIFECYCLE" || b.f.Message == "" || strings.HasPrefix(b.f.Message, "Lifecycle script")
+	},
 }
 
-type npm struct{ one }
-
-func (s *npm) patience() int { return 1 }
-
-func (s *npm) next(l line) verdict {
-	t, ok := npmText(l.text)
-	if !ok {
-		return ended
-	}
-	s.add(l)
-	s.read(t)
-	return mine
-}
-
-func (s *npm) read(t string) {
+func (b *block) readNpm(t string) {
+	t = strings.TrimSpace(t)
 	key, value, _ := strings.Cut(t, " ")
 	switch {
-	case t == "":
+	case t == "", strings.Contains(t, "/_logs/"): // where npm's own log is
 	case key == "code":
-		s.f.Type = value
-	case key == "path" && s.f.File == "" && strings.HasPrefix(value, "/"):
-		s.f.File = value
-	case s.f.Message != "", key == "syscall", key == "errno", key == "path", key == "A", key == "To", key == "command", key == "Lifecycle", key == "workspace", key == "location":
+		b.f.Type = value
+	case key == "path" && b.f.File == "" && strings.HasPrefix(value, "/"):
+		b.f.File = value
+	case b.f.Message != "", key == "syscall", key == "errno", key == "path", key == "A", key == "To", key == "command", key == "Lifecycle", key == "workspace", key == "location":
 	default:
-		s.say(strings.TrimPrefix(t, lowered(s.f.Type)+" "))
+		b.appendMessage(strings.TrimPrefix(t, lowerASCII(b.f.Type)+" "))
 	}
 }
 
-func (s *npm) drafts() []*draft {
-	if s.f.Type == "ELIFECYCLE" || s.f.Message == "" || strings.HasPrefix(s.f.Message, "Lifecycle script") {
-		return nil // what the script said stands above
-	}
-	return []*draft{&s.draft}
+// shell is a message that a shell, or a tool that it runs, prints when a command or a file does not
+// exist or is not accessible.
+var shell = row{
+	fallback: CategoryOther, fatal: true,
+	start: func(b *block, l line) verdict {
+		if l.indent() > 0 || l.level > 0 && l.level < levelError {
+			return foreign
+		}
+		if isToolReport(l.text) || strings.HasPrefix(l.text, "zsh: command not found: ") {
+			b.fallback = CategoryNetwork
+			b.appendMessage(l.text)
+			return takenLast
+		}
+		if l.stream != 1 && !startsWith(l.text, "bash: ", "sh: ", "zsh: ", "dash: ", "/bin/sh: ", "/bin/bash: ") ||
+			!endsWith(l.text, ": command not found", ": not found", ": Permission denied", ": No such file or directory", ": No space left on device", ": Address already in use", ": Connection refused", ": cannot execute: required file not found") {
+			return foreign
+		}
+		name, rest, _ := strings.Cut(l.text, ": ")
+		row, rest, ok := parseNumber(strings.TrimPrefix(rest, "line "))
+		message, found := strings.CutPrefix(rest, ": ")
+		if !ok || !found {
+			message = l.text
+		} else if shell := name[strings.LastIndexByte(name, '/')+1:]; shell != "bash" && shell != "sh" && shell != "zsh" && shell != "dash" {
+			b.setPosition(position{file: name, line: row})
+		}
+		b.appendMessage(message)
+		return takenLast
+	},
 }
 
-// startShell knows what shells and the tools that they run say when a command or a file does not
-// exist or must not be touched.
-func startShell(l line, _ *back, _ *notes) shape {
-	if l.stream != 1 || l.indent() > 0 || l.level > 0 && l.level < levelError {
-		return nil
+// isToolReport reports whether a line is an error report of curl, or a report of Node's resolver
+// without a stack.
+func isToolReport(t string) bool {
+	if rest, ok := strings.CutPrefix(t, "curl: ("); ok {
+		_, rest, ok = parseNumber(rest)
+		return ok && strings.HasPrefix(rest, ") ")
 	}
-	for _, end := range [...]string{": command not found", ": not found", ": Permission denied", ": No such file or directory", ": No space left on device", ": Address already in use", ": Connection refused", ": cannot execute: required file not found"} {
-		if !strings.HasSuffix(l.text, end) {
-			continue
-		}
-		d := single(l)
-		d.fallback, d.fatal = CategoryOther, true
-		d.say(l.text)
-		shell, rest, ok := strings.Cut(l.text, ": ")
-		if !ok {
-			return nil
-		}
-		row, rest, ok := number(strings.TrimPrefix(rest, "line "))
-		if ok && strings.HasPrefix(rest, ": ") {
-			if shell != "bash" && shell != "sh" && shell != "zsh" && shell != "dash" {
-				d.at(place{file: shell, line: row})
-			}
-			d.f.Message = ""
-			d.say(rest[2:])
-		}
-		return d
-	}
-	return nil
+	return strings.HasPrefix(t, "getaddrinfo E") || strings.Contains(t, ": getaddrinfo E")
 }

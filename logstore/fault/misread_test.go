@@ -8,16 +8,17 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// misread is output that was taken for something else than it is.
-type misread struct {
+// misreadCase is output in which an earlier version recognised something wrong.
+type misreadCase struct {
 	name string
-	// lines are of standard error, each with its level in front: "5text".
+	// lines are the lines printed on standard error, each preceded by the digit of its log level
+	// (see levelError): "5text" is text at the level error.
 	lines []string
-	// want is each fault's type, message, place and the length of its stack.
+	// want lists the type, the message, the position and the length of the stack of each fault.
 	want []string
 }
 
-func (m misread) test(t *testing.T) {
+func (m misreadCase) run(t *testing.T) {
 	t.Helper()
 	var got []string
 	rec := fault.New(func(f fault.Fault) {
@@ -32,9 +33,10 @@ func (m misread) test(t *testing.T) {
 	}
 }
 
-// TestRubyMessageInParentheses has a message of Ruby that looks like the type of an error.
-func TestRubyMessageInParentheses(t *testing.T) {
-	for _, m := range []misread{
+// TestRubyMessageInParenthesesIsNotType checks that a Ruby message in parentheses is not taken for
+// the type of the error.
+func TestRubyMessageInParenthesesIsNotType(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"parentheses", []string{
 			"0app.rb:3:in `foo': (cached)",
 			"0app.rb:9:in `bar': divided by 0 (ZeroDivisionError)",
@@ -44,13 +46,14 @@ func TestRubyMessageInParentheses(t *testing.T) {
 			"0app.rb:3:in `foo': (cached)", "5TypeError: x is not a function", "0    at f (/app/x.js:3:4)",
 		}, []string{"|(cached)|app.rb:3|0", "TypeError|x is not a function|/app/x.js:3|1"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestBullets has bullets that are not those of jest's failed tests.
-func TestBullets(t *testing.T) {
-	for _, m := range []misread{
+// TestBulletsOfOtherToolsAreNotJestFailures checks that a line with a bullet is taken for the
+// heading of a failed jest test only if jest printed the line.
+func TestBulletsOfOtherToolsAreNotJestFailures(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"next build", []string{
 			"0Route (pages)                              Size     First Load JS",
 			"0┌ ● / (ISR: 60 Seconds)                 5.1 kB          85 kB",
@@ -75,13 +78,14 @@ func TestBullets(t *testing.T) {
 			"0  ● sum › shows Warning: none", "0", "0    boom", "0", "0      at Object.<anonymous> (/app/sum.test.js:3:9)",
 		}, []string{"FAIL|sum › shows Warning: none: boom|/app/sum.test.js:3|3"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestHarmless holds what speaks of errors without there being one against what only begins like it.
-func TestHarmless(t *testing.T) {
-	for _, m := range []misread{
+// TestHarmlessLinesGiveNoFault checks that lines that mention errors without reporting one give no
+// fault, and that errors that only start like such lines give one.
+func TestHarmlessLinesGiveNoFault(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"node-postgres", []string{`5error: null value in column "email" of relation "users" violates not-null constraint`},
 			[]string{`error|null value in column "email" of relation "users" violates not-null constraint|:0|0`}},
 		{"pgx", []string{`52026/11/22 08:00:00 insert: ERROR: null value in column "x" violates not-null constraint (SQLSTATE 23502)`},
@@ -94,12 +98,13 @@ func TestHarmless(t *testing.T) {
 		}, nil},
 		{"handling", []string{"5Error handling is enabled", "5Error reporting: enabled", "5Error page registered", "5cannot replace the error handler"}, nil},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestBareError has errors of V8 whose class is called "error", which begin like those of rustc.
-func TestBareError(t *testing.T) {
+// TestErrorClassCalledErrorIsNotRustc checks that errors of V8 whose class is called "error" are
+// not taken for errors of rustc, which start in the same way.
+func TestErrorClassCalledErrorIsNotRustc(t *testing.T) {
 	thrown := []string{
 		`5error: relation "users" does not exist`,
 		"0    at Parser.parseErrorMessage (/app/node_modules/pg-protocol/dist/parser.js:285:98)",
@@ -113,19 +118,28 @@ func TestBareError(t *testing.T) {
 	}
 	uncaught := append([]string{"0/app/node_modules/pg-pool/index.js:45", "0    Error.captureStackTrace(err);", "0          ^", "0"}, thrown...)
 	const want = `error|relation "users" does not exist|/app/src/users.js:12|`
-	for _, m := range []misread{
+	for _, m := range []misreadCase{
 		{"caught", append(thrown[:len(thrown):len(thrown)], "0server goes on", "5error: out of cheese"), []string{want + "7", "error|out of cheese|:0|0"}},
 		{"uncaught", append(uncaught, "0", "0Node.js v22.1.0"), []string{want + "10"}},
 		{"without properties", []string{"5error: syntax error at or near \"x\"", "0    at async f (/app/x.js:3:4)", "0", "0Node.js v22.1.0"}, []string{"error|syntax error at or near \"x\"|/app/x.js:3|1"}},
 		{"rustc", []string{"5error: expected one of", "0 --> src/main.rs:3:4", "0  |", "03 | let x", "0", "0    at f (/app/x.js:3:4)"}, []string{"|expected one of|src/main.rs:3|3"}},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }
 
-// TestTracebackBehindText has a traceback of Python behind what was printed without the end of its line.
-func TestTracebackBehindText(t *testing.T) {
-	misread{"a migration of Django", []string{
+// TestTracebackIsRecognisedAfterUnendedLine checks that a Python traceback is recognised after text
+// without a newline.
+func TestTracebackIsRecognisedAfterUnendedLine(t *testing.T) {
+	misreadCase{"a migration of Django", []string{
 		"0  Applying shop.0002_price...Traceback (most recent call last):", `0  File "/app/shop.py", line 2, in forwards`, "0    raise LookupError(name)", "5LookupError: no model",
-	}, []string{"LookupError|no model|/app/shop.py:2|4"}}.test(t)
+	}, []string{"LookupError|no model|/app/shop.py:2|4"}}.run(t)
+}
+
+// TestHeldLinesDoNotMoveIntoYoungerReport checks that lines which one report held, and gave back
+// when it was closed, do not become part of a report that starts below them.
+func TestHeldLinesDoNotMoveIntoYoungerReport(t *testing.T) {
+	misreadCase{"an excerpt above", []string{
+		"5TypeError: x is not a function", "0    in the shop", "5a.c:3:5: error: expected ';'", "0    3 | int x",
+	}, []string{"TypeError|x is not a function|:0|0", "|expected ';'|a.c:3|1"}}.run(t)
 }

@@ -2,116 +2,114 @@ package fault
 
 import "strings"
 
-// diagnostic is a message of a compiler or a linter with its place in the same line, followed by an
-// excerpt of the source.
-type diagnostic struct {
-	one
-	lines int
-	tail  func(l line) bool
+// diagnostic is a message of a compiler or a linter: gcc, clang, javac, kotlinc, swiftc, go build,
+// go vet, rustc's short format, tsc, MSBuild, Maven, and Ruby's syntax errors. Its forms are
+// file:line:column: error: message, file(line,column): error CODE: message, and similar. A source
+// excerpt may follow.
+var diagnostic = row{
+	fallback: CategoryBuild, maxLines: 12,
+	start: startDiagnostic,
+	next:  nextDiagnostic(isExcerpt),
 }
 
-func (d *diagnostic) patience() int { return 0 }
-
-func (d *diagnostic) next(l line) verdict {
-	if d.lines < 12 && d.tail(l) {
-		d.lines++
-		if l.trim() == "" {
-			return mine
+// nextDiagnostic returns the function that reads the lines below a diagnostic as long as they
+// belong to it.
+func nextDiagnostic(belongs func(l line) bool) func(b *block, l line, t string) verdict {
+	return func(b *block, l line, t string) verdict {
+		switch {
+		case !belongs(l):
+			return ended
+		case t == "":
+			return taken
 		}
-		if t := strings.TrimLeft(strings.TrimPrefix(l.trim(), mavenError), " "); strings.HasPrefix(t, "Property '") || strings.HasPrefix(t, "symbol: ") {
-			d.say(t)
+		if t := strings.TrimLeft(strings.TrimPrefix(t, mavenError), " "); startsWith(t, "Property '", "symbol: ") {
+			b.appendMessage(t)
 		}
-		d.add(l)
-		return mine
+		return shown
 	}
-	return ended
 }
 
-// excerpt tells whether a line shows source, or says more of the diagnostic above it.
-func excerpt(l line) bool {
+// isExcerpt reports whether a line shows source or continues the diagnostic above it.
+func isExcerpt(l line) bool {
 	t := l.trim()
 	return l.indent() > 0 && t != "" && !strings.HasPrefix(t, "at ")
 }
 
-// mavenExcerpt is the same for Maven, which says it all again at its end, with [ERROR] in front of each line.
-func mavenExcerpt(l line) bool { return excerpt(l) || strings.HasPrefix(l.text, mavenError+"   ") }
+// isMavenExcerpt is isExcerpt for Maven, which repeats the diagnostic at the end of its output with
+// [ERROR] before each line.
+func isMavenExcerpt(l line) bool { return isExcerpt(l) || strings.HasPrefix(l.text, mavenError+"   ") }
 
-// excerptAfterBlank is the same for tools that put a blank line and a numbered line of source below the diagnostic.
-func excerptAfterBlank(l line) bool {
+// isExcerptAfterBlank is isExcerpt for tools that print a blank line and a numbered source line
+// below the diagnostic.
+func isExcerptAfterBlank(l line) bool {
 	t := l.trim()
 	if t == "" || l.indent() > 0 {
 		return true
 	}
-	_, rest, ok := number(t)
+	_, rest, ok := parseNumber(t)
 	return ok && strings.HasPrefix(rest, " ")
 }
 
-// startDiagnostic knows gcc, clang, javac, kotlinc, swiftc, go build, go vet, rustc's short format,
-// tsc, MSBuild, Maven and Ruby's syntax errors: file:line:column: error: message,
-// file(line,column): error CODE: message, and their like.
-func startDiagnostic(l line, _ *back, _ *notes) shape {
+func startDiagnostic(b *block, l line) verdict {
 	t := strings.TrimPrefix(strings.TrimPrefix(l.text, "vet: "), mavenError+" ")
-	if rest, ok := strings.CutPrefix(t, "e: "); ok { // kotlinc
-		t = rest
-	}
+	t = strings.TrimPrefix(t, "e: ") // kotlinc
 	if l.indent() > 0 && !strings.Contains(t, "error") {
-		return nil
+		return foreign
 	}
 	t = strings.TrimLeft(t, " \t")
-	p, rest, ok := position(t)
-	if strings.HasPrefix(t, "error TS") { // tsc, of the project itself
-		p, rest, ok = place{}, ": "+t, true
+	p, rest, ok := parsePosition(t)
+	if strings.HasPrefix(t, "error TS") { // tsc, an error in the project's configuration
+		p, rest, ok = position{}, ": "+t, true
 	}
 	if !ok {
-		p, rest, ok = mavenPosition(t)
+		p, rest, ok = parseMavenPosition(t)
 	}
 	if !ok {
-		return nil
+		return foreign
 	}
-	d := &diagnostic{tail: excerpt}
-	kind, message, ok := diagnosed(p, rest, strings.HasPrefix(l.text, "e: ") || strings.Contains(t, ".java:["))
-	if !ok || harmless(message) {
-		return nil
+	code, message, ok := splitDiagnostic(p, rest, strings.HasPrefix(l.text, "e: ") || strings.Contains(t, ".java:["))
+	if !ok || isHarmless(message) {
+		return foreign
 	}
-	d.start(l)
-	d.at(p)
-	d.f.Type, d.fallback, d.fatal = kind, CategoryBuild, true
-	if i := strings.LastIndex(message, " ["); i > 0 && strings.HasSuffix(message, "proj]") { // MSBuild names the project
+	b.setPosition(p)
+	b.f.Type, b.fatal = code, true
+	if i := strings.LastIndex(message, " ["); i > 0 && strings.HasSuffix(message, "proj]") { // MSBuild appends the project
 		message = message[:i]
 	}
-	d.say(message)
+	b.appendMessage(message)
 	switch {
 	case strings.HasPrefix(l.text, mavenError):
-		d.tail = mavenExcerpt
+		b.next = nextDiagnostic(isMavenExcerpt)
 	case strings.HasPrefix(rest, " - error"):
-		d.tail = excerptAfterBlank
+		b.next = nextDiagnostic(isExcerptAfterBlank)
 	case strings.HasPrefix(rest, ": runtime error: "):
-		d.f.Type, d.category, d.fatal = "runtime error", CategoryCrash, false
-		d.tail = func(l line) bool { _, _, ok := hashFrame(l.trim()); return ok && l.indent() > 0 }
+		b.f.Type, b.category, b.fatal = "runtime error", CategoryCrash, false
+		b.next = nextDiagnostic(func(l line) bool { _, _, ok := parseHashFrame(l.trim()); return ok && l.indent() > 0 })
 	case strings.HasPrefix(rest, ": syntax error, "):
-		d.category = CategorySyntax
+		b.category = CategorySyntax
 	}
-	if code := kind; strings.HasPrefix(code, "TS") && len(code) == 6 {
-		d.category = tscCategory(code, message)
+	if strings.HasPrefix(code, "TS") && len(code) == 6 {
+		b.category = tscCategory(code, message)
 	}
-	return d
+	return taken
 }
 
-// mavenPosition reads "file:[12,20]".
-func mavenPosition(t string) (p place, rest string, ok bool) {
+// parseMavenPosition parses "file:[12,20]".
+func parseMavenPosition(t string) (p position, rest string, ok bool) {
 	file, rest, ok := strings.Cut(t, ":[")
 	if !ok || !isFile(file) {
-		return place{}, "", false
+		return position{}, "", false
 	}
 	p.file = file
-	p.line, rest, ok = number(rest)
+	p.line, rest, ok = parseNumber(rest)
 	if ok && strings.HasPrefix(rest, ",") {
-		p.column, rest, ok = number(rest[1:])
+		p.column, rest, ok = parseNumber(rest[1:])
 	}
 	return p, strings.TrimPrefix(rest, "]"), ok && strings.HasPrefix(rest, "]")
 }
 
-// tscCategory: 1xxx are syntax, 2307 and its like missing modules, the rest of 2xxx types.
+// tscCategory returns the category of a tsc error: codes 1xxx are syntax errors, 2307 and similar
+// codes missing modules, other codes 2xxx type errors.
 func tscCategory(code, message string) string {
 	switch {
 	case code[2] == '1':
@@ -125,27 +123,23 @@ func tscCategory(code, message string) string {
 	}
 }
 
-// diagnosed splits what follows the place of a diagnostic into the code and the message.
-func diagnosed(p place, rest string, kotlin bool) (code, message string, ok bool) {
+// splitDiagnostic splits the text after a diagnostic's position into the code and the message.
+func splitDiagnostic(p position, rest string, kotlin bool) (code, message string, ok bool) {
 	if kotlin {
 		return "", strings.TrimPrefix(strings.TrimSpace(rest), ": "), true
 	}
-	for _, start := range [...]string{": fatal error: ", ": error: ", ": runtime error: ", " error: ", ": ERROR: "} {
-		if message, ok := strings.CutPrefix(rest, start); ok {
-			return "", message, true
-		}
+	if message, ok := cutPrefix(rest, ": fatal error: ", ": error: ", ": runtime error: ", " error: ", ": ERROR: "); ok && !(strings.HasSuffix(p.file, ".go") && strings.HasPrefix(rest, ": ERROR: ")) { // Go's log: main.go:12: ERROR: text
+		return "", message, true
 	}
 	if after, ok := strings.CutPrefix(rest, ": error["); ok { // rustc's short format
 		return strings.Cut(after, "]: ")
 	}
-	for _, start := range [...]string{": error ", " - error ", ": fatal error "} { // tsc, MSBuild
-		if after, ok := strings.CutPrefix(rest, start); ok {
-			code, message, found := strings.Cut(after, ": ")
-			if found && !strings.ContainsRune(code, ' ') {
-				return code, message, true
-			}
-			return "", after, true
+	if after, ok := cutPrefix(rest, ": error ", " - error ", ": fatal error "); ok { // tsc, MSBuild
+		code, message, found := strings.Cut(after, ": ")
+		if found && !strings.ContainsRune(code, ' ') {
+			return code, message, true
 		}
+		return "", after, true
 	}
 	message, ok = strings.CutPrefix(rest, ": ")
 	if ok && (p.file == "go.mod" || strings.HasSuffix(p.file, "/go.mod")) {
@@ -157,160 +151,127 @@ func diagnosed(p place, rest string, kotlin bool) (code, message string, ok bool
 	if !ok || p.column == 0 || !strings.HasSuffix(p.file, ".go") {
 		return "", "", false
 	}
-	return "", message, !strings.HasPrefix(message, "warning") && !optimises(message)
+	return "", message, !strings.HasPrefix(message, "warning") && !isOptimisationNote(message)
 }
 
-// optimises tells whether Go's compiler only says what it makes of the code, as -gcflags=-m asks it to.
-func optimises(message string) bool {
-	for _, said := range [...]string{
-		"can inline ", "cannot inline ", "inlining call to ", " escapes to heap", " does not escape", "moved to heap: ", "leaking param", " leaks to ",
-		" capturing by ", " ignoring self-assignment in ", "zero-copy string->[]byte conversion", "  flow: ", "    from ",
-	} {
-		if strings.Contains(message, said) {
-			return true
+// isOptimisationNote reports whether a message only describes what Go's compiler does with the
+// code, as go build -gcflags=-m prints.
+func isOptimisationNote(message string) bool {
+	return containsAny(message, "can inline ", "cannot inline ", "inlining call to ", " escapes to heap", " does not escape", "moved to heap: ", "leaking param", " leaks to ",
+		" capturing by ", " ignoring self-assignment in ", "zero-copy string->[]byte conversion", "  flow: ", "    from ")
+}
+
+// linker is a linker's error about a symbol.
+var linker = row{
+	opens: []string{"%undefined reference to %", "%undefined symbol: %", "%multiple definition of %"}, kind: "ld", category: CategoryBuild, fatal: true,
+	start: func(b *block, l line) verdict {
+		before := b.texts[0]
+		message, _, _ := strings.Cut(l.text[len(before):], "; ")
+		b.appendMessage(message)
+		if p, rest, ok := parsePosition(strings.TrimSuffix(before, ": ")); ok && rest == "" {
+			b.setPosition(p)
+		} else {
+			where, _, _ := strings.Cut(before, ":(.text")
+			b.f.File = strings.TrimSpace(where[strings.LastIndexByte(where, ' ')+1:])
 		}
-	}
-	return false
+		return takenLast
+	},
 }
 
-// startLinker knows what linkers say of symbols.
-func startLinker(l line, _ *back, _ *notes) shape {
-	i := -1
-	for _, w := range [...]string{"undefined reference to ", "undefined symbol: ", "multiple definition of "} {
-		if i = strings.Index(l.text, w); i >= 0 {
-			break
+// importCycle is the import cycle that go build prints below the packages of the cycle:
+// "     imports a from b.go: import cycle not allowed".
+var importCycle = row{
+	opens: []string{"% from %: import cycle not allowed"}, indented: true, category: CategoryBuild, fatal: true,
+	start: func(b *block, _ line) verdict {
+		b.setPosition(position{file: b.texts[1]})
+		b.appendMessage("import cycle not allowed: " + b.texts[0])
+		return takenLast
+	},
+}
+
+// cAssertion is a failed assertion of C: "app: main.c:2: check: Assertion `n > 0' failed."
+var cAssertion = row{
+	opens: []string{"%: Assertion `%' failed."}, kind: "Assertion", category: CategoryAssertion, fatal: true,
+	start: func(b *block, _ line) verdict {
+		_, where, ok := strings.Cut(b.texts[0], ": ")
+		if !ok {
+			return foreign
 		}
-	}
-	if i < 0 {
-		return importCycle(l)
-	}
-	d := single(l)
-	d.f.Type, d.category, d.fatal = "ld", CategoryBuild, true
-	message, _, _ := strings.Cut(l.text[i:], "; ")
-	d.say(message)
-	where, _, _ := strings.Cut(l.text[:i], ":(.text")
-	if p, rest, ok := position(strings.TrimSuffix(l.text[:i], ": ")); ok && rest == "" {
-		d.at(p)
-	} else {
-		d.f.File = strings.TrimSpace(where[strings.LastIndexByte(where, ' ')+1:])
-	}
-	return d
-}
-
-// importCycle reads what go build says, below the packages of the cycle: "	imports a from b.go:
-// import cycle not allowed".
-func importCycle(l line) shape {
-	t, ok := strings.CutSuffix(l.trim(), ": import cycle not allowed")
-	what, file, from := strings.Cut(t, " from ")
-	if !ok || !from {
-		return nil
-	}
-	d := single(l)
-	d.category, d.fatal = CategoryBuild, true
-	d.at(place{file: file})
-	d.say("import cycle not allowed: " + what)
-	return d
-}
-
-// startNative knows what the C library and the C++ runtime say when they end a program, and what a
-// shell says of one that was killed.
-func startNative(l line, _ *back, _ *notes) shape {
-	switch t := l.text; {
-	case strings.HasSuffix(t, "' failed.") && strings.Contains(t, ": Assertion `"):
-		return cAssertion(l)
-	case strings.HasPrefix(t, "terminate called after throwing an instance of '"):
-		c := &cxxException{}
-		c.start(l)
-		c.add(l)
-		c.f.Type = strings.Trim(t[strings.IndexByte(t, '\''):], "'")
-		c.fallback, c.fatal = CategoryCrash, true
-		return c
-	case strings.HasPrefix(t, "*** stack smashing detected ***"), strings.HasPrefix(t, "terminate called without"):
-		d := single(l)
-		d.category, d.fatal = CategoryCrash, true
-		d.say(t)
-		return d
-	case strings.HasPrefix(t, "FATAL ERROR: ") && (strings.Contains(t, "Allocation failed") || strings.Contains(t, "heap")):
-		v := &v8Fatal{}
-		v.start(l)
-		v.add(l)
-		v.f.Type, v.category, v.fatal = "FATAL ERROR", CategoryOutOfMemory, true
-		v.say(t[len("FATAL ERROR: "):])
-		return v
-	default:
-		return killed(l)
-	}
-}
-
-// cAssertion reads "app: main.c:2: check: Assertion `n > 0' failed."
-func cAssertion(l line) shape {
-	before, condition, _ := strings.Cut(l.text, ": Assertion `")
-	_, where, ok := strings.Cut(before, ": ")
-	if !ok {
-		return nil
-	}
-	d := single(l)
-	if p, rest, ok := position(where); ok {
-		d.at(p)
-		d.function = strings.TrimPrefix(rest, ": ")
-	}
-	d.f.Type, d.category, d.fatal = "Assertion", CategoryAssertion, true
-	d.say("Assertion `" + condition)
-	return d
-}
-
-// cxxException is an exception of C++ that nobody caught.
-type cxxException struct{ one }
-
-func (c *cxxException) next(l line) verdict {
-	what, ok := strings.CutPrefix(l.trim(), "what():")
-	if !ok {
-		return foreign
-	}
-	c.say(strings.TrimSpace(what))
-	c.add(l)
-	return last
-}
-
-// v8Fatal is the report of V8 when its heap is exhausted.
-type v8Fatal struct{ one }
-
-func (v *v8Fatal) next(l line) verdict {
-	t := l.trim()
-	_, rest, ok := number(t)
-	switch {
-	case t == "":
-		return foreign
-	case strings.HasPrefix(t, "----- Native stack trace"), ok && strings.HasPrefix(rest, ": 0x"):
-		v.add(l)
-		return mine
-	default:
-		return foreign
-	}
-}
-
-// killed reads what a shell says of a program that a signal ended:
-// "x.sh: line 1: 123 Killed   command", "Segmentation fault (core dumped)".
-func killed(l line) shape {
-	t := l.text
-	if i := strings.LastIndex(t, ": "); i > 0 && strings.Contains(t, ": line ") {
-		t = t[i+2:]
-	}
-	if _, rest, ok := number(t); ok {
-		t = strings.TrimLeft(rest, " ")
-	}
-	for _, s := range [...]struct{ text, signal, category string }{
-		{"Killed", "SIGKILL", CategoryCrash}, {"Segmentation fault", "SIGSEGV", CategoryCrash}, {"Aborted", "SIGABRT", CategoryCrash}, {"Bus error", "SIGBUS", CategoryCrash},
-		{"Floating point exception", "SIGFPE", CategoryCrash}, {"Illegal instruction", "SIGILL", CategoryCrash},
-	} {
-		rest, ok := strings.CutPrefix(t, s.text)
-		if !ok || rest != "" && !strings.HasPrefix(rest, "  ") && !strings.HasPrefix(rest, " (core dumped)") {
-			continue
+		if p, rest, ok := parsePosition(where); ok {
+			b.setPosition(p)
+			b.function = strings.TrimPrefix(rest, ": ")
 		}
-		d := single(l)
-		d.f.Type, d.category, d.fatal = s.signal, s.category, true
-		d.say(strings.Join(strings.Fields(t), " "))
-		return d
-	}
-	return nil
+		b.appendMessage("Assertion `" + b.texts[1] + "' failed.")
+		return takenLast
+	},
+}
+
+// cxxException is an uncaught C++ exception.
+var cxxException = row{
+	opens: []string{"terminate called after throwing an instance of '%"}, fallback: CategoryCrash, fatal: true,
+	start: func(b *block, _ line) verdict {
+		b.f.Type = strings.Trim(b.texts[0], "'")
+		return shown
+	},
+	next: func(b *block, _ line, t string) verdict {
+		what, ok := strings.CutPrefix(t, "what():")
+		if !ok {
+			return foreign
+		}
+		b.appendMessage(strings.TrimSpace(what))
+		return shownLast
+	},
+}
+
+// abort is a message that the C library or the C++ runtime prints when it ends a program.
+var abort = row{
+	opens: []string{"*** stack smashing detected ***%", "terminate called without%"}, category: CategoryCrash, fatal: true,
+	start: func(b *block, l line) verdict {
+		b.appendMessage(l.text)
+		return takenLast
+	},
+}
+
+// v8Fatal is V8's report of an exhausted heap.
+var v8Fatal = row{
+	opens: []string{"FATAL ERROR: %"}, kind: "FATAL ERROR", category: CategoryOutOfMemory, fatal: true,
+	start: func(b *block, _ line) verdict {
+		if !containsAny(b.texts[0], "Allocation failed", "heap") {
+			return foreign
+		}
+		b.appendMessage(b.texts[0])
+		return shown
+	},
+	next: func(_ *block, _ line, t string) verdict {
+		_, rest, ok := parseNumber(t)
+		if strings.HasPrefix(t, "----- Native stack trace") || ok && strings.HasPrefix(rest, ": 0x") {
+			return shown
+		}
+		return foreign
+	},
+}
+
+// killed is what a shell prints about a program that a signal ended: "x.sh: line 1: 123 Killed
+// command", "Segmentation fault (core dumped)".
+var killed = row{
+	category: CategoryCrash, fatal: true,
+	start: func(b *block, l line) verdict {
+		t := l.text
+		if i := strings.LastIndex(t, ": "); i > 0 && strings.Contains(t, ": line ") {
+			t = t[i+2:]
+		}
+		if _, rest, ok := parseNumber(t); ok {
+			t = strings.TrimLeft(rest, " ")
+		}
+		for _, s := range [...][2]string{
+			{"Killed", "SIGKILL"}, {"Segmentation fault", "SIGSEGV"}, {"Aborted", "SIGABRT"}, {"Bus error", "SIGBUS"}, {"Floating point exception", "SIGFPE"}, {"Illegal instruction", "SIGILL"},
+		} {
+			if rest, ok := strings.CutPrefix(t, s[0]); ok && (rest == "" || startsWith(rest, "  ", " (core dumped)")) {
+				b.f.Type = s[1]
+				b.appendMessage(strings.Join(strings.Fields(t), " "))
+				return takenLast
+			}
+		}
+		return foreign
+	},
 }

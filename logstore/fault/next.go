@@ -2,105 +2,79 @@ package fault
 
 import "strings"
 
-// nextServer is an error that the dev server of Next.js reports with " ⨯ ./app/page.js:3:4": by
-// Turbopack, or by webpack and SWC, which give the place below.
-func nextServer(l line, where string) *bundle {
-	b := newBundle(l)
-	b.fatal, b.want = false, true
-	b.atFile(where)
-	e := &nextExcerpt{}
-	b.read = func(b *bundle, l line, t string) bool {
+// nextServer is an error that the dev server of Next.js reports with " ⨯ ./app/page.js:3:4". Both
+// Turbopack and webpack with SWC report errors in this form; with webpack, the position follows in
+// a later line. The block's step is the number of the last line in the source excerpt.
+var nextServer = bundler(row{
+	opens: []string{"\u2a2f ./%"}, indented: true,
+	start: func(b *block, _ line) verdict {
+		where := b.texts[0]
+		if !isFileOrPosition(where) {
+			return foreign
+		}
+		b.setPosition(parseFilePosition("./" + where))
+		return taken
+	},
+	next: func(b *block, l line, t string) verdict {
 		switch {
-		case e.takes(b, t):
-		case b.want:
-			b.message(strings.TrimPrefix(strings.TrimLeft(strings.TrimPrefix(t, "Error:"), " "), "x "))
-		case strings.HasPrefix(b.f.Message, "Parsing ") && strings.HasSuffix(b.f.Message, " failed"): // why stands below the excerpt
-			b.hint, b.f.Message = "parse failed", ""
-			b.say(t)
+		case b.readExcerpt(t):
+		case !b.titled:
+			b.setBundleTitle(strings.TrimPrefix(strings.TrimLeft(strings.TrimPrefix(t, "Error:"), " "), "x "))
+		case strings.HasPrefix(b.f.Message, "Parsing ") && strings.HasSuffix(b.f.Message, " failed"): // the reason follows the excerpt
+			b.hint, b.f.Message = "parse failed", t
 		case t == "Caused by:":
 		case t == "Syntax Error":
 			b.hint = t
-		default:
-			return e.row == 0 && b.quiet == 0 && l.indent() == 0
+		case b.step > 0 || b.blank > 0 || l.indent() > 0:
+			return ended
 		}
-		return true
-	}
-	return b
-}
+		return shown
+	},
+})
 
-// nextExcerpt is a part of a source file: "> 3 | code" with "    |  ^^" below it, or SWC's
-// ",-[file:3:1]", " 3 | code", "   :  ^^".
-type nextExcerpt struct {
-	row int
-}
-
-// takes tells whether a line belongs to it, and sets the place if the line marks it.
-func (e *nextExcerpt) takes(b *bundle, t string) bool {
+// readExcerpt reports whether a line belongs to an excerpt of a source file: "> 3 | code" with
+// "    |  ^^" below it, or SWC's ",-[file:3:1]", " 3 | code", "   :  ^^". If the line marks the
+// position of the error, readExcerpt sets the position.
+func (b *block) readExcerpt(t string) bool {
 	t = strings.TrimPrefix(t, "> ")
-	if row, rest, ok := number(t); ok && strings.HasPrefix(rest, " |") {
-		e.row = row
+	if row, rest, ok := parseNumber(t); ok && strings.HasPrefix(rest, " |") {
+		b.step = row
 		return true
 	}
-	for _, start := range [...]string{",-[", "\u256d\u2500["} {
-		if file, ok := strings.CutPrefix(t, start); ok {
-			if p, _, ok := position(file); ok {
-				b.f.File = p.file
-			}
-			return true
+	if file, ok := cutPrefix(t, ",-[", "\u256d\u2500["); ok {
+		if p, _, ok := parsePosition(file); ok {
+			b.f.File = p.file
 		}
+		return true
 	}
 	if t[0] == ':' && strings.Contains(t, "^") && b.f.File != "" && b.f.Line == 0 {
-		b.f.Line = e.row
+		b.f.Line = b.step
 	}
 	return strings.IndexByte("|:`", t[0]) >= 0
 }
 
-// turbopack is what next build says of Turbopack's errors: how many there are, then each as the dev
-// server reports it.
-type turbopack struct {
-	one
-	errors       []*bundle
-	count, lines int
-}
-
-// startTurbopack knows the line that counts the errors; it must be tried before counts are taken for noise.
-func startTurbopack(l line, _ *back, _ *notes) shape {
-	count, ok := strings.CutPrefix(l.text, "Error: Turbopack build failed with ")
-	if !ok {
-		return nil
-	}
-	s := &turbopack{}
-	s.count, _, _ = number(count)
-	s.start(l)
-	return s
-}
-
-func (s *turbopack) absorbInto() *draft { return &draft{} }
-func (s *turbopack) waits() bool        { return len(s.errors) < min(s.count, MaxOpen) }
-
-func (s *turbopack) next(l line) verdict {
-	if l.number < s.f.FirstLine {
-		return foreign // another shape held it
-	}
-	if s.lines++; s.lines > 400 || l.stated() {
+// turbopack is the report of next build on Turbopack's errors: first the number of errors, then
+// each error in the form that the dev server prints. The row must be tried before noise, which
+// ignores lines that count errors. The block's step is the announced number of errors.
+var turbopack = row{
+	opens: []string{"Error: Turbopack build failed with %"}, announcement: replaces, endsBelowError: true, maxLines: maxReport,
+	start: func(b *block, _ line) verdict {
+		b.step, _, _ = parseNumber(b.texts[0])
+		b.void = true
+		return taken
+	},
+	waits: func(b *block) bool { return len(b.parts) < min(b.step, MaxOpen) },
+	next: func(b *block, l line, t string) verdict {
+		if p, rest, ok := parsePosition(t); ok && rest == "" && p.line > 0 && strings.HasPrefix(t, "./") && l.indent() == 0 && len(b.parts) < MaxOpen {
+			e := b.part(&nextServer, l)
+			e.setPosition(p)
+			e.fatal = true
+			b.parts = append(b.parts, e)
+			return taken
+		}
+		if p := b.newest(); p != nil && p.offer(l) == taken || b.row.waits(b) || l.indent() > 0 || strings.HasPrefix(t, "https://") {
+			return taken
+		}
 		return ended
-	}
-	t := l.trim()
-	if p, rest, ok := position(t); ok && rest == "" && p.line > 0 && strings.HasPrefix(t, "./") && l.indent() == 0 && len(s.errors) < MaxOpen {
-		b := nextServer(l, t)
-		b.fatal = true
-		s.errors = append(s.errors, b)
-		return mine
-	}
-	if n := len(s.errors); n > 0 && s.errors[n-1].next(l) == mine || s.waits() || l.indent() > 0 || strings.HasPrefix(t, "https://") {
-		return mine
-	}
-	return ended
-}
-
-func (s *turbopack) drafts() (list []*draft) {
-	for _, b := range s.errors {
-		list = append(list, b.drafts()...)
-	}
-	return list
+	},
 }

@@ -2,36 +2,37 @@ package fault
 
 import "strings"
 
-// startNoise keeps what only sums up, repeats or follows from other errors from being one.
-func startNoise(l line, _ *back, n *notes) shape {
-	t := l.trim()
-	n.summary(t)
-	if strings.HasPrefix(t, mavenError) && (strings.HasSuffix(t, "<<< FAILURE!") || strings.HasSuffix(t, "<<< ERROR!")) {
-		n.suite++
-	}
-	if strings.HasPrefix(l.text, " FAIL  ") {
-		return nil // vitest's heading of a failure
-	}
-	if consequence(t) || n.suite > 0 && suiteSummary(t) {
-		return ignored{}
-	}
-	return nil
+// noise ignores lines that only summarise or repeat other errors, or that follow from other errors.
+var noise = row{
+	start: func(b *block, l line) verdict {
+		t, n := l.trim(), b.notes
+		n.readSummary(t)
+		if strings.HasPrefix(t, mavenError) && (strings.HasSuffix(t, "<<< FAILURE!") || strings.HasSuffix(t, "<<< ERROR!")) {
+			n.suiteFailures++
+		}
+		heading := strings.HasPrefix(l.text, " FAIL  ") // vitest's heading of a failure
+		if !heading && (isConsequence(t) || n.suiteFailures > 0 && isSuiteSummary(t)) {
+			return ignored
+		}
+		return foreign
+	},
 }
 
-// consequence tells whether a line says no more than that errors were reported before it, or that
-// something failed by them.
-func consequence(t string) bool {
-	for _, start := range [...]string{
+// isConsequence reports whether a line states only that errors were reported before it, or that
+// something failed because of such errors.
+func isConsequence(t string) bool {
+	if strings.HasPrefix(t, mavenError) && strings.Contains(t, "Could not resolve dependencies") {
+		return false // no other line of Maven's output reports this error
+	}
+	if startsWith(t,
 		"error: could not compile", "error: aborting due to", "For more information about ", "error: test failed", "error: doctest failed", "error: bench failed", "Some errors have detailed",
 		"collect2: error: ld returned", "ld: symbol(s) not found", "clang: error: linker command failed", "compilation terminated", "Execution of ", "error Command failed", "ELIFECYCLE",
 		"npm error Lifecycle script", "npm ERR! Lifecycle script", "> Build failed because", "\u2717 Build failed", "\u00d7 Build failed", "Build failed with", "Build failed in", "make: *** Waiting",
 		"Test Suites:", "Tests:", "FAIL\t", "FAILED (", "FAIL:\t", "test result: FAILED", "Failed Tests ", "Failed Suites ", "exit status ", "error: compilation failed", "BEGIN failed--", "failed to load config from", "[nodemon] app crashed", "Failures:", "failures:",
 		"The above exception was", "During handling of", "Build FAILED", "BUILD FAILED", "[ERROR] Failed to execute goal", "[ERROR] -> [Help", "[ERROR] Re-run Maven", "[ERROR] To see the full",
 		"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "[ERROR] [Help ", "[ERROR] Tests run: ", "[ERROR] There are test failures.", "[ERROR] See dump files (if any", "[ERROR] Please refer to dump files (if any", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "error Command \"", "Node.js v",
-	} {
-		if strings.HasPrefix(t, start) {
-			return true
-		}
+	) {
+		return true
 	}
 	switch t {
 	case "FAIL", "FAILED", "[ERROR]", "[ERROR] Failures:", "[ERROR] Errors:", "ERROR", "Error", "fatal", "error":
@@ -40,81 +41,64 @@ func consequence(t string) bool {
 	if strings.HasPrefix(t, mavenError) && strings.HasSuffix(t, " for the individual test results.") {
 		return true
 	}
-	return strings.HasPrefix(t, "FAIL ") && (strings.HasSuffix(t, "s)") || isFileOrPlace(firstWord(strings.TrimSpace(t[5:])))) && !strings.Contains(t, " > ") ||
-		strings.HasPrefix(t, "\u23af\u23af") || strings.HasPrefix(t, "test ") && strings.HasSuffix(t, " FAILED") || counted(t)
+	return strings.HasPrefix(t, "FAIL ") && (strings.HasSuffix(t, "s)") || isFileOrPosition(firstWord(strings.TrimSpace(t[5:])))) && !strings.Contains(t, " > ") ||
+		strings.HasPrefix(t, "\u23af\u23af") || strings.HasPrefix(t, "test ") && strings.HasSuffix(t, " FAILED") || isErrorCount(t)
 }
 
-// suiteSummary tells whether a line of a test runner names a failure that it has reported.
-func suiteSummary(t string) bool {
+// isSuiteSummary reports whether a line of a test runner repeats a failure that the runner has
+// already reported.
+func isSuiteSummary(t string) bool {
 	return (strings.HasPrefix(t, "FAILED ") || strings.HasPrefix(t, "ERROR ")) && strings.Contains(firstWord(t[strings.IndexByte(t, ' ')+1:]), ".py") ||
-		strings.HasPrefix(t, "# fail") || strings.HasPrefix(t, "Error: Process completed") || mavenFailure(t)
+		strings.HasPrefix(t, "# fail") || strings.HasPrefix(t, "Error: Process completed") || isMavenFailure(t)
 }
 
-// mavenError is what Maven puts in front of a line of an error.
+// mavenError is the prefix of Maven's error lines.
 const mavenError = "[ERROR]"
 
-// mavenFailure tells whether a line is one of those by which Maven lists the failed tests at the end:
-// "[ERROR]   AppTest.adds:12 expected".
-func mavenFailure(t string) bool {
+// isMavenFailure reports whether a line is an entry of Maven's final list of failed tests: "[ERROR]
+// AppTest.adds:12 expected".
+func isMavenFailure(t string) bool {
 	rest, ok := strings.CutPrefix(t, mavenError+"   ")
 	class, at, found := strings.Cut(firstWord(rest), ":")
 	return ok && found && class != "" && isUpper(class[0]) && strings.Contains(class, ".") && at != "" && isDigit(at[0])
 }
 
-// counted tells whether a line counts errors: "2 errors", "Found 3 errors in 2 files", "compiled
-// with 1 error in 30 ms", "make: *** [x] Error 1" does not.
-func counted(t string) bool {
-	lower := lowered(t)
-	for _, word := range [...]string{" error", " failed", " failure", " problem", " data race"} {
-		for from := 0; ; {
-			i := strings.Index(lower[from:], word)
-			if i < 0 {
-				break
-			}
-			i += from
-			from = i + 1
-			start := i
-			for start > 0 && isDigit(lower[start-1]) {
-				start--
-			}
-			if start < i && counts(lower[:start]) {
-				if countEnds(t[i+1:], lower[i+len(word):]) {
-					return true
-				}
-			}
+// isErrorCount reports whether a line counts errors: "2 errors", "Found 3 errors in 2 files",
+// "compiled with 1 error in 30 ms". "make: *** [x] Error 1" is not a count.
+func isErrorCount(t string) bool {
+	for i := 1; i < len(t); i++ {
+		if t[i] != ' ' || !isDigit(t[i-1]) {
+			continue
+		}
+		rest, ok := cutPrefix(lowerASCII(t[i:]), " error", " failed", " failure", " problem", " data race")
+		if ok && introducesCount(lowerASCII(strings.TrimRight(t[:i], "0123456789"))) && endsCount(t[i+1:], rest) {
+			return true
 		}
 	}
 	return false
 }
 
-// harmless tells whether a line speaks of errors without there being one.
-func harmless(t string) bool {
-	lower := lowered(cut(t, 400))
+// isHarmless reports whether a line mentions errors without reporting one.
+func isHarmless(t string) bool {
+	lower := lowerASCII(cut(t, 400))
 	for _, phrase := range [...]string{
 		"no error", "0 error", "without error", "zero error", "error: null", "error: none", "error: undefined", "error: false", "error: false alarm", "error: 0", "error: nil", "error=null", "error=nil", "error=0", "error=false",
 		"error=none", "errors=0", "errors: 0", "error: \"\"", "error=\"\"", "error count: 0", "errors found: 0", "no failures", "0 failed", "0 failures", "failed: 0", "failed=0", "failures: 0", "failures=0", "error rate: 0", "ignoring error",
 	} {
-		i := strings.Index(lower, phrase)
-		if i < 0 {
-			continue
+		before, after, ok := strings.Cut(lower, phrase)
+		inNumber := phrase[0] == '0' && strings.TrimRight(before, "0123456789.") != before ||
+			phrase[len(phrase)-1] == '0' && strings.TrimLeft(after, "0123456789x") != after
+		if ok && !inNumber && endsValue(phrase, after) {
+			return true
 		}
-		if phrase[0] == '0' && i > 0 && (isDigit(lower[i-1]) || lower[i-1] == '.') {
-			continue
-		}
-		if end := i + len(phrase); phrase[len(phrase)-1] == '0' && end < len(lower) && (isDigit(lower[end]) || lower[end] == 'x') {
-			continue
-		}
-		if !valueEnds(phrase, lower[i+len(phrase):]) {
-			continue
-		}
-		return true
 	}
-	return ofHandling(t, lower) || consequence(strings.TrimLeft(t, " \t"))
+	return isAboutHandling(t, lower) || isConsequence(strings.TrimLeft(t, " \t"))
 }
 
-// valueEnds tells whether the value for "no error", if a phrase ends in one, ends where the phrase
-// does: "error: null" tells of none, "error: null value in column" of one.
-func valueEnds(phrase, rest string) bool {
+// endsValue reports whether a value such as null or none at the end of phrase is complete, given
+// the text after the phrase. "error: null" means no error, but "error: null value in column" is an
+// error.
+func endsValue(phrase, rest string) bool {
 	switch phrase[strings.LastIndexAny(phrase, ":= ")+1:] {
 	case "null", "none", "undefined", "false", "nil":
 	default:
@@ -123,13 +107,13 @@ func valueEnds(phrase, rest string) bool {
 	if rest == "" || rest == "." || strings.IndexByte(",;)}]\"'", rest[0]) >= 0 {
 		return true
 	}
-	return strings.Contains(phrase, "=") && strings.IndexByte(" \t", rest[0]) >= 0 // the next key=value follows
+	return strings.Contains(phrase, "=") && strings.IndexByte(" \t", rest[0]) >= 0 // another key=value follows
 }
 
-// ofHandling tells whether a line, given in lower case as well, speaks of what handles errors: one
-// that states the level of an error, or says what went wrong behind a colon, does not.
-func ofHandling(t, lower string) bool {
-	if _, stated := statement(t); stated {
+// isAboutHandling reports whether a line is about error handling rather than an error. A line with
+// an error level, or with a reason after a colon, is an error. lower is t in lower case.
+func isAboutHandling(t, lower string) bool {
+	if _, stated := cutLogPrefix(t); stated {
 		return false
 	}
 	for _, phrase := range [...]string{"error handling", "error handler", "error reporting", "error page", "error boundary"} {
@@ -140,22 +124,17 @@ func ofHandling(t, lower string) bool {
 	return false
 }
 
-// countEnds tells whether a counted word ends like one: word and what follows it, in the original
-// case and in lower case.
-func countEnds(word, rest string) bool {
+// endsCount reports whether a counted word, given the text after it, is the end of a count. word is
+// in its original case, rest in lower case.
+func endsCount(word, rest string) bool {
 	if rest == "" || strings.IndexByte("s,.);", rest[0]) >= 0 {
 		return true
 	}
-	for _, w := range [...]string{"(s)", " in ", " found", " generated", " (", " and ", " |", ":"} {
-		if strings.HasPrefix(rest, w) {
-			return !isUpper(word[0])
-		}
-	}
-	return false
+	return !isUpper(word[0]) && startsWith(rest, "(s)", " in ", " found", " generated", " (", " and ", " |", ":")
 }
 
-// counts tells whether what stands before a number introduces a count.
-func counts(before string) bool {
+// introducesCount reports whether the text before a number introduces a count.
+func introducesCount(before string) bool {
 	before = strings.TrimRight(before, " ")
 	if before == "" || strings.IndexByte("(|,=", before[len(before)-1]) >= 0 {
 		return true
@@ -168,22 +147,17 @@ func counts(before string) bool {
 	}
 }
 
-// startMake knows what make says: that there is no rule, or that a command failed, which matters
-// only if the command said nothing.
-func startMake(l line, _ *back, n *notes) shape {
-	if !strings.HasPrefix(l.text, "make") {
-		return nil
-	}
-	_, message, ok := strings.Cut(l.text, ": *** ")
-	if !ok {
-		return nil
-	}
-	if strings.HasPrefix(message, "[") && n.seen.fatal > 0 && l.number-n.seen.fatal <= explainLines {
-		return ignored{}
-	}
-	d := single(l)
-	d.fallback, d.fatal, d.f.Type = CategoryBuild, true, "make"
-	d.at(mentioned(strings.TrimPrefix(message, "[")))
-	d.say(message)
-	return d
+// makeError is an error of make: a missing rule, or a command that failed. A failed command gives a
+// fault only if the command itself reported no error.
+var makeError = row{
+	opens: []string{"make%: *** %"}, kind: "make", fallback: CategoryBuild, fatal: true,
+	start: func(b *block, l line) verdict {
+		message := b.texts[1]
+		if explained := b.notes.emitted.fatal; strings.HasPrefix(message, "[") && (b.notes.isFatalOpen || explained > 0 && l.number-explained <= explainLines) {
+			return ignored
+		}
+		b.setPosition(firstSourcePosition(strings.TrimPrefix(message, "[")))
+		b.appendMessage(message)
+		return takenLast
+	},
 }

@@ -8,9 +8,9 @@ import (
 	"pmcp/logstore/fault"
 )
 
-// TestOrdinaryLines holds that what looks like the report of an error but is none gives no fault,
-// and takes no line of the error that follows.
-func TestOrdinaryLines(t *testing.T) {
+// TestLookalikesGiveNoFault checks that output that only looks like an error gives no fault, and
+// does not become part of the error that follows.
+func TestLookalikesGiveNoFault(t *testing.T) {
 	for _, text := range []string{
 		`./main.go:7:6: can inline id
 ./main.go:7:6: can inline id with cost 2 as: func(*int) *int { return x }
@@ -40,7 +40,7 @@ ___ / \ ___`,
 		}
 		rec.End(0, "")
 		if want := []string{"x is not a function"}; !slices.Equal(got, want) {
-			t.Errorf("%.40s...: %q, want %q", text, got, want)
+			t.Errorf("%.40s...: got %q, want %q", text, got, want)
 		}
 	}
 }

@@ -4,99 +4,85 @@ import "strings"
 
 const tracebackLine = "Traceback (most recent call last):"
 
-// python is a traceback: frames first, the innermost last, then the error. Chained ones are one
-// fault, that of the last error.
-type python struct {
-	one
-	site    site
-	indent  int
-	named   bool // the error was read
-	linked  bool // another traceback must follow
-	pending []line
-	// room is how many lines of source and carets the last frame may still have.
-	room int
+// python is a traceback: first the frames, with the innermost last, then the error, which titles
+// the block. Chained tracebacks give one fault, which describes the last error, or the first of those
+// that were "the direct cause" of it. The block's step is the number of source and caret lines that
+// may still follow the last frame.
+var python = row{
+	fallback: CategoryOther, fatal: true, announcement: joins, adopts: true, patience: 40,
+	start: func(b *block, l line) verdict {
+		i := strings.Index(l.text, tracebackLine)
+		if i < 0 || i > l.indent() && i != len(l.text)-len(tracebackLine) || strings.Contains(l.text, "Exception Group") {
+			return foreign
+		}
+		if i > b.indent { // the traceback follows text that was printed without a newline
+			b.indent = 0
+		}
+		b.next = new(traceback).next
+		return shown
+	},
+	waits: func(b *block) bool { return !b.titled },
+	finish: func(b *block) {
+		b.void = !b.titled
+		if s := &b.stack; s.root.kind != "" {
+			b.site, s.outer = s.outer, b.site // outer was the site of the root so far
+			b.nameRoot()
+		}
+	},
 }
 
-// startPython knows the first line of a traceback.
-func startPython(l line, _ *back, _ *notes) shape {
-	i := strings.Index(l.text, tracebackLine)
-	if i < 0 || strings.TrimLeft(l.text[:i], " \t") != "" && i != len(l.text)-len(tracebackLine) || strings.Contains(l.text, "Exception Group") {
-		return nil
-	}
-	p := &python{}
-	if i == l.indent() { // else it follows what was printed without the end of its line
-		p.indent = i
-	}
-	p.start(l)
-	p.add(l)
-	p.fallback, p.fatal = CategoryOther, true
-	return p
+// traceback is the state of a block of python.
+type traceback struct {
+	pending []line // lines after the error
+	chained bool   // another traceback must follow
 }
 
-func (p *python) absorbInto() *draft { return &p.draft }
-func (p *python) patience() int      { return 40 }
-func (p *python) waits() bool        { return !p.named }
-
-// pythonFrame reads `File "x.py", line 3, in f`.
-func pythonFrame(t string) (q place, function string, ok bool) {
-	rest, ok := strings.CutPrefix(t, `File "`)
-	if !ok {
-		return place{}, "", false
-	}
-	file, rest, ok := strings.Cut(rest, `", line `)
-	n, rest, isNumber := number(rest)
-	function, _ = strings.CutPrefix(rest, ", in ")
-	return place{file: file, line: n}, function, ok && isNumber
-}
-
-func pythonLink(text string) bool {
-	return strings.HasSuffix(text, "The above exception was the direct cause of the following exception:") ||
-		strings.HasSuffix(text, "During handling of the above exception, another exception occurred:")
-}
-
-func (p *python) next(l line) verdict {
-	t := l.trim()
+func (s *traceback) next(b *block, l line, t string) verdict {
+	kind, message, _ := strings.Cut(t, ":")
 	switch {
-	case pythonLink(l.text) && p.named:
-		p.link(l)
-		return mine
-	case p.linked && strings.HasSuffix(t, tracebackLine):
-		p.linked, p.named, p.site = false, false, site{}
-		p.add(l)
-		return mine
-	case p.named:
-		return p.afterError(l, t)
-	case l.indent() > p.indent:
-		return p.inFrames(l, t)
-	case t == "" && p.f.LastLine == l.number-1:
-		return foreign
-	case l.indent() == p.indent && pythonError(t):
-		p.name(l, t)
-		return mine
-	case strings.HasSuffix(t, tracebackLine):
-		return foreign
-	default:
+	case b.titled:
+		return s.afterError(b, l, t)
+	case l.indent() > b.indent:
+		return b.nextPythonFrame(l, t)
+	case l.indent() != b.indent || !isPythonError(t):
 		return foreign
 	}
+	b.f.Type, b.f.Message, b.titled = kind, "", true
+	b.appendMessage(strings.TrimSpace(message))
+	return shown
 }
 
-func (p *python) inFrames(l line, t string) verdict {
-	if q, function, ok := pythonFrame(t); ok {
-		p.site.offerLater(q, function)
-		p.room = 2
+// parsePythonFrame parses `File "x.py", line 3, in f`.
+func parsePythonFrame(t string) (q position, function string, ok bool) {
+	texts, ok := match(t, `File "%", line %`)
+	n, rest, isNumber := parseNumber(texts[1])
+	return position{file: texts[0], line: n}, strings.TrimPrefix(rest, ", in "), ok && isNumber
+}
+
+const directCause = "The above exception was the direct cause of the following exception:"
+
+// isPythonLink reports whether a line links two tracebacks.
+func isPythonLink(text string) bool {
+	return strings.HasSuffix(text, directCause) || strings.HasSuffix(text, "During handling of the above exception, another exception occurred:")
+}
+
+func (b *block) nextPythonFrame(l line, t string) verdict {
+	if q, function, ok := parsePythonFrame(t); ok {
+		b.site.offerReversed(q, function)
+		b.step = 2
 	} else if strings.HasPrefix(t, "[Previous line repeated") {
-		p.room = 0
-	} else if p.room == 0 || l.indent() < p.indent+4 {
+		b.step = 0
+	} else if b.step == 0 || l.indent() < b.indent+4 {
 		return foreign
 	} else {
-		p.room--
+		b.step--
 	}
-	p.add(l)
-	return mine
+	return shown
 }
 
-// pythonError tells whether a line without indentation is that of the error: a dotted name, alone or with a message.
-func pythonError(t string) bool {
+// isPythonError reports whether a line without indentation states the error that ends a traceback:
+// a dotted name, alone or with a message.
+func isPythonError(t string) bool {
 	i := 0
 	for i < len(t) && (isWord(t[i]) || t[i] == '.') {
 		i++
@@ -104,125 +90,87 @@ func pythonError(t string) bool {
 	return i > 0 && i < 200 && !isDigit(t[0]) && (i == len(t) || t[i] == ':' && (i+1 == len(t) || t[i+1] == ' '))
 }
 
-func (p *python) name(l line, t string) {
-	kind, message, _ := strings.Cut(t, ":")
-	p.f.Type, p.f.Message, p.named = kind, "", true
-	p.say(strings.TrimSpace(message))
-	p.add(l)
-}
-
-// link makes the lines since the error, which were the rest of its message, part of the stack.
-func (p *python) link(l line) {
-	for _, q := range p.pending {
-		p.add(q)
-	}
-	p.pending, p.linked = nil, true
-	p.add(l)
-}
-
-func (p *python) afterError(l line, t string) verdict {
+// afterError reads the lines after the error. They continue its message only if a link to another
+// traceback follows.
+func (s *traceback) afterError(b *block, l line, t string) verdict {
+	starts := strings.HasSuffix(t, tracebackLine)
 	switch {
-	case l.stated(), len(p.pending) >= 8:
+	case isPythonLink(l.text):
+		for _, q := range s.pending {
+			b.add(q)
+		}
+		s.pending, s.chained = nil, true
+		b.linkRoot(strings.HasSuffix(l.text, directCause))
+		return shown
+	case s.chained && starts:
+		s.chained, b.titled, b.site = false, false, site{}
+		return shown
+	case l.belowError(), len(s.pending) >= 8:
 		return ended
-	case strings.HasSuffix(t, tracebackLine), strings.HasPrefix(t, `File "`):
-		return foreign
+	case !starts && !strings.HasPrefix(t, `File "`):
+		s.pending = append(s.pending, l)
 	}
-	p.pending = append(p.pending, l)
 	return foreign
 }
 
-func (p *python) drafts() []*draft {
-	if !p.named {
-		return nil
-	}
-	p.site.into(&p.draft)
-	return []*draft{&p.draft}
-}
-
-// pythonGroup is a traceback with a tree of errors, each line of it behind a bar.
-type pythonGroup struct {
-	one
-	site site
-}
-
-func startPythonGroup(l line, _ *back, _ *notes) shape {
-	if !strings.HasPrefix(l.trim(), "+ Exception Group Traceback") {
-		return nil
-	}
-	g := &pythonGroup{}
-	g.start(l)
-	g.add(l)
-	g.fallback, g.fatal = CategoryOther, true
-	return g
-}
-
-func (g *pythonGroup) absorbInto() *draft { return &g.draft }
-
-func (g *pythonGroup) next(l line) verdict {
-	t := l.trim()
+// linkRoot makes the error that the traceback ended with the root of the next one, if it is the direct
+// cause and has no root itself. An error that occurred while another was handled has no root.
+func (b *block) linkRoot(direct bool) {
 	switch {
-	case l.indent() == 0 || t == "":
-		return foreign
-	case strings.HasPrefix(t, "+-") && strings.Trim(t, "+-") == "":
-		g.add(l)
-		return last
-	case t[0] != '|' && t[0] != '+':
-		return foreign
+	case !direct:
+		b.stack.root = cause{}
+	case b.stack.root.kind == "":
+		b.stack.root, b.stack.outer = cause{b.f.Type, b.f.Message}, b.site
 	}
-	g.add(l)
-	t = strings.TrimLeft(t, "|+- ")
-	if q, function, ok := pythonFrame(t); ok {
-		g.site.offerLater(q, function)
-	} else if kind, message, ok := strings.Cut(t, ": "); ok && errorName(kind) {
-		if g.f.Type == "" {
-			g.f.Type = kind
-			g.say(message)
-			g.site = site{}
-		} else {
-			g.say(t)
+}
+
+// pythonGroup is a traceback with a tree of errors. Each line of the tree follows a bar.
+var pythonGroup = row{
+	opens: []string{"+ Exception Group Traceback%"}, indented: true, fallback: CategoryOther, fatal: true, announcement: joins,
+	start: func(*block, line) verdict { return shown },
+	next: func(b *block, l line, t string) verdict {
+		switch {
+		case l.indent() == 0 || t == "":
+			return foreign
+		case strings.HasPrefix(t, "+-") && strings.Trim(t, "+-") == "":
+			return shownLast
+		case t[0] != '|' && t[0] != '+':
+			return foreign
 		}
-	}
-	return mine
-}
-
-func (g *pythonGroup) drafts() []*draft {
-	g.site.into(&g.draft)
-	return []*draft{&g.draft}
-}
-
-// unittest is the line by which Python's unittest announces the traceback of a failed test.
-type unittest struct {
-	one
-	name string
-}
-
-func startUnittest(l line, _ *back, n *notes) shape {
-	for _, start := range [...]string{"ERROR: ", "FAIL: "} {
-		rest, ok := strings.CutPrefix(l.text, start)
-		name, in, found := strings.Cut(rest, " (")
-		if !ok || !found || !strings.HasSuffix(in, ")") || strings.ContainsRune(name, ' ') {
-			continue
+		t = strings.TrimLeft(t, "|+- ")
+		if q, function, ok := parsePythonFrame(t); ok {
+			b.site.offerReversed(q, function)
+		} else if kind, message, ok := strings.Cut(t, ": "); ok && isErrorName(kind) {
+			if b.f.Type == "" {
+				b.f.Type, b.site = kind, site{}
+				t = message
+			}
+			b.appendMessage(t)
 		}
-		u := &unittest{name: name}
-		u.start(l)
-		u.test, u.fallback, u.fatal, u.f.Type = name, CategoryAssertion, true, strings.TrimSuffix(start, ": ")
-		n.suite++
-		return u
-	}
-	return nil
+		return shown
+	},
 }
 
-func (u *unittest) patience() int { return 3 }
-
-func (u *unittest) next(l line) verdict {
-	if strings.HasPrefix(l.text, "----") || l.indent() == 0 && !l.stated() {
-		return foreign
-	}
-	return ended
-}
-
-func (u *unittest) yield(to *draft) bool {
-	to.begin(u.f.FirstLine)
-	to.test, to.fallback = u.name, CategoryAssertion
-	return true
+// unittest is the line with which Python's unittest announces the traceback of a failed test.
+var unittest = row{
+	opens: []string{"ERROR: % (%)", "FAIL: % (%)"}, suite: true, fallback: CategoryAssertion, fatal: true, patience: 3,
+	start: func(b *block, l line) verdict {
+		if strings.ContainsRune(b.texts[0], ' ') {
+			return foreign
+		}
+		b.f.Type, _, _ = strings.Cut(l.text, ":")
+		b.test = b.texts[0]
+		return taken
+	},
+	next: func(_ *block, l line, _ string) verdict {
+		if strings.HasPrefix(l.text, "----") || l.indent() == 0 && !l.belowError() {
+			return foreign
+		}
+		return ended
+	},
+	yield: func(b *block, to *draft) bool {
+		to.moveStart(b.f.FirstLine)
+		to.test, to.fallback = b.test, CategoryAssertion
+		return true
+	},
 }

@@ -1,57 +1,66 @@
 package fault
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
 
 const (
-	// maxText is how much of a line is looked at; a longer one is cut.
+	// maxText is the number of bytes of a line that are examined; a longer line is truncated.
 	maxText = 16 << 10
-	// recentLines of each stream, recentBytes of each, are remembered for shapes that begin before they can be told.
+	// recentLines lines of each stream, and recentBytes bytes of each line, are kept for rows
+	// whose first lines can only be recognised in hindsight.
 	recentLines = 32
 	recentBytes = 256
-	// watchLines is how many lines every line is looked at after a test runner announced its failures.
+	// watchLines is the number of lines that are examined without a keyword after a test runner
+	// announced its failures.
 	watchLines = 4000
-	// watchLogLines is the same after a test of go test -v logged something, of which there may be more.
+	// watchLogLines is the number of lines that are examined without a keyword after a test under
+	// go test -v logged something, since more of the log may follow.
 	watchLogLines = 2 * maxLogBelow
 )
 
-// Recogniser finds the faults in the lines of one run. It is not safe for concurrent use.
+// A Recogniser finds the faults in the lines of one run. It is not safe for concurrent use.
 //
-// What it holds is bounded: MaxOpen unfinished errors a stream, each of at most MaxStack lines, 32
-// lines that await confirmation, and the last recentLines lines of each stream.
+// Its memory is bounded. It holds at most MaxOpen unfinished errors per stream, each with at most
+// MaxStack lines and maxHeld lines awaiting confirmation. It also holds the last recentLines lines
+// of each stream.
 type Recogniser struct {
-	emit func(Fault)
-	// certain and uncertain are the starts of shapes, in the order in which they are tried.
-	certain, uncertain []starter
-	streams            [2]stream
-	notes              notes
-	// at is the number of the last line.
-	at int64
+	emit    func(Fault)
+	streams [2]stream
+	notes   notes
+	// spare is an empty block for the next report.
+	spare *block
+	// lastLine is the number of the latest line.
+	lastLine int64
+	// stopping is set once the run is being stopped; stoppedAt is lastLine at that time.
+	stopping  bool
+	stoppedAt int64
 }
 
-// stream is what is known of one of the run's streams.
+// stream is the state of one of the run's streams.
 type stream struct {
-	open   []*unfinished // oldest first
+	open   []*openBlock // oldest first
 	recent [recentLines]recent
 	count  int
-	// watch counts down the lines that are looked at although they hold no keyword.
+	// watch is the number of following lines that are examined even without a keyword.
 	watch int
 }
 
-// unfinished is a shape that is open in a lane.
-type unfinished struct {
-	shape
-	lane    string
-	foreign int
-	// at is the number of the last line that it took.
-	at int64
-	// tag is the lane of its first line, if the others are without a prefix.
+// openBlock is a block that is open in a lane.
+type openBlock struct {
+	*block
+	// lane is the lane of the lines that the block is offered.
+	lane         string
+	foreignLines int
+	// lastLine is the number of the last line that the block took.
+	lastLine int64
+	// tag is the lane of the block's first line, if its other lines have no prefix.
 	tag string
 }
 
-// recent is the start of a line.
+// recent is the start of a recent line.
 type recent struct {
 	number int64
 	level  uint8
@@ -59,54 +68,71 @@ type recent struct {
 	text   [recentBytes]byte
 }
 
-// New gives a Recogniser that calls emit, from within Line, Idle or End, for each fault once it is
-// complete. What emit is given is the receiver's to keep.
+// New returns a Recogniser that calls emit for each fault once the fault is complete. The calls
+// happen within Line, Quiet, Idle and End. emit owns the Fault that it receives.
 func New(emit func(Fault)) *Recogniser {
-	return &Recogniser{emit: emit, certain: certainStarters(), uncertain: uncertainStarters()}
+	return allRows.newRecogniser(emit)
 }
 
-// Line takes the next line of the run. number counts the run's lines; stream tells who printed it
-// (0 standard output, 1 standard error; lines of other streams are protocol messages and ignored);
-// level is what the line says of itself (0 none, 1 trace, 2 debug, 3 info, 4 warning, 5 error, 6
-// fatal); text is the cleaned line without its newline, borrowed until Line returns.
+// Line processes the next line of the run. number is the number of the line within the run. stream
+// is 0 for standard output and 1 for standard error; lines of other streams are protocol messages
+// and are ignored. level is the level that the line states (0 none, 1 trace, 2 debug, 3 info, 4
+// warning, 5 error, 6 fatal). text is the cleaned line without its newline; Line does not retain
+// it.
 func (r *Recogniser) Line(number int64, stream, level uint8, text []byte) {
 	if int(stream) >= len(r.streams) {
 		return
 	}
 	s := &r.streams[stream]
 	text = text[:min(len(text), maxText)]
-	hit := level >= levelError || level != levelInfo && level != levelDebug && !isObject(text) && keywords.in(text)
+	hit := level >= levelError || level != levelInfo && level != levelDebug && !isObject(text) && keywords.matches(text)
 	if hit || len(s.open) > 0 || s.watch > 0 {
-		r.look(s, number, stream, level, hit, string(text))
+		r.inspect(s, number, stream, level, hit, string(text))
 	}
 	s.remember(number, level, text)
-	r.at = number
+	r.lastLine = number
 }
 
-// isObject tells whether a line is a JSON object: it is an error only if its level says so.
+// isObject reports whether a line is a JSON object. Such a line is an error only if it has an error
+// level.
 func isObject(text []byte) bool {
 	return len(text) > 1 && (text[0] == '{' && text[1] == '"' || text[len(text)-1] == '}' && LanedObject(text) != nil)
 }
 
-// Quiet says that nothing came from a stream for a while (200 ms): what is open in it is taken as
-// complete and emitted. Called in the middle of a stack, it cuts most stacks in two: what comes
-// later is not recognised as a part of them.
+// Quiet reports to the Recogniser that a stream has been silent for a while (200 ms). The errors
+// that are open in the stream are assumed complete and are emitted. If Quiet is called in the
+// middle of a stack, most stacks are cut in two, because the later lines are not recognised as part
+// of the stack.
 func (r *Recogniser) Quiet(stream uint8) {
 	if int(stream) < len(r.streams) {
 		r.closeAll(&r.streams[stream], false)
 	}
 }
 
-// Idle is Quiet for both streams.
+// Idle calls Quiet for both streams.
 func (r *Recogniser) Idle() {
 	for i := range r.streams {
 		r.Quiet(uint8(i))
 	}
 }
 
-// Unfinished tells whether an error is open in a stream: only Quiet, Idle and End, or another line, complete it.
+// Unfinished reports whether an error is open in a stream. The error stays open until Quiet, Idle,
+// End or another line completes it.
 func (r *Recogniser) Unfinished(stream uint8) bool {
 	return int(stream) < len(r.streams) && len(r.streams[stream].open) > 0
+}
+
+// OpenSince returns the number of the first line of the oldest error that is open in either stream,
+// or 0 if none is open.
+func (r *Recogniser) OpenSince() (first int64) {
+	for i := range r.streams {
+		for _, u := range r.streams[i].open {
+			if n := u.f.FirstLine; first == 0 || n < first {
+				first = n
+			}
+		}
+	}
+	return first
 }
 
 func (s *stream) remember(number int64, level uint8, text []byte) {
@@ -116,8 +142,8 @@ func (s *stream) remember(number int64, level uint8, text []byte) {
 	s.count++
 }
 
-// look is Line for a line that may matter.
-func (r *Recogniser) look(s *stream, number int64, from, level uint8, hit bool, text string) {
+// inspect handles a line that may belong to an error.
+func (r *Recogniser) inspect(s *stream, number int64, from, level uint8, hit bool, text string) {
 	lane, rest := splitLane(text)
 	l := line{number: number, stream: from, level: level, hit: hit, lane: lane, text: strings.TrimRight(rest, " \t")}
 	if s.watch > 0 {
@@ -125,40 +151,41 @@ func (r *Recogniser) look(s *stream, number int64, from, level uint8, hit bool, 
 		l.hit = true
 	}
 	if !r.adopt(s, l) {
-		r.process(s, l)
+		r.dispatch(s, l)
 	}
 }
 
-// process offers a line to what is open in its lane, newest first, and starts what starts with it.
-func (r *Recogniser) process(s *stream, l line) {
-	var holders []holder
+// dispatch offers a line to the open blocks of its lane, newest first, and starts a new block if no
+// open block takes the line.
+func (r *Recogniser) dispatch(s *stream, l line) {
+	var holders []*block
 	for i := len(s.open) - 1; i >= 0; i-- {
-		if i >= len(s.open) { // closing one replayed lines that closed others
+		if i >= len(s.open) { // closing a block dispatched the lines that it held, and these lines closed other blocks
 			continue
 		}
 		u := s.open[i]
-		if u.tag != "" && u.tag == l.lane { // a new line of who printed it
+		if u.tag != "" && u.tag == l.lane { // the program that printed the tagged line has started a new message
 			r.close(s, u)
 			continue
 		}
 		if u.lane != l.lane {
 			continue
 		}
-		switch u.next(l) {
-		case mine:
-			u.foreign, u.at = 0, l.number
+		switch u.offer(l) {
+		case taken:
+			u.foreignLines, u.lastLine = 0, l.number
 			release(holders, l)
 			return
-		case last:
+		case takenLast:
 			release(holders, l)
 			r.close(s, u)
 			return
 		case ended:
 			r.close(s, u)
-		case maybe:
-			holders = append(holders, u.shape.(holder))
+		case provisional:
+			holders = append(holders, u.block)
 		case foreign:
-			if u.foreign++; u.foreign > u.patience() {
+			if u.foreignLines++; u.foreignLines > cmp.Or(u.row.patience, defaultPatience) {
 				r.close(s, u)
 			}
 		}
@@ -168,136 +195,145 @@ func (r *Recogniser) process(s *stream, l line) {
 	}
 }
 
-// release has who held a line as maybe its own forget it: it has found its place.
-func release(holders []holder, l line) {
+// release makes the blocks that held l provisionally drop l, because another block took it.
+func release(holders []*block, l line) {
 	for _, h := range holders {
-		h.release(l)
-	}
-}
-
-// start opens the shape that the line starts, and tells whether it starts one. While a shape holds
-// the line as maybe its own only certain starts count.
-func (r *Recogniser) start(s *stream, l line, held bool) bool {
-	b := &back{stream: s, lane: l.lane, before: l.number}
-	n := &r.notes
-	sh := first(r.certain, l, b, n)
-	if sh == nil && !held {
-		sh = first(r.uncertain, l, b, n)
-	}
-	s.watch, n.watch = max(s.watch, n.watch), 0
-	switch sh := sh.(type) {
-	case nil:
-		return false
-	case ignored:
-		return false
-	default:
-		r.open(s, l, sh)
-		return true
-	}
-}
-
-// first gives the shape that the first of the starters that knows the line starts.
-func first(starters []starter, l line, b *back, n *notes) shape {
-	for _, begin := range starters {
-		if sh := begin(l, b, n); sh != nil {
-			return sh
+		if n := len(h.held); n > 0 && h.held[n-1].number == l.number {
+			h.held = h.held[:n-1]
 		}
 	}
-	return nil
 }
 
-func (r *Recogniser) open(s *stream, l line, sh shape) {
-	tag := ""
-	if a, ok := sh.(absorber); ok {
-		tag = r.absorb(s, l, a.absorbInto())
+// start opens the block that starts with l and reports whether there is such a block. While another
+// block holds l provisionally, only certain rows are tried.
+func (r *Recogniser) start(s *stream, l line, held bool) bool {
+	b, v := r.spare, foreign
+	b.above = lookback{stream: s, lane: l.lane, before: l.number}
+	b.begin(l)
+	r.notes.isFatalOpen = slices.ContainsFunc(s.open, func(u *openBlock) bool { return u.fatal && u.lane == l.lane })
+	rows := r.notes.rows.all
+	if held {
+		rows = r.notes.rows.certain
 	}
-	if d, ok := sh.(*done); ok {
-		r.send(d.drafts())
+	for i := 0; v == foreign && i < len(rows); i++ {
+		b.row = rows[i]
+		v = b.row.begin(b, l)
+	}
+	s.watch, r.notes.watch = max(s.watch, r.notes.watch), 0
+	if v == foreign {
+		return false
+	}
+	if v == ignored {
+		*b = block{notes: &r.notes}
+		return false
+	}
+	r.spare = &block{notes: &r.notes}
+	r.open(s, l, b, v)
+	return true
+}
+
+func (r *Recogniser) open(s *stream, l line, b *block, v verdict) {
+	b.become(b.row)
+	if b.row.suite {
+		r.notes.suiteFailures++
+	}
+	if v == shown || v == shownLast {
+		b.add(l)
+	}
+	tag := ""
+	switch b.row.announcement {
+	case replaces:
+		tag = r.absorb(s, l, &draft{})
+	case joins:
+		tag = r.absorb(s, l, &b.draft)
+	}
+	if v == takenLast || v == shownLast {
+		r.emitDrafts(b.drafts())
 		return
 	}
 	for len(s.open) >= MaxOpen {
 		r.close(s, s.open[0])
 	}
-	s.open = append(s.open, &unfinished{shape: sh, lane: l.lane, at: l.number, tag: tag})
+	s.open = append(s.open, &openBlock{block: b, lane: l.lane, lastLine: l.number, tag: tag})
 }
 
-// absorb has the newest open shape of the lane give itself up to a trace that starts, if it announced
-// it. It gives the tag of the line above, if that announced the trace and the trace has none.
+// absorb closes the newest open block of the lane in favour of the starting draft, if that block
+// announced the draft. If the line above l announced the draft and has a tag in brackets that l
+// lacks, absorb returns the tag.
 func (r *Recogniser) absorb(s *stream, l line, to *draft) (tag string) {
-	if u := s.tagged(l); u != nil && s.yield(u, to) {
+	if u := s.taggedAbove(l); u != nil && s.giveWay(u, to) {
 		return u.lane
 	}
 	for i := len(s.open) - 1; i >= 0; i-- {
 		if u := s.open[i]; u.lane == l.lane {
-			s.yield(u, to)
+			s.giveWay(u, to)
 			break
 		}
 	}
 	return ""
 }
 
-// yield has a shape give itself up, and tells whether it did.
-func (s *stream) yield(u *unfinished, to *draft) bool {
-	y, ok := u.shape.(yielder)
-	if ok = ok && y.yield(to); ok {
+// giveWay asks a block to give way to another, and reports whether it did.
+func (s *stream) giveWay(u *openBlock, to *draft) bool {
+	ok := u.row.yield != nil && u.row.yield(u.block, to)
+	if ok {
 		i := slices.Index(s.open, u)
 		s.open = slices.Delete(s.open, i, i+1)
 	}
 	return ok
 }
 
-// close emits what a shape has seen, and looks again at the lines that it held but nothing confirmed.
-func (r *Recogniser) close(s *stream, u *unfinished) {
+// close emits the faults of a block, and dispatches the lines that the block held but that were
+// never confirmed.
+func (r *Recogniser) close(s *stream, u *openBlock) {
 	i := slices.Index(s.open, u)
 	if i < 0 {
 		return
 	}
 	s.open = slices.Delete(s.open, i, i+1)
-	r.send(u.drafts())
-	if h, ok := u.shape.(holder); ok {
-		for _, l := range h.unclaimed() {
-			r.process(s, l)
-		}
+	r.emitDrafts(u.drafts())
+	for _, l := range u.held {
+		r.dispatch(s, l)
 	}
 }
 
-// closeAll closes what is open: at the end everything, else what can be complete.
+// closeAll closes all open blocks at the end of the run. Before the end it closes only the blocks
+// that may be complete.
 func (r *Recogniser) closeAll(s *stream, end bool) {
 	for i := 0; i < len(s.open); {
-		if w, ok := s.open[i].shape.(waiter); ok && !end && w.waits() {
+		if u := s.open[i]; !end && u.row.waits != nil && u.row.waits(u.block) {
 			i++
 			continue
 		}
 		r.close(s, s.open[i])
-		i = 0 // lines that were looked at again may have opened others
+		i = 0 // dispatching the held lines may have opened other blocks
 	}
 }
 
-func (r *Recogniser) send(drafts []*draft) {
+func (r *Recogniser) emitDrafts(drafts []*draft) {
 	for _, d := range drafts {
-		if d == nil {
-			continue
+		f := d.fault()
+		r.notes.emitted.record(&f, d.from, d.fatal)
+		if !r.stopping || f.FirstLine <= r.stoppedAt || !f.isInterrupt() {
+			r.emit(f)
 		}
-		f := d.done()
-		r.notes.seen.note(&f, d.lane, d.fatal)
-		r.emit(f)
 	}
 }
 
-// back lets a shape look at the lines before the one that starts it.
-type back struct {
+// lookback gives a row access to the lines before the current one.
+type lookback struct {
 	stream *stream
 	lane   string
-	// all takes the lines of every lane.
+	// all is set if the lines of every lane are included.
 	all    bool
 	before int64
 	lines  []line
 	read   bool
 }
 
-// line gives the i-th line before the current one in its lane, 0 being the nearest; ok is false
-// when it is not remembered.
-func (b *back) line(i int) (l line, ok bool) {
+// line returns the i-th line before the current line in the same lane; 0 is the nearest. ok is
+// false if that line is no longer stored.
+func (b *lookback) line(i int) (l line, ok bool) {
 	if !b.read {
 		b.load()
 	}
@@ -307,13 +343,13 @@ func (b *back) line(i int) (l line, ok bool) {
 	return b.lines[i], true
 }
 
-func (b *back) load() {
+func (b *lookback) load() {
 	b.read = true
 	s := b.stream
 	for n := s.count - 1; n >= 0 && n >= s.count-recentLines; n-- {
 		e := &s.recent[n%recentLines]
 		if e.number >= b.before {
-			continue // a line that is looked at again: those after it do not count
+			continue // the current line was held and is dispatched again: skip it and later lines
 		}
 		if lane, rest := splitLane(string(e.text[:e.size])); lane == b.lane || b.all {
 			b.lines = append(b.lines, line{number: e.number, level: e.level, lane: lane, text: strings.TrimRight(rest, " \t")})

@@ -7,35 +7,37 @@ import (
 	"testing"
 
 	"pmcp/logstore/fault"
+	"pmcp/logstore/line"
 )
 
-// content is a fault without its line numbers and stream, which depend on what else the run prints.
-func content(f fault.Fault) fault.Fault {
+// withoutLines returns a fault without its line numbers and stream, which depend on what else the
+// run prints.
+func withoutLines(f fault.Fault) fault.Fault {
 	f.FirstLine, f.LastLine, f.Stream = 0, 0, 0
 	return f
 }
 
-// sameContent reports a difference between two lists of faults, whatever their order.
-func sameContent(t *testing.T, name string, got, want []fault.Fault) {
+// checkSameContent reports differences between two lists of faults, regardless of their order.
+func checkSameContent(t *testing.T, name string, got, want []fault.Fault) {
 	t.Helper()
 	rest := append([]fault.Fault(nil), want...)
 next:
 	for _, g := range got {
 		for i, w := range rest {
-			if reflect.DeepEqual(content(g), content(w)) {
+			if reflect.DeepEqual(withoutLines(g), withoutLines(w)) {
 				rest = append(rest[:i], rest[i+1:]...)
 				continue next
 			}
 		}
-		t.Errorf("%s: too much: %v", name, asExpected(g))
+		t.Errorf("%s: got %v, want no such fault", name, asExpected(g))
 	}
 	for _, w := range rest {
-		t.Errorf("%s: missing: %v", name, asExpected(w))
+		t.Errorf("%s: got no such fault, want %v", name, asExpected(w))
 	}
 }
 
-// ofOne gives the recording with all lines on one stream and behind a prefix.
-func (r recording) ofOne(stream uint8, prefix string) recording {
+// onStream returns the recording with a prefix before every line and all lines on one stream.
+func (r recording) onStream(stream uint8, prefix string) recording {
 	one := recording{name: r.name}
 	for _, l := range r.lines {
 		one.lines = append(one.lines, recordedLine{stream: stream, level: l.level, text: append([]byte(prefix), l.text...)})
@@ -43,7 +45,7 @@ func (r recording) ofOne(stream uint8, prefix string) recording {
 	return one
 }
 
-// alternate feeds the lines of two recordings in turn.
+// alternate feeds the lines of two recordings in turn and returns the faults.
 func alternate(a, b recording) (list []fault.Fault) {
 	rec := fault.New(func(f fault.Fault) { list = append(list, f) })
 	n := int64(0)
@@ -61,35 +63,38 @@ func alternate(a, b recording) (list []fault.Fault) {
 	return list
 }
 
-// TestTwoStreams interleaves each recording on standard output with another on standard error, line
-// by line: neither may change what is recognised in the other. Recordings of the tests of one
-// runner share what the runner announces once, and are left out.
-func TestTwoStreams(t *testing.T) {
-	pairwise(t, func(r recording) recording { return r.ofOne(0, "") }, func(r recording) recording { return r.ofOne(1, "") })
+// TestStreamsDoNotMix interleaves each recording on standard output with another recording on
+// standard error, line by line, and checks that neither changes what is recognised in the other.
+// Recordings of test runners are left out, because a runner announces some facts once for all its
+// tests.
+func TestStreamsDoNotMix(t *testing.T) {
+	checkPairs(t, func(r recording) recording { return r.onStream(0, "") }, func(r recording) recording { return r.onStream(1, "") })
 }
 
-// TestPrefixes is the same for two programs on one stream whose lines a tool marks.
-func TestPrefixes(t *testing.T) {
+// TestPrefixedProgramsDoNotMix interleaves the recordings of two programs on one stream, with a
+// prefix before each line as tools print it, and checks that neither changes what is recognised in
+// the other.
+func TestPrefixedProgramsDoNotMix(t *testing.T) {
 	for _, p := range [][2]string{{"web-1  | ", "api-1  | "}, {"[web] ", "[api] "}} {
-		pairwise(t, func(r recording) recording { return r.ofOne(1, p[0]) }, func(r recording) recording { return r.ofOne(1, p[1]) })
+		checkPairs(t, func(r recording) recording { return r.onStream(1, p[0]) }, func(r recording) recording { return r.onStream(1, p[1]) })
 	}
 }
 
-func pairwise(t *testing.T, left, right func(recording) recording) {
+func checkPairs(t *testing.T, left, right func(recording) recording) {
 	t.Helper()
 	var list []recording
 	for _, r := range recordings(t, "corpus") {
-		if !runner(r.name) {
+		if !isRunnerOutput(r.name) {
 			list = append(list, r)
 		}
 	}
 	for i, r := range list {
 		a, b := left(r), right(list[(i*7+3)%len(list)])
-		sameContent(t, a.name+" with "+b.name, alternate(a, b), append(a.play(), b.play()...))
+		checkSameContent(t, a.name+" with "+b.name, alternate(a, b), append(a.faults(), b.faults()...))
 	}
 }
 
-func runner(name string) bool {
+func isRunnerOutput(name string) bool {
 	for _, w := range []string{"test", "jest", "mocha", "compose", "concurrently", "make", "eslint", "npm"} {
 		if strings.Contains(name, w) {
 			return true
@@ -98,29 +103,29 @@ func runner(name string) bool {
 	return false
 }
 
-// TestOneStream interleaves stacks of different languages on one stream without any mark: no line
-// of the one may get into the other. (Two of Node and Python cannot always be told apart: both end
-// in "TypeError: message".)
-func TestOneStream(t *testing.T) {
+// TestLanguagesOnOneStreamDoNotMix interleaves stacks of different languages on one stream without
+// prefixes, and checks that no fault mixes lines of two stacks. (A Node stack and a Python stack
+// cannot always be separated: both end in "TypeError: message".)
+func TestLanguagesOnOneStreamDoNotMix(t *testing.T) {
 	byName := map[string]recording{}
 	for _, r := range recordings(t, "corpus") {
 		byName[r.name] = r
 	}
 	for _, pair := range [][2]string{{"python-traceback", "java-exception"}, {"go-panic-nil", "python-traceback"}, {"go-panic-nil", "java-exception"}, {"asan-leak", "java-exception"}, {"rust-panic", "java-exception"}} {
-		a := byName[pair[0]].ofOne(1, "")
-		b := byName[pair[1]].ofOne(1, "")
+		a := byName[pair[0]].onStream(1, "")
+		b := byName[pair[1]].onStream(1, "")
 		got := alternate(a, b)
 		if len(got) != 2 {
-			t.Errorf("%v: %d faults, want 2: %v", pair, len(got), got)
+			t.Errorf("%v: got %d faults, want 2: %v", pair, len(got), got)
 			continue
 		}
 		for _, f := range got {
-			mixed(t, pair, f, a, b)
+			checkNotMixed(t, pair, f, a, b)
 		}
 	}
 }
 
-func mixed(t *testing.T, pair [2]string, f fault.Fault, a, b recording) {
+func checkNotMixed(t *testing.T, pair [2]string, f fault.Fault, a, b recording) {
 	t.Helper()
 	from := func(r recording) (n int) {
 		for _, s := range f.Stack {
@@ -134,31 +139,32 @@ func mixed(t *testing.T, pair [2]string, f fault.Fault, a, b recording) {
 		return n
 	}
 	if x, y := from(a), from(b); x > 0 && y > 0 && x+y > len(f.Stack)-1 && x != len(f.Stack) && y != len(f.Stack) {
-		t.Errorf("%v: the stack of %s holds lines of both: %s", pair, f.Type, strings.Join(f.Stack, "\n"))
+		t.Errorf("%v: got a stack of %s with lines of both programs, want lines of one: %s", pair, f.Type, strings.Join(f.Stack, "\n"))
 	}
 }
 
-// TestIdle holds that silence between errors changes nothing. No program is silent before a line
-// that is indented under its last.
-func TestIdle(t *testing.T) {
+// TestIdleBetweenErrorsChangesNothing checks that calls of Idle outside of errors do not change the
+// recognised faults. The test does not call Idle before an indented line, because no program pauses
+// there.
+func TestIdleBetweenErrorsChangesNothing(t *testing.T) {
 	for _, r := range recordings(t, "corpus") {
-		want := r.play()
+		want := r.faults()
 		var got []fault.Fault
 		rec := fault.New(func(f fault.Fault) { got = append(got, f) })
 		for i, l := range r.lines {
 			n := int64(i + 1)
 			rec.Line(n, l.stream, l.level, l.text)
-			if !within(want, n) && !(i+1 < len(r.lines) && strings.HasPrefix(string(r.lines[i+1].text), " ")) {
+			if !insideFault(want, n) && !(i+1 < len(r.lines) && strings.HasPrefix(string(r.lines[i+1].text), " ")) {
 				rec.Idle()
 				rec.Idle()
 			}
 		}
 		rec.End(r.exit, r.signal)
-		sameContent(t, r.name, got, want)
+		checkSameContent(t, r.name, got, want)
 	}
 }
 
-func within(list []fault.Fault, n int64) bool {
+func insideFault(list []fault.Fault, n int64) bool {
 	for _, f := range list {
 		if n >= f.FirstLine && n < f.LastLine {
 			return true
@@ -167,8 +173,9 @@ func within(list []fault.Fault, n int64) bool {
 	return false
 }
 
-// TestIdleAnywhere holds that silence in the middle of an error loses no error.
-func TestIdleAnywhere(t *testing.T) {
+// TestIdleInsideErrorStillFindsFault calls Idle after every line of a failed run and checks that at
+// least one fault is still recognised.
+func TestIdleInsideErrorStillFindsFault(t *testing.T) {
 	for _, r := range recordings(t, "corpus") {
 		if r.exit == 0 && r.signal == "" {
 			continue
@@ -180,14 +187,15 @@ func TestIdleAnywhere(t *testing.T) {
 			rec.Idle()
 		}
 		rec.End(r.exit, r.signal)
-		if len(r.play()) > 0 && n == 0 {
-			t.Errorf("%s: nothing was recognised", r.name)
+		if len(r.faults()) > 0 && n == 0 {
+			t.Errorf("%s: got no fault, want at least one", r.name)
 		}
 	}
 }
 
-// TestEmittedInTime holds that an error comes with the silence after it, not only with the end of the run.
-func TestEmittedInTime(t *testing.T) {
+// TestIdleEmitsOpenError checks that Idle emits an error whose lines have all been read, before the
+// end of the run.
+func TestIdleEmitsOpenError(t *testing.T) {
 	var got []fault.Fault
 	rec := fault.New(func(f fault.Fault) { got = append(got, f) })
 	for i, s := range []string{"TypeError: x is not a function", "    at run (/home/dev/app.js:3:9)", "    at main (/home/dev/app.js:9:1)"} {
@@ -195,16 +203,16 @@ func TestEmittedInTime(t *testing.T) {
 	}
 	rec.Idle()
 	if len(got) != 1 || got[0].File != "/home/dev/app.js" || got[0].Line != 3 || len(got[0].Stack) != 2 || got[0].Stream != 1 {
-		t.Fatalf("got %+v", got)
+		t.Fatalf("got %+v, want one fault at /home/dev/app.js:3 with 2 lines of stack", got)
 	}
 	rec.End(1, "")
 	if len(got) != 1 {
-		t.Fatalf("the end was not explained by the error before it: %+v", got[1:])
+		t.Fatalf("got %+v from End, want none: the error explains the exit", got[1:])
 	}
 }
 
-// TestEnds is about the fault of the end of a run.
-func TestEnds(t *testing.T) {
+// TestEndEmitsFaultForBadExit checks which fault End emits for each exit code and signal.
+func TestEndEmitsFaultForBadExit(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		lines  []string
@@ -238,8 +246,9 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestBounds feeds stacks, messages and lines far over every bound.
-func TestBounds(t *testing.T) {
+// TestFaultsAreBounded feeds a Recogniser stacks, messages and lines far beyond every limit, and
+// checks that the faults stay within the limits.
+func TestFaultsAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 50_000)
 	var got []fault.Fault
 	rec := fault.New(func(f fault.Fault) { got = append(got, f) })
@@ -266,7 +275,7 @@ func TestBounds(t *testing.T) {
 	}
 	rec.End(1, "")
 	if len(got) < 3 {
-		t.Fatalf("%d faults", len(got))
+		t.Fatalf("got %d faults, want at least 3", len(got))
 	}
 	for _, f := range got {
 		checkBounds(t, f)
@@ -276,38 +285,75 @@ func TestBounds(t *testing.T) {
 func checkBounds(t testing.TB, f fault.Fault) {
 	t.Helper()
 	if len(f.Stack) > fault.MaxStack || len(f.Message) > fault.MaxMessage || len(f.Type) > 512 || len(f.File) > 512 {
-		t.Fatalf("out of bounds: stack %d, message %d, type %d, file %d", len(f.Stack), len(f.Message), len(f.Type), len(f.File))
+		t.Fatalf("got stack %d, message %d, type %d, file %d, want at most %d, %d, 512, 512", len(f.Stack), len(f.Message), len(f.Type), len(f.File), fault.MaxStack, fault.MaxMessage)
 	}
 	for _, s := range f.Stack {
 		if len(s) > fault.MaxStackLine {
-			t.Fatalf("a stack line of %d bytes", len(s))
+			t.Fatalf("got a stack line of %d bytes, want at most %d", len(s), fault.MaxStackLine)
 		}
 	}
 	if f.FirstLine > f.LastLine || len(f.Fingerprint) != 32 || f.Message == "" && f.Type == "" || f.Line < 0 || f.Column < 0 {
-		t.Fatalf("not well formed: %+v", f)
+		t.Fatalf("got malformed fault %+v", f)
 	}
 	known := false
 	for _, c := range fault.Categories() {
 		known = known || c == f.Category
 	}
 	if !known {
-		t.Fatalf("unknown category %q", f.Category)
+		t.Fatalf("got category %q, want one of %q", f.Category, fault.Categories())
 	}
 }
 
-// TestMessagesIgnored holds that the protocol messages of an MCP child are none of the recogniser's business.
-func TestMessagesIgnored(t *testing.T) {
-	rec := fault.New(func(f fault.Fault) { t.Errorf("got %+v", f) })
+// TestProtocolMessagesAreIgnored checks that the Recogniser ignores the protocol messages of an MCP
+// server.
+func TestProtocolMessagesAreIgnored(t *testing.T) {
+	rec := fault.New(func(f fault.Fault) { t.Errorf("got %+v, want no fault", f) })
 	rec.Line(1, 2, 5, []byte(`{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"TypeError: x"}}`))
 	rec.End(0, "")
 }
 
-// TestOrdinaryLinesDoNotAllocate is part of the bound on what an ordinary line costs.
+// TestOrdinaryLinesDoNotAllocate checks that the Recogniser allocates no memory for an ordinary
+// line, so that the line stays cheap.
 func TestOrdinaryLinesDoNotAllocate(t *testing.T) {
 	rec := fault.New(func(fault.Fault) {})
 	text := []byte(`127.0.0.1 - - [05/Jan/2026:10:00:00 +0000] "GET /api/items/42 HTTP/1.1" 200 512 "-" "Mozilla/5.0 (X11; Linux x86_64)"`)
 	n := int64(0)
 	if a := testing.AllocsPerRun(1000, func() { n++; rec.Line(n, 0, 0, text) }); a > 0 {
-		t.Errorf("%v allocations a line", a)
+		t.Errorf("got %v allocations a line, want 0", a)
+	}
+}
+
+// TestSignalOfStopIsNoFault checks that what a run prints about the signal of its stop is no fault,
+// that the same lines before the stop are one, and that other errors during the stop are faults.
+func TestSignalOfStopIsNoFault(t *testing.T) {
+	for _, text := range []string{
+		"error: exit status 1: signal: interrupt",
+		"Traceback (most recent call last):\n  File \"/app/x.py\", line 4, in <module>\n    time.sleep(9)\nKeyboardInterrupt",
+		"Traceback (most recent call last):\n  File \"/app/x.py\", line 4, in main\n    await f()\nasyncio.exceptions.CancelledError\n\nDuring handling of the above exception, another exception occurred:\n\n" +
+			"Traceback (most recent call last):\n  File \"/app/x.py\", line 9, in <module>\n    run()\nKeyboardInterrupt",
+		"make: *** [Makefile:2: run] Error 130",
+		"error: script \"dev\" exited with code 143",
+		"app.rb:1:in 'sleep': Interrupt (Interrupt)",
+		"error: command was killed with SIGTERM",
+	} {
+		feed := func(stopFirst bool) (list []fault.Fault) {
+			rec := fault.New(func(f fault.Fault) { list = append(list, f) })
+			rec.Line(1, 1, 0, []byte("up"))
+			if stopFirst {
+				rec.Stopping()
+			}
+			lines := append(strings.Split(text, "\n"), "", "TypeError: no price", "    at f (/app/x.js:3:4)")
+			for i, l := range lines {
+				rec.Line(int64(i+2), 1, uint8(line.GuessLevel([]byte(l), true)), []byte(l))
+			}
+			rec.End(0, "")
+			return list
+		}
+		if got := feed(false); len(got) != 2 {
+			t.Errorf("%q without a stop: got %d faults, want 2", text, len(got))
+		}
+		if got := feed(true); len(got) != 1 || got[0].Type != "TypeError" {
+			t.Errorf("%q during a stop: got %v, want the TypeError only", text, got)
+		}
 	}
 }

@@ -3,126 +3,93 @@ package fault
 import "strings"
 
 const (
-	// chiWatch is how many lines chi prints between a panic's value and its first frame, and that frame.
+	// chiWatch is the number of lines from a panic's value to its first frame, as chi prints them.
 	chiWatch = 2
-	// maxRequest is the most lines of a request and of a panic's value that Gin prints before the frames.
+	// maxRequest is the maximum number of lines that Gin prints before the frames: the request and
+	// the panic's value.
 	maxRequest = 64
 )
 
-// ginPanic is a panic from which Gin's middleware recovered: the request, the value, the frames.
-type ginPanic struct {
-	one
-	site    site
-	request bool
-	lines   int // before the frames
-	frames  int
-	where   place
-}
-
-// startGinPanic knows "2026/01/05 10:00:00 [Recovery] 2026/01/05 - 10:00:00 panic recovered:".
-func startGinPanic(l line, _ *back, _ *notes) shape {
-	if !strings.HasSuffix(l.text, " panic recovered:") || !strings.Contains(l.text, " [Recovery] ") || !timeWord(firstWord(l.text)) {
-		return nil
-	}
-	g := &ginPanic{}
-	g.start(l)
-	g.f.Type, g.fallback = "panic", CategoryCrash
-	return g
-}
-
-func (g *ginPanic) next(l line) verdict {
-	t := l.trim()
-	if p, rest, ok := position(t); ok && strings.HasPrefix(rest, " (0x") && l.indent() == 0 {
-		g.frames++
-		g.where = p
-		g.add(l)
-		return mine
-	}
-	if g.frames > 0 {
-		if l.indent() == 0 {
+// ginPanic is a panic that Gin's middleware recovered: "2026/01/05 10:00:00 [Recovery] 2026/01/05 -
+// 10:00:00 panic recovered:", the request, the value, the frames. The block's step is 1 while the
+// request is read.
+var ginPanic = row{
+	kind: "panic", fallback: CategoryCrash,
+	start: func(b *block, l line) verdict {
+		if !strings.HasSuffix(l.text, " panic recovered:") || !strings.Contains(l.text, " [Recovery] ") || !isTimeWord(firstWord(l.text)) {
+			return foreign
+		}
+		return taken
+	},
+	next: func(b *block, l line, t string) verdict {
+		if _, rest, ok := parsePosition(t); ok && strings.HasPrefix(rest, " (0x") && l.indent() == 0 {
+			b.frames++
+			b.name = t
+			return shown
+		}
+		switch {
+		case b.frames > 0 && l.indent() == 0, b.frames == 0 && (b.lines > maxRequest || l.belowError() && b.step == 0):
 			return ended
+		case b.frames > 0:
+			where, _, _ := parsePosition(b.name)
+			if function, _, _ := strings.Cut(t, ": "); !strings.Contains(where.file, "/src/runtime/") { // frames in the runtime belong to the panic itself
+				b.site.offer(where, function)
+			}
+			return shown
+		case b.lines == 1 && strings.Contains(t, " HTTP/"):
+			b.step = 1
+		case t == "":
+			b.step = 0
+		case b.step == 0:
+			b.appendMessage(t)
 		}
-		if function, _, _ := strings.Cut(t, ": "); !strings.Contains(g.where.file, "/src/runtime/") { // what is there is the panic's own
-			g.site.offer(g.where, function)
+		return taken
+	},
+	finish: func(b *block) {
+		if b.frames == 0 {
+			b.f.LastLine = b.f.FirstLine
 		}
-		g.add(l)
-		return mine
-	}
-	if g.lines++; g.lines > maxRequest || l.stated() && !g.request {
-		return ended
-	}
-	switch {
-	case g.lines == 1 && strings.Contains(t, " HTTP/"):
-		g.request = true
-	case t == "":
-		g.request = false
-	case !g.request:
-		g.say(t)
-	}
-	g.reach(l)
-	return mine
+	},
 }
 
-func (g *ginPanic) drafts() []*draft {
-	if g.frames == 0 {
-		g.f.LastLine = g.f.FirstLine
-	}
-	g.site.into(&g.draft)
-	return g.one.drafts()
-}
-
-// chiPanic is a panic from which chi's middleware recovered: " panic: value", a blank line, " -> "
-// in front of the innermost frame, which is a function and below it its place.
-type chiPanic struct {
-	one
-	site     site
-	function string
-}
-
-// startChiPanic has the lines below a panic looked at, and knows the first frame.
-func startChiPanic(l line, b *back, n *notes) shape {
-	if strings.HasPrefix(l.text, " panic: ") {
-		n.watch = chiWatch
-		return nil
-	}
-	function, ok := strings.CutPrefix(l.text, " -> ")
-	if !ok {
-		return nil
-	}
-	blank, _ := b.line(0)
-	value, _ := b.line(1)
-	message, ok := strings.CutPrefix(value.text, " panic: ")
-	if !ok || blank.text != "" {
-		return nil
-	}
-	c := &chiPanic{function: goFunction(function)}
-	c.start(l)
-	c.begin(value.number)
-	c.f.Type, c.fallback = "panic", CategoryCrash
-	c.say(message)
-	c.push(value.text)
-	c.add(l)
-	return c
-}
-
-func (c *chiPanic) next(l line) verdict {
-	t := strings.TrimLeft(strings.TrimPrefix(l.text, " ->"), " ")
-	switch {
-	case t == "":
-		return mine
-	case l.indent() == 0:
-		return ended
-	}
-	if p, rest, ok := position(t); ok && rest == "" {
-		c.site.offer(p, c.function)
-	} else {
-		c.function = goFunction(t)
-	}
-	c.add(l)
-	return mine
-}
-
-func (c *chiPanic) drafts() []*draft {
-	c.site.into(&c.draft)
-	return c.one.drafts()
+// chiPanic is a panic that chi's middleware recovered: " panic: value", a blank line, then the
+// frames. " -> " precedes the innermost frame, at which the report starts. A frame is a function
+// with its position below.
+var chiPanic = row{
+	kind: "panic", fallback: CategoryCrash,
+	start: func(b *block, l line) verdict {
+		if strings.HasPrefix(l.text, " panic: ") {
+			b.notes.watch = chiWatch
+			return foreign
+		}
+		function, ok := strings.CutPrefix(l.text, " -> ")
+		if !ok {
+			return foreign
+		}
+		blank, _ := b.above.line(0)
+		value, _ := b.above.line(1)
+		message, ok := strings.CutPrefix(value.text, " panic: ")
+		if !ok || blank.text != "" {
+			return foreign
+		}
+		b.name = shortGoFunction(function)
+		b.moveStart(value.number)
+		b.appendMessage(message)
+		b.pushStack(value.text)
+		return shown
+	},
+	next: func(b *block, l line, _ string) verdict {
+		t := strings.TrimLeft(strings.TrimPrefix(l.text, " ->"), " ")
+		switch p, rest, ok := parsePosition(t); {
+		case t == "":
+			return taken
+		case l.indent() == 0:
+			return ended
+		case ok && rest == "":
+			b.site.offer(p, b.name)
+		default:
+			b.name = shortGoFunction(t)
+		}
+		return shown
+	},
 }

@@ -2,178 +2,147 @@ package fault
 
 import "strings"
 
-// rolldown is what Rolldown (Vite 8) and Vite's dev server report below "… failed with 2 errors:": a
-// block for each error, with its code or plugin, what went wrong, where, an excerpt of the source and
-// a stack, which is the bundler's own.
-type rolldown struct {
-	one
-	errors []*draft
-	count  int // how many errors were announced
-	lines  int
-	quiet  int // blank lines in a row
-	// want tells that the message of the newest error is still to come.
-	want   bool
-	frames bool
-}
-
-// startRolldown knows the line that counts the errors; it must be tried before counts are taken for noise.
-func startRolldown(l line, _ *back, _ *notes) shape {
-	if !strings.HasSuffix(l.text, " error:") && !strings.HasSuffix(l.text, " errors:") {
-		return nil
-	}
-	served := strings.Contains(l.text, "[vite] ") && strings.Contains(l.text, " error: Transform failed with ")
-	if !served && !strings.HasPrefix(l.trim(), "Build failed with ") {
-		return nil
-	}
-	_, count, _ := strings.Cut(l.text, " failed with ")
-	r := &rolldown{}
-	r.count, _, _ = number(count)
-	r.start(l)
-	r.fatal = !served
-	return r
-}
-
-func (r *rolldown) patience() int      { return maxHeld }
-func (r *rolldown) drafts() []*draft   { return r.errors }
-func (r *rolldown) absorbInto() *draft { return &draft{} }
-
-// waits for the errors that were announced, of which at most five are shown.
-func (r *rolldown) waits() bool { return len(r.errors) < min(r.count, 5) || r.want }
-
-func (r *rolldown) next(l line) verdict {
-	if l.number < r.f.FirstLine {
-		return foreign // another shape held it
-	}
-	t := l.trim()
-	if r.lines++; r.lines > 200 || l.stated() {
-		return ended
-	}
-	if t == "" {
-		if r.quiet++; r.quiet > 2 {
+// rolldown is the report of Rolldown (Vite 8) and of Vite's dev server below "… failed with 2
+// errors:". For each error it has a part with a code or plugin, a message, a position, a source
+// excerpt and the bundler's own stack. The row must be tried before noise, which ignores lines that
+// count errors. The block's step is the announced number of errors.
+var rolldown = row{
+	announcement: replaces, endsBelowError: true, maxLines: 200, maxBlank: 2, patience: maxHeld,
+	start: func(b *block, l line) verdict {
+		if !strings.HasSuffix(l.text, " error:") && !strings.HasSuffix(l.text, " errors:") {
+			return foreign
+		}
+		served := strings.Contains(l.text, "[vite] ") && strings.Contains(l.text, " error: Transform failed with ")
+		if !served && !strings.HasPrefix(l.trim(), "Build failed with ") {
+			return foreign
+		}
+		_, count, _ := strings.Cut(l.text, " failed with ")
+		b.step, _, _ = parseNumber(count)
+		b.fatal, b.void = !served, true
+		return taken
+	},
+	waits: func(b *block) bool { // the report shows at most five errors
+		p := b.newest()
+		return len(b.parts) < min(b.step, 5) || p != nil && !p.titled
+	},
+	next: func(b *block, l line, t string) verdict {
+		if b.startRolldownError(l, t) {
+			return taken
+		}
+		p := b.newest()
+		switch {
+		case p == nil:
+			return ended
+		case !p.titled:
+			p.setTitle(t)
+		case !p.readRolldown(l, t):
 			return ended
 		}
-		return mine
-	}
-	r.quiet = 0
-	switch d := r.newest(); {
-	case r.head(l, t): // taken
-	case d == nil:
-		return ended
-	case r.want:
-		r.want = false
-		d.message(t)
-		d.add(l)
-	case !r.part(d, l, t):
-		return ended
-	}
-	return mine
+		p.add(l)
+		return taken
+	},
 }
 
-func (r *rolldown) newest() *draft {
-	if len(r.errors) == 0 {
+// newest returns the last part, or nil.
+func (b *block) newest() *block {
+	if len(b.parts) == 0 {
 		return nil
 	}
-	return r.errors[len(r.errors)-1]
+	return b.parts[len(b.parts)-1]
 }
 
-// head begins an error: "[PARSE_ERROR] message", "[builtin:x] message", "[plugin x] file:3:4" with the
-// message on the next line, or esbuild's "file:3:4: ERROR: message".
-func (r *rolldown) head(l line, t string) bool {
-	if l.indent() > 0 || len(r.errors) == MaxOpen {
+// rolldownError is an error within a report.
+var rolldownError = row{fallback: CategoryBuild}
+
+// startRolldownError starts the next error if l is the first line of an error, and reports whether
+// it did. The first line is "[PARSE_ERROR] message", "[builtin:x] message", "[plugin x] file:3:4"
+// with the message on the next line, or esbuild's "file:3:4: ERROR: message".
+func (b *block) startRolldownError(l line, t string) bool {
+	if l.indent() > 0 || len(b.parts) == MaxOpen {
 		return false
 	}
-	d := &draft{fallback: CategoryBuild, fatal: r.fatal}
-	if !d.told(t) {
+	p := b.part(&rolldownError, l)
+	if p.titled = p.readHeading(t); !p.titled {
 		plugin, where, ok := strings.Cut(t, "]")
 		if !ok || !strings.HasPrefix(plugin, "[plugin ") {
 			return false
 		}
-		d.f.Type, r.want = plugin[len("[plugin "):], true
-		d.at(filePlace(strings.TrimSpace(where)))
+		p.f.Type = plugin[len("[plugin "):]
+		p.setPosition(parseFilePosition(strings.TrimSpace(where)))
 	}
-	d.start(l)
-	d.push(l.text)
-	r.frames = false
-	r.errors = append(r.errors, d)
+	p.fatal = b.fatal
+	p.add(l)
+	b.parts = append(b.parts, p)
 	return true
 }
 
-// told takes a line that begins an error with its message: "[PARSE_ERROR] message", "[builtin:x]
-// message", or esbuild's "file:3:4: ERROR: message".
-func (d *draft) told(t string) bool {
-	if p, rest, ok := position(t); ok && strings.HasPrefix(rest, ": ERROR: ") {
-		d.say(rest[len(": ERROR: "):])
-		d.at(p)
+// readHeading reads the first line of an error if the line contains the message, and reports
+// whether it does: "[PARSE_ERROR] message", "[builtin:x] message", or esbuild's "file:3:4: ERROR:
+// message".
+func (d *draft) readHeading(t string) bool {
+	if p, rest, ok := parsePosition(t); ok && strings.HasPrefix(rest, ": ERROR: ") {
+		d.appendMessage(rest[len(": ERROR: "):])
+		d.setPosition(p)
 		return true
 	}
 	code, message, ok := strings.Cut(strings.TrimPrefix(t, "["), "]")
-	if !ok || t[0] != '[' || !strings.HasPrefix(code, "builtin:") && !rolldownCode(code) {
+	if !ok || t[0] != '[' || !strings.HasPrefix(code, "builtin:") && !isRolldownCode(code) {
 		return false
 	}
 	d.f.Type, d.hint = code, strings.ReplaceAll(code, "_", " ")
 	if code == "builtin:vite-transform" {
 		d.hint = "transform failed"
 	}
-	d.say(strings.TrimSpace(message))
+	d.appendMessage(strings.TrimSpace(message))
 	return true
 }
 
-// located takes a line that says where an error is: "╭─[ file:3:4 ]", or "File: /path".
-func (d *draft) located(t string) bool {
+// readPosition reads the line with the position of an error, and reports whether t is such a line:
+// "╭─[ file:3:4 ]", or "File: /path".
+func (d *draft) readPosition(t string) bool {
 	if where, ok := strings.CutPrefix(t, "\u256d\u2500[ "); ok {
-		p, _, _ := position(where)
-		d.at(p)
+		d.setPositionIn(where)
 		return true
 	}
 	file, ok := strings.CutPrefix(t, "File: ")
 	if ok {
-		p := filePlace(file)
-		if strings.HasSuffix(p.file, "/"+d.f.File) { // the same, by its whole path
+		p := parseFilePosition(file)
+		if strings.HasSuffix(p.file, "/"+d.f.File) { // the line names the same file with its full path
 			d.f.File = p.file
 		}
-		d.at(p)
+		d.setPosition(p)
 	}
 	return ok
 }
 
-// message takes the line that says what went wrong.
-func (d *draft) message(t string) {
-	if kind, message, at, ok := header(t); ok && at == 0 {
-		d.f.Type = kind
-		d.say(message)
-		return
-	}
-	d.say(t)
-}
-
-// part takes a line that belongs to the newest error.
-func (r *rolldown) part(d *draft, l line, t string) bool {
-	if _, _, ok := frame(l); ok {
-		r.frames = true
-	} else if r.frames && l.indent() == 0 && t != "}" {
+// readRolldown reads a line below the message of an error, and reports whether the line belongs to
+// that error.
+func (b *block) readRolldown(l line, t string) bool {
+	plugin, isPlugin := strings.CutPrefix(t, "Plugin: ")
+	switch _, _, ok := parseFrame(l); {
+	case ok:
+		b.frames++
+	case b.frames > 0 && l.indent() == 0 && t != "}":
 		return false
-	} else if plugin, ok := strings.CutPrefix(t, "Plugin: "); ok && d.f.Type == "" {
-		d.f.Type = plugin
-	} else if !d.located(t) && l.indent() == 0 && isAlpha(t[0]) {
-		return false // an excerpt starts with blanks, a number or a frame's corner
+	case isPlugin && b.f.Type == "":
+		b.f.Type = plugin
+	default: // an excerpt starts with blanks, a number or a frame's corner
+		return b.readPosition(t) || l.indent() > 0 || !isAlpha(t[0])
 	}
-	d.add(l)
 	return true
 }
 
-// filePlace reads "path:3:4", "path:3:4 (importer)" or a path alone.
-func filePlace(file string) place {
-	if p, _, ok := position(file); ok {
-		return p
+// parseFilePosition parses "path:3:4", "path:3:4 (importer)" or a path alone.
+func parseFilePosition(file string) position {
+	p, _, ok := parsePosition(file)
+	if !ok && isFile(file) {
+		p.file = file
 	}
-	if isFile(file) {
-		return place{file: file}
-	}
-	return place{}
+	return p
 }
 
-// rolldownCode tells whether the word in brackets is the kind of one of Rolldown's errors.
-func rolldownCode(word string) bool {
+// isRolldownCode reports whether the word in brackets is a code of Rolldown's errors.
+func isRolldownCode(word string) bool {
 	switch word {
 	case "PARSE_ERROR", "MISSING_EXPORT", "UNRESOLVED_IMPORT", "UNRESOLVED_ENTRY", "UNLOADABLE_DEPENDENCY", "UNHANDLEABLE_ERROR", "RESOLVE_ERROR", "TRANSFORM_ERROR",
 		"PLUGIN_ERROR", "TSCONFIG_ERROR", "JSON_PARSE", "FILE_NOT_FOUND", "ILLEGAL_REASSIGNMENT", "CANNOT_CALL_NAMESPACE", "INVALID_OPTION", "INVALID_EXPORT_OPTION":

@@ -5,33 +5,38 @@ import (
 	"strings"
 )
 
-// startJSON knows lines that are JSON objects of error level.
-func startJSON(l line, _ *back, _ *notes) shape {
-	if !strings.HasPrefix(l.text, "{") {
-		return nil
-	}
-	if l.level < levelError {
-		if l.level > 0 {
-			return ignored{}
+// jsonObject is a line that is a JSON object of error level.
+var jsonObject = row{
+	fallback: CategoryOther,
+	start: func(b *block, l line) verdict {
+		switch {
+		case !strings.HasPrefix(l.text, "{"), l.level == 0:
+			return foreign
+		case l.level < levelError:
+			return ignored
 		}
-		return nil
-	}
-	var object map[string]any
-	if json.Unmarshal([]byte(l.text), &object) != nil {
-		return nil
-	}
-	d := single(l)
-	d.fallback = CategoryOther
-	d.fatal = l.level > levelError
-	d.fromObject(object, 0)
-	if d.f.Message == "" && d.f.Type == "" {
-		return nil
-	}
-	return d
+		var object map[string]any
+		if json.Unmarshal([]byte(l.text), &object) != nil {
+			return foreign
+		}
+		return b.startObject(object, l)
+	},
 }
 
-// field gives the first of the named members that is a text.
-func field(object map[string]any, names ...string) string {
+// startObject starts the fault that the object of a log line describes. The result is foreign if
+// the object describes no error.
+func (b *block) startObject(object map[string]any, l line) verdict {
+	before := b.draft
+	if b.readObject(object, 0); b.f.Message == "" && b.f.Type == "" {
+		b.draft = before
+		return foreign
+	}
+	b.fatal = l.level > levelError
+	return takenLast
+}
+
+// firstText returns the first non-empty string among the named members.
+func firstText(object map[string]any, names ...string) string {
 	for _, n := range names {
 		if s, ok := object[n].(string); ok && s != "" {
 			return s
@@ -40,113 +45,115 @@ func field(object map[string]any, names ...string) string {
 	return ""
 }
 
-// fromObject reads the members by which the usual loggers name the message, the error, its stack and the source.
-func (d *draft) fromObject(o map[string]any, depth int) {
-	message := field(o, "msg", "message", "event", "@m", "body", "textPayload")
-	cause := field(o, "err", "error", "exception", "reason", "exc_info", "error.message", "@x")
+// readObject reads the members in which common loggers store the message, the error, the error's
+// stack and the source.
+func (b *block) readObject(o map[string]any, depth int) {
+	message := firstText(o, "msg", "message", "event", "@m", "body", "textPayload")
+	cause := firstText(o, "err", "error", "exception", "reason", "exc_info", "error.message", "@x")
 	if depth > 0 {
 		cause = ""
 	}
 	for _, k := range [...]string{"err", "error", "exception"} {
 		if inner, ok := o[k].(map[string]any); ok && depth == 0 {
-			d.fromObject(inner, 1)
+			b.readObject(inner, 1)
 			cause = ""
 			break
 		}
 	}
-	if kind := field(o, "type", "name", "class", "error.type", "exception.type", "error.kind", "exception_class"); kind != "" && (depth > 0 || errorName(kind)) && d.f.Type == "" {
-		d.f.Type = kind
+	if kind := firstText(o, "type", "name", "class", "error.type", "exception.type", "error.kind", "exception_class"); kind != "" && (depth > 0 || isErrorName(kind)) && b.f.Type == "" {
+		b.f.Type = kind
 	}
-	if stack := field(o, "stack", "stack_trace", "stacktrace", "exception", "exc_info", "error.stack", "traceback", "@x"); strings.ContainsRune(stack, '\n') {
-		d.fromStack(stack)
+	if stack := firstText(o, "stack", "stack_trace", "stacktrace", "exception", "exc_info", "error.stack", "traceback", "@x"); strings.ContainsRune(stack, '\n') {
+		b.readStack(stack)
 		if cause == stack {
 			cause = ""
 		}
 	}
 	if source, ok := o["source"].(map[string]any); ok {
-		d.fromSource(source)
+		b.readSource(source)
 	}
-	if caller := field(o, "caller", "source", "logger.caller"); caller != "" {
-		d.at(mentioned(caller))
+	if caller := firstText(o, "caller", "source", "logger.caller"); caller != "" {
+		b.setPosition(firstSourcePosition(caller))
 	}
-	d.words(message, cause)
+	b.setCombinedMessage(message, cause)
 }
 
-// words makes a message of what is said and why, in front of what an inner error has said already.
-func (d *draft) words(message, cause string) {
+// setCombinedMessage joins the message and the cause, and puts both before the message of an inner
+// error.
+func (b *block) setCombinedMessage(message, cause string) {
 	parts := make([]string, 0, 3)
-	for _, s := range [...]string{message, cause, d.f.Message} {
+	for _, s := range [...]string{message, cause, b.f.Message} {
 		if s = strings.TrimSpace(s); s != "" && (len(parts) == 0 || parts[len(parts)-1] != s) {
 			parts = append(parts, s)
 		}
 	}
-	d.f.Message = ""
-	d.say(strings.Join(parts, ": "))
+	b.f.Message = ""
+	b.appendMessage(strings.Join(parts, ": "))
 }
 
-func (d *draft) fromSource(source map[string]any) {
-	file := field(source, "file")
+func (b *block) readSource(source map[string]any) {
+	file := firstText(source, "file")
 	n, _ := source["line"].(float64)
 	if file != "" && n >= 0 && n < 1e9 {
-		d.at(place{file: file, line: int(n)})
-		d.function = callee(field(source, "function"))
+		b.setPosition(position{file: file, line: int(n)})
+		b.function = callee(firstText(source, "function"))
 	}
 }
 
-// fromStack recognises the stack that stands in a member of an object.
-func (d *draft) fromStack(stack string) {
+// readStack reads the stack in a member of an object.
+func (b *block) readStack(stack string) {
 	var inner []Fault
-	r := New(func(f Fault) { inner = append(inner, f) })
+	r := b.notes.rows.newRecogniser(func(f Fault) { inner = append(inner, f) })
 	n := int64(0)
 	for text := range strings.Lines(cut(stack, maxText)) {
 		n++
 		r.Line(n, 1, levelError, []byte(strings.TrimRight(text, "\n")))
-		d.push(strings.TrimRight(text, "\n"))
+		b.pushStack(strings.TrimRight(text, "\n"))
 	}
 	r.End(0, "")
 	for _, f := range inner {
 		if f.Type == "" {
 			continue
 		}
-		d.f.Type = f.Type
-		d.at(place{f.File, f.Line, f.Column})
-		d.function = f.Fingerprint[:8]
-		if d.f.Message == "" {
-			d.say(f.Message)
+		b.f.Type = f.Type
+		b.setPosition(position{f.File, f.Line, f.Column})
+		b.function = f.Fingerprint[:8]
+		if b.f.Message == "" {
+			b.appendMessage(f.Message)
 		}
 		return
 	}
 }
 
-// startLogfmt knows level=error msg="…" err="…".
-func startLogfmt(l line, _ *back, _ *notes) shape {
-	if l.level < levelError || !strings.Contains(l.text, "=") {
-		return nil
-	}
-	object := map[string]any{}
-	level := false
-	for i := 0; i < len(l.text) && len(object) < 64; {
-		key, value, n := pairAt(l.text[i:])
-		if n == 0 {
-			i += len(firstWord(l.text[i:])) + 1
-			continue
+// logfmt is a line such as level=error msg="…" err="…".
+var logfmt = row{
+	fallback: CategoryOther,
+	start: func(b *block, l line) verdict {
+		if l.level < levelError || !strings.Contains(l.text, "=") {
+			return foreign
 		}
-		level = level || key == "level" || key == "lvl" || key == "severity"
-		object[key] = value
-		i += n
-	}
-	if !level || field(object, "msg", "message", "err", "error", "event") == "" {
-		return nil
-	}
-	d := single(l)
-	d.fallback = CategoryOther
-	d.fatal = l.level > levelError
-	d.fromObject(object, 0)
-	return d
+		object := map[string]any{}
+		level := false
+		for i := 0; i < len(l.text) && len(object) < 64; {
+			key, value, n := parsePair(l.text[i:])
+			if n == 0 {
+				i += len(firstWord(l.text[i:])) + 1
+				continue
+			}
+			level = level || IsLevelKey(key)
+			object[key] = value
+			i += n
+		}
+		if !level || firstText(object, "msg", "message", "err", "error", "event") == "" {
+			return foreign
+		}
+		return b.startObject(object, l)
+	},
 }
 
-// pairAt reads key=value at the start of s; n is its length with the blank after it, 0 when there is none.
-func pairAt(s string) (key, value string, n int) {
+// parsePair parses key=value at the start of s. n is the length of the pair including the blank
+// after it, or 0 if s does not start with a pair.
+func parsePair(s string) (key, value string, n int) {
 	i := 0
 	for i < len(s) && (isWord(s[i]) || s[i] == '.' || s[i] == '-' || s[i] == '@') {
 		i++

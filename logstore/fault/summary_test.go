@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// renamed is the recording with another name of a test.
+// renamed returns the recording with the name of the failed test replaced.
 func (r recording) renamed(from, to string) recording {
 	r.lines = slices.Clone(r.lines)
 	for i := range r.lines {
@@ -16,19 +16,19 @@ func (r recording) renamed(from, to string) recording {
 	return r
 }
 
-// then is the recording with another behind it.
-func (r recording) then(next recording) recording {
+// followedBy returns the recording with another recording appended.
+func (r recording) followedBy(next recording) recording {
 	r.lines = slices.Concat(r.lines, next.lines)
 	return r
 }
 
-// without is the recording without n lines from the i-th on.
-func (r recording) without(i, n int) recording {
+// omitting returns the recording without the n lines from index i on.
+func (r recording) omitting(i, n int) recording {
 	r.lines = slices.Delete(slices.Clone(r.lines), i, i+n)
 	return r
 }
 
-func corpusOf(t *testing.T, name string) recording {
+func corpusRecording(t *testing.T, name string) recording {
 	t.Helper()
 	for _, r := range recordings(t, "corpus") {
 		if r.name == name {
@@ -39,12 +39,13 @@ func corpusOf(t *testing.T, name string) recording {
 	return recording{}
 }
 
-// TestSummaries holds that each failed test of each round of a runner is one fault, whether the
-// runner prints its error below the test, in its summary, or in both.
-func TestSummaries(t *testing.T) {
-	both := corpusOf(t, "node-test-spec")
-	once := both.without(2, 18) // as Node prints it since 2025
-	unplaced := both.without(len(both.lines)-20, 1)
+// TestSummariesAddNoFault checks that each failed test in each round of a test runner gives one
+// fault, whether the runner prints the test's error below the test, in a summary at the end, or in
+// both places.
+func TestSummariesAddNoFault(t *testing.T) {
+	both := corpusRecording(t, "node-test-spec")
+	once := both.omitting(2, 18) // since 2025 Node's test runner prints an error only in the summary
+	unplaced := both.omitting(len(both.lines)-20, 1)
 	jest := recording{exit: 1}
 	for line := range strings.Lines(`FAIL ./sum.test.js
   ● adds
@@ -72,19 +73,19 @@ Tests:       1 failed, 1 total
 		want []string
 	}{
 		{"both", both, []string{"adds: 1 == 2"}},
-		{"both, two rounds", both.then(both.renamed("adds", "sums")), []string{"adds: 1 == 2", "sums: 1 == 2"}},
+		{"both, two rounds", both.followedBy(both.renamed("adds", "sums")), []string{"adds: 1 == 2", "sums: 1 == 2"}},
 		{"both, without places", unplaced, []string{"adds: 1 == 2"}},
 		{"summary only", once, []string{"adds: 1 == 2"}},
-		{"summary only, two rounds", once.then(once.renamed("adds", "sums")), []string{"adds: 1 == 2", "sums: 1 == 2"}},
+		{"summary only, two rounds", once.followedBy(once.renamed("adds", "sums")), []string{"adds: 1 == 2", "sums: 1 == 2"}},
 		{"jest", jest, []string{"adds: boom"}},
-		{"jest, two rounds", jest.then(jest.renamed("adds", "sums")), []string{"adds: boom", "sums: boom"}},
+		{"jest, two rounds", jest.followedBy(jest.renamed("adds", "sums")), []string{"adds: boom", "sums: boom"}},
 	} {
 		var got []string
-		for _, f := range c.r.play() {
+		for _, f := range c.r.faults() {
 			got = append(got, f.Message)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 		}
 	}
 }

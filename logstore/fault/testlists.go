@@ -2,131 +2,115 @@ package fault
 
 import "strings"
 
-// gradleTest is a failed test as Gradle prints it: the error and its place in one line, no message.
-type gradleTest struct {
-	one
-	lines int
-}
-
-// startGradleTest knows "AppTest > adds() FAILED".
-func startGradleTest(l line, _ *back, _ *notes) shape {
-	name, ok := strings.CutSuffix(l.text, " FAILED")
-	class, method, found := strings.Cut(name, " > ")
-	if l.level >= levelError || !ok || !found || method == "" || class == "" || !isAlpha(class[0]) {
-		return nil
-	}
-	g := &gradleTest{}
-	g.start(l)
-	g.test, g.fallback, g.fatal = name, CategoryAssertion, true
-	return g
-}
-
-func (g *gradleTest) next(l line) verdict {
-	if g.lines++; g.lines > maxHeld || l.indent() < 4 {
-		return ended
-	}
-	if g.f.Type == "" {
-		kind, where, ok := strings.Cut(l.trim(), " at ")
-		p, rest, placed := position(where)
-		if !ok || !placed || rest != "" || !errorName(kind) {
+// gradle prints a failed test, "AppTest > adds() FAILED", and below it the error and its position
+// on one line, without a message.
+var gradle = row{
+	opens: []string{"% > % FAILED"}, fallback: CategoryAssertion, fatal: true, maxLines: maxHeld,
+	start: func(b *block, l line) verdict {
+		if l.level >= levelError || b.texts[0] == "" || b.texts[1] == "" || !isAlpha(l.text[0]) {
+			return foreign
+		}
+		b.test, b.void = strings.TrimSuffix(l.text, " FAILED"), true
+		return taken
+	},
+	next: func(b *block, l line, t string) verdict {
+		if l.indent() < 4 {
 			return ended
 		}
-		g.f.Type = kind
-		g.at(p)
-	}
-	g.add(l)
-	return mine
+		if b.void { // otherwise the error follows in another form
+			kind, where, ok := strings.Cut(t, " at ")
+			p, rest, placed := parsePosition(where)
+			if !ok || !placed || rest != "" || !isErrorName(kind) {
+				return ended
+			}
+			b.f.Type, b.void = kind, false
+			b.setPosition(p)
+		}
+		return shown
+	},
 }
 
-func (g *gradleTest) drafts() []*draft {
-	if g.f.Type == "" {
-		return nil // the error stands below in another form
-	}
-	return g.one.drafts()
-}
-
-// startRSpec knows "     Failure/Error: code" below the name of the test, "  1) Calculator adds".
-func startRSpec(l line, b *back, n *notes) shape {
-	if l.indent() < 5 || !strings.HasPrefix(l.trim(), "Failure/Error:") {
-		return nil
-	}
-	above, _ := b.line(0)
-	name, ok := listed(above)
-	if !ok || above.indent() != 2 {
-		return nil
-	}
-	n.suite++
-	r := newReport(l, name)
-	r.draft.begin(above.number)
-	code := true // up to a blank line
-	r.ends = func(l line, t string) bool {
-		code = code && t != ""
-		return t != "" && l.indent() < 5
-	}
-	r.detail = func(r *report, _ line, t string) {
+// rspec prints "     Failure/Error: code" below the name of the test, "  1) Calculator adds".
+var rspec = testReport{
+	start: func(b *block, l line) verdict {
+		if l.indent() < 5 || !strings.HasPrefix(l.trim(), "Failure/Error:") {
+			return foreign
+		}
+		above, _ := b.above.line(0)
+		name, ok := parseListed(above)
+		if !ok || above.indent() != 2 {
+			return foreign
+		}
+		b.test = name
+		b.moveStart(above.number)
+		return shown
+	},
+	ends: func(l line, t string) bool { return t != "" && l.indent() < 5 },
+	detail: func(b *block, _ line, t string) {
 		if where, ok := strings.CutPrefix(t, "# "); ok {
-			if p, function, ok := rubyPlace(where); ok {
-				r.site.offer(p, function)
+			if p, function, ok := parseRubyFrame(where); ok {
+				b.site.offer(p, function)
 			}
 			return
 		}
 		switch {
-		case code:
-		case !r.begun:
-			r.firstWords(t)
-		case r.f.Message == "" || strings.HasPrefix(t, "got: "):
-			r.say(t)
+		case b.step == 0: // the code
+		case !b.titled:
+			b.setTitle(t)
+		case b.f.Message == "" || strings.HasPrefix(t, "got: "):
+			b.appendMessage(t)
 		}
-	}
-	return r
-}
+	},
+}.row()
 
-// listed reads the name in "1) name".
-func listed(l line) (name string, ok bool) {
-	_, rest, ok := number(l.trim())
+// parseListed parses the name in "1) name".
+func parseListed(l line) (name string, ok bool) {
+	_, rest, ok := parseNumber(l.trim())
 	name, found := strings.CutPrefix(rest, ") ")
 	return name, ok && found && name != ""
 }
 
-// startPHPUnit knows "1) CalcTest::testAdds" below "There was 1 failure:".
-func startPHPUnit(l line, _ *back, n *notes) shape {
-	if l.text == "FAILURES!" || l.text == "ERRORS!" {
-		n.phpunit = false
-		return nil
-	}
-	if phpunitList(l.text) {
-		n.phpunit, n.watch = true, watchLines
-		return ignored{}
-	}
-	name, ok := phpunitTest(l)
-	if !n.phpunit || !ok {
-		return nil
-	}
-	n.suite++
-	r := newReport(l, name)
-	r.ends = func(l line, t string) bool {
-		_, next := phpunitTest(l)
-		return next || t == "FAILURES!" || t == "ERRORS!" || t == "--" || phpunitList(t)
-	}
-	r.detail = func(r *report, _ line, t string) {
-		if p, rest, ok := position(t); ok && rest == "" {
-			r.site.offer(p, "")
-		} else if !r.begun {
-			r.firstWords(t)
+// phpunit lists each failed test as "1) CalcTest::testAdds" below "There was 1 failure:".
+var phpunit = testReport{
+	start: func(b *block, l line) verdict {
+		n := b.notes
+		if isPHPUnitEnd(l.text) {
+			n.inPHPUnitList = false
+		} else if isPHPUnitList(l.text) {
+			n.inPHPUnitList, n.watch = true, watchLines
+			return ignored
 		}
-	}
-	return r
+		name, ok := parsePHPUnitTest(l)
+		if !n.inPHPUnitList || !ok {
+			return foreign
+		}
+		b.test = name
+		return shown
+	},
+	ends: func(l line, t string) bool {
+		_, next := parsePHPUnitTest(l)
+		return next || isPHPUnitEnd(t) || t == "--" || isPHPUnitList(t)
+	},
+	detail: func(b *block, _ line, t string) {
+		if p, rest, ok := parsePosition(t); ok && rest == "" {
+			b.site.offer(p, "")
+		} else if !b.titled {
+			b.setTitle(t)
+		}
+	},
+}.row()
+
+func isPHPUnitEnd(t string) bool { return t == "FAILURES!" || t == "ERRORS!" }
+
+// isPHPUnitList reports whether a line is "There was 1 failure:", "There were 2 errors:" or the
+// like.
+func isPHPUnitList(t string) bool {
+	rest, ok := cutPrefix(t, "There was ", "There were ")
+	_, what, counted := parseNumber(rest)
+	return ok && counted && (what == " failure:" || what == " failures:" || what == " error:" || what == " errors:")
 }
 
-// phpunitList tells whether a line is "There was 1 failure:", "There were 2 errors:".
-func phpunitList(t string) bool {
-	rest, one := strings.CutPrefix(t, "There was ")
-	rest, many := strings.CutPrefix(rest, "There were ")
-	_, what, ok := number(rest)
-	return (one || many) && ok && (what == " failure:" || what == " failures:" || what == " error:" || what == " errors:")
-}
-
-func phpunitTest(l line) (name string, ok bool) {
-	name, ok = listed(l)
+func parsePHPUnitTest(l line) (name string, ok bool) {
+	name, ok = parseListed(l)
 	return name, ok && l.indent() == 0 && strings.Contains(firstWord(name), "::")
 }

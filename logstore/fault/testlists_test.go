@@ -2,9 +2,10 @@ package fault_test
 
 import "testing"
 
-// TestTestLists has the failures that Gradle, RSpec and PHPUnit list, and what only looks like them.
-func TestTestLists(t *testing.T) {
-	for _, m := range []misread{
+// TestListedFailuresAreRecognised checks that failures listed by Gradle, RSpec and PHPUnit are
+// recognised, and that similar lines are not.
+func TestListedFailuresAreRecognised(t *testing.T) {
+	for _, m := range []misreadCase{
 		{"gradle", []string{
 			"0> Task :test FAILED", "0", "0AppTest > adds() FAILED", "0    org.opentest4j.AssertionFailedError at AppTest.java:12", "0", "0AppTest > wraps() FAILED", "0    java.lang.RuntimeException at AppTest.java:17",
 			"0        Caused by: java.io.IOException at AppTest.java:16", "0", "02 tests completed, 2 failed", "0", "0FAILURE: Build failed with an exception.", "0", "0* What went wrong:", "0Execution failed for task ':test'.",
@@ -34,6 +35,6 @@ func TestTestLists(t *testing.T) {
 		{"no test of phpunit", []string{"01) See::this", "0of no test", "0There was 1 failure: none", "01) See::this", "0There were 2 errors:", "0", "01) the first was at std::move", "02) the second"}, nil},
 		{"no test of rspec", []string{"0     Failure/Error: rate", "0  of 3", "01) Calculator adds", "0     Failure/Error: rate"}, nil},
 	} {
-		m.test(t)
+		m.run(t)
 	}
 }

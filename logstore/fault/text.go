@@ -1,49 +1,96 @@
 package fault
 
 import (
-	"strconv"
 	"strings"
-	"unicode/utf8"
 )
 
-// cut shortens s to at most n bytes, at the start of a rune, and detaches it from what it was a
-// part of if that was much longer.
+// cut truncates s to at most n bytes, at a rune boundary. It copies the result, so that a much
+// longer s can be freed.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return strings.Clone(s[:n])
+	return strings.Clone(strings.ToValidUTF8(s[:n], ""))
 }
 
-// lowered is s with its ASCII letters in lower case; unlike strings.ToLower it keeps every byte at its index.
-func lowered(s string) string {
-	for i := range len(s) {
-		if !isUpper(s[i]) {
-			continue
+// lowerASCII returns s with its ASCII letters in lower case. Unlike strings.ToLower, lowerASCII
+// keeps every byte at its index.
+func lowerASCII(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if isUpper(c) {
+			b[i] = c | 0x20
 		}
-		b := []byte(s)
-		for ; i < len(b); i++ {
-			if isUpper(b[i]) {
-				b[i] |= 0x20
-			}
-		}
-		return string(b)
 	}
-	return s
+	return string(b)
 }
 
-func omitted(n int) string { return "... " + strconv.Itoa(n) + " lines left out ..." }
+// match reports whether s has the form of a pattern, in which % stands for any text, and returns
+// these texts, at most three. A text ends where the pattern's next text occurs first.
+func match(s, pattern string) (texts [3]string, ok bool) {
+	if s == "" || !mayBe(s[0], pattern[0]) || !mayBe(s[len(s)-1], pattern[len(pattern)-1]) { // most lines match no pattern
+		return texts, false
+	}
+	literal, pattern, more := strings.Cut(pattern, "%")
+	s, ok = strings.CutPrefix(s, literal)
+	for i := 0; ok && more; i++ {
+		if literal, pattern, more = strings.Cut(pattern, "%"); more {
+			texts[i], s, ok = strings.Cut(s, literal)
+		} else {
+			texts[i], ok = strings.CutSuffix(s, literal)
+			s = ""
+		}
+	}
+	return texts, ok && s == ""
+}
+
+// mayBe reports whether the byte p of a pattern can match the byte b.
+func mayBe(b, p byte) bool { return b == p || p == '%' }
+
+// startsWith reports whether s starts with one of the prefixes.
+func startsWith(s string, prefixes ...string) bool {
+	_, ok := cutPrefix(s, prefixes...)
+	return ok
+}
+
+// endsWith reports whether s ends with one of the suffixes.
+func endsWith(s string, suffixes ...string) bool {
+	for _, end := range suffixes {
+		if strings.HasSuffix(s, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// cutPrefix returns s without the first of the prefixes with which s starts, and reports whether
+// there is one.
+func cutPrefix(s string, prefixes ...string) (rest string, ok bool) {
+	for _, p := range prefixes {
+		if rest, ok = strings.CutPrefix(s, p); ok {
+			return rest, true
+		}
+	}
+	return s, false
+}
+
+// containsAny reports whether s contains one of the words.
+func containsAny(s string, words ...string) bool {
+	for _, w := range words {
+		if strings.Contains(s, w) {
+			return true
+		}
+	}
+	return false
+}
 
 func isDigit(b byte) bool { return b >= '0' && b <= '9' }
 func isAlpha(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 func isUpper(b byte) bool { return b >= 'A' && b <= 'Z' }
 func isWord(b byte) bool  { return isAlpha(b) || isDigit(b) || b == '_' }
 
-// number reads the decimal number that s starts with.
-func number(s string) (n int, rest string, ok bool) {
+// parseNumber parses the decimal number at the start of s.
+func parseNumber(s string) (n int, rest string, ok bool) {
 	i := 0
 	for i < len(s) && i < 9 && isDigit(s[i]) {
 		n = n*10 + int(s[i]-'0')
@@ -52,30 +99,34 @@ func number(s string) (n int, rest string, ok bool) {
 	return n, s[i:], i > 0
 }
 
-// place is a position in a file.
-type place struct {
+// position is a position in a file.
+type position struct {
 	file         string
 	line, column int
 }
 
-// position reads "file:line", "file:line:column", "file(line,column)" or "file(line)" at the start
-// of s; rest is what follows.
-func position(s string) (p place, rest string, ok bool) {
+// parsePosition parses "file:line", "file:line:column", "file(line,column)" or "file(line)" at the
+// start of s. rest is the text after it.
+func parsePosition(s string) (p position, rest string, ok bool) {
 	for i := 1; i < len(s) && i < maxField; i++ {
 		if s[i] != ':' && s[i] != '(' {
 			continue
 		}
-		n, after, isNumber := number(s[i+1:])
-		if !isNumber || !isFile(s[:i]) {
+		n, after, isNumber := parseNumber(s[i+1:])
+		if !isNumber {
 			continue
 		}
-		p = place{file: s[:i], line: n}
+		file, exact := sourceName(s[:i])
+		if !isFile(file) {
+			continue
+		}
+		p = position{file: file, line: n}
 		separator := byte(':')
 		if s[i] == '(' {
 			separator = ','
 		}
 		if len(after) > 1 && after[0] == separator && isDigit(after[1]) {
-			p.column, after, _ = number(after[1:])
+			p.column, after, _ = parseNumber(after[1:])
 		}
 		if s[i] == '(' {
 			if !strings.HasPrefix(after, ")") {
@@ -86,13 +137,16 @@ func position(s string) (p place, rest string, ok bool) {
 			continue
 		}
 		p.file = strings.TrimPrefix(p.file, "file://")
+		if !exact {
+			p.line, p.column = 0, 0
+		}
 		return p, after, true
 	}
-	return place{}, s, false
+	return position{}, s, false
 }
 
-// isFile tells whether s can be the name of a file: it has a directory or an extension, and nothing
-// that speaks against it.
+// isFile reports whether s can be the name of a file: it has a directory or an extension, and
+// contains no character that is unusual for file names in messages.
 func isFile(s string) bool {
 	if s == "" || strings.ContainsAny(s, "\"'`<>|*?\t,;=") || strings.Contains(s, "://") && !strings.HasPrefix(s, "file://") {
 		return false
@@ -108,22 +162,22 @@ func isFile(s string) bool {
 	return dot >= 0 && dot+1 < len(base) && isAlpha(base[dot+1]) && len(base)-dot <= 8 || dot < 0 && len(base) < len(s)
 }
 
-// extensions are those of files that messages name with a line number.
+// extensions lists the extensions of files that messages name together with a line number.
 const extensions = " go js ts jsx tsx mjs cjs mts cts vue svelte astro py rb php java kt kts scala groovy rs c cc cpp cxx h hh hpp cs fs vb swift m mm pl pm tcl sh" +
 	" bash lua dart zig ex exs erl hs ml clj css scss less html json yml yaml toml sql xml ini conf tf proto erb "
 
-// mentionBytes is how much of a message is searched for a source file.
+// mentionBytes is the number of bytes of a message that are searched for a source file.
 const mentionBytes = 1024
 
-// mentioned finds the first source file with a line number in the start of s.
-func mentioned(s string) (p place) {
+// firstSourcePosition returns the first source file with a line number in the start of s.
+func firstSourcePosition(s string) (p position) {
 	s = s[:min(len(s), mentionBytes)]
 	for i := 0; i < len(s); {
-		end := i
-		for end < len(s) && s[end] != ' ' && s[end] != '(' && s[end] != '[' && s[end] != '"' && s[end] != '\'' {
-			end++
+		end := len(s)
+		if n := strings.IndexAny(s[i:], " ([\"'"); n >= 0 {
+			end = i + n
 		}
-		if q, _, ok := position(s[i:]); ok && len(q.file) <= end-i {
+		if q, _, ok := parsePosition(s[i:]); ok && len(q.file) <= end-i {
 			dot := strings.LastIndexByte(q.file, '.')
 			if dot > 0 && strings.Contains(extensions, " "+q.file[dot+1:]+" ") {
 				return q
@@ -131,11 +185,11 @@ func mentioned(s string) (p place) {
 		}
 		i = end + 1
 	}
-	return place{}
+	return position{}
 }
 
-// errorName tells whether a word is the name of a class of errors.
-func errorName(word string) bool {
+// isErrorName reports whether a word is the name of an error class.
+func isErrorName(word string) bool {
 	if len(word) < 5 || len(word) > 200 {
 		return false
 	}
@@ -143,29 +197,24 @@ func errorName(word string) bool {
 	if short == "" || !isUpper(short[0]) {
 		return false
 	}
-	for _, end := range [...]string{"Error", "Exception", "Throwable", "Rejection", "Interrupt", "SystemExit", "Failure", "Fault", "StopIteration", "ExceptionGroup"} {
-		if strings.HasSuffix(short, end) {
-			return true
-		}
-	}
-	return false
+	return endsWith(short, "Error", "Exception", "Throwable", "Rejection", "Interrupt", "SystemExit", "Failure", "Fault", "StopIteration", "ExceptionGroup")
 }
 
-// header finds "TypeError: message", "Error [CODE]: message" or a bare
-// "java.lang.StackOverflowError" in s: at its start, or after words that introduce it. at is where
-// the type begins.
-func header(s string) (kind, message string, at int, ok bool) {
+// parseErrorHeader finds "TypeError: message", "Error [CODE]: message" or
+// "java.lang.StackOverflowError" without a message in s, either at the start of s or after words
+// that introduce an error. at is the index of the type.
+func parseErrorHeader(s string) (kind, message string, at int, ok bool) {
 	for i := 0; i < len(s) && i < 400; {
 		if !isAlpha(s[i]) {
 			i++
 			continue
 		}
 		end := i
-		for end < len(s) && (isWord(s[end]) || nameJoin(s, end)) {
+		for end < len(s) && (isWord(s[end]) || joinsName(s, end)) {
 			end++
 		}
-		if (i == 0 || strings.IndexByte(" :([\"'", s[i-1]) >= 0) && errorName(s[i:end]) {
-			if message, ok := headerRest(s[end:], i); ok {
+		if (i == 0 || strings.IndexByte(" :([\"'", s[i-1]) >= 0) && isErrorName(s[i:end]) {
+			if message, ok := parseErrorMessage(s[end:], i); ok {
 				return s[i:end], message, i, true
 			}
 		}
@@ -174,8 +223,8 @@ func header(s string) (kind, message string, at int, ok bool) {
 	return "", "", 0, false
 }
 
-// nameJoin tells whether s[i] joins two parts of a name: a.b, a::b, a$b, a\b.
-func nameJoin(s string, i int) bool {
+// joinsName reports whether s[i] joins two parts of a name: a.b, a::b, a$b, a\b.
+func joinsName(s string, i int) bool {
 	if i+1 >= len(s) {
 		return false
 	}
@@ -189,8 +238,9 @@ func nameJoin(s string, i int) bool {
 	}
 }
 
-// headerRest reads what follows the type of an error: nothing, ": message", or " [CODE]: message".
-func headerRest(rest string, at int) (message string, ok bool) {
+// parseErrorMessage parses the text after the type of an error: nothing, ": message", or " [CODE]:
+// message".
+func parseErrorMessage(rest string, at int) (message string, ok bool) {
 	code := ""
 	if strings.HasPrefix(rest, " [") {
 		if i := strings.IndexByte(rest, ']'); i > 0 && i < 60 {
@@ -209,19 +259,21 @@ func headerRest(rest string, at int) (message string, ok bool) {
 	}
 }
 
-// body is what a log line says, without the time, the level and other decoration in front of it.
-func body(s string) string {
-	rest, _ := statement(s)
+// logMessage returns the message of a log line without the time, the level and other decoration
+// before it.
+func logMessage(s string) string {
+	rest, _ := cutLogPrefix(s)
 	return rest
 }
 
-// statement is body that tells as well whether the decoration names a level of at least error.
-func statement(s string) (rest string, stated bool) {
+// cutLogPrefix returns the message of a log line, and reports whether the decoration before the
+// message states a level of at least error.
+func cutLogPrefix(s string) (rest string, stated bool) {
 	for i := range 8 {
 		t := strings.TrimLeft(s, " \t|-:>")
-		next, level := afterToken(t)
+		next, level := cutLogToken(t)
 		if next == "" && i > 0 && !stated {
-			next, level = behindName(t)
+			next, level = cutLevelAfterName(t)
 		}
 		if next == "" || next == t {
 			return t, stated
@@ -231,58 +283,59 @@ func statement(s string) (rest string, stated bool) {
 	return s, stated
 }
 
-// afterToken cuts a time, a date, a level or a bracketed tag off the start of s, "" if there is
-// none, and tells whether it was a level.
-func afterToken(s string) (rest string, level bool) {
+// cutLogToken cuts a time, a date, a level or a bracketed tag off the start of s, and reports
+// whether the token was a level of at least error. rest is "" if s does not start with such a
+// token.
+func cutLogToken(s string) (rest string, level bool) {
 	if s == "" {
 		return "", false
 	}
-	if s[0] == '[' || s[0] == '(' && levelWord(strings.Trim(firstWord(s), "():")) {
+	if s[0] == '[' || s[0] == '(' && isErrorWord(strings.Trim(firstWord(s), "():")) {
 		if i := strings.IndexAny(s, "])"); i > 0 && i < 60 {
-			return s[i+1:], tagLevel(s[1:i])
+			return s[i+1:], isLevelTag(s[1:i])
 		}
 		return "", false
 	}
 	word := firstWord(s)
-	if i := strings.IndexByte(word, '|'); i > 0 && timeWord(word[:i]) { // NLog
+	if i := strings.IndexByte(word, '|'); i > 0 && isTimeWord(word[:i]) { // NLog
 		return s[i:], false
 	}
-	if i := strings.IndexByte(word, ':'); i > 0 && levelWord(word[:i]) {
+	if i := strings.IndexByte(word, ':'); i > 0 && isErrorWord(word[:i]) {
 		word = word[:i+1]
-	} else if i > 0 && channelLevel(word[:i]) {
+	} else if i > 0 && isChannelLevel(word[:i]) {
 		return s[i+1:], true
 	}
 	bare := strings.Trim(word, ":|,!<>")
+	if position := strings.TrimSuffix(word, ":"); position != word && strings.Contains(position, ".go:") { // Go's log with the position: main.go:12: ERROR
+		next := firstWord(strings.TrimLeft(s[len(word):], " "))
+		if isErrorCapitals(strings.TrimSuffix(next, ":")) {
+			return s[len(word):], false
+		}
+	}
 	switch {
-	case levelWord(bare) && (word != bare || bare == strings.ToUpper(bare)):
+	case isErrorCapitals(bare), isErrorWord(bare) && word != bare, KlogLevel([]byte(bare)) >= levelError:
 		return s[len(word):], true
-	case klogWord(bare):
-		return s[len(word):], true
-	case timeWord(bare), bare == "AM", bare == "PM", bare == "UTC", bare == "GMT", processWord(s):
+	case isTimeWord(bare), bare == "AM", bare == "PM", bare == "UTC", bare == "GMT", isNestProcess(s):
 		return s[len(word):], false
 	default:
 		return "", false
 	}
 }
 
-// channelLevel knows how Monolog marks an error: local.ERROR, its channel first.
-func channelLevel(w string) bool {
+// isChannelLevel reports whether w marks an error in Monolog's format, in which the channel comes
+// first: local.ERROR.
+func isChannelLevel(w string) bool {
 	i := strings.LastIndexByte(w, '.')
-	return i > 0 && isUpper(w[len(w)-1]) && levelWord(w[i+1:]) && w[i+1:] == strings.ToUpper(w[i+1:])
+	return i > 0 && isErrorCapitals(w[i+1:])
 }
 
-// processWord knows how Nest writes the process: 29  - 01/05/2026.
-func processWord(s string) bool {
-	_, rest, ok := number(s)
+// isNestProcess reports whether s starts with a process in Nest's format: 29  - 01/05/2026.
+func isNestProcess(s string) bool {
+	_, rest, ok := parseNumber(s)
 	if !ok || !strings.HasPrefix(rest, "  - ") {
 		return false
 	}
-	return timeWord(strings.TrimSuffix(firstWord(rest[len("  - "):]), ","))
-}
-
-// klogWord knows how klog marks an error and its day: E0105.
-func klogWord(w string) bool {
-	return len(w) == 5 && (w[0] == 'E' || w[0] == 'F') && strings.Trim(w[1:], "0123456789") == ""
+	return isTimeWord(strings.TrimSuffix(firstWord(rest[len("  - "):]), ","))
 }
 
 func firstWord(s string) string {
@@ -292,8 +345,9 @@ func firstWord(s string) string {
 	return s
 }
 
-// timeWord tells whether a word is a date or a time: it starts with a digit and has separators of one between digits.
-func timeWord(w string) bool {
+// isTimeWord reports whether a word is a date or a time: it starts with a digit and contains at
+// least two separators of dates or times.
+func isTimeWord(w string) bool {
 	if len(w) < 5 || !isDigit(w[0]) {
 		return false
 	}
@@ -313,13 +367,4 @@ func timeWord(w string) bool {
 		}
 	}
 	return separators >= 2
-}
-
-func levelWord(w string) bool {
-	switch lowered(w) {
-	case "error", "err", "fatal", "ftl", "critical", "crit", "severe", "fail", "failed", "panic", "alert", "emerg", "emergency", "exception":
-		return true
-	default:
-		return false
-	}
 }

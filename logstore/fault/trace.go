@@ -1,95 +1,116 @@
 package fault
 
-import "strings"
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
 
-// maxHeld is the most lines between the first line of an error and its first frame.
+// maxHeld is the maximum number of lines between the first line of an error and its first frame.
 const maxHeld = 24
 
-// trace is an error that is printed first, its frames after it: of V8, the JVM, .NET, Ruby, PHP,
-// Perl. Between the two there may be more of the message, which is known to be so only when a frame
-// comes.
-type trace struct {
-	one
-	indent int
-	site   site
-	frames int
-	held   []line
-	// alone tells that the first line is an error even if no frame comes.
-	alone bool
-	// block is the depth of V8's list of the error's properties after the frames.
-	block bool
-	// tail tells that the end of the stack was seen; only what closes the report may follow.
-	tail bool
-	// ruby tells that a header without indentation is a cause.
+// The steps of a block of a stackRow.
+const (
+	inFrames = iota // the message or the frames are read
+	inBraces        // V8's list of the error's properties is read, which follows the frames
+	atEnd           // the stack is complete; only lines that close the report may follow
+)
+
+// stack is the further state of a block of a stackRow.
+type stack struct {
+	// standalone is set if the first line is an error even without a frame.
+	standalone bool
+	// ruby is set if an error header without indentation is the cause of the error above.
 	ruby bool
-	// rails tells that the frames are those of Ruby without a word in front.
+	// rails is set if the frames are Ruby's, without the word "from" before them.
 	rails bool
-	// quiet tells that a level below error was stated: a stack that was logged on purpose.
-	quiet bool
-	// place of the code excerpt before the first line.
-	excerpt place
+	// belowError is set if a line stated a level below error, which means that the program logged
+	// the stack on purpose.
+	belowError bool
+	// excerpt is the position of the source excerpt before the first line.
+	excerpt position
 	syntax  bool
+	// root is the last cause, and outer the site of the error that it caused.
+	root  cause
+	outer site
 }
 
-// startTrace knows a first line with the name of an error in it.
-func startTrace(l line, b *back, n *notes) shape {
-	text := l.text
-	t := strings.TrimLeft(text, " \t")
-	kind, message, at, ok := header(introduced(t))
-	if !ok || strings.HasPrefix(t, "at ") || strings.HasPrefix(t, "[cause]") || passed(t) || strings.Contains(t, "Internal Server Error: /") { // Django's: it names a request
-		return nil
+// cause is the error that caused another one. The zero value is none.
+type cause struct{ kind, message string }
+
+// stackRow returns the row of an error that is printed before its frames. V8, the JVM, .NET, Ruby,
+// PHP and Perl print errors in this order. Lines between the error and the first frame may continue
+// the message, but only a frame confirms that they do.
+func stackRow(r row) row {
+	r.fallback, r.announcement, r.adopts = CategoryOther, joins, true
+	r.next, r.finish, r.yield = nextOfStack, finishStack, yieldStack
+	return r
+}
+
+// bareError is an error whose class is called "error", such as the errors of node-postgres. It
+// starts as a diagnostic of rustc.
+var bareError = row{next: nextOfStack, finish: finishStack}
+
+// errorTrace is an error whose first line names its type.
+var errorTrace = stackRow(row{start: startErrorTrace})
+
+func startErrorTrace(b *block, l line) verdict {
+	t := l.trim()
+	text := trimIntroduction(t)
+	kind, message, at, ok := parseErrorHeader(text)
+	if !ok || startsWith(t, "at ", "[cause]") || isPassedTest(t) || strings.Contains(t, "Internal Server Error: /") { // Django names a request
+		return foreign
 	}
-	tr := &trace{indent: l.indent()}
-	tr.start(l)
-	tr.f.Type, tr.fallback = kind, CategoryOther
-	if at > 0 && introduced(t)[at-1] == '[' {
-		message = strings.TrimSuffix(message, "]") // V8 prints an error without a stack in brackets
+	if b.notes.isRepeated(b.indent, &b.above) {
+		return ignored
 	}
-	tr.say(strings.TrimSuffix(message, " {"))
-	tr.quiet = l.level > 0 && l.level < levelError
-	first := at == 0 || at == len(introduced(t))-len(body(introduced(t)))
-	_, stated := statement(t)
-	tr.alone = !tr.quiet && (first || stated && l.level >= levelError || lament(l)) && !harmless(t)
-	tr.fatal = first && !tr.quiet
-	tr.syntax = strings.HasSuffix(kind, "SyntaxError") || kind == "IndentationError" || kind == "TabError"
+	b.f.Type = kind
+	if at > 0 && text[at-1] == '[' {
+		message = strings.TrimSuffix(message, "]") // V8 puts an error without a stack in brackets
+	}
+	s := &b.stack
+	s.belowError = l.level > 0 && l.level < levelError
+	first := at == 0 || at == len(text)-len(logMessage(text))
+	_, stated := cutLogPrefix(t)
+	s.standalone = !s.belowError && (first || stated && l.level >= levelError || statesFailure(l)) && !isHarmless(t)
+	b.fatal = first && !s.belowError
+	s.syntax = strings.HasSuffix(kind, "SyntaxError") || kind == "IndentationError" || kind == "TabError"
+	message = strings.TrimSuffix(message, " {")
 	if strings.HasPrefix(t, "[") && strings.HasSuffix(t, "] {") {
-		tr.f.Message = strings.TrimSuffix(strings.TrimSuffix(message, " {"), "]")
-		tr.block, tr.frames = true, 1
+		message = strings.TrimSuffix(message, "]")
+		b.step, b.frames = inBraces, 1
 	}
-	tr.hint = cut(t, 300)
-	if n.repeated(tr.indent, b) {
-		return ignored{}
+	b.appendMessage(message)
+	b.hint = cut(t, 300)
+	if above, ok := b.above.line(0); ok {
+		b.setTest(above.trim())
 	}
-	if above, ok := b.line(0); ok {
-		tr.ofTest(above.trim())
-	}
-	tr.prelude(b)
-	return tr
+	b.readPrelude()
+	return taken
 }
 
-// ofTest makes it the error of a test that Node's test runner or cargo test names in the line above
-// it: "✖ adds (1.5ms)".
-func (tr *trace) ofTest(above string) {
+// setTest records the test that Node's test runner or cargo test names on the line above the error:
+// "✖ adds (1.5ms)".
+func (b *block) setTest(above string) {
 	name, ok := strings.CutPrefix(above, "\u2716 ")
 	if i := strings.LastIndex(name, " ("); ok && i > 0 && strings.HasSuffix(name, "ms)") {
-		tr.test, tr.fallback = name[:i], CategoryAssertion
+		b.test, b.fallback = name[:i], CategoryAssertion
 	}
 	if name, ok := strings.CutPrefix(above, "---- "); ok && strings.HasSuffix(name, " stdout ----") { // cargo test
-		tr.test, tr.fallback = firstWord(name), CategoryAssertion
+		b.test, b.fallback = firstWord(name), CategoryAssertion
 	}
 }
 
-// passed tells whether a test runner says that a test, which has an error in its name, went well.
-func passed(t string) bool {
-	return strings.HasPrefix(t, "\u2713") || strings.HasPrefix(t, "\u2714") || strings.HasPrefix(t, "\u221a") || strings.HasPrefix(t, "ok ") || strings.HasPrefix(t, "+ ")
+// isPassedTest reports whether t is a test runner's line about a successful test whose name
+// mentions an error.
+func isPassedTest(t string) bool {
+	return startsWith(t, "\u2713", "\u2714", "\u221a", "ok ", "+ ")
 }
 
-// introduced cuts off what runtimes put in front of an error that ends the program.
-func introduced(t string) string {
-	for _, in := range [...]string{"Uncaught ", "Unhandled exception. ", "Unhandled Exception: ", "Caused by: "} {
-		if rest, ok := strings.CutPrefix(t, in); ok {
-			return rest
-		}
+// trimIntroduction removes the words that runtimes print before an error that ends the program.
+func trimIntroduction(t string) string {
+	if rest, ok := cutPrefix(t, "Uncaught ", "Unhandled exception. ", "Unhandled Exception: ", "Caused by: "); ok {
+		return rest
 	}
 	if strings.HasPrefix(t, "Exception in thread \"") {
 		if i := strings.Index(t, "\" "); i > 0 {
@@ -102,209 +123,223 @@ func introduced(t string) string {
 	return t
 }
 
-// prelude reads the excerpt of the source that V8 and Python print before an error: the place, the code, a caret.
-func (tr *trace) prelude(b *back) {
+// readPrelude reads the source excerpt that V8 and Python print before an error: the position, the
+// code and a caret.
+func (b *block) readPrelude() {
 	for i := range 8 {
-		l, ok := b.line(i)
-		if !ok || l.stated() || i > 0 && strings.HasPrefix(l.text, "    at ") {
+		l, ok := b.above.line(i)
+		if !ok || l.belowError() || i > 0 && strings.HasPrefix(l.text, "    at ") {
 			return
 		}
 		t := l.trim()
 		if strings.Contains(t, "fromPromise") || strings.Contains(t, "UnhandledPromiseRejection(") {
-			tr.category = CategoryUnhandledRejection
+			b.category = CategoryUnhandledRejection
 		}
-		if file, n, ok := strings.Cut(t, `", line `); ok && strings.HasPrefix(file, `File "`) && tr.syntax { // Python
-			line, _, _ := number(n)
-			tr.excerpt = place{file: file[6:], line: line}
+		if file, n, ok := strings.Cut(t, `", line `); ok && strings.HasPrefix(file, `File "`) && b.stack.syntax { // Python
+			line, _, _ := parseNumber(n)
+			b.stack.excerpt = position{file: file[6:], line: line}
 			if i <= 2 {
-				tr.show(b, i)
+				b.addExcerpt(i)
 			}
 			return
 		}
-		if l.indent() == 0 && i >= 2 {
-			if p, rest, ok := position(l.text); ok && rest == "" && tr.caret(b, i) {
-				tr.excerpt = p
-				tr.show(b, i)
-				return
-			}
+		p, rest, ok := parsePosition(l.text)
+		if caret, _ := b.above.line(i - 2); ok && rest == "" && l.indent() == 0 && (caret.isCaret() || b.stack.syntax && b.above.isBlank(i)) {
+			b.stack.excerpt = p
+			b.addExcerpt(i)
+			return
 		}
 	}
 }
 
-// caret tells whether the second line after the i-th, counted back, marks a place in the line between them.
-func (tr *trace) caret(b *back, i int) bool {
-	l, ok := b.line(i - 2)
-	return ok && l.trim() != "" && strings.Trim(l.trim(), "^~") == ""
+// isBlank reports whether the nearest n lines are blank, at least one: V8 shows the last line of a
+// file that ends too early.
+func (b *lookback) isBlank(n int) bool {
+	for i := range n {
+		if l, ok := b.line(i); !ok || l.trim() != "" {
+			return false
+		}
+	}
+	return n > 0
 }
 
-// show makes the i+1 lines before the first part of the stack.
-func (tr *trace) show(b *back, i int) {
-	tr.fatal = true
+// addExcerpt puts the last i+1 lines before the error at the start of the error's stack.
+func (b *block) addExcerpt(i int) {
+	b.fatal = true
 	for ; i >= 0; i-- {
-		l, _ := b.line(i)
-		tr.begin(l.number)
-		tr.push(l.text)
+		l, _ := b.above.line(i)
+		b.moveStart(l.number)
+		b.pushStack(l.text)
 	}
 }
 
-func (tr *trace) absorbInto() *draft { return &tr.draft }
-
-func (tr *trace) next(l line) verdict {
-	t := l.trim()
-	p, function, ok := frame(l)
-	if !ok && tr.rails {
-		p, function, ok = rubyPlace(t)
+func nextOfStack(b *block, l line, t string) verdict {
+	p, function, ok := b.frame(l)
+	if !ok && b.stack.rails {
+		p, function, ok = parseRubyFrame(t)
 	}
-	if ok && (tr.frames == 0 || !tr.tail) {
-		tr.claim()
-		tr.frames++
-		tr.add(l)
-		tr.site.offer(p, function)
-		tr.block = tr.block || strings.HasSuffix(t, " {")
-		return mine
+	if ok && b.step != atEnd {
+		b.claimHeld()
+		b.frames++
+		b.site.offer(p, function)
+		if strings.HasSuffix(t, " {") {
+			b.step = inBraces
+		}
+		return shown
 	}
-	if tr.frames == 0 {
-		return tr.beforeFrames(l, t)
-	}
-	return tr.afterFrames(l, t)
-}
-
-func (tr *trace) beforeFrames(l line, t string) verdict {
 	switch {
-	case strings.HasPrefix(t, tracebackLine) && tr.announced():
+	case b.frames == 0:
+		return b.nextBeforeFrames(l, t)
+	case b.step == inBraces:
+		return b.nextInBraces(l, t)
+	default:
+		return b.nextAfterFrames(l, t)
+	}
+}
+
+func (b *block) nextBeforeFrames(l line, t string) verdict {
+	switch {
+	case strings.HasPrefix(t, tracebackLine) && b.announcesTraceback():
 		return foreign
-	case l.stated(), len(tr.held) >= maxHeld:
+	case l.belowError(), len(b.held) >= maxHeld:
 		return ended
-	case isCause(t) && l.indent() <= tr.indent+1:
-		tr.cause(l, t)
-		return mine
-	case l.indent() <= tr.indent && startsError(t):
+	case isCause(t) && l.indent() <= b.indent+1:
+		return b.addCause(l, t)
+	case l.indent() <= b.indent && startsError(t):
 		return ended
 	}
-	tr.held = append(tr.held, l)
-	return maybe
+	return provisional
 }
 
-// claim makes what was held part of the message.
-func (tr *trace) claim() {
-	for _, l := range tr.held {
-		tr.say(l.trim())
-		tr.add(l)
-	}
-	tr.held = nil
-}
-
-func (tr *trace) afterFrames(l line, t string) verdict {
+func (b *block) nextAfterFrames(l line, t string) verdict {
 	switch {
-	case tr.block:
-		return tr.inBlock(l, t)
 	case t == "":
 		return foreign
-	case strings.HasPrefix(t, "Node.js v") || strings.HasPrefix(t, "thrown in "):
-		tr.reach(l)
-		return last
-	case isCause(t):
-		tr.cause(l, t)
-		return mine
-	case strings.HasPrefix(t, "... ") || strings.HasPrefix(t, "Emitted 'error' event") || strings.HasPrefix(t, "--- End of"):
-		tr.add(l)
-		return mine
-	case tr.ruby && l.indent() == 0 && strings.Contains(t, ":in `") && strings.HasSuffix(t, ")"):
-		tr.cause(l, t)
-		return mine
-	case l.stated(), startsError(t) && l.indent() <= tr.indent:
+	case startsWith(t, "Node.js v", "thrown in "):
+		return takenLast
+	case isCause(t), b.stack.ruby && l.indent() == 0 && strings.Contains(t, ":in `") && strings.HasSuffix(t, ")"):
+		return b.addCause(l, t)
+	case startsWith(t, "... ", "Emitted 'error' event", "--- End of"):
+		return shown
+	case l.belowError(), startsError(t) && l.indent() <= b.indent:
 		return ended
 	default:
 		return foreign
 	}
 }
 
-// inBlock reads the properties that V8 prints in braces after the frames; a cause among them has frames of its own.
-func (tr *trace) inBlock(l line, t string) verdict {
+// nextInBraces reads the properties that V8 prints in braces after the frames. If one of the
+// properties is a cause, the cause has its own frames.
+func (b *block) nextInBraces(l line, t string) verdict {
 	switch {
-	case l.indent() <= tr.indent && (t == "}" || t == "}," || t == "]" || t == "}]"):
-		tr.reach(l)
-		tr.block, tr.tail = false, true
-		return mine
+	case l.indent() <= b.indent && (t == "}" || t == "}," || t == "]" || t == "}]"):
+		b.step = atEnd
+		return taken
 	case t == "":
 		return foreign
-	case l.indent() > tr.indent:
-		if rest, ok := strings.CutPrefix(t, "[cause]: "); ok {
-			tr.hint += "\n" + rest
-		} else if rest, ok := strings.CutPrefix(t, "code: "); ok {
-			tr.hint += "\n" + rest
+	case l.indent() > b.indent:
+		if rest, ok := cutPrefix(t, "[cause]: ", "code: "); ok {
+			b.hint += "\n" + rest
 		}
-		if p, function, ok := frame(l); ok {
-			tr.site.offer(p, function)
-		}
-		tr.add(l)
-		return mine
+		b.readCause(l, t)
+		b.addFrame(l)
+		return shown
 	default:
 		return ended
 	}
 }
 
 func isCause(t string) bool {
-	return strings.HasPrefix(t, "Caused by: ") || strings.HasPrefix(t, "Suppressed: ") || strings.HasPrefix(t, "[cause]: ") || strings.HasPrefix(t, "---> ")
+	return startsWith(t, "Caused by: ", "Suppressed: ", "[cause]: ", "---> ")
 }
 
-func (tr *trace) cause(l line, t string) {
-	tr.claim()
-	tr.hint += "\n" + t
-	tr.frames = max(tr.frames, 1)
-	tr.add(l)
+// readCause makes the error that t states the cause of the error above, if t is the first line of a
+// cause. Its own frames follow. The causes of a suppressed error have a larger indentation.
+func (b *block) readCause(l line, t string) {
+	text, ok := cutPrefix(t, "[cause]: ", "---> ")
+	if !ok && l.indent() <= b.indent {
+		text, ok = strings.CutPrefix(t, "Caused by: ")
+	}
+	kind, message, at, isError := parseErrorHeader(text)
+	if !ok || !isError || at > 1 {
+		return
+	}
+	if at == 1 { // V8 puts an error without a stack in brackets
+		message = strings.TrimSuffix(message, "]")
+	}
+	b.stack.root = cause{kind, strings.TrimSuffix(message, " {")}
+	if b.site.user || !b.stack.outer.found {
+		b.stack.outer = b.site
+	}
+	b.site = site{}
 }
 
-// startsError tells whether a line is the first of another error.
+// nameRoot names the error after its last cause.
+func (b *block) nameRoot() {
+	root := b.stack.root
+	if root.kind == "" {
+		return
+	}
+	if !b.site.user && b.stack.outer.found {
+		b.site = b.stack.outer
+	}
+	if category := classify(root.kind, root.message, "", false, ""); category != CategoryOther && b.test == "" {
+		b.category = cmp.Or(b.category, category)
+	}
+	outer, _, _ := strings.Cut(b.f.Message, "\n")
+	outer = strings.TrimSuffix(b.f.Type+": "+outer, ": ")
+	if outer != strings.TrimSuffix(root.kind+": "+root.message, ": ") { // Python's pools raise the error of a worker again
+		root.message = cmp.Or(root.message, root.kind) + " (in " + outer + ")"
+	}
+	b.f.Type, b.f.Message = root.kind, cut(root.message, MaxMessage)
+}
+
+// addCause adds the first line of the error that caused the error above.
+func (b *block) addCause(l line, t string) verdict {
+	b.claimHeld()
+	b.readCause(l, t)
+	b.hint += "\n" + t
+	b.frames = max(b.frames, 1)
+	return shown
+}
+
+// startsError reports whether a line is the first line of another error.
 func startsError(t string) bool {
-	_, _, at, ok := header(introduced(t))
+	_, _, at, ok := parseErrorHeader(trimIntroduction(t))
 	return ok && at == 0 && !isCause(t) || strings.HasPrefix(t, "Traceback (") || strings.HasPrefix(t, "panic: ")
 }
 
-func (tr *trace) drafts() []*draft {
-	if tr.frames == 0 && !tr.alone || tr.quiet && (tr.frames == 0 || tr.f.Stream == 0) {
-		return nil
+func finishStack(b *block) {
+	b.nameRoot()
+	excerpt := b.stack.excerpt
+	if strings.HasPrefix(excerpt.file, "node:") {
+		excerpt = position{}
 	}
-	if file, _, ok := strings.Cut(tr.f.Message, ": "); tr.syntax && ok && strings.HasPrefix(file, "/") && isFile(file) {
-		tr.at(place{file: file})
+	b.void = b.frames == 0 && !b.stack.standalone || b.stack.belowError && (b.frames == 0 || b.f.Stream == 0)
+	if file, _, ok := strings.Cut(b.f.Message, ": "); b.stack.syntax && ok && strings.HasPrefix(file, "/") && isFile(file) {
+		b.setPosition(position{file: file})
 	}
-	if tr.syntax && !strings.HasPrefix(tr.excerpt.file, "node:") {
-		tr.at(tr.excerpt)
+	if b.stack.syntax || !b.site.user {
+		b.setPosition(excerpt)
 	}
-	if tr.site.user {
-		tr.site.into(&tr.draft)
-	} else if tr.excerpt.file != "" && !strings.HasPrefix(tr.excerpt.file, "node:") {
-		tr.at(tr.excerpt)
+	b.site.applyTo(&b.draft)
+	if b.f.File == "" {
+		b.setPosition(firstSourcePosition(b.f.Message))
 	}
-	tr.site.into(&tr.draft)
-	if tr.f.File == "" {
-		tr.at(mentioned(tr.f.Message))
-	}
-	return []*draft{&tr.draft}
 }
 
-func (tr *trace) unclaimed() []line { return tr.held }
-func (tr *trace) release(l line)    { tr.held = without(tr.held, l) }
-
-// yield gives up an error that was only announced: Python's "During handling of the above
-// exception" after one without frames.
-func (tr *trace) yield(to *draft) bool {
-	if tr.frames > 0 {
+// yieldStack gives way to the exception after Python's "During handling of the above exception" if
+// this error has no frames, and reports whether it does.
+func yieldStack(b *block, to *draft) bool {
+	if b.frames > 0 || !b.announcesTraceback() {
 		return false
 	}
-	if tr.announced() {
-		to.begin(tr.f.FirstLine)
-		return true
-	}
-	return false
+	to.moveStart(b.f.FirstLine)
+	return true
 }
 
-// announced tells whether the lines since say that this error led to the next.
-func (tr *trace) announced() bool {
-	for _, l := range tr.held {
-		if pythonLink(l.text) {
-			return true
-		}
-	}
-	return false
+// announcesTraceback reports whether a held line announces another exception that is linked to this
+// error.
+func (b *block) announcesTraceback() bool {
+	return slices.ContainsFunc(b.held, func(l line) bool { return isPythonLink(l.text) })
 }

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// BenchmarkLine is the cost of a line without secrets: the mixture of the store's benchmarks, with
-// as many values to look for as a child of a well-equipped shell has.
+// BenchmarkLine measures masking of lines without secrets: the same mixture of lines as in the
+// benchmarks of logstore, with up to as many learned values as a process inherits from a
+// well-equipped shell.
 func BenchmarkLine(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	var lines [][]byte
@@ -42,22 +43,24 @@ func BenchmarkLine(b *testing.B) {
 			m.LearnEnv(env)
 			l := m.Lines()
 			b.SetBytes(int64(size))
-			began := cpu()
+			start := cpu()
 			for b.Loop() {
 				for _, line := range lines {
 					if &l.Line(line)[0] != &line[0] {
-						b.Fatalf("changed: %s", line)
+						b.Fatalf("%s was changed, want it as it is", line)
 					}
 				}
 			}
-			b.ReportMetric(float64((cpu()-began).Nanoseconds())/float64(b.N*len(lines)), "cpu-ns/line")
+			b.ReportMetric(float64((cpu()-start).Nanoseconds())/float64(b.N*len(lines)), "cpu-ns/line")
 		})
 	}
 }
 
-// BenchmarkRows is the cost of long lines of what may announce a secret, beside one of what never does.
+// BenchmarkRows measures masking of long lines that repeat a text. Every text except "#" may
+// announce a secret.
 func BenchmarkRows(b *testing.B) {
-	for _, row := range []string{"#", "@", "://@", "://a:@@@@@@@@@@@@@@@@", "PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY----------END "} {
+	for _, row := range []string{"#", "@", "://@", "://a:@@@@@@@@@@@@@@@@", "PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----", "-----BEGIN PRIVATE KEY----------END ",
+		"password=", "password=a1", "a=a1b2c3d4e5", `"token":"9f86d081884c",`, "AKIAIOSFODNN7EXAMPLE "} {
 		b.Run(row, func(b *testing.B) {
 			text := []byte(strings.Repeat(row, 256<<10/len(row)))
 			set := New().set.Load()
@@ -70,7 +73,21 @@ func BenchmarkRows(b *testing.B) {
 	}
 }
 
-// cpu is the processor time of this process so far: other work on the machine does not count.
+// BenchmarkLearnArgs measures learning secrets from arguments of 256 KiB that repeat a text.
+func BenchmarkLearnArgs(b *testing.B) {
+	for _, row := range []string{"x", "x ", "=", "=:", "a=b", "a=b ", "x y=\\ ", "://a:@", "password=a1", "token: ", "/curl ", "curl -u ", "a1b2c3d4e5", "PASSWORD=a1b2c3d4e5 "} {
+		b.Run(row, func(b *testing.B) {
+			arg := strings.Repeat(row, 256<<10/len(row))
+			b.SetBytes(int64(len(arg)))
+			for b.Loop() {
+				New().LearnArgs(arg)
+			}
+		})
+	}
+}
+
+// cpu returns the processor time that this process has used so far. Other load on the machine does
+// not affect it.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)

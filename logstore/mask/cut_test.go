@@ -7,22 +7,25 @@ import (
 	"testing"
 )
 
-// maskedTwice are the masks of the two parts of a private key.
+// maskedTwice is the masked form of a private key whose line is cut within the key: each half gets
+// a mask.
 const maskedTwice = "[masked private key][masked private key]"
 
-// endBegun matches a text that is cut in the line that ends a private key.
+// endBegun matches a text that ends within the END line of a private key.
 var endBegun = regexp.MustCompile(`KEY.*-----EN?D?$`)
 
-// inPieces is text masked as one line in two pieces, the first given away when the line was known up to at.
+// inPieces masks text as one line in two pieces. The first piece ends where SafePrefix allows a cut
+// when only text[:at] has been read.
 func inPieces(m *Masker, text string, at int, cut bool) string {
 	l := m.Lines()
-	n := l.Whole([]byte(text[:at]), cut)
+	n := l.SafePrefix([]byte(text[:at]), cut)
 	first := string(l.Line([]byte(text[:n])))
 	return strings.ReplaceAll(first+string(l.Line([]byte(text[n:]))), maskedTwice, maskedTwice[:len(maskedTwice)/2])
 }
 
-// TestCut: wherever pmcp cuts a line, its pieces are masked as the whole line is.
-func TestCut(t *testing.T) {
+// TestPiecesAreMaskedAsTheWholeLine checks that a line masked in two pieces equals the line masked
+// as a whole, wherever the cut is.
+func TestPiecesAreMaskedAsTheWholeLine(t *testing.T) {
 	const body = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun"
 	m := New()
 	m.LearnEnv(map[string]string{
@@ -43,23 +46,23 @@ func TestCut(t *testing.T) {
 		"-----BEGIN PRIVATE KEY-----\\n" + body + "\\nabc=\\n-----END PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----" + body + "-----END RSA PRIVATE KEY-----",
 		"-----BEGIN PGP PRIVATE KEY BLOCK-----\\n\\n" + body + "\\n=aB3d\\n-----END PGP PRIVATE KEY BLOCK-----",
 	} {
-		for _, around := range []string{"%s", "say %s and on", `{"a":"%s","b":"c"}`, `"a\n%s\nb"`, "a=%s;b", "%[1]s %[1]s"} {
+		for _, around := range []string{"%s", "✓→│é✓→│é✓→│é %s", "say %s and on", `{"a":"%s","b":"c"}`, `"a\n%s\nb"`, "a=%s;b", "%[1]s %[1]s"} {
 			text := fmt.Sprintf(around, hidden)
 			want := m.Text(text)
 			if want == text {
-				t.Errorf("%s is not masked", text)
+				t.Errorf("%s: got it unmasked, want a mask", text)
 			}
 			for at := range len(text) + 1 {
 				got := inPieces(m, text, at, true)
 				if endBegun.MatchString(text[:at]) && !strings.Contains(got, "gun") && !strings.Contains(got, "abc=") {
-					continue // the beginning of what ends a key is masked with it
+					continue // the part of a key's last line that has been read is masked with the key
 				}
 				if got != want {
-					t.Errorf("%s| |%s became %s, want %s", text[:at], text[at:], got, want)
+					t.Errorf("%s| |%s: got %s, want %s", text[:at], text[at:], got, want)
 				}
 			}
 			if at := strings.Index(text, hidden) + len(hidden); inPieces(m, text, at, false) != want {
-				t.Errorf("%s, a pause, %s became %s, want %s", text[:at], text[at:], inPieces(m, text, at, false), want)
+				t.Errorf("%s, a pause, %s: got %s, want %s", text[:at], text[at:], inPieces(m, text, at, false), want)
 			}
 		}
 	}

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// maskText matches what stands in place of a secret.
+// maskText matches a mask, named or made of stars.
 var maskText = regexp.MustCompile(`\[masked [A-Za-z0-9_. -]+\]|\*+`)
 
-// FuzzText: a value that was learned is in no masked text, and a text without anything to mask is
-// not changed; neither is the number of its lines.
+// FuzzText checks that no masked text contains a learned value, that a text with nothing to mask is
+// unchanged, and that the number of lines never changes.
 func FuzzText(f *testing.F) {
 	f.Add("hunter2-hunter2", "a hunter2-hunter2 b\nhunter2-hunter2")
 	f.Add("AKIAIOSFODNN7EXAMPLE", "xAKIAIOSFODNN7EXAMPLEx eyJ.eyJ. -----BEGIN PRIVATE KEY-----")
@@ -27,12 +27,12 @@ func FuzzText(f *testing.F) {
 		for _, given := range []string{text, text + secret, secret + text, text + secret + secret + text} {
 			got := m.Text(given)
 			if strings.Count(got, "\n") != strings.Count(given, "\n") {
-				t.Errorf("%q became %q: other lines", given, got)
+				t.Errorf("%q: got %q, want as many lines", given, got)
 			}
 			for _, value := range learned {
 				for _, rest := range maskText.Split(got, -1) {
 					if strings.Contains(rest, value) {
-						t.Errorf("%q became %q, which holds %q", given, got, value)
+						t.Errorf("%q: got %q, want it without %q", given, got, value)
 					}
 				}
 			}
@@ -40,11 +40,11 @@ func FuzzText(f *testing.F) {
 				continue
 			}
 			if kept := maskText.FindString(got); kept == "" {
-				t.Errorf("%q became %q", given, got)
+				t.Errorf("%q: got %q, want a mask for what was changed", given, got)
 			}
 		}
 		if len(learned) == 0 && m.Text(text) != plain {
-			t.Errorf("%q became %q", text, m.Text(text))
+			t.Errorf("%q: got %q, want %q as before", text, m.Text(text), plain)
 		}
 		m.JSON([]byte(text))
 		m.Clipped(text)

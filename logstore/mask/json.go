@@ -5,26 +5,22 @@ import (
 	"encoding/json"
 )
 
-// JSON is raw, a JSON text, with the secrets in its strings masked; keys, numbers and everything
-// else stay. raw itself is not changed.
+// JSON returns raw, a JSON text, with the secrets in its strings masked. Keys, numbers and
+// everything else are unchanged. JSON does not modify raw.
 func (m *Masker) JSON(raw []byte) []byte {
 	if m == nil {
 		return raw
 	}
 	var out []byte
-	done := 0 // up to here raw is in out
-	for i := 0; i < len(raw); {
-		from := bytes.IndexByte(raw[i:], '"')
-		if from < 0 {
+	done := 0 // raw[:done] has been copied to out
+	for end := 0; ; {
+		next := bytes.IndexByte(raw[end:], '"')
+		if next < 0 {
 			break
 		}
-		from += i
-		end := stringEnd(raw, from)
-		i = end
-		if isKey(raw, end) {
-			continue
-		}
-		if masked, changed := m.jsonString(raw[from:end]); changed {
+		from := end + next
+		end = stringEnd(raw, from)
+		if masked, changed := m.jsonString(raw[from:end]); changed && !isKey(raw, end) {
 			out = append(append(out, raw[done:from]...), masked...)
 			done = end
 		}
@@ -35,7 +31,7 @@ func (m *Masker) JSON(raw []byte) []byte {
 	return append(out, raw[done:]...)
 }
 
-// stringEnd is the end of the string whose opening quote is at from.
+// stringEnd returns the end of the string whose opening quote is at from.
 func stringEnd(raw []byte, from int) int {
 	for i := from + 1; i < len(raw); i++ {
 		switch raw[i] {
@@ -48,13 +44,13 @@ func stringEnd(raw []byte, from int) int {
 	return len(raw)
 }
 
-// isKey tells whether the string that ends at end is a key.
+// isKey reports whether the string that ends at end is a key.
 func isKey(raw []byte, end int) bool {
 	rest := bytes.TrimLeft(raw[end:min(len(raw), end+8)], " \t\r\n")
 	return len(rest) > 0 && rest[0] == ':'
 }
 
-// jsonString masks one string, quotes included.
+// jsonString returns a quoted JSON string with its secrets masked.
 func (m *Masker) jsonString(quoted []byte) (masked []byte, changed bool) {
 	if bytes.IndexByte(quoted, '\\') < 0 && len(m.set.Load().find(quoted, nil)) == 0 {
 		return quoted, false
@@ -67,11 +63,14 @@ func (m *Masker) jsonString(quoted []byte) (masked []byte, changed bool) {
 	if clean == text {
 		return quoted, false
 	}
+	return encodeJSON(clean, false), true
+}
+
+// encodeJSON returns text as a JSON string, with <, > and & escaped if html is set.
+func encodeJSON(text string, html bool) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if e.Encode(clean) != nil {
-		return quoted, false
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), true
+	e.SetEscapeHTML(html)
+	_ = e.Encode(text) // a string always encodes
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

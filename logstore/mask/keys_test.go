@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPrivateKeys(t *testing.T) {
+func TestPrivateKeysAreMasked(t *testing.T) {
 	body := strings.Repeat("MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun\n", 3)
 	for text, want := range map[string]string{
 		"a\n-----BEGIN RSA PRIVATE KEY-----\n" + body + "abc=\n-----END RSA PRIVATE KEY-----\nready\n":                                                                                     "a\n-----BEGIN RSA PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 4) + "-----END RSA PRIVATE KEY-----\nready\n",
@@ -19,13 +19,14 @@ func TestPrivateKeys(t *testing.T) {
 		"-----BEGIN PRIVATE KEY-----\n" + body + "a1B\nCompiling\n":                                                                                                                        "-----BEGIN PRIVATE KEY-----\n" + strings.Repeat("[masked private key]\n", 4) + "Compiling\n",
 	} {
 		if got := New().Text(text); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+			t.Errorf("%s: got\n%s, want\n%s", text, got, want)
 		}
 	}
 }
 
-// TestPrivateKeyInPieces: a key on one line that is too long for one piece is masked in both, wherever the first ends.
-func TestPrivateKeyInPieces(t *testing.T) {
+// TestPrivateKeyInPiecesIsMasked checks that a private key on a line that is too long for one piece
+// is masked in both pieces, wherever the first piece ends.
+func TestPrivateKeyInPiecesIsMasked(t *testing.T) {
 	const body = "MIIEowIBAAKCAQEAu1SU1LfVLPHCozMxH2Mo4lgOEePzNm0tRgeLezV6ffAt0gun"
 	const begin, end = `{"pad":"x","key":"-----BEGIN RSA PRIVATE KEY-----`, `-----END RSA PRIVATE KEY-----\n"}`
 	key := strings.Repeat(`\n`+body, 4) + `\nabcDEF=\n`
@@ -34,17 +35,18 @@ func TestPrivateKeyInPieces(t *testing.T) {
 		first := string(l.Line([]byte(begin + key[:cut])))
 		second := string(l.Line([]byte(key[cut:] + end)))
 		if !strings.HasPrefix(first, begin) || !strings.HasSuffix(second, end) {
-			t.Errorf("cut at %d: %s and %s", cut, first, second)
+			t.Errorf("cut at %d: got %s and %s, want %s before the key and %s after it", cut, first, second, begin, end)
 		}
 		rest := maskText.ReplaceAllString(strings.TrimPrefix(first, begin)+strings.TrimSuffix(second, end), "")
 		if strings.Trim(rest, `\`) != "" {
-			t.Errorf("cut at %d: %q of the key is shown", cut, rest)
+			t.Errorf("cut at %d: got %q of the key, want nothing of it", cut, rest)
 		}
 	}
 }
 
-// TestLongKeyOnLine: the end of a key is looked for no further than maxKeyOnLine; beyond, all is masked that follows.
-func TestLongKeyOnLine(t *testing.T) {
+// TestRestOfLineIsMaskedAfterLongKey checks that, if a private key does not end within
+// maxKeyOnLine, the rest of the line is masked.
+func TestRestOfLineIsMaskedAfterLongKey(t *testing.T) {
 	const begin, end = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
 	for text, want := range map[string]string{
 		begin + strings.Repeat("x ", maxKeyOnLine/2-100) + end:       begin + "[masked private key]" + end,
@@ -52,7 +54,7 @@ func TestLongKeyOnLine(t *testing.T) {
 		strings.Repeat(begin+" ", 3000):                              begin + "[masked private key] ",
 	} {
 		if got := New().Text(text); got != want {
-			t.Errorf("%d bytes became %.200s", len(text), got)
+			t.Errorf("%d bytes: got %.200s, want %.200s", len(text), got, want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package mask
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/url"
@@ -13,62 +14,72 @@ import (
 
 var (
 	// secretName matches the names of variables whose values are secret.
-	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)`)
-	// openName matches names that only look so: of package paths, columns and classes.
-	openName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
-	// secretOption matches the names of options whose values are, as isSecretOption spells them: fewer,
-	// since an option's value is seen wherever the word is.
-	secretOption = regexp.MustCompile(`(?i)(^|_)(pass|pwd|token|(shared_?)?(api|access|account|secret|private)_?key|credentials?|requirepass|masterauth|storepass|keypass)$|` +
+	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)|` +
+		`(^|_)(pat|salt|mnemonic|((otp|totp|mfa|2fa|wallet|key|master|recovery)_seed|seed_phrase))$`)
+	// publicName matches names of variables that look secret but are not: of package paths, columns
+	// and classes.
+	publicName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
+	// webhook matches the names of variables whose values are secret if the value is a URL that
+	// contains a token.
+	webhook = regexp.MustCompile(`(?i)webhook(_url)?$`)
+	// secretOption matches the names of options whose values are secret, in the spelling that
+	// isSecretOption produces. It matches fewer names than secretName, since the value of an option
+	// may be a word that is frequent in output.
+	secretOption = regexp.MustCompile(`(?i)(^|_)(pass|pwd|token|(shared_?)?(api|access|account|secret|private|signing|encryption|master)_?key|secret_key_base|credentials?|requirepass|masterauth|storepass|keypass)$|` +
 		`(password|passwd|passphrase|(^|_|client)secret)$`)
-	// openOption matches names of options that only look so: switches, and names of a secret.
-	openOption = regexp.MustCompile(`(?i)^(no|ask|prompt|without)(_?|_[a-z]+_)pass|(^|_)(existing|pull|tls)_?secret$`)
-	// hump is where a word begins within a name in camel case.
+	// publicOption matches names of options that look secret but are not: switches, and options
+	// that hold the name of a secret.
+	publicOption = regexp.MustCompile(`(?i)^(no|ask|prompt|without)(_?|_[a-z]+_)pass|(^|_)(existing|pull|tls)_?secret$`)
+	// hump matches the boundary between two words in a camel-case name.
 	hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
-	// call matches what code has behind a =, and no setting: password=readPassword(x).
+	// call matches a function call that is assigned in code: password=readPassword(x). Such an
+	// assignment is not a setting.
 	call = regexp.MustCompile(`= *[A-Za-z_][A-Za-z0-9_.]*\(`)
-	// variableName matches the names of variables in a command line; in a script anything else may
-	// stand before a = as well.
+	// variableName matches the names of variables in a command line. The pattern is strict because
+	// in a script other text may precede a = too.
 	variableName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
-	// plainName matches what can stand in a mask: anything else may be a secret itself.
+	// plainName matches names that a mask may show. Any other name may contain a secret.
 	plainName = regexp.MustCompile(`^-{0,2}[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
-	// setting matches the names of what says something about a secret.
+	// setting matches the names of settings that describe a secret but do not hold it.
 	setting = regexp.MustCompile(`(?i)_(file|path|dir|sock|socket|url|uri|host|port|domain|mode|type|method|provider|alg|algorithm|enabled|name|user|username|email|` +
 		`issuer|audience|realm|scopes?|region|ttl|timeout|expiry|expires|expiration|expires_in|lifetime|length|size|limit|count|version|date)$|sock$`)
-	// file matches values that are names of files.
+	// file matches values that are file names.
 	file = regexp.MustCompile(`(?i)^(~|\.\.?)/|\.(pem|key|crt|cer|json|txt|ya?ml|env|toml|p12|pfx|jks|sock)$`)
-	// assignment matches a line of a document, name: value or name=value. The padding of base64 is none.
+	// assignment matches a line of a document of the form name: value or name=value, but not base64
+	// that ends in padding.
 	assignment = regexp.MustCompile(`^(?:- +)?(?:export +)?([A-Za-z_][A-Za-z0-9_.-]{0,63})(?: *= *|: +)([^=\s].*)$`)
-	// userinfoOf matches the user and the password of each URL in a value.
+	// userinfoOf matches the user and the password of a URL.
 	userinfoOf = regexp.MustCompile(`://[^/\s:@]*:([^\s/]+)@`)
-	// namesOf matches the user and the database of a URL in what is behind its ://.
+	// namesOf matches the user and the database of a URL, in the text after "://".
 	namesOf = regexp.MustCompile(`^(?:([^/\s:@]*):[^\s/]+@)?[^/\s]*(?:/([^/?#&;,\s"']*))?`)
-	// openSetting matches the names of the settings that are those.
-	openSetting = regexp.MustCompile(`(?i)(^|_)(user|user_?name|user_?id|uid|id|database|db|db_?name|catalog)$`)
+	// publicSetting matches the names of settings that hold a user or a database.
+	publicSetting = regexp.MustCompile(`(?i)(^|_)(user|user_?name|user_?id|uid|id|database|db|db_?name|catalog)$`)
 )
 
-// minLongValue is the shortest value in a document that is secret under any name, in bytes.
+// minLongValue is the minimum length of a value in a document that is secret whatever its name, in
+// bytes.
 const minLongValue = 16
 
-// worthless are values that protect nothing, and that are ordinary words of output.
-var worthless = map[string]bool{
+// commonWords are values that are too common to protect anything and that ordinary output contains.
+var commonWords = map[string]bool{
 	"password": true, "postgres": true, "changeme": true, "change-me": true, "changeit": true, "localhost": true, "development": true,
 	"production": true, "disabled": true, "required": true, "optional": true, "undefined": true, "anonymous": true, "username": true,
 	"passw0rd": true, "12345678": true, "123456789": true, "test1234": true, "password1": true, "mongodb": true, "rabbitmq": true,
 	"redacted": true, "internal": true, "external": true, "database": true, "pass:word": true, "minioadmin": true, "elasticsearch": true,
 }
 
-// SecretName tells whether a variable of that name holds a secret.
+// SecretName reports whether a variable with this name holds a secret.
 func SecretName(name string) bool {
 	name = strings.ReplaceAll(strings.ToUpper(name), "AUTHORIZ", "AUTH")
-	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", "")) && !openName.MatchString(name)
+	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", "")) && !publicName.MatchString(name)
 }
 
-// LearnEnv learns the secrets among the variables of a process: the values of those whose names
-// look secret, and passwords in URLs and connection strings.
-func (m *Masker) LearnEnv(env map[string]string) { m.learn(inEnv(env), false) }
+// LearnEnv learns the secrets among the environment variables of a process: the values of variables
+// whose names look secret, and passwords in URLs and connection strings.
+func (m *Masker) LearnEnv(env map[string]string) { m.learn(envSecrets(env), false) }
 
-// LearnEnviron is LearnEnv for entries of the form NAME=value that every child inherits: they are
-// not forgotten for others.
+// LearnEnviron is like LearnEnv, but takes entries of the form NAME=value that every child
+// inherits. Their secrets are never evicted in favour of others.
 func (m *Masker) LearnEnviron(entries []string) {
 	env := make(map[string]string, len(entries))
 	for _, entry := range entries {
@@ -76,40 +87,181 @@ func (m *Masker) LearnEnviron(entries []string) {
 			env[name] = value
 		}
 	}
-	m.learn(inEnv(env), true)
+	m.learn(envSecrets(env), true)
 }
 
-// inEnv are the secrets among variables.
-func inEnv(env map[string]string) (all []learned) {
-	for _, name := range slices.Sorted(maps.Keys(env)) {
-		all = append(all, inVariable(name, env[name])...)
+// LearnInput learns a secret that is sent to a process as input; it is never evicted in favour of
+// others. LearnInput reports whether the secret is masked from now on: a value of fewer than 8 bytes,
+// a common word and a part of an exempt text are not.
+func (m *Masker) LearnInput(value string) (masked bool) {
+	m.learn(variants("input", value), true)
+	return m.Text(value) != value
+}
+
+// LearnSteps learns the inputs that the arguments of a call, a JSON text, mark as secret: the strings
+// "send" of objects in which "secret" is true. It needs no valid call, because an error may quote
+// the arguments of an invalid one.
+func (m *Masker) LearnSteps(raw []byte) {
+	if m == nil || !bytes.Contains(raw, []byte("secret")) {
+		return
+	}
+	var value any
+	if json.Unmarshal(raw, &value) == nil {
+		m.learn(stepSecrets(value), true)
+	}
+}
+
+// stepSecrets returns the inputs in value that are marked as secret.
+func stepSecrets(value any) (all []secret) {
+	switch value := value.(type) {
+	case string: // some clients send an array as a string
+		var inner any
+		if strings.Contains(value, "secret") && json.Unmarshal([]byte(value), &inner) == nil {
+			all = stepSecrets(inner)
+		}
+	case []any:
+		for _, element := range value {
+			all = append(all, stepSecrets(element)...)
+		}
+	case map[string]any:
+		if send, ok := value["send"].(string); ok && value["secret"] == true {
+			all = variants("input", send)
+		}
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			all = append(all, stepSecrets(value[key])...)
+		}
 	}
 	return all
 }
 
-// LearnArgs learns the secrets in a command line, taken apart or not: --password=X, --token X,
-// API_KEY=X, passwords in URLs, and settings within an argument: --from-literal=password=X.
+// envSecrets returns the secrets in environment variables.
+func envSecrets(env map[string]string) (all []secret) {
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		all = append(all, variableSecrets(name, env[name])...)
+	}
+	return all
+}
+
+// LearnArgs learns the secrets in a command line, whether or not the line is split into words:
+// --password=X, --token X, API_KEY=X, passwords in URLs, and settings within an argument:
+// --from-literal=password=X. An argument after -c is a script.
 func (m *Masker) LearnArgs(args ...string) {
 	if m == nil {
 		return
 	}
-	all := inWords(args)
+	all := wordSecrets(args)
 	for _, arg := range args {
-		all = append(all, inArgument(arg)...)
-		if words := strings.Fields(arg); len(words) > 1 { // a script, or a line that is not taken apart yet
+		all = append(all, argumentSecrets(arg)...)
+		all = append(all, textSecrets(arg)...)
+		if words := strings.Fields(arg); len(words) > 1 { // a script, or a command line that is not split into words
 			for i := range words {
 				words[i] = strings.Trim(words[i], "\"'`;,()")
 			}
-			all = append(all, inWords(words)...)
+			all = append(all, wordSecrets(words)...)
 		}
 	}
 	m.learn(all, false)
 }
 
-// inWords are the secrets in the words of a command line.
-func inWords(words []string) (all []learned) {
+// textSecrets returns the secrets in an argument that would be masked in any text because a name
+// precedes them: values of headers and of JSON members.
+func textSecrets(arg string) (all []secret) {
+	var spans []span
+	text := []byte(arg)
+	for i, b := range text {
+		if b == '=' || b == ':' {
+			spans = findNamed(text, i, spans)
+		}
+	}
+	if len(spans) == 0 {
+		return nil
+	}
+	open := publicNames(arg)
+	for _, s := range spans {
+		if value := arg[s.from:s.to]; !open[unescaped(value)] {
+			all = append(all, variants(s.label, value)...)
+		}
+	}
+	return all
+}
+
+// credentials lists the options of programs whose value is a password or, if user is set, a user
+// and a password separated by a colon. A program is matched without its directory, so that the
+// patterns start with ^ and fail at the first byte of a long word. The value may follow a single-letter option in the same
+// word; if joined is set, it must.
+var credentials = []struct {
+	programs, options *regexp.Regexp
+	joined, user      bool
+}{
+	{regexp.MustCompile(`^(curl|https?|xh|wget)$`), regexp.MustCompile(`^(-u|--user|--proxy-user|-a|--auth)$`), false, true},
+	{regexp.MustCompile(`^(mysql|mariadb)[a-z-]*$`), regexp.MustCompile(`^-p$`), true, false},
+	{regexp.MustCompile(`^sshpass$`), regexp.MustCompile(`^-p$`), false, false},
+	{regexp.MustCompile(`^redis-cli$`), regexp.MustCompile(`^(-a|--pass)$`), false, false},
+}
+
+// credentialSecrets returns the passwords that the words of a command line pass to the options
+// listed in credentials.
+func credentialSecrets(words []string) (all []secret) {
+	for _, c := range credentials {
+		at := slices.IndexFunc(words, func(word string) bool { return c.programs.MatchString(word[strings.LastIndexByte(word, '/')+1:]) })
+		for i := at + 1; at >= 0 && i < len(words); i++ {
+			option, value, assigned := strings.Cut(words[i], "=")
+			switch {
+			case assigned && strings.HasPrefix(option, "--"):
+			case len(words[i]) > 2 && words[i][0] == '-' && words[i][1] != '-':
+				option, value = words[i][:2], words[i][2:]
+			case c.joined || i+1 == len(words):
+				continue
+			default:
+				option, value = words[i], words[i+1]
+			}
+			value = strings.Trim(value, "\"'")
+			if _, password, ok := strings.Cut(value, ":"); ok && c.user {
+				value = password
+			}
+			if c.options.MatchString(option) && !isPlaceholder(value) {
+				all = append(all, variants("password", value)...)
+			}
+		}
+	}
+	return all
+}
+
+// LearnJSON learns the secrets in a JSON text: the strings whose keys are names of secret options.
+func (m *Masker) LearnJSON(raw []byte) {
+	var value any
+	if m != nil && json.Unmarshal(raw, &value) == nil {
+		m.learn(jsonSecrets("", value), false)
+	}
+}
+
+// jsonSecrets returns the secrets in the JSON value of a key.
+func jsonSecrets(key string, value any) (all []secret) {
+	switch value := value.(type) {
+	case string:
+		if isSecretOption(key) && isSecret(spelled(key), value) {
+			return variants(key, value)
+		}
+	case []any:
+		for _, element := range value {
+			all = append(all, jsonSecrets(key, element)...)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			all = append(all, jsonSecrets(key, value[key])...)
+		}
+	}
+	return all
+}
+
+// wordSecrets returns the secrets in the words of a command line.
+func wordSecrets(words []string) (all []secret) {
+	all = credentialSecrets(words)
 	for i, word := range words {
 		name, value, assigned := strings.Cut(word, "=")
+		if i > 0 && words[i-1] == "-c" && strings.ContainsAny(word, " \t\n") {
+			name, value, assigned = "", "", false // a script is no setting
+		}
 		if !assigned && strings.HasPrefix(name, "-") && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 			value = words[i+1]
 		}
@@ -121,60 +273,60 @@ func inWords(words []string) (all []learned) {
 		if !assigned || !plainName.MatchString(name) {
 			name = "password"
 		}
-		all = append(all, inURLs(name, word)...)
+		all = append(all, urlSecrets(name, word)...)
 	}
 	return all
 }
 
-// spelled is the name of an option or a setting in words with _ between them.
+// spelled returns the name of an option or a setting with its - and . replaced by _.
 func spelled(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
 
-// isSecretOption tells whether an option or a setting of that name is a secret: in words with - _ or .
-// between them, or in camel case.
+// isSecretOption reports whether an option or a setting with this name holds a secret. The words of
+// the name may be separated by - _ or . or be in camel case.
 func isSecretOption(name string) bool {
 	name = hump.ReplaceAllString(spelled(strings.TrimLeft(name, "-")), "${1}_$2")
-	return secretOption.MatchString(name) && !openOption.MatchString(name)
+	return secretOption.MatchString(name) && !publicOption.MatchString(name)
 }
 
-// inVariable are the secrets in a variable.
-func inVariable(name, value string) (all []learned) {
-	if SecretName(name) && isSecret(name, value) {
+// variableSecrets returns the secrets in an environment variable.
+func variableSecrets(name, value string) (all []secret) {
+	if SecretName(name) && isSecret(name, value) || webhook.MatchString(name) && strings.Contains(value, "://") && isSecret("", value) {
 		all = variants(name, value)
 	}
-	all = append(all, inURLs(name, value)...)
-	return append(all, inSettings(name, value)...)
+	all = append(all, urlSecrets(name, value)...)
+	return append(all, settingSecrets(name, value)...)
 }
 
-// inURLs are the passwords of the URLs in a value, as they stand there and decoded, but for those
-// that are the name of the user or the database as well: they protect nothing, and masking them
-// would take that name out of the log.
-func inURLs(name, value string) (all []learned) {
+// urlSecrets returns the passwords of the URLs in a value, both as written and decoded. It omits a
+// password that is also the name of the user or the database: such a password protects nothing, and
+// masking it would remove that name from the log.
+func urlSecrets(name, value string) (all []secret) {
 	if !strings.Contains(value, "://") {
 		return nil
 	}
-	open := openIn(value)
+	open := publicNames(value)
 	for _, found := range userinfoOf.FindAllStringSubmatch(value, -1) {
 		password := found[1]
 		if isPlaceholder(password) || isPort([]byte(password)) || open[unescaped(password)] {
 			continue
 		}
-		all = append(all, inBothForms(name, password)...)
+		all = append(all, encodedAndDecoded(name, password)...)
 	}
 	return all
 }
 
-// inBothForms is a part of a URL as it stands there and decoded, as far as either can be looked for.
-func inBothForms(name, part string) (all []learned) {
-	if isWorthy(part) {
-		all = variants(name, part)
-	}
-	if decoded := unescaped(part); decoded != part && isWorthy(decoded) {
-		all = append(all, variants(name, decoded)...)
+// encodedAndDecoded returns a part of a URL both as written and decoded, omitting a form that
+// cannot be masked.
+func encodedAndDecoded(name, part string) (all []secret) {
+	for _, form := range slices.Compact([]string{part, unescaped(part)}) {
+		if isMaskable(form) {
+			all = append(all, variants(name, form)...)
+		}
 	}
 	return all
 }
 
-// unescaped is a part of a URL decoded; as it is if it cannot be.
+// unescaped returns a part of a URL decoded, or unchanged if its encoding is invalid.
 func unescaped(part string) string {
 	if decoded, err := url.PathUnescape(part); err == nil {
 		return decoded
@@ -182,22 +334,22 @@ func unescaped(part string) string {
 	return part
 }
 
-// isWorthy tells whether a value can be looked for: it is long enough, has more than two different
-// bytes, and is no word that everybody uses.
-func isWorthy(value string) bool {
+// isMaskable reports whether a value can be masked: it is long enough, has more than two different
+// bytes, and is not a common word.
+func isMaskable(value string) bool {
 	different := make(map[byte]bool)
 	for i := range len(value) {
 		different[value[i]] = true
 	}
-	return len(value) >= minSecret && len(different) > 2 && !worthless[strings.ToLower(value)]
+	return len(value) >= minSecret && len(different) > 2 && !commonWords[strings.ToLower(value)]
 }
 
-// isSecret tells whether the value of a variable whose name looks secret is one: no setting, no
-// file, no address, no place to fill in.
+// isSecret reports whether the value of a variable whose name looks secret is in fact secret.
+// Settings, file names, addresses and placeholders are not.
 func isSecret(name, value string) bool {
 	value = strings.TrimSpace(value)
 	switch {
-	case !isWorthy(value), value == name, isPlaceholder(value), setting.MatchString(name):
+	case !isMaskable(value), value == name, isPlaceholder(value), setting.MatchString(name):
 		return false
 	case strings.Contains(value, "\n"):
 		return true
@@ -212,34 +364,34 @@ func isSecret(name, value string) bool {
 	return true
 }
 
-// isFile tells whether an absolute path is that of a file, or of one that could be made.
+// isFile reports whether an absolute path names an existing file or a file in an existing directory
+// other than the root.
 func isFile(path string) bool {
-	if _, err := os.Lstat(path); err == nil {
-		return true
+	_, err := os.Lstat(path)
+	if dir := filepath.Dir(path); err != nil && dir != "/" {
+		_, err = os.Lstat(dir)
 	}
-	dir := filepath.Dir(path)
-	if dir == "/" {
-		return false
-	}
-	_, err := os.Lstat(dir)
 	return err == nil
 }
 
-// variants are the texts as which a value may be printed: as it is and within JSON; of several
-// lines each; of a very long one each piece.
-func variants(name, value string) (all []learned) {
+// variants returns the forms in which a value may be printed: unchanged, and as JSON encodes it. A
+// value of several lines is split into its lines, and a very long value into pieces.
+func variants(name, value string) (all []secret) {
 	value = strings.Trim(value, "\r\n")
 	if strings.Contains(value, "\n") {
 		for _, line := range linesOf(value) {
 			all = append(all, variants(name, line)...)
 		}
-		return append(all, inJSON(name, value)...)
+	} else {
+		value = strings.TrimSpace(value)
+		all = pieces(name, value)
 	}
-	return append(pieces(name, strings.TrimSpace(value)), inJSON(name, strings.TrimSpace(value))...)
+	return append(all, jsonForms(name, value)...)
 }
 
-// linesOf are the lines of a value that are secret themselves. Of a document, which has settings in
-// it, only the values of those that are secret count, and else the words that a token could be.
+// linesOf returns the lines of a value of several lines, each of which is a secret. If the value is
+// a document that contains settings, linesOf returns only the values of the secret settings, and
+// words that may be tokens.
 func linesOf(value string) (all []string) {
 	lines := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
@@ -249,20 +401,20 @@ func linesOf(value string) (all []string) {
 		all = lines
 	} else {
 		for _, line := range lines {
-			all = append(all, inDocument(line)...)
+			all = append(all, documentSecrets(line)...)
 		}
 	}
-	return slices.DeleteFunc(all, func(s string) bool { return !isWorthy(s) || strings.HasPrefix(s, dashes) })
+	return slices.DeleteFunc(all, func(s string) bool { return !isMaskable(s) || strings.HasPrefix(s, dashes) })
 }
 
-// isDocument tells whether a value is a document: JSON, XML, YAML, an env file. A key in PEM is
-// none, whatever headers it has.
+// isDocument reports whether a value is a document: JSON, XML, YAML or an env file. A PEM key is
+// not a document, even if it has headers.
 func isDocument(value string, lines []string) bool {
 	return strings.ContainsAny(value[:1], "{[<") || !strings.HasPrefix(value, dashes) && slices.ContainsFunc(lines, assignment.MatchString)
 }
 
-// inDocument are the secrets in a line of a document.
-func inDocument(line string) []string {
+// documentSecrets returns the secrets in a line of a document.
+func documentSecrets(line string) []string {
 	if found := assignment.FindStringSubmatch(line); found != nil && !strings.ContainsAny(found[2][:1], "{[<") {
 		name, value := spelled(found[1]), strings.Trim(found[2], "\"',;")
 		long := len(value) >= minLongValue && mixed([]byte(value)) && !strings.ContainsAny(value, " \t")
@@ -275,30 +427,24 @@ func inDocument(line string) []string {
 	return slices.DeleteFunc(words, func(s string) bool { return len(s) < minWord || !mixed([]byte(s)) })
 }
 
-// pieces is a value of one line, in pieces that can be looked for.
-func pieces(name, value string) (all []learned) {
+// pieces splits a value of one line into pieces that are short enough to be masked.
+func pieces(name, value string) (all []secret) {
 	for len(value) > maxSecret {
-		all = append(all, learned{value[:maxSecret], name})
+		all = append(all, secret{value[:maxSecret], name})
 		value = value[maxSecret:]
 	}
-	if isWorthy(value) {
-		all = append(all, learned{value, name})
+	if isMaskable(value) {
+		all = append(all, secret{value, name})
 	}
 	return all
 }
 
-// inJSON is a value as JSON writers spell it, where that differs.
-func inJSON(name, value string) (all []learned) {
+// jsonForms returns a value in the spellings that JSON encoders use, if they differ from the value.
+func jsonForms(name, value string) (all []secret) {
 	for _, html := range []bool{true, false} {
-		var b strings.Builder
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(html)
-		if e.Encode(value) != nil {
-			continue
-		}
-		spelled := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(b.String()), `"`), `"`)
-		if spelled != value {
-			all = append(all, pieces(name, spelled)...)
+		quoted := encodeJSON(value, html)
+		if spelled := quoted[1 : len(quoted)-1]; string(spelled) != value {
+			all = append(all, pieces(name, string(spelled))...)
 		}
 	}
 	return all

@@ -2,11 +2,14 @@ package mask
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 )
 
-// TestValues: what variables and options say is masked by their names, the longest first.
-func TestValues(t *testing.T) {
+// TestLearnedValuesAreMasked checks that the learned values of secret variables and options are
+// masked with the names of these, and that the longest of overlapping values is masked.
+func TestLearnedValuesAreMasked(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{
 		"API_TOKEN": "hunter2-hunter2", "LONGER_SECRET": "hunter2-hunter2-and-more", "APP_PASS": "päss\"wörd<1>", "PLAIN": "this is public",
@@ -38,16 +41,17 @@ func TestValues(t *testing.T) {
 		"server --password=opt-pass-1 --api-key opt-key-22":            "server --password=[masked --password] --api-key [masked --api-key]",
 	} {
 		if got := m.Text(text); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+			t.Errorf("%s: got\n%s, want\n%s", text, got, want)
 		}
 	}
 	if texts := []string{"hunter2-hunter2"}; m.Texts(texts)[0] != "[masked API_TOKEN]" || texts[0] != "hunter2-hunter2" {
-		t.Error(texts)
+		t.Errorf("got %q afterwards, want the texts unchanged and a masked copy", texts)
 	}
 }
 
-// TestDocuments: of a variable of many lines that is a document, the secrets are masked and the rest is not.
-func TestDocuments(t *testing.T) {
+// TestOnlySecretsOfDocumentsAreMasked checks that only the secrets in the value of a variable are
+// masked if the value is a document of many lines.
+func TestOnlySecretsOfDocumentsAreMasked(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{
 		"KUBE_CREDENTIALS": "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: LS0tLS1CRUdJTi0t\n    server: https://10.0.0.1:6443\n  name: kubernetes-1-of-cluster\n" +
@@ -68,14 +72,14 @@ func TestDocuments(t *testing.T) {
 		"abcdefghijklm nopqrstuvwx==":                   "[masked RUNS_KEY] [masked RUNS_KEY]",
 	} {
 		if got := m.Text(text); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+			t.Errorf("%s: got\n%s, want\n%s", text, got, want)
 		}
 	}
 }
 
-// TestForgetting: of more than maxSecrets values those are forgotten that were learned longest ago,
-// and none that is inherited.
-func TestForgetting(t *testing.T) {
+// TestOldValuesAreEvicted checks that, beyond maxSecrets values, the least recently learned values
+// are no longer masked, but inherited values still are.
+func TestOldValuesAreEvicted(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{"OLD_TOKEN": "an-old-secret", "AGAIN_TOKEN": "an-old-secret-again"})
 	m.LearnEnviron([]string{"INHERITED_TOKEN=an-inherited-secret"})
@@ -88,10 +92,10 @@ func TestForgetting(t *testing.T) {
 		m.LearnEnv(many)
 	}
 	if got, want := m.Text("an-old-secret, an-old-secret-again, an-inherited-secret"), "an-old-secret, [masked AGAIN_TOKEN], [masked INHERITED_TOKEN]"; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
-	if len(m.known) != maxSecrets || len(m.order)+len(m.inherited) != maxSecrets {
-		t.Error(len(m.known), len(m.order), len(m.inherited))
+	if len(m.known) != maxSecrets || m.inherited != 1 {
+		t.Errorf("got %d values known, %d of them inherited, want %d and 1", len(m.known), m.inherited, maxSecrets)
 	}
 	var entries []string
 	for i := range 2 * maxSecrets {
@@ -99,7 +103,95 @@ func TestForgetting(t *testing.T) {
 	}
 	m.LearnEnviron(entries)
 	m.LearnEnv(map[string]string{"NEW_TOKEN": "a-new-secret"})
-	if got := m.Text("a-new-secret"); got != "[masked NEW_TOKEN]" || len(m.known) != maxSecrets || len(m.inherited) != maxInherited {
-		t.Error(got, len(m.known), len(m.inherited))
+	if got := m.Text("a-new-secret"); got != "[masked NEW_TOKEN]" || len(m.known) != maxSecrets || m.inherited != maxInherited {
+		t.Errorf("got %s with %d values known and %d inherited, want them bounded", got, len(m.known), m.inherited)
+	}
+}
+
+// TestWebhookWithTokenIsMasked checks that the URL of a webhook is masked only if it contains a
+// token.
+func TestWebhookWithTokenIsMasked(t *testing.T) {
+	m := New()
+	m.LearnEnv(map[string]string{"WEBHOOK_URL": "https://hooks.example.com/x/9f86d081884c7d659a2feaa0", "LOCAL_WEBHOOK_URL": "http://localhost:3000/api/webhook", "WEBHOOK": "enabled-for-all"})
+	const text = "to https://hooks.example.com/x/9f86d081884c7d659a2feaa0 and http://localhost:3000/api/webhook, enabled-for-all"
+	if got, want := m.Text(text), "to [masked WEBHOOK_URL] and http://localhost:3000/api/webhook, enabled-for-all"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// TestLearnJSONLearnsSecretKeys checks that LearnJSON learns strings whose keys are names of
+// secrets, whatever the strings look like.
+func TestLearnJSONLearnsSecretKeys(t *testing.T) {
+	m := New()
+	m.LearnJSON([]byte(`{"user":"administrator","login":{"password":"correct-horse","otherPasswords":["x"]},"tokens":["admin-token"],"apiKey":["first-of-keys","short"],"secret":12345678}`))
+	m.LearnJSON([]byte(`{"password":`))
+	const text = "administrator correct-horse admin-token first-of-keys short 12345678"
+	if got, want := m.Text(text), "administrator [masked password] admin-token [masked apiKey] short 12345678"; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// TestScriptIsNoSetting checks that a script which begins with a secret setting is shown but for
+// the secret.
+func TestScriptIsNoSetting(t *testing.T) {
+	const script, want = "DB_PASSWORD='in-script-4' psql shop | cat", "DB_PASSWORD='[masked DB_PASSWORD]' psql shop | cat"
+	m := New()
+	m.LearnArgs("-c", script)
+	if got := m.Text(script); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	m.LearnArgs("env", "DB_PASSWORD=two words-5")
+	if got := m.Text("two words-5"); got != "[masked DB_PASSWORD]" {
+		t.Errorf("got %s, want it masked", got)
+	}
+}
+
+// TestLearnArgsCopiesNoArgumentPerSetting checks that LearnArgs of an argument with many settings
+// allocates a multiple of the argument's length, not of its length times the number of settings.
+func TestLearnArgsCopiesNoArgumentPerSetting(t *testing.T) {
+	const settings, most = 50_000, 5000 // most is bytes allocated for each byte of the argument; with the race detector, regexps allocate 1600
+	arg := strings.Repeat(`x y=\ `, settings)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	New().LearnArgs(arg)
+	runtime.ReadMemStats(&after)
+	if per := (after.TotalAlloc - before.TotalAlloc) / uint64(len(arg)); per > most {
+		t.Errorf("allocated %d bytes for each byte of the argument, want at most %d", per, most)
+	}
+}
+
+// TestInputsAreLearned checks that an input marked as secret is masked, in any call, and that
+// LearnInput reports an input that cannot be masked.
+func TestInputsAreLearned(t *testing.T) {
+	for value, masked := range map[string]bool{"typed-in-1": true, "typed \"in\" 2": true, "short-7": false, "": false, "password": false, "aaaaaaaaa": false} {
+		m := New()
+		if got := m.LearnInput(value); got != masked || masked == strings.Contains(m.Text("x "+value+" y"), "x "+value+" y") {
+			t.Errorf("%q: got %v and %s, want %v", value, got, m.Text("x "+value+" y"), masked)
+		}
+	}
+	m := New()
+	m.Exempt("typed-in-shop")
+	if m.LearnInput("typed-in") {
+		t.Error("got a part of an exempt text masked, want it shown")
+	}
+	for raw, masked := range map[string]bool{
+		`{"steps":[{"expect":"x","send":"typed-in-1","secret":true}]}`:     true,
+		`{"steps":"[{\"send\":\"typed-in-1\",\"secret\":true}]"}`:          true,
+		`{"a":{"send":"typed-in-1","secret":true,"x":1}}`:                  true,
+		`{"steps":[{"expect":"x","send":"typed-in-1","secret":false}]}`:    false,
+		`{"steps":[{"expect":"x","send":"typed-in-1"}]}`:                   false,
+		`{"steps":[{"expect":"typed-in-1","send":"other","secret":true}]}`: false,
+		`{"steps":[{"send":"typed-in-1","secret":true}`:                    false,
+	} {
+		m := New()
+		m.LearnSteps([]byte(raw))
+		if got := m.Text("typed-in-1") != "typed-in-1"; got != masked {
+			t.Errorf("%s: got masked %v, want %v", raw, got, masked)
+		}
+	}
+	var none *Masker
+	none.LearnSteps([]byte(`{"secret":true}`))
+	if none.LearnInput("typed-in-1") {
+		t.Error("without a masker: got masked, want not")
 	}
 }

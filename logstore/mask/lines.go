@@ -2,64 +2,65 @@ package mask
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 )
 
 const (
-	// maxLine bounds a masked line, in bytes: one that grows beyond it by long names is masked with
-	// stars, which no secret is shorter than.
+	// maxLine bounds a masked line, in bytes. If masks with names would make the line longer, its
+	// secrets are masked with stars, which are never longer than the secret.
 	maxLine = 16 << 10
-	// maxKeyLines bounds the lines of a private key.
+	// maxKeyLines bounds the number of lines of a private key.
 	maxKeyLines = 200
-	// minKeyRun is the shortest run of base64 that is the first line of a private key, minLaterRun that of a later one.
+	// minKeyRun is the minimum length of a run of base64 that counts as the first line of a private
+	// key's body, minLaterRun that of a run that counts as a later line.
 	minKeyRun   = 40
 	minLaterRun = 16
-	// maxKeyHeaders bounds the headers of a private key, the lines between its beginning and its body.
+	// maxKeyHeaders bounds the number of headers of a private key. Headers are the lines between
+	// the BEGIN line and the body.
 	maxKeyHeaders = 10
-	// maxKeyOnLine bounds how far the end of a private key on one line is looked for, and maxKind
-	// how far before the end of its announcement the beginning is, in bytes.
+	// maxKeyOnLine bounds the search for the end of a private key on the line where the key begins.
+	// maxKind bounds the search backwards from the end of a BEGIN line to its start. Both are in
+	// bytes.
 	maxKeyOnLine = 16 << 10
 	maxKind      = 40
-	// maxHeader is the longest announcement of a private key, from its first dash to its last, in bytes.
+	// maxHeader is the maximum length of a private key's BEGIN line, from the first dash to the
+	// last, in bytes.
 	maxHeader = maxKind + len("PRIVATE KEY BLOCK-----")
-	// stars are the mask without a name.
+	// stars is the mask without a name.
 	stars = "***"
 )
 
-// Lines masks the lines of one stream, in order: a private key has many. The zero value masks
-// nothing. It must not be used by two goroutines at a time.
+// Lines masks the lines of one stream, in order, because a private key extends over many lines. The
+// zero value masks nothing. A Lines must not be used by two goroutines at the same time.
 type Lines struct {
-	m     *Masker
-	key   int  // lines of a private key that may still come; 0: none
-	body  bool // some have come
-	spans []span
-	out   []byte
+	m        *Masker
+	keyLines int  // how many further lines may belong to a private key; 0: none
+	inBody   bool // a line of the key's body has been read
+	spans    []span
+	out      []byte
 }
 
-// Lines gives a Lines for a stream.
+// Lines returns a Lines for one stream.
 func (m *Masker) Lines() Lines { return Lines{m: m} }
 
-// Line is text, a whole line without its newline, with its secrets masked: text itself if it has
-// none, else bytes that are valid until the next call.
+// Line returns text, a whole line without its newline, with its secrets masked. If text has no
+// secrets, Line returns text itself; otherwise the result is valid until the next call.
 func (l *Lines) Line(text []byte) []byte {
 	if l.m == nil {
 		return text
 	}
-	return l.mask(text)
-}
-
-func (l *Lines) mask(text []byte) []byte {
 	l.spans = l.m.set.Load().find(text, l.spans[:0])
-	if l.key > 0 {
+	if l.keyLines > 0 {
 		l.keyLine(text)
 	}
 	if len(l.spans) == 0 {
 		return text
 	}
-	spans := settle(l.spans)
+	spans := mergeSpans(l.spans)
 	for _, s := range spans {
-		if s.open {
-			l.key, l.body = maxKeyLines, false
+		if s.continues {
+			l.keyLines, l.inBody = maxKeyLines, false
 		}
 	}
 	if l.replace(text, spans, true); len(l.out) > max(maxLine, len(text)) {
@@ -68,7 +69,7 @@ func (l *Lines) mask(text []byte) []byte {
 	return l.out
 }
 
-// replace puts text into l.out with masks in place of the spans.
+// replace sets l.out to text with each span replaced by a mask.
 func (l *Lines) replace(text []byte, spans []span, named bool) {
 	l.out = l.out[:0]
 	at := 0
@@ -92,11 +93,12 @@ const (
 	keyBegin = dashes + "BEGIN "
 )
 
-// pemHeader finds the private key that text[from:to], the end of a line of dashes, announces: to
-// its end if that is on the same line, as in JSON, else to the end of the line and on.
-func pemHeader(text []byte, from, to int, spans []span) []span {
-	if n := len(spans); n > 0 && spans[n-1].open {
-		return spans // all the rest is masked
+// findPrivateKey appends the private key that follows text[from:to], the end of a BEGIN line. If
+// the key ends on the same line, as in JSON, the span ends there; otherwise the span extends to the
+// end of the line and continues in the next lines.
+func findPrivateKey(text []byte, from, to int, spans []span) []span {
+	if n := len(spans); n > 0 && spans[n-1].continues {
+		return spans // the rest of the line is already masked
 	}
 	if !bytes.Contains(text[max(0, from-maxKind):from], []byte(keyBegin)) {
 		return spans
@@ -105,12 +107,12 @@ func pemHeader(text []byte, from, to int, spans []span) []span {
 		return append(spans, span{from: to, to: to + end, label: keyLabel})
 	}
 	end := to + len(bytes.TrimRight(text[to:], " \t\"',;|\\"))
-	return append(spans, span{from: to, to: end, label: keyLabel, open: true})
+	return append(spans, span{from: to, to: end, label: keyLabel, continues: true})
 }
 
-// keyLine masks what belongs to a private key in a line that comes after its beginning.
+// keyLine masks the part of a private key that is in a line after the BEGIN line.
 func (l *Lines) keyLine(text []byte) {
-	l.key--
+	l.keyLines--
 	if end := bytes.Index(text, []byte(dashes)); end >= 0 {
 		l.lastOfKey(text, end)
 		return
@@ -120,57 +122,47 @@ func (l *Lines) keyLine(text []byte) {
 		return
 	}
 	least := minKeyRun
-	if l.body {
+	if l.inBody {
 		least = minLaterRun
 	}
-	found := false // a shorter run is the last line if it is a whole one, and no word
-	for i := 0; i < len(text); i++ {
-		end := classEnd(text, i, &isBase64)
-		if end-i >= least || end-i == len(bare) && l.body && bytes.ContainsAny(bare, "0123456789+/=") {
-			l.spans = append(l.spans, span{from: i, to: end, label: keyLabel})
+	found := false // a shorter run is the last line of the key if it fills the line and is not a word
+	for from, to := range runs(text, &isBase64) {
+		if to-from >= least || to-from == len(bare) && l.inBody && bytes.ContainsAny(bare, "0123456789+/=") {
+			l.spans = append(l.spans, span{from: from, to: to, label: keyLabel})
 			found = true
 		}
-		i = end
 	}
 	switch {
 	case found:
-		l.body = true
-	case !l.body && l.key >= maxKeyLines-maxKeyHeaders && (isKeyHeader(bare) || text[len(bytes.TrimRight(text, " \t"))-1] == '|'):
+		l.inBody = true
+	case !l.inBody && l.keyLines >= maxKeyLines-maxKeyHeaders && (keyHeader.Match(bare) || text[len(bytes.TrimRight(text, " \t"))-1] == '|'):
 	default:
-		l.key = 0 // it was cut short, or only spoken of
+		l.keyLines = 0 // the key was cut short, or the BEGIN line was only mentioned
 	}
 }
 
-// lastOfKey masks what belongs to a private key before the dashes at end: all of it, where it has
-// its newlines as \n on one line that was too long for one piece.
+// lastOfKey masks the part of a private key that precedes the dashes at end. It may be longer than
+// a line of the key: if a key with its newlines escaped as \n is on one line that is too long for
+// one piece, several of its lines precede the dashes.
 func (l *Lines) lastOfKey(text []byte, end int) {
-	l.key = 0
+	l.keyLines = 0
 	ends := bytes.HasPrefix(text[end:], []byte(dashes+"END "))
-	for i := 0; i < end; i++ {
-		to := classEnd(text[:end], i, &isEscapedBase64)
-		if to-i >= minLaterRun || to > i && to == end && ends {
-			l.spans = append(l.spans, span{from: i, to: to, label: keyLabel})
+	for from, to := range runs(text[:end], &isEscapedBase64) {
+		if to-from >= minLaterRun || to == end && ends {
+			l.spans = append(l.spans, span{from: from, to: to, label: keyLabel})
 		}
-		i = to
 	}
 }
 
-// isKeyHeader tells whether a line is of the form `Word: text`, whatever stands before the word:
-// Version and Comment of PGP, Proc-Type and DEK-Info of PEM.
-func isKeyHeader(bare []byte) bool {
-	name, _, ok := bytes.Cut(bare, []byte(":"))
-	if len(name) < len(bare)-1 && bare[len(name)+1] != ' ' {
-		return false
-	}
-	name = name[bytes.LastIndexAny(name, " \t|")+1:]
-	return ok && len(name) > 0 && classEnd(name, 0, &isWord) == len(name)
-}
+// keyHeader matches a line of the form `Word: text`, possibly with other text before the word. PGP
+// keys have the headers Version and Comment, PEM keys Proc-Type and DEK-Info.
+var keyHeader = regexp.MustCompile(`^([^:]*[ \t|])?[\w-]+:( |$)`)
 
-// Whole is how much of text, the beginning of a line, can be masked and given away before the rest
-// is known: all but what may be the beginning of a secret. cut tells that the line goes on at once;
-// otherwise it has paused, and what is held back is more certain to be one, since a prompt must be
-// seen.
-func (l *Lines) Whole(text []byte, cut bool) int {
+// SafePrefix returns the number of bytes of text, the first part of a line, that can be masked and
+// passed on before the rest of the line is known: all except a suffix that may be the start of a
+// secret. cut means that the rest of the line follows immediately. Otherwise the output has paused;
+// then SafePrefix defers less, so that a prompt is shown.
+func (l *Lines) SafePrefix(text []byte, cut bool) int {
 	if l.m == nil {
 		return len(text)
 	}
@@ -181,13 +173,13 @@ func (l *Lines) Whole(text []byte, cut bool) int {
 	tail := text[max(0, len(text)-maxSecret):]
 	keep := len(tail)
 	for _, n := range l.m.set.Load().needles {
-		if n.kind == value {
-			keep = min(keep, beginning(tail, n.text, least))
+		if n.kind == valueNeedle {
+			keep = min(keep, partialAt(tail, n.text, least))
 		}
 	}
-	keep = min(keep, openToken(tail, least), openCredentials(tail, least-1), openHeader(tail, cut))
+	keep = min(keep, unfinishedToken(tail, least), unfinishedCredentials(tail, least-1), unfinishedKeyHeader(tail, cut), unfinishedSetting(tail, least))
 	if cut {
-		keep = min(keep, openURL(tail))
+		keep = min(keep, unfinishedURL(tail))
 	}
 	if keep < len(tail) {
 		keep = l.m.before(tail, keep)
@@ -195,21 +187,22 @@ func (l *Lines) Whole(text []byte, cut bool) int {
 	return len(text) - len(tail) + keep
 }
 
-// before is at, or where the secret in text begins that at is in: a secret that is complete may end
-// as another begins. What follows the beginning of a private key is masked wherever it is cut.
+// before returns the start of the secret in text that contains at, or at if there is none: a
+// complete secret may overlap the start of another one. It ignores a private key whose end is not
+// in text, since the key is masked wherever it is cut.
 func (m *Masker) before(text []byte, at int) int {
-	for _, s := range settle(m.set.Load().find(text, nil)) {
-		if s.from < at && at < s.to && !s.open {
+	for _, s := range mergeSpans(m.set.Load().find(text, nil)) {
+		if s.from < at && at < s.to && !s.continues {
 			return s.from
 		}
 	}
 	return at
 }
 
-// openHeader is where in text, at its end, the announcement of a private key stands that is not
-// complete; len(text) if none does. Where the line goes on at once, any beginning of one may be it;
-// where it has paused, dashes alone are not.
-func openHeader(text []byte, cut bool) int {
+// unfinishedKeyHeader returns the start of an incomplete BEGIN line of a private key at the end of
+// text, or len(text) if there is none. If the line was cut, any prefix of a BEGIN line counts; if
+// the output paused, dashes alone do not.
+func unfinishedKeyHeader(text []byte, cut bool) int {
 	least := len(dashes) + 1
 	if cut {
 		least = 1
@@ -222,12 +215,12 @@ func openHeader(text []byte, cut bool) int {
 		}
 		from += at + len(keyBegin) + closed + len(dashes)
 	}
-	return from + beginning(text[from:], keyBegin, least)
+	return from + partialAt(text[from:], keyBegin, least)
 }
 
-// beginning is where in text a beginning of secret, at least so many bytes of it and not all,
-// stands at the end; len(text) if none does.
-func beginning(text []byte, secret string, least int) int {
+// partialAt returns the start of the longest suffix of text that is a proper prefix of secret and
+// has at least least bytes, or len(text) if there is none.
+func partialAt(text []byte, secret string, least int) int {
 	for i := max(0, len(text)-len(secret)+1); i <= len(text)-least; i++ {
 		next := bytes.IndexByte(text[i:], secret[0])
 		if next < 0 {
@@ -241,99 +234,74 @@ func beginning(text []byte, secret string, least int) int {
 	return len(text)
 }
 
-// openToken is where in text a word begins, at its end, that is or may become a token; len(text) if none does.
-func openToken(text []byte, least int) int {
-	from := len(text)
-	for from > 0 && (isWord[text[from-1]] || text[from-1] == '.') {
-		from--
+// unfinishedToken returns the start of the last word of text if the word is or may become a token,
+// else len(text).
+func unfinishedToken(text []byte, least int) int {
+	from := classStart(text, 0, len(text), &isSettingName)
+	if from > 0 && from == len(text) && text[from-1] == '\\' && least == 1 {
+		return from - 1 // the backslash may start the escape of a newline before a token
 	}
-	if from > 0 && text[from-1] == '\\' {
-		if from == len(text) && least == 1 {
-			return from - 1 // of the escape before a token
-		}
-		if from < len(text) && isEscape(text[from]) {
-			from++
-		}
-	}
-	word := text[from:]
-	if len(word) < least {
+	from = afterEscape(text, from)
+	if len(text)-from < least {
 		return len(text)
 	}
-	for _, s := range shapes[word[0]] {
-		n := min(len(word), len(s.prefix))
-		if string(word[:n]) == s.prefix[:n] {
+	for _, s := range shapes[text[from]] {
+		n := min(len(text)-from, len(s.prefix))
+		if string(text[from:from+n]) == s.prefix[:n] {
 			return from
 		}
 	}
 	return len(text)
 }
 
-// openCredentials is where in text the name of a header or a scheme stands before a word, of at
-// least so many bytes, that goes to the end; len(text) if none does. Where the word may be nothing,
-// the name itself may be unfinished.
-func openCredentials(text []byte, least int) int {
-	from := len(text)
-	for from > 0 && isBearer[text[from-1]] {
-		from--
-	}
-	const most = 48 // "authorization": "Klaviyo-API-Key
-	before := bytes.ToLower(text[max(0, from-most):from])
+// announced matches the name of a header or a scheme, in lower case, at the end of the text before
+// credentials. After a header and its notation (a colon, an equals sign or a quote) the scheme may
+// be unknown.
+var announced = regexp.MustCompile(`(authorization|bearer|basic)` + between + `(bearer)?(basic)?(token)?(apikey)?` + between + `$|` +
+	`authorization` + between + `[` + notation + `]` + between + `[a-z-]{1,16}` + between + `$`)
+
+// between matches what may separate the name of a header from its value.
+const between = `[` + separators + `]*`
+
+// unfinishedCredentials returns the start of the name of a header or a scheme that precedes the
+// last word of text, or len(text) if there is none. The word must have at least least bytes; if
+// least is 0, the name itself may be incomplete.
+func unfinishedCredentials(text []byte, least int) int {
+	from := classStart(text, 0, len(text), &isBearer)
 	word := bytes.ToLower(text[from:])
 	const header = "authorization="
 	if at := bytes.LastIndex(word, []byte(header)); at >= 0 && len(word)-at-len(header) >= least {
 		return from + at
 	}
-	if len(word) > 0 && from > 0 && text[from-1] == '\\' && isEscape(text[from]) {
-		word = word[1:]
-	}
-	for _, name := range []string{"authorization", "bearer", "basic"} {
-		if at := bytes.LastIndex(before, []byte(name)); at >= 0 && len(text)-from >= least && announces(before[at+len(name):], name == "authorization") {
-			return from - len(before) + at
+	const most = 48 // "authorization": "Klaviyo-API-Key
+	if before := max(0, from-most); len(word) >= least {
+		lower := bytes.ToLower(text[before:from]) // longer than the text if that begins within a character
+		if at := announced.FindIndex(lower); at != nil {
+			return from - (len(lower) - at[0])
 		}
-		if least == 0 {
-			if n := nameBegun(word, name); n > 0 {
-				return len(text) - n
-			}
+	}
+	word = word[afterEscape(text, from)-from:]
+	for _, name := range []string{"authorization ", "bearer ", "basic "} {
+		n := len(word) - partialAt(word, name, 1)
+		if n == 1 && len(word) > 1 && bytes.IndexByte([]byte("-_="), word[len(word)-2]) < 0 {
+			n = 0 // the last letter of another word
+		}
+		if n > 0 && least == 0 {
+			return len(text) - n
 		}
 	}
 	return len(text)
 }
 
-// nameBegun is how many bytes of name, from its first on, word ends with; a single one counts only behind punctuation.
-func nameBegun(word []byte, name string) int {
-	for n := min(len(word), len(name)); n > 0; n-- {
-		if begun := len(word) - n; string(word[begun:]) == name[:n] && (n > 1 || begun == 0 || bytes.IndexByte([]byte("-_="), word[begun-1]) >= 0) {
-			return n
-		}
-	}
-	return 0
-}
+// urlBegun matches the end of a text in a URL's userinfo or in the "://" before it.
+var urlBegun = regexp.MustCompile(`://[\w` + regexp.QuoteMeta(userinfoMarks) + `]*$|:/?$`)
 
-// announces tells whether nothing but a scheme stands between a header's name, or a scheme, and a
-// word. Behind a header's name and its notation the scheme may be any.
-func announces(between []byte, header bool) bool {
-	noted := header && bytes.ContainsAny(between[:punctuation(between)], notation)
-	between = between[punctuation(between):]
-	if n := scheme(between); noted && n > 0 && n <= maxScheme && len(between)-n == punctuation(between[n:]) {
-		return true
-	}
-	for _, scheme := range []string{"bearer", "basic", "token", "apikey"} {
-		between = bytes.TrimPrefix(between, []byte(scheme))
-	}
-	return len(between) == punctuation(between)
-}
-
-// openURL is where in text a URL's :// stands, or begins, that may have a password behind it; len(text) if none does.
-func openURL(text []byte) int {
-	from := len(text)
-	for from > 0 && len(text)-from < maxUserinfo && isUserinfo[text[from-1]] {
-		from--
-	}
-	for _, begun := range []string{"://", ":/", ":"} {
-		if before, ok := bytes.CutSuffix(text[:from], []byte(begun)); ok {
-			return len(before)
-		}
-		from = len(text)
+// unfinishedURL returns the start of the "://", or of its first bytes, after which a URL's password
+// may follow, or len(text) if there is none.
+func unfinishedURL(text []byte) int {
+	from := max(0, len(text)-len("://")-maxUserinfo)
+	if at := urlBegun.FindIndex(text[from:]); at != nil {
+		return from + at[0]
 	}
 	return len(text)
 }

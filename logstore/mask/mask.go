@@ -1,17 +1,19 @@
-// Package mask takes secrets out of text: values that it was told of (those of environment
-// variables and options whose names look secret) and strings that by their form are tokens, keys or
-// passwords in URLs. Each is replaced by a short word that says what stood there, "[masked
-// GITHUB_TOKEN]"; nothing else of the text changes, and never the number of its lines.
+// Package mask removes secrets from text: values that it has learned (from environment variables
+// and options whose names look secret) and strings that have the form of a token, a private key or
+// a password in a URL. Each secret is replaced by a mask with its name, such as "[masked
+// GITHUB_TOKEN]". The rest of the text does not change, nor does the number of its lines.
 //
-// It is pure but for a look whether a value names a file: no clock, no goroutines. A text without
-// secrets costs a scan and no allocation.
+// The package uses no clock and no goroutines, and the only thing it asks of the system is whether
+// a value names a file. A text without secrets costs one scan and no allocation.
 //
-// It is best effort. A secret that is encoded (base64, URL, gzip), that is shorter than 8 bytes, or
-// that a program prints with other bytes in between is not found.
+// Masking is best effort. The package does not find a secret that is encoded (base64, URL, gzip),
+// that is shorter than 8 bytes, or that a program prints with other bytes in between.
 package mask
 
 import (
 	"io"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -19,79 +21,139 @@ import (
 )
 
 const (
-	// minSecret is the shortest value that is looked for, in bytes.
+	// minSecret is the shortest value that is masked, in bytes.
 	minSecret = 8
-	// maxSecret is the longest that is looked for as a whole; a longer one is looked for in pieces.
+	// maxSecret is the longest value that is masked as a whole; a longer one is masked in pieces.
 	maxSecret = 4 << 10
-	// maxSecrets bounds the values that a Masker knows; those that were learned longest ago are
-	// forgotten. Up to maxInherited of them are of the environment that every child inherits, and
-	// kept.
+	// maxSecrets bounds the values that a Masker knows; the least recently learned are evicted. Up
+	// to maxInherited values come from the environment that every child inherits and are never
+	// evicted.
 	maxSecrets   = 2000
 	maxInherited = 1000
+	// maxExempt bounds the number of texts that Exempt keeps; the oldest texts are evicted.
+	maxExempt = 4000
 	// maxLabel bounds the name in a mask.
 	maxLabel = 40
 )
 
-// Masker knows the secrets of a session. A nil *Masker masks nothing. Its methods may be called
-// from several goroutines; what is learned counts for calls that begin later.
+// A Masker masks the secrets of a session. A nil *Masker masks nothing. Its methods may be called
+// concurrently; a learned value is masked in calls that start after it was learned.
 type Masker struct {
-	mu        sync.Mutex // held by who learns
-	known     map[string]string
-	inherited []string // keys of known that are kept
-	order     []string // the others, the one learned longest ago first
-	spared    []string // texts that are no secrets
+	mu        sync.Mutex       // guards the fields below, except set
+	known     map[string]known // the learned values
+	learned   int              // how many times a value was learned
+	inherited int              // how many values are never evicted
+	exempt    []string         // texts that are not secret, see Exempt
 	set       atomic.Pointer[set]
 }
 
-// New gives a Masker that knows the forms of tokens and no values.
+// known describes a learned value.
+type known struct {
+	label   string
+	learned int // Masker.learned when the value was last learned; negative if the value is never evicted
+}
+
+// New returns a Masker that knows the forms of tokens but no values.
 func New() *Masker {
-	m := &Masker{known: make(map[string]string)}
+	m := &Masker{known: make(map[string]known)}
 	m.set.Store(newSet(nil))
 	return m
 }
 
-// learned is a value to look for, and what its mask says.
-type learned struct{ value, label string }
+// secret is a value to mask and the name that its mask shows.
+type secret struct{ value, label string }
 
-// learn adds values; those known are as good as new.
-func (m *Masker) learn(all []learned, inherited bool) {
+// learn adds values. A value that is already known becomes the most recently learned.
+func (m *Masker) learn(all []secret, inherited bool) {
 	if m == nil || len(all) == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	fresh, again := false, make(map[string]bool)
-	for _, l := range all {
-		if _, known := m.known[l.value]; known {
-			again[l.value] = true
+	fresh, again := false, []string(nil)
+	for _, s := range all {
+		if _, ok := m.known[s.value]; ok {
+			again = append(again, s.value)
 			continue
 		}
-		if m.isSpared(l.value) {
+		if isPartOf(m.exempt, s.value) {
 			continue
 		}
 		fresh = true
-		m.known[l.value] = label(l.label)
-		if inherited && len(m.inherited) < maxInherited {
-			m.inherited = append(m.inherited, l.value)
-		} else {
-			m.order = append(m.order, l.value)
+		m.learned++
+		k := known{label: label(s.label), learned: m.learned}
+		if inherited && m.inherited < maxInherited {
+			m.inherited++
+			k.learned += math.MinInt / 2
+		}
+		m.known[s.value] = k
+	}
+	slices.SortFunc(again, m.byAgeLocked)
+	for _, value := range slices.Compact(again) {
+		if k := m.known[value]; k.learned >= 0 {
+			m.learned++
+			m.known[value] = known{label: k.label, learned: m.learned}
 		}
 	}
-	if len(again) > 0 {
-		last := slices.DeleteFunc(slices.Clone(m.order), func(value string) bool { return !again[value] })
-		m.order = append(slices.DeleteFunc(m.order, func(value string) bool { return again[value] }), last...)
+	if fresh {
+		m.rebuildLocked()
 	}
-	if !fresh {
-		return
-	}
-	for len(m.known) > maxSecrets {
-		delete(m.known, m.order[0])
-		m.order = m.order[1:]
-	}
-	m.renew()
 }
 
-// label is name as it stands in a mask: letters, digits, _ . and -, at most maxLabel of them.
+// byAgeLocked compares two known values by when they were last learned. Values that are never
+// evicted come first.
+func (m *Masker) byAgeLocked(a, b string) int { return m.known[a].learned - m.known[b].learned }
+
+// Exempt adds texts that are not secret: names of processes and groups, directories. From then on a
+// value that equals or is part of an exempt text is not masked. A database whose password is the
+// name of its process is a common first setup; masking the password would remove the name of the
+// process from the answers.
+func (m *Masker) Exempt(texts ...string) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fresh := slices.DeleteFunc(slices.Clone(texts), func(text string) bool {
+		return len(text) < minSecret || slices.Contains(m.exempt, text)
+	})
+	m.exempt = append(m.exempt, fresh...)
+	m.exempt = m.exempt[max(0, len(m.exempt)-maxExempt):]
+	before := len(m.known)
+	maps.DeleteFunc(m.known, func(value string, k known) bool {
+		exempt := isPartOf(fresh, value)
+		if exempt && k.learned < 0 {
+			m.inherited--
+		}
+		return exempt
+	})
+	if len(m.known) < before {
+		m.rebuildLocked()
+	}
+}
+
+func isPartOf(texts []string, value string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, value) })
+}
+
+// rebuildLocked evicts what is beyond maxSecrets, and replaces the set of needles with a set of the
+// known values.
+func (m *Masker) rebuildLocked() {
+	values := slices.SortedFunc(maps.Keys(m.known), m.byAgeLocked)
+	end := m.inherited + max(0, len(values)-maxSecrets)
+	for _, value := range values[m.inherited:end] {
+		delete(m.known, value)
+	}
+	values = slices.Delete(values, m.inherited, end)
+	needles := make([]needle, 0, len(values))
+	for _, value := range values {
+		needles = append(needles, needle{text: value, label: m.known[value].label})
+	}
+	m.set.Store(newSet(needles))
+}
+
+// label returns name as a mask shows it: at most maxLabel bytes, with every character except
+// letters, digits, _ . and - replaced by _.
 func label(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < 0x80 && (isWord[byte(r)] || r == '.') {
@@ -102,7 +164,7 @@ func label(name string) string {
 	return name[:min(len(name), maxLabel)]
 }
 
-// Text is s with its secrets masked. s may have several lines.
+// Text returns s with its secrets masked. s may have several lines.
 func (m *Masker) Text(s string) string {
 	if m == nil || len(m.set.Load().find([]byte(s), nil)) == 0 {
 		return s
@@ -111,7 +173,7 @@ func (m *Masker) Text(s string) string {
 	var b strings.Builder
 	for line := range strings.Lines(s) {
 		text, ended := strings.CutSuffix(line, "\n")
-		b.Write(lines.mask([]byte(text)))
+		b.Write(lines.Line([]byte(text)))
 		if ended {
 			b.WriteByte('\n')
 		}
@@ -119,7 +181,7 @@ func (m *Masker) Text(s string) string {
 	return b.String()
 }
 
-// Texts is all with the secrets of each masked; all itself is not changed.
+// Texts returns a copy of all with the secrets of each masked.
 func (m *Masker) Texts(all []string) []string {
 	if m == nil {
 		return all
@@ -131,8 +193,9 @@ func (m *Masker) Texts(all []string) []string {
 	return all
 }
 
-// Head is the beginning of text, masked, at most n bytes of it. A secret that the cut goes through
-// is not shown in part. whole says that text is all there is; else it goes on.
+// Head returns at most the first n bytes of text, with its secrets masked. If a secret extends
+// beyond the cut, no part of it is shown. whole means that text is complete; otherwise more text
+// follows.
 func (m *Masker) Head(text []byte, whole bool, n int) []byte {
 	if m == nil {
 		return text[:min(len(text), n)]
@@ -140,32 +203,25 @@ func (m *Masker) Head(text []byte, whole bool, n int) []byte {
 	if len(text) > n+maxSecret {
 		text, whole = text[:n+maxSecret], false
 	}
-	mask := m.Clipped
-	if whole {
-		mask = m.Text
-	}
-	masked := mask(string(text))
+	masked := m.Part(string(text), !whole)
 	return []byte(masked[:min(len(masked), n)])
 }
 
-// Clipped is Text for the beginning of something longer: what may be the first part of a secret is left out.
-func (m *Masker) Clipped(s string) string {
-	if m == nil {
-		return s
-	}
-	lines := Lines{m: m}
-	return m.Text(s[:lines.Whole([]byte(s), true)])
-}
+// Clipped is like Text, for the first part of a longer text: it omits a suffix of s that may be the
+// start of a secret.
+func (m *Masker) Clipped(s string) string { return m.Part(s, true) }
 
-// Part is Text, or Clipped for what goes on where it ends.
+// Part is Clipped if s is clipped, else Text.
 func (m *Masker) Part(s string, clipped bool) string {
 	if clipped {
-		return m.Clipped(s)
+		lines := Lines{m: m}
+		s = s[:lines.SafePrefix([]byte(s), true)]
 	}
 	return m.Text(s)
 }
 
-// Writer is w with the secrets of each Write masked.
+// Writer returns a writer that masks the secrets in the data of each Write and writes the result to
+// w.
 func (m *Masker) Writer(w io.Writer) io.Writer {
 	if m == nil {
 		return w

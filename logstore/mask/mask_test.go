@@ -14,8 +14,9 @@ const (
 	webToken = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 )
 
-// TestTokens: what has the form of a token is masked wherever it stands, and nothing around it.
-func TestTokens(t *testing.T) {
+// TestTokensAreMaskedAnywhere checks that a string with the form of a token is masked anywhere in a
+// text, and the text around the token is not.
+func TestTokensAreMaskedAnywhere(t *testing.T) {
 	m := New()
 	for _, token := range []string{
 		"AKIAIOSFODNN7EXAMPLE", "ASIAY34FZKBOKMUTVV7A", "AIzaSyDaGmWKa4JsXZ-HjGw7ISLn_3namBGewQe",
@@ -25,56 +26,65 @@ func TestTokens(t *testing.T) {
 		"sk_live_" + alnum36[:24], "rk_live_" + alnum36[:24], "sk_test_4eC39HqLyjWDarjtT1zdp7dc", "whsec_" + alnum36[:32],
 		"sk-" + alnum36 + "abcdefgh1234", "sk-ant-api03-" + alnum36 + "-" + alnum36 + "_AA", "sk-proj-" + alnum36 + alnum36,
 		"npm_" + alnum36, "pypi-AgEIcHlwaS5vcmc" + alnum36 + alnum36, webToken,
+		"glrt-" + alnum36[:20], "glrt-t1_" + alnum36[:20], "gldt-" + alnum36[:20], "glptt-" + hex40, "glcbt-64_" + alnum36[:20], "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",
+		"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", "dop_v1_" + hex40 + hex40[:24], "dapi" + hex40[:32], "dapi" + hex40[:32] + "-2", "gsk_" + alnum36 + alnum36[:16], "xai-" + alnum36 + alnum36 + alnum36[:8],
+		"hvs.CAESI" + alnum36 + "_" + alnum36, "SG.Ab3xYz9QwLm2nOpRs7TkVw.Ab3xYz9QwLm2nOpRs7TkVwAb3xYz9QwLm2nOpRs7TkVw", "ya29.a0AfH6SMB" + alnum36 + "-" + alnum36,
+		"shpat_" + hex40[:32], "shpss_" + hex40[:32], "lin_api_" + alnum36 + "Zz12", "glsa_" + alnum36[:32] + "_0a1b2c3d", "r8_" + alnum36 + "Z", "123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw" + "x",
+		"MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs",
 	} {
 		for _, around := range []string{"%s", "token %s.", `{"token":"%s"}`, "TOKEN=%s", "url?key=%s&b=1", "https://host/%s/x", "a\\n%s", "(%s)", "Bearer %s", "'%s',", "x %[1]s y %[1]s z"} {
 			text := fmt.Sprintf(around, token)
 			got := m.Text(text)
 			if strings.Contains(got, token) || strings.Contains(got, token[len(token)-8:]) {
-				t.Errorf("%s is shown as %s", text, got)
+				t.Errorf("%s: got %s, want a mask", text, got)
 				continue
 			}
 			before, _, _ := strings.Cut(text, token)
 			_, after, _ := strings.Cut(text, token)
 			after = after[strings.LastIndex(after, token)+1:]
 			if !strings.HasPrefix(got, before+"[masked ") || !strings.HasSuffix(got, after[max(0, len(after)-2):]) {
-				t.Errorf("%s became %s", text, got)
+				t.Errorf("%s: got %s, want it unchanged", text, got)
 			}
 		}
 	}
 }
 
-// TestContexts: what stands beside a secret says that it is one.
-func TestContexts(t *testing.T) {
+// TestContextAnnouncesSecret checks that a value is masked if the words before or after it announce
+// a secret.
+func TestContextAnnouncesSecret(t *testing.T) {
 	m := New()
 	for text, want := range map[string]string{
-		"Authorization: Bearer abcdef123":                                                "Authorization: Bearer [masked credentials]",
-		"> authorization: Bearer a.b-c_d~e+f/g=1":                                        "> authorization: Bearer [masked credentials]",
-		`{"Authorization":"Basic dXNlcjpwYXNzd29yZA=="}`:                                 `{"Authorization":"Basic [masked credentials]"}`,
-		`headers: { Authorization: 'Bearer tok12345' }`:                                  `headers: { Authorization: 'Bearer [masked credentials]' }`,
-		"HTTP_AUTHORIZATION=Basic dXNlcjpwYXNzd29yZA==":                                  "HTTP_AUTHORIZATION=Basic [masked credentials]",
-		"Authorization: Bot MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs": "Authorization: Bot [masked credentials]",
-		"authorization: Negotiate YIIJvwYGKwYBBQUCoIIJszCCCa+gMDAuBgkqhkiG9w0BAQ== x":    "authorization: Negotiate [masked credentials] x",
-		`{"Authorization":"Splunk 123e4567-e89b-12d3-a456-426614174000"}`:                `{"Authorization":"Splunk [masked credentials]"}`,
-		`Authorization:[SSWS 00QCjAl4MlV-WPXM-ABC0HmjFx-vbGua]`:                          `Authorization:[SSWS [masked credentials]]`,
-		"HTTP_AUTHORIZATION=GenieKey eb243592-faa2-4ba2-a551q-1afdf565c889":              "HTTP_AUTHORIZATION=GenieKey [masked credentials]",
-		"Proxy-Authorization: " + hex40:                                                  "Proxy-Authorization: [masked credentials]",
-		"curl with bearer " + hex40 + " failed":                                          "curl with bearer [masked credentials] failed",
-		"postgres://app:s3cr3t@db:5432/x?a=b":                                            "postgres://app:[masked password]@db:5432/x?a=b",
-		"mongodb://a:pw1@h1,h2/db and redis://:hunter2@r/0":                              "mongodb://a:[masked password]@h1,h2/db and redis://:[masked password]@r/0",
-		"cannot connect to amqp://u:p%40ss@host.":                                        "cannot connect to amqp://u:[masked password]@host.",
-		"git clone https://x-access-token:abc@github.com/a/b":                            "git clone https://x-access-token:[masked password]@github.com/a/b",
-		"x://u:123456?a@h x://u:8080@h x://u:80a?@h x://u:?@h":                           "x://u:[masked password]@h x://u:[masked password]@h x://u:[masked password]@h x://u:[masked password]@h",
-		"https://" + hex40 + "@github.com/a":                                             "https://[masked credentials]@github.com/a",
-		`k: "-----BEGIN PRIVATE KEY-----\nMIIEvQ\nabc\n-----END PRIVATE KEY-----\n"`:     `k: "-----BEGIN PRIVATE KEY-----[masked private key]-----END PRIVATE KEY-----\n"`,
+		"Authorization: Bearer abcdef123":                                                   "Authorization: Bearer [masked credentials]",
+		"> authorization: Bearer a.b-c_d~e+f/g=1":                                           "> authorization: Bearer [masked credentials]",
+		`{"Authorization":"Basic dXNlcjpwYXNzd29yZA=="}`:                                    `{"Authorization":"Basic [masked credentials]"}`,
+		`headers: { Authorization: 'Bearer tok12345' }`:                                     `headers: { Authorization: 'Bearer [masked credentials]' }`,
+		"HTTP_AUTHORIZATION=Basic dXNlcjpwYXNzd29yZA==":                                     "HTTP_AUTHORIZATION=Basic [masked credentials]",
+		"Authorization: Bot MTk4NjIyNDgzNDcxOTI1MjQ4.Cl2FMQ.ZnCjm1XVW7vRze4b7Cq4se7kKWs":    "Authorization: Bot [masked credentials]",
+		"authorization: Negotiate YIIJvwYGKwYBBQUCoIIJszCCCa+gMDAuBgkqhkiG9w0BAQ== x":       "authorization: Negotiate [masked credentials] x",
+		`{"Authorization":"Splunk 123e4567-e89b-12d3-a456-426614174000"}`:                   `{"Authorization":"Splunk [masked credentials]"}`,
+		`Authorization:[SSWS 00QCjAl4MlV-WPXM-ABC0HmjFx-vbGua]`:                             `Authorization:[SSWS [masked credentials]]`,
+		"HTTP_AUTHORIZATION=GenieKey eb243592-faa2-4ba2-a551q-1afdf565c889":                 "HTTP_AUTHORIZATION=GenieKey [masked credentials]",
+		"Proxy-Authorization: " + hex40:                                                     "Proxy-Authorization: [masked credentials]",
+		"curl with bearer " + hex40 + " failed":                                             "curl with bearer [masked credentials] failed",
+		"postgres://app:s3cr3t@db:5432/x?a=b":                                               "postgres://app:[masked password]@db:5432/x?a=b",
+		"mongodb://a:pw1@h1,h2/db and redis://:hunter2@r/0":                                 "mongodb://a:[masked password]@h1,h2/db and redis://:[masked password]@r/0",
+		"cannot connect to amqp://u:p%40ss@host.":                                           "cannot connect to amqp://u:[masked password]@host.",
+		"git clone https://x-access-token:abc@github.com/a/b":                               "git clone https://x-access-token:[masked password]@github.com/a/b",
+		"x://u:123456?a@h x://u:8080@h x://u:80a?@h x://u:?@h":                              "x://u:[masked password]@h x://u:[masked password]@h x://u:[masked password]@h x://u:[masked password]@h",
+		"at https://hooks.slack.com/services/T00000000/B00000000/" + alnum36[:24] + ": 404": "at https://hooks.slack.com/services/T00000000/B00000000/[masked Slack webhook]: 404",
+		"https://discord.com/api/webhooks/12345678/" + alnum36 + "_" + alnum36[:31]:         "https://discord.com/api/webhooks/12345678/[masked Discord webhook]",
+		"AKIAIOSFODNN7EXAMPLE,wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY,us-east-1":           "[masked AWS key id],[masked AWS secret key],us-east-1",
+		"https://" + hex40 + "@github.com/a":                                                "https://[masked credentials]@github.com/a",
+		`k: "-----BEGIN PRIVATE KEY-----\nMIIEvQ\nabc\n-----END PRIVATE KEY-----\n"`:        `k: "-----BEGIN PRIVATE KEY-----[masked private key]-----END PRIVATE KEY-----\n"`,
 	} {
 		if got := m.Text(text); got != want {
-			t.Errorf("%s became\n%s, want\n%s", text, got, want)
+			t.Errorf("%s: got\n%s, want\n%s", text, got, want)
 		}
 	}
 }
 
-// TestOrdinaryText is what must stay as it is.
-func TestOrdinaryText(t *testing.T) {
+// TestOrdinaryTextIsUnchanged checks that text without secrets is not changed.
+func TestOrdinaryTextIsUnchanged(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{
 		"NEXTAUTH_URL": "http://localhost:3000", "DB_PASSWORD": "postgres", "AUTH_PROVIDER": "credentials", "TOKEN_TTL": "86400000",
@@ -91,6 +101,9 @@ func TestOrdinaryText(t *testing.T) {
 		`!function(e,t){"object"==typeof exports?module.exports=t():e.eyJabc=t}(this,function(){return sk_function_with_long_name_1})`,
 		`<div class="sk-cube-grid sk-fading-circle sk-loading-spinner-container-wrapper-2">`, "task-runner-for-everything-1234567890",
 		"npm_config_registry_something_very_long_name=1", "npm_lifecycle_event_with_a_very_long_name_123456", "pypi-server-with-a-rather-long-name-for-a-host-1234567890-abcdefghij",
+		"hf_transformers_of_many_models_v2", "dapis-of-long-name-1234567890-1234567890ab", "gsk_short1", "r8_short1", "xai-explainable-model-1", "lin_api_of_something_long_enough_1", "glrt-example",
+		"SG.example", "see SG.AvailabilityOfSecurityGroups2.Count", "ya29.example", "hvs.vault.service.consul.example", "12345678:AAshort", "org.example.hvs.CertificateServiceFactoryBuilder",
+		"https://hooks.slack.com/services/T/B/x", "POST /api/webhooks/stripe-checkout-session-1", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "GOCSPX-example",
 		"AKIAIOSFODNN7EXAMPLEX", "xAKIAIOSFODNN7EXAMPLE", "ASIAN_MARKETS_REPORT_2024", "AIzaShort", "ghp_short", "glpat-example", "xoxb-token-goes-here",
 		"http://localhost:5173/@vite/client", "http://localhost:3000", "npm warn foo@1.2.3 and @scope/pkg@2.0.0", "mail user@example.com:25", "ssh://git@github.com:22/x",
 		"see 8080?email=me", "postgres://user:***@host/db", "postgres://user:${DB_PASSWORD}@host/db", "postgres://user:$PGPASSWORD@host", "redis://<user>:<password>@host",
@@ -105,13 +118,13 @@ func TestOrdinaryText(t *testing.T) {
 		"", " ", "\t", strings.Repeat("x", 20000), strings.Repeat("ab1_", 8000), strings.Repeat("@", 3000), strings.Repeat("://", 3000), strings.Repeat("é", 100),
 	} {
 		if got := m.Text(text); got != text {
-			t.Errorf("%.200s became\n%.200s", text, got)
+			t.Errorf("%.200s: got\n%.200s, want it unchanged", text, got)
 		}
 	}
 }
 
-// TestOrdinaryOutput is output of real programs.
-func TestOrdinaryOutput(t *testing.T) {
+// TestOrdinaryOutputIsUnchanged checks that recorded output of real programs is not changed.
+func TestOrdinaryOutputIsUnchanged(t *testing.T) {
 	files, err := filepath.Glob("../fault/testdata/*/*")
 	if err != nil || len(files) < 5 {
 		t.Fatal(files, err)
@@ -125,7 +138,7 @@ func TestOrdinaryOutput(t *testing.T) {
 		if got := m.Text(string(text)); got != string(text) {
 			for i, line := range strings.Split(got, "\n") {
 				if !strings.Contains(string(text), line) {
-					t.Errorf("%s:%d: became %s", path, i+1, line)
+					t.Errorf("%s:%d: got %s, want it unchanged", path, i+1, line)
 				}
 			}
 		}
@@ -136,20 +149,20 @@ func TestOrdinaryOutput(t *testing.T) {
 	}
 }
 
-func TestBounds(t *testing.T) {
+func TestMaskedTextIsBounded(t *testing.T) {
 	m := New()
 	long := strings.Repeat("0123456789abcdefg", 1000)
 	m.LearnEnv(map[string]string{"LONG_SECRET": long, strings.Repeat("N", 100) + "_TOKEN": "a-short-secret"})
 	if got := m.Text("x" + long + "y"); strings.Contains(got, "abcdefg") || !strings.HasPrefix(got, "x[masked LONG_SECRET]") || !strings.HasSuffix(got, "y") {
-		t.Errorf("%.300s", got)
+		t.Errorf("got %.300s, want the long secret masked", got)
 	}
 	if got := m.Text("a-short-secret"); got != "[masked "+strings.Repeat("N", maxLabel)+"]" {
-		t.Error(got)
+		t.Errorf("got %s, want a name of %d bytes", got, maxLabel)
 	}
-	// What would outgrow a line is masked with stars.
+	// A line that would become too long with named masks is masked with stars.
 	l := m.Lines()
 	if got := l.Line([]byte(strings.Repeat("a-short-secret", maxLine/14))); len(got) > maxLine || strings.Trim(string(got), "*") != "" {
-		t.Errorf("%d bytes: %.100s", len(got), got)
+		t.Errorf("got %d bytes, %.100s, want at most %d stars", len(got), got, maxLine)
 	}
 	many := make(map[string]string)
 	for i := range maxSecrets {
@@ -157,12 +170,13 @@ func TestBounds(t *testing.T) {
 	}
 	m.LearnEnv(many)
 	if got := m.Text("a-short-secret number-7-of-many"); got != "a-short-secret [masked MANY_TOKEN_7]" {
-		t.Errorf("%s", got)
+		t.Errorf("got %s, want the first value evicted", got)
 	}
 }
 
-// TestWhole: what may be the beginning of a secret is held back.
-func TestWhole(t *testing.T) {
+// TestSafePrefixDefersStartOfSecret checks that SafePrefix leaves out the end of a text that may be
+// the start of a secret.
+func TestSafePrefixDefersStartOfSecret(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{"A_TOKEN": "hunter2-hunter2", "B_TOKEN": "hunter2-hunter2-longer"})
 	l := m.Lines()
@@ -177,27 +191,27 @@ func TestWhole(t *testing.T) {
 		"a -----BEGIN EC PRIVATE KEY-----": {"", ""}, "-----BEGIN " + strings.Repeat("of prose ", 6): {"", ""}, "-----BEGIN PRIVATE KEY-----\nMIIEow-": {"-", ""},
 		"-----BEGIN " + strings.Repeat("k", maxKind-len(keyBegin)) + "PRIVATE KEY BLOCK----": {"-----BEGIN " + strings.Repeat("k", maxKind-len(keyBegin)) + "PRIVATE KEY BLOCK----", "-----BEGIN " + strings.Repeat("k", maxKind-len(keyBegin)) + "PRIVATE KEY BLOCK----"},
 	} {
-		if got := text[l.Whole([]byte(text), true):]; got != want.cut {
-			t.Errorf("%.100s: %.100q is held back at a cut, want %q", text, got, want.cut)
+		if got := text[l.SafePrefix([]byte(text), true):]; got != want.cut {
+			t.Errorf("%.100s: got %.100q deferred at a cut, want %q", text, got, want.cut)
 		}
-		if got := text[l.Whole([]byte(text), false):]; got != want.pause {
-			t.Errorf("%.100s: %.100q is held back at a pause, want %q", text, got, want.pause)
+		if got := text[l.SafePrefix([]byte(text), false):]; got != want.pause {
+			t.Errorf("%.100s: got %.100q deferred at a pause, want %q", text, got, want.pause)
 		}
 	}
 	if got := m.Clipped("say hunter2-hun"); got != "say " {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, "say ")
 	}
 	for n := range 40 {
 		if got := string(m.Head([]byte("at hunter2-hunter2-longer end"), true, n)); strings.Contains(got, "hunt") || len(got) > n {
-			t.Errorf("%d: %s", n, got)
+			t.Errorf("Head of %d bytes: got %s, want no part of the secret", n, got)
 		}
 	}
 	if got := string(m.Head([]byte("at hunter2-hunter2-lo"), false, 100)); got != "at " {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, "at ")
 	}
 }
 
-func TestJSON(t *testing.T) {
+func TestJSONMasksOnlyStrings(t *testing.T) {
 	m := New()
 	m.LearnEnv(map[string]string{"A_TOKEN": `hunter"2\hunter`, "B_TOKEN": "structuredContent", "C_SECRET": "two lines\nof a secret"})
 	for raw, want := range map[string]string{
@@ -208,13 +222,13 @@ func TestJSON(t *testing.T) {
 		`{}`:                                              `{}`, ``: ``, `null`: `null`, `"open`: `"open`,
 	} {
 		if got := string(m.JSON([]byte(raw))); got != want {
-			t.Errorf("%s became %s, want %s", raw, got, want)
+			t.Errorf("%s: got %s, want %s", raw, got, want)
 		}
 	}
 }
 
-// TestNone: no Masker masks nothing.
-func TestNone(t *testing.T) {
+// TestNilMaskerMasksNothing checks that a nil Masker masks nothing.
+func TestNilMaskerMasksNothing(t *testing.T) {
 	var m *Masker
 	m.LearnEnv(map[string]string{"A_TOKEN": "hunter2-hunter2"})
 	m.LearnEnviron([]string{"A_TOKEN=hunter2-hunter2"})
@@ -222,21 +236,22 @@ func TestNone(t *testing.T) {
 	lines := m.Lines()
 	text := "AKIAIOSFODNN7EXAMPLE"
 	if m.Text(text) != text || m.Clipped(text) != text || string(m.JSON([]byte(`"`+text+`"`))) != `"`+text+`"` || string(lines.Line([]byte(text))) != text ||
-		lines.Whole([]byte(text), true) != len(text) || string(m.Head([]byte(text), true, 5)) != text[:5] || m.Texts([]string{text})[0] != text {
-		t.Error("changed")
+		lines.SafePrefix([]byte(text), true) != len(text) || string(m.Head([]byte(text), true, 5)) != text[:5] || m.Texts([]string{text})[0] != text {
+		t.Error("a nil Masker changed a text")
 	}
 	var b strings.Builder
 	if n, err := m.Writer(&b).Write([]byte(text)); n != len(text) || err != nil || b.String() != text {
-		t.Error(b.String())
+		t.Errorf("got %s, want %s", b.String(), text)
 	}
 	b.Reset()
 	if n, err := New().Writer(&b).Write([]byte(text)); n != len(text) || err != nil || b.String() != "[masked AWS key id]" {
-		t.Error(b.String())
+		t.Errorf("got %s, want [masked AWS key id]", b.String())
 	}
 }
 
-// TestEveryPlace: a value of any length, and a token, is found wherever it begins.
-func TestEveryPlace(t *testing.T) {
+// TestSecretsAreFoundAtEveryOffset checks that learned values of every length, and a token, are
+// masked wherever they start in a text.
+func TestSecretsAreFoundAtEveryOffset(t *testing.T) {
 	const letters = "k9Qz7Lm2Vx4Rt6Wp1Ny8Bc3Df5Gh0Js"
 	for length := minSecret; length <= len(letters); length++ {
 		m := New()
@@ -244,7 +259,7 @@ func TestEveryPlace(t *testing.T) {
 		for before := range 2 * maxStride {
 			for after := range 2 * maxStride {
 				if got := m.Text(strings.Repeat(".", before) + letters[:length] + strings.Repeat(".", after)); got != strings.Repeat(".", before)+"[masked A_TOKEN]"+strings.Repeat(".", after) {
-					t.Fatalf("%d bytes after %d became %s", length, before, got)
+					t.Fatalf("%d bytes after %d: got %s, want a mask", length, before, got)
 				}
 			}
 		}
@@ -252,7 +267,18 @@ func TestEveryPlace(t *testing.T) {
 	m := New()
 	for before := range 3 * maxStride {
 		if got := m.Text(strings.Repeat(" ", before) + "AKIAIOSFODNN7EXAMPLE"); got != strings.Repeat(" ", before)+"[masked AWS key id]" {
-			t.Fatalf("after %d: %s", before, got)
+			t.Fatalf("a token after %d bytes: got %s, want a mask", before, got)
 		}
+	}
+}
+
+// TestChainedJWTsAreMaskedToTheEnd checks that a JWT whose later parts begin another JWT is
+// masked up to the end of that one.
+func TestChainedJWTsAreMaskedToTheEnd(t *testing.T) {
+	header, rest, _ := strings.Cut(webToken, ".")
+	payload, signature, _ := strings.Cut(rest, ".")
+	chained := strings.Join([]string{header, payload, header, payload, signature}, ".")
+	if got, want := New().Text("token="+chained+" end"), "token=[masked JWT] end"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -10,22 +10,21 @@ import (
 const maxSettingName = 100
 
 var (
-	// isSettingName tells what the name of a setting is made of, isBeforeSetting what can stand before it.
+	// isSettingName contains the bytes of which names of settings consist, isBeforeSetting the
+	// bytes that may precede such a name.
 	isSettingName   = class("-_.")
-	isBeforeSetting = [256]bool{
-		' ': true, '\t': true, '\r': true, '\n': true, ';': true, '?': true, '&': true, '=': true, ',': true,
-		'#': true, '"': true, '\'': true, '(': true, '[': true, '{': true,
-	}
+	isBeforeSetting = bytesOf(" \t\r\n;?&=,#\"'([{")
 )
 
-// inSettings are the secrets among the settings in a text, name=value one after the other: those of
-// a connection string (Server=db;Password=X), of the query of a URL, of options. As in URLs, they
-// are learned as they stand there and decoded. Without a label the name of each is its own.
-func inSettings(label, text string) (all []learned) {
-	if strings.HasPrefix(text, "() {") { // a shell's function
+// settingSecrets returns the secrets in a text that consists of settings of the form name=value: a
+// connection string (Server=db;Password=X), the query of a URL, options. Each secret is returned
+// both as written and decoded. If label is "", each secret is labelled with the name of
+// its setting.
+func settingSecrets(label, text string) (all []secret) {
+	if strings.HasPrefix(text, "() {") { // a shell function
 		return nil
 	}
-	open := openIn(text)
+	open := publicNames(text)
 	for name, value := range settingsOf(text, isSecretOption) {
 		if !isSecret(spelled(name), value) || isTemplate(value) || open[unescaped(value)] {
 			continue
@@ -36,46 +35,47 @@ func inSettings(label, text string) (all []learned) {
 		} else if label == "" {
 			label = "password"
 		}
-		all = append(all, inBothForms(label, value)...)
+		all = append(all, encodedAndDecoded(label, value)...)
 	}
 	return all
 }
 
-// inArgument are the secrets among the settings in an argument. One that is more than settings may
-// be a script: there only those within a word count, such as the query of a URL, and none that could
-// be a name of something.
-func inArgument(arg string) (all []learned) {
+// argumentSecrets returns the secrets among the settings in an argument. An argument that contains
+// more than settings may be a script. In a script only settings within a word count, such as the
+// query of a URL, and only values that have both digits and letters, since others may be names.
+func argumentSecrets(arg string) (all []secret) {
 	words, others := strings.Fields(arg), false
 	for _, word := range words {
 		others = others || !strings.Contains(word, "=")
 	}
 	if !others && !call.MatchString(arg) {
-		return inSettings("", arg)
+		return settingSecrets("", arg)
 	}
 	for _, word := range words {
 		if !call.MatchString(word) {
-			all = append(all, inSettings("", word[classEnd([]byte(word), 0, &isSettingName):])...)
+			all = append(all, settingSecrets("", word[classEnd([]byte(word), 0, &isSettingName):])...)
 		}
 	}
-	return slices.DeleteFunc(all, func(l learned) bool { return !mixed([]byte(l.value)) })
+	return slices.DeleteFunc(all, func(l secret) bool { return !mixed([]byte(l.value)) })
 }
 
-// openIn are the names of the users and of the databases in the URLs and settings of a text, decoded.
-func openIn(text string) map[string]bool {
+// publicNames returns the decoded names of the users and databases in the URLs and settings of a
+// text.
+func publicNames(text string) map[string]bool {
 	open := make(map[string]bool)
 	for _, rest := range strings.Split(text, "://")[1:] {
 		for _, name := range namesOf.FindStringSubmatch(rest)[1:] {
 			open[unescaped(name)] = true
 		}
 	}
-	for _, value := range settingsOf(text, func(name string) bool { return openSetting.MatchString(spelled(name)) }) {
+	for _, value := range settingsOf(text, func(name string) bool { return publicSetting.MatchString(spelled(name)) }) {
 		open[unescaped(value)] = true
 	}
 	return open
 }
 
-// settingsOf are the names and the values of those settings in a text whose names are wanted. The
-// value of another one may have such in it: --from-literal=password=X.
+// settingsOf returns the names and values of the settings in a text whose names are wanted. A
+// setting may be inside the value of another one: --from-literal=password=X.
 func settingsOf(text string, wanted func(name string) bool) iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		for at := 0; ; {
@@ -99,8 +99,8 @@ func settingsOf(text string, wanted func(name string) bool) iter.Seq2[string, st
 	}
 }
 
-// settingValue is the value that text begins with: what is in quotes, or all up to what ends it, at
-// most maxSecret bytes.
+// settingValue returns the value at the start of text: the text in quotes, or everything up to the
+// end of the setting, at most maxSecret bytes.
 func settingValue(text string) string {
 	text = text[:min(len(text), maxSecret)]
 	for _, quote := range []string{`"`, `'`} {
@@ -117,8 +117,8 @@ func settingValue(text string) string {
 	return strings.TrimRight(text[:end], `\,`)
 }
 
-// endsSetting tells whether the value of a setting ends where text begins. A comma does if another
-// setting follows it.
+// endsSetting reports whether the value of a setting ends where text starts. A comma ends the value
+// if another setting follows.
 func endsSetting(text string) bool {
 	switch text[0] {
 	case ' ', '\t', '\r', '\n', ';', '&', '"', '\'':
@@ -133,7 +133,8 @@ func endsSetting(text string) bool {
 	return false
 }
 
-// isTemplate tells whether a value is the name of what a program puts there: {db_password}, %(password)s.
+// isTemplate reports whether a value is a template that a program fills in: {db_password},
+// %(password)s.
 func isTemplate(value string) bool {
 	return strings.ContainsAny(value[:1], "{%") && !mixed([]byte(value))
 }

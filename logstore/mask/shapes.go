@@ -3,131 +3,270 @@ package mask
 import (
 	"bytes"
 	"encoding/base64"
+	"iter"
+	"math"
+	"regexp"
+	"slices"
 	"strings"
 )
 
-// isWord tells which bytes the words of tokens are made of, isBase64 the same of base64,
-// isEscapedBase64 of base64 whose newlines are escaped, and isBearer of what stands behind the word
-// Bearer.
+// isWord contains the bytes of which words of tokens consist, isBase64 the bytes of base64,
+// isEscapedBase64 those of base64 with escaped newlines, and isBearer the bytes that may follow the
+// word Bearer.
 var (
 	isWord          = class("-_")
 	isBase64        = class("+/=")
 	isEscapedBase64 = class("+/=\\")
 	isBearer        = class("-._~+/=")
-	// isUserinfo tells what can stand between :// and @. What should be encoded there often is not.
-	isUserinfo = class("!#$%&()*+,-.:;=?@[]^_{|}~")
+	// isUserinfo contains the bytes that may be between :// and @. They include bytes that should
+	// be encoded there but often are not.
+	isUserinfo = class(userinfoMarks)
+	isDigit    = bytesOf("0123456789")
 )
 
-// class is the letters, the digits and more.
-func class(more string) (c [256]bool) {
-	for b := range 256 {
-		c[b] = b >= '0' && b <= '9' || b >= 'A' && b <= 'Z' || b >= 'a' && b <= 'z' || b < 0x80 && strings.IndexByte(more, byte(b)) >= 0
-	}
-	return c
+const userinfoMarks = "!#$%&()*+,-.:;=?@[]^_{|}~"
+
+// class returns the set that contains the letters, the digits and the bytes of more.
+func class(more string) [256]bool {
+	return bytesOf("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" + more)
 }
 
-// shape is the form of a token: what it begins with, how much must follow in its word, and what else must hold.
+func bytesOf(all string) (set [256]bool) {
+	for i := range len(all) {
+		set[all[i]] = true
+	}
+	return set
+}
+
+// shape is the form of a token: its prefix, how many bytes follow in the same word, and a condition
+// on these bytes. If the prefix ends with a dot, which is not part of a word, the prefix precedes
+// the word.
 type shape struct {
 	prefix string
-	least  int // bytes behind the prefix
-	most   int // 0: any number
+	least  int // the minimum number of bytes after the prefix
+	most   int // the maximum number of bytes after the prefix
 	label  string
-	also   func(rest []byte) bool // of what is behind the prefix
+	also   func(rest []byte) bool // reports whether the bytes after the prefix fit
 }
 
-// shapes are the forms, by first byte. A longer prefix stands before its own beginning.
-var shapes = map[byte][]shape{
-	'A': {
-		{"AKIA", 16, 16, "AWS key id", upperOrDigit}, {"ASIA", 16, 16, "AWS key id", upperOrDigit},
-		{"AIza", 35, 35, "Google key", mixed},
-	},
-	'e': {{"eyJ", 10, 0, "JWT", nil}}, // completed by jwt
-	'g': {
-		{"ghp_", 36, 0, "GitHub token", mixed}, {"gho_", 36, 0, "GitHub token", mixed}, {"ghs_", 36, 0, "GitHub token", mixed},
-		{"ghu_", 36, 0, "GitHub token", mixed}, {"ghr_", 36, 0, "GitHub token", mixed},
-		{"github_pat_", 40, 0, "GitHub token", mixed}, {"glpat-", 20, 0, "GitLab token", mixed},
-	},
-	'n': {{"npm_", 36, 0, "npm token", alphanumeric}},
-	'p': {{"pypi-Ag", 50, 0, "PyPI token", mixed}},
-	'r': {{"rk_live_", 16, 0, "Stripe key", alphanumeric}, {"rk_test_", 16, 0, "Stripe key", alphanumeric}},
-	's': {
-		{"sk_live_", 16, 0, "Stripe key", alphanumeric}, {"sk_test_", 16, 0, "Stripe key", alphanumeric},
-		{"sk-", 20, 0, "API key", longSegment},
-	},
-	'x': {
-		{"xoxa-", 15, 0, "Slack token", mixed}, {"xoxb-", 15, 0, "Slack token", mixed}, {"xoxp-", 15, 0, "Slack token", mixed},
-		{"xoxr-", 15, 0, "Slack token", mixed}, {"xoxs-", 15, 0, "Slack token", mixed}, {"xapp-1-", 15, 0, "Slack token", mixed},
-	},
-	'w': {{"whsec_", 16, 0, "Stripe key", alphanumeric}},
+// fits reports whether the bytes after the prefix of a token have the shape.
+func (s *shape) fits(rest []byte) bool {
+	return len(rest) >= s.least && len(rest) <= s.most && s.also(rest)
 }
 
-// word looks at the word that text[i] is in, and returns its end.
-func word(text []byte, i int, spans []span) (end int, _ []span) {
-	for k := i; k < i+lookout; k++ {
-		if !isWord[text[k]] {
-			return i, spans
+const (
+	awsID   = "AWS key id"
+	anySize = math.MaxInt
+)
+
+// shapes holds the forms of tokens, indexed by first byte. A longer prefix comes before a shorter
+// prefix that it starts with.
+var shapes = shapesOf(
+	shape{"AKIA ASIA", 16, 16, awsID, upperOrDigit},
+	shape{"AIza", 35, 35, "Google key", mixed},
+	shape{"eyJ", 10, anySize, jwt, func([]byte) bool { return true }}, // findShaped checks the rest
+	shape{"ghp_ gho_ ghs_ ghu_ ghr_", 36, anySize, "GitHub token", mixed},
+	shape{"github_pat_", 40, anySize, "GitHub token", mixed},
+	shape{"glpat- glrt- gldt- glptt- glcbt- glsoat-", 20, anySize, "GitLab token", mixed},
+	shape{"glsa_", 40, anySize, "Grafana token", mixed},
+	shape{"gsk_", 40, anySize, "Groq key", alphanumeric},
+	shape{"GOCSPX-", 28, 28, "Google secret", mixed},
+	shape{"dop_v1_ doo_v1_ dor_v1_", 64, 64, "DigitalOcean token", alphanumeric},
+	shape{"dapi", 32, 34, "Databricks token", hexadecimal},
+	shape{"hf_", 30, 40, "Hugging Face token", bothCases},
+	shape{"lin_api_", 32, anySize, "Linear key", alphanumeric},
+	shape{"npm_", 36, anySize, "npm token", alphanumeric},
+	shape{"pypi-Ag", 50, anySize, "PyPI token", mixed},
+	shape{"r8_", 37, 40, "Replicate token", alphanumeric},
+	shape{"rk_live_ rk_test_ sk_live_ sk_test_ whsec_", 16, anySize, "Stripe key", alphanumeric},
+	shape{"sk-", 20, anySize, "API key", longSegment},
+	shape{"shpat_ shpca_ shppa_ shpss_", 32, 32, "Shopify token", hexadecimal},
+	shape{"xoxa- xoxb- xoxp- xoxr- xoxs- xapp-1-", 15, anySize, "Slack token", mixed},
+	shape{"xai-", 60, anySize, "xAI key", alphanumeric},
+	shape{"hvs. hvb. hvr.", 24, anySize, "Vault token", mixed},
+	shape{"ya29.", 30, anySize, "Google token", mixed},
+	shape{"SG.", 20, 24, "SendGrid key", mixed},
+)
+
+// shapesOf returns shapes indexed by the first byte of their prefixes. Each prefix of a row becomes
+// a shape.
+func shapesOf(rows ...shape) (all [256][]shape) {
+	for _, row := range rows {
+		for _, row.prefix = range strings.Fields(row.prefix) {
+			all[row.prefix[0]] = append(all[row.prefix[0]], row)
 		}
 	}
-	from, to := i, i+lookout
-	for from > 0 && isWord[text[from-1]] {
-		from--
+	return all
+}
+
+// urlShapes lists parts of URLs that mark the last segment of the URL as secret.
+var urlShapes = []shape{
+	{"hooks.slack.com/", minWord, anySize, "Slack webhook", mixed}, {"/api/webhooks/", 60, anySize, "Discord webhook", mixed},
+}
+
+// findAWSSecretKeys appends the AWS secret keys (40 bytes of base64) that are on the same line as
+// the id of an AWS key.
+func findAWSSecretKeys(text []byte, spans []span) []span {
+	const size = 40
+	if !slices.ContainsFunc(spans, func(s span) bool { return s.label == awsID }) {
+		return spans
 	}
-	for to < len(text) && isWord[text[to]] {
-		to++
+	for from, to := range runs(text, &isBase64) {
+		if digits, upper, lower := count(text[from:to]); to-from == size && digits > 0 && upper > 0 && lower > 0 {
+			spans = append(spans, span{from: from, to: to, label: "AWS secret key"})
+		}
+	}
+	return spans
+}
+
+// findInWord appends the secret that is, or ends with, the word that contains text[i], and those of
+// the settings around the word. It returns the end of the text that it has checked.
+func findInWord(text []byte, i int, spans []span) (end int, _ []span) {
+	from, to := i, i+windowSize
+	if n := classEnd(text[:to], from, &isWord); n < to {
+		if classEnd(text[:to], n, &isJoined) == to {
+			for k := i; k < to; k++ {
+				if text[k] == '=' {
+					spans = findNamed(text, k, spans)
+				}
+			}
+		}
+		return i, spans
+	}
+	from, to = classStart(text, 0, from, &isWord), classEnd(text, to, &isWord)
+	if to < len(text) && text[to] == '=' {
+		spans = findNamed(text, to, spans)
 	}
 	if to-from < minWord {
+		if from > 0 && text[from-1] == '=' {
+			spans = findNamed(text, from-1, spans)
+		}
 		return to, spans
 	}
-	if from > 0 && text[from-1] == '\\' && isEscape(text[from]) {
-		from++ // the escape of a newline before it
+	if sep := separatorBefore(text, from); sep >= 0 {
+		spans = findNamed(text, sep, spans)
 	}
-	if s := shapeOf(text[from:to]); s != nil {
-		if s.prefix != "eyJ" {
-			return to, append(spans, span{from: from, to: to, label: s.label})
-		}
-		if last := jwt(text, to); last > 0 {
-			return to, append(spans, span{from: from, to: last, label: s.label})
+	from = afterEscape(text, from)
+	for _, find := range [...]func([]byte, int, int) span{findShaped, findDotted, findInURL, findTelegram, findDiscord} {
+		switch s := find(text, from, to); {
+		case s.label == jwt:
+			return to, append(spans, s) // its later parts may begin another JWT
+		case s.to > 0:
+			return s.to, append(spans, s)
 		}
 	}
 	if name := schemeBefore(text[:from]); name != "" && mixed(text[from:to]) {
 		if last := classEnd(text, from, &isBearer); areCredentials(name, text[from:last]) {
-			return to, append(spans, span{from: from, to: last, label: "credentials"})
+			spans = append(spans, span{from: from, to: last, label: "credentials"})
 		}
 	}
 	return to, spans
 }
 
-// isEscape tells whether b is what stands behind the backslash of an escaped newline, return or tab.
-func isEscape(b byte) bool { return b == 'n' || b == 'r' || b == 't' }
+// The functions below return the token whose first or last part is the word text[from:to], or the
+// zero span.
 
-// shapeOf is the form that a word has; nil if it has none.
-func shapeOf(word []byte) *shape {
-	candidates := shapes[word[0]]
-	for i := range candidates {
-		s := &candidates[i]
-		rest, ok := bytes.CutPrefix(word, []byte(s.prefix))
-		if ok && len(rest) >= s.least && (s.most == 0 || len(rest) <= s.most) && (s.also == nil || s.also(rest)) {
-			return s
+// findShaped finds a token that starts with the prefix of a shape.
+func findShaped(text []byte, from, to int) span {
+	word := text[from:to]
+	for i := range shapes[word[0]] {
+		s := &shapes[word[0]][i]
+		if rest, ok := bytes.CutPrefix(word, []byte(s.prefix)); !ok || !s.fits(rest) {
+			continue
+		}
+		more := 0
+		if s.label == jwt {
+			if more = len(moreOfJWT.Find(text[to:])); more == 0 {
+				break
+			}
+		}
+		return span{from: from, to: to + more, label: s.label}
+	}
+	return span{}
+}
+
+// findDotted finds a token whose prefix ends with the dot before the word. Further parts may follow.
+func findDotted(text []byte, from, to int) span {
+	if from < 2 || text[from-1] != '.' {
+		return span{}
+	}
+	start := afterEscape(text, classStart(text, 0, from-1, &isWord))
+	for _, s := range shapes[text[start]] {
+		if string(text[start:from]) != s.prefix || !s.fits(text[from:to]) {
+			continue
+		}
+		return span{from: start, to: to + len(moreWords.Find(text[to:])), label: s.label}
+	}
+	return span{}
+}
+
+// findInURL finds a token that is a segment of a URL.
+func findInURL(text []byte, from, to int) span {
+	const most = 100
+	if from == 0 || text[from-1] != '/' {
+		return span{}
+	}
+	for _, s := range urlShapes {
+		if s.fits(text[from:to]) && bytes.Contains(text[max(0, from-most):from], []byte(s.prefix)) {
+			return span{from: from, to: to, label: s.label}
 		}
 	}
-	return nil
+	return span{}
 }
 
-// jwt is the end of the token whose first part ends at end; 0 if it is none: two more parts must
-// follow, the first of which is an object as well.
-func jwt(text []byte, end int) int {
-	rest, ok := bytes.CutPrefix(text[end:], []byte(".eyJ"))
-	if !ok {
-		return 0
+// findTelegram finds a token of Telegram, which starts with a number and a colon.
+func findTelegram(text []byte, from, to int) span {
+	if from > 0 && text[from-1] == ':' && to-from == 35 && bytes.HasPrefix(text[from:], []byte("AA")) && mixed(text[from:to]) {
+		id := len(bytes.TrimRight(text[:from-1], "0123456789"))
+		if n := from - 1 - id; n >= 8 && n <= 10 {
+			return span{from: id, to: to, label: "Telegram token"}
+		}
 	}
-	middle := classEnd(rest, 0, &isWord)
-	if middle < 5 || middle == len(rest) || rest[middle] != '.' {
-		return 0
-	}
-	return end + len(".eyJ") + classEnd(rest, middle+1, &isWord)
+	return span{}
 }
 
-// classEnd is the end of the run of bytes of the class that begins at from.
+// findDiscord finds a token of Discord: a number in base64 and two other words, joined by dots.
+func findDiscord(text []byte, from, to int) span {
+	if more := moreOfDiscord.Find(text[to:]); more != nil && to-from <= 28 {
+		id, err := base64.RawStdEncoding.DecodeString(string(text[from:to]))
+		if digits, _, _ := count(id); err == nil && digits == len(id) {
+			return span{from: from, to: to + len(more), label: "Discord token"}
+		}
+	}
+	return span{}
+}
+
+var (
+	// moreOfJWT matches the text of a JSON web token after its first part: two more parts, of which
+	// the first is a JSON object, like the part before it.
+	moreOfJWT = regexp.MustCompile(`^\.eyJ[\w-]{5,}\.[\w-]*`)
+	// moreOfDiscord matches the text of a token of Discord after its first part. The last part is
+	// at least minWord bytes long.
+	moreOfDiscord = regexp.MustCompile(`^\.[\w-]{5,}\.[\w-]{20,}`)
+	moreWords     = regexp.MustCompile(`^(\.[\w-]+)*`)
+)
+
+// jwt is the label of JSON web tokens.
+const jwt = "JWT"
+
+// afterEscape returns the start of the word at from without the byte that belongs to the escape of a
+// newline, return or tab before it.
+func afterEscape(text []byte, from int) int {
+	if from > 0 && from < len(text) && text[from-1] == '\\' && bytes.IndexByte([]byte("nrt"), text[from]) >= 0 {
+		from++
+	}
+	return from
+}
+
+// classStart returns the start of the run of bytes in class that ends at to, at least from.
+func classStart(text []byte, from, to int, class *[256]bool) int {
+	for to > max(from, 0) && class[text[to-1]] {
+		to--
+	}
+	return to
+}
+
+// classEnd returns the end of the run of bytes in class that starts at from.
 func classEnd(text []byte, from int, class *[256]bool) int {
 	for from < len(text) && class[text[from]] {
 		from++
@@ -135,7 +274,20 @@ func classEnd(text []byte, from int, class *[256]bool) int {
 	return from
 }
 
-// count says how many of the bytes are digits, upper and lower case letters.
+// runs yields the bounds of each run of bytes in class.
+func runs(text []byte, class *[256]bool) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < len(text); from++ {
+			to := classEnd(text, from, class)
+			if to > from && !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// count returns the numbers of digits, upper-case letters and lower-case letters in b.
 func count(b []byte) (digits, upper, lower int) {
 	for _, c := range b {
 		switch {
@@ -150,7 +302,7 @@ func count(b []byte) (digits, upper, lower int) {
 	return digits, upper, lower
 }
 
-// mixed tells that there are digits and letters.
+// mixed reports whether b has both digits and letters.
 func mixed(b []byte) bool {
 	digits, upper, lower := count(b)
 	return digits > 0 && upper+lower > 0
@@ -161,13 +313,24 @@ func alphanumeric(b []byte) bool {
 	return digits+upper+lower == len(b) && digits > 0 && upper+lower > 0
 }
 
+func hexadecimal(b []byte) bool {
+	return mixed(b) && len(bytes.Trim(b, "0123456789abcdef-")) == 0 && bytes.Count(b, []byte("-")) <= 1
+}
+
+// bothCases reports whether b has letters in lower and in upper case, and nothing except letters
+// and digits.
+func bothCases(b []byte) bool {
+	digits, upper, lower := count(b)
+	return digits+upper+lower == len(b) && upper > 0 && lower > 0
+}
+
 func upperOrDigit(b []byte) bool {
 	digits, upper, _ := count(b)
 	return digits+upper == len(b)
 }
 
-// longSegment tells that a piece between dashes is too long and too mixed to be a word: sk- begins
-// names of style classes, too.
+// longSegment reports whether a part of b between dashes or underscores is too long and too mixed
+// to be a word. The check is needed because names of CSS classes start with sk- too.
 func longSegment(b []byte) bool {
 	for segment := range bytes.FieldsFuncSeq(b, func(r rune) bool { return r == '-' || r == '_' }) {
 		if len(segment) >= 16 && mixed(segment) {
@@ -177,22 +340,20 @@ func longSegment(b []byte) bool {
 	return false
 }
 
-// schemeBefore is the authorization scheme, in lower case, that text ends with, white space behind
-// it; "" if it ends otherwise.
+// schemeBefore returns, in lower case, the authorization scheme (and the blanks after it) that text
+// ends with, or "".
 func schemeBefore(text []byte) string {
 	rest := bytes.TrimRight(text, " ")
-	if len(rest) == len(text) {
-		return ""
-	}
 	for _, name := range []string{"bearer", "basic"} {
-		if len(rest) >= len(name) && strings.EqualFold(string(rest[len(rest)-len(name):]), name) {
+		if at := len(rest) - len(name); at >= 0 && len(rest) < len(text) && bytes.EqualFold(rest[at:], []byte(name)) {
 			return name
 		}
 	}
 	return ""
 }
 
-// areCredentials tells whether a word behind the name of a scheme, in lower case, is more than prose about it.
+// areCredentials reports whether the word after the name of an authentication scheme, such as Bearer,
+// is credentials rather than prose about the scheme. scheme must be in lower case.
 func areCredentials(scheme string, word []byte) bool {
 	if len(word) < minSecret {
 		return false
@@ -209,29 +370,22 @@ func areCredentials(scheme string, word []byte) bool {
 	return false
 }
 
-// maxScheme is the longest name of a scheme that areCredentials does not know, in bytes.
-const maxScheme = 16
+// otherScheme matches the name of a scheme that areCredentials may not know: Negotiate,
+// Klaviyo-API-Key.
+var otherScheme = regexp.MustCompile(`^[A-Za-z-]{1,16}$`)
 
-// scheme is how much of text may be the name of such a scheme: Negotiate, Klaviyo-API-Key.
-func scheme(text []byte) int {
-	n := 0
-	for n < len(text) && (text[n]|0x20 >= 'a' && text[n]|0x20 <= 'z' || text[n] == '-') {
-		n++
-	}
-	return n
-}
-
-// areOtherCredentials tells whether a word behind the name of any scheme and a blank looks like a
-// token: no path, and no `name=value`.
+// areOtherCredentials reports whether the word after the name of an unknown scheme and a blank
+// looks like a token, rather than a path or `name=value`.
 func areOtherCredentials(name, blank, word []byte) bool {
-	return len(name) > 0 && len(name) <= maxScheme && scheme(name) == len(name) && len(bytes.Trim(blank, " \t")) == 0 &&
+	return otherScheme.Match(name) && len(bytes.Trim(blank, " \t")) == 0 &&
 		len(word) >= minWord && mixed(word) && word[0] != '/' && bytes.IndexByte(bytes.TrimRight(word, "="), '=') < 0
 }
 
-// headerValue finds the credentials of a header whose name ends behind from, in any notation:
-// `Authorization: Bearer x`, `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`. Without a
-// scheme that is known the notation must be one: what follows the bare word is prose.
-func headerValue(text []byte, from int, spans []span) []span {
+// findHeaderValue appends the credentials in a header whose name ends at from, in any notation:
+// `Authorization: Bearer x`, `"authorization":"Basic x"`, `HTTP_AUTHORIZATION=token x`. If the
+// scheme is unknown, a colon, an equals sign or a quote must follow the name: text after the bare
+// word is prose.
+func findHeaderValue(text []byte, from int, spans []span) []span {
 	rest := text[from:]
 	if len(rest) > 0 && isWord[rest[0]] {
 		return spans
@@ -253,36 +407,34 @@ func headerValue(text []byte, from int, spans []span) []span {
 	return spans
 }
 
-// notation is what makes of a header's name more than a word: one of these behind it.
-const notation = ":=\"'"
+const (
+	// notation contains the bytes that, after the name of a header, distinguish the header from a
+	// word of prose.
+	notation = `:="'`
+	// separators contains the bytes that may separate the name of a header from its value, as in a
+	// character class of a pattern.
+	separators = notation + " \t\\\\,\\[>"
+)
 
-// punctuation is how much of what can stand between a header's name and its value text begins with.
-func punctuation(text []byte) int {
-	const most = 8
-	for i, b := range text[:min(len(text), most)] {
-		if bytes.IndexByte([]byte(" \t:=\"'\\,[>"), b) < 0 {
-			return i
-		}
-	}
-	return min(len(text), most)
-}
+var isSeparator = bytesOf(separators)
 
-// maxUserinfo bounds how far before an @ a URL's beginning is looked for.
+// punctuation returns the number of separators at the start of text, at most 8.
+func punctuation(text []byte) int { return classEnd(text[:min(len(text), 8)], 0, &isSeparator) }
+
+// maxUserinfo is the number of bytes of a URL's userinfo that are examined.
 const maxUserinfo = 512
 
-// userinfo finds the password of a URL, or a token in its place: scheme://user:password@host. It
-// looks at all that stands together around the @ at at, back to done at most, and returns its end.
-func userinfo(text []byte, done, at int, spans []span) (end int, _ []span) {
-	from := at
-	for from > done && isUserinfo[text[from-1]] {
-		from--
-	}
+// findUserinfo appends the password of a URL, or the token in its place:
+// scheme://user:password@host. It checks the run of userinfo bytes around the @ at offset at,
+// starting no earlier than done, and returns the end of the run.
+func findUserinfo(text []byte, done, at int, spans []span) (end int, _ []span) {
+	from := classStart(text, done, at, &isUserinfo)
 	end = classEnd(text, at, &isUserinfo)
 	if !bytes.HasSuffix(text[:from], []byte("://")) {
 		return end, spans
 	}
-	// The last @ decides: an @ in a password often is not encoded. What stands before a colon may
-	// be a token in a URL of its own.
+	// The last @ ends the userinfo, since an @ in a password is often not encoded. The text before
+	// a colon may be the token of another URL.
 	info := text[from:min(end, from+maxUserinfo+1)]
 	info = info[:bytes.LastIndexByte(info, '@')+1]
 	colon := bytes.IndexByte(info, ':')
@@ -290,30 +442,30 @@ func userinfo(text []byte, done, at int, spans []span) (end int, _ []span) {
 	if colon >= 0 {
 		user = info[:colon]
 	}
-	if n := bytes.LastIndexByte(user, '@'); n >= minWord && mixed(user[:n]) && !standsForSecret(user[:n]) {
+	if n := bytes.LastIndexByte(user, '@'); n >= minWord && mixed(user[:n]) && !isStandIn(user[:n]) {
 		spans = append(spans, span{from: from, to: from + n, label: "credentials"})
 	}
-	if last := len(info) - 1; colon >= 0 && !standsForSecret(info[colon+1:last]) && !isPort(info[colon+1:last]) {
+	if last := len(info) - 1; colon >= 0 && !isStandIn(info[colon+1:last]) && !isPort(info[colon+1:last]) {
 		spans = append(spans, span{from: from + colon + 1, to: from + last, label: "password"})
 	}
 	return end, spans
 }
 
-// standsForSecret tells that there is nothing where a secret could be, or what stands for one.
-func standsForSecret(b []byte) bool {
+// isStandIn reports whether b only stands in for a secret: it is empty, consists of stars, or is a
+// placeholder.
+func isStandIn(b []byte) bool {
 	return len(bytes.Trim(b, "*")) == 0 || isPlaceholder(string(b))
 }
 
-// isPort tells that what stands behind a URL's colon is a port and more, up to the @ of something else: 8080?email=me.
+// isPort reports whether the text between a URL's colon and an @ is a port followed by other text,
+// so that the @ does not end a userinfo: 8080?email=me.
 func isPort(b []byte) bool {
-	digits := 0
-	for digits < len(b) && b[digits] >= '0' && b[digits] <= '9' {
-		digits++
-	}
+	digits := classEnd(b, 0, &isDigit)
 	return digits >= 1 && digits <= 5 && digits < len(b) && bytes.IndexByte([]byte("?#,;:."), b[digits]) >= 0
 }
 
-// isPlaceholder tells whether a word only says where a secret belongs: ${NAME}, $NAME, %NAME%, {{ name, <name>.
+// isPlaceholder reports whether a word only marks where a secret belongs: ${NAME}, $NAME, %NAME%,
+// {{ name, <name>.
 func isPlaceholder(word string) bool {
 	switch {
 	case strings.HasPrefix(word, "${"), strings.HasPrefix(word, "$("), strings.HasPrefix(word, "{{"), strings.HasPrefix(word, "<"):

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// TestUserinfo: passwords of URLs are those that each @ for itself, looked at from its URL's beginning, has before it.
-func TestUserinfo(t *testing.T) {
+// TestUserinfoAgreesWithSimpleSearch checks that findUserinfo finds the same passwords as a simple
+// search that examines each @ separately, going back to the start of its URL.
+func TestUserinfoAgreesWithSimpleSearch(t *testing.T) {
 	each := func(text []byte) (spans []span) {
 		for at := range text {
 			from := at
@@ -25,7 +26,7 @@ func TestUserinfo(t *testing.T) {
 			} else if len(secret) < minWord || !mixed(secret) {
 				continue
 			}
-			if !standsForSecret(secret) && (label == "credentials" || !isPort(secret)) {
+			if !isStandIn(secret) && (label == "credentials" || !isPort(secret)) {
 				spans = append(spans, span{from: at - len(secret), to: at, label: label})
 			}
 		}
@@ -38,8 +39,8 @@ func TestUserinfo(t *testing.T) {
 				return spans
 			}
 			before := done
-			if done, spans = userinfo(text, done, done+at, spans); done <= before+at || done < len(text) && isUserinfo[text[done]] {
-				t.Fatalf("%s: looked only up to %d", text, done)
+			if done, spans = findUserinfo(text, done, done+at, spans); done <= before+at || done < len(text) && isUserinfo[text[done]] {
+				t.Fatalf("%s: got %d as the end of what was checked, want progress", text, done)
 			}
 		}
 	}
@@ -50,11 +51,11 @@ func TestUserinfo(t *testing.T) {
 		for range 1 + rnd.IntN(12) {
 			text = append(text, pieces[rnd.IntN(len(pieces))]...)
 		}
-		if got, want := settle(all(text)), settle(each(text)); !slices.Equal(got, want) {
-			t.Fatalf("%s: %v, want %v", text, got, want)
+		if got, want := mergeSpans(all(text)), mergeSpans(each(text)); !slices.Equal(got, want) {
+			t.Fatalf("%s: got %v, want %v", text, got, want)
 		}
 	}
-	if end, _ := userinfo([]byte(strings.Repeat("@", 10_000)), 0, 0, nil); end != 10_000 {
-		t.Errorf("a row of @ is looked at again from %d on", end)
+	if end, _ := findUserinfo([]byte(strings.Repeat("@", 10_000)), 0, 0, nil); end != 10_000 {
+		t.Errorf("got %d as the end of a run of @, want its end: it would be checked again", end)
 	}
 }

@@ -7,7 +7,8 @@ import (
 	"pmcp/process/feed"
 )
 
-// A reader that falls behind is told how much it has missed; nobody waits for it.
+// A reader that falls behind learns how many values it has missed. Publish never waits for a
+// reader.
 func Example() {
 	f := feed.New[string](2)
 	r := f.Reader()

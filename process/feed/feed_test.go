@@ -9,7 +9,7 @@ import (
 
 func TestReadersFollowAtTheirOwnPace(t *testing.T) {
 	f := New[int](4)
-	f.Publish(-1) // before anybody reads
+	f.Publish(-1) // published before there is a reader
 	quick, slow := f.Reader(), f.Reader()
 	for i := range 10 {
 		f.Publish(i)
@@ -29,21 +29,21 @@ func TestReadersFollowAtTheirOwnPace(t *testing.T) {
 	}
 	for range 2 {
 		if _, _, err := slow.Next(t.Context()); !errors.Is(err, io.EOF) {
-			t.Errorf("after the end: %v", err)
+			t.Errorf("after the end: got %v, want EOF", err)
 		}
 	}
 }
 
-func TestNextWaits(t *testing.T) {
+func TestNextWaitsForValue(t *testing.T) {
 	f := New[int](1)
 	r := f.Reader()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, _, err := r.Next(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("cancelled: got %v, want context.Canceled", err)
 	}
 	go f.Publish(7)
 	if v, _, err := r.Next(t.Context()); v != 7 || err != nil {
-		t.Errorf("waited for %d, %v", v, err)
+		t.Errorf("got %d, %v, want 7", v, err)
 	}
 }

@@ -16,11 +16,11 @@ import (
 )
 
 var (
-	chaosRuns = flag.Int("chaos.n", 25, "faults in TestChaos")
-	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaos, 0 for a new one")
+	chaosRuns = flag.Int("chaos.n", 25, "faults in TestChaosLeavesNothing")
+	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaosLeavesNothing, 0 for a random one")
 )
 
-// faults are the ways in which a session ends.
+// faults are the ways to end a session.
 var faults = []struct {
 	name   string
 	strike func(s *session)
@@ -29,7 +29,7 @@ var faults = []struct {
 		if pid, ok := s.serverPID(); ok {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		} else {
-			_ = s.stdin.Close() // it was not there yet
+			_ = s.stdin.Close() // the server has not started yet
 		}
 	}},
 	{"SIGKILL guardian", func(s *session) { _ = s.cmd.Process.Kill() }},
@@ -38,9 +38,9 @@ var faults = []struct {
 	{"stdin closed", func(s *session) { _ = s.stdin.Close() }},
 }
 
-// serverPID finds the server as the guardian's child that leads a session, which
-// it does before its first instruction. (Another child comes and goes before it:
-// os.StartProcess tries out pidfds.)
+// serverPID returns the pid of the server: the guardian's child that leads a session, as the server
+// does from its first instruction on. (The guardian has a short-lived child before: os.StartProcess
+// probes for pidfds.)
 func (s *session) serverPID() (int, bool) {
 	table, err := proctab.All()
 	must(s.t, err)
@@ -51,8 +51,10 @@ func (s *session) serverPID() (int, bool) {
 	return table[i].PID, true
 }
 
-// Random trees, and one fault at a random moment while they are being started.
-func TestChaos(t *testing.T) {
+// TestChaosLeavesNothing starts random process trees, ends the
+// session in some way at a random moment of their start, and checks that no process
+// is left.
+func TestChaosLeavesNothing(t *testing.T) {
 	seed := *chaosSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
@@ -67,13 +69,13 @@ func TestChaos(t *testing.T) {
 				o.prepare = func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 			})
 			<-time.After(time.Duration(rnd.Int64N(int64(60 * time.Millisecond))))
-			began := time.Now()
+			start := time.Now()
 			fault.strike(s)
 			s.wantProcessesGone()
-			took[fault.name] = append(took[fault.name], time.Since(began))
-			// The stand-in guardian's record has a name from the start, so one
-			// that is killed before it has a server leaves it.
-			if said, _ := io.ReadAll(s.stdout); bytes.HasPrefix(said, []byte("ready ")) {
+			took[fault.name] = append(took[fault.name], time.Since(start))
+			// The test's guardian creates its record at once, so a guardian that is killed before
+			// it has a server leaves the record behind.
+			if printed, _ := io.ReadAll(s.stdout); bytes.HasPrefix(printed, []byte("ready ")) {
 				s.wantGone()
 			}
 		})

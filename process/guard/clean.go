@@ -3,23 +3,21 @@ package guard
 import (
 	"os"
 	"slices"
-	"syscall"
 	"time"
 
 	"pmcp/process/proctab"
 )
 
-// clean kills what the server left until nothing is left, and says whether it
-// came to that within the limit.
+// clean kills the processes that the server left, and reports whether all of them ended
+// within the limit.
 func (g *guardian) clean() bool {
 	c := cleaner{
 		session:   g.ID,
 		server:    g.server,
 		inherited: g.inherited,
 		adopts:    canAdopt(),
-		signalled: map[proctab.ID]bool{},
 	}
-	deadline := time.Now().Add(g.giveUp)
+	deadline := time.Now().Add(g.cleanLimit)
 	rescan := time.NewTicker(g.rescan)
 	defer rescan.Stop()
 	for {
@@ -28,11 +26,12 @@ func (g *guardian) clean() bool {
 			return true
 		}
 		if time.Now().After(deadline) {
-			g.report.logf("cannot kill what the server left, its record stays: %s", describe(left))
+			c.killer.Kill(left) // so that no process remains stopped
+			g.report.logf("cannot kill what the server left, its record stays: %s", c.describe(left))
 			return false
 		}
-		if c.kill(left) {
-			continue // what multiplies is given no pause
+		if c.killer.Pass(left) {
+			continue // no pause for processes that multiply
 		}
 		select {
 		case <-g.children:
@@ -41,28 +40,30 @@ func (g *guardian) clean() bool {
 	}
 }
 
-// cleaner finds and kills what a dead server left.
+// A cleaner finds and kills the processes that a dead server left.
 type cleaner struct {
 	session   string
 	server    proctab.ID
 	inherited []proctab.ID
-	adopts    bool // orphans are re-parented to us
-	signalled map[proctab.ID]bool
-	empty     int // passes in a row that found nothing
+	adopts    bool // whether the kernel re-parents orphans to us
+	killer    proctab.Killer
+	empty     int   // passes in a row that found nothing
+	blind     error // error of reading the process table in the last pass
 }
 
-// round takes the status of what has ended and returns what has not. It is done
-// when the kernel says that we have no child: for a subreaper that is proof.
-// Where there is no such proof, without the flag or with children that are not
-// the session's, two passes over the process table must find nothing.
+// round reaps the processes that have ended and returns those that have not. done is true
+// when the kernel reports that we have no child: for a subreaper that is proof. Without
+// that proof, because the subreaper flag is missing or some children are not the session's,
+// two passes in a row over the process table must find nothing.
 func (c *cleaner) round() (left []proctab.Proc, done bool) {
 	childless := reapAll()
 	if childless && c.adopts {
 		return nil, true
 	}
 	table, err := proctab.All()
+	c.blind = err
 	if err != nil {
-		return nil, false // tried again until the limit
+		return nil, false // the next round tries again
 	}
 	left = c.left(table)
 	if len(left) > 0 {
@@ -84,10 +85,10 @@ func (c *cleaner) left(table []proctab.Proc) []proctab.Proc {
 	return slices.DeleteFunc(left, func(p proctab.Proc) bool { return spared[p.PID] })
 }
 
-// spared are the processes that are not the session's although they are below
-// us: what a shell left to us by `job & exec pmcp`, with all below that. The
-// server lives in a session of its own, and a session can be left but not
-// joined, so nothing that shares ours was started by it.
+// spared returns the pids below us that do not belong to the session: children that a shell
+// passed on to us by `job & exec pmcp`, with their descendants. The server lives in a
+// session of its own, and a process can leave a session but not join one, so it started
+// no process of our session.
 func (c *cleaner) spared(table []proctab.Proc) map[int]bool {
 	spared := map[int]bool{os.Getpid(): true}
 	if len(c.inherited) == 0 {
@@ -113,41 +114,39 @@ func (c *cleaner) spared(table []proctab.Proc) map[int]bool {
 	return spared
 }
 
-// strays finds processes of the session that may have other parents by now: by
-// the server's session, and by the mark in their environment. What cleared its
-// environment in a session of its own is not found.
+// strays returns the processes of the session that may have other parents by now. It
+// finds them by the server's session id, by their stamp and by the mark in their
+// environment. It misses a process without a stamp that has cleared its environment in a
+// session of its own.
 func (c *cleaner) strays(table []proctab.Proc) []proctab.Proc {
-	// A process group or session keeps its number from being reused while it
-	// has members; a new leader of that number means that it had none.
+	// The kernel does not reuse the number of a process group or session that has
+	// members, so a new leader of that number means that the old one had none.
 	reused := slices.ContainsFunc(table, func(p proctab.Proc) bool {
 		return p.PID == c.server.PID && p.ID != c.server
 	})
+	stamp := proctab.SessionStamp(c.session)
 	var strays []proctab.Proc
 	for _, p := range table {
 		if p.Zombie {
-			continue // launchd or init takes it
+			continue // launchd or init reaps it
 		}
-		mark, _ := proctab.Getenv(p.PID, SessionEnv)
-		if mark == c.session || p.SID == c.server.PID && !reused {
+		marks, _ := proctab.Getenvs(p.PID, proctab.EnvSession)
+		if marks[0] == c.session || p.SID == c.server.PID && !reused || proctab.StampOf(p.PID).Session() == stamp {
 			strays = append(strays, p)
 		}
 	}
 	return strays
 }
 
-// kill sends SIGKILL to procs and says whether one of them is new.
-func (c *cleaner) kill(procs []proctab.Proc) (fresh bool) {
-	for _, p := range procs {
-		if !p.Zombie && proctab.Signal(p.ID, syscall.SIGKILL) == nil && !c.signalled[p.ID] {
-			c.signalled[p.ID] = true
-			fresh = true
-		}
+// describe returns the names of the remaining processes, for a report.
+func (c *cleaner) describe(left []proctab.Proc) string {
+	if c.blind != nil {
+		return c.blind.Error()
 	}
-	return fresh
+	return proctab.Describe(left)
 }
 
-// reapAll takes the status of every child that has ended and says whether there
-// is no child any more.
+// reapAll reaps every child that has ended, and reports whether no child is left.
 func reapAll() (childless bool) {
 	for {
 		if pid, err := wait(nil); err != nil || pid == 0 {
@@ -156,9 +155,9 @@ func reapAll() (childless bool) {
 	}
 }
 
-// childrenSoFar returns the children of this process, which has started none
-// yet: usually none, and then it costs one system call.
-func childrenSoFar() []proctab.ID {
+// inheritedChildren returns the children that this process had before it started any.
+// Usually there are none, and then it costs one system call.
+func inheritedChildren() []proctab.ID {
 	if reapAll() {
 		return nil
 	}

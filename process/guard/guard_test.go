@@ -21,21 +21,21 @@ import (
 
 func patience(d string) option { return func(o *sessionOptions) { o.patience = d } }
 
-func TestExitCodeIsTheServers(t *testing.T) {
+func TestExitCodeOfTheServerIsPassedOn(t *testing.T) {
 	for _, code := range []int{0, 1, 7} {
 		s := start(t, []string{"normal"})
 		s.ready()
 		s.order(fmt.Sprint("exit ", code))
 		if got := s.exitCode(); got != code {
-			t.Errorf("exit code %d, want %d", got, code)
+			t.Errorf("got exit code %d, want %d", got, code)
 		}
 		s.wantGone()
 	}
 }
 
 func TestSignalsReachTheServer(t *testing.T) {
-	// Below nohup SIGHUP is ignored, and would be in the guardian, which keeps
-	// that on purpose. What is notified of is not inherited as ignored.
+	// Under nohup SIGHUP is ignored, and the guardian keeps SIGHUP ignored on purpose. A signal
+	// with a Notify channel is not inherited as ignored.
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -45,77 +45,77 @@ func TestSignalsReachTheServer(t *testing.T) {
 		s.growAll()
 		must(t, s.cmd.Process.Signal(sig))
 		if got, want := s.line(), fmt.Sprint("signal ", sig); got != want {
-			t.Errorf("the server said %q, want %q", got, want)
+			t.Errorf("the server printed %q, want %q", got, want)
 		}
 		if got := s.exitCode(); got != 0 {
-			t.Errorf("%v: exit code %d, want 0", sig, got)
+			t.Errorf("%v: got exit code %d, want 0", sig, got)
 		}
 		s.wantGone()
 	}
 }
 
-// A signal that comes before the server listens ends it: that is what was asked
-// for, not a failure.
-func TestSignalBeforeTheServerListens(t *testing.T) {
+// TestEarlySignalKillsServerWithoutFailure checks that a signal before the server handles signals
+// kills the server, and that the guardian reports no failure, because the sender of the signal
+// asked for the end.
+func TestEarlySignalKillsServerWithoutFailure(t *testing.T) {
 	s := start(t, []string{"deaf"})
 	s.ready()
 	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	if got := s.exitCode(); got != 0 {
-		t.Errorf("exit code %d, want 0", got)
+		t.Errorf("got exit code %d, want 0", got)
 	}
 	s.wantGone()
 }
 
-func TestEndOfInput(t *testing.T) {
+func TestEndOfInputEndsSession(t *testing.T) {
 	s := start(t, []string{"normal"})
 	s.ready()
 	s.growAll()
 	must(t, s.stdin.Close())
 	if got := s.exitCode(); got != 0 {
-		t.Errorf("exit code %d, want 0", got)
+		t.Errorf("got exit code %d, want 0", got)
 	}
 	s.wantGone()
 }
 
-func TestServerKilled(t *testing.T) {
+func TestKilledServerLeavesNoProcess(t *testing.T) {
 	s := start(t, []string{"normal"})
 	server := s.ready()
 	s.growAll()
 	must(t, syscall.Kill(server, syscall.SIGKILL))
 	if got := s.exitCode(); got != 1 {
-		t.Errorf("exit code %d, want 1", got)
+		t.Errorf("got exit code %d, want 1", got)
 	}
 	s.wantGone()
 	if !strings.Contains(s.reports(), "killed") {
-		t.Errorf("nothing was reported: %q", s.reports())
+		t.Errorf("got reports %q, want that the server was killed", s.reports())
 	}
 }
 
-// TestGuardianIsKnown by what it said, not by who is the parent; it is not told on.
-func TestGuardianIsKnown(t *testing.T) {
+// TestServerLearnsTheGuardiansPID checks that the server gets the guardian's pid from the guardian,
+// not from the system's parent pid, and does not pass the pid on to children.
+func TestServerLearnsTheGuardiansPID(t *testing.T) {
 	s := start(t, []string{"normal"})
 	s.ready()
 	s.order("guardian")
 	if got, want := s.line(), fmt.Sprintf("guardian %d %q", s.cmd.Process.Pid, ""); got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the server printed %q, want %q", got, want)
 	}
 	s.order("exit 0")
 	s.exitCode()
 	s.wantGone()
 }
 
-func TestGuardianKilled(t *testing.T) {
+func TestKilledGuardianLeavesNoProcess(t *testing.T) {
 	s := start(t, []string{"normal"})
 	s.ready()
 	s.growAll()
 	must(t, s.cmd.Process.Kill())
-	if got := s.line(); got != "guardian gone" {
-		t.Errorf("the server said %q", got)
-	}
+	s.wantLine("guardian gone")
 	s.wantGone()
 }
 
-func TestGuardiansGroupKilled(t *testing.T) {
+func TestKilledGuardianGroupLeavesNoProcess(t *testing.T) {
 	s := start(t, []string{"normal"}, func(o *sessionOptions) {
 		o.prepare = func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 	})
@@ -125,63 +125,61 @@ func TestGuardiansGroupKilled(t *testing.T) {
 	s.wantGone()
 }
 
-// What the client had ignored when it started us: HUP stays ignored, CHLD must
-// not, or no status could be had.
-func TestInheritedIgnoredSignals(t *testing.T) {
+// TestIgnoredHUPIsInheritedButNotCHLD checks that SIGHUP stays ignored if the client ignored it
+// when it started the guardian, but that SIGCHLD does not, or wait would return no status.
+func TestIgnoredHUPIsInheritedButNotCHLD(t *testing.T) {
 	s := start(t, []string{"normal"}, func(o *sessionOptions) { o.front = []string{"ignorant"} })
 	s.ready()
 	s.growAll()
 	must(t, s.cmd.Process.Signal(syscall.SIGHUP))
 	must(t, s.cmd.Process.Signal(syscall.SIGINT))
 	if got, want := s.line(), fmt.Sprint("signal ", syscall.SIGINT); got != want {
-		t.Errorf("the server said %q, want %q", got, want)
+		t.Errorf("the server printed %q, want %q", got, want)
 	}
 	if got := s.exitCode(); got != 0 {
-		t.Errorf("exit code %d, want 0", got)
+		t.Errorf("got exit code %d, want 0", got)
 	}
 	s.wantGone()
 }
 
-// A server that does not end is killed after the guardian's patience, with all
-// that it started.
-func TestStubbornServer(t *testing.T) {
+// TestStubbornServerIsKilled checks that a server that does not exit within the guardian's patience
+// is killed together with everything the server started.
+func TestStubbornServerIsKilled(t *testing.T) {
 	s := start(t, []string{"stubborn"}, patience("100ms"))
 	s.ready()
 	s.growAll()
 	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	if got := s.exitCode(); got != 1 {
-		t.Errorf("exit code %d, want 1", got)
+		t.Errorf("got exit code %d, want 1", got)
 	}
 	s.wantGone()
 	if !strings.Contains(s.reports(), "did not end within 100ms") {
-		t.Errorf("reports: %q", s.reports())
+		t.Errorf("got reports %q, want that the server did not end within 100ms", s.reports())
 	}
 }
 
-func TestParentChange(t *testing.T) {
+func TestServerLearnsOfParentChange(t *testing.T) {
 	s := start(t, []string{"normal"}, func(o *sessionOptions) { o.front = []string{"wrapper"} })
 	s.ready()
 	must(t, s.cmd.Process.Kill()) // the wrapper
-	if got := s.line(); got != "parent changed" {
-		t.Errorf("the server said %q", got)
-	}
+	s.wantLine("parent changed")
 	must(t, s.stdin.Close())
 	s.wantGone()
 }
 
-// The client sees end of file on stdout when the server is dead, because the
-// guardian keeps no copy.
-func TestStdioIsTheServersAlone(t *testing.T) {
+// TestGuardianKeepsNoStdio checks that the client reads the end of stdout when the server is dead,
+// although the guardian still exists.
+func TestGuardianKeepsNoStdio(t *testing.T) {
 	s := start(t, []string{"stubborn"}, patience("100ms"))
 	server := s.ready()
 	awaitNoStdio(t, s.cmd.Process.Pid)
-	// Stopped, the guardian can neither clean up nor end.
+	// A stopped guardian can neither clean up nor exit, so only the server's end can close stdout.
 	freeze(t, s.cmd.Process.Pid)
 	must(t, syscall.Kill(server, syscall.SIGKILL))
 	if rest, err := io.ReadAll(s.stdout); err != nil || len(rest) > 0 {
-		t.Errorf("after the server's death: %q, %v", rest, err)
+		t.Errorf("after the server's death: got %q, %v, want end of file", rest, err)
 	}
-	// POLLERR on a pipe's write end: no reader is left.
+	// POLLERR on a pipe's write end means that it has no reader.
 	poll := []unix.PollFd{{Fd: int32(s.stdin.Fd())}}
 	if n, err := unix.Poll(poll, int(patient.Milliseconds())); n != 1 || poll[0].Revents&unix.POLLERR == 0 {
 		t.Errorf("stdin still has a reader: %v, %v", poll, err)
@@ -190,7 +188,7 @@ func TestStdioIsTheServersAlone(t *testing.T) {
 	s.wantGone()
 }
 
-// freeze stops a process and waits until it stands: SIGSTOP takes effect a
+// freeze stops a process and waits until it is stopped: SIGSTOP takes effect a
 // little after it was sent.
 func freeze(t *testing.T, pid int) {
 	t.Helper()
@@ -200,15 +198,15 @@ func freeze(t *testing.T, pid int) {
 			return
 		}
 	}
-	t.Fatalf("%d does not stop", pid)
+	t.Fatalf("process %d is not stopped after %v", pid, patient)
 }
 
-// awaitNoStdio waits until a guardian has let go of stdin and stdout: its server
-// may be ready before that.
+// awaitNoStdio waits until a guardian has closed stdin and stdout, which may be after the server is
+// ready.
 func awaitNoStdio(t *testing.T, pid int) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		return // nothing tells
+		return // the system does not show the open files
 	}
 	for deadline := time.Now().Add(patient); time.Now().Before(deadline); {
 		in, errIn := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid))
@@ -217,11 +215,11 @@ func awaitNoStdio(t *testing.T, pid int) {
 			return
 		}
 	}
-	t.Fatal("the guardian keeps its stdio")
+	t.Fatal("the guardian still holds its stdio, want it closed")
 }
 
-// stateOf is the state of a process as ps shows it. Small Linux systems have no
-// ps.
+// stateOf returns the state of a process as ps shows it. Small Linux systems have
+// no ps.
 func stateOf(t *testing.T, pid int) string {
 	t.Helper()
 	if runtime.GOOS == "linux" {
@@ -238,9 +236,7 @@ func TestLockIsPassedOnAndOutlivesTheGuardian(t *testing.T) {
 	s := start(t, []string{"stubborn"})
 	server := s.ready()
 	s.order("lock")
-	if got := s.line(); got != "lock true" {
-		t.Errorf("the server said %q", got)
-	}
+	s.wantLine("lock true")
 	held := func() bool {
 		f, err := os.Open(s.record)
 		must(t, err)
@@ -248,36 +244,33 @@ func TestLockIsPassedOnAndOutlivesTheGuardian(t *testing.T) {
 		return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil
 	}
 	if !held() {
-		t.Error("the lock is free while both live")
+		t.Error("the lock is free while both are alive, want it held")
 	}
 	freeze(t, server)
 	must(t, s.cmd.Process.Kill())
 	_ = s.cmd.Wait()
 	if !held() {
-		t.Error("the lock is free while the server lives")
+		t.Error("the lock is free while the server is alive, want it held")
 	}
 	must(t, syscall.Kill(server, syscall.SIGCONT))
-	if got := s.line(); got != "guardian gone" {
-		t.Errorf("the server said %q", got)
-	}
+	s.wantLine("guardian gone")
 	s.wantGone()
 }
 
-// TestNoLockIsPassedOn: the server takes no file of its own for the lock.
-func TestNoLockIsPassedOn(t *testing.T) {
+// TestServerWithoutLockFindsNone checks that a server that was started without a lock does not
+// mistake a file of its own for the lock.
+func TestServerWithoutLockFindsNone(t *testing.T) {
 	s := start(t, []string{"lockless"})
 	s.ready()
 	s.order("lock")
-	if got := s.line(); got != "lock false" {
-		t.Errorf("the server said %q", got)
-	}
+	s.wantLine("lock false")
 	s.order("exit 0")
 	s.wantGone()
 }
 
-// Without a guardian the same trees survive the server; otherwise the tests
-// above would prove nothing.
-func TestWithoutGuardianTreesLeak(t *testing.T) {
+// TestTreesLeakWithoutGuardian checks that without a guardian process trees survive the server.
+// Otherwise the tests with a guardian would prove nothing.
+func TestTreesLeakWithoutGuardian(t *testing.T) {
 	s := start(t, []string{"alone"}, func(o *sessionOptions) {
 		o.prepare = func(cmd *exec.Cmd) {
 			cmd.Args = []string{cmd.Args[0], Verb, "alone", "alone"}
@@ -292,63 +285,65 @@ func TestWithoutGuardianTreesLeak(t *testing.T) {
 		want += trees[kind].leaves
 	}
 	if got := len(s.holders()); got < want {
-		t.Errorf("%d processes outlived the server, want %d at least", got, want)
+		t.Errorf("%d processes outlived the server, want at least %d", got, want)
 	}
 	select {
 	case <-s.gone:
-		t.Error("the oracle says that nothing is left")
+		t.Error("the session counts as gone, want processes left")
 	default:
 	}
 }
 
-// `job & exec pmcp` in a shell makes the user's job a child of the guardian.
+// TestInheritedChildIsSpared checks that the guardian does not kill a user's job that became the
+// guardian's child by `job & exec pmcp` in a shell.
 func TestInheritedChildIsSpared(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
-	told, tell, err := os.Pipe()
+	pids, out, err := os.Pipe()
 	must(t, err)
 	s := start(t, []string{"normal"}, func(o *sessionOptions) {
 		o.prepare = func(cmd *exec.Cmd) {
-			// The job must not hold the pipe that tells who lives.
+			// The job must not hold stderr: the test reads the end of stderr as the end of all
+			// processes.
 			const script = `("$SHELL_COPY" -c 'echo $$ >&3; : <"$0"' "$FIFO") 2>/dev/null & exec "$@" 3>&-`
 			cmd.Path = "/bin/sh"
 			cmd.Args = append([]string{"sh", "-c", script, "sh", self}, cmd.Args[1:]...)
-			cmd.ExtraFiles = []*os.File{tell}
+			cmd.ExtraFiles = []*os.File{out}
 		}
 	})
-	must(t, tell.Close())
-	defer func() { _ = told.Close() }()
+	must(t, out.Close())
+	defer func() { _ = pids.Close() }()
 	var job int
-	if _, err := fmt.Fscan(told, &job); err != nil {
+	if _, err := fmt.Fscan(pids, &job); err != nil {
 		t.Fatal(err)
 	}
 	server := s.ready()
 	s.growAll()
 	must(t, syscall.Kill(server, syscall.SIGKILL))
 	if got := s.exitCode(); got != 1 {
-		t.Errorf("exit code %d, want 1", got)
+		t.Errorf("got exit code %d, want 1", got)
 	}
 	<-s.gone
 	row, err := proctab.Read(job)
 	if err != nil || row.Zombie {
-		t.Errorf("the user's job was killed: %+v, %v", row, err)
+		t.Errorf("the user's job: got %+v, %v, want it alive", row, err)
 	}
 	must(t, proctab.Signal(row.ID, syscall.SIGKILL))
 }
 
-func TestStraysWithoutSubreaper(t *testing.T) {
+func TestCleanerFindsStraysWithoutSubreaper(t *testing.T) {
 	s := start(t, nil, func(o *sessionOptions) {
 		o.prepare = func(cmd *exec.Cmd) { cmd.Args = []string{cmd.Args[0], "strays"} }
 	})
 	if got := s.line(); got != "ready" {
-		t.Fatalf("the helper said %q", got)
+		t.Fatalf("the helper printed %q, want ready", got)
 	}
 	for range 4 {
 		<-s.leaves
 	}
 	s.order("go")
 	if got := s.exitCode(); got != 0 {
-		t.Errorf("exit code %d", got)
+		t.Errorf("got exit code %d, want 0", got)
 	}
 	<-s.gone
 }
@@ -358,15 +353,15 @@ func TestServerWithoutGuardianIsRefused(t *testing.T) {
 		o.prepare = func(cmd *exec.Cmd) { cmd.Args = []string{cmd.Args[0], Verb, "by-hand", "normal"} }
 	})
 	if got := s.line(); !strings.HasPrefix(got, "error cannot listen to the guardian") {
-		t.Errorf("the server said %q", got)
+		t.Errorf("the server printed %q, want an error", got)
 	}
 }
 
-func TestForegroundOfAPipe(t *testing.T) {
+func TestForegroundIsFalseForPipe(t *testing.T) {
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer func() { _ = r.Close(); _ = w.Close() }()
 	if terminal, ours := Foreground(r); terminal || ours {
-		t.Errorf("Foreground(pipe) = %v, %v", terminal, ours)
+		t.Errorf("Foreground(pipe) = %v, %v, want false, false", terminal, ours)
 	}
 }

@@ -5,31 +5,34 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 	"time"
 
 	"pmcp/process/proctab"
 )
 
-// timing holds the guardian's limits; only tests use others than these.
+// timing holds the guardian's intervals and limits. Only tests use values other than
+// defaultTiming.
 type timing struct {
-	parentPoll time.Duration // how often the parent is looked at
+	parentPoll time.Duration // between two checks of the parent
 	patience   time.Duration // from a forwarded signal to SIGKILL of the server
-	giveUp     time.Duration // from the server's end to leaving what cannot be killed
-	rescan     time.Duration // between two looks at what is left, if no child ends
+	cleanLimit time.Duration // from the server's end until the guardian stops trying to kill what is left
+	rescan     time.Duration // between two passes over the remaining processes, if no child ends
 }
 
 // The server has 10 s to shut down; the guardian gives it two more.
 var defaultTiming = timing{
 	parentPoll: time.Second,
 	patience:   12 * time.Second,
-	giveUp:     10 * time.Second,
+	cleanLimit: 10 * time.Second,
 	rescan:     20 * time.Millisecond,
 }
 
-// guardian is the launched process. Everything but the reports happens in one
-// goroutine: it alone waits for children, so that a pid it signals cannot have
-// been reaped, and reused, in between.
+// A guardian is the launched process. Everything except the reports happens in one goroutine.
+// Only that goroutine waits for children, so a pid that it signals cannot have been reaped and
+// reused in between.
 type guardian struct {
 	Config
 	timing
@@ -37,25 +40,26 @@ type guardian struct {
 	signals   chan os.Signal // to be forwarded
 	children  chan os.Signal // SIGCHLD
 	pipe      chan os.Signal // SIGPIPE, never read
-	lifeline  *os.File       // write end; closing it tells the server to end
+	lifeline  *os.File       // write end; closing it makes the server end
 	server    proctab.ID
 	forwarded map[syscall.Signal]bool
 	parent    int
 	inherited []proctab.ID // children from before this program was executed
 }
 
-// Run is the guardian's whole life: it starts the server, forwards TERM, INT
-// and HUP to it, waits for its end, kills what it left and calls OnGone. It
-// returns the code to exit with: the server's own, 0 if the server was ended by
-// a signal that was forwarded to it, and 1 if it could not be started, was
-// killed otherwise or did not end within 12 s of a forwarded signal.
+// Run is the guardian's whole life: it starts the server, forwards TERM, INT and HUP to it,
+// waits for the server's end, kills the processes that the server left and calls OnGone. Run
+// returns the code to exit with: the server's own; 0 if a forwarded signal ended the server; 1
+// if the server could not be started, was killed by another signal or did not end within 12 s of
+// a forwarded one.
 //
-// Run replaces the process's stdin and stdout by /dev/null once the server has
-// them, so that the client sees end of file as soon as the server is gone. It
-// waits for every child of the process and is to be called by nothing but main.
+// Run replaces the process's stdin and stdout with /dev/null once the server has them, so that
+// the client sees end of file as soon as the server is gone. It waits for every child of the
+// process, so only main may call it.
 func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 
 func run(c Config, t timing) (exitCode int) {
+	prepareRuntime()
 	g := &guardian{
 		Config:    c,
 		timing:    t,
@@ -65,31 +69,48 @@ func run(c Config, t timing) (exitCode int) {
 		pipe:      make(chan os.Signal, 1),
 		forwarded: map[syscall.Signal]bool{},
 		parent:    launcher(),
-		inherited: childrenSoFar(),
+		inherited: inheritedChildren(),
 	}
 	defer g.report.close()
 	g.listen()
-	defer g.stopListening()
+	defer signal.Stop(g.signals)
+	defer signal.Stop(g.children)
 	if err := Subreaper(); err != nil {
-		g.report.logf("%v: daemons are found by their environment instead", err)
+		g.report.logf("%v: daemons are found by their marks instead", err)
 	}
 	if err := g.start(); err != nil {
 		g.report.logf("cannot start the server: %v", err)
 		g.gone()
 		return 1
 	}
-	// Closed after the server's end; only its being closed by our death matters.
+	// This close comes after the server's end. What wakes the server is that the kernel closes
+	// the lifeline when the guardian dies.
 	defer func() { _ = g.lifeline.Close() }()
 	g.releaseStdio()
-	exitCode = g.attend()
+	exitCode = g.supervise()
 	if g.clean() {
 		g.gone()
 	}
 	return exitCode
 }
 
-// listen starts to collect signals, before there is a server to forward them
-// to. What the client had us ignore (nohup) stays ignored.
+// prepareRuntime creates all threads that the guardian will need, so that the guardian keeps
+// working where no more threads can be created. It limits the runtime to one processor with one
+// worker of the garbage collector, and lets garbage grow up to a limit.
+func prepareRuntime() {
+	const (
+		threads = 5        // running, waiting for signals, writing a report, in wait4, and one to spare
+		most    = 64 << 20 // bytes: some thousand passes over a big process table
+	)
+	runtime.GOMAXPROCS(1)
+	MakeThreads(threads)
+	runtime.GC()
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(most)
+}
+
+// listen starts to collect signals, before there is a server to forward them to. Signals that
+// this process inherited as ignored (nohup) stay ignored.
 func (g *guardian) listen() {
 	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		if !signal.Ignored(sig) {
@@ -97,17 +118,12 @@ func (g *guardian) listen() {
 		}
 	}
 	signal.Notify(g.children, syscall.SIGCHLD)
-	// A report to a stderr that nobody reads any more would kill us with
-	// SIGPIPE before we have cleaned up. Ignoring it would be inherited.
+	// Without this, a report to a stderr without a reader would kill us with SIGPIPE before we
+	// have cleaned up. SIGPIPE is not ignored instead, because children would inherit that.
 	signal.Notify(g.pipe, syscall.SIGPIPE)
 }
 
-func (g *guardian) stopListening() {
-	signal.Stop(g.signals)
-	signal.Stop(g.children)
-}
-
-// start executes the server: the same binary, our stdio, a session of its own.
+// start starts the server: the same binary, with our stdio, in a session of its own.
 func (g *guardian) start() error {
 	path, err := self()
 	if err != nil {
@@ -119,7 +135,7 @@ func (g *guardian) start() error {
 	}
 	defer func() { _ = read.Close() }()
 	lock := g.Lock
-	if lock == nil { // the place is taken all the same: Go's runtime opens files before main does
+	if lock == nil { // descriptor 4 must not be free: Go's runtime opens files before main does
 		if lock, err = os.Open(os.DevNull); err != nil {
 			_ = write.Close()
 			return err
@@ -127,7 +143,7 @@ func (g *guardian) start() error {
 		defer func() { _ = lock.Close() }()
 	}
 	process, err := os.StartProcess(path, append([]string{os.Args[0], Verb, g.ID}, g.Args...), &os.ProcAttr{
-		Env:   append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...), // the first of a name counts
+		Env:   append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...), // of two entries for a name the first counts
 		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read, lock},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -137,13 +153,13 @@ func (g *guardian) start() error {
 	}
 	g.lifeline = write
 	g.server = proctab.ID{PID: process.Pid}
-	if row, err := proctab.Read(process.Pid); err == nil { // a zombie at worst
+	if row, err := proctab.Read(process.Pid); err == nil { // the server is a zombie at worst
 		g.server = row.ID
 	}
-	return process.Release() // reap waits, for all children
+	return process.Release() // reapServer waits for all children
 }
 
-// releaseStdio lets go of the client's pipes, which are the server's alone now.
+// releaseStdio closes our copies of the client's pipes, which leaves them to the server.
 func (g *guardian) releaseStdio() {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err == nil {
@@ -151,13 +167,13 @@ func (g *guardian) releaseStdio() {
 		err = errors.Join(dup2(int(null.Fd()), 0), dup2(int(null.Fd()), 1))
 	}
 	if err != nil {
-		g.report.logf("cannot let go of stdin and stdout: %v", err)
+		g.report.logf("cannot close stdin and stdout: %v", err)
 	}
 }
 
-// attend serves the server until it has ended, or has to be killed, and returns
-// the code to exit with.
-func (g *guardian) attend() (exitCode int) {
+// supervise watches over the server until it has ended or has to be killed, and returns the code
+// to exit with.
+func (g *guardian) supervise() (exitCode int) {
 	poll := time.NewTicker(g.parentPoll)
 	defer poll.Stop()
 	var overdue <-chan time.Time
@@ -190,24 +206,24 @@ func (g *guardian) forward(sig syscall.Signal) {
 	}
 }
 
-// watchParent tells the server through the lifeline if our parent has changed.
+// watchParent sends a byte through the lifeline if our parent has changed.
 func (g *guardian) watchParent() {
 	if now := os.Getppid(); now != g.parent {
 		g.parent = now
-		// A pipe holds 65536 of these, so this does not block; a server that
-		// is gone needs no telling.
+		// A pipe holds 65536 such bytes, so this write does not block. It may fail, because a
+		// server that is gone does not need the byte.
 		_, _ = g.lifeline.Write([]byte{1})
 	}
 }
 
-// reapServer takes the status of every child that has ended, without blocking,
-// and says whether the server was among them.
+// reapServer reaps every child that has ended, without blocking, and reports whether the
+// server was among them.
 func (g *guardian) reapServer() (status syscall.WaitStatus, ended bool) {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := wait(&ws)
 		switch {
-		case err != nil: // no child at all: somebody else took the status
+		case err != nil: // no child at all: the server was reaped elsewhere
 			return ws, true
 		case pid == g.server.PID:
 			return ws, true
@@ -217,29 +233,26 @@ func (g *guardian) reapServer() (status syscall.WaitStatus, ended bool) {
 	}
 }
 
-// wait is one wait4 for any child that does not block: pid 0 if none has
-// ended, ECHILD if there is none.
+// wait reaps one child that has ended, without blocking. It returns pid 0 if none has ended,
+// and ECHILD if there is none.
 func wait(ws *syscall.WaitStatus) (pid int, err error) {
-	for {
-		pid, err = syscall.Wait4(-1, ws, syscall.WNOHANG, nil)
-		if !errors.Is(err, syscall.EINTR) {
-			return pid, err
-		}
-	}
+	return proctab.RetryEINTR(func() (int, error) { return syscall.Wait4(-1, ws, syscall.WNOHANG, nil) })
 }
 
+// exitCode returns the code to exit with after the server has ended with status.
 func (g *guardian) exitCode(status syscall.WaitStatus) int {
 	switch {
 	case status.Exited():
 		return status.ExitStatus()
 	case status.Signaled() && g.forwarded[status.Signal()]:
-		return 0 // before it listened to signals: it was asked to end and did
+		return 0 // the server had no signal handler yet, and ended as requested
 	case status.Signaled():
 		g.report.logf("the server was killed by a signal: %v", status.Signal())
 	}
 	return 1
 }
 
+// gone calls OnGone.
 func (g *guardian) gone() {
 	if g.OnGone == nil {
 		return
@@ -247,20 +260,4 @@ func (g *guardian) gone() {
 	if err := g.OnGone(); err != nil {
 		g.report.logf("cannot remove the record: %v", err)
 	}
-}
-
-// describe names processes for a report, at most eight of them.
-func describe(procs []proctab.Proc) string {
-	const most = 8
-	var text string
-	for i, p := range procs {
-		if i == most {
-			return text + fmt.Sprintf(" and %d more", len(procs)-most)
-		}
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d (%s)", p.PID, p.Comm)
-	}
-	return text
 }

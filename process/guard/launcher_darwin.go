@@ -1,5 +1,5 @@
 package guard
 
-// sharesStdin says whether the process may have our stdin open: all but launchd,
+// sharesStdin reports whether the process may have our stdin open: true for all but launchd,
 // which inherits every orphan.
 func sharesStdin(pid int) bool { return pid != 1 }

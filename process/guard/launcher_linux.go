@@ -5,17 +5,22 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctab"
 )
 
-// mostDescriptors bounds how many descriptors of the parent are looked at, at
-// some microseconds each.
+// mostDescriptors bounds how many descriptors of the parent are read, which costs some
+// microseconds each.
 const mostDescriptors = 4096
 
-// sharesStdin says whether the process has our stdin open, or the other end of
-// it, or may have, as we cannot see all that it has open.
+// sharesStdin reports whether the process has our stdin or its other end open. It is also true
+// if we cannot see everything that the process has open.
 func sharesStdin(pid int) bool {
 	// The credentials of a socket pair are those of the process that made it.
 	if peer, err := unix.GetsockoptUcred(0, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && int(peer.Pid) == pid {
+		return true
+	}
+	if !proctab.OwnTable() {
 		return true
 	}
 	stdin, err := os.Readlink("/proc/self/fd/0") // the same for both ends of a pipe

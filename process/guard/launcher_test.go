@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestLauncherIsKnown starts us as clients and shells do, with a stdin that they
-// let go of: none of them is taken for an heir. Where the test has a terminal
-// that alone is enough.
-func TestLauncherIsKnown(t *testing.T) {
+// TestLauncherIsRecognized starts the test binary as clients and shells do, with a stdin that they
+// then close, and checks that launcher returns the parent and no other process. If the test has a
+// terminal, the terminal alone is enough.
+func TestLauncherIsRecognized(t *testing.T) {
 	other := exec.Command("sleep", "60")
 	other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := other.Start(); err != nil {
@@ -46,7 +46,7 @@ func TestLauncherIsKnown(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := cmd.Wait(); err != nil || out.String() != "true\n" {
-				t.Errorf("%v: %s", err, &out)
+				t.Errorf("got %q, %v, want true", &out, err)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ const (
 	lockFD     = 4
 )
 
-// Lifeline is the server's end of the pipe to its guardian.
+// A Lifeline is the server's end of the pipe to its guardian.
 type Lifeline struct {
 	guardian int
 	pipe     *os.File
@@ -27,15 +27,14 @@ type Lifeline struct {
 	done     chan struct{}
 }
 
-// Inherit takes over the descriptors and the variable that the guardian left and
-// starts to listen on the lifeline. It fails if descriptor 3 is not a pipe, as when a
-// person types the server's command by hand. It is to be called before
-// anything else opens a file, and once.
+// Inherit takes over the descriptors and the variable from the guardian and starts to listen
+// on the lifeline. It fails if descriptor 3 is not a pipe, as when a person types the
+// server's command by hand. It must be called once, before anything else opens a file.
 func Inherit() (*Lifeline, error) {
 	if !isKind(lifelineFD, unix.S_IFIFO) {
 		return nil, fmt.Errorf("cannot listen to the guardian: descriptor %d is not its pipe; %s is started by pmcp itself", lifelineFD, Verb)
 	}
-	// The pipe is ours alone by now, so that the mode changes for no one else.
+	// No other process holds this end of the pipe, so the mode changes for no other.
 	if err := unix.SetNonblock(lifelineFD, true); err != nil {
 		return nil, fmt.Errorf("cannot listen to the guardian: %w", err)
 	}
@@ -47,15 +46,17 @@ func Inherit() (*Lifeline, error) {
 	unix.CloseOnExec(lifelineFD)
 	l := listen(os.NewFile(lifelineFD, "lifeline"), lock)
 	l.guardian, _ = strconv.Atoi(os.Getenv(guardianEnv))
-	_ = os.Unsetenv(guardianEnv) // it is nothing for children
+	_ = os.Unsetenv(guardianEnv) // children must not inherit the variable
 	return l, nil
 }
 
+// isKind reports whether fd is open and a file of the given kind.
 func isKind(fd int, kind uint32) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && uint32(st.Mode)&unix.S_IFMT == kind
 }
 
+// listen returns a Lifeline that reads pipe.
 func listen(pipe, lock *os.File) *Lifeline {
 	l := &Lifeline{
 		pipe:    pipe,
@@ -68,7 +69,7 @@ func listen(pipe, lock *os.File) *Lifeline {
 	return l
 }
 
-// read runs until the guardian is dead or Close is called.
+// read reads the lifeline until the guardian is dead or Close is called.
 func (l *Lifeline) read() {
 	defer close(l.done)
 	buf := make([]byte, 16)
@@ -77,7 +78,7 @@ func (l *Lifeline) read() {
 		if n > 0 {
 			select {
 			case l.changed <- struct{}{}:
-			default: // an earlier change was not taken yet
+			default: // an earlier change was not received yet
 			}
 		}
 		if errors.Is(err, os.ErrClosed) {
@@ -90,24 +91,26 @@ func (l *Lifeline) read() {
 	}
 }
 
-// Guardian is the guardian's pid. It may be dead, and the parent another process.
+// Guardian returns the guardian's pid. The guardian may be dead, and our parent then is
+// another process.
 func (l *Lifeline) Guardian() int { return l.guardian }
 
-// Gone is closed when the guardian is dead. It stays open after Close.
+// Gone returns a channel that is closed when the guardian is dead. The channel stays open
+// after Close.
 func (l *Lifeline) Gone() <-chan struct{} { return l.gone }
 
-// ParentChanged gets a value when the guardian has seen its parent change: the
-// client, or a wrapper between the client and pmcp, has ended. Changes that
-// nobody took in between count as one.
+// ParentChanged returns a channel that gets a value when the guardian has seen its parent
+// change: the client, or a wrapper between the client and pmcp, has ended. Changes that were
+// not received in between count as one.
 func (l *Lifeline) ParentChanged() <-chan struct{} { return l.changed }
 
-// Lock is the record's lock as inherited, nil if the guardian passed none. It
-// is locked while any copy is open: keep the Lifeline reachable, or close the
-// lock, last of all.
+// Lock returns the inherited lock of the record, or nil if the guardian passed none. The
+// lock is held while any copy of it is open: keep the Lifeline reachable, and close the lock
+// last.
 func (l *Lifeline) Lock() *os.File { return l.lock }
 
-// Close stops listening. It must not return before the reading goroutine has
-// ended. The lock stays open. Calling it again is harmless.
+// Close stops listening and returns when the reading goroutine has ended. The lock stays
+// open. Further calls do nothing.
 func (l *Lifeline) Close() error {
 	err := l.pipe.Close()
 	<-l.done

@@ -16,14 +16,15 @@ import (
 	"pmcp/process/proctest"
 )
 
-// What the client leaked into the guardian reaches neither server nor children.
-func TestLeakedDescriptorsEndHere(t *testing.T) {
+// TestLeakedDescriptorsAreNotInherited checks that a descriptor that the client leaked into
+// the guardian reaches neither the server nor its children.
+func TestLeakedDescriptorsAreNotInherited(t *testing.T) {
 	leaked, err := os.Create(filepath.Join(t.TempDir(), "leaked"))
 	must(t, err)
 	defer func() { _ = leaked.Close() }()
 	s := start(t, []string{"normal"}, func(o *sessionOptions) {
 		o.prepare = func(cmd *exec.Cmd) {
-			for range 7 { // 3 to 9: more than the server inherits on purpose
+			for range 7 { // descriptors 3 to 9 are more than the server inherits on purpose
 				cmd.ExtraFiles = append(cmd.ExtraFiles, leaked)
 			}
 		}
@@ -39,29 +40,29 @@ func TestLeakedDescriptorsEndHere(t *testing.T) {
 		})
 	}
 	if !holds(s.cmd.Process.Pid) {
-		t.Error("nothing was leaked into the guardian: the test is blind")
+		t.Error("the guardian holds no leaked file: the test proves nothing")
 	}
 	table, err := proctab.All()
 	must(t, err)
 	below := proctab.Descendants(table, s.cmd.Process.Pid)
 	if len(below) < 2 {
-		t.Fatalf("server and child are not there: %v", below)
+		t.Fatalf("got descendants %v, want the server and its child", below)
 	}
 	for _, p := range below {
 		if holds(p.PID) {
-			t.Errorf("%d (%s) holds the leaked file", p.PID, p.Comm)
+			t.Errorf("%d (%s) holds the leaked file, want only the guardian to", p.PID, p.Comm)
 		}
 	}
 	must(t, s.stdin.Close())
 	s.wantGone()
 }
 
-// A child that became root is out of the reach of an unprivileged guardian: it
-// gives up, says so and keeps the record.
-func TestWhatCannotBeKilled(t *testing.T) {
+// TestUnkillableChildIsReported checks that an unprivileged guardian that cannot kill a child that
+// became root stops trying, reports the child and keeps its record in the registry.
+func TestUnkillableChildIsReported(t *testing.T) {
 	const nobody = 65534
 	if os.Getuid() != 0 {
-		t.Skip("making a process that cannot be killed takes root")
+		t.Skip("only root can create a process that cannot be killed")
 	}
 	dir, err := os.MkdirTemp("", "unkillable")
 	must(t, err)
@@ -74,7 +75,7 @@ func TestWhatCannotBeKilled(t *testing.T) {
 	copySelf(t, roots, 0o755|os.ModeSetuid)
 
 	s := start(t, []string{"normal"}, func(o *sessionOptions) {
-		o.giveUp, o.record = "300ms", filepath.Join(dir, "record")
+		o.cleanLimit, o.record = "300ms", filepath.Join(dir, "record")
 		o.prepare = func(cmd *exec.Cmd) {
 			cmd.Path = ours
 			cmd.Dir = "/"
@@ -86,10 +87,10 @@ func TestWhatCannotBeKilled(t *testing.T) {
 	s.grow("unkillable")
 	must(t, syscall.Kill(server, syscall.SIGKILL))
 	if got := s.exitCode(); got != 1 {
-		t.Errorf("exit code %d, want 1", got)
+		t.Errorf("got exit code %d, want 1", got)
 	}
 	if _, err := os.Stat(s.record); err != nil {
-		t.Errorf("the record is gone although a process is left: %v", err)
+		t.Errorf("the record: got %v, want it kept while a process is left", err)
 	}
 	for _, p := range s.holders() {
 		if p.Comm == "root" {
@@ -98,11 +99,11 @@ func TestWhatCannotBeKilled(t *testing.T) {
 	}
 	<-s.gone
 	if got := s.reports(); !strings.Contains(got, "cannot kill") || !strings.Contains(got, "(root)") {
-		t.Errorf("reports: %q", got)
+		t.Errorf("got reports %q, want that root cannot be killed", got)
 	}
 }
 
-// skipWithoutSetuid skips the test where a program in dir cannot become root.
+// skipWithoutSetuid skips the test if a program in dir cannot become root.
 func skipWithoutSetuid(t *testing.T, dir string) {
 	t.Helper()
 	var fs unix.Statfs_t
@@ -111,11 +112,11 @@ func skipWithoutSetuid(t *testing.T, dir string) {
 		t.Skip(dir, "is on a file system without setuid")
 	}
 	if never, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || never != 0 {
-		t.Skip("no process here may get more rights:", never, err)
+		t.Skip("no process here may gain privileges:", never, err)
 	}
 }
 
-// copySelf copies this program.
+// copySelf copies the test binary to path.
 func copySelf(t *testing.T, path string, mode os.FileMode) {
 	t.Helper()
 	self, err := os.Executable()

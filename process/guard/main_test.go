@@ -21,8 +21,8 @@ import (
 	"pmcp/process/proctab"
 )
 
-// The test binary plays every part: without arguments of ours it is the test,
-// which is the client.
+// TestMain lets the test binary play every process of a session: guardian, server and others.
+// Without a known argument it runs the tests, which play the client.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		case "strays":
 			os.Exit(straysMain())
 		case "launcher":
-			_, _ = io.ReadAll(os.NewFile(3, "go")) // until the test has let go of our stdin
+			_, _ = io.ReadAll(os.NewFile(3, "go")) // wait until the test has closed its end of this process's stdin
 			fmt.Println(launcher() == os.Getppid())
 			os.Exit(0)
 		case "foreground":
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// guardianMain is what main does in the guardian: PATIENCE GIVEUP ID ARGS... in
-// the arguments, the record's path and the lock in the environment.
+// guardianMain does what pmcp's main does in the guardian. Its arguments are PATIENCE GIVEUP ID
+// ARGS...; the path of the record, which is also the lock, is in TEST_RECORD.
 func guardianMain(args []string) int {
 	if err := Seal(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -59,7 +59,7 @@ func guardianMain(args []string) int {
 	limits := defaultTiming
 	limits.parentPoll = 20 * time.Millisecond
 	limits.patience, _ = time.ParseDuration(args[0])
-	limits.giveUp, _ = time.ParseDuration(args[1])
+	limits.cleanLimit, _ = time.ParseDuration(args[1])
 	record := os.Getenv("TEST_RECORD")
 	lock, err := os.Create(record)
 	if err != nil {
@@ -89,8 +89,8 @@ func removeIfThere(path string) error {
 	return nil
 }
 
-// wrapperMain stands between the client and pmcp as npx does: it starts its
-// arguments with its own stdio and waits.
+// wrapperMain is a process between the client and pmcp, like npx: it runs its arguments with its
+// own stdio and waits for their end.
 func wrapperMain(args []string) int {
 	self, err := os.Executable()
 	if err != nil {
@@ -107,8 +107,8 @@ func wrapperMain(args []string) int {
 	return state.ExitCode()
 }
 
-// ignorantMain becomes its arguments with signals ignored, as nohup and some
-// clients do.
+// ignorantMain executes its arguments with signals ignored, as nohup and some clients
+// do.
 func ignorantMain(args []string) int {
 	signal.Ignore(syscall.SIGHUP, syscall.SIGCHLD)
 	self, err := os.Executable()
@@ -119,24 +119,25 @@ func ignorantMain(args []string) int {
 	return 2
 }
 
-// standInServer is the server: it says on stdout what happens to it, obeys orders on
-// stdin, and at the end kills what it started, as the real one does.
+// A standInServer plays pmcp's server: it prints events on stdout, obeys orders on stdin and, like
+// the server, kills what it started before it exits.
 type standInServer struct {
 	session string
 	mode    string
 	life    *Lifeline // nil without a guardian
-	// spawning is held while a tree is started, and from shutDown on: nothing
-	// may be started behind the back of the last look around.
+	// spawning is held while a process tree is started, and from shutDown on: no process may start
+	// after the last scan of the process table.
 	spawning sync.Mutex
 }
 
-// standIn runs in one of the modes
+// standIn runs a standInServer in one of these modes:
 //
 //	normal    shuts down on EOF, a signal or the guardian's death
-//	stubborn  does nothing of that
-//	deaf      dies of the first signal, not having set up anything
-//	wild      as normal, and starts up to 12 trees, by the seed that follows
-//	alone     as normal, but without a guardian
+//	stubborn  ignores all three
+//	deaf      is killed by the first signal; it has set up nothing
+//	wild      like normal, and starts up to 12 trees, by the seed that follows
+//	alone     like normal, without a guardian
+//	lockless  like normal, without a lock
 func standIn(id string, args []string) int {
 	s := &standInServer{session: id, mode: args[0]}
 	if s.mode == "deaf" {
@@ -175,7 +176,7 @@ func (s *standInServer) setUp() error {
 	if s.mode == "alone" {
 		return nil
 	}
-	if s.mode == "lockless" { // has a file of its own, as Go's runtime may
+	if s.mode == "lockless" { // opens another file, as Go's runtime may
 		self, err := os.Executable()
 		if err != nil {
 			return err
@@ -259,11 +260,12 @@ func (s *standInServer) shutDown() int {
 	return 0
 }
 
-// leaf says that it is up and blocks until it is killed: nobody ever opens the
-// FIFO for writing. It needs nothing from its environment.
+// leaf is a shell script that reports its pid and blocks until it is killed: no process opens the
+// FIFO for writing. The script needs no environment but its two variables.
 const leaf = `"$SHELL_COPY" -c 'echo leaf $$ >&2; : <"$0"' "$FIFO"`
 
-// trees are the shapes that children take, and the leaves that each has.
+// trees are shell scripts that start process trees, by shape, each with its number of leaf
+// processes.
 var trees = map[string]struct {
 	script string
 	leaves int
@@ -279,8 +281,8 @@ var trees = map[string]struct {
 	"escaped":    {`( env -i setsid ` + leaf + ` & )`, 1},
 }
 
-// startTree starts one tree. What it prints goes to stderr, the pipe that tells
-// the test who lives.
+// startTree starts a process tree and returns the pid of its root. The tree prints to stderr, a
+// pipe that the test reads until every process is dead.
 func startTree(kind, session string, attr *syscall.SysProcAttr) (pid int, err error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -288,7 +290,7 @@ func startTree(kind, session string, attr *syscall.SysProcAttr) (pid int, err er
 	}
 	defer func() { _ = null.Close() }()
 	p, err := os.StartProcess(os.Getenv("SHELL_COPY"), []string{"sh", "-c", trees[kind].script}, &os.ProcAttr{
-		Env:   append(os.Environ(), SessionEnv+"="+session),
+		Env:   append(os.Environ(), proctab.EnvSession+"="+session),
 		Files: []*os.File{null, null, os.Stderr},
 		Sys:   attr,
 	})
@@ -298,7 +300,7 @@ func startTree(kind, session string, attr *syscall.SysProcAttr) (pid int, err er
 	return p.Pid, p.Release()
 }
 
-// startForest starts 1 to 12 random trees as fast as it can.
+// startForest starts 1 to 12 random process trees as fast as it can.
 func (s *standInServer) startForest(seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	kinds := kindsHere()
@@ -315,8 +317,8 @@ func (s *standInServer) startForest(seed uint64) {
 	}
 }
 
-// straysMain checks the cleaner as it works without a subreaper: its own child
-// leads a session, leaves trees behind and is killed.
+// straysMain runs the cleaner in a process that is no subreaper: its child leads a session, leaves
+// process trees behind and is killed.
 func straysMain() int {
 	const session = "strays"
 	read, write, err := os.Pipe()
@@ -325,7 +327,7 @@ func straysMain() int {
 	}
 	script := `( ` + leaf + ` & ); ( ` + leaf + ` & ); ( setsid ` + leaf + ` & ); echo built; ` + leaf
 	p, err := os.StartProcess(os.Getenv("SHELL_COPY"), []string{"sh", "-c", script}, &os.ProcAttr{
-		Env:   append(os.Environ(), SessionEnv+"="+session),
+		Env:   append(os.Environ(), proctab.EnvSession+"="+session),
 		Files: []*os.File{nil, write, os.Stderr},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
@@ -341,20 +343,20 @@ func straysMain() int {
 		return 2
 	}
 	fmt.Println("ready")
-	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the leaves are up
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the test writes this line when the leaf processes are up
 	_ = p.Kill()
-	c := cleaner{session: session, server: leader.ID, signalled: map[proctab.ID]bool{}}
+	c := cleaner{session: session, server: leader.ID}
 	for {
 		left, done := c.round()
 		if done {
 			return 0
 		}
-		c.kill(left)
+		c.killer.Pass(left)
 	}
 }
 
 func foregroundMain() int {
-	if len(os.Args) > 2 { // once more, as a job in the background
+	if len(os.Args) > 2 { // run this program again, as a job in the background
 		self, err := os.Executable()
 		if err != nil {
 			return 2
@@ -370,13 +372,13 @@ func foregroundMain() int {
 		return 0
 	}
 	terminal, ours := Foreground(os.Stdin)
-	// Standard error: a pipe, while stdout may be the terminal.
+	// Standard error is a pipe, while stdout may be the terminal.
 	fmt.Fprintln(os.Stderr, terminal, ours)
 	return 0
 }
 
-// unkillableMain becomes root by its file's mode and stays, out of the reach of
-// the unprivileged guardian.
+// unkillableMain becomes root by the mode of its file and keeps running, so that the unprivileged
+// guardian cannot kill it.
 func unkillableMain() int {
 	if err := syscall.Setuid(0); err != nil {
 		fmt.Fprintln(os.Stderr, "leaf failed:", err)

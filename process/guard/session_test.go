@@ -19,13 +19,12 @@ import (
 	"pmcp/process/proctab"
 )
 
-// patient is longer than anything here takes, on a slow machine too.
+// patient is longer than anything in these tests takes, even on a slow machine.
 const patient = 30 * time.Second
 
-// session is a guardian with all below it, as a client sees it. Its standard
-// error is a pipe that every process of the session inherits and none closes:
-// end of file is the kernel's word that all of them are dead, whatever they did
-// to their parents, groups, sessions and environments.
+// A session is a guardian with all its descendants, as a client sees them. Its standard error is a
+// pipe that every process of the session inherits and none closes: the end of the pipe means that
+// all of them are dead, whatever they did to their parents, groups, sessions and environments.
 type session struct {
 	t      *testing.T
 	id     string
@@ -38,22 +37,22 @@ type session struct {
 
 	mu     sync.Mutex
 	logs   []string
-	leaves chan struct{} // one for each leaf that came up
+	leaves chan struct{} // one value for each leaf process that came up
 }
 
 type option func(*sessionOptions)
 
 type sessionOptions struct {
-	patience, giveUp string
-	record           string   // instead of one in a directory of the test
-	front            []string // arguments before "guardian"
-	prepare          func(*exec.Cmd)
+	patience, cleanLimit string
+	record               string   // the path of the record; "" for one in a directory of the test
+	front                []string // arguments before "guardian"
+	prepare              func(*exec.Cmd)
 }
 
-// start runs a guardian whose server runs with these arguments.
+// start starts a session: a guardian whose server gets the given arguments.
 func start(t *testing.T, server []string, options ...option) *session {
 	t.Helper()
-	o := sessionOptions{patience: "12s", giveUp: "10s"}
+	o := sessionOptions{patience: "12s", cleanLimit: "10s"}
 	for _, set := range options {
 		set(&o)
 	}
@@ -62,7 +61,7 @@ func start(t *testing.T, server []string, options ...option) *session {
 		t:      t,
 		id:     "test-" + filepath.Base(filepath.Dir(dir)) + filepath.Base(dir),
 		record: filepath.Join(dir, "record"),
-		// Zombies keep the name, whoever their parent is by then.
+		// Zombies keep this name, whatever their parent is by then.
 		shell:  filepath.Join(dir, fmt.Sprintf("g%dsh", time.Now().UnixNano()%1e9)),
 		gone:   make(chan struct{}),
 		leaves: make(chan struct{}, 1000),
@@ -76,10 +75,10 @@ func start(t *testing.T, server []string, options ...option) *session {
 
 	self, err := os.Executable()
 	must(t, err)
-	args := slices.Concat(o.front, []string{"guardian", o.patience, o.giveUp, s.id}, server)
+	args := slices.Concat(o.front, []string{"guardian", o.patience, o.cleanLimit, s.id}, server)
 	s.cmd = exec.Command(self, args...)
 	s.cmd.Env = append(os.Environ(), "FIFO="+fifo, "SHELL_COPY="+s.shell, "TEST_RECORD="+s.record,
-		"GORACE=atexit_sleep_ms=0") // else every part takes a second more to end
+		"GORACE=atexit_sleep_ms=0") // otherwise each process takes a second longer to exit
 	if o.prepare != nil {
 		o.prepare(s.cmd)
 	}
@@ -134,14 +133,14 @@ func (s *session) readErrors(stderr *os.File) {
 	}
 }
 
-// reports is what the guardian wrote, and anything unexpected.
+// reports returns what the guardian logged, and any unexpected output of the session.
 func (s *session) reports() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.Join(s.logs, "\n")
 }
 
-// killAll ends what the session may have left: what holds its stderr.
+// killAll kills every process that the session may have left.
 func (s *session) killAll() {
 	select {
 	case <-s.gone:
@@ -158,43 +157,51 @@ func (s *session) killAll() {
 			return
 		case <-time.After(20 * time.Millisecond):
 		case <-deadline:
-			s.t.Errorf("processes of the test cannot be killed: %v", s.holders())
+			s.t.Errorf("cannot kill the processes of the test: %v", s.holders())
 			return
 		}
 	}
 }
 
-// holders are the processes that run our copy of the shell, have our mark, or
-// are the guardian and what is below it.
+// holders returns the guardian, its descendants, and the processes that run the session's copy of
+// the shell or have the session's mark in their environment.
 func (s *session) holders() []proctab.Proc {
 	table, err := proctab.All()
 	must(s.t, err)
 	own := proctab.Descendants(table, s.cmd.Process.Pid)
 	for _, p := range table {
-		env, _ := proctab.Getenv(p.PID, "TEST_RECORD")
-		if p.Comm == filepath.Base(s.shell) || env == s.record || p.PID == s.cmd.Process.Pid && p.PPID == os.Getpid() {
+		env, _ := proctab.Getenvs(p.PID, "TEST_RECORD")
+		if p.Comm == filepath.Base(s.shell) || env[0] == s.record || p.PID == s.cmd.Process.Pid && p.PPID == os.Getpid() {
 			own = append(own, p)
 		}
 	}
 	return own
 }
 
-// line reads the server's next line.
+// line returns the server's next line of output.
 func (s *session) line() string {
 	s.t.Helper()
 	line, err := s.stdout.ReadString('\n')
 	if err != nil {
-		s.t.Fatalf("the server said %q, then %v; reports:\n%s", line, err, s.reports())
+		s.t.Fatalf("the server printed %q, then %v; reports:\n%s", line, err, s.reports())
 	}
 	return strings.TrimSpace(line)
 }
 
-// ready waits for the server and returns its pid.
+// wantLine fails the test unless the server's next line of output is want.
+func (s *session) wantLine(want string) {
+	s.t.Helper()
+	if got := s.line(); got != want {
+		s.t.Errorf("the server printed %q, want %q", got, want)
+	}
+}
+
+// ready waits until the server is up and returns the server's pid.
 func (s *session) ready() int {
 	s.t.Helper()
 	var pid int
 	if line := s.line(); !strings.HasPrefix(line, "ready ") {
-		s.t.Fatalf("the server said %q", line)
+		s.t.Fatalf("the server printed %q, want ready", line)
 	} else if _, err := fmt.Sscanf(line, "ready %d", &pid); err != nil {
 		s.t.Fatal(err)
 	}
@@ -207,24 +214,24 @@ func (s *session) order(text string) {
 	must(s.t, err)
 }
 
-// grow has the server start a tree and waits until all its leaves are up.
+// grow makes the server start a process tree and waits until all its leaf processes are up.
 func (s *session) grow(kind string) {
 	s.t.Helper()
 	s.order("tree " + kind)
 	if line := s.line(); !strings.HasPrefix(line, "started ") {
-		s.t.Fatalf("the server said %q", line)
+		s.t.Fatalf("the server printed %q, want started", line)
 	}
 	for range trees[kind].leaves {
 		select {
 		case <-s.leaves:
 		case <-time.After(patient):
-			s.t.Fatalf("the tree %q did not grow; reports:\n%s", kind, s.reports())
+			s.t.Fatalf("the tree %q is not up after %v; reports:\n%s", kind, patient, s.reports())
 		}
 	}
 }
 
-// kindsHere are the trees that this platform's guardian can find and its tools
-// can build.
+// kindsHere returns the kinds of process trees that this platform's tools can build and its
+// guardian can find.
 func kindsHere() []string {
 	kinds := []string{"plain", "ignoring", "daemon", "pair", "burst", "cleared"}
 	if runtime.GOOS == "linux" {
@@ -240,36 +247,35 @@ func (s *session) growAll() {
 	}
 }
 
-// wantGone waits until no process of the session is left, and checks that no
-// record is left either.
+// wantGone waits until no process of the session is left, and fails the test if a record is left.
 func (s *session) wantGone() {
 	s.t.Helper()
 	s.wantProcessesGone()
 	if _, err := os.Stat(s.record); !os.IsNotExist(err) {
-		s.t.Errorf("the record is still there: %v", err)
+		s.t.Errorf("the record: got %v, want it removed", err)
 	}
 }
 
-// wantProcessesGone waits until no process of the session is left, and checks
-// that no zombie is.
+// wantProcessesGone waits until no process of the session is left, and fails the test if a zombie
+// is left.
 func (s *session) wantProcessesGone() {
 	s.t.Helper()
 	select {
 	case <-s.gone:
 	case <-time.After(patient):
-		s.t.Fatalf("left behind: %v; reports:\n%s", s.holders(), s.reports())
+		s.t.Fatalf("left behind after %v: %v; reports:\n%s", patient, s.holders(), s.reports())
 	}
 	_ = s.cmd.Wait()
 	table, err := proctab.All()
 	must(s.t, err)
 	for _, p := range table {
 		if p.Comm == filepath.Base(s.shell) {
-			s.t.Errorf("left behind: %+v", p)
+			s.t.Errorf("left behind: %+v, want no process", p)
 		}
 	}
 }
 
-// exitCode waits for the guardian and returns its code, -1 for a signal.
+// exitCode returns the guardian's exit code once it has exited, -1 for a signal.
 func (s *session) exitCode() int {
 	_ = s.cmd.Wait()
 	return s.cmd.ProcessState.ExitCode()

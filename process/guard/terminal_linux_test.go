@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openTerminal makes a pseudo-terminal and returns its two ends.
+// openTerminal opens a pseudo-terminal and returns its two ends.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -27,7 +27,7 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-func TestForegroundOfATerminal(t *testing.T) {
+func TestForegroundIsFalseForBackgroundJob(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
 		args       []string
@@ -45,10 +45,10 @@ func TestForegroundOfATerminal(t *testing.T) {
 			cmd.Stdin, cmd.Stdout = slave, slave
 			cmd.SysProcAttr = &c.attr
 			cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
-			said, err := cmd.StderrPipe()
+			stderr, err := cmd.StderrPipe()
 			must(t, err)
 			must(t, cmd.Start())
-			line, err := bufio.NewReader(said).ReadString('\n')
+			line, err := bufio.NewReader(stderr).ReadString('\n')
 			if got := strings.TrimSpace(line); got != c.want || err != nil {
 				t.Errorf("terminal, ours = %q, %v; want %s", got, err, c.want)
 			}

@@ -8,20 +8,20 @@ import (
 	"pmcp/process/proctab"
 )
 
-// A signal goes to the process that was meant or to none: the same pid with
-// another start time is another process.
+// Signal signals the process that the ID names or none: the same pid with another
+// start time is another process.
 func ExampleSignal() {
 	self, err := proctab.Read(os.Getpid())
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("it is us:", self.PPID == os.Getppid(), proctab.Signal(self.ID, syscall.SIGCONT))
+	fmt.Println("this process:", self.PPID == os.Getppid(), proctab.Signal(self.ID, syscall.SIGCONT))
 
 	earlier := self.ID
 	earlier.Start--
-	fmt.Println("who had the pid before:", proctab.Signal(earlier, syscall.SIGKILL))
+	fmt.Println("an earlier process with this pid:", proctab.Signal(earlier, syscall.SIGKILL))
 	// Output:
-	// it is us: true <nil>
-	// who had the pid before: process is gone
+	// this process: true <nil>
+	// an earlier process with this pid: process is gone
 }

@@ -6,10 +6,10 @@ import (
 	"unicode/utf8"
 )
 
-// Printable is text that a process chose, its name or its command line, so that
-// it can stand within a line of ours: one line of valid UTF-8, a space in place
-// of each control character and of what reorders or hides text, and "?" in
-// place of a byte that is no character.
+// Printable returns text that a process chose, such as its name or command line, in
+// a form that is safe within a line of our own: one line of valid UTF-8, with a space
+// in place of each control character and each character that reorders or hides text,
+// and "?" in place of each invalid byte.
 func Printable(text string) string {
 	if isPrintableASCII(text) {
 		return text
@@ -20,7 +20,7 @@ func Printable(text string) string {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			r = '?'
-		case unicode.IsControl(r), unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp):
+		case unicode.IsControl(r), unicode.In(r, unicode.Zl, unicode.Zp), isHidden(r):
 			r = ' '
 		}
 		b.WriteRune(r)
@@ -29,7 +29,8 @@ func Printable(text string) string {
 	return b.String()
 }
 
-// isPrintableASCII is the common case, which costs no copy.
+// isPrintableASCII reports whether text is printable ASCII. This is the common case,
+// and Printable then copies nothing.
 func isPrintableASCII(text string) bool {
 	for i := range len(text) {
 		if text[i] < ' ' || text[i] > '~' {
@@ -37,4 +38,11 @@ func isPrintableASCII(text string) bool {
 		}
 	}
 	return true
+}
+
+// isHidden reports whether r itself is invisible: a format character, which reorders
+// or joins text, or a character that Unicode asks displays to ignore. logstore has
+// the same rule for output, since neither package may import the other.
+func isHidden(r rune) bool {
+	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }

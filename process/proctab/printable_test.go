@@ -2,7 +2,7 @@ package proctab
 
 import "testing"
 
-func TestPrintable(t *testing.T) {
+func TestPrintableReplacesControlCharacters(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                             "",
 		"node server.js":               "node server.js",
@@ -10,6 +10,7 @@ func TestPrintable(t *testing.T) {
 		"\x1b[2Jname":                  " [2Jname",
 		"a\u0085b\u009bc":              "a b c",
 		"a\u202eb\u2028c":              "a b c",
+		"a\U000e0041\u3164\ufe0fb":     "a   b",
 		"caf\xc3":                      "caf?",
 		"\xff\xfe":                     "??",
 		"größe \uFFFD ü":               "größe \uFFFD ü",

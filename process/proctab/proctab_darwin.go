@@ -5,18 +5,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// TicksPerSecond is the unit of Proc.CPU, which this platform does not fill.
+// TicksPerSecond is the unit of Proc.CPU, which is always 0 on this platform.
 const TicksPerSecond = 100
 
-// szomb is SZOMB of <sys/proc.h>.
-const szomb = 5
+// States of <sys/proc.h>.
+const (
+	sstop = 4
+	szomb = 5
+)
 
 // BootID returns the id of this boot of the machine, or "".
 func BootID() string {
@@ -26,6 +28,9 @@ func BootID() string {
 	}
 	return strings.TrimSpace(id)
 }
+
+// OwnTable is true: there are no pid namespaces here.
+func OwnTable() bool { return true }
 
 // All returns the whole process table in one system call.
 func All() ([]Proc, error) {
@@ -40,8 +45,8 @@ func All() ([]Proc, error) {
 	return procs, nil
 }
 
-// Read returns the row of one process, a zombie included. It answers ErrGone
-// if there is none with that pid.
+// Read returns the row of one process, which may be a zombie. It returns ErrGone if no
+// process has that pid.
 func Read(pid int) (Proc, error) {
 	kinfo, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
 	if err != nil {
@@ -55,29 +60,37 @@ func Read(pid int) (Proc, error) {
 
 func fromKinfo(k *unix.KinfoProc) Proc {
 	pid := int(k.Proc.P_pid)
-	sid, _ := unix.Getsid(pid) // XNU asks for no permission; 0 if it just ended
+	sid, _ := unix.Getsid(pid) // XNU requires no permission; 0 if the process has just ended
 	comm, _, _ := bytes.Cut(k.Proc.P_comm[:], []byte{0})
 	start := k.Proc.P_starttime
 	return Proc{
-		ID:     ID{PID: pid, Start: uint64(start.Sec)*1e6 + uint64(start.Usec)},
-		PPID:   int(k.Eproc.Ppid),
-		PGID:   int(k.Eproc.Pgid),
-		SID:    sid,
-		Zombie: k.Proc.P_stat == szomb,
-		Comm:   Printable(string(comm)),
+		ID:      ID{PID: pid, Start: uint64(start.Sec)*1e6 + uint64(start.Usec)},
+		PPID:    int(k.Eproc.Ppid),
+		PGID:    int(k.Eproc.Pgid),
+		SID:     sid,
+		Zombie:  k.Proc.P_stat == szomb,
+		Stopped: k.Proc.P_stat == sstop,
+		Comm:    Printable(string(comm)),
 	}
 }
 
-// environ returns the environment that the process was started with, each entry
-// with its NUL, from kern.procargs2: argc, the executable's path, padding, argc
-// arguments, then the environment.
-func environ(pid int) []byte {
+// procargs returns how the process was started, from kern.procargs2: the number of
+// arguments, the executable's path, and the rest: padding, the arguments, then the
+// environment. It reports whether the process could be read: false if the process
+// belongs to another user or is gone.
+func procargs(pid int) (argc int, path, rest []byte, ok bool) {
 	raw, err := unix.SysctlRaw("kern.procargs2", pid)
 	if err != nil || len(raw) < 4 {
-		return nil
+		return 0, nil, nil, false
 	}
-	argc := int(binary.NativeEndian.Uint32(raw))
-	_, rest, _ := bytes.Cut(raw[4:], []byte{0})
+	path, rest, _ = bytes.Cut(raw[4:], []byte{0})
+	return int(binary.NativeEndian.Uint32(raw)), path, rest, true
+}
+
+// environ returns the environment that the process was started with, each entry
+// with its NUL.
+func environ(pid int) []byte {
+	argc, _, rest, _ := procargs(pid)
 	rest = bytes.TrimLeft(rest, "\x00")
 	for range argc {
 		_, rest, _ = bytes.Cut(rest, []byte{0})
@@ -85,37 +98,34 @@ func environ(pid int) []byte {
 	return rest
 }
 
-// Executable returns the path that the program of the process was started by.
-// It is false if the process is another user's or gone.
+// Executable returns the path by which the program of the process was started, and
+// reports whether the path could be read.
 func Executable(pid int) (string, bool) {
-	raw, err := unix.SysctlRaw("kern.procargs2", pid)
-	if err != nil || len(raw) < 4 {
-		return "", false
-	}
-	path, _, _ := bytes.Cut(raw[4:], []byte{0})
-	return string(path), true
+	_, path, _, ok := procargs(pid)
+	return string(path), ok
 }
 
-// Killed is false: macOS does not show which signals a process has yet to take.
+// Replaced reports whether the program file at path is another one than the process
+// runs. It is always false: macOS does not show the running file.
+func Replaced(int, string) bool { return false }
+
+// Killed reports whether SIGKILL is pending for the process. It is always false: macOS
+// does not show pending signals.
 func Killed(int) bool { return false }
 
-// Signal sends sig to the process that id names. macOS has no handle to a
-// process that is not a child: the identity is compared immediately before the
-// signal, and a window of microseconds stays. It answers ErrGone if the
-// process has ended or the pid is now someone else's.
+// Signal sends sig to the process that id identifies. macOS has no handle to a process
+// that is not a child: Signal compares the identity immediately before it sends the
+// signal, which leaves a window of microseconds. It returns ErrGone if the process has
+// ended or its pid now belongs to another process.
 func Signal(id ID, sig syscall.Signal) error {
-	p, err := Read(id.PID)
-	if err != nil {
+	if err := check(id); err != nil {
 		return err
 	}
-	if p.ID != id || p.Zombie {
-		return ErrGone
-	}
-	if err := unix.Kill(id.PID, sig); err != nil {
-		if errors.Is(err, unix.ESRCH) {
-			return ErrGone
-		}
-		return fmt.Errorf("cannot signal process %s: %w", strconv.Itoa(id.PID), err)
-	}
-	return nil
+	return goneOr(unix.Kill(id.PID, sig))
 }
+
+// Stamped calls start and returns its error; macOS has no stamps.
+func Stamped(_ Stamp, start func() error) error { return start() }
+
+// StampOf returns 0: macOS has nothing that stays with a process for life.
+func StampOf(int) Stamp { return 0 }

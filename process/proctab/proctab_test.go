@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestReadSelf(t *testing.T) {
+func TestReadReturnsIdentityOfThisProcess(t *testing.T) {
 	p, err := Read(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
@@ -20,15 +20,15 @@ func TestReadSelf(t *testing.T) {
 	}
 	again, err := Read(os.Getpid())
 	if err != nil || again.ID != p.ID {
-		t.Errorf("second Read = %v, %v; identity must not change from %v", again.ID, err, p.ID)
+		t.Errorf("second Read = %v, %v, want the same identity %v", again.ID, err, p.ID)
 	}
 }
 
-func TestIDRoundTrip(t *testing.T) {
+func TestIDSurvivesEncoding(t *testing.T) {
 	want := ID{PID: 42, Start: 1 << 60}
 	got, err := ParseID(want.String())
 	if err != nil || got != want {
-		t.Errorf("ParseID(%q) = %v, %v", want.String(), got, err)
+		t.Errorf("ParseID(%q) = %v, %v, want %v", want.String(), got, err, want)
 	}
 	for _, bad := range []string{"", "12", "a b", "-4 7", "0 1", "1 2 3", "1 2x", "01 2", " 1 2"} {
 		if id, err := ParseID(bad); err == nil {
@@ -37,8 +37,8 @@ func TestIDRoundTrip(t *testing.T) {
 	}
 }
 
-// startCat starts a child that lives until the test ends, and returns once it is
-// executed: before that it has no environment.
+// startCat starts cat, which runs until the test ends, and returns once cat's program runs: before
+// that the child has no environment.
 func startCat(t *testing.T, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("cat")
@@ -59,12 +59,12 @@ func startCat(t *testing.T, env ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "up\n" {
-		t.Fatalf("child said %q, %v", line, err)
+		t.Fatalf("the child printed %q, %v, want up", line, err)
 	}
 	return cmd
 }
 
-func TestAllAndDescendants(t *testing.T) {
+func TestDescendantsAreFoundInAllProcesses(t *testing.T) {
 	child := startCat(t)
 	table, err := All()
 	if err != nil {
@@ -72,24 +72,24 @@ func TestAllAndDescendants(t *testing.T) {
 	}
 	isChild := func(p Proc) bool { return p.PID == child.Process.Pid }
 	if !slices.ContainsFunc(Descendants(table, os.Getpid()), isChild) {
-		t.Errorf("child %d is not among the descendants of the test", child.Process.Pid)
+		t.Errorf("the descendants of the test lack child %d, want it among them", child.Process.Pid)
 	}
 	if slices.ContainsFunc(Descendants(table, child.Process.Pid), isChild) {
-		t.Error("a process counts as its own descendant")
+		t.Error("a process is among its own descendants, want it left out")
 	}
 }
 
-func TestGetenv(t *testing.T) {
+func TestGetenvsReadsOtherProcess(t *testing.T) {
 	child := startCat(t, "PMCP_TEST_MARK=a=b")
-	if got, ok := Getenv(child.Process.Pid, "PMCP_TEST_MARK"); got != "a=b" || !ok {
-		t.Errorf("Getenv = %q, %v; want \"a=b\"", got, ok)
+	if got, ok := Getenvs(child.Process.Pid, "PMCP_TEST_MARK"); got[0] != "a=b" || !ok {
+		t.Errorf("Getenvs = %q, %v; want \"a=b\"", got, ok)
 	}
-	if got, ok := Getenv(child.Process.Pid, "PMCP_TEST"); ok {
-		t.Errorf("Getenv of a key that is only a prefix = %q", got)
+	if got, _ := Getenvs(child.Process.Pid, "PMCP_TEST"); got[0] != "" {
+		t.Errorf("Getenvs of a key that is only a prefix = %q, want none", got)
 	}
 }
 
-func TestExecutable(t *testing.T) {
+func TestExecutableReturnsPathOfProgram(t *testing.T) {
 	want, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestExecutable(t *testing.T) {
 		t.Errorf("Executable(self) = %q, %v; want %q", got, ok, want)
 	}
 	if got, ok := Executable(1 << 30); ok {
-		t.Errorf("Executable of no process = %q", got)
+		t.Errorf("Executable of an unused pid = %q, want none", got)
 	}
 }
 
@@ -113,7 +113,7 @@ func TestSignalChecksIdentity(t *testing.T) {
 		t.Errorf("Signal of a reused pid = %v, want ErrGone", err)
 	}
 	if err := Signal(p.ID, 0); err != nil {
-		t.Errorf("Signal 0 after the refused kill = %v, want nil: the process must be alive", err)
+		t.Errorf("Signal 0 after the refused kill = %v, want nil: the process must still be alive", err)
 	}
 	if err := Signal(p.ID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

@@ -25,10 +25,10 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lastFile reads the process table with a single descriptor to spare, which the
-// directory takes, and says how that failed.
+// lastFile calls All while only one more file descriptor is allowed, which the directory /proc
+// takes. It returns 0 if All fails as it should; otherwise it prints what went wrong.
 func lastFile() int {
-	if table, err := All(); err != nil || len(table) == 0 { // what the runtime opens for it stays open
+	if table, err := All(); err != nil || len(table) == 0 { // this first call opens the descriptors that the runtime keeps
 		fmt.Println("with descriptors:", len(table), err)
 		return 1
 	}
@@ -56,14 +56,15 @@ func lastFile() int {
 	return 0
 }
 
-// A table in which rows are missing that could not be read is none.
-func TestAllIsWholeOrFails(t *testing.T) {
+// TestAllIsCompleteOrFails checks that All fails if it cannot read a process, and returns no table
+// that lacks processes.
+func TestAllIsCompleteOrFails(t *testing.T) {
 	if out, err := exec.Command(os.Args[0], "lastfile").CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }
 
-// leaderless ends the process's first thread and goes on in the others.
+// leaderless ends the first thread of this process, which keeps running in its other threads.
 func leaderless() {
 	for range 100 {
 		go func() {
@@ -88,8 +89,9 @@ func firstThread() string {
 	return string(stat)
 }
 
-// A program whose main thread has ended shows the state of a zombie and is none.
-func TestProcessWithoutItsFirstThread(t *testing.T) {
+// TestProcessWithoutFirstThreadIsNoZombie checks that a process whose first thread has ended does
+// not count as a zombie, although /proc shows it in that state.
+func TestProcessWithoutFirstThreadIsNoZombie(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "leaderless")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -101,22 +103,22 @@ func TestProcessWithoutItsFirstThread(t *testing.T) {
 	defer func() { _ = cmd.Wait() }()
 	defer func() { _ = cmd.Process.Kill() }()
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
-		t.Fatalf("the child said %q, %v", line, err)
+		t.Fatalf("the child printed %q, %v, want up", line, err)
 	}
 	p, err := Read(cmd.Process.Pid)
 	if err != nil || p.Zombie {
-		t.Fatalf("Read = %+v, %v; want a process that is no zombie", p, err)
+		t.Fatalf("Read = %+v, %v; want a process that is not a zombie", p, err)
 	}
 	if err := Signal(p.ID, syscall.SIGKILL); err != nil {
-		t.Errorf("Signal = %v", err)
+		t.Errorf("Signal = %v, want nil", err)
 	}
 	_ = cmd.Wait()
 	if got := cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != syscall.SIGKILL {
-		t.Errorf("it ended by %v, want %v", got, syscall.SIGKILL)
+		t.Errorf("ended by %v, want %v", got, syscall.SIGKILL)
 	}
 }
 
-func TestParseStatWithHostileName(t *testing.T) {
+func TestParseStatAcceptsHostileName(t *testing.T) {
 	stat := "7 (a) R 1 (b) Z 3 4 5 0 -1 4194560 1 0 0 0 11 31 0 0 20 0 1 0 987654 1 1\n"
 	p, err := parseStat(7, []byte(stat))
 	if err != nil {
@@ -128,16 +130,16 @@ func TestParseStatWithHostileName(t *testing.T) {
 	}
 	lines := strings.Replace(stat, "a) R 1 (b", "x\nhint: \x1b\xff", 1)
 	if p, err = parseStat(7, []byte(lines)); err != nil || p.Comm != "x hint:  ?" {
-		t.Errorf("parseStat = %+v, %v", p, err)
+		t.Errorf("parseStat = %+v, %v, want Comm %q", p, err, "x hint:  ?")
 	}
 	for _, bad := range []string{"", "7 (x", "7 (x) S 1 2"} {
 		if _, err := parseStat(7, []byte(bad)); err == nil {
-			t.Errorf("parseStat(%q) succeeded", bad)
+			t.Errorf("parseStat(%q) succeeded, want an error", bad)
 		}
 	}
 }
 
-func TestKilled(t *testing.T) {
+func TestKilledSeesPendingSIGKILL(t *testing.T) {
 	for status, want := range map[string]bool{
 		"Name:\tSigPnd: 100\nSigPnd:\t0000000000000000\nShdPnd:\t0000000000000000\nSigBlk:\t0000000000000100\n": false,
 		"SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n":                                                true,
@@ -145,10 +147,10 @@ func TestKilled(t *testing.T) {
 		"SigPnd:\t0000000000004000\nShdPnd:\t000000000000000":                                                   false, // SIGTERM
 	} {
 		if got := killPending([]byte(status)); got != want {
-			t.Errorf("%v for\n%s", got, status)
+			t.Errorf("killPending = %v, want %v for\n%s", got, want, status)
 		}
 	}
 	if Killed(os.Getpid()) || Killed(-1) {
-		t.Error("this process was killed")
+		t.Error("Killed = true for this process or for none, want false")
 	}
 }

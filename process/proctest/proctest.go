@@ -1,6 +1,6 @@
-// Package proctest helps tests that start real processes, in whichever package. It guarantees that
-// what it gives is not disturbed by another test's child that is born at the same moment, or by
-// another package's tests. It refuses nothing: what cannot be done ends the test.
+// Package proctest helps tests that start real processes, in any package. Its ports and files are
+// safe from children that other tests start at the same moment and from other packages' tests. Its
+// functions return no errors: a failure ends the test.
 package proctest
 
 import (
@@ -10,12 +10,13 @@ import (
 	"testing"
 )
 
-// FreePort gives a port of 127.0.0.1 on which a child can listen, and which nobody else is given
-// until the test ends: a socket is bound to it that does not listen, and both set SO_REUSEADDR. Only
-// Linux lets another listen beside that; elsewhere the port is free, no more.
+// FreePort returns a port of 127.0.0.1 on which a child can listen. Until the test ends, the system
+// gives the port to no other process: FreePort binds a socket to it without listening, and both
+// sockets set SO_REUSEADDR. Only Linux allows another socket to listen beside that one; elsewhere the
+// port is merely free at the moment.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	syscall.ForkLock.RLock() // until it is closed on exec
+	syscall.ForkLock.RLock() // until the socket is marked close-on-exec
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fd)
@@ -35,8 +36,9 @@ func FreePort(t testing.TB) int {
 	return bound.(*syscall.SockaddrInet4).Port
 }
 
-// WriteProgram makes a file that can be executed at once: another test's child that is born
-// meanwhile would have it open for writing until its own exec, and executing it would be ETXTBSY.
+// WriteProgram writes a file that can be executed at once. It holds a lock against forks: otherwise
+// a child that another test forks during the write would hold the file open for writing until its
+// own exec, and executing the file would fail with ETXTBSY.
 func WriteProgram(t testing.TB, path string, content []byte, mode os.FileMode) {
 	t.Helper()
 	syscall.ForkLock.RLock()

@@ -6,153 +6,132 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
+	"strconv"
+	"sync/atomic"
+
+	"pmcp/server/jsonrpc"
 )
 
-// maxNotes bounds the progress of one call that waits to be relayed; older
-// progress gives way to newer.
-const maxNotes = 64
+// maxUpdates bounds the queued progress of one call. When the queue is full, the
+// oldest update is dropped.
+const maxUpdates = 64
 
-// pending is a call in flight.
+// The states of the write of a call.
+const (
+	queued   int32 = iota
+	written        // the write has started
+	canceled       // before the write started
+)
+
 type pending struct {
-	id       int64
-	method   string
-	progress bool // notes are wanted
-	done     chan struct{}
-	noted    chan struct{} // holds one token while there are notes
-
-	mu      sync.Mutex
-	written bool // its writing has begun
-	dropped bool // given up before that
-	over    bool
+	id      int64
+	method  string
+	write   atomic.Int32         // the state of the write
+	updates chan json.RawMessage // the queued progress; nil if the caller wants none
+	done    chan struct{}        // closed when result and err are set
 	result  json.RawMessage
 	err     error
-	notes   []json.RawMessage
 }
 
-// take says that the writing begins; false if the call was given up before.
-func (p *pending) take() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.written = !p.dropped
-	return p.written
+// claimWrite marks the call as written. It reports whether the call may be
+// written: false means that it was canceled first.
+func (p *pending) claimWrite() bool { return p.write.CompareAndSwap(queued, written) }
+
+// unclaimWrite undoes claimWrite after a write that wrote no byte.
+func (p *pending) unclaimWrite() { p.write.Store(queued) }
+
+// cancelWrite keeps the call from being written. It reports whether it was in
+// time: false means that the write has started.
+func (p *pending) cancelWrite() bool {
+	return p.write.CompareAndSwap(queued, canceled) || p.write.Load() == canceled
 }
 
-// untake says that not a byte was written after all.
-func (p *pending) untake() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.written = false
-}
-
-// drop keeps the call from being written; false if it is or was.
-func (p *pending) drop() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.dropped = !p.written
-	return p.dropped
-}
-
-func (p *pending) fail(err error) { p.finish(nil, err) }
-
+// finish ends the call. Only the goroutine that has removed the call from those in
+// flight calls it, so it is called once.
 func (p *pending) finish(result json.RawMessage, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
-		return
-	}
-	p.over, p.result, p.err = true, result, err
+	p.result, p.err = result, err
 	close(p.done)
 }
 
-// note takes the params of a progress notification. They are dropped where none
-// were asked for: some servers send them all the same, with the id of the call
-// as their token.
-func (p *pending) note(params json.RawMessage) {
-	if !p.progress {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.notes) == maxNotes {
-		p.notes = p.notes[1:]
-	}
-	p.notes = append(p.notes, params)
-	select {
-	case p.noted <- struct{}{}:
-	default:
+// addUpdate queues the params of a progress notification. It drops them if the
+// caller wants none: some servers send progress unasked, with the id of the call
+// as the token. Only the reader of the connection calls it.
+func (p *pending) addUpdate(params json.RawMessage) {
+	for p.updates != nil {
+		select {
+		case p.updates <- params:
+			return
+		default:
+		}
+		select {
+		case <-p.updates: // the oldest
+		default:
+		}
 	}
 }
 
-func (p *pending) takeNotes() []json.RawMessage {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	notes := p.notes
-	p.notes = nil
-	return notes
-}
-
-// Call makes a request and returns the result as it came. Progress that the
-// server reports is handed to onProgress, one after the other and before Call
-// returns, as the params of its notification; nil asks for none. When ctx ends,
-// the server is told that the call is cancelled, and goes on living.
+// Call sends a request and returns the result exactly as the server sent it.
+// Call passes the params of each progress notification to onProgress, one at a
+// time and before it returns; a nil onProgress requests no progress. When ctx
+// ends, Call sends the server a cancellation; the connection stays up.
 //
-// Errors are an *RPCError, or wrap ErrDisconnected (with ErrNotSent where the
-// request was not written), ErrTooLarge, ErrBusy or ctx's error. The request is
-// written at most once.
+// Call returns an *RPCError, or an error that wraps ErrDisconnected (with
+// ErrNotSent if the request was not written), ErrTooLarge, ErrBusy or ctx's
+// error. The request is written at most once.
 func (c *Conn) Call(ctx context.Context, method string, params map[string]any, onProgress func(params json.RawMessage)) (json.RawMessage, error) {
-	p, err := c.begin(ctx, method, params, onProgress != nil)
+	p, err := c.start(ctx, method, params, onProgress != nil)
 	if err != nil {
 		return nil, err
 	}
-	defer c.forget(p) // if onProgress panics
-	relay := func() {
-		for _, note := range p.takeNotes() {
-			onProgress(note)
-		}
-	}
+	defer c.remove(p) // if onProgress panics
 	for {
 		select {
-		case <-p.noted:
-			relay()
+		case update := <-p.updates:
+			onProgress(update)
 		case <-p.done:
-			relay()
+			for len(p.updates) > 0 {
+				onProgress(<-p.updates)
+			}
 			return p.result, p.err
 		case <-ctx.Done():
-			return nil, c.abandon(ctx, p)
+			return nil, c.cancel(ctx, p)
 		}
 	}
 }
 
-// begin registers a call and queues it.
-func (c *Conn) begin(ctx context.Context, method string, params map[string]any, progress bool) (*pending, error) {
+// start registers a call and queues it for writing.
+func (c *Conn) start(ctx context.Context, method string, params map[string]any, progress bool) (*pending, error) {
 	p, modern, err := c.register(method, progress)
 	if err != nil {
 		return nil, err
 	}
-	all := maps.Clone(params)
+	all := make(map[string]any, len(params)+1)
+	maps.Copy(all, params)
 	if meta := c.meta(p, modern); len(meta) > 0 {
-		if all == nil {
-			all = make(map[string]any, 1)
-		}
 		all["_meta"] = meta
 	}
-	text, err := encode(call{JSONRPC: "2.0", ID: p.id, Method: method, Params: all})
+	var members any
+	if len(all) > 0 {
+		members = all
+	}
+	text, err := jsonrpc.EncodeCall(strconv.AppendInt(nil, p.id, 10), method, members)
 	if err != nil {
-		c.forget(p)
+		c.remove(p)
 		return nil, fmt.Errorf("cannot encode a call of %s: %w", c.name, err)
 	}
 	select {
 	case c.queue <- outgoing{text: text, call: p}:
 		return p, nil
-	case <-c.down: // end has failed it, or will
+	case <-c.down: // end has failed this call, or is about to
 		<-p.done
 		return nil, p.err
 	case <-ctx.Done():
-		return nil, c.abandon(ctx, p)
+		return nil, c.cancel(ctx, p)
 	}
 }
 
+// register adds a call to those in flight. modern reports whether the request
+// needs the _meta of the 2026-07-28 era.
 func (c *Conn) register(method string, progress bool) (p *pending, modern bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,21 +142,24 @@ func (c *Conn) register(method string, progress bool) (p *pending, modern bool, 
 		return nil, false, fmt.Errorf("%w: %d calls of %s are in flight", ErrBusy, len(c.pending), c.name)
 	}
 	c.lastID++
-	p = &pending{id: c.lastID, method: method, progress: progress, done: make(chan struct{}), noted: make(chan struct{}, 1)}
+	p = &pending{id: c.lastID, method: method, done: make(chan struct{})}
+	if progress {
+		p.updates = make(chan json.RawMessage, maxUpdates)
+	}
 	c.pending[p.id] = p
 	return p, c.modern || method == methodDiscover, nil
 }
 
-// forget takes p out of the calls in flight, if it is there.
-func (c *Conn) forget(p *pending) {
+// remove deletes p from the calls in flight. It is safe to call twice.
+func (c *Conn) remove(p *pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pending, p.id)
 }
 
-// find takes the call with the id out of those in flight; nil if there is none.
-// known says that there once was one.
-func (c *Conn) find(id int64) (p *pending, known bool) {
+// pop removes the call with the given id from those in flight and returns it, or
+// nil if there is none. known reports whether the id was ever used.
+func (c *Conn) pop(id int64) (p *pending, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p = c.pending[id]
@@ -185,20 +167,20 @@ func (c *Conn) find(id int64) (p *pending, known bool) {
 	return p, id > 0 && id <= c.lastID
 }
 
-// abandon gives a call up because ctx has ended. The server is told if it has
-// been told of the call.
-func (c *Conn) abandon(ctx context.Context, p *pending) error {
-	c.forget(p)
+// cancel removes a call because ctx has ended, and returns the call's error. If
+// the request was written, it sends the server a cancellation.
+func (c *Conn) cancel(ctx context.Context, p *pending) error {
+	c.remove(p)
 	err := ctx.Err()
-	if !p.drop() {
-		why := "the caller has cancelled it"
+	if !p.cancelWrite() {
+		why := "the caller cancelled it"
 		if errors.Is(err, context.DeadlineExceeded) {
 			why = "timeout"
 		}
-		c.put(call{JSONRPC: "2.0", Method: methodCancelled, Params: map[string]any{"requestId": p.id, "reason": why}})
+		c.send(jsonrpc.EncodeCall(nil, methodCancelled, map[string]any{"requestId": p.id, "reason": why}))
 	}
 	t := c.traffic.now()
-	return fmt.Errorf("%w: %s has not answered %s%s", err, c.name, p.method, t.oddities())
+	return fmt.Errorf("%w: %s has not answered %s%s", err, c.name, p.method, t.faults())
 }
 
 const (
@@ -210,11 +192,11 @@ const (
 	methodPing        = "ping"
 )
 
-// meta is what goes with a request beside its parameters: a token for its
-// progress, and in the 2026-07-28 era, which has no handshake, who is asking.
+// meta returns the _meta of a request: a progress token, and in the 2026-07-28
+// era, which has no handshake, the version, capabilities and name of the client.
 func (c *Conn) meta(p *pending, modern bool) map[string]any {
 	meta := make(map[string]any, 4)
-	if p.progress {
+	if p.updates != nil {
 		meta["progressToken"] = p.id
 	}
 	if modern {
@@ -226,68 +208,71 @@ func (c *Conn) meta(p *pending, modern bool) map[string]any {
 }
 
 func (c *Conn) clientInfo() map[string]any {
-	return map[string]any{"name": c.o.Client, "version": c.o.Version}
+	return map[string]any{"name": "pmcp", "version": c.o.Version}
 }
 
-// take deals with one line of the server.
-func (c *Conn) take(l line) {
-	if l.tooLarge() {
-		c.refuse(l)
+func (c *Conn) handleLine(l jsonrpc.Line) {
+	if l.TooLarge() {
+		c.rejectTooLarge(l)
 		return
 	}
-	m, ok := parse(l.text)
+	m, ok := parse(l.Text)
 	if !ok {
 		c.traffic.garbage(l)
-		c.settleEmpty(m)
+		c.failEmpty(m)
 		return
 	}
 	c.traffic.received(l)
 	switch {
+	case m.Method == methodInitialize:
+		// A response would come back, and count as the answer of the server.
+		c.end("it echoes its input, so it is not an MCP server")
 	case m.Method != "" && m.ID != nil:
-		c.answer(m)
+		c.respond(m)
 	case m.Method == methodProgress:
 		c.progress(m.Params)
 	case m.Method != "":
-		// list_changed needs nothing: lists are asked for each time. Log
-		// messages stand in the log of the run.
+		// list_changed needs no action: Tools requests the list each time. Log
+		// messages are already in the log of the run.
 	default:
-		c.settle(m)
+		c.deliver(m)
 	}
 }
 
-// settle gives an answer to the call that it is for.
-func (c *Conn) settle(m message) {
+// deliver passes a response to its call.
+func (c *Conn) deliver(m message) {
 	if m.Error != nil {
-		c.traffic.count(func(t *Traffic) *int64 { return &t.Errors })
-		m.Error.Message = c.words(m.Error.Message, maxErrorText)
+		c.traffic.count(func(t *Traffic) { t.Errors++ })
+		m.Error.Message = c.sanitize(m.Error.Message, maxErrorText)
 	}
-	p, known := c.find(number(m.ID))
+	p, known := c.pop(number(m.ID))
 	switch {
 	case p == nil && !known:
-		c.traffic.count(func(t *Traffic) *int64 { return &t.Unexpected })
-	case p == nil: // given up, or answered before
+		c.traffic.count(func(t *Traffic) { t.Unexpected++ })
+	case p == nil: // canceled, or already answered
 	case m.Error != nil:
-		p.fail(m.Error)
+		p.finish(nil, m.Error)
 	default:
 		p.finish(m.Result, nil)
 	}
 }
 
-// settleEmpty fails the call that m, which is no message, names as answered.
-func (c *Conn) settleEmpty(m message) {
-	if p, _ := c.find(number(m.ID)); p != nil {
-		p.fail(fmt.Errorf("%s has answered %s without result or error", c.name, p.method))
+// failEmpty fails the call whose id m carries. m has neither result nor error.
+func (c *Conn) failEmpty(m message) {
+	if p, _ := c.pop(number(m.ID)); p != nil {
+		p.finish(nil, fmt.Errorf("%s has answered %s without result or error", c.name, p.method))
 	}
 }
 
-// refuse counts a message that is too large and fails the call that it answers, if
-// it is an answer, or, where that cannot be told, the only one there is.
-func (c *Conn) refuse(l line) {
-	c.traffic.refused(l)
-	if l.isCall() {
+// rejectTooLarge counts a message that is too large. If the message is a
+// response, it fails the call with its id; if the id cannot be read, it fails the
+// call in flight, provided there is exactly one.
+func (c *Conn) rejectTooLarge(l jsonrpc.Line) {
+	c.traffic.tooLarge(l)
+	if isCall(l) {
 		return
 	}
-	id := l.id()
+	id := number(l.ID())
 	c.mu.Lock()
 	if id == 0 && len(c.pending) == 1 {
 		for only := range c.pending {
@@ -295,12 +280,12 @@ func (c *Conn) refuse(l line) {
 		}
 	}
 	c.mu.Unlock()
-	if p, _ := c.find(id); p != nil {
-		p.fail(fmt.Errorf("%w: %s has answered %s with a message of %d bytes, at most %d are taken", ErrTooLarge, c.name, p.method, l.size, c.o.MaxMessage))
+	if p, _ := c.pop(id); p != nil {
+		p.finish(nil, fmt.Errorf("%w: %s has answered %s with a message of %d bytes; the limit is %d", ErrTooLarge, c.name, p.method, l.Size, c.o.MaxMessage))
 	}
 }
 
-// progress hands a notification to the call that it belongs to.
+// progress passes a progress notification to its call.
 func (c *Conn) progress(params json.RawMessage) {
 	var token struct {
 		Value json.RawMessage `json:"progressToken"`
@@ -312,19 +297,19 @@ func (c *Conn) progress(params json.RawMessage) {
 	p := c.pending[number(token.Value)]
 	c.mu.Unlock()
 	if p != nil {
-		p.note(params)
+		p.addUpdate(params)
 	}
 }
 
-// answer answers a request of the server: a ping, or one that would have to be
-// relayed to the user, which is not done.
-func (c *Conn) answer(m message) {
+// respond answers a request from the server. It answers ping and rejects the
+// rest: pmcp does not relay requests to its own client.
+func (c *Conn) respond(m message) {
 	if m.Method == methodPing {
-		c.put(reply{JSONRPC: "2.0", ID: m.ID, Result: struct{}{}})
+		c.send(jsonrpc.EncodeResult(m.ID, struct{}{}))
 		return
 	}
-	c.put(reply{JSONRPC: "2.0", ID: m.ID, Error: &RPCError{
-		Code:    codeMethodNotFound,
-		Message: fmt.Sprintf("pmcp, which calls this server's tools for its own client, does not relay %s and has declared no such capability", m.Method),
-	}})
+	c.send(jsonrpc.EncodeError(jsonrpc.Error{
+		ID: m.ID, Code: jsonrpc.CodeMethodNotFound,
+		Text: fmt.Sprintf("pmcp, which calls this server's tools for its own client, does not relay %s and has declared no such capability", m.Method),
+	}), nil)
 }

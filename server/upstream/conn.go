@@ -7,23 +7,25 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"pmcp/server/jsonrpc"
 )
 
-// State is what a connection does.
+// State is the state of a connection.
 type State uint8
 
-// The states. A connection goes through them in this order and never back: a
-// new run of the process is a new connection.
+// The states. A connection passes through them in this order and never goes
+// back: a new run of the process gets a new connection.
 const (
-	// Connecting is until the server has answered initialize.
+	// Connecting means that the server has not answered initialize yet.
 	Connecting State = iota
 	// Connected means that calls can be made.
 	Connected
-	// Disconnected is the end.
+	// Disconnected means that the connection has ended.
 	Disconnected
 )
 
-// String gives the state's name in the tools.
+// String returns the name that the tools use for the state.
 func (s State) String() string {
 	return [...]string{"connecting", "connected", "disconnected"}[s]
 }
@@ -31,16 +33,16 @@ func (s State) String() string {
 const (
 	// maxPending bounds the calls in flight on one connection.
 	maxPending = 256
-	// queueSize bounds the messages that wait to be written. Who makes a call
-	// waits for room; what is not a call is dropped instead.
+	// queueSize bounds the messages that wait to be written. When the queue is
+	// full, a call waits for room; any other message is dropped.
 	queueSize = 64
-	// lastTime is how long answers are still taken from a server that takes no
-	// more messages, unless its output ends before.
-	lastTime = time.Second
+	// drainTime is how long responses are still read after a write to the server
+	// has failed, unless its output ends first.
+	drainTime = time.Second
 )
 
-// Conn is a connection with one run of one server. Its methods may be called
-// from several goroutines.
+// A Conn is a connection to one run of one server. Its methods are safe for
+// concurrent use.
 type Conn struct {
 	o       Options
 	name    string
@@ -48,7 +50,7 @@ type Conn struct {
 	stdin   io.WriteCloser
 	stdout  io.ReadCloser
 	traffic traffic
-	began   time.Time
+	started time.Time
 
 	queue chan outgoing
 	up    chan struct{} // closed once connected
@@ -56,40 +58,41 @@ type Conn struct {
 
 	mu      sync.Mutex
 	state   State
-	why     string // what is waited for, or why it ended; "" while connected
-	refusal string // of initialize, in words; "" for none
+	why     string // why the connection ended; "" before
+	refusal string // the error in answer to initialize, as text; "" for none
 	server  Server
 	modern  bool
 	lastID  int64
 	pending map[int64]*pending
 }
 
-// Server is what a server said of itself.
+// Server describes a server, in the server's own words.
 type Server struct {
-	// Name and Version are its own, each one line of about 200 bytes at most;
-	// "" before it has answered.
+	// Name and Version are each one line of at most about 200 bytes; "" until the
+	// server has answered.
 	Name, Version string
-	// Protocol is the version of MCP that is spoken, as bounded as those.
+	// Protocol is the MCP version in use, bounded like Name.
 	Protocol string
-	// Instructions are for the model that uses it, at most 4 KiB of them.
+	// Instructions are for the model that uses the server, at most 4 KiB.
 	Instructions string
 }
 
-// Status is a connection at one moment.
+// Status is a snapshot of a connection.
 type Status struct {
-	// Run is the id of the run whose streams these are.
+	// Run is the id of the run behind the connection.
 	Run int64
-	// State is what the connection does, Why what it waits for or why it ended.
+	// State is the state of the connection. Why is what is missing while it
+	// connects, or why it ended.
 	State State
 	Why   string
 	Server
 	Traffic
-	// InFlight are calls that are not answered yet.
+	// InFlight is the number of calls without a response.
 	InFlight int
 }
 
-// outgoing is a message that waits to be written; call is nil for what is not
-// a request.
+// An outgoing is a message that waits to be written. call is nil if the message
+// is not a request.
 type outgoing struct {
 	text []byte
 	call *pending
@@ -97,107 +100,107 @@ type outgoing struct {
 
 func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	return &Conn{
-		o: o, name: name, run: run, stdin: stdin, stdout: stdout, began: time.Now(),
+		o: o, name: name, run: run, stdin: stdin, stdout: stdout, started: time.Now(),
 		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
 		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
-		why: waitsForInitialize, pending: make(map[int64]*pending),
+		pending: make(map[int64]*pending),
 	}
 }
 
-const waitsForInitialize = "it has not answered initialize yet"
-
-// Status returns what the connection is doing and has done.
+// Status returns a snapshot of the connection.
 func (c *Conn) Status() Status {
 	c.mu.Lock()
 	st := Status{Run: c.run, State: c.state, Why: c.why, Server: c.server, InFlight: len(c.pending)}
+	if c.state == Connecting {
+		st.Why = "it " + c.missingStepLocked()
+	}
 	c.mu.Unlock()
 	st.Traffic = c.traffic.now()
 	return st
 }
 
-// isDown says whether the connection has ended.
-func (c *Conn) isDown() bool {
+// isDown reports whether the connection has ended.
+func (c *Conn) isDown() bool { return isClosed(c.down) }
+
+func isClosed(ch <-chan struct{}) bool {
 	select {
-	case <-c.down:
+	case <-ch:
 		return true
 	default:
 		return false
 	}
 }
 
-// Name is what the process is called.
+// Name returns the name of the process.
 func (c *Conn) Name() string { return c.name }
 
-// Run is the id of the run whose streams these are.
+// Run returns the id of the run behind the connection.
 func (c *Conn) Run() int64 { return c.run }
 
-// Ready returns once calls can be made. Its error wraps ErrDisconnected,
-// ErrStarting (the start timeout is over) or ctx's error.
+// Ready waits until calls can be made. Its error wraps ErrDisconnected,
+// ErrStarting (the start timeout has expired) or ctx's error.
 func (c *Conn) Ready(ctx context.Context) error {
-	timer := time.NewTimer(time.Until(c.began.Add(c.o.StartTimeout)))
-	defer timer.Stop()
-	select {
-	case <-c.up:
+	if isClosed(c.up) {
 		return nil
-	default:
 	}
 	select {
 	case <-c.up:
 		return nil
 	case <-c.down:
-		return c.disconnected()
-	case <-timer.C:
-		return c.notUp(ErrStarting, "within "+c.o.StartTimeout.String())
+		return c.disconnectedError()
+	case <-time.After(time.Until(c.started.Add(c.o.StartTimeout))):
+		return c.notUpError(ErrStarting)
 	case <-ctx.Done():
-		return c.notUp(ctx.Err(), "yet")
+		return c.notUpError(ctx.Err())
 	}
 }
 
-// notUp says that the server has not come up, and what it printed instead.
-func (c *Conn) notUp(cause error, when string) error {
+// notUpError returns an error that names what the server has not answered and
+// what it printed instead.
+func (c *Conn) notUpError(cause error) error {
 	t := c.traffic.now()
-	return fmt.Errorf("%w: %s %s%s", cause, c.name, c.missing(when), t.oddities())
+	return fmt.Errorf("%w: %s %s%s", cause, c.name, c.missingStep(), t.faults())
 }
 
-// disconnected is why there is no connection.
-func (c *Conn) disconnected() error {
+// disconnectedError returns an error that says why there is no connection.
+func (c *Conn) disconnectedError() error {
 	c.mu.Lock()
 	why := c.why
 	c.mu.Unlock()
 	t := c.traffic.now()
-	return fmt.Errorf("%w: %s: %s%s", ErrDisconnected, c.name, why, t.oddities())
+	return fmt.Errorf("%w: %s: %s%s", ErrDisconnected, c.name, why, t.faults())
 }
 
-// oddities says what a server did that servers do not do: the cause of most
-// calls that get no answer.
-func (t *Traffic) oddities() string {
+// faults returns the protocol violations of the server as text for an error, or
+// "". They explain most calls without a response.
+func (t *Traffic) faults() string {
 	text := ""
 	if t.Garbage > 0 {
-		text += fmt.Sprintf("; %d lines on its standard output are no JSON-RPC messages, the last: %q (a server must print such things on standard error)", t.Garbage, t.LastGarbage)
+		text += fmt.Sprintf("; %d lines on its standard output are not JSON-RPC messages, the last: %q (a server must print such things on standard error)", t.Garbage, t.LastGarbage)
 	}
 	if t.Unexpected > 0 {
-		text += fmt.Sprintf("; it has sent %d answers with ids that were never asked", t.Unexpected)
+		text += fmt.Sprintf("; it has sent %d responses with ids that were never used", t.Unexpected)
 	}
 	if t.Refused > 0 {
-		text += fmt.Sprintf("; %d messages of it were too large and thrown away", t.Refused)
+		text += fmt.Sprintf("; %d of its messages were too large and were discarded", t.Refused)
 	}
 	return text
 }
 
-// serve is the life of the connection: it reads until the stream ends. It must
-// not return before its other goroutines have ended.
+// serve runs the connection until the server's output ends. It returns only
+// after its other goroutines have ended.
 func (c *Conn) serve() {
 	var others sync.WaitGroup
 	others.Go(c.write)
 	others.Go(c.connect)
 	c.end(c.read())
-	// Whoever waits for the end of the run finds every call answered.
+	// Close only now: a waiter on the end of the run must find every call answered.
 	_ = c.stdout.Close()
 	others.Wait()
 }
 
-// end disconnects: every call in flight fails, and the server's input is
-// closed, which asks it to end. Only the first call has an effect.
+// end disconnects: it fails every call in flight and closes the server's input,
+// which asks the server to exit. Only the first call has an effect.
 func (c *Conn) end(why string) {
 	c.mu.Lock()
 	if c.state == Disconnected {
@@ -209,38 +212,39 @@ func (c *Conn) end(why string) {
 	c.pending = make(map[int64]*pending)
 	close(c.down)
 	c.mu.Unlock()
-	// Closing ends a write that is under way: from then on it is settled which
-	// calls were written.
+	// Closing ends a write in progress. After that, which calls were written no
+	// longer changes.
 	_ = c.stdin.Close()
 	for _, p := range calls {
-		p.fail(c.lost(p))
+		p.finish(nil, c.lostError(p))
 	}
 }
 
-// lost is what a call gets that was in flight when the connection ended.
-func (c *Conn) lost(p *pending) error {
-	err := c.disconnected()
-	if p.drop() {
+// lostError returns the error of a call that was in flight when the connection
+// ended.
+func (c *Conn) lostError(p *pending) error {
+	err := c.disconnectedError()
+	if p.cancelWrite() {
 		return fmt.Errorf("%w; %w", err, ErrNotSent)
 	}
 	return fmt.Errorf("%w; whether the call had an effect is not known, and it was not repeated", err)
 }
 
-// write writes what is queued, one message after the other.
+// write writes the queued messages until the connection ends.
 func (c *Conn) write() {
 	for {
 		select {
 		case out := <-c.queue:
-			if out.call != nil && !out.call.take() {
-				continue // given up before its turn
+			if out.call != nil && !out.call.claimWrite() {
+				continue // canceled while it was queued
 			}
 			c.traffic.sent(out.text)
 			if n, err := c.stdin.Write(out.text); err != nil {
 				if n == 0 && out.call != nil {
-					out.call.untake()
+					out.call.unclaimWrite()
 				}
-				c.awaitLast()
-				c.end("it does not take messages: " + reason(err))
+				c.drain()
+				c.end("it does not accept messages: " + reason(err))
 				return
 			}
 		case <-c.down:
@@ -249,21 +253,19 @@ func (c *Conn) write() {
 	}
 }
 
-// awaitLast lets the reading come to its end first, for a while: most servers
-// that take nothing more have exited, and what they answered before counts.
-func (c *Conn) awaitLast() {
-	timer := time.NewTimer(c.o.lastTime)
-	defer timer.Stop()
+// drain waits at most drainTime for the reader to reach the end of the output:
+// most servers that read no more have exited, and their earlier responses count.
+func (c *Conn) drain() {
 	select {
 	case <-c.down:
-	case <-timer.C:
+	case <-time.After(c.o.drainTime):
 	}
 }
 
-// put queues a message that nobody waits for. It is dropped when there is no
-// room: a server that does not read must not stop the reading of what it sends.
-func (c *Conn) put(v any) {
-	text, err := encode(v)
+// send queues a message that needs no response. It drops the message when the
+// queue is full: a server that does not read must not block the reader of its
+// output.
+func (c *Conn) send(text []byte, err error) {
 	if err != nil {
 		c.o.Log.Error("cannot encode a message", "server", c.name, "error", err)
 		return
@@ -271,17 +273,17 @@ func (c *Conn) put(v any) {
 	select {
 	case c.queue <- outgoing{text: text}:
 	default:
-		c.o.Log.Debug("a message was dropped: the server does not read", "server", c.name)
+		c.o.Log.Debug("dropped a message: the server does not read", "server", c.name)
 	}
 }
 
-// read takes what the server sends to the end and says why it ended.
+// read handles the server's output up to its end and returns why it ended.
 func (c *Conn) read() string {
-	lines := newLineReader(c.stdout, c.o.MaxMessage)
+	lines := jsonrpc.NewReader(c.stdout, c.o.MaxMessage)
 	for {
-		l, err := lines.next()
-		if len(l.text) > 0 || l.tooLarge() {
-			c.take(l)
+		l, err := lines.Next()
+		if len(l.Text) > 0 || l.TooLarge() {
+			c.handleLine(l)
 		}
 		switch {
 		case err == nil:
@@ -293,7 +295,7 @@ func (c *Conn) read() string {
 	}
 }
 
-// reason is the innermost error's text: which pipe it was is no news.
+// reason returns the text of the innermost error, without the name of the pipe.
 func reason(err error) string {
 	for errors.Unwrap(err) != nil {
 		err = errors.Unwrap(err)

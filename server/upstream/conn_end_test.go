@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// brokenStdin takes messages until it breaks.
+// brokenStdin is a server's input that accepts messages until the test sets breaks.
 type brokenStdin struct {
-	took   chan string   // the methods of what it has taken
+	took   chan string   // the methods of the accepted messages
 	breaks atomic.Bool   // the next write fails
-	failed chan struct{} // has a value once it has
+	failed chan struct{} // receives a value after the failed write
 }
 
 func (b *brokenStdin) Write(text []byte) (int, error) {
@@ -34,7 +34,7 @@ func (b *brokenStdin) Write(text []byte) (int, error) {
 
 func (b *brokenStdin) Close() error { return nil }
 
-// await waits until a message of the method was taken.
+// await waits until a message of the method was accepted.
 func (b *brokenStdin) await(t *testing.T, method string) {
 	t.Helper()
 	for ctx := testContext(t); ; {
@@ -44,25 +44,25 @@ func (b *brokenStdin) await(t *testing.T, method string) {
 				return
 			}
 		case <-ctx.Done():
-			t.Fatalf("no %s", method)
+			t.Fatalf("got no %s, want one", method)
 		}
 	}
 }
 
-// called is what a call came to.
-type called struct {
+// An outcome is what a call to the server returned.
+type outcome struct {
 	result string
 	err    error
 }
 
-// breakStdin has a call in flight and another that cannot be written any more.
-// Answers are taken for lastTime.
-func breakStdin(t *testing.T, lastTime time.Duration) (c *Conn, server io.WriteCloser, first, second chan called) {
+// breakStdin returns a connection to a server whose input is broken, with one call
+// in flight and another whose write failed. Responses are still read for drainTime.
+func breakStdin(t *testing.T, drainTime time.Duration) (c *Conn, server io.WriteCloser, first, second chan outcome) {
 	t.Helper()
 	stdout, server := io.Pipe()
 	stdin := &brokenStdin{took: make(chan string, 8), failed: make(chan struct{}, 1)}
 	c = newConn(Options{}.withDefaults(), "broken", 1, stdin, stdout)
-	c.o.lastTime = lastTime
+	c.o.drainTime = drainTime
 	served := make(chan struct{})
 	go func() { defer close(served); c.serve() }()
 	t.Cleanup(func() { _ = server.Close(); <-served })
@@ -71,9 +71,9 @@ func breakStdin(t *testing.T, lastTime time.Duration) (c *Conn, server io.WriteC
 	if err := c.Ready(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
-	call := func() chan called {
-		done, ctx := make(chan called, 1), testContext(t)
-		go func() { result, err := callTool(ctx, c, "x", "", nil); done <- called{result, err} }()
+	call := func() chan outcome {
+		done, ctx := make(chan outcome, 1), testContext(t)
+		go func() { result, err := callTool(ctx, c, "x", "", nil); done <- outcome{result, err} }()
 		return done
 	}
 	first = call()
@@ -85,7 +85,7 @@ func breakStdin(t *testing.T, lastTime time.Duration) (c *Conn, server io.WriteC
 	case <-testContext(t).Done():
 		t.Fatal("nothing was written")
 	}
-	for ctx := testContext(t); c.isWritten(3); { // who writes has to note that it failed
+	for ctx := testContext(t); c.isWritten(3); { // wait until the writer has recorded the failure
 		if ctx.Err() != nil {
 			t.Fatal("the failed call counts as written")
 		}
@@ -94,17 +94,12 @@ func breakStdin(t *testing.T, lastTime time.Duration) (c *Conn, server io.WriteC
 	return c, server, first, second
 }
 
-// isWritten says whether the call with the id counts as written.
+// isWritten reports whether the call with the given id counts as written.
 func (c *Conn) isWritten(id int64) bool {
 	c.mu.Lock()
 	p := c.pending[id]
 	c.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.written
+	return p != nil && p.write.Load() == written
 }
 
 func say(t *testing.T, server io.Writer, text string) {
@@ -114,33 +109,34 @@ func say(t *testing.T, server io.Writer, text string) {
 	}
 }
 
-// TestAnswersAfterStdinBroke count: a server that takes nothing more may have
-// exited after its last answer.
-func TestAnswersAfterStdinBroke(t *testing.T) {
+// TestResponsesAfterFailedWriteAreUsed checks that responses still count after a failed
+// write, because the server may have exited after its last response.
+func TestResponsesAfterFailedWriteAreUsed(t *testing.T) {
 	c, server, first, second := breakStdin(t, time.Hour)
-	for range 1000 { // it must not end of its own accord
+	for range 1000 { // the connection must not end before the responses
 		runtime.Gosched()
 	}
 	if c.isDown() {
-		t.Fatal("it has ended with the failed write")
+		t.Fatal("the failed write ended the connection, want it up until its output ends")
 	}
 	say(t, server, `{"id":2,"result":{"last":true}}`)
 	if got := <-first; got.err != nil || got.result != `{"last":true}` {
-		t.Errorf("%+v", got)
+		t.Errorf("the written call: got %+v, want the last response", got)
 	}
 	_ = server.Close()
 	if got := <-second; !errors.Is(got.err, ErrDisconnected) || !errors.Is(got.err, ErrNotSent) {
-		t.Errorf("%+v", got)
+		t.Errorf("the unwritten call: got %+v, want ErrDisconnected and ErrNotSent", got)
 	}
 }
 
-// TestBrokenStdinEndsTheConnection of a server that lives on as well.
+// TestBrokenStdinEndsTheConnection checks that a failed write ends the
+// connection even if the server keeps running.
 func TestBrokenStdinEndsTheConnection(t *testing.T) {
 	_, _, first, second := breakStdin(t, time.Millisecond)
 	if got := <-first; !errors.Is(got.err, ErrDisconnected) || errors.Is(got.err, ErrNotSent) {
-		t.Errorf("%+v", got)
+		t.Errorf("the written call: got %+v, want ErrDisconnected without ErrNotSent", got)
 	}
-	if got := <-second; !errors.Is(got.err, ErrNotSent) || !strings.Contains(got.err.Error(), "it does not take messages: broken pipe") {
-		t.Errorf("%+v", got)
+	if got := <-second; !errors.Is(got.err, ErrNotSent) || !strings.Contains(got.err.Error(), "it does not accept messages: broken pipe") {
+		t.Errorf("the unwritten call: got %+v, want ErrNotSent and the broken pipe", got)
 	}
 }

@@ -1,35 +1,38 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
+
+	"pmcp/server/jsonrpc"
 )
 
-// The protocol versions that are spoken: the newest of each era.
+// The supported protocol versions: the newest of each era.
 const (
 	legacyVersion = "2025-11-25"
 	modernVersion = "2026-07-28"
 )
 
 const (
-	// discoverAfter is how long initialize may stay unanswered before the
-	// server is also asked in the manner of the other era. It is long: a server
-	// that is slow to start finds both questions when it reads at last, and some
-	// of the legacy era end at a request before notifications/initialized (rmcp
-	// before 1.4.0 does). One of the 2026-07-28 era has to refuse initialize, and
-	// is asked then.
+	// discoverAfter is how long initialize may stay unanswered before the server
+	// is also sent server/discover. It is long because a server that starts slowly
+	// finds both requests when it starts to read, and some legacy servers exit at a
+	// request before notifications/initialized (rmcp before 1.4.0 does). A server
+	// of the 2026-07-28 era has to reject initialize, and is sent server/discover
+	// right then.
 	discoverAfter = 15 * time.Second
-	// discoverTime is how long a server that has refused initialize may take to
-	// answer the other question: it is up, and has nothing else to do.
+	// discoverTime is how long a server that has rejected initialize may take to
+	// answer server/discover: it is up and has nothing else to do.
 	discoverTime = 5 * time.Second
 	// maxInstructions bounds Server.Instructions, in bytes.
 	maxInstructions = 4 << 10
 )
 
-// connect brings the connection up and tells of its readiness to its end.
+// connect performs the handshake and reports readiness until the connection ends.
 func (c *Conn) connect() {
 	if c.handshake() {
 		c.o.OnReady(c.name, c.run, true, "")
@@ -38,15 +41,15 @@ func (c *Conn) connect() {
 	c.o.OnReady(c.name, c.run, false, c.Status().Why)
 }
 
-// handshake finds out which era the server speaks; false means that the
-// connection has ended first. initialize comes first: every server of the
-// legacy era answers it at once, whatever it makes of other methods, and one of
-// the 2026-07-28 era refuses it at once. Only who does neither for a while is
-// asked both. An answer after the start timeout still counts: a server that a
-// debugger has held is as good as another. Who has refused initialize is waited
-// for no longer than discoverTime.
+// handshake finds out which era the server speaks. It reports whether the
+// connection is up; false means that it has ended. initialize is sent first: every
+// legacy server answers it at once, however it treats other methods, and a server
+// of the 2026-07-28 era rejects it at once. Only a server that does neither for
+// discoverAfter is sent both requests. An answer after the start timeout still
+// counts: a debugger may have held the server. After a server has rejected
+// initialize, handshake waits for it no longer than discoverTime.
 func (c *Conn) handshake() bool {
-	initialize, err := c.begin(context.Background(), methodInitialize, map[string]any{
+	initialize, err := c.start(context.Background(), methodInitialize, map[string]any{
 		"protocolVersion": legacyVersion, "capabilities": map[string]any{}, "clientInfo": c.clientInfo(),
 	}, false)
 	if err != nil {
@@ -58,41 +61,37 @@ func (c *Conn) handshake() bool {
 		if discover != nil {
 			return
 		}
-		if discover, err = c.begin(context.Background(), methodDiscover, nil, false); err == nil {
+		if discover, err = c.start(context.Background(), methodDiscover, nil, false); err == nil {
 			discovered = discover.done
 		}
 	}
-	impatience, late := time.NewTimer(c.o.discoverAfter), time.NewTimer(c.o.StartTimeout)
-	defer impatience.Stop()
-	defer late.Stop()
-	over := time.NewTimer(time.Hour)
-	over.Stop() // it begins with a refusal
-	defer over.Stop()
+	unanswered, late := time.After(c.o.discoverAfter), time.After(c.o.StartTimeout)
+	var deadline <-chan time.Time // starts when the server rejects initialize
 	for initialized != nil || discovered != nil {
 		select {
 		case <-initialized:
 			if initialize.err == nil {
 				if discover != nil {
-					c.forget(discover) // a server that speaks one era may never answer it
+					c.remove(discover) // a server that speaks one era may never answer it
 				}
-				return c.welcomeLegacy(initialize.result)
+				return c.welcome(initialize.result, false)
 			}
 			initialized = nil
-			c.refuses(initialize.err)
-			over.Reset(c.o.discoverTime)
+			c.setRefusal(initialize.err)
+			deadline = time.After(c.o.discoverTime)
 			ask()
 		case <-discovered:
 			if discover.err == nil {
-				c.forget(initialize)
-				return c.welcomeModern(discover.result)
+				c.remove(initialize)
+				return c.welcome(discover.result, true)
 			}
 			discovered = nil
-		case <-impatience.C:
+		case <-unanswered:
 			ask()
-		case <-late.C:
-			c.tellLate()
-		case <-over.C:
-			c.end("it " + c.missing(""))
+		case <-late:
+			c.reportLate()
+		case <-deadline:
+			c.end("it " + c.missingStep())
 			return false
 		case <-c.down:
 			return false
@@ -102,128 +101,103 @@ func (c *Conn) handshake() bool {
 	return false
 }
 
-// refuses keeps what a server has answered to initialize, for those who ask why
-// it does not come up.
-func (c *Conn) refuses(err error) {
+// setRefusal stores the server's error in answer to initialize, for the texts about why
+// the server is not up.
+func (c *Conn) setRefusal(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state == Connecting { // else its end is what the call has failed of
+	if c.state == Connecting { // otherwise the call failed because the connection ended
 		c.refusal = fmt.Sprintf("refused initialize: %v, and has not answered %s", err, methodDiscover)
-		c.why = "it " + c.refusal
 	}
 }
 
-// missing is what a server that is not up has done instead of it; when says how
-// long an answer was waited for.
-func (c *Conn) missing(when string) string {
+// missingStep returns why the server is not up, as the end of a sentence about it.
+func (c *Conn) missingStep() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refusal != "" {
+	return c.missingStepLocked()
+}
+
+func (c *Conn) missingStepLocked() string {
+	switch {
+	case c.refusal != "":
 		return c.refusal
+	case time.Since(c.started) >= c.o.StartTimeout:
+		return "has not answered initialize within " + c.o.StartTimeout.String()
 	}
-	return "has not answered initialize " + when
+	return "has not answered initialize yet"
 }
 
-// tellLate says that the start timeout is over.
-func (c *Conn) tellLate() {
-	why := "it " + c.missing("within "+c.o.StartTimeout.String())
-	c.mu.Lock()
-	if c.state == Connecting {
-		c.why = why
+// reportLate reports that the start timeout has expired.
+func (c *Conn) reportLate() { c.o.OnReady(c.name, c.run, false, "it "+c.missingStep()) }
+
+// identify returns a server's name and version: serverInfo in the result of initialize, or
+// in the result or the _meta of server/discover. A value that is not an object is the name.
+func identify(raw json.RawMessage) (name, version string) {
+	var object struct{ Name, Version json.RawMessage }
+	if json.Unmarshal(raw, &object) == nil {
+		return textOf(object.Name), textOf(object.Version)
 	}
-	c.mu.Unlock()
-	c.o.OnReady(c.name, c.run, false, why)
+	return textOf(raw), ""
 }
 
-// identity is how a server names itself: beside the result of initialize, or in
-// the _meta of that of server/discover. What is no object is taken for the name.
-type identity struct {
-	Name    word `json:"name"`
-	Version word `json:"version"`
-}
-
-// UnmarshalJSON never fails: nothing depends on what a server is called.
-func (i *identity) UnmarshalJSON(raw []byte) error {
-	type object identity
-	if json.Unmarshal(raw, (*object)(i)) == nil {
-		return nil
-	}
-	*i = identity{}
-	return i.Name.UnmarshalJSON(raw)
-}
-
-// word is a string that a server may have written as a number; it is empty for
-// everything else.
-type word string
-
-// UnmarshalJSON never fails.
-func (w *word) UnmarshalJSON(raw []byte) error {
+// textOf returns a string that a server may have written as a number, or "" for any other
+// JSON value: nothing depends on such a text.
+func textOf(raw json.RawMessage) string {
 	var text string
 	var number json.Number
-	switch {
-	case json.Unmarshal(raw, &text) == nil:
-		*w = word(text)
-	case json.Unmarshal(raw, &number) == nil:
-		*w = word(number)
+	if json.Unmarshal(raw, &text) != nil && json.Unmarshal(raw, &number) == nil {
+		return number.String()
 	}
-	return nil
+	return text
 }
 
-func (c *Conn) welcomeLegacy(result json.RawMessage) bool {
-	var answer struct {
-		ProtocolVersion word     `json:"protocolVersion"`
-		ServerInfo      identity `json:"serverInfo"`
-		Instructions    word     `json:"instructions"`
+// welcome reads the result of initialize or, from a modern server, of server/discover, and
+// connects. It reports whether the connection is up.
+func (c *Conn) welcome(result json.RawMessage, modern bool) bool {
+	var answer struct{ ProtocolVersion, ServerInfo, Instructions json.RawMessage }
+	var only struct { // what only server/discover has
+		SupportedVersions []string `json:"supportedVersions"`
+		Meta              struct {
+			ServerInfo json.RawMessage `json:"io.modelcontextprotocol/serverInfo"`
+		} `json:"_meta"`
 	}
-	if err := json.Unmarshal(result, &answer); err != nil {
-		c.end("its answer to initialize cannot be read: " + err.Error())
-		return false
+	method, err := methodInitialize, json.Unmarshal(result, &answer)
+	protocol, instructions := textOf(answer.ProtocolVersion), textOf(answer.Instructions)
+	name, version := identify(answer.ServerInfo)
+	if modern {
+		method, protocol = methodDiscover, modernVersion
+		err = cmp.Or(err, json.Unmarshal(result, &only))
+		if name == "" && version == "" {
+			name, version = identify(only.Meta.ServerInfo)
+		}
 	}
-	if answer.ProtocolVersion == "" {
+	switch {
+	case err != nil:
+		c.end("its answer to " + method + " cannot be read: " + err.Error())
+	case modern && !slices.Contains(only.SupportedVersions, modernVersion):
+		speaks := c.sanitize(fmt.Sprint(only.SupportedVersions), maxWord)
+		c.end(fmt.Sprintf("it speaks MCP %s; pmcp speaks %s and the versions that initialize negotiates", speaks, modernVersion))
+	case protocol == "":
 		c.end("its answer to initialize names no protocol version")
-		return false
+	case !modern:
+		c.send(jsonrpc.EncodeCall(nil, methodInitialized, nil))
 	}
-	c.put(call{JSONRPC: "2.0", Method: methodInitialized})
-	return c.enter(false, Server{
-		Name: string(answer.ServerInfo.Name), Version: string(answer.ServerInfo.Version), Protocol: c.words(string(answer.ProtocolVersion), maxWord), Instructions: string(answer.Instructions),
+	return c.setConnected(modern, Server{
+		Name: c.sanitize(name, maxWord), Version: c.sanitize(version, maxWord), Protocol: c.sanitize(protocol, maxWord),
+		Instructions: instructions[:min(len(instructions), maxInstructions)],
 	})
 }
 
-func (c *Conn) welcomeModern(result json.RawMessage) bool {
-	var answer struct {
-		SupportedVersions []string `json:"supportedVersions"`
-		ServerInfo        identity `json:"serverInfo"`
-		Instructions      word     `json:"instructions"`
-		Meta              struct {
-			ServerInfo identity `json:"io.modelcontextprotocol/serverInfo"`
-		} `json:"_meta"`
-	}
-	if err := json.Unmarshal(result, &answer); err != nil {
-		c.end("its answer to server/discover cannot be read: " + err.Error())
-		return false
-	}
-	if !slices.Contains(answer.SupportedVersions, modernVersion) {
-		speaks := c.words(fmt.Sprint(answer.SupportedVersions), maxWord)
-		c.end(fmt.Sprintf("it speaks MCP %s, and pmcp %s and what initialize settles", speaks, modernVersion))
-		return false
-	}
-	who := answer.ServerInfo
-	if who == (identity{}) {
-		who = answer.Meta.ServerInfo
-	}
-	return c.enter(true, Server{Name: string(who.Name), Version: string(who.Version), Protocol: modernVersion, Instructions: string(answer.Instructions)})
-}
-
-// enter makes the connection connected; false if it has ended.
-func (c *Conn) enter(modern bool, server Server) bool {
-	server.Name, server.Version = c.words(server.Name, maxWord), c.words(server.Version, maxWord)
-	server.Instructions = server.Instructions[:min(len(server.Instructions), maxInstructions)]
+// setConnected moves the connection from Connecting to Connected. It reports
+// whether it did; false means that the connection has ended.
+func (c *Conn) setConnected(modern bool, server Server) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != Connecting {
 		return false
 	}
-	c.state, c.why, c.modern, c.server = Connected, "", modern, server
+	c.state, c.modern, c.server = Connected, modern, server
 	close(c.up)
 	return true
 }

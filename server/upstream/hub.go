@@ -1,22 +1,21 @@
-// Package upstream talks to MCP servers that run as managed children: the
-// client side of MCP over a pair of pipes that somebody else made, in both
+// Package upstream talks to MCP servers that run as managed children. It is the
+// client side of MCP over a pair of pipes that the caller creates, in both
 // protocol eras.
 //
 // A Conn is one connection: the standard streams of one run of one process. The
-// Hub holds the latest of each process, and keeps servers that are started on
-// demand alive between calls, as many as fit.
+// Hub holds the latest Conn of each process and keeps a bounded number of servers
+// that were started on demand running between calls.
 //
-// What the package guarantees: a call gets the answer that came, as the bytes
-// that came, or one error that says why there is none ([ErrDisconnected],
-// [ErrTooLarge], …); a request that was written is never sent again; a server
-// that is slow, dies or writes what is no message holds up no other. What it
-// refuses: more calls at once than its bounds, and requests of a server to its
-// client but ping.
+// The package guarantees that a call returns the response byte for byte as the
+// server sent it, or one error that says why there is none ([ErrDisconnected],
+// [ErrTooLarge], …), that a request is written at most once, and that a server
+// that is slow, exits or writes garbage delays no other server. It refuses more
+// concurrent calls than its bounds allow, and all requests from a server except
+// ping.
 //
-// The package speaks the protocol
-// itself and not through a client library: that would take results apart and
-// put them together again, has no bound on a message, and says neither what was
-// written when a connection broke nor what an odd server sent.
+// The package implements the protocol itself. A client library would decode and
+// re-encode results, has no bound on the size of a message, and reports neither
+// what was written when a connection broke nor what a faulty server sent.
 package upstream
 
 import (
@@ -35,43 +34,41 @@ const (
 	// defaultStartTimeout is how long a server may take to answer initialize;
 	// package runners download first.
 	defaultStartTimeout = 30 * time.Second
-	// defaultMaxMessage is the largest message that is taken, in bytes.
+	// defaultMaxMessage is the size of the largest accepted message, in bytes.
 	defaultMaxMessage = 10 << 20
-	// maxConns bounds the connections that the Hub remembers; ended ones beyond
-	// it are forgotten.
+	// maxConns bounds the connections in the Hub. Beyond it, ended connections are
+	// evicted.
 	maxConns = 1024
 )
 
 // Options configure a Hub. The zero value of each field is usable.
 type Options struct {
-	// Capture is given each message of a run, both ways, as one line with its
-	// newline, cut to less than 16 KiB. It may wait a little; line is lent. Nil
-	// for nobody.
+	// Capture is called with each message of a run, in both directions, as one line
+	// with its newline, cut to less than 16 KiB. It may block briefly. It must not
+	// keep line. Nil discards the messages.
 	Capture func(run int64, at time.Time, line []byte)
-	// Head gives the beginning of a message for the log or an error, at most n bytes of it, with
-	// secrets taken out; whole says that text is all of the message. Nil: cut and nothing else.
+	// Head returns the first n bytes of a message at most, for the log or an error,
+	// with secrets redacted. whole reports whether text is the whole message. Nil
+	// only cuts.
 	Head func(text []byte, whole bool, n int) []byte
-	// OnReady is told when a connection begins or ceases to be usable, with the
-	// reason where it is not. The calls for one connection follow one another.
-	// Nil for nobody.
+	// OnReady is called when a connection becomes usable or stops being usable, then
+	// with the reason. Calls for one connection do not overlap. Nil ignores it.
 	OnReady func(name string, run int64, ready bool, why string)
-	// Client and Version are what servers are told of this client. "" means
-	// pmcp and 0.
-	Client, Version string
+	// Version is the version of pmcp, for servers. "" means 0.
+	Version string
 	// StartTimeout is how long a server may take to answer initialize. 0 means
 	// 30 s.
 	StartTimeout time.Duration
-	// MaxMessage is the largest message that is taken, in bytes; a larger one is
-	// thrown away and counted, and the call that it answers fails. 0 means
-	// 10 MiB.
+	// MaxMessage is the size of the largest accepted message, in bytes. A larger one
+	// is discarded and counted, and the call that it answers fails. 0 means 10 MiB.
 	MaxMessage int
-	// MaxOnDemand bounds the servers that OnDemand keeps. 0 means 16.
+	// MaxOnDemand bounds the servers that OnDemand keeps running. 0 means 16.
 	MaxOnDemand int
-	// Log takes what is worth a line on stderr. Nil discards it.
+	// Log receives the log of the package. Nil discards it.
 	Log *slog.Logger
 
-	// The constants of these names, but in tests.
-	discoverAfter, discoverTime, lastTime time.Duration
+	// These default to the constants of the same names; tests shorten them.
+	discoverAfter, discoverTime, drainTime time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -84,39 +81,26 @@ func (o Options) withDefaults() Options {
 	if o.OnReady == nil {
 		o.OnReady = func(string, int64, bool, string) {}
 	}
-	if o.Client == "" {
-		o.Client = "pmcp"
-	}
-	if o.Version == "" {
-		o.Version = "0"
-	}
-	if o.StartTimeout == 0 {
-		o.StartTimeout = defaultStartTimeout
-	}
-	if o.MaxMessage == 0 {
-		o.MaxMessage = defaultMaxMessage
-	}
-	if o.MaxOnDemand == 0 {
-		o.MaxOnDemand = defaultMaxOnDemand
-	}
+	o.Version = cmp.Or(o.Version, "0")
+	o.StartTimeout = cmp.Or(o.StartTimeout, defaultStartTimeout)
+	o.MaxMessage = cmp.Or(o.MaxMessage, defaultMaxMessage)
+	o.MaxOnDemand = cmp.Or(o.MaxOnDemand, defaultMaxOnDemand)
 	o.discoverAfter = cmp.Or(o.discoverAfter, discoverAfter)
 	o.discoverTime = cmp.Or(o.discoverTime, discoverTime)
-	o.lastTime = cmp.Or(o.lastTime, lastTime)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.drainTime = cmp.Or(o.drainTime, drainTime)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
 
-// Hub holds the connections of a session. Its methods may be called from
-// several goroutines.
+// A Hub holds the connections of a session. Its methods are safe for concurrent
+// use.
 type Hub struct {
 	o    Options
-	done sync.WaitGroup // connections, starts on demand
+	done sync.WaitGroup // connections and starts on demand
 
 	mu     sync.Mutex
-	conns  map[string]*Conn // the latest of each process
-	served map[*Conn]bool   // all that still read
+	conns  map[string]*Conn // the latest connection of each process
+	served map[*Conn]bool   // all connections whose serve is running
 	closed bool
 
 	pool pool
@@ -126,14 +110,14 @@ type Hub struct {
 func NewHub(o Options) *Hub {
 	h := &Hub{o: o.withDefaults(), conns: make(map[string]*Conn), served: make(map[*Conn]bool)}
 	h.pool.leases = make(map[string]*onDemand)
-	h.pool.leaving = make(map[string]chan struct{})
+	h.pool.stopping = make(map[string]chan struct{})
 	h.pool.ctx, h.pool.cancel = context.WithCancel(context.Background())
 	return h
 }
 
-// Take begins a connection with the process called name over the standard
-// streams of run, which it owns from now on. It does not block. After Close it
-// closes them at once.
+// Take starts a connection to the process called name over the standard streams
+// of run, and takes ownership of the streams. It does not block. After Close it
+// only closes the streams.
 func (h *Hub) Take(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,15 +144,15 @@ func (h *Hub) Take(name string, run int64, stdin io.WriteCloser, stdout io.ReadC
 	})
 }
 
-// Conn returns the latest connection with the process called name, which may
-// have ended; nil if there was none.
+// Conn returns the latest connection to the process called name, which may have
+// ended, or nil if there was none.
 func (h *Hub) Conn(name string) *Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.conns[name]
 }
 
-// Connections is how many processes are connected, or about to be.
+// Connections returns the number of processes that are connected or connecting.
 func (h *Hub) Connections() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -181,16 +165,16 @@ func (h *Hub) Connections() int {
 	return n
 }
 
-// Forget drops what is known of the process called name.
+// Forget deletes the connection of the process called name from the Hub.
 func (h *Hub) Forget(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.conns, name)
 }
 
-// Close ends every connection and returns when all their goroutines have ended.
-// The processes are not stopped, only their streams are closed; those who own
-// them stop them, best before. Safe to call twice.
+// Close ends every connection and returns after all their goroutines have ended.
+// It closes the streams but does not stop the processes; their owner does that,
+// preferably first. Close is safe to call twice.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true

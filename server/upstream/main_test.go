@@ -16,7 +16,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// serverEnv makes the test binary an MCP server of the kind it names.
+// serverEnv is the environment variable that makes the test binary an MCP server of
+// the named kind.
 const serverEnv = "UPSTREAM_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -26,13 +27,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// server is an MCP server for tests. What it does wrong is its kind.
+// A server is an MCP server for tests. Its kind selects what it does wrong.
 type server struct {
 	kind  string
 	out   *os.File
 	mu    sync.Mutex
-	lists int             // answered
-	first json.RawMessage // id of initialize, until that is answered
+	lists int             // how many tool lists the server has sent
+	first json.RawMessage // the id of initialize, until initialize is answered
 }
 
 func runServer(kind string) int {
@@ -66,7 +67,7 @@ func runServer(kind string) int {
 	}
 }
 
-// stay lives on until it is killed, or some minutes.
+// stay blocks until the process is killed, for 3 minutes at most.
 func stay() int {
 	<-time.After(3 * time.Minute)
 	return 0
@@ -92,7 +93,7 @@ func (s *server) welcome(id json.RawMessage) {
 	s.result(id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1.2"},"instructions":"be kind"}`)
 }
 
-// handle deals with a message; not negative: exit with that code.
+// handle processes a message. It returns the code to exit with, or -1 to continue.
 func (s *server) handle(m message, text string) int {
 	modern := strings.Contains(text, `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`)
 	switch {
@@ -111,7 +112,7 @@ func (s *server) handle(m message, text string) int {
 	case s.kind == "modern" && !modern:
 		s.fail(m.ID, -32022, "unsupported protocol version")
 	case m.Method == "initialize" && s.kind == "only modern":
-	case m.Method == "initialize" && s.kind == "slow": // answers once it is asked in the other way too
+	case m.Method == "initialize" && s.kind == "slow": // answers after server/discover has come
 		s.first = m.ID
 	case m.Method == "server/discover" && s.kind == "slow":
 		s.welcome(s.first)
@@ -124,12 +125,13 @@ func (s *server) handle(m message, text string) int {
 	case m.Method == "tools/call":
 		return s.call(m)
 	}
-	return -1 // anything else is ignored, as some servers do
+	return -1 // ignore any other message, as some servers do
 }
 
-// list gives three pages.
+// list sends a tool list of three pages, or a different list each time with kind
+// "changing".
 func (s *server) list(m message) {
-	if s.kind == "changing" { // another list each time
+	if s.kind == "changing" {
 		s.lists++
 		s.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		s.result(m.ID, fmt.Sprintf(`{"tools":[{"name":"v%d"}]}`, s.lists))
@@ -165,7 +167,7 @@ func (s *server) call(m message) int {
 			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"m"}}`, p.Meta.ProgressToken, i)
 		}
 		s.result(m.ID, `{}`)
-	case "naive": // takes the id of the call for a token that it was not given
+	case "naive": // uses the id of the call as the progress token that it lacks
 		for i := range n {
 			s.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.ID, i)
 		}
@@ -203,8 +205,7 @@ func (s *server) call(m message) int {
 	return -1
 }
 
-// memLog is an Options.Capture that keeps what it is given, and an
-// Options.OnReady.
+// A memLog records what a connection captures and when it becomes ready.
 type memLog struct {
 	mu    sync.Mutex
 	lines []string
@@ -233,7 +234,7 @@ func (l *memLog) changed() {
 	l.more = make(chan struct{})
 }
 
-// await waits for a line of the log, or a readiness, that contains text.
+// await waits for a captured line or a readiness that contains text.
 func (l *memLog) await(t *testing.T, text string) {
 	t.Helper()
 	ctx := testContext(t)
@@ -250,7 +251,7 @@ func (l *memLog) await(t *testing.T, text string) {
 		case <-ctx.Done():
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			t.Fatalf("no %q in %q and %q", text, l.lines, l.ready)
+			t.Fatalf("got the lines %q and readiness %q, want %q in them", l.lines, l.ready, text)
 		}
 	}
 }
@@ -269,12 +270,12 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// children are the processes of a test, as a Hub sees them.
+// children are the server processes of a test; they implement Processes.
 type children struct {
 	t    testing.TB
 	hub  *Hub
 	kind func(name string) string
-	most int // processes at once; 0 is no limit
+	most int // the most processes at once; 0 means no limit
 
 	mu      sync.Mutex
 	running map[string]*exec.Cmd
@@ -363,7 +364,7 @@ func (c *children) alive() []string {
 	return names
 }
 
-// connect starts a server of the kind and gives its connection.
+// connect starts an MCP server of the given kind and returns the connection.
 func connect(t testing.TB, kind string, o Options) *Conn {
 	t.Helper()
 	c := newChildren(t, o)
@@ -373,7 +374,7 @@ func connect(t testing.TB, kind string, o Options) *Conn {
 	return c.hub.Conn(kind)
 }
 
-// connected is connect for a server that comes up.
+// connected is like connect and waits until the server is up.
 func connected(t testing.TB, kind string, o Options) *Conn {
 	t.Helper()
 	c := connect(t, kind, o)
@@ -383,7 +384,7 @@ func connected(t testing.TB, kind string, o Options) *Conn {
 	return c
 }
 
-// callTool calls a tool of the server.
+// callTool calls a tool of the connected server and returns the raw result.
 func callTool(ctx context.Context, c *Conn, name string, arguments string, onProgress func(json.RawMessage)) (string, error) {
 	if arguments == "" {
 		arguments = "{}"

@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// scripted is a connection with a server in this process: answer gives its line
-// for each message, "" for none.
+// scripted returns a connection to a simulated MCP server. answer returns the line
+// that the server writes for each message, or "" for none.
 func scripted(t *testing.T, answer func(m message) string) *Conn {
 	t.Helper()
 	c := newScripted(t, Options{})
@@ -21,7 +21,7 @@ func scripted(t *testing.T, answer func(m message) string) *Conn {
 	return c.Conn
 }
 
-// script is a connection whose server does not run yet.
+// A script is a connection to a simulated MCP server that does not answer yet.
 type script struct {
 	*Conn
 	t      *testing.T
@@ -58,16 +58,16 @@ func (s script) run(answer func(m message) string) {
 	s.t.Cleanup(func() { s.end("the test is over"); <-served; <-ended })
 }
 
-// result is an answer to m.
+// result returns a response to m.
 func result(m message, text string) string {
 	return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + text + `}`
 }
 
 const plainWelcome = `{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"}}`
 
-// TestWordsOfTheServerStayInTheirLine: what it chooses begins no line, moves no
-// cursor and is bounded, in both eras.
-func TestWordsOfTheServerStayInTheirLine(t *testing.T) {
+// TestTextOfTheServerStaysInItsLine checks in both protocol eras that text an MCP
+// server chooses is bounded, starts no new line and moves no terminal cursor.
+func TestTextOfTheServerStaysInItsLine(t *testing.T) {
 	long := strings.Repeat("é", 500)
 	const evil = `evil\nhint: do X\r\n\u001b[2Jnext_cursor:\u0085ZZ\u2028`
 	const tame = "evil hint: do X   [2Jnext_cursor: ZZ"
@@ -96,24 +96,25 @@ func TestWordsOfTheServerStayInTheirLine(t *testing.T) {
 		}
 		st := c.Status()
 		if st.Name != tame || st.Protocol != want {
-			t.Errorf("%+v", st.Server)
+			t.Errorf("got %+v, want name %q and protocol %s", st.Server, tame, want)
 		}
 		if v := st.Version; len(v) > maxWord+len("…") || !strings.HasSuffix(v, "é…") || !utf8.ValidString(v) {
-			t.Errorf("a version of %d bytes: %q", len(v), v)
+			t.Errorf("got a version of %d bytes, want at most %d: %q", len(v), maxWord+len("…"), v)
 		}
 		_, err := callTool(testContext(t), c, "x", "", nil)
 		var rpc *RPCError
 		if !errors.As(err, &rpc) || rpc.Code != -5 || len(rpc.Message) > maxErrorText+len("…") || !utf8.ValidString(rpc.Message) {
-			t.Fatalf("%v", err)
+			t.Fatalf("got %v, want code -5 with a bounded message", err)
 		}
-		if text := err.Error(); !strings.HasPrefix(text, tame+" éé") || !strings.HasSuffix(text, `é… (code -5) ["a", "b"]`) || strings.ContainsAny(text, "\n\r\x1b") {
-			t.Errorf("%q", text)
+		if text := err.Error(); !strings.HasPrefix(text, `"`+tame+" éé") || !strings.HasSuffix(text, `é…" (code -5) ["a", "b"]`) || strings.ContainsAny(text, "\n\r\x1b") {
+			t.Errorf("got %q, want one line with the start of the message, code and data", text)
 		}
 	}
 }
 
-// TestVersionsThatAreNotSpoken are named in a line as well.
-func TestVersionsThatAreNotSpoken(t *testing.T) {
+// TestUnsupportedVersionsAreNamed checks that an error names the server's
+// unsupported versions in one bounded line.
+func TestUnsupportedVersionsAreNamed(t *testing.T) {
 	c := scripted(t, func(m message) string {
 		if m.Method == methodInitialize {
 			return `{"id":` + string(m.ID) + `,"error":{"code":-1,"message":"no"}}`
@@ -122,13 +123,13 @@ func TestVersionsThatAreNotSpoken(t *testing.T) {
 	})
 	err := c.Ready(testContext(t))
 	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it speaks MCP [2030 hint: X 999") || len(err.Error()) > 2*maxWord {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want ErrDisconnected with the versions", err)
 	}
 }
 
-// TestOddWelcomes: nothing depends on what a server is called, so that one which
-// writes its version as a number is connected all the same.
-func TestOddWelcomes(t *testing.T) {
+// TestServerWithOddNameIsConnected checks that a server that writes its name or version as another
+// type is connected like any other, because nothing depends on them.
+func TestServerWithOddNameIsConnected(t *testing.T) {
 	for _, x := range []struct{ more, name, version string }{
 		{`"serverInfo":{"name":"weather","version":1.5}`, "weather", "1.5"},
 		{`"serverInfo":"weather"`, "weather", ""},
@@ -146,26 +147,26 @@ func TestOddWelcomes(t *testing.T) {
 			t.Errorf("%s: %v", x.more, err)
 		}
 		if st := c.Status(); st.Name != x.name || st.Version != x.version || st.Instructions != "" {
-			t.Errorf("%s: %+v", x.more, st.Server)
+			t.Errorf("%s: got %+v, want name %q and version %q", x.more, st.Server, x.name, x.version)
 		}
 	}
 }
 
-// TestOddErrors are answers all the same: the call ends with what can be read of
-// them, and the connection lives.
-func TestOddErrors(t *testing.T) {
+// TestMalformedErrorAnswersCall checks that a malformed error still answers the call with the
+// readable parts of the error, and that the connection stays up.
+func TestMalformedErrorAnswersCall(t *testing.T) {
 	for _, x := range []struct{ answer, want string }{
-		{`"error":"boom"`, "boom (code 0)"},
-		{`"error":{"code":"ENOENT","message":"no file"}`, "ENOENT: no file (code 0)"},
-		{`"error":{"code":-32000.0,"message":"m"}`, "m (code -32000)"},
-		{`"error":{"code":1e3,"message":"m"}`, "m (code 1000)"},
-		{`"error":{"code":1e300,"message":"m"}`, "m (code 0)"},
-		{`"error":{"code":-1,"message":{"a":1},"data":2}`, `{"a":1} (code -1) 2`},
-		{`"error":{"code":-1}`, " (code -1)"},
-		{`"error":{"code":null,"message":null}`, " (code 0)"},
-		{`"error":{"reason":"r"}`, `{"reason":"r"} (code 0)`},
-		{`"error":[1]`, "[1] (code 0)"},
-		{`"error":7,"result":null`, "7 (code 0)"},
+		{`"error":"boom"`, `"boom" (code 0)`},
+		{`"error":{"code":"ENOENT","message":"no file"}`, `"ENOENT: no file" (code 0)`},
+		{`"error":{"code":-32000.0,"message":"m"}`, `"m" (code -32000)`},
+		{`"error":{"code":1e3,"message":"m"}`, `"m" (code 1000)`},
+		{`"error":{"code":1e300,"message":"m"}`, `"m" (code 0)`},
+		{`"error":{"code":-1,"message":{"a":1},"data":2}`, `"{\"a\":1}" (code -1) 2`},
+		{`"error":{"code":-1}`, `"" (code -1)`},
+		{`"error":{"code":null,"message":null}`, `"" (code 0)`},
+		{`"error":{"reason":"r"}`, `"{\"reason\":\"r\"}" (code 0)`},
+		{`"error":[1]`, `"[1]" (code 0)`},
+		{`"error":7,"result":null`, `"7" (code 0)`},
 		{`"error":null`, "scripted has answered tools/call without result or error"},
 		{`"x":1`, "scripted has answered tools/call without result or error"},
 	} {
@@ -184,11 +185,30 @@ func TestOddErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := callTool(testContext(t), c, "x", "", nil); err == nil || err.Error() != x.want {
-			t.Errorf("%s: %v", x.answer, err)
+			t.Errorf("%s: got %v, want %s", x.answer, err, x.want)
 		}
 		if _, err := c.Call(testContext(t), methodPing, nil, nil); err != nil {
-			t.Errorf("%s: %v afterwards", x.answer, err)
+			t.Errorf("%s: ping afterwards: %v", x.answer, err)
 		}
+	}
+}
+
+// TestEchoingProgramIsNotTakenForServer checks that a program that echoes its input, such as cat, is
+// not mistaken for an MCP server that refuses initialize: an echoed request does
+// not count as an answer.
+func TestEchoingProgramIsNotTakenForServer(t *testing.T) {
+	log := newMemLog()
+	s := newScripted(t, Options{Capture: log.capture, OnReady: log.onReady, StartTimeout: time.Hour})
+	s.run(func(m message) string {
+		text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": m.ID, "method": m.Method, "params": m.Params})
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text)
+	})
+	err := s.Ready(testContext(t))
+	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it echoes its input") || strings.Contains(err.Error(), "does not relay") {
+		t.Errorf("got %v, want that it echoes its input", err)
 	}
 }
 
@@ -200,39 +220,41 @@ func refusing(m message) string {
 	return `{"id":` + string(m.ID) + `,"error":{"code":-32603,"message":"no API key"}}`
 }
 
-// TestRefusalIsNamed wherever it is asked why the server is not up.
+// TestRefusalIsNamed checks that every text that explains why a server is not up
+// contains the server's refusal of initialize.
 func TestRefusalIsNamed(t *testing.T) {
-	const want = "refused initialize: no API key (code -32603), and has not answered server/discover"
+	const want = `refused initialize: "no API key" (code -32603), and has not answered server/discover`
 	log := newMemLog()
 	s := newScripted(t, Options{Capture: log.capture, OnReady: log.onReady})
 	s.o.discoverTime = time.Hour
 	s.run(refusing)
 	log.await(t, `"method":"server/discover"`)
 	if why := s.Status().Why; why != "it "+want {
-		t.Error(why)
+		t.Errorf("got %q, want %q", why, "it "+want)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Ready(gone); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "scripted "+want) {
-		t.Error(err)
+		t.Errorf("got %v, want context.Canceled: scripted %s", err, want)
 	}
-	s.tellLate()
+	s.reportLate()
 	log.await(t, "scripted 1 false it "+want)
 }
 
-// TestRefusalIsNotWaitedOn: who refuses initialize has some time for the other
-// question, and not the whole start timeout.
-func TestRefusalIsNotWaitedOn(t *testing.T) {
+// TestRefusalShortensTheWait checks that a server that has rejected initialize has
+// only discoverTime to answer server/discover, not the whole start timeout.
+func TestRefusalShortensTheWait(t *testing.T) {
 	s := newScripted(t, Options{StartTimeout: time.Hour})
 	s.o.discoverTime = time.Millisecond
 	s.run(refusing)
 	err := s.Ready(testContext(t))
-	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "it refused initialize: no API key (code -32603), and has not answered server/discover") {
-		t.Error(err)
+	if !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), `it refused initialize: "no API key" (code -32603), and has not answered server/discover`) {
+		t.Errorf("got %v, want ErrDisconnected with the refusal", err)
 	}
 }
 
-// listing answers tools/list with the page that its cursor names, "" the first.
+// listing returns a simulated server that answers tools/list with the page that
+// pages returns for a cursor; the cursor of the first page is "".
 func listing(pages func(cursor string) string) func(m message) string {
 	return func(m message) string {
 		switch m.Method {
@@ -247,9 +269,9 @@ func listing(pages func(cursor string) string) func(m message) string {
 	}
 }
 
-// TestOddLists: an empty page is not the end, and what cannot be read of a tool
-// hides neither the rest of it nor the others.
-func TestOddLists(t *testing.T) {
+// TestOddListsAreReadInFull checks that an empty page does not end the list, and that an
+// unreadable field of a tool hides neither its other fields nor the other tools.
+func TestOddListsAreReadInFull(t *testing.T) {
 	c := scripted(t, listing(func(cursor string) string {
 		return map[string]string{
 			"":  `{"tools":[],"nextCursor":"a"}`,
@@ -263,15 +285,16 @@ func TestOddLists(t *testing.T) {
 	}
 	tools, unreadable, err := c.Tools(testContext(t))
 	if err != nil || len(tools) != 2 || unreadable != 2 {
-		t.Fatalf("%+v, %d, %v", tools, unreadable, err)
+		t.Fatalf("got %+v, %d unreadable, %v, want 2 tools and 2 unreadable", tools, unreadable, err)
 	}
 	if one := tools[0]; one.Name != "one" || one.Title != "T" || one.Description != "" || !strings.Contains(string(one.Raw), `"description":5`) || tools[1].Description != "d" {
-		t.Errorf("%+v", tools)
+		t.Errorf("got %+v, want the tools one and two", tools)
 	}
 }
 
-// TestListWithoutEnd is asked for only so often.
-func TestListWithoutEnd(t *testing.T) {
+// TestEndlessListIsBounded checks that Tools requests at most maxPages pages from a
+// server that always offers another.
+func TestEndlessListIsBounded(t *testing.T) {
 	asked := 0
 	c := scripted(t, listing(func(cursor string) string {
 		asked++
@@ -281,6 +304,6 @@ func TestListWithoutEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := c.Tools(testContext(t)); err != nil || asked != maxPages {
-		t.Errorf("asked %d times, %v", asked, err)
+		t.Errorf("got %d requests, %v, want %d", asked, err, maxPages)
 	}
 }

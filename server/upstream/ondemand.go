@@ -8,88 +8,87 @@ import (
 	"time"
 )
 
-// defaultMaxOnDemand is how many servers that were started on demand live at
-// once.
+// defaultMaxOnDemand bounds the servers on demand that run at once.
 const defaultMaxOnDemand = 16
 
-// stopPatience bounds the wait for the end of a server that was started on
-// demand; a stop itself goes on.
-const stopPatience = 15 * time.Second
+// stopTimeout bounds the wait for a server on demand to stop. The stop itself
+// continues after it.
+const stopTimeout = 15 * time.Second
 
 // Processes starts and stops the processes behind servers on demand.
 type Processes interface {
-	// Start starts the process called name; the Hub is given its streams before
-	// Start returns. Its error wraps ErrNoRoom if the end of another process
-	// would make room for it.
+	// Start starts the process called name. It passes the process's streams to the
+	// Hub before it returns. Its error wraps ErrNoRoom if the process could start
+	// after another has stopped.
 	Start(ctx context.Context, name string) error
-	// Stop stops the process called name with all it started, forgets it and says
-	// how it ended, in a line. Stopping what is gone is no error.
+	// Stop stops the process called name with its whole tree, forgets it and
+	// returns how it ended, in one line. It is not an error if the process is gone.
 	Stop(ctx context.Context, name string) (end string, err error)
 }
 
-// pool holds the servers that were started on demand.
+// A pool holds the servers that were started on demand.
 type pool struct {
 	ctx    context.Context // ends when the Hub is closing
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
 	leases map[string]*onDemand
-	// leaving are the servers that were given up and are being stopped; each
-	// channel is closed when that is done.
-	leaving map[string]chan struct{}
-	turn    uint64 // counts uses, for the order in which they were last used
-	closed  bool
+	// stopping holds the evicted servers that are being stopped; each channel is
+	// closed when the server has stopped.
+	stopping map[string]chan struct{}
+	uses     uint64 // a counter that orders the uses
+	closed   bool
 }
 
-// onDemand is one server of the pool.
+// An onDemand is one server of the pool.
 type onDemand struct {
 	name    string
-	started chan struct{} // closed when the start has come to an end
-	conn    *Conn         // valid then
-	err     error         // valid then
+	started chan struct{} // closed when the start has succeeded or failed
+	conn    *Conn         // valid after started is closed
+	err     error         // valid after started is closed
 
 	users int    // guarded by pool.mu
-	used  uint64 // guarded by pool.mu
+	used  uint64 // the last use, by pool.uses; guarded by pool.mu
 }
 
-// Lease is the use of a server that was started on demand.
+// A Lease is a use of a server that was started on demand. The server is not
+// evicted before the Lease is released.
 type Lease struct {
 	*Conn
-	release func()
+	// Release ends the use. The server keeps running until it is evicted. Release is
+	// safe to call twice.
+	Release func()
 }
 
-// Release ends the use; the server lives on until its room is needed. Safe to
-// call twice.
-func (l *Lease) Release() { l.release() }
-
-// StartError says that a server that was started on demand did not come up.
+// A StartError is returned when a server that was started on demand did not come
+// up.
 type StartError struct {
-	// Run is the id of the run that was stopped again.
+	// Run is the id of the run, which was stopped.
 	Run int64
-	// Err is why.
+	// Err is the cause.
 	Err error
-	// End is how its process ended, as Processes.Stop says it.
+	// End is how the process ended, as returned by Processes.Stop.
 	End string
 }
 
-// Error is that of Err.
+// Error returns the text of Err.
 func (e *StartError) Error() string { return e.Err.Error() }
 
-// Unwrap gives Err.
+// Unwrap returns Err.
 func (e *StartError) Unwrap() error { return e.Err }
 
-// OnDemand returns the use of the server called name, started by processes if
-// it does not live, or lives no more: a server that has died since its last use
-// is started once anew. When more than MaxOnDemand would live, the one that was
-// used longest ago is stopped first, with its whole tree. A server that does not
-// come up within the start timeout is stopped. When ctx ends first, the start
-// goes on and the next call joins it.
+// OnDemand returns a lease of the server called name. If the server is not
+// running, or has died since its last use, processes starts it once. If more than
+// MaxOnDemand servers would run, OnDemand first stops the least recently used
+// one, with its whole tree. A server that does not come up within the start
+// timeout is stopped. If ctx ends first, the start continues and the next call
+// joins it.
 //
-// Errors are those of Processes, a *StartError (wrapping ErrStarting, or
-// ErrDisconnected if it ended while it came up), or wrap ErrBusy, ErrClosed or
-// ctx's error.
+// OnDemand returns the errors of Processes, a *StartError (wrapping ErrStarting,
+// or ErrDisconnected if the server ended during the start), or an error that
+// wraps ErrBusy, ErrClosed or ctx's error.
 func (h *Hub) OnDemand(ctx context.Context, name string, processes Processes) (*Lease, error) {
-	d, err := h.use(name, processes)
+	d, err := h.acquire(name, processes)
 	if err != nil {
 		return nil, err
 	}
@@ -97,91 +96,98 @@ func (h *Hub) OnDemand(ctx context.Context, name string, processes Processes) (*
 	case <-d.started:
 		err = d.err
 	case <-ctx.Done():
-		err = fmt.Errorf("%w: %s has not come up yet; its start goes on", ctx.Err(), name)
+		err = fmt.Errorf("%w: %s has not come up yet; its start continues", ctx.Err(), name)
 	}
 	if err != nil {
-		h.pool.leave(d)
+		h.pool.release(d)
 		return nil, err
 	}
-	return &Lease{Conn: d.conn, release: sync.OnceFunc(func() { h.pool.leave(d) })}, nil
+	return &Lease{Conn: d.conn, Release: sync.OnceFunc(func() { h.pool.release(d) })}, nil
 }
 
-// Hold enters a use of the server behind c, if it was started on demand and is
-// kept: it is not given up before release, and counts as used now. For c of
-// another process it does nothing.
+// Hold registers a use of the server behind c, if that is a server on demand in
+// the pool: it counts as used now and is not evicted before release is called.
+// For any other c it does nothing.
 func (h *Hub) Hold(c *Conn) (release func()) {
 	p := &h.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d := p.leases[c.name]
-	if d == nil || d.comingUp() || d.conn != c {
+	if d == nil || d.starting() || d.conn != c {
 		return func() {}
 	}
-	p.turn++
-	d.users++
-	d.used = p.turn
-	return sync.OnceFunc(func() { p.leave(d) })
+	p.useLocked(d)
+	return sync.OnceFunc(func() { p.release(d) })
 }
 
-// use enters a use of name and begins its start where that is needed.
-func (h *Hub) use(name string, processes Processes) (*onDemand, error) {
+// acquire registers a use of the server called name and starts the server if it
+// is not running. It does not wait for the start.
+func (h *Hub) acquire(name string, processes Processes) (*onDemand, error) {
 	p := &h.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, ErrClosed
 	}
-	p.turn++
 	d := p.leases[name]
 	if d != nil && d.alive() {
-		d.users++
-		d.used = p.turn
+		p.useLocked(d)
 		return d, nil
 	}
 	evicted := ""
 	if d == nil && len(p.leases) >= h.o.MaxOnDemand {
-		if evicted = p.dropIdlest(); evicted == "" {
-			return nil, fmt.Errorf("%w: %d servers on demand are at work, which is the limit", ErrBusy, len(p.leases))
+		if evicted = p.evictLocked(); evicted == "" {
+			return nil, fmt.Errorf("%w: all %d servers on demand are in use, which is the limit", ErrBusy, len(p.leases))
 		}
 	}
-	d = &onDemand{name: name, users: 1, used: p.turn, started: make(chan struct{})}
+	d = &onDemand{name: name, started: make(chan struct{})}
+	p.useLocked(d)
 	p.leases[name] = d
-	left := p.leaving[name] // nil, as a rule
-	// A goroutine of the Hub, so that the end of a call does not end the start.
+	stopping := p.stopping[name] // usually nil
+	// The goroutine belongs to the Hub, so that the end of a call does not end the
+	// start.
 	h.done.Go(func() {
 		defer close(d.started)
 		if evicted != "" {
-			h.evict(evicted, processes)
+			h.stopEvicted(evicted, processes)
 		}
-		if left != nil { // its stop would take the new one
-			<-left
+		if stopping != nil { // the stop in progress would hit the new process
+			<-stopping
 		}
 		d.conn, d.err = h.bringUp(name, processes)
 	})
 	return d, nil
 }
 
-// evict stops a server that dropIdlest has given up. It waits for no other.
-func (h *Hub) evict(name string, processes Processes) {
+func (p *pool) useLocked(d *onDemand) {
+	p.uses++
+	d.users++
+	d.used = p.uses
+}
+
+// stopEvicted stops a server that was evicted from the pool.
+func (h *Hub) stopEvicted(name string, processes Processes) {
 	h.stopOnDemand(name, processes)
 	p := &h.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(p.leaving[name])
-	delete(p.leaving, name)
+	close(p.stopping[name])
+	delete(p.stopping, name)
 }
 
-// bringUp starts the process and waits for its connection. It clears away what
-// an earlier start has left: a server that has closed its output may live on.
+// bringUp starts the process and waits for its connection. First it stops an
+// earlier process of that name: a server that has closed its output may still run.
 func (h *Hub) bringUp(name string, processes Processes) (*Conn, error) {
 	h.stopOnDemand(name, processes)
 	err := processes.Start(h.pool.ctx, name)
 	for errors.Is(err, ErrNoRoom) {
-		idle := h.pool.giveUp()
+		h.pool.mu.Lock()
+		idle := h.pool.evictLocked()
+		h.pool.mu.Unlock()
 		if idle == "" {
 			break
 		}
-		h.evict(idle, processes)
+		h.stopEvicted(idle, processes)
 		err = processes.Start(h.pool.ctx, name)
 	}
 	if err != nil {
@@ -197,10 +203,10 @@ func (h *Hub) bringUp(name string, processes Processes) (*Conn, error) {
 	return c, nil
 }
 
-// stopOnDemand stops a server with its tree, forgets its connection and says how
-// it ended.
+// stopOnDemand stops a server with its tree, deletes its connection from the Hub
+// and returns how it ended.
 func (h *Hub) stopOnDemand(name string, processes Processes) string {
-	ctx, cancel := context.WithTimeout(h.pool.ctx, stopPatience)
+	ctx, cancel := context.WithTimeout(h.pool.ctx, stopTimeout)
 	defer cancel()
 	end, err := processes.Stop(ctx, name)
 	if err != nil && h.pool.ctx.Err() == nil {
@@ -210,56 +216,35 @@ func (h *Hub) stopOnDemand(name string, processes Processes) string {
 	return end
 }
 
-// giveUp is dropIdlest for who does not hold p.mu.
-func (p *pool) giveUp() (name string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.dropIdlest()
-}
-
-// dropIdlest takes the server to give up out of the pool and names it, for
-// Hub.evict; "" if there is none. Called with p.mu held.
-func (p *pool) dropIdlest() (name string) {
-	idle := p.idlest()
-	if idle == nil {
-		return ""
-	}
-	delete(p.leases, idle.name)
-	p.leaving[idle.name] = make(chan struct{})
-	return idle.name
-}
-
-// idlest is the server to give up: of those that nobody uses one that is dead,
-// else the one that was used longest ago; nil if all are in use or coming up.
-// Called with p.mu held.
-func (p *pool) idlest() (best *onDemand) {
+// evictLocked removes the unused server that is dead, else the one that is least recently
+// used, and returns its name. It returns "" if all are in use or starting. The caller stops
+// the server with Hub.stopEvicted.
+func (p *pool) evictLocked() (name string) {
+	var best *onDemand
 	for _, d := range p.leases {
 		switch {
-		case d.users > 0 || d.comingUp():
+		case d.users > 0 || d.starting():
 		case best == nil, best.alive() && !d.alive(), best.alive() == d.alive() && d.used < best.used:
 			best = d
 		}
 	}
-	return best
-}
-
-// comingUp says whether the start has not come to an end.
-func (d *onDemand) comingUp() bool {
-	select {
-	case <-d.started:
-		return false
-	default:
-		return true
+	if best == nil {
+		return ""
 	}
+	delete(p.leases, best.name)
+	p.stopping[best.name] = make(chan struct{})
+	return best.name
 }
 
-// alive says whether the server is coming up or is connected.
+func (d *onDemand) starting() bool { return !isClosed(d.started) }
+
+// alive reports whether the server is starting or connected.
 func (d *onDemand) alive() bool {
-	return d.comingUp() || d.err == nil && !d.conn.isDown()
+	return d.starting() || d.err == nil && !d.conn.isDown()
 }
 
-// leave ends one use. What never came up is forgotten with its last.
-func (p *pool) leave(d *onDemand) {
+// release ends one use. With its last use, it deletes a server that never came up.
+func (p *pool) release(d *onDemand) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	d.users--
@@ -268,7 +253,7 @@ func (p *pool) leave(d *onDemand) {
 	}
 }
 
-// close lets nothing more start and cuts short what is being started.
+// close prevents further starts and cancels those in progress.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

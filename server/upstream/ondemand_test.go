@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// use calls a tool of a server on demand.
+// use starts the named server on demand, if necessary, and calls one of its tools.
 func (c *children) use(name string) error {
 	l, err := c.hub.OnDemand(testContext(c.t), name, c)
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *children) use(name string) error {
 	return err
 }
 
-func TestOnDemandKeepsTheLatest(t *testing.T) {
+func TestOnDemandEvictsTheLeastRecentlyUsed(t *testing.T) {
 	c := newChildren(t, Options{})
 	for i := range defaultMaxOnDemand {
 		if err := c.use(fmt.Sprintf("plain/%02d", i)); err != nil {
@@ -31,21 +31,21 @@ func TestOnDemandKeepsTheLatest(t *testing.T) {
 		}
 	}
 	if err := c.use("plain/00"); err != nil || len(c.starts) != defaultMaxOnDemand || c.hub.Connections() != defaultMaxOnDemand {
-		t.Errorf("%v; %d starts, %d live", err, len(c.starts), c.hub.Connections())
+		t.Errorf("got %v, %d starts, %d connections, want %d of both", err, len(c.starts), c.hub.Connections(), defaultMaxOnDemand)
 	}
 	if err := c.use("plain/16"); err != nil {
 		t.Fatal(err)
 	}
 	alive := c.alive()
 	if len(alive) != defaultMaxOnDemand || slices.Contains(alive, "plain/01") || !slices.Contains(alive, "plain/00") {
-		t.Errorf("alive: %v", alive)
+		t.Errorf("alive: got %v, want %d with plain/00 and without plain/01", alive, defaultMaxOnDemand)
 	}
 	if c.hub.Conn("plain/01") != nil {
-		t.Error("what was given up is still known")
+		t.Error("got a connection of the evicted server, want none")
 	}
 }
 
-func TestOnDemandGivesUpNoneAtWork(t *testing.T) {
+func TestOnDemandEvictsNoServerInUse(t *testing.T) {
 	c := newChildren(t, Options{MaxOnDemand: 2})
 	var leases []*Lease
 	for _, name := range []string{"plain/a", "plain/b"} {
@@ -56,20 +56,19 @@ func TestOnDemandGivesUpNoneAtWork(t *testing.T) {
 		leases = append(leases, l)
 	}
 	if err := c.use("plain/c"); !errors.Is(err, ErrBusy) {
-		t.Error(err)
+		t.Errorf("got %v, want ErrBusy", err)
 	}
 	leases[1].Release()
-	leases[1].Release() // twice is once
+	leases[1].Release() // a second release has no effect
 	if err := c.use("plain/c"); err != nil {
 		t.Error(err)
 	}
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
-		t.Errorf("alive: %v", alive)
-	}
+	wantAlive(t, c, "plain/a", "plain/c")
 }
 
-// TestHoldIsAUse of a server on demand, like one by its command line.
-func TestHoldIsAUse(t *testing.T) {
+// TestHoldCountsAsUseOfServer checks that Hold counts as a use of a server, like OnDemand,
+// when the least recently used server is evicted.
+func TestHoldCountsAsUseOfServer(t *testing.T) {
 	c := newChildren(t, Options{MaxOnDemand: 2})
 	for _, name := range []string{"plain/a", "plain/b"} {
 		if err := c.use(name); err != nil {
@@ -77,40 +76,44 @@ func TestHoldIsAUse(t *testing.T) {
 		}
 	}
 	a := c.hub.Conn("plain/a")
-	c.hub.Hold(a)() // the later use, and over
+	c.hub.Hold(a)() // now a is the most recently used, and no longer in use
 	if err := c.use("plain/c"); err != nil {
 		t.Fatal(err)
 	}
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
-		t.Fatalf("alive: %v", alive)
+	if alive, want := c.alive(), []string{"plain/a", "plain/c"}; !slices.Equal(alive, want) {
+		t.Fatalf("alive: got %v, want %v", alive, want)
 	}
 	release := c.hub.Hold(a)
-	for _, name := range []string{"plain/c", "plain/d"} { // a was used longest ago, and is in use
+	for _, name := range []string{"plain/c", "plain/d"} { // a is the least recently used, and in use
 		if err := c.use(name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/d"}) {
-		t.Errorf("alive: %v", alive)
-	}
+	wantAlive(t, c, "plain/a", "plain/d")
 	release()
-	release() // twice is once
+	release() // a second release has no effect
 	if err := c.use("plain/e"); err != nil {
 		t.Fatal(err)
 	}
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/d", "plain/e"}) {
-		t.Errorf("alive: %v", alive)
-	}
-	c.hub.Hold(a)() // not kept any more
+	wantAlive(t, c, "plain/d", "plain/e")
+	c.hub.Hold(a)() // no longer in the pool
 	if err := c.Start(t.Context(), "plain/x"); err != nil {
 		t.Fatal(err)
 	}
-	c.hub.Hold(c.hub.Conn("plain/x"))() // never was
+	c.hub.Hold(c.hub.Conn("plain/x"))() // never in the pool
 }
 
-// TestOnDemandMakesRoom: where no more processes may run, the server that was
-// used longest ago goes, as where no more servers may.
-func TestOnDemandMakesRoom(t *testing.T) {
+// wantAlive checks which processes are alive.
+func wantAlive(t *testing.T, c *children, want ...string) {
+	t.Helper()
+	if alive := c.alive(); !slices.Equal(alive, want) {
+		t.Errorf("alive: got %v, want %v", alive, want)
+	}
+}
+
+// TestOnDemandEvictsServerAtLimitOfProcesses checks that the least recently used server is evicted when
+// the limit of processes is reached, as when the limit of servers is.
+func TestOnDemandEvictsServerAtLimitOfProcesses(t *testing.T) {
 	c := newChildren(t, Options{})
 	c.most = 2
 	for _, name := range []string{"plain/a", "plain/b", "plain/a", "plain/c"} {
@@ -119,7 +122,7 @@ func TestOnDemandMakesRoom(t *testing.T) {
 		}
 	}
 	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) || c.hub.Connections() != 2 {
-		t.Errorf("alive: %v, %d counted", alive, c.hub.Connections())
+		t.Errorf("got %v alive and %d connections, want plain/a, plain/c and 2", alive, c.hub.Connections())
 	}
 	for _, name := range []string{"plain/a", "plain/c"} {
 		l, err := c.hub.OnDemand(testContext(t), name, c)
@@ -129,19 +132,18 @@ func TestOnDemandMakesRoom(t *testing.T) {
 		defer l.Release()
 	}
 	if err := c.use("plain/d"); !errors.Is(err, ErrNoRoom) {
-		t.Errorf("with all at work: %v", err)
+		t.Errorf("with all in use: got %v, want ErrNoRoom", err)
 	}
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
-		t.Errorf("alive: %v", alive)
-	}
+	wantAlive(t, c, "plain/a", "plain/c")
 }
 
-// slowStop stops one of the children only when it may.
+// A slowStop is children whose stop of the process name blocks until the test
+// allows it.
 type slowStop struct {
 	*children
 	name  string
-	calls chan struct{} // one for each stop of it that begins
-	may   chan struct{}
+	calls chan struct{} // receives a value when a stop of name starts
+	may   chan struct{} // closed when stops of name may continue
 }
 
 func (c *slowStop) Stop(ctx context.Context, name string) (string, error) {
@@ -152,9 +154,10 @@ func (c *slowStop) Stop(ctx context.Context, name string) (string, error) {
 	return c.children.Stop(ctx, name)
 }
 
-// TestOnDemandGivenUpAndCalledAgain: a server is not started anew before the one
-// that was given up is stopped, for that stop would take the new one.
-func TestOnDemandGivenUpAndCalledAgain(t *testing.T) {
+// TestOnDemandWaitsForEvictedServerToStop checks that an evicted server is not
+// started again before its stop is complete, because the stop would hit the new
+// process.
+func TestOnDemandWaitsForEvictedServerToStop(t *testing.T) {
 	c := newChildren(t, Options{MaxOnDemand: 2})
 	for _, name := range []string{"plain/a", "plain/b"} {
 		if err := c.use(name); err != nil {
@@ -180,15 +183,13 @@ func TestOnDemandGivenUpAndCalledAgain(t *testing.T) {
 	<-slow.calls
 	call("plain/a")
 	select {
-	case <-slow.calls: // what a start begins with
-		t.Error("it is started while it is being stopped")
+	case <-slow.calls: // every start begins with a stop
+		t.Error("the server is started while it is being stopped, want the start to wait")
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(slow.may)
 	calls.Wait()
-	if alive := c.alive(); !slices.Equal(alive, []string{"plain/a", "plain/c"}) {
-		t.Errorf("alive: %v", alive)
-	}
+	wantAlive(t, c, "plain/a", "plain/c")
 }
 
 func TestOnDemandStartsOnceForAll(t *testing.T) {
@@ -203,43 +204,43 @@ func TestOnDemandStartsOnceForAll(t *testing.T) {
 	}
 	calls.Wait()
 	if len(c.starts) != 1 {
-		t.Errorf("%d starts", len(c.starts))
+		t.Errorf("got %d starts, want 1", len(c.starts))
 	}
 }
 
-func TestOnDemandStartsTheDeadAnew(t *testing.T) {
-	for _, how := range []string{"crash", "close"} { // the second lives on without its output
+func TestOnDemandRestartsDeadServer(t *testing.T) {
+	for _, how := range []string{"crash", "close"} { // a closed server keeps running without its output
 		c := newChildren(t, Options{})
 		l, err := c.hub.OnDemand(testContext(t), "plain", c)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := callTool(testContext(t), l.Conn, how, "", nil); !errors.Is(err, ErrDisconnected) {
-			t.Error(err)
+			t.Errorf("%s: got %v, want ErrDisconnected", how, err)
 		}
 		l.Release()
 		if n := c.hub.Connections(); n != 0 {
-			t.Errorf("%d live", n)
+			t.Errorf("%s: got %d connections, want 0", how, n)
 		}
 		if err := c.use("plain"); err != nil || len(c.starts) != 2 {
-			t.Errorf("%v, %d starts", err, len(c.starts))
+			t.Errorf("%s: got %v, %d starts, want 2 starts", how, err, len(c.starts))
 		}
 	}
 }
 
-func TestOnDemandThatDoesNotComeUpIsStopped(t *testing.T) {
+func TestServerThatDoesNotStartInTimeIsStopped(t *testing.T) {
 	for _, kind := range []string{"silent", "exit", "refuses"} {
 		c := newChildren(t, Options{StartTimeout: 200 * time.Millisecond})
 		err := c.use(kind)
 		var start *StartError
 		if !errors.As(err, &start) || start.Run != 1 || start.End == "" {
-			t.Errorf("%s: %v", kind, err)
+			t.Errorf("%s: got %v, want a StartError of run 1 with its end", kind, err)
 		}
 		if alive := c.alive(); len(alive) > 0 || c.hub.Connections() != 0 {
-			t.Errorf("alive: %v", alive)
+			t.Errorf("%s: got %v alive and %d connections, want none", kind, alive, c.hub.Connections())
 		}
 		if err := c.use(kind); !errors.As(err, &start) || len(c.starts) != 2 {
-			t.Errorf("%s again: %v, %d starts", kind, err, len(c.starts))
+			t.Errorf("%s again: got %v, %d starts, want a StartError and 2 starts", kind, err, len(c.starts))
 		}
 	}
 }
@@ -247,15 +248,15 @@ func TestOnDemandThatDoesNotComeUpIsStopped(t *testing.T) {
 func TestOnDemandStartOutlivesTheCall(t *testing.T) {
 	c := newChildren(t, Options{discoverAfter: 4 * time.Second})
 	_, err := c.hub.OnDemand(within(t, time.Millisecond), "only modern", c)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its start goes on") {
-		t.Error(err)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "its start continues") {
+		t.Errorf("got %v, want DeadlineExceeded and that the start continues", err)
 	}
 	if err := c.use("only modern"); err != nil || len(c.starts) != 1 {
-		t.Errorf("%v, %d starts", err, len(c.starts))
+		t.Errorf("got %v, %d starts, want 1 start", err, len(c.starts))
 	}
 }
 
-func TestOnDemandAfterClose(t *testing.T) {
+func TestOnDemandFailsAfterClose(t *testing.T) {
 	c := newChildren(t, Options{})
 	waiting := make(chan error, 1)
 	go func() { waiting <- c.use("silent") }()
@@ -264,9 +265,9 @@ func TestOnDemandAfterClose(t *testing.T) {
 	}
 	c.hub.Close()
 	if err := <-waiting; err == nil {
-		t.Error("a start survived Close")
+		t.Error("got a lease after Close, want an error")
 	}
 	if err := c.use("plain"); !errors.Is(err, ErrClosed) {
-		t.Error(err)
+		t.Errorf("got %v, want ErrClosed", err)
 	}
 }

@@ -15,49 +15,51 @@ func TestProgressIsRelayedInOrder(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if json.Unmarshal(params, &p) != nil || p.Progress <= last {
-			t.Errorf("%s after %v", params, last)
+			t.Errorf("got %s after %v, want increasing progress", params, last)
 		}
 		last = p.Progress
 		n++
 	})
 	if err != nil || n != 50 || last != 49 {
-		t.Errorf("%d of 50, the last %v, %v", n, last, err)
+		t.Errorf("got %d updates, the last %v, %v, want 50, the last 49", n, last, err)
 	}
 }
 
-// TestProgressThatWasNotAskedFor is not kept, and the call gets its result.
-func TestProgressThatWasNotAskedFor(t *testing.T) {
+// TestUnrequestedProgressIsDropped checks that progress for a call that did not ask
+// for progress is not queued, and that the call still gets its result.
+func TestUnrequestedProgressIsDropped(t *testing.T) {
 	c := connected(t, "plain", Options{})
 	ctx := testContext(t)
-	p, err := c.begin(ctx, "tools/call", map[string]any{"name": "naive 3"}, false)
+	p, err := c.start(ctx, "tools/call", map[string]any{"name": "naive 3"}, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		t.Fatal("no answer")
+		t.Fatal("got no response, want one")
 	}
-	if notes := p.takeNotes(); len(notes) > 0 || p.err != nil {
-		t.Errorf("%s, %v", notes, p.err)
+	if len(p.updates) > 0 || p.err != nil {
+		t.Errorf("got %d updates, %v, want none", len(p.updates), p.err)
 	}
 	if got, err := callTool(ctx, c, "naive 50", "", nil); err != nil || got != `{"naive":true}` {
-		t.Errorf("%s, %v", got, err)
+		t.Errorf("got %s, %v, want the result", got, err)
 	}
 }
 
-// TestPanicInACall leaves nothing in flight.
-func TestPanicInACall(t *testing.T) {
+// TestPanicOfOnProgressEndsItsCall checks that a call whose onProgress panics does
+// not stay in flight.
+func TestPanicOfOnProgressEndsItsCall(t *testing.T) {
 	c := connected(t, "plain", Options{})
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("no panic")
+				t.Error("got no panic, want one")
 			}
 		}()
 		_, _ = callTool(testContext(t), c, "stuck", "", func(json.RawMessage) { panic("deliberate") })
 	}()
 	if n := c.Status().InFlight; n != 0 {
-		t.Errorf("%d in flight", n)
+		t.Errorf("got %d calls in flight, want 0", n)
 	}
 }

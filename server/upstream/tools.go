@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Bounds of what Tools lists and of how often it asks for that.
+// Bounds of Tools: how many it lists, and how many pages it requests.
 const (
 	maxTools = 10_000
 	maxPages = 1000
@@ -14,20 +14,21 @@ const (
 
 // Tool is a tool of a server.
 type Tool struct {
-	// Name, Title and Description are the server's words.
+	// Name, Title and Description are as the server sent them.
 	Name        string `json:"name"`
 	Title       string `json:"title"`
 	Description string `json:"description"`
-	// InputSchema is the JSON schema of its arguments as it came.
+	// InputSchema is the JSON schema of its arguments, as the server sent it.
 	InputSchema json.RawMessage `json:"inputSchema"`
-	// Raw is the whole definition as it came.
+	// Raw is the whole definition, as the server sent it.
 	Raw json.RawMessage `json:"-"`
 }
 
-// Tools lists the tools of the server, at most 1000 pages and about 10000 tools.
-// It asks each time, so that a list that has changed is never missed. A page may
-// be empty: the list ends with one that names no next. What cannot be read of a
-// tool is left empty; unreadable counts those without a name.
+// Tools returns the tools of the server, at most 1000 pages and about 10000
+// tools. It requests the list each time, so that it never misses a change. A page
+// may be empty: the list ends with the page that has no next cursor. A field of a
+// tool that cannot be read is left empty; unreadable counts the tools without a
+// name.
 func (c *Conn) Tools(ctx context.Context) (all []Tool, unreadable int, err error) {
 	params := map[string]any{}
 	for range maxPages {
@@ -44,7 +45,7 @@ func (c *Conn) Tools(ctx context.Context) (all []Tool, unreadable int, err error
 		}
 		for _, definition := range page.Tools {
 			tool := Tool{Raw: definition}
-			_ = json.Unmarshal(definition, &tool) // it reads what it can
+			_ = json.Unmarshal(definition, &tool) // an odd field leaves the others readable
 			if tool.Name == "" {
 				unreadable++
 				continue

@@ -1,24 +1,28 @@
 package upstream
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"time"
+
+	"pmcp/server/jsonrpc"
 )
 
-// Traffic counts what went over a connection.
+// Traffic counts the messages of a connection.
 type Traffic struct {
-	// Sent and Received are messages, SentBytes and ReceivedBytes their size.
+	// Sent and Received count messages, SentBytes and ReceivedBytes their bytes.
 	Sent, Received           int64
 	SentBytes, ReceivedBytes int64
-	// Errors are answers of the server that are JSON-RPC errors.
+	// Errors counts the responses that are JSON-RPC errors.
 	Errors int64
-	// Refused are messages over the bound, Garbage lines that are no message,
-	// Unexpected answers to what was never asked.
+	// Refused counts messages over the size limit, Garbage lines that are not
+	// messages, and Unexpected responses with an id that was never used.
 	Refused, Garbage, Unexpected int64
-	// LastActivity is when the last message went either way; zero before.
+	// LastActivity is the time of the last message in either direction; zero before
+	// the first.
 	LastActivity time.Time
-	// LastGarbage is the beginning of the last line that is no message.
+	// LastGarbage is the start of the last line that is not a message.
 	LastGarbage string
 }
 
@@ -26,7 +30,7 @@ const (
 	// maxShown is how much of a message is kept in the log, in bytes: with its
 	// mark it is one stored line.
 	maxShown = 15 << 10
-	// maxGarbage is how much of a line that is no message is quoted.
+	// maxGarbage is how much of a line that is not a message is quoted, in bytes.
 	maxGarbage = 200
 )
 
@@ -34,70 +38,58 @@ const (
 const (
 	markSent     = "-> "
 	markReceived = "<- "
-	markGarbage  = "<! " // what came and is no message
+	markGarbage  = "<! " // received, but not a message
 )
 
-// traffic counts messages and writes them to the log of the run.
+// A traffic counts messages and writes them to the log of the run. Its methods are safe
+// for concurrent use.
 type traffic struct {
 	run     int64
 	capture func(run int64, at time.Time, line []byte)
 	head    func(text []byte, whole bool, n int) []byte
 
 	mu     sync.Mutex
-	counts Traffic
-	line   []byte
+	counts Traffic // guarded by mu
 }
 
-// show captures one message. Called with t.mu held, so that lines stay whole.
-func (t *traffic) show(at time.Time, mark string, text []byte, size int64) {
-	t.counts.LastActivity = at
-	shown := t.head(text, size <= int64(len(text)+len("\r\n")), maxShown)
-	t.line = append(append(t.line[:0], mark...), trimLine(shown)...)
+// record counts one message and writes it to the log. size is the size of the whole
+// message.
+func (t *traffic) record(mark string, text []byte, size int64, count func(*Traffic)) {
+	at := time.Now()
+	t.count(func(c *Traffic) {
+		c.LastActivity = at
+		count(c)
+	})
+	line := append([]byte(mark), bytes.TrimRight(t.head(text, size <= int64(len(text)), maxShown), "\r\n")...)
 	if size > maxShown {
-		t.line = fmt.Appendf(t.line, " … (%d bytes in all)", size)
+		line = fmt.Appendf(line, " … (%d bytes in all)", size)
 	}
-	t.line = append(t.line, '\n')
-	t.capture(t.run, at, t.line)
+	t.capture(t.run, at, append(line, '\n')) // may wait for room, so mu is not held
 }
 
 func (t *traffic) sent(text []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.counts.Sent++
-	t.counts.SentBytes += int64(len(text))
-	t.show(time.Now(), markSent, text, int64(len(text)))
+	size := int64(len(text))
+	t.record(markSent, text, size, func(c *Traffic) { c.Sent++; c.SentBytes += size })
 }
 
-func (t *traffic) received(l line) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.counts.Received++
-	t.counts.ReceivedBytes += l.size
-	t.show(time.Now(), markReceived, l.text, l.size)
+func (t *traffic) received(l jsonrpc.Line) {
+	t.record(markReceived, l.Text, l.Size, func(c *Traffic) { c.Received++; c.ReceivedBytes += l.Size })
 }
 
-func (t *traffic) garbage(l line) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.counts.Garbage++
-	t.counts.ReceivedBytes += l.size
-	t.counts.LastGarbage = string(t.head(l.text, true, maxGarbage))
-	t.show(time.Now(), markGarbage, l.text, l.size)
+func (t *traffic) garbage(l jsonrpc.Line) {
+	start := string(t.head(l.Text, true, maxGarbage))
+	t.record(markGarbage, l.Text, l.Size, func(c *Traffic) { c.Garbage++; c.ReceivedBytes += l.Size; c.LastGarbage = start })
 }
 
-func (t *traffic) refused(l line) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.counts.Refused++
-	t.counts.ReceivedBytes += l.size
-	t.show(time.Now(), markGarbage, l.head, l.size)
+func (t *traffic) tooLarge(l jsonrpc.Line) {
+	start := l.Head[:min(len(l.Head), maxGarbage)]
+	t.record(markGarbage, start, l.Size, func(c *Traffic) { c.Refused++; c.ReceivedBytes += l.Size })
 }
 
-// count adds one to a counter.
-func (t *traffic) count(which func(*Traffic) *int64) {
+func (t *traffic) count(change func(*Traffic)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	*which(&t.counts)++
+	change(&t.counts)
 }
 
 func (t *traffic) now() Traffic {

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Bounds of what a server says that stands in pmcp's own lines, in bytes.
+// Bounds of a server's text within pmcp's own lines, in bytes.
 const (
 	// maxWord bounds a name or a version.
 	maxWord = 200
@@ -13,19 +13,19 @@ const (
 	maxErrorText = 2000
 )
 
-// words is text of the server for a line of pmcp's own: at most about most bytes
-// of it, secrets taken out, without what would begin another line or move a
-// terminal's cursor. A cut is marked.
-func (c *Conn) words(text string, most int) string {
-	shown := OneLine(string(c.o.Head([]byte(text), true, most)))
-	if len(text) > most {
+// sanitize returns a server's text for use within a line of pmcp's own: about
+// limit bytes at most, with secrets redacted and without characters that start a
+// new line or move a terminal's cursor. It marks a cut.
+func (c *Conn) sanitize(text string, limit int) string {
+	shown := OneLine(string(c.o.Head([]byte(text), true, limit)))
+	if len(text) > limit {
 		shown += "…"
 	}
 	return shown
 }
 
-// OneLine is s with spaces for control characters and line separators, without
-// the rest of a character that was cut through.
+// OneLine returns s with spaces in place of control characters and line
+// separators, without incomplete UTF-8 characters and surrounding spaces.
 func OneLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp) {

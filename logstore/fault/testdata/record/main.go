@@ -1,14 +1,14 @@
-// Command record runs the programs under testdata/programs and writes what they print to
-// testdata/corpus, one line of the file for each line: stream (o or e), level as logstore guesses
-// it, "|", cleaned text. The end of the program stands in the last line.
+// Command record runs the programs under testdata/programs and writes their output to
+// testdata/corpus. Each line of output becomes one line of the file: stream (o or e), level as
+// logstore guesses it, "|", cleaned text. The last line holds the exit status.
 //
 //	go run ./logstore/fault/testdata/record [-only regexp] [-modules dir]
 //
 // A program is a text archive: headers, then its files, each after a line "-- name --". The headers
 // are "run:" the shell command, "needs:" tools, "npm:" packages, "hand:" if the output was written
-// by hand because the program cannot be had everywhere, "clean:" if it holds no error and goes to
+// by hand because the program is not available everywhere, "clean:" if it holds no error and goes to
 // testdata/clean. Paths of the machine are replaced by neutral ones. A program whose tools are
-// missing is skipped, and its old recording stays.
+// missing is skipped; its old recording stays.
 package main
 
 import (
@@ -155,7 +155,7 @@ func (p program) unpack(dir string) error {
 	return nil
 }
 
-// install has npm put the packages into dir, once.
+// install runs npm to install the packages into dir, unless it has done so before.
 func install(dir, list string) error {
 	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err == nil {
 		return nil
@@ -171,8 +171,8 @@ func install(dir, list string) error {
 	return cmd.Run()
 }
 
-// run gives the lines of a command as logstore stores them. By hand, the lines of the file output,
-// "e|text" being standard error.
+// run returns the lines of a command as logstore stores them. If hand is set, it returns the lines
+// of the file output, where "e|text" is standard error.
 func run(dir, command string, hand bool) ([]logstore.Line, string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -181,7 +181,7 @@ func run(dir, command string, hand bool) ([]logstore.Line, string, error) {
 		return nil, "", err
 	}
 	defer store.Close()
-	id, _ := store.NewRun("record", "program")
+	id, _, _ := store.NewRun("record", "program")
 	end := "exit 0"
 	if hand {
 		data, err := os.ReadFile(filepath.Join(dir, "output"))

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package e2e
+
+func confinedProgram([]string) int { return 2 }

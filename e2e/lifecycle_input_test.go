@@ -1,0 +1,274 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestSendInputReturnsOutput checks that the answer of send_input holds what the process
+// printed since the input: whole lines, a prompt, the exit, and nothing else.
+func TestSendInputReturnsOutput(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	printed := func(t *testing.T, r result, want string) {
+		t.Helper()
+		if got := strings.Join(r.printed(), "|"); got != want {
+			t.Errorf("got the lines %q, want %q in %s", got, want, r.Text)
+		}
+	}
+	c.ok(t, "start_process", own(t, "echo", "echo"))
+	c.awaitLine(t, "echo", "^ready$")
+	r := c.ok(t, "send_input", args{"process": "echo", "text": "one two", "wait_ms": 20_000}).want(t, args{"state": "running", "bytes": 8})
+	printed(t, r, "got one two")
+	r = c.ok(t, "send_input", args{"process": "echo", "text": "three", "wait_ms": 20_000})
+	printed(t, r, "got three")
+	r = c.ok(t, "send_input", args{"process": "echo", "text": "four", "wait_ms": 0})
+	printed(t, r, "")
+	next := c.ok(t, "tail_logs", args{"process": "echo", "after": r.str("next_cursor"), "wait_ms": 10_000})
+	printed(t, next, "got four")
+	r = c.ok(t, "send_input", args{"process": "echo", "eof": true, "wait_ms": 20_000})
+	printed(t, r, "end of input")
+	c.ended(t, r).want(t, args{"exit_code": 0})
+
+	// The echo of a terminal is no answer of the program.
+	for _, pty := range []bool{false, true} {
+		c.ok(t, "start_process", sh("ask", `printf 'Name: '; read name; sleep 0.4; printf 'hello %s\nAge: ' "$name"; read age; exit 3`, args{"pty": pty, "if_running": "restart"}))
+		c.awaitLine(t, "ask", "Name: $")
+		r = c.ok(t, "send_input", args{"process": "ask", "text": "Ada", "wait_ms": 20_000}).want(t, args{"state": "running"}).says(t, "hello Ada")
+		if got := r.printed(); got[len(got)-1] != "Age: " {
+			t.Errorf("pty %v: got the lines %q, want the prompt at the end", pty, got)
+		}
+		r.says(t, "at a prompt")
+		if pty && slices.Contains(r.printed(), "Ada") {
+			t.Errorf("got the lines %q, want no echo", r.printed())
+		}
+		c.ended(t, c.ok(t, "send_input", args{"process": "ask", "text": "36", "wait_ms": 20_000})).want(t, args{"state": "crashed", "exit_code": 3})
+	}
+	c.refused(t, "send_input", args{"process": "ask", "text": "x"}, "ask", "crashed")
+}
+
+// TestWaitDoesNotMatchEcho checks that a wait after send_input finds what the program
+// prints, not the echo of the input on a terminal.
+func TestWaitDoesNotMatchEcho(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	c.ok(t, "start_process", sh("shell", `printf '$ '; read command; until [ -e go ]; do sleep 0.01; done; echo it is late; read end`, args{"pty": true}))
+	c.awaitLine(t, "shell", `^\$ $`)
+	r := c.ok(t, "send_input", args{"process": "shell", "text": "print late"})
+	if got := r.printed(); len(got) > 0 {
+		t.Fatalf("got the lines %q, want none before the file is there", got)
+	}
+	check(t, os.WriteFile(filepath.Join(w.project, "go"), nil, 0o644))
+	c.ok(t, "wait_for_process", args{"process": "shell", "until": "log", "pattern": "late"}).want(t, args{"match": "it is late"})
+}
+
+// generator is a script that asks four questions, each on an unfinished line, and prints
+// the answers.
+const generator = `ask() { printf '%s: ' "$1"; read -r answer; }
+ask "Project name"; name=$answer; ask "Language"; language=$answer; ask "Tests"; tests=$answer; ask "Write it"
+echo "created $name in $language with $tests: $answer"`
+
+// answers returns the steps that answer the questions of the generator.
+func answers() []args {
+	return []args{{"expect": "Project name", "send": "demo"}, {"expect": "L.*ge: $", "regex": true, "send": "go"}, {"expect": "Tests", "send": ""}, {"expect": "Write it", "send": "yes"}}
+}
+
+// played returns answers with a last step that waits for what the generator prints then.
+func played() []args { return append(answers(), args{"expect": "created demo"}) }
+
+// ended returns the answer about the end of the process of r, which may end only after the
+// silence that completed r.
+func (c *caller) ended(t *testing.T, r result) result {
+	t.Helper()
+	if r.str("state") != "running" {
+		return r
+	}
+	return c.ok(t, "wait_for_process", args{"process": r.str("name"), "until": "exit"})
+}
+
+// TestDialogueAnswersQuestions checks that one call starts a program and answers its
+// questions, on pipes and on a terminal, that send_input does so for a program that runs,
+// and that a later start by name does not.
+func TestDialogueAnswersQuestions(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	const created = "created demo in go with : yes"
+	for _, more := range []args{{}, {"pty": true}, {"wait": "exit"}, {"wait": "exit", "pty": true}} {
+		a := sh("new", generator, more, args{"steps": played(), "if_running": "restart"})
+		c.ended(t, c.ok(t, "start_process", a).says(t, created)).want(t, args{"exit_code": 0})
+	}
+	c.ok(t, "restart_process", args{"process": "new", "pty": true, "steps": played()}).says(t, created)
+	c.ok(t, "start_process", sh("up", generator+"; sleep 1000", args{"steps": answers(), "ready": args{"log": "created demo"}})).want(t, args{"ready": true}).says(t, created)
+
+	c.ok(t, "start_process", sh("again", generator))
+	c.awaitLine(t, "again", "Project name: $")
+	c.ok(t, "send_input", args{"process": "again", "text": "demo", "wait_ms": 20_000}).says(t, "Language: ", "at a prompt")
+	// The first step finds the prompt that was printed before the call.
+	c.ok(t, "send_input", args{"process": "again", "steps": append(answers()[1:], args{"expect": "created demo"})}).says(t, created).want(t, args{"bytes": 8})
+	c.ok(t, "restart_process", args{"process": "again", "steps": played()}).says(t, created)
+	// The steps are not part of the definition.
+	c.ok(t, "start_process", args{"name": "again"}).want(t, args{"state": "running"})
+	c.awaitLine(t, "again", "Project name: $")
+	c.info(t, "again").want(t, args{"state": "running"})
+	c.ok(t, "stop_process", args{"process": "again"})
+
+	// Input that comes at once, without a line end, and numbers in place of text.
+	c.ok(t, "start_process", own(t, "echo", "echo").with("steps", []args{{"send": "ha", "newline": false}, {"send": "lf"}, {"expect": "got half", "send": 42}, {"expect": 42}})).says(t, "got half", "got 42")
+
+	// More output than one read returns, of a process that has ended.
+	c.ok(t, "start_process", sh("flood", "seq 100000; echo no more", args{"wait": "exit", "steps": []args{{"expect": "no more"}}})).want(t, args{"exit_code": 0})
+}
+
+// TestDialogueWithPrograms checks dialogues with real programs that ask questions.
+func TestDialogueWithPrograms(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	t.Run("python", func(t *testing.T) {
+		if _, err := exec.LookPath("python3"); err != nil {
+			t.Skip("python3 is not installed")
+		}
+		const script = `import getpass
+name = input("Name? ")
+secret = getpass.getpass("Password: ") if PTY else input("Password: ")
+print("Hello,", name, "with", len(secret), "letters")`
+		for _, pty := range []bool{true, false} {
+			s := strings.Replace(script, "PTY", map[bool]string{true: "True", false: "False"}[pty], 1)
+			c.ok(t, "start_process", args{"name": "python", "command": "python3", "args": []string{"-c", s}, "pty": pty, "wait": "exit", "steps": []args{
+				{"expect": "Name?", "send": "Ada", "timeout_ms": 60_000}, {"expect": "Password:", "send": "lovelace-1815", "secret": true}}}).
+				want(t, args{"exit_code": 0}).says(t, "Hello, Ada with 13 letters")
+		}
+		c.ok(t, "start_process", args{"name": "repl", "command": "python3 -q -i", "pty": true, "steps": []args{
+			{"expect": ">>> ", "send": "x = 6", "timeout_ms": 60_000}, {"expect": ">>> ", "send": "print('answer', x * 7)"}, {"expect": "answer 42"}, {"expect": ">>> ", "send": "exit()"}}}).says(t, "answer 42")
+	})
+	t.Run("bash", func(t *testing.T) {
+		if _, err := exec.LookPath("bash"); err != nil {
+			t.Skip("bash is not installed")
+		}
+		c.ok(t, "start_process", args{"name": "bash", "command": "bash", "args": []string{"-c", `read -p 'User: ' u; read -s -p 'Password: ' p; echo; echo "$u has ${#p} letters"`}, "pty": true, "wait": "exit", "steps": []args{
+			{"expect": "User:", "send": "ada"}, {"expect": "Password:", "send": "lovelace-1815", "secret": true}}}).says(t, "ada has 13 letters")
+	})
+	t.Run("npm", func(t *testing.T) {
+		if _, err := exec.LookPath("npm"); err != nil {
+			t.Skip("npm is not installed")
+		}
+		var steps []args
+		for _, question := range []string{"package name:", "version:", "description:", "entry point:", "test command:", "git repository:", "keywords:", "author:", "license:"} {
+			send := ""
+			if question == "package name:" {
+				send = "shop"
+			}
+			steps = append(steps, args{"expect": question, "send": send, "timeout_ms": 20_000})
+		}
+		r := c.ok(t, "start_process", args{"name": "init", "command": "npm init", "pty": true, "steps": steps})
+		for n := 0; n < 5 && r.str("state") == "running"; n++ { // newer versions ask more
+			r = c.ok(t, "send_input", args{"process": "init", "text": "", "wait_ms": 20_000})
+		}
+		c.ok(t, "wait_for_process", args{"process": "init", "until": "exit"}).want(t, args{"exit_code": 0})
+		c.ok(t, "tail_logs", args{"process": "init"}).says(t, `"name": "shop"`)
+	})
+}
+
+// TestDialogueStopsAtMissingStep checks that a dialogue stops at the first step that does
+// not come, says which, shows what was printed, and sends nothing more.
+func TestDialogueStopsAtMissingStep(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	late := append(answers()[:1:1], args{"expect": "Framework", "send": "none", "timeout_ms": 300}, args{"send": "never"})
+	c.refused(t, "start_process", sh("new", generator, args{"steps": late}), "new", "steps[1]", `"Framework"`, "300ms", "nothing more was sent", "Language: ", "running")
+	c.refused(t, "send_input", args{"process": "new", "steps": []args{{"expect": "Project name", "timeout_ms": 300}}}, "steps[0]", `"Project name"`)
+	c.ended(t, c.ok(t, "send_input", args{"process": "new", "steps": append(answers()[1:], args{"expect": "created demo in go with : yes"})})).want(t, args{"exit_code": 0})
+
+	for _, pty := range []bool{false, true} {
+		// The echo of the answer is not what the next step expects.
+		c.refused(t, "start_process", sh("echo", `printf 'Name: '; read name; echo thanks; sleep 1000`, args{"pty": pty, "if_running": "restart", "steps": []args{
+			{"expect": "Name", "send": "demo"}, {"expect": "demo", "timeout_ms": 500}}}), "steps[1]", `"demo"`, "thanks")
+		// The program ends in the middle.
+		c.refused(t, "start_process", sh("ends", `printf 'Name: '; read name; echo "no $name"; exit 4`, args{"pty": pty, "if_running": "restart", "steps": []args{
+			{"expect": "Name", "send": "demo"}, {"expect": "Age", "send": "1"}}}), "steps[1]", "ended before", `"Age"`, "exit code 4", "no demo")
+		c.refused(t, "start_process", sh("ends", `exit 0`, args{"pty": pty, "steps": []args{{"send": "1"}, {"send": "2"}, {"expect": "Age", "send": "1"}}}), "ends", "steps[")
+	}
+	// A run that was started since gets no answer that was meant for the one before it.
+	c.ok(t, "start_process", sh("back", `printf 'Go on? '; read go; exit 1`, args{"restart": "on-failure"}))
+	c.awaitLine(t, "back", "Go on")
+	c.refused(t, "send_input", args{"process": "back", "steps": []args{{"expect": "Go on", "send": "y"}, {"expect": "Sure", "send": "y"}}}, "steps[1]", "ended before")
+}
+
+// TestDialogueIsCancelled checks that the cancellation of a call stops its dialogue before
+// the next input.
+func TestDialogueIsCancelled(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.ok(t, "start_process", own(t, "echo", "echo"))
+	id, _ := c.request(t, "tools/call", args{"name": "send_input", "arguments": args{"process": "echo", "steps": []args{
+		{"send": "first"}, {"expect": "got second", "send": "third", "timeout_ms": 60_000}, {"send": "fourth"}}}})
+	c.awaitLine(t, "echo", "^got first$")
+	c.cancel(t, id)
+	c.ok(t, "send_input", args{"process": "echo", "text": "second"})
+	c.ok(t, "send_input", args{"process": "echo", "text": "end", "eof": true})
+	c.ok(t, "wait_for_process", args{"process": "echo", "until": "exit"})
+	if got := strings.Join(c.ok(t, "tail_logs", args{"process": "echo"}).printed(), "|"); got != "ready|got first|got second|got end|end of input" {
+		t.Errorf("got %s, want nothing that was to be sent after the cancellation", got)
+	}
+}
+
+// TestBadDialogueSendsNothing checks that a dialogue that cannot be played as a whole is
+// refused before anything is started or sent.
+func TestBadDialogueSendsNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	c.ok(t, "start_process", own(t, "echo", "echo"))
+	c.awaitLine(t, "echo", "^ready$")
+	many := make([]args, 51)
+	for i := range many {
+		many[i] = args{"send": "x"}
+	}
+	for _, row := range []struct {
+		steps any
+		wants []string
+	}{
+		{[]args{{"send": "x"}, {}}, []string{"steps[1]", "expect, send or both"}},
+		{[]args{{"send": "x"}, {"expect": "(", "regex": true, "send": "y"}}, []string{"steps[1].expect", "missing closing )"}},
+		{[]args{{"send": "x"}, {"expect": "a\nb"}}, []string{"steps[1].expect", "line"}},
+		{[]args{{"send": "x"}, {"expect": strings.Repeat("x", 1001)}}, []string{"steps[1].expect", "1001 bytes", "1000"}},
+		{[]args{{"send": "x"}, {"expect": "x", "secret": true}}, []string{"steps[1]", "secret", "send"}},
+		{[]args{{"send": "x"}, {"send": "x", "regex": true}}, []string{"steps[1].regex", "expect"}},
+		{[]args{{"send": "x"}, {"send": "x", "timeout_ms": 5}}, []string{"steps[1].timeout_ms", "expect"}},
+		{[]args{{"send": "x"}, {"expect": "x", "timeout_ms": -1}}, []string{"steps[1].timeout_ms", "1 to 600000"}},
+		{[]args{{"send": "x"}, {"expekt": "x"}}, []string{"steps[1].expekt", "did you mean steps[1].expect"}},
+		{[]args{{"send": "x"}, {"send": strings.Repeat("x", 1<<20)}}, []string{"steps[1].send", "1048576"}},
+		{many, []string{"51 steps", "at most 50"}},
+		{args{"send": "x"}, []string{"argument steps", "an array of objects"}},
+	} {
+		c.refused(t, "send_input", args{"process": "echo", "steps": row.steps}, row.wants...)
+		c.refused(t, "start_process", own(t, "new", "echo").with("steps", row.steps), row.wants...)
+		c.refused(t, "restart_process", args{"process": "echo", "steps": row.steps}, row.wants...)
+	}
+	steps := []args{{"send": "x"}}
+	c.refused(t, "send_input", args{"process": "echo", "text": "x", "steps": steps}, "steps", "text")
+	c.refused(t, "start_process", own(t, "new", "mcp").with("stdio", "mcp").with("steps", steps), "steps", "stdio")
+	c.refused(t, "start_process", own(t, "new", "echo").with("stdin", false).with("steps", steps), "steps", "stdin")
+	c.refused(t, "start_process", own(t, "echo", "echo").with("steps", steps), "already running", "nothing was sent", "send_input")
+	if r := c.info(t, "echo").want(t, args{"run": 1, "state": "running"}); strings.Contains(r.Text, "got") {
+		t.Errorf("got %s, want no input", r.Text)
+	}
+	if got := objects(c.ok(t, "list_processes", nil).Data["processes"]); len(got) != 1 {
+		t.Errorf("got the processes %v, want only echo", got)
+	}
+	c.refused(t, "send_input", args{"process": "nobody", "steps": steps}, "nobody")
+	c.ok(t, "start_process", sh("none", "sleep 1000", args{"stdin": false}))
+	c.refused(t, "send_input", args{"process": "none", "steps": steps}, "stdin: true")
+	c.ok(t, "start_process", sh("over", "true", args{"wait": "exit"}))
+	c.refused(t, "send_input", args{"process": "over", "steps": steps}, "over", "exited")
+	other := w.open(t)
+	other.refused(t, "send_input", args{"process": "echo", "steps": steps}, "another pmcp server")
+	other.refused(t, "start_process", own(t, "echo", "echo").with("steps", steps), "nothing was sent")
+	if r := c.ok(t, "tail_logs", args{"process": "echo"}); strings.Join(r.printed(), "|") != "ready" {
+		t.Errorf("got the output %q, want no input", r.printed())
+	}
+}

@@ -1,0 +1,165 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"pmcp/logstore/db"
+)
+
+// A runIDs hands out the ids of runs and knows to which server an id belongs.
+type runIDs struct {
+	*storage
+
+	mu      sync.RWMutex       // guards the fields below
+	session int64              // the session whose block of run ids is in use
+	counter int64              // the last id used of that block
+	owners  map[int64]db.Owner // by session id
+}
+
+// next returns the next run id of the session's block.
+func (r *runIDs) next() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.counter++
+	if r.counter >= 1<<db.RunBits {
+		r.session, r.counter = r.reserveBlockLocked(), 1
+	}
+	return r.session<<db.RunBits | r.counter
+}
+
+// ensure reserves another block of run ids while the current one still has enough for a whole transaction of
+// claims: during that transaction the only write connection is in use.
+func (r *runIDs) ensure() {
+	const enough = 8 * maxReservations // includes runs that are numbered without the file during the transaction
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counter+enough >= 1<<db.RunBits {
+		r.session, r.counter = r.reserveBlockLocked(), 0
+	}
+}
+
+// reserveBlockLocked reserves another block of run ids. A block lasts for 65,535 runs, and only a start that needs
+// a new block waits for SQLite with the lock held.
+func (r *runIDs) reserveBlockLocked() int64 {
+	next := r.session + 1
+	if r.file != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
+		defer cancel()
+		id, err := db.ReserveSession(ctx, r.file.WriteDB, r.opts.owner(), time.Now())
+		if err != nil {
+			// This session id is far above what AUTOINCREMENT will ever reach, so its block overlaps no other server's
+			// block.
+			r.log.Error("cannot reserve run ids", "error", err)
+			id = 1<<20 + r.session
+		}
+		next = id
+	}
+	r.owners[next] = r.opts.owner()
+	return next
+}
+
+// owner returns the owner of a session. The owner of a session never changes, so it is cached.
+func (r *runIDs) owner(ctx context.Context, q db.Querier, session int64) (o db.Owner, err error) {
+	r.mu.RLock()
+	o, ok := r.owners[session]
+	r.mu.RUnlock()
+	if ok || q == nil {
+		return o, nil
+	}
+	err = q.QueryRowContext(ctx, `SELECT uuid, registry FROM session WHERE id = ?`, session).Scan(&o.UUID, &o.Registry)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return db.Owner{}, fmt.Errorf("cannot read a session: %w", err)
+	}
+	r.mu.Lock()
+	r.owners[session] = o
+	r.mu.Unlock()
+	return o, nil
+}
+
+// A serverLookup looks up which server a run belongs to and whether that server is alive, once for each
+// server. It serves one read.
+type serverLookup struct {
+	captures *captureTable
+	q        db.Querier       // nil: memory only
+	known    map[int64]server // by session id
+	alive    map[db.Owner]bool
+}
+
+type server struct {
+	uuid  string
+	own   bool
+	alive bool
+}
+
+func newServerLookup(c *captureTable, q db.Querier) *serverLookup {
+	return &serverLookup{captures: c, q: q, known: make(map[int64]server), alive: make(map[db.Owner]bool)}
+}
+
+func (s *serverLookup) server(ctx context.Context, run int64) (server, error) {
+	id := db.SessionOf(run)
+	if srv, ok := s.known[id]; ok {
+		return srv, nil
+	}
+	o, err := s.captures.ids.owner(ctx, s.q, id)
+	if err != nil {
+		return server{}, err
+	}
+	if _, ok := s.alive[o]; !ok {
+		s.alive[o] = s.captures.isAlive(o)
+	}
+	srv := server{uuid: o.UUID, own: o.UUID == s.captures.opts.Session, alive: s.alive[o]}
+	s.known[id] = srv
+	return srv, nil
+}
+
+// describe returns the Run that m stands for, with what is known in memory or in the file.
+func (s *serverLookup) describe(ctx context.Context, m *runMeta) (Run, error) {
+	srv, err := s.server(ctx, m.id)
+	if err != nil {
+		return Run{}, err
+	}
+	r := Run{ID: m.id, Project: m.key.project, Name: m.key.name, Number: m.number, Session: srv.uuid, Started: timeFromNanos(m.started), Ended: timeFromNanos(m.ended)}
+	r.Own, r.Live = srv.own, srv.alive
+	r.Lost = r.Ended.IsZero() && !r.Live
+	r.Info, err = s.captures.runInfo(ctx, s.q, m.id)
+	return r, err
+}
+
+// runElsewhere returns the run of a name that has not ended and belongs to another live server, or nil.
+func (s *serverLookup) runElsewhere(ctx context.Context, key processKey) (*Run, error) {
+	found, err := s.runsElsewhere(ctx, &scope{project: key.project, names: []string{key.name}})
+	if err != nil || found[key] == nil {
+		return nil, err
+	}
+	run, err := s.describe(ctx, found[key])
+	return &run, err
+}
+
+// runsElsewhere returns, keyed by process, the latest run in scope that has not ended and belongs to another
+// live server.
+func (s *serverLookup) runsElsewhere(ctx context.Context, c *scope) (map[processKey]*runMeta, error) {
+	where, args := c.where("p.project", "p.name")
+	// Only few of the stored runs belong to live servers, so CROSS JOIN makes SQLite start with the live servers.
+	metas, err := queryMetas(ctx, s.q, `SELECT `+metaColumns+` FROM session s
+		CROSS JOIN run r ON r.id BETWEEN s.id << 16 AND (s.id << 16 | 65535) JOIN process p ON p.id = r.process
+		WHERE s.ended = 0 AND s.uuid <> ? AND r.ended = 0 AND `+where, append([]any{s.captures.opts.Session}, args...))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read what other servers run: %w", err)
+	}
+	found := make(map[processKey]*runMeta)
+	for _, m := range metas {
+		srv, err := s.server(ctx, m.id)
+		if err != nil {
+			return nil, err
+		}
+		if have := found[m.key]; srv.alive && (have == nil || have.order(m) < 0) {
+			found[m.key] = m
+		}
+	}
+	return found, nil
+}

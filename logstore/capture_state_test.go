@@ -1,0 +1,127 @@
+package logstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// onlyItsEnd is a condition with which WaitRun waits only for the end of a run.
+func onlyItsEnd(*Run) bool { return false }
+
+// TestWaitRunSeesEndInOtherServer checks that WaitRun for a run of another server returns when that
+// server ends the run, and when that server dies.
+func TestWaitRunSeesEndInOtherServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	other := openTest(t, Options{Path: path, Session: "other"})
+	var alive atomic.Bool
+	alive.Store(true)
+	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string, string) bool { return alive.Load() }})
+	for _, dies := range []bool{false, true} {
+		run := startRun(other, "/p", "web")
+		other.SaveRun(run, time.Now(), time.Time{}, []byte(`{}`))
+		checkError(t, other.Flush(t.Context()))
+
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if r, err := s.WaitRun(gone, run, onlyItsEnd); !errors.Is(err, context.Canceled) || r.ID != run || !r.Ended.IsZero() {
+			t.Errorf("cancelled: got %+v, %v; want the running run", r, err)
+		}
+		type outcome struct {
+			run Run
+			err error
+		}
+		over := make(chan outcome, 1)
+		go func() {
+			r, err := s.WaitRun(context.Background(), run, onlyItsEnd)
+			over <- outcome{r, err}
+		}()
+		if dies {
+			alive.Store(false)
+		} else {
+			other.EndCapture(run)
+			other.SaveRun(run, time.Now(), time.Now(), []byte(`{"state":"exited"}`))
+			checkError(t, other.Flush(t.Context()))
+		}
+		got := <-over
+		if got.err != nil || got.run.ID != run || got.run.Lost != dies || got.run.Ended.IsZero() != dies {
+			t.Errorf("server dies %v: got %+v, %v; want the end of run %d", dies, got.run, got.err, run)
+		}
+		if r, err := s.WaitRun(gone, run, onlyItsEnd); err != nil || r.ID != run {
+			t.Errorf("after the end: got %+v, %v; want run %d", r, err, run)
+		}
+	}
+	if _, err := s.WaitRun(t.Context(), 1<<40, onlyItsEnd); !errors.Is(err, ErrUnknownRun) {
+		t.Errorf("unknown run: got %v, want ErrUnknownRun", err)
+	}
+}
+
+// TestWaitRunSeesInfoOfOtherServer checks that WaitRun for a change of another server's run returns
+// when that server stores the change.
+func TestWaitRunSeesInfoOfOtherServer(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log.db")
+	other := openTest(t, Options{Path: path, Session: "other"})
+	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string, string) bool { return true }})
+	run := startRun(other, "/p", "web")
+	save := func(info string) {
+		other.SaveRun(run, time.Now(), time.Time{}, []byte(info))
+		checkError(t, other.Flush(t.Context()))
+	}
+	save(`{"ready":false}`)
+	infos := make(chan string, 100)
+	seen := make(chan error, 1)
+	go func() {
+		r, err := s.WaitRun(t.Context(), run, func(r *Run) bool {
+			select {
+			case infos <- string(r.Info):
+			default:
+			}
+			return string(r.Info) == `{"ready":true}`
+		})
+		if err == nil && (r.ID != run || !r.Ended.IsZero()) {
+			err = fmt.Errorf("got %+v, want run %d without an end", r, run)
+		}
+		seen <- err
+	}()
+	if info := <-infos; info != `{"ready":false}` {
+		t.Errorf("first info: got %s, want not ready", info)
+	}
+	save(`{"ready":true}`)
+	checkError(t, <-seen)
+}
+
+// TestReadingBackFromEndReturnsLastLines checks that reading backwards from the end of a run
+// returns its last lines, both from memory and after the run has left memory.
+func TestReadingBackFromEndReturnsLastLines(t *testing.T) {
+	s := openTest(t, Options{})
+	if silent := startRun(s, "/p", "silent"); s.EndOfRun(silent) != "" {
+		t.Error("run without output: got a cursor, want none")
+	}
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 5)
+	s.EndCapture(run)
+	for _, stored := range []bool{false, true} {
+		if stored {
+			s.SaveRun(run, time.Now(), time.Now(), nil)
+			checkError(t, s.Flush(t.Context()))
+			if s.ownRun(run) != nil {
+				t.Fatal("got the run in memory, want it only in the file")
+			}
+		}
+		p, err := s.Read(t.Context(), Query{Before: s.EndOfRun(run), Limit: 2})
+		if err != nil || len(p.Lines) != 2 || p.Lines[1].Number != 5 {
+			t.Errorf("stored %v: got %+v, %v; want lines 4 and 5", stored, p, err)
+		}
+	}
+}
+
+func checkError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

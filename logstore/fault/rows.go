@@ -1,0 +1,174 @@
+package fault
+
+import (
+	"slices"
+	"strings"
+)
+
+// A row recognises the reports of one tool or language. To recognise another tool's reports, write
+// a row in the file of its kind of tool, and enter it in certainRows or uncertainRows.
+type row struct {
+	// opens lists the patterns of a report's first line, in which % stands for any text; nil means
+	// that start examines each line. indented is set if the first line may be indented.
+	opens    []string
+	indented bool
+	// start examines a line that may be the first line of a report. It returns foreign, and leaves
+	// b as it is, if the line is not such a line. Otherwise it stores in b what the line states. If
+	// start is nil, the text of the pattern's first % is the message.
+	start func(b *block, l line) verdict
+	// next reads a line below the first line; t is the line without indentation.
+	next func(b *block, l line, t string) verdict
+	// finish, if set, completes the fault when the report is closed.
+	finish func(b *block)
+	// waits, if set, reports whether the report still lacks a line, so that silence does not
+	// complete it.
+	waits func(b *block) bool
+	// yield, if set, reports whether the report b only announced the report to, which starts now.
+	// If so, yield first adds b's data to that report.
+	yield func(b *block, to *draft) bool
+
+	// kind is the fault's type, fallback and category its categories, and fatal its fatal flag,
+	// unless start sets others.
+	kind, fallback, category string
+	fatal                    bool
+	// suite is set if the report is a failed test of a test runner.
+	suite bool
+	// announcement is what becomes of an open block that announced the report.
+	announcement announcement
+	// adopts is set if frames without a prefix may follow a first line with a prefix in brackets.
+	adopts bool
+	// endsBelowError is set if a line that states a level below error ends the report.
+	endsBelowError bool
+	// maxLines is the maximum number of lines below the first line, maxBlank that of consecutive
+	// blank lines among them, and patience that of consecutive foreign lines; 0 means that the
+	// report has no limit on lines, that next reads the blank lines, and defaultPatience.
+	maxLines, maxBlank, patience int
+}
+
+const defaultPatience = 8
+
+// begin starts a report if l is the first line of one. Otherwise it returns foreign.
+func (r *row) begin(b *block, l line) verdict {
+	if r.opens == nil {
+		return r.start(b, l)
+	}
+	t := l.text
+	if r.indented {
+		t = l.trim()
+	}
+	for _, pattern := range r.opens {
+		texts, ok := match(t, pattern)
+		if !ok {
+			continue
+		}
+		b.texts = texts
+		if r.start != nil {
+			return r.start(b, l)
+		}
+		b.appendMessage(texts[0])
+		return taken
+	}
+	return foreign
+}
+
+// announcement is what becomes of an open block whose row yields to a new report.
+type announcement uint8
+
+const (
+	stays    announcement = iota // the block is a fault of its own
+	replaces                     // the new report takes the place of the block
+	joins                        // the block's lines and text become part of the new report
+)
+
+// rowTable lists rows in the order in which they are tried.
+type rowTable struct {
+	// certain are the rows that do not mistake other lines for errors; all begins with them.
+	certain, all []*row
+}
+
+// certainRows are the rows that do not mistake other lines for errors. uncertainRows are tried after
+// them.
+var (
+	certainRows = []*row{
+		&nodeEnd, &rolldown, &turbopack, &goTestOutput, &phpunit, &noise, &jsonObject, &python, &pythonGroup, &goPanic, &ginPanic, &chiPanic, &goTest, &rustPanic, &rustTest, &rustc,
+		&sanitizer, &pytest, &doctest, &jest, &vitest, &mocha, &rspec, &gradle, &tap, &eslint,
+		&esbuild, &viteBuild, &viteProxy, &viteServer, &webpack, &nextBuild, &nextServer, &npm, &makeError, &tcl, &ruby,
+		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
+	}
+	uncertainRows = []*row{&errorTrace, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
+	allRows       = rowTable{certainRows, slices.Concat(certainRows, uncertainRows)}
+)
+
+// newRecogniser returns a Recogniser that tries the rows of the table.
+func (t *rowTable) newRecogniser(emit func(Fault)) *Recogniser {
+	r := &Recogniser{emit: emit, notes: notes{rows: t}}
+	r.spare = &block{notes: &r.notes}
+	return r
+}
+
+// notes is the state that the rows of a run keep between lines while no block is open. Its size
+// is bounded.
+type notes struct {
+	// rows are the rows that the run tries.
+	rows *rowTable
+	// emitted records the emitted faults that may explain later lines.
+	emitted emittedFaults
+	// isFatalOpen is set if a report of an error that ends a program is open, which may explain the line.
+	isFatalOpen bool
+	// lint is the file to which the next diagnostics belong, lintLine the line number of the latest
+	// diagnostic.
+	lint     string
+	lintLine int64
+	// test is the name of the test whose output follows under go test -v or cargo test. logs holds
+	// the lines that tests logged.
+	test string
+	logs testLogs
+	// suiteFailures counts the failures that test runners reported. A runner's summary repeats its
+	// failures.
+	suiteFailures int
+	// repeating is set while a test runner repeats failures that it has printed before.
+	repeating bool
+	// inline is set if Node's test runner, since its last summary, printed an error below the
+	// failed test. hasPositions is set if the current summary states the positions of the tests.
+	inline, hasPositions bool
+	// inMochaList is set after mocha started its list of failures.
+	inMochaList bool
+	// inPHPUnitList is set while PHPUnit lists its failures.
+	inPHPUnitList bool
+	// watch is the number of following lines to examine even without a keyword.
+	watch int
+}
+
+// readSummary detects where a test runner starts to repeat its failures, and where jest's
+// repetition ends. Since 2025 Node prints an error only in the summary; older versions print it
+// below its test as well.
+func (n *notes) readSummary(t string) {
+	switch {
+	case strings.HasPrefix(t, "Summary of all failing tests"):
+		n.repeating = true
+	case strings.HasPrefix(t, "Test Suites:"):
+		n.repeating = false
+	case t == "\u2716 failing tests:":
+		n.repeating, n.inline, n.hasPositions = n.inline, false, false
+	}
+}
+
+// isRepeated reports whether an error with this indentation repeats an error printed before. If the
+// summary states positions, an error below a test that has no position above it belongs to the next
+// round of tests.
+func (n *notes) isRepeated(indent int, b *lookback) bool {
+	if indent == 0 {
+		return false
+	}
+	above, _ := b.line(0)
+	if strings.HasPrefix(above.trim(), "\u2716 ") && above.indent()+2 == indent {
+		before, _ := b.line(1)
+		switch {
+		case strings.HasPrefix(before.text, "test at "):
+			n.hasPositions = true
+		case !n.repeating || n.hasPositions:
+			n.repeating, n.inline = false, true
+		}
+	}
+	return n.repeating
+}

@@ -1,0 +1,312 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"pmcp/logstore/match"
+)
+
+// A batch is the data that one transaction of the flusher stores.
+type batch struct {
+	runs []runWork
+	docs map[documentKey]*document
+	late map[int64]*runRow
+	// filters may be lost: the worker finds chunks without a filter and builds it.
+	filters []builtFilter
+	bytes   int64
+
+	faults map[faultKey]*faultDelta
+	news   []FaultNews
+	events []Event
+
+	samples []Sample
+}
+
+// A runWork is the data that a batch stores of one run.
+type runWork struct {
+	run    *runLog
+	row    *storedRow // nil: the row in the file is up to date
+	chunks []*chunk   // sealed; the batch holds a reference to each
+	tail   *tailWork
+	gaps   []Gap
+}
+
+// A tailWork is the part of an open chunk that is not stored yet.
+type tailWork struct {
+	chunk *chunk
+	n     int64
+	block block
+}
+
+func (b *batch) empty() bool {
+	return len(b.runs) == 0 && len(b.docs) == 0 && len(b.late) == 0 && len(b.faults) == 0 && len(b.events) == 0 && len(b.samples) == 0 &&
+		len(b.filters) == 0
+}
+
+// collect adds the work of the listed runs, up to the size of a batch, and returns the runs that have work
+// left.
+func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
+	size := w.limits.batch
+	for i, r := range list {
+		if b.bytes >= size {
+			return list[i:]
+		}
+		r.listed.Store(false)
+		work, more, later := r.collectWork(urgent, size-b.bytes)
+		if work.hasWork() {
+			b.runs = append(b.runs, work)
+			b.bytes += work.bytes()
+		}
+		if later {
+			w.markDirty(r)
+		}
+		if more {
+			return list[i:]
+		}
+	}
+	return nil
+}
+
+// growth returns about how many bytes the batch adds to the file.
+func (b *batch) growth() int64 {
+	return fileBytes(b.bytes + int64(len(b.filters))*match.FilterBytes)
+}
+
+func (w *runWork) hasWork() bool {
+	return w.row != nil || len(w.chunks) > 0 || w.tail != nil || len(w.gaps) > 0
+}
+
+func (w *runWork) bytes() (n int64) {
+	for _, c := range w.chunks {
+		n += c.size()
+	}
+	if w.tail != nil {
+		n += int64(len(w.tail.block.text) + len(w.tail.block.meta))
+	}
+	return n
+}
+
+// collectWork returns the part of the run that is not stored, with full chunks up to about the given size. more
+// reports whether full chunks are left, and later reports whether lines of the open chunk are left.
+func (r *runLog) collectWork(urgent bool, bytes int64) (w runWork, more, later bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	w.run = r
+	if r.rowDirty {
+		w.row = r.storedRowLocked()
+		r.rowDirty = false
+	}
+	w.gaps = slices.Clone(r.gaps)
+	for _, c := range r.sealed {
+		if c.inFlight {
+			continue
+		}
+		if bytes <= 0 {
+			r.deferEndLocked(&w)
+			return w, true, false
+		}
+		bytes -= c.size()
+		c.inFlight = true
+		c.refs.Add(1)
+		w.chunks = append(w.chunks, c)
+	}
+	if r.open == nil || r.open.uncovered() == 0 {
+		return w, false, false
+	}
+	if r.open.inFlight || urgent && time.Since(r.dirtySince) < flushInterval { // already in this batch, or too recent
+		return w, false, true
+	}
+	w.tail = r.tailWorkLocked()
+	return w, false, false
+}
+
+// deferEndLocked defers the end of the run to the batch with the run's last lines. A reader that saw the final
+// number of lines earlier would report the lines that are not stored as missing.
+func (r *runLog) deferEndLocked(w *runWork) {
+	if w.row == nil || !w.row.sealed {
+		return
+	}
+	r.rowDirty = true
+	if r.rowStored {
+		w.row = nil
+		return
+	}
+	w.row.ended, w.row.sealed, w.row.lines, w.row.lastAt = 0, false, 0, 0
+}
+
+// tailWorkLocked returns the lines of the open chunk that no tail row covers.
+func (r *runLog) tailWorkLocked() *tailWork {
+	c := r.open
+	t := &tailWork{chunk: c, n: r.tailN, block: c.snapshot()}
+	t.block.first += c.tailLines
+	t.block.meta = t.block.meta[c.tailLines*metaBytes:]
+	t.block.text = t.block.text[c.tailBytes:]
+	r.tailN++
+	c.inFlight = true
+	if c.tails.end == 0 {
+		c.tails.first = t.n
+	}
+	c.tails.end = t.n + 1
+	return t
+}
+
+// storedRowLocked returns the run's row as it will be stored.
+func (r *runLog) storedRowLocked() *storedRow {
+	row := &storedRow{id: r.id, key: r.key, number: r.number, runRow: r.row}
+	if r.ended {
+		row.sealed, row.lines, row.lastAt = true, r.last, r.lastAt
+	}
+	return row
+}
+
+// store writes the batch.
+func (b *batch) store(ctx context.Context, tx *sql.Tx) error {
+	for key, doc := range b.docs {
+		if err := storeDocument(ctx, tx, key, doc.body); err != nil {
+			return err
+		}
+	}
+	for id, row := range b.late {
+		if err := updateRun(ctx, tx, id, row); err != nil {
+			return err
+		}
+	}
+	for i := range b.runs {
+		if err := b.runs[i].store(ctx, tx); err != nil {
+			return err
+		}
+	}
+	b.news = nil
+	for _, g := range b.faults {
+		news, err := storeFault(ctx, tx, g)
+		if err != nil {
+			return err
+		}
+		if news != nil {
+			b.news = append(b.news, *news)
+		}
+	}
+	for i := range b.events {
+		if err := storeEvent(ctx, tx, &b.events[i]); err != nil {
+			return err
+		}
+	}
+	for i := range b.samples {
+		if err := storeSample(ctx, tx, &b.samples[i]); err != nil {
+			return err
+		}
+	}
+	return saveFilters(ctx, tx, b.filters)
+}
+
+func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
+	if w.row != nil {
+		process, err := saveProcess(ctx, tx, w.run.key, w.run.number)
+		if err != nil {
+			return err
+		}
+		if err := saveRun(ctx, tx, process, w.row); err != nil {
+			return err
+		}
+	}
+	for _, c := range w.chunks {
+		if err := saveChunk(ctx, tx, w.run.id, c); err != nil {
+			return err
+		}
+	}
+	if w.tail != nil {
+		if err := saveTail(ctx, tx, w.run.id, w.tail); err != nil {
+			return err
+		}
+	}
+	for _, g := range w.gaps {
+		if err := saveGap(ctx, tx, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// markCommitted removes the data that is stored now from memory.
+func (w *writer) markCommitted(b *batch) {
+	w.faults.commit(b.news)
+	w.records.end(b, true)
+	pool := &w.captures.pool
+	for i := range b.runs {
+		work := &b.runs[i]
+		w.captures.budget.pending.Add(-work.run.markStored(work))
+		for _, c := range work.chunks {
+			w.maintainer.queueFilter(work.run.id, c, &w.builder)
+			c.release(pool) // the run's reference
+		}
+		work.release(pool)
+		w.captures.evictIfStored(work.run)
+	}
+	w.captures.deleteSaved(b.late)
+}
+
+// release releases the batch's references to chunks.
+func (w *runWork) release(pool *buffers) {
+	for _, c := range w.chunks {
+		c.release(pool)
+	}
+	if w.tail != nil {
+		w.tail.chunk.release(pool)
+	}
+}
+
+// markStored records that w is committed and returns how many bytes are no longer pending.
+func (r *runLog) markStored(w *runWork) (freed int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.rowStored = r.rowStored || w.row != nil
+	for _, c := range w.chunks {
+		freed += c.uncovered()
+	}
+	if len(w.chunks) > 0 {
+		r.sealed = slices.DeleteFunc(r.sealed, func(c *chunk) bool { return slices.Contains(w.chunks, c) })
+	}
+	if t := w.tail; t != nil {
+		t.chunk.inFlight = false
+		t.chunk.tailLines += t.block.lines()
+		t.chunk.tailBytes += int64(len(t.block.text))
+		freed += int64(len(t.block.text) + len(t.block.meta))
+	}
+	r.gaps = slices.DeleteFunc(r.gaps, func(g Gap) bool { return slices.Contains(w.gaps, g) })
+	r.pending.Add(-freed)
+	if freed > 0 {
+		r.signalRoomLocked()
+	}
+	return freed
+}
+
+// abort returns the work to the runs. It is called if nothing of the batch was stored.
+func (w *writer) abort(b *batch) {
+	w.faults.rollback()
+	w.records.end(b, false)
+	if len(b.filters) > 0 {
+		w.maintainer.filterBacklog.Store(true)
+	}
+	for i := range b.runs {
+		work := &b.runs[i]
+		work.run.takeBack(work)
+		work.release(&w.captures.pool)
+		w.markDirty(work.run)
+	}
+}
+
+// takeBack records that w was not stored.
+func (r *runLog) takeBack(w *runWork) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range w.chunks {
+		c.inFlight = false
+	}
+	if w.tail != nil {
+		w.tail.chunk.inFlight = false
+	}
+	r.rowDirty = r.rowDirty || w.row != nil
+}

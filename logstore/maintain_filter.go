@@ -1,0 +1,192 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/match"
+)
+
+const (
+	// filterQueue is how many committed chunks wait in memory for their filter. The flusher itself builds
+	// the filters of chunks that do not fit.
+	filterQueue = 16
+	// filterBatch is how many filters one transaction stores.
+	filterBatch = 32
+	// maxBuilt is how many filters may wait for the flusher.
+	maxBuilt = 256
+	// maxMissing bounds how many chunks without a filter one round processes.
+	maxMissing = 10_000
+)
+
+// A filterJob is a committed chunk that needs a filter. The job holds a reference to the chunk.
+type filterJob struct {
+	id    int64
+	chunk *chunk
+}
+
+// queueFilter queues a committed chunk. If the queue is full, the flusher builds the filter itself, because
+// without a filter every search would read the chunk.
+func (m *maintainer) queueFilter(run int64, c *chunk, builder *match.FilterBuilder) {
+	if len(c.text) < match.FilterMinText {
+		return
+	}
+	first, _ := db.RowRange(run)
+	job := filterJob{id: first + c.n, chunk: c}
+	c.refs.Add(1)
+	select {
+	case m.filterJobs <- job:
+	default:
+		m.buildFilter(builder, job)
+	}
+}
+
+// A builtFilter is a filter that waits to be stored.
+type builtFilter struct {
+	id   int64
+	bits []byte
+}
+
+// buildFilter builds a filter and queues it for the flusher, so that the worker never waits for the write
+// connection. If the queue is full, the filter is not stored and is built again later. Searches use the filter at
+// once.
+func (m *maintainer) buildFilter(builder *match.FilterBuilder, job filterJob) {
+	bits := builder.Build(job.chunk.text)
+	job.chunk.release(&m.captures.pool)
+	m.filters.put(job.id, bits)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.built) >= maxBuilt {
+		m.filterBacklog.Store(true)
+		return
+	}
+	m.built = append(m.built, builtFilter{job.id, bits})
+	notify(m.kick)
+}
+
+// drainFilters empties the flusher's queue of filters and returns it.
+func (m *maintainer) drainFilters() []builtFilter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	list := m.built
+	m.built = nil
+	return list
+}
+
+func saveFilters(ctx context.Context, q db.Querier, built []builtFilter) error {
+	for _, f := range built {
+		// The chunk may have been removed since its filter was built.
+		err := execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits) SELECT id, ? FROM chunk WHERE id = ?`, f.bits, f.id)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// buildMissing builds the filters that were never built because the server of the chunk died or the chunk did
+// not fit into the queue.
+func (m *maintainer) buildMissing(ctx context.Context) error {
+	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB)
+	if err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(ids, filterBatch) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := m.buildStored(ctx, batch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
+	var built []builtFilter
+	for _, id := range ids {
+		b, err := loadChunk(ctx, m.file.ReadDB, id)
+		if err != nil || b == nil {
+			continue // the chunk was removed, or is unreadable and searches report that
+		}
+		built = append(built, builtFilter{id, m.builder.Build(b.text)})
+	}
+	return m.update(ctx, func(tx *sql.Tx) error { return saveFilters(ctx, tx, built) })
+}
+
+func chunksWithoutFilter(ctx context.Context, q db.Querier) ([]int64, error) {
+	return queryColumn[int64](ctx, q, "look for chunks without a filter", `SELECT id FROM chunk c WHERE bytes >= ?
+		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, maxMissing)
+}
+
+// filterCacheBytes is the maximum size of the filters in memory, which is enough for about 500 MB of log.
+const filterCacheBytes = 16 << 20
+
+// A filterCache keeps filters by chunk id. A chunk's filter never changes, and chunk ids are never reused.
+// The zero value with a limit is ready to use.
+type filterCache struct {
+	limit int
+
+	mu   sync.RWMutex // guards bits
+	bits map[int64][]byte
+}
+
+// load returns the filter of a chunk from memory or the file, or nil if the chunk has no filter.
+func (c *filterCache) load(ctx context.Context, q db.Querier, id int64) ([]byte, error) {
+	c.mu.RLock()
+	bits := c.bits[id]
+	c.mu.RUnlock()
+	if bits != nil {
+		return bits, nil
+	}
+	err := q.QueryRowContext(ctx, `SELECT bits FROM chunk_filter WHERE id = ?`, id).Scan(&bits)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && len(bits) != match.FilterBytes {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read a filter: %w", err)
+	}
+	c.put(id, bits)
+	return bits, nil
+}
+
+// prune removes the chunks that cannot match according to their cached filters. It returns the remaining
+// chunks, and the number of lines in the removed chunks.
+func (c *filterCache) prune(refs []blockRef, trigrams []uint32) (kept []blockRef, lines int64) {
+	if len(trigrams) == 0 {
+		return refs, 0
+	}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	kept = refs[:0]
+	for _, p := range refs {
+		if bits := c.bits[p.id]; bits != nil && !match.MayContain(bits, trigrams) {
+			lines += p.lines
+			continue
+		}
+		kept = append(kept, p)
+	}
+	return kept, lines
+}
+
+// put adds a filter. If the cache is full, it evicts arbitrary filters: searches visit all chunks alike, so no
+// other choice is better.
+func (c *filterCache) put(id int64, bits []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bits == nil {
+		c.bits = make(map[int64][]byte)
+	}
+	for other := range c.bits {
+		if (len(c.bits)+1)*match.FilterBytes <= c.limit {
+			break
+		}
+		delete(c.bits, other)
+	}
+	c.bits[id] = bits
+}

@@ -1,0 +1,61 @@
+package logstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"pmcp/logstore/db"
+)
+
+const reasonLost = "the server that stored it was killed, or could not store all of it; its last output may be missing"
+
+// markLost seals the runs of servers that died without recording the end of their session, or that could not
+// store their last lines. A sealed run is over, and a gap says that its end may be missing.
+func (m *maintainer) markLost(ctx context.Context) error {
+	open, err := db.OpenSessions(ctx, m.file.ReadDB)
+	if err != nil {
+		return fmt.Errorf("cannot look for dead sessions: %w", err)
+	}
+	for _, o := range open {
+		if m.isAlive(o) {
+			continue
+		}
+		err := m.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, o.UUID, time.Now()) })
+		if err != nil {
+			return fmt.Errorf("cannot mark the runs of a dead session: %w", err)
+		}
+	}
+	return nil
+}
+
+// sealDead does the work of markLost for one session.
+func sealDead(ctx context.Context, tx *sql.Tx, uuid string, now time.Time) error {
+	runs, err := queryColumn[int64](ctx, tx, "look for the runs of a dead session", `SELECT r.id FROM session s JOIN run r ON r.id BETWEEN s.id << 16 AND (s.id << 16 | 65535)
+		WHERE s.uuid = ? AND s.ended = 0 AND r.sealed = 0`, uuid)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if err := sealRun(ctx, tx, run, now); err != nil {
+			return err
+		}
+	}
+	return db.EndSession(ctx, tx, uuid, now)
+}
+
+func sealRun(ctx context.Context, tx *sql.Tx, run int64, now time.Time) error {
+	last, err := storedLastLine(ctx, tx, run)
+	if err != nil {
+		return err
+	}
+	lo, hi := db.RowRange(run)
+	_, err = tx.ExecContext(ctx, `UPDATE run SET sealed = 1, lines = ?1, last_at = max(started,
+		coalesce((SELECT max(max_at) FROM chunk WHERE id BETWEEN ?2 AND ?3), 0),
+		coalesce((SELECT max(max_at) FROM tail WHERE id BETWEEN ?2 AND ?3), 0)) WHERE id = ?4`, last, lo, hi, run)
+	if err != nil {
+		return err
+	}
+	return saveGap(ctx, tx, Gap{Run: run, At: now, After: last, Lines: -1, Bytes: -1, Reason: reasonLost})
+}

@@ -1,0 +1,142 @@
+package logstore
+
+import (
+	"bytes"
+	"cmp"
+	"database/sql"
+	"slices"
+
+	"pmcp/logstore/db"
+	"pmcp/logstore/match"
+)
+
+// A blockRef refers to a block that may be searched.
+type blockRef struct {
+	id           int64  // of a stored chunk
+	block        *block // of a tail row or memory
+	first, lines int64
+	at           int64 // time of its first line, or backward of its last line
+}
+
+// blockRefs returns the stored chunks with lines numbered above from and at most to, in the given direction.
+func (s *blockSource) blockRefs(from, to int64, backward bool) ([]blockRef, error) {
+	if s.q == nil {
+		return nil, nil
+	}
+	bound, order := "min_at", ""
+	if backward {
+		bound, order = "max_at", " DESC"
+	}
+	lo, hi := db.RowRange(s.run.id)
+	args := append([]any{lo, hi, s.limit}, s.args...)
+	return queryAll(s.ctx, s.q, "list the chunks", func(row *sql.Rows, p *blockRef) error {
+		return row.Scan((*number)(&p.id), (*number)(&p.first), (*number)(&p.lines), (*number)(&p.at))
+	}, `SELECT id, first_line, lines, `+bound+` FROM chunk WHERE id BETWEEN ? AND ? AND first_line < ?`+s.cond+
+		` AND first_line + lines - 1 > ? AND first_line <= ? ORDER BY id`+order, append(args, from, to)...)
+}
+
+// withExtra adds the tail rows and blocks in memory to the stored chunks.
+func (s *blockSource) withExtra(refs []blockRef, from, to int64, backward bool) []blockRef {
+	if len(s.extra) == 0 {
+		return refs
+	}
+	for i := range s.extra {
+		b := &s.extra[i]
+		if b.last() > from && b.first <= to {
+			at := b.timeAt(0)
+			if backward {
+				at = b.timeAt(b.lines() - 1)
+			}
+			refs = append(refs, blockRef{block: b, first: b.first, lines: b.lines(), at: at})
+		}
+	}
+	slices.SortStableFunc(refs, func(a, b blockRef) int {
+		if backward {
+			a, b = b, a
+		}
+		return cmp.Compare(a.first, b.first)
+	})
+	return refs
+}
+
+// searchNext searches the next block.
+func (r *runReader) searchNext() error {
+	m, p := r.m, r.refs[0]
+	r.refs = r.refs[1:]
+	b, err := m.fetchUnlessFiltered(p)
+	if err != nil {
+		return err
+	}
+	m.scanned += p.lines
+	if b != nil {
+		m.bytes += int64(len(b.text))
+		r.search(b)
+	}
+	if m.backward {
+		r.pos = min(r.pos, p.first-1)
+	} else {
+		r.pos = max(r.pos, min(p.first+p.lines-1, r.to))
+	}
+	return nil
+}
+
+// fetchUnlessFiltered returns a block, or nil if its filter proves that nothing in it matches.
+func (m *merger) fetchUnlessFiltered(p blockRef) (*block, error) {
+	if p.block != nil {
+		return p.block, nil
+	}
+	if len(m.matcher.RequiredBits) > 0 {
+		bits, err := m.snap.filters.load(m.ctx, m.snap.q, p.id)
+		if err != nil || bits != nil && !match.MayContain(bits, m.matcher.RequiredBits) {
+			return nil, err
+		}
+	}
+	return loadChunk(m.ctx, m.snap.q, p.id)
+}
+
+// search finds the matching lines of a block: as many as still fit into the page, and one more.
+func (r *runReader) search(b *block) {
+	m := r.m
+	keep := m.limit - len(m.page.Lines) + 1
+	var found []foundLine
+	off, index := 0, int64(0) // a line's start, and its index
+	for off < len(b.text) {
+		start, end := m.matcher.Next(b.text, off)
+		if start < 0 {
+			break
+		}
+		index += int64(bytes.Count(b.text[off:start], newline))
+		if r.inBounds(b, index) {
+			if m.countOnly {
+				m.count++
+			} else if found = append(found, foundLine{index, start, end}); len(found) >= keep {
+				if !m.backward {
+					break
+				}
+				if len(found) >= 2*keep {
+					found = found[:copy(found, found[len(found)-keep:])]
+				}
+			}
+		}
+		off, index = end+1, index+1
+	}
+	found = found[max(len(found)-keep, 0):]
+	if !m.backward {
+		slices.Reverse(found)
+	}
+	r.found = r.found[:0]
+	for _, f := range found {
+		r.found = append(r.found, b.line(r.position.meta.id, f.index, b.text[f.start:f.end]))
+	}
+}
+
+type foundLine struct {
+	index      int64
+	start, end int
+}
+
+// inBounds reports whether the line at an index is within the query's bounds.
+func (r *runReader) inBounds(b *block, index int64) bool {
+	n, at, f := b.first+index, b.timeAt(index), &r.m.filter
+	return n > r.from && n <= r.to && at >= f.since && at < f.until && f.matches(b.metaAt(index))
+}

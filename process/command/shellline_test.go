@@ -1,0 +1,172 @@
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestParseLeavesOutWhatIsNotNeeded checks what a line becomes: its directory, its
+// program without a shell, or the line that a shell executes.
+func TestParseLeavesOutWhatIsNotNeeded(t *testing.T) {
+	for line, want := range map[string]string{
+		// the directory, the variables, the words, the lines of a tail, the notes shortened
+		"npm run dev":                           "- map[] npm,run,dev 0",
+		"npm test 2>&1":                         "- map[] npm,test 0 left out: 2>&1",
+		"npm test 2>&1 | tail -50":              "- map[] npm,test 50 left out: 2>&1, | tail -50",
+		"npm test |& tail -n 7":                 "- map[] npm,test 7 left out: |& tail -n 7",
+		"npm test | tail":                       "- map[] npm,test 10 left out: | tail",
+		"npm test | head -3":                    "- map[] npm,test 0 left out: | head -3",
+		"yes a | head -3":                       "- map[] sh,-c,yes a | head -3 0 run by sh; exit code is",
+		"cat /dev/urandom | head":               "- map[] sh,-c,cat /dev/urandom | head 0 run by sh; exit code is",
+		"tail -f x | tail -3":                   "- map[] tail,-f,x 3 left out: | tail -3",
+		"#!/bin/bash\na\nb":                     "- map[] bash,-c,#!/bin/bash\na\nb 0 run by bash",
+		"npm test | cat":                        "- map[] npm,test 0 left out: | cat",
+		"npm test | grep -v x | tail --lines=5": "- map[] sh,-c,npm test | grep -v x  5 run by sh; exit code is; left out: | tail --lines=5",
+		"npm test | tail -n +5":                 "- map[] sh,-c,npm test | tail -n +5 0 run by sh; exit code is",
+		"npm test | tail -f":                    "- map[] sh,-c,npm test | tail -f 0 run by sh; exit code is",
+		"npm test | tail -5 > out":              "- map[] sh,-c,npm test | tail -5 > out 0 run by sh; exit code is",
+		"npm test | tail -5 file":               "- map[] sh,-c,npm test | tail -5 file 0 run by sh; exit code is",
+		"npm test | head -c 100":                "- map[] sh,-c,npm test | head -c 100 0 run by sh; exit code is",
+		"nohup npm start &":                     "- map[] npm,start 0 left out: nohup, &",
+		"PORT=3000 nohup npm start 2>&1 &":      "- map[PORT:3000] npm,start 0 left out: nohup, 2>&1, &",
+		"nohup -h":                              "- map[] nohup,-h 0",
+		"cd web && npm run dev":                 "web map[] npm,run,dev 0 cwd: /p/web",
+		"cd web; npm run dev":                   "web map[] npm,run,dev 0 cwd: /p/web",
+		"cd web\nnpm run dev":                   "web map[] npm,run,dev 0 cwd: /p/web",
+		"(cd web && npm run dev)":               "web map[] npm,run,dev 0 cwd: /p/web",
+		"{ cd web; npm run dev; }":              "web map[] npm,run,dev 0 cwd: /p/web",
+		"cd 'my web' && PORT=1 ./run":           "my web map[PORT:1] ./run 0 cwd: /p/my web",
+		"cd /abs/x && cd ../y && make":          "/abs/y map[] make 0 cwd: /abs/y",
+		"cd a && cd b && make | tail -2 &":      "a/b map[] make 2 left out: | tail -2, &; cwd: /p/a/b",
+		"cd web && npm ci && npm test":          "web map[] sh,-c,npm ci && npm test 0 run by sh; cwd: /p/web",
+		"cd a && b || c":                        "a map[] sh,-c,b || c 0 run by sh; cwd: /p/a",
+		"cd a || b":                             "- map[] sh,-c,cd a || b 0 run by sh",
+		"cd a | b":                              "- map[] sh,-c,cd a | b 0 run by sh; exit code is",
+		"! cd a && b":                           "- map[] sh,-c,! cd a && b 0 run by sh",
+		"cd a && b & c":                         "- map[] sh,-c,cd a && b & c 0 run by sh",
+		"cd $D && b":                            "- map[] sh,-c,cd $D && b 0 run by sh",
+		"cd ~/x && b":                           "- map[] sh,-c,cd ~/x && b 0 run by sh",
+		"cd - && b":                             "- map[] sh,-c,cd - && b 0 run by sh",
+		"cd && b":                               "- map[] sh,-c,cd && b 0 run by sh",
+		"cd a > x && b":                         "- map[] sh,-c,cd a > x && b 0 run by sh",
+		"make -j4 > out.log 2>&1":               "- map[] sh,-c,exec make -j4 > out.log 2>&1 0 run by sh; output goes to out.log",
+		"FOO=1 make 2>&1 >>out":                 "- map[] sh,-c,FOO=1 exec make 2>&1 >>out 0 run by sh; output goes to out",
+		"nohup ./run > /dev/null 2>&1 &":        "- map[] sh,-c,exec ./run > /dev/null 2>&1  0 run by sh; output goes to /dev/null; left out: nohup, &",
+		"make 2> err":                           "- map[] sh,-c,exec make 2> err 0 run by sh",
+		"cd 'x\ny' && a":                        "x\ny map[] a 0 cwd: /p/x y",
+		"make < in":                             "- map[] sh,-c,exec make < in 0 run by sh",
+		"ls $HOME/x":                            "- map[] sh,-c,exec ls $HOME/x 0 run by sh",
+		"$HOME/bin/x 1":                         "- map[] sh,-c,exec $HOME/bin/x 1 0 run by sh",
+		"~/bin/x 1":                             "- map[] sh,-c,exec ~/bin/x 1 0 run by sh",
+		"$RUN 1":                                "- map[] sh,-c,$RUN 1 0 run by sh",
+		"echo $HOME":                            "- map[] sh,-c,echo $HOME 0 run by sh",
+		"exec node x.js":                        "- map[] sh,-c,exec node x.js 0 run by sh",
+		". ./env && run":                        "- map[] sh,-c,. ./env && run 0 run by sh",
+		"! a":                                   "- map[] sh,-c,! a 0 run by sh",
+		"a & b &":                               "- map[] sh,-c,a & b  0 run by sh; left out: &",
+		"a && b 2>&1 | tail -4":                 "- map[] sh,-c,a && b 2>&1  4 run by sh; left out: | tail -4",
+		"(a; b) 2>&1 | tail -4":                 "- map[] sh,-c,a; b 4 run by sh; left out: 2>&1, | tail -4",
+		"a | tail -4; b":                        "- map[] sh,-c,a | tail -4; b 0 run by sh",
+		"for i in 1 2; do echo $i; done":        "- map[] sh,-c,for i in 1 2; do echo $i; done 0 run by sh",
+		"cat <<E | tail -3\nx\nE":               "- map[] sh,-c,exec cat <<E \nx\nE 3 run by sh; left out: | tail -3",
+		"a # b | c":                             "- map[] a 0",
+		"a # x\nb":                              "- map[] sh,-c,a # x\nb 0 run by sh",
+		"a {b,c}":                               "- map[] bash,-c,exec a {b,c} 0 run by bash",
+		"a {b,c} $'x'":                          "- map[] bash,-c,exec a {b,c} $'x' 0 run by bash",
+		"[[ -f x ]] && a":                       "- map[] bash,-c,[[ -f x ]] && a 0 run by bash",
+		"source env/bin/activate && a":          "- map[] bash,-c,source env/bin/activate && a 0 run by bash",
+		"diff <(a) b":                           "- map[] bash,-c,exec diff <(a) b 0 run by bash",
+		"a &> out":                              "- map[] bash,-c,exec a &> out 0 run by bash; output goes to out",
+		"a <<< x":                               "- map[] bash,-c,exec a <<< x 0 run by bash",
+		"set -euo pipefail; a | b":              "- map[] bash,-c,set -euo pipefail; a | b 0 run by bash; exit code is",
+		"time make":                             "- map[] bash,-c,time make 0 run by bash",
+		`echo -e "a\tb" > x`:                    `- map[] bash,-c,echo -e "a\tb" > x 0 run by bash; output goes to x`,
+		"a ${X^^}":                              "- map[] bash,-c,exec a ${X^^} 0 run by bash",
+		"a $RANDOM":                             "- map[] bash,-c,exec a $RANDOM 0 run by bash",
+		"X=(1 2); a":                            "- map[] bash,-c,X=(1 2); a 0 run by bash",
+	} {
+		l, err := Parse(line, "/p", true)
+		notes := strings.NewReplacer(" -c", "", "exit code is the last command's", "exit code is", "not needed, so ", "").Replace(strings.Join(l.Notes, "; "))
+		got := strings.TrimSpace(fmt.Sprintf("%s %v %s %d %s", cmp.Or(l.Dir, "-"), l.Env, strings.Join(l.Argv, ","), l.Tail, notes))
+		if err != nil || got != want {
+			t.Errorf("%s:\ngot  %s, %v\nwant %s", line, got, err, want)
+		}
+	}
+}
+
+// TestParseStartsNoShellUnasked checks that with a list of allowed commands no line brings
+// a shell in, and that no error advises one.
+func TestParseStartsNoShellUnasked(t *testing.T) {
+	for _, line := range []string{
+		"a | b", "a && b", "a || b", "a; b", "a & b", "a > x", "a < x", "a >> x", "a 2> x", "a &> x", "a $X", "a ${X}", "a $(b)", "a `b`", `a "$(b)"`, "a ~/x", "~/x", "a *", "a ?", "a [x]",
+		"a\nb", "a <<E\nx\nE", "a <<< x", "(a; b)", "{ a; b; }", "! a", "if a; then b; fi", "for i in 1; do a; done", "while a; do b; done", "f() { a; }; f", "[[ a ]]", "((1))", "time a", "a {b,c}", "a $'x'",
+		"A=$(b) c", "A+=1 b", "A=$(b)", "cd x && a; b", "cd x && a $X", "cd $X && a", "nohup a > x &", "a | tail -5 | b", "a | tail -5 > x", "a 2>&1 > x", "(a) | b", "(cd x && a > y)", "coproc a", "export A=1; b", "a <(b)", "a >(b)", "trap a EXIT; b",
+	} {
+		if l, err := Parse(line, "/p", false); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), `"sh"`) {
+			t.Errorf("%s: got %+v, %v, want it refused without the advice of sh", line, l, err)
+		}
+		if l, err := Parse(line, "/p", true); err != nil || !slices.Contains([]string{"sh", "bash"}, l.Argv[0]) || l.Argv[1] != "-c" {
+			t.Errorf("%s: got %+v, %v, want a shell", line, l, err)
+		}
+	}
+	for line, want := range map[string]string{"cd x && a b 2>&1 | tail -5 &": "a b", "nohup a &": "a", "(a)": "a", "cd x; a": "a", "exec a": "exec a", "eval a": "eval a"} {
+		if l, err := Parse(line, "/p", false); err != nil || strings.Join(l.Argv, " ") != want {
+			t.Errorf("%s: got %+v, %v, want %s", line, l, err, want)
+		}
+	}
+}
+
+func TestParseRefusesWhatRunsNothing(t *testing.T) {
+	for line, want := range map[string]string{
+		"": "no command", "# x": "no command", "A=1": "no command", "cd web": "give the directory as cwd", "cd web &": "give the directory as cwd",
+		"cd a && cd b": "give the directory as cwd", "cd a;": "give the directory as cwd", `echo "open`: "quote", "a &&": "&&", "a | | b": "|", "if a": "if",
+	} {
+		for _, shell := range []bool{true, false} {
+			if l, err := Parse(line, "/p", shell); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: got %+v, %v, want an error with %q", line, l, err, want)
+			}
+		}
+	}
+}
+
+// FuzzParse checks that a line that needs no shell is executed exactly as Split splits it,
+// and that no line brings in a shell where none is allowed.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{"a 'b' \"c\" d\\ e", "A=1 b", "cd x && a | tail -5 &", "(a; b) 2>&1 | cat", "nohup a > b &", "a <<E\nx\nE", "{ a; }", "cd a && b & c", "a {b..c}", "a | head -n 5 # x", "a 2>&1 b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		env, argv, err := Split(line, "/")
+		for _, shell := range []bool{true, false} {
+			l, parseErr := Parse(line, "/", shell)
+			switch {
+			case parseErr == nil && len(l.Argv) == 0:
+				t.Errorf("%q: got neither a command nor an error, want one", line)
+			case parseErr == nil && filepath.Clean(join("/", l.Dir)) != join("/", l.Dir):
+				t.Errorf("%q: got directory %q, want it clean", line, l.Dir)
+			case err == nil && (parseErr != nil || !slices.Equal(l.Argv, argv) || !maps.Equal(l.Env, env)) && argv[0] != "nohup" && !(shell && slices.Contains(shellOnly, argv[0])):
+				t.Errorf("%q: got %+v, %v, want %q %q as without a shell", line, l, parseErr, env, argv)
+			case !shell && parseErr == nil && len(l.Notes) > 0 && strings.HasPrefix(l.Notes[0], "run by"):
+				t.Errorf("%q: got a shell, want none", line)
+			}
+		}
+	})
+}
+
+func TestWordsNameTheFirstProgram(t *testing.T) {
+	for line, want := range map[string]string{
+		"npm run build": "npm run build", "A=1 npm ci -q": "npm ci -q", "cd web && make | tail": "make", "set -e; npm ci $X; npm test": "npm ci",
+		"for i in 1 2; do echo $i; done": "echo", "exec node x.js > y": "node x.js", "[ -f x ] || exit 4": "[ -f x ]", "test -f x && run it": "run it",
+		"$X a; b c": "b c", "a |": "", "A=$(date) b": "b", "sh -c 'a b'": "sh -c a b",
+	} {
+		if got := strings.Join(Words(line, "/p"), " "); got != want {
+			t.Errorf("%s: got %q, want %q", line, got, want)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package process
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// helperListen listens on a port and prints "listening PORT". Its arguments are "tcp ADDRESS",
+// "http ADDRESS STATUS", or "child" followed by one of these forms, which a child process then
+// runs.
+func helperListen(args []string) int {
+	if args[0] == "child" {
+		cmd := helperCommand("listen", nil, args[1:]...)
+		if err := cmd.Start(); err != nil {
+			fmt.Println(err)
+			return 9
+		}
+		_ = cmd.Wait()
+		return 0
+	}
+	l, err := net.Listen("tcp", args[1])
+	if err != nil {
+		fmt.Println(err)
+		return 9
+	}
+	fmt.Println("listening", l.Addr().(*net.TCPAddr).Port)
+	if args[0] == "http" {
+		status, _ := strconv.Atoi(args[2])
+		_ = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Location", "http://127.0.0.1:1/")
+			w.WriteHeader(status)
+		}))
+	}
+	return sleepForEver()
+}
+
+// helperAsk prints a question without ending the line, and then its input and whether the input
+// came from a terminal.
+func helperAsk([]string) int {
+	_, err := unix.IoctlGetTermios(0, termiosRequest)
+	fmt.Print("Name: ")
+	line, readErr := bufio.NewReader(os.Stdin).ReadString('\n')
+	fmt.Printf("got %q, terminal %v, end %v\n", strings.TrimSpace(line), err == nil, readErr)
+	return 0
+}
+
+// helperFlags prints properties of the file descriptors that it inherited.
+func helperFlags([]string) int {
+	for fd := range 3 {
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+		fmt.Printf("fd %d nonblocking %v %v\n", fd, flags&unix.O_NONBLOCK != 0, err)
+	}
+	entries, _ := os.ReadDir("/proc/self/fd")
+	fmt.Println("descriptors", len(entries))
+	fmt.Println("group", unix.Getpgrp() == os.Getpid())
+	return 0
+}
+
+// helperSpin keeps one processor busy and uses as much memory as its argument, in MiB.
+func helperSpin(args []string) int {
+	megabytes, _ := strconv.Atoi(args[0])
+	memory := make([]byte, megabytes<<20)
+	for i := 0; i < len(memory); i += 512 {
+		memory[i] = 1
+	}
+	fmt.Println("up", os.Getpid())
+	for begin := time.Now(); time.Since(begin) < time.Minute; {
+		memory[0]++
+	}
+	return int(memory[0]) & 1
+}

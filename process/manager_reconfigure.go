@@ -1,0 +1,134 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"pmcp/process/proctab"
+)
+
+// Restart stops the process called name, if it is running, and starts it again
+// with its Spec as altered by change (nil alters nothing). change gets a copy of
+// the Spec and may alter every field except Name. A Spec that cannot run changes
+// nothing. Errors are those of Start and Stop, or wrap ErrUnknown.
+func (m *Manager) Restart(ctx context.Context, name string, change func(*Spec)) (Status, error) {
+	st, err := m.Status(name)
+	if err != nil {
+		return st, err
+	}
+	spec := st.Spec.clone()
+	if change != nil {
+		change(&spec)
+	}
+	spec.Name = name
+	st, _, err = m.Start(ctx, spec, RestartRunning)
+	return st, err
+}
+
+// clone returns a deep copy of s.
+func (s Spec) clone() Spec {
+	s.Args, s.Env = slices.Clone(s.Args), maps.Clone(s.Env)
+	if s.Ready != nil {
+		s.Ready = new(*s.Ready)
+		if s.Ready.Port != nil {
+			s.Ready.Port = new(*s.Ready.Port)
+		}
+	}
+	if s.Limits != nil {
+		s.Limits = new(*s.Limits)
+	}
+	return s
+}
+
+// Remove deletes the entries with these names, all or none. It returns a
+// *StateError, or an error that wraps one, while an entry is active or has
+// survivors, and an error wrapping ErrUnknown for a name without an entry.
+func (m *Manager) Remove(_ context.Context, names ...string) error {
+	m.deps.tree.scanSince(time.Now()) // survivors may have exited since the last scan
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[string]*entry, len(names)) // a name may be given twice
+	for _, name := range names {
+		e, err := m.lookupLocked(name)
+		if err != nil {
+			return err
+		}
+		st := m.snapshotLocked(e)
+		switch {
+		case len(st.Survivors) > 0:
+			return fmt.Errorf("%w, but what it started still runs: %s", &StateError{Name: name, State: st.State, Event: EventRemove}, proctab.Describe(st.Survivors))
+		case st.GoesOn():
+			return &StateError{Name: name, State: st.State, Event: EventRemove}
+		}
+		all[name] = e
+	}
+	for _, e := range all {
+		m.removeEntryLocked(e)
+	}
+	return nil
+}
+
+// Reconfigure sets the Restart, MaxRestarts, Stop and Limits of the process called
+// name to those of spec, without a restart. It ignores the other fields of spec. A
+// pending restart is cancelled if Restart is now never. Errors wrap ErrUnknown or
+// ErrInvalid.
+func (m *Manager) Reconfigure(name string, spec Spec) (Status, error) {
+	if err := spec.checkLiveSettings(); err != nil {
+		return Status{}, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, err := m.lookupLocked(name)
+	if err != nil {
+		return Status{}, err
+	}
+	own := &e.status.Spec
+	before := m.limitsOf(*own)
+	own.Restart, own.MaxRestarts, own.Stop, own.Limits = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits
+	if m.limitsOf(*own) != before { // a repeated call must not restart the measurement
+		e.limits, e.status.LimitExceeded = limitWatch{}, ""
+	}
+	if e.status.State == Backoff && own.Restart == RestartNever {
+		m.transitionLocked(e, evStop)
+	} else {
+		m.publishLocked(e, e.status.State)
+	}
+	return m.snapshotLocked(e), nil
+}
+
+// Recycle ends the given run of name on behalf of by and treats that as a failure,
+// so that the process restarts with the delays and limits of the restart policy,
+// even where the policy is never. reason appears in Status and in the log. Recycle
+// does not wait for the end. It returns a *StateError unless that run is running,
+// and an error wrapping ErrInvalid where NoAutoRestart is set. If Recycle returns
+// an error, it has done nothing.
+func (m *Manager) Recycle(name string, run int, by EndedBy, reason string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, err := m.lookupLocked(name)
+	switch {
+	case err != nil:
+		return err
+	case e.status.State != Running:
+		return &StateError{Name: name, State: e.status.State, Event: "restart"}
+	case e.status.Run != run:
+		return fmt.Errorf("run %d has ended: %w", run, &StateError{Name: name, State: e.status.State, Event: "restart"})
+	case m.o.NoAutoRestart:
+		return fmt.Errorf("%w: PM_AUTO_RESTART_ENABLED is false, so %s is not restarted", ErrInvalid, name)
+	}
+	m.recycleLocked(e, by, reason)
+	return nil
+}
+
+// recycleLocked implements Recycle for e, whose state is Running.
+func (m *Manager) recycleLocked(e *entry, by EndedBy, reason string) {
+	if e.recycleReason != "" {
+		return
+	}
+	e.recycleReason, e.status.Reason = reason, "being restarted: "+reason
+	e.run.stop(m.stopRequest(e.status.Spec, StopOptions{By: by}))
+	m.publishLocked(e, Running)
+}

@@ -1,0 +1,102 @@
+package process
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctab"
+)
+
+// memory returns the resident memory of a process, shared pages included.
+func memory(pid int) uint64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm") // size resident shared …, in pages
+	if err != nil {
+		return 0
+	}
+	fields := bytes.Fields(text)
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, _ := strconv.ParseUint(string(fields[1]), 10, 64)
+	return pages * uint64(os.Getpagesize())
+}
+
+// cpuTicks returns the processor time that p has used so far.
+func cpuTicks(p proctab.Proc) uint64 { return p.CPU }
+
+// commandLine returns the command line of a process, its arguments joined by
+// spaces, or "" for a zombie or a process that does not exist.
+func commandLine(pid int) string {
+	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
+}
+
+// awaitExit blocks until the child pid has exited, and leaves it a zombie: until
+// the child is reaped, neither its pid nor the number of its process group can
+// be reused.
+//
+// awaitExit waits in the runtime's poller, so fifty children do not cost fifty
+// threads. Where the kernel has no pidfd (before 5.3) each wait costs a thread.
+func awaitExit(pid int) {
+	if pollExit(pid) {
+		return
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err == nil || errors.Is(err, unix.ECHILD) {
+			return
+		}
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		for { // poll, because the sandbox has no waitid
+			if p, err := proctab.Read(pid); err != nil || p.Zombie {
+				return
+			}
+			<-time.After(exitPoll)
+		}
+	}
+}
+
+// exitPoll is the interval at which awaitExit polls where the kernel does not
+// report a child's exit.
+const exitPoll = 20 * time.Millisecond
+
+// pollExit blocks until the child pid has exited, and occupies no thread. It
+// returns false if it could not wait.
+func pollExit(pid int) bool {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK) // the child is unreaped, so pid still names it
+	if err != nil {
+		return false
+	}
+	file := os.NewFile(uintptr(fd), "pidfd")
+	defer func() { _ = file.Close() }()
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	return raw.Read(hasEnded) == nil
+}
+
+// hasEnded reports whether every thread of the child behind a pidfd has exited.
+func hasEnded(pidfd uintptr) bool {
+	n, err := proctab.RetryEINTR(func() (int, error) {
+		return unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
+	})
+	return n > 0 || err != nil
+}
+
+// hasChildren reports whether this process has any child, zombies included. It
+// reaps no child.
+func hasChildren() bool {
+	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return !errors.Is(err, unix.ECHILD)
+}
+
+const termiosRequest = unix.TCGETS

@@ -1,0 +1,227 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+
+	"pmcp/process/proctab"
+)
+
+const (
+	// killTimeout is how long a stop tries SIGKILL before it reports survivors.
+	killTimeout = 2 * time.Second
+	// stragglerIdle is how long the streams of a stopped run are still read while
+	// a process outside its tree holds the other end.
+	stragglerIdle = 500 * time.Millisecond
+	// mcpExitTimeout is how long an MCP server may take to exit by itself after
+	// its standard input was closed, before the first signal. It is at most a
+	// quarter of the grace.
+	mcpExitTimeout = time.Second
+	// mcpStopTimeout is the default of StopSpec.Timeout for MCP servers, which MCP
+	// clients give more time than other programs get.
+	mcpStopTimeout = 10 * time.Second
+)
+
+// stopRequest describes how to stop a run.
+type stopRequest struct {
+	signal syscall.Signal // first signal
+	grace  time.Duration  // time from the first signal to SIGKILL
+	by     EndedBy
+}
+
+// takedown is one stop of one run, from the first signal until no process is left.
+type takedown struct {
+	done chan struct{} // closed when the stop has ended
+	err  error         // valid once done is closed: nil, or wraps ErrSurvivors
+
+	graceOver context.Context    // ends when the grace is over
+	endGrace  context.CancelFunc // ends graceOver
+	graceEnd  time.Time          // when timer ends graceOver; guarded by Run.mu
+	timer     *time.Timer        // nil without a grace
+}
+
+func newTakedown(grace time.Duration) *takedown {
+	d := &takedown{done: make(chan struct{}), graceEnd: time.Now().Add(grace)}
+	d.graceOver, d.endGrace = context.WithCancel(context.Background())
+	if grace > 0 {
+		d.timer = time.AfterFunc(grace, d.endGrace)
+	} else {
+		d.endGrace()
+	}
+	return d
+}
+
+// shortenGraceLocked makes the grace end no later than grace from now.
+func (d *takedown) shortenGraceLocked(grace time.Duration) {
+	if grace <= 0 {
+		d.endGrace()
+		return
+	}
+	if until := time.Now().Add(grace); d.timer != nil && until.Before(d.graceEnd) {
+		d.graceEnd = until
+		d.timer.Reset(grace)
+	}
+}
+
+// finish ends the takedown with err.
+func (d *takedown) finish(err error) {
+	d.err = err
+	close(d.done)
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.endGrace()
+}
+
+// finished reports whether the takedown has ended.
+func (d *takedown) finished() bool {
+	select {
+	case <-d.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// wait returns the result of the takedown, or ctx's error if ctx ends first; the
+// takedown then continues.
+func (d *takedown) wait(ctx context.Context) error {
+	select {
+	case <-d.done:
+		return d.err
+	case <-ctx.Done():
+		return fmt.Errorf("cannot wait for the end of the stop: %w", ctx.Err())
+	}
+}
+
+// stop begins to end the whole tree. If a stop is in progress, it joins that stop,
+// whose grace it can only shorten. If a finished stop left processes, it begins a
+// new one.
+func (r *Run) stop(q stopRequest) *takedown {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.leaderExited && r.stoppedBy == "" {
+		r.stoppedBy = q.by
+	}
+	if d := r.takedown; d != nil {
+		if !d.finished() {
+			d.shortenGraceLocked(q.grace)
+			return d
+		}
+		if d.err == nil && len(r.tree.lastMembers(r.id)) == 0 {
+			return d
+		}
+	}
+	d := newTakedown(q.grace)
+	r.takedown = d
+	if !r.owner.Go(func() { d.finish(r.stopTree(d, q)) }) {
+		d.finish(ErrClosed)
+	}
+	return d
+}
+
+// stopTree ends the tree in these steps: end of input, first signal, grace,
+// SIGKILL, streams. Without a grace SIGKILL comes first, because after an end of
+// input the child might begin work that it cannot finish.
+func (r *Run) stopTree(d *takedown, q stopRequest) error {
+	r.journal.StopBegan(r.id)
+	if q.grace > 0 && r.child.stdin != nil && !r.spec.PTY {
+		_ = r.child.stdin.Close()
+	}
+	if r.spec.mcp() {
+		r.awaitMCPExit(d, min(mcpExitTimeout, q.grace/4))
+	}
+	if q.grace > 0 {
+		r.awaitEmptyTree(d, r.signalTree(q.signal))
+	}
+	r.signalGroup(syscall.SIGKILL)
+	if left := killAll(r.members, killTimeout); len(left) > 0 {
+		r.log.Error("cannot stop every process", "process", r.spec.Name, "left", proctab.Describe(left))
+		return fmt.Errorf("%w: %s", ErrSurvivors, proctab.Describe(left))
+	}
+	<-r.ended
+	r.closeStreams()
+	return nil
+}
+
+// awaitMCPExit blocks until the first process exits, as the protocol requires
+// once its standard input is closed, or until timeout or the grace is over.
+func (r *Run) awaitMCPExit(d *takedown, timeout time.Duration) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case <-r.ended:
+	case <-timer.C:
+	case <-d.graceOver.Done():
+	}
+}
+
+// members returns the living processes of the run's tree.
+func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
+
+// signalTree sends the first signal of a stop to the whole tree: to the group at
+// once, and to each member outside the group. SIGCONT lets suspended processes
+// receive the signal. signalTree returns the time at which it began.
+func (r *Run) signalTree(sig syscall.Signal) (began time.Time) {
+	members := r.members()
+	began = time.Now()
+	group := r.signalGroup(sig)
+	var outside []proctab.Proc
+	for _, p := range members {
+		if !group || p.PGID != r.child.id.PID {
+			outside = append(outside, p)
+		}
+	}
+	signalEach(outside, sig)
+	r.signalGroup(syscall.SIGCONT)
+	signalEach(outside, syscall.SIGCONT)
+	return began
+}
+
+// signalGroup signals the leader's process group and reports success. While the
+// leader is unreaped, the group's number is ours.
+func (r *Run) signalGroup(sig syscall.Signal) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.reaped && syscall.Kill(-r.child.id.PID, sig) == nil
+}
+
+// awaitEmptyTree blocks until no process of the tree is left or the grace is over.
+// It waits for the leader first, then scans for the other members with growing
+// pauses. It reuses the scan made at the leader's exit if that scan began after
+// signalled, the time of the first signal: on a busy machine the scans are the
+// slowest part of a stop.
+func (r *Run) awaitEmptyTree(d *takedown, signalled time.Time) {
+	select {
+	case <-r.ended:
+	case <-d.graceOver.Done():
+		return
+	}
+	since := signalled
+	for pause := time.Duration(0); r.tree.scanSince(since).mayRemain(r.id); pause = min(max(2*pause, 2*time.Millisecond), 100*time.Millisecond) {
+		select {
+		case <-time.After(pause):
+		case <-d.graceOver.Done():
+			return
+		}
+		since = time.Now()
+	}
+}
+
+// closeStreams waits a last moment for the streams of a tree that has ended,
+// because a process outside the tree may hold their other end, then closes them.
+func (r *Run) closeStreams() {
+	select {
+	case <-r.streamsEnded:
+	case <-time.After(stragglerIdle):
+		for _, reader := range r.readers {
+			reader.forceClose()
+		}
+		if r.messages != nil {
+			r.messages.forceClose()
+		}
+		<-r.streamsEnded
+	}
+}

@@ -1,5 +1,0 @@
-package process
-
-import "golang.org/x/sys/unix"
-
-const termiosRequest = unix.TIOCGETA

@@ -1,0 +1,236 @@
+package process
+
+import (
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"pmcp/process/proctab"
+	"pmcp/process/sockets"
+)
+
+const (
+	// samplePeriod is the interval of samples while any process is running.
+	samplePeriod = time.Second
+	// seriesSize is how many samples of a run are kept: 15 minutes of them.
+	seriesSize = 900
+)
+
+// sample scans the process table once a second while a process is running. That
+// finds the members of a tree before they are orphaned, reaps orphans that have
+// exited, and measures usage for the limits.
+func (m *Manager) sample() {
+	tick := time.NewTicker(samplePeriod)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-m.ctx.Done():
+			return
+		}
+		if m.deps.tree.needsScans() {
+			now := time.Now()
+			found := m.deps.tree.scanSince(now)
+			if found.began.Before(now) {
+				continue // the scan failed and scanSince returned an earlier scan
+			}
+			m.meter.sample(found, now)
+			m.watchLimits()
+			m.deps.oom.advance()
+		}
+	}
+}
+
+// meter measures the usage of the trees of all runs. Once a second it makes one
+// pass over the process table and one over the socket tables, so its cost grows by
+// a few microseconds for each process of ours.
+type meter struct {
+	onSample func(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int)
+
+	// The fields from at to members are used only by sample, which only the
+	// sampler calls.
+	at        time.Time               // time of the last sample
+	ticks     map[proctab.ID]uint64   // processor time at that sample
+	listeners []sockets.Socket        // listening sockets of our processes
+	seen      map[uint64]bool         // keys of all sockets at that sample
+	members   map[proctab.ID]struct{} // our processes at that sample
+
+	mu    sync.Mutex
+	runs  map[int64]*series      // guarded by mu
+	share map[proctab.ID]float64 // CPU share of single processes at the last sample; guarded by mu
+}
+
+// series holds the samples of one run.
+type series struct {
+	usage []Usage // at most seriesSize, oldest first
+	ports []int   // as of the last sample
+	live  bool    // whether the last sample found a living process
+}
+
+func newMeter(onSample func(int64, time.Time, float64, uint64, int)) *meter {
+	return &meter{onSample: onSample, runs: make(map[int64]*series)}
+}
+
+// sample measures every run in found.
+func (m *meter) sample(found *scan, now time.Time) {
+	share := m.shares(found, now)
+	ports := m.ports(found)
+	usage := make(map[int64]Usage, len(found.members))
+	for run, members := range found.members {
+		if run < 0 { // a negative run is a command of Exec
+			continue
+		}
+		total := Usage{At: now, Processes: len(members)}
+		for _, p := range members {
+			total.CPUPercent += share[p.ID]
+			total.MemoryBytes += memory(p.PID)
+		}
+		usage[run] = total
+	}
+	m.store(usage, ports, share)
+	if m.onSample != nil {
+		for run, u := range usage {
+			m.onSample(run, now, u.CPUPercent, u.MemoryBytes, u.Processes)
+		}
+	}
+}
+
+// shares returns for each member the share of the whole machine, in percent, that
+// it used since the last sample. A process that began since then counts with all
+// its processor time.
+func (m *meter) shares(found *scan, now time.Time) map[proctab.ID]float64 {
+	ticks := make(map[proctab.ID]uint64, len(m.ticks))
+	share := make(map[proctab.ID]float64, len(m.ticks))
+	span := now.Sub(m.at).Seconds() * proctab.TicksPerSecond * float64(runtime.NumCPU())
+	for _, members := range found.members {
+		for _, p := range members {
+			used := cpuTicks(p)
+			ticks[p.ID] = used
+			if before := m.ticks[p.ID]; used > before {
+				share[p.ID] = min(100, 100*float64(used-before)/span)
+			}
+		}
+	}
+	m.at, m.ticks = now, ticks
+	return share
+}
+
+// ports returns the ports that each run listens on. It looks up the holders of
+// sockets only if the sockets or our processes have changed since the last sample,
+// because reading descriptors is the expensive part.
+func (m *meter) ports(found *scan) map[int64][]int {
+	all, err := sockets.Listening()
+	if err != nil {
+		return nil
+	}
+	seen := make(map[uint64]bool, len(all))
+	for _, s := range all {
+		seen[s.Key] = true
+	}
+	members := make(map[proctab.ID]struct{})
+	run := make(map[int]int64)
+	var ours []proctab.Proc
+	for id, procs := range found.members {
+		ours = append(ours, procs...)
+		for _, p := range procs {
+			members[p.ID] = struct{}{}
+			run[p.PID] = id
+		}
+	}
+	if !maps.Equal(seen, m.seen) || !maps.Equal(members, m.members) {
+		sockets.AddHolders(all, ours)
+		m.listeners, m.seen, m.members = all, seen, members
+	}
+	return portsByRun(m.listeners, run)
+}
+
+// portsByRun returns the ports that each run listens on, except those of
+// debuggers. run is pid → run.
+func portsByRun(listeners []sockets.Socket, run map[int]int64) map[int64][]int {
+	byRun := make(map[int64][]sockets.Socket)
+	for _, s := range listeners {
+		for _, pid := range s.Holders {
+			id, ours := run[pid]
+			if ours && !sockets.IsDebugger(s.Port(), commandLine(pid)) {
+				byRun[id] = append(byRun[id], s)
+			}
+		}
+	}
+	ports := make(map[int64][]int, len(byRun))
+	for id, listeners := range byRun {
+		ports[id] = sockets.Ports(listeners)
+	}
+	return ports
+}
+
+// store adds a sample to the series.
+func (m *meter) store(usage map[int64]Usage, ports map[int64][]int, share map[proctab.ID]float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.share = share
+	for run, s := range m.runs {
+		if _, live := usage[run]; !live {
+			s.live, s.ports = false, nil
+		}
+	}
+	for run, u := range usage {
+		s := m.runs[run]
+		if s == nil {
+			s = &series{}
+			m.runs[run] = s
+		}
+		s.live, s.ports = true, ports[run]
+		if len(s.usage) == seriesSize {
+			s.usage = slices.Delete(s.usage, 0, 1)
+		}
+		s.usage = append(s.usage, u)
+	}
+}
+
+// last returns the last sample of run with the ports. It returns false if run has no
+// sample or no process of it lived then.
+func (m *meter) last(run int64) (u Usage, ports []int, live bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.runs[run]; s != nil && s.live {
+		return s.usage[len(s.usage)-1], s.ports, true
+	}
+	return u, nil, false
+}
+
+// setPorts replaces the ports of the last sample of run, if there is one.
+func (m *meter) setPorts(run int64, ports []int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.runs[run]; s != nil {
+		s.ports = ports
+	}
+}
+
+// cpuPercent returns the CPU share of one process at the last sample, or 0.
+func (m *meter) cpuPercent(id proctab.ID) float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.share[id]
+}
+
+// since returns the samples of run from the given time on, oldest first.
+func (m *meter) since(run int64, from time.Time) []Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.runs[run]
+	if s == nil {
+		return nil
+	}
+	first, _ := slices.BinarySearchFunc(s.usage, from, func(u Usage, t time.Time) int { return u.At.Compare(t) })
+	return slices.Clone(s.usage[first:])
+}
+
+// retain drops the samples of all runs except those in runs.
+func (m *meter) retain(runs map[int64]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	maps.DeleteFunc(m.runs, func(run int64, _ *series) bool { return !runs[run] })
+}

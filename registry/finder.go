@@ -1,0 +1,214 @@
+package registry
+
+import (
+	"maps"
+	"os"
+	"slices"
+
+	"pmcp/process/proctab"
+)
+
+// A Leftover is a process of a dead session.
+type Leftover struct {
+	// Session is the session that started it.
+	Session string
+	// ID is its identity, Name the kernel's short name of its program.
+	ID   proctab.ID
+	Name string
+	// Why is the reason, in a few words, why the sweep left it alone; empty for a
+	// process that was stopped or is only listed.
+	Why string
+
+	row proctab.Proc // as last seen
+}
+
+// HiddenProblem is the reason why the record of a dead session is kept although no
+// process of the session can be seen.
+const HiddenProblem = "its pids are of another pid namespace, whose processes cannot be seen from here: what it left cannot be checked or stopped"
+
+// Leftovers returns the processes in table that the dead sessions in list left
+// behind. Those that a sweep would spare come last and have a Why.
+func Leftovers(list []Entry, table []proctab.Proc) []Leftover {
+	left, spared := newFinder(list).find(table)
+	return append(left, spared...)
+}
+
+// A finder finds the processes of dead sessions. A process belongs to a dead session
+// if its identity is in the session's list, if it carries the session's stamp or
+// mark, or if it descends from such a process. Nothing else counts: no name, no bare
+// pid, no process group and no session id of the kernel.
+type finder struct {
+	dead map[string]bool
+	live map[string]bool
+	// unseen are the dead sessions that may have left processes in a pid namespace
+	// that this process cannot see.
+	unseen map[string]bool
+	// listed are the processes in the lists of dead sessions, with their sessions.
+	listed map[proctab.ID]string
+	// stamps are the stamps of all sessions.
+	stamps map[proctab.Stamp]string
+	// unmarked counts the passes in which a process had no mark. After the second pass
+	// the process counts as unmarked: in the middle of an execve it shows no mark.
+	unmarked map[proctab.ID]int
+	// vanished is true if a process ended during the last pass before its mark
+	// could be read. It may have left a child.
+	vanished bool
+	// anchors are the live servers, their guardians and this process.
+	anchors []proctab.ID
+	// known are the processes found so far, with their sessions. It also keeps
+	// processes whose only proof was a parent that has ended.
+	known map[proctab.ID]string
+}
+
+func newFinder(list []Entry) *finder {
+	f := &finder{
+		dead:     map[string]bool{},
+		live:     map[string]bool{},
+		listed:   map[proctab.ID]string{},
+		stamps:   map[proctab.Stamp]string{},
+		unseen:   map[string]bool{},
+		unmarked: map[proctab.ID]int{},
+		known:    map[proctab.ID]string{},
+	}
+	if self, err := proctab.Read(os.Getpid()); err == nil {
+		f.anchors = append(f.anchors, self.ID)
+	}
+	boot := proctab.BootID()
+	for _, e := range list {
+		f.stamps[proctab.SessionStamp(e.ID)] = e.ID
+		switch e.State {
+		case Stale:
+			f.dead[e.ID] = true
+			_, f.unseen[e.ID] = proctab.Elsewhere(e.Record.Boot)
+			for _, id := range e.Processes {
+				f.listed[id] = e.ID
+			}
+		case Live:
+			f.live[e.ID] = true
+			if e.Record.Boot == boot {
+				f.anchors = append(f.anchors, e.Record.Server.Identity(), e.Record.Guardian.Identity())
+			}
+		}
+	}
+	return f
+}
+
+// find returns the processes in table that dead sessions left: those that may be
+// stopped, and those that must be spared, with the reason.
+func (f *finder) find(table []proctab.Proc) (left, spared []Leftover) {
+	view := f.scan(table)
+	f.addKnown(view)
+	for _, p := range table {
+		session, found := f.known[p.ID]
+		if !found || p.Zombie {
+			continue
+		}
+		l := Leftover{Session: session, ID: p.ID, Name: p.Comm, row: p}
+		if why := view.spared[p.PID]; why != "" {
+			l.Why = why
+			spared = append(spared, l)
+		} else {
+			left = append(left, l)
+		}
+	}
+	return left, spared
+}
+
+// addKnown adds to known the processes that are proven to belong to a dead session,
+// and all descendants of known processes. Parents usually come before their children in a
+// table, so that one pass finds a whole tree.
+func (f *finder) addKnown(view *view) {
+	maps.Copy(f.known, view.owner)
+	for added := true; added; {
+		added = false
+		for _, p := range view.table {
+			if session := f.known[view.row[p.PPID].ID]; session != "" && f.known[p.ID] == "" {
+				f.known[p.ID] = session
+				added = true
+			}
+		}
+	}
+}
+
+// A view is the result of one pass over the process table.
+type view struct {
+	table  []proctab.Proc
+	row    map[int]proctab.Proc
+	owner  map[proctab.ID]string // the dead session that the process proves to be of
+	spared map[int]string        // why the process must not be signalled
+}
+
+func (f *finder) scan(table []proctab.Proc) *view {
+	v := &view{
+		table:  table,
+		row:    make(map[int]proctab.Proc, len(table)),
+		owner:  map[proctab.ID]string{},
+		spared: map[int]string{},
+	}
+	f.vanished = false
+	for _, p := range slices.Backward(table) { // the youngest first: they may be short-lived
+		v.row[p.PID] = p
+		if session := f.listed[p.ID]; session != "" {
+			v.owner[p.ID] = session
+		}
+		mark := f.mark(p.ID)
+		switch {
+		case f.dead[mark]:
+			v.owner[p.ID] = mark
+		case f.live[mark]:
+			v.spared[p.PID] = "of a live server"
+		}
+	}
+	for _, anchor := range f.anchors {
+		f.spareTree(v, anchor)
+	}
+	return v
+}
+
+// mark returns the session that the process's stamp or the mark in its environment
+// names, or "" if it has neither.
+func (f *finder) mark(id proctab.ID) (session string) {
+	if f.unmarked[id] >= emptyPasses {
+		return ""
+	}
+	if session = f.stamps[proctab.StampOf(id.PID).Session()]; session != "" {
+		return session
+	}
+	values, known := proctab.Getenvs(id.PID, proctab.EnvSession)
+	if mark := values[0]; f.dead[mark] || f.live[mark] {
+		return mark
+	}
+	if _, err := proctab.Read(id.PID); !known && err != nil {
+		f.vanished = true
+	}
+	f.unmarked[id]++
+	return ""
+}
+
+// spareTree spares an anchor (a live server or this process) and everything that it
+// started. If a dead session started the client that it serves, the client is spared
+// too: an editor that was opened through pmcp must not be closed by a server that
+// the editor has just started.
+func (f *finder) spareTree(v *view, anchor proctab.ID) {
+	p, found := v.row[anchor.PID]
+	if !found || p.ID != anchor {
+		return
+	}
+	top := p.PID
+	for up, seen := p, map[int]bool{}; !seen[up.PID]; {
+		seen[up.PID] = true
+		if v.owner[up.ID] != "" || f.known[up.ID] != "" {
+			top = up.PID
+		}
+		parent, found := v.row[up.PPID]
+		if !found {
+			break
+		}
+		up = parent
+	}
+	const why = "a live server depends on it"
+	v.spared[top] = why
+	for _, below := range proctab.Descendants(v.table, top) {
+		v.spared[below.PID] = why
+	}
+}

@@ -1,0 +1,223 @@
+package args_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pmcp/server/args"
+)
+
+type nested struct {
+	Port *int `json:"port,omitempty" min:"0" max:"65535"`
+}
+
+type arguments struct {
+	Name    string             `json:"name"`
+	Process string             `json:"process,omitempty"`
+	Mode    string             `json:"mode,omitempty" enum:"a|b"`
+	Count   int                `json:"count,omitempty" min:"1" max:"10"`
+	Words   []string           `json:"words,omitempty"`
+	Env     map[string]*string `json:"env,omitempty"`
+	Flag    *bool              `json:"flag,omitempty"`
+	Inner   *nested            `json:"inner,omitempty"`
+	List    []nested           `json:"list,omitempty"`
+	Secret  string             `json:"secret,omitempty" schema:"internal"`
+}
+
+func TestDecodeFillsArguments(t *testing.T) {
+	var a arguments
+	err := args.Decode(json.RawMessage(`{"name":"n","mode":"","count":3.0,"words":[],"env":{"A":"1","B":null},"flag":false,"inner":{"port":0},"list":[{"port":1},{}]}`), &a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Name != "n" || a.Count != 3 || a.Flag == nil || *a.Flag || *a.Env["A"] != "1" || a.Env["B"] != nil || *a.Inner.Port != 0 || len(a.List) != 2 || a.Words != nil {
+		t.Errorf("got %+v, want the given values", a)
+	}
+}
+
+func TestDecodeRefusesInvalidArguments(t *testing.T) {
+	for given, want := range map[string]string{
+		`{}`:                            "missing argument: name",
+		`{"name":null}`:                 "missing argument: name",
+		`{"name":""}`:                   "missing argument: name",
+		`[]`:                            "arguments: want an object, got []",
+		`{"name":7}`:                    "argument name: want a string, got 7",
+		`{"name":"n","cuont":1}`:        "unknown argument cuont: did you mean count?",
+		`{"name":"n","Count":1}`:        "unknown argument Count: did you mean count?",
+		`{"name":"n","secret":"s"}`:     "unknown argument secret",
+		`{"name":"n","mode":"c"}`:       `argument mode: want one of a, b, got "c"`,
+		`{"name":"n","count":11}`:       "argument count: want an integer from 1 to 10, got 11",
+		`{"name":"n","count":"3"}`:      `argument count: want an integer from 1 to 10, got "3"`,
+		`{"name":"n","count":1.5}`:      "argument count: want an integer from 1 to 10, got 1.5",
+		`{"name":"n","words":"w"}`:      `argument words: want an array of strings, got "w"`,
+		`{"name":"n","words":[null]}`:   `argument words: want an array of strings, got [null]`,
+		`{"name":"n","words":[[1]]}`:    `argument words: want an array of strings, got [[1]]`,
+		`{"name":"n","env":{"A":{}}}`:   "argument env: want an object with string values",
+		`{"name":"n","env":["A=1"]}`:    "argument env: want an object with string values",
+		`{"name":"n","flag":"yes"}`:     `argument flag: want true or false, got "yes"`,
+		`{"name":"n","inner":{"p":1}}`:  "unknown argument inner.p: did you mean inner.port?",
+		`{"name":"n","inner":[1]}`:      "argument inner: want an object, got [1]",
+		`{"name":"n","list":[{"x":1}]}`: "unknown argument list[0].x",
+	} {
+		var a arguments
+		if err := args.Decode(json.RawMessage(given), &a); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", given, err, want)
+		}
+	}
+}
+
+func TestNameIsAliasOfProcess(t *testing.T) {
+	var a struct {
+		Process string `json:"process"`
+	}
+	if err := args.Decode(json.RawMessage(`{"name":"web"}`), &a); err != nil || a.Process != "web" {
+		t.Errorf("got %+v, %v, want process web", a, err)
+	}
+	if err := args.Decode(json.RawMessage(`{"name":"web","process":"api"}`), &a); err == nil {
+		t.Error("name and process differ: got no error, want one")
+	}
+}
+
+func TestDecodeTakesNaturalValues(t *testing.T) {
+	var a struct {
+		Words []string           `json:"words,omitempty"`
+		Env   map[string]*string `json:"env,omitempty"`
+		TCP   string             `json:"tcp,omitempty" natural:"text"`
+		More  []string           `json:"more,omitempty"`
+	}
+	err := args.Decode(json.RawMessage(`{"words":["-p",5432,1.50,true," "],"env":{"PORT":3000,"CI":true,"A":null,"B":"x"},"tcp": 5432 }`), &a)
+	if err != nil || strings.Join(a.Words, "|") != "-p|5432|1.50|true| " || *a.Env["PORT"] != "3000" || *a.Env["CI"] != "true" || a.Env["A"] != nil || *a.Env["B"] != "x" || a.TCP != "5432" {
+		t.Errorf("got %+v, %v, want numbers and booleans as their text", a, err)
+	}
+	for given, want := range map[string]string{
+		`{"process":["web","api"]}`: "web,api",
+		`{"process":["web"]}`:       "web",
+		`{"name":["web","api"]}`:    "web,api",
+	} {
+		var a struct {
+			Process string `json:"process"`
+		}
+		if err := args.Decode(json.RawMessage(given), &a); err != nil || a.Process != want {
+			t.Errorf("%s: got %q, %v, want %q", given, a.Process, err, want)
+		}
+	}
+	var needs struct {
+		DependsOn []struct {
+			Process   string `json:"process"`
+			Condition string `json:"condition,omitempty"`
+		} `json:"depends_on"`
+	}
+	err = args.Decode(json.RawMessage(`{"depends_on":["db",{"name":"job","condition":"exited_ok"}]}`), &needs)
+	if err != nil || len(needs.DependsOn) != 2 || needs.DependsOn[0].Process != "db" || needs.DependsOn[1].Process != "job" {
+		t.Errorf("got %+v, %v, want db and job", needs, err)
+	}
+	for _, bad := range []string{`{"depends_on":[""]}`, `{"depends_on":[1]}`, `{"depends_on":[["db"]]}`} {
+		if err := args.Decode(json.RawMessage(bad), &needs); err == nil || !strings.Contains(err.Error(), "depends_on") {
+			t.Errorf("%s: got %v, want an error about depends_on", bad, err)
+		}
+	}
+	for _, bad := range []string{`{"process":[null]}`, `{"process":[""]}`, `{"process":["a",""]}`, `{"process":[[]]}`, `{"process":[1]}`, `{"process":{"a":"b"}}`} {
+		var a struct {
+			Process string `json:"process"`
+		}
+		if err := args.Decode(json.RawMessage(bad), &a); err == nil {
+			t.Errorf("%s: got process %q, want an error", bad, a.Process)
+		}
+	}
+}
+
+func TestNameIsAliasOfGroup(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"name":"g"}`:                             "g ",
+		`{"name":"g","group":"g"}`:                 "g ",
+		`{"name":"g","group":"h"}`:                 "differ",
+		`{"group":null,"name":"g"}`:                "g ",
+		`{"name":"g","process":"p"}`:               "g p",
+		`{"name":"p","group":"g"}`:                 "g p",
+		`{"name":"p","group":"g","process":"p"}`:   "g p",
+		`{"name":"x","group":"g","process":"p"}`:   "differ",
+		`{"name":"x","group":null,"process":null}`: "missing argument: group",
+	} {
+		var one struct {
+			Group string `json:"group" natural:"alias"`
+		}
+		var two struct {
+			Group   string `json:"group" natural:"alias"`
+			Process string `json:"process,omitempty"`
+		}
+		var err error
+		got := ""
+		if strings.Contains(given, `"p"`) || strings.Contains(given, `"x"`) {
+			err = args.Decode(json.RawMessage(given), &two)
+			got = two.Group + " " + two.Process
+		} else {
+			err = args.Decode(json.RawMessage(given), &one)
+			got = one.Group + " "
+		}
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestLinesIsAliasOfLimit(t *testing.T) {
+	for given, want := range map[string]string{
+		`{"lines":5}`:              "5",
+		`{"lines":null,"limit":5}`: "5",
+		`{"lines":5,"limit":6}`:    "argument lines: it is an alias of limit here, and the two differ",
+		`{"lines":-1}`:             "argument limit: want an integer",
+	} {
+		var a struct {
+			Limit int `json:"limit,omitempty" natural:"lines" min:"1" max:"10"`
+		}
+		got := fmt.Sprint(args.Decode(json.RawMessage(given), &a))
+		if got == "<nil>" {
+			got = fmt.Sprint(a.Limit)
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestParseTimeAcceptsAgesAndDates(t *testing.T) {
+	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
+	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Time{
+		"":                     {},
+		"10m":                  now.Add(-10 * time.Minute),
+		"2w":                   now.Add(-14 * 24 * time.Hour),
+		"2026-01-04T10:00:00Z": time.Date(2026, 1, 4, 10, 0, 0, 0, time.UTC),
+		"2026-01-04":           time.Date(2026, 1, 4, 0, 0, 0, 0, time.Local),
+		// These times are outside the range that the log can store in nanoseconds.
+		"999999w":              now.Add(-math.MaxInt64 / week * week),
+		"999999d":              now.Add(-math.MaxInt64 / day * day),
+		"0001-01-01T00:00:00Z": args.MinTime,
+		"1000-01-01":           args.MinTime,
+		"9999-12-31T23:59:59Z": args.MaxTime,
+	} {
+		if got, err := args.ParseTime("since", value, now); err != nil || !got.Equal(want) {
+			t.Errorf("ParseTime(%q): got %v, %v, want %v", value, got, err, want)
+		}
+	}
+	for _, bad := range []string{"soon", "10", "-5m", "2026-13-01", "5y"} {
+		if got, err := args.ParseTime("since", bad, now); err == nil || !strings.Contains(err.Error(), "argument since") {
+			t.Errorf("ParseTime(%q): got %v, %v, want an error", bad, got, err)
+		}
+	}
+}
+
+func TestFormatAgeUsesTwoUnits(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0s", 61 * time.Second: "1m 1s", 25 * time.Hour: "1d 1h", 90 * time.Minute: "1h 30m"} {
+		if got := args.FormatAge(d); got != want {
+			t.Errorf("FormatAge(%v): got %q, want %q", d, got, want)
+		}
+	}
+}

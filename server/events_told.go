@@ -1,0 +1,179 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pmcp/server/args"
+	"pmcp/server/project"
+)
+
+// drain removes the pending events and returns them, oldest first, for the answer
+// to a call that began at began. It leaves out events that the answer itself
+// reports; about is what the answer reports, shown the output that it shows.
+func (l *eventLog) drain(began time.Time, about []reported, shown ...project.ShownLines) (n pendingEvents) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range about {
+		l.answered[t.name] = answerReport{t, began}
+		if run := l.cutOff[t.name]; t.stage == stageEnded && run != 0 { // the event is older than the call, but the answer reports it
+			l.pending = slices.DeleteFunc(l.pending, func(e event) bool { return e.runID == run && e.stage == stageEnded && e.fault == "" })
+			delete(l.cutOff, t.name)
+		}
+	}
+	for i := range l.pending {
+		if l.pending[i].stage == stageEnded {
+			delete(l.cutOff, l.pending[i].name)
+		}
+	}
+	l.shown = append(l.shown, shown...)
+	l.shown = l.shown[max(0, len(l.shown)-maxShown):]
+	slices.SortStableFunc(l.pending, func(a, b event) int { return a.at.Compare(b.at) }) // pending is not sorted, because several feeds add events
+	events := slices.DeleteFunc(l.pending, func(e event) bool { return l.isToldLocked(&e) })
+	for _, e := range shortenLoops(l.omitNamedLocked(events)) {
+		n.texts = append(n.texts, args.FormatTime(e.at)+" "+e.text)
+		n.output = n.output || e.output
+	}
+	n.bound(eventsMaxBytes, l.dropped)
+	l.pending, l.dropped = nil, 0
+	return n
+}
+
+// setCutOff records that a call waits for the end of a run. If it is cancelled or times
+// out, no answer reports that end.
+func (l *eventLog) setCutOff(name string, run int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cutOff[name] = run
+}
+
+// cutOffRun returns the run of a process whose end a call was cut off from, if no
+// answer has reported that end since; else 0.
+func (l *eventLog) cutOffRun(name string) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cutOff[name]
+}
+
+// eventsRoom returns the most bytes of the events in the answer to a call: fewer than
+// usual if the call asks for a small answer.
+func eventsRoom(arguments json.RawMessage) int {
+	var call struct {
+		MaxBytes int `json:"max_bytes"`
+	}
+	if json.Unmarshal(arguments, &call) != nil || call.MaxBytes <= 0 {
+		return eventsMaxBytes
+	}
+	return min(eventsMaxBytes, max(minShare, call.MaxBytes/4))
+}
+
+// bound drops the oldest events that exceed room, and adds a line that counts them and
+// the dropped ones from before.
+func (n *pendingEvents) bound(room, dropped int) {
+	if n.dropped > 0 {
+		n.texts = n.texts[1:] // the line that counts them
+	}
+	dropped += n.dropped
+	for i, text := range slices.Backward(n.texts) {
+		if room -= sizeOfString(text); room < 0 && i < len(n.texts)-1 {
+			dropped += i + 1
+			n.texts = n.texts[i+1:]
+			break
+		}
+	}
+	if n.dropped = dropped; dropped > 0 {
+		n.texts = slices.Insert(n.texts, 0, fmt.Sprintf("%s: list_processes and get_errors show what they are about", countNoun(int64(dropped), "earlier event", "earlier events")))
+	}
+}
+
+// omitNamedLocked returns the events, which an answer is to tell, with the id in place of
+// an error that an earlier answer named as new in the same run, before that run ended, or
+// that the last answer about the process shows.
+func (l *eventLog) omitNamedLocked(events []event) []event {
+	for i := range events {
+		e := &events[i]
+		word, told := "error ", l.named[e.name]
+		isNamed := told.fault == e.why && told.runID == e.runID
+		if _, shown := l.answered[e.name].errors[e.why]; shown && !isNamed {
+			word, isNamed = "same error ", true
+		}
+		if e.why != "" && isNamed {
+			e.text, e.output = e.head+"; "+word+e.why+strings.TrimPrefix(e.text, e.head+e.cause), false
+		}
+	}
+	for _, e := range events {
+		if e.fault != "" {
+			l.named[e.name] = e
+		}
+	}
+	return events
+}
+
+// shortenLoops returns the events, oldest first, without what they repeat: a new error
+// is named in the event of the end that it caused; an error that the last end of the
+// process had too is not told again, and such ends are one event with their number; a
+// restart is not told if the event of a later end shows it.
+func shortenLoops(events []event) (short []event) {
+	joinNewErrors(events)
+	type loop struct {
+		why string // the error that was told
+		at  int    // index in short of the event "same error"; -1: none
+		n   int    // the ends that this event stands for
+	}
+	loops := make(map[string]*loop) // keyed by process name
+	for i, e := range events {
+		seen := loops[e.name]
+		switch {
+		case e.text == "", e.restarted && seen != nil && slices.ContainsFunc(events[i+1:], func(later event) bool { return later.name == e.name && later.why != "" }):
+		case e.why == "":
+			short = append(short, e)
+		case seen == nil || seen.why != e.why:
+			loops[e.name] = &loop{why: e.why, at: -1}
+			short = append(short, e)
+		default:
+			if seen.at >= 0 {
+				short[seen.at].text = ""
+			}
+			seen.n++
+			e.text, e.output, seen.at = e.head+"; same error", false, len(short)
+			if seen.n > 1 {
+				e.text += fmt.Sprintf(", %d times", seen.n)
+			}
+			short = append(short, e)
+		}
+	}
+	return slices.DeleteFunc(short, func(e event) bool { return e.text == "" })
+}
+
+// joinNewErrors joins the event of a new error to the event of the end that the error
+// caused, and empties the text of the former.
+func joinNewErrors(events []event) {
+	for i := range events {
+		e := &events[i]
+		end := slices.IndexFunc(events, func(end event) bool { return e.fault != "" && end.why == e.fault && end.runID == e.runID })
+		if end >= 0 && events[end].name == e.name {
+			if head, cause := events[end].head, events[end].cause; cause != "" { // otherwise the error is only the end
+				rest := strings.TrimPrefix(events[end].text, head+cause)
+				events[end].text = head + "; " + e.news + " " + e.fault + ": " + strings.TrimPrefix(cause, "; ") + rest
+			}
+			e.text = ""
+		}
+	}
+}
+
+// pendingEvents are the events that an answer reports in addition to what the call
+// asked for.
+type pendingEvents struct {
+	texts  []string
+	output bool // some of the events quote output of a process
+
+	dropped int // number of the events that the first of texts counts
+}
+
+// write writes the lines about the events for the end of an answer.
+func (n pendingEvents) write(t *answerText) {
+	t.events("events since the last answer:", n.texts, n.output)
+}

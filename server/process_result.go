@@ -1,0 +1,232 @@
+package server
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"pmcp/logstore/line"
+	"pmcp/process"
+	"pmcp/server/args"
+	"pmcp/server/project"
+)
+
+// A processResult is a process in an answer.
+type processResult struct {
+	Name    string `json:"name"`
+	Project string `json:"project,omitempty" schema:"extra"`
+	commandResult
+	State     string         `json:"state"`
+	Ready     *bool          `json:"ready,omitempty"`
+	PID       int            `json:"pid,omitempty"`
+	Run       int            `json:"run,omitempty"`
+	Owner     *project.Owner `json:"owner,omitempty"`
+	StartedAt string         `json:"started_at,omitempty"`
+	EndedAt   string         `json:"ended_at,omitempty"`
+	endResult
+	Restarts      *int     `json:"restarts,omitempty"` // nil: there was no restart
+	NextRetryAt   string   `json:"next_retry_at,omitempty" schema:"extra"`
+	Reason        string   `json:"reason,omitempty" schema:"extra"`
+	Ports         []int    `json:"ports,omitempty"`
+	CPUPercent    *float64 `json:"cpu_percent,omitempty" schema:"extra"` // nil: not measured; 0 is a measured share
+	MemoryBytes   uint64   `json:"memory_bytes,omitempty" schema:"extra"`
+	Survivors     []string `json:"survivors,omitempty" schema:"extra"`
+	LimitExceeded string   `json:"limit_exceeded,omitempty" schema:"extra"`
+}
+
+// commandResult is what a process runs, and where.
+type commandResult struct {
+	Command string   `json:"command,omitempty"`
+	Args    []string `json:"args,omitempty" schema:"extra"`
+	Cwd     string   `json:"cwd,omitempty"`
+}
+
+// endResult is how a run ended, and after what time. Its zero value is a run that
+// has not ended.
+type endResult struct {
+	DurationMS int64  `json:"duration_ms,omitempty" schema:"extra"`
+	ExitCode   *int   `json:"exit_code,omitempty"` // nil if a signal ended the run
+	Signal     string `json:"signal,omitempty"`
+	EndedBy    string `json:"ended_by,omitempty"`
+}
+
+// resultOf returns the result of a run.
+func resultOf(run *project.Run) processResult {
+	r := processResult{
+		Name: run.Spec.Name, commandResult: commandOf(run),
+		State: run.State.String(), Ready: run.Ready, PID: run.PID, Run: run.Status.Run, Owner: run.Owner,
+		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
+		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
+		Ports: run.Ports, CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
+		Survivors: run.Left(), LimitExceeded: run.LimitExceeded,
+	}
+	if run.Restarts > 0 {
+		r.Restarts = &run.Restarts
+	}
+	if run.Exit != nil {
+		r.Signal, r.EndedBy = run.Exit.Signal, string(run.Exit.By)
+		if r.Signal == "" {
+			r.ExitCode = &run.Exit.Code
+		}
+	}
+	return r
+}
+
+func commandOf(run *project.Run) commandResult {
+	return commandResult{run.Executable, run.Spec.Args, run.Spec.Dir}
+}
+
+// lineOf returns a run on one line, as processResult.line does.
+func lineOf(run *project.Run) string {
+	r := resultOf(run)
+	return r.line()
+}
+
+// reported returns how far the run of the process had come, according to r.
+func (r *processResult) reported() reported {
+	return reported{name: r.Name, run: r.Run, stage: stageOf(isLive(r.State), r.Ready)}
+}
+
+// isLive reports whether a process in the named state has a live run.
+func isLive(state string) bool {
+	s, err := process.ParseState(state)
+	return err == nil && s.Live()
+}
+
+// round returns x rounded to one decimal.
+func round(x float64) float64 { return float64(int64(x*10+0.5)) / 10 }
+
+// cpuShare returns a CPU share for an answer. It returns nil only if nothing was
+// measured yet, which a memory of 0 shows: the CPU share of an idle process is 0
+// too.
+func cpuShare(percent float64, memory uint64) *float64 {
+	if memory == 0 {
+		return nil
+	}
+	return new(round(percent))
+}
+
+// line returns the process on one line: "web: running, ready, run 3, pid 12, ports
+// 3000".
+func (r *processResult) line() string {
+	var t answerText
+	t.part("%s: %s", r.Name, r.State)
+	if r.Ready != nil {
+		t.part(", %s", map[bool]string{true: "ready", false: "not ready"}[*r.Ready])
+	}
+	t.optPart(", exit code %d", r.ExitCode)
+	t.optPart(", %s", r.Signal)
+	t.optPart(", ended by %s", r.EndedBy)
+	if r.EndedAt != "" || r.DurationMS > 0 {
+		t.part(", after %s", time.Duration(r.DurationMS)*time.Millisecond)
+	}
+	t.optPart(", at %s", r.EndedAt)
+	t.optPart(", run %d", r.Run)
+	t.optPart(", pid %d", r.PID)
+	t.optPart(", ports %s", joinInts(r.Ports))
+	if r.CPUPercent != nil {
+		t.part(", %.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
+	}
+	t.optPart(", %d restarts", r.Restarts)
+	t.optPart(", next try at %s", r.NextRetryAt)
+	if r.Owner != nil {
+		t.part(", owned by the pmcp server %d %s", r.Owner.PID, r.Owner.Client)
+	}
+	reason, exceeded := r.trouble()
+	t.optPart(", %s", reason)
+	t.optPart(", still running in its tree: %s", strings.Join(r.Survivors, ", "))
+	t.optPart(", %s", exceeded)
+	return t.l.String()
+}
+
+// trouble returns the reason for the state and the limit that was exceeded, or ""
+// in place of the one that the other repeats.
+func (r *processResult) trouble() (reason, exceeded string) {
+	what, _, _ := strings.Cut(r.LimitExceeded, "; ") // drops the action taken, which Reason may also name
+	switch {
+	case r.LimitExceeded == "" || r.Reason == "":
+		return r.Reason, r.LimitExceeded
+	case strings.HasPrefix(r.LimitExceeded, r.Reason):
+		return "", r.LimitExceeded
+	case strings.Contains(r.Reason, what):
+		return r.Reason, ""
+	}
+	return r.Reason, r.LimitExceeded
+}
+
+const (
+	// maxShownCommand is about how many bytes of a command line an answer about
+	// something else shows. maxShownArg is the same for each argument.
+	maxShownCommand = 2000
+	maxShownArg     = 200
+	// maxWholeCommand replaces maxShownCommand in an answer about the command line.
+	maxWholeCommand = 32 << 10
+)
+
+// quoteCommand returns a command line for reading: it quotes words that need
+// quotes, cuts long arguments, and shows only the first arguments if there are very
+// many.
+func quoteCommand(command string, args []string) string {
+	return quoteArgs(command, shortArgs(command, args))
+}
+
+// quoteArgs joins the words of a command line and quotes those that need it.
+func quoteArgs(command string, args []string) string {
+	words := []string{command}
+	for i, arg := range args {
+		isMark := i == len(args)-1 && argumentsCut.MatchString(arg)
+		if arg == "" || (strings.ContainsAny(arg, " \t\n'\"\\$`*?|&;<>(){}[]~#") || line.Visible(arg) != arg) && !isMark {
+			arg = fmt.Sprintf("%q", arg)
+		}
+		words = append(words, arg)
+	}
+	return strings.Join(words, " ")
+}
+
+var argumentsCut = regexp.MustCompile(`^… \[\+\d+ arguments\]$`)
+
+// shortArgs returns the arguments of a command line, shortened for a list of
+// processes.
+func shortArgs(command string, args []string) []string {
+	var short []string
+	size := len(command)
+	for i, arg := range args {
+		if size > maxShownCommand {
+			return append(short, fmt.Sprintf(cutMark+"%d arguments]", len(args)-i))
+		}
+		short = append(short, cut(arg, len(arg), maxShownArg))
+		size += len(short[i]) + 1
+	}
+	return short
+}
+
+// joinInts joins ints with commas.
+func joinInts(ints []int) string {
+	words := make([]string, len(ints))
+	for i, n := range ints {
+		words[i] = fmt.Sprint(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+// formatBytes returns a size in binary units for reading.
+func formatBytes(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	size, exp := float64(n)/unit, 0
+	for size >= unit && exp < 3 {
+		size, exp = size/unit, exp+1
+	}
+	return fmt.Sprintf("%.1f %ciB", size, "KMGT"[exp])
+}
+
+// countNoun returns a count with its noun: "1 match", "2 matches".
+func countNoun(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}

@@ -1,0 +1,158 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"pmcp/process"
+)
+
+// untilConditions maps what a call can wait for to the condition on the status.
+var untilConditions = map[string]func(process.Status) bool{
+	UntilStarted: func(st process.Status) bool { return st.State != process.Starting },
+	UntilReady: func(st process.Status) bool {
+		if st.Ready == nil { // there is no rule, or that is not known yet
+			return st.State != process.Starting
+		}
+		return *st.Ready
+	},
+	UntilExit: func(process.Status) bool { return false }, // a wait ends with the run anyway
+}
+
+// Await waits until a run of name ends or has come as far as until, for at most
+// timeout, and returns the run. timedOut reports whether the time ran out first.
+func (p *Project) Await(ctx context.Context, name string, run int64, until string, timeout time.Duration) (r Run, timedOut bool, err error) {
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	r, err = p.awaitRun(waiting, name, run, untilConditions[until])
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return r, true, nil
+	}
+	return r, false, err
+}
+
+// givenUpPatience is how long AwaitStart waits for the end of an MCP server whose
+// connection was given up: a server exits when its input is closed.
+const givenUpPatience = 2 * time.Second
+
+// AwaitStart waits until what the start asked for has happened, for at most timeout,
+// and returns the run. A start that asks for no more is watched, as
+// process.Manager.WatchStart does, unless timeout is 0 or the process was running
+// already; watched is how long it had lived by then, 0 if it was not watched. timedOut
+// reports that the time ran out first, or that an MCP server was given up.
+func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Duration) (r Run, timedOut bool, watched time.Duration, err error) {
+	name, id := s.Run.Spec.Name, s.Run.RunID
+	waiting, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	switch {
+	case timeout > 0 && s.Wait == UntilStarted && !s.Already && s.Run.Ready == nil:
+		var st process.Status
+		st, err = p.o.Manager.WatchStart(waiting, name, id)
+		r, watched = p.hereOf(&st), time.Since(st.StartedAt)
+	case s.Wait == UntilReady && s.Run.Spec.Stdio == process.StdioMCP:
+		r, err = p.awaitRun(waiting, name, id, func(st process.Status) bool { return untilConditions[UntilReady](st) || st.GivenUp() })
+		if err == nil && r.GivenUp() {
+			ending, cancel := context.WithTimeout(ctx, givenUpPatience)
+			defer cancel()
+			r, err = p.awaitRun(ending, name, id, untilConditions[UntilReady])
+		}
+	default:
+		r, err = p.awaitRun(waiting, name, id, untilConditions[s.Wait])
+	}
+	if len(r.Survivors) > 0 && s.Wait != UntilExit && timeout > 0 && ctx.Err() == nil {
+		p.awaitDaemon(ctx, &r)
+	} else if len(r.Survivors) > 0 {
+		r.Ports = p.treePorts(name)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return r, watched == 0, watched, nil
+	}
+	return r, false, watched, err
+}
+
+// awaitDaemon completes a run that has put processes into the background with their
+// ports. It waits for these for at most daemonTime after the end of the run.
+func (p *Project) awaitDaemon(ctx context.Context, r *Run) {
+	const daemonTime, pause = time.Second, 50 * time.Millisecond
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for {
+		r.Ports = p.treePorts(r.Spec.Name)
+		st, err := p.o.Manager.Status(r.Spec.Name)
+		if err != nil || st.RunID != r.RunID || st.State.Live() { // started again since
+			return
+		}
+		if r.Survivors = st.Survivors; len(r.Ports) > 0 || len(r.Survivors) == 0 || time.Since(r.EndedAt) >= daemonTime {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// treePorts returns the ports on which the living processes of name listen now.
+func (p *Project) treePorts(name string) (ports []int) {
+	members, _ := p.o.Manager.Tree(name) // an error leaves out what only completes the answer
+	for _, m := range members {
+		ports = append(ports, m.Ports...)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// How many bytes of a body HTTPAnswers returns: of one that made a process ready, and
+// of one that did not.
+const (
+	goodBody = 200
+	badBody  = 300
+)
+
+// HTTPAnswers returns the last answers to the requests of the readiness rule of r. It
+// masks and cuts their bodies.
+func (p *Project) HTTPAnswers(r *Run) []process.HTTPAnswer {
+	answers := slices.Clone(r.HTTP)
+	for i := range answers {
+		a, most := &answers[i], badBody
+		if a.OK() {
+			most = goodBody
+		}
+		if a.Body = p.o.Mask.Part(a.Body, a.More || a.Bytes > int64(len(a.Body))); len(a.Body) > most {
+			a.Body = strings.ToValidUTF8(a.Body[:most], "") + "…"
+		}
+	}
+	return answers
+}
+
+// awaitRun waits until a run of name ends or until holds for it, and returns the
+// run. For a run of another window, awaitRun sees what that window has stored. If ctx
+// ends first, awaitRun returns the run at that moment and ctx's error.
+func (p *Project) awaitRun(ctx context.Context, name string, run int64, until func(process.Status) bool) (Run, error) {
+	st, err := p.o.Manager.AwaitRun(ctx, name, run, until)
+	if !errors.Is(err, process.ErrUnknown) {
+		return p.hereOf(&st), err
+	}
+	return awaitRow(ctx, p.o.Store, run, until)
+}
+
+// backoffPatience is the longest time to the next automatic restart for which
+// AwaitSettled waits.
+const backoffPatience = 5 * time.Second
+
+// AwaitSettled returns a process of this session once its state will not change soon:
+// the process is not starting, and its restart policy will not restart it within
+// backoffPatience.
+func (p *Project) AwaitSettled(ctx context.Context, name string) (Run, error) {
+	if err := p.RequireHere(ctx, name); err != nil {
+		return Run{}, err
+	}
+	st, err := p.o.Manager.Await(ctx, name, func(st process.Status) bool {
+		return st.State != process.Starting && (st.State != process.Backoff || time.Until(st.NextRetry) > backoffPatience)
+	})
+	return p.here(&st), err
+}

@@ -1,0 +1,255 @@
+package project
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"time"
+
+	"pmcp/health"
+	"pmcp/process"
+	"pmcp/process/command"
+)
+
+// A Definition holds the arguments that define how a process runs: start_process
+// accepts them, restart_process may change them, and they are stored. The zero value
+// of each stands for "not given".
+type Definition struct {
+	Command     string             `json:"command,omitempty" jsonschema:"omitted: as stored"`
+	Args        []string           `json:"args,omitempty"`
+	Cwd         string             `json:"cwd,omitempty"`
+	Env         map[string]*string `json:"env,omitempty" jsonschema:"null removes one"`
+	EnvFiles    []string           `json:"env_files,omitempty"`
+	Ready       *readyArgs         `json:"ready,omitempty" jsonschema:"all given rules must hold"`
+	Restart     string             `json:"restart,omitempty" enum:"never|on-failure|always"`
+	MaxRestarts *int               `json:"max_restarts,omitempty" min:"0" max:"1000"`
+	Health      *healthArgs        `json:"health,omitempty" jsonschema:"one of command, tcp, http; also args, interval_ms, timeout_ms, retries, start_period_ms"`
+	Limits      *limitArgs         `json:"limits,omitempty"`
+	Stop        *stopArgs          `json:"stop,omitempty"`
+	Stdin       *bool              `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
+	PTY         *bool              `json:"pty,omitempty"`
+	MergeOutput *bool              `json:"merge_output,omitempty"`
+	Stdio       string             `json:"stdio,omitempty" enum:"log|mcp"`
+	Group       string             `json:"group,omitempty"`
+	DependsOn   []Dependency       `json:"depends_on,omitempty"`
+	// SecretEnv lists the variables whose values are never stored.
+	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
+	// Masked lists the other arguments of a stored definition in which secrets were
+	// masked. The definition cannot be started without new values for them.
+	Masked []string `json:"masked,omitempty" schema:"internal"`
+	// Removed lists the arguments that a request gives as null. Merged over a stored
+	// definition they are removed from it; otherwise they count as not given.
+	Removed []string `json:"-"`
+}
+
+// TakeNulls sets Removed. Package args calls it.
+func (a *Definition) TakeNulls(names []string) { a.Removed = names }
+
+type readyArgs struct {
+	Log  string `json:"log,omitempty" jsonschema:"RE2 pattern"`
+	Port *int   `json:"port,omitempty" jsonschema:"0: any" min:"0" max:"65535"`
+	HTTP string `json:"http,omitempty" jsonschema:"URL or path"`
+}
+
+type healthArgs struct {
+	Command       string   `json:"command,omitempty"`
+	Args          []string `json:"args,omitempty" schema:"brief"`
+	TCP           string   `json:"tcp,omitempty" natural:"text"`
+	HTTP          string   `json:"http,omitempty"`
+	IntervalMS    int      `json:"interval_ms,omitempty" schema:"brief" min:"100" max:"86400000"`
+	TimeoutMS     int      `json:"timeout_ms,omitempty" schema:"brief" min:"1" max:"60000"`
+	Retries       int      `json:"retries,omitempty" schema:"brief" min:"1" max:"100"`
+	StartPeriodMS *int     `json:"start_period_ms,omitempty" schema:"brief" min:"0" max:"3600000"`
+	OnUnhealthy   string   `json:"on_unhealthy,omitempty" enum:"none|restart"`
+}
+
+// A Dependency is what a member of a group waits for.
+type Dependency struct {
+	Process   string `json:"process"`
+	Condition string `json:"condition,omitempty" enum:"started|ready|healthy|exited_ok"`
+}
+
+// limitArgs are the limits of one process. A limit that is not given defaults to
+// the global one; 0 means no limit. Older versions of pmcp did not store a 0: in
+// their definitions, no limit reads as not given.
+type limitArgs struct {
+	MemoryMB   *int   `json:"memory_mb,omitempty" min:"0"`
+	CPUPercent *int   `json:"cpu_percent,omitempty" min:"0" max:"100"`
+	Action     string `json:"action,omitempty" enum:"warn|stop|restart"`
+}
+
+// overlay returns all, the limits of every process, overridden by the limits in l.
+// It returns nil if the result equals all.
+func (l *limitArgs) overlay(all process.Limits) *process.Limits {
+	if l == nil {
+		return nil
+	}
+	own := all
+	if l.MemoryMB != nil {
+		own.MemoryMB = *l.MemoryMB
+	}
+	if l.CPUPercent != nil {
+		own.CPUPercent = *l.CPUPercent
+	}
+	own.Action = cmp.Or(l.Action, own.Action)
+	if own == all {
+		return nil
+	}
+	return &own
+}
+
+type stopArgs struct {
+	Signal    string `json:"signal,omitempty"`
+	TimeoutMS int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+}
+
+// Spec returns the spec of a definition and has the masker learn its secrets. It
+// learns those in the command line first, before any error can quote it. exits is set
+// if the caller waits for the end.
+func (p *Project) Spec(name string, def Definition, exits bool) (process.Spec, error) {
+	p.o.Mask.Exempt(name, def.Group, def.dir(p.name))
+	for _, d := range def.DependsOn {
+		p.o.Mask.Exempt(d.Process)
+	}
+	p.learnLine(def.Command, def.Args)
+	if def.Health != nil {
+		p.learnLine(def.Health.Command, def.Health.Args)
+	}
+	spec, err := def.spec(name, p.name, exits, p.o.Manager.AllowsAny())
+	spec.Limits = def.Limits.overlay(p.o.Manager.Limits())
+	p.o.Mask.LearnArgs(spec.Args...)
+	p.o.Mask.LearnEnv(spec.Env)
+	return spec, err
+}
+
+// learnLine has the masker learn the secrets in a command line or in a program and its
+// arguments.
+func (p *Project) learnLine(line string, args []string) {
+	p.o.Mask.LearnArgs(append([]string{"-c", line}, args...)...)
+	if len(args) > 0 {
+		return
+	}
+	for name, values := range command.Assigned(line) {
+		for _, value := range values {
+			p.o.Mask.LearnEnv(map[string]string{name: value})
+		}
+	}
+}
+
+// spec converts a definition to a process.Spec: it splits the command line, reads
+// files and parses durations. It leaves out the limits, which depend on the limits
+// of every process. exits is set if the call waits for the end; stdin is then
+// /dev/null unless the definition sets it. shell is set if a shell may execute the
+// command line.
+func (a Definition) spec(name, project string, exits, shell bool) (process.Spec, error) {
+	if err := a.requireUnmasked(); err != nil {
+		return process.Spec{}, err
+	}
+	dir := a.dir(project)
+	spec := process.Spec{
+		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits,
+		PTY: isSet(a.PTY), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts),
+	}
+	if a.Stdin != nil {
+		spec.Stdin = *a.Stdin
+	}
+	if a.Stdio != process.StdioLog {
+		spec.Stdio = a.Stdio
+	}
+	if a.Restart != "never" {
+		spec.Restart = process.RestartPolicy(a.Restart)
+	}
+	if a.Ready != nil {
+		spec.Ready = &process.Ready{Log: a.Ready.Log, Port: a.Ready.Port, HTTP: a.Ready.HTTP}
+	}
+	if a.Stop != nil {
+		spec.Stop = process.StopSpec{Signal: a.Stop.Signal, Timeout: time.Duration(a.Stop.TimeoutMS) * time.Millisecond}
+	}
+	env, err := readEnvFiles(a.EnvFiles, dir)
+	if err != nil {
+		return spec, err
+	}
+	if len(a.Args) == 0 {
+		line, err := command.Parse(a.Command, dir, shell)
+		if err != nil {
+			return spec, err
+		}
+		spec.Command, spec.Args = line.Argv[0], line.Argv[1:]
+		if line.Dir != "" {
+			spec.Dir = Definition{Cwd: line.Dir}.dir(a.Cwd)
+		}
+		maps.Copy(env, line.Env)
+	}
+	for key, value := range a.Env {
+		if value != nil {
+			env[key] = *value
+		}
+	}
+	spec.Env = env
+	return spec, a.requireSecrets(env)
+}
+
+// line returns what the command line of def is read as. It is empty if def has args.
+func (p *Project) line(def Definition) command.Line {
+	if len(def.Args) > 0 {
+		return command.Line{}
+	}
+	line, _ := command.Parse(def.Command, def.dir(p.name), p.o.Manager.AllowsAny()) // a start reports the error
+	return line
+}
+
+// orNone returns a number in the form of specs, in which 0 stands for the default and
+// NoRestarts, like any negative number, for none.
+func orNone(n *int) int {
+	switch {
+	case n == nil:
+		return 0
+	case *n == 0:
+		return process.NoRestarts
+	}
+	return *n
+}
+
+// isSet reports whether an argument was given as true.
+func isSet(argument *bool) bool { return argument != nil && *argument }
+
+// healthSpec returns the health check of a definition, or nil if it has none. dir
+// is the directory in which a relative command is looked up. shell is set if a shell may
+// execute the check.
+func (a Definition) healthSpec(dir string, shell bool) (*health.Spec, error) {
+	if a.Health == nil {
+		return nil, nil
+	}
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	h := a.Health
+	check := &health.Spec{
+		Command: h.Command, Args: h.Args, TCP: h.TCP, HTTP: h.HTTP,
+		Interval: ms(h.IntervalMS), Timeout: ms(h.TimeoutMS), Retries: h.Retries, StartPeriod: ms(orNone(h.StartPeriodMS)),
+	}
+	if h.Command != "" && len(h.Args) == 0 {
+		line, err := command.Parse(h.Command, dir, shell)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("argument health: %w", err)
+		case len(line.Env) > 0:
+			return nil, errors.New("argument health.command: NAME=value is not allowed here; put it into env, which applies to the check as well")
+		case line.Dir != "":
+			return nil, errors.New("argument health.command: cd is not allowed here; the check runs in the cwd of the process")
+		}
+		check.Command, check.Args = line.Argv[0], line.Argv[1:]
+	}
+	if h.OnUnhealthy == "restart" {
+		check.OnUnhealthy = health.ActRestart
+	}
+	return check, check.Validate()
+}
+
+// dir returns the absolute working directory.
+func (a Definition) dir(project string) string {
+	if filepath.IsAbs(a.Cwd) {
+		return a.Cwd
+	}
+	return filepath.Join(project, a.Cwd)
+}

@@ -1,0 +1,206 @@
+package project
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"pmcp/logstore"
+	"pmcp/process/command"
+)
+
+// An ownDefinition is a definition that this session started a process with.
+type ownDefinition struct {
+	def Definition
+	// saved is the part of the definition that was stored, or nil if it could not
+	// be stored.
+	saved []byte
+}
+
+// Definition returns the definition that name was last started with: that of this
+// session or, if another session has stored a newer one since, the stored one. The
+// returned definition has no group.
+func (p *Project) Definition(ctx context.Context, name string) (Definition, bool, error) {
+	held, ok := p.definitions.Load(name)
+	if !ok {
+		return p.storedDefinition(ctx, name)
+	}
+	own := held.(*ownDefinition)
+	raw, found, err := p.o.Store.Definition(ctx, p.name, name)
+	switch {
+	case err != nil || own.saved == nil || bytes.Equal(raw, own.saved):
+		return own.def.clone(), true, nil
+	case p.isReplaced(name, own): // by a newer one of this session since the read
+		return p.Definition(ctx, name)
+	case !found && p.o.Store.Status().State != logstore.StateOK: // the database is unavailable; the definition need not be deleted
+		return own.def.clone(), true, nil
+	case !found: // another session has deleted the definition
+		p.definitions.CompareAndDelete(name, held)
+		return Definition{}, false, nil
+	}
+	stored, err := readDefinition(name, raw)
+	stored.fillSecrets(own.def, p.name, p.o.Mask)
+	return stored, err == nil, err
+}
+
+// isReplaced reports whether own is no longer this session's definition of name.
+func (p *Project) isReplaced(name string, own *ownDefinition) bool {
+	p.mu.Lock() // waits for a save that has not finished
+	defer p.mu.Unlock()
+	now, _ := p.definitions.Load(name)
+	return now != own
+}
+
+// storedDefinition returns the definition that any session last started name with,
+// without secret values and without a group.
+func (p *Project) storedDefinition(ctx context.Context, name string) (args Definition, ok bool, err error) {
+	raw, ok, err := p.o.Store.Definition(ctx, p.name, name)
+	if err != nil || !ok {
+		return Definition{}, false, err
+	}
+	args, err = readDefinition(name, raw)
+	return args, err == nil, err
+}
+
+// readDefinition decodes a stored definition.
+func readDefinition(name string, raw []byte) (args Definition, err error) {
+	if err := json.Unmarshal(raw, &args); err != nil {
+		return Definition{}, fmt.Errorf("cannot read the stored definition of %s: %w", name, err)
+	}
+	return args.ungrouped(), nil // older versions of pmcp stored the group as well
+}
+
+// saveDefinition keeps args without their group in memory as the definition of
+// name. It stores them without their group and without secret values.
+func (p *Project) saveDefinition(name string, args Definition) {
+	args = args.ungrouped()
+	raw, err := args.withoutSecrets(p.name, p.o.Mask).masked(p.o.Mask)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own := &ownDefinition{def: args.clone()}
+	if err != nil {
+		p.o.Log.Error("cannot store a definition", "process", name, "error", err)
+	} else {
+		own.saved = p.o.Store.SaveDefinition(p.name, name, raw)
+	}
+	p.definitions.Store(name, own)
+}
+
+// deleteDefinition deletes the definition of name from memory and from the store.
+func (p *Project) deleteDefinition(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.definitions.Delete(name)
+	p.o.Store.SaveDefinition(p.name, name, nil)
+}
+
+// ungrouped returns a without its group and without its dependencies in that group.
+// Membership is stored only with the group: if the definition also had it, starting
+// a process that was removed from the group would add the process to the group
+// again.
+func (a Definition) ungrouped() Definition {
+	a.Group, a.DependsOn = "", nil
+	return a
+}
+
+// clone returns a copy of a that can be decoded over without changing a.
+func (a Definition) clone() Definition {
+	a.Env, a.SecretEnv, a.Masked = maps.Clone(a.Env), slices.Clone(a.SecretEnv), slices.Clone(a.Masked)
+	return a
+}
+
+// withoutFalse returns a without the arguments whose false or null means the same as an
+// argument that is not given.
+func (a Definition) withoutFalse() Definition {
+	a.Removed = nil
+	if !isSet(a.PTY) {
+		a.PTY = nil
+	}
+	if !isSet(a.MergeOutput) {
+		a.MergeOutput = nil
+	}
+	return a
+}
+
+// override returns a with the arguments in given: env is merged, every other argument in
+// given replaces the one in a, and null removes it. A new command also replaces the old
+// args. New args also replace the arguments in the old command line.
+func (a Definition) override(given Definition, project string) Definition {
+	merged, replaced := a.clone(), given.Arguments()
+	merged.remove(given.Removed)
+	switch {
+	case given.Command != "":
+		merged.Args = nil
+		replaced["args"] = nil // so that args are no longer listed as masked
+	case len(given.Args) > 0:
+		merged.removeArguments(project)
+	}
+	merged.Masked = slices.DeleteFunc(merged.Masked, func(name string) bool { _, is := replaced[name]; return is })
+	env := merged.Env // a clone
+	into, from := reflect.ValueOf(&merged).Elem(), reflect.ValueOf(given)
+	for i := range from.NumField() {
+		if !from.Field(i).IsZero() {
+			into.Field(i).Set(from.Field(i))
+		}
+	}
+	merged.Removed = nil
+	if merged.Env = env; env == nil {
+		merged.Env = make(map[string]*string)
+	}
+	maps.Copy(merged.Env, given.Env)
+	for key, value := range merged.Env {
+		if value == nil {
+			delete(merged.Env, key)
+			merged.SecretEnv = slices.DeleteFunc(merged.SecretEnv, func(k string) bool { return k == key })
+		}
+	}
+	return merged
+}
+
+// remove removes the named arguments, except the command, without which nothing could be
+// started. a must be a clone.
+func (a *Definition) remove(names []string) {
+	v := reflect.ValueOf(a).Elem()
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		if slices.Contains(names, name) && name != "command" {
+			v.Field(i).SetZero()
+		}
+	}
+	if slices.Contains(names, "env") {
+		a.SecretEnv = nil
+	}
+	a.Masked = slices.DeleteFunc(a.Masked, func(name string) bool { return slices.Contains(names, name) })
+}
+
+// removeArguments reduces a command line to its program. Leading NAME=value words
+// become env. a must be a clone.
+func (a *Definition) removeArguments(project string) {
+	if len(a.Args) > 0 {
+		return
+	}
+	assigned, argv, err := command.Split(a.Command, a.dir(project))
+	if err != nil {
+		return // starting the process reports the error
+	}
+	a.Command = argv[0]
+	a.addEnv(assigned)
+}
+
+// addEnv adds variables that a does not set. a must be a clone.
+func (a *Definition) addEnv(variables map[string]string) {
+	for key, value := range variables {
+		if a.Env[key] != nil {
+			continue
+		}
+		if a.Env == nil {
+			a.Env = make(map[string]*string)
+		}
+		a.Env[key] = &value
+	}
+}

@@ -1,0 +1,128 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pmcp/process"
+)
+
+// An InputRequest is what a call sends to a process: Text, or Steps.
+type InputRequest struct {
+	Name string
+	Text string
+	// Enter adds what the Enter key sends, and EOF then closes stdin.
+	Enter, EOF bool
+	Steps      []Step
+	// Wait bounds the wait for what the process prints after the input: until silence
+	// or a prompt follows it, or the run ends. 0 does not wait.
+	Wait time.Duration
+}
+
+// An Inputted is the outcome of an InputRequest.
+type Inputted struct {
+	Run   Run
+	Bytes int    // how many were written
+	After string // the cursor after which the run has printed something since the call
+	// Echo is what the terminal has printed of the text before that.
+	Echo ShownLines
+	// Prompt means that the last line that the run has printed has no end.
+	Prompt bool
+	Hint   string
+}
+
+// Input sends input to a process and waits for what the process prints then. If a
+// step fails, Input returns the run and a *StepError.
+func (p *Project) Input(ctx context.Context, a InputRequest) (done Inputted, err error) {
+	done.Hint = p.learnSteps(a.Steps)
+	if err := checkSteps(a.Steps); err != nil {
+		return done, err
+	}
+	if err := p.RequireHere(ctx, a.Name); err != nil {
+		return done, err
+	}
+	var probe []byte // learns whether the process takes input
+	if len(a.Text) > process.MaxInput {
+		probe = []byte(a.Text) // which is refused before anything else
+	}
+	if _, err := p.o.Manager.Input(ctx, a.Name, probe, false); err != nil {
+		return done, err
+	}
+	st, err := p.o.Manager.Status(a.Name)
+	if err != nil {
+		return done, err
+	}
+	d, stop := p.openDialogue(ctx, &st)
+	defer stop()
+	if len(a.Steps) == 0 {
+		if err := d.send(ctx, a.Text, a.Enter, a.EOF); err != nil {
+			return done, err
+		}
+	} else {
+		if done.After, err = p.End(ctx, []string{a.Name}); err != nil {
+			return done, err
+		}
+		err = d.play(ctx, a.Steps, dialogueTime(a.Steps))
+	}
+	if a.Wait > 0 {
+		if settleErr := d.settle(ctx, a.Wait); settleErr != nil {
+			return done, errors.Join(err, settleErr)
+		}
+	}
+	if done.Bytes, done.Prompt = d.bytes, d.prompting; len(a.Steps) == 0 {
+		done.After, done.Echo = d.echoed, d.typed
+	}
+	now, nowErr := p.o.Manager.AwaitRun(ctx, a.Name, st.RunID, func(process.Status) bool { return true })
+	done.Run = p.hereOf(&now)
+	if err == nil {
+		err = nowErr
+	}
+	return done, err
+}
+
+// Play plays steps with a run that was just started and waits for what the run prints
+// then. If the caller waits for the end of the run, Play closes stdin after the last
+// step, unless that is a terminal. timeout bounds the steps together; 0 stands for the
+// default. If a step fails, Play returns the run and a *StepError.
+func (p *Project) Play(ctx context.Context, s Started, steps []Step, timeout time.Duration) (Run, error) {
+	d, stop := p.openDialogue(ctx, &s.Run.Status)
+	defer stop()
+	err := d.play(ctx, steps, cmp.Or(timeout, dialogueTime(steps)))
+	if err == nil && s.Wait == UntilExit && !d.pty {
+		_, _ = p.o.Manager.Input(ctx, d.name, nil, true) // the process may have closed it, or ended
+	}
+	if settleErr := d.settle(ctx, outputMost); settleErr != nil {
+		return Run{}, errors.Join(err, settleErr)
+	}
+	now, nowErr := p.awaitRun(ctx, d.name, d.run, func(process.Status) bool { return true })
+	if err == nil {
+		err = nowErr
+	}
+	return now, err
+}
+
+// checkDialogue returns an error if steps cannot be played with a process that is
+// started from def, or that is running already.
+func (p *Project) checkDialogue(a StartRequest, def Definition) error {
+	switch {
+	case def.Stdio == process.StdioMCP:
+		return errors.New("argument steps: with stdio: mcp the standard input carries the protocol; call the tools of the server instead")
+	case def.Stdin != nil && !*def.Stdin:
+		return errors.New("argument steps: they need an open stdin, and stdin is false")
+	case a.IfRunning == process.KeepRunning:
+		if st, err := p.o.Manager.Status(a.Name); err == nil && st.State.Live() {
+			return &playedError{a.Name}
+		}
+	}
+	return nil
+}
+
+// A playedError is returned for a start with steps of a process that runs already.
+type playedError struct{ name string }
+
+func (e *playedError) Error() string {
+	return fmt.Sprintf("%s is already running, so nothing was sent; send_input with the same steps continues after the last input, and if_running: \"restart\" starts it again", e.name)
+}

@@ -1,0 +1,126 @@
+package project
+
+import (
+	"context"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// Live returns the processes of this session that are running.
+func (p *Project) Live() []Run {
+	var live []Run
+	own := p.o.Manager.List()
+	for i := range own {
+		if own[i].State.Live() {
+			live = append(live, p.here(&own[i]))
+		}
+	}
+	return live
+}
+
+// StorageStatus returns the status of the store.
+func (p *Project) StorageStatus() logstore.Status { return p.o.Store.Status() }
+
+// RunStats returns a summary of the log of a run.
+func (p *Project) RunStats(ctx context.Context, run int64) (logstore.RunStats, error) {
+	return p.o.Store.RunStats(ctx, run)
+}
+
+// End returns the cursor after everything that the named processes have printed.
+func (p *Project) End(ctx context.Context, names []string) (string, error) {
+	return p.o.Store.End(ctx, p.name, names)
+}
+
+// Read returns the lines of the project that q selects.
+func (p *Project) Read(ctx context.Context, q logstore.Query) (*logstore.Page, error) {
+	q.Project = p.name
+	return p.o.Store.Read(ctx, q)
+}
+
+// Search returns the lines of the project that match q.
+func (p *Project) Search(ctx context.Context, q logstore.SearchQuery) (*logstore.Matches, error) {
+	q.Project = p.name
+	return p.o.Store.Search(ctx, q)
+}
+
+// ClearLogs removes the lines of the named processes, or of all if names is nil, that
+// are older than until, or all lines if until is zero.
+func (p *Project) ClearLogs(ctx context.Context, names []string, until time.Time) (lines, bytes int64, err error) {
+	affected := names
+	if names == nil {
+		if affected, err = p.Names(ctx); err != nil {
+			return 0, 0, err
+		}
+	}
+	if lines, bytes, err = p.o.Store.Clear(ctx, p.name, names, until); err != nil {
+		return lines, bytes, err
+	}
+	for _, name := range affected { // even if no line was removed: errors of runs without output go too
+		p.o.Changed(name, lines > 0)
+	}
+	return lines, bytes, nil
+}
+
+// Faults returns the errors of the project that q selects, and how many there are. Unless
+// q.SkipFlush is set, it waits briefly, as RunFaults does, for the latest runs.
+func (p *Project) Faults(ctx context.Context, q logstore.FaultQuery) ([]logstore.Fault, int, error) {
+	q.Project = p.name
+	if !q.SkipFlush {
+		latest, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: p.name, Names: q.Names, Current: true})
+		if err != nil {
+			return nil, 0, err
+		}
+		bounded, cancel := context.WithTimeout(ctx, recogniseTime)
+		defer cancel()
+		for i := range latest {
+			p.o.Store.Recognised(bounded, latest[i].ID)
+		}
+	}
+	return p.o.Store.Faults(ctx, q)
+}
+
+// recogniseTime is how long RunFaults waits for errors whose last lines may still
+// follow. Silence of 300 ms completes them.
+const recogniseTime = 500 * time.Millisecond
+
+// RunFaults returns the errors of a run whose latest occurrence is after a cursor, or
+// of the whole run if after is "", with the cause first (see logstore.SortByCause). It
+// waits briefly until the errors in the lines printed so far are known.
+func (p *Project) RunFaults(ctx context.Context, run int64, after string) ([]logstore.Fault, error) {
+	bounded, cancel := context.WithTimeout(ctx, recogniseTime)
+	defer cancel()
+	p.o.Store.Recognised(bounded, run)
+	all, _, err := p.o.Store.Faults(ctx, logstore.FaultQuery{Project: p.name, Runs: []int64{run}, After: after, Limit: maxRunFaults})
+	logstore.SortByCause(all)
+	return all, err
+}
+
+// maxRunFaults is how many kinds of errors of a run RunFaults returns, the latest.
+const maxRunFaults = 1000
+
+// ResolveFault marks an error of any project as resolved.
+func (p *Project) ResolveFault(ctx context.Context, id, note string) (logstore.Fault, error) {
+	f, err := p.o.Store.ResolveFault(ctx, id, note)
+	if err == nil && f.Project == p.name {
+		p.o.Changed(f.Name, false)
+	}
+	return f, err
+}
+
+// awaitSilent returns true once no process in names can print any more in this
+// session, and false when ctx ends. A process that another window is running can
+// always print.
+func (p *Project) awaitSilent(ctx context.Context, names []string) bool {
+	for _, name := range names {
+		_, _ = p.o.Manager.Await(ctx, name, func(st process.Status) bool { return !st.GoesOn() }) // error: the process is unknown because it never ran here
+		if run, err := p.Find(ctx, name); err == nil && run.Owner != nil {
+			<-ctx.Done()
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,110 @@
+package project
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"pmcp/logstore"
+)
+
+// portLines is how many of the last lines of a run TakenPort reads, and portDetails how
+// many lines after an error may name its port.
+const (
+	portLines   = 100
+	portDetails = 8
+)
+
+var (
+	// portInUse matches what programs print when they cannot listen on a port.
+	portInUse = regexp.MustCompile(`(?i)EADDRINUSE|AddrInUse|address (is )?(already )?in use|\bport\b.{0,40}\b(in use|already allocated|already taken)`)
+	// namedPort is a port that a line names as such, addressPort one in an address:
+	// 127.0.0.1:3000, [::]:3000 or ('127.0.0.1', 3000).
+	namedPort   = regexp.MustCompile(`(?i)\bport\b\W{0,3}(\d{1,5})\b`)
+	addressPort = regexp.MustCompile(`(?::|', )(\d{2,5})\b`)
+)
+
+// TakenPort returns a sentence on the process that holds the port on which run could
+// not listen, with a free port, or "" if run has printed no such error and named no
+// port that is taken. It reads the port from the error, else from PORT in the
+// environment of run, else from its readiness rule.
+func (p *Project) TakenPort(ctx context.Context, run *Run) string {
+	if run.Stored {
+		return ""
+	}
+	page, err := p.Read(ctx, logstore.Query{Runs: []int64{run.RunID}, Limit: portLines, Newest: true})
+	if err != nil {
+		return ""
+	}
+	ports, failed := portsInUse(page.Lines)
+	if failed {
+		port, given := run.Spec.Env["PORT"]
+		if !given {
+			port = os.Getenv("PORT")
+		}
+		if n, err := strconv.Atoi(port); err == nil {
+			ports = append(ports, n)
+		}
+	}
+	ports = append(ports, run.Spec.Ready.LocalPorts()...)
+	except := run.Spec.Name // its own survivors listen where they should
+	if failed {
+		except = ""
+	}
+	for _, port := range slices.Compact(ports) {
+		if held, pids := p.o.Manager.TakenPort(port, except); held != "" {
+			return held + p.windowOf(ctx, pids)
+		}
+	}
+	if failed && len(ports) > 0 {
+		return fmt.Sprintf("no process that can be seen listens on port %d now", ports[0])
+	}
+	return ""
+}
+
+// windowOf returns, as the end of a sentence, which process of another window has its
+// first process among pids, or "".
+func (p *Project) windowOf(ctx context.Context, pids []int) string {
+	if len(pids) == 0 {
+		return ""
+	}
+	runs, err := p.o.Store.Runs(ctx, logstore.RunFilter{Current: true})
+	if err != nil {
+		return "" // the holder itself is named
+	}
+	for i := range runs {
+		if run := stored(&runs[i]); run.Owner != nil && slices.Contains(pids, run.PID) {
+			return fmt.Sprintf("; the holder is %s, owned by the pmcp server %s", run.Spec.Name, run.Owner)
+		}
+	}
+	return ""
+}
+
+// portsInUse returns the ports that lines name as in use, the last first. failed
+// reports whether a line states that an address is in use, whether or not a port is
+// named.
+func portsInUse(lines []logstore.Line) (ports []int, failed bool) {
+	for i := range slices.Backward(lines) {
+		text := lines[i].Text
+		if !portInUse.MatchString(text) {
+			continue
+		}
+		failed = true
+		found := namedPort.FindAllStringSubmatch(text, -1)
+		if found == nil {
+			found = addressPort.FindAllStringSubmatch(text, -1)
+		}
+		for j := i + 1; found == nil && j < min(len(lines), i+portDetails); j++ {
+			found = namedPort.FindAllStringSubmatch(lines[j].Text, -1)
+		}
+		for _, m := range slices.Backward(found) { // the first numbers of a line may be a time
+			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n <= 65535 {
+				ports = append(ports, n)
+			}
+		}
+	}
+	return ports, failed
+}

@@ -1,0 +1,230 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// A Run is one run of a process: of this session, of another window, or stored by a
+// session that has ended. Everything that is shown of a process is shown from it.
+type Run struct {
+	// Status describes the run, or a process of this session that has a definition and
+	// no run yet. The secrets in Spec.Args are masked. If the run was read from the
+	// database, Spec has only Name, Args, Dir and whether there is a readiness rule.
+	process.Status
+	// Project is the project of the run.
+	Project string
+	// Stored means that the run was read from the run table: this session did not
+	// start it.
+	Stored bool
+	// Owner is the window that is running the run, or nil.
+	Owner *Owner
+	// Since is a sentence on what happened to the process after the run ended, or "".
+	Since string
+}
+
+// An Owner is the server that started a run.
+type Owner struct {
+	PID    int    `json:"pid"`
+	Client string `json:"client,omitempty"`
+}
+
+// String returns text such as "pid 7 editor".
+func (o Owner) String() string {
+	return strings.TrimSpace("pid " + strconv.Itoa(o.PID) + " " + o.Client)
+}
+
+// maxNamedSurvivors is how many survivors of a run an answer names.
+const maxNamedSurvivors = 10
+
+// Left returns the processes that have outlived the run, in words.
+func (r *Run) Left() []string {
+	var left []string
+	for i, s := range r.Survivors {
+		if i == maxNamedSurvivors {
+			return append(left, fmt.Sprintf("%d more", len(r.Survivors)-i))
+		}
+		left = append(left, fmt.Sprintf("pid %d (%s)", s.PID, s.Comm))
+	}
+	return left
+}
+
+// Over reports whether the run has ended or was lost. The process may have another
+// run.
+func (r *Run) Over() bool { return !r.EndedAt.IsZero() || r.State == process.Lost }
+
+// Idle reports whether the process has ended and will not restart by itself. In a
+// process that is being restarted, EndedAt is the end of the previous run.
+func (r *Run) Idle() bool { return r.Over() && !r.State.Active() }
+
+// EndedBadly reports whether the errors of the run explain how it ended. They do not
+// if another window stopped it.
+func (r *Run) EndedBadly() bool {
+	return r.Exit != nil && !r.Exit.Clean() && !(r.Stored && r.State == process.Stopped) || r.State == process.Failed || r.State == process.Backoff || r.State == process.Lost
+}
+
+// lacksReadiness reports whether the run goes on without a readiness rule.
+func (r *Run) lacksReadiness() bool {
+	return r.Ready == nil && !r.Over() && r.State != process.Starting
+}
+
+// Duration returns how long the run took, or 0 if it has not ended.
+func (r *Run) Duration() time.Duration {
+	if r.Exit == nil && !r.Stored || r.EndedAt.IsZero() {
+		return 0
+	}
+	return r.EndedAt.Sub(r.StartedAt)
+}
+
+// here returns the entry st of this session as a Run.
+func (p *Project) here(st *process.Status) Run {
+	r := Run{Status: *st, Project: p.name}
+	r.Spec.Args = p.o.Mask.Texts(st.Spec.Args)
+	return r
+}
+
+// hereOf is here for one run of an entry, which may have started another run since.
+func (p *Project) hereOf(st *process.Status) Run {
+	r := p.here(st)
+	if !r.Over() {
+		return r
+	}
+	current, err := p.o.Manager.Status(st.Spec.Name)
+	if err == nil && current.RunID == st.RunID && !betweenRuns(&current) {
+		return r
+	}
+	r.State, r.NextRetry, r.Survivors = stateOfRun(st), time.Time{}, nil
+	if err == nil && current.RunID != st.RunID {
+		r.Since = fmt.Sprintf("run %d has been started since", current.Run)
+	}
+	return r
+}
+
+// row is the JSON object in a row of the run table. It holds names of environment
+// variables, but no values.
+type row struct {
+	Command  string   `json:"command"`
+	Args     []string `json:"args,omitempty"`
+	Cwd      string   `json:"cwd"`
+	EnvKeys  []string `json:"env_keys,omitempty"`
+	PID      int      `json:"pid"`
+	Owner    Owner    `json:"owner"`
+	State    string   `json:"state"`
+	ExitCode *int     `json:"exit_code,omitempty"`
+	Signal   string   `json:"signal,omitempty"`
+	EndedBy  string   `json:"ended_by,omitempty"`
+	Restarts int      `json:"restarts,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
+	Ready    *bool    `json:"ready,omitempty"` // only for a run that has not ended
+}
+
+// stored returns a row of the run table as a Run. Until the server of the run has
+// stored what it spawned, only the number of the run is known. If the row was
+// written by another version of pmcp, stored returns what can be read.
+func stored(run *logstore.Run) Run {
+	var info row
+	_ = json.Unmarshal(run.Info, &info)
+	r := Run{Project: run.Project, Stored: true, Status: process.Status{
+		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd},
+		Executable: info.Command, Run: run.Number, RunID: run.ID, StartedAt: run.Started, EndedAt: run.Ended,
+		Restarts: info.Restarts, Reason: info.Reason,
+	}}
+	if info.Ready != nil {
+		r.Spec.Ready = new(process.Ready)
+	}
+	if info.ExitCode != nil || info.Signal != "" {
+		r.Exit = &process.Exit{Code: -1, Signal: info.Signal, By: process.EndedBy(info.EndedBy)}
+		if info.ExitCode != nil {
+			r.Exit.Code = *info.ExitCode
+		}
+	}
+	if run.Lost {
+		r.State = process.Lost
+		return r
+	}
+	if r.EndedAt.IsZero() {
+		info.State = cmp.Or(info.State, process.Starting.String())
+	}
+	r.State, _ = process.ParseState(info.State)
+	if run.Live && r.EndedAt.IsZero() {
+		r.PID, r.Ready = info.PID, info.Ready
+		if !run.Own {
+			r.Owner = &info.Owner
+		}
+	}
+	return r
+}
+
+// betweenRuns reports whether the next run is being spawned. The status st then has
+// the new definition but the number of the previous run.
+func betweenRuns(st *process.Status) bool {
+	return st.State == process.Starting || st.State == process.Stopping && !st.EndedAt.IsZero()
+}
+
+// stateOfRun returns the state of the run itself. A run that has ended by itself
+// keeps its state, even if the entry will be retried or has been stopped since.
+func stateOfRun(st *process.Status) process.State {
+	switch {
+	case st.Exit == nil, st.State != process.Backoff && st.State != process.Stopped:
+		return st.State
+	case st.State == process.Stopped && !slices.Contains([]process.EndedBy{process.BySelf, process.ByOutside, process.ByOOM}, st.Exit.By):
+		return st.State // pmcp caused the end
+	case st.Exit.Clean():
+		return process.Exited
+	default:
+		return process.Crashed
+	}
+}
+
+// Here returns the entry of this session called name, or nil if there is none.
+func (p *Project) Here(name string) *Run {
+	st, err := p.o.Manager.Status(name)
+	if err != nil {
+		return nil
+	}
+	r := p.here(&st)
+	return &r
+}
+
+// Find returns the run that name stands for: that of this session or, if it is idle,
+// the run of another window; else the latest stored run. For a process that never ran
+// it returns a stopped one. If the store cannot be read, this session decides.
+func (p *Project) Find(ctx context.Context, name string) (Run, error) {
+	st, ownErr := p.o.Manager.Status(name)
+	if ownErr == nil && st.GoesOn() { // an active process here is ours, whatever the store has
+		return p.here(&st), nil
+	}
+	run, ok, err := p.latest(ctx, name)
+	switch {
+	case ownErr == nil && (err != nil || !ok || run.Owner == nil && st.RunID != 0):
+		return p.here(&st), nil
+	case !ok:
+		run = Run{Project: p.name, Stored: true, Status: process.Status{Spec: process.Spec{Name: name}}}
+	}
+	return run, err
+}
+
+// LatestRun returns the number of the latest run of name, or 0 if it never ran.
+func (p *Project) LatestRun(ctx context.Context, name string) (int, error) {
+	run, _, err := p.latest(ctx, name)
+	return run.Run, err
+}
+
+// latest returns the run of name that another window is running now or, if there is
+// none, the latest stored run; ok is false if there is none either.
+func (p *Project) latest(ctx context.Context, name string) (r Run, ok bool, err error) {
+	runs, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: p.name, Names: []string{name}, Current: true})
+	if err != nil || len(runs) == 0 {
+		return Run{}, false, err
+	}
+	return stored(&runs[0]), true, nil
+}

@@ -1,0 +1,120 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+// RunTable maintains the rows of the run table. It follows the manager's feed and
+// saves the start and the end of each run to the store, which buffers them. For
+// package groups it reads the rows of other windows.
+type RunTable struct {
+	store   *logstore.Store
+	project string
+	log     *slog.Logger
+	done    sync.WaitGroup
+
+	mu    sync.Mutex
+	owner Owner // guarded by mu
+}
+
+// NewRunTable returns a RunTable that follows manager. pid is the id of the process
+// that doctor and get_server_info show for this server.
+func NewRunTable(manager *process.Manager, store *logstore.Store, pid int, log *slog.Logger) *RunTable {
+	t := &RunTable{store: store, project: manager.Project(), log: log}
+	t.setOwner(Owner{PID: pid})
+	feed := manager.Watch()
+	t.done.Go(func() { t.follow(feed) })
+	return t
+}
+
+// SetClient sets the client's name in the rows saved from now on, so that other
+// servers can show the owner of a run.
+func (t *RunTable) SetClient(name string) {
+	t.setOwner(Owner{PID: t.currentOwner().PID, Client: name})
+}
+
+// setOwner sets the owner that is stored with every run from now on, including runs
+// that are being spawned.
+func (t *RunTable) setOwner(owner Owner) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.owner = owner
+	if raw, err := json.Marshal(map[string]Owner{"owner": owner}); err == nil { // cannot fail for numbers and text
+		t.store.SetNewInfo(raw)
+	}
+}
+
+// currentOwner returns the owner of new rows.
+func (t *RunTable) currentOwner() Owner {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.owner
+}
+
+// Close waits until everything that manager published has been saved. The manager
+// must be closed first.
+func (t *RunTable) Close() { t.done.Wait() }
+
+// follow saves every change until the manager is closed.
+func (t *RunTable) follow(feed *process.Feed) {
+	for {
+		change, err := feed.Next(context.Background())
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				t.log.Error("cannot follow the processes", "error", err)
+			}
+			return
+		}
+		t.handleChange(feed, &change)
+	}
+}
+
+// handleChange saves one change. After a gap in the feed it saves every end of a
+// run that the manager has kept, and the current state of every process. Everything
+// that follows on the feed is newer, so nothing overwrites newer data.
+func (t *RunTable) handleChange(feed *process.Feed, change *process.Change) {
+	if change.Missed == 0 {
+		t.save(&change.Status)
+		return
+	}
+	ends, entries := feed.Resync()
+	for i := range ends {
+		t.save(&ends[i].Status)
+	}
+	for i := range entries {
+		t.save(&entries[i])
+	}
+}
+
+// save writes the row of the current or last run of the entry st.
+func (t *RunTable) save(st *process.Status) {
+	if st.RunID == 0 || betweenRuns(st) {
+		return
+	}
+	info := row{
+		Command: st.Executable, Args: st.Spec.Args, Cwd: st.Spec.Dir, EnvKeys: slices.Sorted(maps.Keys(st.Spec.Env)),
+		PID: st.PID, Owner: t.currentOwner(), State: stateOfRun(st).String(), Restarts: st.Restarts, Reason: st.Reason, Ready: st.Ready,
+	}
+	if st.Exit != nil {
+		info.Signal, info.EndedBy = st.Exit.Signal, string(st.Exit.By)
+		if st.Exit.Signal == "" {
+			info.ExitCode = &st.Exit.Code
+		}
+	}
+	raw, err := json.Marshal(info)
+	if err != nil {
+		t.log.Error("cannot save a run", "process", st.Spec.Name, "error", err)
+		return
+	}
+	t.store.SaveRun(st.RunID, st.StartedAt, st.EndedAt, raw)
+}

@@ -1,0 +1,273 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"pmcp/health"
+	"pmcp/process"
+	"pmcp/process/command"
+	"pmcp/server/args"
+)
+
+// The conditions that a call can wait for.
+const (
+	UntilStarted = "started"
+	UntilReady   = "ready"
+	UntilExit    = "exit"
+)
+
+// A StartRequest is what a call that starts a process asks for.
+type StartRequest struct {
+	Name string
+	// Definition is merged over the stored one if it has no command, or if Restart is
+	// set.
+	Definition Definition
+	// Wait is what the caller will wait for; "" stands for readiness if the process has
+	// a readiness rule, else for the start.
+	Wait      string
+	IfRunning process.IfRunning
+	// Restart means that the process is to be restarted with any changed arguments.
+	Restart bool
+	// Steps are what Play is to play then. They are checked before the start.
+	Steps []Step
+	// Unnamed means that Name was made by UnnamedName. Start wraps ErrNameTaken if the
+	// name has been taken since.
+	Unnamed bool
+}
+
+// Started is the outcome of a start.
+type Started struct {
+	Run     Run
+	Wait    string   // what to wait for
+	Already bool     // the process was running already
+	Changed []string // the arguments that were changed without a restart
+	Hint    string   // about the steps of the request
+	// Line is what the command line was read as, if it was given without args.
+	Line command.Line
+}
+
+// Start starts a process and stores its definition. If the process is running in
+// another window, Start accepts it as it is and adds it to the group of the request,
+// since groups belong to all windows; it fails if the process would have to change.
+func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
+	hint := p.learnSteps(a.Steps)
+	if err := checkSteps(a.Steps); err != nil {
+		return Started{}, err
+	}
+	def, err := p.complete(ctx, a)
+	if err != nil {
+		return Started{}, err
+	}
+	if a.Restart {
+		a.IfRunning = process.RestartRunning
+	}
+	if a.Wait == "" {
+		a.Wait = UntilStarted
+		if def.Ready != nil || def.Stdio == process.StdioMCP {
+			a.Wait = UntilReady
+		}
+	}
+	var removed []string
+	if a.Definition.Command == "" {
+		removed = a.Definition.Removed
+	}
+	if len(a.Steps) > 0 {
+		if err := p.checkDialogue(a, def); err != nil {
+			return Started{}, err
+		}
+	}
+	before := p.liveSettings(ctx, a.Name, def.Group)
+	launching := ctx
+	if a.IfRunning == process.RestartRunning { // a cancelled call must not leave it stopped
+		launching = context.WithoutCancel(ctx)
+	}
+	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed})
+	started.Wait, started.Line, started.Hint = a.Wait, p.line(def), hint
+	if err == nil && started.Already && len(a.Steps) > 0 {
+		return Started{}, &playedError{a.Name}
+	}
+	if err == nil && started.Run.Owner != nil {
+		err = p.acceptWindow(ctx, &started.Run, def)
+	}
+	if err != nil {
+		return Started{}, err
+	}
+	if started.Already && (started.Run.Owner != nil || before.spec.Name != "") {
+		started.Changed = p.liveSettings(ctx, a.Name, def.Group).changes(before)
+	}
+	return started, nil
+}
+
+// acceptWindow checks that def asks for no other definition than the one with which
+// another window runs the process, and adds the process to the group of def.
+func (p *Project) acceptWindow(ctx context.Context, run *Run, def Definition) error {
+	if err := p.checkJoin(ctx, run.Spec.Name, def); err != nil {
+		return err
+	}
+	if err := p.checkSameDefinition(ctx, run, def); err != nil {
+		return err
+	}
+	return p.joinGroup(ctx, run.Spec.Name, def)
+}
+
+// complete returns the definition that a asks for, merged over the stored one.
+func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, error) {
+	def := a.Definition
+	if def.Command == "" || a.Restart {
+		var err error
+		if def, err = p.merge(ctx, a.Name, def); err != nil {
+			return def, err
+		}
+	}
+	if def.Command != "" {
+		return def.withoutFalse(), nil
+	}
+	if st, err := p.o.Manager.Status(a.Name); err == nil && st.Spec.Unnamed {
+		return def, fmt.Errorf("missing argument: command (%s was started without a name, so no definition is stored)", a.Name)
+	}
+	stored, err := p.o.Store.Definitions(ctx, p.name)
+	if err != nil {
+		return def, fmt.Errorf("cannot list the stored definitions: %w", err)
+	}
+	known := slices.Sorted(maps.Keys(stored))
+	return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", args.QuoteWithNearest(a.Name, known), args.OrNone(known))
+}
+
+// merge returns given merged over the definition of name, if there is one.
+func (p *Project) merge(ctx context.Context, name string, given Definition) (Definition, error) {
+	base, ok, err := p.Definition(ctx, name)
+	if err != nil || !ok {
+		return given, err
+	}
+	return base.override(given, p.name), nil
+}
+
+// launchOptions control the start of a definition.
+type launchOptions struct {
+	// If exits is set, the call waits for the end of the process. If ready is set,
+	// the call waits for readiness; without a readiness rule, any port makes the
+	// process ready.
+	exits, ready bool
+	ifRunning    process.IfRunning
+	removed      []string // arguments that the call removes from the definition
+	unnamed      bool     // no definition is stored
+}
+
+// launch starts name from def and stores def as its definition. Tools and groups
+// start processes only through it. If another window is running the process, and it
+// need not be restarted, launch returns that run: any other reason why it could not
+// be started here is then irrelevant.
+func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
+	st, already, err := p.launchHere(ctx, name, def, o)
+	if err == nil {
+		return Started{Run: p.here(&st), Already: already}, nil
+	}
+	var claimed *windowError
+	if !errors.As(err, &claimed) {
+		run, findErr := p.Find(ctx, name)
+		if findErr != nil || run.Owner == nil {
+			return Started{Run: p.here(&st)}, err
+		}
+		claimed = &windowError{run}
+	}
+	if o.unnamed {
+		return Started{}, fmt.Errorf("%w: %w", ErrNameTaken, claimed)
+	}
+	if o.ifRunning != process.KeepRunning {
+		return Started{}, claimed
+	}
+	return Started{Run: claimed.run, Already: true}, nil
+}
+
+// launchHere is launch for a process that no other window runs.
+func (p *Project) launchHere(ctx context.Context, name string, def Definition, o launchOptions) (st process.Status, already bool, err error) {
+	spec, err := p.Spec(name, def, o.exits)
+	if err != nil {
+		return st, false, err
+	}
+	check, err := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
+	if err != nil {
+		return st, false, err
+	}
+	if err := p.checkJoin(ctx, name, def); err != nil {
+		return st, false, err
+	}
+	if err := p.checkHealth(spec, check); err != nil {
+		return st, false, err
+	}
+	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
+		spec.Ready = &process.Ready{Port: new(int)} // any port
+	}
+	if o.ifRunning == process.KeepRunning {
+		def = p.inheritUnset(ctx, &spec, def, o.removed)
+	}
+	spec.Unnamed = o.unnamed
+	st, already, err = p.o.Manager.Start(ctx, spec, o.ifRunning)
+	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
+		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)
+	}
+	if err != nil {
+		return st, already, err
+	}
+	if !o.unnamed {
+		p.saveDefinition(name, def)
+	}
+	if err := p.o.Health.Set(name, check); err != nil {
+		return st, already, err
+	}
+	if already {
+		st, err = p.o.Manager.Reconfigure(name, spec)
+	}
+	if err == nil {
+		err = p.joinGroup(ctx, name, def)
+	}
+	return st, already, err
+}
+
+// checkHealth returns an error if check cannot be set or if its command cannot be
+// run: such a check would fail whatever the process does. Problems of the process
+// itself are reported by Start.
+func (p *Project) checkHealth(spec process.Spec, check *health.Spec) error {
+	if err := p.o.Health.CheckSet(spec.Name, check); err != nil || check == nil || check.Command == "" {
+		return err
+	}
+	if _, err := p.o.Manager.Resolve(spec); err != nil {
+		return nil //nolint:nilerr // Start reports it
+	}
+	spec.Command, spec.Args = check.Command, check.Args
+	if _, err := p.o.Manager.Resolve(spec); err != nil {
+		return fmt.Errorf("argument health.command: %w", err)
+	}
+	return nil
+}
+
+// inheritUnset completes spec and def with what a call for a running process left
+// unset, or what only its wait determined: otherwise a call with another wait would be
+// treated as a call with another definition. It returns def with what the definition of
+// the process has, because the process may have a readiness rule only because of a
+// wait. A stored definition that cannot be read is replaced. What the call removes is not
+// inherited.
+func (p *Project) inheritUnset(ctx context.Context, spec *process.Spec, def Definition, removed []string) Definition {
+	st, err := p.o.Manager.Status(spec.Name)
+	if err != nil || !st.State.Live() {
+		return def
+	}
+	old, ok, err := p.Definition(ctx, spec.Name)
+	if err != nil || !ok {
+		old = def
+	}
+	if def.Ready == nil && !slices.Contains(removed, "ready") {
+		spec.Ready = st.Spec.Ready
+		if def.Stdio != process.StdioMCP { // MCP has no readiness rule
+			def.Ready = old.Ready
+		}
+	}
+	if def.Stdin == nil && !slices.Contains(removed, "stdin") {
+		spec.Stdin, def.Stdin = st.Spec.Stdin, old.Stdin
+	}
+	return def
+}

@@ -1,0 +1,140 @@
+package project
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"pmcp/process"
+)
+
+// Stopped is the outcome of a stop of one process.
+type Stopped struct {
+	Run        Run
+	WasRunning bool
+	Left       string // what is left of what was running: "nothing left, port 3000 closed"
+	Hint       string // what the state after the stop does not show
+	Err        error
+}
+
+// Running returns the names of the processes of this session that a stop of all
+// processes stops, without those that have ended. started reports whether a process
+// was started in this session at all.
+func (p *Project) Running() (names []string, started bool) {
+	own := p.o.Manager.List()
+	for i := range own {
+		if own[i].GoesOn() {
+			names = append(names, own[i].Spec.Name)
+		}
+	}
+	return names, len(own) > 0
+}
+
+// Stop stops the named processes concurrently.
+func (p *Project) Stop(ctx context.Context, names []string, o process.StopOptions) []Stopped {
+	results := make([]Stopped, len(names))
+	var stops sync.WaitGroup
+	for i, name := range names {
+		stops.Go(func() { results[i] = p.stop(ctx, name, o) })
+	}
+	stops.Wait()
+	return results
+}
+
+// stop stops the process that name stands for at the moment.
+func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) Stopped {
+	before, err := p.Find(ctx, name)
+	switch {
+	case err != nil:
+		return Stopped{Err: err}
+	case before.Owner != nil:
+		return Stopped{Err: &windowError{before}}
+	case before.Stored:
+		return Stopped{Run: before, Hint: name + " was not running"}
+	}
+	ports := p.portsOf(name)
+	st, err := p.o.Manager.Stop(ctx, name, o)
+	if err != nil {
+		return Stopped{Err: fmt.Errorf("cannot stop %s: %w", name, err)}
+	}
+	stopped := Stopped{Run: p.here(&st), WasRunning: before.Alive(), Hint: stopHint(&before, &st)}
+	if stopped.WasRunning && !stopped.Run.Alive() {
+		stopped.Left = strings.Join(append([]string{"nothing left"}, p.closedPorts(ports)...), ", ")
+	}
+	return stopped
+}
+
+// portsOf returns the ports on which the tree of a process listens, in ascending order.
+// It returns none if they cannot be read.
+func (p *Project) portsOf(name string) (ports []int) {
+	members, err := p.o.Manager.Tree(name)
+	if err != nil {
+		return nil
+	}
+	for i := range members {
+		ports = append(ports, members[i].Ports...)
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// closedPorts returns what became of the ports of a process that was stopped: "port 3000
+// closed", or which other process holds the port.
+func (p *Project) closedPorts(ports []int) (words []string) {
+	for _, port := range ports {
+		switch pid, command, _ := p.o.Manager.PortHolder(port); {
+		case pid != 0:
+			words = append(words, fmt.Sprintf("port %d still held by pid %d (%s)", port, pid, command))
+		case command != "":
+			words = append(words, fmt.Sprintf("port %d still held by %s", port, command))
+		default:
+			words = append(words, fmt.Sprintf("port %d closed", port))
+		}
+	}
+	return words
+}
+
+// stopHint returns a hint about facts that the state after a stop does not show. It
+// derives them from the states before and after the stop.
+func stopHint(before *Run, after *process.Status) string {
+	name := before.Spec.Name
+	switch {
+	case after.State.Active():
+		return name + " was stopped, and " + process.StartedAgain
+	case !before.State.Live() && len(before.Survivors) > 0:
+		return fmt.Sprintf("%s had already ended; stopped what it left behind: %s", name, strings.Join(before.Left(), ", "))
+	case !before.GoesOn():
+		return name + " was not running"
+	}
+	return ""
+}
+
+// Remove deletes stopped processes with their definitions and health checks; their
+// logs stay. It checks all of them before it removes anything.
+func (p *Project) Remove(ctx context.Context, names []string) error {
+	var started []string
+	for _, name := range names {
+		run, _, err := p.latest(ctx, name) // unlike Find, it fails if the store cannot be read
+		if err == nil && run.Owner != nil {
+			err = &windowError{run}
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := p.o.Manager.Status(name); err == nil {
+			started = append(started, name)
+		}
+	}
+	if err := p.o.Manager.Remove(ctx, started...); err != nil {
+		return err
+	}
+	for _, name := range names {
+		p.deleteDefinition(name)
+		p.inputs.Delete(name)
+		_ = p.o.Health.Set(name, nil) // removing a check cannot fail
+		p.o.Changed(name, false)
+	}
+	return nil
+}

@@ -1,0 +1,278 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+)
+
+const (
+	// waitLines is the most lines that a wait for output reads at once.
+	waitLines = 10_000
+	// olderPatience is how long nothing must come until a line that was shown before is an
+	// answer to a wait.
+	olderPatience = 10 * time.Second
+	// A wait that has seen a match takes in what follows until settleQuiet passes without
+	// output, but for no longer than settleMost.
+	settleQuiet = 150 * time.Millisecond
+	settleMost  = time.Second
+	// followLines is how many lines an answer has after a match that an earlier answer
+	// left out.
+	followLines = 20
+)
+
+// An outputWait is a wait for output of a run.
+type outputWait struct {
+	*Project
+	WaitRequest
+	done *Waited
+	// query reads what is next.
+	query logstore.Query
+	// waiting ends at the timeout, running also when no more output of the run can come.
+	waiting, running context.Context
+	over             bool      // the run had ended when the wait began
+	last             time.Time // when the last line that was read was printed
+	quietSince       time.Time // when the last line was read, or the wait began
+	older            bool      // a line that was shown before may still be the answer
+	pending          bool      // continues a wait for silence, which has seen output
+}
+
+// awaitOutput is Wait for output of a run.
+func (p *Project) awaitOutput(ctx, waiting context.Context, w WaitRequest, done *Waited) error {
+	running, stop := endWith(waiting, func(ctx context.Context) bool {
+		_, err := p.awaitRun(ctx, w.Name, w.Run, untilConditions[UntilExit])
+		return err == nil
+	})
+	defer stop()
+	now, err := p.awaitRun(ctx, w.Name, w.Run, func(process.Status) bool { return true })
+	if err != nil {
+		return err
+	}
+	o := &outputWait{Project: p, WaitRequest: w, done: done, waiting: waiting, running: running, over: now.Over(), quietSince: time.Now()}
+	o.query = logstore.Query{Project: p.name, Runs: []int64{w.Run}, After: done.After, Limit: waitLines}
+	if w.After != "" { // the cursor may be in an earlier run
+		o.query.Names, o.query.UpTo, o.query.Runs = []string{w.Name}, w.Run, nil
+	}
+	done.Looked.Run = w.Run
+	if w.Pattern != nil && w.After == "" {
+		done.Looked.Searched = w.Pattern.String()
+		o.older = done.After != ""
+	}
+	if w.Pattern == nil && w.After == "" && w.Shown != nil && w.Shown.isPending(w.Run) {
+		o.pending, o.last = true, done.Since
+	}
+	found, err := o.searchLeftOut(ctx)
+	for over := found; !over && err == nil; {
+		over, err = o.next(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	done.Run, err = p.awaitRun(ctx, w.Name, w.Run, func(process.Status) bool { return true })
+	return err
+}
+
+// next reads what comes next. over reports whether the wait is over.
+func (o *outputWait) next(ctx context.Context) (over bool, err error) {
+	final := o.waiting.Err() != nil // one more read after the timeout, however much more output follows
+	next, cancel := o.running, context.CancelFunc(func() {})
+	switch {
+	case o.awaitsSilence():
+		next, cancel = context.WithTimeout(o.running, silenceLeft(o.last, o.Idle))
+	case o.older:
+		next, cancel = context.WithTimeout(o.running, silenceLeft(o.quietSince, o.patience()))
+	}
+	page, err := o.readNext(ctx, next, o.query)
+	if cancel(); err != nil {
+		return true, err
+	}
+	if o.done.Looked.Searched == "" && o.Pattern != nil && len(page.Lines) > 0 && page.Lines[0].Run == o.Run { // the wait has a cursor
+		o.done.Looked.Searched, o.done.Looked.SearchedAfter = o.Pattern.String(), page.Lines[0].Number-1
+	}
+	if i := matchingLine(page, o.Pattern); i >= 0 {
+		o.setMatch(&page.Lines[i])
+		return true, o.settleAfter(ctx, page)
+	}
+	o.query.After = page.Next()
+	o.done.End = o.query.After
+	if n := len(page.Lines); n > 0 {
+		o.done.Seen, o.last, o.quietSince = o.done.Seen+n, page.Lines[n-1].At, time.Now()
+		if !final {
+			return false, nil
+		}
+	}
+	return o.isOver(ctx, page.MoreAfter)
+}
+
+// isOver reports whether the wait is over although no line matched. moreFollows means
+// that the timeout has passed and more output is there to read.
+func (o *outputWait) isOver(ctx context.Context, moreFollows bool) (bool, error) {
+	switch {
+	case ctx.Err() != nil:
+		return true, ctx.Err()
+	case moreFollows:
+		o.setTimedOut()
+		return true, nil
+	case o.awaitsSilence() && (o.waiting.Err() == nil || silenceLeft(o.last, o.Idle) == 0):
+		return true, nil
+	case o.waiting.Err() != nil && !o.over:
+		o.setTimedOut()
+		return true, nil
+	case o.older && (o.running.Err() != nil || silenceLeft(o.quietSince, o.patience()) == 0):
+		o.older = false // searched once
+		found, err := o.searchOlder(ctx)
+		return found || o.running.Err() != nil, err
+	}
+	return o.running.Err() != nil, nil
+}
+
+// awaitsSilence reports whether silence ends the wait, since there was output before it.
+func (o *outputWait) awaitsSilence() bool {
+	return o.Pattern == nil && (o.done.Seen > 0 || o.pending)
+}
+
+func (o *outputWait) setTimedOut() {
+	o.done.TimedOut = true
+	o.done.Looked.Pending = o.awaitsSilence()
+}
+
+func (o *outputWait) patience() time.Duration { return cmp.Or(o.Patience, olderPatience) }
+
+func (o *outputWait) setMatch(l *logstore.Line) {
+	o.done.Match, o.done.Offset = l, o.Pattern.FindStringIndex(l.Text)[0]
+}
+
+// settleAfter completes the wait after a match in page with what follows the page.
+func (o *outputWait) settleAfter(ctx context.Context, page *logstore.Page) error {
+	o.done.Seen += len(page.Lines)
+	rest := logstore.Query{Runs: []int64{o.Run}, After: page.Next()}
+	s, err := o.settle(o.waiting, rest, page.Lines[len(page.Lines)-1].At, settleQuiet, settleMost)
+	o.done.Seen, o.done.End = o.done.Seen+s.lines, s.end
+	if err == nil {
+		err = ctx.Err()
+	}
+	return err
+}
+
+// searchLeftOut searches the lines that earlier answers left out, and reports whether
+// one matches.
+func (o *outputWait) searchLeftOut(ctx context.Context) (found bool, err error) {
+	if o.Pattern == nil || o.After != "" || o.Shown == nil {
+		return false, nil
+	}
+	for _, left := range o.Shown.unsearched(o.Run, o.Pattern.String()) {
+		after, before := logstore.CursorAfter(map[int64]int64{o.Run: left.after}), logstore.CursorAfter(map[int64]int64{o.Run: left.before - 1})
+		hit, err := o.search(ctx, after, before)
+		if err != nil {
+			return false, err
+		}
+		if hit == nil {
+			continue
+		}
+		o.setMatch(&hit.Line)
+		o.done.After = logstore.CursorAfter(map[int64]int64{o.Run: hit.Number - 1})
+		o.done.Since = hit.At
+		page, err := o.Read(ctx, logstore.Query{Runs: []int64{o.Run}, After: o.done.After, Limit: followLines})
+		if err == nil {
+			o.done.Seen, o.done.End = len(page.Lines), page.Next()
+		}
+		return true, err
+	}
+	return false, nil
+}
+
+// searchOlder searches what was shown before, and reports whether a line matches.
+func (o *outputWait) searchOlder(ctx context.Context) (found bool, err error) {
+	hit, err := o.search(ctx, "", o.done.After)
+	if hit == nil || err != nil {
+		return false, err
+	}
+	o.setMatch(&hit.Line)
+	o.done.Older = true
+	return true, nil
+}
+
+// search returns the first line of the run between the cursors after and before that
+// matches, or the last one if after is "". It returns nil if there is none.
+func (o *outputWait) search(ctx context.Context, after, before string) (*logstore.Hit, error) {
+	found, err := o.Search(ctx, logstore.SearchQuery{
+		Query: logstore.Query{Runs: []int64{o.Run}, After: after, Before: before, Limit: 1},
+		Text:  o.Pattern.String(), Regexp: true, CaseSensitive: true, OldestFirst: after != "",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot search what was printed before: %w", err)
+	}
+	if len(found.Hits) == 0 {
+		return nil, nil
+	}
+	return &found.Hits[0], nil
+}
+
+// matchingLine returns the index of the first line of page that matches pattern, or
+// -1 if there is none or pattern is nil.
+func matchingLine(page *logstore.Page, pattern *regexp.Regexp) int {
+	for i := range page.Lines {
+		if pattern != nil && pattern.MatchString(page.Lines[i].Text) {
+			return i
+		}
+	}
+	return -1
+}
+
+// readNext returns the next lines once some arrive or next ends. The page is empty if
+// no lines arrived.
+func (p *Project) readNext(ctx, next context.Context, q logstore.Query) (*logstore.Page, error) {
+	if next.Err() == nil {
+		if page, err := p.o.Store.Follow(next, q); err != nil || len(page.Lines) > 0 {
+			return page, err
+		}
+	}
+	return p.o.Store.Read(ctx, q) // the last output
+}
+
+// A settled is what a run has printed until it fell silent.
+type settled struct {
+	lines int       // how many lines
+	end   string    // the cursor after them
+	last  time.Time // when the last of them was printed, or when the output before was
+}
+
+// settle reads the lines that q selects, after its cursor, until they have stopped coming
+// for quiet, but for no longer than most and no longer than ctx. The silence begins at
+// last, when the output before was printed; zero stands for now.
+func (p *Project) settle(ctx context.Context, q logstore.Query, last time.Time, quiet, most time.Duration) (settled, error) {
+	if last.IsZero() {
+		last = time.Now()
+	}
+	s := settled{end: q.After, last: last}
+	waiting, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	q.Project, q.Limit, q.Newest, q.Latest = p.name, waitLines, false, false
+	for {
+		silent, cancel := context.WithTimeout(waiting, silenceLeft(s.last, quiet))
+		page, err := p.readNext(context.WithoutCancel(ctx), silent, q)
+		cancel()
+		if err != nil {
+			return s, err
+		}
+		n := len(page.Lines)
+		if n > 0 {
+			s.lines, s.end, s.last = s.lines+n, page.Next(), page.Lines[n-1].At
+			q.After = s.end
+		}
+		if waiting.Err() != nil || n == 0 && silenceLeft(s.last, quiet) == 0 {
+			return s, nil
+		}
+	}
+}
+
+// silenceLeft returns how much longer the silence since last must go on to be as long
+// as quiet. It is at most quiet, as the clock may have been set back.
+func silenceLeft(last time.Time, quiet time.Duration) time.Duration {
+	return max(0, min(quiet, quiet-time.Since(last)))
+}

@@ -1,0 +1,163 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"pmcp/server/project"
+	"pmcp/server/stdio/stdiotest"
+	"pmcp/server/upstream"
+)
+
+// TestUnreadableLogDoesNotFailCalls checks that a start or stop that succeeded is
+// not reported as failed because the log cannot be read.
+func TestUnreadableLogDoesNotFailCalls(t *testing.T) {
+	s := hello(t)
+	s.script("old", "exec sleep 300")
+	s.script("dead", "exit 3", "wait", "exit")
+	stdiotest.NoErr(t, s.store.Close())
+
+	started := func(name, wait string) (runResult, error) {
+		st, err := s.manager.Status(name)
+		stdiotest.NoErr(t, err)
+		r, _, err := awaitStart(t.Context(), s.server.project, project.Started{Run: project.Run{Status: st}, Wait: wait}, 0, outputArgs{})
+		stdiotest.NoErr(t, err)
+		return r, r.deathError()
+	}
+	r, err := started("old", "started")
+	stdiotest.NoErr(t, err)
+	if r.State != "running" || !strings.Contains(r.Hint, "output is missing") {
+		t.Errorf("a start: got %s, want running and a hint at the missing output", textOf(r))
+	}
+	r, err = started("dead", "exit")
+	stdiotest.NoErr(t, err)
+	if r.ExitCode == nil || *r.ExitCode != 3 || !strings.Contains(r.Hint, "output is missing") {
+		t.Errorf("a start that waited for the end: got %s, want exit code 3 and the hint", textOf(r))
+	}
+	_, err = started("dead", "ready")
+	if err == nil || !strings.Contains(err.Error(), "output is missing") || strings.Contains(err.Error(), "above") {
+		t.Errorf("a start that waited for readiness: got %v, want an error that names the missing output", err)
+	}
+	data, text := s.do("stop_process", map[string]any{"process": "old"})
+	if hint, _ := data["hint"].(string); data["state"] != "stopped" || !strings.Contains(hint, "output is missing") {
+		t.Errorf("stop_process: got %v\n%s\nwant stopped and the hint", data, text)
+	}
+}
+
+// TestEndedRunHasNoReadinessHint checks that the answer to a start has no hint
+// about readiness if the run has ended before the answer.
+func TestEndedRunHasNoReadinessHint(t *testing.T) {
+	s := hello(t)
+	s.crash()
+	st, err := s.manager.Status("job")
+	stdiotest.NoErr(t, err)
+	r, _, err := awaitStart(t.Context(), s.server.project, project.Started{Run: project.Run{Status: st}, Wait: "started"}, 0, outputArgs{})
+	if stdiotest.NoErr(t, err); r.ExitCode == nil || r.Hint != "" {
+		t.Errorf("got %s, want an exit code and no hint", textOf(r))
+	}
+}
+
+// startText starts a shell script with more arguments and returns the text of the
+// answer, and whether it is an error.
+func (s *surface) startText(name, script string, more map[string]any) (text string, failed bool) {
+	s.t.Helper()
+	arguments := map[string]any{"name": name, "command": "sh", "args": []string{"-c", script}}
+	maps.Copy(arguments, more)
+	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": arguments})
+	return r.Text(), r.Result["isError"] == true
+}
+
+// TestPlainStartIsWatched checks that a start that waits for nothing reports an early
+// death as an error, an early success as a result, and a life as unchecked.
+func TestPlainStartIsWatched(t *testing.T) {
+	s := hello(t)
+	for _, c := range []struct {
+		name, script string
+		more         map[string]any
+		failed       bool
+		want         []string
+		without      string
+	}{
+		{"dies", "echo 'Error: no config' >&2; exit 3", nil, true, []string{"dies ended ", " after its start", "crashed, exit code 3", "Error: no config", "next_cursor"}, "alive"},
+		{"retried", "exit 3", map[string]any{"restart": "on-failure"}, true, []string{"after its start", "exit code 3"}, "alive"},
+		{"done", "echo built", nil, false, []string{"exited, exit code 0", "built"}, "readiness"},
+		{"says", "echo up; exec sleep 100", nil, false, []string{"running", "up", "hint: alive after ", " s, readiness unchecked"}, "says ended"},
+		{"silent", "exec sleep 100", nil, false, []string{"running", "hint: alive after 1.", " s, readiness unchecked"}, "silent ended"},
+		{"unwatched", "sleep 100", map[string]any{"timeout_ms": 0}, false, []string{"running", "readiness unchecked"}, "alive"},
+	} {
+		text, failed := s.startText(c.name, c.script, c.more)
+		if failed != c.failed || strings.Contains(text, c.without) {
+			t.Errorf("%s: isError %v, want %v, and no %q:\n%s", c.name, failed, c.failed, c.without, text)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: got an answer without %q:\n%s", c.name, want, text)
+			}
+		}
+	}
+}
+
+// TestDeathWithSurvivorsIsBounded checks that the error of a start whose process left
+// others behind is within max_bytes, with its hint.
+func TestDeathWithSurvivorsIsBounded(t *testing.T) {
+	s := hello(t)
+	const most = 700
+	text, failed := s.startText("forks", "sleep 300 >/dev/null 2>&1 & i=0; while [ $i -lt 60 ]; do echo line $i of the output of forks; i=$((i+1)); done; exit 3", map[string]any{"wait": "ready", "max_bytes": most})
+	if !failed || len(text) > most || !strings.Contains(text, "| ") || !strings.Contains(text, "still running in the background") {
+		t.Errorf("isError %v, got %d bytes, want an error of at most %d with a line and the hint:\n%s", failed, len(text), most, text)
+	}
+}
+
+// TestErrorOfOmittedLinesHasCursor checks that an error has its cursor if max_bytes left
+// out its lines only to make room for the rest of the answer.
+func TestErrorOfOmittedLinesHasCursor(t *testing.T) {
+	s := hello(t)
+	const script = "echo Error: boom; i=10; while [ $i -lt 22 ]; do echo line $i: this is a line of fifty bytes of output here; i=$((i+1)); done; exit 3"
+	data := s.script("job", script, "wait", "exit", "max_bytes", 1000)
+	found, _ := data["errors"].([]any)
+	if lines := fmt.Sprint(data["lines"]); strings.Contains(lines, "boom") || !strings.Contains(lines, "line 21") || len(found) == 0 || found[0].(map[string]any)["cursor"] == nil {
+		t.Errorf("got %v, want the last lines, without the error, and the error with a cursor", data)
+	}
+}
+
+// TestErrorsLeftOutAreCounted checks that an answer without room for all errors of a run
+// says how many it shows.
+func TestErrorsLeftOutAreCounted(t *testing.T) {
+	s := hello(t)
+	const script = "for w in one two three; do echo TypeError: module $w is not what was expected of it, nor is it near; echo ok; done; exit 3"
+	data := s.script("job", script, "wait", "exit", "max_bytes", 600)
+	hint, _ := data["hint"].(string)
+	if found, _ := data["errors"].([]any); len(found) == 0 || len(found) > 2 || !strings.Contains(hint, fmt.Sprintf("%d of 3 kinds of errors; get_errors with", len(found))) {
+		t.Errorf("got %v, want fewer than 3 errors and a hint that counts them", data)
+	}
+}
+
+// TestZeroTimeoutDoesNotWait checks that timeout_ms: 0 answers with the state at once,
+// whatever the start waits for.
+func TestZeroTimeoutDoesNotWait(t *testing.T) {
+	s := hello(t)
+	for wait, hint := range map[string]string{"ready": "not ready yet", "exit": "until: exit continues the wait", "started": "readiness unchecked"} {
+		text, failed := s.startText("until-"+wait, "exec sleep 100", map[string]any{"wait": wait, "timeout_ms": 0})
+		if failed || !strings.Contains(text, "running") || !strings.Contains(text, hint) || strings.Contains(text, "alive after") || strings.Contains(text, "timed out") {
+			t.Errorf("%s: isError %v, want a running process and the hint %q:\n%s", wait, failed, hint, text)
+		}
+	}
+	r := s.ask("tools/call", map[string]any{"name": "restart_process", "arguments": map[string]any{"process": "until-ready", "timeout_ms": 0}})
+	if r.Result["isError"] == true || !strings.Contains(r.Text(), "run 2") {
+		t.Errorf("restart: got %s, want run 2", r.Raw)
+	}
+}
+
+// TestSilentMCPServerIsGivenUp checks that the start of an MCP server answers once the
+// server is given up, and not only at the end of its own timeout.
+func TestSilentMCPServerIsGivenUp(t *testing.T) {
+	s := openWith(t, upstream.Options{StartTimeout: 200 * time.Millisecond})
+	s.Initialize("2025-11-25")
+	text, failed := s.startText("mute", "exec sleep 1000", map[string]any{"stdio": "mcp", "timeout_ms": 600_000})
+	if failed || !strings.Contains(text, "running, not ready") || !strings.Contains(text, "it has not answered initialize within 200ms") {
+		t.Errorf("isError %v, want a server that is not ready:\n%s", failed, text)
+	}
+}

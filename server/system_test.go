@@ -1,0 +1,46 @@
+package server
+
+import (
+	"testing"
+	"time"
+)
+
+// TestSystemStatsDoNotWait checks that the CPU usage of the machine is measured in
+// the background: with a measurement on each request, ten calls would take ten
+// times cpuWindow.
+func TestSystemStatsDoNotWait(t *testing.T) {
+	s := hello(t)
+	s.do("get_system_stats", nil)
+	began := time.Now()
+	for range 10 {
+		data, _ := s.do("get_system_stats", nil)
+		if percent := data["cpu_percent"].(float64); percent < 0 || percent > 100 || data["cpus"].(float64) < 1 || data["processes"] != 0.0 {
+			t.Errorf("got %v, want a share of 0 to 100 %%, processors and no processes", data)
+		}
+	}
+	took := time.Since(began)
+	t.Logf("a call takes %v", took/10)
+	if took > 10*cpuWindow/2 {
+		t.Errorf("ten calls took %v, want at most %v", took, 10*cpuWindow/2)
+	}
+}
+
+// TestCPUMeterSeesWork checks that the measured CPU usage of the machine includes
+// the work of the test itself.
+func TestCPUMeterSeesWork(t *testing.T) {
+	var m cpuMeter
+	var err error
+	if m.newest, err = readCPU(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(3 * cpuWindow / 2); time.Now().Before(end); { // use the CPU
+	}
+	percent, err := m.percent(t.Context())
+	if err != nil || percent <= 0 || percent > 100 {
+		t.Errorf("got %v %% and %v, want more than none", percent, err)
+	}
+	began := time.Now()
+	if _, err := new(cpuMeter).percent(t.Context()); err != nil || time.Since(began) < cpuWindow {
+		t.Errorf("without a reading: got %v of measuring, %v; want at least %v", time.Since(began), err, cpuWindow)
+	}
+}
