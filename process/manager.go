@@ -27,6 +27,7 @@ type Manager struct {
 	changes *feed.Feed[Change]
 	// spawn starts a run; tests replace it.
 	spawn func(spec Spec, exe command.Executable, run int64) (runner, error)
+	watch watchLimits // tests replace it
 
 	ctx    context.Context // cancelled when closing begins
 	cancel context.CancelFunc
@@ -82,7 +83,7 @@ type restorable struct {
 // NewManager returns a Manager. Its sampler runs until Close.
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, changes: feed.New[Change](feedSize), entries: make(map[string]*entry)}
+	m := &Manager{o: o, changes: feed.New[Change](feedSize), watch: defaultWatch, entries: make(map[string]*entry)}
 	s := &spawner{}
 	m.deps = runDeps{
 		spawner: s, tree: newTree(s, o.Session, o.Subreaper, o.Recorder, o.Log), journal: o.Journal, oom: newOOMWatch(), log: o.Log,

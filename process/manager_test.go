@@ -42,6 +42,8 @@ func (r *fakeRun) printedAt() time.Time {
 	return time.Now()
 }
 
+func (r *fakeRun) outputEnded() bool { return false }
+
 func (r *fakeRun) Exit() (Exit, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -49,6 +49,7 @@ type runner interface {
 	stop(q stopRequest) *takedown
 	input(ctx context.Context, p []byte, eof bool) (int, error)
 	printedAt() time.Time
+	outputEnded() bool
 }
 
 // Run is one start-to-exit of one child. It never restarts. Its methods are
@@ -136,6 +137,16 @@ func (r *Run) printedAt() time.Time {
 		return time.Unix(0, ns)
 	}
 	return time.Time{}
+}
+
+// outputEnded reports whether every process has closed the streams of the run.
+func (r *Run) outputEnded() bool {
+	select {
+	case <-r.streamsEnded:
+		return true
+	default:
+		return false
+	}
 }
 
 // Ended returns a channel that is closed when the first process has exited and

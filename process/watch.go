@@ -10,20 +10,27 @@ import (
 	"pmcp/process/sockets"
 )
 
+// The ports of a watched run are looked up with growing pauses.
 const (
-	// watchTime is how long WatchStart watches a run. Programs that cannot work end
-	// sooner: node after 0.15 s, python after 0.3 s, npm after 0.5 s.
-	watchTime = time.Second
-	// watchQuiet is the silence after output that ends a watch.
-	watchQuiet = 250 * time.Millisecond
-	// The ports of a watched run are looked up with growing pauses.
 	firstWatchPause = 20 * time.Millisecond
 	maxWatchPause   = 160 * time.Millisecond
 )
 
+// watchLimits bound WatchStart.
+type watchLimits struct {
+	// whole is how long a run is watched. Programs that cannot work end sooner: node
+	// after 0.15 s, python after 0.3 s, npm after 0.5 s.
+	whole time.Duration
+	// quiet is the silence after output that ends a watch.
+	quiet time.Duration
+}
+
+var defaultWatch = watchLimits{whole: time.Second, quiet: 250 * time.Millisecond}
+
 // WatchStart watches a run of name until a second after its start. It returns earlier
 // once the run has ended, its tree listens on a TCP port, or it has printed something
-// and then been silent for 250 ms. It returns the status of the run then, with its
+// and then been silent for 250 ms with its output still open: a run that has closed
+// its output is about to end. It returns the status of the run then, with its
 // ports, or ctx's error if ctx ends first. Calls for several runs, one after another,
 // take no longer than the call for the run that was started last. Its error wraps
 // ErrUnknown as that of AwaitRun does.
@@ -39,9 +46,9 @@ func (m *Manager) WatchStart(ctx context.Context, name string, run int64) (Statu
 			m.setPorts(name, run, ports)
 			return st, nil
 		}
-		left := time.Until(st.StartedAt.Add(watchTime))
-		if printed := m.printedAt(name, run); !printed.IsZero() {
-			left = min(left, time.Until(printed.Add(watchQuiet)))
+		left := time.Until(st.StartedAt.Add(m.watch.whole))
+		if silent := m.silentSince(name, run); !silent.IsZero() {
+			left = min(left, time.Until(silent.Add(m.watch.quiet)))
 		}
 		if left <= 0 {
 			return st, nil
@@ -65,12 +72,12 @@ func (m *Manager) setPorts(name string, run int64, ports []int) {
 	}
 }
 
-// printedAt returns when the current run of name last printed something, or zero if it
-// has printed nothing or is not current.
-func (m *Manager) printedAt(name string, run int64) time.Time {
+// silentSince returns when the current run of name last printed something, or zero if
+// it has printed nothing, can print no more or is not current.
+func (m *Manager) silentSince(name string, run int64) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.entries[name]; e != nil && e.run != nil && e.status.RunID == run {
+	if e := m.entries[name]; e != nil && e.run != nil && e.status.RunID == run && !e.run.outputEnded() {
 		return e.run.printedAt()
 	}
 	return time.Time{}

@@ -8,38 +8,41 @@ import (
 	"time"
 )
 
-// TestWatchStartEndsWithTheFirstNews checks what ends the watch of a start, and that only a silent
-// run is watched for the whole second.
+// TestWatchStartEndsWithTheFirstNews checks what ends the watch of a start. A limit that must not
+// end it is longer than the test.
 func TestWatchStartEndsWithTheFirstNews(t *testing.T) {
+	const never = time.Hour
 	for name, c := range map[string]struct {
-		spec  Spec
-		state State
-		check func(*testing.T, Status, *memJournal)
+		spec   Spec
+		limits watchLimits
+		state  State
+		check  func(*testing.T, Status, *memJournal)
 	}{
-		"exit": {spec: shell("a", "echo no >&2; exit 3"), state: Crashed, check: func(t *testing.T, st Status, _ *memJournal) {
+		"exit": {shell("a", "echo no >&2; exit 3"), watchLimits{whole: never, quiet: never}, Crashed, func(t *testing.T, st Status, _ *memJournal) {
 			if st.Exit == nil || st.Exit.Code != 3 {
 				t.Errorf("exit %v, want code 3", st.Exit)
 			}
 		}},
-		"port": {spec: helper("a", "listen", "child", "tcp", "127.0.0.1:0"), state: Running, check: func(t *testing.T, st Status, j *memJournal) {
+		"port": {helper("a", "listen", "child", "tcp", "127.0.0.1:0"), watchLimits{whole: never, quiet: never}, Running, func(t *testing.T, st Status, j *memJournal) {
 			if port := j.port(testContext(t), st.RunID); !slices.Equal(st.Ports, []int{port}) {
 				t.Errorf("ports %v, want %d", st.Ports, port)
 			}
 		}},
-		"output": {spec: shell("a", "echo up; exec sleep 100"), state: Running, check: func(t *testing.T, st Status, j *memJournal) {
-			if text := j.text(st.RunID, Stdout); text != "up\n" {
-				t.Errorf("output %q, want up", text)
+		"output": {shell("a", "echo up; exec sleep 100"), watchLimits{whole: never, quiet: time.Millisecond}, Running, func(t *testing.T, st Status, j *memJournal) {
+			if _, err := j.awaitLine(testContext(t), st.RunID, func(line string) bool { return line == "up" }); err != nil {
+				t.Errorf("got %v, want the line up", err)
 			}
 		}},
-		"silence": {spec: shell("a", "exec sleep 100"), state: Running, check: func(t *testing.T, st Status, _ *memJournal) {
-			if lived := time.Since(st.StartedAt); lived < watchTime {
-				t.Errorf("watched a silent run for %s, want at least %s", lived, watchTime)
+		"silence": {shell("a", "exec sleep 100"), watchLimits{whole: time.Second, quiet: never}, Running, func(t *testing.T, st Status, _ *memJournal) {
+			if lived := time.Since(st.StartedAt); lived < time.Second {
+				t.Errorf("watched a silent run for %s, want at least 1 s", lived)
 			}
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, j := newTestManager(t, Options{})
+			m.watch = c.limits
 			st := start(t, m, c.spec)
 			got, err := m.WatchStart(testContext(t), "a", st.RunID)
 			if err != nil || got.State != c.state {
@@ -50,6 +53,31 @@ func TestWatchStartEndsWithTheFirstNews(t *testing.T) {
 				t.Errorf("Status has ports %v, %v, want those of the watch: %v", now.Ports, err, got.Ports)
 			}
 		})
+	}
+}
+
+// TestWatchStartAwaitsTheEndAfterTheOutput checks that a run that has closed its output does not
+// count as silent, since it is about to end.
+func TestWatchStartAwaitsTheEndAfterTheOutput(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	m.watch = watchLimits{whole: time.Hour}
+	spec := shell("a", "echo no >&2; exec >&- 2>&-; read x; exit 3")
+	spec.Stdin = true
+	st := start(t, m, spec)
+	m.mu.Lock()
+	run := m.entries["a"].run.(*Run)
+	m.mu.Unlock()
+	<-run.streamsEnded
+	watched := make(chan Status, 1)
+	go func() {
+		st, _ := m.WatchStart(testContext(t), "a", st.RunID)
+		watched <- st
+	}()
+	if _, err := m.Input(testContext(t), "a", []byte("\n"), false); err != nil {
+		t.Fatal(err)
+	}
+	if st := <-watched; st.State != Crashed {
+		t.Errorf("got %s, want crashed", st.State)
 	}
 }
 
