@@ -1,7 +1,9 @@
 package server
 
 import (
+	"bytes"
 	"context"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -66,9 +68,20 @@ type tool struct {
 	// what they show. See project.Shown.
 	shows bool
 
+	// args and result are the structs of the arguments and of the answer, and input and output
+	// their schemas. output is nil if result is an interface, as of a tool that has answers of
+	// several forms.
+	args, result  reflect.Type
 	input, output json.RawMessage
 	call          func(ctx context.Context, s *Server, raw json.RawMessage) (answer, error)
 }
+
+// schemas holds the golden file of each tool, from which define takes the schemas: reading them
+// costs a tenth of generating them from the structs, which was half of a session's start.
+// A test generates them and compares.
+//
+//go:embed testdata/tools/*.json
+var schemas embed.FS
 
 // hints are a tool's annotations.
 type hints struct{ readOnly, destructive, idempotent, openWorld bool }
@@ -79,18 +92,10 @@ type answer interface{ writer }
 
 // define returns t with the schemas of A and R, and with a call function that
 // decodes the arguments and calls handle. The caller of that function encodes the
-// answer. If R is an interface, the tool has answers of several forms, and no output
-// schema. define panics on a mistake in the structs, which is a bug in the program.
+// answer. A tool that is new has no schemas until its golden file is written.
 func define[A any, R answer](t tool, handle func(ctx context.Context, s *Server, args A) (R, error)) tool {
-	var err error
-	if t.input, err = args.InputSchema(reflect.TypeFor[A]()); err != nil {
-		panic(fmt.Sprintf("tool %s: %v", t.name, err))
-	}
-	if result := args.Indirect(reflect.TypeFor[R]()); result.Kind() != reflect.Interface {
-		if t.output, err = args.OutputSchema(result); err != nil {
-			panic(fmt.Sprintf("tool %s: %v", t.name, err))
-		}
-	}
+	t.args, t.result = reflect.TypeFor[A](), reflect.TypeFor[R]()
+	t.input, t.output = t.stored()
 	t.call = func(ctx context.Context, s *Server, raw json.RawMessage) (answer, error) {
 		var a A
 		if err := args.Decode(raw, &a); err != nil {
@@ -99,6 +104,20 @@ func define[A any, R answer](t tool, handle func(ctx context.Context, s *Server,
 		return handle(ctx, s, a)
 	}
 	return t
+}
+
+// stored returns the schemas in the tool's golden file, and nil for those that are not there.
+func (t tool) stored() (input, output json.RawMessage) {
+	file, err := schemas.ReadFile("testdata/tools/" + t.name + ".json")
+	if err != nil {
+		return nil, nil
+	}
+	var compact bytes.Buffer
+	var golden struct{ InputSchema, OutputSchema json.RawMessage }
+	if err := errors.Join(json.Compact(&compact, file), json.Unmarshal(compact.Bytes(), &golden)); err != nil {
+		panic(fmt.Sprintf("tool %s: %v", t.name, err)) // found by the first test that lists the tools
+	}
+	return golden.InputSchema, golden.OutputSchema
 }
 
 // tools returns the table of tools, in the order of the README. Clients see it

@@ -6,23 +6,46 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"pmcp/server/args"
+	"pmcp/server/stdio/stdiotest"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files of the tools")
 
-// TestToolDefinitionsMatchGoldenFile compares every tool's definition with a reviewed golden file.
+// generate returns t with schemas that are generated from its structs, as its golden file must
+// hold them.
+func generate(t *testing.T, tool tool) tool {
+	t.Helper()
+	var err error
+	tool.input, err = args.InputSchema(tool.args)
+	stdiotest.NoErr(t, err)
+	tool.output = nil
+	if result := args.Indirect(tool.result); result.Kind() != reflect.Interface {
+		tool.output, err = args.OutputSchema(result)
+		stdiotest.NoErr(t, err)
+	}
+	return tool
+}
+
+// TestToolDefinitionsMatchGoldenFile compares every tool's definition, with the schemas of its
+// structs, with a reviewed golden file, and checks that clients get what the file holds.
 func TestToolDefinitionsMatchGoldenFile(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, tool := range tools() {
-		raw, err := json.Marshal(tool.definition())
+		served, err := json.Marshal(tool.definition())
+		stdiotest.NoErr(t, err)
+		raw, err := json.Marshal(generate(t, tool).definition())
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !*update && !bytes.Equal(served, raw) {
+			t.Errorf("%s: clients get\n%s\nwant\n%s", tool.name, served, raw)
 		}
 		var pretty bytes.Buffer
 		if err := json.Indent(&pretty, raw, "", "  "); err != nil {
