@@ -41,8 +41,10 @@ type tree struct {
 	log       *slog.Logger
 
 	mu sync.Mutex // guards the fields below, except latest
-	// table is proctab.All; tests replace it. readFailed reports that its last call
-	// failed.
+	// scanner is nil without a subreaper.
+	scanner *proctab.Scanner
+	// table is scanner.Scan or proctab.All; tests replace it. readFailed reports
+	// that its last call failed.
 	table      func() ([]proctab.Proc, error)
 	readFailed bool
 	leaders    map[proctab.ID]*leader
@@ -86,6 +88,10 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 		leaders: make(map[proctab.ID]*leader),
 		known:   make(map[proctab.ID]int64),
 		unread:  make(map[proctab.ID]bool),
+	}
+	if subreaper {
+		t.scanner = proctab.NewScanner(t.self)
+		t.table = t.scanner.Scan
 	}
 	t.latest.Store(&scan{})
 	return t
@@ -171,11 +177,13 @@ func (t *tree) record(ids []proctab.ID) {
 	}
 }
 
-// descendants returns all living processes below this one. If there are none
+// descendants returns all living processes below this one. It reads the whole
+// process table, because the session ends with its result. If there are none
 // but the kernel reports children, a scan may have missed a process that had
 // just been forked, so it scans again.
 func (t *tree) descendants() []proctab.Proc {
 	for range 3 {
+		t.forget()
 		now := t.scanSince(time.Now())
 		all := slices.Clone(now.strays)
 		for _, members := range now.members {
@@ -186,6 +194,15 @@ func (t *tree) descendants() []proctab.Proc {
 		}
 	}
 	return nil // the children are zombies that their owner is about to reap
+}
+
+// forget makes the next scan read the whole process table.
+func (t *tree) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.scanner != nil {
+		t.scanner.Forget()
+	}
 }
 
 // needsScans reports whether there is any leader or stray to scan for.

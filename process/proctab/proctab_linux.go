@@ -2,6 +2,7 @@ package proctab
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -59,31 +60,74 @@ func file(pid int, name string) ([]byte, error) {
 	return os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
 }
 
-// All returns the whole process table in one pass over /proc, in 3.5 µs per process.
+// All returns the whole process table in one pass over /proc, in 10 µs per process.
 // Processes that end during the pass are left out. All fails if it lacks descriptors or
 // memory to read a row, because that process may be alive.
 func All() ([]Proc, error) {
+	list, err := entries()
+	if err != nil {
+		return nil, err
+	}
+	return rows(list)
+}
+
+// entry is a process's directory in /proc.
+type entry struct {
+	pid   int
+	inode uint64 // of the directory; a later process with this pid has another one
+}
+
+// entries returns the directories of all processes.
+func entries() ([]entry, error) {
 	if err := checkTable(); err != nil {
 		return nil, err
 	}
-	dir, err := os.Open("/proc")
+	fd, err := RetryEINTR(func() (int, error) {
+		return unix.Open("/proc", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the process table: %w", err)
 	}
-	defer func() { _ = dir.Close() }()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the process table: %w", err)
+	defer func() { _ = unix.Close(fd) }()
+	var list []entry
+	buf := make([]byte, 16<<10)
+	for {
+		n, err := RetryEINTR(func() (int, error) { return unix.Getdents(fd, buf) })
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the process table: %w", err)
+		}
+		if n == 0 {
+			return list, nil
+		}
+		list = appendEntries(list, buf[:n])
 	}
-	procs := make([]Proc, 0, len(names))
+}
+
+// appendEntries appends the directories of processes among the linux_dirent64 records in
+// buf to list: inode, offset, length of the record, type, name.
+func appendEntries(list []entry, buf []byte) []entry {
+	const lengthAt, nameAt = 16, 19
+	for len(buf) > nameAt {
+		size := int(binary.NativeEndian.Uint16(buf[lengthAt:]))
+		if size <= nameAt || size > len(buf) {
+			break
+		}
+		name, _, _ := bytes.Cut(buf[nameAt:size], []byte{0})
+		if pid, err := strconv.Atoi(string(name)); err == nil {
+			list = append(list, entry{pid, binary.NativeEndian.Uint64(buf)})
+		}
+		buf = buf[size:]
+	}
+	return list
+}
+
+// rows returns the rows of the processes in list that have not ended.
+func rows(list []entry) ([]Proc, error) {
+	procs := make([]Proc, 0, len(list))
 	buf := make([]byte, 1024)
 	// Read the youngest processes first: some live for a millisecond only.
-	for _, name := range slices.Backward(names) {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		p, err := readStat(pid, buf)
+	for _, e := range slices.Backward(list) {
+		p, err := readStat(e.pid, buf)
 		switch {
 		case err == nil:
 			procs = append(procs, p)
