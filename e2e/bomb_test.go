@@ -170,9 +170,6 @@ func strikeBomb(t *testing.T, bomb, kind string, fault chaosFault) {
 	switch {
 	case strings.HasPrefix(fault.name, "SIGKILL both"):
 		text, code, err := a.doctor("--cleanup-stale-records")
-		if took := time.Since(struck); took > 15*time.Second {
-			t.Errorf("the doctor took %v, want 15 s at most", took)
-		}
 		if err != nil || code != 0 {
 			t.Errorf("the doctor exited with code %d, %v, want 0: …%s", code, err, text[max(0, len(text)-1000):])
 		}

@@ -54,19 +54,23 @@ func begin(t testing.TB) *caller {
 	return newWorld(t).open(t)
 }
 
-// do calls a tool, as unwatched says, and checks the answer.
+// do calls a tool, with the timeout of withTimeout, and checks the answer.
 func (c *caller) do(t testing.TB, tool string, arguments args) result {
 	t.Helper()
-	return c.checked(t, tool, c.tool(t, tool, unwatched(tool, arguments)))
+	return c.checked(t, tool, c.tool(t, tool, withTimeout(tool, arguments)))
 }
 
-// unwatched returns the arguments of a call with timeout_ms: 0 if it starts a process,
-// waits for nothing and has no timeout_ms: most tests do not read how a start goes on.
-func unwatched(tool string, arguments args) args {
-	if tool == "start_process" && arguments["command"] != nil && arguments["wait"] == nil && arguments["ready"] == nil && arguments["stdio"] == nil && arguments["timeout_ms"] == nil {
+// withTimeout returns the arguments of a call with a timeout_ms if it lacks one: 0 if it
+// starts a process and waits for nothing, because most tests do not read how a start goes
+// on, otherwise longWait, because the default is too short for a busy machine.
+func withTimeout(tool string, arguments args) args {
+	if _, given := arguments["timeout_ms"]; given || !slices.Contains([]string{"start_process", "restart_process", "wait_for_process", "start_group"}, tool) {
+		return arguments
+	}
+	if tool == "start_process" && arguments["command"] != nil && arguments["wait"] == nil && arguments["ready"] == nil && arguments["stdio"] == nil {
 		return arguments.with("timeout_ms", 0)
 	}
-	return arguments
+	return arguments.with("timeout_ms", longWait)
 }
 
 // checked fails the test if the answer breaks a rule that holds for all answers. It returns
@@ -166,7 +170,7 @@ func (c *caller) awaitEvent(t testing.TB, parts ...string) {
 func (c *caller) awaitLine(t testing.TB, process, pattern string) result {
 	t.Helper()
 	start := c.ok(t, "get_logs", args{"process": process, "run": -1, "limit": 1}).str("prev_cursor")
-	r := c.ok(t, "wait_for_process", args{"process": process, "until": "log", "pattern": pattern, "after": start, "timeout_ms": 30_000})
+	r := c.ok(t, "wait_for_process", args{"process": process, "until": "log", "pattern": pattern, "after": start, "timeout_ms": longWait})
 	if r.str("match") == "" {
 		t.Fatalf("%s never printed %s: %s", process, pattern, r.Text)
 	}

@@ -305,7 +305,7 @@ func asResult(t testing.TB, name string, m message) result {
 // must calls a tool that must succeed, and returns the result.
 func (c *client) must(t testing.TB, name string, arguments args) result {
 	t.Helper()
-	r := c.tool(t, name, unwatched(name, arguments))
+	r := c.tool(t, name, withTimeout(name, arguments))
 	if r.Error {
 		t.Fatalf("%s failed: %s", name, r.Text)
 	}

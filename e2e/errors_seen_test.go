@@ -90,7 +90,7 @@ func TestTypeErrorHasFileAndLine(t *testing.T) {
 	w := newWorld(t)
 	check(t, os.WriteFile(filepath.Join(w.project, "price.ts"), []byte("export const price = 42\n\nconst name: string = price\nexport default name\n"), 0o644))
 	c := w.open(t)
-	r := c.ok(t, "start_process", args{"name": "tsc", "command": "node", "args": []string{tsc, "--noEmit", "--pretty", "false", "price.ts"}, "wait": "exit", "timeout_ms": 120_000})
+	r := c.ok(t, "start_process", args{"name": "tsc", "command": "node", "args": []string{tsc, "--noEmit", "--pretty", "false", "price.ts"}, "wait": "exit", "timeout_ms": longWait})
 	e := onlyError(t, r)
 	wantError(t, e, args{"file": "price.ts", "line": 3, "column": 7, "type": "TS2322"})
 	r.says(t, "price.ts:3:7")
@@ -132,16 +132,16 @@ func TestAnswersAboutFailedRunsContainTheError(t *testing.T) {
 	t.Run("wait_for_process", func(t *testing.T) {
 		c.ok(t, "start_process", args{"name": "c", "command": "node", "args": []string{"broken.js"}, "ready": args{"log": "^up$"}})
 		c.ok(t, "send_input", args{"process": "c", "text": "go", "wait_ms": 0})
-		r := c.ok(t, "wait_for_process", args{"process": "c", "until": "exit", "timeout_ms": 30_000})
+		r := c.ok(t, "wait_for_process", args{"process": "c", "until": "exit", "timeout_ms": longWait})
 		holds(t, r, r.Data["errors"], "no such price", 1)
 	})
 	t.Run("wait_for_process for a line that never comes", func(t *testing.T) {
-		c.refused(t, "wait_for_process", args{"process": "c", "until": "log", "pattern": "never", "timeout_ms": 30_000}, "error ", "RangeError: no such price", " at "+file+":1:42: RangeError")
+		c.refused(t, "wait_for_process", args{"process": "c", "until": "log", "pattern": "never", "timeout_ms": longWait}, "error ", "RangeError: no such price", " at "+file+":1:42: RangeError")
 	})
 	t.Run("start_group", func(t *testing.T) {
 		c.ok(t, "create_group", args{"name": "all", "members": []args{
 			{"process": "d", "command": "node", "args": []string{"broken.js", "now"}, "ready": args{"log": "never"}}}})
-		r := c.do(t, "start_group", args{"group": "all", "timeout_ms": 30_000})
+		r := c.do(t, "start_group", args{"group": "all", "timeout_ms": longWait})
 		members := objects(r.Data["members"])
 		if len(members) != 1 {
 			t.Fatalf("got %d members, want 1: %s", len(members), r.Raw)

@@ -147,8 +147,13 @@ func TestStartGroupDefinesItsMembers(t *testing.T) {
 		t.Errorf("got %q of db after refused calls, want it as it was", got)
 	}
 
-	c.ok(t, "start_group", args{"group": "plain", "members": []args{own(t, "server", "http"), sh("broken", "echo no >&2; exit 3")}}).
-		says(t, "server: started, run 1, pid ", ", ports ", "broken: failed (it ended with exit code 3), run 1", "| ")
+	var plain result
+	for run := 1; run == 1 || run < 100 && !(strings.Contains(plain.Text, ", ports ") && strings.Contains(plain.Text, "failed")); run++ { // on a busy machine a program may listen or end after the second in which its start is watched
+		c.ok(t, "stop_process", args{"process": "*"})
+		plain = c.ok(t, "start_group", args{"group": "plain", "members": []args{own(t, "server", "http"), sh("broken", "echo no >&2; exit 3")}}).
+			says(t, fmt.Sprintf("server: started, run %d, pid ", run))
+	}
+	plain.says(t, ", ports ", "broken: failed (it ended with exit code 3), run ", "| ")
 	if again := c.ok(t, "tail_logs", args{"process": "broken", "after": "shown"}).printed(); len(again) > 0 {
 		t.Errorf("got %q after an answer that showed it, want nothing", again)
 	}
@@ -221,7 +226,7 @@ func TestUnhealthyProcessIsRestarted(t *testing.T) {
 	c.ok(t, "start_process", sh("sick", "echo up; sleep 1000", args{"restart": "on-failure", "max_restarts": 1, "health": args{
 		"command": "test", "args": []string{"-e", marker}, "interval_ms": 100, "retries": 2, "start_period_ms": 1, "on_unhealthy": "restart",
 	}}))
-	c.ok(t, "wait_for_process", args{"process": "sick", "until": "exit", "timeout_ms": 20_000}).want(t, args{"ended_by": "health"})
+	c.ok(t, "wait_for_process", args{"process": "sick", "until": "exit", "timeout_ms": longWait}).want(t, args{"ended_by": "health"})
 	c.refused(t, "start_process", own(t, "bad", "sleep").with("health", args{"http": "/", "tcp": "1"}), "health", "http", "tcp")
 }
 

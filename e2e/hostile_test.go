@@ -183,7 +183,7 @@ func TestStartsDuringShutdownLeaveNothing(t *testing.T) {
 		}
 	}
 	before := time.Now()
-	c.exitsWithin(t, ceiling)
+	c.exitsWithin(t, endsWithin)
 	t.Logf("ended after %v", time.Since(before))
 	c.closeInput(t)
 	w.awaitEmpty(t)

@@ -14,7 +14,7 @@ func TestRepeatedCallJoinsTheRun(t *testing.T) {
 	build := sh("build", `echo begun; read go; echo built`, args{"wait": "exit", "stdin": true, "timeout_ms": 300})
 	first := c.ok(t, "start_process", build).want(t, args{"timed_out": true, "state": "running"})
 	c.ok(t, "start_process", build).want(t, args{"timed_out": true, "already_running": true, "pid": first.num("pid"), "run": 1})
-	_, waiting := c.request(t, "tools/call", args{"name": "start_process", "arguments": build.with("timeout_ms", 30_000), "_meta": args{"progressToken": "tok"}})
+	_, waiting := c.request(t, "tools/call", args{"name": "start_process", "arguments": build.with("timeout_ms", longWait), "_meta": args{"progressToken": "tok"}})
 	c.quiet(t, waiting)
 	c.note(t, "notifications/progress", nil) // progress proves that the call is waiting
 	c.ok(t, "send_input", args{"process": "build", "text": "go", "wait_ms": 0})

@@ -22,15 +22,15 @@ func TestSendInputReturnsOutput(t *testing.T) {
 	}
 	c.ok(t, "start_process", own(t, "echo", "echo"))
 	c.awaitLine(t, "echo", "^ready$")
-	r := c.ok(t, "send_input", args{"process": "echo", "text": "one two", "wait_ms": 20_000}).want(t, args{"state": "running", "bytes": 8})
+	r := c.ok(t, "send_input", args{"process": "echo", "text": "one two", "wait_ms": longWait}).want(t, args{"state": "running", "bytes": 8})
 	printed(t, r, "got one two")
-	r = c.ok(t, "send_input", args{"process": "echo", "text": "three", "wait_ms": 20_000})
+	r = c.ok(t, "send_input", args{"process": "echo", "text": "three", "wait_ms": longWait})
 	printed(t, r, "got three")
 	r = c.ok(t, "send_input", args{"process": "echo", "text": "four", "wait_ms": 0})
 	printed(t, r, "")
-	next := c.ok(t, "tail_logs", args{"process": "echo", "after": r.str("next_cursor"), "wait_ms": 10_000})
+	next := c.ok(t, "tail_logs", args{"process": "echo", "after": r.str("next_cursor"), "wait_ms": longWait})
 	printed(t, next, "got four")
-	r = c.ok(t, "send_input", args{"process": "echo", "eof": true, "wait_ms": 20_000})
+	r = c.ok(t, "send_input", args{"process": "echo", "eof": true, "wait_ms": longWait})
 	printed(t, r, "end of input")
 	c.ended(t, r).want(t, args{"exit_code": 0})
 
@@ -38,7 +38,7 @@ func TestSendInputReturnsOutput(t *testing.T) {
 	for _, pty := range []bool{false, true} {
 		c.ok(t, "start_process", sh("ask", `printf 'Name: '; read name; sleep 0.4; printf 'hello %s\nAge: ' "$name"; read age; exit 3`, args{"pty": pty, "if_running": "restart"}))
 		c.awaitLine(t, "ask", "Name: $")
-		r = c.ok(t, "send_input", args{"process": "ask", "text": "Ada", "wait_ms": 20_000}).want(t, args{"state": "running"}).says(t, "hello Ada")
+		r = c.ok(t, "send_input", args{"process": "ask", "text": "Ada", "wait_ms": longWait}).want(t, args{"state": "running"}).says(t, "hello Ada")
 		if got := r.printed(); got[len(got)-1] != "Age: " {
 			t.Errorf("pty %v: got the lines %q, want the prompt at the end", pty, got)
 		}
@@ -46,7 +46,7 @@ func TestSendInputReturnsOutput(t *testing.T) {
 		if pty && slices.Contains(r.printed(), "Ada") {
 			t.Errorf("got the lines %q, want no echo", r.printed())
 		}
-		c.ended(t, c.ok(t, "send_input", args{"process": "ask", "text": "36", "wait_ms": 20_000})).want(t, args{"state": "crashed", "exit_code": 3})
+		c.ended(t, c.ok(t, "send_input", args{"process": "ask", "text": "36", "wait_ms": longWait})).want(t, args{"state": "crashed", "exit_code": 3})
 	}
 	c.refused(t, "send_input", args{"process": "ask", "text": "x"}, "ask", "crashed")
 }
@@ -107,7 +107,7 @@ func TestDialogueAnswersQuestions(t *testing.T) {
 
 	c.ok(t, "start_process", sh("again", generator))
 	c.awaitLine(t, "again", "Project name: $")
-	c.ok(t, "send_input", args{"process": "again", "text": "demo", "wait_ms": 20_000}).says(t, "Language: ", "at a prompt")
+	c.ok(t, "send_input", args{"process": "again", "text": "demo", "wait_ms": longWait}).says(t, "Language: ", "at a prompt")
 	// The first step finds the prompt that was printed before the call.
 	c.ok(t, "send_input", args{"process": "again", "steps": append(answers()[1:], args{"expect": "created demo"})}).says(t, created).want(t, args{"bytes": 8})
 	c.ok(t, "restart_process", args{"process": "again", "steps": played()}).says(t, created)
@@ -139,11 +139,11 @@ print("Hello,", name, "with", len(secret), "letters")`
 		for _, pty := range []bool{true, false} {
 			s := strings.Replace(script, "PTY", map[bool]string{true: "True", false: "False"}[pty], 1)
 			c.ok(t, "start_process", args{"name": "python", "command": "python3", "args": []string{"-c", s}, "pty": pty, "wait": "exit", "steps": []args{
-				{"expect": "Name?", "send": "Ada", "timeout_ms": 60_000}, {"expect": "Password:", "send": "lovelace-1815", "secret": true}}}).
+				{"expect": "Name?", "send": "Ada", "timeout_ms": longWait}, {"expect": "Password:", "send": "lovelace-1815", "secret": true}}}).
 				want(t, args{"exit_code": 0}).says(t, "Hello, Ada with 13 letters")
 		}
 		c.ok(t, "start_process", args{"name": "repl", "command": "python3 -q -i", "pty": true, "steps": []args{
-			{"expect": ">>> ", "send": "x = 6", "timeout_ms": 60_000}, {"expect": ">>> ", "send": "print('answer', x * 7)"}, {"expect": "answer 42"}, {"expect": ">>> ", "send": "exit()"}}}).says(t, "answer 42")
+			{"expect": ">>> ", "send": "x = 6", "timeout_ms": longWait}, {"expect": ">>> ", "send": "print('answer', x * 7)"}, {"expect": "answer 42"}, {"expect": ">>> ", "send": "exit()"}}}).says(t, "answer 42")
 	})
 	t.Run("bash", func(t *testing.T) {
 		if _, err := exec.LookPath("bash"); err != nil {
@@ -162,11 +162,11 @@ print("Hello,", name, "with", len(secret), "letters")`
 			if question == "package name:" {
 				send = "shop"
 			}
-			steps = append(steps, args{"expect": question, "send": send, "timeout_ms": 20_000})
+			steps = append(steps, args{"expect": question, "send": send, "timeout_ms": longWait})
 		}
 		r := c.ok(t, "start_process", args{"name": "init", "command": "npm init", "pty": true, "steps": steps})
 		for n := 0; n < 5 && r.str("state") == "running"; n++ { // newer versions ask more
-			r = c.ok(t, "send_input", args{"process": "init", "text": "", "wait_ms": 20_000})
+			r = c.ok(t, "send_input", args{"process": "init", "text": "", "wait_ms": longWait})
 		}
 		c.ok(t, "wait_for_process", args{"process": "init", "until": "exit"}).want(t, args{"exit_code": 0})
 		c.ok(t, "tail_logs", args{"process": "init"}).says(t, `"name": "shop"`)
@@ -178,15 +178,16 @@ print("Hello,", name, "with", len(secret), "letters")`
 func TestDialogueStopsAtMissingStep(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
-	late := append(answers()[:1:1], args{"expect": "Framework", "send": "none", "timeout_ms": 300}, args{"send": "never"})
-	c.refused(t, "start_process", sh("new", generator, args{"steps": late}), "new", "steps[1]", `"Framework"`, "300ms", "nothing more was sent", "Language: ", "running")
+	late := append(answers()[:1:1], args{"expect": "Language"}, args{"expect": "Framework", "send": "none", "timeout_ms": 300}, args{"send": "never"})
+	c.refused(t, "start_process", sh("new", generator, args{"steps": late}), "new", "steps[2]", `"Framework"`, "300ms", "nothing more was sent", "Language: ", "running")
 	c.refused(t, "send_input", args{"process": "new", "steps": []args{{"expect": "Project name", "timeout_ms": 300}}}, "steps[0]", `"Project name"`)
 	c.ended(t, c.ok(t, "send_input", args{"process": "new", "steps": append(answers()[1:], args{"expect": "created demo in go with : yes"})})).want(t, args{"exit_code": 0})
 
 	for _, pty := range []bool{false, true} {
 		// The echo of the answer is not what the next step expects.
 		c.refused(t, "start_process", sh("echo", `printf 'Name: '; read name; echo thanks; sleep 1000`, args{"pty": pty, "if_running": "restart", "steps": []args{
-			{"expect": "Name", "send": "demo"}, {"expect": "demo", "timeout_ms": 500}}}), "steps[1]", `"demo"`, "thanks")
+			{"expect": "Name", "send": "demo"}, {"expect": "demo", "timeout_ms": 500}}}), "steps[1]", `"demo"`)
+		c.awaitLine(t, "echo", "^thanks$")
 		// The program ends in the middle.
 		c.refused(t, "start_process", sh("ends", `printf 'Name: '; read name; echo "no $name"; exit 4`, args{"pty": pty, "if_running": "restart", "steps": []args{
 			{"expect": "Name", "send": "demo"}, {"expect": "Age", "send": "1"}}}), "steps[1]", "ended before", `"Age"`, "exit code 4", "no demo")
@@ -205,7 +206,7 @@ func TestDialogueIsCancelled(t *testing.T) {
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "echo", "echo"))
 	id, _ := c.request(t, "tools/call", args{"name": "send_input", "arguments": args{"process": "echo", "steps": []args{
-		{"send": "first"}, {"expect": "got second", "send": "third", "timeout_ms": 60_000}, {"send": "fourth"}}}})
+		{"send": "first"}, {"expect": "got second", "send": "third", "timeout_ms": longWait}, {"send": "fourth"}}}})
 	c.awaitLine(t, "echo", "^got first$")
 	c.cancel(t, id)
 	c.ok(t, "send_input", args{"process": "echo", "text": "second"})

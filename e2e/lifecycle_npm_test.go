@@ -63,7 +63,7 @@ func TestNpmRunDevStartsAndReportsErrors(t *testing.T) {
 	}
 	end := c.end(t, "web")
 	check(t, os.WriteFile(filepath.Join(dir, "index.html"), []byte("<!doctype html><title>shop</title><script type=module src=/gone.js></script>\n"), 0o644))
-	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "page reload", "after": end, "timeout_ms": 30_000}).says(t, "page reload")
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "page reload", "after": end, "timeout_ms": longWait}).says(t, "page reload")
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
 
 	check(t, os.WriteFile(filepath.Join(dir, "vite.config.js"), []byte("export default { cacheDir: '.vite', server: { \n"), 0o644))
@@ -86,7 +86,7 @@ func TestEsbuildWatchKeepsRunning(t *testing.T) {
 	}
 	await := func(pattern string) {
 		t.Helper()
-		r = c.ok(t, "wait_for_process", args{"process": "bundle", "until": "log", "pattern": pattern, "after": r.str("next_cursor"), "timeout_ms": 20_000})
+		r = c.ok(t, "wait_for_process", args{"process": "bundle", "until": "log", "pattern": pattern, "after": r.str("next_cursor"), "timeout_ms": longWait})
 		if r.str("match") == "" {
 			t.Fatalf("got no line like %s: %s", pattern, r.Text)
 		}
@@ -105,7 +105,7 @@ func TestEsbuildWatchKeepsRunning(t *testing.T) {
 	}
 	c.ok(t, "stop_process", args{"process": "bundle"}).want(t, args{"state": "stopped"})
 	// Without an open stdin the watcher exits at once; that is why pmcp keeps stdin open.
-	c.ok(t, "start_process", args{"name": "bundle", "stdin": false, "ready": args{}, "wait": "exit", "timeout_ms": 20_000}).want(t, args{"state": "exited", "exit_code": 0})
+	c.ok(t, "start_process", args{"name": "bundle", "stdin": false, "ready": args{}, "wait": "exit", "timeout_ms": longWait}).want(t, args{"state": "exited", "exit_code": 0})
 }
 
 // nodeVersion is the node of npm for tests that need a newer one than the machine has.
@@ -161,10 +161,10 @@ func TestWaitsFollowNodeTestWatcher(t *testing.T) {
 		}
 		return r.Text
 	}
-	collect(c.ok(t, "start_process", args{"name": "tests", "command": node, "cwd": dir, "args": []string{"--test", "--watch", "--test-reporter=tap"}, "ready": args{"log": "^# duration_ms"}, "timeout_ms": 120_000}))
+	collect(c.ok(t, "start_process", args{"name": "tests", "command": node, "cwd": dir, "args": []string{"--test", "--watch", "--test-reporter=tap"}, "ready": args{"log": "^# duration_ms"}, "timeout_ms": longWait}))
 	waits := []args{
-		{"process": "tests", "until": "log", "pattern": "^# fail", "lines": 60, "timeout_ms": 120_000},
-		{"process": "tests", "until": "idle", "idle_ms": 400, "lines": 60, "timeout_ms": 120_000},
+		{"process": "tests", "until": "log", "pattern": "^# fail", "lines": 60, "timeout_ms": longWait},
+		{"process": "tests", "until": "idle", "idle_ms": 400, "lines": 60, "timeout_ms": longWait},
 	}
 	for round := 1; round <= 50; round++ {
 		f, err := os.OpenFile(file, os.O_WRONLY, 0)

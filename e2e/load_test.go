@@ -223,7 +223,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	for exit := range 2 {
 		name := fmt.Sprint("build-", exit)
-		bounded("start_process", ofAction, args{"name": name, "command": "sh", "wait": "exit", "timeout_ms": 120_000, "args": []string{"-c",
+		bounded("start_process", ofAction, args{"name": name, "command": "sh", "wait": "exit", "timeout_ms": longWait, "args": []string{"-c",
 			fmt.Sprintf(`awk 'BEGIN { for (i = 1; i <= 200000; i++) printf "[%%d/200000] CC \"src/part%%d.o\"\n", i, i }'; exit %d`, exit)}})
 		all(name)
 	}
@@ -231,7 +231,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	for i := range 60 {
 		members = append(members, args{"process": fmt.Sprint("member-", i), "command": "sh", "args": []string{"-c", `cat "$@" >&2; exit 1`, "sh", recordings[i]}, "ready": args{"log": "never printed"}})
 	}
-	bounded("start_group", ofAction, args{"group": "many", "members": members, "timeout_ms": 120_000})
+	bounded("start_group", ofAction, args{"group": "many", "members": members, "timeout_ms": longWait})
 	bounded("stop_group", ofAction, args{"group": "many"})
 	bounded("stop_process", ofAction, args{"process": "*"})
 }
@@ -253,7 +253,7 @@ func TestAnswersAboutManyAreBounded(t *testing.T) {
 	}
 	idle := group(99, "exec sleep 1000")
 	c.bounded(t, "create_group", ofAction, args{"name": "many", "description": long, "members": idle})
-	c.bounded(t, "start_group", ofAction, args{"group": "many", "members": group(99, "exec sleep 2000"), "timeout_ms": 120_000})
+	c.bounded(t, "start_group", ofAction, args{"group": "many", "members": group(99, "exec sleep 2000"), "timeout_ms": longWait})
 	for i := range 20 {
 		c.bounded(t, "create_group", ofAction, args{"name": fmt.Sprint("g", i, long), "members": idle[:i+1]})
 	}

@@ -48,7 +48,7 @@ func TestFollowReturnsLinesDuringFlood(t *testing.T) {
 	var lines []string
 	cursor, calls := "start", 0
 	for len(lines) < manyLines {
-		r := c.tool(t, "tail_logs", args{"process": "flood", "after": cursor, "wait_ms": 30_000, "lines": 10_000, "max_bytes": 8 << 20})
+		r := c.tool(t, "tail_logs", args{"process": "flood", "after": cursor, "wait_ms": longWait, "lines": 10_000, "max_bytes": 8 << 20})
 		if calls++; r.Error || len(r.printed()) == 0 {
 			t.Fatalf("after %d lines: %s", len(lines), r.Text)
 		}

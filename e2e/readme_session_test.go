@@ -102,7 +102,7 @@ func (s *readmeSession) withFirstLine(t *testing.T, arguments args, shown string
 	if ready, ok := arguments["ready"].(map[string]any); !ok || ready["port"] == nil || !strings.Contains(shown, outputBegins) || strings.Contains(text, outputBegins) {
 		return text
 	}
-	return s.ok(t, "wait_for_process", args{"process": arguments["name"], "until": "log", "pattern": ".", "timeout_ms": 30_000}).Text
+	return s.ok(t, "wait_for_process", args{"process": arguments["name"], "until": "log", "pattern": ".", "timeout_ms": longWait}).Text
 }
 
 // outputBegins is the line before the output of processes in an answer.

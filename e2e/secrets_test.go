@@ -122,10 +122,10 @@ func TestSecretsAppearNowhere(t *testing.T) {
 	call("create_group", args{"name": "g", "description": "about " + githubToken, "members": []args{{"process": "stays"}, {"process": "member", "command": "true", "args": []string{"--token", optionSecret}}}})
 	call("start_group", args{"group": "g"})
 	for _, pty := range []bool{false, true} {
-		steps := []args{{"expect": "Password:", "send": inputSecret, "secret": true}, {"expect": "said", "timeout_ms": 20_000}}
+		steps := []args{{"expect": "Password:", "send": inputSecret, "secret": true}, {"expect": "said", "timeout_ms": longWait}}
 		call("start_process", sh("asks", `printf 'Password: '; read p; echo "$p"; echo "Error: wrong password $p" >&2; echo said; read q; echo "late $p"; exit 3`, args{"pty": pty, "if_running": "restart", "steps": steps})).says(t, "[masked input]")
 		s.refused(t, "send_input", args{"process": "asks", "steps": []args{{"expect": inputSecret, "timeout_ms": 1}}}, "[masked input]")
-		call("send_input", args{"process": "asks", "text": "on", "wait_ms": 20_000}).says(t, "late [masked input]")
+		call("send_input", args{"process": "asks", "text": "on", "wait_ms": longWait}).says(t, "late [masked input]")
 	}
 	// Arguments that are refused are quoted, but not their secrets.
 	const typed = inputSecret + "-2"

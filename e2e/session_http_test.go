@@ -41,7 +41,7 @@ func webServer(t *testing.T, start args, path, access string) {
 
 	// The call that waits for a request's log line starts before the request.
 	_, waiting := c.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
-		"process": "web", "after": c.end(t, "web"), "wait_ms": 30_000}})
+		"process": "web", "after": c.end(t, "web"), "wait_ms": longWait}})
 	c.quiet(t, waiting)
 	begin := time.Now()
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d%s", port, path))

@@ -100,7 +100,7 @@ func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
 	if got, _ := r.Data["owner"].(map[string]any); fmt.Sprint(got["pid"]) != fmt.Sprint(pid) {
 		t.Errorf("got owner %v, want %d", got, pid)
 	}
-	other.ok(t, "tail_logs", args{"process": "web", "wait_ms": 10_000}).says(t, "listening on")
+	other.ok(t, "tail_logs", args{"process": "web", "wait_ms": longWait}).says(t, "listening on")
 	other.ok(t, "start_process", own(t, "web", "http")).want(t, args{"already_running": true}).says(t, fmt.Sprint(pid))
 	for tool, a := range map[string]args{
 		"stop_process": {"process": "web"}, "kill_process": {"process": "web"}, "restart_process": {"process": "web"},
@@ -114,7 +114,7 @@ func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
 
 	// A server can wait for lines of another server's process.
 	_, waiting := other.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
-		"process": "web", "after": other.end(t, "web"), "wait_ms": 30_000}})
+		"process": "web", "after": other.end(t, "web"), "wait_ms": longWait}})
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/from/outside", onlyPort(t, owner.info(t, "web"))))
 	if line := asResult(t, "tail_logs", other.wait(t, "tail_logs", waiting)); !slices.Contains(line.printed(), "GET /from/outside") {
 		t.Errorf("got %s, want the request", line.Text)
@@ -137,7 +137,7 @@ func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
 	}
 	owner.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "listening on"})
 	_, waiting = owner.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
-		"process": "web", "after": owner.end(t, "web"), "wait_ms": 30_000}})
+		"process": "web", "after": owner.end(t, "web"), "wait_ms": longWait}})
 	fetch(t, fmt.Sprintf("http://127.0.0.1:%d/of/the/second", onlyPort(t, other.info(t, "web"))))
 	if line := asResult(t, "tail_logs", owner.wait(t, "tail_logs", waiting)); !slices.Contains(line.printed(), "GET /of/the/second") {
 		t.Errorf("got %s, want the request", line.Text)
@@ -196,7 +196,7 @@ func TestGroupUsesMemberOfAnotherServer(t *testing.T) {
 		}
 	}
 	groupSays(other, "stack: partial", "db: starting (running), it runs in "+pid, "not ready yet")
-	_, starting := other.request(t, "tools/call", args{"name": "start_group", "arguments": args{"group": "stack", "timeout_ms": 60_000}})
+	_, starting := other.request(t, "tools/call", args{"name": "start_group", "arguments": args{"group": "stack", "timeout_ms": longWait}})
 	groupSays(other, "web: pending, waits for db (ready)")
 	check(t, os.WriteFile(filepath.Join(w.project, "open"), nil, 0o600))
 	asResult(t, "start_group", other.wait(t, "start_group", starting)).want(t, args{"state": "up"}).

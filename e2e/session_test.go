@@ -37,17 +37,17 @@ func (w *world) launch(t testing.TB, path string, arguments ...string) *session 
 	s := w.launchWith(t, t.Errorf, path, arguments...)
 	t.Cleanup(func() {
 		_ = s.input.Close() // ignore the error: the input may be closed already
-		if !s.endsWithin(15 * time.Second) {
-			t.Errorf("pmcp (pid %d) has not exited after 15s; stderr:\n%s", s.pid, s.stderr)
+		if !s.endsWithin(endsWithin) {
+			t.Errorf("pmcp (pid %d) has not exited after %v; stderr:\n%s", s.pid, endsWithin, s.stderr)
 			_ = syscall.Kill(s.pid, syscall.SIGKILL)
 			<-s.exited
 		}
-		if !s.outputEndsWithin(15 * time.Second) {
+		if !s.outputEndsWithin(endsWithin) {
 			t.Errorf("a process still holds the output of pmcp (pid %d) open", s.pid)
 			s.closeOutput()
 			<-s.ended
 		}
-		if !closedWithin(s.stderrEnded, 15*time.Second) {
+		if !closedWithin(s.stderrEnded, endsWithin) {
 			t.Logf("a process still holds standard error of pmcp (pid %d) open", s.pid)
 			_ = s.errors.Close()
 			<-s.stderrEnded

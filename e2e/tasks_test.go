@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // A cost is what a task cost an agent: the calls, the bytes read and the bytes written (the
@@ -382,7 +384,7 @@ func longBuild(t *testing.T, a *agent) {
 echo "make: *** [Makefile:9: all] Error 1" >&2
 exit 2
 `)
-	a.do(t, "start_process", args{"command": "sh build.sh", "wait": "exit", "timeout_ms": 120_000}).
+	a.do(t, "start_process", args{"command": "sh build.sh", "wait": "exit", "timeout_ms": longWait}).
 		says(`src/part7\.c.{0,20}42|"line":42`, "unknown type name 'sizet'", `exit[ _]code"?:? ?2`)
 }
 
@@ -416,7 +418,7 @@ server.listen(Number(process.argv[2]), "127.0.0.1", () => console.log("listening
 `)
 	}
 	server(`r.end(user.name)`)
-	port := freePort(t)
+	port := proctest.FreePort(t)
 	a.ok(t, "start_process", args{"name": "api", "command": "node", "args": []string{"server.js", strconv.Itoa(port)}, "ready": args{"port": port}, "restart": "on-failure"})
 	for id := range 4 {
 		_ = get(port, id) // the server dies at the requests of users that it does not have
@@ -456,10 +458,14 @@ echo "created $name in $language with $tests"`
 
 // daemon is a task: a server puts itself into the background, and the agent stops it.
 func daemon(t *testing.T, a *agent) {
-	port := freePort(t)
-	a.write(t, "serve.sh", `setsid "$@" >/dev/null 2>&1 & echo "started in the background"`)
+	port := proctest.FreePort(t)
+	// The server begins once the script has ended: only then its port cannot count as ready.
+	a.write(t, "serve.sh", `setsid sh -c 'while kill -0 '$$'; do sleep 0.01; done; exec "$@"' sh "$@" >/dev/null 2>&1 & echo "started in the background"`)
 	start := args{"name": "serve", "command": "sh", "args": append([]string{"serve.sh", self(t)}, program("http", strconv.Itoa(port))...), "ready": args{"port": port}}
 	a.do(t, "start_process", start).says("ended before it was ready", `still running in its tree: pid \d+`)
+	if !poll(answersWithin, func() bool { return get(port, 1) == nil }) {
+		t.Errorf("port %d does not answer after %v, want the server there", port, answersWithin)
+	}
 	a.ok(t, "stop_process", args{"process": "serve"}).says("stopped what it left behind", "nothing left")
 	if err := get(port, 1); err == nil {
 		t.Errorf("port %d answers after the stop, want it closed", port)
@@ -479,7 +485,7 @@ server.listen(Number(process.env.PORT), "127.0.0.1", () => console.log("listenin
 `)
 	a.do(t, "start_process", args{"name": "web", "command": "node server.js", "env": args{"PORT": strconv.Itoa(port)}, "ready": args{"http": "/"}}).
 		says(fmt.Sprintf(`port %d is held by pid %d `, port, os.Getpid()), `port \d+ is free`).lacks("does not listen")
-	free := freePort(t)
+	free := proctest.FreePort(t)
 	a.ok(t, "start_process", args{"name": "web", "env": args{"PORT": strconv.Itoa(free)}}).says("ready", strconv.Itoa(free), "GET /", "hello")
 }
 
@@ -495,7 +501,7 @@ func brokenImport(t *testing.T, a *agent) {
 	a.write(t, "vite.config.js", "export default { cacheDir: '.vite' }\n") // several tests share the directory of the packages
 	a.write(t, "index.html", `<script type="module" src="/src/main.js"></script>`)
 	a.write(t, "src/main.js", "import { cart } from './crat.js'\ncart()\n")
-	port := freePort(t)
+	port := proctest.FreePort(t)
 	a.ok(t, "start_process", args{"name": "web", "command": fmt.Sprintf("npx vite --port %d --strictPort --host 127.0.0.1", port), "ready": args{"port": port}})
 	resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/src/main.js", port)) // request the script as the developer's browser does
 	check(t, err)
@@ -535,13 +541,4 @@ func (a *agent) requireNode(t *testing.T) {
 	if !hasNode() {
 		t.Skip("node is not installed")
 	}
-}
-
-// freePort returns a port on which nothing listened a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	check(t, l.Close())
-	return l.Addr().(*net.TCPAddr).Port
 }

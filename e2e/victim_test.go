@@ -214,8 +214,8 @@ func (v *victim) signal(sig syscall.Signal) error { return syscall.Kill(v.launch
 func (v *victim) close() error {
 	_ = v.in.Close() // ignore the error: some faults have closed it
 	var errs []error
-	if !closedWithin(v.exited, 15*time.Second) {
-		errs = append(errs, fmt.Errorf("pid %d has not exited after 15s", v.cmd.Process.Pid), v.cmd.Process.Kill())
+	if !closedWithin(v.exited, endsWithin) {
+		errs = append(errs, fmt.Errorf("pid %d has not exited after %v", v.cmd.Process.Pid, endsWithin), v.cmd.Process.Kill())
 		<-v.exited
 	}
 	timer := time.NewTimer(endsWithin)

@@ -19,11 +19,12 @@ const (
 	// endsWithin bounds the time until a session is gone with everything it started. It is
 	// far above the 5 s that processes have to stop, so only a session that hangs exceeds
 	// it.
-	endsWithin = 20 * time.Second
-	// answersWithin bounds the time for an answer. It is far above what any answer takes.
-	answersWithin = 60 * time.Second
-	// defaultWait is how long a call without timeout_ms waits.
-	defaultWait = 45 * time.Second
+	endsWithin = time.Minute
+	// answersWithin bounds the time for an answer. It is far above what any answer takes,
+	// and above longWait.
+	answersWithin = 3 * time.Minute
+	// longWait is the timeout_ms of calls that wait for what must happen.
+	longWait = 120_000
 )
 
 // A world is the surroundings of pmcp servers in a test: directories and an environment of
