@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,7 +232,13 @@ func TestChildInheritsOnlyItsEnvironment(t *testing.T) {
 	w.set("OF_THE_EDITOR", "yes")
 	c := w.open(t)
 	r := c.ok(t, "start_process", args{"name": "env", "command": "env", "wait": "exit", "env": args{"MINE": "1", "TERM": "vt100"}})
-	r.says(t, "NO_COLOR=1", "PYTHONUNBUFFERED=1", "PMCP_SESSION=", "PMCP_RUN=", "OF_THE_EDITOR=yes", "MINE=1", "TERM=vt100", "PWD="+w.project)
+	r.says(t, "NO_COLOR=1", "PYTHONUNBUFFERED=1", "AI_AGENT=pmcp", "PMCP_SESSION=", "PMCP_RUN=", "OF_THE_EDITOR=yes", "MINE=1", "TERM=vt100", "PWD="+w.project)
+	for _, given := range []args{{"env": args{"AI_AGENT": nil}, "command": "env"}, {}, {"env": args{"AI_AGENT": "", "MINE": "2"}}} { // null is stored
+		given["name"], given["wait"] = "bare", "exit"
+		if lines := c.ok(t, "start_process", given).printed(); slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "AI_AGENT") }) {
+			t.Errorf("start_process %v: got %q, want no AI_AGENT", given, lines)
+		}
+	}
 	open := c.ok(t, "start_process", sh("fds", "ls /proc/self/fd | tr '\\n' ' '", args{"wait": "exit"})).printed()
 	if len(open) != 1 || strings.TrimSpace(open[0]) != "0 1 2 3" { // descriptor 3 is the directory that ls reads
 		t.Errorf("descriptors of a child: got %q, want 0 1 2 3", open)

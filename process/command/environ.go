@@ -9,9 +9,17 @@ import (
 	"pmcp/process/proctab"
 )
 
+// defaults are the variables of every child that neither pmcp's environment nor its own sets.
+// They turn off colour and the buffering of output. AI_AGENT says that an agent reads the output:
+// dev servers then forward the browser's console, for example.
+var defaults = map[string]string{"NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "AI_AGENT": "pmcp"}
+
+// HasDefault reports whether Environ gives the variable key to a child that does not set it.
+func HasDefault(key string) bool { return defaults[key] != "" }
+
 // Environ returns the environment of a child: base without the variables of a terminal, which
-// the child does not have; then defaults that turn off colour and buffering of output; then the
-// caller's own variables; then the marks of session and run. Later values replace earlier ones.
+// the child does not have; then the defaults; then the caller's own variables, of which an empty
+// one removes a default; then the marks of session and run. Later values replace earlier ones.
 func Environ(base []string, own map[string]string, dir, session string, run int64) []string {
 	env := make(map[string]string, len(base)+len(own)+6)
 	for _, entry := range base {
@@ -23,13 +31,14 @@ func Environ(base []string, own map[string]string, dir, session string, run int6
 	delete(env, "FORCE_COLOR")
 	delete(env, "CLICOLOR_FORCE")
 	env["TERM"] = "dumb"
-	for key, value := range map[string]string{"NO_COLOR": "1", "PYTHONUNBUFFERED": "1"} {
+	for key, value := range defaults {
 		if _, set := env[key]; !set {
 			env[key] = value
 		}
 	}
 	env["PWD"] = dir
 	maps.Copy(env, own)
+	maps.DeleteFunc(env, func(key, value string) bool { return value == "" && HasDefault(key) })
 	env[proctab.EnvSession] = session
 	env[proctab.EnvRun] = strconv.FormatInt(run, 10)
 

@@ -185,6 +185,8 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	for key, value := range a.Env {
 		if value != nil {
 			env[key] = *value
+		} else if command.HasDefault(key) {
+			env[key] = "" // removes it
 		}
 	}
 	spec.Env = env

@@ -128,7 +128,7 @@ func (a Definition) withoutFalse() Definition {
 }
 
 // override returns a with the arguments in given: env is merged, every other argument in
-// given replaces the one in a, and null removes it. A new command also replaces the old
+// given replaces the one in a, and null removes it, or stays to remove what pmcp itself would set. A new command also replaces the old
 // args. New args also replace the arguments in the old command line.
 func (a Definition) override(given Definition, project string) Definition {
 	merged, replaced := a.clone(), given.Arguments()
@@ -155,7 +155,9 @@ func (a Definition) override(given Definition, project string) Definition {
 	maps.Copy(merged.Env, given.Env)
 	for key, value := range merged.Env {
 		if value == nil {
-			delete(merged.Env, key)
+			if !command.HasDefault(key) {
+				delete(merged.Env, key)
+			}
 			merged.SecretEnv = slices.DeleteFunc(merged.SecretEnv, func(k string) bool { return k == key })
 		}
 	}
