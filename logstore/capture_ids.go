@@ -32,6 +32,13 @@ func (r *runIDs) next() int64 {
 	return r.session<<db.RunBits | r.counter
 }
 
+// current returns the session whose block of run ids is in use.
+func (r *runIDs) current() int64 {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.session
+}
+
 // ensure reserves another block of run ids while the current one still has enough for a whole transaction of
 // claims: during that transaction the only write connection is in use.
 func (r *runIDs) ensure() {

@@ -31,6 +31,8 @@
 //   - writer: the flusher, the claims of names for new runs, and the records that wait for a commit
 //   - reader: pages, searches, waits and lists of runs; it has no state but the cache of filters
 //   - maintainer: filters, retention, and checkpoints of the write-ahead log
+//   - projectTable: the labels of projects
+//   - portTable: the ports that this server has reserved for its processes
 //   - runIDs: the blocks of run ids, and the servers that they belong to
 //
 // A lock may be acquired while one that stands before it in this list is held, never the other way round:

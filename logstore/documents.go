@@ -19,7 +19,7 @@ type documentKind uint8
 
 const (
 	definitionDocument documentKind = 1 // how a process is started
-	groupDocument      documentKind = 3 // a group of processes; 2 was the health of a process, which nothing read
+	groupDocument      documentKind = 3 // a group of processes; 2 is no longer used
 )
 
 type documentKey struct {

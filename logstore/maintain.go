@@ -19,8 +19,6 @@ const (
 	skippedInterval = time.Second
 	// skippedBelow is the number of pending bytes below which the worker builds skipped filters.
 	skippedBelow = 1 << 20
-	// optimizeInterval is how often SQLite may refresh its planner's statistics.
-	optimizeInterval = 24 * time.Hour
 
 	// checkpointBytes is how much may be stored before the write-ahead log is copied into the file.
 	checkpointBytes = 8 << 20
@@ -43,7 +41,6 @@ type maintainer struct {
 	filterJobs    chan filterJob
 	filterBacklog atomic.Bool         // committed chunks did not fit into filterJobs
 	builder       match.FilterBuilder // of the worker
-	optimized     time.Time           // used by the worker only
 	cancel        context.CancelFunc
 	wg            sync.WaitGroup
 
@@ -73,7 +70,6 @@ func (m *maintainer) Close() {
 
 // run works until ctx ends.
 func (m *maintainer) run(ctx context.Context) {
-	m.optimized = time.Now()
 	m.report(m.startup(ctx))
 	tick := time.NewTicker(maintainInterval)
 	defer tick.Stop()
@@ -117,13 +113,7 @@ func (m *maintainer) maintain(ctx context.Context) error {
 		return err
 	}
 	defer m.file.MaintLock.Release()
-	err = errors.Join(m.markLost(ctx), m.retain(ctx), m.file.EnsureReserve())
-	if time.Since(m.optimized) > optimizeInterval {
-		m.optimized = time.Now()
-		_, e := m.file.WriteDB.ExecContext(ctx, `PRAGMA optimize`)
-		err = errors.Join(err, e)
-	}
-	return err
+	return errors.Join(m.markLost(ctx), m.retain(ctx), m.file.EnsureReserve())
 }
 
 // buildSkipped builds the filters of chunks that did not fit into the queue, if the load permits.

@@ -73,7 +73,7 @@ func (m *maintainer) removeOld(ctx context.Context, cutoff int64) error {
 		return err
 	}
 	return m.update(ctx, func(tx *sql.Tx) error {
-		for _, retire := range []func(context.Context, db.Querier, int64) error{retireGaps, retireSessions, retireFaults, retireEvents, retireSamples} {
+		for _, retire := range []func(context.Context, db.Querier, int64) error{retireGaps, retireSessions, retireFaults, retireEvents, retireSamples, retirePorts} {
 			if err := retire(ctx, tx, cutoff); err != nil {
 				return err
 			}

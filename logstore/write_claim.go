@@ -137,6 +137,7 @@ func (w *writer) answerReservations(first *reservation) {
 			case c.elsewhere != nil:
 			case waited:
 				w.captures.addRun(r.key, c)
+				w.ports.started(r.key, c.id)
 			default: // NewRun stopped waiting
 				w.unclaimed = append(w.unclaimed, c.id)
 			}
@@ -208,6 +209,9 @@ func (w *writer) claimName(ctx context.Context, tx *sql.Tx, servers *serverLooku
 	}
 	c.prevStarted = max(c.prevStarted, known.started)
 	c.started = max(time.Now().UnixNano(), c.prevStarted+1)
+	if err := w.ports.storeStarted(ctx, tx, key, c.id); err != nil {
+		return claim{}, err
+	}
 	return c, saveRun(ctx, tx, process, &storedRow{id: c.id, key: key, number: c.number, runRow: runRow{started: c.started, info: w.captures.newInfo()}})
 }
 
@@ -233,5 +237,6 @@ func (w *writer) fallbackRun(key processKey, shared bool) (c claim) {
 	c.id, c.number, c.prevStarted = w.captures.ids.next(), max(stored.number, known.number)+1, max(stored.started, known.started)
 	c.started = max(time.Now().UnixNano(), c.prevStarted+1)
 	w.captures.addRun(key, c)
+	w.ports.started(key, c.id)
 	return c
 }

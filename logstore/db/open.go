@@ -330,12 +330,12 @@ func (f *File) closePools() {
 	}
 }
 
-// Close optimizes the database, truncates its write-ahead log and releases the locks. It does not wait for
+// Close truncates the write-ahead log and releases the locks. It does not wait for
 // other servers: if one reads or writes at that moment, the last server that closes the file does the
 // cleanup.
 func (f *File) Close() (err error) {
 	if f.WriteDB != nil {
-		for _, pragma := range []string{`busy_timeout = 0`, `optimize`, `wal_checkpoint(TRUNCATE)`} {
+		for _, pragma := range []string{`busy_timeout = 0`, `wal_checkpoint(TRUNCATE)`} {
 			if _, e := f.WriteDB.Exec(`PRAGMA ` + pragma); e != nil && !IsBusy(e) {
 				err = errors.Join(err, e)
 			}

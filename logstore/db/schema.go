@@ -17,11 +17,13 @@ var (
 	//go:embed schema2.sql
 	SchemaV2 string
 	//go:embed schema3.sql
-	schemaV3 string
+	SchemaV3 string
+	//go:embed schema4.sql
+	schemaV4 string
 
 	// migrations holds the scripts that lead from each schema version (PRAGMA user_version) to the next. Only
 	// append to the scripts: a released script never changes.
-	migrations = []string{SchemaV1, SchemaV2, schemaV3}
+	migrations = []string{SchemaV1, SchemaV2, SchemaV3, schemaV4}
 )
 
 var (
