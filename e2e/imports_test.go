@@ -41,6 +41,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/logstore/match":         {},
 		"pmcp/logstore/line":          {"pmcp/logstore/fault"},
 		"pmcp/process/sockets":        {"pmcp/process/proctab"},
+		"pmcp/process/ports":          {"pmcp/process/sockets"},
 		"pmcp/process/command":        {"pmcp/process/proctab"},
 		"pmcp/server/args":            {"pmcp/server/jsonrpc"},
 		"pmcp/logstore/db":            {},
