@@ -22,8 +22,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-
 	"pmcp/groups"
 	"pmcp/health"
 	"pmcp/logstore"
@@ -33,6 +31,7 @@ import (
 	"pmcp/process/guard"
 	"pmcp/registry"
 	"pmcp/registry/doctor"
+	"pmcp/registry/guardian"
 	"pmcp/server"
 	"pmcp/server/config"
 	"pmcp/server/project"
@@ -75,45 +74,14 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	case o.Doctor:
 		return runDoctor(o.Report, stdout, stderr)
 	}
-	if terminal, ours := guard.Foreground(stdin); terminal && !ours {
-		fmt.Fprintln(stderr, "pmcp: started in the background of a terminal, where it cannot read stdin; an MCP client has to start it, or run it in the foreground")
-		return exitUsage
+	if !o.NoGuardian {
+		return guardian.Run(stdin, stderr) // without flags, package guardian has done this before main
 	}
-	if o.NoGuardian {
-		return serve(ctx, "", stdin, stdout, stderr)
-	}
-	return guardian(stderr)
-}
-
-// guardian runs the launched process, which guards the server, and returns its exit code.
-func guardian(stderr io.Writer) int {
-	dir, id := registry.Dir(os.Getenv), uuid.NewString()
-	lock, err := prepareLock(dir, id, stderr) // the server publishes the lock
-	if err != nil {
+	if err := guardian.CheckStdin(stdin); err != nil {
 		fmt.Fprintln(stderr, "pmcp:", err)
 		return exitUsage
 	}
-	defer func() { _ = lock.Close() }()
-	return guard.Run(guard.Config{
-		ID: id, Lock: lock,
-		OnGone: func() error { return registry.Remove(dir, id) },
-		Logf:   func(format string, args ...any) { fmt.Fprintf(stderr, "pmcp: "+format+"\n", args...) },
-	})
-}
-
-// prepareLock creates the lock of the session's record. If it cannot, it writes the reason to
-// stderr and returns nil, since a session can do without a record. It returns an error only for a
-// directory that is not safe to use.
-func prepareLock(dir, id string, stderr io.Writer) (*os.File, error) {
-	lock, err := registry.Prepare(dir, id)
-	switch {
-	case errors.Is(err, registry.ErrUnsafeDir):
-		return nil, fmt.Errorf("%w; choose another with PM_REGISTRY_DIR", err)
-	case err != nil:
-		fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
-		return nil, nil
-	}
-	return lock, nil
+	return serve(ctx, "", stdin, stdout, stderr)
 }
 
 // runDoctor writes the doctor's report to stdout and returns the exit code.
@@ -209,8 +177,8 @@ func (s *session) prepare(stderr io.Writer) (err error) {
 		return err
 	}
 	if alone {
-		s.id = uuid.NewString()
-		if s.lock, err = prepareLock(s.c.RegistryDir, s.id, stderr); err != nil {
+		s.id = registry.NewID()
+		if s.lock, err = guardian.PrepareLock(s.c.RegistryDir, s.id, stderr); err != nil {
 			return err
 		}
 	}
@@ -238,11 +206,11 @@ func (s *session) logTo(stderr io.Writer) {
 
 // open starts everything but the connection.
 func (s *session) open(ctx context.Context) error {
-	guardian := 0
+	guardianPID := 0
 	if s.lifeline != nil {
-		guardian = s.lifeline.Guardian()
+		guardianPID = s.lifeline.Guardian()
 	}
-	record := registry.Describe(guardian)
+	record := registry.Describe(guardianPID)
 	record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
 	s.register(record)
 	if err := s.openStore(ctx); err != nil {

@@ -20,7 +20,7 @@ type listed struct {
 // table, and checks that only certain packages import modules such as SQLite or mcp-go.
 func TestImportsMatchTable(t *testing.T) {
 	allowed := map[string][]string{
-		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server", "pmcp/server/config", "pmcp/server/project", "pmcp/server/upstream"},
+		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/config", "pmcp/server/project", "pmcp/server/upstream"},
 		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/project", "pmcp/server/stdio", "pmcp/server/upstream"},
 		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server"},
 		"pmcp/server/jsonrpc":         {},
@@ -45,6 +45,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/process/command":        {"pmcp/process/proctab"},
 		"pmcp/server/args":            {"pmcp/server/jsonrpc"},
 		"pmcp/logstore/db":            {},
+		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/registry"},
 		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/server/args"},

@@ -42,7 +42,7 @@ func commandLine(pid int) string {
 // be reused.
 //
 // awaitExit waits in the runtime's poller, so fifty children do not cost fifty
-// threads. Where the kernel has no pidfd (before 5.3) each wait costs a thread.
+// threads. Where the kernel has no pidfd (before 5.10) each wait costs a thread.
 func awaitExit(pid int) {
 	if pollExit(pid) {
 		return
@@ -71,25 +71,12 @@ const exitPoll = 20 * time.Millisecond
 // pollExit blocks until the child pid has exited, and occupies no thread. It
 // returns false if it could not wait.
 func pollExit(pid int) bool {
-	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK) // the child is unreaped, so pid still names it
+	handle, err := proctab.Open(pid) // the child is unreaped, so pid still names it
 	if err != nil {
 		return false
 	}
-	file := os.NewFile(uintptr(fd), "pidfd")
-	defer func() { _ = file.Close() }()
-	raw, err := file.SyscallConn()
-	if err != nil {
-		return false
-	}
-	return raw.Read(hasEnded) == nil
-}
-
-// hasEnded reports whether every thread of the child behind a pidfd has exited.
-func hasEnded(pidfd uintptr) bool {
-	n, err := proctab.RetryEINTR(func() (int, error) {
-		return unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
-	})
-	return n > 0 || err != nil
+	defer handle.Close()
+	return handle.AwaitExit() == nil
 }
 
 // hasChildren reports whether this process has any child, zombies included. It

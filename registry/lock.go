@@ -1,13 +1,13 @@
 package registry
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
-	"github.com/google/uuid"
 	"golang.org/x/sys/unix"
 )
 
@@ -49,11 +49,30 @@ func sessionOf(name string) (id string, ok bool) {
 	return "", false
 }
 
+// NewID returns the id of a new session, a random uuid. (Package uuid would make the guardian
+// initialise package net.)
+func NewID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])  // never fails
+	b[6] = b[6]&0x0f | 0x40 // version 4
+	b[8] = b[8]&0x3f | 0x80 // variant of RFC 9562
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
 // checkID returns an error unless id is a uuid in its usual form. The check must be this
 // strict: if the registry directory is set to a project's by mistake, it holds a
 // package.json and a yarn.lock.
 func checkID(id string) error {
-	if parsed, err := uuid.Parse(id); err != nil || parsed.String() != id {
+	shape := strings.Map(func(r rune) rune {
+		switch {
+		case '0' <= r && r <= '9', 'a' <= r && r <= 'f':
+			return 'x'
+		case r == '-':
+			return r
+		}
+		return '?'
+	}, id)
+	if shape != "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx" {
 		return fmt.Errorf("invalid session id %q: want a lower-case uuid", id)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
@@ -250,4 +251,17 @@ func TestDirFindsRuntimeDirWithoutVariable(t *testing.T) {
 	delete(env, "PM_REGISTRY_DIR")
 	must(t, os.Chmod(own, 0o755))
 	want(state, "open to others")
+}
+
+func TestIDsAreLowerCaseUUIDs(t *testing.T) {
+	id := NewID()
+	if parsed, err := uuid.Parse(id); err != nil || parsed.Version() != 4 || parsed.Variant() != uuid.RFC4122 || parsed.String() != id || id == NewID() {
+		t.Errorf("NewID = %q: got error %v, want a random uuid", id, err)
+	}
+	must(t, checkID(id))
+	for _, bad := range []string{"", "package", strings.ToUpper(id[:35]) + "A", "{" + id + "}", "urn:uuid:" + id, strings.ReplaceAll(id, "-", ""), id[:35], id + "0", "x" + id[1:], id[:35] + "\n", id[:35] + "é"} {
+		if checkID(bad) == nil {
+			t.Errorf("checkID(%q) = nil, want an error", bad)
+		}
+	}
 }

@@ -159,12 +159,45 @@ func TestStubbornServerIsKilled(t *testing.T) {
 }
 
 func TestServerLearnsOfParentChange(t *testing.T) {
-	s := start(t, []string{"normal"}, func(o *sessionOptions) { o.front = []string{"wrapper"} })
-	s.ready()
-	must(t, s.cmd.Process.Kill()) // the wrapper
-	s.wantLine("parent changed")
-	must(t, s.stdin.Close())
-	s.wantGone()
+	for _, how := range []string{"handle", "polling"} {
+		t.Run(how, func(t *testing.T) {
+			if how == "handle" && runtime.GOOS != "linux" {
+				t.Skip("only Linux has handles of processes")
+			}
+			s := start(t, []string{"normal", how}, func(o *sessionOptions) { o.front = []string{"wrapper"} })
+			s.ready()
+			must(t, s.cmd.Process.Kill()) // the wrapper
+			s.wantLine("parent changed")
+			must(t, s.stdin.Close())
+			s.wantGone()
+		})
+	}
+}
+
+// TestParentIsNotPolled checks that nothing ticks while the kernel reports the end of the parent,
+// and that a parent which has ended already is polled for.
+func TestParentIsNotPolled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has handles of processes")
+	}
+	none := func(int) (*proctab.Handle, error) { return nil, unix.ENOSYS }
+	for _, test := range []struct {
+		how    string
+		parent int
+		open   func(int) (*proctab.Handle, error)
+		polls  bool
+	}{
+		{"a parent with a handle", os.Getppid(), proctab.Open, false},
+		{"a kernel without handles", os.Getppid(), none, true},
+		{"a parent that has ended", 0, proctab.Open, true},
+		{"another process", os.Getpid(), proctab.Open, true},
+	} {
+		w := watchParent(test.parent, time.Hour, test.open)
+		if polls := w.tick != nil; polls != test.polls || (w.ended == nil) != polls {
+			t.Errorf("%s: got polling %v and a handle %v, want polling %v", test.how, polls, w.ended != nil, test.polls)
+		}
+		w.close()
+	}
 }
 
 // TestGuardianKeepsNoStdio checks that the client reads the end of stdout when the server is dead,

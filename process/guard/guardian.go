@@ -13,17 +13,19 @@ import (
 	"pmcp/process/proctab"
 )
 
-// timing holds the guardian's intervals and limits. Only tests use values other than
-// defaultTiming.
+// timing holds the guardian's intervals and limits, and what can make it poll. Only tests use
+// values other than defaultTiming.
 type timing struct {
-	parentPoll time.Duration // between two checks of the parent
-	patience   time.Duration // from a forwarded signal to SIGKILL of the server
-	cleanLimit time.Duration // from the server's end until the guardian stops trying to kill what is left
-	rescan     time.Duration // between two passes over the remaining processes, if no child ends
+	open       func(pid int) (*proctab.Handle, error) // opens a handle of the parent
+	parentPoll time.Duration                          // between two checks of the parent where the kernel does not report its end
+	patience   time.Duration                          // from a forwarded signal to SIGKILL of the server
+	cleanLimit time.Duration                          // from the server's end until the guardian stops trying to kill what is left
+	rescan     time.Duration                          // between two passes over the remaining processes, if no child ends
 }
 
 // The server has 10 s to shut down; the guardian gives it two more.
 var defaultTiming = timing{
+	open:       proctab.Open,
 	parentPoll: time.Second,
 	patience:   12 * time.Second,
 	cleanLimit: 10 * time.Second,
@@ -43,7 +45,7 @@ type guardian struct {
 	lifeline  *os.File       // write end; closing it makes the server end
 	server    proctab.ID
 	forwarded map[syscall.Signal]bool
-	parent    int
+	parent    *parentWatch
 	inherited []proctab.ID // children from before this program was executed
 }
 
@@ -68,10 +70,11 @@ func run(c Config, t timing) (exitCode int) {
 		children:  make(chan os.Signal, 1),
 		pipe:      make(chan os.Signal, 1),
 		forwarded: map[syscall.Signal]bool{},
-		parent:    launcher(),
+		parent:    watchParent(launcher(), t.parentPoll, t.open),
 		inherited: inheritedChildren(),
 	}
 	defer g.report.close()
+	defer func() { g.parent.close() }() // the last one
 	g.listen()
 	defer signal.Stop(g.signals)
 	defer signal.Stop(g.children)
@@ -174,8 +177,6 @@ func (g *guardian) releaseStdio() {
 // supervise watches over the server until it has ended or has to be killed, and returns the code
 // to exit with.
 func (g *guardian) supervise() (exitCode int) {
-	poll := time.NewTicker(g.parentPoll)
-	defer poll.Stop()
 	var overdue <-chan time.Time
 	for {
 		if status, ended := g.reapServer(); ended {
@@ -183,8 +184,10 @@ func (g *guardian) supervise() (exitCode int) {
 		}
 		select {
 		case <-g.children:
-		case <-poll.C:
-			g.watchParent()
+		case <-g.parent.ended:
+			g.checkParent()
+		case <-g.parent.tick:
+			g.checkParent()
 		case sig := <-g.signals:
 			g.forward(sig.(syscall.Signal))
 			if overdue == nil {
@@ -206,14 +209,15 @@ func (g *guardian) forward(sig syscall.Signal) {
 	}
 }
 
-// watchParent sends a byte through the lifeline if our parent has changed.
-func (g *guardian) watchParent() {
-	if now := os.Getppid(); now != g.parent {
-		g.parent = now
+// checkParent sends a byte through the lifeline if our parent has changed, and watches the new one.
+func (g *guardian) checkParent() {
+	now := os.Getppid()
+	if now != g.parent.pid {
 		// A pipe holds 65536 such bytes, so this write does not block. It may fail, because a
 		// server that is gone does not need the byte.
 		_, _ = g.lifeline.Write([]byte{1})
 	}
+	g.parent = g.parent.next(now)
 }
 
 // reapServer reaps every child that has ended, without blocking, and reports whether the
