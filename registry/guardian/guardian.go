@@ -1,5 +1,6 @@
-// Package guardian runs the process that a client launches: the guardian of a session (see
-// package guard), which holds the lock of the session's record and removes the record at the end.
+// Package guardian runs the process that a client launches. That is the guardian of a session
+// (see package guard), which holds the lock of the session's record and removes the record at
+// the end.
 //
 // A program without arguments is a guardian, and its life begins in this package's init and ends
 // there. The guardian needs none of what the server initialises: regular expressions, SQLite,
