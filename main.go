@@ -294,23 +294,24 @@ func (s *session) wire(record registry.Record, built string) {
 		OnReady: func(name string, run int64, ready bool, why string) { s.manager.SetReady(name, run, ready, why) },
 		Version: version, Log: s.log,
 	})
+	store := project.NewStore(s.store, s.c.ProjectDir)
 	s.manager = process.NewManager(process.Options{
-		Project: s.c.ProjectDir, Session: s.id, Journal: project.Journal{Store: s.store}, Recorder: recorder, Log: s.log,
+		Project: s.c.ProjectDir, Session: s.id, Journal: store, Recorder: recorder, Log: s.log,
 		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,
 		Subreaper: runtime.GOOS == "linux" && s.adopts == nil, AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, Allowed: s.c.AllowedCommands,
 		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
 		OnSample: s.store.SaveSample,
 	})
-	s.runs = project.NewRunTable(s.manager, s.store, record.Server.PID, s.log)
+	s.runs = project.NewRunTable(s.manager, store, record.Server.PID, s.log)
 	s.health = health.NewMonitor(health.Options{
 		Processes: s.manager, Changes: s.manager.Watch(),
 		Interval: time.Duration(s.c.HealthCheckInterval), Log: s.log, Mask: s.mask.Part,
 	})
 	s.groups = groups.New(groups.Options{
-		Processes: s.manager, Journal: s.store, Health: s.health, Elsewhere: s.runs, Project: s.c.ProjectDir,
+		Processes: s.manager, Journal: store, Health: s.health, Elsewhere: s.runs, Project: s.c.ProjectDir,
 	})
 	s.server = server.New(server.Options{
-		Manager: s.manager, Store: s.store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
+		Manager: s.manager, Store: store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
 		Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id, Version: version, BuildDate: built,
 		GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit,
 		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,

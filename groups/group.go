@@ -121,7 +121,7 @@ func invalid(format string, args ...any) error {
 // Validate returns an error wrapping process.ErrInvalid that describes what is
 // wrong with the definition, or nil.
 func (g Group) Validate() error {
-	if err := process.CheckName(g.Name); err != nil {
+	if err := process.CheckAddress(g.Name); err != nil {
 		return err
 	}
 	switch {
@@ -147,7 +147,7 @@ func (g Group) Validate() error {
 func (g Group) checkMembers() error {
 	seen := make(map[string]bool, len(g.Members))
 	for _, member := range g.Members {
-		if err := process.CheckName(member.Process); err != nil {
+		if err := process.CheckAddress(member.Process); err != nil {
 			return err
 		}
 		if seen[member.Process] {

@@ -32,7 +32,7 @@ const NoRestarts = -1
 // Spec describes what to run and how. It is a value: the Manager never changes
 // the maps and slices of a Spec, and the caller must not change them either.
 type Spec struct {
-	// Name identifies the process and is unique in the project: 1 to 64 letters,
+	// Name identifies the process and is unique in the Manager: 1 to 64 letters,
 	// digits, dots, underscores, colons, at signs and hyphens, beginning with a
 	// letter or digit.
 	Name string `json:"name"`
@@ -93,7 +93,10 @@ type StopSpec struct {
 	Timeout time.Duration `json:"timeout,omitempty"`
 }
 
-var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
+var (
+	validName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
+	validAddress = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}@[^\x00-\x1f]+$`)
+)
 
 // CheckName returns an error that describes the valid names of processes and
 // groups if name is not valid.
@@ -104,10 +107,19 @@ func CheckName(name string) error {
 	return nil
 }
 
+// CheckAddress is CheckName for a name that may be followed by @ and the label of a
+// project, as web@feature: so the processes of several projects differ.
+func CheckAddress(address string) error {
+	if validAddress.MatchString(address) {
+		return nil
+	}
+	return CheckName(address)
+}
+
 // Validate returns an error wrapping ErrInvalid for a Spec that could never
 // run, whatever files exist. It looks for neither Dir nor Command.
 func (s Spec) Validate() error {
-	if err := CheckName(s.Name); err != nil {
+	if err := CheckAddress(s.Name); err != nil {
 		return err
 	}
 	if s.Command == "" {

@@ -49,7 +49,7 @@ func (c completions) CompleteResourceArgument(ctx context.Context, uri string, a
 
 // names completes the name of a process or group.
 func (c completions) names(ctx context.Context, kind, value string) (*mcp.Completion, error) {
-	names, err := c.s.subjectNames(ctx, kind)
+	names, err := c.s.ownCall().subjectNames(ctx, kind)
 	if err != nil {
 		return nil, err
 	}

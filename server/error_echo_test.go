@@ -77,7 +77,7 @@ func TestErrorsQuoteLittleOfArguments(t *testing.T) {
 					arguments[path[0]] = value
 					raw, err := json.Marshal(arguments)
 					stdiotest.NoErr(t, err)
-					_, err = tool.call(t.Context(), s.server, raw)
+					_, err = tool.call(t.Context(), s.server.ownCall(), raw)
 					if err == nil {
 						continue
 					}

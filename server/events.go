@@ -133,7 +133,7 @@ func (c answerReport) includes(e *event) bool {
 // An eventLog collects what happened since the client's last answer. It follows the
 // feeds of processes and health until both feeds end.
 type eventLog struct {
-	store    *logstore.Store
+	store    *project.Store
 	mask     *mask.Masker
 	project  string
 	done     sync.WaitGroup
@@ -157,7 +157,7 @@ type eventLog struct {
 
 // newEventLog returns an eventLog that follows what happens to the processes of
 // manager, and their health. onChange and onEvent must not block.
-func newEventLog(store *logstore.Store, masker *mask.Masker, manager *process.Manager, checks *health.Feed, onChange func(name string), onEvent func(event)) *eventLog {
+func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Manager, checks *health.Feed, onChange func(name string), onEvent func(event)) *eventLog {
 	processes := manager.Watch()
 	l := &eventLog{
 		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, closing: make(chan struct{}), onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
@@ -192,6 +192,7 @@ func (l *eventLog) followFaults() {
 	for {
 		select {
 		case f := <-l.store.NewFaults():
+			f.Name = l.store.Address(&f.Fault)
 			what := "new error"
 			if f.Again {
 				what = "resolved error is back"

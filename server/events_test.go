@@ -14,6 +14,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/project"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -126,7 +127,7 @@ func bareLog(t *testing.T) (l *eventLog, logged *[]event) {
 	t.Cleanup(func() { stdiotest.NoErr(t, store.Close()) })
 	logged = new([]event)
 	return &eventLog{
-		store: store, storage: logstore.StateOK, onChange: func(string) {}, onEvent: func(e event) { *logged = append(*logged, e) },
+		store: project.NewStore(store, ""), storage: logstore.StateOK, onChange: func(string) {}, onEvent: func(e event) { *logged = append(*logged, e) },
 		last: map[string]process.Status{}, answered: map[string]answerReport{}, named: map[string]event{},
 	}, logged
 }

@@ -47,10 +47,10 @@ func TestLaterEventsOfPendingMemberAreReported(t *testing.T) {
 	}})
 	began := time.Now()
 	waiting, cancel := context.WithCancel(t.Context())
-	rep, err := s.server.o.Groups.Start(waiting, "stack", s.server.project, groups.StartOptions{Progress: func(groups.Progress) { cancel() }}) // db is being started
+	rep, err := s.server.o.Groups.Start(waiting, "stack", s.server.own, groups.StartOptions{Progress: func(groups.Progress) { cancel() }}) // db is being started
 	cancel()
 	stdiotest.NoErr(t, err)
-	r, err := groupReport(t.Context(), s.server.project, rep, nil, outputArgs{})
+	r, err := groupReport(t.Context(), s.server.own, rep, nil, outputArgs{})
 	stdiotest.NoErr(t, err)
 	if !r.TimedOut || !strings.Contains(textOf(r), "web: pending") {
 		t.Fatalf("got %s, want a timeout and web pending", textOf(r))
@@ -157,9 +157,9 @@ func TestAnswerWithAllOutputReportsErrors(t *testing.T) {
 	} {
 		name := strings.ReplaceAll(what, " ", "-")
 		script := fmt.Sprintf("l=$(head -c %d /dev/zero | tr '\\0' x); i=0; while [ $i -lt %d ]; do echo $i $l; i=$((i+1)); done", c.bytes, c.lines)
-		started, err := startProcess(t.Context(), s.server, startArgs{Name: name, Definition: project.Definition{Command: "sh", Args: []string{"-c", script}}, Wait: "exit"})
+		started, err := startProcess(t.Context(), s.server.ownCall(), startArgs{Name: name, Definition: project.Definition{Command: "sh", Args: []string{"-c", script}}, Wait: "exit"})
 		stdiotest.NoErr(t, err)
-		waited, err := waitForProcess(t.Context(), s.server, waitArgs{Process: name, Until: "exit"})
+		waited, err := waitForProcess(t.Context(), s.server.ownCall(), waitArgs{Process: name, Until: "exit"})
 		stdiotest.NoErr(t, err)
 		if started.faults != c.exit || waited.faults != c.wait || started.State != process.Exited.String() {
 			t.Errorf("%s: got %s, covered by the start %v and by the wait %v; want exited, %v and %v", what, started.State, started.faults, waited.faults, c.exit, c.wait)

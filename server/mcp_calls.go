@@ -85,7 +85,7 @@ func (r *mcpCallsResult) write(t *answerText) {
 // callMCPTools makes the calls of a one after another. An error of one does not stop
 // them, but the end of the server or of the time does. It returns an error if no call
 // has succeeded.
-func (s *Server) callMCPTools(ctx context.Context, a *callMCPToolArgs) (answer, error) {
+func (s *call) callMCPTools(ctx context.Context, a *callMCPToolArgs) (answer, error) {
 	callCtx, cancel := context.WithTimeout(ctx, waitTimeout(a.TimeoutMS))
 	defer cancel()
 	budget := cmp.Or(a.MaxBytes, defaultMCPBytes)

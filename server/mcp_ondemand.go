@@ -21,7 +21,7 @@ import (
 )
 
 // withMCPOnDemand is withMCP for an MCP server that is given as a command.
-func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
+func (s *call) withMCPOnDemand(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
 	def := project.Definition{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: target.Env}
 	spec, err := s.project.Spec("mcp", def, false)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Server) withMCPOnDemand(ctx context.Context, target mcpTarget, use func
 	if spec.Name, err = onDemandName(spec, s.o.Session, s.o.Mask); err != nil {
 		return err
 	}
-	lease, err := s.o.Upstream.OnDemand(ctx, spec.Name, mcpProcesses{s, spec})
+	lease, err := s.o.Upstream.OnDemand(ctx, spec.Name, mcpProcesses{s.Server, spec})
 	var start *upstream.StartError
 	switch {
 	case errors.As(err, &start):

@@ -51,6 +51,9 @@ type endResult struct {
 	EndedBy    string `json:"ended_by,omitempty"`
 }
 
+// stateDefined is the state of a process that has a definition and no run.
+const stateDefined = "defined"
+
 // resultOf returns the result of a run.
 func resultOf(run *project.Run) processResult {
 	r := processResult{
@@ -60,6 +63,9 @@ func resultOf(run *project.Run) processResult {
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
 		Survivors: run.Left(), LimitExceeded: run.LimitExceeded,
+	}
+	if run.Defined {
+		r.State = stateDefined
 	}
 	if run.Restarts > 0 {
 		r.Restarts = &run.Restarts

@@ -19,7 +19,7 @@ import (
 type prompt struct {
 	name, title, description string
 	argument                 string // the one argument: process or group
-	build                    func(ctx context.Context, s *Server, t *answerText, subject string) error
+	build                    func(ctx context.Context, s *call, t *answerText, subject string) error
 }
 
 // prompts returns the table of prompts.
@@ -38,7 +38,7 @@ func (s *Server) addPrompts() {
 		definition := mcp.NewPrompt(p.name, mcp.WithPromptTitle(p.title), mcp.WithPromptDescription(p.description),
 			mcp.WithArgument(p.argument, mcp.ArgumentDescription("name of the "+p.argument), mcp.RequiredArgument()))
 		s.mcp.AddPrompt(definition, func(ctx context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			text, err := s.promptText(ctx, p, req.Params.Arguments)
+			text, err := s.ownCall().promptText(ctx, p, req.Params.Arguments)
 			if err != nil {
 				return nil, stdio.InvalidParams(ctx, s.o.Mask.Text(p.name+": "+explain(err)))
 			}
@@ -48,7 +48,7 @@ func (s *Server) addPrompts() {
 }
 
 // promptText checks the arguments and returns the text of p.
-func (s *Server) promptText(ctx context.Context, p prompt, arguments map[string]string) (string, error) {
+func (s *call) promptText(ctx context.Context, p prompt, arguments map[string]string) (string, error) {
 	for name := range arguments {
 		if name != p.argument {
 			return "", fmt.Errorf("unknown argument %s: there is %s", name, p.argument)
@@ -72,9 +72,9 @@ func (s *Server) promptText(ctx context.Context, p prompt, arguments map[string]
 
 // subjectNames returns the names that an argument or a template variable of the
 // given kind can take.
-func (s *Server) subjectNames(ctx context.Context, kind string) ([]string, error) {
+func (s *call) subjectNames(ctx context.Context, kind string) ([]string, error) {
 	if kind != "group" {
-		return s.project.Names(ctx)
+		return s.project.AllNames(ctx)
 	}
 	all, err := s.project.ListGroups(ctx, "")
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Server) subjectNames(ctx context.Context, kind string) ([]string, error
 	return names, nil
 }
 
-func debugPrompt(ctx context.Context, s *Server, t *answerText, name string) error {
+func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error {
 	info, err := getProcessInfo(ctx, s, processInfoArgs{Process: name})
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ const maxPromptEvents = 10
 
 // writeEvents writes the events of a process, if there are any, including events of
 // earlier sessions.
-func (s *Server) writeEvents(ctx context.Context, t *answerText, name string) error {
+func (s *call) writeEvents(ctx context.Context, t *answerText, name string) error {
 	events, err := s.o.Store.Events(ctx, s.o.Manager.Project(), []string{name}, maxPromptEvents)
 	var texts []string
 	for _, e := range events {
@@ -133,7 +133,7 @@ func (s *Server) writeEvents(ctx context.Context, t *answerText, name string) er
 
 // writeHealth writes the health of a process that this session checks. For any other
 // process, and for one that another server is running, it writes nothing.
-func (s *Server) writeHealth(ctx context.Context, t *answerText, name string) {
+func (s *call) writeHealth(ctx context.Context, t *answerText, name string) {
 	st := s.project.Health(name)
 	if run, err := s.project.Find(ctx, name); st != nil && err == nil && !run.Stored {
 		t.section("health check:")
@@ -141,7 +141,7 @@ func (s *Server) writeHealth(ctx context.Context, t *answerText, name string) {
 	}
 }
 
-func optimizePrompt(ctx context.Context, s *Server, t *answerText, name string) error {
+func optimizePrompt(ctx context.Context, s *call, t *answerText, name string) error {
 	stats, err := getProcessStats(ctx, s, processStatsArgs{Process: name})
 	if err != nil {
 		return err
@@ -166,8 +166,8 @@ func optimizePrompt(ctx context.Context, s *Server, t *answerText, name string) 
 	return nil
 }
 
-func monitoringPrompt(ctx context.Context, s *Server, t *answerText, argument string) error {
-	name, err := s.project.ResolveOne(ctx, argument)
+func monitoringPrompt(ctx context.Context, s *call, t *answerText, argument string) error {
+	name, err := s.project.ResolveOne(ctx, argument, true)
 	if err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func monitoringGaps(def *project.Definition, name string, ports []int, runs bool
 	return all
 }
 
-func groupPrompt(ctx context.Context, s *Server, t *answerText, name string) error {
+func groupPrompt(ctx context.Context, s *call, t *answerText, name string) error {
 	all, err := s.project.ListGroups(ctx, name)
 	if err != nil {
 		return err

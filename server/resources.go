@@ -36,7 +36,7 @@ const (
 type resource struct {
 	uri, name, title, description string
 	// read returns the content; v holds the variables of a template.
-	read func(ctx context.Context, s *Server, v variables) (any, error)
+	read func(ctx context.Context, s *call, v variables) (any, error)
 }
 
 // variables are the values of a template's variables.
@@ -46,23 +46,23 @@ type variables struct{ name, lines string }
 func resources() []resource {
 	return []resource{
 		{"processes://list", "processes", "Processes", "processes of the project with state, CPU and memory",
-			func(ctx context.Context, s *Server, _ variables) (any, error) {
+			func(ctx context.Context, s *call, _ variables) (any, error) {
 				return listProcesses(ctx, s, listArgs{})
 			}},
 		{"logs://recent", "recent-logs", "Recent log", "last 100 lines of all processes",
-			func(ctx context.Context, s *Server, _ variables) (any, error) { return s.recentLog(ctx, variables{}) }},
+			func(ctx context.Context, s *call, _ variables) (any, error) { return s.recentLog(ctx, variables{}) }},
 		{"errors://latest", "errors", "Latest errors", "unresolved errors, latest first, with a summary",
-			func(ctx context.Context, s *Server, _ variables) (any, error) {
+			func(ctx context.Context, s *call, _ variables) (any, error) {
 				return getLatestErrors(ctx, s, latestErrorsArgs{})
 			}},
 		{"groups://list", "groups", "Groups", "groups with members and their states",
-			func(ctx context.Context, s *Server, _ variables) (any, error) {
+			func(ctx context.Context, s *call, _ variables) (any, error) {
 				return listGroups(ctx, s, listGroupsArgs{})
 			}},
 		{"health://status", "health", "Health", "health checks with their last results",
-			func(_ context.Context, s *Server, _ variables) (any, error) { return s.healthSummary(), nil }},
+			func(_ context.Context, s *call, _ variables) (any, error) { return s.healthSummary(), nil }},
 		{"metrics://summary", "metrics", "Metrics", "the machine, and the processes that use most of it",
-			func(ctx context.Context, s *Server, _ variables) (any, error) { return s.metrics(ctx) }},
+			func(ctx context.Context, s *call, _ variables) (any, error) { return s.metrics(ctx) }},
 	}
 }
 
@@ -71,13 +71,13 @@ func resources() []resource {
 func templates() []resource {
 	return []resource{
 		{"processes://{name}", "process", "Process", "everything about one process",
-			func(ctx context.Context, s *Server, v variables) (any, error) {
+			func(ctx context.Context, s *call, v variables) (any, error) {
 				return getProcessInfo(ctx, s, processInfoArgs{Process: v.name})
 			}},
 		{"logs://{name}{?lines}", "process-log", "Process log", "last lines of a process's latest run, 100 by default",
-			func(ctx context.Context, s *Server, v variables) (any, error) { return s.recentLog(ctx, v) }},
+			func(ctx context.Context, s *call, v variables) (any, error) { return s.recentLog(ctx, v) }},
 		{"errors://{name}", "process-errors", "Process errors", "errors of one process, latest first",
-			func(ctx context.Context, s *Server, v variables) (any, error) {
+			func(ctx context.Context, s *call, v variables) (any, error) {
 				return getErrors(ctx, s, getErrorsArgs{Process: v.name})
 			}},
 	}
@@ -171,7 +171,7 @@ func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 		if v.name == "" && strings.Contains(r.uri, "{name}") { // if the URI has more than the template, mcp-go finds no variables in it
 			return nil, stdio.ResourceNotFound(ctx, uri, unknownResource(uri))
 		}
-		content, err := r.read(ctx, s, v)
+		content, err := r.read(ctx, s.ownCall(), v)
 		switch {
 		case errors.Is(err, process.ErrUnknown):
 			return nil, stdio.ResourceNotFound(ctx, uri, s.o.Mask.Text(errorText(err)))
@@ -231,7 +231,7 @@ func variable(req mcp.ReadResourceRequest, name string) string {
 
 // recentLog returns the end of the log of one process's latest run or, without a
 // name, of the latest runs of all processes.
-func (s *Server) recentLog(ctx context.Context, v variables) (logsResult, error) {
+func (s *call) recentLog(ctx context.Context, v variables) (logsResult, error) {
 	a := tailLogsArgs{Process: v.name, Lines: recentLines}
 	if v.lines != "" {
 		n, err := strconv.Atoi(v.lines)
@@ -280,7 +280,7 @@ type topProcess struct {
 
 // metrics returns the usage of the machine and of the processes that use the most
 // CPU and memory.
-func (s *Server) metrics(ctx context.Context) (metricsResult, error) {
+func (s *call) metrics(ctx context.Context) (metricsResult, error) {
 	system, err := getSystemStats(ctx, s, systemStatsArgs{})
 	if err != nil {
 		return metricsResult{}, err

@@ -46,6 +46,7 @@ func TestResourcesShowRunningProcess(t *testing.T) {
 // URI or not.
 func TestNamesInURIsMayBeEscaped(t *testing.T) {
 	s := hello(t)
+	s.store.SaveDefinition(s.manager.Project(), "dev:web@1", []byte(`{"command":"true"}`)) // of a version that allowed the @ in a name
 	s.script("dev:web@1", "echo one; echo two; exec sleep 100", "ready", map[string]any{"log": "two"})
 	for _, name := range []string{"dev:web@1", "dev%3Aweb%401", "dev%3Aweb@1"} {
 		if r := s.resource("processes://" + name); r["name"] != "dev:web@1" {
@@ -253,7 +254,7 @@ func TestPromptsShowTheirSubject(t *testing.T) {
 func TestMonitoringSuggestionsCanBeCalled(t *testing.T) {
 	s := hello(t)
 	before := s.script("web", "exec sleep 100")
-	def, _, err := s.server.project.Definition(t.Context(), "web")
+	def, _, err := s.server.own.Definition(t.Context(), "web")
 	stdiotest.NoErr(t, err)
 	for _, suggestion := range monitoringGaps(&def, "web", []int{65535}, true) {
 		call := suggestion[strings.Index(suggestion, ": ")+2:]
@@ -270,7 +271,7 @@ func TestMonitoringSuggestionsCanBeCalled(t *testing.T) {
 			t.Errorf("%s: got a restart, want the same process", call)
 		}
 	}
-	if def, _, _ = s.server.project.Definition(t.Context(), "web"); len(monitoringGaps(&def, "web", nil, true)) != 1 {
+	if def, _, _ = s.server.own.Definition(t.Context(), "web"); len(monitoringGaps(&def, "web", nil, true)) != 1 {
 		t.Errorf("got suggestions %v, want the restart alone", monitoringGaps(&def, "web", nil, true))
 	}
 	def.Stdio = process.StdioMCP // an MCP server cannot have a readiness rule

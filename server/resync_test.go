@@ -49,7 +49,7 @@ func overrunFeed(t *testing.T, store *logstore.Store) (manager *process.Manager,
 // reported exactly once.
 func TestEventsRecoverFromOverrun(t *testing.T) {
 	l, _ := bareLog(t)
-	_, changes := overrunFeed(t, l.store)
+	_, changes := overrunFeed(t, l.store.Store)
 	c, err := changes.Next(t.Context())
 	stdiotest.NoErr(t, err)
 	for range 2 {

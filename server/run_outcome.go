@@ -154,7 +154,7 @@ func unreadHint(err error) (hint string, _ error) {
 
 // reportStatus sends the current status of the named processes as progress of the
 // call of ctx until stop is called.
-func (s *Server) reportStatus(ctx context.Context, names ...string) (stop func()) {
+func (s *call) reportStatus(ctx context.Context, names ...string) (stop func()) {
 	return reportProgress(ctx, func() string {
 		lines := make([]string, len(names))
 		for i, name := range names {

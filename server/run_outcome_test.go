@@ -23,7 +23,7 @@ func TestUnreadableLogDoesNotFailCalls(t *testing.T) {
 	started := func(name, wait string) (runResult, error) {
 		st, err := s.manager.Status(name)
 		stdiotest.NoErr(t, err)
-		r, _, err := awaitStart(t.Context(), s.server.project, project.Started{Run: project.Run{Status: st}, Wait: wait}, 0, outputArgs{})
+		r, _, err := awaitStart(t.Context(), s.server.own, project.Started{Run: project.Run{Status: st}, Wait: wait}, 0, outputArgs{})
 		stdiotest.NoErr(t, err)
 		return r, r.deathError()
 	}
@@ -54,7 +54,7 @@ func TestEndedRunHasNoReadinessHint(t *testing.T) {
 	s.crash()
 	st, err := s.manager.Status("job")
 	stdiotest.NoErr(t, err)
-	r, _, err := awaitStart(t.Context(), s.server.project, project.Started{Run: project.Run{Status: st}, Wait: "started"}, 0, outputArgs{})
+	r, _, err := awaitStart(t.Context(), s.server.own, project.Started{Run: project.Run{Status: st}, Wait: "started"}, 0, outputArgs{})
 	if stdiotest.NoErr(t, err); r.ExitCode == nil || r.Hint != "" {
 		t.Errorf("got %s, want an exit code and no hint", textOf(r))
 	}

@@ -31,7 +31,6 @@ import (
 
 	"pmcp/groups"
 	"pmcp/health"
-	"pmcp/logstore"
 	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/registry"
@@ -47,7 +46,7 @@ var instructions string
 // Options configure a Server. The first six fields are required.
 type Options struct {
 	Manager *process.Manager
-	Store   *logstore.Store
+	Store   *project.Store
 	Health  *health.Monitor
 	Groups  *groups.Manager
 	// Upstream communicates with MCP servers that run as processes.
@@ -84,8 +83,8 @@ type Options struct {
 // Server serves one session. Its methods may be called from several goroutines.
 type Server struct {
 	o       Options
-	project *project.Project
-	tools   []tool // all tools, including tools that are not offered; see offers
+	own     *project.Project // the session's own project
+	tools   []tool           // all tools, including tools that are not offered; see offers
 	started time.Time
 	mcp     *mcpserver.MCPServer
 	events  *eventLog
@@ -109,7 +108,7 @@ func New(o Options) *Server {
 		o.MaxServers = 9
 	}
 	s := &Server{o: o, tools: tools(), started: time.Now()}
-	s.project = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog})
+	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -176,7 +175,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	notifiers.Go(func() { updates.run(notifying) })
 	notifiers.Go(func() { messages.run(notifying) })
 	notifiers.Go(func() { s.watchStorage(notifying) })
-	notifiers.Go(func() { s.project.SpareNames(notifying) })
+	notifiers.Go(func() { s.own.SpareNames(notifying) })
 	notifiers.Go(func() { s.cpu.run(notifying) })
 	err := c.Serve(ctx)
 	stop()

@@ -61,7 +61,8 @@ func openWith(t testing.TB, connections upstream.Options, change ...func(*Option
 	connections.Log = logger
 	connections.OnReady = func(name string, run int64, ready bool, why string) { manager.SetReady(name, run, ready, why) }
 	hub := upstream.NewHub(connections)
-	journal := &heldJournal{Journal: project.Journal{Store: store}}
+	named := project.NewStore(store, dir)
+	journal := &heldJournal{Store: named}
 	manager = process.NewManager(process.Options{
 		Project: dir, Session: session, Journal: journal, Log: logger, MaxProcesses: 100, StopTimeout: time.Second, TakeStdio: hub.Take,
 		AwaitLine: func(ctx context.Context, run int64, match func(uint8, string) bool) (string, error) {
@@ -69,10 +70,10 @@ func openWith(t testing.TB, connections upstream.Options, change ...func(*Option
 			return line.Text, err
 		},
 	})
-	runs := project.NewRunTable(manager, store, os.Getpid(), logger)
+	runs := project.NewRunTable(manager, named, os.Getpid(), logger)
 	monitor := health.NewMonitor(health.Options{Processes: manager, Changes: manager.Watch(), Log: logger})
-	sets := groups.New(groups.Options{Processes: manager, Journal: store, Health: monitor, Elsewhere: runs, Project: dir})
-	o := Options{Manager: manager, Store: store, Health: monitor, Groups: sets, Upstream: hub, Log: logger, Session: session, Version: "0"}
+	sets := groups.New(groups.Options{Processes: manager, Journal: named, Health: monitor, Elsewhere: runs, Project: dir})
+	o := Options{Manager: manager, Store: named, Health: monitor, Groups: sets, Upstream: hub, Log: logger, Session: session, Version: "0"}
 	for _, f := range change {
 		f(&o)
 	}

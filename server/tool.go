@@ -73,7 +73,52 @@ type tool struct {
 	// several forms.
 	args, result  reflect.Type
 	input, output json.RawMessage
-	call          func(ctx context.Context, s *Server, raw json.RawMessage) (answer, error)
+	call          func(ctx context.Context, s *call, raw json.RawMessage) (answer, error)
+}
+
+// A call is one call of a tool, or one read of a resource or a prompt.
+type call struct {
+	*Server
+	// project is what the arguments project and cwd name, else the session's own. named
+	// reports whether project was given.
+	project *project.Project
+	named   bool
+	// reads means that the call changes nothing.
+	reads bool
+}
+
+// ownCall returns a read that names no project.
+func (s *Server) ownCall() *call { return &call{Server: s, project: s.own, reads: true} }
+
+// callOf returns the call of t with the arguments raw, without the argument project,
+// which every tool has.
+func (s *Server) callOf(ctx context.Context, t *tool, raw json.RawMessage) (*call, json.RawMessage, error) {
+	c := &call{Server: s, project: s.own, reads: t.hints.readOnly}
+	var given struct{ Project, Cwd, Command json.RawMessage }
+	if json.Unmarshal(raw, &given) != nil || given.Project == nil && given.Cwd == nil && given.Command == nil {
+		return c, raw, nil // Decode reports what is wrong with the rest
+	}
+	var named, cwd, command string
+	if given.Project != nil {
+		if err := json.Unmarshal(given.Project, &named); err != nil {
+			return nil, nil, fmt.Errorf("argument project: want the path or the label of a project, got %.200s", given.Project)
+		}
+		var rest map[string]json.RawMessage
+		if err := json.Unmarshal(raw, &rest); err != nil {
+			return nil, nil, err
+		}
+		delete(rest, "project")
+		without, err := json.Marshal(rest)
+		if err != nil {
+			return nil, nil, err
+		}
+		raw, c.named = without, named != ""
+	}
+	_ = json.Unmarshal(given.Cwd, &cwd) // Decode reports a wrong type
+	_ = json.Unmarshal(given.Command, &command)
+	var err error
+	c.project, err = s.own.At(ctx, named, cwd, command)
+	return c, raw, err
 }
 
 // schemas holds the golden file of each tool, from which define takes the schemas: reading them
@@ -93,10 +138,10 @@ type answer interface{ writer }
 // define returns t with the schemas of A and R, and with a call function that
 // decodes the arguments and calls handle. The caller of that function encodes the
 // answer. A tool that is new has no schemas until its golden file is written.
-func define[A any, R answer](t tool, handle func(ctx context.Context, s *Server, args A) (R, error)) tool {
+func define[A any, R answer](t tool, handle func(ctx context.Context, s *call, args A) (R, error)) tool {
 	t.args, t.result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	t.input, t.output = t.stored()
-	t.call = func(ctx context.Context, s *Server, raw json.RawMessage) (answer, error) {
+	t.call = func(ctx context.Context, s *call, raw json.RawMessage) (answer, error) {
 		var a A
 		if err := args.Decode(raw, &a); err != nil {
 			return nil, err
@@ -199,7 +244,11 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		var a answer
 		err := s.limits.allow(&t)
 		if err == nil {
-			a, err = t.call(ctx, s, raw)
+			var c *call
+			arguments := raw
+			if c, arguments, err = s.callOf(ctx, &t, raw); err == nil {
+				a, err = t.call(ctx, c, arguments)
+			}
 		}
 		if r, relayed := a.(relayedResult); relayed && err == nil {
 			return r.masked(s.o.Mask), nil

@@ -84,7 +84,7 @@ func getErrorsTool() tool {
 	}, getErrors)
 }
 
-func getErrors(ctx context.Context, s *Server, a getErrorsArgs) (getErrorsResult, error) {
+func getErrors(ctx context.Context, s *call, a getErrorsArgs) (getErrorsResult, error) {
 	q, err := faultQuery(ctx, s.project, a)
 	if err != nil {
 		return getErrorsResult{}, err
@@ -209,7 +209,7 @@ func getLatestErrorsTool() tool {
 	}, getLatestErrors)
 }
 
-func getLatestErrors(ctx context.Context, s *Server, a latestErrorsArgs) (getErrorsResult, error) {
+func getLatestErrors(ctx context.Context, s *call, a latestErrorsArgs) (getErrorsResult, error) {
 	query := getErrorsArgs{Limit: cmp.Or(a.Limit, 10)}
 	if a.UnresolvedOnly == nil || *a.UnresolvedOnly {
 		query.Resolved = new(false)
@@ -236,7 +236,7 @@ func markErrorResolvedTool() tool {
 		name: "mark_error_resolved", title: "Resolve error", toolset: setErrors,
 		description: "Marks an error as resolved; if it recurs, it is regressed.",
 		hints:       hints{idempotent: true},
-	}, func(ctx context.Context, s *Server, a resolveErrorArgs) (resolveErrorResult, error) {
+	}, func(ctx context.Context, s *call, a resolveErrorArgs) (resolveErrorResult, error) {
 		f, err := s.project.ResolveFault(ctx, a.ErrorID, a.Note)
 		return resolveErrorResult{errorResultOf(&f), outputNotice}, err
 	})

@@ -51,7 +51,7 @@ func getLogsTool() tool {
 	}, getLogs)
 }
 
-func getLogs(ctx context.Context, s *Server, a getLogsArgs) (logsResult, error) {
+func getLogs(ctx context.Context, s *call, a getLogsArgs) (logsResult, error) {
 	q, err := logQuery(ctx, s.project, a)
 	if err != nil {
 		return logsResult{}, err

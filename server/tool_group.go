@@ -148,7 +148,7 @@ func createGroupTool() tool {
 	}, createGroup)
 }
 
-func createGroup(ctx context.Context, s *Server, a createGroupArgs) (groupResult, error) {
+func createGroup(ctx context.Context, s *call, a createGroupArgs) (groupResult, error) {
 	strategy, err := groups.ParseStrategy(a.StopStrategy)
 	if err != nil {
 		return groupResult{}, err
@@ -177,7 +177,7 @@ func addToGroupTool() tool {
 		name: "add_to_group", title: "Add to group", toolset: setGroups,
 		description: "Adds a process to a group, or changes its depends_on.",
 		hints:       hints{idempotent: true},
-	}, func(ctx context.Context, s *Server, a addToGroupArgs) (groupResult, error) {
+	}, func(ctx context.Context, s *call, a addToGroupArgs) (groupResult, error) {
 		st, err := s.project.AddToGroup(ctx, a.Group, a.Process, a.DependsOn)
 		return newGroupResult(&st).fitted(), err
 	})
@@ -193,7 +193,7 @@ func removeFromGroupTool() tool {
 		name: "remove_from_group", title: "Remove from group", toolset: setGroups,
 		description: "Removes a process from a group; without process, deletes the group.",
 		hints:       hints{destructive: true, idempotent: true},
-	}, func(ctx context.Context, s *Server, a removeFromGroupArgs) (groupResult, error) {
+	}, func(ctx context.Context, s *call, a removeFromGroupArgs) (groupResult, error) {
 		st, err := s.project.RemoveFromGroup(ctx, a.Group, a.Process)
 		r := newGroupResult(&st)
 		if a.Process == "" {
@@ -244,7 +244,7 @@ func listGroupsTool() tool {
 	}, listGroups)
 }
 
-func listGroups(ctx context.Context, s *Server, a listGroupsArgs) (listGroupsResult, error) {
+func listGroups(ctx context.Context, s *call, a listGroupsArgs) (listGroupsResult, error) {
 	r := listGroupsResult{Groups: []groupResult{}}
 	all, err := s.project.ListGroups(ctx, a.Group)
 	for i := range all {

@@ -148,7 +148,7 @@ func startGroupTool() tool {
 	}, startGroup)
 }
 
-func startGroup(ctx context.Context, s *Server, a startGroupArgs) (groupRunResult, error) {
+func startGroup(ctx context.Context, s *call, a startGroupArgs) (groupRunResult, error) {
 	var changes []string
 	switch {
 	case len(a.Members) > 0:
@@ -163,7 +163,7 @@ func startGroup(ctx context.Context, s *Server, a startGroupArgs) (groupRunResul
 	waitCtx, cancel := context.WithTimeout(ctx, cmp.Or(timeout, waitTimeout(0)))
 	defer cancel()
 	progress := newGroupProgress()
-	defer progress.report(ctx, s)()
+	defer progress.report(ctx, s.Server)()
 	rep, err := s.project.StartGroup(waitCtx, a.Group, groups.StartOptions{
 		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Rerun: a.Rerun, NoWait: timeout == 0, Progress: progress.set,
 	})
@@ -233,7 +233,7 @@ func stopGroupTool() tool {
 	}, stopGroup)
 }
 
-func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult, error) {
+func stopGroup(ctx context.Context, s *call, a stopGroupArgs) (groupRunResult, error) {
 	progress := newGroupProgress()
 	o := groups.StopOptions{Force: a.Force, Progress: progress.set}
 	if a.Strategy != "" {
@@ -243,7 +243,7 @@ func stopGroup(ctx context.Context, s *Server, a stopGroupArgs) (groupRunResult,
 		}
 		o.Strategy = &strategy
 	}
-	defer progress.report(ctx, s)()
+	defer progress.report(ctx, s.Server)()
 	waitCtx, cancel := context.WithTimeout(ctx, waitTimeout(0))
 	defer cancel()
 	rep, err := s.project.StopGroup(waitCtx, a.Group, o)

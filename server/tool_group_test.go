@@ -71,7 +71,7 @@ func TestGroupAnswerWithChangesIsBounded(t *testing.T) {
 		changes[i] = fmt.Sprintf("changed m%d: env", i)
 	}
 	rep := groups.Report{Group: "stack", Members: []groups.Outcome{{Process: "api", Result: groups.WasStarted}}}
-	r, err := groupReport(t.Context(), s.server.project, rep, changes, outputArgs{})
+	r, err := groupReport(t.Context(), s.server.own, rep, changes, outputArgs{})
 	stdiotest.NoErr(t, err)
 	n := len(r.Changes) - 1
 	if limit := (outputArgs{}).limit(); answerSize(r) > limit || n < 10 || r.Changes[n] != fmt.Sprintf("%d more changes", len(changes)-n) || len(r.Members) != 1 {
@@ -146,9 +146,9 @@ func TestGroupTimeoutHasCursor(t *testing.T) {
 	}})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	rep, err := s.server.o.Groups.Start(ctx, "stack", s.server.project, groups.StartOptions{Progress: func(groups.Progress) { cancel() }})
+	rep, err := s.server.o.Groups.Start(ctx, "stack", s.server.own, groups.StartOptions{Progress: func(groups.Progress) { cancel() }})
 	stdiotest.NoErr(t, err)
-	r, err := groupReport(t.Context(), s.server.project, rep, nil, outputArgs{})
+	r, err := groupReport(t.Context(), s.server.own, rep, nil, outputArgs{})
 	stdiotest.NoErr(t, err)
 	cursor := r.NextCursor
 	if !r.TimedOut || cursor == "" || !strings.Contains(textOf(r), "timed out; the operation continues, and the same call joins it\nnext_cursor: "+cursor+"\n") {
@@ -248,7 +248,7 @@ func TestGroupInStoredDefinitionIsIgnored(t *testing.T) {
 		t.Errorf("got groups %v, want none", data["groups"])
 	}
 	s.store.SaveGroup(project, "grafana-main", []byte(`{"name":"grafana-main","members":[]}`))
-	s.server.project.SpareNames(t.Context())
+	s.server.own.SpareNames(t.Context())
 	s.server.o.Mask.LearnEnv(map[string]string{"GF_PASSWORD": "grafana-main"})
 	if _, text := s.do("list_groups", nil); !strings.Contains(text, "group grafana-main:") {
 		t.Errorf("got %s, want the group's name unmasked", text)
@@ -305,7 +305,7 @@ func TestMemberThatCrashedAfterStartHasItsOutput(t *testing.T) {
 	s.do("restart_process", map[string]any{"process": "api", "wait": "exit"}) // as the restart policy would do
 	s.script("web", "echo all is well", "wait", "exit")
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}, {"process": "web"}}})
-	r, err := groupReport(t.Context(), s.server.project, groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{
+	r, err := groupReport(t.Context(), s.server.own, groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{
 		{Process: "api", Result: groups.WasStarted, Run: 1}, {Process: "web", Result: groups.WasStarted, Run: 1},
 	}}, nil, outputArgs{})
 	stdiotest.NoErr(t, err)
@@ -332,7 +332,7 @@ func TestGroupReportNamesWhatMemberWaitsFor(t *testing.T) {
 		if result == groups.Skipped {
 			o.Why = "already running"
 		}
-		r, err := groupReport(t.Context(), s.server.project, groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{o}}, nil, outputArgs{})
+		r, err := groupReport(t.Context(), s.server.own, groups.Report{Group: "stack", TimedOut: true, Members: []groups.Outcome{o}}, nil, outputArgs{})
 		stdiotest.NoErr(t, err)
 		if !strings.Contains(textOf(r), want) {
 			t.Errorf("%s: got %s, want %q in it", result, textOf(r), want)
@@ -345,7 +345,7 @@ func TestGroupReportNamesWhatMemberWaitsFor(t *testing.T) {
 func TestGroupReportHasMembersOfRemovedGroup(t *testing.T) {
 	s := hello(t)
 	s.script("api", "exec sleep 100")
-	r, err := groupReport(t.Context(), s.server.project, groups.Report{Group: "gone", Members: []groups.Outcome{{Process: "api", Result: groups.WasStarted, Run: 1}}}, nil, outputArgs{})
+	r, err := groupReport(t.Context(), s.server.own, groups.Report{Group: "gone", Members: []groups.Outcome{{Process: "api", Result: groups.WasStarted, Run: 1}}}, nil, outputArgs{})
 	stdiotest.NoErr(t, err)
 	if text := textOf(r); !strings.Contains(text, "group gone: forgotten\napi: started, run 1, pid ") || !strings.Contains(text, "hint: the group has been forgotten") {
 		t.Errorf("got %s, want the members and a hint", text)

@@ -90,8 +90,8 @@ func checkProcessHealthTool() tool {
 	}, checkProcessHealth)
 }
 
-func checkProcessHealth(ctx context.Context, s *Server, a checkHealthArgs) (healthResult, error) {
-	name, err := s.project.ResolveOne(ctx, a.Process)
+func checkProcessHealth(ctx context.Context, s *call, a checkHealthArgs) (healthResult, error) {
+	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return healthResult{}, err
 	}

@@ -37,11 +37,11 @@ func sendInputTool() tool {
 	}, sendInput)
 }
 
-func sendInput(ctx context.Context, s *Server, a sendInputArgs) (r sendInputResult, err error) {
+func sendInput(ctx context.Context, s *call, a sendInputArgs) (r sendInputResult, err error) {
 	if len(a.Steps) > 0 && (a.Text != "" || a.Newline != nil || a.EOF) {
 		return r, errors.New("argument steps: it excludes text, newline and eof; each step has its own send and newline")
 	}
-	name, err := s.project.ResolveOne(ctx, a.Process)
+	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return r, err
 	}

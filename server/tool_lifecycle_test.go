@@ -47,7 +47,7 @@ func TestStartOfRunningProcessKeepsUnsetArguments(t *testing.T) {
 	if data := s.script("web", script); data["already_running"] != true || data["ready"] != true {
 		t.Fatalf("got %v, want it running and ready", data)
 	}
-	def, _, err := s.server.project.Definition(t.Context(), "web")
+	def, _, err := s.server.own.Definition(t.Context(), "web")
 	if err != nil || def.Ready == nil || def.Ready.Log != "^up$" || def.Stdin == nil || *def.Stdin {
 		t.Errorf("got definition %+v, %v; want the rule and no stdin", def, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"pmcp/process"
+	"pmcp/server/project"
 )
 
 type listArgs struct {
@@ -39,13 +40,13 @@ func listProcessesTool() tool {
 	}, listProcesses)
 }
 
-func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, error) {
-	if a.State != "" {
+func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error) {
+	if a.State != "" && a.State != stateDefined {
 		if _, err := process.ParseState(a.State); err != nil {
 			return listResult{}, fmt.Errorf("argument state: %w", err)
 		}
 	}
-	all, err := s.project.List(ctx, a.Scope, a.Group, a.State != "")
+	all, err := s.project.List(ctx, project.ListRequest{Scope: a.Scope, Only: s.named, Group: a.Group, Unnamed: a.State != ""})
 	if err != nil {
 		return listResult{}, err
 	}
@@ -55,18 +56,18 @@ func listProcesses(ctx context.Context, s *Server, a listArgs) (listResult, erro
 	limit, limitAll, n := cmp.Or(a.Limit, lastLines), a.Limit > 0 && a.State != "", 0
 	for i := range all {
 		run := &all[i]
-		if a.State != "" && run.State.String() != a.State {
+		p := resultOf(run)
+		if a.State != "" && p.State != a.State {
 			continue
 		}
-		if limitAll || run.Idle() {
+		if limitAll || run.Idle() || run.Defined {
 			if n++; n > limit {
 				r.More = true
 				continue
 			}
 		}
-		p := resultOf(run)
 		p.Args = shortArgs(p.Command, p.Args) // get_process_info shows them in full
-		if run.Project != s.project.Dir() {
+		if !s.project.IsOfSession(run.Project) {
 			p.Project = run.Project
 		}
 		r.Processes = append(r.Processes, p)

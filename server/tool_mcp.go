@@ -89,7 +89,7 @@ func listMCPToolsTool() tool {
 	}, listMCPTools)
 }
 
-func listMCPTools(ctx context.Context, s *Server, a listMCPToolsArgs) (mcpToolsResult, error) {
+func listMCPTools(ctx context.Context, s *call, a listMCPToolsArgs) (mcpToolsResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, waitTimeout(0))
 	defer cancel()
 	defer reportProgress(ctx, func() string { return "waiting for the server's list" })()
@@ -238,7 +238,7 @@ func callMCPToolTool() tool {
 	}, callMCPTool)
 }
 
-func callMCPTool(ctx context.Context, s *Server, a callMCPToolArgs) (answer, error) {
+func callMCPTool(ctx context.Context, s *call, a callMCPToolArgs) (answer, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
@@ -315,7 +315,7 @@ func (s *Server) progressRelay(ctx context.Context) func(json.RawMessage) {
 // error describes how it died and has the last lines of its standard error. If a
 // server on demand turns out to be dead before anything was written to it, withMCP
 // starts it once more.
-func (s *Server) withMCP(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
+func (s *call) withMCP(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
 	switch {
 	case (target.Process == "") == (target.Command == ""):
 		return errors.New("give either process, the name of an MCP server started with stdio: mcp, or command, a server to start on demand")
@@ -337,8 +337,8 @@ func (s *Server) withMCP(ctx context.Context, target mcpTarget, use func(*upstre
 }
 
 // mcpConn returns the connection of a process once it is ready for use.
-func (s *Server) mcpConn(ctx context.Context, argument string) (*upstream.Conn, error) {
-	name, err := s.project.ResolveOne(ctx, argument)
+func (s *call) mcpConn(ctx context.Context, argument string) (*upstream.Conn, error) {
+	name, err := s.project.ResolveOne(ctx, argument, s.reads)
 	if err != nil {
 		return nil, err
 	}

@@ -136,8 +136,8 @@ func getProcessInfoTool() tool {
 	}, getProcessInfo)
 }
 
-func getProcessInfo(ctx context.Context, s *Server, a processInfoArgs) (processInfoResult, error) {
-	name, err := s.project.ResolveOne(ctx, a.Process)
+func getProcessInfo(ctx context.Context, s *call, a processInfoArgs) (processInfoResult, error) {
+	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return processInfoResult{}, err
 	}

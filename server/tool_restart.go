@@ -33,8 +33,8 @@ func restartProcessTool() tool {
 	}, restartProcess)
 }
 
-func restartProcess(ctx context.Context, s *Server, a restartArgs) (runResult, error) {
-	name, err := s.project.ResolveOne(ctx, a.Process)
+func restartProcess(ctx context.Context, s *call, a restartArgs) (runResult, error) {
+	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return runResult{}, err
 	}
@@ -51,7 +51,7 @@ func killProcessTool() tool {
 		description: "Sends SIGKILL to a process and all it started.",
 		hints:       hints{destructive: true, idempotent: true},
 		waits:       always,
-	}, func(ctx context.Context, s *Server, a killArgs) (stopResult, error) {
+	}, func(ctx context.Context, s *call, a killArgs) (stopResult, error) {
 		return stopProcess(ctx, s, stopProcessArgs{Process: a.Process, Force: true})
 	})
 }
@@ -78,8 +78,8 @@ func removeProcessTool() tool {
 	}, removeProcess)
 }
 
-func removeProcess(ctx context.Context, s *Server, a removeArgs) (removeResult, error) {
-	names, err := s.project.Resolve(ctx, a.Process)
+func removeProcess(ctx context.Context, s *call, a removeArgs) (removeResult, error) {
+	names, err := s.project.Resolve(ctx, a.Process, s.reads)
 	if err != nil {
 		return removeResult{}, err
 	}

@@ -85,7 +85,7 @@ func searchLogsTool() tool {
 	}, searchLogs)
 }
 
-func searchLogs(ctx context.Context, s *Server, a searchLogsArgs) (searchResult, error) {
+func searchLogs(ctx context.Context, s *call, a searchLogsArgs) (searchResult, error) {
 	base, err := logQuery(ctx, s.project, getLogsArgs{
 		Process: a.Process, Run: a.Run, Stream: a.Stream, Level: a.Level, Since: a.Since, Until: a.Until, Limit: a.Limit,
 	})
@@ -178,8 +178,8 @@ func clearLogsTool() tool {
 	}, clearLogs)
 }
 
-func clearLogs(ctx context.Context, s *Server, a clearLogsArgs) (clearLogsResult, error) {
-	names, err := s.project.Resolve(ctx, a.Process)
+func clearLogs(ctx context.Context, s *call, a clearLogsArgs) (clearLogsResult, error) {
+	names, err := s.project.Resolve(ctx, a.Process, s.reads)
 	if err != nil {
 		return clearLogsResult{}, err
 	}

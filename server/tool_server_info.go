@@ -122,7 +122,7 @@ func getServerInfoTool() tool {
 	}, getServerInfo)
 }
 
-func getServerInfo(_ context.Context, s *Server, _ serverInfoArgs) (serverInfoResult, error) {
+func getServerInfo(_ context.Context, s *call, _ serverInfoArgs) (serverInfoResult, error) {
 	up := uptime(s.started)
 	store := s.project.StorageStatus()
 	r := serverInfoResult{

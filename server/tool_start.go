@@ -155,7 +155,7 @@ func startProcessTool() tool {
 	}, startProcess)
 }
 
-func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error) {
+func startProcess(ctx context.Context, s *call, a startArgs) (runResult, error) {
 	if a.IfRunning == "keep" {
 		a.IfRunning = string(process.KeepRunning)
 	}
@@ -163,11 +163,15 @@ func startProcess(ctx context.Context, s *Server, a startArgs) (runResult, error
 	if a.Name == "" {
 		return s.startUnnamed(ctx, request, a.TimeoutMS, a.outputArgs)
 	}
+	var err error
+	if request.Name, err = s.project.NewAddress(ctx, a.Name, s.project.Names); err != nil {
+		return runResult{}, err
+	}
 	return s.start(ctx, request, a.TimeoutMS, a.outputArgs)
 }
 
 // startUnnamed is start for a process to which the call gives no name.
-func (s *Server) startUnnamed(ctx context.Context, request project.StartRequest, timeoutMS *int, output outputArgs) (r runResult, err error) {
+func (s *call) startUnnamed(ctx context.Context, request project.StartRequest, timeoutMS *int, output outputArgs) (r runResult, err error) {
 	def := &request.Definition
 	switch {
 	case request.Wait != project.UntilExit:
@@ -192,7 +196,7 @@ func (s *Server) startUnnamed(ctx context.Context, request project.StartRequest,
 
 // start starts a process and returns the answer once what the request waits for has
 // happened.
-func (s *Server) start(ctx context.Context, request project.StartRequest, timeoutMS *int, output outputArgs) (runResult, error) {
+func (s *call) start(ctx context.Context, request project.StartRequest, timeoutMS *int, output outputArgs) (runResult, error) {
 	defer s.reportStatus(ctx, request.Name)()
 	if r, ok, err := s.cutOffEnd(ctx, request, output); ok {
 		return r, err
@@ -236,7 +240,7 @@ func (s *Server) start(ctx context.Context, request project.StartRequest, timeou
 
 // playSteps plays the steps of a start, if there are any. It returns what is left of
 // timeoutMS for the wait that follows.
-func (s *Server) playSteps(ctx context.Context, started project.Started, steps []project.Step, timeoutMS *int, output outputArgs) (left time.Duration, err error) {
+func (s *call) playSteps(ctx context.Context, started project.Started, steps []project.Step, timeoutMS *int, output outputArgs) (left time.Duration, err error) {
 	left = startTimeout(timeoutMS)
 	if len(steps) == 0 {
 		return left, nil
@@ -259,7 +263,7 @@ func (s *Server) playSteps(ctx context.Context, started project.Started, steps [
 // cutOffEnd returns the end of the run that an earlier call with the same request was
 // waiting for when it was cancelled or timed out, so that the client can repeat a call that
 // it gave up on. ok is false if there is no such run, or its end was already reported.
-func (s *Server) cutOffEnd(ctx context.Context, request project.StartRequest, output outputArgs) (r runResult, ok bool, err error) {
+func (s *call) cutOffEnd(ctx context.Context, request project.StartRequest, output outputArgs) (r runResult, ok bool, err error) {
 	run := s.events.cutOffRun(request.Name)
 	if run == 0 || request.Wait != project.UntilExit || request.Restart || request.IfRunning != process.KeepRunning {
 		return r, false, nil

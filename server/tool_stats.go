@@ -66,8 +66,8 @@ func getProcessStatsTool() tool {
 	}, getProcessStats)
 }
 
-func getProcessStats(ctx context.Context, s *Server, a processStatsArgs) (processStatsResult, error) {
-	name, err := s.project.ResolveOne(ctx, a.Process)
+func getProcessStats(ctx context.Context, s *call, a processStatsArgs) (processStatsResult, error) {
+	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return processStatsResult{}, err
 	}
@@ -143,7 +143,7 @@ func getSystemStatsTool() tool {
 	}, getSystemStats)
 }
 
-func getSystemStats(ctx context.Context, s *Server, _ systemStatsArgs) (systemStatsResult, error) {
+func getSystemStats(ctx context.Context, s *call, _ systemStatsArgs) (systemStatsResult, error) {
 	r, err := measureSystem(ctx, &s.cpu, s.project.StorageStatus().Path)
 	r.Processes = len(s.project.Live())
 	return r, err

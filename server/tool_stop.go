@@ -96,8 +96,8 @@ func stopProcessTool() tool {
 	}, stopProcess)
 }
 
-func stopProcess(ctx context.Context, s *Server, a stopProcessArgs) (stopResult, error) {
-	names, err := s.project.Resolve(ctx, a.Process)
+func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, error) {
+	names, err := s.project.Resolve(ctx, a.Process, s.reads)
 	if err != nil {
 		return stopResult{}, err
 	}

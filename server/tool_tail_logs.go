@@ -34,8 +34,8 @@ func tailLogsTool() tool {
 	}, tailLogs)
 }
 
-func tailLogs(ctx context.Context, s *Server, a tailLogsArgs) (logsResult, error) {
-	names, err := s.project.Resolve(ctx, a.Process)
+func tailLogs(ctx context.Context, s *call, a tailLogsArgs) (logsResult, error) {
+	names, err := s.project.Resolve(ctx, a.Process, s.reads)
 	if err != nil {
 		return logsResult{}, err
 	}

@@ -38,8 +38,8 @@ func waitForProcessTool() tool {
 	}, waitForProcess)
 }
 
-func waitForProcess(ctx context.Context, s *Server, a waitArgs) (runResult, error) {
-	name, err := s.project.ResolveOne(ctx, a.Process)
+func waitForProcess(ctx context.Context, s *call, a waitArgs) (runResult, error) {
+	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return runResult{}, err
 	}
@@ -91,7 +91,7 @@ func (a *waitArgs) request(name string) (project.WaitRequest, error) {
 // waitResult returns the answer of a wait, with the last lines of output: of the run or,
 // after a wait for output, of what the wait has read. If the caller gave a cursor, it has
 // only lines after it.
-func waitResult(ctx context.Context, s *Server, a waitArgs, w *project.Waited) (r runResult, err error) {
+func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r runResult, err error) {
 	r = newRunResult(&w.Run)
 	r.TimedOut = w.TimedOut
 	failed := w.Match == nil && a.Until == "log" && !w.TimedOut || a.Until == project.UntilReady && w.Run.Over()

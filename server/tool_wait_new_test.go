@@ -168,7 +168,7 @@ func TestOlderMatchNeedsSilence(t *testing.T) {
 		began := time.Now()
 		time.AfterFunc(5*time.Second, func() { s.print(run, "still compiling") })
 		wait := waitArgs{Process: "tests", Until: "log", Pattern: "^# fail"}
-		r, err := waitForProcess(t.Context(), s.server, wait) // longer than s waits for an answer
+		r, err := waitForProcess(t.Context(), s.server.ownCall(), wait) // longer than s waits for an answer
 		stdiotest.NoErr(t, err)
 		if took := time.Since(began); took < 15*time.Second || took > 16*time.Second || !r.Older || r.Match != "# fail 1" || r.MatchAt == "" || len(r.Lines) > 0 || r.NextCursor == "" ||
 			!strings.Contains(textOf(r), "nothing new matches; the match is an older line of 00:00:00; nothing since 00:00:43, 10s ago\n") {
@@ -179,12 +179,12 @@ func TestOlderMatchNeedsSilence(t *testing.T) {
 		}
 		began = time.Now()
 		wait.TimeoutMS = new(int)
-		if r, err = waitForProcess(t.Context(), s.server, wait); err != nil || !r.TimedOut || !time.Now().Equal(began) {
+		if r, err = waitForProcess(t.Context(), s.server.ownCall(), wait); err != nil || !r.TimedOut || !time.Now().Equal(began) {
 			t.Errorf("timeout_ms 0: got %v, %s; want an answer at once", err, textOf(r))
 		}
 		go func() { s.print(run, "# fail 2") }()
 		wait.TimeoutMS, wait.After = nil, afterShown
-		if r, err = waitForProcess(t.Context(), s.server, wait); err != nil || r.Match != "# fail 2" || r.Older {
+		if r, err = waitForProcess(t.Context(), s.server.ownCall(), wait); err != nil || r.Match != "# fail 2" || r.Older {
 			t.Errorf("got %v, %s; want the new match", err, textOf(r))
 		}
 		s.print(run, "compiling again")

@@ -130,7 +130,7 @@ func TestWaitSeesRunOfOtherSession(t *testing.T) {
 	if data, text := s.waitFor("web", "exit", "timeout_ms", 50); data["timed_out"] != true || data["state"] != "running" || data["owner"] == nil || !strings.Contains(text, "up") {
 		t.Errorf("exit: got %v\n%s\nwant a timeout with the owner", data, text)
 	}
-	if now, err := s.server.project.Wait(t.Context(), project.WaitRequest{Name: "web", Until: "exit"}); err != nil || now.Run.RunID != run { // the timeout may have passed already
+	if now, err := s.server.own.Wait(t.Context(), project.WaitRequest{Name: "web", Until: "exit"}); err != nil || now.Run.RunID != run { // the timeout may have passed already
 		t.Errorf("got run %d, %v; want %d", now.Run.RunID, err, run)
 	}
 	if r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments("web", "ready")}); r.Result["isError"] != true ||
@@ -181,11 +181,11 @@ func TestWaitSeesReadinessInOtherSession(t *testing.T) {
 			t.Errorf("got %s, want it ready with its owner", r.Raw)
 		}
 	}
-	found, err := s.server.project.Start(t.Context(), project.StartRequest{Name: "web", Definition: project.Definition{Command: "web"}, Wait: "exit"})
+	found, err := s.server.own.Start(t.Context(), project.StartRequest{Name: "web", Definition: project.Definition{Command: "web"}, Wait: "exit"})
 	stdiotest.NoErr(t, err)
 	one := 1
 	s.saveOther(other, run, runInfo{State: "crashed", ExitCode: &one, EndedBy: "self"}, true)
-	if r, _, err := awaitStart(t.Context(), s.server.project, found, 0, outputArgs{}); err != nil || !found.Already || r.ExitCode == nil || r.Hint != "" {
+	if r, _, err := awaitStart(t.Context(), s.server.own, found, 0, outputArgs{}); err != nil || !found.Already || r.ExitCode == nil || r.Hint != "" {
 		t.Errorf("a start that saw the end: got %+v, %v; want an exit code and no hint", r, err)
 	}
 	if data, text := s.do("get_process_info", map[string]any{"process": "web"}); data["ready"] != nil {
@@ -253,7 +253,7 @@ func TestAnswerIsAboutAwaitedRun(t *testing.T) {
 
 	waited, err := s.waitForRun("job", first.RunID, waitArgs{Until: "exit"})
 	stdiotest.NoErr(t, err)
-	started, _, err := awaitStart(t.Context(), s.server.project, project.Started{Run: project.Run{Status: first}, Wait: "exit"}, 0, outputArgs{})
+	started, _, err := awaitStart(t.Context(), s.server.own, project.Started{Run: project.Run{Status: first}, Wait: "exit"}, 0, outputArgs{})
 	stdiotest.NoErr(t, err)
 	for what, r := range map[string]runResult{"wait_for_process": waited, "start_process": started} {
 		if r.Run != 1 || r.State != "crashed" || r.ExitCode == nil || *r.ExitCode != 3 || !strings.Contains(textOf(r), "code 3\n") || strings.Contains(textOf(r), "code 4") {
@@ -271,9 +271,9 @@ func (s *surface) waitForRun(name string, run int64, a waitArgs) (runResult, err
 	request, err := a.request(name)
 	stdiotest.NoErr(s.t, err)
 	request.Run = run
-	waited, err := s.server.project.Wait(s.t.Context(), request)
+	waited, err := s.server.own.Wait(s.t.Context(), request)
 	stdiotest.NoErr(s.t, err)
-	return waitResult(s.t.Context(), s.server, a, &waited)
+	return waitResult(s.t.Context(), s.server.ownCall(), a, &waited)
 }
 
 func firstRun(t *testing.T, s *surface, name string) (id int64, number int) {
@@ -406,14 +406,14 @@ func TestWaitAfterCursorOfOtherProcessSkipsEndedRuns(t *testing.T) {
 // heldJournal is a Journal whose NewRun blocks while the test holds held, as a slow
 // spawn does.
 type heldJournal struct {
-	project.Journal
+	*project.Store
 	held sync.RWMutex
 }
 
 func (j *heldJournal) NewRun(project, name string) (run int64, number int, err error) {
 	j.held.RLock()
 	defer j.held.RUnlock()
-	return j.Journal.NewRun(project, name)
+	return j.Store.NewRun(project, name)
 }
 
 // TestTimeoutIncludesSpawn checks that the timeout of a wait includes the time

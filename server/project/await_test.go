@@ -12,7 +12,7 @@ import (
 // even if the mask of another one brings its end into view.
 func TestCutSecretInBodyIsNotShown(t *testing.T) {
 	first, second := strings.Repeat("first-1", 100), strings.Repeat("second-2", 100)
-	p := &Project{o: Options{Mask: mask.New()}}
+	p := &Project{session: &session{o: Options{Mask: mask.New()}}}
 	p.o.Mask.LearnEnv(map[string]string{"A_TOKEN": first, "B_TOKEN": second})
 	body := `{"a":"` + first + `","b":"` + second
 	r := &Run{Status: process.Status{HTTP: []process.HTTPAnswer{{Status: 200, Bytes: 2000, Body: body[:1000]}, {Status: 200, Bytes: 2000, Body: strings.Repeat(`{"id":7,"name":"tea"},`, 50)[:1000]}}}}

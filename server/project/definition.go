@@ -107,21 +107,38 @@ type stopArgs struct {
 
 // Spec returns the spec of a definition and has the masker learn its secrets. It
 // learns those in the command line first, before any error can quote it. exits is set
-// if the caller waits for the end.
+// if the caller waits for the end. p must be the project of the process.
 func (p *Project) Spec(name string, def Definition, exits bool) (process.Spec, error) {
-	p.o.Mask.Exempt(name, def.Group, def.dir(p.name))
+	p.exempt(name, def.Group)
+	p.o.Mask.Exempt(def.dir(p.name))
 	for _, d := range def.DependsOn {
-		p.o.Mask.Exempt(d.Process)
+		p.exempt(d.Process)
 	}
 	p.learnLine(def.Command, def.Args)
 	if def.Health != nil {
 		p.learnLine(def.Health.Command, def.Health.Args)
 	}
 	spec, err := def.spec(name, p.name, exits, p.o.Manager.AllowsAny())
+	if !p.isOwn() { // the Manager knows only the session's own project
+		spec.Dir = Definition{Cwd: spec.Dir}.dir(p.name)
+	}
 	spec.Limits = def.Limits.overlay(p.o.Manager.Limits())
 	p.o.Mask.LearnArgs(spec.Args...)
 	p.o.Mask.LearnEnv(spec.Env)
 	return spec, err
+}
+
+// exempt exempts the names of processes and groups from masking.
+func (p *Project) exempt(addresses ...string) {
+	p.o.Mask.Exempt(addresses...)
+	if p.o.Store == nil { // a test without storage
+		return
+	}
+	for _, address := range addresses {
+		if path, name := p.o.Store.split("", address); path != "" {
+			p.o.Mask.Exempt(name)
+		}
+	}
 }
 
 // learnLine has the masker learn the secrets in a command line or in a program and its

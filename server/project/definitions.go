@@ -30,6 +30,7 @@ func (p *Project) Definition(ctx context.Context, name string) (Definition, bool
 	if !ok {
 		return p.storedDefinition(ctx, name)
 	}
+	p = p.of(name)
 	own := held.(*ownDefinition)
 	raw, found, err := p.o.Store.Definition(ctx, p.name, name)
 	switch {
@@ -78,7 +79,7 @@ func readDefinition(name string, raw []byte) (args Definition, err error) {
 // saveDefinition keeps args without their group in memory as the definition of
 // name. It stores them without their group and without secret values.
 func (p *Project) saveDefinition(name string, args Definition) {
-	args = args.ungrouped()
+	p, args = p.of(name), args.ungrouped()
 	raw, err := args.withoutSecrets(p.name, p.o.Mask).masked(p.o.Mask)
 	p.mu.Lock()
 	defer p.mu.Unlock()

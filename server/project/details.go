@@ -126,6 +126,7 @@ func (p *Project) describe(d *Details, name string, def Definition) {
 	if d.Run.Executable != "" {
 		return
 	}
+	p = p.of(name)
 	def.EnvFiles, def.SecretEnv = nil, nil // a description reads no files and needs no secrets
 	spec, err := p.Spec(name, def, false)
 	r := &d.Run

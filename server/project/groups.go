@@ -75,8 +75,19 @@ type GroupRequest struct {
 // changes are sentences on what has changed in an existing group and in existing
 // definitions, and on what the members keep.
 func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.Status, existed bool, changes []string, err error) {
-	g, members := a.Group, a.Members
-	for _, m := range members {
+	g, members := a.Group, slices.Clone(a.Members)
+	if g.Name, err = p.NewAddress(ctx, g.Name, p.groupNames); err != nil {
+		return st, false, nil, err
+	}
+	p = p.of(g.Name)
+	for i := range members {
+		m := &members[i]
+		if m.Process, err = p.memberAddress(ctx, m.Process); err != nil {
+			return st, false, nil, err
+		}
+		if m.Definition, err = p.addressMembers(ctx, m.Definition); err != nil {
+			return st, false, nil, err
+		}
 		if m.Group != "" && m.Group != g.Name {
 			return st, false, nil, fmt.Errorf("argument members: %s: group: it joins %s; add_to_group adds it to %s", m.Process, g.Name, m.Group)
 		}
@@ -85,9 +96,9 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 	if err := g.Validate(); err != nil {
 		return st, false, nil, err
 	}
-	p.o.Mask.Exempt(g.Name)
+	p.exempt(g.Name)
 	for _, m := range members {
-		p.o.Mask.Exempt(m.Process)
+		p.exempt(m.Process)
 	}
 	defined := make([]*Definition, len(members)) // nil for a member that the request only names
 	var kept []string
@@ -120,9 +131,11 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 // ChangeGroup is DefineGroup for a request that sets only members: it keeps the other
 // settings of an existing group.
 func (p *Project) ChangeGroup(ctx context.Context, name string, members []Member, shared Shared) (changes []string, err error) {
-	g, err := p.o.Groups.Group(ctx, name)
-	if err != nil { // the group is unknown or unusable, or DefineGroup fails as well
-		g = groups.Group{Name: name}
+	g := groups.Group{Name: name}
+	if address, err := p.NewAddress(ctx, name, p.groupNames); err == nil {
+		if known, err := p.o.Groups.Group(ctx, address); err == nil { // else it is unknown or unusable, or DefineGroup fails as well
+			g = known
+		}
 	}
 	g.Members = nil
 	_, _, changes, err = p.DefineGroup(ctx, GroupRequest{Group: g, Members: members, Shared: shared})
@@ -178,13 +191,24 @@ func (p *Project) definitionChanges(ctx context.Context, name string, def Defini
 
 // AddToGroup adds a process to an existing group, or changes its dependencies.
 func (p *Project) AddToGroup(ctx context.Context, group, name string, dependsOn []Dependency) (st groups.Status, err error) {
+	if group, err = p.Group(ctx, group, false); err != nil {
+		return st, err
+	}
+	p = p.of(group)
+	if name, err = p.memberAddress(ctx, name); err != nil {
+		return st, err
+	}
+	def, err := p.addressMembers(ctx, Definition{DependsOn: dependsOn})
+	if err != nil {
+		return st, err
+	}
 	if st, err = p.o.Groups.Status(ctx, group); err != nil {
 		return st, err
 	}
 	if _, _, err = p.memberDefinition(ctx, "process", Member{Process: name}, Shared{}); err != nil {
 		return st, err
 	}
-	if _, err = p.o.Groups.Add(ctx, group, Definition{DependsOn: dependsOn}.member(name), false); err != nil {
+	if _, err = p.o.Groups.Add(ctx, group, def.member(name), false); err != nil {
 		return st, err
 	}
 	return p.o.Groups.Status(ctx, group)
@@ -193,10 +217,17 @@ func (p *Project) AddToGroup(ctx context.Context, group, name string, dependsOn 
 // RemoveFromGroup removes a process from a group. If name is "", it deletes the group
 // and returns its last status.
 func (p *Project) RemoveFromGroup(ctx context.Context, group, name string) (st groups.Status, err error) {
+	if group, err = p.Group(ctx, group, false); err != nil {
+		return st, err
+	}
 	if name == "" {
 		if st, err = p.o.Groups.Status(ctx, group); err == nil {
 			err = p.o.Groups.Delete(ctx, group)
 		}
+		return st, err
+	}
+	p = p.of(group)
+	if name, err = p.memberAddress(ctx, name); err != nil {
 		return st, err
 	}
 	if _, err := p.o.Groups.Remove(ctx, group, name); err != nil {
@@ -205,10 +236,15 @@ func (p *Project) RemoveFromGroup(ctx context.Context, group, name string) (st g
 	return p.o.Groups.Status(ctx, group)
 }
 
-// ListGroups returns the status of one group or, if name is "", of all groups.
+// ListGroups returns the status of one group or, if name is "", of all groups of the
+// session.
 func (p *Project) ListGroups(ctx context.Context, name string) ([]groups.Status, error) {
 	if name == "" {
 		return p.o.Groups.List(ctx)
+	}
+	name, err := p.Group(ctx, name, true)
+	if err != nil {
+		return []groups.Status{{}}, err
 	}
 	st, err := p.o.Groups.Status(ctx, name)
 	return []groups.Status{st}, err
@@ -216,11 +252,19 @@ func (p *Project) ListGroups(ctx context.Context, name string) ([]groups.Status,
 
 // StartGroup starts the members of a group, each as StartMember does.
 func (p *Project) StartGroup(ctx context.Context, name string, o groups.StartOptions) (groups.Report, error) {
+	name, err := p.Group(ctx, name, false)
+	if err != nil {
+		return groups.Report{}, err
+	}
 	return p.o.Groups.Start(ctx, name, p, o)
 }
 
 // StopGroup stops the members of a group.
 func (p *Project) StopGroup(ctx context.Context, name string, o groups.StopOptions) (groups.Report, error) {
+	name, err := p.Group(ctx, name, false)
+	if err != nil {
+		return groups.Report{}, err
+	}
 	return p.o.Groups.Stop(ctx, name, o)
 }
 
@@ -278,6 +322,7 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 // definition leaves open is what st had. The groups package calls it.
 func (p *Project) RanUnchanged(ctx context.Context, st process.Status) bool {
 	name := st.Spec.Name
+	p = p.of(name)
 	def, ok, err := p.Definition(ctx, name)
 	if err != nil || !ok {
 		return false

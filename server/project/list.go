@@ -3,6 +3,7 @@ package project
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -10,68 +11,150 @@ import (
 	"pmcp/server/args"
 )
 
-// List returns this session's processes and, depending on scope (session, project or
-// all), processes of earlier sessions and other windows; group selects the members of
-// a group. Processes that go on come first, then the others, latest first. Removed
+// A ListRequest selects processes.
+type ListRequest struct {
+	// Scope is session for those that this session started, all for those of every
+	// project of the database; else it is those of the projects of the session.
+	Scope string
+	// Only means that of the projects only p counts.
+	Only bool
+	// Group selects the members of a group; "" = all.
+	Group string
+	// Unnamed also selects unnamed processes that have ended.
+	Unnamed bool
+}
+
+// List returns this session's processes and, depending on the scope, processes of
+// earlier sessions and other windows, and definitions that never ran or whose runs are
+// gone. Processes that go on come first, then the others, latest first. Removed
 // processes are left out, although their runs and logs are stored, and so are unnamed
-// ones that have ended, unless unnamed is set.
-func (p *Project) List(ctx context.Context, scope, group string, unnamed bool) ([]Run, error) {
+// ones that have ended.
+func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
 	var members []string
-	if group != "" {
-		st, err := p.o.Groups.Status(ctx, group)
+	if a.Group != "" {
+		found, err := p.ListGroups(ctx, a.Group)
 		if err != nil {
 			return nil, err
 		}
-		members = st.Order
+		members = found[0].Order
 	}
-	var runs []Run // of each process, that in another window or else the latest
-	if scope != "session" {
-		filter := logstore.RunFilter{Project: p.name, Current: true}
-		if scope == "all" {
-			filter.Project = ""
-		}
-		rows, err := p.o.Store.Runs(ctx, filter)
+	paths := p.o.Store.Projects()
+	if a.Only {
+		paths = []string{p.name}
+	}
+	runs, err := p.latestRuns(ctx, a.Scope, paths) // of each process, that in another window or else the latest
+	if err != nil {
+		return nil, err
+	}
+	all, listed := p.listHere(runs, a, paths)
+	more, err := p.listStored(ctx, runs, a, paths, listed)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, more...)
+	slices.SortStableFunc(all, func(a, b Run) int { return endOf(&b).Compare(endOf(&a)) })
+	if a.Group != "" {
+		all = slices.DeleteFunc(all, func(r Run) bool { return !p.IsOfSession(r.Project) || !slices.Contains(members, r.Spec.Name) })
+	}
+	return all, nil
+}
+
+// latestRuns returns the current stored run of each process in the scope.
+func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) (runs []Run, err error) {
+	switch scope {
+	case "session":
+		return nil, nil
+	case "all":
+		paths = []string{""}
+	}
+	for _, path := range paths {
+		rows, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: path, Current: true})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list earlier runs: %w", err)
 		}
-		runs = history(rows, Run{})
+		runs = append(runs, history(rows, Run{})...)
 	}
-	inWindows := make(map[string]bool) // names that stand for a run of another window
+	return runs, nil
+}
+
+// listHere returns the processes of this session that a selects. listed has their
+// addresses.
+func (p *Project) listHere(runs []Run, a ListRequest, paths []string) (here []Run, listed map[string]bool) {
+	inWindows := make(map[string]bool) // addresses that stand for a run of another window
 	for i := range runs {
-		inWindows[runs[i].Spec.Name] = inWindows[runs[i].Spec.Name] || runs[i].Project == p.name && runs[i].Owner != nil
+		inWindows[runs[i].Spec.Name] = inWindows[runs[i].Spec.Name] || p.IsOfSession(runs[i].Project) && runs[i].Owner != nil
 	}
-	var all []Run
-	listed := make(map[string]bool)
+	listed = make(map[string]bool)
 	own := p.o.Manager.List()
 	for i := range own {
-		if st := &own[i]; st.GoesOn() || !inWindows[st.Spec.Name] {
-			listed[st.Spec.Name] = true
-			if _, named := p.definitions.Load(st.Spec.Name); named || unnamed || !st.Spec.Unnamed || st.GoesOn() {
-				all = append(all, p.here(st))
-			}
-		}
-	}
-	defined := make(map[string]map[string][]byte) // definitions, keyed by project
-	for _, run := range runs {
-		if run.Project == p.name && listed[run.Spec.Name] {
+		st := &own[i]
+		name := st.Spec.Name
+		if !slices.Contains(paths, p.of(name).name) || !st.GoesOn() && inWindows[name] {
 			continue
 		}
-		if _, read := defined[run.Project]; !read {
-			names, err := p.o.Store.Definitions(ctx, run.Project)
-			if err != nil {
-				return nil, fmt.Errorf("cannot list the stored definitions: %w", err)
-			}
-			defined[run.Project] = names
+		listed[name] = true
+		if _, named := p.definitions.Load(name); named || a.Unnamed || !st.Spec.Unnamed || st.GoesOn() {
+			here = append(here, p.here(st))
+		}
+	}
+	return here, listed
+}
+
+// listStored returns the runs of processes that are not listed, without removed
+// processes, and the definitions that have no run.
+func (p *Project) listStored(ctx context.Context, runs []Run, a ListRequest, paths []string, listed map[string]bool) (all []Run, err error) {
+	type process struct{ project, name string }
+	seen := make(map[process]bool)
+	defined := make(map[string]map[string][]byte) // definitions, keyed by project
+	read := func(path string) error {
+		if _, ok := defined[path]; ok {
+			return nil
+		}
+		names, err := p.o.Store.Definitions(ctx, path)
+		if err != nil {
+			return fmt.Errorf("cannot list the stored definitions: %w", err)
+		}
+		defined[path] = names
+		return nil
+	}
+	for _, run := range runs {
+		seen[process{run.Project, run.Spec.Name}] = true
+		if listed[run.Spec.Name] && p.IsOfSession(run.Project) {
+			continue
+		}
+		if err := read(run.Project); err != nil {
+			return nil, err
 		}
 		if _, ok := defined[run.Project][run.Spec.Name]; ok || !run.Over() { // a removed process has no definition
 			all = append(all, run)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Run) int { return endOf(&b).Compare(endOf(&a)) })
-	if group != "" {
-		all = slices.DeleteFunc(all, func(r Run) bool { return r.Project != p.name || !slices.Contains(members, r.Spec.Name) })
+	if a.Scope == "session" {
+		return all, nil
+	}
+	for _, path := range paths {
+		if err := read(path); err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(defined[path])) {
+			if !listed[name] && !seen[process{path, name}] {
+				all = append(all, p.defined(path, name, defined[path][name]))
+			}
+		}
 	}
 	return all, nil
+}
+
+// defined returns a definition as a process that has no run.
+func (p *Project) defined(path, name string, raw []byte) Run {
+	r := Run{Project: path, Stored: true, Defined: true}
+	r.Spec.Name = name
+	if def, err := readDefinition(name, raw); err == nil {
+		d := Details{Run: r}
+		(&Project{p.session, path}).describe(&d, name, def)
+		r = d.Run
+	}
+	return r
 }
 
 // endOf returns the time at which a run ended or, if it was lost, at which it started.
@@ -121,7 +204,7 @@ type Selection struct {
 // all), and a span of time.
 func (p *Project) Select(ctx context.Context, names string, run int, since, until string) (s Selection, err error) {
 	now := time.Now()
-	if s.Names, err = p.Resolve(ctx, names); err != nil {
+	if s.Names, err = p.Resolve(ctx, names, true); err != nil {
 		return s, err
 	}
 	if s.Since, s.Until, err = args.ParseSpan(since, until, now); err != nil {

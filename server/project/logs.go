@@ -103,7 +103,7 @@ const maxRunFaults = 1000
 // ResolveFault marks an error of any project as resolved.
 func (p *Project) ResolveFault(ctx context.Context, id, note string) (logstore.Fault, error) {
 	f, err := p.o.Store.ResolveFault(ctx, id, note)
-	if err == nil && f.Project == p.name {
+	if err == nil && p.IsOfSession(f.Project) {
 		p.o.Changed(f.Name, false)
 	}
 	return f, err

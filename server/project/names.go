@@ -7,40 +7,47 @@ import (
 	"slices"
 	"strings"
 
-	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/server/args"
 )
 
-// Names returns the sorted names of this project that have a process, a log or
-// a definition.
+// Names returns the sorted addresses of this project that have a process, a log or a
+// definition.
 func (p *Project) Names(ctx context.Context) ([]string, error) {
 	known := make(map[string]bool)
-	for _, st := range p.o.Manager.List() {
-		known[st.Spec.Name] = true
+	own := p.o.Manager.List()
+	for i := range own {
+		if name := own[i].Spec.Name; p.of(name).name == p.name {
+			known[name] = true
+		}
 	}
-	runs, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: p.name, Limit: 1})
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the runs: %w", err)
-	}
-	for _, run := range runs {
-		known[run.Name] = true
-	}
-	stored, err := p.o.Store.Definitions(ctx, p.name)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the stored definitions: %w", err)
-	}
-	for name := range stored {
+	stored, err := p.o.Store.names(ctx, p.name)
+	for _, name := range stored {
 		known[name] = true
 	}
-	return slices.Sorted(maps.Keys(known)), nil
+	return slices.Sorted(maps.Keys(known)), err
 }
 
-// Resolve returns the processes that an argument names: one process, or
-// several separated by commas. It returns nil, which stands for all processes, if
-// the argument is * or "". For an unknown name it returns an error with the nearest
-// name and all names.
-func (p *Project) Resolve(ctx context.Context, argument string) ([]string, error) {
+// AllNames returns the addresses of all projects of the session, those of p first.
+func (p *Project) AllNames(ctx context.Context) ([]string, error) {
+	all, err := p.Names(ctx)
+	for _, path := range p.o.Store.Projects() {
+		if path == p.name || err != nil {
+			continue
+		}
+		var more []string
+		more, err = (&Project{p.session, path}).Names(ctx)
+		all = append(all, more...)
+	}
+	return all, err
+}
+
+// Resolve returns the addresses of the processes that an argument names: one process, or
+// several separated by commas. It returns nil, which stands for all processes of p, if
+// the argument is * or "". A name without a label is that of p or, if the call only
+// reads, of the only project of the session that has it. For an unknown name the error
+// has the nearest name and all names.
+func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]string, error) {
 	if argument == "" || argument == "*" {
 		return nil, nil
 	}
@@ -48,22 +55,116 @@ func (p *Project) Resolve(ctx context.Context, argument string) ([]string, error
 	if len(names) == 0 { // nil would select all processes
 		return nil, fmt.Errorf("argument process: %q names no process; * means all", argument)
 	}
-	var known []string
-	for _, name := range names {
-		if _, err := p.o.Manager.Status(name); err == nil {
+	known := knownNames{list: p.AllNames}
+	for i, name := range names {
+		own := p.o.Store.address(p.name, name)
+		if _, err := p.o.Manager.Status(own); err == nil {
+			names[i] = own
 			continue
 		}
-		if known == nil {
-			var err error
-			if known, err = p.Names(ctx); err != nil {
-				return nil, err
-			}
+		address, err := p.find(ctx, name, reads, &known)
+		if err != nil {
+			return nil, err
 		}
-		if !slices.Contains(known, name) {
-			return nil, unknownName(name, known)
+		if address == "" {
+			return nil, unknownName(name, known.all)
 		}
+		names[i] = address
 	}
 	return names, nil
+}
+
+// knownNames are the addresses of the session, which are listed at most once.
+type knownNames struct {
+	list func(context.Context) ([]string, error)
+	all  []string // nil before the first use
+}
+
+// have reports whether address is known.
+func (k *knownNames) have(ctx context.Context, address string) (_ bool, err error) {
+	if k.all == nil {
+		k.all, err = k.list(ctx)
+	}
+	return slices.Contains(k.all, address), err
+}
+
+// find returns the known address that name stands for, or "" if there is none.
+func (p *Project) find(ctx context.Context, name string, reads bool, known *knownNames) (string, error) {
+	own := p.o.Store.address(p.name, name)
+	if ok, err := known.have(ctx, own); ok || err != nil {
+		return own, err
+	}
+	labelled, err := p.labelled(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if labelled != "" {
+		if _, err := p.o.Manager.Status(labelled); err == nil {
+			return labelled, nil
+		}
+		known.all = nil // the label may have brought a project into the session
+		if ok, err := known.have(ctx, labelled); ok || err != nil {
+			return labelled, err
+		}
+		return "", nil
+	}
+	var elsewhere []string
+	for _, path := range p.o.Store.Projects() {
+		if address := p.o.Store.address(path, name); slices.Contains(known.all, address) {
+			elsewhere = append(elsewhere, address)
+		}
+	}
+	switch {
+	case len(elsewhere) == 1 && reads:
+		return elsewhere[0], nil
+	case len(elsewhere) > 0:
+		return "", fmt.Errorf("%w: %q in the project of this call; there is %s", process.ErrUnknown, name, strings.Join(elsewhere, ", "))
+	}
+	return "", nil
+}
+
+// labelled returns the address that name is with a label, that of its project or a
+// path or its end, or "" if name has no label of a project.
+func (p *Project) labelled(ctx context.Context, name string) (string, error) {
+	if path, bare := p.o.Store.split("", name); path != "" {
+		return p.o.Store.address(path, bare), nil
+	}
+	bare, label, ok := strings.Cut(name, "@")
+	if !ok || bare == "" || label == "" {
+		return "", nil
+	}
+	paths, err := p.o.Store.labels.ProjectPaths(ctx, label)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot list the projects: %w", err)
+	case len(paths) > 1:
+		return "", fmt.Errorf("%.200q: the project may be %s; give one of these paths as project", name, strings.Join(paths, " or "))
+	case len(paths) == 0:
+		return "", nil
+	}
+	err = p.o.Store.join(ctx, paths[0])
+	return p.o.Store.address(paths[0], bare), err
+}
+
+// NewAddress returns the address that a call gives to a process or group, which need
+// not exist: that of p unless the name has the label of another project. known are the
+// addresses of p; only they may have an @ in their names.
+func (p *Project) NewAddress(ctx context.Context, name string, known func(context.Context) ([]string, error)) (string, error) {
+	if !strings.Contains(name, "@") {
+		return p.o.Store.address(p.name, name), nil
+	}
+	names, err := known(ctx)
+	if own := p.o.Store.address(p.name, name); err != nil || slices.Contains(names, own) {
+		return own, err
+	}
+	address, err := p.labelled(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	if _, bare := p.o.Store.split("", address); address == "" || strings.Contains(bare, "@") {
+		return "", fmt.Errorf("%w: name %.200q: no project has the label after the @; argument project or cwd names a project by its path", process.ErrInvalid, name)
+	}
+	return address, nil
 }
 
 // splitNames splits names at commas and removes duplicates.
@@ -81,8 +182,8 @@ func splitNames(argument string) []string {
 
 // ResolveOne returns the process that an argument names. The argument must name
 // exactly one.
-func (p *Project) ResolveOne(ctx context.Context, argument string) (string, error) {
-	names, err := p.Resolve(ctx, argument)
+func (p *Project) ResolveOne(ctx context.Context, argument string, reads bool) (string, error) {
+	names, err := p.Resolve(ctx, argument, reads)
 	if err != nil {
 		return "", err
 	}

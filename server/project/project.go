@@ -9,12 +9,16 @@
 package project
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 
 	"pmcp/groups"
 	"pmcp/health"
-	"pmcp/logstore"
 	"pmcp/logstore/mask"
 	"pmcp/process"
 )
@@ -22,7 +26,7 @@ import (
 // Options configure a Project. Mask may be nil; the other fields are required.
 type Options struct {
 	Manager *process.Manager
-	Store   *logstore.Store
+	Store   *Store
 	Health  *health.Monitor
 	Groups  *groups.Manager
 	Log     *slog.Logger
@@ -34,22 +38,88 @@ type Options struct {
 	Changed func(name string, cleared bool)
 }
 
-// A Project is what one session knows of its project: it starts and stops the session's
-// processes, and finds the runs, definitions and groups of every session. Its methods
-// may be called from several goroutines.
+// A Project is what one session knows of a project: it starts and stops the session's
+// processes, and finds the runs, definitions and groups of every session. Processes and
+// groups are named by their addresses (see Store), also those of other projects, which
+// every method accepts unless its comment restricts it. Its methods may be called from
+// several goroutines.
 type Project struct {
-	o    Options
+	*session
 	name string // the path of the project's directory, which identifies it
-
-	mu          sync.Mutex // held while a definition is saved or deleted, here and in the store
-	definitions sync.Map   // *ownDefinition, keyed by process name
-	inputs      sync.Map   // lastInput, keyed by process name
 }
 
-// New returns the project of o.Manager.
+// A session is what the projects of one session share.
+type session struct {
+	o Options
+
+	mu          sync.Mutex // held while a definition is saved or deleted, here and in the store
+	definitions sync.Map   // *ownDefinition, keyed by address
+	inputs      sync.Map   // lastInput, keyed by address
+}
+
+// New returns the session's own project, that of o.Manager.
 func New(o Options) *Project {
-	return &Project{o: o, name: o.Manager.Project()}
+	return &Project{&session{o: o}, o.Manager.Project()}
 }
 
 // Dir returns the directory of the project, which is also its name in the store.
 func (p *Project) Dir() string { return p.name }
+
+// of returns the project of a process or group.
+func (p *Project) of(address string) *Project {
+	if p.o.Store == nil { // a test without storage has one project
+		return p
+	}
+	path, _ := p.o.Store.split(p.o.Manager.Project(), address)
+	return &Project{p.session, path}
+}
+
+// isOwn reports whether p is the session's own project.
+func (p *Project) isOwn() bool { return p.name == p.o.Manager.Project() }
+
+// IsOfSession reports whether a call has named the project with that path, or it is the
+// session's own.
+func (p *Project) IsOfSession(path string) bool { return p.o.Store.has(path) }
+
+// At returns the project of a call: what project names, by its path or label, else the
+// project of the directory cwd, to which the command line may change, else p.
+func (p *Project) At(ctx context.Context, project, cwd, command string) (*Project, error) {
+	path := p.name
+	var err error
+	if project == "" && strings.HasPrefix(strings.TrimSpace(command), "cd ") {
+		cwd = Definition{Cwd: p.line(Definition{Command: command, Cwd: cwd}).Dir}.dir(cwd)
+	}
+	switch {
+	case project != "":
+		path, err = p.named(ctx, project)
+	case cwd != "":
+		path, err = projectOf(p.name, Definition{Cwd: cwd}.dir(p.name))
+	}
+	if err == nil {
+		err = p.o.Store.join(ctx, path)
+	}
+	return &Project{p.session, path}, err
+}
+
+// named returns the path of the project that an argument names.
+func (p *Project) named(ctx context.Context, project string) (string, error) {
+	if path, _ := p.o.Store.split("", "@"+project); path != "" {
+		return path, nil
+	}
+	paths, err := p.o.Store.labels.ProjectPaths(ctx, project)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot list the projects: %w", err)
+	case len(paths) == 1:
+		return paths[0], nil
+	case len(paths) > 1:
+		return "", fmt.Errorf("argument project: %.200q may be %s; give one of these paths", project, strings.Join(paths, " or "))
+	case project == filepath.Base(p.o.Manager.Project()):
+		return p.o.Manager.Project(), nil
+	}
+	dir := Definition{Cwd: project}.dir(p.name)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("argument project: no project is known as %.200q; give the path of a directory, or a label as in web@label", project)
+	}
+	return projectOf(p.o.Manager.Project(), dir)
+}

@@ -26,6 +26,8 @@ type Run struct {
 	// Stored means that the run was read from the run table: this session did not
 	// start it.
 	Stored bool
+	// Defined means that there is only a definition: it never ran, or its runs are gone.
+	Defined bool
 	// Owner is the window that is running the run, or nil.
 	Owner *Owner
 	// Since is a sentence on what happened to the process after the run ended, or "".
@@ -87,7 +89,7 @@ func (r *Run) Duration() time.Duration {
 
 // here returns the entry st of this session as a Run.
 func (p *Project) here(st *process.Status) Run {
-	r := Run{Status: *st, Project: p.name}
+	r := Run{Status: *st, Project: p.of(st.Spec.Name).name}
 	r.Spec.Args = p.o.Mask.Texts(st.Spec.Args)
 	return r
 }
@@ -208,7 +210,7 @@ func (p *Project) Find(ctx context.Context, name string) (Run, error) {
 	case ownErr == nil && (err != nil || !ok || run.Owner == nil && st.RunID != 0):
 		return p.here(&st), nil
 	case !ok:
-		run = Run{Project: p.name, Stored: true, Status: process.Status{Spec: process.Spec{Name: name}}}
+		run = Run{Project: p.of(name).name, Stored: true, Status: process.Status{Spec: process.Spec{Name: name}}}
 	}
 	return run, err
 }

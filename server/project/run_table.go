@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"pmcp/logstore"
 	"pmcp/process"
 )
 
@@ -18,7 +17,7 @@ import (
 // saves the start and the end of each run to the store, which buffers them. For
 // package groups it reads the rows of other windows.
 type RunTable struct {
-	store   *logstore.Store
+	store   *Store
 	project string
 	log     *slog.Logger
 	done    sync.WaitGroup
@@ -29,7 +28,7 @@ type RunTable struct {
 
 // NewRunTable returns a RunTable that follows manager. pid is the id of the process
 // that doctor and get_server_info show for this server.
-func NewRunTable(manager *process.Manager, store *logstore.Store, pid int, log *slog.Logger) *RunTable {
+func NewRunTable(manager *process.Manager, store *Store, pid int, log *slog.Logger) *RunTable {
 	t := &RunTable{store: store, project: manager.Project(), log: log}
 	t.setOwner(Owner{PID: pid})
 	feed := manager.Watch()

@@ -78,7 +78,7 @@ func TestRunTableRecoversFromOverrun(t *testing.T) {
 	stdiotest.NoErr(t, err)
 	t.Cleanup(func() { stdiotest.NoErr(t, store.Close()) })
 	manager, changes := overrunFeed(t, store)
-	table := &RunTable{store: store, log: slog.New(slog.DiscardHandler)}
+	table := &RunTable{store: NewStore(store, ""), log: slog.New(slog.DiscardHandler)}
 	states := func() []string {
 		t.Helper()
 		runs, err := store.Runs(t.Context(), logstore.RunFilter{})

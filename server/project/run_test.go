@@ -77,7 +77,7 @@ func TestMCPServerInheritsNoReadinessRule(t *testing.T) {
 	t.Cleanup(func() { stdiotest.NoErr(t, m.Close(context.Background())) })
 	_, _, err = m.Start(t.Context(), process.Spec{Name: "web", Command: "sleep", Args: []string{"100"}}, process.KeepRunning)
 	stdiotest.NoErr(t, err)
-	p := New(Options{Manager: m, Store: store})
+	p := New(Options{Manager: m, Store: NewStore(store, m.Project())})
 	p.saveDefinition("web", Definition{Command: "sleep 100", Ready: &readyArgs{Log: "^up$"}})
 	for stdio, want := range map[string]bool{"": true, process.StdioMCP: false} {
 		if def := p.inheritUnset(t.Context(), &process.Spec{Name: "web"}, Definition{Stdio: stdio}, nil); (def.Ready != nil) != want {

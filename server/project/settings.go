@@ -64,6 +64,7 @@ var ErrOtherDefinition = errors.New("its stored definition")
 // checkSameDefinition returns an error if given differs from the stored definition
 // of run: another server is running it, so the difference would be ignored.
 func (p *Project) checkSameDefinition(ctx context.Context, run *Run, given Definition) error {
+	p = p.of(run.Spec.Name)
 	stored, ok, err := p.storedDefinition(ctx, run.Spec.Name)
 	if err != nil || !ok {
 		return nil //nolint:nilerr // there is nothing to compare with

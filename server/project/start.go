@@ -54,8 +54,13 @@ type Started struct {
 // another window, Start accepts it as it is and adds it to the group of the request,
 // since groups belong to all windows; it fails if the process would have to change.
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
+	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
 	if err := checkSteps(a.Steps); err != nil {
+		return Started{}, err
+	}
+	var err error
+	if a.Definition, err = p.addressMembers(ctx, a.Definition); err != nil {
 		return Started{}, err
 	}
 	def, err := p.complete(ctx, a)
@@ -162,6 +167,7 @@ type launchOptions struct {
 // need not be restarted, launch returns that run: any other reason why it could not
 // be started here is then irrelevant.
 func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
+	p = p.of(name)
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
 		return Started{Run: p.here(&st), Already: already}, nil

@@ -19,17 +19,20 @@ type Stopped struct {
 	Err        error
 }
 
-// Running returns the names of the processes of this session that a stop of all
-// processes stops, without those that have ended. started reports whether a process
-// was started in this session at all.
+// Running returns the names of the processes of p in this session that a stop of all
+// processes stops, without those that have ended. started reports whether a process of
+// p was started in this session at all.
 func (p *Project) Running() (names []string, started bool) {
 	own := p.o.Manager.List()
 	for i := range own {
-		if own[i].GoesOn() {
+		if p.of(own[i].Spec.Name).name != p.name {
+			continue
+		}
+		if started = true; own[i].GoesOn() {
 			names = append(names, own[i].Spec.Name)
 		}
 	}
-	return names, len(own) > 0
+	return names, started
 }
 
 // Stop stops the named processes concurrently.

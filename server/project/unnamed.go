@@ -45,6 +45,7 @@ func (p *Project) UnnamedName(ctx context.Context, def Definition) (string, erro
 		if n > 1 {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
+		name = p.o.Store.address(p.name, name)
 		if _, ok := defined[name]; ok {
 			continue
 		}
@@ -68,7 +69,7 @@ func (p *Project) UnnamedName(ctx context.Context, def Definition) (string, erro
 const unnamedPrefix = "run"
 
 // notInWord matches what a word of a name must not contain.
-var notInWord = regexp.MustCompile(`[^A-Za-z0-9._@-]+`)
+var notInWord = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // nameWords returns the first words of a command as a name, without directories. It ends
 // at the first option: what follows may be a secret.
@@ -82,7 +83,7 @@ func (p *Project) nameWords(def Definition) string {
 		if strings.HasPrefix(word, "-") || i == maxNameWords || word != words[i] || i > 0 && !plainWord.MatchString(word) {
 			break
 		}
-		word = strings.Trim(notInWord.ReplaceAllString(path.Base(word), "-"), "-._@")
+		word = strings.Trim(notInWord.ReplaceAllString(path.Base(word), "-"), "-._")
 		if name == "" {
 			word = word[:min(len(word), maxNameBytes)]
 		}
@@ -112,6 +113,7 @@ func runsSame(a, b process.Spec) bool {
 // Ended returns the outcome of a start that was already carried out: the process has
 // ended in the given run, and that run is what a asks for. Otherwise ok is false.
 func (p *Project) Ended(ctx context.Context, a StartRequest, run int64) (started Started, ok bool) {
+	p = p.of(a.Name)
 	st, err := p.o.Manager.Status(a.Name)
 	if err != nil || st.RunID != run || st.GoesOn() {
 		return Started{}, false

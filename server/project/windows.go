@@ -2,9 +2,7 @@ package project
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 
 	"pmcp/groups"
 	"pmcp/logstore"
@@ -14,25 +12,6 @@ import (
 // OnDemandPrefix is the prefix of the names of MCP servers that are started on
 // demand.
 const OnDemandPrefix = "mcp:"
-
-// Journal is a store as the journal of a process manager. If another window has
-// claimed the name of a run, the error of Journal names that window.
-type Journal struct{ *logstore.Store }
-
-// NewRun is Store.NewRun, except that MCP servers on demand belong to one session
-// each: no other session can connect to them, and their names only identify a
-// command line.
-func (j Journal) NewRun(project, name string) (run int64, number int, err error) {
-	if strings.HasPrefix(name, OnDemandPrefix) {
-		return j.Store.NewSharedRun(project, name)
-	}
-	run, number, err = j.Store.NewRun(project, name)
-	var claimed *logstore.RunsElsewhereError
-	if errors.As(err, &claimed) {
-		err = &windowError{stored(&claimed.Run)}
-	}
-	return run, number, err
-}
 
 // windowError is returned for a change to a process that another window is running.
 type windowError struct{ run Run }
@@ -76,7 +55,7 @@ func (t *RunTable) AwaitElsewhere(ctx context.Context, id int64, until func(proc
 }
 
 // awaitRow waits until a stored run ends or until holds for it, and returns the run.
-func awaitRow(ctx context.Context, store *logstore.Store, id int64, until func(process.Status) bool) (Run, error) {
+func awaitRow(ctx context.Context, store *Store, id int64, until func(process.Status) bool) (Run, error) {
 	row, err := store.WaitRun(ctx, id, func(row *logstore.Run) bool { return until(stored(row).Status) })
 	return stored(&row), err
 }

@@ -1,0 +1,87 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// git runs git in a directory.
+func git(t testing.TB, dir string, arguments ...string) {
+	t.Helper()
+	cmd := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main"}, arguments...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("git %v: %v\n%s", arguments, err, out)
+	}
+}
+
+// worktrees makes the project of the world a repository with two linked worktrees: one
+// beside it and one below it.
+func (w *world) worktrees(t testing.TB) (feature, nested string) {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git is not installed")
+	}
+	feature, nested = filepath.Join(w.home, "trees", "feature"), filepath.Join(w.project, ".trees", "nested")
+	git(t, w.project, "init", "-q")
+	git(t, w.project, "commit", "-q", "--allow-empty", "-m", "first")
+	git(t, w.project, "worktree", "add", "-q", "-b", "feature", feature)
+	git(t, w.project, "worktree", "add", "-q", "-b", "nested", nested)
+	return feature, nested
+}
+
+// TestProjectFollowsCwd checks that a process belongs to the worktree of its cwd, that one name is
+// another process in each worktree, and what a name without a label stands for.
+func TestProjectFollowsCwd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	feature, nested := w.worktrees(t)
+	c := w.open(t)
+	web := sh("web", "echo serving $PWD; exec sleep 1000", args{"ready": args{"log": "serving"}})
+	c.ok(t, "start_process", web).says(t, "web: running, ready, run 1,")
+	c.ok(t, "start_process", web.with("cwd", feature)).says(t, "web@feature: running, ready, run 1,", "serving "+feature)
+	c.ok(t, "start_process", web.with("cwd", feature)).says(t, "web@feature: running", "already running")
+	c.ok(t, "start_process", web.with("cwd", filepath.Join(nested, "."))).says(t, "web@nested: running, ready, run 1,", "serving "+nested)
+	c.ok(t, "list_processes", nil).says(t, "web: running", "web@feature: running", "web@nested: running")
+	c.ok(t, "list_processes", args{"project": "feature"}).says(t, "web@feature: running").hides(t, "web: ", "nested")
+	c.ok(t, "get_logs", args{"process": "web"}).says(t, "serving "+w.project).hides(t, "feature")
+	c.ok(t, "get_logs", args{"process": "web@trees/feature"}).says(t, "serving "+feature)
+	c.ok(t, "tail_logs", args{"project": nested}).says(t, "web@nested", "serving "+nested).hides(t, "feature")
+	c.ok(t, "search_logs", args{"query": "serving", "project": "feature"}).says(t, "1 match", feature)
+
+	c.ok(t, "start_process", sh("job", "echo broken >&2; exit 3", args{"wait": "exit", "cwd": feature})).says(t, "job@feature: crashed, exit code 3")
+	c.ok(t, "get_errors", args{"process": "job"}).says(t, "in job@feature run 1")
+	c.refused(t, "stop_process", args{"process": "job"}, "in the project of this call; there is job@feature")
+	c.ok(t, "restart_process", args{"process": "web", "project": "nested"}).says(t, "web@nested: running, ready, run 2")
+	c.ok(t, "stop_process", args{"process": "*", "project": "feature"}).says(t, "web@feature: stopped").hides(t, "web: ", "nested")
+	c.ok(t, "list_processes", args{"state": "running"}).says(t, "web: running", "web@nested: running").hides(t, "feature")
+	c.refused(t, "restart_process", args{"process": "web", "project": "nowhere"}, `no project is known as "nowhere"`)
+	c.refused(t, "start_process", args{"name": "web@nowhere", "command": "true"}, "no project has the label after the @")
+
+	dev := args{"group": "dev", "cwd": feature, "members": []args{{"process": "db", "command": "sleep 100"}, {"process": "web", "depends_on": []args{{"process": "db"}}}}}
+	c.ok(t, "start_group", dev).says(t, "group dev@feature: up", "db@feature: started", "web@feature: ready")
+	c.refused(t, "stop_group", args{"group": "dev"}, "there is dev@feature")
+	c.ok(t, "stop_group", args{"group": "dev@feature"}).says(t, "db@feature: stopped", "web@feature: stopped")
+	c.ok(t, "list_processes", args{"state": "running"}).says(t, "web: running", "web@nested: running")
+
+	again := w.open(t) // the labels, definitions and groups of before
+	again.ok(t, "list_processes", nil).says(t, "web: running", "owned by").hides(t, "feature")
+	again.ok(t, "get_logs", args{"process": "web@feature", "run": 1}).says(t, "serving "+feature)
+	again.ok(t, "start_group", args{"group": "dev@feature"}).says(t, "group dev@feature: up")
+	again.refused(t, "stop_process", args{"process": "web@nested"}, "web@nested belongs to another pmcp server")
+}
+
+// hides fails the test if the text of an answer contains one of wants.
+func (r result) hides(t testing.TB, wants ...string) result {
+	t.Helper()
+	for _, want := range wants {
+		if strings.Contains(r.Text, want) {
+			t.Errorf("got a text with %q:\n%s", want, r.Text)
+		}
+	}
+	return r
+}

@@ -1,0 +1,121 @@
+package project
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"pmcp/process"
+)
+
+// projectOf returns the path of the project that a directory belongs to: the deeper of
+// own, if the directory is below it, and the nearest directory upwards with a .git. A
+// linked worktree is always a project. Of the others, a submodule belongs to the
+// repository around it, and a repository below own belongs to own. A directory that is
+// below neither belongs to own. dir must be absolute; if it does not exist, its nearest
+// directory upwards that does counts.
+func projectOf(own, dir string) (string, error) {
+	at, err := existing(dir)
+	if err != nil {
+		return "", err
+	}
+	self, err := filepath.EvalSymlinks(own)
+	if err != nil {
+		self = own
+	}
+	inside := at == self || strings.HasPrefix(at, strings.TrimSuffix(self, "/")+"/")
+	for ; !process.IsNoProject(at); at = filepath.Dir(at) {
+		if inside && at == self {
+			return own, nil
+		}
+		kind, err := gitKind(at)
+		if err != nil {
+			return "", err
+		}
+		if kind == linkedWorktree || kind == repository && !inside {
+			return at, nil
+		}
+	}
+	return own, nil
+}
+
+// existing returns dir without symbolic links, or the nearest directory upwards that
+// exists.
+func existing(dir string) (string, error) {
+	for {
+		at, err := filepath.EvalSymlinks(dir)
+		switch {
+		case err == nil:
+			return at, nil
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR), dir == filepath.Dir(dir):
+			return "", fmt.Errorf("cannot find the project of %s: %w", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// What a directory is to git.
+const (
+	noRepository   = iota // it has no .git
+	repository            // the top of a repository, or of a work tree whose repository is elsewhere
+	linkedWorktree        // the top of a linked worktree
+	submodule
+)
+
+// maxGitFile is how much of a .git file is read, in bytes.
+const maxGitFile = 8 << 10
+
+// gitKind returns what a directory is to git, as its .git says.
+func gitKind(dir string) (int, error) {
+	path := filepath.Join(dir, ".git")
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return noRepository, nil
+	case err != nil:
+		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
+	case !info.Mode().IsRegular():
+		return repository, nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
+	}
+	defer func() { _ = f.Close() }()
+	content, err := io.ReadAll(io.LimitReader(f, maxGitFile))
+	if err != nil {
+		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
+	}
+	gitDir, ok := strings.CutPrefix(string(content), "gitdir:")
+	if !ok {
+		return repository, nil
+	}
+	if gitDir = strings.TrimSpace(gitDir); !filepath.IsAbs(gitDir) {
+		gitDir = filepath.Join(dir, gitDir)
+	}
+	if filepath.Base(filepath.Dir(gitDir)) == "worktrees" && !isModule(gitDir) {
+		return linkedWorktree, nil
+	}
+	if isModule(gitDir) {
+		return submodule, nil
+	}
+	return repository, nil
+}
+
+// isModule reports whether a git directory is that of a submodule. A submodule has a
+// repository of its own, while a linked worktree has the file commondir. What does not
+// exist any more is told by its path.
+func isModule(gitDir string) bool {
+	if _, err := os.Stat(filepath.Join(gitDir, "commondir")); err == nil {
+		return false
+	}
+	if _, err := os.Stat(filepath.Join(gitDir, "HEAD")); err != nil && filepath.Base(filepath.Dir(gitDir)) == "worktrees" {
+		return false
+	}
+	return strings.Contains(gitDir, "/modules/")
+}
