@@ -77,7 +77,7 @@ func filesOfKilledServer(t *testing.T) (path string) {
 // earlier ones.
 func wantWorking(t *testing.T, s *Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	run := startRun(s, "/p", "fresh")
 	put(s, run, 1, 100)
