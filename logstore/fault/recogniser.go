@@ -2,6 +2,7 @@ package fault
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -211,12 +212,12 @@ func (r *Recogniser) start(s *stream, l line, held bool) bool {
 	b.above = lookback{stream: s, lane: l.lane, before: l.number}
 	b.begin(l)
 	r.notes.isFatalOpen = slices.ContainsFunc(s.open, func(u *openBlock) bool { return u.fatal && u.lane == l.lane })
-	rows := r.notes.rows.all
+	rows := r.notes.rows.rowsFor(l)
 	if held {
-		rows = r.notes.rows.certain
+		rows &= r.notes.rows.certain
 	}
-	for i := 0; v == foreign && i < len(rows); i++ {
-		b.row = rows[i]
+	for ; v == foreign && rows != 0; rows &= rows - 1 {
+		b.row = r.notes.rows.all[bits.TrailingZeros64(rows)]
 		v = b.row.begin(b, l)
 	}
 	s.watch, r.notes.watch = max(s.watch, r.notes.watch), 0

@@ -42,7 +42,7 @@ var rails = stackRow(row{
 // php is a PHP error that ends the script: "PHP Fatal error:  Uncaught Type: message in file:3" or
 // "Parse error: message in file on line 3".
 var php = row{
-	fallback: CategoryOther, fatal: true,
+	first: "PFR", fallback: CategoryOther, fatal: true,
 	start: func(b *block, l line) verdict {
 		kind, message, ok := strings.Cut(strings.TrimPrefix(l.text, "PHP "), ": ")
 		message, p := cutPHPPosition(strings.TrimSpace(message))

@@ -74,6 +74,19 @@ func cutPrefix(s string, prefixes ...string) (rest string, ok bool) {
 	return s, false
 }
 
+// prefixes are texts with which a line can start, by their first byte.
+type prefixes [256][]string
+
+func newPrefixes(all ...string) (p prefixes) {
+	for _, text := range all {
+		p[text[0]] = append(p[text[0]], text)
+	}
+	return p
+}
+
+// startsWith reports whether s starts with one of the prefixes.
+func (p *prefixes) startsWith(s string) bool { return s != "" && startsWith(s, p[s[0]]...) }
+
 // containsAny reports whether s contains one of the words.
 func containsAny(s string, words ...string) bool {
 	for _, w := range words {
