@@ -69,8 +69,12 @@ func isMavenFailure(t string) bool {
 // isErrorCount reports whether a line counts errors: "2 errors", "Found 3 errors in 2 files",
 // "compiled with 1 error in 30 ms". "make: *** [x] Error 1" is not a count.
 func isErrorCount(t string) bool {
-	for i := 1; i < len(t); i++ {
-		if t[i] != ' ' || !isDigit(t[i-1]) || i+1 == len(t) || strings.IndexByte("efpd", t[i+1]|0x20) < 0 {
+	for i := 0; ; i++ {
+		next := strings.IndexByte(t[i:], ' ')
+		if next < 0 {
+			return false
+		}
+		if i += next; i == 0 || !isDigit(t[i-1]) || i+1 == len(t) || strings.IndexByte("efpd", t[i+1]|0x20) < 0 {
 			continue
 		}
 		rest, ok := cutPrefix(lowerASCII(t[i:]), " error", " failed", " failure", " problem", " data race")
@@ -78,7 +82,6 @@ func isErrorCount(t string) bool {
 			return true
 		}
 	}
-	return false
 }
 
 // isHarmless reports whether a line mentions errors without reporting one.

@@ -92,6 +92,9 @@ type rowTable struct {
 	// set is all[i].
 	certain         uint64
 	byFirst, byLast [256]uint64
+	// literals holds, for each row with patterns, the longest text without % of each pattern; the
+	// first line contains one of them.
+	literals [][]string
 }
 
 // newRowTable returns a table of the certain rows, which are tried first, and the others.
@@ -101,6 +104,7 @@ func newRowTable(certain, others []*row) *rowTable {
 		panic("too many rows")
 	}
 	for i, r := range t.all {
+		t.literals = append(t.literals, r.literals())
 		first, last := r.ends()
 		for b := range 256 {
 			if first == "" || strings.IndexByte(first, byte(b)) >= 0 {
@@ -130,6 +134,25 @@ func (r *row) ends() (first, last string) {
 		last = ""
 	}
 	return first, last
+}
+
+// literals returns the longest text without % of each pattern of the row.
+func (r *row) literals() (all []string) {
+	for _, pattern := range r.opens {
+		longest := ""
+		for text := range strings.SplitSeq(pattern, "%") {
+			if len(text) > len(longest) {
+				longest = text
+			}
+		}
+		all = append(all, longest)
+	}
+	return all
+}
+
+// mayStart reports whether the line has the literals that the patterns of a row need.
+func (t *rowTable) mayStart(row int, l line) bool {
+	return t.literals[row] == nil || containsAny(l.text, t.literals[row]...)
 }
 
 // rowsFor returns the set of rows whose first line can be l.

@@ -136,7 +136,7 @@ var tcl = row{
 var perl = stackRow(row{
 	kind: "die", fatal: true,
 	start: func(b *block, l line) verdict {
-		if l.indent() > 0 || l.stream != 1 || l.level > 0 && l.level < levelError {
+		if l.indent() > 0 || l.stream != 1 || l.level > 0 && l.level < levelError || !strings.Contains(l.text, " line ") {
 			return foreign
 		}
 		i := strings.LastIndex(l.text, " line ")

@@ -210,13 +210,32 @@ func isErrorName(word string) bool {
 	if short == "" || !isUpper(short[0]) {
 		return false
 	}
-	return endsWith(short, "Error", "Exception", "Throwable", "Rejection", "Interrupt", "SystemExit", "Failure", "Fault", "StopIteration", "ExceptionGroup")
+	return endsWith(short, errorEndings[:]...)
+}
+
+var (
+	// errorEndings are the last words of the names of errors.
+	errorEndings = [...]string{"Error", "Exception", "Throwable", "Rejection", "Interrupt", "SystemExit", "Failure", "Fault", "StopIteration", "ExceptionGroup"}
+	errorEnding  = newPrefixes(errorEndings[:]...)
+)
+
+// containsErrorEnding reports whether s contains one of the errorEndings.
+func containsErrorEnding(s string) bool {
+	for i := range len(s) {
+		if isUpper(s[i]) && errorEnding.startsWith(s[i:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // parseErrorHeader finds "TypeError: message", "Error [CODE]: message" or
 // "java.lang.StackOverflowError" without a message in s, either at the start of s or after words
 // that introduce an error. at is the index of the type.
 func parseErrorHeader(s string) (kind, message string, at int, ok bool) {
+	if !containsErrorEnding(s[:min(len(s), 600)]) { // a name of at most 200 bytes starts in the first 400
+		return "", "", 0, false
+	}
 	for i := 0; i < len(s) && i < 400; {
 		if !isAlpha(s[i]) {
 			i++
