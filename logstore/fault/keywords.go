@@ -7,7 +7,7 @@ import "encoding/binary"
 var keywords = newMatcher(
 	"error", "excep", "traceback", "panic", "fatal", "fail", "abort", "assert", "terminate called", "undefined reference", "multiple definition", "node.js v", "import cycle not", "go.mod:",
 	"killed", "segmentation", "bus error", "core dumped", "denied", "no such file", "not found", "no rule to make", "unhandled", "uncaught",
-	"sanitizer", "data race", "while executing", "not ok ", ".go:", " line ", ":in `", ":in '", "=== run", "=== cont", "=== name", "____",
+	"sanitizer", "data race", "while executing", "not ok ", ".go:", "line ", ":in `", ":in '", "=== run", "=== cont", "=== name", "____",
 	"\u25cf ", "e: file:", "out of memory", "smashing detected", "stdout ----", "stderr ----", "\u2a2f ./", "curl: (", "getaddrinfo e",
 )
 
