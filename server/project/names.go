@@ -36,7 +36,7 @@ func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 			continue
 		}
 		var more []string
-		more, err = (&Project{p.session, path}).Names(ctx)
+		more, err = (&Project{session: p.session, name: path}).Names(ctx)
 		all = append(all, more...)
 	}
 	return all, err
@@ -45,7 +45,7 @@ func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 // Resolve returns the addresses of the processes that an argument names: one process, or
 // several separated by commas. It returns nil, which stands for all processes of p, if
 // the argument is * or "". A name without a label is that of p or, if the call only
-// reads, of the only project of the session that has it. For an unknown name the error
+// reads and names no project, of the only project of the session that has it. For an unknown name the error
 // has the nearest name and all names.
 func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]string, error) {
 	if argument == "" || argument == "*" {
@@ -115,7 +115,7 @@ func (p *Project) find(ctx context.Context, name string, reads bool, known *know
 		}
 	}
 	switch {
-	case len(elsewhere) == 1 && reads:
+	case len(elsewhere) == 1 && reads && !p.chosen:
 		return elsewhere[0], nil
 	case len(elsewhere) > 0:
 		return "", fmt.Errorf("%w: %q in the project of this call; there is %s", process.ErrUnknown, name, strings.Join(elsewhere, ", "))

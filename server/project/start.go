@@ -162,7 +162,7 @@ func (p *Project) ownDefinition(ctx context.Context, name string) (def Definitio
 	}
 	own := p.o.Manager.Project()
 	_, bare := p.o.Store.split(own, name)
-	if def, ok, err = (&Project{p.session, own}).storedDefinition(ctx, bare); err != nil || !ok || def.Cwd == "" {
+	if def, ok, err = (&Project{session: p.session, name: own}).storedDefinition(ctx, bare); err != nil || !ok || def.Cwd == "" {
 		return def, false, err
 	}
 	path, err := projectOf(own, def.dir(own))
