@@ -21,7 +21,7 @@ func (p *Project) Names(ctx context.Context) ([]string, error) {
 			known[name] = true
 		}
 	}
-	stored, err := p.o.Store.names(ctx, p.name)
+	stored, err := p.o.Store.names(ctx, p.name, nil)
 	for _, name := range stored {
 		known[name] = true
 	}
@@ -55,7 +55,7 @@ func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]s
 	if len(names) == 0 { // nil would select all processes
 		return nil, fmt.Errorf("argument process: %q names no process; * means all", argument)
 	}
-	known := knownNames{list: p.AllNames}
+	known := knownNames{project: p}
 	for i, name := range names {
 		own := p.o.Store.address(p.name, name)
 		if _, err := p.o.Manager.Status(own); err == nil {
@@ -74,16 +74,30 @@ func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]s
 	return names, nil
 }
 
-// knownNames are the addresses of the session, which are listed at most once.
+// maxAlone is how many addresses of a call are looked up one by one. For more of them
+// all addresses are listed.
+const maxAlone = 16
+
+// knownNames are the addresses of the session. A call that names a few known processes
+// looks up only these; else all addresses are listed, once.
 type knownNames struct {
-	list func(context.Context) ([]string, error)
-	all  []string // nil before the first use
+	project *Project
+	alone   int      // how many addresses were looked up by themselves
+	all     []string // nil: not listed
 }
 
-// have reports whether address is known.
+// have reports whether address is known. If it returns false, all is set.
 func (k *knownNames) have(ctx context.Context, address string) (_ bool, err error) {
+	if k.all == nil && k.alone < maxAlone {
+		k.alone++
+		path, name := k.project.o.Store.split(k.project.name, address)
+		found, err := k.project.o.Store.names(ctx, path, []string{name})
+		if len(found) > 0 || err != nil {
+			return err == nil, err
+		}
+	}
 	if k.all == nil {
-		k.all, err = k.list(ctx)
+		k.all, err = k.project.AllNames(ctx)
 	}
 	return slices.Contains(k.all, address), err
 }
