@@ -47,24 +47,6 @@ func (m *Manager) Tree(name string) ([]Member, error) {
 	return m.newMembers(procs)
 }
 
-// Ports returns the TCP ports on which the tree of the current or last run of name
-// listens, in ascending order. It returns none if they cannot be read.
-func (m *Manager) Ports(name string) []int {
-	st, err := m.Status(name)
-	if err != nil {
-		return nil
-	}
-	listening, err := sockets.Listening()
-	if err != nil {
-		return nil
-	}
-	if ports, known := m.meter.portsOf(st.RunID, listening); known {
-		return ports
-	}
-	sockets.AddHolders(listening, m.deps.tree.members(st.RunID))
-	return sockets.Ports(slices.DeleteFunc(listening, func(s sockets.Socket) bool { return len(s.Holders) == 0 }))
-}
-
 // Strays returns the living processes below the server that belong to no run. The
 // end of the session kills them.
 func (m *Manager) Strays() []Member {
@@ -169,18 +151,9 @@ func (m *Manager) holder(port int) holder {
 // no process listens on port, or one of the tree of the entry called except does. pids
 // are a holder that is not of this session and its ancestors, nearest first.
 func (m *Manager) TakenPort(port int, except string) (text string, pids []int) {
-	held := m.holder(port)
-	if held.text == "" || except != "" && held.entry == except {
+	text, pids = m.HeldPort(port, except)
+	if text == "" {
 		return "", nil
-	}
-	text = heldSentence(port, held.text)
-	for pid := held.pid; !held.ours && pid > 1 && len(pids) < maxAncestors; {
-		pids = append(pids, pid)
-		p, err := proctab.Read(pid)
-		if err != nil {
-			break
-		}
-		pid = p.PPID
 	}
 	listeners, err := sockets.Listening()
 	if err != nil {
@@ -193,6 +166,23 @@ func (m *Manager) TakenPort(port int, except string) (text string, pids []int) {
 		}
 	}
 	return text, pids
+}
+
+// HeldPort is TakenPort without a port that is free.
+func (m *Manager) HeldPort(port int, except string) (text string, pids []int) {
+	held := m.holder(port)
+	if held.text == "" || except != "" && held.entry == except {
+		return "", nil
+	}
+	for pid := held.pid; !held.ours && pid > 1 && len(pids) < maxAncestors; {
+		pids = append(pids, pid)
+		p, err := proctab.Read(pid)
+		if err != nil {
+			break
+		}
+		pid = p.PPID
+	}
+	return heldSentence(port, held.text), pids
 }
 
 // nameOf returns the name of the process whose tree contained pid at the last

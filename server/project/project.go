@@ -46,9 +46,6 @@ type Options struct {
 type Project struct {
 	*session
 	name string // the path of the project's directory, which identifies it
-	// chosen means that a call has named the project: then no name falls through to
-	// another one.
-	chosen bool
 }
 
 // A session is what the projects of one session share.
@@ -58,11 +55,14 @@ type session struct {
 	mu          sync.Mutex // held while a definition is saved or deleted, here and in the store
 	definitions sync.Map   // *ownDefinition, keyed by address
 	inputs      sync.Map   // lastInput, keyed by address
+	assignments assignments
 }
 
 // New returns the session's own project, that of o.Manager.
 func New(o Options) *Project {
-	return &Project{session: &session{o: o}, name: o.Manager.Project()}
+	p := &Project{&session{o: o}, o.Manager.Project()}
+	o.Manager.SetSecondTry(p.SecondTry)
+	return p
 }
 
 // Dir returns the directory of the project, which is also its name in the store.
@@ -74,7 +74,7 @@ func (p *Project) of(address string) *Project {
 		return p
 	}
 	path, _ := p.o.Store.split(p.o.Manager.Project(), address)
-	return &Project{session: p.session, name: path}
+	return &Project{p.session, path}
 }
 
 // isOwn reports whether p is the session's own project.
@@ -101,7 +101,7 @@ func (p *Project) At(ctx context.Context, project, cwd, command string) (*Projec
 	if err == nil {
 		err = p.o.Store.join(ctx, path)
 	}
-	return &Project{session: p.session, name: path, chosen: project != "" || cwd != ""}, err
+	return &Project{p.session, path}, err
 }
 
 // named returns the path of the project that an argument names.

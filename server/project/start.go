@@ -91,7 +91,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 		launching = context.WithoutCancel(ctx)
 	}
 	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed})
-	started.Wait, started.Line, started.Hint = a.Wait, p.line(def), hint
+	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
 	if err == nil && started.Already && len(a.Steps) > 0 {
 		return Started{}, &playedError{a.Name}
 	}
@@ -145,28 +145,10 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 // merge returns given merged over the definition of name, if there is one.
 func (p *Project) merge(ctx context.Context, name string, given Definition) (Definition, error) {
 	base, ok, err := p.Definition(ctx, name)
-	if err == nil && !ok {
-		base, ok, err = p.ownDefinition(ctx, name)
-	}
 	if err != nil || !ok {
 		return given, err
 	}
 	return base.override(given, p.name), nil
-}
-
-// ownDefinition returns the definition that name without its label has in the session's
-// own project, if it runs in a directory of p: so older versions of pmcp stored it.
-func (p *Project) ownDefinition(ctx context.Context, name string) (def Definition, ok bool, err error) {
-	if p.isOwn() {
-		return def, false, nil
-	}
-	own := p.o.Manager.Project()
-	_, bare := p.o.Store.split(own, name)
-	if def, ok, err = (&Project{session: p.session, name: own}).storedDefinition(ctx, bare); err != nil || !ok || def.Cwd == "" {
-		return def, false, err
-	}
-	path, err := projectOf(own, def.dir(own))
-	return def, err == nil && path == p.name, nil //nolint:nilerr // a directory that is gone belongs to no project
 }
 
 // launchOptions control the start of a definition.
@@ -209,11 +191,20 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 
 // launchHere is launch for a process that no other window runs.
 func (p *Project) launchHere(ctx context.Context, name string, def Definition, o launchOptions) (st process.Status, already bool, err error) {
-	spec, err := p.Spec(name, def, o.exits)
+	told, err := p.assignPorts(ctx, name, def, o.ifRunning)
 	if err != nil {
 		return st, false, err
 	}
-	check, err := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
+	defer func() {
+		if err != nil || len(def.Ports) == 0 && !already {
+			p.releasePorts(ctx, name, err != nil)
+		}
+	}()
+	spec, err := p.Spec(name, told, o.exits)
+	if err != nil {
+		return st, false, err
+	}
+	check, err := told.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
 	if err != nil {
 		return st, false, err
 	}
