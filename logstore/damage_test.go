@@ -16,12 +16,12 @@ import (
 // damages maps names to ways to damage a database's files, whether a server has the files open or
 // not.
 var damages = map[string]func(path string) error{
-	"database cut to a quarter": func(path string) error {
+	"database cut in half": func(path string) error {
 		info, err := os.Stat(path)
 		if err != nil {
 			return err
 		}
-		return os.Truncate(path, info.Size()/4) // half would leave the tables that a Store reads
+		return os.Truncate(path, info.Size()/2)
 	},
 	"database cut to nothing": func(path string) error { return os.Truncate(path, 0) },
 	"database cut in a page":  func(path string) error { return os.Truncate(path, db.PageBytes+100) },
@@ -53,11 +53,12 @@ func filesOfKilledServer(t *testing.T) (path string) {
 	}
 	defer s.Close()
 	run := startRun(s, "/p", "web")
-	fill(t, s, run, time.Now(), 2<<20)
+	put(s, run, 1, 50_000)
+	flush(t, s)
 	if err := s.file.Checkpoint(t.Context(), "PASSIVE"); err != nil {
 		t.Fatal(err)
 	}
-	put(s, run, 1, 10_000)
+	put(s, run, 50_001, 60_000)
 	flush(t, s)
 	path = filepath.Join(t.TempDir(), "pmcp.db")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -76,7 +77,7 @@ func filesOfKilledServer(t *testing.T) (path string) {
 // earlier ones.
 func wantWorking(t *testing.T, s *Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	run := startRun(s, "/p", "fresh")
 	put(s, run, 1, 100)
@@ -126,7 +127,8 @@ func TestStoreSurvivesDamageOfOpenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fill(t, s, startRun(s, "/p", "web"), time.Now(), 2<<20)
+			put(s, startRun(s, "/p", "web"), 1, 50_000)
+			flush(t, s)
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}

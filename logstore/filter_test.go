@@ -14,10 +14,10 @@ func awaitFilters(t testing.TB, s *Store) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(20 * time.Second)
 	for {
 		flush(t, s)
-		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB, 1<<20)
+		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +27,7 @@ func awaitFilters(t testing.TB, s *Store) {
 		select {
 		case <-poll.C:
 		case <-deadline:
-			t.Fatalf("got %d chunks without a filter after two minutes, want none", len(missing))
+			t.Fatalf("got %d chunks without a filter after 20 s, want none", len(missing))
 		}
 	}
 }
@@ -50,7 +50,7 @@ func TestWorkerBuildsEveryFilter(t *testing.T) {
 
 func TestChunkFilterIsBuiltByCallerWhenQueueIsFull(t *testing.T) {
 	m := &maintainer{
-		storage: &storage{}, flushQueue: newFlushQueue(), captures: &captureTable{}, filters: &filterCache{limit: filterCacheBytes}, filterJobs: make(chan filterJob),
+		flushQueue: newFlushQueue(), captures: &captureTable{}, filters: &filterCache{limit: filterCacheBytes}, filterJobs: make(chan filterJob),
 	}
 	c := newChunk(0, 1, 0)
 	c.append(bytes.Repeat([]byte("x"), match.FilterMinText), 0, 0, &m.captures.pool)

@@ -99,8 +99,7 @@ func (m *maintainer) startup(ctx context.Context) error {
 	if m.memoryOnly() {
 		return nil
 	}
-	m.filterBacklog.Store(true)                          // not now: what is to be built would compete with the start
-	return errors.Join(m.markLost(ctx), m.maintain(ctx)) // another server may hold the maintenance lock
+	return errors.Join(m.markLost(ctx), m.maintain(ctx), m.buildMissing(ctx)) // another server may hold the maintenance lock
 }
 
 // maintain performs the periodic maintenance. Only one server at a time performs it, and none while a server

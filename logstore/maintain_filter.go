@@ -1,16 +1,15 @@
 package logstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/match"
-	"pmcp/logstore/pack"
 )
 
 const (
@@ -21,6 +20,8 @@ const (
 	filterBatch = 32
 	// maxBuilt is how many filters may wait for the flusher.
 	maxBuilt = 256
+	// maxMissing bounds how many chunks without a filter one round processes.
+	maxMissing = 10_000
 )
 
 // A filterJob is a committed chunk that needs a filter. The job holds a reference to the chunk.
@@ -47,16 +48,8 @@ func (m *maintainer) queueFilter(run int64, c *chunk, builder *match.FilterBuild
 
 // A builtFilter is a filter that waits to be stored.
 type builtFilter struct {
-	id     int64
-	stored []byte
-	sum    int64
-}
-
-// packFilter returns the stored form of a filter.
-func (m *maintainer) packFilter(id int64, bits []byte) builtFilter {
-	f := builtFilter{id: id}
-	f.stored, f.sum = m.packer.PackFilter(id, bits)
-	return f
+	id   int64
+	bits []byte
 }
 
 // buildFilter builds a filter and queues it for the flusher, so that the worker never waits for the write
@@ -66,14 +59,13 @@ func (m *maintainer) buildFilter(builder *match.FilterBuilder, job filterJob) {
 	bits := builder.Build(job.chunk.text)
 	job.chunk.release(&m.captures.pool)
 	m.filters.put(job.id, bits)
-	built := m.packFilter(job.id, bits)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.built) >= maxBuilt {
 		m.filterBacklog.Store(true)
 		return
 	}
-	m.built = append(m.built, built)
+	m.built = append(m.built, builtFilter{job.id, bits})
 	notify(m.kick)
 }
 
@@ -89,7 +81,7 @@ func (m *maintainer) drainFilters() []builtFilter {
 func saveFilters(ctx context.Context, q db.Querier, built []builtFilter) error {
 	for _, f := range built {
 		// The chunk may have been removed since its filter was built.
-		err := execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits, sum) SELECT id, ?, ? FROM chunk WHERE id = ?`, f.stored, f.sum, f.id)
+		err := execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits) SELECT id, ? FROM chunk WHERE id = ?`, f.bits, f.id)
 		if err != nil {
 			return err
 		}
@@ -97,65 +89,39 @@ func saveFilters(ctx context.Context, q db.Querier, built []builtFilter) error {
 	return nil
 }
 
-// buildMissing builds some of the filters that were never built because the server of the chunk died, the chunk did
-// not fit into the queue, or an older version stored it. If others are left, the worker continues later.
+// buildMissing builds the filters that were never built because the server of the chunk died or the chunk did
+// not fit into the queue.
 func (m *maintainer) buildMissing(ctx context.Context) error {
-	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB, filterBatch)
-	if err != nil || len(ids) == 0 {
+	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB)
+	if err != nil {
 		return err
 	}
-	if len(ids) == filterBatch {
-		m.filterBacklog.Store(true)
-	}
-	return m.buildStored(ctx, ids)
-}
-
-// buildStored builds the filters of stored chunks, and packs those that an older version stored.
-func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
-	var built []builtFilter
-	var packed []packedBlock
-	for _, id := range ids {
-		b, err := loadChunk(ctx, m.file.ReadDB, &m.packer, id)
-		var d *damagedBlock
-		if errors.As(err, &d) { // it might hold anything, and searches report it
-			built = append(built, m.packFilter(id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
-			continue
-		}
-		if err != nil || b == nil {
-			continue // the chunk was removed, or is unreadable
-		}
-		built = append(built, m.packFilter(id, m.builder.Build(b.text)))
-		unpacked, err := isUnpacked(ctx, m.file.ReadDB, id)
-		if err != nil {
+	for batch := range slices.Chunk(ids, filterBatch) {
+		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if unpacked {
-			packed = append(packed, packBlock(&m.packer, id, b))
+		if err := m.buildStored(ctx, batch); err != nil {
+			return err
 		}
 	}
-	return m.update(ctx, func(tx *sql.Tx) error {
-		for i := range packed {
-			unpacked, err := isUnpacked(ctx, tx, packed[i].id) // Clear may have shortened the chunk since, and packed it
-			if err == nil && unpacked {
-				err = saveBlock(ctx, tx, &packed[i])
-			}
-			if err != nil {
-				return err
-			}
+	return nil
+}
+
+func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
+	var built []builtFilter
+	for _, id := range ids {
+		b, err := loadChunk(ctx, m.file.ReadDB, id)
+		if err != nil || b == nil {
+			continue // the chunk was removed, or is unreadable and searches report that
 		}
-		return saveFilters(ctx, tx, built)
-	})
+		built = append(built, builtFilter{id, m.builder.Build(b.text)})
+	}
+	return m.update(ctx, func(tx *sql.Tx) error { return saveFilters(ctx, tx, built) })
 }
 
-// isUnpacked reports whether a chunk is as an older version stored it.
-func isUnpacked(ctx context.Context, q db.Querier, id int64) (unpacked bool, err error) {
-	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM chunk WHERE id = ? AND stored = 0)`, id).Scan(&unpacked)
-	return unpacked, err
-}
-
-func chunksWithoutFilter(ctx context.Context, q db.Querier, limit int) ([]int64, error) {
+func chunksWithoutFilter(ctx context.Context, q db.Querier) ([]int64, error) {
 	return queryColumn[int64](ctx, q, "look for chunks without a filter", `SELECT id FROM chunk c WHERE bytes >= ?
-		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, limit)
+		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, maxMissing)
 }
 
 // filterCacheBytes is the maximum size of the filters in memory, which is enough for about 500 MB of log.
@@ -171,24 +137,19 @@ type filterCache struct {
 }
 
 // load returns the filter of a chunk from memory or the file, or nil if the chunk has no filter.
-func (c *filterCache) load(ctx context.Context, q db.Querier, p *pack.Packer, id int64) ([]byte, error) {
+func (c *filterCache) load(ctx context.Context, q db.Querier, id int64) ([]byte, error) {
 	c.mu.RLock()
 	bits := c.bits[id]
 	c.mu.RUnlock()
 	if bits != nil {
 		return bits, nil
 	}
-	var packed []byte
-	var sum stored
-	err := q.QueryRowContext(ctx, `SELECT bits, sum FROM chunk_filter WHERE id = ?`, id).Scan(&packed, &sum)
-	if errors.Is(err, sql.ErrNoRows) {
+	err := q.QueryRowContext(ctx, `SELECT bits FROM chunk_filter WHERE id = ?`, id).Scan(&bits)
+	if errors.Is(err, sql.ErrNoRows) || err == nil && len(bits) != match.FilterBytes {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a filter: %w", err)
-	}
-	if bits, err = p.UnpackFilter(id, packed, int64(sum), match.FilterBytes); err != nil {
-		return nil, nil // as if the chunk had no filter
 	}
 	c.put(id, bits)
 	return bits, nil
@@ -196,15 +157,15 @@ func (c *filterCache) load(ctx context.Context, q db.Querier, p *pack.Packer, id
 
 // prune removes the chunks that cannot match according to their cached filters. It returns the remaining
 // chunks, and the number of lines in the removed chunks.
-func (c *filterCache) prune(refs []blockRef, required []uint32) (kept []blockRef, lines int64) {
-	if len(required) == 0 {
+func (c *filterCache) prune(refs []blockRef, trigrams []uint32) (kept []blockRef, lines int64) {
+	if len(trigrams) == 0 {
 		return refs, 0
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	kept = refs[:0]
 	for _, p := range refs {
-		if bits := c.bits[p.id]; bits != nil && !match.MayContain(bits, required) {
+		if bits := c.bits[p.id]; bits != nil && !match.MayContain(bits, trigrams) {
 			lines += p.lines
 			continue
 		}

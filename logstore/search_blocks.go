@@ -64,7 +64,7 @@ func (r *runReader) searchNext() error {
 	m, p := r.m, r.refs[0]
 	r.refs = r.refs[1:]
 	b, err := m.fetchUnlessFiltered(p)
-	if _, err = r.source.passOver(err); err != nil {
+	if err != nil {
 		return err
 	}
 	m.scanned += p.lines
@@ -86,12 +86,12 @@ func (m *merger) fetchUnlessFiltered(p blockRef) (*block, error) {
 		return p.block, nil
 	}
 	if len(m.matcher.RequiredBits) > 0 {
-		bits, err := m.snap.filters.load(m.ctx, m.snap.q, m.snap.packer, p.id)
+		bits, err := m.snap.filters.load(m.ctx, m.snap.q, p.id)
 		if err != nil || bits != nil && !match.MayContain(bits, m.matcher.RequiredBits) {
 			return nil, err
 		}
 	}
-	return loadChunk(m.ctx, m.snap.q, m.snap.packer, p.id)
+	return loadChunk(m.ctx, m.snap.q, p.id)
 }
 
 // search finds the matching lines of a block: as many as still fit into the page, and one more.

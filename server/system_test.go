@@ -6,22 +6,23 @@ import (
 )
 
 // TestSystemStatsDoNotWait checks that the CPU usage of the machine is measured in
-// the background: with a measurement on each request, each call would take cpuWindow.
+// the background: with a measurement on each request, ten calls would take ten
+// times cpuWindow.
 func TestSystemStatsDoNotWait(t *testing.T) {
 	s := hello(t)
 	s.do("get_system_stats", nil)
-	fastest := time.Hour
-	for range 100 { // on a busy machine some calls take longer
-		began := time.Now()
+	began := time.Now()
+	for range 10 {
 		data, _ := s.do("get_system_stats", nil)
 		if percent := data["cpu_percent"].(float64); percent < 0 || percent > 100 || data["cpus"].(float64) < 1 || data["processes"] != 0.0 {
 			t.Errorf("got %v, want a share of 0 to 100 %%, processors and no processes", data)
 		}
-		if fastest = min(fastest, time.Since(began)); fastest < cpuWindow {
-			return
-		}
 	}
-	t.Errorf("the fastest call took %v, want less than %v", fastest, cpuWindow)
+	took := time.Since(began)
+	t.Logf("a call takes %v", took/10)
+	if took > 10*cpuWindow/2 {
+		t.Errorf("ten calls took %v, want at most %v", took, 10*cpuWindow/2)
+	}
 }
 
 // TestCPUMeterSeesWork checks that the measured CPU usage of the machine includes

@@ -15,7 +15,6 @@ import (
 	"pmcp/logstore/line"
 	"pmcp/server/args"
 	"pmcp/server/project"
-	"pmcp/server/stdio"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -277,7 +276,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
 		}
-		return mcp.NewToolResultStructured(stdio.Encoded(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(textOf(a, events))), nil
+		return mcp.NewToolResultStructured(json.RawMessage(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(textOf(a, events))), nil
 	}
 }
 
@@ -311,8 +310,8 @@ func shownBy(a answer, err error) []project.ShownLines {
 
 // withEvents returns the answer as JSON, with events as an additional key. If some
 // of the events quote output, it adds the notice that answers with output have.
-func withEvents(a answer, events pendingEvents) (stdio.Encoded, error) {
-	raw, err := stdio.Encode(a)
+func withEvents(a answer, events pendingEvents) (json.RawMessage, error) {
+	raw, err := json.Marshal(a)
 	if err != nil || len(events.texts) == 0 {
 		return raw, err
 	}
@@ -327,7 +326,7 @@ func withEvents(a answer, events pendingEvents) (stdio.Encoded, error) {
 	if events.output && own.Notice == "" {
 		extra.Notice = outputNotice
 	}
-	more, err := stdio.Encode(extra)
+	more, err := json.Marshal(extra)
 	if err != nil {
 		return nil, err
 	}

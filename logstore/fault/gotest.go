@@ -88,15 +88,14 @@ var goTestOutput = row{
 		n := b.notes
 		if rest, ok := strings.CutPrefix(l.text, "=== "); ok {
 			n.logs.current = nil
-			words := strings.Fields(rest)
-			if len(words) != 2 {
+			state, test, _ := strings.Cut(strings.Join(strings.Fields(rest), " "), " ")
+			switch {
+			case test == "" || strings.Contains(test, " "):
 				return foreign
-			}
-			switch words[0] {
-			case "RUN", "CONT", "NAME":
-				n.test = words[1]
+			case state == "RUN", state == "CONT", state == "NAME":
+				n.test = test
 				return ignored
-			case "PAUSE":
+			case state == "PAUSE":
 				return ignored
 			}
 			return foreign

@@ -2,7 +2,6 @@ package fault
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"strings"
 )
@@ -212,16 +211,13 @@ func (r *Recogniser) start(s *stream, l line, held bool) bool {
 	b.above = lookback{stream: s, lane: l.lane, before: l.number}
 	b.begin(l)
 	r.notes.isFatalOpen = slices.ContainsFunc(s.open, func(u *openBlock) bool { return u.fatal && u.lane == l.lane })
-	table := r.notes.rows
-	rows := table.rowsFor(l)
+	rows := r.notes.rows.all
 	if held {
-		rows &= table.certain
+		rows = r.notes.rows.certain
 	}
-	for ; v == foreign && rows != 0; rows &= rows - 1 {
-		if i := bits.TrailingZeros64(rows); table.mayStart(i, l) {
-			b.row = table.all[i]
-			v = b.row.begin(b, l)
-		}
+	for i := 0; v == foreign && i < len(rows); i++ {
+		b.row = rows[i]
+		v = b.row.begin(b, l)
 	}
 	s.watch, r.notes.watch = max(s.watch, r.notes.watch), 0
 	if v == foreign {
