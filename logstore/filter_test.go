@@ -14,7 +14,7 @@ func awaitFilters(t testing.TB, s *Store) {
 	t.Helper()
 	poll := time.NewTicker(10 * time.Millisecond)
 	defer poll.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		flush(t, s)
 		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB)
@@ -27,7 +27,7 @@ func awaitFilters(t testing.TB, s *Store) {
 		select {
 		case <-poll.C:
 		case <-deadline:
-			t.Fatalf("got %d chunks without a filter after 20 s, want none", len(missing))
+			t.Fatalf("got %d chunks without a filter after two minutes, want none", len(missing))
 		}
 	}
 }

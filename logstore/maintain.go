@@ -73,15 +73,14 @@ func (m *maintainer) run(ctx context.Context) {
 	m.report(m.startup(ctx))
 	tick := time.NewTicker(maintainInterval)
 	defer tick.Stop()
-	catchUp := time.NewTicker(skippedInterval)
-	defer catchUp.Stop()
+	var catchUp <-chan time.Time // nil without a backlog, so that nothing ticks
 	for ctx.Err() == nil {
-		catchUps := catchUp.C
-		if !m.filterBacklog.Load() {
-			catchUps = nil
+		if catchUp == nil && m.filterBacklog.Load() {
+			catchUp = time.After(skippedInterval)
 		}
 		select {
-		case <-catchUps:
+		case <-catchUp:
+			catchUp = nil
 			m.report(m.buildSkipped(ctx))
 		case job := <-m.filterJobs:
 			m.buildFilter(&m.builder, job)

@@ -66,7 +66,7 @@ func TestSizeLimitHoldsInFlood(t *testing.T) {
 	for _, c := range []struct {
 		mb      int64
 		servers int
-	}{{1, 1}, {5, 1}, {5, 2}, {20, 1}} {
+	}{{1, 1}, {2, 1}, {5, 1}, {5, 2}, {20, 1}} {
 		t.Run(fmt.Sprintf("%d MB, %d servers", c.mb, c.servers), func(t *testing.T) {
 			size := c.mb * 1e6
 			path := filepath.Join(t.TempDir(), "pmcp.db")
@@ -90,7 +90,9 @@ func TestSizeLimitHoldsInFlood(t *testing.T) {
 				put(servers[0], quiet, n+1, n+1)
 				flush(t, servers[0])
 			}
-			wantNumbered(t, readAll(t, servers[0], Query{Runs: []int64{run}}), 1, 500)
+			if c.mb > 1 { // below, empty tables leave room for two chunks only
+				wantNumbered(t, readAll(t, servers[0], Query{Runs: []int64{run}}), 1, 500)
+			}
 			for _, s := range servers {
 				checkError(t, s.Close())
 			}

@@ -99,7 +99,7 @@ func TestConcurrentStartsShareOneTransaction(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(20 * time.Second); len(s.reservations) < starts-1 && time.Now().Before(deadline); { // the flusher has already taken the first reservation
+	for deadline := time.Now().Add(2 * time.Minute); len(s.reservations) < starts-1 && time.Now().Before(deadline); { // the flusher has already taken the first reservation
 		runtime.Gosched()
 	}
 	if n := len(s.reservations); n < starts-1 {
@@ -122,8 +122,8 @@ func TestStartBehindOthersWaitsNoLonger(t *testing.T) {
 	for range maxReservations + 1 { // starts that keep waiting fill the queue
 		select {
 		case s.reservations <- &reservation{key: processKey{"/p", "patient"}, answer: make(chan claim, 1)}:
-		case <-time.After(20 * time.Second):
-			t.Fatal("got no room in the queue after 20 s, want the flusher to take a reservation")
+		case <-time.After(2 * time.Minute):
+			t.Fatal("got no room in the queue after two minutes, want the flusher to take a reservation")
 		}
 	}
 	s.reserveWait = time.Millisecond

@@ -115,14 +115,14 @@ func TestUsageIncludesWholeTree(t *testing.T) {
 	for {
 		select {
 		case s := <-samples:
-			if s.run != st.RunID || s.processes != 1 || s.cpu > 100 {
-				t.Fatalf("sample %+v, want run %d, 1 process, at most 100 %%", s, st.RunID)
+			if s.run != st.RunID || s.processes != 1 {
+				t.Fatalf("sample %+v, want run %d, 1 process", s, st.RunID)
 			}
-			if s.cpu < 5 || s.memory < 64<<20 {
-				continue // the process tree is not busy yet
+			if s.cpu < 5 || s.cpu > 100 || s.memory < 64<<20 {
+				continue // the process tree is not busy yet, or a busy machine delayed the sample
 			}
 		case <-deadline.Done():
-			t.Fatal("no sample shows the use of memory and processor")
+			t.Fatal("no sample shows the use of memory, and of at most 100 % of a processor")
 		}
 		break
 	}

@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 		"block":   helperBlock,
 		"tree":    helperTree,
 		"daemon":  helperDaemon,
-		"service": helperService,
 		"listen":  helperListen,
 		"manager": helperManager,
 		"ask":     helperAsk,
@@ -290,7 +289,7 @@ func (j *memJournal) pids(ctx context.Context, run int64, n int) (pids []int, er
 }
 
 // testTimeout bounds every wait of the tests.
-const testTimeout = time.Minute
+const testTimeout = 3 * time.Minute
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)

@@ -11,24 +11,29 @@ import (
 )
 
 func TestCloseKillsWhenContextEnds(t *testing.T) {
-	m, j := newTestManager(t, Options{StopTimeout: time.Hour})
-	st := start(t, m, helper("a", "block", "ignore"))
-	pids, err := j.pids(testContext(t), st.RunID, 1)
-	if err != nil {
-		t.Fatal(err)
+	fastest := time.Hour
+	for range 12 { // on a busy machine some may take longer than closeGrace
+		m, j := newTestManager(t, Options{StopTimeout: time.Hour})
+		st := start(t, m, helper("a", "block", "ignore"))
+		pids, err := j.pids(testContext(t), st.RunID, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		if err := m.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		fastest = min(fastest, time.Since(began))
+		if st, _ = m.Status("a"); len(alive(pids)) > 0 || st.Exit.Signal != "SIGKILL" || st.Exit.By != BySession {
+			t.Errorf("after Close: %s, exit %+v, alive %v; want SIGKILL by session, none alive", st.State, st.Exit, alive(pids))
+		}
+		if fastest < closeGrace {
+			return
+		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	began := time.Now()
-	if err := m.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if took := time.Since(began); took > closeGrace {
-		t.Errorf("Close took %s after its context had ended, want at most %s", took, closeGrace)
-	}
-	if st, _ = m.Status("a"); len(alive(pids)) > 0 || st.Exit.Signal != "SIGKILL" || st.Exit.By != BySession {
-		t.Errorf("after Close: %s, exit %+v, alive %v; want SIGKILL by session, none alive", st.State, st.Exit, alive(pids))
-	}
+	t.Errorf("the fastest Close took %s after its context had ended, want less than %s", fastest, closeGrace)
 }
 
 // TestCloseShortensStop checks that Close does not wait for a stop whose timeout is an hour.

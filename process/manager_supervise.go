@@ -97,18 +97,7 @@ func (m *Manager) supervise(e *entry, run runner, id int64, ready *Ready, before
 	if ready != nil {
 		m.wg.Go(func() { m.awaitReady(ctx, e, run, id, ready, before) })
 	}
-	for background := run.Background(); ; background = nil {
-		select {
-		case <-run.Ended():
-		case <-background:
-			m.update(e, run, func(st *Status) bool {
-				st.Background, st.PID = true, run.PID()
-				return true
-			})
-			continue
-		}
-		break
-	}
+	<-run.Ended()
 	cancel()
 	retry, delay := m.finishRun(e, run)
 	if retry == nil {
@@ -132,7 +121,7 @@ func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay 
 	st := &e.status
 	exit, ended := run.Exit()
 	st.Exit, st.EndedAt, st.PID = &exit, ended, 0
-	st.Ready, st.Ports, st.Background = nil, nil, false // NotReady stays: it may explain the end
+	st.Ready, st.Ports = nil, nil // NotReady stays: it may explain the end
 	policy := st.Spec.Restart
 	if e.recycleReason != "" {
 		policy = RestartAlways

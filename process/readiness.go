@@ -199,12 +199,8 @@ func (r *readiness) settle(ctx context.Context, run runner) bool {
 			if !isDying(run.PID()) {
 				break
 			}
-			select {
-			case <-run.Background():
-				return true
-			case <-ctx.Done():
-				return false
-			}
+			<-ctx.Done()
+			return false
 		}
 		timer := time.NewTimer(left)
 		select {

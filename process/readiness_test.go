@@ -281,27 +281,30 @@ func TestHTTPAnswersAreEvidence(t *testing.T) {
 	// The server of the test is no process of the run: it must open after the start.
 	r := &readiness{rules: &Ready{HTTP: strings.Join(targets, "  ")}, client: newReadyClient(), baseline: portBaseline{keys: map[uint64]bool{}}}
 	check := func() string { return r.checkHTTP(testContext(t), nil, nil) }
-	if why := check(); why != targets[1]+" answers 503 Service Unavailable" {
+	ctx := testContext(t)
+	why := check()
+	for ; (strings.Contains(why, "did not answer") || r.answers[1].Body == "") && ctx.Err() == nil; why = check() { // on a busy machine an answer or its body may come late
+	}
+	if why != targets[1]+" answers 503 Service Unavailable" {
 		t.Errorf("checkHTTP = %q, want the 503 alone", why)
 	}
 	if a := r.answers[1]; a.OK() || a.Status != 503 || a.Body != "no database" {
 		t.Errorf("the failing answer is %+v, want 503 and its body", a)
 	}
 	close(up)
-	if why := check(); why != "" {
-		t.Errorf("checkHTTP = %q, want success", why)
-	}
-	for i, want := range []HTTPAnswer{
+	answers := []HTTPAnswer{
 		{Request: "GET " + targets[0], Status: 200, Type: "text/html", Bytes: 13, Body: "<h1>shop</h1>"},
 		{Request: "GET " + targets[1], Status: 200},
 		{Request: "GET " + targets[2], Status: 200, Type: "text/plain", Bytes: 64 << 10, More: true, Body: strings.Repeat("x", 1<<10)},
 		{Request: "GET " + targets[3], Status: 200, Type: "text/event-stream", Bytes: 9, More: true, Body: "data: 1\n\n"},
 		{Request: "GET " + targets[4], Status: 200, Bytes: 6},
-	} {
-		got := r.answers[i]
-		got.Took = 0
-		if got != want {
-			t.Errorf("%s: got %+v, want %+v", want.Request, got, want)
+	}
+	for why = "-"; why != "" || !slices.Equal(r.answers[:len(answers)], answers); {
+		if why = check(); ctx.Err() != nil {
+			t.Fatalf("got %q and\n%+v, want\n%+v", why, r.answers, answers)
+		}
+		for i := range r.answers {
+			r.answers[i].Took = 0
 		}
 	}
 }

@@ -19,12 +19,8 @@ type Status struct {
 	Executable string
 	// State is the entry's state.
 	State State
-	// PID is the first process of the current run, or 0 while there is none. In the
-	// background it is the process that listened first.
+	// PID is the first process of the current run, or 0 while there is none.
 	PID int
-	// Background reports that the first process of the current run has ended with
-	// code 0 and the run goes on with the rest of its tree; see Spec.Service.
-	Background bool
 	// RunID is the id of the current or last run in the Journal, failed attempts
 	// included, or 0 if nothing was attempted. Run is its number, from 1.
 	RunID int64

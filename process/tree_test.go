@@ -193,11 +193,14 @@ func scenarioMultiply(ctx context.Context, m *Manager, j *memJournal, _ []string
 
 func TestCloseStopsFiftyInParallel(t *testing.T) { inSubreaper(t, "fifty") }
 
+// fiftyGrace is the grace of the children in scenarioFifty.
+const fiftyGrace = 2 * time.Second
+
 // scenarioFifty calls Close with fifty children that ignore SIGTERM.
 func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
 	var pids []int
 	for i := range 50 {
-		spec := Spec{Name: fmt.Sprintf("p%d", i), Command: "sh", Args: []string{"-c", `trap "" TERM; echo up $$; while :; do sleep 1000; done`}}
+		spec := Spec{Name: fmt.Sprintf("p%d", i), Command: "sh", Args: []string{"-c", `trap "" TERM; echo up $$; while :; do sleep 1000; done`}, Stop: StopSpec{Timeout: fiftyGrace}}
 		st, _, err := m.Start(ctx, spec, KeepRunning)
 		if err != nil {
 			return err
@@ -212,8 +215,8 @@ func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) e
 	if err := m.Close(ctx); err != nil {
 		return err
 	}
-	if took := time.Since(began); took > 20*time.Second { // one after the other would take 25 s of grace
-		return fmt.Errorf("Close took %s, want at most 20s", took)
+	if took := time.Since(began); took >= 50*fiftyGrace {
+		return fmt.Errorf("Close took %s, want less than %s, the time for one after the other", took, 50*fiftyGrace)
 	}
 	if left := alive(pids); len(left) > 0 || hasChildren() {
 		return fmt.Errorf("alive after Close: %v, children: %v; want none", left, hasChildren())

@@ -14,7 +14,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // TestMain runs the tests or, in a child of a test, the server or process that the test asks for.
 func TestMain(m *testing.M) {

@@ -17,15 +17,13 @@ type processResult struct {
 	Name    string `json:"name"`
 	Project string `json:"project,omitempty" schema:"extra"`
 	commandResult
-	State string `json:"state"`
-	Ready *bool  `json:"ready,omitempty"`
-	PID   int    `json:"pid,omitempty"`
-	// Background means that the first process has ended and the rest of its tree serves.
-	Background bool           `json:"background,omitempty" schema:"extra"`
-	Run        int            `json:"run,omitempty"`
-	Owner      *project.Owner `json:"owner,omitempty"`
-	StartedAt  string         `json:"started_at,omitempty"`
-	EndedAt    string         `json:"ended_at,omitempty"`
+	State     string         `json:"state"`
+	Ready     *bool          `json:"ready,omitempty"`
+	PID       int            `json:"pid,omitempty"`
+	Run       int            `json:"run,omitempty"`
+	Owner     *project.Owner `json:"owner,omitempty"`
+	StartedAt string         `json:"started_at,omitempty"`
+	EndedAt   string         `json:"ended_at,omitempty"`
 	endResult
 	Restarts      *int     `json:"restarts,omitempty"` // nil: there was no restart
 	NextRetryAt   string   `json:"next_retry_at,omitempty" schema:"extra"`
@@ -60,7 +58,7 @@ const stateDefined = "defined"
 func resultOf(run *project.Run) processResult {
 	r := processResult{
 		Name: run.Spec.Name, commandResult: commandOf(run),
-		State: run.State.String(), Ready: run.Ready, PID: run.PID, Background: run.Background, Run: run.Status.Run, Owner: run.Owner,
+		State: run.State.String(), Ready: run.Ready, PID: run.PID, Run: run.Status.Run, Owner: run.Owner,
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
@@ -132,9 +130,6 @@ func (r *processResult) line() string {
 	t.optPart(", at %s", r.EndedAt)
 	t.optPart(", run %d", r.Run)
 	t.optPart(", pid %d", r.PID)
-	if r.Background {
-		t.part(" (background)")
-	}
 	t.optPart(", ports %s", joinInts(r.Ports))
 	if r.CPUPercent != nil {
 		t.part(", %.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))

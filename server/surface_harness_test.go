@@ -194,8 +194,11 @@ func (s *surface) script(name, script string, more ...any) map[string]any {
 	for i := 0; i < len(more); i += 2 {
 		arguments[more[i].(string)] = more[i+1]
 	}
-	if arguments["wait"] == nil && arguments["ready"] == nil && arguments["timeout_ms"] == nil {
+	if arguments["timeout_ms"] == nil {
 		arguments["timeout_ms"] = 0
+		if arguments["wait"] != nil || arguments["ready"] != nil {
+			arguments["timeout_ms"] = 120_000 // the default is too short for a busy machine
+		}
 	}
 	data, _ := s.do("start_process", arguments)
 	return data

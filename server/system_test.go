@@ -1,28 +1,30 @@
 package server
 
 import (
+	"context"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // TestSystemStatsDoNotWait checks that the CPU usage of the machine is measured in
-// the background: with a measurement on each request, ten calls would take ten
-// times cpuWindow.
+// the background: with a measurement on each request, each call would take cpuWindow.
 func TestSystemStatsDoNotWait(t *testing.T) {
 	s := hello(t)
 	s.do("get_system_stats", nil)
-	began := time.Now()
-	for range 10 {
+	fastest := time.Hour
+	for range 100 { // on a busy machine some calls take longer
+		began := time.Now()
 		data, _ := s.do("get_system_stats", nil)
 		if percent := data["cpu_percent"].(float64); percent < 0 || percent > 100 || data["cpus"].(float64) < 1 || data["processes"] != 0.0 {
 			t.Errorf("got %v, want a share of 0 to 100 %%, processors and no processes", data)
 		}
+		if fastest = min(fastest, time.Since(began)); fastest < cpuWindow {
+			return
+		}
 	}
-	took := time.Since(began)
-	t.Logf("a call takes %v", took/10)
-	if took > 10*cpuWindow/2 {
-		t.Errorf("ten calls took %v, want at most %v", took, 10*cpuWindow/2)
-	}
+	t.Errorf("the fastest call took %v, want less than %v", fastest, cpuWindow)
 }
 
 // TestCPUMeterSeesWork checks that the measured CPU usage of the machine includes
@@ -43,4 +45,34 @@ func TestCPUMeterSeesWork(t *testing.T) {
 	if _, err := new(cpuMeter).percent(t.Context()); err != nil || time.Since(began) < cpuWindow {
 		t.Errorf("without a reading: got %v of measuring, %v; want at least %v", time.Since(began), err, cpuWindow)
 	}
+}
+
+// TestPulseStopsWithoutPokes checks that a pulse beats for a while after a poke, and else only
+// while the beats ask for more.
+func TestPulseStopsWithoutPokes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPulse(time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		beats, more := 0, false
+		var running sync.WaitGroup
+		running.Go(func() { p.run(ctx, func() bool { beats++; return more }) })
+		after := func(d time.Duration, want int) {
+			t.Helper()
+			beats = 0
+			time.Sleep(d)
+			synctest.Wait()
+			if beats != want {
+				t.Errorf("got %d beats in %v, want %d", beats, d, want)
+			}
+		}
+		after(time.Hour+time.Second/2, 1) // the first one
+		p.poke()
+		after(time.Hour, 1+int(activeTime/time.Second))
+		more = true
+		after(time.Hour, 0)
+		p.poke()
+		after(time.Hour, 1+int(time.Hour/time.Second))
+		stop()
+		running.Wait()
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"pmcp/logstore/line"
 	"pmcp/server/args"
 	"pmcp/server/project"
+	"pmcp/server/stdio"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -239,6 +240,8 @@ func (h hints) annotations() (a mcp.ToolAnnotation) {
 func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		start, raw := time.Now(), req.Params.RawArguments // as they were sent, big integers included
+		s.storage.poke()
+		s.cpu.poke()
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
 		var a answer
@@ -276,7 +279,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
 		}
-		return mcp.NewToolResultStructured(json.RawMessage(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(textOf(a, events))), nil
+		return mcp.NewToolResultStructured(stdio.Encoded(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(textOf(a, events))), nil
 	}
 }
 
@@ -310,8 +313,8 @@ func shownBy(a answer, err error) []project.ShownLines {
 
 // withEvents returns the answer as JSON, with events as an additional key. If some
 // of the events quote output, it adds the notice that answers with output have.
-func withEvents(a answer, events pendingEvents) (json.RawMessage, error) {
-	raw, err := json.Marshal(a)
+func withEvents(a answer, events pendingEvents) (stdio.Encoded, error) {
+	raw, err := stdio.Encode(a)
 	if err != nil || len(events.texts) == 0 {
 		return raw, err
 	}
@@ -326,7 +329,7 @@ func withEvents(a answer, events pendingEvents) (json.RawMessage, error) {
 	if events.output && own.Notice == "" {
 		extra.Notice = outputNotice
 	}
-	more, err := json.Marshal(extra)
+	more, err := stdio.Encode(extra)
 	if err != nil {
 		return nil, err
 	}

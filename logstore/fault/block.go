@@ -31,10 +31,15 @@ const (
 )
 
 // trim returns the text without its indentation.
-func (l line) trim() string { return strings.TrimLeft(l.text, " \t") }
+func (l line) trim() string { return l.text[l.indent():] }
 
 // indent returns the number of blanks before the text; a TAB counts as one.
-func (l line) indent() int { return len(l.text) - len(l.trim()) }
+func (l line) indent() (n int) {
+	for n < len(l.text) && (l.text[n] == ' ' || l.text[n] == '\t') {
+		n++
+	}
+	return n
+}
 
 // belowError reports whether the line states a level below error. For lines of a stack it is false.
 func (l line) belowError() bool {

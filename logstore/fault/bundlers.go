@@ -175,7 +175,7 @@ func isFileOrPosition(t string) bool {
 
 // eslint prints "  1:7  error  message  rule" in the lines below the name of the file.
 var eslint = row{
-	fallback: CategoryBuild, fatal: true,
+	first: "0123456789", fallback: CategoryBuild, fatal: true,
 	start: func(b *block, l line) verdict {
 		row, rest, ok := parseNumber(l.trim())
 		if !ok || l.indent() == 0 || !strings.HasPrefix(rest, ":") {

@@ -31,18 +31,64 @@ var categorySigns = [...]struct {
 // fault indicates a problem with the environment.
 func classify(kind, message, hint string, test bool, fallback string) string {
 	text := lowerASCII(kind + ": " + cut(message, 1024) + "\n" + cut(hint, 512))
-	for _, s := range categorySigns {
-		if test && (s.category == CategoryType || s.category == CategorySyntax && (strings.Contains(text, "expect(") || strings.Contains(text, " expected"))) {
+	found := signs.groups(text, test)
+	for i, s := range categorySigns {
+		if found>>i&1 == 0 || test && (s.category == CategoryType || s.category == CategorySyntax && (strings.Contains(text, "expect(") || strings.Contains(text, " expected"))) {
 			continue
 		}
-		for _, w := range s.words {
-			if strings.Contains(text, w) && !(test && w == "timed out") {
-				return s.category
-			}
-		}
+		return s.category
 	}
 	if fallback == "" {
 		return CategoryOther
 	}
 	return fallback
+}
+
+// signs finds the words of categorySigns in one pass over a text.
+var signs = newSignIndex()
+
+// A signIndex maps the first three bytes of a word to the index of the list of words that start with
+// them; list 0 is empty.
+type signIndex struct {
+	grams [1 << gramBits]uint8
+	lists [][]sign
+}
+
+// sign is a word of a group of categorySigns.
+type sign struct {
+	word  string
+	group int
+}
+
+func newSignIndex() *signIndex {
+	x := &signIndex{lists: make([][]sign, 1)}
+	for group, s := range categorySigns {
+		for _, word := range s.words {
+			list := &x.grams[gramAt(word, 0)]
+			if *list == 0 {
+				*list = uint8(len(x.lists))
+				x.lists = append(x.lists, nil)
+			}
+			x.lists[*list] = append(x.lists[*list], sign{word, group})
+		}
+	}
+	return x
+}
+
+// gramAt returns the gramIndex of the three bytes at s[i:].
+func gramAt(s string, i int) uint32 {
+	return gramIndex(uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16)
+}
+
+// groups returns the set of the groups of which text contains a word. Failed tests time out for any
+// reason.
+func (x *signIndex) groups(text string, test bool) (found uint) {
+	for i := 0; i+2 < len(text); i++ {
+		for _, s := range x.lists[x.grams[gramAt(text, i)]] {
+			if strings.HasPrefix(text[i:], s.word) && !(test && s.word == "timed out") {
+				found |= 1 << s.group
+			}
+		}
+	}
+	return found
 }

@@ -46,7 +46,8 @@ func normalise(s string) string {
 			for end < len(s) && isWord(s[end]) {
 				end++
 			}
-			b.WriteString(normaliseWord(s[i:end], endsWithCodeWord(s[:i])))
+			word := s[i:end]
+			b.WriteString(normaliseWord(word, strings.ContainsAny(word, "0123456789") && endsWithCodeWord(s[:i])))
 		}
 		i = end
 	}
@@ -123,9 +124,14 @@ func endsWithCodeWord(s string) bool {
 // to the second to last element of the path. The directory itself varies, but names inside it are
 // often fixed.
 func tempPathLength(s string) int {
-	path, ok := cutPrefix(s, "/tmp/", "/var/tmp/", "/var/folders/", "/private/tmp/", "/private/var/folders/", "/dev/shm/", "/run/user/")
-	if home, after, found := strings.Cut(s, `\AppData\Local\Temp\`); !ok && found && len(home) < 60 && len(home) > 1 && s[1] == ':' {
-		path, ok = after, true
+	path, ok := "", false
+	if s[0] == '/' {
+		path, ok = cutPrefix(s, "/tmp/", "/var/tmp/", "/var/folders/", "/private/tmp/", "/private/var/folders/", "/dev/shm/", "/run/user/")
+	}
+	if !ok && len(s) > 1 && s[1] == ':' {
+		var home string
+		home, path, ok = strings.Cut(s, `\AppData\Local\Temp\`)
+		ok = ok && len(home) < 60
 	}
 	if !ok {
 		return 0

@@ -88,14 +88,15 @@ var goTestOutput = row{
 		n := b.notes
 		if rest, ok := strings.CutPrefix(l.text, "=== "); ok {
 			n.logs.current = nil
-			state, test, _ := strings.Cut(strings.Join(strings.Fields(rest), " "), " ")
-			switch {
-			case test == "" || strings.Contains(test, " "):
+			words := strings.Fields(rest)
+			if len(words) != 2 {
 				return foreign
-			case state == "RUN", state == "CONT", state == "NAME":
-				n.test = test
+			}
+			switch words[0] {
+			case "RUN", "CONT", "NAME":
+				n.test = words[1]
 				return ignored
-			case state == "PAUSE":
+			case "PAUSE":
 				return ignored
 			}
 			return foreign

@@ -257,8 +257,10 @@ var killed = row{
 	category: CategoryCrash, fatal: true,
 	start: func(b *block, l line) verdict {
 		t := l.text
-		if i := strings.LastIndex(t, ": "); i > 0 && strings.Contains(t, ": line ") {
-			t = t[i+2:]
+		if strings.Contains(t, ": line ") {
+			if i := strings.LastIndex(t, ": "); i > 0 {
+				t = t[i+2:]
+			}
 		}
 		if _, rest, ok := parseNumber(t); ok {
 			t = strings.TrimLeft(rest, " ")

@@ -18,20 +18,23 @@ var noise = row{
 	},
 }
 
+// consequences are the first words of the lines for which isConsequence is true.
+var consequences = newPrefixes(
+	"error: could not compile", "error: aborting due to", "For more information about ", "error: test failed", "error: doctest failed", "error: bench failed", "Some errors have detailed",
+	"collect2: error: ld returned", "ld: symbol(s) not found", "clang: error: linker command failed", "compilation terminated", "Execution of ", "error Command failed", "ELIFECYCLE",
+	"npm error Lifecycle script", "npm ERR! Lifecycle script", "> Build failed because", "\u2717 Build failed", "\u00d7 Build failed", "Build failed with", "Build failed in", "make: *** Waiting",
+	"Test Suites:", "Tests:", "FAIL\t", "FAILED (", "FAIL:\t", "test result: FAILED", "Failed Tests ", "Failed Suites ", "exit status ", "error: compilation failed", "BEGIN failed--", "failed to load config from", "[nodemon] app crashed", "Failures:", "failures:",
+	"The above exception was", "During handling of", "Build FAILED", "BUILD FAILED", "[ERROR] Failed to execute goal", "[ERROR] -> [Help", "[ERROR] Re-run Maven", "[ERROR] To see the full",
+	"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "[ERROR] [Help ", "[ERROR] Tests run: ", "[ERROR] There are test failures.", "[ERROR] See dump files (if any", "[ERROR] Please refer to dump files (if any", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "error Command \"", "Node.js v",
+)
+
 // isConsequence reports whether a line states only that errors were reported before it, or that
 // something failed because of such errors.
 func isConsequence(t string) bool {
 	if strings.HasPrefix(t, mavenError) && strings.Contains(t, "Could not resolve dependencies") {
 		return false // no other line of Maven's output reports this error
 	}
-	if startsWith(t,
-		"error: could not compile", "error: aborting due to", "For more information about ", "error: test failed", "error: doctest failed", "error: bench failed", "Some errors have detailed",
-		"collect2: error: ld returned", "ld: symbol(s) not found", "clang: error: linker command failed", "compilation terminated", "Execution of ", "error Command failed", "ELIFECYCLE",
-		"npm error Lifecycle script", "npm ERR! Lifecycle script", "> Build failed because", "\u2717 Build failed", "\u00d7 Build failed", "Build failed with", "Build failed in", "make: *** Waiting",
-		"Test Suites:", "Tests:", "FAIL\t", "FAILED (", "FAIL:\t", "test result: FAILED", "Failed Tests ", "Failed Suites ", "exit status ", "error: compilation failed", "BEGIN failed--", "failed to load config from", "[nodemon] app crashed", "Failures:", "failures:",
-		"The above exception was", "During handling of", "Build FAILED", "BUILD FAILED", "[ERROR] Failed to execute goal", "[ERROR] -> [Help", "[ERROR] Re-run Maven", "[ERROR] To see the full",
-		"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "[ERROR] [Help ", "[ERROR] Tests run: ", "[ERROR] There are test failures.", "[ERROR] See dump files (if any", "[ERROR] Please refer to dump files (if any", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "error Command \"", "Node.js v",
-	) {
+	if consequences.startsWith(t) {
 		return true
 	}
 	switch t {
@@ -66,8 +69,12 @@ func isMavenFailure(t string) bool {
 // isErrorCount reports whether a line counts errors: "2 errors", "Found 3 errors in 2 files",
 // "compiled with 1 error in 30 ms". "make: *** [x] Error 1" is not a count.
 func isErrorCount(t string) bool {
-	for i := 1; i < len(t); i++ {
-		if t[i] != ' ' || !isDigit(t[i-1]) {
+	for i := 0; ; i++ {
+		next := strings.IndexByte(t[i:], ' ')
+		if next < 0 {
+			return false
+		}
+		if i += next; i == 0 || !isDigit(t[i-1]) || i+1 == len(t) || strings.IndexByte("efpd", t[i+1]|0x20) < 0 {
 			continue
 		}
 		rest, ok := cutPrefix(lowerASCII(t[i:]), " error", " failed", " failure", " problem", " data race")
@@ -75,12 +82,14 @@ func isErrorCount(t string) bool {
 			return true
 		}
 	}
-	return false
 }
 
 // isHarmless reports whether a line mentions errors without reporting one.
 func isHarmless(t string) bool {
 	lower := lowerASCII(cut(t, 400))
+	if !strings.Contains(lower, "error") && !strings.Contains(lower, "fail") { // as each phrase does
+		return isConsequence(strings.TrimLeft(t, " \t"))
+	}
 	for _, phrase := range [...]string{
 		"no error", "0 error", "without error", "zero error", "error: null", "error: none", "error: undefined", "error: false", "error: false alarm", "error: 0", "error: nil", "error=null", "error=nil", "error=0", "error=false",
 		"error=none", "errors=0", "errors: 0", "error: \"\"", "error=\"\"", "error count: 0", "errors found: 0", "no failures", "0 failed", "0 failures", "failed: 0", "failed=0", "failures: 0", "failures=0", "error rate: 0", "ignoring error",

@@ -2,6 +2,7 @@ package fault
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -211,13 +212,16 @@ func (r *Recogniser) start(s *stream, l line, held bool) bool {
 	b.above = lookback{stream: s, lane: l.lane, before: l.number}
 	b.begin(l)
 	r.notes.isFatalOpen = slices.ContainsFunc(s.open, func(u *openBlock) bool { return u.fatal && u.lane == l.lane })
-	rows := r.notes.rows.all
+	table := r.notes.rows
+	rows := table.rowsFor(l)
 	if held {
-		rows = r.notes.rows.certain
+		rows &= table.certain
 	}
-	for i := 0; v == foreign && i < len(rows); i++ {
-		b.row = rows[i]
-		v = b.row.begin(b, l)
+	for ; v == foreign && rows != 0; rows &= rows - 1 {
+		if i := bits.TrailingZeros64(rows); table.mayStart(i, l) {
+			b.row = table.all[i]
+			v = b.row.begin(b, l)
+		}
 	}
 	s.watch, r.notes.watch = max(s.watch, r.notes.watch), 0
 	if v == foreign {

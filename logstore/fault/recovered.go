@@ -14,7 +14,7 @@ const (
 // 10:00:00 panic recovered:", the request, the value, the frames. The block's step is 1 while the
 // request is read.
 var ginPanic = row{
-	kind: "panic", fallback: CategoryCrash,
+	last: ":", kind: "panic", fallback: CategoryCrash,
 	start: func(b *block, l line) verdict {
 		if !strings.HasSuffix(l.text, " panic recovered:") || !strings.Contains(l.text, " [Recovery] ") || !isTimeWord(firstWord(l.text)) {
 			return foreign
@@ -56,7 +56,7 @@ var ginPanic = row{
 // frames. " -> " precedes the innermost frame, at which the report starts. A frame is a function
 // with its position below.
 var chiPanic = row{
-	kind: "panic", fallback: CategoryCrash,
+	first: "p-", kind: "panic", fallback: CategoryCrash,
 	start: func(b *block, l line) verdict {
 		if strings.HasPrefix(l.text, " panic: ") {
 			b.notes.watch = chiWatch

@@ -12,6 +12,10 @@ type row struct {
 	// that start examines each line. indented is set if the first line may be indented.
 	opens    []string
 	indented bool
+	// first lists the bytes with which the text of the first line can begin, below its indentation,
+	// and last those with which it can end; "" means any. They save calls of start. The rowTable
+	// derives both from opens.
+	first, last string
 	// start examines a line that may be the first line of a report. It returns foreign, and leaves
 	// b as it is, if the line is not such a line. Otherwise it stores in b what the line states. If
 	// start is nil, the text of the pattern's first % is the message.
@@ -80,10 +84,83 @@ const (
 	joins                        // the block's lines and text become part of the new report
 )
 
-// rowTable lists rows in the order in which they are tried.
+// rowTable lists rows, at most 64, in the order in which they are tried.
 type rowTable struct {
-	// certain are the rows that do not mistake other lines for errors; all begins with them.
-	certain, all []*row
+	all []*row
+	// certain are the rows that do not mistake other lines for errors. byFirst and byLast are the
+	// rows whose first line can begin and end with a byte; 0 stands for an empty line. Bit i of a
+	// set is all[i].
+	certain         uint64
+	byFirst, byLast [256]uint64
+	// literals holds, for each row with patterns, the longest text without % of each pattern; the
+	// first line contains one of them.
+	literals [][]string
+}
+
+// newRowTable returns a table of the certain rows, which are tried first, and the others.
+func newRowTable(certain, others []*row) *rowTable {
+	t := &rowTable{all: slices.Concat(certain, others), certain: 1<<len(certain) - 1}
+	if len(t.all) > 64 {
+		panic("too many rows")
+	}
+	for i, r := range t.all {
+		t.literals = append(t.literals, r.literals())
+		first, last := r.ends()
+		for b := range 256 {
+			if first == "" || strings.IndexByte(first, byte(b)) >= 0 {
+				t.byFirst[b] |= 1 << i
+			}
+			if last == "" || strings.IndexByte(last, byte(b)) >= 0 {
+				t.byLast[b] |= 1 << i
+			}
+		}
+	}
+	return t
+}
+
+// ends returns the bytes with which the first line can begin and end, as in row.first and row.last.
+func (r *row) ends() (first, last string) {
+	if r.opens == nil {
+		return r.first, r.last
+	}
+	for _, pattern := range r.opens {
+		begin := strings.TrimLeft(pattern, " \t")
+		first, last = first+begin[:1], last+pattern[len(pattern)-1:]
+	}
+	if strings.Contains(first, "%") {
+		first = ""
+	}
+	if strings.Contains(last, "%") {
+		last = ""
+	}
+	return first, last
+}
+
+// literals returns the longest text without % of each pattern of the row.
+func (r *row) literals() (all []string) {
+	for _, pattern := range r.opens {
+		longest := ""
+		for text := range strings.SplitSeq(pattern, "%") {
+			if len(text) > len(longest) {
+				longest = text
+			}
+		}
+		all = append(all, longest)
+	}
+	return all
+}
+
+// mayStart reports whether the line has the literals that the patterns of a row need.
+func (t *rowTable) mayStart(row int, l line) bool {
+	return t.literals[row] == nil || containsAny(l.text, t.literals[row]...)
+}
+
+// rowsFor returns the set of rows whose first line can be l.
+func (t *rowTable) rowsFor(l line) uint64 {
+	if l.text == "" {
+		return t.byFirst[0] & t.byLast[0]
+	}
+	return t.byFirst[l.trim()[0]] & t.byLast[l.text[len(l.text)-1]]
 }
 
 // certainRows are the rows that do not mistake other lines for errors. uncertainRows are tried after
@@ -96,7 +173,7 @@ var (
 		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
 	}
 	uncertainRows = []*row{&errorTrace, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
-	allRows       = rowTable{certainRows, slices.Concat(certainRows, uncertainRows)}
+	allRows       = newRowTable(certainRows, uncertainRows)
 )
 
 // newRecogniser returns a Recogniser that tries the rows of the table.

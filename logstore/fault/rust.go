@@ -72,6 +72,7 @@ func (b *block) nextRustFrame(l line, t string) verdict {
 
 // rustTest names the test whose output follows in the report of cargo test.
 var rustTest = row{
+	first: "-",
 	start: func(b *block, l line) verdict {
 		rest, ok := strings.CutPrefix(l.text, "---- ")
 		name, stream, _ := strings.Cut(rest, " ")

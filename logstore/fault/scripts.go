@@ -42,7 +42,7 @@ var rails = stackRow(row{
 // php is a PHP error that ends the script: "PHP Fatal error:  Uncaught Type: message in file:3" or
 // "Parse error: message in file on line 3".
 var php = row{
-	fallback: CategoryOther, fatal: true,
+	first: "PFR", fallback: CategoryOther, fatal: true,
 	start: func(b *block, l line) verdict {
 		kind, message, ok := strings.Cut(strings.TrimPrefix(l.text, "PHP "), ": ")
 		message, p := cutPHPPosition(strings.TrimSpace(message))
@@ -136,7 +136,7 @@ var tcl = row{
 var perl = stackRow(row{
 	kind: "die", fatal: true,
 	start: func(b *block, l line) verdict {
-		if l.indent() > 0 || l.stream != 1 || l.level > 0 && l.level < levelError {
+		if l.indent() > 0 || l.stream != 1 || l.level > 0 && l.level < levelError || !strings.Contains(l.text, " line ") {
 			return foreign
 		}
 		i := strings.LastIndex(l.text, " line ")

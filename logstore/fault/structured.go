@@ -7,7 +7,7 @@ import (
 
 // jsonObject is a line that is a JSON object of error level.
 var jsonObject = row{
-	fallback: CategoryOther,
+	first: "{", fallback: CategoryOther,
 	start: func(b *block, l line) verdict {
 		switch {
 		case !strings.HasPrefix(l.text, "{"), l.level == 0:

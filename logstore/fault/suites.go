@@ -11,6 +11,7 @@ const maxReport = 400
 // A testReport describes the reports of a test runner, one for each failed test.
 type testReport struct {
 	opens []string
+	first string
 	start func(b *block, l line) verdict
 	// ends reports whether a line is below the report. detail reads a line that is neither blank
 	// nor a frame.
@@ -21,7 +22,7 @@ type testReport struct {
 // row returns the row of a test runner. The block's step counts the blank lines.
 func (r testReport) row() row {
 	return row{
-		opens: r.opens, start: r.start, suite: true, fallback: CategoryAssertion, fatal: true, announcement: replaces, maxLines: maxReport,
+		opens: r.opens, first: r.first, start: r.start, suite: true, fallback: CategoryAssertion, fatal: true, announcement: replaces, maxLines: maxReport,
 		next: func(b *block, l line, t string) verdict {
 			switch {
 			case r.ends(l, t):
@@ -39,6 +40,7 @@ func (r testReport) row() row {
 
 // pytest prints a heading above each failed test: "____ test_name ____".
 var pytest = testReport{
+	first: "_",
 	start: func(b *block, l line) verdict {
 		if !strings.HasPrefix(l.text, "___") || !strings.HasSuffix(l.text, "___") {
 			return foreign
@@ -69,6 +71,7 @@ var pytest = testReport{
 // jest's only if a configuration error follows; otherwise the bullet belongs to another tool or to a
 // warning.
 var jest = testReport{
+	first: "\u25cf"[:1],
 	start: func(b *block, l line) verdict {
 		name, ok := strings.CutPrefix(l.trim(), "\u25cf ")
 		if !ok || l.indent() != 2 && (l.indent() > 0 || name != "Validation Error:") || startsWith(name, " ", "Console") || strings.HasSuffix(name, " Warning:") || b.notes.repeating {
@@ -132,7 +135,7 @@ var vitest = testReport{
 // mocha lists each failed test as "  1) suite" below "  3 failing". The rest of the test's name,
 // which ends with a colon, and the error follow in the lines below.
 var mocha = row{
-	suite: true, fallback: CategoryAssertion, fatal: true, announcement: replaces, maxLines: maxReport, maxBlank: 3, endsBelowError: true,
+	first: "0123456789", suite: true, fallback: CategoryAssertion, fatal: true, announcement: replaces, maxLines: maxReport, maxBlank: 3, endsBelowError: true,
 	start: func(b *block, l line) verdict {
 		if _, rest, ok := parseNumber(l.trim()); ok && rest == " failing" && l.indent() == 2 {
 			b.notes.inMochaList, b.notes.watch = true, watchLines

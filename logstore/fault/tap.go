@@ -4,7 +4,7 @@ import "strings"
 
 // tap is a "not ok" test of the Test Anything Protocol, with the YAML block that may follow.
 var tap = row{
-	suite: true, fallback: CategoryAssertion, fatal: true,
+	first: "n", suite: true, fallback: CategoryAssertion, fatal: true,
 	start: func(b *block, l line) verdict {
 		rest, ok := strings.CutPrefix(l.trim(), "not ok ")
 		if !ok {

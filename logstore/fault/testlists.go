@@ -32,6 +32,7 @@ var gradle = row{
 
 // rspec prints "     Failure/Error: code" below the name of the test, "  1) Calculator adds".
 var rspec = testReport{
+	first: "F",
 	start: func(b *block, l line) verdict {
 		if l.indent() < 5 || !strings.HasPrefix(l.trim(), "Failure/Error:") {
 			return foreign
@@ -72,6 +73,7 @@ func parseListed(l line) (name string, ok bool) {
 
 // phpunit lists each failed test as "1) CalcTest::testAdds" below "There was 1 failure:".
 var phpunit = testReport{
+	first: "EFT0123456789",
 	start: func(b *block, l line) verdict {
 		n := b.notes
 		if isPHPUnitEnd(l.text) {

@@ -74,6 +74,19 @@ func cutPrefix(s string, prefixes ...string) (rest string, ok bool) {
 	return s, false
 }
 
+// prefixes are texts with which a line can start, by their first byte.
+type prefixes [256][]string
+
+func newPrefixes(all ...string) (p prefixes) {
+	for _, text := range all {
+		p[text[0]] = append(p[text[0]], text)
+	}
+	return p
+}
+
+// startsWith reports whether s starts with one of the prefixes.
+func (p *prefixes) startsWith(s string) bool { return s != "" && startsWith(s, p[s[0]]...) }
+
 // containsAny reports whether s contains one of the words.
 func containsAny(s string, words ...string) bool {
 	for _, w := range words {
@@ -197,13 +210,32 @@ func isErrorName(word string) bool {
 	if short == "" || !isUpper(short[0]) {
 		return false
 	}
-	return endsWith(short, "Error", "Exception", "Throwable", "Rejection", "Interrupt", "SystemExit", "Failure", "Fault", "StopIteration", "ExceptionGroup")
+	return endsWith(short, errorEndings[:]...)
+}
+
+var (
+	// errorEndings are the last words of the names of errors.
+	errorEndings = [...]string{"Error", "Exception", "Throwable", "Rejection", "Interrupt", "SystemExit", "Failure", "Fault", "StopIteration", "ExceptionGroup"}
+	errorEnding  = newPrefixes(errorEndings[:]...)
+)
+
+// containsErrorEnding reports whether s contains one of the errorEndings.
+func containsErrorEnding(s string) bool {
+	for i := range len(s) {
+		if isUpper(s[i]) && errorEnding.startsWith(s[i:]) {
+			return true
+		}
+	}
+	return false
 }
 
 // parseErrorHeader finds "TypeError: message", "Error [CODE]: message" or
 // "java.lang.StackOverflowError" without a message in s, either at the start of s or after words
 // that introduce an error. at is the index of the type.
 func parseErrorHeader(s string) (kind, message string, at int, ok bool) {
+	if !containsErrorEnding(s[:min(len(s), 600)]) { // a name of at most 200 bytes starts in the first 400
+		return "", "", 0, false
+	}
 	for i := 0; i < len(s) && i < 400; {
 		if !isAlpha(s[i]) {
 			i++

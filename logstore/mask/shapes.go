@@ -147,13 +147,11 @@ func findInWord(text []byte, i int, spans []span) (end int, _ []span) {
 		spans = findNamed(text, sep, spans)
 	}
 	from = afterEscape(text, from)
-	for _, find := range [...]func([]byte, int, int) span{findShaped, findDotted, findInURL, findTelegram, findDiscord} {
-		switch s := find(text, from, to); {
-		case s.label == jwt:
-			return to, append(spans, s) // its later parts may begin another JWT
-		case s.to > 0:
-			return s.to, append(spans, s)
-		}
+	switch s := findToken(text, from, to); {
+	case s.label == jwt:
+		return to, append(spans, s) // its later parts may begin another JWT
+	case s.to > 0:
+		return s.to, append(spans, s)
 	}
 	if name := schemeBefore(text[:from]); name != "" && mixed(text[from:to]) {
 		if last := classEnd(text, from, &isBearer); areCredentials(name, text[from:last]) {
@@ -163,8 +161,27 @@ func findInWord(text []byte, i int, spans []span) (end int, _ []span) {
 	return to, spans
 }
 
-// The functions below return the token whose first or last part is the word text[from:to], or the
-// zero span.
+// findToken returns the token whose first or last part is the word text[from:to], or the zero span.
+// The bytes around the word say which forms are possible.
+func findToken(text []byte, from, to int) span {
+	s := findShaped(text, from, to)
+	if s.to == 0 && from > 0 {
+		switch text[from-1] {
+		case '.':
+			s = findDotted(text, from, to)
+		case '/':
+			s = findInURL(text, from, to)
+		case ':':
+			s = findTelegram(text, from, to)
+		}
+	}
+	if s.to == 0 && to < len(text) && text[to] == '.' {
+		s = findDiscord(text, from, to)
+	}
+	return s
+}
+
+// The functions below are findToken for one form each.
 
 // findShaped finds a token that starts with the prefix of a shape.
 func findShaped(text []byte, from, to int) span {
@@ -187,7 +204,7 @@ func findShaped(text []byte, from, to int) span {
 
 // findDotted finds a token whose prefix ends with the dot before the word. Further parts may follow.
 func findDotted(text []byte, from, to int) span {
-	if from < 2 || text[from-1] != '.' {
+	if from < 2 {
 		return span{}
 	}
 	start := afterEscape(text, classStart(text, 0, from-1, &isWord))
@@ -203,9 +220,6 @@ func findDotted(text []byte, from, to int) span {
 // findInURL finds a token that is a segment of a URL.
 func findInURL(text []byte, from, to int) span {
 	const most = 100
-	if from == 0 || text[from-1] != '/' {
-		return span{}
-	}
 	for _, s := range urlShapes {
 		if s.fits(text[from:to]) && bytes.Contains(text[max(0, from-most):from], []byte(s.prefix)) {
 			return span{from: from, to: to, label: s.label}
@@ -216,7 +230,7 @@ func findInURL(text []byte, from, to int) span {
 
 // findTelegram finds a token of Telegram, which starts with a number and a colon.
 func findTelegram(text []byte, from, to int) span {
-	if from > 0 && text[from-1] == ':' && to-from == 35 && bytes.HasPrefix(text[from:], []byte("AA")) && mixed(text[from:to]) {
+	if to-from == 35 && bytes.HasPrefix(text[from:], []byte("AA")) && mixed(text[from:to]) {
 		id := len(bytes.TrimRight(text[:from-1], "0123456789"))
 		if n := from - 1 - id; n >= 8 && n <= 10 {
 			return span{from: id, to: to, label: "Telegram token"}
@@ -227,7 +241,10 @@ func findTelegram(text []byte, from, to int) span {
 
 // findDiscord finds a token of Discord: a number in base64 and two other words, joined by dots.
 func findDiscord(text []byte, from, to int) span {
-	if more := moreOfDiscord.Find(text[to:]); more != nil && to-from <= 28 {
+	if to-from > 28 {
+		return span{}
+	}
+	if more := moreOfDiscord.Find(text[to:]); more != nil {
 		id, err := base64.RawStdEncoding.DecodeString(string(text[from:to]))
 		if digits, _, _ := count(id); err == nil && digits == len(id) {
 			return span{from: from, to: to + len(more), label: "Discord token"}
@@ -343,9 +360,12 @@ func longSegment(b []byte) bool {
 // schemeBefore returns, in lower case, the authorization scheme (and the blanks after it) that text
 // ends with, or "".
 func schemeBefore(text []byte) string {
+	if len(text) == 0 || text[len(text)-1] != ' ' {
+		return ""
+	}
 	rest := bytes.TrimRight(text, " ")
 	for _, name := range []string{"bearer", "basic"} {
-		if at := len(rest) - len(name); at >= 0 && len(rest) < len(text) && bytes.EqualFold(rest[at:], []byte(name)) {
+		if at := len(rest) - len(name); at >= 0 && bytes.EqualFold(rest[at:], []byte(name)) {
 			return name
 		}
 	}

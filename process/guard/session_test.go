@@ -20,7 +20,7 @@ import (
 )
 
 // patient is longer than anything in these tests takes, even on a slow machine.
-const patient = 30 * time.Second
+const patient = 2 * time.Minute
 
 // A session is a guardian with all its descendants, as a client sees them. Its standard error is a
 // pipe that every process of the session inherits and none closes: the end of the pipe means that
@@ -52,7 +52,7 @@ type sessionOptions struct {
 // start starts a session: a guardian whose server gets the given arguments.
 func start(t *testing.T, server []string, options ...option) *session {
 	t.Helper()
-	o := sessionOptions{patience: "12s", cleanLimit: "10s"}
+	o := sessionOptions{patience: "1m", cleanLimit: "1m"}
 	for _, set := range options {
 		set(&o)
 	}

@@ -44,18 +44,26 @@ func EncodeCall(id json.RawMessage, method string, params any) ([]byte, error) {
 }
 
 // encodeLine appends the JSON of v, a closing brace and the newline to head.
-// The encoder writes no newline inside: it compacts what a MarshalJSON method returns.
 func encodeLine(head []byte, v any) ([]byte, error) {
-	start := len(head)
-	buf := bytes.NewBuffer(head[:start:start])
-	enc := json.NewEncoder(buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
+	line, err := AppendJSON(head, v)
+	if err != nil {
 		return nil, err
 	}
-	line := buf.Bytes()
-	line = append(line[:start], unescapeHTML(line[start:len(line)-1])...)
 	return append(line, "}\n"...), nil
+}
+
+// AppendJSON appends the JSON of v to dst in the form that messages have: on one line,
+// with <, > and & unescaped. It uses the spare capacity of dst.
+func AppendJSON(dst []byte, v any) ([]byte, error) {
+	start := len(dst)
+	buf := bytes.NewBuffer(dst)
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil { // the encoder compacts what a MarshalJSON method returns
+		return nil, err
+	}
+	out := buf.Bytes()
+	return append(out[:start], unescapeHTML(out[start:len(out)-1])...), nil
 }
 
 // htmlEscapes are the JSON escapes of <, > and &, without their backslashes.

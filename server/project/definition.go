@@ -28,11 +28,12 @@ type Definition struct {
 	Health      *healthArgs        `json:"health,omitempty" jsonschema:"one of command, tcp, http; also args, interval_ms, timeout_ms, retries, start_period_ms"`
 	Limits      *limitArgs         `json:"limits,omitempty"`
 	Stop        *stopArgs          `json:"stop,omitempty"`
-	Streams
-	Group     string       `json:"group,omitempty"`
-	DependsOn []Dependency `json:"depends_on,omitempty"`
-	// Background asks for a service although nothing else in the definition does.
-	Background *bool `json:"background,omitempty" jsonschema:"a daemon: its tree is the run"`
+	Stdin       *bool              `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
+	PTY         *bool              `json:"pty,omitempty"`
+	MergeOutput *bool              `json:"merge_output,omitempty"`
+	Stdio       string             `json:"stdio,omitempty" enum:"log|mcp"`
+	Group       string             `json:"group,omitempty"`
+	DependsOn   []Dependency       `json:"depends_on,omitempty"`
 	// SecretEnv lists the variables whose values are never stored.
 	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
 	// Masked lists the other arguments of a stored definition in which secrets were
@@ -45,14 +46,6 @@ type Definition struct {
 
 // TakeNulls sets Removed. Package args calls it.
 func (a *Definition) TakeNulls(names []string) { a.Removed = names }
-
-// Streams are the arguments about the standard streams.
-type Streams struct {
-	Stdin       *bool  `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
-	PTY         *bool  `json:"pty,omitempty"`
-	MergeOutput *bool  `json:"merge_output,omitempty"`
-	Stdio       string `json:"stdio,omitempty" enum:"log|mcp"`
-}
 
 type readyArgs struct {
 	Log  string `json:"log,omitempty" jsonschema:"RE2 pattern"`

@@ -72,12 +72,9 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	}
 	if a.Wait == "" {
 		a.Wait = UntilStarted
-		if def.Ready != nil || def.Stdio == process.StdioMCP || isSet(def.Background) {
+		if def.Ready != nil || def.Stdio == process.StdioMCP {
 			a.Wait = UntilReady
 		}
-	}
-	if a.Wait == UntilExit && isSet(def.Background) {
-		return Started{}, fmt.Errorf("%w: argument wait: exit goes without background: true, which waits until a service listens", process.ErrInvalid)
 	}
 	var removed []string
 	if a.Definition.Command == "" {
@@ -211,8 +208,6 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
 		spec.Ready = &process.Ready{Port: new(int)} // any port
 	}
-	serves := isSet(def.Background) || spec.Stdio != process.StdioMCP && (spec.Ready != nil || check != nil)
-	spec.Service = serves && !o.exits && !p.o.Groups.AwaitsExit(ctx, name)
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}

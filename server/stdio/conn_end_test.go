@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pmcp/server/stdio/stdiotest"
@@ -35,27 +36,32 @@ func TestCallsAreAnsweredAfterEOF(t *testing.T) {
 }
 
 func TestQuickCallsAreCancelledAfterDrainTimeout(t *testing.T) {
-	b := newToolbox()
-	c := dial(t, b, func(o *Options) { o.DrainTimeout, o.MaxQuick = 500*time.Millisecond, 1 }) // DrainTimeout also applies to writing the answers
-	c.Tool(`1`, "hold", `{}`)
-	stdiotest.AwaitValue(t, b.started, "the call")
-	c.Tool(`2`, "hold", `{}`)
-	c.Send(`{"jsonrpc":"2.0","id":3,"method":7}`) // answered once call 2 is admitted
-	c.Answer(`3`)
-	c.In.Close()
-	got := map[string]stdiotest.Reply{}
-	for range 2 {
-		r := c.Recv()
-		got[string(r.ID)] = r
-	}
-	if got[`1`].Text() != "ended: "+errSessionEnding.Error() {
-		t.Errorf("got %s, want the end of the session", got[`1`].Raw)
-	}
-	// The queued call either never ran or was cancelled at once.
-	if r := got[`2`]; r.Error == nil && r.Text() != "ended: "+errSessionEnding.Error() {
-		t.Errorf("got %s, want an error or the end of the session", r.Raw)
-	}
-	stdiotest.NoErr(t, c.Result())
+	synctest.Test(t, func(t *testing.T) { // DrainTimeout also applies to writing the answers
+		b := newToolbox()
+		inR, inW := io.Pipe()
+		outR, outW := io.Pipe()
+		c := serveTest(t, b, inR, inW, outR, outW, func(o *Options) { o.MaxQuick = 1 })
+		c.ReadReplies()
+		c.Tool(`1`, "hold", `{}`)
+		stdiotest.AwaitValue(t, b.started, "the call")
+		c.Tool(`2`, "hold", `{}`)
+		c.Send(`{"jsonrpc":"2.0","id":3,"method":7}`) // answered once call 2 is admitted
+		c.Answer(`3`)
+		c.In.Close()
+		got := map[string]stdiotest.Reply{}
+		for range 2 {
+			r := c.Recv()
+			got[string(r.ID)] = r
+		}
+		if got[`1`].Text() != "ended: "+errSessionEnding.Error() {
+			t.Errorf("got %s, want the end of the session", got[`1`].Raw)
+		}
+		// The queued call either never ran or was cancelled at once.
+		if r := got[`2`]; r.Error == nil && r.Text() != "ended: "+errSessionEnding.Error() {
+			t.Errorf("got %s, want an error or the end of the session", r.Raw)
+		}
+		stdiotest.NoErr(t, c.Result())
+	})
 }
 
 func TestServeAbandonsHandlersThatIgnoreCancellation(t *testing.T) {

@@ -177,7 +177,7 @@ func (c *Conn) answer(r *request, resp mcp.JSONRPCMessage) []byte {
 			closed.EnsureResultMeta().SetSubscriptionID(r.ID)
 			resp.Result = closed
 		}
-		line, err := jsonrpc.EncodeResult(r.ID, resp.Result)
+		line, err := encodeResult(r.ID, resp.Result)
 		if err == nil {
 			return line
 		}

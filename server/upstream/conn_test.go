@@ -254,9 +254,9 @@ func TestHugeResponseCostsBoundedMemory(t *testing.T) {
 // TestErrorNamesFaultsOfTheServer checks that the error of a call names what the server did wrong:
 // no answer, an unknown id, lines that are no messages, a closed output.
 func TestErrorNamesFaultsOfTheServer(t *testing.T) {
-	const short = 150 * time.Millisecond
-	c := connected(t, "plain", Options{})
-	_, err := callTool(within(t, short), c, "half", "", nil)
+	log := newMemLog()
+	c := connected(t, "plain", Options{Capture: log.capture})
+	err := cutShort(t, c, "half", func() { log.await(t, "tools/call") })
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered tools/call") {
 		t.Errorf("half: got %v, want DeadlineExceeded", err)
 	}
@@ -269,14 +269,15 @@ func TestErrorNamesFaultsOfTheServer(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it has sent 2 responses with ids that were never used") {
 		t.Errorf("wrong: got %v, want DeadlineExceeded with the count", err)
 	}
-	c = connected(t, "rubbish", Options{})
+	log = newMemLog()
+	c = connected(t, "rubbish", Options{Capture: log.capture})
 	if _, err := callTool(testContext(t), c, "noise", "", nil); err != nil {
 		t.Error(err)
 	}
 	if st := c.Status(); st.Garbage != 5 || st.State != Connected {
 		t.Errorf("got %+v, want 5 lines of garbage and connected", st)
 	}
-	_, err = callTool(within(t, short), c, "never", "", nil)
+	err = cutShort(t, c, "never", func() { log.await(t, `"name":"never"`) })
 	if err == nil || !strings.Contains(err.Error(), "5 lines on its standard output are not JSON-RPC messages") {
 		t.Errorf("got %v, want it to name the 5 lines", err)
 	}

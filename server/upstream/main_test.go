@@ -69,7 +69,7 @@ func runServer(kind string) int {
 
 // stay blocks until the process is killed, for 3 minutes at most.
 func stay() int {
-	<-time.After(3 * time.Minute)
+	<-time.After(10 * time.Minute)
 	return 0
 }
 
@@ -256,7 +256,7 @@ func (l *memLog) await(t *testing.T, text string) {
 	}
 }
 
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -18,7 +18,7 @@ import (
 )
 
 // Patience is how long tests wait for a condition: far longer than it takes.
-const Patience = 10 * time.Second
+const Patience = 3 * time.Minute
 
 // Client exchanges JSON lines with a connection. It fails the test for each line
 // from the connection that is not exactly one JSON-RPC message.
