@@ -41,11 +41,17 @@ func BenchmarkFifty(b *testing.B) {
 	c.exchange(b, initializeLine)
 	servers, bares := c.servers(b), []int{bare.cmd.Process.Pid}
 	alone := pss(b, servers)
+	span := idleSpan
+	if benchLines() < floodCount { // bench -quick
+		span = time.Second
+	}
+	idleWakeups := wakeups(b, span, servers)
 	for i := range benchProcesses {
 		c.tool(b, "start_process", own(b, fmt.Sprintf("p%02d", i), "sleep").with("ready", args{"log": "ready"}))
 	}
 	memory := pss(b, servers)
-	idle, bareIdle := cpu(b, idleSpan, servers, bares)
+	idle, bareIdle := cpu(b, span, servers, bares)
+	awake := wakeups(b, span, servers)
 	var took []time.Duration
 	size, before := 0, used(b, servers)
 	for b.Loop() {
@@ -57,6 +63,9 @@ func BenchmarkFifty(b *testing.B) {
 	b.ReportMetric((used(b, servers)-before)*1e6/float64(len(took)), "CPU-µs/call")
 	reportPercentiles(b, took)
 	b.ReportMetric(float64(size), "bytes")
+	b.ReportMetric(idleWakeups, "idle-wakeups/s")
+	b.ReportMetric(awake, "wakeups/s")
+	b.ReportMetric(alone/(1<<20), "idle-PSS-MiB")
 	b.ReportMetric(memory/(1<<20), "PSS-MiB")
 	b.ReportMetric((memory-alone)/benchProcesses/(1<<10), "PSS-KiB/process")
 	b.ReportMetric(idle*100, "idle-CPU-%")
@@ -77,41 +86,6 @@ func BenchmarkFifty(b *testing.B) {
 }
 
 func milliseconds(since time.Time) float64 { return float64(time.Since(since).Microseconds()) / 1000 }
-
-// BenchmarkStartProcess measures start_process and compares it with a bare start of the
-// same program.
-func BenchmarkStartProcess(b *testing.B) {
-	truth, err := exec.LookPath("true")
-	check(b, err)
-	b.Run("bare", func(b *testing.B) {
-		var took []time.Duration
-		for b.Loop() {
-			cmd := exec.Command(truth)
-			begin := time.Now()
-			check(b, cmd.Start())
-			took = append(took, time.Since(begin))
-			b.StopTimer()
-			check(b, cmd.Wait())
-			b.StartTimer()
-		}
-		reportPercentiles(b, took)
-	})
-	b.Run("pmcp", func(b *testing.B) {
-		c := unlimited(b)
-		defer c.end(b)
-		var took []time.Duration
-		for b.Loop() {
-			request := toolLine(b, "start_process", args{"name": "bench", "command": truth, "timeout_ms": 0})
-			begin := time.Now()
-			c.ask(b, request)
-			took = append(took, time.Since(begin))
-			b.StopTimer()
-			c.tool(b, "wait_for_process", args{"process": "bench", "until": "exit"})
-			b.StartTimer()
-		}
-		reportPercentiles(b, took)
-	})
-}
 
 // others runs n processes outside of pmcp until the benchmark ends, and returns them.
 func others(b *testing.B, n int) (started []*exec.Cmd) {
@@ -205,6 +179,28 @@ func used(b *testing.B, pids []int) (seconds float64) {
 		}
 	}
 	return seconds
+}
+
+// wakeups returns how often a second the threads of processes went to sleep during span.
+func wakeups(b *testing.B, span time.Duration, pids []int) float64 {
+	b.Helper()
+	count := func() (n float64) {
+		for _, pid := range pids {
+			for _, task := range tasksOf(b, pid) {
+				fields := procField(b, pid, fmt.Sprintf("task/%d/status", task), "voluntary_ctxt_switches:")
+				if len(fields) == 0 {
+					continue // a thread that has ended
+				}
+				switches, err := strconv.ParseFloat(fields[0], 64)
+				check(b, err)
+				n += switches
+			}
+		}
+		return n
+	}
+	begin, before := time.Now(), count()
+	<-time.After(span)
+	return (count() - before) / time.Since(begin).Seconds()
 }
 
 func tasksOf(b *testing.B, pid int) (tasks []int) {

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -118,6 +119,12 @@ func reportPercentiles(b *testing.B, took []time.Duration) {
 	b.ReportMetric(at(99), "p99-µs")
 }
 
+// median returns the median in microseconds.
+func median(took []time.Duration) float64 {
+	slices.Sort(took)
+	return float64(took[len(took)/2].Nanoseconds()) / 1e3
+}
+
 // A plain is a server with a client that only exchanges lines, for benchmarks.
 type plain struct {
 	cmd *exec.Cmd
@@ -167,7 +174,7 @@ func (p *plain) end(b *testing.B) {
 }
 
 // mcpgoProgram runs mcp-go's own stdio server with the tools that a file with a tools/list
-// answer names.
+// answer names. A call whose argument "answer" is a file with an answer gets that answer.
 func mcpgoProgram(arguments []string) int {
 	s := mcpserver.NewMCPServer("bare", "1")
 	if len(arguments) > 0 {
@@ -204,9 +211,38 @@ func addTools(s *mcpserver.MCPServer, file string) error {
 	for _, t := range answer.Result.Tools {
 		tool := mcp.NewToolWithRawSchema(t.Name, t.Description, t.InputSchema)
 		tool.RawOutputSchema, tool.Annotations = t.OutputSchema, t.Annotations
-		s.AddTool(tool, func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		s.AddTool(tool, func(_ context.Context, request mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			if file := request.GetString("answer", ""); file != "" {
+				return givenAnswer(file)
+			}
 			return mcp.NewToolResultStructured(map[string]any{"processes": []any{}}, "no processes"), nil
 		})
 	}
 	return nil
+}
+
+// givenAnswers holds the results that givenAnswer has read, by file.
+var givenAnswers sync.Map
+
+// givenAnswer returns the tool result in a file that holds a response.
+func givenAnswer(file string) (*mcp.CallToolResult, error) {
+	if r, read := givenAnswers.Load(file); read {
+		return r.(*mcp.CallToolResult), nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	var response struct {
+		Result struct {
+			Content           []struct{ Text string }
+			StructuredContent json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(text, &response); err != nil {
+		return nil, err
+	}
+	r := mcp.NewToolResultStructured(response.Result.StructuredContent, response.Result.Content[0].Text)
+	givenAnswers.Store(file, r)
+	return r, nil
 }

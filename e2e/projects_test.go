@@ -55,6 +55,7 @@ func TestProjectFollowsCwd(t *testing.T) {
 
 	c.ok(t, "start_process", sh("job", "echo broken >&2; exit 3", args{"wait": "exit", "cwd": feature})).says(t, "job@feature: crashed, exit code 3")
 	c.ok(t, "get_errors", args{"process": "job"}).says(t, "in job@feature run 1")
+	c.refused(t, "get_logs", args{"process": "job", "project": "nested"}, "in the project of this call; there is job@feature")
 	c.refused(t, "stop_process", args{"process": "job"}, "in the project of this call; there is job@feature")
 	c.ok(t, "restart_process", args{"process": "web", "project": "nested"}).says(t, "web@nested: running, ready, run 2")
 	c.ok(t, "stop_process", args{"process": "*", "project": "feature"}).says(t, "web@feature: stopped").hides(t, "web: ", "nested")

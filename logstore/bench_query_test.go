@@ -133,7 +133,6 @@ func BenchmarkTenMillion(b *testing.B) {
 	}
 	s := openBench(b, filepath.Join(b.TempDir(), "pmcp.db"))
 	b.Cleanup(func() { _ = s.Close() })
-	s.reader.filters.limit = 1 << 30
 	for range 10_000_000 / benchCorpus().lines {
 		for _, run := range ingest(b, s) {
 			endRun(s, run)
@@ -157,6 +156,9 @@ func BenchmarkTenMillion(b *testing.B) {
 		})
 	}
 	ask("absent", SearchQuery{Text: absentText})
+	s.reader.filters.limit, s.reader.filters.bits = builtCacheBytes, nil // the baseline: room for half of the filters
+	ask("absent-small-cache", SearchQuery{Text: absentText})
+	s.reader.filters.limit = filterCacheBytes
 	ask("rare", SearchQuery{Text: rareText, Query: Query{Limit: 1000}})
 	ask("common-100", SearchQuery{Text: commonText, Query: Query{Limit: 100}})
 	b.Run("tail-100", func(b *testing.B) {

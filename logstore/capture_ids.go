@@ -133,7 +133,13 @@ func (s *serverLookup) describe(ctx context.Context, m *runMeta) (Run, error) {
 	r := Run{ID: m.id, Project: m.key.project, Name: m.key.name, Number: m.number, Session: srv.uuid, Started: timeFromNanos(m.started), Ended: timeFromNanos(m.ended)}
 	r.Own, r.Live = srv.own, srv.alive
 	r.Lost = r.Ended.IsZero() && !r.Live
-	r.Info, err = s.captures.runInfo(ctx, s.q, m.id)
+	q := s.q
+	if m.info != nil {
+		q = nil // it is in m, unless memory has a newer one
+	}
+	if r.Info, err = s.captures.runInfo(ctx, q, m.id); r.Info == nil {
+		r.Info = m.info
+	}
 	return r, err
 }
 

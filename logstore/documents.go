@@ -119,6 +119,20 @@ func (r *records) documents(ctx context.Context, kind documentKind, project stri
 	return all, nil
 }
 
+// unsavedDefinitions returns the definitions of a project that are not stored yet, by process name; nil stands for a
+// deletion.
+func (r *records) unsavedDefinitions(project string) map[string][]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	unsaved := make(map[string][]byte)
+	for key, doc := range r.unsaved {
+		if key.kind == definitionDocument && key.project == project {
+			unsaved[key.name] = doc.body
+		}
+	}
+	return unsaved
+}
+
 // storeDocument writes a document, or deletes it if body is nil.
 func storeDocument(ctx context.Context, q db.Querier, key documentKey, body []byte) error {
 	purpose := fmt.Sprintf("store what belongs to %q", key.name)

@@ -73,14 +73,15 @@ func (m *maintainer) run(ctx context.Context) {
 	m.report(m.startup(ctx))
 	tick := time.NewTicker(maintainInterval)
 	defer tick.Stop()
-	var catchUp <-chan time.Time // nil without a backlog, so that nothing ticks
+	catchUp := time.NewTicker(skippedInterval)
+	defer catchUp.Stop()
 	for ctx.Err() == nil {
-		if catchUp == nil && m.filterBacklog.Load() {
-			catchUp = time.After(skippedInterval)
+		catchUps := catchUp.C
+		if !m.filterBacklog.Load() {
+			catchUps = nil
 		}
 		select {
-		case <-catchUp:
-			catchUp = nil
+		case <-catchUps:
 			m.report(m.buildSkipped(ctx))
 		case job := <-m.filterJobs:
 			m.buildFilter(&m.builder, job)

@@ -3,8 +3,6 @@ package logstore
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -58,7 +56,7 @@ type builtFilter struct {
 func (m *maintainer) buildFilter(builder *match.FilterBuilder, job filterJob) {
 	bits := builder.Build(job.chunk.text)
 	job.chunk.release(&m.captures.pool)
-	m.filters.put(job.id, bits)
+	m.filters.put(job.id, bits, builtCacheBytes)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.built) >= maxBuilt {
@@ -124,8 +122,13 @@ func chunksWithoutFilter(ctx context.Context, q db.Querier) ([]int64, error) {
 		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, maxMissing)
 }
 
-// filterCacheBytes is the maximum size of the filters in memory, which is enough for about 500 MB of log.
-const filterCacheBytes = 16 << 20
+const (
+	// builtCacheBytes is the maximum size of the filters that are in memory because they were just built.
+	builtCacheBytes = 16 << 20
+	// filterCacheBytes is the maximum size of all filters in memory, enough for 2 GB of text. The filters of a smaller
+	// file take less. Only searches exceed builtCacheBytes.
+	filterCacheBytes = 64 << 20
+)
 
 // A filterCache keeps filters by chunk id. A chunk's filter never changes, and chunk ids are never reused.
 // The zero value with a limit is ready to use.
@@ -136,23 +139,24 @@ type filterCache struct {
 	bits map[int64][]byte
 }
 
-// load returns the filter of a chunk from memory or the file, or nil if the chunk has no filter.
-func (c *filterCache) load(ctx context.Context, q db.Querier, id int64) ([]byte, error) {
+// get returns the filter of a chunk, or nil if it is not in memory.
+func (c *filterCache) get(id int64) []byte {
 	c.mu.RLock()
-	bits := c.bits[id]
-	c.mu.RUnlock()
-	if bits != nil {
-		return bits, nil
+	defer c.mu.RUnlock()
+	return c.bits[id]
+}
+
+// load reads the filters of chunks from the file into memory and into found. Some chunks may have none.
+func (c *filterCache) load(ctx context.Context, q db.Querier, ids []int64, found map[int64][]byte) error {
+	all, err := queryAll(ctx, q, "read filters", func(row *sql.Rows, f *builtFilter) error { return row.Scan(&f.id, &f.bits) },
+		`SELECT id, bits FROM chunk_filter WHERE id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
+	for _, f := range all {
+		if len(f.bits) == match.FilterBytes {
+			found[f.id] = f.bits
+			c.put(f.id, f.bits, c.limit)
+		}
 	}
-	err := q.QueryRowContext(ctx, `SELECT bits FROM chunk_filter WHERE id = ?`, id).Scan(&bits)
-	if errors.Is(err, sql.ErrNoRows) || err == nil && len(bits) != match.FilterBytes {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("cannot read a filter: %w", err)
-	}
-	c.put(id, bits)
-	return bits, nil
+	return err
 }
 
 // prune removes the chunks that cannot match according to their cached filters. It returns the remaining
@@ -176,14 +180,14 @@ func (c *filterCache) prune(refs []blockRef, trigrams []uint32) (kept []blockRef
 
 // put adds a filter. If the cache is full, it evicts arbitrary filters: searches visit all chunks alike, so no
 // other choice is better.
-func (c *filterCache) put(id int64, bits []byte) {
+func (c *filterCache) put(id int64, bits []byte, limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.bits == nil {
 		c.bits = make(map[int64][]byte)
 	}
 	for other := range c.bits {
-		if (len(c.bits)+1)*match.FilterBytes <= c.limit {
+		if (len(c.bits)+1)*match.FilterBytes <= min(limit, c.limit) {
 			break
 		}
 		delete(c.bits, other)

@@ -80,7 +80,7 @@ func (s *blockSource) storedBlock(which string, line int64) (*block, error) {
 	}
 	lo, hi := db.RowRange(s.run.id)
 	args := append([]any{lo, hi, s.limit}, s.args...)
-	return queryBlock(s.ctx, s.q, selectBlock+`id BETWEEN ? AND ? AND first_line < ?`+s.cond+which, append(args, line)...)
+	return queryBlock(s.ctx, s.q, selectBlock+`c.id BETWEEN ? AND ? AND first_line < ?`+s.cond+which, append(args, line)...)
 }
 
 // hasChunk reports whether the row of a stored chunk meets a condition, regardless of the filter.
@@ -123,21 +123,19 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 	return storedLastLine(s.ctx, s.q, s.run.id)
 }
 
-const selectBlock = `SELECT c.first_line, c.min_at, d.meta, d.body FROM chunk c JOIN chunk_data d USING (id) WHERE `
+const selectBlock = `SELECT c.id, c.first_line, c.min_at, d.meta, d.body FROM chunk c JOIN chunk_data d USING (id) WHERE `
 
 // loadChunk reads a stored chunk. It returns nil if the chunk is gone.
 func loadChunk(ctx context.Context, q db.Querier, id int64) (*block, error) {
-	return queryBlock(ctx, q, selectBlock+`id = ?`, id)
+	return queryBlock(ctx, q, selectBlock+`c.id = ?`, id)
 }
 
 // loadTail reads a tail row. It returns nil if the row is gone.
 func loadTail(ctx context.Context, q db.Querier, id int64) (*block, error) {
-	return queryBlock(ctx, q, `SELECT first_line, min_at, meta, body FROM tail WHERE id = ?`, id)
+	return queryBlock(ctx, q, `SELECT id, first_line, min_at, meta, body FROM tail WHERE id = ?`, id)
 }
 
-// queryBlock returns the first block that a query yields, or nil. It keeps the driver's blobs without
-// copying them: the driver allocates new ones for each row, and database/sql/driver forbids the driver to change
-// them later.
+// queryBlock returns the first block that a query yields, or nil.
 func queryBlock(ctx context.Context, q db.Querier, query string, args ...any) (*block, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -147,9 +145,16 @@ func queryBlock(ctx context.Context, q db.Querier, query string, args ...any) (*
 	if !rows.Next() {
 		return nil, rows.Err()
 	}
+	var id number
+	return scanBlock(rows, &id)
+}
+
+// scanBlock returns the block in a row. It keeps the driver's blobs without copying them: the driver allocates new ones
+// for each row, and database/sql/driver forbids the driver to change them later.
+func scanBlock(row *sql.Rows, id *number) (*block, error) {
 	b := &block{}
 	var meta, text sql.RawBytes
-	if err := rows.Scan(&b.first, &b.base, &meta, &text); err != nil {
+	if err := row.Scan(id, (*number)(&b.first), (*number)(&b.base), &meta, &text); err != nil {
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
 	}
 	b.meta, b.text = meta, text

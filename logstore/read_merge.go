@@ -28,6 +28,7 @@ type merger struct {
 	count     int64
 	deadline  time.Time      // zero: none
 	tails     map[int64]bool // the runs with tail rows; nil: not queried
+	ahead     *readAhead     // of a search of many runs; nil: each run is read by itself
 
 	heap    []*runReader
 	opened  []*runReader
@@ -131,14 +132,15 @@ type runReader struct {
 	overhead int   // what a line counts towards maxBytes in addition to its text
 	from, to int64 // of a search: from < line <= to
 
-	source    *blockSource // nil: not opened yet
-	refs      []blockRef   // the blocks that a search has not read yet, the next one first
-	found     []Line       // the lines found that are not taken; the next one is last
-	first     int64        // number of the first line found; 0: none
-	pos       int64        // forward: all lines up to it are passed; backward: all lines after it
-	bound     int64        // bound of the next line's time
-	exhausted bool         // nothing is left
-	timeEnd   bool         // exhausted because the remaining lines are outside the filter's times
+	source    *blockSource     // nil: not opened yet
+	refs      []blockRef       // the blocks that a search has not read yet, the next one first
+	filters   map[int64][]byte // of chunks in refs, as far as they were read; nil: it has none
+	found     []Line           // the lines found that are not taken; the next one is last
+	first     int64            // number of the first line found; 0: none
+	pos       int64            // forward: all lines up to it are passed; backward: all lines after it
+	bound     int64            // bound of the next line's time
+	exhausted bool             // nothing is left
+	timeEnd   bool             // exhausted because the remaining lines are outside the filter's times
 
 	block *block // the block of which a page has lines left; nil: none
 	index int64  // index of the next line
@@ -180,7 +182,12 @@ func (r *runReader) open() (err error) {
 	if m.matcher == nil {
 		return nil
 	}
-	all, err := r.source.blockRefs(r.from, r.to, m.backward)
+	var all []blockRef
+	if m.ahead != nil {
+		all, err = m.ahead.blockRefs(r)
+	} else {
+		all, err = r.source.blockRefs(r.from, r.to, m.backward)
+	}
 	if err != nil {
 		return err
 	}

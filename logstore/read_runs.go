@@ -22,6 +22,7 @@ type runMeta struct {
 	lines, lastAt int64 // of a sealed run or one in memory
 	removedLines  int64 // lines 1 to removedLines were removed
 	removedBytes  int64
+	info          []byte   // only of a scope with infos
 	mem           *memView // of a run in this Store's memory
 }
 
@@ -30,7 +31,11 @@ func (m *runMeta) order(o *runMeta) int {
 	return cmp.Or(cmp.Compare(m.started, o.started), cmp.Compare(m.id, o.id))
 }
 
-const metaColumns = `r.id, r.process, p.project, p.name, r.number, r.started, r.ended, r.sealed, r.lines, r.last_at, r.gone_lines, r.gone_bytes`
+const (
+	metaOnly    = `r.id, r.process, p.project, p.name, r.number, r.started, r.ended, r.sealed, r.lines, r.last_at, r.gone_lines, r.gone_bytes`
+	metaColumns = metaOnly + `, NULL`
+	metaAndInfo = metaOnly + `, r.info`
+)
 
 // A scope selects the runs that a query covers.
 type scope struct {
@@ -40,6 +45,7 @@ type scope struct {
 	after   cursor // the position to read from; nil: none
 	latest  bool   // only each name's latest run
 	maxRuns int    // only this many of the latest runs of each name; 0 = all
+	infos   bool   // read the infos of the runs, too
 }
 
 func (c *scope) matches(r *runLog) bool { return r.matches(c.project, c.names, c.runs) }
@@ -140,15 +146,23 @@ func storedMetas(ctx context.Context, q db.Querier, c *scope) ([]*runMeta, error
 	case c.maxRuns > 0:
 		which, args = `r.id IN `+latest, []any{c.maxRuns}
 	}
+	columns := metaColumns
+	if c.infos {
+		columns = metaAndInfo
+	}
 	where, whose := c.where("p.project", "p.name")
-	return queryMetas(ctx, q, `SELECT `+metaColumns+` FROM process p CROSS JOIN run r ON `+which+` WHERE `+where, append(args, whose...))
+	return queryMetas(ctx, q, `SELECT `+columns+` FROM process p CROSS JOIN run r ON `+which+` WHERE `+where, append(args, whose...))
 }
 
 func queryMetas(ctx context.Context, q db.Querier, query string, args []any) ([]*runMeta, error) {
 	return queryAll(ctx, q, "read the runs", func(row *sql.Rows, m **runMeta) error {
 		r := &runMeta{}
 		*m = r
-		return row.Scan(&r.id, &r.process, &r.key.project, &r.key.name, &r.number, &r.started, &r.ended, &r.sealed, &r.lines, &r.lastAt, &r.removedLines, &r.removedBytes)
+		var runNumber, sealed number
+		err := row.Scan((*number)(&r.id), (*number)(&r.process), &r.key.project, &r.key.name, &runNumber, (*number)(&r.started), (*number)(&r.ended), &sealed,
+			(*number)(&r.lines), (*number)(&r.lastAt), (*number)(&r.removedLines), (*number)(&r.removedBytes), &r.info)
+		r.number, r.sealed = int(runNumber), sealed != 0
+		return err
 	}, query, args...)
 }
 

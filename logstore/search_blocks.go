@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"pmcp/logstore/db"
-	"pmcp/logstore/match"
 )
 
 // A blockRef refers to a block that may be searched.
@@ -15,6 +14,7 @@ type blockRef struct {
 	id           int64  // of a stored chunk
 	block        *block // of a tail row or memory
 	first, lines int64
+	bytes        int64 // size of its text
 	at           int64 // time of its first line, or backward of its last line
 }
 
@@ -29,10 +29,12 @@ func (s *blockSource) blockRefs(from, to int64, backward bool) ([]blockRef, erro
 	}
 	lo, hi := db.RowRange(s.run.id)
 	args := append([]any{lo, hi, s.limit}, s.args...)
-	return queryAll(s.ctx, s.q, "list the chunks", func(row *sql.Rows, p *blockRef) error {
-		return row.Scan((*number)(&p.id), (*number)(&p.first), (*number)(&p.lines), (*number)(&p.at))
-	}, `SELECT id, first_line, lines, `+bound+` FROM chunk WHERE id BETWEEN ? AND ? AND first_line < ?`+s.cond+
+	return queryAll(s.ctx, s.q, "list the chunks", scanBlockRef, `SELECT id, first_line, lines, bytes, `+bound+` FROM chunk WHERE id BETWEEN ? AND ? AND first_line < ?`+s.cond+
 		` AND first_line + lines - 1 > ? AND first_line <= ? ORDER BY id`+order, append(args, from, to)...)
+}
+
+func scanBlockRef(row *sql.Rows, p *blockRef) error {
+	return row.Scan((*number)(&p.id), (*number)(&p.first), (*number)(&p.lines), (*number)(&p.bytes), (*number)(&p.at))
 }
 
 // withExtra adds the tail rows and blocks in memory to the stored chunks.
@@ -63,7 +65,7 @@ func (s *blockSource) withExtra(refs []blockRef, from, to int64, backward bool) 
 func (r *runReader) searchNext() error {
 	m, p := r.m, r.refs[0]
 	r.refs = r.refs[1:]
-	b, err := m.fetchUnlessFiltered(p)
+	b, err := r.fetch(p)
 	if err != nil {
 		return err
 	}
@@ -78,20 +80,6 @@ func (r *runReader) searchNext() error {
 		r.pos = max(r.pos, min(p.first+p.lines-1, r.to))
 	}
 	return nil
-}
-
-// fetchUnlessFiltered returns a block, or nil if its filter proves that nothing in it matches.
-func (m *merger) fetchUnlessFiltered(p blockRef) (*block, error) {
-	if p.block != nil {
-		return p.block, nil
-	}
-	if len(m.matcher.RequiredBits) > 0 {
-		bits, err := m.snap.filters.load(m.ctx, m.snap.q, p.id)
-		if err != nil || bits != nil && !match.MayContain(bits, m.matcher.RequiredBits) {
-			return nil, err
-		}
-	}
-	return loadChunk(m.ctx, m.snap.q, p.id)
 }
 
 // search finds the matching lines of a block: as many as still fit into the page, and one more.

@@ -47,6 +47,24 @@ func (m *Manager) Tree(name string) ([]Member, error) {
 	return m.newMembers(procs)
 }
 
+// Ports returns the TCP ports on which the tree of the current or last run of name
+// listens, in ascending order. It returns none if they cannot be read.
+func (m *Manager) Ports(name string) []int {
+	st, err := m.Status(name)
+	if err != nil {
+		return nil
+	}
+	listening, err := sockets.Listening()
+	if err != nil {
+		return nil
+	}
+	if ports, known := m.meter.portsOf(st.RunID, listening); known {
+		return ports
+	}
+	sockets.AddHolders(listening, m.deps.tree.members(st.RunID))
+	return sockets.Ports(slices.DeleteFunc(listening, func(s sockets.Socket) bool { return len(s.Holders) == 0 }))
+}
+
 // Strays returns the living processes below the server that belong to no run. The
 // end of the session kills them.
 func (m *Manager) Strays() []Member {

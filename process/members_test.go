@@ -1,9 +1,13 @@
 package process
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"pmcp/process/proctab"
+	"pmcp/process/sockets"
 )
 
 // TestCommandLinesArePrintable checks that a command line, whose text the process chooses, cannot
@@ -24,6 +28,35 @@ func TestCommandLinesArePrintable(t *testing.T) {
 	}
 	if text := m.holder(port).text; strings.ContainsAny(text, "\n\x1b") {
 		t.Errorf("holder = %q, want no control characters", text)
+	}
+}
+
+// TestPortsOfSampleNeedSameSockets checks that the ports of a tree are taken from the last sample
+// only while the machine has the same listening sockets as at the sample.
+func TestPortsOfSampleNeedSameSockets(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, helper("a", "listen", "tcp", "127.0.0.1:0"))
+	want := []int{j.port(testContext(t), st.RunID)}
+	if got := m.Ports("a"); !slices.Equal(got, want) {
+		t.Errorf("Ports = %v, want %v", got, want)
+	}
+	mt := newMeter(nil)
+	mt.ports(&scan{members: map[int64][]proctab.Proc{st.RunID: m.deps.tree.members(st.RunID)}})
+	at := mt.held.sockets
+	if got, known := mt.portsOf(st.RunID, at); !known || !slices.Equal(got, want) {
+		t.Errorf("with the same sockets: %v, %v; want %v, known", got, known, want)
+	}
+	if got, known := mt.portsOf(st.RunID+1, at); !known || len(got) > 0 {
+		t.Errorf("another run: %v, %v; want none, known", got, known)
+	}
+	for name, now := range map[string][]sockets.Socket{
+		"another socket": append(slices.Clone(at), sockets.Socket{}),
+		"one less":       at[1:],
+		"one for other":  append(slices.Clone(at[1:]), sockets.Socket{}),
+	} {
+		if got, known := mt.portsOf(st.RunID, now); known {
+			t.Errorf("%s: %v, known; want unknown", name, got)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // memory returns the resident memory of a process, shared pages included.
 func memory(pid int) uint64 {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm") // size resident shared …, in pages
+	text, err := proctab.File(pid, "statm") // size resident shared …, in pages
 	if err != nil {
 		return 0
 	}
@@ -33,7 +33,7 @@ func cpuTicks(p proctab.Proc) uint64 { return p.CPU }
 // commandLine returns the command line of a process, its arguments joined by
 // spaces, or "" for a zombie or a process that does not exist.
 func commandLine(pid int) string {
-	text, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+	text, _ := proctab.File(pid, "cmdline")
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
 }
 

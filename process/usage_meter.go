@@ -60,6 +60,15 @@ type meter struct {
 	mu    sync.Mutex
 	runs  map[int64]*series      // guarded by mu
 	share map[proctab.ID]float64 // CPU share of single processes at the last sample; guarded by mu
+	held  heldSockets            // guarded by mu
+}
+
+// heldSockets are the listening sockets of the machine at the last sample, with our
+// processes as holders. Once stored it is not changed.
+type heldSockets struct {
+	sockets []sockets.Socket
+	keys    map[uint64]bool
+	run     map[int]int64 // pid → run
 }
 
 // series holds the samples of one run.
@@ -143,7 +152,30 @@ func (m *meter) ports(found *scan) map[int64][]int {
 		sockets.AddHolders(all, ours)
 		m.listeners, m.seen, m.members = all, seen, members
 	}
+	m.mu.Lock()
+	m.held = heldSockets{m.listeners, m.seen, run}
+	m.mu.Unlock()
 	return portsByRun(m.listeners, run)
+}
+
+// portsOf returns the ports on which run listens, those of debuggers included. known is
+// false unless listening, the listening sockets of the machine now, are those of the last
+// sample.
+func (m *meter) portsOf(run int64, listening []sockets.Socket) (ports []int, known bool) {
+	m.mu.Lock()
+	held := m.held
+	m.mu.Unlock()
+	isNew := func(s sockets.Socket) bool { return !held.keys[s.Key] }
+	if len(listening) != len(held.keys) || slices.ContainsFunc(listening, isNew) {
+		return nil, false
+	}
+	var own []sockets.Socket
+	for _, s := range held.sockets {
+		if slices.ContainsFunc(s.Holders, func(pid int) bool { return held.run[pid] == run }) {
+			own = append(own, s)
+		}
+	}
+	return sockets.Ports(own), true
 }
 
 // portsByRun returns the ports that each run listens on, except those of

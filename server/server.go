@@ -90,7 +90,6 @@ type Server struct {
 	events  *eventLog
 	limits  rateLimits
 	cpu     cpuMeter
-	storage pulse         // polls the state of the store
 	shown   project.Shown // how far output was shown on this connection
 
 	served atomic.Pointer[served] // nil before Serve
@@ -108,7 +107,7 @@ func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod)}
+	s := &Server{o: o, tools: tools(), started: time.Now()}
 	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
@@ -168,7 +167,7 @@ func (s *Server) Close() { s.events.close() }
 // Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.
 // Then it drains the connection and returns. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
+	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient})
 	updates, messages := newResourceUpdates(s, c), newMessageSender(c)
 	s.served.Store(&served{c, updates, messages})
 	notifying, stop := context.WithCancel(ctx)
@@ -194,68 +193,8 @@ func (s *Server) notifyChanged(name string) { s.notifyLog(name, false) }
 // notifyLog is notifyChanged for a process from whose log lines may have been
 // removed.
 func (s *Server) notifyLog(name string, cleared bool) {
-	s.storage.poke()
 	if c := s.served.Load(); c != nil {
 		c.updates.addChange(name, cleared)
-	}
-}
-
-// wakeUpdates is called when there is a new subscription.
-func (s *Server) wakeUpdates() {
-	if c := s.served.Load(); c != nil {
-		wake(c.updates.wake)
-	}
-}
-
-// wake puts a token into a channel with one slot, unless there is one.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// activeTime is how long after a poke a pulse goes on.
-const activeTime = time.Minute
-
-// A pulse calls a function periodically, but only while that is of use: it stops some time after
-// the last poke, so that a session in which nothing happens wakes no processor.
-type pulse struct {
-	period time.Duration
-	poked  *atomic.Int64 // time of the last poke, in Unix nanoseconds
-	wake   chan struct{}
-}
-
-// newPulse returns a pulse with the given period, which is shorter than activeTime.
-func newPulse(period time.Duration) pulse {
-	return pulse{period: period, poked: new(atomic.Int64), wake: make(chan struct{}, 1)}
-}
-
-// poke makes the pulse go on for activeTime. It never blocks.
-func (p pulse) poke() {
-	p.poked.Store(time.Now().UnixNano())
-	wake(p.wake)
-}
-
-// run calls beat at once, then each period for as long as beat returns true or the last poke is
-// younger than activeTime, and again at the next poke. It returns when ctx ends.
-func (p pulse) run(ctx context.Context, beat func() (goOn bool)) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	var poked chan struct{} // p.wake while the pulse has stopped
-	for {
-		select {
-		case <-timer.C:
-		case <-poked:
-		case <-ctx.Done():
-			return
-		}
-		poked = nil
-		if beat() || time.Since(time.Unix(0, p.poked.Load())) < activeTime {
-			timer.Reset(p.period)
-		} else {
-			poked = p.wake
-		}
 	}
 }
 

@@ -1,10 +1,7 @@
 package server
 
 import (
-	"context"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -45,34 +42,4 @@ func TestCPUMeterSeesWork(t *testing.T) {
 	if _, err := new(cpuMeter).percent(t.Context()); err != nil || time.Since(began) < cpuWindow {
 		t.Errorf("without a reading: got %v of measuring, %v; want at least %v", time.Since(began), err, cpuWindow)
 	}
-}
-
-// TestPulseStopsWithoutPokes checks that a pulse beats for a while after a poke, and else only
-// while the beats ask for more.
-func TestPulseStopsWithoutPokes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPulse(time.Second)
-		ctx, stop := context.WithCancel(t.Context())
-		beats, more := 0, false
-		var running sync.WaitGroup
-		running.Go(func() { p.run(ctx, func() bool { beats++; return more }) })
-		after := func(d time.Duration, want int) {
-			t.Helper()
-			beats = 0
-			time.Sleep(d)
-			synctest.Wait()
-			if beats != want {
-				t.Errorf("got %d beats in %v, want %d", beats, d, want)
-			}
-		}
-		after(time.Hour+time.Second/2, 1) // the first one
-		p.poke()
-		after(time.Hour, 1+int(activeTime/time.Second))
-		more = true
-		after(time.Hour, 0)
-		p.poke()
-		after(time.Hour, 1+int(time.Hour/time.Second))
-		stop()
-		running.Wait()
-	})
 }

@@ -183,3 +183,26 @@ func TestListLimitBoundsProcessesOfState(t *testing.T) {
 		}
 	}
 }
+
+// TestListIsBounded lists many running processes, and checks that the answer is bounded and says how many more there are
+// and how to list them.
+func TestListIsBounded(t *testing.T) {
+	s := hello(t)
+	const running = 40
+	for i := range running {
+		s.script(fmt.Sprintf("p%d", i), "exec sleep 100 # "+strings.Repeat("long ", 50))
+	}
+	data, text := s.do("list_processes", nil)
+	raw, err := json.Marshal(data)
+	stdiotest.NoErr(t, err)
+	shown := len(data["processes"].([]any))
+	if len(text) > 32<<10 || len(raw) > 32<<10 || data["more"] != true {
+		t.Errorf("got %d and %d bytes, more %v; want at most 32 KiB and more", len(text), len(raw), data["more"])
+	}
+	if want := fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", running-shown); !strings.Contains(text, want) {
+		t.Errorf("got %d rows and %q, want %s", shown, text[max(0, len(text)-200):], want)
+	}
+	if data, _ := s.do("list_processes", map[string]any{"limit": 1000}); len(data["processes"].([]any)) != running {
+		t.Errorf("limit 1000: got %d rows, want %d", len(data["processes"].([]any)), running)
+	}
+}

@@ -21,6 +21,8 @@ type startArgs struct {
 	IfRunning string `json:"if_running,omitempty" enum:"keep|restart|error"`
 	// Steps are played after the start; they are not part of the definition.
 	Steps []project.Step `json:"steps,omitempty" jsonschema:"a dialogue, as in send_input"`
+	// Project is read by callOf, for every tool.
+	Project string `json:"project,omitempty" jsonschema:"path or label; every tool takes it"`
 	outputArgs
 }
 

@@ -9,6 +9,7 @@ const (
 // Baselines.
 const (
 	bareServer = "a bare mcp-go server"
+	bareCall   = "a bare mcp-go server, the same answer"
 	rowStore   = "a row for each line, LIKE"
 )
 
@@ -36,18 +37,31 @@ type target struct {
 
 // table holds everything that is measured, in the order of printing.
 var table = []row{
-	{"start: exec → `initialize` is answered", at("Startup/pmcp", "p50-µs"), at("Startup/bare_mcp-go", "p50-µs"), bareServer, target{atMost: 100_000}},
-	{"`start_process` → answer", at("StartProcess/pmcp", "p50-µs"), at("StartProcess/bare", "p50-µs"), "`exec.Cmd.Start` of the same program", target{factor: 0.5}},
+	{"start: exec → `initialize` is answered", at("Startup/pmcp", "p50-µs"), at("Startup/bare_mcp-go", "p50-µs"), bareServer, target{factor: 1 / 1.9}},
+	{"`start_process` → answer", at("StartStop", "start-p50-µs"), at("StartStop", "bare-start-p50-µs"), "exec, and " + bareCall, target{factor: 1. / 2}},
+	{"`stop_process` → answer", at("StartStop", "stop-p50-µs"), at("StartStop", "bare-stop-p50-µs"), "signal and wait, and " + bareCall, target{factor: 1. / 4}},
 	{"`stop_process` of a tree of ten → answer", at("StopTree/pmcp", "p50-µs"), at("StopTree/bare", "p50-µs"), "`kill` of its group, until all are gone", target{}},
 	{"end of a session with 50 processes: stdin closed → exited", at("Fifty", "end-ms"), at("Fifty", "bare-end-ms"), "SIGTERM to 50 processes, until all are gone", target{}},
 	{"`ping`", at("Latency/ping/pmcp", "p50-µs"), at("Latency/ping/bare_mcp-go", "p50-µs"), bareServer, target{}},
 	{"`tools/list`", at("Latency/tools_list/pmcp", "p50-µs"), at("Latency/tools_list/bare_mcp-go", "p50-µs"), bareServer + ", the same tools", target{atMost: 2000}},
 	{"`list_processes`, no process", at("Latency/list_processes/pmcp", "p50-µs"), at("Latency/list_processes/bare_mcp-go", "p50-µs"), bareServer + ", a tool that does nothing", target{atMost: 500}},
+	call("`list_processes`, 10 processes", "list_processes", 2),
+	call("`get_process_info`", "get_process_info", 3),
+	call("`get_server_info`", "get_server_info", 3),
+	call("`get_system_stats`", "get_system_stats", 3),
 	{"`list_processes`, 50 processes", at("Fifty", "p50-µs"), at("Latency/list_processes/bare_mcp-go", "p50-µs"), bareServer + ", a tool that does nothing", target{atMost: 2000}},
-	{"memory with 50 processes (guardian and server, PSS)", at("Fifty", "PSS-MiB"), at("Fifty", "bare-PSS-MiB"), bareServer, target{atMost: 60}},
+	{"1,000 names of an earlier session: `list_processes`", at("ManyNames", "list-p50-µs"), figure{}, "", target{atMost: 15_000}},
+	{"1,000 names of an earlier session: `tail_logs` of one", at("ManyNames", "tail-p50-µs"), figure{}, "", target{atMost: 2_000}},
+	{"memory without processes (guardian and server, PSS)", at("Fifty", "idle-PSS-MiB"), at("Fifty", "bare-PSS-MiB"), bareServer, target{atMost: 20}},
+	{"memory with 50 processes (guardian and server, PSS)", at("Fifty", "PSS-MiB"), at("Fifty", "bare-PSS-MiB"), bareServer, target{atMost: 28}},
+	{"idle wake-ups without processes", at("Fifty", "idle-wakeups/s"), figure{}, "", target{atMost: 1}},
+	{"idle wake-ups with 50 processes", at("Fifty", "wakeups/s"), figure{}, "", target{atMost: 12}},
 	{"idle CPU with 50 processes, of one core", at("Fifty", "idle-CPU-%"), at("Fifty", "bare-idle-CPU-%"), bareServer, target{atMost: 2}},
-	{"output of a child through the built binary, each line suspected of an error", at("Flood/pmcp", "lines/s"), at("Flood/discard", "lines/s"), "a reader that throws it away", target{}},
+	{"output of a child through the built binary, each line suspected of an error", at("Flood/pmcp", "lines/s"), at("Flood/discard", "lines/s"), "a reader that throws it away", target{factor: 1 / 1.9}},
 	{"memory at that (guardian and server, highest RSS)", at("Flood/pmcp", "peak-MiB"), figure{}, "", target{atMost: 80}},
+	{"`search_logs` at once after a million lines, a rare text", at("Flooded/rare", "p50-µs"), at("Flooded/rare", "bare-p50-µs"), "`ping` of " + bareServer, target{factor: 1. / 8}},
+	{"the same, an absent text", at("Flooded/absent", "p50-µs"), at("Flooded/absent", "bare-p50-µs"), "`ping` of " + bareServer, target{factor: 1. / 3}},
+	{"`get_logs`, a page of 10,000 lines", at("Flooded/page", "p50-µs"), at("Flooded/page", "bare-p50-µs"), bareCall, target{factor: 1. / 5}},
 
 	{"pipe → committed, the child writes line by line", store("Pipe/line-by-line/store", "lines/s"), store("Pipe/line-by-line/split", "lines/s"), "a reader that splits it into lines", target{factor: 0.6}},
 	{"pipe → committed, the child writes 64 KiB blocks", store("Pipe/64K-blocks/store", "lines/s"), store("Pipe/64K-blocks/split", "lines/s"), "a reader that splits it into lines", target{factor: 0.15}},
@@ -73,6 +87,12 @@ var table = []row{
 
 func at(name, unit string) figure    { return figure{e2e, name, unit} }
 func store(name, unit string) figure { return figure{logstore, name, unit} }
+
+// call returns a row of BenchmarkCalls. most is how much slower pmcp may be than a bare
+// server.
+func call(what, tool string, most float64) row {
+	return row{what, at("Calls/"+tool, "p50-µs"), at("Calls/"+tool, "bare-p50-µs"), bareCall, target{factor: 1 / most}}
+}
 
 // query returns a row of BenchmarkQuery.
 func query(what, name string, w target) row {

@@ -22,7 +22,10 @@ const TicksPerSecond = 100
 // BootID returns the scope of identities: the id of this boot of the machine,
 // followed by the pid namespace unless that is the initial one. It is "" if it
 // cannot be read. Then only pid and start identify a process.
-func BootID() string {
+func BootID() string { return bootID() }
+
+// bootID reads the files once: a process never changes its boot or pid namespace.
+var bootID = sync.OnceValue(func() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
@@ -32,7 +35,7 @@ func BootID() string {
 		return strings.TrimSpace(string(b)) + namespaceSeparator + space
 	}
 	return strings.TrimSpace(string(b))
-}
+})
 
 // initialNamespace is the pid namespace that all others are below.
 const initialNamespace = "pid:[4026531836]"
@@ -52,12 +55,27 @@ var checkTable = sync.OnceValue(func() error {
 // OwnTable reports whether /proc is not that of another pid namespace.
 func OwnTable() bool { return checkTable() == nil }
 
-// file returns the content of a file of a process in /proc.
-func file(pid int, name string) ([]byte, error) {
+// File returns the content of a file of a process in /proc. Plain system calls cost a
+// third of os.ReadFile, which registers the file with the poller.
+func File(pid int, name string) ([]byte, error) {
 	if err := checkTable(); err != nil {
 		return nil, err
 	}
-	return os.ReadFile("/proc/" + strconv.Itoa(pid) + "/" + name)
+	fd, err := RetryEINTR(func() (int, error) {
+		return unix.Open("/proc/"+strconv.Itoa(pid)+"/"+name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	content := make([]byte, 0, 1024)
+	for {
+		n, err := RetryEINTR(func() (int, error) { return unix.Read(fd, content[len(content):cap(content)]) })
+		if err != nil || n == 0 {
+			return content, err
+		}
+		content = slices.Grow(content[:len(content)+n], 512)
+	}
 }
 
 // All returns the whole process table in one pass over /proc, in 10 µs per process.
@@ -143,8 +161,7 @@ func rows(list []entry) ([]Proc, error) {
 // process has that pid.
 func Read(pid int) (Proc, error) { return readStat(pid, make([]byte, 1024)) }
 
-// readStat returns the row in /proc/PID/stat; buf is scratch space. Plain system calls
-// cost a third of os.ReadFile, which registers the file with the poller.
+// readStat returns the row in /proc/PID/stat; buf is scratch space.
 func readStat(pid int, buf []byte) (Proc, error) {
 	if err := checkTable(); err != nil {
 		return Proc{}, err
@@ -198,7 +215,7 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 // environ returns the environment that the process was started with, each entry with
 // its NUL. It returns nothing in the middle of an execve.
 func environ(pid int) []byte {
-	env, err := file(pid, "environ")
+	env, err := File(pid, "environ")
 	if err != nil {
 		return nil
 	}
@@ -236,7 +253,7 @@ func Replaced(pid int, path string) bool {
 // Killed reports whether SIGKILL is pending for a process, which will then end soon. It is
 // false if the pending signals cannot be read.
 func Killed(pid int) bool {
-	status, err := file(pid, "status")
+	status, err := File(pid, "status")
 	return err == nil && killPending(status)
 }
 

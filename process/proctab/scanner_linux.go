@@ -31,8 +31,8 @@ func NewScanner(root int) *Scanner { return &Scanner{root: root, trust: scannerT
 // no process is left calls it before each Scan.
 func (s *Scanner) Forget() { s.outside = nil }
 
-// Scan returns the rows of all processes except those that are certainly not below the
-// root. Otherwise it is like All.
+// Scan returns the rows of all processes except the root and those that are certainly not
+// below it. Otherwise it is like All.
 func (s *Scanner) Scan() ([]Proc, error) {
 	list, err := entries()
 	if err != nil {
@@ -44,6 +44,9 @@ func (s *Scanner) Scan() ([]Proc, error) {
 	inodes := make(map[int]uint64, len(list)) // of the processes whose row is read
 	outside := make(map[int]uint64, len(list))
 	list = slices.DeleteFunc(list, func(e entry) bool {
+		if e.pid == s.root {
+			return true
+		}
 		inode, known := s.outside[e.pid]
 		if known = known && inode == e.inode; known {
 			outside[e.pid] = inode

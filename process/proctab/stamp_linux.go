@@ -29,7 +29,7 @@ func Stamped(s Stamp, start func() error) error {
 
 // StampOf returns the stamp of a process, 0 if it has none or has ended.
 func StampOf(pid int) Stamp {
-	limits, err := file(pid, "limits")
+	limits, err := File(pid, "limits")
 	if err != nil {
 		return 0
 	}

@@ -71,7 +71,7 @@ func (s *Store) join(ctx context.Context, path string) error {
 	s.labels.ProjectLabel(ctx, s.own) // so that no other project gets a label that could mean this one
 	label := s.labels.ProjectLabel(ctx, path)
 	for _, known := range s.Projects() {
-		names, err := s.names(ctx, known)
+		names, err := s.names(ctx, known, nil)
 		if err != nil {
 			return err
 		}
@@ -88,21 +88,15 @@ func (s *Store) join(ctx context.Context, path string) error {
 	return nil
 }
 
-// names returns the addresses of a project that have a run, a definition or a group.
-func (s *Store) names(ctx context.Context, path string) (names []string, err error) {
-	runs, err := s.Runs(ctx, logstore.RunFilter{Project: path, Limit: 1})
+// names returns the addresses of a project that have a run or a definition. Nil among
+// stands for all names, else only these count.
+func (s *Store) names(ctx context.Context, path string, among []string) ([]string, error) {
+	names, err := s.Store.ProcessNames(ctx, path, among)
 	if err != nil {
-		return nil, fmt.Errorf("cannot list the runs: %w", err)
+		return nil, fmt.Errorf("cannot list the processes: %w", err)
 	}
-	for i := range runs {
-		names = append(names, runs[i].Name)
-	}
-	definitions, err := s.Definitions(ctx, path)
-	if err != nil {
-		return nil, fmt.Errorf("cannot list the stored definitions: %w", err)
-	}
-	for name := range definitions {
-		names = append(names, name)
+	for i := range names {
+		names[i] = s.address(path, names[i])
 	}
 	return names, nil
 }

@@ -28,7 +28,7 @@ func projectOf(own, dir string) (string, error) {
 	if err != nil {
 		self = own
 	}
-	inside := at == self || strings.HasPrefix(at, strings.TrimSuffix(self, "/")+"/")
+	inside := !process.IsNoProject(own) && (at == self || strings.HasPrefix(at, strings.TrimSuffix(self, "/")+"/"))
 	for ; !process.IsNoProject(at); at = filepath.Dir(at) {
 		if inside && at == self {
 			return own, nil

@@ -17,8 +17,8 @@ func (p *Project) groupNames(ctx context.Context) ([]string, error) {
 }
 
 // Group returns the address of the group that name stands for: that of p or, if the call
-// only reads, of the only project of the session that has it. Whether there is such a
-// group, the caller finds out.
+// only reads and names no project, of the only project of the session that has it.
+// Whether there is such a group, the caller finds out.
 func (p *Project) Group(ctx context.Context, name string, reads bool) (string, error) {
 	own := p.o.Store.address(p.name, name)
 	if !strings.Contains(name, "@") && len(p.o.Store.Projects()) == 1 {
@@ -38,7 +38,7 @@ func (p *Project) Group(ctx context.Context, name string, reads bool) (string, e
 		}
 	}
 	switch {
-	case len(elsewhere) == 1 && reads:
+	case len(elsewhere) == 1 && reads && !p.chosen:
 		return elsewhere[0], nil
 	case len(elsewhere) > 0:
 		return "", fmt.Errorf("%w: %q in the project of this call; there is %s", groups.ErrUnknown, name, strings.Join(elsewhere, ", "))

@@ -151,7 +151,7 @@ func (p *Project) defined(path, name string, raw []byte) Run {
 	r.Spec.Name = name
 	if def, err := readDefinition(name, raw); err == nil {
 		d := Details{Run: r}
-		(&Project{p.session, path}).describe(&d, name, def)
+		(&Project{session: p.session, name: path}).describe(&d, name, def)
 		r = d.Run
 	}
 	return r

@@ -21,7 +21,7 @@ func (p *Project) Names(ctx context.Context) ([]string, error) {
 			known[name] = true
 		}
 	}
-	stored, err := p.o.Store.names(ctx, p.name)
+	stored, err := p.o.Store.names(ctx, p.name, nil)
 	for _, name := range stored {
 		known[name] = true
 	}
@@ -36,7 +36,7 @@ func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 			continue
 		}
 		var more []string
-		more, err = (&Project{p.session, path}).Names(ctx)
+		more, err = (&Project{session: p.session, name: path}).Names(ctx)
 		all = append(all, more...)
 	}
 	return all, err
@@ -45,7 +45,7 @@ func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 // Resolve returns the addresses of the processes that an argument names: one process, or
 // several separated by commas. It returns nil, which stands for all processes of p, if
 // the argument is * or "". A name without a label is that of p or, if the call only
-// reads, of the only project of the session that has it. For an unknown name the error
+// reads and names no project, of the only project of the session that has it. For an unknown name the error
 // has the nearest name and all names.
 func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]string, error) {
 	if argument == "" || argument == "*" {
@@ -55,7 +55,7 @@ func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]s
 	if len(names) == 0 { // nil would select all processes
 		return nil, fmt.Errorf("argument process: %q names no process; * means all", argument)
 	}
-	known := knownNames{list: p.AllNames}
+	known := knownNames{project: p}
 	for i, name := range names {
 		own := p.o.Store.address(p.name, name)
 		if _, err := p.o.Manager.Status(own); err == nil {
@@ -74,16 +74,30 @@ func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]s
 	return names, nil
 }
 
-// knownNames are the addresses of the session, which are listed at most once.
+// maxAlone is how many addresses of a call are looked up one by one. For more of them
+// all addresses are listed.
+const maxAlone = 16
+
+// knownNames are the addresses of the session. A call that names a few known processes
+// looks up only these; else all addresses are listed, once.
 type knownNames struct {
-	list func(context.Context) ([]string, error)
-	all  []string // nil before the first use
+	project *Project
+	alone   int      // how many addresses were looked up by themselves
+	all     []string // nil: not listed
 }
 
-// have reports whether address is known.
+// have reports whether address is known. If it returns false, all is set.
 func (k *knownNames) have(ctx context.Context, address string) (_ bool, err error) {
+	if k.all == nil && k.alone < maxAlone {
+		k.alone++
+		path, name := k.project.o.Store.split(k.project.name, address)
+		found, err := k.project.o.Store.names(ctx, path, []string{name})
+		if len(found) > 0 || err != nil {
+			return err == nil, err
+		}
+	}
 	if k.all == nil {
-		k.all, err = k.list(ctx)
+		k.all, err = k.project.AllNames(ctx)
 	}
 	return slices.Contains(k.all, address), err
 }
@@ -115,7 +129,7 @@ func (p *Project) find(ctx context.Context, name string, reads bool, known *know
 		}
 	}
 	switch {
-	case len(elsewhere) == 1 && reads:
+	case len(elsewhere) == 1 && reads && !p.chosen:
 		return elsewhere[0], nil
 	case len(elsewhere) > 0:
 		return "", fmt.Errorf("%w: %q in the project of this call; there is %s", process.ErrUnknown, name, strings.Join(elsewhere, ", "))

@@ -46,6 +46,9 @@ type Options struct {
 type Project struct {
 	*session
 	name string // the path of the project's directory, which identifies it
+	// chosen means that a call has named the project: then no name falls through to
+	// another one.
+	chosen bool
 }
 
 // A session is what the projects of one session share.
@@ -59,7 +62,7 @@ type session struct {
 
 // New returns the session's own project, that of o.Manager.
 func New(o Options) *Project {
-	return &Project{&session{o: o}, o.Manager.Project()}
+	return &Project{session: &session{o: o}, name: o.Manager.Project()}
 }
 
 // Dir returns the directory of the project, which is also its name in the store.
@@ -71,7 +74,7 @@ func (p *Project) of(address string) *Project {
 		return p
 	}
 	path, _ := p.o.Store.split(p.o.Manager.Project(), address)
-	return &Project{p.session, path}
+	return &Project{session: p.session, name: path}
 }
 
 // isOwn reports whether p is the session's own project.
@@ -98,7 +101,7 @@ func (p *Project) At(ctx context.Context, project, cwd, command string) (*Projec
 	if err == nil {
 		err = p.o.Store.join(ctx, path)
 	}
-	return &Project{p.session, path}, err
+	return &Project{session: p.session, name: path, chosen: project != "" || cwd != ""}, err
 }
 
 // named returns the path of the project that an argument names.

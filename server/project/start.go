@@ -145,10 +145,28 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 // merge returns given merged over the definition of name, if there is one.
 func (p *Project) merge(ctx context.Context, name string, given Definition) (Definition, error) {
 	base, ok, err := p.Definition(ctx, name)
+	if err == nil && !ok {
+		base, ok, err = p.ownDefinition(ctx, name)
+	}
 	if err != nil || !ok {
 		return given, err
 	}
 	return base.override(given, p.name), nil
+}
+
+// ownDefinition returns the definition that name without its label has in the session's
+// own project, if it runs in a directory of p: so older versions of pmcp stored it.
+func (p *Project) ownDefinition(ctx context.Context, name string) (def Definition, ok bool, err error) {
+	if p.isOwn() {
+		return def, false, nil
+	}
+	own := p.o.Manager.Project()
+	_, bare := p.o.Store.split(own, name)
+	if def, ok, err = (&Project{session: p.session, name: own}).storedDefinition(ctx, bare); err != nil || !ok || def.Cwd == "" {
+		return def, false, err
+	}
+	path, err := projectOf(own, def.dir(own))
+	return def, err == nil && path == p.name, nil //nolint:nilerr // a directory that is gone belongs to no project
 }
 
 // launchOptions control the start of a definition.

@@ -3,7 +3,6 @@ package project
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 
@@ -57,7 +56,7 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 	case before.Stored:
 		return Stopped{Run: before, Hint: name + " was not running"}
 	}
-	ports := p.portsOf(name)
+	ports := p.o.Manager.Ports(name)
 	st, err := p.o.Manager.Stop(ctx, name, o)
 	if err != nil {
 		return Stopped{Err: fmt.Errorf("cannot stop %s: %w", name, err)}
@@ -67,20 +66,6 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 		stopped.Left = strings.Join(append([]string{"nothing left"}, p.closedPorts(ports)...), ", ")
 	}
 	return stopped
-}
-
-// portsOf returns the ports on which the tree of a process listens, in ascending order.
-// It returns none if they cannot be read.
-func (p *Project) portsOf(name string) (ports []int) {
-	members, err := p.o.Manager.Tree(name)
-	if err != nil {
-		return nil
-	}
-	for i := range members {
-		ports = append(ports, members[i].Ports...)
-	}
-	slices.Sort(ports)
-	return slices.Compact(ports)
 }
 
 // closedPorts returns what became of the ports of a process that was stopped: "port 3000
