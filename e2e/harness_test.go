@@ -60,7 +60,7 @@ func TestClientReportsWhatIsNotAMessage(t *testing.T) {
 		reports = append(reports, fmt.Sprintf(format, args...))
 	}, self(t), program("mcp", "noise")...)
 	s.exit(t)
-	if !s.outputEndsWithin(endsWithin) {
+	if !s.outputEnds() {
 		t.Fatalf("the output has not ended after %v", endsWithin)
 	}
 	s.closeInput(t)

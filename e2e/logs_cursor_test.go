@@ -110,7 +110,7 @@ func killWhilePrinting(t *testing.T, script string, kill func(*caller)) (w *worl
 	}
 	kill(c)
 	c.exit(t)
-	if !c.outputEndsWithin(endsWithin) {
+	if !c.outputEnds() {
 		t.Errorf("the server's output has not ended after %v", endsWithin)
 	}
 	w.awaitEmpty(t)

@@ -77,12 +77,11 @@ func TestProjectFollowsCwd(t *testing.T) {
 }
 
 // hides fails the test if the text of an answer contains one of wants.
-func (r result) hides(t testing.TB, wants ...string) result {
+func (r result) hides(t testing.TB, wants ...string) {
 	t.Helper()
 	for _, want := range wants {
 		if strings.Contains(r.Text, want) {
 			t.Errorf("got a text with %q:\n%s", want, r.Text)
 		}
 	}
-	return r
 }

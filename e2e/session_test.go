@@ -42,7 +42,7 @@ func (w *world) launch(t testing.TB, path string, arguments ...string) *session 
 			_ = syscall.Kill(s.pid, syscall.SIGKILL)
 			<-s.exited
 		}
-		if !s.outputEndsWithin(endsWithin) {
+		if !s.outputEnds() {
 			t.Errorf("a process still holds the output of pmcp (pid %d) open", s.pid)
 			s.closeOutput()
 			<-s.ended
@@ -123,9 +123,9 @@ func (s *session) exit(t testing.TB) int {
 
 func (s *session) endsWithin(d time.Duration) bool { return closedWithin(s.exited, d) }
 
-// outputEndsWithin reports whether every process that held the output open has exited
-// within d, also pmcp's server, which outlives a killed guardian.
-func (s *session) outputEndsWithin(d time.Duration) bool { return closedWithin(s.ended, d) }
+// outputEnds reports whether every process that held the output open has exited
+// within endsWithin, also pmcp's server, which outlives a killed guardian.
+func (s *session) outputEnds() bool { return closedWithin(s.ended, endsWithin) }
 
 // checkStderr fails the test if standard error contains a data race or a panic.
 func (s *session) checkStderr(t testing.TB) {

@@ -246,7 +246,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		err := s.limits.allow(&t)
 		if err == nil {
 			var c *call
-			arguments := raw
+			var arguments json.RawMessage
 			if c, arguments, err = s.callOf(ctx, &t, raw); err == nil {
 				a, err = t.call(ctx, c, arguments)
 			}
