@@ -166,8 +166,11 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		var items []*string // null is refused as an element, which encoding/json would skip
 		ok = json.Unmarshal(raw, &items) == nil && !slices.Contains(items, nil) && json.Unmarshal(raw, v.Addr().Interface()) == nil
 	case reflect.Map:
-		if v.Type().Elem() == reflect.TypeFor[*string]() {
+		switch v.Type().Elem().Kind() {
+		case reflect.Pointer:
 			raw = quoteElements(raw)
+		case reflect.Int:
+			raw = quotedNumber.ReplaceAll(raw, []byte(":$1"))
 		}
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
 	case reflect.Bool, reflect.String:
@@ -191,6 +194,9 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 	}
 	return nil
 }
+
+// quotedNumber matches a value in an object that is a number in quotes.
+var quotedNumber = regexp.MustCompile(`:\s*"(\d{1,9})"`)
 
 // quoteScalar returns a number, true or false as a JSON string of the same text, and
 // anything else as it is.
@@ -288,6 +294,8 @@ func (f *Field) allowed() string {
 		return "an array of strings"
 	case kind == reflect.Map && t.Elem().Kind() == reflect.Pointer:
 		return "an object with string values"
+	case kind == reflect.Map && t.Elem().Kind() == reflect.Int:
+		return `an object with numbers, as {"PORT": 3000}`
 	case kind == reflect.Map:
 		return "an object"
 	case f.min != nil && f.max != nil:

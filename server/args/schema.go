@@ -157,7 +157,7 @@ func Fields(t reflect.Type) []Field {
 			continue
 		}
 		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		if name == "" || name == "-" || hint == "internal" {
+		if name == "" || name == "-" || hint == "internal" || !sf.IsExported() {
 			continue
 		}
 		f := Field{
