@@ -9,6 +9,7 @@ require (
 	github.com/google/uuid v1.6.0 // session ids
 	github.com/joho/godotenv v1.5.1 // env_files
 	github.com/kelseyhightower/envconfig v1.4.0 // variables
+	github.com/klauspost/compress v1.20.3 // zstd, for stored log
 	github.com/mark3labs/mcp-go v1.2.1 // MCP types, dispatch; its client in tests
 	github.com/mattn/go-sqlite3 v1.14.52 // SQLite
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // a foreign client, for tests only

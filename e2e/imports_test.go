@@ -29,7 +29,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/upstream":        {"pmcp/server/jsonrpc"},
 		"pmcp/groups":                 {"pmcp/process"},
 		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed"},
-		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match"},
+		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match", "pmcp/logstore/pack"},
 		"pmcp/logstore/fault":         {},
 		"pmcp/logstore/mask":          {},
 		"pmcp/registry":               {"pmcp/process/proctab"},
@@ -39,6 +39,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/process/proctab":        {},
 		"pmcp/process/proctest":       {}, // used only by tests
 		"pmcp/logstore/match":         {},
+		"pmcp/logstore/pack":          {},
 		"pmcp/logstore/line":          {"pmcp/logstore/fault"},
 		"pmcp/process/sockets":        {"pmcp/process/proctab"},
 		"pmcp/process/ports":          {"pmcp/process/sockets"},
@@ -56,6 +57,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/mattn/go-sqlite3":          {"pmcp/logstore/db"},
 		"database/sql":                         {"pmcp/logstore", "pmcp/logstore/db"},
 		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},
+		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},
 		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},
 		"github.com/modelcontextprotocol":      {}, // used only by tests
 	}

@@ -135,8 +135,8 @@ func (r *readme) query(t *testing.T, b block) {
 	if !poll(answersWithin, func() bool { out = r.shell(t, b, r.user.home); return out != "" || t.Failed() }) {
 		t.Errorf("%v: the query found nothing", b)
 	}
-	if !strings.Contains(out, "GET / HTTP/1.1") {
-		t.Errorf("%v: got %q, want the request of the first session", b, out)
+	if !strings.Contains(out, "web|1|") {
+		t.Errorf("%v: got %q, want the run of the first session", b, out)
 	}
 }
 

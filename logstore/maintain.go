@@ -99,7 +99,8 @@ func (m *maintainer) startup(ctx context.Context) error {
 	if m.memoryOnly() {
 		return nil
 	}
-	return errors.Join(m.markLost(ctx), m.maintain(ctx), m.buildMissing(ctx)) // another server may hold the maintenance lock
+	m.filterBacklog.Store(true)                          // not now: what is to be built would compete with the start
+	return errors.Join(m.markLost(ctx), m.maintain(ctx)) // another server may hold the maintenance lock
 }
 
 // maintain performs the periodic maintenance. Only one server at a time performs it, and none while a server

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/pack"
 )
 
 // A storage is the database file of a Store, with the reasons not to use it. All owners share it; it needs no lock.
@@ -20,6 +21,7 @@ type storage struct {
 	log          *slog.Logger
 	file         *db.File // nil: memory only
 	memoryReason string   // why there is no file
+	packer       pack.Packer
 
 	damage   atomic.Pointer[string] // why the file is corrupt; nil if no damage was found
 	degraded atomic.Pointer[string] // why the flusher cannot store the log; nil if it can
