@@ -50,6 +50,7 @@ var readmeBlocks = map[string]func(*readme, *testing.T, block){
 	`{"mcpServers"`:                       (*readme).clientConfiguration,
 	`{"servers"`:                          (*readme).clientConfiguration,
 	"pmcp --doctor":                       (*readme).atHome,
+	"pmcp ps":                             (*readme).commands,
 	"sqlite3 ~/.local/state/pmcp/pmcp.db": (*readme).query,
 	"go test ./...         # everything, with real processes and": (*readme).packagesExist, // does not run the commands, because this test is part of the first one and the others take minutes
 }
@@ -124,6 +125,20 @@ func (r *readme) shell(t *testing.T, b block, dir string) string {
 		t.Errorf("%v: %v\n%s%s", b, err, out, &stderr)
 	}
 	return string(out)
+}
+
+// commands runs the commands of a block for all projects, without following. Each must know
+// its arguments.
+func (r *readme) commands(t *testing.T, b block) {
+	for line := range strings.Lines(b.text) {
+		command, _, _ := strings.Cut(strings.ReplaceAll(line, " -f", ""), "#")
+		cmd := exec.Command("sh", "-c", strings.TrimSpace(command)+" --all")
+		cmd.Dir, cmd.Env = r.user.home, r.user.env
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 || strings.HasPrefix(command, "pmcp ps") && !strings.Contains(string(out), "web@") {
+			t.Errorf("%v: %s: %v\n%s", b, command, err, out)
+		}
+	}
 }
 
 // query runs the block that queries the database, which must find output of the first

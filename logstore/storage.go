@@ -41,6 +41,14 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 		s.memoryReason = "no database file was asked for"
 		return s, ids, nil
 	}
+	if o.ReadOnly {
+		f, err := db.OpenReader(ctx, o.Path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o.Path, err)
+		}
+		s.file, ids.session = f, 0 // no run has this session
+		return s, ids, nil
+	}
 	f, err := db.Open(ctx, o.Path, s.limits.Limits, s.anyDead, func(f *db.File) (err error) {
 		ids.session, err = db.ReserveSession(ctx, f.WriteDB, o.owner(), time.Now())
 		return err
@@ -73,7 +81,7 @@ func (s *storage) close(stored bool) (err error) {
 	case s.damage.Load() != nil:
 		s.file.CloseUnchanged()
 		return nil
-	case stored:
+	case stored && !s.opts.ReadOnly:
 		err = db.EndSession(context.Background(), s.file.WriteDB, s.opts.Session, time.Now())
 	}
 	return errors.Join(err, s.file.Close())
@@ -123,8 +131,14 @@ func (s *storage) update(ctx context.Context, fn func(*sql.Tx) error) error {
 	if err := s.damageErr(); err != nil {
 		return err
 	}
+	if s.opts.ReadOnly {
+		return errReadOnly
+	}
 	return s.file.Update(ctx, fn)
 }
+
+// errReadOnly is returned by what needs to write to a Store that only reads.
+var errReadOnly = errors.New("the log database is open for reading only")
 
 // errFoundDamage is wrapped by one error only: that of the read that finds the damage. The caller repeats the
 // read, which then uses memory only.
