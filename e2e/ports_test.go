@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -14,6 +15,8 @@ import (
 	"pmcp/process/proctab"
 	"pmcp/process/proctest"
 	"pmcp/process/sockets"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // serving returns the arguments of a server that listens on the port that it is assigned.
@@ -165,7 +168,10 @@ func TestPreferredPortIsTakenIfFree(t *testing.T) {
 
 	c.ok(t, "start_process", serving(t, "both", 0).with("ports", args{"PORT": 0, "API_PORT": free}).with("ready", args{"http": "http://127.0.0.1:{PORT}/up"})).
 		says(t, "GET http://127.0.0.1:").hides(t, "{PORT}")
-	c.ok(t, "start_process", serving(t, "rule", free).with("ready", args{"port": free})).want(t, args{"ready": true})
+	for i, rule := range []any{free, "{PORT}"} {
+		c.ok(t, "start_process", serving(t, fmt.Sprint("rule", i), free).with("ready", args{"port": rule})).want(t, args{"ready": true})
+	}
+	c.ok(t, "get_process_info", args{"process": "rule1"}).says(t, `ready: {"port":"{PORT}"}`)
 	c.ok(t, "start_process", sh("text", "echo $PORT {PORT} $OTHER ${PORT} {NONE} {{PORT}}", args{"ports": args{"PORT": free}, "env": args{"OTHER": "at-{PORT}"}, "wait": "exit"}))
 	printed := c.ok(t, "get_logs", args{"process": "text"})
 	if port := regexp.MustCompile(`at-(\d+)`).FindStringSubmatch(printed.Text); port == nil {
@@ -173,6 +179,8 @@ func TestPreferredPortIsTakenIfFree(t *testing.T) {
 	} else {
 		printed.says(t, fmt.Sprintf("%[1]s %[1]s at-%[1]s %[1]s {NONE} {{PORT}}", port[1]))
 	}
+	c.ok(t, "start_process", sh("undeclared", "echo {PORT} {UI_PORT} {NONE}; exec sleep 1000", args{"ports": args{"PORT": 0}, "env": args{"API": "{api.PORT}"}})).
+		says(t, "{UI_PORT} stays as it is: no such port is declared in ports", "{api.PORT} stays as it is").hides(t, "{PORT} stays", "{NONE} stays")
 	c.ok(t, "start_process", args{"name": "line", "command": "echo line {PORT} {a,b}", "ports": args{"PORT": 0}, "wait": "exit"}).hides(t, "{PORT}")
 }
 
@@ -311,6 +319,11 @@ func TestBadPortsAreRefused(t *testing.T) {
 		"argument cwd: {PORT} is not replaced here":            {"ports": one, "cwd": "{PORT}"},
 		"argument ready.log: {PORT} is not replaced here":      {"ports": one, "ready": args{"log": "on {PORT}"}},
 		"argument env_files: {PORT} is not replaced here":      {"ports": one, "env_files": []string{"a-{PORT}"}},
+		"argument cwd: {api.PORT} is not replaced here":        {"cwd": "{api.PORT}"},
+		"argument ready.port: want an integer from 0 to 65535": {"ports": one, "ready": args{"port": "{API_PORT}"}},
+		`one of ports in braces, as {PORT}, got "{api.PORT}"`:  {"ports": one, "ready": args{"port": "{api.PORT}"}},
+		`as {PORT}, got "{PORT}"`:                              {"ready": args{"port": "{PORT}"}},
+		`ready.http "http://localhost:{PORT}/": want a URL`:    {"ready": args{"http": "http://localhost:{PORT}/"}},
 		"PORT is also set in env or in the command; give it i": {"ports": one, "command": "PORT=3000 sleep 1000", "args": nil},
 	} {
 		start := own(t, "web", "sleep")
@@ -319,9 +332,40 @@ func TestBadPortsAreRefused(t *testing.T) {
 		}
 		c.refused(t, "start_process", start, want)
 	}
-	if os.Getuid() != 0 {
-		c.refused(t, "start_process", own(t, "web", "sleep").with("ports", args{"PORT": 80}), "port 80 needs rights that pmcp does not have")
-	}
 	c.ok(t, "list_processes", nil).hides(t, "web")
 	c.ok(t, "start_process", own(t, "web", "sleep").with("ports", args{"PORT": "0"}))
+}
+
+// TestPortThatNeedsRightsIsRefused starts pmcp as a user who may not use the ports below 1024.
+func TestPortThatNeedsRightsIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	drop := []string{"--bounding-set=-net_bind_service", "--inh-caps=-net_bind_service"}
+	if out, err := exec.Command("setpriv", append(drop, "true")...).CombinedOutput(); err != nil {
+		t.Skipf("cannot drop a capability: %v: %s", err, out)
+	}
+	if first, err := os.ReadFile("/proc/sys/net/ipv4/ip_unprivileged_port_start"); err != nil || strings.TrimSpace(string(first)) != "1024" {
+		t.Skipf("ports below 1024 need no rights: %s %v", first, err)
+	}
+	c := &caller{session: w.launch(t, "setpriv", append(drop, binary(t))...), schemas: map[string]*jsonschema.Resolved{}}
+	c.learnSchemas(t)
+	c.refused(t, "start_process", serving(t, "web", 81), "PORT of web: port 81 needs rights that pmcp does not have")
+	c.ok(t, "create_group", args{"name": "dev", "members": []args{
+		{"process": "web", "command": self(t), "args": program("http", "{PORT}"), "ports": args{"PORT": 81}},
+		{"process": "api", "command": self(t), "args": program("http", "{PORT}"), "ports": args{"PORT": 0}},
+	}})
+	c.refused(t, "start_group", args{"group": "dev"}, "PORT of web: port 81 needs rights")
+	c.ok(t, "list_processes", args{"state": "running"}).hides(t, "web", "api")
+}
+
+// TestPortIsReservedBetweenRuns checks that no process gets the port of one that is about to be restarted.
+func TestPortIsReservedBetweenRuns(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	free := proctest.FreePort(t)
+	c.ok(t, "start_process", sh("loop", "exit 1", args{"ports": args{"PORT": free}, "restart": "on-failure", "timeout_ms": 0}))
+	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "loop: backoff") }) {
+		t.Fatal("the process is not restarted")
+	}
+	c.ok(t, "start_process", serving(t, "web", free)).says(t, fmt.Sprintf("port %d is reserved for loop", free))
 }

@@ -78,6 +78,9 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.Float64:
 		return &jsonschema.Schema{Type: "number"}
 	case reflect.String:
+		if t == reflect.TypeFor[IntOrText]() {
+			return &jsonschema.Schema{Type: "integer"}
+		}
 		return &jsonschema.Schema{Type: "string"}
 	case reflect.Interface:
 		return &jsonschema.Schema{}

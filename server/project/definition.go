@@ -12,6 +12,8 @@ import (
 	"pmcp/health"
 	"pmcp/process"
 	"pmcp/process/command"
+	"pmcp/process/ports"
+	"pmcp/server/args"
 )
 
 // A Definition holds the arguments that define how a process runs: start_process
@@ -55,9 +57,10 @@ type Streams struct {
 }
 
 type readyArgs struct {
-	Log  string `json:"log,omitempty" jsonschema:"RE2 pattern"`
-	Port *int   `json:"port,omitempty" jsonschema:"0: any" min:"0" max:"65535"`
-	HTTP string `json:"http,omitempty" jsonschema:"URL or path"`
+	Log string `json:"log,omitempty" jsonschema:"RE2 pattern"`
+	// Port may be the name of one of the ports of the process in braces.
+	Port args.IntOrText `json:"port,omitempty" jsonschema:"0: any" min:"0" max:"65535"`
+	HTTP string         `json:"http,omitempty" jsonschema:"URL or path"`
 }
 
 type healthArgs struct {
@@ -191,8 +194,9 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	if a.Restart != "never" {
 		spec.Restart = process.RestartPolicy(a.Restart)
 	}
-	if a.Ready != nil {
-		spec.Ready = &process.Ready{Log: a.Ready.Log, Port: a.Ready.Port, HTTP: a.Ready.HTTP}
+	var err error
+	if spec.Ready, err = a.Ready.spec(); err != nil {
+		return spec, err
 	}
 	if a.Stop != nil {
 		spec.Stop = process.StopSpec{Signal: a.Stop.Signal, Timeout: time.Duration(a.Stop.TimeoutMS) * time.Millisecond}
@@ -224,6 +228,20 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	}
 	spec.Env = env
 	return spec, a.requireSecrets(env)
+}
+
+// spec returns the readiness rule, or nil if there is none.
+func (a *readyArgs) spec() (*process.Ready, error) {
+	if a == nil {
+		return nil, nil
+	}
+	rule := &process.Ready{Log: a.Log, HTTP: a.HTTP}
+	if port, ok := a.Port.Int(); ok {
+		rule.Port = &port
+	} else if a.Port != "" {
+		return nil, fmt.Errorf("argument ready.port: want an integer from 0 to %d, or one of ports in braces, as {PORT}, got %.100q", ports.Max, a.Port)
+	}
+	return rule, nil
 }
 
 // line returns what the command line of def is read as. It is empty if def has args.

@@ -11,6 +11,7 @@ import (
 	"pmcp/process"
 	"pmcp/process/command"
 	"pmcp/process/ports"
+	"pmcp/server/args"
 )
 
 // maxPorts bounds the ports of one process.
@@ -28,9 +29,6 @@ type PortArgs struct {
 // checkPorts returns an error for ports that could never be assigned, and for a template
 // where none is replaced.
 func (a Definition) checkPorts() error {
-	if len(a.Ports) == 0 {
-		return nil
-	}
 	if len(a.Ports) > maxPorts {
 		return fmt.Errorf("argument ports: want at most %d, got %d", maxPorts, len(a.Ports))
 	}
@@ -55,7 +53,7 @@ func (a Definition) checkPorts() error {
 }
 
 // checkTemplates returns an error if an argument in which templates are not replaced names
-// one of the ports.
+// one of the ports, or one of another process.
 func (a Definition) checkTemplates() error {
 	places := map[string]string{"cwd": a.Cwd, "env_files": strings.Join(a.EnvFiles, " "), "group": a.Group}
 	if a.Ready != nil {
@@ -67,16 +65,24 @@ func (a Definition) checkTemplates() error {
 	for _, place := range slices.Sorted(maps.Keys(places)) {
 		found := ""
 		ports.Expand(places[place], func(process, variable string) (string, bool) {
-			if _, is := a.Ports[variable]; is && process == "" {
+			switch _, is := a.Ports[variable]; {
+			case process == "" && is:
 				found = variable
+			case process != "" && isPortName(variable):
+				found = process + "." + variable
 			}
 			return "", false
 		})
 		if found != "" {
-			return fmt.Errorf("argument %s: {%s} is not replaced here, only in command, args, env, ready.http and health", place, found)
+			return fmt.Errorf("argument %s: {%s} is not replaced here, only in command, args, env, ready.port, ready.http and health", place, found)
 		}
 	}
 	return nil
+}
+
+// isPortName reports whether a variable that is not declared is probably meant to be a port.
+func isPortName(variable string) bool {
+	return variable == "PORT" || strings.HasSuffix(variable, "_PORT")
 }
 
 // anyPort stands for a port that is not known.
@@ -99,13 +105,14 @@ func (a Definition) expanded(assigned map[string]process.AssignedPort, value fun
 	if a.assigned = assigned; assigned == nil {
 		a.assigned = map[string]process.AssignedPort{}
 	}
+	own := func(process, variable string) (string, bool) {
+		port, ok := assigned[variable]
+		return strconv.Itoa(port.Port), ok && process == ""
+	}
 	text := func(s string) string {
 		return ports.Expand(s, func(process, variable string) (string, bool) {
-			if port, ok := assigned[variable]; ok && process == "" {
-				return strconv.Itoa(port.Port), true
-			}
 			if process == "" {
-				return "", false
+				return own(process, variable)
 			}
 			return value(process, variable)
 		})
@@ -126,9 +133,10 @@ func (a Definition) expanded(assigned map[string]process.AssignedPort, value fun
 	if a.Ready != nil {
 		ready := *a.Ready
 		ready.HTTP = text(ready.HTTP)
+		ready.Port = args.IntOrText(ports.Expand(string(ready.Port), own))
 		for _, port := range assigned { // the port that was preferred is the one that was meant
-			if ready.Port != nil && *a.Ready.Port == port.Preferred && port.Preferred != 0 {
-				ready.Port = new(port.Port)
+			if meant, ok := a.Ready.Port.Int(); ok && meant == port.Preferred && meant != 0 {
+				ready.Port = args.IntOrText(strconv.Itoa(port.Port))
 			}
 		}
 		a.Ready = &ready

@@ -87,8 +87,9 @@ func (r *Run) listensAsTold() bool {
 }
 
 // PortNotes returns sentences on the assigned ports of a run that was started: who holds the
-// preferred ports, and where the program listens instead. ready means that the call has
-// waited for readiness, so that a program which does not listen should be named.
+// preferred ports, where the program listens instead, and which templates stayed as they
+// are. ready means that the call has waited for readiness, so that a program which does not
+// listen should be named.
 func (r *Run) PortNotes(ready bool) (notes []string) {
 	told := make([]string, 0, len(r.Spec.Ports))
 	for _, variable := range slices.Sorted(maps.Keys(r.Spec.Ports)) {
@@ -104,7 +105,27 @@ func (r *Run) PortNotes(ready bool) (notes []string) {
 	case ready:
 		notes = append(notes, "nothing listens on "+strings.Join(told, ", "))
 	}
+	for _, left := range r.leftTemplates() {
+		notes = append(notes, left+" stays as it is: no such port is declared in ports")
+	}
 	return notes
+}
+
+// leftTemplates returns the names of ports in braces that the command line and the
+// environment of the run still have: those with PORT as their last word, since other braces
+// mean something else.
+func (r *Run) leftTemplates() (left []string) {
+	note := func(process, variable string) (string, bool) {
+		if isPortName(variable) {
+			left = append(left, "{"+strings.TrimPrefix(process+"."+variable, ".")+"}")
+		}
+		return "", false
+	}
+	for _, text := range slices.Concat([]string{r.Spec.Command}, r.Spec.Args, slices.Collect(maps.Values(r.Spec.Env))) {
+		ports.Expand(text, note)
+	}
+	slices.Sort(left)
+	return slices.Compact(left)
 }
 
 func joinPorts(list []int) string {

@@ -27,7 +27,7 @@ func (p *Project) reservePorts(ctx context.Context, defs map[string]Definition) 
 	slices.SortStableFunc(wishes, func(a, b logstore.PortWish) int { // a chosen port must not be one that is preferred
 		return cmp.Compare(min(b.Preferred, 1), min(a.Preferred, 1))
 	})
-	c := portChoice{Project: p, chooser: ports.NewChooser(), refusals: make(map[string]ports.Refusal)}
+	c := portChoice{Project: p, chooser: ports.NewChooser(), session: p.portsOfSession(defs), refusals: make(map[string]ports.Refusal)}
 	c.own = sync.OnceValue(func() (listening []int) {
 		for address := range defs {
 			listening = append(listening, p.treePorts(address)...)
@@ -53,10 +53,26 @@ func (p *Project) reservePorts(ctx context.Context, defs map[string]Definition) 
 	return all, nil
 }
 
+// portsOfSession returns the processes of the session that go on, also those that wait for
+// their next run, by their assigned ports. It leaves out those in except.
+func (p *Project) portsOfSession(except map[string]Definition) map[int]string {
+	of := make(map[int]string)
+	for _, st := range p.o.Manager.List() {
+		if _, is := except[st.Spec.Name]; is || !st.GoesOn() {
+			continue
+		}
+		for _, assigned := range st.Spec.Ports {
+			of[assigned.Port] = st.Spec.Name
+		}
+	}
+	return of
+}
+
 // A portChoice chooses the ports of one transaction.
 type portChoice struct {
 	*Project
 	chooser  *ports.Chooser
+	session  map[int]string           // see portsOfSession
 	own      func() []int             // the ports on which the processes listen now
 	refusals map[string]ports.Refusal // of preferred ports, by portKey
 }
@@ -74,7 +90,7 @@ func (c *portChoice) choose(w logstore.PortWish, taken map[int]logstore.PortHold
 		Reserved: func(port int) string {
 			holder, ok := taken[port]
 			if !ok {
-				return ""
+				return c.session[port]
 			}
 			return c.describeHolder(holder)
 		},
@@ -85,7 +101,7 @@ func (c *portChoice) choose(w logstore.PortWish, taken map[int]logstore.PortHold
 	}
 	port, refusal, err := c.chooser.Choose(want)
 	if err != nil {
-		err = fmt.Errorf("argument ports: %s: %w", w.Variable, err)
+		err = fmt.Errorf("argument ports: %s of %s: %w", w.Variable, address, err)
 	}
 	c.refusals[portKey(w)] = refusal
 	return port, err
