@@ -195,6 +195,9 @@ func (c *filterCache) load(ctx context.Context, q db.Querier, p *pack.Packer, id
 		}
 		return nil
 	}, `SELECT id, bits, sum FROM chunk_filter WHERE id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
+	if db.IsCorrupt(err) {
+		err = nil
+	}
 	return err
 }
 

@@ -2,10 +2,12 @@ package logstore
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
+	"pmcp/logstore/match"
 	"pmcp/logstore/pack"
 )
 
@@ -219,5 +221,44 @@ func TestChunkOverBoundIsGap(t *testing.T) {
 	p, err := s.Read(t.Context(), Query{After: CursorStart, Limit: 1})
 	if err != nil || len(p.Gaps) != 1 || p.Gaps[0].Lines != b.lines() || len(p.Lines) != 1 || p.Lines[0].Text != fmt.Sprintf("line %d of the run", b.last()+1) {
 		t.Errorf("got %+v and gaps %+v, %v; want the line after the chunk", p.Lines, p.Gaps, err)
+	}
+}
+
+// TestRealFilesOfOlderVersions opens files that released versions wrote, each killed while a process ran: testdata has
+// one for each schema. It reads them before and after maintenance packs them, and with two servers.
+func TestRealFilesOfOlderVersions(t *testing.T) {
+	for version := 1; version <= 4; version++ {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "pmcp.db")
+			checkError(t, os.WriteFile(path, unpackFile(t, fmt.Sprintf("testdata/versions/%d.db.gz", version)), 0o600))
+			mine, other := "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+			alive := func(_, id string) bool { return id == mine || id == other }
+			s := openTest(t, Options{Path: path, Session: mine, RetentionDays: 36_500, Alive: alive})
+			check := func(s *Store) {
+				t.Helper()
+				for _, read := range []func(testing.TB, *Store, Query) []Line{readAll, readBackwards} {
+					wantNumbered(t, read(t, s, Query{Names: []string{"web"}, Limit: 3000}), 1, 11_000)
+					wantNumbered(t, read(t, s, Query{Names: []string{"api"}, Limit: 3000, Streams: 1 << Stdout}), 1, 100)
+				}
+				m, err := s.Search(t.Context(), SearchQuery{Text: "line 10077 of"})
+				if err != nil || len(m.Hits) != 1 || m.Hits[0].Number != 10_077 {
+					t.Errorf("search: got %+v, %v; want line 10077", m, err)
+				}
+				all, _, err := s.Faults(t.Context(), FaultQuery{})
+				if err != nil || len(all) != 1 || all[0].Message != "connect ECONNREFUSED 127.0.0.1:5432" {
+					t.Errorf("faults: got %+v, %v; want the one of api", all, err)
+				}
+			}
+			check(s)
+			m := &maintainer{storage: s.storage, captures: s.captureTable}
+			checkError(t, m.buildMissing(t.Context()))
+			var unpacked int
+			checkError(t, s.file.ReadDB.QueryRow(`SELECT count(*) FROM chunk WHERE stored IS NULL AND bytes >= ?`, match.FilterMinText).Scan(&unpacked))
+			if unpacked > 0 {
+				t.Errorf("got %d chunks as they were, want all packed", unpacked)
+			}
+			check(s)
+			check(openTest(t, Options{Path: path, Session: other, RetentionDays: 36_500, Alive: alive}))
+		})
 	}
 }

@@ -92,7 +92,7 @@ func (s *blockSource) storedBlock(which string, line int64) (*block, error) {
 		if len(s.passed) > 0 {
 			cond, args = cond+` AND c.id NOT IN (SELECT value FROM json_each(?))`, append(args, jsonArray(s.passed))
 		}
-		b, err := queryBlock(s.ctx, s.q, s.packer, selectBlock+`c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
+		b, err := queryChunk(s.ctx, s.q, s.packer, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
 		damaged, err := s.passOver(err)
 		if !damaged {
 			return b, err
@@ -166,6 +166,8 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 const (
 	// selectBlock selects what scanBlock scans, of chunks. A chunk whose data is gone is damaged.
 	selectBlock = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c LEFT JOIN chunk_data d USING (id) WHERE `
+	// selectCard selects the same without the data.
+	selectCard = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, -1, -1, NULL, NULL FROM chunk c WHERE `
 	// selectTail selects the same of tail rows.
 	selectTail = `SELECT id, first_line, min_at, lines, length(body), 0, sum, meta, body FROM tail WHERE `
 )
@@ -173,7 +175,17 @@ const (
 // loadChunk reads a stored chunk. It returns nil if the chunk is gone, and a damagedBlock as the error if the chunk is
 // damaged.
 func loadChunk(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
-	return queryBlock(ctx, q, p, selectBlock+`c.id = ?`, id)
+	return queryChunk(ctx, q, p, `c.id = ?`, id)
+}
+
+// queryChunk reads the first chunk that meets a condition, as loadChunk does. A chunk whose data SQLite cannot read is
+// damaged as well.
+func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, where string, args ...any) (*block, error) {
+	b, err := queryBlock(ctx, q, p, selectBlock+where, args...)
+	if db.IsCorrupt(err) {
+		return queryBlock(ctx, q, p, selectCard+where, args...)
+	}
+	return b, err
 }
 
 // loadTail reads a tail row, as loadChunk reads a chunk.

@@ -136,6 +136,9 @@ func loadChunks(ctx context.Context, q db.Querier, p *pack.Packer, ids []int64) 
 		blocks[*id] = b
 		return err
 	}, selectBlock+`c.id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
+	if db.IsCorrupt(err) { // loadChunk tells which are damaged
+		err = nil
+	}
 	return blocks, err
 }
 
