@@ -33,7 +33,6 @@ import (
 	"pmcp/registry/doctor"
 	"pmcp/registry/guardian"
 	"pmcp/server"
-	"pmcp/server/cli"
 	"pmcp/server/config"
 	"pmcp/server/project"
 	"pmcp/server/upstream"
@@ -61,9 +60,6 @@ func main() {
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
 	if len(args) >= 2 && args[0] == guard.Verb {
 		return serve(ctx, args[1], stdin, stdout, stderr)
-	}
-	if cli.IsCommand(args) {
-		return cli.Run(ctx, args, stdout, stderr)
 	}
 	o, err := config.ParseFlags(args, version, stderr)
 	switch {
@@ -97,6 +93,11 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 	}
 	config.WarnUnknown(slog.New(slog.NewTextHandler(stderr, nil)))
 	o.Dir, o.MaxServers, o.Database, o.Allowed = c.RegistryDir, c.MaxServers, c.DatabasePath, c.AllowedCommands
+	o.Mask = func(argv []string) []string {
+		m := mask.New()
+		m.LearnArgs(argv...)
+		return m.Texts(argv)
+	}
 	o.Checks = []doctor.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
 		return db.CheckFile(ctx, c.DatabasePath)
 	}}}

@@ -49,8 +49,8 @@ var readmeBlocks = map[string]func(*readme, *testing.T, block){
 	"claude mcp add --scope user pmcp -- ~/.local/bin/pmcp": (*readme).claudeLine, // does not run the command, which needs Claude Code
 	`{"mcpServers"`:                       (*readme).clientConfiguration,
 	`{"servers"`:                          (*readme).clientConfiguration,
+	`"devtools": {`:                       (*readme).guardConfiguration,
 	"pmcp --doctor":                       (*readme).atHome,
-	"pmcp ps":                             (*readme).commands,
 	"sqlite3 ~/.local/state/pmcp/pmcp.db": (*readme).query,
 	"go test ./...         # everything, with real processes and": (*readme).packagesExist, // does not run the commands, because this test is part of the first one and the others take minutes
 }
@@ -127,20 +127,6 @@ func (r *readme) shell(t *testing.T, b block, dir string) string {
 	return string(out)
 }
 
-// commands runs the commands of a block for all projects, without following. Each must know
-// its arguments.
-func (r *readme) commands(t *testing.T, b block) {
-	for line := range strings.Lines(b.text) {
-		command, _, _ := strings.Cut(strings.ReplaceAll(line, " -f", ""), "#")
-		cmd := exec.Command("sh", "-c", strings.TrimSpace(command)+" --all")
-		cmd.Dir, cmd.Env = r.user.home, r.user.env
-		out, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 || strings.HasPrefix(command, "pmcp ps") && !strings.Contains(string(out), "web@") {
-			t.Errorf("%v: %s: %v\n%s", b, command, err, out)
-		}
-	}
-}
-
 // query runs the block that queries the database, which must find output of the first
 // session in README.md.
 func (r *readme) query(t *testing.T, b block) {
@@ -150,8 +136,8 @@ func (r *readme) query(t *testing.T, b block) {
 	if !poll(answersWithin, func() bool { out = r.shell(t, b, r.user.home); return out != "" || t.Failed() }) {
 		t.Errorf("%v: the query found nothing", b)
 	}
-	if !strings.Contains(out, "web|1|") {
-		t.Errorf("%v: got %q, want the run of the first session", b, out)
+	if !strings.Contains(out, "GET / HTTP/1.1") {
+		t.Errorf("%v: got %q, want the request of the first session", b, out)
 	}
 }
 
@@ -195,6 +181,27 @@ func (r *readme) clientConfiguration(t *testing.T, b block) {
 		s := w.launch(t, strings.ReplaceAll(server.Command, readmeHome, r.user.home), server.Args...)
 		s.initialize(t)
 		s.must(t, "list_processes", args{})
+	}
+}
+
+// guardConfiguration starts servers that are configured below pmcp guard, with a stand-in for npx
+// that prints its arguments.
+func (r *readme) guardConfiguration(t *testing.T, b block) {
+	var servers map[string]struct {
+		Command string
+		Args    []string
+	}
+	check(t, json.Unmarshal([]byte("{"+b.text+"}"), &servers))
+	npx := filepath.Join(r.user.home, ".local", "bin", "npx")
+	check(t, os.WriteFile(npx, []byte("#!/bin/sh\necho \"$@\"\n"), 0o755))
+	defer os.Remove(npx)
+	for name, server := range servers {
+		cmd := exec.Command(strings.ReplaceAll(server.Command, readmeHome, r.user.home), server.Args...)
+		cmd.Env = r.user.env
+		out, err := cmd.Output()
+		if got, want := string(out), strings.Join(server.Args[3:], " ")+"\n"; got != want || err != nil {
+			t.Errorf("%v: %s: got %q and %v, want %q", b, name, got, err, want)
+		}
 	}
 }
 

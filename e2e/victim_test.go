@@ -43,6 +43,13 @@ func (a *arena) launchVictim(client bool, more ...string) (_ *victim, err error)
 	if client {
 		argv = []string{"/bin/sh", "-c", clientScript, "client"}
 	}
+	return a.launchVictimOf(argv, more...)
+}
+
+// launchVictimOf is launchVictim with the command of the stand-in client, which prints pmcp's pid
+// to descriptor 3; nil for none.
+func (a *arena) launchVictimOf(argv []string, more ...string) (_ *victim, err error) {
+	client := argv != nil
 	cmd, stderr, err := a.command(argv, more...)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -132,7 +131,7 @@ func TestCheckFileFindsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := startRun(s, "/p", "a")
-	fill(t, s, run, time.Now(), 2<<20)
+	put(s, run, 1, 50_000)
 	endRun(s, run)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -53,11 +53,12 @@ func filesOfKilledServer(t *testing.T) (path string) {
 	}
 	defer s.Close()
 	run := startRun(s, "/p", "web")
-	fill(t, s, run, time.Now(), 2<<20)
+	put(s, run, 1, 50_000)
+	flush(t, s)
 	if err := s.file.Checkpoint(t.Context(), "PASSIVE"); err != nil {
 		t.Fatal(err)
 	}
-	put(s, run, 1, 10_000)
+	put(s, run, 50_001, 60_000)
 	flush(t, s)
 	path = filepath.Join(t.TempDir(), "pmcp.db")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -126,7 +127,8 @@ func TestStoreSurvivesDamageOfOpenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			fill(t, s, startRun(s, "/p", "web"), time.Now(), 2<<20)
+			put(s, startRun(s, "/p", "web"), 1, 50_000)
+			flush(t, s)
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}

@@ -174,7 +174,6 @@ func (w *writer) flush(urgent bool) error {
 		if b.empty() {
 			return nil
 		}
-		b.pack(&w.packer)
 		if err := w.commit(&b); err != nil {
 			w.abort(&b)
 			for _, r := range list {
@@ -186,7 +185,7 @@ func (w *writer) flush(urgent bool) error {
 		}
 		w.markCommitted(&b)
 		w.succeeded()
-		w.notifyMaintenance(b.stored)
+		w.notifyMaintenance(b.bytes)
 		if len(list) == 0 { // later records and lines have their own signals
 			return nil
 		}

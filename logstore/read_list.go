@@ -273,8 +273,7 @@ func (s *statsSum) addStored(ctx context.Context, q db.Querier, run, limit int64
 		return false, err
 	}
 	s.addGaps(gaps)
-	tails, damaged, err := tailBlocks(ctx, q, run, limit)
-	s.addGaps(damaged)
+	tails, err := tailBlocks(ctx, q, run, limit)
 	for i := range tails {
 		s.add(tails[i].summarize())
 	}

@@ -66,7 +66,7 @@ func (r *runReader) searchNext() error {
 	m, p := r.m, r.refs[0]
 	r.refs = r.refs[1:]
 	b, err := r.fetch(p)
-	if _, err = r.source.passOver(err); err != nil {
+	if err != nil {
 		return err
 	}
 	m.scanned += p.lines

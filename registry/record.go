@@ -35,6 +35,9 @@ type Record struct {
 	Project string `json:"project,omitempty"`
 	// Database is the path of the log database.
 	Database string `json:"database,omitempty"`
+	// Guards is the command of `pmcp guard`; empty for a server. Server is then the process
+	// that started the command.
+	Guards []string `json:"guards,omitempty"`
 	// Transport is how the client speaks to the server: "stdio".
 	Transport string `json:"transport"`
 	// ClientName and ClientVersion are what the client calls itself. They are empty

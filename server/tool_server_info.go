@@ -184,7 +184,7 @@ func (s *Server) listServers(r *serverInfoResult) error {
 	}
 	for _, e := range entries {
 		live := e.State == registry.Live
-		if e.ID == s.o.Session || e.Record.Format == 0 && !live {
+		if e.ID == s.o.Session || e.Record.Format == 0 && !live || len(e.Record.Guards) > 0 {
 			continue
 		}
 		other := serverResult{Status: string(e.State)}

@@ -3,6 +3,7 @@ package guard
 import (
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"pmcp/process/proctab"
@@ -16,7 +17,9 @@ func (g *guardian) clean() bool {
 		server:    g.server,
 		inherited: g.inherited,
 		adopts:    canAdopt(),
+		asked:     map[proctab.ID]bool{},
 	}
+	grace := time.Now().Add(g.Grace)
 	deadline := time.Now().Add(g.cleanLimit)
 	rescan := time.NewTicker(g.rescan)
 	defer rescan.Stop()
@@ -30,7 +33,9 @@ func (g *guardian) clean() bool {
 			g.report.logf("cannot kill what the server left, its record stays: %s", c.describe(left))
 			return false
 		}
-		if c.killer.Pass(left) {
+		if time.Now().Before(grace) {
+			c.ask(left)
+		} else if c.killer.Pass(left) {
 			continue // no pause for processes that multiply
 		}
 		select {
@@ -47,8 +52,9 @@ type cleaner struct {
 	inherited []proctab.ID
 	adopts    bool // whether the kernel re-parents orphans to us
 	killer    proctab.Killer
-	empty     int   // passes in a row that found nothing
-	blind     error // error of reading the process table in the last pass
+	asked     map[proctab.ID]bool // processes that have got SIGTERM
+	empty     int                 // passes in a row that found nothing
+	blind     error               // error of reading the process table in the last pass
 }
 
 // round reaps the processes that have ended and returns those that have not. done is true
@@ -73,6 +79,20 @@ func (c *cleaner) round() (left []proctab.Proc, done bool) {
 	c.empty++
 	proofless := !c.adopts || len(c.inherited) > 0
 	return nil, proofless && c.empty >= 2
+}
+
+// ask sends SIGTERM once to each process whose parent is gone: the others are for their
+// parents to end, and when a parent has ended, its children become ours. Where the kernel does
+// not re-parent them to us, all get the signal.
+func (c *cleaner) ask(left []proctab.Proc) {
+	for _, p := range left {
+		if p.Zombie || c.asked[p.ID] || c.adopts && p.PPID != os.Getpid() {
+			continue
+		}
+		c.asked[p.ID] = true
+		_ = proctab.Signal(p.ID, syscall.SIGTERM) // an error shows in the next pass
+		_ = proctab.Signal(p.ID, syscall.SIGCONT) // a stopped process does not see SIGTERM
+	}
 }
 
 // left returns the processes of the session that table shows.

@@ -16,11 +16,18 @@
 // macOS has no subreaper: there the guardian finds the remaining processes by
 // the server's session and by the mark in the environment.
 //
+// `pmcp guard` guards any command in the same way: the launched guardian starts a second one in
+// the place of the server (see Hold), which starts the command. If either is killed, the other
+// one ends the command and all that it left.
+//
 // The guardian is a second process of the same binary, so this package imports
 // little: no JSON, no log/slog, no os/exec.
 package guard
 
-import "os"
+import (
+	"os"
+	"time"
+)
 
 // Verb is the first argument of the program when it runs as the server. The second is the
 // session id.
@@ -35,8 +42,14 @@ const guardianEnv = "PMCP_GUARDIAN"
 type Config struct {
 	// ID is the session id. It becomes the server's second argument.
 	ID string
+	// Verb is the first argument of the server; "" means Verb.
+	Verb string
 	// Args are further arguments for the server, after Verb and ID.
 	Args []string
+	// Grace is how long the processes that the server leaves have to end after SIGTERM. The
+	// server itself has ended the processes of a session, so there it is zero: they are
+	// killed.
+	Grace time.Duration
 	// Lock is the record's lock. The server gets it as descriptor 4, and the guardian
 	// holds it until Run returns; Run does not close it. If it is nil, descriptor 4
 	// is /dev/null.

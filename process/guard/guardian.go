@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -39,10 +40,13 @@ type guardian struct {
 	Config
 	timing
 	report    *reporter
-	signals   chan os.Signal // to be forwarded
-	children  chan os.Signal // SIGCHLD
-	pipe      chan os.Signal // SIGPIPE, never read
-	lifeline  *os.File       // write end; closing it makes the server end
+	signals   chan os.Signal  // to be forwarded
+	children  chan os.Signal  // SIGCHLD
+	pipe      chan os.Signal  // SIGPIPE, never read
+	lifeline  *os.File        // write end; closing it makes the server end
+	command   bool            // whether this process guards a command, not the server: see Hold
+	gone      <-chan struct{} // of Hold's Lifeline; nil in Run
+	changed   <-chan struct{} // likewise
 	server    proctab.ID
 	forwarded map[syscall.Signal]bool
 	parent    *parentWatch
@@ -61,8 +65,16 @@ type guardian struct {
 func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 
 func run(c Config, t timing) (exitCode int) {
-	prepareRuntime()
-	g := &guardian{
+	g := newGuardian(c, t)
+	g.parent = watchParent(launcher(), t.parentPoll, t.open)
+	return g.live(g.start)
+}
+
+// newGuardian returns a guardian without a server, and limits the runtime to one processor with
+// one worker of the garbage collector.
+func newGuardian(c Config, t timing) *guardian {
+	runtime.GOMAXPROCS(1)
+	return &guardian{
 		Config:    c,
 		timing:    t,
 		report:    newReporter(c.Logf),
@@ -70,9 +82,14 @@ func run(c Config, t timing) (exitCode int) {
 		children:  make(chan os.Signal, 1),
 		pipe:      make(chan os.Signal, 1),
 		forwarded: map[syscall.Signal]bool{},
-		parent:    watchParent(launcher(), t.parentPoll, t.open),
+		parent:    &parentWatch{},
 		inherited: inheritedChildren(),
 	}
+}
+
+// live starts what is to be guarded and returns, with the code to exit with, when nothing of
+// it is left.
+func (g *guardian) live(start func() error) (exitCode int) {
 	defer g.report.close()
 	defer func() { g.parent.close() }() // the last one
 	g.listen()
@@ -81,31 +98,31 @@ func run(c Config, t timing) (exitCode int) {
 	if err := Subreaper(); err != nil {
 		g.report.logf("%v: daemons are found by their marks instead", err)
 	}
-	if err := g.start(); err != nil {
-		g.report.logf("cannot start the server: %v", err)
-		g.gone()
-		return 1
+	if err := start(); err != nil {
+		g.report.logf("cannot start the %s: %v", g.what(), err)
+		g.finish()
+		return g.failed(126) // as shells do if a program cannot be executed
 	}
 	// This close comes after the server's end. What wakes the server is that the kernel closes
 	// the lifeline when the guardian dies.
 	defer func() { _ = g.lifeline.Close() }()
 	g.releaseStdio()
+	prepareRuntime()
 	exitCode = g.supervise()
 	if g.clean() {
-		g.gone()
+		g.finish()
 	}
 	return exitCode
 }
 
 // prepareRuntime creates all threads that the guardian will need, so that the guardian keeps
-// working where no more threads can be created. It limits the runtime to one processor with one
-// worker of the garbage collector, and lets garbage grow up to a limit.
+// working where no more threads can be created, and lets garbage grow up to a limit. It takes
+// 2 ms, in which the server starts.
 func prepareRuntime() {
 	const (
 		threads = 5        // running, waiting for signals, writing a report, in wait4, and one to spare
 		most    = 64 << 20 // bytes: some thousand passes over a big process table
 	)
-	runtime.GOMAXPROCS(1)
 	MakeThreads(threads)
 	runtime.GC()
 	debug.SetGCPercent(-1)
@@ -145,21 +162,32 @@ func (g *guardian) start() error {
 		}
 		defer func() { _ = lock.Close() }()
 	}
-	process, err := os.StartProcess(path, append([]string{os.Args[0], Verb, g.ID}, g.Args...), &os.ProcAttr{
-		Env:   append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...), // of two entries for a name the first counts
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, read, lock},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
+	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
+	env := append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...) // of two entries for a name the first counts
+	if err := g.spawn(path, argv, env, read.Fd(), lock.Fd()); err != nil {
 		_ = write.Close()
 		return err
 	}
 	g.lifeline = write
-	g.server = proctab.ID{PID: process.Pid}
-	if row, err := proctab.Read(process.Pid); err == nil { // the server is a zombie at worst
+	return nil
+}
+
+// spawn starts a program with our stdio and the descriptors more, in a session of its own.
+// reapServer waits for it.
+func (g *guardian) spawn(path string, argv, env []string, more ...uintptr) error {
+	pid, _, err := syscall.StartProcess(path, argv, &syscall.ProcAttr{
+		Env:   env,
+		Files: append([]uintptr{0, 1, 2}, more...),
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil {
+		return &os.PathError{Op: "execute", Path: path, Err: err}
+	}
+	g.server = proctab.ID{PID: pid}
+	if row, err := proctab.Read(pid); err == nil { // it is a zombie at worst
 		g.server = row.ID
 	}
-	return process.Release() // reapServer waits for all children
+	return nil
 }
 
 // releaseStdio closes our copies of the client's pipes, which leaves them to the server.
@@ -178,6 +206,12 @@ func (g *guardian) releaseStdio() {
 // to exit with.
 func (g *guardian) supervise() (exitCode int) {
 	var overdue <-chan time.Time
+	end := func(sig syscall.Signal) {
+		g.forward(sig)
+		if overdue == nil {
+			overdue = time.After(g.patience)
+		}
+	}
 	for {
 		if status, ended := g.reapServer(); ended {
 			return g.exitCode(status)
@@ -189,14 +223,16 @@ func (g *guardian) supervise() (exitCode int) {
 		case <-g.parent.tick:
 			g.checkParent()
 		case sig := <-g.signals:
-			g.forward(sig.(syscall.Signal))
-			if overdue == nil {
-				overdue = time.After(g.patience)
-			}
+			end(sig.(syscall.Signal))
+		case <-g.changed:
+			end(syscall.SIGTERM)
+		case <-g.gone:
+			g.gone = nil // it stays closed
+			end(syscall.SIGTERM)
 		case <-overdue:
-			g.report.logf("the server did not end within %v and is killed", g.patience)
+			g.report.logf("the %s did not end within %v and is killed", g.what(), g.patience)
 			g.forward(syscall.SIGKILL)
-			return 1
+			return g.failed(128 + int(syscall.SIGKILL))
 		}
 	}
 }
@@ -205,7 +241,7 @@ func (g *guardian) supervise() (exitCode int) {
 func (g *guardian) forward(sig syscall.Signal) {
 	g.forwarded[sig] = true
 	if err := syscall.Kill(g.server.PID, sig); err != nil {
-		g.report.logf("cannot signal the server: %v", err)
+		g.report.logf("cannot signal the %s: %v", g.what(), err)
 	}
 }
 
@@ -248,6 +284,8 @@ func (g *guardian) exitCode(status syscall.WaitStatus) int {
 	switch {
 	case status.Exited():
 		return status.ExitStatus()
+	case status.Signaled() && g.command:
+		return 128 + int(status.Signal())
 	case status.Signaled() && g.forwarded[status.Signal()]:
 		return 0 // the server had no signal handler yet, and ended as requested
 	case status.Signaled():
@@ -256,8 +294,25 @@ func (g *guardian) exitCode(status syscall.WaitStatus) int {
 	return 1
 }
 
-// gone calls OnGone.
-func (g *guardian) gone() {
+// what returns the name of what is guarded, for reports.
+func (g *guardian) what() string {
+	if g.command {
+		return "command"
+	}
+	return "server"
+}
+
+// failed returns the code to exit with if there is none of the server: code for a command, 1
+// for pmcp's own.
+func (g *guardian) failed(code int) int {
+	if g.command {
+		return code
+	}
+	return 1
+}
+
+// finish calls OnGone.
+func (g *guardian) finish() {
 	if g.OnGone == nil {
 		return
 	}

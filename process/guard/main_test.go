@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case Verb:
 			os.Exit(standIn(os.Args[2], os.Args[3:]))
+		case HoldVerb:
+			os.Exit(holdMain(os.Args[2], os.Args[3:]))
 		case "guardian":
 			os.Exit(guardianMain(os.Args[2:]))
 		case "wrapper":
@@ -77,13 +79,35 @@ func guardianMain(args []string) int {
 	if slices.Contains(args[3:], "lockless") {
 		lock = nil
 	}
+	verb := Verb
+	if slices.Contains(args[3:], "hold") {
+		verb = HoldVerb
+	}
 	return run(Config{
 		ID:     args[2],
+		Verb:   verb,
 		Args:   args[3:],
 		Lock:   lock,
 		OnGone: func() error { return removeIfThere(record) },
 		Logf:   func(format string, args ...any) { fmt.Fprintf(os.Stderr, "guardian: "+format+"\n", args...) },
 	}, limits)
+}
+
+// holdMain is the guardian of a command, a shell script: the last of its arguments.
+func holdMain(id string, args []string) int {
+	if err := Seal(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	life, err := Inherit()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	limits := defaultTiming
+	limits.patience, limits.cleanLimit = patient, 2*patient
+	shell := os.Getenv("SHELL_COPY")
+	return hold(Config{ID: id, Grace: patient}, limits, life, shell, []string{shell, "-c", args[len(args)-1]})
 }
 
 func removeIfThere(path string) error {

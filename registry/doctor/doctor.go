@@ -32,6 +32,9 @@ type Options struct {
 	// Allowed are the entries of the allowlist of executables. Run checks that
 	// each exists.
 	Allowed []string
+	// Mask returns the arguments of a guarded command without their secrets; nil shows them
+	// as they are.
+	Mask func(argv []string) []string
 	// Checks are further checks, run in order after Run's own.
 	Checks []Check
 }
@@ -99,8 +102,10 @@ type report struct {
 	// Registry is the directory; Error is why it could not be read.
 	Registry string `json:"registry"`
 	Error    string `json:"error,omitempty"`
-	// Live, Stale and Foreign count the rows.
+	// Live, Guards, Stale and Foreign count the rows: Live the servers that are alive, Guards
+	// the guards of other commands.
 	Live    int `json:"live"`
+	Guards  int `json:"guards,omitempty"`
 	Stale   int `json:"stale"`
 	Foreign int `json:"foreign"`
 	// Rows are the servers, ordered by pid, then the foreign files.
@@ -131,10 +136,14 @@ func newReport(ctx context.Context, o Options) *report {
 	}
 	entries, err := registry.ListSettled(ctx, o.Dir, slog.New(slog.DiscardHandler))
 	r.Error = errorText(err)
-	table := takeSnapshot(entries)
+	table := takeSnapshot(entries, o.Mask)
 	counts := map[registry.State]*int{registry.Live: &r.Live, registry.Stale: &r.Stale, registry.Foreign: &r.Foreign}
 	for _, e := range entries {
-		*counts[e.State]++
+		if e.State == registry.Live && len(e.Record.Guards) > 0 {
+			r.Guards++
+		} else {
+			*counts[e.State]++
+		}
 		r.Rows = append(r.Rows, table.row(e))
 	}
 	r.advise(o)

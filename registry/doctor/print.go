@@ -14,7 +14,7 @@ import (
 
 // rowFields are the JSON fields that the text shows of a row, in this order.
 var rowFields = []string{
-	"pid", "state", "alive", "executable_match", "executable_replaced", "transport", "client", "version", "uptime_seconds", "started_at", "cwd",
+	"pid", "state", "alive", "guards", "executable_match", "executable_replaced", "transport", "client", "version", "uptime_seconds", "started_at", "cwd",
 	"guardian_pid", "parent_at_start", "parent_name", "parent_now", "parent_alive", "client_answered_at",
 	"process_group_at_start", "process_group_now", "stale_client", "record", "problem",
 }
@@ -35,11 +35,14 @@ func (t *textReport) line(format string, args ...any) {
 // indented below.
 func (r *report) print(w io.Writer) error {
 	var t textReport
-	foreign := ""
-	if r.Foreign > 0 {
-		foreign = fmt.Sprintf(", %d foreign", r.Foreign)
+	more := ""
+	if r.Guards > 0 {
+		more = fmt.Sprintf(", %d guarding a command", r.Guards)
 	}
-	t.line("registry %s: %d live, %d stale%s", r.Registry, r.Live, r.Stale, foreign)
+	if r.Foreign > 0 {
+		more += fmt.Sprintf(", %d foreign", r.Foreign)
+	}
+	t.line("registry %s: %d live, %d stale%s", r.Registry, r.Live, r.Stale, more)
 	if r.Error != "" {
 		t.line("error: %s", r.Error)
 	}

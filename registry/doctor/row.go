@@ -9,7 +9,7 @@ import (
 	"pmcp/registry"
 )
 
-// A row is one server or one foreign file in a report. What is not known is left
+// A row is one server, one guard of a command or one foreign file in a report. What is not known is left
 // out.
 type row struct {
 	ID            string         `json:"id,omitempty"`
@@ -32,6 +32,7 @@ type row struct {
 // A program is what a row shows of the server's program and its client.
 type program struct {
 	Version         string `json:"version,omitempty"`
+	Guards          string `json:"guards,omitempty"` // the command that `+"`pmcp guard`"+` guards; empty for a server
 	Executable      string `json:"executable,omitempty"`
 	ExecutableMatch *bool  `json:"executable_match,omitempty"`
 	Replaced        bool   `json:"executable_replaced,omitempty"`
@@ -66,6 +67,7 @@ type member struct {
 // A snapshot is the process table at one moment, with what dead sessions left.
 type snapshot struct {
 	boot  string
+	mask  func(argv []string) []string // see Options.Mask
 	now   time.Time
 	table []proctab.Proc
 	rows  map[int]proctab.Proc
@@ -74,8 +76,8 @@ type snapshot struct {
 
 // takeSnapshot reads the process table once. If it cannot be read, only a held
 // lock shows that a server is alive.
-func takeSnapshot(list []registry.Entry) *snapshot {
-	s := &snapshot{boot: proctab.BootID(), now: time.Now(), rows: map[int]proctab.Proc{}, left: map[string][]registry.Leftover{}}
+func takeSnapshot(list []registry.Entry, mask func(argv []string) []string) *snapshot {
+	s := &snapshot{boot: proctab.BootID(), mask: mask, now: time.Now(), rows: map[int]proctab.Proc{}, left: map[string][]registry.Leftover{}}
 	s.table, _ = proctab.All()
 	for _, p := range s.table {
 		s.rows[p.PID] = p
@@ -142,7 +144,7 @@ func launched(r registry.Record) registry.Process {
 func (s *snapshot) describe(r *row, rec registry.Record) {
 	r.PID, r.GuardianPID, r.PGIDAtStart, r.Database = rec.Server.PID, rec.Guardian.PID, rec.Server.PGID, rec.Database
 	r.program = program{
-		Version: rec.Version, Executable: rec.Executable, Transport: rec.Transport, Cwd: rec.Cwd, Project: rec.Project,
+		Version: rec.Version, Guards: s.commandLine(rec.Guards), Executable: rec.Executable, Transport: rec.Transport, Cwd: rec.Cwd, Project: rec.Project,
 		Client: strings.TrimSpace(rec.ClientName + " " + rec.ClientVersion), StartedAt: formatTime(rec.StartedAt),
 	}
 	r.parentage = parentage{ParentAtStart: rec.Parent.PID, ParentName: rec.Parent.Name, ClientAnswered: formatTime(rec.ClientAnsweredAt)}
@@ -161,6 +163,22 @@ func (s *snapshot) describe(r *row, rec registry.Record) {
 			r.ExecutableMatch, r.Replaced = &match, rec.Replaced()
 		}
 	}
+}
+
+// maxGuards is how many bytes of a guarded command a row shows.
+const maxGuards = 200
+
+// commandLine returns the command of a guard in one line of at most maxGuards bytes, "" for a
+// server.
+func (s *snapshot) commandLine(argv []string) string {
+	if s.mask != nil {
+		argv = s.mask(argv)
+	}
+	line := strings.Join(argv, " ")
+	if len(line) > maxGuards {
+		line = strings.ToValidUTF8(line[:maxGuards], "") + "…"
+	}
+	return line
 }
 
 // formatTime returns t to the second, "" for the zero time.

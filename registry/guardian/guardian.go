@@ -2,8 +2,8 @@
 // (see package guard), which holds the lock of the session's record and removes the record at
 // the end.
 //
-// A program without arguments is a guardian, and its life begins in this package's init and ends
-// there. The guardian needs none of what the server initialises: regular expressions, SQLite,
+// A program without arguments is a guardian, as are both processes of `pmcp guard`, and its life
+// begins in this package's init and ends there. The guardian needs none of what the server initialises: regular expressions, SQLite,
 // HTTP, JSON schemas, a third of the time of a start and a third of the guardian's memory. The
 // language defines the order: packages are sorted by import path, and the first one whose imports
 // are initialised is next. So this package must import little; a test lists what precedes it.
@@ -27,14 +27,25 @@ const (
 )
 
 func init() {
-	if len(os.Args) > 1 || strings.HasSuffix(os.Args[0], ".test") { // the binary of a Go test
+	if len(os.Args) == 0 || strings.HasSuffix(os.Args[0], ".test") { // the binary of a Go test
 		return
+	}
+	life := func() int { return Run(os.Stdin, os.Stderr) }
+	if len(os.Args) > 1 {
+		switch args := os.Args[2:]; os.Args[1] {
+		case commandVerb:
+			life = func() int { return runCommand(args, os.Stderr) }
+		case guard.HoldVerb:
+			life = func() int { return holdCommand(args, os.Stderr) }
+		default:
+			return
+		}
 	}
 	if err := guard.Seal(); err != nil {
 		fmt.Fprintln(os.Stderr, "pmcp:", err)
 		os.Exit(exitFailed)
 	}
-	os.Exit(Run(os.Stdin, os.Stderr))
+	os.Exit(life())
 }
 
 // Run runs the guardian, which starts the server and lives until no process of the session is
@@ -55,8 +66,13 @@ func Run(stdin *os.File, stderr io.Writer) (exitCode int) {
 	return guard.Run(guard.Config{
 		ID: id, Lock: lock,
 		OnGone: func() error { return registry.Remove(dir, id) },
-		Logf:   func(format string, args ...any) { fmt.Fprintf(stderr, "pmcp: "+format+"\n", args...) },
+		Logf:   logTo(stderr),
 	})
+}
+
+// logTo returns a function that writes reports to stderr.
+func logTo(stderr io.Writer) func(format string, args ...any) {
+	return func(format string, args ...any) { fmt.Fprintf(stderr, "pmcp: "+format+"\n", args...) }
 }
 
 // CheckStdin returns an error if stdin is a terminal from which this process may not read.

@@ -39,7 +39,6 @@ func (r *RequestSession) SubscribeToResourceErr(uri string) error {
 		return err
 	}
 	s.uris[uri] = true
-	r.conn.subscribed()
 	return nil
 }
 
@@ -69,13 +68,6 @@ func (l *listenSession) UnsubscribeFromResource(string) {
 	l.session.mu.Lock()
 	defer l.session.mu.Unlock()
 	l.streamResources--
-}
-
-// subscribed calls OnSubscribe.
-func (c *Conn) subscribed() {
-	if c.OnSubscribe != nil {
-		c.OnSubscribe()
-	}
 }
 
 // checkSubscriptionLocked returns an error if the session may not also subscribe

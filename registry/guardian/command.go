@@ -1,0 +1,105 @@
+package guardian
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"pmcp/process/guard"
+	"pmcp/registry"
+)
+
+// commandVerb is the sub-command that guards a command.
+const commandVerb = "guard"
+
+const commandUsage = `usage: pmcp guard -- COMMAND [ARGUMENT...]
+
+Runs a command, such as another MCP server, with the stdin, stdout and stderr of pmcp guard, and
+leaves nothing of it behind: when the client or a process between client and pmcp ends, or pmcp
+guard itself is killed, the command and all that it has started is ended, browsers included.
+The exit code is the command's; 127: not found, 126: cannot be executed, 128+N: killed by signal N.
+`
+
+// exitNotFound is the exit code for a command that does not exist, as of a shell.
+const exitNotFound = 127
+
+// leftGrace is how long the processes that a command leaves have to end after SIGTERM.
+const leftGrace = 2 * time.Second
+
+// runCommand is the process that the client launches with `pmcp guard`. It starts a second
+// guardian, which starts the command, so that the command is guarded even if one of the two is
+// killed. It goes on without a record if there can be none.
+func runCommand(args []string, stderr io.Writer) (exitCode int) {
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	} else if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		args = nil
+	}
+	if len(args) == 0 {
+		fmt.Fprint(stderr, commandUsage)
+		return exitUsage
+	}
+	dir, id := registry.Dir(os.Getenv), registry.NewID()
+	lock, err := registry.Prepare(dir, id)
+	if err != nil {
+		fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)
+	} else {
+		defer func() { _ = lock.Close() }()
+	}
+	return guard.Run(guard.Config{
+		ID: id, Verb: guard.HoldVerb, Args: args, Lock: lock, Grace: leftGrace,
+		OnGone: func() error { return registry.Remove(dir, id) },
+		Logf:   logTo(stderr),
+	})
+}
+
+// holdCommand is the second guardian. Its arguments are the session id and the command.
+func holdCommand(args []string, stderr io.Writer) (exitCode int) {
+	life, err := guard.Inherit()
+	if err == nil && len(args) < 2 {
+		err = errors.New("no command")
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "pmcp: %s is for pmcp itself: %v\n", guard.HoldVerb, err)
+		return exitUsage
+	}
+	defer func() { _ = life.Close() }()
+	id, argv := args[0], args[1:]
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		fmt.Fprintln(stderr, "pmcp: cannot guard:", err)
+		return exitNotFound
+	}
+	record, err := register(life, id, argv)
+	if err != nil {
+		fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)
+	}
+	return guard.Hold(guard.Config{
+		ID: id, Grace: leftGrace, Logf: logTo(stderr),
+		OnGone: func() error {
+			if record == nil {
+				return nil
+			}
+			return record.Close()
+		},
+	}, life, path, argv)
+}
+
+// register publishes the lock and the record of a command. It returns nil if there is no lock.
+func register(life *guard.Lifeline, id string, argv []string) (*registry.Registration, error) {
+	lock := life.Lock()
+	if lock == nil {
+		return nil, nil
+	}
+	dir := registry.Dir(os.Getenv)
+	if err := registry.Publish(lock, dir, id); err != nil {
+		return nil, err
+	}
+	r := registry.Describe(life.Guardian())
+	r.Guards = argv
+	return registry.Register(dir, id, r)
+}
