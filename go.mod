@@ -9,10 +9,12 @@ require (
 	github.com/google/uuid v1.6.0 // session ids
 	github.com/joho/godotenv v1.5.1 // env_files
 	github.com/kelseyhightower/envconfig v1.4.0 // variables
+	github.com/klauspost/compress v1.20.3 // zstd, for stored log
 	github.com/mark3labs/mcp-go v1.2.1 // MCP types, dispatch; its client in tests
 	github.com/mattn/go-sqlite3 v1.14.52 // SQLite
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // a foreign client, for tests only
 	github.com/shirou/gopsutil/v4 v4.26.10 // figures of the machine; of processes on macOS
+	github.com/spf13/cobra v1.10.2 // commands of a person, completion for shells
 	go.uber.org/goleak v1.3.0 // goroutine leaks, for tests only
 	golang.org/x/sys v0.49.0 // pidfd, waitid, subreaper
 	golang.org/x/time v0.16.0 // rate limits
@@ -22,12 +24,14 @@ require (
 require (
 	github.com/ebitengine/purego v0.11.2 // indirect
 	github.com/go-ole/go-ole v1.2.6 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/lufia/plan9stats v0.0.0-20211012122336-39d0f177ccd0 // indirect
 	github.com/power-devops/perfstat v0.0.0-20260805114148-88456608a4f6 // indirect
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.2 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/spf13/cast v1.7.1 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
 	github.com/tklauser/go-sysconf v0.4.0 // indirect
 	github.com/tklauser/numcpus v0.12.0 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect

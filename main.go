@@ -33,6 +33,7 @@ import (
 	"pmcp/registry/doctor"
 	"pmcp/registry/guardian"
 	"pmcp/server"
+	"pmcp/server/cli"
 	"pmcp/server/config"
 	"pmcp/server/project"
 	"pmcp/server/upstream"
@@ -60,6 +61,9 @@ func main() {
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
 	if len(args) >= 2 && args[0] == guard.Verb {
 		return serve(ctx, args[1], stdin, stdout, stderr)
+	}
+	if cli.IsCommand(args) {
+		return cli.Run(ctx, args, stdout, stderr)
 	}
 	o, err := config.ParseFlags(args, version, stderr)
 	switch {

@@ -20,8 +20,9 @@ type listed struct {
 // table, and checks that only certain packages import modules such as SQLite or mcp-go.
 func TestImportsMatchTable(t *testing.T) {
 	allowed := map[string][]string{
-		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/config", "pmcp/server/project", "pmcp/server/upstream"},
+		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/cli", "pmcp/server/config", "pmcp/server/project", "pmcp/server/upstream"},
 		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/project", "pmcp/server/stdio", "pmcp/server/upstream"},
+		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/line", "pmcp/process", "pmcp/process/proctab", "pmcp/process/sockets", "pmcp/registry", "pmcp/server/args", "pmcp/server/config", "pmcp/server/project"},
 		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server"},
 		"pmcp/server/jsonrpc":         {},
 		"pmcp/server/stdio":           {"pmcp/server/jsonrpc"},
@@ -29,7 +30,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/upstream":        {"pmcp/server/jsonrpc"},
 		"pmcp/groups":                 {"pmcp/process"},
 		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed"},
-		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match"},
+		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match", "pmcp/logstore/pack"},
 		"pmcp/logstore/fault":         {},
 		"pmcp/logstore/mask":          {},
 		"pmcp/registry":               {"pmcp/process/proctab"},
@@ -39,6 +40,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/process/proctab":        {},
 		"pmcp/process/proctest":       {}, // used only by tests
 		"pmcp/logstore/match":         {},
+		"pmcp/logstore/pack":          {},
 		"pmcp/logstore/line":          {"pmcp/logstore/fault"},
 		"pmcp/process/sockets":        {"pmcp/process/proctab"},
 		"pmcp/process/ports":          {"pmcp/process/sockets"},
@@ -48,7 +50,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/registry"},
-		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/server/args"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/server/args"},
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{
@@ -56,6 +58,8 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/mattn/go-sqlite3":          {"pmcp/logstore/db"},
 		"database/sql":                         {"pmcp/logstore", "pmcp/logstore/db"},
 		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},
+		"github.com/spf13/cobra":               {"pmcp/server/cli"},
+		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},
 		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},
 		"github.com/modelcontextprotocol":      {}, // used only by tests
 	}

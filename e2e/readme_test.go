@@ -51,6 +51,7 @@ var readmeBlocks = map[string]func(*readme, *testing.T, block){
 	`{"servers"`:                          (*readme).clientConfiguration,
 	`"devtools": {`:                       (*readme).guardConfiguration,
 	"pmcp --doctor":                       (*readme).atHome,
+	"pmcp ps":                             (*readme).commands,
 	"sqlite3 ~/.local/state/pmcp/pmcp.db": (*readme).query,
 	"go test ./...         # everything, with real processes and": (*readme).packagesExist, // does not run the commands, because this test is part of the first one and the others take minutes
 }
@@ -127,6 +128,20 @@ func (r *readme) shell(t *testing.T, b block, dir string) string {
 	return string(out)
 }
 
+// commands runs the commands of a block for all projects, without following. Each must know
+// its arguments.
+func (r *readme) commands(t *testing.T, b block) {
+	for line := range strings.Lines(b.text) {
+		command, _, _ := strings.Cut(strings.ReplaceAll(line, " -f", ""), "#")
+		cmd := exec.Command("sh", "-c", strings.TrimSpace(command)+" --all")
+		cmd.Dir, cmd.Env = r.user.home, r.user.env
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 || strings.HasPrefix(command, "pmcp ps") && !strings.Contains(string(out), "web@") {
+			t.Errorf("%v: %s: %v\n%s", b, command, err, out)
+		}
+	}
+}
+
 // query runs the block that queries the database, which must find output of the first
 // session in README.md.
 func (r *readme) query(t *testing.T, b block) {
@@ -136,8 +151,8 @@ func (r *readme) query(t *testing.T, b block) {
 	if !poll(answersWithin, func() bool { out = r.shell(t, b, r.user.home); return out != "" || t.Failed() }) {
 		t.Errorf("%v: the query found nothing", b)
 	}
-	if !strings.Contains(out, "GET / HTTP/1.1") {
-		t.Errorf("%v: got %q, want the request of the first session", b, out)
+	if !strings.Contains(out, "web|1|") {
+		t.Errorf("%v: got %q, want the run of the first session", b, out)
 	}
 }
 

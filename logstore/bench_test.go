@@ -205,7 +205,7 @@ func filled(b *testing.B) (*rowStore, *Store, []int64) {
 // buildFilters builds the filters of all chunks at once, without waiting for the Store's worker.
 func buildFilters(t testing.TB, s *Store) {
 	t.Helper()
-	ids, err := chunksWithoutFilter(t.Context(), s.file.ReadDB)
+	ids, err := chunksWithoutFilter(t.Context(), s.file.ReadDB, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}

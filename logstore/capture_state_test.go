@@ -119,7 +119,7 @@ func TestReadingBackFromEndReturnsLastLines(t *testing.T) {
 	}
 }
 
-func checkError(t *testing.T, err error) {
+func checkError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

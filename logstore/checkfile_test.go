@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -131,7 +132,7 @@ func TestCheckFileFindsDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := startRun(s, "/p", "a")
-	put(s, run, 1, 50_000)
+	fill(t, s, run, time.Now(), 2<<20)
 	endRun(s, run)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

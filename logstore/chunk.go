@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"pmcp/logstore/line"
+	"pmcp/logstore/pack"
 )
 
 const (
 	// chunkBytes is the size of a chunk's text and metadata, unless the limits make it smaller. A chunk may exceed
 	// this size by one line of at most MaxLineBytes.
 	chunkBytes = 256 << 10
-	// metaBytes is the size of a line's metadata: its flags in the lowest 8 bits, and above them the time in ns
-	// since the chunk's first line.
-	metaBytes = 8
+	metaBytes  = pack.MetaBytes
 
 	metaStream  = 0b11
 	metaLevel   = 0b111 << metaLevelAt
@@ -192,6 +191,11 @@ func (b *buffers) put(c *chunk) {
 	if cap(c.meta) == fullMeta {
 		b.meta.Put(&c.meta)
 	}
+}
+
+// card returns the card of the block, to be stored under the given id.
+func (b *block) card(id int64) pack.Card {
+	return pack.Card{ID: id, First: b.first, Base: b.base, Lines: b.lines(), Bytes: int64(len(b.text))}
 }
 
 // summarize returns the metadata of the block.

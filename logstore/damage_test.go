@@ -53,12 +53,11 @@ func filesOfKilledServer(t *testing.T) (path string) {
 	}
 	defer s.Close()
 	run := startRun(s, "/p", "web")
-	put(s, run, 1, 50_000)
-	flush(t, s)
+	fill(t, s, run, time.Now(), 2<<20)
 	if err := s.file.Checkpoint(t.Context(), "PASSIVE"); err != nil {
 		t.Fatal(err)
 	}
-	put(s, run, 50_001, 60_000)
+	put(s, run, 1, 10_000)
 	flush(t, s)
 	path = filepath.Join(t.TempDir(), "pmcp.db")
 	for _, suffix := range []string{"", "-wal", "-shm"} {
@@ -127,8 +126,7 @@ func TestStoreSurvivesDamageOfOpenFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			put(s, startRun(s, "/p", "web"), 1, 50_000)
-			flush(t, s)
+			fill(t, s, startRun(s, "/p", "web"), time.Now(), 2<<20)
 			if err := damage(path); err != nil {
 				t.Fatal(err)
 			}

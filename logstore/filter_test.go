@@ -17,7 +17,7 @@ func awaitFilters(t testing.TB, s *Store) {
 	deadline := time.After(2 * time.Minute)
 	for {
 		flush(t, s)
-		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB)
+		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestWorkerBuildsEveryFilter(t *testing.T) {
 
 func TestChunkFilterIsBuiltByCallerWhenQueueIsFull(t *testing.T) {
 	m := &maintainer{
-		flushQueue: newFlushQueue(), captures: &captureTable{}, filters: &filterCache{limit: filterCacheBytes}, filterJobs: make(chan filterJob),
+		storage: &storage{}, flushQueue: newFlushQueue(), captures: &captureTable{}, filters: &filterCache{limit: filterCacheBytes}, filterJobs: make(chan filterJob),
 	}
 	c := newChunk(0, 1, 0)
 	c.append(bytes.Repeat([]byte("x"), match.FilterMinText), 0, 0, &m.captures.pool)

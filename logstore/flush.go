@@ -174,6 +174,7 @@ func (w *writer) flush(urgent bool) error {
 		if b.empty() {
 			return nil
 		}
+		b.pack(&w.packer)
 		if err := w.commit(&b); err != nil {
 			w.abort(&b)
 			for _, r := range list {
@@ -185,7 +186,7 @@ func (w *writer) flush(urgent bool) error {
 		}
 		w.markCommitted(&b)
 		w.succeeded()
-		w.notifyMaintenance(b.bytes)
+		w.notifyMaintenance(b.stored)
 		if len(list) == 0 { // later records and lines have their own signals
 			return nil
 		}

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"pmcp/logstore/match"
+	"pmcp/logstore/db"
+	"pmcp/logstore/pack"
 )
 
 // A batch is the data that one transaction of the flusher stores.
@@ -16,7 +17,8 @@ type batch struct {
 	late map[int64]*runRow
 	// filters may be lost: the worker finds chunks without a filter and builds it.
 	filters []builtFilter
-	bytes   int64
+	bytes   int64 // of lines and their metadata
+	stored  int64 // what bytes take in the file
 
 	faults map[faultKey]*faultDelta
 	news   []FaultNews
@@ -28,8 +30,9 @@ type batch struct {
 // A runWork is the data that a batch stores of one run.
 type runWork struct {
 	run    *runLog
-	row    *storedRow // nil: the row in the file is up to date
-	chunks []*chunk   // sealed; the batch holds a reference to each
+	row    *storedRow    // nil: the row in the file is up to date
+	chunks []*chunk      // sealed; the batch holds a reference to each
+	packed []packedBlock // of the chunks
 	tail   *tailWork
 	gaps   []Gap
 }
@@ -72,7 +75,25 @@ func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
 
 // growth returns about how many bytes the batch adds to the file.
 func (b *batch) growth() int64 {
-	return fileBytes(b.bytes + int64(len(b.filters))*match.FilterBytes)
+	n := b.stored
+	for i := range b.filters {
+		n += int64(len(b.filters[i].stored))
+	}
+	return fileBytes(n)
+}
+
+// pack packs the chunks of the batch, before the transaction that stores them begins.
+func (b *batch) pack(p *pack.Packer) {
+	b.stored = b.bytes
+	for i := range b.runs {
+		w := &b.runs[i]
+		first, _ := db.RowRange(w.run.id)
+		for _, c := range w.chunks {
+			packed := packBlock(p, first+c.n, &c.block)
+			w.packed = append(w.packed, packed)
+			b.stored += packed.stored.Size() - c.size()
+		}
+	}
 }
 
 func (w *runWork) hasWork() bool {
@@ -212,8 +233,8 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	for _, c := range w.chunks {
-		if err := saveChunk(ctx, tx, w.run.id, c); err != nil {
+	for i, c := range w.chunks {
+		if err := saveChunk(ctx, tx, w.run.id, c, &w.packed[i]); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,22 +27,22 @@ func realLogs(t testing.TB) map[string][]byte {
 	}
 	logs := make(map[string][]byte)
 	for _, file := range files {
-		f, err := os.Open(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		unpacked, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := io.ReadAll(unpacked)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-		logs[strings.TrimSuffix(filepath.Base(file), ".log.gz")] = text
+		logs[strings.TrimSuffix(filepath.Base(file), ".log.gz")] = unpackFile(t, file)
 	}
 	return logs
+}
+
+// unpackFile returns what gzip packed into a file.
+func unpackFile(t testing.TB, path string) []byte {
+	t.Helper()
+	f, err := os.Open(path)
+	checkError(t, err)
+	defer f.Close()
+	packed, err := gzip.NewReader(f)
+	checkError(t, err)
+	text, err := io.ReadAll(packed)
+	checkError(t, err)
+	return text
 }
 
 // discard is a Sink that does nothing.
@@ -93,4 +95,52 @@ func BenchmarkRealLogs(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkDisk measures what real logs take on disk, the write-ahead log included and the reserve excluded, and how
+// many of their lines the default cap holds. The logs are short, so they repeat, each time with other digits.
+func BenchmarkDisk(b *testing.B) {
+	logs := realLogs(b)
+	mark, most := int64(64<<20), int64(math.MaxInt64)
+	if benchCorpus().lines < 1_000_000 {
+		mark, most = 1<<20, 1<<20
+	}
+	for _, name := range []string{"access", "build", "json"} {
+		b.Run(name, func(b *testing.B) {
+			text := logs[name]
+			for b.Loop() {
+				s, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "pmcp.db")})
+				checkError(b, err)
+				run := startRun(s, "/p", name)
+				random := rand.New(rand.NewPCG(1, 2))
+				var fed int64
+				for fed < most && s.maintainer.retired.lines.Load() == 0 {
+					s.Capture(run, Stdout, time.Now(), otherDigits(text, random))
+					before := fed
+					if fed += int64(len(text)); before < mark && fed >= mark {
+						checkError(b, s.Flush(b.Context()))
+						b.ReportMetric(float64(s.file.Size()-s.limits.Reserve)/float64(fed), "disk/text")
+					}
+				}
+				checkError(b, s.Flush(b.Context()))
+				stats, err := s.RunStats(b.Context(), run)
+				checkError(b, err)
+				b.ReportMetric(float64(stats.Lines), "lines")
+				checkError(b, s.Close())
+			}
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// otherDigits returns the text with its digits exchanged, each for the same one everywhere.
+func otherDigits(text []byte, random *rand.Rand) []byte {
+	digits := random.Perm(10)
+	other := bytes.Clone(text)
+	for i, c := range other {
+		if c >= '0' && c <= '9' {
+			other[i] = '0' + byte(digits[c-'0'])
+		}
+	}
+	return other
 }

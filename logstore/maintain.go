@@ -48,14 +48,14 @@ type maintainer struct {
 	built []builtFilter // waiting for the flusher
 }
 
-// newMaintainer returns a maintainer and starts its goroutines if there is a file.
+// newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
 func newMaintainer(st *storage, queue *flushQueue, captures *captureTable, filters *filterCache) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
 		storage: st, flushQueue: queue, captures: captures, filters: filters, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1), filterJobs: make(chan filterJob, filterQueue),
 	}
-	if st.file != nil {
+	if st.file != nil && !st.opts.ReadOnly {
 		m.wg.Go(func() { m.run(ctx) })
 		m.wg.Go(func() { m.runCheckpoints(ctx) })
 	}
@@ -99,7 +99,8 @@ func (m *maintainer) startup(ctx context.Context) error {
 	if m.memoryOnly() {
 		return nil
 	}
-	return errors.Join(m.markLost(ctx), m.maintain(ctx), m.buildMissing(ctx)) // another server may hold the maintenance lock
+	m.filterBacklog.Store(true)                          // not now: what is to be built would compete with the start
+	return errors.Join(m.markLost(ctx), m.maintain(ctx)) // another server may hold the maintenance lock
 }
 
 // maintain performs the periodic maintenance. Only one server at a time performs it, and none while a server

@@ -1,13 +1,15 @@
 package logstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
-	"slices"
+	"errors"
 	"sync"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/match"
+	"pmcp/logstore/pack"
 )
 
 const (
@@ -18,8 +20,6 @@ const (
 	filterBatch = 32
 	// maxBuilt is how many filters may wait for the flusher.
 	maxBuilt = 256
-	// maxMissing bounds how many chunks without a filter one round processes.
-	maxMissing = 10_000
 )
 
 // A filterJob is a committed chunk that needs a filter. The job holds a reference to the chunk.
@@ -46,8 +46,16 @@ func (m *maintainer) queueFilter(run int64, c *chunk, builder *match.FilterBuild
 
 // A builtFilter is a filter that waits to be stored.
 type builtFilter struct {
-	id   int64
-	bits []byte
+	id     int64
+	stored []byte
+	sum    int64
+}
+
+// packFilter returns the stored form of a filter.
+func (m *maintainer) packFilter(id int64, bits []byte) builtFilter {
+	f := builtFilter{id: id}
+	f.stored, f.sum = m.packer.PackFilter(id, bits)
+	return f
 }
 
 // buildFilter builds a filter and queues it for the flusher, so that the worker never waits for the write
@@ -57,13 +65,14 @@ func (m *maintainer) buildFilter(builder *match.FilterBuilder, job filterJob) {
 	bits := builder.Build(job.chunk.text)
 	job.chunk.release(&m.captures.pool)
 	m.filters.put(job.id, bits, builtCacheBytes)
+	built := m.packFilter(job.id, bits)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.built) >= maxBuilt {
 		m.filterBacklog.Store(true)
 		return
 	}
-	m.built = append(m.built, builtFilter{job.id, bits})
+	m.built = append(m.built, built)
 	notify(m.kick)
 }
 
@@ -79,7 +88,7 @@ func (m *maintainer) drainFilters() []builtFilter {
 func saveFilters(ctx context.Context, q db.Querier, built []builtFilter) error {
 	for _, f := range built {
 		// The chunk may have been removed since its filter was built.
-		err := execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits) SELECT id, ? FROM chunk WHERE id = ?`, f.bits, f.id)
+		err := execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits, sum) SELECT id, ?, ? FROM chunk WHERE id = ?`, f.stored, f.sum, f.id)
 		if err != nil {
 			return err
 		}
@@ -87,39 +96,65 @@ func saveFilters(ctx context.Context, q db.Querier, built []builtFilter) error {
 	return nil
 }
 
-// buildMissing builds the filters that were never built because the server of the chunk died or the chunk did
-// not fit into the queue.
+// buildMissing builds some of the filters that were never built because the server of the chunk died, the chunk did
+// not fit into the queue, or an older version stored it. If others are left, the worker continues later.
 func (m *maintainer) buildMissing(ctx context.Context) error {
-	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB)
-	if err != nil {
+	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB, filterBatch)
+	if err != nil || len(ids) == 0 {
 		return err
 	}
-	for batch := range slices.Chunk(ids, filterBatch) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := m.buildStored(ctx, batch); err != nil {
-			return err
-		}
+	if len(ids) == filterBatch {
+		m.filterBacklog.Store(true)
 	}
-	return nil
+	return m.buildStored(ctx, ids)
 }
 
+// buildStored builds the filters of stored chunks, and packs those that an older version stored.
 func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
 	var built []builtFilter
+	var packed []packedBlock
 	for _, id := range ids {
-		b, err := loadChunk(ctx, m.file.ReadDB, id)
-		if err != nil || b == nil {
-			continue // the chunk was removed, or is unreadable and searches report that
+		b, err := loadChunk(ctx, m.file.ReadDB, &m.packer, id)
+		var d *damagedBlock
+		if errors.As(err, &d) { // it might hold anything, and searches report it
+			built = append(built, m.packFilter(id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
+			continue
 		}
-		built = append(built, builtFilter{id, m.builder.Build(b.text)})
+		if err != nil || b == nil {
+			continue // the chunk was removed, or is unreadable
+		}
+		built = append(built, m.packFilter(id, m.builder.Build(b.text)))
+		unpacked, err := isUnpacked(ctx, m.file.ReadDB, id)
+		if err != nil {
+			return err
+		}
+		if unpacked {
+			packed = append(packed, packBlock(&m.packer, id, b))
+		}
 	}
-	return m.update(ctx, func(tx *sql.Tx) error { return saveFilters(ctx, tx, built) })
+	return m.update(ctx, func(tx *sql.Tx) error {
+		for i := range packed {
+			unpacked, err := isUnpacked(ctx, tx, packed[i].id) // Clear may have shortened the chunk since, and packed it
+			if err == nil && unpacked {
+				err = saveBlock(ctx, tx, &packed[i])
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return saveFilters(ctx, tx, built)
+	})
 }
 
-func chunksWithoutFilter(ctx context.Context, q db.Querier) ([]int64, error) {
+// isUnpacked reports whether a chunk is as an older version stored it.
+func isUnpacked(ctx context.Context, q db.Querier, id int64) (unpacked bool, err error) {
+	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM chunk WHERE id = ? AND stored IS NULL)`, id).Scan(&unpacked)
+	return unpacked, err
+}
+
+func chunksWithoutFilter(ctx context.Context, q db.Querier, limit int) ([]int64, error) {
 	return queryColumn[int64](ctx, q, "look for chunks without a filter", `SELECT id FROM chunk c WHERE bytes >= ?
-		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, maxMissing)
+		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, limit)
 }
 
 const (
@@ -146,30 +181,37 @@ func (c *filterCache) get(id int64) []byte {
 	return c.bits[id]
 }
 
-// load reads the filters of chunks from the file into memory and into found. Some chunks may have none.
-func (c *filterCache) load(ctx context.Context, q db.Querier, ids []int64, found map[int64][]byte) error {
-	all, err := queryAll(ctx, q, "read filters", func(row *sql.Rows, f *builtFilter) error { return row.Scan(&f.id, &f.bits) },
-		`SELECT id, bits FROM chunk_filter WHERE id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
-	for _, f := range all {
-		if len(f.bits) == match.FilterBytes {
-			found[f.id] = f.bits
-			c.put(f.id, f.bits, c.limit)
+// load reads the filters of chunks from the file into memory and into found. Some chunks may have none; a damaged one
+// counts as none.
+func (c *filterCache) load(ctx context.Context, q db.Querier, p *pack.Packer, ids []int64, found map[int64][]byte) error {
+	_, err := queryAll(ctx, q, "read filters", func(row *sql.Rows, f *builtFilter) error {
+		var packed sql.RawBytes
+		if err := row.Scan((*stored)(&f.id), &packed, (*stored)(&f.sum)); err != nil {
+			return err
 		}
+		if bits, err := p.UnpackFilter(f.id, packed, f.sum, match.FilterBytes); err == nil {
+			found[f.id] = bits
+			c.put(f.id, bits, c.limit)
+		}
+		return nil
+	}, `SELECT id, bits, sum FROM chunk_filter WHERE id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
+	if db.IsCorrupt(err) {
+		err = nil
 	}
 	return err
 }
 
 // prune removes the chunks that cannot match according to their cached filters. It returns the remaining
 // chunks, and the number of lines in the removed chunks.
-func (c *filterCache) prune(refs []blockRef, trigrams []uint32) (kept []blockRef, lines int64) {
-	if len(trigrams) == 0 {
+func (c *filterCache) prune(refs []blockRef, required []uint32) (kept []blockRef, lines int64) {
+	if len(required) == 0 {
 		return refs, 0
 	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	kept = refs[:0]
 	for _, p := range refs {
-		if bits := c.bits[p.id]; bits != nil && !match.MayContain(bits, trigrams) {
+		if bits := c.bits[p.id]; bits != nil && !match.MayContain(bits, required) {
 			lines += p.lines
 			continue
 		}

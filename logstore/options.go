@@ -19,6 +19,10 @@ type Options struct {
 	// empty, the log is kept in memory only: the newest few MiB of each run of this server, lost when the
 	// Store is closed.
 	Path string
+	// ReadOnly opens an existing file for reading only: Open neither creates, migrates nor repairs the file, and its
+	// error wraps fs.ErrNotExist or ErrOlderSchema if there is nothing to read yet. The Store is no server: methods that
+	// write must not be called.
+	ReadOnly bool
 	// Session is the registry id (a UUID) of this server. If empty, Open generates a random one.
 	Session string
 	// Registry is where the Alive functions of other servers find this server. The Store saves it for them.

@@ -41,7 +41,7 @@ func newProjectTable(st *storage) *projectTable {
 // absolute. A label is made when a project is seen for the first time: the shortest tail of the path's elements
 // (feature, then repo/feature) that is neither the label of another project nor a tail of its path, or the path if there
 // is none. From then on every server that uses the file has this label for the project, and no other project gets it.
-// Without a file, labels last as long as the Store. If the file cannot be used within 1 s, or is full of labels, the
+// Without a file, or in a Store that only reads, labels that were not stored last as long as the Store. If the file cannot be used within 1 s, or is full of labels, the
 // label is the path.
 func (p *projectTable) ProjectLabel(ctx context.Context, path string) string {
 	memoryOnly := p.memoryOnly()
@@ -61,7 +61,11 @@ func (p *projectTable) ProjectLabel(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, labelWait)
 	defer cancel()
 	label, err := storedLabel(ctx, p.file.ReadDB, path)
-	if label == "" && err == nil && !paused {
+	switch {
+	case label != "" || err != nil || paused:
+	case p.opts.ReadOnly:
+		label, err = p.unstoredLabel(ctx, path)
+	default:
 		label, err = p.storeLabel(ctx, path)
 	}
 	p.mu.Lock()
@@ -106,6 +110,15 @@ func (p *projectTable) storeLabel(ctx context.Context, path string) (label strin
 		return "", fmt.Errorf("cannot store the label of %s: %w", path, err)
 	}
 	return label, nil
+}
+
+// unstoredLabel returns the label that a server would make for a project, given what this Store knows.
+func (p *projectTable) unstoredLabel(ctx context.Context, path string) (label string, err error) {
+	labels, err := storedLabels(ctx, p.file.ReadDB)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(labels, p.labels)
+	return newLabel(path, labels), err
 }
 
 // storedLabels returns the labels in the file, keyed by path.

@@ -11,6 +11,7 @@ import (
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/line"
+	"pmcp/logstore/pack"
 )
 
 // A reader reads the lines in memory and in the file as one log.
@@ -47,6 +48,7 @@ type snapshot struct {
 	views         []memView
 	cursorScope   *cursorScope // of the scope's cursor
 	filters       *filterCache
+	packer        *pack.Packer
 }
 
 // withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
@@ -57,7 +59,7 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 	if rd.closed.Load() {
 		return ErrClosed
 	}
-	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters}
+	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, packer: &rd.packer}
 	defer func() {
 		for i := range snap.views {
 			snap.views[i].release()

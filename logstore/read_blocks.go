@@ -1,42 +1,50 @@
 package logstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/pack"
 )
 
 // A blockSource returns the blocks of one run in either direction: stored chunks, tail rows and blocks in
 // memory. The snapshot of memory is taken before the read transaction begins, so no line between the two is
 // missed. Lines that are in both are taken from memory.
 type blockSource struct {
-	ctx   context.Context
-	q     db.Querier // nil: memory only
-	run   *runMeta
-	cond  string // condition on chunk rows, with its arguments
-	args  []any
-	extra []block // tail rows and memory, in order
-	limit int64   // lines from here on are in memory
+	ctx     context.Context
+	q       db.Querier // nil: memory only
+	packer  *pack.Packer
+	run     *runMeta
+	cond    string // condition on chunk rows, with its arguments
+	args    []any
+	extra   []block // tail rows and memory, in order
+	limit   int64   // lines from here on are in memory
+	passed  []int64 // damaged chunks
+	damaged []Gap   // those, and damaged tail rows
+	holes   []Gap   // lines that are in no block, and damaged unless another gap says why
 }
 
 // newBlockSource returns the source of a run. noTail skips the query for tail rows if it is known that
 // there are none.
-func newBlockSource(ctx context.Context, q db.Querier, run *runMeta, f *lineFilter, noTail bool) (*blockSource, error) {
-	s := &blockSource{ctx: ctx, q: q, run: run, limit: maxLine}
+func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, noTail bool) (*blockSource, error) {
+	q := snap.q
+	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
 	if run.mem != nil {
 		s.limit = run.mem.from
 	}
 	if q != nil && !noTail {
-		tails, err := tailBlocks(ctx, q, run.id, s.limit)
+		tails, damaged, err := tailBlocks(ctx, q, run.id, s.limit)
 		if err != nil {
 			return nil, err
 		}
-		s.extra = tails
+		s.extra, s.damaged = tails, damaged
 	}
 	if run.mem != nil {
 		s.extra = append(s.extra, run.mem.blocks...)
@@ -79,8 +87,40 @@ func (s *blockSource) storedBlock(which string, line int64) (*block, error) {
 		return nil, nil
 	}
 	lo, hi := db.RowRange(s.run.id)
-	args := append([]any{lo, hi, s.limit}, s.args...)
-	return queryBlock(s.ctx, s.q, selectBlock+`c.id BETWEEN ? AND ? AND first_line < ?`+s.cond+which, append(args, line)...)
+	for {
+		cond, args := s.cond, append([]any{lo, hi, s.limit}, s.args...)
+		if len(s.passed) > 0 {
+			cond, args = cond+` AND c.id NOT IN (SELECT value FROM json_each(?))`, append(args, jsonArray(s.passed))
+		}
+		b, err := queryChunk(s.ctx, s.q, s.packer, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
+		damaged, err := s.passOver(err)
+		if !damaged {
+			return b, err
+		}
+	}
+}
+
+// passOver excludes a chunk if err is that it is damaged, and reports whether it is. The chunk becomes a gap.
+func (s *blockSource) passOver(err error) (damaged bool, _ error) {
+	var d *damagedBlock
+	if !errors.As(err, &d) {
+		return false, err
+	}
+	g, err := d.gap(s.ctx, s.q, s.run.id)
+	s.damaged, s.passed = append(s.damaged, g), append(s.passed, d.card.ID)
+	return err == nil, err
+}
+
+// addHole records the lines between those that were passed, up to or down to line, and the next block. With a filter,
+// they are lines that do not pass it.
+func (s *blockSource) addHole(f *lineFilter, line int64, b *block, backward bool) {
+	after, end := line, b.first
+	if backward {
+		after, end = b.last(), line+1
+	}
+	if end-after > 1 && *f == (&Query{}).filter() {
+		s.holes = append(s.holes, Gap{Run: s.run.id, After: after, Lines: end - after - 1, Bytes: -1, Reason: reasonDamaged})
+	}
 }
 
 // hasChunk reports whether the row of a stored chunk meets a condition, regardless of the filter.
@@ -123,20 +163,38 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 	return storedLastLine(s.ctx, s.q, s.run.id)
 }
 
-const selectBlock = `SELECT c.id, c.first_line, c.min_at, d.meta, d.body FROM chunk c JOIN chunk_data d USING (id) WHERE `
+const (
+	// selectBlock selects what scanBlock scans, of chunks. A chunk whose data is gone is damaged.
+	selectBlock = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c LEFT JOIN chunk_data d USING (id) WHERE `
+	// selectCard selects the same without the data.
+	selectCard = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, -1, -1, NULL, NULL FROM chunk c WHERE `
+	// selectTail selects the same of tail rows.
+	selectTail = `SELECT id, first_line, min_at, lines, length(body), 0, sum, meta, body FROM tail WHERE `
+)
 
-// loadChunk reads a stored chunk. It returns nil if the chunk is gone.
-func loadChunk(ctx context.Context, q db.Querier, id int64) (*block, error) {
-	return queryBlock(ctx, q, selectBlock+`c.id = ?`, id)
+// loadChunk reads a stored chunk. It returns nil if the chunk is gone, and a damagedBlock as the error if the chunk is
+// damaged.
+func loadChunk(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
+	return queryChunk(ctx, q, p, `c.id = ?`, id)
 }
 
-// loadTail reads a tail row. It returns nil if the row is gone.
-func loadTail(ctx context.Context, q db.Querier, id int64) (*block, error) {
-	return queryBlock(ctx, q, `SELECT id, first_line, min_at, meta, body FROM tail WHERE id = ?`, id)
+// queryChunk reads the first chunk that meets a condition, as loadChunk does. A chunk whose data SQLite cannot read is
+// damaged as well.
+func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, where string, args ...any) (*block, error) {
+	b, err := queryBlock(ctx, q, p, selectBlock+where, args...)
+	if db.IsCorrupt(err) {
+		return queryBlock(ctx, q, p, selectCard+where, args...)
+	}
+	return b, err
+}
+
+// loadTail reads a tail row, as loadChunk reads a chunk.
+func loadTail(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
+	return queryBlock(ctx, q, p, selectTail+`id = ?`, id)
 }
 
 // queryBlock returns the first block that a query yields, or nil.
-func queryBlock(ctx context.Context, q db.Querier, query string, args ...any) (*block, error) {
+func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, query string, args ...any) (*block, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
@@ -145,38 +203,94 @@ func queryBlock(ctx context.Context, q db.Querier, query string, args ...any) (*
 	if !rows.Next() {
 		return nil, rows.Err()
 	}
-	var id number
-	return scanBlock(rows, &id)
-}
-
-// scanBlock returns the block in a row. It keeps the driver's blobs without copying them: the driver allocates new ones
-// for each row, and database/sql/driver forbids the driver to change them later.
-func scanBlock(row *sql.Rows, id *number) (*block, error) {
 	b := &block{}
-	var meta, text sql.RawBytes
-	if err := row.Scan(id, (*number)(&b.first), (*number)(&b.base), &meta, &text); err != nil {
+	if _, err := scanBlock(rows, p, b); err != nil {
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
-	}
-	b.meta, b.text = meta, text
-	if !b.valid() {
-		return nil, fmt.Errorf("%w: the chunk at line %d of a run", db.ErrCorrupt, b.first)
 	}
 	return b, nil
 }
 
-// tailBlocks returns the tail rows of a run that start before line limit. A run has tail rows if it is in
-// another server's memory or if its server died.
-func tailBlocks(ctx context.Context, q db.Querier, run, limit int64) ([]block, error) {
+// scanBlock reads and unpacks a row, and returns its id. It keeps the driver's blobs without copying them: the driver
+// allocates new ones for each row, and database/sql/driver forbids the driver to change them later. If the row is
+// damaged, the error is a damagedBlock.
+func scanBlock(row *sql.Rows, p *pack.Packer, b *block) (id int64, _ error) {
+	var c pack.Card
+	var s pack.Stored
+	var meta, body sql.RawBytes
+	err := row.Scan((*stored)(&c.ID), (*stored)(&c.First), (*stored)(&c.Base), (*stored)(&c.Lines), (*stored)(&c.Bytes),
+		(*stored)(&s.Codec), (*stored)(&s.Sum), &meta, &body)
+	if err != nil {
+		return 0, err
+	}
+	s.Meta, s.Body = meta, body
+	b.first, b.base = c.First, c.Base
+	if b.meta, b.text, err = p.Unpack(c, &s); err != nil || !b.valid() || b.lines() != c.Lines {
+		return c.ID, &damagedBlock{c}
+	}
+	return c.ID, nil
+}
+
+// A stored is an integer of a row that may be damaged: what is no integer is -1.
+type stored int64
+
+// Scan implements sql.Scanner.
+func (n *stored) Scan(v any) error {
+	i, ok := v.(int64)
+	if !ok {
+		i = -1
+	}
+	*n = stored(i)
+	return nil
+}
+
+// A damagedBlock is the error that a chunk or tail row does not have the contents that were stored. The card may be
+// what is damaged.
+type damagedBlock struct{ card pack.Card }
+
+func (d *damagedBlock) Error() string {
+	return fmt.Sprintf("the lines from line %d of a run are damaged", d.card.First)
+}
+
+const reasonDamaged = "damaged in the log database"
+
+// gap returns the gap that a damaged chunk leaves. If the card contradicts the chunks before and after it, the gap
+// is all that is between those.
+func (d *damagedBlock) gap(ctx context.Context, q db.Querier, run int64) (Gap, error) {
+	c := d.card
 	lo, hi := db.RowRange(run)
-	all, err := queryAll(ctx, q, "read tail rows", func(row *sql.Rows, b *block) error {
-		err := row.Scan(&b.first, &b.base, &b.meta, &b.text)
-		if err == nil && !b.valid() {
-			err = fmt.Errorf("%w: tail of run %d", db.ErrCorrupt, run)
+	var before, after number
+	err := q.QueryRowContext(ctx, `SELECT coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?3 - 1 ORDER BY id DESC LIMIT 1), 0),
+		coalesce((SELECT first_line FROM chunk WHERE id BETWEEN ?3 + 1 AND ?2 ORDER BY id LIMIT 1), 0)`, lo, hi, c.ID).Scan(&before, &after)
+	if err != nil {
+		return Gap{}, fmt.Errorf("cannot read what is around a damaged chunk: %w", err)
+	}
+	g := Gap{Run: run, At: time.Unix(0, c.Base), After: c.First - 1, Lines: c.Lines, Bytes: c.Bytes, Reason: reasonDamaged}
+	end := int64(after)
+	if c.First <= int64(before) || c.Lines <= 0 || c.Lines > pack.MaxBytes || c.Bytes < c.Lines || c.Bytes > pack.MaxBytes || end > 0 && c.First+c.Lines > end {
+		g.After, g.Lines, g.Bytes = int64(before), max(-1, end-1-int64(before)), -1
+	}
+	return g, nil
+}
+
+// tailBlocks returns the tail rows of a run that start before line limit, and those that are damaged as gaps. A run
+// has tail rows if it is in another server's memory or if its server died.
+func tailBlocks(ctx context.Context, q db.Querier, run, limit int64) (all []block, damaged []Gap, err error) {
+	lo, hi := db.RowRange(run)
+	all, err = queryAll(ctx, q, "read tail rows", func(row *sql.Rows, b *block) error {
+		_, err := scanBlock(row, nil, b)
+		var d *damagedBlock
+		if errors.As(err, &d) {
+			c := d.card
+			damaged = append(damaged, Gap{Run: run, At: time.Unix(0, c.Base), After: max(c.First-1, 0), Lines: c.Lines, Bytes: c.Bytes, Reason: reasonDamaged})
+			*b, err = block{}, nil
+			return nil
 		}
+		b.meta, b.text = bytes.Clone(b.meta), bytes.Clone(b.text)
 		return err
-	}, `SELECT first_line, min_at, meta, body FROM tail WHERE id BETWEEN ? AND ? AND first_line < ? ORDER BY id`, lo, hi, limit)
+	}, selectTail+`id BETWEEN ? AND ? AND first_line < ? ORDER BY id`, lo, hi, limit)
+	all = slices.DeleteFunc(all, func(b block) bool { return b.lines() == 0 })
 	slices.SortFunc(all, func(a, b block) int { return int(a.first - b.first) })
-	return all, err
+	return all, damaged, err
 }
 
 // runsWithTail returns the runs that have tail rows. It takes one index lookup for each such run.

@@ -14,6 +14,7 @@ const reasonRetired = "no longer kept"
 
 // addGaps adds the gaps within the page.
 func (m *merger) addGaps() error {
+	damaged, holes := m.damagedGaps()
 	var read []*runPosition
 	for _, positions := range m.page.positions {
 		for _, pos := range positions {
@@ -34,7 +35,7 @@ func (m *merger) addGaps() error {
 		if stored != nil && !stored[pos.meta.id] {
 			from = nil
 		}
-		all, err := runGaps(m.ctx, from, pos)
+		all, err := runGaps(m.ctx, from, pos, damaged, holes)
 		if err != nil {
 			return err
 		}
@@ -47,6 +48,17 @@ func (m *merger) addGaps() error {
 	return nil
 }
 
+// damagedGaps returns the gaps that damaged chunks and tail rows left in what was read, and the lines that were in no
+// block.
+func (m *merger) damagedGaps() (damaged, holes []Gap) {
+	for _, r := range m.opened {
+		if r.source != nil {
+			damaged, holes = append(damaged, r.source.damaged...), append(holes, r.source.holes...)
+		}
+	}
+	return damaged, holes
+}
+
 // includesGap reports whether a gap belongs to the page, so that exactly one of several consecutive pages
 // shows it. The gap at the very end of a run belongs to the page that reaches that end.
 func (p *plan) includesGap(pos *runPosition, g Gap) bool {
@@ -57,12 +69,13 @@ func (p *plan) includesGap(pos *runPosition, g Gap) bool {
 	return g.After == pos.end && (atEnd || pos.exhausted && pos.start < pos.end)
 }
 
-// runGaps returns the gaps of a run, in memory and, unless q is nil, in the file, ordered by line.
-func runGaps(ctx context.Context, q db.Querier, pos *runPosition) ([]Gap, error) {
+// runGaps returns the gaps of a run, in memory, among the damaged and, unless q is nil, in the file, ordered by line. A
+// hole that none of them explains is one, too.
+func runGaps(ctx context.Context, q db.Querier, pos *runPosition, damaged, holes []Gap) ([]Gap, error) {
 	m := pos.meta
-	var all []Gap
+	all := ofRun(damaged, m.id)
 	if m.mem != nil {
-		all = slices.Clone(m.mem.gaps)
+		all = append(all, m.mem.gaps...)
 	}
 	if q != nil {
 		stored, err := storedGaps(ctx, q, m.id, max(pos.start, m.removedLines), pos.end)
@@ -78,9 +91,20 @@ func runGaps(ctx context.Context, q db.Querier, pos *runPosition) ([]Gap, error)
 		}
 		all = append(all, g)
 	}
+	for _, hole := range ofRun(holes, m.id) {
+		explains := func(g Gap) bool { return g.After >= hole.After && g.After < hole.After+hole.Lines }
+		if !slices.ContainsFunc(all, explains) {
+			all = append(all, hole)
+		}
+	}
 	// Of several gaps at the same line, the first is the newest.
 	slices.SortStableFunc(all, func(a, b Gap) int { return cmp.Compare(a.After, b.After) })
 	return slices.CompactFunc(all, func(a, b Gap) bool { return a.After == b.After }), nil
+}
+
+// ofRun returns the gaps of one run.
+func ofRun(all []Gap, run int64) []Gap {
+	return slices.DeleteFunc(slices.Clone(all), func(g Gap) bool { return g.Run != run })
 }
 
 // runsWithGaps returns the runs that have gaps in the file.

@@ -169,7 +169,7 @@ func (r *runReader) advance() error {
 
 func (r *runReader) open() (err error) {
 	m, run := r.m, r.position.meta
-	if r.source, err = newBlockSource(m.ctx, m.snap.q, run, &m.filter, m.tails != nil && !m.tails[run.id]); err != nil {
+	if r.source, err = newBlockSource(m.ctx, m.snap, run, &m.filter, m.tails != nil && !m.tails[run.id]); err != nil {
 		return err
 	}
 	r.pos = r.from
@@ -221,6 +221,7 @@ func (r *runReader) scan() error {
 			r.exhausted = true
 			return err
 		}
+		r.source.addHole(f, r.pos, b, r.m.backward)
 		r.seek(b)
 		return nil
 	}

@@ -49,14 +49,15 @@ type candidate struct {
 	bytes       int64
 	lines       int64
 	maxAt       int64
-	kept        int // 1: evicted last; 0 otherwise
+	stored      int64 // bytes of text and metadata in the file; 0: as many as unpacked
+	kept        int   // 1: evicted last; 0 otherwise
 }
 
 // size returns about how many bytes the removal of the candidate frees.
 func (c *candidate) size() int64 {
-	n := c.bytes + c.lines*metaBytes + rowOverhead
+	n := cmp.Or(c.stored, c.bytes+c.lines*metaBytes) + rowOverhead
 	if c.bytes >= match.FilterMinText {
-		n += match.FilterBytes
+		n += match.FilterBytes / 2 // most are packed
 	}
 	return n
 }
@@ -110,9 +111,9 @@ func (m *maintainer) removeRuns(ctx context.Context, cutoff int64) error {
 // candidatesBefore returns the chunks that end before the cutoff, and the tails of runs that are over,
 // oldest first.
 func candidatesBefore(ctx context.Context, q db.Querier, cutoff int64) ([]candidate, error) {
-	all, err := queryAll(ctx, q, "look for old log", scanCandidate, `SELECT id, id >> 24, 0, first_line, first_line + lines - 1, bytes, lines, max_at FROM chunk WHERE max_at < ?1
+	all, err := queryAll(ctx, q, "look for old log", scanCandidate, `SELECT id, id >> 24, 0, first_line, first_line + lines - 1, bytes, lines, max_at, coalesce(stored, 0) FROM chunk WHERE max_at < ?1
 		UNION ALL
-		SELECT r.id, r.id, 1, min(t.first_line), max(t.first_line + t.lines - 1), sum(length(t.body)), sum(t.lines), max(t.max_at)
+		SELECT r.id, r.id, 1, min(t.first_line), max(t.first_line + t.lines - 1), sum(length(t.body)), sum(t.lines), max(t.max_at), 0
 		FROM tail t JOIN run r ON r.id = t.id >> 24 WHERE r.sealed = 1 GROUP BY r.id HAVING max(t.max_at) < ?1`, cutoff)
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(cmp.Compare(a.maxAt, b.maxAt), cmp.Compare(a.run, b.run), cmp.Compare(a.first, b.first))
@@ -121,7 +122,7 @@ func candidatesBefore(ctx context.Context, q db.Querier, cutoff int64) ([]candid
 }
 
 func scanCandidate(row *sql.Rows, c *candidate) error {
-	return row.Scan(&c.id, &c.run, &c.tail, &c.first, &c.last, &c.bytes, &c.lines, &c.maxAt)
+	return row.Scan(&c.id, &c.run, &c.tail, &c.first, &c.last, &c.bytes, &c.lines, &c.maxAt, &c.stored)
 }
 
 // removeChunks removes chunks and tails in slices. They must be the oldest that their runs still have.

@@ -134,9 +134,9 @@ func (m *maintainer) clearRun(ctx context.Context, r *runMeta, before int64) (li
 // before a time form one candidate.
 func runCandidates(ctx context.Context, q db.Querier, run, before int64) (all []candidate, err error) {
 	lo, hi := db.RowRange(run)
-	rows, err := queryAll(ctx, q, "look for the log of a run", scanCandidate, `SELECT id, id >> 24, 0, first_line, first_line + lines - 1, bytes, lines, max_at FROM chunk WHERE id BETWEEN ?1 AND ?2
+	rows, err := queryAll(ctx, q, "look for the log of a run", scanCandidate, `SELECT id, id >> 24, 0, first_line, first_line + lines - 1, bytes, lines, max_at, coalesce(stored, 0) FROM chunk WHERE id BETWEEN ?1 AND ?2
 		UNION ALL
-		SELECT id, id >> 24, 1, first_line, first_line + lines - 1, length(body), lines, max_at FROM tail WHERE id BETWEEN ?1 AND ?2 ORDER BY 4`, lo, hi)
+		SELECT id, id >> 24, 1, first_line, first_line + lines - 1, length(body), lines, max_at, 0 FROM tail WHERE id BETWEEN ?1 AND ?2 ORDER BY 4`, lo, hi)
 	for _, c := range rows {
 		if n := len(all); n > 0 && c.tail && all[n-1].tail && c.maxAt < before {
 			prev := &all[n-1]
@@ -150,15 +150,20 @@ func runCandidates(ctx context.Context, q db.Querier, run, before int64) (all []
 	return all, err
 }
 
-// trimChunk removes the lines before a time from a stored chunk or tail row. The filter of a chunk stays:
-// it may report a few words that are no longer there.
+// trimChunk removes the lines before a time from a stored chunk or tail row, or all of it if it is damaged. The filter
+// of a chunk stays: it may report a few words that are no longer there.
 func (m *maintainer) trimChunk(ctx context.Context, c *candidate, before int64) (lines, bytes int64, err error) {
-	load, save := loadChunk, saveBlock
+	load := loadChunk
 	if c.tail {
-		load, save = loadTail, saveTailBlock
+		load = loadTail
 	}
 	err = m.update(ctx, func(tx *sql.Tx) error {
-		b, err := load(ctx, tx, c.id)
+		b, err := load(ctx, tx, &m.packer, c.id)
+		var d *damagedBlock
+		if errors.As(err, &d) {
+			lines, bytes = c.lines, c.bytes
+			return removeChunk(ctx, tx, c)
+		}
 		if err != nil || b == nil {
 			return err
 		}
@@ -167,7 +172,13 @@ func (m *maintainer) trimChunk(ctx context.Context, c *candidate, before int64) 
 		if lines == 0 {
 			return nil
 		}
-		if err := save(ctx, tx, c.id, &rest); err != nil {
+		if c.tail {
+			err = saveTailBlock(ctx, tx, c.id, &rest)
+		} else {
+			packed := packBlock(&m.packer, c.id, &rest)
+			err = saveBlock(ctx, tx, &packed)
+		}
+		if err != nil {
 			return err
 		}
 		return recordRemoved(ctx, tx, c.run, rest.first-1, bytes)

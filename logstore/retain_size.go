@@ -34,7 +34,7 @@ func limitsOf(size int64) limits {
 			BlockedWAL: max(size, minBlockedWAL),
 			Reserve:    min(size/16, db.ReserveBytes),
 		},
-		batch: min(size/24, batchBytes),
+		batch: min(size/48, batchBytes),
 		chunk: min(max(size/32, smallestChunk), chunkBytes),
 	}
 	l.slice = min(max(l.WAL/db.PageBytes/2, 4), vacuumSlice)

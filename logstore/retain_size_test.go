@@ -44,9 +44,13 @@ func flood(t *testing.T, bytes int64, servers ...*Store) int64 {
 		for i := range 2 {
 			run := startRun(s, "/p", fmt.Sprintf("chatty%d", i))
 			floods.Go(func() {
-				for n := 1; printed.Load() < bytes; n += 1000 {
-					put(s, run, n, n+999)
-					printed.Add(1000 * int64(len("line 1000 of the run\n")))
+				for printed.Load() < bytes {
+					lines := []byte(noise(21_000))
+					for i := 20; i < len(lines); i += 21 {
+						lines[i] = '\n'
+					}
+					s.Capture(run, Stdout, time.Now(), lines)
+					printed.Add(int64(len(lines)))
 					measure()
 				}
 			})

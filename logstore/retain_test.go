@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,11 +15,10 @@ import (
 // fill captures about n bytes of lines with the given time and returns the number of lines.
 func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) {
 	t.Helper()
-	line := strings.Repeat("something to fill the log with ", 4)
 	var b strings.Builder
 	for b.Len() < n {
 		lines++
-		fmt.Fprintf(&b, "%s%d\n", line, lines)
+		fmt.Fprintf(&b, "%s %d\n", noise(120), lines)
 		if b.Len() > 32<<10 {
 			s.Capture(run, Stdout, at, []byte(b.String()))
 			n -= b.Len()
@@ -31,6 +31,15 @@ func fill(t testing.TB, s *Store, run int64, at time.Time, n int) (lines int64) 
 	s.Capture(run, Stdout, at, []byte(b.String()))
 	flush(t, s)
 	return lines
+}
+
+// noise returns n random characters, which hardly become smaller when they are packed.
+func noise(n int) string {
+	random := make([]byte, n)
+	for i := range random {
+		random[i] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"[rand.IntN(64)]
+	}
+	return string(random)
 }
 
 // truncateLog truncates the write-ahead log of the database once no reader and no checkpointer uses

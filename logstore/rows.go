@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/pack"
 )
 
 // A storedRow is a row of the run table as the flusher writes it.
@@ -51,27 +52,39 @@ func updateRun(ctx context.Context, q db.Querier, id int64, r *runRow) error {
 	return execute(ctx, q, "store a run", `UPDATE run SET started = max(started, ?), ended = ?, info = ? WHERE id = ?`, r.started, r.ended, blob(r.info), id)
 }
 
+// A packedBlock is a block as it is stored.
+type packedBlock struct {
+	id     int64
+	meta   chunkMeta
+	stored *pack.Stored
+}
+
+// packBlock returns the stored form of a chunk.
+func packBlock(p *pack.Packer, id int64, b *block) packedBlock {
+	return packedBlock{id, b.summarize(), p.Pack(b.card(id), b.meta, b.text)}
+}
+
 // saveChunk stores a full chunk in place of the tail rows that cover its start.
-func saveChunk(ctx context.Context, q db.Querier, run int64, c *chunk) error {
+func saveChunk(ctx context.Context, q db.Querier, run int64, c *chunk, packed *packedBlock) error {
 	id, _ := db.RowRange(run)
 	if c.tails.end > 0 {
 		if err := execute(ctx, q, "delete tail rows", `DELETE FROM tail WHERE id >= ? AND id < ?`, id+c.tails.first, id+c.tails.end); err != nil {
 			return err
 		}
 	}
-	return saveBlock(ctx, q, id+c.n, &c.block)
+	return saveBlock(ctx, q, packed)
 }
 
-func saveBlock(ctx context.Context, q db.Querier, id int64, b *block) error {
-	d := b.summarize()
+func saveBlock(ctx context.Context, q db.Querier, p *packedBlock) error {
+	d, s := &p.meta, p.stored
 	err := execute(ctx, q, "store a chunk", `INSERT OR REPLACE INTO chunk
-		(id, first_line, lines, bytes, min_at, max_at, streams, l0, l1, l2, l3, l4, l5, l6)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, id, d.first, d.lines, d.bytes, d.minAt, d.maxAt, d.streams,
-		d.byLevel[0], d.byLevel[1], d.byLevel[2], d.byLevel[3], d.byLevel[4], d.byLevel[5], d.byLevel[6])
+		(id, first_line, lines, bytes, min_at, max_at, streams, l0, l1, l2, l3, l4, l5, l6, codec, sum, stored)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.id, d.first, d.lines, d.bytes, d.minAt, d.maxAt, d.streams,
+		d.byLevel[0], d.byLevel[1], d.byLevel[2], d.byLevel[3], d.byLevel[4], d.byLevel[5], d.byLevel[6], s.Codec, s.Sum, s.Size())
 	if err != nil {
 		return err
 	}
-	return execute(ctx, q, "store a chunk", `INSERT OR REPLACE INTO chunk_data (id, meta, body) VALUES (?, ?, ?)`, id, b.meta, b.text)
+	return execute(ctx, q, "store a chunk", `INSERT OR REPLACE INTO chunk_data (id, meta, body) VALUES (?, ?, ?)`, p.id, s.Meta, s.Body)
 }
 
 // saveTail stores the new part of an open chunk. The times in its metadata remain relative to the chunk's
@@ -82,8 +95,9 @@ func saveTail(ctx context.Context, q db.Querier, run int64, t *tailWork) error {
 }
 
 func saveTailBlock(ctx context.Context, q db.Querier, id int64, b *block) error {
-	return execute(ctx, q, "store a tail row", `INSERT OR REPLACE INTO tail (id, first_line, lines, min_at, max_at, meta, body) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		id, b.first, b.lines(), b.base, b.summarize().maxAt, b.meta, b.text)
+	s := pack.Stored{Codec: pack.Raw, Meta: b.meta, Body: b.text}
+	return execute(ctx, q, "store a tail row", `INSERT OR REPLACE INTO tail (id, first_line, lines, min_at, max_at, meta, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		id, b.first, b.lines(), b.base, b.summarize().maxAt, b.meta, b.text, s.Checksum(b.card(id)))
 }
 
 func saveGap(ctx context.Context, q db.Querier, g Gap) error {

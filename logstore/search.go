@@ -75,6 +75,8 @@ type Matches struct {
 	// ContextCut means that context is missing because MaxBytes was reached: the farthest lines of one hit,
 	// and all context of the hits after it.
 	ContextCut bool
+	// Gaps are the damaged parts of the log that could not be searched.
+	Gaps []Gap
 
 	page *Page // only its positions are used
 	back bool
@@ -146,6 +148,7 @@ func (m *merger) search(q *SearchQuery, result *Matches) error {
 	if err := m.addContext(int64(min(q.Context, maxContext)), result); err != nil {
 		return err
 	}
+	result.Gaps, _ = m.damagedGaps()
 	err = m.page.describeRuns(m.ctx, m.snap)
 	m.page.Lines = nil
 	return err

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 	"strconv"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/match"
+	"pmcp/logstore/pack"
 )
 
 const (
@@ -101,7 +103,7 @@ func (a *readAhead) next() error {
 			return cmp.Compare(x.id, y.id)
 		})
 	}
-	a.blocks, err = loadChunks(m.ctx, m.snap.q, small[:min(len(small), maxAheadRuns)])
+	a.blocks, err = loadChunks(m.ctx, m.snap.q, m.snap.packer, small[:min(len(small), maxAheadRuns)])
 	return err
 }
 
@@ -117,17 +119,26 @@ func jsonArray(numbers []int64) string {
 	return string(append(b, ']'))
 }
 
-// loadChunks reads stored chunks, keyed by id. It leaves out those that are gone.
-func loadChunks(ctx context.Context, q db.Querier, ids []int64) (map[int64]*block, error) {
+// loadChunks reads stored chunks, keyed by id. It leaves out those that are gone or damaged.
+func loadChunks(ctx context.Context, q db.Querier, p *pack.Packer, ids []int64) (map[int64]*block, error) {
 	blocks := make(map[int64]*block, len(ids))
 	if len(ids) == 0 {
 		return blocks, nil
 	}
 	_, err := queryAll(ctx, q, "read chunks", func(row *sql.Rows, id *int64) error {
-		b, err := scanBlock(row, (*number)(id))
+		b := &block{}
+		var err error
+		*id, err = scanBlock(row, p, b)
+		var d *damagedBlock
+		if errors.As(err, &d) {
+			return nil
+		}
 		blocks[*id] = b
 		return err
 	}, selectBlock+`c.id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
+	if db.IsCorrupt(err) { // loadChunk tells which are damaged
+		err = nil
+	}
 	return blocks, err
 }
 
@@ -149,7 +160,7 @@ func (r *runReader) fetch(p blockRef) (*block, error) {
 			return nil, err
 		}
 	}
-	return loadChunk(m.ctx, m.snap.q, p.id)
+	return loadChunk(m.ctx, m.snap.q, m.snap.packer, p.id)
 }
 
 // filter returns the filter of a chunk of the run, or nil if it has none. If it is not in memory, it is read together
@@ -170,6 +181,6 @@ func (r *runReader) filter(p blockRef) ([]byte, error) {
 			ids = append(ids, next.id)
 		}
 	}
-	err := cache.load(r.m.ctx, r.m.snap.q, ids, r.filters)
+	err := cache.load(r.m.ctx, r.m.snap.q, r.m.snap.packer, ids, r.filters)
 	return r.filters[p.id], err
 }

@@ -66,7 +66,7 @@ func (r *runReader) searchNext() error {
 	m, p := r.m, r.refs[0]
 	r.refs = r.refs[1:]
 	b, err := r.fetch(p)
-	if err != nil {
+	if _, err = r.source.passOver(err); err != nil {
 		return err
 	}
 	m.scanned += p.lines

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/pack"
 )
 
 // A storage is the database file of a Store, with the reasons not to use it. All owners share it; it needs no lock.
@@ -20,6 +21,7 @@ type storage struct {
 	log          *slog.Logger
 	file         *db.File // nil: memory only
 	memoryReason string   // why there is no file
+	packer       pack.Packer
 
 	damage   atomic.Pointer[string] // why the file is corrupt; nil if no damage was found
 	degraded atomic.Pointer[string] // why the flusher cannot store the log; nil if it can
@@ -37,6 +39,14 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 	defer func() { ids.owners[ids.session] = o.owner() }()
 	if o.Path == "" {
 		s.memoryReason = "no database file was asked for"
+		return s, ids, nil
+	}
+	if o.ReadOnly {
+		f, err := db.OpenReader(ctx, o.Path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", o.Path, err)
+		}
+		s.file, ids.session = f, 0 // no run has this session
 		return s, ids, nil
 	}
 	f, err := db.Open(ctx, o.Path, s.limits.Limits, s.anyDead, func(f *db.File) (err error) {
@@ -71,7 +81,7 @@ func (s *storage) close(stored bool) (err error) {
 	case s.damage.Load() != nil:
 		s.file.CloseUnchanged()
 		return nil
-	case stored:
+	case stored && !s.opts.ReadOnly:
 		err = db.EndSession(context.Background(), s.file.WriteDB, s.opts.Session, time.Now())
 	}
 	return errors.Join(err, s.file.Close())
@@ -121,8 +131,14 @@ func (s *storage) update(ctx context.Context, fn func(*sql.Tx) error) error {
 	if err := s.damageErr(); err != nil {
 		return err
 	}
+	if s.opts.ReadOnly {
+		return errReadOnly
+	}
 	return s.file.Update(ctx, fn)
 }
+
+// errReadOnly is returned by what needs to write to a Store that only reads.
+var errReadOnly = errors.New("the log database is open for reading only")
 
 // errFoundDamage is wrapped by one error only: that of the read that finds the damage. The caller repeats the
 // read, which then uses memory only.

@@ -14,6 +14,9 @@ import (
 var (
 	// ErrNewerSchema is wrapped by Open's error when a newer version of the program wrote the file.
 	ErrNewerSchema = db.ErrNewerSchema
+	// ErrOlderSchema is wrapped by Open's error when a file opened with ReadOnly must be migrated first: by an Open
+	// without ReadOnly.
+	ErrOlderSchema = db.ErrOlderSchema
 	// ErrForeign is wrapped by Open's error when the file is another program's SQLite database, or when the file
 	// is not a database and no server has ever used it. Open leaves such a file unchanged.
 	ErrForeign = db.ErrForeign

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -450,4 +451,74 @@ func TestDefinitionsAreReadableBeforeAndAfterFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(openTest(t, Options{Path: path}), map[string]string{"web": `{"command":"a"}`})
+}
+
+// TestReadOnlyStoreChangesNothing checks that a Store that only reads creates, migrates and
+// changes no file, and reads what a server is writing.
+func TestReadOnlyStoreChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "log.db")
+	if _, err := Open(t.Context(), Options{Path: path, ReadOnly: true}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: got %v, want fs.ErrNotExist", err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("without a file: got %v, %v, want no file", files, err)
+	}
+	s, err := Open(t.Context(), Options{Path: path, Session: "server"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(s, startRun(s, "/p", "web"), 1, 3)
+	if err := s.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := Open(t.Context(), Options{Path: path, ReadOnly: true, Alive: func(_, session string) bool { return session == "server" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := reader.Read(t.Context(), Query{})
+	if err != nil || len(page.Lines) != 3 {
+		t.Errorf("beside a server: got %v, %v, want 3 lines", page, err)
+	}
+	runs, err := reader.Runs(t.Context(), RunFilter{})
+	if err != nil || len(runs) != 1 || !runs[0].Live || runs[0].Own {
+		t.Errorf("beside a server: got %+v, %v, want one live run of another server", runs, err)
+	}
+	if label := reader.ProjectLabel(t.Context(), "/a/p"); label != "p" {
+		t.Errorf("got label %q, want p", label)
+	}
+	if err := errors.Join(s.Close(), reader.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before := fileState(t, path)
+	if reader, err = Open(t.Context(), Options{Path: path, ReadOnly: true}); err != nil {
+		t.Fatal(err)
+	}
+	faults, _, err := reader.Faults(t.Context(), FaultQuery{})
+	events, err2 := reader.Events(t.Context(), "", nil, 0)
+	if err := errors.Join(err, err2, reader.Close()); err != nil || len(faults)+len(events) > 0 {
+		t.Errorf("got %v, %v, %v, want neither errors nor events", faults, events, err)
+	}
+	if fileState(t, path) != before {
+		t.Error("got a changed file, want it as it was")
+	}
+}
+
+// TestReadOnlyStoreRefusesOtherSchemas checks the errors for files that this version cannot read.
+func TestReadOnlyStoreRefusesOtherSchemas(t *testing.T) {
+	for version, want := range map[int]error{1: ErrOlderSchema, 1000: ErrNewerSchema} {
+		path := filepath.Join(t.TempDir(), "log.db")
+		raw := db.WritePool.Open(path)
+		_, err := raw.Exec(db.SchemaV1 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = %d`, db.ApplicationID, version))
+		if err := errors.Join(err, raw.Close()); err != nil {
+			t.Fatal(err)
+		}
+		before := fileState(t, path)
+		if _, err := Open(t.Context(), Options{Path: path, ReadOnly: true}); !errors.Is(err, want) {
+			t.Errorf("schema %d: got %v, want %v", version, err, want)
+		}
+		if fileState(t, path) != before {
+			t.Errorf("schema %d: got a changed file, want it as it was", version)
+		}
+	}
 }

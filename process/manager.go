@@ -39,7 +39,8 @@ type Manager struct {
 	entries map[string]*entry
 	ends    endLog
 	closing bool
-	execs   int64 // id of the latest Exec; counts down
+	execs   int64                     // id of the latest Exec; counts down
+	again   func(Status) (Spec, bool) // see SetSecondTry
 }
 
 // entry is the state of one name. Its fields are guarded by Manager.mu.
@@ -60,6 +61,9 @@ type entry struct {
 	// recordedEnd is the id of the latest run whose end is in Manager.ends.
 	recordedEnd int64
 	limits      limitWatch
+	// tried is the run that a second try has replaced since the last start by a caller,
+	// or 0.
+	tried int64
 	// cancelRetry cancels the wait of a backoff; nil unless in Backoff.
 	cancelRetry context.CancelFunc
 }
@@ -236,7 +240,7 @@ func (m *Manager) tryStart(spec Spec, exe command.Executable, ifRunning IfRunnin
 		e = m.addEntryLocked(spec.Name)
 	}
 	e.rollback = e.restorable
-	e.retries = retries{}
+	e.retries, e.tried = retries{}, 0
 	e.exe = exe
 	e.status.Spec, e.status.Executable, e.status.Restarts = spec, exe.Argv0, 0
 	m.transitionLocked(e, evStart)

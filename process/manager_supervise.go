@@ -99,7 +99,8 @@ func (m *Manager) supervise(e *entry, run runner, id int64, ready *Ready, before
 	}
 	<-run.Ended()
 	cancel()
-	retry, delay := m.finishRun(e, run)
+	again := m.secondTry(e, run)
+	retry, delay := m.finishRun(e, run, again)
 	if retry == nil {
 		return
 	}
@@ -108,14 +109,66 @@ func (m *Manager) supervise(e *entry, run runner, id int64, ready *Ready, before
 	select {
 	case <-retry.Done():
 	case <-timer.C:
-		m.retry(retry, e, run)
+		m.retry(retry, e, run, again)
 	}
 }
 
-// finishRun records the end of run in e. If the policy restarts the process,
-// finishRun returns the delay and a context that ends when the restart is
+// PortTaken is the Status.Reason of a run that a second try follows.
+const PortTaken = "port was taken"
+
+// A nextSpec is what the run after a failed one executes, if that differs.
+type nextSpec struct {
+	spec Spec
+	exe  command.Executable
+}
+
+// secondTry returns what is to follow run, which has ended, at once, or nil if the restart
+// policy decides.
+func (m *Manager) secondTry(e *entry, run runner) *nextSpec {
+	exit, _ := run.Exit()
+	m.mu.Lock()
+	st := m.snapshotLocked(e)
+	again := m.again
+	may := again != nil && len(st.Spec.Ports) > 0 && e.tried == 0 && st.State == Running && e.recycleReason == "" && !m.closing
+	m.mu.Unlock()
+	if !may || exit.Clean() || exit.By != BySelf {
+		return nil
+	}
+	spec, ok := again(st)
+	if !ok {
+		return nil
+	}
+	spec, exe, err := m.check(spec)
+	if err != nil {
+		m.o.Log.Error("cannot start with another port", "process", st.Spec.Name, "error", err)
+		return nil
+	}
+	return &nextSpec{spec, exe}
+}
+
+// SetSecondTry sets a function that is called when a run with Spec.Ports has failed by
+// itself, once until the next start by a caller. It returns the Spec of a run that follows
+// at once, and reports whether there is to be one: for a run that died because another
+// process listens on its port. It may call the Manager.
+func (m *Manager) SetSecondTry(again func(st Status) (Spec, bool)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.again = again
+}
+
+// SecondTry reports whether a run of name has ended and a second try follows or has
+// followed it.
+func (m *Manager) SecondTry(name string, run int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[name]
+	return e != nil && run != 0 && e.tried == run
+}
+
+// finishRun records the end of run in e. If the policy restarts the process, or again is
+// to follow, finishRun returns the delay and a context that ends when the restart is
 // cancelled.
-func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay time.Duration) {
+func (m *Manager) finishRun(e *entry, run runner, again *nextSpec) (retry context.Context, delay time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := &e.status
@@ -130,6 +183,10 @@ func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay 
 		policy = RestartNever
 	}
 	ev, delay, reason := e.retries.decide(policy, st.Spec.MaxRestarts, exit, ended.Sub(st.StartedAt), ended, rand.Float64())
+	if again != nil && st.State == Running {
+		ev, delay, reason = evRetry, 0, PortTaken
+		e.tried = st.RunID
+	}
 	st.Reason = joinReasons(e.recycleReason, reason)
 	if ev == evRetry && st.State == Running {
 		retry, e.cancelRetry = context.WithCancel(m.ctx)
@@ -139,9 +196,10 @@ func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay 
 	return retry, delay
 }
 
-// retry starts the run that follows run, unless ctx is cancelled. It first stops
-// the survivors of run, because they may hold ports, locks or files.
-func (m *Manager) retry(ctx context.Context, e *entry, run runner) {
+// retry starts the run that follows run, with the definition again if that is not nil,
+// unless ctx is cancelled. It first stops the survivors of run, because they may hold
+// ports, locks or files.
+func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *nextSpec) {
 	m.mu.Lock()
 	spec := e.status.Spec
 	m.mu.Unlock()
@@ -153,6 +211,9 @@ func (m *Manager) retry(ctx context.Context, e *entry, run runner) {
 	if ok {
 		e.rollback = was
 		e.status.Restarts++
+		if again != nil {
+			e.status.Spec, e.status.Executable, e.exe = again.spec, again.exe.Argv0, again.exe
+		}
 	}
 	if ok && cleared != nil {
 		e.status.Reason = fmt.Sprintf("not restarted: cannot stop what the last run left: %v", cleared)

@@ -169,18 +169,9 @@ func (m *Manager) holder(port int) holder {
 // no process listens on port, or one of the tree of the entry called except does. pids
 // are a holder that is not of this session and its ancestors, nearest first.
 func (m *Manager) TakenPort(port int, except string) (text string, pids []int) {
-	held := m.holder(port)
-	if held.text == "" || except != "" && held.entry == except {
+	text, pids = m.HeldPort(port, except)
+	if text == "" {
 		return "", nil
-	}
-	text = heldSentence(port, held.text)
-	for pid := held.pid; !held.ours && pid > 1 && len(pids) < maxAncestors; {
-		pids = append(pids, pid)
-		p, err := proctab.Read(pid)
-		if err != nil {
-			break
-		}
-		pid = p.PPID
 	}
 	listeners, err := sockets.Listening()
 	if err != nil {
@@ -193,6 +184,23 @@ func (m *Manager) TakenPort(port int, except string) (text string, pids []int) {
 		}
 	}
 	return text, pids
+}
+
+// HeldPort is TakenPort without a port that is free.
+func (m *Manager) HeldPort(port int, except string) (text string, pids []int) {
+	held := m.holder(port)
+	if held.text == "" || except != "" && held.entry == except {
+		return "", nil
+	}
+	for pid := held.pid; !held.ours && pid > 1 && len(pids) < maxAncestors; {
+		pids = append(pids, pid)
+		p, err := proctab.Read(pid)
+		if err != nil {
+			break
+		}
+		pid = p.PPID
+	}
+	return heldSentence(port, held.text), pids
 }
 
 // nameOf returns the name of the process whose tree contained pid at the last

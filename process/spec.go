@@ -80,6 +80,19 @@ type Spec struct {
 	// Unnamed means that the caller has given no name, and Name was made for this
 	// process. The Manager takes no notice of it.
 	Unnamed bool `json:"unnamed,omitempty"`
+	// Ports are the ports that the caller has assigned to the run, by the environment
+	// variable that holds each. The numbers are in Env and Args already.
+	Ports map[string]AssignedPort `json:"-"`
+}
+
+// An AssignedPort is a port that a run was told to listen on.
+type AssignedPort struct {
+	// Preferred is the port that was asked for; 0 means any.
+	Preferred int
+	// Port is the port that was assigned.
+	Port int
+	// Why is a sentence on why Port is not Preferred, or not that of the run before, or "".
+	Why string
 }
 
 // StopSpec defines how a run is stopped. The zero value means SIGTERM and the
@@ -263,6 +276,7 @@ func (s Spec) Differs(other Spec) []string {
 	compare("pty", s.PTY == other.PTY)
 	compare("merge_output", s.MergeOutput == other.MergeOutput)
 	compare("stdio", s.mcp() == other.mcp())
+	compare("ports", maps.EqualFunc(s.Ports, other.Ports, func(a, b AssignedPort) bool { return a.Preferred == b.Preferred }))
 	compare("ready", reflect.DeepEqual(s.Ready, other.Ready))
 	return names
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/logstore"
+	"pmcp/process"
 	"pmcp/server/args"
 	"pmcp/server/stdio"
 )
@@ -16,7 +18,7 @@ const (
 	// maxMessages is how many log messages wait for a client that does not read. If
 	// there are more, the oldest are dropped.
 	maxMessages = 64
-	// storagePeriod is how often the state of the store is polled.
+	// storagePeriod is how often the state of the store is polled. See watchStorage.
 	storagePeriod = 5 * time.Second
 )
 
@@ -170,17 +172,13 @@ func logMessage(e event) map[string]any {
 	return map[string]any{"level": e.level, "logger": "pmcp", "data": data}
 }
 
-// watchStorage records the state of the store in the event log until ctx ends.
+// watchStorage records the state of the store in the event log until ctx ends. It polls the
+// state while there are processes, which may print, and while storage does not work; otherwise
+// only after something has happened.
 func (s *Server) watchStorage(ctx context.Context) {
-	tick := time.NewTicker(storagePeriod)
-	defer tick.Stop()
-	for {
+	s.storage.run(ctx, func() (goOn bool) {
 		st := s.o.Store.Status()
 		s.events.setStorage(st.State, st.Reason)
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+		return st.State != logstore.StateOK || slices.ContainsFunc(s.o.Manager.List(), func(st process.Status) bool { return st.GoesOn() })
+	})
 }

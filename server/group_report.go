@@ -34,6 +34,9 @@ func groupReport(ctx context.Context, p *project.Project, rep groups.Report, cha
 			runs[i] = nil
 		}
 		m := memberReport(o, runs[i], st)
+		if runs[i] != nil && (o.Result == groups.WasStarted || o.Result == groups.BecameReady) {
+			m.Why = joinHints(m.Why, strings.Join(runs[i].PortNotes(o.Result == groups.BecameReady), "; "))
+		}
 		if m.failed != 0 {
 			m.Why = joinHints(m.Why, p.TakenPort(ctx, runs[i]))
 		}
@@ -65,7 +68,10 @@ func memberReport(o groups.Outcome, run *project.Run, st *groups.Status) groupMe
 	m := groupMemberReport{Name: o.Process, Result: string(o.Result), Why: withoutInvalid(o.Why), Run: o.Run}
 	if run != nil {
 		shown := resultOf(run)
-		m.State, m.PID, m.Ports, m.ExitCode = shown.State, shown.PID, shown.Ports, shown.ExitCode
+		m.State, m.PID, m.Ports, m.URLs, m.ExitCode = shown.State, shown.PID, shown.Ports, shown.URLs, shown.ExitCode
+		if o.Result == groups.BecameReady { // perhaps at the second try
+			m.Run = run.Run
+		}
 	}
 	if hasBrokenDown(o, run) {
 		m.Run, m.failed = run.Run, run.RunID // the restart policy may have started another run since

@@ -2,7 +2,9 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,14 +27,16 @@ type processResult struct {
 	StartedAt string         `json:"started_at,omitempty"`
 	EndedAt   string         `json:"ended_at,omitempty"`
 	endResult
-	Restarts      *int     `json:"restarts,omitempty"` // nil: there was no restart
-	NextRetryAt   string   `json:"next_retry_at,omitempty" schema:"extra"`
-	Reason        string   `json:"reason,omitempty" schema:"extra"`
-	Ports         []int    `json:"ports,omitempty"`
-	CPUPercent    *float64 `json:"cpu_percent,omitempty" schema:"extra"` // nil: not measured; 0 is a measured share
-	MemoryBytes   uint64   `json:"memory_bytes,omitempty" schema:"extra"`
-	Survivors     []string `json:"survivors,omitempty" schema:"extra"`
-	LimitExceeded string   `json:"limit_exceeded,omitempty" schema:"extra"`
+	Restarts    *int   `json:"restarts,omitempty"` // nil: there was no restart
+	NextRetryAt string `json:"next_retry_at,omitempty" schema:"extra"`
+	Reason      string `json:"reason,omitempty" schema:"extra"`
+	Ports       []int  `json:"ports,omitempty"`
+	// URLs are the addresses of the ports that were assigned to the run, by variable.
+	URLs          map[string]string `json:"urls,omitempty" schema:"extra"`
+	CPUPercent    *float64          `json:"cpu_percent,omitempty" schema:"extra"` // nil: not measured; 0 is a measured share
+	MemoryBytes   uint64            `json:"memory_bytes,omitempty" schema:"extra"`
+	Survivors     []string          `json:"survivors,omitempty" schema:"extra"`
+	LimitExceeded string            `json:"limit_exceeded,omitempty" schema:"extra"`
 }
 
 // commandResult is what a process runs, and where.
@@ -61,7 +65,7 @@ func resultOf(run *project.Run) processResult {
 		State: run.State.String(), Ready: run.Ready, PID: run.PID, Run: run.Status.Run, Owner: run.Owner,
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
-		Ports: run.Ports, CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
+		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
 		Survivors: run.Left(), LimitExceeded: run.LimitExceeded,
 	}
 	if run.Defined {
@@ -130,7 +134,8 @@ func (r *processResult) line() string {
 	t.optPart(", at %s", r.EndedAt)
 	t.optPart(", run %d", r.Run)
 	t.optPart(", pid %d", r.PID)
-	t.optPart(", ports %s", joinInts(r.Ports))
+	t.optPart(", %s", joinURLs(r.URLs))
+	t.optPart(", ports %s", joinInts(otherPorts(r.Ports, r.URLs)))
 	if r.CPUPercent != nil {
 		t.part(", %.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
 	}
@@ -205,6 +210,25 @@ func shortArgs(command string, args []string) []string {
 		size += len(short[i]) + 1
 	}
 	return short
+}
+
+// joinURLs returns the addresses of assigned ports: only the address if there is one,
+// else each with its variable.
+func joinURLs(urls map[string]string) string {
+	var words []string
+	for _, variable := range slices.Sorted(maps.Keys(urls)) {
+		if words = append(words, urls[variable]); len(urls) > 1 {
+			words[len(words)-1] = variable + " " + urls[variable]
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// otherPorts returns the ports that urls do not have.
+func otherPorts(ports []int, urls map[string]string) []int {
+	return slices.DeleteFunc(slices.Clone(ports), func(port int) bool {
+		return slices.ContainsFunc(slices.Collect(maps.Values(urls)), func(url string) bool { return strings.HasSuffix(url, fmt.Sprintf(":%d", port)) })
+	})
 }
 
 // joinInts joins ints with commas.

@@ -27,8 +27,9 @@ const (
 // has changed, and when the list of resources has changed. It collects changes and
 // reports them together, so that fifty noisy processes cost no more than one.
 type resourceUpdates struct {
-	s *Server
-	c *stdio.Conn
+	s    *Server
+	c    *stdio.Conn
+	wake chan struct{} // one slot: there may be something to do
 
 	mu    sync.Mutex
 	names map[string]bool // guarded by mu; processes that changed since the last round, and whether lines of their logs were removed
@@ -42,7 +43,7 @@ type resourceUpdates struct {
 // newResourceUpdates returns a resourceUpdates for the connection c. The caller
 // must start its run method.
 func newResourceUpdates(s *Server, c *stdio.Conn) *resourceUpdates {
-	return &resourceUpdates{s: s, c: c, names: make(map[string]bool), known: make(map[string]bool), states: make(map[string]string)}
+	return &resourceUpdates{s: s, c: c, wake: make(chan struct{}, 1), names: make(map[string]bool), known: make(map[string]bool), states: make(map[string]string)}
 }
 
 // addChange records that a process has changed or, if name is "", that a group has.
@@ -52,21 +53,27 @@ func (u *resourceUpdates) addChange(name string, cleared bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.names[name] = u.names[name] || cleared
+	wake(u.wake)
 }
 
 // run sends notifications once per period until ctx ends. The period begins at the
-// end of the previous round.
+// end of the previous round or, if there were neither subscriptions nor changes
+// then, with the first of these.
 func (u *resourceUpdates) run(ctx context.Context) {
-	timer := time.NewTimer(updatePeriod)
-	defer timer.Stop()
 	for {
+		if len(u.c.SubscribedResources()) == 0 {
+			select {
+			case <-u.wake:
+			case <-ctx.Done():
+				return
+			}
+		}
 		select {
-		case <-timer.C:
-			u.notifyChanges(ctx)
-			timer.Reset(updatePeriod)
+		case <-time.After(updatePeriod):
 		case <-ctx.Done():
 			return
 		}
+		u.notifyChanges(ctx)
 	}
 }
 

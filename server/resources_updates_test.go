@@ -56,6 +56,25 @@ func TestSubscriberIsNotified(t *testing.T) {
 	}
 }
 
+// TestSubscriptionAloneStartsUpdates checks in both eras that a subscription to figures that
+// change by themselves is answered with updates, although nothing else happens.
+func TestSubscriptionAloneStartsUpdates(t *testing.T) {
+	for era, modern := range map[string]bool{"legacy": false, "2026-07-28": true} {
+		t.Run(era, func(t *testing.T) {
+			t.Parallel()
+			s := open(t)
+			s.modern = modern
+			if modern {
+				s.begin("subscriptions/listen", map[string]any{"notifications": map[string]any{"resourceSubscriptions": []string{"metrics://summary"}}})
+			} else {
+				s.Initialize("2025-11-25")
+				s.ask("resources/subscribe", map[string]any{"uri": "metrics://summary"})
+			}
+			s.note(mcp.MethodNotificationResourceUpdated, updated("metrics://summary"))
+		})
+	}
+}
+
 // TestNewGroupUpdatesGroups checks that the group resources are updated when a
 // group is defined, although no process changes.
 func TestNewGroupUpdatesGroups(t *testing.T) {

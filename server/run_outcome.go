@@ -73,6 +73,9 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	case now.Ready == nil && !now.Over():
 		r.Hint = joinHints("readiness unchecked", r.Hint)
 	}
+	if !started.Already {
+		r.Hint = joinHints(append(now.PortNotes(wait == project.UntilReady && !timedOut), r.Hint)...)
+	}
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, now, nil
 }

@@ -90,6 +90,7 @@ type Server struct {
 	events  *eventLog
 	limits  rateLimits
 	cpu     cpuMeter
+	storage pulse         // polls the state of the store
 	shown   project.Shown // how far output was shown on this connection
 
 	served atomic.Pointer[served] // nil before Serve
@@ -107,7 +108,7 @@ func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, tools: tools(), started: time.Now()}
+	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod)}
 	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
@@ -167,7 +168,7 @@ func (s *Server) Close() { s.events.close() }
 // Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.
 // Then it drains the connection and returns. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient})
+	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
 	updates, messages := newResourceUpdates(s, c), newMessageSender(c)
 	s.served.Store(&served{c, updates, messages})
 	notifying, stop := context.WithCancel(ctx)
@@ -193,8 +194,60 @@ func (s *Server) notifyChanged(name string) { s.notifyLog(name, false) }
 // notifyLog is notifyChanged for a process from whose log lines may have been
 // removed.
 func (s *Server) notifyLog(name string, cleared bool) {
+	s.storage.poke()
 	if c := s.served.Load(); c != nil {
 		c.updates.addChange(name, cleared)
+	}
+}
+
+// wakeUpdates is called when there is a new subscription.
+func (s *Server) wakeUpdates() {
+	if c := s.served.Load(); c != nil {
+		wake(c.updates.wake)
+	}
+}
+
+// wake puts a token into a channel with one slot, unless there is one.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// A pulse calls a function periodically, but only while that is of use, so that a session in
+// which nothing happens wakes no processor.
+type pulse struct {
+	period time.Duration
+	poked  chan struct{} // one slot
+}
+
+// newPulse returns a pulse with the given period.
+func newPulse(period time.Duration) pulse {
+	return pulse{period: period, poked: make(chan struct{}, 1)}
+}
+
+// poke asks for a beat. It never blocks.
+func (p pulse) poke() { wake(p.poked) }
+
+// run calls beat at once and then, no more often than once a period, after each poke and after
+// each beat that returned true. It returns when ctx ends.
+func (p pulse) run(ctx context.Context, beat func() (goOn bool)) {
+	for {
+		goOn := beat()
+		select {
+		case <-time.After(p.period):
+		case <-ctx.Done():
+			return
+		}
+		if goOn {
+			continue
+		}
+		select {
+		case <-p.poked:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 

@@ -17,20 +17,26 @@ import (
 )
 
 const (
-	// cpuPeriod is how often the machine's CPU time is read.
+	// cpuPeriod is how often the machine's CPU time is read at most.
 	cpuPeriod = time.Second
 	// cpuWindow is the shortest period over which a CPU share is computed: the
 	// kernel counts in steps of 10 ms.
 	cpuWindow = 200 * time.Millisecond
+	// cpuStale is the age from which on a reading is too old to compare with.
+	cpuStale = time.Minute
 )
 
 // cpuMeter keeps recent readings of the machine's CPU time, so that a call that
 // reports the CPU share need not wait for a measurement. Its methods may be called
 // from several goroutines.
 type cpuMeter struct {
+	pulse
+
 	mu            sync.Mutex
 	newest, older cpuReading // guarded by mu
 }
+
+func newCPUMeter() cpuMeter { return cpuMeter{pulse: newPulse(cpuPeriod)} }
 
 // A cpuReading is the CPU time of the machine since boot, in seconds.
 type cpuReading struct {
@@ -52,27 +58,22 @@ func readCPU(ctx context.Context) (cpuReading, error) {
 	return r, nil
 }
 
-// run takes a reading every cpuPeriod until ctx ends.
+// run takes a reading at once and at each call of poke, but at most one each cpuPeriod, until ctx
+// ends.
 func (m *cpuMeter) run(ctx context.Context) {
-	tick := time.NewTicker(cpuPeriod)
-	defer tick.Stop()
-	for {
+	m.pulse.run(ctx, func() (goOn bool) {
 		if r, err := readCPU(ctx); err == nil { // a call reports the error
 			m.mu.Lock()
 			m.newest, m.older = r, m.newest
 			m.mu.Unlock()
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-	}
+		return false
+	})
 }
 
-// percent returns the share of the machine's CPU that was used in the last one or
-// two periods, or since the first reading. It waits only if the reading to compare
-// with is less than cpuWindow old.
+// percent returns the share of the machine's CPU that was used since the reading before the last
+// one or, if that is stale, since the last one. It waits, for at most cpuWindow, only if there is
+// no reading that is older than cpuWindow but not stale.
 func (m *cpuMeter) percent(ctx context.Context) (float64, error) {
 	now, err := readCPU(ctx)
 	if err != nil {
@@ -80,11 +81,11 @@ func (m *cpuMeter) percent(ctx context.Context) (float64, error) {
 	}
 	m.mu.Lock()
 	since := m.newest
-	if !m.older.at.IsZero() {
+	if now.at.Sub(m.older.at) < cpuStale {
 		since = m.older
 	}
 	m.mu.Unlock()
-	if since.at.IsZero() {
+	if now.at.Sub(since.at) >= cpuStale {
 		since = now
 	}
 	if short := cpuWindow - now.at.Sub(since.at); short > 0 {

@@ -1,7 +1,11 @@
 package server
 
 import (
+	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -42,4 +46,40 @@ func TestCPUMeterSeesWork(t *testing.T) {
 	if _, err := new(cpuMeter).percent(t.Context()); err != nil || time.Since(began) < cpuWindow {
 		t.Errorf("without a reading: got %v of measuring, %v; want at least %v", time.Since(began), err, cpuWindow)
 	}
+}
+
+// TestPulseStopsWithoutPokes checks that a pulse beats at its start, once for the pokes of a
+// period, and periodically only while the beats ask for it.
+func TestPulseStopsWithoutPokes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPulse(time.Second)
+		ctx, stop := context.WithCancel(t.Context())
+		var beats atomic.Int64 // a poke lets a beat run beside the test
+		var goOn atomic.Bool
+		var running sync.WaitGroup
+		running.Go(func() { p.run(ctx, func() bool { beats.Add(1); return goOn.Load() }) })
+		check := func(d time.Duration, want int64) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := beats.Swap(0); got != want {
+				t.Errorf("got %d beats in %v, want %d", got, d, want)
+			}
+		}
+		check(time.Hour+time.Second/2, 1)
+		p.poke()
+		p.poke()
+		check(time.Millisecond, 1)
+		p.poke()
+		p.poke()
+		check(time.Millisecond, 0) // the period has not ended
+		check(time.Hour, 1)
+		goOn.Store(true)
+		p.poke()
+		check(time.Hour, 1+int64(time.Hour/time.Second))
+		goOn.Store(false)
+		check(time.Hour, 1)
+		stop()
+		running.Wait()
+	})
 }

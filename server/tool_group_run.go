@@ -42,19 +42,20 @@ type groupRunResult struct {
 
 // groupMemberReport is the outcome of a group operation for one member.
 type groupMemberReport struct {
-	Name       string     `json:"name"`
-	Result     string     `json:"result"` // started, ready, done, stopped, skipped, failed, pending or in progress
-	Why        string     `json:"why,omitempty"`
-	State      string     `json:"state,omitempty"`
-	Run        int        `json:"run,omitempty"`
-	PID        int        `json:"pid,omitempty"`
-	Ports      []int      `json:"ports,omitempty"`
-	ExitCode   *int       `json:"exit_code,omitempty"`
-	At         string     `json:"at,omitempty"`
-	Lines      []string   `json:"lines,omitempty"` // of a member that failed
-	Omitted    *omitted   `json:"omitted,omitempty"`
-	NextCursor string     `json:"next_cursor,omitempty"`
-	Errors     []runError `json:"errors,omitempty"` // the cause first
+	Name       string            `json:"name"`
+	Result     string            `json:"result"` // started, ready, done, stopped, skipped, failed, pending or in progress
+	Why        string            `json:"why,omitempty"`
+	State      string            `json:"state,omitempty"`
+	Run        int               `json:"run,omitempty"`
+	PID        int               `json:"pid,omitempty"`
+	Ports      []int             `json:"ports,omitempty"`
+	URLs       map[string]string `json:"urls,omitempty"`
+	ExitCode   *int              `json:"exit_code,omitempty"`
+	At         string            `json:"at,omitempty"`
+	Lines      []string          `json:"lines,omitempty"` // of a member that failed
+	Omitted    *omitted          `json:"omitted,omitempty"`
+	NextCursor string            `json:"next_cursor,omitempty"`
+	Errors     []runError        `json:"errors,omitempty"` // the cause first
 
 	failed   int64                // the id of the run that failed, or 0
 	log      logResult            // what Lines is from
@@ -127,7 +128,8 @@ func (r groupRunResult) write(t *answerText) {
 			t.optPart(", exit code %d", m.ExitCode)
 		}
 		t.optPart(", pid %d", m.PID)
-		t.optPart(", ports %s", joinInts(m.Ports))
+		t.optPart(", %s", joinURLs(m.URLs))
+		t.optPart(", ports %s", joinInts(otherPorts(m.Ports, m.URLs)))
 		t.line("")
 		t.output(append(errorLines(m.Errors, true), m.log.texts()...), nil)
 		m.log.writeCursors(t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"pmcp/logstore"
@@ -133,6 +134,9 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 	}
 	if found.ContextCut {
 		r.Hint = "context left out; raise max_bytes"
+	}
+	if n := int64(len(found.Gaps)); n > 0 {
+		r.Hint = strings.TrimPrefix(r.Hint+"; "+countNoun(n, "part", "parts")+" of the log could not be searched: damaged; get_logs shows the gaps", "; ")
 	}
 	return r
 }

@@ -31,6 +31,8 @@ var units = map[string]unit{
 	"lines/s":           {" lines/s", 1, true},
 	"alone-lines/s":     {" lines/s", 1, true},
 	"B/line":            {" B", 1, false},
+	"disk/text":         {" × its text", 1, false},
+	"lines":             {" lines", 1, true},
 	"PSS-MiB":           {" MiB", 1, false},
 	"bare-PSS-MiB":      {" MiB", 1, false},
 	"peak-MiB":          {" MiB", 1, false},

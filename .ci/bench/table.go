@@ -68,6 +68,10 @@ var table = []row{
 	{"ingest with everything on", store("Ingest/store", "lines/s"), store("Ingest/rows", "lines/s"), rowStore, target{factor: 5}},
 	{"CPU of a line", store("Ingest/store", "cpu-ns/line"), store("Ingest/rows", "cpu-ns/line"), rowStore, target{}},
 	{"of that, recognising errors in ordinary lines", figure{fault, "OrdinaryLines", "cpu-ns/line"}, figure{}, "", target{atMost: 150}},
+	disk("access log", "access", 0.25), disk("build log", "build", 0.25), disk("JSON log", "json", 0.3),
+	{"lines of an access log in 100 MB", store("Disk/access", "lines"), figure{}, "", target{}},
+	{"lines of a build log in 100 MB", store("Disk/build", "lines"), figure{}, "", target{}},
+	{"lines of a JSON log in 100 MB", store("Disk/json", "lines"), figure{}, "", target{}},
 	{"disk for a line", store("Ingest/store", "B/line"), store("Ingest/rows", "B/line"), rowStore, target{}},
 	{"ingest beside 4 readers that search", store("ReadersAndWriter", "lines/s"), store("ReadersAndWriter", "alone-lines/s"), "without readers", target{factor: 0.7}},
 	{"100 lines flushed", store("Flush/store", "ms-p50"), store("Flush/rows", "ms-p50"), rowStore, target{atMost: 2}},
@@ -92,6 +96,11 @@ func store(name, unit string) figure { return figure{logstore, name, unit} }
 // server.
 func call(what, tool string, most float64) row {
 	return row{what, at("Calls/"+tool, "p50-µs"), at("Calls/"+tool, "bare-p50-µs"), bareCall, target{factor: 1 / most}}
+}
+
+// disk returns a row of BenchmarkDisk.
+func disk(what, name string, most float64) row {
+	return row{"disk for 64 MiB of " + what + ", write-ahead log included", store("Disk/"+name, "disk/text"), figure{}, "", target{atMost: most}}
 }
 
 // query returns a row of BenchmarkQuery.

@@ -65,6 +65,7 @@ type PoolConfig struct {
 // The configurations of the pools that a File uses, or that open a database without a File.
 var (
 	ReadPool       = PoolConfig{readOnly: true, maxConns: ReadConns, busyTimeout: busyMillis}
+	readerPool     = PoolConfig{readOnly: true, maxConns: 1, busyTimeout: busyMillis}
 	PollPool       = PoolConfig{readOnly: true, maxConns: 1, busyTimeout: busyMillis}
 	WritePool      = PoolConfig{maxConns: 1, busyTimeout: busyMillis, pragmas: writerPragmas}
 	checkpointPool = PoolConfig{maxConns: 1, busyTimeout: checkpointMillis, pragmas: writerPragmas}

@@ -75,6 +75,51 @@ func Open(ctx context.Context, path string, limits Limits, crashed func([]Owner)
 	return f, nil
 }
 
+// OpenReader opens the database at path for reading only. The file must exist and have the schema of this version:
+// the error wraps fs.ErrNotExist, ErrOlderSchema, ErrNewerSchema or ErrForeign if not. While a File is open for
+// reading, no server migrates the database or moves it aside.
+func OpenReader(ctx context.Context, path string) (_ *File, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if path, err = RealPath(path); err != nil {
+		return nil, err
+	}
+	info, err := os.Stat(path) // SQLite reports a missing file only as one that it cannot open
+	if err == nil && info.Size() == 0 {
+		err = fs.ErrNotExist // no server has used it yet
+	}
+	if err == nil {
+		err = checkAccess(path)
+	}
+	if err == nil {
+		err = checkFirstUse(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f := &File{Path: path, ReadDB: readerPool.Open(path), PollDB: PollPool.Open(path)}
+	defer func() {
+		if err != nil {
+			f.CloseUnchanged()
+		}
+	}()
+	if f.Lock, err = OpenLock(path + LockSuffix); err != nil {
+		return nil, err
+	}
+	shared, err := PollUntil(ctx, lockWait, func() (bool, error) { return f.Lock.tryAcquire(false) })
+	if err == nil && !shared {
+		err = errors.New("another server holds the log database's lock")
+	}
+	if err == nil {
+		err = CheckSchema(ctx, f.ReadDB)
+	}
+	if err == nil {
+		err = f.openConnections(ctx)
+	}
+	return f, err
+}
+
 // preparePath returns the absolute path of the database with symbolic links resolved. It creates the directory
 // and an empty file if they do not exist, and returns an error if what is there is unsafe or not ours.
 func preparePath(path string) (string, error) {
@@ -121,6 +166,9 @@ func (f *File) connectOrRepair(ctx context.Context, connect func() error) error 
 // created a new one, runs in both files have the same ids.
 func (f *File) openConnections(ctx context.Context) (err error) {
 	for _, pool := range f.pools() {
+		if pool == nil { // of a File that only reads
+			continue
+		}
 		for range pool.Stats().MaxOpenConnections {
 			c, err := pool.Conn(ctx)
 			if err != nil {

@@ -19,11 +19,13 @@ var (
 	//go:embed schema3.sql
 	SchemaV3 string
 	//go:embed schema4.sql
-	schemaV4 string
+	SchemaV4 string
+	//go:embed schema5.sql
+	schemaV5 string
 
 	// migrations holds the scripts that lead from each schema version (PRAGMA user_version) to the next. Only
 	// append to the scripts: a released script never changes.
-	migrations = []string{SchemaV1, SchemaV2, SchemaV3, schemaV4}
+	migrations = []string{SchemaV1, SchemaV2, SchemaV3, SchemaV4, schemaV5}
 )
 
 var (

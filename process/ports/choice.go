@@ -159,6 +159,26 @@ func (c *Chooser) port(i int) int {
 	return 0
 }
 
+// URL returns the address at which a browser on this machine reaches a program that listens
+// on port, or will: on localhost, unless it listens on one other address only.
+func URL(port int) string {
+	listeners, _ := sockets.Listening() // without the list, localhost is the best guess
+	host := "localhost"
+	for _, s := range listeners {
+		if s.Port() != port {
+			continue
+		}
+		addr := s.Addr.Addr().Unmap()
+		if addr.IsUnspecified() || addr.IsLoopback() {
+			return fmt.Sprintf("http://localhost:%d", port)
+		}
+		if host = addr.String(); addr.Is6() {
+			host = "[" + host + "]"
+		}
+	}
+	return fmt.Sprintf("http://%s:%d", host, port)
+}
+
 // choosable returns the ports that may be chosen: those from 10000 outside the ephemeral
 // range; where these are too few, those from 1024; where these are too few, all from 10000.
 func choosable(ephemeral span) []span {

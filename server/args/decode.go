@@ -166,11 +166,20 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		var items []*string // null is refused as an element, which encoding/json would skip
 		ok = json.Unmarshal(raw, &items) == nil && !slices.Contains(items, nil) && json.Unmarshal(raw, v.Addr().Interface()) == nil
 	case reflect.Map:
-		if v.Type().Elem() == reflect.TypeFor[*string]() {
+		switch v.Type().Elem().Kind() {
+		case reflect.Pointer:
 			raw = quoteElements(raw)
+		case reflect.Int:
+			raw = quotedNumber.ReplaceAll(raw, []byte(":$1"))
 		}
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
 	case reflect.Bool, reflect.String:
+		if number, is := v.Addr().Interface().(*IntOrText); is {
+			ok = json.Unmarshal(raw, number) == nil
+			i, isInt := number.Int()
+			ok = ok && (!isInt || f.inRange(int64(i)))
+			break
+		}
 		if f.text {
 			raw = quoteScalar(raw)
 		}
@@ -181,7 +190,7 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 	case reflect.Int, reflect.Int64:
 		var i int64
 		i, ok = decodeInt(raw)
-		ok = ok && (f.min == nil || i >= *f.min) && (f.max == nil || i <= *f.max)
+		ok = ok && f.inRange(i)
 		v.SetInt(i)
 	default:
 		panic("no rule to decode an argument of type " + v.Type().String()) // found by the first test that calls the tool
@@ -191,6 +200,9 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 	}
 	return nil
 }
+
+// quotedNumber matches a value in an object that is a number in quotes.
+var quotedNumber = regexp.MustCompile(`:\s*"(\d{1,9})"`)
 
 // quoteScalar returns a number, true or false as a JSON string of the same text, and
 // anything else as it is.
@@ -274,13 +286,18 @@ func decodeInt(raw json.RawMessage) (i int64, ok bool) {
 	return int64(x), err == nil && float64(int64(x)) == x
 }
 
+// inRange reports whether f accepts i.
+func (f *Field) inRange(i int64) bool {
+	return (f.min == nil || i >= *f.min) && (f.max == nil || i <= *f.max)
+}
+
 // allowed describes the values that f accepts.
 func (f *Field) allowed() string {
 	t := Indirect(f.Type)
 	switch kind := t.Kind(); {
 	case len(f.enum) > 0:
 		return "one of " + strings.Join(f.enum, ", ")
-	case kind == reflect.String:
+	case kind == reflect.String && t != reflect.TypeFor[IntOrText]():
 		return "a string"
 	case kind == reflect.Bool:
 		return "true or false"
@@ -288,6 +305,8 @@ func (f *Field) allowed() string {
 		return "an array of strings"
 	case kind == reflect.Map && t.Elem().Kind() == reflect.Pointer:
 		return "an object with string values"
+	case kind == reflect.Map && t.Elem().Kind() == reflect.Int:
+		return `an object with numbers, as {"PORT": 3000}`
 	case kind == reflect.Map:
 		return "an object"
 	case f.min != nil && f.max != nil:

@@ -78,6 +78,9 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.Float64:
 		return &jsonschema.Schema{Type: "number"}
 	case reflect.String:
+		if t == reflect.TypeFor[IntOrText]() {
+			return &jsonschema.Schema{Type: "integer"}
+		}
 		return &jsonschema.Schema{Type: "string"}
 	case reflect.Interface:
 		return &jsonschema.Schema{}
@@ -157,7 +160,7 @@ func Fields(t reflect.Type) []Field {
 			continue
 		}
 		name, options, _ := strings.Cut(sf.Tag.Get("json"), ",")
-		if name == "" || name == "-" || hint == "internal" {
+		if name == "" || name == "-" || hint == "internal" || !sf.IsExported() {
 			continue
 		}
 		f := Field{

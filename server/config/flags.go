@@ -22,6 +22,9 @@ const usage = `pmcp %s: a process manager for LLM agents, an MCP server on stdin
 An MCP client starts it without flags; README.md shows how to configure one.
 pmcp guard -- COMMAND [ARGUMENT...] runs another MCP server and leaves nothing of it behind.
 
+Commands for a person, each with --help: ps, logs, errors, events, completion.
+
+Flags:
 `
 
 // ParseFlags returns the flags in args; version is pmcp's. If it returns an error, it has written
@@ -43,7 +46,7 @@ func ParseFlags(args []string, version string, stderr io.Writer) (o Flags, err e
 		return o, err
 	}
 	if f.NArg() > 0 {
-		err = fmt.Errorf("unexpected argument %q; pmcp takes flags only, see --help", f.Arg(0))
+		err = fmt.Errorf("unexpected argument %q after flags, see --help", f.Arg(0))
 	} else if (o.Report.Cleanup || o.Report.JSON) && !o.Doctor {
 		err = errors.New("--cleanup-stale-records and --json go with --doctor")
 	}

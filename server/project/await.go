@@ -44,11 +44,41 @@ const givenUpPatience = 2 * time.Second
 // already; watched is how long it had lived by then, 0 if it was not watched. timedOut
 // reports that the time ran out first, or that an MCP server was given up.
 func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Duration) (r Run, timedOut bool, watched time.Duration, err error) {
-	name, id := s.Run.Spec.Name, s.Run.RunID
+	name := s.Run.Spec.Name
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	for {
+		r, watched, err = p.awaitRunOf(ctx, waiting, s, timeout > 0)
+		if err != nil || !r.Over() || !p.o.Manager.SecondTry(name, r.RunID) {
+			break
+		}
+		var next process.Status // the second try
+		next, err = p.o.Manager.Await(waiting, name, func(st process.Status) bool { return st.RunID != r.RunID || !st.State.Active() })
+		if err != nil || next.RunID == r.RunID {
+			break
+		}
+		s.Run = p.here(&next)
+	}
+	if timeout > 0 && err == nil && (len(r.Ports) > 0 || s.Wait == UntilReady) {
+		p.awaitTold(waiting, &r)
+	}
+	if len(r.Survivors) > 0 && s.Wait != UntilExit && timeout > 0 && ctx.Err() == nil {
+		p.awaitDaemon(ctx, &r)
+	} else if len(r.Survivors) > 0 {
+		r.Ports = p.treePorts(name)
+	}
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return r, watched == 0, watched, nil
+	}
+	return r, false, watched, err
+}
+
+// awaitRunOf waits for what s asked of its run. watch is set if a start that asks for no
+// more is to be watched.
+func (p *Project) awaitRunOf(ctx, waiting context.Context, s Started, watch bool) (r Run, watched time.Duration, err error) {
+	name, id := s.Run.Spec.Name, s.Run.RunID
 	switch {
-	case timeout > 0 && s.Wait == UntilStarted && !s.Already && s.Run.Ready == nil:
+	case watch && s.Wait == UntilStarted && !s.Already && s.Run.Ready == nil:
 		var st process.Status
 		st, err = p.o.Manager.WatchStart(waiting, name, id)
 		r, watched = p.hereOf(&st), time.Since(st.StartedAt)
@@ -62,15 +92,7 @@ func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Durati
 	default:
 		r, err = p.awaitRun(waiting, name, id, untilConditions[s.Wait])
 	}
-	if len(r.Survivors) > 0 && s.Wait != UntilExit && timeout > 0 && ctx.Err() == nil {
-		p.awaitDaemon(ctx, &r)
-	} else if len(r.Survivors) > 0 {
-		r.Ports = p.treePorts(name)
-	}
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return r, watched == 0, watched, nil
-	}
-	return r, false, watched, err
+	return r, watched, err
 }
 
 // awaitDaemon completes a run that has put processes into the background with their

@@ -6,34 +6,35 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"pmcp/health"
 	"pmcp/process"
 	"pmcp/process/command"
+	"pmcp/process/ports"
+	"pmcp/server/args"
 )
 
 // A Definition holds the arguments that define how a process runs: start_process
 // accepts them, restart_process may change them, and they are stored. The zero value
 // of each stands for "not given".
 type Definition struct {
-	Command     string             `json:"command,omitempty" jsonschema:"omitted: as stored"`
-	Args        []string           `json:"args,omitempty"`
-	Cwd         string             `json:"cwd,omitempty"`
-	Env         map[string]*string `json:"env,omitempty" jsonschema:"null removes one"`
-	EnvFiles    []string           `json:"env_files,omitempty"`
-	Ready       *readyArgs         `json:"ready,omitempty" jsonschema:"all given rules must hold"`
-	Restart     string             `json:"restart,omitempty" enum:"never|on-failure|always"`
-	MaxRestarts *int               `json:"max_restarts,omitempty" min:"0" max:"1000"`
-	Health      *healthArgs        `json:"health,omitempty" jsonschema:"one of command, tcp, http; also args, interval_ms, timeout_ms, retries, start_period_ms"`
-	Limits      *limitArgs         `json:"limits,omitempty"`
-	Stop        *stopArgs          `json:"stop,omitempty"`
-	Stdin       *bool              `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
-	PTY         *bool              `json:"pty,omitempty"`
-	MergeOutput *bool              `json:"merge_output,omitempty"`
-	Stdio       string             `json:"stdio,omitempty" enum:"log|mcp"`
-	Group       string             `json:"group,omitempty"`
-	DependsOn   []Dependency       `json:"depends_on,omitempty"`
+	Command  string             `json:"command,omitempty" jsonschema:"omitted: as stored"`
+	Args     []string           `json:"args,omitempty"`
+	Cwd      string             `json:"cwd,omitempty"`
+	Env      map[string]*string `json:"env,omitempty" jsonschema:"null removes one"`
+	EnvFiles []string           `json:"env_files,omitempty"`
+	PortArgs
+	Ready       *readyArgs  `json:"ready,omitempty" jsonschema:"all given rules must hold"`
+	Restart     string      `json:"restart,omitempty" enum:"never|on-failure|always"`
+	MaxRestarts *int        `json:"max_restarts,omitempty" min:"0" max:"1000"`
+	Health      *healthArgs `json:"health,omitempty" jsonschema:"one of command, tcp, http; also args, interval_ms, timeout_ms, retries, start_period_ms"`
+	Limits      *limitArgs  `json:"limits,omitempty"`
+	Stop        *stopArgs   `json:"stop,omitempty"`
+	Streams
+	Group     string       `json:"group,omitempty"`
+	DependsOn []Dependency `json:"depends_on,omitempty"`
 	// SecretEnv lists the variables whose values are never stored.
 	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
 	// Masked lists the other arguments of a stored definition in which secrets were
@@ -47,10 +48,19 @@ type Definition struct {
 // TakeNulls sets Removed. Package args calls it.
 func (a *Definition) TakeNulls(names []string) { a.Removed = names }
 
+// Streams are the arguments about the standard streams.
+type Streams struct {
+	Stdin       *bool  `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
+	PTY         *bool  `json:"pty,omitempty"`
+	MergeOutput *bool  `json:"merge_output,omitempty"`
+	Stdio       string `json:"stdio,omitempty" enum:"log|mcp"`
+}
+
 type readyArgs struct {
-	Log  string `json:"log,omitempty" jsonschema:"RE2 pattern"`
-	Port *int   `json:"port,omitempty" jsonschema:"0: any" min:"0" max:"65535"`
-	HTTP string `json:"http,omitempty" jsonschema:"URL or path"`
+	Log string `json:"log,omitempty" jsonschema:"RE2 pattern"`
+	// Port may be the name of one of the ports of the process in braces.
+	Port args.IntOrText `json:"port,omitempty" jsonschema:"0: any" min:"0" max:"65535"`
+	HTTP string         `json:"http,omitempty" jsonschema:"URL or path"`
 }
 
 type healthArgs struct {
@@ -109,6 +119,9 @@ type stopArgs struct {
 // learns those in the command line first, before any error can quote it. exits is set
 // if the caller waits for the end. p must be the project of the process.
 func (p *Project) Spec(name string, def Definition, exits bool) (process.Spec, error) {
+	if def.assigned == nil {
+		def = p.withLikelyPorts(name, def)
+	}
 	p.exempt(name, def.Group)
 	p.o.Mask.Exempt(def.dir(p.name))
 	for _, d := range def.DependsOn {
@@ -161,13 +174,16 @@ func (p *Project) learnLine(line string, args []string) {
 // /dev/null unless the definition sets it. shell is set if a shell may execute the
 // command line.
 func (a Definition) spec(name, project string, exits, shell bool) (process.Spec, error) {
-	if err := a.requireUnmasked(); err != nil {
+	if err := errors.Join(a.requireUnmasked(), a.checkPorts()); err != nil {
 		return process.Spec{}, err
 	}
 	dir := a.dir(project)
 	spec := process.Spec{
 		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits,
 		PTY: isSet(a.PTY), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts),
+	}
+	if len(a.assigned) > 0 {
+		spec.Ports = a.assigned
 	}
 	if a.Stdin != nil {
 		spec.Stdin = *a.Stdin
@@ -178,8 +194,9 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	if a.Restart != "never" {
 		spec.Restart = process.RestartPolicy(a.Restart)
 	}
-	if a.Ready != nil {
-		spec.Ready = &process.Ready{Log: a.Ready.Log, Port: a.Ready.Port, HTTP: a.Ready.HTTP}
+	var err error
+	if spec.Ready, err = a.Ready.spec(); err != nil {
+		return spec, err
 	}
 	if a.Stop != nil {
 		spec.Stop = process.StopSpec{Signal: a.Stop.Signal, Timeout: time.Duration(a.Stop.TimeoutMS) * time.Millisecond}
@@ -206,8 +223,25 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 			env[key] = "" // removes it
 		}
 	}
+	for variable, port := range a.assigned {
+		env[variable] = strconv.Itoa(port.Port)
+	}
 	spec.Env = env
 	return spec, a.requireSecrets(env)
+}
+
+// spec returns the readiness rule, or nil if there is none.
+func (a *readyArgs) spec() (*process.Ready, error) {
+	if a == nil {
+		return nil, nil
+	}
+	rule := &process.Ready{Log: a.Log, HTTP: a.HTTP}
+	if port, ok := a.Port.Int(); ok {
+		rule.Port = &port
+	} else if a.Port != "" {
+		return nil, fmt.Errorf("argument ready.port: want an integer from 0 to %d, or one of ports in braces, as {PORT}, got %.100q", ports.Max, a.Port)
+	}
+	return rule, nil
 }
 
 // line returns what the command line of def is read as. It is empty if def has args.

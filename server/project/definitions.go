@@ -144,9 +144,9 @@ func (a Definition) override(given Definition, project string) Definition {
 	merged.Masked = slices.DeleteFunc(merged.Masked, func(name string) bool { _, is := replaced[name]; return is })
 	env := merged.Env // a clone
 	into, from := reflect.ValueOf(&merged).Elem(), reflect.ValueOf(given)
-	for i := range from.NumField() {
-		if !from.Field(i).IsZero() {
-			into.Field(i).Set(from.Field(i))
+	for _, f := range reflect.VisibleFields(from.Type()) {
+		if value := from.FieldByIndex(f.Index); !f.Anonymous && f.IsExported() && !value.IsZero() {
+			into.FieldByIndex(f.Index).Set(value)
 		}
 	}
 	merged.Removed = nil
@@ -169,10 +169,10 @@ func (a Definition) override(given Definition, project string) Definition {
 // started. a must be a clone.
 func (a *Definition) remove(names []string) {
 	v := reflect.ValueOf(a).Elem()
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if slices.Contains(names, name) && name != "command" {
-			v.Field(i).SetZero()
+			v.FieldByIndex(f.Index).SetZero()
 		}
 	}
 	if slices.Contains(names, "env") {

@@ -163,7 +163,7 @@ func (p *Project) memberDefinition(ctx context.Context, argument string, m Membe
 		err = spec.Validate()
 	}
 	if err == nil {
-		_, err = def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
+		_, err = p.withLikelyPorts(m.Process, def).healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
 	}
 	if err != nil {
 		return def, nil, fmt.Errorf("argument %s: %s: %w", argument, m.Process, err)
@@ -256,7 +256,15 @@ func (p *Project) StartGroup(ctx context.Context, name string, o groups.StartOpt
 	if err != nil {
 		return groups.Report{}, err
 	}
-	return p.o.Groups.Start(ctx, name, p, o)
+	release, err := p.of(name).reserveGroup(ctx, name, o.RestartRunning)
+	if err != nil {
+		return groups.Report{}, err
+	}
+	report, err := p.o.Groups.Start(ctx, name, p, o)
+	if err != nil || !report.TimedOut { // otherwise it goes on
+		release()
+	}
+	return report, err
 }
 
 // StopGroup stops the members of a group.

@@ -58,11 +58,14 @@ type session struct {
 	mu          sync.Mutex // held while a definition is saved or deleted, here and in the store
 	definitions sync.Map   // *ownDefinition, keyed by address
 	inputs      sync.Map   // lastInput, keyed by address
+	assignments assignments
 }
 
 // New returns the session's own project, that of o.Manager.
 func New(o Options) *Project {
-	return &Project{session: &session{o: o}, name: o.Manager.Project()}
+	p := &Project{session: &session{o: o}, name: o.Manager.Project()}
+	o.Manager.SetSecondTry(p.SecondTry)
+	return p
 }
 
 // Dir returns the directory of the project, which is also its name in the store.

@@ -80,7 +80,7 @@ func TestMCPServerInheritsNoReadinessRule(t *testing.T) {
 	p := New(Options{Manager: m, Store: NewStore(store, m.Project())})
 	p.saveDefinition("web", Definition{Command: "sleep 100", Ready: &readyArgs{Log: "^up$"}})
 	for stdio, want := range map[string]bool{"": true, process.StdioMCP: false} {
-		if def := p.inheritUnset(t.Context(), &process.Spec{Name: "web"}, Definition{Stdio: stdio}, nil); (def.Ready != nil) != want {
+		if def := p.inheritUnset(t.Context(), &process.Spec{Name: "web"}, Definition{Streams: Streams{Stdio: stdio}}, nil); (def.Ready != nil) != want {
 			t.Errorf("stdio %q: got rule %+v, want one: %v", stdio, def.Ready, want)
 		}
 	}

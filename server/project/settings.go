@@ -89,6 +89,7 @@ func (a Definition) differsFromStored(name, project string, stored Definition) (
 	secret := slices.Concat(a.SecretEnv, stored.SecretEnv)
 	sameFiles := slices.Equal(a.EnvFiles, stored.EnvFiles)
 	specOf := func(def, other Definition) (c liveSettings, err error) {
+		def = def.withAnyPorts()
 		def.SecretEnv, def.EnvFiles, def.Cwd = nil, nil, def.dir(project)
 		if other.Stdin == nil {
 			def.Stdin = nil

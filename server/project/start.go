@@ -91,7 +91,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 		launching = context.WithoutCancel(ctx)
 	}
 	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed})
-	started.Wait, started.Line, started.Hint = a.Wait, p.line(def), hint
+	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
 	if err == nil && started.Already && len(a.Steps) > 0 {
 		return Started{}, &playedError{a.Name}
 	}
@@ -209,11 +209,20 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 
 // launchHere is launch for a process that no other window runs.
 func (p *Project) launchHere(ctx context.Context, name string, def Definition, o launchOptions) (st process.Status, already bool, err error) {
-	spec, err := p.Spec(name, def, o.exits)
+	told, err := p.assignPorts(ctx, name, def, o.ifRunning)
 	if err != nil {
 		return st, false, err
 	}
-	check, err := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
+	defer func() {
+		if err != nil || len(def.Ports) == 0 && !already {
+			p.releasePorts(ctx, name, err != nil)
+		}
+	}()
+	spec, err := p.Spec(name, told, o.exits)
+	if err != nil {
+		return st, false, err
+	}
+	check, err := told.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
 	if err != nil {
 		return st, false, err
 	}

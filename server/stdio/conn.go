@@ -54,6 +54,10 @@ type Options struct {
 	// or "" if a resource with that URI may exist. Nil refuses no subscription.
 	RefuseSubscription func(uri string) (reason string)
 
+	// OnSubscribe, unless nil, is called after the client has subscribed to
+	// resources. It must be quick.
+	OnSubscribe func()
+
 	// OnClient, unless nil, is called once, when the client has given its name: in
 	// initialize, or in the _meta of the first 2026-07-28 request that contains the
 	// name. It must be quick.

@@ -210,6 +210,7 @@ func (r *RequestSession) acknowledge(n mcp.JSONRPCNotification) {
 		defer r.mu.Unlock()
 		if l := r.req.stream; l != nil && !l.filter.IsEmpty() && !r.ended {
 			r.addStream(l)
+			r.conn.subscribed()
 		}
 		return true
 	}

@@ -39,6 +39,7 @@ func (r *RequestSession) SubscribeToResourceErr(uri string) error {
 		return err
 	}
 	s.uris[uri] = true
+	r.conn.subscribed()
 	return nil
 }
 
@@ -68,6 +69,13 @@ func (l *listenSession) UnsubscribeFromResource(string) {
 	l.session.mu.Lock()
 	defer l.session.mu.Unlock()
 	l.streamResources--
+}
+
+// subscribed calls OnSubscribe.
+func (c *Conn) subscribed() {
+	if c.OnSubscribe != nil {
+		c.OnSubscribe()
+	}
 }
 
 // checkSubscriptionLocked returns an error if the session may not also subscribe

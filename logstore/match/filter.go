@@ -12,13 +12,16 @@ const (
 
 	// foldMask makes ASCII letters lower-case. It maps other bytes onto each other as well, which
 	// costs a few false positives.
-	foldMask   = 0x2020202020202020
-	trigramMix = 0x9e3779b1
+	foldMask = 0x2020202020202020
+	gramMix  = 0x9e3779b1
+	// gramBytes is how many bytes each bit stands for. With three, numbers could not be told apart: half of the
+	// chunks of an access log could have any given id.
+	gramBytes = 4
 )
 
-// trigramBit returns the filter's bit for three folded bytes, the first in the lowest place.
-func trigramBit(t uint32) uint32 {
-	return uint32(uint64(t*trigramMix>>16) * filterBits >> 16)
+// gramBit returns the filter's bit for four folded bytes, the first in the lowest place.
+func gramBit(g uint32) uint32 {
+	return uint32(uint64(g*gramMix>>16) * filterBits >> 16)
 }
 
 // A FilterBuilder builds filters. It is scratch memory for one goroutine: a byte for each bit,
@@ -31,17 +34,16 @@ type FilterBuilder struct {
 func (f *FilterBuilder) Build(text []byte) []byte {
 	clear(f.seen[:])
 	i := 0
-	for ; i+8 <= len(text); i += 6 {
+	for ; i+8 <= len(text); i += 5 {
 		w := binary.LittleEndian.Uint64(text[i:]) | foldMask
-		f.seen[trigramBit(uint32(w)&0xffffff)] = 1
-		f.seen[trigramBit(uint32(w>>8)&0xffffff)] = 1
-		f.seen[trigramBit(uint32(w>>16)&0xffffff)] = 1
-		f.seen[trigramBit(uint32(w>>24)&0xffffff)] = 1
-		f.seen[trigramBit(uint32(w>>32)&0xffffff)] = 1
-		f.seen[trigramBit(uint32(w>>40)&0xffffff)] = 1
+		f.seen[gramBit(uint32(w))] = 1
+		f.seen[gramBit(uint32(w>>8))] = 1
+		f.seen[gramBit(uint32(w>>16))] = 1
+		f.seen[gramBit(uint32(w>>24))] = 1
+		f.seen[gramBit(uint32(w>>32))] = 1
 	}
-	for ; i+3 <= len(text); i++ {
-		f.seen[trigramBit(foldedTrigram(text[i:]))] = 1
+	for ; i+gramBytes <= len(text); i++ {
+		f.seen[gramBit(foldedGram(text[i:]))] = 1
 	}
 	return f.pack()
 }
@@ -58,17 +60,17 @@ func (f *FilterBuilder) pack() []byte {
 // packBytes returns eight bytes, each 0 or 1, as the bits of one byte.
 func packBytes(w uint64) uint64 { return w * 0x0102040810204080 >> 56 }
 
-// foldedTrigram returns the first three bytes of b, folded.
-func foldedTrigram(b []byte) uint32 {
-	return (uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16) | foldMask&0xffffff
+// foldedGram returns the first four bytes of b, folded.
+func foldedGram(b []byte) uint32 {
+	return binary.LittleEndian.Uint32(b) | foldMask&0xffffffff
 }
 
 // requiredBits returns the bits that are set in the filter of every text that contains the literal,
-// in whatever case. A literal under three bytes has no such bits.
+// in whatever case. A literal under four bytes has no such bits.
 func requiredBits(literal []byte) []uint32 {
 	var bits []uint32
-	for i := 0; i+3 <= len(literal); i++ {
-		bits = append(bits, trigramBit(foldedTrigram(literal[i:])))
+	for i := 0; i+gramBytes <= len(literal); i++ {
+		bits = append(bits, gramBit(foldedGram(literal[i:])))
 	}
 	return bits
 }

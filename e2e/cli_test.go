@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/creack/pty"
+)
+
+// command runs pmcp with arguments, as a person would in dir, and returns what it printed
+// and its exit code.
+func (w *world) command(t testing.TB, dir string, arguments ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	cmd := w.commandIn(t, dir, arguments...)
+	var out, said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return out.String(), said.String(), cmd.ProcessState.ExitCode()
+}
+
+// commandIn returns the command pmcp with arguments, which finds its project by dir.
+func (w *world) commandIn(t testing.TB, dir string, arguments ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(binary(t), arguments...)
+	cmd.Dir, cmd.Env = dir, append(w.env, "PM_PROJECT_DIR=")
+	return cmd
+}
+
+// wantCommand fails the test unless a command prints every one of wants, to stdout if its
+// exit code is to be 0, else to stderr. It returns stdout.
+func (w *world) wantCommand(t *testing.T, code int, arguments []string, wants ...string) string {
+	t.Helper()
+	out, said, got := w.command(t, w.project, arguments...)
+	text := out
+	if code != 0 {
+		text = said
+	}
+	for _, want := range wants {
+		if !strings.Contains(text, want) {
+			t.Errorf("pmcp %q: got %.300q, want a text with %q", arguments, text, want)
+		}
+	}
+	if got != code {
+		t.Errorf("pmcp %q: got exit code %d, want %d; stdout %.300q, stderr %.300q", arguments, got, code, out, said)
+	}
+	return out
+}
+
+// hostileLine is output that would change a terminal if it were printed as it is: it sets
+// the title, writes the clipboard, moves the cursor, and reverses text.
+const hostileLine = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\x1b[1;1H\u009b31mhostile\u202e txet \x08\x08\r\x7f<script>"
+
+// TestPersonReadsWithAndWithoutServer checks what the commands print while a server runs,
+// and after it has ended: then they also must not change the database.
+func TestPersonReadsWithAndWithoutServer(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	w.wantCommand(t, 1, []string{"ps"}, "nothing was started yet", w.database)
+	if _, err := os.Stat(w.database); !os.IsNotExist(err) {
+		t.Errorf("after a command: got the database, %v; want none", err)
+	}
+	s := w.start(t)
+	web := s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
+	file := filepath.Join(w.home, "hostile")
+	check(t, os.WriteFile(file, []byte(hostileLine+"\n"+strings.Repeat("x", 1<<20)+"\nWARN one\n"), 0o600))
+	s.must(t, "start_process", args{"name": "bad", "command": `sh -c "cat ` + file + `; echo 'ValueError: broken'; exit 3"`, "wait": "exit", "timeout_ms": longWait})
+	s.must(t, "list_processes", nil)
+	port := regexp.MustCompile(`ports (\d+)`).FindStringSubmatch(web.Text)
+	if port == nil {
+		t.Fatalf("got %q, want a port", web.Text)
+	}
+	read := func(live bool) {
+		t.Helper()
+		state := "running"
+		if !live {
+			state = "stopped"
+		}
+		list := w.wantCommand(t, 0, []string{"ps"}, "NAME", "web", state, "bad", "crashed 3", "http.server 0")
+		if live != strings.Contains(list, port[1]) {
+			t.Errorf("ps: got %q; want port %s: %v", list, port[1], live)
+		}
+		w.wantCommand(t, 0, []string{"logs", "bad", "-n", "2"}, "WARN one", "ValueError: broken")
+		w.wantCommand(t, 0, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
+		w.wantCommand(t, 0, []string{"logs", "bad", "--level", "warn"}, "WARN one")
+		w.wantCommand(t, 0, []string{"errors"}, "ValueError: broken", "bad (")
+		w.wantCommand(t, 0, []string{"events"}, "bad (run 1) crashed")
+		w.wantCommand(t, 1, []string{"logs", "--grep", "nowhere"})
+		w.wantCommand(t, 1, []string{"errors", "web"})
+		if out, _, code := w.command(t, w.home, "ps", "--all"); code != 0 || !strings.Contains(out, "web@project") {
+			t.Errorf("ps --all elsewhere: got %d, %q, want web@project", code, out)
+		}
+		if out, _, code := w.command(t, w.home, "logs", "web", "bad", "--project", "project", "--run", "-1", "-n", "2", "--json"); code != 0 || !strings.Contains(out, `"process":"bad@project","run":1`) {
+			t.Errorf("logs of a project: got %d, %.300q, want a line of bad", code, out)
+		}
+	}
+	read(true)
+	s.closeInput(t)
+	s.exit(t)
+	before, err := os.ReadFile(w.database)
+	check(t, err)
+	read(false)
+	after, err := os.ReadFile(w.database)
+	check(t, err)
+	if !bytes.Equal(before, after) {
+		t.Error("got a changed database after the commands, want it as it was")
+	}
+	for _, l := range strings.Split(strings.TrimSpace(w.wantCommand(t, 0, []string{"ps", "--json"})+w.wantCommand(t, 0, []string{"logs", "--json"})), "\n") {
+		if !json.Valid([]byte(l)) {
+			t.Errorf("got %.200q, want JSON", l)
+		}
+	}
+}
+
+// TestPersonIsToldWhatIsWrong checks the errors of the commands.
+func TestPersonIsToldWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	s.must(t, "start_process", args{"name": "web", "command": "true", "wait": "exit", "timeout_ms": longWait})
+	for _, c := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"pss"}, `unknown command "pss"`},
+		{[]string{"logs", "wep"}, "did you mean web?"},
+		{[]string{"logs", "wep", "--all"}, "did you mean web?"},
+		{[]string{"logs", "-n", "-1"}, "-n: want a number from 0"},
+		{[]string{"logs", "--level", "loud"}, "--level: want trace"},
+		{[]string{"logs", "--grep", "("}, "--grep: error parsing regexp"},
+		{[]string{"logs", "--since", "yesterday"}, "since: want a time"},
+		{[]string{"logs", "web", "--run", "7"}, "run 7"},
+		{[]string{"logs", "--nope"}, "unknown flag: --nope"},
+		{[]string{"ps", "web"}, "web"},
+		{[]string{"ps", "--project", "nowhere"}, "no project is known"},
+		{[]string{"ps", "--project", "x", "--all"}, "project"},
+	} {
+		w.wantCommand(t, 2, c.arguments, c.want)
+	}
+	if out, _, _ := w.command(t, w.project, "__complete", "logs", ""); !strings.HasPrefix(out, "web\n") {
+		t.Errorf("completion: got %q, want web", out)
+	}
+	w.wantCommand(t, 0, []string{"completion", "bash"}, "__complete")
+}
+
+// TestPersonFollowsEveryLine checks that pmcp logs -f prints each line once and in order,
+// across two runs, and that it ends without an error when the reader of its pipe does.
+func TestPersonFollowsEveryLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	const lines = 20_000
+	count := args{"name": "count", "command": fmt.Sprintf("seq 1 %d", lines), "wait": "exit", "timeout_ms": longWait}
+	s.must(t, "start_process", count)
+	cmd := w.commandIn(t, w.project, "logs", "count", "-f", "-n", "all")
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	stuck := time.AfterFunc(answersWithin, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	screen := bufio.NewScanner(out)
+	for run := 1; run <= 2; run++ {
+		for want := 1; want <= lines; want++ {
+			if !screen.Scan() || !strings.HasSuffix(screen.Text(), fmt.Sprintf(" %d", want)) {
+				t.Fatalf("run %d: got %q, %v, want line %d", run, screen.Text(), screen.Err(), want)
+			}
+			if run == 1 && want == lines {
+				s.must(t, "start_process", count)
+			}
+		}
+	}
+	check(t, out.Close())
+	s.must(t, "start_process", count) // prints into the closed pipe
+	_ = cmd.Wait()
+	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGPIPE && status.ExitStatus() != 0 {
+		t.Errorf("after its reader had ended: got %v, want the end that every program in a pipe has", cmd.ProcessState)
+	}
+}
+
+// TestPersonsTerminalIsSafe checks what reaches a terminal: colours of our own, lines that
+// fit, and nothing else of a process's output but text.
+func TestPersonsTerminalIsSafe(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	file := filepath.Join(w.home, "hostile")
+	check(t, os.WriteFile(file, []byte(hostileLine+"\nERROR red\n"), 0o600))
+	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine}, "wait": "exit", "timeout_ms": longWait})
+	colours := regexp.MustCompile(`\x1b\[[0-9]+m`)
+	for _, c := range []struct {
+		command  string
+		env      string
+		coloured bool
+	}{
+		{"ps", "", true}, {"logs", "", true}, {"events", "", true}, {"errors", "", true}, {"logs", "NO_COLOR=1", false},
+	} {
+		cmd := w.commandIn(t, w.project, c.command)
+		cmd.Env = append(cmd.Env, "TERM=xterm", c.env)
+		terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 40})
+		check(t, err)
+		check(t, terminal.SetReadDeadline(time.Now().Add(answersWithin)))
+		raw, _ := io.ReadAll(terminal) // the end of a terminal is an error
+		_ = cmd.Wait()
+		terminal.Close()
+		if got := colours.Match(raw); got != c.coloured {
+			t.Errorf("%s with %q: got colours: %v, want %v: %q", c.command, c.env, got, c.coloured, raw)
+		}
+		text := colours.ReplaceAllString(strings.ReplaceAll(string(raw), "\r\n", "\n"), "")
+		for _, l := range strings.Split(text, "\n") {
+			if i := strings.IndexFunc(l, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
+				t.Errorf("%s: got %q, want text only", c.command, l)
+			}
+			if c.command == "ps" && utf8.RuneCountInString(l) > 40 {
+				t.Errorf("ps: got a line of %d characters, want 40 at most: %q", utf8.RuneCountInString(l), l)
+			}
+		}
+	}
+}

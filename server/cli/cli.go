@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"pmcp/server/config"
+)
+
+// The exit codes of commands.
+const (
+	exitFound  = 0
+	exitNone   = 1
+	exitFailed = 2
+)
+
+// IsCommand reports whether the arguments of pmcp are a command and not flags.
+func IsCommand(args []string) bool {
+	return len(args) > 0 && args[0] != "" && !strings.HasPrefix(args[0], "-")
+}
+
+// Run runs the command in args and returns its exit code. A signal that asks pmcp to
+// end ends it, as it ends every program in a terminal.
+func Run(ctx context.Context, args []string, stdout, stderr *os.File) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	s := &screen{out: newTerminal(stdout), err: stderr, found: true}
+	root := s.commands()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if e := s.out.flush(); err == nil {
+		err = e
+	}
+	switch {
+	case ctx.Err() != nil || errors.Is(err, syscall.EPIPE): // the reader of a pipe has seen enough
+	case errors.As(err, new(*noDatabaseError)):
+		fmt.Fprintln(stderr, "pmcp:", err)
+	case err != nil:
+		fmt.Fprintln(stderr, "pmcp:", err)
+		return exitFailed
+	}
+	if !s.found {
+		return exitNone
+	}
+	return exitFound
+}
+
+// A screen is what one command prints to.
+type screen struct {
+	out   *terminal
+	err   *os.File
+	json  bool // --json
+	found bool // the command need not find anything, or has found something
+	where place
+}
+
+// A place is the projects that a command is about.
+type place struct {
+	all     bool   // --all
+	project string // --project
+}
+
+// commands returns all commands.
+func (s *screen) commands() *cobra.Command {
+	root := &cobra.Command{
+		Use: "pmcp", Short: "see what agents run", SilenceUsage: true, SilenceErrors: true,
+		SuggestionsMinimumDistance: 2,
+	}
+	root.AddCommand(s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand())
+	for _, c := range root.Commands() {
+		c.PreRun = func(*cobra.Command, []string) { s.found = false }
+		c.Flags().BoolVar(&s.json, "json", false, "print one JSON object a line")
+		c.Flags().BoolVarP(&s.where.all, "all", "a", false, "of every project")
+		c.Flags().StringVar(&s.where.project, "project", "", "of this project: a path or a label (default: that of the current directory)")
+		c.MarkFlagsMutuallyExclusive("all", "project")
+	}
+	return root
+}
+
+// read returns a reader of the database. The caller closes it.
+func (s *screen) read(ctx context.Context) (*reader, error) {
+	c, err := config.Read()
+	if err != nil {
+		return nil, err
+	}
+	return openReader(ctx, &c, s.where, s.err)
+}
+
+// completeNames returns the names of the processes, for the completion of a shell.
+func (s *screen) completeNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	r, err := s.read(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer r.Close()
+	names, _ := r.names(cmd.Context())
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

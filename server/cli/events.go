@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/server/args"
+)
+
+// eventPoll is how often pmcp events -f reads. Servers store events within 100 ms.
+const eventPoll = 250 * time.Millisecond
+
+// maxEvents is how many events are read at once. pmcp events -f misses some if more happen
+// within eventPoll.
+const maxEvents = 1000
+
+func (s *screen) eventsCommand() *cobra.Command {
+	var follow bool
+	var lines int
+	c := &cobra.Command{
+		Use: "events [NAME…]", Short: "Print what happened to processes by itself: crashes, restarts, limits", ValidArgsFunction: s.completeNames,
+		Example: "  pmcp events -f\n  pmcp events web --json",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return s.events(cmd.Context(), names, min(max(lines, 0), maxEvents), follow)
+		},
+	}
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they come")
+	c.Flags().IntVarP(&lines, "lines", "n", 50, "how many of the last events")
+	return c
+}
+
+// An eventRow is an event in the output of pmcp events --json.
+type eventRow struct {
+	Time    string `json:"time"`
+	Project string `json:"project"`
+	Process string `json:"process"`
+	Text    string `json:"text"`
+}
+
+// events prints the last n events and, if follow is set, later ones until ctx ends.
+func (s *screen) events(ctx context.Context, arguments []string, n int, follow bool) error {
+	r, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	names, err := r.find(ctx, arguments)
+	if err != nil {
+		return err
+	}
+	all, err := r.Events(ctx, r.dir, names, maxEvents)
+	if err != nil {
+		return err
+	}
+	seen := all
+	all = all[max(0, len(all)-n):]
+	tick := time.NewTicker(eventPoll)
+	defer tick.Stop()
+	for {
+		for i := range all {
+			if err := s.event(ctx, r, &all[i]); err != nil {
+				return err
+			}
+		}
+		if err := s.out.flush(); err != nil || !follow {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		latest, err := r.Events(ctx, r.dir, names, maxEvents)
+		if err != nil {
+			return err
+		}
+		all, seen = newEvents(latest, seen), latest
+	}
+}
+
+// newEvents returns the events in latest that are not in seen. Events of several servers
+// are stored in any order.
+func newEvents(latest, seen []logstore.Event) (news []logstore.Event) {
+	known := make(map[logstore.Event]bool, len(seen))
+	for _, e := range seen {
+		known[e] = true
+	}
+	for _, e := range latest {
+		if !known[e] && (len(seen) == 0 || !e.At.Before(seen[0].At)) {
+			news = append(news, e)
+		}
+	}
+	return news
+}
+
+// event prints one event.
+func (s *screen) event(ctx context.Context, r *reader, e *logstore.Event) error {
+	s.found = true
+	if s.json {
+		return s.out.json(eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Text: e.Text})
+	}
+	name := e.Name
+	if name != "" {
+		name = r.name(ctx, e.Project, name) + ": "
+	}
+	text, _, _ := strings.Cut(e.Text, "; get_logs ") // what an agent may call next
+	return s.out.println(s.out.paint(dim, e.At.Local().Format(time.DateTime)) + " " + name + line.Visible(text))
+}

@@ -1,0 +1,348 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/server/args"
+)
+
+// logFlags are the flags of pmcp logs.
+type logFlags struct {
+	follow             bool
+	lines, since, grep string
+	ignoreCase         bool
+	level              string
+	run                int
+}
+
+// defaultLines is how many lines pmcp logs prints unless flags say otherwise. maxLines is
+// the largest number that -n takes; all is unbounded.
+const (
+	defaultLines = 100
+	maxLines     = 1_000_000
+	pageLines    = 2_000 // how many lines are read at once
+)
+
+func (s *screen) logsCommand() *cobra.Command {
+	var f logFlags
+	c := &cobra.Command{
+		Use: "logs [NAME…]", Short: "Print the log of processes, oldest line first", ValidArgsFunction: s.completeNames,
+		Long: "Prints the last " + strconv.Itoa(defaultLines) + " lines; with --since, --run or --grep all that these select, unless -n is given.",
+		Example: `  pmcp logs web api -f
+  pmcp logs --since 10m --level warn
+  pmcp logs web --run -1 -n all | less
+  pmcp logs --all --grep 'timeout after \d+' --json | jq .text`,
+		RunE: func(cmd *cobra.Command, names []string) error { return s.logs(cmd.Context(), names, &f) },
+	}
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "print new lines as they come, also of later runs")
+	c.Flags().StringVarP(&f.lines, "lines", "n", "", `how many of the last lines: a number, or "all"`)
+	c.Flags().StringVar(&f.since, "since", "", "only lines after this time: 10m, 2d, 2026-01-05, 2026-01-05T10:00:00Z")
+	c.Flags().StringVarP(&f.grep, "grep", "g", "", "only lines that match this regular expression (RE2)")
+	c.Flags().BoolVarP(&f.ignoreCase, "ignore-case", "i", false, "match --grep in upper and lower case")
+	c.Flags().StringVar(&f.level, "level", "", "only lines of this level or a higher one: trace, debug, info, warn, error, fatal")
+	c.Flags().IntVar(&f.run, "run", 0, "only this run: its number, or -1 for the latest")
+	return c
+}
+
+// logs prints lines.
+func (s *screen) logs(ctx context.Context, names []string, f *logFlags) error {
+	r, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	v, err := s.view(ctx, r, names, f)
+	if err != nil {
+		return err
+	}
+	if err := v.seek(ctx); err != nil {
+		return err
+	}
+	return v.print(ctx)
+}
+
+// A logView prints the lines of one command.
+type logView struct {
+	s      *screen
+	r      *reader
+	query  logstore.Query // its After is the position of the next line
+	match  *regexp.Regexp // nil matches every line
+	search logstore.SearchQuery
+	last   int // how many of the last lines are printed first; -1 = all
+	follow bool
+	named  bool // lines show the name of their process
+	today  string
+}
+
+// view returns the view that arguments and flags ask for.
+func (s *screen) view(ctx context.Context, r *reader, arguments []string, f *logFlags) (v *logView, err error) {
+	v = &logView{s: s, r: r, follow: f.follow, today: time.Now().Format(time.DateOnly)}
+	if v.query.Names, err = r.find(ctx, arguments); err != nil {
+		return nil, err
+	}
+	v.query.Project, v.named = r.dir, len(v.query.Names) != 1
+	if v.query.Since, err = args.ParseTime("since", f.since, time.Now()); err != nil {
+		return nil, err
+	}
+	if f.level != "" {
+		level, ok := line.ParseLevel(f.level)
+		if !ok {
+			return nil, fmt.Errorf("--level: want trace, debug, info, warn, error or fatal, got %q", f.level)
+		}
+		v.query.MinLevel = level
+	}
+	if f.run != 0 {
+		if v.query.Runs, err = r.runs(ctx, v.query, f.run); err != nil {
+			return nil, err
+		}
+	}
+	if f.grep != "" {
+		pattern := f.grep
+		if f.ignoreCase {
+			pattern = "(?i)" + pattern
+		}
+		if v.match, err = regexp.Compile(pattern); err != nil {
+			return nil, fmt.Errorf("--grep: %w", err)
+		}
+		v.search = logstore.SearchQuery{Text: f.grep, Regexp: true, CaseSensitive: !f.ignoreCase}
+	}
+	v.last, err = parseLines(f.lines, f.since == "" && f.run == 0 && f.grep == "")
+	return v, err
+}
+
+// parseLines parses -n. Without it, a command that selects nothing else prints
+// defaultLines; any other prints all.
+func parseLines(n string, whole bool) (int, error) {
+	switch {
+	case n == "" && whole:
+		return defaultLines, nil
+	case n == "" || n == "all":
+		return -1, nil
+	}
+	count, err := strconv.Atoi(n)
+	if err != nil || count < 0 || count > maxLines {
+		return 0, fmt.Errorf(`-n: want a number from 0 to %d, or "all", got %q`, maxLines, n)
+	}
+	return count, nil
+}
+
+// runs returns the ids of the runs with a number, one for each process in the query.
+func (r *reader) runs(ctx context.Context, q logstore.Query, number int) (ids []int64, err error) {
+	runs, err := r.Runs(ctx, logstore.RunFilter{Project: q.Project, Names: q.Names, Number: number})
+	for i := range runs {
+		ids = append(ids, runs[i].ID)
+	}
+	if err == nil && len(ids) == 0 {
+		err = fmt.Errorf("--run: there is no run %d", number)
+	}
+	return ids, err
+}
+
+// seek sets the query to the position before the first line to print. It goes back page
+// by page, so that it needs memory for one page only.
+func (v *logView) seek(ctx context.Context) error {
+	if v.last < 0 {
+		v.query.After = logstore.CursorStart
+		return nil
+	}
+	left, back := v.last, v.query
+	for back.Newest = true; ; {
+		n, cursor, more, err := v.back(ctx, back, min(max(left, 1), pageLines), left == 0)
+		if err != nil {
+			return err
+		}
+		v.query.After = cursor
+		if left -= n; left <= 0 || !more {
+			return nil
+		}
+		back.Before, back.Newest = cursor, false
+	}
+}
+
+// back reads one page towards the start. It returns the number of its matching lines, the
+// position before them (after them if end is set), and whether more lines precede them.
+func (v *logView) back(ctx context.Context, q logstore.Query, limit int, end bool) (n int, cursor string, more bool, err error) {
+	q.Limit = limit
+	if v.match == nil || end {
+		page, err := v.r.Read(ctx, q)
+		if err != nil {
+			return 0, "", false, err
+		}
+		if end {
+			return 0, page.Next(), false, nil
+		}
+		return len(page.Lines), page.Prev(), page.MoreBefore, nil
+	}
+	search := v.search
+	search.Query = q
+	found, err := v.r.Search(ctx, search)
+	if err != nil {
+		return 0, "", false, err
+	}
+	return len(found.Hits), found.Next(), found.More, nil
+}
+
+// print prints the lines from the position on; if the view follows, until ctx ends.
+func (v *logView) print(ctx context.Context) error {
+	if v.match != nil {
+		if err := v.hits(ctx); err != nil {
+			return err
+		}
+	}
+	v.query.Limit = pageLines
+	for ctx.Err() == nil && (v.match == nil || v.follow) {
+		page, err := v.r.Read(ctx, v.query)
+		if err != nil {
+			return err
+		}
+		if err := v.page(ctx, page); err != nil {
+			return err
+		}
+		v.query.After = page.Next()
+		if page.MoreAfter {
+			continue
+		}
+		if !v.follow {
+			return nil
+		}
+		if err := v.s.out.flush(); err != nil {
+			return err
+		}
+		if page, err = v.r.Follow(ctx, v.query); err != nil {
+			return err
+		}
+		if err := errors.Join(v.page(ctx, page), v.s.out.flush()); err != nil {
+			return err
+		}
+		v.query.After = page.Next()
+	}
+	return nil
+}
+
+// hits prints the lines that match, up to the present.
+func (v *logView) hits(ctx context.Context) error {
+	for more := true; more; {
+		q := v.search
+		q.Query, q.OldestFirst, q.Limit = v.query, true, pageLines
+		found, err := v.r.Search(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range found.Hits {
+			l := &found.Hits[i].Line
+			if err := v.line(ctx, found.Runs[l.Run], l); err != nil {
+				return err
+			}
+		}
+		if err := v.s.out.flush(); err != nil {
+			return err
+		}
+		v.query.After, more = found.Next(), found.More
+	}
+	return nil
+}
+
+// A logLine is a line in the output of pmcp logs --json, or a gap, which has Missing.
+type logLine struct {
+	Time    string `json:"time"`
+	Project string `json:"project"`
+	Process string `json:"process"`
+	Run     int    `json:"run"`
+	Stream  string `json:"stream,omitempty"`
+	Level   string `json:"level,omitempty"`
+	Text    string `json:"text"`
+	Missing int64  `json:"missing_lines,omitempty"`
+}
+
+// streams are the names of the streams.
+var streams = [...]string{logstore.Stdout: "out", logstore.Stderr: "err", logstore.Messages: "mcp"}
+
+// page prints the matching lines of a page, and its gaps where they are.
+func (v *logView) page(ctx context.Context, page *logstore.Page) error {
+	gaps := page.Gaps
+	for i := range page.Lines {
+		l := &page.Lines[i]
+		for len(gaps) > 0 && slices.ContainsFunc(gaps[:1], func(g logstore.Gap) bool { return g.Run == l.Run && g.After < l.Number }) {
+			if err := v.gap(ctx, page, gaps[0]); err != nil {
+				return err
+			}
+			gaps = gaps[1:]
+		}
+		if v.match != nil && !v.match.MatchString(l.Text) {
+			continue
+		}
+		if err := v.line(ctx, page.Runs[l.Run], l); err != nil {
+			return err
+		}
+	}
+	for _, g := range gaps {
+		if err := v.gap(ctx, page, g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// line prints a line.
+func (v *logView) line(ctx context.Context, run logstore.Run, l *logstore.Line) error {
+	v.s.found = true
+	if v.s.json {
+		return v.s.out.json(logLine{
+			Time: args.FormatTime(l.At), Project: run.Project, Process: run.Name, Run: run.Number,
+			Stream: streams[l.Stream], Level: l.Level.String(), Text: l.Text,
+		})
+	}
+	c := colour("")
+	switch {
+	case l.Level >= line.LevelError:
+		c = red
+	case l.Level == line.LevelWarn:
+		c = yellow
+	}
+	return v.s.out.println(v.head(ctx, l.At, &run) + v.s.out.paint(c, line.Visible(l.Text)))
+}
+
+// gap prints what is known of missing lines.
+func (v *logView) gap(ctx context.Context, page *logstore.Page, g logstore.Gap) error {
+	run := page.Runs[g.Run]
+	text := fmt.Sprintf("--- %d lines are missing: %s ---", g.Lines, g.Reason)
+	if g.Lines < 0 {
+		text = fmt.Sprintf("--- lines are missing: %s ---", g.Reason)
+	}
+	if v.s.json {
+		return v.s.out.json(logLine{Time: args.FormatTime(g.At), Project: run.Project, Process: run.Name, Run: run.Number, Text: text, Missing: g.Lines})
+	}
+	return v.s.out.println(v.head(ctx, g.At, &run) + v.s.out.paint(dim, text))
+}
+
+// nameColours tell the processes of a merged log apart.
+var nameColours = []colour{cyan, green, yellow, "34", "35"}
+
+// head returns what stands before the text of a line: its time and process.
+func (v *logView) head(ctx context.Context, at time.Time, run *logstore.Run) string {
+	at = at.Local()
+	layout := time.TimeOnly
+	if at.Format(time.DateOnly) != v.today {
+		layout = time.DateTime
+	}
+	head := v.s.out.paint(dim, at.Format(layout)) + " "
+	if !v.named {
+		return head
+	}
+	name := v.r.name(ctx, run.Project, run.Name)
+	sum := 0
+	for _, b := range []byte(name) {
+		sum += int(b)
+	}
+	return head + v.s.out.paint(nameColours[sum%len(nameColours)], name) + " | "
+}

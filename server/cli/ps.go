@@ -1,0 +1,206 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/process"
+	"pmcp/process/proctab"
+	"pmcp/process/sockets"
+	"pmcp/server/args"
+	"pmcp/server/project"
+)
+
+func (s *screen) psCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ps", Short: "List processes, running ones first", Args: cobra.NoArgs,
+		Example: "  pmcp ps\n  pmcp ps --all --json | jq -r 'select(.ports) | .name'",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return s.ps(cmd.Context()) },
+	}
+}
+
+// A psRow is a process in the output of pmcp ps --json.
+type psRow struct {
+	Name        string  `json:"name"`
+	Project     string  `json:"project"`
+	State       string  `json:"state"`
+	Ready       *bool   `json:"ready,omitempty"`
+	ExitCode    *int    `json:"exit_code,omitempty"`
+	Signal      string  `json:"signal,omitempty"`
+	Run         int     `json:"run,omitempty"`
+	PID         int     `json:"pid,omitempty"`
+	Ports       []int   `json:"ports,omitempty"`
+	CPUPercent  float64 `json:"cpu_percent,omitempty"`
+	MemoryBytes uint64  `json:"memory_bytes,omitempty"`
+	StartedAt   string  `json:"started_at,omitempty"`
+	EndedAt     string  `json:"ended_at,omitempty"`
+	Owner       string  `json:"owner,omitempty"`
+	Command     string  `json:"command"`
+}
+
+// ps prints the processes.
+func (s *screen) ps(ctx context.Context) error {
+	r, err := s.read(ctx)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	q := project.ListRequest{Only: s.where.project != ""}
+	if s.where.all {
+		q.Scope = "all"
+	}
+	runs, err := r.project.List(ctx, q)
+	if err != nil {
+		return err
+	}
+	s.found = len(runs) > 0
+	now, ports := time.Now(), portsOf(runs)
+	var rows [][]cell
+	for i := range runs {
+		run := &runs[i]
+		use := r.usage(ctx, run, now)
+		if s.json {
+			if err := s.out.json(rowOf(run, ports[run.PID], use)); err != nil {
+				return err
+			}
+			continue
+		}
+		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), ports[run.PID], use, now))
+	}
+	switch {
+	case len(runs) == 0 && !s.json:
+		fmt.Fprintln(s.err, "no processes in", r.project.Dir())
+	case len(rows) > 0:
+		return s.out.table([]column{
+			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
+			{title: "CPU", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
+		}, rows)
+	}
+	return nil
+}
+
+// rowOf returns a run for --json.
+func rowOf(run *project.Run, ports []int, use logstore.Sample) psRow {
+	row := psRow{
+		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: ports,
+		CPUPercent: use.CPUPercent, MemoryBytes: use.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
+		Command: commandOf(run),
+	}
+	if run.Exit != nil {
+		if row.Signal = run.Exit.Signal; row.Signal == "" {
+			row.ExitCode = &run.Exit.Code
+		}
+	}
+	if run.Owner != nil {
+		row.Owner = run.Owner.String()
+	}
+	return row
+}
+
+// stateOf returns the state of a run in one word.
+func stateOf(run *project.Run) string {
+	if run.Defined {
+		return "defined"
+	}
+	return run.State.String()
+}
+
+// commandOf returns the command line of a run.
+func commandOf(run *project.Run) string {
+	return strings.TrimSpace(strings.Join(append([]string{run.Executable}, run.Spec.Args...), " "))
+}
+
+// cells returns the row of a run in the table.
+func (s *screen) cells(run *project.Run, name string, ports []int, use logstore.Sample, now time.Time) []cell {
+	state, c := stateOf(run), colour("")
+	switch {
+	case run.Ready != nil && !*run.Ready:
+		state, c = state+", not ready", yellow
+	case run.State.Live():
+		c = green
+	case run.Exit != nil && run.Exit.Signal != "":
+		state += " " + run.Exit.Signal
+	case run.Exit != nil && run.State != process.Stopped:
+		state += fmt.Sprintf(" %d", run.Exit.Code)
+	}
+	if run.EndedBadly() {
+		c = red
+	}
+	row := []cell{{name, bold}, {state, c}, {}, {}, {strings.Trim(fmt.Sprint(ports), "[]"), cyan}, {}, {}, {}, {line.Visible(strings.TrimPrefix(commandOf(run), filepath.Dir(run.Executable)+"/")), dim}}
+	if run.Status.Run > 0 {
+		row[2].text = fmt.Sprint(run.Status.Run)
+	}
+	if run.PID > 0 {
+		row[3].text = fmt.Sprint(run.PID)
+	}
+	if use.MemoryBytes > 0 {
+		row[5].text, row[6].text = fmt.Sprintf("%.1f%%", use.CPUPercent), fmt.Sprintf("%.0f MiB", float64(use.MemoryBytes)/(1<<20))
+	}
+	if at := run.StartedAt; !at.IsZero() {
+		if !run.EndedAt.IsZero() {
+			at = run.EndedAt
+		}
+		row[7].text = args.FormatAge(now.Sub(at))
+	}
+	return row
+}
+
+// usageAge is how old the sample may be that stands for what a run uses now. Servers store
+// samples of 10 s each, and the latest is stored when the next begins.
+const usageAge = 30 * time.Second
+
+// usage returns what a live run used lately, as its server has stored it, or the zero
+// Sample.
+func (r *reader) usage(ctx context.Context, run *project.Run, now time.Time) (s logstore.Sample) {
+	if !run.State.Live() {
+		return s
+	}
+	all, err := r.store.Samples(ctx, run.RunID, now.Add(-usageAge))
+	if err == nil && len(all) > 0 {
+		s = all[len(all)-1]
+	}
+	return s
+}
+
+// portsOf returns the ports on which the trees of the live runs listen, keyed by the pid
+// of the run. It returns nothing if the machine does not let us see them.
+func portsOf(runs []project.Run) map[int][]int {
+	table, err := proctab.All()
+	if err != nil {
+		return nil
+	}
+	listening, err := sockets.Listening()
+	if err != nil {
+		return nil
+	}
+	ports := make(map[int][]int)
+	for i := range runs {
+		pid := runs[i].PID
+		if pid == 0 {
+			continue
+		}
+		tree := proctab.Descendants(table, pid)
+		for _, p := range table {
+			if p.PID == pid {
+				tree = append(tree, p)
+			}
+		}
+		var held []sockets.Socket
+		all := append([]sockets.Socket(nil), listening...)
+		sockets.AddHolders(all, tree)
+		for _, l := range all {
+			if len(l.Holders) > 0 {
+				held = append(held, l)
+			}
+		}
+		ports[pid] = sockets.Ports(held)
+	}
+	return ports
+}

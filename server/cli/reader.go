@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"pmcp/logstore"
+	"pmcp/process"
+	"pmcp/registry"
+	"pmcp/server/args"
+	"pmcp/server/config"
+	"pmcp/server/project"
+)
+
+// A log is what commands read: the store itself for all projects, or a session's view of
+// it for one.
+type log interface {
+	Runs(ctx context.Context, f logstore.RunFilter) ([]logstore.Run, error)
+	Read(ctx context.Context, q logstore.Query) (*logstore.Page, error)
+	Follow(ctx context.Context, q logstore.Query) (*logstore.Page, error)
+	Search(ctx context.Context, q logstore.SearchQuery) (*logstore.Matches, error)
+	Faults(ctx context.Context, q logstore.FaultQuery) ([]logstore.Fault, int, error)
+	Events(ctx context.Context, project string, names []string, limit int) ([]logstore.Event, error)
+}
+
+// A reader reads the database for one command. It is a session that starts nothing, so
+// that names mean what they mean to an agent.
+type reader struct {
+	log
+	store   *logstore.Store
+	manager *process.Manager
+	project *project.Project
+	dir     string // the project; "" = all
+}
+
+// openReader opens the database of the configuration. It reports on progress if the
+// database must be migrated first, which a server would do at its start.
+func openReader(ctx context.Context, c *config.Config, where place, progress io.Writer) (*reader, error) {
+	o := logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: func(dir, session string) bool {
+		return registry.Alive(cmp.Or(dir, c.RegistryDir), session)
+	}}
+	store, err := logstore.Open(ctx, o)
+	if errors.Is(err, logstore.ErrOlderSchema) {
+		fmt.Fprintln(progress, "pmcp: migrating the database of an older version …")
+		if err = migrate(ctx, o); err == nil {
+			store, err = logstore.Open(ctx, o)
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &noDatabaseError{c.DatabasePath}
+	}
+	if err != nil {
+		return nil, err
+	}
+	view := project.NewStore(store, c.ProjectDir)
+	r := &reader{log: view, store: store, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
+	r.project, err = project.New(project.Options{Manager: r.manager, Store: view}).At(ctx, where.project, "", "")
+	if err != nil {
+		r.Close()
+		return nil, err
+	}
+	if r.dir = r.project.Dir(); where.all {
+		r.dir, r.log = "", store
+	}
+	return r, nil
+}
+
+// A noDatabaseError is returned if no server has used the database yet.
+type noDatabaseError struct{ path string }
+
+func (e *noDatabaseError) Error() string {
+	return "nothing was started yet: there is no database " + e.path
+}
+
+// migrate brings the database to the schema of this version.
+func migrate(ctx context.Context, o logstore.Options) error {
+	o.ReadOnly = false
+	store, err := logstore.Open(ctx, o)
+	if err != nil {
+		return err
+	}
+	if st := store.Status(); st.State == logstore.StateMemory {
+		err = errors.New(st.Reason)
+	}
+	return errors.Join(err, store.Close())
+}
+
+// Close closes the database.
+func (r *reader) Close() {
+	_ = r.manager.Close(context.Background())
+	_ = r.store.Close() // nothing was written
+}
+
+// names returns the names of all processes.
+func (r *reader) names(ctx context.Context) ([]string, error) {
+	if r.dir != "" {
+		return r.project.Names(ctx)
+	}
+	runs, err := r.Runs(ctx, logstore.RunFilter{Current: true})
+	var names []string
+	for i := range runs {
+		names = append(names, runs[i].Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), err
+}
+
+// find returns the names that arguments stand for, or nil for all.
+func (r *reader) find(ctx context.Context, arguments []string) ([]string, error) {
+	if r.dir != "" {
+		return r.project.Resolve(ctx, strings.Join(arguments, ","), true)
+	}
+	if len(arguments) == 0 {
+		return nil, nil
+	}
+	known, err := r.names(ctx)
+	for _, name := range arguments {
+		if err == nil && !slices.Contains(known, name) {
+			err = fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, args.QuoteWithNearest(name, known), args.OrNone(known))
+		}
+	}
+	return arguments, err
+}
+
+// name returns what a process is called: its name, with the label of its project if
+// that is not the project of the command.
+func (r *reader) name(ctx context.Context, path, name string) string {
+	if r.dir != "" || path == r.project.Dir() {
+		return name
+	}
+	return name + "@" + r.store.ProjectLabel(ctx, path)
+}

@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"pmcp/logstore/line"
+)
+
+// A colour is an SGR parameter of a terminal; "" is none.
+type colour string
+
+const (
+	red    colour = "31"
+	green  colour = "32"
+	yellow colour = "33"
+	cyan   colour = "36"
+	dim    colour = "2"
+	bold   colour = "1"
+)
+
+// A terminal is stdout: a terminal, or a pipe or file, which gets neither colours nor
+// cut lines.
+type terminal struct {
+	w      *bufio.Writer
+	colour bool
+	width  int // columns; 0 = unbounded
+}
+
+func newTerminal(f *os.File) *terminal {
+	t := &terminal{w: bufio.NewWriterSize(f, 64<<10)}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil { // only terminals have a size
+		return t
+	}
+	t.width = int(size.Col)
+	t.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return t
+}
+
+// paint returns text in a colour. The text must be safe to print.
+func (t *terminal) paint(c colour, text string) string {
+	if !t.colour || c == "" || text == "" {
+		return text
+	}
+	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
+}
+
+// println prints a line.
+func (t *terminal) println(text string) error {
+	_, err := t.w.WriteString(text + "\n")
+	return err
+}
+
+// json prints a value as one line of JSON.
+func (t *terminal) json(v any) error {
+	raw, err := json.Marshal(v)
+	if err == nil {
+		err = t.println(string(line.VisibleJSON(raw)))
+	}
+	return err
+}
+
+func (t *terminal) flush() error { return t.w.Flush() }
+
+// A column of a table. Columns of a higher rank are the first to be left out if the
+// terminal is too narrow.
+type column struct {
+	title string
+	rank  int
+	right bool // aligned to the right, for numbers
+}
+
+// A cell is a text with its colour.
+type cell struct {
+	text string
+	c    colour
+}
+
+// table prints rows below the titles of columns. The last column is cut to the width of
+// the terminal; if that is not enough, columns are left out.
+func (t *terminal) table(columns []column, rows [][]cell) error {
+	widths := make([]int, len(columns))
+	for i, c := range columns {
+		widths[i] = utf8.RuneCountInString(c.title)
+		for _, row := range rows {
+			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+		}
+	}
+	shown := t.fit(columns, widths)
+	titles := make([]cell, len(columns))
+	for i, c := range columns {
+		titles[i] = cell{c.title, dim}
+	}
+	for _, row := range append([][]cell{titles}, rows...) {
+		var b strings.Builder
+		for n, i := range shown {
+			text, pad := row[i].text, strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(row[i].text)))
+			last := n == len(shown)-1
+			switch {
+			case columns[i].right:
+				b.WriteString(pad + t.paint(row[i].c, text))
+			case last:
+				b.WriteString(t.paint(row[i].c, cut(text, widths[i])))
+			default:
+				b.WriteString(t.paint(row[i].c, text) + pad)
+			}
+			if !last {
+				b.WriteString("  ")
+			}
+		}
+		if err := t.println(strings.TrimRight(b.String(), " ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// minLast is how many columns of the terminal the last column needs to be of use.
+const minLast = 12
+
+// fit returns the indexes of the columns that fit into the terminal, and narrows the last
+// one in widths.
+func (t *terminal) fit(columns []column, widths []int) (shown []int) {
+	for i := range columns {
+		shown = append(shown, i)
+	}
+	if t.width == 0 {
+		return shown
+	}
+	for {
+		used, worst, last := 0, 0, len(shown)-1
+		for n, i := range shown[:last] {
+			used += widths[i] + 2
+			if columns[i].rank > columns[shown[worst]].rank {
+				worst = n
+			}
+		}
+		room := t.width - used
+		if room >= min(minLast, widths[shown[last]]) || len(shown) == 1 || columns[shown[worst]].rank == 0 {
+			widths[shown[last]] = max(1, min(widths[shown[last]], room))
+			return shown
+		}
+		shown = append(shown[:worst], shown[worst+1:]...)
+	}
+}
+
+// cut returns text, or its first width-1 characters and an ellipsis.
+func cut(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(0, width-1)]) + "…"
+}

@@ -1,0 +1,161 @@
+package project
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"pmcp/process"
+	"pmcp/process/ports"
+)
+
+// SecondTry returns the spec of a run that follows st, which has died, with other ports. It
+// reports whether there is to be one: if another tree listens on an assigned port, and no
+// process was started with that port. The Manager calls it.
+func (p *Project) SecondTry(st process.Status) (spec process.Spec, ok bool) {
+	const patience = 10 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	name, why := st.Spec.Name, ""
+	p = p.of(name)
+	for _, variable := range slices.Sorted(maps.Keys(st.Spec.Ports)) {
+		if held, _ := p.o.Manager.HeldPort(st.Spec.Ports[variable].Port, name); held != "" && why == "" {
+			why = held
+		}
+	}
+	p.assignments.mu.Lock()
+	start, known := p.assignments.started[name]
+	p.assignments.mu.Unlock()
+	if why == "" || !known || len(start.def.Ports) != len(st.Spec.Ports) || p.hasPortUsers(name) {
+		return spec, false
+	}
+	all, err := p.reservePorts(ctx, map[string]Definition{name: start.def})
+	if err != nil {
+		return spec, false
+	}
+	for variable, port := range all[name] {
+		if port.Port != st.Spec.Ports[variable].Port {
+			port.Why = fmt.Sprintf("%s is %d: run %d ended, since %s", variable, port.Port, st.Run, why)
+			all[name][variable] = port
+		}
+	}
+	def := start.def.expanded(all[name], func(other, variable string) (string, bool) {
+		port, declared := p.portOf(ctx, other, variable)
+		return strconv.Itoa(port), declared && port != 0
+	})
+	if spec, err = p.Spec(name, def, !st.Spec.Stdin); err != nil {
+		return spec, false
+	}
+	spec.Stdin, spec.Unnamed = st.Spec.Stdin, st.Spec.Unnamed
+	if def.Ready == nil {
+		spec.Ready = st.Spec.Ready
+	}
+	if check, err := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny()); err == nil && def.Health != nil {
+		err = p.o.Health.Set(name, check)
+		return spec, err == nil
+	}
+	return spec, true
+}
+
+// PortURLs returns the address of each assigned port of the run, by variable: of those on
+// which it listens, else, as long as it listens nowhere, of all.
+func (r *Run) PortURLs() map[string]string {
+	if !r.State.Live() || len(r.Spec.Ports) == 0 {
+		return nil
+	}
+	urls := make(map[string]string)
+	for variable, port := range r.Spec.Ports {
+		if len(r.Ports) == 0 || slices.Contains(r.Ports, port.Port) {
+			urls[variable] = ports.URL(port.Port)
+		}
+	}
+	return urls
+}
+
+// listensAsTold reports whether the run listens on one of its assigned ports.
+func (r *Run) listensAsTold() bool {
+	for _, port := range r.Spec.Ports {
+		if slices.Contains(r.Ports, port.Port) {
+			return true
+		}
+	}
+	return len(r.Spec.Ports) == 0
+}
+
+// PortNotes returns sentences on the assigned ports of a run that was started: who holds the
+// preferred ports, where the program listens instead, and which templates stayed as they
+// are. ready means that the call has waited for readiness, so that a program which does not
+// listen should be named.
+func (r *Run) PortNotes(ready bool) (notes []string) {
+	told := make([]string, 0, len(r.Spec.Ports))
+	for _, variable := range slices.Sorted(maps.Keys(r.Spec.Ports)) {
+		port := r.Spec.Ports[variable]
+		if told = append(told, fmt.Sprintf("%s %d", variable, port.Port)); port.Why != "" {
+			notes = append(notes, port.Why)
+		}
+	}
+	switch {
+	case r.listensAsTold() || !r.State.Live():
+	case len(r.Ports) > 0:
+		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told", joinPorts(r.Ports), strings.Join(told, ", ")))
+	case ready:
+		notes = append(notes, "nothing listens on "+strings.Join(told, ", "))
+	}
+	for _, left := range r.leftTemplates() {
+		notes = append(notes, left+" stays as it is: no such port is declared in ports")
+	}
+	return notes
+}
+
+// leftTemplates returns the names of ports in braces that the command line and the
+// environment of the run still have: those with PORT as their last word, since other braces
+// mean something else.
+func (r *Run) leftTemplates() (left []string) {
+	note := func(process, variable string) (string, bool) {
+		if isPortName(variable) {
+			left = append(left, "{"+strings.TrimPrefix(process+"."+variable, ".")+"}")
+		}
+		return "", false
+	}
+	for _, text := range slices.Concat([]string{r.Spec.Command}, r.Spec.Args, slices.Collect(maps.Values(r.Spec.Env))) {
+		ports.Expand(text, note)
+	}
+	slices.Sort(left)
+	return slices.Compact(left)
+}
+
+func joinPorts(list []int) string {
+	words := make([]string, len(list))
+	for i, port := range list {
+		words[i] = strconv.Itoa(port)
+	}
+	return strings.Join(words, ", ")
+}
+
+// awaitTold completes r with the ports on which it listens, once it listens as it was told,
+// for at most toldTime: a program may open another port first.
+func (p *Project) awaitTold(ctx context.Context, r *Run) {
+	const toldTime, pause = time.Second, 50 * time.Millisecond
+	waiting, cancel := context.WithTimeout(ctx, toldTime)
+	defer cancel()
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	for r.State == process.Running && !r.listensAsTold() {
+		if found := p.treePorts(r.Spec.Name); len(found) > 0 {
+			r.Ports = found
+		}
+		st, err := p.o.Manager.Status(r.Spec.Name)
+		if err != nil || st.RunID != r.RunID || st.State != process.Running {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-waiting.Done():
+			return
+		}
+	}
+}
