@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 		"block":   helperBlock,
 		"tree":    helperTree,
 		"daemon":  helperDaemon,
+		"service": helperService,
 		"listen":  helperListen,
 		"manager": helperManager,
 		"ask":     helperAsk,

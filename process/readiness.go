@@ -199,8 +199,12 @@ func (r *readiness) settle(ctx context.Context, run runner) bool {
 			if !isDying(run.PID()) {
 				break
 			}
-			<-ctx.Done()
-			return false
+			select {
+			case <-run.Background():
+				return true
+			case <-ctx.Done():
+				return false
+			}
 		}
 		timer := time.NewTimer(left)
 		select {

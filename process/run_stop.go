@@ -102,8 +102,11 @@ func (d *takedown) wait(ctx context.Context) error {
 func (r *Run) stop(q stopRequest) *takedown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.leaderExited && r.stoppedBy == "" {
+	if !r.over && r.stoppedBy == "" {
 		r.stoppedBy = q.by
+	}
+	if r.takedown == nil {
+		close(r.background.stopping)
 	}
 	if d := r.takedown; d != nil {
 		if !d.finished() {

@@ -64,6 +64,10 @@ type Spec struct {
 	// Ready defines when a run counts as ready. Nil means that readiness is not
 	// checked.
 	Ready *Ready `json:"ready,omitempty"`
+	// Service means that a service was asked for: if the first process ends with code
+	// 0 and another process of its tree listens on a TCP port then or within 2 s, the
+	// run goes on in the background and ends with its tree.
+	Service bool `json:"service,omitempty"`
 	// Stop defines how a run is stopped.
 	Stop StopSpec `json:"stop,omitzero"`
 	// Restart defines when the Manager restarts the process by itself. The zero
@@ -159,6 +163,8 @@ func (s Spec) checkStdio() error {
 		return fmt.Errorf("%w: stdio %q: want log or mcp", ErrInvalid, s.Stdio)
 	case s.Stdio == StdioMCP && (s.PTY || s.MergeOutput):
 		return fmt.Errorf("%w: stdio mcp goes with neither pty nor merge_output: stdout carries messages and nothing else", ErrInvalid)
+	case s.Stdio == StdioMCP && s.Service:
+		return fmt.Errorf("%w: stdio mcp goes without background: an MCP server ends with its connection", ErrInvalid)
 	case s.Stdio == StdioMCP && s.Ready != nil:
 		return fmt.Errorf("%w: stdio mcp goes without ready: an MCP server is ready when it has answered initialize", ErrInvalid)
 	}

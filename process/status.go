@@ -19,8 +19,7 @@ type Status struct {
 	Executable string
 	// State is the entry's state.
 	State State
-	// PID is the first process of the current run, or 0 while there is none.
-	PID int
+	Main
 	// RunID is the id of the current or last run in the Journal, failed attempts
 	// included, or 0 if nothing was attempted. Run is its number, from 1.
 	RunID int64
@@ -61,6 +60,16 @@ type Status struct {
 	LimitExceeded string
 	// Survivors are the processes of an ended run that outlive its first process.
 	Survivors []proctab.Proc
+}
+
+// Main is the process that stands for the current run.
+type Main struct {
+	// PID is the first process of the run, or 0 while there is none. In the background
+	// it is the process that listened first.
+	PID int
+	// Background reports that the first process has ended with code 0 and the run goes
+	// on with the rest of its tree; see Spec.Service.
+	Background bool
 }
 
 // Alive reports whether any process of the entry is alive: its first process or

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"pmcp/process/proctab"
@@ -47,8 +48,14 @@ type tree struct {
 	// that its last call failed.
 	table      func() ([]proctab.Proc, error)
 	readFailed bool
-	leaders    map[proctab.ID]*leader
-	known      map[proctab.ID]int64 // process → run, zombies included; run 0 means a stray
+	// starting are the runs whose leader is not added yet: what that leader has forked
+	// may be an orphan already.
+	starting map[int64]bool
+	leaders  map[proctab.ID]*leader
+	known    map[proctab.ID]int64 // process → run, zombies included; run 0 means a stray
+	// deaths are the processes whose end awaitDeath awaits, and their status once
+	// they are reaped; nil before.
+	deaths map[proctab.ID]*syscall.WaitStatus
 	// unread are the strays whose environment has not been readable yet.
 	unread map[proctab.ID]bool
 	// strangers are the processes that the last scan found not to be ours. The
@@ -84,10 +91,11 @@ func (s *scan) mayRemain(run int64) bool { return len(s.members[run])+len(s.newZ
 func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log *slog.Logger) *tree {
 	t := &tree{
 		self: os.Getpid(), session: session, subreaper: subreaper, spawner: s, recorder: recorder, log: log,
-		table:   proctab.All,
-		leaders: make(map[proctab.ID]*leader),
-		known:   make(map[proctab.ID]int64),
-		unread:  make(map[proctab.ID]bool),
+		table:    proctab.All,
+		starting: make(map[int64]bool),
+		leaders:  make(map[proctab.ID]*leader),
+		known:    make(map[proctab.ID]int64),
+		unread:   make(map[proctab.ID]bool),
 	}
 	if subreaper {
 		t.scanner = proctab.NewScanner(t.self)
@@ -97,9 +105,24 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 	return t
 }
 
+// expect announces that run is about to be spawned. Either addLeader or giveUp follows.
+func (t *tree) expect(run int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.starting[run] = true
+}
+
+// giveUp takes back expect for a run that could not be spawned.
+func (t *tree) giveUp(run int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.starting, run)
+}
+
 // addLeader makes id the leader of run.
 func (t *tree) addLeader(id proctab.ID, run int64) {
 	t.mu.Lock()
+	delete(t.starting, run)
 	t.leaders[id] = &leader{run: run}
 	t.known[id] = run
 	t.mu.Unlock()
@@ -158,7 +181,7 @@ func (t *tree) scanSince(since time.Time) *scan {
 	}
 	found, fresh := t.attributeLocked(table)
 	if t.subreaper {
-		t.spawner.reap(table) // a zombie shows its stamp until it is reaped
+		t.spawner.reap(table, t.addDeathLocked) // a zombie shows its stamp until it is reaped
 	}
 	found.began = began
 	t.latest.Store(found)

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"maps"
 	"strconv"
 
 	"pmcp/process/proctab"
@@ -75,10 +76,7 @@ func (t *tree) liveGroupsLocked(table []proctab.Proc) map[int]int64 {
 // ownersLocked applies the rules of tree to the processes in ours, in which
 // parents precede their children, and returns the run of each pid.
 func (t *tree) ownersLocked(ours []proctab.Proc, groups map[int]int64) map[int]int64 {
-	watched := make(map[int64]bool, len(t.leaders))
-	for _, l := range t.leaders {
-		watched[l.run] = true
-	}
+	watched := t.watchedLocked()
 	rules := []func(proctab.Proc) (int64, bool){
 		func(p proctab.Proc) (int64, bool) {
 			if l := t.leaders[p.ID]; l != nil {
@@ -105,6 +103,15 @@ func (t *tree) ownersLocked(ours []proctab.Proc, groups map[int]int64) map[int]i
 		}
 	}
 	return owner
+}
+
+// watchedLocked returns the runs that may have processes.
+func (t *tree) watchedLocked() map[int64]bool {
+	watched := maps.Clone(t.starting)
+	for _, l := range t.leaders {
+		watched[l.run] = true
+	}
+	return watched
 }
 
 // candidatesLocked returns the processes of table that can belong to a run: those
@@ -164,10 +171,10 @@ func (t *tree) markedRunLocked(p proctab.Proc) int64 {
 		return 0
 	}
 	if stamp := proctab.StampOf(p.PID); stamp != 0 {
-		for _, l := range t.leaders {
-			if proctab.NewStamp(t.session, l.run) == stamp {
+		for run := range t.watchedLocked() {
+			if proctab.NewStamp(t.session, run) == stamp {
 				delete(t.unread, p.ID)
-				return l.run
+				return run
 			}
 		}
 	}

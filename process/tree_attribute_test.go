@@ -112,6 +112,38 @@ func TestAttributeRereadsOrphanDuringExec(t *testing.T) {
 	}
 }
 
+// TestAttributeFindsOrphanOfRunBeingStarted checks that an orphan belongs to its run although a scan
+// saw it before the leader was added, as one does on a busy machine.
+func TestAttributeFindsOrphanOfRunBeingStarted(t *testing.T) {
+	const run = 7
+	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	tr.expect(8)
+	tr.giveUp(8)
+	tr.expect(run)
+	cmd := exec.Command("cat")
+	cmd.Env = []string{proctab.EnvSession + "=session", proctab.EnvRun + "=7"}
+	if line := startAsked(t, cmd)("up\n"); line != "up\n" { // cat is running, so cat has its environment
+		t.Fatalf("read %q, want up", line)
+	}
+	p, err := proctab.Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.PPID, p.PGID, p.SID = 1, p.PID, p.PID
+	for _, when := range []string{"before", "after"} {
+		tr.mu.Lock()
+		found, _ := tr.attributeLocked([]proctab.Proc{p})
+		tr.mu.Unlock()
+		if len(found.members[run]) != 1 || len(found.strays) > 0 {
+			t.Errorf("%s the leader: got %v and the strays %v, want a member of run 7", when, found.members, found.strays)
+		}
+		tr.addLeader(proctab.ID{PID: 900_000_000, Start: 1}, run)
+	}
+	if len(tr.starting) > 0 {
+		t.Errorf("got %v being started, want none", tr.starting)
+	}
+}
+
 // TestAttributeFindsChildOfNewZombie checks that the next scan assigns a child to its run if an
 // earlier scan found only the zombie of the child's parent and missed the child.
 func TestAttributeFindsChildOfNewZombie(t *testing.T) {

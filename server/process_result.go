@@ -19,9 +19,9 @@ type processResult struct {
 	Name    string `json:"name"`
 	Project string `json:"project,omitempty" schema:"extra"`
 	commandResult
-	State     string         `json:"state"`
-	Ready     *bool          `json:"ready,omitempty"`
-	PID       int            `json:"pid,omitempty"`
+	State string `json:"state"`
+	Ready *bool  `json:"ready,omitempty"`
+	mainResult
 	Run       int            `json:"run,omitempty"`
 	Owner     *project.Owner `json:"owner,omitempty"`
 	StartedAt string         `json:"started_at,omitempty"`
@@ -37,6 +37,13 @@ type processResult struct {
 	MemoryBytes   uint64            `json:"memory_bytes,omitempty" schema:"extra"`
 	Survivors     []string          `json:"survivors,omitempty" schema:"extra"`
 	LimitExceeded string            `json:"limit_exceeded,omitempty" schema:"extra"`
+}
+
+// mainResult is the process that stands for a run. Background means that the first
+// process has ended and the rest of its tree serves.
+type mainResult struct {
+	PID        int  `json:"pid,omitempty"`
+	Background bool `json:"background,omitempty" schema:"extra"`
 }
 
 // commandResult is what a process runs, and where.
@@ -62,7 +69,7 @@ const stateDefined = "defined"
 func resultOf(run *project.Run) processResult {
 	r := processResult{
 		Name: run.Spec.Name, commandResult: commandOf(run),
-		State: run.State.String(), Ready: run.Ready, PID: run.PID, Run: run.Status.Run, Owner: run.Owner,
+		State: run.State.String(), Ready: run.Ready, mainResult: mainResult{run.PID, run.Background}, Run: run.Status.Run, Owner: run.Owner,
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
@@ -134,6 +141,9 @@ func (r *processResult) line() string {
 	t.optPart(", at %s", r.EndedAt)
 	t.optPart(", run %d", r.Run)
 	t.optPart(", pid %d", r.PID)
+	if r.Background {
+		t.part(" (background)")
+	}
 	t.optPart(", %s", joinURLs(r.URLs))
 	t.optPart(", ports %s", joinInts(otherPorts(r.Ports, r.URLs)))
 	if r.CPUPercent != nil {

@@ -235,6 +235,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
 		spec.Ready = &process.Ready{Port: new(int)} // any port
 	}
+	spec.Service = !o.exits && def.serves(spec) && !p.o.Groups.AwaitsExit(ctx, name)
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}
@@ -259,6 +260,12 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 		err = p.joinGroup(ctx, name, def)
 	}
 	return st, already, err
+}
+
+// serves reports whether spec, made from the definition, asks for a service: for a port,
+// or for a check that something answers.
+func (a Definition) serves(spec process.Spec) bool {
+	return spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
 }
 
 // checkHealth returns an error if check cannot be set or if its command cannot be
@@ -293,6 +300,7 @@ func (p *Project) inheritUnset(ctx context.Context, spec *process.Spec, def Defi
 	if err != nil || !ok {
 		old = def
 	}
+	spec.Service = st.Spec.Service
 	if def.Ready == nil && !slices.Contains(removed, "ready") {
 		spec.Ready = st.Spec.Ready
 		if def.Stdio != process.StdioMCP { // MCP has no readiness rule

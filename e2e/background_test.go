@@ -1,0 +1,116 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"pmcp/process/proctest"
+)
+
+// daemonScript starts "$@" by a double fork, in a session of its own and with its output in the file
+// $OUT, and ends with the code $CODE once that prints that it listens.
+const daemonScript = `rm -f $OUT; touch $OUT; (setsid "$0" "$@" </dev/null >$OUT 2>&1 &); until grep -q listening $OUT; do sleep 0.02; done; echo started; exit $CODE`
+
+// daemonized returns the arguments of start_process for an HTTP server that puts itself into the
+// background.
+func daemonized(t *testing.T, name string, port int, more args) args {
+	a := args{"name": name, "command": "sh", "args": append([]string{"-c", daemonScript, self(t)}, program("http", fmt.Sprint(port))...), "env": args{"OUT": name + ".log", "CODE": "0"}}
+	for key, value := range more {
+		a[key] = value
+	}
+	return a
+}
+
+// awaitBackground waits until a run is ready and goes on in the background, and returns the pid of
+// its daemon, which must be the only process of its tree.
+func (c *caller) awaitBackground(t *testing.T, name string, run int) int {
+	t.Helper()
+	var r result
+	if !poll(answersWithin, func() bool {
+		r = c.info(t, name)
+		return r.num("run") == run && r.Data["ready"] == true && r.Data["background"] == true
+	}) {
+		t.Fatalf("got %s, want run %d ready in the background", r.Text, run)
+	}
+	if tree := c.treePIDs(t, name); len(tree) != 1 || tree[0] != r.num("pid") {
+		t.Errorf("got the tree %v, want the daemon %d alone", tree, r.num("pid"))
+	}
+	return r.num("pid")
+}
+
+// TestDaemonIsItsRun checks that a service that puts itself into the background is ready in one call,
+// and that its log, its restarts, its end and its stop are those of its tree.
+func TestDaemonIsItsRun(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	port := proctest.FreePort(t)
+	url := fmt.Sprintf("http://127.0.0.1:%d/hello", port)
+	c.ok(t, "start_process", daemonized(t, "web", port, args{"ready": args{"http": "/"}, "restart": "on-failure"})).
+		want(t, args{"state": "running", "ready": true, "ports": []int{port}})
+	// The first process may still live when the tree is ready.
+	first := c.awaitBackground(t, "web", 1)
+	fetch(t, url)
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "GET /hello", "timeout_ms": longWait}).says(t, "GET /hello") // a line of the log file
+	c.ok(t, "start_process", args{"name": "web"}).want(t, args{"already_running": true, "background": true})
+
+	c.ok(t, "restart_process", args{"process": "web"}).want(t, args{"ready": true, "ports": []int{port}})
+	second := c.awaitBackground(t, "web", 2)
+	check(t, syscall.Kill(second, syscall.SIGKILL))
+	third := c.awaitBackground(t, "web", 3) // the policy starts it again
+	c.info(t, "web").want(t, args{"restarts": 1})
+	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "ended_by": "user"})
+	for _, pid := range []int{first, second, third} {
+		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
+			t.Errorf("pid %d is left, want none", pid)
+		}
+	}
+}
+
+// TestBackgroundIsForServices checks which runs end with their first process, although what it
+// leaves listens on a port.
+func TestBackgroundIsForServices(t *testing.T) {
+	t.Parallel()
+	ready := args{"port": 0}
+	for name, row := range map[string]struct {
+		more  args
+		state string
+	}{
+		"nothing asked for": {args{}, "exited"},
+		"a build":           {args{"wait": "exit"}, "exited"},
+		"awaited":           {args{"wait": "exit", "ready": ready}, "exited"},
+		"failed":            {args{"ready": ready, "restart": "never", "env": args{"OUT": "log", "CODE": 3}}, "crashed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := begin(t)
+			c.do(t, "start_process", daemonized(t, "job", proctest.FreePort(t), row.more))
+			c.ok(t, "wait_for_process", args{"process": "job", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": row.state})
+			left := c.treePIDs(t, "job")
+			if len(left) != 1 {
+				t.Errorf("got the tree %v, want the daemon as a survivor", left)
+			}
+			c.info(t, "job").says(t, "still running in its tree", fmt.Sprint(left[0]))
+			c.ok(t, "stop_process", args{"process": "job"}).says(t, "stopped what it left")
+		})
+	}
+}
+
+// TestDependencyByExitEndsWithItsFirstProcess checks that a member on whose exit another one depends
+// never goes on in the background.
+func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	build := daemonized(t, "build", proctest.FreePort(t), args{"ready": args{"port": 0}})
+	build["process"] = build["name"]
+	delete(build, "name")
+	c.ok(t, "create_group", args{"name": "stack", "members": []args{
+		build,
+		{"process": "app", "command": self(t), "args": program("sleep"), "depends_on": []args{{"process": "build", "condition": "exited_ok"}}},
+	}})
+	c.ok(t, "start_group", args{"group": "stack", "timeout_ms": longWait})
+	c.info(t, "build").want(t, args{"state": "exited", "exit_code": 0})
+	c.info(t, "app").want(t, args{"state": "running"})
+	c.ok(t, "stop_group", args{"group": "stack"})
+}

@@ -1,0 +1,212 @@
+package process
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"pmcp/process/proctab"
+)
+
+const (
+	// maxLogFiles bounds the log files of one run that are read at once, and
+	// maxLogMembers the processes of its tree whose files are looked up.
+	maxLogFiles   = 4
+	maxLogMembers = 64
+	// logFilesPause is the pause between two lookups of the files.
+	logFilesPause = time.Second
+	// maxLogBacklog is how much of the end of a file is read when the file is found,
+	// in bytes, maxLogRead how much is read of it at a time, and maxLogLine the
+	// longest unfinished line that is kept back.
+	maxLogBacklog = 1 << 20
+	maxLogRead    = 1 << 20
+	maxLogLine    = 16 << 10
+	// fileClockLag is how far the time of a file may be behind the clock: file systems
+	// take it from the last tick.
+	fileClockLag = 50 * time.Millisecond
+)
+
+// logFiles reads the files that the processes of a run in the background have as
+// their standard output and standard error: a daemon writes its log there once it has
+// left the pipes. A file is read if it is a regular file of this user that a member of
+// the tree holds open for writing. Only lines that were written since the run began
+// are read: from the beginning of a file, or from the present end of an older one to which
+// a process appends.
+type logFiles struct {
+	run    *Run
+	files  []*logFile
+	looked time.Time
+}
+
+// logFile is one file. Its name may belong to another file by now.
+type logFile struct {
+	file   *os.File
+	info   os.FileInfo
+	stream uint8
+	offset int64
+	rest   []byte    // the line that is not finished yet
+	at     time.Time // when rest grew
+	held   bool      // whether a process had it open at the last lookup
+}
+
+func newLogFiles(r *Run) *logFiles { return &logFiles{run: r} }
+
+// read looks up the files of members once a second, and captures what is new.
+func (l *logFiles) read(members []proctab.Proc) {
+	if now := time.Now(); now.Sub(l.looked) >= logFilesPause {
+		l.looked = now
+		l.find(members[:min(len(members), maxLogMembers)])
+	}
+	kept := l.files[:0]
+	for _, f := range l.files {
+		l.capture(f)
+		if f.held {
+			kept = append(kept, f)
+			continue
+		}
+		l.end(f)
+	}
+	l.files = kept
+}
+
+// close captures the last lines.
+func (l *logFiles) close() {
+	for _, f := range l.files {
+		l.capture(f)
+		l.end(f)
+	}
+}
+
+// find adds the files that members hold open.
+func (l *logFiles) find(members []proctab.Proc) {
+	for _, f := range l.files {
+		f.held = false
+	}
+	for _, p := range members {
+		for fd, stream := range map[int]uint8{1: Stdout, 2: Stderr} {
+			l.add(p.PID, fd, stream)
+		}
+	}
+}
+
+// add adds the file behind a descriptor of a process, unless it is no log file.
+func (l *logFiles) add(pid, fd int, stream uint8) {
+	path := fmt.Sprintf("/proc/%d/fd/%d", pid, fd)
+	info, err := os.Stat(path)
+	if err != nil || !isOwnFile(info) {
+		return
+	}
+	for _, f := range l.files {
+		if os.SameFile(f.info, info) {
+			f.held = true
+			return
+		}
+	}
+	flags, ok := openFlags(pid, fd)
+	if !ok || flags&syscall.O_ACCMODE == syscall.O_RDONLY || len(l.files) == maxLogFiles {
+		return
+	}
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // not blocked by what is no file by now
+	if err != nil {
+		return
+	}
+	if info, err = file.Stat(); err != nil || !isOwnFile(info) {
+		_ = file.Close()
+		return
+	}
+	f := &logFile{file: file, info: info, stream: stream, held: true}
+	if flags&syscall.O_APPEND != 0 && bornAt(file).Before(l.run.background.spawned.Add(-fileClockLag)) {
+		f.offset = info.Size()
+	} else {
+		f.offset = max(0, info.Size()-maxLogBacklog)
+	}
+	if f.offset > 0 {
+		name, _ := os.Readlink(path)
+		l.deliver(f, fmt.Appendf(nil, "… %s is read from byte %d on\n", name, f.offset))
+	}
+	l.files = append(l.files, f)
+}
+
+// isOwnFile reports whether info is that of a regular file of this user.
+func isOwnFile(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode().IsRegular() && int(stat.Uid) == os.Geteuid()
+}
+
+// openFlags returns the flags with which a process has opened a descriptor.
+func openFlags(pid, fd int) (flags int, ok bool) {
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", pid, fd))
+	if err != nil {
+		return 0, false
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(raw)); lines.Scan(); {
+		if text, found := strings.CutPrefix(lines.Text(), "flags:"); found {
+			n, err := strconv.ParseInt(strings.TrimSpace(text), 8, 64)
+			return int(n), err == nil
+		}
+	}
+	return 0, false
+}
+
+// capture captures the lines that were written to f since the last call. A file that
+// has become shorter is read from its beginning.
+func (l *logFiles) capture(f *logFile) {
+	info, err := f.file.Stat()
+	if err != nil {
+		return
+	}
+	if info.Size() < f.offset {
+		l.flush(f)
+		f.offset = 0
+	}
+	buf := make([]byte, readSize)
+	for total := 0; total < maxLogRead && f.offset < info.Size(); {
+		n, err := f.file.ReadAt(buf, f.offset)
+		if n == 0 || err != nil && !errors.Is(err, io.EOF) {
+			break
+		}
+		f.offset += int64(n)
+		total += n
+		f.rest, f.at = append(f.rest, buf[:n]...), time.Now()
+		if end := bytes.LastIndexByte(f.rest, '\n') + 1; end > 0 {
+			l.deliver(f, f.rest[:end])
+			f.rest = append(f.rest[:0], f.rest[end:]...)
+		}
+		if len(f.rest) > maxLogLine {
+			l.deliver(f, f.rest)
+			f.rest = f.rest[:0]
+		}
+	}
+	if len(f.rest) > 0 && time.Since(f.at) >= flushDelay {
+		l.flush(f)
+	}
+}
+
+// flush captures an unfinished line.
+func (l *logFiles) flush(f *logFile) {
+	if len(f.rest) > 0 {
+		l.deliver(f, f.rest)
+		l.run.journal.Capture(l.run.id, f.stream, time.Now(), nil)
+		f.rest = f.rest[:0]
+	}
+}
+
+// end captures the rest of f and closes it.
+func (l *logFiles) end(f *logFile) {
+	l.flush(f)
+	_ = f.file.Close()
+}
+
+// deliver passes p to the journal.
+func (l *logFiles) deliver(f *logFile, p []byte) {
+	now := time.Now()
+	l.run.printed.Store(now.UnixNano())
+	l.run.journal.Capture(l.run.id, f.stream, now, p)
+}
