@@ -79,6 +79,76 @@ var viteProxy = row{
 	yield: yieldPlain,
 }
 
+// viteBrowser is an error of a page in the browser, which Vite 8 forwards to an agent's log: an
+// uncaught one with frames " > function file:3:4" and a source excerpt, or one that the page passed
+// to console.error, with V8's frames. The latter name positions in the code that the browser got,
+// whose lines may differ from those of the file.
+var viteBrowser = row{
+	opens: []string{"%[vite] (%) [%"}, fallback: CategoryOther, endsBelowError: true, maxLines: 200,
+	start: func(b *block, l line) verdict {
+		how, text, _ := strings.Cut(b.texts[2], "] ")
+		switch how {
+		case "console.error":
+			kind, message, _, ok := parseErrorHeader(text)
+			if !ok {
+				return foreign
+			}
+			b.f.Type, text = kind, message
+		case "Unhandled rejection", "Unhandled error":
+			b.f.Type, text, _ = strings.Cut(text, ":")
+			if b.f.Type == "Unknown Error" { // a value that is no error was thrown
+				b.f.Type = "uncaught"
+			}
+			if how == "Unhandled rejection" {
+				b.category = CategoryUnhandledRejection
+			}
+		default:
+			return foreign
+		}
+		b.appendMessage(strings.TrimSpace(text))
+		return taken
+	},
+	next: func(b *block, l line, t string) verdict {
+		p, function, ok := parseBrowserFrame(l, t)
+		switch {
+		case ok:
+			b.claimHeld()
+			b.frames++
+			b.site.offer(p, function)
+			return shown
+		case strings.Contains(t, "[vite] "), len(b.held) >= maxHeld:
+			return ended
+		case b.frames == 0:
+			return provisional
+		case t == "":
+			return taken
+		case l.indent() >= 4: // the excerpt
+			return shown
+		}
+		return ended
+	},
+}
+
+// parseBrowserFrame parses " > function file:3:4" or "    at function (http://localhost:3000/file:3:4)",
+// of which it omits the line.
+func parseBrowserFrame(l line, t string) (p position, function string, ok bool) {
+	if where, is := strings.CutPrefix(t, "> "); is && l.indent() == 1 {
+		return parseArrowFrame(where)
+	}
+	where, is := strings.CutPrefix(t, "at ")
+	before, url, hasURL := strings.Cut(where, "://")
+	if _, path, hasPath := strings.Cut(url, "/"); is && hasURL && hasPath && l.indent() > 0 {
+		path, _, _ = strings.Cut(strings.TrimRight(path, ":)0123456789"), "?")
+		if i := strings.LastIndex(before, " ("); i > 0 {
+			function = callee(before[:i])
+		}
+		if isFile("/" + path) {
+			return position{file: path}, function, true
+		}
+	}
+	return position{}, "", is && l.indent() > 0
+}
+
 // viteServer is an error that Vite's dev server reports about a file.
 var viteServer = bundler(row{
 	start: func(b *block, l line) verdict {

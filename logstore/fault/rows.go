@@ -169,7 +169,7 @@ var (
 	certainRows = []*row{
 		&nodeEnd, &rolldown, &turbopack, &goTestOutput, &phpunit, &noise, &jsonObject, &python, &pythonGroup, &goPanic, &ginPanic, &chiPanic, &goTest, &rustPanic, &rustTest, &rustc,
 		&sanitizer, &pytest, &doctest, &jest, &vitest, &mocha, &rspec, &gradle, &tap, &eslint,
-		&esbuild, &viteBuild, &viteProxy, &viteServer, &webpack, &nextBuild, &nextServer, &npm, &makeError, &tcl, &ruby,
+		&esbuild, &viteBuild, &viteProxy, &viteBrowser, &viteServer, &webpack, &nextBuild, &nextServer, &npm, &makeError, &tcl, &ruby,
 		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
 	}
 	uncertainRows = []*row{&errorTrace, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
