@@ -36,6 +36,7 @@ import (
 	"pmcp/server/cli"
 	"pmcp/server/config"
 	"pmcp/server/project"
+	"pmcp/server/socket"
 	"pmcp/server/upstream"
 )
 
@@ -117,6 +118,7 @@ type session struct {
 	lifeline *guard.Lifeline // nil without a guardian
 	lock     *os.File        // the lock of the record; nil if there can be no record
 	record   *registry.Registration
+	socket   *socket.Listener // nil if there is no record
 	store    *logstore.Store
 	manager  *process.Manager
 	upstream *upstream.Hub
@@ -243,18 +245,29 @@ func (s *session) open(ctx context.Context) error {
 	return nil
 }
 
-// register publishes the session's lock and record, if it has a lock.
+// register publishes the session's lock, socket and record, if it has a lock.
 func (s *session) register(record registry.Record) {
 	if s.lock == nil {
 		return
 	}
 	err := registry.Publish(s.lock, s.c.RegistryDir, s.id)
 	if err == nil {
+		record.Socket = s.listen()
 		s.record, err = registry.Register(s.c.RegistryDir, s.id, record)
 	}
 	if err != nil {
 		s.log.Warn("serving without a record", "error", err)
 	}
+}
+
+// listen creates the session's socket and returns its path, "" if it cannot be created.
+func (s *session) listen() string {
+	var err error
+	if s.socket, err = socket.Listen(s.c.RegistryDir, s.id, s.log); err != nil {
+		s.log.Warn("other servers cannot reach this one", "error", err)
+		return ""
+	}
+	return s.socket.Path()
 }
 
 // unregister removes the record. If there is a guardian, it removes what is left.
@@ -321,7 +334,7 @@ func (s *session) wire(record registry.Record, built string) {
 	})
 	s.server = server.New(server.Options{
 		Manager: s.manager, Store: store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
-		Registry: s.record, RegistryDir: s.c.RegistryDir, Session: s.id, Version: version, BuildDate: built,
+		Registry: s.record, RegistryDir: s.c.RegistryDir, Socket: s.socket, Session: s.id, Version: version, BuildDate: built,
 		GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit,
 		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,
 	})

@@ -35,7 +35,7 @@ func TestDoctorReportsServersAndProblems(t *testing.T) {
 		"1 live, 0 stale", fmt.Sprintf("pid=%d state=live alive=true executable_match=true transport=stdio client=\"e2e 1\"", server),
 		fmt.Sprintf("guardian=%d parent_at_start=%d", guardian, os.Getpid()), fmt.Sprintf("parent_now=%d parent_alive=true", os.Getpid()),
 		fmt.Sprintf("process_group_at_start=%d process_group_now=%d stale_client=false", server, server),
-		"uptime=", "cwd=" + a.project, "record=" + a.registry, "processes: ", "sleep (running)",
+		"uptime=", "cwd=" + a.project, "record=" + a.registry, ".json socket=" + a.registry, "processes: ", "sleep (running)",
 		"check registry: ok", "check descriptors: ok", "check clock: ok", "check database: ok " + a.database, "check integrity: ok whole, ",
 	} {
 		if !strings.Contains(text, want) {

@@ -152,7 +152,7 @@ func (a *arena) cleanUp(doctor bool) error {
 	if !doctor {
 		return a.visit(func() (bool, error) {
 			files := a.records(a.t)
-			return len(files) == 3, fmt.Errorf("got the records %v, want the server's own 3", files)
+			return len(files) == 4, fmt.Errorf("got the records %v, want the server's own 4", files)
 		})
 	}
 	text, code, err := a.doctor("--cleanup-stale-records")

@@ -117,7 +117,7 @@ func (a *arena) checkCleanUp(t *testing.T) {
 	t.Helper()
 	check(t, a.visit(func() (bool, error) {
 		files := a.records(t)
-		return len(files) == 3, fmt.Errorf("got the records %v, want the server's own 3", files)
+		return len(files) == 4, fmt.Errorf("got the records %v, want the server's own 4", files)
 	}))
 	check(t, a.aftermath())
 	var left []string

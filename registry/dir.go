@@ -3,13 +3,14 @@
 // also holds the sweep, which cleans up after servers that died without doing so
 // themselves. Package doctor shows all that to the user.
 //
-// A session is three files in one directory:
+// A session is four files in one directory:
 //
 //	<id>.lock   created and locked by the guardian. The server inherits its
 //	            descriptor and gives the file its name. The lock is held while
 //	            one of them lives, and the kernel frees it when both are dead:
 //	            this is the proof of life.
 //	<id>.json   the Record. Each change replaces the whole file by a rename.
+//	<id>.sock   the socket on which other servers of this user call the server.
 //	<id>.procs  one line "pid start" for each process of the session, appended.
 //	            The first line names the boot.
 //

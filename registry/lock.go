@@ -14,6 +14,7 @@ import (
 // The suffixes of a session's files.
 const (
 	recordSuffix = ".json"
+	socketSuffix = ".sock"
 	procsSuffix  = ".procs"
 	lockSuffix   = ".lock"
 )
@@ -29,10 +30,20 @@ func unfinished(dir, id, suffix string) string {
 // paths returns the paths of a session's files, finished and unfinished, in the order in
 // which they are removed.
 func paths(dir, id string) (all []string) {
-	for _, suffix := range []string{recordSuffix, procsSuffix, lockSuffix} {
+	for _, suffix := range []string{recordSuffix, socketSuffix, procsSuffix, lockSuffix} {
 		all = append(all, file(dir, id, suffix), unfinished(dir, id, suffix))
 	}
 	return all
+}
+
+// SocketPaths returns the path of a session's socket, and the path under which the server
+// creates the socket before it renames it. The error is that of an unsafe directory (see
+// ErrUnsafeDir), or of one that cannot be opened.
+func SocketPaths(dir, id string) (path, temp string, err error) {
+	if err := checkID(id); err != nil {
+		return "", "", err
+	}
+	return file(dir, id, socketSuffix), unfinished(dir, id, socketSuffix), checkSafe(dir)
 }
 
 // sessionOf returns the session in a file's name. ok is false if the file is not one of a
@@ -41,7 +52,7 @@ func sessionOf(name string) (id string, ok bool) {
 	if rest, temp := strings.CutSuffix(name, ".tmp"); temp && strings.HasPrefix(rest, ".") {
 		name = rest[1:]
 	}
-	for _, suffix := range []string{recordSuffix, procsSuffix, lockSuffix} {
+	for _, suffix := range []string{recordSuffix, socketSuffix, procsSuffix, lockSuffix} {
 		if id, found := strings.CutSuffix(name, suffix); found && checkID(id) == nil {
 			return id, true
 		}

@@ -35,7 +35,7 @@ func TestSessionIsAliveFromCreateToRemove(t *testing.T) {
 	if Alive(dir, id) {
 		t.Error("Alive = true although the lock is free, want false")
 	}
-	for _, suffix := range []string{".json", ".procs", ".lock"} { // as a killed server leaves them
+	for _, suffix := range []string{".json", ".sock", ".procs", ".lock"} { // as a killed server leaves them
 		registrytest.Write(t, unfinished(dir, id, suffix), "")
 		registrytest.Write(t, file(dir, id, suffix), "")
 	}

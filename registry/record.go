@@ -38,6 +38,8 @@ type Record struct {
 	// Guards is the command of `pmcp guard`; empty for a server. Server is then the process
 	// that started the command.
 	Guards []string `json:"guards,omitempty"`
+	// Socket is the path of the server's socket; empty if it has none.
+	Socket string `json:"socket,omitempty"`
 	// Transport is how the client speaks to the server: "stdio".
 	Transport string `json:"transport"`
 	// ClientName and ClientVersion are what the client calls itself. They are empty

@@ -18,6 +18,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -36,6 +37,7 @@ import (
 	"pmcp/registry"
 	"pmcp/server/args"
 	"pmcp/server/project"
+	"pmcp/server/socket"
 	"pmcp/server/stdio"
 	"pmcp/server/upstream"
 )
@@ -56,6 +58,8 @@ type Options struct {
 	Registry *registry.Registration
 	// RegistryDir is the directory with the records of all servers, or "".
 	RegistryDir string
+	// Socket receives the calls of this user's other servers; nil for none. Serve closes it.
+	Socket *socket.Listener
 	// Session is the ID of this session.
 	Session string
 	// Version and BuildDate are the version and the build date of this binary.
@@ -178,6 +182,9 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	notifiers.Go(func() { s.watchStorage(notifying) })
 	notifiers.Go(func() { s.own.SpareNames(notifying) })
 	notifiers.Go(func() { s.cpu.run(notifying) })
+	if s.o.Socket != nil {
+		notifiers.Go(func() { s.o.Socket.Serve(notifying, s.answerServer) })
+	}
 	err := c.Serve(ctx)
 	stop()
 	notifiers.Wait()
@@ -186,6 +193,11 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return nil
 	}
 	return err
+}
+
+// answerServer performs a call of another server of this user.
+func (s *Server) answerServer(_ context.Context, method string, _ json.RawMessage) (any, error) {
+	return nil, socket.Refusal(fmt.Sprintf("this server has no method %.100q", method))
 }
 
 // notifyChanged notifies subscriptions that a process has changed.

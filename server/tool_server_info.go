@@ -27,6 +27,7 @@ type serverInfoResult struct {
 	Health                 string         `json:"health"`
 	Reasons                []string       `json:"reasons,omitempty"`
 	Record                 string         `json:"record,omitempty"`
+	Socket                 string         `json:"socket,omitempty" schema:"extra"`
 	Replaced               string         `json:"replaced,omitempty"` // the path of this program, if it was replaced
 	Database               databaseResult `json:"database"`
 	Storage                string         `json:"storage"`
@@ -68,6 +69,7 @@ func (r serverInfoResult) write(t *answerText) {
 	t.optLine("replaced: %s is another program since the start; a new session runs it", r.Replaced)
 	t.line("project: %s", r.Project)
 	t.optLine("record: %s", r.Record)
+	t.optLine("socket: %s", r.Socket)
 	if r.Database.Path != "" {
 		t.part("database: %s, %s, ", r.Database.Path, formatBytes(r.Database.Bytes))
 	}
@@ -146,7 +148,9 @@ func getServerInfo(_ context.Context, s *call, _ serverInfoArgs) (serverInfoResu
 		if _, err := os.Stat(r.Record); err != nil {
 			degrade("the record of this server is gone: %v", err)
 		}
-		if record := s.o.Registry.Record(); record.Replaced() {
+		record := s.o.Registry.Record()
+		r.Socket = record.Socket
+		if record.Replaced() {
 			r.Replaced = record.Executable
 		}
 	} else {

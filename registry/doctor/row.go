@@ -24,6 +24,7 @@ type row struct {
 	PGIDNow      int      `json:"process_group_now,omitempty"`
 	Children     []member `json:"children,omitempty"`
 	Record       string   `json:"record"`
+	Socket       string   `json:"socket,omitempty"`
 	Problem      string   `json:"problem,omitempty"`
 	CleanCommand string   `json:"clean_command,omitempty"`
 	Database     string   `json:"database,omitempty"`
@@ -142,7 +143,7 @@ func launched(r registry.Record) registry.Process {
 
 // describe adds to r what the record holds, and what the process table shows of its processes.
 func (s *snapshot) describe(r *row, rec registry.Record) {
-	r.PID, r.GuardianPID, r.PGIDAtStart, r.Database = rec.Server.PID, rec.Guardian.PID, rec.Server.PGID, rec.Database
+	r.PID, r.GuardianPID, r.PGIDAtStart, r.Database, r.Socket = rec.Server.PID, rec.Guardian.PID, rec.Server.PGID, rec.Database, rec.Socket
 	r.program = program{
 		Version: rec.Version, Guards: s.commandLine(rec.Guards), Executable: rec.Executable, Transport: rec.Transport, Cwd: rec.Cwd, Project: rec.Project,
 		Client: strings.TrimSpace(rec.ClientName + " " + rec.ClientVersion), StartedAt: formatTime(rec.StartedAt),

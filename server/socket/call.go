@@ -1,0 +1,123 @@
+package socket
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pmcp/registry"
+)
+
+var (
+	// ErrUnavailable is wrapped when the other server cannot be asked: it has no socket,
+	// does not listen, or the socket cannot be trusted. Nothing was done.
+	ErrUnavailable = errors.New("the server cannot be reached through its socket")
+	// ErrUnknownOutcome is wrapped when the other server did not answer a call that it may
+	// have performed.
+	ErrUnknownOutcome = errors.New("the outcome is unknown")
+)
+
+// Call asks the server with that session in the registry directory dir to perform a call
+// and decodes its result into result. Errors wrap ErrUnavailable, ErrUnknownOutcome or
+// ctx's error, or are a Refusal, if the call was not performed; any other error is that of
+// the handler. If ctx ends, the other server cancels the call.
+func Call(ctx context.Context, dir, id, method string, params, result any) error {
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return fmt.Errorf("cannot encode a call: %w", err)
+	}
+	r := request{Protocol: protocol, Method: method, Params: raw}
+	if deadline, ok := ctx.Deadline(); ok {
+		r.Millis = max(1, time.Until(deadline).Milliseconds())
+	}
+	line, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("cannot encode a call: %w", err)
+	}
+	if len(line) > maxRequest {
+		return Refusal(fmt.Sprintf("the call has %d bytes, at most %d can be sent to another server", len(line), maxRequest))
+	}
+	c, err := dial(ctx, dir, id)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	defer func() { _ = c.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
+	return exchange(ctx, c, line, result)
+}
+
+// exchange sends the request and reads the response.
+func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any) error {
+	// A listener that refuses the connection may close it before it has read the request:
+	// its response then says why the write failed.
+	_, writeErr := c.Write(append(line, '\n'))
+	answer, err := readLine(c, maxAnswer)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return fmt.Errorf("%w: it did not answer (%w)", ErrUnknownOutcome, errors.Join(writeErr, err))
+	}
+	var r response
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return fmt.Errorf("%w: invalid answer: %w", ErrUnknownOutcome, err)
+	}
+	switch {
+	case r.Refused:
+		return Refusal(r.Error)
+	case r.Error != "":
+		return errors.New(r.Error)
+	}
+	if err := json.Unmarshal(r.Result, result); err != nil {
+		return fmt.Errorf("%w: invalid answer: %w", ErrUnknownOutcome, err)
+	}
+	return nil
+}
+
+// dial connects to the socket of a session, and checks the socket and the process that
+// listens on it.
+func dial(ctx context.Context, dir, id string) (*net.UnixConn, error) {
+	path, _, err := registry.SocketPaths(dir, id)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFile(path); err != nil {
+		return nil, err
+	}
+	short, done, err := shorten(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", short)
+	if err != nil {
+		return nil, err
+	}
+	u := c.(*net.UnixConn)
+	if _, err := checkPeer(u); err != nil {
+		return nil, errors.Join(err, u.Close())
+	}
+	return u, nil
+}
+
+// checkFile returns an error unless path is a socket of this user.
+func checkFile(path string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	switch {
+	case uint32(st.Mode)&unix.S_IFMT != unix.S_IFSOCK:
+		return fmt.Errorf("%s is not a socket", path)
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to user %d, not to %d", path, st.Uid, os.Geteuid())
+	}
+	return nil
+}

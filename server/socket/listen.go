@@ -1,0 +1,276 @@
+package socket
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"pmcp/registry"
+)
+
+// The bounds of a listener.
+const (
+	maxConns   = 32                    // connections at once, those whose request has not come yet included
+	maxRequest = 2 << 20               // bytes of a request
+	maxAnswer  = 16 << 20              // bytes of a response
+	helloTime  = 5 * time.Second       // until the request must have come
+	writeTime  = 5 * time.Second       // until the peer must have read the response
+	acceptRest = 50 * time.Millisecond // after an accept that failed, such as for want of descriptors
+)
+
+// protocol is the version of requests and responses. Servers of different versions
+// refuse each other's calls.
+const protocol = 1
+
+// A request is the line that a caller sends.
+type request struct {
+	Protocol int             `json:"pmcp"`
+	Method   string          `json:"method"`
+	Millis   int64           `json:"timeout_ms,omitempty"` // 0: no deadline
+	Params   json.RawMessage `json:"params,omitempty"`
+}
+
+// A response is the line that a listener sends: a result, or why there is none. Refused
+// means that nothing was done.
+type response struct {
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Refused bool            `json:"refused,omitempty"`
+}
+
+// A Handler performs a call. Its context ends when the caller closes the connection, its
+// deadline passes, or Serve ends. An error that is a Refusal means that nothing was done.
+type Handler func(ctx context.Context, method string, params json.RawMessage) (result any, err error)
+
+// A Refusal is the reason why the other side has not begun to perform a call.
+type Refusal string
+
+// Error returns the reason.
+func (r Refusal) Error() string { return string(r) }
+
+// A Listener is the socket of this server.
+type Listener struct {
+	net  *net.UnixListener
+	path string
+	log  *slog.Logger
+
+	conns int           // how many are served at once; maxConns
+	bytes int64         // of a request; maxRequest
+	hello time.Duration // helloTime
+	write time.Duration // writeTime
+	peer  func(*net.UnixConn) (pid int, err error)
+}
+
+// Listen creates the socket of the session called id in the registry directory dir,
+// mode 0600. registry.Remove removes it. The directory must be safe (see
+// registry.ErrUnsafeDir).
+func Listen(dir, id string, log *slog.Logger) (*Listener, error) {
+	path, temp, err := registry.SocketPaths(dir, id)
+	if err != nil {
+		return nil, err
+	}
+	l, err := listenAt(temp)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot create the socket: %w", err), l.Close(), os.Remove(temp))
+	}
+	return &Listener{net: l, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, peer: checkPeer}, nil
+}
+
+// listenAt listens on a new socket, to which nobody can connect before its mode is set.
+func listenAt(path string) (*net.UnixListener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	short, done, err := shorten(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, err
+	}
+	unix.CloseOnExec(fd)
+	f := os.NewFile(uintptr(fd), path)
+	defer func() { _ = f.Close() }() // FileListener duplicates it
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: short}); err != nil {
+		return nil, err
+	}
+	if err = os.Chmod(path, 0o600); err == nil {
+		err = unix.Listen(fd, unix.SOMAXCONN)
+	}
+	if err == nil {
+		var l net.Listener
+		if l, err = net.FileListener(f); err == nil {
+			return l.(*net.UnixListener), nil
+		}
+	}
+	return nil, errors.Join(err, os.Remove(path))
+}
+
+// Path returns the path of the socket.
+func (l *Listener) Path() string { return l.path }
+
+// Close closes a listener that is not served.
+func (l *Listener) Close() error { return l.net.Close() }
+
+// Serve performs the calls of peers with handle until ctx ends. Then it closes the socket,
+// cancels the calls that are being performed and returns when they have ended. It must not
+// be called twice.
+func (l *Listener) Serve(ctx context.Context, handle Handler) {
+	ctx, cancel := context.WithCancel(ctx)
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { _ = l.net.Close() })()
+	free := make(chan struct{}, l.conns)
+	for ctx.Err() == nil {
+		c, err := l.net.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			l.log.Warn("cannot accept a connection of another server", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptRest):
+			}
+			continue
+		}
+		select {
+		case free <- struct{}{}:
+			conns.Go(func() {
+				defer func() { <-free }()
+				l.serve(ctx, c, handle)
+			})
+		default:
+			l.respond(c, response{Refused: true, Error: "too many connections; try again"})
+		}
+	}
+}
+
+// serve performs the call of one connection and closes it.
+func (l *Listener) serve(ctx context.Context, c *net.UnixConn, handle Handler) {
+	if pid, err := l.peer(c); err != nil {
+		l.log.Warn("refused a connection to the socket", "pid", pid, "error", err)
+		l.respond(c, response{Refused: true, Error: "refused: " + err.Error()})
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_ = c.SetReadDeadline(time.Now().Add(l.hello))
+	if ctx.Err() != nil { // it may have ended before the deadline was set
+		_ = c.Close()
+		return
+	}
+	r, err := l.read(c)
+	if err != nil {
+		l.respond(c, response{Refused: true, Error: err.Error()})
+		return
+	}
+	if r.Millis > 0 {
+		var expire context.CancelFunc
+		ctx, expire = context.WithTimeout(ctx, time.Duration(r.Millis)*time.Millisecond)
+		defer expire()
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	if ctx.Err() != nil {
+		_ = c.SetReadDeadline(time.Unix(1, 0))
+	}
+	gone := make(chan struct{})
+	go func() { // ends when the caller closes the connection, or when ctx ends
+		defer close(gone)
+		_, _ = c.Read(make([]byte, 1))
+		cancel()
+	}()
+	done := l.call(ctx, r, handle)
+	cancel()
+	<-gone
+	l.respond(c, done)
+}
+
+// read reads the request of a connection.
+func (l *Listener) read(c *net.UnixConn) (r request, err error) {
+	line, err := readLine(c, l.bytes)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return r, fmt.Errorf("no request came within %s", l.hello)
+	case err != nil:
+		return r, fmt.Errorf("invalid request: %w", err)
+	}
+	if err := json.Unmarshal(line, &r); err != nil {
+		return r, fmt.Errorf("invalid request: %w", err)
+	}
+	if r.Protocol != protocol {
+		return r, fmt.Errorf("the servers are of different versions (protocol %d, not %d): restart the older one", r.Protocol, protocol)
+	}
+	return r, nil
+}
+
+// call performs a request. A panic of the handler ends only this call.
+func (l *Listener) call(ctx context.Context, r request, handle Handler) (done response) {
+	defer func() {
+		if p := recover(); p != nil {
+			l.log.Error("panic in a call of another server", "method", r.Method, "panic", fmt.Sprint(p))
+			done = response{Error: "performing the call failed unexpectedly; the log of its server has the reason"}
+		}
+	}()
+	result, err := handle(ctx, r.Method, r.Params)
+	if err == nil {
+		done.Result, err = json.Marshal(result)
+	}
+	if err != nil {
+		var refusal Refusal
+		done = response{Error: err.Error(), Refused: errors.As(err, &refusal)}
+	}
+	return done
+}
+
+// respond sends the response and closes the connection. The peer may be gone.
+func (l *Listener) respond(c *net.UnixConn, r response) {
+	defer func() { _ = c.Close() }()
+	line, err := json.Marshal(r)
+	if err != nil {
+		l.log.Error("cannot encode a response to another server", "error", err)
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(l.write))
+	_, _ = c.Write(append(line, '\n'))
+}
+
+// errTooLong is returned for a line over the limit, of which no more is read.
+var errTooLong = errors.New("the message is too long")
+
+// readLine reads a line of at most limit bytes. It may read what follows the line.
+func readLine(r io.Reader, limit int64) ([]byte, error) {
+	var line []byte
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		part, _, found := bytes.Cut(buf[:n], []byte{'\n'})
+		if line = append(line, part...); int64(len(line)) > limit {
+			return nil, fmt.Errorf("%w: more than %d bytes", errTooLong, limit)
+		}
+		switch {
+		case found:
+			return line, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}
