@@ -21,8 +21,9 @@ type listed struct {
 func TestImportsMatchTable(t *testing.T) {
 	allowed := map[string][]string{
 		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/cli", "pmcp/server/config", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/upstream"},
-		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/stdio", "pmcp/server/upstream"},
-		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/line", "pmcp/process", "pmcp/process/proctab", "pmcp/process/sockets", "pmcp/registry", "pmcp/server/args", "pmcp/server/config", "pmcp/server/project"},
+		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/page", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/stdio", "pmcp/server/upstream"},
+		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/line", "pmcp/process", "pmcp/process/proctab", "pmcp/process/sockets", "pmcp/registry", "pmcp/server/args", "pmcp/server/config", "pmcp/server/page", "pmcp/server/project"},
+		"pmcp/server/page":            {},
 		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server"},
 		"pmcp/server/jsonrpc":         {},
 		"pmcp/server/socket":          {"pmcp/registry"},
@@ -55,7 +56,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{
-		"github.com/mark3labs/mcp-go":          {"pmcp/server", "pmcp/server/stdio", "pmcp/server/stdio/stdiotest"},
+		"github.com/mark3labs/mcp-go":          {"pmcp/server", "pmcp/server/cli", "pmcp/server/stdio", "pmcp/server/stdio/stdiotest"},
 		"github.com/mattn/go-sqlite3":          {"pmcp/logstore/db"},
 		"database/sql":                         {"pmcp/logstore", "pmcp/logstore/db"},
 		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},

@@ -21,6 +21,7 @@ func TestReadmeTablesMatchCode(t *testing.T) {
 	for _, tool := range tools() {
 		names = append(names, tool.name)
 	}
+	names = append(names, dashboardURI)
 	for _, r := range append(resources(), templates()...) {
 		names = append(names, r.uri)
 	}

@@ -19,6 +19,7 @@ import (
 	"pmcp/health"
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/server/page"
 	"pmcp/server/stdio"
 )
 
@@ -114,8 +115,24 @@ func resourceProblem(uri string) string {
 	return unknownResource(uri)
 }
 
-// addResources registers both tables: resources and templates.
+// dashboardURI is the resource that holds the page of pmcp open as an MCP App, which a
+// client with the extension io.modelcontextprotocol/ui shows for list_processes. appType is
+// its type.
+const (
+	dashboardURI = "ui://pmcp/dashboard"
+	appType      = "text/html;profile=mcp-app"
+)
+
+// readDashboard returns the MCP App. It needs nothing from elsewhere, so a client may let
+// it load nothing.
+func readDashboard(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+	return []mcp.ResourceContents{mcp.TextResourceContents{URI: dashboardURI, MIMEType: appType, Text: page.HTML}}, nil
+}
+
+// addResources registers both tables, resources and templates, and the MCP App.
 func (s *Server) addResources() {
+	s.mcp.AddResource(mcp.NewResource(dashboardURI, "dashboard", mcp.WithResourceTitle("Dashboard"),
+		mcp.WithResourceDescription("processes, logs and errors, for a person"), mcp.WithMIMEType(appType)), readDashboard)
 	for _, r := range resources() {
 		s.mcp.AddResource(r.definition(), s.readResource(r))
 	}

@@ -107,6 +107,11 @@ func TestResourcesListHasFixedResourcesAndInstances(t *testing.T) {
 		return all
 	}
 	first := list()
+	if i := slices.Index(first, dashboardURI); i < 0 {
+		t.Errorf("got %v, want %s", first, dashboardURI)
+	} else {
+		first = slices.Delete(first, i, i+1)
+	}
 	for _, uri := range first {
 		s.resource(uri)
 	}
@@ -122,8 +127,30 @@ func TestResourcesListHasFixedResourcesAndInstances(t *testing.T) {
 	if slices.Contains(first[fixed:], "processes://list") {
 		t.Error("got processes://list as an instance, want it only as the fixed resource")
 	}
-	if again := list(); !slices.Equal(first, again) {
+	if again := slices.DeleteFunc(list(), func(uri string) bool { return uri == dashboardURI }); !slices.Equal(first, again) {
 		t.Errorf("second list: got %v, want %v", again, first)
+	}
+}
+
+// TestDashboardIsAnMCPApp checks what a client with MCP Apps reads: the URI in the
+// definition of list_processes, and a page of the type that the extension requires.
+func TestDashboardIsAnMCPApp(t *testing.T) {
+	s := hello(t)
+	var found bool
+	for _, item := range s.ask("tools/list", nil).Result["tools"].([]any) {
+		tool := item.(map[string]any)
+		meta, _ := tool["_meta"].(map[string]any)
+		ui, _ := meta["ui"].(map[string]any)
+		if uri, _ := ui["resourceUri"].(string); uri != "" {
+			found = tool["name"] == "list_processes" && uri == dashboardURI
+		}
+	}
+	if !found {
+		t.Errorf("got no tool with _meta.ui.resourceUri, want list_processes with %s", dashboardURI)
+	}
+	content := s.ask("resources/read", map[string]any{"uri": dashboardURI}).Result["contents"].([]any)[0].(map[string]any)
+	if text, _ := content["text"].(string); content["mimeType"] != "text/html;profile=mcp-app" || !strings.HasPrefix(text, "<!doctype html>") {
+		t.Errorf("got type %v and %.60q, want a page as an MCP App", content["mimeType"], text)
 	}
 }
 

@@ -68,6 +68,8 @@ type tool struct {
 	// shows means that the answers move the positions of the connection to the end of
 	// what they show. See project.Shown.
 	shows bool
+	// app is the URI of the MCP App that a client may show with the answers; "" = none.
+	app string
 
 	// args and result are the structs of the arguments and of the answer, and input and output
 	// their schemas. output is nil if result is an interface, as of a tool that has answers of
@@ -212,6 +214,9 @@ func (t tool) definition() mcp.Tool {
 	d.Title = t.title
 	d.RawOutputSchema = t.output
 	d.Annotations = t.hints.annotations()
+	if t.app != "" {
+		d.Meta = mcp.NewMetaFromMap(map[string]any{"ui": map[string]any{"resourceUri": t.app}})
+	}
 	return d
 }
 

@@ -36,7 +36,7 @@ func listProcessesTool() tool {
 	return define(tool{
 		name: "list_processes", title: "List processes", toolset: setLifecycle,
 		description: "Processes: state, exit code, ports, usage; running first.",
-		hints:       hints{readOnly: true, idempotent: true},
+		hints:       hints{readOnly: true, idempotent: true}, app: dashboardURI,
 	}, listProcesses)
 }
 

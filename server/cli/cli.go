@@ -75,8 +75,10 @@ func (s *screen) commands() *cobra.Command {
 		Use: "pmcp", Short: "see what agents run", SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
 	}
-	root.AddCommand(s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand())
-	for _, c := range root.Commands() {
+	reading := []*cobra.Command{s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand()}
+	root.AddCommand(reading...)
+	root.AddCommand(s.openCommand())
+	for _, c := range reading {
 		c.PreRun = func(*cobra.Command, []string) { s.found = false }
 		c.Flags().BoolVar(&s.json, "json", false, "print one JSON object a line")
 		c.Flags().BoolVarP(&s.where.all, "all", "a", false, "of every project")

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// hostileMarkup is output that would do something in a page if it were markup.
+const hostileMarkup = `<script>alert(1)</script><img src=x onerror=alert(2)>"><svg onload=alert(3)>` + "\n" +
+	`javascript:alert(4) {{7*7}} <a href="javascript:alert(5)">x</a> &lt;b&gt; </pre></div><style>*{display:none}</style>` + "\n"
+
+// TestPersonUsesPageInBrowser opens the page of pmcp open in Chromium, reads, searches,
+// filters and unfolds, and closes it.
+func TestPersonUsesPageInBrowser(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	needs(t, "node")
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("there is no chromium")
+	}
+	modules, err := npmPackages("puppeteer-core@24.16.0", "axe-core@4.10.3")
+	if err != nil {
+		t.Skip("SKIPPED: ", err)
+	}
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	file := filepath.Join(w.home, "markup")
+	check(t, os.WriteFile(file, []byte(hostileMarkup+hostileLine+"\n"+strings.Repeat("y", 1<<20)+"\nneedle 7\n"), 0o600))
+	s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
+	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
+	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "db", "command": "sleep 1000"}, {"process": "api", "command": "sleep 1000", "depends_on": []args{{"process": "db"}}}}})
+
+	cmd := w.commandIn(t, w.project, "open", "--no-browser")
+	read, write, err := os.Pipe()
+	check(t, err)
+	defer read.Close()
+	check(t, read.SetReadDeadline(time.Now().Add(answersWithin)))
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = write, &said
+	check(t, cmd.Start())
+	write.Close()
+	address := make([]byte, 200)
+	n, err := read.Read(address)
+	check(t, err)
+	screenshots := t.ArtifactDir()
+	browser := exec.Command("node", "testdata/page/drive.cjs", modules, chromium, strings.TrimSpace(string(address[:n])), screenshots)
+	var wrong bytes.Buffer
+	browser.Stderr = &wrong
+	out, err := browser.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &wrong)
+	}
+	var seen struct {
+		Wrong, Elsewhere, Violations, Marked  []string
+		Log, Found, Focused, Unfolded, Groups string
+		Scripts                               int
+	}
+	check(t, json.Unmarshal(out, &seen))
+	for what, list := range map[string][]string{"errors of the page": seen.Wrong, "requests to elsewhere": seen.Elsewhere, "violations": seen.Violations} {
+		if len(list) > 0 {
+			t.Errorf("got %s %q, want none", what, list)
+		}
+	}
+	if seen.Scripts != 1 || !strings.Contains(seen.Log, "<img src=x onerror=alert(2)>") {
+		t.Errorf("got %d scripts and images and the log %.300q, want one script and markup as text", seen.Scripts, seen.Log)
+	}
+	if !strings.Contains(seen.Found, "needle 7") || strings.Contains(seen.Found, "Serving") || !slices.Equal(seen.Marked, []string{"needle 7"}) {
+		t.Errorf("got %.300q with marks %q, want the matching line", seen.Found, seen.Marked)
+	}
+	if seen.Focused != "tab-errors" || !strings.Contains(seen.Unfolded, "broken") || !strings.Contains(seen.Unfolded, "Traceback") {
+		t.Errorf("by keyboard: got focus on %s, and %q unfolded, want the stack", seen.Focused, seen.Unfolded)
+	}
+	if !strings.Contains(seen.Groups, "api running after db") {
+		t.Errorf("got the graph %q, want api after db", seen.Groups)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after the page was closed: got %v, %s, want exit code 0", err, &said)
+	}
+	if shots, err := os.ReadDir(screenshots); err != nil || len(shots) != 4 {
+		t.Errorf("got screenshots %v, %v, want 4", shots, err)
+	}
+}

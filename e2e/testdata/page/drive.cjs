@@ -1,0 +1,71 @@
+// drive.cjs uses the page as a person would, in headless Chromium, and prints what it saw
+// as JSON: node drive.cjs MODULES CHROMIUM ADDRESS SCREENSHOTS
+const [modules, chromium, address, screenshots] = process.argv.slice(2);
+const puppeteer = require(modules + "/puppeteer-core");
+const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8");
+
+(async () => {
+  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000 });
+  const page = await browser.newPage();
+  page.setDefaultTimeout(60_000);
+  const seen = { wrong: [], elsewhere: [] };
+  page.on("pageerror", e => seen.wrong.push(e.message));
+  page.on("console", m => { if (m.type() === "error") seen.wrong.push(m.text()); });
+  page.on("dialog", d => { seen.wrong.push("dialog " + d.message()); d.dismiss(); });
+  page.on("request", r => { if (new URL(r.url()).host !== new URL(address).host) seen.elsewhere.push(r.url()); });
+
+  const text = selector => page.$eval(selector, e => e.textContent);
+  const until = (selector, words) => page.waitForFunction((s, w) => document.querySelector(s).textContent.includes(w), {}, selector, words);
+  const serious = async () => {
+    await page.evaluate(axe);
+    const r = await page.evaluate(() => axe.run());
+    return r.violations.filter(v => ["serious", "critical"].includes(v.impact)).map(v => v.id + ": " + v.nodes[0].html);
+  };
+  seen.violations = [];
+  const look = async (name, width, scheme) => {
+    await page.setViewport({ width, height: 900 });
+    await page.emulateMediaFeatures([{ name: "prefers-color-scheme", value: scheme }]);
+    seen.violations.push(...await serious());
+    const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    if (over > 0) seen.violations.push(name + " is " + over + " pixels too wide");
+    await page.screenshot({ path: screenshots + "/" + name + ".png" });
+  };
+
+  await page.goto(address);
+  await until("#processes", "web");
+  await until("#processes", "bad");
+  await until("#lines", "<script>");
+  seen.log = await text("#lines");
+  seen.scripts = await page.evaluate(() => document.scripts.length + document.images.length);
+  await look("wide-light", 1600, "light");
+  await look("narrow-dark", 360, "dark");
+  await page.setViewport({ width: 1600, height: 900 });
+
+  await page.type("#text", "needle 7");
+  await page.keyboard.press("Enter");
+  await until("#status", "match");
+  seen.found = await text("#lines");
+  seen.marked = await page.$$eval("mark", all => all.map(e => e.textContent));
+  await page.click("#text", { clickCount: 3 });
+  await page.keyboard.press("Backspace");
+
+  const cards = await page.$$(".name");
+  for (const c of cards) if (await c.evaluate(e => e.textContent) === "web") await c.click();
+  await page.waitForFunction(() => { const t = document.querySelector("#lines").textContent; return t.includes("Serving HTTP") && !t.includes("needle"); });
+
+  await page.focus("#tab-log"); // by keyboard only
+  await page.keyboard.press("ArrowRight");
+  seen.focused = await page.evaluate(() => document.activeElement.id);
+  for (const c of await page.$$(".name")) if (await c.evaluate(e => e.textContent) === "web") await c.click(); // all processes again
+  await until("#errors", "ValueError");
+  await page.focus("#errors summary");
+  await page.keyboard.press("Enter");
+  seen.unfolded = await page.$eval("#errors details", e => e.open && e.innerText);
+  await look("errors", 1600, "dark");
+  await page.click("#tab-groups");
+  await until("#groups", "stack");
+  seen.groups = await page.$eval("#groups svg", e => e.getAttribute("aria-label"));
+  await look("groups", 1600, "light");
+  await browser.close();
+  console.log(JSON.stringify(seen));
+})().catch(e => { console.error(e); process.exit(1); });
