@@ -97,6 +97,23 @@ func TestBackgroundIsForServices(t *testing.T) {
 	}
 }
 
+// TestBackgroundByArgument checks that a daemon of which nothing else is asked is a service by an
+// argument, which belongs to its definition, and what the argument does not go with.
+func TestBackgroundByArgument(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	c.ok(t, "start_process", daemonized(t, "db", proctest.FreePort(t), args{"background": true, "timeout_ms": longWait})).want(t, args{"state": "running", "ready": true})
+	c.awaitBackground(t, "db", 1)
+	c.ok(t, "stop_process", args{"process": "db"}).want(t, args{"state": "stopped"})
+	c.ok(t, "start_process", args{"name": "db", "wait": "started"})
+	c.awaitBackground(t, "db", 2)
+	c.refused(t, "restart_process", args{"process": "db", "stdio": "mcp"}, "background", "mcp")
+	c.ok(t, "restart_process", args{"process": "db", "background": nil, "ready": nil})
+	c.ok(t, "wait_for_process", args{"process": "db", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "exited"})
+	c.refused(t, "start_process", daemonized(t, "bad", 1, args{"background": true, "wait": "exit"}), "background", "wait: exit")
+	c.refused(t, "start_process", daemonized(t, "bad", 1, args{"background": true, "stdio": "mcp"}), "background", "mcp")
+}
+
 // TestDependencyByExitEndsWithItsFirstProcess checks that a member on whose exit another one depends
 // never goes on in the background.
 func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {

@@ -33,8 +33,10 @@ type Definition struct {
 	Limits      *limitArgs  `json:"limits,omitempty"`
 	Stop        *stopArgs   `json:"stop,omitempty"`
 	Streams
-	Group     string       `json:"group,omitempty"`
-	DependsOn []Dependency `json:"depends_on,omitempty"`
+	// Background asks for a service although nothing else in the definition does.
+	Background *bool        `json:"background,omitempty" jsonschema:"a daemon: its tree is the run"`
+	Group      string       `json:"group,omitempty"`
+	DependsOn  []Dependency `json:"depends_on,omitempty"`
 	// SecretEnv lists the variables whose values are never stored.
 	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
 	// Masked lists the other arguments of a stored definition in which secrets were

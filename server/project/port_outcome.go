@@ -50,7 +50,7 @@ func (p *Project) SecondTry(st process.Status) (spec process.Spec, ok bool) {
 	if spec, err = p.Spec(name, def, !st.Spec.Stdin); err != nil {
 		return spec, false
 	}
-	spec.Stdin, spec.Unnamed = st.Spec.Stdin, st.Spec.Unnamed
+	spec.Stdin, spec.Service, spec.Unnamed = st.Spec.Stdin, st.Spec.Service, st.Spec.Unnamed
 	if def.Ready == nil {
 		spec.Ready = st.Spec.Ready
 	}

@@ -72,9 +72,12 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	}
 	if a.Wait == "" {
 		a.Wait = UntilStarted
-		if def.Ready != nil || def.Stdio == process.StdioMCP {
+		if def.Ready != nil || def.Stdio == process.StdioMCP || isSet(def.Background) {
 			a.Wait = UntilReady
 		}
+	}
+	if a.Wait == UntilExit && isSet(def.Background) {
+		return Started{}, fmt.Errorf("%w: argument wait: exit goes without background: true", process.ErrInvalid)
 	}
 	var removed []string
 	if a.Definition.Command == "" {
@@ -232,7 +235,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err := p.checkHealth(spec, check); err != nil {
 		return st, false, err
 	}
-	if o.ready && spec.Ready == nil && spec.Stdio != process.StdioMCP {
+	if (o.ready || isSet(def.Background)) && spec.Ready == nil && spec.Stdio != process.StdioMCP {
 		spec.Ready = &process.Ready{Port: new(int)} // any port
 	}
 	spec.Service = !o.exits && def.serves(spec) && !p.o.Groups.AwaitsExit(ctx, name)
@@ -263,9 +266,9 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 }
 
 // serves reports whether spec, made from the definition, asks for a service: for a port,
-// or for a check that something answers.
+// for a check that something answers, or by Background.
 func (a Definition) serves(spec process.Spec) bool {
-	return spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
+	return isSet(a.Background) || spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
 }
 
 // checkHealth returns an error if check cannot be set or if its command cannot be
@@ -300,7 +303,6 @@ func (p *Project) inheritUnset(ctx context.Context, spec *process.Spec, def Defi
 	if err != nil || !ok {
 		old = def
 	}
-	spec.Service = st.Spec.Service
 	if def.Ready == nil && !slices.Contains(removed, "ready") {
 		spec.Ready = st.Spec.Ready
 		if def.Stdio != process.StdioMCP { // MCP has no readiness rule
