@@ -19,6 +19,7 @@ type reader struct {
 	*storage
 	captures *captureTable
 	filters  *filterCache
+	cards    cardCache
 }
 
 // Read reads a page of lines. Its error wraps ErrCursor if a cursor is invalid.
@@ -48,6 +49,7 @@ type snapshot struct {
 	views         []memView
 	cursorScope   *cursorScope // of the scope's cursor
 	filters       *filterCache
+	cards         *cardCache
 	packer        *pack.Packer
 }
 
@@ -59,7 +61,7 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 	if rd.closed.Load() {
 		return ErrClosed
 	}
-	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, packer: &rd.packer}
+	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, cards: &rd.cards, packer: &rd.packer}
 	defer func() {
 		for i := range snap.views {
 			snap.views[i].release()

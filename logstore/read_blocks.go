@@ -20,6 +20,7 @@ type blockSource struct {
 	ctx     context.Context
 	q       db.Querier // nil: memory only
 	packer  *pack.Packer
+	cards   *cardCache
 	run     *runMeta
 	cond    string // condition on chunk rows, with its arguments
 	args    []any
@@ -34,7 +35,7 @@ type blockSource struct {
 // there are none.
 func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, noTail bool) (*blockSource, error) {
 	q := snap.q
-	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, run: run, limit: maxLine}
+	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, cards: snap.cards, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
 	if run.mem != nil {
 		s.limit = run.mem.from

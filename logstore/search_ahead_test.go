@@ -2,6 +2,7 @@ package logstore
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -102,4 +103,54 @@ func TestProcessNames(t *testing.T) {
 		}
 		endRun(s, run)
 	}
+}
+
+// TestSearchSeesEveryChangeOfALongRun searches a run of many chunks again and again while chunks are added, removed and
+// shortened, also by another server.
+func TestSearchSeesEveryChangeOfALongRun(t *testing.T) {
+	path, alive := filepath.Join(t.TempDir(), "pmcp.db"), func(string, string) bool { return true }
+	s := openTest(t, Options{Path: path, MaxBytes: 1 << 20, Alive: alive})
+	other := openTest(t, Options{Path: path, MaxBytes: 1 << 20, Alive: alive})
+	run, began := startRun(s, "/p", "web"), time.Now().Add(-time.Hour)
+	at := func(line int) time.Time { return began.Add(time.Duration(line) * time.Millisecond) }
+	captured := 0
+	capture := func(lines int) {
+		for range lines {
+			captured++
+			s.Capture(run, Stdout, at(captured), fmt.Appendf(nil, "line %d of the run\n", captured))
+		}
+		flush(t, s)
+	}
+	check := func(oldest int) {
+		t.Helper()
+		for range 2 {
+			m, err := s.Search(t.Context(), SearchQuery{Text: "of the run", CountOnly: true})
+			if err != nil || m.Count != int64(captured-oldest+1) || m.Lines != m.Count {
+				t.Fatalf("got %d of %d lines, %v; want %d", m.Count, m.Lines, err, captured-oldest+1)
+			}
+		}
+	}
+	clear := func(s *Store, before int) {
+		_, _, err := s.Clear(t.Context(), "/p", nil, at(before))
+		checkError(t, err)
+	}
+	capture(60_000)
+	if n := len(chunkIDs(t, s, run)); n < cardsFrom {
+		t.Fatalf("got %d chunks, want at least %d", n, cardsFrom)
+	}
+	check(1)
+	capture(5_000) // more chunks, and lines in memory
+	check(1)
+	clear(other, 10) // the first chunk is shortened
+	check(10)
+	clear(s, 11)
+	check(11)
+	clear(other, 9_000)
+	check(9_000)
+	capture(5_000)
+	check(9_000)
+	endRun(s, run)
+	flush(t, s)
+	clear(s, 69_000) // few are left
+	check(69_000)
 }
