@@ -240,7 +240,7 @@ func (s *session) open(ctx context.Context) error {
 	pausing, s.endPause = context.WithCancel(sweeping)
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
 	if s.record != nil {
-		s.sweep.Go(func() { s.record.Keep(pausing, 5*time.Second, s.log) })
+		s.sweep.Go(func() { s.record.Keep(pausing, 10*time.Second, s.log) })
 	}
 	return nil
 }

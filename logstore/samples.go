@@ -37,7 +37,7 @@ type span struct {
 }
 
 // SaveSample records one measurement of a run. The measurement is buffered. Measurements are stored as one
-// Sample for each 10 s; the last span is stored when the Store is closed.
+// Sample for each 10 s of the clock, those of all runs together; the last span is stored when the Store is closed.
 func (r *records) SaveSample(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int) {
 	if run <= 0 { // the command of a health check is not a run
 		return
@@ -51,7 +51,7 @@ func (r *records) SaveSample(run int64, at time.Time, cpuPercent float64, memory
 	}
 	if g == nil {
 		r.endStaleSpansLocked(at)
-		g = &span{began: at, Sample: Sample{Run: run}}
+		g = &span{began: at.Truncate(sampleSpan), Sample: Sample{Run: run}}
 		r.spans[run] = g
 	}
 	g.n++

@@ -13,7 +13,7 @@ func TestSamplesAreStoredBySpan(t *testing.T) {
 		t.Fatal(err)
 	}
 	run, _, _ := s.NewRun("/p", "web")
-	start := time.Now().Add(-time.Minute)
+	start := time.Now().Truncate(10 * time.Second).Add(-time.Minute)
 	for i := range 25 {
 		s.SaveSample(run, start.Add(time.Duration(i)*time.Second), float64(i%2)*10, uint64(1000+i), 2)
 	}

@@ -64,6 +64,11 @@ type limitWatch struct {
 	acted    bool
 }
 
+// near reports whether u is more than half of a limit.
+func (l Limits) near(u Usage) bool {
+	return l.MemoryMB > 0 && u.MemoryBytes > uint64(l.MemoryMB)<<20/2 || l.CPUPercent > 0 && u.CPUPercent > float64(l.CPUPercent)/2
+}
+
 // observe adds a sample and returns a sentence about the limit that has been
 // exceeded for long enough, or "".
 func (w *limitWatch) observe(l Limits, u Usage) string {
@@ -102,8 +107,9 @@ func (m *Manager) limitsOf(spec Spec) Limits {
 }
 
 // watchLimits compares the last sample of each running process with its limits and
-// acts on them. It also drops the samples of runs that no entry shows any more.
-func (m *Manager) watchLimits() {
+// acts on them. It also drops the samples of runs that no entry shows any more. It
+// reports whether one uses more than half of a limit.
+func (m *Manager) watchLimits() (near bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	current := make(map[int64]bool, len(m.entries))
@@ -115,8 +121,10 @@ func (m *Manager) watchLimits() {
 		}
 		if u, _, live := m.meter.last(e.status.RunID); live {
 			m.checkLimitsLocked(e, u)
+			near = near || m.limitsOf(e.status.Spec).near(u)
 		}
 	}
+	return near
 }
 
 // checkLimitsLocked compares one sample of e with the limits of e. It acts once

@@ -88,7 +88,7 @@ func (m *Manager) newMembers(procs []proctab.Proc) ([]Member, error) {
 		own := slices.DeleteFunc(slices.Clone(listeners), func(s sockets.Socket) bool { return !slices.Contains(s.Holders, p.PID) })
 		members = append(members, Member{
 			PID: p.PID, PPID: p.PPID, Command: displayName(p),
-			CPUPercent: m.meter.cpuPercent(p.ID), MemoryBytes: memory(p.PID), Ports: sockets.Ports(own),
+			CPUPercent: m.meter.cpuPercent(p.ID), MemoryBytes: memory(p), Ports: sockets.Ports(own),
 		})
 	}
 	return members, nil

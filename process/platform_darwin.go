@@ -12,9 +12,8 @@ import (
 )
 
 // memory returns the resident memory of a process.
-func memory(pid int) uint64 {
-	p := psprocess.Process{Pid: int32(pid)}
-	info, err := p.MemoryInfo()
+func memory(p proctab.Proc) uint64 {
+	info, err := (&psprocess.Process{Pid: int32(p.PID)}).MemoryInfo()
 	if err != nil {
 		return 0
 	}

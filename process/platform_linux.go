@@ -1,10 +1,8 @@
 package process
 
 import (
-	"bytes"
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,18 +12,7 @@ import (
 )
 
 // memory returns the resident memory of a process, shared pages included.
-func memory(pid int) uint64 {
-	text, err := proctab.File(pid, "statm") // size resident shared …, in pages
-	if err != nil {
-		return 0
-	}
-	fields := bytes.Fields(text)
-	if len(fields) < 2 {
-		return 0
-	}
-	pages, _ := strconv.ParseUint(string(fields[1]), 10, 64)
-	return pages * uint64(os.Getpagesize())
-}
+func memory(p proctab.Proc) uint64 { return p.Memory }
 
 // cpuTicks returns the processor time that p has used so far.
 func cpuTicks(p proctab.Proc) uint64 { return p.CPU }

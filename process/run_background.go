@@ -17,7 +17,7 @@ const (
 	backgroundPause   = 100 * time.Millisecond
 	firstStoppedPause = 5 * time.Millisecond
 	// scanAge is the greatest age of the scan that shows whether a tree in the
-	// background has ended. The sampler scans as often.
+	// background has ended.
 	scanAge = time.Second
 )
 

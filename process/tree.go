@@ -41,7 +41,7 @@ type tree struct {
 	recorder  Recorder
 	log       *slog.Logger
 
-	mu sync.Mutex // guards the fields below, except latest
+	mu sync.Mutex // guards the fields below, except led and latest
 	// scanner is nil without a subreaper.
 	scanner *proctab.Scanner
 	// table is scanner.Scan or proctab.All; tests replace it. readFailed reports
@@ -62,6 +62,11 @@ type tree struct {
 	// value is false if the scan's first attempt to read the environment of the
 	// process failed. A subreaper does not use strangers.
 	strangers map[proctab.ID]bool
+
+	leaderAt time.Time // when the last leader was added
+
+	// led has one slot; there is a token once a leader has been added.
+	led chan struct{}
 
 	latest atomic.Pointer[scan] // written with mu held
 }
@@ -96,6 +101,7 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 		leaders:  make(map[proctab.ID]*leader),
 		known:    make(map[proctab.ID]int64),
 		unread:   make(map[proctab.ID]bool),
+		led:      make(chan struct{}, 1),
 	}
 	if subreaper {
 		t.scanner = proctab.NewScanner(t.self)
@@ -125,7 +131,12 @@ func (t *tree) addLeader(id proctab.ID, run int64) {
 	delete(t.starting, run)
 	t.leaders[id] = &leader{run: run}
 	t.known[id] = run
+	t.leaderAt = time.Now()
 	t.mu.Unlock()
+	select {
+	case t.led <- struct{}{}:
+	default:
+	}
 	t.record([]proctab.ID{id})
 }
 
@@ -156,7 +167,7 @@ func (t *tree) members(run int64) []proctab.Proc {
 }
 
 // lastMembers returns the processes of run as of the last scan, and does not scan.
-// The last scan is at most about a second old while the Manager samples.
+// While the Manager samples, the last scan is at most as old as its period, about.
 func (t *tree) lastMembers(run int64) []proctab.Proc { return t.latest.Load().members[run] }
 
 // scanSince returns a scan that began at or after since. Concurrent callers share a
@@ -233,6 +244,14 @@ func (t *tree) needsScans() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.leaders) > 0 || len(t.known) > 0
+}
+
+// isSettled reports whether no leader has been added for d. Without a subreaper a tree never is:
+// whatever is forked twice between two scans is lost.
+func (t *tree) isSettled(d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.subreaper && time.Since(t.leaderAt) >= d
 }
 
 // contains reports whether id was below this process at the last scan.

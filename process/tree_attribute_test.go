@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pmcp/process/proctab"
@@ -264,6 +266,51 @@ func TestKillAllListsAgainAfterTimeout(t *testing.T) {
 	if len(left) > 0 {
 		t.Errorf("survivors %v, want none", left)
 	}
+}
+
+// TestSamplerSleepsWithoutNeed checks that the sampler does not tick without a process, and ticks
+// slowly once no process has been started for a while and none is near a limit.
+func TestSamplerSleepsWithoutNeed(t *testing.T) {
+	bubble(t, Options{Subreaper: true, MaxMemoryMB: 100}, func(t *testing.T, m *Manager, _ *fakeSpawner) {
+		const base, run = 900_000_000, 7
+		leader := proctab.Proc{ID: proctab.ID{PID: base, Start: 1}, PPID: os.Getpid(), PGID: base, SID: base, Memory: 1 << 20}
+		tr := m.deps.tree
+		var scans atomic.Int64
+		set := func(table ...proctab.Proc) {
+			tr.mu.Lock()
+			defer tr.mu.Unlock()
+			tr.table = func() ([]proctab.Proc, error) { scans.Add(1); return table, nil }
+		}
+		check := func(when string, span time.Duration, want int64) {
+			t.Helper()
+			time.Sleep(span)
+			synctest.Wait()
+			if got := scans.Swap(0); got != want {
+				t.Errorf("%s: got %d scans in %v, want %d", when, got, span, want)
+			}
+		}
+		set()
+		check("without a process", time.Hour, 0)
+		m.mu.Lock()
+		m.addEntryLocked("a").status = Status{RunID: run, State: Running}
+		m.mu.Unlock()
+		set(leader)
+		tr.addLeader(leader.ID, run)
+		check("after a start", calmAfter, int64(calmAfter/samplePeriod))
+		check("calm", time.Hour, int64(time.Hour/calmPeriod))
+		tr.addLeader(leader.ID, run)
+		check("after another start", 3*samplePeriod, 3)
+		check("calm again", time.Hour, int64((time.Hour-calmAfter+3*samplePeriod)/calmPeriod)+int64(calmAfter/samplePeriod)-3)
+		leader.Memory = 60 << 20
+		set(leader)
+		check("near a limit", time.Minute, 58) // the first one 3 s from now: it shows the memory
+		tr.markReaped(leader.ID)
+		set()
+		check("after the end", time.Hour, 1)
+		m.mu.Lock()
+		delete(m.entries, "a")
+		m.mu.Unlock()
+	})
 }
 
 // TestFailedScanIsNotSampled checks that the sampler does not repeat earlier measurements when a

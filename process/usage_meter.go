@@ -12,40 +12,53 @@ import (
 )
 
 const (
-	// samplePeriod is the interval of samples while any process is running.
+	// samplePeriod is the interval of samples while any process is running, and calmPeriod once no
+	// process has been started for calmAfter and none is near a limit.
 	samplePeriod = time.Second
-	// seriesSize is how many samples of a run are kept: 15 minutes of them.
+	calmPeriod   = 4 * time.Second
+	calmAfter    = 10 * time.Second
+	// seriesSize is how many samples of a run are kept: at least 15 minutes of them.
 	seriesSize = 900
 )
 
-// sample scans the process table once a second while a process is running. That
-// finds the members of a tree before they are orphaned, reaps orphans that have
-// exited, and measures usage for the limits.
+// sample scans the process table each period while a process is running. That finds
+// the members of a tree before they are orphaned, reaps orphans that have exited, and
+// measures usage for the limits. Without a process it sleeps.
 func (m *Manager) sample() {
-	tick := time.NewTicker(samplePeriod)
-	defer tick.Stop()
+	near := false // a limit
 	for {
+		if !m.deps.tree.needsScans() {
+			select {
+			case <-m.deps.tree.led:
+			case <-m.ctx.Done():
+				return
+			}
+		}
+		period, led := samplePeriod, (<-chan struct{})(nil)
+		if !near && m.deps.tree.isSettled(calmAfter) {
+			period, led = calmPeriod, m.deps.tree.led
+		}
 		select {
-		case <-tick.C:
+		case <-time.After(period):
+		case <-led:
+			continue
 		case <-m.ctx.Done():
 			return
 		}
-		if m.deps.tree.needsScans() {
-			now := time.Now()
-			found := m.deps.tree.scanSince(now)
-			if found.began.Before(now) {
-				continue // the scan failed and scanSince returned an earlier scan
-			}
-			m.meter.sample(found, now)
-			m.watchLimits()
-			m.deps.oom.advance()
+		now := time.Now()
+		found := m.deps.tree.scanSince(now)
+		if found.began.Before(now) {
+			continue // the scan failed and scanSince returned an earlier scan
 		}
+		m.meter.sample(found, now)
+		near = m.watchLimits()
+		m.deps.oom.advance()
 	}
 }
 
-// meter measures the usage of the trees of all runs. Once a second it makes one
-// pass over the process table and one over the socket tables, so its cost grows by
-// a few microseconds for each process of ours.
+// meter measures the usage of the trees of all runs. Each period it makes one pass
+// over the process table and one over the socket tables, so its cost grows by a few
+// microseconds for each process of ours.
 type meter struct {
 	onSample func(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int)
 
@@ -94,7 +107,7 @@ func (m *meter) sample(found *scan, now time.Time) {
 		total := Usage{At: now, Processes: len(members)}
 		for _, p := range members {
 			total.CPUPercent += share[p.ID]
-			total.MemoryBytes += memory(p.PID)
+			total.MemoryBytes += memory(p)
 		}
 		usage[run] = total
 	}

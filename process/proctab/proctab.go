@@ -74,6 +74,8 @@ type Proc struct {
 	// CPU is the processor time used so far, user and system, in ticks of
 	// 1/TicksPerSecond second. Zero on macOS.
 	CPU uint64
+	// Memory is the resident memory in bytes, shared pages included. Zero on macOS.
+	Memory uint64
 }
 
 // Describe returns the names of at most ten processes for an error: "pid 12 (node),

@@ -189,7 +189,7 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 		return Proc{}, fmt.Errorf("cannot parse /proc/%d/stat", pid)
 	}
 	fields := bytes.Fields(stat[end+1:])
-	if len(fields) < 20 { // field 3 (state) .. field 22 (starttime)
+	if len(fields) < 22 { // field 3 (state) .. field 24 (rss)
 		return Proc{}, fmt.Errorf("cannot parse /proc/%d/stat: %d fields", pid, len(fields))
 	}
 	number := func(field int) uint64 { // numbered as in the manual page, from 1
@@ -209,6 +209,7 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 		Stopped: fields[0][0] == 'T',
 		Comm:    Printable(string(stat[open+1 : end])),
 		CPU:     number(14) + number(15),
+		Memory:  number(24) * uint64(os.Getpagesize()),
 	}, nil
 }
 

@@ -121,12 +121,12 @@ func TestProcessWithoutFirstThreadIsNoZombie(t *testing.T) {
 }
 
 func TestParseStatAcceptsHostileName(t *testing.T) {
-	stat := "7 (a) R 1 (b) Z 3 4 5 0 -1 4194560 1 0 0 0 11 31 0 0 20 0 1 0 987654 1 1\n"
+	stat := "7 (a) R 1 (b) Z 3 4 5 0 -1 4194560 1 0 0 0 11 31 0 0 20 0 1 0 987654 4096 3\n"
 	p, err := parseStat(7, []byte(stat))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Proc{ID: ID{PID: 7, Start: 987654}, PPID: 3, PGID: 4, SID: 5, Zombie: true, Comm: "a) R 1 (b", CPU: 42}
+	want := Proc{ID: ID{PID: 7, Start: 987654}, PPID: 3, PGID: 4, SID: 5, Zombie: true, Comm: "a) R 1 (b", CPU: 42, Memory: 3 * uint64(os.Getpagesize())}
 	if p != want {
 		t.Errorf("parseStat = %+v, want %+v", p, want)
 	}
