@@ -195,6 +195,12 @@ func TestAnswerSaysWhereProgramListens(t *testing.T) {
 	silent := sh("silent", "echo up; exec sleep 1000", args{"ports": told, "ready": args{"log": "up"}})
 	c.ok(t, "start_process", silent).says(t, "nothing listens on PORT ")
 	c.ok(t, "start_process", silent).want(t, args{"already_running": true}).hides(t, "nothing listens")
+	c.ok(t, "start_process", sh("watched", "exec sleep 1000", args{"ports": told, "timeout_ms": longWait})).says(t, "alive after", "nothing listens on PORT ")
+
+	container := sh("container", "echo run; read go; echo up; exec sleep 1000", args{"ports": told, "ready": args{"log": "up"}, "timeout_ms": longWait})
+	_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": container})
+	port := c.takePort(t, "container") // as a container's, which another tree serves
+	asResult(t, "start_process", c.wait(t, "start_process", answer)).says(t, fmt.Sprintf("http://localhost:%d", port), fmt.Sprintf("port %d is held by pid %d ", port, os.Getpid())).hides(t, "nothing listens")
 }
 
 // TestGroupMembersKnowEachOthersPorts checks the templates of a group, whatever the order of its
@@ -226,6 +232,23 @@ func TestGroupMembersKnowEachOthersPorts(t *testing.T) {
 	c.ok(t, "get_logs", args{"process": "web"}).says(t, want)
 }
 
+// TestPortsOfDefinition checks that health has the port, and that restart_process changes and removes ports.
+func TestPortsOfDefinition(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	free := proctest.FreePort(t)
+	web := sh("web", fmt.Sprintf("exec %s %s ${PORT:-0}", self(t), strings.Join(program("http"), " ")), args{"ports": args{"PORT": free}, "ready": args{"port": 0}})
+	c.ok(t, "start_process", web.with("health", args{"http": "http://127.0.0.1:{PORT}/", "interval_ms": 100}))
+	if !poll(answersWithin, func() bool { return strings.Contains(c.info(t, "web").Text, "health check of web: healthy") }) {
+		t.Errorf("got %s, want that it is healthy", c.info(t, "web").Text)
+	}
+	c.info(t, "web").says(t, fmt.Sprintf(`ports: {"PORT":%d}`, free), "{PORT}/")
+	other := proctest.FreePort(t)
+	c.ok(t, "restart_process", args{"process": "web", "ports": args{"PORT": other}, "health": nil}).want(t, args{"run": 2}).says(t, fmt.Sprintf(", http://localhost:%d", other))
+	c.ok(t, "restart_process", args{"process": "web", "ports": nil}).want(t, args{"run": 3, "urls": nil})
+	c.ok(t, "start_process", serving(t, "next", other)).says(t, fmt.Sprintf(", http://localhost:%d", other)) // not reserved any more
+}
+
 // TestReservedPortIsNotGivenAgain checks that a port that another window has assigned is not free, even
 // if nothing listens on it, until that process has ended.
 func TestReservedPortIsNotGivenAgain(t *testing.T) {
@@ -245,6 +268,28 @@ func TestReservedPortIsNotGivenAgain(t *testing.T) {
 	}
 }
 
+// takePort listens on the port that a process is assigned, and has the process go on by a line of input.
+func (c *caller) takePort(t testing.TB, name string) (port int) {
+	t.Helper()
+	if !poll(answersWithin, func() bool {
+		list := c.ok(t, "list_processes", nil)
+		i := strings.Index(list.Text, name+": running")
+		if i < 0 {
+			return false
+		}
+		_, rest, _ := strings.Cut(list.Text[i:], "http://localhost:")
+		_, err := fmt.Sscan(strings.FieldsFunc(rest+" ", func(r rune) bool { return r < '0' || r > '9' })[0], &port)
+		return err == nil
+	}) {
+		t.Fatalf("%s does not run", name)
+	}
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	check(t, err)
+	t.Cleanup(func() { l.Close() })
+	c.ok(t, "send_input", args{"process": name, "text": "go", "wait_ms": 1})
+	return port
+}
+
 // TestRunWhosePortWasTakenIsTriedAgain checks that a program whose port another tree took before it
 // listened is started once more with another port, unless a process knows the port.
 func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
@@ -253,28 +298,8 @@ func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
 	late := func(name string) args {
 		return sh(name, "echo run; read go; exec "+strings.Join(append([]string{self(t)}, program("http", "{PORT}")...), " "), args{"ports": args{"PORT": 0}})
 	}
-	// takePort lets the program listen on the port of its first run, which the test holds by then.
-	takePort := func(name string) (port int) {
-		if !poll(answersWithin, func() bool {
-			list := c.ok(t, "list_processes", nil)
-			i := strings.Index(list.Text, name+": running")
-			if i < 0 {
-				return false
-			}
-			_, rest, _ := strings.Cut(list.Text[i:], "http://localhost:")
-			_, err := fmt.Sscan(strings.FieldsFunc(rest+" ", func(r rune) bool { return r < '0' || r > '9' })[0], &port)
-			return err == nil
-		}) {
-			t.Fatalf("%s does not run", name)
-		}
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		check(t, err)
-		t.Cleanup(func() { l.Close() })
-		c.ok(t, "send_input", args{"process": name, "text": "go", "wait_ms": 1})
-		return port
-	}
 	_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": late("web").with("ready", args{"port": 0}).with("timeout_ms", longWait)})
-	first := takePort("web")
+	first := c.takePort(t, "web")
 	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "run 2") }) {
 		t.Fatal("there is no second run")
 	}
@@ -295,7 +320,7 @@ func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
 
 	c.ok(t, "start_process", late("api"))
 	c.ok(t, "start_process", sh("ui", "echo {api.PORT}; exec sleep 1000"))
-	takePort("api")
+	c.takePort(t, "api")
 	c.ok(t, "wait_for_process", args{"process": "api", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
 }
 

@@ -35,7 +35,7 @@ func groupReport(ctx context.Context, p *project.Project, rep groups.Report, cha
 		}
 		m := memberReport(o, runs[i], st)
 		if runs[i] != nil && (o.Result == groups.WasStarted || o.Result == groups.BecameReady) {
-			m.Why = joinHints(m.Why, strings.Join(runs[i].PortNotes(o.Result == groups.BecameReady), "; "))
+			m.Why = joinHints(m.Why, strings.Join(p.PortNotes(runs[i], o.Result == groups.BecameReady), "; "))
 		}
 		if m.failed != 0 {
 			m.Why = joinHints(m.Why, p.TakenPort(ctx, runs[i]))

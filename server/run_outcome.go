@@ -74,7 +74,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 		r.Hint = joinHints("readiness unchecked", r.Hint)
 	}
 	if !started.Already {
-		r.Hint = joinHints(append(now.PortNotes(wait == project.UntilReady && !timedOut), r.Hint)...)
+		r.Hint = joinHints(append(p.PortNotes(&now, watched > 0 || wait == project.UntilReady && !timedOut), r.Hint)...)
 	}
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, now, nil

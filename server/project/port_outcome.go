@@ -23,7 +23,11 @@ func (p *Project) SecondTry(st process.Status) (spec process.Spec, ok bool) {
 	name, why := st.Spec.Name, ""
 	p = p.of(name)
 	for _, variable := range slices.Sorted(maps.Keys(st.Spec.Ports)) {
-		if held, _ := p.o.Manager.HeldPort(st.Spec.Ports[variable].Port, name); held != "" && why == "" {
+		port := st.Spec.Ports[variable].Port
+		if slices.Contains(p.treePorts(name), port) { // a survivor, which is stopped before the next run
+			continue
+		}
+		if held, _ := p.o.Manager.HeldPort(port, name); held != "" && why == "" {
 			why = held
 		}
 	}
@@ -86,24 +90,32 @@ func (r *Run) listensAsTold() bool {
 	return len(r.Spec.Ports) == 0
 }
 
-// PortNotes returns sentences on the assigned ports of a run that was started: who holds the
+// PortNotes returns sentences on the assigned ports of r, which was started: who holds the
 // preferred ports, where the program listens instead, and which templates stayed as they
-// are. ready means that the call has waited for readiness, so that a program which does not
-// listen should be named.
-func (r *Run) PortNotes(ready bool) (notes []string) {
-	told := make([]string, 0, len(r.Spec.Ports))
+// are. watched means that the call has waited for r, so that a program which does not listen
+// should be named.
+func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
+	var told, silent []string
 	for _, variable := range slices.Sorted(maps.Keys(r.Spec.Ports)) {
 		port := r.Spec.Ports[variable]
 		if told = append(told, fmt.Sprintf("%s %d", variable, port.Port)); port.Why != "" {
 			notes = append(notes, port.Why)
+		}
+		if len(r.Ports) > 0 || !watched {
+			continue
+		}
+		if held, _ := p.o.Manager.HeldPort(port.Port, r.Spec.Name); held != "" { // as of a container
+			silent = append(silent, held)
+		} else {
+			silent = append(silent, "nothing listens on "+told[len(told)-1])
 		}
 	}
 	switch {
 	case r.listensAsTold() || !r.State.Live():
 	case len(r.Ports) > 0:
 		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told", joinPorts(r.Ports), strings.Join(told, ", ")))
-	case ready:
-		notes = append(notes, "nothing listens on "+strings.Join(told, ", "))
+	default:
+		notes = append(notes, silent...)
 	}
 	for _, left := range r.leftTemplates() {
 		notes = append(notes, left+" stays as it is: no such port is declared in ports")
