@@ -75,7 +75,7 @@ func (s *screen) commands() *cobra.Command {
 		Use: "pmcp", Short: "see what agents run", SilenceUsage: true, SilenceErrors: true,
 		SuggestionsMinimumDistance: 2,
 	}
-	reading := []*cobra.Command{s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand()}
+	reading := []*cobra.Command{s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand(), s.topCommand()}
 	root.AddCommand(reading...)
 	root.AddCommand(s.openCommand())
 	for _, c := range reading {

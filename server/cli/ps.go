@@ -9,11 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"pmcp/logstore"
 	"pmcp/logstore/line"
 	"pmcp/process"
-	"pmcp/process/proctab"
-	"pmcp/process/sockets"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -61,18 +58,19 @@ func (s *screen) ps(ctx context.Context) error {
 		return err
 	}
 	s.found = len(runs) > 0
-	now, ports := time.Now(), portsOf(runs)
+	now := time.Now()
+	trees := newMeter().trees(runs, now)
 	var rows [][]cell
 	for i := range runs {
 		run := &runs[i]
-		use := r.usage(ctx, run, now)
+		t := r.lately(ctx, run, trees[run.PID], now)
 		if s.json {
-			if err := s.out.json(rowOf(run, ports[run.PID], use)); err != nil {
+			if err := s.out.json(rowOf(run, t)); err != nil {
 				return err
 			}
 			continue
 		}
-		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), ports[run.PID], use, now))
+		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), t, now))
 	}
 	switch {
 	case len(runs) == 0 && !s.json:
@@ -87,10 +85,10 @@ func (s *screen) ps(ctx context.Context) error {
 }
 
 // rowOf returns a run for --json.
-func rowOf(run *project.Run, ports []int, use logstore.Sample) psRow {
+func rowOf(run *project.Run, t tree) psRow {
 	row := psRow{
-		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: ports,
-		CPUPercent: use.CPUPercent, MemoryBytes: use.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
+		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: t.ports,
+		CPUPercent: t.cpu, MemoryBytes: t.memory, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
 		Command: commandOf(run),
 	}
 	if run.Exit != nil {
@@ -118,7 +116,7 @@ func commandOf(run *project.Run) string {
 }
 
 // cells returns the row of a run in the table.
-func (s *screen) cells(run *project.Run, name string, ports []int, use logstore.Sample, now time.Time) []cell {
+func (s *screen) cells(run *project.Run, name string, t tree, now time.Time) []cell {
 	state, c := stateOf(run), colour("")
 	switch {
 	case run.Ready != nil && !*run.Ready:
@@ -133,74 +131,41 @@ func (s *screen) cells(run *project.Run, name string, ports []int, use logstore.
 	if run.EndedBadly() {
 		c = red
 	}
-	row := []cell{{name, bold}, {state, c}, {}, {}, {strings.Trim(fmt.Sprint(ports), "[]"), cyan}, {}, {}, {}, {line.Visible(strings.TrimPrefix(commandOf(run), filepath.Dir(run.Executable)+"/")), dim}}
+	row := []cell{{name, bold}, {state, c}, {}, {}, {strings.Trim(fmt.Sprint(t.ports), "[]"), cyan}, {}, {}, {}, {line.Visible(strings.TrimPrefix(commandOf(run), filepath.Dir(run.Executable)+"/")), dim}}
 	if run.Status.Run > 0 {
 		row[2].text = fmt.Sprint(run.Status.Run)
 	}
 	if run.PID > 0 {
 		row[3].text = fmt.Sprint(run.PID)
 	}
-	if use.MemoryBytes > 0 {
-		row[5].text, row[6].text = fmt.Sprintf("%.1f%%", use.CPUPercent), fmt.Sprintf("%.0f MiB", float64(use.MemoryBytes)/(1<<20))
+	if t.memory > 0 {
+		row[5].text, row[6].text = fmt.Sprintf("%.1f%%", t.cpu), fmt.Sprintf("%.0f MiB", float64(t.memory)/(1<<20))
 	}
-	if at := run.StartedAt; !at.IsZero() {
-		if !run.EndedAt.IsZero() {
-			at = run.EndedAt
-		}
-		row[7].text = args.FormatAge(now.Sub(at))
-	}
+	row[7].text = since(run, now)
 	return row
 }
 
-// usageAge is how old the sample may be that stands for what a run uses now. Servers store
-// samples of 10 s each, and the latest is stored when the next begins.
-const usageAge = 30 * time.Second
-
-// usage returns what a live run used lately, as its server has stored it, or the zero
-// Sample.
-func (r *reader) usage(ctx context.Context, run *project.Run, now time.Time) (s logstore.Sample) {
+// lately returns the tree of a run with its CPU share of the last 10 s, as its server has
+// stored it: that takes a second measurement otherwise.
+func (r *reader) lately(ctx context.Context, run *project.Run, t tree, now time.Time) tree {
+	const age = 30 * time.Second // servers store the sample of a span when the next begins
 	if !run.State.Live() {
-		return s
+		return t
 	}
-	all, err := r.store.Samples(ctx, run.RunID, now.Add(-usageAge))
-	if err == nil && len(all) > 0 {
-		s = all[len(all)-1]
+	if all, err := r.store.Samples(ctx, run.RunID, now.Add(-age)); err == nil && len(all) > 0 {
+		t.cpu = all[len(all)-1].CPUPercent
 	}
-	return s
+	return t
 }
 
-// portsOf returns the ports on which the trees of the live runs listen, keyed by the pid
-// of the run. It returns nothing if the machine does not let us see them.
-func portsOf(runs []project.Run) map[int][]int {
-	table, err := proctab.All()
-	if err != nil {
-		return nil
+// since returns how long a run has been in its state.
+func since(run *project.Run, now time.Time) string {
+	at := run.StartedAt
+	if at.IsZero() {
+		return ""
 	}
-	listening, err := sockets.Listening()
-	if err != nil {
-		return nil
+	if !run.EndedAt.IsZero() {
+		at = run.EndedAt
 	}
-	ports := make(map[int][]int)
-	for i := range runs {
-		pid := runs[i].PID
-		if pid == 0 {
-			continue
-		}
-		tree := proctab.Descendants(table, pid)
-		for _, p := range table {
-			if p.PID == pid {
-				tree = append(tree, p)
-			}
-		}
-		var held []sockets.Socket
-		all := append([]sockets.Socket(nil), listening...)
-		sockets.AddHolders(all, tree)
-		for _, l := range all {
-			if len(l.Holders) > 0 {
-				held = append(held, l)
-			}
-		}
-		ports[pid] = sockets.Ports(held)
-	}
-	return ports
+	return args.FormatAge(now.Sub(at))
 }
