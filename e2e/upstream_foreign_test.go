@@ -1,9 +1,12 @@
 package e2e
 
 import (
+	"cmp"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -71,6 +74,92 @@ func TestMCPServerResultsEqualDirectOnes(t *testing.T) {
 	if !slices.ContainsFunc(all, func(d any) bool { return reflect.DeepEqual(d, definitions[0]) }) {
 		t.Errorf("got the definition %v, want it as the server sends it", definitions[0])
 	}
+}
+
+// TestMCPOffersEqualDirectOnes lists the resources, templates and prompts of "everything" through
+// pmcp and directly, reads and gets each, and compares the results.
+func TestMCPOffersEqualDirectOnes(t *testing.T) {
+	t.Parallel()
+	path := npmServer(t, "mcp-server-everything")
+	w := newUpstreamWorld(t)
+	direct := w.launch(t, path)
+	direct.initialize(t)
+	s := w.start(t)
+	s.initialize(t)
+	every := args{"command": path}
+	r := s.must(t, "list_mcp_tools", every)
+	lists := map[string][]any{}
+	for key, method := range map[string]string{"resources": "resources/list", "resource_templates": "resources/templates/list", "prompts": "prompts/list"} {
+		got, _ := r.Data[key].([]any)
+		field := map[string]string{"resource_templates": "resourceTemplates"}[key]
+		lists[key], _ = direct.call(t, method, nil).Result[cmp.Or(field, key)].([]any)
+		if len(got) == 0 || len(got) != len(lists[key]) {
+			t.Errorf("got %d %s, want %d:\n%s", len(got), key, len(lists[key]), r.Text)
+		}
+	}
+	for _, line := range []string{", resources: 7, templates: 2, prompts: 4\n", "\nresource demo://resource/static/document/architecture.md architecture.md: ", "\ntemplate demo://resource/dynamic/text/{resourceId} \"Dynamic Text Resource\": ", "\nprompt args-prompt(city, state?): "} {
+		if !strings.Contains(r.Text, line) {
+			t.Errorf("got a list without %q:\n%s", line, r.Text)
+		}
+	}
+	uris := []string{"demo://resource/dynamic/text/1", "demo://resource/dynamic/blob/2"}
+	for _, resource := range lists["resources"] {
+		uris = append(uris, resource.(map[string]any)["uri"].(string))
+	}
+	for _, uri := range uris {
+		contents, _ := direct.call(t, "resources/read", args{"uri": uri}).Result["contents"].([]any)
+		var want []any
+		for _, content := range contents {
+			want = append(want, map[string]any{"type": "resource", "resource": content})
+		}
+		got := s.tool(t, "read_mcp_resource", args{"command": path, "uri": uri})
+		if !sameButTimes(got.Result["content"], want) {
+			t.Errorf("%s:\ngot  %.500s\nwant %.500v", uri, got.Raw, want)
+		}
+	}
+	for name, arguments := range map[string]args{
+		"simple-prompt": nil, "args-prompt": {"city": "Oslo", "state": "NO"}, "completable-prompt": {"department": "Engineering", "name": "Alice"},
+		"resource-prompt": {"resourceType": "Text", "resourceId": "1"},
+	} {
+		params := args{"name": name}
+		if arguments != nil {
+			params["arguments"] = arguments
+		}
+		messages, _ := direct.call(t, "prompts/get", params).Result["messages"].([]any)
+		var want []any
+		for _, m := range messages {
+			m := m.(map[string]any)
+			if len(messages) > 1 {
+				want = append(want, map[string]any{"type": "text", "text": m["role"].(string) + ":"})
+			}
+			want = append(want, m["content"])
+		}
+		got := s.tool(t, "get_mcp_prompt", args{"command": path, "prompt": name, "arguments": arguments})
+		if !sameButTimes(got.Result["content"], want) {
+			t.Errorf("%s:\ngot  %.500s\nwant %.500v", name, got.Raw, want)
+		}
+	}
+	for tool, call := range map[string]args{"read_mcp_resource": {"uri": "demo://nothing"}, "get_mcp_prompt": {"prompt": "nothing"}} {
+		call["command"] = path
+		if r := s.tool(t, tool, call); !r.Error || !strings.Contains(r.Text, "nothing") || !strings.Contains(r.Text, "list_mcp_tools shows what the server has") {
+			t.Errorf("%s: got %s, want the server's refusal", tool, r.Text)
+		}
+		if r := s.tool(t, tool, args{"command": path}); !r.Error || !strings.Contains(r.Text, "missing argument") {
+			t.Errorf("%s: got %s, want the missing argument", tool, r.Text)
+		}
+	}
+}
+
+var clockTime = regexp.MustCompile(`\d+:\d\d:\d\d`)
+
+// sameButTimes reports whether two JSON values are equal, but for the times of day in them: those
+// of "everything" are made when they are read.
+func sameButTimes(a, b any) bool {
+	text := func(v any) string {
+		raw, _ := json.Marshal(v)
+		return clockTime.ReplaceAllString(string(raw), "TIME")
+	}
+	return text(a) == text(b)
 }
 
 func TestMCPProgressAndCancelAreRelayed(t *testing.T) {

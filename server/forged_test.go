@@ -126,7 +126,7 @@ func TestToolAnswersAreNotForged(t *testing.T) {
 				}
 			}
 		}
-		if successes[tool.name] == 0 && tool.name != "call_mcp_tool" { // the MCP server docs refuses all calls
+		if successes[tool.name] == 0 && !slices.Contains(mcpRelays, tool.name) { // the MCP server docs refuses all calls
 			t.Errorf("%s: got no call that succeeded, want one to check its text", tool.name)
 		}
 	}

@@ -33,28 +33,89 @@ func relay(server string, raw json.RawMessage) (relayedResult, error) {
 	if err := json.Unmarshal(raw, &response); err != nil {
 		return relayedResult{}, fmt.Errorf("%s returned an invalid tool result: %w: %s", server, err, cut(string(raw), len(raw), 500))
 	}
-	if response.ResultType != "" && response.ResultType != string(mcp.ResultTypeComplete) {
-		kind := upstream.OneLine(cut(response.ResultType, len(response.ResultType), 100))
-		return relayedResult{}, fmt.Errorf("%s requests something before it returns a result (%q), such as input from the user; pmcp does not relay that", server, kind)
+	if err := checkComplete(server, response.ResultType); err != nil {
+		return relayedResult{}, err
 	}
-	r := &mcp.CallToolResult{Content: make([]mcp.Content, 0, len(response.Content)), IsError: response.IsError}
-	if len(response.Meta) > 0 {
-		meta := make(map[string]any, len(response.Meta))
-		for key, value := range response.Meta {
-			meta[key] = value
+	r := newRelayed(response.Meta, response.Content)
+	r.IsError = response.IsError
+	if string(response.StructuredContent) != "null" {
+		r.RawStructuredContent = response.StructuredContent
+	}
+	return relayedResult{r}, nil
+}
+
+// checkComplete returns an error unless a result is complete: resultType is "" before MCP 2026-07-28.
+func checkComplete(server, resultType string) error {
+	if resultType == "" || resultType == string(mcp.ResultTypeComplete) {
+		return nil
+	}
+	kind := upstream.OneLine(cut(resultType, len(resultType), 100))
+	return fmt.Errorf("%s requests something before it returns a result (%q), such as input from the user; pmcp does not relay that", server, kind)
+}
+
+// newRelayed returns a result with the content items and the metadata of a server.
+func newRelayed(meta map[string]json.RawMessage, content []json.RawMessage) *mcp.CallToolResult {
+	r := &mcp.CallToolResult{Content: make([]mcp.Content, 0, len(content))}
+	if len(meta) > 0 {
+		all := make(map[string]any, len(meta))
+		for key, value := range meta {
+			all[key] = value
 		}
-		r.Meta = mcp.NewMetaFromMap(meta)
+		r.Meta = mcp.NewMetaFromMap(all)
 	}
-	for _, item := range response.Content {
+	for _, item := range content {
 		if !isObject(item) { // otherwise the client's SDK would reject the whole result
 			item = textItem(item)
 		}
 		r.Content = append(r.Content, relayedContent{raw: item})
 	}
-	if string(response.StructuredContent) != "null" {
-		r.RawStructuredContent = response.StructuredContent
+	return r
+}
+
+// relayResource returns a server's response to resources/read: each of its contents is an embedded
+// resource.
+func relayResource(server string, raw json.RawMessage) (relayedResult, error) {
+	var response struct {
+		Meta       map[string]json.RawMessage `json:"_meta"`
+		ResultType string                     `json:"resultType"`
+		Contents   []json.RawMessage          `json:"contents"`
 	}
-	return relayedResult{r}, nil
+	if err := json.Unmarshal(raw, &response); err != nil {
+		return relayedResult{}, fmt.Errorf("%s returned an invalid resource: %w: %s", server, err, cut(string(raw), len(raw), 500))
+	}
+	var items []json.RawMessage
+	for _, content := range response.Contents {
+		if isObject(content) {
+			content = append(append([]byte(`{"type":"resource","resource":`), content...), '}')
+		}
+		items = append(items, content)
+	}
+	return relayedResult{newRelayed(response.Meta, items)}, checkComplete(server, response.ResultType)
+}
+
+// relayPrompt returns a server's response to prompts/get: the content of its messages, each after
+// a text with its role unless there is one message, of the user.
+func relayPrompt(server string, raw json.RawMessage) (relayedResult, error) {
+	var response struct {
+		Meta       map[string]json.RawMessage `json:"_meta"`
+		ResultType string                     `json:"resultType"`
+		Messages   []struct {
+			Role    string          `json:"role"`
+			Content json.RawMessage `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.Unmarshal(raw, &response); err != nil {
+		return relayedResult{}, fmt.Errorf("%s returned an invalid prompt: %w: %s", server, err, cut(string(raw), len(raw), 500))
+	}
+	var items []json.RawMessage
+	for _, m := range response.Messages {
+		if len(response.Messages) > 1 || m.Role != string(mcp.RoleUser) {
+			role, _ := json.Marshal(m.Role + ":") // a string always encodes
+			items = append(items, textItem(role))
+		}
+		items = append(items, m.Content)
+	}
+	return relayedResult{newRelayed(response.Meta, items)}, checkComplete(server, response.ResultType)
 }
 
 // text returns the result as text: of images and sounds it has only the kind and the

@@ -50,6 +50,9 @@ type mcpToolsResult struct {
 	Tools        []mcpToolResult  `json:"tools"` // empty if Definitions has what the call names
 	Omitted      int              `json:"omitted,omitempty"`
 	Definitions  []map[string]any `json:"definitions,omitempty"`
+	Resources    []mcpOffer       `json:"resources,omitempty"`
+	Templates    []mcpOffer       `json:"resource_templates,omitempty"`
+	Prompts      []mcpOffer       `json:"prompts,omitempty"`
 	Notice       string           `json:"notice"`
 }
 
@@ -61,7 +64,11 @@ type mcpToolResult struct {
 }
 
 func (r mcpToolsResult) write(t *answerText) {
-	t.line("%s: %q, MCP %s, tools: %d", r.Name, r.Server, r.Protocol, r.Total)
+	t.part("%s: %q, MCP %s, tools: %d", r.Name, r.Server, r.Protocol, r.Total)
+	t.optPart(", resources: %d", len(r.Resources))
+	t.optPart(", templates: %d", len(r.Templates))
+	t.optPart(", prompts: %d", len(r.Prompts))
+	t.line("")
 	var lines []string
 	if r.Instructions != "" {
 		lines = append([]string{"instructions:"}, quoteLines(r.Instructions)...)
@@ -69,6 +76,7 @@ func (r mcpToolsResult) write(t *answerText) {
 	for _, tool := range r.Tools {
 		lines = append(lines, fmt.Sprintf("%s(%s): %s", quoteUnlessPlain(tool.Name), upstream.OneLine(tool.Arguments), tool.Description))
 	}
+	lines = slices.Concat(lines, offerLines("resource", r.Resources), offerLines("template", r.Templates), offerLines("prompt", r.Prompts))
 	for _, d := range r.Definitions {
 		raw, err := json.Marshal(d)
 		if err != nil { // it was decoded from JSON
@@ -83,7 +91,7 @@ func (r mcpToolsResult) write(t *answerText) {
 func listMCPToolsTool() tool {
 	return define(tool{
 		name: "list_mcp_tools", title: "List MCP tools", toolset: setMCP,
-		description: "Tools of an MCP server: a process with stdio: mcp, or a command (with args, cwd, env). Those in tools are defined in full.",
+		description: "Tools, resources, prompts of an MCP server: a process with stdio: mcp, or command (with args, cwd, env). Those in tools are in full.",
 		hints:       hints{openWorld: true},
 		waits:       always,
 	}, listMCPTools)
@@ -98,6 +106,7 @@ func listMCPTools(ctx context.Context, s *call, a listMCPToolsArgs) (mcpToolsRes
 		tools, unreadable, err := c.Tools(ctx)
 		var refused *upstream.RPCError
 		switch {
+		case errors.As(err, &refused) && refused.Code == mcp.METHOD_NOT_FOUND && (c.Has(upstream.Resources) || c.Has(upstream.Prompts)):
 		case errors.As(err, &refused) && refused.Code == mcp.METHOD_NOT_FOUND:
 			return fmt.Errorf("%s offers no tools: it refused tools/list: %w", c.Name(), err)
 		case errors.As(err, &refused):
@@ -114,10 +123,11 @@ func listMCPTools(ctx context.Context, s *call, a listMCPToolsArgs) (mcpToolsRes
 			return err
 		}
 		r.Total += unreadable
-		if len(a.Tools) == 0 {
-			r.Omitted += unreadable
+		if len(a.Tools) > 0 {
+			return nil
 		}
-		return nil
+		r.Omitted += unreadable
+		return r.addOffers(ctx, c)
 	})
 	return r, err
 }
@@ -232,7 +242,7 @@ func (a *callMCPToolArgs) check() error {
 func callMCPToolTool() tool {
 	return define(tool{
 		name: "call_mcp_tool", title: "Call MCP tool", toolset: setMCP,
-		description: "Calls a tool of an MCP server, or several with calls. The server is given as in list_mcp_tools (process, or command, args, cwd, env).",
+		description: "Calls a tool of an MCP server (process, or command, args, cwd, env), or several with calls.",
 		hints:       hints{destructive: true, openWorld: true},
 		waits:       always,
 	}, callMCPTool)

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,14 +57,15 @@ type Conn struct {
 	up    chan struct{} // closed once connected
 	down  chan struct{} // closed once disconnected
 
-	mu      sync.Mutex
-	state   State
-	why     string // why the connection ended; "" before
-	refusal string // the error in answer to initialize, as text; "" for none
-	server  Server
-	modern  bool
-	lastID  int64
-	pending map[int64]*pending
+	mu       sync.Mutex
+	state    State
+	why      string // why the connection ended; "" before
+	refusal  string // the error in answer to initialize, as text; "" for none
+	server   Server
+	declared map[string]json.RawMessage // the capabilities of the server, by name
+	modern   bool
+	lastID   int64
+	pending  map[int64]*pending
 }
 
 // Server describes a server, in the server's own words.
@@ -117,6 +119,14 @@ func (c *Conn) Status() Status {
 	c.mu.Unlock()
 	st.Traffic = c.traffic.now()
 	return st
+}
+
+// Has reports whether the server has declared a capability, such as "prompts".
+func (c *Conn) Has(capability string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	value := c.declared[capability]
+	return value != nil && string(value) != "null"
 }
 
 // isDown reports whether the connection has ended.

@@ -155,7 +155,7 @@ func textOf(raw json.RawMessage) string {
 // welcome reads the result of initialize or, from a modern server, of server/discover, and
 // connects. It reports whether the connection is up.
 func (c *Conn) welcome(result json.RawMessage, modern bool) bool {
-	var answer struct{ ProtocolVersion, ServerInfo, Instructions json.RawMessage }
+	var answer struct{ ProtocolVersion, ServerInfo, Instructions, Capabilities json.RawMessage }
 	var only struct { // what only server/discover has
 		SupportedVersions []string `json:"supportedVersions"`
 		Meta              struct {
@@ -165,6 +165,8 @@ func (c *Conn) welcome(result json.RawMessage, modern bool) bool {
 	method, err := methodInitialize, json.Unmarshal(result, &answer)
 	protocol, instructions := textOf(answer.ProtocolVersion), textOf(answer.Instructions)
 	name, version := identify(answer.ServerInfo)
+	var capabilities map[string]json.RawMessage
+	_ = json.Unmarshal(answer.Capabilities, &capabilities) // anything but an object declares nothing
 	if modern {
 		method, protocol = methodDiscover, modernVersion
 		err = cmp.Or(err, json.Unmarshal(result, &only))
@@ -186,18 +188,18 @@ func (c *Conn) welcome(result json.RawMessage, modern bool) bool {
 	return c.setConnected(modern, Server{
 		Name: c.sanitize(name, maxWord), Version: c.sanitize(version, maxWord), Protocol: c.sanitize(protocol, maxWord),
 		Instructions: instructions[:min(len(instructions), maxInstructions)],
-	})
+	}, capabilities)
 }
 
 // setConnected moves the connection from Connecting to Connected. It reports
 // whether it did; false means that the connection has ended.
-func (c *Conn) setConnected(modern bool, server Server) bool {
+func (c *Conn) setConnected(modern bool, server Server, declared map[string]json.RawMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state != Connecting {
 		return false
 	}
-	c.state, c.modern, c.server = Connected, modern, server
+	c.state, c.modern, c.server, c.declared = Connected, modern, server, declared
 	close(c.up)
 	return true
 }
