@@ -156,7 +156,7 @@ func BenchmarkTenMillion(b *testing.B) {
 		})
 	}
 	ask("absent", SearchQuery{Text: absentText})
-	s.reader.filters.limit, s.reader.filters.bits = builtCacheBytes, nil // the baseline: room for half of the filters
+	s.reader.filters.limit, s.reader.filters.bits = 16<<20, nil // the baseline: room for half of the filters
 	ask("absent-small-cache", SearchQuery{Text: absentText})
 	s.reader.filters.limit = filterCacheBytes
 	ask("rare", SearchQuery{Text: rareText, Query: Query{Limit: 1000}})

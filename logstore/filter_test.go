@@ -63,3 +63,17 @@ func TestChunkFilterIsBuiltByCallerWhenQueueIsFull(t *testing.T) {
 		t.Fatalf("got %d references to the chunk, want 1", n)
 	}
 }
+
+// TestBuiltFilterReplacesOne puts a filter that was just built into a cache that a search has filled beyond the bound
+// for built ones.
+func TestBuiltFilterReplacesOne(t *testing.T) {
+	c := &filterCache{limit: 5 * match.FilterBytes}
+	for id := range int64(7) {
+		c.put(id, []byte{1}, c.limit)
+	}
+	for id := int64(7); id < 10; id++ {
+		if c.put(id, []byte{1}, 2*match.FilterBytes); len(c.bits) != 5 || c.get(id) == nil {
+			t.Fatalf("got filters %v after filter %d, want 5 with it", c.bits, id)
+		}
+	}
+}

@@ -158,8 +158,9 @@ func chunksWithoutFilter(ctx context.Context, q db.Querier, limit int) ([]int64,
 }
 
 const (
-	// builtCacheBytes is the maximum size of the filters that are in memory because they were just built.
-	builtCacheBytes = 16 << 20
+	// builtCacheBytes is the maximum size of the filters that are in memory because they were just built: those of more
+	// than a million lines of 100 bytes.
+	builtCacheBytes = 4 << 20
 	// filterCacheBytes is the maximum size of all filters in memory, enough for 2 GB of text. The filters of a smaller
 	// file take less. Only searches exceed builtCacheBytes.
 	filterCacheBytes = 64 << 20
@@ -220,19 +221,20 @@ func (c *filterCache) prune(refs []blockRef, required []uint32) (kept []blockRef
 	return kept, lines
 }
 
-// put adds a filter. If the cache is full, it evicts arbitrary filters: searches visit all chunks alike, so no
-// other choice is better.
+// put adds a filter. If the cache has limit bytes or more, the filter replaces an arbitrary one: searches visit all
+// chunks alike, so no other choice is better.
 func (c *filterCache) put(id int64, bits []byte, limit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.bits == nil {
 		c.bits = make(map[int64][]byte)
 	}
+	delete(c.bits, id)
 	for other := range c.bits {
-		if (len(c.bits)+1)*match.FilterBytes <= min(limit, c.limit) {
-			break
+		if (len(c.bits)+1)*match.FilterBytes > min(limit, c.limit) {
+			delete(c.bits, other)
 		}
-		delete(c.bits, other)
+		break
 	}
 	c.bits[id] = bits
 }
