@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"syscall"
 	"testing"
@@ -130,4 +131,41 @@ func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {
 	c.info(t, "build").want(t, args{"state": "exited", "exit_code": 0})
 	c.info(t, "app").want(t, args{"state": "running"})
 	c.ok(t, "stop_group", args{"group": "stack"})
+}
+
+// TestDevServersThatSeeAnAgent starts a dev server in an environment that tells it of an agent: one call
+// returns the address at which its own tree serves the page, its log is read, and a restart and a stop
+// leave no process. Astro then starts its server in the background and exits.
+func TestDevServersThatSeeAnAgent(t *testing.T) {
+	t.Parallel()
+	names, rounds := []string{"astro"}, 1
+	if *devServerRounds > 0 {
+		names, rounds = []string{"vite", "next", "astro"}, *devServerRounds
+	}
+	logged := map[string]string{"vite": `VITE v8.* ready in`, "next": `GET / 200`, "astro": `"message":"watching for file changes`}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			start := npmDevServers[name].start(t, "web", t.TempDir(), "web").with("ports", args{"PORT": 0})
+			env := args{"CLAUDECODE": "1"}
+			maps.Copy(env, npmDevServers[name].env)
+			start["env"] = env
+			c := w.open(t)
+			for round := range rounds {
+				for i, r := range []result{c.ok(t, "start_process", start), c.ok(t, "restart_process", args{"process": "web", "timeout_ms": longWait})} {
+					r.want(t, args{"state": "running", "ready": true, "run": 2*round + 1 + i})
+				}
+				page := c.info(t, "web")
+				if name == "astro" {
+					c.awaitBackground(t, "web", 2*round+2)
+				}
+				page.servesPage(t, c, "web")
+				c.awaitLine(t, "web", logged[name])
+				c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
+				if left := w.processes(t); len(left) != 2 {
+					t.Errorf("round %d: got %v after the stop, want only pmcp itself", round, left)
+				}
+			}
+		})
+	}
 }

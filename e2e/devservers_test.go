@@ -14,7 +14,7 @@ import (
 	"pmcp/process/sockets"
 )
 
-var devServerRounds = flag.Int("devservers.n", 0, "rounds of each dev server in TestDevServersServeTheirOwnTree; 0: one, of Vite")
+var devServerRounds = flag.Int("devservers.n", 0, "rounds of each dev server in TestDevServersServeTheirOwnTree and TestDevServersThatSeeAnAgent; 0: one, of Vite and Astro")
 
 // An npmDevServer is a dev server of npm. Its tests need node 22.
 type npmDevServer struct {
