@@ -91,7 +91,7 @@ func NewManager(o Options) *Manager {
 	s := &spawner{}
 	m.deps = runDeps{
 		spawner: s, tree: newTree(s, o.Session, o.Subreaper, o.Recorder, o.Log), journal: o.Journal, oom: newOOMWatch(), log: o.Log,
-		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, listenWithin: defaultListenWithin,
+		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, listenWithin: defaultListenWithin, logEnds: new(logEnds),
 	}
 	m.meter = newMeter(o.OnSample)
 	m.spawn = m.startRun

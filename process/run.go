@@ -99,6 +99,8 @@ type runDeps struct {
 	// listenWithin is how long after the end of its first process the tree of a
 	// service may take to listen.
 	listenWithin time.Duration
+	// logEnds are the log files of ended runs.
+	logEnds *logEnds
 	// useSpare allows the use of spare descriptors; true for Exec.
 	useSpare bool
 }

@@ -56,7 +56,7 @@ func (r *Run) awaitBackground(exit Exit, at time.Time) (end Exit, endedAt time.T
 	close(r.background.began)
 	files := newLogFiles(r)
 	defer files.close()
-	stopping, pause := r.background.stopping, backgroundPause
+	stopping, pause, alive := r.background.stopping, backgroundPause, true
 	for since := time.Now(); r.tree.scanSince(since).mayRemain(r.id); {
 		files.read(r.tree.lastMembers(r.id))
 		select {
@@ -66,7 +66,8 @@ func (r *Run) awaitBackground(exit Exit, at time.Time) (end Exit, endedAt time.T
 		}
 		pause = min(2*pause, backgroundPause)
 		since = time.Now()
-		if stopping != nil && !isDead(main) {
+		was := alive
+		if alive = alive && !isDead(main); alive == was && stopping != nil {
 			since = since.Add(-scanAge)
 		}
 	}

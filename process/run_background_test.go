@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,6 +23,7 @@ func helperService(args []string) int {
 		fmt.Println(err)
 		return 9
 	}
+	before, _ := log.Seek(0, io.SeekEnd)
 	cmd := helperCommand("listen", &syscall.SysProcAttr{Setsid: true}, "tcp", "127.0.0.1:0")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -29,7 +31,7 @@ func helperService(args []string) int {
 		return 9
 	}
 	for {
-		if text, _ := os.ReadFile(args[0]); strings.Contains(string(text), "listening ") {
+		if text, _ := os.ReadFile(args[0]); int64(len(text)) > before && strings.Contains(string(text[before:]), "listening ") {
 			break
 		}
 		<-time.After(time.Millisecond)
@@ -86,7 +88,12 @@ func TestServiceGoesOnInBackground(t *testing.T) {
 	}
 	check(pid)
 	pid = j.daemon(t, st.RunID)
-	await(t, m, "a", "in the background", func(st Status) bool { return !st.State.Live() || st.Background })
+	st = await(t, m, "a", "ready in the background", func(st Status) bool {
+		return !st.State.Live() || st.Background && st.Ready != nil && *st.Ready
+	})
+	if port := j.port(testContext(t), st.RunID); !slices.Equal(st.Ports, []int{port}) { // the next line of the same file
+		t.Errorf("got port %d in the log after a restart, want %v", port, st.Ports)
+	}
 	st, err = m.Stop(testContext(t), "a", StopOptions{})
 	if err != nil || st.State != Stopped || st.Exit == nil || st.Exit.By != ByUser || st.Background {
 		t.Errorf("Stop = %s, %v, background %v, %v; want stopped by the user", st.State, st.Exit, st.Background, err)
@@ -222,7 +229,7 @@ func TestLogFilesAreReadWithCare(t *testing.T) {
 			defer func() { _ = f.Close() }()
 			j := newMemJournal()
 			run, _, _ := j.NewRun("", "a")
-			files := newLogFiles(&Run{id: run, background: newBackground(began), runDeps: runDeps{journal: j}})
+			files := newLogFiles(&Run{id: run, background: newBackground(began), runDeps: runDeps{journal: j, logEnds: new(logEnds)}})
 			files.looked = time.Now().Add(time.Hour)
 			c.write(t, f, func() {
 				files.add(os.Getpid(), int(f.Fd()), Stdout)

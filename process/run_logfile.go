@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +22,8 @@ const (
 	// maxLogMembers the processes of its tree whose files are looked up.
 	maxLogFiles   = 4
 	maxLogMembers = 64
+	// maxLogEnds bounds the files of ended runs whose ends are known.
+	maxLogEnds = 64
 	// logFilesPause is the pause between two lookups of the files.
 	logFilesPause = time.Second
 	// maxLogBacklog is how much of the end of a file is read when the file is found,
@@ -37,8 +41,8 @@ const (
 // their standard output and standard error: a daemon writes its log there once it has
 // left the pipes. A file is read if it is a regular file of this user that a member of
 // the tree holds open for writing. Only lines that were written since the run began
-// are read: from the beginning of a file, or from the present end of an older one to which
-// a process appends.
+// are read: from the beginning of a file; of an older one to which a process appends, from
+// where an earlier run was read to, or from the present end.
 type logFiles struct {
 	run    *Run
 	files  []*logFile
@@ -49,11 +53,51 @@ type logFiles struct {
 type logFile struct {
 	file   *os.File
 	info   os.FileInfo
+	born   time.Time // zero if it is not known
 	stream uint8
 	offset int64
 	rest   []byte    // the line that is not finished yet
 	at     time.Time // when rest grew
 	held   bool      // whether a process had it open at the last lookup
+}
+
+// logEnds are the ends of the files that ended runs have read: the next run of such a
+// program may append to the same file.
+type logEnds struct {
+	mu    sync.Mutex
+	files []logEnd // the latest maxLogEnds
+}
+
+type logEnd struct {
+	info   os.FileInfo
+	born   time.Time // a later file may have the same inode
+	offset int64
+}
+
+func (e logEnd) isOf(f *logFile) bool { return os.SameFile(e.info, f.info) && e.born.Equal(f.born) }
+
+// add notes how far f was read.
+func (e *logEnds) add(f *logFile) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.files = slices.DeleteFunc(e.files, func(end logEnd) bool { return end.isOf(f) })
+	if len(e.files) == maxLogEnds {
+		e.files = slices.Delete(e.files, 0, 1)
+	}
+	e.files = append(e.files, logEnd{f.info, f.born, f.offset})
+}
+
+// of returns how far f was read before; if that is not known, its present size.
+func (e *logEnds) of(f *logFile) (offset int64, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, end := range e.files {
+		if end.isOf(f) {
+			offset = max(end.offset, f.info.Size()-maxLogBacklog)
+			return min(offset, f.info.Size()), offset == end.offset
+		}
+	}
+	return f.info.Size(), false
 }
 
 func newLogFiles(r *Run) *logFiles { return &logFiles{run: r} }
@@ -90,9 +134,8 @@ func (l *logFiles) find(members []proctab.Proc) {
 		f.held = false
 	}
 	for _, p := range members {
-		for fd, stream := range map[int]uint8{1: Stdout, 2: Stderr} {
-			l.add(p.PID, fd, stream)
-		}
+		l.add(p.PID, 1, Stdout)
+		l.add(p.PID, 2, Stderr) // nothing if both are one file
 	}
 }
 
@@ -121,13 +164,15 @@ func (l *logFiles) add(pid, fd int, stream uint8) {
 		_ = file.Close()
 		return
 	}
-	f := &logFile{file: file, info: info, stream: stream, held: true}
-	if flags&syscall.O_APPEND != 0 && bornAt(file).Before(l.run.background.spawned.Add(-fileClockLag)) {
-		f.offset = info.Size()
-	} else {
+	f, known := &logFile{file: file, info: info, born: bornAt(file), stream: stream, held: true}, false
+	appended := flags&syscall.O_APPEND != 0
+	if appended {
+		f.offset, known = l.run.logEnds.of(f)
+	}
+	if !appended || !known && !f.born.Before(l.run.background.spawned.Add(-fileClockLag)) {
 		f.offset = max(0, info.Size()-maxLogBacklog)
 	}
-	if f.offset > 0 {
+	if f.offset > 0 && !known {
 		name, _ := os.Readlink(path)
 		l.deliver(f, fmt.Appendf(nil, "… %s is read from byte %d on\n", name, f.offset))
 	}
@@ -201,6 +246,7 @@ func (l *logFiles) flush(f *logFile) {
 // end captures the rest of f and closes it.
 func (l *logFiles) end(f *logFile) {
 	l.flush(f)
+	l.run.logEnds.add(f)
 	_ = f.file.Close()
 }
 
