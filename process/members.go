@@ -40,7 +40,7 @@ func (m *Manager) Tree(name string) ([]Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	procs := m.deps.tree.members(st.RunID)
+	procs := m.deps.tree.shown(st.RunID)
 	if slices.ContainsFunc(procs, func(p proctab.Proc) bool { return p.Zombie }) {
 		procs = nil // none lives for long enough to be seen
 	}
@@ -61,13 +61,16 @@ func (m *Manager) Ports(name string) []int {
 	if ports, known := m.meter.portsOf(st.RunID, listening); known {
 		return ports
 	}
-	sockets.AddHolders(listening, m.deps.tree.members(st.RunID))
+	sockets.AddHolders(listening, m.deps.tree.shown(st.RunID))
 	return sockets.Ports(slices.DeleteFunc(listening, func(s sockets.Socket) bool { return len(s.Holders) == 0 }))
 }
 
 // Strays returns the living processes below the server that belong to no run. The
 // end of the session kills them.
 func (m *Manager) Strays() []Member {
+	if _, ok := m.deps.tree.glance(0); ok {
+		return nil
+	}
 	strays, _ := m.newMembers(m.deps.tree.scanSince(time.Now()).strays)
 	return strays
 }

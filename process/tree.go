@@ -48,6 +48,7 @@ type tree struct {
 	// that its last call failed.
 	table      func() ([]proctab.Proc, error)
 	readFailed bool
+	newest     func() int // proctab.Newest; tests replace it
 	// starting are the runs whose leader is not added yet: what that leader has forked
 	// may be an orphan already.
 	starting map[int64]bool
@@ -83,6 +84,7 @@ type leader struct {
 // scan is the result of one read of the process table.
 type scan struct {
 	began   time.Time
+	newest  int                      // proctab.Newest before the table was read
 	members map[int64][]proctab.Proc // by run, without zombies
 	strays  []proctab.Proc
 	// newZombies are, by run, the zombies that no earlier scan saw: such a zombie
@@ -97,6 +99,7 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 	t := &tree{
 		self: os.Getpid(), session: session, subreaper: subreaper, spawner: s, recorder: recorder, log: log,
 		table:    proctab.All,
+		newest:   proctab.Newest,
 		starting: make(map[int64]bool),
 		leaders:  make(map[proctab.ID]*leader),
 		known:    make(map[proctab.ID]int64),
@@ -180,7 +183,7 @@ func (t *tree) scanSince(since time.Time) *scan {
 		t.mu.Unlock()
 		return latest
 	}
-	began := time.Now()
+	began, newest := time.Now(), t.newest()
 	table, err := t.table()
 	if err != nil && !t.readFailed {
 		t.log.Error("cannot see which processes are ours", "error", err)
@@ -194,12 +197,39 @@ func (t *tree) scanSince(since time.Time) *scan {
 	if t.subreaper {
 		t.spawner.reap(table, t.addDeathLocked) // a zombie shows its stamp until it is reaped
 	}
-	found.began = began
+	found.began, found.newest = began, newest
 	t.latest.Store(found)
 	t.mu.Unlock()
 
 	t.record(fresh)
 	return found
+}
+
+// glance returns the living processes of run for display. If the last scan is less than a second
+// old and saw no strays, and no process of the machine has been created since, that scan shows
+// which processes to look at. Otherwise ok is false, and the caller must scan.
+func (t *tree) glance(run int64) (living []proctab.Proc, ok bool) {
+	const glanceAge = time.Second
+	latest := t.latest.Load()
+	if latest.newest == 0 || len(latest.strays) > 0 || time.Since(latest.began) >= glanceAge || t.newest() != latest.newest {
+		return nil, false
+	}
+	for _, p := range latest.members[run] {
+		now, err := proctab.Read(p.PID)
+		if err != nil || now.ID != p.ID || now.Zombie {
+			return nil, false
+		}
+		living = append(living, now)
+	}
+	return living, true
+}
+
+// shown is members for display; see glance.
+func (t *tree) shown(run int64) []proctab.Proc {
+	if living, ok := t.glance(run); ok {
+		return living
+	}
+	return t.members(run)
 }
 
 func (t *tree) record(ids []proctab.ID) {

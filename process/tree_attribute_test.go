@@ -268,6 +268,43 @@ func TestKillAllListsAgainAfterTimeout(t *testing.T) {
 	}
 }
 
+// TestGlanceTrustsOnlyWhatCannotHaveChanged checks that glance does without a scan only if no
+// process can have been added and none has ended since a recent one.
+func TestGlanceTrustsOnlyWhatCannotHaveChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		self, err := proctab.Read(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const run = 7
+		gone := self
+		gone.Start++
+		tr := newTree(&spawner{}, "session", true, nil, slog.New(slog.DiscardHandler))
+		for what, c := range map[string]struct {
+			newest int
+			last   scan
+			want   bool
+		}{
+			"nothing happened":         {5, scan{newest: 5, members: map[int64][]proctab.Proc{run: {self}}}, true},
+			"a process was created":    {6, scan{newest: 5, members: map[int64][]proctab.Proc{run: {self}}}, false},
+			"it is not known":          {0, scan{members: map[int64][]proctab.Proc{run: {self}}}, false},
+			"a member has ended":       {5, scan{newest: 5, members: map[int64][]proctab.Proc{run: {self, gone}}}, false},
+			"a stray may find its run": {5, scan{newest: 5, members: map[int64][]proctab.Proc{run: {self}}, strays: []proctab.Proc{self}}, false},
+		} {
+			tr.newest = func() int { return c.newest }
+			c.last.began = time.Now()
+			tr.latest.Store(&c.last)
+			if living, ok := tr.glance(run); ok != c.want || ok && (len(living) != 1 || living[0].PID != self.PID) {
+				t.Errorf("%s: got %v, %v; want %v", what, living, ok, c.want)
+			}
+			time.Sleep(time.Second)
+			if living, ok := tr.glance(run); ok {
+				t.Errorf("%s, a second later: got %v, want a scan", what, living)
+			}
+		}
+	})
+}
+
 // TestSamplerSleepsWithoutNeed checks that the sampler does not tick without a process, and ticks
 // slowly once no process has been started for a while and none is near a limit.
 func TestSamplerSleepsWithoutNeed(t *testing.T) {

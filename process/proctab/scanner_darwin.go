@@ -1,5 +1,8 @@
 package proctab
 
+// Newest returns 0: macOS does not tell.
+func Newest() int { return 0 }
+
 // A Scanner is All: macOS has no child subreapers, so a process may be re-parented into
 // any tree.
 type Scanner struct{}

@@ -120,6 +120,15 @@ func TestProcessWithoutFirstThreadIsNoZombie(t *testing.T) {
 	}
 }
 
+// TestNewestChangesWithNewProcess checks that Newest tells that a process has been created.
+func TestNewestChangesWithNewProcess(t *testing.T) {
+	before := Newest()
+	startCat(t)
+	if after := Newest(); before <= 0 || after <= 0 || after == before {
+		t.Errorf("Newest was %d before a process was started and is %d after, want another pid", before, after)
+	}
+}
+
 func TestParseStatAcceptsHostileName(t *testing.T) {
 	stat := "7 (a) R 1 (b) Z 3 4 5 0 -1 4194560 1 0 0 0 11 31 0 0 20 0 1 0 987654 4096 3\n"
 	p, err := parseStat(7, []byte(stat))
