@@ -2,7 +2,9 @@ package logstore
 
 import (
 	"bytes"
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pmcp/logstore/db"
@@ -76,4 +78,30 @@ func TestBuiltFilterReplacesOne(t *testing.T) {
 			t.Fatalf("got filters %v after filter %d, want 5 with it", c.bits, id)
 		}
 	}
+}
+
+func TestFiltersAreForgottenAfterSearch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		m := &maintainer{storage: &storage{}, flushQueue: newFlushQueue(), filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
+		go m.run(ctx)
+		const most = builtCacheBytes / match.FilterBytes
+		for id := range int64(3 * most) {
+			m.filters.put(id, nil, filterCacheBytes)
+		}
+		for range 3 {
+			m.filters.prune(nil, []uint32{1})
+			time.Sleep(filterIdle - 1)
+			if n := len(m.filters.bits); n != 3*most {
+				t.Fatalf("got %d filters soon after a search, want %d", n, 3*most)
+			}
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if n := len(m.filters.bits); n != most {
+			t.Errorf("got %d filters, want %d", n, most)
+		}
+		cancel()
+	})
 }

@@ -75,6 +75,7 @@ func (m *maintainer) run(ctx context.Context) {
 	defer tick.Stop()
 	catchUp := time.NewTicker(skippedInterval)
 	defer catchUp.Stop()
+	var trim <-chan time.Time
 	for ctx.Err() == nil {
 		catchUps := catchUp.C
 		if !m.filterBacklog.Load() {
@@ -83,6 +84,11 @@ func (m *maintainer) run(ctx context.Context) {
 		select {
 		case <-catchUps:
 			m.report(m.buildSkipped(ctx))
+		case <-m.filters.searched:
+			trim = time.After(filterIdle)
+		case <-trim:
+			m.filters.trim()
+			trim = nil
 		case job := <-m.filterJobs:
 			m.buildFilter(&m.builder, job)
 		case <-m.due:

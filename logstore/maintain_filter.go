@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"time"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/match"
@@ -164,12 +165,15 @@ const (
 	// filterCacheBytes is the maximum size of all filters in memory, enough for 2 GB of text. The filters of a smaller
 	// file take less. Only searches exceed builtCacheBytes.
 	filterCacheBytes = 64 << 20
+	// filterIdle is how long after a search more than builtCacheBytes of filters are kept.
+	filterIdle = time.Minute
 )
 
 // A filterCache keeps filters by chunk id. A chunk's filter never changes, and chunk ids are never reused.
 // The zero value with a limit is ready to use.
 type filterCache struct {
-	limit int
+	limit    int
+	searched chan struct{} // signals a search
 
 	mu   sync.RWMutex // guards bits
 	bits map[int64][]byte
@@ -208,6 +212,7 @@ func (c *filterCache) prune(refs []blockRef, required []uint32) (kept []blockRef
 	if len(required) == 0 {
 		return refs, 0
 	}
+	notify(c.searched)
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	kept = refs[:0]
@@ -219,6 +224,18 @@ func (c *filterCache) prune(refs []blockRef, required []uint32) (kept []blockRef
 		kept = append(kept, p)
 	}
 	return kept, lines
+}
+
+// trim removes filters until there are as many as put keeps of those that were just built.
+func (c *filterCache) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.bits {
+		if len(c.bits)*match.FilterBytes <= builtCacheBytes {
+			break
+		}
+		delete(c.bits, id)
+	}
 }
 
 // put adds a filter. If the cache has limit bytes or more, the filter replaces an arbitrary one: searches visit all

@@ -66,7 +66,7 @@ func (s set) run(quick bool) ([]byte, error) {
 		args = append(args, "-benchtime", "1x")
 	}
 	cmd := exec.Command("go", append(args, s.pkg)...)
-	cmd.Env = os.Environ()
+	cmd.Env = append(os.Environ(), "LOGSTORE_BENCH_TENMILLION=1")
 	if quick {
 		cmd.Env = append(cmd.Env, "LOGSTORE_BENCH_LINES=20000")
 	}

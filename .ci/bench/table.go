@@ -87,6 +87,9 @@ var table = []row{
 	query("page of 100 lines by cursor", "page-100", target{atMost: 2e6}),
 	query("lines by level", "count-by-level", target{atMost: 1e6}),
 	query("opening the database and the first page", "reopen", target{}),
+	{"10M lines: search, absent text", store("TenMillion/absent", "ns/op"), figure{}, "", target{atMost: 10e6}},
+	{"10M lines: search, rare text (100 lines)", store("TenMillion/rare", "ns/op"), figure{}, "", target{}},
+	{"10M lines: opening the database and the first page", store("TenMillion/reopen", "ns/op"), figure{}, "", target{atMost: 10e6}},
 }
 
 func at(name, unit string) figure    { return figure{e2e, name, unit} }
