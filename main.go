@@ -317,6 +317,7 @@ func (s *session) wire(record registry.Record, built string) {
 		Version: version, Log: s.log,
 	})
 	store := project.NewStore(s.store, s.c.ProjectDir)
+	store.ReachWindows(s.c.RegistryDir)
 	s.manager = process.NewManager(process.Options{
 		Project: s.c.ProjectDir, Session: s.id, Journal: store, Recorder: recorder, Log: s.log,
 		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,

@@ -80,9 +80,9 @@ func (c *caller) pages(t testing.TB, process string) (lines []string, gaps []map
 	return lines, gaps
 }
 
-// TestProcessOfAnotherServerIsReadOnly checks that a pmcp server can read the log of
-// another pmcp server's process, but not change the process.
-func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
+// TestProcessOfAnotherServerIsShared checks that a pmcp server can read and follow the log
+// of another pmcp server's process, and that what would remove or replace it is refused.
+func TestProcessOfAnotherServerIsShared(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	owner, other := w.open(t), w.open(t)
@@ -103,13 +103,10 @@ func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
 	other.ok(t, "tail_logs", args{"process": "web", "wait_ms": longWait}).says(t, "listening on")
 	other.ok(t, "start_process", own(t, "web", "http")).want(t, args{"already_running": true}).says(t, fmt.Sprint(pid))
 	for tool, a := range map[string]args{
-		"stop_process": {"process": "web"}, "kill_process": {"process": "web"}, "restart_process": {"process": "web"},
-		"remove_process": {"process": "web"}, "send_input": {"process": "web", "text": "x"},
+		"remove_process": {"process": "web"}, "start_process": own(t, "web", "http").with("if_running", "error"),
 	} {
-		other.refused(t, tool, a, "web", "another pmcp server", fmt.Sprint(pid))
+		other.refused(t, tool, a, "web", "running", "owned by the pmcp server "+fmt.Sprint(pid))
 	}
-	other.refused(t, "start_process", own(t, "web", "http").with("if_running", "restart"), "another pmcp server", fmt.Sprint(pid))
-	other.refused(t, "start_process", own(t, "web", "http").with("if_running", "error"), "another pmcp server", fmt.Sprint(pid))
 	owner.info(t, "web").want(t, args{"state": "running", "run": 1})
 
 	// A server can wait for lines of another server's process.
@@ -132,9 +129,6 @@ func TestProcessOfAnotherServerIsReadOnly(t *testing.T) {
 	}
 	owner.info(t, "web").want(t, args{"run": 2}).says(t, "owned by", fmt.Sprint(other.serverPID(t)))
 	owner.ok(t, "list_processes", nil).says(t, "web: running", "owned by")
-	for _, tool := range []string{"stop_process", "kill_process"} {
-		owner.refused(t, tool, args{"process": "web"}, "web", "another pmcp server", fmt.Sprint(other.serverPID(t)))
-	}
 	owner.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "listening on"})
 	_, waiting = owner.request(t, "tools/call", args{"name": "tail_logs", "arguments": args{
 		"process": "web", "after": owner.end(t, "web"), "wait_ms": longWait}})
@@ -171,8 +165,8 @@ func TestServerOfAnotherRegistryCountsAsLive(t *testing.T) {
 }
 
 // TestGroupUsesMemberOfAnotherServer checks that a group member that another pmcp server
-// runs counts as running, that its dependents start when the member is ready, and that no
-// call changes the member.
+// runs counts as running, that its dependents start when the member is ready, and that a
+// stop or a restart of the group reaches it.
 func TestGroupUsesMemberOfAnotherServer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,9 +197,13 @@ func TestGroupUsesMemberOfAnotherServer(t *testing.T) {
 		says(t, "db: skipped (already running in "+pid, "web: started")
 	groupSays(other, "stack: up", "db: up (running), it runs in "+pid)
 	groupSays(owner, "stack: up", "web: up (running), it runs in another pmcp server")
-	other.ok(t, "stop_group", args{"group": "stack"}).want(t, args{"state": "partial"}).
-		says(t, "db: skipped (it runs in "+pid, "web: stopped")
-	owner.info(t, "db").want(t, args{"state": "running", "run": 1})
+	by := fmt.Sprintf("by its pmcp server (pid %d e2e 1)", owner.serverPID(t))
+	other.ok(t, "start_group", args{"group": "stack", "skip_running": false}).want(t, args{"state": "up"}).
+		says(t, "db: skipped (restarted "+by+"), run 2", "web: started")
+	owner.info(t, "db").want(t, args{"state": "running", "run": 2})
+	other.ok(t, "stop_group", args{"group": "stack"}).want(t, args{"state": "down"}).
+		says(t, "db: stopped ("+by, "web: stopped")
+	owner.info(t, "db").want(t, args{"state": "stopped", "run": 2})
 }
 
 // TestProjectsDoNotMix checks that by default a pmcp server shows only the processes of

@@ -164,7 +164,6 @@ func TestRestartPolicyYieldsToAnotherSession(t *testing.T) {
 	if _, second := w.ran(t, "web"); second != 0 {
 		t.Errorf("got %d processes next to another, want none", second)
 	}
-	first.refused(t, "restart_process", args{"process": "web"}, "another pmcp server", owner)
 	second.info(t, "web").want(t, args{"state": "running"})
 	second.ok(t, "stop_process", args{"process": "web"})
 	if !poll(answersWithin, func() bool { return !first.do(t, "start_process", w.sole(t, "web")).Error }) {
@@ -243,6 +242,7 @@ func (w *world) runWindow(t *testing.T, rnd *rand.Rand, names []args, left, own,
 			switch r := s.tool(t, "start_process", start.with("timeout_ms", 0)); {
 			case strings.Contains(r.Text, "another pmcp server"), r.Data["owner"] != nil:
 				others.Add(1)
+			case r.Error && strings.Contains(r.Text, "it is stopping"): // another window stops it
 			case r.Error:
 				t.Errorf("%v: got the error %s, want a start", start["name"], r.Text)
 			case r.Data["already_running"] != true:

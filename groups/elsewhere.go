@@ -16,10 +16,13 @@ type Elsewhere interface {
 	// run or the run has ended. If ctx ends first, it returns the run as last seen
 	// and ctx's error.
 	AwaitElsewhere(ctx context.Context, id int64, until func(process.Status) bool) (process.Status, error)
+	// StopElsewhere has the owner of run stop it, and returns the status after that.
+	// The error is an ElsewhereError if the owner cannot be asked.
+	StopElsewhere(ctx context.Context, run ForeignRun, o process.StopOptions) (process.Status, error)
 }
 
-// ForeignRun is a run that another live server owns. Only that server can
-// change the run. Within this package a ForeignRun without an Owner is a run of
+// ForeignRun is a run that another live server owns. Only that server changes
+// the run, also for others. Within this package a ForeignRun without an Owner is a run of
 // this server.
 type ForeignRun struct {
 	// Status is the status that the server has stored. Its Spec has the name,
@@ -30,8 +33,11 @@ type ForeignRun struct {
 }
 
 // ElsewhereError is a Starter's error for a process that another server runs and
-// that need not be restarted.
-type ElsewhereError struct{ ForeignRun }
+// that need not be restarted, or that its server has restarted for us.
+type ElsewhereError struct {
+	ForeignRun
+	Restarted bool
+}
 
 // Error returns a text that names the process and the server that runs it.
 func (e *ElsewhereError) Error() string {
@@ -41,7 +47,7 @@ func (e *ElsewhereError) Error() string {
 // inOtherServer describes the location of a run that owner owns, to follow "it
 // runs" or "already running".
 func inOtherServer(owner string) string {
-	return fmt.Sprintf("in another pmcp server (%s), which alone can change it", owner)
+	return fmt.Sprintf("in another pmcp server (%s)", owner)
 }
 
 // runningElsewhere returns those of names that run in another server and not

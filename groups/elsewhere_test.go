@@ -13,7 +13,8 @@ import (
 // otherServer is another server of the project, with its own processes.
 type otherServer struct {
 	*world
-	asked int // number of calls of RunsElsewhere
+	asked int  // number of calls of RunsElsewhere
+	deaf  bool // it cannot be asked to stop anything
 }
 
 func (o *otherServer) RunsElsewhere(_ context.Context, names []string) map[string]ForeignRun {
@@ -50,6 +51,13 @@ func (o *otherServer) run(names ...string) {
 	}
 }
 
+func (o *otherServer) StopElsewhere(ctx context.Context, run ForeignRun, options process.StopOptions) (process.Status, error) {
+	if o.deaf {
+		return run.Status, &ElsewhereError{ForeignRun: run}
+	}
+	return o.Stop(ctx, run.Spec.Name, options)
+}
+
 // newTwoServers returns a Manager with the processes of w and with g as its only
 // group, and another server in which the processes of there are already running.
 func newTwoServers(t *testing.T, w *world, there map[string]program, g Group) (*Manager, *otherServer) {
@@ -64,11 +72,11 @@ func newTwoServers(t *testing.T, w *world, there map[string]program, g Group) (*
 }
 
 // there is the end of the reason for a member that otherServer runs.
-const there = "in another pmcp server (pid 7 editor), which alone can change it"
+const there = "in another pmcp server (pid 7 editor)"
 
 // TestForeignMemberCountsAsRunning checks that conditions on a member of another
 // server are judged by the status that the server has stored, and that the member is
-// neither started nor stopped here.
+// not started here, and stopped by its own server.
 func TestForeignMemberCountsAsRunning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(nil)
@@ -100,12 +108,12 @@ func TestForeignMemberCountsAsRunning(t *testing.T) {
 			if o := by[name]; o.Result != Skipped || o.Blocked || o.Why != "already running "+there || o.Run != 1 {
 				t.Errorf("start of %s: got %+v, want skipped: already running there", name, o)
 			}
-			if o := stopped[name]; o.Result != Skipped || o.Blocked || o.Why != "it runs "+there {
-				t.Errorf("stop of %s: got %+v, want skipped: it runs there", name, o)
+			if o := stopped[name]; o.Result != WasStopped || o.Why != "by its pmcp server (pid 7 editor)" {
+				t.Errorf("stop of %s: got %+v, want stopped by its server", name, o)
 			}
 		}
-		if len(w.starts["db"])+len(w.starts["plain"])+len(w.starts["seed"])+len(other.stops) != 0 {
-			t.Errorf("got starts here %v, stops there %v, want neither", w.starts, other.stops)
+		if len(w.starts["db"])+len(w.starts["plain"])+len(w.starts["seed"]) != 0 || len(other.stops) != 2 {
+			t.Errorf("got starts here %v, stops there %v, want none and those of db and plain", w.starts, other.stops)
 		}
 		if o := stopped["seed"]; o.Why != "not running" {
 			t.Errorf("stop of a member that has ended there: got %+v, want not running", o)
@@ -171,5 +179,29 @@ func TestForeignMemberIsNotRestarted(t *testing.T) {
 	by := outcomesByProcess(startGroup(t, m, w, StartOptions{RestartRunning: true}))
 	if by["db"].Result != HasFailed || !by["web"].Blocked {
 		t.Errorf("got %+v, want db failed and web blocked", by)
+	}
+}
+
+// TestMemberOfUnreachableServerIsNotStopped checks that a stop skips a member whose server
+// cannot be asked.
+func TestMemberOfUnreachableServerIsNotStopped(t *testing.T) {
+	w := newWorld(nil)
+	m, other := newTwoServers(t, w, map[string]program{"db": {}}, Group{Members: []Member{on("db")}})
+	other.deaf = true
+	by := outcomesByProcess(stopGroup(t, m, StopOptions{}))
+	if o := by["db"]; o.Result != Skipped || o.Why != "it runs "+there || len(other.stops) != 0 {
+		t.Errorf("got %+v and stops %v, want it skipped", o, other.stops)
+	}
+}
+
+// TestMemberRestartedElsewhereIsReported checks that a member that its own server has
+// restarted is reported so, and that its dependents start.
+func TestMemberRestartedElsewhereIsReported(t *testing.T) {
+	w := newWorld(nil)
+	m, other := newTwoServers(t, w, map[string]program{"db": {}}, Group{Members: []Member{on("web", "db started"), on("db")}})
+	w.restarts = true
+	by := outcomesByProcess(startGroup(t, m, w, StartOptions{RestartRunning: true}))
+	if o := by["db"]; o.Result != Skipped || o.Why != "restarted by its pmcp server (pid 7 editor)" || by["web"].Result != WasStarted || len(other.starts["db"]) != 0 {
+		t.Errorf("got %+v, want db restarted there and web started", by)
 	}
 }

@@ -38,9 +38,10 @@ type interval struct{ from, to time.Time }
 type world struct {
 	programs map[string]program
 	// onStart is called when a member is about to start, with mu held.
-	onStart func(name string)
-	other   *otherServer  // nil without another server
-	watch   time.Duration // how long WatchStart watches
+	onStart  func(name string)
+	other    *otherServer  // nil without another server
+	restarts bool          // other restarts what it runs
+	watch    time.Duration // how long WatchStart watches
 
 	mu       sync.Mutex
 	table    map[string]process.Status
@@ -154,9 +155,9 @@ var errRefused = errors.New("cannot find the executable")
 // StartMember starts a run of name, unless name refuses to start or the other server
 // runs it.
 func (w *world) StartMember(ctx context.Context, name string, ifRunning process.IfRunning) (process.Status, error) {
-	if w.other != nil && ifRunning == process.KeepRunning {
+	if w.other != nil && (w.restarts || ifRunning == process.KeepRunning) {
 		if run, ok := w.other.RunsElsewhere(ctx, []string{name})[name]; ok {
-			return process.Status{}, &ElsewhereError{run}
+			return process.Status{}, &ElsewhereError{ForeignRun: run, Restarted: ifRunning == process.RestartRunning}
 		}
 	}
 	p := w.programs[name]

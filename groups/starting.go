@@ -211,6 +211,9 @@ func (s *start) begun(member *memberStart, before int64, st process.Status, err 
 	var away *ElsewhereError
 	if errors.As(err, &away) {
 		s.markSkipped(member, away.ForeignRun)
+		if away.Restarted {
+			s.op.update(member.Process, func(o *Outcome) { o.Why = "restarted by its pmcp server (" + away.Owner + ")" })
+		}
 		return
 	}
 	if err == nil || st.RunID != before { // a failed attempt may have created a run

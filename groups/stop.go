@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"pmcp/process"
 )
@@ -20,8 +21,8 @@ type StopOptions struct {
 	Progress func(Progress)
 }
 
-// Stop stops the members of the group called name, each with its whole tree,
-// except those that another server runs. It returns when every outcome is final
+// Stop stops the members of the group called name, each with its whole tree;
+// those that another server runs are stopped by that server. It returns when every outcome is final
 // or, with TimedOut, when ctx ends; the stop then continues. A start in
 // progress is cancelled. A stop in progress is joined if it has the same
 // strategy and force, otherwise it is replaced.
@@ -69,13 +70,6 @@ func (m *Manager) stopAll(ctx context.Context, op *operation) {
 		})
 	}
 	wg.Wait()
-	for name, run := range m.runningElsewhere(ctx, op.order...) { // last, so that no stop waits for storage
-		op.update(name, func(o *Outcome) {
-			if o.Result == Skipped && !o.Blocked {
-				o.Why = "it runs " + inOtherServer(run.Owner)
-			}
-		})
-	}
 }
 
 // predecessors returns the members that a stop stops before the i-th in order.
@@ -99,6 +93,7 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 	st, err := m.o.Processes.Status(name)
 	if errors.Is(err, process.ErrUnknown) || err == nil && !st.GoesOn() {
 		op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, "not running", st.Run })
+		m.stopElsewhere(ctx, op, name)
 		return
 	}
 	op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = InProgress, "", st.Run })
@@ -112,6 +107,35 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 			o.Result, o.Why = HasFailed, err.Error()
 		case st.State.Active():
 			o.Result, o.Why, o.Run = HasFailed, process.StartedAgain, st.Run
+		}
+	})
+}
+
+// lookupLimit bounds how long the stop of a member that is not running here, and so
+// that of the members after it, waits for storage.
+const lookupLimit = 2 * time.Second
+
+// stopElsewhere stops a member that another server runs, if one does.
+func (m *Manager) stopElsewhere(ctx context.Context, op *operation, name string) {
+	looking, cancel := context.WithTimeout(ctx, lookupLimit)
+	run, found := m.runningElsewhere(looking, name)[name]
+	cancel()
+	if !found {
+		return
+	}
+	op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = InProgress, "it runs "+inOtherServer(run.Owner), run.Run })
+	st, err := m.o.Elsewhere.StopElsewhere(ctx, run, process.StopOptions{Force: op.force})
+	var unreachable *ElsewhereError
+	op.update(name, func(o *Outcome) {
+		switch {
+		case errors.As(err, &unreachable):
+			o.Result = Skipped
+		case err != nil:
+			o.Result, o.Why = HasFailed, err.Error()
+		case st.State.Active():
+			o.Result, o.Why, o.Run = HasFailed, process.StartedAgain, st.Run
+		default:
+			o.Result, o.Why = WasStopped, "by its pmcp server ("+run.Owner+")"
 		}
 	})
 }

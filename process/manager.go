@@ -157,6 +157,10 @@ func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st
 	}
 }
 
+// Allowed returns the files and directories that executables may come from; nil means
+// any. The caller must not change it.
+func (m *Manager) Allowed() []string { return m.o.Allowed }
+
 // AllowsAny reports whether any executable may be started.
 func (m *Manager) AllowsAny() bool { return m.o.Allowed == nil }
 

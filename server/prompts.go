@@ -191,11 +191,8 @@ func monitoringPrompt(ctx context.Context, s *call, t *answerText, argument stri
 	if len(suggestions) == 0 {
 		t.line("Nothing is missing: it has readiness, health, restart and limits.")
 	}
-	switch {
-	case !run.Stored:
+	if !run.Stored || run.Owner != nil {
 		t.section("now: %s", lineOf(&run))
-	case run.Owner != nil:
-		t.section("%s: make these calls in its window", s.project.RequireHere(ctx, name))
 	}
 	s.writeHealth(ctx, t, name)
 	return nil

@@ -32,6 +32,7 @@ import (
 
 	"pmcp/groups"
 	"pmcp/health"
+	"pmcp/logstore/line"
 	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/registry"
@@ -193,11 +194,6 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 		return nil
 	}
 	return err
-}
-
-// answerServer performs a call of another server of this user.
-func (s *Server) answerServer(_ context.Context, method string, _ json.RawMessage) (any, error) {
-	return nil, socket.Refusal(fmt.Sprintf("this server has no method %.100q", method))
 }
 
 // notifyChanged notifies subscriptions that a process has changed.
@@ -375,4 +371,83 @@ func (s *Server) probeClient(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// atOwner has the window that owns a process perform a call of t that has failed with err
+// because of that, and returns its answer. If err has another reason, or the window cannot
+// be asked, it returns a and the error to report.
+func (c *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, a answer, err error) (answer, error) {
+	defer c.reportOwner(ctx, err)()
+	owner, done, err := c.project.AtOwner(ctx, t.name, arguments, err)
+	switch {
+	case !done:
+		return a, err
+	case owner.Relayed != nil:
+		return relay(t.name, owner.Relayed)
+	}
+	text, err := json.Marshal(owner.Text)
+	if err != nil {
+		return nil, err
+	}
+	return relayedResult{&mcp.CallToolResult{
+		Content: []mcp.Content{relayedContent{raw: textItem(text)}}, RawStructuredContent: owner.Structured, IsError: owner.IsError,
+	}}, nil
+}
+
+// reportOwner sends progress of a call that another window performs until stop is called.
+func (c *call) reportOwner(ctx context.Context, err error) (stop func()) {
+	if name := project.OwnedBy(err); name != "" {
+		return c.reportStatus(ctx, name)
+	}
+	return func() {}
+}
+
+// answerServer performs a call of another window about a process that this session runs.
+// What this session does not offer, or does not allow, is refused.
+func (s *Server) answerServer(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	r, err := project.DecodeOwnerCall(method, params)
+	if err != nil {
+		return nil, socket.Refusal(err.Error())
+	}
+	at := slices.IndexFunc(s.tools, func(t tool) bool { return t.name == r.Tool && s.offers(&t) })
+	if at < 0 {
+		return nil, socket.Refusal(fmt.Sprintf("it does not offer %.100q (PM_READ_ONLY, PM_TOOLSETS)", r.Tool))
+	}
+	t := &s.tools[at]
+	if err := s.own.CheckAllowed(r.Allowed); t.hints.openWorld && err != nil {
+		return nil, socket.Refusal(err.Error())
+	}
+	if err := s.limits.allow(t); err != nil {
+		return nil, socket.Refusal(err.Error())
+	}
+	c := &call{Server: s, named: true, reads: t.hints.readOnly}
+	if c.project, err = s.own.At(ctx, r.Project, "", ""); err != nil {
+		return nil, socket.Refusal(err.Error())
+	}
+	if err := c.project.CheckRun(r.Process, r.Run); err != nil {
+		return nil, socket.Refusal(err.Error())
+	}
+	s.o.Mask.LearnSteps(r.Arguments)
+	a, err := t.call(project.Received(ctx), c, r.Arguments)
+	return s.ownerAnswer(t, r.Arguments, a, err)
+}
+
+// ownerAnswer returns the answer of t as it is sent to another window. It is masked, and has
+// no events: those are for the client of this session.
+func (s *Server) ownerAnswer(t *tool, arguments json.RawMessage, a answer, err error) (answer project.OwnerAnswer, _ error) {
+	if err != nil {
+		text := clipEchoes(s.o.Mask.Text(explain(err)), arguments)
+		return project.OwnerAnswer{Text: t.name + ": " + text, IsError: true}, nil
+	}
+	if r, relayed := a.(relayedResult); relayed {
+		answer.Relayed, err = json.Marshal(r.masked(s.o.Mask))
+		return answer, err
+	}
+	structured, err := stdio.Encode(a)
+	if err != nil {
+		return answer, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
+	}
+	return project.OwnerAnswer{
+		Text: s.o.Mask.Text(textOf(a)), Structured: json.RawMessage(line.VisibleJSON(s.o.Mask.JSON(structured))),
+	}, nil
 }

@@ -260,7 +260,9 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 			var c *call
 			var arguments json.RawMessage
 			if c, arguments, err = s.callOf(ctx, &t, raw); err == nil {
-				a, err = t.call(ctx, c, arguments)
+				if a, err = t.call(ctx, c, arguments); err != nil {
+					a, err = c.atOwner(ctx, &t, arguments, a, err)
+				}
 			}
 		}
 		if r, relayed := a.(relayedResult); relayed && err == nil {

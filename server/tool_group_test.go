@@ -177,8 +177,8 @@ func TestGroupMemberInOtherSessionCountsAsRunning(t *testing.T) {
 	s.otherRun(s.otherStore(neighbour), "db", "a line")
 	for tool, want := range map[string]string{
 		"list_groups": "group stack: up, start order: db\n  db: up (running), it runs in another pmcp server (pid 7 editor)",
-		"stop_group":  "db: skipped (it runs in another pmcp server (pid 7 editor), which alone can change it), run 1\n",
-		"start_group": "group stack: up\ndb: skipped (already running in another pmcp server (pid 7 editor), which alone can change it), run 1\n",
+		"stop_group":  "db: skipped (it runs in another pmcp server (pid 7 editor)), run 1\n",
+		"start_group": "group stack: up\ndb: skipped (already running in another pmcp server (pid 7 editor)), run 1\n",
 	} {
 		if _, text := s.do(tool, map[string]any{"group": "stack"}); !strings.Contains(text, want) {
 			t.Errorf("%s: got\n%s\nwant %q in it", tool, text, want)

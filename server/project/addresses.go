@@ -26,6 +26,7 @@ type Store struct {
 	*logstore.Store
 	own    string // path of the session's own project
 	labels labels
+	dir    string // the registry directory, in which the sockets of other windows are; "" = none
 
 	mu      sync.RWMutex
 	byLabel map[string]string // guarded by mu; paths of the other projects of the session
@@ -160,7 +161,7 @@ func (s *Store) NewRun(project, address string) (run int64, number int, err erro
 	var claimed *logstore.RunsElsewhereError
 	if errors.As(err, &claimed) {
 		claimed.Run.Name = address
-		err = &windowError{stored(&claimed.Run)}
+		err = &WindowError{run: stored(&claimed.Run)}
 	}
 	return run, number, err
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -320,6 +321,14 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 		return process.Status{}, err
 	}
 	started, err := p.launch(ctx, name, def, launchOptions{ifRunning: ifRunning})
+	var away *WindowError
+	if errors.As(err, &away) && ifRunning != process.KeepRunning {
+		if run, err := p.o.Store.restartAtOwner(ctx, away.run); err != nil {
+			return process.Status{}, err
+		} else {
+			return run.Status, &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: run.Owner.String()}, Restarted: true}
+		}
+	}
 	if run := started.Run; err == nil && run.Owner != nil {
 		err = &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: run.Owner.String()}}
 	}

@@ -3,9 +3,10 @@
 // definitions and their secrets, and how a process is started, stopped and waited
 // for. A window is another live pmcp server; a project may have several.
 //
-// It guarantees that a process of another window is never changed from here, that a
-// value that looks secret is never stored, and that every answer about a process is
-// made from one type, Run. It knows no tool and no protocol.
+// It guarantees that a process of another window is changed only by that window, to
+// which a call is sent at most once, that a value that looks secret is never stored,
+// and that every answer about a process is made from one type, Run. It knows no tool
+// and no protocol.
 package project
 
 import (

@@ -38,6 +38,8 @@ type Run struct {
 type Owner struct {
 	PID    int    `json:"pid"`
 	Client string `json:"client,omitempty"`
+
+	session string // its ID, by which its socket is found
 }
 
 // String returns text such as "pid 7 editor".
@@ -161,6 +163,7 @@ func stored(run *logstore.Run) Run {
 		r.PID, r.Ready = info.PID, info.Ready
 		if !run.Own {
 			r.Owner = &info.Owner
+			r.Owner.session = run.Session
 		}
 	}
 	return r

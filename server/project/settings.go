@@ -73,7 +73,7 @@ func (p *Project) checkSameDefinition(ctx context.Context, run *Run, given Defin
 	if err != nil || len(differing) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s is already running in another pmcp server (%s), which alone can change it; these arguments differ from %w: %s",
+	return fmt.Errorf("%s is already running in another pmcp server (%s); these arguments differ from %w: %s",
 		run.Spec.Name, run.Owner, ErrOtherDefinition, strings.Join(differing, ", "))
 }
 

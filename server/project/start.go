@@ -56,7 +56,7 @@ type Started struct {
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
-	if err := checkSteps(a.Steps); err != nil {
+	if err := p.checkRequest(ctx, a); err != nil {
 		return Started{}, err
 	}
 	var err error
@@ -108,6 +108,16 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 		started.Changed = p.liveSettings(ctx, a.Name, def.Group).changes(before)
 	}
 	return started, nil
+}
+
+// checkRequest returns an error if the steps of a are wrong, or if a asks for the restart
+// of a process that another window runs.
+func (p *Project) checkRequest(ctx context.Context, a StartRequest) error {
+	err := checkSteps(a.Steps)
+	if err == nil && (a.Restart || a.IfRunning == process.RestartRunning) && !a.Unnamed {
+		err = p.RequireHere(ctx, a.Name)
+	}
+	return err
 }
 
 // acceptWindow checks that def asks for no other definition than the one with which
@@ -193,13 +203,13 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 	if err == nil {
 		return Started{Run: p.here(&st), Already: already}, nil
 	}
-	var claimed *windowError
+	var claimed *WindowError
 	if !errors.As(err, &claimed) {
 		run, findErr := p.Find(ctx, name)
 		if findErr != nil || run.Owner == nil {
 			return Started{Run: p.here(&st)}, err
 		}
-		claimed = &windowError{run}
+		claimed = &WindowError{run: run}
 	}
 	if o.unnamed {
 		return Started{}, fmt.Errorf("%w: %w", ErrNameTaken, claimed)

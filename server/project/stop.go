@@ -52,7 +52,9 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 	case err != nil:
 		return Stopped{Err: err}
 	case before.Owner != nil:
-		return Stopped{Err: &windowError{before}}
+		done, err := p.o.Store.stopAtOwner(ctx, before, o)
+		done.Err = err
+		return done
 	case before.Stored:
 		return Stopped{Run: before, Hint: name + " was not running"}
 	}
@@ -106,7 +108,7 @@ func (p *Project) Remove(ctx context.Context, names []string) error {
 	for _, name := range names {
 		run, _, err := p.latest(ctx, name) // unlike Find, it fails if the store cannot be read
 		if err == nil && run.Owner != nil {
-			err = &windowError{run}
+			err = &WindowError{run: run}
 		}
 		if err != nil {
 			return err

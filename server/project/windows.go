@@ -2,7 +2,8 @@ package project
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"time"
 
 	"pmcp/groups"
 	"pmcp/logstore"
@@ -12,24 +13,6 @@ import (
 // OnDemandPrefix is the prefix of the names of MCP servers that are started on
 // demand.
 const OnDemandPrefix = "mcp:"
-
-// windowError is returned for a change to a process that another window is running.
-type windowError struct{ run Run }
-
-// Error names the window that owns the run.
-func (e *windowError) Error() string {
-	return fmt.Sprintf("%s belongs to another pmcp server (%s), which alone can change it; its log can be read from here", e.run.Spec.Name, e.run.Owner)
-}
-
-// RequireHere returns an error if another window owns the process: this session
-// cannot change that process.
-func (p *Project) RequireHere(ctx context.Context, name string) error {
-	run, err := p.Find(ctx, name)
-	if err == nil && run.Owner != nil {
-		err = &windowError{run}
-	}
-	return err
-}
 
 // RunsElsewhere returns, for package groups, the runs of those names that other
 // windows are running. It returns nil if the store cannot be read.
@@ -59,3 +42,32 @@ func awaitRow(ctx context.Context, store *Store, id int64, until func(process.St
 	row, err := store.WaitRun(ctx, id, func(row *logstore.Run) bool { return until(stored(row).Status) })
 	return stored(&row), err
 }
+
+// StopElsewhere stops, for package groups, a run of another window, through that window.
+func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o process.StopOptions) (process.Status, error) {
+	latest, err := t.store.Runs(ctx, logstore.RunFilter{Project: t.project, Names: []string{run.Spec.Name}, Current: true})
+	if err != nil {
+		return run.Status, err
+	}
+	if len(latest) == 0 || latest[0].ID != run.RunID {
+		return run.Status, &groups.ElsewhereError{ForeignRun: run}
+	}
+	before := stored(&latest[0])
+	if before.Owner == nil {
+		return before.Status, nil // it has ended
+	}
+	done, err := t.store.stopAtOwner(ctx, before, o)
+	if errors.Is(err, errNoSocket) {
+		err = &groups.ElsewhereError{ForeignRun: run}
+	}
+	if err == nil && !done.Run.State.Active() { // so that the state of the group is that after the stop
+		awaiting, cancel := context.WithTimeout(ctx, storedWithin)
+		defer cancel()
+		_, _ = awaitRow(awaiting, t.store, run.RunID, func(process.Status) bool { return false })
+	}
+	return done.Run.Status, err
+}
+
+// storedWithin is how long a caller waits for another window to store what it has done. It
+// takes a tenth of that, unless the storage of that window does not keep up.
+const storedWithin = 2 * time.Second

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -36,6 +37,19 @@ func credentials(fd int) (uid, pid int, err error) {
 	return int(cred.Uid), int(cred.Pid), nil
 }
 
+// namespaces are the names of those that both sides of a connection must share.
+var namespaces = [...]string{"mnt", "pid", "user"}
+
+// ownNamespaces returns the namespaces of this process, which does not change them.
+var ownNamespaces = sync.OnceValues(func() (own [len(namespaces)]string, err error) {
+	for i, name := range namespaces {
+		if own[i], err = os.Readlink("/proc/self/ns/" + name); err != nil {
+			return own, fmt.Errorf("the %s namespace of this process is not known: %w", name, err)
+		}
+	}
+	return own, nil
+})
+
 // checkNamespaces returns an error unless the peer, which has that pid, is in the same
 // mount, pid and user namespaces as this process.
 func checkNamespaces(fd, pid int) error {
@@ -52,16 +66,16 @@ func checkNamespaces(fd, pid int) error {
 	} else {
 		pidfd = -1
 	}
-	for _, name := range []string{"mnt", "pid", "user"} {
-		own, err := os.Readlink("/proc/self/ns/" + name)
-		if err != nil {
-			return fmt.Errorf("the %s namespace of this process is not known: %w", name, err)
-		}
+	own, err := ownNamespaces()
+	if err != nil {
+		return err
+	}
+	for i, name := range namespaces {
 		peer, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
 		if err != nil {
 			return fmt.Errorf("the %s namespace of the peer is not known: %w", name, err)
 		}
-		if own != peer {
+		if own[i] != peer {
 			return fmt.Errorf("the peer is in another %s namespace", name)
 		}
 	}

@@ -1,0 +1,292 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+	"pmcp/server/socket"
+)
+
+// A WindowError is returned for a change to a process that another window is running.
+// Nothing was done.
+type WindowError struct {
+	run Run
+	why error // why the owner could not be asked; nil if nobody has tried
+}
+
+// Error names the window that owns the run.
+func (e *WindowError) Error() string {
+	text := fmt.Sprintf("%s belongs to another pmcp server (%s), which alone can change it; its log can be read from here", e.run.Spec.Name, e.run.Owner)
+	if e.why != nil && !errors.Is(e.why, errNoSocket) {
+		text += "; " + e.why.Error()
+	}
+	return text
+}
+
+// Unwrap returns the reason why the owner could not be asked.
+func (e *WindowError) Unwrap() error { return e.why }
+
+// RequireHere returns an error if another window owns the process: this session
+// cannot change that process.
+func (p *Project) RequireHere(ctx context.Context, name string) error {
+	run, err := p.Find(ctx, name)
+	if err == nil && run.Owner != nil {
+		err = &WindowError{run: run}
+	}
+	return err
+}
+
+// callMethod is the method of OwnerCall.
+const callMethod = "call"
+
+// ownerCallLimit bounds a call to another window. No tool waits longer by itself.
+const ownerCallLimit = 11 * time.Minute
+
+// An OwnerCall is a call of a tool about one process that another window runs, as it is
+// sent to that window.
+type OwnerCall struct {
+	Tool string `json:"tool"`
+	// Project and Process are the path and the name that identify the process, without
+	// a label.
+	Project string `json:"project"`
+	Process string `json:"process"`
+	// Run is the id of the run that the caller has seen. Another run is not changed.
+	Run int64 `json:"run"`
+	// Arguments are those of the tool.
+	Arguments json.RawMessage `json:"arguments"`
+	// Allowed is the list of allowed executables of the caller; nil allows any.
+	Allowed []string `json:"allowed,omitempty"`
+}
+
+// An OwnerAnswer is the answer to an OwnerCall.
+type OwnerAnswer struct {
+	// Text is the text of the answer, and Structured its JSON unless IsError is set.
+	Text       string          `json:"text,omitempty"`
+	Structured json.RawMessage `json:"structured,omitempty"`
+	IsError    bool            `json:"is_error,omitempty"`
+	// Relayed is the result of the tool of another MCP server. The other fields are then
+	// empty.
+	Relayed json.RawMessage `json:"relayed,omitempty"`
+}
+
+// named returns the answer of the owner of run with that owner named: at the end of the first line
+// of the text, and as the key owner.
+func (a OwnerAnswer) named(run *Run) OwnerAnswer {
+	first, rest, more := strings.Cut(a.Text, "\n")
+	if a.Text = fmt.Sprintf("%s, owned by the pmcp server %d %s", first, run.Owner.PID, run.Owner.Client); more {
+		a.Text += "\n" + rest
+	}
+	var object map[string]json.RawMessage
+	if json.Unmarshal(a.Structured, &object) == nil && object != nil && object["owner"] == nil {
+		if owner, err := json.Marshal(run.Owner); err == nil {
+			object["owner"] = owner
+		}
+		if name, err := json.Marshal(run.Spec.Name); err == nil && object["name"] != nil {
+			object["name"] = name
+		}
+		if whole, err := json.Marshal(object); err == nil {
+			a.Structured = whole
+		}
+	}
+	return a
+}
+
+// AtOwner performs a call of a tool that has failed with err because another window runs
+// the process: it sends the call to that window, once. done is false if the error has
+// another reason, or the window cannot be asked; then the error to report is returned.
+func (p *Project) AtOwner(ctx context.Context, tool string, arguments json.RawMessage, err error) (a OwnerAnswer, done bool, _ error) {
+	var away *WindowError
+	if !errors.As(err, &away) || away.why != nil {
+		return a, false, err
+	}
+	_, name := p.o.Store.split(away.run.Project, away.run.Spec.Name)
+	rewritten, ok := rename(arguments, name)
+	if !ok {
+		return a, false, err
+	}
+	call := OwnerCall{Tool: tool, Arguments: rewritten, Allowed: p.o.Manager.Allowed()}
+	a, err = p.o.Store.atOwner(ctx, &away.run, call)
+	if err != nil {
+		return a, false, err
+	}
+	return a.named(&away.run), true, nil
+}
+
+// rename replaces the name of the process in the arguments of a tool. It reports false if
+// the arguments name several processes, or none.
+func rename(arguments json.RawMessage, name string) (json.RawMessage, bool) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(arguments, &object) != nil {
+		return nil, false
+	}
+	for _, key := range []string{"process", "name"} {
+		var given string
+		if json.Unmarshal(object[key], &given) != nil || given == "" || strings.Contains(given, ",") {
+			continue
+		}
+		object[key], _ = json.Marshal(name) // text always encodes
+		renamed, err := json.Marshal(object)
+		return renamed, err == nil
+	}
+	return nil, false
+}
+
+// received marks the context of a call that came from another window.
+type received struct{}
+
+// Received returns the context for a call that came from another window: nothing that it
+// does is sent on to a third one.
+func Received(ctx context.Context) context.Context { return context.WithValue(ctx, received{}, true) }
+
+// errNoSocket means that the owner has no socket: it is of an older version, or has ended.
+var errNoSocket = errors.New("it has no socket")
+
+// ReachWindows makes the sockets of other windows known: they are in the registry directory
+// dir. It must be called before the Store is used.
+func (s *Store) ReachWindows(dir string) { s.dir = dir }
+
+// atOwner sends a call about run to the window that owns it. It returns a WindowError if
+// the window cannot be asked.
+func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerAnswer, err error) {
+	call.Project, call.Run = run.Project, run.RunID
+	_, call.Process = s.split(run.Project, run.Spec.Name)
+	if s.dir == "" || ctx.Value(received{}) != nil {
+		return a, &WindowError{run: *run, why: errNoSocket}
+	}
+	bounded, cancel := context.WithTimeout(ctx, ownerCallLimit)
+	defer cancel()
+	err = socket.Call(bounded, s.dir, run.Owner.session, callMethod, call, &a)
+	var refusal socket.Refusal
+	switch {
+	case errors.Is(err, socket.ErrUnavailable):
+		return a, &WindowError{run: *run, why: errNoSocket}
+	case errors.As(err, &refusal):
+		return a, &WindowError{run: *run, why: fmt.Errorf("it refused the call: %w", refusal)}
+	case errors.Is(err, socket.ErrUnknownOutcome):
+		return a, fmt.Errorf("%s: the pmcp server that owns it (%s) ended before it answered: %w, and the call was not repeated; list_processes shows what runs", run.Spec.Name, run.Owner, socket.ErrUnknownOutcome)
+	}
+	return a, err
+}
+
+// CheckRun returns an error unless the process runs here, in the run with that id.
+func (p *Project) CheckRun(name string, run int64) error {
+	st, err := p.o.Manager.Status(p.o.Store.address(p.name, name))
+	if err == nil && st.RunID != run {
+		err = fmt.Errorf("%s has another run by now (%d)", name, st.Run)
+	}
+	return err
+}
+
+// CheckAllowed returns an error unless the executables that this session allows are also
+// allowed to a caller in another window, which has that list; nil allows any.
+func (p *Project) CheckAllowed(callers []string) error {
+	if callers == nil || slices.Equal(slices.Sorted(slices.Values(callers)), slices.Sorted(slices.Values(p.o.Manager.Allowed()))) {
+		return nil
+	}
+	return errors.New("the PM_ALLOWED_COMMANDS of the two servers differ, and both must hold")
+}
+
+// OwnedBy returns the name of the process if err was returned because another window runs
+// it, and no window was asked yet; else "".
+func OwnedBy(err error) string {
+	var away *WindowError
+	if !errors.As(err, &away) || away.why != nil {
+		return ""
+	}
+	return away.run.Spec.Name
+}
+
+// DecodeOwnerCall returns the call of another window. The error is for that window.
+func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err error) {
+	if method != callMethod {
+		return call, fmt.Errorf("there is no method %.100q", method)
+	}
+	return call, json.Unmarshal(params, &call)
+}
+
+// stopAtOwner stops a run that another window owns, through that window.
+func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions) (Stopped, error) {
+	_, name := s.split(run.Project, run.Spec.Name)
+	arguments := map[string]any{"process": name}
+	if o.Timeout > 0 {
+		arguments["timeout_ms"] = o.Timeout.Milliseconds()
+	}
+	if o.Force {
+		arguments["force"] = true
+	}
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return Stopped{}, err
+	}
+	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: raw})
+	if err == nil && a.IsError {
+		err = errors.New(a.Text)
+	}
+	if err != nil {
+		return Stopped{Run: run}, err
+	}
+	return stoppedFrom(run, a.Structured)
+}
+
+// stoppedFrom returns the outcome of a stop of run from the answer of stop_process.
+func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
+	var a struct {
+		State      string `json:"state"`
+		Run        int    `json:"run"`
+		EndedAt    string `json:"ended_at"`
+		DurationMS int64  `json:"duration_ms"`
+		ExitCode   *int   `json:"exit_code"`
+		Signal     string `json:"signal"`
+		EndedBy    string `json:"ended_by"`
+		WasRunning bool   `json:"was_running"`
+		Left       string `json:"left"`
+		Hint       string `json:"hint"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return Stopped{Run: run}, fmt.Errorf("%s: invalid answer of its owner: %w", run.Spec.Name, err)
+	}
+	run.State, _ = process.ParseState(a.State)
+	run.Status.Run, run.PID, run.Ready = a.Run, 0, nil
+	if ended, err := time.Parse(time.RFC3339Nano, a.EndedAt); err == nil {
+		run.EndedAt, run.StartedAt = ended, ended.Add(-time.Duration(a.DurationMS)*time.Millisecond)
+	}
+	if a.ExitCode != nil || a.Signal != "" {
+		run.Exit = &process.Exit{Code: -1, Signal: a.Signal, By: process.EndedBy(a.EndedBy)}
+		if a.ExitCode != nil {
+			run.Exit.Code = *a.ExitCode
+		}
+	}
+	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint}, nil
+}
+
+// restartAtOwner restarts a run that another window owns, through that window, and returns
+// the new run as that window has stored it.
+func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
+	_, name := s.split(run.Project, run.Spec.Name)
+	raw, err := json.Marshal(map[string]any{"process": name, "wait": UntilStarted, "lines": 1})
+	if err != nil {
+		return run, err
+	}
+	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "restart_process", Arguments: raw})
+	if err == nil && a.IsError {
+		err = errors.New(a.Text)
+	}
+	if err != nil {
+		return run, err
+	}
+	rows, err := s.Runs(ctx, logstore.RunFilter{Project: run.Project, Names: []string{run.Spec.Name}, Current: true})
+	if err != nil || len(rows) == 0 {
+		return run, err
+	}
+	if now := stored(&rows[0]); now.Owner != nil {
+		run = now
+	}
+	return run, nil
+}
