@@ -37,6 +37,11 @@ type client struct {
 
 	lenient bool // store unexpected answers in strays instead of failing; set before use
 
+	// responses are the results of the server's requests, by method; those of others are {}.
+	// It is set before use.
+	responses map[string]any
+	asked     []message // the server's requests with a response in responses
+
 	// spy, if not nil, is called with each message before any other use of the message.
 	// Its second argument is the method of the request that the message answers, or "". It
 	// is set before use.
@@ -104,8 +109,13 @@ func (c *client) take(line string) {
 	}
 	switch {
 	case m.Method != "" && m.ID != nil:
-		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID) // the answer to a ping
-		go func() { _ = c.write(answer) }()                                  // in a goroutine, because reading must not wait for the write
+		result := []byte("{}") // the answer to a ping
+		if response := c.responses[m.Method]; response != nil {
+			result, _ = json.Marshal(response)
+			c.asked = append(c.asked, m)
+		}
+		answer := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+		go func() { _ = c.write(answer) }() // in a goroutine, because reading must not wait for the write
 	case m.Method != "":
 		c.notes = append(c.notes, m)
 		close(c.arrived)
@@ -259,7 +269,13 @@ func (c *client) wait(t testing.TB, what string, answer <-chan message) message 
 // server's answer.
 func (c *client) initialize(t testing.TB) message {
 	t.Helper()
-	m := c.call(t, "initialize", args{"protocolVersion": "2025-11-25", "capabilities": args{},
+	return c.initializeWith(t, args{})
+}
+
+// initializeWith is initialize with capabilities.
+func (c *client) initializeWith(t testing.TB, capabilities args) message {
+	t.Helper()
+	m := c.call(t, "initialize", args{"protocolVersion": "2025-11-25", "capabilities": capabilities,
 		"clientInfo": args{"name": "e2e", "version": "1"}})
 	if m.Error != nil {
 		t.Fatalf("initialize: got %s, want a result", m.Raw)

@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -148,6 +149,85 @@ func TestMCPOffersEqualDirectOnes(t *testing.T) {
 			t.Errorf("%s: got %s, want the missing argument", tool, r.Text)
 		}
 	}
+}
+
+// TestMCPServerAsksTheClient lets "everything" use sampling, elicitation, roots and log messages,
+// directly and through pmcp, and compares what the client is asked and what the tools return.
+func TestMCPServerAsksTheClient(t *testing.T) {
+	t.Parallel()
+	path := npmServer(t, "mcp-server-everything")
+	w := newUpstreamWorld(t)
+	able := func(s *session) *session {
+		s.responses = map[string]any{
+			"roots/list":             args{"roots": []args{{"uri": "file:///work/tree", "name": "tree"}}},
+			"sampling/createMessage": args{"role": "assistant", "model": "e2e", "content": args{"type": "text", "text": "sampled"}},
+			"elicitation/create":     args{"action": "accept", "content": args{"name": "Ada", "check": true, "integer": 7}},
+		}
+		s.initializeWith(t, args{"sampling": args{}, "elicitation": args{}, "roots": args{"listChanged": true}})
+		return s
+	}
+	direct, s := able(w.launch(t, path)), able(w.start(t))
+	s.must(t, "start_process", args{"name": "every", "command": path, "stdio": "mcp"})
+	for _, call := range []args{
+		{"name": "trigger-sampling-request", "arguments": args{"prompt": "say it", "maxTokens": 50}},
+		{"name": "trigger-elicitation-request", "arguments": args{}},
+		{"name": "get-roots-list", "arguments": args{}},
+	} {
+		var want, got message
+		if !poll(answersWithin, func() bool { // it offers these tools only once it knows what the client can
+			want = direct.call(t, "tools/call", call)
+			got = s.call(t, "tools/call", args{"name": "call_mcp_tool", "arguments": args{"process": "every", "tool": call["name"], "arguments": call["arguments"]}})
+			return want.Result["isError"] != true && got.Result["isError"] != true
+		}) || !reflect.DeepEqual(got.Result, want.Result) {
+			t.Errorf("%v:\ngot  %.700s\nwant %.700s", call["name"], got.Raw, want.Raw)
+		}
+	}
+	for _, method := range []string{"sampling/createMessage", "elicitation/create", "roots/list"} {
+		want, got := direct.lastAsked(t, method), s.lastAsked(t, method)
+		meta, _ := got["_meta"].(map[string]any)
+		if meta["pmcp/server"] != "every" {
+			t.Errorf("%s: got %v, want the name of the server in its _meta", method, got)
+		}
+		for _, params := range []map[string]any{want, got} {
+			delete(params, "_meta")
+		}
+		if method == "elicitation/create" {
+			want["message"] = "every: " + want["message"].(string)
+		}
+		if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %v, want %v", method, got, want)
+		}
+	}
+
+	s.call(t, "logging/setLevel", args{"level": "debug"})
+	s.must(t, "call_mcp_tool", args{"process": "every", "tool": "toggle-simulated-logging"})
+	n := s.note(t, "notifications/message", func(m message) bool { return m.Params["logger"] == "every" })
+	if text, ok := n.Params["data"].(string); !ok || n.Params["level"] == nil || text == "" {
+		t.Errorf("got %s, want the log message of the server", n.Raw)
+	}
+	if r := s.must(t, "get_logs", args{"process": "every", "stream": "mcp"}); !strings.Contains(r.Text, `"method":"logging/setLevel","params":{"level":"debug"}`) {
+		t.Errorf("got traffic without the client's log level:\n%s", r.Text)
+	}
+	s.send(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	if !poll(answersWithin, func() bool {
+		return strings.Contains(s.must(t, "tail_logs", args{"process": "every", "stream": "mcp", "lines": 20}).Text, `-> {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	}) {
+		t.Error("the server was not told that the roots have changed")
+	}
+}
+
+// lastAsked returns the params of the server's last request with that method.
+func (c *client) lastAsked(t testing.TB, method string) map[string]any {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, m := range slices.Backward(c.asked) {
+		if m.Method == method {
+			return maps.Clone(m.Params)
+		}
+	}
+	t.Errorf("got no request %s, want one", method)
+	return nil
 }
 
 var clockTime = regexp.MustCompile(`\d+:\d\d:\d\d`)

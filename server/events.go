@@ -46,6 +46,8 @@ type event struct {
 
 	output bool // text quotes output of the process
 	again
+
+	relayed map[string]any // the params of an MCP server's log message, which is no event of its own; else nil
 }
 
 // span is the numbers of the first and the last line of an error. It is zero if the

@@ -162,6 +162,9 @@ func (m *messageSender) attach(ctx context.Context) (detach func()) {
 
 // logMessage returns e as the params of notifications/message.
 func logMessage(e event) map[string]any {
+	if e.relayed != nil {
+		return e.relayed
+	}
 	data := map[string]any{"message": e.text, "at": args.FormatTime(e.at)}
 	if e.name != "" {
 		data["process"], data["run"] = e.name, e.run

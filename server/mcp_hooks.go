@@ -35,6 +35,11 @@ func (s *Server) hooks() *mcpserver.Hooks {
 	hooks.AddBeforeReadResource(allowPlainName)
 	hooks.AddAfterListResources(s.addInstances)
 	hooks.AddOnSuccess(s.setBriefServerInfo)
+	if s.o.Upstream != nil {
+		hooks.AddAfterSetLevel(func(_ context.Context, _ any, message *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
+			s.o.Upstream.SetLevel(string(message.Params.Level))
+		})
+	}
 	hooks.AddOnError(func(ctx context.Context, _ any, _ mcp.MCPMethod, message any, err error) {
 		call, isCall := message.(*mcp.CallToolRequest)
 		read, isRead := message.(*mcp.ReadResourceRequest)

@@ -37,6 +37,8 @@ type Message struct {
 	Key    string          // see IDKey
 	Method string          // empty in a response
 	Params json.RawMessage // nil if there are none; in a request an object, in a notification any JSON
+	Result json.RawMessage // of a response; nil if it is an error
+	Error  json.RawMessage // of a response, as it was sent; nil if there is none
 }
 
 // Error is a JSON-RPC error on its way to the client.
@@ -69,7 +71,7 @@ func Parse(line []byte) (Message, *Error) {
 	if !called && (hasResult || hasError) {
 		// Never answered, whatever is wrong with it: two peers could answer
 		// each other's errors for ever.
-		m.Kind, m.Params = Response, nil
+		m.Kind, m.Params, m.Result, m.Error = Response, nil, fields["result"], fields["error"]
 		return m, nil
 	}
 	refuse := func(code int, text string) (Message, *Error) {

@@ -95,7 +95,7 @@ type Conn struct {
 	session  *session
 	out      *outbox
 	requests *requestTable
-	pings    sync.Map // the channel of each unanswered ping, by the key of its id
+	pings    sync.Map // the channel of each unanswered request to the client, by the key of its id
 	lastPing atomic.Int64
 	slots    chan struct{} // holds one element for each quick request being handled
 	start    time.Time

@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -17,33 +18,66 @@ import (
 // the cause of ctx if ctx ends first, and errOutboxClosed if the connection
 // ends.
 func (c *Conn) Ping(ctx context.Context) error {
-	if c.session.currentEra() != eraLegacy {
-		return ErrPingImpossible
+	_, _, err := c.ask(ctx, string(mcp.MethodPing), nil)
+	return err
+}
+
+// Request sends a request and returns the client's response: its result, or the error as the
+// client sent it. When ctx ends, Request sends the client a cancellation. It returns an error as
+// Ping does.
+func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage) (result, refusal json.RawMessage, err error) {
+	response, id, err := c.ask(ctx, method, params)
+	if err != nil && id != nil && ctx.Err() != nil {
+		line, _ := jsonrpc.EncodeCall(nil, "notifications/cancelled", map[string]any{"requestId": id}) // always encodes
+		noRoom := make(chan struct{})
+		close(noRoom)
+		_ = c.out.put(outgoing{line: line}, 0, noRoom) // a client that does not read learns nothing
 	}
-	id := fmt.Appendf(nil, `"pmcp-%d"`, c.lastPing.Add(1))
+	return response.Result, response.Error, err
+}
+
+// ask sends a request and waits for the response. id is nil if nothing was sent.
+func (c *Conn) ask(ctx context.Context, method string, params json.RawMessage) (response jsonrpc.Message, id json.RawMessage, err error) {
+	if c.session.currentEra() != eraLegacy {
+		return response, nil, ErrPingImpossible
+	}
+	id = fmt.Appendf(nil, `"pmcp-%d"`, c.lastPing.Add(1))
 	key, _ := jsonrpc.IDKey(id)
-	answered := make(chan struct{})
+	answered := make(chan jsonrpc.Message, 1)
 	c.pings.Store(key, answered)
 	defer c.pings.Delete(key)
-	line, _ := jsonrpc.EncodeCall(id, string(mcp.MethodPing), nil) // without params it always encodes
+	var members any
+	if params != nil {
+		members = params
+	}
+	line, err := jsonrpc.EncodeCall(id, method, members)
+	if err != nil {
+		return response, nil, err
+	}
 	if err := c.out.put(outgoing{line: line}, 0, ctx.Done()); err != nil {
-		return fmt.Errorf("cannot send a ping: %w", err)
+		return response, nil, fmt.Errorf("cannot send a %s: %w", method, err)
 	}
 	select {
-	case <-answered:
-		return nil
+	case response = <-answered:
+		return response, id, nil
 	case <-ctx.Done():
-		return fmt.Errorf("no answer to a ping: %w", context.Cause(ctx))
+		return response, id, fmt.Errorf("no answer to a %s: %w", method, context.Cause(ctx))
 	case <-c.stopping:
-		return errOutboxClosed
+		return response, id, errOutboxClosed
 	}
 }
 
-// resolvePing ends the Ping that m answers. It ignores a response that came too late.
-func (c *Conn) resolvePing(m jsonrpc.Message) {
+// resolve ends the request to the client that m answers. It ignores a response that came too late.
+func (c *Conn) resolve(m jsonrpc.Message) {
 	if answered, found := c.pings.LoadAndDelete(m.Key); found {
-		close(answered.(chan struct{}))
+		answered.(chan jsonrpc.Message) <- m // has room: each response is taken from the map once
 	}
+}
+
+// ClientCapabilities returns what the client declared, and whether it takes requests: one that
+// speaks 2026-07-28 or has not initialized does not.
+func (c *Conn) ClientCapabilities() (caps mcp.ClientCapabilities, requests bool) {
+	return c.session.GetClientCapabilities(), c.session.currentEra() == eraLegacy
 }
 
 // Modern reports whether the client has sent a request of 2026-07-28.

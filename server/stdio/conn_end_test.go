@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -180,6 +181,50 @@ func TestPingReturnsWhenClientResponds(t *testing.T) {
 		t.Errorf("got the pending ping %v, want none", key)
 		return true
 	})
+}
+
+// TestRequestReturnsWhatTheClientResponds checks the result and the error of a request to the
+// client, and that the end of its context cancels it at the client.
+func TestRequestReturnsWhatTheClientResponds(t *testing.T) {
+	c := dial(t, newToolbox())
+	if _, requests := c.conn.ClientCapabilities(); requests {
+		t.Error("before initialize: got a client that takes requests, want none")
+	}
+	c.Initialize("2025-11-25")
+	c.Alive()
+	type response struct {
+		result, refusal string
+		err             error
+	}
+	got := make(chan response, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ask := func() {
+		result, refusal, err := c.conn.Request(ctx, "roots/list", json.RawMessage(`{"a":1}`))
+		got <- response{string(result), string(refusal), err}
+	}
+	for answer, want := range map[string]response{
+		`"result":{"roots":[]}`:              {result: `{"roots":[]}`},
+		`"error":{"code":-1,"message":"no"}`: {refusal: `{"code":-1,"message":"no"}`},
+	} {
+		go ask()
+		r := c.Recv()
+		if r.Method != "roots/list" || !strings.Contains(r.Raw, `"params":{"a":1}`) {
+			t.Errorf("got %s, want the request", r.Raw)
+		}
+		c.Send(`{"jsonrpc":"2.0","id":%s,%s}`, r.ID, answer)
+		if r := stdiotest.AwaitValue(t, got, "the response"); r != want {
+			t.Errorf("got %v, want %v", r, want)
+		}
+	}
+	go ask()
+	r := c.Recv()
+	cancel()
+	if n := c.Recv(); n.Method != "notifications/cancelled" || !strings.Contains(n.Raw, `"requestId":`+string(r.ID)) {
+		t.Errorf("got %s, want the cancellation of %s", n.Raw, r.ID)
+	}
+	if r := stdiotest.AwaitValue(t, got, "the end"); !errors.Is(r.err, context.Canceled) {
+		t.Errorf("got %v, want %v", r.err, context.Canceled)
+	}
 }
 
 func TestLastMessageReturnsTimeOfLastLine(t *testing.T) {

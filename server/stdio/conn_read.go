@@ -60,7 +60,7 @@ func (c *Conn) dispatch(line []byte) {
 	}()
 	switch {
 	case m.Kind == jsonrpc.Response:
-		c.resolvePing(m)
+		c.resolve(m)
 	case m.Kind == jsonrpc.Notification && m.Method == "notifications/cancelled":
 		c.cancelByClient(m.Params)
 	case m.Kind == jsonrpc.Notification:

@@ -231,9 +231,10 @@ func (c *Conn) handleLine(l jsonrpc.Line) {
 		c.respond(m)
 	case m.Method == methodProgress:
 		c.progress(m.Params)
+	case m.Method == methodCancelled:
+		c.relay.cancelled(m.Params)
 	case m.Method != "":
-		// list_changed needs no action: Tools requests the list each time. Log
-		// messages are already in the log of the run.
+		c.relay.notify(c, m)
 	default:
 		c.deliver(m)
 	}
@@ -301,15 +302,19 @@ func (c *Conn) progress(params json.RawMessage) {
 	}
 }
 
-// respond answers a request from the server. It answers ping and rejects the
-// rest: pmcp does not relay requests to its own client.
+// respond answers a request from the server. It answers ping, relays what the client has declared
+// that it takes, and rejects the rest.
 func (c *Conn) respond(m message) {
-	if m.Method == methodPing {
+	capability := capabilityOf[m.Method]
+	switch {
+	case m.Method == methodPing:
 		c.send(jsonrpc.EncodeResult(m.ID, struct{}{}))
-		return
+	case capability != "" && c.relay.has(capability):
+		c.relay.request(c, m)
+	default:
+		c.send(jsonrpc.EncodeError(jsonrpc.Error{
+			ID: m.ID, Code: jsonrpc.CodeMethodNotFound,
+			Text: fmt.Sprintf("pmcp, which calls this server's tools for its own client, does not relay %s and has declared no such capability", m.Method),
+		}), nil)
 	}
-	c.send(jsonrpc.EncodeError(jsonrpc.Error{
-		ID: m.ID, Code: jsonrpc.CodeMethodNotFound,
-		Text: fmt.Sprintf("pmcp, which calls this server's tools for its own client, does not relay %s and has declared no such capability", m.Method),
-	}), nil)
 }

@@ -51,6 +51,7 @@ type Conn struct {
 	stdin   io.WriteCloser
 	stdout  io.ReadCloser
 	traffic traffic
+	relay   *relay
 	started time.Time
 
 	queue chan outgoing
@@ -102,7 +103,7 @@ type outgoing struct {
 
 func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	return &Conn{
-		o: o, name: name, run: run, stdin: stdin, stdout: stdout, started: time.Now(),
+		o: o, name: name, run: run, stdin: stdin, stdout: stdout, relay: newRelay(o.link), started: time.Now(),
 		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
 		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
 		pending: make(map[int64]*pending),
@@ -206,6 +207,7 @@ func (c *Conn) serve() {
 	c.end(c.read())
 	// Close only now: a waiter on the end of the run must find every call answered.
 	_ = c.stdout.Close()
+	c.relay.close()
 	others.Wait()
 }
 

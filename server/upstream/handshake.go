@@ -36,6 +36,7 @@ const (
 func (c *Conn) connect() {
 	if c.handshake() {
 		c.o.OnReady(c.name, c.run, true, "")
+		c.setLevel()
 	}
 	<-c.down
 	c.o.OnReady(c.name, c.run, false, c.Status().Why)
@@ -50,7 +51,7 @@ func (c *Conn) connect() {
 // initialize, handshake waits for it no longer than discoverTime.
 func (c *Conn) handshake() bool {
 	initialize, err := c.start(context.Background(), methodInitialize, map[string]any{
-		"protocolVersion": legacyVersion, "capabilities": map[string]any{}, "clientInfo": c.clientInfo(),
+		"protocolVersion": legacyVersion, "capabilities": c.relay.declared, "clientInfo": c.clientInfo(),
 	}, false)
 	if err != nil {
 		return false

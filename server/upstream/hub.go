@@ -10,8 +10,8 @@
 // server sent it, or one error that says why there is none ([ErrDisconnected],
 // [ErrTooLarge], …), that a request is written at most once, and that a server
 // that is slow, exits or writes garbage delays no other server. It refuses more
-// concurrent calls than its bounds allow, and all requests from a server except
-// ping.
+// concurrent calls than its bounds allow, and requests from a server except
+// ping and those that its [Client] takes.
 //
 // The package implements the protocol itself. A client library would decode and
 // re-encode results, has no bound on the size of a message, and reports neither
@@ -67,6 +67,8 @@ type Options struct {
 	// Log receives the log of the package. Nil discards it.
 	Log *slog.Logger
 
+	link *link // nil: one of its own
+
 	// These default to the constants of the same names; tests shorten them.
 	discoverAfter, discoverTime, drainTime time.Duration
 }
@@ -81,6 +83,7 @@ func (o Options) withDefaults() Options {
 	if o.OnReady == nil {
 		o.OnReady = func(string, int64, bool, string) {}
 	}
+	o.link = cmp.Or(o.link, &link{})
 	o.Version = cmp.Or(o.Version, "0")
 	o.StartTimeout = cmp.Or(o.StartTimeout, defaultStartTimeout)
 	o.MaxMessage = cmp.Or(o.MaxMessage, defaultMaxMessage)

@@ -87,6 +87,7 @@ func (c *Conn) Offers(ctx context.Context, kind string) (all []Offer, err error)
 // list returns the items in the field key of the pages of a list.
 func (c *Conn) list(ctx context.Context, method, key string) (all []json.RawMessage, err error) {
 	params := map[string]any{}
+	c.relay.listed.Store(true)
 	for range maxPages {
 		raw, err := c.Call(ctx, method, params, nil)
 		if err != nil {

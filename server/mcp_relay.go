@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/server/stdio"
+)
+
+// An mcpRelay relays to the client what MCP servers request and report. It is an upstream.Client.
+type mcpRelay struct{ s *Server }
+
+// metaServer is the key in the _meta of a relayed request for the name of the server.
+const metaServer = "pmcp/server"
+
+// Capabilities returns those of sampling, elicitation and roots that the client has, if it takes
+// requests.
+func (r mcpRelay) Capabilities() map[string]any {
+	c := r.s.served.Load()
+	if c == nil {
+		return nil
+	}
+	caps, requests := c.conn.ClientCapabilities()
+	all := map[string]any{}
+	if requests && caps.Sampling != nil {
+		all["sampling"] = caps.Sampling
+	}
+	if requests && caps.Elicitation != nil {
+		all["elicitation"] = caps.Elicitation
+	}
+	if requests && caps.Roots != nil {
+		all["roots"] = caps.Roots
+	}
+	return all
+}
+
+// Request relays a request with the name of the server: in its _meta, and in the message of an
+// elicitation, which a person reads.
+func (r mcpRelay) Request(ctx context.Context, name, method string, params json.RawMessage) (result, refusal json.RawMessage, err error) {
+	fields := map[string]json.RawMessage{}
+	meta := map[string]json.RawMessage{}
+	_ = json.Unmarshal(r.s.o.Mask.JSON(params), &fields) // absent or odd params become an object
+	_ = json.Unmarshal(fields["_meta"], &meta)
+	if fields == nil {
+		fields = map[string]json.RawMessage{}
+	}
+	if meta == nil {
+		meta = map[string]json.RawMessage{}
+	}
+	meta[metaServer], _ = json.Marshal(name) // strings always encode, and so does decoded JSON
+	fields["_meta"], _ = json.Marshal(meta)
+	if method == string(mcp.MethodElicitationCreate) {
+		var message string
+		_ = json.Unmarshal(fields["message"], &message)
+		fields["message"], _ = json.Marshal(name + ": " + message)
+	}
+	own, err := json.Marshal(fields)
+	if err != nil {
+		return nil, nil, err
+	}
+	return r.s.served.Load().conn.Request(ctx, method, own) // only a client that is served has capabilities
+}
+
+// Notify sends a log message of a server to the client, with the server's name as its logger, and
+// makes an event of a list that has changed.
+func (r mcpRelay) Notify(name string, run int64, method string, params json.RawMessage) {
+	list, changed := strings.CutSuffix(method, "/list_changed")
+	switch {
+	case method == stdio.MethodLogMessage:
+		r.log(name, params)
+	case changed:
+		st, err := r.s.o.Manager.Status(name)
+		if err != nil || st.RunID != run {
+			return // it has ended
+		}
+		list = strings.TrimPrefix(list, "notifications/")
+		r.s.events.add(event{
+			at: time.Now(), level: mcp.LoggingLevelNotice, name: name, run: st.Run, runID: run,
+			text: fmt.Sprintf("%s (run %d): its list of %s has changed; list_mcp_tools shows it", name, st.Run, list),
+		})
+	}
+}
+
+// log sends a log message of a server to the client.
+func (r mcpRelay) log(name string, params json.RawMessage) {
+	var m struct {
+		Level  mcp.LoggingLevel `json:"level"`
+		Logger string           `json:"logger"`
+		Data   json.RawMessage  `json:"data"`
+	}
+	if json.Unmarshal(r.s.o.Mask.JSON(params), &m) != nil || m.Data == nil {
+		return // not a log message
+	}
+	if m.Logger != "" {
+		name += "/" + m.Logger
+	}
+	r.s.logEvent(event{level: m.Level, relayed: map[string]any{"level": m.Level, "logger": name, "data": m.Data}})
+}
