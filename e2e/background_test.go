@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"os"
 	"syscall"
 	"testing"
 
@@ -45,7 +44,8 @@ func (c *caller) awaitBackground(t *testing.T, name string, run int) int {
 // and that its log, its restarts, its end and its stop are those of its tree.
 func TestDaemonIsItsRun(t *testing.T) {
 	t.Parallel()
-	c := begin(t)
+	w := newWorld(t)
+	c := w.open(t)
 	port := proctest.FreePort(t)
 	url := fmt.Sprintf("http://127.0.0.1:%d/hello", port)
 	c.ok(t, "start_process", daemonized(t, "web", port, args{"ready": args{"http": "/"}, "restart": "on-failure"})).
@@ -62,10 +62,17 @@ func TestDaemonIsItsRun(t *testing.T) {
 	third := c.awaitBackground(t, "web", 3) // the policy starts it again
 	c.info(t, "web").want(t, args{"restarts": 1})
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "ended_by": "user"})
-	for _, pid := range []int{first, second, third} {
-		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); err == nil {
-			t.Errorf("pid %d is left, want none", pid)
-		}
+	if first == second || second == third {
+		t.Errorf("got the daemons %d, %d and %d, want others after a restart", first, second, third)
+	}
+	w.leavesNothing(t)
+}
+
+// leavesNothing checks that no process is left but the server and its guardian.
+func (w *world) leavesNothing(t *testing.T) {
+	t.Helper()
+	if left := w.processes(t); len(left) != 2 {
+		t.Errorf("got %v, want only pmcp itself", left)
 	}
 }
 
@@ -115,6 +122,20 @@ func TestBackgroundByArgument(t *testing.T) {
 	c.refused(t, "start_process", daemonized(t, "bad", 1, args{"background": true, "stdio": "mcp"}), "background", "mcp")
 }
 
+// TestBackgroundRunIsCheckedAndLimited checks that health and limits are those of a tree whose first
+// process has ended.
+func TestBackgroundRunIsCheckedAndLimited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	c.ok(t, "start_process", daemonized(t, "web", proctest.FreePort(t), args{"ready": args{"port": 0}, "health": args{"http": "/health"}}))
+	c.awaitBackground(t, "web", 1)
+	c.ok(t, "check_process_health", args{"process": "web"}).want(t, args{"health": "healthy"}).says(t, "status 200")
+	c.ok(t, "start_process", args{"name": "web", "limits": args{"memory_mb": 1, "action": "stop"}})
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "stopped", "ended_by": "limit"})
+	w.leavesNothing(t)
+}
+
 // TestDependencyByExitEndsWithItsFirstProcess checks that a member on whose exit another one depends
 // never goes on in the background.
 func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {
@@ -162,9 +183,7 @@ func TestDevServersThatSeeAnAgent(t *testing.T) {
 				page.servesPage(t, c, "web")
 				c.awaitLine(t, "web", logged[name])
 				c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
-				if left := w.processes(t); len(left) != 2 {
-					t.Errorf("round %d: got %v after the stop, want only pmcp itself", round, left)
-				}
+				w.leavesNothing(t)
 			}
 		})
 	}
