@@ -137,6 +137,13 @@ type session struct {
 // floods took 100 MB instead of 150, and no more processor time.
 const gcPercent = 30
 
+// The start leaves nothing to collect that is worth the time: until startSpan has passed, there
+// may be startPercent of garbage, and then what the start has left is returned to the system.
+const (
+	startPercent = 400
+	startSpan    = time.Second
+)
+
 // serverThreads is how many threads a busy server needs beside the runtime's own. They are
 // created at the start, because the system may refuse more later.
 const serverThreads = 8
@@ -144,7 +151,7 @@ const serverThreads = 8
 // serve runs the server and returns the exit code. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+		debug.SetGCPercent(startPercent)
 	}
 	guard.MakeThreads(serverThreads)
 	s := &session{id: id}
@@ -172,6 +179,19 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	}
 	impatient := s.untilEnd(ctx, signals, stdin, stdout)
 	return s.shutdown(impatient, stdout)
+}
+
+// collectAfterStart ends the start's grace for garbage, unless ctx ends first.
+func collectAfterStart(ctx context.Context) {
+	select {
+	case <-time.After(startSpan):
+	case <-ctx.Done():
+		return
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+	debug.FreeOSMemory()
 }
 
 // prepare takes over what the guardian passes on, or creates it if there is no guardian, and
@@ -239,6 +259,7 @@ func (s *session) open(ctx context.Context) error {
 	sweeping, s.endSweep = context.WithCancel(ctx)
 	pausing, s.endPause = context.WithCancel(sweeping)
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
+	s.sweep.Go(func() { collectAfterStart(pausing) })
 	if s.record != nil {
 		s.sweep.Go(func() { s.record.Keep(pausing, 10*time.Second, s.log) })
 	}
