@@ -232,6 +232,41 @@ func TestGroupMembersKnowEachOthersPorts(t *testing.T) {
 	c.ok(t, "get_logs", args{"process": "web"}).says(t, want)
 }
 
+// TestTemplatesMeanTheProjectOfTheCall starts the same group in three worktrees at once: each member must
+// learn the port of the other in its own tree.
+func TestTemplatesMeanTheProjectOfTheCall(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	feature, nested := w.worktrees(t)
+	c := w.open(t)
+	free := proctest.FreePort(t)
+	members := []args{
+		{"process": "web", "command": "sh", "args": []string{"-c", "echo api is {api.PORT}; exec sleep 1000"}, "ready": args{"log": "api is"}},
+		{"process": "api", "command": self(t), "args": program("http", "{PORT}"), "ports": args{"PORT": free}, "ready": args{"port": "{PORT}"}},
+	}
+	dirs := map[string]string{"": w.project, "@feature": feature, "@nested": nested}
+	answers := make(map[string]<-chan message)
+	for label, dir := range dirs {
+		_, answers[label] = c.request(t, "tools/call", args{"name": "start_group", "arguments": args{"group": "dev", "cwd": dir, "members": members, "timeout_ms": longWait}})
+	}
+	seen := make(map[int]string)
+	for label, answer := range answers {
+		asResult(t, "start_group", c.wait(t, "start_group", answer)).says(t, "group dev"+label+": up", "api"+label+": ready")
+		port := c.info(t, "api"+label).assigned(t, "PORT")
+		if other, is := seen[port]; is {
+			t.Errorf("got port %d for %q and %q", port, other, label)
+		}
+		seen[port] = label
+		c.ok(t, "get_logs", args{"process": "web" + label}).says(t, fmt.Sprintf("api is %d", port))
+		c.ok(t, "start_process", sh("ui", "echo {api.PORT}; exec sleep 1000", args{"cwd": dirs[label], "ready": args{"log": fmt.Sprintf("^%d$", port)}, "timeout_ms": longWait})).want(t, args{"ready": true})
+	}
+	if _, is := seen[free]; !is {
+		t.Errorf("got the ports %v, want one to be %d", seen, free)
+	}
+	want := fmt.Sprintf("^%d$", c.info(t, "api@feature").assigned(t, "PORT"))
+	c.ok(t, "start_process", sh("other", "echo {api@feature.PORT}; exec sleep 1000", args{"ready": args{"log": want}, "timeout_ms": longWait})).want(t, args{"ready": true})
+}
+
 // TestPortsOfDefinition checks that health has the port, and that restart_process changes and removes ports.
 func TestPortsOfDefinition(t *testing.T) {
 	t.Parallel()

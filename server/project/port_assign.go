@@ -28,17 +28,25 @@ type portStart struct {
 	uses []string // the processes whose ports its templates name
 }
 
-// take returns the pending ports of name, which are then no longer pending, or nil if there
-// are none for these ports.
-func (a *assignments) take(name string, wanted map[string]int) map[string]process.AssignedPort {
+// wanted returns the pending ports of name, or nil if there are none for these ports.
+func (a *assignments) wanted(name string, ports map[string]int) map[string]process.AssignedPort {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	assigned := a.pending[name]
-	delete(a.pending, name)
-	if !maps.EqualFunc(assigned, wanted, func(a process.AssignedPort, preferred int) bool { return a.Preferred == preferred }) {
+	if !maps.EqualFunc(assigned, ports, func(a process.AssignedPort, preferred int) bool { return a.Preferred == preferred }) {
 		return nil
 	}
 	return assigned
+}
+
+// remove ends that ports of name are pending, and reports whether they were. Call it once
+// name was started: until then, the templates of others find them here.
+func (a *assignments) remove(name string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, were := a.pending[name]
+	delete(a.pending, name)
+	return were
 }
 
 // find returns a pending port.
@@ -143,7 +151,7 @@ func (p *Project) assignPorts(ctx context.Context, name string, def Definition, 
 	}
 	assigned := p.keptPorts(name, def, ifRunning)
 	if assigned == nil && len(def.Ports) > 0 {
-		if assigned = p.assignments.take(name, def.Ports); assigned == nil {
+		if assigned = p.assignments.wanted(name, def.Ports); assigned == nil {
 			all, err := p.reservePorts(ctx, map[string]Definition{name: def})
 			if err != nil {
 				return def, err
@@ -228,8 +236,8 @@ func (p *Project) reserveGroup(ctx context.Context, group string, restart bool) 
 	}
 	p.assignments.add(all)
 	return func() {
-		for name, def := range defs {
-			if p.assignments.take(name, def.Ports) != nil {
+		for name := range defs {
+			if p.assignments.remove(name) {
 				p.releasePorts(ctx, name, true)
 			}
 		}
