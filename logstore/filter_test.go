@@ -87,21 +87,24 @@ func TestFiltersAreForgottenAfterSearch(t *testing.T) {
 		m := &maintainer{storage: &storage{}, flushQueue: newFlushQueue(), filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
 		go m.run(ctx)
 		const most = builtCacheBytes / match.FilterBytes
+		want := func(n int) {
+			t.Helper()
+			synctest.Wait()
+			m.filters.mu.Lock()
+			defer m.filters.mu.Unlock()
+			if len(m.filters.bits) != n {
+				t.Fatalf("got %d filters, want %d", len(m.filters.bits), n)
+			}
+		}
 		for id := range int64(3 * most) {
 			m.filters.put(id, nil, filterCacheBytes)
 		}
 		for range 3 {
 			m.filters.prune(nil, []uint32{1})
 			time.Sleep(filterIdle - 1)
-			if n := len(m.filters.bits); n != 3*most {
-				t.Fatalf("got %d filters soon after a search, want %d", n, 3*most)
-			}
+			want(3 * most)
 		}
 		time.Sleep(1)
-		synctest.Wait()
-		if n := len(m.filters.bits); n != most {
-			t.Errorf("got %d filters, want %d", n, most)
-		}
-		cancel()
+		want(most)
 	})
 }
