@@ -335,7 +335,8 @@ func (s *session) wire(record registry.Record, built string) {
 		Capture: func(run int64, at time.Time, line []byte) { s.store.Capture(run, logstore.Messages, at, line) },
 		Head:    s.mask.Head,
 		OnReady: func(name string, run int64, ready bool, why string) { s.manager.SetReady(name, run, ready, why) },
-		Version: version, Log: s.log,
+		Version: version, Log: s.log, StartTimeout: time.Duration(s.c.MCP.StartupTimeout),
+		MaxMessage: s.c.MCP.MaxMessageBytes, MaxOnDemand: s.c.MCP.CacheSize,
 	})
 	store := project.NewStore(s.store, s.c.ProjectDir)
 	store.ReachWindows(s.c.RegistryDir)

@@ -64,6 +64,35 @@ func TestMCPListResultFitsProtocol(t *testing.T) {
 	})
 }
 
+// TestMCPLimitsAreVariables checks the variables that limit a server's start, its messages and the
+// number of servers on demand.
+func TestMCPLimitsAreVariables(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	w.set("PM_MCP_STARTUP_TIMEOUT", "1ms")
+	s := w.start(t)
+	s.initialize(t)
+	if r := s.tool(t, "call_mcp_tool", args{"command": "sleep", "args": []string{"300"}, "tool": "echo"}); !r.Error || !strings.Contains(r.Text, "has not answered initialize within 1ms") {
+		t.Errorf("got %s, want that it is not up within 1ms", r.Text)
+	}
+	w.set("PM_MCP_STARTUP_TIMEOUT", "")
+	w.set("PM_MCP_MAX_MESSAGE_BYTES", "5000")
+	w.set("PM_MCP_CACHE_SIZE", "1")
+	s = w.start(t)
+	s.initialize(t)
+	for name, value := range map[string]string{"a": "1", "b": "2"} {
+		if r := s.must(t, "call_mcp_tool", onDemand(t, "echo").with("env", args{name: value})); r.Text != "ok" {
+			t.Errorf("got %s, want ok", r.Text)
+		}
+	}
+	if r := s.must(t, "list_processes", args{"state": "running"}); strings.Count(r.Text, "mcp:") != 1 {
+		t.Errorf("got\n%s\nwant one server on demand", r.Text)
+	}
+	if r := s.tool(t, "call_mcp_tool", onDemand(t, "big 6000")); !r.Error || !strings.Contains(r.Text, "the limit is 5000") {
+		t.Errorf("got %.300s, want that the limit is 5000", r.Text)
+	}
+}
+
 func TestMCPServerCrashFailsTheCall(t *testing.T) {
 	w := newUpstreamWorld(t)
 	s := w.start(t)

@@ -54,6 +54,14 @@ type Config struct {
 	MaskSecrets         bool      `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
 	LogLevel            string    `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
 	AutoRestartEnabled  bool      `split_words:"true" default:"true" desc:"false: nothing is restarted by itself"`
+	MCP                 MCPLimits `split_words:"true"`
+}
+
+// MCPLimits holds the variables PM_MCP_*: the limits of MCP servers that run as processes.
+type MCPLimits struct {
+	StartupTimeout  millis `split_words:"true" default:"30000" min:"1" max:"3600000" desc:"time that an MCP server has to answer initialize"`
+	MaxMessageBytes int    `split_words:"true" default:"10485760" min:"1024" max:"1073741824" desc:"largest message of an MCP server"`
+	CacheSize       int    `split_words:"true" default:"16" min:"1" max:"1000" desc:"MCP servers on demand that are kept running"`
 }
 
 // prefix begins the name of every variable.
@@ -97,12 +105,12 @@ func (t *toolsets) Decode(value string) (err error) {
 
 // printVariables writes the lines of --help about the environment.
 func printVariables(w io.Writer) {
-	for i, name := range variables() {
-		tag, fallback := reflect.TypeFor[Config]().Field(i).Tag, ""
+	for _, v := range fields() {
+		tag, fallback := v.Tag, ""
 		if value := tag.Get("default"); value != "" {
 			fallback = " (default " + value + ")"
 		}
-		fmt.Fprintf(w, "  %s\n    \t%s%s\n", name, tag.Get("desc"), fallback)
+		fmt.Fprintf(w, "  %s\n    \t%s%s\n", v.variable, tag.Get("desc"), fallback)
 	}
 }
 
@@ -110,11 +118,35 @@ func printVariables(w io.Writer) {
 // last of several capitals.
 var wordStart = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
 
-// variables returns the names of the variables, in the order of Config's fields. envconfig.Usagef
-// knows them, too, but it links text/template, with which the linker keeps all methods: 2.5 MB.
+// A field is a field of Config, or of a struct in it, and the name of its variable. Its Index is
+// that within Config.
+type field struct {
+	reflect.StructField
+	variable string
+}
+
+// fields returns the fields of Config, in order. envconfig.Usagef knows their names, too, but it
+// links text/template, with which the linker keeps all methods: 2.5 MB.
+func fields() []field { return fieldsOf(reflect.TypeFor[Config](), prefix, nil) }
+
+func fieldsOf(t reflect.Type, prefix string, index []int) (all []field) {
+	for i := range t.NumField() {
+		f := field{StructField: t.Field(i)}
+		f.Index = append(slices.Clone(index), i)
+		f.variable = prefix + "_" + strings.ToUpper(wordStart.ReplaceAllString(f.Name, "${1}${3}_${2}${4}"))
+		if f.Type.Kind() == reflect.Struct {
+			all = append(all, fieldsOf(f.Type, f.variable, f.Index)...)
+		} else {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// variables returns the names of the variables, in the order of Config's fields.
 func variables() (names []string) {
-	for i, t := 0, reflect.TypeFor[Config](); i < t.NumField(); i++ {
-		names = append(names, prefix+"_"+strings.ToUpper(wordStart.ReplaceAllString(t.Field(i).Name, "${1}${3}_${2}${4}")))
+	for _, f := range fields() {
+		names = append(names, f.variable)
 	}
 	return names
 }
@@ -152,8 +184,8 @@ func Read() (Config, error) {
 // check returns an error if a variable has a value that it may not have.
 func (c *Config) check() error {
 	values := reflect.ValueOf(*c)
-	for i, name := range variables() {
-		value, tag := values.Field(i), values.Type().Field(i).Tag
+	for _, f := range fields() {
+		value, tag, name := values.FieldByIndex(f.Index), f.Tag, f.variable
 		if enum := tag.Get("enum"); enum != "" && !slices.Contains(strings.Split(enum, "|"), value.String()) {
 			return fmt.Errorf("%s=%q: want one of %s", name, value, strings.ReplaceAll(enum, "|", ", "))
 		}

@@ -24,7 +24,7 @@ func TestReadmeListsAllVariables(t *testing.T) {
 		documented[m[1]] = strings.Trim(m[2], "`")
 	}
 	for i, name := range variables() {
-		inCode := reflect.TypeFor[Config]().Field(i).Tag.Get("default")
+		inCode := fields()[i].Tag.Get("default")
 		fallback, ok := documented[name]
 		switch {
 		case !ok:
@@ -128,6 +128,9 @@ func TestReadRejectsInvalidValues(t *testing.T) {
 	for _, c := range []struct{ name, value, want string }{
 		{"PM_MAX_PROCESSES", "many", `PM_MAX_PROCESSES="many": want an integer`},
 		{"PM_MAX_LOG_SIZE_MB", "0", "PM_MAX_LOG_SIZE_MB=0: want at least 1"},
+		{"PM_MCP_STARTUP_TIMEOUT", "0", `PM_MCP_STARTUP_TIMEOUT=0: want at least 1`},
+		{"PM_MCP_MAX_MESSAGE_BYTES", "10", `PM_MCP_MAX_MESSAGE_BYTES=10: want at least 1024`},
+		{"PM_MCP_CACHE_SIZE", "many", `PM_MCP_CACHE_SIZE="many": want an integer`},
 		{"PM_STOP_TIMEOUT", "soon", `PM_STOP_TIMEOUT="soon": want a duration`},
 		{"PM_HEALTH_CHECK_INTERVAL", "50", "PM_HEALTH_CHECK_INTERVAL=50: want at least 100"},
 		{"PM_LOG_LEVEL", "loud", `PM_LOG_LEVEL="loud": want one of debug, info, warn, error`},
