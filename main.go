@@ -148,6 +148,9 @@ const (
 // created at the start, because the system may refuse more later.
 const serverThreads = 8
 
+// keepPeriod is how often the session checks that its record and its socket exist.
+const keepPeriod = 10 * time.Second
+
 // serve runs the server and returns the exit code. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	if os.Getenv("GOGC") == "" {
@@ -261,7 +264,10 @@ func (s *session) open(ctx context.Context) error {
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
 	s.sweep.Go(func() { collectAfterStart(pausing) })
 	if s.record != nil {
-		s.sweep.Go(func() { s.record.Keep(pausing, 10*time.Second, s.log) })
+		s.sweep.Go(func() { s.record.Keep(pausing, keepPeriod, s.log) })
+	}
+	if s.socket != nil {
+		s.sweep.Go(func() { s.socket.Keep(pausing, keepPeriod) })
 	}
 	return nil
 }

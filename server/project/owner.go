@@ -285,8 +285,15 @@ func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
 	if err != nil || len(rows) == 0 {
 		return run, err
 	}
-	if now := stored(&rows[0]); now.Owner != nil {
-		run = now
+	// The row has the number of the new run at once, and the rest when its window has stored it.
+	awaiting, cancel := context.WithTimeout(ctx, storedWithin)
+	defer cancel()
+	now, err := awaitRow(awaiting, s, rows[0].ID, func(st process.Status) bool { return st.State != process.Starting })
+	if now.Owner == nil { // it has ended since
+		now.Owner = run.Owner
 	}
-	return run, nil
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = ctx.Err()
+	}
+	return now, err
 }

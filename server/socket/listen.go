@@ -60,33 +60,111 @@ func (r Refusal) Error() string { return string(r) }
 
 // A Listener is the socket of this server.
 type Listener struct {
-	net  *net.UnixListener
-	path string
-	log  *slog.Logger
+	dir, id string
+	path    string
+	log     *slog.Logger
 
 	conns int           // how many are served at once; maxConns
 	bytes int64         // of a request; maxRequest
 	hello time.Duration // helloTime
 	write time.Duration // writeTime
 	peer  func(*net.UnixConn) (pid int, err error)
+
+	mu     sync.Mutex
+	net    *net.UnixListener // guarded by mu; Keep replaces it
+	file   fileID            // guarded by mu; of the socket that net listens on
+	closed bool              // guarded by mu
 }
+
+// A fileID identifies a file while it exists.
+type fileID struct{ dev, ino uint64 }
 
 // Listen creates the socket of the session called id in the registry directory dir,
 // mode 0600. registry.Remove removes it. The directory must be safe (see
 // registry.ErrUnsafeDir).
 func Listen(dir, id string, log *slog.Logger) (*Listener, error) {
-	path, temp, err := registry.SocketPaths(dir, id)
+	path, _, err := registry.SocketPaths(dir, id)
 	if err != nil {
 		return nil, err
 	}
-	l, err := listenAt(temp)
+	l := &Listener{dir: dir, id: id, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, peer: checkPeer}
+	if err := l.listen(); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// listen creates the socket, in place of one that has been replaced.
+func (l *Listener) listen() error {
+	_, temp, err := registry.SocketPaths(l.dir, l.id) // the directory may be another one by now
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+		return err
 	}
-	if err := os.Rename(temp, path); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot create the socket: %w", err), l.Close(), os.Remove(temp))
+	listener, err := listenAt(temp)
+	if err != nil {
+		return fmt.Errorf("cannot listen on %s: %w", l.path, err)
 	}
-	return &Listener{net: l, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, peer: checkPeer}, nil
+	file, err := identify(temp)
+	if err == nil {
+		err = os.Rename(temp, l.path)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err == nil && l.closed {
+		err = errors.Join(net.ErrClosed, os.Remove(l.path))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("cannot create the socket: %w", err), listener.Close())
+	}
+	if l.net != nil {
+		_ = l.net.Close()
+	}
+	l.net, l.file = listener, file
+	return nil
+}
+
+// identify returns the identity of the file at path.
+func identify(path string) (fileID, error) {
+	var st unix.Stat_t
+	if err := unix.Lstat(path, &st); err != nil {
+		return fileID{}, &os.PathError{Op: "lstat", Path: path, Err: err}
+	}
+	return fileID{uint64(st.Dev), st.Ino}, nil //nolint:unconvert // Dev is an int32 on macOS
+}
+
+// Keep creates the socket again if it was removed or replaced, which it checks every period
+// until ctx ends.
+func (l *Listener) Keep(ctx context.Context, period time.Duration) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	for failed := false; ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if l.exists() {
+			continue
+		}
+		err := l.listen()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil && !failed:
+			l.log.Warn("the socket is gone and cannot be restored; trying again", "error", err)
+		case err == nil:
+			l.log.Warn("the socket was gone and is restored", "path", l.path)
+		}
+		failed = err != nil
+	}
+}
+
+// exists reports whether the file at the path of the socket is the socket.
+func (l *Listener) exists() bool {
+	found, err := identify(l.path)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return err == nil && found == l.file
 }
 
 // listenAt listens on a new socket, to which nobody can connect before its mode is set.
@@ -124,8 +202,32 @@ func listenAt(path string) (*net.UnixListener, error) {
 // Path returns the path of the socket.
 func (l *Listener) Path() string { return l.path }
 
-// Close closes a listener that is not served.
-func (l *Listener) Close() error { return l.net.Close() }
+// Close closes the listener. Serve does it at its end.
+func (l *Listener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return l.net.Close()
+}
+
+// accept returns the next connection, and net.ErrClosed once the listener is closed.
+func (l *Listener) accept() (*net.UnixConn, error) {
+	for {
+		l.mu.Lock()
+		listener := l.net
+		l.mu.Unlock()
+		c, err := listener.AcceptUnix()
+		if !errors.Is(err, net.ErrClosed) {
+			return c, err
+		}
+		l.mu.Lock()
+		replaced := !l.closed && l.net != listener
+		l.mu.Unlock()
+		if !replaced {
+			return nil, err
+		}
+	}
+}
 
 // Serve performs the calls of peers with handle until ctx ends. Then it closes the socket,
 // cancels the calls that are being performed and returns when they have ended. It must not
@@ -135,10 +237,10 @@ func (l *Listener) Serve(ctx context.Context, handle Handler) {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { _ = l.net.Close() })()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	free := make(chan struct{}, l.conns)
 	for ctx.Err() == nil {
-		c, err := l.net.AcceptUnix()
+		c, err := l.accept()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return

@@ -148,6 +148,43 @@ func TestListenReplacesADeadSocket(t *testing.T) {
 	checkServes(t, dir)
 }
 
+// TestKeepRestoresTheSocket checks that a socket that is removed or replaced is created
+// again, and served.
+func TestKeepRestoresTheSocket(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "servers")
+	must(t, os.Mkdir(dir, 0o700))
+	l := listen(t, dir, echo, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	var keeping sync.WaitGroup
+	keeping.Go(func() { l.Keep(ctx, time.Millisecond) })
+	defer keeping.Wait()
+	defer cancel()
+	for name, damage := range map[string]func() error{
+		"nothing":         func() error { return nil },
+		"removed":         func() error { return os.Remove(l.Path()) },
+		"a file":          func() error { return errors.Join(os.Remove(l.Path()), os.WriteFile(l.Path(), nil, 0o600)) },
+		"directory gone":  func() error { return os.RemoveAll(dir) },
+		"removed at last": func() error { return os.Remove(l.Path()) },
+	} {
+		before := l.identity()
+		must(t, damage())
+		if name == "directory gone" {
+			must(t, os.Mkdir(dir, 0o700)) // as the record's Keep does
+		}
+		for name != "nothing" && l.identity() == before {
+			runtime.Gosched()
+		}
+		checkServes(t, dir)
+	}
+}
+
+// identity returns the identity of the socket that l listens on.
+func (l *Listener) identity() fileID {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file
+}
+
 func TestLongPathIsServed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the path of a socket is bounded here")
