@@ -3,11 +3,14 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // odd starts mcpoddProgram as a process with the given name.
@@ -62,6 +65,35 @@ func TestMCPListResultFitsProtocol(t *testing.T) {
 			t.Errorf("got text %q, want %q; %s", r.Text, want, r.Raw)
 		}
 	})
+}
+
+// TestStaleMCPServerIsListed checks that list_processes names the script of an MCP server that was
+// changed after the server's start, and does so no more after a restart.
+func TestStaleMCPServerIsListed(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	script := filepath.Join(w.project, "server.sh")
+	check(t, os.WriteFile(script, []byte(`exec "$@"`), 0o600))
+	argv := append([]string{"server.sh", self(t)}, program("mcpodd")...)
+	s.must(t, "start_process", args{"name": "odd", "command": "sh", "args": argv, "stdio": "mcp"})
+	const stale = " | stale: server.sh is newer than this run; restart_process runs it\n"
+	listed := func() string { return s.must(t, "list_processes", args{}).Text + "\n" }
+	if r := listed(); strings.Contains(r, "stale") {
+		t.Errorf("got\n%s\nwant no word of stale code", r)
+	}
+	later := time.Now().Add(time.Hour)
+	check(t, os.Chtimes(script, later, later))
+	if r := listed(); !strings.Contains(r, stale) {
+		t.Errorf("got\n%s\nwant %s", r, stale)
+	}
+	earlier := time.Now().Add(-time.Hour)
+	check(t, os.Chtimes(script, earlier, earlier))
+	s.must(t, "restart_process", args{"process": "odd"})
+	if r := listed(); strings.Contains(r, "stale") {
+		t.Errorf("after a restart: got\n%s\nwant no word of stale code", r)
+	}
 }
 
 // TestMCPLimitsAreVariables checks the variables that limit a server's start, its messages and the

@@ -40,10 +40,12 @@ type processResult struct {
 }
 
 // mainResult is the process that stands for a run. Background means that the first
-// process has ended and the rest of its tree serves.
+// process has ended and the rest of its tree serves. Stale is a file of an MCP server that
+// is newer than the run; only list_processes says so.
 type mainResult struct {
-	PID        int  `json:"pid,omitempty"`
-	Background bool `json:"background,omitempty" schema:"extra"`
+	PID        int    `json:"pid,omitempty"`
+	Background bool   `json:"background,omitempty" schema:"extra"`
+	Stale      string `json:"stale,omitempty" schema:"extra"`
 }
 
 // commandResult is what a process runs, and where.
@@ -69,7 +71,7 @@ const stateDefined = "defined"
 func resultOf(run *project.Run) processResult {
 	r := processResult{
 		Name: run.Spec.Name, commandResult: commandOf(run),
-		State: run.State.String(), Ready: run.Ready, mainResult: mainResult{run.PID, run.Background}, Run: run.Status.Run, Owner: run.Owner,
+		State: run.State.String(), Ready: run.Ready, mainResult: mainResult{PID: run.PID, Background: run.Background}, Run: run.Status.Run, Owner: run.Owner,
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,

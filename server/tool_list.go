@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"pmcp/process"
 	"pmcp/server/project"
@@ -26,10 +27,21 @@ func (r listResult) write(t *answerText) {
 	for _, p := range r.Processes {
 		t.part("%s | %s", p.line(), quoteArgs(p.Command, p.Args))
 		t.optPart(" | project %s", p.Project)
+		if p.Stale != "" {
+			t.part(" | stale: %s is newer than this run; %s", quoteUnlessPlain(p.Stale), staleAdvice(p.Name))
+		}
 		t.line("")
 	}
 	t.more(r.More)
 	t.optLine("%s", r.Hint)
+}
+
+// staleAdvice returns how to run the current program of an MCP server.
+func staleAdvice(name string) string {
+	if strings.HasPrefix(name, project.OnDemandPrefix) {
+		return "after stop_process the next call runs it"
+	}
+	return "restart_process runs it"
 }
 
 func listProcessesTool() tool {
@@ -66,6 +78,7 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 				continue
 			}
 		}
+		p.Stale = run.Stale()
 		p.Args = shortArgs(p.Command, p.Args) // get_process_info shows them in full
 		if !s.project.IsOfSession(run.Project) {
 			p.Project = run.Project

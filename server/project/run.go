@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -45,6 +47,31 @@ type Owner struct {
 // String returns text such as "pid 7 editor".
 func (o Owner) String() string {
 	return strings.TrimSpace("pid " + strconv.Itoa(o.PID) + " " + o.Client)
+}
+
+// maxProgramFiles bounds the arguments of a run that Stale looks at.
+const maxProgramFiles = 32
+
+// Stale returns the file of the program of a live MCP server that was changed after the run began:
+// the executable, or an argument that names a file, such as a script. It returns "" if there is
+// none, and for other runs: they reload what they need, or are restarted by those who edit them.
+func (r *Run) Stale() string {
+	if r.Spec.Stdio != process.StdioMCP || !r.State.Live() || r.Stored {
+		return ""
+	}
+	for _, path := range append([]string{r.Executable}, r.Spec.Args[:min(len(r.Spec.Args), maxProgramFiles)]...) {
+		if path == "" {
+			continue
+		}
+		shown := path
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(r.Spec.Dir, path)
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.ModTime().After(r.StartedAt) {
+			return shown
+		}
+	}
+	return ""
 }
 
 // maxNamedSurvivors is how many survivors of a run an answer names.
