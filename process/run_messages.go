@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 )
 
 // messages is the standard output of a run that Options.TakeStdio received. Once
@@ -35,7 +36,8 @@ func (m *messages) Read(p []byte) (int, error) {
 	if m.readAfterExit >= pipeMax {
 		return 0, io.EOF
 	}
-	n, err := m.readAvailable(p, 0)
+	_ = m.file.SetReadDeadline(time.Time{})
+	n, err := receive(m.file, false, func() []byte { return p }, func() {})
 	m.readAfterExit += n
 	if errors.Is(err, errEmpty) {
 		err = io.EOF

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -14,7 +15,7 @@ import (
 )
 
 const (
-	// readSize is the read buffer of one stream: half a default pipe.
+	// readSize is the size of a read buffer: half a default pipe.
 	readSize = 32 << 10
 	// flushDelay is the silence after which an unfinished line (a prompt) is
 	// flushed.
@@ -34,6 +35,10 @@ const (
 // A sink receives the bytes of one stream. It must not retain p. An empty p
 // means that the stream has been silent for 200 ms after an unfinished line.
 type sink func(at time.Time, p []byte)
+
+// readBuffers holds read buffers of readSize. A reader takes one only while there is something to
+// read, so that silent streams cost no memory.
+var readBuffers = sync.Pool{New: func() any { return new([readSize]byte) }}
 
 // reader copies one stream of a child to its sink.
 type reader struct {
@@ -66,16 +71,15 @@ func newReader(file *os.File, tty bool, to sink) *reader {
 // run reads until every writer has closed the stream. It owns the file.
 func (r *reader) run() {
 	defer r.close()
-	buf := make([]byte, readSize)
-	ended := r.follow(buf, r.leaderGone.Load)
+	ended := r.follow(r.leaderGone.Load)
 	if !ended {
 		<-r.leader // the deadline that leaderEnded sets must not interrupt drain
-		ended = r.drain(buf)
+		ended = r.drain()
 	}
 	r.flush() // flush before the end of the stream is visible
 	close(r.drained)
 	if !ended { // a process that outlives the leader holds the stream
-		r.follow(buf, func() bool { return false })
+		r.follow(func() bool { return false })
 	}
 }
 
@@ -91,7 +95,7 @@ func (r *reader) close() {
 
 // follow reads until stop returns true after a wake-up, or until the stream ends.
 // It reports whether the stream ended.
-func (r *reader) follow(buf []byte, stop func() bool) (ended bool) {
+func (r *reader) follow(stop func() bool) (ended bool) {
 	for !stop() {
 		deadline := time.Time{}
 		if r.unfinished {
@@ -101,12 +105,11 @@ func (r *reader) follow(buf []byte, stop func() bool) (ended bool) {
 		if stop() { // leaderEnded may have set its deadline before this loop replaced it
 			return false
 		}
-		n, err := r.file.Read(buf)
-		r.deliver(buf[:n])
+		_, err := r.read(true)
 		switch {
 		case err == nil:
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			if !stop() && r.flushIfEmpty(buf) {
+			if !stop() && r.flushIfEmpty() {
 				return true
 			}
 		default: // io.EOF; EIO, which ends a terminal on Linux; a file closed by forceClose
@@ -118,15 +121,14 @@ func (r *reader) follow(buf []byte, stop func() bool) (ended bool) {
 
 // drain reads what the stream holds now. It waits only for output that is on its
 // way through a terminal. It reports whether the stream ended.
-func (r *reader) drain(buf []byte) (ended bool) {
+func (r *reader) drain() (ended bool) {
 	began := time.Now()
 	for total := 0; total < pipeMax; {
 		wait := r.quiet
 		if time.Since(began) >= ttyDrainTimeout {
 			wait = 0
 		}
-		n, err := r.readAvailable(buf, wait)
-		r.deliver(buf[:n])
+		n, err := r.readAvailable(wait)
 		total += n
 		if errors.Is(err, errEmpty) {
 			break
@@ -149,9 +151,8 @@ func (r *reader) deliver(p []byte) {
 // flushIfEmpty flushes if there is nothing to read. On a busy machine the
 // deadline may pass before the read begins, and os.File then does not even try
 // to read. It reports whether the stream ended.
-func (r *reader) flushIfEmpty(buf []byte) (ended bool) {
-	n, err := r.readAvailable(buf, 0)
-	r.deliver(buf[:n])
+func (r *reader) flushIfEmpty() (ended bool) {
+	_, err := r.readAvailable(0)
 	if errors.Is(err, errEmpty) {
 		r.flush()
 		return false
@@ -182,27 +183,61 @@ func (r *reader) forceClose() { _ = r.file.Close() }
 // errEmpty reports that a stream holds nothing at the moment.
 var errEmpty = errors.New("stream is empty")
 
-// readAvailable reads the bytes that have arrived, and waits for the first of them
-// at most for wait. A deadline alone is not enough: once it has passed, os.File
-// does not even try to read.
-func (r *reader) readAvailable(buf []byte, wait time.Duration) (n int, err error) {
+// readAvailable delivers the bytes that have arrived, and waits for the first of them
+// at most for wait.
+func (r *reader) readAvailable(wait time.Duration) (n int, err error) {
 	deadline := time.Time{}
 	if wait > 0 {
 		deadline = time.Now().Add(wait)
 	}
 	_ = r.file.SetReadDeadline(deadline)
-	raw, err := r.file.SyscallConn()
+	n, err = r.read(wait > 0)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errEmpty
+	}
+	return n, err
+}
+
+// read delivers the bytes that have arrived. If there are none, it waits for them until
+// the deadline or, without waits, returns errEmpty.
+func (r *reader) read(waits bool) (n int, err error) {
+	var buf *[readSize]byte
+	n, err = receive(r.file, waits, func() []byte {
+		if buf == nil {
+			buf = readBuffers.Get().(*[readSize]byte)
+		}
+		return buf[:]
+	}, func() {
+		readBuffers.Put(buf)
+		buf = nil
+	})
+	if buf != nil {
+		r.deliver(buf[:n])
+		readBuffers.Put(buf)
+	}
+	return n, err
+}
+
+// receive reads the bytes that have arrived at file into the buffer from take. If there are
+// none, it calls release and waits for them until file's deadline or, without waits, returns
+// errEmpty. A deadline alone is not enough not to wait: once it has passed, os.File does not
+// even try to read.
+func receive(file *os.File, waits bool, take func() []byte, release func()) (n int, err error) {
+	raw, err := file.SyscallConn()
 	if err != nil {
 		return 0, err
 	}
 	var readErr error
 	err = raw.Read(func(fd uintptr) (done bool) {
+		buf := take()
 		n, readErr = proctab.RetryEINTR(func() (int, error) { return unix.Read(int(fd), buf) })
-		return wait == 0 || !errors.Is(readErr, syscall.EAGAIN)
+		if waits && errors.Is(readErr, syscall.EAGAIN) {
+			release()
+			return false
+		}
+		return true
 	})
 	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return 0, errEmpty
 	case err != nil:
 		return 0, err
 	case errors.Is(readErr, syscall.EAGAIN):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -102,7 +103,7 @@ func TestDrainEndsWithoutSilence(t *testing.T) {
 	r := newReader(out, true, func(time.Time, []byte) {})
 	r.quiet = time.Hour
 	drained := make(chan bool, 1)
-	others.Go(func() { drained <- r.drain(make([]byte, readSize)) })
+	others.Go(func() { drained <- r.drain() })
 	select {
 	case ended := <-drained:
 		if ended {
@@ -192,7 +193,7 @@ func TestLateReaderKeepsLineWhole(t *testing.T) {
 	}
 	write("half ")
 	calls := 0 // calls of stop since half a line was read: before the deadline is set, before the read, after the read
-	r.follow(make([]byte, readSize), func() bool {
+	r.follow(func() bool {
 		if len(got) == 1 {
 			calls++
 		}
@@ -251,6 +252,43 @@ func TestReadingWaitsForLastDeadline(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSilentStreamsHoldNoBuffers checks that a stream on which nothing arrives holds no read buffer.
+func TestSilentStreamsHoldNoBuffers(t *testing.T) {
+	const streams = 200
+	var readers sync.WaitGroup
+	var ins []*os.File
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC() // the first one keeps what is pooled
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for range streams {
+		out, in, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ins = append(ins, in)
+		lines := make(chan bool, 1)
+		r := newReader(out, false, func(time.Time, []byte) { lines <- true })
+		close(r.leader)
+		readers.Go(r.run)
+		if _, err := in.WriteString("ready\n"); err != nil {
+			t.Fatal(err)
+		}
+		<-lines
+	}
+	if grown := heap() - before; grown > streams*readSize/2 {
+		t.Errorf("%d silent streams hold %d bytes, want less than half of their %d bytes of buffers", streams, grown, streams*readSize)
+	}
+	for _, in := range ins {
+		_ = in.Close()
+	}
+	readers.Wait()
 }
 
 func TestSlowJournalLosesNothing(t *testing.T) {
