@@ -105,13 +105,13 @@ func TestDevServersServeTheirOwnTree(t *testing.T) {
 					title := start["name"].(string)
 					r := c.ok(t, "start_process", start).want(t, args{"state": "running", "ready": true, "run": 2*round + 1})
 					r.servesPage(t, c, title)
-					if port := r.assigned(t, "PORT"); (port == preferred) != (i == 0) {
+					if port := r.assigned(t); (port == preferred) != (i == 0) {
 						t.Errorf("%s: got port %d, want %d only for the first: %s", title, port, preferred, r.Text)
 					}
 					again := c.ok(t, "restart_process", args{"process": title, "timeout_ms": longWait}).want(t, args{"ready": true, "run": 2*round + 2})
 					again.servesPage(t, c, title)
-					if again.url(t, "PORT") != r.url(t, "PORT") {
-						t.Errorf("%s: got %s after a restart, want %s", title, again.url(t, "PORT"), r.url(t, "PORT"))
+					if again.url(t) != r.url(t) {
+						t.Errorf("%s: got %s after a restart, want %s", title, again.url(t), r.url(t))
 					}
 				}
 				c.ok(t, "stop_process", args{"process": "*"})
@@ -127,8 +127,8 @@ func TestDevServersServeTheirOwnTree(t *testing.T) {
 // process serves, and that nothing is noted about its port but who holds the preferred one.
 func (r result) servesPage(t *testing.T, c *caller, title string) {
 	t.Helper()
-	if page := fetch(t, r.url(t, "PORT")); !strings.Contains(page, "<title>"+title+"</title>") {
-		t.Errorf("%s: got %.300s, want that title", r.url(t, "PORT"), page)
+	if page := fetch(t, r.url(t)); !strings.Contains(page, "<title>"+title+"</title>") {
+		t.Errorf("%s: got %.300s, want that title", r.url(t), page)
 	}
 	r.hides(t, "not on PORT", "nothing listens")
 	var tree []proctab.Proc
@@ -140,8 +140,8 @@ func (r result) servesPage(t *testing.T, c *caller, title string) {
 	listeners, err := sockets.Listening()
 	check(t, err)
 	sockets.AddHolders(listeners, tree)
-	if !slices.ContainsFunc(listeners, func(s sockets.Socket) bool { return s.Port() == r.assigned(t, "PORT") && len(s.Holders) > 0 }) {
-		t.Errorf("%s: no process of the tree of %s listens there", r.url(t, "PORT"), title)
+	if !slices.ContainsFunc(listeners, func(s sockets.Socket) bool { return s.Port() == r.assigned(t) && len(s.Holders) > 0 }) {
+		t.Errorf("%s: no process of the tree of %s listens there", r.url(t), title)
 	}
 }
 
@@ -163,7 +163,7 @@ func TestBrowserErrorsAreSeen(t *testing.T) {
 	c := w.open(t)
 	page := c.ok(t, "start_process", start)
 	c.ok(t, "start_process", args{"name": "browser", "command": browser, "args": []string{
-		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir(), page.url(t, "PORT"),
+		"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--user-data-dir=" + t.TempDir(), page.url(t),
 	}})
 	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "> total cart.js:2:15", "timeout_ms": longWait})
 	c.ok(t, "stop_process", args{"process": "*"})

@@ -25,22 +25,22 @@ func serving(t testing.TB, name string, preferred int) args {
 	return own(t, name, "http", "{PORT}").with("ports", args{"PORT": preferred}).with("ready", args{"port": 0})
 }
 
-// url returns the address that an answer has for a variable.
-func (r result) url(t testing.TB, variable string) string {
+// url returns the address that an answer has for the variable PORT.
+func (r result) url(t testing.TB) string {
 	t.Helper()
 	urls, _ := r.Data["urls"].(map[string]any)
-	url, _ := urls[variable].(string)
+	url, _ := urls["PORT"].(string)
 	if url == "" {
-		t.Fatalf("got no address for %s: %s", variable, r.Text)
+		t.Fatalf("got no address for PORT: %s", r.Text)
 	}
 	return url
 }
 
-// assigned returns the port of the address that an answer has for a variable.
-func (r result) assigned(t testing.TB, variable string) (port int) {
+// assigned returns the port of the address that an answer has for the variable PORT.
+func (r result) assigned(t testing.TB) (port int) {
 	t.Helper()
-	if _, err := fmt.Sscanf(r.url(t, variable), "http://localhost:%d", &port); err != nil {
-		t.Fatalf("%s: %v", r.url(t, variable), err)
+	if _, err := fmt.Sscanf(r.url(t), "http://localhost:%d", &port); err != nil {
+		t.Fatalf("%s: %v", r.url(t), err)
 	}
 	return port
 }
@@ -112,7 +112,7 @@ func startAll(t testing.TB, c *caller, starts []args) []int {
 		if r.Data["restarts"] != nil {
 			t.Errorf("%v: got %s, want no restart", starts[i], r.Text)
 		}
-		ports[i], pids[i] = r.assigned(t, "PORT"), r.num("pid")
+		ports[i], pids[i] = r.assigned(t), r.num("pid")
 		if strings.Contains(r.Text, "ports ") || strings.Contains(r.Text, "not on") {
 			t.Errorf("got %s, want only the address", r.Text)
 		}
@@ -144,23 +144,23 @@ func TestPreferredPortIsTakenIfFree(t *testing.T) {
 	free := proctest.FreePort(t)
 	r := c.ok(t, "start_process", serving(t, "web", free)).says(t, fmt.Sprintf(", http://localhost:%d", free))
 	r.hides(t, "held", "ports ")
-	fetch(t, strings.Replace(r.url(t, "PORT"), "localhost", "127.0.0.1", 1))
+	fetch(t, strings.Replace(r.url(t), "localhost", "127.0.0.1", 1))
 	c.ok(t, "start_process", serving(t, "web", free)).want(t, args{"already_running": true, "run": 1})
 	c.refused(t, "start_process", serving(t, "web", free+1), "ports", "if_running")
 	c.ok(t, "restart_process", args{"process": "web"}).want(t, args{"run": 2}).says(t, fmt.Sprintf(", http://localhost:%d", free)).hides(t, "held")
 	c.ok(t, "start_process", serving(t, "web", free).with("if_running", "restart")).want(t, args{"run": 3}).says(t, fmt.Sprintf(", http://localhost:%d", free))
 	other := c.ok(t, "start_process", serving(t, "other", free)).says(t, fmt.Sprintf("port %d is held by pid %d ", free, c.ok(t, "get_process_info", args{"process": "web"}).num("pid")), " of web in this session")
-	if got := other.assigned(t, "PORT"); got == free {
+	if got := other.assigned(t); got == free {
 		t.Errorf("got port %d, which web has", got)
 	}
-	c.ok(t, "list_processes", nil).says(t, other.url(t, "PORT"))
+	c.ok(t, "list_processes", nil).says(t, other.url(t))
 
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"} {
 		t.Run(network, func(t *testing.T) {
 			held := heldPort(t, network, address)
 			r := c.ok(t, "start_process", serving(t, network, held)).says(t, fmt.Sprintf("port %d is held by pid %d ", held, os.Getpid()), "which was started elsewhere")
 			again := c.ok(t, "restart_process", args{"process": network})
-			if first, second := r.assigned(t, "PORT"), again.assigned(t, "PORT"); first == held || first != second {
+			if first, second := r.assigned(t), again.assigned(t); first == held || first != second {
 				t.Errorf("got ports %d and %d, want the same one twice, and not %d", first, second, held)
 			}
 		})
@@ -218,13 +218,13 @@ func TestGroupMembersKnowEachOthersPorts(t *testing.T) {
 	c.refused(t, "start_process", args{"name": "web"}, "{api.PORT}: api is not running, so it has no port yet")
 	r := c.ok(t, "start_group", args{"group": "dev"}).says(t, "group dev: up", "api: ready")
 	api := c.ok(t, "get_process_info", args{"process": "api"})
-	want := fmt.Sprintf("api is http://localhost:%d {other.PORT} {api.OTHER}", api.assigned(t, "PORT"))
-	r.says(t, api.url(t, "PORT"))
+	want := fmt.Sprintf("api is http://localhost:%d {other.PORT} {api.OTHER}", api.assigned(t))
+	r.says(t, api.url(t))
 	for _, name := range []string{"web", "ui"} {
 		c.ok(t, "get_logs", args{"process": name}).says(t, want)
 	}
-	if again := c.ok(t, "restart_process", args{"process": "api"}); again.url(t, "PORT") != api.url(t, "PORT") {
-		t.Errorf("got %s after the restart, want %s, which the others know", again.url(t, "PORT"), api.url(t, "PORT"))
+	if again := c.ok(t, "restart_process", args{"process": "api"}); again.url(t) != api.url(t) {
+		t.Errorf("got %s after the restart, want %s, which the others know", again.url(t), api.url(t))
 	}
 	c.ok(t, "restart_process", args{"process": "ui"})
 	c.ok(t, "get_logs", args{"process": "ui"}).says(t, want)
@@ -252,7 +252,7 @@ func TestTemplatesMeanTheProjectOfTheCall(t *testing.T) {
 	seen := make(map[int]string)
 	for label, answer := range answers {
 		asResult(t, "start_group", c.wait(t, "start_group", answer)).says(t, "group dev"+label+": up", "api"+label+": ready")
-		port := c.info(t, "api"+label).assigned(t, "PORT")
+		port := c.info(t, "api"+label).assigned(t)
 		if other, is := seen[port]; is {
 			t.Errorf("got port %d for %q and %q", port, other, label)
 		}
@@ -263,7 +263,7 @@ func TestTemplatesMeanTheProjectOfTheCall(t *testing.T) {
 	if _, is := seen[free]; !is {
 		t.Errorf("got the ports %v, want one to be %d", seen, free)
 	}
-	want := fmt.Sprintf("^%d$", c.info(t, "api@feature").assigned(t, "PORT"))
+	want := fmt.Sprintf("^%d$", c.info(t, "api@feature").assigned(t))
 	c.ok(t, "start_process", sh("other", "echo {api@feature.PORT}; exec sleep 1000", args{"ready": args{"log": want}, "timeout_ms": longWait})).want(t, args{"ready": true})
 }
 
@@ -341,7 +341,7 @@ func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
 	c.ok(t, "send_input", args{"process": "web", "text": "go", "wait_ms": 1})
 	r := c.checked(t, "start_process", asResult(t, "start_process", c.wait(t, "start_process", answer)))
 	r.want(t, args{"run": 2, "ready": true, "restarts": 1}).says(t, fmt.Sprintf(": run 1 ended, since port %d is held by pid %d ", first, os.Getpid()))
-	second := r.assigned(t, "PORT")
+	second := r.assigned(t)
 	if second == first {
 		t.Errorf("got port %d twice", first)
 	}
