@@ -3,6 +3,7 @@ module pmcp
 go 1.26.0
 
 require (
+	charm.land/bubbletea/v2 v2.1.1 // screen of pmcp top
 	github.com/agnivade/levenshtein v1.2.2 // nearest name in errors
 	github.com/creack/pty v1.1.24 // terminals
 	github.com/google/jsonschema-go v0.4.3 // schemas from structs
@@ -20,8 +21,6 @@ require (
 	golang.org/x/time v0.16.0 // rate limits
 	mvdan.cc/sh/v3 v3.14.1 // splits command lines by shell rules
 )
-
-require charm.land/bubbletea/v2 v2.1.1
 
 require (
 	github.com/charmbracelet/colorprofile v0.4.3 // indirect
