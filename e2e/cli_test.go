@@ -235,3 +235,29 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 		}
 	}
 }
+
+// TestPersonStopsAndRestarts checks that a person stops and restarts what a server runs, and
+// that nothing is started by the command itself.
+func TestPersonStopsAndRestarts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	for _, name := range []string{"web", "api"} {
+		s.must(t, "start_process", own(t, name, "echo"))
+	}
+	w.wantCommand(t, 0, []string{"restart", "web"}, "web: running")
+	if run := s.must(t, "get_process_info", args{"process": "web"}).num("run"); run != 2 {
+		t.Errorf("after restart: got run %d, want 2", run)
+	}
+	w.wantCommand(t, 0, []string{"stop", "web", "api"}, "web: stopped", "api: stopped")
+	for _, name := range []string{"web", "api"} {
+		if state := s.must(t, "get_process_info", args{"process": name}).str("state"); state != "stopped" {
+			t.Errorf("after stop: got %s %s, want stopped", name, state)
+		}
+	}
+	w.wantCommand(t, 1, []string{"stop", "web"}, "web is not running")
+	w.wantCommand(t, 1, []string{"restart", "api"}, "api is not running")
+	w.wantCommand(t, 2, []string{"stop", "wbe"}, "did you mean web?")
+	w.wantCommand(t, 2, []string{"restart"}, "requires at least 1 arg")
+}

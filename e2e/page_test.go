@@ -17,7 +17,7 @@ const hostileMarkup = `<script>alert(1)</script><img src=x onerror=alert(2)>"><s
 	`javascript:alert(4) {{7*7}} <a href="javascript:alert(5)">x</a> &lt;b&gt; </pre></div><style>*{display:none}</style>` + "\n"
 
 // TestPersonUsesPageInBrowser opens the page of pmcp open in Chromium, reads, searches,
-// filters and unfolds, and closes it.
+// filters and unfolds, restarts and stops a process, and closes it.
 func TestPersonUsesPageInBrowser(t *testing.T) {
 	t.Parallel()
 	needs(t, "python3")
@@ -82,6 +82,7 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	if !strings.Contains(seen.Groups, "api running after db") {
 		t.Errorf("got the graph %q, want api after db", seen.Groups)
 	}
+	s.must(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 2})
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after the page was closed: got %v, %s, want exit code 0", err, &said)
 	}

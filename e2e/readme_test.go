@@ -133,7 +133,7 @@ func (r *readme) shell(t *testing.T, b block, dir string) string {
 func (r *readme) commands(t *testing.T, b block) {
 	for line := range strings.Lines(b.text) {
 		command, _, _ := strings.Cut(strings.ReplaceAll(line, " -f", ""), "#")
-		if strings.HasPrefix(command, "pmcp open") || strings.HasPrefix(command, "pmcp top") { // TestPersonUsesPageInBrowser and TestPersonWatchesTop run them
+		if strings.HasPrefix(command, "pmcp open") || strings.HasPrefix(command, "pmcp top") || strings.HasPrefix(command, "pmcp stop") { // TestPersonUsesPageInBrowser, TestPersonWatchesTop and TestPersonStopsAndRestarts run them
 			continue
 		}
 		cmd := exec.Command("sh", "-c", strings.TrimSpace(command)+" --all")

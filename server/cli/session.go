@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -43,24 +44,39 @@ func startSession(ctx context.Context, stderr io.Writer) (*session, error) {
 	return s, nil
 }
 
-// call calls a tool. It is a page.Call.
+// call calls a tool and returns its structured result. It is a page.Call.
 func (s *session) call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	var request mcp.CallToolRequest
-	request.Params.Name, request.Params.Arguments = tool, arguments
-	result, err := s.client.CallTool(ctx, request)
+	result, _, err := s.ask(ctx, tool, arguments)
 	if err != nil {
 		return nil, err
 	}
-	if result.IsError {
-		var text string
-		for _, c := range result.Content {
-			if t, ok := c.(mcp.TextContent); ok {
-				text += t.Text
-			}
-		}
-		return nil, errors.New(text)
-	}
 	return json.Marshal(result.StructuredContent)
+}
+
+// text calls a tool and returns the first line of its text, which says what became of the
+// process.
+func (s *session) text(ctx context.Context, tool string, arguments json.RawMessage) (string, error) {
+	_, text, err := s.ask(ctx, tool, arguments)
+	first, _, _ := strings.Cut(text, "\n")
+	return first, err
+}
+
+// ask calls a tool. An answer that is an error becomes err.
+func (s *session) ask(ctx context.Context, tool string, arguments json.RawMessage) (result *mcp.CallToolResult, text string, err error) {
+	var request mcp.CallToolRequest
+	request.Params.Name, request.Params.Arguments = tool, arguments
+	if result, err = s.client.CallTool(ctx, request); err != nil {
+		return nil, "", err
+	}
+	for _, c := range result.Content {
+		if t, ok := c.(mcp.TextContent); ok {
+			text += t.Text
+		}
+	}
+	if result.IsError {
+		return nil, "", errors.New(text)
+	}
+	return result, text, nil
 }
 
 // Close ends the server.

@@ -161,7 +161,8 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := s.call(r.Context(), tool, arguments)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+		w.Header().Set("X-Pmcp-Error", "true") // a status of failure would be an error of the page in the browser's console
+		_, _ = io.WriteString(w, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -95,12 +95,15 @@ func TestOnlyThePageMayCall(t *testing.T) {
 		{"a tool that the page does not need", "POST", page + "call/start_process", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 404, "may not call"},
 		{"too long arguments", "POST", page + "call/list_processes", `"` + strings.Repeat("x", maxCallBytes) + `"`, map[string]string{"X-Pmcp-Token": s.token}, 400, "want JSON"},
 		{"arguments that are no JSON", "POST", page + "call/list_processes", `{`, map[string]string{"X-Pmcp-Token": s.token}, 400, "want JSON"},
-		{"a call that fails", "POST", page + "call/stop_process", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 422, "no such process"},
+		{"a call that fails", "POST", page + "call/stop_process", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 200, "no such process"},
 		{"a call by GET", "GET", page + "call/list_processes", "", map[string]string{"X-Pmcp-Token": s.token}, 405, ""},
 	} {
 		status, text, h := ask(t, c.method, c.url, c.body, c.header)
 		if status != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("%s: got %d, %.100q; want %d, %q", c.name, status, text, c.want, c.text)
+		}
+		if failed := h.Get("X-Pmcp-Error") != ""; failed != (c.name == "a call that fails") {
+			t.Errorf("%s: got X-Pmcp-Error: %v, want it for a call that fails", c.name, failed)
 		}
 		if !strings.Contains(h.Get("Content-Security-Policy"), "default-src 'none'") || h.Get("Referrer-Policy") != "no-referrer" || h.Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: got headers %v, want a policy that forbids everything else", c.name, h)
