@@ -148,9 +148,6 @@ const (
 // created at the start, because the system may refuse more later.
 const serverThreads = 8
 
-// keepPeriod is how often the session checks that its record and its socket exist.
-const keepPeriod = 10 * time.Second
-
 // serve runs the server and returns the exit code. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	if os.Getenv("GOGC") == "" {
@@ -264,10 +261,11 @@ func (s *session) open(ctx context.Context) error {
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
 	s.sweep.Go(func() { collectAfterStart(pausing) })
 	if s.record != nil {
-		s.sweep.Go(func() { s.record.Keep(pausing, keepPeriod, s.log) })
-	}
-	if s.socket != nil {
-		s.sweep.Go(func() { s.socket.Keep(pausing, keepPeriod) })
+		var more []func()
+		if s.socket != nil {
+			more = append(more, s.socket.Restore)
+		}
+		s.sweep.Go(func() { s.record.Keep(pausing, 10*time.Second, s.log, more...) })
 	}
 	return nil
 }

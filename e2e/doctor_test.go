@@ -182,8 +182,9 @@ func TestDeletedRecordIsRestored(t *testing.T) {
 	}) {
 		t.Errorf("got the report\n%s\nwant the server's record restored", text)
 	}
-	if after := a.records(t); fmt.Sprint(after) != fmt.Sprint(before) {
-		t.Errorf("got the files %v, want %v", after, before)
+	var after []string
+	if !poll(endsWithin, func() bool { after = a.records(t); return fmt.Sprint(after) == fmt.Sprint(before) }) {
+		t.Errorf("got the files %v, want %v", after, before) // the socket comes after the record
 	}
 	c.ok(t, "get_server_info", args{}).want(t, args{"health": "healthy", "total_server_processes": 1})
 	c.closeInput(t)

@@ -11,8 +11,9 @@ import (
 
 // Keep restores the session's files that others have removed or damaged. It checks
 // them every period until ctx ends: without these files, other servers and the doctor
-// cannot see this one. It must not be called twice.
-func (r *Registration) Keep(ctx context.Context, period time.Duration, log *slog.Logger) {
+// cannot see this one. It then calls each of more, which check what else lies beside the
+// record. It must not be called twice.
+func (r *Registration) Keep(ctx context.Context, period time.Duration, log *slog.Logger, more ...func()) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	for failed := false; ; {
@@ -29,6 +30,9 @@ func (r *Registration) Keep(ctx context.Context, period time.Duration, log *slog
 			log.Warn("the record was gone or damaged and is restored", "path", r.Path())
 		}
 		failed = err != nil
+		for _, restore := range more {
+			restore()
+		}
 	}
 }
 

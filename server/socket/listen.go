@@ -70,8 +70,10 @@ type Listener struct {
 	write time.Duration // writeTime
 	peer  func(*net.UnixConn) (pid int, err error)
 
+	failed bool // the last Restore; used only by that
+
 	mu     sync.Mutex
-	net    *net.UnixListener // guarded by mu; Keep replaces it
+	net    *net.UnixListener // guarded by mu; Restore replaces it
 	file   fileID            // guarded by mu; of the socket that net listens on
 	closed bool              // guarded by mu
 }
@@ -132,31 +134,21 @@ func identify(path string) (fileID, error) {
 	return fileID{uint64(st.Dev), st.Ino}, nil //nolint:unconvert // Dev is an int32 on macOS
 }
 
-// Keep creates the socket again if it was removed or replaced, which it checks every period
-// until ctx ends.
-func (l *Listener) Keep(ctx context.Context, period time.Duration) {
-	ticker := time.NewTicker(period)
-	defer ticker.Stop()
-	for failed := false; ; {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if l.exists() {
-			continue
-		}
-		err := l.listen()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil && !failed:
-			l.log.Warn("the socket is gone and cannot be restored; trying again", "error", err)
-		case err == nil:
-			l.log.Warn("the socket was gone and is restored", "path", l.path)
-		}
-		failed = err != nil
+// Restore creates the socket again if it was removed or replaced. It must not be called by
+// several goroutines at once.
+func (l *Listener) Restore() {
+	if l.exists() {
+		return
 	}
+	err := l.listen()
+	switch {
+	case errors.Is(err, net.ErrClosed):
+	case err != nil && !l.failed:
+		l.log.Warn("the socket is gone and cannot be restored; trying again", "error", err)
+	case err == nil:
+		l.log.Warn("the socket was gone and is restored", "path", l.path)
+	}
+	l.failed = err != nil
 }
 
 // exists reports whether the file at the path of the socket is the socket.
