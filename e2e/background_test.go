@@ -155,8 +155,8 @@ func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {
 }
 
 // TestDevServersThatSeeAnAgent starts a dev server in an environment that tells it of an agent: one call
-// returns the address at which its own tree serves the page, its log is read, and a restart and a stop
-// leave no process. Astro then starts its server in the background and exits.
+// returns the address at which its own tree serves the page, its log and its errors are read, and a
+// restart and a stop leave no process. Astro then starts its server in the background and exits.
 func TestDevServersThatSeeAnAgent(t *testing.T) {
 	t.Parallel()
 	names, rounds := []string{"astro"}, 1
@@ -182,6 +182,11 @@ func TestDevServersThatSeeAnAgent(t *testing.T) {
 				}
 				page.servesPage(t, c, "web")
 				c.awaitLine(t, "web", logged[name])
+				if name == "astro" {
+					fetch(t, page.url(t)+"/cart")
+					c.awaitLine(t, "web", "TypeError: Cannot read properties of null")
+					c.ok(t, "get_errors", args{"process": "web"}).says(t, "Cannot read properties of null (reading 'items')", "src/pages/cart.astro:3")
+				}
 				c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
 				w.leavesNothing(t)
 			}

@@ -55,6 +55,7 @@ var npmDevServers = map[string]npmDevServer{
 			"package.json":          `{"private": true, "type": "module"}`,
 			"astro.config.mjs":      "export default { cacheDir: '.cache', vite: { cacheDir: '.vite' } }\n",
 			"src/pages/index.astro": "<html><head><title>TITLE</title></head><body></body></html>\n",
+			"src/pages/cart.astro":  "---\nconst cart = null\nconst n = cart.items.length\n---\n<p>{n}</p>\n",
 		},
 	},
 }

@@ -42,6 +42,12 @@ func TestLevelIsReadAfterLoggerName(t *testing.T) {
 		{"logging with a traceback", []string{
 			"52026-11-22 14:00:00,123 - shop - ERROR - payment failed", "5Traceback (most recent call last):", `0  File "/app/shop.py", line 2, in pay`, "0    charge()", "5ValueError: no card",
 		}, []string{"ValueError|no card|/app/shop.py:2|4"}},
+		{"stack in the message", []string{
+			`5{"message":"TypeError: cart is null\n    at eval (/app/src/pages/bad.astro:3:1)\n    at bad (/app/node_modules/astro/dist/x.js:16:12)","label":null,"level":"error"}`,
+			`3{"message":"[200] / 23ms","label":null,"level":"info"}`,
+			`5{"message":"cart is empty (see below)\n  Stack trace:\n    at eval (/app/src/pages/bad.astro:4:1)","label":null,"level":"error"}`,
+			`5{"message":"two lines\nwithout a stack","level":"error"}`,
+		}, []string{"TypeError|cart is null|/app/src/pages/bad.astro:3|3", "|cart is empty (see below)|/app/src/pages/bad.astro:4|3", "|two lines\nwithout a stack|:0|0"}},
 		{"serilog", []string{
 			"5[14:00:00 ERR] Payment declined", "3[14:00:01 INF] ERR is the short form", "6[14:00:02 FTL] Host terminated", "52026-11-22 14:00:03.123 +00:00 [ERR] Payment lost", "32026-11-22 14:00:03.123 +00:00 [INF] No [ERR] here",
 		}, []string{"|Payment declined|:0|0", "|Host terminated|:0|0", "|Payment lost|:0|0"}},

@@ -68,6 +68,13 @@ func (b *block) readObject(o map[string]any, depth int) {
 		if cause == stack {
 			cause = ""
 		}
+	} else if title, frames, ok := cutFrames(message); ok {
+		if b.readStack(message); b.f.Message != "" {
+			message = ""
+		} else {
+			message = title
+			b.setPosition(frames)
+		}
 	}
 	if source, ok := o["source"].(map[string]any); ok {
 		b.readSource(source)
@@ -76,6 +83,18 @@ func (b *block) readObject(o map[string]any, depth int) {
 		b.setPosition(firstSourcePosition(caller))
 	}
 	b.setCombinedMessage(message, cause)
+}
+
+// cutFrames returns the first line of a message into which a logger has put the stack, as Astro does,
+// and the position of the first frame. It reports false for a message without frames.
+func cutFrames(message string) (title string, first position, ok bool) {
+	title, below, _ := strings.Cut(cut(message, maxText), "\n")
+	for text := range strings.Lines(below) {
+		if p, _, isFrame := parseFrame(line{text: strings.TrimRight(text, "\n")}); isFrame && p.line > 0 {
+			return title, p, true
+		}
+	}
+	return message, position{}, false
 }
 
 // setCombinedMessage joins the message and the cause, and puts both before the message of an inner
