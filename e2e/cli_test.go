@@ -100,7 +100,10 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 		w.wantCommand(t, 0, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
 		w.wantCommand(t, 0, []string{"logs", "bad", "--level", "warn"}, "WARN one")
 		w.wantCommand(t, 0, []string{"errors"}, "ValueError: broken", "bad (")
-		w.wantCommand(t, 0, []string{"events"}, "bad (run 1) crashed")
+		w.wantCommand(t, 0, []string{"events"}, " bad (run 1) crashed")
+		if out, _, _ := w.command(t, w.project, "events"); strings.Contains(out, "bad: bad") {
+			t.Errorf("events: got %.300q, want each name once", out)
+		}
 		w.wantCommand(t, 1, []string{"logs", "--grep", "nowhere"})
 		w.wantCommand(t, 1, []string{"errors", "web"})
 		if out, _, code := w.command(t, w.home, "ps", "--all"); code != 0 || !strings.Contains(out, "web@project") {

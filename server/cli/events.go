@@ -104,10 +104,12 @@ func (s *screen) event(ctx context.Context, r *reader, e *logstore.Event) error 
 	if s.json {
 		return s.out.json(eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Text: e.Text})
 	}
-	name := e.Name
-	if name != "" {
-		name = r.name(ctx, e.Project, name) + ": "
-	}
 	text, _, _ := strings.Cut(e.Text, "; get_logs ") // what an agent may call next
-	return s.out.println(s.out.paint(dim, e.At.Local().Format(time.DateTime)) + " " + name + line.Visible(text))
+	if rest, ok := strings.CutPrefix(text, e.Name); e.Name != "" {
+		name := r.name(ctx, e.Project, e.Name)
+		if text = name + rest; !ok {
+			text = name + ": " + text
+		}
+	}
+	return s.out.println(s.out.paint(dim, e.At.Local().Format(time.DateTime)) + " " + line.Visible(text))
 }

@@ -87,7 +87,8 @@ func migrate(ctx context.Context, o logstore.Options) error {
 		return err
 	}
 	if st := store.Status(); st.State == logstore.StateMemory {
-		err = errors.New(st.Reason)
+		why, _, _ := strings.Cut(st.Reason, ";") // a server would keep its log in memory now
+		err = errors.New(why + "; pmcp --doctor lists the servers")
 	}
 	return errors.Join(err, store.Close())
 }

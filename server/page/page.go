@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -159,6 +160,10 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("want JSON of at most %d bytes", maxCallBytes), http.StatusBadRequest)
 		return
 	}
+	if err := checkArguments(tool, arguments); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	result, err := s.call(r.Context(), tool, arguments)
 	if err != nil {
 		w.Header().Set("X-Pmcp-Error", "true") // a status of failure would be an error of the page in the browser's console
@@ -167,6 +172,21 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(result)
+}
+
+// checkArguments refuses a call that changes more than the state of a process: the page starts
+// no commands.
+func checkArguments(tool string, arguments json.RawMessage) error {
+	if tool != "stop_process" && tool != "restart_process" {
+		return nil
+	}
+	var only struct{ Process, Project string }
+	d := json.NewDecoder(bytes.NewReader(arguments))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&only); err != nil {
+		return fmt.Errorf("want the arguments process and project only: %w", err)
+	}
+	return nil
 }
 
 // serveAlive answers when the page is closed, or when the server ends.

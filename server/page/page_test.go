@@ -96,6 +96,7 @@ func TestOnlyThePageMayCall(t *testing.T) {
 		{"too long arguments", "POST", page + "call/list_processes", `"` + strings.Repeat("x", maxCallBytes) + `"`, map[string]string{"X-Pmcp-Token": s.token}, 400, "want JSON"},
 		{"arguments that are no JSON", "POST", page + "call/list_processes", `{`, map[string]string{"X-Pmcp-Token": s.token}, 400, "want JSON"},
 		{"a call that fails", "POST", page + "call/stop_process", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 200, "no such process"},
+		{"a restart with another command", "POST", page + "call/restart_process", `{"process":"web","command":"sh"}`, map[string]string{"X-Pmcp-Token": s.token}, 400, "process and project only"},
 		{"a call by GET", "GET", page + "call/list_processes", "", map[string]string{"X-Pmcp-Token": s.token}, 405, ""},
 	} {
 		status, text, h := ask(t, c.method, c.url, c.body, c.header)
