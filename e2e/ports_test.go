@@ -334,6 +334,10 @@ func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
 		return sh(name, "echo run; read go; exec "+strings.Join(append([]string{self(t)}, program("http", "{PORT}")...), " "), args{"ports": args{"PORT": 0}})
 	}
 	_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": late("web").with("ready", args{"port": 0}).with("timeout_ms", longWait)})
+	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "web: running") }) {
+		t.Fatal("web does not run")
+	}
+	c.refused(t, "start_process", sh("web", "echo refused", args{"ports": args{"PORT": 0}}), "args") // must not run at the second try
 	first := c.takePort(t, "web")
 	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "run 2") }) {
 		t.Fatal("there is no second run")

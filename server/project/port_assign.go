@@ -67,7 +67,8 @@ func (a *assignments) add(all map[string]map[string]process.AssignedPort) {
 	maps.Copy(a.pending, all)
 }
 
-// setStarted records a start, and forgets those of processes that are not there any more.
+// setStarted records a start that was accepted, and forgets those of processes that are not
+// there any more.
 func (a *assignments) setStarted(name string, s portStart, exists func(name string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -75,7 +76,9 @@ func (a *assignments) setStarted(name string, s portStart, exists func(name stri
 		a.started = make(map[string]portStart)
 	}
 	maps.DeleteFunc(a.started, func(name string, _ portStart) bool { return !exists(name) })
-	a.started[name] = s
+	if delete(a.started, name); len(s.def.Ports) > 0 || len(s.uses) > 0 {
+		a.started[name] = s
+	}
 }
 
 // users returns the processes that were started with a port of name.
@@ -144,22 +147,23 @@ func (p *Project) portOf(ctx context.Context, name, variable string) (port int, 
 }
 
 // assignPorts returns def with its ports and with its templates replaced, for a start of
-// name. A process that is running and is to be kept keeps its ports.
-func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (Definition, error) {
+// name, and what setStarted is to record if that start is accepted. A process that is
+// running and is to be kept keeps its ports.
+func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (Definition, portStart, error) {
+	start := portStart{def: def}
 	if err := def.checkPorts(); err != nil {
-		return def, err
+		return def, start, err
 	}
 	assigned := p.keptPorts(name, def, ifRunning)
 	if assigned == nil && len(def.Ports) > 0 {
 		if assigned = p.assignments.wanted(name, def.Ports); assigned == nil {
 			all, err := p.reservePorts(ctx, map[string]Definition{name: def})
 			if err != nil {
-				return def, err
+				return def, start, err
 			}
 			assigned = all[name]
 		}
 	}
-	start := portStart{def: def}
 	var missing error
 	expanded := def.expanded(assigned, func(other, variable string) (string, bool) {
 		port, declared := p.portOf(ctx, other, variable)
@@ -174,12 +178,9 @@ func (p *Project) assignPorts(ctx context.Context, name string, def Definition, 
 	})
 	if missing != nil {
 		p.releasePorts(ctx, name, true)
-		return def, missing
+		return def, start, missing
 	}
-	if len(def.Ports) > 0 || len(start.uses) > 0 {
-		p.assignments.setStarted(name, start, func(name string) bool { _, err := p.o.Manager.Status(name); return err == nil })
-	}
-	return expanded, nil
+	return expanded, start, nil
 }
 
 // keptPorts returns the ports of the run of name if it is live and is to be kept, or nil.

@@ -222,7 +222,7 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 
 // launchHere is launch for a process that no other window runs.
 func (p *Project) launchHere(ctx context.Context, name string, def Definition, o launchOptions) (st process.Status, already bool, err error) {
-	told, err := p.assignPorts(ctx, name, def, o.ifRunning)
+	told, start, err := p.assignPorts(ctx, name, def, o.ifRunning)
 	if err != nil {
 		return st, false, err
 	}
@@ -261,6 +261,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err != nil {
 		return st, already, err
 	}
+	p.assignments.setStarted(name, start, func(name string) bool { _, err := p.o.Manager.Status(name); return err == nil })
 	if !o.unnamed {
 		p.saveDefinition(name, def)
 	}
