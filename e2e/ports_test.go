@@ -422,6 +422,27 @@ func TestPortThatNeedsRightsIsRefused(t *testing.T) {
 	c.ok(t, "list_processes", args{"state": "running"}).hides(t, "web", "api")
 }
 
+// TestPortsOfUnstartedMemberAreReleased checks that a member that a group has not started keeps no port once
+// the start is over, although the call has timed out before.
+func TestPortsOfUnstartedMemberAreReleased(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	free := proctest.FreePort(t)
+	c.ok(t, "create_group", args{"name": "dev", "members": []args{
+		{"process": "db", "command": "sleep 1000", "ready": args{"log": "never"}},
+		{"process": "api", "command": self(t), "args": program("http", "{PORT}"), "ports": args{"PORT": free}, "depends_on": []args{{"process": "db", "condition": "ready"}}},
+	}})
+	c.ok(t, "start_group", args{"group": "dev", "timeout_ms": 300}).says(t, "api: pending")
+	c.ok(t, "start_process", serving(t, "web", free)).says(t, fmt.Sprintf("port %d is reserved for api", free))
+	c.ok(t, "stop_process", args{"process": "db"})
+	if !poll(answersWithin, func() bool { // the start ends a moment later
+		return strings.Contains(c.ok(t, "restart_process", args{"process": "web"}).Text, fmt.Sprintf("http://localhost:%d", free))
+	}) {
+		t.Errorf("port %d is still reserved for a process that was not started", free)
+	}
+	c.refused(t, "start_process", sh("ui", "echo {api.PORT}"), "api is not running, so it has no port yet")
+}
+
 // TestPortIsReservedBetweenRuns checks that no process gets the port of one that is about to be restarted.
 func TestPortIsReservedBetweenRuns(t *testing.T) {
 	t.Parallel()

@@ -110,9 +110,11 @@ type operation struct {
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the operation has ended
 
-	mu       sync.Mutex
-	outcomes []Outcome // in order
+	mu       sync.Mutex // guards the fields below
+	outcomes []Outcome  // in order
 	changed  chan struct{}
+	over     bool
+	ended    []func() // one of each call that waits or waited
 }
 
 // The causes for which an operation is cancelled in favour of another.
@@ -184,8 +186,29 @@ func (op *operation) run(work func(context.Context, *operation)) {
 	ctx, cancel := context.WithTimeoutCause(op.ctx, limit, fmt.Errorf("timed out after %s", limit))
 	defer cancel()
 	work(ctx, op)
+	op.mu.Lock()
+	ended := op.ended
+	op.over = true
+	op.mu.Unlock()
+	for _, f := range ended {
+		f()
+	}
 	close(op.done)
 	op.cancel(nil)
+}
+
+// whenEnded calls f once the work is done, before done is closed; at once if the work is
+// done already.
+func (op *operation) whenEnded(f func()) {
+	op.mu.Lock()
+	over := op.over
+	if !over {
+		op.ended = append(op.ended, f)
+	}
+	op.mu.Unlock()
+	if over {
+		f()
+	}
 }
 
 // isOver reports whether the operation has ended.

@@ -22,6 +22,10 @@ type StartOptions struct {
 	// Progress is called for each change of a member's Result while Start
 	// waits, by the goroutine that called Start. It may be nil.
 	Progress func(Progress)
+	// Ended is called once the operation that Start has begun or joined has done its
+	// work, which may be after Start has returned, and before those that wait for it
+	// return. It is not called if Start returns an error. It may be nil.
+	Ended func()
 }
 
 // Start starts the members of the group called name, each once its dependencies
@@ -45,6 +49,9 @@ func (m *Manager) Start(ctx context.Context, name string, starter Starter, o Sta
 	})
 	if err != nil {
 		return Report{}, err
+	}
+	if o.Ended != nil {
+		op.whenEnded(o.Ended)
 	}
 	if o.NoWait {
 		var end context.CancelFunc

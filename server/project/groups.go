@@ -261,8 +261,9 @@ func (p *Project) StartGroup(ctx context.Context, name string, o groups.StartOpt
 	if err != nil {
 		return groups.Report{}, err
 	}
+	o.Ended = release
 	report, err := p.o.Groups.Start(ctx, name, p, o)
-	if err != nil || !report.TimedOut { // otherwise it goes on
+	if err != nil { // it was not begun
 		release()
 	}
 	return report, err

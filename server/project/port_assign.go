@@ -17,10 +17,19 @@ import (
 type assignments struct {
 	mu sync.Mutex // guards the fields below
 	// pending are the ports of members of groups that are to be started, by process.
-	pending map[string]map[string]process.AssignedPort
+	pending map[string]*pendingPorts
 	// started are the definitions of the latest starts with ports or templates.
 	started map[string]portStart
 }
+
+// pendingPorts are the ports of one member, of the start of a group that reserved them.
+type pendingPorts struct {
+	ports map[string]process.AssignedPort
+	start *groupStart
+}
+
+// A groupStart identifies one start of a group. It has a size, so that its address is its own.
+type groupStart struct{ _ byte }
 
 // A portStart is a start with ports or templates.
 type portStart struct {
@@ -32,39 +41,51 @@ type portStart struct {
 func (a *assignments) wanted(name string, ports map[string]int) map[string]process.AssignedPort {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	assigned := a.pending[name]
-	if !maps.EqualFunc(assigned, ports, func(a process.AssignedPort, preferred int) bool { return a.Preferred == preferred }) {
+	p := a.pending[name]
+	if p == nil || !maps.EqualFunc(p.ports, ports, func(a process.AssignedPort, preferred int) bool { return a.Preferred == preferred }) {
 		return nil
 	}
-	return assigned
+	return p.ports
 }
 
-// remove ends that ports of name are pending, and reports whether they were. Call it once
-// name was started: until then, the templates of others find them here.
-func (a *assignments) remove(name string) bool {
+// remove ends that ports of name are pending, of the given start or, if that is nil, of any.
+// It reports whether they were. Call it once name was started: until then, the templates of
+// others find them here.
+func (a *assignments) remove(name string, of *groupStart) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	_, were := a.pending[name]
+	p := a.pending[name]
+	if p == nil || of != nil && p.start != of {
+		return false
+	}
 	delete(a.pending, name)
-	return were
+	return true
 }
 
 // find returns a pending port.
 func (a *assignments) find(name, variable string) (process.AssignedPort, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	port, ok := a.pending[name][variable]
+	p := a.pending[name]
+	if p == nil {
+		return process.AssignedPort{}, false
+	}
+	port, ok := p.ports[variable]
 	return port, ok
 }
 
-// add makes ports pending.
-func (a *assignments) add(all map[string]map[string]process.AssignedPort) {
+// add makes ports pending for a start of a group.
+func (a *assignments) add(all map[string]map[string]process.AssignedPort) *groupStart {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.pending == nil {
-		a.pending = make(map[string]map[string]process.AssignedPort)
+		a.pending = make(map[string]*pendingPorts)
 	}
-	maps.Copy(a.pending, all)
+	of := new(groupStart)
+	for name, assigned := range all {
+		a.pending[name] = &pendingPorts{assigned, of}
+	}
+	return of
 }
 
 // setStarted records a start that was accepted, and forgets those of processes that are not
@@ -211,7 +232,7 @@ func (p *Project) releasePorts(ctx context.Context, name string, failed bool) {
 }
 
 // reserveGroup chooses the ports of all members of a group that are about to be started. It
-// returns a function that releases those of members that were not started.
+// returns a function that releases those of members that this start has not started.
 func (p *Project) reserveGroup(ctx context.Context, group string, restart bool) (release func(), err error) {
 	g, err := p.o.Groups.Group(ctx, group)
 	if err != nil {
@@ -235,10 +256,10 @@ func (p *Project) reserveGroup(ctx context.Context, group string, restart bool) 
 	if err != nil {
 		return func() {}, err
 	}
-	p.assignments.add(all)
+	of := p.assignments.add(all)
 	return func() {
 		for name := range defs {
-			if p.assignments.remove(name) {
+			if p.assignments.remove(name, of) {
 				p.releasePorts(ctx, name, true)
 			}
 		}

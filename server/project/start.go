@@ -227,7 +227,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 		return st, false, err
 	}
 	defer func() {
-		p.assignments.remove(name)
+		p.assignments.remove(name, nil)
 		if err != nil || len(def.Ports) == 0 && !already {
 			p.releasePorts(ctx, name, err != nil)
 		}
