@@ -203,10 +203,12 @@ func TestSocketTakesNoMCP(t *testing.T) {
 		t.Fatalf("got the sockets %v and %v, want one", sockets, err)
 	}
 	for line, want := range map[string]string{
-		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                     "different versions",
-		`{"pmcp":1,"method":"tools/call","params":{"name":"stop_process"}}`:                                  "there is no method",
-		`{"pmcp":1,"method":"call","params":{"tool":"no_tool"}}`:                                             "does not offer",
-		`{"pmcp":1,"method":"call","params":{"tool":"stop_process","process":"web","run":1,"arguments":{}}}`: "web",
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                      "different versions",
+		`{"pmcp":1,"method":"tools/call","params":{"name":"stop_process"}}`:                                                   "there is no method",
+		`{"pmcp":1,"method":"call","params":{"tool":"no_tool","arguments":{"process":"web"}}}`:                                "does not offer",
+		`{"pmcp":1,"method":"call","params":{"tool":"stop_process","process":"web","arguments":{"process":"*,web"}}}`:         "do not name one process",
+		`{"pmcp":1,"method":"call","params":[]}`:                                                                              "invalid call",
+		`{"pmcp":1,"method":"call","params":{"tool":"stop_process","process":"web","run":1,"arguments":{"process":"other"}}}`: "web",
 	} {
 		answer := exchange(t, sockets[0], line)
 		var r struct {

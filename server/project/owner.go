@@ -203,12 +203,19 @@ func OwnedBy(err error) string {
 	return away.run.Spec.Name
 }
 
-// DecodeOwnerCall returns the call of another window. The error is for that window.
+// DecodeOwnerCall returns the call of another window, the arguments of which name its
+// process. The error is for that window.
 func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err error) {
 	if method != callMethod {
 		return call, fmt.Errorf("there is no method %.100q", method)
 	}
-	return call, json.Unmarshal(params, &call)
+	if err := json.Unmarshal(params, &call); err != nil {
+		return call, fmt.Errorf("invalid call: %w", err)
+	}
+	if call.Arguments, _ = rename(call.Arguments, call.Process); call.Arguments == nil {
+		return call, fmt.Errorf("the arguments of %.100q do not name one process", call.Tool)
+	}
+	return call, nil
 }
 
 // stopAtOwner stops a run that another window owns, through that window.
