@@ -40,12 +40,12 @@ func TestOtherWindowActs(t *testing.T) {
 	other.awaitRunning(t, "echoes")
 	by := owner.owned(t)
 
-	r := other.ok(t, "send_input", args{"process": "echoes", "text": "hello"}).says(t, "got hello", by)
+	r := other.ok(t, "send_input", args{"process": "echoes", "text": "hello", "wait_ms": longWait}).says(t, "got hello", by)
 	if got, _ := r.Data["owner"].(map[string]any); fmt.Sprint(got["pid"]) != fmt.Sprint(owner.serverPID(t)) || r.Data["bytes"] != 6.0 {
 		t.Errorf("got %v, want the owner and 6 bytes", r.Data)
 	}
 	other.ok(t, "tail_logs", args{"process": "echoes"}).says(t, "got hello")
-	other.ok(t, "send_input", args{"process": "echoes", "steps": []args{{"send": "once"}, {"expect": "got once", "send": "twice"}}}).says(t, "got twice", by)
+	other.ok(t, "send_input", args{"process": "echoes", "steps": []args{{"send": "once"}, {"expect": "got once", "send": "twice"}}, "wait_ms": longWait}).says(t, "got twice", by)
 	other.ok(t, "restart_process", args{"process": "echoes", "env": args{"MODE": "changed"}}).want(t, args{"run": 2, "ready": true}).says(t, by, "up")
 	owner.info(t, "echoes").want(t, args{"state": "running", "run": 2}).says(t, "MODE")
 	other.ok(t, "start_process", args{"name": "echoes", "if_running": "restart"}).want(t, args{"run": 3}).says(t, by)
@@ -146,6 +146,31 @@ func TestLostOwnerIsUnknownOutcome(t *testing.T) {
 	}
 	other.refused(t, "stop_process", args{"process": "job"}, "job belongs to another pmcp server", "which alone can change it")
 	third.info(t, "job").want(t, args{"state": "running"})
+}
+
+// TestRestartForAnotherWindowDelaysNoShutdown ends a session while it restarts a process for
+// another window. The process ignores SIGTERM and may take minutes, which a shutdown does not
+// wait for.
+func TestRestartForAnotherWindowDelaysNoShutdown(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other := w.open(t), w.open(t)
+	trapped := filepath.Join(w.home, "trapped")
+	owner.ok(t, "start_process", sh("web", "trap 'touch "+trapped+"' TERM; echo up; while :; do sleep 0.1; done").
+		with("ready", args{"log": "up"}).with("stop", args{"timeout_ms": 600000}))
+	other.awaitRunning(t, "web")
+	_, restarting := other.request(t, "tools/call", args{"name": "restart_process", "arguments": args{"process": "web"}})
+	if !poll(answersWithin, func() bool { _, err := os.Stat(trapped); return err == nil }) {
+		t.Fatal("the restart did not reach the process")
+	}
+	owner.closeInput(t)
+	owner.exit(t)
+	if r := asResult(t, "restart_process", other.wait(t, "restart_process", restarting)); !r.Error {
+		t.Errorf("got %s, want an error: its server has ended", r.Text)
+	}
+	if text := owner.stderr.String(); strings.Contains(text, "killing the server") || strings.Contains(text, "shutdown was not clean") {
+		t.Errorf("got an unclean shutdown:\n%s", text)
+	}
 }
 
 // TestWindowsActAtOnce has several windows act on one another's processes at the same time.

@@ -98,7 +98,8 @@ type Server struct {
 	storage pulse         // polls the state of the store
 	shown   project.Shown // how far output was shown on this connection
 
-	served atomic.Pointer[served] // nil before Serve
+	served    atomic.Pointer[served] // nil before Serve
+	answering sync.WaitGroup         // the calls of other windows; see Close
 }
 
 // served is the connection that is served.
@@ -172,7 +173,10 @@ func (s *Server) offers(t *tool) bool {
 // Close waits until the goroutines that the Server started have ended. The Manager
 // and the Monitor must be closed first, since closing them ends the feeds that the
 // goroutines follow.
-func (s *Server) Close() { s.events.close() }
+func (s *Server) Close() {
+	s.events.close()
+	s.answering.Wait() // not in Serve: a restart, which is never cancelled, ends when the Manager is closed
+}
 
 // Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.
 // Then it drains the connection and returns. It must not be called twice.
@@ -188,7 +192,7 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	notifiers.Go(func() { s.own.SpareNames(notifying) })
 	notifiers.Go(func() { s.cpu.run(notifying) })
 	if s.o.Socket != nil {
-		notifiers.Go(func() { s.o.Socket.Serve(notifying, s.answerServer) })
+		s.answering.Go(func() { s.o.Socket.Serve(notifying, s.answerServer) })
 	}
 	err := c.Serve(ctx)
 	stop()

@@ -246,8 +246,7 @@ func TestConnectionWithoutRequestIsClosed(t *testing.T) {
 	dir := t.TempDir()
 	l := listen(t, dir, echo, func(l *Listener) { l.hello, l.conns = 20*time.Millisecond, 1 })
 	c := connect(t, l)
-	_, err := c.Write([]byte(`{"pmcp":1,`))
-	must(t, err)
+	_, _ = c.Write([]byte(`{"pmcp":1,`)) // it may come too late
 	if got := refusal(t, c); !strings.Contains(got, "no request came within 20ms") {
 		t.Errorf("got %q, want the reason", got)
 	}
