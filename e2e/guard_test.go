@@ -276,6 +276,34 @@ func TestGuardIsListed(t *testing.T) {
 	check(t, v.close())
 }
 
+// TestGuardWorksWithNpm guards a command that npm runs, and lets npm, which is killed, run the guard.
+func TestGuardWorksWithNpm(t *testing.T) {
+	t.Parallel()
+	needs(t, "npm")
+	w := newWorld(t)
+	cmd := w.guarded(t, "npm", "exec", "--offline", "-c", "cat; exit 7")
+	cmd.Stdin = strings.NewReader("in\x00\xff")
+	out, err := cmd.Output()
+	if string(out) != "in\x00\xff" || cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("got %q and %v, want the input and exit code 7", out, err)
+	}
+
+	npm := exec.Command("npm", "exec", "--offline", "-c", build.path+` guard -- sh -c '(setsid sleep 300 &); echo up; sleep 300'`)
+	npm.Dir, npm.Env = w.project, w.env
+	stdin, err := npm.StdinPipe() // stays open
+	check(t, err)
+	defer stdin.Close()
+	stdout, err := npm.StdoutPipe()
+	check(t, err)
+	check(t, npm.Start())
+	if _, err := stdout.Read(make([]byte, 2)); err != nil {
+		t.Errorf("the command below npm has not started: %v", err)
+	}
+	check(t, npm.Process.Kill())
+	_ = npm.Wait() // it was killed
+	w.awaitEmpty(t)
+}
+
 // TestGuardIsPidOne runs the guard as the first process of a pid namespace, as in a container.
 func TestGuardIsPidOne(t *testing.T) {
 	t.Parallel()

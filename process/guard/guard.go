@@ -50,6 +50,9 @@ type Config struct {
 	// server itself has ended the processes of a session, so there it is zero: they are
 	// killed.
 	Grace time.Duration
+	// Wrappers also reports the end of a process between the client and our parent, and of
+	// the client, to the server (see Lifeline.ParentChanged).
+	Wrappers bool
 	// Lock is the record's lock. The server gets it as descriptor 4, and the guardian
 	// holds it until Run returns; Run does not close it. If it is nil, descriptor 4
 	// is /dev/null.

@@ -45,6 +45,7 @@ type guardian struct {
 	pipe      chan os.Signal  // SIGPIPE, never read
 	lifeline  *os.File        // write end; closing it makes the server end
 	command   bool            // whether this process guards a command, not the server: see Hold
+	above     <-chan struct{} // of the wrapperWatch; nil without one
 	gone      <-chan struct{} // of Hold's Lifeline; nil in Run
 	changed   <-chan struct{} // likewise
 	server    proctab.ID
@@ -67,6 +68,11 @@ func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 func run(c Config, t timing) (exitCode int) {
 	g := newGuardian(c, t)
 	g.parent = watchParent(launcher(), t.parentPoll, t.open)
+	if c.Wrappers {
+		w := watchWrappers(wrappers(g.parent.pid), t)
+		defer w.close()
+		g.above = w.ended
+	}
 	return g.live(g.start)
 }
 
@@ -218,6 +224,9 @@ func (g *guardian) supervise() (exitCode int) {
 		}
 		select {
 		case <-g.children:
+		case <-g.above:
+			g.above = nil // it stays closed
+			g.reportChange()
 		case <-g.parent.ended:
 			g.checkParent()
 		case <-g.parent.tick:
@@ -249,12 +258,14 @@ func (g *guardian) forward(sig syscall.Signal) {
 func (g *guardian) checkParent() {
 	now := os.Getppid()
 	if now != g.parent.pid {
-		// A pipe holds 65536 such bytes, so this write does not block. It may fail, because a
-		// server that is gone does not need the byte.
-		_, _ = g.lifeline.Write([]byte{1})
+		g.reportChange()
 	}
 	g.parent = g.parent.next(now)
 }
+
+// reportChange sends a byte through the lifeline. A pipe holds 65536 such bytes, so the write
+// does not block. It may fail, because a server that is gone does not need the byte.
+func (g *guardian) reportChange() { _, _ = g.lifeline.Write([]byte{1}) }
 
 // reapServer reaps every child that has ended, without blocking, and reports whether the
 // server was among them.

@@ -1,6 +1,8 @@
 package guard
 
 import (
+	"fmt"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,16 +43,21 @@ read -r line; exit 3`
 	s.wantGone()
 }
 
-// TestHeldCommandEndsWithLauncher checks that the command ends when the process above the guardian
-// does, while its stdin stays open, with and without pidfd.
-func TestHeldCommandEndsWithLauncher(t *testing.T) {
-	for _, how := range []string{"handle", "polling"} {
-		t.Run(how, func(t *testing.T) {
-			s := start(t, []string{"hold", how, asked}, func(o *sessionOptions) { o.front = []string{"wrapper"} })
-			s.wantLine("up")
-			must(t, s.cmd.Process.Kill()) // the wrapper
-			s.wantLine("asked")
-			s.wantGone()
-		})
+// TestHeldCommandEndsWithWrapper checks that the command ends when a process above the guardian is
+// killed, the parent or the one above the parent, while its stdin stays open, with and without pidfd.
+func TestHeldCommandEndsWithWrapper(t *testing.T) {
+	for _, wrappers := range [][]string{{"wrapper"}, {"wrapper", "wrapper"}, {"wrapper", "wrapper", "wrapper"}} {
+		for _, how := range []string{"handle", "polling"} {
+			if runtime.GOOS != "linux" && len(wrappers) > 1 {
+				continue // the wrappers above the parent are not seen
+			}
+			t.Run(fmt.Sprint(len(wrappers), how), func(t *testing.T) {
+				s := start(t, []string{"hold", how, asked}, func(o *sessionOptions) { o.front = wrappers })
+				s.wantLine("up")
+				must(t, s.cmd.Process.Kill()) // the topmost wrapper
+				s.wantLine("asked")
+				s.wantGone()
+			})
+		}
 	}
 }

@@ -3,6 +3,7 @@ package guard
 import (
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -43,4 +44,34 @@ func sharesStdin(pid int) bool {
 		}
 	}
 	return false
+}
+
+// maxWrappers bounds how many processes between the client and us are watched.
+const maxWrappers = 16
+
+// wrappers returns the processes above parent up to the client: a process that has our stdin as
+// its own is a wrapper, and the first one above that has not is the client, which holds the other
+// end. It must be called while this process still has the client's stdin. It returns none for a
+// stdin without another end.
+func wrappers(parent int) (above []proctab.ID) {
+	stdin, err := os.Readlink("/proc/self/fd/0")
+	if err != nil || !proctab.OwnTable() || !strings.HasPrefix(stdin, "pipe:") && !strings.HasPrefix(stdin, "socket:") {
+		return nil
+	}
+	for pid := parent; pid > 1 && len(above) < maxWrappers; {
+		if link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/0"); err != nil || link != stdin {
+			break
+		}
+		wrapper, err := proctab.Read(pid)
+		if err != nil || wrapper.PPID <= 1 {
+			break
+		}
+		next, err := proctab.Read(wrapper.PPID)
+		if err != nil {
+			break
+		}
+		above = append(above, next.ID)
+		pid = next.PID
+	}
+	return above
 }

@@ -84,8 +84,8 @@ func guardianMain(args []string) int {
 		verb = HoldVerb
 	}
 	return run(Config{
-		ID:     args[2],
-		Verb:   verb,
+		ID:   args[2],
+		Verb: verb, Wrappers: verb == HoldVerb,
 		Args:   args[3:],
 		Lock:   lock,
 		OnGone: func() error { return removeIfThere(record) },
