@@ -170,7 +170,7 @@ func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerA
 	case errors.As(err, &refusal):
 		return a, &WindowError{run: *run, why: fmt.Errorf("it refused the call: %w", refusal)}
 	case errors.Is(err, socket.ErrUnknownOutcome):
-		return a, fmt.Errorf("%s: the pmcp server that owns it (%s) ended before it answered: %w, and the call was not repeated; list_processes shows what runs", run.Spec.Name, run.Owner, socket.ErrUnknownOutcome)
+		return a, fmt.Errorf("%s: the pmcp server that owns it (%s) ended or hung before it answered: %w, and the call was not repeated; list_processes shows what runs", run.Spec.Name, run.Owner, socket.ErrUnknownOutcome)
 	}
 	return a, err
 }

@@ -1,6 +1,7 @@
 package socket
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,15 +50,17 @@ func Call(ctx context.Context, dir, id, method string, params, result any) error
 	}
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	return exchange(ctx, c, line, result)
+	return exchange(ctx, c, line, result, silentTime)
 }
 
-// exchange sends the request and reads the response.
-func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any) error {
+// exchange sends the request and reads the response. The server must give a sign of life
+// at least every silent.
+func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any, silent time.Duration) error {
 	// A listener that refuses the connection may close it before it has read the request:
 	// its response then says why the write failed.
+	_ = c.SetWriteDeadline(time.Now().Add(silent))
 	_, writeErr := c.Write(append(line, '\n'))
-	answer, err := readLine(c, maxAnswer)
+	answer, err := readAnswer(ctx, c, silent)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -78,6 +81,30 @@ func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any) err
 		return fmt.Errorf("%w: invalid answer: %w", ErrUnknownOutcome, err)
 	}
 	return nil
+}
+
+// readAnswer reads the response and skips the signs of life before it, the empty lines.
+func readAnswer(ctx context.Context, c *net.UnixConn, silent time.Duration) (line []byte, err error) {
+	in := bufio.NewReaderSize(c, 32<<10)
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(silent))
+		if ctx.Err() != nil { // it may have ended before the deadline was set
+			return nil, ctx.Err()
+		}
+		part, err := in.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > maxAnswer:
+			return nil, fmt.Errorf("%w: more than %d bytes", errTooLong, maxAnswer)
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return nil, err
+		case len(line) > 1:
+			return line, nil
+		default:
+			line = line[:0]
+		}
+	}
 }
 
 // dial connects to the socket of a session, and checks the socket and the process that

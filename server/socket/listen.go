@@ -25,6 +25,8 @@ const (
 	maxAnswer  = 16 << 20              // bytes of a response
 	helloTime  = 5 * time.Second       // until the request must have come
 	writeTime  = 5 * time.Second       // until the peer must have read the response
+	pulseTime  = 5 * time.Second       // between two signs of life of a call that is being performed
+	silentTime = 6 * pulseTime         // after which a caller gives up on a server that gives none
 	acceptRest = 50 * time.Millisecond // after an accept that failed, such as for want of descriptors
 )
 
@@ -68,6 +70,7 @@ type Listener struct {
 	bytes int64         // of a request; maxRequest
 	hello time.Duration // helloTime
 	write time.Duration // writeTime
+	pulse time.Duration // pulseTime
 	peer  func(*net.UnixConn) (pid int, err error)
 
 	failed bool // the last Restore; used only by that
@@ -89,7 +92,7 @@ func Listen(dir, id string, log *slog.Logger) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{dir: dir, id: id, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, peer: checkPeer}
+	l := &Listener{dir: dir, id: id, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime, peer: checkPeer}
 	if err := l.listen(); err != nil {
 		return nil, err
 	}
@@ -292,10 +295,34 @@ func (l *Listener) serve(ctx context.Context, c *net.UnixConn, handle Handler) {
 		_, _ = c.Read(make([]byte, 1))
 		cancel()
 	}()
+	stopPulse := l.beat(c)
 	done := l.call(ctx, r, handle)
+	stopPulse()
 	cancel()
 	<-gone
 	l.respond(c, done)
+}
+
+// beat sends an empty line now and every l.pulse until stop, which waits for it, is called.
+func (l *Listener) beat(c *net.UnixConn) (stop func()) {
+	var beating sync.WaitGroup
+	end := make(chan struct{})
+	beating.Go(func() {
+		ticker := time.NewTicker(l.pulse)
+		defer ticker.Stop()
+		for {
+			_ = c.SetWriteDeadline(time.Now().Add(l.write))
+			if _, err := c.Write([]byte{'\n'}); err != nil {
+				return // the caller is gone, which the read notices
+			}
+			select {
+			case <-ticker.C:
+			case <-end:
+				return
+			}
+		}
+	})
+	return func() { close(end); beating.Wait() }
 }
 
 // read reads the request of a connection.
