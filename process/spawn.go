@@ -189,7 +189,7 @@ func (s *spawner) reap(table []proctab.Proc, reaped func(proctab.Proc, syscall.W
 // the streams of processes may not use them. So the server can still read the
 // log, check health and keep its record when no further process can be started.
 // Four readers of the log take 8 descriptors, and a check takes 8 for a moment.
-// If half of the descriptor limit is less, that half is reserved.
+// If a third of the descriptor limit is less, that third is reserved.
 const spareDescriptors = 32
 
 // checkSpare returns an error that wraps EMFILE if files, the streams of a new
@@ -200,7 +200,7 @@ func checkSpare(files []*os.File) error {
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
 		return nil
 	}
-	spare := min(spareDescriptors, limit.Cur/2)
+	spare := min(spareDescriptors, limit.Cur/3)
 	for _, f := range files {
 		if uint64(f.Fd())+spare >= limit.Cur {
 			return fmt.Errorf("%w: %d are in use, and the last %d of %d are kept for the log and the checks", unix.EMFILE, f.Fd(), spare, limit.Cur)
