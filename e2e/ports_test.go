@@ -363,6 +363,18 @@ func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
 	c.ok(t, "wait_for_process", args{"process": "api", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
 }
 
+// TestNoSecondTryWithoutAutoRestart checks that a configuration without automatic restarts holds for a run whose
+// port was taken, too.
+func TestNoSecondTryWithoutAutoRestart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.set("PM_AUTO_RESTART_ENABLED", "false")
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", "echo run; read go; exec "+strings.Join(append([]string{self(t)}, program("http", "{PORT}")...), " "), args{"ports": args{"PORT": 0}}))
+	c.takePort(t, "web")
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
+}
+
 // TestBadPortsAreRefused checks the errors about ports, each of which changes nothing.
 func TestBadPortsAreRefused(t *testing.T) {
 	t.Parallel()

@@ -39,8 +39,8 @@ type Manager struct {
 	entries map[string]*entry
 	ends    endLog
 	closing bool
-	execs   int64                     // id of the latest Exec; counts down
-	again   func(Status) (Spec, bool) // see SetSecondTry
+	execs   int64                   // id of the latest Exec; counts down
+	again   func(Status) *SecondRun // see SetSecondTry
 }
 
 // entry is the state of one name. Its fields are guarded by Manager.mu.

@@ -113,12 +113,14 @@ func (m *Manager) supervise(e *entry, run runner, id int64, ready *Ready, before
 	again := m.secondTry(e, run)
 	retry, delay := m.finishRun(e, run, again)
 	if retry == nil {
+		again.decide(false)
 		return
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-retry.Done():
+		again.decide(false)
 	case <-timer.C:
 		m.retry(retry, e, run, again)
 	}
@@ -127,41 +129,53 @@ func (m *Manager) supervise(e *entry, run runner, id int64, ready *Ready, before
 // PortTaken is the Status.Reason of a run that a second try follows.
 const PortTaken = "port was taken"
 
-// A nextSpec is what the run after a failed one executes, if that differs.
-type nextSpec struct {
-	spec Spec
-	exe  command.Executable
+// A SecondRun is a run that follows a failed one at once.
+type SecondRun struct {
+	Spec Spec
+	// Decided is called once: starts reports whether the run is about to start. It is not
+	// if, for example, the process is stopped first.
+	Decided func(starts bool)
+
+	exe command.Executable
+}
+
+// decide calls Decided. s may be nil.
+func (s *SecondRun) decide(starts bool) {
+	if s != nil {
+		s.Decided(starts)
+	}
 }
 
 // secondTry returns what is to follow run, which has ended, at once, or nil if the restart
 // policy decides.
-func (m *Manager) secondTry(e *entry, run runner) *nextSpec {
+func (m *Manager) secondTry(e *entry, run runner) *SecondRun {
 	exit, _ := run.Exit()
 	m.mu.Lock()
 	st := m.snapshotLocked(e)
 	again := m.again
-	may := again != nil && len(st.Spec.Ports) > 0 && e.tried == 0 && st.State == Running && e.recycleReason == "" && !m.closing
+	may := again != nil && len(st.Spec.Ports) > 0 && e.tried == 0 && st.State == Running && e.recycleReason == "" && !m.closing && !m.o.NoAutoRestart
 	m.mu.Unlock()
 	if !may || exit.Clean() || exit.By != BySelf {
 		return nil
 	}
-	spec, ok := again(st)
-	if !ok {
+	next := again(st)
+	if next == nil {
 		return nil
 	}
-	spec, exe, err := m.check(spec)
-	if err != nil {
+	var err error
+	if next.Spec, next.exe, err = m.check(next.Spec); err != nil {
 		m.o.Log.Error("cannot start with another port", "process", st.Spec.Name, "error", err)
+		next.decide(false)
 		return nil
 	}
-	return &nextSpec{spec, exe}
+	return next
 }
 
 // SetSecondTry sets a function that is called when a run with Spec.Ports has failed by
-// itself, once until the next start by a caller. It returns the Spec of a run that follows
-// at once, and reports whether there is to be one: for a run that died because another
-// process listens on its port. It may call the Manager.
-func (m *Manager) SetSecondTry(again func(st Status) (Spec, bool)) {
+// itself, once until the next start by a caller, unless NoAutoRestart is set. It returns the
+// run that is to follow, or nil: for a run that died because another process listens on its
+// port. It may call the Manager.
+func (m *Manager) SetSecondTry(again func(st Status) *SecondRun) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.again = again
@@ -179,7 +193,7 @@ func (m *Manager) SecondTry(name string, run int64) bool {
 // finishRun records the end of run in e. If the policy restarts the process, or again is
 // to follow, finishRun returns the delay and a context that ends when the restart is
 // cancelled.
-func (m *Manager) finishRun(e *entry, run runner, again *nextSpec) (retry context.Context, delay time.Duration) {
+func (m *Manager) finishRun(e *entry, run runner, again *SecondRun) (retry context.Context, delay time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := &e.status
@@ -210,7 +224,7 @@ func (m *Manager) finishRun(e *entry, run runner, again *nextSpec) (retry contex
 // retry starts the run that follows run, with the definition again if that is not nil,
 // unless ctx is cancelled. It first stops the survivors of run, because they may hold
 // ports, locks or files.
-func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *nextSpec) {
+func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *SecondRun) {
 	m.mu.Lock()
 	spec := e.status.Spec
 	m.mu.Unlock()
@@ -223,7 +237,7 @@ func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *nextSp
 		e.rollback = was
 		e.status.Restarts++
 		if again != nil {
-			e.status.Spec, e.status.Executable, e.exe = again.spec, again.exe.Argv0, again.exe
+			e.status.Spec, e.status.Executable, e.exe = again.Spec, again.exe.Argv0, again.exe
 		}
 	}
 	if ok && cleared != nil {
@@ -233,6 +247,7 @@ func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *nextSp
 		ok = false
 	}
 	m.mu.Unlock()
+	again.decide(ok)
 	if !ok {
 		return
 	}

@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,10 +14,10 @@ import (
 	"pmcp/process/ports"
 )
 
-// SecondTry returns the spec of a run that follows st, which has died, with other ports. It
-// reports whether there is to be one: if another tree listens on an assigned port, and no
-// process was started with that port. The Manager calls it.
-func (p *Project) SecondTry(st process.Status) (spec process.Spec, ok bool) {
+// SecondTry returns the run that follows st, which has died, with other ports, or nil: only
+// if another tree listens on an assigned port, and no process was started with that port. The
+// Manager calls it.
+func (p *Project) SecondTry(st process.Status) *process.SecondRun {
 	const patience = 10 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -35,11 +36,11 @@ func (p *Project) SecondTry(st process.Status) (spec process.Spec, ok bool) {
 	start, known := p.assignments.started[name]
 	p.assignments.mu.Unlock()
 	if why == "" || !known || len(start.def.Ports) != len(st.Spec.Ports) || p.hasPortUsers(name) {
-		return spec, false
+		return nil
 	}
 	all, err := p.reservePorts(ctx, map[string]Definition{name: start.def})
 	if err != nil {
-		return spec, false
+		return nil
 	}
 	for variable, port := range all[name] {
 		if port.Port != st.Spec.Ports[variable].Port {
@@ -51,18 +52,24 @@ func (p *Project) SecondTry(st process.Status) (spec process.Spec, ok bool) {
 		port, declared := p.portOf(ctx, other, variable)
 		return strconv.Itoa(port), declared && port != 0
 	})
-	if spec, err = p.Spec(name, def, !st.Spec.Stdin); err != nil {
-		return spec, false
-	}
+	spec, err := p.Spec(name, def, !st.Spec.Stdin)
 	spec.Stdin, spec.Service, spec.Unnamed = st.Spec.Stdin, st.Spec.Service, st.Spec.Unnamed
 	if def.Ready == nil {
 		spec.Ready = st.Spec.Ready
 	}
-	if check, err := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny()); err == nil && def.Health != nil {
-		err = p.o.Health.Set(name, check)
-		return spec, err == nil
+	check, checkErr := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
+	if err = errors.Join(err, checkErr, p.o.Health.CheckSet(name, check)); err != nil {
+		path, bare := p.o.Store.split(p.name, name)
+		p.o.Store.ReleasePorts(ctx, path, bare)
+		return nil
 	}
-	return spec, true
+	return &process.SecondRun{Spec: spec, Decided: func(starts bool) {
+		if !starts {
+			p.releasePorts(context.Background(), name, true)
+		} else if err := p.o.Health.Set(name, check); err != nil {
+			p.o.Log.Error("cannot check the health with another port", "process", name, "error", err)
+		}
+	}}
 }
 
 // PortURLs returns the address of each assigned port of the run, by variable: of those on
