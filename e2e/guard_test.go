@@ -74,6 +74,8 @@ func TestGuardIsTransparent(t *testing.T) {
 		report string
 	}{
 		{[]string{"guard", "--", "no such program"}, 127, "executable file not found"},
+		{[]string{"guard", "--", "./no-such-program"}, 127, "no such file"},
+		{[]string{"guard", "--", w.home}, 126, "is a directory"},
 		{[]string{"guard", "--", script}, 126, "cannot start the command: execute " + script},
 		{[]string{"guard", "--"}, 2, "usage: pmcp guard -- COMMAND"},
 		{[]string{"guard", "--help"}, 2, "usage: pmcp guard -- COMMAND"},

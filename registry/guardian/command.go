@@ -24,8 +24,11 @@ guard itself is killed, the command and all that it has started is ended, browse
 The exit code is the command's; 127: not found, 126: cannot be executed, 128+N: killed by signal N.
 `
 
-// exitNotFound is the exit code for a command that does not exist, as of a shell.
-const exitNotFound = 127
+// The exit codes for a command that does not start, as of a shell.
+const (
+	exitNotExecutable = 126
+	exitNotFound      = 127
+)
 
 // leftGrace is how long the processes that a command leaves have to end after SIGTERM.
 const leftGrace = 2 * time.Second
@@ -72,7 +75,10 @@ func holdCommand(args []string, stderr io.Writer) (exitCode int) {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		fmt.Fprintln(stderr, "pmcp: cannot guard:", err)
-		return exitNotFound
+		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+			return exitNotFound
+		}
+		return exitNotExecutable
 	}
 	record, err := register(life, id, argv)
 	if err != nil {
