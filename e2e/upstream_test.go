@@ -67,6 +67,65 @@ func TestMCPListResultFitsProtocol(t *testing.T) {
 	})
 }
 
+// badLists is an MCP server that answers tools/list, and resources/list with what is no list. Its log
+// message is long and has an unknown level.
+const badLists = `while read -r line; do
+id=${line#*'"id":'}; id=${id%%,*}
+case $line in
+*'"initialize"'*) r='{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"bad","version":"1"}}' ;;
+*'"tools/list"'*) r='{"tools":[{"name":"good","inputSchema":{"type":"object"}}]}'
+	printf '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"loud","logger":"x","data":"%010000d"}}\n' 7 ;;
+*'"resources/list"'*) r='{"resources":7}' ;;
+*'"prompts/list"'*) r='{"prompts":[{"name":"ask"}]}' ;;
+*'"id"'*) r='{}' ;;
+*) continue ;;
+esac
+echo "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$r}"
+done`
+
+// TestBadListHidesNoOther checks that a list of a server that cannot be read is named beside the
+// other lists, and that its log messages are bounded.
+func TestBadListHidesNoOther(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	s.call(t, "logging/setLevel", args{"level": "debug"})
+	s.must(t, "start_process", args{"name": "bad", "command": "sh", "args": []string{"-c", badLists}, "stdio": "mcp"})
+	r := s.must(t, "list_mcp_tools", args{"process": "bad"})
+	for _, want := range []string{"tools: 1, prompts: 1\n", "\ngood()", "\nprompt ask()", "\nnot listed: resources: "} {
+		if !strings.Contains(r.Text, want) {
+			t.Errorf("got\n%s\nwant %q", r.Text, want)
+		}
+	}
+	n := s.note(t, "notifications/message", func(m message) bool { return m.Params["logger"] == "bad/x" })
+	if n.Params["level"] != "info" || len(n.Raw) < 4096 || len(n.Raw) > 5000 {
+		t.Errorf("got %d bytes at level %v, want about 4 KiB at info", len(n.Raw), n.Params["level"])
+	}
+}
+
+// TestMCPServerOfAnotherWindowIsCalled checks that each tool that reaches an MCP server does so
+// through the window that runs it.
+func TestMCPServerOfAnotherWindowIsCalled(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	owner, other := w.start(t), w.start(t)
+	owner.initialize(t)
+	other.initialize(t)
+	owner.must(t, "start_process", args{"name": "bad", "command": "sh", "args": []string{"-c", badLists}, "stdio": "mcp"})
+	for tool, arguments := range map[string]args{
+		"list_mcp_tools": {}, "call_mcp_tool": {"tool": "good"}, "read_mcp_resource": {"uri": "x:y"}, "get_mcp_prompt": {"prompt": "ask"},
+	} {
+		arguments["process"] = "bad"
+		if r := other.tool(t, tool, arguments); r.Error {
+			t.Errorf("%s: got %s, want the answer of the other window", tool, r.Text)
+		}
+	}
+	if r := other.tool(t, "call_mcp_tool", args{"process": "bad", "calls": []args{{"tool": "good"}}}); r.Error {
+		t.Errorf("calls: got %s, want the answer of the other window", r.Text)
+	}
+}
+
 // TestStaleMCPServerIsListed checks that list_processes names the script of an MCP server that was
 // changed after the server's start, and does so no more after a restart.
 func TestStaleMCPServerIsListed(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,12 @@ import (
 
 // An mcpRelay relays to the client what MCP servers request and report. It is an upstream.Client.
 type mcpRelay struct{ s *Server }
+
+// logLevels are the levels that MCP has.
+var logLevels = []mcp.LoggingLevel{
+	mcp.LoggingLevelDebug, mcp.LoggingLevelInfo, mcp.LoggingLevelNotice, mcp.LoggingLevelWarning,
+	mcp.LoggingLevelError, mcp.LoggingLevelCritical, mcp.LoggingLevelAlert, mcp.LoggingLevelEmergency,
+}
 
 // metaServer is the key in the _meta of a relayed request for the name of the server.
 const metaServer = "pmcp/server"
@@ -86,7 +93,14 @@ func (r mcpRelay) Notify(name string, run int64, method string, params json.RawM
 	}
 }
 
-// log sends a log message of a server to the client.
+// Bounds of a relayed log message, in bytes: maxMessages of them wait for a client that does not read.
+const (
+	maxRelayedLog    = 4 << 10
+	maxRelayedLogger = 100
+)
+
+// log sends a log message of a server to the client. Data that are too long become the start of
+// their JSON, and a level that MCP does not have becomes info.
 func (r mcpRelay) log(name string, params json.RawMessage) {
 	var m struct {
 		Level  mcp.LoggingLevel `json:"level"`
@@ -97,7 +111,14 @@ func (r mcpRelay) log(name string, params json.RawMessage) {
 		return // not a log message
 	}
 	if m.Logger != "" {
-		name += "/" + m.Logger
+		name += "/" + cut(m.Logger, len(m.Logger), maxRelayedLogger)
+	}
+	if len(m.Data) > maxRelayedLog {
+		text := string(m.Data)
+		m.Data, _ = json.Marshal(cut(text, len(text), maxRelayedLog)) // a string always encodes
+	}
+	if !slices.Contains(logLevels, m.Level) {
+		m.Level = mcp.LoggingLevelInfo
 	}
 	r.s.logEvent(event{level: m.Level, relayed: map[string]any{"level": m.Level, "logger": name, "data": m.Data}})
 }

@@ -15,6 +15,7 @@ import (
 
 	"pmcp/process"
 	"pmcp/server/args"
+	"pmcp/server/project"
 	"pmcp/server/stdio"
 	"pmcp/server/upstream"
 )
@@ -53,6 +54,7 @@ type mcpToolsResult struct {
 	Resources    []mcpOffer       `json:"resources,omitempty"`
 	Templates    []mcpOffer       `json:"resource_templates,omitempty"`
 	Prompts      []mcpOffer       `json:"prompts,omitempty"`
+	Unread       []string         `json:"unread,omitempty"` // the lists that could not be read, and why
 	Notice       string           `json:"notice"`
 }
 
@@ -86,6 +88,9 @@ func (r mcpToolsResult) write(t *answerText) {
 	}
 	t.output(lines, nil)
 	t.optLine("%d more are not shown", r.Omitted)
+	for _, list := range r.Unread {
+		t.line("not listed: %s", list)
+	}
 }
 
 func listMCPToolsTool() tool {
@@ -127,7 +132,8 @@ func listMCPTools(ctx context.Context, s *call, a listMCPToolsArgs) (mcpToolsRes
 			return nil
 		}
 		r.Omitted += unreadable
-		return r.addOffers(ctx, c)
+		r.addOffers(ctx, c)
+		return nil
 	})
 	return r, err
 }
@@ -286,8 +292,9 @@ func callMCPTool(ctx context.Context, s *call, a callMCPToolArgs) (answer, error
 // over. ctx is the context of the request, which has no such limit.
 func timeoutError(ctx context.Context, err error, timeoutMS int) error {
 	hint := "the server is alive; a longer timeout_ms gives it more time"
+	var away *project.WindowError
 	switch {
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, errors.As(err, &away): // the owner of the process makes the call
 		return err
 	case errors.Is(err, errNotSent):
 		hint = "a longer timeout_ms waits for it"

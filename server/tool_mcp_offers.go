@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
@@ -22,21 +23,30 @@ type mcpOffer struct {
 // maxOffers is how many resources, templates and prompts list_mcp_tools lists, of each kind.
 const maxOffers = 100
 
-// addOffers adds what the server offers beside tools. A list that the server refuses is empty.
-func (r *mcpToolsResult) addOffers(ctx context.Context, c *upstream.Conn) error {
+// offersTimeout bounds the wait for one list of offers: the tools are read already.
+const offersTimeout = 10 * time.Second
+
+// addOffers adds what the server offers beside tools. A list that the server refuses is empty; one
+// that cannot be read is named.
+func (r *mcpToolsResult) addOffers(ctx context.Context, c *upstream.Conn) {
 	lists := []*[]mcpOffer{&r.Resources, &r.Templates, &r.Prompts}
 	for i, kind := range []string{upstream.Resources, upstream.Templates, upstream.Prompts} {
-		offers, err := c.Offers(ctx, kind)
+		offers, err := readOffers(ctx, c, kind)
 		var refused *upstream.RPCError
 		if err != nil && !errors.As(err, &refused) {
-			return err
+			r.Unread = append(r.Unread, upstream.OneLine(fmt.Sprintf("%s: %.300q", kind, err.Error())))
 		}
 		r.Omitted += max(0, len(offers)-maxOffers)
 		for _, o := range offers[:min(len(offers), maxOffers)] {
 			*lists[i] = append(*lists[i], newOffer(o))
 		}
 	}
-	return nil
+}
+
+func readOffers(ctx context.Context, c *upstream.Conn, kind string) ([]upstream.Offer, error) {
+	ctx, cancel := context.WithTimeout(ctx, offersTimeout)
+	defer cancel()
+	return c.Offers(ctx, kind)
 }
 
 func newOffer(o upstream.Offer) mcpOffer {
