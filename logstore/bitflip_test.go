@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"pmcp/logstore/line"
 )
 
 var flips = flag.Int("flips.n", 15, "in how many copies of a database a bit is flipped")
@@ -77,6 +79,29 @@ func storeRealLogs(t *testing.T, path string) map[flippedLine]string {
 	return want
 }
 
+// wantFiltered reads with filters, and fails the test unless it gets those of the lines that pass.
+func wantFiltered(t *testing.T, s *Store, lines []Line) {
+	t.Helper()
+	middle := lines[len(lines)/2].At
+	for _, q := range []Query{{Streams: 1 << Stdout}, {MinLevel: line.LevelWarn}, {Since: middle}, {Until: middle}} {
+		f := q.filter()
+		q.After, q.Limit = CursorStart, 5000
+		got, _ := readPages(t, s, q)
+		have := make(map[flippedLine]bool)
+		for _, l := range got {
+			have[flippedLine{l.Run, l.Number}] = true
+		}
+		for _, l := range lines {
+			at := l.At.UnixNano()
+			pass := at >= f.since && at < f.until && l.Level >= f.minLevel && (f.streams == 0 || f.streams>>l.Stream&1 != 0)
+			if pass != have[flippedLine{l.Run, l.Number}] {
+				t.Errorf("line %d of run %d: got %v with the filter %+v, want %v", l.Number, l.Run, !pass, f, pass)
+				return
+			}
+		}
+	}
+}
+
 // readFlipped opens and reads the database with a flipped bit, and returns what became of it.
 func readFlipped(t *testing.T, path string, want map[flippedLine]string) string {
 	t.Helper()
@@ -95,6 +120,7 @@ func readFlipped(t *testing.T, path string, want map[flippedLine]string) string 
 		if st := s.Status(); st.State != StateOK {
 			return "given up: " + st.Reason
 		}
+		wantFiltered(t, s, lines)
 		have := make(map[flippedLine]bool)
 		for _, l := range lines {
 			id := flippedLine{l.Run, l.Number}

@@ -5,8 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"pmcp/logstore/line"
 	"pmcp/logstore/match"
 	"pmcp/logstore/pack"
 )
@@ -259,6 +262,30 @@ func TestRealFilesOfOlderVersions(t *testing.T) {
 			}
 			check(s)
 			check(openTest(t, Options{Path: path, Session: other, RetentionDays: 36_500, Alive: alive}))
+		})
+	}
+}
+
+// TestFilterReadsChunkWithDamagedCard damages the numbers by which filters exclude chunks, and checks that reads and
+// searches with filters still find every line.
+func TestFilterReadsChunkWithDamagedCard(t *testing.T) {
+	for _, damage := range []string{"max_at = max_at - (1 << 50)", "streams = 2", "l0 = 0, l4 = 0", "l4 = l4 - 100", "streams = 0"} {
+		t.Run(damage, func(t *testing.T) {
+			s := openTest(t, Options{})
+			run, began := startRun(s, "/p", "web"), time.Now().Add(-time.Minute)
+			s.Capture(run, Stdout, time.Now(), []byte(strings.Repeat("WARN line of the run\n", 100)))
+			endRun(s, run)
+			flush(t, s)
+			checkError(t, execute(t.Context(), s.file.WriteDB, "damage", `UPDATE chunk SET `+damage))
+			for _, q := range []Query{{Streams: 1 << Stdout}, {MinLevel: line.LevelWarn}, {Since: began}} {
+				if n := len(readAll(t, s, q)); n != 100 {
+					t.Errorf("%+v: got %d lines, want 100", q, n)
+				}
+				m, err := s.Search(t.Context(), SearchQuery{Query: q, Text: "of the run", CountOnly: true})
+				if err != nil || m.Count != 100 {
+					t.Errorf("%+v: search found %d lines, %v; want 100", q, m.Count, err)
+				}
+			}
 		})
 	}
 }

@@ -176,7 +176,7 @@ func (f *lineFilter) matches(meta uint64) bool {
 }
 
 // chunkCondition returns an SQL condition, with a leading AND, that excludes chunks in which no line can pass
-// the filter.
+// the filter. A chunk of which the numbers that this depends on are damaged is not excluded.
 func (f *lineFilter) chunkCondition() (string, []any) {
 	var where strings.Builder
 	var args []any
@@ -196,5 +196,8 @@ func (f *lineFilter) chunkCondition() (string, []any) {
 		where.WriteString(" AND min_at < ?")
 		args = append(args, f.until)
 	}
-	return where.String(), args
+	if where.Len() == 0 {
+		return "", nil
+	}
+	return " AND (true" + where.String() + " OR sum IS NOT NULL AND sum >> 32 IS NOT (" + cardSum + "))", args
 }

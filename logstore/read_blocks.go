@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -222,6 +223,9 @@ func scanBlock(row *sql.Rows, p *pack.Packer, b *block) (id int64, _ error) {
 		(*stored)(&s.Codec), (*stored)(&s.Sum), &meta, &body)
 	if err != nil {
 		return 0, err
+	}
+	if s.Sum >= 0 {
+		s.Sum &= math.MaxUint32 // the rest is cardSum
 	}
 	s.Meta, s.Body = meta, body
 	b.first, b.base = c.First, c.Base

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/pack"
@@ -59,6 +60,18 @@ type packedBlock struct {
 	stored *pack.Stored
 }
 
+// cardSum computes the sum of the numbers that filters depend on. It changes with each bit of them.
+const cardSum = `(min_at % 2147483647 + max_at % 2147483647 + streams + l0 + l1 + l2 + l3 + l4 + l5 + l6) % 2147483647`
+
+// cardSum is cardSum in SQL.
+func (c *chunkMeta) cardSum() int64 {
+	n := c.minAt%math.MaxInt32 + c.maxAt%math.MaxInt32 + int64(c.streams)
+	for _, lines := range c.byLevel {
+		n += lines
+	}
+	return n % math.MaxInt32
+}
+
 // packBlock returns the stored form of a chunk.
 func packBlock(p *pack.Packer, id int64, b *block) packedBlock {
 	return packedBlock{id, b.summarize(), p.Pack(b.card(id), b.meta, b.text)}
@@ -80,7 +93,7 @@ func saveBlock(ctx context.Context, q db.Querier, p *packedBlock) error {
 	err := execute(ctx, q, "store a chunk", `INSERT OR REPLACE INTO chunk
 		(id, first_line, lines, bytes, min_at, max_at, streams, l0, l1, l2, l3, l4, l5, l6, codec, sum, stored)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.id, d.first, d.lines, d.bytes, d.minAt, d.maxAt, d.streams,
-		d.byLevel[0], d.byLevel[1], d.byLevel[2], d.byLevel[3], d.byLevel[4], d.byLevel[5], d.byLevel[6], s.Codec, s.Sum, s.Size())
+		d.byLevel[0], d.byLevel[1], d.byLevel[2], d.byLevel[3], d.byLevel[4], d.byLevel[5], d.byLevel[6], s.Codec, s.Sum|d.cardSum()<<32, s.Size())
 	if err != nil {
 		return err
 	}
