@@ -212,7 +212,7 @@ func (r *readme) guardConfiguration(t *testing.T, b block) {
 	check(t, json.Unmarshal([]byte("{"+b.text+"}"), &servers))
 	npx := filepath.Join(r.user.home, ".local", "bin", "npx")
 	check(t, os.WriteFile(npx, []byte("#!/bin/sh\necho \"$@\"\n"), 0o755))
-	defer os.Remove(npx)
+	defer func() { check(t, os.Remove(npx)) }()
 	for name, server := range servers {
 		cmd := exec.Command(strings.ReplaceAll(server.Command, readmeHome, r.user.home), server.Args...)
 		cmd.Env = r.user.env

@@ -287,7 +287,7 @@ func tailBlocks(ctx context.Context, q db.Querier, run, limit int64) (all []bloc
 		if errors.As(err, &d) {
 			c := d.card
 			damaged = append(damaged, Gap{Run: run, At: time.Unix(0, c.Base), After: max(c.First-1, 0), Lines: c.Lines, Bytes: c.Bytes, Reason: reasonDamaged})
-			*b, err = block{}, nil
+			*b = block{}
 			return nil
 		}
 		b.meta, b.text = bytes.Clone(b.meta), bytes.Clone(b.text)

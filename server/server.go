@@ -384,9 +384,9 @@ func (s *Server) probeClient(ctx context.Context) error {
 // atOwner has the window that owns a process perform a call of t that has failed with err
 // because of that, and returns its answer. If err has another reason, or the window cannot
 // be asked, it returns a and the error to report.
-func (c *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, a answer, err error) (answer, error) {
-	defer c.reportOwner(ctx, err)()
-	owner, done, err := c.project.AtOwner(ctx, t.name, arguments, err)
+func (s *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, a answer, err error) (answer, error) {
+	defer s.reportOwner(ctx, err)()
+	owner, done, err := s.project.AtOwner(ctx, t.name, arguments, err)
 	switch {
 	case !done:
 		return a, err
@@ -403,9 +403,9 @@ func (c *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, 
 }
 
 // reportOwner sends progress of a call that another window performs until stop is called.
-func (c *call) reportOwner(ctx context.Context, err error) (stop func()) {
+func (s *call) reportOwner(ctx context.Context, err error) (stop func()) {
 	if name := project.OwnedBy(err); name != "" {
-		return c.reportStatus(ctx, name)
+		return s.reportStatus(ctx, name)
 	}
 	return func() {}
 }

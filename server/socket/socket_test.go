@@ -371,8 +371,9 @@ func TestCancelledCallIsCancelledThere(t *testing.T) {
 		t.Error("got no deadline, want that of the caller")
 	}
 	cancel()
-	<-ended
-	<-failed
+	if there, here := <-ended, <-failed; !errors.Is(there, context.Canceled) || !errors.Is(here, context.Canceled) {
+		t.Errorf("got %v there and %v here, want both cancelled", there, here)
+	}
 }
 
 // TestServeEndsCalls checks that the end of Serve cancels the calls and answers them.
