@@ -3,6 +3,9 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -48,7 +51,7 @@ func TestDaemonIsItsRun(t *testing.T) {
 	c := w.open(t)
 	port := proctest.FreePort(t)
 	url := fmt.Sprintf("http://127.0.0.1:%d/hello", port)
-	c.ok(t, "start_process", daemonized(t, "web", port, args{"ready": args{"http": "/"}, "restart": "on-failure"})).
+	c.ok(t, "start_process", daemonized(t, "web", port, args{"ready": args{"http": "/"}, "restart": "on-failure", "timeout_ms": longWait})).
 		want(t, args{"state": "running", "ready": true, "ports": []int{port}})
 	// The first process may still live when the tree is ready.
 	first := c.awaitBackground(t, "web", 1)
@@ -56,11 +59,11 @@ func TestDaemonIsItsRun(t *testing.T) {
 	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "GET /hello", "timeout_ms": longWait}).says(t, "GET /hello") // a line of the log file
 	c.ok(t, "start_process", args{"name": "web"}).want(t, args{"already_running": true, "background": true})
 
-	c.ok(t, "restart_process", args{"process": "web"}).want(t, args{"ready": true, "ports": []int{port}})
+	c.ok(t, "restart_process", args{"process": "web", "timeout_ms": longWait}).want(t, args{"ready": true, "ports": []int{port}})
 	second := c.awaitBackground(t, "web", 2)
 	check(t, syscall.Kill(second, syscall.SIGKILL))
 	third := c.awaitBackground(t, "web", 3) // the policy starts it again
-	c.info(t, "web").want(t, args{"restarts": 1})
+	c.info(t, "web").want(t, args{"restarts": 1}).says(t, "2: crashed, SIGKILL, ended by outside")
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "ended_by": "user"})
 	if first == second || second == third {
 		t.Errorf("got the daemons %d, %d and %d, want others after a restart", first, second, third)
@@ -133,6 +136,31 @@ func TestBackgroundRunIsCheckedAndLimited(t *testing.T) {
 	c.ok(t, "check_process_health", args{"process": "web"}).want(t, args{"health": "healthy"}).says(t, "status 200")
 	c.ok(t, "start_process", args{"name": "web", "limits": args{"memory_mb": 1, "action": "stop"}})
 	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "stopped", "ended_by": "limit"})
+	w.leavesNothing(t)
+}
+
+// TestBackgroundCrashBehindWrapper checks that a run in the background ends as the process does that is
+// left to pmcp, if that has reaped the one that listens.
+func TestBackgroundCrashBehindWrapper(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	wrapped := daemonized(t, "web", proctest.FreePort(t), args{"background": true, "timeout_ms": longWait})
+	arguments := wrapped["args"].([]string)
+	wrapped["args"] = slices.Concat([]string{"-c", daemonScript, "sh", "-c", `"$@"; until [ -e gone ]; do sleep 0.05; done; exit 3`, "sh", self(t)}, arguments[3:])
+	c.ok(t, "start_process", wrapped).want(t, args{"state": "running", "ready": true})
+	var r result
+	if !poll(answersWithin, func() bool { r = c.info(t, "web"); return r.Data["background"] == true }) {
+		t.Fatalf("got %s, want it in the background", r.Text)
+	}
+	daemon := r.num("pid")
+	check(t, syscall.Kill(daemon, syscall.SIGKILL))
+	if !poll(answersWithin, func() bool { r = c.info(t, "web"); return r.num("pid") != daemon }) {
+		t.Errorf("got %s, want the pid of another process once that one is dead", r.Text)
+	}
+	r.want(t, args{"state": "running", "background": true})
+	check(t, os.WriteFile(filepath.Join(w.project, "gone"), nil, 0o600))
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "crashed", "exit_code": 3})
 	w.leavesNothing(t)
 }
 

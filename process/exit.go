@@ -28,7 +28,7 @@ const (
 
 // Exit describes how a run ended.
 type Exit struct {
-	// Code is the exit code, or -1 if a signal ended the run.
+	// Code is the exit code, or -1 if a signal ended the run, or nobody knows.
 	Code int
 	// Signal is the name of the signal that ended the run, such as "SIGKILL", or
 	// "" if it exited.

@@ -1,7 +1,7 @@
 package process
 
 import (
-	"errors"
+	"cmp"
 	"slices"
 	"syscall"
 	"time"
@@ -12,10 +12,12 @@ import (
 
 const (
 	defaultListenWithin = 2 * time.Second
-	// The tree of a run in the background is looked at with this pause, and with
-	// growing pauses, from the first one on, once a stop has begun.
-	backgroundPause   = 100 * time.Millisecond
-	firstStoppedPause = 5 * time.Millisecond
+	// The tree of a run in the background is looked at with this pause while its log
+	// files grow, and with pauses that grow to the longest one while they do not. Once a
+	// stop has begun they grow from the first one.
+	backgroundPause    = 100 * time.Millisecond
+	maxBackgroundPause = time.Second
+	firstStoppedPause  = 5 * time.Millisecond
 	// scanAge is the greatest age of the scan that shows whether a tree in the
 	// background has ended.
 	scanAge = time.Second
@@ -28,7 +30,7 @@ type background struct {
 	began    chan struct{} // closed when the run goes on without its first process
 	decided  chan struct{} // closed when nothing but pipes is read any more
 	stopping chan struct{} // closed when the first stop begins
-	main     proctab.ID    // the process that listened first; guarded by Run.mu
+	main     proctab.ID    // the process that stands for the run; guarded by Run.mu
 }
 
 func newBackground(spawned time.Time) background {
@@ -42,62 +44,120 @@ func (r *Run) Background() <-chan struct{} { return r.background.began }
 
 // awaitBackground follows a run whose first process has ended with code 0. It returns
 // exit and at, the end of that process, unless the run goes on in the background,
-// else the end of the tree. The code is then that of the process that listened
-// first, or 0 if it is not known. stoppedBy is what stopped the tree, or "".
+// else the end of the tree. The code is then that of the process that listened, else
+// that of the one above it which was left to pmcp, else -1: not known. stoppedBy is what
+// stopped the tree, or "".
 func (r *Run) awaitBackground(exit Exit, at time.Time) (end Exit, endedAt time.Time, stoppedBy EndedBy) {
-	main, ok := r.awaitListener()
+	main, members, ok := r.awaitListener()
 	if !ok {
-		return exit, at, ""
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		exit.By = cmp.Or(r.stoppedBy, exit.By)
+		return exit, at, r.stoppedBy
 	}
-	death := r.tree.awaitDeath(main)
-	r.mu.Lock()
-	r.background.main = main
-	r.mu.Unlock()
+	watch := r.follow(main, members)
 	close(r.background.began)
 	files := newLogFiles(r)
 	defer files.close()
-	stopping, pause, alive := r.background.stopping, backgroundPause, true
-	for since := time.Now(); r.tree.scanSince(since).mayRemain(r.id); {
-		files.read(r.tree.lastMembers(r.id))
+	stopping, pause := r.background.stopping, backgroundPause
+	for since := time.Now(); ; {
+		now := r.tree.scanSince(since)
+		members := now.members[r.id]
+		if !now.mayRemain(r.id) {
+			break
+		}
+		if !slices.ContainsFunc(members, func(p proctab.Proc) bool { return p.ID == main }) && len(members) > 0 {
+			p, found := listener(members)
+			if main = p.ID; !found {
+				main = members[0].ID
+			}
+			watch.status()
+			watch = r.follow(main, members)
+		}
+		longest := maxBackgroundPause
+		if files.read(main.PID, members) || stopping == nil {
+			longest = backgroundPause
+		}
+		pause = min(2*pause, longest)
 		select {
 		case <-time.After(pause):
+			since = time.Now()
+			if stopping != nil {
+				since = since.Add(-scanAge)
+			}
+		case <-watch.ended:
+			watch.ended, since = nil, time.Now()
 		case <-stopping:
-			stopping, pause = nil, firstStoppedPause
-		}
-		pause = min(2*pause, backgroundPause)
-		since = time.Now()
-		was := alive
-		if alive = alive && !isDead(main); alive == was && stopping != nil {
-			since = since.Add(-scanAge)
+			stopping, pause, since = nil, firstStoppedPause, time.Now()
 		}
 	}
 	at = time.Now()
+	status, known := watch.status()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if status, known := death(); known {
+	switch {
+	case known:
 		exit = r.exitOf(status, r.stoppedBy)
-	} else if r.stoppedBy != "" {
+	case r.stoppedBy != "":
 		exit.By = r.stoppedBy
+	default:
+		exit = Exit{Code: -1, By: ByOutside}
 	}
 	return exit, at, r.stoppedBy
 }
 
+// mainWatch is the watch of the process that stands for a run in the background.
+type mainWatch struct {
+	ended  chan struct{} // closed when the process has ended; nil if nothing tells
+	status func() (syscall.WaitStatus, bool)
+}
+
+// follow makes main, one of members, the process that stands for the run.
+func (r *Run) follow(main proctab.ID, members []proctab.Proc) mainWatch {
+	r.mu.Lock()
+	r.background.main = main
+	r.mu.Unlock()
+	parents := make(map[int]proctab.Proc, len(members))
+	for _, p := range members {
+		parents[p.PID] = p
+	}
+	top := parents[main.PID] // the process above main that is left to pmcp
+	for range members {
+		if above, ok := parents[top.PPID]; ok {
+			top = above
+		}
+	}
+	ofMain, ofTop := r.tree.awaitDeath(main), r.tree.awaitDeath(top.ID)
+	w := mainWatch{ended: make(chan struct{}), status: func() (syscall.WaitStatus, bool) {
+		status, known := ofMain()
+		if above, knownAbove := ofTop(); !known {
+			return above, knownAbove
+		}
+		return status, known
+	}}
+	if ended := w.ended; !r.owner.Go(func() { awaitExit(main.PID); close(ended) }) {
+		w.ended = nil
+	}
+	return w
+}
+
 // awaitListener returns the first process of the tree that listens on a TCP port. It
-// returns false if none does within listenWithin, none is left or a stop begins.
-func (r *Run) awaitListener() (id proctab.ID, ok bool) {
+// returns false if none does within listenWithin, for which Spec.Background has no
+// bound, none is left or a stop begins. members are those of the tree.
+func (r *Run) awaitListener() (id proctab.ID, members []proctab.Proc, ok bool) {
 	deadline := time.Now().Add(r.listenWithin)
 	for pause := firstWatchPause; ; pause = min(2*pause, maxWatchPause) {
 		found := r.tree.scanSince(time.Now())
 		if p, ok := listener(found.members[r.id]); ok {
-			return p.ID, true
+			return p.ID, found.members[r.id], true
 		}
-		if !found.mayRemain(r.id) || !time.Now().Before(deadline) {
-			return id, false
+		if !found.mayRemain(r.id) || !r.spec.Background && !time.Now().Before(deadline) {
+			return id, nil, false
 		}
 		select {
 		case <-time.After(pause):
 		case <-r.background.stopping:
-			return id, false
+			return id, nil, false
 		}
 	}
 }
@@ -118,12 +178,6 @@ func listener(members []proctab.Proc) (proctab.Proc, bool) {
 		}
 	}
 	return proctab.Proc{}, false
-}
-
-// isDead reports whether the process id has ended.
-func isDead(id proctab.ID) bool {
-	p, err := proctab.Read(id.PID)
-	return errors.Is(err, proctab.ErrGone) || err == nil && (p.Zombie || p.ID != id)
 }
 
 // awaitDeath registers interest in the end of id, an orphan that this process has

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,11 +27,18 @@ func helperService(args []string) int {
 	before, _ := log.Seek(0, io.SeekEnd)
 	cmd := helperCommand("listen", &syscall.SysProcAttr{Setsid: true}, "tcp", "127.0.0.1:0")
 	cmd.Stdout, cmd.Stderr = log, log
+	if len(args) > 2 { // listen once that file exists, long after the first process
+		cmd.Args = append([]string{"sh", "-c", `until [ -e "$0" ]; do sleep 0.01; done; exec "$@"`, args[2]}, cmd.Args...)
+		if cmd.Path, err = exec.LookPath("sh"); err != nil {
+			fmt.Println(err)
+			return 9
+		}
+	}
 	if err := cmd.Start(); err != nil {
 		fmt.Println(err)
 		return 9
 	}
-	for {
+	for len(args) <= 2 {
 		if text, _ := os.ReadFile(args[0]); int64(len(text)) > before && strings.Contains(string(text[before:]), "listening ") {
 			break
 		}
@@ -101,7 +109,8 @@ func TestServiceGoesOnInBackground(t *testing.T) {
 	check(pid)
 }
 
-// TestServiceEndsWithItsTree checks that a run in the background ends when its daemon does.
+// TestServiceEndsWithItsTree checks that a run in the background ends when its daemon does, and that
+// the end is no success if no subreaper has learned of it.
 func TestServiceEndsWithItsTree(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	st := start(t, m, service(t, 0))
@@ -110,8 +119,37 @@ func TestServiceEndsWithItsTree(t *testing.T) {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if st = await(t, m, "a", "ended", func(st Status) bool { return !st.State.Live() }); st.State != Exited && st.State != Crashed || len(st.Survivors) > 0 {
-		t.Errorf("got %s with %v, want the end with no survivor", st.State, st.Survivors)
+	if st = await(t, m, "a", "ended", func(st Status) bool { return !st.State.Live() }); st.State != Crashed || st.Exit.Code != -1 || st.Exit.By != ByOutside || len(st.Survivors) > 0 {
+		t.Errorf("got %s, %+v with %v, want a crash with no survivor", st.State, st.Exit, st.Survivors)
+	}
+}
+
+// TestBackgroundAwaitsItsListener checks that a service which is asked for by name may listen as late as
+// it likes, and that a stop before that is the user's.
+func TestBackgroundAwaitsItsListener(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		m, j := newTestManager(t, Options{})
+		m.deps.listenWithin = time.Millisecond
+		spec, listen := service(t, 0), filepath.Join(t.TempDir(), "listen")
+		spec.Args, spec.Background, spec.Restart = append(spec.Args, listen), true, RestartAlways
+		st := start(t, m, spec)
+		j.daemon(t, st.RunID)
+		for !isDying(st.PID) {
+			<-time.After(time.Millisecond)
+		}
+		if stopped {
+			st, err := m.Stop(testContext(t), "a", StopOptions{})
+			if err != nil || st.State != Stopped || st.Exit == nil || st.Exit.By != ByUser || len(st.Survivors) > 0 {
+				t.Errorf("Stop = %s, %v, %v with %v; want stopped by the user with none left", st.State, st.Exit, err, st.Survivors)
+			}
+			continue
+		}
+		if err := os.WriteFile(listen, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if st = await(t, m, "a", "in the background", func(st Status) bool { return !st.State.Live() || st.Background }); st.Run != 1 || st.State != Running {
+			t.Errorf("got run %d %s, want run 1 running", st.Run, st.State)
+		}
 	}
 }
 
@@ -177,6 +215,23 @@ func TestLogFilesAreReadWithCare(t *testing.T) {
 			add(t, f, "b\n")
 			read()
 		}, "long\nb\n"},
+		"truncated under a writer that does not append": {nil, os.O_TRUNC, func(t *testing.T, f *os.File, read func()) {
+			add(t, f, strings.Repeat("x", 99_999)+"\n")
+			if _, err := f.Seek(1<<34, io.SeekStart); err != nil {
+				t.Fatal(err)
+			}
+			add(t, f, "long ago\n")
+			read()
+			_ = f.Truncate(0)
+			read()
+			add(t, f, "b\n")
+			read()
+		}, "…long ago\nb\n"},
+		"much at the end": {nil, os.O_APPEND, func(t *testing.T, f *os.File, read func()) {
+			read()
+			add(t, f, strings.Repeat("x\n", 3<<19)) // 3 MiB, read once only
+			read()
+		}, strings.Repeat("x\n", 3<<19)},
 		"rotated": {nil, os.O_APPEND, func(t *testing.T, f *os.File, read func()) {
 			add(t, f, "a\n")
 			read()
@@ -233,7 +288,7 @@ func TestLogFilesAreReadWithCare(t *testing.T) {
 			files.looked = time.Now().Add(time.Hour)
 			c.write(t, f, func() {
 				files.add(os.Getpid(), int(f.Fd()), Stdout)
-				files.read(nil)
+				files.read(0, nil)
 			})
 			files.close()
 			got := j.text(run, Stdout)

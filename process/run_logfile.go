@@ -31,7 +31,9 @@ const (
 	// longest unfinished line that is kept back.
 	maxLogBacklog = 1 << 20
 	maxLogRead    = 1 << 20
-	maxLogLine    = 16 << 10
+	// maxLogTail is how much of a file is read once no process holds it, in bytes.
+	maxLogTail = 64 << 20
+	maxLogLine = 16 << 10
 	// fileClockLag is how far the time of a file may be behind the clock: file systems
 	// take it from the last tick.
 	fileClockLag = 50 * time.Millisecond
@@ -59,6 +61,7 @@ type logFile struct {
 	rest   []byte    // the line that is not finished yet
 	at     time.Time // when rest grew
 	held   bool      // whether a process had it open at the last lookup
+	hole   bool      // whether there may be a hole at offset
 }
 
 // logEnds are the ends of the files that ended runs have read: the next run of such a
@@ -102,15 +105,16 @@ func (e *logEnds) of(f *logFile) (offset int64, known bool) {
 
 func newLogFiles(r *Run) *logFiles { return &logFiles{run: r} }
 
-// read looks up the files of members once a second, and captures what is new.
-func (l *logFiles) read(members []proctab.Proc) {
-	if now := time.Now(); now.Sub(l.looked) >= logFilesPause {
+// read captures what is new, and reports whether there was anything. It looks up the
+// files of members once a second, and at once if main has another.
+func (l *logFiles) read(main int, members []proctab.Proc) (grown bool) {
+	if now := time.Now(); now.Sub(l.looked) >= logFilesPause || l.unknown(main, 1) || l.unknown(main, 2) {
 		l.looked = now
 		l.find(members[:min(len(members), maxLogMembers)])
 	}
 	kept := l.files[:0]
 	for _, f := range l.files {
-		l.capture(f)
+		grown = l.capture(f) || grown
 		if f.held {
 			kept = append(kept, f)
 			continue
@@ -118,12 +122,18 @@ func (l *logFiles) read(members []proctab.Proc) {
 		l.end(f)
 	}
 	l.files = kept
+	return grown
+}
+
+// unknown reports whether a descriptor of a process is a file that is not read.
+func (l *logFiles) unknown(pid, fd int) bool {
+	info, err := os.Stat(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
+	return err == nil && isOwnFile(info) && !slices.ContainsFunc(l.files, func(f *logFile) bool { return os.SameFile(f.info, info) })
 }
 
 // close captures the last lines.
 func (l *logFiles) close() {
 	for _, f := range l.files {
-		l.capture(f)
 		l.end(f)
 	}
 }
@@ -171,6 +181,7 @@ func (l *logFiles) add(pid, fd int, stream uint8) {
 	}
 	if !appended || !known && !f.born.Before(l.run.background.spawned.Add(-fileClockLag)) {
 		f.offset = max(0, info.Size()-maxLogBacklog)
+		f.hole = f.offset > 0
 	}
 	if f.offset > 0 && !known {
 		name, _ := os.Readlink(path)
@@ -200,17 +211,25 @@ func openFlags(pid, fd int) (flags int, ok bool) {
 	return 0, false
 }
 
-// capture captures the lines that were written to f since the last call. A file that
-// has become shorter is read from its beginning.
-func (l *logFiles) capture(f *logFile) {
+// capture captures the lines that were written to f since the last call, and reports
+// whether there were any. A file that has become shorter is read from its beginning, or
+// from where its data begin: a process that does not append leaves a hole.
+func (l *logFiles) capture(f *logFile) bool {
+	const seekData = 3
 	info, err := f.file.Stat()
 	if err != nil {
-		return
+		return false
 	}
 	if info.Size() < f.offset {
 		l.flush(f)
-		f.offset = 0
+		f.offset, f.hole = 0, true
 	}
+	if f.hole && info.Size() > f.offset {
+		if data, err := f.file.Seek(f.offset, seekData); err == nil {
+			f.offset = data
+		}
+	}
+	began := f.offset
 	buf := make([]byte, readSize)
 	for total := 0; total < maxLogRead && f.offset < info.Size(); {
 		n, err := f.file.ReadAt(buf, f.offset)
@@ -219,7 +238,12 @@ func (l *logFiles) capture(f *logFile) {
 		}
 		f.offset += int64(n)
 		total += n
-		f.rest, f.at = append(f.rest, buf[:n]...), time.Now()
+		fresh := buf[:n]
+		if f.hole { // the block in which the data begin starts with NULs
+			fresh = bytes.TrimLeft(fresh, "\x00")
+			f.hole = len(fresh) == 0
+		}
+		f.rest, f.at = append(f.rest, fresh...), time.Now()
 		if end := bytes.LastIndexByte(f.rest, '\n') + 1; end > 0 {
 			l.deliver(f, f.rest[:end])
 			f.rest = append(f.rest[:0], f.rest[end:]...)
@@ -232,6 +256,7 @@ func (l *logFiles) capture(f *logFile) {
 	if len(f.rest) > 0 && time.Since(f.at) >= flushDelay {
 		l.flush(f)
 	}
+	return f.offset > began
 }
 
 // flush captures an unfinished line.
@@ -243,9 +268,15 @@ func (l *logFiles) flush(f *logFile) {
 	}
 }
 
-// end captures the rest of f and closes it.
+// end captures the rest of f, at most maxLogTail, and closes it.
 func (l *logFiles) end(f *logFile) {
+	for n := 0; n < maxLogTail && l.capture(f); n += maxLogRead {
+	}
 	l.flush(f)
+	if info, err := f.file.Stat(); err == nil && info.Size() > f.offset {
+		l.deliver(f, fmt.Appendf(nil, "… %d bytes of the log are not read\n", info.Size()-f.offset))
+		f.offset = info.Size() // they are not the next run's
+	}
 	l.run.logEnds.add(f)
 	_ = f.file.Close()
 }

@@ -65,7 +65,7 @@ type Status struct {
 // Main is the process that stands for the current run.
 type Main struct {
 	// PID is the first process of the run, or 0 while there is none. In the background
-	// it is the process that listened first.
+	// it is one that listens.
 	PID int
 	// Background reports that the first process has ended with code 0 and the run goes
 	// on with the rest of its tree; see Spec.Service.
@@ -111,6 +111,9 @@ func (m *Manager) snapshotLocked(e *entry) Status {
 	st := e.status
 	if st.RunID == 0 {
 		return st
+	}
+	if st.Background && e.run != nil {
+		st.PID = e.run.PID()
 	}
 	if !st.State.Live() {
 		st.Survivors = m.deps.tree.lastMembers(st.RunID)
