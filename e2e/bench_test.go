@@ -182,6 +182,14 @@ func mcpgoProgram(arguments []string) int {
 			return fail(err)
 		}
 	}
+	if len(arguments) > 1 { // "offers": a resource and a prompt too
+		s.AddResource(mcp.NewResource("note://a", "a"), func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResourceContents{URI: "note://a", MIMEType: "text/plain", Text: "a note"}}, nil
+		})
+		s.AddPrompt(mcp.NewPrompt("greet"), func(context.Context, mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+			return mcp.NewGetPromptResult("", []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent("hello"))}), nil
+		})
+	}
 	st := mcpserver.NewStdioServer(s)
 	st.SetErrorLogger(log.New(os.Stderr, "", 0))
 	if err := st.Listen(context.Background(), os.Stdin, os.Stdout); err != nil {

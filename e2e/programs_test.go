@@ -57,7 +57,7 @@ func runProgram(name string, arguments []string) int {
 		"reaper":     reaperProgram,     // ARGV: runs ARGV in a process group of its own and reaps what ARGV leaves
 		"mcp":        mcpProgram,        // is a minimal MCP server, to test the client; "mcp noise" breaks the rules
 		"mcpodd":     mcpoddProgram,     // is an MCP server whose tools misbehave: see upstream_odd_test.go
-		"mcpgo":      mcpgoProgram,      // [FILE]: runs mcp-go's stdio server, for comparison
+		"mcpgo":      mcpgoProgram,      // [FILE [offers]]: runs mcp-go's stdio server, for comparison
 		"confined":   confinedProgram,   // CALL ERRNO ARGV...: executes ARGV where a system call is refused; see confined_linux_test.go
 		"sole":       soleProgram,       // FILE [LIFE]: holds FILE's lock and prints "ready"; a second process reports itself in FILE.second: see windows_test.go
 		"leak":       leakProgram,       // ARGUMENT...: prints its secrets in all ways, then "all said": see secrets_test.go

@@ -41,7 +41,7 @@ func bareServer(t *testing.T, w *world) args {
 	t.Helper()
 	file := filepath.Join(w.home, "tools.json")
 	check(t, os.WriteFile(file, []byte(`{"result":{"tools":[{"name":"list_processes","description":"A tool.","inputSchema":{"type":"object"}}]}}`), 0o600))
-	return args{"command": self(t), "args": program("mcpgo", file)}
+	return args{"command": self(t), "args": program("mcpgo", file, "offers")}
 }
 
 // A player makes the calls of TestMessagesFitTheSchemas.
@@ -145,6 +145,7 @@ func (p *player) callTools(t *testing.T, onDemand args) {
 		{"add_to_group", args{"group": "stack", "process": "job"}}, {"list_groups", args{}}, {"start_group", args{"group": "stack"}},
 		{"remove_from_group", args{"group": "stack", "process": "job"}}, {"stop_group", args{"group": "stack"}},
 		{"list_mcp_tools", onDemand}, {"call_mcp_tool", onDemand.with("tool", "list_processes")},
+		{"read_mcp_resource", onDemand.with("uri", "note://a")}, {"get_mcp_prompt", onDemand.with("prompt", "greet")},
 		{"start_process", args{"name": "web"}},
 		{"restart_process", args{"process": "web"}}, {"stop_process", args{"process": "web"}}, {"kill_process", args{"process": "web"}},
 		{"remove_process", args{"process": "echo"}},
