@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // git runs git in a directory.
@@ -84,4 +86,91 @@ func (r result) hides(t testing.TB, wants ...string) {
 			t.Errorf("got a text with %q:\n%s", want, r.Text)
 		}
 	}
+}
+
+// TestLabelsNameProcessesEverywhere checks that resources, prompts, completion and events name
+// the process of another worktree by its label, and accept that name.
+func TestLabelsNameProcessesEverywhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	feature, _ := w.worktrees(t)
+	c := w.open(t)
+	web := sh("web", "echo serving $PWD; exec sleep 1000", args{"ready": args{"log": "serving"}, "timeout_ms": longWait})
+	c.ok(t, "start_process", web)
+	c.ok(t, "start_process", web.with("cwd", feature))
+	resource := func(uri string) string {
+		t.Helper()
+		contents := objects(c.call(t, "resources/read", args{"uri": uri}).Result["contents"])
+		if len(contents) != 1 {
+			t.Fatalf("%s: got %v, want one content", uri, contents)
+		}
+		return contents[0]["text"].(string)
+	}
+	var uris []string
+	for _, r := range objects(c.call(t, "resources/list", nil).Result["resources"]) {
+		uris = append(uris, r["uri"].(string))
+	}
+	if all := strings.Join(uris, " "); !strings.Contains(all, "logs://web%40feature") || !strings.Contains(all, "logs://web ") {
+		t.Errorf("got the resources %s, want the logs of both", all)
+	}
+	for uri, want := range map[string]string{"logs://web": w.project, "logs://web@feature": feature, "logs://web%40feature": feature} {
+		if text := resource(uri); !strings.Contains(text, "serving "+want+`"`) {
+			t.Errorf("%s: got %s, want what it prints in %s", uri, text, want)
+		}
+	}
+	if text := c.call(t, "prompts/get", args{"name": "debug_process", "arguments": args{"process": "web@feature"}}).Raw; !strings.Contains(text, "serving "+feature) {
+		t.Errorf("prompt: got %s, want the log of web@feature", text)
+	}
+	completion := c.call(t, "completion/complete", args{"ref": args{"type": "ref/prompt", "name": "debug_process"}, "argument": args{"name": "process", "value": "we"}})
+	if values := completion.Result["completion"].(map[string]any)["values"]; !strings.Contains(strings.Join(strings.Fields(completion.Raw), ""), `["web","web@feature"]`) {
+		t.Errorf("completion: got %v, want web and web@feature", values)
+	}
+	c.ok(t, "start_process", own(t, "job", "echo").with("cwd", feature))
+	c.ok(t, "send_input", args{"process": "job@feature", "eof": true})
+	c.ok(t, "wait_for_process", args{"process": "job@feature", "until": "exit", "timeout_ms": longWait}).says(t, "job@feature")
+}
+
+// TestAmbiguousProjectIsRefused checks that a name that may mean two projects names neither, and
+// that their paths do.
+func TestAmbiguousProjectIsRefused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	paths := []string{filepath.Join(w.home, "a", "same"), filepath.Join(w.home, "b", "same")}
+	for _, path := range paths {
+		check(t, os.MkdirAll(filepath.Join(path, ".git"), 0o755))
+		there := *w
+		there.project = path
+		there.env = append(w.env[:len(w.env):len(w.env)], "PM_PROJECT_DIR="+path)
+		there.open(t).ok(t, "start_process", sh("job", "echo in $PWD", args{"wait": "exit", "timeout_ms": longWait}))
+	}
+	c := w.open(t)
+	c.refused(t, "get_logs", args{"project": "same"}, paths[0], paths[1], "give one of these paths")
+	c.refused(t, "start_process", args{"name": "x", "command": "true", "project": "same"}, paths[0], paths[1])
+	for _, path := range paths {
+		c.ok(t, "get_logs", args{"project": path}).says(t, "in "+path)
+	}
+	c.refused(t, "start_process", args{"name": "x", "command": "true", "cwd": filepath.Join(w.home, "gone")}, "gone")
+}
+
+// TestUnreadableGitIsNamed checks the error for a .git that an ordinary user cannot read.
+func TestUnreadableGitIsNamed(t *testing.T) {
+	t.Parallel()
+	needs(t, "setpriv")
+	if os.Getuid() != 0 {
+		t.Skip("starts a server as another user, which only root may")
+	}
+	w := newWorld(t)
+	closed := filepath.Join(w.home, "closed")
+	check(t, os.Mkdir(closed, 0o755))
+	check(t, os.WriteFile(filepath.Join(closed, ".git"), []byte("gitdir: x\n"), 0))
+	check(t, exec.Command("chown", "-R", "65534:65534", w.home).Run())
+	for dir := w.home; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		check(t, os.Chmod(dir, 0o755))
+	}
+	check(t, os.Chown(filepath.Join(closed, ".git"), 0, 0))
+	s := w.launch(t, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", binary(t))
+	c := &caller{session: s, schemas: map[string]*jsonschema.Resolved{}}
+	c.learnSchemas(t)
+	c.refused(t, "start_process", args{"name": "x", "command": "true", "cwd": closed}, "cannot find the project of "+closed, "permission denied", "argument project names one")
+	c.ok(t, "start_process", args{"name": "x", "command": "true", "cwd": closed, "project": w.project, "wait": "exit", "timeout_ms": longWait}).says(t, "exit code 0")
 }
