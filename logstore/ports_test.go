@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -47,8 +48,8 @@ func wantPorts(t *testing.T, what string, got []int, want ...int) {
 // TestReservedPortsLiveWithTheirRun follows the ports of a process through its runs, as another window sees them.
 func TestReservedPortsLiveWithTheirRun(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
-	alive := map[string]bool{"one": true, "two": true}
-	isAlive := func(_, session string) bool { return alive[session] }
+	var dead atomic.Bool // the first server; the maintainers of both read it
+	isAlive := func(_, session string) bool { return session == "two" || session == "one" && !dead.Load() }
 	one := openTest(t, Options{Path: path, Session: "one", Alive: isAlive})
 	two := openTest(t, Options{Path: path, Session: "two", Alive: isAlive})
 	wantPorts(t, "first", reserve(t, one, "/p", "web", "PORT", "API_PORT"), 3000, 4000)
@@ -68,7 +69,7 @@ func TestReservedPortsLiveWithTheirRun(t *testing.T) {
 	}
 	wantPorts(t, "released", reserve(t, one, "/p", "web", "PORT"), 3000)
 	wantPorts(t, "kept choice", reserve(t, two, "/q", "web", "PORT"), 4001)
-	alive["one"] = false
+	dead.Store(true)
 	wantPorts(t, "dead server", reserve(t, two, "/q", "web", "PORT"), 3000)
 	var rows int
 	if err := two.file.ReadDB.QueryRow(`SELECT count(*) FROM port_use`).Scan(&rows); err != nil || rows != 1 {
