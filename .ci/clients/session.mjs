@@ -90,7 +90,11 @@ await assert.rejects(waiting);
 
 const { resources } = await client.listResources();
 assert.ok(resources.some((r) => r.uri === "logs://job"));
-for (const { uri } of resources) JSON.parse((await client.readResource({ uri })).contents[0].text);
+for (const { uri, mimeType } of resources) {
+  const { text } = (await client.readResource({ uri })).contents[0];
+  if (uri.startsWith("ui://")) assert.ok(mimeType === "text/html;profile=mcp-app" && /^<!doctype html>/i.test(text), uri);
+  else JSON.parse(text);
+}
 await assert.rejects(client.readResource({ uri: "processes://nobody" }), (e) => e.code === (kind === "sdk1" ? -32002 : -32602));
 assert.ok((await client.listResourceTemplates()).resourceTemplates.length >= 3);
 const { prompts } = await client.listPrompts();
