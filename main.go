@@ -35,6 +35,7 @@ import (
 	"pmcp/server"
 	"pmcp/server/cli"
 	"pmcp/server/config"
+	"pmcp/server/daemon"
 	"pmcp/server/project"
 	"pmcp/server/socket"
 	"pmcp/server/upstream"
@@ -61,6 +62,9 @@ func main() {
 
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
 	if len(args) >= 2 && args[0] == guard.Verb {
+		if guard.IsDaemon(args[2:]) {
+			return serveDaemon(ctx, args[1], stderr)
+		}
 		return serve(ctx, args[1], stdin, stdout, stderr)
 	}
 	if cli.IsCommand(args) {
@@ -179,6 +183,34 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	}
 	impatient := s.untilEnd(ctx, signals, stdin, stdout)
 	return s.shutdown(impatient, stdout)
+}
+
+// serveDaemon runs the daemon of a database and returns the exit code. stderr is its log.
+func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
+	life, err := guard.Inherit()
+	var c config.Config
+	if err == nil {
+		c, err = config.Read()
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "pmcp:", err)
+		return exitUsage
+	}
+	defer func() { _ = life.Close(); _ = life.Lock().Close() }()
+	own := server.NewStderr(daemon.NewLog(stderr))
+	defer own.Close()
+	log := slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: c.Level()}))
+	signals := guard.ReceiveDaemonSignals()
+	defer signals.Stop()
+	record := registry.Describe(life.Guardian())
+	record.Version, record.Database = version, c.DatabasePath
+	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, Record: record, Life: life, Host: daemon.NoHost{}, Log: log}
+	if err := d.Serve(ctx, signals); err != nil {
+		log.Error("the daemon has failed", "error", err)
+		return exitFailed
+	}
+	_ = daemon.RemoveLog(c.RegistryDir, c.DatabasePath) // the next one appends to it
+	return exitOK
 }
 
 // collectAfterStart ends the start's grace for garbage, unless ctx ends first.
