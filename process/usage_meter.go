@@ -268,6 +268,15 @@ func (m *meter) hasListened(run int64) bool {
 	return s != nil && s.listened
 }
 
+// setShare replaces the share of the processor in the last sample of run, if there is one.
+func (m *meter) setShare(run int64, percent float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s := m.runs[run]; s != nil && len(s.usage) > 0 {
+		s.usage[len(s.usage)-1].CPUPercent = percent
+	}
+}
+
 // cpuPercent returns the CPU share of one process at the last sample, or 0.
 func (m *meter) cpuPercent(id proctab.ID) float64 {
 	m.mu.Lock()
