@@ -110,7 +110,14 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 	o.Checks = []doctor.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
 		return db.CheckFile(ctx, c.DatabasePath)
 	}}}
-	return doctor.Run(stdout, o)
+	progress := cli.StartProgress(stderr, func() string {
+		if o.Cleanup {
+			return "stopping what dead servers left"
+		}
+		return "examining servers and database"
+	})
+	defer progress.End()
+	return doctor.Run(progress.Over(stdout), o)
 }
 
 // A session is everything that serve has started and shutdown ends.
