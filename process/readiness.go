@@ -127,17 +127,13 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 		r.client = newReadyClient()
 		defer r.client.CloseIdleConnections()
 	}
-	began, gone := time.Now(), false
+	began := time.Now()
 	for pause := firstReadyPause; ; pause = nextPause(pause, time.Since(began)) {
 		r.check(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		why := r.pendingText()
-		wasGone := gone
-		if gone = isDying(run.PID()); gone && wasGone && why != "" { // else its end may be about to be recorded
-			why = "its first process has exited, others of its tree live; " + why
-		}
 		var ports []int
 		if why == "" {
 			if !r.settle(ctx, run) {
@@ -150,7 +146,6 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 			st.HTTP = answers
 			if why == "" {
 				st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
-				m.meter.setPorts(id, ports)
 				return true
 			}
 			changed := why != st.NotReady

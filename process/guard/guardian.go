@@ -45,11 +45,10 @@ type guardian struct {
 	pipe      chan os.Signal  // SIGPIPE, never read
 	lifeline  *os.File        // write end; closing it makes the server end
 	command   bool            // whether this process guards a command, not the server: see Hold
-	above     <-chan struct{} // of the wrapperWatch; nil without one
+	above     <-chan struct{} // of the wrapperWatch; nil in the second guard, and after the report
 	gone      <-chan struct{} // of Hold's Lifeline; nil in Run
 	changed   <-chan struct{} // likewise
 	server    proctab.ID
-	leaving   detachment
 	forwarded map[syscall.Signal]bool
 	parent    *parentWatch
 	inherited []proctab.ID // children from before this program was executed
@@ -68,14 +67,10 @@ func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 
 func run(c Config, t timing) (exitCode int) {
 	g := newGuardian(c, t)
-	if c.Daemon == nil {
-		g.parent = watchParent(launcher(), t.parentPoll, t.open)
-	}
-	if c.Wrappers {
-		w := watchWrappers(wrappers(g.parent.pid), t)
-		defer w.close()
-		g.above = w.ended
-	}
+	g.parent = watchParent(launcher(), t.parentPoll, t.open)
+	above := watchWrappers(wrappers(g.parent.pid), t)
+	defer above.close()
+	g.above = above.ended
 	return g.live(g.start)
 }
 
@@ -115,7 +110,6 @@ func (g *guardian) live(start func() error) (exitCode int) {
 	// This close comes after the server's end. What wakes the server is that the kernel closes
 	// the lifeline when the guardian dies.
 	defer func() { _ = g.lifeline.Close() }()
-	defer g.leaving.close()
 	g.releaseStdio()
 	prepareRuntime()
 	exitCode = g.supervise()
@@ -143,12 +137,9 @@ func prepareRuntime() {
 // this process inherited as ignored (nohup) stay ignored.
 func (g *guardian) listen() {
 	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if !signal.Ignored(sig) && (sig != syscall.SIGHUP || g.Daemon == nil) {
+		if !signal.Ignored(sig) {
 			signal.Notify(g.signals, sig)
 		}
-	}
-	if g.Daemon != nil {
-		signal.Notify(g.pipe, syscall.SIGHUP) // collected and never read
 	}
 	signal.Notify(g.children, syscall.SIGCHLD)
 	// Without this, a report to a stderr without a reader would kill us with SIGPIPE before we
@@ -175,23 +166,13 @@ func (g *guardian) start() error {
 		}
 		defer func() { _ = lock.Close() }()
 	}
-	asked, asks, err := os.Pipe()
-	if err != nil {
+	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
+	env := append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...) // of two entries for a name the first counts
+	if err := g.spawn(path, argv, env, read.Fd(), lock.Fd()); err != nil {
 		_ = write.Close()
 		return err
 	}
-	defer func() { _ = asks.Close() }()
-	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
-	inherited := []uintptr{read.Fd(), lock.Fd(), asks.Fd()}
-	if g.Daemon != nil {
-		argv, inherited = append(argv, daemonArgument), append(inherited, g.Daemon.Fd())
-	}
-	env := append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...) // of two entries for a name the first counts
-	if err := g.spawn(path, argv, env, inherited...); err != nil {
-		return errors.Join(err, write.Close(), asked.Close())
-	}
 	g.lifeline = write
-	g.leaving.listen(asked)
 	return nil
 }
 
@@ -248,10 +229,6 @@ func (g *guardian) supervise() (exitCode int) {
 			g.checkParent()
 		case <-g.parent.tick:
 			g.checkParent()
-		case <-g.leaving.asked:
-			g.detach()
-		case <-g.leaving.overdue:
-			g.abortDetach()
 		case sig := <-g.signals:
 			end(sig.(syscall.Signal))
 		case <-g.changed:
@@ -301,8 +278,6 @@ func (g *guardian) reapServer() (status syscall.WaitStatus, ended bool) {
 			return ws, true
 		case pid == 0:
 			return ws, false
-		case pid == g.leaving.pid:
-			g.endDetach(ws)
 		}
 	}
 }

@@ -84,8 +84,8 @@ func guardianMain(args []string) int {
 		verb = HoldVerb
 	}
 	return run(Config{
-		ID:   args[2],
-		Verb: verb, Wrappers: verb == HoldVerb,
+		ID:     args[2],
+		Verb:   verb,
 		Args:   args[3:],
 		Lock:   lock,
 		OnGone: func() error { return removeIfThere(record) },
