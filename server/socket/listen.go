@@ -228,12 +228,6 @@ func (l *Listener) accept() (*net.UnixConn, error) {
 // cancels the calls that are being performed and returns when they have ended. It must not
 // be called twice.
 func (l *Listener) Serve(ctx context.Context, handle Handler) {
-	l.ServeConns(ctx, func(ctx context.Context, c *net.UnixConn) { l.serve(ctx, c, handle) })
-}
-
-// ServeConns is Serve for another protocol: it calls handle, which closes the connection, with
-// each connection whose peer is a process of this user in the same namespaces.
-func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Context, c *net.UnixConn)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -257,12 +251,7 @@ func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Conte
 		case free <- struct{}{}:
 			conns.Go(func() {
 				defer func() { <-free }()
-				if pid, err := l.peer(c); err != nil {
-					l.log.Warn("refused a connection to the socket", "pid", pid, "error", err)
-					l.respond(c, response{Refused: true, Error: "refused: " + err.Error()})
-					return
-				}
-				handle(ctx, c)
+				l.serve(ctx, c, handle)
 			})
 		default:
 			l.respond(c, response{Refused: true, Error: "too many connections; try again"})
@@ -272,6 +261,11 @@ func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Conte
 
 // serve performs the call of one connection and closes it.
 func (l *Listener) serve(ctx context.Context, c *net.UnixConn, handle Handler) {
+	if pid, err := l.peer(c); err != nil {
+		l.log.Warn("refused a connection to the socket", "pid", pid, "error", err)
+		l.respond(c, response{Refused: true, Error: "refused: " + err.Error()})
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })

@@ -1,0 +1,340 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long the tests wait for pmcp.
+const patience = 2 * time.Minute
+
+// TestLaunchersLeaveNothing kills a client with SIGKILL while the test holds pmcp's stdin open,
+// and checks that nothing is left of the session and of its launcher.
+func TestLaunchersLeaveNothing(t *testing.T) {
+	root := t.TempDir()
+	ways := launchers(t, root, root)
+	for name, argv := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needsNode(t, name)
+			home := t.TempDir() // in the environment of every process of the session
+			in, input, err := os.Pipe()
+			check(t, err)
+			defer func() { _ = input.Close() }()
+			stderr, err := os.Create(filepath.Join(home, "stderr"))
+			check(t, err)
+			defer func() { _ = stderr.Close() }()
+			client := exec.Command(os.Args[0], append([]string{clientMarker}, argv...)...)
+			client.Dir, client.Env, client.Stderr = home, environment(home, os.Getenv("PATH"), npmRegistry(t)), stderr
+			client.ExtraFiles = []*os.File{in, input}
+			out, err := client.StdoutPipe()
+			check(t, err)
+			check(t, client.Start())
+			check(t, in.Close())
+			if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+				log, _ := os.ReadFile(stderr.Name())
+				t.Errorf("got %q, %v, want a session: %s", line, err, log)
+			}
+			before := processes(t, home)
+			check(t, client.Process.Kill())
+			_ = client.Wait()
+			if len(before) < 5 { // client, guardian, server, and two of the tree
+				t.Errorf("got the processes %q, want a session with a tree", before)
+			}
+			left := before
+			for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); left = processes(t, home) {
+				<-time.After(20 * time.Millisecond)
+			}
+			if len(left) > 0 {
+				log, _ := os.ReadFile(stderr.Name())
+				t.Errorf("got %q left, want nothing: %s", left, log)
+			}
+		})
+	}
+}
+
+const clientMarker = "client-of-a-test"
+
+// runClient is a client that is killed: it launches pmcp with stdin from descriptor 3, whose
+// other end is descriptor 4, starts a tree of processes and prints "ready".
+func runClient(argv []string) int {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	in := os.NewFile(3, "stdin")
+	cmd.Stdin, cmd.Stderr = in, os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = errors.Join(cmd.Start(), in.Close())
+	}
+	if err == nil {
+		s := &session{in: os.NewFile(4, "input"), out: bufio.NewReader(out)}
+		if err = s.begin(); err == nil {
+			_, err = s.call("tools/call", `{"name":"start_process","arguments":{"name":"tree","cwd":"/tmp","command":"sh -c 'setsid sleep 300 & sleep 300'"}}`)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println("ready")
+	_, _ = io.Copy(io.Discard, out) // until it is killed
+	return 0
+}
+
+// TestStartsInEmptyRoot starts pmcp in every way in a root that has only busybox, and Node for npx:
+// no C library, nothing in /etc, an empty home. It logs the time from the artefacts to the answer
+// of a tool.
+func TestStartsInEmptyRoot(t *testing.T) {
+	dir := theRelease(t)
+	root := emptyRoot(t)
+	began := time.Now()
+	ways := launchers(t, root, "/")
+	installed := time.Since(began)
+	for name, argv := range ways {
+		t.Run(name, func(t *testing.T) {
+			needsNode(t, name)
+			home := "/home/" + strings.ReplaceAll(name, " ", "-")
+			check(t, os.MkdirAll(root+home, 0o700))
+			began := time.Now()
+			cmd := exec.Command("unshare", slices.Concat([]string{"-rmpf", "--kill-child", "sh", "-ec", enterScript, "sh", root}, argv)...)
+			cmd.Env = append(environment(home, "/bin:/usr/bin:/usr/sbin", npmRegistry(t)), "BINDS=/dev/null")
+			if name == "npx" {
+				cmd.Env = append(cmd.Env, "BINDS=/dev/null "+strings.Join(nodeFiles(t), " "))
+			}
+			cmd.Stderr = os.Stderr
+			in, err := cmd.StdinPipe()
+			check(t, err)
+			out, err := cmd.StdoutPipe()
+			check(t, err)
+			check(t, cmd.Start())
+			defer time.AfterFunc(patience, func() { _ = cmd.Process.Kill() }).Stop()
+			s := &session{in: in, out: bufio.NewReader(out)}
+			check(t, s.begin())
+			info, err := s.call("tools/call", `{"name":"get_server_info","arguments":{}}`)
+			check(t, err)
+			t.Logf("all ways were installed in %v, and this one answered after %v", installed, time.Since(began))
+			ran, err := s.call("tools/call", `{"name":"start_process","arguments":{"name":"once","cwd":"/tmp","command":"echo it runs","wait":"exit"}}`)
+			check(t, err)
+			if !strings.Contains(info, versionOf(t, dir)) || !strings.Contains(info, "storage ok") || !strings.Contains(ran, "it runs") {
+				t.Errorf("got %s and %s, want a server with a database, and the output of a process", info, ran)
+			}
+			check(t, errors.Join(in.Close(), cmd.Wait()))
+		})
+	}
+}
+
+// enterScript makes its first argument the root for the others, with /proc and the paths in BINDS.
+const enterScript = `cd "$1"
+shift
+mount -t proc proc proc
+for path in $BINDS; do
+	if [ -d "$path" ]; then mkdir -p ".$path"; else mkdir -p ".${path%/*}"; touch ".$path"; fi
+	mount --bind "$path" ".$path"
+done
+exec chroot . "$@"`
+
+// emptyRoot returns a directory to be a root, with busybox as its only program.
+func emptyRoot(t *testing.T) string {
+	t.Helper()
+	busybox, err := exec.LookPath("busybox")
+	if err != nil {
+		t.Skip("there is no busybox")
+	}
+	program, err := os.ReadFile(busybox)
+	check(t, err)
+	if bytes.Contains(program, []byte("/ld-linux")) {
+		t.Skip("busybox is not static")
+	}
+	if out, err := command(".", "unshare", "-rmpf", "true"); err != nil {
+		t.Skipf("there are no user namespaces: %v: %s", err, out)
+	}
+	root := t.TempDir()
+	for _, dir := range []string{"proc", "dev", "tmp", "bin"} {
+		check(t, os.Mkdir(filepath.Join(root, dir), 0o755))
+	}
+	check(t, os.WriteFile(filepath.Join(root, "bin", "busybox"), program, 0o755))
+	for _, applet := range []string{"sh", "uname", "readlink", "dirname", "echo"} {
+		check(t, os.Symlink("busybox", filepath.Join(root, "bin", applet)))
+	}
+	return root
+}
+
+// launchers installs pmcp below root in every way, and returns the command of each. The paths in
+// the commands begin with prefix instead of root.
+func launchers(t *testing.T, root, prefix string) map[string][]string {
+	t.Helper()
+	dir := theRelease(t)
+	unpack(t, dir, "pmcp-*-linux-"+runtime.GOARCH+".tar.gz", filepath.Join(root, "archive"))
+	unpack(t, dir, "pmcp-*-linux-"+runtime.GOARCH+".mcpb", filepath.Join(root, "bundle"))
+	text, err := os.ReadFile(filepath.Join(root, "bundle", "manifest.json"))
+	check(t, err)
+	var manifest struct {
+		Server struct {
+			Config struct{ Command string } `json:"mcp_config"`
+		}
+	}
+	check(t, json.Unmarshal(text, &manifest))
+	path := filepath.Join(prefix, "archive", "bin", "pmcp")
+	return map[string][]string{
+		"path":   {path},
+		"shell":  {"sh", "-c", path + "; exit $?"},
+		"bundle": {strings.ReplaceAll(manifest.Server.Config.Command, "${__dirname}", filepath.Join(prefix, "bundle"))},
+		"npx":    {"node", filepath.Join(npmDir(), "bin", "npx-cli.js"), "-y", "pmcp"},
+	}
+}
+
+// environment returns the variables of a session; registry is that of npm.
+func environment(home, path, registry string) []string {
+	return []string{"HOME=" + home, "PATH=" + path, "npm_config_registry=" + registry, "npm_config_update_notifier=false"}
+}
+
+// npmDir returns the directory of npm, or "".
+func npmDir() string {
+	npm, err := exec.LookPath("npm")
+	if err == nil {
+		npm, err = filepath.EvalSymlinks(npm)
+	}
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(filepath.Dir(npm))
+}
+
+// needsNode skips a test of npx if there is no npm.
+func needsNode(t *testing.T, way string) {
+	t.Helper()
+	if way != "npx" {
+		return
+	}
+	if _, err := os.Stat(filepath.Join(npmDir(), "bin", "npx-cli.js")); err != nil {
+		t.Skip("there is no npm: ", err)
+	}
+}
+
+// nodeFiles returns the paths that node and npx need: Node, its libraries, and npm.
+func nodeFiles(t *testing.T) []string {
+	t.Helper()
+	node, err := exec.LookPath("node")
+	check(t, err)
+	libraries, err := command(".", "ldd", node)
+	check(t, err)
+	paths := []string{node, npmDir()}
+	for word := range strings.FieldsSeq(libraries) {
+		if filepath.IsAbs(word) {
+			paths = append(paths, word)
+		}
+	}
+	return paths
+}
+
+// npmRegistry serves the npm packages of the release, and returns the URL.
+func npmRegistry(t *testing.T) string {
+	t.Helper()
+	dir := theRelease(t)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		if strings.HasSuffix(name, ".tgz") {
+			http.ServeFileFS(w, r, os.DirFS(dir), name)
+			return
+		}
+		found, _ := filepath.Glob(filepath.Join(dir, name+"-[0-9]*.tgz"))
+		if len(found) != 1 {
+			http.NotFound(w, r)
+			return
+		}
+		archive, err := os.ReadFile(found[0])
+		metadata, err2 := exec.Command("tar", "xzOf", found[0], "package/package.json").Output()
+		var one map[string]any
+		if err := errors.Join(err, err2, json.Unmarshal(metadata, &one)); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		sum := sha512.Sum512(archive)
+		one["dist"] = map[string]string{
+			"tarball": "http://" + r.Host + "/" + filepath.Base(found[0]), "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
+		}
+		version := one["version"].(string)
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"name": name, "dist-tags": map[string]string{"latest": version}, "versions": map[string]any{version: one},
+		})
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// processes returns the command lines of the processes whose home directory is home.
+func processes(t *testing.T, home string) (found []string) {
+	t.Helper()
+	all, err := filepath.Glob("/proc/[0-9]*")
+	check(t, err)
+	for _, dir := range all {
+		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
+		if err != nil || !slices.Contains(strings.Split(string(environ), "\x00"), "HOME="+home) {
+			continue
+		}
+		argv, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		found = append(found, strings.ReplaceAll(string(argv), "\x00", " "))
+	}
+	return found
+}
+
+// A session is a client's connection with pmcp.
+type session struct {
+	in  io.Writer
+	out *bufio.Reader
+	id  int
+}
+
+// begin initialises the connection.
+func (s *session) begin() error {
+	_, err := s.call("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
+	if err == nil {
+		_, err = fmt.Fprintln(s.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	}
+	return err
+}
+
+// call sends a request and returns the line of its answer, which is no error.
+func (s *session) call(method, params string) (string, error) {
+	s.id++
+	if _, err := fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.id, method, params); err != nil {
+		return "", err
+	}
+	for {
+		line, err := s.out.ReadString('\n')
+		if err != nil {
+			return "", err
+		}
+		var answer struct {
+			ID     int
+			Error  json.RawMessage
+			Result struct{ IsError bool }
+			Method string
+		}
+		if err := json.Unmarshal([]byte(line), &answer); err != nil {
+			return "", err
+		}
+		switch {
+		case answer.Method != "" || answer.ID != s.id:
+		case answer.Error != nil || answer.Result.IsError:
+			return "", errors.New(line)
+		default:
+			return line, nil
+		}
+	}
+}
