@@ -71,6 +71,33 @@ func TestDaemonIsItsRun(t *testing.T) {
 	w.leavesNothing(t)
 }
 
+// TestSlowDaemonIsAwaited checks that a service whose daemon listens long after the first process has
+// ended is not restarted, whatever asked for the service.
+func TestSlowDaemonIsAwaited(t *testing.T) {
+	t.Parallel()
+	for name, more := range map[string]args{
+		"ready": {"ready": args{"http": "/"}, "timeout_ms": longWait}, "ports": {"ports": args{"PORT": 0}}, "health": {"health": args{"http": "/health"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := begin(t)
+			start := daemonized(t, "web", proctest.FreePort(t), more).with("restart", "always")
+			start["args"].([]string)[1] = `(setsid sh -c 'sleep 3; exec "$0" "$@"' "$0" "$@" </dev/null >log 2>&1 &); exit 0`
+			r := c.ok(t, "start_process", start)
+			if name == "ready" {
+				r.want(t, args{"state": "running", "ready": true})
+			}
+			if !poll(answersWithin, func() bool {
+				r = c.info(t, "web")
+				return r.num("run") > 1 || r.Data["background"] == true
+			}) || r.num("run") != 1 || r.Data["restarts"] != nil {
+				t.Errorf("got %s, want run 1 in the background, never restarted", r.Text)
+			}
+			c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
+		})
+	}
+}
+
 // leavesNothing checks that no process is left but the server and its guardian.
 func (w *world) leavesNothing(t *testing.T) {
 	t.Helper()

@@ -10,7 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -170,7 +172,7 @@ func TestPersonFollowsEveryLine(t *testing.T) {
 	w := newWorld(t)
 	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
 	s := w.start(t)
-	const lines = 20_000
+	const lines = 50_000
 	count := args{"name": "count", "command": fmt.Sprintf("seq 1 %d", lines), "wait": "exit", "timeout_ms": longWait}
 	s.must(t, "start_process", count)
 	cmd := w.commandIn(t, w.project, "logs", "count", "-f", "-n", "all")
@@ -263,4 +265,46 @@ func TestPersonStopsAndRestarts(t *testing.T) {
 	w.wantCommand(t, 1, []string{"restart", "api"}, "api is not running")
 	w.wantCommand(t, 2, []string{"stop", "wbe"}, "did you mean web?")
 	w.wantCommand(t, 2, []string{"restart"}, "requires at least 1 arg")
+}
+
+// listedIn returns the processes in an answer of list_processes, by name.
+func listedIn(r result) (all []map[string]any) {
+	list, _ := r.Data["processes"].([]any)
+	for _, p := range list {
+		all = append(all, p.(map[string]any))
+	}
+	slices.SortFunc(all, func(a, b map[string]any) int { return strings.Compare(a["name"].(string), b["name"].(string)) })
+	return all
+}
+
+// TestOtherWindowsSeeUsage checks that another window, and a person, see at once where a process
+// listens and what its whole tree uses, of which a part has daemonised.
+func TestOtherWindowsSeeUsage(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	one, other := w.start(t), w.start(t)
+	const serves = "import http.server, os, sys\n" +
+		"if sys.argv[2:]:\n    if os.fork(): sys.exit()\n    os.setsid()\n" +
+		"http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()\n"
+	for name, more := range map[string][]string{"web": nil, "hidden": {"daemonise"}} {
+		one.must(t, "start_process", args{"name": name, "command": "python3", "args": append([]string{"-c", serves, "{PORT}"}, more...),
+			"ports": args{"PORT": 0}, "ready": args{"port": 0}, "timeout_ms": longWait})
+	}
+	mine := one.must(t, "list_processes", nil)
+	theirs := other.must(t, "list_processes", nil)
+	for i, p := range listedIn(theirs) {
+		want := listedIn(mine)[i]
+		if p["name"] != want["name"] || p["owner"] == nil || !reflect.DeepEqual(p["urls"], want["urls"]) || p["urls"] == nil || !reflect.DeepEqual(p["ports"], want["ports"]) || p["memory_bytes"] == nil || p["cpu_percent"] == nil {
+			t.Errorf("got %v, want ports, address and usage as in its own window: %v", p, want)
+		}
+		for _, url := range p["urls"].(map[string]any) {
+			w.wantCommand(t, 0, []string{"ps"}, url.(string))
+		}
+	}
+	info := other.must(t, "get_process_info", args{"process": "web"})
+	if info.Data["urls"] == nil || info.Data["memory_bytes"] == nil {
+		t.Errorf("get_process_info: got %s, want its address and memory", info.Text)
+	}
 }

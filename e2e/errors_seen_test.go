@@ -202,7 +202,7 @@ func (c *caller) wantLatest(t *testing.T, uri string, id any) {
 	}
 }
 
-func needs(t *testing.T, program string) {
+func needs(t testing.TB, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
 		t.Skip(program + " is not installed")

@@ -16,29 +16,30 @@ import (
 const hostileMarkup = `<script>alert(1)</script><img src=x onerror=alert(2)>"><svg onload=alert(3)>` + "\n" +
 	`javascript:alert(4) {{7*7}} <a href="javascript:alert(5)">x</a> &lt;b&gt; </pre></div><style>*{display:none}</style>` + "\n"
 
-// TestPersonUsesPageInBrowser opens the page of pmcp open in Chromium, reads, searches,
-// filters and unfolds, restarts and stops a process, and closes it.
-func TestPersonUsesPageInBrowser(t *testing.T) {
-	t.Parallel()
-	needs(t, "python3")
+// browserOf returns Chromium and a node_modules directory with what drives it and with the given
+// packages. It skips the test where there are none.
+func browserOf(t testing.TB, packages ...string) (chromium, modules string) {
+	t.Helper()
 	needs(t, "node")
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
 		t.Skip("there is no chromium")
 	}
-	modules, err := npmPackages("puppeteer-core@24.16.0", "axe-core@4.10.3")
+	modules, err = npmPackages(append([]string{"puppeteer-core@24.16.0", "axe-core@4.10.3"}, packages...)...)
 	if err != nil {
 		t.Skip("SKIPPED: ", err)
 	}
-	w := newWorld(t)
-	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
-	s := w.start(t)
-	file := filepath.Join(w.home, "markup")
-	check(t, os.WriteFile(file, []byte(hostileMarkup+hostileLine+"\n"+strings.Repeat("y", 1<<20)+"\nneedle 7\n"), 0o600))
-	s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
-	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
-	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "db", "command": "sleep 1000"}, {"process": "api", "command": "sleep 1000", "depends_on": []args{{"process": "db"}}}}})
+	return chromium, modules
+}
 
+// openPage runs pmcp open and returns the address of the page and the processes that serve it.
+// end waits until they have ended, after the page was closed.
+func (w *world) openPage(t testing.TB) (address string, pids []int, end func()) {
+	t.Helper()
+	before := map[int]bool{}
+	for _, p := range w.processes(t) {
+		before[p.pid] = true
+	}
 	cmd := w.commandIn(t, w.project, "open", "--no-browser")
 	read, write, err := os.Pipe()
 	check(t, err)
@@ -48,11 +49,40 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = write, &said
 	check(t, cmd.Start())
 	write.Close()
-	address := make([]byte, 200)
-	n, err := read.Read(address)
+	text := make([]byte, 200)
+	n, err := read.Read(text)
 	check(t, err)
+	for _, p := range w.processes(t) {
+		if !before[p.pid] {
+			pids = append(pids, p.pid)
+		}
+	}
+	return strings.TrimSpace(string(text[:n])), pids, func() {
+		t.Helper()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("after the page was closed: got %v, %s, want exit code 0", err, &said)
+		}
+	}
+}
+
+// TestPersonUsesPageInBrowser opens the page of pmcp open in Chromium, reads, searches,
+// filters and unfolds, restarts and stops a process, and closes it.
+func TestPersonUsesPageInBrowser(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	chromium, modules := browserOf(t)
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	file := filepath.Join(w.home, "markup")
+	check(t, os.WriteFile(file, []byte(hostileMarkup+hostileLine+"\n"+strings.Repeat("y", 1<<20)+"\nneedle 7\n"), 0o600))
+	s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
+	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
+	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "db", "command": "sleep 1000"}, {"process": "api", "command": "sleep 1000", "depends_on": []args{{"process": "db"}}}}})
+
+	address, _, end := w.openPage(t)
 	screenshots := t.ArtifactDir()
-	browser := exec.Command("node", "testdata/page/drive.cjs", modules, chromium, strings.TrimSpace(string(address[:n])), screenshots)
+	browser := exec.Command("node", "testdata/page/drive.cjs", modules, chromium, address, screenshots)
 	var wrong bytes.Buffer
 	browser.Stderr = &wrong
 	out, err := browser.Output()
@@ -83,9 +113,7 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 		t.Errorf("got the graph %q, want api after db", seen.Groups)
 	}
 	s.must(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 2})
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("after the page was closed: got %v, %s, want exit code 0", err, &said)
-	}
+	end()
 	if shots, err := os.ReadDir(screenshots); err != nil || len(shots) != 4 {
 		t.Errorf("got screenshots %v, %v, want 4", shots, err)
 	}

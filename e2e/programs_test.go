@@ -52,6 +52,7 @@ func runProgram(name string, arguments []string) int {
 		"echo":       echoProgram,       // prints "ready", then "got LINE" for each line of its input, and "end of input"
 		"exit":       exitProgram,       // CODE [LINE...]: prints the lines on standard error, then exits with CODE
 		"noisy":      noisyProgram,      // prints "noise N" twenty times a second
+		"clock":      clockProgram,      // [NANOSECONDS]: prints "clock NANOSECONDS", the time since 1970, fifty times a second or as often as given
 		"partial":    partialProgram,    // TEXT: prints TEXT without a newline, then nothing
 		"orphan":     orphanProgram,     // starts sleep and exits
 		"reaper":     reaperProgram,     // ARGV: runs ARGV in a process group of its own and reaps what ARGV leaves
@@ -241,6 +242,21 @@ func exitProgram(arguments []string) int {
 		fmt.Fprintln(os.Stderr, line)
 	}
 	return code
+}
+
+func clockProgram(arguments []string) int {
+	period := 20 * time.Millisecond
+	if len(arguments) > 0 {
+		n, err := strconv.Atoi(arguments[0])
+		if err != nil {
+			return fail(err)
+		}
+		period = time.Duration(n)
+	}
+	for end := time.Now().Add(programLife); time.Now().Before(end); time.Sleep(period) {
+		fmt.Println("clock", time.Now().UnixNano())
+	}
+	return 3
 }
 
 func noisyProgram([]string) int {

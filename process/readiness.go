@@ -127,13 +127,17 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 		r.client = newReadyClient()
 		defer r.client.CloseIdleConnections()
 	}
-	began := time.Now()
+	began, gone := time.Now(), false
 	for pause := firstReadyPause; ; pause = nextPause(pause, time.Since(began)) {
 		r.check(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		why := r.pendingText()
+		wasGone := gone
+		if gone = isDying(run.PID()); gone && wasGone && why != "" { // else its end may be about to be recorded
+			why = "its first process has exited, others of its tree live; " + why
+		}
 		var ports []int
 		if why == "" {
 			if !r.settle(ctx, run) {
@@ -146,6 +150,7 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 			st.HTTP = answers
 			if why == "" {
 				st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
+				m.meter.setPorts(id, ports)
 				return true
 			}
 			changed := why != st.NotReady

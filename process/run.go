@@ -96,9 +96,8 @@ type runDeps struct {
 	open *sync.Map
 	// takeStdio is Options.TakeStdio.
 	takeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
-	// listenWithin is how long after the end of its first process the tree of a
-	// service may take to listen.
-	listenWithin time.Duration
+	// listened reports whether the tree of a run was seen to listen on a TCP port.
+	listened func(run int64) bool
 	// logEnds are the log files of ended runs.
 	logEnds *logEnds
 	// useSpare allows the use of spare descriptors; true for Exec.

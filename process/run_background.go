@@ -11,7 +11,6 @@ import (
 )
 
 const (
-	defaultListenWithin = 2 * time.Second
 	// The tree of a run in the background is looked at with this pause while its log
 	// files grow, and with pauses that grow to the longest one while they do not. Once a
 	// stop has begun they grow from the first one.
@@ -141,17 +140,18 @@ func (r *Run) follow(main proctab.ID, members []proctab.Proc) mainWatch {
 	return w
 }
 
-// awaitListener returns the first process of the tree that listens on a TCP port. It
-// returns false if none does within listenWithin, for which Spec.Background has no
-// bound, none is left or a stop begins. members are those of the tree.
+// awaitListener returns the first process of the tree that listens on a TCP port. A tree
+// that has not listened yet has any time for it, one that has must listen now. It
+// returns false if none listens then, none is left or a stop begins. members are those
+// of the tree.
 func (r *Run) awaitListener() (id proctab.ID, members []proctab.Proc, ok bool) {
-	deadline := time.Now().Add(r.listenWithin)
-	for pause := firstWatchPause; ; pause = min(2*pause, maxWatchPause) {
+	began := time.Now()
+	for pause := firstWatchPause; ; pause = nextPause(pause, time.Since(began)) {
 		found := r.tree.scanSince(time.Now())
 		if p, ok := listener(found.members[r.id]); ok {
 			return p.ID, found.members[r.id], true
 		}
-		if !found.mayRemain(r.id) || !r.spec.Background && !time.Now().Before(deadline) {
+		if !found.mayRemain(r.id) || r.listened(r.id) {
 			return id, nil, false
 		}
 		select {

@@ -124,37 +124,60 @@ func TestServiceEndsWithItsTree(t *testing.T) {
 	}
 }
 
-// TestBackgroundAwaitsItsListener checks that a service which is asked for by name may listen as late as
-// it likes, and that a stop before that is the user's.
-func TestBackgroundAwaitsItsListener(t *testing.T) {
-	for _, stopped := range []bool{false, true} {
-		m, j := newTestManager(t, Options{})
-		m.deps.listenWithin = time.Millisecond
-		spec, listen := service(t, 0), filepath.Join(t.TempDir(), "listen")
-		spec.Args, spec.Background, spec.Restart = append(spec.Args, listen), true, RestartAlways
-		st := start(t, m, spec)
-		j.daemon(t, st.RunID)
-		for !isDying(st.PID) {
-			<-time.After(time.Millisecond)
-		}
-		if stopped {
-			st, err := m.Stop(testContext(t), "a", StopOptions{})
-			if err != nil || st.State != Stopped || st.Exit == nil || st.Exit.By != ByUser || len(st.Survivors) > 0 {
-				t.Errorf("Stop = %s, %v, %v with %v; want stopped by the user with none left", st.State, st.Exit, err, st.Survivors)
+// TestServiceAwaitsItsListener checks that a service whose tree has not listened yet may listen as late
+// as it likes, that it ends as its first process did if its tree ends instead, and that a stop before
+// that is the user's.
+func TestServiceAwaitsItsListener(t *testing.T) {
+	for _, then := range []string{"listens", "ends", "stopped"} {
+		t.Run(then, func(t *testing.T) {
+			t.Parallel()
+			m, j := newTestManager(t, Options{})
+			asked := make(chan struct{}, 100)
+			m.deps.listened = func(run int64) bool {
+				select {
+				case asked <- struct{}{}:
+				default:
+				}
+				return m.meter.hasListened(run)
 			}
-			continue
-		}
-		if err := os.WriteFile(listen, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if st = await(t, m, "a", "in the background", func(st Status) bool { return !st.State.Live() || st.Background }); st.Run != 1 || st.State != Running {
-			t.Errorf("got run %d %s, want run 1 running", st.Run, st.State)
-		}
+			spec, listen := service(t, 0), filepath.Join(t.TempDir(), "listen")
+			spec.Args = append(spec.Args, listen)
+			if then == "listens" {
+				spec.Restart = RestartAlways
+			}
+			st := start(t, m, spec)
+			pid := j.daemon(t, st.RunID)
+			for range 3 { // lookups that found no listener after the end of the first process
+				<-asked
+			}
+			switch then {
+			case "stopped":
+				st, err := m.Stop(testContext(t), "a", StopOptions{})
+				if err != nil || st.State != Stopped || st.Exit == nil || st.Exit.By != ByUser || len(st.Survivors) > 0 {
+					t.Errorf("Stop = %s, %v, %v with %v; want stopped by the user with none left", st.State, st.Exit, err, st.Survivors)
+				}
+			case "ends":
+				await(t, m, "a", "not ready after its first process", func(st Status) bool { return strings.Contains(st.NotReady, "its first process has exited") })
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+				if st = await(t, m, "a", "ended", func(st Status) bool { return !st.State.Live() }); st.State != Exited || st.Exit.Code != 0 {
+					t.Errorf("got %s, %+v, want exited with code 0", st.State, st.Exit)
+				}
+			case "listens":
+				if err := os.WriteFile(listen, nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if st = await(t, m, "a", "in the background", func(st Status) bool { return !st.State.Live() || st.Background }); st.Run != 1 || st.State != Running {
+					t.Errorf("got run %d %s, want run 1 running", st.Run, st.State)
+				}
+			}
+		})
 	}
 }
 
 // TestOnlyServicesGoOnInBackground checks what ends with its first process: a program that no service
-// was asked of, one that fails, and one that nothing listens of.
+// was asked of, one that fails, and one that has listened and does so no more.
 func TestOnlyServicesGoOnInBackground(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec  func(*testing.T) Spec
@@ -171,7 +194,7 @@ func TestOnlyServicesGoOnInBackground(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, _ := newTestManager(t, Options{})
-			m.deps.listenWithin = time.Millisecond
+			m.deps.listened = func(int64) bool { return true }
 			start(t, m, c.spec(t))
 			st := await(t, m, "a", "ended with a survivor", func(st Status) bool { return !st.State.Live() })
 			if st.State != c.state || st.Background {

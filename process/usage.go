@@ -1,6 +1,12 @@
 package process
 
-import "time"
+import (
+	"runtime"
+	"sync"
+	"time"
+
+	"pmcp/process/proctab"
+)
 
 // Usage is what a process tree uses at one moment, or on average.
 type Usage struct {
@@ -75,4 +81,108 @@ func average(samples []Usage) Usage {
 	}
 	n := float64(len(samples))
 	return Usage{At: samples[len(samples)-1].At, CPUPercent: cpu / n, MemoryBytes: uint64(memory / n), Processes: int(processes/n + 0.5)}
+}
+
+// An ElsewhereRun is a live run of another server of this machine.
+type ElsewhereRun struct {
+	// Run is the id of the run, PID its first process, and Started when that began.
+	Run     int64
+	PID     int
+	Started time.Time
+	// Server is the pid of the server that started the run, and Session the id of its session.
+	Server  int
+	Session string
+}
+
+// ElsewhereUsage is what the tree of an ElsewhereRun uses, and the TCP ports on which it
+// listens, in ascending order and without those of debuggers.
+type ElsewhereUsage struct {
+	Usage
+	Ports []int
+}
+
+// An ElsewhereMeter measures the trees of runs of other servers. The zero value is ready for
+// use, also by several goroutines. It keeps the samples of the runs of the last call.
+type ElsewhereMeter struct {
+	mu    sync.Mutex
+	meter *meter // guarded by mu
+}
+
+// Measure returns the usage of those runs whose processes this server can see, by run. The
+// share of the processor is that since the measurement before, or the mean since its start for
+// a run that was not measured before. Unless there is a new run, it measures once a second at
+// most and else returns the last measurement.
+func (m *ElsewhereMeter) Measure(runs []ElsewhereRun) map[int64]ElsewhereUsage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.meter == nil {
+		m.meter = newMeter(nil)
+	}
+	fresh, wanted := make(map[int64]bool), make(map[int64]bool, len(runs))
+	for i := range runs {
+		wanted[runs[i].Run] = true
+		if _, _, live := m.meter.last(runs[i].Run); !live {
+			fresh[runs[i].Run] = true
+		}
+	}
+	m.meter.retain(wanted)
+	if now := time.Now(); len(runs) > 0 && (len(fresh) > 0 || now.Sub(m.meter.at) >= samplePeriod) {
+		table, err := proctab.All()
+		if err != nil {
+			return nil // as where /proc is that of another namespace
+		}
+		trees := elsewhereTrees(table, runs)
+		m.meter.sample(&scan{members: trees}, now)
+		for i := range runs {
+			if fresh[runs[i].Run] {
+				m.meter.setShare(runs[i].Run, meanShare(trees[runs[i].Run], now.Sub(runs[i].Started)))
+			}
+		}
+	}
+	used := make(map[int64]ElsewhereUsage, len(runs))
+	for run := range wanted {
+		if u, ports, live := m.meter.last(run); live {
+			used[run] = ElsewhereUsage{u, ports}
+		}
+	}
+	return used
+}
+
+// elsewhereTrees returns the processes of the runs: the children of their servers that are
+// their first process or carry their stamp, as daemons do that the server has adopted, and
+// what descends from these.
+func elsewhereTrees(table []proctab.Proc, runs []ElsewhereRun) map[int64][]proctab.Proc {
+	type root struct {
+		proctab.Proc
+		stamp proctab.Stamp
+	}
+	roots := make(map[int][]root) // by server
+	for i := range runs {
+		roots[runs[i].Server] = nil
+	}
+	for _, p := range table {
+		if _, ok := roots[p.PPID]; ok && !p.Zombie {
+			roots[p.PPID] = append(roots[p.PPID], root{p, proctab.StampOf(p.PID)})
+		}
+	}
+	trees := make(map[int64][]proctab.Proc, len(runs))
+	for i := range runs {
+		stamp := proctab.NewStamp(runs[i].Session, runs[i].Run)
+		for _, r := range roots[runs[i].Server] {
+			if r.PID == runs[i].PID || r.stamp == stamp {
+				trees[runs[i].Run] = append(append(trees[runs[i].Run], r.Proc), proctab.Descendants(table, r.PID)...)
+			}
+		}
+	}
+	return trees
+}
+
+// meanShare returns the share of the machine, in percent, that processes have used in the time
+// since their start.
+func meanShare(procs []proctab.Proc, age time.Duration) float64 {
+	var used uint64
+	for _, p := range procs {
+		used += cpuTicks(p)
+	}
+	return min(100, 100*float64(used)/(proctab.TicksPerSecond*float64(runtime.NumCPU())*max(age, time.Second).Seconds()))
 }

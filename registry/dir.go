@@ -102,6 +102,19 @@ func StateDir(getenv func(string) string) string {
 	}
 }
 
+// DatabasePath returns the path of the log database: PM_DATABASE_PATH, else pmcp.db in
+// StateDir. It is absolute, unless the working directory is unknown.
+func DatabasePath(getenv func(string) string) string {
+	path := getenv("PM_DATABASE_PATH")
+	if path == "" {
+		path = filepath.Join(StateDir(getenv), "pmcp.db")
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
 // ErrUnsafeDir is returned for a registry directory that cannot be trusted with
 // records: it is not a directory, is a symbolic link, belongs to another user, or
 // others may write to it.

@@ -108,6 +108,7 @@ func entries(dir string, names []string) []Entry {
 	for _, name := range names {
 		id, ours := sessionOf(name)
 		switch {
+		case isDaemonFile(name):
 		case !ours:
 			if foreign++; foreign <= maxForeign {
 				list = append(list, Entry{State: Foreign, Path: filepath.Join(dir, name), Problem: "not a file of pmcp"})

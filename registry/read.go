@@ -24,20 +24,11 @@ var (
 // For a symbolic link, another user's file and anything but a plain file it returns
 // errForeign. It does not block on such a file.
 func readOwn(path string, limit int64) ([]byte, error) {
-	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	switch {
-	case errors.Is(err, unix.ELOOP):
-		return nil, fmt.Errorf("%w: a symbolic link", errForeign)
-	case errors.Is(err, unix.ENXIO): // a socket
-		return nil, fmt.Errorf("%w: not a plain file", errForeign)
-	case err != nil:
-		return nil, &os.PathError{Op: "open", Path: path, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }()
-	if err := checkPlain(fd); err != nil {
+	f, err := openOwn(path, unix.O_RDONLY)
+	if err != nil {
 		return nil, err
 	}
+	defer func() { _ = f.Close() }()
 	content, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, err

@@ -40,8 +40,11 @@ type Record struct {
 	Guards []string `json:"guards,omitempty"`
 	// Socket is the path of the server's socket; empty if it has none.
 	Socket string `json:"socket,omitempty"`
-	// Transport is how the client speaks to the server: "stdio".
+	// Transport is how the client speaks to the server: "stdio", or TransportDaemon.
 	Transport string `json:"transport"`
+	// DiesWith is what ends a daemon although no session does: the process that is its
+	// parent now, a control group, a container. Empty for none, and for a session.
+	DiesWith string `json:"dies_with,omitempty"`
 	// ClientName and ClientVersion are what the client calls itself. They are empty
 	// until it has sent them.
 	ClientName    string `json:"client_name,omitempty"`

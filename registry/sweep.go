@@ -74,6 +74,9 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 	if err != nil {
 		return SweepResult{}, err
 	}
+	if err := removeDeadDaemons(dir); err != nil {
+		log.Warn("cannot remove the lock of a dead daemon", "error", err)
+	}
 	for _, e := range list {
 		if e.Problem != "" {
 			log.Warn("something is wrong in the registry", "state", e.State, "path", e.Path, "problem", e.Problem)

@@ -252,6 +252,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		start, raw := time.Now(), req.Params.RawArguments // as they were sent, big integers included
 		s.storage.poke()
 		s.cpu.poke()
+		s.calls.poke()
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
 		var a answer

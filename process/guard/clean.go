@@ -17,6 +17,7 @@ func (g *guardian) clean() bool {
 		server:    g.server,
 		inherited: g.inherited,
 		adopts:    canAdopt(),
+		strayed:   g.leaving.began,
 		asked:     map[proctab.ID]bool{},
 	}
 	grace := time.Now().Add(g.Grace)
@@ -51,6 +52,7 @@ type cleaner struct {
 	server    proctab.ID
 	inherited []proctab.ID
 	adopts    bool // whether the kernel re-parents orphans to us
+	strayed   bool // whether it may not have done so for a moment: see detach
 	killer    proctab.Killer
 	asked     map[proctab.ID]bool // processes that have got SIGTERM
 	empty     int                 // passes in a row that found nothing
@@ -59,11 +61,11 @@ type cleaner struct {
 
 // round reaps the processes that have ended and returns those that have not. done is true
 // when the kernel reports that we have no child: for a subreaper that is proof. Without
-// that proof, because the subreaper flag is missing or some children are not the session's,
-// two passes in a row over the process table must find nothing.
+// that proof, because the subreaper flag is or was missing or some children are not the
+// session's, two passes in a row over the process table must find nothing.
 func (c *cleaner) round() (left []proctab.Proc, done bool) {
 	childless := reapAll()
-	if childless && c.adopts {
+	if childless && c.adopts && !c.strayed {
 		return nil, true
 	}
 	table, err := proctab.All()
@@ -77,7 +79,7 @@ func (c *cleaner) round() (left []proctab.Proc, done bool) {
 		return left, false
 	}
 	c.empty++
-	proofless := !c.adopts || len(c.inherited) > 0
+	proofless := !c.adopts || c.strayed || len(c.inherited) > 0
 	return nil, proofless && c.empty >= 2
 }
 
@@ -98,7 +100,7 @@ func (c *cleaner) ask(left []proctab.Proc) {
 // left returns the processes of the session that table shows.
 func (c *cleaner) left(table []proctab.Proc) []proctab.Proc {
 	left := proctab.Descendants(table, os.Getpid())
-	if !c.adopts {
+	if !c.adopts || c.strayed {
 		left = append(left, c.strays(table)...)
 	}
 	spared := c.spared(table)

@@ -33,6 +33,12 @@ import (
 // session id.
 const Verb = "__serve"
 
+// daemonArgument is the server's argument after the session id if the session is a daemon.
+const daemonArgument = "daemon"
+
+// IsDaemon reports whether args, those of a server after the session id, are a daemon's.
+func IsDaemon(args []string) bool { return len(args) == 1 && args[0] == daemonArgument }
+
 // guardianEnv is the variable that passes the guardian's pid to the server. The server
 // cannot use the pid of its parent: that may already be the process that adopted the
 // server after the guardian's death.
@@ -54,6 +60,11 @@ type Config struct {
 	// holds it until Run returns; Run does not close it. If it is nil, descriptor 4
 	// is /dev/null.
 	Lock *os.File
+	// Daemon is the lock of a daemon, which the server gets as descriptor 6 and which, as
+	// Lock, the guardian holds until Run returns. The session then is a daemon: a hangup
+	// is ignored, and the end of the parent is not reported. Nil for a session that a
+	// client has launched.
+	Daemon *os.File
 	// OnGone is called once, when no process of the session is left; it removes the
 	// record. OnGone is not called if a process could not be killed, so that the record
 	// keeps naming that process. It may be nil.
@@ -63,3 +74,6 @@ type Config struct {
 	// drops the reports.
 	Logf func(format string, args ...any)
 }
+
+// Replace makes f, one of the first three descriptors, a copy of fd.
+func Replace(f *os.File, fd int) error { return dup2(fd, int(f.Fd())) }

@@ -21,3 +21,9 @@ func dup2(from, fd int) error { return unix.Dup2(from, fd) }
 
 // self returns the path by which to start this program again.
 func self() (string, error) { return os.Executable() }
+
+// releaseOrphans undoes Subreaper.
+func releaseOrphans() error { return nil }
+
+// unblockSignals does nothing: no call of package unix changes the signal mask here.
+func unblockSignals() {}

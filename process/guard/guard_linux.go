@@ -43,3 +43,14 @@ func self() (string, error) {
 	}
 	return link, nil
 }
+
+// releaseOrphans undoes Subreaper.
+func releaseOrphans() error {
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot let go of orphans: %w", err)
+	}
+	return nil
+}
+
+// unblockSignals clears the signal mask of this thread.
+func unblockSignals() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil) }

@@ -49,6 +49,7 @@ type guardian struct {
 	gone      <-chan struct{} // of Hold's Lifeline; nil in Run
 	changed   <-chan struct{} // likewise
 	server    proctab.ID
+	leaving   detachment
 	forwarded map[syscall.Signal]bool
 	parent    *parentWatch
 	inherited []proctab.ID // children from before this program was executed
@@ -67,7 +68,9 @@ func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 
 func run(c Config, t timing) (exitCode int) {
 	g := newGuardian(c, t)
-	g.parent = watchParent(launcher(), t.parentPoll, t.open)
+	if c.Daemon == nil {
+		g.parent = watchParent(launcher(), t.parentPoll, t.open)
+	}
 	above := watchWrappers(wrappers(g.parent.pid), t)
 	defer above.close()
 	g.above = above.ended
@@ -110,6 +113,7 @@ func (g *guardian) live(start func() error) (exitCode int) {
 	// This close comes after the server's end. What wakes the server is that the kernel closes
 	// the lifeline when the guardian dies.
 	defer func() { _ = g.lifeline.Close() }()
+	defer g.leaving.close()
 	g.releaseStdio()
 	prepareRuntime()
 	exitCode = g.supervise()
@@ -137,9 +141,12 @@ func prepareRuntime() {
 // this process inherited as ignored (nohup) stay ignored.
 func (g *guardian) listen() {
 	for _, sig := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
-		if !signal.Ignored(sig) {
+		if !signal.Ignored(sig) && (sig != syscall.SIGHUP || g.Daemon == nil) {
 			signal.Notify(g.signals, sig)
 		}
+	}
+	if g.Daemon != nil {
+		signal.Notify(g.pipe, syscall.SIGHUP) // collected and never read
 	}
 	signal.Notify(g.children, syscall.SIGCHLD)
 	// Without this, a report to a stderr without a reader would kill us with SIGPIPE before we
@@ -166,13 +173,23 @@ func (g *guardian) start() error {
 		}
 		defer func() { _ = lock.Close() }()
 	}
-	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
-	env := append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...) // of two entries for a name the first counts
-	if err := g.spawn(path, argv, env, read.Fd(), lock.Fd()); err != nil {
+	asked, asks, err := os.Pipe()
+	if err != nil {
 		_ = write.Close()
 		return err
 	}
+	defer func() { _ = asks.Close() }()
+	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
+	inherited := []uintptr{read.Fd(), lock.Fd(), asks.Fd()}
+	if g.Daemon != nil {
+		argv, inherited = append(argv, daemonArgument), append(inherited, g.Daemon.Fd())
+	}
+	env := append([]string{fmt.Sprint(guardianEnv, "=", os.Getpid())}, os.Environ()...) // of two entries for a name the first counts
+	if err := g.spawn(path, argv, env, inherited...); err != nil {
+		return errors.Join(err, write.Close(), asked.Close())
+	}
 	g.lifeline = write
+	g.leaving.listen(asked)
 	return nil
 }
 
@@ -229,6 +246,10 @@ func (g *guardian) supervise() (exitCode int) {
 			g.checkParent()
 		case <-g.parent.tick:
 			g.checkParent()
+		case <-g.leaving.asked:
+			g.detach()
+		case <-g.leaving.overdue:
+			g.abortDetach()
 		case sig := <-g.signals:
 			end(sig.(syscall.Signal))
 		case <-g.changed:
@@ -278,6 +299,8 @@ func (g *guardian) reapServer() (status syscall.WaitStatus, ended bool) {
 			return ws, true
 		case pid == 0:
 			return ws, false
+		case pid == g.leaving.pid:
+			g.endDetach(ws)
 		}
 	}
 }

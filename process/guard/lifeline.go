@@ -15,6 +15,8 @@ import (
 const (
 	lifelineFD = 3
 	lockFD     = 4
+	askFD      = 5
+	daemonFD   = 6 // only of a daemon
 )
 
 // A Lifeline is the server's end of the pipe to its guardian.
@@ -22,6 +24,7 @@ type Lifeline struct {
 	guardian int
 	pipe     *os.File
 	lock     *os.File
+	ask      *os.File // write end of the pipe on which the server asks for a daemon
 	gone     chan struct{}
 	changed  chan struct{}
 	done     chan struct{}
@@ -45,6 +48,10 @@ func Inherit() (*Lifeline, error) {
 	}
 	unix.CloseOnExec(lifelineFD)
 	l := listen(os.NewFile(lifelineFD, "lifeline"), lock)
+	unix.CloseOnExec(askFD)
+	if isKind(askFD, unix.S_IFIFO) {
+		l.ask = os.NewFile(askFD, "ask")
+	}
 	l.guardian, _ = strconv.Atoi(os.Getenv(guardianEnv))
 	_ = os.Unsetenv(guardianEnv) // children must not inherit the variable
 	return l, nil
@@ -109,11 +116,36 @@ func (l *Lifeline) ParentChanged() <-chan struct{} { return l.changed }
 // last.
 func (l *Lifeline) Lock() *os.File { return l.lock }
 
+// Detach asks the guardian to start a daemon that is no descendant of the session, and
+// returns at once: see DetachVerb. An error means that the guardian cannot do it.
+func (l *Lifeline) Detach() error {
+	if l.ask == nil {
+		return errors.New("the guardian is of a version without daemons")
+	}
+	if _, err := l.ask.Write([]byte{1}); err != nil {
+		return fmt.Errorf("cannot ask the guardian for a daemon: %w", err)
+	}
+	return nil
+}
+
+// DaemonLock returns the inherited lock of the daemon, nil if this is none. As that of Lock, it
+// is held while any copy of it is open.
+func DaemonLock() *os.File {
+	if !isKind(daemonFD, unix.S_IFREG) {
+		return nil
+	}
+	unix.CloseOnExec(daemonFD)
+	return os.NewFile(daemonFD, "daemon")
+}
+
 // Close stops listening and returns when the reading goroutine has ended. The lock stays
 // open. Further calls do nothing.
 func (l *Lifeline) Close() error {
 	err := l.pipe.Close()
 	<-l.done
+	if l.ask != nil {
+		_ = l.ask.Close()
+	}
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, syscall.EINVAL) {
 		return nil
 	}

@@ -16,8 +16,21 @@ type Signals struct {
 // ReceiveSignals starts to receive signals. It also makes a write to a closed stdout return EPIPE
 // instead of killing this process.
 func ReceiveSignals() *Signals {
+	s := receiveSignals()
+	signal.Notify(s.ch, syscall.SIGHUP)
+	return s
+}
+
+// ReceiveDaemonSignals is ReceiveSignals for a daemon, which a hangup does not end.
+func ReceiveDaemonSignals() *Signals {
+	s := receiveSignals()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
+	return s
+}
+
+func receiveSignals() *Signals {
 	s := &Signals{ch: make(chan os.Signal, 4)}
-	signal.Notify(s.ch, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signal.Notify(s.ch, syscall.SIGTERM, syscall.SIGINT)
 	// SIGPIPE is notified but never read: with signal.Ignore, children would inherit the ignored
 	// signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)

@@ -2,8 +2,8 @@
 // (see package guard), which holds the lock of the session's record and removes the record at
 // the end.
 //
-// A program without arguments is a guardian, as are both processes of `pmcp guard`, and its life
-// begins in this package's init and ends there. The guardian needs none of what the server initialises: regular expressions, SQLite,
+// A program without arguments is a guardian, as are both processes of `pmcp guard` and the
+// guardian of a daemon, and its life begins in this package's init and ends there. The guardian needs none of what the server initialises: regular expressions, SQLite,
 // HTTP, JSON schemas, a third of the time of a start and a third of the guardian's memory. The
 // language defines the order: packages are sorted by import path, and the first one whose imports
 // are initialised is next. So this package must import little; a test lists what precedes it.
@@ -37,6 +37,10 @@ func init() {
 			life = func() int { return runCommand(args, os.Stderr) }
 		case guard.HoldVerb:
 			life = func() int { return holdCommand(args, os.Stderr) }
+		case guard.DetachVerb:
+			life = func() int { return detachDaemon(os.Stderr) }
+		case guard.DaemonVerb:
+			life = func() int { return runDaemon(os.Stderr) }
 		default:
 			return
 		}

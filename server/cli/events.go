@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,12 +13,12 @@ import (
 	"pmcp/server/args"
 )
 
-// eventPoll is how often pmcp events -f reads. Servers store events within 100 ms.
-const eventPoll = 250 * time.Millisecond
-
-// maxEvents is how many events are read at once. pmcp events -f misses some if more happen
-// within eventPoll.
-const maxEvents = 1000
+// maxEvents is how many events are read at once, and allEvents is the number of those that
+// the database keeps.
+const (
+	maxEvents = 1000
+	allEvents = 10_000
+)
 
 func (s *screen) eventsCommand() *cobra.Command {
 	var follow bool
@@ -53,14 +54,13 @@ func (s *screen) events(ctx context.Context, arguments []string, n int, follow b
 	if err != nil {
 		return err
 	}
+	version := r.store.Version(ctx)
 	all, err := r.Events(ctx, r.dir, names, maxEvents)
 	if err != nil {
 		return err
 	}
 	seen := all
 	all = all[max(0, len(all)-n):]
-	tick := time.NewTicker(eventPoll)
-	defer tick.Stop()
 	for {
 		for i := range all {
 			if err := s.event(ctx, r, &all[i]); err != nil {
@@ -70,17 +70,24 @@ func (s *screen) events(ctx context.Context, arguments []string, n int, follow b
 		if err := s.out.flush(); err != nil || !follow {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
+		if version, err = r.store.AwaitVersion(ctx, version); err != nil {
+			return err
 		}
-		latest, err := r.Events(ctx, r.dir, names, maxEvents)
+		latest, err := r.eventsSince(ctx, names, seen)
 		if err != nil {
 			return err
 		}
 		all, seen = newEvents(latest, seen), latest
 	}
+}
+
+// eventsSince returns the latest events, back to some that were seen, if there are any.
+func (r *reader) eventsSince(ctx context.Context, names []string, seen []logstore.Event) ([]logstore.Event, error) {
+	latest, err := r.Events(ctx, r.dir, names, maxEvents)
+	if err == nil && len(latest) == maxEvents && (len(seen) == 0 || !slices.ContainsFunc(latest, func(e logstore.Event) bool { return !e.At.After(seen[len(seen)-1].At) })) {
+		latest, err = r.Events(ctx, r.dir, names, allEvents)
+	}
+	return latest, err
 }
 
 // newEvents returns the events in latest that are not in seen. Events of several servers

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,6 +66,11 @@ func (s *screen) logs(ctx context.Context, names []string, f *logFlags) error {
 	if err != nil {
 		return err
 	}
+	if v.match != nil {
+		v.progress = StartProgress(s.err, func() string { return fmt.Sprintf("searching, %d lines so far", v.searched.Load()) })
+		defer v.progress.End()
+		s.out.over(v.progress)
+	}
 	if err := v.seek(ctx); err != nil {
 		return err
 	}
@@ -82,7 +88,13 @@ type logView struct {
 	follow bool
 	named  bool // lines show the name of their process
 	today  string
+
+	progress *Progress // of a search
+	searched atomic.Int64
 }
+
+// searchTime is how long a search goes on before what it has found is printed.
+const searchTime = 500 * time.Millisecond
 
 // view returns the view that arguments and flags ask for.
 func (s *screen) view(ctx context.Context, r *reader, arguments []string, f *logFlags) (v *logView, err error) {
@@ -183,9 +195,7 @@ func (v *logView) back(ctx context.Context, q logstore.Query, limit int, end boo
 		}
 		return len(page.Lines), page.Prev(), page.MoreBefore, nil
 	}
-	search := v.search
-	search.Query = q
-	found, err := v.r.Search(ctx, search)
+	found, err := v.find(ctx, q, false)
 	if err != nil {
 		return 0, "", false, err
 	}
@@ -198,6 +208,7 @@ func (v *logView) print(ctx context.Context) error {
 		if err := v.hits(ctx); err != nil {
 			return err
 		}
+		v.progress.End()
 	}
 	v.query.Limit = pageLines
 	for ctx.Err() == nil && (v.match == nil || v.follow) {
@@ -232,9 +243,9 @@ func (v *logView) print(ctx context.Context) error {
 // hits prints the lines that match, up to the present.
 func (v *logView) hits(ctx context.Context) error {
 	for more := true; more; {
-		q := v.search
-		q.Query, q.OldestFirst, q.Limit = v.query, true, pageLines
-		found, err := v.r.Search(ctx, q)
+		q := v.query
+		q.Limit = pageLines
+		found, err := v.find(ctx, q, true)
 		if err != nil {
 			return err
 		}
@@ -250,6 +261,17 @@ func (v *logView) hits(ctx context.Context) error {
 		v.query.After, more = found.Next(), found.More
 	}
 	return nil
+}
+
+// find searches a part of the log.
+func (v *logView) find(ctx context.Context, q logstore.Query, oldestFirst bool) (*logstore.Matches, error) {
+	search := v.search
+	search.Query, search.OldestFirst, search.MaxTime = q, oldestFirst, searchTime
+	found, err := v.r.Search(ctx, search)
+	if err == nil {
+		v.searched.Add(found.Lines)
+	}
+	return found, err
 }
 
 // A logLine is a line in the output of pmcp logs --json, or a gap, which has Missing.

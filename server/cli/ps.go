@@ -3,7 +3,10 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,21 +28,23 @@ func (s *screen) psCommand() *cobra.Command {
 
 // A psRow is a process in the output of pmcp ps --json.
 type psRow struct {
-	Name        string  `json:"name"`
-	Project     string  `json:"project"`
-	State       string  `json:"state"`
-	Ready       *bool   `json:"ready,omitempty"`
-	ExitCode    *int    `json:"exit_code,omitempty"`
-	Signal      string  `json:"signal,omitempty"`
-	Run         int     `json:"run,omitempty"`
-	PID         int     `json:"pid,omitempty"`
-	Ports       []int   `json:"ports,omitempty"`
-	CPUPercent  float64 `json:"cpu_percent,omitempty"`
-	MemoryBytes uint64  `json:"memory_bytes,omitempty"`
-	StartedAt   string  `json:"started_at,omitempty"`
-	EndedAt     string  `json:"ended_at,omitempty"`
-	Owner       string  `json:"owner,omitempty"`
-	Command     string  `json:"command"`
+	Name     string `json:"name"`
+	Project  string `json:"project"`
+	State    string `json:"state"`
+	Ready    *bool  `json:"ready,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   string `json:"signal,omitempty"`
+	Run      int    `json:"run,omitempty"`
+	PID      int    `json:"pid,omitempty"`
+	Ports    []int  `json:"ports,omitempty"`
+	// URLs are the addresses of the ports that were assigned to the run, by variable.
+	URLs        map[string]string `json:"urls,omitempty"`
+	CPUPercent  float64           `json:"cpu_percent,omitempty"`
+	MemoryBytes uint64            `json:"memory_bytes,omitempty"`
+	StartedAt   string            `json:"started_at,omitempty"`
+	EndedAt     string            `json:"ended_at,omitempty"`
+	Owner       string            `json:"owner,omitempty"`
+	Command     string            `json:"command"`
 }
 
 // ps prints the processes.
@@ -59,18 +64,17 @@ func (s *screen) ps(ctx context.Context) error {
 	}
 	s.found = len(runs) > 0
 	now := time.Now()
-	trees := newMeter().trees(runs, now)
 	var rows [][]cell
 	for i := range runs {
 		run := &runs[i]
-		t := r.lately(ctx, run, trees[run.PID], now)
+		r.lately(ctx, run, now)
 		if s.json {
-			if err := s.out.json(rowOf(run, t)); err != nil {
+			if err := s.out.json(rowOf(run)); err != nil {
 				return err
 			}
 			continue
 		}
-		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), t, now))
+		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), now))
 	}
 	switch {
 	case len(runs) == 0 && !s.json:
@@ -85,10 +89,10 @@ func (s *screen) ps(ctx context.Context) error {
 }
 
 // rowOf returns a run for --json.
-func rowOf(run *project.Run, t tree) psRow {
+func rowOf(run *project.Run) psRow {
 	row := psRow{
-		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: t.ports,
-		CPUPercent: t.cpu, MemoryBytes: t.memory, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
+		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: run.Ports, URLs: run.PortURLs(),
+		CPUPercent: run.CPUPercent, MemoryBytes: run.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
 		Command: commandOf(run),
 	}
 	if run.Exit != nil {
@@ -116,7 +120,7 @@ func commandOf(run *project.Run) string {
 }
 
 // cells returns the row of a run in the table.
-func (s *screen) cells(run *project.Run, name string, t tree, now time.Time) []cell {
+func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	state, c := stateOf(run), colour("")
 	switch {
 	case run.Ready != nil && !*run.Ready:
@@ -131,31 +135,41 @@ func (s *screen) cells(run *project.Run, name string, t tree, now time.Time) []c
 	if run.EndedBadly() {
 		c = red
 	}
-	row := []cell{{name, bold}, {state, c}, {}, {}, {strings.Trim(fmt.Sprint(t.ports), "[]"), cyan}, {}, {}, {}, {line.Visible(strings.TrimPrefix(commandOf(run), filepath.Dir(run.Executable)+"/")), dim}}
+	row := []cell{{name, bold}, {state, c}, {}, {}, {listens(run), cyan}, {}, {}, {}, {line.Visible(strings.TrimPrefix(commandOf(run), filepath.Dir(run.Executable)+"/")), dim}}
 	if run.Status.Run > 0 {
 		row[2].text = fmt.Sprint(run.Status.Run)
 	}
 	if run.PID > 0 {
 		row[3].text = fmt.Sprint(run.PID)
 	}
-	if t.memory > 0 {
-		row[5].text, row[6].text = fmt.Sprintf("%.1f%%", t.cpu), fmt.Sprintf("%.0f MiB", float64(t.memory)/(1<<20))
+	if run.MemoryBytes > 0 {
+		row[5].text, row[6].text = fmt.Sprintf("%.1f%%", run.CPUPercent), fmt.Sprintf("%.0f MiB", float64(run.MemoryBytes)/(1<<20))
 	}
 	row[7].text = since(run, now)
 	return row
 }
 
-// lately returns the tree of a run with its CPU share of the last 10 s, as its server has
-// stored it: that takes a second measurement otherwise.
-func (r *reader) lately(ctx context.Context, run *project.Run, t tree, now time.Time) tree {
+// listens returns where a run listens: the addresses of its assigned ports, and its other ports.
+func listens(run *project.Run) string {
+	urls := slices.Sorted(maps.Values(run.PortURLs()))
+	for _, port := range run.Ports {
+		if text := strconv.Itoa(port); !slices.ContainsFunc(urls, func(url string) bool { return strings.HasSuffix(url, ":"+text) }) {
+			urls = append(urls, text)
+		}
+	}
+	return strings.Join(urls, " ")
+}
+
+// lately sets the CPU share of a run to that of the last 10 s, if its server has stored it: a
+// single measurement knows only the mean since the start.
+func (r *reader) lately(ctx context.Context, run *project.Run, now time.Time) {
 	const age = 30 * time.Second // servers store the sample of a span when the next begins
 	if !run.State.Live() {
-		return t
+		return
 	}
 	if all, err := r.store.Samples(ctx, run.RunID, now.Add(-age)); err == nil && len(all) > 0 {
-		t.cpu = all[len(all)-1].CPUPercent
+		run.CPUPercent = all[len(all)-1].CPUPercent
 	}
-	return t
 }
 
 // since returns how long a run has been in its state.

@@ -5,9 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 
@@ -42,14 +42,15 @@ type reader struct {
 
 // openReader opens the database of the configuration. It reports on progress if the
 // database must be migrated first, which a server would do at its start.
-func openReader(ctx context.Context, c *config.Config, where place, progress io.Writer) (*reader, error) {
+func openReader(ctx context.Context, c *config.Config, where place, stderr *os.File) (*reader, error) {
 	o := logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: func(dir, session string) bool {
 		return registry.Alive(cmp.Or(dir, c.RegistryDir), session)
 	}}
 	store, err := logstore.Open(ctx, o)
 	if errors.Is(err, logstore.ErrOlderSchema) {
-		fmt.Fprintln(progress, "pmcp: migrating the database of an older version …")
-		if err = migrate(ctx, o); err == nil {
+		p := StartProgress(stderr, func() string { return "migrating the database of an older version" })
+		err = migrate(ctx, o)
+		if p.End(); err == nil {
 			store, err = logstore.Open(ctx, o)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"encoding/json"
+	"io"
 	"os"
 	"strings"
 	"unicode/utf8"
@@ -28,12 +29,13 @@ const (
 // cut lines.
 type terminal struct {
 	w      *bufio.Writer
+	raw    io.Writer // what w writes to
 	colour bool
 	width  int // columns; 0 = unbounded
 }
 
 func newTerminal(f *os.File) *terminal {
-	t := &terminal{w: bufio.NewWriterSize(f, 64<<10)}
+	t := &terminal{w: bufio.NewWriterSize(f, 64<<10), raw: f}
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil { // only terminals have a size
 		return t
@@ -65,6 +67,9 @@ func (t *terminal) json(v any) error {
 	}
 	return err
 }
+
+// over makes what is printed remove the line of a progress first. Nothing may be buffered.
+func (t *terminal) over(p *Progress) { t.w.Reset(p.Over(t.raw)) }
 
 func (t *terminal) flush() error { return t.w.Flush() }
 

@@ -14,6 +14,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/logstore/line"
+	"pmcp/process"
 	"pmcp/server/project"
 )
 
@@ -43,7 +44,7 @@ func (s *screen) top(ctx context.Context) error {
 		return err
 	}
 	defer r.Close()
-	m := &topModel{ctx: ctx, s: s, r: r, meter: newMeter(), history: make(map[int64][]usage)}
+	m := &topModel{ctx: ctx, s: s, r: r, history: make(map[int64][]process.Usage)}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(os.Stdout)).Run()
 	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) {
 		err = nil // by a signal
@@ -56,20 +57,18 @@ type topModel struct {
 	ctx           context.Context
 	s             *screen
 	r             *reader
-	meter         *meter
 	width, height int
 	shown         topView
-	history       map[int64][]usage // by run id, the newest last
+	history       map[int64][]process.Usage // by run id, the newest last
 	selected      int
 }
 
 // A topView is what one measurement saw. It is a message of the program.
 type topView struct {
-	at    time.Time
-	runs  []project.Run
-	trees map[int]tree // by pid
-	log   []string     // the end of the selected process's log
-	err   error
+	at   time.Time
+	runs []project.Run
+	log  []string // the end of the selected process's log
+	err  error
 }
 
 func (m *topModel) Init() tea.Cmd { return m.measure() }
@@ -86,7 +85,6 @@ func (m *topModel) measure() tea.Cmd {
 		if v.runs, v.err = m.r.project.List(m.ctx, q); v.err != nil {
 			return v
 		}
-		v.trees = m.meter.trees(v.runs, v.at)
 		if selected < len(v.runs) && rows > 0 {
 			v.log, v.err = m.r.lastLines(m.ctx, &v.runs[selected], rows)
 		}
@@ -140,11 +138,10 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // add keeps a measurement.
 func (m *topModel) add(v topView) {
 	m.shown, m.selected = v, max(0, min(m.selected, len(v.runs)-1))
-	live := make(map[int64][]usage, len(v.runs))
+	live := make(map[int64][]process.Usage, len(v.runs))
 	for i := range v.runs {
-		id := v.runs[i].RunID
-		if t, ok := v.trees[v.runs[i].PID]; ok && v.runs[i].PID > 0 {
-			all := append(m.history[id], t.usage)
+		if id := v.runs[i].RunID; v.runs[i].MemoryBytes > 0 {
+			all := append(m.history[id], v.runs[i].Usage)
 			live[id] = all[max(0, len(all)-topHistory):]
 		}
 	}
@@ -210,15 +207,14 @@ func (m *topModel) name(i int) string {
 
 // row returns the row of a run.
 func (m *topModel) row(run *project.Run, selected bool) []cell {
-	tree := m.shown.trees[run.PID]
-	cells := m.s.cells(run, m.r.name(m.ctx, run.Project, run.Spec.Name), tree, m.shown.at)
+	cells := m.s.cells(run, m.r.name(m.ctx, run.Project, run.Spec.Name), m.shown.at)
 	mark := " "
 	if selected {
 		mark = "▶"
 	}
 	var cpu, memory []float64
 	for _, u := range m.history[run.RunID] {
-		cpu, memory = append(cpu, u.cpu), append(memory, float64(u.memory))
+		cpu, memory = append(cpu, u.CPUPercent), append(memory, float64(u.MemoryBytes))
 	}
 	return []cell{
 		{mark, bold}, cells[0], cells[1], cells[4], cells[5], {spark(cpu, 100), cyan}, cells[6], {spark(memory, 0), cyan}, cells[7], cells[8],

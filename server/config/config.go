@@ -49,12 +49,18 @@ type Config struct {
 	StopTimeout         millis    `split_words:"true" default:"5000" min:"1" max:"86400000" desc:"time between the stop signal and SIGKILL"`
 	MaxServers          int       `split_words:"true" default:"9" min:"1" desc:"more live servers than this are reported as degraded"`
 	RateLimit           int       `split_words:"true" default:"50" min:"0" max:"1000000" desc:"calls a second of each tool that changes something, burst three times that; 0 = off"`
-	Toolsets            toolsets  `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
-	ReadOnly            bool      `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
-	MaskSecrets         bool      `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
-	LogLevel            string    `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
-	AutoRestartEnabled  bool      `split_words:"true" default:"true" desc:"false: nothing is restarted by itself"`
-	MCP                 MCPLimits `split_words:"true"`
+	Offer
+	MaskSecrets        bool      `split_words:"true" default:"true" desc:"false: what looks secret in output is stored and shown as it is"`
+	LogLevel           string    `split_words:"true" default:"info" enum:"debug|info|warn|error" desc:"level of pmcp's own log on stderr"`
+	AutoRestartEnabled bool      `split_words:"true" default:"true" desc:"false: nothing is restarted by itself"`
+	MCP                MCPLimits `split_words:"true"`
+	Daemon             Daemon    `split_words:"true"`
+}
+
+// Offer holds the variables that choose which tools are offered.
+type Offer struct {
+	Toolsets toolsets `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
+	ReadOnly bool     `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
 }
 
 // MCPLimits holds the variables PM_MCP_*: the limits of MCP servers that run as processes.
@@ -134,9 +140,12 @@ func fieldsOf(t reflect.Type, prefix string, index []int) (all []field) {
 		f := field{StructField: t.Field(i)}
 		f.Index = append(slices.Clone(index), i)
 		f.variable = prefix + "_" + strings.ToUpper(wordStart.ReplaceAllString(f.Name, "${1}${3}_${2}${4}"))
-		if f.Type.Kind() == reflect.Struct {
+		switch {
+		case f.Anonymous:
+			all = append(all, fieldsOf(f.Type, prefix, f.Index)...)
+		case f.Type.Kind() == reflect.Struct:
 			all = append(all, fieldsOf(f.Type, f.variable, f.Index)...)
-		} else {
+		default:
 			all = append(all, f)
 		}
 	}
@@ -178,6 +187,9 @@ func Read() (Config, error) {
 	if err := c.check(); err != nil {
 		return c, err
 	}
+	if err := c.Daemon.complete(); err != nil {
+		return c, err
+	}
 	return c, c.resolvePaths()
 }
 
@@ -207,7 +219,7 @@ func (c *Config) check() error {
 func (c *Config) resolvePaths() error {
 	c.RegistryDir = registry.Dir(os.Getenv)
 	if c.DatabasePath == "" {
-		c.DatabasePath = filepath.Join(registry.StateDir(os.Getenv), "pmcp.db")
+		c.DatabasePath = registry.DatabasePath(os.Getenv)
 	}
 	if c.ProjectDir == "" {
 		c.ProjectDir = os.Getenv("CLAUDE_PROJECT_DIR")
@@ -217,7 +229,11 @@ func (c *Config) resolvePaths() error {
 	if c.ProjectDir == "" {
 		c.ProjectDir = projectRoot()
 	}
-	for name, path := range map[string]*string{"PM_DATABASE_PATH": &c.DatabasePath, "PM_PROJECT_DIR": &c.ProjectDir} {
+	paths := map[string]*string{"PM_DATABASE_PATH": &c.DatabasePath, "PM_PROJECT_DIR": &c.ProjectDir}
+	if c.Daemon.SocketPath != "" {
+		paths["PM_DAEMON_SOCKET_PATH"] = &c.Daemon.SocketPath
+	}
+	for name, path := range paths {
 		abs, err := filepath.Abs(*path)
 		if err != nil { // the working directory was deleted
 			return fmt.Errorf("%s=%q: want an absolute path here: %w", name, *path, err)
@@ -249,8 +265,6 @@ func WarnUnknown(log *slog.Logger) {
 		name, _, _ := strings.Cut(entry, "=")
 		switch {
 		case slices.Contains(known, name) || !strings.HasPrefix(name, prefix+"_"):
-		case strings.HasPrefix(name, prefix+"_DAEMON_"):
-			log.Warn("environment variable is not supported: pmcp has no daemon, processes end with the session", "name", name)
 		default:
 			nearest := slices.MinFunc(known, func(a, b string) int {
 				return levenshtein.ComputeDistance(a, name) - levenshtein.ComputeDistance(b, name)

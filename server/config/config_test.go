@@ -86,6 +86,26 @@ func TestVariablesWithoutPrefixAreIgnored(t *testing.T) {
 	}
 }
 
+// TestDaemonListensOnTCPOnlyIfAsked checks that TCP is off unless one of its two variables is set,
+// and that the other one then has its default.
+func TestDaemonListensOnTCPOnlyIfAsked(t *testing.T) {
+	for _, c := range []struct{ bind, port, want string }{
+		{"", "", ""},
+		{"::1", "", "[::1]:46573"},
+		{"", "5000", "127.0.0.1:5000"},
+		{"localhost", "5000", "localhost:5000"},
+	} {
+		t.Setenv("HOME", t.TempDir())
+		t.Setenv("PM_DAEMON_TOKEN", "0123456789abcdef")
+		t.Setenv("PM_DAEMON_TCP_BIND", c.bind)
+		t.Setenv("PM_DAEMON_TCP_PORT", c.port)
+		got, err := Read()
+		if err != nil || got.Daemon.TCP() != c.want {
+			t.Errorf("bind %q, port %q: got %q, %v; want %q", c.bind, c.port, got.Daemon.TCP(), err, c.want)
+		}
+	}
+}
+
 // TestProjectRootIsNearestGitDirectory checks that the project root is the nearest
 // directory upwards that has .git, but never the home directory.
 func TestProjectRootIsNearestGitDirectory(t *testing.T) {
@@ -145,6 +165,13 @@ func TestReadRejectsInvalidValues(t *testing.T) {
 		{"PM_LOG_RETENTION_DAYS", "999999", "PM_LOG_RETENTION_DAYS=999999: want at most 36500"},
 		{"PM_MAX_LOG_SIZE_MB", "18446744073710", "want at most 1000000000"},
 		{"PM_MAX_MEMORY_MB", "17592186044416", "want at most 1000000000"},
+		{"PM_DAEMON_MODE", "on", `PM_DAEMON_MODE="on": want one of disabled, enabled, never`},
+		{"PM_DAEMON_KEEP", "169h", "PM_DAEMON_KEEP=169h: want at most 604800000"},
+		{"PM_DAEMON_TOKEN", "short", "PM_DAEMON_TOKEN: want at least 16 characters"},
+		{"PM_DAEMON_TCP_BIND", "0.0.0.0", `PM_DAEMON_TCP_BIND="0.0.0.0": want a loopback address`},
+		{"PM_DAEMON_TCP_BIND", "127.0.0.1", "PM_DAEMON_TCP_BIND: want PM_DAEMON_TOKEN, too"},
+		{"PM_DAEMON_TCP_PORT", "70000", "PM_DAEMON_TCP_PORT=70000: want at most 65535"},
+		{"PM_DAEMON_TCP_PORT", "5000", "PM_DAEMON_TCP_PORT: want PM_DAEMON_TOKEN, too"},
 		{"PM_RATE_LIMIT", "4611686018427387904", "want at most 1000000"},
 		{"PM_HEALTH_CHECK_INTERVAL", "24h1ms", "PM_HEALTH_CHECK_INTERVAL=24h1ms: want at most 86400000"},
 		{"PM_STOP_TIMEOUT", "18446744073710", "PM_STOP_TIMEOUT=18446744073710: want at most 86400000"},
@@ -171,8 +198,7 @@ func TestLogNamesUnknownVariables(t *testing.T) {
 	WarnUnknown(slog.New(slog.NewTextHandler(&out, nil)))
 	for text, want := range map[string]bool{
 		"name=PM_MAX_PROCESES nearest=PM_MAX_PROCESSES\n": true,
-		"not supported: pmcp has no daemon":               true,
-		"name=PM_DAEMON_PORT\n":                           true,
+		"name=PM_DAEMON_PORT nearest=PM_DAEMON_MODE\n":    true,
 		"name=PM_MAX_PROCESSES":                           false,
 		"PMX":                                             false,
 	} {

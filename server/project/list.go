@@ -28,7 +28,7 @@ type ListRequest struct {
 // earlier sessions and other windows, and definitions that never ran or whose runs are
 // gone. Processes that go on come first, then the others, latest first. Removed
 // processes are left out, although their runs and logs are stored, and so are unnamed
-// ones that have ended.
+// ones that have ended. Live processes of other windows have their ports and usage of now.
 func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
 	var members []string
 	if a.Group != "" {
@@ -56,6 +56,7 @@ func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
 	if a.Group != "" {
 		all = slices.DeleteFunc(all, func(r Run) bool { return !p.IsOfSession(r.Project) || !slices.Contains(members, r.Spec.Name) })
 	}
+	measureElsewhere(&p.elsewhere, all)
 	return all, nil
 }
 

@@ -53,7 +53,7 @@ func (p *Project) SecondTry(st process.Status) *process.SecondRun {
 		return strconv.Itoa(port), declared && port != 0
 	})
 	spec, err := p.Spec(name, def, !st.Spec.Stdin)
-	spec.Stdin, spec.Service, spec.Background, spec.Unnamed = st.Spec.Stdin, st.Spec.Service, st.Spec.Background, st.Spec.Unnamed
+	spec.Stdin, spec.Service, spec.Unnamed = st.Spec.Stdin, st.Spec.Service, st.Spec.Unnamed
 	if def.Ready == nil {
 		spec.Ready = st.Spec.Ready
 	}

@@ -60,6 +60,7 @@ type session struct {
 	definitions sync.Map   // *ownDefinition, keyed by address
 	inputs      sync.Map   // lastInput, keyed by address
 	assignments assignments
+	elsewhere   process.ElsewhereMeter
 }
 
 // New returns the session's own project, that of o.Manager.

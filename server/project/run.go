@@ -156,6 +156,8 @@ type row struct {
 	Restarts int      `json:"restarts,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Ready    *bool    `json:"ready,omitempty"` // only for a run that has not ended
+	// Ports are the ports that were assigned to the run, by variable.
+	Ports map[string]int `json:"ports,omitempty"`
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -191,6 +193,12 @@ func stored(run *logstore.Run) Run {
 		if !run.Own {
 			r.Owner = &info.Owner
 			r.Owner.session = run.Session
+		}
+		for variable, port := range info.Ports {
+			if r.Spec.Ports == nil {
+				r.Spec.Ports = make(map[string]process.AssignedPort, len(info.Ports))
+			}
+			r.Spec.Ports[variable] = process.AssignedPort{Port: port}
 		}
 	}
 	return r

@@ -110,6 +110,12 @@ func (t *RunTable) save(st *process.Status) {
 			info.ExitCode = &st.Exit.Code
 		}
 	}
+	for variable, port := range st.Spec.Ports {
+		if info.Ports == nil {
+			info.Ports = make(map[string]int, len(st.Spec.Ports))
+		}
+		info.Ports[variable] = port.Port
+	}
 	raw, err := json.Marshal(info)
 	if err != nil {
 		t.log.Error("cannot save a run", "process", st.Spec.Name, "error", err)

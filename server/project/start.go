@@ -249,7 +249,6 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if (o.ready || isSet(def.Background)) && spec.Ready == nil && spec.Stdio != process.StdioMCP {
 		spec.Ready = &process.Ready{Port: new(int)} // any port
 	}
-	spec.Background = isSet(def.Background)
 	spec.Service = !o.exits && def.serves(spec) && !p.o.Groups.AwaitsExit(ctx, name)
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)

@@ -71,3 +71,23 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 // storedWithin is how long a caller waits for another window to store what it has done. It
 // takes a tenth of that, unless the storage of that window does not keep up.
 const storedWithin = 2 * time.Second
+
+// measureElsewhere adds to the live runs of other windows what their trees use now and where
+// they listen, as meter measures it.
+func measureElsewhere(meter *process.ElsewhereMeter, runs []Run) {
+	var elsewhere []process.ElsewhereRun
+	for i := range runs {
+		if r := &runs[i]; r.Owner != nil && r.PID > 0 {
+			elsewhere = append(elsewhere, process.ElsewhereRun{Run: r.RunID, PID: r.PID, Started: r.StartedAt, Server: r.Owner.PID, Session: r.Owner.session})
+		}
+	}
+	if len(elsewhere) == 0 {
+		return
+	}
+	used := meter.Measure(elsewhere)
+	for i := range runs {
+		if u, ok := used[runs[i].RunID]; ok && runs[i].Owner != nil {
+			runs[i].Usage, runs[i].Ports = u.Usage, u.Ports
+		}
+	}
+}

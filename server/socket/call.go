@@ -44,7 +44,7 @@ func Call(ctx context.Context, dir, id, method string, params, result any) error
 	if len(line) > maxRequest {
 		return Refusal(fmt.Sprintf("the call has %d bytes, at most %d can be sent to another server", len(line), maxRequest))
 	}
-	c, err := dial(ctx, dir, id)
+	c, err := dialSession(ctx, dir, id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -107,9 +107,19 @@ func readAnswer(ctx context.Context, c *net.UnixConn, silent time.Duration) (lin
 	}
 }
 
-// dial connects to the socket of a session, and checks the socket and the process that
-// listens on it.
-func dial(ctx context.Context, dir, id string) (*net.UnixConn, error) {
+// Dial connects to the socket of the session in the registry directory dir, and checks the
+// socket and the process that listens on it. What is said on the connection is the caller's
+// affair.
+func Dial(ctx context.Context, dir, id string) (net.Conn, error) {
+	c, err := dialSession(ctx, dir, id)
+	if err != nil {
+		return nil, err // not a nil *net.UnixConn
+	}
+	return c, nil
+}
+
+// dialSession is Dial.
+func dialSession(ctx context.Context, dir, id string) (*net.UnixConn, error) {
 	path, _, err := registry.SocketPaths(dir, id)
 	if err != nil {
 		return nil, err

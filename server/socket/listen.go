@@ -228,6 +228,12 @@ func (l *Listener) accept() (*net.UnixConn, error) {
 // cancels the calls that are being performed and returns when they have ended. It must not
 // be called twice.
 func (l *Listener) Serve(ctx context.Context, handle Handler) {
+	l.ServeConns(ctx, func(ctx context.Context, c *net.UnixConn) { l.serve(ctx, c, handle) })
+}
+
+// ServeConns is Serve for another protocol: it calls handle, which closes the connection, with
+// each connection whose peer is a process of this user in the same namespaces.
+func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Context, c *net.UnixConn)) {
 	ctx, cancel := context.WithCancel(ctx)
 	var conns sync.WaitGroup
 	defer conns.Wait()
@@ -251,7 +257,12 @@ func (l *Listener) Serve(ctx context.Context, handle Handler) {
 		case free <- struct{}{}:
 			conns.Go(func() {
 				defer func() { <-free }()
-				l.serve(ctx, c, handle)
+				if pid, err := l.peer(c); err != nil {
+					l.log.Warn("refused a connection to the socket", "pid", pid, "error", err)
+					l.respond(c, response{Refused: true, Error: "refused: " + err.Error()})
+					return
+				}
+				handle(ctx, c)
 			})
 		default:
 			l.respond(c, response{Refused: true, Error: "too many connections; try again"})
@@ -261,11 +272,6 @@ func (l *Listener) Serve(ctx context.Context, handle Handler) {
 
 // serve performs the call of one connection and closes it.
 func (l *Listener) serve(ctx context.Context, c *net.UnixConn, handle Handler) {
-	if pid, err := l.peer(c); err != nil {
-		l.log.Warn("refused a connection to the socket", "pid", pid, "error", err)
-		l.respond(c, response{Refused: true, Error: "refused: " + err.Error()})
-		return
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })

@@ -68,7 +68,7 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await look("groups", 1600, "light");
   await page.click('[aria-label="Restart web"]');
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("run 2") && e.textContent.includes("running")));
-  await page.click('[aria-label="Stop web"]');
+  await (await page.waitForSelector('[aria-label="Stop web"]:not([disabled])')).click();
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("stopped")));
   await browser.close();
   console.log(JSON.stringify(seen));

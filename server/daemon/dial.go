@@ -1,0 +1,100 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"pmcp/registry"
+	"pmcp/server/socket"
+)
+
+var (
+	// ErrNone is returned by Dial if there is no daemon and none may be started.
+	ErrNone = errors.New("there is no daemon")
+	// ErrNotStarted is wrapped by Dial's error if the daemon does not take connections in
+	// time. The error has the last line of its log.
+	ErrNotStarted = errors.New("the daemon does not start")
+)
+
+// Options say which daemon is meant. Dir and Database are required.
+type Options struct {
+	// Dir is the directory of the records.
+	Dir string
+	// Database is the absolute path of the database.
+	Database string
+	// Start starts a daemon outside of the process tree of this session, and returns
+	// without waiting for it. Nil: none may be started.
+	Start func() error
+}
+
+// How long Dial waits. A daemon that is ending needs 12 s at most.
+const (
+	startLimit  = 20 * time.Second
+	startAgain  = 2 * time.Second // after which another start is tried, as the one before may have met a dying daemon
+	dialPoll    = 2 * time.Millisecond
+	maxDialPoll = 50 * time.Millisecond
+)
+
+// Dial connects to the daemon and starts it if there is none. A daemon that is starting or
+// ending is waited for, 20 s at most. The error wraps ErrNone, ErrNotStarted or that of ctx,
+// or says why the daemon cannot be trusted or started. Any number of callers may dial at once.
+func Dial(ctx context.Context, o Options) (net.Conn, error) {
+	limited, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	var started time.Time
+	for pause := dialPoll; ; pause = min(2*pause, maxDialPoll) {
+		id, lives := registry.Daemon(o.Dir, o.Database)
+		var err error
+		if id != "" {
+			var c net.Conn
+			if c, err = socket.Dial(limited, o.Dir, id); err == nil {
+				return c, nil
+			}
+			if !passing(err) {
+				return nil, fmt.Errorf("cannot connect to the daemon: %w", err)
+			}
+		}
+		switch {
+		case !lives && o.Start == nil:
+			return nil, ErrNone
+		case o.Start != nil && time.Since(started) > startAgain && (!lives || id != ""):
+			if err := o.Start(); err != nil {
+				return nil, err
+			}
+			started = time.Now()
+		}
+		select {
+		case <-time.After(pause):
+		case <-limited.Done():
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, o.notStarted(err)
+		}
+	}
+}
+
+// passing reports whether a connection failed because the daemon is starting or ending.
+func passing(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// notStarted returns the error for a daemon that does not take connections; last is that of
+// the last attempt.
+func (o Options) notStarted(last error) error {
+	text := registry.DaemonLog(o.Dir, o.Database)
+	if content, err := os.ReadFile(text); err == nil {
+		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
+		text += ": " + lines[len(lines)-1]
+	}
+	if last != nil {
+		return fmt.Errorf("%w (%w); its log is %s", ErrNotStarted, last, text)
+	}
+	return fmt.Errorf("%w; its log is %s", ErrNotStarted, text)
+}

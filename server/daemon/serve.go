@@ -1,0 +1,127 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"pmcp/process/guard"
+	"pmcp/registry"
+	"pmcp/server/socket"
+)
+
+// A Host serves the connections of a daemon; package host has one. Its methods may be called
+// from several goroutines.
+type Host interface {
+	// Handle serves a connection, which it closes. ctx ends with the daemon.
+	Handle(ctx context.Context, c *net.UnixConn)
+	// Busy reports whether a connection is being handled or there is a session.
+	Busy() bool
+	// Changed gets a value when Busy may have changed.
+	Changed() <-chan struct{}
+	// Close ends what the host has started, and returns when that has ended.
+	Close()
+}
+
+// A Daemon is this process as the daemon of a database. All fields but Idle are required.
+type Daemon struct {
+	// ID is the session, Dir the directory of the records.
+	ID, Dir string
+	// Record is the record to publish; Transport, Socket and DiesWith are filled in.
+	Record registry.Record
+	// Life is the connection to the guardian.
+	Life *guard.Lifeline
+	Host Host
+	Log  *slog.Logger
+	// Idle is how long the daemon lives without a session and a connection; 0 means ten
+	// minutes.
+	Idle time.Duration
+}
+
+// keepPeriod is how often a daemon checks that its record and its socket are still there.
+const keepPeriod = 10 * time.Second
+
+// Serve takes connections until the daemon has been idle for long enough, a signal asks for
+// the end, the guardian is dead or ctx ends. Then it ends the host and removes the record. An
+// error means that the daemon could not begin, or that something of it is left.
+func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
+	own, lock := guard.DaemonLock(), d.Life.Lock()
+	if own == nil || lock == nil {
+		return errors.New("a daemon is started by pmcp itself")
+	}
+	defer func() { _ = own.Close() }()
+	if err := registry.Publish(lock, d.Dir, d.ID); err != nil {
+		return err
+	}
+	listener, err := socket.Listen(d.Dir, d.ID, d.Log)
+	if err != nil {
+		return errors.Join(err, registry.Remove(d.Dir, d.ID))
+	}
+	d.Record.Transport, d.Record.Socket, d.Record.DiesWith = registry.TransportDaemon, listener.Path(), diesWith(d.Record)
+	record, err := registry.Register(d.Dir, d.ID, d.Record)
+	if err == nil {
+		err = registry.AnnounceDaemon(own, d.ID)
+	}
+	if err != nil {
+		return errors.Join(err, listener.Close(), registry.Remove(d.Dir, d.ID))
+	}
+	d.Log.Info("the daemon serves", "version", d.Record.Version, "pid", d.Record.Server.PID, "guardian", d.Record.Guardian.PID,
+		"database", d.Record.Database, "dies_with", d.Record.DiesWith)
+	d.untilEnd(ctx, signals, listener, record)
+	err = registry.AnnounceDaemon(own, "")
+	d.Host.Close()
+	err = errors.Join(err, record.Close())
+	select {
+	case <-d.Life.Gone(): // the guardian cannot do it
+		err = errors.Join(err, registry.RemoveDaemon(own, d.Dir, d.Record.Database))
+	default:
+	}
+	return err
+}
+
+// untilEnd serves until there is a reason to end.
+func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listener *socket.Listener, record *registry.Registration) {
+	serving, end := context.WithCancelCause(ctx)
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer end(nil)
+	watchers.Go(func() {
+		if got := signals.Wait(serving.Done()); got != nil {
+			end(fmt.Errorf("signal: %s", got))
+		}
+	})
+	watchers.Go(func() {
+		select {
+		case <-d.Life.Gone():
+			end(errors.New("the guardian is dead"))
+		case <-serving.Done():
+		}
+	})
+	watchers.Go(func() {
+		limit := d.Idle
+		if limit == 0 {
+			limit = idleLimit
+		}
+		if awaitIdle(serving, d.Host, limit) == nil {
+			end(fmt.Errorf("idle for %v", limit))
+		}
+	})
+	watchers.Go(func() { registry.SweepDying(serving, serving, d.Dir, d.Log) })
+	watchers.Go(func() { record.Keep(serving, keepPeriod, d.Log, listener.Restore) })
+	listener.ServeConns(serving, d.Host.Handle)
+	d.Log.Info("the daemon ends", "reason", context.Cause(serving))
+}
+
+// RemoveLog removes the log of the daemon for a database: one that has ended without an error
+// has nothing to say.
+func RemoveLog(dir, database string) error {
+	if err := os.Remove(registry.DaemonLog(dir, database)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
