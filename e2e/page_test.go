@@ -109,12 +109,54 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	if seen.Focused != "tab-errors" || !strings.Contains(seen.Unfolded, "broken") || !strings.Contains(seen.Unfolded, "Traceback") {
 		t.Errorf("by keyboard: got focus on %s, and %q unfolded, want the stack", seen.Focused, seen.Unfolded)
 	}
-	if !strings.Contains(seen.Groups, "api running after db") {
+	if !strings.Contains(seen.Groups, "api up after db is ready") {
 		t.Errorf("got the graph %q, want api after db", seen.Groups)
 	}
 	s.must(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 2})
 	end()
 	if shots, err := os.ReadDir(screenshots); err != nil || len(shots) != 4 {
 		t.Errorf("got screenshots %v, %v, want 4", shots, err)
+	}
+}
+
+// TestPageIsMCPApp shows the page in a client that is made of the SDK of MCP Apps: the page lists
+// processes and stops one through the client, has its height, its theme and its way to open links.
+func TestPageIsMCPApp(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	chromium, modules := browserOf(t, "esbuild@"+esbuildVersion, "@modelcontextprotocol/ext-apps@2.0.4", "@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/core@2.4.0", "zod@4.2.0")
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	script, err := filepath.Abs("testdata/page/app.cjs")
+	check(t, err)
+	host := exec.Command("node", script, modules, chromium, filepath.Join(t.ArtifactDir(), "app.png"), binary(t))
+	host.Dir, host.Env = w.project, append(w.env, "PM_PROJECT_DIR=")
+	var wrong bytes.Buffer
+	host.Stderr = &wrong
+	out, err := host.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &wrong)
+	}
+	var seen struct {
+		Calls, Links, Wrong, Elsewhere []string
+		Heights                        []int
+		Tool, Dark, Light, State       string
+		Type, ModelOnly                bool
+	}
+	check(t, json.Unmarshal(out, &seen))
+	if seen.Tool != "list_processes" || !seen.Type || seen.ModelOnly {
+		t.Errorf("got the page of %q, type as the SDK has it: %v, for the model only: %v; want that of list_processes", seen.Tool, seen.Type, seen.ModelOnly)
+	}
+	if len(seen.Wrong)+len(seen.Elsewhere) > 0 {
+		t.Errorf("got errors %q and requests %q, want none", seen.Wrong, seen.Elsewhere)
+	}
+	if !slices.Contains(seen.Calls, "stop_process") || seen.State != "stopped" {
+		t.Errorf("got calls %q and web %s, want it stopped", seen.Calls, seen.State)
+	}
+	if len(seen.Heights) == 0 || seen.Dark != "rgb(20, 23, 27)" || seen.Light != "rgb(255, 255, 255)" {
+		t.Errorf("got heights %v and backgrounds %s and %s, want a height, and the host's themes", seen.Heights, seen.Dark, seen.Light)
+	}
+	if len(seen.Links) != 1 || !strings.HasPrefix(seen.Links[0], "http://localhost:") {
+		t.Errorf("got links %q, want the address of web", seen.Links)
 	}
 }

@@ -32,10 +32,10 @@ var tools = []string{
 }
 
 const (
-	maxCallBytes = 64 << 10         // of the arguments of a call
-	maxCalls     = 32               // calls at once; more are refused
-	openWait     = 2 * time.Minute  // for the first page
-	closeWait    = 10 * time.Second // for a page that is reloaded
+	maxCallBytes = 64 << 10        // of the arguments of a call
+	maxCalls     = 32              // calls at once; more are refused
+	openWait     = 2 * time.Minute // for the first page
+	closeWait    = 5 * time.Second // for a page that is reloaded
 )
 
 // A Call calls a tool and returns its structured result, a JSON object.
