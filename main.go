@@ -154,12 +154,9 @@ const (
 	ballast   = 16 << 20
 )
 
-// The start leaves nothing to collect that is worth the time: until startSpan has passed, there
-// may be startPercent of garbage, and then what the start has left is returned to the system.
-const (
-	startPercent = 400
-	startSpan    = time.Second
-)
+// startSpan is how long a start may leave garbage, up to guardian.StartPercent. Then what it has
+// left is returned to the system.
+const startSpan = time.Second
 
 // serverThreads is how many threads a busy server needs beside the runtime's own. They are
 // created at the start, because the system may refuse more later.
@@ -167,9 +164,6 @@ const serverThreads = 8
 
 // serve runs the server and returns the exit code. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(startPercent)
-	}
 	guard.MakeThreads(serverThreads)
 	s := &session{id: id}
 	if err := s.prepare(stderr); err != nil {
@@ -215,6 +209,10 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	log := slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: c.Level()}))
 	signals := guard.ReceiveDaemonSignals()
 	defer signals.Stop()
+	ending, end := context.WithCancel(ctx)
+	var collecting sync.WaitGroup
+	collecting.Go(func() { collectAfterStart(ending) })
+	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
 	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, Record: record, Life: life, Host: daemon.NoHost{}, Log: log}

@@ -140,12 +140,13 @@ func New(o Options) *Server {
 	s.mcp = mcpserver.NewMCPServer(serverName, o.Version, options...)
 	s.limits.perSecond = o.RateLimit
 	s.events = newEventLog(o.Store, o.Mask, o.Manager, o.Health.Watch(), s.notifyChanged, s.logEvent)
+	var offered []mcpserver.ServerTool
 	for _, t := range s.tools {
-		if !s.offers(&t) {
-			continue
+		if s.offers(&t) {
+			offered = append(offered, mcpserver.ServerTool{Tool: t.definition(), Handler: t.handler(s)})
 		}
-		s.mcp.AddTool(t.definition(), t.handler(s))
 	}
+	s.mcp.AddTools(offered...)
 	s.addResources()
 	s.addPrompts()
 	if o.Upstream != nil {

@@ -163,12 +163,23 @@ func (t tool) stored() (input, output json.RawMessage) {
 	if err != nil {
 		return nil, nil
 	}
-	var compact bytes.Buffer
-	var golden struct{ InputSchema, OutputSchema json.RawMessage }
-	if err := errors.Join(json.Compact(&compact, file), json.Unmarshal(compact.Bytes(), &golden)); err != nil {
-		panic(fmt.Sprintf("tool %s: %v", t.name, err)) // found by the first test that lists the tools
+	return section(file, "inputSchema"), section(file, "outputSchema")
+}
+
+// section returns the object under a key of the golden file, or nil. The files are indented, so
+// that it need not parse them: parsing all of them took a twentieth of the start.
+func section(file []byte, key string) json.RawMessage {
+	_, value, found := bytes.Cut(file, []byte("\n  \""+key+"\": "))
+	const end = "\n  }"
+	at := bytes.Index(value, []byte(end))
+	if !found || at < 0 {
+		return nil
 	}
-	return golden.InputSchema, golden.OutputSchema
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, value[:at+len(end)]); err != nil {
+		panic(fmt.Sprintf("%s in a golden file: %v", key, err)) // found by the first test that lists the tools
+	}
+	return compact.Bytes()
 }
 
 // tools returns the table of tools, in the order of the README. Clients see it

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"strings"
 
 	"pmcp/process/guard"
@@ -25,6 +26,11 @@ const (
 	exitFailed = 1
 	exitUsage  = 2 // an environment in which pmcp cannot serve
 )
+
+// StartPercent is how much garbage there may be during the start of the server, in percent of the
+// memory in use (see GOGC): a start leaves nothing to collect that is worth the time. Packages that
+// are initialised after this one leave half of it.
+const StartPercent = 400
 
 func init() {
 	if len(os.Args) == 0 || strings.HasSuffix(os.Args[0], ".test") { // the binary of a Go test
@@ -41,6 +47,11 @@ func init() {
 			life = func() int { return detachDaemon(os.Stderr) }
 		case guard.DaemonVerb:
 			life = func() int { return runDaemon(os.Stderr) }
+		case guard.Verb: // the server
+			if os.Getenv("GOGC") == "" {
+				debug.SetGCPercent(StartPercent)
+			}
+			return
 		default:
 			return
 		}
