@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -24,7 +25,8 @@ import (
 // session when it cleans up, as where there are no subreapers.
 const DetachVerb = "__detach"
 
-// DaemonVerb is the first argument of the program when it runs as the guardian of a daemon.
+// DaemonVerb is the first argument of the program when it runs as the guardian of a daemon. The
+// second is the pid of the process that called StartDaemon; see AwaitOrphaned.
 const DaemonVerb = "__daemon"
 
 // detachLimit is how long the process between guardian and daemon may take.
@@ -146,7 +148,7 @@ func StartDaemon(env []string) error {
 	runtime.LockOSThread()                 // its signal mask is the child's
 	defer runtime.UnlockOSThread()
 	unblockSignals()
-	_, _, err = syscall.StartProcess(path, []string{os.Args[0], DaemonVerb}, &syscall.ProcAttr{
+	_, _, err = syscall.StartProcess(path, []string{os.Args[0], DaemonVerb, strconv.Itoa(os.Getpid())}, &syscall.ProcAttr{
 		Dir:   "/",
 		Env:   withoutMarks(env),
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
@@ -156,6 +158,14 @@ func StartDaemon(env []string) error {
 		return &os.PathError{Op: "execute", Path: path, Err: err}
 	}
 	return nil
+}
+
+// AwaitOrphaned waits until the parent of this process is not the one with that pid any more, a
+// second at most: it exits at once.
+func AwaitOrphaned(parent string) {
+	for deadline := time.Now().Add(time.Second); strconv.Itoa(os.Getppid()) == parent && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // withoutMarks returns env without the variables that mark the processes of a session.

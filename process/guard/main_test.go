@@ -30,6 +30,10 @@ func TestMain(m *testing.M) {
 			os.Exit(standIn(os.Args[2], os.Args[3:]))
 		case HoldVerb:
 			os.Exit(holdMain(os.Args[2], os.Args[3:]))
+		case DetachVerb:
+			os.Exit(detachMain())
+		case DaemonVerb:
+			os.Exit(daemonMain())
 		case "guardian":
 			os.Exit(guardianMain(os.Args[2:]))
 		case "wrapper":
@@ -164,6 +168,7 @@ type standInServer struct {
 //	stubborn  ignores all three
 //	deaf      is killed by the first signal; it has set up nothing
 //	wild      like normal, and starts up to 12 trees, by the seed that follows
+//	leaving   like wild, and asks for daemons all the time
 //	alone     like normal, without a guardian
 //	lockless  like normal, without a lock
 func standIn(id string, args []string) int {
@@ -187,7 +192,14 @@ func standIn(id string, args []string) int {
 	orders := make(chan string)
 	go readOrders(orders)
 	fmt.Println("ready", os.Getpid())
-	if s.mode == "wild" {
+	if s.mode == "leaving" {
+		go func() {
+			for s.life.Detach() == nil {
+				<-time.After(time.Millisecond)
+			}
+		}()
+	}
+	if s.mode == "wild" || s.mode == "leaving" {
 		seed, _ := strconv.ParseUint(args[1], 10, 64)
 		go s.startForest(seed)
 	}
@@ -268,6 +280,10 @@ func (s *standInServer) obey(order string) (code int, exit bool) {
 		} else {
 			fmt.Println("started", pid)
 		}
+	case "detach":
+		if err := s.life.Detach(); err != nil {
+			fmt.Println("error", err)
+		}
 	case "lock":
 		fmt.Println("lock", s.life.Lock() != nil)
 	case "guardian":
@@ -317,10 +333,14 @@ func startTree(kind, session string, attr *syscall.SysProcAttr) (pid int, err er
 		return 0, err
 	}
 	defer func() { _ = null.Close() }()
-	p, err := os.StartProcess(os.Getenv("SHELL_COPY"), []string{"sh", "-c", trees[kind].script}, &os.ProcAttr{
-		Env:   append(os.Environ(), proctab.EnvSession+"="+session),
-		Files: []*os.File{null, null, os.Stderr},
-		Sys:   attr,
+	var p *os.Process
+	err = proctab.Stamped(proctab.SessionStamp(session), func() (err error) {
+		p, err = os.StartProcess(os.Getenv("SHELL_COPY"), []string{"sh", "-c", trees[kind].script}, &os.ProcAttr{
+			Env:   append(os.Environ(), proctab.EnvSession+"="+session),
+			Files: []*os.File{null, null, os.Stderr},
+			Sys:   attr,
+		})
+		return err
 	})
 	if err != nil {
 		return 0, err

@@ -50,8 +50,11 @@ func daemonEnviron(env []string) (kept []string) {
 }
 
 // runDaemon is the guardian of a daemon. It ends at once if another daemon for the database
-// takes connections. Its reports, and those of its server, go to the daemon's log.
-func runDaemon(stderr *os.File) (exitCode int) {
+// takes connections. args has the pid of the process that started it. Its reports, and those of its server, go to the daemon's log.
+func runDaemon(args []string, stderr *os.File) (exitCode int) {
+	if len(args) > 0 {
+		guard.AwaitOrphaned(args[0])
+	}
 	dir, database := registry.Dir(os.Getenv), registry.DatabasePath(os.Getenv)
 	own, err := awaitTurn(dir, database)
 	if err != nil {

@@ -46,7 +46,7 @@ func init() {
 		case guard.DetachVerb:
 			life = func() int { return detachDaemon(os.Stderr) }
 		case guard.DaemonVerb:
-			life = func() int { return runDaemon(os.Stderr) }
+			life = func() int { return runDaemon(args, os.Stderr) }
 		case guard.Verb: // the server
 			if os.Getenv("GOGC") == "" {
 				debug.SetGCPercent(StartPercent)

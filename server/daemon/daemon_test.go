@@ -1,0 +1,209 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"pmcp/registry"
+	"pmcp/server/socket"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A stand-in starts daemons in this process, as often as it is asked to.
+type standIn struct {
+	t       *testing.T
+	o       Options
+	started atomic.Int32 // how many took connections
+	asked   atomic.Int32
+	ctx     context.Context
+	running sync.WaitGroup
+}
+
+// newStandIn returns a standIn whose daemons end with the test.
+func newStandIn(t *testing.T) *standIn {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := &standIn{t: t, ctx: ctx}
+	s.o = Options{Dir: t.TempDir(), Database: filepath.Join(t.TempDir(), "pmcp.db"), Start: s.start}
+	if err := os.Chmod(s.o.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cancel(); s.running.Wait() })
+	return s
+}
+
+// start is Options.Start: the daemon answers each connection with its session.
+func (s *standIn) start() error {
+	s.asked.Add(1)
+	s.running.Go(func() {
+		lock, err := registry.LockDaemon(s.o.Dir, s.o.Database)
+		if errors.Is(err, registry.ErrDaemonLives) {
+			return
+		}
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		defer func() { _ = lock.Close() }()
+		id := registry.NewID()
+		listener, err := socket.Listen(s.o.Dir, id, slog.New(slog.DiscardHandler))
+		if err == nil {
+			err = registry.AnnounceDaemon(lock, id)
+		}
+		if err != nil {
+			s.t.Error(err)
+			return
+		}
+		s.started.Add(1)
+		listener.ServeConns(s.ctx, func(_ context.Context, c *net.UnixConn) {
+			_, _ = io.WriteString(c, id)
+			_ = c.Close()
+		})
+	})
+	return nil
+}
+
+// TestCallersAtOnceGetOneDaemon checks that ten callers that find no daemon at the same time get the same.
+func TestCallersAtOnceGetOneDaemon(t *testing.T) {
+	s := newStandIn(t)
+	ids := make([]string, 10)
+	var callers sync.WaitGroup
+	for i := range ids {
+		callers.Go(func() {
+			c, err := Dial(t.Context(), s.o)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer func() { _ = c.Close() }()
+			id, err := io.ReadAll(c)
+			if ids[i] = string(id); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	for _, id := range ids {
+		if id == "" || id != ids[0] {
+			t.Errorf("the callers met %q, want one daemon", ids)
+			break
+		}
+	}
+	if n := s.started.Load(); n != 1 {
+		t.Errorf("%d daemons took connections, want 1 (of %d starts)", n, s.asked.Load())
+	}
+}
+
+// TestDialStartsNothingUnasked checks that without Start a daemon is only looked for.
+func TestDialStartsNothingUnasked(t *testing.T) {
+	s := newStandIn(t)
+	o := s.o
+	o.Start = nil
+	if c, err := Dial(t.Context(), o); !errors.Is(err, ErrNone) || c != nil {
+		t.Errorf("Dial = %v, %v; want ErrNone", c, err)
+	}
+	if c, err := Dial(t.Context(), s.o); err != nil {
+		t.Error(err)
+	} else if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if c, err := Dial(t.Context(), o); err != nil {
+		t.Errorf("Dial with a daemon = %v, want a connection", err)
+	} else if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDialNamesReason checks that a start that fails, and a caller that gives up, end Dial.
+func TestDialNamesReason(t *testing.T) {
+	s := newStandIn(t)
+	broken := errors.New("no guardian")
+	o := s.o
+	o.Start = func() error { return broken }
+	if _, err := Dial(t.Context(), o); !errors.Is(err, broken) {
+		t.Errorf("Dial = %v, want %v", err, broken)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	o.Start = func() error { cancel(); return nil }
+	if _, err := Dial(ctx, o); !errors.Is(err, context.Canceled) {
+		t.Errorf("Dial = %v, want context.Canceled", err)
+	}
+	if err := os.WriteFile(registry.DaemonLog(o.Dir, o.Database), []byte("first\nthe disk is full\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.notStarted(nil); !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), "the disk is full") || strings.Contains(err.Error(), "first") {
+		t.Errorf("got %v, want ErrNotStarted and the last line of the log", err)
+	}
+}
+
+// busyHost is a Host that is as busy as the test says.
+type busyHost struct {
+	NoHost
+	busy    atomic.Bool
+	changed chan struct{}
+}
+
+func (h *busyHost) Busy() bool               { return h.busy.Load() }
+func (h *busyHost) Changed() <-chan struct{} { return h.changed }
+func (h *busyHost) set(busy bool)            { h.busy.Store(busy); h.changed <- struct{}{} }
+
+// TestIdleDaemonEnds checks that a daemon ends ten minutes after it was busy for the last time.
+func TestIdleDaemonEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &busyHost{changed: make(chan struct{}, 1)}
+		start := time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- awaitIdle(t.Context(), h, idleLimit) }()
+		time.Sleep(9 * time.Minute)
+		h.set(true)
+		time.Sleep(24 * time.Hour)
+		h.set(false)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took != 24*time.Hour+19*time.Minute {
+			t.Errorf("it ended after %v, want 24h19m", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := awaitIdle(ctx, h, idleLimit); err == nil {
+			t.Error("awaitIdle = nil after the end of its context, want an error")
+		}
+	})
+}
+
+// TestLogIsBounded checks that a log that grows keeps its latest messages.
+func TestLogIsBounded(t *testing.T) {
+	file, err := os.OpenFile(filepath.Join(t.TempDir(), "log"), os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	l := NewLog(file)
+	l.limit = 1000
+	for i := range 1000 {
+		fmt.Fprintf(l, "message %d\n", i)
+		if info, err := file.Stat(); err != nil || info.Size() > 1000 {
+			t.Fatalf("the log is %v, %v; want at most 1000 bytes", info.Size(), err)
+		}
+	}
+	content, err := os.ReadFile(file.Name())
+	if err != nil || !bytes.HasSuffix(content, []byte("message 998\nmessage 999\n")) || !bytes.HasPrefix(content, []byte("pmcp: older messages are dropped\n")) {
+		t.Errorf("got %v and\n%s", err, content)
+	}
+}
