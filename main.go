@@ -109,6 +109,8 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 	}
 	o.Checks = []doctor.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
 		return db.CheckFile(ctx, c.DatabasePath)
+	}}, {Name: "daemon", Run: func(ctx context.Context) (string, error) {
+		return daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath})
 	}}}
 	progress := cli.StartProgress(stderr, func() string {
 		if o.Cleanup {

@@ -192,7 +192,10 @@ func (s *Server) listServers(r *serverInfoResult) error {
 			continue
 		}
 		other := serverResult{Status: string(e.State)}
-		if live {
+		switch {
+		case e.Record.Daemon() && live:
+			other.Status = "daemon"
+		case live:
 			r.TotalServerProcesses++
 			other.Status = "running"
 		}

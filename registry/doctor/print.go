@@ -16,7 +16,7 @@ import (
 var rowFields = []string{
 	"pid", "state", "alive", "guards", "executable_match", "executable_replaced", "transport", "client", "version", "uptime_seconds", "started_at", "cwd",
 	"guardian_pid", "parent_at_start", "parent_name", "parent_now", "parent_alive", "client_answered_at",
-	"process_group_at_start", "process_group_now", "stale_client", "record", "socket", "problem",
+	"process_group_at_start", "process_group_now", "stale_client", "dies_with", "record", "socket", "problem",
 }
 
 // fileFields are the JSON fields that the text shows of a file that is no record.

@@ -25,6 +25,7 @@ type row struct {
 	Children     []member `json:"children,omitempty"`
 	Record       string   `json:"record"`
 	Socket       string   `json:"socket,omitempty"`
+	DiesWith     string   `json:"dies_with,omitempty"` // what ends a daemon; see registry.Record
 	Problem      string   `json:"problem,omitempty"`
 	CleanCommand string   `json:"clean_command,omitempty"`
 	Database     string   `json:"database,omitempty"`
@@ -144,6 +145,7 @@ func launched(r registry.Record) registry.Process {
 // describe adds to r what the record holds, and what the process table shows of its processes.
 func (s *snapshot) describe(r *row, rec registry.Record) {
 	r.PID, r.GuardianPID, r.PGIDAtStart, r.Database, r.Socket = rec.Server.PID, rec.Guardian.PID, rec.Server.PGID, rec.Database, rec.Socket
+	r.DiesWith = rec.DiesWith
 	r.program = program{
 		Version: rec.Version, Guards: s.commandLine(rec.Guards), Executable: rec.Executable, Transport: rec.Transport, Cwd: rec.Cwd, Project: rec.Project,
 		Client: strings.TrimSpace(rec.ClientName + " " + rec.ClientVersion), StartedAt: formatTime(rec.StartedAt),
@@ -153,7 +155,7 @@ func (s *snapshot) describe(r *row, rec registry.Record) {
 	_, r.ParentAlive = s.lookup(rec, rec.Parent)
 	if now, ok := s.lookup(rec, launched(rec)); ok {
 		r.ParentNow = now.PPID
-		r.StaleClient = rec.Parent.PID > 1 && !r.ParentAlive && rec.ClientAnsweredAt.IsZero()
+		r.StaleClient = rec.Parent.PID > 1 && !r.ParentAlive && rec.ClientAnsweredAt.IsZero() && !rec.Daemon()
 	}
 	if now, ok := s.lookup(rec, rec.Server); ok {
 		r.PGIDNow = now.PGID

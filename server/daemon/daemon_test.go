@@ -168,7 +168,7 @@ func TestIdleDaemonEnds(t *testing.T) {
 		h := &busyHost{changed: make(chan struct{}, 1)}
 		start := time.Now()
 		ended := make(chan error, 1)
-		go func() { ended <- awaitIdle(t.Context(), h, idleLimit) }()
+		go func() { ended <- awaitIdle(t.Context(), h, idleLimit, current) }()
 		time.Sleep(9 * time.Minute)
 		h.set(true)
 		time.Sleep(24 * time.Hour)
@@ -181,10 +181,64 @@ func TestIdleDaemonEnds(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := awaitIdle(ctx, h, idleLimit); err == nil {
+		if err := awaitIdle(ctx, h, idleLimit, current); err == nil {
 			t.Error("awaitIdle = nil after the end of its context, want an error")
 		}
 	})
+}
+
+// current is the version of a daemon whose program was not replaced.
+func current() bool { return false }
+
+// TestOutdatedDaemonEndsEarly checks that a daemon whose program was replaced ends within a minute once it
+// has nothing to do, and not before.
+func TestOutdatedDaemonEndsEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &busyHost{changed: make(chan struct{}, 1)}
+		start := time.Now()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- awaitIdle(t.Context(), h, idleLimit, func() bool { return time.Since(start) > 150*time.Second })
+		}()
+		time.Sleep(100 * time.Second)
+		h.set(true)
+		time.Sleep(time.Hour)
+		h.set(false)
+		if err := <-ended; err != nil || time.Since(start) != time.Hour+100*time.Second {
+			t.Errorf("got %v after %v, want the end as soon as it is not busy", err, time.Since(start))
+		}
+	})
+}
+
+// TestCheckFindsProblem checks what the doctor is told of a daemon: nothing is wrong with none and with one
+// that takes connections; one that cannot be reached, and one that left its log, are problems.
+func TestCheckFindsProblem(t *testing.T) {
+	s := newStandIn(t)
+	if text, err := Check(t.Context(), s.o); text != "none" || err != nil {
+		t.Errorf("Check = %q, %v; want none", text, err)
+	}
+	log := registry.DaemonLog(s.o.Dir, s.o.Database)
+	if err := os.WriteFile(log, []byte("first\nit was killed\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(t.Context(), s.o); err == nil || !strings.Contains(err.Error(), "it was killed") {
+		t.Errorf("Check = %v, want the last line of the log", err)
+	}
+	c, err := Dial(t.Context(), s.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	if text, err := Check(t.Context(), s.o); err != nil || !strings.Contains(text, log) {
+		t.Errorf("Check = %q, %v; want the path of the log", text, err)
+	}
+	id, _ := registry.Daemon(s.o.Dir, s.o.Database)
+	if err := registry.Remove(s.o.Dir, id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Check(t.Context(), s.o); err == nil {
+		t.Error("Check = nil with a daemon without a socket, want an error")
+	}
 }
 
 // TestLogIsBounded checks that a log that grows keeps its latest messages.
@@ -203,7 +257,7 @@ func TestLogIsBounded(t *testing.T) {
 		}
 	}
 	content, err := os.ReadFile(file.Name())
-	if err != nil || !bytes.HasSuffix(content, []byte("message 998\nmessage 999\n")) || !bytes.HasPrefix(content, []byte("pmcp: older messages are dropped\n")) {
+	if err != nil || !bytes.HasSuffix(content, []byte("message 998\nmessage 999\n")) || !bytes.HasPrefix(content, []byte("pmcp: older messages are dropped\nmessage ")) {
 		t.Errorf("got %v and\n%s", err, content)
 	}
 }

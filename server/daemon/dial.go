@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"pmcp/process/proctab"
 	"pmcp/registry"
 	"pmcp/server/socket"
 )
@@ -19,7 +21,7 @@ var (
 	ErrNone = errors.New("there is no daemon")
 	// ErrNotStarted is wrapped by Dial's error if the daemon does not take connections in
 	// time. The error has the last line of its log.
-	ErrNotStarted = errors.New("the daemon does not start")
+	ErrNotStarted = errors.New("the daemon takes no connections")
 )
 
 // Options say which daemon is meant. Dir and Database are required.
@@ -31,6 +33,8 @@ type Options struct {
 	// Start starts a daemon outside of the process tree of this session, and returns
 	// without waiting for it. Nil: none may be started.
 	Start func() error
+
+	limit time.Duration // how long Dial waits; 0: startLimit
 }
 
 // How long Dial waits. A daemon that is ending needs 12 s at most.
@@ -45,7 +49,7 @@ const (
 // ending is waited for, 20 s at most. The error wraps ErrNone, ErrNotStarted or that of ctx,
 // or says why the daemon cannot be trusted or started. Any number of callers may dial at once.
 func Dial(ctx context.Context, o Options) (net.Conn, error) {
-	limited, cancel := context.WithTimeout(ctx, startLimit)
+	limited, cancel := context.WithTimeout(ctx, cmp.Or(o.limit, startLimit))
 	defer cancel()
 	var started time.Time
 	for pause := dialPoll; ; pause = min(2*pause, maxDialPoll) {
@@ -89,12 +93,21 @@ func passing(err error) bool {
 // the last attempt.
 func (o Options) notStarted(last error) error {
 	text := registry.DaemonLog(o.Dir, o.Database)
-	if content, err := os.ReadFile(text); err == nil {
-		lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-		text += ": " + lines[len(lines)-1]
+	if line := lastLine(text); line != "" {
+		text += ": " + line
 	}
 	if last != nil {
 		return fmt.Errorf("%w (%w); its log is %s", ErrNotStarted, last, text)
 	}
 	return fmt.Errorf("%w; its log is %s", ErrNotStarted, text)
+}
+
+// lastLine returns the last line of a log, at most 500 bytes of it, "" if there is none.
+func lastLine(path string) string {
+	content, err := os.ReadFile(path) // of at most 1 MiB: see Log
+	if err != nil {
+		return ""
+	}
+	text := strings.TrimSpace(string(content))
+	return proctab.Printable(fmt.Sprintf("%.500s", text[strings.LastIndexByte(text, '\n')+1:]))
 }

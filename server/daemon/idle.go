@@ -8,17 +8,25 @@ import (
 // idleLimit is how long a daemon lives after its last session and connection.
 const idleLimit = 10 * time.Minute
 
-// awaitIdle returns nil when the host has not been busy for limit, or ctx's error.
-func awaitIdle(ctx context.Context, h Host, limit time.Duration) error {
-	for {
+// outdatedCheck is how often an idle daemon checks whether its program was replaced.
+const outdatedCheck = time.Minute
+
+// awaitIdle returns nil when the host has not been busy for limit, or is not busy and the
+// program is outdated, or ctx's error.
+func awaitIdle(ctx context.Context, h Host, limit time.Duration, outdated func() bool) error {
+	for since := time.Now(); ; {
 		var over <-chan time.Time
-		if !h.Busy() {
-			over = time.After(limit)
+		if h.Busy() {
+			since = time.Now()
+		} else if left := limit - time.Since(since); left <= 0 || outdated() {
+			return nil
+		} else {
+			over = time.After(min(left, outdatedCheck))
 		}
 		select {
 		case <-h.Changed():
+			since = time.Now()
 		case <-over:
-			return nil
 		case <-ctx.Done():
 			return ctx.Err()
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"sync"
@@ -39,6 +40,7 @@ func (l *Log) shortenLocked(size int64) {
 	if l.file.Truncate(0) != nil {
 		return
 	}
+	_, whole, _ := bytes.Cut(half[:n], []byte{'\n'})
 	fmt.Fprintln(l.file, "pmcp: older messages are dropped")
-	_, _ = l.file.Write(half[:n])
+	_, _ = l.file.Write(whole)
 }

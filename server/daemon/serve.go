@@ -107,14 +107,36 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listener 
 		if limit == 0 {
 			limit = idleLimit
 		}
-		if awaitIdle(serving, d.Host, limit) == nil {
-			end(fmt.Errorf("idle for %v", limit))
+		if awaitIdle(serving, d.Host, limit, d.Record.Replaced) == nil {
+			end(errors.New("it has nothing to do"))
 		}
 	})
 	watchers.Go(func() { registry.SweepDying(serving, serving, d.Dir, d.Log) })
 	watchers.Go(func() { record.Keep(serving, keepPeriod, d.Log, listener.Restore) })
 	listener.ServeConns(serving, d.Host.Handle)
 	d.Log.Info("the daemon ends", "reason", context.Cause(serving))
+}
+
+// checkLimit is how long Check waits for a daemon that takes no connections.
+const checkLimit = 2 * time.Second
+
+// Check reports on the daemon of a database, for the doctor. An error means that a daemon does
+// not take connections, or that the last one has failed.
+func Check(ctx context.Context, o Options) (string, error) {
+	log := registry.DaemonLog(o.Dir, o.Database)
+	o.Start, o.limit = nil, checkLimit
+	c, err := Dial(ctx, o)
+	switch {
+	case err == nil:
+		_ = c.Close()
+		return "log " + log, nil
+	case !errors.Is(err, ErrNone):
+		return log, err
+	}
+	if last := lastLine(log); last != "" {
+		return log, fmt.Errorf("the last daemon was killed or has failed: %s", last)
+	}
+	return "none", nil
 }
 
 // RemoveLog removes the log of the daemon for a database: one that has ended without an error

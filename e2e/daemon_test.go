@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// daemonPIDs are the processes of the daemon of a world, as its record names them.
+type daemonPIDs struct{ server, guardian int }
+
+// daemon returns the daemon of the world. It reports whether one has a record.
+func (w *world) daemon(t testing.TB) (d daemonPIDs, found bool) {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(w.registry, "*.json"))
+	check(t, err)
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // it has just ended
+		}
+		check(t, err)
+		var record struct {
+			Transport        string
+			Server, Guardian struct{ PID int }
+		}
+		check(t, json.Unmarshal(content, &record))
+		if record.Transport == "daemon" {
+			d, found = daemonPIDs{record.Server.PID, record.Guardian.PID}, true
+		}
+	}
+	return d, found
+}
+
+// awaitDaemon waits until the world has a daemon, which endDaemon ends at the end of the test.
+func (w *world) awaitDaemon(t testing.TB) (d daemonPIDs) {
+	t.Helper()
+	if !poll(endsWithin, func() (found bool) { d, found = w.daemon(t); return found }) {
+		t.Fatalf("there is no daemon after %v", endsWithin)
+	}
+	t.Cleanup(func() { w.endDaemon(t) })
+	return d
+}
+
+// endDaemon ends the daemon of the world, if there is one, and waits until it is gone.
+func (w *world) endDaemon(t testing.TB) {
+	t.Helper()
+	d, found := w.daemon(t)
+	if !found {
+		return
+	}
+	_ = syscall.Kill(d.guardian, syscall.SIGTERM) // it may be dead
+	if !poll(endsWithin, func() bool { _, found := w.daemon(t); return !found }) {
+		t.Errorf("the daemon has not ended after %v", endsWithin)
+	}
+}
+
+// removeDaemonLog removes the log that a daemon which was killed leaves.
+func (w *world) removeDaemonLog(t testing.TB) {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(w.registry, "daemon-*.log"))
+	check(t, err)
+	for _, log := range logs {
+		check(t, os.Remove(log))
+	}
+}
+
+// detach runs the process that starts a daemon and exits, as a guardian does.
+func (w *world) detach(t testing.TB) {
+	t.Helper()
+	cmd := exec.Command(binary(t), "__detach")
+	cmd.Dir, cmd.Env = w.project, w.env
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("got %v and %s, want a daemon", err, out)
+	}
+}
+
+// TestDaemonsStartedAtOnceAreOne checks that of ten daemons that are started at the same time nine end at
+// once, and that the other one leaves nothing when it ends.
+func TestDaemonsStartedAtOnceAreOne(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	w := newWorld(t)
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() { w.detach(t) })
+	}
+	all.Wait()
+	d := w.awaitDaemon(t)
+	var running []process
+	if !poll(endsWithin, func() bool {
+		running = w.processes(t)
+		return len(running) == 2
+	}) {
+		t.Fatalf("got %v, want guardian %d and server %d", running, d.guardian, d.server)
+	}
+	for _, p := range running {
+		if p.pid != d.guardian && p.pid != d.server {
+			t.Errorf("got %v, want guardian %d and server %d", running, d.guardian, d.server)
+		}
+	}
+	w.endDaemon(t)
+	w.awaitEmpty(t)
+}
+
+// TestHangupDoesNotEndDaemon checks that a daemon goes on after a SIGHUP to each of its processes, as a
+// login manager may send it, and that the next daemon takes over from one that ends.
+func TestHangupDoesNotEndDaemon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.detach(t)
+	d := w.awaitDaemon(t)
+	check(t, errors.Join(syscall.Kill(d.guardian, syscall.SIGHUP), syscall.Kill(d.server, syscall.SIGHUP)))
+	if text, code, err := w.doctor(); code != 0 || err != nil || !strings.Contains(text, "check daemon: ok log ") {
+		t.Errorf("got exit code %d, %v and %s; want a daemon that takes connections", code, err, text)
+	}
+	if now, _ := w.daemon(t); now != d {
+		t.Errorf("got the daemon %+v after a hangup, want %+v", now, d)
+	}
+	w.endDaemon(t)
+	w.detach(t) // the lock may still be held
+	if next := w.awaitDaemon(t); next == d {
+		t.Errorf("got the daemon %+v, want another", next)
+	}
+}
+
+// TestKilledDaemonLeavesNothing checks that a daemon whose server, guardian or both are killed leaves
+// no process and no file but its log, at the latest after a clean-up.
+func TestKilledDaemonLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for name, kill := range map[string]func(d daemonPIDs) error{
+		"server":   func(d daemonPIDs) error { return syscall.Kill(d.server, syscall.SIGKILL) },
+		"guardian": func(d daemonPIDs) error { return syscall.Kill(d.guardian, syscall.SIGKILL) },
+		"both": func(d daemonPIDs) error {
+			return errors.Join(syscall.Kill(d.guardian, syscall.SIGKILL), syscall.Kill(d.server, syscall.SIGKILL))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.detach(t)
+			check(t, kill(w.awaitDaemon(t)))
+			if name == "both" {
+				if !poll(endsWithin, func() bool { return len(w.processes(t)) == 0 }) {
+					t.Fatalf("got %v, want no process", w.processes(t))
+				}
+				if text, _, err := w.doctor("--cleanup-stale-records"); err != nil || !strings.Contains(text, "removed the record") {
+					t.Errorf("got %v and %s; want the record removed", err, text)
+				}
+			}
+			if !poll(endsWithin, func() bool { return len(w.processes(t)) == 0 && len(w.records(t)) <= 1 }) {
+				t.Errorf("got %v and %v, want no process and only the log", w.processes(t), w.records(t))
+			}
+			w.removeDaemonLog(t)
+			w.awaitEmpty(t)
+		})
+	}
+}
