@@ -110,7 +110,7 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 	o.Checks = []doctor.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
 		return db.CheckFile(ctx, c.DatabasePath)
 	}}, {Name: "daemon", Run: func(ctx context.Context) (string, error) {
-		return daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath})
+		return daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
 	}}}
 	progress := cli.StartProgress(stderr, func() string {
 		if o.Cleanup {
@@ -217,7 +217,7 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
-	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, Record: record, Life: life, Host: daemon.NoHost{}, Log: log}
+	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Host: daemon.NoHost{}, Log: log}
 	if err := d.Serve(ctx, signals); err != nil {
 		log.Error("the daemon has failed", "error", err)
 		return exitFailed

@@ -21,7 +21,7 @@ func (g *guardian) clean() bool {
 		asked:     map[proctab.ID]bool{},
 	}
 	grace := time.Now().Add(g.Grace)
-	deadline := time.Now().Add(g.cleanLimit)
+	deadline := grace.Add(g.cleanLimit)
 	rescan := time.NewTicker(g.rescan)
 	defer rescan.Stop()
 	for {

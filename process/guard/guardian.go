@@ -20,7 +20,7 @@ type timing struct {
 	open       func(pid int) (*proctab.Handle, error) // opens a handle of the parent
 	parentPoll time.Duration                          // between two checks of the parent where the kernel does not report its end
 	patience   time.Duration                          // from a forwarded signal to SIGKILL of the server
-	cleanLimit time.Duration                          // from the server's end until the guardian stops trying to kill what is left
+	cleanLimit time.Duration                          // from the server's end and Config.Grace until the guardian stops trying to kill what is left
 	rescan     time.Duration                          // between two passes over the remaining processes, if no child ends
 }
 
@@ -67,6 +67,9 @@ type guardian struct {
 func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 
 func run(c Config, t timing) (exitCode int) {
+	if c.Daemon != nil {
+		t.patience += c.Grace
+	}
 	g := newGuardian(c, t)
 	if c.Daemon == nil {
 		g.parent = watchParent(launcher(), t.parentPoll, t.open)

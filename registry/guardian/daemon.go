@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pmcp/process/guard"
 	"pmcp/registry"
 )
@@ -20,6 +22,10 @@ const (
 	turnLimit = 30 * time.Second
 	turnPoll  = 10 * time.Millisecond
 )
+
+// sessionsGrace is how long the sessions of a daemon that was killed have to end: they have 10 s to
+// stop their processes and to store what these have printed.
+const sessionsGrace = 11 * time.Second
 
 // detachDaemon is the process between a session's guardian and a daemon. It runs in the
 // directory of the session, so paths are made absolute here.
@@ -69,16 +75,17 @@ func runDaemon(args []string, stderr *os.File) (exitCode int) {
 		fmt.Fprintln(stderr, "pmcp: without a log:", err)
 	}
 	id := registry.NewID()
-	lock, err := PrepareLock(dir, id, stderr)
+	lock, err := registry.Prepare(dir, id)
 	if err != nil {
-		fmt.Fprintln(stderr, "pmcp:", err)
+		fmt.Fprintln(stderr, "pmcp: no daemon without a record:", err)
+		_ = registry.RemoveDaemon(own, dir, database) // the next clean-up does it
 		return exitUsage
 	}
 	defer func() { _ = lock.Close() }()
 	return guard.Run(guard.Config{
-		ID: id, Lock: lock, Daemon: own,
+		ID: id, Lock: lock, Daemon: own, Grace: sessionsGrace,
 		OnGone: func() error {
-			return errors.Join(registry.Remove(dir, id), registry.RemoveDaemon(own, dir, database))
+			return errors.Join(removeSocket(os.Getenv("PM_DAEMON_SOCKET_PATH")), registry.Remove(dir, id), registry.RemoveDaemon(own, dir, database))
 		},
 		Logf: logTo(stderr),
 	})
@@ -109,4 +116,22 @@ func logToFile(path string, stderr *os.File) error {
 	}
 	defer func() { _ = syscall.Close(fd) }()
 	return guard.Replace(stderr, fd)
+}
+
+// removeSocket removes the socket that a daemon has left at path, unless path is "" or another
+// process listens there.
+func removeSocket(path string) error {
+	var st unix.Stat_t
+	if path == "" || unix.Lstat(path, &st) != nil || uint32(st.Mode)&unix.S_IFMT != unix.S_IFSOCK {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if !errors.Is(unix.Connect(fd, &unix.SockaddrUnix{Name: path}), unix.ECONNREFUSED) {
+		return nil
+	}
+	return os.Remove(path)
 }

@@ -151,6 +151,50 @@ func TestDialNamesReason(t *testing.T) {
 	}
 }
 
+// TestDialUsesItsPath checks that a daemon is reached at PM_DAEMON_SOCKET_PATH, whose longest form does
+// not fit into the address of a socket, and that what is no socket of this user is refused at once.
+func TestDialUsesItsPath(t *testing.T) {
+	s := newStandIn(t)
+	s.o.Start = nil
+	dir := filepath.Join(t.TempDir(), strings.Repeat("long", 30))
+	s.o.SocketPath = filepath.Join(dir, "pmcp.sock")
+	link := filepath.Join(t.TempDir(), "link")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Symlink(s.o.SocketPath, link)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Dial(t.Context(), s.o); !errors.Is(err, ErrNone) {
+		t.Errorf("Dial = %v, want ErrNone", err)
+	}
+	listener, err := socket.ListenAt(s.o.SocketPath, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.running.Go(func() {
+		listener.ServeConns(s.ctx, func(_ context.Context, c *net.UnixConn) { _ = c.Close() })
+	})
+	c, err := Dial(t.Context(), s.o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	if _, err := socket.ListenAt(s.o.SocketPath, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a second daemon takes the socket of the first, want an error")
+	}
+	for _, path := range []string{link, dir} {
+		o := s.o
+		o.SocketPath = path
+		if _, err := Dial(t.Context(), o); err == nil || !strings.Contains(err.Error(), "is not a socket") {
+			t.Errorf("Dial at %s = %v, want a refusal", path, err)
+		}
+		if _, err := socket.ListenAt(path, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("ListenAt %s succeeds, want a refusal", path)
+		}
+	}
+	if err := errors.Join(listener.Remove(), listener.Remove()); err != nil {
+		t.Error(err)
+	}
+}
+
 // busyHost is a Host that is as busy as the test says.
 type busyHost struct {
 	NoHost

@@ -30,6 +30,8 @@ type Options struct {
 	Dir string
 	// Database is the absolute path of the database.
 	Database string
+	// SocketPath is the path of the daemon's socket, "" for the one beside its record.
+	SocketPath string
 	// Start starts a daemon outside of the process tree of this session, and returns
 	// without waiting for it. Nil: none may be started.
 	Start func() error
@@ -55,9 +57,9 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 	for pause := dialPoll; ; pause = min(2*pause, maxDialPoll) {
 		id, lives := registry.Daemon(o.Dir, o.Database)
 		var err error
-		if id != "" {
+		if id != "" || o.SocketPath != "" {
 			var c net.Conn
-			if c, err = socket.Dial(limited, o.Dir, id); err == nil {
+			if c, err = o.connect(limited, id); err == nil {
 				return c, nil
 			}
 			if !passing(err) {
@@ -82,6 +84,14 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 			return nil, o.notStarted(err)
 		}
 	}
+}
+
+// connect connects to the daemon with that session.
+func (o Options) connect(ctx context.Context, id string) (net.Conn, error) {
+	if o.SocketPath != "" {
+		return socket.DialPath(ctx, o.SocketPath)
+	}
+	return socket.Dial(ctx, o.Dir, id)
 }
 
 // passing reports whether a connection failed because the daemon is starting or ending.

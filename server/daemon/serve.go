@@ -28,10 +28,13 @@ type Host interface {
 	Close()
 }
 
-// A Daemon is this process as the daemon of a database. All fields but Idle are required.
+// A Daemon is this process as the daemon of a database. All fields but Idle and SocketPath are required.
 type Daemon struct {
 	// ID is the session, Dir the directory of the records.
 	ID, Dir string
+	// SocketPath is the path of a socket on which the daemon listens beside the one next to
+	// its record; "" for none.
+	SocketPath string
 	// Record is the record to publish; Transport, Socket and DiesWith are filled in.
 	Record registry.Record
 	// Life is the connection to the guardian.
@@ -58,22 +61,25 @@ func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
 	if err := registry.Publish(lock, d.Dir, d.ID); err != nil {
 		return err
 	}
-	listener, err := socket.Listen(d.Dir, d.ID, d.Log)
+	listeners, err := d.listen()
 	if err != nil {
 		return errors.Join(err, registry.Remove(d.Dir, d.ID))
 	}
-	d.Record.Transport, d.Record.Socket, d.Record.DiesWith = registry.TransportDaemon, listener.Path(), diesWith(d.Record)
+	d.Record.Transport, d.Record.Socket, d.Record.DiesWith = registry.TransportDaemon, listeners[len(listeners)-1].Path(), diesWith(d.Record)
 	record, err := registry.Register(d.Dir, d.ID, d.Record)
 	if err == nil {
 		err = registry.AnnounceDaemon(own, d.ID)
 	}
 	if err != nil {
-		return errors.Join(err, listener.Close(), registry.Remove(d.Dir, d.ID))
+		return errors.Join(err, closeAll(listeners), registry.Remove(d.Dir, d.ID))
 	}
 	d.Log.Info("the daemon serves", "version", d.Record.Version, "pid", d.Record.Server.PID, "guardian", d.Record.Guardian.PID,
 		"database", d.Record.Database, "dies_with", d.Record.DiesWith)
-	d.untilEnd(ctx, signals, listener, record)
+	d.untilEnd(ctx, signals, listeners, record)
 	err = registry.AnnounceDaemon(own, "")
+	for _, l := range listeners[1:] {
+		err = errors.Join(err, l.Remove())
+	}
 	d.Host.Close()
 	err = errors.Join(err, record.Close())
 	select {
@@ -84,8 +90,29 @@ func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
 	return err
 }
 
+// listen returns the sockets of the daemon, the one beside its record first.
+func (d *Daemon) listen() ([]*socket.Listener, error) {
+	first, err := socket.Listen(d.Dir, d.ID, d.Log)
+	if err != nil || d.SocketPath == "" {
+		return []*socket.Listener{first}, err
+	}
+	second, err := socket.ListenAt(d.SocketPath, d.Log)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("PM_DAEMON_SOCKET_PATH=%q: %w", d.SocketPath, err), first.Close())
+	}
+	return []*socket.Listener{first, second}, nil
+}
+
+// closeAll closes the sockets.
+func closeAll(listeners []*socket.Listener) (err error) {
+	for _, l := range listeners {
+		err = errors.Join(err, l.Close())
+	}
+	return err
+}
+
 // untilEnd serves until there is a reason to end.
-func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listener *socket.Listener, record *registry.Registration) {
+func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners []*socket.Listener, record *registry.Registration) {
 	serving, end := context.WithCancelCause(ctx)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
@@ -112,8 +139,17 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listener 
 		}
 	})
 	watchers.Go(func() { registry.SweepDying(serving, serving, d.Dir, d.Log) })
-	watchers.Go(func() { record.Keep(serving, keepPeriod, d.Log, listener.Restore) })
-	listener.ServeConns(serving, d.Host.Handle)
+	watchers.Go(func() {
+		record.Keep(serving, keepPeriod, d.Log, func() {
+			for _, l := range listeners {
+				l.Restore()
+			}
+		})
+	})
+	for _, l := range listeners[1:] {
+		watchers.Go(func() { l.ServeConns(serving, d.Host.Handle) })
+	}
+	listeners[0].ServeConns(serving, d.Host.Handle)
 	d.Log.Info("the daemon ends", "reason", context.Cause(serving))
 }
 

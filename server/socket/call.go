@@ -44,7 +44,7 @@ func Call(ctx context.Context, dir, id, method string, params, result any) error
 	if len(line) > maxRequest {
 		return Refusal(fmt.Sprintf("the call has %d bytes, at most %d can be sent to another server", len(line), maxRequest))
 	}
-	c, err := dialSession(ctx, dir, id)
+	c, err := dial(ctx, dir, id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -111,29 +111,36 @@ func readAnswer(ctx context.Context, c *net.UnixConn, silent time.Duration) (lin
 // socket and the process that listens on it. What is said on the connection is the caller's
 // affair.
 func Dial(ctx context.Context, dir, id string) (net.Conn, error) {
-	c, err := dialSession(ctx, dir, id)
+	path, _, err := registry.SocketPaths(dir, id)
+	if err != nil {
+		return nil, err
+	}
+	return DialPath(ctx, path)
+}
+
+// DialPath is Dial for the path of a socket.
+func DialPath(ctx context.Context, path string) (net.Conn, error) {
+	c, err := dialPath(ctx, path)
 	if err != nil {
 		return nil, err // not a nil *net.UnixConn
 	}
 	return c, nil
 }
 
-// dialSession is Dial.
-func dialSession(ctx context.Context, dir, id string) (*net.UnixConn, error) {
+// dial is Dial.
+func dial(ctx context.Context, dir, id string) (*net.UnixConn, error) {
 	path, _, err := registry.SocketPaths(dir, id)
 	if err != nil {
 		return nil, err
 	}
+	return dialPath(ctx, path)
+}
+
+func dialPath(ctx context.Context, path string) (*net.UnixConn, error) {
 	if err := checkFile(path); err != nil {
 		return nil, err
 	}
-	short, done, err := shorten(path)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", short)
+	c, err := connectTo(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -142,6 +149,17 @@ func dialSession(ctx context.Context, dir, id string) (*net.UnixConn, error) {
 		return nil, errors.Join(err, u.Close())
 	}
 	return u, nil
+}
+
+// connectTo connects to the socket at path, which may be longer than the address of a socket.
+func connectTo(ctx context.Context, path string) (net.Conn, error) {
+	short, done, err := shorten(path)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	var d net.Dialer
+	return d.DialContext(ctx, "unix", short)
 }
 
 // checkFile returns an error unless path is a socket of this user.

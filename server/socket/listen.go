@@ -62,9 +62,9 @@ func (r Refusal) Error() string { return string(r) }
 
 // A Listener is the socket of this server.
 type Listener struct {
-	dir, id string
-	path    string
-	log     *slog.Logger
+	temp func() (string, error) // returns the path under which the socket is created
+	path string
+	log  *slog.Logger
 
 	conns int           // how many are served at once; maxConns
 	bytes int64         // of a request; maxRequest
@@ -92,16 +92,47 @@ func Listen(dir, id string, log *slog.Logger) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{dir: dir, id: id, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime, peer: checkPeer}
+	return start(path, func() (temp string, err error) {
+		_, temp, err = registry.SocketPaths(dir, id) // the directory may be another one by now
+		return temp, err
+	}, log)
+}
+
+// ListenAt creates a socket at path, mode 0600; Remove removes it. A socket of this user on
+// which nobody listens is replaced, and nothing else.
+func ListenAt(path string, log *slog.Logger) (*Listener, error) {
+	return start(path, func() (string, error) { return path + ".tmp", checkUnused(path) }, log)
+}
+
+// start creates the socket at path.
+func start(path string, temp func() (string, error), log *slog.Logger) (*Listener, error) {
+	l := &Listener{temp: temp, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime, peer: checkPeer}
 	if err := l.listen(); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
+// checkUnused returns an error if there is something at path that is no socket of this user,
+// or on which another process listens.
+func checkUnused(path string) error {
+	err := checkFile(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	}
+	c, err := connectTo(context.Background(), path)
+	if err != nil {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("another process listens on %s", path), c.Close())
+}
+
 // listen creates the socket, in place of one that has been replaced.
 func (l *Listener) listen() error {
-	_, temp, err := registry.SocketPaths(l.dir, l.id) // the directory may be another one by now
+	temp, err := l.temp()
 	if err != nil {
 		return err
 	}
@@ -192,6 +223,14 @@ func listenAt(path string) (*net.UnixListener, error) {
 		}
 	}
 	return nil, errors.Join(err, os.Remove(path))
+}
+
+// Remove removes the socket, unless another has taken its place.
+func (l *Listener) Remove() error {
+	if !l.exists() {
+		return nil
+	}
+	return os.Remove(l.path)
 }
 
 // Path returns the path of the socket.

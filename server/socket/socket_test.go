@@ -436,7 +436,7 @@ func TestSilentServerMeansUnknownOutcome(t *testing.T) {
 	must(t, err)
 	defer func() { _ = l.Close() }()
 	for range 2 {
-		c, err := dialSession(t.Context(), dir, id)
+		c, err := dial(t.Context(), dir, id)
 		must(t, err)
 		if err := exchange(t.Context(), c, []byte("{}"), new(string), 10*time.Millisecond); !errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("got %v, want ErrUnknownOutcome", err)
