@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -36,6 +37,7 @@ import (
 	"pmcp/server/cli"
 	"pmcp/server/config"
 	"pmcp/server/daemon"
+	"pmcp/server/host"
 	"pmcp/server/project"
 	"pmcp/server/socket"
 	"pmcp/server/upstream"
@@ -142,6 +144,7 @@ type session struct {
 	sweep    sync.WaitGroup
 	endSweep context.CancelFunc
 	endPause context.CancelFunc // ends the pause between two sweeps, and the checks of the record
+	hosted   *host.Hosted       // nil unless the daemon has started this session
 	adopts   error              // why orphans are not re-parented to us; nil if they are, and on macOS
 }
 
@@ -170,6 +173,7 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	s := &session{id: id}
 	if err := s.prepare(stderr); err != nil {
 		fmt.Fprintln(stderr, "pmcp:", err)
+		s.welcome(stdout, err)
 		return exitUsage
 	}
 	defer s.release()
@@ -178,7 +182,8 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	s.logTo(own)
 	signals := guard.ReceiveSignals()
 	defer signals.Stop()
-	if err := s.open(ctx); err != nil {
+	if err := s.open(ctx, stdin); err != nil {
+		s.welcome(stdout, err)
 		if errors.Is(err, logstore.ErrNewerSchema) || errors.Is(err, logstore.ErrForeign) {
 			fmt.Fprintf(stderr, "pmcp: PM_DATABASE_PATH: %v; the file is unchanged; set another path\n", err)
 			return exitUsage
@@ -190,6 +195,7 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 		exe, _ := os.Executable()
 		fmt.Fprint(stderr, s.c.Greeting(version, cmp.Or(exe, "pmcp")))
 	}
+	s.welcome(stdout, nil)
 	impatient := s.untilEnd(ctx, signals, stdin, stdout)
 	return s.shutdown(impatient, stdout)
 }
@@ -217,13 +223,24 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
-	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Host: daemon.NoHost{}, Log: log}
+	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log,
+		Host: host.New(host.Options{Token: c.Daemon.Token, Stderr: stderr, Log: log})}
 	if err := d.Serve(ctx, signals); err != nil {
 		log.Error("the daemon has failed", "error", err)
 		return exitFailed
 	}
 	_ = daemon.RemoveLog(c.RegistryDir, c.DatabasePath) // the next one appends to it
 	return exitOK
+}
+
+// welcome tells the daemon's caller that the session begins or, if err is not nil, why not.
+func (s *session) welcome(stdout io.Writer, err error) {
+	if s.hosted == nil {
+		return
+	}
+	if err := s.hosted.Welcome(stdout, s.id, err); err != nil && s.log != nil {
+		s.log.Warn("cannot tell the caller that the session begins", "error", err)
+	}
 }
 
 // collectAfterStart ends the start's grace for garbage and holds the ballast until ctx ends.
@@ -253,9 +270,13 @@ func (s *session) prepare(stderr io.Writer) (err error) {
 		}
 		s.lock = s.lifeline.Lock()
 	}
+	if s.hosted, err = host.Inherit(); err != nil {
+		return err
+	}
 	if s.c, err = config.Read(); err != nil {
 		return err
 	}
+	_ = os.Unsetenv("PM_DAEMON_TOKEN") // children must not inherit it
 	if alone {
 		s.id = registry.NewID()
 		if s.lock, err = guardian.PrepareLock(s.c.RegistryDir, s.id, stderr); err != nil {
@@ -285,7 +306,7 @@ func (s *session) logTo(stderr io.Writer) {
 }
 
 // open starts everything but the connection.
-func (s *session) open(ctx context.Context) error {
+func (s *session) open(ctx context.Context, stdin *os.File) error {
 	guardianPID := 0
 	if s.lifeline != nil {
 		guardianPID = s.lifeline.Guardian()
@@ -298,7 +319,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	_, built := config.BuildInfo()
-	s.wire(record, built)
+	s.wire(record, built, s.keep(stdin))
 	if s.adopts != nil {
 		s.log.Warn("daemons are found by their marks instead", "error", s.adopts)
 	}
@@ -377,9 +398,36 @@ func (s *session) openStore(ctx context.Context) (err error) {
 	return err
 }
 
+// keeperIdle is how long a keeper waits for another process to keep, and hostedIdle how long
+// a session waits for a restart of one, after the last has ended.
+const (
+	keeperIdle = time.Minute
+	hostedIdle = 2 * time.Second
+)
+
+// keep returns how processes outlive the session. stdin is the client's.
+func (s *session) keep(stdin *os.File) project.Keep {
+	switch {
+	case s.hosted == nil && s.c.Daemon.Mode == config.DaemonNever:
+		return project.Keep{Keeper: func(context.Context, string) (string, error) {
+			return "", errors.New("PM_DAEMON_MODE=never refuses keep")
+		}}
+	case s.hosted == nil:
+		return project.Keep{Keeper: s.askKeeper}
+	}
+	k := project.Keep{Here: true, Idle: hostedIdle, Disconnect: func() { s.hosted.Disconnect(stdin) }}
+	if s.hosted.Keeper {
+		k.Idle = keeperIdle
+	}
+	if s.c.Daemon.Mode == config.DaemonEnabled {
+		k.For = time.Duration(s.c.Daemon.Keep)
+	}
+	return k
+}
+
 // wire creates the managers of processes, health checks and groups, and the MCP server. built is
 // the date of the build.
-func (s *session) wire(record registry.Record, built string) {
+func (s *session) wire(record registry.Record, built string, keep project.Keep) {
 	var recorder process.Recorder
 	if s.record != nil {
 		recorder = s.record
@@ -413,13 +461,37 @@ func (s *session) wire(record registry.Record, built string) {
 		Registry: s.record, RegistryDir: s.c.RegistryDir, Socket: s.socket, Session: s.id, Version: version, BuildDate: built,
 		GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit,
 		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,
+		Keep: keep,
 	})
+	if keep.Here && s.hosted.Keeper {
+		s.recordClient("daemon", "")
+	}
 }
 
 // awaitLine returns the first line of a run that matches. It waits until there is such a line.
 func (s *session) awaitLine(ctx context.Context, run int64, match func(uint8, string) bool) (string, error) {
 	line, err := s.store.WaitLine(ctx, run, 0, func(l logstore.Line) bool { return match(l.Stream, l.Text) })
 	return line.Text, err
+}
+
+// askKeeper returns the id of a session of the daemon that keeps processes for this one.
+func (s *session) askKeeper(ctx context.Context, gone string) (string, error) {
+	hello, err := host.NewHello(version, s.c.Daemon.Token, map[string]string{
+		"PM_PROJECT_DIR": s.c.ProjectDir, "PM_DATABASE_PATH": s.c.DatabasePath, "PM_REGISTRY_DIR": s.c.RegistryDir,
+	})
+	if err != nil {
+		return "", err
+	}
+	return host.Keeper(ctx, s.dialDaemon, hello, gone)
+}
+
+// dialDaemon connects to the daemon, which it starts if there is none and the variables allow it.
+func (s *session) dialDaemon(ctx context.Context) (net.Conn, error) {
+	o := daemon.Options{Dir: s.c.RegistryDir, Database: s.c.DatabasePath, SocketPath: s.c.Daemon.SocketPath}
+	if s.c.Daemon.AutoStart && s.lifeline != nil {
+		o.Start = s.lifeline.Detach
+	}
+	return daemon.Dial(ctx, o)
 }
 
 // recordClient adds the client's name to the record and to the stored data of runs.
@@ -482,6 +554,10 @@ func (s *session) watchParent(serving context.Context, end context.CancelCauseFu
 	for {
 		select {
 		case <-s.lifeline.ParentChanged():
+			if s.hosted != nil {
+				end(errors.New("the daemon is dead"))
+				return
+			}
 			s.log.Info("the parent has ended, or a process above it; asking the client")
 			err := s.server.AwaitClientGone(serving)
 			if err == nil {

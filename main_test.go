@@ -62,7 +62,7 @@ func TestFailedOpenLeavesNoLock(t *testing.T) {
 	}
 	defer func() { _ = lock.Close() }()
 	s := &session{id: id, lock: lock, c: config.Config{RegistryDir: dir, DatabasePath: database, MaxLogSizeMB: 1}, log: slog.New(slog.DiscardHandler)}
-	if err := s.open(t.Context()); !errors.Is(err, logstore.ErrNewerSchema) || s.record != nil {
+	if err := s.open(t.Context(), os.Stdin); !errors.Is(err, logstore.ErrNewerSchema) || s.record != nil {
 		t.Errorf("open = %v, record %v; want ErrNewerSchema and no record", err, s.record)
 	}
 	if _, err := os.Stat(filepath.Join(dir, id+".lock")); !errors.Is(err, os.ErrNotExist) {
@@ -85,7 +85,7 @@ func openTest(t *testing.T, log io.Writer) *session {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.release)
-	if err := s.open(t.Context()); err != nil {
+	if err := s.open(t.Context(), os.Stdin); err != nil {
 		t.Fatal(err)
 	}
 	return s

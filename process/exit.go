@@ -24,6 +24,8 @@ const (
 	ByHealth EndedBy = "health"
 	// BySession is the end of the pmcp session.
 	BySession EndedBy = "session"
+	// ByTime is the end of the time for which the process was kept.
+	ByTime EndedBy = "time"
 )
 
 // Exit describes how a run ended.

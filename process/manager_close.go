@@ -58,6 +58,24 @@ func (m *Manager) stopAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// StopUnkept stops every process without Spec.Until, as Close does, and reports whether
+// one with it goes on.
+func (m *Manager) StopUnkept(ctx context.Context) (kept bool) {
+	list := m.List()
+	var stops sync.WaitGroup
+	for i := range list {
+		switch st := &list[i]; {
+		case !st.GoesOn():
+		case st.State.Active() && !st.Spec.Until.IsZero():
+			kept = true
+		default:
+			stops.Go(func() { _ = m.stopForClose(ctx, st.Spec) }) // Close tries again and reports
+		}
+	}
+	stops.Wait()
+	return kept
+}
+
 // stopForClose stops one entry within closeGrace, or by SIGKILL once ctx ends.
 func (m *Manager) stopForClose(ctx context.Context, spec Spec) error {
 	_, err := m.Stop(ctx, spec.Name, StopOptions{By: BySession, Timeout: min(m.grace(spec), closeGrace)})

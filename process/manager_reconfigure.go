@@ -71,7 +71,7 @@ func (m *Manager) Remove(_ context.Context, names ...string) error {
 	return nil
 }
 
-// Reconfigure sets the Restart, MaxRestarts, Stop and Limits of the process called
+// Reconfigure sets the Restart, MaxRestarts, Stop, Limits and Until of the process called
 // name to those of spec, without a restart. It ignores the other fields of spec. A
 // pending restart is cancelled if Restart is now never. Errors wrap ErrUnknown or
 // ErrInvalid.
@@ -87,7 +87,7 @@ func (m *Manager) Reconfigure(name string, spec Spec) (Status, error) {
 	}
 	own := &e.status.Spec
 	before := m.limitsOf(*own)
-	own.Restart, own.MaxRestarts, own.Stop, own.Limits = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits
+	own.Restart, own.MaxRestarts, own.Stop, own.Limits, own.Until = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits, spec.Until
 	if m.limitsOf(*own) != before { // a repeated call must not restart the measurement
 		e.limits, e.status.LimitExceeded = limitWatch{}, ""
 	}

@@ -88,6 +88,9 @@ type Spec struct {
 	// Ports are the ports that the caller has assigned to the run, by the environment
 	// variable that holds each. The numbers are in Env and Args already.
 	Ports map[string]AssignedPort `json:"-"`
+	// Until is the time until which the process is kept; zero if its session says how
+	// long it lives. The Manager does not stop it then.
+	Until time.Time `json:"-"`
 }
 
 // An AssignedPort is a port that a run was told to listen on.

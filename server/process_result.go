@@ -46,6 +46,7 @@ type mainResult struct {
 	PID        int    `json:"pid,omitempty"`
 	Background bool   `json:"background,omitempty" schema:"extra"`
 	Stale      string `json:"stale,omitempty" schema:"extra"`
+	KeptFor    string `json:"kept_for,omitempty" schema:"extra"` // how much longer; "": not beyond its session
 }
 
 // commandResult is what a process runs, and where.
@@ -71,7 +72,7 @@ const stateDefined = "defined"
 func resultOf(run *project.Run) processResult {
 	r := processResult{
 		Name: run.Spec.Name, commandResult: commandOf(run),
-		State: run.State.String(), Ready: run.Ready, mainResult: mainResult{PID: run.PID, Background: run.Background}, Run: run.Status.Run, Owner: run.Owner,
+		State: run.State.String(), Ready: run.Ready, mainResult: mainOf(run), Run: run.Status.Run, Owner: run.Owner,
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
@@ -88,6 +89,15 @@ func resultOf(run *project.Run) processResult {
 		if r.Signal == "" {
 			r.ExitCode = &run.Exit.Code
 		}
+	}
+	return r
+}
+
+// mainOf returns the main process of a run.
+func mainOf(run *project.Run) mainResult {
+	r := mainResult{PID: run.PID, Background: run.Background}
+	if left := run.KeptFor(); left > 0 {
+		r.KeptFor = args.FormatAge(left)
 	}
 	return r
 }
@@ -146,6 +156,7 @@ func (r *processResult) line() string {
 	if r.Background {
 		t.part(" (background)")
 	}
+	t.optPart(", kept for %s", r.KeptFor)
 	t.optPart(", %s", joinURLs(r.URLs))
 	t.optPart(", ports %s", joinInts(otherPorts(r.Ports, r.URLs)))
 	if r.CPUPercent != nil {

@@ -84,6 +84,8 @@ type Options struct {
 	Mask *mask.Masker
 	// OnClient, unless nil, is called once with the name and version of the client.
 	OnClient func(name, version string)
+	// Keep says how processes outlive the session.
+	Keep project.Keep
 }
 
 // Server serves one session. Its methods may be called from several goroutines.
@@ -102,6 +104,7 @@ type Server struct {
 
 	served    atomic.Pointer[served] // nil before Serve
 	answering sync.WaitGroup         // the calls of other windows; see Close
+	performed atomic.Int64           // calls of other windows, under way
 }
 
 // served is the connection that is served.
@@ -117,7 +120,7 @@ func New(o Options) *Server {
 		o.MaxServers = 9
 	}
 	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod), calls: newPulse(restPeriod)}
-	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog})
+	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog, Keep: o.Keep})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -182,7 +185,8 @@ func (s *Server) Close() {
 }
 
 // Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.
-// Then it drains the connection and returns. It must not be called twice.
+// Then it drains the connection and returns; a session of the daemon goes on while it
+// keeps processes. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
 	updates, messages := newResourceUpdates(s, c), newMessageSender(c)
@@ -198,7 +202,13 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	if s.o.Socket != nil {
 		s.answering.Go(func() { s.o.Socket.Serve(notifying, s.answerServer) })
 	}
+	if s.o.Keep.Here {
+		notifiers.Go(func() { s.own.EndKept(notifying) })
+	}
 	err := c.Serve(ctx)
+	if s.o.Keep.Here {
+		s.own.Linger(ctx, func() bool { return s.performed.Load() > 0 })
+	}
 	stop()
 	notifiers.Wait()
 	if errors.Is(err, stdio.ErrClientGone) {
@@ -443,6 +453,8 @@ func (s *call) reportOwner(ctx context.Context, err error) (stop func()) {
 // answerServer performs a call of another window about a process that this session runs.
 // What this session does not offer, or does not allow, is refused.
 func (s *Server) answerServer(ctx context.Context, method string, params json.RawMessage) (any, error) {
+	s.performed.Add(1)
+	defer s.performed.Add(-1)
 	r, err := project.DecodeOwnerCall(method, params)
 	if err != nil {
 		return nil, socket.Refusal(err.Error())
@@ -462,7 +474,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if c.project, err = s.own.At(ctx, r.Project, "", ""); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
-	if err := c.project.CheckRun(r.Process, r.Run); err != nil {
+	if err := c.project.CheckCall(r); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
 	s.o.Mask.LearnSteps(r.Arguments)

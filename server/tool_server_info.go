@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"pmcp/logstore"
@@ -33,6 +34,7 @@ type serverInfoResult struct {
 	Storage                string         `json:"storage"`
 	Unattributed           []memberResult `json:"unattributed,omitempty"`
 	MCPConnections         int            `json:"mcp_connections"`
+	Kept                   []string       `json:"kept,omitempty" schema:"extra"`   // what outlives its session, and for how long
 	Others                 []string       `json:"others,omitempty" schema:"extra"` // what there is no room for
 }
 
@@ -67,6 +69,7 @@ func (r serverInfoResult) write(t *answerText) {
 		t.line("reason: %s", reason)
 	}
 	t.optLine("replaced: %s is another program since the start; a new session runs it", r.Replaced)
+	t.optLine("kept: %s", strings.Join(r.Kept, "; "))
 	t.line("project: %s", r.Project)
 	t.optLine("record: %s", r.Record)
 	t.optLine("socket: %s", r.Socket)
@@ -124,7 +127,7 @@ func getServerInfoTool() tool {
 	}, getServerInfo)
 }
 
-func getServerInfo(_ context.Context, s *call, _ serverInfoArgs) (serverInfoResult, error) {
+func getServerInfo(ctx context.Context, s *call, _ serverInfoArgs) (serverInfoResult, error) {
 	up := uptime(s.started)
 	store := s.project.StorageStatus()
 	r := serverInfoResult{
@@ -156,11 +159,15 @@ func getServerInfo(_ context.Context, s *call, _ serverInfoArgs) (serverInfoResu
 	} else {
 		degrade("this server has no record")
 	}
-	if err := s.listServers(&r); err != nil {
+	err := s.listServers(&r)
+	if err != nil {
 		degrade("%v", err)
 	}
 	if r.TotalServerProcesses > s.o.MaxServers {
 		degrade("%d pmcp servers are running, more than %d (PM_MAX_SERVERS); pmcp --doctor shows their clients", r.TotalServerProcesses, s.o.MaxServers)
+	}
+	if r.Kept, err = s.keptProcesses(ctx); err != nil {
+		degrade("%v", err)
 	}
 	r.MCPConnections = s.o.Upstream.Connections()
 	for _, m := range s.project.Strays() {
@@ -168,6 +175,25 @@ func getServerInfo(_ context.Context, s *call, _ serverInfoArgs) (serverInfoResu
 	}
 	r.fit(logLimit(0))
 	return r, nil
+}
+
+// maxKeptShown bounds how many kept processes an answer names.
+const maxKeptShown = 50
+
+// keptProcesses returns the processes of every project that outlive their session.
+func (s *call) keptProcesses(ctx context.Context) (kept []string, err error) {
+	runs, err := s.project.Kept(ctx)
+	for i := range runs {
+		if i == maxKeptShown {
+			return append(kept, fmt.Sprintf("%d more", len(runs)-i)), err
+		}
+		text := runs[i].Spec.Name + " for " + args.FormatAge(runs[i].KeptFor())
+		if !s.project.IsOfSession(runs[i].Project) {
+			text += ", project " + runs[i].Project
+		}
+		kept = append(kept, text)
+	}
+	return kept, err
 }
 
 // uptime returns how long ago a server started, in whole seconds.

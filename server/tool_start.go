@@ -19,6 +19,8 @@ type startArgs struct {
 	Wait      string `json:"wait,omitempty" enum:"started|ready|exit"`
 	TimeoutMS *int   `json:"timeout_ms,omitempty" jsonschema:"0: do not wait" min:"0" max:"600000"`
 	IfRunning string `json:"if_running,omitempty" enum:"keep|restart|error"`
+	// Keep is not part of the definition.
+	Keep string `json:"keep,omitempty" jsonschema:"outlives the session: 8h"`
 	// Steps are played after the start; they are not part of the definition.
 	Steps []project.Step `json:"steps,omitempty" jsonschema:"a dialogue, as in send_input"`
 	// Project is read by callOf, for every tool.
@@ -161,7 +163,7 @@ func startProcess(ctx context.Context, s *call, a startArgs) (runResult, error) 
 	if a.IfRunning == "keep" {
 		a.IfRunning = string(process.KeepRunning)
 	}
-	request := project.StartRequest{Name: a.Name, Definition: a.Definition, Wait: a.Wait, IfRunning: process.IfRunning(a.IfRunning), Steps: a.Steps}
+	request := project.StartRequest{Name: a.Name, Definition: a.Definition, Wait: a.Wait, IfRunning: process.IfRunning(a.IfRunning), Steps: a.Steps, Keep: a.Keep}
 	if a.Name == "" {
 		return s.startUnnamed(ctx, request, a.TimeoutMS, a.outputArgs)
 	}

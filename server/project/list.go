@@ -26,7 +26,7 @@ type ListRequest struct {
 
 // List returns this session's processes and, depending on the scope, processes of
 // earlier sessions and other windows, and definitions that never ran or whose runs are
-// gone. Processes that go on come first, then the others, latest first. Removed
+// gone. Kept processes come first, then those that go on, then the others, latest first. Removed
 // processes are left out, although their runs and logs are stored, and so are unnamed
 // ones that have ended. Live processes of other windows have their ports and usage of now.
 func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
@@ -52,7 +52,12 @@ func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
 		return nil, err
 	}
 	all = append(all, more...)
-	slices.SortStableFunc(all, func(a, b Run) int { return endOf(&b).Compare(endOf(&a)) })
+	slices.SortStableFunc(all, func(a, b Run) int {
+		if kept := a.IsKept(); kept != b.IsKept() {
+			return map[bool]int{true: -1, false: 1}[kept]
+		}
+		return endOf(&b).Compare(endOf(&a))
+	})
 	if a.Group != "" {
 		all = slices.DeleteFunc(all, func(r Run) bool { return !p.IsOfSession(r.Project) || !slices.Contains(members, r.Spec.Name) })
 	}

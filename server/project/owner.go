@@ -50,7 +50,7 @@ const callMethod = "call"
 const ownerCallLimit = 11 * time.Minute
 
 // An OwnerCall is a call of a tool about one process that another window runs, as it is
-// sent to that window.
+// sent to that window, or of one that the daemon is to run.
 type OwnerCall struct {
 	Tool string `json:"tool"`
 	// Project and Process are the path and the name that identify the process, without
@@ -63,6 +63,8 @@ type OwnerCall struct {
 	Arguments json.RawMessage `json:"arguments"`
 	// Allowed is the list of allowed executables of the caller; nil allows any.
 	Allowed []string `json:"allowed,omitempty"`
+	// Starts means that the call starts a process which runs nowhere.
+	Starts bool `json:"-"`
 }
 
 // An OwnerAnswer is the answer to an OwnerCall.
@@ -102,6 +104,11 @@ func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 // the process: it sends the call to that window, once. done is false if the error has
 // another reason, or the window cannot be asked; then the error to report is returned.
 func (p *Project) AtOwner(ctx context.Context, tool string, arguments json.RawMessage, err error) (a OwnerAnswer, done bool, _ error) {
+	var kept *keepError
+	if errors.As(err, &kept) {
+		a, err = p.atDaemon(ctx, tool, arguments, kept)
+		return a, err == nil, err
+	}
 	var away *WindowError
 	if !errors.As(err, &away) || away.why != nil {
 		return a, false, err
@@ -175,8 +182,16 @@ func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerA
 	return a, err
 }
 
-// CheckRun returns an error unless the process runs here, in the run with that id.
-func (p *Project) CheckRun(name string, run int64) error {
+// CheckCall returns an error unless the process of c runs here, in the run that its caller
+// has seen. A call that starts a process must be for a session of the daemon.
+func (p *Project) CheckCall(c OwnerCall) error {
+	name, run := c.Process, c.Run
+	if c.Starts && !p.o.Keep.Here {
+		return errors.New("it keeps nothing beyond its end")
+	}
+	if c.Starts {
+		return nil
+	}
 	st, err := p.o.Manager.Status(p.o.Store.address(p.name, name))
 	if err == nil && st.RunID != run {
 		err = fmt.Errorf("%s has another run by now (%d)", name, st.Run)
@@ -194,8 +209,12 @@ func (p *Project) CheckAllowed(callers []string) error {
 }
 
 // OwnedBy returns the name of the process if err was returned because another window runs
-// it, and no window was asked yet; else "".
+// it or the daemon is to run it, and none was asked yet; else "".
 func OwnedBy(err error) string {
+	var kept *keepError
+	if errors.As(err, &kept) {
+		return kept.name
+	}
 	var away *WindowError
 	if !errors.As(err, &away) || away.why != nil {
 		return ""
@@ -206,7 +225,7 @@ func OwnedBy(err error) string {
 // DecodeOwnerCall returns the call of another window, the arguments of which name its
 // process. The error is for that window.
 func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err error) {
-	if method != callMethod {
+	if method != callMethod && method != startMethod {
 		return call, fmt.Errorf("there is no method %.100q", method)
 	}
 	if err := json.Unmarshal(params, &call); err != nil {
@@ -215,6 +234,7 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	if call.Arguments, _ = rename(call.Arguments, call.Process); call.Arguments == nil {
 		return call, fmt.Errorf("the arguments of %.100q do not name one process", call.Tool)
 	}
+	call.Starts = method == startMethod
 	return call, nil
 }
 

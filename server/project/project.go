@@ -37,6 +37,8 @@ type Options struct {
 	// the Manager does not show, also when lines were removed from its log; the name ""
 	// stands for a group.
 	Changed func(name string, cleared bool)
+	// Keep says how processes outlive the session.
+	Keep Keep
 }
 
 // A Project is what one session knows of a project: it starts and stops the session's

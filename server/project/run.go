@@ -158,6 +158,8 @@ type row struct {
 	Ready    *bool    `json:"ready,omitempty"` // only for a run that has not ended
 	// Ports are the ports that were assigned to the run, by variable.
 	Ports map[string]int `json:"ports,omitempty"`
+	// Until is the time until which the process is kept.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -167,7 +169,7 @@ func stored(run *logstore.Run) Run {
 	var info row
 	_ = json.Unmarshal(run.Info, &info)
 	r := Run{Project: run.Project, Stored: true, Status: process.Status{
-		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd},
+		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd, Until: info.Until},
 		Executable: info.Command, Run: run.Number, RunID: run.ID, StartedAt: run.Started, EndedAt: run.Ended,
 		Restarts: info.Restarts, Reason: info.Reason,
 	}}

@@ -37,6 +37,9 @@ type StartRequest struct {
 	// Unnamed means that Name was made by UnnamedName. Start wraps ErrNameTaken if the
 	// name has been taken since.
 	Unnamed bool
+	// Keep is how long the process outlives the session: a duration, "session" for not at
+	// all, or "" for what holds without it.
+	Keep string
 }
 
 // Started is the outcome of a start.
@@ -56,6 +59,9 @@ type Started struct {
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
+	if err := p.checkKeep(ctx, a); err != nil {
+		return Started{}, err
+	}
 	if err := p.checkRequest(ctx, a); err != nil {
 		return Started{}, err
 	}
@@ -93,7 +99,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	if a.IfRunning == process.RestartRunning { // a cancelled call must not leave it stopped
 		launching = context.WithoutCancel(ctx)
 	}
-	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed})
+	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed, keep: a.Keep})
 	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
 	if err == nil && started.Already && len(a.Steps) > 0 {
 		return Started{}, &playedError{a.Name}
@@ -191,6 +197,7 @@ type launchOptions struct {
 	ifRunning    process.IfRunning
 	removed      []string // arguments that the call removes from the definition
 	unnamed      bool     // no definition is stored
+	keep         string   // see StartRequest.Keep
 }
 
 // launch starts name from def and stores def as its definition. Tools and groups
@@ -253,7 +260,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}
-	spec.Unnamed = o.unnamed
+	spec.Unnamed, spec.Until = o.unnamed, p.until(name, o.keep)
 	st, already, err = p.o.Manager.Start(ctx, spec, o.ifRunning)
 	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
 		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)

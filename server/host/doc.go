@@ -1,0 +1,16 @@
+// Package host lets one process, the daemon, serve whole MCP sessions to other processes
+// of its user. Each connection opens with one line, the Hello, which has everything that
+// a session has from the process that started it: directory, environment (with it every
+// PM_ variable: project, database, policies), umask. The Host starts an ordinary pmcp with
+// it, guardian and server, whose stdin and stdout are the connection. So nothing of a
+// session comes from the daemon, whose directory is /, and sessions share nothing.
+//
+// A session ends with its connection, but for what is kept: its server goes on until the
+// last kept process has ended. A Hello can also ask for a keeper, a session without a
+// client, which is shared by everybody who asks with the same Hello.
+//
+// It guarantees that the Hello is bounded in size and time, that sessions are bounded in
+// number, that a connection without a valid Hello is refused with one line, and that
+// Close leaves no session. It knows no tool, no process of a session and no protocol but
+// the ids of messages. The caller checks who the peer of a connection is.
+package host

@@ -1,0 +1,334 @@
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// The bounds of a Host.
+const (
+	maxSessions = 64               // at once, those that have lost their client included
+	helloTime   = 5 * time.Second  // until the Hello must have come
+	startTime   = 60 * time.Second // until a keeper must have begun
+	writeTime   = 5 * time.Second  // until the peer must have read the answer
+)
+
+// Options configure a Host. The zero value of each field but Log is allowed.
+type Options struct {
+	// Token is what every Hello must have; "" means that none is needed.
+	Token string
+	// Stderr receives the log of the sessions; nil drops it.
+	Stderr *os.File
+	// Log is required.
+	Log *slog.Logger
+}
+
+// A Host starts and ends sessions. Its methods may be called from several goroutines.
+type Host struct {
+	o        Options
+	sessions int           // at once; maxSessions
+	hello    time.Duration // helloTime
+	changed  chan struct{} // one slot; see Changed
+	running  sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	closing bool
+	busy    int // connections that are being handled
+	live    map[*session]bool
+	keepers map[[sha256.Size]byte]*keeper
+}
+
+// A session is a process that a Host has started.
+type session struct{ cmd *exec.Cmd }
+
+// A keeper is a session without a client. id and err are valid once ready is closed.
+type keeper struct {
+	ready chan struct{}
+	id    string
+	err   error
+}
+
+// New returns a Host without sessions.
+func New(o Options) *Host {
+	return &Host{
+		o: o, sessions: maxSessions, hello: helloTime, changed: make(chan struct{}, 1),
+		live: make(map[*session]bool), keepers: make(map[[sha256.Size]byte]*keeper),
+	}
+}
+
+// Busy reports whether a connection is being handled or a session goes on.
+func (h *Host) Busy() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.busy > 0 || len(h.live) > 0
+}
+
+// Changed returns a channel with one slot that gets a value when Busy may have changed.
+func (h *Host) Changed() <-chan struct{} { return h.changed }
+
+func (h *Host) wake() {
+	select {
+	case h.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Close ends every session and returns when their processes have ended: they have 12 s, after
+// which their guardians kill what is left. Connections that come later are refused.
+func (h *Host) Close() {
+	h.mu.Lock()
+	h.closing = true
+	for s := range h.live {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it has ended otherwise
+	}
+	h.mu.Unlock()
+	h.running.Wait()
+}
+
+// Handle reads the Hello of a connection and starts the session that it asks for. It closes
+// its copy of the connection and returns when the session has begun, or was refused with
+// one line. ctx bounds only this.
+func (h *Host) Handle(ctx context.Context, c *net.UnixConn) {
+	h.mu.Lock()
+	h.busy++
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		h.busy--
+		h.mu.Unlock()
+		h.wake()
+	}()
+	defer func() { _ = c.Close() }()
+	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	hello, err := h.read(ctx, c)
+	if err != nil {
+		h.respond(c, answer{Error: err.Error()})
+		return
+	}
+	if hello.Keeper {
+		id, err := h.keeper(ctx, &hello)
+		if err != nil {
+			h.respond(c, answer{Error: err.Error()})
+			return
+		}
+		h.respond(c, answer{Session: id})
+		return
+	}
+	if err := h.serve(&hello, c); err != nil {
+		h.respond(c, answer{Error: err.Error()})
+	}
+}
+
+// read reads and checks the Hello.
+func (h *Host) read(ctx context.Context, c net.Conn) (hello Hello, err error) {
+	_ = c.SetReadDeadline(time.Now().Add(h.hello))
+	if ctx.Err() != nil { // it may have ended before the deadline was set
+		return hello, errEnding
+	}
+	line, err := readHello(c)
+	switch {
+	case ctx.Err() != nil:
+		return hello, errEnding
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return hello, fmt.Errorf("no hello came within %s", h.hello)
+	case err != nil:
+		return hello, fmt.Errorf("invalid hello: %w", err)
+	}
+	if err := json.Unmarshal(line, &hello); err != nil {
+		return hello, errors.New("invalid hello: it is not the JSON that pmcp sends") // err would quote it
+	}
+	return hello, hello.check(h.o.Token)
+}
+
+// readHello reads a line of at most maxHello bytes, after which nothing may come yet.
+func readHello(c net.Conn) ([]byte, error) {
+	var line []byte
+	part := make([]byte, 32<<10)
+	for {
+		n, err := c.Read(part)
+		line = append(line, part[:n]...)
+		end := bytes.IndexByte(part[:n], '\n')
+		switch {
+		case len(line) > maxHello:
+			return nil, fmt.Errorf("it is longer than %d bytes", maxHello)
+		case end >= 0 && end == n-1:
+			return line, nil
+		case end >= 0:
+			return nil, errors.New("more than a line before it was answered")
+		case err != nil:
+			return nil, err
+		}
+	}
+}
+
+// respond sends the answer. The peer may be gone.
+func (h *Host) respond(c net.Conn, a answer) {
+	if a.Error != "" {
+		h.o.Log.Warn("refused a connection", "error", a.Error)
+	}
+	line, err := json.Marshal(a)
+	if err != nil {
+		h.o.Log.Error("cannot encode an answer", "error", err)
+		return
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(writeTime))
+	_, _ = c.Write(append(line, '\n'))
+}
+
+// errEnding refuses what comes while the Host is being closed.
+var errEnding = errors.New("the daemon is ending; try again")
+
+// serve starts a session on the connection. The session answers the Hello.
+func (h *Host) serve(hello *Hello, c *net.UnixConn) error {
+	_ = c.SetReadDeadline(time.Time{})
+	f, err := c.File()
+	if err != nil {
+		return fmt.Errorf("cannot pass the connection on: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	_, err = h.start(hello, f, f, nil)
+	return err
+}
+
+// start starts the process of a session with these streams. stdin may be nil. ended, unless
+// nil, is called when the process has ended.
+func (h *Host) start(hello *Hello, stdin, stdout *os.File, ended func()) (*session, error) {
+	program := "/proc/self/exe"
+	if own, err := os.Executable(); err == nil && isProgram(own) {
+		program = own
+	}
+	if isProgram(hello.Program) {
+		program = hello.Program
+	}
+	cmd := exec.Command(program)
+	cmd.Args, cmd.Dir, cmd.Env, cmd.Stdout = []string{"pmcp"}, hello.Dir, hello.environ(), stdout
+	if stdin != nil {
+		cmd.Stdin = stdin
+	}
+	if h.o.Stderr != nil {
+		cmd.Stderr = h.o.Stderr
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closing:
+		return nil, errEnding
+	case len(h.live) >= h.sessions:
+		return nil, fmt.Errorf("there are %d sessions already", len(h.live))
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start a session: %w", err)
+	}
+	s := &session{cmd}
+	h.live[s] = true
+	h.o.Log.Info("started a session", "pid", cmd.Process.Pid, "keeper", hello.Keeper, "version", hello.Version, "cwd", hello.Dir)
+	h.running.Go(func() {
+		err := cmd.Wait()
+		h.o.Log.Info("a session has ended", "pid", cmd.Process.Pid, "error", err)
+		h.mu.Lock()
+		delete(h.live, s)
+		h.mu.Unlock()
+		if ended != nil {
+			ended()
+		}
+		h.wake()
+	})
+	return s, nil
+}
+
+// isProgram reports whether path is absolute and names a file that this user may execute.
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && path[0] == '/' && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// keeper returns the id of the keeper for hello, which it starts if there is none.
+func (h *Host) keeper(ctx context.Context, hello *Hello) (string, error) {
+	key := hello.key()
+	h.mu.Lock()
+	if h.closing {
+		h.mu.Unlock()
+		return "", errEnding
+	}
+	k := h.keepers[key]
+	if k == nil || k.isGone(hello.Gone) {
+		k = &keeper{ready: make(chan struct{})}
+		h.keepers[key] = k
+		h.running.Go(func() { h.begin(k, key, hello) })
+	}
+	h.mu.Unlock()
+	select {
+	case <-k.ready:
+		return k.id, k.err
+	case <-ctx.Done():
+		return "", errEnding
+	}
+}
+
+// isGone reports whether k failed to begin, or is the keeper that a caller could not reach.
+func (k *keeper) isGone(id string) bool {
+	select {
+	case <-k.ready:
+		return k.err != nil || k.id == id
+	default:
+		return false
+	}
+}
+
+// begin starts a keeper and waits until it can be called.
+func (h *Host) begin(k *keeper, key [sha256.Size]byte, hello *Hello) {
+	forget := func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.keepers[key] == k {
+			delete(h.keepers, key)
+		}
+	}
+	k.id, k.err = h.launch(hello, forget)
+	if k.err != nil {
+		forget()
+	}
+	close(k.ready)
+}
+
+// launch starts a keeper and returns its id.
+func (h *Host) launch(hello *Hello, ended func()) (id string, err error) {
+	read, write, err := os.Pipe()
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = read.Close() }()
+	s, err := h.start(hello, nil, write, ended)
+	_ = write.Close()
+	if err != nil {
+		return "", err
+	}
+	_ = read.SetReadDeadline(time.Now().Add(startTime))
+	line, err := bufio.NewReaderSize(read, maxAnswer).ReadSlice('\n')
+	var a answer
+	if err == nil {
+		err = json.Unmarshal(line, &a)
+	}
+	if err != nil {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		return "", fmt.Errorf("the session did not begin: %w; its log has the reason", err)
+	}
+	if a.Error != "" || a.Session == "" {
+		return "", errors.New(cmp.Or(a.Error, "the session has no record"))
+	}
+	return a.Session, nil
+}

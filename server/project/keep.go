@@ -1,0 +1,251 @@
+package project
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/process"
+	"pmcp/server/socket"
+)
+
+// Keep says how processes outlive a session. The zero value lets none do.
+type Keep struct {
+	// Here means that the daemon has started this session: what is kept goes on in it
+	// when its client is gone.
+	Here bool
+	// For is how long a process is kept here if its start does not say; 0 means that it
+	// is not kept.
+	For time.Duration
+	// Idle is how long this session waits for another process to keep.
+	Idle time.Duration
+	// Keeper returns the id of a session of the daemon that keeps processes for this
+	// one. gone is the id of one that could not be reached, or "". It is used unless
+	// Here is set; nil refuses keep.
+	Keeper func(ctx context.Context, gone string) (session string, err error)
+	// Disconnect, unless nil, is called when the client is gone.
+	Disconnect func()
+}
+
+// maxKeep is the longest time for which a process can be kept.
+const maxKeep = 7 * 24 * time.Hour
+
+// keepForSession is the value of the argument keep for a process that is not kept.
+const keepForSession = "session"
+
+// parseKeep returns the duration that the argument keep asks for, 0 for none.
+func parseKeep(text string) (time.Duration, error) {
+	if text == "" || text == keepForSession {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if days, isDays := strings.CutSuffix(text, "d"); isDays {
+		var n int
+		n, err = strconv.Atoi(days)
+		d = time.Duration(min(max(n, -1), 8)) * 24 * time.Hour
+	}
+	if err != nil || d < time.Second || d > maxKeep {
+		return 0, fmt.Errorf("argument keep: want a duration of at most 7 days such as 8h, got %.100q", text)
+	}
+	return d, nil
+}
+
+// A keepError is returned for a start that asks for the daemon. Nothing was started.
+type keepError struct{ name string }
+
+// Error is shown where the daemon cannot be asked.
+func (e *keepError) Error() string {
+	return e.name + " was not started: only a session can ask the daemon to keep it"
+}
+
+// checkKeep returns nil for a start that this session performs, a keepError for one that the
+// daemon is to perform, and a WindowError for a process that it keeps already. A process of
+// a session goes on, unless the caller wants a restart: then it is stopped.
+func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
+	d, err := parseKeep(a.Keep)
+	if err != nil || d == 0 || p.o.Keep.Here {
+		return err
+	}
+	if a.Unnamed {
+		return errors.New("argument keep: a process that is kept needs a name")
+	}
+	run, err := p.Find(ctx, a.Name)
+	switch {
+	case err != nil:
+		return err
+	case !run.State.Active():
+	case run.Owner != nil && run.IsKept():
+		return &WindowError{run: run}
+	case a.IfRunning != process.RestartRunning:
+		return fmt.Errorf("%s runs already and ends with its session; if_running: \"restart\" starts it again, kept", a.Name)
+	default: // a cancelled call must not leave it stopped
+		if err := p.stopForKeep(context.WithoutCancel(ctx), run); err != nil {
+			return err
+		}
+	}
+	return &keepError{a.Name}
+}
+
+// stopForKeep stops a run of this session or of another window that the daemon is to start
+// again.
+func (p *Project) stopForKeep(ctx context.Context, run Run) (err error) {
+	if run.Owner != nil {
+		_, err = p.o.Store.stopAtOwner(ctx, run, process.StopOptions{})
+		return err
+	}
+	_, err = p.o.Manager.Stop(ctx, run.Spec.Name, process.StopOptions{})
+	return err
+}
+
+// startMethod is the method of an OwnerCall that starts a process which runs nowhere.
+const startMethod = "start"
+
+// keeperTries is how many keepers a call tries: one may end in the moment in which it is
+// called.
+const keeperTries = 3
+
+// atDaemon has a session of the daemon perform a call that starts a process.
+func (p *Project) atDaemon(ctx context.Context, tool string, arguments json.RawMessage, e *keepError) (a OwnerAnswer, err error) {
+	if p.o.Keep.Keeper == nil || ctx.Value(received{}) != nil {
+		return a, e
+	}
+	path, name := p.o.Store.split(p.name, e.name)
+	rewritten, ok := rename(arguments, name)
+	if !ok {
+		return a, e
+	}
+	call := OwnerCall{Tool: tool, Project: path, Process: name, Arguments: rewritten, Allowed: p.o.Manager.Allowed()}
+	ctx, cancel := context.WithTimeout(ctx, ownerCallLimit)
+	defer cancel()
+	gone := ""
+	for range keeperTries {
+		session, err := p.o.Keep.Keeper(ctx, gone)
+		if err != nil {
+			return a, fmt.Errorf("%s was not started: %w", name, err)
+		}
+		err = socket.Call(ctx, p.o.Store.dir, session, startMethod, call, &a)
+		switch {
+		case errors.Is(err, socket.ErrUnavailable):
+			gone = session
+		case errors.Is(err, socket.ErrUnknownOutcome):
+			return a, fmt.Errorf("%s: the session of the daemon ended or hung before it answered: %w, and the call was not repeated; list_processes shows what runs", name, socket.ErrUnknownOutcome)
+		default:
+			return a, err
+		}
+	}
+	return a, fmt.Errorf("%s was not started: no session of the daemon can be reached", name)
+}
+
+// until returns the time until which a process that is started now is kept: what the call
+// asks for, else what holds for the process already, else what holds for all.
+func (p *Project) until(name, keep string) time.Time {
+	now := time.Now().Round(0) // without the monotonic clock, which stands while the machine sleeps
+	d, _ := parseKeep(keep)    // checked by Start
+	st, err := p.o.Manager.Status(name)
+	switch {
+	case !p.o.Keep.Here:
+		return time.Time{}
+	case keep == "" && err == nil && (st.GoesOn() || st.Spec.Until.After(now)):
+		return st.Spec.Until
+	case keep == "":
+		d = p.o.Keep.For
+	}
+	if d == 0 {
+		return time.Time{}
+	}
+	return now.Add(d)
+}
+
+// IsKept reports whether the run goes on and outlives its session.
+func (r *Run) IsKept() bool { return !r.Spec.Until.IsZero() && !r.Idle() }
+
+// KeptFor returns how much longer the process is kept, at least 1 s, and 0 if it is not.
+func (r *Run) KeptFor() time.Duration {
+	if !r.IsKept() {
+		return 0
+	}
+	return max(time.Second, time.Until(r.Spec.Until).Round(time.Second))
+}
+
+// Kept returns the runs of every project that are kept, the one with the least time left
+// first.
+func (p *Project) Kept(ctx context.Context) ([]Run, error) {
+	rows, err := p.o.Store.Runs(ctx, logstore.RunFilter{Current: true})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the runs: %w", err)
+	}
+	runs := slices.DeleteFunc(history(rows, Run{}), func(r Run) bool { return r.Over() || !r.IsKept() })
+	slices.SortFunc(runs, func(a, b Run) int { return a.Spec.Until.Compare(b.Spec.Until) })
+	return runs, nil
+}
+
+// recheckKept is how often the time is read while a process is kept. A timer does not count
+// the time for which the machine sleeps.
+const recheckKept = time.Minute
+
+// EndKept stops each process when it has been kept long enough, until ctx ends. It then
+// returns when the stops have ended.
+func (p *Project) EndKept(ctx context.Context) {
+	var stops sync.WaitGroup
+	defer stops.Wait()
+	changes := p.o.Manager.Watch()
+	for ctx.Err() == nil {
+		now, next := time.Now(), time.Time{}
+		list := p.o.Manager.List()
+		for i := range list {
+			switch st := &list[i]; {
+			case st.Spec.Until.IsZero() || !st.State.Active() || st.State == process.Stopping:
+			case st.Spec.Until.After(now):
+				if next.IsZero() || st.Spec.Until.Before(next) {
+					next = st.Spec.Until
+				}
+			default:
+				stops.Go(func() { _, _ = p.o.Manager.Stop(ctx, st.Spec.Name, process.StopOptions{By: process.ByTime}) })
+			}
+		}
+		awaitChange(ctx, changes, next, recheckKept)
+	}
+}
+
+// awaitChange waits for a change or until at, but no longer than most. A zero at is never.
+func awaitChange(ctx context.Context, changes *process.Feed, at time.Time, most time.Duration) {
+	if !at.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, min(time.Until(at), most))
+		defer cancel()
+	}
+	_, _ = changes.Next(ctx) // the callers look at ctx, and the end of the Manager ends them
+}
+
+// Linger is called when the client of a session of the daemon is gone. It stops what is not
+// kept and returns when nothing has been kept for Keep.Idle and busy returns false, or ctx
+// ends.
+func (p *Project) Linger(ctx context.Context, busy func() bool) {
+	if p.o.Keep.Disconnect != nil {
+		p.o.Keep.Disconnect()
+	}
+	changes := p.o.Manager.Watch()
+	idle := time.Now()
+	for ctx.Err() == nil {
+		kept, busy := p.o.Manager.StopUnkept(ctx), busy()
+		if kept || busy {
+			idle = time.Now()
+		}
+		left := p.o.Keep.Idle - time.Since(idle)
+		switch {
+		case kept && !busy:
+			awaitChange(ctx, changes, time.Time{}, 0)
+		case left > 0:
+			awaitChange(ctx, changes, time.Now().Add(left), left)
+		default:
+			return
+		}
+	}
+}
