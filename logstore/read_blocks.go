@@ -32,9 +32,9 @@ type blockSource struct {
 	holes   []Gap   // lines that are in no block, and damaged unless another gap says why
 }
 
-// newBlockSource returns the source of a run. noTail skips the query for tail rows if it is known that
-// there are none.
-func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, noTail bool) (*blockSource, error) {
+// newBlockSource returns the source of a run. Tail rows that end at line after or before are left out: a follower has
+// read them. noTail skips the query for tail rows if it is known that there are none.
+func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, after int64, noTail bool) (*blockSource, error) {
 	q := snap.q
 	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, cards: snap.cards, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
@@ -42,7 +42,7 @@ func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFi
 		s.limit = run.mem.from
 	}
 	if q != nil && !noTail {
-		tails, damaged, err := tailBlocks(ctx, q, run.id, s.limit)
+		tails, damaged, err := tailBlocks(ctx, q, run.id, after, s.limit)
 		if err != nil {
 			return nil, err
 		}
@@ -277,9 +277,10 @@ func (d *damagedBlock) gap(ctx context.Context, q db.Querier, run int64) (Gap, e
 	return g, nil
 }
 
-// tailBlocks returns the tail rows of a run that start before line limit, and those that are damaged as gaps. A run
+// tailBlocks returns the tail rows of a run that end after line after and start before line limit, and those that are
+// damaged as gaps. A run
 // has tail rows if it is in another server's memory or if its server died.
-func tailBlocks(ctx context.Context, q db.Querier, run, limit int64) (all []block, damaged []Gap, err error) {
+func tailBlocks(ctx context.Context, q db.Querier, run, after, limit int64) (all []block, damaged []Gap, err error) {
 	lo, hi := db.RowRange(run)
 	all, err = queryAll(ctx, q, "read tail rows", func(row *sql.Rows, b *block) error {
 		_, err := scanBlock(row, nil, b)
@@ -292,7 +293,7 @@ func tailBlocks(ctx context.Context, q db.Querier, run, limit int64) (all []bloc
 		}
 		b.meta, b.text = bytes.Clone(b.meta), bytes.Clone(b.text)
 		return err
-	}, selectTail+`id BETWEEN ? AND ? AND first_line < ? ORDER BY id`, lo, hi, limit)
+	}, selectTail+`id BETWEEN ? AND ? AND first_line + lines > ? AND first_line < ? ORDER BY id`, lo, hi, after+1, limit)
 	all = slices.DeleteFunc(all, func(b block) bool { return b.lines() == 0 })
 	slices.SortFunc(all, func(a, b block) int { return int(a.first - b.first) })
 	return all, damaged, err

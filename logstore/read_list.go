@@ -273,7 +273,7 @@ func (s *statsSum) addStored(ctx context.Context, q db.Querier, run, limit int64
 		return false, err
 	}
 	s.addGaps(gaps)
-	tails, damaged, err := tailBlocks(ctx, q, run, limit)
+	tails, damaged, err := tailBlocks(ctx, q, run, 0, limit)
 	s.addGaps(damaged)
 	for i := range tails {
 		s.add(tails[i].summarize())

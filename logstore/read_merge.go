@@ -169,7 +169,11 @@ func (r *runReader) advance() error {
 
 func (r *runReader) open() (err error) {
 	m, run := r.m, r.position.meta
-	if r.source, err = newBlockSource(m.ctx, m.snap, run, &m.filter, m.tails != nil && !m.tails[run.id]); err != nil {
+	after := int64(0)
+	if !m.backward {
+		after = r.from
+	}
+	if r.source, err = newBlockSource(m.ctx, m.snap, run, &m.filter, after, m.tails != nil && !m.tails[run.id]); err != nil {
 		return err
 	}
 	r.pos = r.from
