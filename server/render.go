@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,6 +13,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/logstore/line"
 	"pmcp/server/project"
+	"pmcp/server/stdio"
 )
 
 // Bounds of answers, in bytes: each counts the larger of the text and the JSON.
@@ -606,10 +605,10 @@ func dropLast[T any](list *[]T, limit int, size func() int) (dropped int) {
 
 // answerSize returns the size of an answer: that of its text or its JSON, whichever is
 // larger.
-func answerSize(a answer) int {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(a) // answers consist of what can be encoded
-	return max(len(textOf(a)), b.Len())
+func answerSize(a answer) int { return max(len(textOf(a)), jsonSize(a)) }
+
+// jsonSize returns the size of the JSON of an answer or of a part of one.
+func jsonSize(v any) int {
+	raw, _ := stdio.Encode(v) // answers consist of what can be encoded
+	return len(raw)
 }

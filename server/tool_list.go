@@ -58,14 +58,18 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 			return listResult{}, fmt.Errorf("argument state: %w", err)
 		}
 	}
-	all, err := s.project.List(ctx, project.ListRequest{Scope: a.Scope, Only: s.named, Group: a.Group, Unnamed: a.State != ""})
-	if err != nil {
-		return listResult{}, err
-	}
-	r := listResult{Processes: []processResult{}}
+	q := project.ListRequest{Scope: a.Scope, Only: s.named, Group: a.Group, Unnamed: a.State != ""}
 	// The limit counts ended processes only. If the call gives a limit and a state,
 	// it counts all processes.
 	limit, limitAll, n := cmp.Or(a.Limit, lastLines), a.Limit > 0 && a.State != "", 0
+	if a.State == "" {
+		q.Ended = limit
+	}
+	all, more, err := s.project.List(ctx, q)
+	if err != nil {
+		return listResult{}, err
+	}
+	r := listResult{Processes: []processResult{}, More: more}
 	for i := range all {
 		run := &all[i]
 		p := resultOf(run)
@@ -85,12 +89,29 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 		}
 		r.Processes = append(r.Processes, p)
 	}
-	switch size := func() int { return answerSize(r) }; {
-	case len(r.Processes) == 0:
+	if len(r.Processes) == 0 {
 		r.Hint = "no processes"
-	case a.Limit == 0 && size() > logLimit(0):
-		n := dropLast(&r.Processes, logLimit(0)-2*leftOutBytes, size)
-		r.More, r.Hint = true, fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", n)
+	} else if a.Limit == 0 {
+		r.fit(logLimit(0))
 	}
 	return r, nil
+}
+
+// fit drops the last processes if the answer is longer than limit, and reports that. The
+// sizes of the processes add up, so it encodes each of them once.
+func (r *listResult) fit(limit int) {
+	rest := listResult{Processes: []processResult{}, More: r.More}
+	json, text, kept := jsonSize(rest)-len(","), len(textOf(rest)), 0
+	for i := range r.Processes {
+		json += jsonSize(r.Processes[i]) + len(",")
+		text += len(textOf(listResult{Processes: r.Processes[i : i+1]}))
+		if max(json, text) <= limit-2*leftOutBytes {
+			kept = i + 1
+		}
+	}
+	if max(json, text) > limit {
+		dropped := len(r.Processes) - kept
+		r.Processes, r.More = r.Processes[:kept], true
+		r.Hint = fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", dropped)
+	}
 }

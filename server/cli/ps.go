@@ -58,7 +58,7 @@ func (s *screen) ps(ctx context.Context) error {
 	if s.where.all {
 		q.Scope = "all"
 	}
-	runs, err := r.project.List(ctx, q)
+	runs, _, err := r.project.List(ctx, q)
 	if err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func (m *topModel) measure() tea.Cmd {
 		if m.s.where.all {
 			q.Scope = "all"
 		}
-		if v.runs, v.err = m.r.project.List(m.ctx, q); v.err != nil {
+		if v.runs, _, v.err = m.r.project.List(m.ctx, q); v.err != nil {
 			return v
 		}
 		if selected < len(v.runs) && rows > 0 {

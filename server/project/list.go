@@ -22,6 +22,19 @@ type ListRequest struct {
 	Group string
 	// Unnamed also selects unnamed processes that have ended.
 	Unnamed bool
+	// Ended is how many processes that have ended, or never ran, are returned at most;
+	// 0 means all.
+	Ended int
+}
+
+// A listEntry is a process that List may return. The run is only then made, because most
+// of the time goes into decoding it.
+type listEntry struct {
+	project, name string
+	end           time.Time // see endOf
+	ended         bool      // or never ran
+	kept          bool      // see IsKept
+	run           func() Run
 }
 
 // List returns this session's processes and, depending on the scope, processes of
@@ -29,12 +42,13 @@ type ListRequest struct {
 // gone. Kept processes come first, then those that go on, then the others, latest first. Removed
 // processes are left out, although their runs and logs are stored, and so are unnamed
 // ones that have ended. Live processes of other windows have their ports and usage of now.
-func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
+// more reports whether a.Ended left out others.
+func (p *Project) List(ctx context.Context, a ListRequest) (runs []Run, more bool, err error) {
 	var members []string
 	if a.Group != "" {
 		found, err := p.ListGroups(ctx, a.Group)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		members = found[0].Order
 	}
@@ -42,31 +56,41 @@ func (p *Project) List(ctx context.Context, a ListRequest) ([]Run, error) {
 	if a.Only {
 		paths = []string{p.name}
 	}
-	runs, err := p.latestRuns(ctx, a.Scope, paths) // of each process, that in another window or else the latest
+	rows, err := p.latestRuns(ctx, a.Scope, paths) // of each process, that in another window or else the latest
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	all, listed := p.listHere(runs, a, paths)
-	more, err := p.listStored(ctx, runs, a, paths, listed)
+	all, listed := p.listHere(rows, a, paths)
+	stored, err := p.listStored(ctx, rows, a, paths, listed)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	all = append(all, more...)
-	slices.SortStableFunc(all, func(a, b Run) int {
-		if kept := a.IsKept(); kept != b.IsKept() {
-			return map[bool]int{true: -1, false: 1}[kept]
+	all = append(all, stored...)
+	slices.SortStableFunc(all, func(a, b listEntry) int {
+		if a.kept != b.kept {
+			return map[bool]int{true: -1, false: 1}[a.kept]
 		}
-		return endOf(&b).Compare(endOf(&a))
+		return b.end.Compare(a.end)
 	})
-	if a.Group != "" {
-		all = slices.DeleteFunc(all, func(r Run) bool { return !p.IsOfSession(r.Project) || !slices.Contains(members, r.Spec.Name) })
+	ended := 0
+	for _, e := range all {
+		if a.Group != "" && (!p.IsOfSession(e.project) || !slices.Contains(members, e.name)) {
+			continue
+		}
+		if e.ended {
+			if ended++; a.Ended > 0 && ended > a.Ended {
+				more = true
+				continue
+			}
+		}
+		runs = append(runs, e.run())
 	}
-	measureElsewhere(&p.elsewhere, all)
-	return all, nil
+	measureElsewhere(&p.elsewhere, runs)
+	return runs, more, nil
 }
 
 // latestRuns returns the current stored run of each process in the scope.
-func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) (runs []Run, err error) {
+func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) (rows []logstore.Run, err error) {
 	switch scope {
 	case "session":
 		return nil, nil
@@ -74,21 +98,21 @@ func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) 
 		paths = []string{""}
 	}
 	for _, path := range paths {
-		rows, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: path, Current: true})
+		more, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: path, Current: true})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list earlier runs: %w", err)
 		}
-		runs = append(runs, history(rows, Run{})...)
+		rows = append(rows, more...)
 	}
-	return runs, nil
+	return rows, nil
 }
 
 // listHere returns the processes of this session that a selects. listed has their
 // addresses.
-func (p *Project) listHere(runs []Run, a ListRequest, paths []string) (here []Run, listed map[string]bool) {
+func (p *Project) listHere(rows []logstore.Run, a ListRequest, paths []string) (here []listEntry, listed map[string]bool) {
 	inWindows := make(map[string]bool) // addresses that stand for a run of another window
-	for i := range runs {
-		inWindows[runs[i].Spec.Name] = inWindows[runs[i].Spec.Name] || p.IsOfSession(runs[i].Project) && runs[i].Owner != nil
+	for i := range rows {
+		inWindows[rows[i].Name] = inWindows[rows[i].Name] || p.IsOfSession(rows[i].Project) && inWindow(&rows[i])
 	}
 	listed = make(map[string]bool)
 	own := p.o.Manager.List()
@@ -100,7 +124,8 @@ func (p *Project) listHere(runs []Run, a ListRequest, paths []string) (here []Ru
 		}
 		listed[name] = true
 		if _, named := p.definitions.Load(name); named || a.Unnamed || !st.Spec.Unnamed || st.GoesOn() {
-			here = append(here, p.here(st))
+			r := Run{Status: *st}
+			here = append(here, listEntry{p.of(name).name, name, endOf(&r), r.Idle(), r.IsKept(), func() Run { return p.here(st) }})
 		}
 	}
 	return here, listed
@@ -108,7 +133,7 @@ func (p *Project) listHere(runs []Run, a ListRequest, paths []string) (here []Ru
 
 // listStored returns the runs of processes that are not listed, without removed
 // processes, and the definitions that have no run.
-func (p *Project) listStored(ctx context.Context, runs []Run, a ListRequest, paths []string, listed map[string]bool) (all []Run, err error) {
+func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListRequest, paths []string, listed map[string]bool) (all []listEntry, err error) {
 	type process struct{ project, name string }
 	seen := make(map[process]bool)
 	defined := make(map[string]map[string][]byte) // definitions, keyed by project
@@ -123,16 +148,25 @@ func (p *Project) listStored(ctx context.Context, runs []Run, a ListRequest, pat
 		defined[path] = names
 		return nil
 	}
-	for _, run := range runs {
-		seen[process{run.Project, run.Spec.Name}] = true
-		if listed[run.Spec.Name] && p.IsOfSession(run.Project) {
+	for i := range rows {
+		row := &rows[i]
+		seen[process{row.Project, row.Name}] = true
+		if listed[row.Name] && p.IsOfSession(row.Project) {
 			continue
 		}
-		if err := read(run.Project); err != nil {
+		if err := read(row.Project); err != nil {
 			return nil, err
 		}
-		if _, ok := defined[run.Project][run.Spec.Name]; ok || !run.Over() { // a removed process has no definition
-			all = append(all, run)
+		e := listEntry{project: row.Project, name: row.Name, end: row.Ended, ended: true, run: func() Run { return stored(row) }}
+		switch {
+		case row.Lost:
+			e.end = row.Started
+		case row.Ended.IsZero():
+			r := stored(row)
+			e.end, e.ended, e.kept, e.run = endOf(&r), false, r.IsKept(), func() Run { return r }
+		}
+		if _, ok := defined[row.Project][row.Name]; ok || !e.ended { // a removed process has no definition
+			all = append(all, e)
 		}
 	}
 	if a.Scope == "session" {
@@ -144,7 +178,7 @@ func (p *Project) listStored(ctx context.Context, runs []Run, a ListRequest, pat
 		}
 		for _, name := range slices.Sorted(maps.Keys(defined[path])) {
 			if !listed[name] && !seen[process{path, name}] {
-				all = append(all, p.defined(path, name, defined[path][name]))
+				all = append(all, listEntry{project: path, name: name, ended: true, run: func() Run { return p.defined(path, name, defined[path][name]) }})
 			}
 		}
 	}

@@ -192,7 +192,7 @@ func stored(run *logstore.Run) Run {
 	r.State, _ = process.ParseState(info.State)
 	if run.Live && r.EndedAt.IsZero() {
 		r.PID, r.Ready = info.PID, info.Ready
-		if !run.Own {
+		if inWindow(run) {
 			r.Owner = &info.Owner
 			r.Owner.session = run.Session
 		}
@@ -205,6 +205,9 @@ func stored(run *logstore.Run) Run {
 	}
 	return r
 }
+
+// inWindow reports whether another window is running the run of a row.
+func inWindow(row *logstore.Run) bool { return row.Live && !row.Own && row.Ended.IsZero() }
 
 // betweenRuns reports whether the next run is being spawned. The status st then has
 // the new definition but the number of the previous run.
