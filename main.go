@@ -102,18 +102,20 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "pmcp:", err)
 		return exitUsage
 	}
-	config.WarnUnknown(slog.New(slog.NewTextHandler(stderr, nil)))
+	c.Warn(slog.New(slog.NewTextHandler(stderr, nil)))
 	o.Dir, o.MaxServers, o.Database, o.Allowed = c.RegistryDir, c.MaxServers, c.DatabasePath, c.AllowedCommands
 	o.Mask = func(argv []string) []string {
 		m := mask.New()
 		m.LearnArgs(argv...)
 		return m.Texts(argv)
 	}
-	o.Checks = []doctor.Check{{Name: "integrity", Run: func(ctx context.Context) (string, error) {
-		return db.CheckFile(ctx, c.DatabasePath)
-	}}, {Name: "daemon", Run: func(ctx context.Context) (string, error) {
-		return daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
-	}}}
+	o.Checks = []doctor.Check{
+		{Name: "integrity", Run: func(ctx context.Context) (string, error) { return db.CheckFile(ctx, c.DatabasePath) }},
+		{Name: "file system", Run: func(context.Context) (string, error) { return "of the database", db.CheckFileSystem(c.DatabasePath) }},
+		{Name: "daemon", Run: func(ctx context.Context) (string, error) {
+			return daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
+		}},
+	}
 	progress := cli.StartProgress(stderr, func() string {
 		if o.Cleanup {
 			return "stopping what dead servers left"
@@ -302,7 +304,7 @@ func (s *session) logTo(stderr io.Writer) {
 		s.mask.LearnEnviron(os.Environ()) // every child inherits these variables
 	}
 	s.log = slog.New(slog.NewTextHandler(s.mask.Writer(stderr), &slog.HandlerOptions{Level: s.c.Level()}))
-	config.WarnUnknown(s.log)
+	s.c.Warn(s.log)
 }
 
 // open starts everything but the connection.
@@ -318,8 +320,8 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 		_ = s.unregister() // the error of the store matters more
 		return err
 	}
-	_, built := config.BuildInfo()
-	s.wire(record, built, s.keep(stdin))
+	commit, built := config.BuildInfo()
+	s.wire(record, commit, built, s.keep(stdin))
 	if s.adopts != nil {
 		s.log.Warn("daemons are found by their marks instead", "error", s.adopts)
 	}
@@ -425,9 +427,9 @@ func (s *session) keep(stdin *os.File) project.Keep {
 	return k
 }
 
-// wire creates the managers of processes, health checks and groups, and the MCP server. built is
-// the date of the build.
-func (s *session) wire(record registry.Record, built string, keep project.Keep) {
+// wire creates the managers of processes, health checks and groups, and the MCP server. commit and
+// built are those of this binary.
+func (s *session) wire(record registry.Record, commit, built string, keep project.Keep) {
 	var recorder process.Recorder
 	if s.record != nil {
 		recorder = s.record
@@ -458,7 +460,7 @@ func (s *session) wire(record registry.Record, built string, keep project.Keep) 
 	})
 	s.server = server.New(server.Options{
 		Manager: s.manager, Store: store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
-		Registry: s.record, RegistryDir: s.c.RegistryDir, Socket: s.socket, Session: s.id, Version: version, BuildDate: built,
+		Registry: s.record, RegistryDir: s.c.RegistryDir, Socket: s.socket, Session: s.id, Build: server.Build{Version: version, Date: built, Commit: commit},
 		GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit,
 		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,
 		Keep: keep,

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"testing"
 )
 
+// TestVersionIsPrinted checks that --version and get_server_info have the same version, commit and
+// date.
 func TestVersionIsPrinted(t *testing.T) {
 	w := newWorld(t)
 	cmd := exec.Command(binary(t), "--version")
@@ -16,6 +19,10 @@ func TestVersionIsPrinted(t *testing.T) {
 	check(t, err)
 	if !regexp.MustCompile(`(?i)pmcp.*go1\.`).MatchString(strings.ReplaceAll(string(out), "\n", " ")) {
 		t.Errorf("got %q, want pmcp and the version of Go", out)
+	}
+	r := w.open(t).ok(t, "get_server_info", nil)
+	if want := fmt.Sprintf("pmcp %v (commit %v, built %v,", r.Data["server_version"], r.Data["build_commit"], r.Data["build_date"]); !strings.HasPrefix(string(out), want) {
+		t.Errorf("got %q, want %q as get_server_info has them", out, want)
 	}
 }
 

@@ -63,6 +63,9 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 		s.memoryReason = err.Error()
 		ids.session = 1
 	default:
+		if err := db.CheckFileSystem(f.Path); err != nil {
+			s.log.Warn("the log database is not safe", "error", err)
+		}
 		if f.Quarantined != "" {
 			s.log.Warn("the log database was unusable and has been moved aside", "to", f.Quarantined)
 		}

@@ -64,8 +64,8 @@ type Options struct {
 	Socket *socket.Listener
 	// Session is the ID of this session.
 	Session string
-	// Version and BuildDate are the version and the build date of this binary.
-	Version, BuildDate string
+	// Build describes this binary.
+	Build
 	// GuardianPID is the id of the process that watches this one, or 0 if there is
 	// none.
 	GuardianPID int
@@ -86,6 +86,13 @@ type Options struct {
 	OnClient func(name, version string)
 	// Keep says how processes outlive the session.
 	Keep project.Keep
+}
+
+// A Build describes a binary: its version, and the date and commit that it was built from.
+type Build struct {
+	Version string `json:"server_version"`
+	Date    string `json:"build_date"`
+	Commit  string `json:"build_commit,omitempty" schema:"extra"`
 }
 
 // Server serves one session. Its methods may be called from several goroutines.

@@ -73,7 +73,7 @@ func openWith(t testing.TB, connections upstream.Options, change ...func(*Option
 	runs := project.NewRunTable(manager, named, os.Getpid(), logger)
 	monitor := health.NewMonitor(health.Options{Processes: manager, Changes: manager.Watch(), Log: logger})
 	sets := groups.New(groups.Options{Processes: manager, Journal: named, Health: monitor, Elsewhere: runs, Project: dir})
-	o := Options{Manager: manager, Store: named, Health: monitor, Groups: sets, Upstream: hub, Log: logger, Session: session, Version: "0"}
+	o := Options{Manager: manager, Store: named, Health: monitor, Groups: sets, Upstream: hub, Log: logger, Session: session, Build: Build{Version: "0"}}
 	for _, f := range change {
 		f(&o)
 	}

@@ -16,8 +16,7 @@ import (
 type serverInfoArgs struct{}
 
 type serverInfoResult struct {
-	ServerVersion          string         `json:"server_version"`
-	BuildDate              string         `json:"build_date"`
+	Build
 	CurrentPID             int            `json:"current_pid"`
 	GuardianPID            int            `json:"guardian_pid,omitempty"`
 	CurrentUptimeSeconds   int64          `json:"current_uptime_seconds"`
@@ -64,7 +63,7 @@ type databaseResult struct {
 const maxClientName = 200
 
 func (r serverInfoResult) write(t *answerText) {
-	t.line("pmcp %s (built %s), pid %d, guardian %d, up %s: %s", r.ServerVersion, r.BuildDate, r.CurrentPID, r.GuardianPID, r.CurrentUptimeFormatted, r.Health)
+	t.line("pmcp %s (commit %.12s, built %s), pid %d, guardian %d, up %s: %s", r.Version, r.Commit, r.Date, r.CurrentPID, r.GuardianPID, r.CurrentUptimeFormatted, r.Health)
 	for _, reason := range r.Reasons {
 		t.line("reason: %s", reason)
 	}
@@ -131,7 +130,7 @@ func getServerInfo(ctx context.Context, s *call, _ serverInfoArgs) (serverInfoRe
 	up := uptime(s.started)
 	store := s.project.StorageStatus()
 	r := serverInfoResult{
-		ServerVersion: s.o.Version, BuildDate: s.o.BuildDate, CurrentPID: os.Getpid(), GuardianPID: s.o.GuardianPID,
+		Build: s.o.Build, CurrentPID: os.Getpid(), GuardianPID: s.o.GuardianPID,
 		CurrentUptimeSeconds: int64(up.Seconds()), CurrentUptimeFormatted: args.FormatAge(up), Project: s.project.Dir(),
 		Health: "healthy", Storage: store.State,
 		Database: databaseResult{
@@ -157,7 +156,7 @@ func getServerInfo(ctx context.Context, s *call, _ serverInfoArgs) (serverInfoRe
 			r.Replaced = record.Executable
 		}
 	} else {
-		degrade("this server has no record")
+		degrade("this server has no record in %s; if that directory cannot be written, set PM_REGISTRY_DIR", s.o.RegistryDir)
 	}
 	err := s.listServers(&r)
 	if err != nil {

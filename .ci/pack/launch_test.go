@@ -130,7 +130,9 @@ func TestStartsInEmptyRoot(t *testing.T) {
 			t.Logf("all ways were installed in %v, and this one answered after %v", installed, time.Since(began))
 			ran, err := s.call("tools/call", `{"name":"start_process","arguments":{"name":"once","cwd":"/tmp","command":"echo it runs","wait":"exit"}}`)
 			check(t, err)
-			if !strings.Contains(info, versionOf(t, dir)) || !strings.Contains(info, "storage ok") || !strings.Contains(ran, "it runs") {
+			head, err := command(".", "git", "rev-parse", "HEAD")
+			check(t, err)
+			if !strings.Contains(info, versionOf(t, dir)) || !strings.Contains(info, strings.TrimSpace(head)) || !strings.Contains(info, "storage ok") || !strings.Contains(ran, "it runs") {
 				t.Errorf("got %s and %s, want a server with a database, and the output of a process", info, ran)
 			}
 			check(t, errors.Join(in.Close(), cmd.Wait()))

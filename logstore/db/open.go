@@ -40,7 +40,7 @@ type File struct {
 // this session must work without a file.
 func Open(ctx context.Context, path string, limits Limits, crashed func([]Owner) bool, claim func(*File) error) (_ *File, err error) {
 	if path, err = preparePath(path); err != nil {
-		return nil, err
+		return nil, advise(err)
 	}
 	f := &File{Path: path, limits: limits}
 	defer func() {
@@ -52,7 +52,7 @@ func Open(ctx context.Context, path string, limits Limits, crashed func([]Owner)
 		}
 	}()
 	if err := f.openLocks(ctx); err != nil {
-		return nil, err
+		return nil, advise(err)
 	}
 	err = f.connectOrRepair(ctx, func() error {
 		if err := f.connect(ctx, crashed); err != nil {

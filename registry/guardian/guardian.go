@@ -107,7 +107,7 @@ func PrepareLock(dir, id string, stderr io.Writer) (*os.File, error) {
 	case errors.Is(err, registry.ErrUnsafeDir):
 		return nil, fmt.Errorf("%w; choose another with PM_REGISTRY_DIR", err)
 	case err != nil:
-		fmt.Fprintf(stderr, "pmcp: serving without a record: %v\n", err)
+		fmt.Fprintf(stderr, "pmcp: serving without a record: %v; set PM_REGISTRY_DIR to a directory that can be written\n", err)
 		return nil, nil
 	}
 	return lock, nil

@@ -258,8 +258,12 @@ func projectRoot() string {
 	return cwd
 }
 
-// WarnUnknown logs the PM_* variables that pmcp does not have.
-func WarnUnknown(log *slog.Logger) {
+// Warn logs an XDG_RUNTIME_DIR that is set and cannot be used, and the PM_* variables that pmcp
+// does not have.
+func (c *Config) Warn(log *slog.Logger) {
+	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" && os.Getenv("PM_REGISTRY_DIR") == "" && !strings.HasPrefix(c.RegistryDir, filepath.Clean(dir)+"/") {
+		log.Warn("XDG_RUNTIME_DIR cannot be used; windows in which it is another do not see this one", "dir", dir, "records", c.RegistryDir)
+	}
 	known := variables()
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")

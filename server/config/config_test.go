@@ -195,7 +195,7 @@ func TestLogNamesUnknownVariables(t *testing.T) {
 		t.Setenv(name, "1")
 	}
 	var out strings.Builder
-	WarnUnknown(slog.New(slog.NewTextHandler(&out, nil)))
+	new(Config).Warn(slog.New(slog.NewTextHandler(&out, nil)))
 	for text, want := range map[string]bool{
 		"name=PM_MAX_PROCESES nearest=PM_MAX_PROCESSES\n": true,
 		"name=PM_DAEMON_PORT nearest=PM_DAEMON_MODE\n":    true,
@@ -204,6 +204,31 @@ func TestLogNamesUnknownVariables(t *testing.T) {
 	} {
 		if strings.Contains(out.String(), text) != want {
 			t.Errorf("found %q: %v, want %v, in:\n%s", text, !want, want, out.String())
+		}
+	}
+}
+
+// TestLogNamesUnusableRuntimeDir checks that a runtime directory which is set and cannot be used is
+// named in pmcp's own log, with the directory that is used instead.
+func TestLogNamesUnusableRuntimeDir(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_STATE_HOME", "")
+	if err := os.WriteFile(filepath.Join(home, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		filepath.Join(home, "file", "missing"): "records=" + home + "/.local/state/pmcp/servers", home: "", "": "",
+	} {
+		t.Setenv("XDG_RUNTIME_DIR", dir)
+		c, err := Read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out strings.Builder
+		c.Warn(slog.New(slog.NewTextHandler(&out, nil)))
+		if !strings.Contains(out.String(), want) || strings.Contains(out.String(), "XDG_RUNTIME_DIR") != (want != "") {
+			t.Errorf("XDG_RUNTIME_DIR=%s: got %q, want %q in it", dir, out.String(), want)
 		}
 	}
 }
