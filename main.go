@@ -214,7 +214,8 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 		return exitUsage
 	}
 	defer func() { _ = life.Close(); _ = life.Lock().Close() }()
-	own := server.NewStderr(daemon.NewLog(stderr))
+	file := daemon.NewLog(stderr)
+	own := server.NewStderr(file)
 	defer own.Close()
 	log := slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: c.Level()}))
 	signals := guard.ReceiveDaemonSignals()
@@ -225,7 +226,7 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
-	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log,
+	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file,
 		Host: host.New(host.Options{Token: c.Daemon.Token, Stderr: stderr, Log: log})}
 	if err := d.Serve(ctx, signals); err != nil {
 		log.Error("the daemon has failed", "error", err)

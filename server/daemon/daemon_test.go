@@ -300,8 +300,18 @@ func TestLogIsBounded(t *testing.T) {
 			t.Fatalf("the log is %v, %v; want at most 1000 bytes", info.Size(), err)
 		}
 	}
+	if _, err := file.Write(bytes.Repeat([]byte("of a session\n"), 100)); err != nil {
+		t.Fatal(err)
+	}
+	l.Bound()
+	if info, err := file.Stat(); err != nil || info.Size() > 1000 {
+		t.Errorf("the log is %v, %v after Bound; want at most 1000 bytes", info.Size(), err)
+	}
+	for _, line := range []string{"message 998", "message 999"} {
+		fmt.Fprintln(l, line)
+	}
 	content, err := os.ReadFile(file.Name())
-	if err != nil || !bytes.HasSuffix(content, []byte("message 998\nmessage 999\n")) || !bytes.HasPrefix(content, []byte("pmcp: older messages are dropped\nmessage ")) {
+	if err != nil || !bytes.HasSuffix(content, []byte("message 998\nmessage 999\n")) || !bytes.HasPrefix(content, []byte("pmcp: older messages are dropped\nof a session\n")) {
 		t.Errorf("got %v and\n%s", err, content)
 	}
 }

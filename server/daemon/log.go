@@ -11,7 +11,8 @@ import (
 const maxLog = 1 << 20
 
 // A Log is the file of a daemon's log, open for appending and reading. When a message would
-// make it larger than 1 MiB, it loses its older half.
+// make it larger than 1 MiB, it loses its older half. The sessions of the daemon write to the
+// file themselves; for them the daemon calls Bound every ten seconds.
 type Log struct {
 	limit int64
 
@@ -26,13 +27,25 @@ func NewLog(file *os.File) *Log { return &Log{file: file, limit: maxLog} }
 func (l *Log) Write(message []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if info, err := l.file.Stat(); err == nil && info.Mode().IsRegular() && info.Size()+int64(len(message)) > l.limit {
-		l.shortenLocked(info.Size())
-	}
+	l.boundLocked(int64(len(message)))
 	return l.file.Write(message)
 }
 
-// shortenLocked drops the older half of the log. What the guardian writes at the same moment
+// Bound drops the older half of a log that others, the sessions, have made too large.
+func (l *Log) Bound() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.boundLocked(0)
+}
+
+// boundLocked shortens a log that would be too large with more bytes.
+func (l *Log) boundLocked(more int64) {
+	if info, err := l.file.Stat(); err == nil && info.Mode().IsRegular() && info.Size()+more > l.limit {
+		l.shortenLocked(info.Size())
+	}
+}
+
+// shortenLocked drops the older half of the log. What another process writes at the same moment
 // may be lost.
 func (l *Log) shortenLocked(size int64) {
 	half := make([]byte, l.limit/2)

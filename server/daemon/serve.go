@@ -41,6 +41,8 @@ type Daemon struct {
 	Life *guard.Lifeline
 	Host Host
 	Log  *slog.Logger
+	// File is the file to which Log and the sessions write.
+	File *Log
 	// Idle is how long the daemon lives without a session and a connection; 0 means ten
 	// minutes.
 	Idle time.Duration
@@ -144,6 +146,7 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 			for _, l := range listeners {
 				l.Restore()
 			}
+			d.File.Bound()
 		})
 	})
 	for _, l := range listeners[1:] {
