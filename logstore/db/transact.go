@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 )
 
@@ -15,12 +16,16 @@ func (f *File) WithRead(ctx context.Context, fn func(context.Context, Querier) e
 	}
 	defer func() { _ = conn.Close() }() // returns it to the pool
 	uncut := context.WithoutCancel(ctx)
-	tx, err := conn.BeginTx(uncut, nil)
-	if err != nil {
+	// BeginTx would start a goroutine, and so would each query, which costs as much as a small query.
+	if _, err := conn.ExecContext(uncut, "BEGIN"); err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }()
-	return fn(uncut, tx)
+	defer func() {
+		if _, err := conn.ExecContext(uncut, "ROLLBACK"); err != nil {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // so that the pool drops the connection
+		}
+	}()
+	return fn(uncut, conn)
 }
 
 // Update calls fn in a write transaction. It may call fn more than once: see RetryWhenFull.
