@@ -184,6 +184,9 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	s.logTo(own)
 	signals := guard.ReceiveSignals()
 	defer signals.Stop()
+	if s.hosted == nil && s.c.Daemon.Mode == config.DaemonEnabled {
+		return s.shim(ctx, signals, stdin, stdout, stderr)
+	}
 	if err := s.open(ctx, stdin); err != nil {
 		s.welcome(stdout, err)
 		if errors.Is(err, logstore.ErrNewerSchema) || errors.Is(err, logstore.ErrForeign) {
@@ -477,11 +480,44 @@ func (s *session) awaitLine(ctx context.Context, run int64, match func(uint8, st
 	return line.Text, err
 }
 
-// askKeeper returns the id of a session of the daemon that keeps processes for this one.
-func (s *session) askKeeper(ctx context.Context, gone string) (string, error) {
-	hello, err := host.NewHello(version, s.c.Daemon.Token, map[string]string{
+// shim serves the client by a session of the daemon and returns the exit code.
+func (s *session) shim(ctx context.Context, signals *guard.Signals, stdin, stdout, stderr *os.File) int {
+	defer func() { _ = s.unregister() }()
+	hello, err := s.hello()
+	if err == nil {
+		serving, end := context.WithCancel(ctx)
+		var watchers sync.WaitGroup
+		watchers.Go(func() { signals.Wait(serving.Done()); end() })
+		if s.lifeline != nil {
+			watchers.Go(func() {
+				select {
+				case <-s.lifeline.Gone():
+					end()
+				case <-serving.Done():
+				}
+			})
+		}
+		err = (&host.Shim{In: stdin, Out: stdout, Dial: s.dialDaemon, Hello: hello, Log: s.log}).Run(serving)
+		end()
+		watchers.Wait()
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "pmcp: PM_DAEMON_MODE=enabled:", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// hello returns what a session of the daemon needs to be as this one would be.
+func (s *session) hello() (host.Hello, error) {
+	return host.NewHello(version, s.c.Daemon.Token, map[string]string{
 		"PM_PROJECT_DIR": s.c.ProjectDir, "PM_DATABASE_PATH": s.c.DatabasePath, "PM_REGISTRY_DIR": s.c.RegistryDir,
 	})
+}
+
+// askKeeper returns the id of a session of the daemon that keeps processes for this one.
+func (s *session) askKeeper(ctx context.Context, gone string) (string, error) {
+	hello, err := s.hello()
 	if err != nil {
 		return "", err
 	}

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,4 +113,58 @@ func TestManySessionsAskForOneKeeper(t *testing.T) {
 	if len(list(r.Data["processes"])) != 10 || len(owners) != 1 {
 		t.Errorf("got %s, want ten processes of one owner", r.Text)
 	}
+}
+
+// TestDaemonServesClientsOfShim checks that with PM_DAEMON_MODE=enabled a client has a whole
+// session, that its processes go on without it unless keep says otherwise, and that the next
+// client of the project can act on them.
+func TestDaemonServesClientsOfShim(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	w.set("PM_DAEMON_MODE", "enabled")
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", "echo up; exec sleep 1000").with("ready", args{"log": "up"})).says(t, "kept for ")
+	c.ok(t, "start_process", sh("mine", "exec sleep 1000").with("keep", "session"))
+	c.ok(t, "start_process", args{"command": "echo done", "wait": "exit"}).says(t, "done")
+	mine := int(c.info(t, "mine").Data["pid"].(float64))
+	c.closeInput(t)
+	if code := c.exit(t); code != 0 {
+		t.Errorf("got exit code %d, want 0; %s", code, c.stderr)
+	}
+	other := w.open(t)
+	other.info(t, "web").want(t, args{"state": "running", "run": 1})
+	if !poll(endsWithin, func() bool { _, err := os.Stat(fmt.Sprint("/proc/", mine)); return err != nil }) {
+		t.Error("got a process alive whose session has ended")
+	}
+	other.ok(t, "restart_process", args{"process": "web"}).want(t, args{"run": 2})
+	other.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
+}
+
+// TestShimSurvivesItsDaemon checks that a client whose daemon is killed gets an error for the
+// call under way, and that a new session answers later ones.
+func TestShimSurvivesItsDaemon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t); w.removeDaemonLog(t) })
+	w.set("PM_DAEMON_MODE", "enabled")
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", "echo up; exec sleep 1000").with("ready", args{"log": "up"}))
+	_, waiting := c.request(t, "tools/call", args{"name": "wait_for_process", "arguments": args{"process": "web", "until": "exit", "timeout_ms": longWait}})
+	c.ok(t, "list_processes", nil)
+	d, found := w.daemon(t)
+	if !found {
+		t.Fatal("there is no daemon")
+	}
+	check(t, syscall.Kill(d.server, syscall.SIGKILL))
+	if m := c.wait(t, "wait_for_process", waiting); m.Error == nil && m.Result["isError"] != true { // the session may have had the time to answer
+		t.Errorf("got %s, want an error", m.Raw)
+	}
+	if !poll(answersWithin, func() bool { // a call that meets the end of the session fails
+		_, listing := c.request(t, "tools/call", args{"name": "list_processes", "arguments": args{}})
+		return c.wait(t, "list_processes", listing).Error == nil
+	}) {
+		t.Fatal("got no new session")
+	}
+	c.ok(t, "start_process", sh("again", "exec sleep 1000").with("keep", "session")).want(t, args{"state": "running"})
 }

@@ -26,10 +26,10 @@ var logLevels = []mcp.LoggingLevel{
 const metaServer = "pmcp/server"
 
 // Capabilities returns those of sampling, elicitation and roots that the client has, if it takes
-// requests.
+// requests. A session of the daemon has none, because its processes may outlive the client.
 func (r mcpRelay) Capabilities() map[string]any {
 	c := r.s.served.Load()
-	if c == nil {
+	if c == nil || r.s.o.Keep.Here {
 		return nil
 	}
 	caps, requests := c.conn.ClientCapabilities()

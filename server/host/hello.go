@@ -25,8 +25,9 @@ const protocol = 1
 
 // The bounds of the first line of each side.
 const (
-	maxHello  = 4 << 20 // bytes; Linux bounds an environment to 2 MiB, and JSON may double that
-	maxAnswer = 64 << 10
+	answerTime = startTime + helloTime // until the answer must have come
+	maxHello   = 4 << 20               // bytes; Linux bounds an environment to 2 MiB, and JSON may double that
+	maxAnswer  = 64 << 10
 )
 
 // A Hello is the line that opens a connection.
@@ -146,6 +147,8 @@ func exchange(ctx context.Context, c net.Conn, h Hello) (session string, rest *b
 	if len(line) > maxHello {
 		return "", nil, Refusal(fmt.Sprintf("the environment takes %d bytes, at most %d can be sent", len(line), maxHello))
 	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	_, writeErr := c.Write(append(line, '\n')) // a daemon that refuses may close the connection first
