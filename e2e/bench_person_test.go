@@ -116,7 +116,7 @@ func BenchmarkPage(b *testing.B) {
 	chromium, modules := browserOf(b)
 	w, p := newPerson(b)
 	for i := range benchProcesses {
-		p.tool(b, "start_process", own(b, fmt.Sprintf("p%02d", i), "clock", strconv.Itoa(int(time.Second)/(2000/benchProcesses))))
+		p.tool(b, "start_process", own(b, fmt.Sprintf("p%02d", i), "clock", strconv.Itoa(int(time.Second)/(2000/benchProcesses))).with("timeout_ms", 0))
 	}
 	servers := p.servers(b)
 	span := idleSpan

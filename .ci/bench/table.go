@@ -6,9 +6,13 @@ const (
 	fault    = "./logstore/fault"
 )
 
+// browsers is the benchmark that needs a browser, and is skipped without one.
+const browsers = "Page"
+
 // Baselines.
 const (
 	bareServer = "a bare mcp-go server"
+	bareStart  = "`pmcp --version`"
 	bareCall   = "a bare mcp-go server, the same answer"
 	rowStore   = "a row for each line, LIKE"
 )
@@ -57,6 +61,12 @@ var table = []row{
 	{"idle wake-ups without processes", at("Fifty", "idle-wakeups/s"), figure{}, "", target{atMost: 1}},
 	{"idle wake-ups with 50 processes", at("Fifty", "wakeups/s"), figure{}, "", target{atMost: 12}},
 	{"idle CPU with 50 processes, of one core", at("Fifty", "idle-CPU-%"), at("Fifty", "bare-idle-CPU-%"), bareServer, target{atMost: 2}},
+	{"`pmcp ps` beside ten processes: exec → first output", at("Commands/ps", "p50-µs"), at("Commands/ps", "bare-p50-µs"), bareStart, target{atMost: 40_000}},
+	{"`pmcp logs`, the first line", at("Commands/logs", "p50-µs"), at("Commands/logs", "bare-p50-µs"), bareStart, target{}},
+	{"the same beyond a bare start", at("Commands/logs", "beyond-p50-µs"), figure{}, "", target{atMost: 30_000}},
+	{"`pmcp logs -f`: line printed → shown, 99 % of the lines", at("Follow/pmcp", "p99-µs"), at("Follow/tail", "p99-µs"), "`tail -f` of a file", target{atMost: 150_000}},
+	{"the page beside 50 processes with 2,000 lines a second: CPU of its servers, of one core", at(browsers, "page-CPU-%"), at(browsers, "bare-CPU-%"), "the server that stores these lines", target{atMost: 15}},
+	{"longest task of the browser's main thread then", at(browsers, "longest-ms"), figure{}, "", target{atMost: 200}},
 	{"output of a child through the built binary, each line suspected of an error", at("Flood/pmcp", "lines/s"), at("Flood/discard", "lines/s"), "a reader that throws it away", target{factor: 1 / 1.9}},
 	{"memory at that (guardian and server, highest RSS)", at("Flood/pmcp", "peak-MiB"), figure{}, "", target{atMost: 80}},
 	{"`search_logs` at once after a million lines, a rare text", at("Flooded/rare", "p50-µs"), at("Flooded/rare", "bare-p50-µs"), "`ping` of " + bareServer, target{factor: 1. / 8}},
