@@ -421,7 +421,7 @@ func (s *session) keep(stdin *os.File) project.Keep {
 	case s.hosted == nil:
 		return project.Keep{Keeper: s.askKeeper}
 	}
-	k := project.Keep{Here: true, Idle: hostedIdle, Disconnect: func() { s.hosted.Disconnect(stdin) }}
+	k := project.Keep{Here: true, DiesWith: registry.DaemonRecord(s.c.RegistryDir, s.c.DatabasePath).DiesWith, Idle: hostedIdle, Disconnect: func() { s.hosted.Disconnect(stdin) }}
 	if s.hosted.Keeper {
 		k.Idle = keeperIdle
 	}

@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -198,4 +199,28 @@ func TestDaemonListensWhereItIsTold(t *testing.T) {
 		t.Errorf("got %v, want no process", w.processes(t))
 	}
 	w.removeDaemonLog(t)
+}
+
+// TestKeepSaysWithWhatItEnds keeps a process from a session below another subreaper, which adopts the
+// daemon: the answer, get_server_info and the doctor name it.
+func TestKeepSaysWithWhatItEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.launch(t, binary(t), "guard", "--", binary(t))
+	s.initialize(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	r := s.must(t, "start_process", sh("web", "exec sleep 1000").with("keep", "1h"))
+	d := w.awaitDaemon(t)
+	var with string
+	for _, p := range w.processes(t) {
+		if p.pid == d.guardian {
+			with = fmt.Sprintf("ends with process %d (pmcp)", p.parent)
+		}
+	}
+	asResult(t, "start_process", r.message).says(t, with)
+	info := s.must(t, "get_server_info", nil)
+	info.says(t, "daemon, ends also with process ", "kept: web for ")
+	if text, _, err := w.doctor(); err != nil || !strings.Contains(text, "dies_with=\"process ") {
+		t.Errorf("got %v and %s, want what the daemon ends with", err, text)
+	}
 }

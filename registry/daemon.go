@@ -75,6 +75,20 @@ func Daemon(dir, database string) (id string, lives bool) {
 	return readDaemon(f), true
 }
 
+// DaemonRecord returns the record of the daemon for a database, which must be an absolute path.
+// The record is zero if none takes connections.
+func DaemonRecord(dir, database string) Record {
+	id, _ := Daemon(dir, database)
+	if id == "" {
+		return Record{}
+	}
+	r, err := readRecord(dir, id)
+	if err != nil {
+		return Record{}
+	}
+	return r
+}
+
 // readDaemon returns the session that a daemon's lock names, "" for none.
 func readDaemon(f *os.File) string {
 	content := make([]byte, maxDaemonLock)

@@ -27,6 +27,19 @@ func TestOnlyOneDaemonPerDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("announced", "/a.db", id, true)
+	if got := DaemonRecord(dir, "/a.db"); got.ID != "" {
+		t.Errorf("DaemonRecord = %+v without a record, want none", got)
+	}
+	reg, err := Register(dir, id, Record{Transport: TransportDaemon, DiesWith: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := DaemonRecord(dir, "/a.db"); got.ID != id || got.DiesWith != "x" || !got.Daemon() {
+		t.Errorf("DaemonRecord = %+v, want that of %s", got, id)
+	}
+	if err := reg.Close(); err != nil {
+		t.Fatal(err)
+	}
 	check("another database", "/b.db", "", false)
 	if _, err := LockDaemon(dir, "/a.db"); !errors.Is(err, ErrDaemonLives) {
 		t.Errorf("LockDaemon = %v, want ErrDaemonLives", err)

@@ -220,6 +220,9 @@ func (s *Server) listServers(r *serverInfoResult) error {
 		switch {
 		case e.Record.Daemon() && live:
 			other.Status = "daemon"
+			if with := e.Record.DiesWith; with != "" {
+				other.Status += ", ends also with " + with
+			}
 		case live:
 			r.TotalServerProcesses++
 			other.Status = "running"

@@ -230,14 +230,17 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	if request.Definition.Command == "" && !request.Restart {
 		r.commandResult = commandOf(&now)
 	}
-	changed, owned := "", ""
+	changed, owned, ends := "", "", ""
 	if len(started.Changed) > 0 {
 		changed = "changed without a restart: " + strings.Join(started.Changed, ", ")
 	}
 	if r.Owner != nil {
 		owned = "another pmcp server (another editor window) owns it; its log can be read here"
 	}
-	r.Hint = joinHints(append(started.Line.Notes, changed, owned, started.Hint, r.Hint)...)
+	if r.KeptFor != "" && request.Keep != "" && s.o.Keep.DiesWith != "" {
+		ends = "the daemon, and what it keeps, also ends with " + s.o.Keep.DiesWith
+	}
+	r.Hint = joinHints(append(started.Line.Notes, changed, owned, ends, started.Hint, r.Hint)...)
 	r.fit(output.limit())
 	return r, r.deathError()
 }

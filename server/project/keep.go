@@ -21,6 +21,8 @@ type Keep struct {
 	// Here means that the daemon has started this session: what is kept goes on in it
 	// when its client is gone.
 	Here bool
+	// DiesWith is what ends the daemon although no session does, "" for nothing.
+	DiesWith string
 	// For is how long a process is kept here if its start does not say; 0 means that it
 	// is not kept.
 	For time.Duration
