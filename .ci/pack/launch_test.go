@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -64,6 +65,35 @@ func TestLaunchersLeaveNothing(t *testing.T) {
 			if len(left) > 0 {
 				log, _ := os.ReadFile(stderr.Name())
 				t.Errorf("got %q left, want nothing: %s", left, log)
+			}
+		})
+	}
+}
+
+// TestReadmeInstalls runs the lines of README.md that install a release, in the directory of the
+// release and an empty home, and then each program that they install.
+func TestReadmeInstalls(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the lines are for amd64")
+	}
+	dir := theRelease(t)
+	readme, err := os.ReadFile("README.md")
+	check(t, err)
+	for name, line := range map[string]string{
+		"archive": regexp.MustCompile(`(?m)^mkdir .* tar .*$`).FindString(string(readme)),
+		"npx":     regexp.MustCompile(`(?m)^npm install .*$`).FindString(string(readme)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			needsNode(t, name)
+			home := t.TempDir()
+			cmd := exec.Command("sh", "-ec", line+"\npmcp --version")
+			cmd.Dir = dir
+			cmd.Env = append(environment(home, home+"/.local/bin:"+os.Getenv("PATH"), npmRegistry(t)), "npm_config_prefix="+home+"/.local")
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "pmcp "+versionOf(t, dir)+" (commit ") {
+				t.Errorf("%s: got %v and %s, want a version", line, err, out)
+			}
+			if _, err := os.Stat(home + "/.local/bin/pmcp"); err != nil {
+				t.Error(err)
 			}
 		})
 	}
