@@ -530,7 +530,15 @@ func (s *session) dialDaemon(ctx context.Context) (net.Conn, error) {
 	if s.c.Daemon.AutoStart && s.lifeline != nil {
 		o.Start = s.lifeline.Detach
 	}
-	return daemon.Dial(ctx, o)
+	c, err := daemon.Dial(ctx, o)
+	switch {
+	case !errors.Is(err, daemon.ErrNone):
+	case !s.c.Daemon.AutoStart:
+		err = fmt.Errorf("%w, and PM_DAEMON_AUTO_START=false lets none be started", err)
+	default:
+		err = fmt.Errorf("%w, and a server without a guardian starts none", err)
+	}
+	return c, err
 }
 
 // recordClient adds the client's name to the record and to the stored data of runs.

@@ -168,3 +168,24 @@ func TestShimSurvivesItsDaemon(t *testing.T) {
 	}
 	c.ok(t, "start_process", sh("again", "exec sleep 1000").with("keep", "session")).want(t, args{"state": "running"})
 }
+
+// TestPersonStartsThroughDaemon checks that `pmcp start` has the daemon run a process as it was
+// started before, and that `pmcp ps` shows how long it is kept.
+func TestPersonStartsThroughDaemon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", "exec sleep 1000"))
+	w.wantCommand(t, 1, []string{"start", "web"}, "web is running already")
+	c.closeInput(t)
+	c.exit(t)
+	w.wantCommand(t, 0, []string{"start", "--keep", "2h", "web"}, "web: running, run 2", "kept for ")
+	w.wantCommand(t, 0, []string{"ps"}, "web", "running, kept for ")
+	w.wantCommand(t, 0, []string{"ps", "--json"}, `"kept_for":`)
+	w.wantCommand(t, 0, []string{"stop", "web"}, "web: stopped")
+	w.wantCommand(t, 2, []string{"start", "wbe"}, "did you mean web?")
+	w.endDaemon(t)
+	w.set("PM_DAEMON_AUTO_START", "false")
+	w.wantCommand(t, 2, []string{"start", "web"}, "there is no daemon, and PM_DAEMON_AUTO_START=false lets none be started")
+}

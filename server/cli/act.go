@@ -24,11 +24,32 @@ func (s *screen) actCommand(use, short, tool string) *cobra.Command {
 	return c
 }
 
-// act calls a tool for each of the processes that are running and prints the answers. It
-// goes on after an error and returns all of them.
+// startCommand returns the command that starts processes by their stored definitions. The
+// daemon runs them, because what the server of this command started would end with it.
+func (s *screen) startCommand() *cobra.Command {
+	keep := ""
+	c := &cobra.Command{
+		Use: "start NAME…", Short: "Start processes as they were started before, for the daemon to keep", Args: cobra.MinimumNArgs(1), ValidArgsFunction: s.completeNames,
+		Example: "  pmcp start web\n  pmcp start --keep 7d web",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return s.call(cmd.Context(), "start_process", names, false, callArguments{Keep: keep})
+		},
+	}
+	c.Flags().StringVar(&s.where.project, "project", "", "of this project: a path or a label (default: that of the current directory)")
+	c.Flags().StringVar(&keep, "keep", "24h", "stop them after this time: at most 7d")
+	return c
+}
+
+// act calls a tool for each of the processes that are running and prints the answers.
 func (s *screen) act(ctx context.Context, tool string, names []string) error {
+	return s.call(ctx, tool, names, true, callArguments{})
+}
+
+// call calls a tool, with more arguments, for each of the processes that are running, or that
+// are not, and prints the answers. It goes on after an error and returns all of them.
+func (s *screen) call(ctx context.Context, tool string, names []string, running bool, more callArguments) error {
 	s.found = false
-	live, err := s.live(ctx, names)
+	live, err := s.which(ctx, names, running)
 	if err != nil || len(live) == 0 {
 		return err
 	}
@@ -40,7 +61,11 @@ func (s *screen) act(ctx context.Context, tool string, names []string) error {
 	defer func() { _ = own.Close() }()
 	var failed []error
 	for _, name := range live {
-		arguments, err := json.Marshal(callArguments{Process: name, Project: s.where.project})
+		more.Process, more.Project = name, s.where.project
+		if !running {
+			more.Process, more.Name = "", name
+		}
+		arguments, err := json.Marshal(more)
 		if err != nil {
 			return err
 		}
@@ -56,9 +81,9 @@ func (s *screen) act(ctx context.Context, tool string, names []string) error {
 	return errors.Join(failed...)
 }
 
-// live returns the processes that a server is running, and reports the others: what the
-// server of this command started would end with the command.
-func (s *screen) live(ctx context.Context, arguments []string) (live []string, err error) {
+// which returns the processes that a server is running or, unless running is set, those that
+// none is running. It reports the others.
+func (s *screen) which(ctx context.Context, arguments []string, running bool) (which []string, err error) {
 	r, err := s.read(ctx)
 	if err != nil {
 		return nil, err
@@ -73,17 +98,21 @@ func (s *screen) live(ctx context.Context, arguments []string) (live []string, e
 		switch {
 		case err != nil:
 			return nil, err
-		case run.Owner == nil:
+		case running && run.Owner == nil:
 			fmt.Fprintf(s.err, "pmcp: %s is not running\n", name)
+		case !running && run.Owner != nil:
+			fmt.Fprintf(s.err, "pmcp: %s is running already\n", name)
 		default:
-			live = append(live, name)
+			which = append(which, name)
 		}
 	}
-	return live, nil
+	return which, nil
 }
 
 // callArguments are the arguments of a call about one process.
 type callArguments struct {
-	Process string `json:"process"`
+	Process string `json:"process,omitempty"`
+	Name    string `json:"name,omitempty"` // of one to start
+	Keep    string `json:"keep,omitempty"`
 	Project string `json:"project,omitempty"`
 }

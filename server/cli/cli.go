@@ -77,7 +77,7 @@ func (s *screen) commands() *cobra.Command {
 	}
 	reading := []*cobra.Command{s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand(), s.topCommand()}
 	root.AddCommand(reading...)
-	root.AddCommand(s.openCommand(), s.actCommand("stop", "Stop processes and all they started", "stop_process"),
+	root.AddCommand(s.openCommand(), s.startCommand(), s.actCommand("stop", "Stop processes and all they started", "stop_process"),
 		s.actCommand("restart", "Restart processes that are running", "restart_process"))
 	for _, c := range reading {
 		c.PreRun = func(*cobra.Command, []string) { s.found = false }

@@ -43,6 +43,7 @@ type psRow struct {
 	MemoryBytes uint64            `json:"memory_bytes,omitempty"`
 	StartedAt   string            `json:"started_at,omitempty"`
 	EndedAt     string            `json:"ended_at,omitempty"`
+	KeptFor     string            `json:"kept_for,omitempty"`
 	Owner       string            `json:"owner,omitempty"`
 	Command     string            `json:"command"`
 }
@@ -95,6 +96,9 @@ func rowOf(run *project.Run) psRow {
 		CPUPercent: run.CPUPercent, MemoryBytes: run.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
 		Command: commandOf(run),
 	}
+	if left := run.KeptFor(); left > 0 {
+		row.KeptFor = args.FormatAge(left)
+	}
 	if run.Exit != nil {
 		if row.Signal = run.Exit.Signal; row.Signal == "" {
 			row.ExitCode = &run.Exit.Code
@@ -134,6 +138,9 @@ func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	}
 	if run.EndedBadly() {
 		c = red
+	}
+	if left := run.KeptFor(); left > 0 {
+		state += ", kept for " + args.FormatAge(left)
 	}
 	row := []cell{{name, bold}, {state, c}, {}, {}, {listens(run), cyan}, {}, {}, {}, {line.Visible(strings.TrimPrefix(commandOf(run), filepath.Dir(run.Executable)+"/")), dim}}
 	if run.Status.Run > 0 {
