@@ -450,7 +450,7 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 	s.manager = process.NewManager(process.Options{
 		Project: s.c.ProjectDir, Session: s.id, Journal: store, Recorder: recorder, Log: s.log,
 		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,
-		Subreaper: runtime.GOOS == "linux" && s.adopts == nil, AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, Allowed: s.c.AllowedCommands,
+		Subreaper: runtime.GOOS == "linux" && s.adopts == nil, AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, TakeHTTP: s.upstream.TakeHTTP, Allowed: s.c.AllowedCommands,
 		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
 		OnSample: s.store.SaveSample,
 	})

@@ -58,7 +58,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{
-		"github.com/mark3labs/mcp-go":          {"pmcp/server", "pmcp/server/cli", "pmcp/server/stdio", "pmcp/server/stdio/stdiotest"},
+		"github.com/mark3labs/mcp-go":          {"pmcp/server", "pmcp/server/cli", "pmcp/server/stdio", "pmcp/server/stdio/stdiotest", "pmcp/server/upstream"},
 		"github.com/mattn/go-sqlite3":          {"pmcp/logstore/db"},
 		"database/sql":                         {"pmcp/logstore", "pmcp/logstore/db"},
 		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},

@@ -27,17 +27,34 @@ func npmServer(t testing.TB, name string) string {
 	return filepath.Join(modules, ".bin", name)
 }
 
+// overEach runs test with the arguments that start the MCP server "everything" from npm as the process
+// every, over its standard streams and over HTTP. path is its program, which speaks on these streams.
+func overEach(t *testing.T, test func(t *testing.T, path string, start args)) {
+	path := npmServer(t, "mcp-server-everything")
+	t.Run("stdio", func(t *testing.T) {
+		t.Parallel()
+		test(t, path, args{"name": "every", "command": path, "stdio": "mcp"})
+	})
+	t.Run("http", func(t *testing.T) {
+		t.Parallel()
+		test(t, path, args{"name": "every", "command": path, "args": []string{"streamableHttp"}, "stdio": "mcp-http", "ports": args{"PORT": 0}})
+	})
+}
+
 // TestMCPServerResultsEqualDirectOnes calls the tools of the MCP server "everything"
 // through pmcp and directly, and compares the results.
 func TestMCPServerResultsEqualDirectOnes(t *testing.T) {
 	t.Parallel()
-	path := npmServer(t, "mcp-server-everything")
+	overEach(t, testMCPServerResults)
+}
+
+func testMCPServerResults(t *testing.T, path string, start args) {
 	w := newUpstreamWorld(t)
 	direct := w.launch(t, path)
 	direct.initialize(t)
 	s := w.start(t)
 	s.initialize(t)
-	if r := s.must(t, "start_process", args{"name": "every", "command": path, "stdio": "mcp"}); r.Data["ready"] != true {
+	if r := s.must(t, "start_process", start); r.Data["ready"] != true {
 		t.Errorf("got %s, want ready", r.Text)
 	}
 	for _, call := range []args{
@@ -81,13 +98,20 @@ func TestMCPServerResultsEqualDirectOnes(t *testing.T) {
 // pmcp and directly, reads and gets each, and compares the results.
 func TestMCPOffersEqualDirectOnes(t *testing.T) {
 	t.Parallel()
-	path := npmServer(t, "mcp-server-everything")
+	overEach(t, testMCPOffers)
+}
+
+func testMCPOffers(t *testing.T, path string, start args) {
 	w := newUpstreamWorld(t)
 	direct := w.launch(t, path)
 	direct.initialize(t)
 	s := w.start(t)
 	s.initialize(t)
 	every := args{"command": path}
+	if start["stdio"] == "mcp-http" {
+		s.must(t, "start_process", start)
+		every = args{"process": "every"}
+	}
 	r := s.must(t, "list_mcp_tools", every)
 	lists := map[string][]any{}
 	for key, method := range map[string]string{"resources": "resources/list", "resource_templates": "resources/templates/list", "prompts": "prompts/list"} {
@@ -113,7 +137,7 @@ func TestMCPOffersEqualDirectOnes(t *testing.T) {
 		for _, content := range contents {
 			want = append(want, map[string]any{"type": "resource", "resource": content})
 		}
-		got := s.tool(t, "read_mcp_resource", args{"command": path, "uri": uri})
+		got := s.tool(t, "read_mcp_resource", every.with("uri", uri))
 		if !sameButTimes(got.Result["content"], want) {
 			t.Errorf("%s:\ngot  %.500s\nwant %.500v", uri, got.Raw, want)
 		}
@@ -135,17 +159,17 @@ func TestMCPOffersEqualDirectOnes(t *testing.T) {
 			}
 			want = append(want, m["content"])
 		}
-		got := s.tool(t, "get_mcp_prompt", args{"command": path, "prompt": name, "arguments": arguments})
+		got := s.tool(t, "get_mcp_prompt", every.with("prompt", name).with("arguments", arguments))
 		if !sameButTimes(got.Result["content"], want) {
 			t.Errorf("%s:\ngot  %.500s\nwant %.500v", name, got.Raw, want)
 		}
 	}
 	for tool, call := range map[string]args{"read_mcp_resource": {"uri": "demo://nothing"}, "get_mcp_prompt": {"prompt": "nothing"}} {
-		call["command"] = path
+		maps.Copy(call, every)
 		if r := s.tool(t, tool, call); !r.Error || !strings.Contains(r.Text, "nothing") || !strings.Contains(r.Text, "list_mcp_tools shows what the server has") {
 			t.Errorf("%s: got %s, want the server's refusal", tool, r.Text)
 		}
-		if r := s.tool(t, tool, args{"command": path}); !r.Error || !strings.Contains(r.Text, "missing argument") {
+		if r := s.tool(t, tool, every); !r.Error || !strings.Contains(r.Text, "missing argument") {
 			t.Errorf("%s: got %s, want the missing argument", tool, r.Text)
 		}
 	}
@@ -155,7 +179,10 @@ func TestMCPOffersEqualDirectOnes(t *testing.T) {
 // directly and through pmcp, and compares what the client is asked and what the tools return.
 func TestMCPServerAsksTheClient(t *testing.T) {
 	t.Parallel()
-	path := npmServer(t, "mcp-server-everything")
+	overEach(t, testMCPServerAsks)
+}
+
+func testMCPServerAsks(t *testing.T, path string, start args) {
 	w := newUpstreamWorld(t)
 	able := func(s *session) *session {
 		s.responses = map[string]any{
@@ -167,7 +194,7 @@ func TestMCPServerAsksTheClient(t *testing.T) {
 		return s
 	}
 	direct, s := able(w.launch(t, path)), able(w.start(t))
-	s.must(t, "start_process", args{"name": "every", "command": path, "stdio": "mcp"})
+	s.must(t, "start_process", start)
 	for _, call := range []args{
 		{"name": "trigger-sampling-request", "arguments": args{"prompt": "say it", "maxTokens": 50}},
 		{"name": "trigger-elicitation-request", "arguments": args{}},
@@ -244,10 +271,13 @@ func sameButTimes(a, b any) bool {
 
 func TestMCPProgressAndCancelAreRelayed(t *testing.T) {
 	t.Parallel()
-	path := npmServer(t, "mcp-server-everything")
+	overEach(t, testMCPProgress)
+}
+
+func testMCPProgress(t *testing.T, _ string, start args) {
 	s := newUpstreamWorld(t).start(t)
 	s.initialize(t)
-	s.must(t, "start_process", args{"name": "every", "command": path, "stdio": "mcp"})
+	s.must(t, "start_process", start)
 	long := func(seconds float64) args {
 		return args{"name": "call_mcp_tool", "arguments": args{
 			"process": "every", "tool": "trigger-long-running-operation", "arguments": args{"duration": seconds, "steps": 4},

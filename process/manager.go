@@ -183,6 +183,8 @@ func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
 	switch {
 	case spec.mcp() && m.o.TakeStdio == nil:
 		return spec, command.Executable{}, fmt.Errorf("%w: stdio mcp is not available here", ErrInvalid)
+	case spec.Stdio == StdioHTTP && m.o.TakeHTTP == nil:
+		return spec, command.Executable{}, fmt.Errorf("%w: stdio mcp-http is not available here", ErrInvalid)
 	case spec.Ready != nil && spec.Ready.Log != "" && m.o.AwaitLine == nil:
 		return spec, command.Executable{}, fmt.Errorf("%w: ready.log is not available here", ErrInvalid)
 	}

@@ -14,7 +14,7 @@ func (m *Manager) launch(e *entry) error {
 	m.mu.Lock()
 	spec, exe := e.status.Spec, e.exe
 	m.mu.Unlock()
-	before := m.baselinePorts(spec.Ready)
+	before := m.baselinePorts(spec.rules())
 	id, number, err := m.o.Journal.NewRun(m.o.Project, spec.Name)
 	if err != nil {
 		m.undoStart(e, err)
@@ -31,7 +31,7 @@ func (m *Manager) launch(e *entry) error {
 	st := &e.status
 	st.RunID, st.Run, st.PID = id, number, 0
 	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = began, time.Time{}, nil, "", ""
-	st.Ready, st.ReadyAt, st.NotReady, st.HTTP, st.Ports = nil, time.Time{}, "", nil, nil
+	st.Ready, st.ReadyAt, st.NotReady, st.HTTP, st.Ports, st.refused = nil, time.Time{}, "", nil, nil, false
 	if err != nil { // the run number is used up; the recorded end of the previous run stays
 		m.o.Journal.EndCapture(id)
 		st.EndedAt, st.Reason = st.StartedAt, err.Error()
@@ -49,7 +49,7 @@ func (m *Manager) launch(e *entry) error {
 	if stop != nil {
 		run.stop(*stop)
 	}
-	m.wg.Go(func() { m.supervise(e, run, id, spec.Ready, before) })
+	m.wg.Go(func() { m.supervise(e, run, id, spec, before) })
 	return nil
 }
 
@@ -92,10 +92,11 @@ func (m *Manager) startRun(spec Spec, exe command.Executable, run int64) (runner
 }
 
 // supervise follows one run to its end and then applies the restart policy.
-func (m *Manager) supervise(e *entry, run runner, id int64, ready *Ready, before portBaseline) {
+func (m *Manager) supervise(e *entry, run runner, id int64, spec Spec, before portBaseline) {
 	ctx, cancel := context.WithCancel(m.ctx)
-	if ready != nil {
-		m.wg.Go(func() { m.awaitReady(ctx, e, run, id, ready, before) })
+	if rules := spec.rules(); rules != nil {
+		r := readiness{m: m, run: id, runner: run, spec: spec, rules: rules, baseline: before}
+		m.wg.Go(func() { m.awaitReady(ctx, e, r) })
 	}
 	for background := run.Background(); ; background = nil {
 		select {

@@ -45,6 +45,11 @@ type Options struct {
 	// run. The owner reports readiness with SetReady. If TakeStdio is nil, a Spec
 	// with Stdio "mcp" is refused.
 	TakeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
+	// TakeHTTP receives the URL of each run whose Stdio is "mcp-http" once the run
+	// listens there. ctx ends with the run. TakeHTTP must not block. The caller
+	// reports readiness with SetReady. If TakeHTTP is nil, a Spec with Stdio
+	// "mcp-http" is refused.
+	TakeHTTP func(ctx context.Context, name string, run int64, url string)
 	// Allowed are the absolute files and directories that executables may come
 	// from (PM_ALLOWED_COMMANDS). Nil means any.
 	Allowed []string

@@ -87,7 +87,9 @@ func heldSentence(port int, holder string) string {
 type readiness struct {
 	m        *Manager
 	run      int64
-	rules    *Ready
+	runner   runner
+	spec     Spec
+	rules    *Ready // of spec
 	baseline portBaseline
 	line     <-chan error // receives the result of the wait for a line; nil afterwards
 	matched  time.Time    // when a line was found to match; zero until then
@@ -101,29 +103,31 @@ type readiness struct {
 	// pending describes what is missing for each rule, in the order log, port,
 	// http.
 	pending [3]string
+	left    string // what is left of the tree, once its first process has ended
+	url     string // of an MCP server, once it is known
 }
 
 // awaitReady checks the rules of a run until all of them hold, and then marks the
-// run as ready. It also returns when ctx ends, as it does with the run.
-func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64, rules *Ready, before portBaseline) {
-	r := &readiness{m: m, run: id, rules: rules, baseline: before}
+// run as ready, or passes an MCP server on to Options.TakeHTTP. It also returns when
+// ctx ends, as it does with the run.
+func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
 	var lines tasks
 	defer lines.Close()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(run)
 	defer cancel()
-	if rules.Log != "" {
+	if r.rules.Log != "" {
 		line := make(chan error, 1)
-		r.line, r.pending[0] = line, fmt.Sprintf("no line has matched %q yet", rules.Log)
-		pattern := regexp.MustCompile(rules.Log) // Ready.check has compiled this pattern without an error
+		r.line, r.pending[0] = line, fmt.Sprintf("no line has matched %q yet", r.rules.Log)
+		pattern := regexp.MustCompile(r.rules.Log) // Ready.check has compiled this pattern without an error
 		var filter stackFilter
 		lines.Go(func() {
-			_, err := m.o.AwaitLine(ctx, id, func(stream uint8, text string) bool {
+			_, err := m.o.AwaitLine(ctx, r.run, func(stream uint8, text string) bool {
 				return !filter.quoted(stream, text) && pattern.MatchString(text)
 			})
 			line <- err
 		})
 	}
-	if rules.HTTP != "" {
+	if r.rules.HTTP != "" {
 		r.client = newReadyClient()
 		defer r.client.CloseIdleConnections()
 	}
@@ -133,33 +137,91 @@ func (m *Manager) awaitReady(ctx context.Context, e *entry, run runner, id int64
 		if ctx.Err() != nil {
 			return
 		}
-		why := r.pendingText()
 		wasGone := gone
-		if gone = isDying(run.PID()); gone && wasGone && why != "" { // else its end may be about to be recorded
-			why = "its first process has exited, others of its tree live; " + why
+		if gone = isDying(r.runner.PID()); gone && wasGone { // else its end may be about to be recorded
+			r.left = "its first process has exited, others of its tree live"
 		}
-		var ports []int
-		if why == "" {
-			if !r.settle(ctx, run) {
-				return
+		if r.pendingText() == "" && !r.settle(ctx) {
+			return
+		}
+		if r.publish(e) {
+			if r.url != "" {
+				m.o.TakeHTTP(run, r.spec.Name, r.run, r.url)
 			}
-			ports = r.ports()
+			return
 		}
-		answers := slices.DeleteFunc(slices.Clone(r.answers[:]), func(a HTTPAnswer) bool { return a.Status == 0 })
-		m.update(e, run, func(st *Status) bool {
-			st.HTTP = answers
-			if why == "" {
-				st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
-				m.meter.setPorts(id, ports)
-				return true
+		if !r.sleep(ctx, pause) {
+			return
+		}
+	}
+}
+
+// publish stores what the checks have found. It reports whether all rules hold.
+func (r *readiness) publish(e *entry) (hold bool) {
+	var ports []int
+	if r.pendingText() == "" {
+		own := r.ownNow()
+		ports = sockets.Ports(own)
+		if r.spec.Stdio == StdioHTTP {
+			r.url, r.pending[1] = r.spec.endpoint(own)
+		}
+	}
+	why := r.pendingText()
+	answers := slices.DeleteFunc(slices.Clone(r.answers[:]), func(a HTTPAnswer) bool { return a.Status == 0 })
+	r.m.update(e, r.runner, func(st *Status) bool {
+		st.HTTP = answers
+		switch {
+		case why == "" && r.url != "":
+			st.NotReady, st.Ports = unanswered, ports
+		case why == "":
+			st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
+		default:
+			if r.left != "" {
+				why = r.left + "; " + why
 			}
 			changed := why != st.NotReady
 			st.NotReady = why
 			return changed
-		})
-		if why == "" || !r.sleep(ctx, pause) {
-			return
 		}
+		r.m.meter.setPorts(r.run, ports)
+		return true
+	})
+	return why == ""
+}
+
+// endpoint returns the URL at which an MCP server whose tree holds the sockets own speaks
+// MCP, or why that is not known.
+func (s Spec) endpoint(own []sockets.Socket) (url, why string) {
+	target := "/mcp"
+	if s.Ready != nil && s.Ready.HTTP != "" {
+		target = s.Ready.targets()[0]
+	}
+	if !strings.HasPrefix(target, "/") {
+		return target, ""
+	}
+	only := func(may func(port int) bool) []sockets.Socket {
+		return slices.DeleteFunc(slices.Clone(own), func(o sockets.Socket) bool { return !may(o.Port()) })
+	}
+	assigned := only(func(port int) bool {
+		for _, p := range s.Ports {
+			if p.Port == port {
+				return true
+			}
+		}
+		return false
+	})
+	if s.Ready != nil && s.Ready.Port != nil && *s.Ready.Port != 0 {
+		own = only(func(port int) bool { return port == *s.Ready.Port })
+	} else if len(assigned) > 0 {
+		own = assigned
+	}
+	switch ports := sockets.Ports(own); len(ports) {
+	case 0:
+		return "", "it does not listen on any TCP port yet"
+	case 1:
+		return "http://" + own[0].Dial() + target, ""
+	default:
+		return "", fmt.Sprintf("it listens on %s: ready.port has to name the one that speaks MCP", joinPorts(ports))
 	}
 }
 
@@ -197,15 +259,15 @@ func (r *readiness) sleep(ctx context.Context, pause time.Duration) bool {
 // settle waits after a match of Ready.Log until the run has been silent for
 // readyQuiet, at most readySettle after the match. It reports whether ctx is still
 // alive, and so the run.
-func (r *readiness) settle(ctx context.Context, run runner) bool {
+func (r *readiness) settle(ctx context.Context) bool {
 	for !r.matched.IsZero() {
-		left := min(time.Until(run.printedAt().Add(readyQuiet)), time.Until(r.matched.Add(readySettle)))
+		left := min(time.Until(r.runner.printedAt().Add(readyQuiet)), time.Until(r.matched.Add(readySettle)))
 		if left <= 0 {
-			if !isDying(run.PID()) {
+			if !isDying(r.runner.PID()) {
 				break
 			}
 			select {
-			case <-run.Background():
+			case <-r.runner.Background():
 				return true
 			case <-ctx.Done():
 				return false
@@ -254,14 +316,14 @@ func (r *readiness) check(ctx context.Context) {
 	}
 }
 
-// ports returns the ports that the run's tree listens on now. A caller that waited
+// ownNow returns the sockets on which the run's tree listens now. A caller that waited
 // for readiness needs the ports next, and the sampler may not have seen them yet.
-func (r *readiness) ports() []int {
+func (r *readiness) ownNow() []sockets.Socket {
 	listeners, err := sockets.Listening()
 	if err != nil {
 		return nil // check reports the error
 	}
-	return sockets.Ports(r.own(listeners, time.Now()))
+	return r.own(listeners, time.Now())
 }
 
 // own returns the listeners that the run's tree holds, except a debugger's on a port
@@ -340,8 +402,8 @@ func joinPorts(ports []int) string {
 	return strings.Join(words, ", ")
 }
 
-// SetReady sets the readiness of run, the current run of name, whose Stdio is
-// "mcp". Such a run is ready once it answers, which only the owner of its streams
+// SetReady sets the readiness of run, the current run of name, which is an MCP
+// server. Such a run is ready once it answers, which only the owner of its connection
 // can see. If ready is false, why describes what is missing. SetReady waits for
 // the end of the spawn, so TakeStdio itself must not call SetReady. It does
 // nothing for a run that is not current, is not running or is no MCP server.
@@ -358,10 +420,10 @@ func (m *Manager) SetReady(name string, run int64, ready bool, why string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := &e.status
-	if st.RunID != run || st.State != Running || !st.Spec.mcp() {
+	if st.RunID != run || st.State != Running || !SpeaksMCP(st.Spec.Stdio) {
 		return
 	}
-	st.Ready, st.NotReady, st.ReadyAt = &ready, why, time.Time{}
+	st.Ready, st.NotReady, st.ReadyAt, st.refused = &ready, why, time.Time{}, !ready
 	if ready {
 		st.NotReady, st.ReadyAt = "", time.Now()
 	}

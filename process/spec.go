@@ -59,7 +59,10 @@ type Spec struct {
 	// or "mcp" for messages to Options.TakeStdio. A stop of an MCP run closes its
 	// standard input first and allows 10 s by default (see StopSpec.Timeout). An
 	// MCP run is ready when SetReady reports that, and its Spec must not have
-	// Ready.
+	// Ready. "mcp-http" is "log" for an MCP server on a TCP port: Options.TakeHTTP
+	// gets its address once the other rules of Ready hold, and SetReady reports
+	// that it is ready. The address is Ready.HTTP, by default /mcp; a path is on
+	// Ready.Port, else on one of Ports, else on the only port of the tree.
 	Stdio string `json:"stdio,omitempty"`
 	// Ready defines when a run counts as ready. Nil means that readiness is not
 	// checked.
@@ -163,8 +166,10 @@ func (s Spec) resolved(project string) (Spec, error) {
 // checkStdio rejects settings of the streams that contradict each other.
 func (s Spec) checkStdio() error {
 	switch {
-	case s.Stdio != "" && s.Stdio != StdioLog && s.Stdio != StdioMCP:
-		return fmt.Errorf("%w: stdio %q: want log or mcp", ErrInvalid, s.Stdio)
+	case s.Stdio != "" && s.Stdio != StdioLog && !SpeaksMCP(s.Stdio):
+		return fmt.Errorf("%w: stdio %q: want log, mcp or mcp-http", ErrInvalid, s.Stdio)
+	case s.Stdio == StdioHTTP && s.Ready != nil && len(s.Ready.targets()) > 1:
+		return fmt.Errorf("%w: ready.http: with stdio mcp-http it is the one URL or path that speaks MCP", ErrInvalid)
 	case s.Stdio == StdioMCP && (s.PTY || s.MergeOutput):
 		return fmt.Errorf("%w: stdio mcp goes with neither pty nor merge_output: stdout carries messages and nothing else", ErrInvalid)
 	case s.Stdio == StdioMCP && s.Service:
@@ -264,9 +269,13 @@ func resolveDir(dir, project string) (string, error) {
 
 // Values of Spec.Stdio.
 const (
-	StdioLog = "log"
-	StdioMCP = "mcp"
+	StdioLog  = "log"
+	StdioMCP  = "mcp"
+	StdioHTTP = "mcp-http"
 )
+
+// SpeaksMCP reports whether a process with that Spec.Stdio is an MCP server.
+func SpeaksMCP(stdio string) bool { return stdio == StdioMCP || stdio == StdioHTTP }
 
 // Differs returns the fields in which two Specs of one process differ and which
 // only a new run can change. It names them as the tools do: "command", "args",
@@ -285,7 +294,7 @@ func (s Spec) Differs(other Spec) []string {
 	compare("stdin", s.Stdin == other.Stdin)
 	compare("pty", s.PTY == other.PTY)
 	compare("merge_output", s.MergeOutput == other.MergeOutput)
-	compare("stdio", s.mcp() == other.mcp())
+	compare("stdio", cmp.Or(s.Stdio, StdioLog) == cmp.Or(other.Stdio, StdioLog))
 	compare("ports", maps.EqualFunc(s.Ports, other.Ports, func(a, b AssignedPort) bool { return a.Preferred == b.Preferred }))
 	compare("ready", reflect.DeepEqual(s.Ready, other.Ready))
 	return names
@@ -293,6 +302,24 @@ func (s Spec) Differs(other Spec) []string {
 
 // ChecksReady reports whether runs of s become ready: by rules, or as an MCP
 // server that answers.
-func (s Spec) ChecksReady() bool { return s.Ready != nil || s.mcp() }
+func (s Spec) ChecksReady() bool { return s.Ready != nil || SpeaksMCP(s.Stdio) }
 
+// mcp reports whether the standard streams carry MCP.
 func (s Spec) mcp() bool { return s.Stdio == StdioMCP }
+
+// rules returns the rules that the Manager checks: Ready, except that the MCP client
+// requests what Ready.HTTP names itself.
+func (s Spec) rules() *Ready {
+	if s.Stdio != StdioHTTP {
+		return s.Ready
+	}
+	rules := Ready{}
+	if s.Ready != nil {
+		rules = *s.Ready
+	}
+	if rules.Port == nil && (rules.HTTP == "" || strings.HasPrefix(rules.HTTP, "/")) {
+		rules.Port = new(int) // any
+	}
+	rules.HTTP = ""
+	return &rules
+}

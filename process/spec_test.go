@@ -37,7 +37,7 @@ func TestInvalidSpecsAreRefused(t *testing.T) {
 		"stop timeout":               func(s *Spec) { s.Stop.Timeout = time.Hour },
 		"SIGINT":                     func(s *Spec) { s.Stop.Signal = "SIGFOO" },
 		"cannot be caught":           func(s *Spec) { s.Stop.Signal = "KILL" },
-		"log or mcp":                 func(s *Spec) { s.Stdio = "x" },
+		"want log, mcp or mcp-http":  func(s *Spec) { s.Stdio = "x" },
 		"neither pty nor":            func(s *Spec) { s.Stdio, s.PTY = StdioMCP, true },
 		"mcp is not available":       func(s *Spec) { s.Stdio = StdioMCP },
 		"warn, stop or restart":      func(s *Spec) { s.Limits = &Limits{Action: "x"} },

@@ -70,6 +70,8 @@ type Main struct {
 	// Background reports that the first process has ended with code 0 and the run goes
 	// on with the rest of its tree; see Spec.Service.
 	Background bool
+
+	refused bool // the owner of an MCP connection has stopped waiting for its readiness
 }
 
 // Alive reports whether any process of the entry is alive: its first process or
@@ -82,11 +84,9 @@ func (s *Status) GoesOn() bool { return s.State.Active() || len(s.Survivors) > 0
 // unanswered is NotReady of an MCP server that may still answer.
 const unanswered = "it has not answered initialize yet"
 
-// GivenUp reports whether the owner of the streams of an MCP server has stopped
+// GivenUp reports whether the owner of the connection to an MCP server has stopped
 // waiting for its readiness. The server may still become ready.
-func (s *Status) GivenUp() bool {
-	return s.Spec.mcp() && s.Ready != nil && !*s.Ready && s.NotReady != unanswered
-}
+func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Ready }
 
 // betweenRuns reports whether the next run is being spawned: the status already
 // has the definition of that run, but still the number of the run before.

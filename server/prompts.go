@@ -206,7 +206,7 @@ func monitoringGaps(def *project.Definition, name string, ports []int, runs bool
 	suggest := func(what, format string, args ...any) {
 		all = append(all, what+": "+fmt.Sprintf(format, args...))
 	}
-	if def.Ready == nil && def.Stdio != process.StdioMCP { // an MCP server is ready once it answers
+	if def.Ready == nil && !process.SpeaksMCP(def.Stdio) { // an MCP server is ready once it answers
 		suggest("no readiness rule", `restart_process {"process": %q, "ready": {"port": 0}}`, name)
 	}
 	without := " (without a restart)"

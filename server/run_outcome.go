@@ -90,7 +90,7 @@ func describeEnd(r *project.Run) string {
 		return "has ended"
 	case !r.ReadyAt.IsZero():
 		return "was ready, and has ended since"
-	case r.Spec.Stdio == process.StdioMCP && r.NotReady != "":
+	case process.SpeaksMCP(r.Spec.Stdio) && r.NotReady != "":
 		return ended + " (" + r.NotReady + ")"
 	default:
 		return ended
@@ -248,7 +248,7 @@ func (e excerpt) read(ctx context.Context, p *project.Project) (logResult, error
 	switch {
 	case at >= 0:
 		s.view.skip = at
-	case here != nil && here.Spec.Stdio == process.StdioMCP: // the numbers of the lines count the messages too
+	case here != nil && process.SpeaksMCP(here.Spec.Stdio): // the numbers of the lines count the messages too
 		s.left = -1
 	case len(page.Lines) > 0 && page.Lines[0].Run == first.Run:
 		s.left = max(0, page.Lines[0].Number-first.Number)

@@ -345,12 +345,18 @@ func (s *call) withMCP(ctx context.Context, target mcpTarget, use func(*upstream
 	case len(target.Args)+len(target.Env) > 0 || target.Cwd != "":
 		return errors.New("argument process: args, cwd and env work only with command; a process has its own")
 	}
-	c, err := s.mcpConn(ctx, target.Process)
-	if err != nil {
-		return err
+	for again := true; ; again = false {
+		c, err := s.mcpConn(ctx, target.Process)
+		if err != nil {
+			return err
+		}
+		release := s.o.Upstream.Hold(c)
+		err = use(c)
+		release()
+		if !again || !errors.Is(err, upstream.ErrNotSent) || !c.OverHTTP() { // its server may have lost the session
+			return s.explainDeath(ctx, c.Name(), c.Run(), err, "")
+		}
 	}
-	defer s.o.Upstream.Hold(c)()
-	return s.explainDeath(ctx, c.Name(), c.Run(), use(c), "")
 }
 
 // mcpConn returns the connection of a process once it is ready for use.
@@ -367,17 +373,33 @@ func (s *call) mcpConn(ctx context.Context, argument string) (*upstream.Conn, er
 		return nil, fmt.Errorf("%w: %s; %w", err, lineOf(&run), errNotSent)
 	}
 	c := s.o.Upstream.Conn(name)
+	if run.Spec.Stdio == process.StdioHTTP && run.State == process.Running && (c == nil || c.Run() != run.RunID) { // it does not listen yet
+		run, _, err = s.project.Await(ctx, name, run.RunID, project.UntilReady, upTimeout)
+		c = s.o.Upstream.Conn(name)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("%w: %s: %s; %w", err, name, run.NotReady, errNotSent)
+		case !run.Over() && (c == nil || c.Run() != run.RunID):
+			err = fmt.Errorf("%w: %s: %s", upstream.ErrStarting, name, run.NotReady)
+		}
+	}
 	switch {
-	case run.Spec.Stdio != process.StdioMCP:
+	case err != nil:
+		return nil, err
+	case !process.SpeaksMCP(run.Spec.Stdio):
 		return nil, withHint(fmt.Errorf("%s does not speak MCP: it was not started with stdio: mcp", name), `if it does, restart_process with stdio: "mcp"`)
 	case run.State != process.Running || c == nil || c.Run() != run.RunID:
 		return nil, withHint(errors.New(lineOf(&run)), "%s; get_logs shows why it ended", restartAdvice(name, "start_process with its name"))
 	}
+	c = s.o.Upstream.Reconnect(ctx, c)
 	if err := c.Ready(ctx); err != nil {
 		return nil, s.explainDeath(ctx, name, c.Run(), err, "")
 	}
 	return c, nil
 }
+
+// upTimeout bounds the wait until an MCP server listens on its port.
+const upTimeout = 30 * time.Second
 
 // errNotSent is returned when a call was not sent because its server did not start
 // in time.

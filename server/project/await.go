@@ -82,9 +82,13 @@ func (p *Project) awaitRunOf(ctx, waiting context.Context, s Started, watch bool
 		var st process.Status
 		st, err = p.o.Manager.WatchStart(waiting, name, id)
 		r, watched = p.hereOf(&st), time.Since(st.StartedAt)
-	case s.Wait == UntilReady && s.Run.Spec.Stdio == process.StdioMCP:
+	case s.Wait == UntilReady && process.SpeaksMCP(s.Run.Spec.Stdio):
 		r, err = p.awaitRun(waiting, name, id, func(st process.Status) bool { return untilConditions[UntilReady](st) || st.GivenUp() })
-		if err == nil && r.GivenUp() {
+		switch {
+		case err != nil || !r.GivenUp():
+		case r.Spec.Stdio == process.StdioHTTP: // it goes on without a connection
+			err = context.DeadlineExceeded
+		default:
 			ending, cancel := context.WithTimeout(ctx, givenUpPatience)
 			defer cancel()
 			r, err = p.awaitRun(ending, name, id, untilConditions[UntilReady])

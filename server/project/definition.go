@@ -55,7 +55,7 @@ type Streams struct {
 	Stdin       *bool  `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
 	PTY         *bool  `json:"pty,omitempty"`
 	MergeOutput *bool  `json:"merge_output,omitempty"`
-	Stdio       string `json:"stdio,omitempty" enum:"log|mcp"`
+	Stdio       string `json:"stdio,omitempty" enum:"log|mcp|mcp-http"`
 }
 
 type readyArgs struct {

@@ -56,7 +56,7 @@ const maxProgramFiles = 32
 // the executable, or an argument that names a file, such as a script. It returns "" if there is
 // none, and for other runs: they reload what they need, or are restarted by those who edit them.
 func (r *Run) Stale() string {
-	if r.Spec.Stdio != process.StdioMCP || !r.State.Live() || r.Stored {
+	if !process.SpeaksMCP(r.Spec.Stdio) || !r.State.Live() || r.Stored {
 		return ""
 	}
 	for _, path := range append([]string{r.Executable}, r.Spec.Args[:min(len(r.Spec.Args), maxProgramFiles)]...) {

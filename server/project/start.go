@@ -78,7 +78,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	}
 	if a.Wait == "" {
 		a.Wait = UntilStarted
-		if def.Ready != nil || def.Stdio == process.StdioMCP || isSet(def.Background) {
+		if def.Ready != nil || process.SpeaksMCP(def.Stdio) || isSet(def.Background) {
 			a.Wait = UntilReady
 		}
 	}
@@ -253,7 +253,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err := p.checkHealth(spec, check); err != nil {
 		return st, false, err
 	}
-	if (o.ready || isSet(def.Background)) && spec.Ready == nil && spec.Stdio != process.StdioMCP {
+	if (o.ready || isSet(def.Background)) && spec.Ready == nil && !process.SpeaksMCP(spec.Stdio) {
 		spec.Ready = &process.Ready{Port: new(int)} // any port
 	}
 	spec.Service = !o.exits && def.serves(spec) && !p.o.Groups.AwaitsExit(ctx, name)
@@ -287,7 +287,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 // serves reports whether spec, made from the definition, asks for a service: for a port,
 // for a check that something answers, or by Background.
 func (a Definition) serves(spec process.Spec) bool {
-	return isSet(a.Background) || spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
+	return isSet(a.Background) || spec.Stdio == process.StdioHTTP || spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
 }
 
 // checkHealth returns an error if check cannot be set or if its command cannot be

@@ -178,6 +178,7 @@ func (c *Conn) cancel(ctx context.Context, p *pending) error {
 			why = "timeout"
 		}
 		c.send(jsonrpc.EncodeCall(nil, methodCancelled, map[string]any{"requestId": p.id, "reason": why}))
+		c.wire.abandon(p.id)
 	}
 	t := c.traffic.now()
 	return fmt.Errorf("%w: %s has not answered %s%s", err, c.name, p.method, t.faults())
@@ -255,6 +256,13 @@ func (c *Conn) deliver(m message) {
 		p.finish(nil, m.Error)
 	default:
 		p.finish(m.Result, nil)
+	}
+}
+
+// fail ends a call with err, unless it has ended.
+func (c *Conn) fail(p *pending, err error) {
+	if p, _ := c.pop(p.id); p != nil {
+		p.finish(nil, err)
 	}
 }
 

@@ -48,8 +48,7 @@ type Conn struct {
 	o       Options
 	name    string
 	run     int64
-	stdin   io.WriteCloser
-	stdout  io.ReadCloser
+	wire    wire
 	traffic traffic
 	relay   *relay
 	started time.Time
@@ -57,6 +56,7 @@ type Conn struct {
 	queue chan outgoing
 	up    chan struct{} // closed once connected
 	down  chan struct{} // closed once disconnected
+	over  chan struct{} // closed once serve has returned
 
 	mu       sync.Mutex
 	state    State
@@ -101,11 +101,35 @@ type outgoing struct {
 	call *pending
 }
 
-func newConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
+// A wire carries the messages of a connection.
+type wire interface {
+	// send writes a message. It reports whether the server may have received anything
+	// of a message that it could not write.
+	send(out outgoing) (begun bool, err error)
+	// receive passes what the server sends to the connection. It returns when the
+	// server's end of the wire is closed, or close is called, and why.
+	receive() (why string)
+	// abandon is called when the response to a request does not matter any more.
+	abandon(id int64)
+	// closeInput closes the server's input, and ends a send in progress.
+	closeInput()
+	// close closes the wire and returns when its goroutines have ended. It is safe to
+	// call twice.
+	close()
+}
+
+// newPipesConn returns a connection over the standard streams of a run.
+func newPipesConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
+	c := newConn(o, name, run)
+	c.wire = &pipes{c: c, stdin: stdin, stdout: stdout}
+	return c
+}
+
+func newConn(o Options, name string, run int64) *Conn {
 	return &Conn{
-		o: o, name: name, run: run, stdin: stdin, stdout: stdout, relay: newRelay(o.link), started: time.Now(),
+		o: o, name: name, run: run, relay: newRelay(o.link), started: time.Now(),
 		traffic: traffic{run: run, capture: o.Capture, head: o.Head},
-		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}),
+		queue:   make(chan outgoing, queueSize), up: make(chan struct{}), down: make(chan struct{}), over: make(chan struct{}),
 		pending: make(map[int64]*pending),
 	}
 }
@@ -204,11 +228,12 @@ func (c *Conn) serve() {
 	var others sync.WaitGroup
 	others.Go(c.write)
 	others.Go(c.connect)
-	c.end(c.read())
+	c.end(c.wire.receive())
 	// Close only now: a waiter on the end of the run must find every call answered.
-	_ = c.stdout.Close()
+	c.wire.close()
 	c.relay.close()
 	others.Wait()
+	close(c.over)
 }
 
 // end disconnects: it fails every call in flight and closes the server's input,
@@ -226,7 +251,7 @@ func (c *Conn) end(why string) {
 	c.mu.Unlock()
 	// Closing ends a write in progress. After that, which calls were written no
 	// longer changes.
-	_ = c.stdin.Close()
+	c.wire.closeInput()
 	for _, p := range calls {
 		p.finish(nil, c.lostError(p))
 	}
@@ -251,8 +276,8 @@ func (c *Conn) write() {
 				continue // canceled while it was queued
 			}
 			c.traffic.sent(out.text)
-			if n, err := c.stdin.Write(out.text); err != nil {
-				if n == 0 && out.call != nil {
+			if begun, err := c.wire.send(out); err != nil {
+				if !begun && out.call != nil {
 					out.call.unclaimWrite()
 				}
 				c.drain()
@@ -289,13 +314,24 @@ func (c *Conn) send(text []byte, err error) {
 	}
 }
 
-// read handles the server's output up to its end and returns why it ended.
-func (c *Conn) read() string {
-	lines := jsonrpc.NewReader(c.stdout, c.o.MaxMessage)
+// pipes are the standard streams of a server, which carry a message on each line.
+type pipes struct {
+	c      *Conn
+	stdin  io.WriteCloser
+	stdout io.ReadCloser
+}
+
+func (p *pipes) send(out outgoing) (begun bool, err error) {
+	n, err := p.stdin.Write(out.text)
+	return n > 0, err
+}
+
+func (p *pipes) receive() (why string) {
+	lines := jsonrpc.NewReader(p.stdout, p.c.o.MaxMessage)
 	for {
 		l, err := lines.Next()
 		if len(l.Text) > 0 || l.TooLarge() {
-			c.handleLine(l)
+			p.c.handleLine(l)
 		}
 		switch {
 		case err == nil:
@@ -306,6 +342,12 @@ func (c *Conn) read() string {
 		}
 	}
 }
+
+func (p *pipes) abandon(int64) {}
+
+func (p *pipes) closeInput() { _ = p.stdin.Close() }
+
+func (p *pipes) close() { _ = p.stdout.Close() }
 
 // reason returns the text of the innermost error, without the name of the pipe.
 func reason(err error) string {

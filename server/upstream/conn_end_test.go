@@ -61,7 +61,7 @@ func breakStdin(t *testing.T, drainTime time.Duration) (c *Conn, server io.Write
 	t.Helper()
 	stdout, server := io.Pipe()
 	stdin := &brokenStdin{took: make(chan string, 8), failed: make(chan struct{}, 1)}
-	c = newConn(Options{}.withDefaults(), "broken", 1, stdin, stdout)
+	c = newPipesConn(Options{}.withDefaults(), "broken", 1, stdin, stdout)
 	c.o.drainTime = drainTime
 	served := make(chan struct{})
 	go func() { defer close(served); c.serve() }()

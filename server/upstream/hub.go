@@ -1,8 +1,9 @@
 // Package upstream talks to MCP servers that run as managed children. It is the
 // client side of MCP over a pair of pipes that the caller creates, in both
-// protocol eras.
+// protocol eras, or over HTTP.
 //
-// A Conn is one connection: the standard streams of one run of one process. The
+// A Conn is one connection: the standard streams of one run of one process, or the
+// session at its URL. The
 // Hub holds the latest Conn of each process and keeps a bounded number of servers
 // that were started on demand running between calls.
 //
@@ -15,7 +16,8 @@
 //
 // The package implements the protocol itself. A client library would decode and
 // re-encode results, has no bound on the size of a message, and reports neither
-// what was written when a connection broke nor what a faulty server sent.
+// what was written when a connection broke nor what a faulty server sent. Over HTTP,
+// mcp-go's transport carries the messages.
 package upstream
 
 import (
@@ -70,7 +72,7 @@ type Options struct {
 	link *link // nil: one of its own
 
 	// These default to the constants of the same names; tests shorten them.
-	discoverAfter, discoverTime, drainTime time.Duration
+	discoverAfter, discoverTime, drainTime, postTimeout time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -91,6 +93,7 @@ func (o Options) withDefaults() Options {
 	o.discoverAfter = cmp.Or(o.discoverAfter, discoverAfter)
 	o.discoverTime = cmp.Or(o.discoverTime, discoverTime)
 	o.drainTime = cmp.Or(o.drainTime, drainTime)
+	o.postTimeout = cmp.Or(o.postTimeout, postTimeout)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	return o
 }
@@ -122,13 +125,55 @@ func NewHub(o Options) *Hub {
 // of run, and takes ownership of the streams. It does not block. After Close it
 // only closes the streams.
 func (h *Hub) Take(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) {
+	h.take(newPipesConn(h.o, name, run, stdin, stdout))
+}
+
+// TakeHTTP starts a connection to the process called name, whose run listens for MCP's
+// streamable HTTP at url. ctx ends with the run. TakeHTTP does not block. After Close it
+// does nothing.
+func (h *Hub) TakeHTTP(ctx context.Context, name string, run int64, url string) {
+	c := newConn(h.o, name, run)
+	c.wire = newHTTPWire(ctx, c, url)
+	h.take(c)
+}
+
+// Reconnect returns c or, if c has ended and is a connection over HTTP of a run that goes
+// on, a new connection: a server may lose its sessions while its process lives, as when
+// its code is reloaded.
+func (h *Hub) Reconnect(ctx context.Context, c *Conn) *Conn {
+	w, ok := c.wire.(*httpWire)
+	if !ok || !c.isDown() || w.run.Err() != nil {
+		return c
+	}
+	select {
+	case <-c.over:
+	case <-ctx.Done():
+		return c
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.conns[c.name]; now != c || h.closed {
+		return cmp.Or(now, c)
+	}
+	again := newConn(h.o, c.name, c.run)
+	again.wire = newHTTPWire(w.run, again, w.url)
+	h.takeLocked(again)
+	return again
+}
+
+// take serves c, unless the Hub is closed.
+func (h *Hub) take(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		_ = stdin.Close()
-		_ = stdout.Close()
+		c.wire.closeInput()
+		c.wire.close()
 		return
 	}
+	h.takeLocked(c)
+}
+
+func (h *Hub) takeLocked(c *Conn) {
 	if len(h.conns) >= maxConns {
 		for other, c := range h.conns {
 			if c.isDown() {
@@ -136,8 +181,7 @@ func (h *Hub) Take(name string, run int64, stdin io.WriteCloser, stdout io.ReadC
 			}
 		}
 	}
-	c := newConn(h.o, name, run, stdin, stdout)
-	h.conns[name] = c
+	h.conns[c.name] = c
 	h.served[c] = true
 	h.done.Go(func() {
 		c.serve()
@@ -185,7 +229,7 @@ func (h *Hub) Close() {
 	h.mu.Unlock()
 	for _, c := range conns {
 		c.end(ErrClosed.Error())
-		_ = c.stdout.Close()
+		h.done.Go(c.wire.close)
 	}
 	h.pool.close()
 	h.done.Wait()

@@ -32,7 +32,7 @@ type script struct {
 func newScripted(t *testing.T, o Options) script {
 	asked, stdin := io.Pipe()
 	stdout, answer := io.Pipe()
-	return script{newConn(o.withDefaults(), "scripted", 1, stdin, stdout), t, asked, answer}
+	return script{newPipesConn(o.withDefaults(), "scripted", 1, stdin, stdout), t, asked, answer}
 }
 
 func (s script) run(answer func(m message) string) {
