@@ -193,7 +193,7 @@ func TestDeletedRecordIsRestored(t *testing.T) {
 }
 
 // TestReplacedProgramIsNoticed replaces the program of a live server, as a build does, and
-// checks that get_server_info and pmcp --doctor say so, and not before.
+// checks that get_server_info, pmcp --doctor and pmcp ps say so, and not before.
 func TestReplacedProgramIsNoticed(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -210,6 +210,7 @@ func TestReplacedProgramIsNoticed(t *testing.T) {
 	install()
 	c := &caller{session: w.launch(t, path), schemas: map[string]*jsonschema.Resolved{}}
 	c.learnSchemas(t)
+	c.ok(t, "start_process", args{"name": "quiet", "command": self(t), "args": program("sleep"), "wait": "started"})
 	for _, replaced := range []bool{false, true} {
 		if replaced {
 			install()
@@ -222,6 +223,9 @@ func TestReplacedProgramIsNoticed(t *testing.T) {
 		}
 		if strings.Contains(text, "executable_replaced=true") != replaced || strings.Contains(text, "was replaced since the start: a new session runs the new one") != replaced || code != 0 {
 			t.Errorf("got code %d, want 0 and replaced %t:\n%s", code, replaced, text)
+		}
+		if _, said, _ := w.command(t, w.project, "ps"); strings.Contains(said, "its program was replaced since the start; a new session of its client runs the new one") != replaced {
+			t.Errorf("ps: got %q, want replaced %t", said, replaced)
 		}
 	}
 	check(t, os.Remove(path))

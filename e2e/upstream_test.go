@@ -126,7 +126,7 @@ func TestMCPServerOfAnotherWindowIsCalled(t *testing.T) {
 	}
 }
 
-// TestStaleMCPServerIsListed checks that list_processes names the script of an MCP server that was
+// TestStaleMCPServerIsListed checks that list_processes and pmcp ps name the script of an MCP server that was
 // changed after the server's start, and does so no more after a restart.
 func TestStaleMCPServerIsListed(t *testing.T) {
 	t.Parallel()
@@ -146,6 +146,12 @@ func TestStaleMCPServerIsListed(t *testing.T) {
 	check(t, os.Chtimes(script, later, later))
 	if r := listed(); !strings.Contains(r, stale) {
 		t.Errorf("got\n%s\nwant %s", r, stale)
+	}
+	if out, said, _ := w.command(t, w.project, "ps"); !strings.Contains(out, "running, stale") || !strings.Contains(said, "odd: server.sh is newer than its run; pmcp restart odd runs it") {
+		t.Errorf("ps: got %q and %q, want that odd is stale", out, said)
+	}
+	if out, _, _ := w.command(t, w.project, "ps", "--json"); !strings.Contains(out, `"stale":"server.sh"`) {
+		t.Errorf("ps --json: got %s, want the stale script", out)
 	}
 	earlier := time.Now().Add(-time.Hour)
 	check(t, os.Chtimes(script, earlier, earlier))

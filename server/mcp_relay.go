@@ -6,15 +6,67 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/time/rate"
 
 	"pmcp/server/stdio"
 )
 
 // An mcpRelay relays to the client what MCP servers request and report. It is an upstream.Client.
-type mcpRelay struct{ s *Server }
+type mcpRelay struct {
+	s    *Server
+	logs *logGate
+}
+
+func newMCPRelay(s *Server) mcpRelay {
+	return mcpRelay{s, &logGate{sources: make(map[string]*logFlow)}}
+}
+
+// Bounds of the log messages of MCP servers: how many of one server reach the client a second, how
+// many at once, and of how many servers that is counted.
+const (
+	relayedLogs      = 10
+	relayedLogsBurst = 50
+	maxLogSources    = 256
+)
+
+// A logGate bounds the rate of the log messages of each MCP server, so that these flood neither the
+// client nor the queue that they share with pmcp's own.
+type logGate struct {
+	mu      sync.Mutex
+	sources map[string]*logFlow // guarded by mu; by the name of the server
+}
+
+// A logFlow is what is counted of one server.
+type logFlow struct {
+	limit   *rate.Limiter
+	leftOut int // since the last message that was let through
+}
+
+// admit reports whether a message of a server may reach the client at the time now, and how many
+// before it did not. tell is set for the first that does not.
+func (g *logGate) admit(name string, now time.Time) (ok, tell bool, leftOut int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	source := g.sources[name]
+	if source == nil {
+		if len(g.sources) >= maxLogSources {
+			clear(g.sources)
+		}
+		source = &logFlow{limit: rate.NewLimiter(relayedLogs, relayedLogsBurst)}
+		g.sources[name] = source
+	}
+	resumes := source.leftOut == 0 || source.limit.TokensAt(now) >= relayedLogsBurst/2 // a gap is told once, not 10 times a second
+	if !resumes || !source.limit.AllowN(now, 1) {
+		source.leftOut++
+		return false, source.leftOut == 1, 0
+	}
+	leftOut, source.leftOut = source.leftOut, 0
+	return true, false, leftOut
+}
 
 // logLevels are the levels that MCP has.
 var logLevels = []mcp.LoggingLevel{
@@ -79,7 +131,7 @@ func (r mcpRelay) Notify(name string, run int64, method string, params json.RawM
 	list, changed := strings.CutSuffix(method, "/list_changed")
 	switch {
 	case method == stdio.MethodLogMessage:
-		r.log(name, params)
+		r.log(name, params, time.Now())
 	case changed:
 		st, err := r.s.o.Manager.Status(name)
 		if err != nil || st.RunID != run {
@@ -99,9 +151,9 @@ const (
 	maxRelayedLogger = 100
 )
 
-// log sends a log message of a server to the client. Data that are too long become the start of
+// log sends a log message of a server to the client, or once that there are too many. Data that are too long become the start of
 // their JSON, and a level that MCP does not have becomes info.
-func (r mcpRelay) log(name string, params json.RawMessage) {
+func (r mcpRelay) log(name string, params json.RawMessage, now time.Time) {
 	var m struct {
 		Level  mcp.LoggingLevel `json:"level"`
 		Logger string           `json:"logger"`
@@ -109,6 +161,16 @@ func (r mcpRelay) log(name string, params json.RawMessage) {
 	}
 	if json.Unmarshal(r.s.o.Mask.JSON(params), &m) != nil || m.Data == nil {
 		return // not a log message
+	}
+	ok, tell, leftOut := r.logs.admit(name, now)
+	if tell {
+		r.note(name, fmt.Sprintf("it sends more than %d log messages a second: further ones are only in get_logs with process: %q and stream: \"mcp\"", relayedLogs, name))
+	}
+	if !ok {
+		return
+	}
+	if leftOut > 0 {
+		r.note(name, fmt.Sprintf("%d log messages were left out here", leftOut))
 	}
 	if m.Logger != "" {
 		name += "/" + cut(m.Logger, len(m.Logger), maxRelayedLogger)
@@ -121,4 +183,9 @@ func (r mcpRelay) log(name string, params json.RawMessage) {
 		m.Level = mcp.LoggingLevelInfo
 	}
 	r.s.logEvent(event{level: m.Level, relayed: map[string]any{"level": m.Level, "logger": name, "data": m.Data}})
+}
+
+// note sends the client a remark of pmcp about the log messages of a server.
+func (r mcpRelay) note(name, text string) {
+	r.s.logEvent(event{level: mcp.LoggingLevelWarning, relayed: map[string]any{"level": mcp.LoggingLevelWarning, "logger": "pmcp", "data": name + ": " + text}})
 }

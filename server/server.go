@@ -160,7 +160,7 @@ func New(o Options) *Server {
 	s.addResources()
 	s.addPrompts()
 	if o.Upstream != nil {
-		o.Upstream.Relay(mcpRelay{s})
+		o.Upstream.Relay(newMCPRelay(s))
 		s.mcp.AddNotificationHandler(mcp.MethodNotificationRootsListChanged, func(context.Context, mcp.JSONRPCNotification) { o.Upstream.RootsChanged() })
 	}
 	return s

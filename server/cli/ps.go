@@ -14,6 +14,7 @@ import (
 
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/registry"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -44,8 +45,10 @@ type psRow struct {
 	StartedAt   string            `json:"started_at,omitempty"`
 	EndedAt     string            `json:"ended_at,omitempty"`
 	KeptFor     string            `json:"kept_for,omitempty"`
-	Owner       string            `json:"owner,omitempty"`
-	Command     string            `json:"command"`
+	// Stale is a file of an MCP server that is newer than the run.
+	Stale   string `json:"stale,omitempty"`
+	Owner   string `json:"owner,omitempty"`
+	Command string `json:"command"`
 }
 
 // ps prints the processes.
@@ -81,12 +84,40 @@ func (s *screen) ps(ctx context.Context) error {
 	case len(runs) == 0 && !s.json:
 		fmt.Fprintln(s.err, "no processes in", r.project.Dir())
 	case len(rows) > 0:
-		return s.out.table([]column{
+		err = s.out.table([]column{
 			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
 			{title: "CPU", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
 		}, rows)
 	}
-	return nil
+	if !s.json {
+		s.adviseOnOldCode(ctx, r, runs)
+	}
+	return err
+}
+
+// adviseOnOldCode says which MCP servers and which servers of pmcp run a program that has changed, and
+// what to do.
+func (s *screen) adviseOnOldCode(ctx context.Context, r *reader, runs []project.Run) {
+	owners := make(map[int]bool)
+	for i := range runs {
+		run := &runs[i]
+		if run.Owner != nil {
+			owners[run.Owner.PID] = true
+		}
+		if file := run.Stale(); file != "" {
+			name := r.name(ctx, run.Project, run.Spec.Name)
+			fmt.Fprintf(s.err, "%s: %s is newer than its run; pmcp restart %s runs it\n", name, line.Visible(file), name)
+		}
+	}
+	if len(owners) == 0 {
+		return
+	}
+	servers, _ := registry.List(r.records) // without the registry nothing is known of them
+	for _, e := range servers {
+		if e.State == registry.Live && owners[e.Record.Server.PID] && e.Record.Replaced() {
+			fmt.Fprintf(s.err, "pmcp %d: its program was replaced since the start; a new session of its client runs the new one\n", e.Record.Server.PID)
+		}
+	}
 }
 
 // rowOf returns a run for --json.
@@ -99,6 +130,7 @@ func rowOf(run *project.Run) psRow {
 	if left := run.KeptFor(); left > 0 {
 		row.KeptFor = args.FormatAge(left)
 	}
+	row.Stale = run.Stale()
 	if run.Exit != nil {
 		if row.Signal = run.Exit.Signal; row.Signal == "" {
 			row.ExitCode = &run.Exit.Code
@@ -138,6 +170,9 @@ func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	}
 	if run.EndedBadly() {
 		c = red
+	}
+	if run.Stale() != "" {
+		state, c = state+", stale", yellow
 	}
 	if left := run.KeptFor(); left > 0 {
 		state += ", kept for " + args.FormatAge(left)

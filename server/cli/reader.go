@@ -38,6 +38,7 @@ type reader struct {
 	manager *process.Manager
 	project *project.Project
 	dir     string // the project; "" = all
+	records string // the directory of the servers' records
 }
 
 // openReader opens the database of the configuration. It reports on progress if the
@@ -61,7 +62,7 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 		return nil, err
 	}
 	view := project.NewStore(store, c.ProjectDir)
-	r := &reader{log: view, store: store, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
+	r := &reader{records: c.RegistryDir, log: view, store: store, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
 	r.project, err = project.New(project.Options{Manager: r.manager, Store: view}).At(ctx, where.project, "", "")
 	if err != nil {
 		r.Close()

@@ -56,7 +56,7 @@ const maxProgramFiles = 32
 // the executable, or an argument that names a file, such as a script. It returns "" if there is
 // none, and for other runs: they reload what they need, or are restarted by those who edit them.
 func (r *Run) Stale() string {
-	if !process.SpeaksMCP(r.Spec.Stdio) || !r.State.Live() || r.Stored {
+	if !process.SpeaksMCP(r.Spec.Stdio) || !r.State.Live() {
 		return ""
 	}
 	for _, path := range append([]string{r.Executable}, r.Spec.Args[:min(len(r.Spec.Args), maxProgramFiles)]...) {
@@ -160,6 +160,7 @@ type row struct {
 	Ports map[string]int `json:"ports,omitempty"`
 	// Until is the time until which the process is kept.
 	Until time.Time `json:"until,omitzero"`
+	Stdio string    `json:"stdio,omitempty"` // Spec.Stdio
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -169,7 +170,7 @@ func stored(run *logstore.Run) Run {
 	var info row
 	_ = json.Unmarshal(run.Info, &info)
 	r := Run{Project: run.Project, Stored: true, Status: process.Status{
-		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd, Until: info.Until},
+		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd, Until: info.Until, Stdio: info.Stdio},
 		Executable: info.Command, Run: run.Number, RunID: run.ID, StartedAt: run.Started, EndedAt: run.Ended,
 		Restarts: info.Restarts, Reason: info.Reason,
 	}}
