@@ -105,13 +105,32 @@ func TestManySessionsAskForOneKeeper(t *testing.T) {
 		}
 	}
 	calls.Wait()
-	r := a.ok(t, "list_processes", nil)
-	owners := map[string]bool{}
-	for _, p := range list(r.Data["processes"]) {
-		owners[fmt.Sprint(p.(map[string]any)["owner"])] = true
+	if r := a.ok(t, "list_processes", nil); len(list(r.Data["processes"])) != 10 || strings.Count(r.Text, "kept for") != 10 || strings.Contains(r.Text, "owned") {
+		t.Errorf("got %s, want ten kept processes without an owner", r.Text)
 	}
-	if len(list(r.Data["processes"])) != 10 || len(owners) != 1 {
-		t.Errorf("got %s, want ten processes of one owner", r.Text)
+	if r := a.ok(t, "get_server_info", nil); strings.Count(r.Text, ", daemon, ") != 1 {
+		t.Errorf("got %s, want one server that keeps them", r.Text)
+	}
+}
+
+// TestNextReadShowsWhatDaemonAnswered checks that the end of a process that the daemon has
+// reported is in the next answer of every session.
+func TestNextReadShowsWhatDaemonAnswered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	a, b := w.open(t), w.open(t)
+	for i := range 3 {
+		name := fmt.Sprint("job", i)
+		a.ok(t, "start_process", sh(name, "exit 3").with("keep", "1h").with("wait", "exit")).says(t, "crashed, exit code 3")
+		for _, c := range []*caller{a, b} {
+			c.info(t, name).want(t, args{"state": "crashed"})
+		}
+		a.ok(t, "start_process", sh(name, "exec sleep 1000").with("keep", "1h").with("if_running", "restart"))
+		b.ok(t, "stop_process", args{"process": name})
+		for _, c := range []*caller{a, b} {
+			c.info(t, name).want(t, args{"state": "stopped"})
+		}
 	}
 }
 

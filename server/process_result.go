@@ -78,6 +78,9 @@ func resultOf(run *project.Run) processResult {
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
 		Survivors: run.Left(), LimitExceeded: run.LimitExceeded,
 	}
+	if run.IsKept() {
+		r.Owner = nil // the daemon
+	}
 	if run.Defined {
 		r.State = stateDefined
 	}

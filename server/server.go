@@ -486,6 +486,9 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	}
 	s.o.Mask.LearnSteps(r.Arguments)
 	a, err := t.call(project.Received(ctx), c, r.Arguments)
+	if !t.hints.readOnly {
+		c.project.Stored(ctx)
+	}
 	return s.ownerAnswer(t, r.Arguments, a, err)
 }
 

@@ -81,6 +81,9 @@ type OwnerAnswer struct {
 // named returns the answer of the owner of run with that owner named: at the end of the first line
 // of the text, and as the key owner.
 func (a OwnerAnswer) named(run *Run) OwnerAnswer {
+	if run.IsKept() { // the daemon's: the answer says how long
+		return a
+	}
 	first, rest, more := strings.Cut(a.Text, "\n")
 	if a.Text = fmt.Sprintf("%s, owned by the pmcp server %d %s", first, run.Owner.PID, run.Owner.Client); more {
 		a.Text += "\n" + rest
@@ -98,6 +101,19 @@ func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 		}
 	}
 	return a
+}
+
+// Stored waits until what a call has done here can be read by other windows. An error, or a
+// second without an answer, means that they read it later.
+func (p *Project) Stored(ctx context.Context) {
+	if p.o.Store.table == nil { // a test without one
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := p.o.Store.table.Stored(ctx); err != nil {
+		p.o.Log.Debug("what was done is stored later", "error", err)
+	}
 }
 
 // AtOwner performs a call of a tool that has failed with err because another window runs

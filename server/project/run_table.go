@@ -22,8 +22,10 @@ type RunTable struct {
 	log     *slog.Logger
 	done    sync.WaitGroup
 
-	mu    sync.Mutex
-	owner Owner // guarded by mu
+	mu      sync.Mutex // guards the fields below
+	owner   Owner
+	waiters []chan struct{} // of Stored
+	wake    context.CancelFunc
 }
 
 // NewRunTable returns a RunTable that follows manager. pid is the id of the process
@@ -31,6 +33,7 @@ type RunTable struct {
 func NewRunTable(manager *process.Manager, store *Store, pid int, log *slog.Logger) *RunTable {
 	t := &RunTable{store: store, project: manager.Project(), log: log}
 	t.setOwner(Owner{PID: pid})
+	store.table = t
 	feed := manager.Watch()
 	t.done.Go(func() { t.follow(feed) })
 	return t
@@ -64,15 +67,63 @@ func (t *RunTable) currentOwner() Owner {
 // must be closed first.
 func (t *RunTable) Close() { t.done.Wait() }
 
+// Stored waits until everything that the manager has published so far can be read from the
+// database.
+func (t *RunTable) Stored(ctx context.Context) error {
+	saved := make(chan struct{})
+	t.mu.Lock()
+	t.waiters = append(t.waiters, saved)
+	wake := t.wake
+	t.mu.Unlock()
+	if wake != nil { // else the table has not begun, or has ended
+		wake()
+	}
+	select {
+	case <-saved:
+		return t.store.Flush(ctx)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // follow saves every change until the manager is closed.
 func (t *RunTable) follow(feed *process.Feed) {
 	for {
-		change, err := feed.Next(context.Background())
-		if err != nil {
+		woken, wake := context.WithCancel(context.Background())
+		t.mu.Lock()
+		t.wake = wake
+		waiting := len(t.waiters) > 0
+		t.mu.Unlock()
+		if waiting {
+			wake()
+		}
+		err := t.saveAll(woken, feed)
+		t.mu.Lock()
+		waiters := t.waiters
+		t.waiters = nil
+		t.mu.Unlock()
+		if errors.Is(err, context.Canceled) { // they came before changes that are not saved yet
+			err = t.saveAll(woken, feed)
+		}
+		wake()
+		for _, saved := range waiters {
+			close(saved)
+		}
+		if !errors.Is(err, context.Canceled) {
 			if !errors.Is(err, io.EOF) {
 				t.log.Error("cannot follow the processes", "error", err)
 			}
 			return
+		}
+	}
+}
+
+// saveAll saves every change until the manager is closed, or ctx has ended and there is none.
+func (t *RunTable) saveAll(ctx context.Context, feed *process.Feed) error {
+	for {
+		change, err := feed.Next(ctx)
+		if err != nil {
+			return err
 		}
 		t.handleChange(feed, &change)
 	}
