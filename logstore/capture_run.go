@@ -214,6 +214,7 @@ func (r *runLog) snapshot(pool *buffers) (v memView) {
 		v.chunks = append(v.chunks, c)
 	}
 	v.gaps = append(v.gaps, r.gaps...)
+	v.whole = v.from == 1 && r.gap == Gap{}
 	return v
 }
 
@@ -236,6 +237,7 @@ type memView struct {
 	ended        bool
 	gaps         []Gap
 	row          runRow
+	whole        bool // the file has nothing of the run's log that memory has not
 }
 
 func (v *memView) release() {

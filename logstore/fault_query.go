@@ -51,6 +51,9 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	if err != nil {
 		return nil, 0, err
 	}
+	if s.haveNoFaults(q.Runs) {
+		return nil, 0, nil
+	}
 	all, err := s.allFaults(ctx, &q)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the errors: %w", err)
@@ -67,6 +70,23 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	total = len(all)
 	all = all[min(q.Offset, total):]
 	return all[:min(cmp.Or(q.Limit, 100), len(all))], total, nil
+}
+
+// haveNoFaults reports whether runs lists runs in memory only, and none of them has had an error.
+func (t *captureTable) haveNoFaults(runs []int64) bool {
+	for _, id := range runs {
+		r := t.ownRun(id)
+		if r == nil {
+			return false
+		}
+		r.mu.Lock()
+		none := r.latest.Fingerprint == ""
+		r.mu.Unlock()
+		if !none {
+			return false
+		}
+	}
+	return len(runs) > 0
 }
 
 // matches reports whether f matches the conditions of q that SQL did not check, except After.

@@ -121,6 +121,22 @@ func (rd *reader) End(ctx context.Context, project string, names []string) (stri
 	return page.Next(), nil
 }
 
+// EndOfRuns returns the cursor at the end of what runs have printed so far. ok is false if one of them is not in
+// memory. The cursor says nothing about other runs that were going on beside these.
+func (rd *reader) EndOfRuns(runs []int64) (_ string, ok bool) {
+	c := make(cursor, len(runs))
+	for _, id := range runs {
+		r := rd.captures.ownRun(id)
+		if r == nil {
+			return "", false
+		}
+		r.mu.Lock()
+		c[id] = r.last
+		r.mu.Unlock()
+	}
+	return c.String(), true
+}
+
 // WaitLine waits for the first line of the run that is numbered above after and matches. It sees each line when
 // the line is captured, before any line could be dropped. It returns ErrEnded if the capture ends without such
 // a line. match runs on the capturing goroutine: it must be fast and must not call the Store. WaitLine reads

@@ -54,7 +54,8 @@ type snapshot struct {
 }
 
 // withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
-// lines that are committed in between are in both, and are taken from memory. If the file proves to be damaged,
+// lines that are committed in between are in both, and are taken from memory. If memory has the whole log of the
+// runs that c lists, withSnapshot does not read the file. If the file proves to be damaged,
 // withSnapshot calls read again, with a snapshot of memory only. See withRead for the contexts. The purpose
 // completes an error that starts with "cannot".
 func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, read func(context.Context, *snapshot) error) error {
@@ -67,7 +68,11 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 			snap.views[i].release()
 		}
 	}()
-	err := rd.withRead(ctx, func(ctx context.Context, tx db.Querier) error {
+	withRead := rd.withRead
+	if snap.isWhole(c) {
+		withRead = func(ctx context.Context, fn func(context.Context, db.Querier) error) error { return fn(ctx, nil) }
+	}
+	err := withRead(ctx, func(ctx context.Context, tx db.Querier) error {
 		snap.serverLookup = newServerLookup(rd.captures, tx)
 		return read(ctx, snap)
 	})
@@ -78,6 +83,13 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 		return fmt.Errorf("cannot %s: %w", purpose, err)
 	}
 	return nil
+}
+
+// isWhole reports whether memory has all that a read in scope c can need: the runs that c lists, and those of its
+// cursor.
+func (s *snapshot) isWhole(c *scope) bool {
+	return c.runs != nil && len(s.views) == len(c.runs) && len(s.cursorScope.stored) == 0 &&
+		!slices.ContainsFunc(s.views, func(v memView) bool { return !v.whole })
 }
 
 // A plan is a prepared Query.

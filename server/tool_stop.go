@@ -117,7 +117,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	}
 	cursor, unread := "", ""
 	if slices.ContainsFunc(stopped, func(one project.Stopped) bool { return !one.Run.Stored }) {
-		cursor, err = s.project.End(ctx, names)
+		cursor, err = s.project.EndOfStopped(ctx, names, stopped)
 		if unread, err = unreadHint(err); err != nil {
 			return stopResult{}, err
 		}

@@ -2,6 +2,7 @@ package project
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"pmcp/logstore"
@@ -31,6 +32,24 @@ func (p *Project) RunStats(ctx context.Context, run int64) (logstore.RunStats, e
 // End returns the cursor after everything that the named processes have printed.
 func (p *Project) End(ctx context.Context, names []string) (string, error) {
 	return p.o.Store.End(ctx, p.name, names)
+}
+
+// EndOfStopped is End for processes that were just stopped. Their runs were the only ones of their
+// names, so the cursor is made of them alone and the database is not read, unless it must be.
+func (p *Project) EndOfStopped(ctx context.Context, names []string, stopped []Stopped) (string, error) {
+	var runs []int64
+	for i := range stopped {
+		one := &stopped[i]
+		shared := strings.HasPrefix(one.Run.Spec.Name, OnDemandPrefix) // other windows may run the same
+		if !one.WasRunning || one.Run.Stored || one.Run.Alive() || shared || one.Run.Project != stopped[0].Run.Project {
+			return p.End(ctx, names)
+		}
+		runs = append(runs, one.Run.RunID)
+	}
+	if cursor, ok := p.o.Store.EndOfRuns(runs); ok {
+		return cursor, nil
+	}
+	return p.End(ctx, names)
 }
 
 // Read returns the lines of the project that q selects.
