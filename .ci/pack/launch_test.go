@@ -52,17 +52,13 @@ func TestLaunchersLeaveNothing(t *testing.T) {
 				log, _ := os.ReadFile(stderr.Name())
 				t.Errorf("got %q, %v, want a session: %s", line, err, log)
 			}
-			before := processes(t, home)
+			// client, guardian, server, and two of the tree
+			if found := await(t, home, func(n int) bool { return n >= 5 }); len(found) < 5 {
+				t.Errorf("got the processes %q, want a session with a tree", found)
+			}
 			check(t, client.Process.Kill())
 			_ = client.Wait()
-			if len(before) < 5 { // client, guardian, server, and two of the tree
-				t.Errorf("got the processes %q, want a session with a tree", before)
-			}
-			left := before
-			for end := time.Now().Add(patience); len(left) > 0 && time.Now().Before(end); left = processes(t, home) {
-				<-time.After(20 * time.Millisecond)
-			}
-			if len(left) > 0 {
+			if left := await(t, home, func(n int) bool { return n == 0 }); len(left) > 0 {
 				log, _ := os.ReadFile(stderr.Name())
 				t.Errorf("got %q left, want nothing: %s", left, log)
 			}
@@ -114,7 +110,7 @@ func runClient(argv []string) int {
 	if err == nil {
 		s := &session{in: os.NewFile(4, "input"), out: bufio.NewReader(out)}
 		if err = s.begin(); err == nil {
-			_, err = s.call("tools/call", `{"name":"start_process","arguments":{"name":"tree","cwd":"/tmp","command":"sh -c 'setsid sleep 300 & sleep 300'"}}`)
+			_, err = s.call("tools/call", `{"name":"start_process","arguments":{"name":"tree","cwd":"/tmp","command":"sh -c 'setsid sleep 300 & echo grown; sleep 300'","ready":{"log":"grown"}}}`)
 		}
 	}
 	if err != nil {
@@ -307,6 +303,19 @@ func npmRegistry(t *testing.T) string {
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// await waits until the number of processes whose home directory is home is as wanted, and returns
+// them.
+func await(t *testing.T, home string, wanted func(n int) bool) []string {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		found := processes(t, home)
+		if wanted(len(found)) || time.Now().After(end) {
+			return found
+		}
+		<-time.After(20 * time.Millisecond)
+	}
 }
 
 // processes returns the command lines of the processes whose home directory is home.
