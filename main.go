@@ -113,7 +113,11 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 		{Name: "integrity", Run: func(ctx context.Context) (string, error) { return db.CheckFile(ctx, c.DatabasePath) }},
 		{Name: "file system", Run: func(context.Context) (string, error) { return "of the database", db.CheckFileSystem(c.DatabasePath) }},
 		{Name: "daemon", Run: func(ctx context.Context) (string, error) {
-			return daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
+			text, err := daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
+			if kept, e := cli.Kept(ctx, &c); len(kept) > 0 || e != nil {
+				text, err = text+", keeps "+strings.Join(kept, ", "), errors.Join(err, e)
+			}
+			return text, err
 		}},
 	}
 	progress := cli.StartProgress(stderr, func() string {

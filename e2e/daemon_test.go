@@ -118,7 +118,7 @@ func TestHangupDoesNotEndDaemon(t *testing.T) {
 	w.detach(t)
 	d := w.awaitDaemon(t)
 	check(t, errors.Join(syscall.Kill(d.guardian, syscall.SIGHUP), syscall.Kill(d.server, syscall.SIGHUP)))
-	if text, code, err := w.doctor(); code != 0 || err != nil || !strings.Contains(text, "check daemon: ok log ") {
+	if text, code, err := w.doctor(); code != 0 || err != nil || !strings.Contains(text, "check daemon: ok pid ") {
 		t.Errorf("got exit code %d, %v and %s; want a daemon that takes connections", code, err, text)
 	}
 	if now, _ := w.daemon(t); now != d {
@@ -219,8 +219,11 @@ func TestKeepSaysWithWhatItEnds(t *testing.T) {
 	}
 	asResult(t, "start_process", r.message).says(t, with)
 	info := s.must(t, "get_server_info", nil)
-	info.says(t, "daemon, ends also with process ", "kept: web for ")
-	if text, _, err := w.doctor(); err != nil || !strings.Contains(text, "dies_with=\"process ") {
-		t.Errorf("got %v and %s, want what the daemon ends with", err, text)
+	info.says(t, ": the daemon, ends also with process ", ": runs what the daemon keeps, ", "kept: web for ")
+	text, _, err := w.doctor()
+	for _, want := range []string{`dies_with="process `, ", keeps web for ", " in " + w.project} {
+		if err != nil || !strings.Contains(text, want) {
+			t.Errorf("got %v and %s, want %s", err, text, want)
+		}
 	}
 }

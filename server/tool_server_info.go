@@ -211,18 +211,21 @@ func (s *Server) listServers(r *serverInfoResult) error {
 	if err != nil {
 		return fmt.Errorf("cannot list the servers: %w", err)
 	}
+	daemons := map[int]bool{} // pids
+	for _, e := range entries {
+		if e.Record.Daemon() {
+			daemons[e.Record.Server.PID] = true
+		}
+	}
 	for _, e := range entries {
 		live := e.State == registry.Live
 		if e.ID == s.o.Session || e.Record.Format == 0 && !live || len(e.Record.Guards) > 0 {
 			continue
 		}
 		other := serverResult{Status: string(e.State)}
-		switch {
-		case e.Record.Daemon() && live:
-			other.Status = "daemon"
-			if with := e.Record.DiesWith; with != "" {
-				other.Status += ", ends also with " + with
-			}
+		switch ofDaemon := daemonStatus(&e.Record, daemons); {
+		case live && ofDaemon != "": // it serves no client, which one could close
+			other.Status = ofDaemon
 		case live:
 			r.TotalServerProcesses++
 			other.Status = "running"
@@ -235,6 +238,20 @@ func (s *Server) listServers(r *serverInfoResult) error {
 		r.ServerProcesses = append(r.ServerProcesses, other)
 	}
 	return nil
+}
+
+// daemonStatus returns what a daemon, or the server in which a daemon keeps processes, is; "" for
+// any other server.
+func daemonStatus(r *registry.Record, daemons map[int]bool) string {
+	switch {
+	case r.Daemon() && r.DiesWith != "":
+		return "the daemon, ends also with " + r.DiesWith
+	case r.Daemon():
+		return "the daemon"
+	case daemons[r.Parent.PID] && r.ClientName == "daemon":
+		return "runs what the daemon keeps"
+	}
+	return ""
 }
 
 // ownServer returns this server from its record. If there is no record, it returns

@@ -112,7 +112,9 @@ func (s *snapshot) row(e registry.Entry) row {
 	}
 	switch e.State {
 	case registry.Live:
-		r.Children = s.children(e)
+		if !e.Record.Daemon() { // its children are servers, which have rows of their own
+			r.Children = s.children(e)
+		}
 		if r.StaleClient {
 			r.CleanCommand = fmt.Sprintf("kill -TERM %d", launched(e.Record).PID)
 		}

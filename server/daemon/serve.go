@@ -168,7 +168,7 @@ func Check(ctx context.Context, o Options) (string, error) {
 	switch {
 	case err == nil:
 		_ = c.Close()
-		return "log " + log, nil
+		return fmt.Sprintf("pid %d, log %s", registry.DaemonRecord(o.Dir, o.Database).Server.PID, log), nil
 	case !errors.Is(err, ErrNone):
 		return log, err
 	}

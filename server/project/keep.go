@@ -178,8 +178,11 @@ func (r *Run) KeptFor() time.Duration {
 
 // Kept returns the runs of every project that are kept, the one with the least time left
 // first.
-func (p *Project) Kept(ctx context.Context) ([]Run, error) {
-	rows, err := p.o.Store.Runs(ctx, logstore.RunFilter{Current: true})
+func (p *Project) Kept(ctx context.Context) ([]Run, error) { return Kept(ctx, p.o.Store) }
+
+// Kept is Project.Kept without a project.
+func Kept(ctx context.Context, s *Store) ([]Run, error) {
+	rows, err := s.Runs(ctx, logstore.RunFilter{Current: true})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the runs: %w", err)
 	}
