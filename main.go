@@ -114,10 +114,11 @@ func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
 		{Name: "file system", Run: func(context.Context) (string, error) { return "of the database", db.CheckFileSystem(c.DatabasePath) }},
 		{Name: "daemon", Run: func(ctx context.Context) (string, error) {
 			text, err := daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
-			if kept, e := cli.Kept(ctx, &c); len(kept) > 0 || e != nil {
-				text, err = text+", keeps "+strings.Join(kept, ", "), errors.Join(err, e)
+			if registry.DaemonRecord(c.RegistryDir, c.DatabasePath).ID == "" {
+				return text, err // without a server, the doctor does not open the database for writing
 			}
-			return text, err
+			kept, e := cli.Kept(ctx, &c)
+			return text + ", keeps " + cmp.Or(kept, "nothing"), errors.Join(err, e)
 		}},
 	}
 	progress := cli.StartProgress(stderr, func() string {

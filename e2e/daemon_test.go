@@ -227,3 +227,32 @@ func TestKeepSaysWithWhatItEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestKeepAfterUpgrade checks that a session whose binary was replaced, and then removed, can still start
+// the daemon, and that the daemon runs the new binary if there is one.
+func TestKeepAfterUpgrade(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(path string) error{
+		"replaced": func(path string) error { return os.Rename(path+".new", path) },
+		"removed":  os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			content, err := os.ReadFile(binary(t))
+			check(t, err)
+			path := filepath.Join(w.home, "pmcp")
+			check(t, errors.Join(os.WriteFile(path, content, 0o755), os.WriteFile(path+".new", content, 0o755)))
+			s := w.launch(t, path)
+			s.initialize(t)
+			check(t, change(path))
+			t.Cleanup(func() { w.endDaemon(t) })
+			r := s.must(t, "start_process", sh("web", "exec sleep 1000").with("keep", "1h"))
+			r.says(t, "web: running", "kept for ")
+			exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", w.awaitDaemon(t).server))
+			if want := map[string]string{"replaced": path, "removed": path + " (deleted)"}[name]; err != nil || exe != want {
+				t.Errorf("the daemon runs %s, %v; want %s", exe, err, want)
+			}
+		})
+	}
+}

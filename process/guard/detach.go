@@ -126,8 +126,14 @@ func (g *guardian) adoptAgain() {
 // the working directory /, the umask 077, no ignored or blocked signals, and env without pmcp's
 // own variables. The limits that would end a long life are as high as they may be; the limit of
 // file locks, which is a mark, stays.
+//
+// A program that has replaced this one since its start is the daemon's program: the daemon is to
+// live on.
 func StartDaemon(env []string) error {
-	path, err := self()
+	path, err := os.Executable()
+	if err != nil || unix.Access(path, unix.X_OK) != nil {
+		path, err = self()
+	}
 	if err != nil {
 		return err
 	}
