@@ -192,33 +192,46 @@ func TestPersonFollowsEveryLine(t *testing.T) {
 			}
 		}
 	}
-	check(t, out.Close())
-	s.must(t, "start_process", count) // prints into the closed pipe
+	check(t, out.Close()) // nothing is printed any more
 	_ = cmd.Wait()
 	if status := cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGPIPE && status.ExitStatus() != 0 {
 		t.Errorf("after its reader had ended: got %v, want the end that every program in a pipe has", cmd.ProcessState)
 	}
 }
 
-// TestPersonsTerminalIsSafe checks what reaches a terminal: colours of our own, lines that
-// fit, and nothing else of a process's output but text.
+// hostileLines are further lines that would do something to a terminal: they set its title, icon and
+// colours, write the clipboard, ask it for answers that it types, draw, change the character set, link,
+// and hide or reorder text.
+var hostileLines = []string{
+	hostileLine, "\x1b]2;owned\x1b\\", "\x1b]4;1;#ffffff\x07", "\u009d52;c;b3duZWQ=\u009c", "\x1b[6n\x1b[c\x1b[>c\x1b[21t", "\x1bP$qm\x1b\\\x1bPq#0;2;0;0;0~\x1b\\",
+	"\x1b_app\x1b\\\x1b^private\x1b\\\x1bXstring\x1b\\", "\x1b]8;;http://evil.example\x1b\\link\x1b]8;;\x1b\\", "\x1b(0\x0e\x0f\x1bc\x1b#8", "\x1b[?1049h\x1b[?2004h\x1b[?1000h\x1b[10;1r",
+	"\x1b[31;1;4;5;7;8mred", "a\u2066b\u2069\u200e\u200f\u061c", "\u2028\u2029\u0085", "tag\U000e0041\ufeff\u200b", "\xff\xfe\xc0\x80 invalid", "bell\x07 nul\x00 vt\x0b ff\x0c", "over\rwritten", "\x1b", "ERROR red",
+}
+
+// TestPersonsTerminalIsSafe checks what reaches a terminal: colours of our own, tables that fit,
+// and nothing but text of a process's output, of its arguments and of the names of directories.
 func TestPersonsTerminalIsSafe(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	w.project = filepath.Join(w.home, "pro\x1b]0;owned\x07\u202ejec")
+	w.set("PM_PROJECT_DIR", w.project)
+	check(t, os.MkdirAll(filepath.Join(w.project, ".git"), 0o755))
 	s := w.start(t)
 	file := filepath.Join(w.home, "hostile")
-	check(t, os.WriteFile(file, []byte(hostileLine+"\nERROR red\n"), 0o600))
-	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine}, "wait": "exit", "timeout_ms": longWait})
+	check(t, os.WriteFile(file, []byte(strings.Join(hostileLines, "\n")+"\n"), 0o600))
+	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine, file + "\x1b]0;owned\x07"}, "wait": "exit", "timeout_ms": longWait})
 	colours := regexp.MustCompile(`\x1b\[[0-9]+m`)
 	for _, c := range []struct {
 		command  string
-		env      string
+		dir, env string
 		coloured bool
 	}{
-		{"ps", "", true}, {"logs", "", true}, {"events", "", true}, {"errors", "", true}, {"logs", "NO_COLOR=1", false},
+		{"ps", w.project, "", true}, {"logs", w.project, "", true}, {"events", w.project, "", true}, {"errors", w.project, "", true},
+		{"logs", w.project, "NO_COLOR=1", false}, {"logs", w.project, "TERM=dumb", false}, {"logs --json", w.project, "", false}, {"ps --json", w.project, "", false},
+		{"ps --all", w.home, "", true}, {"logs --all", w.home, "", true}, {"events --all", w.home, "", true}, {"logs nope", w.project, "", false}, {"ps", filepath.Dir(file), "", false},
+		{"stop b\x1b]0;owned\x07d", w.project, "", false}, {"logs --grep (\x1b]0;owned\x07", w.project, "", false}, {"\x1b]0;owned\x07", w.project, "", false},
 	} {
-		cmd := w.commandIn(t, w.project, c.command)
+		cmd := w.commandIn(t, c.dir, strings.Split(c.command, " ")...)
 		cmd.Env = append(cmd.Env, "TERM=xterm", c.env)
 		terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 40})
 		check(t, err)
@@ -227,14 +240,20 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 		_ = cmd.Wait()
 		terminal.Close()
 		if got := colours.Match(raw); got != c.coloured {
-			t.Errorf("%s with %q: got colours: %v, want %v: %q", c.command, c.env, got, c.coloured, raw)
+			t.Errorf("%q with %q: got colours: %v, want %v: %q", c.command, c.env, got, c.coloured, raw)
 		}
 		text := colours.ReplaceAllString(strings.ReplaceAll(string(raw), "\r\n", "\n"), "")
+		if len(text) < 10 {
+			t.Errorf("%q: got %q, want some text", c.command, text)
+		}
 		for _, l := range strings.Split(text, "\n") {
-			if i := strings.IndexFunc(l, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
-				t.Errorf("%s: got %q, want text only", c.command, l)
+			hidden := func(r rune) bool {
+				return r != '\t' && unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || unicode.Is(unicode.Zl, r) || unicode.Is(unicode.Zp, r)
 			}
-			if c.command == "ps" && utf8.RuneCountInString(l) > 40 {
+			if i := strings.IndexFunc(l, hidden); i >= 0 {
+				t.Errorf("%q: got %q, want text only", c.command, l)
+			}
+			if c.command == "ps" && c.coloured && utf8.RuneCountInString(l) > 40 {
 				t.Errorf("ps: got a line of %d characters, want 40 at most: %q", utf8.RuneCountInString(l), l)
 			}
 		}

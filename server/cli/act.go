@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -99,9 +98,9 @@ func (s *screen) which(ctx context.Context, arguments []string, running bool) (w
 		case err != nil:
 			return nil, err
 		case running && run.Owner == nil:
-			fmt.Fprintf(s.err, "pmcp: %s is not running\n", name)
+			s.complain("pmcp: " + name + " is not running")
 		case !running && run.Owner != nil:
-			fmt.Fprintf(s.err, "pmcp: %s is running already\n", name)
+			s.complain("pmcp: " + name + " is running already")
 		default:
 			which = append(which, name)
 		}

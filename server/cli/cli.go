@@ -7,10 +7,13 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
+	"pmcp/logstore/line"
 	"pmcp/server/config"
 )
 
@@ -31,7 +34,7 @@ func IsCommand(args []string) bool {
 func Run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	s := &screen{out: newTerminal(stdout), err: stderr, found: true}
+	s := &screen{out: newTerminal(stdout), fd: stdout.Fd(), err: stderr, found: true}
 	root := s.commands()
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -43,9 +46,9 @@ func Run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 	switch {
 	case ctx.Err() != nil || errors.Is(err, syscall.EPIPE): // the reader of a pipe has seen enough
 	case errors.As(err, new(*noDatabaseError)):
-		fmt.Fprintln(stderr, "pmcp:", err)
+		s.complain("pmcp: " + err.Error())
 	case err != nil:
-		fmt.Fprintln(stderr, "pmcp:", err)
+		s.complain("pmcp: " + err.Error())
 		return exitFailed
 	}
 	if !s.found {
@@ -57,6 +60,7 @@ func Run(ctx context.Context, args []string, stdout, stderr *os.File) int {
 // A screen is what one command prints to.
 type screen struct {
 	out   *terminal
+	fd    uintptr // of stdout
 	err   *os.File
 	json  bool // --json
 	found bool // the command need not find anything, or has found something
@@ -96,6 +100,35 @@ func (s *screen) read(ctx context.Context) (*reader, error) {
 		return nil, err
 	}
 	return openReader(ctx, &c, s.where, s.err)
+}
+
+// complain prints lines to stderr. They may have names of directories, which are untrusted.
+func (s *screen) complain(text string) {
+	for l := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintln(s.err, line.Visible(l))
+	}
+}
+
+// whileRead returns a context that also ends when nobody reads stdout any more: what follows a
+// log would not notice before the next line. stop must be called.
+func (s *screen) whileRead(ctx context.Context) (_ context.Context, stop func(), err error) {
+	ended, end, err := os.Pipe()
+	if err != nil {
+		return ctx, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		defer cancel()
+		for err := error(unix.EINTR); errors.Is(err, unix.EINTR); { // poll reports an error of stdout unasked
+			_, err = unix.Poll([]unix.PollFd{{Fd: int32(s.fd)}, {Fd: int32(ended.Fd()), Events: unix.POLLIN}}, -1)
+		}
+	})
+	return ctx, func() {
+		_ = end.Close()
+		watching.Wait()
+		_ = ended.Close()
+	}, nil
 }
 
 // completeNames returns the names of the processes, for the completion of a shell.

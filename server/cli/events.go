@@ -54,6 +54,14 @@ func (s *screen) events(ctx context.Context, arguments []string, n int, follow b
 	if err != nil {
 		return err
 	}
+	if follow {
+		reading, stop, err := s.whileRead(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		ctx = reading
+	}
 	version := r.store.Version(ctx)
 	all, err := r.Events(ctx, r.dir, names, maxEvents)
 	if err != nil {
@@ -70,7 +78,9 @@ func (s *screen) events(ctx context.Context, arguments []string, n int, follow b
 		if err := s.out.flush(); err != nil || !follow {
 			return err
 		}
-		if version, err = r.store.AwaitVersion(ctx, version); err != nil {
+		if version, err = r.store.AwaitVersion(ctx, version); ctx.Err() != nil {
+			return nil
+		} else if err != nil {
 			return err
 		}
 		latest, err := r.eventsSince(ctx, names, seen)

@@ -71,10 +71,21 @@ func (s *screen) logs(ctx context.Context, names []string, f *logFlags) error {
 		defer v.progress.End()
 		s.out.over(v.progress)
 	}
+	if f.follow {
+		reading, stop, err := s.whileRead(ctx)
+		if err != nil {
+			return err
+		}
+		defer stop()
+		ctx = reading
+	}
 	if err := v.seek(ctx); err != nil {
 		return err
 	}
-	return v.print(ctx)
+	if err := v.print(ctx); ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // A logView prints the lines of one command.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -40,7 +41,7 @@ type psRow struct {
 	Ports    []int  `json:"ports,omitempty"`
 	// URLs are the addresses of the ports that were assigned to the run, by variable.
 	URLs        map[string]string `json:"urls,omitempty"`
-	CPUPercent  float64           `json:"cpu_percent,omitempty"`
+	CPUPercent  *float64          `json:"cpu_percent,omitempty"`
 	MemoryBytes uint64            `json:"memory_bytes,omitempty"`
 	StartedAt   string            `json:"started_at,omitempty"`
 	EndedAt     string            `json:"ended_at,omitempty"`
@@ -82,7 +83,11 @@ func (s *screen) ps(ctx context.Context) error {
 	}
 	switch {
 	case len(runs) == 0 && !s.json:
-		fmt.Fprintln(s.err, "no processes in", r.project.Dir())
+		if s.where.all {
+			s.complain("no processes in any project")
+		} else {
+			s.complain("no processes in " + r.project.Dir() + "; --all lists those of every project")
+		}
 	case len(rows) > 0:
 		err = s.out.table([]column{
 			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
@@ -124,13 +129,16 @@ func (s *screen) adviseOnOldCode(ctx context.Context, r *reader, runs []project.
 func rowOf(run *project.Run) psRow {
 	row := psRow{
 		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: run.Ports, URLs: run.PortURLs(),
-		CPUPercent: run.CPUPercent, MemoryBytes: run.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
+		MemoryBytes: run.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
 		Command: commandOf(run),
 	}
 	if left := run.KeptFor(); left > 0 {
 		row.KeptFor = args.FormatAge(left)
 	}
 	row.Stale = run.Stale()
+	if run.MemoryBytes > 0 { // it was measured
+		row.CPUPercent = new(math.Round(10*run.CPUPercent) / 10)
+	}
 	if run.Exit != nil {
 		if row.Signal = run.Exit.Signal; row.Signal == "" {
 			row.ExitCode = &run.Exit.Code

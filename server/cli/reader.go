@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"pmcp/logstore"
+	"pmcp/logstore/line"
 	"pmcp/process"
 	"pmcp/registry"
 	"pmcp/server/args"
@@ -118,7 +119,11 @@ func (r *reader) names(ctx context.Context) ([]string, error) {
 // find returns the names that arguments stand for, or nil for all.
 func (r *reader) find(ctx context.Context, arguments []string) ([]string, error) {
 	if r.dir != "" {
-		return r.project.Resolve(ctx, strings.Join(arguments, ","), true)
+		names, err := r.project.Resolve(ctx, strings.Join(arguments, ","), true)
+		if errors.Is(err, process.ErrUnknown) {
+			err = r.withOthers(ctx, arguments, err)
+		}
+		return names, err
 	}
 	if len(arguments) == 0 {
 		return nil, nil
@@ -132,11 +137,28 @@ func (r *reader) find(ctx context.Context, arguments []string) ([]string, error)
 	return arguments, err
 }
 
+// withOthers adds to err, that a name is unknown, the processes of other projects with such a
+// name.
+func (r *reader) withOthers(ctx context.Context, arguments []string, err error) error {
+	runs, listErr := r.store.Runs(ctx, logstore.RunFilter{Current: true})
+	var others []string
+	for i := range runs {
+		if listErr == nil && slices.Contains(arguments, runs[i].Name) && runs[i].Project != r.dir {
+			others = append(others, runs[i].Name+"@"+r.store.ProjectLabel(ctx, runs[i].Project))
+		}
+	}
+	if len(others) == 0 {
+		return err
+	}
+	slices.Sort(others)
+	return fmt.Errorf("%w; of other projects: %s", err, strings.Join(slices.Compact(others), ", "))
+}
+
 // name returns what a process is called: its name, with the label of its project if
-// that is not the project of the command.
+// that is not the project of the command. It is safe to print.
 func (r *reader) name(ctx context.Context, path, name string) string {
 	if r.dir != "" || path == r.project.Dir() {
-		return name
+		return line.Visible(name)
 	}
-	return name + "@" + r.store.ProjectLabel(ctx, path)
+	return line.Visible(name + "@" + r.store.ProjectLabel(ctx, path))
 }
