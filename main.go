@@ -236,12 +236,33 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	record.Version, record.Database = version, c.DatabasePath
 	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file,
 		Host: host.New(host.Options{Token: c.Daemon.Token, Stderr: stderr, Log: log})}
+	defer listenTCP(ctx, c.Daemon.TCP(), d.Host.(*host.Host), log)()
 	if err := d.Serve(ctx, signals); err != nil {
 		log.Error("the daemon has failed", "error", err)
 		return exitFailed
 	}
 	_ = daemon.RemoveLog(c.RegistryDir, c.DatabasePath) // the next one appends to it
 	return exitOK
+}
+
+// listenTCP lets h take connections at an address, "" for none, until stop is called.
+func listenTCP(ctx context.Context, address string, h *host.Host, log *slog.Logger) (stop func()) {
+	if address == "" {
+		return func() {}
+	}
+	at, err := net.ResolveTCPAddr("tcp", address)
+	var l *net.TCPListener
+	if err == nil {
+		l, err = net.ListenTCP("tcp", at)
+	}
+	if err != nil {
+		log.Warn("the daemon has only its socket", "error", err)
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var serving sync.WaitGroup
+	serving.Go(func() { h.ServeTCP(ctx, l) })
+	return func() { cancel(); serving.Wait() }
 }
 
 // welcome tells the daemon's caller that the session begins or, if err is not nil, why not.
@@ -287,7 +308,9 @@ func (s *session) prepare(stderr io.Writer) (err error) {
 	if s.c, err = config.Read(); err != nil {
 		return err
 	}
-	_ = os.Unsetenv("PM_DAEMON_TOKEN") // children must not inherit it
+	for _, name := range []string{"PM_DAEMON_TOKEN", "PM_DAEMON_TCP_BIND", "PM_DAEMON_TCP_PORT"} {
+		_ = os.Unsetenv(name) // children must not inherit the secret, and a pmcp among them not what needs it
+	}
 	if alone {
 		s.id = registry.NewID()
 		if s.lock, err = guardian.PrepareLock(s.c.RegistryDir, s.id, stderr); err != nil {
@@ -536,6 +559,12 @@ func (s *session) dialDaemon(ctx context.Context) (net.Conn, error) {
 		o.Start = s.lifeline.Detach
 	}
 	c, err := daemon.Dial(ctx, o)
+	if address := s.c.Daemon.TCP(); err != nil && address != "" { // the daemon may be in another container
+		var d net.Dialer
+		if c, tcpErr := d.DialContext(ctx, "tcp", address); tcpErr == nil {
+			return c, nil
+		}
+	}
 	switch {
 	case !errors.Is(err, daemon.ErrNone):
 	case !s.c.Daemon.AutoStart:

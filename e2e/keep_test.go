@@ -2,7 +2,11 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"net"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -207,4 +211,52 @@ func TestPersonStartsThroughDaemon(t *testing.T) {
 	w.endDaemon(t)
 	w.set("PM_DAEMON_AUTO_START", "false")
 	w.wantCommand(t, 2, []string{"start", "web"}, "there is no daemon, and PM_DAEMON_AUTO_START=false lets none be started")
+}
+
+// TestDaemonTokenIsRequired checks that a daemon with a token serves only those who know it, that
+// no process sees the token, and that the daemon listens on TCP where it is asked to.
+func TestDaemonTokenIsRequired(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	stranger := *w
+	stranger.env = append([]string{}, w.env...)
+	const token = "a secret that is long enough"
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	port := free.Addr().(*net.TCPAddr).Port
+	check(t, free.Close())
+	w.set("PM_DAEMON_TOKEN", token)
+	w.set("PM_DAEMON_TCP_PORT", strconv.Itoa(port))
+	c := w.open(t)
+	if r := c.ok(t, "start_process", sh("web", "env").with("keep", "1h").with("wait", "exit")); strings.Contains(r.Text, "long enough") || strings.Contains(r.Text, "PM_DAEMON_TOKEN") {
+		t.Errorf("a kept process sees the token: %s", r.Text)
+	}
+	if r := c.ok(t, "start_process", sh("plain", "env").with("wait", "exit")); strings.Contains(r.Text, "long enough") || strings.Contains(r.Text, "PM_DAEMON_TOKEN") {
+		t.Errorf("a process sees the token: %s", r.Text)
+	}
+	stranger.open(t).refused(t, "start_process", sh("other", "true").with("keep", "1h"), "other was not started", "PM_DAEMON_TOKEN is missing or not the daemon's")
+	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	check(t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Write([]byte(`{"pmcp":1,"version":"0","cwd":"/","env":[]}` + "\n"))
+	check(t, err)
+	if line, _ := io.ReadAll(conn); !strings.Contains(string(line), "PM_DAEMON_TOKEN is missing") {
+		t.Errorf("got %q over TCP, want a refusal", line)
+	}
+	log, _ := os.ReadFile(registryLog(t, w))
+	if strings.Contains(string(log), "long enough") {
+		t.Errorf("the daemon's log has the token: %s", log)
+	}
+}
+
+// registryLog returns the path of the log of the world's daemon.
+func registryLog(t *testing.T, w *world) string {
+	t.Helper()
+	logs, err := filepath.Glob(filepath.Join(w.registry, "daemon-*.log"))
+	check(t, err)
+	if len(logs) != 1 {
+		t.Fatalf("got logs %q, want one", logs)
+	}
+	return logs[0]
 }

@@ -107,10 +107,10 @@ func (h *Hello) key() [sha256.Size]byte {
 	return sha256.Sum256(raw)
 }
 
-// environ returns the environment of the session's process: without the token, and without
-// the marks of a session in which the caller itself runs.
+// environ returns the environment of the session's process: without the token and the address
+// that needs it, and without the marks of a session in which the caller itself runs.
 func (h *Hello) environ() []string {
-	drop := []string{tokenVariable, hostedVariable, proctab.EnvSession, proctab.EnvRun, "PMCP_GUARDIAN"}
+	drop := []string{tokenVariable, "PM_DAEMON_TCP_BIND", "PM_DAEMON_TCP_PORT", hostedVariable, proctab.EnvSession, proctab.EnvRun, "PMCP_GUARDIAN"}
 	env := slices.DeleteFunc(slices.Clone(h.Env), func(entry string) bool {
 		name, _, ok := strings.Cut(entry, "=")
 		return !ok || slices.Contains(drop, name)

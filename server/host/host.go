@@ -24,6 +24,7 @@ const (
 	helloTime   = 5 * time.Second  // until the Hello must have come
 	startTime   = 60 * time.Second // until a keeper must have begun
 	writeTime   = 5 * time.Second  // until the peer must have read the answer
+	acceptRest  = time.Second      // after an accept that failed, such as for want of descriptors
 )
 
 // Options configure a Host. The zero value of each field but Log is allowed.
@@ -101,7 +102,52 @@ func (h *Host) Close() {
 // Handle reads the Hello of a connection and starts the session that it asks for. It closes
 // its copy of the connection and returns when the session has begun, or was refused with
 // one line. ctx bounds only this.
-func (h *Host) Handle(ctx context.Context, c *net.UnixConn) {
+func (h *Host) Handle(ctx context.Context, c *net.UnixConn) { h.handle(ctx, c) }
+
+// maxTCP bounds the TCP connections that are handled at once.
+const maxTCP = 32
+
+// ServeTCP handles the connections of l, which may come from any user, until ctx ends. It closes
+// l and returns when they are handled. Without a token all are refused.
+func (h *Host) ServeTCP(ctx context.Context, l *net.TCPListener) {
+	var conns sync.WaitGroup
+	defer conns.Wait()
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	free := make(chan struct{}, maxTCP)
+	for ctx.Err() == nil {
+		free <- struct{}{} // the system queues a few more, and refuses the rest
+		c, err := l.AcceptTCP()
+		if err != nil {
+			<-free
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			h.o.Log.Warn("cannot accept a TCP connection", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptRest):
+			}
+			continue
+		}
+		conns.Go(func() {
+			defer func() { <-free }()
+			if h.o.Token == "" {
+				h.respond(c, answer{Error: "TCP needs PM_DAEMON_TOKEN"})
+				_ = c.Close()
+				return
+			}
+			h.handle(ctx, c)
+		})
+	}
+}
+
+// A conn is a connection that can be passed on to another process.
+type conn interface {
+	net.Conn
+	File() (*os.File, error)
+}
+
+func (h *Host) handle(ctx context.Context, c conn) {
 	h.mu.Lock()
 	h.busy++
 	h.mu.Unlock()
@@ -116,19 +162,27 @@ func (h *Host) Handle(ctx context.Context, c *net.UnixConn) {
 	defer stop()
 	hello, err := h.read(ctx, c)
 	if err != nil {
-		h.respond(c, answer{Error: err.Error()})
+		h.refuse(c, err)
 		return
 	}
 	if hello.Keeper {
 		id, err := h.keeper(ctx, &hello)
 		if err != nil {
-			h.respond(c, answer{Error: err.Error()})
+			h.refuse(c, err)
 			return
 		}
 		h.respond(c, answer{Session: id})
 		return
 	}
 	if err := h.serve(&hello, c); err != nil {
+		h.refuse(c, err)
+	}
+}
+
+// refuse answers a Hello with an error. A caller that finds the end of the connection instead
+// tries again: by then there is another daemon.
+func (h *Host) refuse(c net.Conn, err error) {
+	if !errors.Is(err, errEnding) {
 		h.respond(c, answer{Error: err.Error()})
 	}
 }
@@ -189,11 +243,11 @@ func (h *Host) respond(c net.Conn, a answer) {
 	_, _ = c.Write(append(line, '\n'))
 }
 
-// errEnding refuses what comes while the Host is being closed.
-var errEnding = errors.New("the daemon is ending; try again")
+// errEnding means that the Host is being closed.
+var errEnding = errors.New("the daemon is ending")
 
 // serve starts a session on the connection. The session answers the Hello.
-func (h *Host) serve(hello *Hello, c *net.UnixConn) error {
+func (h *Host) serve(hello *Hello, c conn) error {
 	_ = c.SetReadDeadline(time.Time{})
 	f, err := c.File()
 	if err != nil {

@@ -381,3 +381,61 @@ func TestNewHelloDescribesThisProcess(t *testing.T) {
 		t.Error("got an environment without the settings")
 	}
 }
+
+// TestTCPNeedsTheToken checks that a TCP connection gets a session only with the token of a
+// host that has one.
+func TestTCPNeedsTheToken(t *testing.T) {
+	for _, c := range []struct{ own, given, want string }{
+		{"", "", "TCP needs PM_DAEMON_TOKEN"}, {"", "any", "TCP needs PM_DAEMON_TOKEN"},
+		{"a secret that is long", "", "is missing or not the daemon's"}, {"a secret that is long", "a secret", "is missing or not the daemon's"},
+		{"a secret that is long", "a secret that is long", ""},
+	} {
+		h, _ := serve(t, c.own, nil)
+		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+		must(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		var serving sync.WaitGroup
+		serving.Go(func() { h.ServeTCP(ctx, l) })
+		dial := func(ctx context.Context) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", l.Addr().String())
+		}
+		asked := hello("/")
+		asked.Token = c.given
+		id, err := Keeper(t.Context(), dial, asked, "")
+		if c.want == "" && (err != nil || id == "") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("token %q at a host with %q: got %q and %v, want %q", c.given, c.own, id, err, c.want)
+		}
+		if silent, err := dial(t.Context()); err != nil {
+			t.Error(err)
+		} else {
+			defer func() { _ = silent.Close() }()
+		}
+		cancel() // ends the silent connection, too
+		serving.Wait()
+	}
+}
+
+// TestEndingHostIsTriedAgain checks that a caller that meets a host which is being closed dials
+// again, and is not refused.
+func TestEndingHostIsTriedAgain(t *testing.T) {
+	closed, dialClosed := serve(t, "", nil)
+	closed.Close()
+	_, dial := serve(t, "", nil)
+	dials := 0
+	id, err := Keeper(t.Context(), func(ctx context.Context) (net.Conn, error) {
+		if dials++; dials == 1 {
+			return dialClosed(ctx)
+		}
+		return dial(ctx)
+	}, hello("/"), "")
+	if err != nil || id == "" || dials != 2 {
+		t.Errorf("got %q and %v after %d dials, want a session of the second host", id, err, dials)
+	}
+	c, err := dialClosed(t.Context())
+	must(t, err)
+	defer func() { _ = c.Close() }()
+	if _, _, err := exchange(t.Context(), c, hello("/")); !errors.Is(err, errNoAnswer) {
+		t.Errorf("got %v, want no answer", err)
+	}
+}

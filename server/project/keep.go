@@ -128,9 +128,12 @@ func (p *Project) atDaemon(ctx context.Context, tool string, arguments json.RawM
 	defer cancel()
 	gone := ""
 	for range keeperTries {
-		session, err := p.o.Keep.Keeper(ctx, gone)
-		if err != nil {
-			return a, fmt.Errorf("%s was not started: %w", name, err)
+		session, _ := p.keeper.Load().(string) // of the call before
+		if session == "" || session == gone {
+			if session, err = p.o.Keep.Keeper(ctx, gone); err != nil {
+				return a, fmt.Errorf("%s was not started: %w", name, err)
+			}
+			p.keeper.Store(session)
 		}
 		err = socket.Call(ctx, p.o.Store.dir, session, startMethod, call, &a)
 		switch {

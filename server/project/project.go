@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"pmcp/groups"
 	"pmcp/health"
@@ -63,6 +64,7 @@ type session struct {
 	inputs      sync.Map   // lastInput, keyed by address
 	assignments assignments
 	elsewhere   process.ElsewhereMeter
+	keeper      atomic.Value // string: the session of the daemon that was asked last to keep something
 }
 
 // New returns the session's own project, that of o.Manager.
