@@ -12,7 +12,7 @@ import (
 type Daemon struct {
 	Mode       string `split_words:"true" default:"disabled" enum:"disabled|enabled|never" desc:"disabled: a daemon runs only what is started with keep; enabled: it runs everything; never: keep is refused"`
 	AutoStart  bool   `split_words:"true" default:"true" desc:"false: a daemon is never started, only used"`
-	SocketPath string `split_words:"true" desc:"socket of the daemon, if not beside its record"`
+	SocketPath string `split_words:"true" desc:"where the daemon listens beside the socket next to its record"`
 	Keep       millis `split_words:"true" default:"24h" min:"1000" max:"604800000" desc:"how long processes are kept with PM_DAEMON_MODE=enabled"`
 	Token      string `split_words:"true" desc:"secret that callers of the daemon must know; at least 16 characters"`
 	TCPBind    string `split_words:"true" desc:"loopback address on which the daemon also listens, 127.0.0.1 if only the port is set; needs PM_DAEMON_TOKEN"`

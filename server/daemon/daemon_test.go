@@ -143,11 +143,56 @@ func TestDialNamesReason(t *testing.T) {
 	if _, err := Dial(ctx, o); !errors.Is(err, context.Canceled) {
 		t.Errorf("Dial = %v, want context.Canceled", err)
 	}
-	if err := os.WriteFile(registry.DaemonLog(o.Dir, o.Database), []byte("first\nthe disk is full\n"), 0o600); err != nil {
+	if err := os.WriteFile(registry.DaemonLog(o.Dir, o.Database), []byte("pmcp: first\nlevel=ERROR the disk is full\nlevel=INFO a session\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.notStarted(nil); !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), "the disk is full") || strings.Contains(err.Error(), "first") {
-		t.Errorf("got %v, want ErrNotStarted and the last line of the log", err)
+	if err := o.notStarted(nil); !errors.Is(err, ErrNotStarted) || !strings.Contains(err.Error(), "the disk is full") || strings.Contains(err.Error(), "first") || strings.Contains(err.Error(), "session") {
+		t.Errorf("got %v, want ErrNotStarted and the last error in the log", err)
+	}
+}
+
+// TestFailingDaemonIsNotStartedForEver checks that Dial gives up on a daemon that ends while it starts.
+func TestFailingDaemonIsNotStartedForEver(t *testing.T) {
+	s := newStandIn(t)
+	o := s.o
+	o.limit = time.Hour
+	starts := 0
+	o.Start = func() error {
+		starts++
+		lock, err := registry.LockDaemon(o.Dir, o.Database)
+		if errors.Is(err, registry.ErrDaemonLives) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		s.running.Go(func() {
+			select { // Dial sees that the lock is held
+			case <-time.After(10 * maxDialPoll):
+			case <-s.ctx.Done():
+			}
+			_ = registry.RemoveDaemon(lock, o.Dir, o.Database)
+			_ = lock.Close()
+		})
+		return nil
+	}
+	if _, err := Dial(t.Context(), o); !errors.Is(err, ErrNotStarted) {
+		t.Errorf("Dial = %v after %d starts, want ErrNotStarted", err, starts)
+	}
+}
+
+// TestDialPrefersRecord checks that a daemon that has a record is reached whatever PM_DAEMON_SOCKET_PATH is.
+func TestDialPrefersRecord(t *testing.T) {
+	s := newStandIn(t)
+	s.o.SocketPath = filepath.Join(t.TempDir(), "none")
+	for range 2 {
+		c, err := Dial(t.Context(), s.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -260,11 +305,11 @@ func TestCheckFindsProblem(t *testing.T) {
 		t.Errorf("Check = %q, %v; want none", text, err)
 	}
 	log := registry.DaemonLog(s.o.Dir, s.o.Database)
-	if err := os.WriteFile(log, []byte("first\nit was killed\n"), 0o600); err != nil {
+	if err := os.WriteFile(log, []byte("first\npmcp: it was killed\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Check(t.Context(), s.o); err == nil || !strings.Contains(err.Error(), "it was killed") {
-		t.Errorf("Check = %v, want the last line of the log", err)
+		t.Errorf("Check = %v, want the last error in the log", err)
 	}
 	c, err := Dial(t.Context(), s.o)
 	if err != nil {

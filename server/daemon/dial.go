@@ -20,7 +20,7 @@ var (
 	// ErrNone is returned by Dial if there is no daemon and none may be started.
 	ErrNone = errors.New("there is no daemon")
 	// ErrNotStarted is wrapped by Dial's error if the daemon does not take connections in
-	// time. The error has the last line of its log.
+	// time. The error has the last error in its log.
 	ErrNotStarted = errors.New("the daemon takes no connections")
 )
 
@@ -30,7 +30,7 @@ type Options struct {
 	Dir string
 	// Database is the absolute path of the database.
 	Database string
-	// SocketPath is the path of the daemon's socket, "" for the one beside its record.
+	// SocketPath is where a daemon listens that has no record in Dir; "" for nowhere.
 	SocketPath string
 	// Start starts a daemon outside of the process tree of this session, and returns
 	// without waiting for it. Nil: none may be started.
@@ -54,6 +54,7 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(o.limit, startLimit))
 	defer cancel()
 	var started time.Time
+	var failed bool // whether a daemon has been starting since then
 	for pause := dialPoll; ; pause = min(2*pause, maxDialPoll) {
 		id, lives := registry.Daemon(o.Dir, o.Database)
 		var err error
@@ -66,9 +67,12 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 				return nil, fmt.Errorf("cannot connect to the daemon: %w", err)
 			}
 		}
+		failed = failed || lives && id == "" && !started.IsZero()
 		switch {
 		case !lives && o.Start == nil:
 			return nil, ErrNone
+		case !lives && failed && time.Since(started) > startAgain:
+			return nil, o.notStarted(err)
 		case o.Start != nil && time.Since(started) > startAgain && (!lives || id != ""):
 			if err := o.Start(); err != nil {
 				return nil, err
@@ -86,9 +90,9 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 	}
 }
 
-// connect connects to the daemon with that session.
+// connect connects to the daemon with that session, "" for the one at SocketPath.
 func (o Options) connect(ctx context.Context, id string) (net.Conn, error) {
-	if o.SocketPath != "" {
+	if id == "" {
 		return socket.DialPath(ctx, o.SocketPath)
 	}
 	return socket.Dial(ctx, o.Dir, id)
@@ -103,7 +107,7 @@ func passing(err error) bool {
 // the last attempt.
 func (o Options) notStarted(last error) error {
 	text := registry.DaemonLog(o.Dir, o.Database)
-	if line := lastLine(text); line != "" {
+	if line := lastError(text); line != "" {
 		text += ": " + line
 	}
 	if last != nil {
@@ -112,12 +116,17 @@ func (o Options) notStarted(last error) error {
 	return fmt.Errorf("%w; its log is %s", ErrNotStarted, text)
 }
 
-// lastLine returns the last line of a log, at most 500 bytes of it, "" if there is none.
-func lastLine(path string) string {
+// lastError returns the last line of a log that reports an error, at most 500 bytes of it, ""
+// if there is none: sessions of the daemon write to the log, too.
+func lastError(path string) (last string) {
 	content, err := os.ReadFile(path) // of at most 1 MiB: see Log
 	if err != nil {
 		return ""
 	}
-	text := strings.TrimSpace(string(content))
-	return proctab.Printable(fmt.Sprintf("%.500s", text[strings.LastIndexByte(text, '\n')+1:]))
+	for line := range strings.Lines(string(content)) {
+		if strings.Contains(line, "level=ERROR") || strings.HasPrefix(line, "pmcp:") {
+			last = line
+		}
+	}
+	return proctab.Printable(fmt.Sprintf("%.500s", strings.TrimSpace(last)))
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,8 +173,8 @@ func Check(ctx context.Context, o Options) (string, error) {
 	case !errors.Is(err, ErrNone):
 		return log, err
 	}
-	if last := lastLine(log); last != "" {
-		return log, fmt.Errorf("the last daemon was killed or has failed: %s", last)
+	if _, err := os.Stat(log); err == nil {
+		return log, fmt.Errorf("the last daemon was killed or has failed: %s", cmp.Or(lastError(log), "its log names no error"))
 	}
 	return "none", nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -119,6 +120,9 @@ func (d *detached) await() (line string, pid int) {
 // it is not adopted by the guardian, it has nothing of the session, and it lives when the session,
 // whose end still leaves nothing behind, ends in any way.
 func TestDaemonOutlivesItsSession(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads the daemon's state from /proc")
+	}
 	for _, fault := range faults {
 		t.Run(fault.name, func(t *testing.T) {
 			d, option := detachable(t, proctab.EnvSession+"=an outer session", guardianEnv+"=1")
@@ -150,6 +154,9 @@ func TestDaemonOutlivesItsSession(t *testing.T) {
 // TestServerKilledWhileGuardianAdoptsNothing kills the server while its guardian is no subreaper: what
 // the server leaves is adopted by another process, and found by its marks.
 func TestServerKilledWhileGuardianAdoptsNothing(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there are no subreapers")
+	}
 	d, option := detachable(t, hangVariable+"=1")
 	s := start(t, []string{"normal"}, option)
 	s.escapes = true
