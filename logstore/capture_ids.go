@@ -156,14 +156,28 @@ func (s *serverLookup) runElsewhere(ctx context.Context, key processKey) (*Run, 
 // runsElsewhere returns, keyed by process, the latest run in scope that has not ended and belongs to another
 // live server.
 func (s *serverLookup) runsElsewhere(ctx context.Context, c *scope) (map[processKey]*runMeta, error) {
+	metas, err := s.storedElsewhere(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.latestAlive(ctx, metas)
+}
+
+// storedElsewhere returns the runs in scope that have not ended and do not belong to this server.
+func (s *serverLookup) storedElsewhere(ctx context.Context, c *scope) ([]*runMeta, error) {
 	where, args := c.where("p.project", "p.name")
 	// Only few of the stored runs belong to live servers, so CROSS JOIN makes SQLite start with the live servers.
-	metas, err := queryMetas(ctx, s.q, `SELECT `+metaColumns+` FROM session s
+	metas, err := queryMetas(ctx, s.q, `SELECT `+c.columns()+` FROM session s
 		CROSS JOIN run r ON r.id BETWEEN s.id << 16 AND (s.id << 16 | 65535) JOIN process p ON p.id = r.process
 		WHERE s.ended = 0 AND s.uuid <> ? AND r.ended = 0 AND `+where, append([]any{s.captures.opts.Session}, args...))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what other servers run: %w", err)
 	}
+	return metas, nil
+}
+
+// latestAlive returns, keyed by process, the latest of the runs that belong to a live server.
+func (s *serverLookup) latestAlive(ctx context.Context, metas []*runMeta) (map[processKey]*runMeta, error) {
 	found := make(map[processKey]*runMeta)
 	for _, m := range metas {
 		srv, err := s.server(ctx, m.id)

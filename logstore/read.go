@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/line"
@@ -20,6 +21,7 @@ type reader struct {
 	captures *captureTable
 	filters  *filterCache
 	cards    cardCache
+	current  atomic.Pointer[currentRuns] // as of the last list of the current runs
 }
 
 // Read reads a page of lines. Its error wraps ErrCursor if a cursor is invalid.
@@ -51,6 +53,8 @@ type snapshot struct {
 	filters       *filterCache
 	cards         *cardCache
 	packer        *pack.Packer
+	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
+	version       int64        // likewise: of the file, before it is read; 0: unknown
 }
 
 // withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
@@ -69,7 +73,10 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 		}
 	}()
 	withRead := rd.withRead
-	if snap.isWhole(c) {
+	if c.current {
+		snap.current, snap.version = rd.unchanged(ctx, c.project)
+	}
+	if snap.isWhole(c) || snap.current != nil {
 		withRead = func(ctx context.Context, fn func(context.Context, db.Querier) error) error { return fn(ctx, nil) }
 	}
 	err := withRead(ctx, func(ctx context.Context, tx db.Querier) error {

@@ -46,6 +46,15 @@ type scope struct {
 	latest  bool   // only each name's latest run
 	maxRuns int    // only this many of the latest runs of each name; 0 = all
 	infos   bool   // read the infos of the runs, too
+	current bool   // only the current run of each name: see currentRuns
+}
+
+// columns returns the columns of a run that a read in scope needs.
+func (c *scope) columns() string {
+	if c.infos {
+		return metaAndInfo
+	}
+	return metaColumns
 }
 
 func (c *scope) matches(r *runLog) bool { return r.matches(c.project, c.names, c.runs) }
@@ -81,15 +90,13 @@ func (t *captureTable) snapshotRuns(c *scope) []memView {
 func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 	byKey := make(map[processKey][]*runMeta)
 	seen := make(map[int64]*runMeta)
-	if s.q != nil {
-		stored, err := storedMetas(ctx, s.q, c)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range stored {
-			seen[m.id] = m
-			byKey[m.key] = append(byKey[m.key], m)
-		}
+	stored, err := s.storedMetas(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range stored {
+		seen[m.id] = m
+		byKey[m.key] = append(byKey[m.key], m)
 	}
 	s.captures.overlayLate(seen)
 	for i := range s.views {
@@ -115,6 +122,67 @@ func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 		return cmp.Or(strings.Compare(a[0].key.project, b[0].key.project), strings.Compare(a[0].key.name, b[0].key.name))
 	})
 	return all, nil
+}
+
+// storedMetas returns the runs in the file that are in scope.
+func (s *snapshot) storedMetas(ctx context.Context, c *scope) ([]*runMeta, error) {
+	switch {
+	case s.current != nil:
+		return copyMetas(s.current.latest), nil
+	case s.q != nil:
+		return storedMetas(ctx, s.q, c)
+	}
+	return nil, nil
+}
+
+// A currentRuns is what the file says about the current runs of a project, or of all: the latest run of each
+// process, and the runs that other servers have not ended.
+type currentRuns struct {
+	project           string
+	version           int64 // of the file, before it was read
+	latest, elsewhere []*runMeta
+}
+
+// maxCurrentRuns is how many runs a reader keeps, of some 300 bytes each.
+const maxCurrentRuns = 200
+
+// unchanged returns the current runs of the last list if that was of the same project and nobody has committed
+// since, else nil; and the version of the file now, or 0 if it is not known.
+func (rd *reader) unchanged(ctx context.Context, project string) (*currentRuns, int64) {
+	if rd.memoryOnly() || rd.degraded.Load() != nil {
+		return nil, 0
+	}
+	version := rd.fileVersion(context.WithoutCancel(ctx)) // the driver starts a goroutine for what can be cancelled
+	last := rd.current.Load()
+	if last == nil || version == 0 || last.version != version || last.project != project {
+		return nil, version
+	}
+	return last, version
+}
+
+// readCurrent reads the current runs in scope from the file, and keeps them.
+func (rd *reader) readCurrent(ctx context.Context, s *snapshot, c *scope) (err error) {
+	r := &currentRuns{project: c.project, version: s.version}
+	if r.latest, err = storedMetas(ctx, s.q, c); err != nil {
+		return err
+	}
+	if r.elsewhere, err = s.storedElsewhere(ctx, c); err != nil {
+		return err
+	}
+	if s.current = r; len(r.latest)+len(r.elsewhere) <= maxCurrentRuns {
+		rd.current.Store(r)
+	}
+	return nil
+}
+
+// copyMetas returns copies, since a read adds to them what memory has.
+func copyMetas(metas []*runMeta) []*runMeta {
+	copies := make([]*runMeta, len(metas))
+	for i, m := range metas {
+		c := *m
+		copies[i] = &c
+	}
+	return copies
 }
 
 // overlayLate applies the rows that SaveRun recorded after a run left memory and that the file does not have
@@ -146,12 +214,8 @@ func storedMetas(ctx context.Context, q db.Querier, c *scope) ([]*runMeta, error
 	case c.maxRuns > 0:
 		which, args = `r.id IN `+latest, []any{c.maxRuns}
 	}
-	columns := metaColumns
-	if c.infos {
-		columns = metaAndInfo
-	}
 	where, whose := c.where("p.project", "p.name")
-	return queryMetas(ctx, q, `SELECT `+columns+` FROM process p CROSS JOIN run r ON `+which+` WHERE `+where, append(args, whose...))
+	return queryMetas(ctx, q, `SELECT `+c.columns()+` FROM process p CROSS JOIN run r ON `+which+` WHERE `+where, append(args, whose...))
 }
 
 func queryMetas(ctx context.Context, q db.Querier, query string, args []any) ([]*runMeta, error) {
