@@ -75,10 +75,11 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
 	s := w.start(t)
 	file := filepath.Join(w.home, "markup")
-	check(t, os.WriteFile(file, []byte(hostileMarkup+hostileLine+"\n"+strings.Repeat("y", 1<<20)+"\nneedle 7\n"), 0o600))
+	check(t, os.WriteFile(file, []byte(strings.Repeat("y", 1<<20)+"\n"+hostileMarkup+strings.Join(hostileLines, "\n")+"\nneedle 7\n"), 0o600))
 	s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
-	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
-	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "db", "command": "sleep 1000"}, {"process": "api", "command": "sleep 1000", "depends_on": []args{{"process": "db"}}}}})
+	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "db", "command": "sleep 1000"}, {"process": "api", "command": "sleep 1000", "depends_on": []args{{"process": "db"}}},
+		{"process": "fails", "command": "false"}, {"process": "waits", "command": "sleep 1000", "depends_on": []args{{"process": "fails", "condition": "exited_ok"}}}}})
+	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "', errors='replace').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
 
 	address, _, end := w.openPage(t)
 	screenshots := t.ArtifactDir()
@@ -109,8 +110,10 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	if seen.Focused != "tab-errors" || !strings.Contains(seen.Unfolded, "broken") || !strings.Contains(seen.Unfolded, "Traceback") {
 		t.Errorf("by keyboard: got focus on %s, and %q unfolded, want the stack", seen.Focused, seen.Unfolded)
 	}
-	if !strings.Contains(seen.Groups, "api up after db is ready") {
-		t.Errorf("got the graph %q, want api after db", seen.Groups)
+	for _, want := range []string{"api up after db is ready", "waits defined after fails is exited_ok: needs fails to be exited_ok, which is crashed, exit code 1"} {
+		if !strings.Contains(seen.Groups, want) {
+			t.Errorf("got the graphs %q, want %q", seen.Groups, want)
+		}
 	}
 	s.must(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 2})
 	end()

@@ -64,7 +64,7 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await look("errors", 1600, "dark");
   await page.click("#tab-groups");
   await until("#groups", "stack");
-  seen.groups = await page.$eval("#groups svg", e => e.getAttribute("aria-label"));
+  seen.groups = await page.$$eval("#groups title", all => all.map(e => e.textContent).join("\n"));
   await look("groups", 1600, "light");
   await page.click('[aria-label="Restart web"]');
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("run 2") && e.textContent.includes("running")));
