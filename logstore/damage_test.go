@@ -85,12 +85,12 @@ func wantWorking(t *testing.T, s *Store) {
 	if runsErr != nil || !slices.ContainsFunc(all, func(r Run) bool { return r.ID == run }) {
 		t.Errorf("Runs: got %+v, %v; want run %d", all, runsErr, run)
 	}
-	p, err := s.Read(ctx, Query{Runs: []int64{run}, After: CursorStart})
+	p, err := s.Read(ctx, Query{Names: []string{"fresh"}, After: CursorStart}) // by name, so that the file is read
 	if err != nil || len(p.Lines) != 100 {
 		t.Errorf("Read: got %+v, %v; want 100 lines", p, err)
 	}
 	put(s, run, 101, 200)
-	if p, err := s.Read(ctx, Query{Runs: []int64{run}, Newest: true, Limit: 100}); err != nil || len(p.Lines) != 100 || p.Lines[99].Number != 200 {
+	if p, err := s.Read(ctx, Query{Names: []string{"fresh"}, Newest: true, Limit: 100}); err != nil || len(p.Lines) != 100 || p.Lines[99].Number != 200 {
 		t.Errorf("newest lines: got %+v, %v; want 100 up to line 200", p, err)
 	}
 	st := s.Status()
