@@ -67,6 +67,28 @@ func launcherDies(t *testing.T, argv []string) {
 	check(t, v.close())
 }
 
+// waitingWrappers runs pmcp in the foreground of two shells, as npx does, with the script's
+// standard input and output, and prints pmcp's pid.
+const waitingWrappers = `sh -c 'sh -c "echo \$\$ >&3; exec \"\$@\" 3>&-" sh "$@"; exit' sh "$@"; exit`
+
+// TestServerExitsIfClientAboveWrappersDies kills a client that has wrappers between itself and
+// pmcp, while the test holds pmcp's stdin open. The wrappers live on, and wait for pmcp.
+func TestServerExitsIfClientAboveWrappersDies(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	a := newArena(t)
+	v, err := a.launchVictimOf([]string{"/bin/sh", "-c", waitingWrappers, "client"})
+	check(t, err)
+	check(t, v.tell([]args{a.tree("web", "daemon", false)}))
+	check(t, v.await(1))
+	if !poll(endsWithin, func() bool { return len(a.reported()) == 2 }) {
+		t.Errorf("got the processes %v, want a tree of 2", a.reported())
+	}
+	check(t, v.cmd.Process.Kill())
+	a.awaitEmpty(t)
+	check(t, v.close())
+}
+
 // TestSessionSurvivesDeathOfWrapper kills a process between the client and pmcp, such as
 // npx. The client answers the ping, so the session continues. SIGKILL of the server must
 // still leave nothing. The test tries three times, because on a busy machine it may not
