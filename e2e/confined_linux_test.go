@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -12,12 +13,15 @@ import (
 )
 
 // confinedProgram executes a program with a seccomp filter that makes one system call fail
-// in the program and its descendants: waitid, or the prctl that makes a process a
-// subreaper.
+// in the program and its descendants: waitid, pidfd_open, or the prctl that makes a process
+// a subreaper.
 func confinedProgram(arguments []string) int {
 	number, option := uint32(unix.SYS_WAITID), uint32(0)
-	if arguments[0] == "subreaper" {
+	switch arguments[0] {
+	case "subreaper":
 		number, option = unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER
+	case "pidfd":
+		number = unix.SYS_PIDFD_OPEN
 	}
 	errno := map[string]syscall.Errno{"EPERM": unix.EPERM, "ENOSYS": unix.ENOSYS}[arguments[1]]
 	const (
@@ -83,5 +87,33 @@ func TestSessionWorksWithoutSomeSystemCalls(t *testing.T) {
 				t.Errorf("got the log\n%s\nwant a warning about marks: %t", log, call == "subreaper")
 			}
 		})
+	}
+}
+
+// TestGuardWorksWithoutSomeSystemCalls checks that a guarded command and all that it has started ends
+// with the client, and with a wrapper, where the kernel has no handles of processes or no subreapers.
+func TestGuardWorksWithoutSomeSystemCalls(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	for _, refused := range []string{"pidfd ENOSYS", "subreaper EPERM"} {
+		call, errno, _ := strings.Cut(refused, " ")
+		for _, fault := range guardFaults() {
+			if fault.client == "" {
+				continue
+			}
+			t.Run(refused+"/"+fault.name, func(t *testing.T) {
+				t.Parallel()
+				a := newArena(t)
+				argv := append([]string{"/bin/sh", "-c", fault.client, "client", self(t)}, program("confined", call, errno)...)
+				v, err := a.launchVictimOf(argv, "guard", "--", "sh", filepath.Join(a.home, "tree"), "daemon", a.report)
+				check(t, err)
+				if !poll(answersWithin, func() bool { return len(a.reported()) == 2 }) {
+					t.Fatalf("got processes %v, want a tree of 2", a.reported())
+				}
+				check(t, fault.strike(v))
+				a.awaitEmpty(t)
+				check(t, v.close())
+			})
+		}
 	}
 }
