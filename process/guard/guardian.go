@@ -138,6 +138,7 @@ func prepareRuntime() {
 	runtime.GC()
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(most)
+	releaseProgram()
 }
 
 // listen starts to collect signals, before there is a server to forward them to. Signals that

@@ -132,10 +132,8 @@ func (w *httpWire) send(out outgoing) (begun bool, err error) {
 		ctx, cancel := context.WithTimeout(w.ctx, w.c.o.postTimeout)
 		defer cancel()
 		var n mcp.JSONRPCNotification
-		if err := json.Unmarshal(out.text, &n); err == nil {
-			err = w.mcp.SendNotification(ctx, n)
-		}
-		if err != nil {
+		_ = json.Unmarshal(out.text, &n) // it was encoded here
+		if err := w.mcp.SendNotification(ctx, n); err != nil {
 			w.c.o.Log.Debug("cannot send a notification to an MCP server", "server", w.c.name, "method", m.Method, "error", err)
 		}
 	default:

@@ -73,7 +73,7 @@ func TestHTTPServerIsConnected(t *testing.T) {
 		if err := s.SendNotificationToClient(ctx, "notifications/progress", map[string]any{"progressToken": r.Params.Meta.ProgressToken, "progress": 1}); err != nil {
 			return nil, err
 		}
-		sample, err := s.RequestSampling(ctx, mcp.CreateMessageRequest{CreateMessageParams: mcp.CreateMessageParams{MaxTokens: 5}})
+		sample, err := s.RequestSampling(ctx, mcp.CreateMessageRequest{CreateMessageParams: mcp.CreateMessageParams{MaxTokens: 5}}) //nolint:staticcheck // servers still sample
 		if err != nil {
 			return nil, err
 		}
