@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"io"
 	"os"
@@ -40,7 +41,7 @@ func newTerminal(f *os.File) *terminal {
 	if err != nil { // only terminals have a size
 		return t
 	}
-	t.width = int(size.Col)
+	t.width = cmp.Or(int(size.Col), 80) // a terminal that nobody has given a size
 	t.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return t
 }
