@@ -305,6 +305,7 @@ func (s *session) prepare(stderr io.Writer) (err error) {
 	if s.hosted, err = host.Inherit(); err != nil {
 		return err
 	}
+	umask() // before there are files and children
 	if s.c, err = config.Read(); err != nil {
 		return err
 	}
@@ -447,7 +448,7 @@ func (s *session) keep(stdin *os.File) project.Keep {
 			return "", errors.New("PM_DAEMON_MODE=never refuses keep")
 		}}
 	case s.hosted == nil:
-		return project.Keep{Keeper: s.askKeeper}
+		return project.Keep{Keeper: host.NewCaller(s.dialDaemon, s.hello).Keeper}
 	}
 	k := project.Keep{Here: true, DiesWith: registry.DaemonRecord(s.c.RegistryDir, s.c.DatabasePath).DiesWith, Idle: hostedIdle, Disconnect: func() { s.hosted.Disconnect(stdin) }}
 	if s.hosted.Keeper {
@@ -536,20 +537,14 @@ func (s *session) shim(ctx context.Context, signals *guard.Signals, stdin, stdou
 	return exitOK
 }
 
+// umask is that with which the session began.
+var umask = sync.OnceValue(host.Umask)
+
 // hello returns what a session of the daemon needs to be as this one would be.
 func (s *session) hello() (host.Hello, error) {
-	return host.NewHello(version, s.c.Daemon.Token, map[string]string{
+	return host.NewHello(version, s.c.Daemon.Token, umask(), map[string]string{
 		"PM_PROJECT_DIR": s.c.ProjectDir, "PM_DATABASE_PATH": s.c.DatabasePath, "PM_REGISTRY_DIR": s.c.RegistryDir,
 	})
-}
-
-// askKeeper returns the id of a session of the daemon that keeps processes for this one.
-func (s *session) askKeeper(ctx context.Context, gone string) (string, error) {
-	hello, err := s.hello()
-	if err != nil {
-		return "", err
-	}
-	return host.Keeper(ctx, s.dialDaemon, hello, gone)
 }
 
 // dialDaemon connects to the daemon, which it starts if there is none and the variables allow it.
@@ -559,12 +554,6 @@ func (s *session) dialDaemon(ctx context.Context) (net.Conn, error) {
 		o.Start = s.lifeline.Detach
 	}
 	c, err := daemon.Dial(ctx, o)
-	if address := s.c.Daemon.TCP(); err != nil && address != "" { // the daemon may be in another container
-		var d net.Dialer
-		if c, tcpErr := d.DialContext(ctx, "tcp", address); tcpErr == nil {
-			return c, nil
-		}
-	}
 	switch {
 	case !errors.Is(err, daemon.ErrNone):
 	case !s.c.Daemon.AutoStart:

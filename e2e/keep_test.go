@@ -62,7 +62,12 @@ func TestKeepIsRefused(t *testing.T) {
 	for variable, want := range map[string]string{"PM_DAEMON_MODE=never": "PM_DAEMON_MODE=never refuses keep", "PM_DAEMON_AUTO_START=false": "there is no daemon"} {
 		refusing := *w
 		refusing.env = append(append([]string{}, w.env...), variable)
-		refusing.open(t).refused(t, "start_process", sh("web", "exec sleep 1000").with("keep", "1h"), "web was not started", want)
+		c := refusing.open(t)
+		c.refused(t, "start_process", sh("web", "exec sleep 1000").with("keep", "1h"), "web was not started", want)
+		c.ok(t, "start_process", sh("own", "exec sleep 1000"))
+		c.refused(t, "start_process", args{"name": "own", "keep": "1h", "if_running": "restart"}, "own was not restarted", want)
+		c.info(t, "own").want(t, args{"state": "running"})
+		c.ok(t, "stop_process", args{"process": "own"})
 	}
 	c.ok(t, "start_process", sh("web", "exec sleep 1000").with("keep", "session"))
 	c.refused(t, "start_process", args{"name": "web", "keep": "1h"}, `if_running: "restart"`)
@@ -73,6 +78,11 @@ func TestKeepIsRefused(t *testing.T) {
 	other.refused(t, "start_process", args{"name": "web", "keep": "1h"}, `if_running: "restart"`)
 	other.ok(t, "start_process", args{"name": "web", "keep": "1h", "if_running": "restart"}).want(t, args{"run": 2, "state": "running"}).says(t, "kept for ")
 	c.info(t, "web").want(t, args{"run": 2, "state": "running"})
+	for i := range 3 {
+		name := fmt.Sprint("mine", i)
+		c.ok(t, "start_process", sh(name, "exec sleep 1000"))
+		c.ok(t, "start_process", args{"name": name, "keep": "1h", "if_running": "restart"}).want(t, args{"run": 2, "state": "running"})
+	}
 	other.ok(t, "stop_process", args{"process": "web"})
 	other.refused(t, "start_process", args{"name": "nothing", "command": "/nonexistent", "keep": "1h"}, "/nonexistent")
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -25,7 +26,7 @@ const protocol = 1
 
 // The bounds of the first line of each side.
 const (
-	answerTime = startTime + helloTime // until the answer must have come
+	answerTime = startTime + helloTime // until the answer must have come, 30 s
 	maxHello   = 4 << 20               // bytes; Linux bounds an environment to 2 MiB, and JSON may double that
 	maxAnswer  = 64 << 10
 )
@@ -56,14 +57,14 @@ type Hello struct {
 // tokenVariable is the variable with the token, which no session gets.
 const tokenVariable = "PM_DAEMON_TOKEN"
 
-// NewHello returns the Hello of this process, with the variables of settings in place of
-// its own.
-func NewHello(version, token string, settings map[string]string) (Hello, error) {
+// NewHello returns the Hello of this process, which has that Umask, with the variables of settings
+// in place of its own.
+func NewHello(version, token string, umask int, settings map[string]string) (Hello, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return Hello{}, fmt.Errorf("the working directory is not known: %w", err)
 	}
-	h := Hello{Protocol: protocol, Version: version, Dir: dir, Umask: umask(), Token: token}
+	h := Hello{Protocol: protocol, Version: version, Dir: dir, Umask: umask, Token: token}
 	h.Program, _ = os.Executable()
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); settings[name] == "" {
@@ -77,9 +78,18 @@ func NewHello(version, token string, settings map[string]string) (Hello, error) 
 	return h, nil
 }
 
-// umask returns the umask of this process. The kernel tells it only in exchange for another
-// one: for a moment, the files of this process are closed to others.
-func umask() int {
+// Umask returns the umask of this process. Where only an exchange for another one tells it, what
+// is created in that moment is closed to others: call it before there are files and children.
+func Umask() int {
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		for line := range strings.Lines(string(status)) {
+			if value, found := strings.CutPrefix(line, "Umask:"); found {
+				if n, err := strconv.ParseInt(strings.TrimSpace(value), 8, 32); err == nil {
+					return int(n)
+				}
+			}
+		}
+	}
 	old := unix.Umask(0o077)
 	unix.Umask(old)
 	return old
@@ -123,9 +133,11 @@ func (h *Hello) environ() []string {
 }
 
 // An answer is the line that answers a Hello: the id of the session, or why there is none.
+// Busy means that there is no room for the connection now: package socket refuses it so.
 type answer struct {
 	Session string `json:"session,omitempty"`
 	Error   string `json:"error,omitempty"`
+	Busy    bool   `json:"busy,omitempty"`
 }
 
 // A Refusal is the reason why a daemon gave no session.
@@ -147,6 +159,7 @@ func exchange(ctx context.Context, c net.Conn, h Hello) (session string, rest *b
 	if len(line) > maxHello {
 		return "", nil, Refusal(fmt.Sprintf("the environment takes %d bytes, at most %d can be sent", len(line), maxHello))
 	}
+	caller := ctx
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
@@ -154,49 +167,106 @@ func exchange(ctx context.Context, c net.Conn, h Hello) (session string, rest *b
 	_, writeErr := c.Write(append(line, '\n')) // a daemon that refuses may close the connection first
 	rest = bufio.NewReaderSize(c, maxAnswer)
 	raw, err := rest.ReadSlice('\n')
-	if ctx.Err() != nil {
-		return "", nil, ctx.Err()
-	}
-	if err != nil {
+	switch {
+	case caller.Err() != nil:
+		return "", nil, caller.Err()
+	case ctx.Err() != nil:
+		return "", nil, fmt.Errorf("the pmcp daemon gave no answer within %v", answerTime)
+	case err != nil:
 		return "", nil, fmt.Errorf("%w: %w", errNoAnswer, errors.Join(writeErr, err))
 	}
 	var a answer
 	switch err := json.Unmarshal(raw, &a); {
 	case err != nil:
 		return "", nil, fmt.Errorf("%w: %w", errNoAnswer, err)
+	case a.Busy:
+		return "", nil, errBusy
 	case a.Error != "":
 		return "", nil, Refusal(a.Error)
 	case a.Session == "":
 		return "", nil, fmt.Errorf("%w: it named no session", errNoAnswer)
 	}
 	if !stop() { // the deadline may have been set
-		return "", nil, context.Cause(ctx)
+		return "", nil, fmt.Errorf("the pmcp daemon gave no answer in time: %w", errNoAnswer)
 	}
 	return a.Session, rest, nil
 }
 
+// errBusy means that the daemon has no room for another connection now.
+var errBusy = errors.New("the pmcp daemon has too many connections")
+
 // A Dial connects to the daemon, and starts one if there is none.
 type Dial func(ctx context.Context) (net.Conn, error)
 
-// tries is how often a connection is tried that ends without an answer: the daemon may end
-// in the same moment.
-const tries = 3
+// The attempts to begin a session: a daemon may end in the same moment, or have no room for a
+// while.
+const (
+	tries     = 3
+	busyTries = 100
+	busyPause = 20 * time.Millisecond // and longer each time
+)
 
-// Keeper returns the id of a session of the daemon that keeps processes as h says. gone is
-// the id of one that could not be reached, or "". The error is a Refusal, that of dial, or
-// ctx's.
-func Keeper(ctx context.Context, dial Dial, h Hello, gone string) (session string, err error) {
-	h.Keeper, h.Gone = true, gone
-	for range tries {
-		var c net.Conn
+// begin dials until a connection leads to a session.
+func begin(ctx context.Context, dial Dial, h Hello) (c net.Conn, session string, rest *bufio.Reader, err error) {
+	for ended, busy := 0, 0; ; {
 		if c, err = dial(ctx); err != nil {
-			return "", err
+			return nil, "", nil, err
 		}
-		session, _, err = exchange(ctx, c, h)
+		if session, rest, err = exchange(ctx, c, h); err == nil {
+			return c, session, rest, nil
+		}
 		_ = c.Close()
-		if !errors.Is(err, errNoAnswer) {
-			return session, err
+		switch {
+		case errors.Is(err, errBusy) && busy < busyTries:
+			busy++
+			select {
+			case <-time.After(min(time.Duration(busy), 10) * busyPause):
+			case <-ctx.Done():
+				return nil, "", nil, ctx.Err()
+			}
+		case errors.Is(err, errNoAnswer) && ended < tries-1:
+			ended++
+		default:
+			return nil, "", nil, err
 		}
 	}
-	return "", err
+}
+
+// A Caller asks the daemon for a keeper, one call at a time, and remembers which it is.
+type Caller struct {
+	dial  Dial
+	hello func() (Hello, error)
+	turn  chan struct{} // one slot, taken by the call that may use session
+
+	session string
+}
+
+// NewCaller returns a Caller that says hello by dial.
+func NewCaller(dial Dial, hello func() (Hello, error)) *Caller {
+	return &Caller{dial: dial, hello: hello, turn: make(chan struct{}, 1)}
+}
+
+// Keeper returns the id of a session of the daemon that keeps processes. gone is the id of one
+// that could not be reached, or "". The error is a Refusal, that of dial, or ctx's.
+func (c *Caller) Keeper(ctx context.Context, gone string) (session string, err error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if c.session != "" && c.session != gone {
+		return c.session, nil
+	}
+	h, err := c.hello()
+	if err != nil {
+		return "", err
+	}
+	h.Keeper, h.Gone = true, gone
+	conn, session, _, err := begin(ctx, c.dial, h)
+	if err != nil {
+		return "", err
+	}
+	c.session = session
+	return session, conn.Close()
 }

@@ -22,7 +22,7 @@ import (
 const (
 	maxSessions = 64               // at once, those that have lost their client included
 	helloTime   = 5 * time.Second  // until the Hello must have come
-	startTime   = 60 * time.Second // until a keeper must have begun
+	startTime   = 25 * time.Second // until a keeper must have begun
 	writeTime   = 5 * time.Second  // until the peer must have read the answer
 	acceptRest  = time.Second      // after an accept that failed, such as for want of descriptors
 )
@@ -102,7 +102,23 @@ func (h *Host) Close() {
 // Handle reads the Hello of a connection and starts the session that it asks for. It closes
 // its copy of the connection and returns when the session has begun, or was refused with
 // one line. ctx bounds only this.
-func (h *Host) Handle(ctx context.Context, c *net.UnixConn) { h.handle(ctx, c) }
+func (h *Host) Handle(ctx context.Context, c *net.UnixConn) {
+	defer h.begins()()
+	h.handle(ctx, c)
+}
+
+// begins makes the host busy until end is called.
+func (h *Host) begins() (end func()) {
+	h.mu.Lock()
+	h.busy++
+	h.mu.Unlock()
+	return func() {
+		h.mu.Lock()
+		h.busy--
+		h.mu.Unlock()
+		h.wake()
+	}
+}
 
 // maxTCP bounds the TCP connections that are handled at once.
 const maxTCP = 32
@@ -148,15 +164,6 @@ type conn interface {
 }
 
 func (h *Host) handle(ctx context.Context, c conn) {
-	h.mu.Lock()
-	h.busy++
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		h.busy--
-		h.mu.Unlock()
-		h.wake()
-	}()
 	defer func() { _ = c.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
@@ -165,6 +172,7 @@ func (h *Host) handle(ctx context.Context, c conn) {
 		h.refuse(c, err)
 		return
 	}
+	defer h.begins()() // a TCP connection of a stranger does not keep the daemon alive
 	if hello.Keeper {
 		id, err := h.keeper(ctx, &hello)
 		if err != nil {

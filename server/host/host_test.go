@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func liveAsSession(h *Hosted) {
 	_ = h.Welcome(os.Stdout, fmt.Sprint(os.Getpid()), nil)
 	if !h.Keeper {
 		dir, _ := os.Getwd()
-		fmt.Println(dir, os.Getenv("MARK"), os.Getenv("HOST"), os.Getenv(tokenVariable), os.Getenv(hostedVariable), umask())
+		fmt.Println(dir, os.Getenv("MARK"), os.Getenv("HOST"), os.Getenv(tokenVariable), os.Getenv(hostedVariable), Umask())
 		go func() {
 			_, _ = io.Copy(os.Stdout, os.Stdin)
 			if os.Getenv("LINGER") == "" {
@@ -112,6 +113,11 @@ func serve(t testing.TB, token string, change func(*Host)) (*Host, Dial) {
 func hello(dir string, more ...string) Hello {
 	exe, _ := os.Executable()
 	return Hello{Protocol: protocol, Program: exe, Dir: dir, Umask: 0o027, Env: append([]string{"PATH=" + os.Getenv("PATH"), "MARK=m"}, more...)}
+}
+
+// keep asks for a keeper.
+func keep(t *testing.T, dial Dial, h Hello, gone string) (session string, err error) {
+	return NewCaller(dial, func() (Hello, error) { return h, nil }).Keeper(t.Context(), gone)
 }
 
 // awaitIdle waits until nothing is left of the connections and sessions of h.
@@ -177,7 +183,7 @@ func TestLingeringSessionEndsItsConnection(t *testing.T) {
 func TestKeepersAreShared(t *testing.T) {
 	h, dial := serve(t, "", nil)
 	ask := func(h Hello, gone string) string {
-		id, err := Keeper(t.Context(), dial, h, gone)
+		id, err := keep(t, dial, h, gone)
 		must(t, err)
 		return id
 	}
@@ -200,10 +206,10 @@ func TestKeepersAreShared(t *testing.T) {
 		t.Error("got the keeper that is gone, or a third one")
 	}
 	var refused Refusal
-	if _, err := Keeper(t.Context(), dial, hello("/", "FAIL=not today"), ""); !errors.As(err, &refused) || !strings.Contains(err.Error(), "not today") {
+	if _, err := keep(t, dial, hello("/", "FAIL=not today"), ""); !errors.As(err, &refused) || !strings.Contains(err.Error(), "not today") {
 		t.Errorf("got %v, want the session's reason", err)
 	}
-	if _, err := Keeper(t.Context(), dial, hello("/", "SILENT=1"), ""); err == nil || !strings.Contains(err.Error(), "did not begin") {
+	if _, err := keep(t, dial, hello("/", "SILENT=1"), ""); err == nil || !strings.Contains(err.Error(), "did not begin") {
 		t.Errorf("got %v, want that it did not begin", err)
 	}
 	h.mu.Lock()
@@ -252,7 +258,8 @@ func TestHelloIsChecked(t *testing.T) {
 // TestHostilePeersLeaveNothing checks that peers that come and go, are half open or flood
 // are refused, and leave no goroutine (TestMain), descriptor or session.
 func TestHostilePeersLeaveNothing(t *testing.T) {
-	h, dial := serve(t, "", func(h *Host) { h.hello = 20 * time.Millisecond })
+	h, dial := serve(t, "", nil)
+	hasty, dialHasty := serve(t, "", func(h *Host) { h.hello = 20 * time.Millisecond })
 	before := descriptors(t)
 	for range 200 {
 		c, err := dial(t.Context())
@@ -269,7 +276,7 @@ func TestHostilePeersLeaveNothing(t *testing.T) {
 		must(t, c.Close())
 	}
 	for range 5 { // silent
-		c, err := dial(t.Context())
+		c, err := dialHasty(t.Context())
 		must(t, err)
 		_, err = c.Write([]byte(`{"pmcp":1,`))
 		must(t, err)
@@ -279,6 +286,7 @@ func TestHostilePeersLeaveNothing(t *testing.T) {
 		must(t, c.Close())
 	}
 	awaitIdle(h)
+	awaitIdle(hasty)
 	if after := descriptors(t); after > before {
 		t.Errorf("got %d descriptors, had %d", after, before)
 	}
@@ -332,7 +340,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 	must(t, errors.Join(second.Close(), c.Close()))
 	awaitIdle(h)
-	if _, err := Keeper(t.Context(), dial, hello("/"), ""); err != nil {
+	if _, err := keep(t, dial, hello("/"), ""); err != nil {
 		t.Errorf("got %v, want room", err)
 	}
 }
@@ -343,7 +351,7 @@ func TestProgramThatIsGoneIsReplaced(t *testing.T) {
 	_, dial := serve(t, "", nil)
 	asked := hello("/")
 	asked.Program = "/nonexistent/pmcp"
-	if _, err := Keeper(t.Context(), dial, asked, ""); err != nil {
+	if _, err := keep(t, dial, asked, ""); err != nil {
 		t.Errorf("got %v, want a session", err)
 	}
 }
@@ -352,7 +360,7 @@ func TestProgramThatIsGoneIsReplaced(t *testing.T) {
 func TestKeeperTriesAgain(t *testing.T) {
 	_, dial := serve(t, "", nil)
 	dials := 0
-	id, err := Keeper(t.Context(), func(ctx context.Context) (net.Conn, error) {
+	id, err := keep(t, func(ctx context.Context) (net.Conn, error) {
 		if dials++; dials < tries {
 			ours, theirs := net.Pipe()
 			go func() { // ends with the pipe
@@ -372,7 +380,7 @@ func TestNewHelloDescribesThisProcess(t *testing.T) {
 	t.Setenv("PM_PROJECT_DIR", "relative")
 	old := unix.Umask(0o037)
 	defer unix.Umask(old)
-	h, err := NewHello("1", "secret", map[string]string{"PM_PROJECT_DIR": "/p"})
+	h, err := NewHello("1", "secret", Umask(), map[string]string{"PM_PROJECT_DIR": "/p"})
 	must(t, err)
 	if at, _ := os.Getwd(); h.Dir != at || h.Umask != 0o037 || h.Token != "secret" || h.Protocol != protocol {
 		t.Errorf("got %+v, want this process", h)
@@ -402,7 +410,7 @@ func TestTCPNeedsTheToken(t *testing.T) {
 		}
 		asked := hello("/")
 		asked.Token = c.given
-		id, err := Keeper(t.Context(), dial, asked, "")
+		id, err := keep(t, dial, asked, "")
 		if c.want == "" && (err != nil || id == "") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("token %q at a host with %q: got %q and %v, want %q", c.given, c.own, id, err, c.want)
 		}
@@ -423,7 +431,7 @@ func TestEndingHostIsTriedAgain(t *testing.T) {
 	closed.Close()
 	_, dial := serve(t, "", nil)
 	dials := 0
-	id, err := Keeper(t.Context(), func(ctx context.Context) (net.Conn, error) {
+	id, err := keep(t, func(ctx context.Context) (net.Conn, error) {
 		if dials++; dials == 1 {
 			return dialClosed(ctx)
 		}
@@ -437,5 +445,39 @@ func TestEndingHostIsTriedAgain(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	if _, _, err := exchange(t.Context(), c, hello("/")); !errors.Is(err, errNoAnswer) {
 		t.Errorf("got %v, want no answer", err)
+	}
+}
+
+// TestCallersOfFullDaemonWait checks that a caller for which there is no room tries again, and
+// that the calls of a Caller share one hello.
+func TestCallersOfFullDaemonWait(t *testing.T) {
+	_, dial := serve(t, "", nil)
+	var dials atomic.Int32
+	c := NewCaller(func(ctx context.Context) (net.Conn, error) {
+		if dials.Add(1) <= 3 {
+			ours, theirs := net.Pipe()
+			go func() { // ends with the pipe
+				_, _ = bufio.NewReader(theirs).ReadString('\n')
+				_, _ = theirs.Write([]byte(`{"refused":true,"busy":true,"error":"too many connections; try again"}` + "\n"))
+				_ = theirs.Close()
+			}()
+			return ours, nil
+		}
+		return dial(ctx)
+	}, func() (Hello, error) { return hello("/"), nil })
+	var ids [50]string
+	var calls sync.WaitGroup
+	for i := range ids {
+		calls.Go(func() {
+			id, err := c.Keeper(t.Context(), "")
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = id
+		})
+	}
+	calls.Wait()
+	if n := dials.Load(); n != 4 || ids[0] == "" || ids[0] != ids[49] {
+		t.Errorf("got %d dials and keepers %q, want 4 and one keeper", n, ids)
 	}
 }

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,7 +42,7 @@ type Shim struct {
 	Hello Hello
 	Log   *slog.Logger
 
-	handshake [][]byte // the lines with which the client has initialised; of the latest session
+	said [][]byte // the client's messages that hold for the whole session; see remember
 
 	mu      sync.Mutex
 	pending map[string]json.RawMessage // guarded by mu; the ids of requests without an answer, by key
@@ -120,39 +122,34 @@ func orNull(id json.RawMessage) string {
 
 // connect begins a session and initialises it as the client has initialised the one before.
 func (s *Shim) connect(ctx context.Context) (net.Conn, *bufio.Reader, error) {
-	var last error
-	for range tries {
-		c, err := s.Dial(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		_, rest, err := exchange(ctx, c, s.Hello)
-		if err == nil {
-			err = s.replay(ctx, c, rest)
-		}
-		if err == nil {
-			return c, rest, nil
-		}
-		_ = c.Close()
-		if last = err; !errors.Is(err, errNoAnswer) {
-			break
-		}
+	c, _, rest, err := begin(ctx, s.Dial, s.Hello)
+	if err != nil {
+		return nil, nil, err
 	}
-	return nil, nil, last
+	if err := s.replay(ctx, c, rest); err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	return c, rest, nil
 }
 
-// replay sends the client's handshake to a new session, and drops the answer. rest has the
-// size of a jsonrpc.Reader's buffer, which therefore takes nothing else from it.
+// replay sends what the client has said that holds for its whole session to a new one, and drops
+// the answers. rest has the size of a jsonrpc.Reader's buffer, which therefore takes nothing else
+// from it.
 func (s *Shim) replay(ctx context.Context, c net.Conn, rest *bufio.Reader) error {
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	for i, line := range s.handshake {
-		_, writeErr := c.Write(line)
-		var err error
-		if i == 0 {
-			_, err = jsonrpc.NewReader(rest, maxResults).Next()
-		}
-		if err := errors.Join(writeErr, err); err != nil {
+	in := jsonrpc.NewReader(rest, maxResults)
+	for _, line := range s.said {
+		if _, err := c.Write(line); err != nil {
 			return fmt.Errorf("%w: %w", errNoAnswer, err)
+		}
+		asked, _ := jsonrpc.Parse(line)
+		for answered := asked.Kind != jsonrpc.Request; !answered; {
+			line, err := in.Next()
+			if err != nil {
+				return fmt.Errorf("%w: %w", errNoAnswer, err)
+			}
+			m, _ := jsonrpc.Parse(line.Text)
+			answered = m.Kind == jsonrpc.Response && m.Key == asked.Key
 		}
 	}
 	return nil
@@ -196,18 +193,41 @@ func (s *Shim) relay(ctx context.Context, c net.Conn, rest *bufio.Reader, lines 
 	}
 }
 
-// note remembers a request of the client, and the handshake.
+// maxSaid bounds what is sent again to a new session.
+const maxSaid = 1000
+
+// remember keeps the handshake, the latest level of the log and the subscriptions of the client.
+func (s *Shim) remember(m jsonrpc.Message, line []byte) {
+	drop := func(method string, params []byte) {
+		s.said = slices.DeleteFunc(s.said, func(line []byte) bool {
+			said, _ := jsonrpc.Parse(line)
+			return said.Method == method && (params == nil || bytes.Equal(said.Params, params))
+		})
+	}
+	switch m.Method {
+	case "initialize":
+		s.said = nil
+	case "logging/setLevel":
+		drop(m.Method, nil)
+	case "resources/unsubscribe":
+		drop("resources/subscribe", m.Params)
+		return
+	case "notifications/initialized", "resources/subscribe":
+	default:
+		return
+	}
+	if len(s.said) < maxSaid {
+		s.said = append(s.said, line)
+	}
+}
+
+// note remembers what a message of the client means for later sessions and answers.
 func (s *Shim) note(line []byte) {
 	m, bad := jsonrpc.Parse(line)
 	if bad != nil {
 		return // the session answers it
 	}
-	switch {
-	case m.Method == "initialize":
-		s.handshake = [][]byte{line}
-	case m.Method == "notifications/initialized" && len(s.handshake) == 1:
-		s.handshake = append(s.handshake, line)
-	}
+	s.remember(m, line)
 	if m.Kind != jsonrpc.Request {
 		return
 	}

@@ -95,6 +95,16 @@ func TestShimGoesOnWithNewSession(t *testing.T) {
 	line(t, c.out, `"result"`)
 	c.write(c.in, initialized)
 	line(t, from, "initialized")
+	for _, said := range []string{
+		`{"jsonrpc":"2.0","id":"a","method":"resources/subscribe","params":{"uri":"processes://list"}}`,
+		`{"jsonrpc":"2.0","id":"b","method":"resources/subscribe","params":{"uri":"groups://list"}}`,
+		`{"jsonrpc":"2.0","id":"c","method":"resources/unsubscribe","params":{"uri":"groups://list"}}`,
+	} {
+		c.write(c.in, said)
+		id := line(t, from, "subscribe")[17:25]
+		c.write(first, `{"jsonrpc":"2.0",`+id+`,"result":{}}`)
+		line(t, c.out, id)
+	}
 	c.write(c.in, `{"jsonrpc":"2.0","id":"call","method":"tools/call","params":{}}`)
 	line(t, from, "tools/call")
 	_, err := io.WriteString(first, `{"jsonrpc":"2.0","id":"call","res`)
@@ -113,6 +123,9 @@ func TestShimGoesOnWithNewSession(t *testing.T) {
 	line(t, from, "initialize")
 	c.write(second, `{"jsonrpc":"2.0","id":0,"result":{"the client":"does not see it"}}`)
 	line(t, from, "initialized")
+	line(t, from, "processes://list")
+	c.write(second, `{"jsonrpc":"2.0","method":"notifications/message","params":{}}`)
+	c.write(second, `{"jsonrpc":"2.0","id":"a","result":{}}`)
 	c.write(c.in, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)
 	line(t, from, "ping")
 	c.write(second, `{"jsonrpc":"2.0","id":2,"result":{}}`)

@@ -82,12 +82,16 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 	switch {
 	case err != nil:
 		return err
+	case p.o.Keep.Keeper == nil || ctx.Value(received{}) != nil:
 	case !run.State.Active():
 	case run.Owner != nil && run.IsKept():
 		return &WindowError{run: run}
 	case a.IfRunning != process.RestartRunning:
 		return fmt.Errorf("%s runs already and ends with its session; if_running: \"restart\" starts it again, kept", a.Name)
-	default: // a cancelled call must not leave it stopped
+	default: // a cancelled call must not leave it stopped, nor one that the daemon cannot take
+		if _, err := p.o.Keep.Keeper(ctx, ""); err != nil {
+			return fmt.Errorf("%s was not restarted: %w", a.Name, err)
+		}
 		if err := p.stopForKeep(context.WithoutCancel(ctx), run); err != nil {
 			return err
 		}
@@ -103,6 +107,7 @@ func (p *Project) stopForKeep(ctx context.Context, run Run) (err error) {
 		return err
 	}
 	_, err = p.o.Manager.Stop(ctx, run.Spec.Name, process.StopOptions{})
+	p.Stored(ctx) // else the daemon would see it run here
 	return err
 }
 
@@ -128,12 +133,9 @@ func (p *Project) atDaemon(ctx context.Context, tool string, arguments json.RawM
 	defer cancel()
 	gone := ""
 	for range keeperTries {
-		session, _ := p.keeper.Load().(string) // of the call before
-		if session == "" || session == gone {
-			if session, err = p.o.Keep.Keeper(ctx, gone); err != nil {
-				return a, fmt.Errorf("%s was not started: %w", name, err)
-			}
-			p.keeper.Store(session)
+		session, err := p.o.Keep.Keeper(ctx, gone)
+		if err != nil {
+			return a, fmt.Errorf("%s was not started: %w", name, err)
 		}
 		err = socket.Call(ctx, p.o.Store.dir, session, startMethod, call, &a)
 		switch {
@@ -171,12 +173,17 @@ func (p *Project) until(name, keep string) time.Time {
 // IsKept reports whether the run goes on and outlives its session.
 func (r *Run) IsKept() bool { return !r.Spec.Until.IsZero() && !r.Idle() }
 
-// KeptFor returns how much longer the process is kept, at least 1 s, and 0 if it is not.
+// KeptFor returns how much longer the process is kept, rounded up: at least 1 s, and whole minutes
+// if there are ten. It returns 0 if the process is not kept.
 func (r *Run) KeptFor() time.Duration {
 	if !r.IsKept() {
 		return 0
 	}
-	return max(time.Second, time.Until(r.Spec.Until).Round(time.Second))
+	left, unit := time.Until(r.Spec.Until), time.Second
+	if left > 10*time.Minute {
+		unit = time.Minute
+	}
+	return max(time.Second, (left + unit - 1).Truncate(unit))
 }
 
 // Kept returns the runs of every project that are kept, the one with the least time left

@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"pmcp/groups"
 	"pmcp/health"
@@ -64,7 +63,6 @@ type session struct {
 	inputs      sync.Map   // lastInput, keyed by address
 	assignments assignments
 	elsewhere   process.ElsewhereMeter
-	keeper      atomic.Value // string: the session of the daemon that was asked last to keep something
 }
 
 // New returns the session's own project, that of o.Manager.

@@ -20,7 +20,7 @@ import (
 
 // The bounds of a listener.
 const (
-	maxConns   = 32                    // connections at once, those whose request has not come yet included
+	maxConns   = 256                   // connections at once, those whose request has not come yet included
 	maxRequest = 2 << 20               // bytes of a request
 	maxAnswer  = 16 << 20              // bytes of a response
 	helloTime  = 5 * time.Second       // until the request must have come
@@ -48,6 +48,7 @@ type response struct {
 	Result  json.RawMessage `json:"result,omitempty"`
 	Error   string          `json:"error,omitempty"`
 	Refused bool            `json:"refused,omitempty"`
+	Busy    bool            `json:"busy,omitempty"` // refused because there are too many connections
 }
 
 // A Handler performs a call. Its context ends when the caller closes the connection, its
@@ -304,7 +305,7 @@ func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Conte
 				handle(ctx, c)
 			})
 		default:
-			l.respond(c, response{Refused: true, Error: "too many connections; try again"})
+			l.respond(c, response{Refused: true, Busy: true, Error: "too many connections; try again"})
 		}
 	}
 }
