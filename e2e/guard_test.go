@@ -55,6 +55,11 @@ func TestGuardIsTransparent(t *testing.T) {
 	plain.Dir, plain.Env = w.project, w.env
 	wantOut, wantErr, wantCode := run(plain)
 	out, stderr, code := run(w.guarded(t, argv...))
+	guarded := w.guarded(t, "env")
+	guarded.Env = append(guarded.Env, "PM_DAEMON_TOKEN=hidden")
+	if out, _, code := run(guarded); strings.Contains(out, "PM_DAEMON_TOKEN") || code != 0 {
+		t.Errorf("got the environment\n%s, code %d, want it without the token of the daemon", out, code)
+	}
 	if out != wantOut || stderr != wantErr || code != wantCode {
 		t.Errorf("got %q, %q, %d through the guard, want %q, %q, %d", out, stderr, code, wantOut, wantErr, wantCode)
 	}

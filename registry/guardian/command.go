@@ -16,6 +16,10 @@ import (
 // commandVerb is the sub-command that guards a command.
 const commandVerb = "guard"
 
+// daemonToken is the variable that a command does not get: with it the command could ask the daemon
+// to run anything.
+const daemonToken = "PM_DAEMON_TOKEN"
+
 const commandUsage = `usage: pmcp guard -- COMMAND [ARGUMENT...]
 
 Runs a command, such as another MCP server, with the stdin, stdout and stderr of pmcp guard, and
@@ -71,6 +75,10 @@ func holdCommand(args []string, stderr io.Writer) (exitCode int) {
 		return exitUsage
 	}
 	defer func() { _ = life.Close() }()
+	if err := os.Unsetenv(daemonToken); err != nil {
+		fmt.Fprintln(stderr, "pmcp: cannot guard:", err)
+		return exitFailed
+	}
 	id, argv := args[0], args[1:]
 	path, err := exec.LookPath(argv[0])
 	if err != nil {

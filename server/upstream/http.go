@@ -189,7 +189,9 @@ func (w *httpWire) respond(text []byte) {
 	_ = answer.Body.Close()
 }
 
-// request sends a request, and passes on the response or fails the call.
+// request sends a request, and passes on the response or fails the call. If the server ends the stream
+// of the answer before the response, after an event with an id, mcp-go requests the rest: a server that
+// answers that with its notifications lets the call wait as long as it may, and these come twice.
 func (w *httpWire) request(ctx context.Context, m message, p *pending) {
 	r := transport.JSONRPCRequest{JSONRPC: mcp.JSONRPC_VERSION, ID: mcp.NewRequestId(p.id), Method: m.Method}
 	if m.Params != nil {

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -166,6 +167,24 @@ func TestBadHTTPServersAreNamed(t *testing.T) {
 	}
 }
 
+// refusingAddress returns an address at which nothing listens until the test ends: a socket is bound to it.
+func refusingAddress(t *testing.T) string {
+	t.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Close(fd) })
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("127.0.0.1:%d", at.(*syscall.SockaddrInet4).Port)
+}
+
 // TestHTTPServerMayComeUpLate checks that initialize is repeated while nothing listens or the server is
 // not available, and not beyond the start timeout.
 func TestHTTPServerMayComeUpLate(t *testing.T) {
@@ -182,12 +201,7 @@ func TestHTTPServerMayComeUpLate(t *testing.T) {
 	if err := c.Ready(testContext(t)); err != nil {
 		t.Error(err)
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	_, c, _ = overHTTP(t, "http://"+closed.Addr().String()+"/mcp", Options{StartTimeout: 100 * time.Millisecond})
+	_, c, _ = overHTTP(t, "http://"+refusingAddress(t)+"/mcp", Options{StartTimeout: 100 * time.Millisecond})
 	<-c.down
 	if err := c.Ready(testContext(t)); err == nil || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("got %v, want that the connection was refused", err)
