@@ -20,7 +20,7 @@ import (
 //	                    inherits. It is held while one of them lives. It holds the id of
 //	                    the session while the server takes connections.
 //	daemon-<hash>.log   what guardian and server write to stderr. It goes when the daemon
-//	                    ends without an error.
+//	                    ends without an error, or when the doctor cleans up.
 const (
 	daemonPrefix = "daemon-"
 	logSuffix    = ".log"
@@ -154,8 +154,7 @@ func RemoveDaemon(lock *os.File, dir, database string) error {
 	return removeFile(path)
 }
 
-// removeDeadDaemons removes the locks of dead daemons. Their logs stay until the next daemon
-// ends.
+// removeDeadDaemons removes the locks of dead daemons. Their logs stay: see RemoveDaemonLogs.
 func removeDeadDaemons(dir string) error {
 	paths, err := filepath.Glob(filepath.Join(dir, daemonPrefix+"*"+lockSuffix))
 	for _, path := range paths {
@@ -170,6 +169,25 @@ func removeDeadDaemons(dir string) error {
 			err = errors.Join(err, removeFile(path))
 		}
 		_ = f.Close()
+	}
+	return err
+}
+
+// RemoveDaemonLogs removes the logs of dead daemons.
+func RemoveDaemonLogs(dir string) error {
+	logs, err := filepath.Glob(filepath.Join(dir, daemonPrefix+"*"+logSuffix))
+	for _, log := range logs {
+		if !isDaemonFile(filepath.Base(log)) {
+			continue
+		}
+		lock, e := openOwn(strings.TrimSuffix(log, logSuffix)+lockSuffix, unix.O_RDONLY)
+		if e == nil {
+			e = flock(lock, unix.LOCK_SH|unix.LOCK_NB)
+			_ = lock.Close() // frees the lock that the test took
+		}
+		if e == nil || errors.Is(e, os.ErrNotExist) {
+			err = errors.Join(err, removeFile(log))
+		}
 	}
 	return err
 }

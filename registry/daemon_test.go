@@ -48,11 +48,26 @@ func TestOnlyOneDaemonPerDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("after a sweep", "/a.db", id, true)
+	log := DaemonLog(dir, "/a.db")
+	logged := func(when string, want bool) {
+		t.Helper()
+		if err := RemoveDaemonLogs(dir); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(log); (err == nil) != want {
+			t.Errorf("%s: the log: %v, want it there: %v", when, err, want)
+		}
+	}
+	if err := os.WriteFile(log, []byte("x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	logged("while the daemon lives", true)
 	if list, err := List(dir); err != nil || len(list) > 0 {
 		t.Errorf("List = %v, %v; want no entry for the files of a daemon", list, err)
 	}
 	_ = lock.Close() // as if it were killed
 	check("dead", "/a.db", "", false)
+	logged("dead", false)
 	if err := removeDeadDaemons(dir); err != nil {
 		t.Fatal(err)
 	}

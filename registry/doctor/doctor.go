@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -155,6 +156,7 @@ func newReport(ctx context.Context, o Options) *report {
 // clean sweeps the registry and adds what the sweep did to the report.
 func (r *report) clean(ctx context.Context, o Options) {
 	swept, err := registry.Sweep(ctx, o.Dir, nil)
+	err = errors.Join(err, registry.RemoveDaemonLogs(o.Dir))
 	if err == nil && len(swept.Sessions)+len(swept.Remaining) == 0 && !swept.Busy {
 		return
 	}
