@@ -245,7 +245,7 @@ func (s *Server) listServers(r *serverInfoResult) error {
 func daemonStatus(r *registry.Record, daemons map[int]bool) string {
 	switch {
 	case r.Daemon() && r.DiesWith != "":
-		return "the daemon, ends also with " + r.DiesWith
+		return "the daemon, may end with " + r.DiesWith
 	case r.Daemon():
 		return "the daemon"
 	case daemons[r.Parent.PID] && r.ClientName == "daemon":

@@ -238,7 +238,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 		owned = "another pmcp server (another editor window) owns it; its log can be read here"
 	}
 	if r.KeptFor != "" && request.Keep != "" && s.o.Keep.DiesWith != "" {
-		ends = "the daemon, and what it keeps, also ends with " + s.o.Keep.DiesWith
+		ends = "the daemon, and what it keeps, may end with " + s.o.Keep.DiesWith
 	}
 	r.Hint = joinHints(append(started.Line.Notes, changed, owned, ends, started.Hint, r.Hint)...)
 	r.fit(output.limit())

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pmcp/process/guard"
@@ -56,11 +57,11 @@ const keepPeriod = 10 * time.Second
 // the end, the guardian is dead or ctx ends. Then it ends the host and removes the record. An
 // error means that the daemon could not begin, or that something of it is left.
 func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
-	own, lock := guard.DaemonLock(), d.Life.Lock()
-	if own == nil || lock == nil {
+	own, lock := &ownLock{file: guard.DaemonLock(), dir: d.Dir, database: d.Record.Database, id: d.ID}, d.Life.Lock()
+	if own.file == nil || lock == nil {
 		return errors.New("a daemon is started by pmcp itself")
 	}
-	defer func() { _ = own.Close() }()
+	defer func() { _ = own.file.Close() }()
 	if err := registry.Publish(lock, d.Dir, d.ID); err != nil {
 		return err
 	}
@@ -71,15 +72,15 @@ func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
 	d.Record.Transport, d.Record.Socket, d.Record.DiesWith = registry.TransportDaemon, listeners[len(listeners)-1].Path(), diesWith(d.Record)
 	record, err := registry.Register(d.Dir, d.ID, d.Record)
 	if err == nil {
-		err = registry.AnnounceDaemon(own, d.ID)
+		err = registry.AnnounceDaemon(own.file, d.ID)
 	}
 	if err != nil {
 		return errors.Join(err, closeAll(listeners), registry.Remove(d.Dir, d.ID))
 	}
 	d.Log.Info("the daemon serves", "version", d.Record.Version, "pid", d.Record.Server.PID, "guardian", d.Record.Guardian.PID,
 		"database", d.Record.Database, "dies_with", d.Record.DiesWith)
-	d.untilEnd(ctx, signals, listeners, record)
-	err = registry.AnnounceDaemon(own, "")
+	d.untilEnd(ctx, signals, listeners, record, own)
+	err = registry.AnnounceDaemon(own.file, "")
 	for _, l := range listeners[1:] {
 		err = errors.Join(err, l.Remove())
 	}
@@ -87,8 +88,11 @@ func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
 	err = errors.Join(err, record.Close())
 	select {
 	case <-d.Life.Gone(): // the guardian cannot do it
-		err = errors.Join(err, registry.RemoveDaemon(own, d.Dir, d.Record.Database))
+		own.replaced = true
 	default:
+	}
+	if own.replaced {
+		err = errors.Join(err, registry.RemoveDaemon(own.file, d.Dir, d.Record.Database))
 	}
 	return err
 }
@@ -114,8 +118,39 @@ func closeAll(listeners []*socket.Listener) (err error) {
 	return err
 }
 
+// An ownLock is the lock of this daemon. Only lost is used by several goroutines.
+type ownLock struct {
+	file              *os.File
+	dir, database, id string
+	replaced          bool        // whether file is not the one that the guardian holds, too
+	lost              atomic.Bool // whether another daemon has taken over
+}
+
+// restore creates the lock again if others have removed it, as when the directory of the
+// records was emptied.
+func (l *ownLock) restore(log *slog.Logger) {
+	if l.lost.Load() || registry.IsDaemonLock(l.file, l.dir, l.database) {
+		return
+	}
+	file, err := registry.LockDaemon(l.dir, l.database)
+	if err == nil {
+		_ = l.file.Close() // of a file that is gone
+		l.file, l.replaced = file, true
+		err = registry.AnnounceDaemon(file, l.id)
+	}
+	switch {
+	case errors.Is(err, registry.ErrDaemonLives):
+		l.lost.Store(true)
+		log.Warn("the lock was gone, and another daemon has it now; this one ends when it keeps nothing")
+	case err != nil:
+		log.Warn("the lock is gone and cannot be restored; trying again", "error", err)
+	default:
+		log.Warn("the lock was gone and is restored")
+	}
+}
+
 // untilEnd serves until there is a reason to end.
-func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners []*socket.Listener, record *registry.Registration) {
+func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners []*socket.Listener, record *registry.Registration, own *ownLock) {
 	serving, end := context.WithCancelCause(ctx)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
@@ -137,7 +172,8 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 		if limit == 0 {
 			limit = idleLimit
 		}
-		if awaitIdle(serving, d.Host, limit, d.Record.Replaced) == nil {
+		outdated := func() bool { return own.lost.Load() || d.Record.Replaced() }
+		if awaitIdle(serving, d.Host, limit, outdated) == nil {
 			end(errors.New("it has nothing to do"))
 		}
 	})
@@ -147,7 +183,11 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 			for _, l := range listeners {
 				l.Restore()
 			}
+			own.restore(d.Log)
 			d.File.Bound()
+			if now := diesWith(registry.Describe(d.Life.Guardian())); now != record.Record().DiesWith {
+				_ = record.Update(func(r *registry.Record) { r.DiesWith = now }) // tried again in a while
+			}
 		})
 	})
 	for _, l := range listeners[1:] {
