@@ -21,7 +21,7 @@ type reader struct {
 	captures *captureTable
 	filters  *filterCache
 	cards    cardCache
-	current  atomic.Pointer[currentRuns] // as of the last list of the current runs
+	current  atomic.Pointer[map[string]*currentRuns] // as of the last lists of the current runs, by project; never changed
 }
 
 // Read reads a page of lines. Its error wraps ErrCursor if a cursor is invalid.

@@ -138,13 +138,16 @@ func (s *snapshot) storedMetas(ctx context.Context, c *scope) ([]*runMeta, error
 // A currentRuns is what the file says about the current runs of a project, or of all: the latest run of each
 // process, and the runs that other servers have not ended.
 type currentRuns struct {
-	project           string
 	version           int64 // of the file, before it was read
 	latest, elsewhere []*runMeta
 }
 
-// maxCurrentRuns is how many runs a reader keeps, of some 300 bytes each.
-const maxCurrentRuns = 200
+const (
+	// maxCurrentRuns is how many current runs of a project a reader keeps, of some 300 bytes each.
+	maxCurrentRuns = 200
+	// maxCurrentProjects is of how many projects it does.
+	maxCurrentProjects = 4
+)
 
 // unchanged returns the current runs of the last list if that was of the same project and nobody has committed
 // since, else nil; and the version of the file now, or 0 if it is not known.
@@ -153,25 +156,41 @@ func (rd *reader) unchanged(ctx context.Context, project string) (*currentRuns, 
 		return nil, 0
 	}
 	version := rd.fileVersion(context.WithoutCancel(ctx)) // the driver starts a goroutine for what can be cancelled
-	last := rd.current.Load()
-	if last == nil || version == 0 || last.version != version || last.project != project {
-		return nil, version
+	if kept := rd.current.Load(); kept != nil && version != 0 {
+		if last := (*kept)[project]; last != nil && last.version == version {
+			return last, version
+		}
 	}
-	return last, version
+	return nil, version
 }
 
 // readCurrent reads the current runs in scope from the file, and keeps them.
 func (rd *reader) readCurrent(ctx context.Context, s *snapshot, c *scope) (err error) {
-	r := &currentRuns{project: c.project, version: s.version}
+	r := &currentRuns{version: s.version}
 	if r.latest, err = storedMetas(ctx, s.q, c); err != nil {
 		return err
 	}
 	if r.elsewhere, err = s.storedElsewhere(ctx, c); err != nil {
 		return err
 	}
-	if s.current = r; len(r.latest)+len(r.elsewhere) <= maxCurrentRuns {
-		rd.current.Store(r)
+	for _, m := range slices.Concat(r.latest, r.elsewhere) { // so that a list that does not read the file finds them
+		if _, err := rd.captures.ids.owner(ctx, s.q, db.SessionOf(m.id)); err != nil {
+			return err
+		}
 	}
+	s.current = r
+	if len(r.latest)+len(r.elsewhere) > maxCurrentRuns {
+		return nil
+	}
+	kept := map[string]*currentRuns{c.project: r}
+	if last := rd.current.Load(); last != nil {
+		for project, other := range *last {
+			if other.version == r.version && project != c.project && len(kept) < maxCurrentProjects {
+				kept[project] = other
+			}
+		}
+	}
+	rd.current.Store(&kept)
 	return nil
 }
 
