@@ -154,6 +154,9 @@ func TestPersonIsToldWhatIsWrong(t *testing.T) {
 		{[]string{"logs", "web", "--run", "7"}, "run 7"},
 		{[]string{"logs", "--nope"}, "unknown flag: --nope"},
 		{[]string{"ps", "web"}, "web"},
+		{[]string{"start", "--keep", "session", "web"}, "want a duration"},
+		{[]string{"start", "--keep", "", "web"}, "want a duration"},
+		{[]string{"start", "--keep", "9d", "web"}, "want a duration"},
 		{[]string{"ps", "--project", "nowhere"}, "no project is known"},
 		{[]string{"ps", "--project", "x", "--all"}, "project"},
 	} {

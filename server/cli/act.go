@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"pmcp/logstore/line"
+	"pmcp/server/project"
 )
 
 // actCommand returns the command that calls a tool for each process that it is given. A
@@ -31,6 +33,9 @@ func (s *screen) startCommand() *cobra.Command {
 		Use: "start NAME…", Short: "Start processes as they were started before, for the daemon to keep", Args: cobra.MinimumNArgs(1), ValidArgsFunction: s.completeNames,
 		Example: "  pmcp start web\n  pmcp start --keep 7d web",
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := project.CheckKeep(keep); err != nil { // else it would end with this command
+				return err
+			}
 			return s.call(cmd.Context(), "start_process", names, false, callArguments{Keep: keep})
 		},
 	}
@@ -53,7 +58,7 @@ func (s *screen) call(ctx context.Context, tool string, names []string, running 
 		return err
 	}
 	s.found = true
-	own, err := startSession(ctx, s.err)
+	own, err := startSession(ctx, "pmcp "+strings.TrimSuffix(tool, "_process"), s.err)
 	if err != nil {
 		return err
 	}

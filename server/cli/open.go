@@ -31,7 +31,7 @@ func (s *screen) openCommand() *cobra.Command {
 // open serves the page. A server of its own answers its calls, as it would an agent's.
 func (s *screen) open(ctx context.Context, noBrowser bool) error {
 	s.found = true
-	session, err := startSession(ctx, s.err)
+	session, err := startSession(ctx, "pmcp open", s.err)
 	if err != nil {
 		return err
 	}

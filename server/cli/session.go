@@ -22,9 +22,9 @@ type session struct {
 	stderr sync.WaitGroup
 }
 
-// startSession starts this program as a server in the current directory. The messages of the
-// server go to stderr.
-func startSession(ctx context.Context, stderr io.Writer) (*session, error) {
+// startSession starts this program as a server in the current directory, for a client of that
+// name. The messages of the server go to stderr.
+func startSession(ctx context.Context, name string, stderr io.Writer) (*session, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func startSession(ctx context.Context, stderr io.Writer) (*session, error) {
 	s.stderr.Go(func() { _, _ = io.Copy(stderr, stdio.Stderr()) })
 	var hello mcp.InitializeRequest
 	hello.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
-	hello.Params.ClientInfo = mcp.Implementation{Name: "pmcp open", Version: "1"}
+	hello.Params.ClientInfo = mcp.Implementation{Name: name, Version: "1"}
 	if _, err := s.client.Initialize(ctx, hello); err != nil {
 		return nil, errors.Join(fmt.Errorf("the server does not answer: %w", err), s.Close())
 	}

@@ -59,6 +59,16 @@ func parseKeep(text string) (time.Duration, error) {
 	return d, nil
 }
 
+// CheckKeep returns an error unless text, an argument keep, is a duration for which a process
+// can be kept.
+func CheckKeep(text string) error {
+	d, err := parseKeep(text)
+	if err == nil && d == 0 {
+		err = fmt.Errorf("argument keep: want a duration of at most 7 days such as 8h, got %.100q", text)
+	}
+	return err
+}
+
 // A keepError is returned for a start that asks for the daemon. Nothing was started.
 type keepError struct{ name string }
 
