@@ -133,8 +133,12 @@ func TestBadHTTPServersAreNamed(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, _ = c.Write([]byte("SSH-2.0-OpenSSH\r\n"))
-			_ = c.Close()
+			go func() { // it answers the request, so that the error is always the same
+				_, _ = c.Read(make([]byte, 1))
+				_, _ = c.Write([]byte("SSH-2.0-OpenSSH\r\n"))
+				_, _ = io.Copy(io.Discard, c) // the rest: unread bytes would reset the connection
+				_ = c.Close()
+			}()
 		}
 	}()
 	answer := func(status int, kind, body string) string {
