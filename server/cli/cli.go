@@ -109,9 +109,16 @@ func (s *screen) complain(text string) {
 	}
 }
 
-// whileRead returns a context that also ends when nobody reads stdout any more: what follows a
-// log would not notice before the next line. stop must be called.
+// whileRead returns a context that also ends when nobody reads stdout, a pipe or a socket, any
+// more: what follows a log would not notice before the next line. stop must be called.
 func (s *screen) whileRead(ctx context.Context) (_ context.Context, stop func(), err error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.fd), &st); err != nil {
+		return ctx, nil, err
+	}
+	if kind := uint32(st.Mode) & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFSOCK {
+		return ctx, func() {}, nil
+	}
 	ended, end, err := os.Pipe()
 	if err != nil {
 		return ctx, nil, err

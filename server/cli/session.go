@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +15,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/logstore/line"
 )
 
 // A session is a pmcp server that answers the calls of the page, as it would those of an
@@ -23,18 +27,18 @@ type session struct {
 }
 
 // startSession starts this program as a server in the current directory, for a client of that
-// name. The messages of the server go to stderr.
+// name. The warnings of the server go to stderr.
 func startSession(ctx context.Context, name string, stderr io.Writer) (*session, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	stdio := transport.NewStdio(exe, append(os.Environ(), "PM_LOG_LEVEL=warn"))
+	stdio := transport.NewStdio(exe, os.Environ()) // as it is: what is kept gets it
 	s := &session{client: client.NewClient(stdio)}
 	if err := s.client.Start(context.WithoutCancel(ctx)); err != nil { // Close ends it
 		return nil, fmt.Errorf("cannot start a server: %w", err)
 	}
-	s.stderr.Go(func() { _, _ = io.Copy(stderr, stdio.Stderr()) })
+	s.stderr.Go(func() { copyWarnings(stderr, stdio.Stderr()) })
 	var hello mcp.InitializeRequest
 	hello.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
 	hello.Params.ClientInfo = mcp.Implementation{Name: name, Version: "1"}
@@ -42,6 +46,17 @@ func startSession(ctx context.Context, name string, stderr io.Writer) (*session,
 		return nil, errors.Join(fmt.Errorf("the server does not answer: %w", err), s.Close())
 	}
 	return s, nil
+}
+
+// copyWarnings copies the messages of a server, without those that only inform.
+func copyWarnings(to io.Writer, from io.Reader) {
+	lines := bufio.NewScanner(from)
+	for lines.Scan() {
+		if !bytes.Contains(lines.Bytes(), []byte(" level=INFO ")) && !bytes.Contains(lines.Bytes(), []byte(" level=DEBUG ")) {
+			_, _ = fmt.Fprintln(to, line.Visible(lines.Text()))
+		}
+	}
+	_, _ = io.Copy(io.Discard, from) // after a line that is too long
 }
 
 // call calls a tool and returns its structured result. It is a page.Call.
