@@ -270,3 +270,33 @@ func registryLog(t *testing.T, w *world) string {
 	}
 	return logs[0]
 }
+
+// TestKeptProcessThatRetriesHasOneOwner checks that a kept process which waits for the next try
+// of its restart policy is listed as kept, started by nobody else, and stopped by everybody.
+func TestKeptProcessThatRetriesHasOneOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	c.ok(t, "start_process", sh("loop", "exit 1").with("keep", "1h").with("restart", "always").with("max_restarts", 1000))
+	w.set("MORE", "another environment")
+	other := w.open(t)
+	awaitRetry := func() {
+		t.Helper()
+		if !poll(answersWithin, func() bool {
+			r := other.ok(t, "list_processes", nil)
+			return strings.HasPrefix(r.Text, "loop: backoff") && strings.Contains(r.Text, "kept for")
+		}) {
+			t.Fatal("the process is not listed as one that is kept and retries")
+		}
+	}
+	awaitRetry()
+	for _, keep := range []args{{"name": "loop"}, {"name": "loop", "keep": "2h"}} {
+		other.do(t, "start_process", keep.with("timeout_ms", 0))
+	}
+	if r := other.ok(t, "get_server_info", nil); strings.Count(r.Text, ", daemon, ") > 1 {
+		t.Errorf("got %s, want one server that keeps it", r.Text)
+	}
+	other.ok(t, "stop_process", args{"process": "loop"})
+	other.info(t, "loop").want(t, args{"state": "crashed"}) // its last run; it has no next try
+}

@@ -206,7 +206,12 @@ func Kept(ctx context.Context, s *Store) ([]Run, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the runs: %w", err)
 	}
-	runs := slices.DeleteFunc(history(rows, Run{}), func(r Run) bool { return r.Over() || !r.IsKept() })
+	var runs []Run
+	for i := range rows {
+		if r := latestOf(&rows[i]); !rows[i].Lost && r.IsKept() {
+			runs = append(runs, r)
+		}
+	}
 	slices.SortFunc(runs, func(a, b Run) int { return a.Spec.Until.Compare(b.Spec.Until) })
 	return runs, nil
 }

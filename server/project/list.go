@@ -161,8 +161,11 @@ func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListReq
 		switch {
 		case row.Lost:
 			e.end = row.Started
-		case row.Ended.IsZero():
-			r := stored(row)
+		case row.Ended.IsZero() || row.Live && !row.Own:
+			r := latestOf(row)
+			if !r.State.Active() {
+				break
+			}
 			e.end, e.ended, e.kept, e.run = endOf(&r), false, r.IsKept(), func() Run { return r }
 		}
 		if _, ok := defined[row.Project][row.Name]; ok || !e.ended { // a removed process has no definition

@@ -160,7 +160,9 @@ type row struct {
 	Ports map[string]int `json:"ports,omitempty"`
 	// Until is the time until which the process is kept.
 	Until time.Time `json:"until,omitzero"`
-	Stdio string    `json:"stdio,omitempty"` // Spec.Stdio
+	// Retries means that the process waits for the next try of its restart policy.
+	Retries bool   `json:"retries,omitempty"`
+	Stdio   string `json:"stdio,omitempty"` // Spec.Stdio
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -209,6 +211,21 @@ func stored(run *logstore.Run) Run {
 
 // inWindow reports whether another window is running the run of a row.
 func inWindow(row *logstore.Run) bool { return row.Live && !row.Own && row.Ended.IsZero() }
+
+// latestOf is stored for the latest run of a process. A kept process that waits for its next try
+// is still that of the daemon: nobody else may start it.
+func latestOf(run *logstore.Run) Run {
+	r := stored(run)
+	if !run.Live || run.Own || r.EndedAt.IsZero() || !r.Spec.Until.After(time.Now()) {
+		return r
+	}
+	var info row
+	if err := json.Unmarshal(run.Info, &info); err == nil && info.Retries {
+		r.State, r.Owner = process.Backoff, &info.Owner
+		r.Owner.session = run.Session
+	}
+	return r
+}
 
 // betweenRuns reports whether the next run is being spawned. The status st then has
 // the new definition but the number of the previous run.
@@ -272,5 +289,5 @@ func (p *Project) latest(ctx context.Context, name string) (r Run, ok bool, err 
 	if err != nil || len(runs) == 0 {
 		return Run{}, false, err
 	}
-	return stored(&runs[0]), true, nil
+	return latestOf(&runs[0]), true, nil
 }

@@ -206,6 +206,9 @@ type launchOptions struct {
 // be started here is then irrelevant.
 func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
 	p = p.of(name)
+	if run, ok, err := p.latest(ctx, name); err == nil && ok && run.Owner != nil && run.State == process.Backoff {
+		return atWindow(&WindowError{run: run}, o)
+	}
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
 		return Started{Run: p.here(&st), Already: already}, nil
@@ -218,6 +221,11 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 		}
 		claimed = &WindowError{run: run}
 	}
+	return atWindow(claimed, o)
+}
+
+// atWindow is the outcome of a launch of a process that another window is running.
+func atWindow(claimed *WindowError, o launchOptions) (Started, error) {
 	if o.unnamed {
 		return Started{}, fmt.Errorf("%w: %w", ErrNameTaken, claimed)
 	}
