@@ -139,7 +139,7 @@ func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
 		}
 		wasGone := gone
 		if gone = isDying(r.runner.PID()); gone && wasGone { // else its end may be about to be recorded
-			r.left = "its first process has exited, others of its tree live"
+			r.left = "its first process has exited, but not " + proctab.Describe(r.m.deps.tree.lastMembers(r.run))
 		}
 		if r.pendingText() == "" && !r.settle(ctx) {
 			return

@@ -98,6 +98,9 @@ type runDeps struct {
 	takeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
 	// listened reports whether the tree of a run was seen to listen on a TCP port.
 	listened func(run int64) bool
+	// handOver is how long after the end of its first process the tree of a service
+	// that has listened may take to listen again.
+	handOver time.Duration
 	// logEnds are the log files of ended runs.
 	logEnds *logEnds
 	// useSpare allows the use of spare descriptors; true for Exec.

@@ -11,6 +11,9 @@ import (
 )
 
 const (
+	// defaultHandOver is how long a server that replaces itself may take until its
+	// successor listens.
+	defaultHandOver = 2 * time.Second
 	// The tree of a run in the background is looked at with this pause while its log
 	// files grow, and with pauses that grow to the longest one while they do not. Once a
 	// stop has begun they grow from the first one.
@@ -141,7 +144,7 @@ func (r *Run) follow(main proctab.ID, members []proctab.Proc) mainWatch {
 }
 
 // awaitListener returns the first process of the tree that listens on a TCP port. A tree
-// that has not listened yet has any time for it, one that has must listen now. It
+// that has not listened yet has any time for it, one that has may take handOver. It
 // returns false if none listens then, none is left or a stop begins. members are those
 // of the tree.
 func (r *Run) awaitListener() (id proctab.ID, members []proctab.Proc, ok bool) {
@@ -151,7 +154,7 @@ func (r *Run) awaitListener() (id proctab.ID, members []proctab.Proc, ok bool) {
 		if p, ok := listener(found.members[r.id]); ok {
 			return p.ID, found.members[r.id], true
 		}
-		if !found.mayRemain(r.id) || r.listened(r.id) {
+		if !found.mayRemain(r.id) || r.listened(r.id) && time.Since(began) >= r.handOver {
 			return id, nil, false
 		}
 		select {

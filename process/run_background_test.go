@@ -194,7 +194,7 @@ func TestOnlyServicesGoOnInBackground(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m, _ := newTestManager(t, Options{})
-			m.deps.listened = func(int64) bool { return true }
+			m.deps.listened, m.deps.handOver = func(int64) bool { return true }, time.Millisecond
 			start(t, m, c.spec(t))
 			st := await(t, m, "a", "ended with a survivor", func(st Status) bool { return !st.State.Live() })
 			if st.State != c.state || st.Background {

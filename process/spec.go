@@ -68,9 +68,9 @@ type Spec struct {
 	// checked.
 	Ready *Ready `json:"ready,omitempty"`
 	// Service means that a service was asked for: if the first process ends with code
-	// 0 and another process of its tree listens on a TCP port then, the run goes on in the
-	// background and ends with its tree. A tree that has not listened yet may take any
-	// time for it, as long as a process of it lives.
+	// 0 and another process of its tree listens on a TCP port then or within 2 s, the run
+	// goes on in the background and ends with its tree. A tree that has not listened yet
+	// may take any time for it, as long as a process of it lives.
 	Service bool `json:"service,omitempty"`
 	// Stop defines how a run is stopped.
 	Stop StopSpec `json:"stop,omitzero"`
