@@ -121,9 +121,12 @@ func (rd *reader) End(ctx context.Context, project string, names []string) (stri
 	return page.Next(), nil
 }
 
-// EndOfRuns returns the cursor at the end of what runs have printed so far. ok is false if one of them is not in
-// memory. The cursor says nothing about other runs that were going on beside these.
+// EndOfRuns returns the cursor at the end of what runs have printed so far. ok is false if the Store is closed or one
+// of them is not in memory. The cursor says nothing about other runs that were going on beside these.
 func (rd *reader) EndOfRuns(runs []int64) (_ string, ok bool) {
+	if rd.closed.Load() {
+		return "", false
+	}
 	c := make(cursor, len(runs))
 	for _, id := range runs {
 		r := rd.captures.ownRun(id)
