@@ -246,6 +246,9 @@ func TestDaemonTokenIsRequired(t *testing.T) {
 		t.Errorf("a process sees the token: %s", r.Text)
 	}
 	stranger.open(t).refused(t, "start_process", sh("other", "true").with("keep", "1h"), "other was not started", "PM_DAEMON_TOKEN is missing or not the daemon's")
+	if log, _ := os.ReadFile(registryLog(t, w)); strings.Contains(string(log), "has only its socket") {
+		t.Skip("another process has taken the port in the meantime")
+	}
 	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	check(t, err)
 	defer func() { _ = conn.Close() }()
@@ -299,4 +302,25 @@ func TestKeptProcessThatRetriesHasOneOwner(t *testing.T) {
 	}
 	other.ok(t, "stop_process", args{"process": "loop"})
 	other.info(t, "loop").want(t, args{"state": "crashed"}) // its last run; it has no next try
+}
+
+// TestWhatKeptProcessLeavesIsKept checks that what a kept process leaves when it ends lives as
+// long as that would have, and that every session can stop it.
+func TestWhatKeptProcessLeavesIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	r := c.ok(t, "start_process", sh("leaver", "sleep 1000 >/dev/null 2>&1 & echo left $!").with("keep", "1h").with("wait", "exit"))
+	_, pid, _ := strings.Cut(r.lines()[0], "left ")
+	alive := func() bool { _, err := os.Stat("/proc/" + strings.TrimSpace(pid)); return err == nil }
+	c.ok(t, "start_process", sh("other", "exec sleep 1000").with("keep", "1h"))
+	c.ok(t, "stop_process", args{"process": "other"}) // by then the daemon has looked at what it keeps
+	if !alive() {
+		t.Errorf("got %s ended, want it kept: %s", pid, r.Text)
+	}
+	c.ok(t, "stop_process", args{"process": "leaver"})
+	if !poll(endsWithin, func() bool { return !alive() }) {
+		t.Error("got it alive after the stop")
+	}
 }

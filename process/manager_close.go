@@ -59,14 +59,14 @@ func (m *Manager) stopAll(ctx context.Context) error {
 }
 
 // StopUnkept stops every process without Spec.Until, as Close does, and reports whether
-// one with it goes on.
+// one with it, or what one has left, goes on.
 func (m *Manager) StopUnkept(ctx context.Context) (kept bool) {
 	list := m.List()
 	var stops sync.WaitGroup
 	for i := range list {
 		switch st := &list[i]; {
 		case !st.GoesOn():
-		case st.State.Active() && !st.Spec.Until.IsZero():
+		case !st.Spec.Until.IsZero():
 			kept = true
 		default:
 			stops.Go(func() { _ = m.stopForClose(ctx, st.Spec) }) // Close tries again and reports

@@ -220,7 +220,7 @@ func Kept(ctx context.Context, s *Store) ([]Run, error) {
 // the time for which the machine sleeps.
 const recheckKept = time.Minute
 
-// EndKept stops each process when it has been kept long enough, until ctx ends. It then
+// EndKept stops each process, and what it has left, when it has been kept long enough, until ctx ends. It then
 // returns when the stops have ended.
 func (p *Project) EndKept(ctx context.Context) {
 	var stops sync.WaitGroup
@@ -231,7 +231,7 @@ func (p *Project) EndKept(ctx context.Context) {
 		list := p.o.Manager.List()
 		for i := range list {
 			switch st := &list[i]; {
-			case st.Spec.Until.IsZero() || !st.State.Active() || st.State == process.Stopping:
+			case st.Spec.Until.IsZero() || !st.GoesOn() || st.State == process.Stopping:
 			case st.Spec.Until.After(now):
 				if next.IsZero() || st.Spec.Until.Before(next) {
 					next = st.Spec.Until

@@ -161,8 +161,10 @@ type row struct {
 	// Until is the time until which the process is kept.
 	Until time.Time `json:"until,omitzero"`
 	// Retries means that the process waits for the next try of its restart policy.
-	Retries bool   `json:"retries,omitempty"`
-	Stdio   string `json:"stdio,omitempty"` // Spec.Stdio
+	Retries bool `json:"retries,omitempty"`
+	// Left means that a kept process has ended and left others.
+	Left  bool   `json:"left,omitempty"`
+	Stdio string `json:"stdio,omitempty"` // Spec.Stdio
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -213,16 +215,20 @@ func stored(run *logstore.Run) Run {
 func inWindow(row *logstore.Run) bool { return row.Live && !row.Own && row.Ended.IsZero() }
 
 // latestOf is stored for the latest run of a process. A kept process that waits for its next try
-// is still that of the daemon: nobody else may start it.
+// is still that of the daemon: nobody else may start it. What one has left is the daemon's to stop.
 func latestOf(run *logstore.Run) Run {
 	r := stored(run)
 	if !run.Live || run.Own || r.EndedAt.IsZero() || !r.Spec.Until.After(time.Now()) {
 		return r
 	}
 	var info row
-	if err := json.Unmarshal(run.Info, &info); err == nil && info.Retries {
-		r.State, r.Owner = process.Backoff, &info.Owner
-		r.Owner.session = run.Session
+	if err := json.Unmarshal(run.Info, &info); err != nil || !info.Retries && !info.Left {
+		return r
+	}
+	r.Owner = &info.Owner
+	r.Owner.session = run.Session
+	if info.Retries {
+		r.State = process.Backoff
 	}
 	return r
 }
