@@ -51,7 +51,7 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	if err != nil {
 		return nil, 0, err
 	}
-	if s.haveNoFaults(q.Runs) {
+	if !s.closed.Load() && s.haveNoFaults(q.Runs) {
 		return nil, 0, nil
 	}
 	all, err := s.allFaults(ctx, &q)
