@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // TestKeptProcessOutlivesSession checks that a process that is started with keep goes on when
@@ -323,4 +324,52 @@ func TestWhatKeptProcessLeavesIsKept(t *testing.T) {
 	if !poll(endsWithin, func() bool { return !alive() }) {
 		t.Error("got it alive after the stop")
 	}
+}
+
+// BenchmarkDaemon measures a call through a shim, and a start with keep while a daemon runs. Their
+// floors are the same call of an ordinary session, and an ordinary start, measured by turns.
+func BenchmarkDaemon(b *testing.B) {
+	w := newWorld(b)
+	w.set("PM_RATE_LIMIT", "0")
+	w.set("PM_MAX_PROCESSES", "10000")
+	b.Cleanup(func() { w.endDaemon(b) })
+	start := func(bin *plain, name string, more ...any) time.Duration {
+		arguments := args{"name": name, "command": "sleep", "args": []string{"1000"}, "timeout_ms": 0}
+		for i := 0; i < len(more); i += 2 {
+			arguments[more[i].(string)] = more[i+1]
+		}
+		return bin.timed(b, toolLine(b, "start_process", arguments))
+	}
+	direct := w.plain(b, []string{binary(b)})
+	direct.exchange(b, initializeLine)
+	start(direct, "ours")
+	through := *w
+	through.env = append(append([]string{}, w.env...), "PM_DAEMON_MODE=enabled")
+	shim := through.plain(b, []string{binary(b)})
+	shim.exchange(b, initializeLine)
+	start(shim, "theirs", "keep", "session")
+	b.Cleanup(func() { shim.end(b); direct.end(b) })
+	b.Run("call", func(b *testing.B) {
+		own, other := toolLine(b, "get_process_info", args{"process": "ours"}), toolLine(b, "get_process_info", args{"process": "theirs"})
+		var took, floor []time.Duration
+		for b.Loop() {
+			floor = append(floor, direct.timed(b, own))
+			took = append(took, shim.timed(b, other))
+		}
+		reportPercentiles(b, took)
+		b.ReportMetric(median(floor), "direct-p50-µs")
+	})
+	b.Run("start", func(b *testing.B) {
+		start(direct, "first", "keep", "1h")
+		var took, floor []time.Duration
+		for b.Loop() {
+			name := fmt.Sprint("p", len(took))
+			floor = append(floor, start(direct, name))
+			took = append(took, start(direct, "kept-"+name, "keep", "1h"))
+			direct.tool(b, "stop_process", args{"process": name, "force": true})
+			direct.tool(b, "stop_process", args{"process": "kept-" + name, "force": true})
+		}
+		reportPercentiles(b, took)
+		b.ReportMetric(median(floor), "ordinary-p50-µs")
+	})
 }
