@@ -58,9 +58,10 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   seen.focused = await page.evaluate(() => document.activeElement.id);
   for (const c of await page.$$(".name")) if (await c.evaluate(e => e.textContent) === "web") await c.click(); // all processes again
   await until("#errors", "ValueError");
-  await page.focus("#errors summary");
+  const failed = "#errors ::-p-xpath(.//details[contains(., 'ValueError')])"; // another stream's errors may be newer
+  await (await page.$(failed + " summary")).focus();
   await page.keyboard.press("Enter");
-  seen.unfolded = await page.$eval("#errors details", e => e.open && e.innerText);
+  seen.unfolded = await page.$eval(failed, e => e.open && e.innerText);
   await look("errors", 1600, "dark");
   await page.click("#tab-groups");
   await until("#groups", "stack");
