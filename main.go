@@ -18,7 +18,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"time"
@@ -155,21 +154,6 @@ type session struct {
 	adopts   error              // why orphans are not re-parented to us; nil if they are, and on macOS
 }
 
-// gcPercent is how much garbage there may be, in percent of the memory in use (see GOGC). Most
-// of that memory is text that waits to be stored, which the collector need not scan: fifty
-// floods took 100 MB instead of 150, and no more processor time. In a session of a few megabytes
-// that would be a collection for every ten calls, which take a quarter longer then. So there is
-// ballast, memory that counts as in use and is never touched, and therefore takes none: it allows
-// for 5 MB of garbage. The server returns that to the system when the calls rest.
-const (
-	gcPercent = 30
-	ballast   = 16 << 20
-)
-
-// startSpan is how long a start may leave garbage, up to guardian.StartPercent. Then what it has
-// left is returned to the system.
-const startSpan = time.Second
-
 // serverThreads is how many threads a busy server needs beside the runtime's own. They are
 // created at the start, because the system may refuse more later.
 const serverThreads = 8
@@ -230,39 +214,19 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	defer signals.Stop()
 	ending, end := context.WithCancel(ctx)
 	var collecting sync.WaitGroup
-	collecting.Go(func() { collectAfterStart(ending) })
+	collecting.Go(func() { guardian.LimitGarbage(ending) })
 	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
-	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file,
-		Host: host.New(host.Options{Token: c.Daemon.Token, Stderr: stderr, Log: log})}
-	defer listenTCP(ctx, c.Daemon.TCP(), d.Host.(*host.Host), log)()
+	sessions := host.New(host.Options{Token: c.Daemon.Token, Stderr: stderr, Log: log})
+	defer sessions.ListenTCP(ctx, c.Daemon.TCP())()
+	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file, Host: sessions}
 	if err := d.Serve(ctx, signals); err != nil {
 		log.Error("the daemon has failed", "error", err)
 		return exitFailed
 	}
 	_ = daemon.RemoveLog(c.RegistryDir, c.DatabasePath) // the next one appends to it
 	return exitOK
-}
-
-// listenTCP lets h take connections at an address, "" for none, until stop is called.
-func listenTCP(ctx context.Context, address string, h *host.Host, log *slog.Logger) (stop func()) {
-	if address == "" {
-		return func() {}
-	}
-	at, err := net.ResolveTCPAddr("tcp", address)
-	var l *net.TCPListener
-	if err == nil {
-		l, err = net.ListenTCP("tcp", at)
-	}
-	if err != nil {
-		log.Warn("the daemon has only its socket", "error", err)
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var serving sync.WaitGroup
-	serving.Go(func() { h.ServeTCP(ctx, l) })
-	return func() { cancel(); serving.Wait() }
 }
 
 // welcome tells the daemon's caller that the session begins or, if err is not nil, why not.
@@ -273,23 +237,6 @@ func (s *session) welcome(stdout io.Writer, err error) {
 	if err := s.hosted.Welcome(stdout, s.id, err); err != nil && s.log != nil {
 		s.log.Warn("cannot tell the caller that the session begins", "error", err)
 	}
-}
-
-// collectAfterStart ends the start's grace for garbage and holds the ballast until ctx ends.
-func collectAfterStart(ctx context.Context) {
-	select {
-	case <-time.After(startSpan):
-	case <-ctx.Done():
-		return
-	}
-	var held []byte
-	if os.Getenv("GOGC") == "" {
-		held = make([]byte, ballast)
-		debug.SetGCPercent(gcPercent)
-	}
-	debug.FreeOSMemory()
-	<-ctx.Done()
-	runtime.KeepAlive(held)
 }
 
 // prepare takes over what the guardian passes on, or creates it if there is no guardian, and
@@ -364,7 +311,7 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 	sweeping, s.endSweep = context.WithCancel(ctx)
 	pausing, s.endPause = context.WithCancel(sweeping)
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
-	s.sweep.Go(func() { collectAfterStart(pausing) })
+	s.sweep.Go(func() { guardian.LimitGarbage(pausing) })
 	if s.record != nil {
 		var more []func()
 		if s.socket != nil {

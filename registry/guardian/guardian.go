@@ -27,11 +27,6 @@ const (
 	exitUsage  = 2 // an environment in which pmcp cannot serve
 )
 
-// StartPercent is how much garbage there may be during the start of the server, in percent of the
-// memory in use (see GOGC): a start leaves nothing to collect that is worth the time. Packages that
-// are initialised after this one leave half of it.
-const StartPercent = 400
-
 func init() {
 	if len(os.Args) == 0 || strings.HasSuffix(os.Args[0], ".test") { // the binary of a Go test
 		return
@@ -49,7 +44,7 @@ func init() {
 			life = func() int { return runDaemon(args, os.Stderr) }
 		case guard.Verb: // the server
 			if os.Getenv("GOGC") == "" {
-				debug.SetGCPercent(StartPercent)
+				debug.SetGCPercent(startPercent)
 			}
 			return
 		default:

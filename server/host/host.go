@@ -120,43 +120,6 @@ func (h *Host) begins() (end func()) {
 	}
 }
 
-// maxTCP bounds the TCP connections that are handled at once.
-const maxTCP = 32
-
-// ServeTCP handles the connections of l, which may come from any user, until ctx ends. It closes
-// l and returns when they are handled. Without a token all are refused.
-func (h *Host) ServeTCP(ctx context.Context, l *net.TCPListener) {
-	var conns sync.WaitGroup
-	defer conns.Wait()
-	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
-	free := make(chan struct{}, maxTCP)
-	for ctx.Err() == nil {
-		free <- struct{}{} // the system queues a few more, and refuses the rest
-		c, err := l.AcceptTCP()
-		if err != nil {
-			<-free
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			h.o.Log.Warn("cannot accept a TCP connection", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(acceptRest):
-			}
-			continue
-		}
-		conns.Go(func() {
-			defer func() { <-free }()
-			if h.o.Token == "" {
-				h.respond(c, answer{Error: "TCP needs PM_DAEMON_TOKEN"})
-				_ = c.Close()
-				return
-			}
-			h.handle(ctx, c)
-		})
-	}
-}
-
 // A conn is a connection that can be passed on to another process.
 type conn interface {
 	net.Conn

@@ -403,7 +403,7 @@ func TestTCPNeedsTheToken(t *testing.T) {
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
-		serving.Go(func() { h.ServeTCP(ctx, l) })
+		serving.Go(func() { h.serveTCP(ctx, l) })
 		dial := func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "tcp", l.Addr().String())
