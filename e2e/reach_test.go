@@ -277,3 +277,23 @@ func BenchmarkSendInput(b *testing.B) {
 		})
 	}
 }
+
+// TestProcessThatRetriesHasOneOwner checks that a process of another window which waits for the
+// next try of its restart policy is that window's: listed so, not started again, and stopped there.
+func TestProcessThatRetriesHasOneOwner(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, other := w.open(t), w.open(t)
+	c.ok(t, "start_process", sh("loop", "exit 1").with("restart", "always").with("max_restarts", 1000).with("timeout_ms", 0))
+	if !poll(answersWithin, func() bool {
+		r := other.ok(t, "list_processes", nil)
+		return strings.HasPrefix(r.Text, "loop: backoff") && strings.Contains(r.Text, "owned by")
+	}) {
+		t.Fatal("the process is not listed as one that retries")
+	}
+	if r := other.ok(t, "start_process", sh("loop", "exit 1").with("restart", "always").with("max_restarts", 1000).with("timeout_ms", 0)); !strings.Contains(r.Text, "already running") {
+		t.Errorf("got %s, want it not started again", r.Text)
+	}
+	other.ok(t, "stop_process", args{"process": "loop"})
+	c.info(t, "loop").want(t, args{"state": "stopped"})
+}

@@ -214,15 +214,15 @@ func stored(run *logstore.Run) Run {
 // inWindow reports whether another window is running the run of a row.
 func inWindow(row *logstore.Run) bool { return row.Live && !row.Own && row.Ended.IsZero() }
 
-// latestOf is stored for the latest run of a process. A kept process that waits for its next try
-// is still that of the daemon: nobody else may start it. What one has left is the daemon's to stop.
+// latestOf is stored for the latest run of a process. A process that waits for its next try is still
+// its owner's: nobody else may start it. What a kept process has left is the daemon's to stop.
 func latestOf(run *logstore.Run) Run {
 	r := stored(run)
-	if !run.Live || run.Own || r.EndedAt.IsZero() || !r.Spec.Until.After(time.Now()) {
+	if !run.Live || run.Own || r.EndedAt.IsZero() {
 		return r
 	}
 	var info row
-	if err := json.Unmarshal(run.Info, &info); err != nil || !info.Retries && !info.Left {
+	if err := json.Unmarshal(run.Info, &info); err != nil || !info.Retries && !(info.Left && r.Spec.Until.After(time.Now())) {
 		return r
 	}
 	r.Owner = &info.Owner
