@@ -51,6 +51,49 @@ func TestKeptProcessOutlivesSession(t *testing.T) {
 	other.ok(t, "stop_process", args{"process": "web,second"})
 }
 
+// TestRestartKeepsAgain checks that a restart of a process that was kept and has ended is kept
+// until the same time, whatever ended it and whoever asks, and that a start which does not say
+// so is not, and tells it.
+func TestRestartKeepsAgain(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"disabled", "enabled"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			t.Cleanup(func() { w.endDaemon(t) })
+			w.set("PM_DAEMON_MODE", mode)
+			c := w.open(t)
+			c.ok(t, "start_process", sh("web", `test -z "$BREAK" || exit 7; exec sleep 1000`).with("keep", "2d"))
+			other := w.open(t)
+			broken := args{"process": "web", "env": args{"BREAK": "1"}, "wait": "exit"}
+			c.do(t, "restart_process", broken)
+			again := func(c *caller, run int, arguments args) {
+				t.Helper()
+				r := c.ok(t, "restart_process", arguments.with("process", "web")).want(t, args{"state": "running", "run": run})
+				if left := r.str("kept_for"); !strings.HasPrefix(left, "2d 0h") && !strings.HasPrefix(left, "1d 23h") {
+					t.Errorf("got %q, want it kept for the rest of 2 days; %s", left, r.Text)
+				}
+			}
+			again(other, 3, args{"env": args{"BREAK": nil}})
+
+			check(t, syscall.Kill(other.info(t, "web").num("pid"), syscall.SIGKILL))
+			c.ok(t, "wait_for_process", args{"process": "web", "until": "exit"})
+			again(c, 4, args{})
+			c.ok(t, "stop_process", args{"process": "web"})
+			again(other, 5, args{})
+			other.ok(t, "stop_process", args{"process": "web"})
+			if mode == "disabled" {
+				r := other.ok(t, "start_process", args{"name": "web"}).says(t, "the run before was kept", "with keep")
+				if left := r.str("kept_for"); left != "" {
+					t.Errorf("got %q, want it to end with its session", left)
+				}
+				other.ok(t, "restart_process", args{"process": "web"}).want(t, args{"run": 7})
+				other.ok(t, "stop_process", args{"process": "web"})
+			}
+		})
+	}
+}
+
 // TestKeepIsRefused checks what start_process says where a process cannot be kept.
 func TestKeepIsRefused(t *testing.T) {
 	t.Parallel()

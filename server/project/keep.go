@@ -82,6 +82,9 @@ func (e *keepError) Error() string {
 // a session goes on, unless the caller wants a restart: then it is stopped.
 func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 	d, err := parseKeep(a.Keep)
+	if err == nil && a.Restart && p.keepsAgain(ctx, a.Name) {
+		return &keepError{a.Name}
+	}
 	if err != nil || d == 0 || p.o.Keep.Here {
 		return err
 	}
@@ -107,6 +110,38 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 		}
 	}
 	return &keepError{a.Name}
+}
+
+// keptBefore returns the time until which the latest run of name was to be kept, if that run has
+// ended before it, else the zero time.
+func (p *Project) keptBefore(ctx context.Context, name string) time.Time {
+	run, ok, err := p.latest(ctx, name)
+	if err != nil || !ok || run.Owner != nil || !run.Idle() || !run.Spec.Until.After(time.Now()) {
+		return time.Time{}
+	}
+	return run.Spec.Until
+}
+
+// keepsAgain reports whether the daemon is to restart name because it has kept the latest run. If
+// the daemon cannot be asked, the session restarts the process, and the answer says that.
+func (p *Project) keepsAgain(ctx context.Context, name string) bool {
+	if p.o.Keep.Here || p.o.Keep.Keeper == nil || ctx.Value(received{}) != nil || p.keptBefore(ctx, name).IsZero() {
+		return false
+	}
+	_, err := p.o.Keep.Keeper(ctx, "")
+	return err == nil
+}
+
+// noLongerKept adds to the hint that the new run ends with this session, if the one before it
+// was to be kept until before and the call, with the argument keep, does not ask for that.
+func (s *Started) noLongerKept(before time.Time, keep string) {
+	if before.IsZero() || keep != "" || s.Already || !s.Run.Spec.Until.IsZero() {
+		return
+	}
+	if s.Hint != "" {
+		s.Hint += "; "
+	}
+	s.Hint += `the run before was kept, and this one ends with its session; start_process with keep and if_running: "restart" keeps it`
 }
 
 // stopForKeep stops a run of this session or of another window that the daemon is to start
@@ -162,13 +197,19 @@ func (p *Project) atDaemon(ctx context.Context, tool string, arguments json.RawM
 
 // until returns the time until which a process that is started now is kept: what the call
 // asks for, else what holds for the process already, else what holds for all.
-func (p *Project) until(name, keep string) time.Time {
+func (p *Project) until(ctx context.Context, name, keep string, restart bool) time.Time {
+	if !p.o.Keep.Here {
+		return time.Time{}
+	}
 	now := time.Now().Round(0) // without the monotonic clock, which stands while the machine sleeps
 	d, _ := parseKeep(keep)    // checked by Start
+	if restart && keep == "" {
+		if before := p.keptBefore(ctx, name); !before.IsZero() {
+			return before
+		}
+	}
 	st, err := p.o.Manager.Status(name)
 	switch {
-	case !p.o.Keep.Here:
-		return time.Time{}
 	case keep == "" && err == nil && (st.GoesOn() || st.Spec.Until.After(now)):
 		return st.Spec.Until
 	case keep == "":

@@ -94,7 +94,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 			return Started{}, err
 		}
 	}
-	before := p.liveSettings(ctx, a.Name, def.Group)
+	before, kept := p.liveSettings(ctx, a.Name, def.Group), p.keptBefore(ctx, a.Name)
 	launching := ctx
 	if a.IfRunning == process.RestartRunning { // a cancelled call must not leave it stopped
 		launching = context.WithoutCancel(ctx)
@@ -110,6 +110,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
+	started.noLongerKept(kept, a.Keep)
 	if started.Already && (started.Run.Owner != nil || before.spec.Name != "") {
 		started.Changed = p.liveSettings(ctx, a.Name, def.Group).changes(before)
 	}
@@ -268,7 +269,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}
-	spec.Unnamed, spec.Until = o.unnamed, p.until(name, o.keep)
+	spec.Unnamed, spec.Until = o.unnamed, p.until(ctx, name, o.keep, o.ifRunning == process.RestartRunning)
 	st, already, err = p.o.Manager.Start(ctx, spec, o.ifRunning)
 	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
 		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)
