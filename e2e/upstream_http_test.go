@@ -6,6 +6,36 @@ import (
 	"testing"
 )
 
+// TestMCPServerAtAnotherPathIsNamed checks the answers about a web server that is no MCP server at the
+// path: the reason, the way out, and no advice that does not fit a process that runs on.
+func TestMCPServerAtAnotherPathIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	s := w.start(t)
+	s.initialize(t)
+	says := func(r result, want, hide []string) {
+		t.Helper()
+		for _, text := range append(want, "unexpected content type: text/plain", "/no/such/path", `; ready: {"http": "/path"} names another path`) {
+			if !strings.Contains(r.Text, text) {
+				t.Errorf("got %s, want %s", r.Text, text)
+			}
+		}
+		for _, text := range hide {
+			if strings.Contains(r.Text, text) {
+				t.Errorf("got %s, want no %s", r.Text, text)
+			}
+		}
+	}
+	page := args{"name": "page", "command": self(t), "args": program("http", "{PORT}"), "stdio": "mcp-http", "ports": args{"PORT": 0}, "ready": args{"http": "/no/such/path"}}
+	says(s.must(t, "start_process", page), []string{"page: running, not ready", "hint: not ready: it refuses to connect: "}, []string{"timed out", "wait_for_process"})
+	says(s.must(t, "get_process_info", args{"process": "page"}), []string{"mcp: disconnected: it refuses to connect: "}, nil)
+	r := s.tool(t, "list_mcp_tools", args{"process": "page"})
+	says(r, []string{"is not MCP", "page: running, not ready", "hint: get_logs"}, []string{"starts it again"})
+	if !r.Error {
+		t.Errorf("got %s, want an error", r.Text)
+	}
+}
+
 // TestMCPServerOverHTTPFailsClearly checks the errors of MCP servers over HTTP that do not listen, listen
 // elsewhere or die in a call, and that the call after a restart works.
 func TestMCPServerOverHTTPFailsClearly(t *testing.T) {
@@ -15,15 +45,9 @@ func TestMCPServerOverHTTPFailsClearly(t *testing.T) {
 	s := w.start(t)
 	s.initialize(t)
 	self := self(t)
-	r := s.tool(t, "start_process", args{"name": "page", "command": self, "args": program("http", "{PORT}"), "stdio": "mcp-http", "ports": args{"PORT": 0}, "ready": args{"http": "/no/such/path"}})
-	if !strings.Contains(r.Text, "unexpected content type: text/plain") || !strings.Contains(r.Text, "/no/such/path") || r.Data["state"] != "running" {
-		t.Errorf("got %s, want that the path is wrong", r.Text)
-	}
-	if r = s.tool(t, "list_mcp_tools", args{"process": "page"}); !r.Error || !strings.Contains(r.Text, "is not MCP") {
-		t.Errorf("got %s, want that the path is wrong", r.Text)
-	}
 	s.must(t, "start_process", args{"name": "mute", "command": self, "args": program("sleep"), "stdio": "mcp-http", "timeout_ms": 0})
-	if r = s.tool(t, "call_mcp_tool", args{"process": "mute", "tool": "x", "timeout_ms": 300}); !r.Error || !strings.Contains(r.Text, "it does not listen on any TCP port yet") {
+	r := s.tool(t, "call_mcp_tool", args{"process": "mute", "tool": "x", "timeout_ms": 300})
+	if !r.Error || !strings.Contains(r.Text, "it does not listen on any TCP port yet") {
 		t.Errorf("got %s, want that nothing listens", r.Text)
 	}
 	if r = s.tool(t, "start_process", args{"name": "two", "command": self, "stdio": "mcp-http", "ready": args{"http": "/a /b"}}); !r.Error || !strings.Contains(r.Text, "one URL or path") {

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"pmcp/logstore"
 	"pmcp/logstore/mask"
@@ -100,7 +101,7 @@ func (p mcpProcesses) Stop(ctx context.Context, name string) (end string, err er
 	// A server that has closed its output may be exiting by itself, which must not be
 	// reported as a stop.
 	if c := p.s.o.Upstream.Conn(name); c != nil && c.Status().State == upstream.Disconnected {
-		p.s.awaitRunEnd(ctx, name, c.Run())
+		p.s.awaitRunEnd(ctx, name, c.Run(), deathTimeout)
 	}
 	st, err := p.s.o.Manager.Stop(ctx, name, process.StopOptions{})
 	if errors.Is(err, process.ErrUnknown) {
@@ -132,8 +133,14 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 	var t answerText
 	t.line("%s", trimCause(err, upstream.ErrDisconnected))
 	ended := end != ""
+	c := s.o.Upstream.Conn(name)
+	overHTTP := c != nil && c.Run() == run && c.OverHTTP()
 	if !ended && errors.Is(err, upstream.ErrDisconnected) {
-		end, ended = s.awaitRunEnd(ctx, name, run)
+		patience := deathTimeout
+		if overHTTP && c.Refused() {
+			patience = 0 // it answers, so it lives
+		}
+		end, ended = s.awaitRunEnd(ctx, name, run, patience)
 	}
 	t.optLine("%s", end)
 	page, readErr := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Streams: 1 << logstore.Stderr, Limit: deathLines, Newest: true})
@@ -141,8 +148,14 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 		last := logSource{page: page, view: logView{newest: true, action: run, maxBytes: actionMaxBytes / 2}}.render()
 		last.writeTo(&t, nil)
 	}
-	next := restartAdvice(name, "restart_process")
-	t.line("hint: %s; get_logs with process: %q and stream: \"mcp\" shows the messages", next, name)
+	next := ""
+	switch {
+	case ended:
+		next = restartAdvice(name, "start_process with its name")
+	case !overHTTP: // over HTTP, the next call connects again
+		next = restartAdvice(name, "restart_process")
+	}
+	t.hint(joinHints(next, fmt.Sprintf("get_logs with process: %q and stream: \"mcp\" shows the messages", name)))
 	return &composedError{text: strings.TrimSuffix(t.b.String(), "\n"), cause: err, reports: reportedDeath(name, run, ended)}
 }
 
@@ -155,11 +168,11 @@ func restartAdvice(name, tool string) string {
 	return tool + " starts it again"
 }
 
-// awaitRunEnd waits at most deathTimeout for the end of a run whose connection has
+// awaitRunEnd waits at most patience for the end of a run whose connection has
 // ended. line describes the run, or is "" if another run has replaced the run.
 // ended reports whether the run has ended.
-func (s *Server) awaitRunEnd(ctx context.Context, name string, run int64) (line string, ended bool) {
-	waiting, cancel := context.WithTimeout(ctx, deathTimeout)
+func (s *Server) awaitRunEnd(ctx context.Context, name string, run int64, patience time.Duration) (line string, ended bool) {
+	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	st, err := s.o.Manager.Await(waiting, name, func(st process.Status) bool { return st.RunID != run || !st.State.Live() })
 	if errors.Is(err, process.ErrUnknown) || st.RunID != run {
@@ -205,7 +218,7 @@ func (m *mcpInfo) write(t *answerText) {
 	if m == nil {
 		return
 	}
-	t.part("mcp: %s", joinNonEmpty(m.State, m.Why))
+	t.part("mcp: %s", joinParts(": ", []string{m.State, m.Why}))
 	if m.Server != "" {
 		t.part(", %q, MCP %s", m.Server, m.Protocol)
 	}

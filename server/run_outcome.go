@@ -63,7 +63,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
 		r.setDeath("ended soon after its start")
 	case wait == project.UntilReady && timedOut:
-		r.Hint = joinParts(": ", []string{"not ready yet", now.NotReady}) + "; wait_for_process with until: ready continues the wait"
+		r.setNotReady(&now)
 	case wait == project.UntilExit:
 		r.Hint = "wait_for_process with until: exit continues the wait"
 	case wait == project.UntilReady && now.Ready == nil && !now.Stored:
@@ -78,6 +78,18 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	}
 	r.Hint = joinNonEmpty(r.Hint, unread)
 	return r, now, nil
+}
+
+// setNotReady adds why the run is not ready, and how to wait longer. That is futile for an MCP server
+// over HTTP that runs on without a connection because of what it answered; one that has not answered
+// may still do so.
+func (r *runResult) setNotReady(now *project.Run) {
+	if !now.Over() && now.GivenUp() && now.Spec.Stdio == process.StdioHTTP && !strings.HasPrefix(now.NotReady, "it has not answered") {
+		r.TimedOut = false
+		r.Hint = "not ready: " + now.NotReady
+		return
+	}
+	r.Hint = joinParts(": ", []string{"not ready yet", now.NotReady}) + "; wait_for_process with until: ready continues the wait"
 }
 
 // describeEnd describes the end of a run that was expected to become ready. What else

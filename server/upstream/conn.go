@@ -61,7 +61,7 @@ type Conn struct {
 	mu       sync.Mutex
 	state    State
 	why      string // why the connection ended; "" before
-	refusal  string // the error in answer to initialize, as text; "" for none
+	refusal  string // what the server has answered to initialize instead of a result; "" for none
 	server   Server
 	declared map[string]json.RawMessage // the capabilities of the server, by name
 	modern   bool

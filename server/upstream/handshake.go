@@ -105,10 +105,15 @@ func (c *Conn) handshake() bool {
 // setRefusal stores the server's error in answer to initialize, for the texts about why
 // the server is not up.
 func (c *Conn) setRefusal(err error) {
+	c.setMissing(fmt.Sprintf("refused initialize: %v, and has not answered %s", err, methodDiscover))
+}
+
+// setMissing stores why the server is not up, as the end of a sentence about it.
+func (c *Conn) setMissing(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.state == Connecting { // otherwise the call failed because the connection ended
-		c.refusal = fmt.Sprintf("refused initialize: %v, and has not answered %s", err, methodDiscover)
+		c.refusal = text
 	}
 }
 

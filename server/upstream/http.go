@@ -29,9 +29,11 @@ const (
 	postTimeout = 5 * time.Second
 	// deleteTimeout bounds the end of the session.
 	deleteTimeout = time.Second
-	// connectPause is the pause between two tries of initialize, within the start timeout,
-	// while nothing listens at the URL or the server answers with a status of 500 or more.
-	connectPause = 250 * time.Millisecond
+	// connectPause is the first pause between two tries of initialize, within the start timeout,
+	// while nothing listens at the URL or the server fails. It doubles, up to maxConnectPause,
+	// while the server fails.
+	connectPause    = 250 * time.Millisecond
+	maxConnectPause = 4 * time.Second
 	// maxHeader bounds the header of an answer, in bytes.
 	maxHeader = 64 << 10
 	// maxErrorBody is how much of the body of an HTTP error is read, in bytes.
@@ -93,6 +95,13 @@ func newHTTPWire(run context.Context, c *Conn, address string) *httpWire {
 func (c *Conn) OverHTTP() bool {
 	_, ok := c.wire.(*httpWire)
 	return ok
+}
+
+// Refused reports whether the server, which speaks streamable HTTP, has refused to connect, and its
+// run goes on.
+func (c *Conn) Refused() bool {
+	w, ok := c.wire.(*httpWire)
+	return ok && c.isDown() && !isClosed(c.up) && w.run.Err() == nil
 }
 
 func isLoopback(host string) bool {
@@ -204,7 +213,7 @@ func (w *httpWire) request(ctx context.Context, m message, p *pending) {
 	for name, value := range mcp.StandardHeaders(w.version(), mcp.MCPMethod(m.Method), m.Params) {
 		r.Header.Set(name, value)
 	}
-	for {
+	for pause := connectPause; ; {
 		x := &exchange{}
 		response, err := w.mcp.SendRequest(context.WithValue(ctx, exchangeKey{}, x), r)
 		if err == nil && (response.Error != nil || response.Result != nil || x.ok()) {
@@ -215,10 +224,17 @@ func (w *httpWire) request(ctx context.Context, m message, p *pending) {
 			w.fail(p, err, x)
 			return
 		}
+		failure := x.failure()
+		if failure != "" {
+			w.c.setMissing("has answered initialize with " + failure + " so far")
+		}
 		select {
-		case <-time.After(connectPause):
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
+		}
+		if failure != "" {
+			pause = min(2*pause, maxConnectPause)
 		}
 	}
 }
@@ -277,7 +293,10 @@ func (w *httpWire) endSession(p *pending, why string) {
 func (w *httpWire) fail(p *pending, err error, x *exchange) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	at := "POST " + w.url
+	at, path := "POST "+w.url, ""
+	if p.method == methodInitialize && x.isElsewhere() {
+		path = `; ready: {"http": "/path"} names another path`
+	}
 	var dial *net.OpError
 	switch {
 	case w.ctx.Err() != nil: // the end of the connection fails the call
@@ -287,7 +306,7 @@ func (w *httpWire) fail(p *pending, err error, x *exchange) {
 	case x.status == http.StatusNotFound && p.method != methodInitialize && p.method != methodDiscover:
 		w.endSession(p, x.refusal())
 	case x.status >= http.StatusMultipleChoices:
-		w.c.fail(p, fmt.Errorf("%s: %s has answered %s", at, w.c.name, w.c.sanitize(x.refusal(), maxErrorText)))
+		w.c.fail(p, fmt.Errorf("%s: %s has answered %s%s", at, w.c.name, w.c.sanitize(x.refusal(), maxErrorText), path))
 	case errors.As(x.broke, &dial) && dial.Op == "dial":
 		w.c.fail(p, fmt.Errorf("%w: %s: %s: %s; %w", ErrDisconnected, w.c.name, at, reason(dial), ErrNotSent))
 	case x.broke != nil:
@@ -295,7 +314,7 @@ func (w *httpWire) fail(p *pending, err error, x *exchange) {
 	case x.stream:
 		w.c.fail(p, fmt.Errorf("%s has ended its answer to %s without a response", w.c.name, p.method))
 	default:
-		w.c.fail(p, fmt.Errorf("%s: the answer of %s is not MCP: %s", at, w.c.name, w.c.sanitize(reason(err), maxErrorText)))
+		w.c.fail(p, fmt.Errorf("%s: the answer of %s is not MCP: %s%s", at, w.c.name, w.c.sanitize(reason(err), maxErrorText), path))
 	}
 }
 
@@ -388,7 +407,27 @@ func (x *exchange) mayComeUp() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var dial *net.OpError
-	return x.status >= http.StatusInternalServerError || errors.As(x.broke, &dial) && dial.Op == "dial"
+	return x.status >= http.StatusInternalServerError && x.status != http.StatusNotImplemented || errors.As(x.broke, &dial) && dial.Op == "dial"
+}
+
+// failure returns the status of an answer that was an error of the server as text, or "".
+func (x *exchange) failure() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.status < http.StatusInternalServerError {
+		return ""
+	}
+	return "HTTP " + x.text
+}
+
+// isElsewhere reports whether the answer to initialize is that of a server which speaks MCP at
+// another path, or not at all. The caller holds mu.
+func (x *exchange) isElsewhere() bool {
+	switch x.status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	}
+	return x.status/100 == 2 && !x.stream || x.status/100 == 3
 }
 
 // lostSession reports whether the status is one with which servers refuse a session.

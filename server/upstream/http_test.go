@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -150,10 +151,11 @@ func TestBadHTTPServersAreNamed(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ url, want string }{
 		"not HTTP":     {"http://" + garbage.Addr().String() + "/mcp", "malformed HTTP"},
-		"wrong path":   {answer(404, "text/html", "Cannot POST /mcp"), `HTTP 404 Not Found: "Cannot POST /mcp"`},
-		"wrong method": {answer(405, "text/plain", ""), "HTTP 405 Method Not Allowed"},
+		"wrong path":   {answer(404, "text/html", "Cannot POST /mcp"), `HTTP 404 Not Found: "Cannot POST /mcp"; ready: {"http": "/path"} names another path`},
+		"wrong method": {answer(405, "text/plain", ""), `HTTP 405 Method Not Allowed; ready: {"http": "/path"}`},
+		"a web server": {answer(501, "text/plain", ""), `HTTP 501 Not Implemented; ready: {"http": "/path"}`},
 		"elsewhere":    {answer(307, "text/plain", "go away"), "HTTP 307 Temporary Redirect"},
-		"a page":       {answer(200, "text/html", "<html>"), "unexpected content type: text/html"},
+		"a page":       {answer(200, "text/html", "<html>"), `unexpected content type: text/html; ready: {"http": "/path"}`},
 		"odd JSON":     {answer(200, "application/json", `{"detail":1}`), "not MCP"},
 		"no JSON":      {answer(200, "application/json", "nothing"), "not MCP"},
 		"no event":     {answer(200, "text/event-stream", ": hello\n\n"), "without a response"},
@@ -167,6 +169,9 @@ func TestBadHTTPServersAreNamed(t *testing.T) {
 				t.Errorf("got %.500v, want %q", err, c.want)
 			}
 			log.await(t, "web 7 false")
+			if !conn.Refused() {
+				t.Error("got no refusal")
+			}
 		})
 	}
 }
@@ -202,7 +207,7 @@ func TestHTTPServerMayComeUpLate(t *testing.T) {
 		mcpHandler(w, r)
 	})
 	_, c, _ := overHTTP(t, url, Options{})
-	if err := c.Ready(testContext(t)); err != nil {
+	if err := c.Ready(testContext(t)); err != nil || c.Refused() {
 		t.Error(err)
 	}
 	_, c, _ = overHTTP(t, "http://"+refusingAddress(t)+"/mcp", Options{StartTimeout: 100 * time.Millisecond})
@@ -211,6 +216,39 @@ func TestHTTPServerMayComeUpLate(t *testing.T) {
 		t.Errorf("got %v, want that the connection was refused", err)
 	}
 }
+
+// TestFailingHTTPServerIsTriedLessOften checks that the pauses between two tries of initialize grow
+// while the server fails, up to a bound, and that Status shows the HTTP status.
+func TestFailingHTTPServerIsTriedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newHTTPWire(t.Context(), newConn(Options{StartTimeout: 30 * time.Second}.withDefaults(), "web", 7), "http://127.0.0.1:1/mcp")
+		w.c.wire = w
+		tries := 0
+		w.client.Transport = roundTrip(func(r *http.Request) (*http.Response, error) {
+			tries++
+			x := r.Context().Value(exchangeKey{}).(*exchange)
+			x.set(func() { x.status, x.text = 503, "503 Service Unavailable" })
+			return &http.Response{StatusCode: 503, Header: http.Header{}, Body: http.NoBody}, nil
+		})
+		p := &pending{id: 1, method: methodInitialize, done: make(chan struct{})}
+		w.c.pending[1] = p
+		go w.request(t.Context(), message{Method: methodInitialize}, p)
+		time.Sleep(time.Second)
+		if why := w.c.Status().Why; why != "it has answered initialize with HTTP 503 Service Unavailable so far" {
+			t.Errorf("got %q, want the status", why)
+		}
+		<-p.done
+		if took := time.Since(w.c.started); tries < 8 || tries > 15 || took > 40*time.Second {
+			t.Errorf("%d tries in %s, want about 11 in about 30 s", tries, took)
+		}
+		w.close()
+	})
+}
+
+// A roundTrip is an http.RoundTripper.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // TestHTTPCallsFailOneByOne checks the errors of calls that the server does not answer properly, and that
 // the next call works.
