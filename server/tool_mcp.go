@@ -76,7 +76,8 @@ func (r mcpToolsResult) write(t *answerText) {
 		lines = append([]string{"instructions:"}, quoteLines(r.Instructions)...)
 	}
 	for _, tool := range r.Tools {
-		lines = append(lines, fmt.Sprintf("%s(%s): %s", quoteUnlessPlain(tool.Name), upstream.OneLine(tool.Arguments), tool.Description))
+		call := fmt.Sprintf("%s(%s)", quoteUnlessPlain(tool.Name), upstream.OneLine(tool.Arguments))
+		lines = append(lines, joinParts(": ", []string{call, tool.Description}))
 	}
 	lines = slices.Concat(lines, offerLines("resource", r.Resources), offerLines("template", r.Templates), offerLines("prompt", r.Prompts))
 	for _, d := range r.Definitions {

@@ -248,3 +248,11 @@ func TestAnswersShowNoMessages(t *testing.T) {
 		}
 	}
 }
+
+// TestToolWithoutDescription checks the line about a tool that describes itself, and about one that does not.
+func TestToolWithoutDescription(t *testing.T) {
+	r := mcpToolsResult{Name: "m", Total: 2, Tools: []mcpToolResult{{Name: "add", Arguments: "a", Description: "Adds."}, {Name: "crash"}}}
+	if got := textOf(r); !strings.Contains(got, "\nadd(a): Adds.\ncrash()\n") {
+		t.Errorf("got %q, want no empty description", got)
+	}
+}

@@ -235,7 +235,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 		changed = "changed without a restart: " + strings.Join(started.Changed, ", ")
 	}
 	if r.Owner != nil {
-		owned = "another pmcp server (another editor window) owns it; its log can be read here"
+		owned = "another pmcp server (another editor window) owns it; its log, input, stop and restart work from here"
 	}
 	if r.KeptFor != "" && request.Keep != "" && s.o.Keep.DiesWith != "" {
 		ends = "the daemon, and what it keeps, may end with " + s.o.Keep.DiesWith

@@ -167,7 +167,7 @@ func TestWaitSeesReadinessInOtherSession(t *testing.T) {
 		t.Errorf("not ready: got %v\n%s\nwant a timeout", data, text)
 	}
 	starting["timeout_ms"] = 50
-	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "can be read here; not ready yet; wait_for_process with until: ready continues the wait\n") {
+	if data, text := s.do("start_process", starting); data["timed_out"] != true || !strings.Contains(text, "its log, input, stop and restart work from here; not ready yet; wait_for_process with until: ready continues the wait\n") {
 		t.Errorf("a start: got %v\n%s\nwant a timeout with a hint", data, text)
 	}
 	delete(starting, "timeout_ms")

@@ -78,14 +78,23 @@ type OwnerAnswer struct {
 	Relayed json.RawMessage `json:"relayed,omitempty"`
 }
 
-// named returns the answer of the owner of run with that owner named: at the end of the first line
-// of the text, and as the key owner.
+// named returns the answer of the owner of run with that owner named: as the key owner, and at the end
+// of the first line of the text or, if that is no line about the process, on a line of its own.
 func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 	if run.IsKept() { // the daemon's: the answer says how long
 		return a
 	}
 	first, rest, more := strings.Cut(a.Text, "\n")
-	if a.Text = fmt.Sprintf("%s, owned by the pmcp server %d %s", first, run.Owner.PID, run.Owner.Client); more {
+	owned := fmt.Sprintf("owned by the pmcp server %d %s", run.Owner.PID, run.Owner.Client)
+	switch {
+	case strings.HasPrefix(first, "["): // the notice about output that follows
+		first = owned + "\n" + first
+	case a.IsError:
+		first += "\n" + owned
+	default:
+		first += ", " + owned
+	}
+	if a.Text = first; more {
 		a.Text += "\n" + rest
 	}
 	var object map[string]json.RawMessage
