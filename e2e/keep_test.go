@@ -75,6 +75,13 @@ func TestRestartKeepsAgain(t *testing.T) {
 				}
 			}
 			again(other, 3, args{"env": args{"BREAK": nil}})
+			c.refused(t, "start_process", args{"name": "web", "keep": "session"}, "web goes on, kept for ", "stop_process")
+			third := w.open(t)
+			third.ok(t, "start_process", args{"name": "web", "keep": "5d"}).want(t, args{"run": 3}).says(t, "kept for ")
+			if left := c.info(t, "web").str("kept_for"); !strings.HasPrefix(left, "5d 0h") && !strings.HasPrefix(left, "4d 23h") {
+				t.Errorf("got %q, want it prolonged to 5 days", left)
+			}
+			third.ok(t, "start_process", args{"name": "web", "keep": "2d"})
 
 			check(t, syscall.Kill(other.info(t, "web").num("pid"), syscall.SIGKILL))
 			c.ok(t, "wait_for_process", args{"process": "web", "until": "exit"})

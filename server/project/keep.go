@@ -13,6 +13,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/args"
 	"pmcp/server/socket"
 )
 
@@ -85,8 +86,11 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 	if err == nil && a.Restart && p.keepsAgain(ctx, a.Name) {
 		return &keepError{a.Name}
 	}
-	if err != nil || d == 0 || p.o.Keep.Here {
+	if err != nil || a.Keep == "" {
 		return err
+	}
+	if d == 0 || p.o.Keep.Here {
+		return p.checkKeepElsewhere(ctx, a, d)
 	}
 	if a.Unnamed {
 		return errors.New("argument keep: a process that is kept needs a name")
@@ -110,6 +114,22 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 		}
 	}
 	return &keepError{a.Name}
+}
+
+// checkKeepElsewhere returns a WindowError for a run that another session of the daemon is to
+// keep for d, and an error for a kept one that is to end with its session: it goes on.
+func (p *Project) checkKeepElsewhere(ctx context.Context, a StartRequest, d time.Duration) error {
+	if a.Unnamed {
+		return nil
+	}
+	run, err := p.Find(ctx, a.Name)
+	switch {
+	case err != nil || run.Owner == nil || !run.IsKept():
+		return err
+	case d > 0:
+		return &WindowError{run: run}
+	}
+	return fmt.Errorf("%s goes on, kept for %s: only a new run can end with this session; stop_process and then start_process make one", a.Name, args.FormatAge(run.KeptFor()))
 }
 
 // keptBefore returns the time until which the latest run of name was to be kept, if that run has
