@@ -42,6 +42,18 @@ func TestKeptProcessOutlivesSession(t *testing.T) {
 		t.Error("got plain running, want it gone with its session")
 	}
 	other.ok(t, "send_input", args{"process": "web", "text": "two", "wait_ms": longWait}).says(t, "got two")
+	other.ok(t, "stop_process", args{"process": "*"}).says(t, "kept, and not stopped by *: web")
+	other.ok(t, "start_process", sh("short", "exec sleep 1000"))
+	other.ok(t, "stop_process", args{"process": "*"}).says(t, "short: stopped", "kept, and not stopped by *: web")
+	other.refused(t, "restart_process", args{"process": "web", "keep": "1h"}, "unknown argument keep: start_process has it", "if_running")
+	for _, command := range []string{"stop", "restart", "start"} {
+		w.wantCommand(t, 2, []string{command, "*"}, "name the processes", "pmcp ps")
+	}
+	w.wantCommand(t, 1, []string{"start", "web"}, "web is running already")
+	w.wantCommand(t, 0, []string{"start", "web", "--keep", "5d"}, "run 1, ", "kept for ")
+	if left := other.info(t, "web").str("kept_for"); !strings.HasPrefix(left, "5d 0h") && !strings.HasPrefix(left, "4d 23h") {
+		t.Errorf("got %q, want it prolonged to 5 days", left)
+	}
 	other.ok(t, "start_process", args{"name": "web", "keep": "2d"}).want(t, args{"already_running": true, "run": 1}).says(t, "kept for ", "d ")
 	other.ok(t, "restart_process", args{"process": "web"}).want(t, args{"run": 2}).says(t, "kept for ", "d ")
 	other.ok(t, "get_logs", args{"process": "web", "run": 1}).says(t, "got one", "got two")
@@ -75,8 +87,8 @@ func TestRestartKeepsAgain(t *testing.T) {
 				}
 			}
 			again(other, 3, args{"env": args{"BREAK": nil}})
-			c.refused(t, "start_process", args{"name": "web", "keep": "session"}, "web goes on, kept for ", "stop_process")
 			third := w.open(t)
+			third.refused(t, "start_process", args{"name": "web", "keep": "session"}, "web goes on, kept for ", "stop_process")
 			third.ok(t, "start_process", args{"name": "web", "keep": "5d"}).want(t, args{"run": 3}).says(t, "kept for ")
 			if left := c.info(t, "web").str("kept_for"); !strings.HasPrefix(left, "5d 0h") && !strings.HasPrefix(left, "4d 23h") {
 				t.Errorf("got %q, want it prolonged to 5 days", left)

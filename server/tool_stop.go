@@ -103,12 +103,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	}
 	none := ""
 	if names == nil {
-		started := false
-		if names, started = s.project.Running(); !started {
-			none = "no process was started in this session"
-		} else if len(names) == 0 {
-			none = "no process of this session is running"
-		}
+		names, none = s.allRunning(ctx)
 	}
 	defer s.reportStatus(ctx, names...)()
 	stopped := s.project.Stop(ctx, names, process.StopOptions{Timeout: time.Duration(a.TimeoutMS) * time.Millisecond, Force: a.Force})
@@ -124,7 +119,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	}
 	if len(stopped) == 1 {
 		one := &stopped[0]
-		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: joinNonEmpty(one.Hint, unread)}, nil
+		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: joinNonEmpty(joinHints(one.Hint, none), unread)}, nil
 	}
 	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, len(a.Process), maxClientName), State: process.Stopped.String()}}}
 	hints := []string{none}
@@ -137,6 +132,28 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	all.Hint = joinNonEmpty(joinHints(hints...), unread)
 	all.fit()
 	return all, nil
+}
+
+// allRunning returns the processes that a stop of * stops, and a hint if there are none or the
+// daemon keeps others of the project.
+func (s *call) allRunning(ctx context.Context) (names []string, hint string) {
+	names, started := s.project.Running()
+	runs, err := s.project.Kept(ctx)
+	var kept []string
+	for i := range runs {
+		if err == nil && runs[i].Owner != nil && runs[i].Project == s.project.Dir() {
+			kept = append(kept, runs[i].Spec.Name)
+		}
+	}
+	switch {
+	case len(kept) > 0:
+		return names, "kept, and not stopped by *: " + strings.Join(boundWords(kept, maxStopError), ", ")
+	case !started:
+		return names, "no process was started in this session"
+	case len(names) == 0:
+		return names, "no process of this session is running"
+	}
+	return names, ""
 }
 
 // stopErrors returns the errors of a stop of several processes, with a line for each

@@ -340,6 +340,9 @@ func unknownArgument(path, key string, fields []Field) error {
 	if !plainName.MatchString(key) {
 		text = fmt.Sprintf("unknown argument %q", path+key)
 	}
+	if key == "keep" {
+		return fmt.Errorf("%s: start_process has it, with if_running: \"restart\" for a restart", text)
+	}
 	if len(names) == 0 {
 		return fmt.Errorf("%s: there are none", text)
 	}

@@ -36,7 +36,7 @@ func (s *screen) startCommand() *cobra.Command {
 			if err := project.CheckKeep(keep); err != nil { // else it would end with this command
 				return err
 			}
-			return s.call(cmd.Context(), "start_process", names, false, callArguments{Keep: keep})
+			return s.call(cmd.Context(), "start_process", names, false, callArguments{Keep: keep, prolongs: cmd.Flags().Changed("keep")})
 		},
 	}
 	c.Flags().StringVar(&s.where.project, "project", "", "of this project: a path or a label (default: that of the current directory)")
@@ -53,7 +53,7 @@ func (s *screen) act(ctx context.Context, tool string, names []string) error {
 // are not, and prints the answers. It goes on after an error and returns all of them.
 func (s *screen) call(ctx context.Context, tool string, names []string, running bool, more callArguments) error {
 	s.found = false
-	live, err := s.which(ctx, names, running)
+	live, err := s.which(ctx, names, running, more.prolongs)
 	if err != nil || len(live) == 0 {
 		return err
 	}
@@ -86,8 +86,8 @@ func (s *screen) call(ctx context.Context, tool string, names []string, running 
 }
 
 // which returns the processes that a server is running or, unless running is set, those that
-// none is running. It reports the others.
-func (s *screen) which(ctx context.Context, arguments []string, running bool) (which []string, err error) {
+// none is running and, if kept is set, those that the daemon keeps. It reports the others.
+func (s *screen) which(ctx context.Context, arguments []string, running, kept bool) (which []string, err error) {
 	r, err := s.read(ctx)
 	if err != nil {
 		return nil, err
@@ -97,6 +97,9 @@ func (s *screen) which(ctx context.Context, arguments []string, running bool) (w
 	if err != nil {
 		return nil, err
 	}
+	if len(names) == 0 { // the tools have * for the processes of their session
+		return nil, errors.New("name the processes: a command has none of its own that * could stand for; pmcp ps lists what runs")
+	}
 	for _, name := range names {
 		run, err := r.project.Find(ctx, name)
 		switch {
@@ -104,7 +107,7 @@ func (s *screen) which(ctx context.Context, arguments []string, running bool) (w
 			return nil, err
 		case running && run.Owner == nil:
 			s.complain("pmcp: " + name + " is not running")
-		case !running && run.Owner != nil:
+		case !running && run.Owner != nil && !(kept && run.IsKept()):
 			s.complain("pmcp: " + name + " is running already")
 		default:
 			which = append(which, name)
@@ -119,4 +122,6 @@ type callArguments struct {
 	Name    string `json:"name,omitempty"` // of one to start
 	Keep    string `json:"keep,omitempty"`
 	Project string `json:"project,omitempty"`
+
+	prolongs bool // Keep is also for what the daemon keeps already
 }
