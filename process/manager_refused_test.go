@@ -34,6 +34,7 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		}
 		before, _ := m.Status("a")
 		refuseClaims(m, nil)
+		changes := m.Watch()
 		spec := sh("a", RestartAlways)
 		spec.Args = []string{"-c", "true"}
 		if _, _, err := m.Start(t.Context(), spec, KeepRunning); !errors.Is(err, errClaimed) {
@@ -41,6 +42,15 @@ func TestRefusedStartChangesNothing(t *testing.T) {
 		}
 		if st, err := m.Status("a"); err != nil || st.State != Crashed || st.RunID != before.RunID || st.Reason != "" || len(before.Spec.Differs(st.Spec)) > 0 || st.Exit == nil {
 			t.Errorf("after a refused start: %+v, %v; want %+v", st, err, before)
+		}
+		for last := Starting; last != Crashed; { // the crash is not new
+			c, err := changes.Next(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if last = c.To; c.To == Crashed && c.From != Crashed {
+				t.Errorf("a refused start: a change from %v to %v, want none to another state", c.From, c.To)
+			}
 		}
 		if _, _, err := m.Start(t.Context(), sh("new", RestartNever), KeepRunning); !errors.Is(err, errClaimed) {
 			t.Errorf("Start of a new name = %v, want errClaimed", err)

@@ -68,7 +68,7 @@ func (m *Manager) undoStart(e *entry, err error) {
 	}
 	e.restorable = was
 	if was.status.State != Backoff {
-		m.publishLocked(e, from)
+		m.publishLocked(e, e.status.State) // it has not come to this state again
 		return
 	}
 	e.status.State, e.status.NextRetry = from, time.Time{}
