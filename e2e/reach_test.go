@@ -297,3 +297,29 @@ func TestProcessThatRetriesHasOneOwner(t *testing.T) {
 	other.ok(t, "stop_process", args{"process": "loop"})
 	c.info(t, "loop").want(t, args{"state": "stopped"})
 }
+
+// TestStartFollowsStopElsewhere checks that a process that one window, or the daemon, has stopped
+// is started by another at once, although the end is stored later than it is answered.
+func TestStartFollowsStopElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c, other := w.open(t), w.open(t)
+	c.ok(t, "start_process", sh("warm", "exec sleep 1000").with("keep", "1h"))
+	c.ok(t, "start_process", sh("web", "exec sleep 1000"))
+	run := 1
+	for range 3 {
+		for _, next := range []struct {
+			by   *caller
+			keep string
+		}{{other, ""}, {c, ""}, {c, "1h"}, {other, "1h"}, {c, ""}} {
+			c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "run": run})
+			run++
+			arguments := sh("web", "exec sleep 1000") // the definition, too, is stored later
+			if next.keep != "" {
+				arguments["keep"] = next.keep
+			}
+			next.by.ok(t, "start_process", arguments).want(t, args{"state": "running", "run": run, "already_running": nil})
+		}
+	}
+}

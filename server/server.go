@@ -462,6 +462,10 @@ func (s *call) reportOwner(ctx context.Context, err error) (stop func()) {
 func (s *Server) answerServer(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	s.performed.Add(1)
 	defer s.performed.Add(-1)
+	if method == project.StoredMethod {
+		s.own.Stored(ctx)
+		return struct{}{}, nil
+	}
 	r, err := project.DecodeOwnerCall(method, params)
 	if err != nil {
 		return nil, socket.Refusal(err.Error())

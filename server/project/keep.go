@@ -96,6 +96,9 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 		return errors.New("argument keep: a process that is kept needs a name")
 	}
 	run, err := p.Find(ctx, a.Name)
+	if err == nil && run.Owner != nil && p.hasEnded(ctx, run) {
+		run, err = p.Find(ctx, a.Name)
+	}
 	switch {
 	case err != nil:
 		return err

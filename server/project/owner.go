@@ -125,6 +125,26 @@ func (p *Project) Stored(ctx context.Context) {
 	}
 }
 
+// StoredMethod is the method by which a window waits until another one has stored what it has
+// done. It has no parameters and no result.
+const StoredMethod = "stored"
+
+// hasEnded reports whether another window has ended its run since it stored that run last. A
+// window answers a call before it stores what it has done, so a start must not rely on
+// what is stored.
+func (p *Project) hasEnded(ctx context.Context, run Run) bool {
+	if p.o.Store.dir == "" {
+		return false
+	}
+	asking, cancel := context.WithTimeout(ctx, storedWithin)
+	defer cancel()
+	if err := socket.Call(asking, p.o.Store.dir, run.Owner.session, StoredMethod, struct{}{}, new(struct{})); err != nil {
+		return false // it has no socket, is of an older version or hangs
+	}
+	now, ok, err := p.latest(ctx, run.Spec.Name)
+	return err == nil && ok && (now.Owner == nil || now.RunID != run.RunID)
+}
+
 // AtOwner performs a call of a tool that has failed with err because another window runs
 // the process: it sends the call to that window, once. done is false if the error has
 // another reason, or the window cannot be asked; then the error to report is returned.

@@ -207,22 +207,33 @@ type launchOptions struct {
 // be started here is then irrelevant.
 func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
 	p = p.of(name)
+	started, claimed, err := p.tryLaunch(ctx, name, def, o)
+	if claimed != nil && p.hasEnded(ctx, claimed.run) {
+		started, claimed, err = p.tryLaunch(ctx, name, def, o)
+	}
+	if claimed != nil {
+		return atWindow(claimed, o)
+	}
+	return started, err
+}
+
+// tryLaunch is launch, except that it returns as claimed what another window runs, as far as
+// that window has stored it.
+func (p *Project) tryLaunch(ctx context.Context, name string, def Definition, o launchOptions) (_ Started, claimed *WindowError, err error) {
 	if run, ok, err := p.latest(ctx, name); err == nil && ok && run.Owner != nil && run.State == process.Backoff {
-		return atWindow(&WindowError{run: run}, o)
+		return Started{}, &WindowError{run: run}, nil
 	}
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
-		return Started{Run: p.here(&st), Already: already}, nil
+		return Started{Run: p.here(&st), Already: already}, nil, nil
 	}
-	var claimed *WindowError
-	if !errors.As(err, &claimed) {
-		run, findErr := p.Find(ctx, name)
-		if findErr != nil || run.Owner == nil {
-			return Started{Run: p.here(&st)}, err
-		}
-		claimed = &WindowError{run: run}
+	if errors.As(err, &claimed) {
+		return Started{}, claimed, nil
 	}
-	return atWindow(claimed, o)
+	if run, findErr := p.Find(ctx, name); findErr == nil && run.Owner != nil {
+		return Started{}, &WindowError{run: run}, nil
+	}
+	return Started{Run: p.here(&st)}, nil, err
 }
 
 // atWindow is the outcome of a launch of a process that another window is running.
