@@ -435,3 +435,18 @@ func BenchmarkDaemon(b *testing.B) {
 		b.ReportMetric(median(floor), "ordinary-p50-µs")
 	})
 }
+
+// TestCallAtEndOfSession checks that a call that the end of its session cancels says so, and not
+// that what it started continues.
+func TestCallAtEndOfSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": args{"name": "long", "command": "sleep 1000", "wait": "exit", "timeout_ms": longWait}})
+	c.awaitRunning(t, "long")
+	c.signal(t, syscall.SIGTERM)
+	if m := <-answer; !strings.Contains(string(m.Raw), "the session is ending") || strings.Contains(string(m.Raw), "continues") {
+		t.Errorf("got %s, want the end of the session", m.Raw)
+	}
+	c.exit(t)
+}

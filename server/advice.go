@@ -12,6 +12,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/server/project"
+	"pmcp/server/stdio"
 )
 
 // advice maps errors to what the model can do about them. The first row that
@@ -30,6 +31,7 @@ var advice = []struct {
 	{process.ErrClosed, "the session is over"},
 	{logstore.ErrCursor, "pass a next_cursor or prev_cursor of an earlier answer unchanged, or \"start\""},
 	{logstore.ErrPattern, "a regular expression is RE2, without lookaround and backreferences; a text is of one line"},
+	{stdio.ErrSessionEnding, "it stops what it started, unless that is kept; list_processes shows what runs"},
 	{context.DeadlineExceeded, "the call was cancelled or timed out; what it started continues"},
 	{context.Canceled, "the call was cancelled or timed out; what it started continues"},
 }
@@ -43,6 +45,15 @@ func openFilesAdvice() string {
 		limit = fmt.Sprintf("its limit of %d open files", l.Cur)
 	}
 	return "pmcp has reached " + limit + " (RLIMIT_NOFILE; each process takes a few): stop_process ends one, and a higher `ulimit -Hn` where pmcp is started allows more"
+}
+
+// ended returns the error of a call with ctx: stdio.ErrSessionEnding in place of a cancellation
+// that it caused, which was not the client's.
+func ended(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), stdio.ErrSessionEnding) {
+		return stdio.ErrSessionEnding
+	}
+	return err
 }
 
 // explain returns err as the text of an isError result: what happened, then what to

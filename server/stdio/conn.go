@@ -27,9 +27,9 @@ var (
 	// errCancelledByClient is the cause of a request's context when the client
 	// has cancelled the request. Nothing more is written for that request.
 	errCancelledByClient = errors.New("cancelled by the client")
-	// errSessionEnding is the cause of a request's context when the connection
+	// ErrSessionEnding is the cause of a request's context when the connection
 	// shuts down. The handler's result is still written if possible.
-	errSessionEnding = errors.New("the session is ending")
+	ErrSessionEnding = errors.New("the session is ending")
 )
 
 // Options are the streams, callbacks and bounds of a connection. A bound of zero

@@ -26,7 +26,7 @@ func TestCallsAreAnsweredAfterEOF(t *testing.T) {
 	if r := c.Recv(); r.Method != MethodProgress { // unlike a cancellation, the end of the session lets a call's progress through
 		t.Errorf("got %s, want progress", r.Raw)
 	}
-	if r := c.Answer(`"wait"`); r.Text() != "ended: "+errSessionEnding.Error() { // the waiting call is cancelled at once, and answered
+	if r := c.Answer(`"wait"`); r.Text() != "ended: "+ErrSessionEnding.Error() { // the waiting call is cancelled at once, and answered
 		t.Errorf("got %s, want the end of the session", r.Raw)
 	}
 	close(b.release) // the call ends before DrainTimeout has passed
@@ -54,11 +54,11 @@ func TestQuickCallsAreCancelledAfterDrainTimeout(t *testing.T) {
 			r := c.Recv()
 			got[string(r.ID)] = r
 		}
-		if got[`1`].Text() != "ended: "+errSessionEnding.Error() {
+		if got[`1`].Text() != "ended: "+ErrSessionEnding.Error() {
 			t.Errorf("got %s, want the end of the session", got[`1`].Raw)
 		}
 		// The queued call either never ran or was cancelled at once.
-		if r := got[`2`]; r.Error == nil && r.Text() != "ended: "+errSessionEnding.Error() {
+		if r := got[`2`]; r.Error == nil && r.Text() != "ended: "+ErrSessionEnding.Error() {
 			t.Errorf("got %s, want an error or the end of the session", r.Raw)
 		}
 		stdiotest.NoErr(t, c.Result())
@@ -91,8 +91,8 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	stdiotest.NoErr(t, err)
 	stdiotest.AwaitValue(t, b.started, "the call")
 	cancel()
-	if cause := stdiotest.AwaitValue(t, b.ended, "the end of the call").cause; !errors.Is(cause, errSessionEnding) {
-		t.Errorf("got cause %v, want %v", cause, errSessionEnding)
+	if cause := stdiotest.AwaitValue(t, b.ended, "the end of the call").cause; !errors.Is(cause, ErrSessionEnding) {
+		t.Errorf("got cause %v, want %v", cause, ErrSessionEnding)
 	}
 	stdiotest.NoErr(t, stdiotest.AwaitValue(t, served, "the end of Serve")) // goleak checks that the blocked read has ended
 }

@@ -158,7 +158,7 @@ func (t *requestTable) cancel(which func(*request) bool) {
 	defer t.mu.Unlock()
 	for r := range t.admitted {
 		if which(r) {
-			r.cancel(errSessionEnding)
+			r.cancel(ErrSessionEnding)
 		}
 	}
 }
