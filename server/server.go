@@ -171,6 +171,9 @@ func New(o Options) *Server {
 func (s *Server) instructions() string {
 	var b strings.Builder
 	for line := range strings.Lines(instructions) {
+		if s.o.Keep.Here && s.o.Keep.For > 0 {
+			line = strings.Replace(line, "Processes end with this session", "Processes go on for a time after this session", 1)
+		}
 		if !slices.ContainsFunc(s.tools, func(t tool) bool { return !s.offers(&t) && strings.Contains(line, t.name) }) {
 			b.WriteString(line)
 		}
