@@ -143,7 +143,8 @@ func TestNameIsFreeOnceRestartsEnd(t *testing.T) {
 	}) {
 		t.Fatalf("got %s, want a start", r.Text)
 	}
-	if ran, beside := w.ran(t, "web"); ran != 4 || beside != 0 {
+	var ran, beside int // a process counts once it has written its line
+	if !poll(answersWithin, func() bool { ran, beside = w.ran(t, "web"); return ran+beside >= 4 }) || ran != 4 || beside != 0 {
 		t.Errorf("got %d processes and %d next to another, want three of the first session, one of the second", ran, beside)
 	}
 	if !poll(answersWithin, func() bool {
