@@ -63,6 +63,29 @@ func TestRunInOtherSessionHidesEndedRun(t *testing.T) {
 	}
 }
 
+// TestLaterRunOfOtherSessionHidesEndedRun checks that the latest run of a process is shown when
+// another pmcp session has run it after this one, and has ended it.
+func TestLaterRunOfOtherSessionHidesEndedRun(t *testing.T) {
+	s := hello(t)
+	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
+	s.do("stop_process", map[string]any{"process": "web"})
+	stdiotest.AwaitCondition(t, "its end to be saved", func() bool {
+		runs, err := s.store.Runs(t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{"web"}})
+		return err == nil && len(runs) == 1 && !runs[0].Ended.IsZero()
+	})
+	stdiotest.NoErr(t, s.store.Flush(t.Context()))
+	other := s.otherStore(neighbour)
+	s.saveOther(other, s.otherRun(other, "web"), runInfo{State: "crashed", ExitCode: new(3), Owner: project.Owner{PID: 7, Client: "editor"}}, true)
+	for tool, arguments := range map[string]map[string]any{
+		"list_processes": {"state": "crashed"}, "get_process_info": {"process": "web"}, "stop_process": {"process": "web"},
+		"wait_for_process": {"process": "web", "until": "exit"},
+	} {
+		if _, text := s.do(tool, arguments); !strings.Contains(text, "web: crashed") || !strings.Contains(text, "run 2") {
+			t.Errorf("%s: got\n%s\nwant the later run", tool, text)
+		}
+	}
+}
+
 // TestRunInOtherSessionHasItsOwnDefinition checks that the answer about a run of another
 // pmcp session does not show the variables and the health check that this session
 // stored for the same name.

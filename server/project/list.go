@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -110,16 +111,22 @@ func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) 
 // listHere returns the processes of this session that a selects. listed has their
 // addresses.
 func (p *Project) listHere(rows []logstore.Run, a ListRequest, paths []string) (here []listEntry, listed map[string]bool) {
-	inWindows := make(map[string]bool) // addresses that stand for a run of another window
+	elsewhere := make(map[string]int) // the latest run of another window by address
 	for i := range rows {
-		inWindows[rows[i].Name] = inWindows[rows[i].Name] || p.IsOfSession(rows[i].Project) && inWindow(&rows[i])
+		switch r := &rows[i]; {
+		case r.Own || !p.IsOfSession(r.Project):
+		case inWindow(r):
+			elsewhere[r.Name] = math.MaxInt
+		default:
+			elsewhere[r.Name] = max(elsewhere[r.Name], r.Number)
+		}
 	}
 	listed = make(map[string]bool)
 	own := p.o.Manager.List()
 	for i := range own {
 		st := &own[i]
 		name := st.Spec.Name
-		if !slices.Contains(paths, p.of(name).name) || !st.GoesOn() && inWindows[name] {
+		if !slices.Contains(paths, p.of(name).name) || !st.GoesOn() && elsewhere[name] > st.Run {
 			continue
 		}
 		listed[name] = true

@@ -265,7 +265,7 @@ func (p *Project) Here(name string) *Run {
 }
 
 // Find returns the run that name stands for: that of this session or, if it is idle,
-// the run of another window; else the latest stored run. For a process that never ran
+// the run of another window or a later one that has ended there; else the latest stored run. For a process that never ran
 // it returns a stopped one. If the store cannot be read, this session decides.
 func (p *Project) Find(ctx context.Context, name string) (Run, error) {
 	st, ownErr := p.o.Manager.Status(name)
@@ -274,7 +274,7 @@ func (p *Project) Find(ctx context.Context, name string) (Run, error) {
 	}
 	run, ok, err := p.latest(ctx, name)
 	switch {
-	case ownErr == nil && (err != nil || !ok || run.Owner == nil && st.RunID != 0):
+	case ownErr == nil && (err != nil || !ok || run.Owner == nil && st.RunID != 0 && run.Run <= st.Run):
 		return p.here(&st), nil
 	case !ok:
 		run = Run{Project: p.of(name).name, Stored: true, Status: process.Status{Spec: process.Spec{Name: name}}}
