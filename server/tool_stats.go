@@ -131,7 +131,7 @@ func (r systemStatsResult) write(t *answerText) {
 	t.line("CPU %.1f%% of %d, load %v", r.CPUPercent, r.CPUs, r.Load)
 	t.line("memory %s of %s used, %s available", formatBytes(int64(r.MemoryUsed)), formatBytes(int64(r.MemoryBytes)), formatBytes(int64(r.MemoryAvailable)))
 	t.line("disk of the database (%s): %s of %s free", r.Disk.Path, formatBytes(int64(r.Disk.FreeBytes)), formatBytes(int64(r.Disk.Bytes)))
-	t.line("up %s, %d processes of this session", args.FormatAge(time.Duration(r.UptimeSeconds)*time.Second), r.Processes)
+	t.line("up %s, %s of this session", args.FormatAge(time.Duration(r.UptimeSeconds)*time.Second), countNoun(int64(r.Processes), "process", "processes"))
 }
 
 func getSystemStatsTool() tool {

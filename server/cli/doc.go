@@ -1,5 +1,5 @@
 // Package cli holds the commands that a person runs in a terminal beside an agent:
-// pmcp ps, logs, errors, events, stop, restart, top and open. They read the database
+// pmcp ps, logs, errors, events, start, stop, restart, top and open. They read the database
 // and change nothing in it, also while no server runs. They start no processes: stop,
 // restart and the page of open ask the server that runs a process.
 //

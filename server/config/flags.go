@@ -22,7 +22,7 @@ const usage = `pmcp %s: a process manager for LLM agents, an MCP server on stdin
 An MCP client starts it without flags; README.md shows how to configure one.
 pmcp guard -- COMMAND [ARGUMENT...] runs another MCP server and leaves nothing of it behind.
 
-Commands for a person, each with --help: ps, logs, errors, events, stop, restart, top, open, completion.
+Commands for a person, each with --help: ps, logs, errors, events, start, stop, restart, top, open, completion.
 
 Flags:
 `
