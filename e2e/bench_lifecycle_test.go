@@ -44,7 +44,7 @@ func BenchmarkFifty(b *testing.B) {
 	if benchLines() < floodCount { // bench -quick
 		span = time.Second
 	}
-	time.Sleep(span)
+	wakeups(b, span, servers) // until the start has settled
 	idleWakeups := wakeups(b, span, servers)
 	alone := pss(b, servers)
 	for i := range benchProcesses {

@@ -123,7 +123,7 @@ func BenchmarkPage(b *testing.B) {
 	if benchLines() < floodCount { // bench -quick
 		span = time.Second
 	}
-	time.Sleep(span / 4)
+	cpu(b, span/4, servers, nil) // until the starts have settled
 	without, _ := cpu(b, span, servers, nil)
 	address, pids, end := w.openPage(b)
 	browser := exec.Command("node", "testdata/page/flood.cjs", modules, chromium, address)

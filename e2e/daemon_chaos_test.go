@@ -108,13 +108,7 @@ func (a *arena) strikeKeeping(t *testing.T, rnd *rand.Rand, fault chaosFault, c 
 // is left open.
 func TestKilledDaemonKeepsNothing(t *testing.T) {
 	t.Parallel()
-	for name, kill := range map[string]func(d daemonPIDs) error{
-		"server":   func(d daemonPIDs) error { return syscall.Kill(d.server, syscall.SIGKILL) },
-		"guardian": func(d daemonPIDs) error { return syscall.Kill(d.guardian, syscall.SIGKILL) },
-		"both": func(d daemonPIDs) error {
-			return errors.Join(syscall.Kill(d.guardian, syscall.SIGKILL), syscall.Kill(d.server, syscall.SIGKILL))
-		},
-	} {
+	for name, kill := range daemonKills {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := newArena(t)

@@ -158,17 +158,20 @@ func TestHangupDoesNotEndDaemon(t *testing.T) {
 	}
 }
 
+// daemonKills are the ways to kill a daemon, keyed by what is killed.
+var daemonKills = map[string]func(d daemonPIDs) error{
+	"server":   func(d daemonPIDs) error { return syscall.Kill(d.server, syscall.SIGKILL) },
+	"guardian": func(d daemonPIDs) error { return syscall.Kill(d.guardian, syscall.SIGKILL) },
+	"both": func(d daemonPIDs) error {
+		return errors.Join(syscall.Kill(d.guardian, syscall.SIGKILL), syscall.Kill(d.server, syscall.SIGKILL))
+	},
+}
+
 // TestKilledDaemonLeavesNothing checks that a daemon whose server, guardian or both are killed leaves
 // no process and no file but its log, at the latest after a clean-up.
 func TestKilledDaemonLeavesNothing(t *testing.T) {
 	t.Parallel()
-	for name, kill := range map[string]func(d daemonPIDs) error{
-		"server":   func(d daemonPIDs) error { return syscall.Kill(d.server, syscall.SIGKILL) },
-		"guardian": func(d daemonPIDs) error { return syscall.Kill(d.guardian, syscall.SIGKILL) },
-		"both": func(d daemonPIDs) error {
-			return errors.Join(syscall.Kill(d.guardian, syscall.SIGKILL), syscall.Kill(d.server, syscall.SIGKILL))
-		},
-	} {
+	for name, kill := range daemonKills {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)

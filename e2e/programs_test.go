@@ -253,10 +253,17 @@ func clockProgram(arguments []string) int {
 		}
 		period = time.Duration(n)
 	}
-	for end := time.Now().Add(programLife); time.Now().Before(end); time.Sleep(period) {
+	end := time.After(programLife)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for {
 		fmt.Println("clock", time.Now().UnixNano())
+		select {
+		case <-tick.C:
+		case <-end:
+			return 3
+		}
 	}
-	return 3
 }
 
 func noisyProgram([]string) int {

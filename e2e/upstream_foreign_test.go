@@ -197,7 +197,7 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 	w := newUpstreamWorld(t)
 	able := func(s *session) *session {
 		s.responses = map[string]any{
-			"roots/list":             args{"roots": []args{{"uri": "file:///work/tree", "name": "tree"}}},
+			"roots/list":             args{"roots": []args{{"uri": "file:///srv/tree", "name": "tree"}}},
 			"sampling/createMessage": args{"role": "assistant", "model": "e2e", "content": args{"type": "text", "text": "sampled"}},
 			"elicitation/create":     args{"action": "accept", "content": args{"name": "Ada", "check": true, "integer": 7}},
 		}

@@ -43,6 +43,10 @@ const maxKeep = 7 * 24 * time.Hour
 // keepForSession is the value of the argument keep for a process that is not kept.
 const keepForSession = "session"
 
+func badKeep(text string) error {
+	return fmt.Errorf("argument keep: want a duration of at most 7 days such as 8h, got %.100q", text)
+}
+
 // parseKeep returns the duration that the argument keep asks for, 0 for none.
 func parseKeep(text string) (time.Duration, error) {
 	if text == "" || text == keepForSession {
@@ -55,7 +59,7 @@ func parseKeep(text string) (time.Duration, error) {
 		d = time.Duration(min(max(n, -1), 8)) * 24 * time.Hour
 	}
 	if err != nil || d < time.Second || d > maxKeep {
-		return 0, fmt.Errorf("argument keep: want a duration of at most 7 days such as 8h, got %.100q", text)
+		return 0, badKeep(text)
 	}
 	return d, nil
 }
@@ -65,7 +69,7 @@ func parseKeep(text string) (time.Duration, error) {
 func CheckKeep(text string) error {
 	d, err := parseKeep(text)
 	if err == nil && d == 0 {
-		err = fmt.Errorf("argument keep: want a duration of at most 7 days such as 8h, got %.100q", text)
+		err = badKeep(text)
 	}
 	return err
 }
