@@ -422,7 +422,7 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 		MaxMessage: s.c.MCP.MaxMessageBytes, MaxOnDemand: s.c.MCP.CacheSize,
 	})
 	store := project.NewStore(s.store, s.c.ProjectDir)
-	store.ReachWindows(s.c.RegistryDir)
+	store.ReachWindows(s.c.RegistryDir, 0)
 	s.manager = process.NewManager(process.Options{
 		Project: s.c.ProjectDir, Session: s.id, Journal: store, Recorder: recorder, Log: s.log,
 		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,

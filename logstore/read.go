@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"pmcp/logstore/db"
@@ -55,6 +57,61 @@ type snapshot struct {
 	packer        *pack.Packer
 	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
 	version       int64        // likewise: of the file, before it is read; 0: unknown
+	fresh         *freshness   // of the caller; nil: none
+	stale         []string     // the servers that fresh has to ask
+}
+
+// A freshness is what one call has done to see what other servers have not stored yet.
+type freshness struct {
+	ask func(ctx context.Context, servers []string)
+
+	mu    sync.Mutex
+	asked map[string]bool // guarded by mu; servers
+}
+
+type freshKey struct{}
+
+// Fresh returns a context for the reads of one call, which then see what other live servers have done before it. A
+// read that finds runs of such servers calls ask with their sessions before it goes on. ask returns when those servers have
+// stored what they have, or cannot; it is called once for each server, and must not use the Store.
+func Fresh(ctx context.Context, ask func(ctx context.Context, servers []string)) context.Context {
+	return context.WithValue(ctx, freshKey{}, &freshness{ask: ask, asked: make(map[string]bool)})
+}
+
+// first reports whether a server has not been asked, and counts it as asked.
+func (f *freshness) first(server string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	asked := f.asked[server]
+	f.asked[server] = true
+	return !asked
+}
+
+// errStale is returned by a read that must begin again after servers were asked.
+var errStale = errors.New("other servers are asked first")
+
+// checkFresh returns errStale if other live servers must be asked first, because metas has runs of theirs.
+// Runs that have ended count only if ended is set.
+func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], ended bool) error {
+	if s.fresh == nil {
+		return nil
+	}
+	for m := range metas {
+		if m.mem != nil || m.ended != 0 && !ended {
+			continue
+		}
+		srv, err := s.server(ctx, m.id)
+		if err != nil {
+			return err
+		}
+		if srv.alive && !srv.own && s.fresh.first(srv.uuid) {
+			s.stale = append(s.stale, srv.uuid)
+		}
+	}
+	if len(s.stale) > 0 {
+		return errStale
+	}
+	return nil
 }
 
 // withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
@@ -67,6 +124,7 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 		return ErrClosed
 	}
 	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, cards: &rd.cards, packer: &rd.packer}
+	snap.fresh, _ = ctx.Value(freshKey{}).(*freshness)
 	defer func() {
 		for i := range snap.views {
 			snap.views[i].release()
@@ -84,6 +142,9 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 		return read(ctx, snap)
 	})
 	switch {
+	case errors.Is(err, errStale):
+		snap.fresh.ask(ctx, snap.stale)
+		return rd.withSnapshot(ctx, c, purpose, read)
 	case errors.Is(err, errFoundDamage):
 		return rd.withSnapshot(ctx, c, purpose, read)
 	case err != nil:

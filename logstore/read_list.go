@@ -48,6 +48,9 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 		case f.Current && snap.q != nil:
 			elsewhere, err = snap.runsElsewhere(ctx, &scope)
 		}
+		if err == nil {
+			err = snap.checkFresh(ctx, maps.Values(elsewhere), true)
+		}
 		if err != nil {
 			return err
 		}

@@ -463,12 +463,13 @@ func (s *call) reportOwner(ctx context.Context, err error) (stop func()) {
 // answerServer performs a call of another window about a process that this session runs.
 // What this session does not offer, or does not allow, is refused.
 func (s *Server) answerServer(ctx context.Context, method string, params json.RawMessage) (any, error) {
-	s.performed.Add(1)
-	defer s.performed.Add(-1)
 	if method == project.StoredMethod {
 		s.own.Stored(ctx)
 		return struct{}{}, nil
 	}
+	s.performed.Add(1)
+	defer s.performed.Add(-1)
+	ctx = s.o.Store.Fresh(ctx, true)
 	r, err := project.DecodeOwnerCall(method, params)
 	if err != nil {
 		return nil, socket.Refusal(err.Error())

@@ -38,7 +38,7 @@ type surface struct {
 }
 
 // neighbour is the session id of another live pmcp session.
-const neighbour = "neighbour"
+const neighbour = "00000000-0000-4000-8000-00000000007e"
 
 // open starts a Server that serves over pipes. When the test ends, open closes the
 // session, which stops every process the session started.

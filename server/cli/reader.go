@@ -72,6 +72,8 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 	if r.dir = r.project.Dir(); where.all {
 		r.dir, r.log = "", store
 	}
+	view.ReachWindows(c.RegistryDir, 0)
+	_, _ = view.Runs(view.Fresh(ctx, false), logstore.RunFilter{Project: r.dir, Current: true}) // for all that the command reads
 	return r, nil
 }
 

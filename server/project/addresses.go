@@ -26,8 +26,9 @@ type Store struct {
 	*logstore.Store
 	own    string // path of the session's own project
 	labels labels
-	dir    string    // the registry directory, in which the sockets of other windows are; "" = none
-	table  *RunTable // of the session; nil = none
+	dir    string        // the registry directory, in which the sockets of other windows are; "" = none
+	within time.Duration // how long a read waits for other windows
+	table  *RunTable     // of the session; nil = none
 
 	mu      sync.RWMutex
 	byLabel map[string]string // guarded by mu; paths of the other projects of the session

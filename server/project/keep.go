@@ -100,9 +100,6 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 		return errors.New("argument keep: a process that is kept needs a name")
 	}
 	run, err := p.Find(ctx, a.Name)
-	if err == nil && run.Owner != nil && p.hasEnded(ctx, run) {
-		run, err = p.Find(ctx, a.Name)
-	}
 	switch {
 	case err != nil:
 		return err
@@ -179,7 +176,6 @@ func (p *Project) stopForKeep(ctx context.Context, run Run) (err error) {
 		return err
 	}
 	_, err = p.o.Manager.Stop(ctx, run.Spec.Name, process.StopOptions{})
-	p.Stored(ctx) // else the daemon would see it run here
 	return err
 }
 

@@ -1,12 +1,14 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"pmcp/logstore"
@@ -129,20 +131,39 @@ func (p *Project) Stored(ctx context.Context) {
 // done. It has no parameters and no result.
 const StoredMethod = "stored"
 
-// hasEnded reports whether another window has ended its run since it stored that run last. A
-// window answers a call before it stores what it has done, so a start must not rely on
-// what is stored.
-func (p *Project) hasEnded(ctx context.Context, run Run) bool {
-	if p.o.Store.dir == "" {
-		return false
+// How long the reads of a call wait for other windows to store what they have done. A call that
+// changes something would do the wrong thing otherwise.
+const (
+	freshWithin  = 250 * time.Millisecond
+	changeWithin = 2 * time.Second
+)
+
+// maxAsked bounds how many windows a read asks.
+const maxAsked = 64
+
+// Fresh returns the context for a call that a client makes, whose reads show what other windows
+// had done by then: a window answers, and is seen to act, before it stores what it has done. What a
+// call does by itself later, and what goes on without a call, sees what is stored. changes means
+// that the call changes something.
+//
+// A window that has no socket, is of an older version or hangs is shown as it was.
+func (s *Store) Fresh(ctx context.Context, changes bool) context.Context {
+	if s.dir == "" {
+		return ctx
 	}
-	asking, cancel := context.WithTimeout(ctx, storedWithin)
-	defer cancel()
-	if err := socket.Call(asking, p.o.Store.dir, run.Owner.session, StoredMethod, struct{}{}, new(struct{})); err != nil {
-		return false // it has no socket, is of an older version or hangs
+	within := s.within
+	if changes {
+		within = max(within, changeWithin)
 	}
-	now, ok, err := p.latest(ctx, run.Spec.Name)
-	return err == nil && ok && (now.Owner == nil || now.RunID != run.RunID)
+	return logstore.Fresh(ctx, func(ctx context.Context, windows []string) {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		var calls sync.WaitGroup
+		for _, window := range windows[:min(len(windows), maxAsked)] {
+			calls.Go(func() { _ = socket.Call(ctx, s.dir, window, StoredMethod, struct{}{}, new(struct{})) })
+		}
+		calls.Wait()
+	})
 }
 
 // AtOwner performs a call of a tool that has failed with err because another window runs
@@ -201,8 +222,11 @@ func Received(ctx context.Context) context.Context { return context.WithValue(ct
 var errNoSocket = errors.New("it has no socket")
 
 // ReachWindows makes the sockets of other windows known: they are in the registry directory
-// dir. It must be called before the Store is used.
-func (s *Store) ReachWindows(dir string) { s.dir = dir }
+// dir. within is how long a read waits for other windows, 250 ms if it is 0. ReachWindows must
+// be called before the Store is used.
+func (s *Store) ReachWindows(dir string, within time.Duration) {
+	s.dir, s.within = dir, cmp.Or(within, freshWithin)
+}
 
 // atOwner sends a call about run to the window that owns it. It returns a WindowError if
 // the window cannot be asked.
@@ -357,15 +381,9 @@ func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
 	if err != nil || len(rows) == 0 {
 		return run, err
 	}
-	// The row has the number of the new run at once, and the rest when its window has stored it.
-	awaiting, cancel := context.WithTimeout(ctx, storedWithin)
-	defer cancel()
-	now, err := awaitRow(awaiting, s, rows[0].ID, func(st process.Status) bool { return st.State != process.Starting })
+	now := latestOf(&rows[0])
 	if now.Owner == nil { // it has ended since
 		now.Owner = run.Owner
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = ctx.Err()
-	}
-	return now, err
+	return now, nil
 }

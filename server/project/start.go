@@ -58,7 +58,7 @@ type Started struct {
 // since groups belong to all windows; it fails if the process would have to change.
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	p = p.of(a.Name)
-	hint := p.learnSteps(a.Steps)
+	kept, hint := p.keptBefore(ctx, a.Name), p.learnSteps(a.Steps) // a read of the run precedes that of the definition: see Fresh
 	if err := p.checkKeep(ctx, a); err != nil {
 		return Started{}, err
 	}
@@ -94,7 +94,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 			return Started{}, err
 		}
 	}
-	before, kept := p.liveSettings(ctx, a.Name, def.Group), p.keptBefore(ctx, a.Name)
+	before := p.liveSettings(ctx, a.Name, def.Group)
 	launching := ctx
 	if a.IfRunning == process.RestartRunning { // a cancelled call must not leave it stopped
 		launching = context.WithoutCancel(ctx)
@@ -207,33 +207,21 @@ type launchOptions struct {
 // be started here is then irrelevant.
 func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
 	p = p.of(name)
-	started, claimed, err := p.tryLaunch(ctx, name, def, o)
-	if claimed != nil && p.hasEnded(ctx, claimed.run) {
-		started, claimed, err = p.tryLaunch(ctx, name, def, o)
-	}
-	if claimed != nil {
-		return atWindow(claimed, o)
-	}
-	return started, err
-}
-
-// tryLaunch is launch, except that it returns as claimed what another window runs, as far as
-// that window has stored it.
-func (p *Project) tryLaunch(ctx context.Context, name string, def Definition, o launchOptions) (_ Started, claimed *WindowError, err error) {
 	if run, ok, err := p.latest(ctx, name); err == nil && ok && run.Owner != nil && run.State == process.Backoff {
-		return Started{}, &WindowError{run: run}, nil
+		return atWindow(&WindowError{run: run}, o)
 	}
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
-		return Started{Run: p.here(&st), Already: already}, nil, nil
+		return Started{Run: p.here(&st), Already: already}, nil
 	}
+	var claimed *WindowError
 	if errors.As(err, &claimed) {
-		return Started{}, claimed, nil
+		return atWindow(claimed, o)
 	}
 	if run, findErr := p.Find(ctx, name); findErr == nil && run.Owner != nil {
-		return Started{}, &WindowError{run: run}, nil
+		return atWindow(&WindowError{run: run}, o)
 	}
-	return Started{Run: p.here(&st)}, nil, err
+	return Started{Run: p.here(&st)}, err
 }
 
 // atWindow is the outcome of a launch of a process that another window is running.

@@ -3,7 +3,6 @@ package project
 import (
 	"context"
 	"errors"
-	"time"
 
 	"pmcp/groups"
 	"pmcp/logstore"
@@ -60,17 +59,8 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	if errors.Is(err, errNoSocket) {
 		err = &groups.ElsewhereError{ForeignRun: run}
 	}
-	if err == nil && !done.Run.State.Active() { // so that the state of the group is that after the stop
-		awaiting, cancel := context.WithTimeout(ctx, storedWithin)
-		defer cancel()
-		_, _ = awaitRow(awaiting, t.store, run.RunID, func(process.Status) bool { return false })
-	}
 	return done.Run.Status, err
 }
-
-// storedWithin is how long a caller waits for another window to store what it has done. It
-// takes a tenth of that, unless the storage of that window does not keep up.
-const storedWithin = 2 * time.Second
 
 // measureElsewhere adds to the live runs of other windows what their trees use now and where
 // they listen, as meter measures it.

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/server/project"
+	"pmcp/server/socket"
+	"pmcp/server/stdio/stdiotest"
+)
+
+// TestReadsShowWhatOtherSessionHasDone checks that each call asks another pmcp session whose
+// run it shows to store what it has done, once, and shows that.
+func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
+	records := t.TempDir()
+	s := hello(t, func(o *Options) { o.Store.ReachWindows(records, time.Minute) })
+	other := s.otherStore(neighbour)
+	var asked atomic.Int64
+	done := make(chan func(), 1) // what the other session has done and not stored
+	l, err := socket.Listen(records, neighbour, slog.New(slog.DiscardHandler))
+	stdiotest.NoErr(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		l.Serve(ctx, func(_ context.Context, method string, _ json.RawMessage) (any, error) {
+			if method != project.StoredMethod {
+				return nil, fmt.Errorf("unexpected %s", method)
+			}
+			asked.Add(1)
+			select {
+			case do := <-done:
+				do()
+			default:
+			}
+			return struct{}{}, nil
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-served })
+
+	s.script("own", "exec sleep 100")
+	s.do("list_processes", nil)
+	s.do("tail_logs", map[string]any{"process": "own"})
+	if n := asked.Load(); n != 0 {
+		t.Errorf("got %d questions while no other session runs anything, want none", n)
+	}
+
+	now := runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "editor"}}
+	ended := now
+	ended.State, ended.ExitCode = "crashed", new(3)
+	end := func(run int64) func() { return func() { s.saveOther(other, run, ended, true) } }
+	prints := func(run int64) func() {
+		return func() {
+			other.Capture(run, logstore.Stderr, time.Now(), []byte("KeyError: 'latest'\n"))
+			stdiotest.NoErr(t, other.Flush(t.Context()))
+		}
+	}
+	ready := func(run int64) func() {
+		return func() {
+			was := now
+			was.Ready = new(true)
+			s.saveOther(other, run, was, false)
+		}
+	}
+	tool := func(name string, arguments map[string]any) func(string) string {
+		return func(process string) string {
+			all := map[string]any{"process": process}
+			for key, value := range arguments {
+				if all[key] = value; value == nil {
+					delete(all, key)
+				}
+			}
+			_, text := s.do(name, all)
+			return text
+		}
+	}
+	for i, c := range []struct {
+		read func(process string) string
+		done func(run int64) func()
+		want string
+	}{
+		{tool("list_processes", map[string]any{"process": nil}), end, "crashed, exit code 3"},
+		{tool("get_process_info", nil), end, "crashed, exit code 3"},
+		{tool("get_process_stats", nil), end, "web2: crashed"},
+		{tool("wait_for_process", map[string]any{"until": "exit", "timeout_ms": 0}), end, "crashed, exit code 3"},
+		{tool("wait_for_process", map[string]any{"until": "ready", "timeout_ms": 0}), ready, "ready"},
+		{tool("wait_for_process", map[string]any{"until": "log", "pattern": "latest", "timeout_ms": 0}), prints, "KeyError: 'latest'"},
+		{tool("stop_process", nil), end, "was not running"},
+		{tool("tail_logs", nil), prints, "KeyError: 'latest'"},
+		{tool("get_logs", nil), prints, "KeyError: 'latest'"},
+		{tool("search_logs", map[string]any{"query": "latest"}), prints, "1 match"},
+		{func(string) string { return fmt.Sprint(s.resource("processes://list")) }, end, "exit_code:3"},
+		{func(name string) string { return fmt.Sprint(s.resource("logs://" + name)) }, prints, "latest"},
+		{func(name string) string {
+			return promptText(t, s.ask("prompts/get", map[string]any{"name": "debug_process", "arguments": map[string]any{"process": name}}))
+		}, end, "crashed, exit code 3"},
+	} {
+		name := fmt.Sprint("web", i)
+		run := s.otherRun(other, name, "up")
+		other.SaveDefinition(s.manager.Project(), name, []byte(`{"command":"serve"}`))
+		stdiotest.NoErr(t, other.Flush(t.Context()))
+		before := asked.Load()
+		done <- c.done(run)
+		if got := c.read(name); !strings.Contains(got, c.want) {
+			t.Errorf("%d: got\n%s\nwant %q", i, got, c.want)
+		}
+		if n := asked.Load() - before; n != 1 {
+			t.Errorf("%d: got %d questions, want 1", i, n)
+		}
+		s.saveOther(other, run, ended, true)
+	}
+}
