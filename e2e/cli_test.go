@@ -64,6 +64,33 @@ func (w *world) wantCommand(t *testing.T, code int, arguments []string, wants ..
 	return out
 }
 
+// awaitCommand is wantCommand for a command that reads what a server does: it repeats the command until
+// the server has stored that, which is a moment after its answer.
+func (w *world) awaitCommand(t *testing.T, code int, arguments []string, wants ...string) string {
+	t.Helper()
+	return w.awaitOutput(t, arguments, fmt.Sprintf("exit code %d and %q", code, wants), func(out, said string, got int) bool {
+		text := out
+		if code != 0 {
+			text = said
+		}
+		return got == code && !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(text, want) })
+	})
+}
+
+// awaitOutput repeats a command that reads until ok returns true for what it prints, and returns stdout.
+func (w *world) awaitOutput(t *testing.T, arguments []string, what string, ok func(out, said string, code int) bool) string {
+	t.Helper()
+	var out, said string
+	var code int
+	if !poll(answersWithin, func() bool {
+		out, said, code = w.command(t, w.project, arguments...)
+		return ok(out, said, code)
+	}) {
+		t.Errorf("pmcp %q: got exit code %d, stdout %.300q and stderr %.300q, want %s", arguments, code, out, said, what)
+	}
+	return out
+}
+
 // hostileLine is output that would change a terminal if it were printed as it is: it sets
 // the title, writes the clipboard, moves the cursor, and reverses text.
 const hostileLine = "\x1b]0;owned\x07\x1b]52;c;b3duZWQ=\x07\x1b[2J\x1b[1;1H\u009b31mhostile\u202e txet \x08\x08\r\x7f<script>"
@@ -94,15 +121,18 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 		if !live {
 			state = "stopped"
 		}
-		list := w.wantCommand(t, 0, []string{"ps"}, "NAME", "web", state, "bad", "crashed 3", "http.server 0")
-		if live != strings.Contains(list, port[1]) {
-			t.Errorf("ps: got %q; want port %s: %v", list, port[1], live)
+		list := []string{"NAME", "web", state, "bad", "crashed 3", "http.server 0"}
+		if live {
+			list = append(list, port[1])
 		}
-		w.wantCommand(t, 0, []string{"logs", "bad", "-n", "2"}, "WARN one", "ValueError: broken")
-		w.wantCommand(t, 0, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
-		w.wantCommand(t, 0, []string{"logs", "bad", "--level", "warn"}, "WARN one")
-		w.wantCommand(t, 0, []string{"errors"}, "ValueError: broken", "bad (")
-		w.wantCommand(t, 0, []string{"events"}, " bad (run 1) crashed")
+		if text := w.awaitCommand(t, 0, []string{"ps"}, list...); !live && strings.Contains(text, port[1]) {
+			t.Errorf("ps: got %q, want no port %s", text, port[1])
+		}
+		w.awaitCommand(t, 0, []string{"logs", "bad", "-n", "2"}, "WARN one", "ValueError: broken")
+		w.awaitCommand(t, 0, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
+		w.awaitCommand(t, 0, []string{"logs", "bad", "--level", "warn"}, "WARN one")
+		w.awaitCommand(t, 0, []string{"errors"}, "ValueError: broken", "bad (")
+		w.awaitCommand(t, 0, []string{"events"}, " bad (run 1) crashed")
 		if out, _, _ := w.command(t, w.project, "events"); strings.Contains(out, "bad: bad") {
 			t.Errorf("events: got %.300q, want each name once", out)
 		}
@@ -223,6 +253,10 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 	file := filepath.Join(w.home, "hostile")
 	check(t, os.WriteFile(file, []byte(strings.Join(hostileLines, "\n")+"\n"), 0o600))
 	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine, file + "\x1b]0;owned\x07"}, "wait": "exit", "timeout_ms": longWait})
+	w.awaitCommand(t, 0, []string{"ps"}, "crashed 1")
+	for _, stored := range []string{"logs", "errors", "events"} {
+		w.awaitCommand(t, 0, []string{stored})
+	}
 	colours := regexp.MustCompile(`\x1b\[[0-9]+m`)
 	for _, c := range []struct {
 		command  string
@@ -283,6 +317,7 @@ func TestPersonStopsAndRestarts(t *testing.T) {
 			t.Errorf("after stop: got %s %s, want stopped", name, state)
 		}
 	}
+	w.awaitOutput(t, []string{"ps"}, "both stopped", func(out, _ string, _ int) bool { return strings.Count(out, "stopped") == 2 })
 	w.wantCommand(t, 1, []string{"stop", "web"}, "web is not running")
 	w.wantCommand(t, 1, []string{"restart", "api"}, "api is not running")
 	w.wantCommand(t, 2, []string{"stop", "wbe"}, "did you mean web?")
@@ -314,15 +349,18 @@ func TestOtherWindowsSeeUsage(t *testing.T) {
 		one.must(t, "start_process", args{"name": name, "command": "python3", "args": append([]string{"-c", serves, "{PORT}"}, more...),
 			"ports": args{"PORT": 0}, "ready": args{"port": 0}, "timeout_ms": longWait})
 	}
-	mine := one.must(t, "list_processes", nil)
-	theirs := other.must(t, "list_processes", nil)
-	for i, p := range listedIn(theirs) {
-		want := listedIn(mine)[i]
-		if p["name"] != want["name"] || p["owner"] == nil || !reflect.DeepEqual(p["urls"], want["urls"]) || p["urls"] == nil || !reflect.DeepEqual(p["ports"], want["ports"]) || p["memory_bytes"] == nil || p["cpu_percent"] == nil {
-			t.Errorf("got %v, want ports, address and usage as in its own window: %v", p, want)
-		}
+	var mine, theirs result
+	if !poll(answersWithin, func() bool { // the other window stores its runs a moment later
+		mine, theirs = one.must(t, "list_processes", nil), other.must(t, "list_processes", nil)
+		return slices.EqualFunc(listedIn(theirs), listedIn(mine), func(p, want map[string]any) bool {
+			return p["name"] == want["name"] && p["owner"] != nil && reflect.DeepEqual(p["urls"], want["urls"]) && p["urls"] != nil && reflect.DeepEqual(p["ports"], want["ports"]) && p["memory_bytes"] != nil && p["cpu_percent"] != nil
+		})
+	}) {
+		t.Fatalf("got %s, want ports, addresses and usage as in their own window: %s", theirs.Raw, mine.Raw)
+	}
+	for _, p := range listedIn(theirs) {
 		for _, url := range p["urls"].(map[string]any) {
-			w.wantCommand(t, 0, []string{"ps"}, url.(string))
+			w.awaitCommand(t, 0, []string{"ps"}, url.(string))
 		}
 	}
 	info := other.must(t, "get_process_info", args{"process": "web"})

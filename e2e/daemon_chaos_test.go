@@ -161,9 +161,7 @@ func TestSessionsAtOnceStartOneDaemon(t *testing.T) {
 	if !poll(endsWithin, func() bool { return len(w.daemons(t)) == 1 }) {
 		t.Errorf("got the daemons %v, want one", w.daemons(t))
 	}
-	if r := all[0].ok(t, "list_processes", nil); len(list(r.Data["processes"])) != 10 {
-		t.Errorf("got %s, want ten processes", r.Text)
-	}
+	all[0].awaitListed(t, "project", 10)
 }
 
 // daemons returns the guardians of daemons in the world.

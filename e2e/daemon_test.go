@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // daemonPIDs are the processes of the daemon of a world, as its record names them.
@@ -273,7 +275,9 @@ func TestKeepAfterUpgrade(t *testing.T) {
 			content, err := os.ReadFile(binary(t))
 			check(t, err)
 			path := filepath.Join(w.home, "pmcp")
-			check(t, errors.Join(os.WriteFile(path, content, 0o755), os.WriteFile(path+".new", content, 0o755)))
+			for _, name := range []string{path, path + ".new"} {
+				proctest.WriteProgram(t, name, content, 0o755)
+			}
 			s := w.launch(t, path)
 			s.initialize(t)
 			check(t, change(path))

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"pmcp/process/proctest"
 )
 
 // TestDoctorReportsServersAndProblems runs pmcp --doctor while a server is live, while a
@@ -140,7 +142,8 @@ func (a *arena) doctorCleansUp(t *testing.T) {
 	if !poll(endsWithin, func() bool { return a.living() == 2 }) {
 		t.Errorf("got the processes %v, want a tree of 2", a.reported())
 	}
-	check(t, errors.Join(v.signal(syscall.SIGSTOP), syscall.Kill(pid, syscall.SIGKILL), v.signal(syscall.SIGKILL)))
+	freeze(t, v.launched)
+	check(t, errors.Join(syscall.Kill(pid, syscall.SIGKILL), v.signal(syscall.SIGKILL)))
 	check(t, v.close())
 	before, err := os.ReadFile(a.database)
 	check(t, err)
@@ -204,7 +207,7 @@ func TestReplacedProgramIsNoticed(t *testing.T) {
 	check(t, err)
 	path := filepath.Join(w.home, "pmcp")
 	install := func() {
-		check(t, os.WriteFile(path+".new", content, 0o755)) //nolint:gosec // a program
+		proctest.WriteProgram(t, path+".new", content, 0o755)
 		check(t, os.Rename(path+".new", path))
 	}
 	install()

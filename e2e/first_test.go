@@ -51,12 +51,12 @@ func TestFirstRun(t *testing.T) {
 				info.says(t, strings.ReplaceAll(want, "HOME", w.home))
 			}
 			s.must(t, "start_process", args{"name": "a", "command": "echo it runs", "cwd": w.project, "wait": "exit"}).says(t, "it runs")
-			if !strings.Contains(s.stderr.String(), c.logs) {
-				t.Errorf("got a log without %q:\n%s", c.logs, s.stderr)
-			}
 			s.closeInput(t)
 			if code := s.exit(t); code != 0 {
 				t.Errorf("got exit code %d, want 0:\n%s", code, s.stderr)
+			}
+			if !strings.Contains(s.stderr.String(), c.logs) {
+				t.Errorf("got a log without %q:\n%s", c.logs, s.stderr)
 			}
 		})
 	}

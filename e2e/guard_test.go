@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 var (
@@ -72,7 +74,7 @@ func TestGuardIsTransparent(t *testing.T) {
 		}
 	}
 	script = filepath.Join(w.home, "text")
-	check(t, os.WriteFile(script, []byte("not a program"), 0o755))
+	proctest.WriteProgram(t, script, []byte("not a program"), 0o755)
 	for _, c := range []struct {
 		argv   []string
 		want   int
@@ -271,7 +273,8 @@ func TestGuardIsListed(t *testing.T) {
 	}
 	c.closeInput(t)
 	c.exit(t)
-	check(t, errors.Join(syscall.Kill(holder, syscall.SIGSTOP), syscall.Kill(v.launched, syscall.SIGSTOP)))
+	freeze(t, v.launched)
+	freeze(t, holder)
 	check(t, errors.Join(syscall.Kill(holder, syscall.SIGKILL), syscall.Kill(v.launched, syscall.SIGKILL)))
 	if !poll(endsWithin, func() bool {
 		text, code, err = a.doctor("--cleanup-stale-records")

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -181,6 +182,7 @@ func TestManySessionsAskForOneKeeper(t *testing.T) {
 		}
 	}
 	calls.Wait()
+	a.awaitListed(t, "project", 10)
 	if r := a.ok(t, "list_processes", nil); len(list(r.Data["processes"])) != 10 || strings.Count(r.Text, "kept for") != 10 || strings.Contains(r.Text, "owned") {
 		t.Errorf("got %s, want ten kept processes without an owner", r.Text)
 	}
@@ -276,8 +278,8 @@ func TestPersonStartsThroughDaemon(t *testing.T) {
 	c.closeInput(t)
 	c.exit(t)
 	w.wantCommand(t, 0, []string{"start", "--keep", "2h", "web"}, "web: running, run 2", "kept for ")
-	w.wantCommand(t, 0, []string{"ps"}, "web", "running, kept for ")
-	w.wantCommand(t, 0, []string{"ps", "--json"}, `"kept_for":`)
+	w.awaitCommand(t, 0, []string{"ps"}, "web", "running, kept for ")
+	w.awaitCommand(t, 0, []string{"ps", "--json"}, `"kept_for":`)
 	w.wantCommand(t, 0, []string{"stop", "web"}, "web: stopped")
 	w.wantCommand(t, 2, []string{"start", "wbe"}, "did you mean web?")
 	w.endDaemon(t)
@@ -358,7 +360,9 @@ func TestKeptProcessThatRetriesHasOneOwner(t *testing.T) {
 		t.Errorf("got %s, want one server that keeps it", r.Text)
 	}
 	other.ok(t, "stop_process", args{"process": "loop"})
-	other.info(t, "loop").want(t, args{"state": "crashed"}) // its last run; it has no next try
+	if r := other.info(t, "loop"); !slices.Contains([]string{"crashed", "stopped"}, r.str("state")) { // its last run, which a try that ran was; it has no next try
+		t.Errorf("got %s, want it crashed, or stopped during a try", r.Text)
+	}
 }
 
 // TestWhatKeptProcessLeavesIsKept checks that what a kept process leaves when it ends lives as

@@ -115,6 +115,7 @@ func TestAddressInUseNamesHolder(t *testing.T) {
 		return append(holder, fmt.Sprintf("port %d is held by pid ", port), "; port ", " is free")
 	}
 	theirs := onlyPort(t, window.ok(t, "start_process", own(t, "theirs", "http").with("ready", args{"port": 0})))
+	c.awaitRunning(t, "theirs")
 	const silent = "echo 'OSError: [Errno 98] Address already in use' >&2; exit 1"
 	type start struct {
 		arguments args

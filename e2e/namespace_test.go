@@ -63,7 +63,7 @@ func TestNoProcessOfAnotherNamespaceIsRecorded(t *testing.T) {
 	// The lifeline ends before the kernel kills the rest of the namespace. A server that is
 	// not frozen may use that moment to end in order and to remove its record.
 	for _, p := range w.processes(t) {
-		check(t, syscall.Kill(p.pid, syscall.SIGSTOP))
+		freeze(t, p.pid)
 	}
 	check(t, cmd.Process.Signal(syscall.SIGKILL)) // because of --kill-child this ends the whole namespace
 	_, err = cmd.Process.Wait()                   // unlike cmd.Wait, Process.Wait leaves stdin open: the end of stdin would let the server clean up

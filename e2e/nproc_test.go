@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // asUser returns the arguments with which prlimit runs pmcp as the user uid with at most
@@ -30,7 +32,7 @@ func (w *world) asUser(t *testing.T, uid, limit int) (arguments []string) {
 	own := filepath.Join(w.home, "pmcp")
 	content, err := os.ReadFile(build.path)
 	check(t, err)
-	check(t, os.WriteFile(own, content, 0o755))
+	proctest.WriteProgram(t, own, content, 0o755)
 	check(t, os.Chmod(filepath.Dir(w.home), 0o755))
 	for _, dir := range []string{w.home, w.project} {
 		check(t, os.Chown(dir, uid, uid))

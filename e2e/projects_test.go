@@ -72,7 +72,14 @@ func TestProjectFollowsCwd(t *testing.T) {
 	c.ok(t, "list_processes", args{"state": "running"}).says(t, "web: running", "web@nested: running")
 
 	again := w.open(t) // the labels, definitions and groups of before
-	again.ok(t, "list_processes", nil).says(t, "web: running", "owned by").hides(t, "feature")
+	var listed result
+	if !poll(answersWithin, func() bool { // the stop is stored a moment later
+		listed = again.ok(t, "list_processes", nil)
+		return !strings.Contains(listed.Text, "feature")
+	}) {
+		t.Errorf("got %s, want no process of another worktree", listed.Text)
+	}
+	listed.says(t, "web: running", "owned by")
 	again.ok(t, "get_logs", args{"process": "web@feature", "run": 1}).says(t, "serving "+feature)
 	again.ok(t, "start_group", args{"group": "dev@feature"}).says(t, "group dev@feature: up")
 	again.ok(t, "stop_process", args{"process": "web@nested"}).says(t, "web@nested: stopped", "owned by the pmcp server")
@@ -147,7 +154,11 @@ func TestAmbiguousProjectIsRefused(t *testing.T) {
 	c.refused(t, "get_logs", args{"project": "same"}, paths[0], paths[1], "give one of these paths")
 	c.refused(t, "start_process", args{"name": "x", "command": "true", "project": "same"}, paths[0], paths[1])
 	for _, path := range paths {
-		c.ok(t, "get_logs", args{"project": path}).says(t, "in "+path)
+		if !poll(answersWithin, func() bool { // the other windows store their lines a moment later
+			return strings.Contains(c.do(t, "get_logs", args{"project": path}).Text, "in "+path)
+		}) {
+			t.Errorf("got no line of %s", path)
+		}
 	}
 	c.refused(t, "start_process", args{"name": "x", "command": "true", "cwd": filepath.Join(w.home, "gone")}, "gone")
 }

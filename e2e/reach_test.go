@@ -44,7 +44,7 @@ func TestOtherWindowActs(t *testing.T) {
 	if got, _ := r.Data["owner"].(map[string]any); fmt.Sprint(got["pid"]) != fmt.Sprint(owner.serverPID(t)) || r.Data["bytes"] != 6.0 {
 		t.Errorf("got %v, want the owner and 6 bytes", r.Data)
 	}
-	other.ok(t, "tail_logs", args{"process": "echoes"}).says(t, "got hello")
+	other.awaitLine(t, "echoes", "got hello")
 	other.ok(t, "send_input", args{"process": "echoes", "steps": []args{{"send": "once"}, {"expect": "got once", "send": "twice"}}, "wait_ms": longWait}).says(t, "got twice", by)
 	other.ok(t, "restart_process", args{"process": "echoes", "env": args{"MODE": "changed"}}).want(t, args{"run": 2, "ready": true}).says(t, by, "up")
 	owner.info(t, "echoes").want(t, args{"state": "running", "run": 2}).says(t, "MODE")

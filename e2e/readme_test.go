@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 var updateReadme = flag.Bool("update", false, "write pmcp's current answers into the README's sessions; review the difference before you commit it")
@@ -139,11 +141,15 @@ func (r *readme) commands(t *testing.T, b block) {
 		if strings.HasPrefix(command, "pmcp open") || strings.HasPrefix(command, "pmcp top") || strings.HasPrefix(command, "pmcp stop") { // TestPersonUsesPageInBrowser, TestPersonWatchesTop and TestPersonStopsAndRestarts run them
 			continue
 		}
-		cmd := exec.Command("sh", "-c", strings.TrimSpace(command)+" --all")
-		cmd.Dir, cmd.Env = r.user.home, r.user.env
-		out, err := cmd.CombinedOutput()
-		if code := cmd.ProcessState.ExitCode(); code != 0 && code != 1 || strings.HasPrefix(command, "pmcp ps") && !strings.Contains(string(out), "web@") {
-			t.Errorf("%v: %s: %v\n%s", b, command, err, out)
+		var out []byte
+		if !poll(answersWithin, func() bool { // a server stores what it does a moment later
+			cmd := exec.Command("sh", "-c", strings.TrimSpace(command)+" --all")
+			cmd.Dir, cmd.Env = r.user.home, r.user.env
+			out, _ = cmd.CombinedOutput()
+			code := cmd.ProcessState.ExitCode()
+			return code == 0 || code == 1 && !strings.HasPrefix(command, "pmcp ps")
+		}) || strings.HasPrefix(command, "pmcp ps") && !strings.Contains(string(out), "web@") {
+			t.Errorf("%v: %s: got\n%s", b, command, out)
 		}
 	}
 }
@@ -214,7 +220,7 @@ func (r *readme) guardConfiguration(t *testing.T, b block) {
 	}
 	check(t, json.Unmarshal([]byte("{"+b.text+"}"), &servers))
 	npx := filepath.Join(r.user.home, ".local", "bin", "npx")
-	check(t, os.WriteFile(npx, []byte("#!/bin/sh\necho \"$@\"\n"), 0o755))
+	proctest.WriteProgram(t, npx, []byte("#!/bin/sh\necho \"$@\"\n"), 0o755)
 	defer func() { check(t, os.Remove(npx)) }()
 	for name, server := range servers {
 		cmd := exec.Command(strings.ReplaceAll(server.Command, readmeHome, r.user.home), server.Args...)

@@ -52,8 +52,12 @@ func webServer(t *testing.T, start args, path, access string) {
 	t.Logf("from the request to the line in the client: %v", time.Since(begin))
 
 	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "ended_by": "user", "was_running": true})
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
+	var l net.Listener
+	var err error
+	if !poll(answersWithin, func() bool { // another test may have been given the port
+		l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		return err == nil
+	}) {
 		t.Errorf("got %v, want the port free", err)
 	} else {
 		l.Close()

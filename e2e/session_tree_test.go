@@ -108,13 +108,15 @@ func TestNextServerKillsLeftProcesses(t *testing.T) {
 	c, witness := w.open(t), w.open(t)
 	c.startHidingTree(t)
 	server := c.serverPID(t)
-	if !poll(answersWithin, func() bool { return !witness.do(t, "get_process_info", args{"process": "tree"}).Error }) {
-		t.Fatalf("the run is not stored after %v", answersWithin)
+	if !poll(answersWithin, func() bool {
+		return strings.Contains(witness.do(t, "get_logs", args{"process": "tree"}).Text, "out started")
+	}) {
+		t.Fatalf("the line of the run is not stored after %v", answersWithin)
 	}
 	witness.closeInput(t)
 	witness.exit(t)
 	before := identify(w.processes(t))
-	c.signal(t, syscall.SIGSTOP)
+	freeze(t, c.pid)
 	check(t, syscall.Kill(server, syscall.SIGKILL))
 	c.signal(t, syscall.SIGKILL)
 	c.exit(t)
@@ -128,6 +130,21 @@ func TestNextServerKillsLeftProcesses(t *testing.T) {
 	next.ok(t, "get_logs", args{"process": "tree"}).says(t, "out started")
 }
 
+// freeze stops a process and waits until all its threads have stopped, which may be a moment later.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	check(t, syscall.Kill(pid, syscall.SIGSTOP))
+	if !poll(answersWithin, func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+		return err == nil && !slices.ContainsFunc(threads, func(dir string) bool {
+			thread, ok := readProcess(dir)
+			return ok && thread.state != 'T' && thread.state != 'Z'
+		})
+	}) {
+		t.Fatalf("process %d has not stopped after %v", pid, answersWithin)
+	}
+}
+
 // TestSweepWaitsForDyingServer checks that a server retries its clean-up after a dead
 // server. A killed server holds its lock until it has exited, so on a busy machine the
 // next server may find the lock held. In this test a stopped server takes the place of the
@@ -137,7 +154,7 @@ func TestSweepWaitsForDyingServer(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(t)
 	server := c.serverPID(t)
-	check(t, syscall.Kill(server, syscall.SIGSTOP))
+	freeze(t, server)
 	c.signal(t, syscall.SIGKILL)
 	w.set("PM_LOG_LEVEL", "debug")
 	next := w.open(t)
@@ -162,7 +179,7 @@ func TestSweepIsRetriedWhileLocked(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(t)
 	server := c.serverPID(t)
-	c.signal(t, syscall.SIGSTOP)
+	freeze(t, c.pid)
 	check(t, syscall.Kill(server, syscall.SIGKILL))
 	c.signal(t, syscall.SIGKILL)
 	c.exit(t)

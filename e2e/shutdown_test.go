@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -157,7 +158,7 @@ func TestNothingIsLostHoweverSoonClientKills(t *testing.T) {
 		"Claude Code, interrupt":        {{interrupt, 0}},
 		"Claude Code, kill":             {{kill, 0}},
 		"SIGTERM, then kill in between": {{term, 300 * time.Millisecond}, {kill, 0}},
-		"SIGTERM twice":                 {{term, 300 * time.Millisecond}, {term, 0}},
+		"SIGTERM twice":                 slices.Repeat([]step{{term, 300 * time.Millisecond}}, 100), // two that a slow server has not taken yet count as one
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

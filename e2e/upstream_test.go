@@ -113,6 +113,11 @@ func TestMCPServerOfAnotherWindowIsCalled(t *testing.T) {
 	owner.initialize(t)
 	other.initialize(t)
 	owner.must(t, "start_process", args{"name": "bad", "command": "sh", "args": []string{"-c", badLists}, "stdio": "mcp"})
+	if !poll(answersWithin, func() bool { // the other window stores the start a moment later
+		return other.tool(t, "get_process_info", args{"process": "bad"}).Data["state"] == "running"
+	}) {
+		t.Fatal("the other window does not see the process run")
+	}
 	for tool, arguments := range map[string]args{
 		"list_mcp_tools": {}, "call_mcp_tool": {"tool": "good"}, "read_mcp_resource": {"uri": "x:y"}, "get_mcp_prompt": {"prompt": "ask"},
 	} {
@@ -147,12 +152,10 @@ func TestStaleMCPServerIsListed(t *testing.T) {
 	if r := listed(); !strings.Contains(r, stale) {
 		t.Errorf("got\n%s\nwant %s", r, stale)
 	}
-	if out, said, _ := w.command(t, w.project, "ps"); !strings.Contains(out, "running, stale") || !strings.Contains(said, "odd: server.sh is newer than its run; pmcp restart odd runs it") {
-		t.Errorf("ps: got %q and %q, want that odd is stale", out, said)
-	}
-	if out, _, _ := w.command(t, w.project, "ps", "--json"); !strings.Contains(out, `"stale":"server.sh"`) {
-		t.Errorf("ps --json: got %s, want the stale script", out)
-	}
+	w.awaitOutput(t, []string{"ps"}, "that odd is stale", func(out, said string, _ int) bool {
+		return strings.Contains(out, "running, stale") && strings.Contains(said, "odd: server.sh is newer than its run; pmcp restart odd runs it")
+	})
+	w.awaitCommand(t, 0, []string{"ps", "--json"}, `"stale":"server.sh"`)
 	earlier := time.Now().Add(-time.Hour)
 	check(t, os.Chtimes(script, earlier, earlier))
 	s.must(t, "restart_process", args{"process": "odd"})

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // TestStartKeepsScriptName checks that a script started through a symbolic link has the link's path
@@ -15,7 +17,8 @@ func TestStartKeepsScriptName(t *testing.T) {
 		t.Fatal(err)
 	}
 	link := filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "real"), []byte("#!/bin/sh\necho \"$0\"\n"), 0o755), os.Symlink("real", link)); err != nil {
+	proctest.WriteProgram(t, filepath.Join(dir, "real"), []byte("#!/bin/sh\necho \"$0\"\n"), 0o755)
+	if err := os.Symlink("real", link); err != nil {
 		t.Fatal(err)
 	}
 	for _, allowed := range [][]string{nil, {dir}} {

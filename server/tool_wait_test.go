@@ -430,8 +430,8 @@ func TestTimeoutIncludesSpawn(t *testing.T) {
 			st, err := s.manager.Status(name)
 			return err == nil && st.State == process.Starting
 		})
-		time.AfterFunc(spawn, s.journal.held.Unlock)
 		began := time.Now()
+		time.AfterFunc(spawn, s.journal.held.Unlock)
 		r := s.ask("tools/call", map[string]any{"name": "wait_for_process", "arguments": waitArguments(name, "exit", "timeout_ms", timeout)})
 		fastest = min(fastest, time.Since(began))
 		if late := strings.Contains(r.Text(), "still being started"); time.Since(began) < spawn || r.Result["isError"] == true != late {

@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // A Registration is the part of registry.Registration that a test server uses.
 type Registration interface {
