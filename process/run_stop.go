@@ -22,6 +22,10 @@ const (
 	// mcpStopTimeout is the default of StopSpec.Timeout for MCP servers, which MCP
 	// clients give more time than other programs get.
 	mcpStopTimeout = 10 * time.Second
+	// signalScanAge is the greatest age of the scan that shows which processes get the
+	// first signal beside the group: that of the caller who looked at the ports, or of
+	// another stop.
+	signalScanAge = 2 * time.Millisecond
 )
 
 // stopRequest describes how to stop a run.
@@ -139,10 +143,12 @@ func (r *Run) stopTree(d *takedown, q stopRequest) error {
 	if q.grace > 0 {
 		r.awaitEmptyTree(d, r.signalTree(q.signal))
 	}
-	r.signalGroup(syscall.SIGKILL)
-	if left := killAll(r.members, killTimeout); len(left) > 0 {
-		r.log.Error("cannot stop every process", "process", r.spec.Name, "left", proctab.Describe(left))
-		return fmt.Errorf("%w: %s", ErrSurvivors, proctab.Describe(left))
+	if !r.isGone() {
+		r.signalGroup(syscall.SIGKILL)
+		if left := killAll(r.members, killTimeout); len(left) > 0 {
+			r.log.Error("cannot stop every process", "process", r.spec.Name, "left", proctab.Describe(left))
+			return fmt.Errorf("%w: %s", ErrSurvivors, proctab.Describe(left))
+		}
 	}
 	<-r.ended
 	r.closeStreams()
@@ -161,6 +167,18 @@ func (r *Run) awaitMCPExit(d *takedown, timeout time.Duration) {
 	}
 }
 
+// isGone reports whether the run has ended and the last scan proves that no process of
+// its tree is left.
+func (r *Run) isGone() bool {
+	select {
+	case <-r.ended:
+		_, endedAt := r.Exit()
+		return r.tree.isGone(r.id, endedAt)
+	default:
+		return false
+	}
+}
+
 // members returns the living processes of the run's tree.
 func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
 
@@ -168,7 +186,7 @@ func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
 // once, and to each member outside the group. SIGCONT lets suspended processes
 // receive the signal. signalTree returns the time at which it began.
 func (r *Run) signalTree(sig syscall.Signal) (began time.Time) {
-	members := r.members()
+	members := r.tree.membersSince(r.id, time.Now().Add(-signalScanAge))
 	began = time.Now()
 	group := r.signalGroup(sig)
 	var outside []proctab.Proc
@@ -202,9 +220,11 @@ func (r *Run) awaitEmptyTree(d *takedown, signalled time.Time) {
 	case <-d.graceOver.Done():
 		return
 	}
-	since := signalled
-	for pause := time.Duration(0); r.tree.scanSince(since).mayRemain(r.id); pause = min(max(2*pause, 2*time.Millisecond), 100*time.Millisecond) {
+	since, closed := signalled, r.pipesEnded
+	for pause := time.Millisecond; r.tree.scanSince(since).mayRemain(r.id); pause = min(2*pause, 100*time.Millisecond) {
 		select {
+		case <-closed: // by the last of them, which is about to become a zombie
+			closed = nil
 		case <-time.After(pause):
 		case <-d.graceOver.Done():
 			return

@@ -90,6 +90,9 @@ type scan struct {
 	// newZombies are, by run, the zombies that no earlier scan saw: such a zombie
 	// may have forked a process that was not in the table yet.
 	newZombies map[int64][]proctab.Proc
+	// others are the runs of which the table has a row, even of a zombie, beside that
+	// of a first process that has ended.
+	others map[int64]bool
 }
 
 // mayRemain reports whether a process of run may be left.
@@ -156,17 +159,31 @@ func (t *tree) markReaped(id proctab.ID) {
 // all the time may be missing from one scan, but leaves a new zombie; then members
 // scans again. If maxScans scans in a row find nothing but a new zombie, members
 // returns that zombie, because run has not ended.
-func (t *tree) members(run int64) []proctab.Proc {
+func (t *tree) members(run int64) []proctab.Proc { return t.membersSince(run, time.Now()) }
+
+// membersSince is members, except that the first scan may have begun at since.
+func (t *tree) membersSince(run int64, since time.Time) []proctab.Proc {
 	const maxScans = 200 // each scan takes a millisecond or two
 	for i := 1; ; i++ {
-		now := t.scanSince(time.Now())
+		now := t.scanSince(since)
 		if living := now.members[run]; len(living) > 0 {
 			return living
 		}
 		if zombies := now.newZombies[run]; i == maxScans || len(zombies) == 0 {
 			return zombies
 		}
+		since = time.Now()
 	}
+}
+
+// isGone reports whether the last scan proves that no process of run is left. The first
+// process of run ended at endedAt. The proof is that the scan began after that and shows
+// no other process of run, not even a zombie: if any was left when the scan began, one of
+// them was our child, and a child of ours has a row until we reap it, which we do after a
+// scan.
+func (t *tree) isGone(run int64, endedAt time.Time) bool {
+	latest := t.latest.Load()
+	return t.subreaper && !latest.began.Before(endedAt) && !latest.others[run]
 }
 
 // lastMembers returns the processes of run as of the last scan, and does not scan.

@@ -194,6 +194,44 @@ func TestAttributeFindsChildOfNewZombie(t *testing.T) {
 	}
 }
 
+// TestScanProvesEndOfRun checks that a scan proves the end of a run only if it began after the end
+// of the first process and shows no other row of the run.
+func TestScanProvesEndOfRun(t *testing.T) {
+	const base, run = 900_000_000, 7
+	row := func(pid int, zombie bool) proctab.Proc {
+		return proctab.Proc{ID: proctab.ID{PID: base + pid, Start: 1}, PPID: os.Getpid(), PGID: base, SID: base, Zombie: zombie}
+	}
+	for name, c := range map[string]struct {
+		table []proctab.Proc
+		err   error
+		alone bool // nobody is a subreaper
+		late  bool // the first process ends after the scan
+		want  bool
+	}{
+		"nothing":             {want: true},
+		"first zombie":        {table: []proctab.Proc{row(0, true)}, want: true},
+		"first not ended":     {table: []proctab.Proc{row(0, false)}},
+		"other zombie":        {table: []proctab.Proc{row(0, true), row(1, true)}},
+		"other":               {table: []proctab.Proc{row(1, false)}},
+		"earlier scan":        {late: true},
+		"without a subreaper": {alone: true},
+		"failed scan":         {err: syscall.EMFILE},
+	} {
+		tr := newTree(&spawner{}, "session", !c.alone, nil, slog.New(slog.DiscardHandler))
+		tr.addLeader(proctab.ID{PID: base, Start: 1}, run)
+		tr.table = func() ([]proctab.Proc, error) { return c.table, c.err }
+		endedAt := time.Now()
+		tr.scanSince(endedAt)
+		tr.scanSince(time.Now()) // a zombie that an earlier scan saw counts too
+		if c.late {
+			endedAt = time.Now()
+		}
+		if got := tr.isGone(run, endedAt); got != c.want {
+			t.Errorf("%s: isGone = %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // TestFailedScanKeepsMembers checks that the members of a run stay known when a scan cannot read
 // the process table.
 func TestFailedScanKeepsMembers(t *testing.T) {
