@@ -290,7 +290,7 @@ func (s Spec) Differs(other Spec) []string {
 	compare("command", s.Command == other.Command)
 	compare("args", slices.Equal(s.Args, other.Args))
 	compare("cwd", s.Dir == other.Dir)
-	compare("env", maps.Equal(s.Env, other.Env))
+	compare("env", maps.Equal(s.envBeside(other.Ports), other.envBeside(s.Ports)))
 	compare("stdin", s.Stdin == other.Stdin)
 	compare("pty", s.PTY == other.PTY)
 	compare("merge_output", s.MergeOutput == other.MergeOutput)
@@ -298,6 +298,17 @@ func (s Spec) Differs(other Spec) []string {
 	compare("ports", maps.EqualFunc(s.Ports, other.Ports, func(a, b AssignedPort) bool { return a.Preferred == b.Preferred }))
 	compare("ready", reflect.DeepEqual(s.Ready, other.Ready))
 	return names
+}
+
+// envBeside returns the variables that are set to no assigned port, of s or in ports.
+func (s Spec) envBeside(ports map[string]AssignedPort) map[string]string {
+	env := maps.Clone(s.Env)
+	maps.DeleteFunc(env, func(name, _ string) bool {
+		_, own := s.Ports[name]
+		_, others := ports[name]
+		return own || others
+	})
+	return env
 }
 
 // ChecksReady reports whether runs of s become ready: by rules, or as an MCP

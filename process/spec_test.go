@@ -107,11 +107,16 @@ func TestDiffersNamesChangedFields(t *testing.T) {
 		"stdin": func(s *Spec) { s.Stdin = true }, "pty": func(s *Spec) { s.PTY = true },
 		"merge_output": func(s *Spec) { s.MergeOutput = true }, "stdio": func(s *Spec) { s.Stdio = StdioMCP },
 		"ready": func(s *Spec) { s.Ready = &Ready{Port: new(1)} },
+		"ports": func(s *Spec) { // which the variable has
+			s.Ports, s.Env = map[string]AssignedPort{"PORT": {Preferred: 3000, Port: 3001}}, map[string]string{"PORT": "3001"}
+		},
 	} {
 		other := base.clone()
 		change(&other)
-		if got := base.Differs(other); !slices.Equal(got, []string{want}) {
-			t.Errorf("differs in %v, want %s", got, want)
+		for _, got := range [][]string{base.Differs(other), other.Differs(base)} {
+			if !slices.Equal(got, []string{want}) {
+				t.Errorf("differs in %v, want %s", got, want)
+			}
 		}
 	}
 	other := base.clone()
