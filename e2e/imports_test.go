@@ -24,7 +24,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/page", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/stdio", "pmcp/server/upstream"},
 		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/line", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/config", "pmcp/server/page", "pmcp/server/project"},
 		"pmcp/server/page":            {},
-		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server"},
+		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server", "pmcp/server/args"},
 		"pmcp/server/daemon":          {"pmcp/process/guard", "pmcp/process/proctab", "pmcp/registry", "pmcp/server/socket"},
 		"pmcp/server/host":            {"pmcp/process/proctab", "pmcp/server/jsonrpc"},
 		"pmcp/server/jsonrpc":         {},

@@ -20,11 +20,30 @@ func FormatTime(t time.Time) string {
 	return t.Local().Format(timeFormat)
 }
 
-// agoPattern matches a time ago, such as 10m.
-var agoPattern = regexp.MustCompile(`^(\d{1,6})(ms|s|m|h|d|w)$`)
+// simplePattern matches a duration of one unit, such as 10m.
+var simplePattern = regexp.MustCompile(`^(\d{1,6})(ms|s|m|h|d|w)$`)
 
-var agoUnits = map[string]time.Duration{
+var units = map[string]time.Duration{
 	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
+}
+
+// parseSimple parses a duration of one unit. What is too long for a time.Duration becomes the longest.
+func parseSimple(text string) (d time.Duration, ok bool) {
+	m := simplePattern.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	n, _ := strconv.Atoi(m[1])
+	unit := units[m[2]]
+	return min(time.Duration(n), math.MaxInt64/unit) * unit, true
+}
+
+// ParseDuration is time.ParseDuration that also takes days and weeks: 2d, 1w.
+func ParseDuration(text string) (time.Duration, error) {
+	if d, ok := parseSimple(text); ok {
+		return d, nil
+	}
+	return time.ParseDuration(text)
 }
 
 // MinTime and MaxTime bound what ParseTime returns: the log counts time in
@@ -41,10 +60,8 @@ func ParseTime(argument, value string, now time.Time) (time.Time, error) {
 	if value == "" {
 		return time.Time{}, nil
 	}
-	if m := agoPattern.FindStringSubmatch(value); m != nil {
-		n, _ := strconv.Atoi(m[1])
-		unit := agoUnits[m[2]]
-		return clampTime(now.Add(-min(time.Duration(n), math.MaxInt64/unit) * unit)), nil
+	if ago, ok := parseSimple(value); ok {
+		return clampTime(now.Add(-ago)), nil
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly, "2006-01-02T15:04:05", "2006-01-02 15:04:05"} {
 		if t, err := time.ParseInLocation(layout, value, time.Local); err == nil {

@@ -28,6 +28,7 @@ import (
 	"pmcp/process/command"
 	"pmcp/registry"
 	"pmcp/server"
+	"pmcp/server/args"
 )
 
 // Config holds the environment variables; see server/README.md. To add a variable, add a field
@@ -73,7 +74,7 @@ type MCPLimits struct {
 // prefix begins the name of every variable.
 const prefix = "PM"
 
-// millis is a duration as written in the environment: 1500 (milliseconds) or 1.5s.
+// millis is a duration as written in the environment: 1500 (milliseconds), 1.5s or 2d.
 type millis time.Duration
 
 // Decode parses a duration, for envconfig.
@@ -83,7 +84,7 @@ func (m *millis) Decode(value string) error {
 		*m = millis(time.Duration(min(max(n, -most), most)) * time.Millisecond)
 		return nil
 	}
-	d, err := time.ParseDuration(value)
+	d, err := args.ParseDuration(value)
 	if err != nil {
 		return errors.New("want a duration such as 1500 (milliseconds) or 1.5s")
 	}

@@ -44,6 +44,7 @@ func TestReadParsesVariables(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_STATE_HOME", "")
 	t.Setenv("PM_STOP_TIMEOUT", "1.5s")
+	t.Setenv("PM_DAEMON_KEEP", "2d")
 	t.Setenv("PM_ALLOWED_COMMANDS", " /usr/bin, /opt/x ,")
 	t.Setenv("PM_PROJECT_DIR", home)
 	c, err := Read()
@@ -52,6 +53,9 @@ func TestReadParsesVariables(t *testing.T) {
 	}
 	if time.Duration(c.StopTimeout) != 1500*time.Millisecond || c.MaxProcesses != 50 || !c.AutoRestartEnabled {
 		t.Errorf("got config %+v, want a stop timeout of 1.5 s and defaults", c)
+	}
+	if time.Duration(c.Daemon.Keep) != 48*time.Hour {
+		t.Errorf("got %v, want 2d", time.Duration(c.Daemon.Keep))
 	}
 	if want := []string{"/usr/bin", "/opt/x"}; !slices.Equal(c.AllowedCommands, want) {
 		t.Errorf("got allowed commands %q, want %q", c.AllowedCommands, want)

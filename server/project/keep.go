@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +42,7 @@ const maxKeep = 7 * 24 * time.Hour
 const keepForSession = "session"
 
 func badKeep(text string) error {
-	return fmt.Errorf("argument keep: want a duration of at most 7 days such as 8h, got %.100q", text)
+	return fmt.Errorf("argument keep: want a duration such as 8h, from 1s to 7d, got %.100q", text)
 }
 
 // parseKeep returns the duration that the argument keep asks for, 0 for none.
@@ -52,12 +50,7 @@ func parseKeep(text string) (time.Duration, error) {
 	if text == "" || text == keepForSession {
 		return 0, nil
 	}
-	d, err := time.ParseDuration(text)
-	if days, isDays := strings.CutSuffix(text, "d"); isDays {
-		var n int
-		n, err = strconv.Atoi(days)
-		d = time.Duration(min(max(n, -1), 8)) * 24 * time.Hour
-	}
+	d, err := args.ParseDuration(text)
 	if err != nil || d < time.Second || d > maxKeep {
 		return 0, badKeep(text)
 	}
