@@ -62,12 +62,12 @@ func TestCheckFileWorksWithAndWithoutServer(t *testing.T) {
 	run := startRun(s, "/p", "a")
 	put(s, run, 1, 20_000)
 	flush(t, s)
-	wantCheck(t, path, "whole, 1 runs, 1 sessions without an end", "")
+	wantCheck(t, path, "whole, runs: 1, sessions without an end: 1", "")
 	endRun(s, run)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	wantQuietCheck(t, path, "whole, 1 runs, 0 sessions without an end", "")
+	wantQuietCheck(t, path, "whole, runs: 1, sessions without an end: 0", "")
 	if _, err := os.Stat(path + "-shm"); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("index after the check: got %v, want no file", err)
 	}
@@ -79,11 +79,11 @@ func TestCheckFileWorksWithAndWithoutServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = h.cmd.Wait()
-	wantQuietCheck(t, path, "whole, 2 runs, 1 sessions without an end", "")
+	wantQuietCheck(t, path, "whole, runs: 2, sessions without an end: 1", "")
 	if err := os.Remove(path + "-shm"); err != nil { // the index is missing, as after a power failure
 		t.Fatal(err)
 	}
-	wantQuietCheck(t, path, "whole, 2 runs, 1 sessions without an end", "")
+	wantQuietCheck(t, path, "whole, runs: 2, sessions without an end: 1", "")
 }
 
 // TestCheckFileReadsLogWithoutFrames checks that CheckFile accepts a write-ahead log that has a
@@ -108,7 +108,7 @@ func TestCheckFileReadsLogWithoutFrames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wantQuietCheck(t, path, "whole, 1 runs, 0 sessions without an end", "")
+	wantQuietCheck(t, path, "whole, runs: 1, sessions without an end: 0", "")
 }
 
 // flushed waits until the run of the helper program is stored in the file at path.

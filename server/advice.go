@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"pmcp/groups"
 	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/server/project"
@@ -21,9 +20,7 @@ var advice = []struct {
 	err  error
 	text string
 }{
-	{process.ErrUnknown, "list_processes shows what there is"},
 	{logstore.ErrUnknownFault, "get_errors shows what there is"},
-	{groups.ErrUnknown, "list_groups shows what there is"},
 	{project.ErrOtherDefinition, "start_process with only its name accepts it as it is; restart_process with these arguments applies them"},
 	{process.ErrTooMany, "stop_process ends one"},
 	{process.ErrSurvivors, "these processes may belong to another user or hang in the kernel; pmcp tries again when it exits"},

@@ -45,6 +45,12 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 			}
 		}
 	}
+	for tool, argument := range map[string]string{"get_logs": "process", "list_groups": "group"} { // the error lists what a hint would send the model for
+		r := s.ask("tools/call", map[string]any{"name": tool, "arguments": map[string]any{argument: "nobody"}})
+		if r.Result["isError"] != true || strings.Contains(r.Text(), "hint:") {
+			t.Errorf("%s of nobody: got\n%s\nwant an error without a hint", tool, r.Text())
+		}
+	}
 	for _, c := range []struct {
 		method string
 		params map[string]any

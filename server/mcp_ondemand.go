@@ -222,7 +222,7 @@ func (m *mcpInfo) write(t *answerText) {
 	if m.Server != "" {
 		t.part(", %q, MCP %s", m.Server, m.Protocol)
 	}
-	t.part(", sent %d messages (%s), received %d (%s), %d in flight, %d errors", m.Sent, formatBytes(m.SentBytes), m.Received, formatBytes(m.ReceivedBytes), m.InFlight, m.Errors)
+	t.part(", sent %s (%s), received %d (%s), %d in flight, %s", countNoun(m.Sent, "message", "messages"), formatBytes(m.SentBytes), m.Received, formatBytes(m.ReceivedBytes), m.InFlight, countNoun(m.Errors, "error", "errors"))
 	t.optPart(", %d too large", m.Refused)
 	t.optPart(", %d not messages", m.Garbage)
 	t.optPart(", %d responses to no request", m.Unexpected)

@@ -165,7 +165,9 @@ func (r *processResult) line() string {
 	if r.CPUPercent != nil {
 		t.part(", %.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
 	}
-	t.optPart(", %d restarts", r.Restarts)
+	if r.Restarts != nil {
+		t.part(", %s", countNoun(int64(*r.Restarts), "restart", "restarts"))
+	}
 	t.optPart(", next try at %s", r.NextRetryAt)
 	if r.Owner != nil {
 		t.part(", owned by the pmcp server %d %s", r.Owner.PID, r.Owner.Client)
@@ -230,7 +232,7 @@ func shortArgs(command string, args []string) []string {
 	size := len(command)
 	for i, arg := range args {
 		if size > maxShownCommand {
-			return append(short, fmt.Sprintf(cutMark+"%d arguments]", len(args)-i))
+			return append(short, cutMark+countNoun(int64(len(args)-i), "argument]", "arguments]"))
 		}
 		short = append(short, cut(arg, len(arg), maxShownArg))
 		size += len(short[i]) + 1

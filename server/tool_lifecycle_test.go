@@ -342,3 +342,18 @@ func TestInputToTerminalEndsWithCarriageReturn(t *testing.T) {
 		}
 	}
 }
+
+// TestOneIsNotPlural checks the words for a number of things that may be one.
+func TestOneIsNotPlural(t *testing.T) {
+	restarted := processResult{Name: "web", State: "running", Restarts: new(1)}
+	var stats, stopped answerText
+	processStatsResult{Name: "web", State: "running", Samples: 1}.write(&stats)
+	stopResult{Others: 1}.write(&stopped)
+	for got, want := range map[string]string{
+		restarted.line(): "web: running, 1 restart\n", stats.b.String(): "web: running, 1 sample\n", stopped.b.String(): "and 1 more process;",
+	} {
+		if !strings.Contains(got+"\n", want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -48,7 +48,7 @@ func (u usageResult) String() string {
 }
 
 func (r processStatsResult) write(t *answerText) {
-	t.line("%s: %s, %d samples", r.Name, r.State, r.Samples)
+	t.line("%s: %s, %s", r.Name, r.State, countNoun(int64(r.Samples), "sample", "samples"))
 	t.optLine("now: %s", r.Now)
 	t.optLine("average: %s", r.Average)
 	t.optLine("peak: %s", r.Peak)

@@ -81,7 +81,7 @@ func (r stopResult) write(t *answerText) {
 		t.line("%s", r.Processes[i].line())
 	}
 	if r.Others > 0 {
-		t.line("and %d more processes; list_processes shows them", r.Others)
+		t.line("and %s; list_processes shows them", countNoun(int64(r.Others), "more process", "more processes"))
 	}
 	t.optLine("next_cursor: %s", r.NextCursor)
 	t.hint(r.Hint)

@@ -91,5 +91,5 @@ func checkWith(ctx context.Context, path, file string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("whole, %d runs, %d sessions without an end", runs, open), nil
+	return fmt.Sprintf("whole, runs: %d, sessions without an end: %d", runs, open), nil
 }

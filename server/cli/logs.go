@@ -348,7 +348,7 @@ func (v *logView) line(ctx context.Context, run logstore.Run, l *logstore.Line) 
 // gap prints what is known of missing lines.
 func (v *logView) gap(ctx context.Context, page *logstore.Page, g logstore.Gap) error {
 	run := page.Runs[g.Run]
-	text := fmt.Sprintf("--- %d lines are missing: %s ---", g.Lines, g.Reason)
+	text := fmt.Sprintf("--- lines are missing: %d: %s ---", g.Lines, g.Reason)
 	if g.Lines < 0 {
 		text = fmt.Sprintf("--- lines are missing: %s ---", g.Reason)
 	}

@@ -170,7 +170,7 @@ func (m *topModel) write(t *terminal) {
 	if where == "" {
 		where = "all projects"
 	}
-	head := fmt.Sprintf("%s  %d of %d processes are live  ↑↓ select  q quit", where, live, len(m.shown.runs))
+	head := fmt.Sprintf("%s  %d of %d live  ↑↓ select  q quit", where, live, len(m.shown.runs))
 	if m.shown.err != nil {
 		head = m.shown.err.Error()
 	}

@@ -211,7 +211,7 @@ func (c *Conn) disconnectedError() error {
 func (t *Traffic) faults() string {
 	text := ""
 	if t.Garbage > 0 {
-		text += fmt.Sprintf("; %d lines on its standard output are not JSON-RPC messages, the last: %q (a server must print such things on standard error)", t.Garbage, t.LastGarbage)
+		text += fmt.Sprintf("; lines on its standard output that are not JSON-RPC messages: %d, the last: %q (a server must print such things on standard error)", t.Garbage, t.LastGarbage)
 	}
 	if t.Unexpected > 0 {
 		text += fmt.Sprintf("; it has sent %d responses with ids that were never used", t.Unexpected)

@@ -278,7 +278,7 @@ func TestErrorNamesFaultsOfTheServer(t *testing.T) {
 		t.Errorf("got %+v, want 5 lines of garbage and connected", st)
 	}
 	err = cutShort(t, c, "never", func() { log.await(t, `"name":"never"`) })
-	if err == nil || !strings.Contains(err.Error(), "5 lines on its standard output are not JSON-RPC messages") {
+	if err == nil || !strings.Contains(err.Error(), "lines on its standard output that are not JSON-RPC messages: 5") {
 		t.Errorf("got %v, want it to name the 5 lines", err)
 	}
 	c = connected(t, "plain", Options{})
