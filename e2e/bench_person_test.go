@@ -138,8 +138,8 @@ func BenchmarkPage(b *testing.B) {
 		b.Fatalf("got %q, %v, want a page that follows", line, err)
 	}
 	var seen struct {
-		Longest float64
-		Lines   int
+		Longest, LongestCPU float64
+		Tasks, Lines        int
 	}
 	for b.Loop() {
 		with, open := cpu(b, span, servers, pids)
@@ -151,6 +151,10 @@ func BenchmarkPage(b *testing.B) {
 	check(b, json.NewDecoder(out).Decode(&seen))
 	check(b, browser.Wait())
 	end()
+	if seen.Tasks == 0 {
+		b.Fatal("the browser has traced no task of the page")
+	}
 	b.ReportMetric(seen.Longest, "longest-ms")
+	b.ReportMetric(seen.LongestCPU, "longest-CPU-ms")
 	b.ReportMetric(float64(seen.Lines), "shown-lines")
 }

@@ -79,6 +79,14 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
 	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "db", "command": "sleep 1000"}, {"process": "api", "command": "sleep 1000", "depends_on": []args{{"process": "db"}}},
 		{"process": "fails", "command": "false"}, {"process": "waits", "command": "sleep 1000", "depends_on": []args{{"process": "fails", "condition": "exited_ok"}}}}})
+	elsewhere := t.TempDir()
+	check(t, os.Mkdir(filepath.Join(elsewhere, ".git"), 0o755))
+	w.set("PM_PROJECT_DIR", elsewhere)
+	other := w.start(t)
+	w.set("PM_PROJECT_DIR", w.project)
+	other.must(t, "start_process", args{"name": "web", "command": "python3 -u -c \"import http.server; print('other says hello'); http.server.HTTPServer(('127.0.0.1', {PORT}), None).serve_forever()\"", "ports": args{"PORT": 0}, "ready": args{"port": 0}, "timeout_ms": longWait})
+	other.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"raise KeyError('elsewhere')\"", "wait": "exit", "timeout_ms": longWait})
+	other.must(t, "create_group", args{"name": "pair", "members": []args{{"process": "web"}, {"process": "bad", "depends_on": []args{{"process": "web"}}}}})
 	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "', errors='replace').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
 
 	address, _, end := w.openPage(t)
@@ -91,9 +99,11 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 		t.Fatalf("%v\n%s", err, &wrong)
 	}
 	var seen struct {
-		Wrong, Elsewhere, Violations, Marked  []string
-		Log, Found, Focused, Unfolded, Groups string
-		Scripts                               int
+		Wrong, Elsewhere, Violations, Marked      []string
+		Log, Found, Focused, Unfolded, Groups     string
+		Other, OtherGroups, OtherErrors, OtherLog string
+		OtherLinks                                []string
+		Scripts                                   int
 	}
 	check(t, json.Unmarshal(out, &seen))
 	for what, list := range map[string][]string{"errors of the page": seen.Wrong, "requests to elsewhere": seen.Elsewhere, "violations": seen.Violations} {
@@ -116,9 +126,14 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 		}
 	}
 	s.must(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 2})
+	if seen.Other != "all processes of "+elsewhere || !strings.Contains(seen.OtherGroups, "web") || strings.Contains(seen.OtherGroups, "waits") || strings.Contains(seen.OtherErrors, "broken") ||
+		!strings.Contains(seen.OtherLog, "KeyError") || strings.Contains(seen.OtherLog, "<script>") || len(seen.OtherLinks) != 1 {
+		t.Errorf("got %q, groups %q, errors %q, links %q, log %.300q; want those of the other project", seen.Other, seen.OtherGroups, seen.OtherErrors, seen.OtherLinks, seen.OtherLog)
+	}
+	other.must(t, "get_process_info", args{"process": "web"}).want(t, args{"state": "stopped", "run": 1})
 	end()
-	if shots, err := os.ReadDir(screenshots); err != nil || len(shots) != 4 {
-		t.Errorf("got screenshots %v, %v, want 4", shots, err)
+	if shots, err := os.ReadDir(screenshots); err != nil || len(shots) != 5 {
+		t.Errorf("got screenshots %v, %v, want 5", shots, err)
 	}
 }
 

@@ -132,6 +132,13 @@ func TestLabelsNameProcessesEverywhere(t *testing.T) {
 	if values := completion.Result["completion"].(map[string]any)["values"]; !strings.Contains(strings.Join(strings.Fields(completion.Raw), ""), `["web","web@feature"]`) {
 		t.Errorf("completion: got %v, want web and web@feature", values)
 	}
+	c.ok(t, "list_processes", args{"scope": "all"}).says(t, "| project "+feature+"\n")
+	c.ok(t, "create_group", args{"name": "stack", "members": []args{{"process": "web"}}})
+	for path, want := range map[string]string{w.project: "group stack", feature: "no groups"} {
+		if r := c.ok(t, "list_groups", args{"project": path}); !strings.Contains(r.Text, want) {
+			t.Errorf("groups of %s: got %s, want %s", path, r.Text, want)
+		}
+	}
 	c.ok(t, "start_process", own(t, "job", "echo").with("cwd", feature))
 	c.ok(t, "send_input", args{"process": "job@feature", "eof": true})
 	c.ok(t, "wait_for_process", args{"process": "job@feature", "until": "exit", "timeout_ms": longWait}).says(t, "job@feature")

@@ -84,7 +84,7 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 		}
 		p.Stale = run.Stale()
 		p.Args = shortArgs(p.Command, p.Args) // get_process_info shows them in full
-		if !s.project.IsOfSession(run.Project) {
+		if a.Scope == "all" && run.Project != s.project.Dir() {
 			p.Project = run.Project
 		}
 		r.Processes = append(r.Processes, p)

@@ -28,7 +28,7 @@ var units = map[string]unit{
 	"tail-p50-µs":       {"ns", 1e3, false},
 	"ms-p50":            {"ns", 1e6, false},
 	"end-ms":            {"ns", 1e6, false},
-	"longest-ms":        {"ns", 1e6, false},
+	"longest-CPU-ms":    {"ns", 1e6, false},
 	"bare-end-ms":       {"ns", 1e6, false},
 	"cpu-ns/line":       {"ns", 1, false},
 	"lines/s":           {" lines/s", 1, true},

@@ -238,10 +238,14 @@ func (p *Project) RemoveFromGroup(ctx context.Context, group, name string) (st g
 }
 
 // ListGroups returns the status of one group or, if name is "", of all groups of the
-// session.
+// session, or of p if the call names it.
 func (p *Project) ListGroups(ctx context.Context, name string) ([]groups.Status, error) {
 	if name == "" {
-		return p.o.Groups.List(ctx)
+		all, err := p.o.Groups.List(ctx)
+		if p.chosen {
+			all = slices.DeleteFunc(all, func(st groups.Status) bool { return p.of(st.Group.Name).name != p.name })
+		}
+		return all, err
 	}
 	name, err := p.Group(ctx, name, true)
 	if err != nil {

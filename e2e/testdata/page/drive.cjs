@@ -71,6 +71,30 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("run 2") && e.textContent.includes("running")));
   await (await page.waitForSelector('[aria-label="Stop web"]:not([disabled])')).click();
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("stopped")));
+
+  // All projects: the other one has the same names.
+  await page.click("#everything");
+  const other = await page.waitForSelector(".project:nth-of-type(n+2) button");
+  await other.click();
+  seen.other = await text("#about");
+  await until("#groups", "pair");
+  seen.otherGroups = await page.$$eval("#groups title", all => all.map(e => e.textContent).join("\n"));
+  await page.click("#tab-errors");
+  await until("#errors", "KeyError");
+  seen.otherErrors = await text("#errors");
+  await page.click("#tab-log");
+  await until("#lines", "other says");
+  seen.otherLog = await text("#lines");
+  await look("all-projects", 1600, "light");
+  const its = await page.waitForSelector('.project:nth-of-type(n+2) ~ .process:has(a)');
+  await (await its.$(".name")).click();
+  await until("#about", "web of ");
+  await page.waitForFunction(() => { const t = document.querySelector("#lines").textContent; return t.includes("other says") && !t.includes("KeyError"); });
+  seen.otherLinks = await its.$$eval("a", all => all.map(e => e.href));
+  await (await its.$('[aria-label^="Stop web"]')).click();
+  await page.waitForFunction(e => e.textContent.includes("stopped"), {}, its);
+  await page.click("#everything");
+  await page.waitForFunction(() => !document.querySelector(".project") && document.querySelector("#about").textContent === "all processes");
   await browser.close();
   console.log(JSON.stringify(seen));
 })().catch(e => { console.error(e); process.exit(1); });

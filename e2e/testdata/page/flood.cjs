@@ -1,5 +1,6 @@
-// flood.cjs watches the page while many lines come, until its stdin ends, and prints the
-// longest task of the browser's main thread: node flood.cjs MODULES CHROMIUM ADDRESS
+// flood.cjs watches the page while many lines come, until its stdin ends, and prints the longest
+// task of the page's thread in milliseconds, on the clock (longest) and of the processor
+// (longestCPU): node flood.cjs MODULES CHROMIUM ADDRESS
 const [modules, chromium, address] = process.argv.slice(2);
 const puppeteer = require(modules + "/puppeteer-core");
 
@@ -8,16 +9,16 @@ const puppeteer = require(modules + "/puppeteer-core");
   const page = await browser.newPage();
   page.setDefaultTimeout(60_000);
   await page.setViewport({ width: 1600, height: 900 });
-  await page.evaluateOnNewDocument(() => {
-    window.longest = 0;
-    new PerformanceObserver(list => { for (const e of list.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({ type: "longtask", buffered: true });
-  });
   await page.goto(address);
-  await page.waitForFunction(() => document.querySelector("#text-of-lines").children.length > 1000 && document.querySelectorAll(".process").length >= 50);
-  await page.evaluate(() => { window.longest = 0; }); // what loads the page is not what is measured
+  await page.waitForFunction(() => document.querySelectorAll("#lines time").length > 1000 && document.querySelectorAll(".process").length >= 50);
+  await page.tracing.start({ categories: ["toplevel", "__metadata"] }); // after what loads the page
   console.log("following");
   await new Promise(done => process.stdin.resume().on("end", done));
-  const seen = await page.evaluate(() => ({ longest: window.longest, lines: document.querySelector("#text-of-lines").children.length }));
+  const { traceEvents } = JSON.parse(Buffer.from(await page.tracing.stop()).toString());
+  const renderers = new Set(traceEvents.filter(e => e.name === "thread_name" && e.args.name === "CrRendererMain").map(e => e.pid + " " + e.tid));
+  const tasks = traceEvents.filter(e => e.name === "ThreadControllerImpl::RunTask" && e.tdur && renderers.has(e.pid + " " + e.tid));
+  const most = of => Math.max(...tasks.map(of)) / 1000;
+  const lines = await page.evaluate(() => document.querySelectorAll("#lines time").length);
   await browser.close();
-  console.log(JSON.stringify(seen));
+  console.log(JSON.stringify({ longest: most(e => e.dur), longestCPU: most(e => e.tdur), tasks: tasks.length, lines }));
 })().catch(e => { console.error(e); process.exit(1); });
