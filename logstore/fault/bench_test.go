@@ -114,3 +114,16 @@ func TestBenchmarkLinesGiveNoFault(t *testing.T) {
 	}
 	rec.End(0, "")
 }
+
+// BenchmarkSuspects measures lines with a keyword that report no error.
+func BenchmarkSuspects(b *testing.B) {
+	for _, text := range []string{"read line %d", "%d errors_total", "main.go:12: read %d", "%d denied", "%d fails over"} {
+		b.Run(text, func(b *testing.B) {
+			var list []recordedLine
+			for i := range 128 {
+				list = append(list, recordedLine{text: fmt.Appendf(nil, "item %-20s abcdefghij klmnopqrst uvwxyz abcdefghij klmnopqrst uvwxyz abc", fmt.Sprintf(text, i))})
+			}
+			benchmarkLines(b, list)
+		})
+	}
+}

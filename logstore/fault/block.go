@@ -11,9 +11,8 @@ type line struct {
 	number int64
 	stream uint8
 	level  uint8
-	// hit is set if the line contains a keyword or is at error level. Only such lines start a
-	// report.
-	hit bool
+	// words are the keywords in the line, or anyWord. A line without any starts no report.
+	words wordSet
 	// lane is the prefix that was cut off ("web-1  | "), or "".
 	lane string
 	// text is the line without its lane and without trailing blanks.

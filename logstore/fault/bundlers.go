@@ -67,6 +67,7 @@ func (b *block) setBundleTitle(t string) {
 // viteProxy is an error that Vite's dev server reports about a request that it could not forward.
 // The reason follows as a Node error.
 var viteProxy = row{
+	words: []string{"error"},
 	opens: []string{"%[vite] %"}, fallback: CategoryConnection, adopts: true, patience: plainPatience,
 	start: func(b *block, l line) verdict {
 		if !strings.Contains(l.text, " proxy error: ") {
@@ -84,6 +85,7 @@ var viteProxy = row{
 // to console.error, with V8's frames. The latter name positions in the code that the browser got,
 // whose lines may differ from those of the file.
 var viteBrowser = row{
+	words: []string{"error", "unhandled"},
 	opens: []string{"%[vite] (%) [%"}, fallback: CategoryOther, endsBelowError: true, maxLines: 200,
 	start: func(b *block, l line) verdict {
 		how, text, _ := strings.Cut(b.texts[2], "] ")
@@ -151,6 +153,7 @@ func parseBrowserFrame(l line, t string) (p position, function string, ok bool) 
 
 // viteServer is an error that Vite's dev server reports about a file.
 var viteServer = bundler(row{
+	words: []string{"error"},
 	start: func(b *block, l line) verdict {
 		_, message, ok := strings.Cut(l.text, " error: ")
 		if !ok || !strings.Contains(l.text, "[vite] ") {

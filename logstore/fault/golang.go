@@ -10,7 +10,8 @@ import (
 // has started, and 2 once the goroutine that determines the site has been read. The block's name is
 // the call whose position follows.
 var goPanic = row{
-	kind: "panic", fallback: CategoryCrash, fatal: true, announcement: joins,
+	words: []string{"panic", "fatal", "data race"},
+	kind:  "panic", fallback: CategoryCrash, fatal: true, announcement: joins,
 	start: func(b *block, l line) verdict {
 		if message, ok := strings.CutPrefix(l.text, "panic: "); ok {
 			b.appendMessage(strings.TrimSuffix(strings.TrimSuffix(message, " [recovered, repanicked]"), " [recovered]"))

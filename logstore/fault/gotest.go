@@ -84,6 +84,7 @@ func (t *testLogs) take(name string) []line {
 // goTestOutput records, under go test -v, the test whose output follows and the lines that tests
 // log. It never starts a report.
 var goTestOutput = row{
+	words: []string{"=== run", "=== cont", "=== name", ".go:"},
 	start: func(b *block, l line) verdict {
 		n := b.notes
 		if rest, ok := strings.CutPrefix(l.text, "=== "); ok {

@@ -8,6 +8,7 @@ const plainPatience = 2
 // plain is a line that states an error level and has no other recognised form. It may announce a
 // stack.
 var plain = row{
+	words:    noWord,
 	fallback: CategoryOther, fatal: true, adopts: true, patience: plainPatience,
 	start: func(b *block, l line) verdict {
 		if l.level < levelError || l.indent() > 0 || l.text == "" || isHarmless(l.text) || l.text[0] == '}' || l.text[0] == ']' {
@@ -65,7 +66,7 @@ func nextPlain(b *block, l line, t string) verdict {
 		}
 		return shown
 	}
-	if l.hit && l.indent() == 0 && l.level >= levelError {
+	if l.indent() == 0 && l.level >= levelError {
 		if _, _, _, ok := parseErrorHeader(trimIntroduction(t)); !ok && !startsWith(t, "Traceback", "panic: ") {
 			return ended
 		}
@@ -137,6 +138,7 @@ func (b *block) readNpm(t string) {
 // shell is a message that a shell, or a tool that it runs, prints when a command or a file does not
 // exist or is not accessible.
 var shell = row{
+	words:    []string{"not found", "denied", "no such file", "error", "fail", "fatal", " line ", "curl: (", "getaddrinfo e"},
 	fallback: CategoryOther, fatal: true,
 	start: func(b *block, l line) verdict {
 		if l.indent() > 0 || l.level > 0 && l.level < levelError {

@@ -7,6 +7,7 @@ import "strings"
 // file:line:column: error: message, file(line,column): error CODE: message, and similar. A source
 // excerpt may follow.
 var diagnostic = row{
+	words:    []string{"error", ".go:", "go.mod:", "e: file:"},
 	fallback: CategoryBuild, maxLines: 12,
 	start: startDiagnostic,
 	next:  nextDiagnostic(isExcerpt),
@@ -163,6 +164,7 @@ func isOptimisationNote(message string) bool {
 
 // linker is a linker's error about a symbol.
 var linker = row{
+	words: []string{"undefined reference", "multiple definition", "error", "fail", "fatal"},
 	opens: []string{"%undefined reference to %", "%undefined symbol: %", "%multiple definition of %"}, kind: "ld", category: CategoryBuild, fatal: true,
 	start: func(b *block, l line) verdict {
 		before := b.texts[0]
@@ -254,6 +256,7 @@ var v8Fatal = row{
 // killed is what a shell prints about a program that a signal ended: "x.sh: line 1: 123 Killed
 // command", "Segmentation fault (core dumped)".
 var killed = row{
+	words:    []string{"killed", "segmentation", "abort", "bus error", "core dumped", "excep", " line "},
 	category: CategoryCrash, fatal: true,
 	start: func(b *block, l line) verdict {
 		t := l.text

@@ -4,6 +4,7 @@ import "strings"
 
 // noise ignores lines that only summarise or repeat other errors, or that follow from other errors.
 var noise = row{
+	words: []string{"error", "fail", "data race"},
 	start: func(b *block, l line) verdict {
 		t, n := l.trim(), b.notes
 		n.readSummary(t)

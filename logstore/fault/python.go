@@ -9,6 +9,7 @@ const tracebackLine = "Traceback (most recent call last):"
 // that were "the direct cause" of it. The block's step is the number of source and caret lines that
 // may still follow the last frame.
 var python = row{
+	words:    []string{"traceback"},
 	fallback: CategoryOther, fatal: true, announcement: joins, adopts: true, patience: 40,
 	start: func(b *block, l line) verdict {
 		i := strings.Index(l.text, tracebackLine)

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"bytes"
 	"cmp"
 	"math/bits"
 	"slices"
@@ -86,9 +87,15 @@ func (r *Recogniser) Line(number int64, stream, level uint8, text []byte) {
 	}
 	s := &r.streams[stream]
 	text = text[:min(len(text), maxText)]
-	hit := level >= levelError || level != levelInfo && level != levelDebug && !isObject(text) && keywords.matches(text)
-	if hit || len(s.open) > 0 || s.watch > 0 {
-		r.inspect(s, number, stream, level, hit, string(text))
+	words := wordSet(0)
+	switch {
+	case level >= levelError:
+		words = anyWord
+	case level != levelInfo && level != levelDebug && !isObject(text):
+		words = keywords.find(text)
+	}
+	if words != 0 || len(s.open) > 0 || s.watch > 0 {
+		r.inspect(s, line{number: number, stream: stream, level: level, words: words}, text)
 	}
 	s.remember(number, level, text)
 	r.lastLine = number
@@ -144,13 +151,16 @@ func (s *stream) remember(number int64, level uint8, text []byte) {
 }
 
 // inspect handles a line that may belong to an error.
-func (r *Recogniser) inspect(s *stream, number int64, from, level uint8, hit bool, text string) {
-	lane, rest := splitLane(text)
-	l := line{number: number, stream: from, level: level, hit: hit, lane: lane, text: strings.TrimRight(rest, " \t")}
+func (r *Recogniser) inspect(s *stream, l line, text []byte) {
 	if s.watch > 0 {
 		s.watch--
-		l.hit = true
+		l.words = anyWord
 	}
+	if len(s.open) == 0 && r.notes.rows.rowsFor(l.words, lastByte(bytes.TrimRight(text, " \t"))) == 0 {
+		return
+	}
+	lane, rest := splitLane(string(text))
+	l.lane, l.text = lane, strings.TrimRight(rest, " \t")
 	if !r.adopt(s, l) {
 		r.dispatch(s, l)
 	}
@@ -191,7 +201,7 @@ func (r *Recogniser) dispatch(s *stream, l line) {
 			}
 		}
 	}
-	if l.hit && r.start(s, l, len(holders) > 0) {
+	if l.words != 0 && r.start(s, l, len(holders) > 0) {
 		release(holders, l)
 	}
 }
@@ -208,15 +218,18 @@ func release(holders []*block, l line) {
 // start opens the block that starts with l and reports whether there is such a block. While another
 // block holds l provisionally, only certain rows are tried.
 func (r *Recogniser) start(s *stream, l line, held bool) bool {
+	table := r.notes.rows
+	rows := table.rowsFor(l.words, lastByte(l.text)) & table.byFirst[firstByte(l.trim())]
+	if held {
+		rows &= table.certain
+	}
+	if rows == 0 {
+		return false
+	}
 	b, v := r.spare, foreign
 	b.above = lookback{stream: s, lane: l.lane, before: l.number}
 	b.begin(l)
 	r.notes.isFatalOpen = slices.ContainsFunc(s.open, func(u *openBlock) bool { return u.fatal && u.lane == l.lane })
-	table := r.notes.rows
-	rows := table.rowsFor(l)
-	if held {
-		rows &= table.certain
-	}
 	for ; v == foreign && rows != 0; rows &= rows - 1 {
 		if i := bits.TrailingZeros64(rows); table.mayStart(i, l) {
 			b.row = table.all[i]

@@ -14,7 +14,8 @@ const (
 // 10:00:00 panic recovered:", the request, the value, the frames. The block's step is 1 while the
 // request is read.
 var ginPanic = row{
-	last: ":", kind: "panic", fallback: CategoryCrash,
+	words: []string{"panic"},
+	last:  ":", kind: "panic", fallback: CategoryCrash,
 	start: func(b *block, l line) verdict {
 		if !strings.HasSuffix(l.text, " panic recovered:") || !strings.Contains(l.text, " [Recovery] ") || !isTimeWord(firstWord(l.text)) {
 			return foreign

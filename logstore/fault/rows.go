@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,10 @@ type row struct {
 	// that start examines each line. indented is set if the first line may be indented.
 	opens    []string
 	indented bool
+	// words lists the keywords of which the first line has one, unless it is at error level; nil
+	// means that any will do, and noWord that none will. The rowTable derives words from opens, if
+	// each pattern has a keyword.
+	words []string
 	// first lists the bytes with which the text of the first line can begin, below its indentation,
 	// and last those with which it can end; "" means any. They save calls of start. The rowTable
 	// derives both from opens.
@@ -84,14 +89,18 @@ const (
 	joins                        // the block's lines and text become part of the new report
 )
 
+// noWord is the words of a row that examines lines at error level only.
+var noWord = []string{}
+
 // rowTable lists rows, at most 64, in the order in which they are tried.
 type rowTable struct {
 	all []*row
 	// certain are the rows that do not mistake other lines for errors. byFirst and byLast are the
-	// rows whose first line can begin and end with a byte; 0 stands for an empty line. Bit i of a
-	// set is all[i].
+	// rows whose first line can begin and end with a byte; 0 stands for an empty line. byWord are
+	// the rows whose first line can have a keyword. Bit i of a set is all[i].
 	certain         uint64
 	byFirst, byLast [256]uint64
+	byWord          [64]uint64
 	// literals holds, for each row with patterns, the longest text without % of each pattern; the
 	// first line contains one of them.
 	literals [][]string
@@ -105,6 +114,12 @@ func newRowTable(certain, others []*row) *rowTable {
 	}
 	for i, r := range t.all {
 		t.literals = append(t.literals, r.literals())
+		words := r.keywords()
+		for bit := range t.byWord {
+			if words>>bit&1 != 0 {
+				t.byWord[bit] |= 1 << i
+			}
+		}
 		first, last := r.ends()
 		for b := range 256 {
 			if first == "" || strings.IndexByte(first, byte(b)) >= 0 {
@@ -150,17 +165,54 @@ func (r *row) literals() (all []string) {
 	return all
 }
 
+// keywords returns the keywords of which the first line has one.
+func (r *row) keywords() (set wordSet) {
+	if r.words != nil {
+		return keywords.set(r.words)
+	}
+	for _, text := range r.literals() {
+		found := keywords.find([]byte(text))
+		if found == 0 {
+			return anyWord
+		}
+		set |= found & -found // one of them is enough
+	}
+	if set == 0 {
+		return anyWord
+	}
+	return set
+}
+
 // mayStart reports whether the line has the literals that the patterns of a row need.
 func (t *rowTable) mayStart(row int, l line) bool {
 	return t.literals[row] == nil || containsAny(l.text, t.literals[row]...)
 }
 
-// rowsFor returns the set of rows whose first line can be l.
-func (t *rowTable) rowsFor(l line) uint64 {
-	if l.text == "" {
-		return t.byFirst[0] & t.byLast[0]
+// rowsFor returns the set of rows whose first line can have these words and end with the byte last.
+func (t *rowTable) rowsFor(words wordSet, last byte) (rows uint64) {
+	if words == anyWord {
+		return t.byLast[last]
 	}
-	return t.byFirst[l.trim()[0]] & t.byLast[l.text[len(l.text)-1]]
+	for ; words != 0; words &= words - 1 {
+		rows |= t.byWord[bits.TrailingZeros64(uint64(words))]
+	}
+	return rows & t.byLast[last]
+}
+
+// firstByte returns the first byte of a text, or 0 if there is none.
+func firstByte(text string) byte {
+	if text == "" {
+		return 0
+	}
+	return text[0]
+}
+
+// lastByte returns the last byte of a text, or 0 if there is none.
+func lastByte[T string | []byte](text T) byte {
+	if len(text) == 0 {
+		return 0
+	}
+	return text[len(text)-1]
 }
 
 // certainRows are the rows that do not mistake other lines for errors. uncertainRows are tried after

@@ -21,6 +21,9 @@ func TestRowFilterLosesNothing(t *testing.T) {
 	for b := range each.byFirst {
 		each.byFirst[b], each.byLast[b] = 1<<len(each.all)-1, 1<<len(each.all)-1
 	}
+	for bit := range each.byWord {
+		each.byWord[bit] = 1<<len(each.all) - 1
+	}
 	clear(each.literals)
 	inputs := map[string][]line{"first lines": firstLines()}
 	for _, file := range files {

@@ -5,6 +5,7 @@ import "strings"
 // ruby is an error that ends a Ruby program: "app.rb:3:in `method': message (Type)", then the
 // frames.
 var ruby = stackRow(row{
+	words: []string{":in `", ":in '"},
 	fatal: true,
 	start: func(b *block, l line) verdict {
 		p, function, ok := parseRubyFrame(l.text)
@@ -134,7 +135,8 @@ var tcl = row{
 
 // perl is an error that ends a Perl program: "message at file line 3." on standard error.
 var perl = stackRow(row{
-	kind: "die", fatal: true,
+	words: []string{" line "},
+	kind:  "die", fatal: true,
 	start: func(b *block, l line) verdict {
 		if l.indent() > 0 || l.stream != 1 || l.level > 0 && l.level < levelError || !strings.Contains(l.text, " line ") {
 			return foreign

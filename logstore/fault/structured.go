@@ -146,6 +146,7 @@ func (b *block) readStack(stack string) {
 
 // logfmt is a line such as level=error msg="…" err="…".
 var logfmt = row{
+	words:    noWord,
 	fallback: CategoryOther,
 	start: func(b *block, l line) verdict {
 		if l.level < levelError || !strings.Contains(l.text, "=") {
