@@ -92,8 +92,8 @@ func (t *captureTable) latestRun(key processKey) latestRun {
 
 // Capture adds the bytes p that a stream of a run wrote. It does not keep p. An empty p means that the stream
 // has been silent for a while (200 ms): the unfinished line of the stream is stored. Capture does not wait for
-// the disk. If the run has more than 4 MiB pending, Capture waits once, for up to 2 s, for the flusher to catch
-// up before the run's oldest lines are dropped. Capture ignores bytes of an unknown run, and bytes that arrive
+// the disk. If the run has more than 4 MiB pending, or all runs have more than 8 MiB and the run a full chunk of them,
+// Capture waits once, for up to 2 s, for the flusher to catch up before the oldest lines are dropped. Capture ignores bytes of an unknown run, and bytes that arrive
 // after EndCapture.
 func (t *captureTable) Capture(run int64, stream uint8, at time.Time, p []byte) {
 	r := t.ownRun(run)

@@ -11,10 +11,14 @@ const (
 	// runBound is how many bytes of a run may wait for the flusher. A run that exceeds this bound blocks all its
 	// streams once, and then drops its oldest lines until it is below half the bound.
 	runBound = 4 << 20
+	// sharedBound is how many bytes of all runs together may wait for the flusher before each run with a full chunk
+	// among them blocks, too. Otherwise fifty processes that print as fast as they can would keep the flusher from
+	// the processors, and lose most of their lines.
+	sharedBound = 8 << 20
 	// totalBound is how many bytes of all runs together may wait for the flusher. Above this bound the largest run
 	// drops its oldest lines.
-	totalBound = 24 << 20
-	// roomWait is how long a run that exceeds its bound may block its process.
+	totalBound = 16 << 20
+	// roomWait is how long a run may block its process.
 	roomWait = 2 * time.Second
 	// maxMemoryRuns is how many runs are kept in memory while they cannot be stored.
 	maxMemoryRuns = 2048
@@ -39,7 +43,7 @@ func (n *counters) add(lines, bytes int64) {
 
 // enforceBounds enforces the bounds on memory. It is called after each capture, without locks.
 func (t *captureTable) enforceBounds(r *runLog) {
-	if r.pending.Load() > runBound {
+	if t.needsRoom(r) {
 		t.awaitRoom(r)
 		if r.pending.Load() > runBound {
 			t.dropOldest(r, runBound/2, false)
@@ -48,6 +52,12 @@ func (t *captureTable) enforceBounds(r *runLog) {
 	if t.budget.pending.Load() > totalBound {
 		t.dropLargest()
 	}
+}
+
+// needsRoom reports whether the captures of a run must wait until some of its lines are stored.
+func (t *captureTable) needsRoom(r *runLog) bool {
+	n := r.pending.Load()
+	return n > runBound || n > chunkBytes && t.budget.pending.Load() > sharedBound
 }
 
 // dropLargest drops the oldest lines of the largest runs until the total is within its bound. Concurrent
@@ -64,7 +74,7 @@ func (t *captureTable) dropLargest() {
 }
 
 // awaitRoom waits up to roomWait until commits have made enough room in the run. After a timeout it does not
-// wait again until a commit has made some room. If there is no working file, it returns at once.
+// wait again until a commit has made some room of the run. If there is no working file, it returns at once.
 func (t *captureTable) awaitRoom(r *runLog) {
 	if t.file == nil {
 		return
@@ -76,12 +86,9 @@ func (t *captureTable) awaitRoom(r *runLog) {
 	notify(t.urgent)
 	timeout := time.NewTimer(time.Until(until))
 	defer timeout.Stop()
-	for {
+	for t.needsRoom(r) {
 		select {
 		case <-room:
-			if r.pending.Load() <= runBound {
-				return
-			}
 			_, room = r.startRoomWait(until)
 		case <-timeout.C:
 			return

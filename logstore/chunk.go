@@ -145,7 +145,7 @@ func (c *chunk) release(pool *buffers) {
 
 const (
 	smallText = 4 << 10
-	fullText  = chunkBytes + line.MaxLineBytes + 1
+	fullText  = chunkBytes // only the last line of a chunk may not fit
 	smallMeta = 64 * metaBytes
 	fullMeta  = chunkBytes / 4
 
@@ -159,10 +159,10 @@ func (c *chunk) growFull(pool *buffers) {
 }
 
 // grow makes room for n more bytes of text and the metadata of one line. It doubles the buffers, so that a
-// quiet run needs little memory, and ends with a full-size buffer from the pool.
+// quiet run needs little memory, up to a full-size buffer from the pool.
 func (c *chunk) grow(n int, pool *buffers) {
 	if len(c.text)+n > cap(c.text) {
-		c.text = regrow(c.text, max(2*cap(c.text), smallText, len(c.text)+n), fullText, &pool.text)
+		c.text = regrow(c.text, max(min(2*cap(c.text), fullText), smallText, len(c.text)+n), fullText, &pool.text)
 	}
 	if len(c.meta)+metaBytes > cap(c.meta) {
 		c.meta = regrow(c.meta, max(2*cap(c.meta), smallMeta), fullMeta, &pool.meta)

@@ -1,13 +1,11 @@
 package logstore
 
 import (
-	"bytes"
 	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"pmcp/logstore/db"
 	"pmcp/logstore/match"
 )
 
@@ -34,35 +32,21 @@ func awaitFilters(t testing.TB, s *Store) {
 	}
 }
 
-// TestWorkerBuildsEveryFilter stores more chunks of lines at once than the queue for building
-// search filters holds, and checks that every chunk still gets its filter.
-func TestWorkerBuildsEveryFilter(t *testing.T) {
+// TestChunksAreStoredWithTheirFilters checks that a search needs no maintenance to skip chunks.
+func TestChunksAreStoredWithTheirFilters(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	checkError(t, putAll(s, run, 1, 400_000))
 	endRun(s, run)
 	flush(t, s)
-	awaitFilters(t, s)
+	missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB, 1)
+	if err != nil || len(missing) > 0 {
+		t.Errorf("got chunks %v without a filter, %v; want none", missing, err)
+	}
 	m, err := s.Search(t.Context(), SearchQuery{Text: "not in the log", MaxTime: time.Minute})
 	if err != nil || m.Lines != 400_000 || m.ReadBytes > 2*chunkBytes {
 		t.Errorf("got %d lines covered and %d bytes read, %v; want %d lines and at most %d bytes", m.Lines, m.ReadBytes, err, 400_000, 2*chunkBytes)
-	}
-}
-
-func TestChunkFilterIsBuiltByCallerWhenQueueIsFull(t *testing.T) {
-	m := &maintainer{
-		storage: &storage{}, flushQueue: newFlushQueue(), captures: &captureTable{}, filters: &filterCache{limit: filterCacheBytes}, filterJobs: make(chan filterJob),
-	}
-	c := newChunk(0, 1, 0)
-	c.append(bytes.Repeat([]byte("x"), match.FilterMinText), 0, 0, &m.captures.pool)
-	m.queueFilter(1, c, &match.FilterBuilder{})
-	first, _ := db.RowRange(1)
-	if m.filters.bits[first] == nil || len(m.drainFilters()) != 1 || m.filterBacklog.Load() {
-		t.Fatal("got no filter of the chunk, want one built at once")
-	}
-	if n := c.refs.Load(); n != 1 {
-		t.Fatalf("got %d references to the chunk, want 1", n)
 	}
 }
 
@@ -84,7 +68,7 @@ func TestFiltersAreForgottenAfterSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		m := &maintainer{storage: &storage{}, flushQueue: newFlushQueue(), filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
+		m := &maintainer{storage: &storage{}, filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
 		go m.run(ctx)
 		const most = builtCacheBytes / match.FilterBytes
 		want := func(n int) {

@@ -167,14 +167,14 @@ func (w *writer) flush(urgent bool) error {
 		return nil
 	}
 	for {
-		b := batch{late: w.captures.copyLateRows(), filters: w.maintainer.drainFilters()}
+		b := batch{late: w.captures.copyLateRows()}
 		w.records.begin(&b)
 		list = w.collect(&b, list, urgent)
 		b.faults = w.faults.begin() // a fault recorded after this call lists its run again
 		if b.empty() {
 			return nil
 		}
-		b.pack(&w.packer)
+		b.pack(&w.packer, &w.builder)
 		if err := w.commit(&b); err != nil {
 			w.abort(&b)
 			for _, r := range list {

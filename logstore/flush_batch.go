@@ -7,18 +7,17 @@ import (
 	"time"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/match"
 	"pmcp/logstore/pack"
 )
 
 // A batch is the data that one transaction of the flusher stores.
 type batch struct {
-	runs []runWork
-	docs map[documentKey]*document
-	late map[int64]*runRow
-	// filters may be lost: the worker finds chunks without a filter and builds it.
-	filters []builtFilter
-	bytes   int64 // of lines and their metadata
-	stored  int64 // what bytes take in the file
+	runs   []runWork
+	docs   map[documentKey]*document
+	late   map[int64]*runRow
+	bytes  int64 // of lines and their metadata
+	stored int64 // what bytes take in the file
 
 	faults map[faultKey]*faultDelta
 	news   []FaultNews
@@ -45,8 +44,7 @@ type tailWork struct {
 }
 
 func (b *batch) empty() bool {
-	return len(b.runs) == 0 && len(b.docs) == 0 && len(b.late) == 0 && len(b.faults) == 0 && len(b.events) == 0 && len(b.samples) == 0 &&
-		len(b.filters) == 0
+	return len(b.runs) == 0 && len(b.docs) == 0 && len(b.late) == 0 && len(b.faults) == 0 && len(b.events) == 0 && len(b.samples) == 0
 }
 
 // collect adds the work of the listed runs, up to the size of a batch, and returns the runs that have work
@@ -74,24 +72,19 @@ func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
 }
 
 // growth returns about how many bytes the batch adds to the file.
-func (b *batch) growth() int64 {
-	n := b.stored
-	for i := range b.filters {
-		n += int64(len(b.filters[i].stored))
-	}
-	return fileBytes(n)
-}
+func (b *batch) growth() int64 { return fileBytes(b.stored) }
 
-// pack packs the chunks of the batch, before the transaction that stores them begins.
-func (b *batch) pack(p *pack.Packer) {
+// pack packs the chunks of the batch and builds their filters, before the transaction that stores them begins.
+func (b *batch) pack(p *pack.Packer, builder *match.FilterBuilder) {
 	b.stored = b.bytes
 	for i := range b.runs {
 		w := &b.runs[i]
 		first, _ := db.RowRange(w.run.id)
 		for _, c := range w.chunks {
 			packed := packBlock(p, first+c.n, &c.block)
+			packed.buildFilter(p, builder, c.text)
 			w.packed = append(w.packed, packed)
-			b.stored += packed.stored.Size() - c.size()
+			b.stored += packed.stored.Size() + int64(len(packed.filter.stored)) - c.size()
 		}
 	}
 }
@@ -220,7 +213,7 @@ func (b *batch) store(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	return saveFilters(ctx, tx, b.filters)
+	return nil
 }
 
 func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
@@ -259,8 +252,10 @@ func (w *writer) markCommitted(b *batch) {
 	for i := range b.runs {
 		work := &b.runs[i]
 		w.captures.budget.pending.Add(-work.run.markStored(work))
-		for _, c := range work.chunks {
-			w.maintainer.queueFilter(work.run.id, c, &w.builder)
+		for i, c := range work.chunks {
+			if p := &work.packed[i]; p.bits != nil {
+				w.maintainer.filters.put(p.id, p.bits, builtCacheBytes)
+			}
 			c.release(pool) // the run's reference
 		}
 		work.release(pool)
@@ -308,9 +303,6 @@ func (r *runLog) markStored(w *runWork) (freed int64) {
 func (w *writer) abort(b *batch) {
 	w.faults.rollback()
 	w.records.end(b, false)
-	if len(b.filters) > 0 {
-		w.maintainer.filterBacklog.Store(true)
-	}
 	for i := range b.runs {
 		work := &b.runs[i]
 		work.run.takeBack(work)

@@ -15,9 +15,9 @@ const (
 	maintainInterval = time.Hour
 	// maintainBytes is how much may be stored before the size is checked again.
 	maintainBytes = 64 << 20
-	// skippedInterval is how often the worker checks for filters that were skipped under load.
+	// skippedInterval is how often the worker builds some of the filters that are missing.
 	skippedInterval = time.Second
-	// skippedBelow is the number of pending bytes below which the worker builds skipped filters.
+	// skippedBelow is the number of pending bytes below which the worker builds missing filters.
 	skippedBelow = 1 << 20
 
 	// checkpointBytes is how much may be stored before the write-ahead log is copied into the file.
@@ -28,32 +28,27 @@ const (
 	blockedRetry = 200 * time.Millisecond
 )
 
-// A maintainer does the work that need not happen during capture. Its worker builds filters, marks the runs of
+// A maintainer does the work that need not happen during capture. Its worker builds missing filters, marks the runs of
 // dead servers, and removes old log; its checkpointer copies the write-ahead log into the database.
 type maintainer struct {
 	*storage
-	*flushQueue
 	captures      *captureTable
 	filters       *filterCache
 	retired       counters // removed because of age or size
 	due           chan struct{}
-	checkpoint    chan struct{} // signals that a checkpoint is due
-	filterJobs    chan filterJob
-	filterBacklog atomic.Bool         // committed chunks did not fit into filterJobs
+	checkpoint    chan struct{}       // signals that a checkpoint is due
+	filterBacklog atomic.Bool         // there may be chunks without a filter
 	builder       match.FilterBuilder // of the worker
 	cancel        context.CancelFunc
 	wg            sync.WaitGroup
-
-	mu    sync.Mutex    // guards built
-	built []builtFilter // waiting for the flusher
 }
 
 // newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
-func newMaintainer(st *storage, queue *flushQueue, captures *captureTable, filters *filterCache) *maintainer {
+func newMaintainer(st *storage, captures *captureTable, filters *filterCache) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
-		storage: st, flushQueue: queue, captures: captures, filters: filters, cancel: cancel,
-		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1), filterJobs: make(chan filterJob, filterQueue),
+		storage: st, captures: captures, filters: filters, cancel: cancel,
+		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
 	if st.file != nil && !st.opts.ReadOnly {
 		m.wg.Go(func() { m.run(ctx) })
@@ -89,8 +84,6 @@ func (m *maintainer) run(ctx context.Context) {
 		case <-trim:
 			m.filters.trim()
 			trim = nil
-		case job := <-m.filterJobs:
-			m.buildFilter(&m.builder, job)
 		case <-m.due:
 			m.report(m.maintain(ctx))
 		case <-tick.C:
@@ -123,7 +116,7 @@ func (m *maintainer) maintain(ctx context.Context) error {
 	return errors.Join(m.markLost(ctx), m.retain(ctx), m.file.EnsureReserve())
 }
 
-// buildSkipped builds the filters of chunks that did not fit into the queue, if the load permits.
+// buildSkipped builds some of the filters that are missing, if the load permits.
 func (m *maintainer) buildSkipped(ctx context.Context) error {
 	if m.memoryOnly() || m.captures.budget.pending.Load() > skippedBelow || !m.filterBacklog.Swap(false) {
 		return nil

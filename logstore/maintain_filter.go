@@ -13,39 +13,10 @@ import (
 	"pmcp/logstore/pack"
 )
 
-const (
-	// filterQueue is how many committed chunks wait in memory for their filter. The flusher itself builds
-	// the filters of chunks that do not fit.
-	filterQueue = 16
-	// filterBatch is how many filters one transaction stores.
-	filterBatch = 32
-	// maxBuilt is how many filters may wait for the flusher.
-	maxBuilt = 256
-)
+// filterBatch is how many filters one transaction of the maintainer stores.
+const filterBatch = 32
 
-// A filterJob is a committed chunk that needs a filter. The job holds a reference to the chunk.
-type filterJob struct {
-	id    int64
-	chunk *chunk
-}
-
-// queueFilter queues a committed chunk. If the queue is full, the flusher builds the filter itself, because
-// without a filter every search would read the chunk.
-func (m *maintainer) queueFilter(run int64, c *chunk, builder *match.FilterBuilder) {
-	if len(c.text) < match.FilterMinText {
-		return
-	}
-	first, _ := db.RowRange(run)
-	job := filterJob{id: first + c.n, chunk: c}
-	c.refs.Add(1)
-	select {
-	case m.filterJobs <- job:
-	default:
-		m.buildFilter(builder, job)
-	}
-}
-
-// A builtFilter is a filter that waits to be stored.
+// A builtFilter is a filter as it is stored. Its zero value is none.
 type builtFilter struct {
 	id     int64
 	stored []byte
@@ -53,52 +24,19 @@ type builtFilter struct {
 }
 
 // packFilter returns the stored form of a filter.
-func (m *maintainer) packFilter(id int64, bits []byte) builtFilter {
+func packFilter(p *pack.Packer, id int64, bits []byte) builtFilter {
 	f := builtFilter{id: id}
-	f.stored, f.sum = m.packer.PackFilter(id, bits)
+	f.stored, f.sum = p.PackFilter(id, bits)
 	return f
 }
 
-// buildFilter builds a filter and queues it for the flusher, so that the worker never waits for the write
-// connection. If the queue is full, the filter is not stored and is built again later. Searches use the filter at
-// once.
-func (m *maintainer) buildFilter(builder *match.FilterBuilder, job filterJob) {
-	bits := builder.Build(job.chunk.text)
-	job.chunk.release(&m.captures.pool)
-	m.filters.put(job.id, bits, builtCacheBytes)
-	built := m.packFilter(job.id, bits)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.built) >= maxBuilt {
-		m.filterBacklog.Store(true)
-		return
-	}
-	m.built = append(m.built, built)
-	notify(m.kick)
+// save stores the filter. Its chunk may have been removed since the filter was built.
+func (f *builtFilter) save(ctx context.Context, q db.Querier) error {
+	return execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits, sum) SELECT id, ?, ? FROM chunk WHERE id = ?`, f.stored, f.sum, f.id)
 }
 
-// drainFilters empties the flusher's queue of filters and returns it.
-func (m *maintainer) drainFilters() []builtFilter {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	list := m.built
-	m.built = nil
-	return list
-}
-
-func saveFilters(ctx context.Context, q db.Querier, built []builtFilter) error {
-	for _, f := range built {
-		// The chunk may have been removed since its filter was built.
-		err := execute(ctx, q, "store a filter", `INSERT OR REPLACE INTO chunk_filter (id, bits, sum) SELECT id, ?, ? FROM chunk WHERE id = ?`, f.stored, f.sum, f.id)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// buildMissing builds some of the filters that were never built because the server of the chunk died, the chunk did
-// not fit into the queue, or an older version stored it. If others are left, the worker continues later.
+// buildMissing builds some of the filters of chunks that an older version stored, or that Clear has shortened. If others
+// are left, the worker continues later.
 func (m *maintainer) buildMissing(ctx context.Context) error {
 	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB, filterBatch)
 	if err != nil || len(ids) == 0 {
@@ -118,13 +56,13 @@ func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
 		b, err := loadChunk(ctx, m.file.ReadDB, &m.packer, id)
 		var d *damagedBlock
 		if errors.As(err, &d) { // it might hold anything, and searches report it
-			built = append(built, m.packFilter(id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
+			built = append(built, packFilter(&m.packer, id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
 			continue
 		}
 		if err != nil || b == nil {
 			continue // the chunk was removed, or is unreadable
 		}
-		built = append(built, m.packFilter(id, m.builder.Build(b.text)))
+		built = append(built, packFilter(&m.packer, id, m.builder.Build(b.text)))
 		unpacked, err := isUnpacked(ctx, m.file.ReadDB, id)
 		if err != nil {
 			return err
@@ -143,7 +81,12 @@ func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
 				return err
 			}
 		}
-		return saveFilters(ctx, tx, built)
+		for i := range built {
+			if err := built[i].save(ctx, tx); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -21,6 +21,7 @@ func TestEveryStreamWaitsForRoom(t *testing.T) {
 	put(s, run, 1, 1)
 	flush(t, s) // flush now, so that no later commit makes room
 	r := s.ownRun(run)
+	r.pending.Add(runBound + 1)
 	var streams sync.WaitGroup
 	for range 2 {
 		streams.Go(func() {
@@ -61,5 +62,29 @@ func TestFlushEndsWhileNewFaultsArrive(t *testing.T) {
 	note()
 	if flush(t, s); noted.Load() >= most {
 		t.Errorf("got %d commits in one flush, want fewer than %d", noted.Load()-1, most)
+	}
+}
+
+// TestRunsWithFullChunksWaitOnceAllHoldMuch checks which runs wait for the flusher: a run that exceeds its own bound,
+// and each with a full chunk while all runs together exceed the shared bound, but never one with few lines.
+func TestRunsWithFullChunksWaitOnceAllHoldMuch(t *testing.T) {
+	s := openTest(t, Options{})
+	for _, c := range []struct {
+		run, all int64
+		want     bool
+	}{
+		{runBound, sharedBound, false},
+		{runBound + 1, sharedBound, true},
+		{chunkBytes + 1, sharedBound, false},
+		{chunkBytes + 1, sharedBound + 1, true},
+		{chunkBytes, totalBound, false},
+	} {
+		r := &runLog{}
+		r.pending.Store(c.run)
+		before := s.budget.pending.Swap(c.all)
+		if got := s.needsRoom(r); got != c.want {
+			t.Errorf("run with %d of %d bytes: got wait %v, want %v", c.run, c.all, got, c.want)
+		}
+		s.budget.pending.Store(before)
 	}
 }

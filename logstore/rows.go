@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/match"
 	"pmcp/logstore/pack"
 )
 
@@ -58,6 +59,9 @@ type packedBlock struct {
 	id     int64
 	meta   chunkMeta
 	stored *pack.Stored
+
+	bits   []byte // its filter; nil: none
+	filter builtFilter
 }
 
 // cardSum computes the sum of the numbers that filters depend on. It changes with each bit of them.
@@ -74,7 +78,15 @@ func (c *chunkMeta) cardSum() int64 {
 
 // packBlock returns the stored form of a chunk.
 func packBlock(p *pack.Packer, id int64, b *block) packedBlock {
-	return packedBlock{id, b.summarize(), p.Pack(b.card(id), b.meta, b.text)}
+	return packedBlock{id: id, meta: b.summarize(), stored: p.Pack(b.card(id), b.meta, b.text)}
+}
+
+// buildFilter builds the filter of a chunk. A search reads a short text as fast as its filter.
+func (b *packedBlock) buildFilter(p *pack.Packer, builder *match.FilterBuilder, text []byte) {
+	if len(text) >= match.FilterMinText {
+		b.bits = builder.Build(text)
+		b.filter = packFilter(p, b.id, b.bits)
+	}
 }
 
 // saveChunk stores a full chunk in place of the tail rows that cover its start.
@@ -85,7 +97,10 @@ func saveChunk(ctx context.Context, q db.Querier, run int64, c *chunk, packed *p
 			return err
 		}
 	}
-	return saveBlock(ctx, q, packed)
+	if err := saveBlock(ctx, q, packed); err != nil || packed.bits == nil {
+		return err
+	}
+	return packed.filter.save(ctx, q)
 }
 
 func saveBlock(ctx context.Context, q db.Querier, p *packedBlock) error {
