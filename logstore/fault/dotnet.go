@@ -9,8 +9,8 @@ const dotnetIndent = 6
 // the class that logs the error, and the message follows below. If an exception follows the
 // message, the exception holds more details. The block's name is the class.
 var dotnetLog = row{
-	words: noWord,
-	last:  "]", fallback: CategoryOther, fatal: true, maxLines: 32,
+	words:    noWord,
+	fallback: CategoryOther, fatal: true, maxLines: 32,
 	start: func(b *block, l line) verdict {
 		if l.level < levelError || !strings.HasSuffix(l.text, "]") {
 			return foreign

@@ -15,7 +15,7 @@ const (
 // request is read.
 var ginPanic = row{
 	words: []string{"panic"},
-	last:  ":", kind: "panic", fallback: CategoryCrash,
+	kind:  "panic", fallback: CategoryCrash,
 	start: func(b *block, l line) verdict {
 		if !strings.HasSuffix(l.text, " panic recovered:") || !strings.Contains(l.text, " [Recovery] ") || !isTimeWord(firstWord(l.text)) {
 			return foreign

@@ -7,8 +7,8 @@ import "strings"
 // excerpt and the bundler's own stack. The row must be tried before noise, which ignores lines that
 // count errors. The block's step is the announced number of errors.
 var rolldown = row{
-	words: []string{"error"},
-	last:  ":", announcement: replaces, endsBelowError: true, maxLines: 200, maxBlank: 2, patience: maxHeld,
+	words:        []string{"error"},
+	announcement: replaces, endsBelowError: true, maxLines: 200, maxBlank: 2, patience: maxHeld,
 	start: func(b *block, l line) verdict {
 		if !strings.HasSuffix(l.text, " error:") && !strings.HasSuffix(l.text, " errors:") {
 			return foreign

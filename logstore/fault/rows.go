@@ -17,10 +17,9 @@ type row struct {
 	// means that any will do, and noWord that none will. The rowTable derives words from opens, if
 	// each pattern has a keyword.
 	words []string
-	// first lists the bytes with which the text of the first line can begin, below its indentation,
-	// and last those with which it can end; "" means any. They save calls of start. The rowTable
-	// derives both from opens.
-	first, last string
+	// first lists the bytes with which the text of the first line can begin, below its indentation;
+	// "" means any. The rowTable derives it from opens, and with which bytes the line can end.
+	first string
 	// start examines a line that may be the first line of a report. It returns foreign, and leaves
 	// b as it is, if the line is not such a line. Otherwise it stores in b what the line states. If
 	// start is nil, the text of the pattern's first % is the message.
@@ -133,10 +132,10 @@ func newRowTable(certain, others []*row) *rowTable {
 	return t
 }
 
-// ends returns the bytes with which the first line can begin and end, as in row.first and row.last.
+// ends returns the bytes with which the first line can begin and end; "" means any.
 func (r *row) ends() (first, last string) {
 	if r.opens == nil {
-		return r.first, r.last
+		return r.first, ""
 	}
 	for _, pattern := range r.opens {
 		begin := strings.TrimLeft(pattern, " \t")
