@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -145,13 +146,14 @@ func wrapperDies(t *testing.T) (answered bool) {
 // pmcps returns the pids of pmcp's guardian and server.
 func (w *world) pmcps(t testing.TB) (guardian, server int) {
 	t.Helper()
-	for _, p := range w.processes(t) {
-		words := strings.Fields(p.command)
-		switch {
-		case words[0] != build.path:
-		case len(words) > 1 && words[1] == "__serve":
+	all := w.processes(t)
+	for _, p := range all {
+		if p.command != build.path {
+			continue
+		}
+		if slices.ContainsFunc(all, func(above process) bool { return above.pid == p.parent && above.command == build.path }) {
 			server = p.pid
-		case len(words) == 1:
+		} else {
 			guardian = p.pid
 		}
 	}

@@ -191,16 +191,20 @@ func runs(r Record, boot string) bool {
 }
 
 // isAnother reports whether a process is known not to belong to a record's session: it
-// runs another program, and its arguments lack the session's id. Servers have that id
-// among their arguments, and their program may have been moved since. It is false where
-// the kernel does not show the arguments in a file.
+// runs another program, and no file that it has open is named after the session. A server
+// keeps its list of processes open, and its program may have been moved since. It is false
+// where the kernel does not show the open files.
 func isAnother(pid int, r Record) bool {
 	program, known := proctab.Executable(pid)
 	if !known || r.Executable == "" || strings.TrimSuffix(program, " (deleted)") == r.Executable {
 		return false
 	}
-	arguments, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && !strings.Contains(string(arguments), r.ID)
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	open, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(open, func(fd os.DirEntry) bool {
+		name, _ := os.Readlink(filepath.Join(dir, fd.Name()))
+		return strings.Contains(name, r.ID)
+	})
 }
 
 // alive reports whether the process with that identity runs. A zombie does not.

@@ -178,9 +178,10 @@ func reapAll() (childless bool) {
 }
 
 // inheritedChildren returns the children that this process had before it started any.
-// Usually there are none, and then it costs one system call.
+// Usually there are none, and then it costs one system call at most: a process that has
+// forked had none.
 func inheritedChildren() []proctab.ID {
-	if reapAll() {
+	if forkedPID() != 0 || reapAll() {
 		return nil
 	}
 	table, err := proctab.All()

@@ -183,6 +183,15 @@ func (g *guardian) start() error {
 		return err
 	}
 	defer func() { _ = asks.Close() }()
+	if pid := forkedPID(); pid != 0 {
+		g.identify(pid)
+		if err := begin(g.ID, int(read.Fd()), int(lock.Fd()), int(asks.Fd())); err != nil {
+			return errors.Join(err, write.Close(), asked.Close())
+		}
+		g.lifeline = write
+		g.leaving.listen(asked)
+		return nil
+	}
 	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
 	inherited := []uintptr{read.Fd(), lock.Fd(), asks.Fd()}
 	if g.Daemon != nil {
@@ -208,11 +217,16 @@ func (g *guardian) spawn(path string, argv, env []string, more ...uintptr) error
 	if err != nil {
 		return &os.PathError{Op: "execute", Path: path, Err: err}
 	}
+	g.identify(pid)
+	return nil
+}
+
+// identify makes the child pid the server.
+func (g *guardian) identify(pid int) {
 	g.server = proctab.ID{PID: pid}
 	if row, err := proctab.Read(pid); err == nil { // it is a zombie at worst
 		g.server = row.ID
 	}
-	return nil
 }
 
 // releaseStdio closes our copies of the client's pipes, which leaves them to the server.

@@ -27,6 +27,13 @@ const (
 	ballast   = 16 << 20
 )
 
+// leaveGarbage gives the start its grace for garbage.
+func leaveGarbage() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(startPercent)
+	}
+}
+
 // LimitGarbage ends the grace that a start has for garbage, and holds the ballast until ctx ends.
 // With GOGC set, it only returns the start's garbage to the system.
 func LimitGarbage(ctx context.Context) {

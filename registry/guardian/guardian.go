@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"pmcp/process/guard"
@@ -32,7 +31,19 @@ func init() {
 		return
 	}
 	life := func() int { return Run(os.Stdin, os.Stderr) }
-	if len(os.Args) > 1 {
+	switch {
+	case guard.Forked() && len(os.Args) == 1:
+		leaveGarbage()
+		return // main calls guard.Await
+	case guard.Forked():
+		life = func() int {
+			id, ok := guard.Await()
+			if !ok {
+				return 0
+			}
+			return holdCommand(append([]string{id}, commandOf(os.Args[2:])...), os.Stderr)
+		}
+	case len(os.Args) > 1:
 		switch args := os.Args[2:]; os.Args[1] {
 		case commandVerb:
 			life = func() int { return runCommand(args, os.Stderr) }
@@ -43,9 +54,7 @@ func init() {
 		case guard.DaemonVerb:
 			life = func() int { return runDaemon(args, os.Stderr) }
 		case guard.Verb: // the server
-			if os.Getenv("GOGC") == "" {
-				debug.SetGCPercent(startPercent)
-			}
+			leaveGarbage()
 			return
 		default:
 			return
