@@ -12,7 +12,8 @@ import (
 // A Feed is a sequence of values. Its methods are safe for concurrent use.
 type Feed[T any] struct {
 	mu     sync.Mutex
-	ring   []T
+	size   uint64        // of the ring, once it is full
+	ring   []T           // grows until then
 	next   uint64        // number of the next value
 	more   chan struct{} // closed and replaced with each value
 	closed bool
@@ -20,14 +21,18 @@ type Feed[T any] struct {
 
 // New returns a Feed that keeps the last size values. size must be at least 1.
 func New[T any](size int) *Feed[T] {
-	return &Feed[T]{ring: make([]T, size), more: make(chan struct{})}
+	return &Feed[T]{size: uint64(size), more: make(chan struct{})}
 }
 
 // Publish appends v. It never waits.
 func (f *Feed[T]) Publish(v T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.ring[f.next%uint64(len(f.ring))] = v
+	if f.next < f.size {
+		f.ring = append(f.ring, v)
+	} else {
+		f.ring[f.next%f.size] = v
+	}
 	f.next++
 	f.wakeLocked()
 }
@@ -68,7 +73,7 @@ type Reader[T any] struct {
 // Feed is closed and every value was delivered, or ctx's error.
 func (r *Reader[T]) Next(ctx context.Context) (v T, missed int, err error) {
 	f := r.feed
-	size := uint64(len(f.ring))
+	size := f.size
 	for {
 		f.mu.Lock()
 		if r.next < f.next {
