@@ -167,7 +167,6 @@ const serverThreads = 8
 
 // serve runs the server and returns the exit code. id is "" without a guardian.
 func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
-	guard.MakeThreads(serverThreads)
 	s := &session{id: id}
 	if err := s.prepare(stderr); err != nil {
 		fmt.Fprintln(stderr, "pmcp:", err)
@@ -302,12 +301,18 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 	}
 	record := registry.Describe(guardianPID)
 	record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
-	s.register(record)
-	if err := s.openStore(ctx); err != nil {
+	published := s.publish()
+	var err error
+	var opening sync.WaitGroup
+	opening.Go(func() { err = s.openStore(ctx) })
+	s.register(record, published)
+	commit, built := config.BuildInfo()
+	guard.MakeThreads(serverThreads)
+	opening.Wait()
+	if err != nil {
 		_ = s.unregister() // the error of the store matters more
 		return err
 	}
-	commit, built := config.BuildInfo()
 	s.wire(record, commit, built, s.keep(stdin))
 	if s.adopts != nil {
 		s.log.Warn("daemons are found by their marks instead", "error", s.adopts)
@@ -329,12 +334,20 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 	return nil
 }
 
-// register publishes the session's lock, socket and record, if it has a lock.
-func (s *session) register(record registry.Record) {
+// publish publishes the session's lock, if it has one: from then on the session is alive for those who
+// find it in the database.
+func (s *session) publish() error {
+	if s.lock == nil {
+		return nil
+	}
+	return registry.Publish(s.lock, s.c.RegistryDir, s.id)
+}
+
+// register publishes the session's socket and record, if it has a lock. err is that of publish.
+func (s *session) register(record registry.Record, err error) {
 	if s.lock == nil {
 		return
 	}
-	err := registry.Publish(s.lock, s.c.RegistryDir, s.id)
 	if err == nil {
 		record.Socket = s.listen()
 		s.record, err = registry.Register(s.c.RegistryDir, s.id, record)
@@ -466,6 +479,7 @@ func (s *session) awaitLine(ctx context.Context, run int64, match func(uint8, st
 // shim serves the client by a session of the daemon and returns the exit code.
 func (s *session) shim(ctx context.Context, signals *guard.Signals, stdin, stdout, stderr *os.File) int {
 	defer func() { _ = s.unregister() }()
+	guard.MakeThreads(serverThreads)
 	hello, err := s.hello()
 	if err == nil {
 		serving, end := context.WithCancel(ctx)
