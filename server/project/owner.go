@@ -114,13 +114,13 @@ func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 	return a
 }
 
-// Stored waits until what a call has done here can be read by other windows. An error, or a
-// second without an answer, means that they read it later.
+// Stored waits until what a call has done here can be read by other windows. An error, or
+// changeWithin without an answer, means that they read it later.
 func (p *Project) Stored(ctx context.Context) {
 	if p.o.Store.table == nil { // a test without one
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, changeWithin)
 	defer cancel()
 	if err := p.o.Store.table.Stored(ctx); err != nil {
 		p.o.Log.Debug("what was done is stored later", "error", err)
@@ -132,10 +132,10 @@ func (p *Project) Stored(ctx context.Context) {
 const StoredMethod = "stored"
 
 // How long the reads of a call wait for other windows to store what they have done. A call that
-// changes something would do the wrong thing otherwise.
+// changes something would do the wrong thing otherwise, so only storage that hangs ends its wait.
 const (
 	freshWithin  = 250 * time.Millisecond
-	changeWithin = 2 * time.Second
+	changeWithin = 10 * time.Second
 )
 
 // maxAsked bounds how many windows a read asks.
