@@ -73,7 +73,7 @@ type freshKey struct{}
 
 // Fresh returns a context for the reads of one call, which then see what other live servers have done before it. A
 // read that finds runs of such servers calls ask with their sessions before it goes on. ask returns when those servers have
-// stored what they have, or cannot; it is called once for each server, and must not use the Store.
+// stored what they have, or cannot; it is called once for each server, unless that has Acted, and must not use the Store.
 func Fresh(ctx context.Context, ask func(ctx context.Context, servers []string)) context.Context {
 	return context.WithValue(ctx, freshKey{}, &freshness{ask: ask, asked: make(map[string]bool)})
 }
@@ -85,6 +85,15 @@ func (f *freshness) first(server string) bool {
 	asked := f.asked[server]
 	f.asked[server] = true
 	return !asked
+}
+
+// Acted tells that a server has done something for the call of ctx: the next read asks it again.
+func Acted(ctx context.Context, server string) {
+	if f, ok := ctx.Value(freshKey{}).(*freshness); ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.asked, server)
+	}
 }
 
 // errStale is returned by a read that must begin again after servers were asked.

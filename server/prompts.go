@@ -38,7 +38,7 @@ func (s *Server) addPrompts() {
 		definition := mcp.NewPrompt(p.name, mcp.WithPromptTitle(p.title), mcp.WithPromptDescription(p.description),
 			mcp.WithArgument(p.argument, mcp.ArgumentDescription("name of the "+p.argument), mcp.RequiredArgument()))
 		s.mcp.AddPrompt(definition, func(ctx context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			text, err := s.ownCall().promptText(s.o.Store.Fresh(ctx, false), p, req.Params.Arguments)
+			text, err := s.ownCall().promptText(s.o.Store.Fresh(ctx), p, req.Params.Arguments)
 			if err != nil {
 				return nil, stdio.InvalidParams(ctx, s.o.Mask.Text(p.name+": "+explain(err)))
 			}

@@ -469,7 +469,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	}
 	s.performed.Add(1)
 	defer s.performed.Add(-1)
-	ctx = s.o.Store.Fresh(ctx, true)
+	ctx = s.o.Store.Fresh(ctx)
 	r, err := project.DecodeOwnerCall(method, params)
 	if err != nil {
 		return nil, socket.Refusal(err.Error())
@@ -494,9 +494,6 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	}
 	s.o.Mask.LearnSteps(r.Arguments)
 	a, err := t.call(project.Received(ctx), c, r.Arguments)
-	if !t.hints.readOnly {
-		c.project.Stored(ctx)
-	}
 	return s.ownerAnswer(t, r.Arguments, a, err)
 }
 

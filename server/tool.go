@@ -271,7 +271,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if err == nil {
 			var c *call
 			var arguments json.RawMessage
-			ctx := s.o.Store.Fresh(ctx, !t.hints.readOnly)
+			ctx := s.o.Store.Fresh(ctx)
 			if c, arguments, err = s.callOf(ctx, &t, raw); err == nil {
 				if a, err = t.call(ctx, c, arguments); err != nil {
 					a, err = c.atOwner(ctx, &t, arguments, a, err)

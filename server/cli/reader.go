@@ -73,7 +73,7 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 		r.dir, r.log = "", store
 	}
 	view.ReachWindows(c.RegistryDir, 0)
-	_, _ = view.Runs(view.Fresh(ctx, false), logstore.RunFilter{Project: r.dir, Current: true}) // for all that the command reads
+	_, _ = view.Runs(view.Fresh(ctx), logstore.RunFilter{Project: r.dir, Current: true}) // for all that the command reads
 	return r, nil
 }
 

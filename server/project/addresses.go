@@ -27,7 +27,7 @@ type Store struct {
 	own    string // path of the session's own project
 	labels labels
 	dir    string        // the registry directory, in which the sockets of other windows are; "" = none
-	within time.Duration // how long a read waits for other windows
+	within time.Duration // see ReachWindows
 	table  *RunTable     // of the session; nil = none
 
 	mu      sync.RWMutex

@@ -77,25 +77,25 @@ func (e *keepError) Error() string {
 
 // checkKeep returns nil for a start that this session performs, a keepError for one that the
 // daemon is to perform, and a WindowError for a process that it keeps already. A process of
-// a session goes on, unless the caller wants a restart: then it is stopped.
-func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
+// a session goes on, unless the caller wants a restart: then it is stopped. run is the latest one,
+// and unread why it could not be read.
+func (p *Project) checkKeep(ctx context.Context, a StartRequest, run Run, unread error) error {
 	d, err := parseKeep(a.Keep)
-	if err == nil && a.Restart && p.keepsAgain(ctx, a.Name) {
+	if err == nil && a.Restart && p.keepsAgain(ctx, &run) {
 		return &keepError{a.Name}
 	}
 	if err != nil || a.Keep == "" {
 		return err
 	}
-	if d == 0 || p.o.Keep.Here {
-		return p.checkKeepElsewhere(ctx, a, d)
-	}
-	if a.Unnamed {
+	switch here := d == 0 || p.o.Keep.Here; {
+	case here && a.Unnamed:
+		return nil
+	case here:
+		return checkKeepElsewhere(&run, unread, d)
+	case a.Unnamed:
 		return errors.New("argument keep: a process that is kept needs a name")
-	}
-	run, err := p.Find(ctx, a.Name)
-	switch {
-	case err != nil:
-		return err
+	case unread != nil:
+		return unread
 	case p.o.Keep.Keeper == nil || ctx.Value(received{}) != nil:
 	case !run.State.Active():
 	case run.Owner != nil && run.IsKept():
@@ -115,34 +115,30 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest) error {
 
 // checkKeepElsewhere returns a WindowError for a run that another session of the daemon is to
 // keep for d, and an error for a kept one that is to end with its session: it goes on.
-func (p *Project) checkKeepElsewhere(ctx context.Context, a StartRequest, d time.Duration) error {
-	if a.Unnamed {
-		return nil
-	}
-	run, err := p.Find(ctx, a.Name)
+func checkKeepElsewhere(run *Run, unread error, d time.Duration) error {
 	switch {
-	case err != nil || run.Owner == nil || !run.IsKept():
-		return err
+	case unread != nil || run.Owner == nil || !run.IsKept():
+		return unread
 	case d > 0:
-		return &WindowError{run: run}
+		return &WindowError{run: *run}
 	}
-	return fmt.Errorf("%s goes on, kept for %s: only a new run can end with this session; stop_process and then start_process make one", a.Name, args.FormatAge(run.KeptFor()))
+	return fmt.Errorf("%s goes on, kept for %s: only a new run can end with this session; stop_process and then start_process make one", run.Spec.Name, args.FormatAge(run.KeptFor()))
 }
 
-// keptBefore returns the time until which the latest run of name was to be kept, if that run has
-// ended before it, else the zero time.
-func (p *Project) keptBefore(ctx context.Context, name string) time.Time {
-	run, ok, err := p.latest(ctx, name)
-	if err != nil || !ok || run.Owner != nil || !run.Idle() || !run.Spec.Until.After(time.Now()) {
+// keptBefore returns the time until which the run, the latest of its process, was to be kept, if it
+// has ended before it, else the zero time.
+func (r *Run) keptBefore() time.Time {
+	if r.Owner != nil || !r.Idle() || !r.Spec.Until.After(time.Now()) {
 		return time.Time{}
 	}
-	return run.Spec.Until
+	return r.Spec.Until
 }
 
-// keepsAgain reports whether the daemon is to restart name because it has kept the latest run. If
-// the daemon cannot be asked, the session restarts the process, and the answer says that.
-func (p *Project) keepsAgain(ctx context.Context, name string) bool {
-	if p.o.Keep.Here || p.o.Keep.Keeper == nil || ctx.Value(received{}) != nil || p.keptBefore(ctx, name).IsZero() {
+// keepsAgain reports whether the daemon is to restart the process of run, the latest one, because it
+// has kept that. If the daemon cannot be asked, the session restarts the process, and the answer
+// says that.
+func (p *Project) keepsAgain(ctx context.Context, run *Run) bool {
+	if p.o.Keep.Here || p.o.Keep.Keeper == nil || ctx.Value(received{}) != nil || run.keptBefore().IsZero() {
 		return false
 	}
 	_, err := p.o.Keep.Keeper(ctx, "")
@@ -199,6 +195,7 @@ func (p *Project) atDaemon(ctx context.Context, tool string, arguments json.RawM
 			return a, fmt.Errorf("%s was not started: %w", name, err)
 		}
 		err = socket.Call(ctx, p.o.Store.dir, session, startMethod, call, &a)
+		logstore.Acted(ctx, session)
 		switch {
 		case errors.Is(err, socket.ErrUnavailable):
 			gone = session
@@ -220,8 +217,8 @@ func (p *Project) until(ctx context.Context, name, keep string, restart bool) ti
 	now := time.Now().Round(0) // without the monotonic clock, which stands while the machine sleeps
 	d, _ := parseKeep(keep)    // checked by Start
 	if restart && keep == "" {
-		if before := p.keptBefore(ctx, name); !before.IsZero() {
-			return before
+		if last, _ := p.Find(ctx, name); !last.keptBefore().IsZero() {
+			return last.Spec.Until
 		}
 	}
 	st, err := p.o.Manager.Status(name)

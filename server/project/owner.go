@@ -115,12 +115,12 @@ func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 }
 
 // Stored waits until what a call has done here can be read by other windows. An error, or
-// changeWithin without an answer, means that they read it later.
+// storedWithin without an answer, means that they read it later.
 func (p *Project) Stored(ctx context.Context) {
 	if p.o.Store.table == nil { // a test without one
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, changeWithin)
+	ctx, cancel := context.WithTimeout(ctx, storedWithin)
 	defer cancel()
 	if err := p.o.Store.table.Stored(ctx); err != nil {
 		p.o.Log.Debug("what was done is stored later", "error", err)
@@ -131,39 +131,39 @@ func (p *Project) Stored(ctx context.Context) {
 // done. It has no parameters and no result.
 const StoredMethod = "stored"
 
-// How long the reads of a call wait for other windows to store what they have done. A call that
-// changes something would do the wrong thing otherwise, so only storage that hangs ends its wait.
+// How long the reads of a call wait for a sign of life of other windows, and how long for a window
+// that lives to store what it has done: one commit, unless its storage hangs.
 const (
-	freshWithin  = 250 * time.Millisecond
-	changeWithin = 10 * time.Second
+	lifeWithin   = 250 * time.Millisecond
+	storedWithin = 10 * time.Second
 )
 
 // maxAsked bounds how many windows a read asks.
 const maxAsked = 64
 
 // Fresh returns the context for a call that a client makes, whose reads show what other windows
-// had done by then: a window answers, and is seen to act, before it stores what it has done. What a
-// call does by itself later, and what goes on without a call, sees what is stored. changes means
-// that the call changes something.
+// had done by then: a window answers, and is seen to act, before it stores what it has done. What
+// goes on without a call of a client sees what is stored.
 //
 // A window that has no socket, is of an older version or hangs is shown as it was.
-func (s *Store) Fresh(ctx context.Context, changes bool) context.Context {
+func (s *Store) Fresh(ctx context.Context) context.Context {
 	if s.dir == "" {
 		return ctx
 	}
-	within := s.within
-	if changes {
-		within = max(within, changeWithin)
+	return logstore.Fresh(ctx, s.haveStored)
+}
+
+// haveStored asks windows, by their sessions, to store what they have done.
+func (s *Store) haveStored(ctx context.Context, windows []string) {
+	ctx, cancel := context.WithTimeout(ctx, storedWithin)
+	defer cancel()
+	var calls sync.WaitGroup
+	for _, window := range windows[:min(len(windows), maxAsked)] {
+		calls.Go(func() {
+			_ = socket.CallLive(ctx, s.dir, window, StoredMethod, struct{}{}, new(struct{}), s.within)
+		})
 	}
-	return logstore.Fresh(ctx, func(ctx context.Context, windows []string) {
-		ctx, cancel := context.WithTimeout(ctx, within)
-		defer cancel()
-		var calls sync.WaitGroup
-		for _, window := range windows[:min(len(windows), maxAsked)] {
-			calls.Go(func() { _ = socket.Call(ctx, s.dir, window, StoredMethod, struct{}{}, new(struct{})) })
-		}
-		calls.Wait()
-	})
+	calls.Wait()
 }
 
 // AtOwner performs a call of a tool that has failed with err because another window runs
@@ -222,10 +222,10 @@ func Received(ctx context.Context) context.Context { return context.WithValue(ct
 var errNoSocket = errors.New("it has no socket")
 
 // ReachWindows makes the sockets of other windows known: they are in the registry directory
-// dir. within is how long a read waits for other windows, 250 ms if it is 0. ReachWindows must
-// be called before the Store is used.
+// dir. within is how long a read waits for a sign of life of another window, 250 ms if it is 0.
+// ReachWindows must be called before the Store is used.
 func (s *Store) ReachWindows(dir string, within time.Duration) {
-	s.dir, s.within = dir, cmp.Or(within, freshWithin)
+	s.dir, s.within = dir, cmp.Or(within, lifeWithin)
 }
 
 // atOwner sends a call about run to the window that owns it. It returns a WindowError if
@@ -239,6 +239,7 @@ func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerA
 	bounded, cancel := context.WithTimeout(ctx, ownerCallLimit)
 	defer cancel()
 	err = socket.Call(bounded, s.dir, run.Owner.session, callMethod, call, &a)
+	logstore.Acted(ctx, run.Owner.session)
 	var refusal socket.Refusal
 	switch {
 	case errors.Is(err, socket.ErrUnavailable):
@@ -377,6 +378,7 @@ func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
 	if err != nil {
 		return run, err
 	}
+	s.haveStored(ctx, []string{run.Owner.session})
 	rows, err := s.Runs(ctx, logstore.RunFilter{Project: run.Project, Names: []string{run.Spec.Name}, Current: true})
 	if err != nil || len(rows) == 0 {
 		return run, err

@@ -58,15 +58,15 @@ type Started struct {
 // since groups belong to all windows; it fails if the process would have to change.
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	p = p.of(a.Name)
-	kept, hint := p.keptBefore(ctx, a.Name), p.learnSteps(a.Steps) // a read of the run precedes that of the definition: see Fresh
-	if err := p.checkKeep(ctx, a); err != nil {
-		return Started{}, err
+	hint := p.learnSteps(a.Steps)
+	last, err := p.Find(ctx, a.Name) // before the definition, which its owner then has stored, too: see Fresh
+	if err = p.checkKeep(ctx, a, last, err); err == nil {
+		err = p.checkRequest(ctx, a)
 	}
-	if err := p.checkRequest(ctx, a); err != nil {
-		return Started{}, err
+	if err == nil {
+		a.Definition, err = p.addressMembers(ctx, a.Definition)
 	}
-	var err error
-	if a.Definition, err = p.addressMembers(ctx, a.Definition); err != nil {
+	if err != nil {
 		return Started{}, err
 	}
 	def, err := p.complete(ctx, a)
@@ -110,7 +110,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	if err != nil {
 		return Started{}, err
 	}
-	started.noLongerKept(kept, a.Keep)
+	started.noLongerKept(last.keptBefore(), a.Keep)
 	if started.Already && (started.Run.Owner != nil || before.spec.Name != "") {
 		started.Changed = p.liveSettings(ctx, a.Name, def.Group).changes(before)
 	}

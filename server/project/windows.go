@@ -59,6 +59,7 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	if errors.Is(err, errNoSocket) {
 		err = &groups.ElsewhereError{ForeignRun: run}
 	}
+	t.store.haveStored(ctx, []string{before.Owner.session}) // so that the state of the group is that after the stop
 	return done.Run.Status, err
 }
 

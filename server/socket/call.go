@@ -29,6 +29,12 @@ var (
 // ctx's error, or are a Refusal, if the call was not performed; any other error is that of
 // the handler. If ctx ends, the other server cancels the call.
 func Call(ctx context.Context, dir, id, method string, params, result any) error {
+	return CallLive(ctx, dir, id, method, params, result, silentTime)
+}
+
+// CallLive is Call, except that it gives up on a server that gives no sign of life within
+// that time: one that lives gives it at once.
+func CallLive(ctx context.Context, dir, id, method string, params, result any, within time.Duration) error {
 	raw, err := json.Marshal(params)
 	if err != nil {
 		return fmt.Errorf("cannot encode a call: %w", err)
@@ -50,11 +56,11 @@ func Call(ctx context.Context, dir, id, method string, params, result any) error
 	}
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })()
-	return exchange(ctx, c, line, result, silentTime)
+	return exchange(ctx, c, line, result, within)
 }
 
 // exchange sends the request and reads the response. The server must give a sign of life
-// at least every silent.
+// within silent, and then at least every silentTime.
 func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any, silent time.Duration) error {
 	// A listener that refuses the connection may close it before it has read the request:
 	// its response then says why the write failed.
@@ -102,7 +108,7 @@ func readAnswer(ctx context.Context, c *net.UnixConn, silent time.Duration) (lin
 		case len(line) > 1:
 			return line, nil
 		default:
-			line = line[:0]
+			line, silent = line[:0], max(silent, silentTime)
 		}
 	}
 }
