@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -136,23 +135,23 @@ func (a *HTTPAnswer) read(got *http.Response) {
 	} else {
 		a.More = err != nil || a.Bytes == maxReadyBody
 	}
-	if textType.MatchString(a.Type) && utf8.Valid(body[:max(0, len(body)-utf8.UTFMax)]) && !bytes.Contains(body, []byte{0}) {
+	if textType().MatchString(a.Type) && utf8.Valid(body[:max(0, len(body)-utf8.UTFMax)]) && !bytes.Contains(body, []byte{0}) {
 		a.Body = strings.ToValidUTF8(string(body[:min(len(body), keptBody)]), "")
 	}
 }
 
 var (
 	// plainType is a media type without parameters.
-	plainType = regexp.MustCompile(`^[\w.+-]{1,30}/[\w.+-]{1,29}$`)
+	plainType = lazily(`^[\w.+-]{1,30}/[\w.+-]{1,29}$`)
 	// textType matches the media types of text, and no type.
-	textType = regexp.MustCompile(`^$|^text/|json|xml|javascript`)
+	textType = lazily(`^$|^text/|json|xml|javascript`)
 )
 
 // mediaType returns the media type in a Content-Type header, or "" if it is not of a
 // usual form.
 func mediaType(header string) string {
 	name, _, _ := strings.Cut(header, ";")
-	if name = strings.ToLower(strings.TrimSpace(name)); plainType.MatchString(name) {
+	if name = strings.ToLower(strings.TrimSpace(name)); plainType().MatchString(name) {
 		return name
 	}
 	return ""

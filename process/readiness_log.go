@@ -1,7 +1,6 @@
 package process
 
 import (
-	"regexp"
 	"strings"
 	"sync"
 )
@@ -23,12 +22,12 @@ const maxQuoted = 4096
 var (
 	// sourcePlace is a line such as "/shop/server.js:3", above the source that node
 	// quotes.
-	sourcePlace = regexp.MustCompile(`^\S+\.[cm]?[jt]sx?:\d+$`)
+	sourcePlace = lazily(`^\S+\.[cm]?[jt]sx?:\d+$`)
 	// stackFrame is a line of a stack of node, Java, .NET, Ruby or Python, or a line
 	// of source with its number, as bundlers and compilers quote it.
-	stackFrame = regexp.MustCompile(`^\s+at .*(:\d+:\d+\)?|\([^()]*:\d+\)|\((Native Method|Unknown Source|<anonymous>)\)|:line \d+)$|^\s+from \S+:\d+:in |^\s*(> *)?\d{1,6} *\| `)
+	stackFrame = lazily(`^\s+at .*(:\d+:\d+\)?|\([^()]*:\d+\)|\((Native Method|Unknown Source|<anonymous>)\)|:line \d+)$|^\s+from \S+:\d+:in |^\s*(> *)?\d{1,6} *\| `)
 	// pythonFrame is followed by the source that it quotes.
-	pythonFrame = regexp.MustCompile(`^\s+File ".*", line \d+`)
+	pythonFrame = lazily(`^\s+File ".*", line \d+`)
 )
 
 // quoted reports whether text, the next line of stream, belongs to a stack trace.
@@ -44,11 +43,11 @@ func (f *stackFilter) quoted(stream uint8, text string) bool {
 		s.python = true
 	case s.python:
 		s.python = indented // the line that is not indented is the error
-	case !indented && text[len(text)-1] <= '9' && sourcePlace.MatchString(text):
+	case !indented && text[len(text)-1] <= '9' && sourcePlace().MatchString(text):
 		s.quote = 3
-	case indented && pythonFrame.MatchString(text):
+	case indented && pythonFrame().MatchString(text):
 		s.quote = 2
-	case (indented || text[0] <= '>') && stackFrame.MatchString(text):
+	case (indented || text[0] <= '>') && stackFrame().MatchString(text):
 	case s.quote > 0 && (indented || s.quote == 3):
 		s.quote--
 		if text == "" {

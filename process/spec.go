@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -118,14 +119,20 @@ type StopSpec struct {
 }
 
 var (
-	validName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
-	validAddress = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}@[^\x00-\x1f]+$`)
+	validName    = lazily(`^[A-Za-z0-9][A-Za-z0-9._:@-]*$`)
+	validAddress = lazily(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,63}@[^\x00-\x1f]+$`)
 )
+
+// lazily returns a function that compiles pattern when it is first called, which is rarely at the
+// start.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // CheckName returns an error that describes the valid names of processes and
 // groups if name is not valid.
 func CheckName(name string) error {
-	if len(name) > maxNameLength || !validName.MatchString(name) {
+	if len(name) > maxNameLength || !validName().MatchString(name) {
 		return fmt.Errorf("%w: name %.200q: want 1 to %d letters, digits and . _ : @ - beginning with a letter or digit", ErrInvalid, name, maxNameLength)
 	}
 	return nil
@@ -134,7 +141,7 @@ func CheckName(name string) error {
 // CheckAddress is CheckName for a name that may be followed by @ and the label of a
 // project, as web@feature: so the processes of several projects differ.
 func CheckAddress(address string) error {
-	if validAddress.MatchString(address) {
+	if validAddress().MatchString(address) {
 		return nil
 	}
 	return CheckName(address)

@@ -10,50 +10,51 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 var (
 	// secretName matches the names of variables whose values are secret.
-	secretName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)|` +
+	secretName = lazily(`(?i)(token|secret|passw|passphrase|api_?key|auth|cookie|dsn|private|credential)|_key$|_pwd$|(^|_)pass($|_)|` +
 		`(^|_)(pat|salt|mnemonic|((otp|totp|mfa|2fa|wallet|key|master|recovery)_seed|seed_phrase))$`)
 	// publicName matches names of variables that look secret but are not: of package paths, columns
 	// and classes.
-	publicName = regexp.MustCompile(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
+	publicName = lazily(`(?i)^goprivate$|(^|_)(primary|foreign|sort|partition|public)_key$|_model$`)
 	// webhook matches the names of variables whose values are secret if the value is a URL that
 	// contains a token.
-	webhook = regexp.MustCompile(`(?i)webhook(_url)?$`)
+	webhook = lazily(`(?i)webhook(_url)?$`)
 	// secretOption matches the names of options whose values are secret, in the spelling that
 	// isSecretOption produces. It matches fewer names than secretName, since the value of an option
 	// may be a word that is frequent in output.
-	secretOption = regexp.MustCompile(`(?i)(^|_)(pass|pwd|token|(shared_?)?(api|access|account|secret|private|signing|encryption|master)_?key|secret_key_base|credentials?|requirepass|masterauth|storepass|keypass)$|` +
+	secretOption = lazily(`(?i)(^|_)(pass|pwd|token|(shared_?)?(api|access|account|secret|private|signing|encryption|master)_?key|secret_key_base|credentials?|requirepass|masterauth|storepass|keypass)$|` +
 		`(password|passwd|passphrase|(^|_|client)secret)$`)
 	// publicOption matches names of options that look secret but are not: switches, and options
 	// that hold the name of a secret.
-	publicOption = regexp.MustCompile(`(?i)^(no|ask|prompt|without)(_?|_[a-z]+_)pass|(^|_)(existing|pull|tls)_?secret$`)
+	publicOption = lazily(`(?i)^(no|ask|prompt|without)(_?|_[a-z]+_)pass|(^|_)(existing|pull|tls)_?secret$`)
 	// hump matches the boundary between two words in a camel-case name.
-	hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+	hump = lazily(`([a-z0-9])([A-Z])`)
 	// call matches a function call that is assigned in code: password=readPassword(x). Such an
 	// assignment is not a setting.
-	call = regexp.MustCompile(`= *[A-Za-z_][A-Za-z0-9_.]*\(`)
+	call = lazily(`= *[A-Za-z_][A-Za-z0-9_.]*\(`)
 	// variableName matches the names of variables in a command line. The pattern is strict because
 	// in a script other text may precede a = too.
-	variableName = regexp.MustCompile(`^[A-Z][A-Z0-9_]*$`)
+	variableName = lazily(`^[A-Z][A-Z0-9_]*$`)
 	// plainName matches names that a mask may show. Any other name may contain a secret.
-	plainName = regexp.MustCompile(`^-{0,2}[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
+	plainName = lazily(`^-{0,2}[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
 	// setting matches the names of settings that describe a secret but do not hold it.
-	setting = regexp.MustCompile(`(?i)_(file|path|dir|sock|socket|url|uri|host|port|domain|mode|type|method|provider|alg|algorithm|enabled|name|user|username|email|` +
+	setting = lazily(`(?i)_(file|path|dir|sock|socket|url|uri|host|port|domain|mode|type|method|provider|alg|algorithm|enabled|name|user|username|email|` +
 		`issuer|audience|realm|scopes?|region|ttl|timeout|expiry|expires|expiration|expires_in|lifetime|length|size|limit|count|version|date)$|sock$`)
 	// file matches values that are file names.
-	file = regexp.MustCompile(`(?i)^(~|\.\.?)/|\.(pem|key|crt|cer|json|txt|ya?ml|env|toml|p12|pfx|jks|sock)$`)
+	file = lazily(`(?i)^(~|\.\.?)/|\.(pem|key|crt|cer|json|txt|ya?ml|env|toml|p12|pfx|jks|sock)$`)
 	// assignment matches a line of a document of the form name: value or name=value, but not base64
 	// that ends in padding.
-	assignment = regexp.MustCompile(`^(?:- +)?(?:export +)?([A-Za-z_][A-Za-z0-9_.-]{0,63})(?: *= *|: +)([^=\s].*)$`)
+	assignment = lazily(`^(?:- +)?(?:export +)?([A-Za-z_][A-Za-z0-9_.-]{0,63})(?: *= *|: +)([^=\s].*)$`)
 	// userinfoOf matches the user and the password of a URL.
-	userinfoOf = regexp.MustCompile(`://[^/\s:@]*:([^\s/]+)@`)
+	userinfoOf = lazily(`://[^/\s:@]*:([^\s/]+)@`)
 	// namesOf matches the user and the database of a URL, in the text after "://".
-	namesOf = regexp.MustCompile(`^(?:([^/\s:@]*):[^\s/]+@)?[^/\s]*(?:/([^/?#&;,\s"']*))?`)
+	namesOf = lazily(`^(?:([^/\s:@]*):[^\s/]+@)?[^/\s]*(?:/([^/?#&;,\s"']*))?`)
 	// publicSetting matches the names of settings that hold a user or a database.
-	publicSetting = regexp.MustCompile(`(?i)(^|_)(user|user_?name|user_?id|uid|id|database|db|db_?name|catalog)$`)
+	publicSetting = lazily(`(?i)(^|_)(user|user_?name|user_?id|uid|id|database|db|db_?name|catalog)$`)
 )
 
 // minLongValue is the minimum length of a value in a document that is secret whatever its name, in
@@ -68,10 +69,16 @@ var commonWords = map[string]bool{
 	"redacted": true, "internal": true, "external": true, "database": true, "pass:word": true, "minioadmin": true, "elasticsearch": true,
 }
 
+// lazily returns a function that compiles pattern when it is first called: few patterns are
+// needed for a start, of which compiling all of them took a twentieth.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
 // SecretName reports whether a variable with this name holds a secret.
 func SecretName(name string) bool {
 	name = strings.ReplaceAll(strings.ToUpper(name), "AUTHORIZ", "AUTH")
-	return secretName.MatchString(strings.ReplaceAll(name, "AUTHOR", "")) && !publicName.MatchString(name)
+	return secretName().MatchString(strings.ReplaceAll(name, "AUTHOR", "")) && !publicName().MatchString(name)
 }
 
 // LearnEnv learns the secrets among the environment variables of a process: the values of variables
@@ -266,11 +273,11 @@ func wordSecrets(words []string) (all []secret) {
 			value = words[i+1]
 		}
 		value = strings.Trim(value, "\"'")
-		isOption, isVariable := strings.HasPrefix(name, "-") && isSecretOption(name), variableName.MatchString(name) && SecretName(name)
-		if (isOption && plainName.MatchString(name) || isVariable) && isSecret(spelled(strings.TrimLeft(name, "-")), value) {
+		isOption, isVariable := strings.HasPrefix(name, "-") && isSecretOption(name), variableName().MatchString(name) && SecretName(name)
+		if (isOption && plainName().MatchString(name) || isVariable) && isSecret(spelled(strings.TrimLeft(name, "-")), value) {
 			all = append(all, variants(name, value)...)
 		}
-		if !assigned || !plainName.MatchString(name) {
+		if !assigned || !plainName().MatchString(name) {
 			name = "password"
 		}
 		all = append(all, urlSecrets(name, word)...)
@@ -284,13 +291,13 @@ func spelled(name string) string { return strings.NewReplacer("-", "_", ".", "_"
 // isSecretOption reports whether an option or a setting with this name holds a secret. The words of
 // the name may be separated by - _ or . or be in camel case.
 func isSecretOption(name string) bool {
-	name = hump.ReplaceAllString(spelled(strings.TrimLeft(name, "-")), "${1}_$2")
-	return secretOption.MatchString(name) && !publicOption.MatchString(name)
+	name = hump().ReplaceAllString(spelled(strings.TrimLeft(name, "-")), "${1}_$2")
+	return secretOption().MatchString(name) && !publicOption().MatchString(name)
 }
 
 // variableSecrets returns the secrets in an environment variable.
 func variableSecrets(name, value string) (all []secret) {
-	if SecretName(name) && isSecret(name, value) || webhook.MatchString(name) && strings.Contains(value, "://") && isSecret("", value) {
+	if SecretName(name) && isSecret(name, value) || webhook().MatchString(name) && strings.Contains(value, "://") && isSecret("", value) {
 		all = variants(name, value)
 	}
 	all = append(all, urlSecrets(name, value)...)
@@ -305,7 +312,7 @@ func urlSecrets(name, value string) (all []secret) {
 		return nil
 	}
 	open := publicNames(value)
-	for _, found := range userinfoOf.FindAllStringSubmatch(value, -1) {
+	for _, found := range userinfoOf().FindAllStringSubmatch(value, -1) {
 		password := found[1]
 		if isPlaceholder(password) || isPort([]byte(password)) || open[unescaped(password)] {
 			continue
@@ -349,11 +356,11 @@ func isMaskable(value string) bool {
 func isSecret(name, value string) bool {
 	value = strings.TrimSpace(value)
 	switch {
-	case !isMaskable(value), value == name, isPlaceholder(value), setting.MatchString(name):
+	case !isMaskable(value), value == name, isPlaceholder(value), setting().MatchString(name):
 		return false
 	case strings.Contains(value, "\n"):
 		return true
-	case file.MatchString(value), strings.HasPrefix(value, "/") && isFile(value):
+	case file().MatchString(value), strings.HasPrefix(value, "/") && isFile(value):
 		return false
 	}
 	if u, err := url.Parse(value); err == nil && u.Scheme != "" && u.Host != "" {
@@ -410,12 +417,12 @@ func linesOf(value string) (all []string) {
 // isDocument reports whether a value is a document: JSON, XML, YAML or an env file. A PEM key is
 // not a document, even if it has headers.
 func isDocument(value string, lines []string) bool {
-	return strings.ContainsAny(value[:1], "{[<") || !strings.HasPrefix(value, dashes) && slices.ContainsFunc(lines, assignment.MatchString)
+	return strings.ContainsAny(value[:1], "{[<") || !strings.HasPrefix(value, dashes) && slices.ContainsFunc(lines, assignment().MatchString)
 }
 
 // documentSecrets returns the secrets in a line of a document.
 func documentSecrets(line string) []string {
-	if found := assignment.FindStringSubmatch(line); found != nil && !strings.ContainsAny(found[2][:1], "{[<") {
+	if found := assignment().FindStringSubmatch(line); found != nil && !strings.ContainsAny(found[2][:1], "{[<") {
 		name, value := spelled(found[1]), strings.Trim(found[2], "\"',;")
 		long := len(value) >= minLongValue && mixed([]byte(value)) && !strings.ContainsAny(value, " \t")
 		if (long || SecretName(name)) && isSecret("_"+name, value) {

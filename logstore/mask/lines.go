@@ -135,7 +135,7 @@ func (l *Lines) keyLine(text []byte) {
 	switch {
 	case found:
 		l.inBody = true
-	case !l.inBody && l.keyLines >= maxKeyLines-maxKeyHeaders && (keyHeader.Match(bare) || text[len(bytes.TrimRight(text, " \t"))-1] == '|'):
+	case !l.inBody && l.keyLines >= maxKeyLines-maxKeyHeaders && (keyHeader().Match(bare) || text[len(bytes.TrimRight(text, " \t"))-1] == '|'):
 	default:
 		l.keyLines = 0 // the key was cut short, or the BEGIN line was only mentioned
 	}
@@ -156,7 +156,7 @@ func (l *Lines) lastOfKey(text []byte, end int) {
 
 // keyHeader matches a line of the form `Word: text`, possibly with other text before the word. PGP
 // keys have the headers Version and Comment, PEM keys Proc-Type and DEK-Info.
-var keyHeader = regexp.MustCompile(`^([^:]*[ \t|])?[\w-]+:( |$)`)
+var keyHeader = lazily(`^([^:]*[ \t|])?[\w-]+:( |$)`)
 
 // SafePrefix returns the number of bytes of text, the first part of a line, that can be masked and
 // passed on before the rest of the line is known: all except a suffix that may be the start of a
@@ -257,7 +257,7 @@ func unfinishedToken(text []byte, least int) int {
 // announced matches the name of a header or a scheme, in lower case, at the end of the text before
 // credentials. After a header and its notation (a colon, an equals sign or a quote) the scheme may
 // be unknown.
-var announced = regexp.MustCompile(`(authorization|bearer|basic)` + between + `(bearer)?(basic)?(token)?(apikey)?` + between + `$|` +
+var announced = lazily(`(authorization|bearer|basic)` + between + `(bearer)?(basic)?(token)?(apikey)?` + between + `$|` +
 	`authorization` + between + `[` + notation + `]` + between + `[a-z-]{1,16}` + between + `$`)
 
 // between matches what may separate the name of a header from its value.
@@ -276,7 +276,7 @@ func unfinishedCredentials(text []byte, least int) int {
 	const most = 48 // "authorization": "Klaviyo-API-Key
 	if before := max(0, from-most); len(word) >= least {
 		lower := bytes.ToLower(text[before:from]) // longer than the text if that begins within a character
-		if at := announced.FindIndex(lower); at != nil {
+		if at := announced().FindIndex(lower); at != nil {
 			return from - (len(lower) - at[0])
 		}
 	}
@@ -294,13 +294,13 @@ func unfinishedCredentials(text []byte, least int) int {
 }
 
 // urlBegun matches the end of a text in a URL's userinfo or in the "://" before it.
-var urlBegun = regexp.MustCompile(`://[\w` + regexp.QuoteMeta(userinfoMarks) + `]*$|:/?$`)
+var urlBegun = lazily(`://[\w` + regexp.QuoteMeta(userinfoMarks) + `]*$|:/?$`)
 
 // unfinishedURL returns the start of the "://", or of its first bytes, after which a URL's password
 // may follow, or len(text) if there is none.
 func unfinishedURL(text []byte) int {
 	from := max(0, len(text)-len("://")-maxUserinfo)
-	if at := urlBegun.FindIndex(text[from:]); at != nil {
+	if at := urlBegun().FindIndex(text[from:]); at != nil {
 		return from + at[0]
 	}
 	return len(text)

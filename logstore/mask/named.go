@@ -2,7 +2,6 @@ package mask
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 )
 
@@ -19,13 +18,13 @@ var (
 	isJoined = class("-_;<=>?@[\\]^`{|}~")
 	// publicValue matches values with digits and letters that are not secret: a date, a memory
 	// address, the name of a type, a placeholder.
-	publicValue = regexp.MustCompile(`^(\d{4}-\d\d-\d\d.*|0[xX][0-9a-fA-F]{1,16}|[A-Z]?[a-z]+\d{1,3}([A-Z][a-z]+)+|(?i:your|xxxx).*)$`)
+	publicValue = lazily(`^(\d{4}-\d\d-\d\d.*|0[xX][0-9a-fA-F]{1,16}|[A-Z]?[a-z]+\d{1,3}([A-Z][a-z]+)+|(?i:your|xxxx).*)$`)
 	// fieldOf matches a field in code: user2.password.
-	fieldOf = regexp.MustCompile(`^[A-Za-z_]\w*([.?]+[A-Za-z_]\w*)+$`)
+	fieldOf = lazily(`^[A-Za-z_]\w*([.?]+[A-Za-z_]\w*)+$`)
 	// aWord matches a word of prose or a long part of such a word.
-	aWord = regexp.MustCompile(`[A-Z]?[a-z]{4,}|[A-Z]{5,}`)
+	aWord = lazily(`[A-Z]?[a-z]{4,}|[A-Z]{5,}`)
 	// inProse matches names that messages and lists also use with other meanings.
-	inProse = regexp.MustCompile(`(?i)(token|secret)$`)
+	inProse = lazily(`(?i)(token|secret)$`)
 )
 
 // separator returns the offset of the = or : after the name that contains text[from], or -1 if
@@ -74,7 +73,7 @@ func findNamed(text []byte, sep int, spans []span) []span {
 		return spans
 	}
 	label := "password"
-	if plainName.Match(s.name) {
+	if plainName().Match(s.name) {
 		label = string(s.name)
 	}
 	return append(spans, span{from: s.from, to: s.to, label: label})
@@ -193,7 +192,7 @@ func (s namedValue) isNamedSecret() bool {
 	return isSecretOption(string(s.name)) || s.isVariable() && SecretName(string(s.name))
 }
 
-func (s namedValue) isVariable() bool { return variableName.Match(s.name) }
+func (s namedValue) isVariable() bool { return variableName().Match(s.name) }
 
 // looksSecret reports whether the value is not a word, name, number, type, file or address. The
 // check is stricter after a name that also has other meanings.
@@ -202,18 +201,18 @@ func (s namedValue) looksSecret() bool {
 	digits, _, _ := count(v)
 	special := bytes.ContainsAny(v[1:len(v)-1], "!#$%^&*~") && !bytes.ContainsAny(v, "=|?")
 	variable := s.isVariable()
-	free := variable || s.query || !inProse.Match(s.name)
+	free := variable || s.query || !inProse().Match(s.name)
 	switch {
 	case digits == 0 && !(special && free):
 		return false
-	case bytes.ContainsAny(v, " \t(") || v[0] == '[' || v[0] == '{' || v[0] == '<', isTemplate(string(v)), publicValue.Match(v), isStandIn(v):
+	case bytes.ContainsAny(v, " \t(") || v[0] == '[' || v[0] == '{' || v[0] == '<', isTemplate(string(v)), publicValue().Match(v), isStandIn(v):
 		return false
 	case s.prose && !free && len(v) < minLongValue:
 		return false
-	case !variable && (fieldOf.Match(v) || isGivenName(v)), !free && isWords(v):
+	case !variable && (fieldOf().Match(v) || isGivenName(v)), !free && isWords(v):
 		return false
 	}
-	return isSecret(spelled(hump.ReplaceAllString(strings.TrimLeft(string(s.name), "-"), "${1}_$2")), string(v))
+	return isSecret(spelled(hump().ReplaceAllString(strings.TrimLeft(string(s.name), "-"), "${1}_$2")), string(v))
 }
 
 // unfinishedSetting returns the start of the name of a secret whose value extends to the end of
@@ -254,7 +253,7 @@ func isGivenName(value []byte) bool {
 // isWords reports whether a value consists mostly of words, or is an address.
 func isWords(value []byte) bool {
 	words := 0
-	for _, w := range aWord.FindAll(value, -1) {
+	for _, w := range aWord().FindAll(value, -1) {
 		words += len(w)
 	}
 	return 2*words >= len(value) || bytes.IndexByte(value, '/') >= 0 && bytes.IndexByte(value, '.') >= 0 || bytes.IndexByte(value, ':') >= 0

@@ -30,7 +30,7 @@ func settingSecrets(label, text string) (all []secret) {
 			continue
 		}
 		label := label
-		if label == "" && plainName.MatchString(name) {
+		if label == "" && plainName().MatchString(name) {
 			label = name
 		} else if label == "" {
 			label = "password"
@@ -48,11 +48,11 @@ func argumentSecrets(arg string) (all []secret) {
 	for _, word := range words {
 		others = others || !strings.Contains(word, "=")
 	}
-	if !others && !call.MatchString(arg) {
+	if !others && !call().MatchString(arg) {
 		return settingSecrets("", arg)
 	}
 	for _, word := range words {
-		if !call.MatchString(word) {
+		if !call().MatchString(word) {
 			all = append(all, settingSecrets("", word[classEnd([]byte(word), 0, &isSettingName):])...)
 		}
 	}
@@ -64,11 +64,11 @@ func argumentSecrets(arg string) (all []secret) {
 func publicNames(text string) map[string]bool {
 	open := make(map[string]bool)
 	for _, rest := range strings.Split(text, "://")[1:] {
-		for _, name := range namesOf.FindStringSubmatch(rest)[1:] {
+		for _, name := range namesOf().FindStringSubmatch(rest)[1:] {
 			open[unescaped(name)] = true
 		}
 	}
-	for _, value := range settingsOf(text, func(name string) bool { return publicSetting.MatchString(spelled(name)) }) {
+	for _, value := range settingsOf(text, func(name string) bool { return publicSetting().MatchString(spelled(name)) }) {
 		open[unescaped(value)] = true
 	}
 	return open

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"iter"
 	"math"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -193,7 +192,7 @@ func findShaped(text []byte, from, to int) span {
 		}
 		more := 0
 		if s.label == jwt {
-			if more = len(moreOfJWT.Find(text[to:])); more == 0 {
+			if more = len(moreOfJWT().Find(text[to:])); more == 0 {
 				break
 			}
 		}
@@ -212,7 +211,7 @@ func findDotted(text []byte, from, to int) span {
 		if string(text[start:from]) != s.prefix || !s.fits(text[from:to]) {
 			continue
 		}
-		return span{from: start, to: to + len(moreWords.Find(text[to:])), label: s.label}
+		return span{from: start, to: to + len(moreWords().Find(text[to:])), label: s.label}
 	}
 	return span{}
 }
@@ -244,7 +243,7 @@ func findDiscord(text []byte, from, to int) span {
 	if to-from > 28 {
 		return span{}
 	}
-	if more := moreOfDiscord.Find(text[to:]); more != nil {
+	if more := moreOfDiscord().Find(text[to:]); more != nil {
 		id, err := base64.RawStdEncoding.DecodeString(string(text[from:to]))
 		if digits, _, _ := count(id); err == nil && digits == len(id) {
 			return span{from: from, to: to + len(more), label: "Discord token"}
@@ -256,11 +255,11 @@ func findDiscord(text []byte, from, to int) span {
 var (
 	// moreOfJWT matches the text of a JSON web token after its first part: two more parts, of which
 	// the first is a JSON object, like the part before it.
-	moreOfJWT = regexp.MustCompile(`^\.eyJ[\w-]{5,}\.[\w-]*`)
+	moreOfJWT = lazily(`^\.eyJ[\w-]{5,}\.[\w-]*`)
 	// moreOfDiscord matches the text of a token of Discord after its first part. The last part is
 	// at least minWord bytes long.
-	moreOfDiscord = regexp.MustCompile(`^\.[\w-]{5,}\.[\w-]{20,}`)
-	moreWords     = regexp.MustCompile(`^(\.[\w-]+)*`)
+	moreOfDiscord = lazily(`^\.[\w-]{5,}\.[\w-]{20,}`)
+	moreWords     = lazily(`^(\.[\w-]+)*`)
 )
 
 // jwt is the label of JSON web tokens.
@@ -392,12 +391,12 @@ func areCredentials(scheme string, word []byte) bool {
 
 // otherScheme matches the name of a scheme that areCredentials may not know: Negotiate,
 // Klaviyo-API-Key.
-var otherScheme = regexp.MustCompile(`^[A-Za-z-]{1,16}$`)
+var otherScheme = lazily(`^[A-Za-z-]{1,16}$`)
 
 // areOtherCredentials reports whether the word after the name of an unknown scheme and a blank
 // looks like a token, rather than a path or `name=value`.
 func areOtherCredentials(name, blank, word []byte) bool {
-	return otherScheme.Match(name) && len(bytes.Trim(blank, " \t")) == 0 &&
+	return otherScheme().Match(name) && len(bytes.Trim(blank, " \t")) == 0 &&
 		len(word) >= minWord && mixed(word) && word[0] != '/' && bytes.IndexByte(bytes.TrimRight(word, "="), '=') < 0
 }
 

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"os"
 	"regexp"
+	"sync"
 
 	"pmcp/process/sockets"
 )
@@ -29,11 +30,11 @@ const (
 var ErrNone = errors.New("no port is free")
 
 // variable matches what may name a port: an environment variable.
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+var variable = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`) })
 
 // IsVariable reports whether name can name a port: 1 to 64 letters, digits and
 // underscores that do not begin with a digit.
-func IsVariable(name string) bool { return variable.MatchString(name) }
+func IsVariable(name string) bool { return variable().MatchString(name) }
 
 // A Want is a port that is to be chosen.
 type Want struct {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"pmcp/server/jsonrpc"
 
@@ -327,7 +328,7 @@ func wrongType(path, want string, raw json.RawMessage) error {
 }
 
 // plainName matches a short name that needs no quotes in an error.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]{1,100}$`)
+var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]{1,100}$`) })
 
 // unknownArgument returns the error for an argument that does not exist; it
 // suggests the nearest one that does.
@@ -337,7 +338,7 @@ func unknownArgument(path, key string, fields []Field) error {
 		names[i] = f.Name
 	}
 	text := "unknown argument " + path + key
-	if !plainName.MatchString(key) {
+	if !plainName().MatchString(key) {
 		text = fmt.Sprintf("unknown argument %q", path+key)
 	}
 	if key == "keep" {

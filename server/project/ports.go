@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"sync"
 
 	"pmcp/logstore"
 )
@@ -20,7 +21,9 @@ const (
 
 var (
 	// portInUse matches what programs print when they cannot listen on a port.
-	portInUse = regexp.MustCompile(`(?i)EADDRINUSE|AddrInUse|address (is )?(already )?in use|\bport\b.{0,40}\b(in use|already allocated|already taken)`)
+	portInUse = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?i)EADDRINUSE|AddrInUse|address (is )?(already )?in use|\bport\b.{0,40}\b(in use|already allocated|already taken)`)
+	})
 	// namedPort is a port that a line names as such, addressPort one in an address:
 	// 127.0.0.1:3000, [::]:3000 or ('127.0.0.1', 3000).
 	namedPort   = regexp.MustCompile(`(?i)\bport\b\W{0,3}(\d{1,5})\b`)
@@ -89,7 +92,7 @@ func (p *Project) windowOf(ctx context.Context, pids []int) string {
 func portsInUse(lines []logstore.Line) (ports []int, failed bool) {
 	for i := range slices.Backward(lines) {
 		text := lines[i].Text
-		if !portInUse.MatchString(text) {
+		if !portInUse().MatchString(text) {
 			continue
 		}
 		failed = true
