@@ -238,7 +238,7 @@ func TestServerAnswersDuringFiftyFloods(t *testing.T) {
 		c.ok(t, "start_process", own(t, fmt.Sprint("flood-", i), "flood", "1000000000"))
 	}
 	var took []time.Duration
-	for range 40 {
+	for range 40 / shrink { // so many for the memory, which the race detector leaves out
 		before := time.Now()
 		if r := c.ok(t, "list_processes", args{"limit": 100}); len(list(r.Data["processes"])) != 50 {
 			t.Fatalf("got %s, want 50 processes", r.Text)
@@ -252,7 +252,7 @@ func TestServerAnswersDuringFiftyFloods(t *testing.T) {
 	for line := range strings.Lines(string(status)) {
 		_, _ = fmt.Sscanf(line, "VmHWM: %d kB", &peak)
 	}
-	t.Logf("list_processes: median %v, slowest %v; memory %d KiB", took[20], took[39], peak)
+	t.Logf("list_processes: median %v, slowest %v; memory %d KiB", took[len(took)/2], took[len(took)-1], peak)
 	if peak > most && !raceDetector {
 		t.Errorf("the server used %d KiB of memory, want at most %d", peak, most)
 	}

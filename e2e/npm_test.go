@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,10 +16,12 @@ import (
 const installsWithin = 3 * time.Minute
 
 // npm holds the errors of failed installations, so that each installation is tried only
-// once in a run of the tests.
+// once in a run of the tests, and none after one that ran out of time: together they could
+// take longer than go test allows.
 var npm struct {
 	sync.Mutex
 	failed map[string]error
+	silent error // of the installation that ran out of time
 }
 
 // npmPackages returns a node_modules directory with the given packages, each of the form
@@ -36,10 +40,13 @@ func npmPackages(packages ...string) (modules string, err error) {
 	if _, err := os.Stat(modules); err == nil {
 		return modules, nil
 	}
-	if err, tried := npm.failed[name]; tried {
-		return "", err
+	if err, tried := npm.failed[name]; tried || npm.silent != nil {
+		return "", cmp.Or(err, npm.silent)
 	}
 	err = installFromNPM(dir, packages)
+	if errors.Is(err, context.DeadlineExceeded) {
+		npm.silent = err
+	}
 	if npm.failed == nil {
 		npm.failed = map[string]error{}
 	}
@@ -64,7 +71,7 @@ func installFromNPM(dir string, packages []string) error {
 		"--ignore-scripts", "--prefer-offline", "--fetch-retries=0"}, packages...)...)
 	cmd.WaitDelay = time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("npm install: %w: %.500s", err, out)
+		return fmt.Errorf("npm install: %w: %.500s", errors.Join(ctx.Err(), err), out)
 	}
 	if err := os.Rename(fresh, dir); err != nil && !os.IsExist(err) {
 		if _, there := os.Stat(dir); there != nil { // if dir exists now, another run of the tests was faster

@@ -20,6 +20,7 @@ var flips = flag.Int("flips.n", 15, "in how many copies of a database a bit is f
 // wrong, and the lines that are missing must be those of the gaps, unless the file as a whole is refused or moved
 // aside.
 func TestFlippedBits(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	want := storeRealLogs(t, path)
 	whole, err := os.ReadFile(path)

@@ -12,13 +12,14 @@ import (
 // checks that Close does not wait for the lock: Close leaves the clean-up of the file to the
 // servers that still have it open.
 func TestCloseDoesNotWaitForWriter(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	f, err := db.Open(t.Context(), path, limitsOf(defaultMaxBytes).Limits, s.anyDead, func(*db.File) error { return nil })
 	checkError(t, err)
 	for i := range 20 { // store rows, so that PRAGMA optimize has something to do
 		run := startRun(s, "/p", "web")
-		put(s, run, 1, 1000*(i+1))
+		put(s, run, 1, 10*(i+1))
 		endRun(s, run)
 	}
 	flush(t, s)

@@ -100,6 +100,7 @@ func wantWorking(t *testing.T, s *Store) {
 // TestOpenDamagedFilesWorks damages files that a killed server left, opens them, and checks that
 // the Store stores and returns lines.
 func TestOpenDamagedFilesWorks(t *testing.T) {
+	t.Parallel()
 	for name, damage := range damages {
 		t.Run(name, func(t *testing.T) {
 			path := filesOfKilledServer(t)
@@ -116,6 +117,7 @@ func TestOpenDamagedFilesWorks(t *testing.T) {
 // Store goes on, in memory if it must, and that the next Store works. A shortened index is left
 // out: SQLite has it mapped, so it ends the program with SIGBUS.
 func TestStoreSurvivesDamageOfOpenFiles(t *testing.T) {
+	t.Parallel()
 	for name, damage := range damages {
 		if name == "index cut to nothing" {
 			continue

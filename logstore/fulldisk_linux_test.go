@@ -16,6 +16,7 @@ import (
 // small file system of its own: right after everything was written to the write-ahead log, after
 // that log was truncated, and while no server runs.
 func TestClearFreesFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, when := range []string{"busy", "idle", "start"} {
 		t.Run(when, func(t *testing.T) { clearOnAFullDisk(t, when) })
 	}

@@ -56,7 +56,7 @@ func TestChunksOfOlderVersionsAreReadable(t *testing.T) {
 func TestMaintenancePacksChunksOfOlderVersions(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
-	const lines = 60 * 10_000
+	const lines = 45 * 10_000
 	checkError(t, putAll(s, run, 1, lines))
 	endRun(s, run)
 	flush(t, s)
@@ -68,6 +68,9 @@ func TestMaintenancePacksChunksOfOlderVersions(t *testing.T) {
 	}
 	m := &maintainer{storage: s.storage, captures: s.captureTable}
 	all := len(chunkIDs(t, s, run))
+	if all <= filterBatch {
+		t.Fatalf("got %d chunks, want more than one batch", all)
+	}
 	for got := 0; got < all; {
 		m.filterBacklog.Store(false)
 		checkError(t, m.buildMissing(t.Context()))
@@ -105,6 +108,8 @@ func TestDamagedFilterIsIgnored(t *testing.T) {
 // TestDamagedChunkIsGap damages one chunk of several, in each way that SQLite does not notice, and checks that every
 // read has all other lines, and a gap with the size of the chunk.
 func TestDamagedChunkIsGap(t *testing.T) {
+	t.Parallel()
+	const all = 40_000 // four chunks
 	for name, damage := range map[string]string{
 		"body":       `UPDATE chunk_data SET body = CAST(x'00' || substr(body, 2) AS BLOB) WHERE id = ?`,
 		"meta":       `UPDATE chunk_data SET meta = CAST(substr(meta, 1, length(meta) - 1) || x'55' AS BLOB) WHERE id = ?`,
@@ -122,7 +127,7 @@ func TestDamagedChunkIsGap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openTest(t, Options{})
 			run := startRun(s, "/p", "web")
-			put(s, run, 1, 50_000)
+			put(s, run, 1, all)
 			endRun(s, run)
 			flush(t, s)
 			ids := chunkIDs(t, s, run)
@@ -150,11 +155,11 @@ func TestDamagedChunkIsGap(t *testing.T) {
 					t.Errorf("got gaps %+v, want %+v", gaps, want)
 				}
 				wantNumbered(t, lines[:want.After], 1, int(want.After))
-				wantNumbered(t, lines[want.After:], int(want.After+want.Lines+1), 50_000)
+				wantNumbered(t, lines[want.After:], int(want.After+want.Lines+1), all)
 			}
 			m, err := s.Search(t.Context(), SearchQuery{Text: "of the run", CountOnly: true})
-			if err != nil || m.Count != 50_000-want.Lines || len(m.Gaps) != searchFinds {
-				t.Errorf("search: got %d hits and gaps %+v, %v; want %d and %d", m.Count, m.Gaps, err, 50_000-want.Lines, searchFinds)
+			if err != nil || m.Count != all-want.Lines || len(m.Gaps) != searchFinds {
+				t.Errorf("search: got %d hits and gaps %+v, %v; want %d and %d", m.Count, m.Gaps, err, all-want.Lines, searchFinds)
 			}
 			if st := s.Status(); st.State != StateOK {
 				t.Errorf("got state %s: %s; want OK", st.State, st.Reason)
