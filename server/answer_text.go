@@ -138,7 +138,7 @@ func quoteShortened(s string, limit int) string {
 	if len(s) <= limit {
 		return strconv.Quote(s)
 	}
-	short := cut(s, len(s), limit)
+	short := cut(s, limit)
 	mark := strings.LastIndex(short, cutMark)
 	return strconv.Quote(short[:mark]) + short[mark:]
 }

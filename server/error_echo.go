@@ -48,7 +48,7 @@ func clipEchoes(text string, arguments json.RawMessage) string {
 			i++
 			continue
 		}
-		b.WriteString(cut(text[i:i+n], n, maxEcho))
+		b.WriteString(cut(text[i:i+n], maxEcho))
 		i += n
 	}
 	return b.String()

@@ -74,15 +74,7 @@ func (m *messageSender) add(e event) {
 		m.pending = slices.Delete(m.pending, 0, n)
 	}
 	m.mu.Unlock()
-	m.signal()
-}
-
-// signal wakes run.
-func (m *messageSender) signal() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	wake(m.wake)
 }
 
 // run sends pending messages until ctx ends.
@@ -156,7 +148,7 @@ func (m *messageSender) attach(ctx context.Context) (detach func()) {
 		return func() {}
 	}
 	m.calls = append(m.calls, call)
-	m.signal()
+	wake(m.wake)
 	return func() { m.send(ctx, call) }
 }
 

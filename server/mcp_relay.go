@@ -173,11 +173,11 @@ func (r mcpRelay) log(name string, params json.RawMessage, now time.Time) {
 		r.note(name, fmt.Sprintf("%d log messages were left out here", leftOut))
 	}
 	if m.Logger != "" {
-		name += "/" + cut(m.Logger, len(m.Logger), maxRelayedLogger)
+		name += "/" + cut(m.Logger, maxRelayedLogger)
 	}
 	if len(m.Data) > maxRelayedLog {
 		text := string(m.Data)
-		m.Data, _ = json.Marshal(cut(text, len(text), maxRelayedLog)) // a string always encodes
+		m.Data, _ = json.Marshal(cut(text, maxRelayedLog)) // a string always encodes
 	}
 	if !slices.Contains(logLevels, m.Level) {
 		m.Level = mcp.LoggingLevelInfo

@@ -31,7 +31,7 @@ func relay(server string, raw json.RawMessage) (relayedResult, error) {
 		IsError           bool                       `json:"isError"`
 	}
 	if err := json.Unmarshal(raw, &response); err != nil {
-		return relayedResult{}, fmt.Errorf("%s returned an invalid tool result: %w: %s", server, err, cut(string(raw), len(raw), 500))
+		return relayedResult{}, fmt.Errorf("%s returned an invalid tool result: %w: %s", server, err, cut(string(raw), 500))
 	}
 	if err := checkComplete(server, response.ResultType); err != nil {
 		return relayedResult{}, err
@@ -49,7 +49,7 @@ func checkComplete(server, resultType string) error {
 	if resultType == "" || resultType == string(mcp.ResultTypeComplete) {
 		return nil
 	}
-	kind := upstream.OneLine(cut(resultType, len(resultType), 100))
+	kind := upstream.OneLine(cut(resultType, 100))
 	return fmt.Errorf("%s requests something before it returns a result (%q), such as input from the user; pmcp does not relay that", server, kind)
 }
 
@@ -81,7 +81,7 @@ func relayResource(server string, raw json.RawMessage) (relayedResult, error) {
 		Contents   []json.RawMessage          `json:"contents"`
 	}
 	if err := json.Unmarshal(raw, &response); err != nil {
-		return relayedResult{}, fmt.Errorf("%s returned an invalid resource: %w: %s", server, err, cut(string(raw), len(raw), 500))
+		return relayedResult{}, fmt.Errorf("%s returned an invalid resource: %w: %s", server, err, cut(string(raw), 500))
 	}
 	var items []json.RawMessage
 	for _, content := range response.Contents {
@@ -105,7 +105,7 @@ func relayPrompt(server string, raw json.RawMessage) (relayedResult, error) {
 		} `json:"messages"`
 	}
 	if err := json.Unmarshal(raw, &response); err != nil {
-		return relayedResult{}, fmt.Errorf("%s returned an invalid prompt: %w: %s", server, err, cut(string(raw), len(raw), 500))
+		return relayedResult{}, fmt.Errorf("%s returned an invalid prompt: %w: %s", server, err, cut(string(raw), 500))
 	}
 	var items []json.RawMessage
 	for _, m := range response.Messages {

@@ -234,7 +234,7 @@ func shortArgs(command string, args []string) []string {
 		if size > maxShownCommand {
 			return append(short, cutMark+countNoun(int64(len(args)-i), "argument]", "arguments]"))
 		}
-		short = append(short, cut(arg, len(arg), maxShownArg))
+		short = append(short, cut(arg, maxShownArg))
 		size += len(short[i]) + 1
 	}
 	return short

@@ -418,14 +418,13 @@ func continues(first, l *logstore.Line) bool {
 // cutMark is the beginning of the mark that shows that text was cut.
 const cutMark = "… [+"
 
-// cut returns s cut to limit bytes, with a mark if something was cut. s may itself
-// be the beginning of a text of size bytes.
-func cut(s string, size, limit int) string {
-	if size <= limit {
+// cut returns s cut to limit bytes, with a mark if something was cut.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
 		return s
 	}
-	s = strings.ToValidUTF8(s[:min(limit, len(s))], "")
-	return fmt.Sprintf("%s"+cutMark+"%d bytes]", s, size-len(s))
+	head := strings.ToValidUTF8(s[:limit], "")
+	return fmt.Sprintf("%s"+cutMark+"%d bytes]", head, len(s)-len(head))
 }
 
 // ownRepeat matches the end of a line that looks like pmcp's mark of a repeated line.

@@ -25,10 +25,7 @@ const (
 // waitTimeout returns a timeout_ms argument as a duration; 0 stands for the
 // default.
 func waitTimeout(ms int) time.Duration {
-	if ms == 0 {
-		ms = defaultWaitMS
-	}
-	return time.Duration(ms) * time.Millisecond
+	return time.Duration(cmp.Or(ms, defaultWaitMS)) * time.Millisecond
 }
 
 // startTimeout returns the timeout_ms of a start as a duration: nil stands for the
@@ -199,9 +196,7 @@ type outputArgs struct {
 const maxOutputLines = 1000
 
 // limit returns the most bytes that the answer may have beside the events.
-func (a outputArgs) limit() int {
-	return cmp.Or(a.MaxBytes, actionMaxBytes) - min(eventsMaxBytes, cmp.Or(a.MaxBytes, actionMaxBytes)/4)
-}
+func (a outputArgs) limit() int { return withoutEvents(cmp.Or(a.MaxBytes, actionMaxBytes)) }
 
 // An excerpt selects the output of a run that the answer of an action shows. The messages
 // of an MCP connection, which get_logs shows, are not part of it.

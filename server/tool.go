@@ -283,11 +283,15 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		}
 		var events pendingEvents
 		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
-			var shown []project.ShownLines
-			if t.shows {
-				shown = shownBy(a, err)
+			var about []reported
+			if by, ok := outcomeAs[aboutProcesses](a, err); ok {
+				about = by.about()
 			}
-			events = s.events.drain(start, reportedBy(a, err), shown...)
+			var shown []project.ShownLines
+			if by, ok := outcomeAs[outputAnswer](a, err); ok && t.shows {
+				shown = by.showed()
+			}
+			events = s.events.drain(start, about, shown...)
 			events.bound(eventsRoom(raw), 0)
 			for _, lines := range shown {
 				s.shown.Move(lines)
@@ -308,32 +312,16 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	}
 }
 
-// reportedBy returns what an answer or, if err is not nil, an error reports about
-// processes.
-func reportedBy(a answer, err error) []reported {
-	about, ok := a.(aboutProcesses)
-	if err != nil {
-		ok = errors.As(err, &about)
-	}
-	if !ok {
-		return nil
-	}
-	return about.about()
-}
-
 // An outputAnswer is an answer, or an error, that shows output of processes.
 type outputAnswer interface{ showed() []project.ShownLines }
 
-// shownBy returns the output that an answer or, if err is not nil, an error shows.
-func shownBy(a answer, err error) []project.ShownLines {
-	shows, ok := a.(outputAnswer)
+// outcomeAs returns an answer or, if err is not nil, an error as a T, if it is one.
+func outcomeAs[T any](a answer, err error) (t T, ok bool) {
 	if err != nil {
-		ok = errors.As(err, &shows)
+		return t, errors.As(err, &t)
 	}
-	if !ok {
-		return nil
-	}
-	return shows.showed()
+	t, ok = a.(T)
+	return t, ok
 }
 
 // withEvents returns the answer as JSON, with events as an additional key. If some

@@ -71,10 +71,10 @@ func getLogs(ctx context.Context, s *call, a getLogsArgs) (logsResult, error) {
 
 // logLimit returns the most bytes of an answer of a log tool beside the events. maxBytes
 // is the argument max_bytes.
-func logLimit(maxBytes int) int {
-	limit := cmp.Or(maxBytes, defaultMaxBytes)
-	return limit - min(eventsMaxBytes, limit/4)
-}
+func logLimit(maxBytes int) int { return withoutEvents(cmp.Or(maxBytes, defaultMaxBytes)) }
+
+// withoutEvents returns the most bytes of an answer of limit bytes beside the events.
+func withoutEvents(limit int) int { return limit - min(eventsMaxBytes, limit/4) }
 
 // logQuery returns the query for the arguments of get_logs.
 func logQuery(ctx context.Context, p *project.Project, a getLogsArgs) (logstore.Query, error) {

@@ -200,10 +200,7 @@ func (g *groupProgress) set(p groups.Progress) {
 	g.mu.Lock()
 	g.last = p
 	g.mu.Unlock()
-	select {
-	case g.updated <- struct{}{}:
-	default: // the pending wake-up will report p
-	}
+	wake(g.updated) // a pending wake-up will report p as well
 }
 
 // report sends progress messages until stop is called: one message in every period,

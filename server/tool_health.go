@@ -53,7 +53,7 @@ func newHealthResult(st *health.Status) healthResult {
 	for _, x := range slices.Backward(st.Results) {
 		r.Results = append(r.Results, checkOutcome{
 			At: args.FormatTime(x.At), TookMS: x.Took.Milliseconds(), Run: x.Run, OK: x.OK, Requested: x.Requested, Message: x.Message,
-			Output: cut(x.Output, len(x.Output), room),
+			Output: cut(x.Output, room),
 		})
 		room = max(0, room-len(x.Output))
 		if x.Output != "" {

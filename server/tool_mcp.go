@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -123,7 +124,7 @@ func listMCPTools(ctx context.Context, s *call, a listMCPToolsArgs) (mcpToolsRes
 		st := c.Status()
 		r.Name, r.Server, r.Protocol = c.Name(), joinNonEmpty(st.Name, st.Version), st.Protocol
 		if len(a.Tools) == 0 {
-			r.Instructions = cut(st.Instructions, len(st.Instructions), maxInstructions)
+			r.Instructions = cut(st.Instructions, maxInstructions)
 		}
 		if err := r.fill(tools, a.Tools); err != nil {
 			return err
@@ -154,11 +155,7 @@ func (r *mcpToolsResult) fill(tools []upstream.Tool, wanted []string) error {
 			r.Omitted++
 			continue
 		}
-		description := t.Description
-		if description == "" {
-			description = t.Title
-		}
-		r.Tools = append(r.Tools, mcpToolResult{Name: t.Name, Arguments: argumentNames(t.InputSchema), Description: summaryLine(description)})
+		r.Tools = append(r.Tools, mcpToolResult{Name: t.Name, Arguments: argumentNames(t.InputSchema), Description: summaryLine(cmp.Or(t.Description, t.Title))})
 	}
 	for _, name := range wanted {
 		at := slices.Index(names, name)
@@ -192,7 +189,7 @@ func unknownTool(server, name string, names []string) error {
 		available = append(available, quoteUnlessPlain(name))
 	}
 	text = fmt.Sprintf("%s (there are: %s)", text, strings.Join(available, ", "))
-	return errors.New(cut(text, len(text), maxUnknownTool))
+	return errors.New(cut(text, maxUnknownTool))
 }
 
 // argumentNames returns the names of the properties in a schema, required
@@ -219,7 +216,7 @@ func argumentNames(schema json.RawMessage) string {
 // summaryLine returns at most 200 bytes of the first line of a description.
 func summaryLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
-	return upstream.OneLine(cut(s, len(s), 200))
+	return upstream.OneLine(cut(s, 200))
 }
 
 type callMCPToolArgs struct {
@@ -262,26 +259,43 @@ func callMCPTool(ctx context.Context, s *call, a callMCPToolArgs) (answer, error
 	if len(a.Calls) > 0 {
 		return s.callMCPTools(ctx, &a)
 	}
-	callCtx, cancel := context.WithTimeout(ctx, waitTimeout(a.TimeoutMS))
-	defer cancel()
 	call := mcpCall{a.Tool, a.Arguments}
 	arguments := call.relayed()
 	s.o.Mask.LearnJSON(arguments)
+	return s.relayMCP(ctx, a.mcpTarget, a.TimeoutMS, mcpRequest{
+		method: "tools/call", params: map[string]any{"name": a.Tool, "arguments": arguments}, read: relay,
+		refused: a.Tool, hint: fmt.Sprintf("list_mcp_tools shows the tools, with tools: [%q] its arguments", a.Tool),
+	})
+}
+
+// An mcpRequest is a request to an MCP server of which the result is relayed.
+type mcpRequest struct {
+	method string
+	params map[string]any
+	read   func(server string, raw json.RawMessage) (relayedResult, error)
+	// refused precedes the error of a server that refuses the request, and hint follows it.
+	refused, hint string
+}
+
+// relayMCP makes one request to an MCP server and relays its result, and its progress.
+func (s *call) relayMCP(ctx context.Context, target mcpTarget, timeoutMS int, q mcpRequest) (answer, error) {
+	callCtx, cancel := context.WithTimeout(ctx, waitTimeout(timeoutMS))
+	defer cancel()
 	var r relayedResult
-	err := s.withMCP(callCtx, a.mcpTarget, func(c *upstream.Conn) error {
-		raw, err := c.Call(callCtx, "tools/call", map[string]any{"name": a.Tool, "arguments": arguments}, s.progressRelay(ctx))
+	err := s.withMCP(callCtx, target, func(c *upstream.Conn) error {
+		raw, err := c.Call(callCtx, q.method, q.params, s.progressRelay(ctx))
 		if err != nil {
 			return err
 		}
-		r, err = relay(c.Name(), raw)
+		r, err = q.read(c.Name(), raw)
 		return err
 	})
 	var refused *upstream.RPCError
 	switch {
 	case errors.As(err, &refused):
-		return nil, withHint(fmt.Errorf("%s: %w", a.Tool, err), "list_mcp_tools shows the tools, with tools: [%q] its arguments", a.Tool)
+		return nil, withHint(fmt.Errorf("%s: %w", q.refused, err), "%s", q.hint)
 	case err != nil:
-		return nil, timeoutError(ctx, err, a.TimeoutMS)
+		return nil, timeoutError(ctx, err, timeoutMS)
 	}
 	if !mcpserver.IsModernRequest(ctx) {
 		r.forLegacy(s.o.Mask)

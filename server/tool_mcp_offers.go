@@ -1,13 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-
-	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"pmcp/server/upstream"
 )
@@ -58,11 +57,7 @@ func newOffer(o upstream.Offer) mcpOffer {
 			optional = append(optional, a.Name+"?")
 		}
 	}
-	description := o.Description
-	if description == "" {
-		description = o.Title
-	}
-	return mcpOffer{URI: o.URI + o.URITemplate, Name: o.Name, Arguments: joinParts(", ", append(required, optional...)), Description: summaryLine(description)}
+	return mcpOffer{URI: o.URI + o.URITemplate, Name: o.Name, Arguments: joinParts(", ", append(required, optional...)), Description: summaryLine(cmp.Or(o.Description, o.Title))}
 }
 
 // offerLines returns a line for each of the offers, which begins with kind.
@@ -102,7 +97,7 @@ func readMCPResource(ctx context.Context, s *call, a readMCPResourceArgs) (answe
 	if a.URI == "" {
 		return nil, errors.New("missing argument: uri")
 	}
-	return s.relayMCP(ctx, a.mcpTarget, a.TimeoutMS, "resources/read", map[string]any{"uri": a.URI}, relayResource)
+	return s.relayMCP(ctx, a.mcpTarget, a.TimeoutMS, offerRequest("resources/read", map[string]any{"uri": a.URI}, relayResource))
 }
 
 type getMCPPromptArgs struct {
@@ -129,32 +124,10 @@ func getMCPPrompt(ctx context.Context, s *call, a getMCPPromptArgs) (answer, err
 	if len(a.Arguments) > 0 {
 		params["arguments"] = a.Arguments
 	}
-	return s.relayMCP(ctx, a.mcpTarget, a.TimeoutMS, "prompts/get", params, relayPrompt)
+	return s.relayMCP(ctx, a.mcpTarget, a.TimeoutMS, offerRequest("prompts/get", params, relayPrompt))
 }
 
-// relayMCP makes one call of an MCP server and returns what read makes of the result. The progress
-// of the call is relayed.
-func (s *call) relayMCP(ctx context.Context, target mcpTarget, timeoutMS int, method string, params map[string]any, read func(server string, raw json.RawMessage) (relayedResult, error)) (answer, error) {
-	callCtx, cancel := context.WithTimeout(ctx, waitTimeout(timeoutMS))
-	defer cancel()
-	var r relayedResult
-	err := s.withMCP(callCtx, target, func(c *upstream.Conn) error {
-		raw, err := c.Call(callCtx, method, params, s.progressRelay(ctx))
-		if err != nil {
-			return err
-		}
-		r, err = read(c.Name(), raw)
-		return err
-	})
-	var refused *upstream.RPCError
-	switch {
-	case errors.As(err, &refused):
-		return nil, withHint(fmt.Errorf("refused %s: %w", method, err), "list_mcp_tools shows what the server has")
-	case err != nil:
-		return nil, timeoutError(ctx, err, timeoutMS)
-	}
-	if !mcpserver.IsModernRequest(ctx) {
-		r.forLegacy(s.o.Mask)
-	}
-	return r, nil
+// offerRequest returns the request for something that list_mcp_tools shows beside tools.
+func offerRequest(method string, params map[string]any, read func(string, json.RawMessage) (relayedResult, error)) mcpRequest {
+	return mcpRequest{method, params, read, "refused " + method, "list_mcp_tools shows what the server has"}
 }

@@ -83,7 +83,7 @@ type logStats struct {
 func (r processInfoResult) write(t *answerText) {
 	t.line("%s", r.line())
 	whole := quoteArgs(r.Command, r.Args)
-	t.line("command: %s", cut(whole, len(whole), maxWholeCommand))
+	t.line("command: %s", cut(whole, maxWholeCommand))
 	t.line("cwd: %s", r.Cwd)
 	t.optLine("started at %s", r.StartedAt)
 	for _, key := range slices.Sorted(maps.Keys(r.Env)) {

@@ -91,7 +91,7 @@ func removeProcess(ctx context.Context, s *call, a removeArgs) (removeResult, er
 	}
 	hint := stillMembers(ctx, s.project, names)
 	limit := outputArgs{}.limit()
-	return removeResult{Removed: boundWords(names, limit/2), Hint: cut(hint, len(hint), limit/3)}, nil
+	return removeResult{Removed: boundWords(names, limit/2), Hint: cut(hint, limit/3)}, nil
 }
 
 // stillMembers returns a hint that lists the groups that can no longer start

@@ -90,8 +90,8 @@ func (r serverInfoResult) write(t *answerText) {
 			t.part(" (this one)")
 		}
 		t.part(": %s, ", p.Status)
-		t.optPart("pmcp %s, ", upstream.OneLine(cut(p.Version, len(p.Version), maxClientName)))
-		t.optPart("%s, ", upstream.OneLine(cut(p.Client, len(p.Client), maxClientName)))
+		t.optPart("pmcp %s, ", upstream.OneLine(cut(p.Version, maxClientName)))
+		t.optPart("%s, ", upstream.OneLine(cut(p.Client, maxClientName)))
 		t.line("up %s, in %s", p.UptimeFormatted, upstream.OneLine(p.Cwd))
 	}
 	t.optLine("connections to MCP servers: %d", r.MCPConnections)

@@ -58,7 +58,7 @@ func (r stopResult) about() []reported {
 // is left and no hint tells.
 func (r *stopResult) fit() {
 	limit := outputArgs{}.limit()
-	r.Hint = cut(r.Hint, len(r.Hint), limit/4)
+	r.Hint = cut(r.Hint, limit/4)
 	slices.SortStableFunc(r.Processes, func(a, b stoppedResult) int { return cmp.Compare(a.rank(), b.rank()) })
 	if answerSize(r) > limit {
 		r.Others = dropLast(&r.Processes, limit-leftOutBytes, func() int { return answerSize(r) })
@@ -121,7 +121,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 		one := &stopped[0]
 		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: joinNonEmpty(joinHints(one.Hint, none), unread)}, nil
 	}
-	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, len(a.Process), maxClientName), State: process.Stopped.String()}}}
+	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, maxClientName), State: process.Stopped.String()}}}
 	hints := []string{none}
 	for i := range stopped {
 		all.Processes = append(all.Processes, newStoppedResult(&stopped[i]))
@@ -164,7 +164,7 @@ func stopErrors(stopped []project.Stopped) error {
 	for i := range stopped {
 		if err := stopped[i].Err; err != nil {
 			text := errorText(err)
-			errs, texts = append(errs, err), append(texts, cut(text, len(text), maxStopError))
+			errs, texts = append(errs, err), append(texts, cut(text, maxStopError))
 		} else {
 			lines = append(lines, line.Visible(lineOf(&stopped[i].Run)))
 		}
