@@ -42,7 +42,7 @@ func newCaptureTable(st *storage, ids *runIDs, queue *flushQueue, faults *faultL
 		runs: make(map[int64]*runLog), late: make(map[int64]*runRow), latest: make(map[processKey]latestRun),
 		watchers: make(map[*watcher]struct{}),
 	}
-	c.pool.chunk = st.limits.chunk
+	c.pool.chunk, c.budget.roomWait = st.limits.chunk, roomWait
 	c.quiet.wg.Go(c.runQuietTracker)
 	return c
 }

@@ -18,7 +18,7 @@ const (
 	// totalBound is how many bytes of all runs together may wait for the flusher. Above this bound the largest run
 	// drops its oldest lines.
 	totalBound = 16 << 20
-	// roomWait is how long a run may block its process.
+	// roomWait is how long a run may block its process, unless a test allows longer.
 	roomWait = 2 * time.Second
 	// maxMemoryRuns is how many runs are kept in memory while they cannot be stored.
 	maxMemoryRuns = 2048
@@ -32,6 +32,7 @@ type budget struct {
 	pending  atomic.Int64 // sum of the runs' pending
 	lost     counters     // dropped because the storage was too slow
 	dropping sync.Mutex   // held while runs drop lines because their total exceeds the limit
+	roomWait time.Duration
 }
 
 type counters struct{ lines, bytes atomic.Int64 }
@@ -73,13 +74,13 @@ func (t *captureTable) dropLargest() {
 	}
 }
 
-// awaitRoom waits up to roomWait until commits have made enough room in the run. After a timeout it does not
+// awaitRoom waits up to budget.roomWait until commits have made enough room in the run. After a timeout it does not
 // wait again until a commit has made some room of the run. If there is no working file, it returns at once.
 func (t *captureTable) awaitRoom(r *runLog) {
 	if t.file == nil {
 		return
 	}
-	until, room := r.startRoomWait(time.Now().Add(roomWait))
+	until, room := r.startRoomWait(time.Now().Add(t.budget.roomWait))
 	if !time.Now().Before(until) {
 		return
 	}

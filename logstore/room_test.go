@@ -1,6 +1,8 @@
 package logstore
 
 import (
+	"bytes"
+	"fmt"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -86,5 +88,59 @@ func TestRunsWithFullChunksWaitOnceAllHoldMuch(t *testing.T) {
 			t.Errorf("run with %d of %d bytes: got wait %v, want %v", c.run, c.all, got, c.want)
 		}
 		s.budget.pending.Store(before)
+	}
+}
+
+// TestNothingIsDroppedWhileCommitStalls lets many runs print more than all may hold while nothing can be committed, as
+// when the disk is slow to sync, and checks that they wait and lose nothing.
+func TestNothingIsDroppedWhileCommitStalls(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Options{Path: filepath.Join(t.TempDir(), "pmcp.db")})
+	s.budget.roomWait = time.Hour
+	var runs []int64
+	for i := range 24 {
+		runs = append(runs, startRun(s, "/p", fmt.Sprint("web-", i)))
+	}
+	flush(t, s)
+	stall, err := s.file.WriteDB.Conn(t.Context()) // the only connection
+	checkError(t, err)
+	line := append(bytes.Repeat([]byte("x"), 999), '\n')
+	var printing sync.WaitGroup
+	var printed atomic.Int32
+	for _, run := range runs {
+		printing.Go(func() {
+			defer printed.Add(1)
+			for range totalBound / len(line) / 16 {
+				s.Capture(run, Stdout, time.Now(), line)
+			}
+		})
+	}
+	isWaiting := func(run int64) bool {
+		r := s.ownRun(run)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return !r.roomUntil.IsZero()
+	}
+	poll := time.NewTicker(time.Millisecond)
+	defer poll.Stop()
+	deadline := time.After(2 * time.Minute)
+	for waiting := 0; waiting+int(printed.Load()) < len(runs); {
+		select {
+		case <-poll.C:
+			waiting = 0
+			for _, run := range runs {
+				if isWaiting(run) {
+					waiting++
+				}
+			}
+		case <-deadline:
+			t.Fatalf("got %d runs that wait, want all that still print", waiting)
+		}
+	}
+	checkError(t, stall.Close())
+	printing.Wait()
+	flush(t, s)
+	if n := s.Status().DroppedLines; n > 0 {
+		t.Errorf("got %d lines dropped, want none", n)
 	}
 }
