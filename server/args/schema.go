@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -144,9 +145,21 @@ type Field struct {
 	index              []int
 }
 
+// typeFields holds what Fields has returned, by type. There are as many types as kinds of
+// arguments.
+var typeFields sync.Map
+
 // Fields returns the JSON fields of the struct t, including those of embedded
-// structs.
+// structs. The caller must not change them.
 func Fields(t reflect.Type) []Field {
+	known, ok := typeFields.Load(t)
+	if !ok {
+		known, _ = typeFields.LoadOrStore(t, fieldsOf(t))
+	}
+	return known.([]Field)
+}
+
+func fieldsOf(t reflect.Type) []Field {
 	var fields []Field
 	for i := range t.NumField() {
 		sf := t.Field(i)

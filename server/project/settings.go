@@ -31,7 +31,10 @@ func (p *Project) liveSettings(ctx context.Context, name, group string) (c liveS
 	if st, ok := p.o.Health.Status(name); ok {
 		c.health = &st.Spec
 	}
-	if g, err := p.o.Groups.Group(ctx, group); group != "" && err == nil {
+	if group == "" {
+		return c
+	}
+	if g, err := p.o.Groups.Group(ctx, group); err == nil {
 		c.member = slices.DeleteFunc(slices.Clone(g.Members), func(m groups.Member) bool { return m.Process != name })
 	}
 	return c

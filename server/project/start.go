@@ -99,7 +99,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	if a.IfRunning == process.RestartRunning { // a cancelled call must not leave it stopped
 		launching = context.WithoutCancel(ctx)
 	}
-	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed, keep: a.Keep})
+	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed, keep: a.Keep, last: &last})
 	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
 	if err == nil && started.Already && len(a.Steps) > 0 {
 		return Started{}, &playedError{a.Name}
@@ -199,6 +199,7 @@ type launchOptions struct {
 	removed      []string // arguments that the call removes from the definition
 	unnamed      bool     // no definition is stored
 	keep         string   // see StartRequest.Keep
+	last         *Run     // what Find returned a moment ago; nil: not read
 }
 
 // launch starts name from def and stores def as its definition. Tools and groups
@@ -207,8 +208,12 @@ type launchOptions struct {
 // be started here is then irrelevant.
 func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
 	p = p.of(name)
-	if run, ok, err := p.latest(ctx, name); err == nil && ok && run.Owner != nil && run.State == process.Backoff {
-		return atWindow(&WindowError{run: run}, o)
+	if o.last == nil {
+		run, _, _ := p.latest(ctx, name) // the zero Run has no owner
+		o.last = &run
+	}
+	if o.last.Owner != nil && o.last.State == process.Backoff {
+		return atWindow(&WindowError{run: *o.last}, o)
 	}
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
