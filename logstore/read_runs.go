@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"pmcp/logstore/db"
@@ -228,18 +229,18 @@ func storedMetas(ctx context.Context, q db.Querier, c *scope) ([]*runMeta, error
 		return queryMetas(ctx, q, `SELECT `+metaColumns+` FROM run r JOIN process p ON p.id = r.process WHERE `+where, args)
 	}
 	// This is one statement, since one for each process took 2 ms for fifty processes. CROSS JOIN keeps SQLite
-	// from reading the table run first. IN builds a table for each process, which costs 40 µs, so it is used only
-	// for more than one run.
-	const latest = `(SELECT id FROM run WHERE process = p.id ORDER BY started DESC, id DESC LIMIT ?)`
-	which, args := `r.process = p.id`, []any(nil)
+	// from reading the table run first. IN builds a table for each process, so it is used only for more than one
+	// run. The limit is no parameter: SQLite compiles a statement again, in 40 µs, each time that of a LIMIT is set.
+	const latest = `(SELECT id FROM run WHERE process = p.id ORDER BY started DESC, id DESC LIMIT `
+	which := `r.process = p.id`
 	switch {
-	case c.latest:
-		which, args = `r.id = `+latest, []any{1}
+	case c.latest, c.maxRuns == 1:
+		which = `r.id = ` + latest + `1)`
 	case c.maxRuns > 0:
-		which, args = `r.id IN `+latest, []any{c.maxRuns}
+		which = `r.id IN ` + latest + strconv.Itoa(c.maxRuns) + `)`
 	}
-	where, whose := c.where("p.project", "p.name")
-	return queryMetas(ctx, q, `SELECT `+c.columns()+` FROM process p CROSS JOIN run r ON `+which+` WHERE `+where, append(args, whose...))
+	where, args := c.where("p.project", "p.name")
+	return queryMetas(ctx, q, `SELECT `+c.columns()+` FROM process p CROSS JOIN run r ON `+which+` WHERE `+where, args)
 }
 
 func queryMetas(ctx context.Context, q db.Querier, query string, args []any) ([]*runMeta, error) {
