@@ -12,23 +12,16 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"pmcp/process/proctab"
 )
 
 // Listening returns every listening TCP socket in this network namespace,
 // without holders; see AddHolders.
 func Listening() ([]Socket, error) {
-	v4, err := diagListening(unix.AF_INET)
-	if err != nil {
-		return procListening() // sock_diag is missing in this sandbox or kernel
+	if found, err := diagListening(); err == nil {
+		return found, nil
 	}
-	v6, err := diagListening(unix.AF_INET6)
-	if err != nil {
-		v6 = nil // no IPv6 on this machine
-	}
-	return append(v4, v6...), nil
+	return procListening() // sock_diag is missing in this sandbox or kernel
 }
 
 // procListening returns every listening TCP socket from /proc/net/tcp and /proc/net/tcp6.

@@ -5,24 +5,29 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"sync"
 
 	"pmcp/process/proctab"
 
 	"golang.org/x/sys/unix"
 )
 
-// Sizes and numbers from linux/inet_diag.h and sock_diag(7), which x/sys lacks.
+// Sizes and numbers from linux/inet_diag.h, which x/sys lacks.
 const (
-	sockDiagByFamily = 20
-	diagRequestSize  = 56 // struct inet_diag_req_v2
-	diagMessageSize  = 72 // struct inet_diag_msg
-	tcpListen        = 10
+	diagTCP         = 18 // TCPDIAG_GETSOCK: the sockets of IPv4 and IPv6, whatever the family of the request
+	diagRequestSize = 60 // struct inet_diag_req
+	diagStatesAt    = 52
+	diagMessageSize = 72 // struct inet_diag_msg
+	tcpListen       = 10
 )
 
-// diagListening returns the listening TCP sockets of a family. It asks the kernel by netlink,
-// which searches only the table of listening sockets (20 µs); /proc/net/tcp searches the table of
-// all connections (4 ms).
-func diagListening(family uint8) ([]Socket, error) {
+// diagBuffers holds buffers for the kernel's answers, which are at most 32 KiB.
+var diagBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+// diagListening returns the listening TCP sockets. It asks the kernel by netlink, which searches
+// only the table of listening sockets (20 µs); /proc/net/tcp searches the table of all connections
+// (4 ms).
+func diagListening() ([]Socket, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask for the listening ports: %w", err)
@@ -32,13 +37,14 @@ func diagListening(family uint8) ([]Socket, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
 		return nil, fmt.Errorf("cannot ask for the listening ports: %w", err)
 	}
-	if err := unix.Sendto(fd, diagRequest(family), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	if err := unix.Sendto(fd, diagRequest(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, fmt.Errorf("cannot ask for the listening ports: %w", err)
 	}
 	var found []Socket
-	buf := make([]byte, 32<<10) // the most that the kernel sends at once
+	buf := diagBuffers.Get().(*[32 << 10]byte)
+	defer diagBuffers.Put(buf)
 	for {
-		n, err := proctab.RetryEINTR(func() (int, error) { n, _, err := unix.Recvfrom(fd, buf, 0); return n, err })
+		n, err := proctab.RetryEINTR(func() (int, error) { n, _, err := unix.Recvfrom(fd, buf[:], 0); return n, err })
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the listening ports: %w", err)
 		}
@@ -49,16 +55,14 @@ func diagListening(family uint8) ([]Socket, error) {
 	}
 }
 
-// diagRequest returns the request for a dump of the listening TCP sockets of a family.
-func diagRequest(family uint8) []byte {
+// diagRequest returns the request for a dump of the listening TCP sockets.
+func diagRequest() []byte {
 	p := make([]byte, unix.NLMSG_HDRLEN+diagRequestSize)
 	native := binary.NativeEndian
 	native.PutUint32(p[0:], uint32(len(p)))
-	native.PutUint16(p[4:], sockDiagByFamily)
+	native.PutUint16(p[4:], diagTCP)
 	native.PutUint16(p[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
-	body := p[unix.NLMSG_HDRLEN:]
-	body[0], body[1] = family, unix.IPPROTO_TCP
-	native.PutUint32(body[4:], 1<<tcpListen)
+	native.PutUint32(p[unix.NLMSG_HDRLEN+diagStatesAt:], 1<<tcpListen)
 	return p
 }
 
@@ -83,7 +87,7 @@ func parseDiag(p []byte, found *[]Socket) (done bool, err error) {
 				return false, errDiag
 			}
 			return false, fmt.Errorf("cannot read the listening ports: %w", unix.Errno(-int32(native.Uint32(body))))
-		case sockDiagByFamily:
+		case diagTCP:
 			if len(body) < diagMessageSize {
 				return false, errDiag
 			}
