@@ -191,7 +191,11 @@ func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
 	if err := command.CheckAllowedEnv(spec.Env, m.o.Allowed); err != nil {
 		return spec, command.Executable{}, err
 	}
-	exe, err := command.Resolve(spec.Command, spec.Dir, command.LookupEnv(m.environ(spec, 0), "PATH"), m.o.Allowed)
+	path, own := spec.Env["PATH"]
+	if !own {
+		path = os.Getenv("PATH")
+	}
+	exe, err := command.Resolve(spec.Command, spec.Dir, path, m.o.Allowed)
 	return spec, exe, err
 }
 

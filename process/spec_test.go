@@ -142,9 +142,6 @@ func TestEnvironMergesVariables(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("Environ = %v, want %v", got, want)
 	}
-	if got := command.LookupEnv([]string{"A=1", "AB=2", "A=3"}, "A"); got != "3" {
-		t.Errorf("LookupEnv = %q, want 3", got)
-	}
 }
 
 func TestRestartAppliesChanges(t *testing.T) {

@@ -48,13 +48,3 @@ func Environ(base []string, own map[string]string, dir, session string, run int6
 	}
 	return entries
 }
-
-// LookupEnv returns the last value of key in entries of the form key=value.
-func LookupEnv(entries []string, key string) string {
-	for _, entry := range slices.Backward(entries) {
-		if value, ok := strings.CutPrefix(entry, key+"="); ok {
-			return value
-		}
-	}
-	return ""
-}
