@@ -606,6 +606,29 @@ func dropLast[T any](list *[]T, limit int, size func() int) (dropped int) {
 // larger.
 func answerSize(a answer) int { return max(len(textOf(a)), jsonSize(a)) }
 
+// An encodedAnswer is the JSON and the text of an answer.
+type encodedAnswer struct {
+	json stdio.Encoded
+	text string
+}
+
+// encoded is part of an answer that is encoded to measure it. Once fits has returned
+// true, the answer is sent as it was then and must not be changed.
+type encoded struct{ answer *encodedAnswer }
+
+func (e encoded) sent() *encodedAnswer { return e.answer }
+
+// fits reports whether the size of a, the answer that e is part of, is at most limit.
+func (e *encoded) fits(a answer, limit int) bool {
+	raw, err := stdio.Encode(a)
+	text := textOf(a)
+	if err != nil || max(len(raw), len(text)) > limit {
+		return false
+	}
+	e.answer = &encodedAnswer{raw, text}
+	return true
+}
+
 // jsonSize returns the size of the JSON of an answer or of a part of one.
 func jsonSize(v any) int {
 	raw, _ := stdio.Encode(v) // answers consist of what can be encoded

@@ -304,11 +304,11 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if t.toolset == setGroups && !t.hints.readOnly {
 			s.notifyChanged("")
 		}
-		structured, err := withEvents(a, events)
+		structured, text, err := withEvents(a, events)
 		if err != nil {
 			return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
 		}
-		return mcp.NewToolResultStructured(stdio.Encoded(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(textOf(a, events))), nil
+		return mcp.NewToolResultStructured(stdio.Encoded(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(text)), nil
 	}
 }
 
@@ -324,19 +324,24 @@ func outcomeAs[T any](a answer, err error) (t T, ok bool) {
 	return t, ok
 }
 
-// withEvents returns the answer as JSON, with events as an additional key. If some
-// of the events quote output, it adds the notice that answers with output have.
-func withEvents(a answer, events pendingEvents) (stdio.Encoded, error) {
-	raw, err := stdio.Encode(a)
+// withEvents returns the answer as JSON, with events as an additional key, and as text.
+// If some of the events quote output, it adds the notice that answers with output have.
+func withEvents(a answer, events pendingEvents) (raw stdio.Encoded, text string, err error) {
+	if measured, ok := a.(interface{ sent() *encodedAnswer }); ok && measured.sent() != nil {
+		raw, text = measured.sent().json, measured.sent().text
+	} else if raw, err = stdio.Encode(a); err == nil {
+		text = textOf(a)
+	}
 	if err != nil || len(events.texts) == 0 {
-		return raw, err
+		return raw, text, err
 	}
 	var own, extra struct {
 		Events []string `json:"events"`
 		Notice string   `json:"notice,omitempty"`
 	}
+	text = textOf(a, events)
 	if err := json.Unmarshal(raw, &own); err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	extra.Events = events.texts
 	if events.output && own.Notice == "" {
@@ -344,12 +349,12 @@ func withEvents(a answer, events pendingEvents) (stdio.Encoded, error) {
 	}
 	more, err := stdio.Encode(extra)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	if string(raw) == "{}" {
-		return more, nil
+		return more, text, nil
 	}
-	return slices.Concat(raw[:len(raw)-1], []byte(","), more[1:]), nil
+	return slices.Concat(raw[:len(raw)-1], []byte(","), more[1:]), text, nil
 }
 
 // rateLimits bounds the calls of each tool that changes something or that, like a

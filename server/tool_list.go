@@ -21,6 +21,7 @@ type listResult struct {
 	Processes []processResult `json:"processes"`
 	More      bool            `json:"more,omitempty"`
 	Hint      string          `json:"hint,omitempty"`
+	encoded
 }
 
 func (r listResult) write(t *answerText) {
@@ -100,6 +101,9 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 // fit drops the last processes if the answer is longer than limit, and reports that. The
 // sizes of the processes add up, so it encodes each of them once.
 func (r *listResult) fit(limit int) {
+	if r.fits(r, limit) {
+		return
+	}
 	rest := listResult{Processes: []processResult{}, More: r.More}
 	json, text, kept := jsonSize(rest)-len(","), len(textOf(rest)), 0
 	for i := range r.Processes {
@@ -109,9 +113,7 @@ func (r *listResult) fit(limit int) {
 			kept = i + 1
 		}
 	}
-	if max(json, text) > limit {
-		dropped := len(r.Processes) - kept
-		r.Processes, r.More = r.Processes[:kept], true
-		r.Hint = fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", dropped)
-	}
+	dropped := len(r.Processes) - kept
+	r.Processes, r.More = r.Processes[:kept], true
+	r.Hint = fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", dropped)
 }
