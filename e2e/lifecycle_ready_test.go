@@ -180,6 +180,7 @@ func TestReadyHTTPReportsEvidence(t *testing.T) {
 	if len(answers) != 2 || answers[1]["request"] != "GET /api/health" || answers[1]["status"] != 200.0 || answers[1]["body"] != "you asked for /api/health\n" {
 		t.Errorf("got %v, want two answers with their bodies", answers)
 	}
+	c.ok(t, "start_process", args{"name": "web"}).says(t, "already running").hides(t, "GET / →") // which may answer otherwise by now
 	c.ok(t, "wait_for_process", args{"process": "web", "until": "ready"}).says(t, "GET / → 200")
 	c.refused(t, "start_process", own(t, "bad", "http").with("ready", args{"http": "/ health"}), "ready.http", "health", "a path (/health)")
 	c.refused(t, "start_process", own(t, "bad", "http").with("ready", args{"http": strings.Repeat("/ ", 9)}), "ready.http", "9", "1 to 8")

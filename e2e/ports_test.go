@@ -191,7 +191,7 @@ func TestAnswerSaysWhereProgramListens(t *testing.T) {
 	c := begin(t)
 	told := args{"PORT": 0}
 	r := c.ok(t, "start_process", own(t, "deaf", "http").with("ports", told).with("ready", args{"port": 0}))
-	r.says(t, fmt.Sprintf("it listens on %d, not on PORT ", onlyPort(t, r)), " as it was told").hides(t, "http://localhost")
+	r.says(t, fmt.Sprintf("it listens on %d, not on PORT ", onlyPort(t, r)), " as it was told: ", "--port {PORT}").hides(t, "http://localhost")
 	silent := sh("silent", "echo up; exec sleep 1000", args{"ports": told, "ready": args{"log": "up"}})
 	c.ok(t, "start_process", silent).says(t, "nothing listens on PORT ")
 	c.ok(t, "start_process", silent).want(t, args{"already_running": true}).hides(t, "nothing listens")

@@ -23,6 +23,8 @@ func TestFirstErrorIsTheCause(t *testing.T) {
 			"unknown type name 'x'", "make: [Makefile:9: lib] Error 1"},
 		"a script of npm": {[]run{{"build", "npm error Lifecycle script `build` failed with error:\nnpm error code 2\nnpm error path /w\nError: Command failed: tsc\nTypeError: no price\n    at price (/app/price.js:3:7)\n", 1}},
 			"TypeError: no price", "Error: Command failed: tsc"},
+		"a page that Next could not render": {[]run{{"build", "Error occurred prerendering page \"/\".\nExport encountered an error\n\nTypeError: no price\n    at price (app/price.js:3:7)\n", 1}},
+			"TypeError: no price", "Error occurred prerendering page \"/\"."},
 		"first and last": {[]run{{"web", "TypeError: no price\n    at price (/app/price.js:3:7)\n\nRangeError: too much\n    at pay (/app/pay.js:4:7)\n", 1}},
 			"TypeError: no price", "RangeError: too much"},
 		"a dead dependency": {[]run{

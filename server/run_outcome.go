@@ -40,14 +40,17 @@ func startTimeout(ms *int) time.Duration {
 // awaitStart waits for the condition that the call asked for and returns the
 // answer.
 func awaitStart(ctx context.Context, p *project.Project, started project.Started, timeout time.Duration, output outputArgs) (r runResult, now project.Run, err error) {
-	wait := started.Wait
+	wait, asked := started.Wait, time.Time{}
+	if started.Already {
+		asked = time.Now()
+	}
 	now, timedOut, watched, err := p.AwaitStart(ctx, started, timeout)
 	if err != nil {
 		return r, now, err
 	}
 	r = newRunResult(&now)
 	r.TimedOut = timedOut && timeout > 0
-	r.addHTTP(p, &now)
+	r.addHTTP(p, &now, asked)
 	exited := wait == project.UntilExit && now.Over()
 	unread, err := unreadHint(addOutput(ctx, p, &r, &now, excerpt{outputArgs: output, brief: exited && !now.EndedBadly()}))
 	if err != nil {
@@ -117,8 +120,12 @@ type httpResult struct {
 	Body    string `json:"body,omitempty"` // its beginning, if it is text
 }
 
-// addHTTP adds the answers to the requests of ready.http. Their bodies are output.
-func (r *runResult) addHTTP(p *project.Project, run *project.Run) {
+// addHTTP adds the answers to the requests of ready.http, unless the run was ready before since: they
+// say nothing about now. Their bodies are output.
+func (r *runResult) addHTTP(p *project.Project, run *project.Run, since time.Time) {
+	if !run.ReadyAt.IsZero() && run.ReadyAt.Before(since) {
+		return
+	}
 	for _, a := range p.HTTPAnswers(run) {
 		r.HTTP = append(r.HTTP, httpResult{a.Request, a.Status, a.Type, a.Bytes, a.More, a.Took.Milliseconds(), a.Body})
 	}

@@ -96,7 +96,7 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 	r.TimedOut = w.TimedOut
 	failed := w.Match == nil && a.Until == "log" && !w.TimedOut || a.Until == project.UntilReady && w.Run.Over()
 	if a.Until == project.UntilReady {
-		r.addHTTP(s.project, &w.Run)
+		r.addHTTP(s.project, &w.Run, time.Time{})
 	}
 	e := excerpt{outputArgs: a.outputArgs, after: w.After}
 	if a.forOutput() {

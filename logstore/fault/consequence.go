@@ -11,7 +11,7 @@ func (f *Fault) IsConsequence() bool {
 	first, _, _ := strings.Cut(f.Message, "\n")
 	return containsAny(lowerASCII(cut(first, MaxStackLine)),
 		"command failed", "subcommand failed", "lifecycle script", "exited with ", "exit status ", "exit code ", "exit value ", "process didn't exit successfully",
-		"failed to run custom build command", "build command failed", "could not compile")
+		"failed to run custom build command", "build command failed", "could not compile", "error occurred prerendering page")
 }
 
 // Stopping reports to the Recogniser that the run is being stopped on purpose. From then on an error

@@ -120,7 +120,7 @@ func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
 	switch {
 	case r.listensAsTold() || !r.State.Live():
 	case len(r.Ports) > 0:
-		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told", joinPorts(r.Ports), strings.Join(told, ", ")))
+		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told: many programs need it as an argument, as in --port {%s}", joinPorts(r.Ports), strings.Join(told, ", "), slices.Min(slices.Collect(maps.Keys(r.Spec.Ports)))))
 	default:
 		notes = append(notes, silent...)
 	}
