@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -118,6 +119,46 @@ func TestHTTPServerIsConnected(t *testing.T) {
 	<-c.over
 	if _, err := callTool(testContext(t), c, "ask", `{}`, nil); !errors.Is(err, ErrDisconnected) || !strings.Contains(err.Error(), "its process has ended") {
 		t.Errorf("got %v, want that the process has ended", err)
+	}
+}
+
+// TestModernHTTPServerIsConnected connects over HTTP to a server built with mcp-go that speaks MCP
+// 2026-07-28 only, which has neither initialize nor sessions.
+func TestModernHTTPServerIsConnected(t *testing.T) {
+	s := mcpserver.NewMCPServer("mcp-go", "2", mcpserver.WithToolCapabilities(true))
+	s.AddTool(mcp.NewTool("echo", mcp.WithString("text")), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if r.GetString("text", "") == "" {
+			return mcp.NewToolResultError("no text"), nil
+		}
+		return mcp.NewToolResultText("echo " + r.GetString("text", "")), nil
+	})
+	transport := mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStreamableHTTPProtocolVersions(modernVersion))
+	url := serveHTTP(t, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if m, _ := parse(body); m.Method == methodInitialize { // which mcp-go would still answer
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"there is no initialize"}}`, m.ID)
+			return
+		}
+		if session := r.Header.Get("Mcp-Session-Id"); session != "" || err != nil {
+			t.Errorf("got the session %q, %v, want none", session, err)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		transport.ServeHTTP(w, r)
+	})
+	_, c, _ := overHTTP(t, url, Options{})
+	if err := c.Ready(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if st := c.Status(); st.Protocol != modernVersion || st.Name != "mcp-go" {
+		t.Errorf("got %+v, want mcp-go with %s", st, modernVersion)
+	}
+	if tools, _, err := c.Tools(testContext(t)); err != nil || len(tools) != 1 || tools[0].Name != "echo" {
+		t.Errorf("got %v, %v, want the tool echo", tools, err)
+	}
+	for arguments, want := range map[string]string{`{"text":"a"}`: `"text":"echo a"`, `{}`: `"isError":true`} {
+		if got, err := callTool(testContext(t), c, "echo", arguments, nil); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, %v, want %s", arguments, got, err, want)
+		}
 	}
 }
 
