@@ -67,10 +67,10 @@ func listen(t testing.TB, dir string, handle Handler, change func(*Listener)) *L
 // connect connects to a listener without a request.
 func connect(t *testing.T, l *Listener) *net.UnixConn {
 	t.Helper()
-	c, err := net.Dial("unix", l.Path())
+	c, err := dial(t.Context(), filepath.Dir(l.Path()), id) // whatever the length of the path
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	return c.(*net.UnixConn)
+	return c
 }
 
 // refusal returns the text of the refusal that a connection gets.
@@ -227,7 +227,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := listen(t, dir, echo, nil)
 	for range 200 {
-		c, err := net.Dial("unix", l.Path())
+		c, err := dial(t.Context(), filepath.Dir(l.Path()), id)
 		must(t, err)
 		must(t, c.Close())
 	}
