@@ -34,6 +34,7 @@ type maintainer struct {
 	*storage
 	captures      *captureTable
 	filters       *filterCache
+	blocks        *blockCache
 	retired       counters // removed because of age or size
 	due           chan struct{}
 	checkpoint    chan struct{}       // signals that a checkpoint is due
@@ -44,10 +45,10 @@ type maintainer struct {
 }
 
 // newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
-func newMaintainer(st *storage, captures *captureTable, filters *filterCache) *maintainer {
+func newMaintainer(st *storage, captures *captureTable, rd *reader) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
-		storage: st, captures: captures, filters: filters, cancel: cancel,
+		storage: st, captures: captures, filters: rd.filters, blocks: rd.blocks, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
 	if st.file != nil && !st.opts.ReadOnly {
@@ -83,6 +84,7 @@ func (m *maintainer) run(ctx context.Context) {
 			trim = time.After(filterIdle)
 		case <-trim:
 			m.filters.trim()
+			m.blocks.trim()
 			trim = nil
 		case <-m.due:
 			m.report(m.maintain(ctx))

@@ -23,6 +23,7 @@ type reader struct {
 	captures *captureTable
 	filters  *filterCache
 	cards    cardCache
+	blocks   *blockCache
 	current  atomic.Pointer[map[string]*currentRuns] // as of the last lists of the current runs, by project; never changed
 }
 
@@ -54,6 +55,7 @@ type snapshot struct {
 	cursorScope   *cursorScope // of the scope's cursor
 	filters       *filterCache
 	cards         *cardCache
+	blocks        *blockCache
 	packer        *pack.Packer
 	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
 	version       int64        // likewise: of the file, before it is read; 0: unknown
@@ -132,7 +134,7 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 	if rd.closed.Load() {
 		return ErrClosed
 	}
-	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, cards: &rd.cards, packer: &rd.packer}
+	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, cards: &rd.cards, blocks: rd.blocks, packer: &rd.packer}
 	snap.fresh, _ = ctx.Value(freshKey{}).(*freshness)
 	defer func() {
 		for i := range snap.views {

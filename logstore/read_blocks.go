@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"time"
 
 	"pmcp/logstore/db"
@@ -22,6 +23,7 @@ type blockSource struct {
 	q       db.Querier // nil: memory only
 	packer  *pack.Packer
 	cards   *cardCache
+	blocks  *blockCache
 	run     *runMeta
 	cond    string // condition on chunk rows, with its arguments
 	args    []any
@@ -36,7 +38,7 @@ type blockSource struct {
 // read them. noTail skips the query for tail rows if it is known that there are none.
 func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, after int64, noTail bool) (*blockSource, error) {
 	q := snap.q
-	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, cards: snap.cards, run: run, limit: maxLine}
+	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, cards: snap.cards, blocks: snap.blocks, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
 	if run.mem != nil {
 		s.limit = run.mem.from
@@ -60,9 +62,9 @@ const maxLine = 1 << 62
 // next returns the block with the first line after the given line or, backward, with the last line up to it. It
 // skips chunks in which no line passes the filter, and returns nil at the end.
 func (s *blockSource) next(line int64, backward bool) (*block, error) {
-	which := ` AND first_line + lines > ? ORDER BY id LIMIT 1`
+	which := ` AND first_line + lines > ? ORDER BY c.id LIMIT 1`
 	if backward {
-		which = ` AND first_line < ? ORDER BY id DESC LIMIT 1`
+		which = ` AND first_line < ? ORDER BY c.id DESC LIMIT 1`
 	}
 	stored, err := s.storedBlock(which, line+1)
 	if err != nil {
@@ -89,14 +91,16 @@ func (s *blockSource) storedBlock(which string, line int64) (*block, error) {
 		return nil, nil
 	}
 	lo, hi := db.RowRange(s.run.id)
+	known := s.blocks.get(s.run.id)
 	for {
 		cond, args := s.cond, append([]any{lo, hi, s.limit}, s.args...)
 		if len(s.passed) > 0 {
 			cond, args = cond+` AND c.id NOT IN (SELECT value FROM json_each(?))`, append(args, jsonArray(s.passed))
 		}
-		b, err := queryChunk(s.ctx, s.q, s.packer, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
+		b, err := queryChunk(s.ctx, s.q, s.packer, known, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
 		damaged, err := s.passOver(err)
 		if !damaged {
+			s.blocks.put(b)
 			return b, err
 		}
 	}
@@ -168,6 +172,9 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 const (
 	// selectBlock selects what scanBlock scans, of chunks. A chunk whose data is gone is damaged.
 	selectBlock = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c LEFT JOIN chunk_data d USING (id) WHERE `
+	// selectUnknown selects the same, but not the data of the chunk with the given id and sum.
+	selectUnknown = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c
+		LEFT JOIN chunk_data d ON d.id = c.id AND NOT (c.id = ? AND c.sum IS ?) WHERE `
 	// selectCard selects the same without the data.
 	selectCard = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, -1, -1, NULL, NULL FROM chunk c WHERE `
 	// selectTail selects the same of tail rows.
@@ -177,26 +184,30 @@ const (
 // loadChunk reads a stored chunk. It returns nil if the chunk is gone, and a damagedBlock as the error if the chunk is
 // damaged.
 func loadChunk(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
-	return queryChunk(ctx, q, p, `c.id = ?`, id)
+	return queryChunk(ctx, q, p, nil, `c.id = ?`, id)
 }
 
-// queryChunk reads the first chunk that meets a condition, as loadChunk does. A chunk whose data SQLite cannot read is
-// damaged as well.
-func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, where string, args ...any) (*block, error) {
-	b, err := queryBlock(ctx, q, p, selectBlock+where, args...)
+// queryChunk reads the first chunk that meets a condition, as loadChunk does. If that is the known one, which may be
+// nil, its data is not read. A chunk whose data SQLite cannot read is damaged as well.
+func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, known *block, where string, args ...any) (b *block, err error) {
+	if known == nil {
+		b, err = queryBlock(ctx, q, p, nil, selectBlock+where, args...)
+	} else {
+		b, err = queryBlock(ctx, q, p, known, selectUnknown+where, append([]any{known.id, known.sum}, args...)...)
+	}
 	if db.IsCorrupt(err) {
-		return queryBlock(ctx, q, p, selectCard+where, args...)
+		return queryBlock(ctx, q, p, nil, selectCard+where, args...)
 	}
 	return b, err
 }
 
 // loadTail reads a tail row, as loadChunk reads a chunk.
 func loadTail(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
-	return queryBlock(ctx, q, p, selectTail+`id = ?`, id)
+	return queryBlock(ctx, q, p, nil, selectTail+`id = ?`, id)
 }
 
-// queryBlock returns the first block that a query yields, or nil.
-func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, query string, args ...any) (*block, error) {
+// queryBlock returns the first block that a query yields, or nil. See queryChunk for known.
+func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, known *block, query string, args ...any) (*block, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
@@ -207,6 +218,9 @@ func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, query string,
 	}
 	b := &block{}
 	if _, err := scanBlock(rows, p, b); err != nil {
+		if known != nil && b.id == known.id && b.sum == known.sum {
+			return known, nil
+		}
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
 	}
 	return b, nil
@@ -224,15 +238,60 @@ func scanBlock(row *sql.Rows, p *pack.Packer, b *block) (id int64, _ error) {
 	if err != nil {
 		return 0, err
 	}
+	b.id, b.sum, b.first, b.base = c.ID, s.Sum, c.First, c.Base
 	if s.Sum >= 0 {
 		s.Sum &= math.MaxUint32 // the rest is cardSum
 	}
 	s.Meta, s.Body = meta, body
-	b.first, b.base = c.First, c.Base
 	if b.meta, b.text, err = p.Unpack(c, &s); err != nil || !b.valid() || b.lines() != c.Lines {
 		return c.ID, &damagedBlock{c}
 	}
 	return c.ID, nil
+}
+
+// maxBlocks is how many blocks a blockCache keeps, which take 1.3 MiB.
+const maxBlocks = 4
+
+// A blockCache keeps the blocks that pages were last read from, one of each run: the next page or the same end of the
+// run is mostly in the same block, and to unpack it takes longer than all else. Its zero value is ready to use.
+type blockCache struct {
+	used chan struct{} // signals use; nil: none
+
+	mu     sync.Mutex // guards blocks
+	blocks []*block   // the last used one is last
+}
+
+// get returns the block of a run, or nil.
+func (c *blockCache) get(run int64) *block {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.blocks {
+		if b.id>>db.RowBits == run {
+			return b
+		}
+	}
+	return nil
+}
+
+// put keeps a block in place of another of its run, unless it is nil or has no sum by which to know it again.
+func (c *blockCache) put(b *block) {
+	if b == nil || b.sum < 0 {
+		return
+	}
+	notify(c.used)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocks = slices.DeleteFunc(c.blocks, func(other *block) bool { return other.id>>db.RowBits == b.id>>db.RowBits })
+	if c.blocks = append(c.blocks, b); len(c.blocks) > maxBlocks {
+		c.blocks = slices.Delete(c.blocks, 0, 1)
+	}
+}
+
+// trim forgets all blocks.
+func (c *blockCache) trim() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocks = nil
 }
 
 // A stored is an integer of a row that may be damaged: what is no integer is -1.

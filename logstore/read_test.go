@@ -278,3 +278,54 @@ func TestCursorsLeadBeyondTimesOfPage(t *testing.T) {
 		flush(t, s)
 	}
 }
+
+// TestPagesOfOneChunkUnpackItOnce checks that a page is read from the chunk that the page before it was read from
+// without the chunk's data, as long as the chunk is the same.
+func TestPagesOfOneChunkUnpackItOnce(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	put(s, run, 1, 3000)
+	endRun(s, run)
+	flush(t, s)
+	newest := func() int {
+		p, err := s.Read(t.Context(), Query{Newest: true})
+		checkError(t, err)
+		return len(p.Lines)
+	}
+	change := func(statement string) {
+		_, err := s.file.WriteDB.Exec(statement)
+		checkError(t, err)
+	}
+	if n := newest(); n != 100 {
+		t.Fatalf("got %d lines, want 100", n)
+	}
+	change(`DELETE FROM chunk_data`)
+	wantNumbered(t, readAll(t, s, Query{Limit: 100}), 1, 3000)
+	change(`UPDATE chunk SET sum = sum + 1`)
+	if n := newest(); n != 0 {
+		t.Errorf("got %d lines of a chunk that has changed, want none", n)
+	}
+	change(`UPDATE chunk SET sum = NULL`)
+	if n := newest(); n != 0 {
+		t.Errorf("got %d lines of a chunk without a sum, want none", n)
+	}
+	s.reader.blocks.trim()
+	change(`UPDATE chunk SET sum = -1`)
+	if n := newest(); n != 0 || s.reader.blocks.get(run) != nil {
+		t.Errorf("got %d lines of a damaged chunk, want none", n)
+	}
+}
+
+// TestBlockCacheKeepsLastBlockOfFewRuns checks what is in the cache after pages of many runs.
+func TestBlockCacheKeepsLastBlockOfFewRuns(t *testing.T) {
+	var c blockCache
+	for run := range int64(maxBlocks + 2) {
+		c.put(&block{id: run << 24})
+		c.put(&block{id: run<<24 | 7})
+	}
+	c.put(&block{id: 100 << 24, sum: -1})
+	c.put(nil)
+	if len(c.blocks) != maxBlocks || c.get(0) != nil || c.get(100) != nil || c.get(maxBlocks+1).id&0xff != 7 {
+		t.Errorf("got %d blocks, want the second of the last %d runs", len(c.blocks), maxBlocks)
+	}
+}
