@@ -62,8 +62,8 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
-	if guard.Forked() {
-		id, ok := guard.Await()
+	if guardian.Forked() {
+		id, ok := guardian.Await()
 		if !ok {
 			return exitOK // the guardian has refused to start, and said why
 		}

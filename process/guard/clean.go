@@ -178,10 +178,9 @@ func reapAll() (childless bool) {
 }
 
 // inheritedChildren returns the children that this process had before it started any.
-// Usually there are none, and then it costs one system call at most: a process that has
-// forked had none.
+// Usually there are none, and then it costs one system call.
 func inheritedChildren() []proctab.ID {
-	if forkedPID() != 0 || reapAll() {
+	if reapAll() {
 		return nil
 	}
 	table, err := proctab.All()

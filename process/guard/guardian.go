@@ -84,7 +84,7 @@ func run(c Config, t timing) (exitCode int) {
 // one worker of the garbage collector.
 func newGuardian(c Config, t timing) *guardian {
 	runtime.GOMAXPROCS(1)
-	return &guardian{
+	g := &guardian{
 		Config:    c,
 		timing:    t,
 		report:    newReporter(c.Logf),
@@ -93,8 +93,11 @@ func newGuardian(c Config, t timing) *guardian {
 		pipe:      make(chan os.Signal, 1),
 		forwarded: map[syscall.Signal]bool{},
 		parent:    &parentWatch{},
-		inherited: inheritedChildren(),
 	}
+	if c.Fork.PID == 0 {
+		g.inherited = inheritedChildren()
+	}
+	return g
 }
 
 // live starts what is to be guarded and returns, with the code to exit with, when nothing of
@@ -190,9 +193,9 @@ func (g *guardian) start() error {
 		return err
 	}
 	defer func() { _ = asks.Close() }()
-	if pid := forkedPID(); pid != 0 {
-		g.identify(pid)
-		if err := begin(g.ID, int(read.Fd()), int(lock.Fd()), int(asks.Fd())); err != nil {
+	if g.Fork.PID != 0 {
+		g.identify(g.Fork.PID)
+		if err := g.Fork.begin(g.ID, int(read.Fd()), int(lock.Fd()), int(asks.Fd())); err != nil {
 			return errors.Join(err, write.Close(), asked.Close())
 		}
 		g.lifeline = write

@@ -54,7 +54,7 @@ func runCommand(args []string, stderr io.Writer) (exitCode int) {
 		defer func() { _ = lock.Close() }()
 	}
 	return guard.Run(guard.Config{
-		ID: id, Verb: guard.HoldVerb, Args: args, Lock: lock, Grace: leftGrace,
+		ID: id, Fork: fork(), Verb: guard.HoldVerb, Args: args, Lock: lock, Grace: leftGrace,
 		OnGone: func() error { return registry.Remove(dir, id) },
 		Logf:   logTo(stderr),
 	})

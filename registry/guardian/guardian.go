@@ -32,12 +32,12 @@ func init() {
 	}
 	life := func() int { return Run(os.Stdin, os.Stderr) }
 	switch {
-	case guard.Forked() && len(os.Args) == 1:
+	case Forked() && len(os.Args) == 1:
 		leaveGarbage()
-		return // main calls guard.Await
-	case guard.Forked():
+		return // main calls Await
+	case Forked():
 		life = func() int {
-			id, ok := guard.Await()
+			id, ok := Await()
 			if !ok {
 				return 0
 			}
@@ -67,6 +67,27 @@ func init() {
 	os.Exit(life())
 }
 
+// Forked reports whether this process is to become the server, or the second guardian of a command,
+// and was forked by the launched process. That does so before Go's runtime begins, if it can: then
+// the server starts while the guardian does, and the program is loaded once. Where it cannot, it
+// executes the program a second time: on macOS, without cgo or glibc, and if it has children.
+func Forked() bool {
+	first, second, _ := early()
+	return first != 0 && second == 0
+}
+
+// Await is guard.Await for the process for which Forked is true. It must be called once.
+func Await() (id string, ok bool) {
+	first, _, channel := early()
+	return guard.Await(first, channel)
+}
+
+// fork returns what this process has forked.
+func fork() guard.Fork {
+	_, second, channel := early()
+	return guard.Fork{PID: second, Channel: channel}
+}
+
 // Run runs the guardian, which starts the server and lives until no process of the session is
 // left, and returns its exit code. Reports go to stderr. See guard.Run for what Run does with the
 // process; guard.Seal must have been called.
@@ -83,7 +104,7 @@ func Run(stdin *os.File, stderr io.Writer) (exitCode int) {
 	}
 	defer func() { _ = lock.Close() }()
 	return guard.Run(guard.Config{
-		ID: id, Lock: lock,
+		ID: id, Fork: fork(), Lock: lock,
 		OnGone: func() error { return registry.Remove(dir, id) },
 		Logf:   logTo(stderr),
 	})
