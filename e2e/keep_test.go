@@ -448,3 +448,32 @@ func TestCallAtEndOfSession(t *testing.T) {
 	}
 	c.exit(t)
 }
+
+// TestEndOfKeptProcessIsAnEvent checks that the session that has asked the daemon to keep a process
+// is told of its end and of a restart as of those of its own processes, with the error, and that
+// what the client has asked for is no event.
+func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	c.ok(t, "start_process", sh("asked", "exec sleep 1000").with("keep", "1h"))
+	c.ok(t, "stop_process", args{"process": "asked"})
+	c.ok(t, "start_process", sh("web", `read line; echo "KeyError: 'boom'" >&2; exit 3`).with("keep", "1h").with("stdin", true))
+	c.ok(t, "start_process", sh("loop", "exec sleep 1000").with("keep", "1h").with("restart", "always"))
+	c.ok(t, "send_input", args{"process": "web", "text": "go", "wait_ms": 0})
+	c.awaitEvent(t, "web (run 1) crashed: exit code 3", "KeyError", "get_logs before: ")
+	check(t, syscall.Kill(c.info(t, "loop").num("pid"), syscall.SIGKILL))
+	c.awaitEvent(t, "loop (run 2) was restarted")
+	c.ok(t, "start_process", sh("short", "exec sleep 1000").with("keep", "1s"))
+	c.awaitEvent(t, "short (run 1) was stopped: the time for which it was kept is over")
+	w.endDaemon(t)
+	c.awaitEvent(t, "loop (run 2) was stopped: the daemon that kept it has ended")
+	c.eventMu.Lock()
+	defer c.eventMu.Unlock()
+	for _, event := range c.events {
+		if strings.Contains(event, "asked") || strings.Count(strings.Join(c.events, "\n"), "web (run 1)") != 1 {
+			t.Errorf("got %q, want one event of web and none of what was asked for", c.events)
+		}
+	}
+}

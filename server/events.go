@@ -45,6 +45,7 @@ type event struct {
 	text  string // one line; any output of the process in it is quoted
 
 	output bool // text quotes output of the process
+	stored bool // the server that runs the process has stored it
 	again
 
 	relayed map[string]any // the params of an MCP server's log message, which is no event of its own; else nil
@@ -139,7 +140,8 @@ type eventLog struct {
 	mask     *mask.Masker
 	project  string
 	done     sync.WaitGroup
-	closing  chan struct{}
+	ctx      context.Context // ends with close
+	end      context.CancelFunc
 	tree     func(name string) ([]process.Member, error)
 	onChange func(name string) // called for every change, for subscriptions
 	onEvent  func(event)       // called for every event, for log messages
@@ -155,6 +157,7 @@ type eventLog struct {
 	named    map[string]event          // last event of an error that an answer told, keyed by process name
 	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
 	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
+	kept     map[string]process.Status // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
 }
 
 // newEventLog returns an eventLog that follows what happens to the processes of
@@ -162,9 +165,10 @@ type eventLog struct {
 func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Manager, checks *health.Feed, onChange func(name string), onEvent func(event)) *eventLog {
 	processes := manager.Watch()
 	l := &eventLog{
-		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, closing: make(chan struct{}), onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
+		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
 		last: make(map[string]process.Status), answered: make(map[string]answerReport), named: make(map[string]event), cutOff: make(map[string]int64),
 	}
+	l.ctx, l.end = context.WithCancel(context.Background())
 	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.handleChange(processes, c) }) })
 	l.done.Go(func() { follow(checks.Next, l.addHealthEvent) })
 	l.done.Go(l.followFaults)
@@ -184,7 +188,7 @@ func follow[T any](next func(context.Context) (T, error), do func(T)) {
 
 // close waits until the feeds have ended and their goroutines have returned.
 func (l *eventLog) close() {
-	close(l.closing)
+	l.end()
 	l.done.Wait()
 }
 
@@ -208,7 +212,7 @@ func (l *eventLog) followFaults() {
 				again: again{news: what},
 			})
 			l.onChange(f.Name)
-		case <-l.closing:
+		case <-l.ctx.Done():
 			return
 		}
 	}
@@ -301,13 +305,11 @@ func processEvents(was, st *process.Status, from process.State) []event {
 	add := func(level mcp.LoggingLevel, reached stage, format string, args ...any) {
 		events = append(events, event{level: level, stage: reached, text: fmt.Sprintf(format, args...)})
 	}
-	switch {
-	case ended && st.State == process.Exited:
-		add(mcp.LoggingLevelInfo, now, "%s exited with code 0", name)
-	case ended && st.State == process.Crashed:
-		add(mcp.LoggingLevelError, now, "%s crashed: %s, ended by %s", name, st.Exit, st.Exit.By)
-	case ended && st.State == process.Backoff:
-		add(mcp.LoggingLevelWarning, now, "%s ended: %s; it restarts at %s", name, st.Exit, args.FormatTime(st.NextRetry))
+	switch level, text := endOf(st, ended); {
+	case text != "":
+		add(level, now, "%s %s", name, text)
+	case st.State == process.Lost && from != process.Lost:
+		add(mcp.LoggingLevelError, now, "%s was lost: the server that ran it was killed", name)
 	case st.State == process.Failed && from != process.Failed:
 		add(mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
 	case st.State == process.Running && from == process.Starting && st.Restarts > 0:
@@ -321,6 +323,22 @@ func processEvents(was, st *process.Status, from process.State) []event {
 		add(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)
 	}
 	return events
+}
+
+// endOf returns what the state st says of the end of a run, "" unless ended is set.
+func endOf(st *process.Status, ended bool) (level mcp.LoggingLevel, text string) {
+	switch {
+	case !ended:
+	case st.State == process.Exited:
+		return mcp.LoggingLevelInfo, "exited with code 0"
+	case st.State == process.Crashed:
+		return mcp.LoggingLevelError, fmt.Sprintf("crashed: %s, ended by %s", st.Exit, st.Exit.By)
+	case st.State == process.Backoff && st.NextRetry.IsZero(): // of another server
+		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts", st.Exit)
+	case st.State == process.Backoff:
+		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts at %s", st.Exit, args.FormatTime(st.NextRetry))
+	}
+	return level, ""
 }
 
 // restartCause returns why a run was restarted automatically. was is the status
@@ -432,7 +450,7 @@ func (l *eventLog) add(e event) {
 		*s = line.Visible(l.mask.Text(*s))
 	}
 	l.onEvent(e)
-	if e.name != "" {
+	if e.name != "" && !e.stored {
 		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.text)
 	}
 	l.mu.Lock()

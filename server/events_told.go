@@ -1,12 +1,19 @@
 package server
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/logstore"
+	"pmcp/process"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -176,4 +183,130 @@ type pendingEvents struct {
 // write writes the lines about the events for the end of an answer.
 func (n pendingEvents) write(t *answerText) {
 	t.events("events since the last answer:", n.texts, n.output)
+}
+
+// The watch of what the daemon keeps: how often it looks after a change, and without one, as the
+// death of a server changes nothing. maxKept bounds how many processes it follows.
+const (
+	keptPeriod = 250 * time.Millisecond
+	keptCheck  = 5 * time.Second
+	maxKept    = 1000
+)
+
+// followKept follows a process that the daemon has started, restarted or kept for longer for this
+// session, so that its end is an event here, too. answer is what the daemon has answered; the
+// process is not followed if that shows none which is kept.
+func (l *eventLog) followKept(name string, answer json.RawMessage) {
+	var a struct {
+		State   string `json:"state"`
+		Run     int    `json:"run"`
+		Ready   *bool  `json:"ready"`
+		KeptFor string `json:"kept_for"`
+	}
+	if json.Unmarshal(answer, &a) != nil || a.KeptFor == "" {
+		return
+	}
+	was := process.Status{Run: a.Run, Ready: a.Ready}
+	was.State, _ = process.ParseState(a.State)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.kept == nil {
+		l.kept = make(map[string]process.Status)
+		l.done.Go(l.watchKept)
+	}
+	if len(l.kept) < maxKept {
+		l.kept[name] = was
+	}
+}
+
+// watchKept adds the events of what followKept follows, until all of it has ended. It sees what
+// the daemon has stored.
+func (l *eventLog) watchKept() {
+	version := l.store.Version(l.ctx)
+	for {
+		l.mu.Lock()
+		kept := maps.Clone(l.kept)
+		if len(kept) == 0 || l.ctx.Err() != nil {
+			l.kept = nil
+			l.mu.Unlock()
+			return
+		}
+		l.mu.Unlock()
+		runs, err := l.store.Latest(l.ctx, l.project, slices.Collect(maps.Keys(kept)))
+		for i := range runs {
+			name, run := runs[i].Spec.Name, &runs[i]
+			was := kept[name]
+			delete(kept, name)
+			l.mu.Lock()
+			current := l.kept[name].Run <= run.Status.Run // else an answer was newer than the read
+			if current {
+				l.kept[name] = run.Status
+			}
+			if current && run.Idle() && run.Owner == nil {
+				delete(l.kept, name)
+			}
+			l.mu.Unlock()
+			if current {
+				l.addKeptEvents(run, was)
+			}
+		}
+		if err == nil { // what is left was removed
+			l.mu.Lock()
+			maps.DeleteFunc(l.kept, func(name string, _ process.Status) bool { _, gone := kept[name]; return gone })
+			l.mu.Unlock()
+		}
+		waiting, cancel := context.WithTimeout(l.ctx, keptCheck)
+		version, _ = l.store.AwaitVersion(waiting, version)
+		cancel()
+		select {
+		case <-time.After(keptPeriod):
+		case <-l.ctx.Done():
+		}
+	}
+}
+
+// keptEnds are the ends of what the daemon keeps for which no client has asked.
+var keptEnds = map[process.EndedBy]string{
+	process.ByTime:    "the time for which it was kept is over",
+	process.BySession: "the daemon that kept it has ended",
+}
+
+// addKeptEvents adds the events of the step from was to run, the latest run of a process that the
+// daemon keeps.
+func (l *eventLog) addKeptEvents(run *project.Run, was process.Status) {
+	st, from := &run.Status, process.Starting
+	if st.Run == was.Run {
+		was.RunID, from = st.RunID, was.State
+	}
+	if st.Run == was.Run && st.State == from && (st.Ready == nil || was.Ready != nil && *st.Ready == *was.Ready) {
+		return
+	}
+	events := processEvents(&was, st, from)
+	if st.Exit != nil && st.State == process.Stopped && keptEnds[st.Exit.By] != "" {
+		events = append(events, event{level: mcp.LoggingLevelNotice, stage: stageEnded, text: fmt.Sprintf("%s (run %d) was stopped: %s", st.Spec.Name, st.Run, keptEnds[st.Exit.By])})
+	}
+	for _, e := range events {
+		e.at, e.name, e.run, e.runID, e.stored = time.Now(), st.Spec.Name, st.Run, st.RunID, true
+		if run.EndedBadly() && e.stage == stageEnded {
+			e.at = cmp.Or(st.EndedAt, e.at)
+			l.addKeptEnd(run, &e)
+		}
+		l.add(e)
+	}
+	l.onChange(st.Spec.Name)
+}
+
+// addKeptEnd is addEndDetails for a run of another server.
+func (l *eventLog) addKeptEnd(run *project.Run, e *event) {
+	e.head = e.text
+	if faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Runs: []int64{run.RunID}, Limit: maxEvents, SkipFlush: true}); err == nil && len(faults) > 0 {
+		logstore.SortByCause(faults)
+		if f := &faults[0]; !f.IsEnd() {
+			e.why, e.cause, e.output = f.ID, "; "+quoteFirstLine(f.Title())+atFile(f.File, f.Line), true
+			e.text += e.cause
+		}
+	}
+	if page, err := l.store.Read(l.ctx, logstore.Query{Runs: []int64{run.RunID}, Newest: true, Limit: 1}); err == nil && len(page.Lines) > 0 {
+		e.text += "; get_logs before: " + page.Next()
+	}
 }

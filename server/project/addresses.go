@@ -197,6 +197,16 @@ func (s *Store) Runs(ctx context.Context, f logstore.RunFilter) (runs []logstore
 	return runs, nil
 }
 
+// Latest returns the run of each of the named processes that another window is running now or, if there
+// is none, the latest one.
+func (s *Store) Latest(ctx context.Context, project string, names []string) (runs []Run, err error) {
+	rows, err := s.Runs(ctx, logstore.RunFilter{Project: project, Names: names, Current: true})
+	for i := range rows {
+		runs = append(runs, latestOf(&rows[i]))
+	}
+	return runs, err
+}
+
 // Run is logstore.Store.Run.
 func (s *Store) Run(ctx context.Context, id int64) (logstore.Run, error) {
 	run, err := s.Store.Run(ctx, id)
