@@ -203,6 +203,20 @@ func TestAnswerSaysWhereProgramListens(t *testing.T) {
 	asResult(t, "start_process", c.wait(t, "start_process", answer)).says(t, fmt.Sprintf("http://localhost:%d", port), fmt.Sprintf("port %d is held by pid %d ", port, os.Getpid())).hides(t, "nothing listens")
 }
 
+// TestAnswerSaysWhereAnotherWindowListens checks that a start of what another window runs says where it listens.
+func TestAnswerSaysWhereAnotherWindowListens(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, other := w.open(t), w.open(t)
+	web := own(t, "web", "http").with("ready", args{"port": 0})
+	port := onlyPort(t, c.ok(t, "start_process", web))
+	for tool, arguments := range map[string]args{"start_process": web, "wait_for_process": {"process": "web", "until": "ready"}} {
+		if got := onlyPort(t, other.ok(t, tool, arguments)); got != port {
+			t.Errorf("%s: got port %d, want %d", tool, got, port)
+		}
+	}
+}
+
 // TestGroupMembersKnowEachOthersPorts checks the templates of a group, whatever the order of its
 // members, and that a restarted member keeps a port that others know.
 func TestGroupMembersKnowEachOthersPorts(t *testing.T) {

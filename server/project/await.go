@@ -156,14 +156,15 @@ func (p *Project) HTTPAnswers(r *Run) []process.HTTPAnswer {
 }
 
 // awaitRun waits until a run of name ends or until holds for it, and returns the
-// run. For a run of another window, awaitRun sees what that window has stored. If ctx
+// run. For a run of another window, awaitRun sees what that window has stored, and measures the rest. If ctx
 // ends first, awaitRun returns the run at that moment and ctx's error.
 func (p *Project) awaitRun(ctx context.Context, name string, run int64, until func(process.Status) bool) (Run, error) {
 	st, err := p.o.Manager.AwaitRun(ctx, name, run, until)
 	if !errors.Is(err, process.ErrUnknown) {
 		return p.hereOf(&st), err
 	}
-	return awaitRow(ctx, p.o.Store, run, until)
+	r, err := awaitRow(ctx, p.o.Store, run, until)
+	return measured(r), err
 }
 
 // backoffPatience is the longest time to the next automatic restart for which

@@ -53,11 +53,7 @@ func (p *Project) Details(ctx context.Context, name string, number int) (d Detai
 			d.Run = stored(&run)
 		}
 	}
-	if d.Run.Owner != nil {
-		runs := []Run{d.Run}
-		measureElsewhere(new(process.ElsewhereMeter), runs) // p.elsewhere is for all runs at once
-		d.Run = runs[0]
-	}
+	d.Run = measured(d.Run)
 	if !d.Run.Stored {
 		d.Env = p.maskEnv(d.Run.Spec.Env)
 		d.Tree, _ = p.Tree(name) // a process that was removed since has no tree
