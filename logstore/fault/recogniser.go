@@ -92,7 +92,9 @@ func (r *Recogniser) Line(number int64, stream, level uint8, text []byte) {
 	case level >= levelError:
 		words = anyWord
 	case level != levelInfo && level != levelDebug && !isObject(text):
-		words = keywords.find(text)
+		if words = keywords.find(text); words != 0 && len(text) > scanBytes {
+			words = anyWord // the rest may have others
+		}
 	}
 	if words != 0 || len(s.open) > 0 || s.watch > 0 {
 		r.inspect(s, line{number: number, stream: stream, level: level, words: words}, text)

@@ -25,7 +25,12 @@ func TestRowFilterLosesNothing(t *testing.T) {
 		each.byWord[bit] = 1<<len(each.all) - 1
 	}
 	clear(each.literals)
-	inputs := map[string][]line{"first lines": firstLines()}
+	inputs := map[string][]line{"first lines": firstLines(), "long lines": {{stream: 1, text: "no error" + strings.Repeat(" ", scanBytes) + "late at a.pl line 3."}}}
+	for _, word := range keywords.words {
+		for _, ending := range errorEndings {
+			inputs["words"] = append(inputs["words"], line{text: "Late" + ending + ": " + word}, line{text: "done"})
+		}
+	}
 	for _, file := range files {
 		inputs[file] = readRecording(t, file)
 	}

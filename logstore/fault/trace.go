@@ -52,10 +52,7 @@ func stackRow(r row) row {
 var bareError = row{next: nextOfStack, finish: finishStack}
 
 // errorTrace is an error whose first line names its type.
-var errorTrace = stackRow(row{
-	words: []string{"error", "excep", "fail", "unhandled", "uncaught", "fatal", "abort", "denied", "not found", "no such file"},
-	start: startErrorTrace,
-})
+var errorTrace = stackRow(row{start: startErrorTrace})
 
 func startErrorTrace(b *block, l line) verdict {
 	t := l.trim()
