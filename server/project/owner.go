@@ -134,7 +134,7 @@ const StoredMethod = "stored"
 // How long the reads of a call wait for a sign of life of other windows, and how long for a window
 // that lives to store what it has done: one commit, unless its storage hangs.
 const (
-	lifeWithin   = 250 * time.Millisecond
+	lifeWithin   = 2 * time.Second
 	storedWithin = 10 * time.Second
 )
 
@@ -222,7 +222,7 @@ func Received(ctx context.Context) context.Context { return context.WithValue(ct
 var errNoSocket = errors.New("it has no socket")
 
 // ReachWindows makes the sockets of other windows known: they are in the registry directory
-// dir. within is how long a read waits for a sign of life of another window, 250 ms if it is 0.
+// dir. within is how long a read waits for a sign of life of another window, 2 s if it is 0.
 // ReachWindows must be called before the Store is used.
 func (s *Store) ReachWindows(dir string, within time.Duration) {
 	s.dir, s.within = dir, cmp.Or(within, lifeWithin)
