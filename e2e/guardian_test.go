@@ -46,13 +46,14 @@ func TestGuardianInitialisesLittle(t *testing.T) {
 }
 
 // TestServerIsForked checks that the launched process forks the server, which has none of the
-// descriptors that the client leaks, and that it executes the server if it has other children.
+// descriptors that the client leaks, and that it executes the server if it has other children or no
+// stderr.
 func TestServerIsForked(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux forks")
 	}
-	for script, forked := range map[string]bool{`exec 7</dev/zero; exec "$0"`: true, `sleep 300 >&- 2>&- & exec 7</dev/zero; exec "$0"`: false} {
+	for script, forked := range map[string]bool{`exec 7</dev/zero; exec "$0"`: true, `sleep 300 >&- 2>&- & exec 7</dev/zero; exec "$0"`: false, `exec 7</dev/zero 2>&-; exec "$0"`: false} {
 		w := newWorld(t)
 		c := w.launch(t, "/bin/sh", "-c", script, binary(t))
 		c.initialize(t)

@@ -29,7 +29,9 @@ __attribute__((constructor)) static void fork_early(int argc, char **argv) {
 	int ends[2];
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return;
-	pid_t self = getpid(), child = fork();
+	// Without a stdin, stdout or stderr, an end has its number, which Go gives to /dev/null.
+	int taken = ends[0] < 3 || ends[1] < 3;
+	pid_t self = getpid(), child = taken ? -1 : fork();
 	if (child < 0) {
 		close(ends[0]);
 		close(ends[1]);
