@@ -23,11 +23,11 @@ var update = flag.Bool("update", false, "rewrite the golden files of the tools")
 func generate(t *testing.T, tool tool) tool {
 	t.Helper()
 	var err error
-	tool.input, err = args.InputSchema(tool.args)
+	tool.input, err = inputSchema(tool.args)
 	stdiotest.NoErr(t, err)
 	tool.output = nil
 	if result := args.Indirect(tool.result); result.Kind() != reflect.Interface {
-		tool.output, err = args.OutputSchema(result)
+		tool.output, err = outputSchema(result)
 		stdiotest.NoErr(t, err)
 	}
 	return tool

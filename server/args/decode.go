@@ -53,7 +53,7 @@ func decodeObject(path string, raw json.RawMessage, v reflect.Value) error {
 			return unknownArgument(path, key, fields)
 		}
 		if IsEmpty(given[key]) && !(f.keepsEmpty && string(bytes.TrimSpace(given[key])) == `""`) {
-			if f.required {
+			if f.Required {
 				continue // reported as missing below
 			}
 			if f.omitted != "" {
@@ -71,7 +71,7 @@ func decodeObject(path string, raw json.RawMessage, v reflect.Value) error {
 	}
 	var missing []string
 	for _, f := range fields {
-		if raw, ok := given[f.Name]; f.required && (!ok || IsEmpty(raw)) {
+		if raw, ok := given[f.Name]; f.Required && (!ok || IsEmpty(raw)) {
 			missing = append(missing, path+f.Name)
 		}
 	}
@@ -187,7 +187,7 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		if f.Name == "process" {
 			raw = joinNames(raw)
 		}
-		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil && (len(f.enum) == 0 || slices.Contains(f.enum, v.String()))
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil && (len(f.Enum) == 0 || slices.Contains(f.Enum, v.String()))
 	case reflect.Int, reflect.Int64:
 		var i int64
 		i, ok = decodeInt(raw)
@@ -258,7 +258,7 @@ func decodeObjects(path string, raw json.RawMessage, v reflect.Value) error {
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	var required []string
 	for _, f := range Fields(v.Type().Elem()) {
-		if f.required {
+		if f.Required {
 			required = append(required, f.Name)
 		}
 	}
@@ -296,8 +296,8 @@ func (f *Field) inRange(i int64) bool {
 func (f *Field) allowed() string {
 	t := Indirect(f.Type)
 	switch kind := t.Kind(); {
-	case len(f.enum) > 0:
-		return "one of " + strings.Join(f.enum, ", ")
+	case len(f.Enum) > 0:
+		return "one of " + strings.Join(f.Enum, ", ")
 	case kind == reflect.String && t != reflect.TypeFor[IntOrText]():
 		return "a string"
 	case kind == reflect.Bool:

@@ -1,5 +1,5 @@
 // Package args decodes the arguments of a tool call into the struct that declares
-// them, and derives the tool's JSON schemas from the same struct.
+// them, and returns what the tool's JSON schemas are made of.
 //
 // It accepts only what the struct declares. An error names the argument, what is
 // wrong with it and what is allowed; an unknown name is refused with the nearest

@@ -1,13 +1,10 @@
 package args
 
 import (
-	"encoding/json"
 	"reflect"
 	"strconv"
 	"strings"
 	"sync"
-
-	"github.com/google/jsonschema-go/jsonschema"
 )
 
 // The tags of a struct field describe an argument completely:
@@ -31,119 +28,26 @@ import (
 //	                              the tool, or of the object around it, names it; on
 //	                              an embedded struct it holds for each of the fields
 //
-// The schemas are generated from the tags, and Decode checks against them.
-
-// InputSchema returns the JSON schema of the argument struct t. It does not refuse
-// further keys: Decode does, with an error that names the nearest argument.
-func InputSchema(t reflect.Type) (json.RawMessage, error) {
-	return json.Marshal(schemaOf(t))
-}
-
-// OutputSchema returns the JSON schema of the result struct t, kept short (the
-// whole of tools/list stays under 32 KiB): no descriptions, inner objects without
-// their keys, further keys allowed. It includes the optional events of every
-// answer, and the notice for events that quote output.
-func OutputSchema(t reflect.Type) (json.RawMessage, error) {
-	s := schemaOf(t)
-	for _, p := range s.Properties {
-		shorten(p)
-	}
-	addProperty(s, "events", schemaOf(reflect.TypeFor[[]string]()))
-	if s.Properties["notice"] == nil {
-		addProperty(s, "notice", schemaOf(reflect.TypeFor[string]()))
-	}
-	return json.Marshal(s)
-}
-
-// shorten removes the description of s and, from objects, their keys.
-func shorten(s *jsonschema.Schema) {
-	s.Description = ""
-	switch s.Type {
-	case "object":
-		*s = jsonschema.Schema{Type: s.Type}
-	case "array":
-		shorten(s.Items)
-	}
-}
-
-// schemaOf returns the schema of t. It has no type unions with null for slices,
-// maps and pointers: Gemini and other clients refuse them.
-func schemaOf(t reflect.Type) *jsonschema.Schema {
-	switch t = Indirect(t); t.Kind() {
-	case reflect.Bool:
-		return &jsonschema.Schema{Type: "boolean"}
-	case reflect.Int, reflect.Int64:
-		return &jsonschema.Schema{Type: "integer"}
-	case reflect.Uint64:
-		return &jsonschema.Schema{Type: "integer", Minimum: new(0.0)}
-	case reflect.Float64:
-		return &jsonschema.Schema{Type: "number"}
-	case reflect.String:
-		if t == reflect.TypeFor[IntOrText]() {
-			return &jsonschema.Schema{Type: "integer"}
-		}
-		return &jsonschema.Schema{Type: "string"}
-	case reflect.Interface:
-		return &jsonschema.Schema{}
-	case reflect.Slice:
-		if t == reflect.TypeFor[json.RawMessage]() {
-			return &jsonschema.Schema{}
-		}
-		return &jsonschema.Schema{Type: "array", Items: schemaOf(t.Elem())}
-	case reflect.Map:
-		return &jsonschema.Schema{Type: "object"} // what the values may be is Decode's to say: env takes more than strings
-	case reflect.Struct:
-		return structSchema(t)
-	default:
-		panic("no schema for type " + t.String()) // found by the first test that lists the tools
-	}
-}
-
-// structSchema returns the schema of the struct t, with the fields that the tags
-// do not hide.
-func structSchema(t reflect.Type) *jsonschema.Schema {
-	s := &jsonschema.Schema{Type: "object"}
-	for _, f := range Fields(t) {
-		if f.brief || f.extra {
-			continue
-		}
-		p := schemaOf(f.Type)
-		p.Description = f.description
-		for _, value := range f.enum {
-			p.Enum = append(p.Enum, value)
-		}
-		addProperty(s, f.Name, p)
-		if f.required {
-			s.Required = append(s.Required, f.Name)
-		}
-	}
-	return s
-}
-
-// addProperty adds a property after those that s has.
-func addProperty(s *jsonschema.Schema, name string, p *jsonschema.Schema) {
-	if s.Properties == nil {
-		s.Properties = make(map[string]*jsonschema.Schema)
-	}
-	s.Properties[name] = p
-	s.PropertyOrder = append(s.PropertyOrder, name)
-}
+// Decode checks against the tags. A test of package server generates the schemas from them.
 
 // A Field is what the tags of one struct field describe.
 type Field struct {
 	Name               string
 	Type               reflect.Type
-	description        string
-	required           bool
+	Description        string // "" = none
+	Required           bool
 	brief              bool
 	extra              bool
 	alias, lines, text bool
-	enum               []string
+	Enum               []string // what is allowed; nil: any text
 	min, max           *int64
 	omitted            string
 	keepsEmpty         bool
 	index              []int
 }
+
+// InSchema reports whether the schema of the tool has the field.
+func (f *Field) InSchema() bool { return !f.brief && !f.extra }
 
 // typeFields holds what Fields has returned, by type. There are as many types as kinds of
 // arguments.
@@ -177,11 +81,11 @@ func fieldsOf(t reflect.Type) []Field {
 			continue
 		}
 		f := Field{
-			Name: name, Type: sf.Type, description: sf.Tag.Get("jsonschema"), required: !strings.Contains(options, "omit"),
+			Name: name, Type: sf.Type, Description: sf.Tag.Get("jsonschema"), Required: !strings.Contains(options, "omit"),
 			brief: hint == "brief", extra: hint == "extra", alias: sf.Tag.Get("natural") == "alias", lines: sf.Tag.Get("natural") == "lines", text: sf.Tag.Get("natural") == "text", omitted: sf.Tag.Get("omitted"), keepsEmpty: sf.Tag.Get("empty") == "kept", min: parseNumber(sf.Tag.Get("min")), max: parseNumber(sf.Tag.Get("max")), index: sf.Index,
 		}
 		if enum := sf.Tag.Get("enum"); enum != "" {
-			f.enum = strings.Split(enum, "|")
+			f.Enum = strings.Split(enum, "|")
 		}
 		fields = append(fields, f)
 	}
