@@ -61,10 +61,9 @@ func existing(dir string) (string, error) {
 
 // What a directory is to git.
 const (
-	noRepository   = iota // it has no .git
+	noRepository   = iota // it has no .git, or is the top of a submodule
 	repository            // the top of a repository, or of a work tree whose repository is elsewhere
 	linkedWorktree        // the top of a linked worktree
-	submodule
 )
 
 // maxGitFile is how much of a .git file is read, in bytes.
@@ -72,39 +71,41 @@ const maxGitFile = 8 << 10
 
 // gitKind returns what a directory is to git, as its .git says.
 func gitKind(dir string) (int, error) {
-	path := filepath.Join(dir, ".git")
-	info, err := os.Stat(path)
+	gitDir, isFile, err := readGitFile(filepath.Join(dir, ".git"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return noRepository, nil
 	case err != nil:
 		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
-	case !info.Mode().IsRegular():
+	case !isFile:
 		return repository, nil
+	case !filepath.IsAbs(gitDir):
+		gitDir = filepath.Join(dir, gitDir)
+	}
+	switch {
+	case isModule(gitDir):
+		return noRepository, nil
+	case filepath.Base(filepath.Dir(gitDir)) == "worktrees":
+		return linkedWorktree, nil
+	}
+	return repository, nil
+}
+
+// readGitFile returns the git directory that a .git file names. isFile is false if it names
+// none, or .git is a directory.
+func readGitFile(path string) (gitDir string, isFile bool, err error) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", false, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
+		return "", false, err
 	}
 	defer func() { _ = f.Close() }()
 	content, err := io.ReadAll(io.LimitReader(f, maxGitFile))
-	if err != nil {
-		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
-	}
-	gitDir, ok := strings.CutPrefix(string(content), "gitdir:")
-	if !ok {
-		return repository, nil
-	}
-	if gitDir = strings.TrimSpace(gitDir); !filepath.IsAbs(gitDir) {
-		gitDir = filepath.Join(dir, gitDir)
-	}
-	if filepath.Base(filepath.Dir(gitDir)) == "worktrees" && !isModule(gitDir) {
-		return linkedWorktree, nil
-	}
-	if isModule(gitDir) {
-		return submodule, nil
-	}
-	return repository, nil
+	gitDir, isFile = strings.CutPrefix(string(content), "gitdir:")
+	return strings.TrimSpace(gitDir), isFile, err
 }
 
 // isModule reports whether a git directory is that of a submodule. A submodule has a

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -31,19 +32,8 @@ func (p *Project) Group(ctx context.Context, name string, reads bool) (string, e
 	if labelled, err := p.labelled(ctx, name); labelled != "" || err != nil {
 		return labelled, err
 	}
-	var elsewhere []string
-	for _, path := range p.o.Store.Projects() {
-		if address := p.o.Store.address(path, name); slices.Contains(known, address) {
-			elsewhere = append(elsewhere, address)
-		}
-	}
-	switch {
-	case len(elsewhere) == 1 && reads && !p.chosen:
-		return elsewhere[0], nil
-	case len(elsewhere) > 0:
-		return "", fmt.Errorf("%w: %q in the project of this call; there is %s", groups.ErrUnknown, name, strings.Join(elsewhere, ", "))
-	}
-	return own, nil
+	elsewhere, err := p.inOtherProject(name, known, reads, groups.ErrUnknown)
+	return cmp.Or(elsewhere, own), err
 }
 
 // memberAddress returns the address of a process that is named as a member of a group

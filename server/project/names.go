@@ -122,19 +122,26 @@ func (p *Project) find(ctx context.Context, name string, reads bool, known *know
 		}
 		return "", nil
 	}
-	var elsewhere []string
+	return p.inOtherProject(name, known.all, reads, process.ErrUnknown)
+}
+
+// inOtherProject returns the only known address that has name in any project of the session,
+// or "" if none has, for a call that only reads and names no project. For any other call, and
+// if there are several, the error names them and wraps unknown.
+func (p *Project) inOtherProject(name string, known []string, reads bool, unknown error) (string, error) {
+	var found []string
 	for _, path := range p.o.Store.Projects() {
-		if address := p.o.Store.address(path, name); slices.Contains(known.all, address) {
-			elsewhere = append(elsewhere, address)
+		if address := p.o.Store.address(path, name); slices.Contains(known, address) {
+			found = append(found, address)
 		}
 	}
 	switch {
-	case len(elsewhere) == 1 && reads && !p.chosen:
-		return elsewhere[0], nil
-	case len(elsewhere) > 0:
-		return "", fmt.Errorf("%w: %q in the project of this call; there is %s", process.ErrUnknown, name, strings.Join(elsewhere, ", "))
+	case len(found) == 0:
+		return "", nil
+	case len(found) == 1 && reads && !p.chosen:
+		return found[0], nil
 	}
-	return "", nil
+	return "", fmt.Errorf("%w: %q in the project of this call; there is %s", unknown, name, strings.Join(found, ", "))
 }
 
 // labelled returns the address that name is with a label, that of its project or a

@@ -308,28 +308,35 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	return call, nil
 }
 
+// performAtOwner has the window that owns a run perform a call of a tool about it, and
+// returns the JSON of the answer. An answer that is an error is returned as one.
+func (s *Store) performAtOwner(ctx context.Context, run *Run, tool string, arguments map[string]any) (json.RawMessage, error) {
+	_, arguments["process"] = s.split(run.Project, run.Spec.Name)
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.atOwner(ctx, run, OwnerCall{Tool: tool, Arguments: raw})
+	if err == nil && a.IsError {
+		err = errors.New(a.Text)
+	}
+	return a.Structured, err
+}
+
 // stopAtOwner stops a run that another window owns, through that window.
 func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions) (Stopped, error) {
-	_, name := s.split(run.Project, run.Spec.Name)
-	arguments := map[string]any{"process": name}
+	arguments := make(map[string]any)
 	if o.Timeout > 0 {
 		arguments["timeout_ms"] = o.Timeout.Milliseconds()
 	}
 	if o.Force {
 		arguments["force"] = true
 	}
-	raw, err := json.Marshal(arguments)
-	if err != nil {
-		return Stopped{}, err
-	}
-	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: raw})
-	if err == nil && a.IsError {
-		err = errors.New(a.Text)
-	}
+	answer, err := s.performAtOwner(ctx, &run, "stop_process", arguments)
 	if err != nil {
 		return Stopped{Run: run}, err
 	}
-	return stoppedFrom(run, a.Structured)
+	return stoppedFrom(run, answer)
 }
 
 // stoppedFrom returns the outcome of a stop of run from the answer of stop_process.
@@ -354,11 +361,8 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 	if ended, err := time.Parse(time.RFC3339Nano, a.EndedAt); err == nil {
 		run.EndedAt, run.StartedAt = ended, ended.Add(-time.Duration(a.DurationMS)*time.Millisecond)
 	}
-	if a.ExitCode != nil || a.Signal != "" {
-		run.Exit = &process.Exit{Code: -1, Signal: a.Signal, By: process.EndedBy(a.EndedBy)}
-		if a.ExitCode != nil {
-			run.Exit.Code = *a.ExitCode
-		}
+	if exit := exitOf(a.ExitCode, a.Signal, a.EndedBy); exit != nil {
+		run.Exit = exit
 	}
 	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint}, nil
 }
@@ -366,16 +370,7 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 // restartAtOwner restarts a run that another window owns, through that window, and returns
 // the new run as that window has stored it.
 func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
-	_, name := s.split(run.Project, run.Spec.Name)
-	raw, err := json.Marshal(map[string]any{"process": name, "wait": UntilStarted, "lines": 1})
-	if err != nil {
-		return run, err
-	}
-	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "restart_process", Arguments: raw})
-	if err == nil && a.IsError {
-		err = errors.New(a.Text)
-	}
-	if err != nil {
+	if _, err := s.performAtOwner(ctx, &run, "restart_process", map[string]any{"wait": UntilStarted, "lines": 1}); err != nil {
 		return run, err
 	}
 	s.haveStored(ctx, []string{run.Owner.session})

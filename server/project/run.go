@@ -181,12 +181,7 @@ func stored(run *logstore.Run) Run {
 	if info.Ready != nil {
 		r.Spec.Ready = new(process.Ready)
 	}
-	if info.ExitCode != nil || info.Signal != "" {
-		r.Exit = &process.Exit{Code: -1, Signal: info.Signal, By: process.EndedBy(info.EndedBy)}
-		if info.ExitCode != nil {
-			r.Exit.Code = *info.ExitCode
-		}
-	}
+	r.Exit = exitOf(info.ExitCode, info.Signal, info.EndedBy)
 	if run.Lost {
 		r.State = process.Lost
 		return r
@@ -209,6 +204,17 @@ func stored(run *logstore.Run) Run {
 		}
 	}
 	return r
+}
+
+// exitOf returns the end of a run that was encoded, or nil for a run without one.
+func exitOf(code *int, signal, by string) *process.Exit {
+	switch {
+	case code != nil:
+		return &process.Exit{Code: *code, Signal: signal, By: process.EndedBy(by)}
+	case signal != "":
+		return &process.Exit{Code: -1, Signal: signal, By: process.EndedBy(by)}
+	}
+	return nil
 }
 
 // inWindow reports whether another window is running the run of a row.
