@@ -30,7 +30,6 @@ import (
 	"pmcp/process"
 	"pmcp/process/guard"
 	"pmcp/registry"
-	"pmcp/registry/doctor"
 	"pmcp/registry/guardian"
 	"pmcp/server"
 	"pmcp/server/cli"
@@ -89,7 +88,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 		fmt.Fprintf(stdout, "pmcp %s (commit %s, built %s, %s, SQLite %s)\n", version, commit, date, runtime.Version(), db.SQLiteVersion())
 		return exitOK
 	case o.Doctor:
-		return runDoctor(o.Report, stdout, stderr)
+		return cli.Doctor(o.Report, stdout, stderr)
 	}
 	if !o.NoGuardian {
 		return guardian.Run(stdin, stderr) // without flags, package guardian has done this before main
@@ -99,42 +98,6 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 		return exitUsage
 	}
 	return serve(ctx, "", stdin, stdout, stderr)
-}
-
-// runDoctor writes the doctor's report to stdout and returns the exit code.
-func runDoctor(o doctor.Options, stdout, stderr io.Writer) int {
-	c, err := config.Read()
-	if err != nil {
-		fmt.Fprintln(stderr, "pmcp:", err)
-		return exitUsage
-	}
-	c.Warn(slog.New(slog.NewTextHandler(stderr, nil)))
-	o.Dir, o.MaxServers, o.Database, o.Allowed = c.RegistryDir, c.MaxServers, c.DatabasePath, c.AllowedCommands
-	o.Mask = func(argv []string) []string {
-		m := mask.New()
-		m.LearnArgs(argv...)
-		return m.Texts(argv)
-	}
-	o.Checks = []doctor.Check{
-		{Name: "integrity", Run: func(ctx context.Context) (string, error) { return db.CheckFile(ctx, c.DatabasePath) }},
-		{Name: "file system", Run: func(context.Context) (string, error) { return "of the database", db.CheckFileSystem(c.DatabasePath) }},
-		{Name: "daemon", Run: func(ctx context.Context) (string, error) {
-			text, err := daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
-			if registry.DaemonRecord(c.RegistryDir, c.DatabasePath).ID == "" {
-				return text, err // without a server, the doctor does not open the database for writing
-			}
-			kept, e := cli.Kept(ctx, &c)
-			return text + ", keeps " + cmp.Or(kept, "nothing"), errors.Join(err, e)
-		}},
-	}
-	progress := cli.StartProgress(stderr, func() string {
-		if o.Cleanup {
-			return "stopping what dead servers left"
-		}
-		return "examining servers and database"
-	})
-	defer progress.End()
-	return doctor.Run(progress.Over(stdout), o)
 }
 
 // A session is everything that serve has started and shutdown ends.

@@ -20,6 +20,7 @@ import (
 	"pmcp/process/guard"
 	"pmcp/registry"
 	"pmcp/registry/doctor"
+	"pmcp/server/cli"
 	"pmcp/server/config"
 )
 
@@ -30,7 +31,7 @@ func TestDoctorNamesUnknownVariables(t *testing.T) {
 	t.Setenv("PM_DATABASE_PATH", filepath.Join(t.TempDir(), "pmcp.db"))
 	t.Setenv("PM_REGISTRY_DIRS", "/x")
 	var out, said strings.Builder
-	runDoctor(doctor.Options{JSON: true}, &out, &said)
+	cli.Doctor(doctor.Options{JSON: true}, &out, &said)
 	if !strings.Contains(said.String(), "name=PM_REGISTRY_DIRS nearest=PM_REGISTRY_DIR") || strings.Contains(out.String(), "PM_REGISTRY_DIRS") {
 		t.Errorf("got on stderr %s, on stdout %s; want the variable on stderr only", &said, &out)
 	}

@@ -20,9 +20,9 @@ type listed struct {
 // table, and checks that only certain packages import modules such as SQLite or mcp-go.
 func TestImportsMatchTable(t *testing.T) {
 	allowed := map[string][]string{
-		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/doctor", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/cli", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/host", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/upstream"},
+		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/cli", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/host", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/upstream"},
 		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/page", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/stdio", "pmcp/server/upstream"},
-		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/line", "pmcp/process", "pmcp/registry", "pmcp/server/args", "pmcp/server/config", "pmcp/server/page", "pmcp/server/project"},
+		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server/args", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/page", "pmcp/server/project"},
 		"pmcp/server/page":            {},
 		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server", "pmcp/server/args"},
 		"pmcp/server/daemon":          {"pmcp/process/guard", "pmcp/process/proctab", "pmcp/registry", "pmcp/server/socket"},
