@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +104,25 @@ func wantFiltered(t *testing.T, s *Store, lines []Line) {
 	}
 }
 
+// wantFound searches for a text of few lines, so that filters exclude chunks, and fails the test unless it finds those
+// of the lines that could be read.
+func wantFound(t *testing.T, s *Store, want map[flippedLine]string, readable map[flippedLine]bool) {
+	t.Helper()
+	const text = "error"
+	m, err := s.Search(t.Context(), SearchQuery{Text: text, Query: Query{Limit: 1 << 20, MaxBytes: 1 << 30}, MaxTime: time.Hour})
+	checkError(t, err)
+	found := make(map[flippedLine]bool)
+	for _, h := range m.Hits {
+		found[flippedLine{h.Run, h.Number}] = true
+	}
+	for id, line := range want {
+		if contains := strings.Contains(strings.ToLower(line), text); found[id] != (contains && readable[id]) {
+			t.Errorf("line %d of run %d %q: got it found %v, want %v", id.number, id.run, line, found[id], !found[id])
+			return
+		}
+	}
+}
+
 // readFlipped opens and reads the database with a flipped bit, and returns what became of it.
 func readFlipped(t *testing.T, path string, want map[flippedLine]string) string {
 	t.Helper()
@@ -145,6 +165,7 @@ func readFlipped(t *testing.T, path string, want map[flippedLine]string) string 
 			}
 			delete(told, id)
 		}
+		wantFound(t, s, want, have)
 		if len(told) > 0 {
 			t.Errorf("got gaps %+v, %d lines too large", gaps, len(told))
 			return "too large"
