@@ -64,16 +64,12 @@ func (w *world) wantCommand(t *testing.T, code int, arguments []string, wants ..
 	return out
 }
 
-// awaitCommand is wantCommand for a command that reads what a server does: it repeats the command until
-// the server has stored that, which is a moment after its answer.
-func (w *world) awaitCommand(t *testing.T, code int, arguments []string, wants ...string) string {
+// awaitCommand waits until a command that reads what a server does finds something, and prints every one
+// of wants: the server stores that a moment after its answer. It returns stdout.
+func (w *world) awaitCommand(t *testing.T, arguments []string, wants ...string) string {
 	t.Helper()
-	return w.awaitOutput(t, arguments, fmt.Sprintf("exit code %d and %q", code, wants), func(out, said string, got int) bool {
-		text := out
-		if code != 0 {
-			text = said
-		}
-		return got == code && !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(text, want) })
+	return w.awaitOutput(t, arguments, fmt.Sprintf("exit code 0 and %q", wants), func(out, _ string, code int) bool {
+		return code == 0 && !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(out, want) })
 	})
 }
 
@@ -125,14 +121,14 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 		if live {
 			list = append(list, port[1])
 		}
-		if text := w.awaitCommand(t, 0, []string{"ps"}, list...); !live && strings.Contains(text, port[1]) {
+		if text := w.awaitCommand(t, []string{"ps"}, list...); !live && strings.Contains(text, port[1]) {
 			t.Errorf("ps: got %q, want no port %s", text, port[1])
 		}
-		w.awaitCommand(t, 0, []string{"logs", "bad", "-n", "2"}, "WARN one", "ValueError: broken")
-		w.awaitCommand(t, 0, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
-		w.awaitCommand(t, 0, []string{"logs", "bad", "--level", "warn"}, "WARN one")
-		w.awaitCommand(t, 0, []string{"errors"}, "ValueError: broken", "bad (")
-		w.awaitCommand(t, 0, []string{"events"}, " bad (run 1) crashed")
+		w.awaitCommand(t, []string{"logs", "bad", "-n", "2"}, "WARN one", "ValueError: broken")
+		w.awaitCommand(t, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
+		w.awaitCommand(t, []string{"logs", "bad", "--level", "warn"}, "WARN one")
+		w.awaitCommand(t, []string{"errors"}, "ValueError: broken", "bad (")
+		w.awaitCommand(t, []string{"events"}, " bad (run 1) crashed")
 		if out, _, _ := w.command(t, w.project, "events"); strings.Contains(out, "bad: bad") {
 			t.Errorf("events: got %.300q, want each name once", out)
 		}
@@ -253,9 +249,9 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 	file := filepath.Join(w.home, "hostile")
 	check(t, os.WriteFile(file, []byte(strings.Join(hostileLines, "\n")+"\n"), 0o600))
 	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine, file + "\x1b]0;owned\x07"}, "wait": "exit", "timeout_ms": longWait})
-	w.awaitCommand(t, 0, []string{"ps"}, "crashed 1")
+	w.awaitCommand(t, []string{"ps"}, "crashed 1")
 	for _, stored := range []string{"logs", "errors", "events"} {
-		w.awaitCommand(t, 0, []string{stored})
+		w.awaitCommand(t, []string{stored})
 	}
 	colours := regexp.MustCompile(`\x1b\[[0-9]+m`)
 	for _, c := range []struct {
@@ -360,7 +356,7 @@ func TestOtherWindowsSeeUsage(t *testing.T) {
 	}
 	for _, p := range listedIn(theirs) {
 		for _, url := range p["urls"].(map[string]any) {
-			w.awaitCommand(t, 0, []string{"ps"}, url.(string))
+			w.awaitCommand(t, []string{"ps"}, url.(string))
 		}
 	}
 	info := other.must(t, "get_process_info", args{"process": "web"})

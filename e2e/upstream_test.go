@@ -155,7 +155,7 @@ func TestStaleMCPServerIsListed(t *testing.T) {
 	w.awaitOutput(t, []string{"ps"}, "that odd is stale", func(out, said string, _ int) bool {
 		return strings.Contains(out, "running, stale") && strings.Contains(said, "odd: server.sh is newer than its run; pmcp restart odd runs it")
 	})
-	w.awaitCommand(t, 0, []string{"ps", "--json"}, `"stale":"server.sh"`)
+	w.awaitCommand(t, []string{"ps", "--json"}, `"stale":"server.sh"`)
 	earlier := time.Now().Add(-time.Hour)
 	check(t, os.Chtimes(script, earlier, earlier))
 	s.must(t, "restart_process", args{"process": "odd"})
