@@ -60,33 +60,62 @@ type snapshot struct {
 	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
 	version       int64        // likewise: of the file, before it is read; 0: unknown
 	fresh         *freshness   // of the caller; nil: none
-	stale         []string     // the servers that fresh has to ask
+	stale         []*question  // what fresh has to ask first
 }
 
 // A freshness is what one call has done to see what other servers have not stored yet.
 type freshness struct {
-	ask func(ctx context.Context, servers []string)
+	ask func(ctx context.Context, server string, acted bool)
 
-	mu    sync.Mutex
-	asked map[string]bool // guarded by mu; servers
+	mu        sync.Mutex
+	questions map[string]*question // guarded by mu; by server
 }
+
+// A question asks a server, once, to store what it has. Concurrent readers wait for the answer.
+type question struct {
+	server   string
+	acted    bool // see Acted
+	once     sync.Once
+	answered atomic.Bool
+}
+
+// maxAsked bounds how many servers a read asks at the same time. More are not asked.
+const maxAsked = 64
 
 type freshKey struct{}
 
 // Fresh returns a context for the reads of one call, which then see what other live servers have done before it. A
-// read that finds runs of such servers calls ask with their sessions before it goes on. ask returns when those servers have
-// stored what they have, or cannot; it is called once for each server, unless that has Acted, and must not use the Store.
-func Fresh(ctx context.Context, ask func(ctx context.Context, servers []string)) context.Context {
-	return context.WithValue(ctx, freshKey{}, &freshness{ask: ask, asked: make(map[string]bool)})
+// read that finds runs of such servers calls ask for each of them, by its session, before it goes on. ask returns when the
+// server has stored what it has, or cannot. It is called once for each server, and again, with acted set, when that has Acted.
+// It must not use the Store, and may be called from several goroutines.
+func Fresh(ctx context.Context, ask func(ctx context.Context, server string, acted bool)) context.Context {
+	return context.WithValue(ctx, freshKey{}, &freshness{ask: ask, questions: make(map[string]*question)})
 }
 
-// first reports whether a server has not been asked, and counts it as asked.
-func (f *freshness) first(server string) bool {
+// question returns the question for a server.
+func (f *freshness) question(server string) *question {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	asked := f.asked[server]
-	f.asked[server] = true
-	return !asked
+	if f.questions[server] == nil {
+		f.questions[server] = &question{server: server}
+	}
+	return f.questions[server]
+}
+
+// await returns when the questions are answered.
+func (f *freshness) await(ctx context.Context, questions []*question) {
+	var asking sync.WaitGroup
+	for i, q := range questions {
+		asking.Go(func() {
+			q.once.Do(func() {
+				if i < maxAsked {
+					f.ask(ctx, q.server, q.acted)
+				}
+			})
+			q.answered.Store(true)
+		})
+	}
+	asking.Wait()
 }
 
 // Acted tells that a server has done something for the call of ctx: the next read asks it again.
@@ -94,7 +123,7 @@ func Acted(ctx context.Context, server string) {
 	if f, ok := ctx.Value(freshKey{}).(*freshness); ok {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.asked, server)
+		f.questions[server] = &question{server: server, acted: true}
 	}
 }
 
@@ -115,8 +144,11 @@ func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], end
 		if err != nil {
 			return err
 		}
-		if srv.alive && !srv.own && s.fresh.first(srv.uuid) {
-			s.stale = append(s.stale, srv.uuid)
+		if !srv.alive || srv.own {
+			continue
+		}
+		if q := s.fresh.question(srv.uuid); !q.answered.Load() && !slices.Contains(s.stale, q) {
+			s.stale = append(s.stale, q)
 		}
 	}
 	if len(s.stale) > 0 {
@@ -131,8 +163,26 @@ func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], end
 // withSnapshot calls read again, with a snapshot of memory only. See withRead for the contexts. The purpose
 // completes an error that starts with "cannot".
 func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, read func(context.Context, *snapshot) error) error {
+	for {
+		snap, err := rd.trySnapshot(ctx, c, read)
+		switch {
+		case errors.Is(err, errStale):
+			snap.fresh.await(ctx, snap.stale)
+		case errors.Is(err, errFoundDamage):
+		case errors.Is(err, ErrClosed) && snap == nil:
+			return err
+		case err != nil:
+			return fmt.Errorf("cannot %s: %w", purpose, err)
+		default:
+			return nil
+		}
+	}
+}
+
+// trySnapshot is withSnapshot for one attempt. It also returns the snapshot, which holds nothing any more.
+func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.Context, *snapshot) error) (*snapshot, error) {
 	if rd.closed.Load() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, cards: &rd.cards, blocks: rd.blocks, packer: &rd.packer}
 	snap.fresh, _ = ctx.Value(freshKey{}).(*freshness)
@@ -148,20 +198,10 @@ func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, re
 	if snap.isWhole(c) || snap.current != nil {
 		withRead = func(ctx context.Context, fn func(context.Context, db.Querier) error) error { return fn(ctx, nil) }
 	}
-	err := withRead(ctx, func(ctx context.Context, tx db.Querier) error {
+	return snap, withRead(ctx, func(ctx context.Context, tx db.Querier) error {
 		snap.serverLookup = newServerLookup(rd.captures, tx)
 		return read(ctx, snap)
 	})
-	switch {
-	case errors.Is(err, errStale):
-		snap.fresh.ask(ctx, snap.stale)
-		return rd.withSnapshot(ctx, c, purpose, read)
-	case errors.Is(err, errFoundDamage):
-		return rd.withSnapshot(ctx, c, purpose, read)
-	case err != nil:
-		return fmt.Errorf("cannot %s: %w", purpose, err)
-	}
-	return nil
 }
 
 // isWhole reports whether memory has all that a read in scope c can need: the runs that c lists, and those of its

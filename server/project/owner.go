@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"pmcp/logstore"
@@ -131,15 +131,14 @@ func (p *Project) Stored(ctx context.Context) {
 // done. It has no parameters and no result.
 const StoredMethod = "stored"
 
-// How long the reads of a call wait for a sign of life of other windows, and how long for a window
-// that lives to store what it has done: one commit, unless its storage hangs.
+// How long the reads of a call wait for a sign of life of another window, for how long one that gave
+// none is not asked again, and how long a window that lives has to store what it has done: one
+// commit, unless its storage hangs.
 const (
 	lifeWithin   = 2 * time.Second
+	silentFor    = 10 * time.Second
 	storedWithin = 10 * time.Second
 )
-
-// maxAsked bounds how many windows a read asks.
-const maxAsked = 64
 
 // Fresh returns the context for a call that a client makes, whose reads show what other windows
 // had done by then: a window answers, and is seen to act, before it stores what it has done. What
@@ -153,17 +152,32 @@ func (s *Store) Fresh(ctx context.Context) context.Context {
 	return logstore.Fresh(ctx, s.haveStored)
 }
 
-// haveStored asks windows, by their sessions, to store what they have done.
-func (s *Store) haveStored(ctx context.Context, windows []string) {
-	ctx, cancel := context.WithTimeout(ctx, storedWithin)
-	defer cancel()
-	var calls sync.WaitGroup
-	for _, window := range windows[:min(len(windows), maxAsked)] {
-		calls.Go(func() {
-			_ = socket.CallLive(ctx, s.dir, window, StoredMethod, struct{}{}, new(struct{}), s.within)
-		})
+// haveStored asks a window, by its session, to store what it has done. acted means that it has just
+// answered a call, so that it lives.
+func (s *Store) haveStored(ctx context.Context, window string, acted bool) {
+	within := s.within
+	if acted {
+		within = storedWithin
+	} else if s.isSilent(window) {
+		return
 	}
-	calls.Wait()
+	asking, cancel := context.WithTimeout(ctx, storedWithin)
+	defer cancel()
+	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, new(struct{}), within)
+	if errors.Is(err, socket.ErrUnknownOutcome) && ctx.Err() == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		maps.DeleteFunc(s.silent, func(_ string, since time.Time) bool { return time.Since(since) >= silentFor })
+		s.silent[window] = time.Now()
+	}
+}
+
+// isSilent reports whether a window has lately given no sign of life.
+func (s *Store) isSilent(window string) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	since, ok := s.silent[window]
+	return ok && time.Since(since) < silentFor
 }
 
 // AtOwner performs a call of a tool that has failed with err because another window runs
@@ -373,7 +387,7 @@ func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
 	if _, err := s.performAtOwner(ctx, &run, "restart_process", map[string]any{"wait": UntilStarted, "lines": 1}); err != nil {
 		return run, err
 	}
-	s.haveStored(ctx, []string{run.Owner.session})
+	s.haveStored(ctx, run.Owner.session, true)
 	rows, err := s.Runs(ctx, logstore.RunFilter{Project: run.Project, Names: []string{run.Spec.Name}, Current: true})
 	if err != nil || len(rows) == 0 {
 		return run, err

@@ -16,6 +16,7 @@ const OnDemandPrefix = "mcp:"
 // RunsElsewhere returns, for package groups, the runs of those names that other
 // windows are running. It returns nil if the store cannot be read.
 func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string]groups.ForeignRun {
+	ctx = t.store.Fresh(ctx) // an operation on a group outlives the context of its call
 	latest, err := t.store.Runs(ctx, logstore.RunFilter{Project: t.project, Names: names, Current: true})
 	if err != nil {
 		return nil // the groups themselves could be read: their state stands
@@ -59,7 +60,7 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	if errors.Is(err, errNoSocket) {
 		err = &groups.ElsewhereError{ForeignRun: run}
 	}
-	t.store.haveStored(ctx, []string{before.Owner.session}) // so that the state of the group is that after the stop
+	t.store.haveStored(ctx, before.Owner.session, true) // so that the state of the group is that after the stop
 	return done.Run.Status, err
 }
 
