@@ -477,3 +477,27 @@ func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
 		}
 	}
 }
+
+// TestGroupKeepsAgain checks that the start of a group has the daemon start the members that it has
+// kept, until the same time, and that their dependents follow.
+func TestGroupKeepsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	c.ok(t, "create_group", args{"name": "stack", "members": []args{
+		sh("", "echo up; exec sleep 1000").with("process", "db").with("ready", args{"log": "up"}).without("name"),
+		sh("", "exec sleep 1000").with("process", "web").with("depends_on", []args{{"process": "db"}}).without("name"),
+	}})
+	c.ok(t, "start_process", args{"name": "db", "keep": "2d"})
+	c.ok(t, "stop_process", args{"process": "db"})
+	c.ok(t, "start_group", args{"group": "stack"}).want(t, args{"state": "up"}).says(t, "db: skipped (started by the daemon, which keeps it)", "web: started")
+	r := c.info(t, "db").want(t, args{"state": "running", "run": 2})
+	if left := r.str("kept_for"); !strings.HasPrefix(left, "2d 0h") && !strings.HasPrefix(left, "1d 23h") {
+		t.Errorf("got %q, want it kept for the rest of 2 days; %s", left, r.Text)
+	}
+	if left := c.info(t, "web").str("kept_for"); left != "" {
+		t.Errorf("got %q, want it to end with its session", left)
+	}
+	c.ok(t, "stop_group", args{"group": "stack"}).want(t, args{"state": "down"})
+}

@@ -33,10 +33,11 @@ type ForeignRun struct {
 }
 
 // ElsewhereError is a Starter's error for a process that another server runs and
-// that need not be restarted, or that its server has restarted for us.
+// that need not be restarted, or that its server has restarted, or the daemon has started, for us.
 type ElsewhereError struct {
 	ForeignRun
 	Restarted bool
+	Kept      bool // started by the daemon
 }
 
 // Error returns a text that names the process and the server that runs it.

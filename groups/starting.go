@@ -211,7 +211,10 @@ func (s *start) begun(member *memberStart, before int64, st process.Status, err 
 	var away *ElsewhereError
 	if errors.As(err, &away) {
 		s.markSkipped(member, away.ForeignRun)
-		if away.Restarted {
+		switch {
+		case away.Kept:
+			s.op.update(member.Process, func(o *Outcome) { o.Why = "started by the daemon, which keeps it" })
+		case away.Restarted:
 			s.op.update(member.Process, func(o *Outcome) { o.Why = "restarted by its pmcp server (" + away.Owner + ")" })
 		}
 		return

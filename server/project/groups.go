@@ -325,6 +325,9 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 	if err != nil {
 		return process.Status{}, err
 	}
+	if last, err := p.Find(ctx, name); err == nil && p.keepsAgain(ctx, &last) {
+		return p.startMemberKept(ctx, name)
+	}
 	started, err := p.launch(ctx, name, def, launchOptions{ifRunning: ifRunning})
 	var away *WindowError
 	if errors.As(err, &away) && ifRunning != process.KeepRunning {
@@ -338,6 +341,32 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 		err = &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: run.Owner.String()}}
 	}
 	return started.Run.Status, err
+}
+
+// startMemberKept has the daemon start a member that it has kept, until the same time, as
+// restart_process does.
+func (p *Project) startMemberKept(ctx context.Context, name string) (process.Status, error) {
+	raw, err := json.Marshal(map[string]any{"process": name, "wait": UntilStarted, "lines": 1})
+	if err != nil {
+		return process.Status{}, err
+	}
+	p = p.of(name)
+	a, err := p.atDaemon(ctx, "restart_process", raw, &keepError{name})
+	if err == nil && a.IsError {
+		err = errors.New(a.Text)
+	}
+	if err != nil {
+		return process.Status{}, err
+	}
+	run, err := p.Find(p.o.Store.Fresh(ctx), name)
+	if err != nil {
+		return run.Status, err
+	}
+	owner := "the daemon" // it has ended since
+	if run.Owner != nil {
+		owner = run.Owner.String()
+	}
+	return run.Status, &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: owner}, Kept: true}
 }
 
 // RanUnchanged reports whether st ran the present definition of its process. What the
