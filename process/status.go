@@ -88,6 +88,16 @@ const unanswered = "it has not answered initialize yet"
 // waiting for its readiness. The server may still become ready.
 func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Ready }
 
+// Refuses reports whether an MCP server over HTTP goes on without a connection because of what it
+// has answered, so that it does not become ready. One that has not answered may still do so.
+func (s *Status) Refuses() bool {
+	return s.GivenUp() && s.Spec.Stdio == StdioHTTP && !strings.HasPrefix(s.NotReady, "it has not answered")
+}
+
+// SetRefused makes Refuses report true of a Status that another server has stored; why is its
+// NotReady.
+func (s *Status) SetRefused(why string) { s.Ready, s.NotReady, s.refused = new(bool), why, true }
+
 // betweenRuns reports whether the next run is being spawned: the status already
 // has the definition of that run, but still the number of the run before.
 func (s *Status) betweenRuns() bool {

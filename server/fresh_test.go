@@ -117,3 +117,16 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 		s.saveOther(other, run, ended, true)
 	}
 }
+
+// TestWaitEndsAtRefusal checks that a wait for readiness of an MCP server over HTTP that another session
+// runs ends when that server has refused the connection.
+func TestWaitEndsAtRefusal(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "mcp")
+	other.SaveRun(run, time.Now(), time.Time{}, []byte(`{"state":"running","owner":{"pid":7},"ready":false,"stdio":"mcp-http","refused":"it answered 401"}`))
+	stdiotest.NoErr(t, other.Flush(t.Context()))
+	if data, text := s.waitFor("mcp", "ready"); data["timed_out"] == true || !strings.Contains(text, "not ready: it answered 401") {
+		t.Errorf("got %s, want the reason at once", text)
+	}
+}

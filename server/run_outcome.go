@@ -84,7 +84,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 // over HTTP that runs on without a connection because of what it answered; one that has not answered
 // may still do so.
 func (r *runResult) setNotReady(now *project.Run) {
-	if !now.Over() && now.GivenUp() && now.Spec.Stdio == process.StdioHTTP && !strings.HasPrefix(now.NotReady, "it has not answered") {
+	if !now.Over() && now.Refuses() {
 		r.TimedOut = false
 		r.Hint = "not ready: " + now.NotReady
 		return

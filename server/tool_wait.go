@@ -120,9 +120,7 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 		r.Match, r.Older = cutAround(w.Match.Text, w.Offset, maxMatch), w.Older
 		r.MatchAt, r.printed = args.FormatTime(w.Match.At), w.Match.At
 	}
-	if !failed && w.TimedOut && !a.forOutput() {
-		r.Hint = joinHints(w.Run.NotReady, r.Hint)
-	}
+	r.setUnready(w, &a)
 	switch {
 	case failed && a.Until == "log":
 		r.setDeath(fmt.Sprintf("ended before a line matched %.500q", a.Pattern))
@@ -134,6 +132,17 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 		r.seen = append(r.seen, w.Looked)
 	}
 	return r, r.deathError()
+}
+
+// setUnready adds why a wait for a state timed out, or why there is no use in waiting for readiness.
+func (r *runResult) setUnready(w *project.Waited, a *waitArgs) {
+	switch {
+	case a.forOutput() || w.Run.Over():
+	case a.Until == project.UntilReady && w.Run.Refuses():
+		r.setNotReady(&w.Run)
+	case w.TimedOut:
+		r.Hint = joinHints(w.Run.NotReady, r.Hint)
+	}
 }
 
 // timesResult is what the answer of a wait says about time. Its zero value is that of

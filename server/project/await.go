@@ -17,7 +17,7 @@ var untilConditions = map[string]func(process.Status) bool{
 		if st.Ready == nil { // there is no rule, or that is not known yet
 			return st.State != process.Starting
 		}
-		return *st.Ready
+		return *st.Ready || st.Refuses()
 	},
 	UntilExit: func(process.Status) bool { return false }, // a wait ends with the run anyway
 }

@@ -165,6 +165,8 @@ type row struct {
 	// Left means that a kept process has ended and left others.
 	Left  bool   `json:"left,omitempty"`
 	Stdio string `json:"stdio,omitempty"` // Spec.Stdio
+	// Refused is NotReady of a run that refuses: see process.Status.Refuses.
+	Refused string `json:"refused,omitempty"`
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -191,7 +193,9 @@ func stored(run *logstore.Run) Run {
 	}
 	r.State, _ = process.ParseState(info.State)
 	if run.Live && r.EndedAt.IsZero() {
-		r.PID, r.Ready = info.PID, info.Ready
+		if r.PID, r.Ready = info.PID, info.Ready; info.Refused != "" {
+			r.SetRefused(info.Refused)
+		}
 		if inWindow(run) {
 			r.Owner = &info.Owner
 			r.Owner.session = run.Session

@@ -156,6 +156,9 @@ func (t *RunTable) save(st *process.Status) {
 		PID: st.PID, Owner: t.currentOwner(), State: stateOfRun(st).String(), Restarts: st.Restarts, Reason: st.Reason, Ready: st.Ready,
 		Until: st.Spec.Until, Retries: st.State == process.Backoff, Left: !st.Spec.Until.IsZero() && len(st.Survivors) > 0, Stdio: st.Spec.Stdio,
 	}
+	if st.Refuses() {
+		info.Refused = st.NotReady
+	}
 	if st.Exit != nil {
 		info.Signal, info.EndedBy = st.Exit.Signal, string(st.Exit.By)
 		if st.Exit.Signal == "" {
