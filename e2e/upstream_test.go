@@ -300,7 +300,7 @@ func TestOddMCPServersCauseClearErrors(t *testing.T) {
 	s := w.start(t)
 	s.initialize(t)
 	for i, x := range []struct{ kind, tool, want string }{
-		{"rubbish", "never", `1 lines on its standard output are not JSON-RPC messages, the last: "Server started!"`},
+		{"rubbish", "never", `lines on its standard output that are not JSON-RPC messages: 1, the last: "Server started!"`},
 		{"", "big 67108864", "a message of 67108"},
 		{"", "half", "no result after"},
 		{"", "wrong", "responses with ids that were never used"},
