@@ -33,7 +33,7 @@ func TestGuardianInitialisesLittle(t *testing.T) {
 		n, err := strconv.Atoi(init[2])
 		check(t, err)
 		allocated += n
-		for _, heavy := range []string{"net/http", "github.com/mark3labs/", "github.com/santhosh-tekuri/", "pmcp/logstore/mask", "pmcp/server/args"} {
+		for _, heavy := range []string{"net/http", "github.com/mark3labs/", "github.com/santhosh-tekuri/", "pmcp/logstore/mask", "pmcp/server/project"} {
 			if strings.HasPrefix(init[1], heavy) {
 				t.Errorf("the guardian initialises %s, want only what it needs", init[1])
 			}

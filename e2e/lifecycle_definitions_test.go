@@ -167,7 +167,7 @@ func TestListOfAGroupShowsOnlyItsMembers(t *testing.T) {
 	if got := objects(c.ok(t, "list_processes", args{"group": "site"}).Data["processes"]); len(got) != 1 || got[0]["name"] != "web" {
 		t.Errorf("got %v, want only web", got)
 	}
-	c.refused(t, "list_processes", args{"group": "none"}, "none", "list_groups")
+	c.refused(t, "list_processes", args{"group": "none"}, "no such group: \"none\"; groups: site")
 }
 
 // TestInfoReturnsTheDefinition checks that get_process_info returns the readiness rules
