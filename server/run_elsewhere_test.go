@@ -14,6 +14,16 @@ import (
 	"pmcp/server/stdio/stdiotest"
 )
 
+// awaitEnd waits until the end of the only run of a process is stored.
+func (s *surface) awaitEnd(name string) {
+	s.t.Helper()
+	stdiotest.AwaitCondition(s.t, "its end to be saved", func() bool {
+		runs, err := s.store.Runs(s.t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{name}})
+		return err == nil && len(runs) == 1 && !runs[0].Ended.IsZero()
+	})
+	stdiotest.NoErr(s.t, s.store.Flush(s.t.Context()))
+}
+
 // TestRunInOtherSessionHidesEndedRun checks that a running process of another pmcp
 // session is shown in place of an ended process of this session with the same name,
 // except where only this session is asked for.
@@ -22,11 +32,7 @@ func TestRunInOtherSessionHidesEndedRun(t *testing.T) {
 	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
 	s.do("stop_process", map[string]any{"process": "web"})
-	stdiotest.AwaitCondition(t, "its end to be saved", func() bool {
-		runs, err := s.store.Runs(t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{"web"}})
-		return err == nil && len(runs) == 1 && !runs[0].Ended.IsZero()
-	})
-	stdiotest.NoErr(t, s.store.Flush(t.Context()))
+	s.awaitEnd("web")
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "of the neighbour")
 	s.saveOther(other, run, runInfo{State: "running", Ready: new(bool), Owner: project.Owner{PID: 7, Client: "editor"}}, false)
@@ -69,11 +75,7 @@ func TestLaterRunOfOtherSessionHidesEndedRun(t *testing.T) {
 	s := hello(t)
 	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
 	s.do("stop_process", map[string]any{"process": "web"})
-	stdiotest.AwaitCondition(t, "its end to be saved", func() bool {
-		runs, err := s.store.Runs(t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{"web"}})
-		return err == nil && len(runs) == 1 && !runs[0].Ended.IsZero()
-	})
-	stdiotest.NoErr(t, s.store.Flush(t.Context()))
+	s.awaitEnd("web")
 	other := s.otherStore(neighbour)
 	s.saveOther(other, s.otherRun(other, "web"), runInfo{State: "crashed", ExitCode: new(3), Owner: project.Owner{PID: 7, Client: "editor"}}, true)
 	for tool, arguments := range map[string]map[string]any{
