@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -53,5 +54,46 @@ func TestReadsOfACallAwaitOneQuestion(t *testing.T) {
 	read()
 	if len(asked) != 1 || !<-asked {
 		t.Error("got no question after two has acted, want one that says so")
+	}
+}
+
+// TestSnapshotBeforeAnAnswerIsStale checks that a read does not go on with a snapshot that is older than the answer
+// which another read of the call has got since.
+func TestSnapshotBeforeAnAnswerIsStale(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pmcp.db")
+	alive := func(string, string) bool { return true }
+	one := openTest(t, Options{Path: path, Session: "one", Alive: alive})
+	two := openTest(t, Options{Path: path, Session: "two", Alive: alive})
+	run, _, err := two.NewRun("/p", "web")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := Fresh(t.Context(), func(context.Context, string, bool) {
+		two.EndCapture(run)
+		two.SaveRun(run, time.Now(), time.Now(), []byte("{}"))
+		if err := two.Flush(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	var ends []bool // of the attempts of the outer read, whether the run has ended
+	scope := scope{project: "/p", names: []string{"web"}, infos: true}
+	err = one.withSnapshot(ctx, &scope, "read", func(ctx context.Context, snap *snapshot) error {
+		if len(ends) == 0 {
+			if _, err := snap.storedMetas(ctx, &scope); err != nil { // the transaction begins with its first read
+				return err
+			}
+			if _, err := one.Runs(ctx, RunFilter{Project: "/p", Names: []string{"web"}}); err != nil {
+				return err
+			}
+		}
+		metas, err := snap.storedMetas(ctx, &scope)
+		if err != nil {
+			return err
+		}
+		ends = append(ends, metas[0].ended != 0)
+		return snap.checkFresh(ctx, slices.Values(metas), true)
+	})
+	if err != nil || !slices.Equal(ends, []bool{false, true}) {
+		t.Errorf("got %v and %v, want a snapshot before the end and then one after it", ends, err)
 	}
 }

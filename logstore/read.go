@@ -60,12 +60,14 @@ type snapshot struct {
 	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
 	version       int64        // likewise: of the file, before it is read; 0: unknown
 	fresh         *freshness   // of the caller; nil: none
+	answers       int64        // how many of its questions were answered before the snapshot
 	stale         []*question  // what fresh has to ask first
 }
 
 // A freshness is what one call has done to see what other servers have not stored yet.
 type freshness struct {
-	ask func(ctx context.Context, server string, acted bool)
+	ask     func(ctx context.Context, server string, acted bool)
+	answers atomic.Int64 // how many questions are answered
 
 	mu        sync.Mutex
 	questions map[string]*question // guarded by mu; by server
@@ -76,7 +78,7 @@ type question struct {
 	server   string
 	acted    bool // see Acted
 	once     sync.Once
-	answered atomic.Bool
+	answered atomic.Int64 // which answer of the freshness it has, from 1; 0: none yet
 }
 
 // maxAsked bounds how many servers a read asks at the same time. More are not asked.
@@ -111,8 +113,8 @@ func (f *freshness) await(ctx context.Context, questions []*question) {
 				if i < maxAsked {
 					f.ask(ctx, q.server, q.acted)
 				}
+				q.answered.Store(f.answers.Add(1))
 			})
-			q.answered.Store(true)
 		})
 	}
 	asking.Wait()
@@ -130,8 +132,8 @@ func Acted(ctx context.Context, server string) {
 // errStale is returned by a read that must begin again after servers were asked.
 var errStale = errors.New("other servers are asked first")
 
-// checkFresh returns errStale if other live servers must be asked first, because metas has runs of theirs.
-// Runs that have ended count only if ended is set.
+// checkFresh returns errStale if other live servers must be asked first, because metas has runs of theirs: a snapshot
+// shows only the answers that came before it. Runs that have ended count only if ended is set.
 func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], ended bool) error {
 	if s.fresh == nil {
 		return nil
@@ -147,7 +149,8 @@ func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], end
 		if !srv.alive || srv.own {
 			continue
 		}
-		if q := s.fresh.question(srv.uuid); !q.answered.Load() && !slices.Contains(s.stale, q) {
+		q := s.fresh.question(srv.uuid)
+		if n := q.answered.Load(); (n == 0 || n > s.answers) && !slices.Contains(s.stale, q) {
 			s.stale = append(s.stale, q)
 		}
 	}
@@ -185,7 +188,9 @@ func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.C
 		return nil, ErrClosed
 	}
 	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, cards: &rd.cards, blocks: rd.blocks, packer: &rd.packer}
-	snap.fresh, _ = ctx.Value(freshKey{}).(*freshness)
+	if snap.fresh, _ = ctx.Value(freshKey{}).(*freshness); snap.fresh != nil {
+		snap.answers = snap.fresh.answers.Load()
+	}
 	defer func() {
 		for i := range snap.views {
 			snap.views[i].release()
