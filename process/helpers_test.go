@@ -64,7 +64,8 @@ func helperFlags([]string) int {
 	return 0
 }
 
-// helperSpin keeps one processor busy and uses as much memory as its argument, in MiB.
+// helperSpin keeps one processor busy and uses as much memory as its argument, in MiB. It ends after
+// testTimeout, or with its parent.
 func helperSpin(args []string) int {
 	megabytes, _ := strconv.Atoi(args[0])
 	memory := make([]byte, megabytes<<20)
@@ -72,7 +73,7 @@ func helperSpin(args []string) int {
 		memory[i] = 1
 	}
 	fmt.Println("up", os.Getpid())
-	for begin := time.Now(); time.Since(begin) < time.Minute; {
+	for parent, begin := os.Getppid(), time.Now(); time.Since(begin) < testTimeout && os.Getppid() == parent; {
 		memory[0]++
 	}
 	return int(memory[0]) & 1
