@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"pmcp/process/prose"
 )
 
 // definitions are the definitions of one project. They are read from the Journal
@@ -72,7 +74,7 @@ func addMember(member Member) func(*Group) error {
 func (d *definitions) Remove(ctx context.Context, name, process string) (Group, error) {
 	return d.edit(ctx, name, false, d.write, func(g *Group) error {
 		if _, ok := g.member(process); !ok {
-			return fmt.Errorf("%w member: %s is not in group %s; members: %s", ErrUnknown, process, name, g.namesText())
+			return fmt.Errorf("%w member: %s is not in group %s; members: %s", ErrUnknown, process, name, prose.OrNone(g.names()))
 		}
 		if by := g.dependents(process); len(by) > 0 {
 			return invalid("group %s: %s depends on %s; change that first", name, strings.Join(by, ", "), process)

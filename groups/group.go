@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // The limits of a definition.
@@ -172,7 +173,7 @@ func (g Group) checkDependencies(member Member, members map[string]bool) error {
 		case d.Process == member.Process:
 			return invalid("group %s: %s depends on itself", g.Name, member.Process)
 		case !members[d.Process]:
-			return invalid("group %s: %s depends on %q, which is not a member; members: %s", g.Name, member.Process, d.Process, g.namesText())
+			return invalid("group %s: %s depends on %q, which is not a member; members: %s", g.Name, member.Process, d.Process, prose.OrNone(g.names()))
 		case seen[d.Process]:
 			return invalid("group %s: %s depends on %s twice", g.Name, member.Process, d.Process)
 		case !slices.Contains([]Condition{IfReady, Started, Ready, Healthy, ExitedOK}, d.Condition):
@@ -190,17 +191,6 @@ func (g Group) names() []string {
 		names[i] = member.Process
 	}
 	return names
-}
-
-// namesText returns the names of the members for an error text, without those for which
-// there is no room.
-func (g Group) namesText() string {
-	names := g.names()
-	const most = 50
-	if len(names) > most {
-		names = append(names[:most], "…")
-	}
-	return strings.Join(names, ", ")
 }
 
 // member returns the member called name.

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // maxOutput is the number of bytes of a check's output that are kept.
@@ -48,12 +49,12 @@ func (m *Monitor) check(w *watch) Result {
 	began := time.Now()
 	r := m.probe(ctx, w.name, w.spec)
 	r.At, r.Took, r.Run = began, time.Since(began), w.run
-	r.Message = lastBytes(m.o.Mask(sanitize(r.Message), false), maxMessage)
+	r.Message = prose.Tail(m.o.Mask(sanitize(r.Message), false), maxMessage)
 	output := m.o.Mask(sanitize(r.Output), w.spec.Kind() == "http" && len(r.Output) >= maxOutput)
 	if len(r.Output) >= maxOutput+outputSlack { // a command's, whose start was cut off
 		output = dropPartialLine(output)
 	}
-	r.Output = lastBytes(output, maxOutput)
+	r.Output = prose.Tail(output, maxOutput)
 	return r
 }
 
@@ -169,10 +170,4 @@ func sanitize(text string) string {
 		}
 		return r
 	}, text)
-}
-
-// lastBytes returns at most the last n bytes of text, which is valid UTF-8, without
-// splitting a character.
-func lastBytes(text string, n int) string {
-	return strings.ToValidUTF8(text[max(0, len(text)-n):], "")
 }

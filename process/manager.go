@@ -6,12 +6,12 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"pmcp/process/command"
 	"pmcp/process/feed"
+	"pmcp/process/prose"
 )
 
 // maxEntries bounds the table. Beyond it, a new name evicts the process that ended
@@ -346,12 +346,7 @@ func (m *Manager) lookupLocked(name string) (*entry, error) {
 	if len(m.entries) == 0 {
 		return nil, fmt.Errorf("%w: %q; no process was started in this session", ErrUnknown, name)
 	}
-	names := slices.Sorted(maps.Keys(m.entries))
-	const most = 50
-	if len(names) > most {
-		names = append(names[:most], "…")
-	}
-	return nil, fmt.Errorf("%w: %q; there are: %s", ErrUnknown, name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("%w: %q; there are: %s", ErrUnknown, name, prose.OrNone(slices.Sorted(maps.Keys(m.entries))))
 }
 
 // wait blocks until done is closed (a nil done counts as closed) or returns ctx's

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pmcp/process/proctab"
+	"pmcp/process/prose"
 	"pmcp/process/sockets"
 )
 
@@ -105,12 +106,8 @@ func displayName(p proctab.Proc) string {
 		return p.Comm
 	}
 	// Cut the command line before cleaning it: it can have megabytes.
-	return truncate(proctab.Printable(line[:min(len(line), 2*maxCommandLine)]), maxCommandLine)
+	return prose.Head(proctab.Printable(line[:min(len(line), 2*maxCommandLine)]), maxCommandLine)
 }
-
-// truncate returns at most the first n bytes of s, which is valid UTF-8, and cuts no
-// character.
-func truncate(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
 
 // PortHolder returns the process that listens on a TCP port. It returns pid 0 and
 // no command if no process does, and pid 0 and a description if the process
@@ -230,7 +227,7 @@ func shorten(s string) string {
 	// word. A path is no secret, and its beginning is useful.
 	i := strings.LastIndexByte(s[:most+1], ' ')
 	if i <= 0 || i < most-1 && s[i+1] == '/' {
-		return truncate(s, most) + "…"
+		return prose.Cut(s, most)
 	}
 	words := strings.Fields(s[:i])
 	for len(words) > 1 && strings.HasPrefix(words[len(words)-1], "-") { // an option without its value misleads

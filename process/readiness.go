@@ -9,11 +9,11 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"pmcp/process/proctab"
+	"pmcp/process/prose"
 	"pmcp/process/sockets"
 )
 
@@ -221,7 +221,7 @@ func (s Spec) endpoint(own []sockets.Socket) (url, why string) {
 	case 1:
 		return "http://" + own[0].Dial() + target, ""
 	default:
-		return "", fmt.Sprintf("it listens on %s: ready.port has to name the one that speaks MCP", joinPorts(ports))
+		return "", fmt.Sprintf("it listens on %s: ready.port has to name the one that speaks MCP", prose.Ints(ports))
 	}
 }
 
@@ -361,7 +361,7 @@ func (r *readiness) checkPort(port int, listeners, own []sockets.Socket) string 
 		}
 	}
 	if len(ports) > 0 {
-		why += fmt.Sprintf("; it listens on %s", joinPorts(ports))
+		why += fmt.Sprintf("; it listens on %s", prose.Ints(ports))
 	}
 	return why
 }
@@ -391,15 +391,6 @@ func (r *readiness) holder(port int, listeners []sockets.Socket) holder {
 		}
 	}
 	return r.heldBy
-}
-
-// joinPorts returns "3001" or "3001, 9000".
-func joinPorts(ports []int) string {
-	var words []string
-	for _, p := range ports {
-		words = append(words, strconv.Itoa(p))
-	}
-	return strings.Join(words, ", ")
 }
 
 // SetReady sets the readiness of run, the current run of name, which is an MCP

@@ -16,6 +16,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"pmcp/process/prose"
 	"pmcp/process/sockets"
 )
 
@@ -136,7 +137,7 @@ func (a *HTTPAnswer) read(got *http.Response) {
 		a.More = err != nil || a.Bytes == maxReadyBody
 	}
 	if textType().MatchString(a.Type) && utf8.Valid(body[:max(0, len(body)-utf8.UTFMax)]) && !bytes.Contains(body, []byte{0}) {
-		a.Body = strings.ToValidUTF8(string(body[:min(len(body), keptBody)]), "")
+		a.Body = prose.Head(string(body), keptBody)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"pmcp/logstore/line"
 	"pmcp/logstore/mask"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -393,7 +394,7 @@ func (l *eventLog) survivors(c *process.Change) string {
 			break
 		}
 		t.part("; pid %d lives on", m.PID)
-		t.optPart(", port %s", joinInts(m.Ports))
+		t.optPart(", port %s", prose.Ints(m.Ports))
 	}
 	return t.l.String()
 }

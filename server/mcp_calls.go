@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"pmcp/logstore/line"
+	"pmcp/process/prose"
 	"pmcp/server/upstream"
 )
 
@@ -223,7 +224,7 @@ func (c clipped) in(limit int) string {
 	if tail == "" {
 		tail = c.head
 	}
-	head := strings.ToValidUTF8(c.head[:min(limit/2, len(c.head))], "")
-	tail = strings.ToValidUTF8(tail[max(0, len(tail)-limit/2):], "")
+	head := prose.Head(c.head, limit/2)
+	tail = prose.Tail(tail, limit/2)
 	return fmt.Sprintf("%s… [+%d bytes] …%s", head, c.size-len(head)-len(tail), tail)
 }

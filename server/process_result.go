@@ -10,6 +10,7 @@ import (
 
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -161,7 +162,7 @@ func (r *processResult) line() string {
 	}
 	t.optPart(", kept for %s", r.KeptFor)
 	t.optPart(", %s", joinURLs(r.URLs))
-	t.optPart(", ports %s", joinInts(otherPorts(r.Ports, r.URLs)))
+	t.optPart(", ports %s", prose.Ints(otherPorts(r.Ports, r.URLs)))
 	if r.CPUPercent != nil {
 		t.part(", %.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
 	}
@@ -257,15 +258,6 @@ func otherPorts(ports []int, urls map[string]string) []int {
 	return slices.DeleteFunc(slices.Clone(ports), func(port int) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Values(urls)), func(url string) bool { return strings.HasSuffix(url, fmt.Sprintf(":%d", port)) })
 	})
-}
-
-// joinInts joins ints with commas.
-func joinInts(ints []int) string {
-	words := make([]string, len(ints))
-	for i, n := range ints {
-		words[i] = fmt.Sprint(n)
-	}
-	return strings.Join(words, ", ")
 }
 
 // formatBytes returns a size in binary units for reading.

@@ -9,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
@@ -60,10 +61,10 @@ func (s *call) promptText(ctx context.Context, p prompt, arguments map[string]st
 	}
 	subject := arguments[p.argument]
 	if subject == "" {
-		return "", fmt.Errorf("missing argument: %s (there are: %s)", p.argument, args.OrNone(known))
+		return "", fmt.Errorf("missing argument: %s (there are: %s)", p.argument, prose.OrNone(known))
 	}
 	if !slices.Contains(known, subject) {
-		return "", fmt.Errorf("unknown %s %s (there are: %s)", p.argument, args.QuoteWithNearest(subject, known), args.OrNone(known))
+		return "", fmt.Errorf("unknown %s %s (there are: %s)", p.argument, args.QuoteWithNearest(subject, known), prose.OrNone(known))
 	}
 	var t answerText
 	err = p.build(ctx, s, &t, subject)

@@ -12,6 +12,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/logstore/line"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
 )
@@ -423,7 +424,7 @@ func cut(s string, limit int) string {
 	if len(s) <= limit {
 		return s
 	}
-	head := strings.ToValidUTF8(s[:limit], "")
+	head := prose.Head(s, limit)
 	return fmt.Sprintf("%s"+cutMark+"%d bytes]", head, len(s)-len(head))
 }
 
@@ -448,7 +449,7 @@ func cutMiddle(head, tail string, size, limit int) string {
 		return withoutMarks(head)
 	}
 	tail = tail[max(0, len(tail)-limit/2):]
-	head = strings.ToValidUTF8(head[:min(len(head), limit-len(tail))], "")
+	head = prose.Head(head, limit-len(tail))
 	tail = strings.ToValidUTF8(tail, "")
 	return fmt.Sprintf("%s"+cutMark+"%d bytes] …%s", withoutMarks(head), size-len(head)-len(tail), withoutMarks(tail))
 }

@@ -13,6 +13,7 @@ import (
 	"pmcp/groups"
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
 )
@@ -129,7 +130,7 @@ func (r groupRunResult) write(t *answerText) {
 		}
 		t.optPart(", pid %d", m.PID)
 		t.optPart(", %s", joinURLs(m.URLs))
-		t.optPart(", ports %s", joinInts(otherPorts(m.Ports, m.URLs)))
+		t.optPart(", ports %s", prose.Ints(otherPorts(m.Ports, m.URLs)))
 		t.line("")
 		t.output(append(errorLines(m.Errors, true), m.log.texts()...), nil)
 		m.log.writeCursors(t)

@@ -9,6 +9,7 @@ import (
 
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -97,7 +98,7 @@ func (r processInfoResult) write(t *answerText) {
 	}
 	for _, m := range r.Tree {
 		t.part("pid %d (parent %d)", m.PID, m.PPID)
-		t.optPart(" ports %s", joinInts(m.Ports))
+		t.optPart(" ports %s", prose.Ints(m.Ports))
 		t.line(": %s", m.Command)
 	}
 	r.MCP.write(t)

@@ -1,5 +1,5 @@
-// Package feed implements an ordered, bounded sequence of values that any number of
-// readers follow, each at its own pace. Publishing never waits for a reader: a reader
+// Package feed implements an ordered, bounded sequence of values for many readers. Each
+// follows it at its own pace. Publishing never waits for a reader: a reader
 // that falls too far behind learns how many values it has missed.
 package feed
 

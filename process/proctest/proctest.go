@@ -1,4 +1,4 @@
-// Package proctest helps tests that start real processes, in any package. Its ports and files are
+// Package proctest helps tests that start real processes. Its ports and files are
 // safe from children that other tests start at the same moment and from other packages' tests. Its
 // functions return no errors: a failure ends the test.
 package proctest

@@ -1,4 +1,4 @@
-// Package sockets lists the listening TCP sockets of the machine and the processes
+// Package sockets lists the listening TCP sockets and the processes
 // that hold them, and distinguishes a debugger's port from a program's own.
 //
 // Listening returns every listening socket of this network namespace; AddHolders

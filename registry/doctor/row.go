@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"pmcp/process/proctab"
+	"pmcp/process/prose"
 	"pmcp/registry"
 )
 
@@ -179,11 +180,7 @@ func (s *snapshot) commandLine(argv []string) string {
 	if s.mask != nil {
 		argv = s.mask(argv)
 	}
-	line := strings.Join(argv, " ")
-	if len(line) > maxGuards {
-		line = strings.ToValidUTF8(line[:maxGuards], "") + "…"
-	}
-	return line
+	return prose.Cut(strings.Join(argv, " "), maxGuards)
 }
 
 // formatTime returns t to the second, "" for the zero time.

@@ -405,16 +405,3 @@ func QuoteWithNearest(name string, known []string) string {
 	}
 	return text
 }
-
-// OrNone returns names as a list for an error text, without those for which there is no
-// room, or "none" if there are no names.
-func OrNone(names []string) string {
-	const most = 50
-	if len(names) > most {
-		names = append(slices.Clip(names[:most]), "…")
-	}
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
-}

@@ -1,4 +1,4 @@
-// Package cli holds the commands that a person runs in a terminal beside an agent:
+// Package cli holds the commands that a person runs in a terminal:
 // pmcp ps, logs, errors, events, start, stop, restart, top and open. They read the database
 // and change nothing in it, also while no server runs. Start asks the
 // daemon; stop, restart and the page of open ask the server that runs a process.

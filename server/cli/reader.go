@@ -14,6 +14,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/registry"
 	"pmcp/server/args"
 	"pmcp/server/config"
@@ -133,7 +134,7 @@ func (r *reader) find(ctx context.Context, arguments []string) ([]string, error)
 	known, err := r.names(ctx)
 	for _, name := range arguments {
 		if err == nil && !slices.Contains(known, name) {
-			err = fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, args.QuoteWithNearest(name, known), args.OrNone(known))
+			err = fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, args.QuoteWithNearest(name, known), prose.OrNone(known))
 		}
 	}
 	return arguments, err

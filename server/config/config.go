@@ -21,7 +21,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agnivade/levenshtein"
 	"github.com/kelseyhightower/envconfig"
 
 	"pmcp/process"
@@ -271,10 +270,7 @@ func (c *Config) Warn(log *slog.Logger) {
 		switch {
 		case slices.Contains(known, name) || !strings.HasPrefix(name, prefix+"_"):
 		default:
-			nearest := slices.MinFunc(known, func(a, b string) int {
-				return levenshtein.ComputeDistance(a, name) - levenshtein.ComputeDistance(b, name)
-			})
-			log.Warn("unknown environment variable", "name", name, "nearest", nearest)
+			log.Warn("unknown environment variable", "name", name, "nearest", args.Nearest(name, known))
 		}
 	}
 }

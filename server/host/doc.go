@@ -1,5 +1,5 @@
-// Package host lets one process, the daemon, serve whole MCP sessions to other processes
-// of its user. Each connection opens with one line, the Hello, which has everything that
+// Package host serves whole MCP sessions to other processes of the user. It belongs to one
+// process, the daemon. Each connection opens with one line, the Hello, which has everything that
 // a session has from the process that started it: directory, environment (with it every
 // PM_ variable: project, database, policies), umask. The Host starts an ordinary pmcp with
 // it, guardian and server, whose stdin and stdout are the connection. So nothing of a

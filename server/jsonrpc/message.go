@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"pmcp/process/prose"
 )
 
 // maxIDSize is the size of the longest request id, in bytes as the client wrote it.
@@ -144,9 +146,5 @@ const maxQuote = 80
 
 // Quote returns the JSON of a value for an error message, cut to maxQuote bytes.
 func Quote(raw json.RawMessage) string {
-	text := strings.ToValidUTF8(string(bytes.TrimSpace(raw)), "")
-	if len(text) > maxQuote {
-		text = strings.ToValidUTF8(text[:maxQuote], "") + "…"
-	}
-	return text
+	return prose.Cut(strings.ToValidUTF8(string(bytes.TrimSpace(raw)), ""), maxQuote)
 }

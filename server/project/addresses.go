@@ -321,24 +321,20 @@ func (s *Store) addressRuns(runs map[int64]logstore.Run) {
 
 // Read is logstore.Store.Read. All addresses must be of one project.
 func (s *Store) Read(ctx context.Context, q logstore.Query) (*logstore.Page, error) {
-	q, err := s.scope(q)
-	if err != nil {
-		return nil, err
-	}
-	page, err := s.Store.Read(ctx, q)
-	if err == nil {
-		s.addressRuns(page.Runs)
-	}
-	return page, err
+	return s.page(ctx, q, s.Store.Read)
 }
 
 // Follow is logstore.Store.Follow. All addresses must be of one project.
 func (s *Store) Follow(ctx context.Context, q logstore.Query) (*logstore.Page, error) {
+	return s.page(ctx, q, s.Store.Follow)
+}
+
+func (s *Store) page(ctx context.Context, q logstore.Query, read func(context.Context, logstore.Query) (*logstore.Page, error)) (*logstore.Page, error) {
 	q, err := s.scope(q)
 	if err != nil {
 		return nil, err
 	}
-	page, err := s.Store.Follow(ctx, q)
+	page, err := read(ctx, q)
 	if err == nil {
 		s.addressRuns(page.Runs)
 	}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // untilConditions maps what a call can wait for to the condition on the status.
@@ -148,9 +148,7 @@ func (p *Project) HTTPAnswers(r *Run) []process.HTTPAnswer {
 		if a.OK() {
 			most = goodBody
 		}
-		if a.Body = p.o.Mask.Part(a.Body, a.More || a.Bytes > int64(len(a.Body))); len(a.Body) > most {
-			a.Body = strings.ToValidUTF8(a.Body[:most], "") + "…"
-		}
+		a.Body = prose.Cut(p.o.Mask.Part(a.Body, a.More || a.Bytes > int64(len(a.Body))), most)
 	}
 	return answers
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 )
 
@@ -219,5 +220,5 @@ func unknownName(name string, known []string) error {
 	if len(known) == 0 {
 		return fmt.Errorf("%w: %.200q; nothing was started in this project yet", process.ErrUnknown, name)
 	}
-	return fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, args.QuoteWithNearest(name, known), args.OrNone(known))
+	return fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, args.QuoteWithNearest(name, known), prose.OrNone(known))
 }

@@ -12,6 +12,7 @@ import (
 
 	"pmcp/process"
 	"pmcp/process/ports"
+	"pmcp/process/prose"
 )
 
 // SecondTry returns the run that follows st, which has died, with other ports, or nil: only
@@ -120,7 +121,7 @@ func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
 	switch {
 	case r.listensAsTold() || !r.State.Live():
 	case len(r.Ports) > 0:
-		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told: many programs need it as an argument, as in --port {%s}", joinPorts(r.Ports), strings.Join(told, ", "), slices.Min(slices.Collect(maps.Keys(r.Spec.Ports)))))
+		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told: many programs need it as an argument, as in --port {%s}", prose.Ints(r.Ports), strings.Join(told, ", "), slices.Min(slices.Collect(maps.Keys(r.Spec.Ports)))))
 	default:
 		notes = append(notes, silent...)
 	}
@@ -145,14 +146,6 @@ func (r *Run) leftTemplates() (left []string) {
 	}
 	slices.Sort(left)
 	return slices.Compact(left)
-}
-
-func joinPorts(list []int) string {
-	words := make([]string, len(list))
-	for i, port := range list {
-		words[i] = strconv.Itoa(port)
-	}
-	return strings.Join(words, ", ")
 }
 
 // awaitTold completes r with the ports on which it listens, once it listens as it was told,

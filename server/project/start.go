@@ -10,6 +10,7 @@ import (
 	"pmcp/health"
 	"pmcp/process"
 	"pmcp/process/command"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 )
 
@@ -159,7 +160,7 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 		return def, fmt.Errorf("cannot list the stored definitions: %w", err)
 	}
 	known := slices.Sorted(maps.Keys(stored))
-	return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", args.QuoteWithNearest(a.Name, known), args.OrNone(known))
+	return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", args.QuoteWithNearest(a.Name, known), prose.OrNone(known))
 }
 
 // merge returns given merged over the definition of name, if there is one.

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
+	"pmcp/process/prose"
 	"pmcp/server/jsonrpc"
 )
 
@@ -63,7 +64,7 @@ func (r *RequestSession) fail(f requestFailure) error {
 
 // errorAnswer returns the error to write in place of mcp-go's error.
 func (r *request) errorAnswer(details mcp.JSONRPCErrorDetails) jsonrpc.Error {
-	e := jsonrpc.Error{ID: r.ID, Code: details.Code, Text: truncateErrorText(details.Message), Data: details.Data}
+	e := jsonrpc.Error{ID: r.ID, Code: details.Code, Text: prose.Cut(details.Message, maxErrorText), Data: details.Data}
 	f := r.failure.Load()
 	switch {
 	case e.Code == mcp.INVALID_REQUEST:
@@ -75,12 +76,12 @@ func (r *request) errorAnswer(details mcp.JSONRPCErrorDetails) jsonrpc.Error {
 		}
 	case f == nil:
 	case f.code == 0:
-		e.Text = truncateErrorText(f.text)
+		e.Text = prose.Cut(f.text, maxErrorText)
 		if f.data != nil {
 			e.Data = f.data
 		}
 	case strings.Contains(details.Message, f.text):
-		e.Code, e.Text, e.Data = f.code, truncateErrorText(f.text), f.data
+		e.Code, e.Text, e.Data = f.code, prose.Cut(f.text, maxErrorText), f.data
 	}
 	return e
 }
@@ -88,14 +89,6 @@ func (r *request) errorAnswer(details mcp.JSONRPCErrorDetails) jsonrpc.Error {
 // maxErrorText is the maximum length of an error message in bytes: error messages
 // may quote what the client sent.
 const maxErrorText = 8 << 10
-
-// truncateErrorText returns s, cut to the maximum length of an error message.
-func truncateErrorText(s string) string {
-	if len(s) <= maxErrorText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxErrorText], "") + "…"
-}
 
 // hugeNumber returns the path and the text of the first number in raw that a
 // float64 cannot hold, or "" if there is none. path is the path of raw itself.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/process/prose"
 	"pmcp/server/jsonrpc"
 )
 
@@ -136,5 +137,5 @@ func (c *Conn) logPanic(method string, p any) {
 }
 
 func panicText(method string) string {
-	return fmt.Sprintf("Internal error: handling %s failed unexpectedly; the stack is in the log of pmcp", truncateErrorText(method))
+	return fmt.Sprintf("Internal error: handling %s failed unexpectedly; the stack is in the log of pmcp", prose.Cut(method, maxErrorText))
 }

@@ -1,4 +1,4 @@
-// Package stdiotest provides a client for tests of a stdio connection, and functions
+// Package stdiotest provides a client for tests of stdio, and functions
 // that wait for conditions.
 package stdiotest
 

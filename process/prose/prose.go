@@ -1,0 +1,45 @@
+// Package prose cuts and joins words for messages. It guarantees that no cut splits a UTF-8
+// character.
+package prose
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Head returns at most the first n bytes of s, without bytes that are not UTF-8.
+func Head(s string, n int) string { return strings.ToValidUTF8(s[:min(len(s), n)], "") }
+
+// Tail returns at most the last n bytes of s, without bytes that are not UTF-8.
+func Tail(s string, n int) string { return strings.ToValidUTF8(s[max(0, len(s)-n):], "") }
+
+// Cut returns s or, if s has more than n bytes, its Head and "…".
+func Cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return Head(s, n) + "…"
+}
+
+// Ints returns numbers for reading: "3001, 9000".
+func Ints(numbers []int) string {
+	words := make([]string, len(numbers))
+	for i, n := range numbers {
+		words[i] = strconv.Itoa(n)
+	}
+	return strings.Join(words, ", ")
+}
+
+// OrNone returns names for reading, at most 50 of them and "…" for the rest, or "none" if there
+// are no names.
+func OrNone(names []string) string {
+	const most = 50
+	switch {
+	case len(names) == 0:
+		return "none"
+	case len(names) > most:
+		names = append(slices.Clip(names[:most]), "…")
+	}
+	return strings.Join(names, ", ")
+}
