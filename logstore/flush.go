@@ -83,8 +83,12 @@ func (w *writer) run() {
 		}
 	}
 	for {
+		kick := w.kick
+		if due != nil && time.Until(dueAt) <= flushInterval {
+			kick = nil // the next flush takes everything; fifty processes that print would wake the flusher for each line
+		}
 		select {
-		case <-w.kick:
+		case <-kick:
 			schedule(flushInterval)
 			continue
 		case <-w.shared:
@@ -158,6 +162,10 @@ func (w *writer) flushBeforeRead(ctx context.Context) {
 // flush commits the work of the listed runs. An urgent flush skips lines that are not in a full chunk and have
 // not waited for the interval yet.
 func (w *writer) flush(urgent bool) error {
+	select {
+	case <-w.kick: // of what this flush takes
+	default:
+	}
 	list := w.drainDirty()
 	if w.file == nil {
 		for _, r := range list {

@@ -65,7 +65,7 @@ func (s *session) call(ctx context.Context, tool string, arguments json.RawMessa
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(result.StructuredContent)
+	return result.RawStructuredContent, nil
 }
 
 // text calls a tool and returns the first line of its text, which says what became of the
