@@ -44,7 +44,7 @@ type Recogniser struct {
 // stream is the state of one of the run's streams.
 type stream struct {
 	open   []*openBlock // oldest first
-	recent [recentLines]recent
+	recent []recent     // a ring of recentLines, once there are as many: most runs print a few lines
 	count  int
 	// watch is the number of following lines that are examined even without a keyword.
 	watch int
@@ -146,6 +146,9 @@ func (r *Recogniser) OpenSince() (first int64) {
 }
 
 func (s *stream) remember(number int64, level uint8, text []byte) {
+	if s.count < recentLines {
+		s.recent = append(s.recent, recent{})
+	}
 	e := &s.recent[s.count%recentLines]
 	e.number, e.level = number, level
 	e.size = copy(e.text[:], text)

@@ -204,9 +204,16 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 	if open < 0 || end < open {
 		return Proc{}, fmt.Errorf("cannot parse /proc/%d/stat", pid)
 	}
-	fields := bytes.Fields(stat[end+1:])
-	if len(fields) < 22 { // field 3 (state) .. field 24 (rss)
-		return Proc{}, fmt.Errorf("cannot parse /proc/%d/stat: %d fields", pid, len(fields))
+	var fields [22][]byte // field 3 (state) .. field 24 (rss); bytes.Fields would allocate more than everything else here
+	n := 0
+	for field := range bytes.FieldsSeq(stat[end+1:]) {
+		fields[n] = field
+		if n++; n == len(fields) {
+			break
+		}
+	}
+	if n < len(fields) {
+		return Proc{}, fmt.Errorf("cannot parse /proc/%d/stat: %d fields", pid, n)
 	}
 	number := func(field int) uint64 { // numbered as in the manual page, from 1
 		v, _ := strconv.ParseUint(string(fields[field-3]), 10, 64)
