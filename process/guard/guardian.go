@@ -28,8 +28,8 @@ type timing struct {
 var defaultTiming = timing{
 	open:       proctab.Open,
 	parentPoll: time.Second,
-	patience:   12 * time.Second,
-	cleanLimit: 10 * time.Second,
+	patience:   Limit(12 * time.Second),
+	cleanLimit: Limit(10 * time.Second),
 	rescan:     20 * time.Millisecond,
 }
 

@@ -18,14 +18,13 @@ import (
 
 // The waiting of a daemon that finds another one that takes no connections: it is starting, or
 // ending, which takes a server and its guardian 12 s at most.
-const (
-	turnLimit = 30 * time.Second
-	turnPoll  = 10 * time.Millisecond
-)
+var turnLimit = guard.Limit(30 * time.Second)
+
+const turnPoll = 10 * time.Millisecond
 
 // sessionsGrace is how long the sessions of a daemon that was killed have to end: they have 10 s to
 // stop their processes and to store what these have printed.
-const sessionsGrace = 11 * time.Second
+var sessionsGrace = guard.Limit(11 * time.Second)
 
 // detachDaemon is the process between a session's guardian and a daemon. It runs in the
 // directory of the session, so paths are made absolute here.
