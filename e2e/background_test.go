@@ -210,6 +210,19 @@ func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {
 	c.ok(t, "stop_group", args{"group": "stack"})
 }
 
+// startDevServer calls a tool that starts a dev server. It skips the test if Astro has given up by its own limit.
+func (c *caller) startDevServer(t *testing.T, tool string, arguments args) result {
+	t.Helper()
+	r := c.do(t, tool, arguments)
+	switch {
+	case strings.Contains(r.Text, "Dev server failed to start within 30s"):
+		t.Skip("SKIPPED, this proves nothing: the machine is too slow for Astro, which gives its server 30 s")
+	case r.Error:
+		t.Fatalf("%s: got %s, want a success", tool, r.Text)
+	}
+	return r
+}
+
 // TestDevServersThatSeeAnAgent starts a dev server in an environment that tells it of an agent: one call
 // returns the address at which its own tree serves the page, its log and its errors are read, and a
 // restart and a stop leave no process. Astro then starts its server in the background and exits.
@@ -229,7 +242,7 @@ func TestDevServersThatSeeAnAgent(t *testing.T) {
 			start["env"] = env
 			c := w.open(t)
 			for round := range rounds {
-				for i, r := range []result{c.ok(t, "start_process", start), c.ok(t, "restart_process", args{"process": "web", "timeout_ms": longWait})} {
+				for i, r := range []result{c.startDevServer(t, "start_process", start), c.startDevServer(t, "restart_process", args{"process": "web", "timeout_ms": longWait})} {
 					r.want(t, args{"state": "running", "ready": true, "run": 2*round + 1 + i})
 				}
 				page := c.info(t, "web")
