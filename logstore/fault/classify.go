@@ -1,6 +1,9 @@
 package fault
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // categorySigns lists, for each category, the lower-case words in a fault's type and message that
 // indicate it. The first group that matches wins; groups are ordered from certain to vague.
@@ -31,7 +34,7 @@ var categorySigns = [...]struct {
 // fault indicates a problem with the environment.
 func classify(kind, message, hint string, test bool, fallback string) string {
 	text := lowerASCII(kind + ": " + cut(message, 1024) + "\n" + cut(hint, 512))
-	found := signs.groups(text, test)
+	found := signs().groups(text, test)
 	for i, s := range categorySigns {
 		if found>>i&1 == 0 || test && (s.category == CategoryType || s.category == CategorySyntax && (strings.Contains(text, "expect(") || strings.Contains(text, " expected"))) {
 			continue
@@ -45,7 +48,7 @@ func classify(kind, message, hint string, test bool, fallback string) string {
 }
 
 // signs finds the words of categorySigns in one pass over a text.
-var signs = newSignIndex()
+var signs = sync.OnceValue(newSignIndex)
 
 // A signIndex maps the first three bytes of a word to the index of the list of words that start with
 // them; list 0 is empty.

@@ -26,8 +26,8 @@ func TestClassifyFindsFirstGroup(t *testing.T) {
 	var texts []string
 	for group, s := range categorySigns {
 		for _, w := range s.words {
-			if len(w) < 3 || len(signs.lists) > 256 || w != lowerASCII(w) {
-				t.Fatalf("group %d: got the word %q in %d lists, want at least 3 bytes in lower case, and at most 256 lists", group, w, len(signs.lists))
+			if len(w) < 3 || len(signs().lists) > 256 || w != lowerASCII(w) {
+				t.Fatalf("group %d: got the word %q in %d lists, want at least 3 bytes in lower case, and at most 256 lists", group, w, len(signs().lists))
 			}
 			texts = append(texts, w, w[1:], w[:len(w)-1])
 		}

@@ -73,7 +73,7 @@ type recent struct {
 // New returns a Recogniser that calls emit for each fault once the fault is complete. The calls
 // happen within Line, Quiet, Idle and End. emit owns the Fault that it receives.
 func New(emit func(Fault)) *Recogniser {
-	return allRows.newRecogniser(emit)
+	return allRows().newRecogniser(emit)
 }
 
 // Line processes the next line of the run. number is the number of the line within the run. stream

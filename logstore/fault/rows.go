@@ -4,6 +4,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // A row recognises the reports of one tool or language. To recognise another tool's reports, write
@@ -224,7 +225,7 @@ var (
 		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
 	}
 	uncertainRows = []*row{&errorTrace, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
-	allRows       = newRowTable(certainRows, uncertainRows)
+	allRows       = sync.OnceValue(func() *rowTable { return newRowTable(certainRows, uncertainRows) })
 )
 
 // newRecogniser returns a Recogniser that tries the rows of the table.

@@ -38,7 +38,7 @@ func TestRowFilterLosesNothing(t *testing.T) {
 		rnd := rand.New(rand.NewPCG(1, 2))
 		for round := range 4 {
 			var got, want []Fault
-			filtered := allRows.newRecogniser(func(f Fault) { got = append(got, f) })
+			filtered := allRows().newRecogniser(func(f Fault) { got = append(got, f) })
 			unfiltered := each.newRecogniser(func(f Fault) { want = append(want, f) })
 			for i, l := range lines {
 				if round > 0 {

@@ -171,7 +171,7 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		case reflect.Pointer:
 			raw = quoteElements(raw)
 		case reflect.Int:
-			raw = quotedNumber.ReplaceAll(raw, []byte(":$1"))
+			raw = quotedNumber().ReplaceAll(raw, []byte(":$1"))
 		}
 		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
 	case reflect.Bool, reflect.String:
@@ -203,7 +203,7 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 }
 
 // quotedNumber matches a value in an object that is a number in quotes.
-var quotedNumber = regexp.MustCompile(`:\s*"(\d{1,9})"`)
+var quotedNumber = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`:\s*"(\d{1,9})"`) })
 
 // quoteScalar returns a number, true or false as a JSON string of the same text, and
 // anything else as it is.

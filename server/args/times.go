@@ -5,6 +5,7 @@ import (
 	"math"
 	"regexp"
 	"strconv"
+	"sync"
 	"time"
 )
 
@@ -21,7 +22,7 @@ func FormatTime(t time.Time) string {
 }
 
 // simplePattern matches a duration of one unit, such as 10m.
-var simplePattern = regexp.MustCompile(`^(\d{1,6})(ms|s|m|h|d|w)$`)
+var simplePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(\d{1,6})(ms|s|m|h|d|w)$`) })
 
 var units = map[string]time.Duration{
 	"ms": time.Millisecond, "s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour,
@@ -29,7 +30,7 @@ var units = map[string]time.Duration{
 
 // parseSimple parses a duration of one unit. What is too long for a time.Duration becomes the longest.
 func parseSimple(text string) (d time.Duration, ok bool) {
-	m := simplePattern.FindStringSubmatch(text)
+	m := simplePattern().FindStringSubmatch(text)
 	if m == nil {
 		return 0, false
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"regexp"
+	"sync"
 	"unicode/utf8"
 )
 
@@ -109,7 +110,7 @@ func (l Line) ID() json.RawMessage {
 	if id := idInHead(l.Head); id != nil {
 		return id
 	}
-	if m := idAtEnd.FindSubmatch(l.Tail); m != nil {
+	if m := idAtEnd().FindSubmatch(l.Tail); m != nil {
 		return validID(m[1])
 	}
 	return nil
@@ -118,7 +119,9 @@ func (l Line) ID() json.RawMessage {
 // idAtEnd matches a last member "id", or one before a last member "jsonrpc", up to the
 // end of a message. In valid JSON the last brace closes the outermost object and a
 // scalar before it is that object's last member, so no nested id can match.
-var idAtEnd = regexp.MustCompile(`[{,]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+var idAtEnd = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`[{,]\s*"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?[0-9]+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+})
 
 // idInHead reads the members of an object that may be cut off anywhere.
 func idInHead(head []byte) json.RawMessage {
