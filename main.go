@@ -62,8 +62,12 @@ func main() {
 
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
 	if guardian.Forked() {
-		id, ok := guardian.Await()
-		if !ok {
+		id, err := guardian.Await()
+		switch {
+		case err != nil:
+			fmt.Fprintln(stderr, "pmcp:", err)
+			return exitFailed
+		case id == "":
 			return exitOK // the guardian has refused to start, and said why
 		}
 		return serve(ctx, id, stdin, stdout, stderr)

@@ -243,6 +243,56 @@ func (a *arena) strikeGuard(fault guardFault, grown bool, delay time.Duration, a
 	return l
 }
 
+// guardTree guards a tree of two processes and returns when the record of the guard is written.
+func (a *arena) guardTree() (v *victim, holder int) {
+	a.t.Helper()
+	v, err := a.launchVictimOf(nil, "guard", "--", "sh", filepath.Join(a.home, "tree"), "daemon", a.report)
+	check(a.t, err)
+	holder, err = v.awaitServer()
+	check(a.t, err)
+	if !poll(answersWithin, func() bool {
+		written, err := filepath.Glob(filepath.Join(a.registry, "*.json"))
+		return len(a.reported()) == 2 && err == nil && len(written) == 1
+	}) {
+		a.t.Fatalf("got processes %v and files %v, want a tree of 2 and a record", a.reported(), a.records(a.t))
+	}
+	return v, holder
+}
+
+// killGuards kills both guards at once and checks that the doctor's clean-up ends what they leave.
+func (a *arena) killGuards(v *victim, holder int) {
+	a.t.Helper()
+	freeze(a.t, v.launched)
+	freeze(a.t, holder)
+	check(a.t, errors.Join(syscall.Kill(holder, syscall.SIGKILL), syscall.Kill(v.launched, syscall.SIGKILL)))
+	var text string
+	if !poll(endsWithin, func() bool {
+		var code int
+		var err error
+		text, code, err = a.doctor("--cleanup-stale-records")
+		return err == nil && code == 0 && len(a.records(a.t)) == 0
+	}) {
+		a.t.Errorf("got no clean-up:\n%s", text)
+	}
+	a.awaitEmpty(a.t)
+	check(a.t, v.close())
+}
+
+// TestGuardWithoutRecordIsCleanedUp kills both guards as if that came before the record of the
+// command, which is written once the command runs: until then there is the lock.
+func TestGuardWithoutRecordIsCleanedUp(t *testing.T) {
+	t.Parallel()
+	binary(t)
+	a := newArena(t)
+	v, holder := a.guardTree()
+	for _, name := range a.records(t) {
+		if filepath.Ext(name) != ".lock" {
+			check(t, os.Remove(filepath.Join(a.registry, name)))
+		}
+	}
+	a.killGuards(v, holder)
+}
+
 // TestGuardIsListed checks that the doctor lists a guard with its command, that a server does not
 // count it as a server, and that the doctor's clean-up ends what is left if both guards are killed
 // at once.
@@ -250,13 +300,7 @@ func TestGuardIsListed(t *testing.T) {
 	t.Parallel()
 	binary(t)
 	a := newArena(t)
-	v, err := a.launchVictimOf(nil, "guard", "--", "sh", filepath.Join(a.home, "tree"), "daemon", a.report)
-	check(t, err)
-	holder, err := v.awaitServer()
-	check(t, err)
-	if !poll(answersWithin, func() bool { return len(a.reported()) == 2 }) {
-		t.Fatalf("got processes %v, want a tree of 2", a.reported())
-	}
+	v, holder := a.guardTree()
 	text, code, err := a.doctor()
 	check(t, err)
 	for _, want := range []string{"0 live, 0 stale, 1 guarding a command", fmt.Sprintf("pid=%d state=live", holder), "guards=\"sh " + a.home, fmt.Sprintf("guardian=%d", v.launched), "sleep (running)"} {
@@ -273,17 +317,7 @@ func TestGuardIsListed(t *testing.T) {
 	}
 	c.closeInput(t)
 	c.exit(t)
-	freeze(t, v.launched)
-	freeze(t, holder)
-	check(t, errors.Join(syscall.Kill(holder, syscall.SIGKILL), syscall.Kill(v.launched, syscall.SIGKILL)))
-	if !poll(endsWithin, func() bool {
-		text, code, err = a.doctor("--cleanup-stale-records")
-		return err == nil && code == 0 && len(a.records(t)) == 0
-	}) {
-		t.Errorf("got code %d and %v, want a clean-up:\n%s", code, err, text)
-	}
-	a.awaitEmpty(t)
-	check(t, v.close())
+	a.killGuards(v, holder)
 }
 
 // TestGuardWorksWithNpm guards a command that npm runs, and lets npm, which is killed, run the guard.

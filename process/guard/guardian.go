@@ -80,10 +80,8 @@ func run(c Config, t timing) (exitCode int) {
 	return g.live(g.start)
 }
 
-// newGuardian returns a guardian without a server, and limits the runtime to one processor with
-// one worker of the garbage collector.
+// newGuardian returns a guardian without a server.
 func newGuardian(c Config, t timing) *guardian {
-	runtime.GOMAXPROCS(1)
 	g := &guardian{
 		Config:    c,
 		timing:    t,
@@ -105,12 +103,12 @@ func newGuardian(c Config, t timing) *guardian {
 func (g *guardian) live(start func() error) (exitCode int) {
 	defer g.report.close()
 	defer func() { g.parent.close() }() // the last one
-	g.listen()
-	defer signal.Stop(g.signals)
-	defer signal.Stop(g.children)
 	if err := Subreaper(); err != nil {
 		g.report.logf("%v: daemons are found by their marks instead", err)
 	}
+	g.listen()
+	defer signal.Stop(g.signals)
+	defer signal.Stop(g.children)
 	if err := start(); err != nil {
 		g.report.logf("cannot start the %s: %v", g.what(), err)
 		g.finish()
@@ -121,6 +119,11 @@ func (g *guardian) live(start func() error) (exitCode int) {
 	defer func() { _ = g.lifeline.Close() }()
 	defer g.leaving.close()
 	g.releaseStdio()
+	if g.OnStart != nil {
+		if err := g.OnStart(); err != nil {
+			g.report.logf("%v", err)
+		}
+	}
 	prepareRuntime()
 	exitCode = g.supervise()
 	if g.clean() {
@@ -129,13 +132,15 @@ func (g *guardian) live(start func() error) (exitCode int) {
 	return exitCode
 }
 
-// prepareRuntime creates all threads that the guardian will need, so that the guardian keeps
-// working where no more threads can be created, and lets garbage grow up to a limit.
+// prepareRuntime limits the runtime to one processor with one worker of the garbage collector,
+// creates all threads that the guardian will need, so that the guardian keeps working where no more
+// threads can be created, and lets garbage grow up to a limit.
 func prepareRuntime() {
 	const (
 		threads = 5        // running, waiting for signals, writing a report, in wait4, and one to spare
 		most    = 64 << 20 // bytes: some thousand passes over a big process table
 	)
+	runtime.GOMAXPROCS(1)
 	MakeThreads(threads)
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(most)

@@ -95,32 +95,41 @@ func holdCommand(args []string, stderr io.Writer) (exitCode int) {
 		}
 		return exitNotExecutable
 	}
-	record, err := register(life, id, argv)
-	if err != nil {
-		fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)
+	dir, lock := registry.Dir(os.Getenv), life.Lock() // nil: runCommand has said why
+	if lock != nil {
+		if err := registry.Publish(lock, dir, id); err != nil {
+			fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)
+			lock = nil
+		}
 	}
+	var record *registry.Registration
 	return guard.Hold(guard.Config{
 		ID: id, Grace: leftGrace, Logf: logTo(stderr),
-		OnGone: func() error {
-			if record == nil {
-				return nil
+		OnStart: func() (err error) {
+			if lock != nil {
+				if record, err = register(dir, id, life.Guardian(), argv); err != nil {
+					err = fmt.Errorf("guarding without a record: %w", err)
+				}
 			}
-			return record.Close()
+			return err
+		},
+		OnGone: func() error {
+			switch {
+			case record != nil:
+				return record.Close()
+			case lock != nil: // the command or its record could not be
+				return registry.Remove(dir, id)
+			}
+			return nil
 		},
 	}, life, path, argv)
 }
 
-// register publishes the lock and the record of a command. It returns nil if there is no lock.
-func register(life *guard.Lifeline, id string, argv []string) (*registry.Registration, error) {
-	lock := life.Lock()
-	if lock == nil {
-		return nil, nil
-	}
-	dir := registry.Dir(os.Getenv)
-	if err := registry.Publish(lock, dir, id); err != nil {
-		return nil, err
-	}
-	r := registry.Describe(life.Guardian())
+// register writes the record of a command, which only tells the doctor what is guarded. If both
+// guardians are killed, what the command leaves is found by its mark and the lock, which has its
+// name before the command starts.
+func register(dir, id string, guardian int, argv []string) (*registry.Registration, error) {
+	r := registry.Describe(guardian)
 	r.Guards = argv
 	return registry.Register(dir, id, r)
 }

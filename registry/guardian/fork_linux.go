@@ -5,6 +5,7 @@ package guardian
 /*
 #define _GNU_SOURCE
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -31,6 +32,7 @@ __attribute__((constructor)) static void fork_early(int argc, char **argv) {
 		return;
 	// Without a stdin, stdout or stderr, an end has its number, which Go gives to /dev/null.
 	int taken = ends[0] < 3 || ends[1] < 3;
+	prctl(PR_SET_CHILD_SUBREAPER, 1); // before Linux 4.11 it holds only for children that are forked later
 	pid_t self = getpid(), child = taken ? -1 : fork();
 	if (child < 0) {
 		close(ends[0]);

@@ -37,8 +37,12 @@ func init() {
 		return // main calls Await
 	case Forked():
 		life = func() int {
-			id, ok := Await()
-			if !ok {
+			id, err := Await()
+			switch {
+			case err != nil:
+				fmt.Fprintln(os.Stderr, "pmcp:", err)
+				return exitFailed
+			case id == "":
 				return 0
 			}
 			return holdCommand(append([]string{id}, commandOf(os.Args[2:])...), os.Stderr)
@@ -77,7 +81,7 @@ func Forked() bool {
 }
 
 // Await is guard.Await for the process for which Forked is true. It must be called once.
-func Await() (id string, ok bool) {
+func Await() (id string, err error) {
 	first, _, channel := early()
 	return guard.Await(first, channel)
 }
