@@ -33,6 +33,7 @@ type captureTable struct {
 	late     map[int64]*runRow        // rows that were saved after their run left memory
 	latest   map[processKey]latestRun // the latest run known
 	watchers map[*watcher]struct{}
+	reasons  []endReason // of the last maxReasons runs that left memory
 }
 
 func newCaptureTable(st *storage, ids *runIDs, queue *flushQueue, faults *faultLog) *captureTable {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,7 +75,34 @@ func (t *captureTable) evictIfStored(r *runLog) {
 	defer r.mu.Unlock()
 	if r.ended && r.row.ended != 0 && !r.rowDirty && len(r.sealed) == 0 && r.open == nil && len(r.gaps) == 0 {
 		delete(t.runs, r.id)
+		t.reasons = append(t.reasons[max(0, len(t.reasons)-maxReasons+1):], endReason{r.id, r.key, r.latest})
 	}
+}
+
+// maxReasons bounds the endReasons in memory.
+const maxReasons = 64
+
+// An endReason is the latest error of a run.
+type endReason struct {
+	run    int64
+	key    processKey
+	latest fault.Fault // without a fingerprint: there was none
+}
+
+// endReason returns the latest error of a run that is in memory or has just left it.
+func (t *captureTable) endReason(run int64) endReason {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if r := t.runs[run]; r != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return endReason{run, r.key, r.latest}
+	}
+	i := slices.IndexFunc(t.reasons, func(e endReason) bool { return e.run == run })
+	if i < 0 {
+		return endReason{}
+	}
+	return t.reasons[i]
 }
 
 // EndOfRun returns the cursor at the end of a run of this Store that has ended, or "" if the run printed
@@ -125,21 +153,15 @@ func (t *captureTable) RunEnded(run int64, exitCode int, signal string) {
 	notify(t.kick)
 }
 
-// WhyEnded returns the latest error of a run that is in memory, without its stack and its counts. After RunEnded,
+// WhyEnded returns the latest error of a run of this Store, without its stack and its counts. After RunEnded,
 // that error explains a bad exit; its Message is then the last output, and Type is empty. Message is "" if nothing
-// is known except how the run ended. WhyEnded does not wait.
+// is known except how the run ended, or 64 later runs have been stored since. WhyEnded does not wait.
 func (t *captureTable) WhyEnded(run int64) (f Fault) {
-	r := t.ownRun(run)
-	if r == nil {
+	why := t.endReason(run)
+	if f.Fault = why.latest; f.Fingerprint == "" {
 		return f
 	}
-	r.mu.Lock()
-	f.Fault = r.latest
-	r.mu.Unlock()
-	if f.Fingerprint == "" {
-		return f
-	}
-	f.ID, f.Project, f.Name = faultKey{r.key, f.Fingerprint}.id(), r.key.project, r.key.name
+	f.ID, f.Project, f.Name = faultKey{why.key, f.Fingerprint}.id(), why.key.project, why.key.name
 	if fault.AtEnd(f.Type, f.Message) {
 		_, f.Message, _ = strings.Cut(f.Message, ": ") // the text after how it ended is its last output
 		f.Type = ""

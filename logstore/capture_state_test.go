@@ -119,6 +119,41 @@ func TestReadingBackFromEndReturnsLastLines(t *testing.T) {
 	}
 }
 
+// TestReasonOfEndOutlivesRunInMemory checks that an event that is written late knows why a run
+// ended, also after the run has left memory, and that the reasons are bounded.
+func TestReasonOfEndOutlivesRunInMemory(t *testing.T) {
+	s := openTest(t, Options{})
+	var runs []int64
+	for i := range maxReasons + 1 {
+		run := startRun(s, "/p", "web")
+		s.Capture(run, Stderr, time.Now(), fmt.Appendf(nil, "oh %d\n", i))
+		s.EndCapture(run)
+		s.RunEnded(run, 3, "")
+		s.SaveRun(run, time.Now(), time.Now(), nil)
+		if f := s.WhyEnded(run); f.Message != fmt.Sprint("oh ", i) {
+			t.Errorf("run %d in memory: got %+v, want its last output", i, f)
+		}
+		runs = append(runs, run)
+	}
+	checkError(t, s.Flush(t.Context()))
+	known := 0
+	for i, run := range runs {
+		if s.ownRun(run) != nil {
+			t.Fatal("got the run in memory, want it only in the file")
+		}
+		f := s.WhyEnded(run)
+		if f.Message != "" {
+			known++
+		}
+		if f.Message != "" && (f.Message != fmt.Sprint("oh ", i) || f.ID == "" || f.Name != "web") {
+			t.Errorf("stored run %d: got %+v, want its last output", i, f)
+		}
+	}
+	if known != maxReasons || cap(s.captureTable.reasons) > 4*maxReasons {
+		t.Errorf("got the reasons of %d runs and room for %d, want %d", known, cap(s.captureTable.reasons), maxReasons)
+	}
+}
+
 func checkError(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
