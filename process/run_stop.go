@@ -24,7 +24,7 @@ const (
 	mcpStopTimeout = 10 * time.Second
 	// signalScanAge is the greatest age of the scan that shows which processes get the
 	// first signal beside the group: that of the caller who looked at the ports, or of
-	// another stop.
+	// another stop. It serves only if no process has been created since.
 	signalScanAge = 2 * time.Millisecond
 )
 
@@ -186,7 +186,7 @@ func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
 // once, and to each member outside the group. SIGCONT lets suspended processes
 // receive the signal. signalTree returns the time at which it began.
 func (r *Run) signalTree(sig syscall.Signal) (began time.Time) {
-	members := r.tree.membersSince(r.id, time.Now().Add(-signalScanAge))
+	members := r.tree.recentMembers(r.id, signalScanAge)
 	began = time.Now()
 	group := r.signalGroup(sig)
 	var outside []proctab.Proc

@@ -161,6 +161,19 @@ func (t *tree) markReaped(id proctab.ID) {
 // returns that zombie, because run has not ended.
 func (t *tree) members(run int64) []proctab.Proc { return t.membersSince(run, time.Now()) }
 
+// recentMembers is members, except that the first scan may be up to age old if no process
+// of the machine has been created since.
+func (t *tree) recentMembers(run int64, age time.Duration) []proctab.Proc {
+	since := time.Now()
+	if t.isComplete(t.latest.Load()) {
+		since = since.Add(-age)
+	}
+	return t.membersSince(run, since)
+}
+
+// isComplete reports whether no process of the machine has been created since s began.
+func (t *tree) isComplete(s *scan) bool { return s.newest != 0 && t.newest() == s.newest }
+
 // membersSince is members, except that the first scan may have begun at since.
 func (t *tree) membersSince(run int64, since time.Time) []proctab.Proc {
 	const maxScans = 200 // each scan takes a millisecond or two
@@ -228,7 +241,7 @@ func (t *tree) scanSince(since time.Time) *scan {
 func (t *tree) glance(run int64) (living []proctab.Proc, ok bool) {
 	const glanceAge = time.Second
 	latest := t.latest.Load()
-	if latest.newest == 0 || len(latest.strays) > 0 || time.Since(latest.began) >= glanceAge || t.newest() != latest.newest {
+	if len(latest.strays) > 0 || time.Since(latest.began) >= glanceAge || !t.isComplete(latest) {
 		return nil, false
 	}
 	for _, p := range latest.members[run] {

@@ -343,6 +343,36 @@ func TestGlanceTrustsOnlyWhatCannotHaveChanged(t *testing.T) {
 	})
 }
 
+// TestRecentMembersHaveWhatWasJustForked checks that a stop uses an earlier scan only if no process
+// can have been added since.
+func TestRecentMembersHaveWhatWasJustForked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const base, run = 900_000_000, 7
+		leader := proctab.Proc{ID: proctab.ID{PID: base, Start: 1}, PPID: os.Getpid(), PGID: base, SID: base}
+		late := proctab.Proc{ID: proctab.ID{PID: base + 1, Start: 2}, PPID: base, PGID: base + 1, SID: base + 1}
+		tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+		tr.addLeader(leader.ID, run)
+		scans, table, newest := 0, []proctab.Proc{leader}, 5
+		tr.table = func() ([]proctab.Proc, error) { scans++; return table, nil }
+		tr.newest = func() int { return newest }
+		check := func(when string, wantScans, want int) {
+			t.Helper()
+			if got := tr.recentMembers(run, time.Millisecond); len(got) != want || scans != wantScans {
+				t.Errorf("%s: got %v after %d scans, want %d processes after %d", when, got, scans, want, wantScans)
+			}
+		}
+		time.Sleep(time.Second)
+		check("no scan before", 1, 1)
+		check("nothing happened", 1, 1)
+		time.Sleep(time.Microsecond)
+		table, newest = append(table, late), 6
+		check("a member was forked", 2, 2)
+		check("nothing happened since", 2, 2)
+		time.Sleep(2 * time.Millisecond)
+		check("the scan is old", 3, 2)
+	})
+}
+
 // TestSamplerSleepsWithoutNeed checks that the sampler does not tick without a process, and ticks
 // slowly once no process has been started for a while and none is near a limit.
 func TestSamplerSleepsWithoutNeed(t *testing.T) {
