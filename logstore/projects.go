@@ -40,7 +40,7 @@ func newProjectTable(st *storage) *projectTable {
 // ProjectLabel returns the label of the project with a path: a short name that no other project has. The path must be
 // absolute. A label is made when a project is seen for the first time: the shortest tail of the path's elements
 // (feature, then repo/feature) that is neither the label of another project nor a tail of its path, or the path if there
-// is none. From then on every server that uses the file has this label for the project, and no other project gets it.
+// is none. So a tail that could mean several projects becomes the label of none. From then on every server that uses the file has this label for the project, and no other project gets it.
 // Without a file, or in a Store that only reads, labels that were not stored last as long as the Store. If the file cannot be used within 1 s, or is full of labels, the
 // label is the path.
 func (p *projectTable) ProjectLabel(ctx context.Context, path string) string {
@@ -103,6 +103,9 @@ func (p *projectTable) storeLabel(ctx context.Context, path string) (label strin
 		if label = path; len(labels) >= maxLabels {
 			return nil
 		}
+		if err := addUnlabelled(ctx, tx, labels); err != nil {
+			return err
+		}
 		label = newLabel(path, labels)
 		return execute(ctx, tx, "store a label", `INSERT INTO project (path, label) VALUES (?, ?)`, path, label)
 	})
@@ -115,6 +118,9 @@ func (p *projectTable) storeLabel(ctx context.Context, path string) (label strin
 // unstoredLabel returns the label that a server would make for a project, given what this Store knows.
 func (p *projectTable) unstoredLabel(ctx context.Context, path string) (label string, err error) {
 	labels, err := storedLabels(ctx, p.file.ReadDB)
+	if err == nil {
+		err = addUnlabelled(ctx, p.file.ReadDB, labels)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.Copy(labels, p.labels)
@@ -133,6 +139,15 @@ func storedLabels(ctx context.Context, q db.Querier) (map[string]string, error) 
 	return labels, err
 }
 
+// addUnlabelled adds the projects in the file that have no label, with their paths instead.
+func addUnlabelled(ctx context.Context, q db.Querier, labels map[string]string) error {
+	paths, err := queryColumn[string](ctx, q, "list the projects", `SELECT project FROM process UNION SELECT project FROM document`)
+	for _, path := range paths {
+		labels[path] = cmp.Or(labels[path], path)
+	}
+	return err
+}
+
 // newLabel returns a label for a path, given the labels of other projects.
 func newLabel(path string, labels map[string]string) string {
 	elements := strings.Split(strings.Trim(path, "/"), "/")
@@ -140,7 +155,7 @@ func newLabel(path string, labels map[string]string) string {
 		tail := strings.Join(elements[i:], "/")
 		taken := tail == ""
 		for other, label := range labels {
-			taken = taken || label == tail || hasTail(other, tail)
+			taken = taken || other != path && (label == tail || hasTail(other, tail))
 		}
 		if !taken {
 			return tail
@@ -166,13 +181,9 @@ func (p *projectTable) ProjectPaths(ctx context.Context, name string) ([]string,
 		if err != nil {
 			return nil, err
 		}
-		older, err := queryColumn[string](ctx, p.file.ReadDB, "list the projects", `SELECT project FROM process UNION SELECT project FROM document`)
-		if err != nil {
-			return nil, err
-		}
 		maps.Copy(known, stored)
-		for _, path := range older {
-			known[path] = cmp.Or(known[path], path)
+		if err := addUnlabelled(ctx, p.file.ReadDB, known); err != nil {
+			return nil, err
 		}
 	}
 	if _, ok := known[name]; ok && name != "" {

@@ -127,11 +127,14 @@ func TestMigrationToSchema4(t *testing.T) {
 			t.Errorf("projects named %s: got %v, %v; want %v", name, got, err, want)
 		}
 	}
-	for _, want := range []string{"/p/feature feature", "/q/feature q/feature", "/r/main main"} {
+	for _, want := range []string{"/p/feature p/feature", "/q/feature q/feature", "/r/main main"} {
 		path, _, _ := strings.Cut(want, " ")
 		if got := path + " " + s.ProjectLabel(t.Context(), path); got != want {
 			t.Errorf("got label %q, want %q", got, want)
 		}
+	}
+	if got, err := s.ProjectPaths(t.Context(), "feature"); err != nil || len(got) != 2 {
+		t.Errorf("projects named feature, once both have labels: got %v, %v; want two", got, err)
 	}
 	if runs, err := s.Runs(t.Context(), RunFilter{Project: "/p/feature"}); err != nil || len(runs) != 1 {
 		t.Errorf("got runs %v, %v; want one", runs, err)

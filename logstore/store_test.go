@@ -484,8 +484,8 @@ func TestReadOnlyStoreChangesNothing(t *testing.T) {
 	if err != nil || len(runs) != 1 || !runs[0].Live || runs[0].Own {
 		t.Errorf("beside a server: got %+v, %v, want one live run of another server", runs, err)
 	}
-	if label := reader.ProjectLabel(t.Context(), "/a/p"); label != "p" {
-		t.Errorf("got label %q, want p", label)
+	if label := reader.ProjectLabel(t.Context(), "/a/p"); label != "a/p" {
+		t.Errorf("got label %q, want a/p, because p may mean the project of the server", label)
 	}
 	if err := errors.Join(s.Close(), reader.Close()); err != nil {
 		t.Fatal(err)
