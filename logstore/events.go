@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strconv"
 	"time"
 
 	"pmcp/logstore/db"
@@ -58,7 +59,7 @@ func (r *records) mergeEvents(ctx context.Context, unsaved []Event, project stri
 			err := row.Scan(&at, &e.Project, &e.Name, &e.Run, &e.Text)
 			e.At = timeFromNanos(at)
 			return err
-		}, `SELECT at, project, name, run, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT ?`, append(args, limit+len(unsaved))...)
+		}, `SELECT at, project, name, run, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit+len(unsaved)), args...)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -98,7 +99,7 @@ func isUnpacked(ctx context.Context, q db.Querier, id int64) (unpacked bool, err
 
 func chunksWithoutFilter(ctx context.Context, q db.Querier, limit int) ([]int64, error) {
 	return queryColumn[int64](ctx, q, "look for chunks without a filter", `SELECT id FROM chunk c WHERE bytes >= ?
-		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT ?`, match.FilterMinText, limit)
+		AND NOT EXISTS (SELECT 1 FROM chunk_filter f WHERE f.id = c.id) LIMIT `+strconv.Itoa(limit), match.FilterMinText)
 }
 
 const (
