@@ -131,7 +131,7 @@ func TestStopOfRunInOtherSessionIsRefused(t *testing.T) {
 			t.Errorf("%s: got %s, want a refusal that names the owner", tool, r.Raw)
 		}
 	}
-	if data, _ := s.do("stop_process", map[string]any{"process": "*"}); data["hint"] != "no process of this session is running" || data["processes"] != nil {
+	if data, _ := s.do("stop_process", map[string]any{"process": "*"}); data["hint"] != "no process of this project is running in this session" || data["processes"] != nil {
 		t.Errorf("stop of everything: got %v, want nothing stopped", data)
 	}
 	s.script("own", "exec sleep 100")

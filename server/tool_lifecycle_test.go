@@ -234,7 +234,7 @@ func TestRemoveDeletesHealthCheck(t *testing.T) {
 func TestStopHintNamesProcessesNotRunning(t *testing.T) {
 	s := hello(t)
 	data, _ := s.do("stop_process", map[string]any{"process": "*"})
-	if data["hint"] != "no process was started in this session" {
+	if data["hint"] != "no process of this project was started in this session" {
 		t.Errorf("no process: got %v, want the hint that nothing was started", data)
 	}
 	s.script("web", "exec sleep 100")
@@ -244,7 +244,7 @@ func TestStopHintNamesProcessesNotRunning(t *testing.T) {
 		t.Errorf("job and web: got %v, want the hint at job", data)
 	}
 	data, _ = s.do("stop_process", map[string]any{"process": "*"})
-	if data["hint"] != "no process of this session is running" || data["processes"] != nil || data["was_running"] != false {
+	if data["hint"] != "no process of this project is running in this session" || data["processes"] != nil || data["was_running"] != false {
 		t.Errorf("all stopped: got %v, want the hint that nothing runs", data)
 	}
 }

@@ -149,9 +149,9 @@ func (s *call) allRunning(ctx context.Context) (names []string, hint string) {
 	case len(kept) > 0:
 		return names, "kept, and not stopped by *: " + strings.Join(boundWords(kept, maxStopError), ", ")
 	case !started:
-		return names, "no process was started in this session"
+		return names, "no process of this project was started in this session"
 	case len(names) == 0:
-		return names, "no process of this session is running"
+		return names, "no process of this project is running in this session"
 	}
 	return names, ""
 }
