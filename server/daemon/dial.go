@@ -45,6 +45,7 @@ const (
 	startAgain  = 2 * time.Second // after which another start is tried, as the one before may have met a dying daemon
 	dialPoll    = 2 * time.Millisecond
 	maxDialPoll = 50 * time.Millisecond
+	dialLag     = 10 // a pause is at most this part of the time that Dial has waited: a start takes 50 ms
 )
 
 // Dial connects to the daemon and starts it if there is none. A daemon that is starting or
@@ -53,9 +54,10 @@ const (
 func Dial(ctx context.Context, o Options) (net.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, cmp.Or(o.limit, startLimit))
 	defer cancel()
+	began := time.Now()
 	var started time.Time
 	var failed bool // whether a daemon has been starting since then
-	for pause := dialPoll; ; pause = min(2*pause, maxDialPoll) {
+	for {
 		id, lives := registry.Daemon(o.Dir, o.Database)
 		var err error
 		if id != "" || o.SocketPath != "" {
@@ -80,7 +82,7 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 			started = time.Now()
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(min(max(dialPoll, time.Since(began)/dialLag), maxDialPoll)):
 		case <-limited.Done():
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
