@@ -191,7 +191,7 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
-	sessions := host.New(host.Options{Token: c.Daemon.Token, Stderr: stderr, Log: log})
+	sessions := host.New(host.Options{Token: c.Daemon.Token, Version: version, Stderr: stderr, Log: log})
 	defer sessions.ListenTCP(ctx, c.Daemon.TCP())()
 	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file, Host: sessions}
 	if err := d.Serve(ctx, signals); err != nil {
@@ -477,7 +477,7 @@ var umask = sync.OnceValue(host.Umask)
 
 // hello returns what a session of the daemon needs to be as this one would be.
 func (s *session) hello() (host.Hello, error) {
-	return host.NewHello(version, s.c.Daemon.Token, umask(), map[string]string{
+	return host.NewHello(version, s.c.Daemon.Token, umask(), guardian.Limits(), map[string]string{
 		"PM_PROJECT_DIR": s.c.ProjectDir, "PM_DATABASE_PATH": s.c.DatabasePath, "PM_REGISTRY_DIR": s.c.RegistryDir,
 	})
 }

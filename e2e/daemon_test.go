@@ -166,6 +166,30 @@ func TestHangupDoesNotEndDaemon(t *testing.T) {
 	}
 }
 
+// TestIdleDaemonOfAnotherVersionEnds checks that a daemon ends at once when a caller of another version
+// finds it without a session, and refuses one that it does not understand while it keeps something.
+func TestIdleDaemonOfAnotherVersionEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, line := range []string{`{"pmcp":1,"version":"9.9.9","cwd":"/","keeper":true}`, `{"pmcp":2,"version":"9.9.9"}`} {
+		w.detach(t)
+		d := w.awaitDaemon(t)
+		if answer := exchange(t, w.socketOf(t, d.server), line); len(answer) > 0 {
+			t.Errorf("%s: got %q, want the end of the connection", line, answer)
+		}
+		if !poll(endsWithin, func() bool { return !d.runs() }) {
+			t.Fatalf("%s: the daemon has not ended", line)
+		}
+	}
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", "exec sleep 1000").with("keep", "1h"))
+	d := w.awaitDaemon(t)
+	if answer := string(exchange(t, w.socketOf(t, d.server), `{"pmcp":2,"version":"9.9.9"}`)); !strings.Contains(answer, "the daemon is of another version (protocol 1, not 2): end it with SIGTERM") {
+		t.Errorf("got %q, want the reason", answer)
+	}
+	c.info(t, "web").want(t, args{"state": "running", "run": 1})
+}
+
 // daemonKills are the ways to kill a daemon, keyed by what is killed.
 var daemonKills = map[string]func(d daemonPIDs) error{
 	"server":   func(d daemonPIDs) error { return syscall.Kill(d.server, syscall.SIGKILL) },

@@ -4,8 +4,11 @@ package guardian
 
 /*
 #define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -14,6 +17,30 @@ package guardian
 static pid_t first;      // the process that forked; 0 if none has
 static pid_t second;     // the process that the fork made; 0 in that process
 static int channel = -1; // this process's end of a socket pair between the two
+
+static struct rlimit files; // the limit of open files with which this process began: Go raises it
+
+// take_limits takes over the limits of the caller of the daemon: see Limits. What the kernel
+// refuses, a hard limit or a priority above that of the daemon, stays.
+__attribute__((constructor(101))) static void take_limits(void) {
+	const char *text = getenv("PMCP_HOSTED"); // of package server/host
+	int nice, n;
+	unsigned resource;
+	unsigned long long soft, hard;
+	if (text && sscanf(text, "%*s %*o %d%n", &nice, &n) == 1) {
+		setpriority(PRIO_PROCESS, 0, nice);
+		for (text += n; sscanf(text, " %u:%llu:%llu%n", &resource, &soft, &hard, &n) == 3; text += n) {
+			struct rlimit l = {soft, hard}, own;
+			if (setrlimit(resource, &l) && !getrlimit(resource, &own)) {
+				own.rlim_cur = soft < own.rlim_max ? soft : own.rlim_max;
+				setrlimit(resource, &own);
+			}
+		}
+	}
+	getrlimit(RLIMIT_NOFILE, &files);
+}
+
+static unsigned long long soft_files(void) { return files.rlim_cur; }
 
 #ifdef __GLIBC__ // others do not pass the arguments
 // is_guardian reports whether the arguments are those of a guardian that a client launches. Only main
@@ -59,6 +86,38 @@ static int second_pid(void) { return second; }
 static int channel_fd(void) { return channel; }
 */
 import "C"
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits returns the niceness and the resource limits with which this process began, for a session of
+// the daemon that is to have the same: "0 7:1024:4096", niceness and resource:soft:hard for each, by the
+// kernel's numbers. The limit of file locks, which is a mark, is left out. Limits returns "" where this is
+// not known: without cgo, and on macOS.
+func Limits() string {
+	// The kernel's answer is positive: 40 for the niceness -20, 1 for 19.
+	nice, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return ""
+	}
+	var t strings.Builder
+	fmt.Fprint(&t, 20-nice)
+	for resource := range unix.RLIMIT_RTTIME + 1 {
+		var l unix.Rlimit
+		if resource == unix.RLIMIT_LOCKS || unix.Getrlimit(resource, &l) != nil {
+			continue
+		}
+		if resource == unix.RLIMIT_NOFILE {
+			l.Cur = uint64(C.soft_files())
+		}
+		fmt.Fprintf(&t, " %d:%d:%d", resource, l.Cur, l.Max)
+	}
+	return t.String()
+}
 
 // early returns the pids of the process that forked and of the process that the fork made, as that
 // process sees itself: 0. channel is a socket between the two. All but channel are 0 if none has forked.

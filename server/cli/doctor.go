@@ -65,16 +65,17 @@ func checkDaemon(ctx context.Context, c *config.Config) (string, error) {
 const maxKept = 20
 
 // kept returns a line about what the daemon keeps, for how long and for which project, the
-// process with the least time left first. It is "" for nothing, for a database of an older
-// version, and for none.
+// process with the least time left first. It is "" for nothing and for no database.
 func kept(ctx context.Context, c *config.Config) (line string, err error) {
 	store, err := logstore.Open(ctx, logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: func(dir, session string) bool {
 		return registry.Alive(cmp.Or(dir, c.RegistryDir), session)
 	}})
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, logstore.ErrOlderSchema) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", nil
-	}
-	if err != nil {
+	case errors.Is(err, logstore.ErrOlderSchema):
+		return "what pmcp of its version shows", nil
+	case err != nil:
 		return "", err
 	}
 	defer func() { _ = store.Close() }() // nothing was written

@@ -26,6 +26,8 @@ type Host interface {
 	Busy() bool
 	// Changed gets a value when Busy may have changed.
 	Changed() <-chan struct{}
+	// Outdated returns a channel that is closed when a caller needs another daemon.
+	Outdated() <-chan struct{}
 	// Close ends what the host has started, and returns when that has ended.
 	Close()
 }
@@ -164,6 +166,13 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 		select {
 		case <-d.Life.Gone():
 			end(errors.New("the guardian is dead"))
+		case <-serving.Done():
+		}
+	})
+	watchers.Go(func() {
+		select {
+		case <-d.Host.Outdated():
+			end(errors.New("a caller has another version, and there is no session"))
 		case <-serving.Done():
 		}
 	})

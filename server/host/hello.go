@@ -29,6 +29,7 @@ const (
 	answerTime = startTime + helloTime // until the answer must have come, 30 s
 	maxHello   = 4 << 20               // bytes; Linux bounds an environment to 2 MiB, and JSON may double that
 	maxAnswer  = 64 << 10
+	maxLimits  = 1000 // bytes; there are 16 limits
 )
 
 // A Hello is the line that opens a connection.
@@ -50,6 +51,9 @@ type Hello struct {
 	// Env is the whole environment of the session. It is not logged.
 	Env   []string `json:"env"`
 	Umask int      `json:"umask"`
+	// Limits are the niceness and the resource limits of the session; see guardian.Limits.
+	// "" leaves those of the daemon.
+	Limits string `json:"limits,omitempty"`
 	// Token is PM_DAEMON_TOKEN, which is not in Env.
 	Token string `json:"token,omitempty"`
 }
@@ -57,14 +61,14 @@ type Hello struct {
 // tokenVariable is the variable with the token, which no session gets.
 const tokenVariable = "PM_DAEMON_TOKEN"
 
-// NewHello returns the Hello of this process, which has that Umask, with the variables of settings
-// in place of its own.
-func NewHello(version, token string, umask int, settings map[string]string) (Hello, error) {
+// NewHello returns the Hello of this process, which has that Umask and those limits, with the
+// variables of settings in place of its own.
+func NewHello(version, token string, umask int, limits string, settings map[string]string) (Hello, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return Hello{}, fmt.Errorf("the working directory is not known: %w", err)
 	}
-	h := Hello{Protocol: protocol, Version: version, Dir: dir, Umask: umask, Token: token}
+	h := Hello{Protocol: protocol, Version: version, Dir: dir, Umask: umask, Limits: limits, Token: token}
 	h.Program, _ = os.Executable()
 	for _, entry := range os.Environ() {
 		if name, _, _ := strings.Cut(entry, "="); settings[name] == "" {
@@ -99,21 +103,26 @@ func Umask() int {
 func (h *Hello) check(token string) error {
 	given, want := sha256.Sum256([]byte(h.Token)), sha256.Sum256([]byte(token))
 	switch {
-	case h.Protocol != protocol:
-		return fmt.Errorf("the daemon is of another version (protocol %d, not %d): end it with SIGTERM, the next call starts another", protocol, h.Protocol)
 	case token != "" && subtle.ConstantTimeCompare(given[:], want[:]) != 1:
 		return errors.New("PM_DAEMON_TOKEN is missing or not the daemon's")
+	case h.Protocol != protocol:
+		return fmt.Errorf("%w (protocol %d, not %d): end it with SIGTERM, the next call starts another", errOtherVersion, protocol, h.Protocol)
 	case !filepath.IsAbs(h.Dir):
 		return fmt.Errorf("invalid hello: cwd %.200q is not an absolute path", h.Dir)
 	case h.Umask < 0 || h.Umask > 0o777:
 		return fmt.Errorf("invalid hello: umask %d", h.Umask)
+	case len(h.Limits) > maxLimits || strings.Trim(h.Limits, "0123456789: -") != "":
+		return errors.New("invalid hello: limits")
 	}
 	return nil
 }
 
+// errOtherVersion means that the caller and the daemon do not understand each other.
+var errOtherVersion = errors.New("the daemon is of another version")
+
 // key identifies the keepers that do for the Hello: the same but for who asks.
 func (h *Hello) key() [sha256.Size]byte {
-	raw, _ := json.Marshal([]any{h.Program, h.Dir, slices.Sorted(slices.Values(h.Env)), h.Umask}) // text and numbers always encode
+	raw, _ := json.Marshal([]any{h.Program, h.Dir, slices.Sorted(slices.Values(h.Env)), h.Umask, h.Limits}) // text and numbers always encode
 	return sha256.Sum256(raw)
 }
 
@@ -129,7 +138,7 @@ func (h *Hello) environ() []string {
 	if h.Keeper {
 		kind = kindKeeper
 	}
-	return append(env, fmt.Sprintf("%s=%s %o", hostedVariable, kind, h.Umask))
+	return append(env, fmt.Sprintf("%s=%s %o %s", hostedVariable, kind, h.Umask, h.Limits))
 }
 
 // An answer is the line that answers a Hello: the id of the session, or why there is none.

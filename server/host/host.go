@@ -31,6 +31,9 @@ const (
 type Options struct {
 	// Token is what every Hello must have; "" means that none is needed.
 	Token string
+	// Version is that of the daemon's program. A Host without a session is outdated once a
+	// caller is of another one; "" means that it never is.
+	Version string
 	// Stderr receives the log of the sessions; nil drops it.
 	Stderr *os.File
 	// Log is required.
@@ -43,6 +46,7 @@ type Host struct {
 	sessions int           // at once; maxSessions
 	hello    time.Duration // helloTime
 	changed  chan struct{} // one slot; see Changed
+	outdated chan struct{} // closed with mu held; see Outdated
 	running  sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
@@ -65,7 +69,7 @@ type keeper struct {
 // New returns a Host without sessions.
 func New(o Options) *Host {
 	return &Host{
-		o: o, sessions: maxSessions, hello: helloTime, changed: make(chan struct{}, 1),
+		o: o, sessions: maxSessions, hello: helloTime, changed: make(chan struct{}, 1), outdated: make(chan struct{}),
 		live: make(map[*session]bool), keepers: make(map[[sha256.Size]byte]*keeper),
 	}
 }
@@ -79,6 +83,25 @@ func (h *Host) Busy() bool {
 
 // Changed returns a channel with one slot that gets a value when Busy may have changed.
 func (h *Host) Changed() <-chan struct{} { return h.changed }
+
+// Outdated returns a channel that is closed when the daemon is to end because a caller of another
+// version has come while there was no session: another daemon is to serve it. Until the daemon's
+// context ends, such callers wait; then they find the end of the connection and dial again.
+func (h *Host) Outdated() <-chan struct{} { return h.outdated }
+
+// retire reports whether a caller is to be served by another daemon: err is that of its Hello.
+func (h *Host) retire(hello *Hello, err error) bool {
+	if h.o.Version == "" || !errors.Is(err, errOtherVersion) && (err != nil || hello.Version == h.o.Version) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closing && len(h.live) == 0 {
+		h.closing = true
+		close(h.outdated)
+	}
+	return h.closing
+}
 
 func (h *Host) wake() {
 	select {
@@ -131,6 +154,10 @@ func (h *Host) handle(ctx context.Context, c conn) {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	hello, err := h.read(ctx, c)
+	if h.retire(&hello, err) {
+		<-ctx.Done()
+		return
+	}
 	if err != nil {
 		h.refuse(c, err)
 		return

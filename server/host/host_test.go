@@ -237,12 +237,13 @@ func TestHelloIsChecked(t *testing.T) {
 	for line, want := range map[string]string{
 		"GET / HTTP/1.1\r\n":                    "invalid hello",
 		"\n":                                    "invalid hello",
-		"{}\n":                                  "another version",
+		"{}\n":                                  "PM_DAEMON_TOKEN is missing or not",
 		with(func(a *Hello) { a.Protocol = 2 }): "another version",
 		with(func(a *Hello) { a.Token = "" }):   "PM_DAEMON_TOKEN is missing or not",
 		with(func(a *Hello) { a.Token = "a secret that is lonG" }):               "PM_DAEMON_TOKEN is missing or not",
 		with(func(a *Hello) { a.Dir = "relative" }):                              "not an absolute path",
 		with(func(a *Hello) { a.Dir = "/nonexistent" }):                          "/nonexistent",
+		with(func(a *Hello) { a.Limits = "0 7:1:2\x00" }):                        "limits",
 		with(func(a *Hello) { a.Umask = 0o1000 }):                                "umask",
 		with(func(*Hello) {}) + `{"jsonrpc":"2.0"}`:                              "more than a line",
 		with(func(a *Hello) { a.Env = []string{strings.Repeat("x", maxHello)} }): "longer than",
@@ -383,7 +384,7 @@ func TestNewHelloDescribesThisProcess(t *testing.T) {
 	t.Setenv("PM_PROJECT_DIR", "relative")
 	old := unix.Umask(0o037)
 	defer unix.Umask(old)
-	h, err := NewHello("1", "secret", Umask(), map[string]string{"PM_PROJECT_DIR": "/p"})
+	h, err := NewHello("1", "secret", Umask(), "0 7:1:2", map[string]string{"PM_PROJECT_DIR": "/p"})
 	must(t, err)
 	if at, _ := os.Getwd(); h.Dir != at || h.Umask != 0o037 || h.Token != "secret" || h.Protocol != protocol {
 		t.Errorf("got %+v, want this process", h)
@@ -482,5 +483,57 @@ func TestCallersOfFullDaemonWait(t *testing.T) {
 	calls.Wait()
 	if n := dials.Load(); n != 4 || ids[0] == "" || ids[0] != ids[49] {
 		t.Errorf("got %d dials and keepers %q, want 4 and one keeper", n, ids)
+	}
+}
+
+// TestOutdatedHostSendsCallersAway checks that a Host without a session has a caller of another version
+// dial another daemon, and that one with a session serves it, or refuses one that it does not understand.
+func TestOutdatedHostSendsCallersAway(t *testing.T) {
+	for name, change := range map[string]func(*Hello){
+		"version":  func(h *Hello) { h.Version = "2" },
+		"protocol": func(h *Hello) { h.Protocol++ },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+			must(t, err)
+			host := New(Options{Log: slog.New(slog.DiscardHandler), Version: "1"})
+			t.Cleanup(host.Close)
+			ctx, end := context.WithCancel(t.Context())
+			defer end()
+			say := func(change func(*Hello)) net.Conn {
+				t.Helper()
+				ours, err := net.Dial("unix", l.Addr().String())
+				must(t, err)
+				t.Cleanup(func() { _ = ours.Close() })
+				theirs, err := l.Accept()
+				must(t, err)
+				h := hello(t.TempDir())
+				h.Version = "1"
+				change(&h)
+				line, err := json.Marshal(h)
+				must(t, err)
+				_, err = ours.Write(append(line, '\n'))
+				must(t, err)
+				go host.Handle(ctx, theirs.(*net.UnixConn))
+				return ours
+			}
+			first := say(func(*Hello) {})
+			_, err = bufio.NewReader(first).ReadString('\n') // there is a session
+			must(t, err)
+			other := say(change)
+			line, _ := bufio.NewReader(other).ReadString('\n')
+			if refused := strings.Contains(line, "another version"); refused != (name == "protocol") {
+				t.Errorf("got %q while there is a session", line)
+			}
+			must(t, errors.Join(first.Close(), other.Close()))
+			awaitIdle(host)
+
+			away := say(change)
+			<-host.Outdated()
+			end()
+			if answer, err := io.ReadAll(away); err != nil || len(answer) > 0 {
+				t.Errorf("got %q and %v, want the end of the connection", answer, err)
+			}
+		})
 	}
 }

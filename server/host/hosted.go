@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostedVariable tells a session that a Host has started it, of which kind it is, and its
-// umask.
+// hostedVariable tells a session that a Host has started it, of which kind it is, its umask, and
+// its limits, which package registry/guardian takes over before Go begins.
 const hostedVariable = "PMCP_HOSTED"
 
 const (
