@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -462,7 +463,7 @@ func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
 	c.ok(t, "start_process", sh("web", `read line; echo "KeyError: 'boom'" >&2; exit 3`).with("keep", "1h").with("stdin", true))
 	c.ok(t, "start_process", sh("loop", "exec sleep 1000").with("keep", "1h").with("restart", "always"))
 	c.ok(t, "send_input", args{"process": "web", "text": "go", "wait_ms": 0})
-	c.awaitEvent(t, "web (run 1) crashed: exit code 3", "KeyError", "get_logs before: ")
+	c.awaitEvent(t, "web (run 1) crashed: exit code 3", "error ", "get_logs before: ") // an answer may have told of the error before
 	check(t, syscall.Kill(c.info(t, "loop").num("pid"), syscall.SIGKILL))
 	c.awaitEvent(t, "loop (run 2) was restarted")
 	c.ok(t, "start_process", sh("short", "exec sleep 1000").with("keep", "1s"))
@@ -471,10 +472,63 @@ func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
 	c.awaitEvent(t, "loop (run 2) was stopped: the daemon that kept it has ended")
 	c.eventMu.Lock()
 	defer c.eventMu.Unlock()
-	for _, event := range c.events {
-		if strings.Contains(event, "asked") || strings.Count(strings.Join(c.events, "\n"), "web (run 1)") != 1 {
-			t.Errorf("got %q, want one event of web and none of what was asked for", c.events)
-		}
+	if all := strings.Join(c.events, "\n"); strings.Contains(all, "asked") || strings.Count(all, "KeyError") != 1 || strings.Count(all, "web (run 1) crashed") != 1 {
+		t.Errorf("got %s, want one error and one end of web, and nothing of what was asked for", all)
+	}
+}
+
+// TestErrorOfKeptProcessIsAnEvent checks that the session that has asked the daemon to keep a process
+// is told of a new error in it and of one that is back after it was resolved, each once, and not of
+// one that an answer has shown.
+func TestErrorOfKeptProcessIsAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", `echo "KeyError: 'shown'" >&2; echo up; while read error; do echo "$error" >&2; done`).
+		with("keep", "1h").with("stdin", true).with("ready", args{"log": "up"})).says(t, "shown")
+	send := func(text string) {
+		t.Helper()
+		c.ok(t, "send_input", args{"process": "web", "text": text, "wait_ms": 0})
+	}
+	send("KeyError: 'boom'")
+	c.awaitEvent(t, "web (run 1): new error ", "KeyError: 'boom'", "get_logs before: ")
+	send("KeyError: 'boom'") // known
+	found := objects(c.ok(t, "get_errors", args{"process": "web"}).Data["errors"])
+	if len(found) != 2 || !strings.Contains(fmt.Sprint(found[0]), "boom") {
+		t.Fatalf("got %v, want boom and then shown", found)
+	}
+	c.ok(t, "mark_error_resolved", args{"error_id": found[0]["error_id"]})
+	send("KeyError: 'boom'")
+	c.awaitEvent(t, "web (run 1): resolved error is back ", "KeyError: 'boom'")
+	c.eventMu.Lock()
+	defer c.eventMu.Unlock()
+	if all := strings.Join(c.events, "\n"); strings.Count(all, "boom") != 2 || strings.Contains(all, "shown") {
+		t.Errorf("got %s, want two events of one error", all)
+	}
+}
+
+// TestKeptProcessHasLimitsOfCaller checks that a kept process has the resource limits and the niceness
+// of the session that has started it, not those of the daemon.
+func TestKeptProcessHasLimitsOfCaller(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has the caller's limits")
+	}
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	w.open(t).ok(t, "start_process", sh("first", "exec sleep 1000").with("keep", "1h"))
+	s := w.launch(t, "sh", "-c", `ulimit -S -n 300; ulimit -S -s 4096; ulimit -c 0; exec nice -n 7 "$0"`, binary(t))
+	s.initialize(t)
+	limits := sh("own", "echo limits: $(ulimit -n) $(ulimit -Hn) $(ulimit -s) $(ulimit -Hs) $(ulimit -c) $(ulimit -t) $(nice)").with("wait", "exit")
+	print := func(arguments args) string {
+		t.Helper()
+		_, values, _ := strings.Cut(asResult(t, "start_process", s.must(t, "start_process", arguments).message).lines()[0], "limits: ")
+		return values
+	}
+	own := print(limits)
+	if kept := print(limits.with("name", "kept").with("keep", "1h")); kept != own || !strings.HasPrefix(own, "300 ") || !strings.HasSuffix(own, " 7") {
+		t.Errorf("got the limits %q kept, %q in the session; want them equal, from 300 to 7", kept, own)
 	}
 }
 

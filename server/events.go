@@ -158,7 +158,7 @@ type eventLog struct {
 	named    map[string]event          // last event of an error that an answer told, keyed by process name
 	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
 	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
-	kept     map[string]process.Status // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
+	kept     map[string]keptRun        // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
 }
 
 // newEventLog returns an eventLog that follows what happens to the processes of
@@ -199,24 +199,29 @@ func (l *eventLog) followFaults() {
 	for {
 		select {
 		case f := <-l.store.NewFaults():
-			f.Name = l.store.Address(&f.Fault)
-			what := "new error"
-			if f.Again {
-				what = "resolved error is back"
-			}
-			text := fmt.Sprintf("%s (run %d): %s %s: %s%s", f.Name, f.RunNumber, what, f.ID, quoteFirstLine(f.Title()), atFile(f.File, f.Line))
-			l.add(event{
-				at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
-				stage: stageEnded, // see reported.faults
-				fault: f.ID, lines: linesOf(&f.Fault),
-				text: text + "; get_logs before: " + f.Cursor(), output: true,
-				again: again{news: what},
-			})
-			l.onChange(f.Name)
+			l.addError(&f.Fault, f.Again, false)
 		case <-l.ctx.Done():
 			return
 		}
 	}
+}
+
+// addError adds the event of an error that is new or, if back is set, has occurred after it was resolved. stored
+// means that it is of another server.
+func (l *eventLog) addError(f *logstore.Fault, back, stored bool) {
+	name, what := l.store.Address(f), "new error"
+	if back {
+		what = "resolved error is back"
+	}
+	text := fmt.Sprintf("%s (run %d): %s %s: %s%s", name, f.RunNumber, what, f.ID, quoteFirstLine(f.Title()), atFile(f.File, f.Line))
+	l.add(event{
+		at: f.LastSeen, level: mcp.LoggingLevelWarning, name: name, run: f.RunNumber, runID: f.LastRun,
+		stage: stageEnded, // see reported.faults
+		fault: f.ID, lines: linesOf(f),
+		text: text + "; get_logs before: " + f.Cursor(), output: true, stored: stored,
+		again: again{news: what},
+	})
+	l.onChange(name)
 }
 
 // linesOf returns the lines of an error.

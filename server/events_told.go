@@ -193,8 +193,16 @@ const (
 	maxKept    = 1000
 )
 
+// A keptRun is a process that the daemon keeps, as last seen.
+type keptRun struct {
+	process.Status
+	since time.Time       // when it was followed first
+	after string          // the cursor of the last answer about it
+	told  map[string]bool // whether each of its errors since then, by id, was back after it was resolved; used only by watchKept
+}
+
 // followKept follows a process that the daemon has started, restarted or kept for longer for this
-// session, so that its end is an event here, too. answer is what the daemon has answered; the
+// session, so that its end and its errors are events here, too. answer is what the daemon has answered; the
 // process is not followed if that shows none which is kept.
 func (l *eventLog) followKept(name string, answer json.RawMessage) {
 	var a struct {
@@ -202,19 +210,24 @@ func (l *eventLog) followKept(name string, answer json.RawMessage) {
 		Run     int    `json:"run"`
 		Ready   *bool  `json:"ready"`
 		KeptFor string `json:"kept_for"`
+		Cursor  string `json:"next_cursor"`
 	}
 	if json.Unmarshal(answer, &a) != nil || a.KeptFor == "" {
 		return
 	}
-	was := process.Status{Run: a.Run, Ready: a.Ready}
-	was.State, _ = process.ParseState(a.State)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	was, followed := l.kept[name]
+	if !followed {
+		was = keptRun{since: time.Now(), told: make(map[string]bool)}
+	}
+	was.Status, was.after = process.Status{Run: a.Run, Ready: a.Ready}, cmp.Or(a.Cursor, was.after)
+	was.State, _ = process.ParseState(a.State)
 	if l.kept == nil {
-		l.kept = make(map[string]process.Status)
+		l.kept = make(map[string]keptRun)
 		l.done.Go(l.watchKept)
 	}
-	if len(l.kept) < maxKept {
+	if followed || len(l.kept) < maxKept {
 		l.kept[name] = was
 	}
 }
@@ -233,14 +246,17 @@ func (l *eventLog) watchKept() {
 		}
 		l.mu.Unlock()
 		runs, err := l.store.Latest(l.ctx, l.project, slices.Collect(maps.Keys(kept)))
+		l.addKeptErrors(runs, kept)
 		for i := range runs {
 			name, run := runs[i].Spec.Name, &runs[i]
-			was := kept[name]
+			was := kept[name].Status
 			delete(kept, name)
 			l.mu.Lock()
-			current := l.kept[name].Run <= run.Status.Run // else an answer was newer than the read
+			now := l.kept[name]
+			current := now.Run <= run.Status.Run // else an answer was newer than the read
 			if current {
-				l.kept[name] = run.Status
+				now.Status = run.Status
+				l.kept[name] = now
 			}
 			if current && run.Idle() && run.Owner == nil {
 				delete(l.kept, name)
@@ -252,7 +268,7 @@ func (l *eventLog) watchKept() {
 		}
 		if err == nil { // what is left was removed
 			l.mu.Lock()
-			maps.DeleteFunc(l.kept, func(name string, _ process.Status) bool { _, gone := kept[name]; return gone })
+			maps.DeleteFunc(l.kept, func(name string, _ keptRun) bool { _, gone := kept[name]; return gone })
 			l.mu.Unlock()
 		}
 		waiting, cancel := context.WithTimeout(l.ctx, keptCheck)
@@ -261,6 +277,40 @@ func (l *eventLog) watchKept() {
 		select {
 		case <-time.After(keptPeriod):
 		case <-l.ctx.Done():
+		}
+	}
+}
+
+// addKeptErrors adds the events of the errors in runs, the latest ones of kept, that are new, or are back
+// after they were resolved, since the process was followed, and that no answer can have shown.
+func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
+	q := logstore.FaultQuery{Since: time.Now(), SkipFlush: true}
+	for i := range runs {
+		q.Runs = append(q.Runs, runs[i].RunID)
+		if since := kept[runs[i].Spec.Name].since; since.Before(q.Since) {
+			q.Since = since
+		}
+	}
+	if len(q.Runs) == 0 {
+		return
+	}
+	faults, _, err := l.store.Faults(l.ctx, q)
+	if err != nil {
+		return // tried again with the next change
+	}
+	for i := range slices.Backward(faults) {
+		f := &faults[i]
+		k, followed := kept[l.store.Address(f)]
+		if !followed || f.IsEnd() || f.LastSeen.Before(k.since) {
+			continue
+		}
+		back, told := k.told[f.ID]
+		k.told[f.ID] = f.Regressed
+		if !(f.Regressed && !back) && (told || f.FirstSeen.Before(k.since)) {
+			continue
+		}
+		if later, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{ID: f.ID, Runs: q.Runs, After: k.after, SkipFlush: true}); err != nil || len(later) > 0 {
+			l.addError(f, f.Regressed, true)
 		}
 	}
 }
