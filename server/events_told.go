@@ -199,6 +199,9 @@ type keptRun struct {
 	since time.Time       // when it was followed first
 	after string          // the cursor of the last answer about it
 	told  map[string]bool // whether each of its errors since then, by id, was back after it was resolved; used only by watchKept
+
+	answers int // how many answers were about it
+	seen    int // how many of them the last read has followed
 }
 
 // followKept follows a process that the daemon has started, restarted or kept for longer for this
@@ -221,6 +224,7 @@ func (l *eventLog) followKept(name string, answer json.RawMessage) {
 	if !followed {
 		was = keptRun{since: time.Now(), told: make(map[string]bool)}
 	}
+	was.answers++
 	was.Status, was.after = process.Status{Run: a.Run, Ready: a.Ready}, cmp.Or(a.Cursor, was.after)
 	was.State, _ = process.ParseState(a.State)
 	if l.kept == nil {
@@ -245,19 +249,19 @@ func (l *eventLog) watchKept() {
 			return
 		}
 		l.mu.Unlock()
-		runs, err := l.store.Latest(l.ctx, l.project, slices.Collect(maps.Keys(kept)))
+		runs, err := l.store.Latest(l.keptContext(kept), l.project, slices.Collect(maps.Keys(kept)))
 		l.addKeptErrors(runs, kept)
 		for i := range runs {
 			name, run := runs[i].Spec.Name, &runs[i]
 			was := kept[name].Status
-			delete(kept, name)
 			l.mu.Lock()
 			now := l.kept[name]
-			current := now.Run <= run.Status.Run // else an answer was newer than the read
+			current := now.answers == kept[name].answers && now.Run <= run.Status.Run // else an answer was newer than the read
 			if current {
-				now.Status = run.Status
+				now.Status, now.seen = run.Status, now.answers
 				l.kept[name] = now
 			}
+			delete(kept, name)
 			if current && run.Idle() && run.Owner == nil {
 				delete(l.kept, name)
 			}
@@ -268,7 +272,10 @@ func (l *eventLog) watchKept() {
 		}
 		if err == nil { // what is left was removed
 			l.mu.Lock()
-			maps.DeleteFunc(l.kept, func(name string, _ keptRun) bool { _, gone := kept[name]; return gone })
+			maps.DeleteFunc(l.kept, func(name string, now keptRun) bool {
+				was, gone := kept[name]
+				return gone && was.answers == now.answers
+			})
 			l.mu.Unlock()
 		}
 		waiting, cancel := context.WithTimeout(l.ctx, keptCheck)
@@ -279,6 +286,17 @@ func (l *eventLog) watchKept() {
 		case <-l.ctx.Done():
 		}
 	}
+}
+
+// keptContext returns the context for a read of kept: after an answer of the daemon the read waits until
+// that has stored what it has answered.
+func (l *eventLog) keptContext(kept map[string]keptRun) context.Context {
+	for _, k := range kept {
+		if k.seen != k.answers {
+			return l.store.Fresh(l.ctx)
+		}
+	}
+	return l.ctx
 }
 
 // addKeptErrors adds the events of the errors in runs, the latest ones of kept, that are new, or are back

@@ -118,6 +118,44 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 	}
 }
 
+// TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is no event,
+// although it has stored an older state when the watch reads it.
+func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
+	records := t.TempDir()
+	s := hello(t, func(o *Options) { o.Store.ReachWindows(records, time.Minute) })
+	other := s.otherStore(neighbour)
+	state := runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "daemon"}, Ready: new(false)}
+	run := s.otherRun(other, "web")
+	s.saveOther(other, run, state, false)
+	l, err := socket.Listen(records, neighbour, slog.New(slog.DiscardHandler))
+	stdiotest.NoErr(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		l.Serve(ctx, func(context.Context, string, json.RawMessage) (any, error) {
+			ready := state
+			ready.Ready = new(true)
+			s.saveOther(other, run, ready, false)
+			return struct{}{}, nil
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-served })
+	events := s.server.events
+	events.followKept("web", json.RawMessage(`{"state":"running","run":1,"ready":true,"kept_for":"1h"}`))
+	stdiotest.AwaitCondition(t, "a read of the answer's state", func() bool {
+		events.mu.Lock()
+		defer events.mu.Unlock()
+		return events.kept["web"].seen == 1
+	})
+	events.mu.Lock()
+	ready := *events.kept["web"].Ready
+	events.mu.Unlock()
+	if all := events.peek(); !ready || len(all) > 0 {
+		t.Errorf("got ready %v and the events %q, want it ready and none", ready, all)
+	}
+}
+
 // TestWaitEndsAtRefusal checks that a wait for readiness of an MCP server over HTTP that another session
 // runs ends when that server has refused the connection.
 func TestWaitEndsAtRefusal(t *testing.T) {
