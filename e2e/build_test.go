@@ -22,7 +22,7 @@ func binary(t testing.TB) string {
 	t.Helper()
 	build.once.Do(func() {
 		build.path = filepath.Join(build.dir, "pmcp")
-		arguments := []string{"build", "-ldflags", "-X pmcp/process/guard.slowness=6", "-o", build.path} // see endsWithin
+		arguments := []string{"build", "-ldflags", "-X pmcp/process/proctab.slowness=6", "-o", build.path} // see endsWithin
 		if raceDetector {
 			arguments = append(arguments, "-race")
 		}

@@ -41,6 +41,7 @@ func TestMain(m *testing.M) {
 		"flags":   helperFlags,
 		"spin":    helperSpin,
 	}
+	killTimeout = testTimeout // killed processes need a core to die
 	// The race detector would delay the exit of every helper by a second.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)

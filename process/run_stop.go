@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// killTimeout is how long a stop tries SIGKILL before it reports survivors.
-	killTimeout = 2 * time.Second
 	// stragglerIdle is how long the streams of a stopped run are still read while
 	// a process outside its tree holds the other end.
 	stragglerIdle = 500 * time.Millisecond
@@ -27,6 +25,9 @@ const (
 	// another stop. It serves only if no process has been created since.
 	signalScanAge = 2 * time.Millisecond
 )
+
+// killTimeout is how long a stop tries SIGKILL before it reports survivors.
+var killTimeout = proctab.Limit(2 * time.Second)
 
 // stopRequest describes how to stop a run.
 type stopRequest struct {

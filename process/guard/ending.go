@@ -3,22 +3,13 @@ package guard
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
+
+	"pmcp/process/proctab"
 )
 
-// slowness is how many times as long a shutdown may take. It is a variable for the linker: e2e's tests of what pmcp
-// leaves must not fail because a machine is slow, and its limits are for what hangs.
-var slowness = "1"
-
-// Limit returns d, a limit of a shutdown that only what hangs exceeds, times slowness.
-func Limit(d time.Duration) time.Duration {
-	n, err := strconv.Atoi(slowness)
-	if err != nil || n < 1 {
-		return d
-	}
-	return time.Duration(n) * d
-}
+// Limit is proctab.Limit.
+func Limit(d time.Duration) time.Duration { return proctab.Limit(d) }
 
 // ErrTimeout is returned by a step of an Ending that has missed its deadline.
 var ErrTimeout = errors.New("shutdown took too long")

@@ -398,14 +398,3 @@ func TestForegroundIsFalseForPipe(t *testing.T) {
 		t.Errorf("Foreground(pipe) = %v, %v, want false, false", terminal, ours)
 	}
 }
-
-// TestLimitsAreMultiplied checks the limits of a shutdown, those of a release and those of e2e.
-func TestLimitsAreMultiplied(t *testing.T) {
-	if slowness != "1" || Limit(time.Second) != time.Second || defaultTiming.patience != 12*time.Second {
-		t.Errorf("got %s, %v and %v, want the limits of a release", slowness, Limit(time.Second), defaultTiming.patience)
-	}
-	defer func() { slowness = "1" }()
-	if slowness = "6"; Limit(time.Second) != 6*time.Second {
-		t.Errorf("got %v, want 6 s", Limit(time.Second))
-	}
-}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestReadReturnsIdentityOfThisProcess(t *testing.T) {
@@ -134,4 +135,15 @@ func BenchmarkAll(b *testing.B) {
 		n = len(table)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(n), "ns/process")
+}
+
+// TestLimitIsMultiplied checks a limit in a release and in e2e.
+func TestLimitIsMultiplied(t *testing.T) {
+	if Limit(time.Second) != time.Second {
+		t.Errorf("got %v, want that of a release", Limit(time.Second))
+	}
+	defer func() { slowness = "1" }()
+	if slowness = "6"; Limit(time.Second) != 6*time.Second {
+		t.Errorf("got %v, want 6 s", Limit(time.Second))
+	}
 }

@@ -282,8 +282,7 @@ func TestHostilePeersLeaveNothing(t *testing.T) {
 	for range 5 { // silent
 		c, err := dialHasty(t.Context())
 		must(t, err)
-		_, err = c.Write([]byte(`{"pmcp":1,`))
-		must(t, err)
+		_, _ = c.Write([]byte(`{"pmcp":1,`)) // it may come too late
 		if got := refusal(t, c); !strings.Contains(got, "no hello came within 20ms") {
 			t.Errorf("silent: got %q, want a refusal", got)
 		}
