@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -385,4 +386,9 @@ func outcomesByProcess(r Report) map[string]Outcome {
 		by[o.Process] = o
 	}
 	return by
+}
+
+// failed reports whether any member failed or was blocked.
+func failed(r Report) bool {
+	return slices.ContainsFunc(r.Members, func(o Outcome) bool { return o.Result == HasFailed || o.Blocked })
 }

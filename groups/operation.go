@@ -63,10 +63,6 @@ type Outcome struct {
 // isFinal reports whether o will not change any more.
 func (o Outcome) isFinal() bool { return o.Result != Pending && o.Result != InProgress }
 
-// isFailure reports whether the operation did not achieve what was asked for
-// the member.
-func (o Outcome) isFailure() bool { return o.Result == HasFailed || o.Blocked }
-
 // Report is the result of an operation.
 type Report struct {
 	// Group is the name of the group.
@@ -78,9 +74,6 @@ type Report struct {
 	// final. The operation continues; repeating the call joins it.
 	TimedOut bool
 }
-
-// Failed reports whether any member failed or was blocked.
-func (r Report) Failed() bool { return slices.ContainsFunc(r.Members, Outcome.isFailure) }
 
 // Progress is a change of one outcome of an operation.
 type Progress struct {

@@ -202,7 +202,7 @@ func checkStop(t *testing.T, r *rand.Rand, m *Manager, w *world, g Group) {
 	strategy := []Strategy{StopReverse, StopParallel, StopSequential}[r.IntN(3)]
 	began := time.Now()
 	report, err := m.Stop(t.Context(), "g", StopOptions{Strategy: &strategy})
-	if err != nil || report.Failed() {
+	if err != nil || failed(report) {
 		t.Fatalf("stopping: got %+v, %v, want no failure", report, err)
 	}
 	order, _ := g.Order()

@@ -165,7 +165,7 @@ func TestRealStackStartsAndStopsInOrder(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
-	if err != nil || report.Failed() || report.TimedOut {
+	if err != nil || failed(report) || report.TimedOut {
 		t.Fatalf("got %+v, %v, want a start without failure", report, err)
 	}
 	s.logs.await(ctx, t, "web", "serves")
@@ -178,7 +178,7 @@ func TestRealStackStartsAndStopsInOrder(t *testing.T) {
 	}
 	// TestStackComesUpInOrder checks that api and migrate start at the same moment.
 	t.Logf("api and migrate began %s apart", s.logs.printedAt("migrate", "begins").Sub(s.logs.printedAt("api", "begins")).Abs())
-	if report, err = m.Stop(ctx, "stack", StopOptions{}); err != nil || report.Failed() || report.TimedOut {
+	if report, err = m.Stop(ctx, "stack", StopOptions{}); err != nil || failed(report) || report.TimedOut {
 		t.Fatalf("got %+v, %v, want a stop without failure", report, err)
 	}
 	s.checkOrder(t, "api", "drains", "web", "ends") // web needs the API until it ends
@@ -195,7 +195,7 @@ func TestRealStackBlocksOnBrokenAPI(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
-	if err != nil || !report.Failed() || report.TimedOut {
+	if err != nil || !failed(report) || report.TimedOut {
 		t.Fatalf("got %+v, %v, want a start with a failure", report, err)
 	}
 	by := outcomesByProcess(report)
@@ -208,7 +208,7 @@ func TestRealStackBlocksOnBrokenAPI(t *testing.T) {
 	if at := s.logs.printedAt("web", "begins"); !at.IsZero() {
 		t.Errorf("got web started at %s, want no start", at)
 	}
-	if report, err := m.Stop(ctx, "stack", StopOptions{}); err != nil || report.Failed() {
+	if report, err := m.Stop(ctx, "stack", StopOptions{}); err != nil || failed(report) {
 		t.Errorf("stopping: got %+v, %v, want no failure", report, err)
 	}
 }

@@ -103,8 +103,8 @@ func TestFailureBlocksDependents(t *testing.T) {
 				t.Errorf("%s: got %+v, want %+v", name, got, want)
 			}
 		}
-		if !report.Failed() || len(w.starts["web"])+len(w.starts["proxy"]) > 0 {
-			t.Errorf("got failed %t, starts of web %v, want true and none", report.Failed(), w.starts["web"])
+		if !failed(report) || len(w.starts["web"])+len(w.starts["proxy"]) > 0 {
+			t.Errorf("got failed %t, starts of web %v, want true and none", failed(report), w.starts["web"])
 		}
 		phases := phasesOf(t, m)
 		if !strings.HasPrefix(phases["api"], "down: it ended with exit code 3") {
@@ -206,7 +206,7 @@ func TestRunningMembersAreSkippedOrRestarted(t *testing.T) {
 				t.Errorf("second start: got %+v, want skipped: already running", o)
 			}
 		}
-		if report.Failed() {
+		if failed(report) {
 			t.Errorf("got Failed for %+v, want false: a running member is no failure", report)
 		}
 		startGroup(t, m, w, StartOptions{RestartRunning: true})
@@ -226,7 +226,7 @@ func TestDoneMemberIsNotRunAgain(t *testing.T) {
 		again := func(what string, o StartOptions, migrate, seed int) map[string]Outcome {
 			t.Helper()
 			report := startGroup(t, m, w, o)
-			if got, want := [2]int{len(w.starts["migrate"]), len(w.starts["seed"])}, [2]int{migrate, seed}; got != want || report.Failed() {
+			if got, want := [2]int{len(w.starts["migrate"]), len(w.starts["seed"])}, [2]int{migrate, seed}; got != want || failed(report) {
 				t.Errorf("%s: got %v runs of migrate and seed, want %v\n%+v", what, got, want, report)
 			}
 			return outcomesByProcess(report)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // start is the work of one operation that starts a group. Its fields belong to
@@ -364,18 +365,10 @@ func (s *start) blockPending(ctx context.Context) {
 	for _, name := range s.op.order {
 		s.op.update(name, func(o *Outcome) {
 			if o.Result == Pending {
-				o.Result, o.Why, o.Blocked = Skipped, joinWhy(context.Cause(ctx).Error(), o.Why), true
+				o.Result, o.Why, o.Blocked = Skipped, prose.Join("; ", context.Cause(ctx).Error(), o.Why), true
 			}
 		})
 	}
-}
-
-// joinWhy joins two reasons, the second of which may be "".
-func joinWhy(first, second string) string {
-	if second == "" {
-		return first
-	}
-	return first + "; " + second
 }
 
 // watchStarted watches the members that were started and have no readiness rule: what

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // State is the state of a group as a whole.
@@ -126,7 +127,7 @@ func (m *Manager) status(d definition, elsewhere map[string]ForeignRun) Status {
 		if run, ok := elsewhere[name]; ok {
 			phase, why := livePhase(run.Status)
 			ms.Status, ms.Known, ms.Owner = run.Status, true, run.Owner
-			ms.Phase, ms.Why = phase, joinWhy("it runs "+inOtherServer(run.Owner), why)
+			ms.Phase, ms.Why = phase, prose.Join("; ", "it runs "+inOtherServer(run.Owner), why)
 		}
 		st.Members = append(st.Members, ms)
 	}

@@ -77,7 +77,7 @@ func TestSurvivorsAreNamedAndRestIsStopped(t *testing.T) {
 		startGroup(t, m, w, StartOptions{})
 		report := stopGroup(t, m, StopOptions{})
 		by := outcomesByProcess(report)
-		if !report.Failed() || by["web"].Result != HasFailed || !strings.Contains(by["web"].Why, "pid 4711") || by["db"].Result != WasStopped {
+		if !failed(report) || by["web"].Result != HasFailed || !strings.Contains(by["web"].Why, "pid 4711") || by["db"].Result != WasStopped {
 			t.Errorf("got %+v, want web failed with pid 4711, db stopped", report)
 		}
 	})
@@ -131,7 +131,7 @@ func TestForcedStopReplacesStop(t *testing.T) {
 		}
 		began := time.Now()
 		report = stopGroup(t, m, StopOptions{Force: true})
-		if report.Failed() || time.Since(began) != 0 || !w.forced["web"] {
+		if failed(report) || time.Since(began) != 0 || !w.forced["web"] {
 			t.Errorf("forced stop: got %+v after %s, want it done at once", report, time.Since(began))
 		}
 	})
@@ -151,7 +151,7 @@ func TestStopContinuesWithoutCaller(t *testing.T) {
 		}
 		began := time.Now()
 		report := stopGroup(t, m, StopOptions{})
-		if report.Failed() || time.Since(began) != 2*time.Second || w.entry("db").State != process.Stopped {
+		if failed(report) || time.Since(began) != 2*time.Second || w.entry("db").State != process.Stopped {
 			t.Errorf("got %+v after %s, want both stopped after 2s", report, time.Since(began))
 		}
 	})

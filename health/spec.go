@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // The defaults and limits of a Spec.
@@ -116,19 +117,11 @@ func (s Spec) checkKind() error {
 	slices.Sort(given)
 	switch {
 	case len(given) != 1:
-		return invalid("command, tcp or http: exactly one is needed, given: %s", orNone(given))
+		return invalid("command, tcp or http: exactly one is needed, given: %s", prose.OrNone(given))
 	case len(s.Args) > 0 && s.Command == "":
 		return invalid("args: only with health.command")
 	}
 	return nil
-}
-
-// orNone returns names separated by commas, or "none".
-func orNone(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return strings.Join(names, ", ")
 }
 
 // checkTarget rejects a malformed TCP address or URL.

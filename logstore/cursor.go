@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -26,14 +27,9 @@ const cursorVersion = 1
 const maxCursor = 1 << 20
 
 func (c cursor) String() string {
-	runs := make([]int64, 0, len(c))
-	for run := range c {
-		runs = append(runs, run)
-	}
-	slices.Sort(runs)
 	b := []byte{cursorVersion}
 	last := int64(0)
-	for _, run := range runs {
+	for _, run := range slices.Sorted(maps.Keys(c)) {
 		b = binary.AppendUvarint(b, uint64(run-last))
 		b = binary.AppendUvarint(b, uint64(c[run]))
 		last = run

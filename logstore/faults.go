@@ -50,12 +50,9 @@ type Fault struct {
 // that occurrence.
 func (f *Fault) Cursor() string { return cursor{f.LastRun: f.LastLine}.String() }
 
-// AtEnd reports whether the error is the bad exit of its run.
-func (f *Fault) AtEnd() bool { return fault.AtEnd(f.Type, f.Message) }
-
 // Title returns the message, preceded by the type unless the message contains it.
 func (f *Fault) Title() string {
-	if f.Type == "" || strings.HasPrefix(f.Message, f.Type) || fault.AtEnd(f.Type, f.Message) {
+	if f.Type == "" || strings.HasPrefix(f.Message, f.Type) || f.IsEnd() {
 		return f.Message
 	}
 	return f.Type + ": " + f.Message

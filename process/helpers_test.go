@@ -2,10 +2,13 @@ package process
 
 import (
 	"bufio"
+	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,4 +80,34 @@ func helperSpin(args []string) int {
 		memory[0]++
 	}
 	return int(memory[0]) & 1
+}
+
+// restart starts the process called name again with its Spec as altered by change; nil alters nothing.
+func restart(ctx context.Context, m *Manager, name string, change func(*Spec)) (Status, error) {
+	st, err := m.Status(name)
+	if err != nil {
+		return st, err
+	}
+	spec := st.Spec.clone()
+	if change != nil {
+		change(&spec)
+	}
+	spec.Name = name
+	st, _, err = m.Start(ctx, spec, RestartRunning)
+	return st, err
+}
+
+// clone returns a deep copy of s.
+func (s Spec) clone() Spec {
+	s.Args, s.Env = slices.Clone(s.Args), maps.Clone(s.Env)
+	if s.Ready != nil {
+		s.Ready = new(*s.Ready)
+		if s.Ready.Port != nil {
+			s.Ready.Port = new(*s.Ready.Port)
+		}
+	}
+	if s.Limits != nil {
+		s.Limits = new(*s.Limits)
+	}
+	return s
 }

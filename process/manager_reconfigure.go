@@ -3,45 +3,10 @@ package process
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"pmcp/process/proctab"
 )
-
-// Restart stops the process called name, if it is running, and starts it again
-// with its Spec as altered by change (nil alters nothing). change gets a copy of
-// the Spec and may alter every field except Name. A Spec that cannot run changes
-// nothing. Errors are those of Start and Stop, or wrap ErrUnknown.
-func (m *Manager) Restart(ctx context.Context, name string, change func(*Spec)) (Status, error) {
-	st, err := m.Status(name)
-	if err != nil {
-		return st, err
-	}
-	spec := st.Spec.clone()
-	if change != nil {
-		change(&spec)
-	}
-	spec.Name = name
-	st, _, err = m.Start(ctx, spec, RestartRunning)
-	return st, err
-}
-
-// clone returns a deep copy of s.
-func (s Spec) clone() Spec {
-	s.Args, s.Env = slices.Clone(s.Args), maps.Clone(s.Env)
-	if s.Ready != nil {
-		s.Ready = new(*s.Ready)
-		if s.Ready.Port != nil {
-			s.Ready.Port = new(*s.Ready.Port)
-		}
-	}
-	if s.Limits != nil {
-		s.Limits = new(*s.Limits)
-	}
-	return s
-}
 
 // Remove deletes the entries with these names, all or none. It returns a
 // *StateError, or an error that wraps one, while an entry is active or has

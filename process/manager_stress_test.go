@@ -74,7 +74,7 @@ func randomOperation(ctx context.Context, m *Manager, r *rand.Rand) error {
 	case 4:
 		_, err = m.Stop(ctx, name, StopOptions{Force: true})
 	case 5:
-		_, err = m.Restart(ctx, name, func(s *Spec) { s.Args = spec.Args })
+		_, err = restart(ctx, m, name, func(s *Spec) { s.Args = spec.Args })
 	case 6:
 		st, _ := m.Status(name)
 		err = m.Recycle(name, st.Run, ByHealth, "random")

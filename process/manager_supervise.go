@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pmcp/process/command"
+	"pmcp/process/prose"
 )
 
 // launch spawns the next run of e, which is Starting.
@@ -72,7 +73,7 @@ func (m *Manager) undoStart(e *entry, err error) {
 		return
 	}
 	e.status.State, e.status.NextRetry = from, time.Time{}
-	e.status.Reason = joinReasons(e.status.Reason, fmt.Sprintf("not restarted: %v", err))
+	e.status.Reason = prose.Join("; ", e.status.Reason, fmt.Sprintf("not restarted: %v", err))
 	m.transitionLocked(e, evSpawnFailed)
 }
 
@@ -213,7 +214,7 @@ func (m *Manager) finishRun(e *entry, run runner, again *SecondRun) (retry conte
 		ev, delay, reason = evRetry, 0, PortTaken
 		e.tried = st.RunID
 	}
-	st.Reason = joinReasons(e.recycleReason, reason)
+	st.Reason = prose.Join("; ", e.recycleReason, reason)
 	if ev == evRetry && st.State == Running {
 		retry, e.cancelRetry = context.WithCancel(m.ctx)
 		st.NextRetry = time.Now().Add(delay)
@@ -266,12 +267,4 @@ func (m *Manager) grace(spec Spec) time.Duration {
 		return max(mcpStopTimeout, m.o.StopTimeout)
 	}
 	return m.o.StopTimeout
-}
-
-// joinReasons joins two reasons, either of which may be "".
-func joinReasons(a, b string) string {
-	if a == "" || b == "" {
-		return a + b
-	}
-	return a + "; " + b
 }

@@ -90,7 +90,7 @@ func TestServiceGoesOnInBackground(t *testing.T) {
 			t.Errorf("pid %d lives, want none", pid)
 		}
 	}
-	st, err := m.Restart(testContext(t), "a", nil)
+	st, err := restart(testContext(t), m, "a", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -149,7 +149,7 @@ func TestRestartAppliesChanges(t *testing.T) {
 	spec := shell("a", "echo $X; sleep 1000")
 	spec.Env = map[string]string{"X": "1"}
 	start(t, m, spec)
-	st, err := m.Restart(testContext(t), "a", func(s *Spec) { s.Env["X"] = "2"; s.Name = "b" })
+	st, err := restart(testContext(t), m, "a", func(s *Spec) { s.Env["X"] = "2"; s.Name = "b" })
 	if err != nil || st.Run != 2 || st.Spec.Name != "a" || st.Restarts != 0 {
 		t.Fatalf("Restart = %+v, %v; want run 2 of a", st, err)
 	}
@@ -159,13 +159,13 @@ func TestRestartAppliesChanges(t *testing.T) {
 	if spec.Env["X"] != "1" {
 		t.Errorf("X = %q in the caller's map, want 1", spec.Env["X"])
 	}
-	if again, err := m.Restart(testContext(t), "a", func(s *Spec) { s.Command = "no-such-program" }); !errors.Is(err, ErrNoExecutable) {
+	if again, err := restart(testContext(t), m, "a", func(s *Spec) { s.Command = "no-such-program" }); !errors.Is(err, ErrNoExecutable) {
 		t.Errorf("Restart with an unknown command = %+v, %v; want ErrNoExecutable", again, err)
 	}
 	if after, _ := m.Status("a"); after.Run != 2 || after.State != Running {
 		t.Errorf("after a refused restart: run %d, %s; want run 2, running", after.Run, after.State)
 	}
-	if _, err := m.Restart(testContext(t), "unknown", nil); !errors.Is(err, ErrUnknown) {
+	if _, err := restart(testContext(t), m, "unknown", nil); !errors.Is(err, ErrUnknown) {
 		t.Errorf("Restart of an unknown process = %v, want ErrUnknown", err)
 	}
 }

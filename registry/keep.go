@@ -55,7 +55,7 @@ func (r *Registration) restore() (restored bool, err error) {
 			return false, err
 		}
 		if err := Publish(lock, r.dir, r.id); err != nil {
-			return false, errors.Join(err, lock.Close(), removeUnfinished(r.dir, r.id))
+			return false, errors.Join(err, lock.Close(), removeFile(unfinished(r.dir, r.id, lockSuffix)))
 		}
 		if r.lock != nil {
 			_ = r.lock.Close() // of a file that is gone

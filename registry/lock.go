@@ -112,7 +112,7 @@ func Prepare(dir, id string) (*os.File, error) {
 		return nil, fmt.Errorf("cannot create session %s: %w", id, err)
 	}
 	if err := flock(f, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot create session %s: %w", id, err), f.Close(), removeUnfinished(dir, id))
+		return nil, errors.Join(fmt.Errorf("cannot create session %s: %w", id, err), f.Close(), removeFile(unfinished(dir, id, lockSuffix)))
 	}
 	return f, nil
 }
@@ -142,15 +142,6 @@ func Publish(lock *os.File, dir, id string) error {
 	return nil
 }
 
-// removeUnfinished removes a lock that could not be published. It leaves the files of
-// published sessions alone.
-func removeUnfinished(dir, id string) error {
-	if err := os.Remove(unfinished(dir, id, lockSuffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
-
 // Remove removes a session's files, the record first and the lock last. Missing files are
 // not an error, so guardian and server may both call it.
 func Remove(dir, id string) error {
@@ -159,12 +150,10 @@ func Remove(dir, id string) error {
 	}
 	var errs []error
 	for _, path := range paths(dir, id) {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, removeFile(path))
 	}
-	if len(errs) > 0 {
-		return fmt.Errorf("cannot remove the record: %w", errors.Join(errs...))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cannot remove the record: %w", err)
 	}
 	return nil
 }

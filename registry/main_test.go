@@ -43,7 +43,7 @@ func create(dir, id string) (*os.File, error) {
 		return nil, err
 	}
 	if err := Publish(lock, dir, id); err != nil {
-		return nil, errors.Join(err, lock.Close(), removeUnfinished(dir, id))
+		return nil, errors.Join(err, lock.Close(), removeFile(unfinished(dir, id, lockSuffix)))
 	}
 	return lock, nil
 }

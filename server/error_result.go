@@ -261,7 +261,7 @@ func findRunErrors(ctx context.Context, p *project.Project, run int64, after str
 		if !isOld {
 			r.reported[f.ID] = f.LastSeen
 		}
-		return isOld || f.AtEnd() && (above(&f) || f.LastLine == 0)
+		return isOld || f.IsEnd() && (above(&f) || f.LastLine == 0)
 	})
 	if r.total = len(all); r.total > answerErrors {
 		all[answerErrors-1] = all[max(answerErrors-1, lastOwn(all))]

@@ -9,6 +9,7 @@ import (
 
 	"pmcp/groups"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 )
 
@@ -35,10 +36,10 @@ func groupReport(ctx context.Context, p *project.Project, rep groups.Report, cha
 		}
 		m := memberReport(o, runs[i], st)
 		if runs[i] != nil && (o.Result == groups.WasStarted || o.Result == groups.BecameReady) {
-			m.Why = joinHints(m.Why, strings.Join(p.PortNotes(runs[i], o.Result == groups.BecameReady), "; "))
+			m.Why = prose.Join("; ", m.Why, strings.Join(p.PortNotes(runs[i], o.Result == groups.BecameReady), "; "))
 		}
 		if m.failed != 0 {
-			m.Why = joinHints(m.Why, p.TakenPort(ctx, runs[i]))
+			m.Why = prose.Join("; ", m.Why, p.TakenPort(ctx, runs[i]))
 		}
 		r.Members = append(r.Members, m)
 	}
@@ -97,7 +98,7 @@ func (r *groupRunResult) dropMembers(limit int) {
 		}
 	}
 	if len(r.Others) > 0 {
-		r.Hint = joinHints(r.Hint, "list_groups shows all members")
+		r.Hint = prose.Join("; ", r.Hint, "list_groups shows all members")
 	}
 }
 
@@ -127,7 +128,7 @@ func (r *groupRunResult) addFailures(ctx context.Context, p *project.Project, ou
 			r.Notice = outputNotice
 		}
 		if cut {
-			r.Hint = joinHints(strings.TrimSuffix(r.Hint, memberCut), memberCut)
+			r.Hint = prose.Join("; ", strings.TrimSuffix(r.Hint, memberCut), memberCut)
 		}
 	}
 	return nil
@@ -156,7 +157,7 @@ func (m *groupMemberReport) addCurrent(st *groups.Status) {
 		switch ms := &st.Members[i]; {
 		case ms.Process != m.Name:
 		case ms.Owner == "" && ms.Phase == groups.MemberStarting:
-			m.Why = joinHints(m.Why, withoutInvalid(ms.Why))
+			m.Why = prose.Join("; ", m.Why, withoutInvalid(ms.Why))
 		case ms.Owner != "" && m.Result == string(groups.Skipped):
 			m.State, m.PID, m.Run, m.ExitCode = ms.Status.State.String(), ms.Status.PID, ms.Status.Run, nil
 		}

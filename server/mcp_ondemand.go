@@ -16,6 +16,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/logstore/mask"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/upstream"
@@ -155,7 +156,7 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 	case !overHTTP: // over HTTP, the next call connects again
 		next = restartAdvice(name, "restart_process")
 	}
-	t.hint(joinHints(next, fmt.Sprintf("get_logs with process: %q and stream: \"mcp\" shows the messages", name)))
+	t.hint(prose.Join("; ", next, fmt.Sprintf("get_logs with process: %q and stream: \"mcp\" shows the messages", name)))
 	return &composedError{text: strings.TrimSuffix(t.b.String(), "\n"), cause: err, reports: reportedDeath(name, run, ended)}
 }
 
@@ -207,7 +208,7 @@ func mcpInfoOf(c *upstream.Conn, run int64) *mcpInfo {
 	}
 	st := c.Status()
 	return &mcpInfo{
-		State: st.State.String(), Why: st.Why, Server: joinNonEmpty(st.Name, st.Version), Protocol: st.Protocol,
+		State: st.State.String(), Why: st.Why, Server: prose.Join(" ", st.Name, st.Version), Protocol: st.Protocol,
 		Sent: st.Sent, Received: st.Received, SentBytes: st.SentBytes, ReceivedBytes: st.ReceivedBytes, InFlight: st.InFlight,
 		Errors: st.Errors, Refused: st.Refused, Garbage: st.Garbage, Unexpected: st.Unexpected, LastActivity: args.FormatTime(st.LastActivity),
 	}
@@ -218,7 +219,7 @@ func (m *mcpInfo) write(t *answerText) {
 	if m == nil {
 		return
 	}
-	t.part("mcp: %s", joinParts(": ", []string{m.State, m.Why}))
+	t.part("mcp: %s", prose.Join(": ", m.State, m.Why))
 	if m.Server != "" {
 		t.part(", %q, MCP %s", m.Server, m.Protocol)
 	}

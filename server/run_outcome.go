@@ -12,6 +12,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
 )
@@ -69,14 +70,14 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	case wait == project.UntilReady && now.Ready == nil && !now.Stored:
 		r.Hint = "readiness unchecked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
 	case watched > 0 && !now.Over():
-		r.Hint = joinHints(fmt.Sprintf("alive after %.1f s, readiness unchecked", watched.Seconds()), r.Hint)
+		r.Hint = prose.Join("; ", fmt.Sprintf("alive after %.1f s, readiness unchecked", watched.Seconds()), r.Hint)
 	case now.Ready == nil && !now.Over():
-		r.Hint = joinHints("readiness unchecked", r.Hint)
+		r.Hint = prose.Join("; ", "readiness unchecked", r.Hint)
 	}
 	if !started.Already {
-		r.Hint = joinHints(append(p.PortNotes(&now, watched > 0 || wait == project.UntilReady && !timedOut), r.Hint)...)
+		r.Hint = prose.Join("; ", append(p.PortNotes(&now, watched > 0 || wait == project.UntilReady && !timedOut), r.Hint)...)
 	}
-	r.Hint = joinNonEmpty(r.Hint, unread)
+	r.Hint = prose.Join(" ", r.Hint, unread)
 	return r, now, nil
 }
 
@@ -89,7 +90,7 @@ func (r *runResult) setNotReady(now *project.Run) {
 		r.Hint = "not ready: " + now.NotReady
 		return
 	}
-	r.Hint = joinParts(": ", []string{"not ready yet", now.NotReady}) + "; wait_for_process with until: ready continues the wait"
+	r.Hint = prose.Join(": ", "not ready yet", now.NotReady) + "; wait_for_process with until: ready continues the wait"
 }
 
 // describeEnd describes the end of a run that was expected to become ready. What else
@@ -153,7 +154,7 @@ func addOutput(ctx context.Context, p *project.Project, r *runResult, now *proje
 	}
 	if now.EndedBadly() {
 		if taken := p.TakenPort(ctx, now); !strings.Contains(r.Hint, taken) {
-			r.Hint = joinHints(r.Hint, taken)
+			r.Hint = prose.Join("; ", r.Hint, taken)
 		}
 	}
 	err = r.addErrors(ctx, p, now, e.after)
@@ -305,7 +306,7 @@ func textBytes(p *logstore.Page) (n int) {
 func (r *runResult) setDeath(text string) {
 	r.death = text
 	if len(r.Survivors) > 0 {
-		r.Hint = joinHints(r.Hint, "what it started is still running in the background: start it in the foreground, or with background: true, which waits until that listens; stop_process stops what is still running")
+		r.Hint = prose.Join("; ", r.Hint, "what it started is still running in the background: start it in the foreground, or with background: true, which waits until that listens; stop_process stops what is still running")
 	}
 }
 

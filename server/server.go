@@ -365,17 +365,6 @@ func isZero(argument json.RawMessage) bool {
 // always is the waits function of a tool whose calls may all wait for long.
 func always(*callFlags) bool { return true }
 
-// joinNonEmpty joins the words that are not empty with spaces.
-func joinNonEmpty(words ...string) string { return joinParts(" ", words) }
-
-// joinHints joins the hints that are not empty into one line.
-func joinHints(hints ...string) string { return joinParts("; ", hints) }
-
-// joinParts joins the parts that are not empty.
-func joinParts(separator string, parts []string) string {
-	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), separator)
-}
-
 const (
 	// pingTimeout is how long a client may take to answer a ping after its
 	// launcher has died.

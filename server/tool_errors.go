@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"pmcp/logstore"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 )
 
@@ -122,7 +123,7 @@ func getErrors(ctx context.Context, s *call, a getErrorsArgs) (getErrorsResult, 
 	}
 	hasNewerRun := func(f logstore.Fault) bool { return !slices.Contains(q.Runs, f.LastRun) }
 	if q.Runs != nil && slices.ContainsFunc(page[:len(r.Errors)], hasNewerRun) {
-		r.Hint = joinNonEmpty(r.Hint, "message, stack and cursor of an error are from the latest run that had it")
+		r.Hint = prose.Join(" ", r.Hint, "message, stack and cursor of an error are from the latest run that had it")
 	}
 	r.Summary = summarizeErrors(all)
 	return r, nil

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pmcp/groups"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 )
 
@@ -86,7 +87,7 @@ func (r *groupResult) fit(limit int, size func() int) {
 		for _, m := range all[len(all)-dropped:] {
 			r.Others[m.Phase]++
 		}
-		r.Hint = joinHints(r.Hint, "list_processes with group shows the other members")
+		r.Hint = prose.Join("; ", r.Hint, "list_processes with group shows the other members")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"pmcp/process/prose"
 	"pmcp/server/project"
 )
 
@@ -62,9 +63,9 @@ func sendInput(ctx context.Context, s *call, a sendInputArgs) (r sendInputResult
 		return r, err
 	}
 	r = sendInputResult{runResult: newRunResult(&done.Run), Bytes: done.Bytes}
-	r.Hint = joinHints(done.Hint, r.Hint)
+	r.Hint = prose.Join("; ", done.Hint, r.Hint)
 	if done.Prompt && !done.Run.Over() {
-		r.Hint = joinHints("it is at a prompt", r.Hint)
+		r.Hint = prose.Join("; ", "it is at a prompt", r.Hint)
 	}
 	if request.Wait == 0 {
 		r.NextCursor = done.After
@@ -82,7 +83,7 @@ func sendInput(ctx context.Context, s *call, a sendInputArgs) (r sendInputResult
 // of the run.
 func stepError(ctx context.Context, p *project.Project, run *project.Run, stopped *project.StepError, hint string, output outputArgs) error {
 	r := newRunResult(run)
-	r.Hint = joinHints(hint, r.Hint)
+	r.Hint = prose.Join("; ", hint, r.Hint)
 	if err := addOutput(ctx, p, &r, run, excerpt{outputArgs: output}); err != nil {
 		return errors.Join(stopped, err)
 	}

@@ -15,6 +15,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
@@ -78,7 +79,7 @@ func (r mcpToolsResult) write(t *answerText) {
 	}
 	for _, tool := range r.Tools {
 		call := fmt.Sprintf("%s(%s)", quoteUnlessPlain(tool.Name), upstream.OneLine(tool.Arguments))
-		lines = append(lines, joinParts(": ", []string{call, tool.Description}))
+		lines = append(lines, prose.Join(": ", call, tool.Description))
 	}
 	lines = slices.Concat(lines, offerLines("resource", r.Resources), offerLines("template", r.Templates), offerLines("prompt", r.Prompts))
 	for _, d := range r.Definitions {
@@ -122,7 +123,7 @@ func listMCPTools(ctx context.Context, s *call, a listMCPToolsArgs) (mcpToolsRes
 			return err
 		}
 		st := c.Status()
-		r.Name, r.Server, r.Protocol = c.Name(), joinNonEmpty(st.Name, st.Version), st.Protocol
+		r.Name, r.Server, r.Protocol = c.Name(), prose.Join(" ", st.Name, st.Version), st.Protocol
 		if len(a.Tools) == 0 {
 			r.Instructions = cut(st.Instructions, maxInstructions)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"pmcp/process/prose"
 	"pmcp/server/upstream"
 )
 
@@ -57,7 +58,7 @@ func newOffer(o upstream.Offer) mcpOffer {
 			optional = append(optional, a.Name+"?")
 		}
 	}
-	return mcpOffer{URI: o.URI + o.URITemplate, Name: o.Name, Arguments: joinParts(", ", append(required, optional...)), Description: summaryLine(cmp.Or(o.Description, o.Title))}
+	return mcpOffer{URI: o.URI + o.URITemplate, Name: o.Name, Arguments: prose.Join(", ", append(required, optional...)...), Description: summaryLine(cmp.Or(o.Description, o.Title))}
 }
 
 // offerLines returns a line for each of the offers, which begins with kind.

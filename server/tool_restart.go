@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"pmcp/process/prose"
 	"pmcp/server/project"
 )
 
@@ -110,5 +111,5 @@ func stillMembers(ctx context.Context, p *project.Project, names []string) strin
 			}
 		}
 	}
-	return joinHints(hints...)
+	return prose.Join("; ", hints...)
 }

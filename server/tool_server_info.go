@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/process/prose"
 	"pmcp/registry"
 	"pmcp/server/args"
 	"pmcp/server/upstream"
@@ -271,6 +272,6 @@ func (s *Server) ownServer() serverResult {
 // describe fills r from a registry record.
 func (r *serverResult) describe(record registry.Record) {
 	up := uptime(record.StartedAt)
-	r.PID, r.Version, r.Cwd, r.Client = record.Server.PID, record.Version, record.Cwd, joinNonEmpty(record.ClientName, record.ClientVersion)
+	r.PID, r.Version, r.Cwd, r.Client = record.Server.PID, record.Version, record.Cwd, prose.Join(" ", record.ClientName, record.ClientVersion)
 	r.UptimeSeconds, r.UptimeFormatted = int64(up.Seconds()), args.FormatAge(up)
 }

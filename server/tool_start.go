@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -81,7 +82,7 @@ func (r *runResult) addErrors(ctx context.Context, p *project.Project, run *proj
 		where = fmt.Sprintf("process: %q and after: %s", r.Name, after)
 	}
 	r.found, r.where = found, where
-	r.Hint = joinHints(r.Hint, found.restHint(where))
+	r.Hint = prose.Join("; ", r.Hint, found.restHint(where))
 	return nil
 }
 
@@ -91,7 +92,7 @@ func (r *runResult) dropError() {
 	r.Errors = r.Errors[:len(r.Errors)-1]
 	r.found.shown = r.Errors
 	if now := r.found.restHint(r.where); before == "" {
-		r.Hint = joinHints(r.Hint, now)
+		r.Hint = prose.Join("; ", r.Hint, now)
 	} else {
 		r.Hint = strings.Replace(r.Hint, before, now, 1)
 	}
@@ -240,7 +241,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	if r.KeptFor != "" && request.Keep != "" && s.o.Keep.DiesWith != "" {
 		ends = "the daemon, and what it keeps, may end with " + s.o.Keep.DiesWith
 	}
-	r.Hint = joinHints(append(started.Line.Notes, changed, owned, ends, started.Hint, r.Hint)...)
+	r.Hint = prose.Join("; ", append(started.Line.Notes, changed, owned, ends, started.Hint, r.Hint)...)
 	r.fit(output.limit())
 	return r, r.deathError()
 }
@@ -281,7 +282,7 @@ func (s *call) cutOffEnd(ctx context.Context, request project.StartRequest, outp
 	}
 	r, _, err = awaitStart(ctx, s.project, started, startTimeout(nil), output)
 	ago := args.FormatAge(time.Since(started.Run.EndedAt))
-	r.Hint = joinHints("this run ended "+ago+" ago, after an earlier call had stopped waiting; the same call now runs it again", r.Hint)
+	r.Hint = prose.Join("; ", "this run ended "+ago+" ago, after an earlier call had stopped waiting; the same call now runs it again", r.Hint)
 	r.fit(output.limit())
 	return r, true, err
 }

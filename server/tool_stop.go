@@ -10,6 +10,7 @@ import (
 
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/project"
 )
 
@@ -44,7 +45,7 @@ func newStoppedResult(one *project.Stopped) stoppedResult {
 }
 
 func (r *stoppedResult) line() string {
-	return joinParts(", ", []string{r.processResult.line(), r.Left})
+	return prose.Join(", ", r.processResult.line(), r.Left)
 }
 
 func (r stopResult) about() []reported {
@@ -119,7 +120,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	}
 	if len(stopped) == 1 {
 		one := &stopped[0]
-		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: joinNonEmpty(joinHints(one.Hint, none), unread)}, nil
+		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: prose.Join(" ", prose.Join("; ", one.Hint, none), unread)}, nil
 	}
 	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, maxClientName), State: process.Stopped.String()}}}
 	hints := []string{none}
@@ -129,7 +130,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 		hints = append(hints, stopped[i].Hint)
 		all.reports = append(all.reports, all.Processes[i].reported())
 	}
-	all.Hint = joinNonEmpty(joinHints(hints...), unread)
+	all.Hint = prose.Join(" ", prose.Join("; ", hints...), unread)
 	all.fit()
 	return all, nil
 }

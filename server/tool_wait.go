@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -141,7 +142,7 @@ func (r *runResult) setUnready(w *project.Waited, a *waitArgs) {
 	case a.Until == project.UntilReady && w.Run.Refuses():
 		r.setNotReady(&w.Run)
 	case w.TimedOut:
-		r.Hint = joinHints(w.Run.NotReady, r.Hint)
+		r.Hint = prose.Join("; ", w.Run.NotReady, r.Hint)
 	}
 }
 

@@ -31,6 +31,11 @@ func Ints(numbers []int) string {
 	return strings.Join(words, ", ")
 }
 
+// Join returns the parts that are not empty, with separator between them.
+func Join(separator string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(slices.Clone(parts), func(part string) bool { return part == "" }), separator)
+}
+
 // OrNone returns names for reading, at most 50 of them and "…" for the rest, or "none" if there
 // are no names.
 func OrNone(names []string) string {

@@ -19,3 +19,12 @@ func TestCutMarksWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+func TestListsLeaveOutWhatIsEmpty(t *testing.T) {
+	if got := Join("; ", "", "a", "", "b"); got != "a; b" {
+		t.Errorf("Join = %q, want a; b", got)
+	}
+	if got := OrNone(nil); got != "none" {
+		t.Errorf("OrNone of no names = %q, want none", got)
+	}
+}

@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -103,10 +104,7 @@ func (s *session) SubscribeToResource(string) {}
 func (s *session) SubscribedResources() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []string
-	for uri := range s.uris {
-		all = append(all, uri)
-	}
+	all := slices.Collect(maps.Keys(s.uris))
 	for _, l := range s.streams {
 		all = append(all, l.filter.ResourceSubscriptions...)
 	}
