@@ -5,6 +5,7 @@ go 1.26.0
 require (
 	charm.land/bubbletea/v2 v2.1.1 // screen of pmcp top
 	github.com/agnivade/levenshtein v1.2.2 // nearest name in errors
+	github.com/charmbracelet/x/ansi v0.11.9 // columns that text takes in a terminal; of bubbletea
 	github.com/creack/pty v1.1.24 // terminals
 	github.com/google/jsonschema-go v0.4.3 // schemas from structs
 	github.com/google/uuid v1.6.0 // session ids
@@ -25,7 +26,6 @@ require (
 require (
 	github.com/charmbracelet/colorprofile v0.4.3 // indirect
 	github.com/charmbracelet/ultraviolet v0.0.0-20261008173134-6b8d4baf91b4 // indirect
-	github.com/charmbracelet/x/ansi v0.11.9 // indirect
 	github.com/charmbracelet/x/term v0.2.2 // indirect
 	github.com/charmbracelet/x/termios v0.1.1 // indirect
 	github.com/charmbracelet/x/windows v0.2.2 // indirect

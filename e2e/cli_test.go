@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/creack/pty"
 )
@@ -170,16 +169,19 @@ func TestPersonIsToldWhatIsWrong(t *testing.T) {
 		arguments []string
 		want      string
 	}{
-		{[]string{"pss"}, `unknown command "pss"`},
+		{[]string{"pss"}, `unknown command: "pss"; did you mean ps?`},
+		{[]string{"version"}, "pmcp help lists the commands"},
 		{[]string{"logs", "wep"}, "did you mean web?"},
 		{[]string{"logs", "wep", "--all"}, "did you mean web?"},
 		{[]string{"logs", "-n", "-1"}, "-n: want a number from 0"},
 		{[]string{"logs", "--level", "loud"}, "--level: want trace"},
 		{[]string{"logs", "--grep", "("}, "--grep: error parsing regexp"},
 		{[]string{"logs", "--since", "yesterday"}, "since: want a time"},
-		{[]string{"logs", "web", "--run", "7"}, "run 7"},
-		{[]string{"logs", "--nope"}, "unknown flag: --nope"},
-		{[]string{"ps", "web"}, "web"},
+		{[]string{"logs", "web", "--run", "7"}, "no run 7; the latest is 1"},
+		{[]string{"logs", "--nope"}, "unknown flag: --nope; pmcp logs --help lists the flags"},
+		{[]string{"ps", "web"}, `pmcp ps takes no names, got "web"`},
+		{[]string{"stop"}, "name the processes: pmcp stop NAME"},
+		{[]string{"events", "-n", "-1"}, "-n: want a number from 0"},
 		{[]string{"start", "--keep", "session", "web"}, "want a duration"},
 		{[]string{"start", "--keep", "", "web"}, "want a duration"},
 		{[]string{"start", "--keep", "9d", "web"}, "want a duration"},
@@ -191,7 +193,52 @@ func TestPersonIsToldWhatIsWrong(t *testing.T) {
 	if out, _, _ := w.command(t, w.project, "__complete", "logs", ""); !strings.HasPrefix(out, "web\n") {
 		t.Errorf("completion: got %q, want web", out)
 	}
-	w.wantCommand(t, 0, []string{"completion", "bash"}, "__complete")
+	empty := t.TempDir()
+	check(t, os.Mkdir(filepath.Join(empty, ".git"), 0o755))
+	for command, what := range map[string]string{"ps": "processes", "logs": "lines", "errors": "errors", "events": "events"} {
+		want := "no " + what + " in " + empty + "; --all shows those of every project\n"
+		if out, said, code := w.command(t, empty, command); out != "" || said != want || code != 1 {
+			t.Errorf("%s where there is nothing: got %q, %q and exit code %d, want %q and 1", command, out, said, code, want)
+		}
+	}
+}
+
+// TestShellsCompleteNames has real shells complete a command by the scripts that pmcp prints.
+func TestShellsCompleteNames(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	s.must(t, "start_process", args{"name": "web", "command": "true", "wait": "exit", "timeout_ms": longWait})
+	s.must(t, "start_process", args{"name": "api", "command": "true", "wait": "exit", "timeout_ms": longWait})
+	const bash = `source <(pmcp completion bash)
+enable -n compopt # for bash itself only
+for typed in "pmcp logs w" "pmcp err" "pmcp logs --level de"; do
+	COMP_LINE=$typed COMP_POINT=${#typed} COMP_WORDS=($typed) COMP_CWORD=$(($(wc -w <<<"$typed") - 1)) COMPREPLY=() COMP_TYPE=9
+	__start_pmcp
+	echo "$typed: ${COMPREPLY[*]%% *}"
+done`
+	const fish = `pmcp completion fish | source
+for typed in "pmcp logs w" "pmcp err" "pmcp logs --level de"
+	echo $typed: (complete -C $typed | cut -f 1)
+end`
+	for shell, script := range map[string][]string{"bash": {"--norc", "-c", bash}, "fish": {"--no-config", "-c", fish}, "zsh": {"-f", "-c", "source <(pmcp completion zsh 2>&1 | sed 's/^compdef/: compdef/'); whence -w _pmcp"}} {
+		t.Run(shell, func(t *testing.T) {
+			t.Parallel()
+			needs(t, shell)
+			cmd := exec.Command(shell, script...)
+			cmd.Dir = w.project
+			cmd.Env = append(w.env, "PM_PROJECT_DIR=", "PATH="+filepath.Dir(binary(t))+":"+os.Getenv("PATH"))
+			out, err := cmd.CombinedOutput()
+			want := "pmcp logs w: web\npmcp err: errors\npmcp logs --level de: debug\n"
+			if shell == "zsh" {
+				want = "_pmcp: function\n"
+			}
+			if err != nil || string(out) != want {
+				t.Errorf("got %v and %q, want %q", err, out, want)
+			}
+		})
+	}
 }
 
 // TestPersonFollowsEveryLine checks that pmcp logs -f prints each line once and in order,
@@ -248,6 +295,7 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 	s := w.start(t)
 	file := filepath.Join(w.home, "hostile")
 	check(t, os.WriteFile(file, []byte(strings.Join(hostileLines, "\n")+"\n"), 0o600))
+	s.must(t, "start_process", args{"name": strings.Repeat("long-", 12), "command": "true", "args": []string{strings.Repeat("漢字", 30)}, "wait": "exit", "timeout_ms": longWait})
 	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine, file + "\x1b]0;owned\x07"}, "wait": "exit", "timeout_ms": longWait})
 	w.awaitCommand(t, []string{"ps"}, "crashed 1")
 	for _, stored := range []string{"logs", "errors", "events"} {
@@ -286,11 +334,21 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 			if i := strings.IndexFunc(l, hidden); i >= 0 {
 				t.Errorf("%q: got %q, want text only", c.command, l)
 			}
-			if c.command == "ps" && c.coloured && utf8.RuneCountInString(l) > 40 {
-				t.Errorf("ps: got a line of %d characters, want 40 at most: %q", utf8.RuneCountInString(l), l)
+			if n := columnsOf(l); c.command == "ps" && c.coloured && n > 40 {
+				t.Errorf("ps: got a line of %d columns, want 40 at most: %q", n, l)
 			}
 		}
 	}
+}
+
+// columnsOf returns how many columns a text of ASCII, Chinese and narrow signs takes in a terminal.
+func columnsOf(text string) (n int) {
+	for _, r := range text {
+		if n++; unicode.Is(unicode.Han, r) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestPersonStopsAndRestarts checks that a person stops and restarts what a server runs, and
@@ -317,7 +375,7 @@ func TestPersonStopsAndRestarts(t *testing.T) {
 	w.wantCommand(t, 1, []string{"stop", "web"}, "web is not running")
 	w.wantCommand(t, 1, []string{"restart", "api"}, "api is not running")
 	w.wantCommand(t, 2, []string{"stop", "wbe"}, "did you mean web?")
-	w.wantCommand(t, 2, []string{"restart"}, "requires at least 1 arg")
+	w.wantCommand(t, 2, []string{"restart"}, "name the processes")
 }
 
 // listedIn returns the processes in an answer of list_processes, by name.

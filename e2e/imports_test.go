@@ -65,6 +65,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},
 		"github.com/spf13/cobra":               {"pmcp/server/cli"},
 		"charm.land/bubbletea":                 {"pmcp/server/cli"},
+		"github.com/charmbracelet/x/ansi":      {"pmcp/server/cli"},
 		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},
 		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},
 		"github.com/modelcontextprotocol":      {}, // used only by tests

@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,6 +53,60 @@ func TestFullDiskIsReportedAndLosesNothing(t *testing.T) {
 	c.exitsWithin(t, endsWithin)
 	if lines := strings.Join(w.open(t).wholeLog(t, "echo"), "|"); !strings.Contains(lines, "got before|got during|got after") {
 		t.Errorf("got the stored lines %s, want all three", lines)
+	}
+}
+
+// TestPersonFollowsOverFullDisk checks that a person who reads or follows a log is told that its server
+// cannot store it, and sees every line once it can.
+func TestPersonFollowsOverFullDisk(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	c := w.open(t)
+	c.ok(t, "start_process", own(t, "echo", "echo"))
+	say := func(text string) {
+		t.Helper()
+		c.ok(t, "send_input", args{"process": "echo", "text": text})
+		c.ok(t, "wait_for_process", args{"process": "echo", "until": "log", "pattern": "got " + text + "$"})
+	}
+	say("before")
+	cmd := w.commandIn(t, w.project, "logs", "echo", "-f", "-n", "all")
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	said, err := cmd.StderrPipe()
+	check(t, err)
+	check(t, cmd.Start())
+	stuck := time.AfterFunc(answersWithin, func() { _ = cmd.Process.Kill() })
+	defer stuck.Stop()
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	lines := bufio.NewScanner(out)
+	shows := func(text string) {
+		t.Helper()
+		if !lines.Scan() || !strings.HasSuffix(lines.Text(), text) {
+			t.Fatalf("got %q, %v, want %s", lines.Text(), lines.Err(), text)
+		}
+	}
+	shows("ready")
+	shows("got before")
+	pid := c.serverPID(t)
+	limitFiles(t, pid, 4096)
+	say("during")
+	const want = "pmcp: a server holds its latest lines in memory, which are not shown: cannot store the log: "
+	warnings := bufio.NewScanner(said)
+	if !warnings.Scan() || !strings.HasPrefix(warnings.Text(), want) {
+		t.Errorf("the follower says %q, %v, want %q", warnings.Text(), warnings.Err(), want)
+	}
+	for _, command := range []string{"logs", "ps"} {
+		if _, text, code := w.command(t, w.project, command); code != 0 || !strings.HasPrefix(text, want) {
+			t.Errorf("%s: got exit code %d and %q, want %q", command, code, text, want)
+		}
+	}
+	limitFiles(t, pid, math.MaxUint64)
+	shows("got during")
+	say("after")
+	shows("got after")
+	if _, text, _ := w.command(t, w.project, "logs"); text != "" {
+		t.Errorf("logs: got %q once the disk takes lines again, want nothing", text)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // that runs the process carries it out.
 func (s *screen) actCommand(use, short, tool string) *cobra.Command {
 	c := &cobra.Command{
-		Use: use + " NAME…", Short: short, Args: cobra.MinimumNArgs(1), ValidArgsFunction: s.completeNames,
+		Use: use + " NAME…", Short: short, Args: takesNames, ValidArgsFunction: s.completeNames,
 		Example: "  pmcp " + use + " web\n  pmcp " + use + " web@feature    # of another project",
 		RunE:    func(cmd *cobra.Command, names []string) error { return s.act(cmd.Context(), tool, names) },
 	}
@@ -30,7 +30,7 @@ func (s *screen) actCommand(use, short, tool string) *cobra.Command {
 func (s *screen) startCommand() *cobra.Command {
 	keep := ""
 	c := &cobra.Command{
-		Use: "start NAME…", Short: "Start processes as they were started before, for the daemon to keep", Args: cobra.MinimumNArgs(1), ValidArgsFunction: s.completeNames,
+		Use: "start NAME…", Short: "Start processes as they were started before, for the daemon to keep", Args: takesNames, ValidArgsFunction: s.completeNames,
 		Example: "  pmcp start web\n  pmcp start --keep 7d web",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if err := project.CheckKeep(keep); err != nil { // else it would end with this command

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/logstore/line"
+	"pmcp/server/args"
 	"pmcp/server/config"
 )
 
@@ -25,18 +26,18 @@ const (
 )
 
 // IsCommand reports whether the arguments of pmcp are a command and not flags.
-func IsCommand(args []string) bool {
-	return len(args) > 0 && args[0] != "" && !strings.HasPrefix(args[0], "-")
+func IsCommand(arguments []string) bool {
+	return len(arguments) > 0 && arguments[0] != "" && !strings.HasPrefix(arguments[0], "-")
 }
 
 // Run runs the command in args and returns its exit code. A signal that asks pmcp to
 // end ends it, as it ends every program in a terminal.
-func Run(ctx context.Context, args []string, stdout, stderr *os.File) int {
+func Run(ctx context.Context, arguments []string, stdout, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	s := &screen{out: newTerminal(stdout), fd: stdout.Fd(), err: stderr, found: true}
 	root := s.commands()
-	root.SetArgs(args)
+	root.SetArgs(arguments)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
@@ -77,8 +78,20 @@ type place struct {
 func (s *screen) commands() *cobra.Command {
 	root := &cobra.Command{
 		Use: "pmcp", Short: "see what agents run", SilenceUsage: true, SilenceErrors: true,
-		SuggestionsMinimumDistance: 2,
+		Long:    "See what agents run. An MCP client starts pmcp without arguments; pmcp --help has the flags and variables for that.",
+		Example: "  pmcp ps\n  pmcp logs web -f",
+		RunE: func(c *cobra.Command, arguments []string) error {
+			var known []string
+			for _, command := range c.Commands() {
+				known = append(known, command.Name())
+			}
+			return fmt.Errorf("unknown command: %s; pmcp help lists the commands, pmcp --help the flags", args.QuoteWithNearest(arguments[0], known))
+		},
+		Args: cobra.ArbitraryArgs,
 	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return fmt.Errorf("%w; %s --help lists the flags", err, c.CommandPath())
+	})
 	reading := []*cobra.Command{s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand(), s.topCommand()}
 	root.AddCommand(reading...)
 	root.AddCommand(s.openCommand(), s.startCommand(), s.actCommand("stop", "Stop processes and all they started", "stop_process"),
@@ -90,8 +103,23 @@ func (s *screen) commands() *cobra.Command {
 		c.Flags().StringVar(&s.where.project, "project", "", "of this project: a path or a label (default: that of the current directory)")
 		c.MarkFlagsMutuallyExclusive("all", "project")
 	}
+	root.InitDefaultCompletionCmd("completion") // as for that argument: there are commands
+	if bash, _, err := root.Find([]string{"completion", "bash"}); err == nil {
+		script := bash.RunE
+		bash.RunE = func(c *cobra.Command, none []string) error {
+			fmt.Fprint(c.OutOrStdout(), bashWords)
+			return script(c, none)
+		}
+	}
 	return root
 }
+
+// bashWords is what cobra's script for bash takes from the package bash-completion, for where
+// that is not installed.
+const bashWords = `declare -F _get_comp_words_by_ref >/dev/null || _get_comp_words_by_ref() {
+    cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=("${COMP_WORDS[@]}") cword=$COMP_CWORD
+}
+`
 
 // read returns a reader of the database. The caller closes it.
 func (s *screen) read(ctx context.Context) (*reader, error) {
@@ -136,6 +164,35 @@ func (s *screen) whileRead(ctx context.Context) (_ context.Context, stop func(),
 		watching.Wait()
 		_ = ended.Close()
 	}, nil
+}
+
+// takesNone refuses arguments.
+func takesNone(c *cobra.Command, arguments []string) error {
+	if len(arguments) > 0 {
+		return fmt.Errorf("%s takes no names, got %.200q", c.CommandPath(), arguments[0])
+	}
+	return nil
+}
+
+// takesNames refuses a call without arguments.
+func takesNames(c *cobra.Command, arguments []string) error {
+	if len(arguments) == 0 {
+		return fmt.Errorf("name the processes: %s NAME…; pmcp ps lists them", c.CommandPath())
+	}
+	return nil
+}
+
+// sayNone says on stderr that a command that prints all there is has found nothing. One with a
+// filter stays silent, as grep does.
+func (s *screen) sayNone(r *reader, what string) {
+	if s.found || s.json {
+		return
+	}
+	if s.where.all {
+		s.complain("no " + what + " in any project")
+	} else {
+		s.complain("no " + what + " in " + r.project.Dir() + "; --all shows those of every project")
+	}
 }
 
 // completeNames returns the names of the processes, for the completion of a shell.

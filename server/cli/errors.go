@@ -68,7 +68,9 @@ func (s *screen) errors(ctx context.Context, arguments []string, since string, r
 	if err != nil {
 		return err
 	}
-	s.found = total > 0
+	if s.found = total > 0; q.Names == nil && since == "" {
+		s.sayNone(r, "errors")
+	}
 	for i := range all {
 		if err := s.fault(ctx, r, &all[i]); err != nil {
 			return err

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +28,10 @@ func (s *screen) eventsCommand() *cobra.Command {
 		Use: "events [NAME…]", Short: "Print what happened to processes by itself: crashes, restarts, limits", ValidArgsFunction: s.completeNames,
 		Example: "  pmcp events -f\n  pmcp events web --json",
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return s.events(cmd.Context(), names, min(max(lines, 0), maxEvents), follow)
+			if lines < 0 || lines > maxEvents {
+				return fmt.Errorf("-n: want a number from 0 to %d, got %d", maxEvents, lines)
+			}
+			return s.events(cmd.Context(), names, lines, follow)
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they come")
@@ -66,6 +70,9 @@ func (s *screen) events(ctx context.Context, arguments []string, n int, follow b
 	all, err := r.Events(ctx, r.dir, names, maxEvents)
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 && names == nil && !follow {
+		s.sayNone(r, "events")
 	}
 	seen := all
 	all = all[max(0, len(all)-n):]

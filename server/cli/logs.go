@@ -26,6 +26,11 @@ type logFlags struct {
 	run                int
 }
 
+// selectsNone reports whether the flags select all lines but for their number.
+func (f *logFlags) selectsNone() bool {
+	return f.since == "" && f.grep == "" && f.level == "" && f.run == 0
+}
+
 // defaultLines is how many lines pmcp logs prints unless flags say otherwise. maxLines is
 // the largest number that -n takes; all is unbounded.
 const (
@@ -51,6 +56,7 @@ func (s *screen) logsCommand() *cobra.Command {
 	c.Flags().StringVarP(&f.grep, "grep", "g", "", "only lines that match this regular expression (RE2)")
 	c.Flags().BoolVarP(&f.ignoreCase, "ignore-case", "i", false, "match --grep in upper and lower case")
 	c.Flags().StringVar(&f.level, "level", "", "only lines of this level or a higher one: trace, debug, info, warn, error, fatal")
+	_ = c.RegisterFlagCompletionFunc("level", cobra.FixedCompletions([]string{"trace", "debug", "info", "warn", "error", "fatal"}, cobra.ShellCompDirectiveNoFileComp))
 	c.Flags().IntVar(&f.run, "run", 0, "only this run: its number, or -1 for the latest")
 	return c
 }
@@ -83,6 +89,9 @@ func (s *screen) logs(ctx context.Context, names []string, f *logFlags) error {
 		return err
 	}
 	if err := v.print(ctx); ctx.Err() == nil {
+		if err == nil && v.query.Names == nil && f.selectsNone() {
+			s.sayNone(r, "lines")
+		}
 		return err
 	}
 	return nil
@@ -103,6 +112,10 @@ type logView struct {
 	progress *Progress // of a search
 	searched atomic.Int64
 }
+
+// silentFor is how long a follower waits for a line before it asks the servers whether they
+// can store any, which also has them try again.
+const silentFor = 5 * time.Second
 
 // searchTime is how long a search goes on before what it has found is printed.
 const searchTime = 500 * time.Millisecond
@@ -166,7 +179,12 @@ func (r *reader) runs(ctx context.Context, q logstore.Query, number int) (ids []
 		ids = append(ids, runs[i].ID)
 	}
 	if err == nil && len(ids) == 0 {
-		err = fmt.Errorf("--run: there is no run %d", number)
+		last := 0
+		runs, err = r.Runs(ctx, logstore.RunFilter{Project: q.Project, Names: q.Names, Current: true})
+		for i := range runs {
+			last = max(last, runs[i].Number)
+		}
+		err = errors.Join(fmt.Errorf("--run: there is no run %d; the latest is %d", number, last), err)
 	}
 	return ids, err
 }
@@ -240,8 +258,13 @@ func (v *logView) print(ctx context.Context) error {
 		if err := v.s.out.flush(); err != nil {
 			return err
 		}
-		if page, err = v.r.Follow(ctx, v.query); err != nil {
+		following, stop := context.WithTimeout(ctx, silentFor)
+		page, err = v.r.Follow(following, v.query)
+		if stop(); err != nil {
 			return err
+		}
+		if len(page.Lines) == 0 {
+			v.r.haveStored(ctx)
 		}
 		if err := errors.Join(v.page(ctx, page), v.s.out.flush()); err != nil {
 			return err
@@ -376,6 +399,9 @@ func (v *logView) head(ctx context.Context, at time.Time, run *logstore.Run) str
 	sum := 0
 	for _, b := range []byte(name) {
 		sum += int(b)
+	}
+	if v.s.out.width > 0 {
+		name = cut(name, max(minText, v.s.out.width/3))
 	}
 	return head + v.s.out.paint(nameColours[sum%len(nameColours)], name) + " | "
 }

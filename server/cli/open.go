@@ -19,7 +19,7 @@ import (
 func (s *screen) openCommand() *cobra.Command {
 	var noBrowser bool
 	c := &cobra.Command{
-		Use: "open", Short: "Show processes, logs and errors in a browser", Args: cobra.NoArgs,
+		Use: "open", Short: "Show processes, logs and errors in a browser", Args: takesNone,
 		Long:    "Serves one page on a loopback port and opens it in the browser. It ends when the page is closed.",
 		Example: "  pmcp open\n  pmcp open --no-browser    # prints the address, for a browser elsewhere on this machine",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.open(cmd.Context(), noBrowser) },

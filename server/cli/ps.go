@@ -22,7 +22,7 @@ import (
 
 func (s *screen) psCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "ps", Short: "List processes, running ones first", Args: cobra.NoArgs,
+		Use: "ps", Short: "List processes, running ones first", Args: takesNone,
 		Example: "  pmcp ps\n  pmcp ps --all --json | jq -r 'select(.ports) | .name'",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.ps(cmd.Context()) },
 	}
@@ -81,14 +81,8 @@ func (s *screen) ps(ctx context.Context) error {
 		}
 		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), now))
 	}
-	switch {
-	case len(runs) == 0 && !s.json:
-		if s.where.all {
-			s.complain("no processes in any project")
-		} else {
-			s.complain("no processes in " + r.project.Dir() + "; --all lists those of every project")
-		}
-	case len(rows) > 0:
+	s.sayNone(r, "processes")
+	if len(rows) > 0 {
 		err = s.out.table([]column{
 			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
 			{title: "CPU", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},

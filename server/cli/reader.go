@@ -39,8 +39,11 @@ type reader struct {
 	store   *logstore.Store
 	manager *process.Manager
 	project *project.Project
-	dir     string // the project; "" = all
-	records string // the directory of the servers' records
+	view    *project.Store
+	stderr  *os.File
+	told    []string // what tellNotStored has said
+	dir     string   // the project; "" = all
+	records string   // the directory of the servers' records
 }
 
 // openReader opens the database of the configuration. It reports on progress if the
@@ -64,7 +67,7 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 		return nil, err
 	}
 	view := project.NewStore(store, c.ProjectDir)
-	r := &reader{records: c.RegistryDir, log: view, store: store, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
+	r := &reader{records: c.RegistryDir, log: view, store: store, view: view, stderr: stderr, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
 	r.project, err = project.New(project.Options{Manager: r.manager, Store: view}).At(ctx, where.project, "", "")
 	if err != nil {
 		r.Close()
@@ -74,8 +77,21 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 		r.dir, r.log = "", store
 	}
 	view.ReachWindows(c.RegistryDir, 0)
-	_, _ = view.Runs(view.Fresh(ctx), logstore.RunFilter{Project: r.dir, Current: true}) // for all that the command reads
+	r.haveStored(ctx) // for all that the command reads
 	return r, nil
+}
+
+// haveStored has the servers whose processes the command is about store what they hold, and
+// says once of each that cannot why: the command does not show it.
+func (r *reader) haveStored(ctx context.Context) {
+	_, _ = r.view.Runs(r.view.Fresh(ctx), logstore.RunFilter{Project: r.dir, Current: true})
+	now := r.view.NotStored()
+	for _, why := range now {
+		if !slices.Contains(r.told, why) {
+			fmt.Fprintln(r.stderr, "pmcp: a server holds its latest lines in memory, which are not shown: "+line.Visible(why))
+		}
+	}
+	r.told = now
 }
 
 // A noDatabaseError is returned if no server has used the database yet.

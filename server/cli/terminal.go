@@ -2,13 +2,14 @@ package cli
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"io"
 	"os"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
 	"golang.org/x/sys/unix"
 
 	"pmcp/logstore/line"
@@ -42,9 +43,12 @@ func newTerminal(f *os.File) *terminal {
 		return t
 	}
 	t.width = cmp.Or(int(size.Col), 80) // a terminal that nobody has given a size
-	t.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	t.colour = os.Getenv("NO_COLOR") == "" && !dumb()
 	return t
 }
+
+// dumb reports whether the terminal can only print.
+func dumb() bool { return os.Getenv("TERM") == "dumb" }
 
 // paint returns text in a colour. The text must be safe to print.
 func (t *terminal) paint(c colour, text string) string {
@@ -62,11 +66,13 @@ func (t *terminal) println(text string) error {
 
 // json prints a value as one line of JSON.
 func (t *terminal) json(v any) error {
-	raw, err := json.Marshal(v)
-	if err == nil {
-		err = t.println(string(line.VisibleJSON(raw)))
+	var raw bytes.Buffer
+	e := json.NewEncoder(&raw)
+	e.SetEscapeHTML(false) // "<string>" is to be read and grepped
+	if err := e.Encode(v); err != nil {
+		return err
 	}
-	return err
+	return t.println(string(line.VisibleJSON(bytes.TrimSuffix(raw.Bytes(), []byte("\n")))))
 }
 
 // over makes what is printed remove the line of a progress first. Nothing may be buffered.
@@ -93,9 +99,9 @@ type cell struct {
 func (t *terminal) table(columns []column, rows [][]cell) error {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
-		widths[i] = utf8.RuneCountInString(c.title)
+		widths[i] = ansi.StringWidth(c.title)
 		for _, row := range rows {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i].text))
+			widths[i] = max(widths[i], ansi.StringWidth(row[i].text))
 		}
 	}
 	shown := t.fit(columns, widths)
@@ -106,13 +112,13 @@ func (t *terminal) table(columns []column, rows [][]cell) error {
 	for _, row := range append([][]cell{titles}, rows...) {
 		var b strings.Builder
 		for n, i := range shown {
-			text, pad := row[i].text, strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(row[i].text)))
-			last := n == len(shown)-1
+			text := cut(row[i].text, widths[i])
+			pad, last := strings.Repeat(" ", max(0, widths[i]-ansi.StringWidth(text))), n == len(shown)-1
 			switch {
 			case columns[i].right:
 				b.WriteString(pad + t.paint(row[i].c, text))
 			case last:
-				b.WriteString(t.paint(row[i].c, cut(text, widths[i])))
+				b.WriteString(t.paint(row[i].c, text))
 			default:
 				b.WriteString(t.paint(row[i].c, text) + pad)
 			}
@@ -120,18 +126,27 @@ func (t *terminal) table(columns []column, rows [][]cell) error {
 				b.WriteString("  ")
 			}
 		}
-		if err := t.println(strings.TrimRight(b.String(), " ")); err != nil {
+		text := strings.TrimRight(b.String(), " ")
+		if t.width > 0 {
+			text = ansi.Truncate(text, t.width, "…") // what stays may be too wide for a very narrow one
+		}
+		if err := t.println(text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// minLast is how many columns of the terminal the last column needs to be of use.
-const minLast = 12
+// minLast is how many columns of the terminal the last column needs to be of use, and minText
+// to how many texts are cut before others are left out.
+const (
+	minLast = 12
+	minText = 16
+)
 
-// fit returns the indexes of the columns that fit into the terminal, and narrows the last
-// one in widths.
+// fit returns the indexes of the columns that fit into the terminal, and narrows the last one
+// in widths. Before a column is left out, the texts that always stay, as long names, are cut to
+// a third of the terminal.
 func (t *terminal) fit(columns []column, widths []int) (shown []int) {
 	for i := range columns {
 		shown = append(shown, i)
@@ -139,7 +154,7 @@ func (t *terminal) fit(columns []column, widths []int) (shown []int) {
 	if t.width == 0 {
 		return shown
 	}
-	for {
+	for narrowed := false; ; {
 		used, worst, last := 0, 0, len(shown)-1
 		for n, i := range shown[:last] {
 			used += widths[i] + 2
@@ -148,18 +163,23 @@ func (t *terminal) fit(columns []column, widths []int) (shown []int) {
 			}
 		}
 		room := t.width - used
-		if room >= min(minLast, widths[shown[last]]) || len(shown) == 1 || columns[shown[worst]].rank == 0 {
+		switch {
+		case room >= min(minLast, widths[shown[last]]) || narrowed && columns[shown[worst]].rank == 0:
 			widths[shown[last]] = max(1, min(widths[shown[last]], room))
 			return shown
+		case narrowed:
+			shown = append(shown[:worst], shown[worst+1:]...)
+		default:
+			for _, i := range shown[:last] {
+				if columns[i].rank == 0 {
+					widths[i] = min(widths[i], max(minText, t.width/3))
+				}
+			}
+			narrowed = true
 		}
-		shown = append(shown[:worst], shown[worst+1:]...)
 	}
 }
 
-// cut returns text, or its first width-1 characters and an ellipsis.
-func cut(text string, width int) string {
-	if utf8.RuneCountInString(text) <= width {
-		return text
-	}
-	return string([]rune(text)[:max(0, width-1)]) + "…"
-}
+// cut returns text, or as much of its beginning as fits into width columns together with an
+// ellipsis.
+func cut(text string, width int) string { return ansi.Truncate(text, width, "…") }

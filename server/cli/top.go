@@ -26,7 +26,7 @@ const (
 
 func (s *screen) topCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "top", Short: "Watch processes with their CPU, memory and log", Args: cobra.NoArgs,
+		Use: "top", Short: "Watch processes with their CPU, memory and log", Args: takesNone,
 		Long:    "Shows the processes and the log of the selected one, once a second. Arrow keys select, q ends.",
 		Example: "  pmcp top\n  pmcp top --all",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return s.top(cmd.Context()) },
@@ -36,8 +36,8 @@ func (s *screen) topCommand() *cobra.Command {
 // top shows the live table until q or a signal ends it. The terminal is then as it was.
 func (s *screen) top(ctx context.Context) error {
 	s.found = true
-	if s.out.width == 0 || s.json {
-		return errors.New("top needs a terminal; pmcp ps prints the table once")
+	if s.out.width == 0 || s.json || dumb() {
+		return errors.New("top needs a terminal that moves its cursor; pmcp ps prints the table once")
 	}
 	r, err := s.read(ctx)
 	if err != nil {

@@ -115,21 +115,36 @@ func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 }
 
 // Stored waits until what a call has done here can be read by other windows. An error, or
-// storedWithin without an answer, means that they read it later.
-func (p *Project) Stored(ctx context.Context) {
+// storedWithin without an answer, means that they read it later, as the answer says.
+func (p *Project) Stored(ctx context.Context) (a StoredAnswer) {
 	if p.o.Store.table == nil { // a test without one
-		return
+		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, storedWithin)
 	defer cancel()
 	if err := p.o.Store.table.Stored(ctx); err != nil {
 		p.o.Log.Debug("what was done is stored later", "error", err)
+		a.Later = err.Error()
 	}
+	return a
 }
 
 // StoredMethod is the method by which a window waits until another one has stored what it has
-// done. It has no parameters and no result.
+// done. It has no parameters; its result is a StoredAnswer.
 const StoredMethod = "stored"
+
+// A StoredAnswer is the result of StoredMethod.
+type StoredAnswer struct {
+	Later string `json:"later,omitempty"` // why it is not stored yet; "" = it is
+}
+
+// NotStored returns why windows could not store what they had done when a read for a call of a
+// client asked them last: what they hold in memory was not read. It is sorted, without repetitions.
+func (s *Store) NotStored() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Compact(slices.Sorted(maps.Values(s.later)))
+}
 
 // How long the reads of a call wait for a sign of life of another window, for how long one that gave
 // none is not asked again, and how long a window that lives has to store what it has done: one
@@ -163,10 +178,14 @@ func (s *Store) haveStored(ctx context.Context, window string, acted bool) {
 	}
 	asking, cancel := context.WithTimeout(ctx, storedWithin)
 	defer cancel()
-	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, new(struct{}), within)
+	var answer StoredAnswer
+	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, &answer, within)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.later, window); answer.Later != "" {
+		s.later[window] = answer.Later
+	}
 	if errors.Is(err, socket.ErrUnknownOutcome) && ctx.Err() == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
 		maps.DeleteFunc(s.silent, func(_ string, since time.Time) bool { return time.Since(since) >= silentFor })
 		s.silent[window] = time.Now()
 	}
