@@ -170,7 +170,7 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 }
 
 const (
-	// selectBlock selects what scanBlock scans, of chunks. A chunk whose data is gone is damaged.
+	// selectBlock selects what blockRow.scan scans, of chunks. A chunk whose data is gone is damaged.
 	selectBlock = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c LEFT JOIN chunk_data d USING (id) WHERE `
 	// selectUnknown selects the same, but not the data of the chunk with the given id and sum.
 	selectUnknown = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c
@@ -208,6 +208,34 @@ func loadTail(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*blo
 
 // queryBlock returns the first block that a query yields, or nil. See queryChunk for known.
 func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, known *block, query string, args ...any) (*block, error) {
+	x, err := queryPacked(ctx, q, query, args...)
+	if x == nil || err != nil {
+		return nil, err
+	}
+	b, err := x.unpack(p)
+	if err != nil && known != nil && x.card.ID == known.id && x.stored.Sum == known.sum {
+		return known, nil
+	}
+	return b, err
+}
+
+// A blockRow is a block as its row holds it.
+type blockRow struct {
+	card     pack.Card
+	stored   pack.Stored
+	unpacked *block // nil: not yet
+}
+
+// loadPacked reads a stored chunk like loadChunk, and leaves it packed.
+func loadPacked(ctx context.Context, q db.Querier, id int64) (*blockRow, error) {
+	x, err := queryPacked(ctx, q, selectBlock+`c.id = ?`, id)
+	if db.IsCorrupt(err) {
+		return queryPacked(ctx, q, selectCard+`c.id = ?`, id)
+	}
+	return x, err
+}
+
+func queryPacked(ctx context.Context, q db.Querier, query string, args ...any) (*blockRow, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
@@ -216,37 +244,38 @@ func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, known *block,
 	if !rows.Next() {
 		return nil, rows.Err()
 	}
-	b := &block{}
-	if _, err := scanBlock(rows, p, b); err != nil {
-		if known != nil && b.id == known.id && b.sum == known.sum {
-			return known, nil
-		}
+	x := &blockRow{}
+	if err := x.scan(rows); err != nil {
 		return nil, fmt.Errorf("cannot read a chunk: %w", err)
 	}
-	return b, nil
+	return x, nil
 }
 
-// scanBlock reads and unpacks a row, and returns its id. It keeps the driver's blobs without copying them: the driver
-// allocates new ones for each row, and database/sql/driver forbids the driver to change them later. If the row is
-// damaged, the error is a damagedBlock.
-func scanBlock(row *sql.Rows, p *pack.Packer, b *block) (id int64, _ error) {
-	var c pack.Card
-	var s pack.Stored
+// scan reads a row. It keeps the driver's blobs without copying them: the driver allocates new ones for each row, and
+// database/sql/driver forbids the driver to change them later.
+func (x *blockRow) scan(row *sql.Rows) error {
+	c, s := &x.card, &x.stored
 	var meta, body sql.RawBytes
 	err := row.Scan((*stored)(&c.ID), (*stored)(&c.First), (*stored)(&c.Base), (*stored)(&c.Lines), (*stored)(&c.Bytes),
 		(*stored)(&s.Codec), (*stored)(&s.Sum), &meta, &body)
-	if err != nil {
-		return 0, err
+	s.Meta, s.Body = meta, body
+	return err
+}
+
+// unpack returns the block. The error is a damagedBlock.
+func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
+	if x.unpacked != nil {
+		return x.unpacked, nil
 	}
-	b.id, b.sum, b.first, b.base = c.ID, s.Sum, c.First, c.Base
+	c, s := x.card, x.stored
+	b := &block{id: c.ID, sum: s.Sum, first: c.First, base: c.Base}
 	if s.Sum >= 0 {
 		s.Sum &= math.MaxUint32 // the rest is cardSum
 	}
-	s.Meta, s.Body = meta, body
 	if b.meta, b.text, err = p.Unpack(c, &s); err != nil || !b.valid() || b.lines() != c.Lines {
-		return c.ID, &damagedBlock{c}
+		return nil, &damagedBlock{c}
 	}
-	return c.ID, nil
+	return b, nil
 }
 
 // maxBlocks is how many blocks a blockCache keeps, which take 1.3 MiB.
@@ -342,16 +371,19 @@ func (d *damagedBlock) gap(ctx context.Context, q db.Querier, run int64) (Gap, e
 func tailBlocks(ctx context.Context, q db.Querier, run, after, limit int64) (all []block, damaged []Gap, err error) {
 	lo, hi := db.RowRange(run)
 	all, err = queryAll(ctx, q, "read tail rows", func(row *sql.Rows, b *block) error {
-		_, err := scanBlock(row, nil, b)
-		var d *damagedBlock
-		if errors.As(err, &d) {
-			c := d.card
+		var x blockRow
+		if err := x.scan(row); err != nil {
+			return err
+		}
+		tail, err := x.unpack(nil)
+		if err != nil {
+			c := x.card
 			damaged = append(damaged, Gap{Run: run, At: time.Unix(0, c.Base), After: max(c.First-1, 0), Lines: c.Lines, Bytes: c.Bytes, Reason: reasonDamaged})
-			*b = block{}
 			return nil
 		}
+		*b = *tail
 		b.meta, b.text = bytes.Clone(b.meta), bytes.Clone(b.text)
-		return err
+		return nil
 	}, selectTail+`id BETWEEN ? AND ? AND first_line + lines > ? AND first_line < ? ORDER BY id`, lo, hi, after+1, limit)
 	all = slices.DeleteFunc(all, func(b block) bool { return b.lines() == 0 })
 	slices.SortFunc(all, func(a, b block) int { return int(a.first - b.first) })

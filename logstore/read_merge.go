@@ -23,12 +23,11 @@ type merger struct {
 	snap      *snapshot
 	page      *Page
 
-	matcher   *match.Matcher // of a search; nil: every line matches
-	countOnly bool           // count the matches instead of taking them
-	count     int64
-	deadline  time.Time      // zero: none
-	tails     map[int64]bool // the runs with tail rows; nil: not queried
-	ahead     *readAhead     // of a search of many runs; nil: each run is read by itself
+	matcher  *match.Matcher // of a search; nil: every line matches
+	counter  *blockCounter  // counts the matches; nil: they are taken
+	deadline time.Time      // zero: none
+	tails    map[int64]bool // the runs with tail rows; nil: not queried
+	ahead    *readAhead     // of a search of many runs; nil: each run is read by itself
 
 	heap    []*runReader
 	opened  []*runReader

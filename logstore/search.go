@@ -108,7 +108,11 @@ func (rd *reader) Search(ctx context.Context, q SearchQuery) (*Matches, error) {
 	var result *Matches
 	err = rd.withSnapshot(ctx, &p.scope, "search the log", func(uncut context.Context, snap *snapshot) error {
 		m := newMerger(uncut, ctx, snap, p)
-		m.matcher, m.countOnly, m.deadline = matcher, q.CountOnly, deadline
+		m.matcher, m.deadline = matcher, deadline
+		if q.CountOnly {
+			m.counter = newBlockCounter()
+			defer m.counter.running.Wait() // also after an error
+		}
 		result = &Matches{page: m.page, back: p.backward, Runs: m.page.Runs}
 		return m.search(&q, result)
 	})
@@ -141,7 +145,13 @@ func (m *merger) search(q *SearchQuery, result *Matches) error {
 	if result.More, err = m.merge(); err != nil {
 		return err
 	}
-	result.Lines, result.ReadBytes, result.Count = m.scanned, m.bytes, m.count+int64(len(m.page.Lines))
+	result.Lines, result.ReadBytes, result.Count = m.scanned, m.bytes, int64(len(m.page.Lines))
+	if c := m.counter; c != nil {
+		if err := c.finish(); err != nil {
+			return err
+		}
+		result.Count, result.ReadBytes = c.n, c.bytes
+	}
 	for _, l := range m.page.Lines {
 		result.Hits = append(result.Hits, Hit{Line: l, Offset: m.matcher.Offset(l.Text)})
 	}

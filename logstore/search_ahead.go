@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"slices"
 	"strconv"
 
@@ -125,16 +124,15 @@ func loadChunks(ctx context.Context, q db.Querier, p *pack.Packer, ids []int64) 
 	if len(ids) == 0 {
 		return blocks, nil
 	}
-	_, err := queryAll(ctx, q, "read chunks", func(row *sql.Rows, id *int64) error {
-		b := &block{}
-		var err error
-		*id, err = scanBlock(row, p, b)
-		var d *damagedBlock
-		if errors.As(err, &d) {
-			return nil
+	_, err := queryAll(ctx, q, "read chunks", func(row *sql.Rows, _ *int64) error {
+		var x blockRow
+		if err := x.scan(row); err != nil {
+			return err
 		}
-		blocks[*id] = b
-		return err
+		if b, err := x.unpack(p); err == nil {
+			blocks[b.id] = b
+		}
+		return nil
 	}, selectBlock+`c.id IN (SELECT value FROM json_each(?))`, jsonArray(ids))
 	if db.IsCorrupt(err) { // loadChunk tells which are damaged
 		err = nil
@@ -142,16 +140,16 @@ func loadChunks(ctx context.Context, q db.Querier, p *pack.Packer, ids []int64) 
 	return blocks, err
 }
 
-// fetch returns a block, or nil if its filter proves that nothing in it matches.
-func (r *runReader) fetch(p blockRef) (*block, error) {
+// fetch returns a block, or nil if it is gone or its filter proves that nothing in it matches.
+func (r *runReader) fetch(p blockRef) (*blockRow, error) {
 	m := r.m
 	if p.block != nil {
-		return p.block, nil
+		return &blockRow{unpacked: p.block}, nil
 	}
 	if m.ahead != nil {
 		if b := m.ahead.blocks[p.id]; b != nil {
 			delete(m.ahead.blocks, p.id)
-			return b, nil
+			return &blockRow{unpacked: b}, nil
 		}
 	}
 	if len(m.matcher.RequiredBits) > 0 && p.bytes >= match.FilterMinText {
@@ -160,7 +158,7 @@ func (r *runReader) fetch(p blockRef) (*block, error) {
 			return nil, err
 		}
 	}
-	return loadChunk(m.ctx, m.snap.q, m.snap.packer, p.id)
+	return loadPacked(m.ctx, m.snap.q, p.id)
 }
 
 // filter returns the filter of a chunk of the run, or nil if it has none. If it is not in memory, it is read together

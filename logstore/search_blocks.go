@@ -6,6 +6,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"iter"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -169,15 +171,22 @@ func (s *blockSource) withExtra(refs []blockRef, from, to int64, backward bool) 
 func (r *runReader) searchNext() error {
 	m, p := r.m, r.refs[0]
 	r.refs = r.refs[1:]
-	b, err := r.fetch(p)
+	x, err := r.fetch(p)
+	switch {
+	case x == nil:
+	case m.counter != nil:
+		m.counter.add(r, x)
+	default:
+		var b *block
+		if b, err = x.unpack(m.snap.packer); err == nil {
+			m.bytes += int64(len(b.text))
+			r.search(b)
+		}
+	}
 	if _, err = r.source.passOver(err); err != nil {
 		return err
 	}
 	m.scanned += p.lines
-	if b != nil {
-		m.bytes += int64(len(b.text))
-		r.search(b)
-	}
 	if m.backward {
 		r.pos = min(r.pos, p.first-1)
 	} else {
@@ -191,26 +200,15 @@ func (r *runReader) search(b *block) {
 	m := r.m
 	keep := m.limit - len(m.page.Lines) + 1
 	var found []foundLine
-	off, index := 0, int64(0) // a line's start, and its index
-	for off < len(b.text) {
-		start, end := m.matcher.Next(b.text, off)
-		if start < 0 {
-			break
-		}
-		index += int64(bytes.Count(b.text[off:start], newline))
-		if r.inBounds(b, index) {
-			if m.countOnly {
-				m.count++
-			} else if found = append(found, foundLine{index, start, end}); len(found) >= keep {
-				if !m.backward {
-					break
-				}
-				if len(found) >= 2*keep {
-					found = found[:copy(found, found[len(found)-keep:])]
-				}
+	for f := range r.matches(b) {
+		if found = append(found, f); len(found) >= keep {
+			if !m.backward {
+				break
+			}
+			if len(found) >= 2*keep {
+				found = found[:copy(found, found[len(found)-keep:])]
 			}
 		}
-		off, index = end+1, index+1
 	}
 	found = found[max(len(found)-keep, 0):]
 	if !m.backward {
@@ -219,6 +217,75 @@ func (r *runReader) search(b *block) {
 	r.found = r.found[:0]
 	for _, f := range found {
 		r.found = append(r.found, b.line(r.position.meta.id, f.index, b.text[f.start:f.end]))
+	}
+}
+
+// A blockCounter unpacks blocks and counts their matching lines beside the search, which reads the next ones.
+type blockCounter struct {
+	slots   chan struct{} // bounds the blocks that are counted at a time
+	running sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	n, bytes int64      // matching lines; size of the text
+	damaged  []damagedRead
+}
+
+type damagedRead struct {
+	source *blockSource
+	err    error
+}
+
+func newBlockCounter() *blockCounter {
+	return &blockCounter{slots: make(chan struct{}, runtime.GOMAXPROCS(0))}
+}
+
+func (c *blockCounter) add(r *runReader, x *blockRow) {
+	c.slots <- struct{}{}
+	c.running.Go(func() {
+		defer func() { <-c.slots }()
+		b, err := x.unpack(r.m.snap.packer)
+		n := int64(0)
+		if err == nil {
+			for range r.matches(b) {
+				n++
+			}
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if err != nil {
+			c.damaged = append(c.damaged, damagedRead{r.source, err})
+			return
+		}
+		c.n, c.bytes = c.n+n, c.bytes+int64(len(b.text))
+	})
+}
+
+// finish waits until all blocks are counted, and records the damaged ones.
+func (c *blockCounter) finish() error {
+	c.running.Wait()
+	for _, d := range c.damaged {
+		if _, err := d.source.passOver(d.err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// matches returns the matching lines of a block, in order. It only reads what the merger does not change.
+func (r *runReader) matches(b *block) iter.Seq[foundLine] {
+	return func(yield func(foundLine) bool) {
+		off, index := 0, int64(0) // a line's start, and its index
+		for off < len(b.text) {
+			start, end := r.m.matcher.Next(b.text, off)
+			if start < 0 {
+				return
+			}
+			index += int64(bytes.Count(b.text[off:start], newline))
+			if r.inBounds(b, index) && !yield(foundLine{index, start, end}) {
+				return
+			}
+			off, index = end+1, index+1
+		}
 	}
 }
 
