@@ -384,7 +384,10 @@ func (s *session) keep(stdin *os.File) project.Keep {
 	case s.hosted == nil:
 		return project.Keep{Keeper: host.NewCaller(s.dialDaemon, s.hello).Keeper}
 	}
-	k := project.Keep{Here: true, DiesWith: registry.DaemonRecord(s.c.RegistryDir, s.c.DatabasePath).DiesWith, Idle: hostedIdle, Disconnect: func() { s.hosted.Disconnect(stdin) }}
+	k := project.Keep{Here: true, DiesWith: registry.DaemonRecord(s.c.RegistryDir, s.c.DatabasePath).DiesWith, Idle: hostedIdle, Disconnect: func() {
+		s.hosted.Disconnect(stdin)
+		s.recordClient(registry.ClientDaemon, "")
+	}}
 	if s.hosted.Keeper {
 		k.Idle = keeperIdle
 	}
@@ -433,7 +436,7 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 		Keep: keep,
 	})
 	if keep.Here && s.hosted.Keeper {
-		s.recordClient("daemon", "")
+		s.recordClient(registry.ClientDaemon, "")
 	}
 }
 

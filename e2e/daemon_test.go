@@ -226,6 +226,33 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestDaemonKilledWhileAnotherWaitsIsReplaced kills a daemon that is ending, while the next one waits for its
+// end: what it kept is gone, and the next one serves.
+func TestDaemonKilledWhileAnotherWaitsIsReplaced(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t); w.removeDaemonLog(t) })
+	c := w.open(t)
+	pid := c.ok(t, "start_process", sh("web", "trap '' TERM; echo up; while :; do sleep 0.1; done").with("keep", "1h").with("ready", args{"log": "up"})).num("pid")
+	d := w.awaitDaemon(t)
+	check(t, syscall.Kill(d.guardian, syscall.SIGTERM))
+	locks, err := filepath.Glob(filepath.Join(w.registry, "daemon-*.lock"))
+	check(t, err)
+	if len(locks) != 1 || !poll(endsWithin, func() bool { id, err := os.ReadFile(locks[0]); return err == nil && len(id) == 0 }) {
+		t.Fatalf("the daemon with the locks %q still takes connections", locks)
+	}
+	w.detach(t)
+	_ = daemonKills["both"](d) // on a slow machine it has ended
+	var next daemonPIDs
+	if !poll(endsWithin, func() (found bool) { next, found = w.daemon(t); return found && next != d }) {
+		t.Fatalf("got the daemon %+v, want another than %+v", next, d)
+	}
+	c.ok(t, "start_process", sh("again", "exec sleep 1000").with("keep", "1h")).says(t, "kept for ")
+	if !poll(endsWithin, func() bool { _, err := os.Stat(fmt.Sprint("/proc/", pid)); return err != nil }) {
+		t.Error("got a process alive whose daemon was killed")
+	}
+}
+
 // TestDaemonListensWhereItIsTold checks that a daemon also listens at PM_DAEMON_SOCKET_PATH, which may be
 // relative to the directory of the session, that the socket goes with the daemon however that ends, and
 // that what is no socket is left alone.

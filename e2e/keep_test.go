@@ -58,7 +58,9 @@ func TestKeptProcessOutlivesSession(t *testing.T) {
 	other.ok(t, "start_process", args{"name": "web", "keep": "2d"}).want(t, args{"already_running": true, "run": 1}).says(t, "kept for ", "d ")
 	other.ok(t, "restart_process", args{"process": "web"}).want(t, args{"run": 2}).says(t, "kept for ", "d ")
 	other.ok(t, "get_logs", args{"process": "web", "run": 1}).says(t, "got one", "got two")
-	other.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
+	if r := other.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"}); strings.Contains(r.Text, "owned by") {
+		t.Errorf("got %s, want no owner: the daemon's is not told elsewhere", r.Text)
+	}
 	other.ok(t, "start_process", args{"name": "web", "keep": "1h"}).want(t, args{"run": 3}).says(t, "kept for ")
 	other.ok(t, "start_process", sh("second", "exec sleep 1000").with("keep", "1h"))
 	other.ok(t, "stop_process", args{"process": "web,second"})
@@ -235,6 +237,7 @@ func TestDaemonServesClientsOfShim(t *testing.T) {
 	if !poll(endsWithin, func() bool { _, err := os.Stat(fmt.Sprint("/proc/", mine)); return err != nil }) {
 		t.Error("got a process alive whose session has ended")
 	}
+	other.ok(t, "get_server_info", nil).says(t, ": runs what the daemon keeps")
 	other.ok(t, "restart_process", args{"process": "web"}).want(t, args{"run": 2})
 	other.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
 }
@@ -530,6 +533,28 @@ func TestKeptProcessHasLimitsOfCaller(t *testing.T) {
 	if kept := print(limits.with("name", "kept").with("keep", "1h")); kept != own || !strings.HasPrefix(own, "300 ") || !strings.HasSuffix(own, " 7") {
 		t.Errorf("got the limits %q kept, %q in the session; want them equal, from 300 to 7", kept, own)
 	}
+}
+
+// TestKeptProcessIsRestartedWithoutSession checks that a process that a session keeps alone is restarted by
+// its policy after a SIGKILL of that session, until the same time.
+func TestKeptProcessIsRestartedWithoutSession(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	c := w.open(t)
+	pid := c.ok(t, "start_process", sh("web", "exec sleep 1000").with("keep", "2d").with("restart", "always")).num("pid")
+	c.signal(t, syscall.SIGKILL)
+	c.exit(t)
+	check(t, syscall.Kill(pid, syscall.SIGKILL))
+	other := w.open(t)
+	var r result
+	if !poll(answersWithin, func() bool { r = other.info(t, "web"); return r.str("state") == "running" && r.num("run") == 2 }) {
+		t.Fatalf("got %s, want it restarted", r.Text)
+	}
+	if left := r.str("kept_for"); !strings.HasPrefix(left, "2d 0h") && !strings.HasPrefix(left, "1d 23h") {
+		t.Errorf("got %q, want it kept for the rest of 2 days", left)
+	}
+	other.ok(t, "stop_process", args{"process": "web"})
 }
 
 // TestGroupKeepsAgain checks that the start of a group has the daemon start the members that it has

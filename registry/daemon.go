@@ -29,8 +29,12 @@ const (
 // maxDaemonLock is how many bytes of a daemon's lock are read: those of an id.
 const maxDaemonLock = 64
 
-// TransportDaemon is the Transport of a daemon's record.
-const TransportDaemon = "daemon"
+// TransportDaemon is the Transport of a daemon's record, and ClientDaemon the ClientName of a session
+// of the daemon that has no client, or none any more.
+const (
+	TransportDaemon = "daemon"
+	ClientDaemon    = "daemon"
+)
 
 // Daemon reports whether the record is that of a daemon.
 func (r Record) Daemon() bool { return r.Transport == TransportDaemon }

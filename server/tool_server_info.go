@@ -249,7 +249,7 @@ func daemonStatus(r *registry.Record, daemons map[int]bool) string {
 		return "the daemon, may end with " + r.DiesWith
 	case r.Daemon():
 		return "the daemon"
-	case daemons[r.Parent.PID] && r.ClientName == "daemon":
+	case daemons[r.Parent.PID] && r.ClientName == registry.ClientDaemon:
 		return "runs what the daemon keeps"
 	}
 	return ""

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -180,9 +181,15 @@ func (h *Host) handle(ctx context.Context, c conn) {
 // refuse answers a Hello with an error. A caller that finds the end of the connection instead
 // tries again: by then there is another daemon.
 func (h *Host) refuse(c net.Conn, err error) {
-	if !errors.Is(err, errEnding) {
-		h.respond(c, answer{Error: err.Error()})
+	if errors.Is(err, errEnding) {
+		return
 	}
+	level := slog.LevelWarn
+	if errors.Is(err, io.EOF) { // as the doctor does, to see that it can connect
+		level = slog.LevelDebug
+	}
+	h.o.Log.Log(context.Background(), level, "refused a connection", "error", err)
+	h.respond(c, answer{Error: err.Error()})
 }
 
 // read reads and checks the Hello.
@@ -229,9 +236,6 @@ func readHello(c net.Conn) ([]byte, error) {
 
 // respond sends the answer. The peer may be gone.
 func (h *Host) respond(c net.Conn, a answer) {
-	if a.Error != "" {
-		h.o.Log.Warn("refused a connection", "error", a.Error)
-	}
 	line, err := json.Marshal(a)
 	if err != nil {
 		h.o.Log.Error("cannot encode an answer", "error", err)

@@ -36,7 +36,7 @@ func (h *Host) serveTCP(ctx context.Context, l *net.TCPListener) {
 		conns.Go(func() {
 			defer func() { <-free }()
 			if h.o.Token == "" {
-				h.respond(c, answer{Error: "TCP needs PM_DAEMON_TOKEN"})
+				h.refuse(c, errors.New("TCP needs PM_DAEMON_TOKEN"))
 				_ = c.Close()
 				return
 			}

@@ -389,6 +389,9 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 	if err := json.Unmarshal(answer, &a); err != nil {
 		return Stopped{Run: run}, fmt.Errorf("%s: invalid answer of its owner: %w", run.Spec.Name, err)
 	}
+	if run.IsKept() {
+		run.Owner = nil // the daemon, as for its other answers
+	}
 	run.State, _ = process.ParseState(a.State)
 	run.Status.Run, run.PID, run.Ready = a.Run, 0, nil
 	if ended, err := time.Parse(time.RFC3339Nano, a.EndedAt); err == nil {

@@ -298,7 +298,11 @@ func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Conte
 			conns.Go(func() {
 				defer func() { <-free }()
 				if pid, err := l.peer(c); err != nil {
-					l.log.Warn("refused a connection to the socket", "pid", pid, "error", err)
+					level := slog.LevelWarn
+					if errors.Is(err, os.ErrNotExist) { // the peer has ended
+						level = slog.LevelDebug
+					}
+					l.log.Log(ctx, level, "refused a connection to the socket", "pid", pid, "error", err)
 					l.respond(c, response{Refused: true, Error: "refused: " + err.Error()})
 					return
 				}
