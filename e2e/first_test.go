@@ -26,6 +26,14 @@ func TestFirstRun(t *testing.T) {
 			logs: "XDG_RUNTIME_DIR cannot be used"},
 		{name: "read-only home", script: `mount --bind "$HOME" "$HOME" && mount -o remount,ro,bind "$HOME" && exec "$0"`, health: "degraded", variables: map[string]string{"XDG_RUNTIME_DIR": "HOME/run"},
 			says: []string{"read-only file system; set PM_DATABASE_PATH to a file", "set PM_REGISTRY_DIR"}, logs: "set PM_REGISTRY_DIR to a directory that can be written"},
+		{name: "no directory for a home", health: "degraded", variables: map[string]string{"HOME": "/dev/null"},
+			says: []string{"not a directory; set PM_DATABASE_PATH to a file", "set PM_REGISTRY_DIR"}, logs: "set PM_REGISTRY_DIR to a directory that can be written"},
+		{name: "full disk", health: "degraded", variables: map[string]string{"XDG_RUNTIME_DIR": "HOME/run"},
+			script: `mount -t tmpfs -o size=64k none "$HOME" && mkdir "$HOME/project" && cd "$HOME/project" && { head -c 100k /dev/zero >"$HOME/full" 2>/dev/null || exec "$0"; }`,
+			says:   []string{"full; free space there, or set PM_DATABASE_PATH to a file", "set PM_REGISTRY_DIR"}, logs: "no space left"},
+		{name: "spaces in the home", health: "healthy", variables: map[string]string{"HOME": "HOME/ein Haus, größer"},
+			says: []string{"HOME/ein Haus, größer/.local/state/pmcp/pmcp.db", "storage ok"}},
+		{name: "no home", health: "healthy", script: `unset HOME; exec "$0"`, variables: map[string]string{"TMPDIR": "HOME/tmp"}, says: []string{"database: HOME/tmp/pmcp-", "storage ok"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,8 @@ type Options struct {
 	// rows and events. Nil masks nothing.
 	Mask *mask.Masker
 	// Logger receives reports of storage problems. Nil discards them.
-	Logger *slog.Logger
+	Logger          *slog.Logger
+	checkFileSystem func(path string) error // nil = db.CheckFileSystem; tests replace it
 }
 
 const (
@@ -63,6 +64,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Alive == nil {
 		o.Alive = func(string, string) bool { return false }
+	}
+	if o.checkFileSystem == nil {
+		o.checkFileSystem = db.CheckFileSystem
 	}
 	return o
 }

@@ -63,7 +63,7 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 		s.memoryReason = err.Error()
 		ids.session = 1
 	default:
-		if err := db.CheckFileSystem(f.Path); err != nil {
+		if err := o.checkFileSystem(f.Path); err != nil {
 			s.log.Warn("the log database is not safe", "error", err)
 		}
 		if f.Quarantined != "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -451,6 +452,23 @@ func TestDefinitionsAreReadableBeforeAndAfterFlush(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(openTest(t, Options{Path: path}), map[string]string{"web": `{"command":"a"}`})
+}
+
+// TestNetworkFileSystemIsReported checks that a database on a network file system is used, with a
+// warning.
+func TestNetworkFileSystemIsReported(t *testing.T) {
+	var log strings.Builder
+	path := filepath.Join(t.TempDir(), "log.db")
+	s, err := Open(t.Context(), Options{
+		Path: path, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		checkFileSystem: func(path string) error { return errors.New(path + " is on NFS") },
+	})
+	checkError(t, err)
+	put(s, startRun(s, "/p", "web"), 1, 1)
+	checkError(t, errors.Join(s.Flush(t.Context()), s.Close()))
+	if got := log.String(); strings.Count(got, "the log database is not safe") != 1 || !strings.Contains(got, path+" is on NFS") {
+		t.Errorf("got the log %q, want one warning", got)
+	}
 }
 
 // TestReadOnlyStoreChangesNothing checks that a Store that only reads creates, migrates and

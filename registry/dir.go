@@ -124,7 +124,7 @@ var ErrUnsafeDir = errors.New("unsafe registry directory")
 // exist, and checks it.
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		// The check has the better error for a file that is in the way.
+		// The check has the better error for a file in place of the directory.
 		if unsafe := checkSafe(dir); errors.Is(unsafe, ErrUnsafeDir) {
 			return unsafe
 		}
@@ -179,6 +179,9 @@ func openDir(dir string) (*os.File, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
+		if _, err := os.Lstat(dir); errors.Is(err, unix.ENOTDIR) { // as below a HOME of /dev/null
+			return nil, &os.PathError{Op: "open", Path: dir, Err: os.ErrNotExist}
+		}
 		return nil, fmt.Errorf("%w: %s is a symbolic link or not a directory", ErrUnsafeDir, dir)
 	case err != nil:
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}

@@ -135,7 +135,7 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	must(t, os.Mkdir(good, 0o755))
 	link := filepath.Join(root, "link")
 	must(t, os.Symlink(good, link))
-	unsafe := map[string]string{"a file": plain, "below a file": filepath.Join(plain, "x"), "open to others": open, "a link": link}
+	unsafe := map[string]string{"a file": plain, "open to others": open, "a link": link}
 	if os.Getuid() == 0 {
 		others := filepath.Join(root, "others")
 		must(t, os.Mkdir(others, 0o700))
@@ -156,6 +156,13 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 		if _, err := Sweep(t.Context(), dir, nil); !errors.Is(err, ErrUnsafeDir) {
 			t.Errorf("Sweep of %s: %v, want ErrUnsafeDir", name, err)
 		}
+	}
+	below := filepath.Join(plain, "x", "y") // as with a HOME of /dev/null: a server can do without a record
+	if _, err := create(below, uuid.NewString()); err == nil || errors.Is(err, ErrUnsafeDir) {
+		t.Errorf("create below a file: %v, want an error that is not ErrUnsafeDir", err)
+	}
+	if all, err := List(below); err != nil || len(all) > 0 {
+		t.Errorf("List below a file: %v, %v, want none", all, err)
 	}
 	lock, err := create(good, uuid.NewString())
 	if err != nil {

@@ -33,10 +33,13 @@ func checkFileSystem(path string, kind func(path string) (uint32, error)) error 
 	}
 }
 
-// advise adds what to do to the error of a place that cannot be written.
+// advise adds what to do to the error of a place that cannot be written. Nil stays nil.
 func advise(err error) error {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+	switch {
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%w; set PM_DATABASE_PATH to a file in a directory that can be written", err)
+	case IsDiskFull(err):
+		return fmt.Errorf("%w; free space there, or set PM_DATABASE_PATH to a file on another disk, and start a new session", err)
 	}
 	return err
 }

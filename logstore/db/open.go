@@ -44,6 +44,7 @@ func Open(ctx context.Context, path string, limits Limits, crashed func([]Owner)
 	}
 	f := &File{Path: path, limits: limits}
 	defer func() {
+		err = advise(err)
 		switch {
 		case errors.Is(err, ErrNewerSchema), errors.Is(err, ErrForeign), errors.Is(err, errUnsafe):
 			f.CloseUnchanged()
@@ -52,7 +53,7 @@ func Open(ctx context.Context, path string, limits Limits, crashed func([]Owner)
 		}
 	}()
 	if err := f.openLocks(ctx); err != nil {
-		return nil, advise(err)
+		return nil, err
 	}
 	err = f.connectOrRepair(ctx, func() error {
 		if err := f.connect(ctx, crashed); err != nil {
