@@ -31,7 +31,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/socket":          {"pmcp/registry"},
 		"pmcp/server/stdio":           {"pmcp/process/prose", "pmcp/server/jsonrpc"},
 		"pmcp/server/stdio/stdiotest": {}, // used only by tests
-		"pmcp/server/upstream":        {"pmcp/server/jsonrpc"},
+		"pmcp/server/upstream":        {"pmcp/server/args", "pmcp/server/jsonrpc"},
 		"pmcp/groups":                 {"pmcp/process", "pmcp/process/prose"},
 		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed", "pmcp/process/prose"},
 		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match", "pmcp/logstore/pack"},
@@ -55,7 +55,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/process/prose", "pmcp/registry"},
-		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/server/args", "pmcp/server/socket"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/server/args", "pmcp/server/socket", "pmcp/server/upstream"},
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{

@@ -165,7 +165,7 @@ func TestStaleMCPServerIsListed(t *testing.T) {
 }
 
 // TestMCPLimitsAreVariables checks the variables that limit a server's start, its messages and the
-// number of servers on demand.
+// number of servers on demand, and the first two in the environment of one server.
 func TestMCPLimitsAreVariables(t *testing.T) {
 	t.Parallel()
 	w := newUpstreamWorld(t)
@@ -190,6 +190,22 @@ func TestMCPLimitsAreVariables(t *testing.T) {
 	}
 	if r := s.tool(t, "call_mcp_tool", onDemand(t, "big 6000")); !r.Error || !strings.Contains(r.Text, "the limit is 5000") {
 		t.Errorf("got %.300s, want that the limit is 5000", r.Text)
+	}
+	own := func(name, value string, arguments args) args { return arguments.with("env", args{name: value}) }
+	if r := s.must(t, "call_mcp_tool", own("PM_MCP_MAX_MESSAGE_BYTES", "9000", onDemand(t, "big 6000"))); len(r.Text) != 6000 {
+		t.Errorf("got %.300s, want 6000 bytes: the server has a limit of its own", r.Text)
+	}
+	mute := args{"command": "sleep", "args": []string{"300"}}
+	if r := s.tool(t, "list_mcp_tools", own("PM_MCP_STARTUP_TIMEOUT", "1ms", mute)); !r.Error || !strings.Contains(r.Text, "within 1ms; PM_MCP_STARTUP_TIMEOUT in its env gives it longer") {
+		t.Errorf("got %s, want that it is not up within 1ms", r.Text)
+	}
+	for _, r := range []result{
+		s.tool(t, "list_mcp_tools", own("PM_MCP_STARTUP_TIMEOUT", "2h", mute)),
+		s.tool(t, "start_process", own("PM_MCP_STARTUP_TIMEOUT", "2h", mute).with("name", "mute").with("stdio", "mcp")),
+	} {
+		if !r.Error || !strings.Contains(r.Text, "argument env: PM_MCP_STARTUP_TIMEOUT: want a duration from 1ms to 1h") {
+			t.Errorf("got %s, want the limit refused", r.Text)
+		}
 	}
 }
 

@@ -38,18 +38,18 @@ type Options struct {
 	// refused.
 	AwaitLine func(ctx context.Context, run int64, match func(stream uint8, text string) bool) (line string, err error)
 	// TakeStdio receives the standard streams of each run whose Stdio is "mcp",
-	// right after the run's start, and becomes their owner. TakeStdio must not
-	// block. The owner must read stdout to the end, which comes no later than the
+	// right after the run's start, and becomes their owner. env is the run's
+	// Spec.Env. TakeStdio must not block. The owner must read stdout to the end, which comes no later than the
 	// end of the first process, and close stdout after processing everything:
 	// only then does the run count as ended. The Manager closes stdin to stop the
 	// run. The owner reports readiness with SetReady. If TakeStdio is nil, a Spec
 	// with Stdio "mcp" is refused.
-	TakeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
+	TakeStdio func(name string, run int64, env map[string]string, stdin io.WriteCloser, stdout io.ReadCloser)
 	// TakeHTTP receives the URL of each run whose Stdio is "mcp-http" once the run
-	// listens there. ctx ends with the run. TakeHTTP must not block. The caller
+	// listens there. ctx ends with the run, env is as for TakeStdio. TakeHTTP must not block. The caller
 	// reports readiness with SetReady. If TakeHTTP is nil, a Spec with Stdio
 	// "mcp-http" is refused.
-	TakeHTTP func(ctx context.Context, name string, run int64, url string)
+	TakeHTTP func(ctx context.Context, name string, run int64, env map[string]string, url string)
 	// Allowed are the absolute files and directories that executables may come
 	// from (PM_ALLOWED_COMMANDS). Nil means any.
 	Allowed []string

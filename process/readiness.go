@@ -146,7 +146,7 @@ func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
 		}
 		if r.publish(e) {
 			if r.url != "" {
-				m.o.TakeHTTP(run, r.spec.Name, r.run, r.url)
+				m.o.TakeHTTP(run, r.spec.Name, r.run, r.spec.Env, r.url)
 			}
 			return
 		}

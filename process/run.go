@@ -95,7 +95,7 @@ type runDeps struct {
 	// open holds each *Run whose streams are still being read.
 	open *sync.Map
 	// takeStdio is Options.TakeStdio.
-	takeStdio func(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser)
+	takeStdio func(name string, run int64, env map[string]string, stdin io.WriteCloser, stdout io.ReadCloser)
 	// listened reports whether the tree of a run was seen to listen on a TCP port.
 	listened func(run int64) bool
 	// handOver is how long after the end of its first process the tree of a service
@@ -126,7 +126,7 @@ func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDe
 	for _, out := range c.outputs {
 		if out.stream == Stdout && spec.mcp() {
 			r.messages = newMessages(out.file)
-			d.takeStdio(spec.Name, id, c.stdin, r.messages)
+			d.takeStdio(spec.Name, id, spec.Env, c.stdin, r.messages)
 			continue
 		}
 		r.readers = append(r.readers, newReader(out.file, spec.PTY, func(at time.Time, p []byte) {

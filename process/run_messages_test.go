@@ -26,7 +26,7 @@ func newTaker() *taker {
 	return k
 }
 
-func (k *taker) take(_ string, _ int64, stdin io.WriteCloser, stdout io.ReadCloser) {
+func (k *taker) take(_ string, _ int64, _ map[string]string, stdin io.WriteCloser, stdout io.ReadCloser) {
 	k.mu.Lock()
 	k.stdin = stdin
 	k.mu.Unlock()

@@ -24,12 +24,11 @@ import (
 
 // withMCPOnDemand is withMCP for an MCP server that is given as a command.
 func (s *call) withMCPOnDemand(ctx context.Context, target mcpTarget, use func(*upstream.Conn) error) error {
-	def := project.Definition{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: target.Env}
+	def := project.Definition{Command: target.Command, Args: target.Args, Cwd: target.Cwd, Env: target.Env, Streams: project.Streams{Stdio: process.StdioMCP}}
 	spec, err := s.project.Spec("mcp", def, false)
 	if err != nil {
 		return err
 	}
-	spec.Stdio = process.StdioMCP
 	if spec.Name, err = onDemandName(spec, s.o.Session, s.o.Mask); err != nil {
 		return err
 	}

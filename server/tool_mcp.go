@@ -390,7 +390,7 @@ func (s *call) mcpConn(ctx context.Context, argument string) (*upstream.Conn, er
 	}
 	c := s.o.Upstream.Conn(name)
 	if run.Spec.Stdio == process.StdioHTTP && run.State == process.Running && (c == nil || c.Run() != run.RunID) { // it does not listen yet
-		run, _, err = s.project.Await(ctx, name, run.RunID, project.UntilReady, upTimeout)
+		run, _, err = s.project.Await(ctx, name, run.RunID, project.UntilReady, s.o.Upstream.StartTimeout(run.Spec.Env))
 		c = s.o.Upstream.Conn(name)
 		switch {
 		case err != nil:
@@ -413,9 +413,6 @@ func (s *call) mcpConn(ctx context.Context, argument string) (*upstream.Conn, er
 	}
 	return c, nil
 }
-
-// upTimeout bounds the wait until an MCP server listens on its port.
-const upTimeout = 30 * time.Second
 
 // errNotSent is returned when a call was not sent because its server did not start
 // in time.

@@ -14,6 +14,7 @@ import (
 	"pmcp/process/command"
 	"pmcp/process/ports"
 	"pmcp/server/args"
+	"pmcp/server/upstream"
 )
 
 // A Definition holds the arguments that define how a process runs: start_process
@@ -229,6 +230,10 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 		env[variable] = strconv.Itoa(port.Port)
 	}
 	spec.Env = env
+	if process.SpeaksMCP(spec.Stdio) {
+		_, err := upstream.LimitsOf(env)
+		return spec, errors.Join(err, a.requireSecrets(env))
+	}
 	return spec, a.requireSecrets(env)
 }
 

@@ -290,7 +290,7 @@ func (c *Conn) rejectTooLarge(l jsonrpc.Line) {
 	}
 	c.mu.Unlock()
 	if p, _ := c.pop(id); p != nil {
-		p.finish(nil, fmt.Errorf("%w: %s has answered %s with a message of %d bytes; the limit is %d", ErrTooLarge, c.name, p.method, l.Size, c.o.MaxMessage))
+		p.finish(nil, fmt.Errorf("%w: %s has answered %s with a message of %d bytes; the limit is %d, and %s in its env sets another", ErrTooLarge, c.name, p.method, l.Size, c.o.MaxMessage, maxMessageVariable))
 	}
 }
 

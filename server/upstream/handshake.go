@@ -129,7 +129,7 @@ func (c *Conn) missingStepLocked() string {
 	case c.refusal != "":
 		return c.refusal
 	case time.Since(c.started) >= c.o.StartTimeout:
-		return "has not answered initialize within " + c.o.StartTimeout.String()
+		return "has not answered initialize within " + c.o.StartTimeout.String() + "; " + startTimeoutVariable + " in its env gives it longer"
 	}
 	return "has not answered initialize yet"
 }

@@ -302,7 +302,7 @@ func (w *httpWire) fail(p *pending, err error, x *exchange) {
 	case w.ctx.Err() != nil: // the end of the connection fails the call
 	case x.tooLarge:
 		w.c.traffic.count(func(t *Traffic) { t.Refused++ })
-		w.c.fail(p, fmt.Errorf("%w: %s has answered %s with a message of more than %d bytes, which is the limit", ErrTooLarge, w.c.name, p.method, w.c.o.MaxMessage))
+		w.c.fail(p, fmt.Errorf("%w: %s has answered %s with a message of more than %d bytes, which is the limit; %s in its env sets another", ErrTooLarge, w.c.name, p.method, w.c.o.MaxMessage, maxMessageVariable))
 	case x.status == http.StatusNotFound && p.method != methodInitialize && p.method != methodDiscover:
 		w.endSession(p, x.refusal())
 	case x.status >= http.StatusMultipleChoices:

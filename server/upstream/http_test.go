@@ -28,7 +28,7 @@ func overHTTP(t *testing.T, url string, o Options) (h *Hub, c *Conn, end func())
 	t.Cleanup(h.Close)
 	run, end := context.WithCancel(context.Background())
 	t.Cleanup(end)
-	h.TakeHTTP(run, "web", 7, url)
+	h.TakeHTTP(run, "web", 7, nil, url)
 	return h, h.Conn("web"), end
 }
 
@@ -91,7 +91,7 @@ func TestHTTPServerIsConnected(t *testing.T) {
 	h.Relay(client)
 	run, end := context.WithCancel(context.Background())
 	defer end()
-	h.TakeHTTP(run, "web", 7, url)
+	h.TakeHTTP(run, "web", 7, nil, url)
 	c := h.Conn("web")
 	if err := c.Ready(testContext(t)); err != nil {
 		t.Fatal(err)

@@ -122,17 +122,17 @@ func NewHub(o Options) *Hub {
 }
 
 // Take starts a connection to the process called name over the standard streams
-// of run, and takes ownership of the streams. It does not block. After Close it
-// only closes the streams.
-func (h *Hub) Take(name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) {
-	h.take(newPipesConn(h.o, name, run, stdin, stdout))
+// of run, and takes ownership of the streams. env is the environment that the run was
+// given: see LimitsOf. Take does not block. After Close it only closes the streams.
+func (h *Hub) Take(name string, run int64, env map[string]string, stdin io.WriteCloser, stdout io.ReadCloser) {
+	h.take(newPipesConn(h.o.limited(env), name, run, stdin, stdout))
 }
 
 // TakeHTTP starts a connection to the process called name, whose run listens for MCP's
-// streamable HTTP at url. ctx ends with the run. TakeHTTP does not block. After Close it
-// does nothing.
-func (h *Hub) TakeHTTP(ctx context.Context, name string, run int64, url string) {
-	c := newConn(h.o, name, run)
+// streamable HTTP at url. ctx ends with the run; env is as for Take. TakeHTTP does not
+// block. After Close it does nothing.
+func (h *Hub) TakeHTTP(ctx context.Context, name string, run int64, env map[string]string, url string) {
+	c := newConn(h.o.limited(env), name, run)
 	c.wire = newHTTPWire(ctx, c, url)
 	h.take(c)
 }
@@ -155,7 +155,7 @@ func (h *Hub) Reconnect(ctx context.Context, c *Conn) *Conn {
 	if now := h.conns[c.name]; now != c || h.closed {
 		return cmp.Or(now, c)
 	}
-	again := newConn(h.o, c.name, c.run)
+	again := newConn(c.o, c.name, c.run)
 	again.wire = newHTTPWire(w.run, again, w.url)
 	h.takeLocked(again)
 	return again

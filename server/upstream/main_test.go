@@ -332,7 +332,7 @@ func (c *children) Start(ctx context.Context, name string) error {
 	c.running[name], c.ended[name] = cmd, ended
 	c.starts = append(c.starts, name)
 	c.mu.Unlock()
-	c.hub.Take(name, run, inW, outR)
+	c.hub.Take(name, run, nil, inW, outR)
 	return nil
 }
 

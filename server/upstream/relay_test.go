@@ -55,7 +55,7 @@ func serveRelayed(t *testing.T, client Client) *pipedServer {
 	hub.Relay(client)
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
-	hub.Take("docs", 7, stdin, stdout)
+	hub.Take("docs", 7, nil, stdin, stdout)
 	s := &pipedServer{t: t, hub: hub, in: bufio.NewReader(in), out: out}
 	t.Cleanup(func() {
 		_ = out.Close()
