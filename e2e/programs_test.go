@@ -57,6 +57,7 @@ func runProgram(name string, arguments []string) int {
 		"orphan":     orphanProgram,     // starts sleep and exits
 		"reaper":     reaperProgram,     // ARGV: runs ARGV in a process group of its own and reaps what ARGV leaves
 		"mcp":        mcpProgram,        // is a minimal MCP server, to test the client; "mcp noise" breaks the rules
+		"mcpbridge":  bridgeProgram,     // URL: posts the messages of its input to an MCP server, and prints the server's
 		"mcpodd":     mcpoddProgram,     // is an MCP server whose tools misbehave: see upstream_odd_test.go
 		"mcpgo":      mcpgoProgram,      // [FILE [offers]]: runs mcp-go's stdio server, for comparison
 		"confined":   confinedProgram,   // CALL ERRNO ARGV...: executes ARGV where a system call is refused; see confined_linux_test.go

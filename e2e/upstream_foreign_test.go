@@ -3,6 +3,7 @@ package e2e
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -50,15 +51,15 @@ func TestMCPServerResultsEqualDirectOnes(t *testing.T) {
 
 func testMCPServerResults(t *testing.T, path string, start args) {
 	w := newUpstreamWorld(t)
-	direct := w.launch(t, path)
+	direct := w.launchDirect(t, path, start)
 	direct.initialize(t)
 	s := w.start(t)
 	s.initialize(t)
 	if r := s.must(t, "start_process", start); r.Data["ready"] != true {
 		t.Errorf("got %s, want ready", r.Text)
 	}
-	// The others are compared elsewhere, need tasks, or return what differs: the environment, and a session.
-	covered := map[string]bool{"get-env": true, "simulate-research-query": true, "toggle-simulated-logging": true, "toggle-subscriber-updates": true}
+	// One needs tasks, and the other returns the environment, which pmcp adds to.
+	covered := map[string]bool{"get-env": true, "simulate-research-query": true}
 	for _, call := range []args{
 		{"tool": "echo", "arguments": args{"message": "<&> \u00e9 \U0001F600"}},
 		{"tool": "get-sum", "arguments": args{"a": 1, "b": 2.5}},
@@ -71,6 +72,10 @@ func testMCPServerResults(t *testing.T, path string, start args) {
 		{"tool": "trigger-long-running-operation", "arguments": args{"duration": 0.1, "steps": 1}},
 		{"tool": "get-sum", "arguments": args{"a": "x"}},
 		{"tool": "no-such-tool"},
+		{"tool": "toggle-simulated-logging"},
+		{"tool": "toggle-simulated-logging"},
+		{"tool": "toggle-subscriber-updates"},
+		{"tool": "toggle-subscriber-updates"},
 	} {
 		covered[call["tool"].(string)] = true
 		arguments := call["arguments"]
@@ -114,7 +119,7 @@ func TestMCPOffersEqualDirectOnes(t *testing.T) {
 
 func testMCPOffers(t *testing.T, path string, start args) {
 	w := newUpstreamWorld(t)
-	direct := w.launch(t, path)
+	direct := w.launchDirect(t, path, start)
 	direct.initialize(t)
 	s := w.start(t)
 	s.initialize(t)
@@ -204,7 +209,7 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 		s.initializeWith(t, args{"sampling": args{}, "elicitation": args{}, "roots": args{"listChanged": true}})
 		return s
 	}
-	direct, s := able(w.launch(t, path)), able(w.start(t))
+	direct, s := able(w.launchDirect(t, path, start)), able(w.start(t))
 	s.must(t, "start_process", start)
 	for _, call := range []args{
 		{"name": "trigger-sampling-request", "arguments": args{"prompt": "say it", "maxTokens": 50}},
@@ -246,11 +251,27 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 			t.Errorf("the level %s was not passed on", level)
 		}
 	}
+	direct.call(t, "logging/setLevel", args{"level": "debug"})
+	direct.call(t, "tools/call", args{"name": "toggle-simulated-logging", "arguments": args{}})
 	s.must(t, "call_mcp_tool", args{"process": "every", "tool": "toggle-simulated-logging"})
-	n := s.note(t, "notifications/message", func(m message) bool { return m.Params["logger"] == "every" })
-	if text, ok := n.Params["data"].(string); !ok || n.Params["level"] == nil || text == "" {
-		t.Errorf("got %s, want the log message of the server", n.Raw)
+	simulated := regexp.MustCompile("^([A-Z][a-z]+)[- ]level[- ]message")
+	isSimulated := func(m message) bool { return simulated.MatchString(fmt.Sprint(m.Params["data"])) }
+	want, got := direct.note(t, "notifications/message", isSimulated), s.note(t, "notifications/message", isSimulated)
+	if got.Params["logger"] != "every" {
+		t.Errorf("got %s, want the name of the process", got.Raw)
 	}
+	delete(got.Params, "logger")
+	for _, n := range []message{want, got} { // the server chooses each level at random, and writes it in its text
+		text := n.Params["data"].(string)
+		if level := simulated.FindStringSubmatch(text)[1]; strings.ToLower(level) != n.Params["level"] {
+			t.Errorf("got %s, want the level %s", n.Raw, level)
+		}
+		n.Params["level"], n.Params["data"] = "", simulated.ReplaceAllString(text, "message")
+	}
+	if !sameButTimes(got.Params, want.Params) {
+		t.Errorf("got %s, want %s but for the name, the session and the level", got.Raw, want.Raw)
+	}
+	direct.call(t, "tools/call", args{"name": "toggle-simulated-logging", "arguments": args{}}) // else it does not end with its input
 	s.send(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	if !poll(answersWithin, func() bool {
 		return strings.Contains(s.must(t, "tail_logs", args{"process": "every", "stream": "mcp", "lines": 20}).Text, `-> {"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
@@ -273,14 +294,15 @@ func (c *client) lastAsked(t testing.TB, method string) map[string]any {
 	return nil
 }
 
-var clockTime = regexp.MustCompile(`\d+:\d\d:\d\d`)
+// changing matches what differs from session to session in what "everything" sends: the time of day,
+// and the id of the session.
+var changing = regexp.MustCompile(`\d+:\d\d:\d\d|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
-// sameButTimes reports whether two JSON values are equal, but for the times of day in them: those
-// of "everything" are made when they are read.
+// sameButTimes reports whether two JSON values are equal, but for what changes from session to session.
 func sameButTimes(a, b any) bool {
 	text := func(v any) string {
 		raw, _ := json.Marshal(v)
-		return clockTime.ReplaceAllString(string(raw), "TIME")
+		return changing.ReplaceAllString(string(raw), "*")
 	}
 	return text(a) == text(b)
 }
