@@ -177,8 +177,12 @@ func TestWaitsFollowNodeTestWatcher(t *testing.T) {
 			if answers == 20 {
 				t.Fatalf("round %d: got\n%s\nwant its verdict in 20 answers", round, read)
 			}
-			r := c.ok(t, "wait_for_process", waits[round%2]).want(t, args{"timed_out": nil, "older": nil})
-			read += collect(r)
+			asked := time.Now()
+			r := c.ok(t, "wait_for_process", waits[round%2]).want(t, args{"timed_out": nil})
+			if r.Data["older"] == true && time.Since(asked) >= 10*time.Second { // a busy machine has run no test
+				continue
+			}
+			read += collect(r.want(t, args{"older": nil}))
 		}
 	}
 	if len(shown) < 50 {

@@ -152,7 +152,11 @@ type view struct {
 
 func (a *agent) do(t *testing.T, tool string, arguments args) view {
 	t.Helper()
-	r := a.tool(t, tool, arguments)
+	given := arguments
+	if tool != "start_process" || arguments["ready"] != nil || arguments["wait"] != nil { // the time counts as the default
+		given = withTimeout(tool, arguments)
+	}
+	r := a.tool(t, tool, given)
 	if tool != "call_mcp_tool" { // the answer of call_mcp_tool comes from another MCP server
 		r = a.checked(t, tool, r)
 	}
@@ -524,15 +528,15 @@ func silentWatcher(t *testing.T, a *agent) {
 	const test = `require("node:test")("sum", () => require("node:assert").strictEqual(1 + 1, %d))` + "\n"
 	a.write(t, "sum.test.js", fmt.Sprintf(test, 3))
 	a.ok(t, "start_process", args{"name": "tests", "command": "node --test --watch", "ready": args{"log": "^# fail 1"}})
-	wait := func(timeout int) view {
-		return a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": "^# fail", "timeout_ms": timeout})
+	wait := func(pattern string, timeout int) view {
+		return a.ok(t, "wait_for_process", args{"process": "tests", "until": "log", "pattern": pattern, "timeout_ms": timeout})
 	}
 	a.write(t, "sum.test.js", fmt.Sprintf(test, 2))
-	wait(30_000).says("# fail 0")
+	wait("^# fail 0", longWait).says("# fail 0")
 	a.write(t, "sum.test.js", fmt.Sprintf(test, 4))
-	v := wait(3000).says(`timed[ _]out`, `nothing since \d\d:\d\d:\d\d, \d+s ago|"last_output"`)
+	v := wait("^# fail", 3000).says(`timed[ _]out`, `nothing since \d\d:\d\d:\d\d, \d+s ago|"last_output"`)
 	v.lacks("# fail [01]")
-	wait(30_000).says("# fail 0", `older`) // nothing comes, so the older line is the answer
+	wait("^# fail", 30_000).says("# fail 0", `older`) // nothing comes, so the older line is the answer
 }
 
 // requireNode skips a task that needs node where it is not installed.

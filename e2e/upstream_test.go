@@ -25,6 +25,7 @@ func (s *session) odd(t testing.TB, name string, more args, arguments ...string)
 func newUpstreamWorld(t testing.TB) *world {
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")
+	w.set("PM_MCP_STARTUP_TIMEOUT", fmt.Sprint(longWait)) // the default is too short for a busy machine
 	return w
 }
 
@@ -175,7 +176,7 @@ func TestMCPLimitsAreVariables(t *testing.T) {
 	if r := s.tool(t, "call_mcp_tool", args{"command": "sleep", "args": []string{"300"}, "tool": "echo"}); !r.Error || !strings.Contains(r.Text, "has not answered initialize within 1ms") {
 		t.Errorf("got %s, want that it is not up within 1ms", r.Text)
 	}
-	w.set("PM_MCP_STARTUP_TIMEOUT", "")
+	w.set("PM_MCP_STARTUP_TIMEOUT", fmt.Sprint(longWait))
 	w.set("PM_MCP_MAX_MESSAGE_BYTES", "5000")
 	w.set("PM_MCP_CACHE_SIZE", "1")
 	s = w.start(t)

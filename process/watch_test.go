@@ -83,6 +83,7 @@ func TestWatchStartAwaitsTheEndAfterTheOutput(t *testing.T) {
 
 func TestWatchStartEndsWithItsContext(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
+	m.watch = watchLimits{whole: time.Hour, quiet: time.Hour}
 	st := start(t, m, helper("a", "block"))
 	ctx, cancel := context.WithCancel(testContext(t))
 	cancel()

@@ -34,7 +34,7 @@ async function bundle(name, contents, options) {
   // What the extension's specification lets an app do that asks for nothing.
   const policy = `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">`;
 
-  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000 });
+  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000, timeout: 170_000 });
   const page = await browser.newPage();
   page.setDefaultTimeout(60_000);
   await page.setViewport({ width: 1000, height: 800 });

@@ -5,7 +5,7 @@ const puppeteer = require(modules + "/puppeteer-core");
 const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8");
 
 (async () => {
-  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000 });
+  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000, timeout: 170_000 });
   const page = await browser.newPage();
   page.setDefaultTimeout(60_000);
   const seen = { wrong: [], elsewhere: [] };

@@ -5,7 +5,7 @@ const [modules, chromium, address] = process.argv.slice(2);
 const puppeteer = require(modules + "/puppeteer-core");
 
 (async () => {
-  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000 });
+  const browser = await puppeteer.launch({ executablePath: chromium, args: ["--no-sandbox"], protocolTimeout: 170_000, timeout: 170_000 });
   const page = await browser.newPage();
   page.setDefaultTimeout(60_000);
   await page.setViewport({ width: 1600, height: 900 });
