@@ -520,7 +520,8 @@ func TestKeptProcessHasLimitsOfCaller(t *testing.T) {
 	}
 	w := newWorld(t)
 	t.Cleanup(func() { w.endDaemon(t) })
-	w.open(t).ok(t, "start_process", sh("first", "exec sleep 1000").with("keep", "1h"))
+	c := w.open(t)
+	c.ok(t, "start_process", sh("first", "exec sleep 1000").with("keep", "1h"))
 	s := w.launch(t, "sh", "-c", `ulimit -S -n 300; ulimit -S -s 4096; ulimit -c 0; exec nice -n 7 "$0"`, binary(t))
 	s.initialize(t)
 	limits := sh("own", "echo limits: $(ulimit -n) $(ulimit -Hn) $(ulimit -s) $(ulimit -Hs) $(ulimit -c) $(ulimit -t) $(nice)").with("wait", "exit")
@@ -530,8 +531,12 @@ func TestKeptProcessHasLimitsOfCaller(t *testing.T) {
 		return values
 	}
 	own := print(limits)
-	if kept := print(limits.with("name", "kept").with("keep", "1h")); kept != own || !strings.HasPrefix(own, "300 ") || !strings.HasSuffix(own, " 7") {
-		t.Errorf("got the limits %q kept, %q in the session; want them equal, from 300 to 7", kept, own)
+	if kept := print(limits.with("name", "kept").with("keep", "1h")); kept != own || !strings.HasPrefix(own, "300 ") {
+		t.Errorf("got the limits %q kept, %q in the session; want them equal, from 300 on", kept, own)
+	}
+	nice := c.ok(t, "start_process", sh("nice", "nice").with("wait", "exit")).lines()[0]
+	if of := func(line string) string { return line[strings.LastIndex(line, " ")+1:] }; of(nice) == of(own) && of(own) != "19" {
+		t.Errorf("got the niceness %s, want another than that of the session which has started the daemon", of(own))
 	}
 }
 

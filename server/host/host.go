@@ -33,7 +33,7 @@ type Options struct {
 	// Token is what every Hello must have; "" means that none is needed.
 	Token string
 	// Version is that of the daemon's program. A Host without a session is outdated once a
-	// caller is of another one; "" means that it never is.
+	// caller on its socket is of another one; "" means that it never is.
 	Version string
 	// Stderr receives the log of the sessions; nil drops it.
 	Stderr *os.File
@@ -90,9 +90,10 @@ func (h *Host) Changed() <-chan struct{} { return h.changed }
 // context ends, such callers wait; then they find the end of the connection and dial again.
 func (h *Host) Outdated() <-chan struct{} { return h.outdated }
 
-// retire reports whether a caller is to be served by another daemon: err is that of its Hello.
+// retire reports whether a caller, which can start another daemon, is to be served by that: err is that of
+// its Hello.
 func (h *Host) retire(hello *Hello, err error) bool {
-	if h.o.Version == "" || !errors.Is(err, errOtherVersion) && (err != nil || hello.Version == h.o.Version) {
+	if h.o.Version == "" || hello.Version == "" || !errors.Is(err, errOtherVersion) && (err != nil || hello.Version == h.o.Version) {
 		return false
 	}
 	h.mu.Lock()
@@ -155,7 +156,7 @@ func (h *Host) handle(ctx context.Context, c conn) {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	hello, err := h.read(ctx, c)
-	if h.retire(&hello, err) {
+	if _, local := c.(*net.UnixConn); local && h.retire(&hello, err) {
 		<-ctx.Done()
 		return
 	}

@@ -394,14 +394,14 @@ func TestNewHelloDescribesThisProcess(t *testing.T) {
 }
 
 // TestTCPNeedsTheToken checks that a TCP connection gets a session only with the token of a
-// host that has one.
+// host that has one, whatever version it says.
 func TestTCPNeedsTheToken(t *testing.T) {
 	for _, c := range []struct{ own, given, want string }{
 		{"", "", "TCP needs PM_DAEMON_TOKEN"}, {"", "any", "TCP needs PM_DAEMON_TOKEN"},
 		{"a secret that is long", "", "is missing or not the daemon's"}, {"a secret that is long", "a secret", "is missing or not the daemon's"},
 		{"a secret that is long", "a secret that is long", ""},
 	} {
-		h, _ := serve(t, c.own, nil)
+		h, _ := serve(t, c.own, func(h *Host) { h.o.Version = "1" })
 		l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -412,7 +412,7 @@ func TestTCPNeedsTheToken(t *testing.T) {
 			return d.DialContext(ctx, "tcp", l.Addr().String())
 		}
 		asked := hello("/")
-		asked.Token = c.given
+		asked.Token, asked.Version = c.given, "2"
 		id, err := keep(t, dial, asked, "")
 		if c.want == "" && (err != nil || id == "") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("token %q at a host with %q: got %q and %v, want %q", c.given, c.own, id, err, c.want)
@@ -525,6 +525,11 @@ func TestOutdatedHostSendsCallersAway(t *testing.T) {
 				t.Errorf("got %q while there is a session", line)
 			}
 			must(t, errors.Join(first.Close(), other.Close()))
+			awaitIdle(host)
+
+			unnamed := say(func(h *Hello) { h.Version = "" }) // a program of one's own
+			_, err = bufio.NewReader(unnamed).ReadString('\n')
+			must(t, errors.Join(err, unnamed.Close()))
 			awaitIdle(host)
 
 			away := say(change)
