@@ -452,20 +452,10 @@ func (s *session) shim(ctx context.Context, signals *guard.Signals, stdin, stdou
 	guard.MakeThreads(serverThreads)
 	hello, err := s.hello()
 	if err == nil {
-		serving, end := context.WithCancel(ctx)
 		var watchers sync.WaitGroup
-		watchers.Go(func() { signals.Wait(serving.Done()); end() })
-		if s.lifeline != nil {
-			watchers.Go(func() {
-				select {
-				case <-s.lifeline.Gone():
-					end()
-				case <-serving.Done():
-				}
-			})
-		}
+		serving, end := guard.Serving(ctx, &watchers, signals, s.lifeline)
 		err = (&host.Shim{In: stdin, Out: stdout, Dial: s.dialDaemon, Hello: hello, Log: s.log}).Run(serving)
-		end()
+		end(nil)
 		watchers.Wait()
 	}
 	if err != nil {
@@ -521,16 +511,10 @@ func (s *session) updateRecord(change func(*registry.Record)) {
 // untilEnd serves until there is a reason to end. It returns a context that ends with the
 // second SIGTERM or SIGINT, which asks for a faster shutdown.
 func (s *session) untilEnd(ctx context.Context, signals *guard.Signals, stdin io.Reader, stdout io.Writer) context.Context {
-	serving, end := context.WithCancelCause(ctx)
-	impatient, hurry := context.WithCancel(context.WithoutCancel(ctx))
 	var watchers sync.WaitGroup
-	watchers.Go(func() {
-		if got := signals.Wait(serving.Done()); got != nil {
-			end(fmt.Errorf("signal: %s", got))
-		}
-	})
+	serving, end := guard.Serving(ctx, &watchers, signals, s.lifeline)
+	impatient, hurry := context.WithCancel(context.WithoutCancel(ctx))
 	if s.lifeline != nil {
-		watchers.Go(func() { s.watchGuardian(serving, end) })
 		watchers.Go(func() { s.watchParent(serving, end) })
 	}
 	if err := s.server.Serve(serving, stdin, stdout); err != nil {
@@ -545,15 +529,6 @@ func (s *session) untilEnd(ctx context.Context, signals *guard.Signals, stdin io
 	watchers.Wait()
 	go func() { signals.WaitForSecond(); hurry() }() // ends with the process
 	return impatient
-}
-
-// watchGuardian ends serving when the guardian dies.
-func (s *session) watchGuardian(serving context.Context, end context.CancelCauseFunc) {
-	select {
-	case <-s.lifeline.Gone():
-		end(errors.New("the guardian is dead"))
-	case <-serving.Done():
-	}
 }
 
 // watchParent ends serving when the guardian's parent, or a process above it up to the client, has

@@ -1,8 +1,12 @@
 package guard
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
@@ -59,4 +63,26 @@ func (s *Signals) WaitForSecond() {
 	for s.count < 2 {
 		s.Wait(nil)
 	}
+}
+
+// Serving returns a context that ends with ctx, at a signal, or when the guardian is dead, with that
+// as its cause. life is nil without a guardian. The goroutines, which end with the context, are
+// added to watchers.
+func Serving(ctx context.Context, watchers *sync.WaitGroup, signals *Signals, life *Lifeline) (context.Context, context.CancelCauseFunc) {
+	serving, end := context.WithCancelCause(ctx)
+	watchers.Go(func() {
+		if got := signals.Wait(serving.Done()); got != nil {
+			end(fmt.Errorf("signal: %s", got))
+		}
+	})
+	if life != nil {
+		watchers.Go(func() {
+			select {
+			case <-life.Gone():
+				end(errors.New("the guardian is dead"))
+			case <-serving.Done():
+			}
+		})
+	}
+	return serving, end
 }

@@ -153,22 +153,10 @@ func (l *ownLock) restore(log *slog.Logger) {
 
 // untilEnd serves until there is a reason to end.
 func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners []*socket.Listener, record *registry.Registration, own *ownLock) {
-	serving, end := context.WithCancelCause(ctx)
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
+	serving, end := guard.Serving(ctx, &watchers, signals, d.Life)
 	defer end(nil)
-	watchers.Go(func() {
-		if got := signals.Wait(serving.Done()); got != nil {
-			end(fmt.Errorf("signal: %s", got))
-		}
-	})
-	watchers.Go(func() {
-		select {
-		case <-d.Life.Gone():
-			end(errors.New("the guardian is dead"))
-		case <-serving.Done():
-		}
-	})
 	watchers.Go(func() {
 		select {
 		case <-d.Host.Outdated():
