@@ -360,9 +360,7 @@ func (s *session) openStore(ctx context.Context) (err error) {
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Path: s.c.DatabasePath, Session: s.id, RetentionDays: s.c.LogRetentionDays,
 		MaxBytes: int64(s.c.MaxLogSizeMB) * 1e6, Logger: s.log, Mask: s.mask,
-		Registry: s.c.RegistryDir, Alive: func(dir, session string) bool {
-			return registry.Alive(cmp.Or(dir, s.c.RegistryDir), session)
-		},
+		Registry: s.c.RegistryDir, Alive: s.c.Alive,
 	})
 	return err
 }

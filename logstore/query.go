@@ -118,6 +118,9 @@ const (
 	streamCount = 3
 )
 
+// StreamNames are the names by which the streams are shown.
+var StreamNames = [...]string{Stdout: "out", Stderr: "err", Messages: "mcp"}
+
 // A Line is one line of a run, cleaned: it has no escape sequences, no control characters except TAB, no
 // newline, and is valid UTF-8.
 type Line struct {

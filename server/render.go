@@ -347,7 +347,7 @@ func (f *formatter) lineHead(l *logstore.Line, text string, last time.Time) stri
 		head = fmt.Sprintf("+%ds ", int(since.Seconds()))
 	}
 	if l.Stream == logstore.Stderr && f.streams&(1<<logstore.Stdout) != 0 || l.Stream == logstore.Messages || ownHead.MatchString(text) {
-		head += streamNames[l.Stream] + " "
+		head += logstore.StreamNames[l.Stream] + " "
 	}
 	return head
 }
@@ -482,9 +482,6 @@ func cutAround(s string, offset, limit int) string {
 	return before + withoutMarks(shown) + after
 }
 
-// streamNames are the names of the streams as a log line shows them.
-var streamNames = [...]string{logstore.Stdout: "out", logstore.Stderr: "err", logstore.Messages: "mcp"}
-
 // prefix returns what precedes the text of a line in an answer of the log tools: the
 // process name if it is shown, the time and the stream.
 func (v logView) prefix(l *logstore.Line, name string) string {
@@ -494,13 +491,13 @@ func (v logView) prefix(l *logstore.Line, name string) string {
 	}
 	switch v.times {
 	case "none":
-		return prefix + streamNames[l.Stream] + " " + outputMark // so that the text follows no word of pmcp
+		return prefix + logstore.StreamNames[l.Stream] + " " + outputMark // so that the text follows no word of pmcp
 	case "ms":
 		prefix += l.At.Local().Format("15:04:05.000 ")
 	default:
 		prefix += l.At.Local().Format("15:04:05 ")
 	}
-	return prefix + streamNames[l.Stream] + " "
+	return prefix + logstore.StreamNames[l.Stream] + " "
 }
 
 // gapPrecedes reports whether g is before l in the same run.

@@ -97,7 +97,7 @@ func logQuery(ctx context.Context, p *project.Project, a getLogsArgs) (logstore.
 
 // streamSet returns the bit set for a stream argument; 0 stands for all streams.
 func streamSet(name string) uint8 {
-	for stream, n := range streamNames {
+	for stream, n := range logstore.StreamNames {
 		if n == name {
 			return 1 << stream
 		}

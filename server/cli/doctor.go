@@ -67,9 +67,7 @@ const maxKept = 20
 // kept returns a line about what the daemon keeps, for how long and for which project, the
 // process with the least time left first. It is "" for nothing and for no database.
 func kept(ctx context.Context, c *config.Config) (line string, err error) {
-	store, err := logstore.Open(ctx, logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: func(dir, session string) bool {
-		return registry.Alive(cmp.Or(dir, c.RegistryDir), session)
-	}})
+	store, err := logstore.Open(ctx, logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: c.Alive})
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", nil

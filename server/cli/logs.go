@@ -320,9 +320,6 @@ type logLine struct {
 	Missing int64  `json:"missing_lines,omitempty"`
 }
 
-// streams are the names of the streams.
-var streams = [...]string{logstore.Stdout: "out", logstore.Stderr: "err", logstore.Messages: "mcp"}
-
 // page prints the matching lines of a page, and its gaps where they are.
 func (v *logView) page(ctx context.Context, page *logstore.Page) error {
 	gaps := page.Gaps
@@ -355,7 +352,7 @@ func (v *logView) line(ctx context.Context, run logstore.Run, l *logstore.Line) 
 	if v.s.json {
 		return v.s.out.json(logLine{
 			Time: args.FormatTime(l.At), Project: run.Project, Process: run.Name, Run: run.Number,
-			Stream: streams[l.Stream], Level: l.Level.String(), Text: l.Text,
+			Stream: logstore.StreamNames[l.Stream], Level: l.Level.String(), Text: l.Text,
 		})
 	}
 	c := colour("")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"pmcp/logstore/line"
 	"pmcp/process"
 	"pmcp/process/prose"
-	"pmcp/registry"
 	"pmcp/server/args"
 	"pmcp/server/config"
 	"pmcp/server/project"
@@ -49,9 +47,7 @@ type reader struct {
 // openReader opens the database of the configuration. It reports on progress if the
 // database must be migrated first, which a server would do at its start.
 func openReader(ctx context.Context, c *config.Config, where place, stderr *os.File) (*reader, error) {
-	o := logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: func(dir, session string) bool {
-		return registry.Alive(cmp.Or(dir, c.RegistryDir), session)
-	}}
+	o := logstore.Options{Path: c.DatabasePath, ReadOnly: true, Alive: c.Alive}
 	store, err := logstore.Open(ctx, o)
 	if errors.Is(err, logstore.ErrOlderSchema) {
 		p := StartProgress(stderr, func() string { return "migrating the database of an older version" })

@@ -6,6 +6,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -273,6 +274,12 @@ func (c *Config) Warn(log *slog.Logger) {
 			log.Warn("unknown environment variable", "name", name, "nearest", args.Nearest(name, known))
 		}
 	}
+}
+
+// Alive reports whether the server with that session lives. dir is the directory of its record, ""
+// for that of this one.
+func (c *Config) Alive(dir, session string) bool {
+	return registry.Alive(cmp.Or(dir, c.RegistryDir), session)
 }
 
 // Level returns the level of the log: PM_LOG_LEVEL, or debug if DEBUG asks for it.

@@ -11,6 +11,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/socket"
 )
@@ -151,10 +152,7 @@ func (s *Started) noLongerKept(before time.Time, keep string) {
 	if before.IsZero() || keep != "" || s.Already || !s.Run.Spec.Until.IsZero() {
 		return
 	}
-	if s.Hint != "" {
-		s.Hint += "; "
-	}
-	s.Hint += `the run before was kept, and this one ends with its session; start_process with keep and if_running: "restart" keeps it`
+	s.Hint = prose.Join("; ", s.Hint, `the run before was kept, and this one ends with its session; start_process with keep and if_running: "restart" keeps it`)
 }
 
 // stopForKeep stops a run of this session or of another window that the daemon is to start
