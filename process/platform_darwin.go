@@ -75,6 +75,3 @@ const termiosRequest = unix.TIOCGETA
 
 // bornAt returns the zero time: there are no descriptors to look up on macOS.
 func bornAt(*os.File) time.Time { return time.Time{} }
-
-// readNow reads from a descriptor in non-blocking mode.
-func readNow(fd int, p []byte) (int, error) { return unix.Read(fd, p) }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -84,18 +83,4 @@ func bornAt(f *os.File) time.Time {
 		return time.Time{}
 	}
 	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))
-}
-
-// readNow reads from a descriptor in non-blocking mode. Because it cannot block, Go's scheduler need not know of it:
-// an ordinary system call of an idle program wakes the scheduler's monitor thread, which then polls every 20 µs. For
-// fifty processes that print forty lines a second each, that was a third of the server's processor time.
-func readNow(fd int, p []byte) (int, error) {
-	if len(p) == 0 {
-		return 0, nil
-	}
-	n, _, errno := unix.RawSyscall(unix.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&p[0])), uintptr(len(p)))
-	if errno != 0 {
-		return -1, errno
-	}
-	return int(n), nil
 }

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"pmcp/process/proctab"
 )
 
@@ -228,7 +230,7 @@ func receive(file *os.File, waits bool, take func() []byte, release func()) (n i
 	var readErr error
 	err = raw.Read(func(fd uintptr) (done bool) {
 		buf := take()
-		n, readErr = proctab.RetryEINTR(func() (int, error) { return readNow(int(fd), buf) })
+		n, readErr = proctab.RetryEINTR(func() (int, error) { return unix.Read(int(fd), buf) })
 		if waits && errors.Is(readErr, syscall.EAGAIN) {
 			release()
 			return false

@@ -44,7 +44,7 @@ var units = map[string]unit{
 	"idle-wakeups/s":    {" a second", 1, false},
 	"idle-CPU-%":        {" %", 1, false},
 	"bare-idle-CPU-%":   {" %", 1, false},
-	"CPU-%":             {" %", 1, false},
+	"page-CPU-%":        {" %", 1, false},
 	"bare-CPU-%":        {" %", 1, false},
 }
 

@@ -65,7 +65,7 @@ var table = []row{
 	{"`pmcp logs`, the first line", at("Commands/logs", "p50-µs"), at("Commands/logs", "bare-p50-µs"), bareStart, target{}},
 	{"the same beyond a bare start", at("Commands/logs", "beyond-p50-µs"), figure{}, "", target{atMost: 30_000}},
 	{"`pmcp logs -f`: line printed → shown, 99 % of the lines", at("Follow/pmcp", "p99-µs"), at("Follow/tail", "p99-µs"), "`tail -f` of a file", target{atMost: 150_000}},
-	{"the page beside 50 processes with 2,000 lines a second: CPU of all of pmcp, of one core", at(browsers, "CPU-%"), at(browsers, "bare-CPU-%"), "without the page", target{atMost: 15}},
+	{"the page beside 50 processes with 2,000 lines a second: CPU of its servers, of one core", at(browsers, "page-CPU-%"), at(browsers, "bare-CPU-%"), "the server that stores these lines", target{atMost: 15}},
 	{"processor time of the longest task of the browser's main thread then", at(browsers, "longest-CPU-ms"), figure{}, "", target{atMost: 200}},
 	{"output of a child through the built binary, a million lines of 100 bytes", at("Flood/pmcp", "lines/s"), at("Flood/discard", "lines/s"), "a reader that throws it away", target{factor: 1 / 1.9}},
 	{"memory at that (guardian and server, highest RSS)", at("Flood/pmcp", "peak-MiB"), figure{}, "", target{atMost: 80}},
