@@ -157,11 +157,12 @@ const (
 
 // unchanged returns the current runs of the last list if that was of the same project and nobody has committed
 // since, else nil; and the version of the file now, or 0 if it is not known.
-func (rd *reader) unchanged(ctx context.Context, project string) (*currentRuns, int64) {
+func (rd *reader) unchanged(ctx context.Context, project string) (_ *currentRuns, version int64) {
+	defer func() { setVersion(ctx, version) }()
 	if rd.memoryOnly() || rd.degraded.Load() != nil {
 		return nil, 0
 	}
-	version := rd.fileVersion(context.WithoutCancel(ctx)) // the driver starts a goroutine for what can be cancelled
+	version = rd.fileVersion(context.WithoutCancel(ctx)) // the driver starts a goroutine for what can be cancelled
 	if kept := rd.current.Load(); kept != nil && version != 0 {
 		if last := (*kept)[project]; last != nil && last.version == version {
 			return last, version
