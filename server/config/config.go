@@ -268,11 +268,14 @@ func (c *Config) Warn(log *slog.Logger) {
 	known := variables()
 	for _, entry := range os.Environ() {
 		name, _, _ := strings.Cut(entry, "=")
-		switch {
-		case slices.Contains(known, name) || !strings.HasPrefix(name, prefix+"_"):
-		default:
-			log.Warn("unknown environment variable", "name", name, "nearest", args.Nearest(name, known))
+		if slices.Contains(known, name) || !strings.HasPrefix(name, prefix+"_") {
+			continue
 		}
+		attributes := []any{"name", name}
+		if nearest := args.Nearest(name, known); nearest != "" {
+			attributes = append(attributes, "nearest", nearest)
+		}
+		log.Warn("unknown environment variable", attributes...)
 	}
 }
 
