@@ -504,10 +504,28 @@ func TestErrorOfKeptProcessIsAnEvent(t *testing.T) {
 	c.ok(t, "mark_error_resolved", args{"error_id": found[0]["error_id"]})
 	send("KeyError: 'boom'")
 	c.awaitEvent(t, "web (run 1): resolved error is back ", "KeyError: 'boom'")
-	c.eventMu.Lock()
-	defer c.eventMu.Unlock()
-	if all := strings.Join(c.events, "\n"); strings.Count(all, "boom") != 2 || strings.Contains(all, "shown") {
-		t.Errorf("got %s, want two events of one error", all)
+	c.ok(t, "mark_error_resolved", args{"error_id": found[0]["error_id"]})
+	send("KeyError: 'boom'")
+	back := func() bool {
+		c.ok(t, "list_processes", nil)
+		c.eventMu.Lock()
+		defer c.eventMu.Unlock()
+		return strings.Count(strings.Join(c.events, "\n"), "resolved error is back") == 2
+	}
+	if !poll(answersWithin, back) {
+		t.Error("got no second event of an error that is back again")
+	}
+
+	other := w.open(t)
+	other.ok(t, "start_process", args{"name": "web", "keep": "2h"})
+	other.ok(t, "send_input", args{"process": "web", "text": "KeyError: 'boom'\nValueError: last", "wait_ms": 0})
+	other.awaitEvent(t, "web (run 1): new error ", "ValueError: last")
+	for c, want := range map[*caller]int{c: 3, other: 0} {
+		c.eventMu.Lock()
+		if all := strings.Join(c.events, "\n"); strings.Count(all, "boom") != want || strings.Contains(all, "shown") {
+			t.Errorf("got %s, want %d events of boom and none of what was shown", all, want)
+		}
+		c.eventMu.Unlock()
 	}
 }
 

@@ -196,18 +196,18 @@ const (
 // A keptRun is a process that the daemon keeps, as last seen.
 type keptRun struct {
 	process.Status
-	since time.Time       // when it was followed first
+	since time.Time       // when the first of the calls about it was sent
 	after string          // the cursor of the last answer about it
-	told  map[string]bool // whether each of its errors since then, by id, was back after it was resolved; used only by watchKept
+	told  map[string]bool // whether each of its errors, by id, was back after it was resolved; guarded by eventLog.mu, nil before the first read
 
 	answers int // how many answers were about it
 	seen    int // how many of them the last read has followed
 }
 
 // followKept follows a process that the daemon has started, restarted or kept for longer for this
-// session, so that its end and its errors are events here, too. answer is what the daemon has answered; the
-// process is not followed if that shows none which is kept.
-func (l *eventLog) followKept(name string, answer json.RawMessage) {
+// session, so that its end and its errors are events here, too. answer is what the daemon has answered to a
+// call that was sent at sent; the process is not followed if that shows none which is kept.
+func (l *eventLog) followKept(name string, sent time.Time, answer json.RawMessage) {
 	var a struct {
 		State   string `json:"state"`
 		Run     int    `json:"run"`
@@ -222,7 +222,7 @@ func (l *eventLog) followKept(name string, answer json.RawMessage) {
 	defer l.mu.Unlock()
 	was, followed := l.kept[name]
 	if !followed {
-		was = keptRun{since: time.Now(), told: make(map[string]bool)}
+		was = keptRun{since: sent}
 	}
 	was.answers++
 	was.Status, was.after = process.Status{Run: a.Run, Ready: a.Ready}, cmp.Or(a.Cursor, was.after)
@@ -305,8 +305,13 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 	q := logstore.FaultQuery{Since: time.Now(), SkipFlush: true}
 	for i := range runs {
 		q.Runs = append(q.Runs, runs[i].RunID)
-		if since := kept[runs[i].Spec.Name].since; since.Before(q.Since) {
-			q.Since = since
+		k := kept[runs[i].Spec.Name]
+		if k.since.Before(q.Since) {
+			q.Since = k.since
+		}
+		if k.told == nil {
+			k.told = l.errorsBefore(&runs[i], k.since)
+			kept[runs[i].Spec.Name] = k
 		}
 	}
 	if len(q.Runs) == 0 {
@@ -319,16 +324,55 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 	for i := range slices.Backward(faults) {
 		f := &faults[i]
 		k, followed := kept[l.store.Address(f)]
-		if !followed || f.IsEnd() || f.LastSeen.Before(k.since) {
+		if !followed || k.told == nil || f.IsEnd() || f.LastSeen.Before(k.since) {
 			continue
 		}
+		l.mu.Lock()
 		back, told := k.told[f.ID]
 		k.told[f.ID] = f.Regressed
+		l.mu.Unlock()
 		if !(f.Regressed && !back) && (told || f.FirstSeen.Before(k.since)) {
 			continue
 		}
 		if later, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{ID: f.ID, Runs: q.Runs, After: k.after, SkipFlush: true}); err != nil || len(later) > 0 {
 			l.addError(f, f.Regressed, true)
+		}
+	}
+}
+
+// maxErrorsBefore bounds how many errors of a process errorsBefore returns.
+const maxErrorsBefore = 1000
+
+// errorsBefore sets and returns what is told of the errors of a process that were seen before since. It
+// returns nil if they cannot be read.
+func (l *eventLog) errorsBefore(run *project.Run, since time.Time) map[string]bool {
+	name := run.Spec.Name
+	faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Project: run.Project, Until: since, SkipFlush: true, Limit: maxErrorsBefore})
+	if err != nil {
+		return nil
+	}
+	told := make(map[string]bool)
+	for i := range faults {
+		if f := &faults[i]; l.store.Address(f) == name {
+			told[f.ID] = f.Regressed
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k, followed := l.kept[name]; followed {
+		k.told = told
+		l.kept[name] = k
+	}
+	return told
+}
+
+// setResolved records that the client has marked an error as resolved: if it is back, that is an event.
+func (l *eventLog) setResolved(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.kept {
+		if k.told[id] {
+			k.told[id] = false
 		}
 	}
 }

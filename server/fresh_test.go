@@ -119,7 +119,8 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 }
 
 // TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is no event,
-// although it has stored an older state when the watch reads it.
+// although it has stored an older state when the watch reads it, and that an error of which the answer did
+// not know is one.
 func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
 	records := t.TempDir()
 	s := hello(t, func(o *Options) { o.Store.ReachWindows(records, time.Minute) })
@@ -141,18 +142,19 @@ func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-served })
-	events := s.server.events
-	events.followKept("web", json.RawMessage(`{"state":"running","run":1,"ready":true,"kept_for":"1h"}`))
+	events, sent := s.server.events, time.Now()
+	other.Capture(run, logstore.Stderr, sent, []byte("KeyError: 'unseen'\n")) // the answer was made before
+	events.followKept("web", sent, json.RawMessage(`{"state":"running","run":1,"ready":true,"kept_for":"1h"}`))
 	stdiotest.AwaitCondition(t, "a read of the answer's state", func() bool {
 		events.mu.Lock()
 		defer events.mu.Unlock()
-		return events.kept["web"].seen == 1
+		return events.kept["web"].seen == 1 && len(events.pending) > 0
 	})
 	events.mu.Lock()
 	ready := *events.kept["web"].Ready
 	events.mu.Unlock()
-	if all := events.peek(); !ready || len(all) > 0 {
-		t.Errorf("got ready %v and the events %q, want it ready and none", ready, all)
+	if all := events.peek(); !ready || len(all) != 1 || !strings.Contains(all[0], "new error") {
+		t.Errorf("got ready %v and the events %q, want it ready and the error", ready, all)
 	}
 }
 

@@ -425,10 +425,10 @@ func (s *Server) probeClient(ctx context.Context) error {
 // be asked, it returns a and the error to report.
 func (s *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, a answer, err error) (answer, error) {
 	defer s.reportOwner(ctx, err)()
-	name := project.OwnedBy(err)
+	name, sent := project.OwnedBy(err), time.Now()
 	owner, done, err := s.project.AtOwner(ctx, t.name, arguments, err)
 	if done && name != "" && !t.hints.readOnly {
-		s.events.followKept(name, owner.Structured)
+		s.events.followKept(name, sent, owner.Structured)
 	}
 	switch {
 	case !done:

@@ -239,6 +239,9 @@ func markErrorResolvedTool() tool {
 		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *call, a resolveErrorArgs) (resolveErrorResult, error) {
 		f, err := s.project.ResolveFault(ctx, a.ErrorID, a.Note)
+		if err == nil {
+			s.events.setResolved(f.ID)
+		}
 		return resolveErrorResult{errorResultOf(&f), outputNotice}, err
 	})
 }
