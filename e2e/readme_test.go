@@ -47,14 +47,15 @@ func (b block) String() string { return fmt.Sprintf("%s:%d", b.document.path, b.
 // of that block. A new block in a document needs an entry here.
 var readmeBlocks = map[string]func(*readme, *testing.T, block){
 	"mkdir -p ~/.local && tar xzf":                          (*readme).ofRelease,
+	"(cd ~/.local && rm -rf":                                (*readme).ofRelease,
 	"go build -o ~/.local/bin/pmcp .":                       (*readme).inCheckout,
 	"claude mcp add --scope user pmcp -- ~/.local/bin/pmcp": (*readme).claudeLine, // does not run the command, which needs Claude Code
-	`{"mcpServers"`:                       (*readme).clientConfiguration,
-	`{"servers"`:                          (*readme).clientConfiguration,
-	`"devtools": {`:                       (*readme).guardConfiguration,
-	"pmcp --doctor":                       (*readme).atHome,
-	"pmcp ps":                             (*readme).commands,
-	"sqlite3 ~/.local/state/pmcp/pmcp.db": (*readme).query,
+	`{"mcpServers"`:                                         (*readme).clientConfiguration,
+	`{"servers"`:                                            (*readme).clientConfiguration,
+	`"devtools": {`:                                         (*readme).guardConfiguration,
+	"pmcp --doctor":                                         (*readme).atHome,
+	"pmcp ps":                                               (*readme).commands,
+	"sqlite3 ~/.local/state/pmcp/pmcp.db":                   (*readme).query,
 	"go test ./...         # everything, with real processes and": (*readme).packagesExist, // does not run the commands, because this test is part of the first one and the others take minutes
 }
 

@@ -67,8 +67,9 @@ func TestLaunchersLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestReadmeInstalls runs the lines of README.md that install a release, in the directory of the
-// release and an empty home, and then each program that they install.
+// TestReadmeInstalls runs the lines of README.md that install a release, twice as for an update, in
+// the directory of the release and an empty home, then each program that they install, and the
+// lines that remove it.
 func TestReadmeInstalls(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the lines are for amd64")
@@ -76,21 +77,22 @@ func TestReadmeInstalls(t *testing.T) {
 	dir := theRelease(t)
 	readme, err := os.ReadFile("README.md")
 	check(t, err)
-	for name, line := range map[string]string{
-		"archive": regexp.MustCompile(`(?m)^mkdir .* tar .*$`).FindString(string(readme)),
-		"npx":     regexp.MustCompile(`(?m)^npm install .*$`).FindString(string(readme)),
+	line := func(pattern string) string {
+		return regexp.MustCompile("(?m)^" + pattern + ".*$").FindString(string(readme))
+	}
+	for name, lines := range map[string][2]string{
+		"archive": {line("mkdir .* tar "), line(`\(cd ~/\.local && rm `)},
+		"npx":     {line("npm install "), line("npm uninstall ")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			needsNode(t, name)
 			home := t.TempDir()
-			cmd := exec.Command("sh", "-ec", line+"\npmcp --version")
+			script := []string{lines[0], lines[0], "pmcp --version", `test -x "$HOME/.local/bin/pmcp"`, lines[1], line("rm -rf "), `! find "$HOME/.local" ! -type d | grep .`}
+			cmd := exec.Command("sh", "-exc", strings.Join(script, "\n"))
 			cmd.Dir = dir
 			cmd.Env = append(environment(home, home+"/.local/bin:"+os.Getenv("PATH"), npmRegistry(t)), "npm_config_prefix="+home+"/.local")
 			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "pmcp "+versionOf(t, dir)+" (commit ") {
-				t.Errorf("%s: got %v and %s, want a version", line, err, out)
-			}
-			if _, err := os.Stat(home + "/.local/bin/pmcp"); err != nil {
-				t.Error(err)
+				t.Errorf("got %v and %s, want a version, then nothing left", err, out)
 			}
 		})
 	}

@@ -168,9 +168,10 @@ func (r *releaser) build(p platform) error {
 	if p.arch == runtime.GOARCH {
 		cc = "cc"
 	}
-	// What the environment adds to flags would be in the bytes.
-	env := []string{"GOOS=linux", "GOARCH=" + p.arch, "CGO_ENABLED=1", "CC=" + cc, "GOFLAGS=", "CGO_CFLAGS=", "CGO_LDFLAGS="}
-	return run(r.source(), env, "go", "build", "-trimpath", "-buildvcs=true", "-tags", tags, "-ldflags", ldflags, "-o", r.binary(p.arch), ".")
+	// What the environment adds to flags would be in the bytes, and so would what "go env -w" has
+	// stored, which takes the place of an empty variable.
+	env := []string{"GOOS=linux", "GOARCH=" + p.arch, "CGO_ENABLED=1", "CC=" + cc, "GOFLAGS=-trimpath", "CGO_CFLAGS=-O2 -g", "CGO_LDFLAGS=-O2 -g"}
+	return run(r.source(), env, "go", "build", "-buildvcs=true", "-tags", tags, "-ldflags", ldflags, "-o", r.binary(p.arch), ".")
 }
 
 // sbom makes the SBOM: the Go modules in the binaries, with their licenses. It does not name the C
