@@ -24,8 +24,8 @@ type Ending struct {
 // NewEnding returns an Ending that starts now.
 func NewEnding() *Ending { return &Ending{start: time.Now()} }
 
-// Step calls do and returns the error of the step, when do has returned, or at the Limit deadline after
-// the start of the shutdown, so that a step can use the time that earlier ones have left. A
+// Step calls do and returns the error of the step when do has returned, or when Limit(deadline) has passed
+// since the start of the shutdown, so that a step can use the time that earlier ones have left. A
 // do that hangs in the kernel stays in its goroutine, which ends with the process soon after.
 func (e *Ending) Step(name string, deadline time.Duration, do func() error) error {
 	done := make(chan error, 1)
