@@ -466,9 +466,17 @@ func (s *session) shim(ctx context.Context, signals *guard.Signals, stdin, stdou
 // umask is that with which the session began.
 var umask = sync.OnceValue(host.Umask)
 
-// hello returns what a session of the daemon needs to be as this one would be.
+// startsDaemons reports whether this session may start a daemon, and can.
+func (s *session) startsDaemons() bool { return s.c.Daemon.AutoStart && s.lifeline != nil }
+
+// hello returns what a session of the daemon needs to be as this one would be. A session that starts no
+// daemon says no version, for which a daemon of another one would end.
 func (s *session) hello() (host.Hello, error) {
-	return host.NewHello(version, s.c.Daemon.Token, umask(), guardian.Limits(), map[string]string{
+	own := version
+	if !s.startsDaemons() {
+		own = ""
+	}
+	return host.NewHello(own, s.c.Daemon.Token, umask(), guardian.Limits(), map[string]string{
 		"PM_PROJECT_DIR": s.c.ProjectDir, "PM_DATABASE_PATH": s.c.DatabasePath, "PM_REGISTRY_DIR": s.c.RegistryDir,
 	})
 }
@@ -476,7 +484,7 @@ func (s *session) hello() (host.Hello, error) {
 // dialDaemon connects to the daemon, which it starts if there is none and the variables allow it.
 func (s *session) dialDaemon(ctx context.Context) (net.Conn, error) {
 	o := daemon.Options{Dir: s.c.RegistryDir, Database: s.c.DatabasePath, SocketPath: s.c.Daemon.SocketPath}
-	if s.c.Daemon.AutoStart && s.lifeline != nil {
+	if s.startsDaemons() {
 		o.Start = s.lifeline.Detach
 	}
 	c, err := daemon.Dial(ctx, o)

@@ -183,3 +183,16 @@ func TestRecordStaysIfProcessesMaySurvive(t *testing.T) {
 		t.Errorf("left of the record: %v, %v; want nothing", left, err)
 	}
 }
+
+// TestSessionThatStartsNoDaemonSaysNoVersion checks that a session which may not start a daemon does not
+// end one of another version.
+func TestSessionThatStartsNoDaemonSaysNoVersion(t *testing.T) {
+	for want, s := range map[string]*session{
+		"":      {lifeline: new(guard.Lifeline)},
+		version: {lifeline: new(guard.Lifeline), c: config.Config{Daemon: config.Daemon{AutoStart: true}}},
+	} {
+		if h, err := s.hello(); err != nil || h.Version != want {
+			t.Errorf("got the version %q and %v, want %q", h.Version, err, want)
+		}
+	}
+}

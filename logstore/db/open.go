@@ -302,7 +302,7 @@ func (f *File) ensureWALMode(ctx context.Context) error {
 }
 
 // errOlderServer means that the file must be migrated, which has to wait until another server exits.
-var errOlderServer = errors.New("the log database must be migrated, but an older server uses it")
+var errOlderServer = errors.New("the log database must be migrated, but an older server uses it: pmcp --doctor names it, and a session that begins after its end migrates")
 
 // AwaitSchema waits until the file has the schema of this version. It migrates the file itself as soon as
 // no other server has it open. It is needed when a server died before the schema was complete, and when an
