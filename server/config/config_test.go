@@ -195,7 +195,7 @@ func TestReadRejectsInvalidValues(t *testing.T) {
 // TestLogNamesUnknownVariables checks that unknown environment variables that begin
 // like those of pmcp are named in pmcp's own log.
 func TestLogNamesUnknownVariables(t *testing.T) {
-	for _, name := range []string{"PM_MAX_PROCESSES", "PM_MAX_PROCESES", "PM_DAEMON_PORT", "PM_LOG_LEVLE", "PM_FOO", "PMX"} {
+	for _, name := range []string{"PM_MAX_PROCESSES", "PM_MAX_PROCESES", "PM_DAEMON_PORT", "PM_LOG_LEVL", "PM_FOO", "PMX"} {
 		t.Setenv(name, "1")
 	}
 	var out strings.Builder
@@ -203,7 +203,7 @@ func TestLogNamesUnknownVariables(t *testing.T) {
 	for text, want := range map[string]bool{
 		"name=PM_MAX_PROCESES nearest=PM_MAX_PROCESSES\n": true,
 		"name=PM_DAEMON_PORT nearest=PM_DAEMON_MODE\n":    true,
-		"name=PM_LOG_LEVLE nearest=PM_LOG_LEVEL\n":        true,
+		"name=PM_LOG_LEVL nearest=PM_LOG_LEVEL\n":         true,
 		"name=PM_FOO\n":         true, // nothing is near
 		"name=PM_MAX_PROCESSES": false,
 		"PMX":                   false,
