@@ -516,6 +516,12 @@ func TestErrorOfKeptProcessIsAnEvent(t *testing.T) {
 		t.Error("got no second event of an error that is back again")
 	}
 
+	elsewhere := filepath.Join(w.home, "elsewhere")
+	check(t, os.MkdirAll(filepath.Join(elsewhere, ".git"), 0o700))
+	c.ok(t, "start_process", sh("far", `read error; echo "$error" >&2; exec sleep 1000`).with("cwd", elsewhere).with("keep", "1h").with("stdin", true))
+	c.ok(t, "send_input", args{"process": "far@elsewhere", "text": "KeyError: 'far'", "wait_ms": 0})
+	c.awaitEvent(t, "far@elsewhere (run 1): new error ", "KeyError: 'far'")
+
 	other := w.open(t)
 	other.ok(t, "start_process", args{"name": "web", "keep": "2h"})
 	other.ok(t, "send_input", args{"process": "web", "text": "KeyError: 'boom'\nValueError: last", "wait_ms": 0})

@@ -199,6 +199,7 @@ func (l *eventLog) followFaults() {
 	for {
 		select {
 		case f := <-l.store.NewFaults():
+			f.Name = l.store.Address(&f.Fault)
 			l.addError(&f.Fault, f.Again, false)
 		case <-l.ctx.Done():
 			return
@@ -206,22 +207,22 @@ func (l *eventLog) followFaults() {
 	}
 }
 
-// addError adds the event of an error that is new or, if back is set, has occurred after it was resolved. stored
-// means that it is of another server.
+// addError adds the event of an error, whose Name is the address of the process, that is new or, if
+// back is set, has occurred after it was resolved. stored means that it is of another server.
 func (l *eventLog) addError(f *logstore.Fault, back, stored bool) {
-	name, what := l.store.Address(f), "new error"
+	what := "new error"
 	if back {
 		what = "resolved error is back"
 	}
-	text := fmt.Sprintf("%s (run %d): %s %s: %s%s", name, f.RunNumber, what, f.ID, quoteFirstLine(f.Title()), atFile(f.File, f.Line))
+	text := fmt.Sprintf("%s (run %d): %s %s: %s%s", f.Name, f.RunNumber, what, f.ID, quoteFirstLine(f.Title()), atFile(f.File, f.Line))
 	l.add(event{
-		at: f.LastSeen, level: mcp.LoggingLevelWarning, name: name, run: f.RunNumber, runID: f.LastRun,
+		at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
 		stage: stageEnded, // see reported.faults
 		fault: f.ID, lines: linesOf(f),
 		text: text + "; get_logs before: " + f.Cursor(), output: true, stored: stored,
 		again: again{news: what},
 	})
-	l.onChange(name)
+	l.onChange(f.Name)
 }
 
 // linesOf returns the lines of an error.

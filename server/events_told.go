@@ -323,7 +323,7 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 	}
 	for i := range slices.Backward(faults) {
 		f := &faults[i]
-		k, followed := kept[l.store.Address(f)]
+		k, followed := kept[f.Name]
 		if !followed || k.told == nil || f.IsEnd() || f.LastSeen.Before(k.since) {
 			continue
 		}
@@ -353,7 +353,7 @@ func (l *eventLog) errorsBefore(run *project.Run, since time.Time) map[string]bo
 	}
 	told := make(map[string]bool)
 	for i := range faults {
-		if f := &faults[i]; l.store.Address(f) == name {
+		if f := &faults[i]; f.Name == name {
 			told[f.ID] = f.Regressed
 		}
 	}
