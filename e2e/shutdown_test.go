@@ -81,8 +81,8 @@ func TestFiftyStubbornChildrenAreKilledInTime(t *testing.T) {
 				t.Errorf("got %s, want no running process", r.Text)
 			}
 		},
-		"EOF":     func(t *testing.T, c *caller) { c.closeInput(t); c.exitsWithin(t, endsWithin) },
-		"SIGTERM": func(t *testing.T, c *caller) { c.signal(t, syscall.SIGTERM); c.exitsWithin(t, endsWithin) },
+		"EOF":     func(t *testing.T, c *caller) { c.closeInput(t); c.exitsCleanly(t) },
+		"SIGTERM": func(t *testing.T, c *caller) { c.signal(t, syscall.SIGTERM); c.exitsCleanly(t) },
 	} {
 		t.Run(name, func(t *testing.T) { // one after the other: killed processes need a core to die, within a limit of pmcp
 			w := newWorld(t)
@@ -116,12 +116,12 @@ func TestFiftyStubbornChildrenAreKilledInTime(t *testing.T) {
 	}
 }
 
-// exitsWithin waits until the launched process exits, and fails the test unless it exits
-// with code 0 within d.
-func (s *session) exitsWithin(t testing.TB, d time.Duration) {
+// exitsCleanly waits until the launched process exits, and fails the test unless it exits
+// with code 0.
+func (s *session) exitsCleanly(t testing.TB) {
 	t.Helper()
-	if !s.endsWithin(d) {
-		t.Fatalf("pmcp has not exited after %v; stderr:\n%s", d, s.stderr)
+	if !s.endsWithin(endsWithin) {
+		t.Fatalf("pmcp has not exited after %v; stderr:\n%s", endsWithin, s.stderr)
 	}
 	if code := s.state.ExitCode(); code != 0 {
 		t.Errorf("got exit code %d, want 0; stderr:\n%s", code, s.stderr)
