@@ -469,7 +469,7 @@ func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
 	c.awaitEvent(t, "web (run 1) crashed: exit code 3", "error ", "get_logs before: ") // an answer may have told of the error before
 	check(t, syscall.Kill(c.info(t, "loop").num("pid"), syscall.SIGKILL))
 	c.awaitEvent(t, "loop (run 2) was restarted")
-	c.ok(t, "start_process", sh("short", "exec sleep 1000").with("keep", "1s"))
+	c.ok(t, "start_process", sh("short", "exec sleep 1000").with("keep", "5s"))
 	c.awaitEvent(t, "short (run 1) was stopped: the time for which it was kept is over")
 	w.endDaemon(t)
 	c.awaitEvent(t, "loop (run 2) was stopped: the daemon that kept it has ended")
