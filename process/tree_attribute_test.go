@@ -2,6 +2,7 @@ package process
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -461,9 +462,10 @@ func TestFailedScanIsNotSampled(t *testing.T) {
 // the middle of an execve is read again and assigned to its run. In the test, a process starts
 // without an environment and executes a program with one when the test wants.
 func TestScanRereadsStrayDuringExec(t *testing.T) {
-	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
+	session := fmt.Sprint("scanned by ", os.Getpid()) // the scan sees the whole machine, other tests too
+	tr := newTree(&spawner{}, session, false, nil, slog.New(slog.DiscardHandler))
 	tr.addLeader(proctab.ID{PID: 900_000_000, Start: 1}, 7)
-	cmd := exec.Command("/bin/sh", "-c", `read line; exec /usr/bin/env PMCP_SESSION=session PMCP_RUN=7 /bin/sh -c 'echo marked; read line'`)
+	cmd := exec.Command("/bin/sh", "-c", `read line; exec /usr/bin/env PMCP_SESSION="$0" PMCP_RUN=7 /bin/sh -c 'echo marked; read line'`, session)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	ask := startAsked(t, cmd)
