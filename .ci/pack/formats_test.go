@@ -1,10 +1,13 @@
 package main
 
 import (
+	"debug/buildinfo"
 	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -42,5 +45,41 @@ func TestFormats(t *testing.T) {
 	unpack(t, dir, "pmcp-*-linux-amd64.mcpb", bundle)
 	if out, err := command(bundle, "npx", "-y", "@anthropic-ai/mcpb@2.1.2", "validate", "manifest.json"); err != nil {
 		t.Errorf("mcpb validate: %v: %s", err, out)
+	}
+}
+
+// TestSBOM checks that the SBOM names the modules, with their versions, that the linker recorded in
+// each binary, and no other.
+func TestSBOM(t *testing.T) {
+	if !*full {
+		t.Skip("needs -full: a quick release has no SBOM")
+	}
+	dir := theRelease(t)
+	text, err := os.ReadFile(find(t, dir, "pmcp-*.cdx.json"))
+	check(t, err)
+	var bom struct {
+		BOMFormat  string
+		Components []struct{ PURL string }
+	}
+	check(t, json.Unmarshal(text, &bom))
+	var named []string
+	for _, c := range bom.Components {
+		purl, _, _ := strings.Cut(c.PURL, "?")
+		named = append(named, purl)
+	}
+	slices.Sort(named)
+	for _, arch := range []string{"amd64", "arm64"} {
+		unpacked := t.TempDir()
+		unpack(t, dir, "pmcp-*-linux-"+arch+".tar.gz", unpacked)
+		built, err := buildinfo.ReadFile(filepath.Join(unpacked, "bin", "pmcp"))
+		check(t, err)
+		var linked []string
+		for _, m := range built.Deps {
+			linked = append(linked, "pkg:golang/"+m.Path+"@"+m.Version)
+		}
+		slices.Sort(linked)
+		if bom.BOMFormat != "CycloneDX" || len(linked) == 0 || !slices.Equal(named, linked) {
+			t.Errorf("the SBOM (%s) names %q; %s links %q", bom.BOMFormat, named, arch, linked)
+		}
 	}
 }
