@@ -356,12 +356,21 @@ func (s *session) endRecord(stopped error) error {
 	return s.unregister()
 }
 
+// keepsNothing returns why a session without a database keeps nothing: no other session would see
+// what it keeps.
+func (s *session) keepsNothing() error {
+	return fmt.Errorf("keep needs the log database: %s", s.store.Status().Reason)
+}
+
 func (s *session) openStore(ctx context.Context) (err error) {
 	s.store, err = logstore.Open(ctx, logstore.Options{
 		Path: s.c.DatabasePath, Session: s.id, RetentionDays: s.c.LogRetentionDays,
 		MaxBytes: int64(s.c.MaxLogSizeMB) * 1e6, Logger: s.log, Mask: s.mask,
 		Registry: s.c.RegistryDir, Alive: s.c.Alive,
 	})
+	if err == nil && s.hosted != nil && s.hosted.Keeper && s.store.Status().State == logstore.StateMemory {
+		err = errors.Join(s.keepsNothing(), s.store.Close())
+	}
 	return err
 }
 
@@ -372,13 +381,18 @@ const (
 	hostedIdle = 2 * time.Second
 )
 
+// refuseKeep returns the Keep of a session that keeps nothing.
+func refuseKeep(why error) project.Keep {
+	return project.Keep{Keeper: func(context.Context, string) (string, error) { return "", why }}
+}
+
 // keep returns how processes outlive the session. stdin is the client's.
 func (s *session) keep(stdin *os.File) project.Keep {
 	switch {
 	case s.hosted == nil && s.c.Daemon.Mode == config.DaemonNever:
-		return project.Keep{Keeper: func(context.Context, string) (string, error) {
-			return "", errors.New("PM_DAEMON_MODE=never refuses keep")
-		}}
+		return refuseKeep(errors.New("PM_DAEMON_MODE=never refuses keep"))
+	case s.store.Status().State == logstore.StateMemory:
+		return refuseKeep(s.keepsNothing())
 	case s.hosted == nil:
 		return project.Keep{Keeper: host.NewCaller(s.dialDaemon, s.hello).Keeper}
 	}

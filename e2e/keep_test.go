@@ -125,7 +125,7 @@ func TestKeepIsRefused(t *testing.T) {
 		c.refused(t, "start_process", sh("web", "exec sleep 1000").with("keep", keep), "argument keep: want a duration such as 8h, from 1s to 7d, got")
 	}
 	c.refused(t, "start_process", args{"command": "sleep 1", "wait": "exit", "keep": "1h"}, "needs a name")
-	for variable, want := range map[string]string{"PM_DAEMON_MODE=never": "PM_DAEMON_MODE=never refuses keep", "PM_DAEMON_AUTO_START=false": "there is no daemon"} {
+	for variable, want := range map[string]string{"PM_DAEMON_MODE=never": "PM_DAEMON_MODE=never refuses keep", "PM_DAEMON_AUTO_START=false": "there is no daemon", "PM_DATABASE_PATH=/dev/null/pmcp.db": "keep needs the log database: "} {
 		refusing := *w
 		refusing.env = append(append([]string{}, w.env...), variable)
 		c := refusing.open(t)
