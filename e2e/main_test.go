@@ -4,11 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"pmcp/process/proctest"
 )
 
 // TestMain runs the tests or, if the arguments name a helper program, that program; see
@@ -23,9 +23,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	build.dir = dir
-	if signal.Ignored(syscall.SIGHUP) { // by nohup: pmcp would leave it so; what is handled here is not inherited
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	}
+	proctest.Interruptible()
 	// Most tests wait for other processes, so TestMain sets the number of parallel tests
 	// above the number of cores. A flag on the command line overrides this.
 	if err := flag.Set("test.parallel", "8"); err != nil {

@@ -78,31 +78,43 @@ func TestManyStartsGetPortsOfTheirOwn(t *testing.T) {
 			starts = append(starts, start.with("timeout_ms", longWait))
 		}
 	}
-	first := startAll(t, w.open(t), starts)
-	if !slices.Contains(first, free) {
-		t.Errorf("got the ports %v, want one process to have %d, which is free", first, free)
-	}
-	var others []args // whoever is first gets the free port
-	var want []int
-	for i := range slices.Backward(starts) {
-		if i%5 != 2 {
-			others, want = append(others, starts[i]), append(want, first[i])
+	var why string
+	for range 3 { // a server of another test may take a port in between
+		first, restarted := startAll(t, w.open(t), starts)
+		if !slices.Contains(first, free) {
+			t.Errorf("got the ports %v, want one process to have %d, which is free", first, free)
 		}
+		var others []args // whoever is first gets the free port
+		var want []int
+		for i := range slices.Backward(starts) {
+			if i%5 != 2 {
+				others, want = append(others, starts[i]), append(want, first[i])
+			}
+		}
+		got, again := startAll(t, w.open(t), others)
+		switch {
+		case restarted+again != "":
+			why = restarted + again + "; want no restart"
+		case !slices.Equal(got, want):
+			why = fmt.Sprintf("got the ports %v in the next session, want %v", got, want)
+		default:
+			return
+		}
+		t.Log(why)
 	}
-	if got := startAll(t, w.open(t), others); !slices.Equal(got, want) {
-		t.Errorf("got the ports %v in the next session, want %v", got, want)
-	}
+	t.Error(why)
 }
 
 // startAll starts servers at once, checks that each answers on the port of its own, ends the session and
-// returns the ports.
-func startAll(t testing.TB, c *caller, starts []args) []int {
+// returns the ports, with the last answer that has a restart.
+func startAll(t testing.TB, c *caller, starts []args) (ports []int, restarted string) {
 	t.Helper()
 	answers := make([]<-chan message, len(starts))
 	for i, start := range starts {
 		_, answers[i] = c.request(t, "tools/call", args{"name": "start_process", "arguments": start})
 	}
-	ports, pids := make([]int, len(starts)), make([]int, len(starts))
+	ports = make([]int, len(starts))
+	pids := make([]int, len(starts))
 	for i := range starts {
 		r := c.checked(t, "start_process", asResult(t, "start_process", c.wait(t, "start_process", answers[i])))
 		if r.Error {
@@ -110,7 +122,7 @@ func startAll(t testing.TB, c *caller, starts []args) []int {
 		}
 		r.want(t, args{"state": "running", "ready": true, "run": r.num("run")})
 		if r.Data["restarts"] != nil {
-			t.Errorf("%v: got %s, want no restart", starts[i], r.Text)
+			restarted = r.Text
 		}
 		ports[i], pids[i] = r.assigned(t), r.num("pid")
 		if strings.Contains(r.Text, "ports ") || strings.Contains(r.Text, "not on") {
@@ -134,7 +146,7 @@ func startAll(t testing.TB, c *caller, starts []args) []int {
 	}
 	c.closeInput(t)
 	c.exit(t)
-	return ports
+	return ports, restarted
 }
 
 // TestPreferredPortIsTakenIfFree checks which port a process gets, and what the answer says about it.
@@ -474,7 +486,7 @@ func TestPortIsReservedBetweenRuns(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	free := proctest.FreePort(t)
-	c.ok(t, "start_process", sh("loop", "exit 1", args{"ports": args{"PORT": free}, "restart": "on-failure", "timeout_ms": 0}))
+	c.ok(t, "start_process", sh("loop", "exit 1", args{"ports": args{"PORT": free}, "restart": "on-failure", "max_restarts": 1000, "timeout_ms": 0}))
 	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "loop: backoff") }) {
 		t.Fatal("the process is not restarted")
 	}

@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -39,6 +41,9 @@ func TestTerminalUserGetsExplanation(t *testing.T) {
 	check(t, err)
 	for err == nil { // read on, so that pmcp can write its last lines
 		_, err = screen.ReadString('\n')
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = cmd.Process.Kill()
 	}
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: got %v, want exit code 0", err)

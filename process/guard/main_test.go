@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 )
 
 // TestMain lets the test binary play every process of a session: guardian, server and others.
@@ -52,6 +53,7 @@ func TestMain(m *testing.M) {
 			os.Exit(unkillableMain())
 		}
 	}
+	proctest.Interruptible()
 	goleak.VerifyTestMain(m)
 }
 
@@ -368,7 +370,7 @@ func (s *standInServer) startForest(seed uint64) {
 // straysMain runs the cleaner in a process that is no subreaper: its child leads a session, leaves
 // process trees behind and is killed.
 func straysMain() int {
-	const session = "strays"
+	session := fmt.Sprint("strays of ", os.Getpid()) // the cleaner sees the whole machine
 	read, write, err := os.Pipe()
 	if err != nil {
 		return 2

@@ -5,6 +5,7 @@ package proctest
 
 import (
 	"os"
+	"os/signal"
 	"runtime"
 	"syscall"
 	"testing"
@@ -45,6 +46,17 @@ func WriteProgram(t testing.TB, path string, content []byte, mode os.FileMode) {
 	defer syscall.ForkLock.RUnlock()
 	check(t, os.WriteFile(path, content, 0o600))
 	check(t, os.Chmod(path, mode))
+}
+
+// Interruptible lets the children of the tests be interrupted and hung up although nohup, or a shell
+// that ran the tests as a job in the background, has these signals ignored: children do not inherit
+// that a signal is handled.
+func Interruptible() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 func check(t testing.TB, err error) {
