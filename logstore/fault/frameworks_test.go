@@ -23,6 +23,9 @@ func TestFrameworkErrorsAreRecognised(t *testing.T) {
 			"5NoMethodError (undefined method `foo' for nil):", "0  ", "0app/models/x.rb:12:in `total'", "0app/controllers/x.rb:5:in `index'", "0Completed 200 OK in 2ms",
 			"5ArgumentError (no price):", "0  ", "0app/models/y.rb:3:in 'Y#price'",
 		}, []string{"NoMethodError|undefined method `foo' for nil|app/models/x.rb:12|2", "ArgumentError|no price|app/models/y.rb:3|1"}},
+		{"next, excerpt with aligned numbers", []string{
+			"0\u2a2f ./app/page.tsx:9:13", "5Error: Expression expected", "0   8 |     <div>", "0>  9 |       <main <>", "0     |             ^", "0  10 |         <Image", "0", "0Parsing ecmascript source code failed", "0",
+		}, []string{"|Expression expected|./app/page.tsx:9|5"}},
 		{"no frames below", []string{
 			"5TimeoutError (seconds, default 30):", "0  how long to wait", "5ActionController::RoutingError (No route matches [GET] \"/x\"):", "0  ", "0Completed 404 Not Found in 2ms", "5TypeError: x is not a function", "0    at f (/app/x.js:3:4)",
 		}, []string{"TypeError|x is not a function|/app/x.js:3|1"}},

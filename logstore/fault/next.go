@@ -36,7 +36,9 @@ var nextServer = bundler(row{
 // "    |  ^^" below it, or SWC's ",-[file:3:1]", " 3 | code", "   :  ^^". If the line marks the
 // position of the error, readExcerpt sets the position.
 func (b *block) readExcerpt(t string) bool {
-	t = strings.TrimPrefix(t, "> ")
+	if rest, ok := strings.CutPrefix(t, "> "); ok { // numbers are aligned: ">  9 |"
+		t = strings.TrimLeft(rest, " ")
+	}
 	if row, rest, ok := parseNumber(t); ok && strings.HasPrefix(rest, " |") {
 		b.step = row
 		return true
