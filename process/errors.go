@@ -51,7 +51,11 @@ type StateError struct {
 
 // Error returns a text that names the process, its state and the operation.
 func (e *StateError) Error() string {
-	return fmt.Sprintf("cannot %s %s: it is %s", e.Event, e.Name, e.State)
+	verb := "is"
+	if e.State == Exited || e.State == Crashed || e.State == Failed {
+		verb = "has"
+	}
+	return fmt.Sprintf("cannot %s %s: it %s %s", e.Event, e.Name, verb, e.State)
 }
 
 // A DiffersError reports that a process is already running with another Spec.

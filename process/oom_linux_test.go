@@ -96,7 +96,11 @@ func scenarioOOM(ctx context.Context, m *Manager, _ *memJournal, args []string) 
 		_ = os.WriteFile(parent, []byte(strconv.Itoa(os.Getpid())), 0)
 	}()
 	m.deps.oom = newOOMWatch() // the Manager's own watches the previous cgroup
-	if _, _, err := m.Start(ctx, helper("a", "spin", "1000"), KeepRunning); err != nil {
+	spec := helper("a", "spin", "1000")
+	// The kernel is to choose the child, also if this process is larger, as with the race detector.
+	spec.Args = append([]string{"-c", `echo 1000 >/proc/self/oom_score_adj; exec "$0" "$@"`, spec.Command}, spec.Args...)
+	spec.Command = "sh"
+	if _, _, err := m.Start(ctx, spec, KeepRunning); err != nil {
 		return err
 	}
 	st, err := m.Await(ctx, "a", func(st Status) bool { return !st.State.Live() })

@@ -25,6 +25,9 @@ const (
 	// after lateReady: the run may never become ready, and each check has a cost.
 	lateReadyPause = time.Second
 	lateReady      = 30 * time.Second
+	// errorPause bounds the pause after an HTTP error. That pause is an eighth of the
+	// wait so far: a dev server that cannot compile prints why at every request.
+	errorPause = 2 * time.Second
 	// After a line has matched, the run must live on until it has been silent for
 	// readyQuiet, or for readySettle: programs print that they are up, and then fail
 	// to open their port.
@@ -132,7 +135,7 @@ func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
 		defer r.client.CloseIdleConnections()
 	}
 	began, gone := time.Now(), false
-	for pause := firstReadyPause; ; pause = nextPause(pause, time.Since(began)) {
+	for pause := firstReadyPause; ; pause = r.nextPause(pause, time.Since(began)) {
 		r.check(ctx)
 		if ctx.Err() != nil {
 			return
@@ -225,6 +228,15 @@ func (s Spec) endpoint(own []sockets.Socket) (url, why string) {
 	}
 }
 
+// nextPause is nextPause for a run whose last answers to HTTP requests may be errors.
+func (r *readiness) nextPause(pause, waited time.Duration) time.Duration {
+	next := nextPause(pause, waited)
+	if slices.ContainsFunc(r.answers[:], func(a HTTPAnswer) bool { return a.Status != 0 && !a.OK() }) {
+		next = max(next, min(waited/8, errorPause))
+	}
+	return next
+}
+
 // nextPause returns the pause that follows pause after a total wait of waited.
 func nextPause(pause, waited time.Duration) time.Duration {
 	if waited > lateReady {
@@ -261,7 +273,7 @@ func (r *readiness) sleep(ctx context.Context, pause time.Duration) bool {
 // alive, and so the run.
 func (r *readiness) settle(ctx context.Context) bool {
 	for !r.matched.IsZero() {
-		left := min(time.Until(r.runner.printedAt().Add(readyQuiet)), time.Until(r.matched.Add(readySettle)))
+		left := min(time.Until(cmp.Or(r.runner.printedAt(), r.matched).Add(readyQuiet)), time.Until(r.matched.Add(readySettle)))
 		if left <= 0 {
 			if !isDying(r.runner.PID()) {
 				break

@@ -447,3 +447,24 @@ func TestHolderIsLookedUpUntilNamed(t *testing.T) {
 		t.Errorf("holder once its entry is known: %s, want b", got)
 	}
 }
+
+// TestHTTPErrorsAreAskedForSeldom checks how often a server is asked that answers each request with an
+// error: it may print many lines about each.
+func TestHTTPErrorsAreAskedForSeldom(t *testing.T) {
+	asked := func(status int) (n int) {
+		var r readiness
+		r.answers[1].Status = status
+		pause := firstReadyPause
+		for waited := pause; waited < 40*time.Second; waited += pause {
+			n++
+			pause = r.nextPause(pause, waited)
+		}
+		return n
+	}
+	if n := asked(http.StatusInternalServerError); n > 40 {
+		t.Errorf("a server that answers 500: asked %d times in 40 s, want at most 40", n)
+	}
+	if silent, ok := asked(0), asked(http.StatusOK); silent < 100 || ok != silent {
+		t.Errorf("a server that does not answer yet, or has answered one path: asked %d and %d times in 40 s, want at least 100", silent, ok)
+	}
+}

@@ -68,7 +68,7 @@ type Run struct {
 	inputTurn chan struct{} // a semaphore of one: full while a call writes input
 	openLine  int           // length of the unfinished input line of a terminal; owned by the holder of inputTurn
 
-	printed      atomic.Int64  // when output was last read, in ns since 1970; 0 before
+	printed      atomic.Int64  // when output was last read, in ns since 1970; 0 before the first that is no announcement
 	ended        chan struct{} // closed once the run has ended, its output is handed on and exit is set
 	pipesEnded   chan struct{} // closed once every process has closed the child's streams
 	streamsEnded chan struct{} // closed once every stream has ended, those of log files included
@@ -130,7 +130,7 @@ func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDe
 			continue
 		}
 		r.readers = append(r.readers, newReader(out.file, spec.PTY, func(at time.Time, p []byte) {
-			if len(p) > 0 {
+			if len(p) > 0 && (r.printed.Load() != 0 || !isAnnouncement(p)) {
 				r.printed.Store(at.UnixNano())
 			}
 			d.journal.Capture(id, out.stream, at, p)
@@ -152,7 +152,8 @@ func (r *Run) PID() int {
 }
 
 // printedAt returns when output was last read, or zero if there was none. The
-// messages of an MCP server do not count.
+// messages of an MCP server do not count, and neither does an announcement before
+// all other output.
 func (r *Run) printedAt() time.Time {
 	if ns := r.printed.Load(); ns != 0 {
 		return time.Unix(0, ns)

@@ -1,11 +1,14 @@
 package process
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -135,7 +138,18 @@ func (s *spawner) fork(ch *child, stamp proctab.Stamp) error {
 func startError(path string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s: the interpreter that its first line names, or its loader, does not exist", ErrNoExecutable, path)
+		name := interpreter(path)
+		_, unseen := os.Stat(cmp.Or(name, path))
+		switch {
+		case name == "" && unseen != nil:
+			return fmt.Errorf("%w: %s does not exist any more", ErrNoExecutable, path)
+		case name == "":
+			return fmt.Errorf("%w: %s: its loader does not exist", ErrNoExecutable, path)
+		case unseen != nil:
+			return fmt.Errorf("%w: %s: its first line names the interpreter %q, which does not exist", ErrNoExecutable, path, name)
+		default:
+			return fmt.Errorf("%w: %s: its first line names the interpreter %q, whose loader or interpreter does not exist", ErrNoExecutable, path, name)
+		}
 	case errors.Is(err, syscall.EAGAIN):
 		return fmt.Errorf("cannot start %s: no further process is allowed: this user (ulimit -u), the cgroup (pids.max) or the machine has reached its limit of processes and threads; stop something, or raise the limit", path)
 	case errors.Is(err, syscall.ENOEXEC):
@@ -143,6 +157,28 @@ func startError(path string, err error) error {
 	default:
 		return fmt.Errorf("cannot start %s: %w", path, err)
 	}
+}
+
+// interpreter returns the program that the first line of a script names, or "" if the file is no
+// script. As the kernel does, it reads 256 bytes.
+func interpreter(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	b := make([]byte, 256)
+	n, _ := io.ReadFull(f, b)
+	first, _, _ := strings.Cut(string(b[:n]), "\n")
+	line, ok := strings.CutPrefix(first, "#!")
+	if !ok {
+		return ""
+	}
+	line = strings.Trim(line, " \t")
+	if end := strings.IndexAny(line, " \t"); end >= 0 { // a carriage return belongs to the name, as for the kernel
+		line = line[:end]
+	}
+	return line
 }
 
 // wait reaps an exited child and returns its status.

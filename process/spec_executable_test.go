@@ -2,8 +2,10 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"pmcp/process/proctest"
@@ -52,5 +54,25 @@ func TestStartKeepsNameOfSymlink(t *testing.T) {
 	}
 	if _, statusErr := m.Status("b"); !errors.Is(statusErr, ErrUnknown) {
 		t.Errorf("Status after a refused start = %v, want ErrUnknown", statusErr)
+	}
+}
+
+// TestStartNamesMissingInterpreter checks that the error for a script has the interpreter that does not
+// exist as the kernel reads it: in a file with the line ends of Windows its name ends with a carriage
+// return.
+func TestStartNamesMissingInterpreter(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	broken := filepath.Join(t.TempDir(), "broken")
+	proctest.WriteProgram(t, broken, []byte("#!/nowhere/sh\n"), 0o755)
+	for name, c := range map[string]struct{ text, want string }{
+		"broken":  {"#!" + broken + "\t-e\necho hi\n", fmt.Sprintf("the interpreter %q, whose loader", broken)},
+		"missing": {"#! /nowhere/sh -e\necho hi\n", `the interpreter "/nowhere/sh",`},
+		"windows": {"#!/bin/sh\r\necho hi\r\n", `the interpreter "/bin/sh\r",`},
+	} {
+		file := filepath.Join(t.TempDir(), name)
+		proctest.WriteProgram(t, file, []byte(c.text), 0o755)
+		if _, _, err := m.Start(testContext(t), Spec{Name: name, Command: file}, KeepRunning); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want an error with %s", name, err, c.want)
+		}
 	}
 }

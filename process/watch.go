@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,7 +31,8 @@ var defaultWatch = watchLimits{whole: time.Second, quiet: 250 * time.Millisecond
 // WatchStart watches a run of name until a second after its start. It returns earlier
 // once the run has ended, its tree listens on a TCP port, or it has printed something
 // and then been silent for 250 ms with its output still open: a run that has closed
-// its output is about to end. It returns the status of the run then, with its
+// its output is about to end. What npm prints before it starts a script does not count,
+// because the script may take longer to fail. It returns the status of the run then, with its
 // ports, or ctx's error if ctx ends first. Calls for several runs, one after another,
 // take no longer than the call for the run that was started last. Its error wraps
 // ErrUnknown as that of AwaitRun does.
@@ -81,6 +83,20 @@ func (m *Manager) silentSince(name string, run int64) time.Time {
 		return e.run.printedAt()
 	}
 	return time.Time{}
+}
+
+// isAnnouncement reports whether p, output, is only what npm and the like print before
+// they start a script: "> web@1.0.0 dev" and "> vite", or "yarn run v1.22" and "$ vite".
+func isAnnouncement(p []byte) bool {
+	for l := range bytes.Lines(p) {
+		text, whole := bytes.CutSuffix(l, []byte("\n"))
+		text = bytes.TrimSuffix(text, []byte("\r")) // of a terminal
+		begins := func(s string) bool { return bytes.HasPrefix(text, []byte(s)) }
+		if !whole || len(text) > 0 && !begins("> ") && !begins("$ ") && !begins("yarn run ") {
+			return false
+		}
+	}
+	return true
 }
 
 // portWatch looks up the ports of a run again and again.

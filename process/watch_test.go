@@ -81,6 +81,40 @@ func TestWatchStartAwaitsTheEndAfterTheOutput(t *testing.T) {
 	}
 }
 
+// TestAnnouncementIsNoOutput checks that what npm prints before it starts a script does not begin the
+// silence that ends the watch of a start: the script may be about to fail.
+func TestAnnouncementIsNoOutput(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := shell("a", `printf '\n> web@1.0.0 dev\n> vite\n\n'; read x; echo "> up"; exec sleep 100`)
+	spec.Stdin = true
+	st := start(t, m, spec)
+	printed := func(line string) {
+		t.Helper()
+		if _, err := j.awaitLine(testContext(t), st.RunID, func(l string) bool { return l == line }); err != nil {
+			t.Fatalf("got %v, want the line %q", err, line)
+		}
+	}
+	printed("> vite")
+	if at := m.silentSince("a", st.RunID); !at.IsZero() {
+		t.Errorf("silent since %s after an announcement, want zero", at)
+	}
+	if _, err := m.Input(testContext(t), "a", []byte("\n"), false); err != nil {
+		t.Fatal(err)
+	}
+	printed("> up")
+	if at := m.silentSince("a", st.RunID); !at.IsZero() {
+		t.Errorf("silent since %s after a second announcement, want zero", at)
+	}
+	for text, want := range map[string]bool{
+		"\n> web@1.0.0 dev\n> vite\n\n": true, "\r\n> web@1.0.0 dev\r\n> vite\r\n": true, "yarn run v1.22.22\n$ vite\n": true,
+		"> ": false, "> web@1.0.0 dev\n> vite\n\nup\n": false, "up\n": false, "$": false,
+	} {
+		if isAnnouncement([]byte(text)) != want {
+			t.Errorf("isAnnouncement(%q) = %v, want %v", text, !want, want)
+		}
+	}
+}
+
 func TestWatchStartEndsWithItsContext(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	m.watch = watchLimits{whole: time.Hour, quiet: time.Hour}
