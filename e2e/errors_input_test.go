@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,7 +84,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		{"start_process", run(args{"env": []string{"A=1"}}), []string{"argument env", "object"}},
 		{"start_process", run(args{"env": args{"A=B": "1"}}), []string{"A=B"}},
 		{"start_process", run(args{"env": args{"A": "x\x00y"}}), []string{"NUL"}},
-		{"start_process", run(args{"timeout_ms": "5000"}), []string{"argument timeout_ms", "integer", "600000"}},
+		{"start_process", run(args{"timeout_ms": "5s"}), []string{"argument timeout_ms", "integer", "600000"}},
 		{"start_process", run(args{"timeout_ms": -1}), []string{"argument timeout_ms", "0 to 600000"}},
 		{"start_process", run(args{"timeout_ms": 1.5}), []string{"argument timeout_ms", "integer"}},
 		{"start_process", run(args{"wait": "forever"}), []string{"argument wait", "started, ready, exit", "forever"}},
@@ -149,7 +150,7 @@ func TestBadArgumentsAreNamed(t *testing.T) {
 		{"get_system_stats", args{"x": 1}, []string{"unknown argument x"}},
 		{"get_server_info", args{"verbose": true}, []string{"unknown argument verbose"}},
 		{"tail_logs", args{"process": "web", "line": 5}, []string{"unknown argument line", "lines"}},
-		{"tail_logs", args{"process": "web", "stream": "stdout"}, []string{"argument stream", "out, err, mcp"}},
+		{"tail_logs", args{"process": "web", "stream": "both"}, []string{"argument stream", "out, err, mcp"}},
 		{"tail_logs", args{"process": "web", "after": "x"}, []string{"cursor"}},
 	} {
 		t.Run(row.tool, func(t *testing.T) { c.refused(t, row.tool, row.a, row.wants...) })
@@ -187,8 +188,6 @@ func TestEmptyArgumentsCountAsMissing(t *testing.T) {
 	c.refused(t, "get_logs", args{"name": "a", "process": "b"}, "name", "process")
 }
 
-// TestCommandLinesAreSplitWithoutShell checks that pmcp splits command lines without a
-// shell.
 // TestNaturalValuesAreTaken checks that a value with one possible meaning is taken, though
 // it is not of the type in the schema.
 func TestNaturalValuesAreTaken(t *testing.T) {
@@ -210,8 +209,14 @@ func TestNaturalValuesAreTaken(t *testing.T) {
 	c.refused(t, "remove_from_group", args{"name": "g"}, "missing argument: group")
 	c.ok(t, "stop_process", args{"process": []string{"web", "web"}})
 	c.refused(t, "stop_process", args{"process": []any{nil}}, "argument process")
+	c.ok(t, "start_process", sh("both", "echo fine; echo odd >&2", args{"wait": "Exited", "timeout_ms": "60000"})).want(t, args{"exit_code": 0})
+	if got := c.ok(t, "tail_logs", args{"process": "both", "stream": "stderr", "lines": "5"}).printed(); !slices.Equal(got, []string{"odd"}) {
+		t.Errorf("got the lines %q of stderr, want only odd", got)
+	}
 }
 
+// TestCommandLinesAreSplitWithoutShell checks that pmcp splits command lines without a
+// shell.
 func TestCommandLinesAreSplitWithoutShell(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -106,8 +106,8 @@ func (m *Masker) LearnInput(value string) (masked bool) {
 }
 
 // LearnSteps learns the inputs that the arguments of a call, a JSON text, mark as secret: the strings
-// "send" of objects in which "secret" is true. It needs no valid call, because an error may quote
-// the arguments of an invalid one.
+// "send" of objects in which "secret" is true, or "true", as arguments may be. It needs no valid
+// call, because an error may quote the arguments of an invalid one.
 func (m *Masker) LearnSteps(raw []byte) {
 	if m == nil || !bytes.Contains(raw, []byte("secret")) {
 		return
@@ -131,7 +131,7 @@ func stepSecrets(value any) (all []secret) {
 			all = append(all, stepSecrets(element)...)
 		}
 	case map[string]any:
-		if send, ok := value["send"].(string); ok && value["secret"] == true {
+		if send, ok := value["send"].(string); ok && (value["secret"] == true || value["secret"] == "true") {
 			all = variants("input", send)
 		}
 		for _, key := range slices.Sorted(maps.Keys(value)) {

@@ -178,6 +178,7 @@ func TestInputsAreLearned(t *testing.T) {
 		`{"steps":[{"expect":"x","send":"typed-in-1","secret":true}]}`:     true,
 		`{"steps":"[{\"send\":\"typed-in-1\",\"secret\":true}]"}`:          true,
 		`{"a":{"send":"typed-in-1","secret":true,"x":1}}`:                  true,
+		`{"steps":"[{\"send\":\"typed-in-1\",\"secret\":\"true\"}]"}`:      true,
 		`{"steps":[{"expect":"x","send":"typed-in-1","secret":false}]}`:    false,
 		`{"steps":[{"expect":"x","send":"typed-in-1"}]}`:                   false,
 		`{"steps":[{"expect":"typed-in-1","send":"other","secret":true}]}`: false,

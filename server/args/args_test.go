@@ -51,7 +51,8 @@ func TestDecodeRefusesInvalidArguments(t *testing.T) {
 		`{"name":"n","secret":"s"}`:     "unknown argument secret",
 		`{"name":"n","mode":"c"}`:       `argument mode: want one of a, b, got "c"`,
 		`{"name":"n","count":11}`:       "argument count: want an integer from 1 to 10, got 11",
-		`{"name":"n","count":"3"}`:      `argument count: want an integer from 1 to 10, got "3"`,
+		`{"name":"n","count":"11"}`:     `argument count: want an integer from 1 to 10, got "11"`,
+		`{"name":"n","count":"03"}`:     `argument count: want an integer from 1 to 10, got "03"`,
 		`{"name":"n","count":1.5}`:      "argument count: want an integer from 1 to 10, got 1.5",
 		`{"name":"n","words":"w"}`:      `argument words: want an array of strings, got "w"`,
 		`{"name":"n","words":[null]}`:   `argument words: want an array of strings, got [null]`,
@@ -60,7 +61,7 @@ func TestDecodeRefusesInvalidArguments(t *testing.T) {
 		`{"name":"n","env":["A=1"]}`:    "argument env: want an object with string values",
 		`{"name":"n","flag":"yes"}`:     `argument flag: want true or false, got "yes"`,
 		`{"name":"n","inner":{"p":1}}`:  "unknown argument inner.p: did you mean inner.port?",
-		`{"name":"n","inner":[1]}`:      "argument inner: want an object, got [1]",
+		`{"name":"n","inner":[1]}`:      "argument inner: want an object with port, got [1]",
 		`{"name":"n","list":[{"x":1}]}`: "unknown argument list[0].x",
 	} {
 		var a arguments
@@ -105,6 +106,22 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %q", given, a.Process, err, want)
 		}
 	}
+	var typed struct {
+		Count int  `json:"count,omitempty" max:"10"`
+		Flag  bool `json:"flag,omitempty"`
+	}
+	if err := args.Decode(json.RawMessage(`{"count":"3","flag":"true"}`), &typed); err != nil || typed.Count != 3 || !typed.Flag {
+		t.Errorf("got %+v, %v, want 3 and true for their texts", typed, err)
+	}
+	for given, want := range map[string]string{"stdout": "out", "err": "err", "STDERR": "err", "Out": "out", "std": "", "outs": ""} {
+		var a struct {
+			Stream string `json:"stream" enum:"out|err"`
+		}
+		err := args.Decode(json.RawMessage(`{"stream":"`+given+`"}`), &a)
+		if (err == nil) != (want != "") || err == nil && a.Stream != want {
+			t.Errorf("stream %s: got %q, %v, want %q", given, a.Stream, err, want)
+		}
+	}
 	var needs struct {
 		DependsOn []struct {
 			Process   string `json:"process"`
@@ -115,7 +132,11 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 	if err != nil || len(needs.DependsOn) != 2 || needs.DependsOn[0].Process != "db" || needs.DependsOn[1].Process != "job" {
 		t.Errorf("got %+v, %v, want db and job", needs, err)
 	}
-	for _, bad := range []string{`{"depends_on":[""]}`, `{"depends_on":[1]}`, `{"depends_on":[["db"]]}`} {
+	err = args.Decode(json.RawMessage(`{"depends_on":"db"}`), &needs)
+	if err != nil || len(needs.DependsOn) != 1 || needs.DependsOn[0].Process != "db" {
+		t.Errorf("got %+v, %v, want db for a name alone", needs, err)
+	}
+	for _, bad := range []string{`{"depends_on":1}`, `{"depends_on":[""]}`, `{"depends_on":[1]}`, `{"depends_on":[["db"]]}`, `{"depends_on":"[{\"process\":\"db\"}]"}`} {
 		if err := args.Decode(json.RawMessage(bad), &needs); err == nil || !strings.Contains(err.Error(), "depends_on") {
 			t.Errorf("%s: got %v, want an error about depends_on", bad, err)
 		}
@@ -218,6 +239,14 @@ func TestFormatAgeUsesTwoUnits(t *testing.T) {
 	for d, want := range map[time.Duration]string{0: "0s", 61 * time.Second: "1m 1s", 25 * time.Hour: "1d 1h", 90 * time.Minute: "1h 30m"} {
 		if got := args.FormatAge(d); got != want {
 			t.Errorf("FormatAge(%v): got %q, want %q", d, got, want)
+		}
+	}
+}
+
+func TestNearestNameIsSimilar(t *testing.T) {
+	for written, want := range map[string]string{"n": "", "w": "web", "xy": "", "wbe": "web", "API": "api", "worker": ""} {
+		if got := args.Nearest(written, []string{"sp", "web", "api"}); got != want {
+			t.Errorf("%s: got %q, want %q", written, got, want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -32,10 +33,15 @@ func Decode(raw json.RawMessage, into any) error {
 // names in errors: "" at the top level, "health." inside health.
 func decodeObject(path string, raw json.RawMessage, v reflect.Value) error {
 	var given map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &given); err != nil {
-		return wrongType(strings.TrimSuffix(path, "."), "an object", raw)
-	}
 	fields := Fields(v.Type())
+	if err := json.Unmarshal(raw, &given); err != nil {
+		want := "an object"
+		const most = 12 // those of health; a member of a group has too many for an error
+		if path != "" && len(fields) > 0 && len(fields) <= most {
+			want += " with " + strings.Join(namesOf(fields), ", ")
+		}
+		return wrongType(strings.TrimSuffix(path, "."), want, raw)
+	}
 	byName := make(map[string]Field, len(fields))
 	for _, f := range fields {
 		byName[f.Name] = f
@@ -184,13 +190,20 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		if f.text {
 			raw = quoteScalar(raw)
 		}
+		if text := string(raw); v.Kind() == reflect.Bool && (text == `"true"` || text == `"false"`) {
+			raw = json.RawMessage(strings.Trim(text, `"`))
+		}
 		if f.Name == "process" {
 			raw = joinNames(raw)
 		}
-		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil && (len(f.Enum) == 0 || slices.Contains(f.Enum, v.String()))
+		ok = json.Unmarshal(raw, v.Addr().Interface()) == nil
+		if ok && len(f.Enum) > 0 {
+			v.SetString(f.natural(v.String()))
+			ok = slices.Contains(f.Enum, v.String())
+		}
 	case reflect.Int, reflect.Int64:
 		var i int64
-		i, ok = decodeInt(raw)
+		i, ok = Int(raw)
 		ok = ok && f.inRange(i)
 		v.SetInt(i)
 	default:
@@ -200,6 +213,21 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		return wrongType(path, f.allowed(), raw)
 	}
 	return nil
+}
+
+// valueSynonyms are other words for values that an enum allows.
+var valueSynonyms = map[string]string{"exited": "exit", "stdout": "out", "stderr": "err", "warning": "warn"}
+
+// natural returns the value that the enum allows for which text, in any case, stands. It
+// returns text if there is none.
+func (f *Field) natural(text string) string {
+	word := strings.ToLower(text)
+	for _, value := range []string{word, valueSynonyms[word]} {
+		if slices.Contains(f.Enum, value) {
+			return value
+		}
+	}
+	return text
 }
 
 // quotedNumber matches a value in an object that is a number in quotes.
@@ -249,19 +277,23 @@ func joinNames(raw json.RawMessage) json.RawMessage {
 }
 
 // decodeObjects decodes an array of objects. A text stands for the object in which it is
-// the value of the only required argument: depends_on may be ["db"].
+// the value of the only required argument, and alone for an array with it: depends_on may
+// be ["db"] or "db".
 func decodeObjects(path string, raw json.RawMessage, v reflect.Value) error {
 	var items []json.RawMessage
-	if err := json.Unmarshal(raw, &items); err != nil {
-		return wrongType(path, "an array of objects", raw)
-	}
-	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+	var only string
 	var required []string
 	for _, f := range Fields(v.Type().Elem()) {
 		if f.Required {
 			required = append(required, f.Name)
 		}
 	}
+	if json.Unmarshal(raw, &only) == nil && len(required) == 1 && only != "" && !strings.ContainsRune("[{", rune(only[0])) { // some clients send an array as a string
+		items = []json.RawMessage{raw}
+	} else if err := json.Unmarshal(raw, &items); err != nil {
+		return wrongType(path, "an array of objects", raw)
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
 		var text string
 		if len(required) == 1 && json.Unmarshal(item, &text) == nil && text != "" {
@@ -274,10 +306,16 @@ func decodeObjects(path string, raw json.RawMessage, v reflect.Value) error {
 	return nil
 }
 
-// decodeInt returns the integer that raw is, in any notation that JSON has for it.
-func decodeInt(raw json.RawMessage) (i int64, ok bool) {
+// Int returns the integer that an argument is, in any notation that JSON has for it, or as
+// a text in decimal.
+func Int(raw json.RawMessage) (i int64, ok bool) {
+	var text string
+	if json.Unmarshal(raw, &text) == nil {
+		i, err := strconv.ParseInt(text, 10, 64)
+		return i, err == nil && strconv.FormatInt(i, 10) == text
+	}
 	var n json.Number
-	if err := json.Unmarshal(raw, &n); err != nil || raw[0] == '"' {
+	if err := json.Unmarshal(raw, &n); err != nil {
 		return 0, false
 	}
 	if i, err := n.Int64(); err == nil {
@@ -327,16 +365,21 @@ func wrongType(path, want string, raw json.RawMessage) error {
 	return fmt.Errorf("argument %s: want %s, got %s", path, want, jsonrpc.Quote(raw))
 }
 
+func namesOf(fields []Field) []string {
+	names := make([]string, len(fields))
+	for i, f := range fields {
+		names[i] = f.Name
+	}
+	return names
+}
+
 // plainName matches a short name that needs no quotes in an error.
 var plainName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]{1,100}$`) })
 
 // unknownArgument returns the error for an argument that does not exist; it
 // suggests the nearest one that does.
 func unknownArgument(path, key string, fields []Field) error {
-	names := make([]string, len(fields))
-	for i, f := range fields {
-		names[i] = f.Name
-	}
+	names := namesOf(fields)
 	text := "unknown argument " + path + key
 	if !plainName().MatchString(key) {
 		text = fmt.Sprintf("unknown argument %q", path+key)
@@ -383,7 +426,7 @@ func Nearest(written string, names []string) string {
 	if written == "" || len(written) > maxCompared {
 		return ""
 	}
-	best, least := "", max(2, len(written)/2)+1
+	best, least := "", min(max(2, len(written)), max(2, len(written)/2)+1) // a similar name shares a letter
 	for _, name := range names {
 		d := levenshtein.ComputeDistance(strings.ToLower(written), strings.ToLower(name))
 		if strings.HasPrefix(name, written) || strings.HasPrefix(written, name) {

@@ -25,7 +25,7 @@ func (v IntOrText) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads a number in any notation that JSON has for an integer, or a string.
 func (v *IntOrText) UnmarshalJSON(raw []byte) error {
-	if i, ok := decodeInt(raw); ok {
+	if i, ok := Int(raw); ok {
 		*v = IntOrText(strconv.FormatInt(i, 10))
 		return nil
 	}
