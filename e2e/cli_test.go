@@ -105,6 +105,9 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 	file := filepath.Join(w.home, "hostile")
 	check(t, os.WriteFile(file, []byte(hostileLine+"\n"+strings.Repeat("x", 1<<20)+"\nWARN one\n"), 0o600))
 	s.must(t, "start_process", args{"name": "bad", "command": `sh -c "cat ` + file + `; echo 'ValueError: broken'; exit 3"`, "wait": "exit", "timeout_ms": longWait})
+	other := filepath.Join(w.home, "other")
+	check(t, os.MkdirAll(filepath.Join(other, ".git"), 0o755))
+	s.must(t, "start_process", args{"name": "far", "command": "sh -c 'exit 3'", "cwd": other, "wait": "exit", "timeout_ms": longWait})
 	s.must(t, "list_processes", nil)
 	port := regexp.MustCompile(`ports (\d+)`).FindStringSubmatch(web.Text)
 	if port == nil {
@@ -128,6 +131,7 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 		w.awaitCommand(t, []string{"logs", "bad", "--level", "warn"}, "WARN one")
 		w.awaitCommand(t, []string{"errors"}, "ValueError: broken", "bad (")
 		w.awaitCommand(t, []string{"events"}, " bad (run 1) crashed")
+		w.awaitCommand(t, []string{"events", "--all"}, " far@other (run 1) crashed")
 		if out, _, _ := w.command(t, w.project, "events"); strings.Contains(out, "bad: bad") {
 			t.Errorf("events: got %.300q, want each name once", out)
 		}

@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"fmt"
+	"os"
 	"time"
 
 	"pmcp/process/proctab"
@@ -59,6 +61,36 @@ type Record struct {
 // Replaced reports whether the program of the record's server, which must run, was
 // replaced since the start: a new session runs another one.
 func (r Record) Replaced() bool { return proctab.Replaced(r.Server.PID, r.Executable) }
+
+// Outdated returns what has become of the program of the record's server, which must run, since the
+// start, as what is said of that program; "" if it is the same.
+func (r Record) Outdated() string {
+	if !r.Replaced() {
+		return ""
+	}
+	if _, err := os.Stat(r.Executable); err != nil {
+		return "was deleted since the start: a new session needs it there again"
+	}
+	return "was replaced since the start: a new session runs the new one"
+}
+
+// Stopped returns what is wrong with a server that a signal (SIGSTOP) has stopped, or whose guardian it
+// has stopped, and the command that lets them go on. It returns "" for any other server.
+func (r Record) Stopped() string {
+	if r.Boot != proctab.BootID() {
+		return ""
+	}
+	var pids string
+	for _, p := range []Process{r.Guardian, r.Server} {
+		if now, err := proctab.Read(p.PID); p.PID > 0 && err == nil && now.ID == p.Identity() && now.Stopped {
+			pids += fmt.Sprint(" ", p.PID)
+		}
+	}
+	if pids == "" {
+		return ""
+	}
+	return "stopped by a signal; to let it go on: kill -CONT" + pids
+}
 
 // A Process is a process as a record names it.
 type Process struct {

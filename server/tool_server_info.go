@@ -36,6 +36,8 @@ type serverInfoResult struct {
 	MCPConnections         int            `json:"mcp_connections"`
 	Kept                   []string       `json:"kept,omitempty" schema:"extra"`   // what outlives its session, and for how long
 	Others                 []string       `json:"others,omitempty" schema:"extra"` // what there is no room for
+
+	outdated string // what has become of this program
 }
 
 type serverResult struct {
@@ -68,7 +70,9 @@ func (r serverInfoResult) write(t *answerText) {
 	for _, reason := range r.Reasons {
 		t.line("reason: %s", reason)
 	}
-	t.optLine("replaced: %s is another program since the start; a new session runs it", r.Replaced)
+	if r.outdated != "" {
+		t.line("replaced: %s %s", r.Replaced, r.outdated)
+	}
 	t.optLine("kept: %s", strings.Join(r.Kept, "; "))
 	t.line("project: %s", r.Project)
 	t.optLine("record: %s", r.Record)
@@ -153,7 +157,7 @@ func getServerInfo(ctx context.Context, s *call, _ serverInfoArgs) (serverInfoRe
 		}
 		record := s.o.Registry.Record()
 		r.Socket = record.Socket
-		if record.Replaced() {
+		if r.outdated = record.Outdated(); r.outdated != "" {
 			r.Replaced = record.Executable
 		}
 	} else {
@@ -235,6 +239,9 @@ func (s *Server) listServers(r *serverInfoResult) error {
 			other.describe(e.Record)
 		} else { // the record cannot be read
 			other.Status = "running, " + e.Problem
+		}
+		if why := e.Record.Stopped(); live && why != "" {
+			other.Status += ", " + why
 		}
 		r.ServerProcesses = append(r.ServerProcesses, other)
 	}

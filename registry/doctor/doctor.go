@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +60,7 @@ type Check struct {
 // The exit codes that Run returns.
 const (
 	exitClean  = 0 // nothing is stale or wrong
-	exitFound  = 1 // something stale was found and left, or a check failed
+	exitFound  = 1 // something stale was found and left, a server is stopped, or a check failed
 	exitFailed = 2 // the registry could not be read, or the report not written
 )
 
@@ -183,14 +185,14 @@ func (r *report) advise(o Options) {
 	if o.MaxServers > 0 && r.Live > o.MaxServers {
 		r.Advice = append(r.Advice, fmt.Sprintf("%d servers are alive, more than %d: close clients that are not used; a row whose client is gone says how to end its server", r.Live, o.MaxServers))
 	}
-	var old []string
+	old := map[string][]string{} // pids by what has become of their program
 	for i := range r.Rows {
-		if r.Rows[i].Replaced {
-			old = append(old, strconv.Itoa(r.Rows[i].PID))
+		if why := r.Rows[i].outdated; why != "" {
+			old[why] = append(old[why], strconv.Itoa(r.Rows[i].PID))
 		}
 	}
-	if len(old) > 0 {
-		r.Advice = append(r.Advice, "the program of "+strings.Join(old, ", ")+" was replaced since the start: a new session runs the new one")
+	for _, why := range slices.Sorted(maps.Keys(old)) {
+		r.Advice = append(r.Advice, "the program of "+strings.Join(old[why], ", ")+" "+why)
 	}
 	if r.Stale > 0 && !o.Cleanup {
 		r.Advice = append(r.Advice, fmt.Sprintf("%s stops what dead servers left running, as listed above, and removes their records", cleanupCommand()))
@@ -208,7 +210,8 @@ func (r *report) exitCode() int {
 			return exitFound
 		}
 	}
-	if r.Stale > 0 || r.Cleanup != nil && (r.Cleanup.Error != "" || r.Cleanup.Busy) {
+	stopped := slices.ContainsFunc(r.Rows, func(row row) bool { return row.stopped })
+	if stopped || r.Stale > 0 || r.Cleanup != nil && (r.Cleanup.Error != "" || r.Cleanup.Busy) {
 		return exitFound
 	}
 	return exitClean

@@ -30,6 +30,8 @@ type row struct {
 	Problem      string   `json:"problem,omitempty"`
 	CleanCommand string   `json:"clean_command,omitempty"`
 	Database     string   `json:"database,omitempty"`
+
+	stopped bool // by a signal
 }
 
 // A program is what a row shows of the server's program and its client.
@@ -45,6 +47,8 @@ type program struct {
 	Client          string `json:"client,omitempty"`
 	StartedAt       string `json:"started_at,omitempty"`
 	UptimeSeconds   *int64 `json:"uptime_seconds,omitempty"`
+
+	outdated string // what has become of the executable
 }
 
 // A parentage is what a row shows of the process that started the server.
@@ -113,6 +117,9 @@ func (s *snapshot) row(e registry.Entry) row {
 	}
 	switch e.State {
 	case registry.Live:
+		if why := e.Record.Stopped(); why != "" {
+			r.Problem, r.stopped = why, true
+		}
 		if !e.Record.Daemon() { // its children are servers, which have rows of their own
 			r.Children = s.children(e)
 		}
@@ -166,7 +173,8 @@ func (s *snapshot) describe(r *row, rec registry.Record) {
 		r.UptimeSeconds = &up
 		if path, known := proctab.Executable(now.PID); known && rec.Executable != "" {
 			match := path == rec.Executable
-			r.ExecutableMatch, r.Replaced = &match, rec.Replaced()
+			r.ExecutableMatch, r.outdated = &match, rec.Outdated()
+			r.Replaced = r.outdated != ""
 		}
 	}
 }

@@ -130,6 +130,9 @@ func (s *screen) event(ctx context.Context, r *reader, e *logstore.Event) error 
 	}
 	text, _, _ := strings.Cut(e.Text, "; get_logs ") // what an agent may call next
 	if rest, ok := strings.CutPrefix(text, e.Name); e.Name != "" {
+		if strings.HasPrefix(rest, "@") { // a session of another project has written it
+			rest = strings.TrimPrefix(rest, "@"+r.store.ProjectLabel(ctx, e.Project))
+		}
 		name := r.name(ctx, e.Project, e.Name)
 		if text = name + rest; !ok {
 			text = name + ": " + text

@@ -113,8 +113,11 @@ func (s *screen) adviseOnOldCode(ctx context.Context, r *reader, runs []project.
 	}
 	servers, _ := registry.List(r.records) // without the registry nothing is known of them
 	for _, e := range servers {
-		if e.State == registry.Live && owners[e.Record.Server.PID] && e.Record.Replaced() && e.Record.ClientName != registry.ClientDaemon {
-			fmt.Fprintf(s.err, "pmcp %d: its program was replaced since the start; a new session of its client runs the new one\n", e.Record.Server.PID)
+		if e.State != registry.Live || !owners[e.Record.Server.PID] || e.Record.ClientName == registry.ClientDaemon {
+			continue
+		}
+		if outdated := e.Record.Outdated(); outdated != "" {
+			fmt.Fprintf(s.err, "pmcp %d: its program %s\n", e.Record.Server.PID, outdated)
 		}
 	}
 }

@@ -198,9 +198,13 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 const checkLimit = 2 * time.Second
 
 // Check reports on the daemon of a database, for the doctor. An error means that a daemon does
-// not take connections, or that the last one has failed.
+// not take connections or is stopped by a signal, or that the last one has failed.
 func Check(ctx context.Context, o Options) (string, error) {
 	log := registry.DaemonLog(o.Dir, o.Database)
+	record := registry.DaemonRecord(o.Dir, o.Database)
+	if why := record.Stopped(); why != "" { // the kernel takes its connections
+		return log, fmt.Errorf("pid %d, %s", record.Server.PID, why)
+	}
 	o.Start, o.limit = nil, checkLimit
 	c, err := Dial(ctx, o)
 	switch {
