@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,23 +74,34 @@ func (w *world) awaitDaemon(t testing.TB) (d daemonPIDs) {
 	return d
 }
 
-// endDaemon ends the daemon of the world, if there is one, and waits until it is gone. The record of
-// one that was killed with its guardian is cleaned up.
+// endDaemon ends the daemon of the world, if there is one, and another that comes up late because it was
+// not needed any more. It waits until their processes are gone: a guardian removes the lock after the record
+// is gone. The record of a daemon that was killed with its guardian is cleaned up.
 func (w *world) endDaemon(t testing.TB) {
 	t.Helper()
 	if len(w.daemonRecords(t)) == 0 {
 		return
 	}
-	if d, found := w.daemon(t); found {
-		_ = syscall.Kill(d.guardian, syscall.SIGTERM) // it may be dead
-	}
-	if !poll(endsWithin, func() bool { _, found := w.daemon(t); return !found }) {
+	asked := map[daemonPIDs]bool{}
+	if !poll(endsWithin, func() bool {
+		d, found := w.daemon(t)
+		if found && !asked[d] {
+			asked[d] = true
+			_ = syscall.Kill(d.guardian, syscall.SIGTERM) // it may be dead
+		}
+		return !found && (runtime.GOOS != "linux" || !slices.ContainsFunc(w.processes(t), process.isDaemon))
+	}) {
 		t.Errorf("the daemon has not ended after %v", endsWithin)
 	}
 	if len(w.daemonRecords(t)) > 0 {
 		_, _, err := w.doctor("--cleanup-stale-records")
 		check(t, err)
 	}
+}
+
+// isDaemon reports whether p is the guardian or the server of a daemon.
+func (p process) isDaemon() bool {
+	return strings.Contains(p.command, " __daemon") || strings.HasSuffix(p.command, " daemon")
 }
 
 // removeDaemonLog removes the log that a daemon which was killed leaves.
@@ -188,6 +201,30 @@ func TestIdleDaemonOfAnotherVersionEnds(t *testing.T) {
 		t.Errorf("got %q, want the reason", answer)
 	}
 	c.info(t, "web").want(t, args{"state": "running", "run": 1})
+}
+
+// TestStoppedDaemonIsTold checks that the doctor and get_server_info name a daemon whose server or guardian
+// a signal has stopped, and the command that lets it go on, until it goes on.
+func TestStoppedDaemonIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.open(t)
+	c.ok(t, "start_process", sh("web", "exec sleep 1000").with("keep", "1h"))
+	d := w.awaitDaemon(t)
+	for _, pid := range []int{d.server, d.guardian} {
+		t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended
+		freeze(t, pid)
+		command := fmt.Sprint("kill -CONT ", pid)
+		text, code, err := w.doctor()
+		if want := fmt.Sprintf("PROBLEM pid %d, stopped by a signal; to let it go on: %s", d.server, command); err != nil || code != 1 || !strings.Contains(text, want) {
+			t.Errorf("got exit code %d, %v and %s, want 1 and %s", code, err, text, want)
+		}
+		c.ok(t, "get_server_info", nil).says(t, "the daemon", command)
+		check(t, syscall.Kill(pid, syscall.SIGCONT))
+		if !poll(answersWithin, func() bool { _, code, err = w.doctor(); return code == 0 && err == nil }) {
+			t.Errorf("got exit code %d and %v after %d went on, want 0", code, err, pid)
+		}
+	}
 }
 
 // daemonKills are the ways to kill a daemon, keyed by what is killed.

@@ -46,7 +46,7 @@ func TestFirstRun(t *testing.T) {
 				argv = []string{"unshare", "-rm", "sh", "-c", c.script, argv[0]}
 			}
 			check(t, os.WriteFile(filepath.Join(w.home, "file"), nil, 0o600))
-			for _, name := range []string{"PM_DATABASE_PATH", "PM_REGISTRY_DIR", "XDG_STATE_HOME"} {
+			for _, name := range []string{"PM_DATABASE_PATH", "PM_REGISTRY_DIR", "XDG_STATE_HOME", "XDG_RUNTIME_DIR"} {
 				w.set(name, "")
 			}
 			for name, value := range c.variables {

@@ -77,6 +77,7 @@ func newWorld(t testing.TB) *world {
 	}
 	w.env = []string{
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(), "HOME=" + home,
+		"XDG_RUNTIME_DIR=" + home,   // where no systemd answers
 		"GORACE=atexit_sleep_ms=10", // otherwise each exit takes a second with -race
 		"PM_DATABASE_PATH=" + w.database, "PM_REGISTRY_DIR=" + w.registry, "PM_PROJECT_DIR=" + w.project,
 	}
@@ -211,19 +212,19 @@ func (w *world) killRest(t testing.TB) {
 	}
 }
 
-// poll calls ok every 10 ms until ok returns true or the time is over, and reports whether
-// ok returned true. It is for changes by other processes, which can only be polled.
+// poll calls ok until it returns true or the time is over, and reports whether it returned true. It waits
+// 10 ms between two calls, and a tenth of the time that has passed if that is more, 200 ms at most: many tests
+// wait at the same time. It is for changes by other processes, which can only be polled.
 func poll(within time.Duration, ok func() bool) bool {
+	began := time.Now()
 	deadline := time.NewTimer(within)
 	defer deadline.Stop()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		if ok() {
 			return true
 		}
 		select {
-		case <-tick.C:
+		case <-time.After(min(max(10*time.Millisecond, time.Since(began)/10), 200*time.Millisecond)):
 		case <-deadline.C:
 			return ok()
 		}

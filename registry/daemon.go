@@ -36,6 +36,9 @@ const (
 	ClientDaemon    = "daemon"
 )
 
+// DaemonScope begins the name of a daemon's own control group.
+const DaemonScope = "pmcp-daemon-"
+
 // Daemon reports whether the record is that of a daemon.
 func (r Record) Daemon() bool { return r.Transport == TransportDaemon }
 

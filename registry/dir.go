@@ -23,6 +23,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -41,12 +42,20 @@ import (
 // pass the variable on, and servers of one user that share a database must see
 // each other. getenv is os.Getenv outside tests. The path is absolute, unless the
 // working directory is unknown. The directory need not exist.
-func Dir(getenv func(string) string) string {
-	users := ""
+func Dir(getenv func(string) string) string { return dirFor(getenv, runtimeDirs()) }
+
+// RuntimeDir returns the directory in which Dir looks first if PM_REGISTRY_DIR is not set, "" for none.
+// It may not exist, or not be this user's.
+func RuntimeDir(getenv func(string) string) string {
+	return cmp.Or(getenv("XDG_RUNTIME_DIR"), runtimeDir(runtimeDirs()))
+}
+
+// runtimeDirs returns the directory that holds every user's runtime directory, "" if there is none.
+func runtimeDirs() string {
 	if runtime.GOOS == "linux" {
-		users = "/run/user"
+		return "/run/user"
 	}
-	return dirFor(getenv, users)
+	return ""
 }
 
 // dirFor is Dir; users is the directory that holds every user's runtime directory, "" if
@@ -58,10 +67,7 @@ func dirFor(getenv func(string) string, users string) string {
 		}
 		return dir
 	}
-	dir := getenv("XDG_RUNTIME_DIR")
-	if dir == "" {
-		dir = runtimeDir(users)
-	}
+	dir := cmp.Or(getenv("XDG_RUNTIME_DIR"), runtimeDir(users))
 	if filepath.IsAbs(dir) {
 		if dir = filepath.Join(dir, "pmcp", "servers"); CheckWritable(dir) == nil {
 			return dir

@@ -19,11 +19,13 @@ import (
 // The limits of a sweep.
 const (
 	sweepGrace  = time.Second           // the time between SIGTERM and SIGKILL
-	sweepLimit  = 10 * time.Second      // the longest sweep, if the context allows more
 	sweepPoll   = 20 * time.Millisecond // the pause between two passes
 	emptyPasses = 2                     // so many passes in a row must find nothing: during an execve a process shows no mark
 	morePasses  = 10                    // further passes for a process that forks and exits all the time, and so escapes most passes
 )
+
+// sweepLimit is the longest sweep, if the context allows more.
+var sweepLimit = proctab.Limit(10 * time.Second)
 
 // A SweepResult is what a sweep did.
 type SweepResult struct {

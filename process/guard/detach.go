@@ -30,7 +30,7 @@ const DetachVerb = "__detach"
 const DaemonVerb = "__daemon"
 
 // detachLimit is how long the process between guardian and daemon may take.
-const detachLimit = 5 * time.Second
+var detachLimit = Limit(5 * time.Second)
 
 // A detachment is what a guardian knows of the start of a daemon.
 type detachment struct {
@@ -99,11 +99,11 @@ func (g *guardian) detach() {
 	g.leaving.pid, g.leaving.overdue = pid, time.After(detachLimit)
 }
 
-// abortDetach kills the process between this one and a daemon.
+// abortDetach kills the process between this one and a daemon, and what that waits for.
 func (g *guardian) abortDetach() {
 	g.report.logf("starting a daemon took more than %v", detachLimit)
 	g.leaving.overdue = nil
-	_ = syscall.Kill(g.leaving.pid, syscall.SIGKILL) // our unreaped child
+	_ = syscall.Kill(-g.leaving.pid, syscall.SIGKILL) // the group of our unreaped child
 }
 
 // endDetach is called when the process between this one and a daemon was reaped.

@@ -26,9 +26,13 @@ const turnPoll = 10 * time.Millisecond
 // stop their processes and to store what these have printed.
 var sessionsGrace = guard.Limit(11 * time.Second)
 
-// detachDaemon is the process between a session's guardian and a daemon. It runs in the
-// directory of the session, so paths are made absolute here.
-func detachDaemon(stderr io.Writer) (exitCode int) {
+// detachDaemon is the process between a session's guardian and a daemon, or the same in the control
+// group of the daemon (see inScope). It runs in the directory of the session, so paths are made
+// absolute here.
+func detachDaemon(args []string, stderr io.Writer) (exitCode int) {
+	if len(args) == 0 && inScope() {
+		return 0
+	}
 	if err := guard.StartDaemon(daemonEnviron(os.Environ())); err != nil {
 		fmt.Fprintln(stderr, "pmcp: cannot start a daemon:", err)
 		return exitFailed

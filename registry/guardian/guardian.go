@@ -54,7 +54,7 @@ func init() {
 		case guard.HoldVerb:
 			life = func() int { return holdCommand(args, os.Stderr) }
 		case guard.DetachVerb:
-			life = func() int { return detachDaemon(os.Stderr) }
+			life = func() int { return detachDaemon(args, os.Stderr) }
 		case guard.DaemonVerb:
 			life = func() int { return runDaemon(args, os.Stderr) }
 		case guard.Verb: // the server

@@ -4,11 +4,13 @@ import (
 	"os"
 	"path"
 	"strings"
+
+	"pmcp/registry"
 )
 
 // controlGroup returns the name of this process's control group if a login or a service manager
 // may end all that is in it: a scope or a service. It returns "" for the group of a user's own
-// manager, and where there are no such groups.
+// manager, for a daemon's own, and where there are no such groups.
 func controlGroup() string {
 	content, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -16,7 +18,11 @@ func controlGroup() string {
 	}
 	for line := range strings.Lines(string(content)) {
 		if group, found := strings.CutPrefix(strings.TrimSpace(line), "0::"); found {
-			if name := path.Base(group); strings.HasSuffix(name, ".scope") || strings.HasSuffix(name, ".service") {
+			name := path.Base(group)
+			if strings.HasPrefix(name, registry.DaemonScope) {
+				return ""
+			}
+			if strings.HasSuffix(name, ".scope") || strings.HasSuffix(name, ".service") {
 				return name
 			}
 		}
