@@ -58,8 +58,7 @@ func testMCPServerResults(t *testing.T, path string, start args) {
 	if r := s.must(t, "start_process", start); r.Data["ready"] != true {
 		t.Errorf("got %s, want ready", r.Text)
 	}
-	// One needs tasks, and the other returns the environment, which pmcp adds to.
-	covered := map[string]bool{"get-env": true, "simulate-research-query": true}
+	covered := map[string]bool{"get-env": true} // compared below
 	for _, call := range []args{
 		{"tool": "echo", "arguments": args{"message": "<&> \u00e9 \U0001F600"}},
 		{"tool": "get-sum", "arguments": args{"a": 1, "b": 2.5}},
@@ -72,6 +71,7 @@ func testMCPServerResults(t *testing.T, path string, start args) {
 		{"tool": "trigger-long-running-operation", "arguments": args{"duration": 0.1, "steps": 1}},
 		{"tool": "get-sum", "arguments": args{"a": "x"}},
 		{"tool": "no-such-tool"},
+		{"tool": "simulate-research-query", "arguments": args{"topic": "tides"}}, // refused: it needs tasks
 		{"tool": "toggle-simulated-logging"},
 		{"tool": "toggle-simulated-logging"},
 		{"tool": "toggle-subscriber-updates"},
@@ -87,6 +87,17 @@ func testMCPServerResults(t *testing.T, path string, start args) {
 		got := s.call(t, "tools/call", args{"name": "call_mcp_tool", "arguments": call})
 		if !sameButTimes(got.Result, want.Result) {
 			t.Errorf("%v:\ngot  %.500s\nwant %.500s", call["tool"], got.Raw, want.Raw)
+		}
+	}
+	ours, theirs := environmentOf(t, s.call(t, "tools/call", args{"name": "call_mcp_tool", "arguments": args{"process": "every", "tool": "get-env"}})), environmentOf(t, direct.call(t, "tools/call", args{"name": "get-env", "arguments": args{}}))
+	for name := range ours {
+		if _, given := theirs[name]; !given && !slices.Contains(added, name) {
+			t.Errorf("got the variable %s, want none but %v added", name, added)
+		}
+	}
+	for name, value := range theirs {
+		if ours[name] != value && !slices.Contains(added, name) {
+			t.Errorf("%s: got %q, want %q", name, ours[name], value)
 		}
 	}
 	r := s.must(t, "list_mcp_tools", args{"process": "every"})
@@ -108,6 +119,19 @@ func testMCPServerResults(t *testing.T, path string, start args) {
 	if !slices.ContainsFunc(all, func(d any) bool { return reflect.DeepEqual(d, definitions[0]) }) {
 		t.Errorf("got the definition %v, want it as the server sends it", definitions[0])
 	}
+}
+
+// added are the variables that pmcp sets for a child, with PORT for what speaks HTTP. PWD is that of the directory.
+var added = []string{"NO_COLOR", "TERM", "PYTHONUNBUFFERED", "AI_AGENT", "PMCP_SESSION", "PMCP_RUN", "PORT", "PWD"}
+
+// environmentOf returns the environment that the tool get-env of "everything" has returned.
+func environmentOf(t *testing.T, m message) (env map[string]string) {
+	t.Helper()
+	text, _ := m.Result["content"].([]any)[0].(map[string]any)["text"].(string)
+	if err := json.Unmarshal([]byte(text), &env); err != nil || len(env) == 0 {
+		t.Fatalf("got %.300s, want an environment", m.Raw)
+	}
+	return env
 }
 
 // TestMCPOffersEqualDirectOnes lists the resources, templates and prompts of "everything" through
@@ -206,7 +230,7 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 			"sampling/createMessage": args{"role": "assistant", "model": "e2e", "content": args{"type": "text", "text": "sampled"}},
 			"elicitation/create":     args{"action": "accept", "content": args{"name": "Ada", "check": true, "integer": 7}},
 		}
-		s.initializeWith(t, args{"sampling": args{}, "elicitation": args{}, "roots": args{"listChanged": true}})
+		s.initializeWith(t, args{"sampling": args{}, "elicitation": args{"form": args{}, "url": args{}}, "roots": args{"listChanged": true}})
 		return s
 	}
 	direct, s := able(w.launchDirect(t, path, start)), able(w.start(t))
@@ -214,6 +238,7 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 	for _, call := range []args{
 		{"name": "trigger-sampling-request", "arguments": args{"prompt": "say it", "maxTokens": 50}},
 		{"name": "trigger-elicitation-request", "arguments": args{}},
+		{"name": "trigger-url-elicitation", "arguments": args{"url": "https://example.com/?a=1", "elicitationId": "e1"}},
 		{"name": "get-roots-list", "arguments": args{}},
 	} {
 		var want, got message
@@ -240,6 +265,21 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 		if len(got)+len(want) > 0 && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %v, want %v", method, got, want)
 		}
+	}
+
+	const secret = "https://example.com/?token=0123456789abcdef" // of which the model sees no part
+	r := s.must(t, "call_mcp_tool", args{"process": "every", "tool": "trigger-url-elicitation", "arguments": args{"url": secret}})
+	if got := s.lastAsked(t, "elicitation/create")["url"]; got != secret || strings.Contains(r.Text, secret) {
+		t.Errorf("got the address %s, and %s, want it whole for the person alone", got, r.Text)
+	}
+
+	late := args{"url": "https://example.com/late", "errorPath": true}
+	required, relayed := direct.call(t, "tools/call", args{"name": "trigger-url-elicitation", "arguments": late}), s.call(t, "tools/call", args{"name": "call_mcp_tool", "arguments": args{"process": "every", "tool": "trigger-url-elicitation", "arguments": late}})
+	if elicitations := elicitationsOf(required); len(elicitations) == 0 || !reflect.DeepEqual(elicitationsOf(relayed), elicitations) {
+		t.Errorf("got %s, want %s but for the id and the name of the server", relayed.Raw, required.Raw)
+	}
+	if !strings.Contains(string(relayed.Raw), `"message":"every: Open this link`) {
+		t.Errorf("got %s, want the name of the server before the message", relayed.Raw)
 	}
 
 	for _, level := range []string{"emergency", "alert", "critical", "error", "warning", "notice", "info", "debug"} {
@@ -278,6 +318,20 @@ func testMCPServerAsks(t *testing.T, path string, start args) {
 	}) {
 		t.Error("the server was not told that the roots have changed")
 	}
+}
+
+// elicitationsOf returns the addresses that an error -32042 asks the client to open, each with its message without
+// the name of a server, and nil for another answer.
+func elicitationsOf(m message) (all []map[string]any) {
+	var data struct{ Elicitations []map[string]any }
+	if m.Error == nil || *m.Error.Code != -32042 || json.Unmarshal(m.Error.Data, &data) != nil {
+		return nil
+	}
+	for _, e := range data.Elicitations {
+		delete(e, "elicitationId")
+		e["message"] = strings.TrimPrefix(e["message"].(string), "every: ")
+	}
+	return data.Elicitations
 }
 
 // lastAsked returns the params of the server's last request with that method.

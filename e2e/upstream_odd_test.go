@@ -92,6 +92,11 @@ func oddTool(m message) (result string, ends bool, code int) {
 		return "", true, stay()
 	case "noise":
 		fmt.Println("debug: noise called")
+	case "open":
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"sign in first","data":{"elicitations":[{"mode":"url","url":"https://example.com/?token=0123456789abcdef","message":"sign in","elicitationId":"e7"}]}}}`+"\n", m.ID)
+		return "", false, 0
+	case "complete":
+		fmt.Println(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e7","more":1}}`)
 	}
 	arguments, _ := json.Marshal(m.Params["arguments"])
 	return fmt.Sprintf(`{"content":[{"type":"text","text":"ok"}],"structuredContent":{"pid":%d,"arguments":%s}}`, os.Getpid(), arguments), false, 0

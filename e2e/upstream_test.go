@@ -519,3 +519,42 @@ func TestMCPServerRestartIsReported(t *testing.T) {
 		t.Errorf("got answers without the restart of odd: %s", &reported)
 	}
 }
+
+// TestURLElicitationIsRelayed checks what a client that opens addresses for MCP servers gets: the error of a call
+// that requires one, with the whole address, and the notice that what a person does there is complete. Another
+// client, and the client of another window, gets what the server says, with the address masked.
+func TestURLElicitationIsRelayed(t *testing.T) {
+	t.Parallel()
+	w := newUpstreamWorld(t)
+	call := func(s *session, process, tool string) message {
+		return s.call(t, "tools/call", args{"name": "call_mcp_tool", "arguments": args{"process": process, "tool": tool}})
+	}
+	told := func(t *testing.T, m message) {
+		if r := asResult(t, "call_mcp_tool", m); !r.Error || !strings.Contains(r.Text, "sign in first") || strings.Contains(m.Raw, "0123456789abcdef") {
+			t.Errorf("got %s, want the masked refusal as an answer", m.Raw)
+		}
+	}
+	opens, fills := w.start(t), w.start(t)
+	opens.initializeWith(t, args{"elicitation": args{"url": args{}}})
+	fills.initializeWith(t, args{"elicitation": args{"form": args{}}})
+	opens.odd(t, "opens", nil)
+	fills.odd(t, "fills", nil)
+	m := call(opens, "opens", "open")
+	if m.Error == nil || *m.Error.Code != -32042 || !strings.Contains(string(m.Error.Data), `"url":"https://example.com/?token=0123456789abcdef"`) || !strings.Contains(string(m.Error.Data), "opens: sign in") {
+		t.Errorf("got %s, want the error with the whole address and the name of the server", m.Raw)
+	}
+	told(t, call(fills, "fills", "open"))
+	told(t, call(fills, "opens", "open"))
+	told(t, call(opens, "fills", "open"))
+
+	call(opens, "opens", "complete")
+	call(fills, "fills", "complete")
+	if m := opens.note(t, "notifications/elicitation/complete", nil); fmt.Sprint(m.Params) != "map[elicitationId:e7]" {
+		t.Errorf("got %s, want the id of the elicitation", m.Raw)
+	}
+	fills.closeInput(t)
+	<-fills.ended
+	if m, found, _ := fills.takeNote("notifications/elicitation/complete", nil); found {
+		t.Errorf("got %s, want nothing for a client that opens no address", m.Raw)
+	}
+}

@@ -49,7 +49,8 @@ type event struct {
 	stored bool // the server that runs the process has stored it
 	again
 
-	relayed map[string]any // the params of an MCP server's log message, which is no event of its own; else nil
+	relayed map[string]any // the params of an MCP server's notification, which is no event of its own; else nil
+	method  mcp.MCPMethod  // of that notification; "" for a log message
 }
 
 // span is the numbers of the first and the last line of an error. It is zero if the

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -102,7 +103,7 @@ func (m *messageSender) send(ctx context.Context, last logCall) {
 		if modern {
 			sendToOne(calls, e)
 		} else {
-			_ = m.client.Notify(ctx, stdio.MethodLogMessage, logMessage(e)) // if the client is gone, the connection ends itself
+			_ = m.client.Notify(ctx, cmp.Or(string(e.method), stdio.MethodLogMessage), logMessage(e)) // if the client is gone, the connection ends itself
 		}
 	}
 	m.mu.Lock()

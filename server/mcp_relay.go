@@ -12,21 +12,21 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/time/rate"
 
+	"pmcp/server/project"
 	"pmcp/server/stdio"
+	"pmcp/server/upstream"
 )
 
 // An mcpRelay relays to the client what MCP servers request and report. It is an upstream.Client.
 type mcpRelay struct {
-	s    *Server
-	logs *logGate
+	s               *Server
+	logs, completed *logGate
 }
 
-func newMCPRelay(s *Server) mcpRelay {
-	return mcpRelay{s, &logGate{sources: make(map[string]*logFlow)}}
-}
+func newMCPRelay(s *Server) mcpRelay { return mcpRelay{s, newLogGate(), newLogGate()} }
 
-// Bounds of the log messages of MCP servers: how many of one server reach the client a second, how
-// many at once, and of how many servers that is counted.
+// Bounds of the log messages of MCP servers, and of the completed elicitations: how many of one server reach
+// the client a second, how many at once, and of how many servers that is counted.
 const (
 	relayedLogs      = 10
 	relayedLogsBurst = 50
@@ -39,6 +39,8 @@ type logGate struct {
 	mu      sync.Mutex
 	sources map[string]*logFlow // guarded by mu; by the name of the server
 }
+
+func newLogGate() *logGate { return &logGate{sources: make(map[string]*logFlow)} }
 
 // A logFlow is what is counted of one server.
 type logFlow struct {
@@ -117,6 +119,7 @@ func (r mcpRelay) Request(ctx context.Context, name, method string, params json.
 		var message string
 		_ = json.Unmarshal(fields["message"], &message)
 		fields["message"], _ = json.Marshal(name + ": " + message)
+		keepURL(fields, params)
 	}
 	own, err := json.Marshal(fields)
 	if err != nil {
@@ -125,13 +128,50 @@ func (r mcpRelay) Request(ctx context.Context, name, method string, params json.
 	return r.s.served.Load().conn.Request(ctx, method, own) // only a client that is served has capabilities
 }
 
+// keepURL undoes the masking of the address that a person is to open, as in an authorization: with a part
+// masked it would lead nowhere. params are those of the request.
+func keepURL(fields map[string]json.RawMessage, params json.RawMessage) {
+	var own struct{ URL json.RawMessage }
+	if json.Unmarshal(params, &own) == nil && own.URL != nil {
+		fields["url"] = own.URL
+	}
+}
+
+// opensURLs reports whether the client can have a person open an address that an MCP server names.
+func (r mcpRelay) opensURLs() bool {
+	c := r.s.served.Load()
+	if c == nil || r.s.o.Keep.Here || c.conn.Modern() { // MCP 2026-07-28 has another way
+		return false
+	}
+	caps, requests := c.conn.ClientCapabilities()
+	return requests && caps.Elicitation != nil && caps.Elicitation.URL != nil
+}
+
+// urlRequired returns err as the error with which the client opens the addresses that an MCP server
+// requires before it performs a call, with the server's name before each message. It returns nil if err
+// is another one, or the caller, which may be another window, cannot do that.
+func (r mcpRelay) urlRequired(ctx context.Context, name string, err *upstream.RPCError) error {
+	var raw, required mcp.URLElicitationRequiredError
+	if err.Code != mcp.URL_ELICITATION_REQUIRED || project.IsReceived(ctx) || !r.opensURLs() ||
+		json.Unmarshal(err.Data, &raw) != nil || json.Unmarshal(r.s.o.Mask.JSON(err.Data), &required) != nil || len(raw.Elicitations) == 0 {
+		return nil
+	}
+	for i := range required.Elicitations {
+		e := &required.Elicitations[i]
+		e.Message, e.URL = name+": "+e.Message, raw.Elicitations[i].URL // see keepURL
+	}
+	return required
+}
+
 // Notify sends a log message of a server to the client, with the server's name as its logger, and
-// makes an event of a list that has changed.
+// the news that what a person does at an address is done. It makes an event of a list that has changed.
 func (r mcpRelay) Notify(name string, run int64, method string, params json.RawMessage) {
 	list, changed := strings.CutSuffix(method, "/list_changed")
 	switch {
 	case method == stdio.MethodLogMessage:
 		r.log(name, params, time.Now())
+	case method == string(mcp.MethodNotificationElicitationComplete):
+		r.complete(name, params, time.Now())
 	case changed:
 		st, err := r.s.o.Manager.Status(name)
 		if err != nil || st.RunID != run {
@@ -145,10 +185,11 @@ func (r mcpRelay) Notify(name string, run int64, method string, params json.RawM
 	}
 }
 
-// Bounds of a relayed log message, in bytes: maxMessages of them wait for a client that does not read.
+// Bounds of a relayed notification, in bytes: maxMessages of them wait for a client that does not read.
 const (
 	maxRelayedLog    = 4 << 10
 	maxRelayedLogger = 100
+	maxElicitationID = 1000
 )
 
 // log sends a log message of a server to the client, or once that there are too many. Data that are too long become the start of
@@ -183,6 +224,19 @@ func (r mcpRelay) log(name string, params json.RawMessage, now time.Time) {
 		m.Level = mcp.LoggingLevelInfo
 	}
 	r.s.logEvent(event{level: m.Level, relayed: map[string]any{"level": m.Level, "logger": name, "data": m.Data}})
+}
+
+// complete sends the client the id of an elicitation that is complete. Too many are left out.
+func (r mcpRelay) complete(name string, params json.RawMessage, now time.Time) {
+	var m struct {
+		ElicitationID string `json:"elicitationId"`
+	}
+	if json.Unmarshal(params, &m) != nil || m.ElicitationID == "" || len(m.ElicitationID) > maxElicitationID || !r.opensURLs() {
+		return
+	}
+	if ok, _, _ := r.completed.admit(name, now); ok {
+		r.s.logEvent(event{method: mcp.MethodNotificationElicitationComplete, relayed: map[string]any{"elicitationId": m.ElicitationID}})
+	}
 }
 
 // note sends the client a remark of pmcp about the log messages of a server.

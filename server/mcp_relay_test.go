@@ -9,7 +9,7 @@ import (
 // TestLogFloodIsBounded checks how many log messages of a flooding MCP server reach the client, that
 // each gap is told at its beginning and counted at its end, and that another server is not affected.
 func TestLogFloodIsBounded(t *testing.T) {
-	g := &logGate{sources: make(map[string]*logFlow)}
+	g := newLogGate()
 	now := time.Unix(1e9, 0)
 	passed, told, counted, last := 0, 0, 0, 0
 	for i := range 60_000 { // a minute of 1000 a second

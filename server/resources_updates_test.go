@@ -2,6 +2,8 @@ package server
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -334,6 +336,13 @@ func TestToolsetsLimitOfferedTools(t *testing.T) {
 		}
 		if all := open(t).server.instructions(); all != instructions {
 			t.Errorf("got\n%s\nwant all instructions", all)
+		}
+		s = open(t)
+		below := filepath.Join(s.manager.Project(), "packages", "web")
+		stdiotest.NoErr(t, os.MkdirAll(below, 0o755))
+		t.Chdir(below)
+		if got, want := s.server.instructions(), "\n- Without cwd a process starts in "+s.manager.Project()+", the root of the project; you are in "+below+".\n"; !strings.HasPrefix(got, instructions) || !strings.HasSuffix(got, want) {
+			t.Errorf("in a directory of the project: got\n%s\nwant %s at the end", got, want)
 		}
 		kept := open(t, func(o *Options) { o.Keep.Here, o.Keep.For = true, time.Hour }).server.instructions()
 		if len(kept) > 1400 || !strings.Contains(kept, "Processes go on for a time after this session") || strings.Contains(kept, "end with this session") {

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -108,6 +109,7 @@ type Server struct {
 	storage pulse         // polls the state of the store
 	calls   pulse         // returns memory to the system after calls
 	shown   project.Shown // how far output was shown on this connection
+	relay   mcpRelay
 
 	served    atomic.Pointer[served] // nil before Serve
 	answering sync.WaitGroup         // the calls of other windows; see Close
@@ -159,15 +161,17 @@ func New(o Options) *Server {
 	s.mcp.AddTools(offered...)
 	s.addResources()
 	s.addPrompts()
+	s.relay = newMCPRelay(s)
 	if o.Upstream != nil {
-		o.Upstream.Relay(newMCPRelay(s))
+		o.Upstream.Relay(s.relay)
 		s.mcp.AddNotificationHandler(mcp.MethodNotificationRootsListChanged, func(context.Context, mcp.JSONRPCNotification) { o.Upstream.RootsChanged() })
 	}
 	return s
 }
 
 // instructions returns the instructions for the model, without the lines about
-// tools that this session does not offer.
+// tools that this session does not offer. If the client was started below the root of the
+// project, they say where processes start: a shell of the client starts elsewhere.
 func (s *Server) instructions() string {
 	var b strings.Builder
 	for line := range strings.Lines(instructions) {
@@ -177,6 +181,10 @@ func (s *Server) instructions() string {
 		if !slices.ContainsFunc(s.tools, func(t tool) bool { return !s.offers(&t) && strings.Contains(line, t.name) }) {
 			b.WriteString(line)
 		}
+	}
+	root := s.o.Manager.Project()
+	if dir, err := os.Getwd(); err == nil && strings.HasPrefix(dir, root+"/") && !process.IsNoProject(root) {
+		fmt.Fprintf(&b, "- Without cwd a process starts in %s, the root of the project; you are in %s.\n", line.Visible(root), line.Visible(dir))
 	}
 	return b.String()
 }
@@ -352,14 +360,14 @@ func given(argument json.RawMessage) bool {
 
 // isPositive reports whether an argument is a number greater than 0.
 func isPositive(argument json.RawMessage) bool {
-	var n float64
-	return json.Unmarshal(argument, &n) == nil && n > 0
+	n, ok := args.Int(argument)
+	return ok && n > 0
 }
 
 // isZero reports whether an argument is the number 0.
 func isZero(argument json.RawMessage) bool {
-	var n *float64
-	return json.Unmarshal(argument, &n) == nil && n != nil && *n == 0
+	n, ok := args.Int(argument)
+	return ok && n == 0
 }
 
 // always is the waits function of a tool whose calls may all wait for long.

@@ -281,6 +281,9 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if r, relayed := a.(relayedResult); relayed && err == nil {
 			return r.masked(s.o.Mask), nil
 		}
+		if errors.As(err, new(mcp.URLElicitationRequiredError)) {
+			return nil, err // for the client, not for the model
+		}
 		var events pendingEvents
 		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
 			var about []reported

@@ -283,7 +283,9 @@ func (s *call) relayMCP(ctx context.Context, target mcpTarget, timeoutMS int, q 
 	callCtx, cancel := context.WithTimeout(ctx, waitTimeout(timeoutMS))
 	defer cancel()
 	var r relayedResult
+	var server string
 	err := s.withMCP(callCtx, target, func(c *upstream.Conn) error {
+		server = c.Name()
 		raw, err := c.Call(callCtx, q.method, q.params, s.progressRelay(ctx))
 		if err != nil {
 			return err
@@ -294,6 +296,9 @@ func (s *call) relayMCP(ctx context.Context, target mcpTarget, timeoutMS int, q 
 	var refused *upstream.RPCError
 	switch {
 	case errors.As(err, &refused):
+		if required := s.relay.urlRequired(ctx, server, refused); required != nil {
+			return nil, required
+		}
 		return nil, withHint(fmt.Errorf("%s: %w", q.refused, err), "%s", q.hint)
 	case err != nil:
 		return nil, timeoutError(ctx, err, timeoutMS)

@@ -251,6 +251,9 @@ type received struct{}
 // does is sent on to a third one.
 func Received(ctx context.Context) context.Context { return context.WithValue(ctx, received{}, true) }
 
+// IsReceived reports whether ctx is that of a call that came from another window.
+func IsReceived(ctx context.Context) bool { return ctx.Value(received{}) != nil }
+
 // errNoSocket means that the owner has no socket: it is of an older version, or has ended.
 var errNoSocket = errors.New("it has no socket")
 
@@ -266,7 +269,7 @@ func (s *Store) ReachWindows(dir string, within time.Duration) {
 func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerAnswer, err error) {
 	call.Project, call.Run = run.Project, run.RunID
 	_, call.Process = s.split(run.Project, run.Spec.Name)
-	if s.dir == "" || ctx.Value(received{}) != nil {
+	if s.dir == "" || IsReceived(ctx) {
 		return a, &WindowError{run: *run, why: errNoSocket}
 	}
 	bounded, cancel := context.WithTimeout(ctx, ownerCallLimit)
