@@ -69,12 +69,14 @@ func (l *eventLog) cutOffRun(name string) int64 {
 // usual if the call asks for a small answer.
 func eventsRoom(arguments json.RawMessage) int {
 	var call struct {
-		MaxBytes int `json:"max_bytes"`
+		MaxBytes json.RawMessage `json:"max_bytes"`
 	}
-	if json.Unmarshal(arguments, &call) != nil || call.MaxBytes <= 0 {
+	_ = json.Unmarshal(arguments, &call) // the call has reported what is wrong
+	most, ok := args.Int(call.MaxBytes)
+	if !ok || most <= 0 {
 		return eventsMaxBytes
 	}
-	return min(eventsMaxBytes, max(minShare, call.MaxBytes/4))
+	return min(eventsMaxBytes, max(minShare, int(min(most, eventsMaxBytes*4))/4))
 }
 
 // bound drops the oldest events that exceed room, and adds a line that counts them and
@@ -109,6 +111,7 @@ func (l *eventLog) omitNamedLocked(events []event) []event {
 		}
 		if e.why != "" && isNamed {
 			e.text, e.output = e.head+"; "+word+e.why+strings.TrimPrefix(e.text, e.head+e.cause), false
+			e.cause = ""
 		}
 	}
 	for _, e := range events {
@@ -197,7 +200,7 @@ const (
 type keptRun struct {
 	process.Status
 	since time.Time       // when the first of the calls about it was sent
-	after string          // the cursor of the last answer about it
+	after string          // the cursor of the last answer that showed output of it
 	told  map[string]bool // whether each of its errors, by id, was back after it was resolved; guarded by eventLog.mu, nil before the first read
 
 	answers int // how many answers were about it
@@ -214,6 +217,7 @@ func (l *eventLog) followKept(name string, sent time.Time, answer json.RawMessag
 		Ready   *bool  `json:"ready"`
 		KeptFor string `json:"kept_for"`
 		Cursor  string `json:"next_cursor"`
+		Lines   []any  `json:"lines"`
 	}
 	if json.Unmarshal(answer, &a) != nil || a.KeptFor == "" {
 		return
@@ -225,7 +229,10 @@ func (l *eventLog) followKept(name string, sent time.Time, answer json.RawMessag
 		was = keptRun{since: sent}
 	}
 	was.answers++
-	was.Status, was.after = process.Status{Run: a.Run, Ready: a.Ready}, cmp.Or(a.Cursor, was.after)
+	was.Status = process.Status{Run: a.Run, Ready: a.Ready}
+	if len(a.Lines) > 0 {
+		was.after = a.Cursor
+	}
 	was.State, _ = process.ParseState(a.State)
 	if l.kept == nil {
 		l.kept = make(map[string]keptRun)

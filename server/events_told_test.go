@@ -318,6 +318,19 @@ func TestErrorOfEarlierAnswerIsNamedByID(t *testing.T) {
 	}
 }
 
+// TestReturnedErrorInAnswerIsNamedOnce checks that the end of a run whose error an answer has shown is one
+// event without output, if the error is back after it was resolved.
+func TestReturnedErrorInAnswerIsNamedOnce(t *testing.T) {
+	l, _ := bareLog(t)
+	l.drain(time.Now(), []reported{{name: "web", run: 1, errors: map[string]time.Time{"e1": time.Now()}}})
+	l.add(event{at: time.Now(), name: "web", runID: 2, fault: "e1", text: `resolved error is back e1: "oh"`, output: true, again: again{news: "resolved error is back"}})
+	l.add(event{at: time.Now(), name: "web", runID: 2, text: `web ended; "oh"; cursor`, output: true, again: again{head: "web ended", cause: `; "oh"`, why: "e1"}})
+	got := l.drain(time.Now(), nil)
+	if len(got.texts) != 1 || !strings.HasSuffix(got.texts[0], " web ended; same error e1; cursor") || got.output {
+		t.Errorf("got %q, output %t, want the id of the error once and no output", got.texts, got.output)
+	}
+}
+
 // A call with a small max_bytes gets fewer events, and the count of all others.
 func TestSmallAnswerHasFewEvents(t *testing.T) {
 	var n pendingEvents

@@ -158,6 +158,22 @@ func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
 	}
 }
 
+// TestAnswerWithoutOutputShowsNoError checks that only an answer that shows output of a kept process moves the
+// place up to which its errors count as shown.
+func TestAnswerWithoutOutputShowsNoError(t *testing.T) {
+	s := hello(t)
+	s.otherRun(s.otherStore(neighbour), "web")
+	events := s.server.events
+	for _, answer := range []string{`"next_cursor":"shown","lines":["07:00:00 up"]`, `"next_cursor":"unseen"`} {
+		events.followKept("web", time.Now(), json.RawMessage(`{"state":"running","run":1,"kept_for":"1h",`+answer+`}`))
+	}
+	events.mu.Lock()
+	defer events.mu.Unlock()
+	if got := events.kept["web"].after; got != "shown" {
+		t.Errorf("got errors shown up to %q, want up to the end of the output that was shown", got)
+	}
+}
+
 // TestWaitEndsAtRefusal checks that a wait for readiness of an MCP server over HTTP that another session
 // runs ends when that server has refused the connection.
 func TestWaitEndsAtRefusal(t *testing.T) {
