@@ -166,7 +166,7 @@ print("Hello,", name, "with", len(secret), "letters")`
 		}
 		r := c.ok(t, "start_process", args{"name": "init", "command": "npm init", "pty": true, "steps": steps})
 		for n := 0; n < 5 && r.str("state") == "running"; n++ { // newer versions ask more
-			if r = c.do(t, "send_input", args{"process": "init", "text": "", "wait_ms": longWait}); r.Error && !strings.Contains(r.Text, "it is exited") {
+			if r = c.do(t, "send_input", args{"process": "init", "text": "", "wait_ms": longWait}); r.Error && !strings.Contains(r.Text, "it has exited") {
 				t.Fatalf("got %s, want the next question or the end", r.Text)
 			}
 		}
@@ -181,7 +181,7 @@ func TestDialogueStopsAtMissingStep(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
 	late := append(answers()[:1:1], args{"expect": "Language"}, args{"expect": "Framework", "send": "none", "timeout_ms": 300}, args{"send": "never"})
-	c.refused(t, "start_process", sh("new", generator, args{"steps": late}), "new", "steps[2]", `"Framework"`, "300ms", "nothing more was sent", "Language: ", "running")
+	c.refused(t, "start_process", sh("new", generator, args{"steps": late}), "new", "steps[2]", `"Framework"`, "300ms", "nothing more was sent", "Language: ", "running", "send_input with the remaining steps continues")
 	c.refused(t, "send_input", args{"process": "new", "steps": []args{{"expect": "Project name", "timeout_ms": 300}}}, "steps[0]", `"Project name"`)
 	c.ended(t, c.ok(t, "send_input", args{"process": "new", "steps": append(answers()[1:], args{"expect": "created demo in go with : yes"})})).want(t, args{"exit_code": 0})
 

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestStartWaitsForExit checks that the answer to a start with wait: exit has the output
@@ -279,6 +281,7 @@ func TestUnnamedProcessesGetNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	check(t, os.Mkdir(filepath.Join(w.project, "web"), 0o755))
+	proctest.WriteProgram(t, filepath.Join(w.project, "python3"), []byte("#!/bin/sh\n"), 0o755)
 	c := w.open(t)
 	unnamed := func(command string, more ...args) args {
 		a := args{"command": command, "wait": "exit"}
@@ -297,6 +300,9 @@ func TestUnnamedProcessesGetNames(t *testing.T) {
 		"echo --token hunter2-hunter2":       "echo",
 		"echo " + strings.Repeat("long", 50): "echo",
 		"true; [ a ]":                        "true",
+		"echo -y one -m two":                 "echo-one",
+		"echo -m one":                        "echo",
+		"./python3 -m mypy --strict":         "python3-mypy",
 	} {
 		r := c.ok(t, "start_process", unnamed(command)).want(t, args{"name": name, "exit_code": 0})
 		c.ok(t, "get_logs", args{"process": name, "run": r.Data["run"]})

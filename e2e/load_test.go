@@ -263,7 +263,7 @@ func TestAnswersAboutManyAreBounded(t *testing.T) {
 		left["wait"], left["if_running"] = wait, "restart"
 		c.bounded(t, "start_process", ofAction, left)
 	}
-	c.bounded(t, "start_process", ofAction, sh("tree", leaves+"wait", args{"wait": "started"}))
+	c.bounded(t, "start_process", ofAction, sh("tree", leaves+"echo grown; wait", args{"ready": args{"log": "^grown$"}, "timeout_ms": longWait}))
 	for _, call := range []struct {
 		tool string
 		most int

@@ -282,9 +282,9 @@ func TestCancelledRestartCompletes(t *testing.T) {
 		var r result
 		if !poll(answersWithin, func() bool {
 			r = c.info(t, "web")
-			return r.str("state") == "running" && r.num("run") == before+1
+			return r.str("state") == "running" && r.Data["ready"] == true && r.num("run") == before+1 // before, SIGTERM ends it at once
 		}) {
-			t.Errorf("%s: got %s, want run %d running", tool, r.Text, before+1)
+			t.Errorf("%s: got %s, want run %d ready", tool, r.Text, before+1)
 		}
 	}
 }

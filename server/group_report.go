@@ -14,7 +14,8 @@ import (
 )
 
 // groupReport returns the answer to an operation on a group, before which the call has
-// made changes. It includes the last lines of members that have failed or crashed.
+// made changes. It includes the last lines of members that have failed or crashed, and of
+// those that were not ready in time and have printed errors.
 func groupReport(ctx context.Context, p *project.Project, rep groups.Report, changes []string, output outputArgs) (groupRunResult, error) {
 	all, err := p.ListGroups(ctx, rep.Group)
 	st := &all[0]
@@ -37,6 +38,11 @@ func groupReport(ctx context.Context, p *project.Project, rep groups.Report, cha
 		m := memberReport(o, runs[i], st)
 		if runs[i] != nil && (o.Result == groups.WasStarted || o.Result == groups.BecameReady) {
 			m.Why = prose.Join("; ", m.Why, strings.Join(p.PortNotes(runs[i], o.Result == groups.BecameReady), "; "))
+		}
+		if rep.TimedOut && m.failed == 0 && runs[i] != nil && runs[i].IsUnready() {
+			if faults, err := p.RunFaults(ctx, runs[i].RunID, ""); err == nil && len(faults) > 0 { // they explain what the group waits for
+				m.failed = runs[i].RunID
+			}
 		}
 		if m.failed != 0 {
 			m.Why = prose.Join("; ", m.Why, p.TakenPort(ctx, runs[i]))

@@ -134,10 +134,24 @@ func (r relayedResult) text() string {
 			parts = append(parts, string(raw))
 		}
 	}
-	if raw := r.result.RawStructuredContent; len(raw) > 0 && !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
+	raw := r.result.RawStructuredContent
+	if wrapped := onlyText(raw); len(raw) > 0 && (wrapped == "" || !slices.Contains(parts, wrapped)) && !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
 		parts = append(parts, string(raw))
 	}
 	return strings.Join(parts, "\n")
+}
+
+// onlyText returns the text in {"result": "text"}, an object with nothing else, or "":
+// many SDKs wrap the text of a tool in that way.
+func onlyText(raw json.RawMessage) (text string) {
+	var object map[string]json.RawMessage
+	if json.Unmarshal(raw, &object) != nil || len(object) != 1 {
+		return ""
+	}
+	for _, value := range object {
+		_ = json.Unmarshal(value, &text) // text stays "" if value is no text
+	}
+	return text
 }
 
 // forLegacy converts r to a result of protocol 2025-11-25 or earlier, in which

@@ -90,7 +90,7 @@ func (r *runResult) setNotReady(now *project.Run) {
 		r.Hint = "not ready: " + now.NotReady
 		return
 	}
-	r.Hint = prose.Join(": ", "not ready yet", now.NotReady) + "; wait_for_process with until: ready continues the wait"
+	r.Hint = prose.Join("; ", prose.Join(": ", "not ready yet", now.NotReady), r.Hint) + "; wait_for_process with until: ready continues the wait"
 }
 
 // describeEnd describes the end of a run that was expected to become ready. What else
@@ -152,13 +152,14 @@ func addOutput(ctx context.Context, p *project.Project, r *runResult, now *proje
 	if r.logResult, err = e.read(ctx, p); err != nil {
 		return err
 	}
-	if now.EndedBadly() {
+	failed := now.EndedBadly() || r.TimedOut && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
+	if failed {
 		if taken := p.TakenPort(ctx, now); !strings.Contains(r.Hint, taken) {
 			r.Hint = prose.Join("; ", r.Hint, taken)
 		}
 	}
-	err = r.addErrors(ctx, p, now, e.after)
-	r.faults = e.after == "" && r.isComplete() || now.EndedBadly() && err == nil
+	err = r.addErrors(ctx, p, now, e.after, failed)
+	r.faults = e.after == "" && r.isComplete() || failed && err == nil
 	return err
 }
 

@@ -3,11 +3,15 @@ package server
 import (
 	"fmt"
 	"maps"
+	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
 	"pmcp/server/upstream"
@@ -100,6 +104,75 @@ func TestPlainStartIsWatched(t *testing.T) {
 		if strings.Contains(text, c.without) {
 			t.Errorf("%s: got an answer with %q:\n%s", c.name, c.without, text)
 		}
+	}
+}
+
+// TestLateStartNamesItsReason checks that the answer to a start, or to the start of a group, that was
+// not ready in time has the first error of the run and the holder of the port: a watcher outlives the
+// program below it that could not listen.
+func TestLateStartNamesItsReason(t *testing.T) {
+	for name, readiness := range map[string]func(port int) int{"any port": func(int) int { return 0 }, "the port": func(port int) int { return port }} {
+		t.Run(name, func(t *testing.T) { lateStartNamesItsReason(t, readiness) })
+	}
+}
+
+func lateStartNamesItsReason(t *testing.T, readiness func(port int) int) {
+	s := hello(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	stdiotest.NoErr(t, err)
+	defer func() { _ = listener.Close() }()
+	port := listener.Addr().(*net.TCPAddr).Port
+	script := fmt.Sprintf("echo 'Error: listen EADDRINUSE: address already in use 127.0.0.1:%d'; seq 30; exec sleep 100", port)
+	more := map[string]any{"ready": map[string]any{"port": readiness(port)}, "timeout_ms": 0}
+	s.startText("api", script, more)
+	s.do("wait_for_process", map[string]any{"process": "api", "until": "log", "pattern": "^30$"})
+	stdiotest.AwaitCondition(t, "the error is recognised", func() bool { // an answer waits for that for half a second only
+		_, text := s.do("get_errors", map[string]any{"process": "api"})
+		return strings.Contains(text, "EADDRINUSE")
+	})
+	more["timeout_ms"] = 1
+	start, failed := s.startText("api", script, more)
+	if failed || !strings.Contains(start, "timed out") {
+		t.Fatalf("got %s, want a timeout", start)
+	}
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}, {"process": "web", "command": "sleep 100", "depends_on": []string{"api"}}}})
+	_, group := s.do("start_group", map[string]any{"group": "stack", "timeout_ms": 2000})
+	for call, text := range map[string]string{"start_process": start, "start_group": group} {
+		for _, want := range []string{"first error ", "Error: listen EADDRINUSE", fmt.Sprintf("port %d is held by pid %d ", port, os.Getpid()), " is free", "| 30"} {
+			if strings.Count(text, want) != 1 {
+				t.Errorf("%s: got %s, want %q in it once", call, text, want)
+			}
+		}
+	}
+}
+
+// TestWaitForReadinessOutlastsRetry checks that a wait for readiness that begins between two runs is
+// about the next one.
+func TestWaitForReadinessOutlastsRetry(t *testing.T) {
+	s := hello(t)
+	file := filepath.Join(t.TempDir(), "seen")
+	_, failed := s.startText("web", "", map[string]any{
+		"args":  []string{"-c", `if [ -e "$0" ]; then echo up; exec sleep 100; fi; : >"$0"; exit 3`, file},
+		"ready": map[string]any{"log": "up"}, "restart": "on-failure",
+	})
+	if !failed {
+		t.Fatal("got a start that is ready, want the end of run 1")
+	}
+	data, text := s.do("wait_for_process", map[string]any{"process": "web", "until": "ready"})
+	if data["ready"] != true || data["run"] != 2.0 {
+		t.Errorf("got %s, want run 2 ready", text)
+	}
+}
+
+// TestFailedStartIsToldOnce checks that no event repeats why a program could not be executed.
+func TestFailedStartIsToldOnce(t *testing.T) {
+	s := hello(t)
+	file := filepath.Join(t.TempDir(), "script")
+	proctest.WriteProgram(t, file, []byte("echo hi\n"), 0o755)
+	failed := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "web", "command": file}}).Text()
+	_, next := s.do("list_groups", nil)
+	if n := strings.Count(failed+next, "neither a program"); n != 1 {
+		t.Errorf("got the reason %d times, want it once: %s\n%s", n, failed, next)
 	}
 }
 

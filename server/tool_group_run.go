@@ -53,12 +53,12 @@ type groupMemberReport struct {
 	URLs       map[string]string `json:"urls,omitempty"`
 	ExitCode   *int              `json:"exit_code,omitempty"`
 	At         string            `json:"at,omitempty"`
-	Lines      []string          `json:"lines,omitempty"` // of a member that failed
+	Lines      []string          `json:"lines,omitempty"` // of a member that failed, or is late and has errors
 	Omitted    *omitted          `json:"omitted,omitempty"`
 	NextCursor string            `json:"next_cursor,omitempty"`
 	Errors     []runError        `json:"errors,omitempty"` // the cause first
 
-	failed   int64                // the id of the run that failed, or 0
+	failed   int64                // the id of the run of which the report shows the output, or 0
 	log      logResult            // what Lines is from
 	faults   bool                 // Errors has all errors of the run, or the answer reports that some are left out
 	reported map[string]time.Time // see runErrors

@@ -87,6 +87,9 @@ func stepError(ctx context.Context, p *project.Project, run *project.Run, stoppe
 	if err := addOutput(ctx, p, &r, run, excerpt{outputArgs: output}); err != nil {
 		return errors.Join(stopped, err)
 	}
+	if !run.Over() {
+		r.Hint = prose.Join("; ", r.Hint, "send_input with the remaining steps continues")
+	}
 	r.setDeath(fmt.Sprintf("stopped at %v; nothing more was sent", stopped))
 	r.fit(output.limit())
 	return r.deathError()

@@ -80,6 +80,28 @@ func TestMCPContentThatClientsRejectBecomesText(t *testing.T) {
 	}
 }
 
+// TestStructuredContentIsNotRepeated checks that the text of a result has structured content only if
+// no text item says the same.
+func TestStructuredContentIsNotRepeated(t *testing.T) {
+	for came, want := range map[string]string{
+		`{"content":[{"type":"text","text":"a\nb"}],"structuredContent":{"result":"a\nb"}}`:     "a\nb",
+		`{"content":[{"type":"text","text":"{\"n\": 1}"}],"structuredContent":{"n":1}}`:         `{"n": 1}`,
+		`{"content":[{"type":"text","text":"a"}],"structuredContent":{"result":"b"}}`:           "a\n" + `{"result":"b"}`,
+		`{"content":[{"type":"text","text":"a"}],"structuredContent":{"result":"a","total":2}}`: "a\n" + `{"result":"a","total":2}`,
+		`{"content":[{"type":"text","text":""}],"structuredContent":{"n":1}}`:                   "\n" + `{"n":1}`,
+		`{"content":[{"type":"text","text":"a"}]}`:                                              "a",
+		`{"content":[],"structuredContent":{"result":"a"}}`:                                     `{"result":"a"}`,
+	} {
+		r, err := relay("s", json.RawMessage(came))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := r.text(); got != want {
+			t.Errorf("%s: got %q, want %q", came, got, want)
+		}
+	}
+}
+
 func sameJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	decode := func(s string) (v any) {

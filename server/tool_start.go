@@ -40,7 +40,7 @@ type runResult struct {
 	timesResult
 	logResult
 	// FirstError is the id of the error that a person would name as the cause, if the run
-	// failed.
+	// failed or was not ready in time.
 	FirstError string     `json:"first_error,omitempty"`
 	Errors     []runError `json:"errors,omitempty"`
 	Hint       string     `json:"hint,omitempty"`
@@ -64,9 +64,9 @@ func newRunResult(run *project.Run) runResult {
 }
 
 // addErrors adds the errors of the run to an answer that already has its output. The
-// messages of the errors are output. after is the cursor after which errors count.
-func (r *runResult) addErrors(ctx context.Context, p *project.Project, run *project.Run, after string) error {
-	failed := run.EndedBadly()
+// messages of the errors are output. after is the cursor after which errors count. If
+// failed is set, they explain what the answer reports: all of them count, the cause first.
+func (r *runResult) addErrors(ctx context.Context, p *project.Project, run *project.Run, after string, failed bool) error {
 	found, err := findRunErrors(ctx, p, run.RunID, after, &r.logResult, failed)
 	if err != nil {
 		return err
@@ -208,6 +208,9 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	}
 	started, err := s.project.Start(ctx, request)
 	if err != nil {
+		if run := s.project.Here(request.Name); run != nil && run.State == process.Failed && strings.HasSuffix(err.Error(), run.Reason) {
+			err = &composedError{text: errorText(err), cause: err, reports: reportedDeath(request.Name, run.RunID, true)} // its event says the same
+		}
 		return runResult{}, err
 	}
 	if output.Lines == 0 {

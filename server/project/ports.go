@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"pmcp/logstore"
@@ -52,20 +53,33 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 			ports = append(ports, n)
 		}
 	}
-	ports = append(ports, run.Spec.Ready.LocalPorts()...)
+	if run.Over() { // what a live run still lacks is in its NotReady
+		ports = append(ports, run.Spec.Ready.LocalPorts()...)
+	}
 	except := run.Spec.Name // its own survivors listen where they should
 	if failed {
 		except = ""
 	}
 	for _, port := range slices.Compact(ports) {
 		if held, pids := p.o.Manager.TakenPort(port, except); held != "" {
-			return held + p.windowOf(ctx, pids)
+			return unsaid(held, run) + p.windowOf(ctx, pids)
 		}
 	}
 	if failed && len(ports) > 0 {
 		return fmt.Sprintf("no process that can be seen listens on port %d now", ports[0])
 	}
 	return ""
+}
+
+// unsaid returns text without its first parts, as far as the run's NotReady has them: a run that goes on is
+// shown with that.
+func unsaid(text string, run *Run) string {
+	for end := len(text); end > 0 && !run.Over(); end = strings.LastIndex(text[:end], "; ") {
+		if strings.Contains(run.NotReady, text[:end]) {
+			return strings.TrimPrefix(text[end:], "; ")
+		}
+	}
+	return text
 }
 
 // windowOf returns, as the end of a sentence, which process of another window has its

@@ -116,6 +116,9 @@ func (p *Project) named(ctx context.Context, project string) (string, error) {
 	if path, _ := p.o.Store.split("", "@"+project); path != "" {
 		return path, nil
 	}
+	if p.o.Store.has(project) {
+		return project, nil
+	}
 	paths, err := p.o.Store.labels.ProjectPaths(ctx, project)
 	switch {
 	case err != nil:

@@ -103,6 +103,9 @@ func (r *Run) EndedBadly() bool {
 	return r.Exit != nil && !r.Exit.Clean() && !(r.Stored && r.State == process.Stopped) || r.State == process.Failed || r.State == process.Backoff || r.State == process.Lost
 }
 
+// IsUnready reports whether the run goes on, but is not ready yet.
+func (r *Run) IsUnready() bool { return !r.Over() && r.Ready != nil && !*r.Ready }
+
 // lacksReadiness reports whether the run goes on without a readiness rule.
 func (r *Run) lacksReadiness() bool {
 	return r.Ready == nil && !r.Over() && r.State != process.Starting

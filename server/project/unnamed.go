@@ -72,11 +72,15 @@ const unnamedPrefix = "run"
 var notInWord = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
 // nameWords returns the first words of a command as a name, without directories. It ends
-// at the first option: what follows may be a secret.
+// at the first option, because what follows may be a secret, but not at npx -y and
+// python -m: what they run is named next.
 func (p *Project) nameWords(def Definition) string {
 	words := append([]string{def.Command}, def.Args...)
 	if len(def.Args) == 0 {
 		words = command.Words(def.Command, def.dir(p.name))
+	}
+	if len(words) > 1 && (words[1] == "-y" || words[1] == "--yes" || words[1] == "-m" && strings.HasPrefix(path.Base(words[0]), "python")) {
+		words = slices.Delete(words, 1, 2)
 	}
 	name := ""
 	for i, word := range p.o.Mask.Texts(words) {

@@ -61,7 +61,7 @@ func (p *Project) Wait(ctx context.Context, w WaitRequest) (done Waited, err err
 	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
 	if w.Run == 0 {
-		run, err := p.runToAwait(ctx, waiting, w.Name)
+		run, err := p.runToAwait(ctx, waiting, w)
 		if err != nil {
 			return Waited{}, err
 		}
@@ -92,12 +92,18 @@ func (p *Project) Wait(ctx context.Context, w WaitRequest) (done Waited, err err
 	return done, err
 }
 
-// runToAwait returns the run of name that a wait is about: the active run, here or
-// in another window, or else the latest run. waiting bounds the wait for a process
+// runToAwait returns the run that w is about: the active run, here or in another window,
+// or else the latest run. A wait for readiness is about the next run of a process that its
+// restart policy starts again, if it has a readiness rule. waiting bounds the wait for a process
 // that is being spawned.
-func (p *Project) runToAwait(ctx, waiting context.Context, name string) (Run, error) {
-	_, err := p.o.Manager.Await(waiting, name, untilConditions[UntilStarted]) // a run gets its number when it is spawned
+func (p *Project) runToAwait(ctx, waiting context.Context, w WaitRequest) (Run, error) {
+	name := w.Name
+	st, err := p.o.Manager.Await(waiting, name, func(st process.Status) bool { // a run gets its number when it is spawned
+		awaitsNext := w.Until == UntilReady && (st.Spec.Ready != nil || process.SpeaksMCP(st.Spec.Stdio))
+		return untilConditions[UntilStarted](st) && !(awaitsNext && st.State == process.Backoff)
+	})
 	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && st.State == process.Backoff: // the run before says why
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
 		return Run{}, fmt.Errorf("%s is still being started", name)
 	case err != nil && !errors.Is(err, process.ErrUnknown):
