@@ -28,6 +28,8 @@ type Manager struct {
 	// spawn starts a run; tests replace it.
 	spawn func(spec Spec, exe command.Executable, run int64) (runner, error)
 	watch watchLimits // tests replace it
+	// closeGrace bounds the grace period of children at shutdown; tests lengthen it.
+	closeGrace time.Duration
 
 	ctx    context.Context // cancelled when closing begins
 	cancel context.CancelFunc
@@ -87,11 +89,11 @@ type restorable struct {
 // NewManager returns a Manager. Its sampler runs until Close.
 func NewManager(o Options) *Manager {
 	o = o.withDefaults()
-	m := &Manager{o: o, changes: feed.New[Change](feedSize), watch: defaultWatch, entries: make(map[string]*entry)}
+	m := &Manager{o: o, changes: feed.New[Change](feedSize), watch: defaultWatch, closeGrace: closeGrace, entries: make(map[string]*entry)}
 	s := &spawner{}
 	m.deps = runDeps{
 		spawner: s, tree: newTree(s, o.Session, o.Subreaper, o.Recorder, o.Log), journal: o.Journal, oom: newOOMWatch(), log: o.Log,
-		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, handOver: defaultHandOver, logEnds: new(logEnds),
+		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, handOver: defaultHandOver, mcpExit: mcpExitTimeout, logEnds: new(logEnds),
 	}
 	m.meter = newMeter(o.OnSample)
 	m.deps.listened = m.meter.hasListened

@@ -10,7 +10,7 @@ import (
 	"pmcp/process/proctab"
 )
 
-// closeGrace bounds the grace period of children at shutdown.
+// closeGrace is Manager.closeGrace outside tests.
 const closeGrace = 5 * time.Second
 
 // Close stops every process of the session. It returns when no process is left,
@@ -76,9 +76,9 @@ func (m *Manager) StopUnkept(ctx context.Context) (kept bool) {
 	return kept
 }
 
-// stopForClose stops one entry within closeGrace, or by SIGKILL once ctx ends.
+// stopForClose stops one entry within m.closeGrace, or by SIGKILL once ctx ends.
 func (m *Manager) stopForClose(ctx context.Context, spec Spec) error {
-	_, err := m.Stop(ctx, spec.Name, StopOptions{By: BySession, Timeout: min(m.grace(spec), closeGrace)})
+	_, err := m.Stop(ctx, spec.Name, StopOptions{By: BySession, Timeout: min(m.grace(spec), m.closeGrace)})
 	if ctx.Err() != nil {
 		_, err = m.Stop(context.Background(), spec.Name, StopOptions{By: BySession, Force: true})
 	}

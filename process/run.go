@@ -101,6 +101,9 @@ type runDeps struct {
 	// handOver is how long after the end of its first process the tree of a service
 	// that has listened may take to listen again.
 	handOver time.Duration
+	// mcpExit is how long an MCP server may take to exit by itself after its standard
+	// input was closed, before the first signal. It is at most a quarter of the grace.
+	mcpExit time.Duration
 	// logEnds are the log files of ended runs.
 	logEnds *logEnds
 	// useSpare allows the use of spare descriptors; true for Exec.

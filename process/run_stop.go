@@ -13,9 +13,7 @@ const (
 	// stragglerIdle is how long the streams of a stopped run are still read while
 	// a process outside its tree holds the other end.
 	stragglerIdle = 500 * time.Millisecond
-	// mcpExitTimeout is how long an MCP server may take to exit by itself after
-	// its standard input was closed, before the first signal. It is at most a
-	// quarter of the grace.
+	// mcpExitTimeout is runDeps.mcpExit outside tests.
 	mcpExitTimeout = time.Second
 	// mcpStopTimeout is the default of StopSpec.Timeout for MCP servers, which MCP
 	// clients give more time than other programs get.
@@ -139,7 +137,7 @@ func (r *Run) stopTree(d *takedown, q stopRequest) error {
 		_ = r.child.stdin.Close()
 	}
 	if r.spec.mcp() {
-		r.awaitMCPExit(d, min(mcpExitTimeout, q.grace/4))
+		r.awaitMCPExit(d, min(r.mcpExit, q.grace/4))
 	}
 	if q.grace > 0 {
 		r.awaitEmptyTree(d, r.signalTree(q.signal))
