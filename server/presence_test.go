@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -34,5 +35,20 @@ func TestClientThatDoesNotAnswerPingsIsGone(t *testing.T) {
 	}
 	if ping := s.Recv(); ping.Method != "ping" {
 		t.Errorf("got %s, want a ping", ping.Raw)
+	}
+}
+
+// TestSilentClientThatMayNotBePingedIsGone checks that a client that may not be pinged is considered gone once it
+// has been silent for long, and not before.
+func TestSilentClientThatMayNotBePingedIsGone(t *testing.T) {
+	s := open(t)
+	s.modern = true
+	s.do("list_processes", nil)
+	if err := s.server.probeClient(t.Context()); !errors.Is(err, stdio.ErrPingImpossible) {
+		t.Errorf("right after a message: got %v, want ErrPingImpossible", err)
+	}
+	s.server.silence = 0
+	if err := s.server.AwaitClientGone(t.Context()); err != nil {
+		t.Errorf("after the silence: got %v, want nil", err)
 	}
 }

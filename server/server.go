@@ -110,6 +110,7 @@ type Server struct {
 	calls   pulse         // returns memory to the system after calls
 	shown   project.Shown // how far output was shown on this connection
 	relay   mcpRelay
+	silence time.Duration // silenceTimeout; tests shorten it
 
 	served    atomic.Pointer[served] // nil before Serve
 	answering sync.WaitGroup         // the calls of other windows; see Close
@@ -128,7 +129,7 @@ func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod), calls: newPulse(restPeriod)}
+	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod), calls: newPulse(restPeriod), silence: silenceTimeout}
 	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog, Keep: o.Keep})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
@@ -422,7 +423,7 @@ func (s *Server) probeClient(ctx context.Context) error {
 		return ErrClientLives
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, stdio.ErrPingImpossible) && time.Since(c.conn.LastMessage()) < silenceTimeout:
+	case errors.Is(err, stdio.ErrPingImpossible) && time.Since(c.conn.LastMessage()) < s.silence:
 		return err
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -175,9 +176,14 @@ func (s *surface) note(method string, ok func(stdiotest.Reply) bool) stdiotest.R
 	}
 }
 
-// do calls a tool that must succeed and returns its structured content and text.
+// do calls a tool that must succeed and returns its structured content and text. It does not watch a start unless
+// the arguments have timeout_ms, wait, ready or stdio.
 func (s *surface) do(name string, arguments map[string]any) (map[string]any, string) {
 	s.t.Helper()
+	if name == "start_process" && arguments["timeout_ms"] == nil && arguments["wait"] == nil && arguments["ready"] == nil && arguments["stdio"] == nil {
+		arguments = maps.Clone(arguments)
+		arguments["timeout_ms"] = 0
+	}
 	r := s.ask("tools/call", map[string]any{"name": name, "arguments": arguments})
 	if r.Error != nil || r.Result["isError"] == true {
 		s.t.Fatalf("%s: got %s, want success", name, r.Raw)

@@ -222,7 +222,7 @@ func TestRemovedMemberStaysOutOfGroup(t *testing.T) {
 				if hint := fmt.Sprint(data["hint"]); strings.Contains(hint, "changed") {
 					t.Errorf("got hint %s, want no change", hint)
 				}
-				s.do("restart_process", map[string]any{"process": "two"})
+				s.do("restart_process", map[string]any{"process": "two", "timeout_ms": 0})
 				data, _ = s.do("list_groups", nil)
 				all := ""
 				for _, g := range data["groups"].([]any) {
