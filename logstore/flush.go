@@ -25,7 +25,7 @@ const (
 	batchBytes = 4 << 20
 
 	minBackoff = time.Second
-	maxBackoff = time.Minute
+	maxBackoff = 10 * time.Second
 )
 
 // A writer stores what was captured and saved. Its flusher, a goroutine, is the only writer of captured output.
