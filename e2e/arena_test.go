@@ -181,8 +181,8 @@ func (a *arena) remains() []string {
 		kind := kinds[pid]
 		delete(kinds, pid)
 		if kind == "" {
-			p, _ := readProcess(fmt.Sprintf("/proc/%d", pid))
-			kind = p.command
+			p, _ := readProcess(pid)
+			kind = commandOf(p)
 		}
 		left = append(left, fmt.Sprintf("%d %s", pid, kind))
 	}

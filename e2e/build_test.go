@@ -58,7 +58,7 @@ func (b *built) get(t testing.TB, name string, change func(main []byte) []byte) 
 
 // buildProgram builds pmcp at path, with main.go as changed, unless change is nil.
 func buildProgram(path string, change func(main []byte) []byte) error {
-	arguments := []string{"build", "-ldflags", "-X pmcp/process/proctab.slowness=6", "-o", path} // see endsWithin
+	arguments := []string{"build", "-o", path}
 	if raceDetector {
 		arguments = append(arguments, "-race")
 	}

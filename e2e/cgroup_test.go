@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -119,17 +120,12 @@ func (c *cgroup) members() []int {
 // reap.
 func (c *cgroup) zombies() []int {
 	parents := append(c.members(), os.Getpid())
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		return nil
-	}
 	var pids []int
-	for _, dir := range dirs {
-		p, ok := readProcess(dir)
-		if !ok || p.state != 'Z' || !slices.Contains(parents, p.parent) {
+	for _, p := range machine.scan() {
+		if p.state != 'Z' || !slices.Contains(parents, p.parent) {
 			continue
 		}
-		groups, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.pid))
 		if err == nil && bytes.Contains(groups, []byte(":"+c.path+"\n")) {
 			pids = append(pids, p.pid)
 		}

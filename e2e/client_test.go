@@ -21,9 +21,10 @@ type args map[string]any
 type client struct {
 	out    io.ReadCloser
 	report func(format string, args ...any)
-	ended  chan struct{} // closed when the server's output has ended
-	modern bool          // send the _meta of 2026-07-28 with each request; set before use
-	logs   string        // the level of log messages that _meta asks for; "" for none; set before use
+	hung   func(t testing.TB) // called before a test fails because no message came; set before use
+	ended  chan struct{}      // closed when the server's output has ended
+	modern bool               // send the _meta of 2026-07-28 with each request; set before use
+	logs   string             // the level of log messages that _meta asks for; "" for none; set before use
 
 	writing sync.Mutex
 	in      io.Writer
@@ -65,7 +66,7 @@ type message struct {
 }
 
 func newClient(in io.Writer, out io.ReadCloser, report func(string, ...any)) *client {
-	c := &client{in: in, out: out, report: report, ended: make(chan struct{}),
+	c := &client{in: in, out: out, report: report, hung: func(testing.TB) {}, ended: make(chan struct{}),
 		pending: map[string]chan message{}, arrived: make(chan struct{})}
 	go c.read()
 	return c
@@ -260,6 +261,7 @@ func (c *client) wait(t testing.TB, what string, answer <-chan message) message 
 		}
 		return m
 	case <-timer.C:
+		c.hung(t)
 		t.Fatalf("%s: no answer within %v", what, answersWithin)
 	}
 	panic("unreachable")
@@ -344,6 +346,7 @@ func (c *client) note(t testing.TB, method string, ok func(message) bool) messag
 		case <-c.ended:
 			t.Fatalf("the server closed its output before it sent %s", method)
 		case <-timer.C:
+			c.hung(t)
 			t.Fatalf("got no %s within %v, want one", method, answersWithin)
 		}
 	}

@@ -42,13 +42,9 @@ func (w *world) asUser(t *testing.T, uid, limit int) (arguments []string) {
 
 // processesOf returns the living processes of a user.
 func processesOf(uid int) (pids []int) {
-	dirs, _ := filepath.Glob("/proc/[0-9]*")
-	for _, dir := range dirs {
-		info, err := os.Stat(dir)
-		if err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != uid {
-			continue
-		}
-		if p, ok := readProcess(dir); ok && p.state != 'Z' {
+	for _, p := range machine.scan() {
+		info, err := os.Stat(fmt.Sprint("/proc/", p.pid))
+		if err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid && p.state != 'Z' {
 			pids = append(pids, p.pid)
 		}
 	}
@@ -58,6 +54,7 @@ func processesOf(uid int) (pids []int) {
 // TestForkBombOfAUserIsKilled starts fork bombs in the session of a user with a limit of
 // processes, ends the session, and checks that no process is left.
 func TestForkBombOfAUserIsKilled(t *testing.T) {
+	proctest.Long(t, "bombs")
 	if runtime.GOOS != "linux" {
 		t.Skip("finds processes through /proc")
 	}

@@ -7,3 +7,6 @@ const raceDetector = false
 
 // shrink leaves amounts unchanged, because units are cheap without the race detector.
 const shrink = 1
+
+// slow leaves every wait unchanged.
+const slow = 1

@@ -38,7 +38,8 @@ func (w *world) launch(t testing.TB, path string, arguments ...string) *session 
 	t.Cleanup(func() {
 		_ = s.input.Close() // ignore the error: the input may be closed already
 		if !s.endsWithin(endsWithin) {
-			t.Errorf("pmcp (pid %d) has not exited after %v; stderr:\n%s", s.pid, endsWithin, s.stderr)
+			t.Errorf("pmcp (pid %d) has not exited after %v", s.pid, endsWithin)
+			s.hung(t)
 			_ = syscall.Kill(s.pid, syscall.SIGKILL)
 			<-s.exited
 		}
@@ -81,6 +82,7 @@ func (w *world) launchWith(t testing.TB, report func(string, ...any), path strin
 	errW.Close()
 	s.pid = cmd.Process.Pid
 	s.client = newClient(inW, outR, report)
+	s.hung = w.showHang
 	go func() {
 		_ = cmd.Wait() // ignore the error: cmd.ProcessState has the result
 		s.state = cmd.ProcessState
@@ -112,7 +114,8 @@ func (s *session) signal(t testing.TB, sig syscall.Signal) {
 func (s *session) exit(t testing.TB) int {
 	t.Helper()
 	if !s.endsWithin(endsWithin) {
-		t.Fatalf("pmcp has not exited after %v; stderr:\n%s", endsWithin, s.stderr)
+		s.hung(t)
+		t.Fatalf("pmcp has not exited after %v", endsWithin)
 	}
 	if s.state.Exited() && !closedWithin(s.stderrEnded, endsWithin) {
 		t.Logf("a process still holds standard error of pmcp (pid %d) open", s.pid)

@@ -137,7 +137,8 @@ func freeze(t testing.TB, pid int) {
 	if !poll(answersWithin, func() bool {
 		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 		return err == nil && !slices.ContainsFunc(threads, func(dir string) bool {
-			thread, ok := readProcess(dir)
+			text, _ := os.ReadFile(filepath.Join(dir, "stat")) // it may have ended
+			thread, ok := parseStat(string(text))
 			return ok && thread.state != 'T' && thread.state != 'Z'
 		})
 	}) {

@@ -1,13 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,15 +13,14 @@ import (
 
 const (
 	// endsWithin bounds the time until a session is gone with everything it started. It is
-	// above the limits of pmcp, which for the tests are six times as long, so that only what
-	// hangs exceeds them: 60 s for a shutdown, 72 s until the guardian kills the server, and
-	// 60 s for the clean-up after that.
-	endsWithin = 3 * time.Minute
-	// answersWithin bounds the time for an answer. It is far above what any answer takes,
-	// and above longWait.
-	answersWithin = 3 * time.Minute
+	// above the limits of pmcp, which for the tests are patience times as long.
+	endsWithin = slow * 30 * time.Second
+	// answersWithin bounds every other wait for what must come.
+	answersWithin = slow * 30 * time.Second
 	// longWait is the timeout_ms of calls that wait for what must happen.
-	longWait = 120_000
+	longWait = slow * 25_000
+	// patience is how many times as long as in a release pmcp waits for what must end.
+	patience = 2 * slow
 )
 
 // A world is the surroundings of pmcp servers in a test: directories and an environment of
@@ -50,6 +45,21 @@ func (e *stderrs) add(r *record) {
 	defer e.mu.Unlock()
 	e.all = append(e.all, r)
 }
+
+// tails returns the ends of all that the sessions have written.
+func (e *stderrs) tails() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var b strings.Builder
+	for i, r := range e.all {
+		text := r.String()
+		fmt.Fprintf(&b, "session %d:\n%s\n", i+1, text[max(0, len(text)-maxTail):])
+	}
+	return b.String()
+}
+
+// maxTail is how much of a session's standard error a failed test shows, in bytes.
+const maxTail = 32 << 10
 
 func (e *stderrs) checkEnds(t testing.TB) {
 	t.Helper()
@@ -79,6 +89,7 @@ func newWorld(t testing.TB) *world {
 		"PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8", "TMPDIR=" + os.TempDir(), "HOME=" + home,
 		"XDG_RUNTIME_DIR=" + home,   // where no systemd answers
 		"GORACE=atexit_sleep_ms=10", // otherwise each exit takes a second with -race
+		fmt.Sprint("PMCP_TEST_PATIENCE=", patience),
 		"PM_DATABASE_PATH=" + w.database, "PM_REGISTRY_DIR=" + w.registry, "PM_PROJECT_DIR=" + w.project,
 	}
 	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
@@ -98,10 +109,10 @@ func (w *world) set(name, value string) { w.env = append(w.env, name+"="+value) 
 // endsWithin.
 func (w *world) awaitEmpty(t testing.TB) {
 	t.Helper()
-	var left string
 	before := time.Now()
-	if !poll(endsWithin, func() bool { left = w.left(t); return left == "" }) {
-		t.Errorf("got left after %v, want nothing:\n%s", endsWithin, left)
+	if !poll(endsWithin, func() bool { return len(w.records(t)) == 0 && len(w.processes(t)) == 0 }) { // the cheap check first
+		t.Errorf("got left after %v, want nothing:\n%s", endsWithin, w.left(t))
+		w.showHang(t)
 	}
 	if took := time.Since(before); took > cleansUpWithin { // either a busy machine was slow, or a server hung and was killed
 		t.Logf("everything is gone only after %v", took.Round(time.Millisecond))
@@ -136,72 +147,6 @@ func (w *world) records(t testing.TB) []string {
 	return names
 }
 
-// A process is a running process whose HOME is that of a world.
-type process struct {
-	pid, parent int
-	state       byte // as in /proc/PID/stat: Z is a zombie
-	command     string
-}
-
-func (p process) String() string {
-	return fmt.Sprintf("%d (parent %d, state %c): %s", p.pid, p.parent, p.state, p.command)
-}
-
-// processes returns the world's guardians, its servers and all their descendants, however
-// detached. It finds them by the HOME that they inherited. A zombie has no environment;
-// processes finds a zombie as a child of one of the other processes.
-func (w *world) processes(t testing.TB) []process {
-	t.Helper()
-	if runtime.GOOS != "linux" {
-		t.Skip("finds processes through /proc")
-	}
-	dirs, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mark := []byte("HOME=" + w.home + "\x00")
-	var found, zombies []process
-	for _, dir := range dirs {
-		p, ok := readProcess(dir)
-		if !ok {
-			continue
-		}
-		if p.state == 'Z' {
-			zombies = append(zombies, p)
-			continue
-		}
-		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err == nil && bytes.Contains(append([]byte{0}, environ...), append([]byte{0}, mark...)) {
-			found = append(found, p)
-		}
-	}
-	for _, z := range zombies {
-		if slices.ContainsFunc(found, func(p process) bool { return p.pid == z.parent }) {
-			found = append(found, z)
-		}
-	}
-	return found
-}
-
-func readProcess(dir string) (process, bool) {
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-	if err != nil {
-		return process{}, false // the process has ended
-	}
-	open, end := bytes.IndexByte(stat, '('), bytes.LastIndex(stat, []byte(") "))
-	if open < 0 || end < 0 {
-		return process{}, false
-	}
-	fields := strings.Fields(string(stat[end+2:]))
-	p := process{state: fields[0][0], command: string(stat[open+1 : end])}
-	p.pid, _ = strconv.Atoi(filepath.Base(dir))
-	p.parent, _ = strconv.Atoi(fields[1])
-	if line, err := os.ReadFile(filepath.Join(dir, "cmdline")); err == nil && len(line) > 0 {
-		p.command = strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
-	}
-	return p, true
-}
-
 // killRest kills the processes that a failed test has left, so that they do not disturb
 // other tests.
 func (w *world) killRest(t testing.TB) {
@@ -213,7 +158,7 @@ func (w *world) killRest(t testing.TB) {
 }
 
 // poll calls ok until it returns true or the time is over, and reports whether it returned true. It waits
-// 10 ms between two calls, and a tenth of the time that has passed if that is more, 200 ms at most: many tests
+// 10 ms between two calls, and a tenth of the time that has passed if that is more, 500 ms at most: many tests
 // wait at the same time. It is for changes by other processes, which can only be polled.
 func poll(within time.Duration, ok func() bool) bool {
 	began := time.Now()
@@ -224,7 +169,7 @@ func poll(within time.Duration, ok func() bool) bool {
 			return true
 		}
 		select {
-		case <-time.After(min(max(10*time.Millisecond, time.Since(began)/10), 200*time.Millisecond)):
+		case <-time.After(min(max(10*time.Millisecond, time.Since(began)/10), 500*time.Millisecond)):
 		case <-deadline.C:
 			return ok()
 		}
