@@ -240,6 +240,7 @@ func (c *caller) startDevServer(t *testing.T, tool string, arguments args) resul
 // returns the address at which its own tree serves the page, its log and its errors are read, and a
 // restart and a stop leave no process. Astro then starts its server in the background and exits.
 func TestDevServersThatSeeAnAgent(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	names, rounds := []string{"astro"}, 1
 	if *devServerRounds > 0 {

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 var bombs = flag.Int("bomb.n", 5, "fork bombs in TestForkBombIsKilled; 15 cover each kind with each fault")
@@ -133,6 +135,7 @@ func bombFaults() []chaosFault {
 // way, and checks that no process of the bomb is left. Each session is in a cgroup with a
 // limit of processes, so that the bomb cannot exhaust the machine.
 func TestForkBombIsKilled(t *testing.T) {
+	proctest.Long(t, "bombs")
 	binary(t)
 	if newLimitedCgroup(t, bombLimit) == nil {
 		t.Skip("cannot create a cgroup with a limit of processes")

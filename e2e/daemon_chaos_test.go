@@ -16,7 +16,7 @@ import (
 	"github.com/creack/pty"
 )
 
-var keptRuns = flag.Int("kept.n", 12, "faults in TestEndOfSessionSparesOnlyWhatIsKept")
+var keptRuns = flag.Int("kept.n", 3, "faults in TestEndOfSessionSparesOnlyWhatIsKept")
 
 // keptScript prints 200 lines, and 200 more after a line on stdin, counts them in the file $1, and exits
 // with 7.

@@ -87,6 +87,7 @@ func (d npmDevServer) start(t *testing.T, name, dir, title string) args {
 // port: one call each must return the address at which the server's own tree serves its page, a restart
 // must keep the address, and a stop must leave no process.
 func TestDevServersServeTheirOwnTree(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	names, rounds := []string{"vite"}, 1
 	if *devServerRounds > 0 {
@@ -149,6 +150,7 @@ func (r result) servesPage(t *testing.T, c *caller, title string) {
 // TestBrowserErrorsAreSeen opens a page that throws in a headless browser. Vite forwards the error,
 // which get_errors must return with its position; the stop of the browser must leave no process.
 func TestBrowserErrorsAreSeen(t *testing.T) {
+	proctest.Long(t, "browsers")
 	t.Parallel()
 	browser := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

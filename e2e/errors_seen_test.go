@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // thrower is a Node program that throws the same error ten times a second, each time with
@@ -86,6 +88,7 @@ func TestErrorOfFailedTestHasFileAndLine(t *testing.T) {
 // TestTypeErrorHasFileAndLine checks that a type error of tsc has its file, line and
 // column.
 func TestTypeErrorHasFileAndLine(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	tsc := typescript(t)
 	w := newWorld(t)

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // The tests in this file use pmcp as an attacker or a broken client would.
@@ -227,6 +229,7 @@ func TestContradictoryCallsAreAnswered(t *testing.T) {
 // TestServerAnswersDuringFiftyFloods runs fifty processes that print as fast as they can.
 // The server must still answer, use bounded memory, and exit.
 func TestServerAnswersDuringFiftyFloods(t *testing.T) {
+	proctest.Long(t, "load")
 	// KiB of memory. The server used 109 MB on a machine with 20 busy programs beside it, most of
 	// it lines that wait to be stored; with unbounded buffers it was 220 to 250 MB.
 	const most = 160 << 10

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // TestSendInputReturnsOutput checks that the answer of send_input holds what the process
@@ -152,27 +154,29 @@ print("Hello,", name, "with", len(secret), "letters")`
 		c.ok(t, "start_process", args{"name": "bash", "command": "bash", "args": []string{"-c", `read -p 'User: ' u; read -s -p 'Password: ' p; echo; echo "$u has ${#p} letters"`}, "pty": true, "wait": "exit", "steps": []args{
 			{"expect": "User:", "send": "ada"}, {"expect": "Password:", "send": "lovelace-1815", "secret": true}}}).says(t, "ada has 13 letters")
 	})
-	t.Run("npm", func(t *testing.T) {
-		if _, err := exec.LookPath("npm"); err != nil {
-			t.Skip("npm is not installed")
+}
+
+// TestDialogueWithNpm answers the questions of npm init.
+func TestDialogueWithNpm(t *testing.T) {
+	proctest.Long(t, "npm")
+	needs(t, "npm")
+	c := begin(t)
+	var steps []args
+	for _, question := range []string{"package name:", "version:", "description:", "entry point:", "test command:", "git repository:", "keywords:", "author:", "license:"} {
+		send := ""
+		if question == "package name:" {
+			send = "shop"
 		}
-		var steps []args
-		for _, question := range []string{"package name:", "version:", "description:", "entry point:", "test command:", "git repository:", "keywords:", "author:", "license:"} {
-			send := ""
-			if question == "package name:" {
-				send = "shop"
-			}
-			steps = append(steps, args{"expect": question, "send": send, "timeout_ms": longWait})
+		steps = append(steps, args{"expect": question, "send": send, "timeout_ms": longWait})
+	}
+	r := c.ok(t, "start_process", args{"name": "init", "command": "npm init", "pty": true, "steps": steps})
+	for n := 0; n < 5 && r.str("state") == "running"; n++ { // newer versions ask more
+		if r = c.do(t, "send_input", args{"process": "init", "text": "", "wait_ms": longWait}); r.Error && !strings.Contains(r.Text, "it has exited") {
+			t.Fatalf("got %s, want the next question or the end", r.Text)
 		}
-		r := c.ok(t, "start_process", args{"name": "init", "command": "npm init", "pty": true, "steps": steps})
-		for n := 0; n < 5 && r.str("state") == "running"; n++ { // newer versions ask more
-			if r = c.do(t, "send_input", args{"process": "init", "text": "", "wait_ms": longWait}); r.Error && !strings.Contains(r.Text, "it has exited") {
-				t.Fatalf("got %s, want the next question or the end", r.Text)
-			}
-		}
-		c.ok(t, "wait_for_process", args{"process": "init", "until": "exit"}).want(t, args{"exit_code": 0})
-		c.ok(t, "tail_logs", args{"process": "init"}).says(t, `"name": "shop"`)
-	})
+	}
+	c.ok(t, "wait_for_process", args{"process": "init", "until": "exit"}).want(t, args{"exit_code": 0})
+	c.ok(t, "tail_logs", args{"process": "init"}).says(t, `"name": "shop"`)
 }
 
 // TestDialogueStopsAtMissingStep checks that a dialogue stops at the first step that does

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 const (
@@ -47,6 +49,7 @@ func newFrontend(t *testing.T) string {
 // TestNpmRunDevStartsAndReportsErrors checks that one call starts a dev server and returns
 // its port, and that one call returns what is wrong with the server's configuration.
 func TestNpmRunDevStartsAndReportsErrors(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	dir := newFrontend(t)
 	c := begin(t)
@@ -75,6 +78,7 @@ func TestNpmRunDevStartsAndReportsErrors(t *testing.T) {
 // TestEsbuildWatchKeepsRunning checks that a watcher keeps running because its stdin stays
 // open, and that calls can wait for the watcher's errors and successes.
 func TestEsbuildWatchKeepsRunning(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	dir := newFrontend(t)
 	c := begin(t)
@@ -139,6 +143,7 @@ func node22(t *testing.T) string {
 // without a cursor is never answered with what an earlier answer has shown: with the
 // verdict of the edit before, or with the silence after it.
 func TestWaitsFollowNodeTestWatcher(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	node := node22(t)
 	c := begin(t)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestCheapCallsAreAnsweredDuringWaits checks that list_processes and other cheap calls
@@ -68,6 +70,7 @@ func TestSubscriberSeesACrash(t *testing.T) {
 // TestNoisyProcessesCauseOneUpdateASecond checks that fifty processes that never stop
 // printing cause only one update a second for each subscribed resource.
 func TestNoisyProcessesCauseOneUpdateASecond(t *testing.T) {
+	proctest.Long(t, "load")
 	s := newWorld(t).start(t)
 	var mu sync.Mutex
 	came := map[string][]time.Time{}
@@ -192,6 +195,7 @@ func (c *caller) bounded(t *testing.T, tool string, most int, arguments args) re
 // lines of a build, and checks that no answer without max_bytes exceeds its bound: in its
 // text or in its JSON.
 func TestAnswersAreBounded(t *testing.T) {
+	proctest.Long(t, "load")
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // hostileMarkup is output that would do something in a page if it were markup.
@@ -68,6 +70,7 @@ func (w *world) openPage(t testing.TB) (address string, pids []int, end func()) 
 // TestPersonUsesPageInBrowser opens the page of pmcp open in Chromium, reads, searches,
 // filters and unfolds, restarts and stops a process, and closes it.
 func TestPersonUsesPageInBrowser(t *testing.T) {
+	proctest.Long(t, "browsers")
 	t.Parallel()
 	needs(t, "python3")
 	chromium, modules := browserOf(t)
@@ -140,6 +143,7 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 // TestPageIsMCPApp shows the page in a client that is made of the SDK of MCP Apps: the page lists
 // processes and stops one through the client, has its height, its theme and its way to open links.
 func TestPageIsMCPApp(t *testing.T) {
+	proctest.Long(t, "browsers")
 	t.Parallel()
 	needs(t, "python3")
 	chromium, modules := browserOf(t, "esbuild@"+esbuildVersion, "@modelcontextprotocol/ext-apps@2.0.4", "@modelcontextprotocol/client@2.4.0", "@modelcontextprotocol/core@2.4.0", "zod@4.2.0")

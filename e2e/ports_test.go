@@ -60,6 +60,7 @@ func heldPort(t testing.TB, network, address string) int {
 // no port, one that is taken, or all the same free one: no start may fail, each address must be answered
 // by the server's own tree, and the same starts in the next session must get the same ports.
 func TestManyStartsGetPortsOfTheirOwn(t *testing.T) {
+	proctest.Long(t, "ports")
 	t.Parallel()
 	w := newWorld(t)
 	w.set("PM_MAX_PROCESSES", "60")

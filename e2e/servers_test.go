@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	serversInARow = flag.Int("servers.n", 24, "servers started one after the other in TestManyServersLeaveNothing")
-	serversAtOnce = flag.Int("servers.together", 20, "servers that run at the same time in TestManyServersLeaveNothing")
+	serversInARow = flag.Int("servers.n", 3, "servers started one after the other in TestManyServersLeaveNothing")
+	serversAtOnce = flag.Int("servers.together", 3, "servers that run at the same time in TestManyServersLeaveNothing")
 )
 
 // serverEnds returns the ways in which TestManyServersLeaveNothing ends a server, keyed by name.

@@ -29,7 +29,7 @@ func TestFullDiskIsReportedAndLosesNothing(t *testing.T) {
 	say := func(text string) {
 		t.Helper()
 		c.ok(t, "send_input", args{"process": "echo", "text": text})
-		c.ok(t, "wait_for_process", args{"process": "echo", "until": "log", "pattern": "got " + text + "$"})
+		c.awaitLine(t, "echo", "got "+text+"$")
 	}
 	say("before")
 	if r := c.ok(t, "get_server_info", nil); r.Data["health"] != "healthy" {
@@ -67,7 +67,7 @@ func TestPersonFollowsOverFullDisk(t *testing.T) {
 	say := func(text string) {
 		t.Helper()
 		c.ok(t, "send_input", args{"process": "echo", "text": text})
-		c.ok(t, "wait_for_process", args{"process": "echo", "until": "log", "pattern": "got " + text + "$"})
+		c.awaitLine(t, "echo", "got "+text+"$")
 	}
 	say("before")
 	cmd := w.commandIn(t, w.project, "logs", "echo", "-f", "-n", "all")

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 // npmVersion is the version of the MCP servers that the tests install from npm.
@@ -45,6 +47,7 @@ func overEach(t *testing.T, test func(t *testing.T, path string, start args)) {
 // TestMCPServerResultsEqualDirectOnes calls the tools of the MCP server "everything"
 // through pmcp and directly, and compares the results.
 func TestMCPServerResultsEqualDirectOnes(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	overEach(t, testMCPServerResults)
 }
@@ -137,6 +140,7 @@ func environmentOf(t *testing.T, m message) (env map[string]string) {
 // TestMCPOffersEqualDirectOnes lists the resources, templates and prompts of "everything" through
 // pmcp and directly, reads and gets each, and compares the results.
 func TestMCPOffersEqualDirectOnes(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	overEach(t, testMCPOffers)
 }
@@ -218,6 +222,7 @@ func testMCPOffers(t *testing.T, path string, start args) {
 // TestMCPServerAsksTheClient lets "everything" use sampling, elicitation, roots and log messages,
 // directly and through pmcp, and compares what the client is asked and what the tools return.
 func TestMCPServerAsksTheClient(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	overEach(t, testMCPServerAsks)
 }
@@ -372,6 +377,7 @@ func sameButTimes(a, b any) bool {
 }
 
 func TestMCPProgressAndCancelAreRelayed(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	overEach(t, testMCPProgress)
 }
@@ -412,6 +418,7 @@ func testMCPProgress(t *testing.T, _ string, start args) {
 }
 
 func TestFilesystemMCPServerWorks(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	path := npmServer(t, "mcp-server-filesystem")
 	w := newUpstreamWorld(t)

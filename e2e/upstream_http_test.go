@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestMCPServerAtAnotherPathIsNamed checks the answers about a web server that is no MCP server at the
@@ -40,6 +42,7 @@ func TestMCPServerAtAnotherPathIsNamed(t *testing.T) {
 // TestMCPServerOverHTTPFailsClearly checks the errors of MCP servers over HTTP that do not listen, listen
 // elsewhere or die in a call, and that the call after a restart works.
 func TestMCPServerOverHTTPFailsClearly(t *testing.T) {
+	proctest.Long(t, "npm")
 	t.Parallel()
 	path := npmServer(t, "mcp-server-everything")
 	w := newUpstreamWorld(t)

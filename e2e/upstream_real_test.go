@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pmcp/process/proctest"
 )
 
 var browserServers = flag.Bool("mcp.browsers", false, "TestBrowserMCPServersLeaveNothing: run the MCP servers of browsers, from npm")
@@ -58,6 +60,7 @@ func TestPythonMCPServerIsCalled(t *testing.T) {
 // TestBrowserMCPServersLeaveNothing calls the MCP servers of two browsers' makers through pmcp and
 // through pmcp guard: each opens a page in Chromium, which must be gone afterwards.
 func TestBrowserMCPServersLeaveNothing(t *testing.T) {
+	proctest.Long(t, "browsers")
 	if !*browserServers {
 		t.Skip("needs -mcp.browsers")
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 var (
@@ -163,6 +165,7 @@ func TestNameIsFreeOnceRestartsEnd(t *testing.T) {
 // names on one database, alone and as a group, with restart policies. Some of the servers
 // are killed. Of each name at most one process may be alive at any time.
 func TestNameRunsOnceInAllSessions(t *testing.T) {
+	proctest.Long(t, "kills")
 	t.Parallel()
 	seed := *windowsSeed
 	if seed == 0 {

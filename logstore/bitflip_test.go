@@ -15,7 +15,7 @@ import (
 	"pmcp/logstore/line"
 )
 
-var flips = flag.Int("flips.n", 15, "in how many copies of a database a bit is flipped")
+var flips = flag.Int("flips.n", 3, "in how many copies of a database a bit is flipped")
 
 // TestFlippedBits flips a bit in copies of a database, one at a random place of each, and reads it: no line may be
 // wrong, and the lines that are missing must be those of the gaps, unless the file as a whole is refused or moved

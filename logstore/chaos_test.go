@@ -12,7 +12,7 @@ import (
 	"github.com/google/uuid"
 )
 
-var kills = flag.Int("chaos.n", 8, "how many times the chaos test kills a server")
+var kills = flag.Int("chaos.n", 3, "how many times the chaos test kills a server")
 
 // TestKilledServerLosesOnlyLastLines kills a server under load at random moments while another
 // server writes to the same file, and checks that the file stays sound, that the stored lines are

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	chaosRuns = flag.Int("chaos.n", 25, "faults in TestChaosLeavesNothing")
+	chaosRuns = flag.Int("chaos.n", 3, "faults in TestChaosLeavesNothing")
 	chaosSeed = flag.Uint64("chaos.seed", 0, "seed of TestChaosLeavesNothing, 0 for a random one")
 )
 

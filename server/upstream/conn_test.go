@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 func TestLegacyServerIsConnected(t *testing.T) {
@@ -231,6 +233,7 @@ func TestTooLargeAnswerFailsItsCall(t *testing.T) {
 
 // TestHugeResponseCostsBoundedMemory checks that memory stays bounded when a response has 64 MiB.
 func TestHugeResponseCostsBoundedMemory(t *testing.T) {
+	proctest.Long(t, "load")
 	c := connected(t, "plain", Options{})
 	runtime.GC()
 	var before, after runtime.MemStats
