@@ -17,13 +17,13 @@ import (
 // that asked for progress.
 func TestReportProgressPrecedesTheAnswer(t *testing.T) {
 	b := newToolbox()
-	handed := make(chan struct{}, 100)
+	seen := make(chan struct{}, 100) // by the client: what was handed over may not be written before the answer
 	b.mcp.AddTool(mcp.NewToolWithRawSchema("steady", "", json.RawMessage(`{"type":"object"}`)),
 		func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			stop := ReportProgressEvery(ctx, time.Millisecond, nil, func() string { handed <- struct{}{}; return "at it" })
+			stop := ReportProgressEvery(ctx, time.Millisecond, nil, func() string { return "at it" })
 			if ProgressToken(ctx) != nil {
-				for range 3 {
-					<-handed
+				for range 2 {
+					<-seen
 				}
 			}
 			stop()
@@ -33,6 +33,9 @@ func TestReportProgressPrecedesTheAnswer(t *testing.T) {
 	c := dial(t, b)
 	c.Initialize("2025-11-25")
 	for _, token := range []string{`"a"`, `9007199254740993`} {
+		for len(seen) > 0 { // what the tool did not wait for
+			<-seen
+		}
 		c.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"steady","_meta":{"progressToken":%s}}}`, token)
 		for last := 0.0; ; {
 			r := c.Recv()
@@ -54,6 +57,7 @@ func TestReportProgressPrecedesTheAnswer(t *testing.T) {
 				t.Errorf("got %s, want token %s and progress above %v", r.Raw, token, last)
 			}
 			last = params.Params.Progress
+			seen <- struct{}{}
 		}
 	}
 	for _, meta := range []string{`{}`, `{"progressToken":null}`} {
@@ -65,12 +69,13 @@ func TestReportProgressPrecedesTheAnswer(t *testing.T) {
 // once, not only after the reporting period.
 func TestReportProgressSendsNewsAtOnce(t *testing.T) {
 	b := newToolbox()
+	seen := make(chan struct{})
 	b.mcp.AddTool(mcp.NewToolWithRawSchema("group", "", json.RawMessage(`{"type":"object"}`)),
 		func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			news, handed := make(chan struct{}, 1), make(chan struct{}, 1)
-			stop := ReportProgressEvery(ctx, time.Hour, news, func() string { handed <- struct{}{}; return "db ready" })
+			news := make(chan struct{}, 1)
+			stop := ReportProgressEvery(ctx, time.Hour, news, func() string { return "db ready" })
 			news <- struct{}{}
-			<-handed
+			<-seen
 			stop()
 			return mcp.NewToolResultText("done"), nil
 		})
@@ -80,5 +85,6 @@ func TestReportProgressSendsNewsAtOnce(t *testing.T) {
 	if r := c.Recv(); r.Method != MethodProgress || !strings.Contains(r.Raw, "db ready") {
 		t.Errorf("got %s, want progress with the news", r.Raw)
 	}
+	close(seen)
 	c.Recv()
 }
