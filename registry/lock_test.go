@@ -135,14 +135,14 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 	must(t, os.Mkdir(good, 0o755))
 	link := filepath.Join(root, "link")
 	must(t, os.Symlink(good, link))
-	unsafe := map[string]string{"a file": plain, "open to others": open, "a link": link}
+	unsafe := map[string]string{"not a directory": plain, "others may write to": open, "symbolic link": link}
 	if os.Getuid() == 0 {
 		others := filepath.Join(root, "others")
 		must(t, os.Mkdir(others, 0o700))
 		must(t, os.Chown(others, 12345, -1))
-		unsafe["another user's"] = others
+		unsafe["belongs to user"] = others
 	}
-	for name, dir := range unsafe {
+	for name, dir := range unsafe { // by words of the error
 		id := uuid.NewString()
 		if _, err := create(dir, id); !errors.Is(err, ErrUnsafeDir) {
 			t.Errorf("create in %s: %v, want ErrUnsafeDir", name, err)
@@ -150,8 +150,8 @@ func TestUnsafeDirectoriesAreRefused(t *testing.T) {
 		if _, err := Register(dir, id, Record{}); !errors.Is(err, ErrUnsafeDir) {
 			t.Errorf("Register in %s: %v, want ErrUnsafeDir", name, err)
 		}
-		if _, err := List(dir); !errors.Is(err, ErrUnsafeDir) {
-			t.Errorf("List of %s: %v, want ErrUnsafeDir", name, err)
+		if _, err := List(dir); !errors.Is(err, ErrUnsafeDir) || !strings.Contains(err.Error(), name) {
+			t.Errorf("List of %s: %v, want ErrUnsafeDir with these words", name, err)
 		}
 		if _, err := Sweep(t.Context(), dir, nil); !errors.Is(err, ErrUnsafeDir) {
 			t.Errorf("Sweep of %s: %v, want ErrUnsafeDir", name, err)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -86,6 +87,17 @@ func TestSweepNeverSignalsByForgedRecord(t *testing.T) {
 	must(t, err)
 	if len(r.Stopped) != 0 || len(r.Sessions) != 6 || len(registrytest.Files(t, dir)) != 0 {
 		t.Errorf("Sweep = %+v, left %v; want 6 sessions removed and nothing stopped", r, registrytest.Files(t, dir))
+	}
+	wrong := proctab.ID{PID: innocent.PID, Start: innocent.Start + 1}
+	list := filepath.Join(filepath.Dir(dir), "list")
+	registrytest.Write(t, list, fmt.Sprintf("boot %s\n%v\n", proctab.BootID(), innocent))
+	linked := registrytest.Forge(t, dir, proctab.BootID(), wrong)
+	must(t, os.Remove(file(dir, linked, ".procs")))
+	must(t, os.Symlink(list, file(dir, linked, ".procs")))
+	groups := registrytest.Forge(t, dir, proctab.BootID(), wrong)
+	registrytest.Write(t, file(dir, groups, ".procs"), fmt.Sprintf("boot %s\n-%v\n0 0\n1 0\n-1 0\n", proctab.BootID(), innocent))
+	if r, err = Sweep(t.Context(), dir, nil); err != nil || len(r.Stopped) != 0 {
+		t.Errorf("a linked list and negative pids: Sweep = %+v, %v; want nothing stopped", r, err)
 	}
 	if !alive(innocent) {
 		t.Error("the innocent process is dead, want it alive")

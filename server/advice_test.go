@@ -1,6 +1,7 @@
 package server
 
 import (
+	"maps"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,11 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 	s.do("start_process", map[string]any{"name": "forgotten", "command": "true", "wait": "exit"})
 	s.do("remove_process", map[string]any{"process": "forgotten"})
 	s.do("create_group", map[string]any{"name": "g", "members": []any{map[string]any{"process": "job"}}})
+	member := func(definition map[string]any) map[string]any {
+		m := map[string]any{"process": "a", "command": "true"}
+		maps.Copy(m, definition)
+		return map[string]any{"name": "bad", "members": []any{m}}
+	}
 	for _, c := range []struct {
 		tool      string
 		arguments map[string]any
@@ -33,6 +39,37 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 		{"search_logs", map[string]any{"query": "a)(b", "regex": true}, []string{"unexpected ): `a)(b`"}},
 		{"wait_for_process", map[string]any{"process": "job", "until": "log", "pattern": "("}, []string{"argument pattern", "hint: a regular expression is RE2"}},
 		{"start_process", map[string]any{"name": "x", "command": "true", "cwd": "~/no/such"}, []string{"~ is not replaced"}},
+		{"start_process", map[string]any{"name": "x", "command": "true", "working_dir": "y"}, []string{"unknown argument working_dir", "cwd"}},
+		{"start_process", map[string]any{"name": "x", "command": "true", "cwd": "no/such"}, []string{"no/such does not exist"}},
+		{"start_process", map[string]any{"name": "x", "command": "cd nowhere && make"}, []string{"cwd", "/nowhere does not exist"}},
+		{"start_process", map[string]any{"name": "x", "command": "a | b", "args": []string{"y"}}, []string{"a | b", "with args, command is the program alone"}},
+		{"start_process", map[string]any{"name": "x", "command": "true", "ready": map[string]any{"http": "localhost:3000"}}, []string{"ready.http", "http://127.0.0.1:3000"}},
+		{"start_process", map[string]any{"name": "x", "command": "true", "stop": map[string]any{"timeout_ms": 0}}, []string{"stop.timeout_ms"}},
+		{"restart_process", map[string]any{"process": "job", "cwd": "/no/such"}, []string{"/no/such does not exist"}},
+		{"restart_process", map[string]any{"process": "job", "command": "no-such-program-here"}, []string{"no-such-program-here", "PATH"}},
+		{"remove_process", map[string]any{"process": "*"}, []string{"process"}},
+		{"wait_for_process", map[string]any{"process": "job"}, []string{"missing argument: until"}},
+		{"wait_for_process", map[string]any{"process": "job", "until": "log"}, []string{"pattern"}},
+		{"wait_for_process", map[string]any{"process": "job", "until": "exit", "pattern": "x"}, []string{"pattern"}},
+		{"list_processes", map[string]any{"limit": 0}, []string{"argument limit", "1 to 1000"}},
+		{"get_process_stats", map[string]any{"process": "job", "points": 0}, []string{"argument points"}},
+		{"get_process_info", map[string]any{"process": "job", "run": 9}, []string{"no run 9", "latest is 1"}},
+		{"get_logs", map[string]any{"process": "job", "run": 9}, []string{"no run 9", "latest is 1"}},
+		{"get_logs", map[string]any{"after": "nonsense"}, []string{"cursor", "start"}},
+		{"get_logs", map[string]any{"after": "start", "before": "start"}, []string{"after", "before"}},
+		{"get_logs", map[string]any{"since": "yesterday"}, []string{"since", "10m"}},
+		{"tail_logs", map[string]any{"after": "x"}, []string{"cursor"}},
+		{"create_group", member(map[string]any{"command": "x \"y"}), []string{"argument members: a: ", "quote"}},
+		{"create_group", member(map[string]any{"ready": map[string]any{"log": "("}}), []string{"argument members: a: ", "ready.log"}},
+		{"create_group", member(map[string]any{"ready": map[string]any{"http": "localhost:3000"}}), []string{"argument members: a: ", "ready.http"}},
+		{"create_group", member(map[string]any{"stop": map[string]any{"signal": "TREM"}}), []string{"argument members: a: ", "TREM"}},
+		{"create_group", member(map[string]any{"stdio": "mcp", "pty": true}), []string{"argument members: a: ", "pty"}},
+		{"create_group", member(map[string]any{"stdio": "mcp", "ready": map[string]any{"port": 0}}), []string{"argument members: a: ", "ready"}},
+		{"start_group", map[string]any{"name": "h"}, []string{`no such group: "h"`}}, // name stands for group
+		{"stop_group", map[string]any{"name": "h"}, []string{`no such group: "h"`}},
+		{"list_groups", map[string]any{"name": "h"}, []string{`no such group: "h"`}},
+		{"add_to_group", map[string]any{"name": "h", "process": "job"}, []string{`no such group: "h"`}},
+		{"remove_from_group", map[string]any{"name": "g"}, []string{"missing argument: group"}}, // unless it stands for process
 	} {
 		r := s.ask("tools/call", map[string]any{"name": c.tool, "arguments": c.arguments})
 		if r.Result["isError"] != true {
@@ -43,6 +80,11 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 			if !strings.Contains(r.Text(), want) {
 				t.Errorf("%s %v: got\n%s\nwant %q in it", c.tool, c.arguments, r.Text(), want)
 			}
+		}
+	}
+	for _, tool := range []string{"stop_process", "kill_process", "restart_process", "remove_process", "send_input", "get_process_info", "get_process_stats", "get_logs"} {
+		if r := s.ask("tools/call", map[string]any{"name": tool, "arguments": map[string]any{"process": "jbo"}}); r.Result["isError"] != true || !strings.Contains(r.Text(), "did you mean job?") {
+			t.Errorf("%s of jbo: got %s, want an error that names job", tool, r.Raw)
 		}
 	}
 	for tool, argument := range map[string]string{"get_logs": "process", "list_groups": "group"} { // the error lists what a hint would send the model for

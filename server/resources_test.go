@@ -170,6 +170,7 @@ func TestUnknownResourceIsRefused(t *testing.T) {
 		}{
 			"processes://wbe":      {era.unknown, "did you mean web?"},
 			"logs://nothing":       {era.unknown, "there are: web"},
+			"errors://nobody":      {era.unknown, "there are: web"},
 			"no://such":            {era.unknown, ""},
 			"logs://web?lines=abc": {-32602, "want a number from 1 to"},
 			"logs://web?lines=0":   {-32602, "want a number from 1 to"},
@@ -188,8 +189,8 @@ func TestUnknownResourceIsRefused(t *testing.T) {
 }
 
 // TestListsRefuseInvalidCursors checks that each MCP list (tools, resources and
-// others) fits on one page, and that a list request with an invalid cursor is
-// refused.
+// others) fits on one page, that a list request with an invalid cursor is refused,
+// and that tools and prompts are sorted by name.
 func TestListsRefuseInvalidCursors(t *testing.T) {
 	s := hello(t)
 	for _, method := range []string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"} {
@@ -200,10 +201,19 @@ func TestListsRefuseInvalidCursors(t *testing.T) {
 			t.Errorf("%s with an invalid cursor: got %.200s, want code -32602", method, r.Raw)
 		}
 	}
+	for _, list := range []string{"tools", "prompts"} {
+		var names []string
+		for _, item := range s.ask(list+"/list", nil).Result[list].([]any) {
+			names = append(names, item.(map[string]any)["name"].(string))
+		}
+		if len(names) == 0 || !slices.IsSorted(names) {
+			t.Errorf("%s/list: got %v, want the names sorted", list, names)
+		}
+	}
 }
 
-// TestCacheHintsCoverFixedResults checks that clients may cache the results that
-// are fixed for the session, and no others.
+// TestCacheHintsCoverFixedResults checks that clients of MCP 2026-07-28 may cache the
+// results that are fixed for the session, and no others.
 func TestCacheHintsCoverFixedResults(t *testing.T) {
 	s := open(t)
 	s.modern = true
@@ -218,6 +228,9 @@ func TestCacheHintsCoverFixedResults(t *testing.T) {
 	}
 	if r := s.ask("resources/read", map[string]any{"uri": "processes://list"}); r.Result["ttlMs"] != 0.0 {
 		t.Errorf("got %s, want ttlMs 0", r.Raw)
+	}
+	if r := hello(t).ask("tools/list", nil); r.Result["ttlMs"] != nil || r.Result["cacheScope"] != nil {
+		t.Errorf("an earlier version: got ttlMs %v, cacheScope %v, want none", r.Result["ttlMs"], r.Result["cacheScope"])
 	}
 }
 

@@ -160,7 +160,7 @@ func TestTailFollowsRunInOtherSession(t *testing.T) {
 }
 
 // TestEndedProcessesAreListedLatestFirst checks that ended processes of all
-// sessions are listed together, the latest end first.
+// sessions are listed together, the latest end first, after those that run.
 func TestEndedProcessesAreListedLatestFirst(t *testing.T) {
 	s := hello(t)
 	earlier := s.otherStore("earlier")
@@ -172,15 +172,36 @@ func TestEndedProcessesAreListedLatestFirst(t *testing.T) {
 		earlier.SaveRun(run, ended.Add(-4*time.Hour), ended, raw)
 		earlier.SaveDefinition(s.manager.Project(), name, []byte(`{"command":"true"}`))
 	}
+	for i := range 25 {
+		name := fmt.Sprintf("job%02d", i)
+		run, _, _ := earlier.NewRun(s.manager.Project(), name)
+		earlier.EndCapture(run)
+		earlier.SaveRun(run, time.Now().Add(-8*time.Hour), time.Now().Add(time.Duration(i-120)*time.Minute), raw)
+		earlier.SaveDefinition(s.manager.Project(), name, []byte(`{"command":"true"}`))
+	}
 	stdiotest.NoErr(t, earlier.Flush(t.Context()))
 	s.crash()
-	data, _ := s.do("list_processes", map[string]any{"limit": 2})
-	var names []any
-	for _, p := range data["processes"].([]any) {
-		names = append(names, p.(map[string]any)["name"])
-	}
-	if fmt.Sprint(names) != "[newer job]" || data["more"] != true {
-		t.Errorf("got %v, more %v; want [newer job], more true", names, data["more"])
+	s.script("z", "exec sleep 100")
+	for _, c := range []struct {
+		arguments map[string]any
+		want      string // the first of the names
+		count     int
+		more      any
+	}{
+		{map[string]any{"limit": 2}, "z newer job", 3, true},
+		{map[string]any{}, "z newer job older job24 job23 ", 21, true},
+		{map[string]any{"limit": 1000}, "z newer job older job24 ", 29, nil},
+		{map[string]any{"state": "running"}, "z", 1, nil},
+		{map[string]any{"state": "crashed"}, "job", 1, nil},
+	} {
+		data, _ := s.do("list_processes", c.arguments)
+		var names []string
+		for _, p := range data["processes"].([]any) {
+			names = append(names, p.(map[string]any)["name"].(string))
+		}
+		if got := strings.Join(names, " "); !strings.HasPrefix(got, c.want) || len(names) != c.count || data["more"] != c.more {
+			t.Errorf("%v: got %d, %v, more %v; want %d, %s, more %v", c.arguments, len(names), names, data["more"], c.count, c.want, c.more)
+		}
 	}
 }
 

@@ -133,8 +133,8 @@ func TestDaemonShowsItsPorts(t *testing.T) {
 }
 
 // TestArgsReplaceThoseOfCommandLine checks that the argument args replaces the
-// arguments of a command given as one line, in a restart as in a start. Variables
-// set before the program stay.
+// arguments of a command given as one line, in a restart as in a start, and that a
+// command with args is not split. Variables set before the program stay.
 func TestArgsReplaceThoseOfCommandLine(t *testing.T) {
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "web", "command": "WORD=kept sh -c 'echo first; sleep 100'"})
@@ -146,10 +146,15 @@ func TestArgsReplaceThoseOfCommandLine(t *testing.T) {
 	if _, text := s.do("start_process", map[string]any{"name": "web", "args": []string{"-c", "echo $WORD twice"}, "wait": "exit"}); !strings.Contains(text, "kept twice") {
 		t.Errorf("start: got %s, want kept twice", text)
 	}
+	proctest.WriteProgram(t, filepath.Join(s.manager.Project(), "the tool"), []byte("#!/bin/sh\nfor a; do echo \"<$a>\"; done\n"), 0o755)
+	if _, text := s.do("start_process", map[string]any{"name": "tool", "command": "./the tool", "args": []string{"a | b", "$HOME"}, "wait": "exit"}); !strings.Contains(text, "<a | b>") || !strings.Contains(text, "<$HOME>") {
+		t.Errorf("with args: got %s, want the command and each of args unchanged", text)
+	}
 }
 
 // TestFalseAndZeroReplaceValuesOfDefinition checks that the arguments false and 0
-// replace the values of a stored definition, in create_group as in start_process.
+// replace the values of a stored definition, in create_group as in start_process, and
+// that 0 restarts are none.
 func TestFalseAndZeroReplaceValuesOfDefinition(t *testing.T) {
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "web", "command": "true", "wait": "exit", "merge_output": true, "limits": map[string]any{"memory_mb": 500}})
@@ -158,6 +163,9 @@ func TestFalseAndZeroReplaceValuesOfDefinition(t *testing.T) {
 	}})
 	if !strings.Contains(fmt.Sprint(data["changes"]), "changed web: limits, merge_output") {
 		t.Errorf("got %v, want changed limits and merge_output", data)
+	}
+	if text := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "loop", "command": "false", "restart": "on-failure", "max_restarts": 0, "wait": "exit"}}).Text(); !strings.Contains(text, "max_restarts is 0, and a run ended within 10s") {
+		t.Errorf("got %s, want no restart: max_restarts is 0", text)
 	}
 }
 
@@ -316,13 +324,18 @@ func TestProcessLineNamesLimitOnce(t *testing.T) {
 }
 
 // TestHealthHintsAtStartPeriod checks that a failed health check hints at the start
-// period if the check failed within it, because such a failure does not count.
+// period if the check failed within it, because such a failure does not count, and that
+// a start period of 0 is none.
 func TestHealthHintsAtStartPeriod(t *testing.T) {
 	s := hello(t)
 	s.script("web", "exec sleep 100", "health", map[string]any{"command": "false"})
 	data, text := s.do("check_process_health", map[string]any{"process": "web"})
 	if data["health"] != "starting" || data["hint"] != "failures do not count yet: start_period_ms is 30000" || !strings.Contains(text, "start_period_ms is 30000\n") {
 		t.Errorf("got %v, want starting with a hint", data)
+	}
+	s.script("none", "exec sleep 100", "health", map[string]any{"command": "false", "start_period_ms": 0})
+	if _, text := s.do("check_process_health", map[string]any{"process": "none"}); strings.Contains(text, "do not count yet") {
+		t.Errorf("got %s, want a failure that counts: start_period_ms is 0", text)
 	}
 }
 

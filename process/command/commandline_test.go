@@ -30,6 +30,9 @@ func TestSplitReadsShellWords(t *testing.T) {
 		{`grep [ x`, nil, []string{"grep", "[", "x"}},
 		{"ls # comment", nil, []string{"ls"}},
 		{`echo a#b`, nil, []string{"echo", "a#b"}},
+		{`echo 'it''s' --flag=x -- "" 'a|b' "c;d" 'e>f' "g && h"`, nil, []string{"echo", "its", "--flag=x", "--", "", "a|b", "c;d", "e>f", "g && h"}},
+		{"echo one \\\n  two", nil, []string{"echo", "one", "two"}},
+		{"/a/tool héllo", nil, []string{"/a/tool", "héllo"}},
 		{`sh -c "a | b"`, nil, []string{"sh", "-c", "a | b"}},
 	} {
 		env, argv, err := Split(c.line, t.TempDir())

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -96,6 +98,88 @@ func TestParseLeavesOutWhatIsNotNeeded(t *testing.T) {
 		got := strings.TrimSpace(fmt.Sprintf("%s %v %s %d %s", cmp.Or(l.Dir, "-"), l.Env, strings.Join(l.Argv, ","), l.Tail, notes))
 		if err != nil || got != want {
 			t.Errorf("%s:\ngot  %s, %v\nwant %s", line, got, err, want)
+		}
+	}
+}
+
+// TestShellLinesDoWhatTheShellDoes checks that what a line becomes has the output and the
+// exit code that the line has in bash.
+func TestShellLinesDoWhatTheShellDoes(t *testing.T) {
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("bash is not installed")
+	}
+	project := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(project, "web", "deep"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	script(t, filepath.Join(project, "web", "tool"), "echo \"$(pwd) $V $*\"\nexit ${CODE:-0}\n")
+	for _, line := range []string{
+		"cd web && ./tool a",
+		"cd web; CODE=3 W=1 ./tool 'a b'",
+		"(cd web && ./tool)",
+		"cd web && cd deep && CODE=3 ../tool",
+		"cd web && ./tool && ./tool b",
+		"cd nowhere 2> out.log || echo stays",
+		"CODE=4 web/tool 2>&1",
+		"echo $V-$((1+2))-`echo x`-$(echo y)",
+		"V=2 web/tool $HOME; echo $?",
+		"for i in 1 2 3; do echo $i; done",
+		"false && echo a || echo b",
+		"false | true",
+		"true | (exit 5)",
+		"printf 'a\\nb\\n' | grep b | wc -l | tr -d ' '",
+		"cat <<EOF\n$V x\nEOF",
+		"cat <<'EOF' | sort -r\na\n$V\nEOF",
+		"V=7 web/tool > out.log 2>&1; cat out.log",
+		"echo web/*; ls web/to?l",
+		"echo ~ ~/x",
+		"V=3 CODE=6 web/tool < /dev/null",
+		"! true",
+		"exit 9",
+		"echo a # b; echo c",
+		"set -e; false; echo never",
+		"export V=5; web/tool\n# comment\nweb/tool $V",
+		"if [ -d web ]; then echo yes; else echo no; fi",
+		"f() { echo in $1; }; f x",
+		"while read a; do echo \"<$a>\"; done <<E\n1\n2\nE",
+		"sh -c 'kill -TERM $$'",
+		"V=$(echo 1) web/tool",
+		"echo {a,b}{1..2}",
+		"echo -e 'a\\tb' > out.log; cat out.log",
+		"echo 'a\\nb' > out.log; cat out.log",
+		"[[ abc == a* ]] && echo yes",
+		"echo $'a\\tb'",
+		"cat <<< hello",
+		"set -o pipefail; false | true",
+		"X=(1 2); echo ${X[1]} ${#X[@]}",
+		"X=abc; echo ${X^^} ${X/b/x} ${X:1:1}",
+		"diff <(echo a) <(echo b)",
+		"for ((i=0;i<2;i++)); do echo $i; done",
+		"source /dev/null && echo sourced",
+		"if [ a == a ]; then echo same; fi",
+		"web/tool &> out.log; cat out.log",
+		"function f { echo g; }; f",
+	} {
+		run := func(dir string, env map[string]string, argv ...string) string {
+			cmd := exec.Command(argv[0], argv[1:]...)
+			cmd.Dir, cmd.Env = join(project, dir), append(os.Environ(), "V=env", "HOME="+project)
+			for key, value := range env {
+				cmd.Env = append(cmd.Env, key+"="+value)
+			}
+			out, err := cmd.CombinedOutput()
+			if cmd.ProcessState == nil {
+				return err.Error()
+			}
+			return fmt.Sprintf("%s%s", out, cmd.ProcessState)
+		}
+		l, err := Parse(line, project, true)
+		if err != nil {
+			t.Errorf("%s: got %v, want no error", line, err)
+			continue
+		}
+		if got, want := run(l.Dir, l.Env, l.Argv...), run("", nil, bash, "-c", line); got != want {
+			t.Errorf("%s: got %q, want %q as in bash", line, got, want)
 		}
 	}
 }

@@ -37,6 +37,11 @@ func TestDecodeFillsArguments(t *testing.T) {
 	if a.Name != "n" || a.Count != 3 || a.Flag == nil || *a.Flag || *a.Env["A"] != "1" || a.Env["B"] != nil || *a.Inner.Port != 0 || len(a.List) != 2 || a.Words != nil {
 		t.Errorf("got %+v, want the given values", a)
 	}
+	a = arguments{}
+	err = args.Decode(json.RawMessage(`{"name":"n","mode":null,"count":null,"env":{},"flag":null,"inner":{},"list":[],"process":""}`), &a)
+	if err != nil || a.Inner != nil || a.Env != nil || a.List != nil || a.Flag != nil || a.Count != 0 || a.Mode != "" {
+		t.Errorf("got %+v, %v, want empty values to count as not given", a, err)
+	}
 }
 
 func TestDecodeRefusesInvalidArguments(t *testing.T) {
@@ -121,6 +126,12 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 		if (err == nil) != (want != "") || err == nil && a.Stream != want {
 			t.Errorf("stream %s: got %q, %v, want %q", given, a.Stream, err, want)
 		}
+	}
+	var enum struct {
+		Wait string `json:"wait" enum:"ready|exit"`
+	}
+	if err := args.Decode(json.RawMessage(`{"wait":"Exited"}`), &enum); err != nil || enum.Wait != "exit" {
+		t.Errorf("got %+v, %v, want exit for Exited", enum, err)
 	}
 	var needs struct {
 		DependsOn []struct {

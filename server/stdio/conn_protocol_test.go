@@ -26,6 +26,7 @@ func TestInvalidLineGetsOneError(t *testing.T) {
 		"word":                    {`hello`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
 		"two messages":            {`{"jsonrpc":"2.0","id":1,"method":"ping"} {}`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
 		"batch":                   {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, `null`, mcp.INVALID_REQUEST, "batches are not supported"},
+		"empty batch":             {`[]`, `null`, mcp.INVALID_REQUEST, "batches are not supported"},
 		"broken batch":            {`[{"jsonrpc":`, `null`, mcp.PARSE_ERROR, "not valid JSON"},
 		"string":                  {`"ping"`, `null`, mcp.INVALID_REQUEST, "must be a JSON object"},
 		"number":                  {`1`, `null`, mcp.INVALID_REQUEST, "must be a JSON object"},
