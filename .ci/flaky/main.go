@@ -25,7 +25,7 @@ func report(path string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	flaky, err := read(f)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
