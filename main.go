@@ -191,7 +191,8 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
-	sessions := host.New(host.Options{Token: c.Daemon.Token, Version: version, Stderr: stderr, Log: log})
+	sweep := func(pausing context.Context) { registry.SweepDying(ctx, pausing, c.RegistryDir, log) }
+	sessions := host.New(host.Options{Token: c.Daemon.Token, Version: version, Stderr: stderr, Died: sweep, Log: log})
 	defer sessions.ListenTCP(ctx, c.Daemon.TCP())()
 	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file, Host: sessions}
 	if err := d.Serve(ctx, signals); err != nil {
@@ -233,7 +234,7 @@ func (s *session) prepare(stderr io.Writer) (err error) {
 		_ = os.Unsetenv(name) // children must not inherit the secret, and a pmcp among them not what needs it
 	}
 	if alone {
-		s.id = registry.NewID()
+		s.id = registry.NewID(s.c.RegistryDir)
 		if s.lock, err = guardian.PrepareLock(s.c.RegistryDir, s.id, stderr); err != nil {
 			return err
 		}

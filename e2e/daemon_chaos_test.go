@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -199,4 +200,65 @@ func TestClosedTerminalSparesWhatIsKept(t *testing.T) {
 	check(t, cmd.Wait())
 	check(t, inW.Close())
 	k.finishKept(t, w.open(t))
+}
+
+// TestDaemonEndsWhatKilledKeeperLeaves kills guardian and server of a session that the daemon has started, once its
+// client is gone, and checks that the daemon, which adopts the process that was kept, ends it, and that the doctor
+// finds nothing wrong afterwards.
+func TestDaemonEndsWhatKilledKeeperLeaves(t *testing.T) {
+	t.Parallel()
+	for name, keep := range map[string]func(t *testing.T, w *world){
+		"keep": func(t *testing.T, w *world) {
+			c := w.open(t)
+			c.ok(t, "start_process", sh("web", "exec sleep 1234").with("keep", "1h"))
+			c.closeInput(t)
+			c.exit(t)
+		},
+		"PM_DAEMON_MODE=enabled": func(t *testing.T, w *world) {
+			c := w.openWith(t, binary(t), "PM_DAEMON_MODE=enabled")
+			c.ok(t, "start_process", sh("web", "exec sleep 1234"))
+			c.closeInput(t)
+			c.exit(t)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			keep(t, w)
+			d := w.awaitDaemon(t)
+			below := func(pid int) (p process) {
+				poll(answersWithin, func() bool {
+					all := w.processes(t)
+					i := slices.IndexFunc(all, func(p process) bool { return p.parent == pid && p.state != 'Z' })
+					if i >= 0 {
+						p = all[i]
+					}
+					return i >= 0
+				})
+				return p
+			}
+			guardian := below(d.server)
+			server := below(guardian.pid)
+			kept := below(server.pid)
+			if !strings.Contains(kept.command, "1234") {
+				t.Fatalf("got %v below %v below %v, want the process that is kept", kept, server, guardian)
+			}
+			check(t, syscall.Kill(guardian.pid, syscall.SIGKILL))
+			check(t, syscall.Kill(server.pid, syscall.SIGKILL))
+			if !poll(endsWithin, func() bool {
+				return !slices.ContainsFunc(w.processes(t), func(p process) bool { return p.pid == kept.pid })
+			}) {
+				t.Errorf("got left:\n%s\nwant only the daemon", w.left(t))
+			}
+			var text string
+			var code int
+			if !poll(answersWithin, func() (clean bool) {
+				var err error
+				text, code, err = w.doctor()
+				return err == nil && code == 0
+			}) {
+				t.Errorf("got exit code %d, want 0 by\n%s", code, text)
+			}
+		})
+	}
 }

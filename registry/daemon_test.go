@@ -10,7 +10,8 @@ import (
 // TestOnlyOneDaemonPerDatabase checks that the lock of a daemon is held until its descriptor is
 // closed, that it names the session only while that is announced, and that it goes with RemoveDaemon.
 func TestOnlyOneDaemonPerDatabase(t *testing.T) {
-	dir, id := t.TempDir(), NewID()
+	dir := t.TempDir()
+	id := NewID(dir)
 	check := func(when, database, wantID string, wantLives bool) {
 		t.Helper()
 		if got, lives := Daemon(dir, database); got != wantID || lives != wantLives {
@@ -100,7 +101,7 @@ func TestDeadDaemonsIDIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(AnnounceDaemon(lock, NewID()), lock.Close()); err != nil {
+	if err := errors.Join(AnnounceDaemon(lock, NewID(dir)), lock.Close()); err != nil {
 		t.Fatal(err)
 	}
 	if lock, err = LockDaemon(dir, "/a.db"); err != nil {

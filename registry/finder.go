@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"maps"
 	"os"
 	"slices"
@@ -50,14 +51,18 @@ type finder struct {
 	// unmarked counts the passes in which a process had no mark. After the second pass
 	// the process counts as unmarked: in the middle of an execve it shows no mark.
 	unmarked map[proctab.ID]int
-	// vanished is true if a process ended during the last pass before its mark
-	// could be read. It may have left a child.
+	// vanished is true if a process of a dead session may have ended during the last
+	// pass before its mark could be read. It may have left a child.
 	vanished bool
 	// anchors are the live servers, their guardians and this process.
 	anchors []proctab.ID
+	// clients are the processes that launched the dead servers.
+	clients []proctab.ID
 	// known are the processes found so far, with their sessions. It also keeps
 	// processes whose only proof was a parent that has ended.
 	known map[proctab.ID]string
+	// strays is the registry whose strays count as left by StraySession; "" for none.
+	strays string
 }
 
 func newFinder(list []Entry) *finder {
@@ -79,6 +84,7 @@ func newFinder(list []Entry) *finder {
 		switch e.State {
 		case Stale:
 			f.dead[e.ID] = true
+			f.clients = append(f.clients, e.Record.Parent.Identity())
 			_, f.unseen[e.ID] = proctab.Elsewhere(e.Record.Boot)
 			for _, id := range e.Processes {
 				f.listed[id] = e.ID
@@ -136,6 +142,9 @@ type view struct {
 	row    map[int]proctab.Proc
 	owner  map[proctab.ID]string // the dead session that the process proves to be of
 	spared map[int]string        // why the process must not be signalled
+
+	children map[int][]proctab.ID
+	adopters map[int]bool // pids
 }
 
 func (f *finder) scan(table []proctab.Proc) *view {
@@ -144,19 +153,31 @@ func (f *finder) scan(table []proctab.Proc) *view {
 		row:    make(map[int]proctab.Proc, len(table)),
 		owner:  map[proctab.ID]string{},
 		spared: map[int]string{},
+
+		children: make(map[int][]proctab.ID),
+		adopters: map[int]bool{1: true},
+	}
+	for _, p := range table {
+		v.row[p.PID] = p
+		v.children[p.PPID] = append(v.children[p.PPID], p.ID)
+	}
+	for _, id := range slices.Concat(f.anchors, f.clients) {
+		v.addAdopters(id)
 	}
 	f.vanished = false
 	for _, p := range slices.Backward(table) { // the youngest first: they may be short-lived
-		v.row[p.PID] = p
 		if session := f.listed[p.ID]; session != "" {
 			v.owner[p.ID] = session
 		}
-		mark := f.mark(p.ID)
+		mark, vanished := f.mark(p.ID)
+		f.vanished = f.vanished || vanished && f.mayBeLeft(v, p)
 		switch {
 		case f.dead[mark]:
 			v.owner[p.ID] = mark
 		case f.live[mark]:
 			v.spared[p.PID] = "of a live server"
+		case mark == "" && f.strays != "" && !vanished && v.owner[p.ID] == "" && f.isStray(v, p):
+			v.owner[p.ID] = StraySession
 		}
 	}
 	for _, anchor := range f.anchors {
@@ -166,29 +187,43 @@ func (f *finder) scan(table []proctab.Proc) *view {
 }
 
 // mark returns the session that the process's stamp or the mark in its environment
-// names, or "" if it has neither.
-func (f *finder) mark(id proctab.ID) (session string) {
+// names, or "" if it has neither. vanished reports whether it ended before that could be read.
+func (f *finder) mark(id proctab.ID) (session string, vanished bool) {
 	if f.unmarked[id] >= emptyPasses {
-		return ""
+		return "", false
 	}
 	if session = f.stamps[proctab.StampOf(id.PID).Session()]; session != "" {
-		return session
+		return session, false
 	}
 	values, known := proctab.Getenvs(id.PID, proctab.EnvSession)
 	if mark := values[0]; f.dead[mark] || f.live[mark] {
-		return mark
-	}
-	if _, err := proctab.Read(id.PID); !known && err != nil {
-		f.vanished = true
+		return mark, false
 	}
 	f.unmarked[id]++
-	return ""
+	_, err := proctab.Read(id.PID)
+	return "", !known && err != nil
+}
+
+// mayBeLeft reports whether a process that has vanished may have been of a dead session: its parent is of one, has
+// ended, or may have adopted it. What shares the session id of its parent was started by that.
+func (f *finder) mayBeLeft(v *view, p proctab.Proc) bool {
+	parent, found := v.row[p.PPID]
+	return !found || f.known[parent.ID] != "" || f.listed[parent.ID] != "" || v.adopters[p.PPID] && parent.SID != p.SID
+}
+
+// addAdopters adds a process, if it lives, and its ancestors to those that may have adopted what a dead session left.
+func (v *view) addAdopters(id proctab.ID) {
+	p, found := v.row[id.PID]
+	for found = found && p.ID == id; found && !v.adopters[p.PID]; p, found = v.row[p.PPID] {
+		v.adopters[p.PID] = true
+	}
 }
 
 // spareTree spares an anchor (a live server or this process) and everything that it
 // started. If a dead session started the client that it serves, the client is spared
 // too: an editor that was opened through pmcp must not be closed by a server that
-// the editor has just started.
+// the editor has just started. It does not spare what an anchor has only adopted: below
+// it, what proves to be of a dead session.
 func (f *finder) spareTree(v *view, anchor proctab.ID) {
 	p, found := v.row[anchor.PID]
 	if !found || p.ID != anchor {
@@ -206,9 +241,32 @@ func (f *finder) spareTree(v *view, anchor proctab.ID) {
 		}
 		up = parent
 	}
-	const why = "a live server depends on it"
-	v.spared[top] = why
-	for _, below := range proctab.Descendants(v.table, top) {
-		v.spared[below.PID] = why
+	f.spareBelow(v, top)
+}
+
+func (f *finder) isAnchor(id proctab.ID) bool { return slices.Contains(f.anchors, id) }
+
+// spareBelow spares the process top and what is below it, except what an anchor there has adopted: that has a proof
+// of its own, while the anchor has none of that session.
+func (f *finder) spareBelow(v *view, top int) {
+	type step struct {
+		pid    int
+		anchor proctab.ID // the nearest at or above pid; zero for none
+	}
+	proof := func(id proctab.ID) string { return cmp.Or(v.owner[id], f.known[id]) }
+	seen := map[int]bool{top: true}
+	for queue := []step{{pid: top}}; len(queue) > 0; queue = queue[1:] {
+		at := queue[0]
+		if id := v.row[at.pid].ID; f.isAnchor(id) {
+			at.anchor = id
+		}
+		v.spared[at.pid] = "a live server depends on it"
+		for _, below := range v.children[at.pid] {
+			adopted := at.anchor != (proctab.ID{}) && proof(below) != "" && proof(below) != proof(at.anchor) && !f.isAnchor(below)
+			if !adopted && !seen[below.PID] {
+				seen[below.PID] = true
+				queue = append(queue, step{below.PID, at.anchor})
+			}
+		}
 	}
 }

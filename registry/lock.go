@@ -2,8 +2,10 @@ package registry
 
 import (
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,14 +62,26 @@ func sessionOf(name string) (id string, ok bool) {
 	return "", false
 }
 
-// NewID returns the id of a new session, a random uuid. (Package uuid would make the guardian
-// initialise package net.)
-func NewID() string {
+// NewID returns the id of a new session in the registry directory dir, a uuid that is random but for its
+// first two bytes, which are those of every session there: see proctab.Stamp. (Package uuid would make
+// the guardian initialise package net.)
+func NewID(dir string) string {
 	var b [16]byte
-	_, _ = rand.Read(b[:])  // never fails
+	_, _ = rand.Read(b[:]) // never fails
+	binary.BigEndian.PutUint16(b[:], tag(dir))
 	b[6] = b[6]&0x0f | 0x40 // version 4
 	b[8] = b[8]&0x3f | 0x80 // variant of RFC 9562
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}
+
+// tag returns the bytes with which the ids of all sessions in dir begin.
+func tag(dir string) uint16 {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(dir))
+	return uint16(h.Sum64())
 }
 
 // checkID returns an error unless id is a uuid in its usual form. The check must be this

@@ -261,8 +261,8 @@ func TestDirFindsRuntimeDirWithoutVariable(t *testing.T) {
 }
 
 func TestIDsAreLowerCaseUUIDs(t *testing.T) {
-	id := NewID()
-	if parsed, err := uuid.Parse(id); err != nil || parsed.Version() != 4 || parsed.Variant() != uuid.RFC4122 || parsed.String() != id || id == NewID() {
+	id := NewID("/a")
+	if parsed, err := uuid.Parse(id); err != nil || parsed.Version() != 4 || parsed.Variant() != uuid.RFC4122 || parsed.String() != id || id == NewID("/a") || id[:4] != NewID("/a")[:4] || id[:4] == NewID("/b")[:4] {
 		t.Errorf("NewID = %q: got error %v, want a random uuid", id, err)
 	}
 	must(t, checkID(id))

@@ -45,7 +45,14 @@ type SweepResult struct {
 	// Busy is true if another sweep ran until the context ended, so that this one
 	// did nothing.
 	Busy bool
+	// Unfinished is true if the sweep ended by time, or while processes still
+	// appeared and vanished faster than they could be examined: something may be left
+	// that was not seen. The records of dead sessions stay, for another sweep.
+	Unfinished bool
 }
+
+// UnfinishedProblem is why an unfinished sweep keeps the records of dead sessions.
+const UnfinishedProblem = "processes appeared and vanished faster than they could be examined, or time ran out: something may be left, which another clean-up will look for"
 
 // Sweep stops what servers left that died together with their guardians, and removes their
 // records. Each process gets SIGTERM and a second later SIGKILL, after its identity is
@@ -56,6 +63,15 @@ type SweepResult struct {
 // Each action is logged, unless log is nil. The error joins what went wrong with single
 // sessions; the result is valid even then.
 func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, error) {
+	return doSweep(ctx, dir, false, log)
+}
+
+// SweepStrays is Sweep, and stops strays too; see Strays.
+func SweepStrays(ctx context.Context, dir string, log *slog.Logger) (SweepResult, error) {
+	return doSweep(ctx, dir, true, log)
+}
+
+func doSweep(ctx context.Context, dir string, strays bool, log *slog.Logger) (SweepResult, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
@@ -91,7 +107,10 @@ func Sweep(ctx context.Context, dir string, log *slog.Logger) (SweepResult, erro
 		log:    log,
 		sent:   map[proctab.ID]sentSignal{},
 	}
-	if len(s.finder.dead) == 0 {
+	if strays {
+		s.finder.strays = dir
+	}
+	if len(s.finder.dead) == 0 && !strays {
 		return s.result, nil
 	}
 	if err := s.stop(ctx); err != nil {
@@ -196,12 +215,15 @@ func (s *sweep) kill(ctx context.Context) (left []Leftover, err error) {
 		}
 		if ctx.Err() != nil {
 			killer.Kill(rows) // so that none stays behind stopped
+			s.result.Unfinished = true
 			return left, nil
 		}
 		again := killer.Pass(rows)
+		s.result.Unfinished = s.finder.vanished
 		if empty++; s.finder.vanished && vanished < morePasses {
 			vanished++
 			empty = 0
+			again = true
 		}
 		if len(left) > 0 {
 			empty, vanished = 0, 0
@@ -209,7 +231,7 @@ func (s *sweep) kill(ctx context.Context) (left []Leftover, err error) {
 				return left, nil // no further pass: none of them can be killed
 			}
 		}
-		if !again { // no pause for processes that multiply
+		if !again { // no pause for processes that multiply, or vanish before they are examined
 			pause(ctx)
 		}
 	}
@@ -299,8 +321,11 @@ func (s *sweep) removeRecords() error {
 		s.log.Warn("left a process of a dead server", "pid", l.ID.PID, "name", l.Name, "session", l.Session, "why", l.Why)
 	}
 	var errs []error
+	if s.result.Unfinished {
+		s.log.Warn("left the records of dead servers", "why", UnfinishedProblem)
+	}
 	for _, id := range slices.Sorted(maps.Keys(s.finder.dead)) {
-		if kept[id] {
+		if kept[id] || s.result.Unfinished {
 			continue
 		}
 		if s.finder.unseen[id] {

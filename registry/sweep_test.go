@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -261,8 +262,8 @@ func TestOnlyOneSweepRunsAtATime(t *testing.T) {
 	}
 }
 
-// TestSweepWithoutTimeKeepsRecord checks that a sweep whose context has ended returns and keeps the record
-// of a process that it could not stop.
+// TestSweepWithoutTimeKeepsRecord checks that a sweep whose context has ended says so and keeps the record, even if
+// all processes that it has seen are gone: one may have left another.
 func TestSweepWithoutTimeKeepsRecord(t *testing.T) {
 	dir := registrytest.NewDir(t)
 	s := registrytest.StartServer(t, dir, "ignoring")
@@ -271,10 +272,10 @@ func TestSweepWithoutTimeKeepsRecord(t *testing.T) {
 	cancel()
 	r, err := Sweep(ctx, dir, nil)
 	must(t, err)
-	if len(r.Sessions)+len(r.Remaining) != 1 {
-		t.Errorf("Sweep = %+v, want one session, removed or remaining", r)
+	if len(r.Sessions) != 0 || !r.Unfinished || len(registrytest.Files(t, dir)) == 0 {
+		t.Errorf("Sweep = %+v, want it unfinished, and the record", r)
 	}
-	if again, err := Sweep(t.Context(), dir, nil); err != nil || len(again.Remaining) != 0 || len(registrytest.Files(t, dir)) != 0 {
+	if again, err := Sweep(t.Context(), dir, nil); err != nil || again.Unfinished || len(again.Remaining) != 0 || len(registrytest.Files(t, dir)) != 0 {
 		t.Errorf("second Sweep = %+v, %v", again, err)
 	}
 	s.WantGone()
@@ -350,5 +351,74 @@ func TestSweepSignalsNothingInAnotherPIDNamespace(t *testing.T) {
 	}
 	if !alive(innocent) {
 		t.Error("the innocent process is dead, want it alive")
+	}
+}
+
+// TestAdoptedProcessIsStopped checks that what a live server, such as a daemon, has only adopted from a dead session
+// is stopped, with its descendants, and that the client which the dead session has started is spared, with all that
+// it runs.
+func TestAdoptedProcessIsStopped(t *testing.T) {
+	pid := func(n int) proctab.ID { return proctab.ID{PID: 1<<22 + n, Start: uint64(n)} } // above every real pid
+	row := func(n, parent int) proctab.Proc { return proctab.Proc{ID: pid(n), PPID: 1<<22 + parent} }
+	server := func(id string, guardian, server int) Entry {
+		return Entry{ID: id, State: Live, Record: Record{Boot: proctab.BootID(), Guardian: Process{PID: pid(guardian).PID, Start: uint64(guardian)}, Server: Process{PID: pid(server).PID, Start: uint64(server)}}}
+	}
+	const dead = "00000000-0000-4000-8000-00000000000d"
+	list := []Entry{
+		server("00000000-0000-4000-8000-00000000000a", 1, 2), server("00000000-0000-4000-8000-00000000000b", 11, 12),
+		{ID: dead, State: Stale, Processes: []proctab.ID{pid(3), pid(10), pid(14)}},
+	}
+	table := []proctab.Proc{
+		row(1, 0), row(2, 1), // the daemon
+		row(3, 2), row(4, 3), // adopted
+		row(5, 2),                                         // its own
+		row(10, 0), row(11, 10), row(12, 11), row(13, 12), // a client, the server that it has launched, and what that runs
+		row(14, 10), // also of the client
+	}
+	pids := func(of []Leftover) (all []int) {
+		for _, l := range of {
+			all = append(all, l.ID.PID-1<<22)
+		}
+		return all
+	}
+	left, spared := newFinder(list).find(table)
+	if got, want := pids(left), []int{3, 4}; !slices.Equal(got, want) {
+		t.Errorf("got %v to be stopped, want %v", got, want)
+	}
+	if got, want := pids(spared), []int{10, 11, 12, 13, 14}; !slices.Equal(got, want) {
+		t.Errorf("got %v spared, want %v", got, want)
+	}
+}
+
+// TestStraysAreFoundAndStopped checks that a process with the stamp of a session without any record is found, and
+// stopped by SweepStrays alone, and that one with a living parent or of another registry is not.
+func TestStraysAreFoundAndStopped(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there are no stamps")
+	}
+	dir := registrytest.NewDir(t)
+	stray, other, child := registrytest.StartStamped(t, NewID(dir), true), registrytest.StartStamped(t, NewID(dir+"-other"), true), registrytest.StartStamped(t, NewID(dir), false)
+	found := func() (found map[proctab.ID]bool) {
+		table, err := proctab.All()
+		must(t, err)
+		found = map[proctab.ID]bool{}
+		for _, l := range Strays(dir, nil, table) {
+			found[l.ID] = true
+		}
+		return found
+	}
+	if got := found(); !got[stray] || got[other] || got[child] {
+		t.Errorf("got the strays %v, want %v, neither %v nor %v", got, stray, other, child)
+	}
+	must(t, os.MkdirAll(dir, 0o700))
+	if r, err := Sweep(t.Context(), dir, nil); err != nil || len(r.Stopped) != 0 || !alive(stray) {
+		t.Errorf("Sweep = %+v, %v, want nothing stopped", r, err)
+	}
+	r, err := SweepStrays(t.Context(), dir, nil)
+	if err != nil || alive(stray) || !alive(other) || !alive(child) {
+		t.Errorf("SweepStrays = %+v, %v, want only %v stopped", r, err, stray)
+	}
+	if got := found(); got[stray] {
+		t.Errorf("got %v among the strays after they were stopped", stray)
 	}
 }

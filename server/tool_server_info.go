@@ -167,6 +167,9 @@ func getServerInfo(ctx context.Context, s *call, _ serverInfoArgs) (serverInfoRe
 	if err != nil {
 		degrade("%v", err)
 	}
+	if strays, err := registry.FindStrays(s.o.RegistryDir); err == nil && len(strays) > 0 {
+		degrade("%s of a pmcp session without a record, such as pid %d (%s): pmcp --doctor --cleanup-stale-records ends them", countNoun(int64(len(strays)), "process is left", "processes are left"), strays[0].ID.PID, strays[0].Name)
+	}
 	if r.TotalServerProcesses > s.o.MaxServers {
 		degrade("%d pmcp servers are running, more than %d (PM_MAX_SERVERS); pmcp --doctor shows their clients", r.TotalServerProcesses, s.o.MaxServers)
 	}

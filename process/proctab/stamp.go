@@ -1,6 +1,9 @@
 package proctab
 
-import "hash/fnv"
+import (
+	"hash/fnv"
+	"strconv"
+)
 
 // A Stamp is a number that marks a process and all its descendants for life. It survives a
 // fork, a new session and an execve. It also survives that a program overwrites its
@@ -11,8 +14,11 @@ import "hash/fnv"
 // its stamp. macOS has no stamps.
 type Stamp uint64
 
-// stampRunBits is how many of a Stamp's 63 bits are the run; the others are the session.
-const stampRunBits = 17
+// A Stamp has 63 bits: the registry, the session and the run.
+const (
+	stampRunBits      = 17
+	stampRegistryBits = 16
+)
 
 // NewStamp returns the stamp of one run of a session.
 func NewStamp(session string, run int64) Stamp {
@@ -21,12 +27,20 @@ func NewStamp(session string, run int64) Stamp {
 }
 
 // SessionStamp returns the part that all stamps of a session have in common; see
-// Stamp.Session.
+// Stamp.Session. The first four digits of a session's id, a uuid, are its registry.
 func SessionStamp(session string) Stamp {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(session))
-	return Stamp(h.Sum64() >> 1 >> stampRunBits << stampRunBits)
+	s := Stamp(h.Sum64() >> 1 >> stampRunBits << stampRunBits)
+	if registry, err := strconv.ParseUint(session[:min(4, len(session))], 16, stampRegistryBits); err == nil {
+		const shift = 63 - stampRegistryBits
+		s = s&(1<<shift-1) | Stamp(registry)<<shift
+	}
+	return s
 }
 
 // Session returns s without its run.
 func (s Stamp) Session() Stamp { return s >> stampRunBits << stampRunBits }
+
+// Registry returns the registry of the session.
+func (s Stamp) Registry() uint16 { return uint16(s >> (63 - stampRegistryBits)) }

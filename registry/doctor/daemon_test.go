@@ -15,7 +15,7 @@ func TestDaemonHasNoClient(t *testing.T) {
 	record := registry.Describe(0)
 	record.Transport, record.DiesWith = registry.TransportDaemon, "process 77 (outer)"
 	record.Parent = registry.Process{PID: 1 << 30, Start: 1}
-	lock, reg, err := register(dir, registry.NewID(), record)
+	lock, reg, err := register(dir, registry.NewID(dir), record)
 	must(t, err)
 	defer func() { must(t, errors.Join(reg.Close(), lock.Close())) }()
 	text, code := examine(Options{Dir: dir})

@@ -113,6 +113,8 @@ type report struct {
 	Foreign int `json:"foreign"`
 	// Rows are the servers, ordered by pid, then the foreign files.
 	Rows []row `json:"servers"`
+	// Strays are processes of sessions of which there is no record.
+	Strays []member `json:"strays,omitempty"`
 	// Cleanup is what the clean-up did; nil if there was nothing to clean up.
 	Cleanup *cleanup `json:"cleanup,omitempty"`
 	// Advice is what the user should know or do, a line each.
@@ -127,7 +129,9 @@ type cleanup struct {
 	Stopped   []member `json:"stopped"`
 	Remaining []member `json:"remaining"`
 	Busy      bool     `json:"busy,omitempty"`
-	Error     string   `json:"error,omitempty"`
+	// Unfinished is set if something may be left that was not seen.
+	Unfinished bool   `json:"unfinished,omitempty"`
+	Error      string `json:"error,omitempty"`
 }
 
 // newReport cleans up if o asks for it, examines registry and machine, and returns
@@ -139,7 +143,10 @@ func newReport(ctx context.Context, o Options) *report {
 	}
 	entries, err := registry.ListSettled(ctx, o.Dir, slog.New(slog.DiscardHandler))
 	r.Error = errorText(err)
-	table := takeSnapshot(entries, o.Mask)
+	table := takeSnapshot(entries, o)
+	for _, l := range table.strays {
+		r.Strays = append(r.Strays, member{PID: l.ID.PID, Name: l.Name, State: "running"})
+	}
 	counts := map[registry.State]*int{registry.Live: &r.Live, registry.Stale: &r.Stale, registry.Foreign: &r.Foreign}
 	for _, e := range entries {
 		if e.State == registry.Live && len(e.Record.Guards) > 0 {
@@ -157,17 +164,18 @@ func newReport(ctx context.Context, o Options) *report {
 
 // clean sweeps the registry and adds what the sweep did to the report.
 func (r *report) clean(ctx context.Context, o Options) {
-	swept, err := registry.Sweep(ctx, o.Dir, nil)
+	swept, err := registry.SweepStrays(ctx, o.Dir, nil)
 	err = errors.Join(err, registry.RemoveDaemonLogs(o.Dir))
-	if err == nil && len(swept.Sessions)+len(swept.Remaining) == 0 && !swept.Busy {
+	if err == nil && len(swept.Sessions)+len(swept.Remaining)+len(swept.Stopped) == 0 && !swept.Busy && !swept.Unfinished {
 		return
 	}
 	r.Cleanup = &cleanup{
-		Removed:   append([]string{}, swept.Sessions...),
-		Stopped:   members(swept.Stopped),
-		Remaining: members(swept.Remaining),
-		Busy:      swept.Busy,
-		Error:     errorText(err),
+		Removed:    append([]string{}, swept.Sessions...),
+		Stopped:    members(swept.Stopped),
+		Remaining:  members(swept.Remaining),
+		Busy:       swept.Busy,
+		Unfinished: swept.Unfinished,
+		Error:      errorText(err),
 	}
 }
 
@@ -194,7 +202,10 @@ func (r *report) advise(o Options) {
 	for _, why := range slices.Sorted(maps.Keys(old)) {
 		r.Advice = append(r.Advice, "the program of "+strings.Join(old[why], ", ")+" "+why)
 	}
-	if r.Stale > 0 && !o.Cleanup {
+	if len(r.Strays) > 0 && !o.Cleanup {
+		r.Advice = append(r.Advice, fmt.Sprintf("%s stops the stray processes, which a session without a record has left", cleanupCommand()))
+	}
+	if slices.ContainsFunc(r.Rows, func(row row) bool { return row.CleanCommand == cleanupCommand() }) {
 		r.Advice = append(r.Advice, fmt.Sprintf("%s stops what dead servers left running, as listed above, and removes their records", cleanupCommand()))
 	}
 }
@@ -211,7 +222,7 @@ func (r *report) exitCode() int {
 		}
 	}
 	stopped := slices.ContainsFunc(r.Rows, func(row row) bool { return row.stopped })
-	if stopped || r.Stale > 0 || r.Cleanup != nil && (r.Cleanup.Error != "" || r.Cleanup.Busy) {
+	if stopped || r.Stale+len(r.Strays) > 0 || r.Cleanup != nil && (r.Cleanup.Error != "" || r.Cleanup.Busy || r.Cleanup.Unfinished) {
 		return exitFound
 	}
 	return exitClean

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -207,6 +208,24 @@ func TestCleanupNeverSignalsByForgedRecord(t *testing.T) {
 	}
 	if !registrytest.Alive(innocent) {
 		t.Error("the innocent process is dead")
+	}
+}
+
+// TestStraysAreReportedAndStopped checks that a process of a session of which nothing is recorded is reported with the
+// command that stops it, which does so.
+func TestStraysAreReportedAndStopped(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there are no stamps")
+	}
+	dir := registrytest.NewDir(t)
+	registrytest.StartServer(t, dir)
+	stray := registrytest.StartStamped(t, registry.NewID(dir), true)
+	d := examineJSON(t, Options{Dir: dir})
+	if len(d.Strays) != 1 || d.Strays[0].PID != stray.PID || d.ExitCode != 1 || !strings.Contains(fmt.Sprint(d.Advice), "--cleanup-stale-records stops the stray processes") {
+		t.Errorf("got %+v, want the stray %d, the command that stops it, and exit code 1", d, stray.PID)
+	}
+	if d = examineJSON(t, Options{Dir: dir, Cleanup: true}); len(d.Strays) != 0 || d.ExitCode != 0 || d.Cleanup == nil || len(d.Cleanup.Stopped) != 1 || registrytest.Alive(stray) {
+		t.Errorf("got %+v, want the stray stopped, and exit code 0", d)
 	}
 }
 

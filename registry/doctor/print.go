@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pmcp/process/proctab"
+	"pmcp/registry"
 )
 
 // rowFields are the JSON fields that the text shows of a row, in this order.
@@ -49,6 +50,9 @@ func (r *report) print(w io.Writer) error {
 	if r.Cleanup != nil {
 		r.Cleanup.print(&t)
 	}
+	if len(r.Strays) > 0 {
+		t.line("stray processes: %s", joinMembers(r.Strays))
+	}
 	for _, server := range r.Rows {
 		fields := rowFields
 		if server.PID == 0 { // no record was read, so nothing is known of a server
@@ -85,6 +89,9 @@ func (c *cleanup) print(t *textReport) {
 	}
 	for _, m := range c.Remaining {
 		t.line("left %s: %s", fieldsText(m, "pid", "name", "session"), m.State)
+	}
+	if c.Unfinished {
+		t.line("unfinished: %s", registry.UnfinishedProblem)
 	}
 	if c.Busy {
 		t.line("another clean-up is running; nothing was done")

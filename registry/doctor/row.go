@@ -79,12 +79,15 @@ type snapshot struct {
 	table []proctab.Proc
 	rows  map[int]proctab.Proc
 	left  map[string][]registry.Leftover // by dead session
+
+	strays  []registry.Leftover
+	cleaned bool // there was a clean-up just now
 }
 
 // takeSnapshot reads the process table once. If it cannot be read, only a held
 // lock shows that a server is alive.
-func takeSnapshot(list []registry.Entry, mask func(argv []string) []string) *snapshot {
-	s := &snapshot{boot: proctab.BootID(), mask: mask, now: time.Now(), rows: map[int]proctab.Proc{}, left: map[string][]registry.Leftover{}}
+func takeSnapshot(list []registry.Entry, o Options) *snapshot {
+	s := &snapshot{boot: proctab.BootID(), mask: o.Mask, cleaned: o.Cleanup, now: time.Now(), rows: map[int]proctab.Proc{}, left: map[string][]registry.Leftover{}}
 	s.table, _ = proctab.All()
 	for _, p := range s.table {
 		s.rows[p.PID] = p
@@ -92,6 +95,7 @@ func takeSnapshot(list []registry.Entry, mask func(argv []string) []string) *sna
 	for _, l := range registry.Leftovers(list, s.table) {
 		s.left[l.Session] = append(s.left[l.Session], l)
 	}
+	s.strays = registry.Strays(o.Dir, list, s.table)
 	return s
 }
 
@@ -127,14 +131,16 @@ func (s *snapshot) row(e registry.Entry) row {
 			r.CleanCommand = fmt.Sprintf("kill -TERM %d", launched(e.Record).PID)
 		}
 	case registry.Stale:
+		spared := false
 		for _, l := range s.left[e.ID] {
 			state := "running"
 			if l.Why != "" {
+				spared = true
 				state += ", spared: " + l.Why
 			}
 			r.Children = append(r.Children, member{PID: l.ID.PID, Name: l.Name, State: state})
 		}
-		if !hidden {
+		if !hidden && !spared && !s.cleaned { // it would do nothing, or has just failed
 			r.CleanCommand = cleanupCommand()
 		}
 	}

@@ -46,7 +46,8 @@ func runCommand(args []string, stderr io.Writer) (exitCode int) {
 		fmt.Fprint(stderr, commandUsage)
 		return exitUsage
 	}
-	dir, id := registry.Dir(os.Getenv), registry.NewID()
+	dir := registry.Dir(os.Getenv)
+	id := registry.NewID(dir)
 	lock, err := registry.Prepare(dir, id)
 	if err != nil {
 		fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)

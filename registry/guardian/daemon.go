@@ -77,7 +77,7 @@ func runDaemon(args []string, stderr *os.File) (exitCode int) {
 	if err := logToFile(registry.DaemonLog(dir, database), stderr); err != nil {
 		fmt.Fprintln(stderr, "pmcp: without a log:", err)
 	}
-	id := registry.NewID()
+	id := registry.NewID(dir)
 	lock, err := registry.Prepare(dir, id)
 	if err != nil {
 		fmt.Fprintln(stderr, "pmcp: no daemon without a record:", err)

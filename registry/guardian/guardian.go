@@ -100,7 +100,8 @@ func Run(stdin *os.File, stderr io.Writer) (exitCode int) {
 		fmt.Fprintln(stderr, "pmcp:", err)
 		return exitUsage
 	}
-	dir, id := registry.Dir(os.Getenv), registry.NewID()
+	dir := registry.Dir(os.Getenv)
+	id := registry.NewID(dir)
 	lock, err := PrepareLock(dir, id, stderr) // the server publishes the lock
 	if err != nil {
 		fmt.Fprintln(stderr, "pmcp:", err)

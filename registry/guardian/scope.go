@@ -37,7 +37,7 @@ func inScope() bool {
 	defer cancel()
 	// Delegated: systemd does not end the group when the kernel ends one process for want of memory.
 	cmd := exec.CommandContext(ctx, "systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes",
-		"--unit="+registry.DaemonScope+registry.NewID(), "--description=pmcp daemon", program, guard.DetachVerb, scoped)
+		"--unit="+registry.DaemonScope+registry.NewID(dir), "--description=pmcp daemon", program, guard.DetachVerb, scoped)
 	cmd.Env = append(os.Environ(), "XDG_RUNTIME_DIR="+dir)
 	return cmd.Run() == nil
 }

@@ -246,6 +246,32 @@ func StartInnocent(t *testing.T) proctab.ID {
 	return row.ID
 }
 
+// StartStamped starts a process with the stamp of a session and a session of the kernel's of its own, as an orphan or
+// below this process. The cleanup kills it.
+func StartStamped(t *testing.T, id string, orphan bool) proctab.ID {
+	t.Helper()
+	script := "sleep 1000 & echo $!; wait"
+	if orphan {
+		script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!"
+	}
+	cmd := exec.Command("setsid", "sh", "-c", script)
+	out, err := cmd.StdoutPipe()
+	check(t, err)
+	check(t, proctab.Stamped(proctab.NewStamp(id, 1), cmd.Start))
+	var pid int
+	_, err = fmt.Fscanln(out, &pid)
+	check(t, err)
+	if orphan {
+		check(t, cmd.Wait())
+	} else {
+		t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	}
+	p, err := proctab.Read(pid)
+	check(t, err)
+	t.Cleanup(func() { _ = proctab.Signal(p.ID, syscall.SIGKILL) })
+	return p.ID
+}
+
 // Alive reports whether the process with that identity runs.
 func Alive(id proctab.ID) bool {
 	now, err := proctab.Read(id.PID)

@@ -60,7 +60,7 @@ func (s *standIn) start() error {
 			return
 		}
 		defer func() { _ = lock.Close() }()
-		id := registry.NewID()
+		id := registry.NewID(s.o.Dir)
 		listener, err := socket.Listen(s.o.Dir, id, slog.New(slog.DiscardHandler))
 		if err == nil {
 			err = registry.AnnounceDaemon(lock, id)
@@ -191,7 +191,7 @@ func TestLockIsRestored(t *testing.T) {
 	take := func() *ownLock {
 		t.Helper()
 		file, err := registry.LockDaemon(dir, "/a.db")
-		l := &ownLock{file: file, dir: dir, database: "/a.db", id: registry.NewID()}
+		l := &ownLock{file: file, dir: dir, database: "/a.db", id: registry.NewID(dir)}
 		if err := errors.Join(err, registry.AnnounceDaemon(file, l.id)); err != nil {
 			t.Fatal(err)
 		}

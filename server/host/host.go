@@ -37,6 +37,10 @@ type Options struct {
 	Version string
 	// Stderr receives the log of the sessions; nil drops it.
 	Stderr *os.File
+	// Died, unless nil, is called when a session has not ended in the ordinary way: it cleans up what
+	// a session has left whose guardian was killed too, which this process then adopts. Until ctx
+	// ends it may wait.
+	Died func(ctx context.Context)
 	// Log is required.
 	Log *slog.Logger
 }
@@ -49,6 +53,8 @@ type Host struct {
 	changed  chan struct{} // one slot; see Changed
 	outdated chan struct{} // closed with mu held; see Outdated
 	running  sync.WaitGroup
+	ending   context.Context // ends when Close begins
+	end      context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
@@ -69,7 +75,9 @@ type keeper struct {
 
 // New returns a Host without sessions.
 func New(o Options) *Host {
+	ending, end := context.WithCancel(context.Background())
 	return &Host{
+		ending: ending, end: end,
 		o: o, sessions: maxSessions, hello: helloTime, changed: make(chan struct{}, 1), outdated: make(chan struct{}),
 		live: make(map[*session]bool), keepers: make(map[[sha256.Size]byte]*keeper),
 	}
@@ -115,6 +123,7 @@ func (h *Host) wake() {
 // Close ends every session and returns when their processes have ended: they have 12 s, after
 // which their guardians kill what is left. Connections that come later are refused.
 func (h *Host) Close() {
+	h.end()
 	h.mu.Lock()
 	h.closing = true
 	for s := range h.live {
@@ -301,6 +310,9 @@ func (h *Host) start(hello *Hello, stdin, stdout *os.File, ended func()) (*sessi
 		h.mu.Unlock()
 		if ended != nil {
 			ended()
+		}
+		if err != nil && h.o.Died != nil {
+			h.o.Died(h.ending)
 		}
 		h.wake()
 	})

@@ -13,7 +13,8 @@ import (
 // TestSilentWindowIsNotAskedForAWhile checks that a window that gave no sign of life is asked again only
 // ten seconds later, or once it has acted, and that windows of before are not remembered.
 func TestSilentWindowIsNotAskedForAWhile(t *testing.T) {
-	dir, window := t.TempDir(), registry.NewID()
+	dir := t.TempDir()
+	window := registry.NewID(dir)
 	l, err := socket.Listen(dir, window, slog.New(slog.DiscardHandler)) // nobody accepts
 	if err != nil {
 		t.Fatal(err)
