@@ -33,7 +33,7 @@ const (
 //
 //	fork     each process forks for ever
 //	daemon   each process starts daemons, by a double fork and setsid
-//	chain    eight processes that fork every few milliseconds and exit
+//	chain    eight processes that fork every few milliseconds and exit, or as many as a third argument says
 const bombProgram = `
 #include <signal.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ extern char **environ;
 
 int main(int argc, char **argv) {
 	long end = atol(argv[2]);
-	int chains = 8;
+	int chains = argc > 3 ? atoi(argv[3]) : 8;
 	pid_t pid;
 	signal(SIGTERM, SIG_IGN), signal(SIGHUP, SIG_IGN), signal(SIGINT, SIG_IGN);
 	write(1, "lit\n", 4);

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 var doubleKills = flag.Int("doublekill.n", 3, "double kills in TestKilledGuardianAndServerLeaveNothing")
@@ -155,9 +157,20 @@ func (a *arena) cleanUp(doctor bool) error {
 			return len(files) == 4, fmt.Errorf("got the records %v, want the server's own 4", files)
 		})
 	}
-	text, code, err := a.doctor("--cleanup-stale-records")
-	if err != nil || code != 0 {
-		return fmt.Errorf("the doctor exited with code %d, %w:\n%s", code, err, text)
+	return a.doctorFinishes()
+}
+
+// doctorFinishes runs pmcp --doctor --cleanup-stale-records, again as often as it says that it is unfinished, which must
+// end.
+func (a *arena) doctorFinishes() error {
+	var text string
+	var code int
+	var err error
+	if !poll(endsWithin, func() bool {
+		text, code, err = a.doctor("--cleanup-stale-records")
+		return err != nil || code != 1 || !strings.Contains(text, "\nunfinished: ")
+	}) || err != nil || code != 0 {
+		return fmt.Errorf("the doctor exited with code %d, %v:\n%s", code, err, text)
 	}
 	if files := a.records(a.t); len(files) > 0 {
 		return fmt.Errorf("got the records %v, want none after:\n%s", files, text)
@@ -203,4 +216,56 @@ func (w *world) doctor(flags ...string) (text string, code int, err error) {
 		return string(out), exit.ExitCode(), nil
 	}
 	return string(out), 0, err
+}
+
+// TestChainsAreEndedOrReported kills guardian and server at once while up to three chains run, whose processes fork
+// every few milliseconds, exit and have cleared their environment. What the next start or the doctor has not ended
+// they must report, or keep the record, so that another clean-up ends it.
+func TestChainsAreEndedOrReported(t *testing.T) {
+	proctest.Long(t, "kills")
+	binary(t)
+	bomb := buildBomb(t)
+	a, again := newArena(t), 0
+	for i := range *doubleKills { // one after the other: each chain keeps a processor busy
+		reported, err := a.killBothOfChains(bomb, 1+i%3, i%2 == 0)
+		if err != nil {
+			t.Errorf("double kill %d: %v", i, err)
+		}
+		if reported {
+			again++
+		}
+	}
+	t.Logf("%d double kills; in %d of them another clean-up ended what was reported", *doubleKills, again)
+}
+
+// killBothOfChains kills guardian and server of a session that runs chains, and cleans up. It reports whether a second
+// clean-up was needed, which the first must have said.
+func (a *arena) killBothOfChains(bomb string, chains int, doctor bool) (again bool, err error) {
+	defer a.killRemains()
+	v, err := a.launchVictim(false)
+	if err != nil {
+		return false, err
+	}
+	server, err := v.awaitServer()
+	start := startBomb(bomb, "chain")
+	start["args"] = append(start["args"].([]string), fmt.Sprint(chains))
+	err = errors.Join(err, v.tell([]args{start}), v.await(2))
+	err = errors.Join(err, v.signal(syscall.SIGKILL), syscall.Kill(server, syscall.SIGKILL), v.close())
+	if doctor {
+		err = errors.Join(err, a.doctorFinishes())
+	} else {
+		again = a.cleanUp(false) != nil // the record stays
+	}
+	if again = again || len(a.remains()) > 0; again {
+		left := a.remains()
+		text, code, e := a.doctor()
+		if err = errors.Join(err, e); code != 1 {
+			err = errors.Join(err, fmt.Errorf("got %v left and exit code %d, want 1 by\n%s", left, code, text))
+		}
+		err = errors.Join(err, a.doctorFinishes())
+	}
+	if left := a.remains(); len(left) > 0 {
+		err = errors.Join(err, fmt.Errorf("got %v left", left))
+	}
+	return again, err
 }

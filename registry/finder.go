@@ -51,13 +51,11 @@ type finder struct {
 	// unmarked counts the passes in which a process had no mark. After the second pass
 	// the process counts as unmarked: in the middle of an execve it shows no mark.
 	unmarked map[proctab.ID]int
-	// vanished is true if a process of a dead session may have ended during the last
-	// pass before its mark could be read. It may have left a child.
+	// vanished is true if a process ended during the last pass before its mark
+	// could be read. It may have left a child.
 	vanished bool
 	// anchors are the live servers, their guardians and this process.
 	anchors []proctab.ID
-	// clients are the processes that launched the dead servers.
-	clients []proctab.ID
 	// known are the processes found so far, with their sessions. It also keeps
 	// processes whose only proof was a parent that has ended.
 	known map[proctab.ID]string
@@ -84,7 +82,6 @@ func newFinder(list []Entry) *finder {
 		switch e.State {
 		case Stale:
 			f.dead[e.ID] = true
-			f.clients = append(f.clients, e.Record.Parent.Identity())
 			_, f.unseen[e.ID] = proctab.Elsewhere(e.Record.Boot)
 			for _, id := range e.Processes {
 				f.listed[id] = e.ID
@@ -144,7 +141,6 @@ type view struct {
 	spared map[int]string        // why the process must not be signalled
 
 	children map[int][]proctab.ID
-	adopters map[int]bool // pids
 }
 
 func (f *finder) scan(table []proctab.Proc) *view {
@@ -155,14 +151,10 @@ func (f *finder) scan(table []proctab.Proc) *view {
 		spared: map[int]string{},
 
 		children: make(map[int][]proctab.ID),
-		adopters: map[int]bool{1: true},
 	}
 	for _, p := range table {
 		v.row[p.PID] = p
 		v.children[p.PPID] = append(v.children[p.PPID], p.ID)
-	}
-	for _, id := range slices.Concat(f.anchors, f.clients) {
-		v.addAdopters(id)
 	}
 	f.vanished = false
 	for _, p := range slices.Backward(table) { // the youngest first: they may be short-lived
@@ -170,7 +162,7 @@ func (f *finder) scan(table []proctab.Proc) *view {
 			v.owner[p.ID] = session
 		}
 		mark, vanished := f.mark(p.ID)
-		f.vanished = f.vanished || vanished && f.mayBeLeft(v, p)
+		f.vanished = f.vanished || vanished
 		switch {
 		case f.dead[mark]:
 			v.owner[p.ID] = mark
@@ -184,6 +176,14 @@ func (f *finder) scan(table []proctab.Proc) *view {
 		f.spareTree(v, anchor)
 	}
 	return v
+}
+
+// isDead reports whether a stamp is that of a dead session.
+func (f *finder) isDead(s proctab.Stamp) bool {
+	if session, known := f.stamps[s.Session()]; known {
+		return f.dead[session]
+	}
+	return f.strays != "" && s.Session() != 0 && s.Registry() == tag(f.strays)
 }
 
 // mark returns the session that the process's stamp or the mark in its environment
@@ -202,21 +202,6 @@ func (f *finder) mark(id proctab.ID) (session string, vanished bool) {
 	f.unmarked[id]++
 	_, err := proctab.Read(id.PID)
 	return "", !known && err != nil
-}
-
-// mayBeLeft reports whether a process that has vanished may have been of a dead session: its parent is of one, has
-// ended, or may have adopted it. What shares the session id of its parent was started by that.
-func (f *finder) mayBeLeft(v *view, p proctab.Proc) bool {
-	parent, found := v.row[p.PPID]
-	return !found || f.known[parent.ID] != "" || f.listed[parent.ID] != "" || v.adopters[p.PPID] && parent.SID != p.SID
-}
-
-// addAdopters adds a process, if it lives, and its ancestors to those that may have adopted what a dead session left.
-func (v *view) addAdopters(id proctab.ID) {
-	p, found := v.row[id.PID]
-	for found = found && p.ID == id; found && !v.adopters[p.PID]; p, found = v.row[p.PPID] {
-		v.adopters[p.PID] = true
-	}
 }
 
 // spareTree spares an anchor (a live server or this process) and everything that it

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -45,14 +46,13 @@ type SweepResult struct {
 	// Busy is true if another sweep ran until the context ended, so that this one
 	// did nothing.
 	Busy bool
-	// Unfinished is true if the sweep ended by time, or while processes still
-	// appeared and vanished faster than they could be examined: something may be left
-	// that was not seen. The records of dead sessions stay, for another sweep.
+	// Unfinished is true if time ran out while processes still appeared: something may
+	// be left that was not seen. The records of dead sessions stay, for another sweep.
 	Unfinished bool
 }
 
 // UnfinishedProblem is why an unfinished sweep keeps the records of dead sessions.
-const UnfinishedProblem = "processes appeared and vanished faster than they could be examined, or time ran out: something may be left, which another clean-up will look for"
+const UnfinishedProblem = "time ran out while processes still appeared: something may be left, which another clean-up looks for"
 
 // Sweep stops what servers left that died together with their guardians, and removes their
 // records. Each process gets SIGTERM and a second later SIGKILL, after its identity is
@@ -122,18 +122,18 @@ func doSweep(ctx context.Context, dir string, strays bool, log *slog.Logger) (Sw
 // sweepPauses are the pauses between the sweeps of SweepDying: half a minute in all.
 var sweepPauses = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 
-// SweepDying calls Sweep, and again while another server may be dying, until pausing
-// ends. It logs errors.
+// SweepDying calls Sweep, and again while another server may be dying or the sweep is unfinished, until
+// pausing ends. It logs errors.
 func SweepDying(ctx, pausing context.Context, dir string, log *slog.Logger) {
 	for round := 0; ; round++ {
 		found, err := Sweep(ctx, dir, log)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			log.Warn("cannot clean up after dead servers", "error", err)
 		}
-		if !found.Dying || round == len(sweepPauses) {
+		if !found.Dying && !found.Unfinished || round == len(sweepPauses) {
 			return
 		}
-		log.Debug("a server may be dying; checking its record again", "after", sweepPauses[round])
+		log.Debug("a server may be dying, or the clean-up is unfinished; checking again", "after", sweepPauses[round])
 		select {
 		case <-pausing.Done():
 			return
@@ -219,11 +219,12 @@ func (s *sweep) kill(ctx context.Context) (left []Leftover, err error) {
 			return left, nil
 		}
 		again := killer.Pass(rows)
-		s.result.Unfinished = s.finder.vanished
 		if empty++; s.finder.vanished && vanished < morePasses {
 			vanished++
 			empty = 0
-			again = true
+		}
+		if (s.finder.vanished || empty == emptyPasses) && s.chase(ctx) {
+			empty = 0
 		}
 		if len(left) > 0 {
 			empty, vanished = 0, 0
@@ -231,11 +232,46 @@ func (s *sweep) kill(ctx context.Context) (left []Leftover, err error) {
 				return left, nil // no further pass: none of them can be killed
 			}
 		}
-		if !again { // no pause for processes that multiply, or vanish before they are examined
+		if !again { // no pause for processes that multiply
 			pause(ctx)
 		}
 	}
 	return left, nil
+}
+
+// The limits of a chase: how long it takes at most, and how long it waits for the next process.
+const (
+	chaseTime  = 500 * time.Millisecond
+	chaseQuiet = 50 * time.Millisecond
+)
+
+// chase stops (SIGSTOP) processes of dead sessions that fork and exit within milliseconds, and so live too short for a
+// pass, in which one may be neither in the table nor seen to vanish. It looks only at pids that appear, as often as it
+// can, and finds them by their stamps. It reports whether there was one that was not stopped before.
+func (s *sweep) chase(ctx context.Context) (any bool) {
+	seen := map[string]bool{}
+	began := time.Now()
+	for found := began; time.Since(began) < chaseTime && time.Since(found) < chaseQuiet && ctx.Err() == nil; {
+		entries, err := os.Open("/proc")
+		if err != nil {
+			return any
+		}
+		names, _ := entries.Readdirnames(-1)
+		_ = entries.Close()
+		for _, name := range names {
+			pid, err := strconv.Atoi(name)
+			if err != nil || seen[name] {
+				continue
+			}
+			seen[name] = true
+			p, err := proctab.Read(pid)
+			if err == nil && !p.Zombie && !p.Stopped && s.finder.isDead(proctab.StampOf(pid)) {
+				_ = proctab.Signal(p.ID, syscall.SIGSTOP) // it may have ended
+				any, found = true, time.Now()
+			}
+		}
+	}
+	return any
 }
 
 // scan returns the processes that are left to be stopped.
