@@ -170,7 +170,7 @@ func (a *arena) doctorFinishes() error {
 		text, code, err = a.doctor("--cleanup-stale-records")
 		return err != nil || code != 1 || !strings.Contains(text, "\nunfinished: ")
 	}) || err != nil || code != 0 {
-		return fmt.Errorf("the doctor exited with code %d, %v:\n%s", code, err, text)
+		return errors.Join(err, fmt.Errorf("the doctor exited with code %d:\n%s", code, text))
 	}
 	if files := a.records(a.t); len(files) > 0 {
 		return fmt.Errorf("got the records %v, want none after:\n%s", files, text)
