@@ -193,7 +193,11 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	record.Version, record.Database = version, c.DatabasePath
 	sweep := func(pausing context.Context) { registry.SweepDying(ctx, pausing, c.RegistryDir, log) }
 	sessions := host.New(host.Options{Token: c.Daemon.Token, Version: version, Stderr: stderr, Died: sweep, Log: log})
-	defer sessions.ListenTCP(ctx, c.Daemon.TCP())()
+	tcp, err := daemon.ListenTCP(c.Daemon.TCP())
+	if err != nil {
+		log.Warn("the daemon has only its socket", "error", err)
+	}
+	defer sessions.ServeTCP(ctx, tcp)()
 	d := daemon.Daemon{ID: id, Dir: c.RegistryDir, SocketPath: c.Daemon.SocketPath, Record: record, Life: life, Log: log, File: file, Host: sessions}
 	if err := d.Serve(ctx, signals); err != nil {
 		log.Error("the daemon has failed", "error", err)

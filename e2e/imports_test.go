@@ -25,7 +25,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/cli":             {"pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/prose", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server/args", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/page", "pmcp/server/project"},
 		"pmcp/server/page":            {},
 		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server", "pmcp/server/args"},
-		"pmcp/server/daemon":          {"pmcp/process/guard", "pmcp/process/proctab", "pmcp/registry", "pmcp/server/socket"},
+		"pmcp/server/daemon":          {"pmcp/process/guard", "pmcp/process/proctab", "pmcp/process/sockets", "pmcp/registry", "pmcp/server/socket"},
 		"pmcp/server/host":            {"pmcp/process/proctab", "pmcp/server/jsonrpc"},
 		"pmcp/server/jsonrpc":         {"pmcp/process/prose"},
 		"pmcp/server/socket":          {"pmcp/registry"},

@@ -1,6 +1,10 @@
 package e2e
 
 import (
+	"bufio"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -292,7 +296,8 @@ func TestPersonStartsThroughDaemon(t *testing.T) {
 }
 
 // TestDaemonTokenIsRequired checks that a daemon with a token serves only those who know it, that
-// no process sees the token, and that the daemon listens on TCP where it is asked to.
+// no process sees the token, that over TCP both sides prove it, and that the doctor tells when another
+// process listens there.
 func TestDaemonTokenIsRequired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,18 +317,64 @@ func TestDaemonTokenIsRequired(t *testing.T) {
 		t.Errorf("a process sees the token: %s", r.Text)
 	}
 	stranger.open(t).refused(t, "start_process", sh("other", "true").with("keep", "1h"), "other was not started", "PM_DAEMON_TOKEN is missing or not the daemon's")
-	conn, err := net.Dial("tcp", net.JoinHostPort(bind, "46573"))
+	address := net.JoinHostPort(bind, "46573")
+	for _, first := range []string{`{"pmcp":1,"version":"0","cwd":"/","env":[],"token":"` + token + `"}`, "GET / HTTP/1.1"} {
+		conn, err := net.Dial("tcp", address)
+		check(t, err)
+		defer func() { _ = conn.Close() }()
+		_, err = conn.Write([]byte(first + "\n"))
+		check(t, err)
+		if line, _ := io.ReadAll(conn); !strings.Contains(string(line), "a TCP connection begins with a proof of PM_DAEMON_TOKEN") {
+			t.Errorf("%s: got %q over TCP, want a refusal", first, line)
+		}
+	}
+	if session := askOverTCP(t, address, token, args{"pmcp": 1, "cwd": w.project, "env": w.env, "umask": 0o022}); session == "" {
+		t.Error("got no session over TCP")
+	}
+	if text, _, _ := w.doctor(); strings.Contains(text, address) {
+		t.Errorf("got %s, want no complaint about the port", text)
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(bind, "46574"))
 	check(t, err)
-	defer func() { _ = conn.Close() }()
-	_, err = conn.Write([]byte(`{"pmcp":1,"version":"0","cwd":"/","env":[]}` + "\n"))
-	check(t, err)
-	if line, _ := io.ReadAll(conn); !strings.Contains(string(line), "PM_DAEMON_TOKEN is missing") {
-		t.Errorf("got %q over TCP, want a refusal", line)
+	defer func() { _ = l.Close() }()
+	w.set("PM_DAEMON_TCP_PORT", "46574")
+	if text, code, _ := w.doctor(); code != 1 || !strings.Contains(text, fmt.Sprintf("pid %d (", pid)) || !strings.Contains(text, "listens on the daemon's TCP address "+l.Addr().String()) {
+		t.Errorf("got %d and %s, want the other listener", code, text)
 	}
 	log, _ := os.ReadFile(registryLog(t, w))
 	if strings.Contains(string(log), "long enough") {
 		t.Errorf("the daemon's log has the token: %s", log)
 	}
+}
+
+// askOverTCP proves to the daemon that it knows the token, as server/README.md describes, checks the daemon's
+// proof, and returns the session that a hello gets, "" for none.
+func askOverTCP(t *testing.T, address, token string, hello args) (session string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	check(t, err)
+	defer func() { _ = conn.Close() }()
+	from := bufio.NewReader(conn)
+	ask := func(line any) (answer map[string]any) {
+		t.Helper()
+		check(t, json.NewEncoder(conn).Encode(line))
+		text, err := from.ReadString('\n')
+		check(t, err)
+		check(t, json.Unmarshal([]byte(text), &answer))
+		return answer
+	}
+	ours := strings.Repeat("0123456789abcdef", 4)
+	theirs := ask(args{"pmcp": 1, "nonce": ours})["nonce"]
+	proof := func(role string) string {
+		mac := hmac.New(sha256.New, []byte(token))
+		fmt.Fprintf(mac, "%s %s %s", role, ours, theirs)
+		return fmt.Sprintf("%x", mac.Sum(nil))
+	}
+	if got := ask(args{"proof": proof("caller")}); got["proof"] != proof("daemon") {
+		t.Fatalf("got %s, want the daemon's proof %s", got, proof("daemon"))
+	}
+	session, _ = ask(hello)["session"].(string)
+	return session
 }
 
 // registryLog returns the path of the log of the world's daemon.
@@ -599,7 +650,7 @@ func TestGroupKeepsAgain(t *testing.T) {
 	}})
 	c.ok(t, "start_process", args{"name": "db", "keep": "2d"})
 	c.ok(t, "stop_process", args{"process": "db"})
-	c.ok(t, "start_group", args{"group": "stack"}).want(t, args{"state": "up"}).says(t, "db: skipped (started by the daemon, which keeps it)", "web: started")
+	c.ok(t, "start_group", args{"group": "stack"}).want(t, args{"state": "up"}).says(t, "db: ready (by the daemon, which keeps it)", "web: started")
 	r := c.info(t, "db").want(t, args{"state": "running", "run": 2})
 	if left := r.str("kept_for"); !strings.HasPrefix(left, "2d 0h") && !strings.HasPrefix(left, "1d 23h") {
 		t.Errorf("got %q, want it kept for the rest of 2 days; %s", left, r.Text)

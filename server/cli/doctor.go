@@ -53,7 +53,7 @@ func Doctor(o doctor.Options, stdout, stderr io.Writer) int {
 
 // checkDaemon returns what the daemon is and what it keeps.
 func checkDaemon(ctx context.Context, c *config.Config) (string, error) {
-	text, err := daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath})
+	text, err := daemon.Check(ctx, daemon.Options{Dir: c.RegistryDir, Database: c.DatabasePath, SocketPath: c.Daemon.SocketPath, TCP: c.Daemon.TCP()})
 	if registry.DaemonRecord(c.RegistryDir, c.DatabasePath).ID == "" {
 		return text, err // without a server, the doctor does not open the database for writing
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	Database string
 	// SocketPath is where a daemon listens that has no record in Dir; "" for nowhere.
 	SocketPath string
+	// TCP is the address on which the daemon listens beside its sockets, "" for none. Only
+	// Check uses it.
+	TCP string
 	// Start starts a daemon outside of the process tree of this session, and returns
 	// without waiting for it. Nil: none may be started.
 	Start func() error

@@ -198,8 +198,17 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 const checkLimit = 2 * time.Second
 
 // Check reports on the daemon of a database, for the doctor. An error means that a daemon does
-// not take connections or is stopped by a signal, or that the last one has failed.
+// not take connections or is stopped by a signal, that the last one has failed, or that
+// another process has its TCP port.
 func Check(ctx context.Context, o Options) (string, error) {
+	text, err := check(ctx, o)
+	if o.TCP != "" {
+		err = errors.Join(err, checkTCP(o.TCP, registry.DaemonRecord(o.Dir, o.Database).Server.PID))
+	}
+	return text, err
+}
+
+func check(ctx context.Context, o Options) (string, error) {
 	log := registry.DaemonLog(o.Dir, o.Database)
 	record := registry.DaemonRecord(o.Dir, o.Database)
 	if why := record.Stopped(); why != "" { // the kernel takes its connections

@@ -10,7 +10,8 @@
 // client, which is shared by everybody who asks with the same Hello.
 //
 // It guarantees that the Hello is bounded in size and time, that sessions are bounded in
-// number, that a connection without a valid Hello is refused with one line, and that
+// number, that a connection without a valid Hello is refused with one line, that over TCP no
+// Hello is sent or read before both sides have proved that they know the token, and that
 // Close leaves no session. It knows no tool, no process of a session and no protocol but
 // the ids of messages. The caller checks who the peer of a connection is.
 package host

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -54,7 +55,7 @@ type Hello struct {
 	// Limits are the niceness and the resource limits of the session; see guardian.Limits.
 	// "" leaves those of the daemon.
 	Limits string `json:"limits,omitempty"`
-	// Token is PM_DAEMON_TOKEN, which is not in Env.
+	// Token is PM_DAEMON_TOKEN, which is not in Env. It is not sent over TCP: see prover.
 	Token string `json:"token,omitempty"`
 }
 
@@ -99,12 +100,12 @@ func Umask() int {
 	return old
 }
 
-// check returns the reason why the Hello is not accepted. token is that of the host.
+// check returns the reason why the Hello is not accepted. token is what it must have, "" for none.
 func (h *Hello) check(token string) error {
 	given, want := sha256.Sum256([]byte(h.Token)), sha256.Sum256([]byte(token))
 	switch {
 	case token != "" && subtle.ConstantTimeCompare(given[:], want[:]) != 1:
-		return errors.New("PM_DAEMON_TOKEN is missing or not the daemon's")
+		return errToken
 	case h.Protocol != protocol:
 		return fmt.Errorf("%w (protocol %d, not %d): end it with SIGTERM, the next call starts another", errOtherVersion, protocol, h.Protocol)
 	case !filepath.IsAbs(h.Dir):
@@ -158,9 +159,17 @@ func (r Refusal) Error() string { return "the pmcp daemon refused: " + string(r)
 // errNoAnswer means that the connection ended before there was an answer.
 var errNoAnswer = errors.New("the pmcp daemon did not answer")
 
-// exchange sends a Hello and reads the answer to it. What follows the answer is read from
-// the returned reader.
+// exchange sends a Hello and reads the answer to it. Over TCP, both sides prove that they know the
+// token before. What follows the answer is read from the returned reader.
 func exchange(ctx context.Context, c net.Conn, h Hello) (session string, rest *bufio.Reader, err error) {
+	if _, foreign := c.(*net.TCPConn); foreign {
+		limited, cancel := context.WithTimeout(ctx, proofTime)
+		defer cancel()
+		if err := prove(limited, c, h.Token); err != nil {
+			return "", nil, cmp.Or(ctx.Err(), err)
+		}
+		h.Token = ""
+	}
 	line, err := json.Marshal(h)
 	if err != nil {
 		return "", nil, err
@@ -256,7 +265,8 @@ func NewCaller(dial Dial, hello func() (Hello, error)) *Caller {
 }
 
 // Keeper returns the id of a session of the daemon that keeps processes. gone is the id of one
-// that could not be reached, or "". The error is a Refusal, that of dial, or ctx's.
+// that could not be reached, or "". The error is a Refusal, that of dial, or ctx's, or says that the
+// daemon did not answer or prove itself.
 func (c *Caller) Keeper(ctx context.Context, gone string) (session string, err error) {
 	select {
 	case c.turn <- struct{}{}:

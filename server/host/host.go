@@ -30,7 +30,8 @@ const (
 
 // Options configure a Host. The zero value of each field but Log is allowed.
 type Options struct {
-	// Token is what every Hello must have; "" means that none is needed.
+	// Token is what every Hello must have, and what both sides of a TCP connection prove to know;
+	// "" means that none is needed, and that there is no TCP.
 	Token string
 	// Version is that of the daemon's program. A Host without a session is outdated once a
 	// caller on its socket is of another one; "" means that it never is.
@@ -47,14 +48,16 @@ type Options struct {
 
 // A Host starts and ends sessions. Its methods may be called from several goroutines.
 type Host struct {
-	o        Options
-	sessions int           // at once; maxSessions
-	hello    time.Duration // helloTime
-	changed  chan struct{} // one slot; see Changed
-	outdated chan struct{} // closed with mu held; see Outdated
-	running  sync.WaitGroup
-	ending   context.Context // ends when Close begins
-	end      context.CancelFunc
+	o         Options
+	sessions  int           // at once; maxSessions
+	hello     time.Duration // helloTime
+	strangers int           // at once; maxStrangers
+	proof     time.Duration // proofTime
+	changed   chan struct{} // one slot; see Changed
+	outdated  chan struct{} // closed with mu held; see Outdated
+	running   sync.WaitGroup
+	ending    context.Context // ends when Close begins
+	end       context.CancelFunc
 
 	mu      sync.Mutex // guards the fields below
 	closing bool
@@ -78,7 +81,7 @@ func New(o Options) *Host {
 	ending, end := context.WithCancel(context.Background())
 	return &Host{
 		ending: ending, end: end,
-		o: o, sessions: maxSessions, hello: helloTime, changed: make(chan struct{}, 1), outdated: make(chan struct{}),
+		o: o, sessions: maxSessions, hello: helloTime, strangers: maxStrangers, proof: proofTime, changed: make(chan struct{}, 1), outdated: make(chan struct{}),
 		live: make(map[*session]bool), keepers: make(map[[sha256.Size]byte]*keeper),
 	}
 }
@@ -138,7 +141,7 @@ func (h *Host) Close() {
 // one line. ctx bounds only this.
 func (h *Host) Handle(ctx context.Context, c *net.UnixConn) {
 	defer h.begins()()
-	h.handle(ctx, c)
+	h.handle(ctx, c, h.o.Token)
 }
 
 // begins makes the host busy until end is called.
@@ -160,11 +163,12 @@ type conn interface {
 	File() (*os.File, error)
 }
 
-func (h *Host) handle(ctx context.Context, c conn) {
+// handle is Handle. token is what the Hello must have; "" for a caller that has proved it.
+func (h *Host) handle(ctx context.Context, c conn, token string) {
 	defer func() { _ = c.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	hello, err := h.read(ctx, c)
+	hello, err := h.read(ctx, c, token)
 	if _, local := c.(*net.UnixConn); local && h.retire(&hello, err) {
 		<-ctx.Done()
 		return
@@ -195,15 +199,15 @@ func (h *Host) refuse(c net.Conn, err error) {
 		return
 	}
 	level := slog.LevelWarn
-	if errors.Is(err, io.EOF) { // as the doctor does, to see that it can connect
+	if errors.Is(err, io.EOF) || errors.Is(err, errBusy) { // as the doctor does, to see that it can connect; or a flood
 		level = slog.LevelDebug
 	}
 	h.o.Log.Log(context.Background(), level, "refused a connection", "error", err)
-	h.respond(c, answer{Error: err.Error()})
+	h.respond(c, answer{Error: err.Error(), Busy: errors.Is(err, errBusy)})
 }
 
 // read reads and checks the Hello.
-func (h *Host) read(ctx context.Context, c net.Conn) (hello Hello, err error) {
+func (h *Host) read(ctx context.Context, c net.Conn, token string) (hello Hello, err error) {
 	_ = c.SetReadDeadline(time.Now().Add(h.hello))
 	if ctx.Err() != nil { // it may have ended before the deadline was set
 		return hello, errEnding
@@ -220,7 +224,7 @@ func (h *Host) read(ctx context.Context, c net.Conn) (hello Hello, err error) {
 	if err := json.Unmarshal(line, &hello); err != nil {
 		return hello, errors.New("invalid hello: it is not the JSON that pmcp sends") // err would quote it
 	}
-	return hello, hello.check(h.o.Token)
+	return hello, hello.check(token)
 }
 
 // readHello reads a line of at most maxHello bytes, after which nothing may come yet.
@@ -294,7 +298,7 @@ func (h *Host) start(hello *Hello, stdin, stdout *os.File, ended func()) (*sessi
 	case h.closing:
 		return nil, errEnding
 	case len(h.live) >= h.sessions:
-		return nil, fmt.Errorf("there are %d sessions already", len(h.live))
+		return nil, fmt.Errorf("it runs %d sessions, which is its limit: end one, or set PM_DAEMON_MODE=disabled in a client that needs no daemon", len(h.live))
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("cannot start a session: %w", err)

@@ -25,6 +25,9 @@ const (
 	maxLosses  = 3        // sessions in a row that end before they have answered anything
 )
 
+// requestTime is how long a client that gets no session may take to ask for something.
+const requestTime = 5 * time.Second
+
 // codeLost is the code of the error for a request whose session has ended. It lies in the range
 // that JSON-RPC reserves for servers, and MCP does not use it.
 const codeLost = -32000
@@ -63,6 +66,7 @@ func (s *Shim) Run(ctx context.Context) error {
 	for lost := 0; ; {
 		c, rest, err := s.connect(ctx)
 		if err != nil {
+			s.awaitRequest(ctx, lines)
 			_ = s.answerPending(err.Error())
 			return err
 		}
@@ -118,6 +122,28 @@ func orNull(id json.RawMessage) string {
 		return "null"
 	}
 	return string(id)
+}
+
+// awaitRequest waits for the first request of a client that has sent nothing yet, so that it can be answered with
+// the reason why there is no session: many clients show nothing else.
+func (s *Shim) awaitRequest(ctx context.Context, lines <-chan []byte) {
+	if len(s.said) > 0 {
+		return
+	}
+	limit := time.After(requestTime)
+	for len(s.pending) == 0 { // no other goroutine is left that could change it
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				return
+			}
+			s.note(line)
+		case <-limit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // connect begins a session and initialises it as the client has initialised the one before.

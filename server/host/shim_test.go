@@ -2,6 +2,7 @@ package host
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -157,14 +158,27 @@ func TestShimGivesUp(t *testing.T) {
 	must(t, c.in.Close())
 }
 
-// TestShimWithoutDaemonFails checks that a Shim that gets no session ends with the reason.
+// TestShimWithoutDaemonFails checks that a Shim that gets no session answers the first request of
+// its client with the reason, and ends with it.
 func TestShimWithoutDaemonFails(t *testing.T) {
 	refused := Refusal("no room")
-	in, client := io.Pipe()
-	defer func() { _ = client.Close() }()
-	s := &Shim{In: in, Out: io.Discard, Hello: hello("/"), Log: slog.New(slog.DiscardHandler),
-		Dial: func(context.Context) (net.Conn, error) { return nil, refused }}
-	if err := s.Run(t.Context()); !errors.Is(err, refused) {
-		t.Errorf("got %v, want the refusal", err)
+	for said, want := range map[string]string{
+		"":                                     "",
+		initialized + "\n" + initialize + "\n": `{"error":{"code":-32000,"message":"the pmcp daemon refused: no room"},"id":0,"jsonrpc":"2.0"}` + "\n",
+	} {
+		var out bytes.Buffer
+		in, client := io.Pipe()
+		go func() { // ends with the pipe
+			_, _ = io.WriteString(client, said)
+			if said == "" {
+				_ = client.Close()
+			}
+		}()
+		s := &Shim{In: in, Out: &out, Hello: hello("/"), Log: slog.New(slog.DiscardHandler),
+			Dial: func(context.Context) (net.Conn, error) { return nil, refused }}
+		if err := s.Run(t.Context()); !errors.Is(err, refused) || out.String() != want {
+			t.Errorf("after %q: got %v and %s, want the refusal and %s", said, err, &out, want)
+		}
+		_ = client.Close()
 	}
 }
