@@ -116,6 +116,36 @@ func TestPoliciesOfBothWindowsHold(t *testing.T) {
 	owner.refused(t, "check_process_health", args{"process": "plain"}, "plain belongs to another pmcp server", "it does not offer")
 }
 
+// TestGroupRestartElsewhereCarriesDefinition checks that a restart of a group gives a member of
+// another window the definition of the call, with its secret value, and that nothing is restarted
+// where the allowlists differ.
+func TestGroupRestartElsewhereCarriesDefinition(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const script = "echo $MODE ${#API_TOKEN}; exec sleep 1000"
+	owner, other := w.open(t), w.open(t)
+	owner.ok(t, "start_process", sh("free", script).with("env", args{"MODE": "old", "API_TOKEN": "12345"}))
+	other.awaitRunning(t, "free")
+	restart := func(member args) args {
+		member["process"] = "free"
+		return args{"group": "stack", "members": []args{member}, "skip_running": false}
+	}
+	restarted := fmt.Sprintf("free: started (restarted by its pmcp server (pid %d e2e 1)), run ", owner.serverPID(t))
+	other.ok(t, "start_group", restart(args{"env": args{"MODE": "new", "API_TOKEN": "1234567"}})).want(t, args{"state": "up"}).
+		says(t, "changed free: env (it runs as before until it is restarted)", restarted+"2")
+	owner.awaitLine(t, "free", "new 7")
+	other.ok(t, "start_group", restart(args{"command": "sleep 2222"})).says(t, "changed free: ", "command", restarted+"3")
+	owner.info(t, "free").want(t, args{"state": "running", "run": 3}).says(t, "2222").hides(t, "MODE")
+
+	listed := *w
+	listed.env = append(append([]string{}, w.env...), "PM_ALLOWED_COMMANDS=/bin,/usr/bin")
+	third := listed.open(t)
+	third.awaitRunning(t, "free")
+	third.ok(t, "start_group", restart(args{"command": "sleep 3333"})).
+		says(t, "free: failed (cannot start: free belongs to another pmcp server", "PM_ALLOWED_COMMANDS of the two servers differ")
+	owner.info(t, "free").want(t, args{"state": "running", "run": 3})
+}
+
 // TestLostOwnerIsUnknownOutcome kills the server that performs a call of another window. The
 // answer must say that the outcome is unknown. Without a socket nothing was done.
 func TestLostOwnerIsUnknownOutcome(t *testing.T) {

@@ -199,7 +199,7 @@ func TestGroupUsesMemberOfAnotherServer(t *testing.T) {
 	groupSays(owner, "stack: up", "web: up (running), it runs in another pmcp server")
 	by := fmt.Sprintf("by its pmcp server (pid %d e2e 1)", owner.serverPID(t))
 	other.ok(t, "start_group", args{"group": "stack", "skip_running": false}).want(t, args{"state": "up"}).
-		says(t, "db: skipped (restarted "+by+"), run 2", "web: started")
+		says(t, "db: ready (restarted "+by+"), run 2", "web: started")
 	owner.info(t, "db").want(t, args{"state": "running", "run": 2})
 	other.ok(t, "stop_group", args{"group": "stack"}).want(t, args{"state": "down"}).
 		says(t, "db: stopped ("+by, "web: stopped")

@@ -3,14 +3,16 @@ package groups
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"pmcp/process"
 )
 
 // Elsewhere gives groups access to the project's other servers.
 type Elsewhere interface {
-	// RunsElsewhere returns, by name, the runs of names in other live servers.
-	// It omits runs that cannot be read.
+	// RunsElsewhere returns, by name, those runs of names that are the latest and are
+	// of other live servers. One that has ended has no Owner. It omits runs that cannot
+	// be read.
 	RunsElsewhere(ctx context.Context, names []string) map[string]ForeignRun
 	// AwaitElsewhere returns the run with that id once until returns true for the
 	// run or the run has ended. If ctx ends first, it returns the run as last seen
@@ -28,7 +30,8 @@ type ForeignRun struct {
 	// Status is the status that the server has stored. Its Spec has the name,
 	// and Ready if the run has readiness rules.
 	process.Status
-	// Owner names the server, as in "pid 7 editor". Elsewhere never returns "".
+	// Owner names the server, as in "pid 7 editor". Elsewhere returns "" only for a run
+	// that has ended.
 	Owner string
 }
 
@@ -51,9 +54,9 @@ func inOtherServer(owner string) string {
 	return fmt.Sprintf("in another pmcp server (%s)", owner)
 }
 
-// runningElsewhere returns those of names that run in another server and not
-// here. It sends one query for all of them, and none if all run here.
-func (m *Manager) runningElsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
+// runsElsewhere returns those of names that other servers run or have run last, and that
+// do not run here. It sends one query for all of them, and none if all run here.
+func (m *Manager) runsElsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
 	var notHere []string
 	for _, name := range names {
 		if st, err := m.o.Processes.Status(name); err != nil || !st.State.Active() {
@@ -64,4 +67,11 @@ func (m *Manager) runningElsewhere(ctx context.Context, names ...string) map[str
 		return nil
 	}
 	return m.o.Elsewhere.RunsElsewhere(ctx, notHere)
+}
+
+// runningElsewhere is runsElsewhere without the runs that have ended.
+func (m *Manager) runningElsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
+	runs := m.runsElsewhere(ctx, names...)
+	maps.DeleteFunc(runs, func(_ string, run ForeignRun) bool { return run.Owner == "" })
+	return runs
 }

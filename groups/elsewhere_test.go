@@ -23,8 +23,10 @@ func (o *otherServer) RunsElsewhere(_ context.Context, names []string) map[strin
 	o.asked++
 	found := map[string]ForeignRun{}
 	for _, name := range names {
-		if st, ok := o.table[name]; ok && st.State.Live() {
-			found[name] = ForeignRun{Status: st, Owner: "pid 7 editor"}
+		if st, ok := o.table[name]; ok {
+			if found[name] = (ForeignRun{Status: st}); st.State.Live() {
+				found[name] = ForeignRun{Status: st, Owner: "pid 7 editor"}
+			}
 		}
 	}
 	return found
@@ -138,6 +140,44 @@ func TestStateCountsForeignMembers(t *testing.T) {
 	}
 }
 
+// TestOneShotIsDone checks that a group is up if some members run and the others are no services
+// and have exited with code 0, whichever server ran them.
+func TestOneShotIsDone(t *testing.T) {
+	oneShot := program{ends: true}
+	for name, c := range map[string]struct {
+		here, there map[string]program
+		job         string // the phase of job
+		want        State
+	}{
+		"done here":        {map[string]program{"web": {}, "job": oneShot}, nil, "done: ", Up},
+		"done elsewhere":   {map[string]program{"web": {}}, map[string]program{"job": oneShot}, "done: ", Up},
+		"all elsewhere":    {nil, map[string]program{"web": {}, "job": oneShot}, "done: ", Up},
+		"failed here":      {map[string]program{"web": {}, "job": {ends: true, code: 3}}, nil, "down: it ended with exit code 3", Partial},
+		"failed elsewhere": {nil, map[string]program{"web": {}, "job": {ends: true, code: 3}}, "down: it ended with exit code 3", Partial},
+		"service":          {map[string]program{"web": {}, "job": {ends: true, service: true}}, nil, "down: it ended with exit code 0", Partial},
+		"never started":    {map[string]program{"web": {}}, nil, "down: not started in this session", Partial},
+		"nothing runs":     {map[string]program{"web": oneShot, "job": oneShot}, nil, "done: ", Down},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(c.here)
+			m, _ := newTwoServers(t, w, c.there, Group{Members: []Member{on("web"), on("job")}})
+			w.mu.Lock()
+			for member, p := range c.here {
+				w.begin(member, p, 0)
+			}
+			w.mu.Unlock()
+			time.Sleep(time.Second) // of the fake clock: what ends has ended
+			st, err := m.Status(t.Context(), "g")
+			if err != nil || st.State != c.want {
+				t.Errorf("%s: got %s, %v, want %s", name, st.State, err, c.want)
+			}
+			if got := phasesOf(t, m)["job"]; got != c.job {
+				t.Errorf("%s: got job %q, want %q", name, got, c.job)
+			}
+		})
+	}
+}
+
 // TestForeignFailureBlocksDependents checks that the reason why a member is blocked
 // names the exit code of a dependency that ended in another server.
 func TestForeignFailureBlocksDependents(t *testing.T) {
@@ -195,13 +235,25 @@ func TestMemberOfUnreachableServerIsNotStopped(t *testing.T) {
 }
 
 // TestMemberRestartedElsewhereIsReported checks that a member that its own server has
-// restarted is reported so, and that its dependents start.
+// restarted is reported as started or ready, whatever its last run here came to, and that
+// its dependents start.
 func TestMemberRestartedElsewhereIsReported(t *testing.T) {
-	w := newWorld(nil)
-	m, other := newTwoServers(t, w, map[string]program{"db": {}}, Group{Members: []Member{on("web", "db started"), on("db")}})
-	w.restarts = true
-	by := outcomesByProcess(startGroup(t, m, w, StartOptions{RestartRunning: true}))
-	if o := by["db"]; o.Result != Skipped || o.Why != "restarted by its pmcp server (pid 7 editor)" || by["web"].Result != WasStarted || len(other.starts["db"]) != 0 {
-		t.Errorf("got %+v, want db restarted there and web started", by)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(map[string]program{"db": {ends: true, code: 3}})
+		m, _ := newTwoServers(t, w, map[string]program{"db": {}, "api": {rule: true, readyAfter: time.Second}},
+			Group{Members: []Member{on("web", "db started"), on("db"), on("api")}})
+		w.mu.Lock()
+		w.begin("db", w.programs["db"], 0)
+		w.mu.Unlock()
+		w.restarts = true
+		by := outcomesByProcess(startGroup(t, m, w, StartOptions{RestartRunning: true}))
+		for name, result := range map[string]Result{"db": WasStarted, "api": BecameReady} {
+			if o := by[name]; o.Result != result || o.Why != "restarted by its pmcp server (pid 7 editor)" || o.Owner != "pid 7 editor" || len(w.starts[name]) != 0 {
+				t.Errorf("%s: got %+v, want it %s there", name, o, result)
+			}
+		}
+		if o := by["web"]; o.Result != WasStarted || o.Owner != "" {
+			t.Errorf("web: got %+v, want it started here", o)
+		}
+	})
 }

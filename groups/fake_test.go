@@ -19,6 +19,7 @@ type program struct {
 	refuses    bool          // the process cannot be started
 	attempts   bool          // a refused start counts as an attempt
 	rule       bool          // the process has a readiness rule
+	service    bool          // a service was asked for
 	readyAfter time.Duration // when the rule holds, unless the process has ended
 	ends       bool          // the process ends by itself
 	endsAfter  time.Duration // when the process ends
@@ -157,7 +158,7 @@ var errRefused = errors.New("cannot find the executable")
 // runs it.
 func (w *world) StartMember(ctx context.Context, name string, ifRunning process.IfRunning) (process.Status, error) {
 	if w.other != nil && (w.restarts || ifRunning == process.KeepRunning) {
-		if run, ok := w.other.RunsElsewhere(ctx, []string{name})[name]; ok {
+		if run := w.other.RunsElsewhere(ctx, []string{name})[name]; run.Owner != "" {
 			return process.Status{}, &ElsewhereError{ForeignRun: run, Restarted: ifRunning == process.RestartRunning}
 		}
 	}
@@ -217,7 +218,7 @@ func (w *world) begin(name string, p program, retries int) {
 	ready := false
 	w.update(name, func(st *process.Status) {
 		st.State, st.RunID, st.Run, st.StartedAt, st.Exit = process.Running, run, st.Run+1, time.Now(), nil
-		st.EndedAt = time.Time{}
+		st.EndedAt, st.Spec.Service = time.Time{}, p.service
 		if p.rule {
 			st.Spec.Ready, st.Ready = &process.Ready{HTTP: "/"}, &ready
 		}

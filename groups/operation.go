@@ -56,6 +56,8 @@ type Outcome struct {
 	// Run is the number of the run that was started (including a failed
 	// attempt) or found running, or 0 if there is none.
 	Run int
+	// Owner names the other server that runs the member, or is "" if none does.
+	Owner string
 	// At is the time of the last change.
 	At time.Time
 }

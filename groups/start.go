@@ -61,12 +61,12 @@ func (m *Manager) Start(ctx context.Context, name string, starter Starter, o Sta
 	return op.wait(ctx, o.Progress), nil
 }
 
-// hasLostAny reports whether a process that the start op brought up has since
+// hasLostAny reports whether a process that the start op brought up here has since
 // crashed, failed or been stopped. A clean exit does not count.
 func (m *Manager) hasLostAny(op *operation) bool {
 	outcomes, _ := op.snapshot()
 	return slices.ContainsFunc(outcomes, func(o Outcome) bool {
-		if o.Result != BecameReady && o.Result != WasStarted {
+		if o.Owner != "" || o.Result != BecameReady && o.Result != WasStarted {
 			return false
 		}
 		st, err := m.o.Processes.Status(o.Process)

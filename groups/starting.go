@@ -97,7 +97,7 @@ func (s *start) markSkipped(member *memberStart, run ForeignRun) {
 	if run.Owner != "" {
 		why += " " + inOtherServer(run.Owner)
 	}
-	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, run.Run })
+	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run, o.Owner = Skipped, why, run.Run, run.Owner })
 	s.awaitConditions(member, run)
 	if s.op.group.awaitsExit(member.Process) {
 		s.awaitOutcome(member, ExitedOK, IsDone, run)
@@ -211,12 +211,13 @@ func (s *start) begin(member *memberStart) {
 func (s *start) begun(member *memberStart, before int64, st process.Status, err error) {
 	var away *ElsewhereError
 	if errors.As(err, &away) {
-		s.markSkipped(member, away.ForeignRun)
 		switch {
 		case away.Kept:
-			s.op.update(member.Process, func(o *Outcome) { o.Why = "started by the daemon, which keeps it" })
+			s.markStartedElsewhere(member, away.ForeignRun, "by the daemon, which keeps it")
 		case away.Restarted:
-			s.op.update(member.Process, func(o *Outcome) { o.Why = "restarted by its pmcp server (" + away.Owner + ")" })
+			s.markStartedElsewhere(member, away.ForeignRun, "restarted by its pmcp server ("+away.Owner+")")
+		default:
+			s.markSkipped(member, away.ForeignRun)
 		}
 		return
 	}
@@ -227,12 +228,20 @@ func (s *start) begun(member *memberStart, before int64, st process.Status, err 
 	case err == nil:
 		member.run = st.RunID
 		s.awaitConditions(member, ForeignRun{Status: st})
-		s.awaitStarted(member, st)
+		s.awaitStarted(member, ForeignRun{Status: st})
 	case member.ctx.Err() != nil:
 		s.markFailed(member, context.Cause(member.ctx).Error())
 	default:
 		s.markFailed(member, fmt.Sprintf("cannot start: %s", err))
 	}
+}
+
+// markStartedElsewhere records that another server has started member, as run. why says
+// which server.
+func (s *start) markStartedElsewhere(member *memberStart, run ForeignRun, why string) {
+	s.op.update(member.Process, func(o *Outcome) { o.Why, o.Run, o.Owner = why, run.Run, run.Owner })
+	s.awaitConditions(member, run)
+	s.awaitStarted(member, run)
 }
 
 // isStillMember reports whether member still belongs to the group; the member may
@@ -291,16 +300,16 @@ func (s *start) conditionDecided(dependent *memberStart, d Dependency, err error
 	}
 }
 
-// awaitStarted waits for the readiness of a member that was started with the status
-// st, if the process has rules for readiness, or for the exit that others wait for.
-func (s *start) awaitStarted(member *memberStart, st process.Status) {
+// awaitStarted waits for the readiness of a member that was started as run, if the
+// process has rules for readiness, or for the exit that others wait for.
+func (s *start) awaitStarted(member *memberStart, run ForeignRun) {
 	switch {
-	case st.Spec.ChecksReady():
-		s.awaitOutcome(member, Ready, BecameReady, ForeignRun{Status: st})
+	case run.Spec.ChecksReady():
+		s.awaitOutcome(member, Ready, BecameReady, run)
 	case s.op.group.awaitsExit(member.Process):
-		s.awaitOutcome(member, ExitedOK, IsDone, ForeignRun{Status: st})
+		s.awaitOutcome(member, ExitedOK, IsDone, run)
 	default:
-		s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = WasStarted, "" })
+		s.op.update(member.Process, func(o *Outcome) { o.Result = WasStarted })
 	}
 }
 
@@ -308,12 +317,7 @@ func (s *start) awaitStarted(member *memberStart, st process.Status) {
 // member. The result of the member is then holds.
 func (s *start) awaitOutcome(member *memberStart, condition Condition, holds Result, run ForeignRun) {
 	before := ""
-	s.op.update(member.Process, func(o *Outcome) {
-		if o.Result == Skipped {
-			before = o.Why
-		}
-		o.Result = InProgress
-	})
+	s.op.update(member.Process, func(o *Outcome) { before, o.Result = o.Why, InProgress })
 	s.task(func() func() {
 		result, why := holds, before
 		if err := s.m.awaitState(member.ctx, member.Process, condition, run); err != nil {
@@ -376,18 +380,18 @@ func (s *start) blockPending(ctx context.Context) {
 func (s *start) watchStarted(ctx context.Context) {
 	outcomes, _ := s.op.snapshot()
 	for _, o := range outcomes {
-		if o.Result == WasStarted {
+		if o.Result == WasStarted && o.Owner == "" {
 			_, _ = s.m.o.Processes.WatchStart(ctx, o.Process, s.members[o.Process].run) // reviewAll sees the end
 		}
 	}
 }
 
-// reviewAll checks the started members again, since their processes may have
-// ended.
+// reviewAll checks the members that were started here again, since their processes may
+// have ended.
 func (s *start) reviewAll() {
 	for _, name := range s.op.order {
 		s.op.update(name, func(o *Outcome) {
-			if o.Result == WasStarted || o.Result == BecameReady {
+			if o.Owner == "" && (o.Result == WasStarted || o.Result == BecameReady) {
 				s.review(o)
 			}
 		})

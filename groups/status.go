@@ -33,7 +33,7 @@ const (
 	// ready.
 	MemberUp Phase = "up"
 	// MemberDone means that the member has ended with exit code 0, as another
-	// member requires.
+	// member requires or as what is no service does.
 	MemberDone Phase = "done"
 	// MemberStarting means that the member is starting, is not ready yet, or is
 	// about to be restarted by the restart policy.
@@ -57,9 +57,9 @@ type MemberStatus struct {
 	// member is up or done, unless another server runs the member.
 	Phase Phase
 	Why   string
-	// Status is the member's entry in the process manager or, with Owner, the
-	// member's run in another live server. If there is neither, Status is zero
-	// and Known is false.
+	// Status is the member's entry in the process manager or, with Owner or if it
+	// is later, the member's run in another live server. If there is neither, Status
+	// is zero and Known is false.
 	Status process.Status
 	Known  bool
 	// Owner names the other server that runs the member, or is "" if none does.
@@ -94,7 +94,7 @@ func (m *Manager) List(ctx context.Context) ([]Status, error) {
 	for _, d := range all {
 		members = append(members, d.names()...)
 	}
-	elsewhere := m.runningElsewhere(ctx, members...)
+	elsewhere := m.runsElsewhere(ctx, members...)
 	list := make([]Status, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		list = append(list, m.status(all[name], elsewhere))
@@ -108,7 +108,7 @@ func (m *Manager) Status(ctx context.Context, name string) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return m.status(d, m.runningElsewhere(ctx, d.names()...)), nil
+	return m.status(d, m.runsElsewhere(ctx, d.names()...)), nil
 }
 
 // status returns the status of a group. elsewhere holds the runs of members in
@@ -123,8 +123,9 @@ func (m *Manager) status(d definition, elsewhere map[string]ForeignRun) Status {
 	st.Order, _ = d.Order() // a definition that was loaded has an order
 	for _, name := range st.Order {
 		member, _ := d.member(name)
-		ms := m.memberStatus(d.Group, member, outcomes[name], busy)
-		if run, ok := elsewhere[name]; ok {
+		run := elsewhere[name]
+		ms := m.memberStatus(d.Group, member, outcomes[name], busy, run)
+		if run.Owner != "" {
 			phase, why := livePhase(run.Status)
 			ms.Status, ms.Known, ms.Owner = run.Status, true, run.Owner
 			ms.Phase, ms.Why = phase, prose.Join("; ", "it runs "+inOtherServer(run.Owner), why)
@@ -161,10 +162,14 @@ func (m *Manager) lastOperation(group string) (outcomes map[string]Outcome, busy
 
 // memberStatus returns the status of a member. The status is that of the member's
 // process if the process is running or has ended since the last operation, and
-// otherwise last, the outcome of that operation.
-func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string) MemberStatus {
+// otherwise last, the outcome of that operation. A later run that has ended in another
+// server, there, counts as if it had ended here.
+func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string, there ForeignRun) MemberStatus {
 	ms := MemberStatus{Member: member}
 	st, err := m.o.Processes.Status(member.Process)
+	if there.Owner == "" && there.RunID > st.RunID && !st.State.Active() {
+		st, err = there.Status, nil
+	}
 	ms.Status, ms.Known = st, err == nil
 	newest := laterTime(st.StartedAt, st.EndedAt)
 	switch {
@@ -178,7 +183,7 @@ func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string
 		ms.Phase, ms.Why = MemberDown, last.Why
 	case !ms.Known:
 		ms.Phase, ms.Why = MemberDown, "not started in this session"
-	case st.State == process.Exited && g.awaitsExit(member.Process):
+	case st.State == process.Exited && (!st.Spec.Service || g.awaitsExit(member.Process)):
 		ms.Phase = MemberDone
 	default:
 		ms.Phase, ms.Why = MemberDown, describeEnd(st)
@@ -199,6 +204,8 @@ func livePhase(st process.Status) (Phase, string) {
 	switch {
 	case st.State == process.Stopping:
 		return MemberStopping, ""
+	case st.State == process.Backoff && st.Exit != nil && st.NextRetry.IsZero(): // in another server
+		return MemberStarting, fmt.Sprintf("it ended with %s and will be started again", st.Exit)
 	case st.State == process.Backoff && st.Exit != nil:
 		return MemberStarting, fmt.Sprintf("it ended with %s and will be started again at %s", st.Exit, st.NextRetry.Format(time.TimeOnly))
 	case st.State != process.Running:

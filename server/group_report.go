@@ -31,8 +31,8 @@ func groupReport(ctx context.Context, p *project.Project, rep groups.Report, cha
 	var names []string
 	for i, o := range rep.Members {
 		names = append(names, o.Process)
-		// An earlier run that has ended does not show why a member could not be started.
-		if runs[i] = p.Here(o.Process); runs[i] != nil && o.Result == groups.HasFailed && o.Run == 0 && !runs[i].GoesOn() {
+		// An earlier run that has ended does not show why a member could not be started, nor what another server runs.
+		if runs[i] = p.Here(o.Process); runs[i] != nil && (o.Owner != "" || o.Result == groups.HasFailed && o.Run == 0 && !runs[i].GoesOn()) {
 			runs[i] = nil
 		}
 		m := memberReport(o, runs[i], st)
@@ -83,7 +83,7 @@ func memberReport(o groups.Outcome, run *project.Run, st *groups.Status) groupMe
 	if hasBrokenDown(o, run) {
 		m.Run, m.failed = run.Run, run.RunID // the restart policy may have started another run since
 	}
-	if o.Result == groups.Skipped || o.Result == groups.InProgress {
+	if o.Result == groups.Skipped || o.Result == groups.InProgress || o.Owner != "" {
 		m.addCurrent(st)
 	}
 	return m
@@ -156,15 +156,15 @@ func hasBrokenDown(o groups.Outcome, run *project.Run) bool {
 }
 
 // addCurrent adds the current state of a member: for a member that was skipped
-// because another server runs it, that server's run; for a member that runs here,
-// what it still waits for.
+// because another server runs it, or that it has started, that server's run; for a member
+// that runs here, what it still waits for.
 func (m *groupMemberReport) addCurrent(st *groups.Status) {
 	for i := range st.Members {
 		switch ms := &st.Members[i]; {
 		case ms.Process != m.Name:
 		case ms.Owner == "" && ms.Phase == groups.MemberStarting:
 			m.Why = prose.Join("; ", m.Why, withoutInvalid(ms.Why))
-		case ms.Owner != "" && m.Result == string(groups.Skipped):
+		case ms.Owner != "" && m.Result != string(groups.InProgress):
 			m.State, m.PID, m.Run, m.ExitCode = ms.Status.State.String(), ms.Status.PID, ms.Status.Run, nil
 		}
 	}

@@ -144,6 +144,40 @@ func TestStopOfRunInOtherSessionIsRefused(t *testing.T) {
 	}
 }
 
+// TestGroupCountsRunsOfOtherSession checks that a group is up if another pmcp session runs its
+// service and has run its one-shot to the end, and not if that session waits to retry a member.
+func TestGroupCountsRunsOfOtherSession(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	state := runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "editor"}}
+	s.otherRun(other, "web")
+	job := s.otherRun(other, "job")
+	for _, name := range []string{"web", "job"} {
+		other.SaveDefinition(s.manager.Project(), name, []byte(`{"command":"serve"}`))
+	}
+	stdiotest.NoErr(t, other.Flush(t.Context()))
+	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}, {"process": "job"}}})
+	for _, c := range []struct {
+		retries, service bool
+		code             int
+		group, want      string
+	}{
+		{false, false, 0, "up", "job: done (exited)"},
+		{false, true, 0, "partial", "job: down (exited), it ended with exit code 0"},
+		{false, false, 3, "partial", "job: down (crashed), it ended with exit code 3"},
+		{true, false, 0, "partial", "job: starting (backoff), it runs in another pmcp server (pid 7 editor); it ended with exit code 0 and will be started again"},
+	} {
+		state.State, state.ExitCode, state.Retries, state.Service = "exited", &c.code, c.retries, c.service
+		if c.code != 0 {
+			state.State = "crashed"
+		}
+		s.saveOther(other, job, state, true)
+		if data, text := s.do("list_groups", nil); !strings.Contains(text, "group stack: "+c.group) || !strings.Contains(text, c.want) {
+			t.Errorf("%+v: got %s %v, want it", c, text, data)
+		}
+	}
+}
+
 // TestTailFollowsRunInOtherSession checks that a tail waits for lines of another pmcp
 // session's run although this session's run of the same name has ended.
 func TestTailFollowsRunInOtherSession(t *testing.T) {

@@ -51,6 +51,8 @@ type runInfo struct {
 	ExitCode *int          `json:"exit_code,omitempty"`
 	EndedBy  string        `json:"ended_by,omitempty"`
 	Ready    *bool         `json:"ready,omitempty"`
+	Retries  bool          `json:"retries,omitempty"`
+	Service  bool          `json:"service,omitempty"`
 }
 
 func (s *surface) saveOther(store *logstore.Store, run int64, info runInfo, ended bool) {

@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"pmcp/logstore"
 	"pmcp/process/command"
@@ -20,6 +21,7 @@ type ownDefinition struct {
 	// saved is the part of the definition that was stored, or nil if it could not
 	// be stored.
 	saved []byte
+	at    time.Time // when it was saved
 }
 
 // Definition returns the definition that name was last started with: that of this
@@ -47,6 +49,12 @@ func (p *Project) Definition(ctx context.Context, name string) (Definition, bool
 	stored, err := readDefinition(name, raw)
 	stored.fillSecrets(own.def, p.name, p.o.Mask)
 	return stored, err == nil, err
+}
+
+// changedSince reports whether this session has saved a definition of name after t.
+func (p *Project) changedSince(name string, t time.Time) bool {
+	held, ok := p.definitions.Load(name)
+	return ok && held.(*ownDefinition).at.After(t)
 }
 
 // isReplaced reports whether own is no longer this session's definition of name.
@@ -83,7 +91,7 @@ func (p *Project) saveDefinition(name string, args Definition) {
 	raw, err := args.withoutSecrets(p.name, p.o.Mask).masked(p.o.Mask)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	own := &ownDefinition{def: args.clone()}
+	own := &ownDefinition{def: args.clone(), at: time.Now()}
 	if err != nil {
 		p.o.Log.Error("cannot store a definition", "process", name, "error", err)
 	} else {

@@ -2,6 +2,7 @@ package project
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,7 +185,7 @@ func (p *Project) definitionChanges(ctx context.Context, name string, def Defini
 		return nil
 	}
 	text := fmt.Sprintf("changed %s: %s", name, strings.Join(fields, ", "))
-	if st, err := p.o.Manager.Status(name); err == nil && st.State.Live() {
+	if run, err := p.Find(ctx, name); err == nil && run.State.Live() { // here or in another window
 		text += " (it runs as before until it is restarted)"
 	}
 	return []string{text}
@@ -326,16 +327,12 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 		return process.Status{}, err
 	}
 	if last, err := p.Find(ctx, name); err == nil && p.keepsAgain(ctx, &last) {
-		return p.startMemberKept(ctx, name)
+		return p.startMemberElsewhere(ctx, &last, def, &keepError{name})
 	}
 	started, err := p.launch(ctx, name, def, launchOptions{ifRunning: ifRunning})
 	var away *WindowError
 	if errors.As(err, &away) && ifRunning != process.KeepRunning {
-		if run, err := p.o.Store.restartAtOwner(ctx, away.run); err != nil {
-			return process.Status{}, err
-		} else {
-			return run.Status, &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: run.Owner.String()}, Restarted: true}
-		}
+		return p.startMemberElsewhere(ctx, &away.run, def, away)
 	}
 	if run := started.Run; err == nil && run.Owner != nil {
 		err = &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: run.Owner.String()}}
@@ -343,30 +340,23 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 	return started.Run.Status, err
 }
 
-// startMemberKept has the daemon start a member that it has kept, until the same time, as
-// restart_process does.
-func (p *Project) startMemberKept(ctx context.Context, name string) (process.Status, error) {
-	raw, err := json.Marshal(map[string]any{"process": name, "wait": UntilStarted, "lines": 1})
-	if err != nil {
+// startMemberElsewhere has the owner of last, the latest run of a member, restart it or, after a
+// keepError, the daemon start it, until the same time. See restartAtOwner.
+func (p *Project) startMemberElsewhere(ctx context.Context, last *Run, def Definition, why error) (process.Status, error) {
+	p, ctx = p.of(last.Spec.Name), p.o.Store.Fresh(ctx)
+	if err := p.restartAtOwner(ctx, last, def, why); err != nil {
 		return process.Status{}, err
 	}
-	p = p.of(name)
-	a, err := p.atDaemon(ctx, "restart_process", raw, &keepError{name})
-	if err == nil && a.IsError {
-		err = errors.New(a.Text)
-	}
-	if err != nil {
-		return process.Status{}, err
-	}
-	run, err := p.Find(p.o.Store.Fresh(ctx), name)
+	run, err := p.Find(ctx, last.Spec.Name)
 	if err != nil {
 		return run.Status, err
 	}
-	owner := "the daemon" // it has ended since
-	if run.Owner != nil {
-		owner = run.Owner.String()
+	away := &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: "the daemon"}}
+	if owner := cmp.Or(run.Owner, last.Owner); owner != nil { // else it has ended since
+		away.Owner = owner.String()
 	}
-	return run.Status, &groups.ElsewhereError{ForeignRun: groups.ForeignRun{Status: run.Status, Owner: owner}, Kept: true}
+	away.Restarted, away.Kept = last.Owner != nil, last.Owner == nil
+	return run.Status, away
 }
 
 // RanUnchanged reports whether st ran the present definition of its process. What the

@@ -344,35 +344,28 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	return call, nil
 }
 
-// performAtOwner has the window that owns a run perform a call of a tool about it, and
-// returns the JSON of the answer. An answer that is an error is returned as one.
-func (s *Store) performAtOwner(ctx context.Context, run *Run, tool string, arguments map[string]any) (json.RawMessage, error) {
-	_, arguments["process"] = s.split(run.Project, run.Spec.Name)
-	raw, err := json.Marshal(arguments)
-	if err != nil {
-		return nil, err
-	}
-	a, err := s.atOwner(ctx, run, OwnerCall{Tool: tool, Arguments: raw})
-	if err == nil && a.IsError {
-		err = errors.New(a.Text)
-	}
-	return a.Structured, err
-}
-
 // stopAtOwner stops a run that another window owns, through that window.
 func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions) (Stopped, error) {
-	arguments := make(map[string]any)
+	_, name := s.split(run.Project, run.Spec.Name)
+	arguments := map[string]any{"process": name}
 	if o.Timeout > 0 {
 		arguments["timeout_ms"] = o.Timeout.Milliseconds()
 	}
 	if o.Force {
 		arguments["force"] = true
 	}
-	answer, err := s.performAtOwner(ctx, &run, "stop_process", arguments)
+	raw, err := json.Marshal(arguments)
 	if err != nil {
 		return Stopped{Run: run}, err
 	}
-	return stoppedFrom(run, answer)
+	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: raw}) // a stop runs no executable
+	if err == nil && a.IsError {
+		err = errors.New(a.Text)
+	}
+	if err != nil {
+		return Stopped{Run: run}, err
+	}
+	return stoppedFrom(run, a.Structured)
 }
 
 // stoppedFrom returns the outcome of a stop of run from the answer of stop_process.
@@ -406,20 +399,30 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint}, nil
 }
 
-// restartAtOwner restarts a run that another window owns, through that window, and returns
-// the new run as that window has stored it.
-func (s *Store) restartAtOwner(ctx context.Context, run Run) (Run, error) {
-	if _, err := s.performAtOwner(ctx, &run, "restart_process", map[string]any{"wait": UntilStarted, "lines": 1}); err != nil {
-		return run, err
+// restartAtOwner restarts the process of last, a run that another window owns or that the daemon has
+// kept, through that window or the daemon, as AtOwner does after the error why. The process gets def,
+// its definition, if this session has changed it since last began.
+func (p *Project) restartAtOwner(ctx context.Context, last *Run, def Definition, why error) error {
+	name := last.Spec.Name
+	arguments := map[string]any{"process": name, "wait": UntilStarted, "lines": 1}
+	if p.changedSince(name, last.StartedAt) {
+		if a := p.Stored(ctx); a.Later != "" { // what the arguments leave out is read there from the database
+			return fmt.Errorf("%s was not restarted: its changed definition cannot be stored yet: %s", name, a.Later)
+		}
+		for argument, value := range def.Arguments() {
+			arguments[argument] = value
+		}
 	}
-	s.haveStored(ctx, run.Owner.session, true)
-	rows, err := s.Runs(ctx, logstore.RunFilter{Project: run.Project, Names: []string{run.Spec.Name}, Current: true})
-	if err != nil || len(rows) == 0 {
-		return run, err
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return err
 	}
-	now := latestOf(&rows[0])
-	if now.Owner == nil { // it has ended since
-		now.Owner = run.Owner
+	a, done, err := p.AtOwner(ctx, "restart_process", raw, why)
+	switch {
+	case !done:
+		return err
+	case a.IsError:
+		return errors.New(a.Text)
 	}
-	return now, nil
+	return nil
 }

@@ -168,6 +168,8 @@ type row struct {
 	// Left means that a kept process has ended and left others.
 	Left  bool   `json:"left,omitempty"`
 	Stdio string `json:"stdio,omitempty"` // Spec.Stdio
+	// Service is Spec.Service. Older versions of pmcp did not store it.
+	Service bool `json:"service,omitempty"`
 	// Refused is NotReady of a run that refuses: see process.Status.Refuses.
 	Refused string `json:"refused,omitempty"`
 }
@@ -179,7 +181,7 @@ func stored(run *logstore.Run) Run {
 	var info row
 	_ = json.Unmarshal(run.Info, &info)
 	r := Run{Project: run.Project, Stored: true, Status: process.Status{
-		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd, Until: info.Until, Stdio: info.Stdio},
+		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd, Until: info.Until, Stdio: info.Stdio, Service: info.Service},
 		Executable: info.Command, Run: run.Number, RunID: run.ID, StartedAt: run.Started, EndedAt: run.Ended,
 		Restarts: info.Restarts, Reason: info.Reason,
 	}}

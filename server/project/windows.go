@@ -14,7 +14,7 @@ import (
 const OnDemandPrefix = "mcp:"
 
 // RunsElsewhere returns, for package groups, the runs of those names that other
-// windows are running. It returns nil if the store cannot be read.
+// windows are running, or have run last. It returns nil if the store cannot be read.
 func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string]groups.ForeignRun {
 	ctx = t.store.Fresh(ctx) // an operation on a group outlives the context of its call
 	latest, err := t.store.Runs(ctx, logstore.RunFilter{Project: t.project, Names: names, Current: true})
@@ -23,8 +23,11 @@ func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string
 	}
 	found := make(map[string]groups.ForeignRun)
 	for i := range latest {
-		if run := stored(&latest[i]); run.Owner != nil {
+		switch run := latestOf(&latest[i]); {
+		case run.Owner != nil && run.State.Active():
 			found[run.Spec.Name] = groups.ForeignRun{Status: run.Status, Owner: run.Owner.String()}
+		case latest[i].Live && !latest[i].Own:
+			found[run.Spec.Name] = groups.ForeignRun{Status: run.Status}
 		}
 	}
 	return found
@@ -52,7 +55,7 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	if len(latest) == 0 || latest[0].ID != run.RunID {
 		return run.Status, &groups.ElsewhereError{ForeignRun: run}
 	}
-	before := stored(&latest[0])
+	before := latestOf(&latest[0])
 	if before.Owner == nil {
 		return before.Status, nil // it has ended
 	}
