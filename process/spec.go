@@ -139,10 +139,14 @@ func CheckName(name string) error {
 }
 
 // CheckAddress is CheckName for a name that may be followed by @ and the label of a
-// project, as web@feature: so the processes of several projects differ.
+// project, as web@feature: so the processes of several projects differ. A label is the path
+// of a directory or its end, and must not have a control character.
 func CheckAddress(address string) error {
 	if validAddress().MatchString(address) {
 		return nil
+	}
+	if name, label, ok := strings.Cut(address, "@"); ok && CheckName(name) == nil && strings.ContainsFunc(label, func(r rune) bool { return r < ' ' }) {
+		return fmt.Errorf("%w: the directory %.200q has a control character in its name, so its processes cannot be named from another project: rename it, or start pmcp in it", ErrInvalid, label)
 	}
 	return CheckName(address)
 }

@@ -13,6 +13,24 @@ import (
 	"pmcp/process/proctest"
 )
 
+// TestAddressErrorNamesWhatIsWrong checks that the error about an address blames the directory of its
+// label if that cannot be in one, and else the name.
+func TestAddressErrorNamesWhatIsWrong(t *testing.T) {
+	for address, want := range map[string]string{
+		"web": "", "web@feature": "", "web@a dir/ä": "", "a@b@/srv/c d": "",
+		"web@a\nb":       `the directory "a\nb" has a control character in its name`,
+		"web@/srv/a\tb":  `the directory "/srv/a\tb" has`,
+		"web@a\x1b[31mb": `the directory "a\x1b[31mb" has`,
+		"we b@a\nb":      `name "we b@a\nb": want 1 to 64 letters`,
+		"web\n":          `name "web\n": want 1 to 64 letters`,
+	} {
+		err := CheckAddress(address)
+		if want == "" && err != nil || want != "" && (!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", address, err, want)
+		}
+	}
+}
+
 func TestInvalidSpecsAreRefused(t *testing.T) {
 	m, _ := newTestManager(t, Options{})
 	file := filepath.Join(t.TempDir(), "file")

@@ -61,7 +61,7 @@ func existing(dir string) (string, error) {
 
 // What a directory is to git.
 const (
-	noRepository   = iota // it has no .git, or is the top of a submodule
+	noRepository   = iota // it has no .git or one that links to itself, or is the top of a submodule
 	repository            // the top of a repository, or of a work tree whose repository is elsewhere
 	linkedWorktree        // the top of a linked worktree
 )
@@ -73,7 +73,7 @@ const maxGitFile = 8 << 10
 func gitKind(dir string) (int, error) {
 	gitDir, isFile, err := readGitFile(filepath.Join(dir, ".git"))
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP): // as for git
 		return noRepository, nil
 	case err != nil:
 		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
