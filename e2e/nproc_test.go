@@ -96,6 +96,31 @@ func TestForkBombOfAUserIsKilled(t *testing.T) {
 	}
 }
 
+// TestTooFewProcessesAreNamed checks that pmcp, as a user who may not have the processes and threads that
+// it needs, says so in one sentence.
+func TestTooFewProcessesAreNamed(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the limit holds for threads on Linux only")
+	}
+	w := newWorld(t)
+	for _, c := range []struct {
+		limit     int
+		arguments []string
+		want      string
+	}{
+		{20, nil, "only 19 more processes and threads, and pmcp needs 31: raise the limit (ulimit -u), which is 20, or end other programs"},
+		{5, []string{"ps"}, "only 4 more processes and threads, and pmcp needs 12: raise the limit (ulimit -u), which is 5, or end other programs"},
+	} {
+		cmd := exec.Command("prlimit", append(w.asUser(t, 61_242, c.limit), c.arguments...)...)
+		cmd.Dir, cmd.Env = w.project, w.env
+		out, err := cmd.CombinedOutput()
+		if want := "pmcp: this user may have " + c.want + "\n"; string(out) != want || cmd.ProcessState.ExitCode() != 1 {
+			t.Errorf("%d processes, pmcp %v: got %v and\n%s\nwant exit code 1 and\n%s", c.limit, c.arguments, err, out, want)
+		}
+	}
+}
+
 // TestStartBeyondProcessLimitFails runs pmcp as a user with a limit of processes and
 // threads. A start that exceeds the limit must fail with the reason, and the session must
 // continue.
