@@ -61,6 +61,8 @@ type finder struct {
 	known map[proctab.ID]string
 	// strays is the registry whose strays count as left by StraySession; "" for none.
 	strays string
+	// last is the view of the last pass.
+	last *view
 }
 
 func newFinder(list []Entry) *finder {
@@ -161,47 +163,68 @@ func (f *finder) scan(table []proctab.Proc) *view {
 		if session := f.listed[p.ID]; session != "" {
 			v.owner[p.ID] = session
 		}
-		mark, vanished := f.mark(p.ID)
-		f.vanished = f.vanished || vanished
+		mark := f.mark(p.ID)
 		switch {
 		case f.dead[mark]:
 			v.owner[p.ID] = mark
 		case f.live[mark]:
 			v.spared[p.PID] = "of a live server"
-		case mark == "" && f.strays != "" && !vanished && v.owner[p.ID] == "" && f.isStray(v, p):
+		case mark == "" && f.strays != "" && v.owner[p.ID] == "" && f.isStray(v, p):
 			v.owner[p.ID] = StraySession
 		}
 	}
 	for _, anchor := range f.anchors {
 		f.spareTree(v, anchor)
 	}
+	f.last = v
 	return v
 }
 
-// isDead reports whether a stamp is that of a dead session.
-func (f *finder) isDead(s proctab.Stamp) bool {
-	if session, known := f.stamps[s.Session()]; known {
-		return f.dead[session]
-	}
-	return f.strays != "" && s.Session() != 0 && s.Registry() == tag(f.strays)
+// has reports whether the process with that pid was examined.
+func (v *view) has(pid int) bool {
+	_, found := v.row[pid]
+	return found
 }
 
+// isFresh examines a process that has appeared since the last pass, and reports whether its stamp proves that it is
+// of a dead session. What a spared process has started is spared.
+func (f *finder) isFresh(p proctab.Proc) bool {
+	v := f.last
+	v.row[p.PID] = p
+	stamp, parent := proctab.StampOf(p.PID).Session(), v.row[p.PPID].ID
+	session, known := f.stamps[stamp]
+	adopted := f.isAnchor(parent) && f.proof(v, parent) != session
+	if why := v.spared[p.PPID]; why != "" && !adopted {
+		v.spared[p.PID] = why
+		return false
+	}
+	if !known {
+		return f.strays != "" && f.isStray(v, p)
+	}
+	return f.dead[session]
+}
+
+// proof returns the dead session that a process proves to be of, or is known to be of; "" for none.
+func (f *finder) proof(v *view, id proctab.ID) string { return cmp.Or(v.owner[id], f.known[id]) }
+
 // mark returns the session that the process's stamp or the mark in its environment
-// names, or "" if it has neither. vanished reports whether it ended before that could be read.
-func (f *finder) mark(id proctab.ID) (session string, vanished bool) {
+// names, or "" if it has neither.
+func (f *finder) mark(id proctab.ID) (session string) {
 	if f.unmarked[id] >= emptyPasses {
-		return "", false
+		return ""
 	}
 	if session = f.stamps[proctab.StampOf(id.PID).Session()]; session != "" {
-		return session, false
+		return session
 	}
 	values, known := proctab.Getenvs(id.PID, proctab.EnvSession)
 	if mark := values[0]; f.dead[mark] || f.live[mark] {
-		return mark, false
+		return mark
+	}
+	if _, err := proctab.Read(id.PID); !known && err != nil {
+		f.vanished = true
 	}
 	f.unmarked[id]++
-	_, err := proctab.Read(id.PID)
-	return "", !known && err != nil
+	return ""
 }
 
 // spareTree spares an anchor (a live server or this process) and everything that it
@@ -238,7 +261,6 @@ func (f *finder) spareBelow(v *view, top int) {
 		pid    int
 		anchor proctab.ID // the nearest at or above pid; zero for none
 	}
-	proof := func(id proctab.ID) string { return cmp.Or(v.owner[id], f.known[id]) }
 	seen := map[int]bool{top: true}
 	for queue := []step{{pid: top}}; len(queue) > 0; queue = queue[1:] {
 		at := queue[0]
@@ -247,7 +269,7 @@ func (f *finder) spareBelow(v *view, top int) {
 		}
 		v.spared[at.pid] = "a live server depends on it"
 		for _, below := range v.children[at.pid] {
-			adopted := at.anchor != (proctab.ID{}) && proof(below) != "" && proof(below) != proof(at.anchor) && !f.isAnchor(below)
+			adopted := at.anchor != (proctab.ID{}) && f.proof(v, below) != "" && f.proof(v, below) != f.proof(v, at.anchor) && !f.isAnchor(below)
 			if !adopted && !seen[below.PID] {
 				seen[below.PID] = true
 				queue = append(queue, step{below.PID, at.anchor})

@@ -41,14 +41,17 @@ func (f *finder) isStray(v *view, p proctab.Proc) bool {
 	if stamp == 0 || stamp.Registry() != tag(f.strays) || f.stamps[stamp] != "" || !isOwn(p.PID) {
 		return false
 	}
-	for parent := v.row[p.PPID]; ; parent = v.row[parent.PPID] {
+	for pid := p.PPID; pid > 1; { // else init has adopted it
+		parent, found := v.row[pid]
 		switch {
-		case parent.PID <= 1 || f.isAnchor(parent.ID) && parent.PID != os.Getpid(): // init, or a server that has adopted it
+		case f.isAnchor(parent.ID) && pid != os.Getpid(): // a server has adopted it
 			return true
-		case proctab.StampOf(parent.PID).Session() != stamp:
+		case !found || proctab.StampOf(pid).Session() != stamp:
 			return false
 		}
+		pid = parent.PPID
 	}
+	return true
 }
 
 // isOwn reports whether a process is of this user.

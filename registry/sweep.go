@@ -246,10 +246,9 @@ const (
 )
 
 // chase stops (SIGSTOP) processes of dead sessions that fork and exit within milliseconds, and so live too short for a
-// pass, in which one may be neither in the table nor seen to vanish. It looks only at pids that appear, as often as it
-// can, and finds them by their stamps. It reports whether there was one that was not stopped before.
+// pass, in which one may be neither in the table nor seen to vanish. It looks only at pids that have appeared since the
+// last pass, as often as it can, and finds them by their stamps. It reports whether there was one.
 func (s *sweep) chase(ctx context.Context) (any bool) {
-	seen := map[string]bool{}
 	began := time.Now()
 	for found := began; time.Since(began) < chaseTime && time.Since(found) < chaseQuiet && ctx.Err() == nil; {
 		entries, err := os.Open("/proc")
@@ -260,12 +259,10 @@ func (s *sweep) chase(ctx context.Context) (any bool) {
 		_ = entries.Close()
 		for _, name := range names {
 			pid, err := strconv.Atoi(name)
-			if err != nil || seen[name] {
+			if err != nil || s.finder.last.has(pid) {
 				continue
 			}
-			seen[name] = true
-			p, err := proctab.Read(pid)
-			if err == nil && !p.Zombie && !p.Stopped && s.finder.isDead(proctab.StampOf(pid)) {
+			if p, err := proctab.Read(pid); err == nil && s.finder.isFresh(p) {
 				_ = proctab.Signal(p.ID, syscall.SIGSTOP) // it may have ended
 				any, found = true, time.Now()
 			}

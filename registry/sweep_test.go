@@ -147,6 +147,52 @@ func TestSweepSparesTheClientsOfLiveServers(t *testing.T) {
 	}
 }
 
+// TestSweepStopsNoStampedClient checks that a sweep does not even pause the client of a live server, the server and
+// what that runs, if they carry the stamp of a dead session that has started the client, while it looks for what
+// has just appeared.
+func TestSweepStopsNoStampedClient(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("there are no stamps")
+	}
+	dir := registrytest.NewDir(t)
+	dead := NewID(dir)
+	var live *registrytest.Server
+	must(t, proctab.Stamped(proctab.NewStamp(dead, 1), func() error {
+		live = registrytest.StartServer(t, dir, "listed")
+		return nil
+	}))
+	client := registrytest.StartStamped(t, dead, false)
+	left := registrytest.StartStamped(t, dead, true)
+	registrytest.Write(t, file(dir, dead, ".lock"), "")
+	registrytest.Write(t, file(dir, dead, ".procs"), fmt.Sprintf("boot %s\n%v\n", proctab.BootID(), self(t))) // we are the client too
+	r, err := Sweep(t.Context(), dir, nil)
+	must(t, err)
+	if len(r.Stopped) != 1 || r.Stopped[0].ID != left || alive(left) {
+		t.Errorf("Sweep = %+v, want only %v stopped", r, left)
+	}
+	spared := []proctab.ID{client}
+	for _, e := range mustList(t, dir) {
+		if e.ID == live.ID {
+			spared = append(append(spared, e.Record.Server.Identity()), e.Processes...)
+		}
+	}
+	if len(spared) < 3 {
+		t.Errorf("got the processes %v, want those of the live server too", spared)
+	}
+	for _, id := range spared {
+		if p, err := proctab.Read(id.PID); err != nil || p.ID != id || p.Stopped {
+			t.Errorf("got %+v, %v, want %v alive and not stopped", p, err, id)
+		}
+	}
+}
+
+func mustList(t *testing.T, dir string) []Entry {
+	t.Helper()
+	list, err := List(dir)
+	must(t, err)
+	return list
+}
+
 // TestSweepWaitsForDyingServers checks that a sweep waits for a server that is being killed and
 // has lost its lock, but is still in the process table.
 func TestSweepWaitsForDyingServers(t *testing.T) {
