@@ -145,7 +145,7 @@ type view struct {
 	children map[int][]proctab.ID
 }
 
-func (f *finder) scan(table []proctab.Proc) *view {
+func newView(table []proctab.Proc) *view {
 	v := &view{
 		table:  table,
 		row:    make(map[int]proctab.Proc, len(table)),
@@ -158,6 +158,11 @@ func (f *finder) scan(table []proctab.Proc) *view {
 		v.row[p.PID] = p
 		v.children[p.PPID] = append(v.children[p.PPID], p.ID)
 	}
+	return v
+}
+
+func (f *finder) scan(table []proctab.Proc) *view {
+	v := newView(table)
 	f.vanished = false
 	for _, p := range slices.Backward(table) { // the youngest first: they may be short-lived
 		if session := f.listed[p.ID]; session != "" {

@@ -16,10 +16,10 @@ const StraySession = "unknown"
 func Strays(dir string, list []Entry, table []proctab.Proc) (strays []Leftover) {
 	f := newFinder(list)
 	f.strays = dir
-	left, _ := f.find(table)
-	for _, l := range left {
-		if l.Session == StraySession {
-			strays = append(strays, l)
+	v := newView(table)
+	for _, p := range table {
+		if !p.Zombie && f.isStray(v, p) {
+			strays = append(strays, Leftover{Session: StraySession, ID: p.ID, Name: p.Comm, row: p})
 		}
 	}
 	return strays
