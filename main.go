@@ -449,7 +449,7 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 		Manager: s.manager, Store: store, Health: s.health, Groups: s.groups, Upstream: s.upstream, Log: s.log,
 		Registry: s.record, RegistryDir: s.c.RegistryDir, Socket: s.socket, Session: s.id, Build: server.Build{Version: version, Date: built, Commit: commit},
 		GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit,
-		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Mask: s.mask,
+		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Structured: s.c.StructuredOutput, Mask: s.mask,
 		Keep: keep,
 	})
 	if keep.Here && s.hosted.Keeper {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,9 +14,8 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// A caller is a session that checks every answer to a tool call: the answer must fit the
-// tool's output schema, and its text must be understandable without its structured
-// content.
+// A caller is a session that checks every answer to a tool call: its structured form must
+// fit the tool's output schema, and its text must be understandable without it.
 type caller struct {
 	*session
 	schemas map[string]*jsonschema.Resolved
@@ -32,19 +32,20 @@ func (w *world) open(t testing.TB, arguments ...string) *caller {
 	return c
 }
 
-// learnSchemas performs the handshake and stores the output schemas of the tools.
+// learnSchemas performs the handshake and stores the output schemas of the tools, which
+// tools/list has only with PM_STRUCTURED_OUTPUT.
 func (c *caller) learnSchemas(t testing.TB) {
 	t.Helper()
 	c.initialize(t)
 	for _, item := range list(c.call(t, "tools/list", nil).Result["tools"]) {
-		declared := item.(map[string]any)
-		raw, err := json.Marshal(declared["outputSchema"])
+		name := item.(map[string]any)["name"].(string)
+		golden, err := os.ReadFile("../server/testdata/tools/" + name + ".json")
 		check(t, err)
-		var schema jsonschema.Schema
-		check(t, json.Unmarshal(raw, &schema))
-		resolved, err := schema.Resolve(nil)
+		var declared struct{ OutputSchema jsonschema.Schema }
+		check(t, json.Unmarshal(golden, &declared))
+		resolved, err := declared.OutputSchema.Resolve(nil)
 		check(t, err)
-		c.schemas[declared["name"].(string)] = resolved
+		c.schemas[name] = resolved
 	}
 }
 

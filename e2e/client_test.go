@@ -24,6 +24,7 @@ type client struct {
 	hung   func(t testing.TB) // called before a test fails because no message came; set before use
 	ended  chan struct{}      // closed when the server's output has ended
 	modern bool               // send the _meta of 2026-07-28 with each request; set before use
+	plain  bool               // do not ask for the structured form of answers; set before use
 	logs   string             // the level of log messages that _meta asks for; "" for none; set before use
 
 	writing sync.Mutex
@@ -195,6 +196,9 @@ func (c *client) request(t testing.TB, method string, params args) (id string, a
 			meta["io.modelcontextprotocol/logLevel"] = c.logs
 		}
 	}
+	if method == "tools/call" && !c.plain {
+		params = withStructured(params)
+	}
 	ch := make(chan message, 1)
 	c.mu.Lock()
 	c.lastID++
@@ -229,6 +233,19 @@ func withMeta(params args) args {
 	}}
 	maps.Copy(all, params)
 	return all
+}
+
+// withStructured returns the parameters of a call that asks for the structured form of its
+// answer.
+func withStructured(params args) args {
+	meta := map[string]any{"pmcp/structured": true}
+	switch given := params["_meta"].(type) {
+	case args:
+		maps.Copy(meta, given)
+	case map[string]any:
+		maps.Copy(meta, given)
+	}
+	return params.with("_meta", meta)
 }
 
 // cancel cancels a request, which the server then must not answer.

@@ -45,7 +45,9 @@ func TestGoClientsRunWholeSession(t *testing.T) {
 		for _, version := range []string{"2025-11-25", "2026-07-28"} {
 			t.Run(name+"/"+version, func(t *testing.T) {
 				t.Parallel()
-				in, out, wait := newWorld(t).pipes(t)
+				w := newWorld(t)
+				w.set("PM_STRUCTURED_OUTPUT", "true")
+				in, out, wait := w.pipes(t)
 				c := dial(t, version, in, out)
 				playForeign(t, c)
 				c.close(t)

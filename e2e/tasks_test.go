@@ -27,7 +27,7 @@ func (c cost) exceeds(most cost) bool {
 }
 
 // tenBudget is what the ten tasks may cost together. On 2026-11-23 they took 25 calls, 9,333
-// bytes read as text and 10,630 as structured content, and 2,391 written.
+// bytes read and 2,391 written.
 var tenBudget = cost{25, 11_500, 2_600}
 
 // tenTasks are the tasks that an agent also did with a plain shell alone, in 20 calls with
@@ -46,10 +46,9 @@ var tenTasks = []string{
 	"a taken port is found, and its holder named",
 }
 
-// TestAgentTasksFitBudgets runs typical tasks of agents end to end. Its client sees only
-// the part of each answer that some real client shows its model: either the text alone, or
-// the structuredContent of successes and the text of errors. Each task must stay within
-// its budget of calls and bytes.
+// TestAgentTasksFitBudgets runs typical tasks of agents end to end. Its client counts and
+// reads what a model sees: the text of each answer. Each task must stay within its budget of
+// calls and bytes.
 func TestAgentTasksFitBudgets(t *testing.T) {
 	costs := &taskCosts{byTask: map[string]cost{}}
 	defer costs.checkTen(t)
@@ -59,7 +58,7 @@ func TestAgentTasksFitBudgets(t *testing.T) {
 // taskCosts holds what the tasks cost.
 type taskCosts struct {
 	mu     sync.Mutex
-	byTask map[string]cost // keyed by the task and by what the client sees
+	byTask map[string]cost // keyed by the task
 }
 
 // TestReadmeShowsBudgetOfTenTasks checks that README.md states the budget of the ten tasks.
@@ -73,25 +72,23 @@ func TestReadmeShowsBudgetOfTenTasks(t *testing.T) {
 	}
 }
 
-func (c *taskCosts) add(task, reads string, of cost) {
+func (c *taskCosts) add(task string, of cost) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.byTask[task+"/"+reads] = of
+	c.byTask[task] = of
 }
 
 // checkTen checks the sum over those of the ten tasks that were played.
 func (c *taskCosts) checkTen(t *testing.T) {
-	for _, reads := range []string{"text", "structured"} {
-		played, sum := 0, cost{}
-		for _, task := range tenTasks {
-			if of, ok := c.byTask[task+"/"+reads]; ok {
-				played, sum = played+1, cost{sum.calls + of.calls, sum.read + of.read, sum.written + of.written}
-			}
+	played, sum := 0, cost{}
+	for _, task := range tenTasks {
+		if of, ok := c.byTask[task]; ok {
+			played, sum = played+1, cost{sum.calls + of.calls, sum.read + of.read, sum.written + of.written}
 		}
-		t.Logf("%s: %d of the ten tasks took %d calls, %d bytes read, %d bytes written", reads, played, sum.calls, sum.read, sum.written)
-		if sum.exceeds(tenBudget) {
-			t.Errorf("%s: the ten tasks took %+v, want at most %+v", reads, sum, tenBudget)
-		}
+	}
+	t.Logf("%d of the ten tasks took %d calls, %d bytes read, %d bytes written", played, sum.calls, sum.read, sum.written)
+	if sum.exceeds(tenBudget) {
+		t.Errorf("the ten tasks took %+v, want at most %+v", sum, tenBudget)
 	}
 }
 
@@ -123,21 +120,18 @@ func playTasks(t *testing.T, costs *taskCosts) {
 	}
 }
 
-// run plays the task twice: as a client that shows its model the text, and as one that shows the structured content.
 func (task agentTask) run(t *testing.T, costs *taskCosts) {
-	for _, reads := range []string{"text", "structured"} {
-		t.Run(strings.ReplaceAll(task.name, " ", "_")+"/"+reads, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			a := &agent{caller: w.open(t), w: w, structured: reads == "structured"}
-			task.play(t, a)
-			t.Logf("%d calls, %d bytes read, %d bytes written", a.calls, a.read, a.written)
-			if a.exceeds(task.budget) {
-				t.Errorf("took %+v, want at most %+v", a.cost, task.budget)
-			}
-			costs.add(task.name, reads, a.cost)
-		})
-	}
+	t.Run(strings.ReplaceAll(task.name, " ", "_"), func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a := &agent{caller: w.open(t), w: w}
+		task.play(t, a)
+		t.Logf("%d calls, %d bytes read, %d bytes written", a.calls, a.read, a.written)
+		if a.exceeds(task.budget) {
+			t.Errorf("took %+v, want at most %+v", a.cost, task.budget)
+		}
+		costs.add(task.name, a.cost)
+	})
 }
 
 // TestViteTaskFitsBudget is TestAgentTasksFitBudgets for a task that needs Vite.
@@ -146,21 +140,18 @@ func TestViteTaskFitsBudget(t *testing.T) {
 	agentTask{"vite with a broken import", cost{2, 2800, 240}, brokenImport}.run(t, &taskCosts{byTask: map[string]cost{}})
 }
 
-// An agent is a client that sees only one part of each answer: the text, or the structured
-// content.
+// An agent is a client that counts what its model sees and writes.
 type agent struct {
 	*caller
-	w          *world
-	structured bool
+	w *world
 	cost
 }
 
-// A view is the part of an answer that an agent sees.
+// A view is what a model sees of an answer: its text.
 type view struct {
 	t      *testing.T
 	failed bool
-	text   string         // if the agent sees the text
-	data   map[string]any // if the agent sees structuredContent
+	text   string
 }
 
 func (a *agent) do(t *testing.T, tool string, arguments args) view {
@@ -178,13 +169,6 @@ func (a *agent) do(t *testing.T, tool string, arguments args) view {
 	check(t, err)
 	a.calls++
 	a.written += len(tool) + len(written)
-	if a.structured && !r.Error {
-		raw, err := json.Marshal(r.Data)
-		check(t, err)
-		s.text, s.data = "", r.Data
-		a.read += len(raw)
-		return s
-	}
 	a.read += len(r.Text)
 	return s
 }
@@ -202,8 +186,8 @@ func (a *agent) ok(t *testing.T, tool string, arguments args) view {
 func (s view) says(patterns ...string) view {
 	s.t.Helper()
 	for _, p := range patterns {
-		if !regexp.MustCompile(p).MatchString(s.all()) {
-			s.t.Errorf("got an answer without %q:\n%s", p, s.all())
+		if !regexp.MustCompile(p).MatchString(s.text) {
+			s.t.Errorf("got an answer without %q:\n%s", p, s.text)
 		}
 	}
 	return s
@@ -213,41 +197,23 @@ func (s view) says(patterns ...string) view {
 func (s view) lacks(patterns ...string) {
 	s.t.Helper()
 	for _, p := range patterns {
-		if regexp.MustCompile(p).MatchString(s.all()) {
-			s.t.Errorf("got an answer with %q, want it without:\n%s", p, s.all())
+		if regexp.MustCompile(p).MatchString(s.text) {
+			s.t.Errorf("got an answer with %q, want it without:\n%s", p, s.text)
 		}
 	}
 }
 
-func (s view) all() string {
-	if s.data == nil {
-		return s.text
-	}
-	raw, err := json.Marshal(s.data)
-	check(s.t, err)
-	return string(raw)
-}
-
-// find returns the value of key in the structured content, or what the first group of the
-// pattern matches in the text.
-func (s view) find(key, pattern string) string {
+// find returns what the first group of the pattern matches in the text.
+func (s view) find(pattern string) string {
 	s.t.Helper()
-	if s.data != nil {
-		switch value := s.data[key].(type) {
-		case nil:
-		case []any:
-			return fmt.Sprint(value[0])
-		default:
-			return fmt.Sprint(value)
-		}
-	} else if m := regexp.MustCompile(pattern).FindStringSubmatch(s.text); m != nil {
-		return m[1]
+	m := regexp.MustCompile(pattern).FindStringSubmatch(s.text)
+	if m == nil {
+		s.t.Fatalf("got an answer without %s:\n%s", pattern, s.text)
 	}
-	s.t.Fatalf("got an answer without %s:\n%s", key, s.all())
-	return ""
+	return m[1]
 }
 
-func (s view) port() string { return s.find("ports", `ports? (\d+)`) }
+func (s view) port() string { return s.find(`ports? (\d+)`) }
 
 // write writes a file in the project and returns its path.
 func (a *agent) write(t *testing.T, name, text string) string {

@@ -34,6 +34,7 @@ func newUpstreamWorld(t testing.TB) *world {
 func TestPmcpCanBeMCPServerOfPmcp(t *testing.T) {
 	t.Parallel()
 	w := newUpstreamWorld(t)
+	w.set("PM_STRUCTURED_OUTPUT", "true")
 	s := w.start(t)
 	s.initialize(t)
 	s.must(t, "start_process", args{"name": "inner", "command": binary(t), "stdio": "mcp"})

@@ -135,14 +135,13 @@ func (r relayedResult) text() string {
 		}
 	}
 	raw := r.result.RawStructuredContent
-	if wrapped := onlyText(raw); len(raw) > 0 && (wrapped == "" || !slices.Contains(parts, wrapped)) && !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
+	if len(raw) > 0 && !r.repeats(raw) {
 		parts = append(parts, string(raw))
 	}
 	return strings.Join(parts, "\n")
 }
 
-// onlyText returns the text in {"result": "text"}, an object with nothing else, or "":
-// many SDKs wrap the text of a tool in that way.
+// onlyText returns the text in {"result": "text"}, an object with nothing else, or "".
 func onlyText(raw json.RawMessage) (text string) {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(raw, &object) != nil || len(object) != 1 {
@@ -154,19 +153,32 @@ func onlyText(raw json.RawMessage) (text string) {
 	return text
 }
 
-// forLegacy converts r to a result of protocol 2025-11-25 or earlier, in which
-// structured content must be an object. It moves any other value to a text item,
-// unless a text item already has the value. It masks the value before that,
-// because JSON within a text is escaped.
-func (r relayedResult) forLegacy(secrets *mask.Masker) {
+// moveStructured moves the structured content of r, if it has some, to a text item, unless
+// a text item already has it. It masks the value before that, because JSON within a text
+// is escaped.
+func (r relayedResult) moveStructured(secrets *mask.Masker) {
 	raw := r.result.RawStructuredContent
-	if len(raw) == 0 || isObject(raw) {
-		return
-	}
 	r.result.RawStructuredContent = nil
-	if !slices.ContainsFunc(r.result.Content, func(c mcp.Content) bool { return hasText(c, raw) }) {
+	if len(raw) > 0 && !r.repeats(raw) {
 		r.result.Content = append(r.result.Content, relayedContent{raw: textItem(secrets.JSON(raw))})
 	}
+}
+
+// repeats reports whether a text item has the structured content raw, as JSON or, of an
+// object that only wraps a text, as that text: many SDKs wrap the text of a tool so.
+func (r relayedResult) repeats(raw json.RawMessage) bool {
+	wrapped := onlyText(raw)
+	return slices.ContainsFunc(r.result.Content, func(item mcp.Content) bool {
+		var content struct{ Text string }
+		relayed, ok := item.(relayedContent)
+		return ok && json.Unmarshal(relayed.raw, &content) == nil && (wrapped != "" && content.Text == wrapped || isSameJSON([]byte(content.Text), raw))
+	})
+}
+
+// isSameJSON reports whether a and b are the same JSON, except for whitespace.
+func isSameJSON(a, b []byte) bool {
+	var one, other bytes.Buffer
+	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())
 }
 
 // isObject reports whether raw, valid JSON, is an object.
@@ -179,16 +191,6 @@ func textItem(raw json.RawMessage) json.RawMessage {
 	_ = json.Unmarshal(raw, &text) // text is unchanged if raw is not a string
 	item, _ := json.Marshal(map[string]string{"type": "text", "text": text})
 	return item
-}
-
-// hasText reports whether the text of item equals raw, ignoring whitespace: servers
-// repeat structured content as text.
-func hasText(item mcp.Content, raw json.RawMessage) bool {
-	var content struct{ Text string }
-	var text, want bytes.Buffer
-	relayed, ok := item.(relayedContent)
-	return ok && json.Unmarshal(relayed.raw, &content) == nil &&
-		json.Compact(&text, []byte(content.Text)) == nil && json.Compact(&want, raw) == nil && bytes.Equal(text.Bytes(), want.Bytes())
 }
 
 // relayedContent is a content item that is relayed unchanged. The embedded type is

@@ -14,10 +14,9 @@ import (
 	"pmcp/logstore/line"
 	"pmcp/process/prose"
 	"pmcp/server/project"
-	"pmcp/server/stdio"
 )
 
-// Bounds of answers, in bytes: each counts the larger of the text and the JSON.
+// Bounds of the texts of answers, in bytes.
 const (
 	defaultMaxBytes     = 8 << 10 // of a log tool's answer
 	actionMaxBytes      = 4 << 10 // of another tool's answer, unless the call has max_bytes
@@ -134,13 +133,12 @@ func (l *shownLine) size() int {
 	return sizeOfString(l.text)
 }
 
-// sizeOfString returns how many bytes of an answer a string takes: in its text, after a
-// mark, or in its JSON.
+// sizeOfString returns how many bytes of an answer a string takes on a line of its own.
 func sizeOfString(s string) int {
 	if s == "" {
 		return 0
 	}
-	return len(s) + len(outputMark) + 1 + strings.Count(s, `"`) + strings.Count(s, `\`) + strings.Count(s, "\t")
+	return len(s) + len(outputMark) + len("\n")
 }
 
 // render returns the lines of a page for an answer. It folds repeats, cuts long
@@ -600,35 +598,5 @@ func dropLast[T any](list *[]T, limit int, size func() int) (dropped int) {
 	return len(all) - kept
 }
 
-// answerSize returns the size of an answer: that of its text or its JSON, whichever is
-// larger.
-func answerSize(a answer) int { return max(len(textOf(a)), jsonSize(a)) }
-
-// An encodedAnswer is the JSON and the text of an answer.
-type encodedAnswer struct {
-	json stdio.Encoded
-	text string
-}
-
-// encoded is part of an answer that is encoded to measure it. Once fits has returned
-// true, the answer is sent as it was then and must not be changed.
-type encoded struct{ answer *encodedAnswer }
-
-func (e encoded) sent() *encodedAnswer { return e.answer }
-
-// fits reports whether the size of a, the answer that e is part of, is at most limit.
-func (e *encoded) fits(a answer, limit int) bool {
-	raw, err := stdio.Encode(a)
-	text := textOf(a)
-	if err != nil || max(len(raw), len(text)) > limit {
-		return false
-	}
-	e.answer = &encodedAnswer{raw, text}
-	return true
-}
-
-// jsonSize returns the size of the JSON of an answer or of a part of one.
-func jsonSize(v any) int {
-	raw, _ := stdio.Encode(v) // answers consist of what can be encoded
-	return len(raw)
-}
+// answerSize returns the size of the text of an answer.
+func answerSize(a writer) int { return len(textOf(a)) }

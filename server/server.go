@@ -80,6 +80,9 @@ type Options struct {
 	Toolsets []string
 	// ReadOnly offers only tools that change nothing.
 	ReadOnly bool
+	// Structured declares the schemas of answers, and answers every call with the structured
+	// form beside the text, unless the call's _meta refuses that.
+	Structured bool
 	// Mask masks secrets in every answer, and learns the secrets of each process
 	// that is started. If it is nil, nothing is masked.
 	Mask *mask.Masker
@@ -156,7 +159,7 @@ func New(o Options) *Server {
 	var offered []mcpserver.ServerTool
 	for _, t := range s.tools {
 		if s.offers(&t) {
-			offered = append(offered, mcpserver.ServerTool{Tool: t.definition(), Handler: t.handler(s)})
+			offered = append(offered, mcpserver.ServerTool{Tool: t.definition(s.o.Structured), Handler: t.handler(s)})
 		}
 	}
 	s.mcp.AddTools(offered...)
@@ -449,9 +452,11 @@ func (s *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, 
 	if err != nil {
 		return nil, err
 	}
-	return relayedResult{&mcp.CallToolResult{
-		Content: []mcp.Content{relayedContent{raw: textItem(text)}}, RawStructuredContent: owner.Structured, IsError: owner.IsError,
-	}}, nil
+	r := relayedResult{&mcp.CallToolResult{Content: []mcp.Content{relayedContent{raw: textItem(text)}}, IsError: owner.IsError}}
+	if s.structured {
+		r.result.RawStructuredContent = owner.Structured
+	}
+	return r, nil
 }
 
 // reportOwner sends progress of a call that another window performs until stop is called.

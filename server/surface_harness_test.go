@@ -33,6 +33,7 @@ type surface struct {
 	manager *process.Manager
 	journal *heldJournal
 	modern  bool   // requests are of 2026-07-28
+	plain   bool   // calls do not ask for the structured form
 	logs    string // the level of log messages that requests ask for; "" for none
 	lastID  int
 	notes   []stdiotest.Reply // received messages that no call has returned yet
@@ -133,6 +134,12 @@ func (s *surface) begin(method string, params map[string]any) (id string) {
 			meta["io.modelcontextprotocol/logLevel"] = s.logs
 		}
 		params["_meta"] = meta
+	}
+	if meta, ok := params["_meta"].(map[string]any); method == "tools/call" && !s.plain && (ok || params["_meta"] == nil) {
+		all := map[string]any{structuredKey: true}
+		maps.Copy(all, meta)
+		params = maps.Clone(params)
+		params["_meta"] = all
 	}
 	s.lastID++
 	id = fmt.Sprint(s.lastID)

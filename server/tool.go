@@ -91,6 +91,8 @@ type call struct {
 	named   bool
 	// reads means that the call changes nothing.
 	reads bool
+	// structured means that the caller reads the structured form of the answer, too.
+	structured bool
 }
 
 // ownCall returns a read that names no project.
@@ -137,8 +139,9 @@ var schemas embed.FS
 // hints are a tool's annotations.
 type hints struct{ readOnly, destructive, idempotent, openWorld bool }
 
-// An answer is the result struct of a tool. It is sent as structuredContent, and
-// its text, which is complete by itself, as the content.
+// An answer is the result struct of a tool. Its text, which is complete by itself, is sent
+// as the content; a caller that asks for the structured form also gets the struct as
+// structuredContent. Some clients hide the text from the model if there is both.
 type answer interface{ writer }
 
 // define returns t with the schemas of A and R, and with a call function that
@@ -224,11 +227,14 @@ func tools() []tool {
 	}
 }
 
-// definition returns the description of t in MCP's format.
-func (t tool) definition() mcp.Tool {
+// definition returns the description of t in MCP's format, with the schema of the answer
+// if structured is set.
+func (t tool) definition(structured bool) mcp.Tool {
 	d := mcp.NewToolWithRawSchema(t.name, t.description, t.input)
 	d.Title = t.title
-	d.RawOutputSchema = t.output
+	if structured {
+		d.RawOutputSchema = t.output
+	}
 	d.Annotations = t.hints.annotations()
 	if t.app != "" {
 		d.Meta = mcp.NewMetaFromMap(map[string]any{"ui": map[string]any{"resourceUri": t.app}})
@@ -266,19 +272,26 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		s.calls.poke()
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
+		structured, err := s.wantsStructured(req.Params.Meta)
+		if err == nil {
+			err = s.limits.allow(&t)
+		}
 		var a answer
-		err := s.limits.allow(&t)
 		if err == nil {
 			var c *call
 			var arguments json.RawMessage
 			ctx := s.o.Store.Fresh(ctx)
 			if c, arguments, err = s.callOf(ctx, &t, raw); err == nil {
+				c.structured = structured
 				if a, err = t.call(ctx, c, arguments); err != nil {
 					a, err = c.atOwner(ctx, &t, arguments, a, err)
 				}
 			}
 		}
 		if r, relayed := a.(relayedResult); relayed && err == nil {
+			if !structured {
+				r.moveStructured(s.o.Mask)
+			}
 			return r.masked(s.o.Mask), nil
 		}
 		if errors.As(err, new(mcp.URLElicitationRequiredError)) {
@@ -307,12 +320,32 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if t.toolset == setGroups && !t.hints.readOnly {
 			s.notifyChanged("")
 		}
-		structured, text, err := withEvents(a, events)
-		if err != nil {
-			return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
+		result := mcp.NewToolResultText(s.o.Mask.Text(textOf(a, events)))
+		if structured {
+			raw, err := withEvents(a, events)
+			if err != nil {
+				return nil, fmt.Errorf("cannot encode the answer of %s: %w", t.name, err)
+			}
+			result.StructuredContent = stdio.Encoded(line.VisibleJSON(s.o.Mask.JSON(raw)))
 		}
-		return mcp.NewToolResultStructured(stdio.Encoded(line.VisibleJSON(s.o.Mask.JSON(structured))), s.o.Mask.Text(text)), nil
+		return result, nil
 	}
+}
+
+// structuredKey is the key of a call's _meta that asks for the structured form of the answer.
+const structuredKey = "pmcp/structured"
+
+// wantsStructured reports whether a call with the given _meta asks for the structured form
+// of its answer. A call that says nothing about it gets what the session has chosen.
+func (s *Server) wantsStructured(meta *mcp.Meta) (bool, error) {
+	if meta == nil || meta.AdditionalFields[structuredKey] == nil {
+		return s.o.Structured, nil
+	}
+	wants, ok := meta.AdditionalFields[structuredKey].(bool)
+	if !ok {
+		return false, fmt.Errorf("_meta %s: want true or false, got %.100v", structuredKey, meta.AdditionalFields[structuredKey])
+	}
+	return wants, nil
 }
 
 // An outputAnswer is an answer, or an error, that shows output of processes.
@@ -327,37 +360,28 @@ func outcomeAs[T any](a answer, err error) (t T, ok bool) {
 	return t, ok
 }
 
-// withEvents returns the answer as JSON, with events as an additional key, and as text.
-// If some of the events quote output, it adds the notice that answers with output have.
-func withEvents(a answer, events pendingEvents) (raw stdio.Encoded, text string, err error) {
-	if measured, ok := a.(interface{ sent() *encodedAnswer }); ok && measured.sent() != nil {
-		raw, text = measured.sent().json, measured.sent().text
-	} else if raw, err = stdio.Encode(a); err == nil {
-		text = textOf(a)
-	}
-	if err != nil || len(events.texts) == 0 {
-		return raw, text, err
+// withEvents returns the answer as JSON, with events as an additional key. If some of the
+// events quote output, it adds the notice that answers with output have.
+func withEvents(a answer, events pendingEvents) (raw stdio.Encoded, err error) {
+	if raw, err = stdio.Encode(a); err != nil || len(events.texts) == 0 {
+		return raw, err
 	}
 	var own, extra struct {
 		Events []string `json:"events"`
 		Notice string   `json:"notice,omitempty"`
 	}
-	text = textOf(a, events)
 	if err := json.Unmarshal(raw, &own); err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	extra.Events = events.texts
 	if events.output && own.Notice == "" {
 		extra.Notice = outputNotice
 	}
 	more, err := stdio.Encode(extra)
-	if err != nil {
-		return nil, "", err
+	if err != nil || string(raw) == "{}" {
+		return more, err
 	}
-	if string(raw) == "{}" {
-		return more, text, nil
-	}
-	return slices.Concat(raw[:len(raw)-1], []byte(","), more[1:]), text, nil
+	return slices.Concat(raw[:len(raw)-1], []byte(","), more[1:]), nil
 }
 
 // rateLimits bounds the calls of each tool that changes something or that, like a

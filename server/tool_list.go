@@ -21,7 +21,6 @@ type listResult struct {
 	Processes []processResult `json:"processes"`
 	More      bool            `json:"more,omitempty"`
 	Hint      string          `json:"hint,omitempty"`
-	encoded
 }
 
 func (r listResult) write(t *answerText) {
@@ -98,22 +97,12 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 	return r, nil
 }
 
-// fit drops the last processes if the answer is longer than limit, and reports that. The
-// sizes of the processes add up, so it encodes each of them once.
+// fit drops the last processes if the answer is longer than limit, and reports that.
 func (r *listResult) fit(limit int) {
-	if r.fits(r, limit) {
+	size := func() int { return answerSize(r) }
+	if size() <= limit {
 		return
 	}
-	rest := listResult{Processes: []processResult{}, More: r.More}
-	json, text, kept := jsonSize(rest)-len(","), len(textOf(rest)), 0
-	for i := range r.Processes {
-		json += jsonSize(r.Processes[i]) + len(",")
-		text += len(textOf(listResult{Processes: r.Processes[i : i+1]}))
-		if max(json, text) <= limit-2*leftOutBytes {
-			kept = i + 1
-		}
-	}
-	dropped := len(r.Processes) - kept
-	r.Processes, r.More = r.Processes[:kept], true
-	r.Hint = fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", dropped)
+	dropped := dropLast(&r.Processes, limit-2*leftOutBytes, size)
+	r.More, r.Hint = true, fmt.Sprintf("%d more: state or group selects; limit: 1000 lists all of them", dropped)
 }

@@ -303,8 +303,8 @@ func (s *call) relayMCP(ctx context.Context, target mcpTarget, timeoutMS int, q 
 	case err != nil:
 		return nil, timeoutError(ctx, err, timeoutMS)
 	}
-	if !mcpserver.IsModernRequest(ctx) {
-		r.forLegacy(s.o.Mask)
+	if !mcpserver.IsModernRequest(ctx) && !isObject(r.result.RawStructuredContent) { // as MCP until 2025-11-25 requires
+		r.moveStructured(s.o.Mask)
 	}
 	return r, nil
 }

@@ -34,16 +34,15 @@ type processInfoResult struct {
 	Errors []runError `json:"errors,omitempty"`
 	Others []string   `json:"others,omitempty" schema:"extra"` // what there is no room for
 	Hint   string     `json:"hint,omitempty"`
-	encoded
 }
 
 // fit drops the older runs, then members of the tree, then lines, until the answer is at
 // most limit bytes. The definition stays whole.
 func (r *processInfoResult) fit(limit int) {
-	if r.fits(r, limit) {
+	size := func() int { return answerSize(r) }
+	if size() <= limit {
 		return
 	}
-	size := func() int { return answerSize(r) }
 	limit -= 2 * leftOutBytes
 	if n := dropLast(&r.History, limit, size); n > 0 {
 		r.Others = append(r.Others, countNoun(int64(n), "more run", "more runs"))

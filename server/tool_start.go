@@ -112,7 +112,7 @@ func (r *runResult) fit(limit int) {
 			r.Errors[i].place(&r.logResult)
 		}
 		if r.death != "" { // the answer is the text of deathError
-			return len(textOf(r)) + len(r.Name) + len(r.death) + len(" \n")
+			return answerSize(r) + len(r.Name) + len(r.death) + len(" \n")
 		}
 		return answerSize(r)
 	}

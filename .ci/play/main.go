@@ -27,16 +27,15 @@ import (
 
 func main() {
 	serve := flag.Bool("serve", false, "run the server COMMAND and take calls at SOCKET")
-	structured := flag.Bool("structured", false, "with -serve: answer with structuredContent, as some clients show it, in place of the text")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: play [-structured] -serve SOCKET COMMAND [ARG...]\n       play SOCKET [TOOL [JSON] | end]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: play -serve SOCKET COMMAND [ARG...]\n       play SOCKET [TOOL [JSON] | end]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
 	var err error
 	switch {
 	case *serve && flag.NArg() >= 2:
-		err = run(flag.Arg(0), flag.Args()[1:], *structured)
+		err = run(flag.Arg(0), flag.Args()[1:])
 	case !*serve && flag.NArg() >= 1 && flag.NArg() <= 3:
 		err = send(os.Stdout, flag.Arg(0), flag.Args()[1:])
 	default:
@@ -66,12 +65,11 @@ func send(w io.Writer, socket string, words []string) error {
 // A player is the connection to the server and what the calls have cost so far.
 type player struct {
 	server               *client.Client
-	structured           bool
 	calls, read, written int
 }
 
 // run starts the server and answers commands, one after the other, until "end".
-func run(socket string, command []string, structured bool) (err error) {
+func run(socket string, command []string) (err error) {
 	server, err := client.NewStdioMCPClient(command[0], os.Environ(), command[1:]...)
 	if err != nil {
 		return err
@@ -89,7 +87,7 @@ func run(socket string, command []string, structured bool) (err error) {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	p := &player{server: server, structured: structured}
+	p := &player{server: server}
 	for {
 		conn, err := listener.Accept()
 		if err != nil {
@@ -173,22 +171,18 @@ func (p *player) call(ctx context.Context, tool, arguments string) (string, erro
 		p.read += len(err.Error())
 		return "", err
 	}
-	answer, err := seen(result, p.structured)
+	answer := seen(result)
 	p.read += len(answer)
-	return answer, err
+	return answer, nil
 }
 
-// seen returns the part of a result that a client shows its model.
-func seen(result *mcp.CallToolResult, structured bool) (string, error) {
-	if structured && !result.IsError && result.StructuredContent != nil {
-		text, err := json.Marshal(result.StructuredContent)
-		return string(text), err
-	}
+// seen returns the text of a result.
+func seen(result *mcp.CallToolResult) string {
 	var texts []string
 	for _, content := range result.Content {
 		if text, ok := content.(mcp.TextContent); ok {
 			texts = append(texts, text.Text)
 		}
 	}
-	return strings.Join(texts, "\n"), nil
+	return strings.Join(texts, "\n")
 }

@@ -34,45 +34,40 @@ func TestMain(m *testing.M) {
 // TestPlayCountsCalls plays with a server that repeats its argument, and checks the answers and
 // the count of calls and bytes.
 func TestPlayCountsCalls(t *testing.T) {
-	for _, row := range []struct {
-		structured bool
-		answer     string
-	}{{false, "hello"}, {true, `{"said":"hello"}`}} {
-		socket := filepath.Join(t.TempDir(), "s")
-		ended := make(chan error, 1)
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
+	socket := filepath.Join(t.TempDir(), "s")
+	ended := make(chan error, 1)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { ended <- run(socket, []string{self, "echo-server"}) }()
+	ask := func(words ...string) string {
+		t.Helper()
+		var b strings.Builder
+		if err := send(&b, socket, words); err != nil {
+			t.Fatalf("%v: %v", words, err)
 		}
-		go func() { ended <- run(socket, []string{self, "echo-server"}, row.structured) }()
-		ask := func(words ...string) string {
-			t.Helper()
-			var b strings.Builder
-			if err := send(&b, socket, words); err != nil {
-				t.Fatalf("%v: %v", words, err)
-			}
-			return b.String()
-		}
-		awaitSocket(t, socket, ended)
-		const arguments = `{"text": "hello"}`
-		if got := ask(); !strings.HasPrefix(got, "echo: Repeats.\n") {
-			t.Errorf("got the tools %q, want echo", got)
-		}
-		if got := ask("echo"); !strings.Contains(got, `"text"`) {
-			t.Errorf("got the definition %q, want the argument text", got)
-		}
-		if got, want := ask("echo", arguments), fmt.Sprintf("%s\n-- 1 calls, %d bytes read, %d bytes written\n", row.answer, len(row.answer), len("echo"+arguments)); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
-		if got := ask("echo", "no object"); !strings.HasPrefix(got, "error: the arguments are not a JSON object") {
-			t.Errorf("got %q, want an error", got)
-		}
-		if got := ask("end"); !strings.HasPrefix(got, "1 calls,") {
-			t.Errorf("got %q, want the count", got)
-		}
-		if err := <-ended; err != nil {
-			t.Errorf("the server ended with %v", err)
-		}
+		return b.String()
+	}
+	awaitSocket(t, socket, ended)
+	const arguments = `{"text": "hello"}`
+	if got := ask(); !strings.HasPrefix(got, "echo: Repeats.\n") {
+		t.Errorf("got the tools %q, want echo", got)
+	}
+	if got := ask("echo"); !strings.Contains(got, `"text"`) {
+		t.Errorf("got the definition %q, want the argument text", got)
+	}
+	if got, want := ask("echo", arguments), fmt.Sprintf("%s\n-- 1 calls, %d bytes read, %d bytes written\n", "hello", len("hello"), len("echo"+arguments)); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := ask("echo", "no object"); !strings.HasPrefix(got, "error: the arguments are not a JSON object") {
+		t.Errorf("got %q, want an error", got)
+	}
+	if got := ask("end"); !strings.HasPrefix(got, "1 calls,") {
+		t.Errorf("got %q, want the count", got)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("the server ended with %v", err)
 	}
 }
 

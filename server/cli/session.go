@@ -80,6 +80,7 @@ func (s *session) text(ctx context.Context, tool string, arguments json.RawMessa
 func (s *session) ask(ctx context.Context, tool string, arguments json.RawMessage) (result *mcp.CallToolResult, text string, err error) {
 	var request mcp.CallToolRequest
 	request.Params.Name, request.Params.Arguments = tool, arguments
+	request.Params.Meta = mcp.NewMetaFromMap(map[string]any{"pmcp/structured": true})
 	if result, err = s.client.CallTool(ctx, request); err != nil {
 		return nil, "", err
 	}

@@ -62,6 +62,8 @@ type Config struct {
 type Offer struct {
 	Toolsets toolsets `split_words:"true" default:"all" desc:"families of tools to offer: lifecycle, monitoring, logs, errors, groups, mcp"`
 	ReadOnly bool     `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
+
+	StructuredOutput bool `split_words:"true" default:"false" desc:"answers also have a structured form, with schemas; clients may then hide the text"`
 }
 
 // MCPLimits holds the variables PM_MCP_*: the limits of MCP servers that run as processes.
