@@ -1,14 +1,18 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/project"
 )
@@ -29,6 +33,8 @@ type errorResult struct {
 	Category    string `json:"category"`
 	Type        string `json:"type,omitempty"`
 	Message     string `json:"message"`
+	// LatestLine is the line with the message, if it says more.
+	LatestLine string `json:"latest_line,omitempty"`
 	placeResult
 	Stack     []string `json:"stack,omitempty"`
 	Count     int64    `json:"count"`
@@ -98,6 +104,54 @@ func (r *errorResult) shorten(whole bool) {
 	}
 }
 
+// wholeLine returns the line of the latest occurrence of an error, with its message, of at most
+// maxErrorLine bytes. It returns "" if the line says no more than the title or cannot be read.
+func wholeLine(ctx context.Context, log interface {
+	Read(context.Context, logstore.Query) (*logstore.Page, error)
+}, f *logstore.Fault) string {
+	if f.LastLine == 0 || f.IsEnd() {
+		return ""
+	}
+	page, err := log.Read(ctx, logstore.Query{Runs: []int64{f.LastRun}, Before: f.Cursor(), Newest: true, Limit: int(min(f.LastLine-f.FirstLine+1, maxPageLines))})
+	if err != nil {
+		return ""
+	}
+	i := ownLineOf(f, len(page.Lines), func(i int) string { return page.Lines[i].Text })
+	if i < 0 {
+		return ""
+	}
+	text := strings.TrimSpace(page.Lines[i].Text)
+	if title, _, _ := strings.Cut(f.Title(), "\n"); text == title {
+		return ""
+	}
+	return cutAround(text, max(0, strings.Index(text, messageHead(f))), maxErrorLine)
+}
+
+// ownLineOf returns the index of the line, of those of an error, that has its message, or -1.
+func ownLineOf(f *logstore.Fault, lines int, text func(int) string) int {
+	head := messageHead(f)
+	for i := range lines {
+		if head != "" && strings.Contains(text(i), head) {
+			return i
+		}
+	}
+	if lines == 1 && f.FirstLine == f.LastLine {
+		return 0
+	}
+	return -1
+}
+
+// messageHead returns the beginning of the message of an error as its line has it.
+func messageHead(f *logstore.Fault) string {
+	first, _, _ := strings.Cut(f.Message, "\n")
+	return prose.Head(first, 100)
+}
+
+// namesPlace reports whether text has a place: the file and, if it is known, the line.
+func namesPlace(text, file string, line int) bool {
+	return file == "" || strings.Contains(text, file) && (line == 0 || strings.Contains(text, strconv.Itoa(line)))
+}
+
 // minRated is how often an error must have occurred for a rate and a trend.
 const minRated = 10
 
@@ -154,14 +208,14 @@ func (r *errorResult) write(t *answerText) {
 	t.line(", last at %s, cursor %s", r.LastSeen, r.Cursor)
 	var f logstore.Fault
 	f.Type, f.Message = r.Type, r.Message
-	for l := range strings.SplitSeq(f.Title(), "\n") {
-		t.line("  %s", l)
+	stack, text := strings.Join(r.Stack, "\n"), cmp.Or(r.LatestLine, f.Title())
+	if head := messageHead(&f); head == "" || !strings.Contains(stack, head) {
+		for l := range strings.SplitSeq(text, "\n") {
+			t.line("  %s", l)
+		}
 	}
-	if r.File != "" {
-		t.part("  at %s", r.File)
-		t.optPart(":%d", r.Line)
-		t.optPart(":%d", r.Column)
-		t.line("")
+	if !namesPlace(text, r.File, r.Line) && !slices.ContainsFunc(r.Stack, func(l string) bool { return namesPlace(l, r.File, r.Line) }) {
+		t.line("  at %s", r.placeResult)
 	}
 	for _, l := range r.Stack {
 		t.line("  | %s", l)
@@ -187,8 +241,9 @@ type runError struct {
 	placeResult
 	Cursor string `json:"cursor,omitempty"` // just after the error, if its lines are not in the answer
 
-	run, first int64  // the run and the first line of the error
-	after      string // what Cursor is if its lines are not in the answer
+	run, first, last int64  // the run and the lines of the error
+	head             string // the beginning of its message as its line shows it
+	after            string // what Cursor is if its lines are not in the answer
 }
 
 // place sets the cursor of the error for an answer that has the lines of log.
@@ -199,24 +254,33 @@ func (r *runError) place(log *logResult) {
 }
 
 // maxErrorLine bounds the message of a runError, and its file, in bytes.
-const maxErrorLine = 200
+const maxErrorLine = 240
 
 func newRunError(f *logstore.Fault, log *logResult) runError {
 	first, _, _ := strings.Cut(f.Message, "\n")
-	r := runError{ErrorID: f.ID, Type: cutLine(f.Type, maxErrorLine), Message: cutLine(first, maxErrorLine), placeResult: placeResult{cutLine(f.File, maxErrorLine), f.Line, f.Column}, run: f.LastRun, first: f.FirstLine, after: f.Cursor()}
+	r := runError{ErrorID: f.ID, Type: cutLine(f.Type, maxErrorLine), Message: cutLine(first, maxErrorLine), placeResult: placeResult{cutLine(f.File, maxErrorLine), f.Line, f.Column}, run: f.LastRun, first: f.FirstLine, last: f.LastLine, head: line.Visible(messageHead(f)), after: f.Cursor()}
 	r.place(log)
 	return r
 }
 
-// line returns the error on one line, which ends with what the program wrote: "error
-// 7af40fcd7574 at cart.js:3:17: SyntaxError: Unexpected token '='".
-func (r *runError) line() string {
-	var t answerText
-	t.part("error %s", r.ErrorID)
-	if r.File != "" {
-		t.part(" at %s:%d", quoteUnlessPlain(r.File), r.Line)
-		t.optPart(":%d", r.Column)
+// String returns the place as FILE:LINE:COLUMN, without what is not known.
+func (r placeResult) String() string {
+	if r.File == "" {
+		return ""
 	}
+	var t answerText
+	t.part("%s", quoteUnlessPlain(r.File))
+	t.optPart(":%d", r.Line)
+	t.optPart(":%d", r.Column)
+	return t.l.String()
+}
+
+// text returns the error on one line, which ends with what the program wrote: "error at
+// cart.js:3:17: SyntaxError: Unexpected token '='".
+func (r *runError) text() string {
+	var t answerText
+	t.part("error")
+	t.optPart(" at %s", r.placeResult.String())
 	t.optPart(", get_logs before: %s", r.Cursor)
 	var f logstore.Fault
 	f.Type, f.Message = r.Type, r.Message
@@ -231,18 +295,50 @@ type runErrors struct {
 	reported map[string]time.Time // when each error that the answer has, in whatever form, was last seen, by id
 }
 
-// errorLines returns the errors for a text, one a line. If failed is set, the first is
-// labelled: it is what a person would name as the cause.
-func errorLines(errors []runError, failed bool) []string {
-	var lines []string
+// withErrors returns the lines of an action's answer as they stand in its text, and the
+// errors that none of them shows, one a line. In front of a line with the message of an error
+// stands what is known beyond it: the place, if no line of the error has it, and, if failed is
+// set, which one of several is the first, the one that a person would name as the cause.
+func (r *logResult) withErrors(errors []runError, failed bool) (lines, others []string) {
+	marks := make([]string, len(r.Lines))
 	for i := range errors {
-		label := ""
-		if failed && i == 0 {
-			label = "first "
+		e, first := &errors[i], ""
+		if failed && i == 0 && len(errors) > 1 {
+			first = "first "
 		}
-		lines = append(lines, label+errors[i].line())
+		at, placed := r.find(e)
+		switch {
+		case at < 0:
+			others = append(others, first+e.text())
+		case first != "" && placed:
+			marks[at] = "first error "
+		case !placed:
+			marks[at] = first + "error at " + e.placeResult.String() + " "
+		}
 	}
-	return lines
+	for i, l := range r.Lines {
+		if !ownLine.MatchString(l) {
+			l = marks[i] + outputMark + l
+		}
+		lines = append(lines, l)
+	}
+	return lines, others
+}
+
+// find returns the index of the line that shows the message of e, or -1, and reports whether
+// the lines that show e name its place.
+func (r *logResult) find(e *runError) (at int, placed bool) {
+	at, placed = -1, e.File == ""
+	for i, ref := range r.refs {
+		if ref.run != e.run || ref.last < e.first || ref.first > e.last {
+			continue
+		}
+		placed = placed || namesPlace(r.Lines[i], e.File, e.Line)
+		if at < 0 && (e.first == e.last || e.head != "" && strings.Contains(r.Lines[i], e.head)) {
+			at = i
+		}
+	}
+	return at, placed
 }
 
 // findRunErrors returns the errors of a run for an answer that has the given lines of it:

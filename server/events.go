@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/process/prose"
-	"pmcp/server/args"
 	"pmcp/server/project"
 )
 
@@ -42,12 +42,15 @@ type event struct {
 	runID int64
 	stage stage  // how far the run has come; 0 for events that do not change it, such as health
 	fault string // id of the error that the event reports; "" for other events
+	back  bool   // that error was marked as resolved
 	lines span   // the lines of that error
-	text  string // one line; any output of the process in it is quoted
+	text  string // one line, without quote
+	// quote is output of the process, quoted: the error that the event reports, or the one
+	// that the run ended with, whose id is why.
+	quote, why string
 
-	output bool // text quotes output of the process
-	stored bool // the server that runs the process has stored it
-	again
+	restarted bool // the run follows another one, by the restart policy
+	stored    bool // the server that runs the process has stored it
 
 	relayed map[string]any // the params of an MCP server's notification, which is no event of its own; else nil
 	method  mcp.MCPMethod  // of that notification; "" for a log message
@@ -57,14 +60,16 @@ type event struct {
 // error is not in the output.
 type span struct{ first, last int64 }
 
-// again is what lets an answer shorten the events of a process that ends with the same
-// error again and again. The zero value belongs to an event that is told as it is.
-type again struct {
-	head      string // text before the error
-	cause     string // the error that the run ended with, in text; "" if only its end is known
-	why       string // id of that error; "" if that is unknown
-	news      string // for an error: "new error" or "resolved error is back"
-	restarted bool   // the run follows another one, by the restart policy
+// String returns the event as one line.
+func (e *event) String() string {
+	switch {
+	case e.quote == "":
+		return e.text
+	case e.fault != "":
+		return e.text + ": " + e.quote
+	default:
+		return e.text + "; " + e.quote
+	}
 }
 
 // stage is how far a run has come.
@@ -121,13 +126,10 @@ type answerReport struct {
 
 // includes reports whether the answer has already reported e. That is so if e
 // happened during the call, to the same run, and is no later stage than the
-// reported one, or if e is about an error in the answer. An event about another
-// error is included only if the answer shows what went wrong in the run. An answer
-// that shows that of a run that has ended includes also an earlier event of the end.
+// reported one. An event about an error is included only if the answer shows what
+// went wrong in the run. An answer that shows that of a run that has ended includes
+// also an earlier event of the end.
 func (c answerReport) includes(e *event) bool {
-	if seen, ok := c.errors[e.fault]; ok && c.name == e.name && !e.at.After(seen) {
-		return true
-	}
 	if e.fault != "" && !c.faults {
 		return false
 	}
@@ -156,7 +158,7 @@ type eventLog struct {
 	dropped  int                       // number of events that were dropped because pending was full
 	last     map[string]process.Status // keyed by process name, as last seen; written only by the goroutine of the process feed
 	shown    []project.ShownLines      // what the last answers showed, at most maxShown of them
-	named    map[string]event          // last event of an error that an answer told, keyed by process name
+	told     map[string]toldErrors     // the errors that answers and events have reported, keyed by process name
 	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
 	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
 	kept     map[string]keptRun        // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
@@ -168,7 +170,7 @@ func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Man
 	processes := manager.Watch()
 	l := &eventLog{
 		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
-		last: make(map[string]process.Status), answered: make(map[string]answerReport), named: make(map[string]event), cutOff: make(map[string]int64),
+		last: make(map[string]process.Status), answered: make(map[string]answerReport), told: make(map[string]toldErrors), cutOff: make(map[string]int64),
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.handleChange(processes, c) }) })
@@ -215,13 +217,11 @@ func (l *eventLog) addError(f *logstore.Fault, back, stored bool) {
 	if back {
 		what = "resolved error is back"
 	}
-	text := fmt.Sprintf("%s (run %d): %s %s: %s%s", f.Name, f.RunNumber, what, f.ID, quoteFirstLine(f.Title()), atFile(f.File, f.Line))
 	l.add(event{
 		at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
 		stage: stageEnded, // see reported.faults
-		fault: f.ID, lines: linesOf(f),
-		text: text + "; get_logs before: " + f.Cursor(), output: true, stored: stored,
-		again: again{news: what},
+		fault: f.ID, back: back, lines: linesOf(f),
+		text: fmt.Sprintf("%s (run %d): %s", f.Name, f.RunNumber, what), quote: l.quoteError(f), stored: stored,
 	})
 	l.onChange(f.Name)
 }
@@ -234,10 +234,28 @@ func linesOf(f *logstore.Fault) span {
 	return span{f.FirstLine, f.LastLine}
 }
 
-// quoteFirstLine returns at most 80 bytes of the first line of message, quoted.
-func quoteFirstLine(message string) string {
-	line, _, _ := strings.Cut(message, "\n")
-	return quoteShortened(line, 80)
+// quoteError returns an error for an event, quoted: its whole line if that says more than
+// the message, and the place if it is not there.
+func (l *eventLog) quoteError(f *logstore.Fault) string {
+	if whole := wholeLine(l.ctx, l.store, f); whole != "" {
+		return strconv.Quote(whole) + missingPlace(whole, f)
+	}
+	return quoteTitle(f)
+}
+
+// quoteTitle returns the first line of the title of an error, quoted, and its place.
+func quoteTitle(f *logstore.Fault) string {
+	title, _, _ := strings.Cut(f.Title(), "\n")
+	return quoteShortened(title, maxErrorLine) + missingPlace(title, f)
+}
+
+// missingPlace returns the place of an error as " at FILE:LINE", or "" if the text has it or
+// it is not known.
+func missingPlace(text string, f *logstore.Fault) string {
+	if namesPlace(text, f.File, f.Line) {
+		return ""
+	}
+	return atFile(f.File, f.Line)
 }
 
 // handleChange reports one change. After a gap in the feed it reports every end of
@@ -293,7 +311,7 @@ func (l *eventLog) addProcessEvents(c process.Change) {
 		delete(l.last, name)
 		delete(l.answered, name)
 		delete(l.cutOff, name)
-		delete(l.named, name)
+		delete(l.told, name)
 	} else {
 		l.last[name] = *st
 	}
@@ -322,7 +340,7 @@ func processEvents(was, st *process.Status, from process.State) []event {
 		add(mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
 	case st.State == process.Running && from == process.Starting && st.Restarts > 0:
 		add(mcp.LoggingLevelNotice, now, "%s was restarted %s", name, restartCause(was))
-		events[0].restarted = true
+		events[len(events)-1].restarted = true
 	}
 	if st.Ready != nil && *st.Ready && !strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix) && (was.RunID != st.RunID || was.Ready == nil || !*was.Ready) {
 		add(mcp.LoggingLevelInfo, now, "%s became ready", name)
@@ -344,7 +362,7 @@ func endOf(st *process.Status, ended bool) (level mcp.LoggingLevel, text string)
 	case st.State == process.Backoff && st.NextRetry.IsZero(): // of another server
 		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts", st.Exit)
 	case st.State == process.Backoff:
-		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts at %s", st.Exit, args.FormatTime(st.NextRetry))
+		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts at %s", st.Exit, clockTime(st.NextRetry))
 	}
 	return level, ""
 }
@@ -364,23 +382,16 @@ func restartCause(was *process.Status) string {
 	}
 }
 
-// addEndDetails adds to the event of a run's end the error that the run ended with,
-// the position of that error, and the cursor just after the last line of the run:
-// reading backwards from the cursor shows all of the error. addEndDetails must not
-// block: the feed would fall behind.
+// addEndDetails adds to the event of a run's end the error that the run ended with. It must
+// not block: the feed would fall behind.
 func (l *eventLog) addEndDetails(c *process.Change, e *event) {
 	st := &c.Status
 	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed {
 		return
 	}
-	e.head = e.text
 	f := l.store.WhyEnded(st.RunID)
 	if e.why = f.ID; f.Message != "" {
-		e.cause, e.output = "; "+quoteFirstLine(f.Title())+atFile(f.File, f.Line), true
-		e.text += e.cause
-	}
-	if cursor := l.store.EndOfRun(st.RunID); cursor != "" {
-		e.text += "; get_logs before: " + cursor
+		e.quote = quoteTitle(&f)
 	}
 }
 
@@ -454,12 +465,12 @@ func (l *eventLog) setStorage(state, reason string) {
 // add saves e in the store, for later sessions. It also keeps e for the next
 // answer, unless the last answer has already reported e.
 func (l *eventLog) add(e event) {
-	for _, s := range []*string{&e.text, &e.head, &e.cause} {
+	for _, s := range []*string{&e.text, &e.quote} {
 		*s = line.Visible(l.mask.Text(*s))
 	}
 	l.onEvent(e)
 	if e.name != "" && !e.stored {
-		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.text)
+		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.String())
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -473,10 +484,10 @@ func (l *eventLog) add(e event) {
 	}
 }
 
-// isToldLocked reports whether an answer has reported e, or shows all lines of the error
-// that e is about.
+// isToldLocked reports whether an answer has reported e or the error that e is about, or
+// shows all lines of that error.
 func (l *eventLog) isToldLocked(e *event) bool {
-	return l.answered[e.name].includes(e) || e.lines.last > 0 && slices.ContainsFunc(l.shown, func(s project.ShownLines) bool {
+	return l.told[e.name].includes(e) || l.answered[e.name].includes(e) || e.lines.last > 0 && slices.ContainsFunc(l.shown, func(s project.ShownLines) bool {
 		return s.Run == e.runID && s.First <= e.lines.first && e.lines.last <= s.Last
 	})
 }

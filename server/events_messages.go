@@ -158,11 +158,11 @@ func logMessage(e event) map[string]any {
 	if e.relayed != nil {
 		return e.relayed
 	}
-	data := map[string]any{"message": e.text, "at": args.FormatTime(e.at)}
+	data := map[string]any{"message": e.String(), "at": args.FormatTime(e.at)}
 	if e.name != "" {
 		data["process"], data["run"] = e.name, e.run
 	}
-	if e.output {
+	if e.quote != "" {
 		data["notice"] = outputNotice
 	}
 	return map[string]any{"level": e.level, "logger": "pmcp", "data": data}

@@ -28,8 +28,8 @@ func TestEventIsReportedOnce(t *testing.T) {
 	s.fail()
 	data, text := s.do("list_processes", nil)
 	events, _ := data["events"].([]any)
-	crash := regexp.MustCompile(`job \(run 1\) crashed: exit code 3, ended by self; (new error [0-9a-f]{12}: )?"oh"; get_logs before: `) // the error may come later
-	if len(events) == 0 || !crash.MatchString(fmt.Sprint(events...)) ||
+	crash := regexp.MustCompile(`^\d\d:\d\d:\d\d job \(run 1\) crashed: exit code 3, ended by self; "oh"$`)
+	if len(events) != 1 || !crash.MatchString(fmt.Sprint(events...)) ||
 		!strings.Contains(text, "events since the last answer:\n") || !strings.Contains(text, "job (run 1) crashed") {
 		t.Errorf("got events %v in\n%s\nwant the crash of job", events, text)
 	}
@@ -43,14 +43,15 @@ func TestEventIsReportedOnce(t *testing.T) {
 	}
 }
 
-// TestRepeatedCrashNamesError checks that the event of a second crash names the
-// error that caused it and the error's place, although this kind of error is no
-// longer new.
-func TestRepeatedCrashNamesError(t *testing.T) {
+// TestRepeatedCrashNamesSameError checks that the event of a second crash does not
+// repeat the error, which the event of the first has quoted with its place.
+func TestRepeatedCrashNamesSameError(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+`printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`)
 	s.fail()
-	s.do("list_processes", nil)
+	if _, text := s.do("list_processes", nil); !strings.Contains(text, `job (run 1) crashed: exit code 1, ended by self; "TypeError: no such thing" at /src/app.js:3`) {
+		t.Errorf("got\n%s\nwant the error and its place", text)
+	}
 	stdiotest.NoErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
 	s.do("start_process", map[string]any{"name": "job"})
 	stdiotest.NoErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
@@ -58,7 +59,7 @@ func TestRepeatedCrashNamesError(t *testing.T) {
 		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 2) crashed")
 	})
 	_, text := s.do("list_processes", nil)
-	if want := `job (run 2) crashed: exit code 1, ended by self; "TypeError: no such thing" at /src/app.js:3; get_logs before: `; !strings.Contains(text, want) {
+	if want := `job (run 2) crashed: exit code 1, ended by self; same error`; !strings.Contains(text, want) {
 		t.Errorf("got\n%s\nwant %q in it", text, want)
 	}
 }
@@ -100,7 +101,7 @@ func (l *eventLog) peek() (texts []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.pending {
-		texts = append(texts, e.text)
+		texts = append(texts, e.String())
 	}
 	return texts
 }
@@ -128,7 +129,7 @@ func bareLog(t *testing.T) (l *eventLog, logged *[]event) {
 	logged = new([]event)
 	return &eventLog{
 		store: project.NewStore(store, ""), storage: logstore.StateOK, onChange: func(string) {}, onEvent: func(e event) { *logged = append(*logged, e) },
-		last: map[string]process.Status{}, answered: map[string]answerReport{}, named: map[string]event{},
+		last: map[string]process.Status{}, answered: map[string]answerReport{}, told: map[string]toldErrors{}, cutOff: map[string]int64{},
 	}, logged
 }
 
@@ -173,7 +174,8 @@ func TestEventsThatAnswerReportedAreDropped(t *testing.T) {
 		{"unhealthy", stageEnded, event{at: during, name: "web", run: 2}, false},
 		{"an error that it shows", stageStarted, event{at: before, name: "web", run: 2, stage: stageEnded, fault: "e1"}, true},
 		{"another error", stageStarted, event{at: before, name: "web", run: 2, stage: stageEnded, fault: "e2"}, false},
-		{"the error once more, later", stageStarted, event{at: during.Add(1), name: "web", run: 2, stage: stageEnded, fault: "e1"}, false},
+		{"that error is back later", stageStarted, event{at: during.Add(1), name: "web", run: 2, stage: stageEnded, fault: "e1", back: true}, false},
+		{"that error, in a later run", stageStarted, event{at: during.Add(1), name: "web", run: 3, stage: stageEnded, fault: "e1"}, true},
 	} {
 		for order, late := range map[string]bool{"in time": false, "late": true} {
 			l, _ := bareLog(t)

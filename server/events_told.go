@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -25,6 +24,12 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range about {
+		for id, seen := range t.errors {
+			l.setToldLocked(t.name, id, seen)
+		}
+		if t.stage == 0 { // only its errors are reported
+			continue
+		}
 		l.answered[t.name] = answerReport{t, began}
 		if run := l.cutOff[t.name]; t.stage == stageEnded && run != 0 { // the event is older than the call, but the answer reports it
 			l.pending = slices.DeleteFunc(l.pending, func(e event) bool { return e.runID == run && e.stage == stageEnded && e.fault == "" })
@@ -40,9 +45,9 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 	l.shown = l.shown[max(0, len(l.shown)-maxShown):]
 	slices.SortStableFunc(l.pending, func(a, b event) int { return a.at.Compare(b.at) }) // pending is not sorted, because several feeds add events
 	events := slices.DeleteFunc(l.pending, func(e event) bool { return l.isToldLocked(&e) })
-	for _, e := range shortenLoops(l.omitNamedLocked(events)) {
-		n.texts = append(n.texts, args.FormatTime(e.at)+" "+e.text)
-		n.output = n.output || e.output
+	for _, e := range l.foldLocked(events) {
+		n.texts = append(n.texts, clockTime(e.at)+" "+e.String())
+		n.output = n.output || e.quote != ""
 	}
 	n.bound(eventsMaxBytes, l.dropped)
 	l.pending, l.dropped = nil, 0
@@ -98,80 +103,78 @@ func (n *pendingEvents) bound(room, dropped int) {
 	}
 }
 
-// omitNamedLocked returns the events, which an answer is to tell, with the id in place of
-// an error that an earlier answer named as new in the same run, before that run ended, or
-// that the last answer about the process shows.
-func (l *eventLog) omitNamedLocked(events []event) []event {
-	for i := range events {
-		e := &events[i]
-		word, told := "error ", l.named[e.name]
-		isNamed := told.fault == e.why && told.runID == e.runID
-		if _, shown := l.answered[e.name].errors[e.why]; shown && !isNamed {
-			word, isNamed = "same error ", true
-		}
-		if e.why != "" && isNamed {
-			e.text, e.output = e.head+"; "+word+e.why+strings.TrimPrefix(e.text, e.head+e.cause), false
-			e.cause = ""
-		}
+// toldErrors are the errors of a process that the client has been told of. The zero value is
+// ready to use.
+type toldErrors struct {
+	seen   map[string]time.Time // when each of them had last occurred, by id
+	latest string               // the id of the one that was told last
+}
+
+// maxTold bounds how many errors of a process are remembered as told.
+const maxTold = 1000
+
+// includes reports whether e is about an error that the client has been told of, and not one
+// that is back since.
+func (t toldErrors) includes(e *event) bool {
+	seen, ok := t.seen[e.fault]
+	return ok && (!e.back || !e.at.After(seen))
+}
+
+// setToldLocked records that the client has been told of an error that last occurred at seen.
+func (l *eventLog) setToldLocked(name, id string, seen time.Time) {
+	t := l.told[name]
+	if t.seen == nil || len(t.seen) >= maxTold {
+		t.seen = make(map[string]time.Time)
 	}
-	for _, e := range events {
+	if !seen.Before(t.seen[id]) {
+		t.seen[id] = seen
+	}
+	if !seen.Before(t.seen[t.latest]) {
+		t.latest = id
+	}
+	l.told[name] = t
+}
+
+// foldLocked returns the events, oldest first, without what they repeat: an error that a run
+// ended with is part of the event of that end; ends of a process with the same error are one
+// event, the last, with their number; a restart is left out if a later end shows it; and what
+// was told last is not quoted again.
+func (l *eventLog) foldLocked(events []event) (folded []event) {
+	type end struct{ name, why string }
+	runs := make(map[end]int)
+	ended := make(map[string]bool) // by name: a later event is an end
+	for i, e := range slices.Backward(events) {
 		if e.fault != "" {
-			l.named[e.name] = e
+			at := slices.IndexFunc(events, func(end event) bool { return end.name == e.name && end.runID == e.runID && end.why == e.fault })
+			if at >= 0 {
+				continue
+			}
+		} else if e.restarted && ended[e.name] {
+			continue
+		}
+		if e.why != "" {
+			ended[e.name] = true
+			same := end{e.name, e.why}
+			if runs[same]++; runs[same] > 1 {
+				continue
+			}
+		}
+		folded = append(folded, events[i])
+	}
+	slices.Reverse(folded)
+	for i := range folded {
+		e := &folded[i]
+		if e.why != "" && l.told[e.name].latest == e.why {
+			e.text, e.quote = e.text+"; same error", ""
+		}
+		if n := runs[end{e.name, e.why}]; n > 1 {
+			e.text += fmt.Sprintf(" (%d runs)", n)
+		}
+		if id := cmp.Or(e.fault, e.why); id != "" {
+			l.setToldLocked(e.name, id, e.at)
 		}
 	}
-	return events
-}
-
-// shortenLoops returns the events, oldest first, without what they repeat: a new error
-// is named in the event of the end that it caused; an error that the last end of the
-// process had too is not told again, and such ends are one event with their number; a
-// restart is not told if the event of a later end shows it.
-func shortenLoops(events []event) (short []event) {
-	joinNewErrors(events)
-	type loop struct {
-		why string // the error that was told
-		at  int    // index in short of the event "same error"; -1: none
-		n   int    // the ends that this event stands for
-	}
-	loops := make(map[string]*loop) // keyed by process name
-	for i, e := range events {
-		seen := loops[e.name]
-		switch {
-		case e.text == "", e.restarted && seen != nil && slices.ContainsFunc(events[i+1:], func(later event) bool { return later.name == e.name && later.why != "" }):
-		case e.why == "":
-			short = append(short, e)
-		case seen == nil || seen.why != e.why:
-			loops[e.name] = &loop{why: e.why, at: -1}
-			short = append(short, e)
-		default:
-			if seen.at >= 0 {
-				short[seen.at].text = ""
-			}
-			seen.n++
-			e.text, e.output, seen.at = e.head+"; same error", false, len(short)
-			if seen.n > 1 {
-				e.text += fmt.Sprintf(", %d times", seen.n)
-			}
-			short = append(short, e)
-		}
-	}
-	return slices.DeleteFunc(short, func(e event) bool { return e.text == "" })
-}
-
-// joinNewErrors joins the event of a new error to the event of the end that the error
-// caused, and empties the text of the former.
-func joinNewErrors(events []event) {
-	for i := range events {
-		e := &events[i]
-		end := slices.IndexFunc(events, func(end event) bool { return e.fault != "" && end.why == e.fault && end.runID == e.runID })
-		if end >= 0 && events[end].name == e.name {
-			if head, cause := events[end].head, events[end].cause; cause != "" { // otherwise the error is only the end
-				rest := strings.TrimPrefix(events[end].text, head+cause)
-				events[end].text = head + "; " + e.news + " " + e.fault + ": " + strings.TrimPrefix(cause, "; ") + rest
-			}
-			e.text = ""
-		}
-	}
+	return folded
 }
 
 // pendingEvents are the events that an answer reports in addition to what the call
@@ -417,15 +420,10 @@ func (l *eventLog) addKeptEvents(run *project.Run, was process.Status) {
 
 // addKeptEnd is addEndDetails for a run of another server.
 func (l *eventLog) addKeptEnd(run *project.Run, e *event) {
-	e.head = e.text
 	if faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Runs: []int64{run.RunID}, Limit: maxEvents, SkipFlush: true}); err == nil && len(faults) > 0 {
 		logstore.SortByCause(faults)
 		if f := &faults[0]; !f.IsEnd() {
-			e.why, e.cause, e.output = f.ID, "; "+quoteFirstLine(f.Title())+atFile(f.File, f.Line), true
-			e.text += e.cause
+			e.why, e.quote = f.ID, quoteTitle(f)
 		}
-	}
-	if page, err := l.store.Read(l.ctx, logstore.Query{Runs: []int64{run.RunID}, Newest: true, Limit: 1}); err == nil && len(page.Lines) > 0 {
-		e.text += "; get_logs before: " + page.Next()
 	}
 }

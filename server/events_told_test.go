@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -200,43 +201,40 @@ func TestCrashLoopIsToldOnce(t *testing.T) {
 	})
 	data, text := s.do("list_processes", nil)
 	events := fmt.Sprint(data["events"])
-	if strings.Count(events, "no such thing") != 1 || !strings.Contains(events, `; new error `) || !strings.Contains(events, "; same error, 2 times") ||
-		len(data["events"].([]any)) != 2 || !strings.Contains(text, `: "TypeError: no such thing" at /src/app.js:3; get_logs before: `) {
-		t.Errorf("got\n%s\nwant the first end with its error, and the last with the count", text)
+	if strings.Count(events, "no such thing") != 1 || len(data["events"].([]any)) != 1 || !strings.Contains(text, `job (run 3) failed: `) ||
+		!strings.Contains(text, ` (3 runs); "TypeError: no such thing" at /src/app.js:3`) {
+		t.Errorf("got\n%s\nwant one event of the last end with the error and the count", text)
 	}
 }
 
-// TestShortenedEvents checks what is left out of the events of an answer.
-func TestShortenedEvents(t *testing.T) {
+// TestEventsOfOneAnswerAreFolded checks what is left out of the events of an answer.
+func TestEventsOfOneAnswerAreFolded(t *testing.T) {
+	at := time.Now()
 	end := func(name string, run int, why string) event {
-		head := fmt.Sprintf("%s (run %d) ended", name, run)
-		cause := fmt.Sprintf(`; "%s"`, why)
-		return event{name: name, run: run, runID: int64(run), text: head + cause + "; cursor", output: true, again: again{head: head, cause: cause, why: why}}
+		return event{at: at, name: name, run: run, runID: int64(run), text: fmt.Sprintf("%s (run %d) ended", name, run), quote: strconv.Quote(why), why: why}
 	}
 	restart := func(name string, run int) event {
-		return event{name: name, run: run, runID: int64(run), text: fmt.Sprintf("%s (run %d) was restarted", name, run), again: again{restarted: true}}
+		return event{at: at, name: name, run: run, runID: int64(run), text: fmt.Sprintf("%s (run %d) was restarted", name, run), restarted: true}
 	}
 	news := func(name string, run int, id string) event {
-		return event{name: name, run: run, runID: int64(run), fault: id, text: "new " + id, again: again{news: "new error"}}
+		return event{at: at, name: name, run: run, runID: int64(run), fault: id, text: "new error", quote: strconv.Quote(id)}
 	}
 	for what, c := range map[string]struct {
 		events []event
 		want   []string
 	}{
-		"another error":      {[]event{end("a", 1, "x"), restart("a", 2), end("a", 2, "y")}, []string{`a (run 1) ended; "x"; cursor`, `a (run 2) ended; "y"; cursor`}},
-		"the last restart":   {[]event{end("a", 1, "x"), restart("a", 2)}, []string{`a (run 1) ended; "x"; cursor`, "a (run 2) was restarted"}},
-		"only a restart":     {[]event{restart("a", 2), end("a", 2, "x")}, []string{"a (run 2) was restarted", `a (run 2) ended; "x"; cursor`}},
-		"two processes":      {[]event{end("a", 1, "x"), end("b", 1, "x"), end("a", 2, "x")}, []string{`a (run 1) ended; "x"; cursor`, `b (run 1) ended; "x"; cursor`, "a (run 2) ended; same error"}},
-		"a new error":        {[]event{news("a", 1, "x"), end("a", 1, "x"), news("a", 1, "y")}, []string{`a (run 1) ended; new error x: "x"; cursor`, "new y"}},
-		"of another process": {[]event{news("b", 1, "x"), end("a", 1, "x")}, []string{"new x", `a (run 1) ended; "x"; cursor`}},
-		"of another run":     {[]event{news("a", 1, "x"), end("a", 2, "x")}, []string{"new x", `a (run 2) ended; "x"; cursor`}},
+		"another error":      {[]event{end("a", 1, "x"), restart("a", 2), end("a", 2, "y")}, []string{`a (run 1) ended; "x"`, `a (run 2) ended; "y"`}},
+		"the last restart":   {[]event{end("a", 1, "x"), restart("a", 2)}, []string{`a (run 1) ended; "x"`, "a (run 2) was restarted"}},
+		"only a restart":     {[]event{restart("a", 2), end("a", 2, "x")}, []string{`a (run 2) ended; "x"`}},
+		"two processes":      {[]event{end("a", 1, "x"), end("b", 1, "x"), end("a", 2, "x")}, []string{`b (run 1) ended; "x"`, `a (run 2) ended (2 runs); "x"`}},
+		"a new error":        {[]event{news("a", 1, "x"), end("a", 1, "x"), news("a", 1, "y")}, []string{`a (run 1) ended; "x"`, `new error: "y"`}},
+		"of another process": {[]event{news("b", 1, "x"), end("a", 1, "x")}, []string{`new error: "x"`, `a (run 1) ended; "x"`}},
+		"of another run":     {[]event{news("a", 1, "x"), end("a", 2, "x")}, []string{`new error: "x"`, "a (run 2) ended; same error"}},
 	} {
+		l, _ := bareLog(t)
 		var got []string
-		for _, e := range shortenLoops(c.events) {
-			got = append(got, e.text)
-			if e.output != strings.Contains(e.text, `"`) {
-				t.Errorf("%s: %q: got output %v", what, e.text, e.output)
-			}
+		for _, e := range l.foldLocked(c.events) {
+			got = append(got, e.String())
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", what, got, c.want)
@@ -299,35 +297,45 @@ func TestErrorInShownLinesIsNoEvent(t *testing.T) {
 	}
 }
 
-// TestErrorOfEarlierAnswerIsNamedByID checks that the end of a run names by its id alone an
-// error that an earlier answer told as new in this run, and in full one of another run.
-func TestErrorOfEarlierAnswerIsNamedByID(t *testing.T) {
-	for run, want := range map[int64]string{7: "web ended; error e1; cursor", 8: `web ended; "oh"; cursor`} {
+// TestToldErrorIsNotToldAgain checks that an error that an answer or an event has shown is no
+// new error in a later run, that the end of a run names it as the same, and that it is told
+// again once it is back after it was resolved.
+func TestToldErrorIsNotToldAgain(t *testing.T) {
+	start := time.Now()
+	shown := []reported{{name: "web", errors: map[string]time.Time{"e1": start}}}
+	news := event{at: start, name: "web", runID: 7, fault: "e1", text: "new error", quote: `"oh"`}
+	for what, tell := range map[string]func(*eventLog){
+		"an answer": func(l *eventLog) { l.drain(start, shown) },
+		"an event":  func(l *eventLog) { l.add(news); l.drain(start, nil) },
+	} {
 		l, _ := bareLog(t)
-		l.add(event{at: time.Now(), name: "web", runID: 7, fault: "e1", text: `new error e1: "oh"`})
-		l.drain(time.Now(), nil)
-		l.add(event{at: time.Now(), name: "web", runID: run, text: `web ended; "oh"; cursor`, output: true, again: again{head: "web ended", cause: `; "oh"`, why: "e1"}})
-		if got := l.drain(time.Now(), nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], " "+want) {
-			t.Errorf("run %d: got %q, want %q", run, got, want)
+		tell(l)
+		later := news
+		later.at, later.runID = start.Add(time.Second), 8
+		l.add(later)
+		l.add(event{at: later.at, name: "web", runID: 8, text: "web ended", quote: `"oh"`, why: "e1"})
+		got := l.drain(later.at, nil)
+		if len(got.texts) != 1 || !strings.HasSuffix(got.texts[0], " web ended; same error") || got.output {
+			t.Errorf("after %s: got %q, output %t; want the end without the error", what, got.texts, got.output)
 		}
-		l.drain(time.Now(), []reported{{name: "web", run: 8, errors: map[string]time.Time{"e1": time.Now()}}})
-		l.add(event{at: time.Now(), name: "web", runID: 9, text: `web ended; "oh"; cursor`, output: true, again: again{head: "web ended", cause: `; "oh"`, why: "e1"}})
-		if got := l.drain(time.Now(), nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], " web ended; same error e1; cursor") {
-			t.Errorf("after an answer with the error: got %q, want its id", got)
+		later.at, later.back, later.text = start.Add(time.Minute), true, "resolved error is back"
+		l.add(later)
+		if got := l.drain(later.at, nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], ` resolved error is back: "oh"`) {
+			t.Errorf("after %s: got %q, want the error that is back", what, got)
 		}
 	}
 }
 
-// TestReturnedErrorInAnswerIsNamedOnce checks that the end of a run whose error an answer has shown is one
-// event without output, if the error is back after it was resolved.
-func TestReturnedErrorInAnswerIsNamedOnce(t *testing.T) {
-	l, _ := bareLog(t)
-	l.drain(time.Now(), []reported{{name: "web", run: 1, errors: map[string]time.Time{"e1": time.Now()}}})
-	l.add(event{at: time.Now(), name: "web", runID: 2, fault: "e1", text: `resolved error is back e1: "oh"`, output: true, again: again{news: "resolved error is back"}})
-	l.add(event{at: time.Now(), name: "web", runID: 2, text: `web ended; "oh"; cursor`, output: true, again: again{head: "web ended", cause: `; "oh"`, why: "e1"}})
-	got := l.drain(time.Now(), nil)
-	if len(got.texts) != 1 || !strings.HasSuffix(got.texts[0], " web ended; same error e1; cursor") || got.output {
-		t.Errorf("got %q, output %t, want the id of the error once and no output", got.texts, got.output)
+// TestListedErrorsAreNoEvents checks that get_errors is not followed by events of the errors
+// that it lists.
+func TestListedErrorsAreNoEvents(t *testing.T) {
+	s := hello(t)
+	s.script("web", traceback+"echo up; exec sleep 100", "ready", map[string]any{"log": "up"}, "lines", 1)
+	if _, text := s.do("get_errors", map[string]any{"process": "web"}); strings.Count(text, "KeyError: 42") != 1 || strings.Contains(text, "new error") {
+		t.Errorf("got\n%s\nwant the error once", text)
+	}
+	if _, text := s.do("list_processes", nil); strings.Contains(text, "new error") {
+		t.Errorf("got\n%s\nwant no event of the listed error", text)
 	}
 }
 

@@ -96,12 +96,13 @@ var hostileNames = []string{"talker", "crasher", "docs"}
 // included.
 func TestToolAnswersAreNotForged(t *testing.T) {
 	s := hostile(t)
-	first := s.ask("tools/call", map[string]any{"name": "get_errors", "arguments": map[string]any{"process": "crasher"}})
-	checkText(t, "get_errors", first.Text())
-	checkNotice(t, "get_errors", first.Result["structuredContent"].(map[string]any))
-	if _, events, _ := strings.Cut(first.Text(), "\nevents since the last answer:\n"); !strings.Contains(events, "PRINTED") {
-		t.Errorf("got no events that quote output in\n%s\nwant some", first.Text())
+	data, text := s.do("list_groups", nil)
+	checkText(t, "list_groups", text)
+	checkNotice(t, "list_groups", data)
+	if _, events, _ := strings.Cut(text, "\nevents since the last answer:\n"); !strings.Contains(events, "PRINTED") {
+		t.Errorf("got no events that quote output in\n%s\nwant some", text)
 	}
+	first := s.ask("tools/call", map[string]any{"name": "get_errors", "arguments": map[string]any{"process": "crasher"}})
 	errorID := first.Result["structuredContent"].(map[string]any)["errors"].([]any)[0].(map[string]any)["error_id"]
 	// Answers may report pending events, so checkText also checks the events.
 	all := tools()

@@ -64,8 +64,13 @@ type logResult struct {
 	shown   int    // how many lines of the page Lines represents, including each folded repeat
 	source  logSource
 
+	refs []lineRef            // what each of Lines shows
 	seen []project.ShownLines // what Lines shows of each run
 }
+
+// A lineRef is what a line of an answer shows: these lines of a run. The zero value belongs to
+// a line that is not output.
+type lineRef struct{ run, first, last int64 }
 
 // showed returns what the answer shows of each run, to move the positions of the
 // connection.
@@ -155,13 +160,14 @@ func (v logView) render(p *logstore.Page) logResult {
 	first, last := -1, -1
 	for _, l := range kept {
 		if l.separator != "" && (l.head || first < 0) {
-			r.Lines = append(r.Lines, l.separator)
+			r.Lines, r.refs = append(r.Lines, l.separator), append(r.refs, lineRef{})
 		}
 		if first < 0 && l.lead != "" {
 			l.text = l.lead
 		}
-		r.Lines = append(r.Lines, l.text)
+		r.Lines, r.refs = append(r.Lines, l.text), append(r.refs, lineRef{})
 		if l.first >= 0 {
+			r.refs[len(r.refs)-1] = lineRef{p.Lines[l.first].Run, p.Lines[l.first].Number, p.Lines[l.last].Number}
 			r.shown += l.last - l.first + 1
 			last = l.last
 			r.addSeen(p.Lines[l.first : l.last+1])
@@ -361,13 +367,8 @@ func (r *logResult) texts() []string {
 	if r.source.view.action == 0 {
 		return r.Lines
 	}
-	marked := make([]string, len(r.Lines))
-	for i, l := range r.Lines {
-		if marked[i] = l; !ownLine.MatchString(l) {
-			marked[i] = outputMark + l
-		}
-	}
-	return marked
+	lines, _ := r.withErrors(nil, false)
+	return lines
 }
 
 // overhead returns the size of everything that accompanies a line of a process if

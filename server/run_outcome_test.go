@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -138,7 +139,7 @@ func lateStartNamesItsReason(t *testing.T, readiness func(port int) int) {
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}, {"process": "web", "command": "sleep 100", "depends_on": []string{"api"}}}})
 	_, group := s.do("start_group", map[string]any{"group": "stack", "timeout_ms": 2000})
 	for call, text := range map[string]string{"start_process": start, "start_group": group} {
-		for _, want := range []string{"first error ", "Error: listen EADDRINUSE", fmt.Sprintf("port %d is held by pid %d ", port, os.Getpid()), " is free", "| 30"} {
+		for _, want := range []string{"error, get_logs before: ", "Error: listen EADDRINUSE", fmt.Sprintf("port %d is held by pid %d ", port, os.Getpid()), " is free", "| 30"} {
 			if strings.Count(text, want) != 1 {
 				t.Errorf("%s: got %s, want %q in it once", call, text, want)
 			}
@@ -203,7 +204,7 @@ func TestErrorOfOmittedLinesHasCursor(t *testing.T) {
 // says how many it shows.
 func TestErrorsLeftOutAreCounted(t *testing.T) {
 	s := hello(t)
-	const script = "for w in one two three; do echo TypeError: module $w is not what was expected of it, nor is it near; echo ok; done; exit 3"
+	const script = "for w in one two three; do echo TypeError: module $w is not what was expected of it, nor is it near; done; seq 50; exit 3"
 	data := s.script("job", script, "wait", "exit", "max_bytes", 600)
 	hint, _ := data["hint"].(string)
 	if found, _ := data["errors"].([]any); len(found) == 0 || len(found) > 2 || !strings.Contains(hint, fmt.Sprintf("%d of 3 kinds of errors; get_errors with", len(found))) {
@@ -235,5 +236,33 @@ func TestSilentMCPServerIsGivenUp(t *testing.T) {
 	text, failed := s.startText("mute", "exec sleep 1000", map[string]any{"stdio": "mcp", "timeout_ms": 600_000})
 	if failed || !strings.Contains(text, "running, not ready") || !strings.Contains(text, "it has not answered initialize within 200ms") {
 		t.Errorf("isError %v, want a server that is not ready:\n%s", failed, text)
+	}
+}
+
+// TestErrorsAreMarkedOnTheirLines checks that the answer of an action does not repeat an error
+// whose line it shows: in front of the line stands only what is known beyond it.
+func TestErrorsAreMarkedOnTheirLines(t *testing.T) {
+	s := hello(t)
+	for name, c := range map[string]struct {
+		script string
+		want   []string // parts of the text, each once
+	}{
+		"compiler": {`printf 'src/main.ts(4,7): error TS2322: Type string.\nsrc/other.ts(9,1): error TS2304: Cannot find x.\n'; exit 2`,
+			[]string{"first error | ", "TS2322", "\n| src/other.ts(9,1): error TS2304"}},
+		"one error": {`echo 'src/main.ts(4,7): error TS2322: Type string.'; exit 2`, []string{"\n| ", "TS2322"}},
+		"traceback": {traceback + "exit 1", []string{`File "/srv/job.py", line 7`, "\n| KeyError: 42\n"}},
+		"place elsewhere": {`printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`,
+			[]string{"TypeError: no such thing", "app.js:3"}},
+		"line left out": {"echo 'src/main.ts(4,7): error TS2322: Type string.'; seq 50; exit 2", []string{"error at src/main.ts:4:7, get_logs before: ", "TS2322"}},
+	} {
+		text, _ := s.startText(strings.ReplaceAll(name, " ", "-"), c.script, map[string]any{"wait": "exit"})
+		for _, want := range c.want {
+			if strings.Count(text, want) != 1 {
+				t.Errorf("%s: got %q %d times, want it once in:\n%s", name, want, strings.Count(text, want), text)
+			}
+		}
+		if ids := regexp.MustCompile(`\b[0-9a-f]{12}\b`).FindString(text); ids != "" {
+			t.Errorf("%s: got the id %s, want none:\n%s", name, ids, text)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"pmcp/logstore"
 	"pmcp/process/prose"
@@ -47,6 +48,19 @@ type getErrorsResult struct {
 	Summary *errorsSummary `json:"summary,omitempty"`
 	Notice  string         `json:"notice,omitempty"`
 	Hint    string         `json:"hint,omitempty"`
+	seen    []reported     // when each of Errors was last seen, by process
+}
+
+func (r getErrorsResult) about() []reported { return r.seen }
+
+// addSeen records that the answer reports an error.
+func (r *getErrorsResult) addSeen(f *logstore.Fault) {
+	i := slices.IndexFunc(r.seen, func(t reported) bool { return t.name == f.Name })
+	if i < 0 {
+		i = len(r.seen)
+		r.seen = append(r.seen, reported{name: f.Name, errors: make(map[string]time.Time)})
+	}
+	r.seen[i].errors[f.ID] = f.LastSeen
 }
 
 // errorsSummary counts the kinds of errors.
@@ -106,12 +120,14 @@ func getErrors(ctx context.Context, s *call, a getErrorsArgs) (getErrorsResult, 
 		if a.ErrorID != "" {
 			e.Stack = page[i].Stack
 		}
+		e.LatestLine = wholeLine(ctx, s.project, &page[i])
 		e.shorten(a.ErrorID != "")
 		if size += answerSize(&e) + contextBytes; size > logLimit(0)-summaryBytes && i > 0 {
 			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d continues", a.Offset+i)
 			break
 		}
 		r.Errors = append(r.Errors, e)
+		r.addSeen(&page[i])
 		r.Notice = outputNotice
 	}
 	r.More = a.Offset+len(r.Errors) < total

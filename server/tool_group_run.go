@@ -132,7 +132,8 @@ func (r groupRunResult) write(t *answerText) {
 		t.optPart(", %s", joinURLs(m.URLs))
 		t.optPart(", ports %s", prose.Ints(otherPorts(m.Ports, m.URLs)))
 		t.line("")
-		t.output(append(errorLines(m.Errors, true), m.log.texts()...), nil)
+		lines, errors := m.log.withErrors(m.Errors, true)
+		t.output(append(errors, lines...), nil)
 		m.log.writeCursors(t)
 	}
 	if len(r.Others) > 0 {

@@ -121,7 +121,8 @@ func (r processInfoResult) write(t *answerText) {
 			t.line("%s, started %s", past.line(), h.StartedAt)
 		}
 	}
-	t.output(append(r.texts(), errorLines(r.Errors, false)...), nil)
+	lines, errors := r.withErrors(r.Errors, false)
+	t.output(append(lines, errors...), nil)
 	r.writeCursors(t)
 	for _, more := range r.Others {
 		t.line("and %s", more)

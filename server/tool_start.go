@@ -137,7 +137,7 @@ func (r runResult) write(t *answerText) {
 	if r.Command != "" {
 		t.line("$ %s (in %s)", quoteCommand(r.Command, r.Args), r.Cwd)
 	}
-	lines, errors := r.texts(), errorLines(r.Errors, r.FirstError != "")
+	lines, errors := r.withErrors(r.Errors, r.FirstError != "")
 	if r.Match != "" && !slices.ContainsFunc(r.Lines, func(l string) bool { return strings.HasSuffix(l, r.Match) }) {
 		lines = append(lines, "match: "+r.Match)
 	}
