@@ -83,6 +83,21 @@ func explain(err error) string {
 	return text
 }
 
+// maxErrorText is the most bytes of what went wrong in an error, which may quote an argument
+// of any length.
+const maxErrorText = 1000
+
+// errorAnswer returns err as explain does, masked, and with its first line cut to maxErrorText
+// bytes.
+func (s *Server) errorAnswer(err error) string {
+	text := s.o.Mask.Text(explain(err))
+	what, rest, _ := strings.Cut(text, "\n")
+	if len(what) <= maxErrorText {
+		return text
+	}
+	return cutMiddle(what, what, len(what), maxErrorText) + text[len(text)-len(rest)-min(len(rest), 1):]
+}
+
 // withoutInvalid returns text without the text of process.ErrInvalid, which adds
 // nothing to the message that follows it.
 func withoutInvalid(text string) string {

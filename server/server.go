@@ -500,14 +500,14 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	}
 	s.o.Mask.LearnSteps(r.Arguments)
 	a, err := t.call(project.Received(ctx), c, r.Arguments)
-	return s.ownerAnswer(t, r.Arguments, a, err)
+	return s.ownerAnswer(t, a, err)
 }
 
 // ownerAnswer returns the answer of t as it is sent to another window. It is masked, and has
 // no events: those are for the client of this session.
-func (s *Server) ownerAnswer(t *tool, arguments json.RawMessage, a answer, err error) (answer project.OwnerAnswer, _ error) {
+func (s *Server) ownerAnswer(t *tool, a answer, err error) (answer project.OwnerAnswer, _ error) {
 	if err != nil {
-		text := clipEchoes(s.o.Mask.Text(explain(err)), arguments)
+		text := s.errorAnswer(err)
 		return project.OwnerAnswer{Text: t.name + ": " + text, IsError: true}, nil
 	}
 	if r, relayed := a.(relayedResult); relayed {

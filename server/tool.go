@@ -314,7 +314,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 			}
 		}
 		if err != nil {
-			text := clipEchoes(s.o.Mask.Text(explain(ended(ctx, err))), raw)
+			text := s.errorAnswer(ended(ctx, err))
 			return mcp.NewToolResultError(t.name + ": " + text + s.o.Mask.Text(textAfter(text, events))), nil
 		}
 		if t.toolset == setGroups && !t.hints.readOnly {
