@@ -273,20 +273,9 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
 		structured, err := s.wantsStructured(req.Params.Meta)
-		if err == nil {
-			err = s.limits.allow(&t)
-		}
 		var a answer
 		if err == nil {
-			var c *call
-			var arguments json.RawMessage
-			ctx := s.o.Store.Fresh(ctx)
-			if c, arguments, err = s.callOf(ctx, &t, raw); err == nil {
-				c.structured = structured
-				if a, err = t.call(ctx, c, arguments); err != nil {
-					a, err = c.atOwner(ctx, &t, arguments, a, err)
-				}
-			}
+			a, err = s.perform(s.o.Store.Fresh(ctx), &t, raw, structured)
 		}
 		if r, relayed := a.(relayedResult); relayed && err == nil {
 			if !structured {
@@ -299,19 +288,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		}
 		var events pendingEvents
 		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
-			var about []reported
-			if by, ok := outcomeAs[aboutProcesses](a, err); ok {
-				about = by.about()
-			}
-			var shown []project.ShownLines
-			if by, ok := outcomeAs[outputAnswer](a, err); ok && t.shows {
-				shown = by.showed()
-			}
-			events = s.events.drain(start, about, shown...)
-			events.bound(eventsRoom(raw), 0)
-			for _, lines := range shown {
-				s.shown.Move(lines)
-			}
+			events = s.reportedWith(&t, start, raw, a, err)
 		}
 		if err != nil {
 			text := s.errorAnswer(ended(ctx, err))
@@ -330,6 +307,42 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		}
 		return result, nil
 	}
+}
+
+// perform performs a call of t, here or in the window that owns the process.
+func (s *Server) perform(ctx context.Context, t *tool, raw json.RawMessage, structured bool) (answer, error) {
+	if err := s.limits.allow(t); err != nil {
+		return nil, err
+	}
+	c, arguments, err := s.callOf(ctx, t, raw)
+	if err != nil {
+		return nil, err
+	}
+	c.structured = structured
+	a, err := t.call(ctx, c, arguments)
+	if err != nil {
+		return c.atOwner(ctx, t, arguments, a, err)
+	}
+	return a, nil
+}
+
+// reportedWith returns the events to report with an answer, or an error, of t, and records what
+// that shows.
+func (s *Server) reportedWith(t *tool, start time.Time, raw json.RawMessage, a answer, err error) pendingEvents {
+	var about []reported
+	if by, ok := outcomeAs[aboutProcesses](a, err); ok {
+		about = by.about()
+	}
+	var shown []project.ShownLines
+	if by, ok := outcomeAs[outputAnswer](a, err); ok && t.shows {
+		shown = by.showed()
+	}
+	events := s.events.drain(start, about, shown...)
+	events.bound(eventsRoom(raw), 0)
+	for _, lines := range shown {
+		s.shown.Move(lines)
+	}
+	return events
 }
 
 // structuredKey is the key of a call's _meta that asks for the structured form of the answer.
