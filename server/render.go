@@ -87,6 +87,13 @@ func (r *logResult) addSeen(lines []logstore.Line) {
 	r.seen[i].Last, r.seen[i].At = last.Number, last.At
 }
 
+// setFiltered records that the lines between those of the answer are not shown.
+func (r *logResult) setFiltered() {
+	for i := range r.seen {
+		r.seen[i].First = r.seen[i].Last
+	}
+}
+
 // A logSource is what a logResult was rendered from, and with which options.
 type logSource struct {
 	page *logstore.Page

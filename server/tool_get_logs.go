@@ -48,6 +48,7 @@ func getLogsTool() tool {
 		name: "get_logs", title: "Read logs", toolset: setLogs,
 		description: "Reads logs page by page; by default the end of the latest run. Also max_line_bytes.",
 		hints:       hints{readOnly: true, idempotent: true},
+		shows:       true,
 	}, getLogs)
 }
 
@@ -66,6 +67,9 @@ func getLogs(ctx context.Context, s *call, a getLogsArgs) (logsResult, error) {
 		r.Hint = "no lines"
 	}
 	r.fit(logLimit(a.MaxBytes), func() int { return answerSize(r) })
+	if a.Stream != "" || a.Level != "" {
+		r.setFiltered()
+	}
 	return r, nil
 }
 

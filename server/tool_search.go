@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"pmcp/logstore"
 	"pmcp/server/args"
+	"pmcp/server/project"
 )
 
 // defaultMatches is the limit for a call that gives none.
@@ -46,6 +48,15 @@ type searchResult struct {
 	Hint       string        `json:"hint,omitempty"`
 
 	order string
+	seen  []project.ShownLines // the last line of each match with its context
+}
+
+// showed returns the last line that the answer shows of each run.
+func (r searchResult) showed() []project.ShownLines {
+	slices.SortFunc(r.seen, func(a, b project.ShownLines) int {
+		return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(b.Last, a.Last))
+	})
+	return slices.CompactFunc(r.seen, func(a, b project.ShownLines) bool { return a.Run == b.Run })
 }
 
 type searchMatch struct {
@@ -82,6 +93,7 @@ func searchLogsTool() tool {
 		name: "search_logs", title: "Search logs", toolset: setLogs,
 		description: "Finds lines in all logs, with a cursor to each. Also run, stream, level, since, until, after, before as in get_logs.",
 		hints:       hints{readOnly: true, idempotent: true},
+		shows:       true,
 		waits:       always,
 	}, searchLogs)
 }
@@ -130,6 +142,11 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 			Name: run.Name, Run: run.Number, Line: view.matchText(&hit.Line, run.Name, hit.Offset), Cursor: hit.Cursor(),
 			Before: view.contextText(hit.Preceding, run.Name), After: view.contextText(hit.Following, run.Name),
 		})
+		last := hit.Line
+		if n := len(hit.Following); n > 0 {
+			last = hit.Following[n-1]
+		}
+		r.seen = append(r.seen, project.ShownLines{Run: last.Run, First: last.Number, Last: last.Number, At: last.At})
 		r.Notice = outputNotice
 	}
 	if found.ContextCut {

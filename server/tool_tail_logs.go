@@ -70,7 +70,7 @@ func tailLogs(ctx context.Context, s *call, a tailLogsArgs) (logsResult, error) 
 	r.logResult = view.render(page)
 	r.fit(logLimit(a.MaxBytes), func() int { return answerSize(r) })
 	if a.Stream != "" || a.Level != "" {
-		r.seen = nil // lines in between were not shown
+		r.setFiltered()
 	}
 	if !q.Newest || !r.More { // the caller has the earlier lines, or there are none
 		r.PrevCursor = ""

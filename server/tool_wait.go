@@ -129,8 +129,11 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 		r.setDeath(describeEnd(&w.Run))
 	}
 	r.fit(a.limit())
+	if l := w.Match; l != nil { // may be a message, which is not among the lines
+		r.seen = append(r.seen, project.ShownLines{Run: l.Run, First: l.Number, Last: l.Number, At: l.At})
+	}
 	if a.forOutput() {
-		r.seen = append(r.seen, w.Looked)
+		r.seen = append(r.seen, project.ShownLines{Run: w.Run.RunID, Pending: w.Pending})
 	}
 	return r, r.deathError()
 }
@@ -154,7 +157,7 @@ type timesResult struct {
 	Since string `json:"since,omitempty"`
 	// LastOutput is when the run last printed something, or when it started.
 	LastOutput string `json:"last_output,omitempty" schema:"extra"`
-	// Older means that Match was shown before.
+	// Older means that Match is a line before what was last shown.
 	Older   bool   `json:"older,omitempty" schema:"extra"`
 	MatchAt string `json:"match_at,omitempty" schema:"extra"`
 

@@ -111,10 +111,10 @@ func playEdit(t *testing.T, w *fakeWatcher, own *rand.Rand, edit int) {
 			time.Sleep(time.Duration(own.Int64N(int64(time.Second))))
 			s.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, cancelled)
 		case 1:
-			s.do("tail_logs", map[string]any{"process": "tests", "stream": "out"})
-			s.do("get_logs", map[string]any{"process": "tests"})
+			s.do("tail_logs", map[string]any{"process": "tests", "stream": "mcp"})
+			s.do("get_logs", map[string]any{"process": "tests", "after": "start", "limit": 5})
 		case 2:
-			s.do("search_logs", map[string]any{"query": "# fail"})
+			s.do("search_logs", map[string]any{"query": fmt.Sprint("# end ", edit-1)})
 			s.do("get_errors", map[string]any{"process": "tests"})
 		}
 		id = begin("wait_for_process", wait)
@@ -194,9 +194,9 @@ func TestOlderMatchNeedsSilence(t *testing.T) {
 	})
 }
 
-// TestLinesThatWereLeftOutAreSearched checks that a wait finds a line that an earlier answer
-// left out, at once and once, and shows what follows it.
-func TestLinesThatWereLeftOutAreSearched(t *testing.T) {
+// TestLinesBeforePositionAreOlder checks that a line that an earlier answer left out, or
+// that a search or a wait has shown, is an older match, and that what follows it is new.
+func TestLinesBeforePositionAreOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := hello(t)
 		run := s.ownRun()
@@ -205,17 +205,26 @@ func TestLinesThatWereLeftOutAreSearched(t *testing.T) {
 		}
 		s.waitFor("tests", "log", "pattern", "^line 99")
 		began := time.Now()
-		data, text := s.waitFor("tests", "log", "pattern", "^line 5")
-		if data["match"] != "line 50" || data["older"] != nil || !strings.Contains(text, "line 53") || strings.Contains(text, "line 49") || !time.Now().Equal(began) {
-			t.Errorf("got %s, want line 50 and what follows, at once", text)
+		older := func(pattern, match string) {
+			t.Helper()
+			if data, text := s.waitFor("tests", "log", "pattern", pattern); data["match"] != match || data["older"] != true || data["lines"] != nil || time.Since(began) < 10*time.Second {
+				t.Errorf("%s after %v: got %s, want the older %s", pattern, time.Since(began), text, match)
+			}
+			began = time.Now()
 		}
-		if data, text := s.waitFor("tests", "log", "pattern", "^line 5", "timeout_ms", 5000); data["timed_out"] != true || data["lines"] != nil {
-			t.Errorf("again: got %s, want a timeout", text)
+		older("^line 5", "line 59")
+		s.print(run, "passed", "failed", "end")
+		s.do("search_logs", map[string]any{"query": "failed"})
+		older("passed", "passed")
+		older("failed", "failed")
+		if data, text := s.waitFor("tests", "log", "pattern", "^end"); data["match"] != "end" || data["older"] != nil {
+			t.Errorf("after the hit: got %s, want the new line", text)
 		}
-		s.print(run, "line 5 once more")
-		if data, text := s.waitFor("tests", "log", "pattern", "^line 5"); data["match"] != "line 5 once more" || strings.Contains(text, "line 99") {
-			t.Errorf("got %s, want the new line alone", text)
+		s.store.Capture(run, logstore.Messages, time.Now(), []byte("-> hello\n"))
+		if data, text := s.waitFor("tests", "log", "pattern", "hello"); data["match"] != "-> hello" || data["older"] != nil {
+			t.Errorf("a message: got %s, want it", text)
 		}
+		older("hello", "-> hello")
 	})
 }
 
@@ -235,11 +244,11 @@ func TestTailAfterShown(t *testing.T) {
 			return fmt.Sprint(data["lines"])
 		}
 		s.print(run, "one")
+		if got := tail("stream", "err"); strings.Contains(got, "one") {
+			t.Errorf("a tail of the other stream: got %s, want nothing", got)
+		}
 		if got := tail("stream", "out"); !strings.Contains(got, "one") {
 			t.Errorf("a filtered tail: got %s, want what was not shown", got)
-		}
-		if got := tail(); !strings.Contains(got, "one") {
-			t.Errorf("after a filtered tail: got %s, want what was not shown", got)
 		}
 		if got := tail(); strings.Contains(got, "one") {
 			t.Errorf("again: got %s, want nothing", got)

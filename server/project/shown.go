@@ -1,25 +1,20 @@
 package project
 
 import (
-	"slices"
 	"sync"
 	"time"
 
 	"pmcp/logstore"
 )
 
-// Bounds of what Shown remembers. What it forgets counts as not shown, or as searched.
-const (
-	maxShownRuns  = 1000
-	maxLeftOut    = 16 // stretches of a run that answers left out
-	maxSearchedBy = 16 // patterns that such a stretch was searched for
-)
+// maxShownRuns is the most runs that Shown remembers. It evicts the run that was least
+// recently moved, which then counts as not shown.
+const maxShownRuns = 1000
 
 // Shown is how far the output of each run has been shown on one connection. The
 // position of a run is after the latest line that an answer has shown; it never moves
-// back. A line before the position is old, with one exception: lines that an answer
-// left out are still searched, once for each pattern. The methods may be called from
-// several goroutines.
+// back. Every line before the position is old, also one that no answer has shown. The
+// methods may be called from several goroutines.
 type Shown struct {
 	mu   sync.Mutex
 	runs map[int64]*shownRun // guarded by mu
@@ -30,16 +25,8 @@ type Shown struct {
 type shownRun struct {
 	line    int64     // number of the last line that was shown
 	at      time.Time // when that line was printed
-	leftOut []leftOut // oldest first
 	pending bool      // see ShownLines.Pending
 	used    int64     // value of Shown.uses at the latest move
-}
-
-// leftOut is a stretch of lines that no answer has shown: those after the line number
-// after, before the line number before.
-type leftOut struct {
-	after, before int64
-	searchedBy    []string // patterns
 }
 
 // ShownLines is what an answer showed of one run: the lines from First to Last, or none
@@ -48,10 +35,6 @@ type ShownLines struct {
 	Run         int64
 	First, Last int64
 	At          time.Time // when the last line was printed
-	// Searched is the pattern that the call searched all lines for that are numbered
-	// above SearchedAfter and were not shown; "" for none.
-	Searched      string
-	SearchedAfter int64
 	// Pending means that a wait for silence showed the lines, and timed out before the
 	// silence was long enough: the next such wait continues it.
 	Pending bool
@@ -89,18 +72,7 @@ func (s *Shown) Move(shown ShownLines) {
 	s.uses++
 	r.used, r.pending = s.uses, shown.Pending
 	if shown.Last > r.line {
-		if shown.First > r.line+1 {
-			r.leftOut = append(r.leftOut, leftOut{after: r.line, before: shown.First})
-			r.leftOut = r.leftOut[max(0, len(r.leftOut)-maxLeftOut):]
-		}
 		r.line, r.at = shown.Last, shown.At
-	}
-	for i := range r.leftOut {
-		l := &r.leftOut[i]
-		if shown.Searched != "" && l.after >= shown.SearchedAfter && !slices.Contains(l.searchedBy, shown.Searched) {
-			l.searchedBy = append(l.searchedBy, shown.Searched)
-			l.searchedBy = l.searchedBy[max(0, len(l.searchedBy)-maxSearchedBy):]
-		}
 	}
 }
 
@@ -120,21 +92,6 @@ func (s *Shown) addLocked(run int64, r *shownRun) {
 		delete(s.runs, oldest)
 	}
 	s.runs[run] = r
-}
-
-// unsearched returns the stretches of a run that were left out and have not been
-// searched for pattern, oldest first.
-func (s *Shown) unsearched(run int64, pattern string) (stretches []leftOut) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r := s.runs[run]; r != nil {
-		for _, l := range r.leftOut {
-			if !slices.Contains(l.searchedBy, pattern) {
-				stretches = append(stretches, leftOut{after: l.after, before: l.before})
-			}
-		}
-	}
-	return stretches
 }
 
 // After returns the cursor after what was shown of the runs.

@@ -20,14 +20,11 @@ type WaitRequest struct {
 	Until   string         // UntilReady or UntilExit; anything else is a wait for output
 	Pattern *regexp.Regexp // nil: for silence
 	Idle    time.Duration
-	// After is the cursor after which output counts. If it is "", output counts that Shown
-	// has not recorded as shown, or all output of the run if Shown is nil.
+	// After is the cursor after which output counts. If it is "", output after the position
+	// that Shown has for the run counts, or all output of the run if Shown is nil.
 	After   string
 	Shown   *Shown
 	Timeout time.Duration // 0 or less: do not wait
-	// Patience is how long nothing must come until a line that was shown before is an
-	// answer to a wait for Pattern; 0 = 10 s.
-	Patience time.Duration
 }
 
 // Waited is the outcome of a wait.
@@ -44,15 +41,15 @@ type Waited struct {
 	Seen int
 	End  string
 	// Match is the line that matched, or nil, and Offset the position of the match. Older
-	// means that an earlier answer has shown the line.
+	// means that the line is before the position of the run.
 	Match  *logstore.Line
 	Offset int
 	Older  bool
 	// LastOutput is when the run last printed something. It is set after a timeout and
 	// with an older match; zero if the run has printed nothing.
 	LastOutput time.Time
-	// Looked are the lines that were searched, in the form in which Shown records them.
-	Looked ShownLines
+	// Pending means that a wait for silence timed out before the silence was long enough.
+	Pending bool
 }
 
 // Wait waits as w says, and for no longer than the run lasts. The timeout includes the

@@ -1,7 +1,6 @@
 package project
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -14,16 +13,13 @@ import (
 const (
 	// waitLines is the most lines that a wait for output reads at once.
 	waitLines = 10_000
-	// olderPatience is how long nothing must come until a line that was shown before is an
-	// answer to a wait.
+	// olderPatience is how long nothing must come until a line before the position of the
+	// run is an answer to a wait.
 	olderPatience = 10 * time.Second
 	// A wait that has seen a match takes in what follows until settleQuiet passes without
 	// output, but for no longer than settleMost.
 	settleQuiet = 150 * time.Millisecond
 	settleMost  = time.Second
-	// followLines is how many lines an answer has after a match that an earlier answer
-	// left out.
-	followLines = 20
 )
 
 // An outputWait is a wait for output of a run.
@@ -38,7 +34,7 @@ type outputWait struct {
 	over             bool      // the run had ended when the wait began
 	last             time.Time // when the last line that was read was printed
 	quietSince       time.Time // when the last line was read, or the wait began
-	older            bool      // a line that was shown before may still be the answer
+	older            bool      // a line before the position may still be the answer
 	pending          bool      // continues a wait for silence, which has seen output
 }
 
@@ -58,16 +54,11 @@ func (p *Project) awaitOutput(ctx, waiting context.Context, w WaitRequest, done 
 	if w.After != "" { // the cursor may be in an earlier run
 		o.query.Names, o.query.UpTo, o.query.Runs = []string{w.Name}, w.Run, nil
 	}
-	done.Looked.Run = w.Run
-	if w.Pattern != nil && w.After == "" {
-		done.Looked.Searched = w.Pattern.String()
-		o.older = done.After != ""
-	}
+	o.older = w.Pattern != nil && w.After == "" && done.After != ""
 	if w.Pattern == nil && w.After == "" && w.Shown != nil && w.Shown.isPending(w.Run) {
 		o.pending, o.last = true, done.Since
 	}
-	found, err := o.searchLeftOut(ctx)
-	for over := found; !over && err == nil; {
+	for over := false; !over && err == nil; {
 		over, err = o.next(ctx)
 	}
 	if err != nil {
@@ -85,14 +76,11 @@ func (o *outputWait) next(ctx context.Context) (over bool, err error) {
 	case o.awaitsSilence():
 		next, cancel = context.WithTimeout(o.running, silenceLeft(o.last, o.Idle))
 	case o.older:
-		next, cancel = context.WithTimeout(o.running, silenceLeft(o.quietSince, o.patience()))
+		next, cancel = context.WithTimeout(o.running, silenceLeft(o.quietSince, olderPatience))
 	}
 	page, err := o.readNext(ctx, next, o.query)
 	if cancel(); err != nil {
 		return true, err
-	}
-	if o.done.Looked.Searched == "" && o.Pattern != nil && len(page.Lines) > 0 && page.Lines[0].Run == o.Run { // the wait has a cursor
-		o.done.Looked.Searched, o.done.Looked.SearchedAfter = o.Pattern.String(), page.Lines[0].Number-1
 	}
 	if i := matchingLine(page, o.Pattern); i >= 0 {
 		o.setMatch(&page.Lines[i])
@@ -123,7 +111,7 @@ func (o *outputWait) isOver(ctx context.Context, moreFollows bool) (bool, error)
 	case o.waiting.Err() != nil && !o.over:
 		o.setTimedOut()
 		return true, nil
-	case o.older && (o.running.Err() != nil || silenceLeft(o.quietSince, o.patience()) == 0):
+	case o.older && (o.running.Err() != nil || silenceLeft(o.quietSince, olderPatience) == 0):
 		o.older = false // searched once
 		found, err := o.searchOlder(ctx)
 		return found || o.running.Err() != nil, err
@@ -137,11 +125,8 @@ func (o *outputWait) awaitsSilence() bool {
 }
 
 func (o *outputWait) setTimedOut() {
-	o.done.TimedOut = true
-	o.done.Looked.Pending = o.awaitsSilence()
+	o.done.TimedOut, o.done.Pending = true, o.awaitsSilence()
 }
-
-func (o *outputWait) patience() time.Duration { return cmp.Or(o.Patience, olderPatience) }
 
 func (o *outputWait) setMatch(l *logstore.Line) {
 	o.done.Match, o.done.Offset = l, o.Pattern.FindStringIndex(l.Text)[0]
@@ -159,58 +144,22 @@ func (o *outputWait) settleAfter(ctx context.Context, page *logstore.Page) error
 	return err
 }
 
-// searchLeftOut searches the lines that earlier answers left out, and reports whether
-// one matches.
-func (o *outputWait) searchLeftOut(ctx context.Context) (found bool, err error) {
-	if o.Pattern == nil || o.After != "" || o.Shown == nil {
-		return false, nil
-	}
-	for _, left := range o.Shown.unsearched(o.Run, o.Pattern.String()) {
-		after, before := logstore.CursorAfter(map[int64]int64{o.Run: left.after}), logstore.CursorAfter(map[int64]int64{o.Run: left.before - 1})
-		hit, err := o.search(ctx, after, before)
-		if err != nil {
-			return false, err
-		}
-		if hit == nil {
-			continue
-		}
-		o.setMatch(&hit.Line)
-		o.done.After = logstore.CursorAfter(map[int64]int64{o.Run: hit.Number - 1})
-		o.done.Since = hit.At
-		page, err := o.Read(ctx, logstore.Query{Runs: []int64{o.Run}, After: o.done.After, Limit: followLines})
-		if err == nil {
-			o.done.Seen, o.done.End = len(page.Lines), page.Next()
-		}
-		return true, err
-	}
-	return false, nil
-}
-
-// searchOlder searches what was shown before, and reports whether a line matches.
+// searchOlder searches the lines before the position of the run, and reports whether one
+// matches. The match is the last of them.
 func (o *outputWait) searchOlder(ctx context.Context) (found bool, err error) {
-	hit, err := o.search(ctx, "", o.done.After)
-	if hit == nil || err != nil {
-		return false, err
-	}
-	o.setMatch(&hit.Line)
-	o.done.Older = true
-	return true, nil
-}
-
-// search returns the first line of the run between the cursors after and before that
-// matches, or the last one if after is "". It returns nil if there is none.
-func (o *outputWait) search(ctx context.Context, after, before string) (*logstore.Hit, error) {
-	found, err := o.Search(ctx, logstore.SearchQuery{
-		Query: logstore.Query{Runs: []int64{o.Run}, After: after, Before: before, Limit: 1},
-		Text:  o.Pattern.String(), Regexp: true, CaseSensitive: true, OldestFirst: after != "",
+	matches, err := o.Search(ctx, logstore.SearchQuery{
+		Query: logstore.Query{Runs: []int64{o.Run}, Before: o.done.After, Limit: 1},
+		Text:  o.Pattern.String(), Regexp: true, CaseSensitive: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cannot search what was printed before: %w", err)
+		return false, fmt.Errorf("cannot search what was printed before: %w", err)
 	}
-	if len(found.Hits) == 0 {
-		return nil, nil
+	if len(matches.Hits) == 0 {
+		return false, nil
 	}
-	return &found.Hits[0], nil
+	o.setMatch(&matches.Hits[0].Line)
+	o.done.Older = true
+	return true, nil
 }
 
 // matchingLine returns the index of the first line of page that matches pattern, or
