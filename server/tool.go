@@ -68,9 +68,6 @@ type tool struct {
 	// calls do not take up the slots of quick calls. If waits is nil, no call of
 	// the tool waits.
 	waits func(*callFlags) bool
-	// shows means that the answers move the positions of the connection to the end of
-	// what they show. See project.Shown.
-	shows bool
 	// app is the URI of the MCP App that a client may show with the answers; "" = none.
 	app string
 
@@ -288,7 +285,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		}
 		var events pendingEvents
 		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
-			events = s.reportedWith(&t, start, raw, a, err)
+			events = s.reportedWith(start, raw, a, err)
 		}
 		if err != nil {
 			text := s.errorAnswer(ended(ctx, err))
@@ -326,15 +323,15 @@ func (s *Server) perform(ctx context.Context, t *tool, raw json.RawMessage, stru
 	return a, nil
 }
 
-// reportedWith returns the events to report with an answer, or an error, of t, and records what
-// that shows.
-func (s *Server) reportedWith(t *tool, start time.Time, raw json.RawMessage, a answer, err error) pendingEvents {
+// reportedWith returns the events to report with an answer or an error, and records what that
+// shows.
+func (s *Server) reportedWith(start time.Time, raw json.RawMessage, a answer, err error) pendingEvents {
 	var about []reported
 	if by, ok := outcomeAs[aboutProcesses](a, err); ok {
 		about = by.about()
 	}
 	var shown []project.ShownLines
-	if by, ok := outcomeAs[outputAnswer](a, err); ok && t.shows {
+	if by, ok := outcomeAs[outputAnswer](a, err); ok {
 		shown = by.showed()
 	}
 	events := s.events.drain(start, about, shown...)

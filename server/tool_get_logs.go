@@ -48,7 +48,6 @@ func getLogsTool() tool {
 		name: "get_logs", title: "Read logs", toolset: setLogs,
 		description: "Reads logs page by page; by default the end of the latest run. Also max_line_bytes.",
 		hints:       hints{readOnly: true, idempotent: true},
-		shows:       true,
 	}, getLogs)
 }
 

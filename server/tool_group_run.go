@@ -148,7 +148,6 @@ func startGroupTool() tool {
 		description: "Starts members in dependency order and reports on each. With members it defines the group first, as create_group does (with cwd, env, env_files of all). skip_running: false restarts.",
 		hints:       hints{idempotent: true, openWorld: true},
 		waits:       always,
-		shows:       true,
 	}, startGroup)
 }
 

@@ -29,7 +29,6 @@ func restartProcessTool() tool {
 		name: "restart_process", title: "Restart process", toolset: setLifecycle,
 		description: "Stops a process and starts it again, with any changed argument of start_process: env is merged, others replace, null removes.",
 		hints:       hints{destructive: true, openWorld: true},
-		shows:       true,
 		waits:       always,
 	}, restartProcess)
 }

@@ -93,7 +93,6 @@ func searchLogsTool() tool {
 		name: "search_logs", title: "Search logs", toolset: setLogs,
 		description: "Finds lines in all logs, with a cursor to each. Also run, stream, level, since, until, after, before as in get_logs.",
 		hints:       hints{readOnly: true, idempotent: true},
-		shows:       true,
 		waits:       always,
 	}, searchLogs)
 }

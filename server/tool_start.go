@@ -155,7 +155,6 @@ func startProcessTool() tool {
 		name: "start_process", title: "Start process", toolset: setLifecycle,
 		description: "Starts a program in the background and keeps its output; with wait: exit runs it to its end. For servers, watchers, builds, prompts; a shell does for a short one-shot.",
 		hints:       hints{openWorld: true},
-		shows:       true,
 		waits:       func(a *callFlags) bool { return !isZero(a.TimeoutMS) || given(a.Steps) },
 	}, startProcess)
 }

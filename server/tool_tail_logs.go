@@ -29,7 +29,6 @@ func tailLogsTool() tool {
 		name: "tail_logs", title: "Tail logs", toolset: setLogs,
 		description: "The last lines; with after, only newer ones; with wait_ms, waits for them. Also stream, level, max_line_bytes.",
 		hints:       hints{readOnly: true, idempotent: true},
-		shows:       true,
 		waits:       func(a *callFlags) bool { return isPositive(a.WaitMS) },
 	}, tailLogs)
 }
