@@ -87,6 +87,14 @@ func (r *logResult) addSeen(lines []logstore.Line) {
 	r.seen[i].Last, r.seen[i].At = last.Number, last.At
 }
 
+// lastSeen returns when the last line of the answer was printed, or zero.
+func (r *logResult) lastSeen() (at time.Time) {
+	for _, s := range r.seen {
+		at = s.At
+	}
+	return at
+}
+
 // setFiltered records that the lines between those of the answer are not shown.
 func (r *logResult) setFiltered() {
 	for i := range r.seen {

@@ -21,6 +21,7 @@ import (
 const (
 	defaultWaitMS = 45_000 // clients time out after 60 s
 	lastLines     = 20     // lines of output in an answer that is not about output
+	newsLines     = 3      // those of a wait that timed out
 )
 
 // waitTimeout returns a timeout_ms argument as a duration; 0 stands for the
@@ -73,6 +74,9 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 		r.Hint = prose.Join("; ", fmt.Sprintf("alive after %.1f s, readiness unchecked", watched.Seconds()), r.Hint)
 	case now.Ready == nil && !now.Over():
 		r.Hint = prose.Join("; ", "readiness unchecked", r.Hint)
+	}
+	if r.TimedOut && unread == "" {
+		r.setSilence(r.lastSeen(), now.StartedAt)
 	}
 	if !started.Already {
 		r.Hint = prose.Join("; ", append(p.PortNotes(&now, watched > 0 || wait == project.UntilReady && !timedOut), r.Hint)...)
@@ -149,10 +153,13 @@ func (r httpResult) write(t *answerText) {
 // belong to them.
 func addOutput(ctx context.Context, p *project.Project, r *runResult, now *project.Run, e excerpt) (err error) {
 	e.name, e.run, e.room = now.Spec.Name, now.RunID, e.limit()
+	failed := now.EndedBadly() || r.TimedOut && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
+	if r.TimedOut && !failed {
+		e.Lines = cmp.Or(e.Lines, newsLines)
+	}
 	if r.logResult, err = e.read(ctx, p); err != nil {
 		return err
 	}
-	failed := now.EndedBadly() || r.TimedOut && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
 	if failed {
 		if taken := p.TakenPort(ctx, now); !strings.Contains(r.Hint, taken) {
 			r.Hint = prose.Join("; ", r.Hint, taken)

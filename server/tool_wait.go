@@ -112,9 +112,11 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 		}
 	}
 	if len(r.Lines) > 0 {
-		r.since = w.Since
+		r.since, r.Since = w.Since, args.FormatTime(w.Since)
 	}
-	r.setSilence(w)
+	if w.TimedOut || w.Older {
+		r.setSilence(w.LastOutput, w.Run.StartedAt)
+	}
 	r.faults = w.Run.EndedBadly() || !a.forOutput() && w.After == "" && r.isComplete()
 	if w.Match != nil {
 		r.Match, r.Older = cutAround(w.Match.Text, w.Offset, maxMatch), w.Older
@@ -163,15 +165,13 @@ type timesResult struct {
 	since, silent, printed time.Time
 }
 
-// setSilence sets the times of an answer of a wait.
-func (r *timesResult) setSilence(w *project.Waited) {
-	if w.TimedOut || w.Older {
-		r.silent = w.LastOutput
-		if r.silent.IsZero() {
-			r.silent = w.Run.StartedAt
-		}
+// setSilence sets since when nothing has come: the last output, or the start of the run if
+// that is zero.
+func (r *timesResult) setSilence(last, started time.Time) {
+	if r.silent = last; last.IsZero() {
+		r.silent = started
 	}
-	r.Since, r.LastOutput = args.FormatTime(r.since), args.FormatTime(r.silent)
+	r.LastOutput = args.FormatTime(r.silent)
 }
 
 // writeHead completes the first line of an answer with where its output began.

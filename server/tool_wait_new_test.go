@@ -228,6 +228,39 @@ func TestLinesBeforePositionAreOlder(t *testing.T) {
 	})
 }
 
+// TestTimeoutShowsWhatIsNew checks that the answer to a timeout has the new errors, the last
+// three lines, or as many as the call asks for, and since when nothing has come.
+func TestTimeoutShowsWhatIsNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := hello(t)
+		run := s.ownRun()
+		check := func(lines int, more ...any) string {
+			t.Helper()
+			data, text := s.waitFor("tests", "exit", append(more, "timeout_ms", 20_000)...)
+			if got, _ := data["lines"].([]any); data["timed_out"] != true || len(got) != lines {
+				t.Errorf("%v: got %s, want a timeout and %d lines", more, text, lines)
+			}
+			return text
+		}
+		s.print(run, "Error: out of luck", "one", "two", "three", "four")
+		if text := check(3); !strings.Contains(text, "timed out; nothing since 00:00:00, 20s ago\n") || !strings.Contains(text, "out of luck") || strings.Contains(text, "| one") || !strings.Contains(text, "four") {
+			t.Errorf("got %s, want the error, the last three lines and the time of the last", text)
+		}
+		if text := check(0); !strings.Contains(text, "nothing since 00:00:00, 40s ago\n") || strings.Contains(text, "out of luck") {
+			t.Errorf("nothing new: got %s, want the time alone", text)
+		}
+		s.print(run, "five", "six", "seven", "eight", "nine")
+		check(4, "lines", 4)
+	})
+	s := hello(t)
+	s.script("job", "seq 30; exec sleep 100")
+	s.waitFor("job", "log", "pattern", "^30$")
+	data := s.script("job", "seq 30; exec sleep 100", "wait", "exit", "timeout_ms", 1)
+	if got, _ := data["lines"].([]any); data["timed_out"] != true || len(got) != 3 || data["last_output"] == nil {
+		t.Errorf("start_process: got %v, want a timeout, 3 lines and the time of the last output", data)
+	}
+}
+
 // TestTailAfterShown checks that tail_logs with after: "shown" reads what is new, and with
 // wait_ms takes in what follows the first line.
 func TestTailAfterShown(t *testing.T) {
