@@ -93,7 +93,7 @@ func (c *caller) checked(t testing.TB, tool string, r result) result {
 	} else if err := schema.Validate(any(r.Data)); err != nil {
 		t.Errorf("%s: structuredContent does not fit outputSchema: %v\n%s", tool, err, r.Raw)
 	}
-	for _, key := range []string{"state", "next_cursor", "signal", "ended_by", "owner", "match", "hint", "notice"} {
+	for _, key := range []string{"state", "signal", "ended_by", "owner", "match", "hint", "notice"} {
 		if value, ok := r.Data[key].(string); ok && !strings.Contains(r.Text, value) {
 			t.Errorf("%s: got a text without the %s %q:\n%s", tool, key, value, r.Text)
 		}

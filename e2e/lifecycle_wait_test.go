@@ -81,7 +81,7 @@ func TestWaitReturnsOnEachEvent(t *testing.T) {
 	t.Run("ends with the run", func(t *testing.T) {
 		c.ok(t, "start_process", own(t, "dies", "exit", "4", "the reason"))
 		c.refused(t, "wait_for_process", args{"process": "dies", "until": "log", "pattern": "never"},
-			`dies ended before a line matched "never"`, "exit code 4", " the reason", "next_cursor")
+			`dies ended before a line matched "never"`, "exit code 4", " the reason")
 		c.ok(t, "wait_for_process", args{"process": "dies", "until": "log", "pattern": "reason"}).want(t, args{"match": "the reason", "exit_code": 4})
 		c.ok(t, "wait_for_process", args{"process": "dies", "until": "idle"}).want(t, args{"exit_code": 4})
 	})

@@ -541,13 +541,19 @@ func lineCount(n int64) string {
 // writeTo writes the log part of an answer: the log lines, then more lines of
 // output and the errors that belong to them, then the cursors. A log line begins
 // with a time, a name or a mark, so it cannot be mistaken for the lines around it.
+// The answer of an action has no cursor to what follows: waits keep their place.
 func (r *logResult) writeTo(t *answerText, errors []errorResult, more ...string) {
 	t.output(slices.Concat(r.texts(), more), errors)
-	r.writeCursors(t)
+	r.writeOmitted(t)
+	if r.source.view.action == 0 {
+		t.optLine("next_cursor: %s", r.NextCursor)
+		t.optLine("prev_cursor: %s", r.PrevCursor)
+		t.more(r.More)
+	}
 }
 
-// writeCursors writes what was left out and where to continue.
-func (r *logResult) writeCursors(t *answerText) {
+// writeOmitted writes what was left out, with the cursor to it.
+func (r *logResult) writeOmitted(t *answerText) {
 	if r.Omitted != nil {
 		side := "after"
 		if r.Omitted.Cursor != r.NextCursor {
@@ -555,9 +561,6 @@ func (r *logResult) writeCursors(t *answerText) {
 		}
 		t.line("omitted: %s; get_logs with %s%s: %s", lineCount(r.Omitted.Lines), r.processArgument(), side, r.Omitted.Cursor)
 	}
-	t.optLine("next_cursor: %s", r.NextCursor)
-	t.optLine("prev_cursor: %s", r.PrevCursor)
-	t.more(r.More)
 }
 
 // fit renders the lines again, with less room, until size, which counts the whole answer,

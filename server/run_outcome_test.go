@@ -87,7 +87,7 @@ func TestPlainStartIsWatched(t *testing.T) {
 		want         []string
 		without      string
 	}{
-		{"dies", "echo 'Error: no config' >&2; exit 3", nil, true, []string{"dies ended ", " after its start", "crashed, exit code 3", "Error: no config", "next_cursor"}, "alive"},
+		{"dies", "echo 'Error: no config' >&2; exit 3", nil, true, []string{"dies ended ", " after its start", "crashed, exit code 3", "Error: no config"}, "alive"},
 		{"retried", "exit 3", map[string]any{"restart": "on-failure"}, true, []string{"after its start", "exit code 3"}, "alive"},
 		{"done", "echo built", nil, false, []string{"exited, exit code 0", "built"}, "readiness"},
 		{"says", "echo up; exec sleep 100", nil, false, []string{"running", "up", "hint: alive after ", " s, readiness unchecked"}, "says ended"},
@@ -263,6 +263,30 @@ func TestErrorsAreMarkedOnTheirLines(t *testing.T) {
 		}
 		if ids := regexp.MustCompile(`\b[0-9a-f]{12}\b`).FindString(text); ids != "" {
 			t.Errorf("%s: got the id %s, want none:\n%s", name, ids, text)
+		}
+	}
+}
+
+// TestActionsHaveNoCursorInText checks that the text of the answers of actions has no cursor
+// to what follows, since waits keep their place, and that the log tools' has.
+func TestActionsHaveNoCursorInText(t *testing.T) {
+	s := hello(t)
+	for _, c := range []struct {
+		tool      string
+		arguments map[string]any
+		text      bool
+	}{
+		{"start_process", map[string]any{"name": "web", "command": "cat"}, false},
+		{"send_input", map[string]any{"process": "web", "text": "one", "wait_ms": 0}, false},
+		{"wait_for_process", map[string]any{"process": "web", "until": "log", "pattern": "one"}, false},
+		{"wait_for_process", map[string]any{"process": "web", "until": "exit", "timeout_ms": 0}, false},
+		{"tail_logs", map[string]any{"process": "web"}, true},
+		{"get_logs", map[string]any{"process": "web"}, true},
+		{"stop_process", map[string]any{"process": "web"}, false},
+	} {
+		data, text := s.do(c.tool, c.arguments)
+		if got := strings.Contains(text, "next_cursor"); got != c.text || data["next_cursor"] == nil {
+			t.Errorf("%s %v: got next_cursor %v and\n%s\nwant it in the text: %v", c.tool, c.arguments, data["next_cursor"], text, c.text)
 		}
 	}
 }

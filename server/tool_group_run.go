@@ -118,7 +118,6 @@ func (r groupRunResult) write(t *answerText) {
 	}
 	if r.NextCursor != "" {
 		t.line("the operation continues, and the same call joins it")
-		t.line("next_cursor: %s", r.NextCursor)
 	}
 	for _, m := range r.Members {
 		t.part("%s: %s", m.Name, m.Result)
@@ -134,7 +133,7 @@ func (r groupRunResult) write(t *answerText) {
 		t.line("")
 		lines, errors := m.log.withErrors(m.Errors, true)
 		t.output(append(errors, lines...), nil)
-		m.log.writeCursors(t)
+		m.log.writeOmitted(t)
 	}
 	if len(r.Others) > 0 {
 		t.line("others: %s", formatCounts(r.Others))

@@ -123,7 +123,7 @@ func (r processInfoResult) write(t *answerText) {
 	}
 	lines, errors := r.withErrors(r.Errors, false)
 	t.output(append(lines, errors...), nil)
-	r.writeCursors(t)
+	r.writeOmitted(t)
 	for _, more := range r.Others {
 		t.line("and %s", more)
 	}

@@ -146,7 +146,7 @@ func (r runResult) write(t *answerText) {
 	} else {
 		t.output(append(lines, errors...), nil)
 	}
-	r.writeCursors(t)
+	r.writeOmitted(t)
 	t.hint(r.Hint)
 }
 

@@ -84,7 +84,6 @@ func (r stopResult) write(t *answerText) {
 	if r.Others > 0 {
 		t.line("and %s; list_processes shows them", countNoun(int64(r.Others), "more process", "more processes"))
 	}
-	t.optLine("next_cursor: %s", r.NextCursor)
 	t.hint(r.Hint)
 }
 
