@@ -384,6 +384,7 @@ func TestFoldMarksAreNotForged(t *testing.T) {
 	}{
 		{[]string{"a"}, "a"},
 		{[]string{"a", "a"}, "a (×2)"},
+		{[]string{"", ""}, ""},
 		{[]string{"a (×2)"}, "a (×2) (×1)"},
 		{[]string{"a (×2)", "a (×2)"}, "a (×2) (×1) (×2)"},
 		{[]string{"a (×1)"}, "a (×1) (×1)"},

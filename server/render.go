@@ -337,7 +337,7 @@ func (f *formatter) addLine(i int) int {
 		count, end = count+1, after
 	}
 	head, mark := f.prefix(l, run.Name), ""
-	if count > 1 {
+	if count > 1 && text != "" {
 		mark = fmt.Sprintf(" (×%d)", count)
 	}
 	shown := shownLine{first: i, last: end - 1, separator: f.separators[l.Run], head: isHead}
@@ -353,11 +353,13 @@ func (f *formatter) addLine(i int) int {
 
 // lineHead returns what precedes the text of a line in the answer of an action: the time
 // of the first line, the seconds since the line before if it is more than one, and the
-// stream if the answer has both. last is the time of the line before, or zero. The stream also precedes a text that begins like one of
-// these or like a separator, so that each line is read in one way only.
+// stream if the answer has both. last is the time of the line before, or zero. A text that
+// begins with the time itself has no other in front. The stream also precedes a text that
+// begins like one of these or like a separator, so that each line is read in one way only.
 func (f *formatter) lineHead(l *logstore.Line, text string, last time.Time) string {
 	head := ""
 	switch since := l.At.Sub(last); {
+	case beginsWithTime(text, l.At.Local()):
 	case last.IsZero() && l.At.Local().Format(time.DateOnly) != time.Now().Format(time.DateOnly):
 		head = l.At.Local().Format(time.DateTime) + " "
 	case last.IsZero() || since < -time.Second:
@@ -369,6 +371,25 @@ func (f *formatter) lineHead(l *logstore.Line, text string, last time.Time) stri
 		head += logstore.StreamNames[l.Stream] + " "
 	}
 	return head
+}
+
+// clockInFront matches a text that begins with a time of day, which may follow a date.
+var clockInFront = regexp.MustCompile(`^[\[(]?(?:(\d{4}-\d\d-\d\d)[T ])?(\d\d?:\d\d:\d\d)(?:[.,]\d+)?(?:Z| ?([AP]M))?\b`)
+
+// beginsWithTime reports whether text begins with the time at, within a few seconds. A time
+// without a date is not that of another day.
+func beginsWithTime(text string, at time.Time) bool {
+	const lag = 3 * time.Second // of a program that prints late
+	m := clockInFront.FindStringSubmatch(text)
+	if m == nil || m[1] == "" && at.Format(time.DateOnly) != time.Now().Format(time.DateOnly) {
+		return false
+	}
+	layout := time.DateTime
+	if m[3] != "" {
+		layout = time.DateOnly + " 3:04:05PM"
+	}
+	own, err := time.ParseInLocation(layout, cmp.Or(m[1], at.Format(time.DateOnly))+" "+m[2]+m[3], at.Location())
+	return err == nil && at.Sub(own).Abs() <= lag
 }
 
 // ownHead matches a text that begins like what pmcp puts in front of a line of an action.

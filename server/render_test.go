@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -165,6 +166,41 @@ func TestFirstLineOfCutActionHasTime(t *testing.T) {
 	if !r.More || len(r.Lines) != 2 || !regexp.MustCompile(`^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d line 2 `).MatchString(r.Lines[0]) || !strings.HasPrefix(r.Lines[1], "+2s line 3") {
 		t.Errorf("got %q, want the last two lines, the first of them with its time", r.Lines)
 	}
+}
+
+// TestLineWithItsOwnTimeHasNoOtherInFront checks that a line of an action's answer that begins
+// with the time at which it was printed has no time in front, and that the stream is in
+// front if the line could pass for one with pmcp's time.
+func TestLineWithItsOwnTimeHasNoOtherInFront(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(time.Date(2026, 11, 28, 13, 1, 43, 0, time.Local)))
+		now := time.Now()
+		at, day := now.Format(time.TimeOnly), now.Format(time.DateOnly)
+		yesterday := now.AddDate(0, 0, -1)
+		for _, c := range []struct {
+			text string
+			at   time.Time
+			want string
+		}{
+			{now.Format("3:04:05 PM") + " [vite] up", now, now.Format("3:04:05 PM") + " [vite] up"},
+			{"[" + at + "] up", now.Add(2 * time.Second), "[" + at + "] up"},
+			{at + " up", now, "out " + at + " up"},
+			{at + ".123 up", now, at + ".123 up"},
+			{day + " " + at + " up", now, "out " + day + " " + at + " up"},
+			{day + "T" + at + "Z up", now, day + "T" + at + "Z up"},
+			{yesterday.Format(time.DateTime) + ",5 up", yesterday, yesterday.Format(time.DateTime) + ",5 up"},
+			{at + ".1 up", yesterday, yesterday.Format(time.DateTime) + " " + at + ".1 up"},
+			{at + " up", now.Add(-time.Minute), now.Add(-time.Minute).Format(time.TimeOnly) + " out " + at + " up"},
+			{"77:00:00 up", now, at + " out 77:00:00 up"},
+			{at + "x up", now, at + " " + at + "x up"},
+			{"at " + at, now, at + " at " + at},
+		} {
+			p := &logstore.Page{Runs: map[int64]logstore.Run{1: {Name: "p", Number: 1}}, Lines: []logstore.Line{{Run: 1, Number: 1, At: c.at, Text: c.text}}}
+			if got := (logView{action: 1}).format(p)[0].text; got != c.want {
+				t.Errorf("%q: got %q, want %q", c.text, got, c.want)
+			}
+		}
+	})
 }
 
 // TestTailCountsOmittedLines checks that a tail that max_bytes shortens has a

@@ -227,9 +227,6 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 		return runResult{}, err
 	}
 	r.AlreadyRunning = started.Already
-	if request.Restart || request.IfRunning == process.RestartRunning {
-		r.Restarts = &now.Restarts
-	}
 	if request.Definition.Command == "" && !request.Restart {
 		r.commandResult = commandOf(&now)
 	}
