@@ -73,12 +73,15 @@ func TestShellLineStopsAsAWhole(t *testing.T) {
 	proctest.WriteProgram(t, filepath.Join(w.project, "server"), []byte("#!/bin/sh\ntrap 'echo bye; exit 3' TERM\necho up\nwhile :; do sleep 0.05; done\n"), 0o755)
 	c := w.open(t)
 	for _, line := range []string{"./server $V", "./server; true", "true && ./server", "V=1 nohup ./server $V &", "X=1; ./server & wait"} {
-		c.ok(t, "start_process", args{"name": "s", "command": line, "ready": args{"log": "up"}}).says(t, "run by sh -c")
+		r := c.ok(t, "start_process", args{"name": "s", "command": line, "ready": args{"log": "up"}})
+		if changed := strings.Contains(line, "nohup"); strings.Contains(r.Text, "run by sh -c") != changed {
+			t.Errorf("%s: got %s, want the shell named: %v", line, r.Text, changed)
+		}
 		alone := !strings.ContainsAny(line, ";|") && !strings.Contains(line, "&&")
 		if tree := c.info(t, "s"); alone && strings.Contains(tree.Text, "sh -c exec") {
 			t.Errorf("%s: got %s, want the program in place of the shell", line, tree.Text)
 		}
-		r := c.ok(t, "stop_process", args{"process": "s"})
+		r = c.ok(t, "stop_process", args{"process": "s"})
 		if code := r.Data["exit_code"]; alone && fmt.Sprint(code) != "3" {
 			t.Errorf("%s: got exit code %v, want 3, that of the program; %s", line, code, r.Text)
 		}

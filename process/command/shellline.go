@@ -24,8 +24,11 @@ type Line struct {
 	// Tail is the number of lines that a dropped | tail would have shown; 0 if there
 	// was none.
 	Tail int
+	// Shell is the shell that executes the line, or what Parse has left of it; "" if none
+	// does.
+	Shell string
 	// Notes are short sentences on what is not as the line says. They are empty for a
-	// line that is split and executed as it is.
+	// line that is executed as it is.
 	Notes []string
 }
 
@@ -74,7 +77,10 @@ func Parse(line, dir string, shell bool) (l Line, err error) {
 		return Line{}, fmt.Errorf("%w: command %q: %s needs a shell, and none is started while PM_ALLOWED_COMMANDS is set: give one program with its arguments", ErrInvalid, line, needs)
 	case needs != "":
 		l.Env = nil
-		l.Argv, l.Notes = shellCommand(file, text)
+		l.Shell, l.Argv, l.Notes = shellCommand(file, text)
+	}
+	if l.Shell != "" && (len(dropped) > 0 || l.Dir != "") {
+		l.Notes = slices.Insert(l.Notes, 0, "run by "+l.Shell+" -c")
 	}
 	if len(dropped) > 0 {
 		slices.Reverse(dropped) // they were found from the end of the line
@@ -97,7 +103,7 @@ func Words(line, dir string) (words []string) {
 	if err != nil {
 		return nil
 	}
-	if len(l.Argv) != 3 || len(l.Notes) == 0 || !strings.HasPrefix(l.Notes[0], runBy) {
+	if l.Shell == "" {
 		return l.Argv
 	}
 	file, err := parse(l.Argv[2])
@@ -131,9 +137,6 @@ func literalWords(call *syntax.CallExpr) (words []string) {
 	}
 	return words
 }
-
-// runBy begins the note that names the shell.
-const runBy = "run by "
 
 // join returns the path of dir as seen from base.
 func join(base, dir string) string {
@@ -314,18 +317,17 @@ func mergedStderr(stmt *syntax.Stmt) (from, to int) {
 
 // shellCommand returns how a shell executes text, which file is parsed from, and what the
 // answer says about it. A single program replaces the shell, so that signals reach it.
-func shellCommand(file *syntax.File, text string) (argv, notes []string) {
-	shell := "sh"
+func shellCommand(file *syntax.File, text string) (shell string, argv, notes []string) {
+	shell = "sh"
 	if isBash(file, text) {
 		shell = "bash"
 	}
-	notes = []string{runBy + shell + " -c"}
 	last := file.Stmts[len(file.Stmts)-1]
 	if pipe, ok := rightmost(last, syntax.AndStmt, syntax.OrStmt).Cmd.(*syntax.BinaryCmd); ok && pipe != nil {
 		notes = append(notes, "exit code is the last command's")
 	}
 	if len(file.Stmts) > 1 {
-		return []string{shell, "-c", text}, notes
+		return shell, []string{shell, "-c", text}, notes
 	}
 	if file := outputFile(last); file != "" {
 		notes = append(notes, "output goes to "+file)
@@ -334,7 +336,7 @@ func shellCommand(file *syntax.File, text string) (argv, notes []string) {
 		at := call.Args[0].Pos().Offset()
 		text = text[:at] + "exec " + text[at:]
 	}
-	return []string{shell, "-c", text}, notes
+	return shell, []string{shell, "-c", text}, notes
 }
 
 // outputFile returns the file that a command writes its output to, or "".
