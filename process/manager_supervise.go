@@ -15,7 +15,7 @@ func (m *Manager) launch(e *entry) error {
 	m.mu.Lock()
 	spec, exe := e.status.Spec, e.exe
 	m.mu.Unlock()
-	before := m.baselinePorts(spec.rules())
+	before := m.baselinePorts(spec)
 	id, number, err := m.o.Journal.NewRun(m.o.Project, spec.Name)
 	if err != nil {
 		m.undoStart(e, err)

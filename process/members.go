@@ -1,8 +1,6 @@
 package process
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -11,9 +9,6 @@ import (
 	"pmcp/process/prose"
 	"pmcp/process/sockets"
 )
-
-// maxAncestors bounds how many ancestors of the holder of a port are named.
-const maxAncestors = 64
 
 // maxCommandLine bounds Member.Command, in bytes.
 const maxCommandLine = 512
@@ -107,100 +102,6 @@ func displayName(p proctab.Proc) string {
 	}
 	// Cut the command line before cleaning it: it can have megabytes.
 	return prose.Head(proctab.Printable(line[:min(len(line), 2*maxCommandLine)]), maxCommandLine)
-}
-
-// PortHolder returns the process that listens on a TCP port. It returns pid 0 and
-// no command if no process does, and pid 0 and a description if the process
-// belongs to another user and cannot be seen. ours reports that the process
-// belongs to this session.
-func (m *Manager) PortHolder(port int) (pid int, command string, ours bool) {
-	listeners, err := sockets.Listening()
-	if err != nil {
-		return 0, "", false
-	}
-	listeners = slices.DeleteFunc(listeners, func(s sockets.Socket) bool { return s.Port() != port })
-	if len(listeners) == 0 {
-		return 0, "", false
-	}
-	m.deps.tree.scanSince(time.Now()) // so that new processes are known as ours
-	table, err := proctab.All()
-	if err != nil {
-		return 0, "", false
-	}
-	byPID := make(map[int]proctab.Proc, len(table))
-	for _, p := range table {
-		byPID[p.PID] = p
-	}
-	sockets.AddHolders(listeners, table)
-	for _, s := range listeners {
-		if len(s.Holders) > 0 {
-			// Return the oldest holder. The others inherited the socket from it:
-			// workers, or children that are about to execute another program.
-			pid := slices.MinFunc(s.Holders, func(a, b int) int { return cmp.Compare(byPID[a].ID.Start, byPID[b].ID.Start) })
-			return pid, displayName(byPID[pid]), m.deps.tree.contains(byPID[pid].ID)
-		}
-	}
-	return 0, "a process of another user", false
-}
-
-// A holder is the process that listens on a port. Its zero value is none.
-type holder struct {
-	pid   int    // 0 if it cannot be seen
-	text  string // "pid 12 (node) of web in this session"
-	ours  bool   // it belongs to this session
-	entry string // the entry whose tree it belongs to; "" if that is not known
-}
-
-// holder returns the process that listens on port.
-func (m *Manager) holder(port int) holder {
-	pid, command, ours := m.PortHolder(port)
-	switch {
-	case pid == 0:
-		return holder{text: command}
-	case !ours:
-		return holder{pid: pid, text: fmt.Sprintf("pid %d (%s), which was started elsewhere", pid, shorten(command))}
-	}
-	entry := m.nameOf(pid)
-	return holder{pid, fmt.Sprintf("pid %d (%s) of %s in this session", pid, shorten(command), cmp.Or(entry, "another process")), true, entry}
-}
-
-// TakenPort returns which process holds a TCP port, and which port is free: "port 3000
-// is held by pid 12 (node) of web in this session; port 3001 is free". It returns "" if
-// no process listens on port, or one of the tree of the entry called except does. pids
-// are a holder that is not of this session and its ancestors, nearest first.
-func (m *Manager) TakenPort(port int, except string) (text string, pids []int) {
-	text, pids = m.HeldPort(port, except)
-	if text == "" {
-		return "", nil
-	}
-	listeners, err := sockets.Listening()
-	if err != nil {
-		return text, pids
-	}
-	used := sockets.Ports(listeners)
-	for free := port + 1; free <= 65535; free++ {
-		if !slices.Contains(used, free) {
-			return fmt.Sprintf("%s; port %d is free", text, free), pids
-		}
-	}
-	return text, pids
-}
-
-// HeldPort is TakenPort without a port that is free.
-func (m *Manager) HeldPort(port int, except string) (text string, pids []int) {
-	held := m.holder(port)
-	if held.text == "" || except != "" && held.entry == except {
-		return "", nil
-	}
-	for pid := held.pid; !held.ours && pid > 1 && len(pids) < maxAncestors; {
-		pids = append(pids, pid)
-		p, err := proctab.Read(pid)
-		if err != nil {
-			break
-		}
-		pid = p.PPID
-	}
-	return heldSentence(port, held.text), pids
 }
 
 // nameOf returns the name of the process whose tree contained pid at the last

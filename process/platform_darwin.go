@@ -35,6 +35,12 @@ func commandLine(pid int) string {
 	return text
 }
 
+// workingDir returns the working directory of a process, or "" if this user may not see it.
+func workingDir(pid int) string {
+	dir, _ := (&psprocess.Process{Pid: int32(pid)}).Cwd()
+	return dir
+}
+
 // awaitExit blocks until the child pid has exited, and leaves it a zombie: until
 // the child is reaped, neither its pid nor the number of its process group can
 // be reused. Go exposes no waitid for macOS, so awaitExit uses kqueue.

@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +23,15 @@ func cpuTicks(p proctab.Proc) uint64 { return p.CPU }
 func commandLine(pid int) string {
 	text, _ := proctab.File(pid, "cmdline")
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
+}
+
+// workingDir returns the working directory of a process, or "" if this user may not see it.
+func workingDir(pid int) string {
+	if !proctab.OwnTable() {
+		return ""
+	}
+	dir, _ := os.Readlink("/proc/" + strconv.Itoa(pid) + "/cwd")
+	return dir
 }
 
 // awaitExit blocks until the child pid has exited, and leaves it a zombie: until

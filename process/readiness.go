@@ -46,9 +46,10 @@ type portBaseline struct {
 	conflict string
 }
 
-// baselinePorts records the sockets that already listen, if any rule concerns
+// baselinePorts records the sockets that already listen, if any rule of spec concerns
 // ports.
-func (m *Manager) baselinePorts(rules *Ready) portBaseline {
+func (m *Manager) baselinePorts(spec Spec) portBaseline {
+	rules := spec.rules()
 	if rules == nil || rules.Port == nil && rules.HTTP == "" {
 		return portBaseline{}
 	}
@@ -60,7 +61,7 @@ func (m *Manager) baselinePorts(rules *Ready) portBaseline {
 	for _, s := range listeners {
 		before.keys[s.Key] = true
 		if slices.Contains(rules.LocalPorts(), s.Port()) && before.conflict == "" {
-			before.conflict = heldSentence(s.Port(), m.holder(s.Port()).text)
+			before.conflict = heldSentence(s.Port(), m.holder(s.Port(), spec).text)
 		}
 	}
 	return before
@@ -80,10 +81,6 @@ func (r *Ready) LocalPorts() (ports []int) {
 		}
 	}
 	return ports
-}
-
-func heldSentence(port int, holder string) string {
-	return fmt.Sprintf("port %d is held by %s", port, cmp.Or(holder, "a process that has just ended"))
 }
 
 // readiness checks one run. A rule that once held is not checked again.
@@ -397,7 +394,7 @@ func (r *readiness) holder(port int, listeners []sockets.Socket) holder {
 		return holder{}
 	}
 	if !slices.Equal(keys, r.heldKeys) {
-		r.heldBy, r.heldKeys = r.m.holder(port), keys
+		r.heldBy, r.heldKeys = r.m.holder(port, r.spec), keys
 		if r.heldBy.ours && r.heldBy.entry == "" { // the holder's entry may not be known yet
 			r.heldKeys = nil
 		}

@@ -163,28 +163,6 @@ func TestReadyIgnoresForeignServer(t *testing.T) {
 		st := start(t, m, spec)
 		awaitNotReady(t, m, held, fmt.Sprintf("it listens on %d", j.port(testContext(t), st.RunID)))
 	})
-	t.Run("holder", func(t *testing.T) {
-		m, _ := newTestManager(t, Options{})
-		pid, command, ours := m.PortHolder(port)
-		if pid != os.Getpid() || command == "" || ours {
-			t.Errorf("PortHolder = %d, %q, %v; want %d, a command, false", pid, command, ours, os.Getpid())
-		}
-		if pid, command, ours := m.PortHolder(1); pid != 0 || command != "" || ours {
-			t.Errorf("PortHolder of a free port = %d, %q, %v; want 0, \"\", false", pid, command, ours)
-		}
-	})
-}
-
-func TestPortHolderReportsOwnProcess(t *testing.T) {
-	m, j := newTestManager(t, Options{})
-	st := start(t, m, helper("a", "listen", "tcp", "127.0.0.1:0"))
-	pid, _, ours := m.PortHolder(j.port(testContext(t), st.RunID))
-	if pid != st.PID || !ours {
-		t.Errorf("PortHolder = %d, ours %v; want %d, ours", pid, ours, st.PID)
-	}
-	if held := m.holder(j.port(testContext(t), st.RunID)); !strings.Contains(held.text, " of a in this session") || !held.ours || held.entry != "a" {
-		t.Errorf("holder = %+v, want \"… of a in this session\", ours, a", held)
-	}
 }
 
 func TestHTTPAnswerMakesProcessReady(t *testing.T) {
@@ -437,7 +415,7 @@ func TestHolderIsLookedUpUntilNamed(t *testing.T) {
 		defer m.mu.Unlock()
 		m.entries["b"].status.RunID = run
 	}
-	r := &readiness{m: m}
+	r := &readiness{m: m, spec: st.Spec} // in the same directory
 	known(0)
 	if got := r.holder(port, sockets).text; !strings.HasSuffix(got, "of another process in this session") {
 		t.Errorf("holder before its entry is known: %s, want another process", got)

@@ -68,7 +68,7 @@ func (r *stopResult) fit() {
 
 // rank returns 0 for a process that a caller must look at, else 1.
 func (r *stoppedResult) rank() int {
-	if len(r.Survivors) > 0 || isLive(r.State) || strings.Contains(r.Left, "still held") {
+	if len(r.Survivors) > 0 || isLive(r.State) || strings.Contains(r.Left, " is held by ") {
 		return 0
 	}
 	return 1

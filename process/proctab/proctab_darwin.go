@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -104,6 +105,9 @@ func Executable(pid int) (string, bool) {
 	_, path, _, ok := procargs(pid)
 	return string(path), ok
 }
+
+// StartedAt returns when the process started, to the second.
+func (id ID) StartedAt() time.Time { return time.Unix(int64(id.Start/1e6), 0) }
 
 // Replaced reports whether the program file at path is another one than the process
 // runs. It is always false: macOS does not show the running file.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -255,6 +256,19 @@ func Executable(pid int) (string, bool) {
 	}
 	path, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 	return path, err == nil
+}
+
+// StartedAt returns when the process started, to the second, or the zero time if that is not
+// known. It returns the same time at each call, unless the clock of the machine was set.
+func (id ID) StartedAt() time.Time {
+	stat, _ := os.ReadFile("/proc/stat")
+	_, after, _ := bytes.Cut(stat, []byte("\nbtime "))
+	line, _, _ := bytes.Cut(after, []byte("\n"))
+	boot, err := strconv.ParseInt(string(line), 10, 64)
+	if err != nil || checkTable() != nil {
+		return time.Time{}
+	}
+	return time.Unix(boot+int64(id.Start/TicksPerSecond), 0)
 }
 
 // Replaced reports whether the program file at path is another one than the process

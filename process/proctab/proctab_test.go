@@ -25,6 +25,20 @@ func TestReadReturnsIdentityOfThisProcess(t *testing.T) {
 	}
 }
 
+func TestStartedAtIsTimeOfStart(t *testing.T) {
+	before := time.Now()
+	cmd := startCat(t)
+	after := time.Now()
+	p, err := Read(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rounding = 2 * time.Second // the kernel's times of the boot and of the start are whole seconds and ticks
+	if got := p.StartedAt(); got.Before(before.Add(-rounding)) || got.After(after.Add(rounding)) {
+		t.Errorf("got %s, want between %s and %s", got, before, after)
+	}
+}
+
 func TestIDSurvivesEncoding(t *testing.T) {
 	want := ID{PID: 42, Start: 1 << 60}
 	got, err := ParseID(want.String())

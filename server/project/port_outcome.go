@@ -29,7 +29,7 @@ func (p *Project) SecondTry(st process.Status) *process.SecondRun {
 		if slices.Contains(p.treePorts(name), port) { // a survivor, which is stopped before the next run
 			continue
 		}
-		if held, _ := p.o.Manager.HeldPort(port, name); held != "" && why == "" {
+		if held, _ := p.o.Manager.HeldPort(port, name, false); held != "" && why == "" {
 			why = held
 		}
 	}
@@ -112,7 +112,7 @@ func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
 		if len(r.Ports) > 0 || !watched {
 			continue
 		}
-		if held, _ := p.o.Manager.HeldPort(port.Port, r.Spec.Name); held != "" { // as of a container
+		if held, _ := p.o.Manager.HeldPort(port.Port, r.Spec.Name, false); held != "" { // as of a container
 			silent = append(silent, held)
 		} else {
 			silent = append(silent, "nothing listens on "+told[len(told)-1])

@@ -40,11 +40,10 @@ func (p *Project) reservePorts(ctx context.Context, defs map[string]Definition) 
 	}
 	all := make(map[string]map[string]process.AssignedPort, len(defs))
 	for i, w := range wishes {
-		assigned := process.AssignedPort{Preferred: w.Preferred, Port: chosen[i]}
+		address, assigned := p.o.Store.address(p.name, w.Name), process.AssignedPort{Preferred: w.Preferred, Port: chosen[i]}
 		if w.Preferred != 0 && assigned.Port != w.Preferred {
-			assigned.Why = fmt.Sprintf("%s is %d: %s", w.Variable, assigned.Port, p.describeRefusal(ctx, w.Preferred, c.refusals[portKey(w)]))
+			assigned.Why = fmt.Sprintf("%s is %d: %s", w.Variable, assigned.Port, p.describeRefusal(ctx, address, w.Preferred, c.refusals[portKey(w)]))
 		}
-		address := p.o.Store.address(p.name, w.Name)
 		if all[address] == nil {
 			all[address] = make(map[string]process.AssignedPort)
 		}
@@ -119,9 +118,9 @@ func (p *Project) describeHolder(h logstore.PortHolder) string {
 	return name
 }
 
-// describeRefusal returns why a preferred port was not free, as a sentence.
-func (p *Project) describeRefusal(ctx context.Context, port int, r ports.Refusal) string {
-	if held, pids := p.o.Manager.HeldPort(port, ""); held != "" {
+// describeRefusal returns why a port that the process called name prefers was not free, as a sentence.
+func (p *Project) describeRefusal(ctx context.Context, name string, port int, r ports.Refusal) string {
+	if held, pids := p.o.Manager.HeldPort(port, name, true); held != "" {
 		return held + p.windowOf(ctx, pids)
 	}
 	switch {

@@ -56,12 +56,9 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 	if run.Over() { // what a live run still lacks is in its NotReady
 		ports = append(ports, run.Spec.Ready.LocalPorts()...)
 	}
-	except := run.Spec.Name // its own survivors listen where they should
-	if failed {
-		except = ""
-	}
 	for _, port := range slices.Compact(ports) {
-		if held, pids := p.o.Manager.TakenPort(port, except); held != "" {
+		// Without an error, its own survivors listen where they should.
+		if held, pids := p.o.Manager.TakenPort(port, run.Spec.Name, failed); held != "" {
 			return unsaid(held, run) + p.windowOf(ctx, pids)
 		}
 	}

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -65,23 +66,17 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 	}
 	stopped := Stopped{Run: p.here(&st), WasRunning: before.Alive(), Hint: stopHint(&before, &st)}
 	if stopped.WasRunning && !stopped.Run.Alive() {
-		stopped.Left = strings.Join(append([]string{"nothing left"}, p.closedPorts(ports)...), ", ")
+		stopped.Left = strings.Join(append([]string{"nothing left"}, p.closedPorts(name, ports)...), ", ")
 	}
 	return stopped
 }
 
-// closedPorts returns what became of the ports of a process that was stopped: "port 3000
-// closed", or which other process holds the port.
-func (p *Project) closedPorts(ports []int) (words []string) {
+// closedPorts returns what became of the ports of the process called name, which was stopped:
+// "port 3000 closed", or which process holds the port now.
+func (p *Project) closedPorts(name string, ports []int) (words []string) {
 	for _, port := range ports {
-		switch pid, command, _ := p.o.Manager.PortHolder(port); {
-		case pid != 0:
-			words = append(words, fmt.Sprintf("port %d still held by pid %d (%s)", port, pid, command))
-		case command != "":
-			words = append(words, fmt.Sprintf("port %d still held by %s", port, command))
-		default:
-			words = append(words, fmt.Sprintf("port %d closed", port))
-		}
+		held, _ := p.o.Manager.HeldPort(port, name, true)
+		words = append(words, cmp.Or(held, fmt.Sprintf("port %d closed", port)))
 	}
 	return words
 }
