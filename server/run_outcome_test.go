@@ -147,6 +147,36 @@ func lateStartNamesItsReason(t *testing.T, readiness func(port int) int) {
 	}
 }
 
+// TestErrorWithoutPortNamesHolderOfGivenPort checks that an answer names the holder of a port that only
+// the arguments or the environment of the process have, if the error has none.
+func TestErrorWithoutPortNamesHolderOfGivenPort(t *testing.T) {
+	s := hello(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	stdiotest.NoErr(t, err)
+	defer func() { _ = listener.Close() }()
+	port := listener.Addr().(*net.TCPAddr).Port
+	const script = "echo '20:08:02 OSError: [Errno 98] Address already in use' >&2; exit 1"
+	held := fmt.Sprintf("the error names no port, but port %d is held by pid %d (", port, os.Getpid())
+	free := proctest.FreePort(t)
+	for name, c := range map[string]struct {
+		script string
+		env    string
+		want   bool
+	}{
+		"argument":       {fmt.Sprintf(": --port=%d; %s", port, script), "", true},
+		"address":        {fmt.Sprintf(": 127.0.0.1:%d; %s", port, script), "", true},
+		"environment":    {script, fmt.Sprintf("http://localhost:%d/", port), true},
+		"none":           {script, "", false},
+		"other error":    {fmt.Sprintf(": %d; echo 'Error: no config' >&2; exit 1", port), "", false},
+		"port of a line": {fmt.Sprintf(": %d; echo 'EADDRINUSE 127.0.0.1:%d' >&2; exit 1", port, free), "", false},
+	} {
+		r, failed := s.startText("api", c.script, map[string]any{"env": map[string]any{"API": c.env}, "if_running": "restart", "wait": "ready", "ready": map[string]any{"log": "never"}})
+		if !failed || strings.Contains(r, held) != c.want || c.want && !strings.Contains(r, " is free") {
+			t.Errorf("%s: got %s, want %q in it: %v", name, r, held, c.want)
+		}
+	}
+}
+
 // TestWaitForReadinessOutlastsRetry checks that a wait for readiness that begins between two runs is
 // about the next one.
 func TestWaitForReadinessOutlastsRetry(t *testing.T) {

@@ -3,14 +3,17 @@ package project
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"pmcp/logstore"
+	"pmcp/process"
 )
 
 // portLines is how many of the last lines of a run TakenPort reads, and portDetails how
@@ -29,12 +32,15 @@ var (
 	// 127.0.0.1:3000, [::]:3000 or ('127.0.0.1', 3000).
 	namedPort   = regexp.MustCompile(`(?i)\bport\b\W{0,3}(\d{1,5})\b`)
 	addressPort = regexp.MustCompile(`(?::|', )(\d{2,5})\b`)
+	// clock is a time of day, which is no address.
+	clock = regexp.MustCompile(`\b\d{2}:\d{2}:\d{2}\b`)
 )
 
 // TakenPort returns a sentence on the process that holds the port on which run could
 // not listen, with a free port, or "" if run has printed no such error and named no
 // port that is taken. It reads the port from the error, else from PORT in the
-// environment of run, else from its readiness rule.
+// environment of run, else from its readiness rule. If the error names no port, each
+// number in the arguments and in the environment that run was given may be one.
 func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 	if run.Stored {
 		return ""
@@ -44,6 +50,7 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 		return ""
 	}
 	ports, failed := portsInUse(page.Lines)
+	named := len(ports) > 0
 	if failed {
 		port, given := run.Spec.Env["PORT"]
 		if !given {
@@ -62,10 +69,35 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 			return unsaid(held, run) + p.windowOf(ctx, pids)
 		}
 	}
+	if failed && !named {
+		for _, port := range givenPorts(&run.Spec) {
+			if held, pids := p.o.Manager.TakenPort(port, run.Spec.Name, false); held != "" {
+				return "the error names no port, but " + held + p.windowOf(ctx, pids)
+			}
+		}
+	}
 	if failed && len(ports) > 0 {
 		return fmt.Sprintf("no process that can be seen listens on port %d now", ports[0])
 	}
 	return ""
+}
+
+// givenPorts returns the first numbers in the arguments and the environment of s that may
+// be ports.
+func givenPorts(s *process.Spec) (numbers []int) {
+	texts := slices.Clone(s.Args)
+	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+		texts = append(texts, s.Env[key])
+	}
+	for _, text := range texts {
+		for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '.' && r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+			n, err := strconv.Atoi(word)
+			if err == nil && len(word) > 1 && n <= 65535 && !slices.Contains(numbers, n) && len(numbers) < maxPorts {
+				numbers = append(numbers, n)
+			}
+		}
+	}
+	return numbers
 }
 
 // unsaid returns text without its first parts, as far as the run's NotReady has them: a run that goes on is
@@ -102,7 +134,7 @@ func (p *Project) windowOf(ctx context.Context, pids []int) string {
 // named.
 func portsInUse(lines []logstore.Line) (ports []int, failed bool) {
 	for i := range slices.Backward(lines) {
-		text := lines[i].Text
+		text := clock.ReplaceAllString(lines[i].Text, "")
 		if !portInUse().MatchString(text) {
 			continue
 		}

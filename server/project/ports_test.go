@@ -18,7 +18,7 @@ func TestPortsInUseAreRead(t *testing.T) {
 		"OSError: [Errno 98] Address already in use":                                                                          "[] true",
 		"ERROR:    [Errno 98] error while attempting to bind on address ('127.0.0.1', 8000): address already in use":          "[8000] true",
 		"Address already in use\nPort 5000 is in use by another program. Either identify and stop that program":               "[5000 5000] true",
-		"2026/01/02 12:01:02 main.go:12: listen tcp :8080: bind: address already in use":                                      "[8080 12 2 1] true",
+		"2026/01/02 12:01:02 main.go:12: listen tcp :8080: bind: address already in use":                                      "[8080 12] true",
 		"listen tcp [::1]:8080: bind: address already in use":                                                                 "[8080] true",
 		"Error: Port 5173 is already in use":                                                                                  "[5173] true",
 		"Web server failed to start. Port 8080 was already in use.":                                                           "[8080] true",
