@@ -144,14 +144,15 @@ func TestAddressInUseNamesHolder(t *testing.T) {
 func TestReadyHTTPReportsEvidence(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
-	r := c.ok(t, "start_process", own(t, "web", "http").with("ready", args{"http": "/ /api/health"})).want(t, args{"ready": true}).
-		says(t, "GET / → 200 text/plain 16 B in ", `ms: "you asked for /\n"`, "GET /api/health → 200 text/plain 26 B in ")
+	r := c.ok(t, "start_process", own(t, "web", "http").with("ready", args{"http": "/ /api/health"})).want(t, args{"ready": true})
+	get := fmt.Sprintf("GET http://127.0.0.1:%d/", onlyPort(t, r))
+	r.says(t, get+" → 200 text/plain 16 B in ", `ms: "you asked for /\n"`, get+"api/health → 200 text/plain 26 B in ")
 	answers := objects(r.Data["http"])
-	if len(answers) != 2 || answers[1]["request"] != "GET /api/health" || answers[1]["status"] != 200.0 || answers[1]["body"] != "you asked for /api/health\n" {
+	if len(answers) != 2 || answers[1]["request"] != get+"api/health" || answers[1]["by"] != nil || answers[1]["status"] != 200.0 || answers[1]["body"] != "you asked for /api/health\n" {
 		t.Errorf("got %v, want two answers with their bodies", answers)
 	}
-	c.ok(t, "start_process", args{"name": "web"}).says(t, "already running").hides(t, "GET / →") // which may answer otherwise by now
-	c.ok(t, "wait_for_process", args{"process": "web", "until": "ready"}).says(t, "GET / → 200")
+	c.ok(t, "start_process", args{"name": "web"}).says(t, "already running").hides(t, get) // which may answer otherwise by now
+	c.ok(t, "wait_for_process", args{"process": "web", "until": "ready"}).says(t, get+" → 200")
 	c.refused(t, "start_process", own(t, "bad", "http").with("ready", args{"http": "/ health"}), "ready.http", "health", "a path (/health)")
 	c.refused(t, "start_process", own(t, "bad", "http").with("ready", args{"http": strings.Repeat("/ ", 9)}), "ready.http", "9", "1 to 8")
 }

@@ -32,9 +32,12 @@ const (
 
 // An HTTPAnswer is the answer to one request of Ready.HTTP.
 type HTTPAnswer struct {
-	Request string // "GET /health"
+	Request string // "GET http://127.0.0.1:3000/health"
 	Status  int    // 0: it was not answered
-	Type    string // the media type, at most 60 bytes; "" if there is none
+	// By is the process that listens there, in words, if it is not of the run's tree; ""
+	// if it is, or is not known.
+	By   string
+	Type string // the media type, at most 60 bytes; "" if there is none
 	// Bytes is the size of the body. More reports that the body has more, because
 	// it is longer than 64 KiB or did not end soon.
 	Bytes int64
@@ -64,7 +67,6 @@ func (r *readiness) checkHTTP(ctx context.Context, listeners, own []sockets.Sock
 		if why != "" && !slices.Contains(missing, why) {
 			missing = append(missing, why)
 		}
-		answer.Request = http.MethodGet + " " + target
 	}
 	return strings.Join(missing, "; ")
 }
@@ -93,11 +95,15 @@ func (r *readiness) checkURL(ctx context.Context, target string, listeners, own 
 		return err.Error()
 	}
 	port := urlPort(u)
-	ours := slices.Contains(sockets.Ports(own), port)
-	if isLocal(u.Hostname()) && !ours && !r.openedSinceStart(port, listeners) {
+	foreign := isLocal(u.Hostname()) && !slices.Contains(sockets.Ports(own), port)
+	if foreign && !r.openedSinceStart(port, listeners) {
 		return heldSentence(port, r.holder(port, listeners).text)
 	}
-	return r.request(ctx, target, answer)
+	why := r.request(ctx, target, answer)
+	if foreign && answer.Status != 0 {
+		answer.By = r.holder(port, listeners).text
+	}
+	return why
 }
 
 // request returns "" if GET url answers 200 to 399, else the reason why not. It
@@ -118,7 +124,7 @@ func (r *readiness) request(ctx context.Context, url string, answer *HTTPAnswer)
 		return fmt.Sprintf("%s does not answer yet", url)
 	}
 	defer func() { _ = got.Body.Close() }()
-	*answer = HTTPAnswer{Status: got.StatusCode, Type: mediaType(got.Header.Get("Content-Type")), Took: time.Since(began)}
+	*answer = HTTPAnswer{Request: req.Method + " " + url, Status: got.StatusCode, Type: mediaType(got.Header.Get("Content-Type")), Took: time.Since(began)}
 	defer time.AfterFunc(bodyTimeout, cancel).Stop()
 	answer.read(got)
 	if !answer.OK() {

@@ -293,7 +293,36 @@ func TestReadyHTTPMayBeURL(t *testing.T) {
 	spec := helper("a", "listen", "http", addr, "204")
 	spec.Ready = &Ready{HTTP: "http://" + addr + "/"}
 	start(t, m, spec)
-	awaitReady(t, m)
+	if got := awaitReady(t, m).HTTP; len(got) != 1 || got[0].Request != "GET http://"+addr+"/" || got[0].By != "" {
+		t.Errorf("got %+v, want the answer of its own server", got)
+	}
+}
+
+// TestReadyURLMayBeServedElsewhere checks that a server that began to listen after the start makes a
+// process ready at a whole URL, as that of a container does, and that the answer says whose it is.
+func TestReadyURLMayBeServedElsewhere(t *testing.T) {
+	addr := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
+	m, _ := newTestManager(t, Options{})
+	spec := helper("a", "block")
+	spec.Ready = &Ready{HTTP: "http://" + addr + "/"}
+	start(t, m, spec)
+	awaitNotReady(t, m, "does not answer yet")
+	start(t, m, helper("b", "listen", "http", addr, "200"))
+	if got := awaitReady(t, m).HTTP; len(got) != 1 || !strings.HasSuffix(got[0].By, " in this session") {
+		t.Errorf("got %+v, want an answer of another process", got)
+	}
+}
+
+// TestReadyPathIsAskedAtOwnPort checks that the answer to a path names the URL at which it was asked.
+func TestReadyPathIsAskedAtOwnPort(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	spec := helper("a", "listen", "http", "127.0.0.1:0", "200")
+	spec.Ready = &Ready{HTTP: "/health"}
+	st := start(t, m, spec)
+	want := fmt.Sprintf("GET http://127.0.0.1:%d/health", j.port(testContext(t), st.RunID))
+	if got := awaitReady(t, m).HTTP; len(got) != 1 || got[0].Request != want || got[0].By != "" {
+		t.Errorf("got %+v, want %s", got, want)
+	}
 }
 
 func TestLogLineMakesProcessReady(t *testing.T) {

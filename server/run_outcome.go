@@ -122,6 +122,7 @@ type httpResult struct {
 	Bytes   int64  `json:"bytes"`
 	More    bool   `json:"more,omitempty"` // the body is longer than bytes
 	MS      int64  `json:"ms"`
+	By      string `json:"by,omitempty"`   // who answered, if it is not of the process tree
 	Body    string `json:"body,omitempty"` // its beginning, if it is text
 }
 
@@ -132,11 +133,11 @@ func (r *runResult) addHTTP(p *project.Project, run *project.Run, since time.Tim
 		return
 	}
 	for _, a := range p.HTTPAnswers(run) {
-		r.HTTP = append(r.HTTP, httpResult{a.Request, a.Status, a.Type, a.Bytes, a.More, a.Took.Milliseconds(), a.Body})
+		r.HTTP = append(r.HTTP, httpResult{a.Request, a.Status, a.Type, a.Bytes, a.More, a.Took.Milliseconds(), a.By, a.Body})
 	}
 }
 
-// write writes the answer on one line: GET / → 200 text/html 1.2 KiB in 35 ms: "…".
+// write writes the answer on one line: GET http://127.0.0.1:3000/ → 200 text/html 1.2 KiB in 35 ms: "…".
 func (r httpResult) write(t *answerText) {
 	t.part("%s → %d", r.Request, r.Status)
 	t.optPart(" %s", r.Type)
@@ -145,6 +146,7 @@ func (r httpResult) write(t *answerText) {
 		t.part(" or more")
 	}
 	t.part(" in %d ms", r.MS)
+	t.optPart(", answered by %s", r.By)
 	t.optPart(": %q", r.Body)
 	t.line("")
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -174,6 +176,31 @@ func TestErrorWithoutPortNamesHolderOfGivenPort(t *testing.T) {
 		if !failed || strings.Contains(r, held) != c.want || c.want && !strings.Contains(r, " is free") {
 			t.Errorf("%s: got %s, want %q in it: %v", name, r, held, c.want)
 		}
+	}
+}
+
+// TestAnswerOfOtherServerIsNamed checks that an answer says who answered at a whole URL, if that is no
+// process of the run.
+func TestAnswerOfOtherServerIsNamed(t *testing.T) {
+	s := hello(t)
+	address := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
+	s.script("web", "exec sleep 100", "ready", map[string]any{"http": "http://" + address + "/up"}, "timeout_ms", 1)
+	listener, err := net.Listen("tcp", address)
+	stdiotest.NoErr(t, err)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "up") }))
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Start()
+	defer server.Close()
+	data, text := s.do("wait_for_process", map[string]any{"process": "web", "until": "ready"})
+	by := fmt.Sprintf("pid %d (", os.Getpid())
+	for _, want := range []string{"GET http://" + address + "/up → 200 ", ", answered by " + by, `: "up"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got %s, want %q", text, want)
+		}
+	}
+	if got := fmt.Sprint(data["http"]); !strings.Contains(got, "by:"+by) {
+		t.Errorf("got %s, want %q", got, by)
 	}
 }
 
