@@ -203,7 +203,7 @@ func clearLogs(ctx context.Context, s *call, a clearLogsArgs) (clearLogsResult, 
 	if err != nil {
 		return clearLogsResult{}, err
 	}
-	until, err := args.ParseTime("until", a.Until, time.Now())
+	until, err := args.ParseUntil(a.Until, time.Now())
 	if err != nil {
 		return clearLogsResult{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -219,30 +220,69 @@ func TestLinesIsAliasOfLimit(t *testing.T) {
 	}
 }
 
-func TestParseTimeAcceptsAgesAndDates(t *testing.T) {
+func TestParseSinceAcceptsAgesAndDates(t *testing.T) {
 	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
 	now := time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 	for value, want := range map[string]time.Time{
 		"":                     {},
 		"10m":                  now.Add(-10 * time.Minute),
+		"10 min ago":           now.Add(-10 * time.Minute),
+		"1 hour ago":           now.Add(-time.Hour),
+		"90 seconds":           now.Add(-90 * time.Second),
+		"3m12s ago":            now.Add(-192 * time.Second),
+		"1d 2h":                now.Add(-26 * time.Hour),
 		"2w":                   now.Add(-14 * 24 * time.Hour),
 		"2026-01-04T10:00:00Z": time.Date(2026, 1, 4, 10, 0, 0, 0, time.UTC),
 		"2026-01-04":           time.Date(2026, 1, 4, 0, 0, 0, 0, time.Local),
+		"2026-01-04 20:08":     time.Date(2026, 1, 4, 20, 8, 0, 0, time.Local),
+		"2026-01-04 20:08:02":  time.Date(2026, 1, 4, 20, 8, 2, 0, time.Local),
 		// These times are outside the range that the log can store in nanoseconds.
 		"999999w":              now.Add(-math.MaxInt64 / week * week),
 		"999999d":              now.Add(-math.MaxInt64 / day * day),
 		"0001-01-01T00:00:00Z": args.MinTime,
 		"1000-01-01":           args.MinTime,
-		"9999-12-31T23:59:59Z": args.MaxTime,
 	} {
-		if got, err := args.ParseTime("since", value, now); err != nil || !got.Equal(want) {
-			t.Errorf("ParseTime(%q): got %v, %v, want %v", value, got, err, want)
+		if got, err := args.ParseSince(value, now); err != nil || !got.Equal(want) {
+			t.Errorf("ParseSince(%q): got %v, %v, want %v", value, got, err, want)
 		}
 	}
-	for _, bad := range []string{"soon", "10", "-5m", "2026-13-01", "5y"} {
-		if got, err := args.ParseTime("since", bad, now); err == nil || !strings.Contains(err.Error(), "argument since") {
-			t.Errorf("ParseTime(%q): got %v, %v, want an error", bad, got, err)
+	for _, bad := range []string{"soon", "10", "-5m", "2026-13-01", "5y", "25:00", "10m ago now", " ago", "ago", "1h ago ago"} {
+		if got, err := args.ParseSince(bad, now); err == nil || !strings.Contains(err.Error(), "argument since: want a time (20:08, ") || !strings.Contains(err.Error(), strconv.Quote(bad)) {
+			t.Errorf("ParseSince(%q): got %v, %v, want an error", bad, got, err)
 		}
+	}
+}
+
+func TestParseSinceTakesLastMomentWithTimeOfDay(t *testing.T) {
+	for _, c := range []struct {
+		now         time.Time
+		value, want string
+	}{
+		{time.Date(2026, 11, 28, 20, 10, 0, 0, time.Local), "20:08:02", "2026-11-28 20:08:02"},
+		{time.Date(2026, 11, 28, 20, 10, 0, 0, time.Local), "20:08:02.250", "2026-11-28 20:08:02.25"},
+		{time.Date(2026, 11, 28, 20, 10, 0, 0, time.Local), "20:10", "2026-11-28 20:10:00"},
+		{time.Date(2026, 11, 28, 20, 10, 0, 0, time.Local), "20:10:01", "2026-11-27 20:10:01"},
+		{time.Date(2026, 12, 1, 0, 5, 0, 0, time.Local), "23:59", "2026-11-30 23:59:00"},
+	} {
+		got, err := args.ParseSince(c.value, c.now)
+		if shown := got.Local().Format("2006-01-02 15:04:05.999"); err != nil || shown != c.want {
+			t.Errorf("ParseSince(%q) at %v: got %s, %v, want %s", c.value, c.now, shown, err, c.want)
+		}
+	}
+}
+
+func TestParseSinceRefusesFuture(t *testing.T) {
+	now := time.Date(2026, 11, 28, 20, 8, 2, 0, time.Local)
+	_, err := args.ParseSince("2026-11-28 20:09", now)
+	if want := "argument since: 2026-11-28 20:09 is in the future, it is 2026-11-28 20:08:02 now; want a time (20:08, "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want an error that begins with %q", err, want)
+	}
+	if got, err := args.ParseUntil("9999-12-31T23:59:59Z", now); err != nil || !got.Equal(args.MaxTime) {
+		t.Errorf("until: got %v, %v, want %v", got, err, args.MaxTime)
+	}
+	_, _, err = args.ParseSpan("20:00", "20:30", now)
+	if want := "since 20:00 is later than until 20:30 (2026-11-28 20:00:00, 2026-11-27 20:30:00)"; err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("got %v, want an error that ends with %q", err, want)
 	}
 }
 

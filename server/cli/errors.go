@@ -23,7 +23,7 @@ func (s *screen) errorsCommand() *cobra.Command {
 		Example: "  pmcp errors web\n  pmcp errors --since 1h --json | jq -r '\"\\(.file):\\(.line) \\(.message)\"'",
 		RunE:    func(cmd *cobra.Command, names []string) error { return s.errors(cmd.Context(), names, since, resolved) },
 	}
-	c.Flags().StringVar(&since, "since", "", "only errors seen after this time: 10m, 2d, 2026-01-05")
+	c.Flags().StringVar(&since, "since", "", "only errors seen after this time: 10m, 2d, 20:08, 2026-01-05")
 	c.Flags().BoolVar(&resolved, "resolved", false, "also errors that were marked as resolved")
 	return c
 }
@@ -58,7 +58,7 @@ func (s *screen) errors(ctx context.Context, arguments []string, since string, r
 	if q.Names, err = r.find(ctx, arguments); err != nil {
 		return err
 	}
-	if q.Since, err = args.ParseTime("since", since, time.Now()); err != nil {
+	if q.Since, err = args.ParseSince(since, time.Now()); err != nil {
 		return err
 	}
 	if !resolved {

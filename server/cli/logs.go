@@ -52,7 +52,7 @@ func (s *screen) logsCommand() *cobra.Command {
 	}
 	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "print new lines as they come, also of later runs")
 	c.Flags().StringVarP(&f.lines, "lines", "n", "", `how many of the last lines: a number, or "all"`)
-	c.Flags().StringVar(&f.since, "since", "", "only lines after this time: 10m, 2d, 2026-01-05, 2026-01-05T10:00:00Z")
+	c.Flags().StringVar(&f.since, "since", "", "only lines after this time: 10m, 2d, 20:08, 2026-01-05 20:08, 2026-01-05T10:00:00Z")
 	c.Flags().StringVarP(&f.grep, "grep", "g", "", "only lines that match this regular expression (RE2)")
 	c.Flags().BoolVarP(&f.ignoreCase, "ignore-case", "i", false, "match --grep in upper and lower case")
 	c.Flags().StringVar(&f.level, "level", "", "only lines of this level or a higher one: trace, debug, info, warn, error, fatal")
@@ -127,7 +127,7 @@ func (s *screen) view(ctx context.Context, r *reader, arguments []string, f *log
 		return nil, err
 	}
 	v.query.Project, v.named = r.dir, len(v.query.Names) != 1
-	if v.query.Since, err = args.ParseTime("since", f.since, time.Now()); err != nil {
+	if v.query.Since, err = args.ParseSince(f.since, time.Now()); err != nil {
 		return nil, err
 	}
 	if f.level != "" {
