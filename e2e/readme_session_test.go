@@ -151,7 +151,7 @@ var variables = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "127.0.0.1:PORT"},
 	{regexp.MustCompile(`\bafter \d+(\.\d+)?(ms|µs|s)`), "after DURATION"},
 	{regexp.MustCompile(`go1\.[\w.]+ \w+/\w+`), "go1.N OS/ARCH"},
-	{regexp.MustCompile(`, \d+\.\d% CPU, [\d.]+ [KMG]iB`), ""},
+	{regexp.MustCompile(`, \d+\.\d% of one core, [\d.]+ [KMG]iB`), ""},
 	{regexp.MustCompile(`(?m)^(?:\| )?(?:TIME )?mcp -> .*"notifications/initialized"\}\n`), ""}, // the notification may come before or after the answer
 	{regexp.MustCompile(`\berror [0-9a-f]{12}:`), "error ID:"},                                  // the id also depends on the project
 	{regexp.MustCompile(`next_cursor: \w+`), "next_cursor: CURSOR"},

@@ -3,6 +3,7 @@ package logstore
 import (
 	"context"
 	"database/sql"
+	"runtime"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ type Sample struct {
 	// Run is the run's id. At is the end of the span.
 	Run int64
 	At  time.Time
-	// CPUPercent is the mean over the span. MemoryBytes and Processes are the maxima.
+	// CPUPercent, of one core, is the mean over the span. MemoryBytes and Processes are the maxima.
 	CPUPercent  float64
 	MemoryBytes uint64
 	Processes   int
@@ -95,6 +96,7 @@ func (w *writer) Samples(ctx context.Context, run int64, since time.Time) ([]Sam
 	all, err := queryAll(ctx, w.file.ReadDB, "read the samples", func(row *sql.Rows, x *Sample) error {
 		var at, memory int64
 		err := row.Scan(&at, &x.CPUPercent, &memory, &x.Processes)
+		x.CPUPercent *= float64(runtime.NumCPU())
 		x.Run, x.At, x.MemoryBytes = run, timeFromNanos(at), uint64(memory)
 		return err
 	}, `SELECT at, cpu, memory, processes FROM sample WHERE run = ? AND at >= ? ORDER BY at`, run, nanos(since))
@@ -117,9 +119,10 @@ func (r *records) unsavedSamples(run int64, since time.Time) (some []Sample) {
 	return some
 }
 
+// storeSample stores the CPU share in percent of the whole machine, as older versions did.
 func storeSample(ctx context.Context, q db.Querier, x *Sample) error {
 	return execute(ctx, q, "store a sample", `INSERT OR REPLACE INTO sample (run, at, cpu, memory, processes) VALUES (?, ?, ?, ?, ?)`,
-		x.Run, nanos(x.At), x.CPUPercent, int64(x.MemoryBytes), x.Processes)
+		x.Run, nanos(x.At), x.CPUPercent/float64(runtime.NumCPU()), int64(x.MemoryBytes), x.Processes)
 }
 
 // retireSamples deletes the samples before the cutoff, and the oldest samples beyond the limit.

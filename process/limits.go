@@ -19,7 +19,7 @@ type Limits struct {
 	// MemoryMB is the memory limit in MiB, at most 1e9. The limit is exceeded once
 	// two samples in a row are above it. 0 means no limit.
 	MemoryMB int `json:"memory_mb,omitempty"`
-	// CPUPercent is the limit as a share of the whole machine. The limit is
+	// CPUPercent is the limit in percent of the whole machine. The limit is
 	// exceeded once the usage stays above it for 30 s. 0 means no limit.
 	CPUPercent int `json:"cpu_percent,omitempty"`
 	// Action is LimitWarn, LimitStop or LimitRestart. "" means the Manager's.
@@ -66,7 +66,7 @@ type limitWatch struct {
 
 // near reports whether u is more than half of a limit.
 func (l Limits) near(u Usage) bool {
-	return l.MemoryMB > 0 && u.MemoryBytes > uint64(l.MemoryMB)<<20/2 || l.CPUPercent > 0 && u.CPUPercent > float64(l.CPUPercent)/2
+	return l.MemoryMB > 0 && u.MemoryBytes > uint64(l.MemoryMB)<<20/2 || l.CPUPercent > 0 && u.ofMachine() > float64(l.CPUPercent)/2
 }
 
 // observe adds a sample and returns a sentence about the limit that has been
@@ -79,7 +79,7 @@ func (w *limitWatch) observe(l Limits, u Usage) string {
 		w.memory = 0
 	}
 	switch {
-	case l.CPUPercent == 0 || u.CPUPercent <= float64(l.CPUPercent):
+	case l.CPUPercent == 0 || u.ofMachine() <= float64(l.CPUPercent):
 		w.cpuSince = time.Time{}
 	case w.cpuSince.IsZero():
 		w.cpuSince = u.At
@@ -88,7 +88,7 @@ func (w *limitWatch) observe(l Limits, u Usage) string {
 	case w.memory >= memoryHeld:
 		return fmt.Sprintf("memory %d MB is over the limit of %d MB", u.MemoryBytes/mb, l.MemoryMB)
 	case !w.cpuSince.IsZero() && u.At.Sub(w.cpuSince) >= cpuHeld:
-		return fmt.Sprintf("CPU %.0f %% of the machine is over the limit of %d %% since %s", u.CPUPercent, l.CPUPercent, w.cpuSince.Format(time.TimeOnly))
+		return fmt.Sprintf("CPU %.0f %% of the machine is over the limit of %d %% since %s", u.ofMachine(), l.CPUPercent, w.cpuSince.Format(time.TimeOnly))
 	}
 	return ""
 }

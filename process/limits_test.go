@@ -1,9 +1,13 @@
 package process
 
 import (
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctab"
 )
 
 func TestLimitWatchReportsLastingExcess(t *testing.T) {
@@ -27,7 +31,7 @@ func TestLimitWatchReportsLastingExcess(t *testing.T) {
 		{36, 10, 50, ""},
 		{37, 10, 90, ""},
 	} {
-		got := w.observe(limits, Usage{At: begin.Add(time.Duration(c.second) * time.Second), MemoryBytes: c.mb << 20, CPUPercent: c.cpu})
+		got := w.observe(limits, Usage{At: begin.Add(time.Duration(c.second) * time.Second), MemoryBytes: c.mb << 20, CPUPercent: c.cpu * float64(runtime.NumCPU())})
 		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
 			t.Errorf("second %d: %q, want %q", c.second, got, c.want)
 		}
@@ -117,8 +121,8 @@ func TestUsageIncludesWholeTree(t *testing.T) {
 	for busy := false; !busy; {
 		select {
 		case s := <-samples:
-			if s.run != st.RunID || s.processes != 1 || s.cpu > 100 {
-				t.Fatalf("sample %+v, want run %d, 1 process, at most 100 %%", s, st.RunID)
+			if most := 100 * float64(runtime.NumCPU()); s.run != st.RunID || s.processes != 1 || s.cpu > most {
+				t.Fatalf("sample %+v, want run %d, 1 process, at most %.0f %%", s, st.RunID, most)
 			}
 			var err error
 			if members, err = m.Tree("a"); err != nil || len(members) != 1 {
@@ -132,9 +136,31 @@ func TestUsageIncludesWholeTree(t *testing.T) {
 	if members[0].PID != st.PID || !strings.Contains(members[0].Command, " 64") {
 		t.Errorf("Tree = %+v, want pid %d", members, st.PID)
 	}
+	asked := time.Now()
 	stats, err := m.Stats("a", time.Minute, 5)
 	if err != nil || stats.Samples == 0 || stats.Peak.MemoryBytes < 64<<20 || stats.Peak.CPUPercent == 0 || len(stats.Series) == 0 || len(stats.Series) > 5 {
 		t.Errorf("Stats = %+v, %v; want memory and CPU in at most 5 points", stats, err)
+	}
+	if now := stats.Now; now.At.Before(asked) || now.MemoryBytes < 64<<20 || now.Processes != 1 {
+		t.Errorf("Now = %+v, want it measured after %v", now, asked)
+	}
+	if _, err := m.Stop(testContext(t), "a", StopOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if stats, err := m.Stats("a", time.Minute, 0); err != nil || stats.Samples == 0 || stats.Now != (Usage{}) || stats.Series != nil {
+		t.Errorf("Stats after the end = %+v, %v; want samples, nothing now and no series", stats, err)
+	}
+}
+
+// TestStatsMeasureBeforeFirstSample checks that the usage now needs no sample.
+func TestStatsMeasureBeforeFirstSample(t *testing.T) {
+	m := newMeter(nil)
+	self, err := proctab.Read(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u := m.now(1, []proctab.Proc{self}, time.Now().Add(-time.Hour)); u.MemoryBytes == 0 || u.Processes != 1 {
+		t.Errorf("got %+v, want the memory of one process", u)
 	}
 }
 
@@ -145,7 +171,7 @@ func TestSummarizeReturnsAverageAndPeak(t *testing.T) {
 		samples = append(samples, Usage{At: begin.Add(time.Duration(i) * time.Second), CPUPercent: float64(i), MemoryBytes: uint64(i) * 10, Processes: 2})
 	}
 	s := Summarize(samples, 4)
-	if s.Samples != 10 || !s.From.Equal(begin) || s.Average.CPUPercent != 4.5 || s.Average.MemoryBytes != 45 || s.Peak.MemoryBytes != 90 || s.Now.CPUPercent != 9 || s.Average.Processes != 2 {
+	if s.Samples != 10 || !s.From.Equal(begin) || s.Average.CPUPercent != 4.5 || s.Average.MemoryBytes != 45 || s.Peak.MemoryBytes != 90 || s.Average.Processes != 2 {
 		t.Errorf("summary %+v, want 10 samples with average 4.5, 45, 2 and peak 90", s)
 	}
 	if len(s.Series) != 4 || s.Series[0].CPUPercent != 0.5 || s.Series[3].CPUPercent != 8 || !s.Series[3].At.Equal(samples[9].At) {

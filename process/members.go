@@ -20,8 +20,8 @@ type Member struct {
 	// Command is the command line of the process in the form of proctab.Printable,
 	// at most 512 bytes.
 	Command string
-	// CPUPercent is the share of the whole machine that the process used between
-	// the last two samples. MemoryBytes is its resident memory, shared pages
+	// CPUPercent is the processor time that the process used between the last two
+	// samples, in percent of one core. MemoryBytes is its resident memory, shared pages
 	// included.
 	CPUPercent  float64
 	MemoryBytes uint64
@@ -36,11 +36,16 @@ func (m *Manager) Tree(name string) ([]Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	procs := m.deps.tree.shown(st.RunID)
+	return m.newMembers(m.living(st.RunID))
+}
+
+// living returns the living processes of run.
+func (m *Manager) living(run int64) []proctab.Proc {
+	procs := m.deps.tree.shown(run)
 	if slices.ContainsFunc(procs, func(p proctab.Proc) bool { return p.Zombie }) {
-		procs = nil // none lives for long enough to be seen
+		return nil // none lives for long enough to be seen
 	}
-	return m.newMembers(procs)
+	return procs
 }
 
 // Ports returns the TCP ports on which the tree of the current or last run of name

@@ -59,8 +59,8 @@ type Options struct {
 	// LimitAction is the response to an exceeded limit: LimitWarn (also ""),
 	// LimitStop or LimitRestart.
 	LimitAction string
-	// OnSample is called once a second for each run with a living process. It
-	// must not block. It may be nil.
+	// OnSample is called once a second for each run with a living process. cpuPercent
+	// is of one core. It must not block. It may be nil.
 	OnSample func(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int)
 	// Log receives errors and warnings. Nil discards them.
 	Log *slog.Logger

@@ -12,13 +12,17 @@ import (
 type Usage struct {
 	// At is the time of the sample, or the end of the span of an average.
 	At time.Time
-	// CPUPercent is the share of the whole machine, used since the sample before.
+	// CPUPercent is the processor time used since the sample before, in percent of one
+	// core, as ps and top count it: a tree that keeps two cores busy has 200.
 	CPUPercent float64
 	// MemoryBytes is resident memory, shared pages counted once per process.
 	MemoryBytes uint64
 	// Processes is the number of living processes.
 	Processes int
 }
+
+// ofMachine returns CPUPercent in percent of the whole machine.
+func (u Usage) ofMachine() float64 { return u.CPUPercent / float64(runtime.NumCPU()) }
 
 // Stats is the usage of one process over a window that ends now. All fields are
 // zero if there is no sample.
@@ -27,11 +31,13 @@ type Stats struct {
 	From time.Time
 	// Samples is the number of samples.
 	Samples int
-	// Now is the last sample, Average the mean. Peak holds the maximum of each
-	// figure; its At is the time of the largest memory.
-	Now, Average, Peak Usage
+	// Now is what the tree uses at the call. It is zero if no process of it lives.
+	Now Usage
+	// Average is the mean of the samples. Peak holds the maximum of each figure; its At
+	// is the time of the largest memory. Both include Now.
+	Average, Peak Usage
 	// Series are the samples, oldest first, averaged into at most the requested
-	// number of points.
+	// number of points; it is nil if that is 0.
 	Series []Usage
 }
 
@@ -47,16 +53,23 @@ func (m *Manager) Stats(name string, window time.Duration, points int) (Stats, e
 	if window > 0 {
 		from = time.Now().Add(-window)
 	}
-	return Summarize(m.meter.since(st.RunID, from), points), nil
+	samples, now := m.meter.since(st.RunID, from), Usage{}
+	if living := m.living(st.RunID); len(living) > 0 {
+		now = m.meter.now(st.RunID, living, st.StartedAt)
+		samples = append(samples, now)
+	}
+	s := Summarize(samples, points)
+	s.Now = now
+	return s, nil
 }
 
 // Summarize returns the Stats of samples, which are oldest first, in at most points
-// points.
+// points. Now is zero.
 func Summarize(samples []Usage, points int) Stats {
 	if len(samples) == 0 {
 		return Stats{}
 	}
-	s := Stats{From: samples[0].At, Samples: len(samples), Now: samples[len(samples)-1], Average: average(samples)}
+	s := Stats{From: samples[0].At, Samples: len(samples), Average: average(samples)}
 	for _, u := range samples {
 		if u.MemoryBytes > s.Peak.MemoryBytes {
 			s.Peak.MemoryBytes, s.Peak.At = u.MemoryBytes, u.At
@@ -177,12 +190,18 @@ func elsewhereTrees(table []proctab.Proc, runs []ElsewhereRun) map[int64][]proct
 	return trees
 }
 
-// meanShare returns the share of the machine, in percent, that processes have used in the time
-// since their start.
+// meanShare returns the processor time, in percent of one core, that processes have used in the
+// time since their start.
 func meanShare(procs []proctab.Proc, age time.Duration) float64 {
 	var used uint64
 	for _, p := range procs {
 		used += cpuTicks(p)
 	}
-	return min(100, 100*float64(used)/(proctab.TicksPerSecond*float64(runtime.NumCPU())*max(age, time.Second).Seconds()))
+	return share(used, max(age, time.Second))
+}
+
+// share returns ticks of processor time, used during span, in percent of one core. It returns
+// at most what all cores have.
+func share(ticks uint64, span time.Duration) float64 {
+	return 100 * min(float64(runtime.NumCPU()), float64(ticks)/(proctab.TicksPerSecond*span.Seconds()))
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -62,15 +61,15 @@ func (m *Manager) sample() {
 type meter struct {
 	onSample func(run int64, at time.Time, cpuPercent float64, memoryBytes uint64, processes int)
 
-	// The fields from at to members are used only by sample, which only the
+	// The fields from listeners to members are used only by sample, which only the
 	// sampler calls.
-	at        time.Time               // time of the last sample
-	ticks     map[proctab.ID]uint64   // processor time at that sample
 	listeners []sockets.Socket        // listening sockets of our processes
 	seen      map[uint64]bool         // keys of all sockets at that sample
 	members   map[proctab.ID]struct{} // our processes at that sample
 
 	mu    sync.Mutex
+	at    time.Time              // time of the last sample; guarded by mu
+	ticks map[proctab.ID]uint64  // processor time at that sample; guarded by mu
 	runs  map[int64]*series      // guarded by mu
 	share map[proctab.ID]float64 // CPU share of single processes at the last sample; guarded by mu
 	held  heldSockets            // guarded by mu
@@ -99,7 +98,7 @@ func newMeter(onSample func(int64, time.Time, float64, uint64, int)) *meter {
 
 // sample measures every run in found.
 func (m *meter) sample(found *scan, now time.Time) {
-	share := m.shares(found, now)
+	shares := m.shares(found, now)
 	ports := m.ports(found)
 	usage := make(map[int64]Usage, len(found.members))
 	for run, members := range found.members {
@@ -108,12 +107,12 @@ func (m *meter) sample(found *scan, now time.Time) {
 		}
 		total := Usage{At: now, Processes: len(members)}
 		for _, p := range members {
-			total.CPUPercent += share[p.ID]
+			total.CPUPercent += shares[p.ID]
 			total.MemoryBytes += memory(p)
 		}
 		usage[run] = total
 	}
-	m.store(usage, ports, share)
+	m.store(usage, ports, shares)
 	if m.onSample != nil {
 		for run, u := range usage {
 			m.onSample(run, now, u.CPUPercent, u.MemoryBytes, u.Processes)
@@ -121,24 +120,49 @@ func (m *meter) sample(found *scan, now time.Time) {
 	}
 }
 
-// shares returns for each member the share of the whole machine, in percent, that
-// it used since the last sample. A process that began since then counts with all
-// its processor time.
+// shares returns for each member the processor time that it used since the last sample, in
+// percent of one core. A process that began since then counts with all its processor time.
 func (m *meter) shares(found *scan, now time.Time) map[proctab.ID]float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	ticks := make(map[proctab.ID]uint64, len(m.ticks))
-	share := make(map[proctab.ID]float64, len(m.ticks))
-	span := now.Sub(m.at).Seconds() * proctab.TicksPerSecond * float64(runtime.NumCPU())
+	shares := make(map[proctab.ID]float64, len(m.ticks))
 	for _, members := range found.members {
 		for _, p := range members {
 			used := cpuTicks(p)
 			ticks[p.ID] = used
 			if before := m.ticks[p.ID]; used > before {
-				share[p.ID] = min(100, 100*float64(used-before)/span)
+				shares[p.ID] = share(used-before, now.Sub(m.at))
 			}
 		}
 	}
 	m.at, m.ticks = now, ticks
-	return share
+	return shares
+}
+
+// now returns what living, the processes of run, use now. The share of the processor is that
+// since the last sample or, if that is less than a period ago, that of the last sample. It
+// is the mean since began before the second sample: the first one spans time before the run.
+func (m *meter) now(run int64, living []proctab.Proc, began time.Time) Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := Usage{At: time.Now(), Processes: len(living)}
+	used := uint64(0)
+	for _, p := range living {
+		u.MemoryBytes += memory(p)
+		if now, before := cpuTicks(p), m.ticks[p.ID]; now > before {
+			used += now - before
+		}
+	}
+	switch s := m.runs[run]; {
+	case s == nil || len(s.usage) < 2:
+		u.CPUPercent = meanShare(living, u.At.Sub(began))
+	case u.At.Sub(m.at) < samplePeriod:
+		u.CPUPercent = s.usage[len(s.usage)-1].CPUPercent
+	default:
+		u.CPUPercent = share(used, u.At.Sub(m.at))
+	}
+	return u
 }
 
 // ports returns the ports that each run listens on. It looks up the holders of

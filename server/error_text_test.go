@@ -139,8 +139,8 @@ func TestTextsUseSingularForOne(t *testing.T) {
 		textOf(getErrorsResult{Total: 2}):          "2 kinds of errors\n",
 		textOf(searchResult{Count: 1, Scanned: 1}): "1 match in 1 line\n",
 		textOf(searchResult{Scanned: 2}):           "0 matches in 2 lines\n",
-		usageResult{Processes: 1}.String() + "\n":  "0.0% CPU, 0 B, 1 process\n",
-		usageResult{Processes: 10}.String() + "\n": "0.0% CPU, 0 B, 10 processes\n",
+		usageResult{Processes: 1}.String() + "\n":  "0.0% of one core, 0 B, 1 process\n",
+		usageResult{Processes: 10}.String() + "\n": "0.0% of one core, 0 B, 10 processes\n",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)

@@ -164,7 +164,7 @@ func (r *processResult) line() string {
 	t.optPart(", %s", joinURLs(r.URLs))
 	t.optPart(", ports %s", prose.Ints(otherPorts(r.Ports, r.URLs)))
 	if r.CPUPercent != nil {
-		t.part(", %.1f%% CPU, %s", *r.CPUPercent, formatBytes(int64(r.MemoryBytes)))
+		t.part(", %s, %s", formatCPU(*r.CPUPercent), formatBytes(int64(r.MemoryBytes)))
 	}
 	if r.Restarts != nil {
 		t.part(", %s", countNoun(int64(*r.Restarts), "restart", "restarts"))

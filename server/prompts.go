@@ -162,7 +162,7 @@ func optimizePrompt(ctx context.Context, s *call, t *answerText, name string) er
 	slices.SortStableFunc(members, func(a, b process.Member) int { return int(b.CPUPercent*10) - int(a.CPUPercent*10) })
 	t.line("members of its tree, hottest first:")
 	for _, m := range members[:min(len(members), topProcesses)] {
-		t.line("pid %d: %.1f%% CPU, %s: %s", m.PID, m.CPUPercent, formatBytes(int64(m.MemoryBytes)), m.Command)
+		t.line("pid %d: %s, %s: %s", m.PID, formatCPU(m.CPUPercent), formatBytes(int64(m.MemoryBytes)), m.Command)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -29,8 +28,7 @@ type processStatsResult struct {
 	Hint    string        `json:"hint,omitempty"`
 }
 
-// usageResult is the usage of a whole process tree. A CPUPercent of 100 is all of
-// the machine's CPUs.
+// usageResult is the usage of a whole process tree. CPUPercent is of one core.
 type usageResult struct {
 	At          string  `json:"at,omitempty"`
 	CPUPercent  float64 `json:"cpu_percent"`
@@ -44,8 +42,11 @@ func newUsageResult(u process.Usage) *usageResult {
 }
 
 func (u usageResult) String() string {
-	return fmt.Sprintf("%.1f%% CPU, %s, %s", u.CPUPercent, formatBytes(int64(u.MemoryBytes)), countNoun(int64(u.Processes), "process", "processes"))
+	return fmt.Sprintf("%s, %s, %s", formatCPU(u.CPUPercent), formatBytes(int64(u.MemoryBytes)), countNoun(int64(u.Processes), "process", "processes"))
 }
+
+// formatCPU returns a CPU share with its unit: that of ps and top, not the whole machine.
+func formatCPU(percent float64) string { return fmt.Sprintf("%.1f%% of one core", percent) }
 
 func (r processStatsResult) write(t *answerText) {
 	t.line("%s: %s, %s", r.Name, r.State, countNoun(int64(r.Samples), "sample", "samples"))
@@ -61,7 +62,7 @@ func (r processStatsResult) write(t *answerText) {
 func getProcessStatsTool() tool {
 	return define(tool{
 		name: "get_process_stats", title: "Process usage", toolset: setMonitoring,
-		description: "CPU and memory of a process tree; 100 % is the whole machine.",
+		description: "CPU (% of one core) and memory of a tree; points: a series.",
 		hints:       hints{readOnly: true, idempotent: true},
 	}, getProcessStats)
 }
@@ -71,7 +72,7 @@ func getProcessStats(ctx context.Context, s *call, a processStatsArgs) (processS
 	if err != nil {
 		return processStatsResult{}, err
 	}
-	run, stats, err := s.project.Usage(ctx, name, time.Duration(a.WindowMS)*time.Millisecond, cmp.Or(a.Points, 20))
+	run, stats, err := s.project.Usage(ctx, name, time.Duration(a.WindowMS)*time.Millisecond, a.Points)
 	if err != nil {
 		return processStatsResult{}, err
 	}
@@ -80,7 +81,7 @@ func getProcessStats(ctx context.Context, s *call, a processStatsArgs) (processS
 		return r, nil
 	}
 	r.From, r.Average, r.Peak = args.FormatTime(stats.From), newUsageResult(stats.Average), newUsageResult(stats.Peak)
-	if !run.Stored {
+	if stats.Now.Processes > 0 {
 		r.Now = newUsageResult(stats.Now)
 	}
 	for _, u := range stats.Series {
@@ -98,10 +99,8 @@ func usageHint(run *project.Run, samples int) string {
 		return "no samples so far of its latest run, in an earlier session or another server"
 	case run.Stored:
 		return "of its latest run, in an earlier session or another server; a sample stands for 10 s"
-	case samples == 0 && run.State.Live():
-		return "no samples yet: the first one comes a second after the start"
 	case samples == 0:
-		return "no samples of its latest run, which has ended, in that time"
+		return "no samples of its latest run in that time"
 	}
 	return ""
 }
@@ -128,7 +127,7 @@ type diskResult struct {
 }
 
 func (r systemStatsResult) write(t *answerText) {
-	t.line("CPU %.1f%% of %d, load %v", r.CPUPercent, r.CPUs, r.Load)
+	t.line("CPU %.1f%% of the machine (%d cores), load %v", r.CPUPercent, r.CPUs, r.Load)
 	t.line("memory %s of %s used, %s available", formatBytes(int64(r.MemoryUsed)), formatBytes(int64(r.MemoryBytes)), formatBytes(int64(r.MemoryAvailable)))
 	t.line("disk of the database (%s): %s of %s free", r.Disk.Path, formatBytes(int64(r.Disk.FreeBytes)), formatBytes(int64(r.Disk.Bytes)))
 	t.line("up %s, %s of this session", args.FormatAge(time.Duration(r.UptimeSeconds)*time.Second), countNoun(int64(r.Processes), "process", "processes"))

@@ -85,7 +85,7 @@ func (s *screen) ps(ctx context.Context) error {
 	if len(rows) > 0 {
 		err = s.out.table([]column{
 			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
-			{title: "CPU", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
+			{title: "CPU %CORE", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
 		}, rows)
 	}
 	if !s.json {

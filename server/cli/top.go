@@ -186,7 +186,7 @@ func (m *topModel) write(t *terminal) {
 		table = append(table, m.row(&m.shown.runs[i], i == m.selected))
 	}
 	_ = t.table([]column{
-		{title: ""}, {title: "NAME"}, {title: "STATE"}, {title: "PORTS", rank: 1}, {title: "CPU", rank: 2, right: true}, {title: "", rank: 4},
+		{title: ""}, {title: "NAME"}, {title: "STATE"}, {title: "PORTS", rank: 1}, {title: "CPU %CORE", rank: 2, right: true}, {title: "", rank: 4},
 		{title: "MEMORY", rank: 3, right: true}, {title: "", rank: 5}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
 	}, table)
 	left := m.height - 3 - rows

@@ -183,8 +183,8 @@ func (p *Project) CheckHealth(ctx context.Context, name string) (health.Status, 
 }
 
 // Usage returns the usage of the run that name stands for, over the given window (0:
-// the default) and in at most the given number of points. Of a stored run it knows no
-// current usage.
+// the default) and with a series of at most the given number of points. Of a stored run
+// it has no current usage.
 func (p *Project) Usage(ctx context.Context, name string, window time.Duration, points int) (run Run, stats process.Stats, err error) {
 	run, err = p.Find(ctx, name)
 	switch {
