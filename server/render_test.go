@@ -208,7 +208,7 @@ func TestLineWithItsOwnTimeHasNoOtherInFront(t *testing.T) {
 func TestTailCountsOmittedLines(t *testing.T) {
 	s := hello(t)
 	s.script("job", "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); done", "wait", "exit")
-	data, text := s.do("tail_logs", map[string]any{"process": "job", "max_bytes": 300})
+	data, text := s.do("tail_logs", map[string]any{"process": "job", "max_bytes": 512})
 	lines := data["lines"].([]any)
 	if left := data["omitted"].(map[string]any); left["cursor"] != data["prev_cursor"] || int(left["lines"].(float64))+strings.Count(text, " out line ") != 40 ||
 		!strings.Contains(text, fmt.Sprintf("omitted: %v lines; get_logs with process: \"job\", before: %v\n", left["lines"], left["cursor"])) {
@@ -225,7 +225,7 @@ func TestTailCountsOmittedLines(t *testing.T) {
 	if data["more"] != nil || data["prev_cursor"] != nil {
 		t.Errorf("complete tail: got %s, want no cursor to more", text)
 	}
-	data, text = s.do("tail_logs", map[string]any{"process": "job", "after": "start", "max_bytes": 300})
+	data, text = s.do("tail_logs", map[string]any{"process": "job", "after": "start", "max_bytes": 512})
 	left := data["omitted"].(map[string]any)
 	if data["more"] != true || data["prev_cursor"] != nil || left["cursor"] != data["next_cursor"] || !strings.Contains(text, " lines; get_logs with process: \"job\", after: ") {
 		t.Errorf("after a cursor: got %s, want the next_cursor to more", text)

@@ -249,7 +249,7 @@ func variable(req mcp.ReadResourceRequest, name string) string {
 // recentLog returns the end of the log of one process's latest run or, without a
 // name, of the latest runs of all processes.
 func (s *call) recentLog(ctx context.Context, v variables) (logsResult, error) {
-	a := tailLogsArgs{Process: v.name, Lines: recentLines}
+	a := tailLogsArgs{Process: v.name, outputArgs: outputArgs{Lines: recentLines}}
 	if v.lines != "" {
 		n, err := strconv.Atoi(v.lines)
 		if err != nil || n < 1 || n > maxPageLines {

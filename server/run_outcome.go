@@ -204,14 +204,18 @@ func reportProgress(ctx context.Context, message func() string) (stop func()) {
 	return stdio.ReportProgress(ctx, func() string { return line.Visible(message()) })
 }
 
-// outputArgs are the arguments of every action that shows output.
+// outputArgs are the arguments of every tool that shows lines, with maxPageLines as the
+// bound of Lines.
 type outputArgs struct {
-	Lines    int `json:"lines,omitempty" min:"1" max:"1000"`
+	Lines    int `json:"lines,omitempty" min:"1" max:"10000"`
 	MaxBytes int `json:"max_bytes,omitempty" min:"512" max:"8388608"`
 }
 
-// maxOutputLines is the bound of outputArgs.Lines.
-const maxOutputLines = 1000
+// pageArgs are the outputArgs of a tool that calls the number of lines limit.
+type pageArgs struct {
+	Limit    int `json:"limit,omitempty" natural:"lines" min:"1" max:"10000"`
+	MaxBytes int `json:"max_bytes,omitempty" min:"512" max:"8388608"`
+}
 
 // limit returns the most bytes that the answer may have beside the events.
 func (a outputArgs) limit() int { return withoutEvents(cmp.Or(a.MaxBytes, actionMaxBytes)) }

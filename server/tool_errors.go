@@ -38,6 +38,7 @@ type getErrorsArgs struct {
 	After    string `json:"after,omitempty" schema:"brief"`
 	Limit    int    `json:"limit,omitempty" min:"1" max:"1000"`
 	Offset   int    `json:"offset,omitempty" schema:"brief" min:"0" max:"1000000"`
+	MaxBytes int    `json:"max_bytes,omitempty" schema:"brief" min:"512" max:"8388608"`
 }
 
 // getErrorsResult is the answer of the error tools.
@@ -122,7 +123,7 @@ func getErrors(ctx context.Context, s *call, a getErrorsArgs) (getErrorsResult, 
 		}
 		e.LatestLine = wholeLine(ctx, s.project, &page[i])
 		e.shorten(a.ErrorID != "")
-		if size += answerSize(&e) + contextBytes; size > logLimit(0)-summaryBytes && i > 0 {
+		if size += answerSize(&e) + contextBytes; size > logLimit(a.MaxBytes)-summaryBytes && i > 0 {
 			r.Hint = fmt.Sprintf("more would not fit into one answer; get_errors with offset: %d continues", a.Offset+i)
 			break
 		}

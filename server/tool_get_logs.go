@@ -14,16 +14,15 @@ import (
 const maxPageLines = 10_000
 
 type getLogsArgs struct {
-	Process      string `json:"process,omitempty"`
-	Run          int    `json:"run,omitempty" jsonschema:"-1: latest"`
-	Stream       string `json:"stream,omitempty" enum:"out|err|mcp"`
-	Level        string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
-	Since        string `json:"since,omitempty" jsonschema:"time, or 10m, 2d"`
-	Until        string `json:"until,omitempty"`
-	After        string `json:"after,omitempty" jsonschema:"cursor or start"`
-	Before       string `json:"before,omitempty"`
-	Limit        int    `json:"limit,omitempty" natural:"lines" min:"1" max:"10000"`
-	MaxBytes     int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
+	Process string `json:"process,omitempty"`
+	Run     int    `json:"run,omitempty" jsonschema:"-1: latest"`
+	Stream  string `json:"stream,omitempty" enum:"out|err|mcp"`
+	Level   string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
+	Since   string `json:"since,omitempty" jsonschema:"time, or 10m, 2d"`
+	Until   string `json:"until,omitempty"`
+	After   string `json:"after,omitempty" jsonschema:"cursor or start"`
+	Before  string `json:"before,omitempty"`
+	pageArgs
 	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
 	Times        string `json:"times,omitempty" enum:"none|s|ms"`
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -15,8 +16,9 @@ import (
 )
 
 type processInfoArgs struct {
-	Process string `json:"process"`
-	Run     int    `json:"run,omitempty"`
+	Process    string `json:"process"`
+	Run        int    `json:"run,omitempty"`
+	outputArgs `schema:"brief"`
 }
 
 // processInfoResult describes one process completely.
@@ -164,11 +166,11 @@ func getProcessInfo(ctx context.Context, s *call, a processInfoArgs) (processInf
 		p := resultOf(&d.History[i])
 		r.History = append(r.History, historyResult{p.Run, p.State, p.StartedAt, p.endResult})
 	}
-	err = describeLog(ctx, s.project, &r, run)
+	err = describeLog(ctx, s.project, &r, run, a.outputArgs)
 	if r.Health != nil && r.Health.Notice != "" || r.MCP != nil && r.MCP.Server != "" {
 		r.Notice = outputNotice
 	}
-	r.fit(logLimit(0))
+	r.fit(logLimit(a.MaxBytes))
 	return r, err
 }
 
@@ -192,9 +194,9 @@ func writeDefinition(t *answerText, def *project.Definition) {
 	}
 }
 
-// describeLog adds the output of the run: its statistics and, if it has ended, its
-// last lines and errors.
-func describeLog(ctx context.Context, p *project.Project, r *processInfoResult, run *project.Run) error {
+// describeLog adds the output of the run: its statistics, its last lines if it has ended
+// or output has lines, and its errors if it has ended.
+func describeLog(ctx context.Context, p *project.Project, r *processInfoResult, run *project.Run, output outputArgs) error {
 	if run.RunID == 0 {
 		return nil
 	}
@@ -212,12 +214,15 @@ func describeLog(ctx context.Context, p *project.Project, r *processInfoResult, 
 			r.Log.ByLevel[level.String()] = n
 		}
 	}
-	if !run.Over() {
+	if !run.Over() && output.Lines == 0 {
 		return nil
 	}
-	e := excerpt{name: r.Name, run: run.RunID, room: actionMaxBytes}
+	e := excerpt{outputArgs: output, name: r.Name, run: run.RunID, room: cmp.Or(output.MaxBytes, actionMaxBytes)}
 	if r.logResult, err = e.read(ctx, p); err != nil {
 		return fmt.Errorf("cannot read the last lines: %w", err)
+	}
+	if !run.Over() {
+		return nil
 	}
 	found, err := findRunErrors(ctx, p, run.RunID, "", &r.logResult, true)
 	r.Errors, r.Hint = found.shown, found.restHint(runErrorsArguments(r.Name, r.Run))

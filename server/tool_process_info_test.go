@@ -54,6 +54,24 @@ func TestInfoFindsOldRun(t *testing.T) {
 	}
 }
 
+// TestInfoShowsLinesThatAreAskedFor checks that lines and max_bytes bound the output in the info
+// of a process, also of a running one.
+func TestInfoShowsLinesThatAreAskedFor(t *testing.T) {
+	s := hello(t)
+	s.script("job", "seq 100 199; exec sleep 1000")
+	s.waitFor("job", "log", "pattern", "199", "after", "start")
+	if data, text := s.do("get_process_info", map[string]any{"process": "job"}); data["lines"] != nil {
+		t.Errorf("without lines: got\n%s\nwant no output of a running process", text)
+	}
+	if _, text := s.do("get_process_info", map[string]any{"process": "job", "lines": 2}); strings.Count(text, "\n| ") != 2 || !strings.Contains(text, " 198\n| 199\n") {
+		t.Errorf("got\n%s\nwant the last two lines", text)
+	}
+	_, text := s.do("get_process_info", map[string]any{"process": "job", "lines": 100, "max_bytes": 1500})
+	if n := strings.Count(text, "\n| "); len(text) > 1500 || n < 3 || n > 99 {
+		t.Errorf("got %d lines in %d bytes, want as many as 1500 bytes hold", n, len(text))
+	}
+}
+
 // TestInfoOfEarlierSessionHasVariables checks that the info of a process of an earlier session
 // has the variables of the stored definition.
 func TestInfoOfEarlierSessionHasVariables(t *testing.T) {

@@ -29,11 +29,10 @@ type searchLogsArgs struct {
 	After         string `json:"after,omitempty" schema:"brief"`
 	Before        string `json:"before,omitempty" schema:"brief"`
 	Context       int    `json:"context,omitempty" min:"0" max:"100"`
-	Limit         int    `json:"limit,omitempty" natural:"lines" min:"1" max:"1000"`
-	Order         string `json:"order,omitempty" enum:"newest|oldest"`
-	CountOnly     bool   `json:"count_only,omitempty"`
-	MaxBytes      int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
-	Times         string `json:"times,omitempty" enum:"none|s|ms"`
+	pageArgs
+	Order     string `json:"order,omitempty" enum:"newest|oldest"`
+	CountOnly bool   `json:"count_only,omitempty"`
+	Times     string `json:"times,omitempty" enum:"none|s|ms"`
 }
 
 // searchResult is the answer of search_logs. Each match has its cursor and the
@@ -99,7 +98,7 @@ func searchLogsTool() tool {
 
 func searchLogs(ctx context.Context, s *call, a searchLogsArgs) (searchResult, error) {
 	base, err := logQuery(ctx, s.project, getLogsArgs{
-		Process: a.Process, Run: a.Run, Stream: a.Stream, Level: a.Level, Since: a.Since, Until: a.Until, Limit: a.Limit,
+		Process: a.Process, Run: a.Run, Stream: a.Stream, Level: a.Level, Since: a.Since, Until: a.Until,
 	})
 	if err != nil {
 		return searchResult{}, err

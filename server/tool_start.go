@@ -213,7 +213,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 		return runResult{}, err
 	}
 	if output.Lines == 0 {
-		output.Lines = min(started.Line.Tail, maxOutputLines) // of a | tail that was left out
+		output.Lines = min(started.Line.Tail, maxPageLines) // of a | tail that was left out
 	}
 	left, err := s.playSteps(ctx, started, request.Steps, timeoutMS, output)
 	if err != nil {

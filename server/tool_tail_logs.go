@@ -13,13 +13,12 @@ import (
 const afterShown = "shown"
 
 type tailLogsArgs struct {
-	Process      string `json:"process,omitempty"`
-	Lines        int    `json:"lines,omitempty" min:"1" max:"10000"`
-	Stream       string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
-	Level        string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
-	After        string `json:"after,omitempty" jsonschema:"cursor"`
-	WaitMS       int    `json:"wait_ms,omitempty" min:"0" max:"600000"`
-	MaxBytes     int    `json:"max_bytes,omitempty" min:"256" max:"8388608"`
+	Process string `json:"process,omitempty" jsonschema:"names with commas"`
+	Stream  string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
+	Level   string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
+	After   string `json:"after,omitempty" jsonschema:"cursor"`
+	WaitMS  int    `json:"wait_ms,omitempty" min:"0" max:"600000"`
+	outputArgs
 	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
 	Times        string `json:"times,omitempty" enum:"none|s|ms"`
 }

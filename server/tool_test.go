@@ -165,7 +165,8 @@ func TestHintsAreSent(t *testing.T) {
 }
 
 // TestEveryArgumentIsNamed checks that each argument that a tool takes is in its definition:
-// in the schema or, by name, in a description. Some tools refer to another one.
+// in the schema or, by name, in a description. Some tools refer to another one, and lines and
+// max_bytes mean the same in all tools that show lines.
 func TestEveryArgumentIsNamed(t *testing.T) {
 	brief := 0
 	for _, tool := range tools() {
@@ -183,7 +184,7 @@ func TestEveryArgumentIsNamed(t *testing.T) {
 			}
 			_, list, _ := strings.Cut(err.Error(), "qqqqqq: there are ")
 			for name := range strings.SplitSeq(strings.TrimSpace(list), ", ") {
-				if name == "none" || bytes.Contains(tool.input, []byte(`"`+name+`":`)) {
+				if name == "none" || name == "lines" || name == "max_bytes" || bytes.Contains(tool.input, []byte(`"`+name+`":`)) {
 					continue
 				}
 				brief++
@@ -195,6 +196,46 @@ func TestEveryArgumentIsNamed(t *testing.T) {
 	}
 	if brief < 10 {
 		t.Errorf("got %d arguments that only a description names, want more: the test sees too little", brief)
+	}
+}
+
+// TestBoundsOfLinesAreTheSameEverywhere checks that each tool that shows lines takes lines and
+// max_bytes, and refuses the same values of them with the same words.
+func TestBoundsOfLinesAreTheSameEverywhere(t *testing.T) {
+	takes := make(map[string][]string) // the tools that take an argument
+	for _, tool := range tools() {
+		if slices.Contains(mcpRelays, tool.name) {
+			continue // max_bytes bounds results that another server sends
+		}
+		for _, c := range []struct{ argument, value, want string }{
+			{"lines", "0", "argument lines: want an integer from 1 to 10000, got 0"},
+			{"lines", "-1", "argument lines: want an integer from 1 to 10000, got -1"},
+			{"lines", "10001", "argument lines: want an integer from 1 to 10000, got 10001"},
+			{"lines", `"few"`, `argument lines: want an integer from 1 to 10000, got "few"`},
+			{"max_bytes", "1", "argument max_bytes: want an integer from 512 to 8388608, got 1"},
+			{"max_bytes", "1000000000", "argument max_bytes: want an integer from 512 to 8388608, got 1000000000"},
+		} {
+			_, err := tool.call(t.Context(), nil, json.RawMessage(`{"`+c.argument+`":`+c.value+`}`))
+			switch {
+			case err == nil:
+				t.Errorf("%s with %s %s: got no error, want %q", tool.name, c.argument, c.value, c.want)
+			case strings.HasPrefix(err.Error(), "unknown argument "+c.argument):
+			case err.Error() != c.want:
+				t.Errorf("%s: got the error %q, want %q", tool.name, err, c.want)
+			case !slices.Contains(takes[c.argument], tool.name):
+				takes[c.argument] = append(takes[c.argument], tool.name)
+			}
+		}
+	}
+	lines := []string{
+		"get_logs", "get_process_info", "restart_process", "search_logs", "send_input", "start_group", "start_process", "tail_logs", "wait_for_process",
+	}
+	for argument, want := range map[string][]string{"lines": lines, "max_bytes": append(slices.Clone(lines), "get_errors")} {
+		slices.Sort(takes[argument])
+		slices.Sort(want)
+		if !slices.Equal(takes[argument], want) {
+			t.Errorf("%s: got it taken by %v, want by %v", argument, takes[argument], want)
+		}
 	}
 }
 

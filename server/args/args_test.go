@@ -205,7 +205,7 @@ func TestLinesIsAliasOfLimit(t *testing.T) {
 		`{"lines":5}`:              "5",
 		`{"lines":null,"limit":5}`: "5",
 		`{"lines":5,"limit":6}`:    "argument lines: it is an alias of limit here, and the two differ",
-		`{"lines":-1}`:             "argument limit: want an integer",
+		`{"lines":-1}`:             "argument lines: want an integer",
 	} {
 		var a struct {
 			Limit int `json:"limit,omitempty" natural:"lines" min:"1" max:"10"`

@@ -2,6 +2,7 @@ package args
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -46,10 +47,11 @@ func decodeObject(path string, raw json.RawMessage, v reflect.Value) error {
 	for _, f := range fields {
 		byName[f.Name] = f
 	}
-	if err := applyAlias(given, "name", aliased(given, fields)); err != nil {
+	written := make(map[string]string) // the alias in the call, by argument
+	if err := applyAlias(given, written, "name", aliased(given, fields)); err != nil {
 		return err
 	}
-	if err := applyAlias(given, "lines", linesAliased(fields)); err != nil {
+	if err := applyAlias(given, written, "lines", linesAliased(fields)); err != nil {
 		return err
 	}
 	var nulls []string
@@ -71,7 +73,7 @@ func decodeObject(path string, raw json.RawMessage, v reflect.Value) error {
 			delete(given, key)
 			continue
 		}
-		if err := decodeValue(path+key, f, given[key], v.FieldByIndex(f.index)); err != nil {
+		if err := decodeValue(path+cmp.Or(written[key], key), f, given[key], v.FieldByIndex(f.index)); err != nil {
 			return err
 		}
 	}
@@ -97,8 +99,9 @@ type nullTaker interface {
 	TakeNulls(names []string)
 }
 
-// applyAlias treats the argument alias as target, unless target is "".
-func applyAlias(given map[string]json.RawMessage, alias, target string) error {
+// applyAlias treats the argument alias as target, unless target is "". It sets
+// written[target] if the value is that of alias.
+func applyAlias(given map[string]json.RawMessage, written map[string]string, alias, target string) error {
 	value, ok := given[alias]
 	if !ok || target == "" {
 		return nil
@@ -108,7 +111,7 @@ func applyAlias(given map[string]json.RawMessage, alias, target string) error {
 	}
 	delete(given, alias)
 	if _, both := given[target]; !both || !IsEmpty(value) {
-		given[target] = value
+		given[target], written[target] = value, alias
 	}
 	return nil
 }
