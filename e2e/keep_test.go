@@ -66,8 +66,8 @@ func TestKeptProcessOutlivesSession(t *testing.T) {
 		t.Errorf("got %s, want no owner: the daemon's is not told elsewhere", r.Text)
 	}
 	other.ok(t, "start_process", args{"name": "web", "keep": "1h"}).want(t, args{"run": 3}).says(t, "kept for ")
-	other.ok(t, "start_process", sh("second", "exec sleep 1000").with("keep", "1h"))
-	other.ok(t, "stop_process", args{"process": "web,second"})
+	other.ok(t, "start_process", sh("second", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 1000 & wait; done").with("keep", "1h").with("ready", args{"log": "^up$"}))
+	other.ok(t, "stop_process", args{"process": "web,second"}).says(t, "bye").hides(t, "| up")
 }
 
 // TestRestartKeepsAgain checks that a restart of a process that was kept and has ended is kept

@@ -63,8 +63,11 @@ type runFaults struct {
 	faults       *fault.Recogniser // nil: it panicked
 	latest       fault.Fault       // the latest fault, without its stack
 	faultLog     *faultLog
-	quietTracked bool // in the quietTracker's list
-	stopping     bool // StopBegan was called
+	quietTracked bool   // in the quietTracker's list
+	stopping     bool   // StopBegan was called
+	stopped      int64  // the last line before StopBegan
+	output       string // see LastOutput
+	outputLine   int64
 	// changed is closed at the next change of what is recognised; nil: nobody waits for it.
 	changed chan struct{}
 }

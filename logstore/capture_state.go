@@ -75,28 +75,40 @@ func (t *captureTable) evictIfStored(r *runLog) {
 	defer r.mu.Unlock()
 	if r.ended && r.row.ended != 0 && !r.rowDirty && len(r.sealed) == 0 && r.open == nil && len(r.gaps) == 0 {
 		delete(t.runs, r.id)
-		t.reasons = append(t.reasons[max(0, len(t.reasons)-maxReasons+1):], endReason{r.id, r.key, r.latest})
+		t.reasons = append(t.reasons[max(0, len(t.reasons)-maxReasons+1):], r.endReasonLocked())
 	}
 }
 
 // maxReasons bounds the endReasons in memory.
 const maxReasons = 64
 
-// An endReason is the latest error of a run.
+// An endReason is what is known of the end of a run without its lines.
 type endReason struct {
-	run    int64
-	key    processKey
-	latest fault.Fault // without a fingerprint: there was none
+	run        int64
+	key        processKey
+	latest     fault.Fault // without a fingerprint: there was none
+	stopped    int64       // the last line before StopBegan
+	last       int64       // the last line if StopBegan was called, else 0
+	output     string      // see LastOutput
+	outputLine int64
 }
 
-// endReason returns the latest error of a run that is in memory or has just left it.
+func (r *runLog) endReasonLocked() endReason {
+	e := endReason{run: r.id, key: r.key, latest: r.latest, output: r.output, outputLine: r.outputLine}
+	if r.stopping {
+		e.stopped, e.last = r.stopped, r.last
+	}
+	return e
+}
+
+// endReason returns the endReason of a run that is in memory or has just left it.
 func (t *captureTable) endReason(run int64) endReason {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if r := t.runs[run]; r != nil {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return endReason{run, r.key, r.latest}
+		return r.endReasonLocked()
 	}
 	i := slices.IndexFunc(t.reasons, func(e endReason) bool { return e.run == run })
 	if i < 0 {
@@ -125,10 +137,19 @@ func (t *captureTable) EndOfRun(run int64) string {
 func (t *captureTable) StopBegan(run int64) {
 	if r := t.ownRun(run); r != nil {
 		r.mu.Lock()
-		r.stopping = true
+		if !r.stopping {
+			r.stopping, r.stopped = true, r.last
+		}
 		r.recogniseLocked((*fault.Recogniser).Stopping)
 		r.mu.Unlock()
 	}
+}
+
+// StopLines returns the numbers of the last line of a run of this Store before StopBegan, and of the last line since.
+// Both are 0 if the run was not stopped, or 64 later runs have been stored since. StopLines does not wait.
+func (t *captureTable) StopLines(run int64) (before, last int64) {
+	e := t.endReason(run)
+	return e.stopped, e.last
 }
 
 // RunEnded records how the first process of a run ended, after its output was captured. A bad exit is recorded
@@ -142,6 +163,7 @@ func (t *captureTable) RunEnded(run int64, exitCode int, signal string) {
 	r.mu.Lock()
 	r.readAt = max(time.Now().UnixNano(), r.lastAt)
 	r.recogniseLocked(func(f *fault.Recogniser) {
+		r.output, r.outputLine = f.LastOutput()
 		f.End(exitCode, signal)
 		r.faults = fault.New(r.recordFaultLocked) // for output of descendants that outlive the process
 		if r.stopping {
@@ -167,6 +189,14 @@ func (t *captureTable) WhyEnded(run int64) (f Fault) {
 		f.Type = ""
 	}
 	return f
+}
+
+// LastOutput returns the beginning of the last line, which is not blank, that a run of this Store had printed when RunEnded was
+// called, and the number of the line. The line is "" if there is none, or 64 later runs have been stored since.
+// LastOutput does not wait.
+func (t *captureTable) LastOutput(run int64) (text string, number int64) {
+	e := t.endReason(run)
+	return e.output, e.outputLine
 }
 
 // runInfo returns the info that was passed to SaveRun last.

@@ -119,6 +119,39 @@ func TestReadingBackFromEndReturnsLastLines(t *testing.T) {
 	}
 }
 
+// TestLinesOfStopOutliveRunInMemory checks that the lines around a stop and the last output are known while a run is in
+// memory and after it has left it, and that a second stop of the same run changes nothing.
+func TestLinesOfStopOutliveRunInMemory(t *testing.T) {
+	s := openTest(t, Options{})
+	run, other := startRun(s, "/p", "web"), startRun(s, "/p", "other")
+	put(s, other, 1, 3)
+	put(s, run, 1, 2)
+	s.StopBegan(run)
+	put(s, run, 3, 4)
+	s.StopBegan(run)
+	s.Capture(run, Stderr, time.Now(), []byte("bye\n \n"))
+	s.EndCapture(run)
+	s.RunEnded(run, 0, "")
+	for _, stored := range []bool{false, true} {
+		if stored {
+			s.SaveRun(run, time.Now(), time.Now(), nil)
+			checkError(t, s.Flush(t.Context()))
+			if s.ownRun(run) != nil {
+				t.Fatal("got the run in memory, want it only in the file")
+			}
+		}
+		if before, last := s.StopLines(run); before != 2 || last != 6 {
+			t.Errorf("stored %v: got the lines %d to %d, want 2 to 6", stored, before, last)
+		}
+		if text, number := s.LastOutput(run); text != "bye" || number != 5 {
+			t.Errorf("stored %v: got %q in line %d, want bye in line 5", stored, text, number)
+		}
+	}
+	if before, last := s.StopLines(other); before != 0 || last != 0 {
+		t.Errorf("run that goes on: got the lines %d to %d, want 0", before, last)
+	}
+}
+
 // TestReasonOfEndOutlivesRunInMemory checks that an event that is written late knows why a run
 // ended, also after the run has left memory, and that the reasons are bounded.
 func TestReasonOfEndOutlivesRunInMemory(t *testing.T) {

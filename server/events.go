@@ -48,6 +48,7 @@ type event struct {
 	// quote is output of the process, quoted: the error that the event reports, or the one
 	// that the run ended with, whose id is why.
 	quote, why string
+	printed    int64 // the number of the run's last line, if quote is that
 
 	restarted bool // the run follows another one, by the restart policy
 	stored    bool // the server that runs the process has stored it
@@ -69,6 +70,14 @@ func (e *event) String() string {
 		return e.text + ": " + e.quote
 	default:
 		return e.text + "; " + e.quote
+	}
+}
+
+// addLastLine adds the last line that the run has printed, if there is one.
+func (e *event) addLastLine(text string, number int64) {
+	if number > 0 {
+		e.quote, e.printed = "last line "+quoteShortened(text, maxErrorLine), number
+
 	}
 }
 
@@ -382,16 +391,24 @@ func restartCause(was *process.Status) string {
 	}
 }
 
-// addEndDetails adds to the event of a run's end the error that the run ended with. It must
-// not block: the feed would fall behind.
+// addEndDetails adds to the event of a run's end the error that the run ended with, or else
+// the last line. It must not block: the feed would fall behind.
 func (l *eventLog) addEndDetails(c *process.Change, e *event) {
 	st := &c.Status
-	if c.From == c.To || st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed {
+	switch {
+	case c.From == c.To:
+		return
+	case st.State == process.Exited && e.stage == stageEnded:
+		e.addLastLine(l.store.LastOutput(st.RunID))
+		return
+	case st.State != process.Crashed && st.State != process.Backoff && st.State != process.Failed:
 		return
 	}
 	f := l.store.WhyEnded(st.RunID)
 	if e.why = f.ID; f.Message != "" {
 		e.quote = quoteTitle(&f)
+	} else {
+		e.addLastLine(l.store.LastOutput(st.RunID))
 	}
 }
 
@@ -487,7 +504,12 @@ func (l *eventLog) add(e event) {
 // isToldLocked reports whether an answer has reported e or the error that e is about, or
 // shows all lines of that error.
 func (l *eventLog) isToldLocked(e *event) bool {
-	return l.told[e.name].includes(e) || l.answered[e.name].includes(e) || e.lines.last > 0 && slices.ContainsFunc(l.shown, func(s project.ShownLines) bool {
-		return s.Run == e.runID && s.First <= e.lines.first && e.lines.last <= s.Last
+	return l.told[e.name].includes(e) || l.answered[e.name].includes(e) || e.lines.last > 0 && l.isShownLocked(e.runID, e.lines)
+}
+
+// isShownLocked reports whether an answer shows all of these lines of a run.
+func (l *eventLog) isShownLocked(run int64, lines span) bool {
+	return slices.ContainsFunc(l.shown, func(s project.ShownLines) bool {
+		return s.Run == run && s.First <= lines.first && lines.last <= s.Last
 	})
 }

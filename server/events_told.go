@@ -167,6 +167,9 @@ func (l *eventLog) foldLocked(events []event) (folded []event) {
 		if e.why != "" && l.told[e.name].latest == e.why {
 			e.text, e.quote = e.text+"; same error", ""
 		}
+		if e.printed > 0 && l.isShownLocked(e.runID, span{e.printed, e.printed}) {
+			e.quote = ""
+		}
 		if n := runs[end{e.name, e.why}]; n > 1 {
 			e.text += fmt.Sprintf(" (%d runs)", n)
 		}
@@ -409,8 +412,7 @@ func (l *eventLog) addKeptEvents(run *project.Run, was process.Status) {
 	}
 	for _, e := range events {
 		e.at, e.name, e.run, e.runID, e.stored = time.Now(), st.Spec.Name, st.Run, st.RunID, true
-		if run.EndedBadly() && e.stage == stageEnded {
-			e.at = cmp.Or(st.EndedAt, e.at)
+		if e.stage == stageEnded {
 			l.addKeptEnd(run, &e)
 		}
 		l.add(e)
@@ -420,10 +422,25 @@ func (l *eventLog) addKeptEvents(run *project.Run, was process.Status) {
 
 // addKeptEnd is addEndDetails for a run of another server.
 func (l *eventLog) addKeptEnd(run *project.Run, e *event) {
+	if !run.EndedBadly() {
+		l.addKeptLine(run, e)
+		return
+	}
+	e.at = cmp.Or(run.EndedAt, e.at)
 	if faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Runs: []int64{run.RunID}, Limit: maxEvents, SkipFlush: true}); err == nil && len(faults) > 0 {
 		logstore.SortByCause(faults)
 		if f := &faults[0]; !f.IsEnd() {
 			e.why, e.quote = f.ID, quoteTitle(f)
 		}
+	}
+	if e.quote == "" {
+		l.addKeptLine(run, e)
+	}
+}
+
+// addKeptLine adds the last line that a run of another server has printed.
+func (l *eventLog) addKeptLine(run *project.Run, e *event) {
+	if page, err := l.store.Read(l.ctx, logstore.Query{Runs: []int64{run.RunID}, Newest: true, Limit: 1}); err == nil && len(page.Lines) > 0 {
+		e.addLastLine(page.Lines[0].Text, page.Lines[0].Number)
 	}
 }

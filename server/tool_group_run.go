@@ -249,5 +249,32 @@ func stopGroup(ctx context.Context, s *call, a stopGroupArgs) (groupRunResult, e
 	if err != nil {
 		return groupRunResult{}, err
 	}
-	return groupReport(ctx, s.project, rep, nil, outputArgs{})
+	r, err := groupReport(ctx, s.project, rep, nil, outputArgs{})
+	if err != nil {
+		return r, err
+	}
+	return r, r.addStopLines(ctx, s)
+}
+
+// addStopLines adds what the stopped members have printed since the signal, as far as the answer has room for it.
+func (r *groupRunResult) addStopLines(ctx context.Context, s *call) error {
+	room := sharedRoom{left: outputArgs{}.limit() - answerSize(r) - leftOutBytes, members: len(r.Members)}
+	for i := range r.Members {
+		m := &r.Members[i]
+		run := s.project.Here(m.Name)
+		if m.Result != string(groups.WasStopped) || run == nil || room.left < minShare {
+			continue
+		}
+		log, err := sinceStop(ctx, s.project, &s.shown, m.Name, run.RunID, room.share())
+		unread, err := unreadHint(err)
+		if err != nil {
+			return err
+		}
+		m.setOutput(&log, m.Errors)
+		if r.Hint = prose.Join(" ", r.Hint, unread); len(m.Lines) > 0 {
+			r.Notice = outputNotice
+			room.left = outputArgs{}.limit() - answerSize(r) - leftOutBytes
+		}
+	}
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"pmcp/logstore"
 	"pmcp/logstore/line"
 	"pmcp/process"
 	"pmcp/process/prose"
@@ -28,6 +29,7 @@ type stopResult struct {
 	NextCursor string          `json:"next_cursor,omitempty"`
 	Others     int             `json:"others,omitempty" schema:"extra"` // number of the processes for which there is no room
 	Hint       string          `json:"hint,omitempty"`
+	Notice     string          `json:"notice,omitempty"`
 
 	reports []reported // of all processes of a list
 }
@@ -35,17 +37,85 @@ type stopResult struct {
 // stoppedResult is a stopped process in an answer.
 type stoppedResult struct {
 	processResult
-	Left string `json:"left,omitempty"` // what is left of what was running
+	Left    string   `json:"left,omitempty"`                   // what is left of what was running
+	Lines   []string `json:"lines,omitempty" schema:"extra"`   // the last ones since the stop began
+	Omitted *omitted `json:"omitted,omitempty" schema:"extra"` // of these lines
+
+	log logResult // what Lines is from
 }
 
 func newStoppedResult(one *project.Stopped) stoppedResult {
-	r := stoppedResult{resultOf(&one.Run), one.Left}
+	r := stoppedResult{processResult: resultOf(&one.Run), Left: one.Left}
 	r.commandResult, r.StartedAt = commandResult{}, "" // the caller started it, or named it
 	return r
 }
 
+// stopLines is how many lines a run that was stopped shows.
+const stopLines = 3
+
+// sinceStop returns the last lines that a run has printed since its stop began, except those that were shown.
+func sinceStop(ctx context.Context, p *project.Project, shown *project.Shown, name string, run int64, room int) (logResult, error) {
+	before, last := p.StopLines(run)
+	seen, _ := shown.At(run)
+	if before = max(before, seen); last <= before {
+		return logResult{}, nil
+	}
+	e := excerpt{outputArgs: outputArgs{Lines: stopLines}, name: name, run: run, after: logstore.CursorAfter(map[int64]int64{run: before}), room: room}
+	r, err := e.read(ctx, p)
+	r.NextCursor = "" // nothing follows
+	return r, err
+}
+
+// addLines adds the lines of each of the stopped processes, as far as the answer has room for them.
+func (r *stopResult) addLines(ctx context.Context, s *call, stopped []project.Stopped) error {
+	room := sharedRoom{left: outputArgs{}.limit() - answerSize(r) - leftOutBytes, members: len(stopped)}
+	for i := range stopped {
+		one := &r.stoppedResult
+		if len(stopped) > 1 {
+			one = &r.Processes[i]
+		}
+		if room.left < minShare {
+			break
+		}
+		unread, err := unreadHint(one.addLines(ctx, s, &stopped[i], room.share()))
+		if err != nil {
+			return err
+		}
+		if r.Hint = prose.Join(" ", r.Hint, unread); len(one.Lines) > 0 {
+			r.Notice = outputNotice
+			room.left = outputArgs{}.limit() - answerSize(r) - leftOutBytes
+		}
+	}
+	return nil
+}
+
+// addLines adds the lines since the stop began, in about room bytes.
+func (r *stoppedResult) addLines(ctx context.Context, s *call, one *project.Stopped, room int) (err error) {
+	if len(one.Lines) > 0 { // of another window
+		r.log = logResult{Lines: one.Lines, source: logSource{view: logView{action: one.Run.RunID}}}
+	} else if r.log, err = sinceStop(ctx, s.project, &s.shown, r.Name, one.Run.RunID, room); err != nil {
+		return err
+	}
+	r.Lines, r.Omitted = r.log.Lines, r.log.Omitted
+	return nil
+}
+
+func (r *stoppedResult) write(t *answerText) {
+	t.line("%s", r.line())
+	t.output(r.log.texts(), nil)
+	r.log.writeCursors(t)
+}
+
 func (r *stoppedResult) line() string {
 	return prose.Join(", ", r.processResult.line(), r.Left)
+}
+
+func (r stopResult) showed() []project.ShownLines {
+	all := r.log.showed()
+	for i := range r.Processes {
+		all = append(all, r.Processes[i].log.showed()...)
+	}
+	return all
 }
 
 func (r stopResult) about() []reported {
@@ -76,10 +146,10 @@ func (r *stoppedResult) rank() int {
 
 func (r stopResult) write(t *answerText) {
 	if len(r.Processes) == 0 {
-		t.line("%s", r.line())
+		r.stoppedResult.write(t)
 	}
 	for i := range r.Processes {
-		t.line("%s", r.Processes[i].line())
+		r.Processes[i].write(t)
 	}
 	if r.Others > 0 {
 		t.line("and %s; list_processes shows them", countNoun(int64(r.Others), "more process", "more processes"))
@@ -92,6 +162,7 @@ func stopProcessTool() tool {
 		name: "stop_process", title: "Stop process", toolset: setLifecycle,
 		description: "Stops a process and all it started. No error if it has ended.",
 		hints:       hints{destructive: true, idempotent: true},
+		shows:       true,
 		waits:       always,
 	}, stopProcess)
 }
@@ -119,7 +190,8 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	}
 	if len(stopped) == 1 {
 		one := &stopped[0]
-		return stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: prose.Join(" ", prose.Join("; ", one.Hint, none), unread)}, nil
+		r := stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: prose.Join(" ", prose.Join("; ", one.Hint, none), unread)}
+		return r, r.addLines(ctx, s, stopped)
 	}
 	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, maxClientName), State: process.Stopped.String()}}}
 	hints := []string{none}
@@ -130,8 +202,9 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 		all.reports = append(all.reports, all.Processes[i].reported())
 	}
 	all.Hint = prose.Join(" ", prose.Join("; ", hints...), unread)
+	err = all.addLines(ctx, s, stopped)
 	all.fit()
-	return all, nil
+	return all, err
 }
 
 // allRunning returns the processes that a stop of * stops, and a hint if there are none or the

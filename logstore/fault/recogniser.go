@@ -145,6 +145,24 @@ func (r *Recogniser) OpenSince() (first int64) {
 	return first
 }
 
+// LastOutput returns the last line of the recent lines of both streams that is not blank, at most
+// its first 256 bytes, and its number. If there is none, the number is 0.
+func (r *Recogniser) LastOutput() (text string, number int64) {
+	for i := range r.streams {
+		s := &r.streams[i]
+		for n := s.count - 1; n >= 0 && n >= s.count-recentLines; n-- {
+			e := &s.recent[n%recentLines]
+			if words := bytes.TrimSpace(e.text[:e.size]); len(words) > 0 {
+				if e.number > number {
+					text, number = strings.ToValidUTF8(string(words), ""), e.number
+				}
+				break
+			}
+		}
+	}
+	return text, number
+}
+
 func (s *stream) remember(number int64, level uint8, text []byte) {
 	if s.count < recentLines {
 		s.recent = append(s.recent, recent{})

@@ -52,6 +52,10 @@ func (p *Project) EndOfStopped(ctx context.Context, names []string, stopped []St
 	return p.End(ctx, names)
 }
 
+// StopLines returns the numbers of the last line of a run of this session before its stop began, and of the
+// last line since. Both are 0 for any other run.
+func (p *Project) StopLines(run int64) (before, last int64) { return p.o.Store.StopLines(run) }
+
 // Read returns the lines of the project that q selects.
 func (p *Project) Read(ctx context.Context, q logstore.Query) (*logstore.Page, error) {
 	q.Project = p.name

@@ -371,16 +371,17 @@ func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions)
 // stoppedFrom returns the outcome of a stop of run from the answer of stop_process.
 func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 	var a struct {
-		State      string `json:"state"`
-		Run        int    `json:"run"`
-		EndedAt    string `json:"ended_at"`
-		DurationMS int64  `json:"duration_ms"`
-		ExitCode   *int   `json:"exit_code"`
-		Signal     string `json:"signal"`
-		EndedBy    string `json:"ended_by"`
-		WasRunning bool   `json:"was_running"`
-		Left       string `json:"left"`
-		Hint       string `json:"hint"`
+		State      string   `json:"state"`
+		Run        int      `json:"run"`
+		EndedAt    string   `json:"ended_at"`
+		DurationMS int64    `json:"duration_ms"`
+		ExitCode   *int     `json:"exit_code"`
+		Signal     string   `json:"signal"`
+		EndedBy    string   `json:"ended_by"`
+		WasRunning bool     `json:"was_running"`
+		Left       string   `json:"left"`
+		Lines      []string `json:"lines"`
+		Hint       string   `json:"hint"`
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
 		return Stopped{Run: run}, fmt.Errorf("%s: invalid answer of its owner: %w", run.Spec.Name, err)
@@ -396,7 +397,7 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 	if exit := exitOf(a.ExitCode, a.Signal, a.EndedBy); exit != nil {
 		run.Exit = exit
 	}
-	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint}, nil
+	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint, Lines: a.Lines}, nil
 }
 
 // restartAtOwner restarts the process of last, a run that another window owns or that the daemon has

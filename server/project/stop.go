@@ -14,8 +14,9 @@ import (
 type Stopped struct {
 	Run        Run
 	WasRunning bool
-	Left       string // what is left of what was running: "nothing left, port 3000 closed"
-	Hint       string // what the state after the stop does not show
+	Left       string   // what is left of what was running: "nothing left, port 3000 closed"
+	Hint       string   // what the state after the stop does not show
+	Lines      []string // what another window has shown of the output since the stop began
 	Err        error
 }
 
