@@ -103,7 +103,7 @@ func (r *stoppedResult) addLines(ctx context.Context, s *call, one *project.Stop
 func (r *stoppedResult) write(t *answerText) {
 	t.line("%s", r.line())
 	t.output(r.log.texts(), nil)
-	r.log.writeCursors(t)
+	r.log.writeOmitted(t)
 }
 
 func (r *stoppedResult) line() string {
@@ -162,7 +162,6 @@ func stopProcessTool() tool {
 		name: "stop_process", title: "Stop process", toolset: setLifecycle,
 		description: "Stops a process and all it started. No error if it has ended.",
 		hints:       hints{destructive: true, idempotent: true},
-		shows:       true,
 		waits:       always,
 	}, stopProcess)
 }

@@ -79,7 +79,7 @@ func TestEventOfEndHasLastLine(t *testing.T) {
 		{"job", "echo one; printf 'drained 4 jobs, bye\n\n'", `job (run 1) exited with code 0; last line "drained 4 jobs, bye"`},
 		{"part", "printf 'no newline'", `part (run 1) exited with code 0; last line "no newline"`},
 		{"quiet", "true", `quiet (run 1) exited with code 0`},
-		{"long", "echo " + long, `long (run 1) exited with code 0; last line "` + long[:maxLastLine] + `"…`},
+		{"long", "echo " + long, `long (run 1) exited with code 0; last line "` + long[:maxErrorLine] + `"…`},
 		{"bad", "echo gave up; exit 3", `bad (run 1) crashed: exit code 3, ended by self; last line "gave up"; get_logs before: `},
 		{"fails", "echo gave up; echo oh >&2; exit 3", `fails (run 1) crashed: exit code 3, ended by self; "oh"; get_logs before: `},
 	} {
