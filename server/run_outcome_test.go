@@ -337,13 +337,14 @@ func TestActionsHaveNoCursorInText(t *testing.T) {
 		{"send_input", map[string]any{"process": "web", "text": "one", "wait_ms": 0}, false},
 		{"wait_for_process", map[string]any{"process": "web", "until": "log", "pattern": "one"}, false},
 		{"wait_for_process", map[string]any{"process": "web", "until": "exit", "timeout_ms": 0}, false},
+		{"restart_process", map[string]any{"process": "web"}, false},
 		{"tail_logs", map[string]any{"process": "web"}, true},
 		{"get_logs", map[string]any{"process": "web"}, true},
 		{"stop_process", map[string]any{"process": "web"}, false},
 	} {
 		data, text := s.do(c.tool, c.arguments)
-		if got := strings.Contains(text, "next_cursor"); got != c.text || data["next_cursor"] == nil {
-			t.Errorf("%s %v: got next_cursor %v and\n%s\nwant it in the text: %v", c.tool, c.arguments, data["next_cursor"], text, c.text)
+		if got := strings.Contains(text, "next_cursor"); got != c.text || data["next_cursor"] == nil || strings.Contains(text, "0 restarts") {
+			t.Errorf("%s %v: got next_cursor %v and\n%s\nwant it in the text: %v, and no 0 restarts", c.tool, c.arguments, data["next_cursor"], text, c.text)
 		}
 	}
 }
