@@ -58,16 +58,16 @@ func TestInfoFindsOldRun(t *testing.T) {
 // of a process, also of a running one.
 func TestInfoShowsLinesThatAreAskedFor(t *testing.T) {
 	s := hello(t)
-	s.script("job", "seq 100 199; exec sleep 1000")
-	s.waitFor("job", "log", "pattern", "199", "after", "start")
+	s.script("job", "seq 1000 1299; exec sleep 1000")
+	s.waitFor("job", "log", "pattern", "1299", "after", "start")
 	if data, text := s.do("get_process_info", map[string]any{"process": "job"}); data["lines"] != nil {
 		t.Errorf("without lines: got\n%s\nwant no output of a running process", text)
 	}
-	if _, text := s.do("get_process_info", map[string]any{"process": "job", "lines": 2}); strings.Count(text, "\n| ") != 2 || !strings.Contains(text, " 198\n| 199\n") {
+	if _, text := s.do("get_process_info", map[string]any{"process": "job", "lines": 2}); strings.Count(text, "\n| ") != 2 || !strings.Contains(text, " 1298\n| 1299\n") {
 		t.Errorf("got\n%s\nwant the last two lines", text)
 	}
-	_, text := s.do("get_process_info", map[string]any{"process": "job", "lines": 100, "max_bytes": 1500})
-	if n := strings.Count(text, "\n| "); len(text) > 1500 || n < 3 || n > 99 {
+	_, text := s.do("get_process_info", map[string]any{"process": "job", "lines": 300, "max_bytes": 1500})
+	if n := strings.Count(text, "\n| "); len(text) > 1500 || n < 3 || n > 299 {
 		t.Errorf("got %d lines in %d bytes, want as many as 1500 bytes hold", n, len(text))
 	}
 }
