@@ -62,7 +62,7 @@ func (r processStatsResult) write(t *answerText) {
 func getProcessStatsTool() tool {
 	return define(tool{
 		name: "get_process_stats", title: "Process usage", toolset: setMonitoring,
-		description: "CPU (% of one core) and memory of a tree; points: a series.",
+		description: "CPU (% of one core), memory of a tree; points: a series.",
 		hints:       hints{readOnly: true, idempotent: true},
 	}, getProcessStats)
 }

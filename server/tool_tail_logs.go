@@ -13,7 +13,7 @@ import (
 const afterShown = "shown"
 
 type tailLogsArgs struct {
-	Process string `json:"process,omitempty" jsonschema:"names with commas"`
+	Process string `json:"process,omitempty" jsonschema:"names: a,b"`
 	Stream  string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
 	Level   string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
 	After   string `json:"after,omitempty" jsonschema:"cursor"`
