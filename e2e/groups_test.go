@@ -245,7 +245,7 @@ func TestSearchFindsTextAndPatterns(t *testing.T) {
 		t.Errorf("the second page: got %v, want 70 hits from line 230 of b on", next)
 	}
 
-	match := list(c.ok(t, "search_logs", args{"query": "line 5 of a"}).Data["matches"])[0].(map[string]any)
+	match := list(c.ok(t, "search_logs", args{"query": "line 5 of a", "context": 1}).Data["matches"])[0].(map[string]any)
 	around := c.ok(t, "get_logs", args{"process": "a", "before": match["cursor"], "limit": 2}).printed()
 	if strings.Join(around, "|") != "line 4 of a|line 5 of a" {
 		t.Errorf("the cursor leads to %q, want lines 4 and 5 of a", around)

@@ -253,7 +253,7 @@ func TestRenderBoundsLongLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := showMatches(found, false, logView{names: true, maxLineBytes: smallest / 2})
+	r := showMatches(found, &searchLogsArgs{}, logView{names: true, maxLineBytes: smallest / 2})
 	if size := len(r.Matches[0].Line); len(r.Matches) != 1 || size > smallest {
 		t.Errorf("a search: got %d matches, %d bytes; want 1 of at most %d", len(r.Matches), size, smallest)
 	}
@@ -278,7 +278,7 @@ func TestLongLineIsCutAroundMatch(t *testing.T) {
 		s := logOf(t, map[string]string{"web": c.line + "\n"})
 		found, err := s.Search(t.Context(), logstore.SearchQuery{Text: c.pattern, Regexp: true})
 		stdiotest.NoErr(t, err)
-		line := showMatches(found, false, logView{maxLineBytes: limit}).Matches[0].Line
+		line := showMatches(found, &searchLogsArgs{}, logView{maxLineBytes: limit}).Matches[0].Line
 		if !utf8.ValidString(line) || !strings.HasSuffix(line, " out "+c.want) {
 			t.Errorf("%q: got %q, want %q", c.pattern, line, c.want)
 		}
@@ -306,7 +306,7 @@ func TestSearchHintsAtOmittedContext(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := textOf(showMatches(found, false, logView{maxLineBytes: defaultMaxLineBytes}))
+		text := textOf(showMatches(found, &searchLogsArgs{}, logView{maxLineBytes: defaultMaxLineBytes}))
 		if strings.Contains(text, "hint: context left out") != missing {
 			t.Errorf("%d bytes: got\n%s\nwant a hint %v", maxBytes, text, missing)
 		}

@@ -35,8 +35,8 @@ type searchLogsArgs struct {
 	Times     string `json:"times,omitempty" enum:"none|s|ms"`
 }
 
-// searchResult is the answer of search_logs. Each match has its cursor and the
-// lines around it, in order.
+// searchResult is the answer of search_logs. The matches are in order, each with the
+// lines around it.
 type searchResult struct {
 	Matches    []searchMatch `json:"matches,omitempty"`
 	Count      int64         `json:"count"`
@@ -46,8 +46,9 @@ type searchResult struct {
 	Notice     string        `json:"notice,omitempty"`
 	Hint       string        `json:"hint,omitempty"`
 
-	order string
-	seen  []project.ShownLines // the last line of each match with its context
+	order   string
+	context bool                 // lines around the matches were asked for
+	seen    []project.ShownLines // the last line of each match with its context
 }
 
 // showed returns the last line that the answer shows of each run.
@@ -62,25 +63,59 @@ type searchMatch struct {
 	Name   string   `json:"name"`
 	Run    int      `json:"run"`
 	Line   string   `json:"line"`
-	Cursor string   `json:"cursor"` // just after the match; get_logs takes it as before or after
+	Cursor string   `json:"cursor,omitempty"` // just after the match; get_logs takes it as before or after
 	Before []string `json:"before,omitempty"`
 	After  []string `json:"after,omitempty"`
+
+	day  string
+	head string // what the line begins with and the header of the text has already
+}
+
+// texts returns the matches, those of one run together, below a header for each day.
+func (r *searchResult) texts() (lines []string) {
+	type run struct {
+		name   string
+		number int
+	}
+	byRun := make(map[run][]*searchMatch)
+	var runs []run
+	for i := range r.Matches {
+		m := &r.Matches[i]
+		of := run{m.Name, m.Run}
+		if byRun[of] == nil {
+			runs = append(runs, of)
+		}
+		byRun[of] = append(byRun[of], m)
+	}
+	hit, around := "", ""
+	if r.context {
+		hit, around = "> ", "  "
+	}
+	for _, of := range runs {
+		day := ""
+		for _, m := range byRun[of] {
+			if m.day != day {
+				day = m.day
+				lines = append(lines, fmt.Sprintf("--- %s %s run %d ---", day, m.Name, m.Run))
+			}
+			if m.Cursor != "" {
+				lines = append(lines, fmt.Sprintf("--- cursor %s ---", m.Cursor))
+			}
+			for _, l := range m.Before {
+				lines = append(lines, around+strings.TrimPrefix(l, m.head))
+			}
+			lines = append(lines, hit+strings.TrimPrefix(m.Line, m.head))
+			for _, l := range m.After {
+				lines = append(lines, around+strings.TrimPrefix(l, m.head))
+			}
+		}
+	}
+	return lines
 }
 
 func (r searchResult) write(t *answerText) {
 	t.line("%s in %s", countNoun(r.Count, "match", "matches"), lineCount(r.Scanned))
-	var lines []string
-	for _, m := range r.Matches {
-		lines = append(lines, fmt.Sprintf("--- %s run %d, cursor %s ---", m.Name, m.Run, m.Cursor))
-		for _, l := range m.Before {
-			lines = append(lines, "  "+l)
-		}
-		lines = append(lines, "> "+m.Line)
-		for _, l := range m.After {
-			lines = append(lines, "  "+l)
-		}
-	}
-	t.output(lines, nil)
+	t.output(r.texts(), nil)
 	if r.More {
 		t.line("more: true; continue with %s: %s", r.order, r.NextCursor)
 	}
@@ -90,7 +125,7 @@ func (r searchResult) write(t *answerText) {
 func searchLogsTool() tool {
 	return define(tool{
 		name: "search_logs", title: "Search logs", toolset: setLogs,
-		description: "Finds lines in all logs, with a cursor to each. Also run, stream, level, since, until, after, before as in get_logs.",
+		description: "Finds lines in all logs. Also run, stream, level, since, until, after, before as in get_logs.",
 		hints:       hints{readOnly: true, idempotent: true},
 		waits:       always,
 	}, searchLogs)
@@ -115,7 +150,7 @@ func searchLogs(ctx context.Context, s *call, a searchLogsArgs) (searchResult, e
 		if err != nil {
 			return searchResult{}, err
 		}
-		r := showMatches(found, a.Order == "oldest", view)
+		r := showMatches(found, &a, view)
 		size := answerSize(r)
 		if size <= base.MaxBytes || len(r.Matches) <= 1 {
 			return r, nil
@@ -124,10 +159,11 @@ func searchLogs(ctx context.Context, s *call, a searchLogsArgs) (searchResult, e
 	}
 }
 
-// showMatches returns the matches in found as an answer.
-func showMatches(found *logstore.Matches, oldest bool, view logView) searchResult {
-	r := searchResult{Count: found.Count, Scanned: found.Lines, More: found.More, order: "before"}
-	if oldest {
+// showMatches returns the matches in found as an answer. A match has a cursor if the call
+// is likely to go on from it: to lines around it, or to matches that are not shown.
+func showMatches(found *logstore.Matches, a *searchLogsArgs, view logView) searchResult {
+	r := searchResult{Count: found.Count, Scanned: found.Lines, More: found.More, order: "before", context: a.Context > 0}
+	if a.Order == "oldest" {
 		r.order = "after"
 	}
 	if r.More {
@@ -136,10 +172,15 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 	for i := range found.Hits {
 		hit := &found.Hits[i]
 		run := found.Runs[hit.Run]
-		r.Matches = append(r.Matches, searchMatch{
-			Name: run.Name, Run: run.Number, Line: view.matchText(&hit.Line, run.Name, hit.Offset), Cursor: hit.Cursor(),
+		m := searchMatch{
+			Name: run.Name, Run: run.Number, Line: view.matchText(&hit.Line, run.Name, hit.Offset),
 			Before: view.contextText(hit.Preceding, run.Name), After: view.contextText(hit.Following, run.Name),
-		})
+			day: dayOf(&hit.Line), head: view.matchHead(&hit.Line, run.Name),
+		}
+		if r.More || r.context {
+			m.Cursor = hit.Cursor()
+		}
+		r.Matches = append(r.Matches, m)
 		last := hit.Line
 		if n := len(hit.Following); n > 0 {
 			last = hit.Following[n-1]
@@ -159,12 +200,23 @@ func showMatches(found *logstore.Matches, oldest bool, view logView) searchResul
 // matchText returns a line of a search result. The line includes its date, since
 // matches come from any day. If the line is cut, the text at offset is kept.
 func (v logView) matchText(l *logstore.Line, name string, offset int) string {
-	date := l.At.Local().Format(time.DateOnly) + " "
-	if v.times == "none" {
-		date = ""
-	}
-	return date + v.prefix(l, name) + cutAround(l.Text, offset, v.maxLineBytes)
+	head := v.matchHead(l, name)
+	v.names = false // the head has it
+	return head + v.prefix(l, name) + cutAround(l.Text, offset, v.maxLineBytes)
 }
+
+// matchHead returns how matchText begins: with the day and the name, if it has them.
+func (v logView) matchHead(l *logstore.Line, name string) (head string) {
+	if v.times != "none" {
+		head = dayOf(l) + " "
+	}
+	if v.names {
+		head += name + " "
+	}
+	return head
+}
+
+func dayOf(l *logstore.Line) string { return l.At.Local().Format(time.DateOnly) }
 
 // contextText returns the lines around a match.
 func (v logView) contextText(lines []logstore.Line, name string) []string {
