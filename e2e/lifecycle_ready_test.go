@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -138,6 +140,23 @@ func TestAddressInUseNamesHolder(t *testing.T) {
 		t.Errorf("got %s, want no holder: the daemon itself listens", r.Text)
 	}
 	c.ok(t, "stop_process", args{"process": "daemon"})
+}
+
+// TestForeignServerEndsWaitForReadiness checks that a start is answered, before its time is over, if another
+// server holds the port of the process or answers in its place through a proxy.
+func TestForeignServerEndsWaitForReadiness(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "old") }))
+	defer foreign.Close()
+	port := foreign.Listener.Addr().(*net.TCPAddr).Port
+	held := fmt.Sprintf("port %d is held by pid %d (", port, os.Getpid())
+	start := sh("dev", `"$@" `+fmt.Sprint(port)+`; exec "$@" 0 `+foreign.URL, args{"ready": args{"http": "/api/health"}, "timeout_ms": longWait})
+	start["args"] = append(append(start["args"].([]string), "sh", self(t)), program("http")...)
+	c.ok(t, "start_process", start).want(t, args{"state": "running", "ready": false}).
+		says(t, "not ready: http://127.0.0.1:", "/api/health is answered by another server: "+held, "address already in use", " is free").hides(t, "timed out", "→ 200")
+	c.ok(t, "start_process", own(t, "other", "http").with("ready", args{"port": port}).with("timeout_ms", longWait)).want(t, args{"state": "running", "ready": false}).
+		says(t, "not ready: "+held, "; it listens on ").hides(t, "timed out")
 }
 
 // TestReadyHTTPReportsEvidence checks that an answer shows what the requests of ready.http got.

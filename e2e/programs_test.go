@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -44,7 +46,7 @@ func program(name string, arguments ...string) []string {
 
 func runProgram(name string, arguments []string) int {
 	programs := map[string]func([]string) int{
-		"http":       httpProgram,       // [PORT]: serves HTTP: prints "listening on URL", then "GET /path" for each request
+		"http":       httpProgram,       // [PORT [URL]]: serves HTTP, or what URL does: prints "listening on URL", then "GET /path" for each request
 		"flood":      floodProgram,      // N [WIDTH]: prints N numbered lines, then exits with 0
 		"tree":       treeProgram,       // starts four processes, each detached in a different way; prints "KIND PID" lines, then "ready"
 		"ignoreterm": ignoretermProgram, // prints "ready", then ignores SIGTERM, SIGINT and SIGHUP
@@ -95,6 +97,13 @@ func httpProgram(arguments []string) int {
 		fmt.Printf("%s %s\n", r.Method, r.URL.Path)
 		fmt.Fprintf(w, "you asked for %s\n", r.URL.Path)
 	})}
+	if len(arguments) > 1 {
+		upstream, err := url.Parse(arguments[1])
+		if err != nil {
+			return fail(err)
+		}
+		server.Handler = httputil.NewSingleHostReverseProxy(upstream)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), programLife)
 	defer cancel()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -17,8 +19,8 @@ import (
 )
 
 // helperListen listens on a port and prints "listening PORT". Its arguments are "tcp ADDRESS",
-// "http ADDRESS STATUS", or "child" followed by one of these forms, which a child process then
-// runs.
+// "http ADDRESS STATUS", "proxy ADDRESS URL", with "close" for a connection per request, or "child"
+// followed by one of these forms, which a child process then runs.
 func helperListen(args []string) int {
 	if args[0] == "child" {
 		cmd := helperCommand("listen", nil, args[1:]...)
@@ -41,6 +43,12 @@ func helperListen(args []string) int {
 			w.Header().Set("Location", "http://127.0.0.1:1/")
 			w.WriteHeader(status)
 		}))
+	}
+	if args[0] == "proxy" {
+		target, _ := url.Parse(args[2])
+		proxy := httputil.NewSingleHostReverseProxy(target)
+		proxy.Transport = &http.Transport{DisableKeepAlives: slices.Contains(args, "close")}
+		_ = http.Serve(l, proxy)
 	}
 	return sleepForEver()
 }

@@ -41,8 +41,9 @@ type Manager struct {
 	entries map[string]*entry
 	ends    endLog
 	closing bool
-	execs   int64                   // id of the latest Exec; counts down
-	again   func(Status) *SecondRun // see SetSecondTry
+	execs   int64                                                 // id of the latest Exec; counts down
+	again   func(Status) *SecondRun                               // see SetSecondTry
+	taken   func(ctx context.Context, run int64, spec Spec) []int // see SetTakenPorts
 }
 
 // entry is the state of one name. Its fields are guarded by Manager.mu.

@@ -103,6 +103,10 @@ type readiness struct {
 	// pending describes what is missing for each rule, in the order log, port,
 	// http.
 	pending [3]string
+	// blocks reports that the last check found another tree where the run should be,
+	// and blocked since when all checks have; zero if the last one has not.
+	blocks  bool
+	blocked time.Time
 	left    string // what is left of the tree, once its first process has ended
 	url     string // of an MCP server, once it is known
 }
@@ -168,8 +172,10 @@ func (r *readiness) publish(e *entry) (hold bool) {
 	}
 	why := r.pendingText()
 	answers := slices.DeleteFunc(slices.Clone(r.answers[:]), func(a HTTPAnswer) bool { return a.Status == 0 })
+	refused := !r.blocked.IsZero() && time.Since(r.blocked) >= readySettle
 	r.m.update(e, r.runner, func(st *Status) bool {
-		st.HTTP = answers
+		changed := refused != st.refused
+		st.HTTP, st.refused = answers, refused
 		switch {
 		case why == "" && r.url != "":
 			st.NotReady, st.Ports = unanswered, ports
@@ -179,7 +185,7 @@ func (r *readiness) publish(e *entry) (hold bool) {
 			if r.left != "" {
 				why = r.left + "; " + why
 			}
-			changed := why != st.NotReady
+			changed = changed || why != st.NotReady
 			st.NotReady = why
 			return changed
 		}
@@ -228,7 +234,7 @@ func (s Spec) endpoint(own []sockets.Socket) (url, why string) {
 // nextPause is nextPause for a run whose last answers to HTTP requests may be errors.
 func (r *readiness) nextPause(pause, waited time.Duration) time.Duration {
 	next := nextPause(pause, waited)
-	if slices.ContainsFunc(r.answers[:], func(a HTTPAnswer) bool { return a.Status != 0 && !a.OK() }) {
+	if r.blocks || slices.ContainsFunc(r.answers[:], func(a HTTPAnswer) bool { return a.Status != 0 && !a.OK() }) {
 		next = max(next, min(waited/8, errorPause))
 	}
 	return next
@@ -317,11 +323,18 @@ func (r *readiness) check(ctx context.Context) {
 		return
 	}
 	own := r.own(listeners, time.Now().Add(-membersAge))
+	r.blocks = false
 	if r.rules.Port != nil {
 		r.pending[1] = r.checkPort(*r.rules.Port, listeners, own)
 	}
 	if r.rules.HTTP != "" {
 		r.pending[2] = r.checkHTTP(ctx, listeners, own)
+	}
+	switch {
+	case !r.blocks:
+		r.blocked = time.Time{}
+	case r.blocked.IsZero():
+		r.blocked = time.Now()
 	}
 }
 
@@ -363,13 +376,15 @@ func (r *readiness) checkPort(port int, listeners, own []sockets.Socket) string 
 		return "it does not listen on any TCP port yet"
 	}
 	why := fmt.Sprintf("it does not listen on port %d yet", port)
-	if held := r.holder(port, listeners); held.text != "" {
+	held := r.holder(port, listeners)
+	if held.text != "" {
 		why = heldSentence(port, held.text)
 		if !held.ours && r.openedSinceStart(port, listeners) {
 			why += "; it was opened after the start: if a container holds it, use ready.log or ready.http with a whole URL"
 		}
 	}
 	if len(ports) > 0 {
+		r.blocks = held.text != ""
 		why += fmt.Sprintf("; it listens on %s", prose.Ints(ports))
 	}
 	return why

@@ -60,7 +60,7 @@ func (r *readiness) checkHTTP(ctx context.Context, listeners, own []sockets.Sock
 		}
 		var why string
 		if strings.HasPrefix(target, "/") {
-			why = r.checkPath(ctx, target, own, answer)
+			why = r.checkPath(ctx, target, listeners, own, answer)
 		} else {
 			why = r.checkURL(ctx, target, listeners, own, answer)
 		}
@@ -71,18 +71,71 @@ func (r *readiness) checkHTTP(ctx context.Context, listeners, own []sockets.Sock
 	return strings.Join(missing, "; ")
 }
 
-// checkPath checks a path on the ports of the run.
-func (r *readiness) checkPath(ctx context.Context, path string, own []sockets.Socket, answer *HTTPAnswer) string {
+// checkPath checks a path on the ports of the run. An answer that the run passed on from another
+// tree does not count.
+func (r *readiness) checkPath(ctx context.Context, path string, listeners, own []sockets.Socket, answer *HTTPAnswer) string {
 	why := "it does not listen on any TCP port yet"
 	for _, s := range own {
 		if r.rules.Port != nil && *r.rules.Port != 0 && s.Port() != *r.rules.Port {
 			continue
 		}
-		if why = r.request(ctx, "http://"+s.Dial()+path, answer); why == "" {
-			return ""
+		url := "http://" + s.Dial() + path
+		if why = r.request(ctx, url, answer); why != "" {
+			continue
 		}
+		if held := r.relay(ctx, url, listeners); held != "" {
+			*answer, r.blocks = HTTPAnswer{}, true
+			return url + " is answered by another server: " + held
+		}
+		return ""
 	}
 	return why
+}
+
+// relay returns which process of another tree answers at url, through a proxy of the run, or "": one
+// that holds a port on which the run could not listen, and to which it connects when url is
+// requested. A connection to any other port proves nothing, because it may be that of a database.
+func (r *readiness) relay(ctx context.Context, url string, listeners []sockets.Socket) string {
+	for _, port := range r.m.takenPorts(ctx, r.run, r.spec) {
+		held := r.holder(port, listeners)
+		if held.text == "" || held.entry == r.spec.Name {
+			continue
+		}
+		before, err := sockets.Clients(port)
+		if err != nil {
+			return ""
+		}
+		sockets.AddHolders(before, r.m.deps.tree.scanSince(time.Now()).members[r.run])
+		isOwn := func(s sockets.Socket) bool { return len(s.Holders) > 0 }
+		r.request(ctx, url, new(HTTPAnswer))
+		after, _ := sockets.Clients(port)
+		isNew := func(s sockets.Socket) bool {
+			return !slices.ContainsFunc(before, func(b sockets.Socket) bool { return b.Addr == s.Addr })
+		}
+		if slices.ContainsFunc(before, isOwn) || slices.ContainsFunc(after, isNew) {
+			return heldSentence(port, held.text)
+		}
+	}
+	return ""
+}
+
+// SetTakenPorts sets a function that returns the ports on which a run could not listen, by its
+// output. Without it, any answer to a path counts.
+func (m *Manager) SetTakenPorts(taken func(ctx context.Context, run int64, spec Spec) []int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.taken = taken
+}
+
+// takenPorts returns the ports on which run could not listen.
+func (m *Manager) takenPorts(ctx context.Context, run int64, spec Spec) []int {
+	m.mu.Lock()
+	taken := m.taken
+	m.mu.Unlock()
+	if taken == nil {
+		return nil
+	}
+	return taken(ctx, run, spec)
 }
 
 // checkURL checks an absolute URL. If the URL is of this machine, a server that

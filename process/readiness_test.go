@@ -313,6 +313,52 @@ func TestReadyURLMayBeServedElsewhere(t *testing.T) {
 	}
 }
 
+// TestProxiedAnswerIsNoReadiness checks that an answer to a path does not count if the run passes it on
+// from another server, which holds a port on which the run could not listen.
+func TestProxiedAnswerIsNoReadiness(t *testing.T) {
+	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "old") }))
+	defer foreign.Close()
+	port := foreign.Listener.Addr().(*net.TCPAddr).Port
+	start := func(t *testing.T, args ...string) *Manager {
+		m, _ := newTestManager(t, Options{})
+		m.SetTakenPorts(func(context.Context, int64, Spec) []int { return []int{port} })
+		spec := helper("a", "listen", args...)
+		spec.Ready = &Ready{HTTP: "/"}
+		start(t, m, spec)
+		return m
+	}
+	for name, more := range map[string][]string{"kept connections": nil, "closed connections": {"close"}} {
+		t.Run(name, func(t *testing.T) {
+			m := start(t, append([]string{"proxy", "127.0.0.1:0", foreign.URL}, more...)...)
+			awaitNotReady(t, m, "/ is answered by another server", fmt.Sprintf("port %d is held by pid %d (", port, os.Getpid()))
+			st := await(t, m, "a", "refused", func(st Status) bool { return st.Refuses() || !st.State.Live() })
+			if !st.State.Live() || len(st.HTTP) > 0 {
+				t.Errorf("got %s with the answers %+v, want it running without an answer", st.State, st.HTTP)
+			}
+		})
+	}
+	t.Run("own answer", func(t *testing.T) { awaitReady(t, start(t, "http", "127.0.0.1:0", "200")) })
+}
+
+// TestOtherPortEndsWaitForReadiness checks that a run refuses to become ready while another process holds
+// the port of the rule and the run listens elsewhere, but not while it listens nowhere.
+func TestOtherPortEndsWaitForReadiness(t *testing.T) {
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := stranger.Addr().(*net.TCPAddr).Port
+	m, _ := newTestManager(t, Options{})
+	spec := helper("a", "listen", "tcp", "127.0.0.1:0")
+	spec.Ready = &Ready{Port: &port}
+	start(t, m, spec)
+	await(t, m, "a", "refused", func(st Status) bool { return st.Refuses() })
+	if err := stranger.Close(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, m, "a", "unready as it has not opened the port", func(st Status) bool { return !st.Refuses() && strings.Contains(st.NotReady, "it does not listen on port") })
+}
+
 // TestReadyPathIsAskedAtOwnPort checks that the answer to a path names the URL at which it was asked.
 func TestReadyPathIsAskedAtOwnPort(t *testing.T) {
 	m, j := newTestManager(t, Options{})

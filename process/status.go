@@ -71,7 +71,7 @@ type Main struct {
 	// on with the rest of its tree; see Spec.Service.
 	Background bool
 
-	refused bool // the owner of an MCP connection has stopped waiting for its readiness
+	refused bool // see GivenUp and Refuses
 }
 
 // Alive reports whether any process of the entry is alive: its first process or
@@ -88,10 +88,11 @@ const unanswered = "it has not answered initialize yet"
 // waiting for its readiness. The server may still become ready.
 func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Ready }
 
-// Refuses reports whether an MCP server over HTTP goes on without a connection because of what it
-// has answered, so that it does not become ready. One that has not answered may still do so.
+// Refuses reports whether the run goes on, but does not become ready as things are: an MCP server over
+// HTTP because of what it has answered (one that has not answered may still do so), and any run because
+// a process of another tree listens or answers in its place.
 func (s *Status) Refuses() bool {
-	return s.GivenUp() && s.Spec.Stdio == StdioHTTP && !strings.HasPrefix(s.NotReady, "it has not answered")
+	return s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, "it has not answered")
 }
 
 // SetRefused makes Refuses report true of a Status that another server has stored; why is its

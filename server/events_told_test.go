@@ -106,7 +106,7 @@ func TestOmittedErrorsAreCounted(t *testing.T) {
 // is being stopped are reported, if the answer of the stop does not show their lines.
 func TestErrorsDuringStopAreReported(t *testing.T) {
 	s := hello(t)
-	s.script("job", "trap '"+strings.ReplaceAll(traceback, "'", `'\''`)+"seq 9; exit 0' TERM; echo up; while :; do sleep 0.01; done", "ready", map[string]any{"log": "up"})
+	s.script("job", "trap '"+strings.ReplaceAll(traceback, "'", `'\''`)+"seq 9 >&2; exit 0' TERM; echo up; while :; do sleep 0.01; done", "ready", map[string]any{"log": "up"})
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "job", "timeout_ms": 60_000}})
 	if r.Result["isError"] == true {
 		t.Fatalf("stop_process: got %s, want success", r.Raw)
@@ -173,7 +173,7 @@ func TestAnswerWithAllOutputReportsErrors(t *testing.T) {
 func TestSignalOfStopIsNoError(t *testing.T) {
 	s := hello(t)
 	interrupt := strings.Replace(traceback, "KeyError: 42", "KeyboardInterrupt", 1)
-	s.script("job", "trap '"+strings.ReplaceAll(interrupt+traceback, "'", `'\''`)+"seq 9; exit 1' INT; echo up; while :; do sleep 0.01; done",
+	s.script("job", "trap '"+strings.ReplaceAll(interrupt+traceback, "'", `'\''`)+"seq 9 >&2; exit 1' INT; echo up; while :; do sleep 0.01; done",
 		"ready", map[string]any{"log": "up"}, "stop", map[string]any{"signal": "SIGINT"})
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "job", "timeout_ms": 60_000}})
 	if r.Result["isError"] == true {

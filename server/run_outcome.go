@@ -64,7 +64,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 		r.setDeath(describeEnd(&now))
 	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
 		r.setDeath("ended soon after its start")
-	case wait == project.UntilReady && timedOut:
+	case wait == project.UntilReady && (timedOut || now.Refuses()):
 		r.setNotReady(&now)
 	case wait == project.UntilExit:
 		r.Hint = "wait_for_process with until: exit continues the wait"
@@ -85,13 +85,11 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	return r, now, nil
 }
 
-// setNotReady adds why the run is not ready, and how to wait longer. That is futile for an MCP server
-// over HTTP that runs on without a connection because of what it answered; one that has not answered
-// may still do so.
+// setNotReady adds why the run is not ready, and how to wait longer unless that is futile.
 func (r *runResult) setNotReady(now *project.Run) {
 	if !now.Over() && now.Refuses() {
 		r.TimedOut = false
-		r.Hint = "not ready: " + now.NotReady
+		r.Hint = prose.Join("; ", "not ready: "+now.NotReady, r.Hint)
 		return
 	}
 	r.Hint = prose.Join("; ", prose.Join(": ", "not ready yet", now.NotReady), r.Hint) + "; wait_for_process with until: ready continues the wait"
@@ -155,7 +153,7 @@ func (r httpResult) write(t *answerText) {
 // belong to them.
 func addOutput(ctx context.Context, p *project.Project, r *runResult, now *project.Run, e excerpt) (err error) {
 	e.name, e.run, e.room = now.Spec.Name, now.RunID, e.limit()
-	failed := now.EndedBadly() || r.TimedOut && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
+	failed := now.EndedBadly() || (r.TimedOut || now.Refuses()) && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
 	if r.TimedOut && !failed {
 		e.Lines = cmp.Or(e.Lines, newsLines)
 	}

@@ -32,5 +32,21 @@ func Listening() ([]Socket, error) {
 	return found, nil
 }
 
+// Clients returns the client's ends of the open connections to a port, with their holders, as far as
+// they are on this machine.
+func Clients(port int) ([]Socket, error) {
+	connections, err := psnet.Connections("tcp")
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the ports: %w", err)
+	}
+	var found []Socket
+	for _, c := range connections {
+		if addr, err := netip.ParseAddr(c.Laddr.IP); err == nil && int(c.Raddr.Port) == port {
+			found = append(found, Socket{Addr: netip.AddrPortFrom(addr, uint16(c.Laddr.Port)), Holders: []int{int(c.Pid)}})
+		}
+	}
+	return found, nil
+}
+
 // AddHolders does nothing: Listening has already added the holders.
 func AddHolders([]Socket, []proctab.Proc) {}

@@ -25,49 +25,72 @@ func Listening() ([]Socket, error) {
 }
 
 // procListening returns every listening TCP socket from /proc/net/tcp and /proc/net/tcp6.
-func procListening() ([]Socket, error) {
-	var found []Socket
+func procListening() (found []Socket, err error) {
+	err = eachSocket(func(local, _ netip.AddrPort, listens bool, inode uint64) {
+		if listens {
+			found = append(found, Socket{Addr: local, Key: inode})
+		}
+	})
+	return found, err
+}
+
+// Clients returns the client's ends of the connections to a port that are open, or were closed
+// within the last minute, as far as they are on this machine. A closed end has no Key.
+func Clients(port int) (found []Socket, err error) {
+	err = eachSocket(func(local, remote netip.AddrPort, listens bool, inode uint64) {
+		switch {
+		case listens:
+		case int(remote.Port()) == port:
+			found = append(found, Socket{Addr: local, Key: inode})
+		case int(local.Port()) == port: // only the server's end may be left of a closed connection
+			found = append(found, Socket{Addr: remote})
+		}
+	})
+	return found, err
+}
+
+// eachSocket calls f with each TCP socket in /proc/net/tcp and /proc/net/tcp6.
+func eachSocket(f func(local, remote netip.AddrPort, listens bool, inode uint64)) error {
+	const listen = "0A"
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			if errors.Is(err, fs.ErrNotExist) { // no such address family
 				continue
 			}
-			return found, fmt.Errorf("cannot read the listening ports: %w", err)
+			return fmt.Errorf("cannot read the ports: %w", err)
 		}
+		// A line has: number, local address, remote address, state, queues, timer, retransmits, uid,
+		// timeout, inode.
 		for line := range bytes.Lines(text) {
-			if s, ok := parseSocket(line); ok {
-				found = append(found, s)
+			fields := bytes.Fields(line)
+			if len(fields) < 10 {
+				continue
+			}
+			local, ok := parseAddr(fields[1])
+			remote, remoteOK := parseAddr(fields[2])
+			inode, err := strconv.ParseUint(string(fields[9]), 10, 64)
+			if ok && remoteOK && err == nil {
+				f(local, remote, string(fields[3]) == listen, inode)
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
-// parseSocket returns the socket in a line of /proc/net/tcp: number, local address, remote
-// address, state, queues, timer, retransmits, uid, timeout, inode. It reports whether the line
-// is that of a listening socket.
-func parseSocket(line []byte) (Socket, bool) {
-	const listen = "0A"
-	fields := bytes.Fields(line)
-	if len(fields) < 10 || string(fields[3]) != listen {
-		return Socket{}, false
-	}
-	host, port, ok := bytes.Cut(fields[1], []byte(":"))
+// parseAddr returns the address in a field of /proc/net/tcp, and reports whether it is one.
+func parseAddr(field []byte) (netip.AddrPort, bool) {
+	host, port, ok := bytes.Cut(field, []byte(":"))
 	raw, err := hex.DecodeString(string(host))
 	if !ok || err != nil || len(raw)%4 != 0 {
-		return Socket{}, false
+		return netip.AddrPort{}, false
 	}
 	for i := 0; i < len(raw); i += 4 { // each 32 bits in the machine's order
 		binary.BigEndian.PutUint32(raw[i:], binary.NativeEndian.Uint32(raw[i:]))
 	}
 	addr, ok := netip.AddrFromSlice(raw)
 	number, err := strconv.ParseUint(string(port), 16, 16)
-	inode, inodeErr := strconv.ParseUint(string(fields[9]), 10, 64)
-	if !ok || err != nil || inodeErr != nil {
-		return Socket{}, false
-	}
-	return Socket{Addr: netip.AddrPortFrom(addr, uint16(number)), Key: inode}, true
+	return netip.AddrPortFrom(addr, uint16(number)), ok && err == nil
 }
 
 // AddHolders adds to each of sockets the pids of those procs that have it open.

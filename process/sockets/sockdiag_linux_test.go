@@ -59,6 +59,43 @@ func TestListeningFindsOpenSockets(t *testing.T) {
 	}
 }
 
+func TestClientsFindsConnections(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, want := l.Addr().(*net.TCPAddr).Port, client.LocalAddr().(*net.TCPAddr).AddrPort()
+	held := func() (listed, held bool) {
+		found, err := Clients(port)
+		if err != nil {
+			t.Fatal(err)
+		}
+		AddHolders(found, []proctab.Proc{{ID: proctab.ID{PID: os.Getpid()}}})
+		for _, s := range found {
+			if s.Addr == want {
+				listed, held = true, held || len(s.Holders) > 0
+			}
+		}
+		return listed, held
+	}
+	if listed, held := held(); !listed || !held {
+		t.Errorf("got listed %v, held %v; want the open connection of %s, held", listed, held, want)
+	}
+	_, _ = server.Close(), client.Close()
+	if listed, held := held(); !listed || held {
+		t.Errorf("got listed %v, held %v; want the closed connection of %s, not held", listed, held, want)
+	}
+}
+
 func FuzzParseDiag(f *testing.F) {
 	f.Add(diagRequest())
 	f.Add([]byte{16, 0, 0, 0, unix.NLMSG_DONE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})

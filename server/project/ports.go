@@ -82,6 +82,20 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 	return ""
 }
 
+// takenPorts returns the ports on which a run could not listen: those that its output names, else
+// those that it may have been given. The Manager calls it.
+func (p *Project) takenPorts(ctx context.Context, run int64, spec process.Spec) []int {
+	page, err := p.of(spec.Name).Read(ctx, logstore.Query{Runs: []int64{run}, Limit: portLines, Newest: true})
+	if err != nil {
+		return nil
+	}
+	ports, failed := portsInUse(page.Lines)
+	if failed && len(ports) == 0 {
+		return givenPorts(&spec)
+	}
+	return ports
+}
+
 // givenPorts returns the first numbers in the arguments and the environment of s that may
 // be ports.
 func givenPorts(s *process.Spec) (numbers []int) {

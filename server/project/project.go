@@ -69,6 +69,7 @@ type session struct {
 func New(o Options) *Project {
 	p := &Project{session: &session{o: o}, name: o.Manager.Project()}
 	o.Manager.SetSecondTry(p.SecondTry)
+	o.Manager.SetTakenPorts(p.takenPorts)
 	return p
 }
 
