@@ -46,6 +46,8 @@ type Definition struct {
 	// Removed lists the arguments that a request gives as null. Merged over a stored
 	// definition they are removed from it; otherwise they count as not given.
 	Removed []string `json:"-"`
+	// unnamed means that it is the definition of an unnamed process, which is kept in memory alone.
+	unnamed bool
 }
 
 // TakeNulls sets Removed. Package args calls it.

@@ -85,8 +85,13 @@ func readDefinition(name string, raw []byte) (args Definition, err error) {
 }
 
 // saveDefinition keeps args without their group in memory as the definition of
-// name. It stores them without their group and without secret values.
+// name. It stores them without their group and without secret values, unless the process is unnamed.
 func (p *Project) saveDefinition(name string, args Definition) {
+	if args.unnamed {
+		p.saveUnnamed(name, args)
+		return
+	}
+	p.unnamed.Delete(name)
 	p, args = p.of(name), args.ungrouped()
 	raw, err := args.withoutSecrets(p.name, p.o.Mask).masked(p.o.Mask)
 	p.mu.Lock()

@@ -149,11 +149,14 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 			return def, err
 		}
 	}
+	if base, ok := p.unnamedDefinition(a.Name); ok && def.Command == "" {
+		def = base.override(a.Definition, p.name)
+	}
 	if def.Command != "" {
 		return def.withoutFalse(), nil
 	}
-	if st, err := p.o.Manager.Status(a.Name); err == nil && st.Spec.Unnamed {
-		return def, fmt.Errorf("missing argument: command (%s was started without a name, so no definition is stored)", a.Name)
+	if run, ok, err := p.latest(ctx, a.Name); err == nil && ok && run.Owner == nil {
+		return def, fmt.Errorf("missing argument: command (%s was removed, or was started without a name and is no longer listed, so no definition is left; its last run was: %.300s)", a.Name, p.o.Mask.Text(commandLine(&run)))
 	}
 	stored, err := p.o.Store.Definitions(ctx, p.name)
 	if err != nil {
@@ -198,7 +201,7 @@ type launchOptions struct {
 	exits, ready bool
 	ifRunning    process.IfRunning
 	removed      []string // arguments that the call removes from the definition
-	unnamed      bool     // no definition is stored
+	unnamed      bool     // see StartRequest.Unnamed
 	keep         string   // see StartRequest.Keep
 	last         *Run     // what Find returned a moment ago; nil: not read
 }
@@ -274,7 +277,8 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}
-	spec.Unnamed, spec.Until = o.unnamed, p.until(ctx, name, o.keep, o.ifRunning == process.RestartRunning)
+	def.unnamed = o.unnamed || def.unnamed && def.Group == ""
+	spec.Unnamed, spec.Until = def.unnamed, p.until(ctx, name, o.keep, o.ifRunning == process.RestartRunning)
 	st, already, err = p.o.Manager.Start(ctx, spec, o.ifRunning)
 	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
 		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)
@@ -283,9 +287,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 		return st, already, err
 	}
 	p.assignments.setStarted(name, start, func(name string) bool { _, err := p.o.Manager.Status(name); return err == nil })
-	if !o.unnamed {
-		p.saveDefinition(name, def)
-	}
+	p.saveDefinition(name, def)
 	if err := p.o.Health.Set(name, check); err != nil {
 		return st, already, err
 	}

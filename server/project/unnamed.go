@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +15,12 @@ import (
 )
 
 // A process that a call starts without a name is unnamed: the project makes a name from
-// its command, under which its log can be read, and stores no definition.
+// its command, under which its log can be read, and stores no definition. It keeps the
+// definition in memory as long as the Manager has the process, so that it can be started
+// again by that name.
 
 // Bounds of the names of unnamed processes.
 const (
-	maxNameWords = 3
 	maxNameBytes = 32
 	maxSameNames = 1000 // unnamed processes at once with the same words
 )
@@ -71,34 +73,114 @@ const unnamedPrefix = "run"
 // notInWord matches what a word of a name must not contain.
 var notInWord = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
 
-// nameWords returns the first words of a command as a name, without directories. It ends
-// at the first option, because what follows may be a secret, but not at npx -y and
-// python -m: what they run is named next.
+// Words of a command line that say more than others: launchers run the program that
+// follows, interpreters run a script, and the word after one of inner says what is done.
+var (
+	launchers    = []string{"npx", "bunx", "uvx"}
+	interpreters = regexp.MustCompile(`^(?:node|bun|deno|tsx|ts-node|python[0-9.]*|ruby|perl|php|bash|sh|zsh)$`)
+	scriptFile   = regexp.MustCompile(`^[A-Za-z0-9_./-]+\.(?:[cm]?[jt]sx?|py|rb|pl|php|sh)$`)
+	inner        = []string{"run", "exec", "dlx", "compose"}
+	tasks        = []string{"run", "exec", "compose", "test", "build", "dev", "start", "serve", "check", "lint", "install", "up"}
+)
+
+// nameWords returns the name that a command gets: the script or the program that it runs,
+// without directories, and the first word after it. The words end at the first option,
+// because what follows may be a secret; only scripts and tasks are looked for behind it.
 func (p *Project) nameWords(def Definition) string {
 	words := append([]string{def.Command}, def.Args...)
 	if len(def.Args) == 0 {
 		words = command.Words(def.Command, def.dir(p.name))
 	}
-	if len(words) > 1 && (words[1] == "-y" || words[1] == "--yes" || words[1] == "-m" && strings.HasPrefix(path.Base(words[0]), "python")) {
-		words = slices.Delete(words, 1, 2)
-	}
-	name := ""
 	for i, word := range p.o.Mask.Texts(words) {
-		if strings.HasPrefix(word, "-") || i == maxNameWords || word != words[i] || i > 0 && !plainWord.MatchString(word) {
+		if word != words[i] {
+			words = words[:i] // a secret
 			break
 		}
-		word = strings.Trim(notInWord.ReplaceAllString(path.Base(word), "-"), "-._")
-		if name == "" {
-			word = word[:min(len(word), maxNameBytes)]
+	}
+	words = program(words)
+	name, options := "", false
+	for i, word := range words {
+		base := strings.Trim(notInWord.ReplaceAllString(path.Base(word), "-"), "-._")
+		if i == 0 {
+			name = base[:min(len(base), maxNameBytes)]
+			continue
 		}
-		if word != "" && len(name)+len(word) <= maxNameBytes {
-			name += "-" + word
+		if !slices.Contains(tasks, word) && (options || !plainWord.MatchString(word) || !startsWithLetter(word)) {
+			options = true // or a number, or quoted text
+			continue
+		}
+		if len(name)+1+len(base) <= maxNameBytes {
+			name += "-" + base
+		}
+		if !slices.Contains(inner, word) {
+			break
 		}
 	}
-	if name == "" {
-		return unnamedPrefix
+	return cmp.Or(strings.Trim(name, "-._"), unnamedPrefix)
+}
+
+// program returns words without what only launches the program that they name: npx -y,
+// python -m, and an interpreter with its options.
+func program(words []string) []string {
+	if len(words) < 2 {
+		return words
 	}
-	return name[1:]
+	name := path.Base(words[0])
+	behind := 1 // the options
+	for behind < len(words) && strings.HasPrefix(words[behind], "-") && words[behind] != "-m" {
+		behind++
+	}
+	switch {
+	case slices.Contains(launchers, name) && behind < len(words):
+		return words[behind:]
+	case !interpreters.MatchString(name):
+	case strings.HasPrefix(name, "python") && behind+1 < len(words) && words[behind] == "-m":
+		return words[behind+1:]
+	default:
+		if script := slices.IndexFunc(words[1:], scriptFile.MatchString); script >= 0 {
+			return words[1+script:]
+		}
+	}
+	return words
+}
+
+// startsWithLetter reports whether a word, without directories, starts with a letter.
+func startsWithLetter(word string) bool {
+	first := path.Base(word)[0] | 0x20
+	return !strings.HasPrefix(word, "-") && 'a' <= first && first <= 'z'
+}
+
+// saveUnnamed keeps def as the definition of an unnamed process, and deletes those of processes that are
+// not there any more.
+func (p *Project) saveUnnamed(name string, def Definition) {
+	p.unnamed.Range(func(name, _ any) bool {
+		p.unnamedDefinition(name.(string))
+		return true
+	})
+	def = def.clone()
+	p.unnamed.Store(name, &def)
+}
+
+// unnamedDefinition returns the definition that an unnamed process was last started with.
+func (p *Project) unnamedDefinition(name string) (Definition, bool) {
+	held, ok := p.unnamed.Load(name)
+	if !ok {
+		return Definition{}, false
+	}
+	if _, err := p.o.Manager.Status(name); err != nil {
+		p.unnamed.CompareAndDelete(name, held)
+		return Definition{}, false
+	}
+	return held.(*Definition).clone(), true
+}
+
+// commandLine returns what a run has run, as a command line.
+func commandLine(r *Run) string {
+	words := []string{shellQuote(r.Executable)}
+	for _, arg := range r.Spec.Args {
+		words = append(words, shellQuote(arg))
+	}
+	return strings.Join(words, " ")
 }
 
 // absoluteSpec is Spec for a call that waits for the end, with an absolute directory.
