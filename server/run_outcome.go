@@ -212,7 +212,7 @@ type outputArgs struct {
 // pageArgs are the outputArgs of a tool that calls the number of lines limit.
 type pageArgs struct {
 	Limit    int `json:"limit,omitempty" natural:"lines" min:"1" max:"10000"`
-	MaxBytes int `json:"max_bytes,omitempty" min:"512" max:"8388608"`
+	MaxBytes int `json:"max_bytes,omitempty" schema:"brief" min:"512" max:"8388608"`
 }
 
 // limit returns the most bytes that the answer may have beside the events.

@@ -34,7 +34,7 @@ func outputSchema(t reflect.Type) (json.RawMessage, error) {
 	return json.Marshal(s)
 }
 
-// shortenSchema removes the description of s and, from objects, their keys.
+// shortenSchema removes the description of s and, from objects, the keys.
 func shortenSchema(s *jsonschema.Schema) {
 	s.Description = ""
 	switch s.Type {
@@ -87,10 +87,14 @@ func structSchema(t reflect.Type) *jsonschema.Schema {
 			continue
 		}
 		p := schemaOf(f.Type)
-		p.Description = f.Description
-		for _, value := range f.Enum {
-			p.Enum = append(p.Enum, value)
+		if f.Flat {
+			shortenSchema(p)
+		} else {
+			for _, value := range f.Enum {
+				p.Enum = append(p.Enum, value)
+			}
 		}
+		p.Description = f.Description
 		addProperty(s, f.Name, p)
 		if f.Required {
 			s.Required = append(s.Required, f.Name)

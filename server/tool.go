@@ -133,8 +133,8 @@ func (s *Server) callOf(ctx context.Context, t *tool, raw json.RawMessage) (*cal
 //go:embed testdata/tools/*.json
 var schemas embed.FS
 
-// hints are a tool's annotations.
-type hints struct{ readOnly, destructive, idempotent, openWorld bool }
+// hints are what a tool does. A tool is openWorld if it runs programs or opens connections.
+type hints struct{ readOnly, destructive, openWorld bool }
 
 // An answer is the result struct of a tool. Its text, which is complete by itself, is sent
 // as the content; a caller that asks for the structured form also gets the struct as
@@ -239,21 +239,13 @@ func (t tool) definition(structured bool) mcp.Tool {
 	return d
 }
 
-// annotations returns h in MCP's format. It leaves out what a client does not need:
-// the defaults of the protocol (not read-only, not idempotent, open world), and the
-// other hints of a tool that only reads. Directories of MCP servers require
-// readOnlyHint or destructiveHint, so each tool has one of them.
+// annotations returns h in MCP's format: readOnlyHint or destructiveHint, of which
+// directories of MCP servers require one. Clients decide by no other hint.
 func (h hints) annotations() (a mcp.ToolAnnotation) {
 	if h.readOnly {
 		a.ReadOnlyHint = &h.readOnly
-		return a
-	}
-	a.DestructiveHint = &h.destructive
-	if h.idempotent {
-		a.IdempotentHint = &h.idempotent
-	}
-	if !h.openWorld {
-		a.OpenWorldHint = &h.openWorld
+	} else {
+		a.DestructiveHint = &h.destructive
 	}
 	return a
 }

@@ -30,7 +30,7 @@ const (
 type getErrorsArgs struct {
 	Process  string `json:"process,omitempty"`
 	Run      int    `json:"run,omitempty" schema:"brief"`
-	Category string `json:"category,omitempty"`
+	Category string `json:"category,omitempty" schema:"brief"`
 	ErrorID  string `json:"error_id,omitempty" jsonschema:"this one in full"`
 	Resolved *bool  `json:"resolved,omitempty"`
 	Since    string `json:"since,omitempty" schema:"brief"`
@@ -95,8 +95,8 @@ func formatCounts(m map[string]int) string {
 func getErrorsTool() tool {
 	return define(tool{
 		name: "get_errors", title: "Errors", toolset: setErrors,
-		description: "Errors in output and failed runs, each kind once, latest first. Also run, since, until, after, offset.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "Errors in output and failed runs, each kind once, latest first. Also run, category, since, until, after, offset.",
+		hints:       hints{readOnly: true},
 	}, getErrors)
 }
 
@@ -216,14 +216,14 @@ func summarizeErrors(all []logstore.Fault) *errorsSummary {
 
 type latestErrorsArgs struct {
 	Limit          int   `json:"limit,omitempty" min:"1" max:"1000"`
-	UnresolvedOnly *bool `json:"unresolved_only,omitempty" jsonschema:"default true"`
+	UnresolvedOnly *bool `json:"unresolved_only,omitempty" schema:"brief"`
 }
 
 func getLatestErrorsTool() tool {
 	return define(tool{
 		name: "get_latest_errors", title: "Latest errors", toolset: setErrors,
-		description: "The latest errors of all processes of the project.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "The latest errors of all processes. Also unresolved_only: false.",
+		hints:       hints{readOnly: true},
 	}, getLatestErrors)
 }
 
@@ -237,7 +237,7 @@ func getLatestErrors(ctx context.Context, s *call, a latestErrorsArgs) (getError
 
 type resolveErrorArgs struct {
 	ErrorID string `json:"error_id"`
-	Note    string `json:"note,omitempty" jsonschema:"what was done"`
+	Note    string `json:"note,omitempty"`
 }
 
 type resolveErrorResult struct {
@@ -253,7 +253,6 @@ func markErrorResolvedTool() tool {
 	return define(tool{
 		name: "mark_error_resolved", title: "Resolve error", toolset: setErrors,
 		description: "Marks an error as resolved; if it recurs, it is regressed.",
-		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *call, a resolveErrorArgs) (resolveErrorResult, error) {
 		f, err := s.project.ResolveFault(ctx, a.ErrorID, a.Note)
 		if err == nil {

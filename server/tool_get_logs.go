@@ -16,15 +16,15 @@ const maxPageLines = 10_000
 type getLogsArgs struct {
 	Process string `json:"process,omitempty"`
 	Run     int    `json:"run,omitempty" jsonschema:"-1: latest"`
-	Stream  string `json:"stream,omitempty" enum:"out|err|mcp"`
-	Level   string `json:"level,omitempty" enum:"trace|debug|info|warn|error|fatal"`
-	Since   string `json:"since,omitempty" jsonschema:"time, or 10m, 2d"`
-	Until   string `json:"until,omitempty"`
+	Stream  string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
+	Level   string `json:"level,omitempty" schema:"flat" jsonschema:"warn: from warn on" enum:"trace|debug|info|warn|error|fatal"`
+	Since   string `json:"since,omitempty" jsonschema:"20:08, 10m, 2d"`
+	Until   string `json:"until,omitempty" schema:"brief"`
 	After   string `json:"after,omitempty" jsonschema:"cursor or start"`
 	Before  string `json:"before,omitempty"`
 	pageArgs
 	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
-	Times        string `json:"times,omitempty" enum:"none|s|ms"`
+	Times        string `json:"times,omitempty" schema:"brief" enum:"none|s|ms"`
 }
 
 // logsResult is the answer of the log tools.
@@ -45,8 +45,8 @@ func (r logsResult) write(t *answerText) {
 func getLogsTool() tool {
 	return define(tool{
 		name: "get_logs", title: "Read logs", toolset: setLogs,
-		description: "Reads logs page by page; by default the end of the latest run. Also max_line_bytes.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "Reads logs page by page; by default the end of the latest run. Also stream (out, err, mcp), until, max_line_bytes, times.",
+		hints:       hints{readOnly: true},
 	}, getLogs)
 }
 

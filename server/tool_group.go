@@ -16,9 +16,9 @@ import (
 type createGroupArgs struct {
 	Name           string           `json:"name"`
 	Description    string           `json:"description,omitempty" schema:"brief"`
-	Members        []project.Member `json:"members" jsonschema:"with arguments of start_process"`
+	Members        []project.Member `json:"members" schema:"flat" jsonschema:"process, depends_on, arguments of start_process"`
 	StartDelayMS   int              `json:"start_delay_ms,omitempty" schema:"brief" min:"0" max:"600000"`
-	StopStrategy   string           `json:"stop_strategy,omitempty" enum:"reverse|parallel|sequential"`
+	StopStrategy   string           `json:"stop_strategy,omitempty" schema:"brief" enum:"reverse|parallel|sequential"`
 	project.Shared `schema:"brief"`
 }
 
@@ -144,8 +144,7 @@ func (r groupResult) write(t *answerText) {
 func createGroupTool() tool {
 	return define(tool{
 		name: "create_group", title: "Define group", toolset: setGroups,
-		description: "Defines a set of processes with dependencies; starts nothing. Also description, start_delay_ms, and cwd, env, env_files of all.",
-		hints:       hints{idempotent: true},
+		description: "Defines a group; starts nothing. Also description, start_delay_ms, stop_strategy, and cwd, env, env_files of all.",
 	}, createGroup)
 }
 
@@ -177,7 +176,6 @@ func addToGroupTool() tool {
 	return define(tool{
 		name: "add_to_group", title: "Add to group", toolset: setGroups,
 		description: "Adds a process to a group, or changes its depends_on.",
-		hints:       hints{idempotent: true},
 	}, func(ctx context.Context, s *call, a addToGroupArgs) (groupResult, error) {
 		st, err := s.project.AddToGroup(ctx, a.Group, a.Process, a.DependsOn)
 		return newGroupResult(&st).fitted(), err
@@ -193,7 +191,7 @@ func removeFromGroupTool() tool {
 	return define(tool{
 		name: "remove_from_group", title: "Remove from group", toolset: setGroups,
 		description: "Removes a process from a group; without process, deletes the group.",
-		hints:       hints{destructive: true, idempotent: true},
+		hints:       hints{destructive: true},
 	}, func(ctx context.Context, s *call, a removeFromGroupArgs) (groupResult, error) {
 		st, err := s.project.RemoveFromGroup(ctx, a.Group, a.Process)
 		r := newGroupResult(&st)
@@ -241,7 +239,7 @@ func listGroupsTool() tool {
 	return define(tool{
 		name: "list_groups", title: "List groups", toolset: setGroups,
 		description: "Groups with members, start order, states and reasons.",
-		hints:       hints{readOnly: true, idempotent: true},
+		hints:       hints{readOnly: true},
 	}, listGroups)
 }
 

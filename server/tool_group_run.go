@@ -20,12 +20,12 @@ import (
 
 type startGroupArgs struct {
 	Group          string           `json:"group" natural:"alias"`
-	Members        []project.Member `json:"members,omitempty"`
+	Members        []project.Member `json:"members,omitempty" schema:"flat"`
 	project.Shared `schema:"brief"`
 	TimeoutMS      *int  `json:"timeout_ms,omitempty" min:"0" max:"600000"`
 	SkipRunning    *bool `json:"skip_running,omitempty"`
-	Rerun          bool  `json:"rerun,omitempty"`
-	outputArgs
+	Rerun          bool  `json:"rerun,omitempty" schema:"brief"`
+	outputArgs     `schema:"brief"`
 }
 
 // groupRunResult is the outcome of a start or a stop of a group.
@@ -144,8 +144,8 @@ func (r groupRunResult) write(t *answerText) {
 func startGroupTool() tool {
 	return define(tool{
 		name: "start_group", title: "Start group", toolset: setGroups,
-		description: "Starts members in dependency order and reports on each. With members it defines the group first, as create_group does (with cwd, env, env_files of all). skip_running: false restarts.",
-		hints:       hints{idempotent: true, openWorld: true},
+		description: "Starts a group in dependency order. With members it defines it first, as create_group does (cwd, env, env_files). skip_running: false restarts, rerun repeats one-shots.",
+		hints:       hints{openWorld: true},
 		waits:       always,
 	}, startGroup)
 }
@@ -227,7 +227,7 @@ func stopGroupTool() tool {
 	return define(tool{
 		name: "stop_group", title: "Stop group", toolset: setGroups,
 		description: "Stops the members of a group, by its stop_strategy or strategy.",
-		hints:       hints{destructive: true, idempotent: true},
+		hints:       hints{destructive: true},
 		waits:       always,
 	}, stopGroup)
 }

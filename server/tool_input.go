@@ -14,13 +14,13 @@ import (
 const defaultInputWaitMS = 1000
 
 type sendInputArgs struct {
-	Process string         `json:"process"`
-	Text    string         `json:"text,omitempty" natural:"text"`
-	Newline *bool          `json:"newline,omitempty"`
-	EOF     bool           `json:"eof,omitempty" jsonschema:"then close stdin"`
-	Steps   []project.Step `json:"steps,omitempty" jsonschema:"in place of text: wait for expect, then send"`
-	WaitMS  *int           `json:"wait_ms,omitempty" min:"0" max:"600000"`
-	outputArgs
+	Process    string         `json:"process"`
+	Text       string         `json:"text,omitempty" natural:"text"`
+	Newline    *bool          `json:"newline,omitempty" schema:"brief"`
+	EOF        bool           `json:"eof,omitempty" jsonschema:"then close stdin"`
+	Steps      []project.Step `json:"steps,omitempty" schema:"flat" jsonschema:"in place of text: expect, then send; also newline, regex, timeout_ms, secret"`
+	WaitMS     *int           `json:"wait_ms,omitempty" min:"0" max:"600000"`
+	outputArgs `schema:"brief"`
 }
 
 type sendInputResult struct {

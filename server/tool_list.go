@@ -13,8 +13,8 @@ import (
 type listArgs struct {
 	State string `json:"state,omitempty"`
 	Group string `json:"group,omitempty"`
-	Scope string `json:"scope,omitempty" enum:"session|project|all"`
-	Limit int    `json:"limit,omitempty" jsonschema:"of ended ones" min:"1" max:"1000"`
+	Scope string `json:"scope,omitempty" schema:"flat" jsonschema:"project, session or all" enum:"session|project|all"`
+	Limit int    `json:"limit,omitempty" min:"1" max:"1000"`
 }
 
 type listResult struct {
@@ -48,7 +48,7 @@ func listProcessesTool() tool {
 	return define(tool{
 		name: "list_processes", title: "List processes", toolset: setLifecycle,
 		description: "Processes: state, exit code, ports, usage; running first.",
-		hints:       hints{readOnly: true, idempotent: true}, app: dashboardURI,
+		hints:       hints{readOnly: true}, app: dashboardURI,
 	}, listProcesses)
 }
 

@@ -99,7 +99,7 @@ func (r mcpToolsResult) write(t *answerText) {
 func listMCPToolsTool() tool {
 	return define(tool{
 		name: "list_mcp_tools", title: "List MCP tools", toolset: setMCP,
-		description: "Tools, resources, prompts of an MCP server: a process with stdio: mcp, or command (with args, cwd, env). Those in tools are in full.",
+		description: "What an MCP server offers: a process with stdio: mcp, or command (args, cwd, env). Those in tools are in full.",
 		hints:       hints{openWorld: true},
 		waits:       always,
 	}, listMCPTools)
@@ -224,8 +224,8 @@ type callMCPToolArgs struct {
 	mcpTarget `schema:"brief"`
 	Tool      string                     `json:"tool,omitempty"`
 	Arguments map[string]json.RawMessage `json:"arguments,omitempty"`
-	Calls     []mcpCall                  `json:"calls,omitempty" jsonschema:"several in order"`
-	TimeoutMS int                        `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+	Calls     []mcpCall                  `json:"calls,omitempty" schema:"flat" jsonschema:"tool, arguments of each"`
+	TimeoutMS int                        `json:"timeout_ms,omitempty" schema:"brief" min:"1" max:"600000"`
 	MaxBytes  int                        `json:"max_bytes,omitempty" schema:"brief" min:"256" max:"1048576"`
 }
 
@@ -247,7 +247,7 @@ func (a *callMCPToolArgs) check() error {
 func callMCPToolTool() tool {
 	return define(tool{
 		name: "call_mcp_tool", title: "Call MCP tool", toolset: setMCP,
-		description: "Calls a tool of an MCP server (process, or command, args, cwd, env), or several with calls.",
+		description: "Calls a tool of an MCP server (process, or command, args, cwd, env), or several. Also timeout_ms.",
 		hints:       hints{destructive: true, openWorld: true},
 		waits:       always,
 	}, callMCPTool)

@@ -136,7 +136,7 @@ func getProcessInfoTool() tool {
 	return define(tool{
 		name: "get_process_info", title: "Process details", toolset: setMonitoring,
 		description: "One process: definition, state, runs, tree, ports, log statistics.",
-		hints:       hints{readOnly: true, idempotent: true},
+		hints:       hints{readOnly: true},
 	}, getProcessInfo)
 }
 

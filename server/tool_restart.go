@@ -27,7 +27,7 @@ type startOverrides struct {
 func restartProcessTool() tool {
 	return define(tool{
 		name: "restart_process", title: "Restart process", toolset: setLifecycle,
-		description: "Stops a process and starts it again, with any changed argument of start_process: env is merged, others replace, null removes.",
+		description: "Stops and starts a process, with any argument of start_process: env is merged, others replace, null removes.",
 		hints:       hints{destructive: true, openWorld: true},
 		waits:       always,
 	}, restartProcess)
@@ -49,7 +49,7 @@ func killProcessTool() tool {
 	return define(tool{
 		name: "kill_process", title: "Kill process", toolset: setLifecycle,
 		description: "Sends SIGKILL to a process and all it started.",
-		hints:       hints{destructive: true, idempotent: true},
+		hints:       hints{destructive: true},
 		waits:       always,
 	}, func(ctx context.Context, s *call, a killArgs) (stopResult, error) {
 		return stopProcess(ctx, s, stopProcessArgs{Process: a.Process, Force: true})
@@ -57,7 +57,7 @@ func killProcessTool() tool {
 }
 
 type removeArgs struct {
-	Process string `json:"process" jsonschema:"names with commas"`
+	Process string `json:"process" jsonschema:"a,b"`
 }
 
 type removeResult struct {
@@ -74,7 +74,7 @@ func removeProcessTool() tool {
 	return define(tool{
 		name: "remove_process", title: "Remove process", toolset: setLifecycle,
 		description: "Deletes a stopped process and its definition. Its log stays.",
-		hints:       hints{destructive: true, idempotent: true},
+		hints:       hints{destructive: true},
 	}, removeProcess)
 }
 

@@ -19,7 +19,7 @@ const defaultMatches = 50
 type searchLogsArgs struct {
 	Query         string `json:"query" natural:"text"`
 	Regex         bool   `json:"regex,omitempty"`
-	CaseSensitive bool   `json:"case_sensitive,omitempty"`
+	CaseSensitive bool   `json:"case_sensitive,omitempty" schema:"brief"`
 	Process       string `json:"process,omitempty"`
 	Run           int    `json:"run,omitempty" schema:"brief"`
 	Stream        string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
@@ -30,9 +30,9 @@ type searchLogsArgs struct {
 	Before        string `json:"before,omitempty" schema:"brief"`
 	Context       int    `json:"context,omitempty" min:"0" max:"100"`
 	pageArgs
-	Order     string `json:"order,omitempty" enum:"newest|oldest"`
+	Order     string `json:"order,omitempty" schema:"brief" enum:"newest|oldest"`
 	CountOnly bool   `json:"count_only,omitempty"`
-	Times     string `json:"times,omitempty" enum:"none|s|ms"`
+	Times     string `json:"times,omitempty" schema:"brief" enum:"none|s|ms"`
 }
 
 // searchResult is the answer of search_logs. The matches are in order, each with the
@@ -125,8 +125,8 @@ func (r searchResult) write(t *answerText) {
 func searchLogsTool() tool {
 	return define(tool{
 		name: "search_logs", title: "Search logs", toolset: setLogs,
-		description: "Finds lines in all logs. Also run, stream, level, since, until, after, before as in get_logs.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "Finds lines in all logs. Also run, stream, level, since, until, after, before, times as in get_logs; case_sensitive; order: oldest.",
+		hints:       hints{readOnly: true},
 		waits:       always,
 	}, searchLogs)
 }
@@ -228,7 +228,7 @@ func (v logView) contextText(lines []logstore.Line, name string) []string {
 }
 
 type clearLogsArgs struct {
-	Process string `json:"process" jsonschema:"names with commas, or *"`
+	Process string `json:"process" jsonschema:"a,b or *"`
 	Until   string `json:"until,omitempty" omitted:"all lines are removed"`
 }
 
@@ -245,7 +245,7 @@ func clearLogsTool() tool {
 	return define(tool{
 		name: "clear_logs", title: "Clear logs", toolset: setLogs,
 		description: "Removes log lines for good: all, or those older than until.",
-		hints:       hints{destructive: true, idempotent: true},
+		hints:       hints{destructive: true},
 	}, clearLogs)
 }
 

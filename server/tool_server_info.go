@@ -127,7 +127,7 @@ func getServerInfoTool() tool {
 	return define(tool{
 		name: "get_server_info", title: "Server details", toolset: setMonitoring,
 		description: "pmcp itself: version, health, servers, database.",
-		hints:       hints{readOnly: true, idempotent: true},
+		hints:       hints{readOnly: true},
 	}, getServerInfo)
 }
 

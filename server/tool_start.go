@@ -15,7 +15,7 @@ import (
 )
 
 type startArgs struct {
-	Name string `json:"name,omitempty" jsonschema:"not needed with wait: exit"`
+	Name string `json:"name,omitempty"`
 	project.Definition
 	Wait      string `json:"wait,omitempty" enum:"started|ready|exit"`
 	TimeoutMS *int   `json:"timeout_ms,omitempty" jsonschema:"0: do not wait" min:"0" max:"600000"`
@@ -23,10 +23,10 @@ type startArgs struct {
 	// Keep is not part of the definition.
 	Keep string `json:"keep,omitempty" jsonschema:"outlives the session: 8h"`
 	// Steps are played after the start; they are not part of the definition.
-	Steps []project.Step `json:"steps,omitempty" jsonschema:"a dialogue, as in send_input"`
+	Steps []project.Step `json:"steps,omitempty" schema:"flat" jsonschema:"dialogue: expect, send, secret"`
 	// Project is read by callOf, for every tool.
-	Project string `json:"project,omitempty" jsonschema:"path or label; every tool takes it"`
-	outputArgs
+	Project    string `json:"project,omitempty" schema:"brief"`
+	outputArgs `schema:"brief"`
 }
 
 // runResult is the answer of a tool that starts, waits for or stops a process.
@@ -153,7 +153,7 @@ func (r runResult) write(t *answerText) {
 func startProcessTool() tool {
 	return define(tool{
 		name: "start_process", title: "Start process", toolset: setLifecycle,
-		description: "Starts a program in the background and keeps its output; with wait: exit runs it to its end. For servers, watchers, builds, prompts; a shell does for a short one-shot.",
+		description: "Starts a program in the background and keeps its output; with wait: exit runs it to its end. Also env_files, merge_output, limits, stop, max_restarts, group, depends_on, background, project.",
 		hints:       hints{openWorld: true},
 		waits:       func(a *callFlags) bool { return !isZero(a.TimeoutMS) || given(a.Steps) },
 	}, startProcess)

@@ -12,7 +12,7 @@ import (
 
 type processStatsArgs struct {
 	Process  string `json:"process"`
-	WindowMS int    `json:"window_ms,omitempty" min:"1000" max:"900000"`
+	WindowMS int    `json:"window_ms,omitempty" schema:"brief" min:"1000" max:"900000"`
 	Points   int    `json:"points,omitempty" min:"1" max:"900"`
 }
 
@@ -62,8 +62,8 @@ func (r processStatsResult) write(t *answerText) {
 func getProcessStatsTool() tool {
 	return define(tool{
 		name: "get_process_stats", title: "Process usage", toolset: setMonitoring,
-		description: "CPU (% of one core), memory of a tree; points: a series.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "CPU (% of one core) and memory; points: a series of window_ms.",
+		hints:       hints{readOnly: true},
 	}, getProcessStats)
 }
 
@@ -137,7 +137,7 @@ func getSystemStatsTool() tool {
 	return define(tool{
 		name: "get_system_stats", title: "System usage", toolset: setMonitoring,
 		description: "CPU, load, memory and disk of this machine.",
-		hints:       hints{readOnly: true, idempotent: true},
+		hints:       hints{readOnly: true},
 		waits:       always,
 	}, getSystemStats)
 }

@@ -16,8 +16,8 @@ import (
 )
 
 type stopProcessArgs struct {
-	Process   string `json:"process" jsonschema:"names with commas, or *"`
-	TimeoutMS int    `json:"timeout_ms,omitempty" min:"1" max:"600000"`
+	Process   string `json:"process" jsonschema:"a,b or *"`
+	TimeoutMS int    `json:"timeout_ms,omitempty" schema:"brief" min:"1" max:"600000"`
 	Force     bool   `json:"force,omitempty"`
 }
 
@@ -160,8 +160,8 @@ func (r stopResult) write(t *answerText) {
 func stopProcessTool() tool {
 	return define(tool{
 		name: "stop_process", title: "Stop process", toolset: setLifecycle,
-		description: "Stops a process and all it started. No error if it has ended.",
-		hints:       hints{destructive: true, idempotent: true},
+		description: "Stops a process and all it started, within timeout_ms. No error if it has ended.",
+		hints:       hints{destructive: true},
 		waits:       always,
 	}, stopProcess)
 }

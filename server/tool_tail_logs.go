@@ -13,21 +13,21 @@ import (
 const afterShown = "shown"
 
 type tailLogsArgs struct {
-	Process string `json:"process,omitempty" jsonschema:"names: a,b"`
+	Process string `json:"process,omitempty" jsonschema:"a,b"`
 	Stream  string `json:"stream,omitempty" schema:"brief" enum:"out|err|mcp"`
 	Level   string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
-	After   string `json:"after,omitempty" jsonschema:"cursor"`
+	After   string `json:"after,omitempty" jsonschema:"cursor or shown"`
 	WaitMS  int    `json:"wait_ms,omitempty" min:"0" max:"600000"`
 	outputArgs
 	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
-	Times        string `json:"times,omitempty" enum:"none|s|ms"`
+	Times        string `json:"times,omitempty" schema:"brief" enum:"none|s|ms"`
 }
 
 func tailLogsTool() tool {
 	return define(tool{
 		name: "tail_logs", title: "Tail logs", toolset: setLogs,
-		description: "The last lines; with after, only newer ones; with wait_ms, waits for them. Also stream, level, max_line_bytes.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "The last lines; with after, only newer ones; with wait_ms, waits for them. Also stream, level, max_line_bytes, times.",
+		hints:       hints{readOnly: true},
 		waits:       func(a *callFlags) bool { return isPositive(a.WaitMS) },
 	}, tailLogs)
 }

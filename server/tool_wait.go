@@ -20,20 +20,20 @@ const (
 )
 
 type waitArgs struct {
-	Process   string `json:"process"`
-	Until     string `json:"until" enum:"ready|exit|log|idle"`
-	Pattern   string `json:"pattern,omitempty" jsonschema:"RE2"`
-	After     string `json:"after,omitempty"`
-	IdleMS    int    `json:"idle_ms,omitempty" min:"1" max:"600000"`
-	TimeoutMS *int   `json:"timeout_ms,omitempty" min:"0" max:"600000"`
-	outputArgs
+	Process    string `json:"process"`
+	Until      string `json:"until" enum:"ready|exit|log|idle"`
+	Pattern    string `json:"pattern,omitempty" jsonschema:"RE2"`
+	After      string `json:"after,omitempty"`
+	IdleMS     int    `json:"idle_ms,omitempty" schema:"brief" min:"1" max:"600000"`
+	TimeoutMS  *int   `json:"timeout_ms,omitempty" min:"0" max:"600000"`
+	outputArgs `schema:"brief"`
 }
 
 func waitForProcessTool() tool {
 	return define(tool{
 		name: "wait_for_process", title: "Wait for process", toolset: setLifecycle,
-		description: "Waits until a process is ready, exits, prints a matching line or falls silent.",
-		hints:       hints{readOnly: true, idempotent: true},
+		description: "Waits until a process is ready, exits, prints a matching line or falls silent (idle_ms).",
+		hints:       hints{readOnly: true},
 		waits:       always,
 	}, waitForProcess)
 }

@@ -27,6 +27,8 @@ import (
 //	schema:"brief"                accepted, but not in the schema: the description of
 //	                              the tool, or of the object around it, names it; on
 //	                              an embedded struct it holds for each of the fields
+//	schema:"flat"                 in the schema without its keys or allowed values: its
+//	                              description names them
 //
 // Decode checks against the tags. A test of package server generates the schemas from them.
 
@@ -36,7 +38,7 @@ type Field struct {
 	Type               reflect.Type
 	Description        string // "" = none
 	Required           bool
-	brief              bool
+	brief, Flat        bool
 	extra              bool
 	alias, lines, text bool
 	Enum               []string // what is allowed; nil: any text
@@ -82,7 +84,7 @@ func fieldsOf(t reflect.Type) []Field {
 		}
 		f := Field{
 			Name: name, Type: sf.Type, Description: sf.Tag.Get("jsonschema"), Required: !strings.Contains(options, "omit"),
-			brief: hint == "brief", extra: hint == "extra", alias: sf.Tag.Get("natural") == "alias", lines: sf.Tag.Get("natural") == "lines", text: sf.Tag.Get("natural") == "text", omitted: sf.Tag.Get("omitted"), keepsEmpty: sf.Tag.Get("empty") == "kept", min: parseNumber(sf.Tag.Get("min")), max: parseNumber(sf.Tag.Get("max")), index: sf.Index,
+			brief: hint == "brief", Flat: hint == "flat", extra: hint == "extra", alias: sf.Tag.Get("natural") == "alias", lines: sf.Tag.Get("natural") == "lines", text: sf.Tag.Get("natural") == "text", omitted: sf.Tag.Get("omitted"), keepsEmpty: sf.Tag.Get("empty") == "kept", min: parseNumber(sf.Tag.Get("min")), max: parseNumber(sf.Tag.Get("max")), index: sf.Index,
 		}
 		if enum := sf.Tag.Get("enum"); enum != "" {
 			f.Enum = strings.Split(enum, "|")

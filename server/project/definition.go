@@ -25,19 +25,19 @@ type Definition struct {
 	Args     []string           `json:"args,omitempty"`
 	Cwd      string             `json:"cwd,omitempty"`
 	Env      map[string]*string `json:"env,omitempty" jsonschema:"null removes one"`
-	EnvFiles []string           `json:"env_files,omitempty"`
+	EnvFiles []string           `json:"env_files,omitempty" schema:"brief"`
 	PortArgs
-	Ready       *readyArgs  `json:"ready,omitempty" jsonschema:"all given rules must hold"`
+	Ready       *readyArgs  `json:"ready,omitempty"`
 	Restart     string      `json:"restart,omitempty" enum:"never|on-failure|always"`
-	MaxRestarts *int        `json:"max_restarts,omitempty" min:"0" max:"1000"`
-	Health      *healthArgs `json:"health,omitempty" jsonschema:"one of command, tcp, http; also args, interval_ms, timeout_ms, retries, start_period_ms"`
-	Limits      *limitArgs  `json:"limits,omitempty"`
-	Stop        *stopArgs   `json:"stop,omitempty"`
+	MaxRestarts *int        `json:"max_restarts,omitempty" schema:"brief" min:"0" max:"1000"`
+	Health      *healthArgs `json:"health,omitempty" schema:"flat" jsonschema:"command, tcp or http"`
+	Limits      *limitArgs  `json:"limits,omitempty" schema:"brief"`
+	Stop        *stopArgs   `json:"stop,omitempty" schema:"brief"`
 	Streams
 	// Background asks for a service although nothing else in the definition does.
-	Background *bool        `json:"background,omitempty" jsonschema:"a daemon: its tree is the run"`
-	Group      string       `json:"group,omitempty"`
-	DependsOn  []Dependency `json:"depends_on,omitempty"`
+	Background *bool        `json:"background,omitempty" schema:"brief"`
+	Group      string       `json:"group,omitempty" schema:"brief"`
+	DependsOn  []Dependency `json:"depends_on,omitempty" schema:"brief"`
 	// SecretEnv lists the variables whose values are never stored.
 	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
 	// Masked lists the other arguments of a stored definition in which secrets were
@@ -55,14 +55,14 @@ func (a *Definition) TakeNulls(names []string) { a.Removed = names }
 
 // Streams are the arguments about the standard streams.
 type Streams struct {
-	Stdin       *bool  `json:"stdin,omitempty" jsonschema:"open pipe; default: unless wait is exit"`
+	Stdin       *bool  `json:"stdin,omitempty"`
 	PTY         *bool  `json:"pty,omitempty"`
-	MergeOutput *bool  `json:"merge_output,omitempty"`
+	MergeOutput *bool  `json:"merge_output,omitempty" schema:"brief"`
 	Stdio       string `json:"stdio,omitempty" enum:"log|mcp|mcp-http"`
 }
 
 type readyArgs struct {
-	Log string `json:"log,omitempty" jsonschema:"RE2 pattern"`
+	Log string `json:"log,omitempty" jsonschema:"RE2"`
 	// Port may be the name of one of the ports of the process in braces.
 	Port args.IntOrText `json:"port,omitempty" jsonschema:"0: any" min:"0" max:"65535"`
 	HTTP string         `json:"http,omitempty" jsonschema:"URL or path"`
