@@ -64,7 +64,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 		r.setDeath(describeEnd(&now))
 	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
 		r.setDeath("ended soon after its start")
-	case wait == project.UntilReady && (timedOut || now.Refuses()):
+	case wait == project.UntilReady && timedOut:
 		r.setNotReady(&now)
 	case wait == project.UntilExit:
 		r.Hint = "wait_for_process with until: exit continues the wait"
@@ -153,7 +153,7 @@ func (r httpResult) write(t *answerText) {
 // belong to them.
 func addOutput(ctx context.Context, p *project.Project, r *runResult, now *project.Run, e excerpt) (err error) {
 	e.name, e.run, e.room = now.Spec.Name, now.RunID, e.limit()
-	failed := now.EndedBadly() || (r.TimedOut || now.Refuses()) && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
+	failed := now.EndedBadly() || r.TimedOut && e.after == "" && now.IsUnready() // a watcher outlives what failed below it
 	if r.TimedOut && !failed {
 		e.Lines = cmp.Or(e.Lines, newsLines)
 	}

@@ -42,7 +42,8 @@ const givenUpPatience = 2 * time.Second
 // and returns the run. A start that asks for no more is watched, as
 // process.Manager.WatchStart does, unless timeout is 0 or the process was running
 // already; watched is how long it had lived by then, 0 if it was not watched. timedOut
-// reports that the time ran out first, or that an MCP server was given up.
+// reports that the time ran out first, that an MCP server was given up, or that the run refuses
+// to become ready.
 func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Duration) (r Run, timedOut bool, watched time.Duration, err error) {
 	name := s.Run.Spec.Name
 	waiting, cancel := context.WithTimeout(ctx, timeout)
@@ -95,6 +96,9 @@ func (p *Project) awaitRunOf(ctx, waiting context.Context, s Started, watch bool
 		}
 	default:
 		r, err = p.awaitRun(waiting, name, id, untilConditions[s.Wait])
+		if err == nil && s.Wait == UntilReady && r.Refuses() {
+			err = context.DeadlineExceeded
+		}
 	}
 	return r, watched, err
 }
