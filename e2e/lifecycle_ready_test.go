@@ -95,16 +95,16 @@ func TestAddressInUseNamesHolder(t *testing.T) {
 	}
 	starts := map[string]start{
 		"text of the error":    {own(t, "go", "http", fmt.Sprint(ours)).with("timeout_ms", longWait), named(ours, "after its start", " of ours in this session")},
-		"a path as rule":       {own(t, "path", "http", fmt.Sprint(held)).with("ready", args{"http": "/"}), named(held, fmt.Sprintf("pid %d ", os.Getpid()), "which was started elsewhere", "path ended before it was ready")},
-		"PORT":                 {sh("env", silent, args{"env": args{"PORT": fmt.Sprint(held)}, "timeout_ms": longWait}), named(held, "which was started elsewhere")},
-		"the rule":             {sh("rule", silent, args{"ready": args{"port": held}}), named(held, "which was started elsewhere")},
-		"another window":       {own(t, "window", "http", fmt.Sprint(theirs)).with("timeout_ms", longWait), named(theirs, "which was started elsewhere", "the holder is theirs, owned by the pmcp server")},
+		"a path as rule":       {own(t, "path", "http", fmt.Sprint(held)).with("ready", args{"http": "/"}), named(held, fmt.Sprintf("pid %d ", os.Getpid()), "started elsewhere", "path ended before it was ready")},
+		"PORT":                 {sh("env", silent, args{"env": args{"PORT": fmt.Sprint(held)}, "timeout_ms": longWait}), named(held, "started elsewhere")},
+		"the rule":             {sh("rule", silent, args{"ready": args{"port": held}}), named(held, "started elsewhere")},
+		"another window":       {own(t, "window", "http", fmt.Sprint(theirs)).with("timeout_ms", longWait), named(theirs, "started elsewhere", "the holder is theirs, owned by the pmcp server")},
 		"the wait for the end": {own(t, "exit", "http", fmt.Sprint(ours)).with("wait", "exit"), named(ours, " of ours in this session")},
 	}
 	if v6, err := net.Listen("tcp", "[::1]:0"); err == nil {
 		defer v6.Close()
 		port := v6.Addr().(*net.TCPAddr).Port
-		starts["IPv6"] = start{sh("six", fmt.Sprintf("echo 'listen tcp [::1]:%d: bind: address already in use' >&2; exit 1", port), args{"timeout_ms": longWait}), named(port, "which was started elsewhere")}
+		starts["IPv6"] = start{sh("six", fmt.Sprintf("echo 'listen tcp [::1]:%d: bind: address already in use' >&2; exit 1", port), args{"timeout_ms": longWait}), named(port, "started elsewhere")}
 	}
 	if hasNode() {
 		starts["node"] = start{args{"name": "node", "command": "node", "args": []string{"-e", fmt.Sprintf("require('http').createServer().listen(%d, '127.0.0.1')", ours)}, "timeout_ms": longWait}, named(ours, "EADDRINUSE", " of ours in this session")}

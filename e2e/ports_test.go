@@ -171,7 +171,7 @@ func TestPreferredPortIsTakenIfFree(t *testing.T) {
 	for network, address := range map[string]string{"tcp4": "127.0.0.1:0", "tcp6": "[::1]:0"} {
 		t.Run(network, func(t *testing.T) {
 			held := heldPort(t, network, address)
-			r := c.ok(t, "start_process", serving(t, network, held)).says(t, fmt.Sprintf("port %d is held by pid %d ", held, os.Getpid()), "which was started elsewhere")
+			r := c.ok(t, "start_process", serving(t, network, held)).says(t, fmt.Sprintf("port %d is held by pid %d ", held, os.Getpid()), "started elsewhere")
 			again := c.ok(t, "restart_process", args{"process": network})
 			if first, second := r.assigned(t), again.assigned(t); first == held || first != second {
 				t.Errorf("got ports %d and %d, want the same one twice, and not %d", first, second, held)

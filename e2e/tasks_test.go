@@ -357,7 +357,7 @@ server.listen(port, "127.0.0.1", () => console.log("listening on", server.addres
 	a.requireNode(t)
 	a.do(t, "start_process", args{"name": "web", "command": "node server.js", "ready": args{"http": "/"}}).says("ReferenceError: wrod is not defined", `config\.js:4`).lacks("does not listen")
 	a.write(t, "config.js", "const word = 'hello'\n"+config("word"))
-	a.ok(t, "start_process", args{"name": "web"}).says("running", "ready", `GET http://\S+:\d{4,5}/ `, "200", "HELLO")
+	a.ok(t, "start_process", args{"name": "web"}).says("running", "ready", `GET http://\S+:\d{4,5}/`, "200", "HELLO")
 }
 
 // longBuild is a task: a build prints 200,000 lines, and the agent finds the one error.
@@ -469,7 +469,7 @@ server.listen(Number(process.env.PORT), "127.0.0.1", () => console.log("listenin
 	a.do(t, "start_process", args{"name": "web", "command": "node server.js", "env": args{"PORT": strconv.Itoa(port)}, "ready": args{"http": "/"}}).
 		says(fmt.Sprintf(`port %d is held by pid %d `, port, os.Getpid()), `port \d+ is free`).lacks("does not listen")
 	free := proctest.FreePort(t)
-	a.ok(t, "start_process", args{"name": "web", "env": args{"PORT": strconv.Itoa(free)}}).says("ready", fmt.Sprintf("GET http://127.0.0.1:%d/ ", free), "hello")
+	a.ok(t, "start_process", args{"name": "web", "env": args{"PORT": strconv.Itoa(free)}}).says("ready", fmt.Sprintf("GET http://127.0.0.1:%d/", free), "hello")
 }
 
 // brokenImport is a task: a page of a Vite project imports a file that does not exist.

@@ -59,7 +59,7 @@ func (m *Manager) holder(port int, seeker Spec) holder {
 		return h
 	}
 	h.line = ancestry(p)
-	h.text += where + ", which was started elsewhere" + since(p.ID.StartedAt())
+	h.text += where + ", started elsewhere" + since(p.ID.StartedAt())
 	if here && slices.ContainsFunc(h.line, func(pid int) bool { return seeker.isRunBy(pid, dir) }) {
 		h.text += " (a stale copy of this program"
 		if session, _ := proctab.Getenvs(p.PID, proctab.EnvSession); session[0] == "" { // else its own session stops it
@@ -130,13 +130,13 @@ func isDir(dir, path string) bool {
 	return err == nil && real == dir
 }
 
-// since returns " at 15:04:05", with the day unless that is today, or "" for the zero time.
+// since returns " at 15:04", with the day unless that is today, or "" for the zero time.
 func since(at time.Time) string {
 	switch {
 	case at.IsZero():
 		return ""
 	case at.Format(time.DateOnly) == time.Now().Format(time.DateOnly):
-		return at.Format(" at 15:04:05")
+		return at.Format(" at 15:04")
 	}
 	return at.Format(" on 2006-01-02 at 15:04")
 }

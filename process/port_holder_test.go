@@ -53,17 +53,17 @@ func TestHolderIsComparedWithSeeker(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	const at = ` at \d\d:\d\d(:\d\d)?`
+	const at = `( on \d{4}-\d\d-\d\d)? at \d\d:\d\d`
 	for name, c := range map[string]struct {
 		dir, more string // of the seeker
 		env       []string
 		want      string // after the command; %d is the pid
 	}{
-		"other directory": {other, "", nil, ` in ` + regexp.QuoteMeta(dir) + `, which was started elsewhere` + at},
-		"same directory":  {dir, "more", nil, ` in the same directory, which was started elsewhere` + at},
-		"same program":    {dir, "", nil, ` in the same directory, which was started elsewhere` + at + ` \(a stale copy of this program: kill %d\)`},
-		"symbolic link":   {link, "", nil, ` in the same directory, which was started elsewhere` + at + ` \(a stale copy of this program: kill %d\)`},
-		"another session": {dir, "", []string{"PMCP_SESSION=other"}, ` in the same directory, which was started elsewhere` + at + ` \(a stale copy of this program\)`},
+		"other directory": {other, "", nil, ` in ` + regexp.QuoteMeta(dir) + `, started elsewhere` + at},
+		"same directory":  {dir, "more", nil, ` in the same directory, started elsewhere` + at},
+		"same program":    {dir, "", nil, ` in the same directory, started elsewhere` + at + ` \(a stale copy of this program: kill %d\)`},
+		"symbolic link":   {link, "", nil, ` in the same directory, started elsewhere` + at + ` \(a stale copy of this program: kill %d\)`},
+		"another session": {dir, "", []string{"PMCP_SESSION=other"}, ` in the same directory, started elsewhere` + at + ` \(a stale copy of this program\)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			port := proctest.FreePort(t)

@@ -42,8 +42,8 @@ type Status struct {
 	// checked and while no run is current.
 	Ready *bool
 	// NotReady is a sentence on what the current run still lacks, or what the last
-	// run lacked when it ended: "port 3000 is held by pid 12 (node), which was
-	// started elsewhere". It is "" once the run is ready.
+	// run lacked when it ended: "port 3000 is held by pid 12 (node) in /shop,
+	// started elsewhere at 15:04". It is "" once the run is ready.
 	NotReady string
 	// ReadyAt is when the current run became ready.
 	ReadyAt time.Time
