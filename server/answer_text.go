@@ -23,6 +23,7 @@ type answerText struct {
 	l strings.Builder // the current, incomplete line
 
 	noticed bool // the notice about output was written
+	ordered bool // orderNote was written
 }
 
 // part adds text to the current line. A call of line completes that line.

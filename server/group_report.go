@@ -214,7 +214,7 @@ func (m *groupMemberReport) addFailure(ctx context.Context, p *project.Project, 
 
 // setOutput sets what the report has of the output of the member's run.
 func (m *groupMemberReport) setOutput(log *logResult, errors []runError) {
-	m.Lines, m.Omitted, m.NextCursor, m.Errors, m.log = log.Lines, log.Omitted, log.NextCursor, errors, *log
+	m.Lines, m.Omitted, m.Order, m.NextCursor, m.Errors, m.log = log.Lines, log.Omitted, log.Order, log.NextCursor, errors, *log
 	for i := range errors {
 		errors[i].place(log)
 	}

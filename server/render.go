@@ -45,7 +45,16 @@ type logView struct {
 	action int64
 	// skip is how many lines at the start of the page are not shown.
 	skip int
+	// order adds orderNote.
+	order bool
 }
+
+// orderNote is what an answer says, once for each process in a session, if it shows lines of both streams of a run
+// within orderDelay of each other: they are read from two pipes, in any order.
+const (
+	orderNote  = "order of out and err lines within 10 ms is not certain (two pipes); merge_output: true keeps it"
+	orderDelay = 10 * time.Millisecond
+)
 
 // outputMark precedes each line of output in the text of an action's answer.
 const outputMark = "| "
@@ -59,10 +68,13 @@ type logResult struct {
 	NextCursor string      `json:"next_cursor,omitempty"`
 	PrevCursor string      `json:"prev_cursor,omitempty"`
 	Notice     string      `json:"notice,omitempty"`
+	Order      string      `json:"order,omitempty" schema:"extra"` // orderNote, or ""
 
 	process string // the process of all lines; "" if there are several
-	shown   int    // how many lines of the page Lines represents, including each folded repeat
-	source  logSource
+	// unordered is the process of a run whose lines may be in another order; "" if there is none.
+	unordered string
+	shown     int // how many lines of the page Lines represents, including each folded repeat
+	source    logSource
 
 	refs []lineRef            // what each of Lines shows
 	seen []project.ShownLines // what Lines shows of each run
@@ -165,7 +177,7 @@ func sizeOfString(s string) int {
 // lines, and drops lines that exceed maxBytes; cursors lead to what was left out.
 func (v logView) render(p *logstore.Page) logResult {
 	kept, cut := v.fit(v.format(p))
-	r := logResult{More: p.MoreAfter || cut, NextCursor: p.Next(), PrevCursor: p.Prev(), process: onlyProcess(p), source: logSource{page: p, view: v}}
+	r := logResult{unordered: unordered(p, kept), More: p.MoreAfter || cut, NextCursor: p.Next(), PrevCursor: p.Prev(), process: onlyProcess(p), source: logSource{page: p, view: v}}
 	if v.newest {
 		r.More = p.MoreBefore || cut
 	}
@@ -202,7 +214,29 @@ func (v logView) render(p *logstore.Page) logResult {
 	if len(r.Lines) > 0 {
 		r.Notice = outputNotice
 	}
+	if v.order {
+		r.Order = orderNote
+	}
 	return r
+}
+
+// unordered returns the process of a run of which kept has lines of both streams within orderDelay, or "".
+func unordered(p *logstore.Page, kept []shownLine) string {
+	last := make(map[int64]*logstore.Line) // keyed by run
+	for _, shown := range kept {
+		if shown.first < 0 {
+			continue
+		}
+		l := &p.Lines[shown.first]
+		if l.Stream == logstore.Messages {
+			continue
+		}
+		if before := last[l.Run]; before != nil && before.Stream != l.Stream && l.At.Sub(before.At) < orderDelay {
+			return p.Runs[l.Run].Name
+		}
+		last[l.Run] = &p.Lines[shown.last]
+	}
+	return ""
 }
 
 // fit returns as many of the shown lines as the budget allows, at least one, and
@@ -573,8 +607,13 @@ func (r *logResult) writeTo(t *answerText, errors []errorResult, more ...string)
 	}
 }
 
-// writeOmitted writes what was left out, with the cursor to it.
+// writeOmitted writes what is not certain about the lines and what was left out, with the cursor
+// to it.
 func (r *logResult) writeOmitted(t *answerText) {
+	if !t.ordered {
+		t.optLine("%s", r.Order)
+		t.ordered = r.Order != ""
+	}
 	if r.Omitted != nil {
 		side := "after"
 		if r.Omitted.Cursor != r.NextCursor {
@@ -625,6 +664,16 @@ func (s logSource) render() logResult {
 	r.Omitted, r.More, r.PrevCursor = nil, false, ""
 	if left != 0 {
 		r.Omitted = &omitted{Lines: left, Cursor: cursor}
+	}
+	return r
+}
+
+// renderNoting renders s with orderNote if that holds and no answer of the session has noted it about the process.
+func (s logSource) renderNoting(p *project.Project) logResult {
+	r := s.render()
+	if r.unordered != "" && p.FirstUnordered(r.unordered) {
+		s.view.order = true
+		r = s.render()
 	}
 	return r
 }

@@ -282,7 +282,7 @@ func (e excerpt) read(ctx context.Context, p *project.Project) (logResult, error
 	case len(page.Lines) > 0:
 		s.left = -1
 	}
-	return s.render(), nil
+	return s.renderNoting(p), nil
 }
 
 // start returns the first line of the excerpt, or the zero value if it has none, and the

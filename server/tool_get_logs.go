@@ -60,7 +60,7 @@ func getLogs(ctx context.Context, s *call, a getLogsArgs) (logsResult, error) {
 		return logsResult{}, err
 	}
 	view := logView{names: len(q.Names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, times: a.Times, newest: q.Newest || q.Before != ""}
-	r := logsResult{logResult: view.render(page)}
+	r := logsResult{logResult: logSource{page: page, view: view}.renderNoting(s.project)}
 	if len(page.Lines) == 0 {
 		r.Hint = "no lines"
 	}

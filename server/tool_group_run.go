@@ -55,6 +55,7 @@ type groupMemberReport struct {
 	At         string            `json:"at,omitempty"`
 	Lines      []string          `json:"lines,omitempty"` // of a member that failed, or is late and has errors
 	Omitted    *omitted          `json:"omitted,omitempty"`
+	Order      string            `json:"order,omitempty"`
 	NextCursor string            `json:"next_cursor,omitempty"`
 	Errors     []runError        `json:"errors,omitempty"` // the cause first
 

@@ -40,6 +40,7 @@ type stoppedResult struct {
 	Left    string   `json:"left,omitempty"`                   // what is left of what was running
 	Lines   []string `json:"lines,omitempty" schema:"extra"`   // the last ones since the stop began
 	Omitted *omitted `json:"omitted,omitempty" schema:"extra"` // of these lines
+	Order   string   `json:"order,omitempty" schema:"extra"`
 
 	log logResult // what Lines is from
 }
@@ -96,7 +97,7 @@ func (r *stoppedResult) addLines(ctx context.Context, s *call, one *project.Stop
 	} else if r.log, err = sinceStop(ctx, s.project, &s.shown, r.Name, one.Run.RunID, room); err != nil {
 		return err
 	}
-	r.Lines, r.Omitted = r.log.Lines, r.log.Omitted
+	r.Lines, r.Omitted, r.Order = r.log.Lines, r.log.Omitted, r.log.Order
 	return nil
 }
 

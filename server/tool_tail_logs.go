@@ -65,7 +65,7 @@ func tailLogs(ctx context.Context, s *call, a tailLogsArgs) (logsResult, error) 
 		}
 	}
 	view := logView{names: len(names) != 1, maxBytes: a.MaxBytes, maxLineBytes: a.MaxLineBytes, times: a.Times, newest: q.Newest}
-	r.logResult = view.render(page)
+	r.logResult = logSource{page: page, view: view}.renderNoting(s.project)
 	r.fit(logLimit(a.MaxBytes), func() int { return answerSize(r) })
 	if a.Stream != "" || a.Level != "" {
 		r.setFiltered()

@@ -56,6 +56,12 @@ func (p *Project) EndOfStopped(ctx context.Context, names []string, stopped []St
 // last line since. Both are 0 for any other run.
 func (p *Project) StopLines(run int64) (before, last int64) { return p.o.Store.StopLines(run) }
 
+// FirstUnordered reports whether it is called for the first time about a process.
+func (p *Project) FirstUnordered(name string) bool {
+	_, again := p.unordered.LoadOrStore(name, true)
+	return !again
+}
+
 // Read returns the lines of the project that q selects.
 func (p *Project) Read(ctx context.Context, q logstore.Query) (*logstore.Page, error) {
 	q.Project = p.name

@@ -60,6 +60,7 @@ type session struct {
 
 	mu          sync.Mutex // held while a definition is saved or deleted, here and in the store
 	definitions sync.Map   // *ownDefinition, keyed by address
+	unordered   sync.Map   // true for each address that FirstUnordered was called with
 	unnamed     sync.Map   // *Definition of each unnamed process, keyed by address
 	inputs      sync.Map   // lastInput, keyed by address
 	assignments assignments
