@@ -245,6 +245,31 @@ end`
 	}
 }
 
+// TestPipeGetsTextOfLatestRun checks that pmcp logs prints the whole latest run into a pipe, for a process nothing but
+// its text, and for several their names.
+func TestPipeGetsTextOfLatestRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	for _, first := range []int{1, 1000} {
+		s.must(t, "start_process", args{"name": "count", "command": fmt.Sprintf("seq %d %d", first, first+300), "wait": "exit", "timeout_ms": longWait})
+	}
+	s.must(t, "start_process", args{"name": "other", "command": "echo of another", "wait": "exit", "timeout_ms": longWait})
+	var want strings.Builder
+	for n := 1000; n <= 1300; n++ {
+		fmt.Fprintln(&want, n)
+	}
+	w.awaitOutput(t, []string{"logs", "count"}, "the text of run 2", func(out, _ string, code int) bool { return code == 0 && out == want.String() })
+	out := w.awaitCommand(t, []string{"logs", "count", "other"}, " count | 1000\n", " other | of another\n")
+	if strings.Contains(out, " | 1\n") || strings.Count(out, "\n") != 302 {
+		t.Errorf("two processes: got %d lines %.200q, want the latest run of each", strings.Count(out, "\n"), out)
+	}
+	if out := w.wantCommand(t, 0, []string{"logs", "count", "-n", "2"}); out != "1299\n1300\n" {
+		t.Errorf("-n 2: got %q, want the last two lines", out)
+	}
+}
+
 // TestPersonFollowsEveryLine checks that pmcp logs -f prints each line once and in order,
 // across two runs, and that it ends without an error when the reader of its pipe does.
 func TestPersonFollowsEveryLine(t *testing.T) {
@@ -264,7 +289,7 @@ func TestPersonFollowsEveryLine(t *testing.T) {
 	screen := bufio.NewScanner(out)
 	for run := 1; run <= 2; run++ {
 		for want := 1; want <= lines; want++ {
-			if !screen.Scan() || !strings.HasSuffix(screen.Text(), fmt.Sprintf(" %d", want)) {
+			if !screen.Scan() || screen.Text() != fmt.Sprint(want) {
 				t.Fatalf("run %d: got %q, %v, want line %d", run, screen.Text(), screen.Err(), want)
 			}
 			if run == 1 && want == lines {

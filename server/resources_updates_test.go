@@ -324,6 +324,7 @@ func TestToolsetsLimitOfferedTools(t *testing.T) {
 		}
 	})
 	t.Run("instructions", func(t *testing.T) {
+		putOnPath(t)
 		s := open(t, func(o *Options) { o.ReadOnly = true })
 		text := fmt.Sprint(s.Initialize("2025-11-25").Result["instructions"])
 		for _, tool := range tools() {

@@ -22,6 +22,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -179,6 +180,7 @@ func New(o Options) *Server {
 func (s *Server) instructions() string {
 	var b strings.Builder
 	for line := range strings.Lines(instructions) {
+		line = strings.Replace(line, "pmcp logs", logsCommand(), 1)
 		if s.o.Keep.Here && s.o.Keep.For > 0 {
 			line = strings.Replace(line, "Processes end with this session", "Processes go on for a time after this session", 1)
 		}
@@ -191,6 +193,24 @@ func (s *Server) instructions() string {
 		fmt.Fprintf(&b, "- Without cwd a process starts in %s, the root of the project; you are in %s.\n", line.Visible(root), line.Visible(dir))
 	}
 	return b.String()
+}
+
+// logsCommand returns the command that prints logs in a shell: that of this program, with its path unless it is the pmcp
+// that PATH has.
+func logsCommand() string {
+	const name = "pmcp"
+	own, err := os.Executable()
+	if err != nil {
+		return name + " logs"
+	}
+	if found, err := exec.LookPath(name); err == nil {
+		this, ownErr := os.Stat(own)
+		other, err := os.Stat(found)
+		if ownErr == nil && err == nil && os.SameFile(this, other) {
+			return name + " logs"
+		}
+	}
+	return quoteUnlessPlain(own) + " logs"
 }
 
 // offers reports whether this session offers t.

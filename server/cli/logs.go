@@ -43,10 +43,11 @@ func (s *screen) logsCommand() *cobra.Command {
 	var f logFlags
 	c := &cobra.Command{
 		Use: "logs [NAME…]", Short: "Print the log of processes, oldest line first", ValidArgsFunction: s.completeNames,
-		Long: "Prints the last " + strconv.Itoa(defaultLines) + " lines; with --since, --run or --grep all that these select, unless -n is given.",
+		Long: "Prints the last " + strconv.Itoa(defaultLines) + " lines; with --since, --run or --grep all that these select, unless -n is given.\n" +
+			"Into a pipe or a file, prints the latest run of the named processes as a whole, and of one process the text alone.",
 		Example: `  pmcp logs web api -f
   pmcp logs --since 10m --level warn
-  pmcp logs web --run -1 -n all | less
+  pmcp logs web | sort | uniq -c
   pmcp logs --all --grep 'timeout after \d+' --json | jq .text`,
 		RunE: func(cmd *cobra.Command, names []string) error { return s.logs(cmd.Context(), names, &f) },
 	}
@@ -107,6 +108,7 @@ type logView struct {
 	last   int // how many of the last lines are printed first; -1 = all
 	follow bool
 	named  bool // lines show the name of their process
+	bare   bool // lines show nothing but their text
 	today  string
 
 	progress *Progress // of a search
@@ -126,7 +128,9 @@ func (s *screen) view(ctx context.Context, r *reader, arguments []string, f *log
 	if v.query.Names, err = r.find(ctx, arguments); err != nil {
 		return nil, err
 	}
+	piped := s.out.width == 0
 	v.query.Project, v.named = r.dir, len(v.query.Names) != 1
+	v.bare = piped && !v.named
 	if v.query.Since, err = args.ParseSince(f.since, time.Now()); err != nil {
 		return nil, err
 	}
@@ -152,7 +156,13 @@ func (s *screen) view(ctx context.Context, r *reader, arguments []string, f *log
 		}
 		v.search = logstore.SearchQuery{Text: f.grep, Regexp: true, CaseSensitive: !f.ignoreCase}
 	}
-	v.last, err = parseLines(f.lines, f.since == "" && f.run == 0 && f.grep == "")
+	if v.last, err = parseLines(f.lines, f.since == "" && f.run == 0 && f.grep == ""); err != nil {
+		return v, err
+	}
+	if piped && v.query.Names != nil && f.selectsNone() && f.lines == "" && !f.follow {
+		v.last = -1
+		v.query.Runs, err = r.numbered(ctx, v.query, -1)
+	}
 	return v, err
 }
 
@@ -172,13 +182,20 @@ func parseLines(n string, whole bool) (int, error) {
 	return count, nil
 }
 
-// runs returns the ids of the runs with a number, one for each process in the query.
-func (r *reader) runs(ctx context.Context, q logstore.Query, number int) (ids []int64, err error) {
+// numbered returns the ids of the runs with a number, or nil if there are none.
+func (r *reader) numbered(ctx context.Context, q logstore.Query, number int) (ids []int64, err error) {
 	runs, err := r.Runs(ctx, logstore.RunFilter{Project: q.Project, Names: q.Names, Number: number})
 	for i := range runs {
 		ids = append(ids, runs[i].ID)
 	}
+	return ids, err
+}
+
+// runs returns the ids of the runs with a number, one for each process in the query. It fails if there are none.
+func (r *reader) runs(ctx context.Context, q logstore.Query, number int) (ids []int64, err error) {
+	ids, err = r.numbered(ctx, q, number)
 	if err == nil && len(ids) == 0 {
+		var runs []logstore.Run
 		last := 0
 		runs, err = r.Runs(ctx, logstore.RunFilter{Project: q.Project, Names: q.Names, Current: true})
 		for i := range runs {
@@ -383,6 +400,9 @@ var nameColours = []colour{cyan, green, yellow, "34", "35"}
 
 // head returns what stands before the text of a line: its time and process.
 func (v *logView) head(ctx context.Context, at time.Time, run *logstore.Run) string {
+	if v.bare {
+		return ""
+	}
 	at = at.Local()
 	layout := time.TimeOnly
 	if at.Format(time.DateOnly) != v.today {
