@@ -123,15 +123,6 @@ func callee(s string) string {
 	return cut(strings.TrimSpace(s), maxField)
 }
 
-// isLibraryCode reports whether a frame belongs to a runtime or a library rather than to the user's
-// own code.
-func isLibraryCode(file, function string) bool {
-	return containsAny(file, "node:", "/node_modules/", "<anonymous>", "/site-packages/", "/dist-packages/", "/lib/python", "/usr/local/go/src/", "/libexec/src/", "/pkg/mod/",
-		"/rustc/", "/.cargo/registry/", "/gems/", "/lib/ruby/", "/vendor/", "internal/process/", "/.next/", "../sysdeps/", "/libsanitizer/", "../csu/", "/usr/include/", "/usr/lib/", "<frozen", "<internal:", "_testmain.go") ||
-		strings.HasPrefix(file, "node_modules/") || strings.HasPrefix(file, "webpack") && strings.Contains(file, "bootstrap") ||
-		startsWith(function, "java.", "javax.", "jdk.", "sun.", "java.base", "kotlin.", "scala.", "org.junit.", "org.springframework.", "org.apache.", "org.postgresql.", "org.hibernate.", "com.mysql.", "com.zaxxer.", "com.fasterxml.", "io.netty.", "reactor.", "System.", "Microsoft.")
-}
-
 // site selects, among the frames of a stack, the frame where the error happened: the innermost
 // frame of the user's own code, else the innermost of all.
 type site struct {

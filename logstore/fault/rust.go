@@ -46,6 +46,10 @@ var rustPanic = row{
 	finish: func(b *block) {
 		if b.site.user {
 			b.function = b.site.function
+			if isLibraryCode(b.f.File, "") {
+				b.f.File = ""
+				b.setPosition(b.site.position)
+			}
 		}
 		b.site = site{}
 	},

@@ -51,7 +51,7 @@ var php = row{
 			return foreign
 		}
 		b.f.Type = kind
-		b.setPosition(p)
+		b.site.offer(p, "")
 		if kind == "Parse error" {
 			b.category = CategorySyntax
 		}
@@ -62,7 +62,8 @@ var php = row{
 		return taken
 	},
 	next: func(b *block, l line, t string) verdict {
-		_, function, isFrame := parseHashFrame(t)
+		p, function, isFrame := parseHashFrame(t)
+		b.site.offer(p, "")
 		rest, caused := strings.CutPrefix(t, "Next ")
 		switch {
 		case strings.HasPrefix(t, "thrown in "):
@@ -72,8 +73,8 @@ var php = row{
 		case isFrame, t == "Stack trace:":
 		case caused && l.indent() == 0: // an error that the error above caused
 			message, p := cutPHPPosition(rest)
-			b.f.File, b.f.Message, b.function = "", "", ""
-			b.setPosition(p)
+			b.site, b.f.Message, b.function = site{}, "", ""
+			b.site.offer(p, "")
 			b.f.Type, message, _ = strings.Cut(message, ": ")
 			b.appendMessage(message)
 		default:

@@ -86,15 +86,19 @@ func (b *block) readObject(o map[string]any, depth int) {
 }
 
 // cutFrames returns the first line of a message into which a logger has put the stack, as Astro does,
-// and the position of the first frame. It reports false for a message without frames.
-func cutFrames(message string) (title string, first position, ok bool) {
+// and the position where the error happened. It reports false for a message without frames.
+func cutFrames(message string) (title string, where position, ok bool) {
 	title, below, _ := strings.Cut(cut(message, maxText), "\n")
+	var s site
 	for text := range strings.Lines(below) {
-		if p, _, isFrame := parseFrame(line{text: strings.TrimRight(text, "\n")}); isFrame && p.line > 0 {
-			return title, p, true
+		if p, function, isFrame := parseFrame(line{text: strings.TrimRight(text, "\n")}); isFrame && p.line > 0 {
+			s.offer(p, function)
 		}
 	}
-	return message, position{}, false
+	if !s.found {
+		return message, position{}, false
+	}
+	return title, s.position, true
 }
 
 // setCombinedMessage joins the message and the cause, and puts both before the message of an inner
