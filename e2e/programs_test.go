@@ -65,6 +65,7 @@ func runProgram(name string, arguments []string) int {
 		"confined":   confinedProgram,   // CALL ERRNO ARGV...: executes ARGV where a system call is refused; see confined_linux_test.go
 		"sole":       soleProgram,       // FILE [LIFE]: holds FILE's lock and prints "ready"; a second process reports itself in FILE.second: see windows_test.go
 		"leak":       leakProgram,       // ARGUMENT...: prints its secrets in all ways, then "all said": see secrets_test.go
+		"maprace":    mapraceProgram,    // serves HTTP and writes a map without a lock
 	}
 	run, ok := programs[name]
 	if !ok {
@@ -89,21 +90,26 @@ func httpProgram(arguments []string) int {
 	if len(arguments) > 0 {
 		port = arguments[0]
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:"+port)
-	if err != nil {
-		return fail(err)
-	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Printf("%s %s\n", r.Method, r.URL.Path)
-		fmt.Fprintf(w, "you asked for %s\n", r.URL.Path)
-	})}
 	if len(arguments) > 1 {
 		upstream, err := url.Parse(arguments[1])
 		if err != nil {
 			return fail(err)
 		}
-		server.Handler = httputil.NewSingleHostReverseProxy(upstream)
+		return serve(port, httputil.NewSingleHostReverseProxy(upstream).ServeHTTP)
 	}
+	return serve(port, func(w http.ResponseWriter, r *http.Request) {
+		fmt.Printf("%s %s\n", r.Method, r.URL.Path)
+		fmt.Fprintf(w, "you asked for %s\n", r.URL.Path)
+	})
+}
+
+// serve serves HTTP on a port until a signal comes. It prints the URL first and returns the exit code.
+func serve(port string, handler http.HandlerFunc) int {
+	l, err := net.Listen("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		return fail(err)
+	}
+	server := &http.Server{Handler: handler}
 	ctx, cancel := context.WithTimeout(context.Background(), programLife)
 	defer cancel()
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
