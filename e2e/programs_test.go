@@ -65,6 +65,7 @@ func runProgram(name string, arguments []string) int {
 		"confined":   confinedProgram,   // CALL ERRNO ARGV...: executes ARGV where a system call is refused; see confined_linux_test.go
 		"sole":       soleProgram,       // FILE [LIFE]: holds FILE's lock and prints "ready"; a second process reports itself in FILE.second: see windows_test.go
 		"leak":       leakProgram,       // ARGUMENT...: prints its secrets in all ways, then "all said": see secrets_test.go
+		"memleak":    memleakProgram,    // serves HTTP and keeps memory of each request of /report
 		"maprace":    mapraceProgram,    // serves HTTP and writes a map without a lock
 	}
 	run, ok := programs[name]

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 var laterTasks = []agentTask{
 	{"a workspace of two servers, one with a config that does not parse", cost{2, 360, 235}, workspace},
 	{"a queue test that fails one time in four", cost{1, 975, 140}, flakyTest},
+	{"a leak behind one of four routes", cost{3, 480, 162}, leakyRoute},
 	{"one order in 400,000 lines fails for good", cost{2, 1640, 126}, lostOrder},
 	{"a set-up asks at a terminal", cost{1, 231, 214}, setUp},
 	{"a stale copy of the server holds its port", cost{2, 732, 123}, staleCopy},
@@ -70,6 +72,42 @@ printf -- '--- PASS: TestQueue (0.00s)\n    --- PASS: TestQueue/one_worker (0.00
 `)
 	a.do(t, "start_process", args{"command": `for i in $(seq 20); do sh test.sh || bad=$((bad+1)); done; echo $bad of 20 failed; exit $bad`, "wait": "exit"}).
 		says(`FAIL: TestQueue/two_workers`, `queue_test\.go:31`, `job \d+ was delivered twice`, "5 of 20 failed", "exit code 5")
+}
+
+// leakyRoute is a task: one of four routes of a server keeps memory. The agent looks at the memory after
+// requests of two routes, and then of a third.
+func leakyRoute(t *testing.T, a *agent) {
+	a.link(t, a.w.project)
+	port := a.ok(t, "start_process", args{"name": "shop", "command": "./shop e2e-program memleak", "ready": args{"port": 0}}).port()
+	memory := func(routes ...string) float64 {
+		for _, route := range routes {
+			for range 25 {
+				resp, err := http.Get("http://127.0.0.1:" + port + "/" + route)
+				check(t, err)
+				check(t, resp.Body.Close())
+			}
+		}
+		mib, err := strconv.ParseFloat(a.ok(t, "get_process_stats", args{"process": "shop"}).find(`now: .* ([\d.]+) MiB`), 64)
+		check(t, err)
+		return mib
+	}
+	before := memory("orders", "users")
+	if after := memory("report"); after < before+90 {
+		t.Errorf("got %.1f MiB after the requests of /report and %.1f before, want 100 more", after, before)
+	}
+}
+
+// memleakProgram serves HTTP and keeps 4 MiB of each request of /report.
+func memleakProgram([]string) int {
+	var mu sync.Mutex
+	var kept [][]byte
+	return serve("0", func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/report" {
+			mu.Lock()
+			defer mu.Unlock()
+			kept = append(kept, bytes.Repeat([]byte{1}, 4<<20))
+		}
+	})
 }
 
 // lostOrder is a task: a worker prints 400,000 lines of failures and retries, and one order never succeeds.
