@@ -16,7 +16,7 @@ import (
 	"pmcp/process/proctest"
 )
 
-// laterTasks are more tasks that agents did, ten in 27 calls with 8,800 bytes read and 4,100 written with a
+// laterTasks are ten more tasks that agents did, in 27 calls with 8,800 bytes read and 4,100 written with a
 // plain shell, and in 47 calls with 18,000 and 3,000 bytes with pmcp as it was on 2026-11-28.
 var laterTasks = []agentTask{
 	{"a workspace of two servers, one with a config that does not parse", cost{2, 360, 235}, workspace},
@@ -27,6 +27,7 @@ var laterTasks = []agentTask{
 	{"a stale copy of the server holds its port", cost{2, 732, 123}, staleCopy},
 	{"a type checker's errors hide each other", cost{3, 795, 229}, typeChecker},
 	{"a map race under load", cost{2, 1250, 138}, mapRace},
+	{"a worker that must drain", cost{2, 390, 116}, drain},
 	{"a long build, and a linter while it runs", cost{3, 1298, 161}, lintWhileBuilding},
 }
 
@@ -232,6 +233,15 @@ func recordHits(http.ResponseWriter, *http.Request) {
 	for i := range 1 << 20 {
 		hits[i%8] = i
 	}
+}
+
+// drain is a task: a worker that is told to stop finishes its jobs, and the agent sees that it did.
+func drain(t *testing.T, a *agent) {
+	a.write(t, "worker.sh", `trap 'echo "draining 3 jobs"; for job in 7 8 9; do echo "job $job done"; done; echo "drained, 3 jobs done"; exit 0' TERM
+echo "worker ready"; while :; do sleep 0.05; done
+`)
+	a.ok(t, "start_process", args{"name": "worker", "command": "sh worker.sh", "ready": args{"log": "ready"}})
+	a.ok(t, "stop_process", args{"process": "worker"}).says("drained, 3 jobs done", "exit code 0")
 }
 
 // lintWhileBuilding is a task: a build runs for long, and the agent runs a linter before it waits for the build.

@@ -31,7 +31,8 @@ func (c cost) exceeds(most cost) bool {
 // bytes read and 2,391 written.
 var tenBudget = cost{25, 11_500, 2_600}
 
-// twentyBudget is what the ten tasks and laterTasks may cost together.
+// twentyBudget is what the ten tasks and laterTasks may cost together. On 2026-11-28 they took 46 calls,
+// 15,220 bytes read and 3,853 written.
 var twentyBudget = cost{46, 15_800, 4_050}
 
 // tenTasks are the tasks that an agent also did with a plain shell alone, in 20 calls with
