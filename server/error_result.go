@@ -326,17 +326,26 @@ func (r *logResult) withErrors(errors []runError, failed bool) (lines, others []
 }
 
 // find returns the index of the line that shows the message of e, or -1, and reports whether
-// the lines that show e name its place.
+// the lines that show e name its place. A message of several lines is at the first of them, if
+// all are shown.
 func (r *logResult) find(e *runError) (at int, placed bool) {
 	at, placed = -1, e.File == ""
+	first, begins, ends := -1, false, false
 	for i, ref := range r.refs {
 		if ref.run != e.run || ref.last < e.first || ref.first > e.last {
 			continue
 		}
 		placed = placed || namesPlace(r.Lines[i], e.File, e.Line)
-		if at < 0 && (e.first == e.last || e.head != "" && strings.Contains(r.Lines[i], e.head)) {
+		if at < 0 && e.head != "" && strings.Contains(r.Lines[i], e.head) {
 			at = i
 		}
+		if first < 0 {
+			first = i
+		}
+		begins, ends = begins || ref.first <= e.first, ends || ref.last >= e.last
+	}
+	if at < 0 && begins && ends {
+		at = first
 	}
 	return at, placed
 }
