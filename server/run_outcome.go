@@ -58,22 +58,8 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	if err != nil {
 		return r, now, err
 	}
-	switch {
-	case exited: // there is nothing left to wait for
-	case wait == project.UntilReady && now.Over():
-		r.setDeath(describeEnd(&now))
-	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
-		r.setDeath("ended soon after its start")
-	case wait == project.UntilReady && timedOut:
-		r.setNotReady(&now)
-	case wait == project.UntilExit:
-		r.Hint = "wait_for_process with until: exit continues the wait"
-	case wait == project.UntilReady && now.Ready == nil && !now.Stored:
-		r.Hint = "readiness unchecked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
-	case watched > 0 && !now.Over():
-		r.Hint = prose.Join("; ", fmt.Sprintf("alive after %.1f s, readiness unchecked", watched.Seconds()), r.Hint)
-	case now.Ready == nil && !now.Over():
-		r.Hint = prose.Join("; ", "readiness unchecked", r.Hint)
+	if !exited { // else there is nothing left to wait for
+		r.setStart(&now, wait, timedOut, watched)
 	}
 	if r.TimedOut && unread == "" {
 		r.setSilence(r.lastSeen(), now.StartedAt)
@@ -83,6 +69,26 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	}
 	r.Hint = prose.Join(" ", r.Hint, unread)
 	return r, now, nil
+}
+
+// setStart adds what became of the wait of a start that goes on, and what the wait has not checked.
+func (r *runResult) setStart(now *project.Run, wait string, timedOut bool, watched time.Duration) {
+	switch {
+	case wait == project.UntilReady && now.Over():
+		r.setDeath(describeEnd(now))
+	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
+		r.setDeath("ended soon after its start")
+	case wait == project.UntilReady && timedOut:
+		r.setNotReady(now)
+	case wait == project.UntilExit:
+		r.Hint = "wait_for_process with until: exit continues the wait"
+	case wait == project.UntilReady && now.Ready == nil && !now.Stored:
+		r.Hint = "readiness unchecked: it runs without a readiness rule; if_running: \"restart\" with ready gives it one"
+	case watched > 0 && !now.Over():
+		r.Hint = prose.Join("; ", fmt.Sprintf("alive after %.1f s, readiness unchecked", watched.Seconds()), r.Hint)
+	case now.Ready == nil && !now.Over():
+		r.Hint = prose.Join("; ", "readiness unchecked", r.Hint)
+	}
 }
 
 // setNotReady adds why the run is not ready, and how to wait longer unless that is futile.
