@@ -356,7 +356,9 @@ func TestOtherPortEndsWaitForReadiness(t *testing.T) {
 	if err := stranger.Close(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, m, "a", "unready as it has not opened the port", func(st Status) bool { return !st.Refuses() && strings.Contains(st.NotReady, "it does not listen on port") })
+	await(t, m, "a", "unready as it has not opened the port", func(st Status) bool {
+		return !st.Refuses() && strings.Contains(st.NotReady, "it does not listen on port")
+	})
 }
 
 // TestReadyPathIsAskedAtOwnPort checks that the answer to a path names the URL at which it was asked.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -275,12 +276,14 @@ func (r placeResult) String() string {
 	return t.l.String()
 }
 
-// text returns the error on one line, which ends with what the program wrote: "error at
-// cart.js:3:17: SyntaxError: Unexpected token '='".
-func (r *runError) text() string {
+// text returns the error on one line, with its place if place is set. It ends with what the
+// program wrote: "error at cart.js:3:17: SyntaxError: Unexpected token '='".
+func (r *runError) text(place bool) string {
 	var t answerText
 	t.part("error")
-	t.optPart(" at %s", r.placeResult.String())
+	if place {
+		t.optPart(" at %s", r.placeResult.String())
+	}
 	t.optPart(", get_logs before: %s", r.Cursor)
 	var f logstore.Fault
 	f.Type, f.Message = r.Type, r.Message
@@ -308,8 +311,9 @@ func (r *logResult) withErrors(errors []runError, failed bool) (lines, others []
 		}
 		at, placed := r.find(e)
 		switch {
+		case at < 0 && slices.ContainsFunc(errors[:i], func(other runError) bool { return e.isSame(&other) }):
 		case at < 0:
-			others = append(others, first+e.text())
+			others = append(others, first+e.text(!placed))
 		case first != "" && placed:
 			marks[at] = "first error "
 		case !placed:
@@ -326,17 +330,26 @@ func (r *logResult) withErrors(errors []runError, failed bool) (lines, others []
 }
 
 // find returns the index of the line that shows the message of e, or -1, and reports whether
-// the lines that show e name its place. A message of several lines is at the first of them, if
-// all are shown.
+// the lines name its place. A message of several lines is at the first of them, if all are
+// shown.
 func (r *logResult) find(e *runError) (at int, placed bool) {
 	at, placed = -1, e.File == ""
-	first, begins, ends := -1, false, false
+	first, elsewhere, begins, ends := -1, -1, false, false
 	for i, ref := range r.refs {
-		if ref.run != e.run || ref.last < e.first || ref.first > e.last {
+		text := r.Lines[i]
+		if ref.run != e.run {
 			continue
 		}
-		placed = placed || namesPlace(r.Lines[i], e.File, e.Line)
-		if at < 0 && e.head != "" && strings.Contains(r.Lines[i], e.head) {
+		shows := len(e.head) >= minHead && strings.Contains(text, e.head)
+		if ref.last < e.first || ref.first > e.last { // a program may say it again, as in a summary
+			placed = placed || strings.Contains(text, fmt.Sprintf("%s:%d", e.File, e.Line))
+			if elsewhere < 0 && shows {
+				elsewhere = i
+			}
+			continue
+		}
+		placed = placed || namesPlace(text, e.File, e.Line) || e.Column > 0 && strings.Contains(text, fmt.Sprintf("%s:%d:%d", path.Base(e.File), e.Line, e.Column))
+		if at < 0 && (shows || e.head != "" && strings.Contains(text, e.head)) {
 			at = i
 		}
 		if first < 0 {
@@ -344,10 +357,26 @@ func (r *logResult) find(e *runError) (at int, placed bool) {
 		}
 		begins, ends = begins || ref.first <= e.first, ends || ref.last >= e.last
 	}
-	if at < 0 && begins && ends {
+	switch {
+	case at >= 0:
+	case begins && ends:
 		at = first
+	default:
+		at = elsewhere
+	}
+	if !placed && at >= 0 && e.Column > 0 && strings.Contains(r.Lines[at], fmt.Sprintf("%d:%d", e.Line, e.Column)) { // below a line with the file
+		placed = slices.ContainsFunc(r.Lines, func(l string) bool { return strings.Contains(l, e.File) })
 	}
 	return at, placed
+}
+
+// minHead is the least length of a message, in bytes, that is the error wherever it stands.
+const minHead = 12
+
+// isSame reports whether e and other say the same of the same place, whose file one may name by a
+// longer path.
+func (r *runError) isSame(other *runError) bool {
+	return r.Message == other.Message && r.Line == other.Line && r.Column == other.Column && path.Base(r.File) == path.Base(other.File)
 }
 
 // findRunErrors returns the errors of a run for an answer that has the given lines of it:

@@ -56,7 +56,7 @@ func TestUnnamedProcessThatIsNotListedNeedsCommand(t *testing.T) {
 		s.do("start_process", map[string]any{"command": "echo one 'two  three'", "wait": "exit"})
 		remove()
 		r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "echo-one", "wait": "exit"}})
-		for _, want := range []string{"missing argument: command (echo-one was removed, or was started without a name", "echo one 'two  three')"} {
+		for _, want := range []string{"missing argument: command (no definition is stored under the name echo-one, which was removed, or was started without a name", "echo one 'two  three'; there are: "} {
 			if r.Result["isError"] != true || !strings.Contains(r.Text(), want) {
 				t.Errorf("%s: got %s, want an error with %q", what, r.Raw, want)
 			}

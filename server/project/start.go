@@ -155,15 +155,16 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 	if def.Command != "" {
 		return def.withoutFalse(), nil
 	}
-	if run, ok, err := p.latest(ctx, a.Name); err == nil && ok && run.Owner == nil {
-		return def, fmt.Errorf("missing argument: command (%s was removed, or was started without a name and is no longer listed, so no definition is left; its last run was: %.300s)", a.Name, p.o.Mask.Text(commandLine(&run)))
-	}
 	stored, err := p.o.Store.Definitions(ctx, p.name)
 	if err != nil {
 		return def, fmt.Errorf("cannot list the stored definitions: %w", err)
 	}
 	known := slices.Sorted(maps.Keys(stored))
-	return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", args.QuoteWithNearest(a.Name, known), prose.OrNone(known))
+	name := args.QuoteWithNearest(a.Name, known)
+	if run, ok, err := p.latest(ctx, a.Name); err == nil && ok && run.Owner == nil {
+		name = fmt.Sprintf("%s, which was removed, or was started without a name and is no longer listed; its last run was: %.300s", a.Name, p.o.Mask.Text(commandLine(&run)))
+	}
+	return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", name, prose.OrNone(known))
 }
 
 // merge returns given merged over the definition of name, if there is one.
