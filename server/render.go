@@ -319,6 +319,10 @@ func (v logView) format(p *logstore.Page) []shownLine {
 			f.addGap(gaps[0])
 			gaps = gaps[1:]
 		}
+		if next := f.addLibraryFrames(i); next > i {
+			i = next
+			continue
+		}
 		i = f.addLine(i)
 	}
 	for _, gap := range gaps {
@@ -351,15 +355,6 @@ func (f *formatter) addLine(i int) int {
 	p := f.page
 	l := &p.Lines[i]
 	run := p.Runs[l.Run]
-	d := l.At.Local().Format(time.DateOnly)
-	if d != f.day {
-		clear(f.separators)
-	}
-	if f.separators[l.Run] == "" && !f.ownRun {
-		f.separators[l.Run] = fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number)
-	}
-	isHead := d != f.day || !f.seen[l.Run]
-	f.day, f.seen[l.Run] = d, true
 	limit := max(1, min(f.maxLine, max(minLine, f.budget()-f.overhead(run.Name))))
 	text, next := joinPieces(p.Lines, i, limit)
 	count, end := 1, next
@@ -374,7 +369,7 @@ func (f *formatter) addLine(i int) int {
 	if count > 1 && text != "" {
 		mark = fmt.Sprintf(" (×%d)", count)
 	}
-	shown := shownLine{first: i, last: end - 1, separator: f.separators[l.Run], head: isHead}
+	shown := f.newLine(i, end)
 	if f.action != 0 {
 		head = f.lineHead(l, text, f.last)
 		shown.lead = f.lineHead(l, text, time.Time{}) + text + mark
@@ -383,6 +378,22 @@ func (f *formatter) addLine(i int) int {
 	shown.text = head + text + mark
 	f.shown = append(f.shown, shown)
 	return end
+}
+
+// newLine returns a line that represents Lines[i:end], without its text.
+func (f *formatter) newLine(i, end int) shownLine {
+	l := &f.page.Lines[i]
+	run := f.page.Runs[l.Run]
+	d := l.At.Local().Format(time.DateOnly)
+	if d != f.day {
+		clear(f.separators)
+	}
+	if f.separators[l.Run] == "" && !f.ownRun {
+		f.separators[l.Run] = fmt.Sprintf("--- %s %s run %d ---", d, run.Name, run.Number)
+	}
+	isHead := d != f.day || !f.seen[l.Run]
+	f.day, f.seen[l.Run] = d, true
+	return shownLine{first: i, last: end - 1, separator: f.separators[l.Run], head: isHead}
 }
 
 // lineHead returns what precedes the text of a line in the answer of an action: the time
@@ -426,11 +437,13 @@ func beginsWithTime(text string, at time.Time) bool {
 	return err == nil && at.Sub(own).Abs() <= lag
 }
 
-// ownHead matches a text that begins like what pmcp puts in front of a line of an action.
-var ownHead = regexp.MustCompile(`^(?:(?:out|err|mcp|\+\d+s|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d) |--- (?:\d{4}-\d\d-\d\d |gap in ))`)
+// ownLine matches the lines of an action that are not output: separators, gaps and the marks of
+// library frames.
+var ownLine = regexp.MustCompile(`^(?:--- (?:\d{4}-\d\d-\d\d |gap in )|… \d+ (?:library )?frames? )`)
 
-// ownLine matches the lines of an action that are not output: separators and gaps.
-var ownLine = regexp.MustCompile(`^--- (?:\d{4}-\d\d-\d\d |gap in )`)
+// ownHead matches a text that begins like such a line, or like what pmcp puts in front of a line of
+// an action.
+var ownHead = regexp.MustCompile(ownLine.String() + `|^(?:out|err|mcp|\+\d+s|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d) `)
 
 // texts returns the lines as they stand in a text.
 func (r *logResult) texts() []string {

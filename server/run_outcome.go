@@ -272,6 +272,9 @@ func (e excerpt) read(ctx context.Context, p *project.Project) (logResult, error
 		q.Limit, q.MaxBytes = briefLines, 0
 		page, err = p.Read(ctx, q)
 	}
+	if err == nil && page.MoreBefore {
+		page, err = readMore(ctx, p, q, page)
+	}
 	if err != nil {
 		return logResult{}, err
 	}
@@ -289,6 +292,24 @@ func (e excerpt) read(ctx context.Context, p *project.Project) (logResult, error
 		s.left = -1
 	}
 	return s.renderNoting(p), nil
+}
+
+// readMore returns page, the result of q, with as many earlier lines as one line in place of
+// the frames of libraries makes room for.
+func readMore(ctx context.Context, p *project.Project, q logstore.Query, page *logstore.Page) (*logstore.Page, error) {
+	n := q.Limit
+	if _, folds := lastShown(page, n); !folds {
+		return page, nil
+	}
+	q.Limit += maxFoldedLines
+	page, err := p.Read(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	if q.Limit, _ = lastShown(page, n); q.Limit == len(page.Lines) {
+		return page, nil
+	}
+	return p.Read(ctx, q)
 }
 
 // start returns the first line of the excerpt, or the zero value if it has none, and the
