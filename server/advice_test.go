@@ -32,7 +32,7 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 		{"start_process", map[string]any{"name": "x", "cmd": "true"}, []string{"did you mean command?"}},
 		{"start_process", map[string]any{"process": "x", "command": "true"}, []string{"did you mean name?"}},
 		{"start_process", map[string]any{"name": "jobs"}, []string{"did you mean job?", "there are: job)"}},
-		{"start_process", map[string]any{"name": "forgotten"}, []string{"forgotten was removed, or was started without a name and is no longer listed"}},
+		{"start_process", map[string]any{"name": "forgotten"}, []string{"there are: job)"}},
 		{"get_logs", map[string]any{"since": "10m", "until": "20m"}, []string{"since 10m is later than until 20m"}},
 		{"get_errors", map[string]any{"since": "2025-02-01", "until": "2025-01-01"}, []string{"since 2025-02-01 is later than until 2025-01-01"}},
 		{"search_logs", map[string]any{"query": "(", "regex": true}, []string{"missing closing ): `(`"}},

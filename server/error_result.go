@@ -74,8 +74,9 @@ type resolutionResult struct {
 	Regressed  bool   `json:"regressed,omitempty"`
 }
 
-// errorResultOf returns f as an errorResult. It cuts the middle of a stack longer than
-// stackLines: some languages print the own code first, others last.
+// errorResultOf returns f as an errorResult. One line stands for the frames of libraries in its
+// stack, and for the middle of what is still longer than stackLines: some languages print the
+// own code first, others last.
 func errorResultOf(f *logstore.Fault) errorResult {
 	r := errorResult{
 		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message,
@@ -84,9 +85,10 @@ func errorResultOf(f *logstore.Fault) errorResult {
 		rateResult: rateOf(f.Count, f.PerHour[:]), resolutionResult: resolutionResult{!f.Resolved.IsZero(), args.FormatTime(f.Resolved), f.Note, f.Regressed},
 		Cursor: f.Cursor(),
 	}
-	if len(r.Stack) > stackLines {
-		mark := fmt.Sprintf("… %d more lines: get_errors with error_id", len(f.Stack)-stackLines+1)
-		r.Stack = slices.Concat(f.Stack[:stackLines/2], []string{mark}, f.Stack[len(f.Stack)-stackLines/2+1:])
+	r.Stack = foldStack(f.Stack)
+	if n := len(r.Stack); n > stackLines {
+		mark := fmt.Sprintf("… %d more lines: get_errors with error_id", n-stackLines+1)
+		r.Stack = slices.Concat(r.Stack[:stackLines/2], []string{mark}, r.Stack[n-stackLines/2+1:])
 	}
 	return r
 }

@@ -38,6 +38,8 @@ type processResult struct {
 	MemoryBytes   uint64            `json:"memory_bytes,omitempty" schema:"extra"`
 	Survivors     []string          `json:"survivors,omitempty" schema:"extra"`
 	LimitExceeded string            `json:"limit_exceeded,omitempty" schema:"extra"`
+
+	ended time.Time // EndedAt, or zero
 }
 
 // mainResult is the process that stands for a run. Background means that the first
@@ -77,7 +79,7 @@ func resultOf(run *project.Run) processResult {
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
-		Survivors: run.Left(), LimitExceeded: run.LimitExceeded,
+		Survivors: run.Left(), LimitExceeded: run.LimitExceeded, ended: run.EndedAt,
 	}
 	if run.IsKept() {
 		r.Owner = nil // the daemon
@@ -154,7 +156,9 @@ func (r *processResult) line() string {
 	if r.EndedAt != "" || r.DurationMS > 0 {
 		t.part(", after %s", time.Duration(r.DurationMS)*time.Millisecond)
 	}
-	t.optPart(", at %s", r.EndedAt)
+	if !r.ended.IsZero() && time.Since(r.ended) >= time.Minute {
+		t.part(", at %s", clockTime(r.ended))
+	}
 	t.optPart(", run %d", r.Run)
 	t.optPart(", pid %d", r.PID)
 	if r.Background {

@@ -43,13 +43,38 @@ func libraryFrames(p *logstore.Page, i int) (mark string, next int) {
 	if lines < 2 {
 		return "", i
 	}
+	return frameMark(frames, libraries), i + lines
+}
+
+// frameMark returns the line that stands for the frames of libraries.
+func frameMark(frames int, libraries []string) string {
 	if len(libraries) == 0 {
-		return fmt.Sprintf("… %s …", countNoun(int64(frames), "library frame", "library frames")), i + lines
+		return fmt.Sprintf("… %s …", countNoun(int64(frames), "library frame", "library frames"))
 	}
 	for i, name := range libraries {
 		libraries[i] = quoteUnlessPlain(cut(name, maxLibraryName))
 	}
-	return fmt.Sprintf("… %s in %s …", countNoun(int64(frames), "frame", "frames"), strings.Join(libraries, ", ")), i + lines
+	return fmt.Sprintf("… %s in %s …", countNoun(int64(frames), "frame", "frames"), strings.Join(libraries, ", "))
+}
+
+// foldStack returns a stack with one line for each run of frames of libraries.
+func foldStack(stack []string) (folded []string) {
+	for i := 0; i < len(stack); {
+		lines, frames, libraries := fault.LibraryFrames(func(n int) (string, bool) {
+			if i+n < len(stack) {
+				return stack[i+n], true
+			}
+			return "", false
+		})
+		if lines < 2 {
+			folded = append(folded, stack[i])
+			i++
+			continue
+		}
+		folded = append(folded, frameMark(frames, libraries))
+		i += lines
+	}
+	return folded
 }
 
 // followsOn reports whether p.Lines[i] directly follows the line before it, on the same

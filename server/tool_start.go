@@ -57,9 +57,6 @@ type runResult struct {
 func newRunResult(run *project.Run) runResult {
 	r := runResult{processResult: resultOf(run), Hint: run.Since}
 	r.commandResult, r.StartedAt, r.CPUPercent, r.MemoryBytes = commandResult{}, "", nil, 0
-	if time.Since(run.EndedAt) < time.Minute {
-		r.EndedAt = ""
-	}
 	return r
 }
 
