@@ -45,6 +45,7 @@ type runResult struct {
 	Errors     []runError `json:"errors,omitempty"`
 	Hint       string     `json:"hint,omitempty"`
 
+	root     string               // the directory of the project, if Command is set
 	death    string               // what the process did, if the call fails because of it
 	faults   bool                 // the answer shows the errors of the run, or all of its output
 	reported map[string]time.Time // when each error of the answer was last seen, by id
@@ -132,7 +133,11 @@ func (r runResult) write(t *answerText) {
 		a.write(t)
 	}
 	if r.Command != "" {
-		t.line("$ %s (in %s)", quoteCommand(r.Command, r.Args), r.Cwd)
+		t.part("$ %s", quoteCommand(r.Command, r.Args))
+		if r.Cwd != r.root {
+			t.part(" (in %s)", r.Cwd)
+		}
+		t.line("")
 	}
 	lines, errors := r.withErrors(r.Errors, r.FirstError != "")
 	if r.Match != "" && !slices.ContainsFunc(r.Lines, func(l string) bool { return strings.HasSuffix(l, r.Match) }) {
@@ -225,7 +230,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	}
 	r.AlreadyRunning = started.Already
 	if request.Definition.Command == "" && !request.Restart {
-		r.commandResult = commandOf(&now)
+		r.commandResult, r.root = commandOf(&now), s.project.Dir()
 	}
 	changed, owned, ends := "", "", ""
 	if len(started.Changed) > 0 {
