@@ -354,6 +354,11 @@ func TestToolsetsLimitOfferedTools(t *testing.T) {
 				t.Errorf("got\n%s\nwant %q", instructions, want)
 			}
 		}
+		for _, tool := range []string{"start_process", "wait_for_process", "search_logs"} { // a client may defer all definitions
+			if !strings.Contains(instructions, tool) {
+				t.Errorf("got no word about %s in the instructions, want it to be found", tool)
+			}
+		}
 		if len(instructions) > 1400 { // every session pays for them
 			t.Errorf("got %d bytes of instructions, want at most 1400", len(instructions))
 		}
