@@ -119,7 +119,7 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 		if !live {
 			state = "stopped"
 		}
-		list := []string{"NAME", "web", state, "bad", "crashed 3", "http.server 0"}
+		list := []string{"NAME", "web", state, "bad", "failed 3", "http.server 0"}
 		if live {
 			list = append(list, port[1])
 		}
@@ -130,8 +130,8 @@ func TestPersonReadsWithAndWithoutServer(t *testing.T) {
 		w.awaitCommand(t, []string{"logs", "--grep", "valueerror", "-i"}, "bad | ValueError: broken")
 		w.awaitCommand(t, []string{"logs", "bad", "--level", "warn"}, "WARN one")
 		w.awaitCommand(t, []string{"errors"}, "ValueError: broken", "bad (")
-		w.awaitCommand(t, []string{"events"}, " bad (run 1) crashed")
-		w.awaitCommand(t, []string{"events", "--all"}, " far@other (run 1) crashed")
+		w.awaitCommand(t, []string{"events"}, " bad (run 1) failed")
+		w.awaitCommand(t, []string{"events", "--all"}, " far@other (run 1) failed")
 		if out, _, _ := w.command(t, w.project, "events"); strings.Contains(out, "bad: bad") {
 			t.Errorf("events: got %.300q, want each name once", out)
 		}
@@ -326,7 +326,7 @@ func TestPersonsTerminalIsSafe(t *testing.T) {
 	check(t, os.WriteFile(file, []byte(strings.Join(hostileLines, "\n")+"\n"), 0o600))
 	s.must(t, "start_process", args{"name": strings.Repeat("long-", 12), "command": "true", "args": []string{strings.Repeat("漢字", 30)}, "wait": "exit", "timeout_ms": longWait})
 	s.must(t, "start_process", args{"name": "bad", "command": "cat", "args": []string{file, hostileLine, file + "\x1b]0;owned\x07"}, "wait": "exit", "timeout_ms": longWait})
-	w.awaitCommand(t, []string{"ps"}, "crashed 1")
+	w.awaitCommand(t, []string{"ps"}, "failed 1")
 	for _, stored := range []string{"logs", "errors", "events"} {
 		w.awaitCommand(t, []string{stored})
 	}

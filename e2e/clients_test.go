@@ -92,7 +92,7 @@ func playForeign(t *testing.T, c foreign) {
 		c.logs(t, "list_processes", args{})
 		select {
 		case text := <-messages:
-			return strings.Contains(text, "broken (run 1) crashed")
+			return strings.Contains(text, "broken (run 1) failed")
 		default:
 			return false
 		}

@@ -207,7 +207,7 @@ func TestNextReadShowsWhatDaemonAnswered(t *testing.T) {
 	a, b := w.open(t), w.open(t)
 	for i := range 3 {
 		name := fmt.Sprint("job", i)
-		a.ok(t, "start_process", sh(name, "exit 3").with("keep", "1h").with("wait", "exit")).says(t, "crashed, exit code 3")
+		a.ok(t, "start_process", sh(name, "exit 3").with("keep", "1h").with("wait", "exit")).says(t, "failed, exit code 3")
 		for _, c := range []*caller{a, b} {
 			c.info(t, name).want(t, args{"state": "crashed"})
 		}
@@ -517,7 +517,7 @@ func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
 	c.ok(t, "start_process", sh("web", `read line; echo "KeyError: 'boom'" >&2; exit 3`).with("keep", "1h").with("stdin", true))
 	c.ok(t, "start_process", sh("loop", "exec sleep 1000").with("keep", "1h").with("restart", "always"))
 	c.ok(t, "send_input", args{"process": "web", "text": "go", "wait_ms": 0})
-	c.awaitEvent(t, "web (run 1) crashed: exit code 3")
+	c.awaitEvent(t, "web (run 1) failed: exit code 3")
 	check(t, syscall.Kill(c.info(t, "loop").num("pid"), syscall.SIGKILL))
 	c.awaitEvent(t, "loop (run 2) was restarted")
 	c.ok(t, "start_process", sh("short", "exec sleep 1000").with("keep", "5s"))
@@ -526,7 +526,7 @@ func TestEndOfKeptProcessIsAnEvent(t *testing.T) {
 	c.awaitEvent(t, "loop (run 2) was stopped: the daemon that kept it has ended")
 	c.eventMu.Lock()
 	defer c.eventMu.Unlock()
-	if all := strings.Join(c.events, "\n"); strings.Contains(all, "asked") || strings.Count(all, "KeyError") != 1 || strings.Count(all, "web (run 1) crashed") != 1 {
+	if all := strings.Join(c.events, "\n"); strings.Contains(all, "asked") || strings.Count(all, "KeyError") != 1 || strings.Count(all, "web (run 1) failed") != 1 {
 		t.Errorf("got %s, want one error and one end of web, and nothing of what was asked for", all)
 	}
 }

@@ -50,7 +50,7 @@ func TestSendInputReturnsOutput(t *testing.T) {
 		}
 		c.ended(t, c.ok(t, "send_input", args{"process": "ask", "text": "36", "wait_ms": longWait})).want(t, args{"state": "crashed", "exit_code": 3})
 	}
-	c.refused(t, "send_input", args{"process": "ask", "text": "x"}, "ask", "crashed")
+	c.refused(t, "send_input", args{"process": "ask", "text": "x"}, "ask", "failed")
 }
 
 // TestWaitDoesNotMatchEcho checks that a wait after send_input finds what the program

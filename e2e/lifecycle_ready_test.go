@@ -52,11 +52,11 @@ func TestReadinessIgnoresSimilarEvents(t *testing.T) {
 		// In the usual case, another process holds the port, so this server cannot bind
 		// and exits.
 		c.refused(t, "start_process", own(t, "second", "http", fmt.Sprint(port)).with("ready", args{"port": port}),
-			"second ended before it was ready", fmt.Sprintf("port %d is held by", port), "of ours in this session", "crashed", "exit code 1", "address already in use")
+			"second ended before it was ready", fmt.Sprintf("port %d is held by", port), "of ours in this session", "exit code 1", "address already in use")
 	})
 	t.Run("by death", func(t *testing.T) {
 		c.refused(t, "start_process", sh("dies", "echo about to fail; echo Error: no config >&2; exit 9", args{"ready": args{"port": 0}}),
-			"dies ended before it was ready", "crashed", "exit code 9", "about to fail", "Error: no config")
+			"dies ended before it was ready", "failed", "exit code 9", "about to fail", "Error: no config")
 		// A process that prints the expected line and exits is not ready.
 		r := c.do(t, "start_process", sh("both", "echo READY; exit 1", args{"ready": args{"log": "READY", "port": 0}}))
 		if !r.Error {

@@ -55,7 +55,7 @@ func TestProjectFollowsCwd(t *testing.T) {
 	c.ok(t, "tail_logs", args{"project": nested}).says(t, "web@nested", "serving "+nested).hides(t, "feature")
 	c.ok(t, "search_logs", args{"query": "serving", "project": "feature"}).says(t, "1 match", feature)
 
-	c.ok(t, "start_process", sh("job", "echo broken >&2; exit 3", args{"wait": "exit", "cwd": feature})).says(t, "job@feature: crashed, exit code 3")
+	c.ok(t, "start_process", sh("job", "echo broken >&2; exit 3", args{"wait": "exit", "cwd": feature})).says(t, "job@feature: failed, exit code 3")
 	c.ok(t, "get_errors", args{"process": "job"}).says(t, "in job@feature run 1")
 	c.refused(t, "get_logs", args{"process": "job", "project": "nested"}, "in the project of this call; there is job@feature")
 	c.refused(t, "stop_process", args{"process": "job"}, "in the project of this call; there is job@feature")

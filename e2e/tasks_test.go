@@ -340,7 +340,7 @@ func nextDay(t *testing.T, a *agent) {
 	a.closeInput(t)
 	a.exit(t)
 	a.caller = a.w.open(t)
-	a.ok(t, "list_processes", args{}).says("web", "job", "crashed", `exit[ _]code"?:? ?4`)
+	a.ok(t, "list_processes", args{}).says("web", "job", "failed", `exit[ _]code"?:? ?4`)
 	a.ok(t, "get_errors", args{"process": "job"}).says("no space left")
 	a.ok(t, "start_process", args{"name": "web"}).says("running", `run"?:? ?2`)
 }

@@ -82,7 +82,7 @@ func TestPersonWatchesTop(t *testing.T) {
 	}
 	shell := "trap : TERM; " + binary(t) + " top; echo code=$?; stty -a | tr -s ' ;' '\\n\\n' | grep -x -e icanon -e echo; exec cat"
 	x := w.newTmux(t, shell)
-	x.await(t, "both processes and the log of web", has("web", "running", "bad", "crashed 3", "─── web", "ready", "MiB"))
+	x.await(t, "both processes and the log of web", has("web", "running", "bad", "failed 3", "─── web", "ready", "MiB"))
 	x.do(t, "send-keys", "Down")
 	x.await(t, "the log of bad as text", has("─── bad", "<script>"))
 	x.do(t, "resize-window", "-x", "40", "-y", "12")

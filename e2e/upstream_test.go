@@ -336,7 +336,7 @@ func TestOddMCPServersCauseClearErrors(t *testing.T) {
 		{"rubbish", "never", `lines on its standard output that are not JSON-RPC messages: 1, the last: "Server started!"`},
 		{"", "big 67108864", "a message of 67108"},
 		{"exit", "echo", "cannot open the database"},
-		{"exit", "echo", "exit code 4, ended by self"},
+		{"exit", "echo", "exit code 4"},
 	} {
 		arguments := onDemand(t, x.tool, x.kind, strconv.Itoa(i))
 		arguments["timeout_ms"] = longWait

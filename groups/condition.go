@@ -140,7 +140,7 @@ func (m *Manager) awaitHealthy(ctx context.Context, name string, run ForeignRun)
 // waitError returns the error of a wait for condition that ctx ended. st is the
 // last status that the wait saw.
 func waitError(ctx context.Context, st process.Status, condition Condition) error {
-	text := fmt.Sprintf("%s was not %s yet (%s)", st.Spec.Name, condition, st.State)
+	text := fmt.Sprintf("%s was not %s yet (%s)", st.Spec.Name, condition, st.StateText())
 	if st.NotReady != "" && condition == Ready {
 		text = fmt.Sprintf("%s was not ready yet: %s", st.Spec.Name, st.NotReady)
 	}

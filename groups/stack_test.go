@@ -47,7 +47,7 @@ func (l *logs) Capture(run int64, _ uint8, _ time.Time, p []byte) {
 
 func (l *logs) StopBegan(int64) {}
 
-func (l *logs) RunEnded(int64, int, string) {}
+func (l *logs) RunEnded(int64, int, string) bool { return false }
 
 func (l *logs) EndCapture(int64) {}
 

@@ -15,7 +15,7 @@ type discard struct{}
 func (discard) NewRun(project, name string) (run int64, number int, err error) { return 1, 1, nil }
 func (discard) Capture(run int64, stream uint8, at time.Time, p []byte)        {}
 func (discard) StopBegan(run int64)                                            {}
-func (discard) RunEnded(run int64, exitCode int, signal string)                {}
+func (discard) RunEnded(run int64, exitCode int, signal string) bool           { return false }
 func (discard) EndCapture(run int64)                                           {}
 
 // A Monitor checks a process on a schedule, and at once on request.

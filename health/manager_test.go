@@ -30,7 +30,7 @@ func (c *runNumbers) NewRun(string, string) (int64, int, error) {
 }
 func (c *runNumbers) Capture(int64, uint8, time.Time, []byte) {}
 func (c *runNumbers) StopBegan(int64)                         {}
-func (c *runNumbers) RunEnded(int64, int, string)             {}
+func (c *runNumbers) RunEnded(int64, int, string) bool        { return false }
 func (c *runNumbers) EndCapture(int64)                        {}
 
 // newManager returns a real process manager and a Monitor that follows it.

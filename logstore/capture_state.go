@@ -154,17 +154,18 @@ func (t *captureTable) StopLines(run int64) (before, last int64) {
 
 // RunEnded records how the first process of a run ended, after its output was captured. A bad exit is recorded
 // as an error of its own, unless the output already explains the exit. Pass exit code 0 for a run that was
-// stopped on purpose. signal is a name such as "SIGSEGV", or "" if the process exited.
-func (t *captureTable) RunEnded(run int64, exitCode int, signal string) {
+// stopped on purpose. signal is a name such as "SIGSEGV", or "" if the process exited. RunEnded reports whether the
+// run crashed, as opposed to an exit with a code of its choice.
+func (t *captureTable) RunEnded(run int64, exitCode int, signal string) (crashed bool) {
 	r := t.ownRun(run)
 	if r == nil {
-		return
+		return false
 	}
 	r.mu.Lock()
 	r.readAt = max(time.Now().UnixNano(), r.lastAt)
 	r.recogniseLocked(func(f *fault.Recogniser) {
 		r.output, r.outputLine = f.LastOutput()
-		f.End(exitCode, signal)
+		crashed = f.End(exitCode, signal)
 		r.faults = fault.New(r.recordFaultLocked) // for output of descendants that outlive the process
 		if r.stopping {
 			r.faults.Stopping()
@@ -173,6 +174,7 @@ func (t *captureTable) RunEnded(run int64, exitCode int, signal string) {
 	r.announceLocked()
 	r.mu.Unlock()
 	notify(t.kick)
+	return crashed
 }
 
 // WhyEnded returns the latest error of a run of this Store, without its stack and its counts. After RunEnded,

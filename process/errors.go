@@ -43,8 +43,9 @@ const EventRemove = "remove"
 type StateError struct {
 	// Name is the name of the process.
 	Name string
-	// State is its current state.
+	// State is its current state, and Exit how its last run ended, if that matters.
 	State State
+	Exit  *Exit
 	// Event is the requested operation, such as "start" or EventRemove.
 	Event string
 }
@@ -55,7 +56,7 @@ func (e *StateError) Error() string {
 	if e.State == Exited || e.State == Crashed || e.State == Failed {
 		verb = "has"
 	}
-	return fmt.Sprintf("cannot %s %s: it %s %s", e.Event, e.Name, verb, e.State)
+	return fmt.Sprintf("cannot %s %s: it %s %s", e.Event, e.Name, verb, stateText(e.State, e.Exit))
 }
 
 // A DiffersError reports that a process is already running with another Spec.

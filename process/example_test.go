@@ -17,8 +17,9 @@ func (printer) Capture(run int64, stream uint8, at time.Time, p []byte) { fmt.Pr
 
 func (printer) StopBegan(run int64) {}
 
-func (printer) RunEnded(run int64, exitCode int, signal string) {
+func (printer) RunEnded(run int64, exitCode int, signal string) (crashed bool) {
 	fmt.Println("ended with exit code", exitCode)
+	return false
 }
 
 func (printer) EndCapture(run int64) {}

@@ -91,7 +91,7 @@ func (l *lastBytes) Capture(_ int64, _ uint8, _ time.Time, p []byte) {
 func (*lastBytes) StopBegan(int64) {}
 
 // RunEnded does nothing: Exec returns the exit.
-func (*lastBytes) RunEnded(int64, int, string) {}
+func (*lastBytes) RunEnded(int64, int, string) bool { return false }
 
 // EndCapture does nothing.
 func (*lastBytes) EndCapture(int64) {}

@@ -37,6 +37,10 @@ type Exit struct {
 	Signal string
 	// By is what ended it.
 	By EndedBy
+	// Uncaught reports that the program did not choose Code: the output ends with an
+	// error that nothing caught, or Code stands for the signal that ended a program
+	// which it ran.
+	Uncaught bool
 }
 
 // String returns "exit code 3" or "SIGKILL".
@@ -46,6 +50,10 @@ func (e Exit) String() string {
 	}
 	return fmt.Sprintf("exit code %d", e.Code)
 }
+
+// Crashed reports whether the run broke off: a signal ended it or an error that nothing
+// caught, or nobody knows. Other runs exited with a code of their choice.
+func (e Exit) Crashed() bool { return e.Signal != "" || e.Code < 0 || e.Uncaught }
 
 // Clean reports whether the run exited with code 0.
 func (e Exit) Clean() bool { return e.Signal == "" && e.Code == 0 }

@@ -200,7 +200,7 @@ func (j *memJournal) Capture(run int64, stream uint8, _ time.Time, p []byte) {
 
 func (j *memJournal) StopBegan(int64) {}
 
-func (j *memJournal) RunEnded(int64, int, string) {}
+func (j *memJournal) RunEnded(int64, int, string) bool { return false }
 
 func (j *memJournal) EndCapture(run int64) {
 	j.mu.Lock()

@@ -37,8 +37,9 @@ type Journal interface {
 	// RunEnded reports how run ended, after everything that its first process wrote
 	// was captured. A run that was stopped on purpose is
 	// reported with code 0. signal is "" if the process exited. Output of
-	// survivors may still follow.
-	RunEnded(run int64, exitCode int, signal string)
+	// survivors may still follow. RunEnded reports whether the run crashed, as far as
+	// its output shows: see Exit.Uncaught.
+	RunEnded(run int64, exitCode int, signal string) (crashed bool)
 	// EndCapture reports that no Capture for run will follow.
 	EndCapture(run int64)
 }
@@ -234,12 +235,16 @@ func (r *Run) wait() {
 	}
 	close(r.background.decided)
 	r.mu.Lock()
-	r.exit, r.endedAt, r.over = exit, endedAt, true
+	r.over = true
 	r.mu.Unlock()
 	if stoppedBy != "" { // the exit is no fault of the program
-		exit.Code, exit.Signal = 0, ""
+		r.journal.RunEnded(r.id, 0, "")
+	} else {
+		exit.Uncaught = r.journal.RunEnded(r.id, exit.Code, exit.Signal) && exit.Signal == ""
 	}
-	r.journal.RunEnded(r.id, exit.Code, exit.Signal)
+	r.mu.Lock()
+	r.exit, r.endedAt = exit, endedAt
+	r.mu.Unlock()
 	close(r.ended)
 }
 

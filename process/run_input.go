@@ -52,7 +52,7 @@ func (m *Manager) Input(ctx context.Context, name string, p []byte, eof bool) (n
 	case err != nil:
 		return 0, err
 	case st.State != Running || st.RunID != spawn.id:
-		return 0, &StateError{Name: name, State: st.State, Event: "send input to"}
+		return 0, &StateError{Name: name, State: st.State, Exit: st.Exit, Event: "send input to"}
 	}
 	return spawn.run.input(ctx, p, eof)
 }

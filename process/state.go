@@ -18,7 +18,8 @@ import (
 type State uint8
 
 // The states. No entry is ever Lost: it is the state of a stored run that has no
-// recorded end and whose server is dead.
+// recorded end and whose server is dead. Crashed is every end with another code than 0;
+// see Status.StateText.
 const (
 	Stopped State = iota
 	Starting
@@ -39,6 +40,17 @@ func (s State) String() string {
 		return stateNames[s]
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))
+}
+
+// StateText returns the state in the words of a text, which call a run that chose an exit
+// code other than 0 failed: the program of such a run has not crashed.
+func (s *Status) StateText() string { return stateText(s.State, s.Exit) }
+
+func stateText(s State, exit *Exit) string {
+	if s == Crashed && exit != nil && !exit.Crashed() {
+		return Failed.String()
+	}
+	return s.String()
 }
 
 // ParseState is the inverse of String. Its error lists the states.

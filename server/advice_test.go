@@ -24,7 +24,7 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 		arguments map[string]any
 		want      []string
 	}{
-		{"send_input", map[string]any{"process": "job", "text": "x"}, []string{"it has crashed", "start_process with only its name runs it again"}},
+		{"send_input", map[string]any{"process": "job", "text": "x"}, []string{"it has failed", "start_process with only its name runs it again"}},
 		{"list_processes", map[string]any{"state": "dead"}, []string{`argument state: want one of stopped, starting, `, `got "dead"`}},
 		{"add_to_group", map[string]any{"group": "g", "process": "nobody"}, []string{"argument process: nobody has no command"}},
 		{"add_to_group", map[string]any{"group": "h", "process": "nobody"}, []string{`no such group: "h"`}},

@@ -367,7 +367,11 @@ func endOf(st *process.Status, ended bool) (level mcp.LoggingLevel, text string)
 	case st.State == process.Exited:
 		return mcp.LoggingLevelInfo, "exited with code 0"
 	case st.State == process.Crashed:
-		return mcp.LoggingLevelError, fmt.Sprintf("crashed: %s, ended by %s", st.Exit, st.Exit.By)
+		text = fmt.Sprintf("%s: %s", st.StateText(), st.Exit)
+		if st.Exit.By != process.BySelf {
+			text += fmt.Sprintf(", ended by %s", st.Exit.By)
+		}
+		return mcp.LoggingLevelError, text
 	case st.State == process.Backoff && st.NextRetry.IsZero(): // of another server
 		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts", st.Exit)
 	case st.State == process.Backoff:

@@ -29,15 +29,15 @@ func modernJob(t *testing.T) *surface {
 	return s
 }
 
-// fail makes the process job crash while no call is running whose answer could
-// report the crash. fail then waits for both events: the end of the run, and the
+// fail makes the process job end badly while no call is running whose answer could
+// report the end. fail then waits for both events: the end of the run, and the
 // run's error, which arrives with the next flush.
 func (s *surface) fail() {
 	s.t.Helper()
 	stdiotest.NoErr(s.t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
 	stdiotest.AwaitCondition(s.t, "the event", func() bool {
 		events := strings.Join(s.server.events.peek(), "\n")
-		return strings.Contains(events, "job (run 1) crashed") && strings.Contains(events, "job (run 1): new error")
+		return (strings.Contains(events, "job (run 1) failed: ") || strings.Contains(events, "job (run 1) crashed: ")) && strings.Contains(events, "job (run 1): new error")
 	})
 }
 
@@ -64,7 +64,7 @@ func TestModernLogMessagesPrecedeAnswer(t *testing.T) {
 	}
 	s.do("list_processes", nil)
 	if got := s.logged(); !slices.ContainsFunc(got, func(text string) bool {
-		return strings.HasPrefix(text, "error ") && strings.Contains(text, "job (run 1) crashed")
+		return strings.HasPrefix(text, "error ") && strings.Contains(text, "job (run 1) failed")
 	}) {
 		t.Errorf("got %q, want the crash as an error", got)
 	}
@@ -102,7 +102,7 @@ func TestModernLogMessagesAreSentDuringCall(t *testing.T) {
 	stdiotest.AwaitCondition(t, "both calls", func() bool { return s.server.served.Load().messages.accompanied() == 2 })
 	s.logs = ""
 	s.fail()
-	s.note(stdio.MethodLogMessage, func(r stdiotest.Reply) bool { return strings.Contains(r.Raw, "job (run 1) crashed") })
+	s.note(stdio.MethodLogMessage, func(r stdiotest.Reply) bool { return strings.Contains(r.Raw, "job (run 1) failed") })
 	s.do("stop_process", map[string]any{"process": "sleeper"})
 	for _, id := range []string{deaf, waiting} {
 		if !slices.ContainsFunc(s.notes, func(r stdiotest.Reply) bool { return string(r.ID) == id }) {

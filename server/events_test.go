@@ -28,9 +28,9 @@ func TestEventIsReportedOnce(t *testing.T) {
 	s.fail()
 	data, text := s.do("list_processes", nil)
 	events, _ := data["events"].([]any)
-	crash := regexp.MustCompile(`^\d\d:\d\d:\d\d job \(run 1\) crashed: exit code 3, ended by self; "oh"$`)
+	crash := regexp.MustCompile(`^\d\d:\d\d:\d\d job \(run 1\) failed: exit code 3; "oh"$`)
 	if len(events) != 1 || !crash.MatchString(fmt.Sprint(events...)) ||
-		!strings.Contains(text, "events since the last answer:\n") || !strings.Contains(text, "job (run 1) crashed") {
+		!strings.Contains(text, "events since the last answer:\n") || !strings.Contains(text, "job (run 1) failed") {
 		t.Errorf("got events %v in\n%s\nwant the crash of job", events, text)
 	}
 	if data, text := s.do("list_processes", nil); data["events"] != nil || strings.Contains(text, "events since") {
@@ -38,7 +38,7 @@ func TestEventIsReportedOnce(t *testing.T) {
 	}
 	stored, err := s.store.Events(t.Context(), s.manager.Project(), []string{"job"}, 0)
 	// The end of the run and its error are reported independently, in either order.
-	if stdiotest.NoErr(t, err); !slices.ContainsFunc(stored, func(e logstore.Event) bool { return e.Run != 0 && strings.Contains(e.Text, "crashed") }) {
+	if stdiotest.NoErr(t, err); !slices.ContainsFunc(stored, func(e logstore.Event) bool { return e.Run != 0 && strings.Contains(e.Text, "failed") }) {
 		t.Errorf("stored events: got %+v, want the crash", stored)
 	}
 }
@@ -49,7 +49,7 @@ func TestRepeatedCrashNamesSameError(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+`printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`)
 	s.fail()
-	if _, text := s.do("list_processes", nil); !strings.Contains(text, `job (run 1) crashed: exit code 1, ended by self; "TypeError: no such thing" at /src/app.js:3`) {
+	if _, text := s.do("list_processes", nil); !strings.Contains(text, `job (run 1) crashed: exit code 1; "TypeError: no such thing" at /src/app.js:3`) {
 		t.Errorf("got\n%s\nwant the error and its place", text)
 	}
 	stdiotest.NoErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
@@ -59,7 +59,7 @@ func TestRepeatedCrashNamesSameError(t *testing.T) {
 		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 2) crashed")
 	})
 	_, text := s.do("list_processes", nil)
-	if want := `job (run 2) crashed: exit code 1, ended by self; same error`; !strings.Contains(text, want) {
+	if want := `job (run 2) crashed: exit code 1; same error`; !strings.Contains(text, want) {
 		t.Errorf("got\n%s\nwant %q in it", text, want)
 	}
 }
@@ -71,7 +71,7 @@ func TestErrorAnswerHasEvents(t *testing.T) {
 	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "nobody"}})
-	if r.Result["isError"] != true || !strings.Contains(r.Text(), "job (run 1) crashed") {
+	if r.Result["isError"] != true || !strings.Contains(r.Text(), "job (run 1) failed") {
 		t.Errorf("got %s, want an error with the crash", r.Raw)
 	}
 }
@@ -218,7 +218,10 @@ func TestProcessChangeCausesEvents(t *testing.T) {
 		{"stopped by the user", status(process.Stopping, nil), status(process.Stopped, ended(process.ByUser, 0)), process.Stopping, nil},
 		{"ended with the session", status(process.Running, nil), status(process.Crashed, ended(process.BySession, 1)), process.Running, nil},
 		{"exited", status(process.Running, nil), status(process.Exited, ended(process.BySelf, 0)), process.Running, []string{"info web (run 2) exited with code 0"}},
-		{"crashed", status(process.Running, nil), status(process.Crashed, ended(process.BySelf, 3)), process.Running, []string{"error web (run 2) crashed: exit code 3"}},
+		{"failed", status(process.Running, nil), status(process.Crashed, ended(process.BySelf, 3)), process.Running, []string{"error web (run 2) failed: exit code 3"}},
+		{"crashed", status(process.Running, nil), status(process.Crashed, func(st *process.Status) {
+			st.Exit = &process.Exit{Code: 1, By: process.BySelf, Uncaught: true}
+		}), process.Running, []string{"error web (run 2) crashed: exit code 1"}},
 		{"nothing new", status(process.Crashed, ended(process.BySelf, 3)), status(process.Crashed, ended(process.BySelf, 3)), process.Crashed, nil},
 		{"backoff", status(process.Running, nil), status(process.Backoff, ended(process.BySelf, 3)), process.Running, []string{"warning web (run 2) ended: exit code 3; it restarts"}},
 		{"gave up", status(process.Backoff, nil), status(process.Failed, func(st *process.Status) { st.Reason = "too often" }), process.Backoff, []string{"error web (run 2) failed: too often"}},

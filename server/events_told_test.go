@@ -59,7 +59,7 @@ func TestLaterEventsOfPendingMemberAreReported(t *testing.T) {
 	s.server.events.drain(began, r.about())
 	s.touch("up")
 	s.touch("go")
-	s.awaitEvent(stdiotest.Reply{}, "web (run 1) crashed: exit code 3")
+	s.awaitEvent(stdiotest.Reply{}, "web (run 1) failed: exit code 3")
 }
 
 // traceback is a shell command that prints one error.

@@ -86,10 +86,10 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 		done func(run int64) func()
 		want string
 	}{
-		{tool("list_processes", map[string]any{"process": nil}), end, "crashed, exit code 3"},
-		{tool("get_process_info", nil), end, "crashed, exit code 3"},
-		{tool("get_process_stats", nil), end, "web2: crashed"},
-		{tool("wait_for_process", map[string]any{"until": "exit", "timeout_ms": 0}), end, "crashed, exit code 3"},
+		{tool("list_processes", map[string]any{"process": nil}), end, "failed, exit code 3"},
+		{tool("get_process_info", nil), end, "failed, exit code 3"},
+		{tool("get_process_stats", nil), end, "web2: failed"},
+		{tool("wait_for_process", map[string]any{"until": "exit", "timeout_ms": 0}), end, "failed, exit code 3"},
 		{tool("wait_for_process", map[string]any{"until": "ready", "timeout_ms": 0}), ready, "ready"},
 		{tool("wait_for_process", map[string]any{"until": "log", "pattern": "latest", "timeout_ms": 0}), prints, "KeyError: 'latest'"},
 		{tool("stop_process", nil), end, "was not running"},
@@ -100,7 +100,7 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 		{func(name string) string { return fmt.Sprint(s.resource("logs://" + name)) }, prints, "latest"},
 		{func(name string) string {
 			return promptText(t, s.ask("prompts/get", map[string]any{"name": "debug_process", "arguments": map[string]any{"process": name}}))
-		}, end, "crashed, exit code 3"},
+		}, end, "failed, exit code 3"},
 	} {
 		name := fmt.Sprint("web", i)
 		run := s.otherRun(other, name, "up")

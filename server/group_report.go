@@ -76,6 +76,7 @@ func memberReport(o groups.Outcome, run *project.Run, st *groups.Status) groupMe
 	if run != nil {
 		shown := resultOf(run)
 		m.State, m.PID, m.Ports, m.URLs, m.ExitCode = shown.State, shown.PID, shown.Ports, shown.URLs, shown.ExitCode
+		m.stateText = shown.stateText()
 		if o.Result == groups.BecameReady { // perhaps at the second try
 			m.Run = run.Run
 		}
@@ -166,6 +167,7 @@ func (m *groupMemberReport) addCurrent(st *groups.Status) {
 			m.Why = prose.Join("; ", m.Why, withoutInvalid(ms.Why))
 		case ms.Owner != "" && m.Result != string(groups.InProgress):
 			m.State, m.PID, m.Run, m.ExitCode = ms.Status.State.String(), ms.Status.PID, ms.Status.Run, nil
+			m.stateText = ms.Status.StateText()
 		}
 	}
 }

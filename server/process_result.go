@@ -66,6 +66,8 @@ type endResult struct {
 	ExitCode   *int   `json:"exit_code,omitempty"` // nil if a signal ended the run
 	Signal     string `json:"signal,omitempty"`
 	EndedBy    string `json:"ended_by,omitempty"`
+	// Uncaught means that the program did not choose its exit code; see process.Exit.
+	Uncaught bool `json:"uncaught,omitempty" schema:"extra"`
 }
 
 // stateDefined is the state of a process that has a definition and no run.
@@ -91,7 +93,7 @@ func resultOf(run *project.Run) processResult {
 		r.Restarts = &run.Restarts
 	}
 	if run.Exit != nil {
-		r.Signal, r.EndedBy = run.Exit.Signal, string(run.Exit.By)
+		r.Signal, r.EndedBy, r.Uncaught = run.Exit.Signal, string(run.Exit.By), run.Exit.Uncaught
 		if r.Signal == "" {
 			r.ExitCode = &run.Exit.Code
 		}
@@ -142,17 +144,29 @@ func cpuShare(percent float64, memory uint64) *float64 {
 	return new(round(percent))
 }
 
+// stateText returns the state as process.Status.StateText does.
+func (r *processResult) stateText() string {
+	state, err := process.ParseState(r.State)
+	if err != nil || r.ExitCode == nil {
+		return r.State
+	}
+	st := process.Status{State: state, Exit: &process.Exit{Code: *r.ExitCode, Uncaught: r.Uncaught}}
+	return st.StateText()
+}
+
 // line returns the process on one line: "web: running, ready, run 3, pid 12, ports
 // 3000".
 func (r *processResult) line() string {
 	var t answerText
-	t.part("%s: %s", r.Name, r.State)
+	t.part("%s: %s", r.Name, r.stateText())
 	if r.Ready != nil {
 		t.part(", %s", map[bool]string{true: "ready", false: "not ready"}[*r.Ready])
 	}
 	t.optPart(", exit code %d", r.ExitCode)
 	t.optPart(", %s", r.Signal)
-	t.optPart(", ended by %s", r.EndedBy)
+	if r.EndedBy != string(process.BySelf) {
+		t.optPart(", ended by %s", r.EndedBy)
+	}
 	if r.EndedAt != "" || r.DurationMS > 0 {
 		t.part(", after %s", time.Duration(r.DurationMS)*time.Millisecond)
 	}

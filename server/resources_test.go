@@ -259,7 +259,7 @@ func TestPromptsShowTheirSubject(t *testing.T) {
 		argument, subject string
 		want              []string
 	}{
-		"debug_process":        {"process", "job", []string{"crashed", "exit code 3", "about to fail", "what happened to it"}},
+		"debug_process":        {"process", "job", []string{"failed", "exit code 3", "about to fail", "what happened to it"}},
 		"optimize_performance": {"process", "web", []string{"web: running"}},
 		"setup_monitoring":     {"process", "web", []string{`"restart": "on-failure"`, `"health": {`}},
 		"troubleshoot_group":   {"group", "stack", []string{"job", "after web", "about to fail"}},

@@ -57,7 +57,7 @@ func TestEventsRecoverFromOverrun(t *testing.T) {
 	}
 	got := strings.Join(l.peek(), "\n")
 	for _, name := range []string{"gone (run 1)", "job (run 1)"} {
-		if want := name + " crashed: exit code 3, ended by self; last line \"why\""; strings.Count(got, want) != 1 {
+		if want := name + " failed: exit code 3; last line \"why\""; strings.Count(got, want) != 1 {
 			t.Errorf("got %q %d times, want once in:\n%s", want, strings.Count(got, want), got)
 		}
 	}

@@ -82,7 +82,7 @@ func TestLaterRunOfOtherSessionHidesEndedRun(t *testing.T) {
 		"list_processes": {"state": "crashed"}, "get_process_info": {"process": "web"}, "stop_process": {"process": "web"},
 		"wait_for_process": {"process": "web", "until": "exit"},
 	} {
-		if _, text := s.do(tool, arguments); !strings.Contains(text, "web: crashed") || !strings.Contains(text, "run 2") {
+		if _, text := s.do(tool, arguments); !strings.Contains(text, "web: failed") || !strings.Contains(text, "run 2") {
 			t.Errorf("%s: got\n%s\nwant the later run", tool, text)
 		}
 	}
@@ -164,7 +164,7 @@ func TestGroupCountsRunsOfOtherSession(t *testing.T) {
 	}{
 		{false, false, 0, "up", "job: done (exited)"},
 		{false, true, 0, "partial", "job: down (exited), it ended with exit code 0"},
-		{false, false, 3, "partial", "job: down (crashed), it ended with exit code 3"},
+		{false, false, 3, "partial", "job: down (failed), it ended with exit code 3"},
 		{true, false, 0, "partial", "job: starting (backoff), it runs in another pmcp server (pid 7 editor); it ended with exit code 0 and will be started again"},
 	} {
 		state.State, state.ExitCode, state.Retries, state.Service = "exited", &c.code, c.retries, c.service
@@ -227,6 +227,7 @@ func TestEndedProcessesAreListedLatestFirst(t *testing.T) {
 		{map[string]any{"limit": 1000}, "z newer job older job24 ", 29, nil},
 		{map[string]any{"state": "running"}, "z", 1, nil},
 		{map[string]any{"state": "crashed"}, "job", 1, nil},
+		{map[string]any{"state": "failed"}, "job", 1, nil},
 	} {
 		data, _ := s.do("list_processes", c.arguments)
 		var names []string

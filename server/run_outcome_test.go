@@ -89,7 +89,7 @@ func TestPlainStartIsWatched(t *testing.T) {
 		want         []string
 		without      string
 	}{
-		{"dies", "echo 'Error: no config' >&2; exit 3", nil, true, []string{"dies ended ", " after its start", "crashed, exit code 3", "Error: no config"}, "alive"},
+		{"dies", "echo 'Error: no config' >&2; exit 3", nil, true, []string{"dies ended ", " after its start", "failed, exit code 3", "Error: no config"}, "alive"},
 		{"retried", "exit 3", map[string]any{"restart": "on-failure"}, true, []string{"after its start", "exit code 3"}, "alive"},
 		{"done", "echo built", nil, false, []string{"exited, exit code 0", "built"}, "readiness"},
 		{"says", "echo up; exec sleep 100", nil, false, []string{"running", "up", "hint: alive after ", " s, readiness unchecked"}, "says ended"},

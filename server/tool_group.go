@@ -48,6 +48,8 @@ type groupMemberResult struct {
 	PID       int      `json:"pid,omitempty"`
 	Run       int      `json:"run,omitempty"`
 	ExitCode  *int     `json:"exit_code,omitempty"`
+
+	stateText string
 }
 
 // newGroupResult returns st in the form that answers show.
@@ -65,6 +67,7 @@ func newGroupResult(st *groups.Status) groupResult {
 		if m.Known {
 			p := resultOf(&project.Run{Status: m.Status})
 			member.State, member.Ready, member.PID, member.Run, member.ExitCode = p.State, p.Ready, p.PID, p.Run, p.ExitCode
+			member.stateText = p.stateText()
 		}
 		r.Members = append(r.Members, member)
 	}
@@ -124,7 +127,7 @@ func (r groupResult) write(t *answerText) {
 	for _, m := range r.Members {
 		t.part("  %s: %s", m.Name, m.Phase)
 		if m.State != "" && m.State != m.Phase {
-			t.part(" (%s)", m.State)
+			t.part(" (%s)", m.stateText)
 		}
 		t.optPart(", %s", m.Why)
 		t.optPart(", after %s", strings.Join(m.DependsOn, ", "))

@@ -59,10 +59,11 @@ type groupMemberReport struct {
 	NextCursor string            `json:"next_cursor,omitempty"`
 	Errors     []runError        `json:"errors,omitempty"` // the cause first
 
-	failed   int64                // the id of the run of which the report shows the output, or 0
-	log      logResult            // what Lines is from
-	faults   bool                 // Errors has all errors of the run, or the answer reports that some are left out
-	reported map[string]time.Time // see runErrors
+	stateText string
+	failed    int64                // the id of the run of which the report shows the output, or 0
+	log       logResult            // what Lines is from
+	faults    bool                 // Errors has all errors of the run, or the answer reports that some are left out
+	reported  map[string]time.Time // see runErrors
 }
 
 // otherState returns the state of the member, or "" if Result and Why imply it.
@@ -86,7 +87,7 @@ func (m *groupMemberReport) otherState() string {
 	if slices.ContainsFunc(implied, func(s process.State) bool { return s.String() == m.State }) {
 		return ""
 	}
-	return m.State
+	return m.stateText
 }
 
 func (r groupRunResult) about() []reported {

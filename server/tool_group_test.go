@@ -129,7 +129,7 @@ func TestGroupWithoutMembersHasEmptyLists(t *testing.T) {
 // settings that differ from the defaults.
 func TestGroupTextHasUnusualSettings(t *testing.T) {
 	r := groupResult{Name: "g", Description: "a stack\nof two", State: "up", StopStrategy: "parallel", StartDelayMS: 500, Order: []string{"db", "api"}, Members: []groupMemberResult{
-		{Name: "db", Phase: "up", State: "running", PID: 7}, {Name: "api", Phase: "down"},
+		{Name: "db", Phase: "up", State: "running", stateText: "running", PID: 7}, {Name: "api", Phase: "down"},
 	}}
 	const want = "group g: up, start order: db, api, 500 ms apart, stopped parallel\n  \"a stack\\nof two\"\n  db: up (running), pid 7\n  api: down\n"
 	if got := textOf(r); got != want {
@@ -313,7 +313,7 @@ func TestMemberThatCrashedAfterStartHasItsOutput(t *testing.T) {
 	}}, nil, outputArgs{})
 	stdiotest.NoErr(t, err)
 	api, web := r.Members[0], r.Members[1]
-	if api.Run != 2 || len(api.Errors) != 1 || api.NextCursor == "" || !strings.Contains(textOf(r), "api: started, crashed, run 2, exit code 3\n") {
+	if api.Run != 2 || len(api.Errors) != 1 || api.NextCursor == "" || !strings.Contains(textOf(r), "api: started, failed, run 2, exit code 3\n") {
 		t.Errorf("got %s, want run 2 of api with its error", textOf(r))
 	}
 	if len(web.Lines) > 0 || len(web.Errors) > 0 {

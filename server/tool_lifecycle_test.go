@@ -360,7 +360,7 @@ func TestInputToTerminalEndsWithCarriageReturn(t *testing.T) {
 func TestOneIsNotPlural(t *testing.T) {
 	restarted := processResult{Name: "web", State: "running", Restarts: new(1)}
 	var stats, stopped answerText
-	processStatsResult{Name: "web", State: "running", Samples: 1}.write(&stats)
+	processStatsResult{Name: "web", stateText: "running", Samples: 1}.write(&stats)
 	stopResult{Others: 1}.write(&stopped)
 	for got, want := range map[string]string{
 		restarted.line(): "web: running, 1 restart\n", stats.b.String(): "web: running, 1 sample\n", stopped.b.String(): "and 1 more process;",

@@ -73,7 +73,7 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 	for i := range all {
 		run := &all[i]
 		p := resultOf(run)
-		if a.State != "" && p.State != a.State {
+		if a.State != "" && p.State != a.State && p.stateText() != a.State {
 			continue
 		}
 		if limitAll || run.Idle() || run.Defined {

@@ -26,6 +26,8 @@ type processStatsResult struct {
 	Peak    *usageResult  `json:"peak,omitempty"`
 	Series  []usageResult `json:"series,omitempty"`
 	Hint    string        `json:"hint,omitempty"`
+
+	stateText string
 }
 
 // usageResult is the usage of a whole process tree. CPUPercent is of one core.
@@ -49,7 +51,7 @@ func (u usageResult) String() string {
 func formatCPU(percent float64) string { return fmt.Sprintf("%.1f%% of one core", percent) }
 
 func (r processStatsResult) write(t *answerText) {
-	t.line("%s: %s, %s", r.Name, r.State, countNoun(int64(r.Samples), "sample", "samples"))
+	t.line("%s: %s, %s", r.Name, r.stateText, countNoun(int64(r.Samples), "sample", "samples"))
 	t.optLine("now: %s", r.Now)
 	t.optLine("average: %s", r.Average)
 	t.optLine("peak: %s", r.Peak)
@@ -76,7 +78,7 @@ func getProcessStats(ctx context.Context, s *call, a processStatsArgs) (processS
 	if err != nil {
 		return processStatsResult{}, err
 	}
-	r := processStatsResult{Name: name, State: run.State.String(), Samples: stats.Samples, Hint: usageHint(&run, stats.Samples)}
+	r := processStatsResult{Name: name, State: run.State.String(), stateText: run.StateText(), Samples: stats.Samples, Hint: usageHint(&run, stats.Samples)}
 	if stats.Samples == 0 {
 		return r, nil
 	}

@@ -80,8 +80,8 @@ func TestEventOfEndHasLastLine(t *testing.T) {
 		{"part", "printf 'no newline'", `part (run 1) exited with code 0; last line "no newline"`},
 		{"quiet", "true", `quiet (run 1) exited with code 0`},
 		{"long", "echo " + long, `long (run 1) exited with code 0; last line "` + long[:maxErrorLine] + `"…`},
-		{"bad", "echo gave up; exit 3", `bad (run 1) crashed: exit code 3, ended by self; last line "gave up"`},
-		{"fails", "echo gave up; echo oh >&2; exit 3", `fails (run 1) crashed: exit code 3, ended by self; "oh"`},
+		{"bad", "echo gave up; exit 3", `bad (run 1) failed: exit code 3; last line "gave up"`},
+		{"fails", "echo gave up; echo oh >&2; exit 3", `fails (run 1) failed: exit code 3; "oh"`},
 	} {
 		s.script(c.name, "until [ -e go-"+c.name+" ]; do sleep 0.01; done; "+c.script)
 		stdiotest.NoErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go-"+c.name), nil, 0o600))

@@ -99,7 +99,7 @@ var viteBrowser = row{
 		case "Unhandled rejection", "Unhandled error":
 			b.f.Type, text, _ = strings.Cut(text, ":")
 			if b.f.Type == "Unknown Error" { // a value that is no error was thrown
-				b.f.Type = "uncaught"
+				b.f.Type = uncaughtValue
 			}
 			if how == "Unhandled rejection" {
 				b.category = CategoryUnhandledRejection

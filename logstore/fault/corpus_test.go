@@ -238,3 +238,32 @@ func TestCleanOutputGivesNoFault(t *testing.T) {
 		}
 	}
 }
+
+// TestEndReportsCrash checks that End reports a crash for a signal and for an error that nothing caught, and
+// none for the failure of a compiler, a linter, a test or a check of arguments.
+func TestEndReportsCrash(t *testing.T) {
+	want := make(map[string]bool)
+	for _, name := range strings.Fields("c-segfault docker-oom sh-killed cxx-exception dotnet-exception python-traceback python-chained python-group node-type-error node-throw-string node-rejection-value " +
+		"go-panic-error go-deadlock java-exception java-root-cause ruby-error php-uncaught rust-panic perl-confess asan-overflow") {
+		want[name] = true
+	}
+	for _, name := range strings.Fields("eslint-stylish tsc-plain gcc-errors go-build-errors go-vet rust-compile java-compile maven-failure vite-build webpack-build next-build jest vitest mocha python-pytest python-unittest go-test-fail node-test-spec rust-test " +
+		"make-fails npm-script-fails python-argparse bash-command exit-silent exit-with-reason exit-terminated python-keyboard go-log-fatal git-not-a-repo") {
+		want[name] = false
+	}
+	for _, r := range recordings(t, "corpus") {
+		crash, ok := want[r.name]
+		if !ok {
+			continue
+		}
+		delete(want, r.name)
+		rec := fault.New(func(fault.Fault) {})
+		r.feed(rec)
+		if got := rec.End(r.exit, r.signal); got != crash {
+			t.Errorf("%s: got crash %v, want %v", r.name, got, crash)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("got no recordings of %v", want)
+	}
+}

@@ -23,6 +23,8 @@ type emittedFaults struct {
 	// fatal is the last line of the latest fault that ends a program, crash the last line of the
 	// latest fault that can end a program by a signal. Both are 0 if there was no such fault.
 	fatal, crash int64
+	// uncaught is the last line of the latest error that nothing caught, or 0.
+	uncaught int64
 	// latest is the last line of the latest fault.
 	latest int64
 	// lanes holds the most recent fatal faults, each with its lane.
@@ -47,9 +49,13 @@ func (k *emittedFaults) fatalSince(l line, number int64) bool {
 	return false
 }
 
-func (k *emittedFaults) record(f *Fault, lane string, fatal bool) {
+func (k *emittedFaults) record(f *Fault, d *draft) {
+	lane := d.from
 	k.latest = max(k.latest, f.LastLine, 1)
-	if fatal {
+	if d.isUncaught(f) {
+		k.uncaught = max(k.uncaught, f.LastLine, 1)
+	}
+	if d.fatal {
 		k.fatal = max(k.fatal, f.LastLine, 1)
 		k.lanes[k.next%len(k.lanes)] = laneEnd{f.Stream, lane, f.LastLine}
 		k.next++
@@ -59,30 +65,42 @@ func (k *emittedFaults) record(f *Fault, lane string, fatal bool) {
 	}
 }
 
+// isUncaught reports whether f, which d describes, is an error that nothing caught: a runtime has printed it,
+// which prints its stack.
+func (d *draft) isUncaught(f *Fault) bool {
+	return d.fatal && d.test == "" && (d.site.found && f.Category != CategoryBuild || f.Category == CategoryCrash || f.Type == uncaughtValue)
+}
+
 // End marks the end of the run, whose output is complete. It emits all open errors. If the run
 // ended badly and no recent fault explains that, End also emits a fault for the bad exit. signal is
 // the name of the signal that ended the run ("SIGSEGV"), or "". For a run that was stopped on
 // purpose, the caller passes (0, ""). An end by SIGTERM, SIGINT or SIGHUP (or with an exit code of
 // 128 plus the number of one of these signals) is not a fault.
-func (r *Recogniser) End(exitCode int, signal string) {
+//
+// End reports whether the run crashed: a signal ended it or a program that it ran, or its output ends with
+// an error that nothing caught. Other runs that ended badly chose their exit code.
+func (r *Recogniser) End(exitCode int, signal string) (crashed bool) {
 	for i := range r.streams {
 		r.closeAll(&r.streams[i], true)
 	}
 	if exitCode == 0 && signal == "" || isStopRequest(exitCode, signal) {
-		return
+		return false
 	}
 	signal = cmp.Or(signal, signalOfExitCode[exitCode])
+	uncaught := r.notes.emitted.uncaught
+	crashed = signal != "" || uncaught > 0 && r.lastLine-uncaught <= explainNearLines
 	explained := r.notes.emitted.fatal
 	if signal != "" && signal != "SIGABRT" {
 		explained = r.notes.emitted.crash
 	}
 	if explained > 0 && r.lastLine-explained <= explainLines {
-		return
+		return crashed
 	}
 	if seen := r.notes.emitted.latest; signal == "" && seen > 0 && r.lastLine-seen <= explainNearLines {
-		return
+		return crashed
 	}
 	r.emitDrafts([]*draft{r.exitFault(exitCode, signal)})
+	return crashed
 }
 
 func isStopRequest(exitCode int, signal string) bool {

@@ -37,6 +37,9 @@ var nodeEnd = row{
 	},
 }
 
+// uncaughtValue is the type of a thrown value that is no error.
+const uncaughtValue = "uncaught"
+
 // setThrown parses "Name: message" or a bare value.
 func (d *draft) setThrown(t string) {
 	t = strings.TrimPrefix(t, "Uncaught ")
@@ -45,7 +48,7 @@ func (d *draft) setThrown(t string) {
 		d.appendMessage(message)
 		return
 	}
-	d.f.Type = "uncaught"
+	d.f.Type = uncaughtValue
 	d.appendMessage(t)
 }
 

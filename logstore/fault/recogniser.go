@@ -353,7 +353,7 @@ func (r *Recogniser) closeAll(s *stream, end bool) {
 func (r *Recogniser) emitDrafts(drafts []*draft) {
 	for _, d := range drafts {
 		f := d.fault()
-		r.notes.emitted.record(&f, d.from, d.fatal)
+		r.notes.emitted.record(&f, d)
 		if !r.stopping || f.FirstLine <= r.stoppedAt || !f.isInterrupt() {
 			r.emit(f)
 		}

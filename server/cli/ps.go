@@ -125,7 +125,7 @@ func (s *screen) adviseOnOldCode(ctx context.Context, r *reader, runs []project.
 // rowOf returns a run for --json.
 func rowOf(run *project.Run) psRow {
 	row := psRow{
-		Name: run.Spec.Name, Project: run.Project, State: stateOf(run), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: run.Ports, URLs: run.PortURLs(),
+		Name: run.Spec.Name, Project: run.Project, State: stateOf(run, run.State.String()), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: run.Ports, URLs: run.PortURLs(),
 		MemoryBytes: run.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
 		Command: commandOf(run),
 	}
@@ -147,12 +147,12 @@ func rowOf(run *project.Run) psRow {
 	return row
 }
 
-// stateOf returns the state of a run in one word.
-func stateOf(run *project.Run) string {
+// stateOf returns state, the state of a run, unless the process has no run.
+func stateOf(run *project.Run, state string) string {
 	if run.Defined {
 		return "defined"
 	}
-	return run.State.String()
+	return state
 }
 
 // commandOf returns the command line of a run.
@@ -162,7 +162,7 @@ func commandOf(run *project.Run) string {
 
 // cells returns the row of a run in the table.
 func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
-	state, c := stateOf(run), colour("")
+	state, c := stateOf(run, run.StateText()), colour("")
 	switch {
 	case run.Ready != nil && !*run.Ready:
 		state, c = state+", not ready", yellow

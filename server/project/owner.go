@@ -378,6 +378,7 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 		ExitCode   *int     `json:"exit_code"`
 		Signal     string   `json:"signal"`
 		EndedBy    string   `json:"ended_by"`
+		Uncaught   bool     `json:"uncaught"`
 		WasRunning bool     `json:"was_running"`
 		Left       string   `json:"left"`
 		Lines      []string `json:"lines"`
@@ -394,7 +395,7 @@ func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
 	if ended, err := time.Parse(time.RFC3339Nano, a.EndedAt); err == nil {
 		run.EndedAt, run.StartedAt = ended, ended.Add(-time.Duration(a.DurationMS)*time.Millisecond)
 	}
-	if exit := exitOf(a.ExitCode, a.Signal, a.EndedBy); exit != nil {
+	if exit := exitOf(a.ExitCode, a.Signal, a.EndedBy, a.Uncaught); exit != nil {
 		run.Exit = exit
 	}
 	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint, Lines: a.Lines}, nil

@@ -156,6 +156,7 @@ type row struct {
 	ExitCode *int     `json:"exit_code,omitempty"`
 	Signal   string   `json:"signal,omitempty"`
 	EndedBy  string   `json:"ended_by,omitempty"`
+	Uncaught bool     `json:"uncaught,omitempty"` // older versions of pmcp did not store it
 	Restarts int      `json:"restarts,omitempty"`
 	Reason   string   `json:"reason,omitempty"`
 	Ready    *bool    `json:"ready,omitempty"` // only for a run that has not ended
@@ -188,7 +189,7 @@ func stored(run *logstore.Run) Run {
 	if info.Ready != nil {
 		r.Spec.Ready = new(process.Ready)
 	}
-	r.Exit = exitOf(info.ExitCode, info.Signal, info.EndedBy)
+	r.Exit = exitOf(info.ExitCode, info.Signal, info.EndedBy, info.Uncaught)
 	if run.Lost {
 		r.State = process.Lost
 		return r
@@ -216,10 +217,10 @@ func stored(run *logstore.Run) Run {
 }
 
 // exitOf returns the end of a run that was encoded, or nil for a run without one.
-func exitOf(code *int, signal, by string) *process.Exit {
+func exitOf(code *int, signal, by string, uncaught bool) *process.Exit {
 	switch {
 	case code != nil:
-		return &process.Exit{Code: *code, Signal: signal, By: process.EndedBy(by)}
+		return &process.Exit{Code: *code, Signal: signal, By: process.EndedBy(by), Uncaught: uncaught}
 	case signal != "":
 		return &process.Exit{Code: -1, Signal: signal, By: process.EndedBy(by)}
 	}

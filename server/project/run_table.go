@@ -161,7 +161,7 @@ func (t *RunTable) save(st *process.Status) {
 		info.Refused = st.NotReady
 	}
 	if st.Exit != nil {
-		info.Signal, info.EndedBy = st.Exit.Signal, string(st.Exit.By)
+		info.Signal, info.EndedBy, info.Uncaught = st.Exit.Signal, string(st.Exit.By), st.Exit.Uncaught
 		if st.Exit.Signal == "" {
 			info.ExitCode = &st.Exit.Code
 		}
