@@ -61,17 +61,6 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int {
-	if guardian.Forked() {
-		id, err := guardian.Await()
-		switch {
-		case err != nil:
-			fmt.Fprintln(stderr, "pmcp:", err)
-			return exitFailed
-		case id == "":
-			return exitOK // the guardian has refused to start, and said why
-		}
-		return serve(ctx, id, stdin, stdout, stderr)
-	}
 	if len(args) >= 2 && args[0] == guard.Verb {
 		if guard.IsDaemon(args[2:]) {
 			return serveDaemon(ctx, args[1], stderr)

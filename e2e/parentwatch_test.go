@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,14 +145,12 @@ func wrapperDies(t *testing.T) (answered bool) {
 // pmcps returns the pids of pmcp's guardian and server.
 func (w *world) pmcps(t testing.TB) (guardian, server int) {
 	t.Helper()
-	all := w.processes(t)
-	for _, p := range all {
-		if p.command != build.path {
-			continue
-		}
-		if slices.ContainsFunc(all, func(above process) bool { return above.pid == p.parent && above.command == build.path }) {
+	for _, p := range w.processes(t) {
+		switch words := strings.Fields(p.command); {
+		case words[0] != build.path:
+		case len(words) == 3 && words[1] == "__serve": // a daemon has more
 			server = p.pid
-		} else {
+		case len(words) == 1:
 			guardian = p.pid
 		}
 	}

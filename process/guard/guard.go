@@ -1,7 +1,7 @@
 // Package guard keeps a session from leaving processes behind.
 //
 // The program that a client launches is the guardian. It starts its own binary again as
-// the server, in a session of its own, or has forked for that, and then only waits. Three things connect guardian
+// the server, in a session of its own, and then only waits. Three things connect guardian
 // and server:
 //
 //   - The lifeline: a pipe whose only write end the guardian holds. When the
@@ -48,9 +48,6 @@ const guardianEnv = "PMCP_GUARDIAN"
 type Config struct {
 	// ID is the session id. It becomes the server's second argument.
 	ID string
-	// Fork is the process that becomes the server. It has been forked by this process, which had no
-	// children. Without it, the program is executed as the server.
-	Fork Fork
 	// Verb is the first argument of the server; "" means Verb.
 	Verb string
 	// Args are further arguments for the server, after Verb and ID.

@@ -82,7 +82,7 @@ func run(c Config, t timing) (exitCode int) {
 
 // newGuardian returns a guardian without a server.
 func newGuardian(c Config, t timing) *guardian {
-	g := &guardian{
+	return &guardian{
 		Config:    c,
 		timing:    t,
 		report:    newReporter(c.Logf),
@@ -91,11 +91,8 @@ func newGuardian(c Config, t timing) *guardian {
 		pipe:      make(chan os.Signal, 1),
 		forwarded: map[syscall.Signal]bool{},
 		parent:    &parentWatch{},
+		inherited: inheritedChildren(),
 	}
-	if c.Fork.PID == 0 {
-		g.inherited = inheritedChildren()
-	}
-	return g
 }
 
 // live starts what is to be guarded and returns, with the code to exit with, when nothing of
@@ -198,15 +195,6 @@ func (g *guardian) start() error {
 		return err
 	}
 	defer func() { _ = asks.Close() }()
-	if g.Fork.PID != 0 {
-		g.identify(g.Fork.PID)
-		if err := g.Fork.begin(g.ID, int(read.Fd()), int(lock.Fd()), int(asks.Fd())); err != nil {
-			return errors.Join(err, write.Close(), asked.Close())
-		}
-		g.lifeline = write
-		g.leaving.listen(asked)
-		return nil
-	}
 	argv := append([]string{os.Args[0], cmp.Or(g.Verb, Verb), g.ID}, g.Args...)
 	inherited := []uintptr{read.Fd(), lock.Fd(), asks.Fd()}
 	if g.Daemon != nil {
@@ -232,16 +220,11 @@ func (g *guardian) spawn(path string, argv, env []string, more ...uintptr) error
 	if err != nil {
 		return &os.PathError{Op: "execute", Path: path, Err: err}
 	}
-	g.identify(pid)
-	return nil
-}
-
-// identify makes the child pid the server.
-func (g *guardian) identify(pid int) {
 	g.server = proctab.ID{PID: pid}
 	if row, err := proctab.Read(pid); err == nil { // it is a zombie at worst
 		g.server = row.ID
 	}
+	return nil
 }
 
 // releaseStdio closes our copies of the client's pipes, which leaves them to the server.

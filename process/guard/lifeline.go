@@ -10,15 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An inheritance is what the server has from the guardian, after stdin, stdout and stderr.
-type inheritance struct {
-	lifeline, lock, ask int // descriptors
-	daemon              int // likewise, only of a daemon
-	guardian            int // the pid; 0: in guardianEnv
-}
-
-// inherited is what an executed server inherits. A forked one gets other numbers, see Await.
-var inherited = inheritance{lifeline: 3, lock: 4, ask: 5, daemon: 6}
+// The descriptors that the server has from the guardian, after stdin, stdout and stderr.
+const (
+	lifelineFD = 3 + iota
+	lockFD
+	askFD
+	daemonFD // only of a daemon
+)
 
 // A Lifeline is the server's end of the pipe to its guardian.
 type Lifeline struct {
@@ -35,28 +33,25 @@ type Lifeline struct {
 // on the lifeline. It fails if descriptor 3 is not a pipe, as when a person types the
 // server's command by hand. It must be called once, before anything else opens a file.
 func Inherit() (*Lifeline, error) {
-	from := inherited
-	if !isKind(from.lifeline, unix.S_IFIFO) {
-		return nil, fmt.Errorf("cannot listen to the guardian: descriptor %d is not its pipe; %s is started by pmcp itself", from.lifeline, Verb)
+	if !isKind(lifelineFD, unix.S_IFIFO) {
+		return nil, fmt.Errorf("cannot listen to the guardian: descriptor %d is not its pipe; %s is started by pmcp itself", lifelineFD, Verb)
 	}
 	// No other process holds this end of the pipe, so the mode changes for no other.
-	if err := unix.SetNonblock(from.lifeline, true); err != nil {
+	if err := unix.SetNonblock(lifelineFD, true); err != nil {
 		return nil, fmt.Errorf("cannot listen to the guardian: %w", err)
 	}
 	var lock *os.File
-	unix.CloseOnExec(from.lock)
-	if isKind(from.lock, unix.S_IFREG) {
-		lock = os.NewFile(uintptr(from.lock), "lock")
+	unix.CloseOnExec(lockFD)
+	if isKind(lockFD, unix.S_IFREG) {
+		lock = os.NewFile(lockFD, "lock")
 	}
-	unix.CloseOnExec(from.lifeline)
-	l := listen(os.NewFile(uintptr(from.lifeline), "lifeline"), lock)
-	unix.CloseOnExec(from.ask)
-	if isKind(from.ask, unix.S_IFIFO) {
-		l.ask = os.NewFile(uintptr(from.ask), "ask")
+	unix.CloseOnExec(lifelineFD)
+	l := listen(os.NewFile(lifelineFD, "lifeline"), lock)
+	unix.CloseOnExec(askFD)
+	if isKind(askFD, unix.S_IFIFO) {
+		l.ask = os.NewFile(askFD, "ask")
 	}
-	if l.guardian = from.guardian; l.guardian == 0 {
-		l.guardian, _ = strconv.Atoi(os.Getenv(guardianEnv))
-	}
+	l.guardian, _ = strconv.Atoi(os.Getenv(guardianEnv))
 	_ = os.Unsetenv(guardianEnv) // children must not inherit the variable
 	return l, nil
 }
@@ -135,11 +130,11 @@ func (l *Lifeline) Detach() error {
 // DaemonLock returns the inherited lock of the daemon, nil if this is none. As that of Lock, it
 // is held while any copy of it is open.
 func DaemonLock() *os.File {
-	if !isKind(inherited.daemon, unix.S_IFREG) {
+	if !isKind(daemonFD, unix.S_IFREG) {
 		return nil
 	}
-	unix.CloseOnExec(inherited.daemon)
-	return os.NewFile(uintptr(inherited.daemon), "daemon")
+	unix.CloseOnExec(daemonFD)
+	return os.NewFile(daemonFD, "daemon")
 }
 
 // Close stops listening and returns when the reading goroutine has ended. The lock stays

@@ -41,7 +41,11 @@ const leftGrace = 2 * time.Second
 // guardian, which starts the command, so that the command is guarded even if one of the two is
 // killed. It goes on without a record if there can be none.
 func runCommand(args []string, stderr io.Writer) (exitCode int) {
-	args = commandOf(args)
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	} else if len(args) > 0 && strings.HasPrefix(args[0], "-") {
+		args = nil
+	}
 	if len(args) == 0 {
 		fmt.Fprint(stderr, commandUsage)
 		return exitUsage
@@ -55,21 +59,10 @@ func runCommand(args []string, stderr io.Writer) (exitCode int) {
 		defer func() { _ = lock.Close() }()
 	}
 	return guard.Run(guard.Config{
-		ID: id, Fork: fork(), Verb: guard.HoldVerb, Args: args, Lock: lock, Grace: leftGrace,
+		ID: id, Verb: guard.HoldVerb, Args: args, Lock: lock, Grace: leftGrace,
 		OnGone: func() error { return registry.Remove(dir, id) },
 		Logf:   logTo(stderr),
 	})
-}
-
-// commandOf returns the command in the arguments of `pmcp guard`, nil for none.
-func commandOf(args []string) []string {
-	switch {
-	case len(args) > 0 && args[0] == "--":
-		return args[1:]
-	case len(args) > 0 && strings.HasPrefix(args[0], "-"):
-		return nil
-	}
-	return args
 }
 
 // holdCommand is the second guardian. Its arguments are the session id and the command.

@@ -31,23 +31,7 @@ func init() {
 		return
 	}
 	life := func() int { return Run(os.Stdin, os.Stderr) }
-	switch {
-	case Forked() && len(os.Args) == 1:
-		leaveGarbage()
-		return // main calls Await
-	case Forked():
-		life = func() int {
-			id, err := Await()
-			switch {
-			case err != nil:
-				fmt.Fprintln(os.Stderr, "pmcp:", err)
-				return exitFailed
-			case id == "":
-				return 0
-			}
-			return holdCommand(append([]string{id}, commandOf(os.Args[2:])...), os.Stderr)
-		}
-	case len(os.Args) > 1:
+	if len(os.Args) > 1 {
 		switch args := os.Args[2:]; os.Args[1] {
 		case commandVerb:
 			life = func() int { return runCommand(args, os.Stderr) }
@@ -57,7 +41,7 @@ func init() {
 			life = func() int { return detachDaemon(args, os.Stderr) }
 		case guard.DaemonVerb:
 			life = func() int { return runDaemon(args, os.Stderr) }
-		case guard.Verb: // the server
+		case guard.Verb:
 			leaveGarbage()
 			return
 		default:
@@ -69,27 +53,6 @@ func init() {
 		os.Exit(exitFailed)
 	}
 	os.Exit(life())
-}
-
-// Forked reports whether this process is to become the server, or the second guardian of a command,
-// and was forked by the launched process. That does so before Go's runtime begins, if it can: then
-// the server starts while the guardian does, and the program is loaded once. Where it cannot, it
-// executes the program a second time: on macOS, without cgo or glibc, and if it has children.
-func Forked() bool {
-	first, second, _ := early()
-	return first != 0 && second == 0
-}
-
-// Await is guard.Await for the process for which Forked is true. It must be called once.
-func Await() (id string, err error) {
-	first, _, channel := early()
-	return guard.Await(first, channel)
-}
-
-// fork returns what this process has forked.
-func fork() guard.Fork {
-	_, second, channel := early()
-	return guard.Fork{PID: second, Channel: channel}
 }
 
 // Run runs the guardian, which starts the server and lives until no process of the session is
@@ -109,7 +72,7 @@ func Run(stdin *os.File, stderr io.Writer) (exitCode int) {
 	}
 	defer func() { _ = lock.Close() }()
 	return guard.Run(guard.Config{
-		ID: id, Fork: fork(), Lock: lock,
+		ID: id, Lock: lock,
 		OnGone: func() error { return registry.Remove(dir, id) },
 		Logf:   logTo(stderr),
 	})

@@ -9,24 +9,15 @@ package guardian
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/sysinfo.h>
-#include <sys/wait.h>
 #include <unistd.h>
-
-static pid_t first;      // the process that forked; 0 if none has
-static pid_t second;     // the process that the fork made; 0 in that process
-static int channel = -1; // this process's end of a socket pair between the two
 
 static struct rlimit files; // the limit of open files with which this process began: Go raises it
 
 // take_limits takes over the limits of the caller of the daemon: see Limits. What the kernel
 // refuses, a hard limit or a priority above that of the daemon, stays.
-__attribute__((constructor(101))) static void take_limits(void) {
+static void take_limits(void) {
 	const char *text = getenv("PMCP_HOSTED"); // of package server/host
 	int nice, n;
 	unsigned resource;
@@ -45,14 +36,6 @@ __attribute__((constructor(101))) static void take_limits(void) {
 }
 
 static unsigned long long soft_files(void) { return files.rlim_cur; }
-
-#ifdef __GLIBC__ // others do not pass the arguments
-// is_guardian reports whether the arguments are those of a guardian that a client launches. Only main
-// imports this package, but the binary of its test is no guardian.
-static int is_guardian(int argc, char **argv) {
-	size_t n = argc > 0 ? strlen(argv[0]) : 0;
-	return n > 0 && (n < 5 || strcmp(argv[0] + n - 5, ".test")) && (argc == 1 || !strcmp(argv[1], "guard"));
-}
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
@@ -79,14 +62,14 @@ static int room(int most) {
 	return failed && failed != EAGAIN ? most : n; // what else may fail is not the limit
 }
 
-// How many processes and threads pmcp needs beside the one with which it begins. Measured with 1 to 16
-// cores: guardian and server need 21 to 30 until a process has been started, a command such as pmcp ps 8 to 11.
-enum { session_needs = 31, command_needs = 12 };
+// How many threads a server needs beside the one with which it begins, until a process has been started.
+// Guardians and commands such as pmcp ps need fewer.
+enum { needs = 22 };
 
 // require_room ends the process with a sentence if the user may not have the processes and threads that
 // pmcp needs: Go's runtime, which begins later, can then only abort, with the stacks of all goroutines. The limit
 // is far away, and nothing is created, if all tasks of the machine do not reach it.
-static void require_room(int needs) {
+static void require_room(void) {
 	struct rlimit limit;
 	struct sysinfo machine;
 	if (getrlimit(RLIMIT_NPROC, &limit) || limit.rlim_cur == RLIM_INFINITY || sysinfo(&machine) ||
@@ -100,41 +83,10 @@ static void require_room(int needs) {
 	_exit(1);
 }
 
-__attribute__((constructor)) static void fork_early(int argc, char **argv) {
-	siginfo_t info;
-	require_room(is_guardian(argc, argv) ? session_needs : command_needs);
-	if (!is_guardian(argc, argv) || !waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT))
-		return; // or there are children: see inheritedChildren
-	int ends[2];
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return;
-	// Without a stdin, stdout or stderr, an end has its number, which Go gives to /dev/null.
-	int taken = ends[0] < 3 || ends[1] < 3;
-	prctl(PR_SET_CHILD_SUBREAPER, 1); // before Linux 4.11 it holds only for children that are forked later
-	pid_t self = getpid(), child = taken ? -1 : fork();
-	if (child < 0) {
-		close(ends[0]);
-		close(ends[1]);
-		return;
-	}
-	first = self;
-	second = child;
-	channel = ends[!child];
-	close(ends[!!child]);
-	if (!child) {
-		setsid();
-#ifdef SYS_close_range // what the client has leaked; see Seal for older systems
-		if (channel > 3)
-			syscall(SYS_close_range, 3, channel - 1, 0);
-		syscall(SYS_close_range, channel + 1, ~0U, 0);
-#endif
-	}
+__attribute__((constructor)) static void before_go(void) {
+	take_limits();
+	require_room();
 }
-#endif
-
-static int first_pid(void) { return first; }
-static int second_pid(void) { return second; }
-static int channel_fd(void) { return channel; }
 */
 import "C"
 
@@ -168,10 +120,4 @@ func Limits() string {
 		fmt.Fprintf(&t, " %d:%d:%d", resource, l.Cur, l.Max)
 	}
 	return t.String()
-}
-
-// early returns the pids of the process that forked and of the process that the fork made, as that
-// process sees itself: 0. channel is a socket between the two. All but channel are 0 if none has forked.
-func early() (first, second, channel int) {
-	return int(C.first_pid()), int(C.second_pid()), int(C.channel_fd())
 }
