@@ -174,10 +174,6 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	log := slog.New(slog.NewTextHandler(own, &slog.HandlerOptions{Level: c.Level()}))
 	signals := guard.ReceiveDaemonSignals()
 	defer signals.Stop()
-	ending, end := context.WithCancel(ctx)
-	var collecting sync.WaitGroup
-	collecting.Go(func() { guardian.LimitGarbage(ending) })
-	defer func() { end(); collecting.Wait() }()
 	record := registry.Describe(life.Guardian())
 	record.Version, record.Database = version, c.DatabasePath
 	sweep := func(pausing context.Context) { registry.SweepDying(ctx, pausing, c.RegistryDir, log) }
@@ -284,7 +280,6 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 	sweeping, s.endSweep = context.WithCancel(ctx)
 	pausing, s.endPause = context.WithCancel(sweeping)
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
-	s.sweep.Go(func() { guardian.LimitGarbage(pausing) })
 	if s.record != nil {
 		var more []func()
 		if s.socket != nil {

@@ -23,7 +23,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -111,7 +110,6 @@ type Server struct {
 	limits  rateLimits
 	cpu     cpuMeter
 	storage pulse         // polls the state of the store
-	calls   pulse         // returns memory to the system after calls
 	shown   project.Shown // how far output was shown on this connection
 	relay   mcpRelay
 	silence time.Duration // silenceTimeout; tests shorten it
@@ -133,7 +131,7 @@ func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod), calls: newPulse(restPeriod), silence: silenceTimeout}
+	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod), silence: silenceTimeout}
 	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog, Keep: o.Keep})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
@@ -240,7 +238,6 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	notifiers.Go(func() { s.watchStorage(notifying) })
 	notifiers.Go(func() { s.own.SpareNames(notifying) })
 	notifiers.Go(func() { s.cpu.run(notifying) })
-	notifiers.Go(func() { s.calls.runAfter(notifying, debug.FreeOSMemory) })
 	if s.o.Socket != nil {
 		s.answering.Go(func() { s.o.Socket.Serve(notifying, s.answerServer) })
 	}
@@ -322,32 +319,6 @@ func (p pulse) run(ctx context.Context, beat func() (goOn bool)) {
 		}
 	}
 }
-
-// runAfter calls beat once for the pokes of a period, at its end. A period begins with a poke.
-// runAfter returns when ctx ends.
-func (p pulse) runAfter(ctx context.Context, beat func()) {
-	for {
-		select {
-		case <-p.poked:
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-time.After(p.period):
-		case <-ctx.Done():
-			return
-		}
-		select {
-		case <-p.poked:
-		default:
-		}
-		beat()
-	}
-}
-
-// restPeriod is how long after a call its garbage is collected and returned to the system, which
-// takes 3 ms.
-const restPeriod = 5 * time.Second
 
 // logEvent queues an event to be sent as a log message.
 func (s *Server) logEvent(e event) {

@@ -83,32 +83,3 @@ func TestPulseStopsWithoutPokes(t *testing.T) {
 		running.Wait()
 	})
 }
-
-// TestPulseRunsAfterPokes checks that runAfter beats once for the pokes of a period, at its end,
-// and never without a poke.
-func TestPulseRunsAfterPokes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newPulse(time.Second)
-		ctx, stop := context.WithCancel(t.Context())
-		var beats atomic.Int64
-		var running sync.WaitGroup
-		running.Go(func() { p.runAfter(ctx, func() { beats.Add(1) }) })
-		check := func(d time.Duration, want int64) {
-			t.Helper()
-			time.Sleep(d)
-			synctest.Wait()
-			if got := beats.Swap(0); got != want {
-				t.Errorf("got %d beats in %v, want %d", got, d, want)
-			}
-		}
-		check(time.Hour, 0)
-		for range 3 {
-			p.poke()
-			check(300*time.Millisecond, 0)
-		}
-		check(100*time.Millisecond, 1)
-		check(time.Hour, 0)
-		stop()
-		running.Wait()
-	})
-}

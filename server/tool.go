@@ -258,7 +258,6 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		start, raw := time.Now(), req.Params.RawArguments // as they were sent, big integers included
 		s.storage.poke()
 		s.cpu.poke()
-		s.calls.poke()
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
 		structured, err := s.wantsStructured(req.Params.Meta)

@@ -13,9 +13,6 @@ func sealAtOnce() error { return unix.ENOSYS }
 // has no subreapers: there it does nothing and returns nil.
 func Subreaper() error { return nil }
 
-// releaseProgram does nothing on macOS.
-func releaseProgram() {}
-
 // canAdopt reports whether this process is a subreaper.
 func canAdopt() bool { return false }
 

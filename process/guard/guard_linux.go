@@ -3,8 +3,6 @@ package guard
 import (
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,52 +19,6 @@ func Subreaper() error {
 		return fmt.Errorf("cannot adopt orphans: %w", err)
 	}
 	return nil
-}
-
-// releaseProgram unmaps the pages of the program's code and constants that the start has touched, most
-// of them for packages that a guardian does not use. The kernel maps again what is used. It spares
-// mappings of which a page was written, and a program that is not on a local disk: such a disk may be
-// gone when the guardian cleans up.
-func releaseProgram() {
-	program, err := os.Readlink("/proc/self/exe")
-	if err != nil || !isOnLocalDisk("/proc/self/exe") {
-		return
-	}
-	smaps, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		return
-	}
-	var start, end uintptr // of the current mapping; 0 if it is not to be released
-	for line := range strings.Lines(string(smaps)) {
-		fields := strings.Fields(line)
-		switch {
-		case len(fields) >= 6 && strings.Contains(fields[0], "-"):
-			start, end = 0, 0
-			if readOnly := fields[1] == "r-xp" || fields[1] == "r--p"; readOnly && strings.Join(fields[5:], " ") == program {
-				if _, err := fmt.Sscanf(fields[0], "%x-%x", &start, &end); err != nil {
-					start = 0
-				}
-			}
-		case slices.Contains([]string{"Anonymous:", "Swap:"}, fields[0]) && fields[1] != "0":
-			start = 0
-		case fields[0] == "VmFlags:" && start != 0: // the last line of a mapping
-			_, _, _ = unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED)
-		}
-	}
-}
-
-// isOnLocalDisk reports whether a file is on a file system that does not depend on another process or
-// machine.
-func isOnLocalDisk(path string) bool {
-	var fs unix.Statfs_t
-	if unix.Statfs(path, &fs) != nil {
-		return false
-	}
-	switch int64(fs.Type) & 0xffffffff {
-	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC, unix.TMPFS_MAGIC:
-		return true
-	}
-	return false
 }
 
 // canAdopt reports whether this process is a subreaper.

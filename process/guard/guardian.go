@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"syscall"
 	"time"
 
@@ -129,28 +128,12 @@ func (g *guardian) live(start func() error) (exitCode int) {
 	return exitCode
 }
 
-// prepareRuntime limits the runtime to one processor with one worker of the garbage collector,
-// creates all threads that the guardian will need, so that the guardian keeps working where no more
-// threads can be created, and lets garbage grow up to a limit.
+// prepareRuntime limits the runtime to one processor and creates all threads that the guardian will
+// need, so that the guardian keeps working where no more threads can be created.
 func prepareRuntime() {
-	const (
-		threads = 5        // running, waiting for signals, writing a report, in wait4, and one to spare
-		most    = 64 << 20 // bytes: some thousand passes over a big process table
-	)
+	const threads = 5 // running, waiting for signals, writing a report, in wait4, and one to spare
 	runtime.GOMAXPROCS(1)
 	MakeThreads(threads)
-	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(most)
-}
-
-// settleAfter is how long the start may leave memory that a guardian does not need. To release it
-// takes 2 ms of processor time, which a start and a command of a moment do without.
-const settleAfter = time.Second
-
-// settle releases what only the start has needed.
-func settle() {
-	debug.FreeOSMemory() // collects first
-	releaseProgram()
 }
 
 // listen starts to collect signals, before there is a server to forward them to. Signals that
@@ -243,8 +226,6 @@ func (g *guardian) releaseStdio() {
 // to exit with.
 func (g *guardian) supervise() (exitCode int) {
 	var overdue <-chan time.Time
-	settling := time.NewTimer(settleAfter)
-	defer settling.Stop()
 	end := func(sig syscall.Signal) {
 		g.forward(sig)
 		if overdue == nil {
@@ -257,8 +238,6 @@ func (g *guardian) supervise() (exitCode int) {
 		}
 		select {
 		case <-g.children:
-		case <-settling.C:
-			settle()
 		case <-g.above:
 			g.above = nil // it stays closed
 			g.reportChange()

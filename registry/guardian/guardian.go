@@ -41,9 +41,6 @@ func init() {
 			life = func() int { return detachDaemon(args, os.Stderr) }
 		case guard.DaemonVerb:
 			life = func() int { return runDaemon(args, os.Stderr) }
-		case guard.Verb:
-			leaveGarbage()
-			return
 		default:
 			return
 		}

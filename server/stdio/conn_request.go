@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -108,18 +107,8 @@ func (c *Conn) admitOrWait(r *request) *jsonrpc.Error {
 	}
 }
 
-// growStack makes room on the stack for a call, while there is next to nothing on it. Otherwise the runtime grows it
-// four times during the call, and copies and adjusts what is on it each time.
-//
-//go:noinline
-func growStack() {
-	var room [24 << 10]byte
-	runtime.KeepAlive(&room)
-}
-
 // run handles one request to its end.
 func (c *Conn) run(r *request) {
-	growStack()
 	defer c.requests.remove(r)
 	defer r.cancel(nil)
 	if !r.waiting {
