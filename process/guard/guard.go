@@ -65,9 +65,6 @@ type Config struct {
 	// is ignored, and the end of the parent is not reported. Nil for a session that a
 	// client has launched.
 	Daemon *os.File
-	// OnStart is called once, when what is guarded has been started: it writes what a clean-up can
-	// do without, and the start need not wait for. Its error is reported. It may be nil.
-	OnStart func() error
 	// OnGone is called once, when no process of the session is left; it removes the
 	// record. OnGone is not called if a process could not be killed, so that the record
 	// keeps naming that process. It may be nil.

@@ -115,11 +115,6 @@ func (g *guardian) live(start func() error) (exitCode int) {
 	defer func() { _ = g.lifeline.Close() }()
 	defer g.leaving.close()
 	g.releaseStdio()
-	if g.OnStart != nil {
-		if err := g.OnStart(); err != nil {
-			g.report.logf("%v", err)
-		}
-	}
 	prepareRuntime()
 	exitCode = g.supervise()
 	if g.clean() {

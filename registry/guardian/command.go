@@ -89,41 +89,32 @@ func holdCommand(args []string, stderr io.Writer) (exitCode int) {
 		}
 		return exitNotExecutable
 	}
-	dir, lock := registry.Dir(os.Getenv), life.Lock() // nil: runCommand has said why
-	if lock != nil {
-		if err := registry.Publish(lock, dir, id); err != nil {
-			fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)
-			lock = nil
-		}
+	dir := registry.Dir(os.Getenv)
+	record, err := register(dir, id, life, argv)
+	if err != nil {
+		fmt.Fprintf(stderr, "pmcp: guarding without a record: %v\n", err)
 	}
-	var record *registry.Registration
 	return guard.Hold(guard.Config{
 		ID: id, Grace: leftGrace, Logf: logTo(stderr),
-		OnStart: func() (err error) {
-			if lock != nil {
-				if record, err = register(dir, id, life.Guardian(), argv); err != nil {
-					err = fmt.Errorf("guarding without a record: %w", err)
-				}
-			}
-			return err
-		},
 		OnGone: func() error {
-			switch {
-			case record != nil:
+			if record != nil {
 				return record.Close()
-			case lock != nil: // the command or its record could not be
-				return registry.Remove(dir, id)
 			}
-			return nil
+			return registry.Remove(dir, id) // the lock may have its name
 		},
 	}, life, path, argv)
 }
 
-// register writes the record of a command, which only tells the doctor what is guarded. If both
-// guardians are killed, what the command leaves is found by its mark and the lock, which has its
-// name before the command starts.
-func register(dir, id string, guardian int, argv []string) (*registry.Registration, error) {
-	r := registry.Describe(guardian)
+// register publishes the lock and the record of a command. It returns nil if there is no lock:
+// runCommand has reported why.
+func register(dir, id string, life *guard.Lifeline, argv []string) (*registry.Registration, error) {
+	if life.Lock() == nil {
+		return nil, nil
+	}
+	if err := registry.Publish(life.Lock(), dir, id); err != nil {
+		return nil, err
+	}
+	r := registry.Describe(life.Guardian())
 	r.Guards = argv
 	return registry.Register(dir, id, r)
 }
