@@ -112,7 +112,7 @@ type session struct {
 	server   *server.Server
 	sweep    sync.WaitGroup
 	endSweep context.CancelFunc
-	endPause context.CancelFunc // ends the pause between two sweeps, and the checks of the record
+	endPause context.CancelFunc // ends the pause between two sweeps
 	hosted   *host.Hosted       // nil unless the daemon has started this session
 	adopts   error              // why orphans are not re-parented to us; nil if they are, and on macOS
 }
@@ -280,13 +280,6 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 	sweeping, s.endSweep = context.WithCancel(ctx)
 	pausing, s.endPause = context.WithCancel(sweeping)
 	s.sweep.Go(func() { registry.SweepDying(sweeping, pausing, s.c.RegistryDir, s.log) })
-	if s.record != nil {
-		var more []func()
-		if s.socket != nil {
-			more = append(more, s.socket.Restore)
-		}
-		s.sweep.Go(func() { s.record.Keep(pausing, 10*time.Second, s.log, more...) })
-	}
 	return nil
 }
 

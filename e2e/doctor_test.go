@@ -121,13 +121,8 @@ func (a *arena) doctorSeesTheClockSetBack(t *testing.T) {
 		record["started_at"] = time.Now().Add(2 * time.Hour)
 		changed, err := json.Marshal(record)
 		check(t, err)
-		var text string
-		var code int
-		if !poll(answersWithin, func() bool { // the server may restore its record before the doctor reads it
-			check(t, os.WriteFile(path, changed, 0o600))
-			text, code, err = a.doctor()
-			return err == nil && code == 1 && strings.Contains(text, "check clock: PROBLEM")
-		}) {
+		check(t, os.WriteFile(path, changed, 0o600))
+		if text, code, err := a.doctor(); err != nil || code != 1 || !strings.Contains(text, "check clock: PROBLEM") {
 			t.Errorf("got %v, code %d, want code 1 and the clock:\n%s", err, code, text)
 		}
 		check(t, os.WriteFile(path, content, 0o600))
@@ -171,32 +166,28 @@ func (a *arena) doctorCleansUp(t *testing.T) {
 	check(t, a.aftermath())
 }
 
-// TestDeletedRecordIsRestored deletes a live server's record and checks that pmcp --doctor
-// finds the server, its lock and its processes again.
-func TestDeletedRecordIsRestored(t *testing.T) {
+// TestDeletedRecordsLeaveNothing deletes the directory of the records under a live session, ends the
+// session in each way, and checks that nothing of it is left: guardian and server need no record for that.
+func TestDeletedRecordsLeaveNothing(t *testing.T) {
 	t.Parallel()
-	a := newArena(t)
-	c := a.open(t)
-	c.ok(t, "start_process", args{"name": "web", "command": "sleep 300"})
-	before := a.records(t)
-	check(t, os.RemoveAll(a.registry))
-	var text string
-	if !poll(endsWithin, func() bool {
-		var code int
-		var err error
-		text, code, err = a.doctor()
-		return err == nil && code == 0 && strings.Contains(text, "1 live, 0 stale") && strings.Contains(text, "sleep (running)") && !strings.Contains(text, "problem=")
-	}) {
-		t.Errorf("got the report\n%s\nwant the server's record restored", text)
+	for name, end := range map[string]func(t *testing.T, c *caller, guardian, server int){
+		"stdin closed":     func(t *testing.T, c *caller, _, _ int) { c.closeInput(t) },
+		"SIGTERM":          func(t *testing.T, c *caller, _, _ int) { c.signal(t, syscall.SIGTERM) },
+		"SIGKILL server":   func(t *testing.T, _ *caller, _, server int) { check(t, syscall.Kill(server, syscall.SIGKILL)) },
+		"SIGKILL guardian": func(t *testing.T, _ *caller, guardian, _ int) { check(t, syscall.Kill(guardian, syscall.SIGKILL)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newArena(t)
+			c := a.open(t)
+			c.ok(t, "start_process", a.tree("daemons", "daemon", false))
+			guardian, server := a.pmcps(t)
+			check(t, os.RemoveAll(a.registry))
+			c.ok(t, "start_process", args{"name": "later", "command": "sleep 300"})
+			end(t, c, guardian, server)
+			c.exit(t)
+			a.awaitEmpty(t)
+		})
 	}
-	var after []string
-	if !poll(endsWithin, func() bool { after = a.records(t); return fmt.Sprint(after) == fmt.Sprint(before) }) {
-		t.Errorf("got the files %v, want %v", after, before) // the socket comes after the record
-	}
-	c.ok(t, "get_server_info", args{}).want(t, args{"health": "healthy", "total_server_processes": 1})
-	c.closeInput(t)
-	c.exit(t)
-	a.awaitEmpty(t)
 }
 
 // TestReplacedProgramIsNoticed replaces the program of a live server, as a build does, and then

@@ -151,12 +151,6 @@ func AnnounceDaemon(lock *os.File, id string) error {
 	return nil
 }
 
-// IsDaemonLock reports whether lock is still the file that others find: others may have removed
-// it.
-func IsDaemonLock(lock *os.File, dir, database string) bool {
-	return isAt(lock, daemonFile(dir, database, lockSuffix))
-}
-
 // RemoveDaemon removes the daemon's lock, which the caller must hold. It does nothing if the
 // file is not there any more.
 func RemoveDaemon(lock *os.File, dir, database string) error {

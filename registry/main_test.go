@@ -5,16 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"pmcp/process/proctab"
 	"pmcp/registry/registrytest"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = 2 * time.Minute
 
 // TestMain runs the tests or, in a child of a test, the server or process that the test asks for.
 func TestMain(m *testing.M) {

@@ -55,7 +55,6 @@ type Registration struct {
 	mu     sync.Mutex
 	record Record     // guarded by mu
 	procs  *procsFile // guarded by mu; nil once closed
-	lock   *os.File   // guarded by mu; the lock that replaced a removed lock file; nil for none
 }
 
 // errClosed is returned once the record was removed.
@@ -95,18 +94,6 @@ func (r *Registration) Update(change func(*Record)) error {
 	if r.procs == nil {
 		return errClosed
 	}
-	return r.updateLocked(change)
-}
-
-// Record returns the record as last written.
-func (r *Registration) Record() Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.record
-}
-
-// updateLocked is Update with mu held.
-func (r *Registration) updateLocked(change func(*Record)) error {
 	next := r.record
 	change(&next)
 	next.Format, next.ID = Format, r.id
@@ -120,6 +107,13 @@ func (r *Registration) updateLocked(change func(*Record)) error {
 	}
 	r.record = next
 	return f.Close()
+}
+
+// Record returns the record as last written.
+func (r *Registration) Record() Record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.record
 }
 
 // AddProcess adds processes to the session's list, so that the next sweep can stop them if
@@ -146,9 +140,6 @@ func (r *Registration) Close() error {
 		return nil
 	}
 	err := errors.Join(Remove(r.dir, r.id), r.procs.close())
-	if r.lock != nil {
-		err = errors.Join(err, r.lock.Close())
-	}
 	r.procs = nil
 	return err
 }

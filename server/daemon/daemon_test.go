@@ -181,47 +181,6 @@ func TestFailingDaemonIsNotStartedForEver(t *testing.T) {
 	}
 }
 
-// TestLockIsRestored checks that a daemon whose lock was removed takes it again, unless another daemon has
-// done so.
-func TestLockIsRestored(t *testing.T) {
-	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
-	if err := os.Chmod(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	take := func() *ownLock {
-		t.Helper()
-		file, err := registry.LockDaemon(dir, "/a.db")
-		l := &ownLock{file: file, dir: dir, database: "/a.db", id: registry.NewID(dir)}
-		if err := errors.Join(err, registry.AnnounceDaemon(file, l.id)); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.file.Close() })
-		return l
-	}
-	remove := func(l *ownLock) {
-		t.Helper()
-		if err := registry.RemoveDaemon(l.file, dir, "/a.db"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l := take()
-	l.restore(log)
-	if l.replaced {
-		t.Error("a lock that is there was replaced")
-	}
-	remove(l)
-	l.restore(log)
-	if id, lives := registry.Daemon(dir, "/a.db"); id != l.id || !lives || !l.replaced || l.lost.Load() {
-		t.Errorf("Daemon = %q, %v after restore; want %q", id, lives, l.id)
-	}
-	remove(l)
-	other := take()
-	l.restore(log)
-	if id, _ := registry.Daemon(dir, "/a.db"); id != other.id || !l.lost.Load() {
-		t.Errorf("Daemon = %q, lost %v; want the other's %q", id, l.lost.Load(), other.id)
-	}
-}
-
 // TestDialPrefersRecord checks that a daemon that has a record is reached whatever PM_DAEMON_SOCKET_PATH is.
 func TestDialPrefersRecord(t *testing.T) {
 	s := newStandIn(t)

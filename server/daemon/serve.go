@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"pmcp/process/guard"
@@ -52,18 +51,18 @@ type Daemon struct {
 	Idle time.Duration
 }
 
-// keepPeriod is how often a daemon checks that its record and its socket are still there.
-const keepPeriod = 10 * time.Second
+// refreshPeriod is how often a daemon checks its log, and what it dies with.
+const refreshPeriod = 10 * time.Second
 
 // Serve takes connections until the daemon has been idle for long enough, a signal asks for
 // the end, the guardian is dead or ctx ends. Then it ends the host and removes the record. An
 // error means that the daemon could not begin, or that something of it is left.
 func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
-	own, lock := &ownLock{file: guard.DaemonLock(), dir: d.Dir, database: d.Record.Database, id: d.ID}, d.Life.Lock()
-	if own.file == nil || lock == nil {
+	own, lock := guard.DaemonLock(), d.Life.Lock()
+	if own == nil || lock == nil {
 		return errors.New("a daemon is started by pmcp itself")
 	}
-	defer func() { _ = own.file.Close() }()
+	defer func() { _ = own.Close() }()
 	if err := registry.Publish(lock, d.Dir, d.ID); err != nil {
 		return err
 	}
@@ -74,15 +73,15 @@ func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
 	d.Record.Transport, d.Record.Socket, d.Record.DiesWith = registry.TransportDaemon, listeners[len(listeners)-1].Path(), diesWith(d.Record)
 	record, err := registry.Register(d.Dir, d.ID, d.Record)
 	if err == nil {
-		err = registry.AnnounceDaemon(own.file, d.ID)
+		err = registry.AnnounceDaemon(own, d.ID)
 	}
 	if err != nil {
 		return errors.Join(err, closeAll(listeners), registry.Remove(d.Dir, d.ID))
 	}
 	d.Log.Info("the daemon serves", "version", d.Record.Version, "pid", d.Record.Server.PID, "guardian", d.Record.Guardian.PID,
 		"database", d.Record.Database, "dies_with", d.Record.DiesWith)
-	d.untilEnd(ctx, signals, listeners, record, own)
-	err = registry.AnnounceDaemon(own.file, "")
+	d.untilEnd(ctx, signals, listeners, record)
+	err = registry.AnnounceDaemon(own, "")
 	for _, l := range listeners[1:] {
 		err = errors.Join(err, l.Remove())
 	}
@@ -90,11 +89,8 @@ func (d *Daemon) Serve(ctx context.Context, signals *guard.Signals) error {
 	err = errors.Join(err, record.Close())
 	select {
 	case <-d.Life.Gone(): // the guardian cannot do it
-		own.replaced = true
+		err = errors.Join(err, registry.RemoveDaemon(own, d.Dir, d.Record.Database))
 	default:
-	}
-	if own.replaced {
-		err = errors.Join(err, registry.RemoveDaemon(own.file, d.Dir, d.Record.Database))
 	}
 	return err
 }
@@ -120,39 +116,8 @@ func closeAll(listeners []*socket.Listener) (err error) {
 	return err
 }
 
-// An ownLock is the lock of this daemon. Only lost is used by several goroutines.
-type ownLock struct {
-	file              *os.File
-	dir, database, id string
-	replaced          bool        // whether file is not the one that the guardian holds, too
-	lost              atomic.Bool // whether another daemon has taken over
-}
-
-// restore creates the lock again if others have removed it, as when the directory of the
-// records was emptied.
-func (l *ownLock) restore(log *slog.Logger) {
-	if l.lost.Load() || registry.IsDaemonLock(l.file, l.dir, l.database) {
-		return
-	}
-	file, err := registry.LockDaemon(l.dir, l.database)
-	if err == nil {
-		_ = l.file.Close() // of a file that is gone
-		l.file, l.replaced = file, true
-		err = registry.AnnounceDaemon(file, l.id)
-	}
-	switch {
-	case errors.Is(err, registry.ErrDaemonLives):
-		l.lost.Store(true)
-		log.Warn("the lock was gone, and another daemon has it now; this one ends when it keeps nothing")
-	case err != nil:
-		log.Warn("the lock is gone and cannot be restored; trying again", "error", err)
-	default:
-		log.Warn("the lock was gone and is restored")
-	}
-}
-
 // untilEnd serves until there is a reason to end.
-func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners []*socket.Listener, record *registry.Registration, own *ownLock) {
+func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners []*socket.Listener, record *registry.Registration) {
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	serving, end := guard.Serving(ctx, &watchers, signals, d.Life)
@@ -169,29 +134,34 @@ func (d *Daemon) untilEnd(ctx context.Context, signals *guard.Signals, listeners
 		if limit == 0 {
 			limit = idleLimit
 		}
-		outdated := func() bool { return own.lost.Load() || d.Record.Replaced() }
-		if awaitIdle(serving, d.Host, limit, outdated) == nil {
+		if awaitIdle(serving, d.Host, limit, d.Record.Replaced) == nil {
 			end(errors.New("it has nothing to do"))
 		}
 	})
 	watchers.Go(func() { registry.SweepDying(serving, serving, d.Dir, d.Log) })
-	watchers.Go(func() {
-		record.Keep(serving, keepPeriod, d.Log, func() {
-			for _, l := range listeners {
-				l.Restore()
-			}
-			own.restore(d.Log)
-			d.File.Bound()
-			if now := diesWith(registry.Describe(d.Life.Guardian())); now != record.Record().DiesWith {
-				_ = record.Update(func(r *registry.Record) { r.DiesWith = now }) // tried again in a while
-			}
-		})
-	})
+	watchers.Go(func() { d.refresh(serving, record) })
 	for _, l := range listeners[1:] {
 		watchers.Go(func() { l.ServeConns(serving, d.Host.Handle) })
 	}
 	listeners[0].ServeConns(serving, d.Host.Handle)
 	d.Log.Info("the daemon ends", "reason", context.Cause(serving))
+}
+
+// refresh keeps the log of the daemon within its limit and the record up to date, until ctx ends.
+func (d *Daemon) refresh(ctx context.Context, record *registry.Registration) {
+	ticker := time.NewTicker(refreshPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		d.File.Bound()
+		if now := diesWith(registry.Describe(d.Life.Guardian())); now != record.Record().DiesWith {
+			_ = record.Update(func(r *registry.Record) { r.DiesWith = now }) // tried again in a while
+		}
+	}
 }
 
 // checkLimit is how long Check waits for a daemon that takes no connections.

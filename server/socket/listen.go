@@ -63,8 +63,9 @@ func (r Refusal) Error() string { return string(r) }
 
 // A Listener is the socket of this server.
 type Listener struct {
-	temp func() (string, error) // returns the path under which the socket is created
+	net  *net.UnixListener
 	path string
+	file fileID // of the socket
 	log  *slog.Logger
 
 	conns int           // how many are served at once; maxConns
@@ -73,13 +74,6 @@ type Listener struct {
 	write time.Duration // writeTime
 	pulse time.Duration // pulseTime
 	peer  func(*net.UnixConn) (pid int, err error)
-
-	failed bool // the last Restore; used only by that
-
-	mu     sync.Mutex
-	net    *net.UnixListener // guarded by mu; Restore replaces it
-	file   fileID            // guarded by mu; of the socket that net listens on
-	closed bool              // guarded by mu
 }
 
 // A fileID identifies a file while it exists.
@@ -89,29 +83,39 @@ type fileID struct{ dev, ino uint64 }
 // mode 0600. registry.Remove removes it. The directory must be safe (see
 // registry.ErrUnsafeDir).
 func Listen(dir, id string, log *slog.Logger) (*Listener, error) {
-	path, _, err := registry.SocketPaths(dir, id)
+	path, temp, err := registry.SocketPaths(dir, id)
 	if err != nil {
 		return nil, err
 	}
-	return start(path, func() (temp string, err error) {
-		_, temp, err = registry.SocketPaths(dir, id) // the directory may be another one by now
-		return temp, err
-	}, log)
+	return start(path, temp, log)
 }
 
 // ListenAt creates a socket at path, mode 0600; Remove removes it. A socket of this user on
 // which nobody listens is replaced, and nothing else.
 func ListenAt(path string, log *slog.Logger) (*Listener, error) {
-	return start(path, func() (string, error) { return path + ".tmp", checkUnused(path) }, log)
-}
-
-// start creates the socket at path.
-func start(path string, temp func() (string, error), log *slog.Logger) (*Listener, error) {
-	l := &Listener{temp: temp, path: path, log: log, conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime, peer: checkPeer}
-	if err := l.listen(); err != nil {
+	if err := checkUnused(path); err != nil {
 		return nil, err
 	}
-	return l, nil
+	return start(path, path+".tmp", log)
+}
+
+// start creates the socket at temp and moves it to path.
+func start(path, temp string, log *slog.Logger) (*Listener, error) {
+	listener, err := listenAt(temp)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+	}
+	file, err := identify(temp)
+	if err == nil {
+		err = os.Rename(temp, path)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot create the socket: %w", err), listener.Close())
+	}
+	return &Listener{
+		net: listener, path: path, file: file, log: log,
+		conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime, peer: checkPeer,
+	}, nil
 }
 
 // checkUnused returns an error if there is something at path that is no socket of this user,
@@ -131,35 +135,6 @@ func checkUnused(path string) error {
 	return errors.Join(fmt.Errorf("another process listens on %s", path), c.Close())
 }
 
-// listen creates the socket, in place of one that has been replaced.
-func (l *Listener) listen() error {
-	temp, err := l.temp()
-	if err != nil {
-		return err
-	}
-	listener, err := listenAt(temp)
-	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w", l.path, err)
-	}
-	file, err := identify(temp)
-	if err == nil {
-		err = os.Rename(temp, l.path)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil && l.closed {
-		err = errors.Join(net.ErrClosed, os.Remove(l.path))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("cannot create the socket: %w", err), listener.Close())
-	}
-	if l.net != nil {
-		_ = l.net.Close()
-	}
-	l.net, l.file = listener, file
-	return nil
-}
-
 // identify returns the identity of the file at path.
 func identify(path string) (fileID, error) {
 	var st unix.Stat_t
@@ -167,31 +142,6 @@ func identify(path string) (fileID, error) {
 		return fileID{}, &os.PathError{Op: "lstat", Path: path, Err: err}
 	}
 	return fileID{uint64(st.Dev), st.Ino}, nil //nolint:unconvert // Dev is an int32 on macOS
-}
-
-// Restore creates the socket again if it was removed or replaced. It must not be called by
-// several goroutines at once.
-func (l *Listener) Restore() {
-	if l.exists() {
-		return
-	}
-	err := l.listen()
-	switch {
-	case errors.Is(err, net.ErrClosed):
-	case err != nil && !l.failed:
-		l.log.Warn("the socket is gone and cannot be restored; trying again", "error", err)
-	case err == nil:
-		l.log.Warn("the socket was gone and is restored", "path", l.path)
-	}
-	l.failed = err != nil
-}
-
-// exists reports whether the file at the path of the socket is the socket.
-func (l *Listener) exists() bool {
-	found, err := identify(l.path)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return err == nil && found == l.file
 }
 
 // listenAt listens on a new socket, to which nobody can connect before its mode is set.
@@ -228,7 +178,7 @@ func listenAt(path string) (*net.UnixListener, error) {
 
 // Remove removes the socket, unless another has taken its place.
 func (l *Listener) Remove() error {
-	if !l.exists() {
+	if found, err := identify(l.path); err != nil || found != l.file {
 		return nil
 	}
 	return os.Remove(l.path)
@@ -238,31 +188,7 @@ func (l *Listener) Remove() error {
 func (l *Listener) Path() string { return l.path }
 
 // Close closes the listener. Serve does it at its end.
-func (l *Listener) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	return l.net.Close()
-}
-
-// accept returns the next connection, and net.ErrClosed once the listener is closed.
-func (l *Listener) accept() (*net.UnixConn, error) {
-	for {
-		l.mu.Lock()
-		listener := l.net
-		l.mu.Unlock()
-		c, err := listener.AcceptUnix()
-		if !errors.Is(err, net.ErrClosed) {
-			return c, err
-		}
-		l.mu.Lock()
-		replaced := !l.closed && l.net != listener
-		l.mu.Unlock()
-		if !replaced {
-			return nil, err
-		}
-	}
-}
+func (l *Listener) Close() error { return l.net.Close() }
 
 // Serve performs the calls of peers with handle until ctx ends. Then it closes the socket,
 // cancels the calls that are being performed and returns when they have ended. It must not
@@ -281,7 +207,7 @@ func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Conte
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	free := make(chan struct{}, l.conns)
 	for ctx.Err() == nil {
-		c, err := l.accept()
+		c, err := l.net.AcceptUnix()
 		if err != nil {
 			if errors.Is(err, net.ErrClosed) {
 				return

@@ -147,39 +147,6 @@ func TestListenReplacesADeadSocket(t *testing.T) {
 	checkServes(t, dir)
 }
 
-// TestRestoreCreatesTheSocketAgain checks that a socket that is removed or replaced is created
-// again, and served.
-func TestRestoreCreatesTheSocketAgain(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "servers")
-	must(t, os.Mkdir(dir, 0o700))
-	l := listen(t, dir, echo, nil)
-	for name, damage := range map[string]func() error{
-		"nothing":         func() error { return nil },
-		"removed":         func() error { return os.Remove(l.Path()) },
-		"a file":          func() error { return errors.Join(os.Remove(l.Path()), os.WriteFile(l.Path(), nil, 0o600)) },
-		"directory gone":  func() error { return os.RemoveAll(dir) },
-		"removed at last": func() error { return os.Remove(l.Path()) },
-	} {
-		before := l.identity()
-		must(t, damage())
-		if name == "directory gone" {
-			must(t, os.Mkdir(dir, 0o700)) // as the record's Keep does
-		}
-		l.Restore()
-		if restored := l.identity() != before; restored != (name != "nothing") {
-			t.Errorf("%s: got it restored: %v", name, restored)
-		}
-		checkServes(t, dir)
-	}
-}
-
-// identity returns the identity of the socket that l listens on.
-func (l *Listener) identity() fileID {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.file
-}
-
 func TestLongPathIsServed(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the path of a socket is bounded here")
