@@ -11,8 +11,12 @@ import (
 
 // defaults are the variables of every child that neither pmcp's environment nor its own sets.
 // They turn off colour and the buffering of output. AI_AGENT says that an agent reads the output:
-// dev servers then forward the browser's console, for example.
-var defaults = map[string]string{"NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "AI_AGENT": "pmcp"}
+// dev servers then forward the browser's console, for example. Astro, which would start a server in
+// the background for an agent, stays in the foreground if its two variables have any value.
+var defaults = map[string]string{
+	"NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "AI_AGENT": "pmcp",
+	"ASTRO_DEV_BACKGROUND": "0", "ASTRO_PREVIEW_BACKGROUND": "0",
+}
 
 // HasDefault reports whether Environ gives the variable key to a child that does not set it.
 func HasDefault(key string) bool { return defaults[key] != "" }
