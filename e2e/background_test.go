@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"pmcp/process/proctest"
@@ -28,78 +25,6 @@ func daemonized(t *testing.T, name string, port int, more args) args {
 	return a
 }
 
-// awaitBackground waits until a run is ready and goes on in the background, and returns the pid of
-// its daemon, which must be the only process of its tree.
-func (c *caller) awaitBackground(t *testing.T, name string, run int) int {
-	t.Helper()
-	var r result
-	if !poll(answersWithin, func() bool {
-		r = c.info(t, name)
-		return r.num("run") == run && r.Data["ready"] == true && r.Data["background"] == true
-	}) {
-		t.Fatalf("got %s, want run %d ready in the background", r.Text, run)
-	}
-	if tree := c.treePIDs(t, name); len(tree) != 1 || tree[0] != r.num("pid") {
-		t.Errorf("got the tree %v, want the daemon %d alone", tree, r.num("pid"))
-	}
-	return r.num("pid")
-}
-
-// TestDaemonIsItsRun checks that a service that puts itself into the background is ready in one call,
-// and that its log, its restarts, its end and its stop are those of its tree.
-func TestDaemonIsItsRun(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.open(t)
-	port := proctest.FreePort(t)
-	url := fmt.Sprintf("http://127.0.0.1:%d/hello", port)
-	c.ok(t, "start_process", daemonized(t, "web", port, args{"ready": args{"http": "/"}, "restart": "on-failure", "timeout_ms": longWait})).
-		want(t, args{"state": "running", "ready": true, "ports": []int{port}})
-	// The first process may still live when the tree is ready.
-	first := c.awaitBackground(t, "web", 1)
-	fetch(t, url)
-	c.ok(t, "wait_for_process", args{"process": "web", "until": "log", "pattern": "GET /hello", "timeout_ms": longWait}).says(t, "GET /hello") // a line of the log file
-	c.ok(t, "start_process", args{"name": "web"}).want(t, args{"already_running": true, "background": true})
-
-	c.ok(t, "restart_process", args{"process": "web", "timeout_ms": longWait}).want(t, args{"ready": true, "ports": []int{port}})
-	second := c.awaitBackground(t, "web", 2)
-	check(t, syscall.Kill(second, syscall.SIGKILL))
-	third := c.awaitBackground(t, "web", 3) // the policy starts it again
-	c.info(t, "web").want(t, args{"restarts": 1}).says(t, "2: crashed, SIGKILL, ended by outside")
-	c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped", "ended_by": "user"})
-	if first == second || second == third {
-		t.Errorf("got the daemons %d, %d and %d, want others after a restart", first, second, third)
-	}
-	w.leavesNothing(t)
-}
-
-// TestSlowDaemonIsAwaited checks that a service whose daemon listens long after the first process has
-// ended is not restarted, whatever asked for the service.
-func TestSlowDaemonIsAwaited(t *testing.T) {
-	t.Parallel()
-	for name, more := range map[string]args{
-		"ready": {"ready": args{"http": "/"}, "timeout_ms": longWait}, "ports": {"ports": args{"PORT": 0}}, "health": {"health": args{"http": "/health"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := begin(t)
-			start := daemonized(t, "web", proctest.FreePort(t), more).with("restart", "always")
-			start["args"].([]string)[1] = `(setsid sh -c 'sleep 3; exec "$0" "$@"' "$0" "$@" </dev/null >log 2>&1 &); exit 0`
-			r := c.ok(t, "start_process", start)
-			if name == "ready" {
-				r.want(t, args{"state": "running", "ready": true})
-			}
-			if !poll(answersWithin, func() bool {
-				r = c.info(t, "web")
-				return r.num("run") > 1 || r.Data["background"] == true
-			}) || r.num("run") != 1 || r.Data["restarts"] != nil {
-				t.Errorf("got %s, want run 1 in the background, never restarted", r.Text)
-			}
-			c.ok(t, "stop_process", args{"process": "web"}).want(t, args{"state": "stopped"})
-		})
-	}
-}
-
 // leavesNothing checks that no process is left but the server and its guardian.
 func (w *world) leavesNothing(t *testing.T) {
 	t.Helper()
@@ -108,9 +33,10 @@ func (w *world) leavesNothing(t *testing.T) {
 	}
 }
 
-// TestBackgroundIsForServices checks which runs end with their first process, although what it
-// leaves listens on a port.
-func TestBackgroundIsForServices(t *testing.T) {
+// TestDaemonizedProgramHasExited checks that a program that puts itself into the background has exited,
+// whatever its start waits for: the lists show what it left and on which port that listens, and a stop
+// ends it.
+func TestDaemonizedProgramHasExited(t *testing.T) {
 	t.Parallel()
 	ready := args{"port": 0}
 	for name, row := range map[string]struct {
@@ -119,82 +45,37 @@ func TestBackgroundIsForServices(t *testing.T) {
 	}{
 		"nothing asked for": {args{}, "exited"},
 		"a build":           {args{"wait": "exit"}, "exited"},
-		"awaited":           {args{"wait": "exit", "ready": ready}, "exited"},
-		"failed":            {args{"ready": ready, "restart": "never", "env": args{"OUT": "log", "CODE": 3}}, "crashed"},
+		"awaited":           {args{"ready": ready}, "exited"},
+		"failed":            {args{"ready": ready, "env": args{"OUT": "log", "CODE": 3}}, "crashed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c := begin(t)
-			c.do(t, "start_process", daemonized(t, "job", proctest.FreePort(t), row.more))
+			w := newWorld(t)
+			c := w.open(t)
+			port := proctest.FreePort(t)
+			c.do(t, "start_process", daemonized(t, "job", port, row.more))
 			c.ok(t, "wait_for_process", args{"process": "job", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": row.state})
 			left := c.treePIDs(t, "job")
 			if len(left) != 1 {
-				t.Errorf("got the tree %v, want the daemon as a survivor", left)
+				t.Fatalf("got the tree %v, want the daemon as a survivor", left)
 			}
-			c.info(t, "job").says(t, "still running in its tree", fmt.Sprint(left[0]))
+			what := fmt.Sprintf("still running in its tree: pid %d ", left[0])
+			c.info(t, "job").says(t, what)
+			var list string
+			if !poll(answersWithin, func() bool { // a list shows the ports of the last sample
+				list = c.ok(t, "list_processes", nil).Text
+				return strings.Contains(list, what) && strings.Contains(list, fmt.Sprintf("ports %d", port))
+			}) {
+				t.Errorf("got %s, want pid %d and port %d", list, left[0], port)
+			}
 			c.ok(t, "stop_process", args{"process": "job"}).says(t, "stopped what it left")
+			w.leavesNothing(t)
 		})
 	}
 }
 
-// TestBackgroundByArgument checks that a daemon of which nothing else is asked is a service by an
-// argument, which belongs to its definition, and what the argument does not go with.
-func TestBackgroundByArgument(t *testing.T) {
-	t.Parallel()
-	c := begin(t)
-	c.ok(t, "start_process", daemonized(t, "db", proctest.FreePort(t), args{"background": true, "timeout_ms": longWait})).want(t, args{"state": "running", "ready": true})
-	c.awaitBackground(t, "db", 1)
-	c.ok(t, "stop_process", args{"process": "db"}).want(t, args{"state": "stopped"})
-	c.ok(t, "start_process", args{"name": "db", "wait": "started"})
-	c.awaitBackground(t, "db", 2)
-	c.refused(t, "restart_process", args{"process": "db", "stdio": "mcp"}, "background", "mcp")
-	c.ok(t, "restart_process", args{"process": "db", "background": nil, "ready": nil})
-	c.ok(t, "wait_for_process", args{"process": "db", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "exited"})
-	c.refused(t, "start_process", daemonized(t, "bad", 1, args{"background": true, "wait": "exit"}), "background", "wait: exit")
-	c.refused(t, "start_process", daemonized(t, "bad", 1, args{"background": true, "stdio": "mcp"}), "background", "mcp")
-}
-
-// TestBackgroundRunIsCheckedAndLimited checks that health and limits are those of a tree whose first
-// process has ended.
-func TestBackgroundRunIsCheckedAndLimited(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.open(t)
-	c.ok(t, "start_process", daemonized(t, "web", proctest.FreePort(t), args{"ready": args{"port": 0}, "health": args{"http": "/health"}}))
-	c.awaitBackground(t, "web", 1)
-	c.ok(t, "check_process_health", args{"process": "web"}).want(t, args{"health": "healthy"}).says(t, "status 200")
-	c.ok(t, "start_process", args{"name": "web", "limits": args{"memory_mb": 1, "action": "stop"}})
-	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "stopped", "ended_by": "limit"})
-	w.leavesNothing(t)
-}
-
-// TestBackgroundCrashBehindWrapper checks that a run in the background ends as the process does that is
-// left to pmcp, if that has reaped the one that listens.
-func TestBackgroundCrashBehindWrapper(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c := w.open(t)
-	wrapped := daemonized(t, "web", proctest.FreePort(t), args{"background": true, "timeout_ms": longWait})
-	arguments := wrapped["args"].([]string)
-	wrapped["args"] = slices.Concat([]string{"-c", daemonScript, "sh", "-c", `"$@"; until [ -e gone ]; do sleep 0.05; done; exit 3`, "sh", self(t)}, arguments[3:])
-	c.ok(t, "start_process", wrapped).want(t, args{"state": "running", "ready": true})
-	var r result
-	if !poll(answersWithin, func() bool { r = c.info(t, "web"); return r.Data["background"] == true }) {
-		t.Fatalf("got %s, want it in the background", r.Text)
-	}
-	daemon := r.num("pid")
-	check(t, syscall.Kill(daemon, syscall.SIGKILL))
-	if !poll(answersWithin, func() bool { r = c.info(t, "web"); return r.num("pid") != daemon }) {
-		t.Errorf("got %s, want the pid of another process once that one is dead", r.Text)
-	}
-	r.want(t, args{"state": "running", "background": true})
-	check(t, os.WriteFile(filepath.Join(w.project, "gone"), nil, 0o600))
-	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit", "timeout_ms": longWait}).want(t, args{"state": "crashed", "exit_code": 3})
-	w.leavesNothing(t)
-}
-
 // TestDependencyByExitEndsWithItsFirstProcess checks that a member on whose exit another one depends
-// never goes on in the background.
+// has exited with its first process, although that leaves a daemon.
 func TestDependencyByExitEndsWithItsFirstProcess(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
@@ -238,7 +119,8 @@ func (c *caller) startDevServer(t *testing.T, tool string, arguments args) resul
 
 // TestDevServersThatSeeAnAgent starts a dev server in an environment that tells it of an agent: one call
 // returns the address at which its own tree serves the page, its log and its errors are read, and a
-// restart and a stop leave no process. Astro then starts its server in the background and exits.
+// restart and a stop leave no process. Without its variable, Astro would start its server in the
+// background and exit.
 func TestDevServersThatSeeAnAgent(t *testing.T) {
 	proctest.Long(t, "npm")
 	t.Parallel()
@@ -246,7 +128,7 @@ func TestDevServersThatSeeAnAgent(t *testing.T) {
 	if *devServerRounds > 0 {
 		names, rounds = []string{"vite", "next", "astro"}, *devServerRounds
 	}
-	logged := map[string]string{"vite": `VITE v8.* ready in`, "next": `GET / 200`, "astro": `"message":"watching for file changes`}
+	logged := map[string]string{"vite": `VITE v8.* ready in`, "next": `GET / 200`, "astro": "watching for file changes"}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -260,9 +142,6 @@ func TestDevServersThatSeeAnAgent(t *testing.T) {
 					r.want(t, args{"state": "running", "ready": true, "run": 2*round + 1 + i})
 				}
 				page := c.info(t, "web")
-				if name == "astro" {
-					c.awaitBackground(t, "web", 2*round+2)
-				}
 				page.servesPage(t, c, "web")
 				c.awaitLine(t, "web", logged[name])
 				if name == "astro" {

@@ -466,11 +466,11 @@ func daemon(t *testing.T, a *agent) {
 	// The server begins once the script has ended: only then its port cannot count as ready.
 	a.write(t, "serve.sh", `setsid sh -c 'while kill -0 '$$'; do sleep 0.01; done; exec "$@"' sh "$@" >/dev/null 2>&1 & echo "started in the background"`)
 	start := args{"name": "serve", "command": "sh", "args": append([]string{"serve.sh", self(t)}, program("http", strconv.Itoa(port))...), "ready": args{"port": port}}
-	a.ok(t, "start_process", start).says("running", "ready", "background")
+	a.do(t, "start_process", start).says("serve ended before it was ready", `still running in its tree: pid \d+`, "stop_process stops")
 	if !poll(answersWithin, func() bool { return get(port, 1) == nil }) {
 		t.Errorf("port %d does not answer after %v, want the server there", port, answersWithin)
 	}
-	a.ok(t, "stop_process", args{"process": "serve"}).says("stopped", "nothing left")
+	a.ok(t, "stop_process", args{"process": "serve"}).says("stopped what it left")
 	if err := get(port, 1); err == nil {
 		t.Errorf("port %d answers after the stop, want it closed", port)
 	}

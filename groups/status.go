@@ -225,18 +225,6 @@ func notReady(st process.Status) string {
 	return "not ready yet: " + st.NotReady
 }
 
-// AwaitsExit reports whether a member of a group depends on the exit of process with
-// code 0. It reports false if the groups cannot be read.
-func (m *Manager) AwaitsExit(ctx context.Context, process string) bool {
-	all, err := m.load(ctx)
-	for _, d := range all {
-		if err == nil && d.awaitsExit(process) {
-			return true
-		}
-	}
-	return false
-}
-
 // awaitsExit reports whether a member of g depends on the exit of name with code 0.
 func (g Group) awaitsExit(name string) bool {
 	return slices.ContainsFunc(g.Members, func(m Member) bool {

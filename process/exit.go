@@ -30,7 +30,7 @@ const (
 
 // Exit describes how a run ended.
 type Exit struct {
-	// Code is the exit code, or -1 if a signal ended the run, or nobody knows.
+	// Code is the exit code, or -1 if a signal ended the run.
 	Code int
 	// Signal is the name of the signal that ended the run, such as "SIGKILL", or
 	// "" if it exited.

@@ -34,7 +34,6 @@ func TestMain(m *testing.M) {
 		"block":   helperBlock,
 		"tree":    helperTree,
 		"daemon":  helperDaemon,
-		"service": helperService,
 		"listen":  helperListen,
 		"manager": helperManager,
 		"ask":     helperAsk,

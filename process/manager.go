@@ -94,10 +94,9 @@ func NewManager(o Options) *Manager {
 	s := &spawner{}
 	m.deps = runDeps{
 		spawner: s, tree: newTree(s, o.Session, o.Subreaper, o.Recorder, o.Log), journal: o.Journal, oom: newOOMWatch(), log: o.Log,
-		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, handOver: defaultHandOver, mcpExit: mcpExitTimeout, logEnds: new(logEnds),
+		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, mcpExit: mcpExitTimeout,
 	}
 	m.meter = newMeter(o.OnSample)
-	m.deps.listened = m.meter.hasListened
 	m.spawn = m.startRun
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wg.Go(m.sample)

@@ -99,18 +99,7 @@ func (m *Manager) supervise(e *entry, run runner, id int64, spec Spec, before po
 		r := readiness{m: m, run: id, runner: run, spec: spec, rules: rules, baseline: before}
 		m.wg.Go(func() { m.awaitReady(ctx, e, r) })
 	}
-	for background := run.Background(); ; background = nil {
-		select {
-		case <-run.Ended():
-		case <-background:
-			m.update(e, run, func(st *Status) bool {
-				st.Background, st.PID = true, run.PID()
-				return true
-			})
-			continue
-		}
-		break
-	}
+	<-run.Ended()
 	cancel()
 	again := m.secondTry(e, run)
 	retry, delay := m.finishRun(e, run, again)
@@ -201,7 +190,7 @@ func (m *Manager) finishRun(e *entry, run runner, again *SecondRun) (retry conte
 	st := &e.status
 	exit, ended := run.Exit()
 	st.Exit, st.EndedAt, st.PID = &exit, ended, 0
-	st.Ready, st.Ports, st.Background = nil, nil, false // NotReady stays: it may explain the end
+	st.Ready, st.Ports = nil, nil // NotReady stays: it may explain the end
 	policy := st.Spec.Restart
 	if e.recycleReason != "" {
 		policy = RestartAlways

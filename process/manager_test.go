@@ -44,8 +44,6 @@ func (r *fakeRun) printedAt() time.Time {
 
 func (r *fakeRun) outputEnded() bool { return false }
 
-func (r *fakeRun) Background() <-chan struct{} { return nil }
-
 func (r *fakeRun) Exit() (Exit, time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -2,8 +2,6 @@ package process
 
 import (
 	"errors"
-	"os"
-	"time"
 
 	psprocess "github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
@@ -78,6 +76,3 @@ func (*oomWatch) advance()        {}
 func (*oomWatch) claimKill() bool { return false }
 
 const termiosRequest = unix.TIOCGETA
-
-// bornAt returns the zero time: there are no descriptors to look up on macOS.
-func bornAt(*os.File) time.Time { return time.Time{} }

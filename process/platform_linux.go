@@ -84,13 +84,3 @@ func hasChildren() bool {
 }
 
 const termiosRequest = unix.TCGETS
-
-// bornAt returns when a file was created, or the zero time if the file system does not
-// tell.
-func bornAt(f *os.File) time.Time {
-	var s unix.Statx_t
-	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_BTIME, &s); err != nil || s.Mask&unix.STATX_BTIME == 0 {
-		return time.Time{}
-	}
-	return time.Unix(s.Btime.Sec, int64(s.Btime.Nsec))
-}

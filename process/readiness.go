@@ -107,7 +107,6 @@ type readiness struct {
 	// and blocked since when all checks have; zero if the last one has not.
 	blocks  bool
 	blocked time.Time
-	left    string // what is left of the tree, once its first process has ended
 	url     string // of an MCP server, once it is known
 }
 
@@ -135,15 +134,11 @@ func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
 		r.client = newReadyClient()
 		defer r.client.CloseIdleConnections()
 	}
-	began, gone := time.Now(), false
+	began := time.Now()
 	for pause := firstReadyPause; ; pause = r.nextPause(pause, time.Since(began)) {
 		r.check(ctx)
 		if ctx.Err() != nil {
 			return
-		}
-		wasGone := gone
-		if gone = isDying(r.runner.PID()); gone && wasGone { // else its end may be about to be recorded
-			r.left = "its first process has exited, but not " + proctab.Describe(r.m.deps.tree.lastMembers(r.run))
 		}
 		if r.pendingText() == "" && !r.settle(ctx) {
 			return
@@ -182,9 +177,6 @@ func (r *readiness) publish(e *entry) (hold bool) {
 		case why == "":
 			st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
 		default:
-			if r.left != "" {
-				why = r.left + "; " + why
-			}
 			changed = changed || why != st.NotReady
 			st.NotReady = why
 			return changed
@@ -281,12 +273,8 @@ func (r *readiness) settle(ctx context.Context) bool {
 			if !isDying(r.runner.PID()) {
 				break
 			}
-			select {
-			case <-r.runner.Background():
-				return true
-			case <-ctx.Done():
-				return false
-			}
+			<-ctx.Done()
+			return false
 		}
 		timer := time.NewTimer(left)
 		select {

@@ -1,13 +1,11 @@
 package process
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"pmcp/process/command"
@@ -34,8 +32,8 @@ type Journal interface {
 	// StopBegan reports that run is about to be stopped on purpose, before the first
 	// signal.
 	StopBegan(run int64)
-	// RunEnded reports how run ended, after everything that its first process wrote
-	// was captured. A run that was stopped on purpose is
+	// RunEnded reports how the first process of run ended, after everything that it
+	// wrote was captured. A run that was stopped on purpose is
 	// reported with code 0. signal is "" if the process exited. Output of
 	// survivors may still follow. RunEnded reports whether the run crashed, as far as
 	// its output shows: see Exit.Uncaught.
@@ -53,7 +51,6 @@ type runner interface {
 	input(ctx context.Context, p []byte, eof bool) (int, error)
 	printedAt() time.Time
 	outputEnded() bool
-	Background() <-chan struct{}
 }
 
 // Run is one start-to-exit of one child. It never restarts. Its methods are
@@ -70,18 +67,16 @@ type Run struct {
 	openLine  int           // length of the unfinished input line of a terminal; owned by the holder of inputTurn
 
 	printed      atomic.Int64  // when output was last read, in ns since 1970; 0 before the first that is no announcement
-	ended        chan struct{} // closed once the run has ended, its output is handed on and exit is set
-	pipesEnded   chan struct{} // closed once every process has closed the child's streams
-	streamsEnded chan struct{} // closed once every stream has ended, those of log files included
-	background   background
+	ended        chan struct{} // closed once the leader is reaped, its output is handed on and exit is set
+	streamsEnded chan struct{} // closed once every process has closed the child's streams
 
-	mu        sync.Mutex // guards the fields below
-	over      bool       // what ends the run has happened: a stop is not the cause any more
-	reaped    bool
-	takedown  *takedown // the latest takedown
-	stoppedBy EndedBy
-	exit      Exit
-	endedAt   time.Time
+	mu           sync.Mutex // guards the fields below
+	leaderExited bool       // the leader has exited; it may still be a zombie
+	reaped       bool
+	takedown     *takedown // the latest takedown
+	stoppedBy    EndedBy
+	exit         Exit
+	endedAt      time.Time
 }
 
 // runDeps is what every Run shares with its Manager.
@@ -97,16 +92,9 @@ type runDeps struct {
 	open *sync.Map
 	// takeStdio is Options.TakeStdio.
 	takeStdio func(name string, run int64, env map[string]string, stdin io.WriteCloser, stdout io.ReadCloser)
-	// listened reports whether the tree of a run was seen to listen on a TCP port.
-	listened func(run int64) bool
-	// handOver is how long after the end of its first process the tree of a service
-	// that has listened may take to listen again.
-	handOver time.Duration
 	// mcpExit is how long an MCP server may take to exit by itself after its standard
 	// input was closed, before the first signal. It is at most a quarter of the grace.
 	mcpExit time.Duration
-	// logEnds are the log files of ended runs.
-	logEnds *logEnds
 	// useSpare allows the use of spare descriptors; true for Exec.
 	useSpare bool
 }
@@ -114,7 +102,6 @@ type runDeps struct {
 // startRun spawns exe for spec. The run's goroutines end by themselves once the
 // child and its pipes have ended; d.owner waits for these goroutines.
 func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDeps) (*Run, error) {
-	began := time.Now()
 	d.tree.expect(id)
 	c, err := d.spawner.start(spec, exe, env, proctab.NewStamp(d.tree.session, id), d.useSpare)
 	if err != nil {
@@ -123,8 +110,7 @@ func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDe
 	}
 	r := &Run{
 		id: id, spec: spec, child: c, runDeps: d,
-		ended: make(chan struct{}), pipesEnded: make(chan struct{}), streamsEnded: make(chan struct{}), inputTurn: make(chan struct{}, 1),
-		background: newBackground(began),
+		ended: make(chan struct{}), streamsEnded: make(chan struct{}), inputTurn: make(chan struct{}, 1),
 	}
 	r.tree.addLeader(c.id, id)
 	for _, out := range c.outputs {
@@ -147,13 +133,8 @@ func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDe
 	return r, nil
 }
 
-// PID returns the process id of the run's first process, or, in the background, of
-// the one that listened first.
-func (r *Run) PID() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return cmp.Or(r.background.main.PID, r.child.id.PID)
-}
+// PID returns the process id of the run's first process.
+func (r *Run) PID() int { return r.child.id.PID }
 
 // printedAt returns when output was last read, or zero if there was none. The
 // messages of an MCP server do not count, and neither does an announcement before
@@ -168,15 +149,15 @@ func (r *Run) printedAt() time.Time {
 // outputEnded reports whether every process has closed the streams of the run.
 func (r *Run) outputEnded() bool {
 	select {
-	case <-r.pipesEnded:
+	case <-r.streamsEnded:
 		return true
 	default:
 		return false
 	}
 }
 
-// Ended returns a channel that is closed when the first process has exited, or the
-// tree of a run in the background, and the Journal has received everything it wrote.
+// Ended returns a channel that is closed when the first process has exited and the
+// Journal has received everything it wrote.
 func (r *Run) Ended() <-chan struct{} { return r.ended }
 
 // Exit returns how and when the run ended. It is valid once Ended is closed.
@@ -196,22 +177,17 @@ func (r *Run) read() {
 	if r.messages != nil {
 		<-r.messages.closed
 	}
-	close(r.pipesEnded)
-	if r.spec.Service {
-		<-r.background.decided
-	}
 	r.journal.EndCapture(r.id)
 	r.open.Delete(r)
 	close(r.streamsEnded)
 }
 
-// wait blocks until the first process exits, then reaps it and completes the run. The
-// run of a service may go on in the background before.
+// wait blocks until the first process exits, then reaps it and completes the run.
 func (r *Run) wait() {
 	awaitExit(r.child.id.PID)
 	endedAt := time.Now()
 	r.mu.Lock()
-	r.over = !r.spec.Service
+	r.leaderExited = true
 	stoppedBy := r.stoppedBy
 	r.mu.Unlock()
 	// The zombie keeps its pid and group number in use: find its survivors now.
@@ -230,13 +206,6 @@ func (r *Run) wait() {
 	for _, reader := range r.readers {
 		<-reader.drained
 	}
-	if r.spec.Service && exit.Clean() && stoppedBy == "" {
-		exit, endedAt, stoppedBy = r.awaitBackground(exit, endedAt)
-	}
-	close(r.background.decided)
-	r.mu.Lock()
-	r.over = true
-	r.mu.Unlock()
 	if stoppedBy != "" { // the exit is no fault of the program
 		r.journal.RunEnded(r.id, 0, "")
 	} else {
@@ -256,11 +225,6 @@ func (r *Run) reap(stoppedBy EndedBy) Exit {
 	status := r.spawner.wait(r.child)
 	r.reaped = true
 	r.tree.markReaped(r.child.id)
-	return r.exitOf(status, stoppedBy)
-}
-
-// exitOf is the function exitOf with the knowledge of the out-of-memory killer.
-func (r *Run) exitOf(status syscall.WaitStatus, stoppedBy EndedBy) Exit {
 	exit := exitOf(status, stoppedBy)
 	if exit.By == ByOutside && exit.Signal == "SIGKILL" && r.oom.claimKill() {
 		exit.By = ByOOM

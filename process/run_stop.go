@@ -105,11 +105,8 @@ func (d *takedown) wait(ctx context.Context) error {
 func (r *Run) stop(q stopRequest) *takedown {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.over && r.stoppedBy == "" {
+	if !r.leaderExited && r.stoppedBy == "" {
 		r.stoppedBy = q.by
-	}
-	if r.takedown == nil {
-		close(r.background.stopping)
 	}
 	if d := r.takedown; d != nil {
 		if !d.finished() {
@@ -219,7 +216,7 @@ func (r *Run) awaitEmptyTree(d *takedown, signalled time.Time) {
 	case <-d.graceOver.Done():
 		return
 	}
-	since, closed := signalled, r.pipesEnded
+	since, closed := signalled, r.streamsEnded
 	for pause := time.Millisecond; r.tree.scanSince(since).mayRemain(r.id); pause = min(2*pause, 100*time.Millisecond) {
 		select {
 		case <-closed: // by the last of them, which is about to become a zombie

@@ -199,9 +199,7 @@ func (s *spawner) wait(ch *child) (status syscall.WaitStatus) {
 // orphans that this process adopted as their subreaper. While reap holds the
 // lock, no child is between fork and its entry in managed, so reap steals no
 // status from os/exec (a wait4(-1) loop stole 103 of 480).
-//
-// reap passes each status to reaped, with the lock held.
-func (s *spawner) reap(table []proctab.Proc, reaped func(proctab.Proc, syscall.WaitStatus)) {
+func (s *spawner) reap(table []proctab.Proc) {
 	self := os.Getpid()
 	for _, p := range table {
 		if !p.Zombie || p.PPID != self {
@@ -213,9 +211,7 @@ func (s *spawner) reap(table []proctab.Proc, reaped func(proctab.Proc, syscall.W
 		s.mu.Lock()
 		if _, managed := s.managed.Load(p.PID); !managed {
 			var status syscall.WaitStatus
-			if pid, _ := syscall.Wait4(p.PID, &status, syscall.WNOHANG, nil); pid == p.PID {
-				reaped(p, status)
-			}
+			_, _ = syscall.Wait4(p.PID, &status, syscall.WNOHANG, nil)
 		}
 		s.mu.Unlock()
 	}

@@ -68,10 +68,8 @@ type Spec struct {
 	// Ready defines when a run counts as ready. Nil means that readiness is not
 	// checked.
 	Ready *Ready `json:"ready,omitempty"`
-	// Service means that a service was asked for: if the first process ends with code
-	// 0 and another process of its tree listens on a TCP port then or within 2 s, the run
-	// goes on in the background and ends with its tree. A tree that has not listened yet
-	// may take any time for it, as long as a process of it lives.
+	// Service means that the caller expects the process to serve until it is stopped,
+	// so that an exit with code 0 does not complete it. The Manager takes no notice of it.
 	Service bool `json:"service,omitempty"`
 	// Stop defines how a run is stopped.
 	Stop StopSpec `json:"stop,omitzero"`
@@ -183,8 +181,6 @@ func (s Spec) checkStdio() error {
 		return fmt.Errorf("%w: ready.http: with stdio mcp-http it is the one URL or path that speaks MCP", ErrInvalid)
 	case s.Stdio == StdioMCP && (s.PTY || s.MergeOutput):
 		return fmt.Errorf("%w: stdio mcp goes with neither pty nor merge_output: stdout carries messages and nothing else", ErrInvalid)
-	case s.Stdio == StdioMCP && s.Service:
-		return fmt.Errorf("%w: stdio mcp goes without background: an MCP server ends with its connection", ErrInvalid)
 	case s.Stdio == StdioMCP && s.Ready != nil:
 		return fmt.Errorf("%w: stdio mcp goes without ready: an MCP server is ready when it has answered initialize", ErrInvalid)
 	}

@@ -19,7 +19,8 @@ type Status struct {
 	Executable string
 	// State is the entry's state.
 	State State
-	Main
+	// PID is the first process of the current run, or 0 while there is none.
+	PID int
 	// RunID is the id of the current or last run in the Journal, failed attempts
 	// included, or 0 if nothing was attempted. Run is its number, from 1.
 	RunID int64
@@ -60,16 +61,6 @@ type Status struct {
 	LimitExceeded string
 	// Survivors are the processes of an ended run that outlive its first process.
 	Survivors []proctab.Proc
-}
-
-// Main is the process that stands for the current run.
-type Main struct {
-	// PID is the first process of the run, or 0 while there is none. In the background
-	// it is one that listens.
-	PID int
-	// Background reports that the first process has ended with code 0 and the run goes
-	// on with the rest of its tree; see Spec.Service.
-	Background bool
 
 	refused bool // see GivenUp and Refuses
 }
@@ -122,9 +113,6 @@ func (m *Manager) snapshotLocked(e *entry) Status {
 	st := e.status
 	if st.RunID == 0 {
 		return st
-	}
-	if st.Background && e.run != nil {
-		st.PID = e.run.PID()
 	}
 	if !st.State.Live() {
 		st.Survivors = m.deps.tree.lastMembers(st.RunID)

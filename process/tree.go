@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"pmcp/process/proctab"
@@ -54,9 +53,6 @@ type tree struct {
 	starting map[int64]bool
 	leaders  map[proctab.ID]*leader
 	known    map[proctab.ID]int64 // process → run, zombies included; run 0 means a stray
-	// deaths are the processes whose end awaitDeath awaits, and their status once
-	// they are reaped; nil before.
-	deaths map[proctab.ID]*syscall.WaitStatus
 	// unread are the strays whose environment has not been readable yet.
 	unread map[proctab.ID]bool
 	// strangers are the processes that the last scan found not to be ours. The
@@ -225,7 +221,7 @@ func (t *tree) scanSince(since time.Time) *scan {
 	}
 	found, fresh := t.attributeLocked(table)
 	if t.subreaper {
-		t.spawner.reap(table, t.addDeathLocked) // a zombie shows its stamp until it is reaped
+		t.spawner.reap(table) // a zombie shows its stamp until it is reaped
 	}
 	found.began, found.newest = began, newest
 	t.latest.Store(found)

@@ -88,8 +88,6 @@ type series struct {
 	usage []Usage // at most seriesSize, oldest first
 	ports []int   // as of the last sample
 	live  bool    // whether the last sample found a living process
-	// listened is whether any ports were ever found.
-	listened bool
 }
 
 func newMeter(onSample func(int64, time.Time, float64, uint64, int)) *meter {
@@ -253,7 +251,6 @@ func (m *meter) store(usage map[int64]Usage, ports map[int64][]int, share map[pr
 			m.runs[run] = s
 		}
 		s.live, s.ports = true, ports[run]
-		s.listened = s.listened || len(s.ports) > 0
 		if len(s.usage) == seriesSize {
 			s.usage = slices.Delete(s.usage, 0, 1)
 		}
@@ -281,15 +278,7 @@ func (m *meter) setPorts(run int64, ports []int) {
 		s = &series{}
 		m.runs[run] = s
 	}
-	s.ports, s.listened = ports, s.listened || len(ports) > 0
-}
-
-// hasListened reports whether run was seen to listen on a port that is not a debugger's.
-func (m *meter) hasListened(run int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.runs[run]
-	return s != nil && s.listened
+	s.ports = ports
 }
 
 // setShare replaces the share of the processor in the last sample of run, if there is one.

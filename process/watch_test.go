@@ -67,7 +67,7 @@ func TestWatchStartAwaitsTheEndAfterTheOutput(t *testing.T) {
 	m.mu.Lock()
 	run := m.entries["a"].run.(*Run)
 	m.mu.Unlock()
-	<-run.pipesEnded
+	<-run.streamsEnded
 	watched := make(chan Status, 1)
 	go func() {
 		st, _ := m.WatchStart(testContext(t), "a", st.RunID)

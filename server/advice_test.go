@@ -40,6 +40,7 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 		{"wait_for_process", map[string]any{"process": "job", "until": "log", "pattern": "("}, []string{"argument pattern", "hint: a regular expression is RE2"}},
 		{"start_process", map[string]any{"name": "x", "command": "true", "cwd": "~/no/such"}, []string{"~ is not replaced"}},
 		{"start_process", map[string]any{"name": "x", "command": "true", "working_dir": "y"}, []string{"unknown argument working_dir", "cwd"}},
+		{"start_process", map[string]any{"name": "x", "command": "true", "background": true}, []string{"unknown argument background: there are "}},
 		{"start_process", map[string]any{"name": "x", "command": "true", "cwd": "no/such"}, []string{"no/such does not exist"}},
 		{"start_process", map[string]any{"name": "x", "command": "cd nowhere && make"}, []string{"cwd", "/nowhere does not exist"}},
 		{"start_process", map[string]any{"name": "x", "command": "a | b", "args": []string{"y"}}, []string{"a | b", "with args, command is the program alone"}},

@@ -42,14 +42,12 @@ type processResult struct {
 	ended time.Time // EndedAt, or zero
 }
 
-// mainResult is the process that stands for a run. Background means that the first
-// process has ended and the rest of its tree serves. Stale is a file of an MCP server that
+// mainResult is the process that stands for a run. Stale is a file of an MCP server that
 // is newer than the run; only list_processes says so.
 type mainResult struct {
-	PID        int    `json:"pid,omitempty"`
-	Background bool   `json:"background,omitempty" schema:"extra"`
-	Stale      string `json:"stale,omitempty" schema:"extra"`
-	KeptFor    string `json:"kept_for,omitempty" schema:"extra"` // how much longer; "": not beyond its session
+	PID     int    `json:"pid,omitempty"`
+	Stale   string `json:"stale,omitempty" schema:"extra"`
+	KeptFor string `json:"kept_for,omitempty" schema:"extra"` // how much longer; "": not beyond its session
 }
 
 // commandResult is what a process runs, and where.
@@ -103,7 +101,7 @@ func resultOf(run *project.Run) processResult {
 
 // mainOf returns the main process of a run.
 func mainOf(run *project.Run) mainResult {
-	r := mainResult{PID: run.PID, Background: run.Background}
+	r := mainResult{PID: run.PID}
 	if left := run.KeptFor(); left > 0 {
 		r.KeptFor = args.FormatAge(left)
 	}
@@ -175,9 +173,6 @@ func (r *processResult) line() string {
 	}
 	t.optPart(", run %d", r.Run)
 	t.optPart(", pid %d", r.PID)
-	if r.Background {
-		t.part(" (background)")
-	}
 	t.optPart(", kept for %s", r.KeptFor)
 	t.optPart(", %s", joinURLs(r.URLs))
 	t.optPart(", ports %s", prose.Ints(otherPorts(r.Ports, r.URLs)))

@@ -345,7 +345,7 @@ func textBytes(p *logstore.Page) (n int) {
 func (r *runResult) setDeath(text string) {
 	r.death = text
 	if len(r.Survivors) > 0 {
-		r.Hint = prose.Join("; ", r.Hint, "what it started is still running in the background: start it in the foreground, or with background: true, which waits until that listens; stop_process stops what is still running")
+		r.Hint = prose.Join("; ", r.Hint, "what it started is still running in the background: start it in the foreground; stop_process stops what is still running")
 	}
 }
 

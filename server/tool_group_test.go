@@ -258,6 +258,22 @@ func TestGroupInStoredDefinitionIsIgnored(t *testing.T) {
 	}
 }
 
+// TestBackgroundInStoredDefinitionIsIgnored checks that a definition that an older pmcp stored with the
+// argument background, which was removed since, can be started and changed.
+func TestBackgroundInStoredDefinitionIsIgnored(t *testing.T) {
+	s := hello(t)
+	s.store.SaveDefinition(s.manager.Project(), "db", []byte(`{"command":"sleep 100","background":true}`))
+	if data, text := s.do("start_process", map[string]any{"name": "db"}); data["state"] != "running" || data["ready"] != nil {
+		t.Errorf("start_process: got %s, want it running, with no rule of readiness", text)
+	}
+	if data, text := s.do("restart_process", map[string]any{"process": "db", "env": map[string]any{"A": "1"}}); data["state"] != "running" || data["run"] != float64(2) {
+		t.Errorf("restart_process: got %s, want run 2", text)
+	}
+	if raw, _, err := s.store.Definition(t.Context(), s.manager.Project(), "db"); err != nil || strings.Contains(string(raw), "background") || !strings.Contains(string(raw), "sleep 100") {
+		t.Errorf("got the definition %s, error %v, want the command without background", raw, err)
+	}
+}
+
 // TestRunningProcessJoinsGroupWithoutRestart checks that a running process can join
 // a group without a restart, and that the answer reports this unless the process is
 // a member already.

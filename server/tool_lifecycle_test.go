@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -99,21 +98,19 @@ func TestRefusedChangeKeepsArguments(t *testing.T) {
 	}
 }
 
-// TestDaemonIsNotReady checks that a program that puts itself into the background and does not listen
-// is awaited, and that the answer says that its first process has exited.
+// TestDaemonIsNotReady checks that a program that puts itself into the background has ended before it
+// was ready, that the answer names what it left and how to start it instead, and that a stop ends that.
 func TestDaemonIsNotReady(t *testing.T) {
 	s := hello(t)
-	data, text := s.do("start_process", map[string]any{
-		"name": "db", "command": "sh", "args": []string{"-c", "sleep 100 & echo server started"}, "ready": map[string]any{"port": 0}, "timeout_ms": 100,
-	})
-	const want = "not ready yet: its first process has exited, but not pid "
-	for deadline := time.Now().Add(time.Minute); !strings.Contains(text, want) && time.Now().Before(deadline); {
-		data, text = s.do("start_process", map[string]any{"name": "db", "timeout_ms": 500})
+	text, failed := s.startText("db", "sleep 100 & echo server started", map[string]any{"ready": map[string]any{"port": 0}})
+	for _, want := range []string{"db ended before it was ready", "exited, exit code 0", "still running in its tree: pid ", "start it in the foreground; stop_process stops"} {
+		if !failed || !strings.Contains(text, want) {
+			t.Errorf("isError %v, want an error with %q:\n%s", failed, want, text)
+		}
 	}
-	if data["state"] != "running" || data["ready"] != false || !strings.Contains(text, want) {
-		t.Errorf("got %s, want that the rest of its tree does not listen yet", text)
+	if _, text := s.do("stop_process", map[string]any{"process": "db"}); !strings.Contains(text, "stopped what it left") {
+		t.Errorf("stop_process: got %s, want that it stopped what was left", text)
 	}
-	s.do("stop_process", map[string]any{"process": "db"})
 }
 
 // TestDaemonShowsItsPorts checks that the answer about a program that has put itself

@@ -34,10 +34,8 @@ type Definition struct {
 	Limits      *limitArgs  `json:"limits,omitempty" schema:"brief"`
 	Stop        *stopArgs   `json:"stop,omitempty" schema:"brief"`
 	Streams
-	// Background asks for a service although nothing else in the definition does.
-	Background *bool        `json:"background,omitempty" schema:"brief"`
-	Group      string       `json:"group,omitempty" schema:"brief"`
-	DependsOn  []Dependency `json:"depends_on,omitempty" schema:"brief"`
+	Group     string       `json:"group,omitempty" schema:"brief"`
+	DependsOn []Dependency `json:"depends_on,omitempty" schema:"brief"`
 	// SecretEnv lists the variables whose values are never stored.
 	SecretEnv []string `json:"secret_env,omitempty" schema:"internal"`
 	// Masked lists the other arguments of a stored definition in which secrets were

@@ -138,9 +138,6 @@ func (a Definition) withoutFalse() Definition {
 	if !isSet(a.MergeOutput) {
 		a.MergeOutput = nil
 	}
-	if !isSet(a.Background) {
-		a.Background = nil
-	}
 	return a
 }
 

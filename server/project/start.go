@@ -79,12 +79,9 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	}
 	if a.Wait == "" {
 		a.Wait = UntilStarted
-		if def.Ready != nil || process.SpeaksMCP(def.Stdio) || isSet(def.Background) {
+		if def.Ready != nil || process.SpeaksMCP(def.Stdio) {
 			a.Wait = UntilReady
 		}
-	}
-	if a.Wait == UntilExit && isSet(def.Background) {
-		return Started{}, fmt.Errorf("%w: argument wait: exit goes without background: true", process.ErrInvalid)
 	}
 	var removed []string
 	if a.Definition.Command == "" {
@@ -271,10 +268,10 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err := p.checkHealth(spec, check); err != nil {
 		return st, false, err
 	}
-	if (o.ready || isSet(def.Background)) && spec.Ready == nil && !process.SpeaksMCP(spec.Stdio) {
+	if o.ready && spec.Ready == nil && !process.SpeaksMCP(spec.Stdio) {
 		spec.Ready = &process.Ready{Port: new(int)} // any port
 	}
-	spec.Service = !o.exits && def.serves(spec) && !p.o.Groups.AwaitsExit(ctx, name)
+	spec.Service = !o.exits && def.serves(spec)
 	if o.ifRunning == process.KeepRunning {
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}
@@ -301,10 +298,10 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	return st, already, err
 }
 
-// serves reports whether spec, made from the definition, asks for a service: for a port,
-// for a check that something answers, or by Background.
+// serves reports whether spec, made from the definition, asks for a service: for a port or
+// for a check that something answers.
 func (a Definition) serves(spec process.Spec) bool {
-	return isSet(a.Background) || spec.Stdio == process.StdioHTTP || spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
+	return spec.Stdio == process.StdioHTTP || spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
 }
 
 // checkHealth returns an error if check cannot be set or if its command cannot be
