@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -352,54 +351,23 @@ func (c *caller) takePort(t testing.TB, name string) (port int) {
 	return port
 }
 
-// TestRunWhosePortWasTakenIsTriedAgain checks that a program whose port another tree took before it
-// listened is started once more with another port, unless a process knows the port.
-func TestRunWhosePortWasTakenIsTriedAgain(t *testing.T) {
+// TestRunWhosePortWasTakenNamesHolder checks that a program whose port another tree took before it
+// listened has crashed, that the answer names the holder and a free port, and that the next start gets
+// another port.
+func TestRunWhosePortWasTakenNamesHolder(t *testing.T) {
 	t.Parallel()
 	c := begin(t)
-	late := func(name string) args {
-		return sh(name, "echo run; read go; exec "+strings.Join(append([]string{self(t)}, program("http", "{PORT}")...), " "), args{"ports": args{"PORT": 0}})
-	}
-	_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": late("web").with("ready", args{"port": 0}).with("timeout_ms", longWait)})
-	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "web: running") }) {
-		t.Fatal("web does not run")
-	}
-	c.refused(t, "start_process", sh("web", "echo refused", args{"ports": args{"PORT": 0}}), "args") // must not run at the second try
+	late := sh("web", "echo run; read go; exec "+strings.Join(append([]string{self(t)}, program("http", "{PORT}")...), " "), args{"ports": args{"PORT": 0}})
+	_, answer := c.request(t, "tools/call", args{"name": "start_process", "arguments": late.with("ready", args{"port": 0}).with("timeout_ms", longWait)})
 	first := c.takePort(t, "web")
-	if !poll(answersWithin, func() bool { return strings.Contains(c.ok(t, "list_processes", nil).Text, "run 2") }) {
-		t.Fatal("there is no second run")
-	}
-	c.ok(t, "send_input", args{"process": "web", "text": "go", "wait_ms": 1})
 	r := c.checked(t, "start_process", asResult(t, "start_process", c.wait(t, "start_process", answer)))
-	r.want(t, args{"run": 2, "ready": true, "restarts": 1}).says(t, fmt.Sprintf(": run 1 ended, since port %d is held by pid %d ", first, os.Getpid()))
-	second := r.assigned(t)
-	if second == first {
+	if !r.Error {
+		t.Errorf("got %s, want an error", r.Text)
+	}
+	r.says(t, "web ended before it was ready", "crashed", "run 1", fmt.Sprintf("port %d is held by pid %d ", first, os.Getpid()), " is free")
+	if second := c.ok(t, "start_process", args{"name": "web", "timeout_ms": 0}).want(t, args{"run": 2}).assigned(t); second == first {
 		t.Errorf("got port %d twice", first)
 	}
-	response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/", second))
-	check(t, err)
-	response.Body.Close()
-	c.awaitEvent(t, "web", "was restarted because its port was taken")
-	if again := c.ok(t, "get_process_info", args{"process": "web"}); again.num("run") != 2 {
-		t.Errorf("got %s, want run 2", again.Text)
-	}
-
-	c.ok(t, "start_process", late("api"))
-	c.ok(t, "start_process", sh("ui", "echo {api.PORT}; exec sleep 1000"))
-	c.takePort(t, "api")
-	c.ok(t, "wait_for_process", args{"process": "api", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
-}
-
-// TestNoSecondTryWithoutAutoRestart checks that a configuration without automatic restarts holds for a run whose
-// port was taken, too.
-func TestNoSecondTryWithoutAutoRestart(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	w.set("PM_AUTO_RESTART_ENABLED", "false")
-	c := w.open(t)
-	c.ok(t, "start_process", sh("web", "echo run; read go; exec "+strings.Join(append([]string{self(t)}, program("http", "{PORT}")...), " "), args{"ports": args{"PORT": 0}}))
-	c.takePort(t, "web")
-	c.ok(t, "wait_for_process", args{"process": "web", "until": "exit"}).want(t, args{"state": "crashed", "run": 1})
 }
 
 // TestBadPortsAreRefused checks the errors about ports, each of which changes nothing.

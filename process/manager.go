@@ -42,7 +42,6 @@ type Manager struct {
 	ends    endLog
 	closing bool
 	execs   int64                                                 // id of the latest Exec; counts down
-	again   func(Status) *SecondRun                               // see SetSecondTry
 	taken   func(ctx context.Context, run int64, spec Spec) []int // see SetTakenPorts
 }
 
@@ -64,9 +63,6 @@ type entry struct {
 	// recordedEnd is the id of the latest run whose end is in Manager.ends.
 	recordedEnd int64
 	limits      limitWatch
-	// tried is the run that a second try has replaced since the last start by a caller,
-	// or 0.
-	tried int64
 	// cancelRetry cancels the wait of a backoff; nil unless in Backoff.
 	cancelRetry context.CancelFunc
 }
@@ -253,7 +249,7 @@ func (m *Manager) tryStart(spec Spec, exe command.Executable, ifRunning IfRunnin
 		e = m.addEntryLocked(spec.Name)
 	}
 	e.rollback = e.restorable
-	e.retries, e.tried = retries{}, 0
+	e.retries = retries{}
 	e.exe = exe
 	e.status.Spec, e.status.Executable, e.status.Restarts = spec, exe.Argv0, 0
 	m.transitionLocked(e, evStart)

@@ -101,90 +101,22 @@ func (m *Manager) supervise(e *entry, run runner, id int64, spec Spec, before po
 	}
 	<-run.Ended()
 	cancel()
-	again := m.secondTry(e, run)
-	retry, delay := m.finishRun(e, run, again)
+	retry, delay := m.finishRun(e, run)
 	if retry == nil {
-		again.decide(false)
 		return
 	}
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
 	select {
 	case <-retry.Done():
-		again.decide(false)
 	case <-timer.C:
-		m.retry(retry, e, run, again)
+		m.retry(retry, e, run)
 	}
 }
 
-// PortTaken is the Status.Reason of a run that a second try follows.
-const PortTaken = "port was taken"
-
-// A SecondRun is a run that follows a failed one at once.
-type SecondRun struct {
-	Spec Spec
-	// Decided is called once: starts reports whether the run is about to start. It is not
-	// if, for example, the process is stopped first.
-	Decided func(starts bool)
-
-	exe command.Executable
-}
-
-// decide calls Decided. s may be nil.
-func (s *SecondRun) decide(starts bool) {
-	if s != nil {
-		s.Decided(starts)
-	}
-}
-
-// secondTry returns what is to follow run, which has ended, at once, or nil if the restart
-// policy decides.
-func (m *Manager) secondTry(e *entry, run runner) *SecondRun {
-	exit, _ := run.Exit()
-	m.mu.Lock()
-	st := m.snapshotLocked(e)
-	again := m.again
-	may := again != nil && len(st.Spec.Ports) > 0 && e.tried == 0 && st.State == Running && e.recycleReason == "" && !m.closing && !m.o.NoAutoRestart
-	m.mu.Unlock()
-	if !may || exit.Clean() || exit.By != BySelf {
-		return nil
-	}
-	next := again(st)
-	if next == nil {
-		return nil
-	}
-	var err error
-	if next.Spec, next.exe, err = m.check(next.Spec); err != nil {
-		m.o.Log.Error("cannot start with another port", "process", st.Spec.Name, "error", err)
-		next.decide(false)
-		return nil
-	}
-	return next
-}
-
-// SetSecondTry sets a function that is called when a run with Spec.Ports has failed by
-// itself, once until the next start by a caller, unless NoAutoRestart is set. It returns the
-// run that is to follow, or nil: for a run that died because another process listens on its
-// port. It may call the Manager.
-func (m *Manager) SetSecondTry(again func(st Status) *SecondRun) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.again = again
-}
-
-// SecondTry reports whether a run of name has ended and a second try follows or has
-// followed it.
-func (m *Manager) SecondTry(name string, run int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.entries[name]
-	return e != nil && run != 0 && e.tried == run
-}
-
-// finishRun records the end of run in e. If the policy restarts the process, or again is
-// to follow, finishRun returns the delay and a context that ends when the restart is
-// cancelled.
-func (m *Manager) finishRun(e *entry, run runner, again *SecondRun) (retry context.Context, delay time.Duration) {
+// finishRun records the end of run in e. If the policy restarts the process,
+// finishRun returns the delay and a context that ends when the restart is cancelled.
+func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	st := &e.status
@@ -199,10 +131,6 @@ func (m *Manager) finishRun(e *entry, run runner, again *SecondRun) (retry conte
 		policy = RestartNever
 	}
 	ev, delay, reason := e.retries.decide(policy, st.Spec.MaxRestarts, exit, ended.Sub(st.StartedAt), ended, rand.Float64())
-	if again != nil && st.State == Running {
-		ev, delay, reason = evRetry, 0, PortTaken
-		e.tried = st.RunID
-	}
 	st.Reason = prose.Join("; ", e.recycleReason, reason)
 	if ev == evRetry && st.State == Running {
 		retry, e.cancelRetry = context.WithCancel(m.ctx)
@@ -212,10 +140,9 @@ func (m *Manager) finishRun(e *entry, run runner, again *SecondRun) (retry conte
 	return retry, delay
 }
 
-// retry starts the run that follows run, with the definition again if that is not nil,
-// unless ctx is cancelled. It first stops the survivors of run, because they may hold
-// ports, locks or files.
-func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *SecondRun) {
+// retry starts the run that follows run, unless ctx is cancelled. It first stops the
+// survivors of run, because they may hold ports, locks or files.
+func (m *Manager) retry(ctx context.Context, e *entry, run runner) {
 	m.mu.Lock()
 	spec := e.status.Spec
 	m.mu.Unlock()
@@ -227,9 +154,6 @@ func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *Second
 	if ok {
 		e.rollback = was
 		e.status.Restarts++
-		if again != nil {
-			e.status.Spec, e.status.Executable, e.exe = again.Spec, again.exe.Argv0, again.exe
-		}
 	}
 	if ok && cleared != nil {
 		e.status.Reason = fmt.Sprintf("not restarted: cannot stop what the last run left: %v", cleared)
@@ -238,7 +162,6 @@ func (m *Manager) retry(ctx context.Context, e *entry, run runner, again *Second
 		ok = false
 	}
 	m.mu.Unlock()
-	again.decide(ok)
 	if !ok {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,60 +163,6 @@ func TestPolicyDecidesByExit(t *testing.T) {
 				f.last().finish(c.exit)
 				if got := state(t, m); got != c.want {
 					t.Errorf("state %s, want %s", got, c.want)
-				}
-			})
-		})
-	}
-}
-
-// TestSecondTryObeysStopAndConfiguration checks when a run with an assigned port that has failed is followed by another
-// at once, and what the one who asked for that learns.
-func TestSecondTryObeysStopAndConfiguration(t *testing.T) {
-	withPort := func(script string) Spec {
-		spec := sh("a", RestartNever)
-		spec.Args, spec.Ports = []string{"-c", script}, map[string]AssignedPort{"PORT": {Port: 3000}}
-		return spec
-	}
-	for _, c := range []struct {
-		name    string
-		o       Options
-		stop    bool // a stop comes while the second run is being chosen
-		decided []bool
-		want    State
-		runs    int
-	}{
-		{"free", Options{}, false, []bool{true}, Running, 2},
-		{"stopped", Options{}, true, []bool{false}, Stopped, 1},
-		{"configured", Options{NoAutoRestart: true}, false, nil, Crashed, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, c.o, func(t *testing.T, m *Manager, f *fakeSpawner) {
-				var decided []bool
-				stopped := make(chan error, 1)
-				m.SetSecondTry(func(Status) *SecondRun {
-					if c.stop {
-						go func() {
-							_, err := m.Stop(t.Context(), "a", StopOptions{})
-							stopped <- err
-						}()
-						time.Sleep(time.Second) // in the bubble: until the stop waits for the end of the run
-					}
-					return &SecondRun{Spec: withPort("second"), Decided: func(starts bool) { decided = append(decided, starts) }}
-				})
-				start(t, m, withPort("first"))
-				f.last().finish(crash)
-				if c.stop {
-					if err := <-stopped; err != nil {
-						t.Errorf("Stop: %v", err)
-					}
-				}
-				synctest.Wait()
-				st, _ := m.Status("a")
-				if st.State != c.want || f.count() != c.runs || !slices.Equal(decided, c.decided) {
-					t.Errorf("got state %s, %d runs, decided %v; want %s, %d, %v", st.State, f.count(), decided, c.want, c.runs, c.decided)
-				}
-				if second := slices.Contains(st.Spec.Args, "second"); second != (c.runs == 2) {
-					t.Errorf("got the arguments %q after %d runs", st.Spec.Args, c.runs)
 				}
 			})
 		})

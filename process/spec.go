@@ -101,7 +101,7 @@ type AssignedPort struct {
 	Preferred int
 	// Port is the port that was assigned.
 	Port int
-	// Why is a sentence on why Port is not Preferred, or not that of the run before, or "".
+	// Why is a sentence on why Port is not Preferred, or "".
 	Why string
 }
 

@@ -388,8 +388,6 @@ func restartCause(was *process.Status) string {
 		return "because it was unhealthy"
 	case was.Exit != nil && was.Exit.By == process.ByLimit:
 		return "because it exceeded a limit"
-	case strings.HasPrefix(was.Reason, process.PortTaken):
-		return "because its " + was.Reason
 	default:
 		return "by its restart policy"
 	}

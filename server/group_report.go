@@ -77,7 +77,7 @@ func memberReport(o groups.Outcome, run *project.Run, st *groups.Status) groupMe
 		shown := resultOf(run)
 		m.State, m.PID, m.Ports, m.URLs, m.ExitCode = shown.State, shown.PID, shown.Ports, shown.URLs, shown.ExitCode
 		m.stateText = shown.stateText()
-		if o.Result == groups.BecameReady { // perhaps at the second try
+		if o.Result == groups.BecameReady { // perhaps in a later run, by its restart policy
 			m.Run = run.Run
 		}
 	}

@@ -48,18 +48,7 @@ func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Durati
 	name := s.Run.Spec.Name
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	for {
-		r, watched, err = p.awaitRunOf(ctx, waiting, s, timeout > 0)
-		if err != nil || !r.Over() || !p.o.Manager.SecondTry(name, r.RunID) {
-			break
-		}
-		var next process.Status // the second try
-		next, err = p.o.Manager.Await(waiting, name, func(st process.Status) bool { return st.RunID != r.RunID || !st.State.Active() })
-		if err != nil || next.RunID == r.RunID {
-			break
-		}
-		s.Run = p.here(&next)
-	}
+	r, watched, err = p.awaitRunOf(ctx, waiting, s, timeout > 0)
 	if timeout > 0 && err == nil && (len(r.Ports) > 0 || s.Wait == UntilReady) {
 		p.awaitTold(waiting, &r)
 	}

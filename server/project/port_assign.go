@@ -12,14 +12,14 @@ import (
 	"pmcp/process"
 )
 
-// An assignments holds the ports of starts that have not happened yet, and what later
-// starts need to know of earlier ones. Its zero value is ready for use.
+// An assignments holds the ports of starts that have not happened yet, and which ports
+// earlier starts were given. Its zero value is ready for use.
 type assignments struct {
 	mu sync.Mutex // guards the fields below
 	// pending are the ports of members of groups that are to be started, by process.
 	pending map[string]*pendingPorts
-	// started are the definitions of the latest starts with ports or templates.
-	started map[string]portStart
+	// used are the processes whose ports the latest start of a process was given.
+	used map[string][]string
 }
 
 // pendingPorts are the ports of one member, of the start of a group that reserved them.
@@ -30,12 +30,6 @@ type pendingPorts struct {
 
 // A groupStart identifies one start of a group. It has a size, so that its address is its own.
 type groupStart struct{ _ byte }
-
-// A portStart is a start with ports or templates.
-type portStart struct {
-	def  Definition
-	uses []string // the processes whose ports its templates name
-}
 
 // wanted returns the pending ports of name, or nil if there are none for these ports.
 func (a *assignments) wanted(name string, ports map[string]int) map[string]process.AssignedPort {
@@ -88,17 +82,17 @@ func (a *assignments) add(all map[string]map[string]process.AssignedPort) *group
 	return of
 }
 
-// setStarted records a start that was accepted, and forgets those of processes that are not
-// there any more.
-func (a *assignments) setStarted(name string, s portStart, exists func(name string) bool) {
+// setUsed records that name was started with the ports of the processes in uses. It deletes
+// what was recorded of processes that no longer exist.
+func (a *assignments) setUsed(name string, uses []string, exists func(name string) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.started == nil {
-		a.started = make(map[string]portStart)
+	if a.used == nil {
+		a.used = make(map[string][]string)
 	}
-	maps.DeleteFunc(a.started, func(name string, _ portStart) bool { return !exists(name) })
-	if delete(a.started, name); len(s.def.Ports) > 0 || len(s.uses) > 0 {
-		a.started[name] = s
+	maps.DeleteFunc(a.used, func(name string, _ []string) bool { return !exists(name) })
+	if delete(a.used, name); len(uses) > 0 {
+		a.used[name] = uses
 	}
 }
 
@@ -106,8 +100,8 @@ func (a *assignments) setStarted(name string, s portStart, exists func(name stri
 func (a *assignments) users(name string) (users []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for user, s := range a.started {
-		if user != name && slices.Contains(s.uses, name) {
+	for user, uses := range a.used {
+		if user != name && slices.Contains(uses, name) {
 			users = append(users, user)
 		}
 	}
@@ -168,19 +162,18 @@ func (p *Project) portOf(ctx context.Context, name, variable string) (port int, 
 }
 
 // assignPorts returns def with its ports and with its templates replaced, for a start of
-// name, and what setStarted is to record if that start is accepted. A process that is
-// running and is to be kept keeps its ports.
-func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (Definition, portStart, error) {
-	start := portStart{def: def}
+// name, and the processes whose ports the templates name. A process that is running and is
+// to be kept keeps its ports.
+func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (told Definition, uses []string, err error) {
 	if err := def.checkPorts(); err != nil {
-		return def, start, err
+		return def, nil, err
 	}
 	assigned := p.keptPorts(name, def, ifRunning)
 	if assigned == nil && len(def.Ports) > 0 {
 		if assigned = p.assignments.wanted(name, def.Ports); assigned == nil {
 			all, err := p.reservePorts(ctx, map[string]Definition{name: def})
 			if err != nil {
-				return def, start, err
+				return def, nil, err
 			}
 			assigned = all[name]
 		}
@@ -194,14 +187,14 @@ func (p *Project) assignPorts(ctx context.Context, name string, def Definition, 
 		if port == 0 {
 			missing = fmt.Errorf("{%s.%s}: %s is not running, so it has no port yet; start it first, or both as a group", other, variable, other)
 		}
-		start.uses = append(start.uses, p.sibling(other))
+		uses = append(uses, p.sibling(other))
 		return strconv.Itoa(port), true
 	})
 	if missing != nil {
 		p.releasePorts(ctx, name, true)
-		return def, start, missing
+		return def, nil, missing
 	}
-	return expanded, start, nil
+	return expanded, uses, nil
 }
 
 // keptPorts returns the ports of the run of name if it is live and is to be kept, or nil.

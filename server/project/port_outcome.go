@@ -2,11 +2,9 @@ package project
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,64 +12,6 @@ import (
 	"pmcp/process/ports"
 	"pmcp/process/prose"
 )
-
-// SecondTry returns the run that follows st, which has died, with other ports, or nil: only
-// if another tree listens on an assigned port, and no process was started with that port. The
-// Manager calls it.
-func (p *Project) SecondTry(st process.Status) *process.SecondRun {
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	name, why := st.Spec.Name, ""
-	p = p.of(name)
-	for _, variable := range slices.Sorted(maps.Keys(st.Spec.Ports)) {
-		port := st.Spec.Ports[variable].Port
-		if slices.Contains(p.treePorts(name), port) { // a survivor, which is stopped before the next run
-			continue
-		}
-		if held, _ := p.o.Manager.HeldPort(port, name, false); held != "" && why == "" {
-			why = held
-		}
-	}
-	p.assignments.mu.Lock()
-	start, known := p.assignments.started[name]
-	p.assignments.mu.Unlock()
-	if why == "" || !known || len(start.def.Ports) != len(st.Spec.Ports) || p.hasPortUsers(name) {
-		return nil
-	}
-	all, err := p.reservePorts(ctx, map[string]Definition{name: start.def})
-	if err != nil {
-		return nil
-	}
-	for variable, port := range all[name] {
-		if port.Port != st.Spec.Ports[variable].Port {
-			port.Why = fmt.Sprintf("%s is %d: run %d ended, since %s", variable, port.Port, st.Run, why)
-			all[name][variable] = port
-		}
-	}
-	def := start.def.expanded(all[name], func(other, variable string) (string, bool) {
-		port, declared := p.portOf(ctx, other, variable)
-		return strconv.Itoa(port), declared && port != 0
-	})
-	spec, err := p.Spec(name, def, !st.Spec.Stdin)
-	spec.Stdin, spec.Service, spec.Unnamed = st.Spec.Stdin, st.Spec.Service, st.Spec.Unnamed
-	if def.Ready == nil {
-		spec.Ready = st.Spec.Ready
-	}
-	check, checkErr := def.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
-	if err = errors.Join(err, checkErr, p.o.Health.CheckSet(name, check)); err != nil {
-		path, bare := p.o.Store.split(p.name, name)
-		p.o.Store.ReleasePorts(ctx, path, bare)
-		return nil
-	}
-	return &process.SecondRun{Spec: spec, Decided: func(starts bool) {
-		if !starts {
-			p.releasePorts(context.Background(), name, true)
-		} else if err := p.o.Health.Set(name, check); err != nil {
-			p.o.Log.Error("cannot check the health with another port", "process", name, "error", err)
-		}
-	}}
-}
 
 // PortURLs returns the address of each assigned port of the run, by variable: of those on
 // which it listens, else, as long as it listens nowhere, of all.

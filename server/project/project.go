@@ -70,7 +70,6 @@ type session struct {
 // New returns the session's own project, that of o.Manager.
 func New(o Options) *Project {
 	p := &Project{session: &session{o: o}, name: o.Manager.Project()}
-	o.Manager.SetSecondTry(p.SecondTry)
 	o.Manager.SetTakenPorts(p.takenPorts)
 	return p
 }

@@ -244,7 +244,7 @@ func atWindow(claimed *WindowError, o launchOptions) (Started, error) {
 
 // launchHere is launch for a process that no other window runs.
 func (p *Project) launchHere(ctx context.Context, name string, def Definition, o launchOptions) (st process.Status, already bool, err error) {
-	told, start, err := p.assignPorts(ctx, name, def, o.ifRunning)
+	told, uses, err := p.assignPorts(ctx, name, def, o.ifRunning)
 	if err != nil {
 		return st, false, err
 	}
@@ -284,7 +284,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err != nil {
 		return st, already, err
 	}
-	p.assignments.setStarted(name, start, func(name string) bool { _, err := p.o.Manager.Status(name); return err == nil })
+	p.assignments.setUsed(name, uses, func(name string) bool { _, err := p.o.Manager.Status(name); return err == nil })
 	p.saveDefinition(name, def)
 	if err := p.o.Health.Set(name, check); err != nil {
 		return st, already, err
