@@ -36,10 +36,10 @@ type Line struct {
 const maxEdits = 20
 
 // Parse reads a command line that dir is the directory of. It leaves out what a process
-// here does not need: a leading cd, which becomes Line.Dir, nohup, a final &, 2>&1, and a
-// final | tail, head, cat, less or more. A line that Split can then split is executed
-// without a shell. Any other line is executed by sh -c, or by bash -c if it is written for
-// bash. Unless shell is set, Parse refuses such a line with an error wrapping ErrInvalid.
+// here does not need: a leading cd, which becomes Line.Dir, nohup, a final &, and a final
+// | tail, less or more. A line that Split can then split is executed without a shell. Any
+// other line is executed by sh -c, or by bash -c if it is written for bash. Unless shell is
+// set, Parse refuses such a line with an error wrapping ErrInvalid.
 func Parse(line, dir string, shell bool) (l Line, err error) {
 	if isFile(line, dir) {
 		return Line{Argv: []string{line}}, nil
@@ -78,9 +78,6 @@ func Parse(line, dir string, shell bool) (l Line, err error) {
 	case needs != "":
 		l.Env = nil
 		l.Shell, l.Argv, l.Notes = shellCommand(file, text)
-	}
-	if l.Shell != "" && (len(dropped) > 0 || l.Dir != "") {
-		l.Notes = slices.Insert(l.Notes, 0, "run by "+l.Shell+" -c")
 	}
 	if len(dropped) > 0 {
 		slices.Reverse(dropped) // they were found from the end of the line
@@ -149,7 +146,7 @@ func join(base, dir string) string {
 // An edit leaves out one part of a line. The zero edit changes nothing.
 type edit struct {
 	text string // the rest of the line
-	what string // the part, as the answer names it; "" for cd and for parentheses
+	what string // the part, as the answer names it; "" for cd
 	dir  string // of a cd
 	tail int    // of a | tail
 }
@@ -166,24 +163,16 @@ func findEdit(file *syntax.File, text string) edit {
 	if at := int(last.Semicolon.Offset()); last.Background && text[at] == '&' {
 		return edit{text: text[:at] + text[at+1:], what: "&"}
 	}
-	if inner := parenthesised(file, text); inner != "" {
-		return edit{text: inner}
-	}
 	last = rightmost(last, syntax.AndStmt, syntax.OrStmt)
 	if pipe, ok := last.Cmd.(*syntax.BinaryCmd); ok && !last.Negated {
 		for next, ok := pipe.Y.Cmd.(*syntax.BinaryCmd); ok; next, ok = pipe.Y.Cmd.(*syntax.BinaryCmd) {
 			pipe = next
 		}
-		if tail, ok := isPager(pipe.Y); ok && !(isHead(pipe.Y) && isEndless(pipe.X)) {
+		if tail, ok := isPager(pipe.Y); ok {
 			from, to := int(pipe.OpPos.Offset()), int(pipe.Y.End().Offset())
 			return edit{text: text[:from] + text[to:], what: strings.Join(strings.Fields(text[from:to]), " "), tail: tail}
 		}
 		return edit{}
-	}
-	if len(file.Stmts) == 1 && last == file.Stmts[0] {
-		if from, to := mergedStderr(last); to > 0 {
-			return edit{text: text[:from] + " " + text[to:], what: text[from:to]}
-		}
 	}
 	if call, ok := last.Cmd.(*syntax.CallExpr); ok && len(call.Args) > 1 && call.Args[0].Lit() == "nohup" && !strings.HasPrefix(call.Args[1].Lit(), "-") {
 		return edit{text: text[:call.Args[0].Pos().Offset()] + text[call.Args[1].Pos().Offset():], what: "nohup"}
@@ -233,27 +222,13 @@ func leadingCd(file *syntax.File) (dir string, rest int) {
 	return dir, rest
 }
 
-// parenthesised returns the commands of a line that is as a whole in parentheses or
-// braces, or "".
-func parenthesised(file *syntax.File, text string) string {
-	stmt := file.Stmts[0]
-	if len(file.Stmts) > 1 || stmt.Negated || len(stmt.Redirs) > 0 || strings.Contains(text, "\n") {
-		return ""
-	}
-	switch cmd := stmt.Cmd.(type) {
-	case *syntax.Subshell:
-		return text[cmd.Lparen.Offset()+1 : cmd.Rparen.Offset()]
-	case *syntax.Block:
-		return text[cmd.Lbrace.Offset()+1 : cmd.Rbrace.Offset()]
-	}
-	return ""
-}
+// tailCount matches the arguments of a tail that only count lines.
+var tailCount = regexp.MustCompile(`^(?:-n ?|--lines[= ]|-)([1-9]\d{0,8})$`)
 
-// pagerCount matches the arguments of tail and head that only count lines.
-var pagerCount = regexp.MustCompile(`^(?:-n ?|--lines[= ]|-)([1-9]\d{0,8})$`)
-
-// isPager reports whether stmt only shows what it reads, or its start or end. tail is the
-// number of lines that a tail shows.
+// isPager reports whether stmt only shows what it reads, page by page, or its end. tail is
+// the number of lines that a tail shows. A tail is silent until its input ends: a server
+// behind it would never get ready, a stop would lose all its lines, and tests that fail
+// would exit with 0.
 func isPager(stmt *syntax.Stmt) (tail int, ok bool) {
 	call, isCall := stmt.Cmd.(*syntax.CallExpr)
 	if !isCall || len(stmt.Redirs) > 0 || len(call.Assigns) > 0 {
@@ -264,55 +239,18 @@ func isPager(stmt *syntax.Stmt) (tail int, ok bool) {
 		words = append(words, word.Lit())
 	}
 	arguments := strings.Join(words[1:], " ")
-	count := pagerCount.FindStringSubmatch(arguments)
+	count := tailCount.FindStringSubmatch(arguments)
 	switch name := words[0]; {
-	case name == "cat" || name == "less" || name == "more":
+	case name == "less" || name == "more":
 		return 0, arguments == ""
-	case name != "tail" && name != "head", arguments != "" && count == nil:
+	case name != "tail" || arguments != "" && count == nil:
 		return 0, false
-	case name == "head":
-		return 0, true
 	case count == nil:
 		return 10, true
 	default:
 		tail, _ = strconv.Atoi(count[1])
 		return tail, true
 	}
-}
-
-// isHead reports whether stmt is a head, which ends what writes to it.
-func isHead(stmt *syntax.Stmt) bool { return stmt.Cmd.(*syntax.CallExpr).Args[0].Lit() == "head" }
-
-// endless are programs that print until something stops them.
-var endless = strings.Fields("dmesg journalctl ping tail tcpdump top vmstat watch yes")
-
-// isEndless reports whether a program in stmt might print for ever.
-func isEndless(stmt *syntax.Stmt) (found bool) {
-	syntax.Walk(stmt, func(node syntax.Node) bool {
-		if word, ok := node.(*syntax.Word); ok {
-			lit := word.Lit()
-			found = found || slices.Contains(endless, lit) || strings.HasPrefix(lit, "/dev/")
-		}
-		_, loop := node.(*syntax.WhileClause)
-		found = found || loop
-		return !found
-	})
-	return found
-}
-
-// mergedStderr returns where the 2>&1 of a command is; to is 0 if it has none, or if it is
-// not the only redirection of output.
-func mergedStderr(stmt *syntax.Stmt) (from, to int) {
-	for _, r := range stmt.Redirs {
-		switch {
-		case r.Op == syntax.RdrIn || r.Op == syntax.Hdoc || r.Op == syntax.DashHdoc || r.Op == syntax.WordHdoc:
-		case to == 0 && r.Op == syntax.DplOut && r.N != nil && r.N.Value == "2" && r.Word.Lit() == "1":
-			from, to = int(r.Pos().Offset()), int(r.End().Offset())
-		default:
-			return 0, 0
-		}
-	}
-	return from, to
 }
 
 // shellCommand returns how a shell executes text, which file is parsed from, and what the
