@@ -418,17 +418,17 @@ func listedIn(r result) (all []map[string]any) {
 }
 
 // TestOtherWindowsSeeUsage checks that another window, and a person, see at once where a process
-// listens and what its whole tree uses, of which a part has daemonised.
+// listens and what its whole tree uses, of which a part is an orphan in a session of its own.
 func TestOtherWindowsSeeUsage(t *testing.T) {
 	t.Parallel()
 	needs(t, "python3")
 	w := newWorld(t)
 	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
 	one, other := w.start(t), w.start(t)
-	const serves = "import http.server, os, sys\n" +
-		"if sys.argv[2:]:\n    if os.fork(): sys.exit()\n    os.setsid()\n" +
+	const serves = "import http.server, os, signal, sys\n" +
+		"if sys.argv[2:]:\n    if os.fork(): os.wait(), signal.pause()\n    os.setsid()\n    if os.fork(): os._exit(0)\n" +
 		"http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), http.server.SimpleHTTPRequestHandler).serve_forever()\n"
-	for name, more := range map[string][]string{"web": nil, "hidden": {"daemonise"}} {
+	for name, more := range map[string][]string{"web": nil, "hidden": {"orphan"}} {
 		one.must(t, "start_process", args{"name": name, "command": "python3", "args": append([]string{"-c", serves, "{PORT}"}, more...),
 			"ports": args{"PORT": 0}, "ready": args{"port": 0}, "timeout_ms": longWait})
 	}

@@ -364,7 +364,7 @@ func TestRunWhosePortWasTakenNamesHolder(t *testing.T) {
 	if !r.Error {
 		t.Errorf("got %s, want an error", r.Text)
 	}
-	r.says(t, "web ended before it was ready", "crashed", "run 1", fmt.Sprintf("port %d is held by pid %d ", first, os.Getpid()), " is free")
+	r.says(t, "web ended before it was ready", "failed", "run 1", fmt.Sprintf("port %d is held by pid %d ", first, os.Getpid()), " is free")
 	if second := c.ok(t, "start_process", args{"name": "web", "timeout_ms": 0}).want(t, args{"run": 2}).assigned(t); second == first {
 		t.Errorf("got port %d twice", first)
 	}
