@@ -48,7 +48,7 @@ type event struct {
 	// quote is output of the process, quoted: the error that the event reports, or the one
 	// that the run ended with, whose id is why.
 	quote, why string
-	printed    int64 // the number of the run's last line, if quote is that
+	quoted     span // the lines that quote is from, of an end
 
 	restarted bool // the run follows another one, by the restart policy
 	stored    bool // the server that runs the process has stored it
@@ -76,7 +76,7 @@ func (e *event) String() string {
 // addLastLine adds the last line that the run has printed, if there is one.
 func (e *event) addLastLine(text string, number int64) {
 	if number > 0 {
-		e.quote, e.printed = "last line "+quoteShortened(text, maxErrorLine), number
+		e.quote, e.quoted = "last line "+quoteShortened(text, maxErrorLine), span{number, number}
 
 	}
 }
@@ -408,7 +408,7 @@ func (l *eventLog) addEndDetails(c *process.Change, e *event) {
 	}
 	f := l.store.WhyEnded(st.RunID)
 	if e.why = f.ID; f.Message != "" {
-		e.quote = quoteTitle(&f)
+		e.quote, e.quoted = quoteTitle(&f), linesOf(&f)
 	} else {
 		e.addLastLine(l.store.LastOutput(st.RunID))
 	}

@@ -164,10 +164,12 @@ func (l *eventLog) foldLocked(events []event) (folded []event) {
 	slices.Reverse(folded)
 	for i := range folded {
 		e := &folded[i]
-		if e.why != "" && l.told[e.name].latest == e.why {
-			e.text, e.quote = e.text+"; same error", ""
+		isShown := e.quoted.last > 0 && l.isShownLocked(e.runID, e.quoted)
+		if e.why != "" && (isShown || l.told[e.name].latest == e.why) {
+			e.text += "; same error"
+			isShown = true
 		}
-		if e.printed > 0 && l.isShownLocked(e.runID, span{e.printed, e.printed}) {
+		if isShown {
 			e.quote = ""
 		}
 		if n := runs[end{e.name, e.why}]; n > 1 {
@@ -430,7 +432,7 @@ func (l *eventLog) addKeptEnd(run *project.Run, e *event) {
 	if faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Runs: []int64{run.RunID}, Limit: maxEvents, SkipFlush: true}); err == nil && len(faults) > 0 {
 		logstore.SortByCause(faults)
 		if f := &faults[0]; !f.IsEnd() {
-			e.why, e.quote = f.ID, quoteTitle(f)
+			e.why, e.quote, e.quoted = f.ID, quoteTitle(f), linesOf(f)
 		}
 	}
 	if e.quote == "" {

@@ -18,7 +18,7 @@ var ends = map[string]struct{ script, want string }{
 	"usage":   {"echo 'unknown flag -x' >&2; exit 2", "failed, exit code 2"},
 	"python":  {traceback + "exit 1", "crashed, exit code 1"},
 	"go":      {`printf 'panic: boom\n\ngoroutine 1 [running]:\nmain.main()\n\t/app/main.go:5 +0x54\nexit status 2\n' >&2; exit 2`, "crashed, exit code 2"},
-	"caught":  {traceback + "seq 100; exit 1", "failed, exit code 1"},
+	"caught":  {traceback + "seq 100 >&2; exit 1", "failed, exit code 1"},
 	"child":   {"sh -c 'kill -SEGV $$'; exit $?", "crashed, exit code 139"},
 	"signal":  {"kill -SEGV $$", "crashed, SIGSEGV"},
 	"missing": {"no-such-program-anywhere", "failed, exit code 127"},

@@ -91,6 +91,7 @@ func (m *positionModel) find(kind, from, to int) (first, last int) {
 // the last one before the position, marked as older.
 func (m *positionModel) wait(t *testing.T) {
 	kind, shown, before := m.rand.IntN(lineKinds+3), m.shown, len(m.kinds)
+	lines := 1 + m.rand.IntN(30)
 	delay := []time.Duration{0, time.Second, 9 * time.Second, 11 * time.Second}[m.rand.IntN(4)]
 	printed := make(chan struct{})
 	go func() {
@@ -101,7 +102,7 @@ func (m *positionModel) wait(t *testing.T) {
 		}
 	}()
 	began := time.Now()
-	data, text := m.s.waitFor("tests", "log", "pattern", fmt.Sprintf(`kind %d\.`, kind), "timeout_ms", 30_000, "lines", 1+m.rand.IntN(30))
+	data, text := m.s.waitFor("tests", "log", "pattern", fmt.Sprintf(`kind %d\.`, kind), "timeout_ms", 30_000, "lines", lines)
 	took := time.Since(began)
 	<-printed
 	match, _ := m.find(kind, shown+1, before)
