@@ -106,7 +106,7 @@ func others(b *testing.B, n int) (started []*exec.Cmd) {
 // toolLine returns the request of a tool call, with a unique id.
 func toolLine(b *testing.B, name string, arguments args) string {
 	b.Helper()
-	line, err := json.Marshal(args{"jsonrpc": "2.0", "id": uuid.NewString(), "method": "tools/call", "params": args{"name": name, "arguments": arguments}})
+	line, err := json.Marshal(args{"jsonrpc": "2.0", "id": uuid.NewString(), "method": "tools/call", "params": withStructured(args{"name": name, "arguments": arguments})})
 	check(b, err)
 	return string(line)
 }

@@ -12,7 +12,7 @@ const modern = kind === "client2-modern";
 // connect returns a client, the set of resources of which it received updates, and the
 // transport to connect it with.
 async function connect() {
-  const parameters = { command: pmcp, args: [], env: process.env, cwd: process.env.PM_PROJECT_DIR, stderr: "inherit" };
+  const parameters = { command: pmcp, args: [], env: { ...process.env, PM_STRUCTURED_OUTPUT: "true" }, cwd: process.env.PM_PROJECT_DIR, stderr: "inherit" };
   const info = { name: kind, version: "1" };
   const updates = new Set();
   if (kind === "sdk1") {
