@@ -166,7 +166,7 @@ func TestOneShotIsDone(t *testing.T) {
 				w.begin(member, p, 0)
 			}
 			w.mu.Unlock()
-			time.Sleep(time.Second) // of the fake clock: what ends has ended
+			synctest.Wait() // what ends has ended
 			st, err := m.Status(t.Context(), "g")
 			if err != nil || st.State != c.want {
 				t.Errorf("%s: got %s, %v, want %s", name, st.State, err, c.want)

@@ -152,7 +152,7 @@ func TestSweepSparesTheClientsOfLiveServers(t *testing.T) {
 // has just appeared.
 func TestSweepStopsNoStampedClient(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("there are no stamps")
+		t.Skip("only Linux has stamps")
 	}
 	dir := registrytest.NewDir(t)
 	dead := NewID(dir)
@@ -440,7 +440,7 @@ func TestAdoptedProcessIsStopped(t *testing.T) {
 // stopped by SweepStrays alone, and that one with a living parent or of another registry is not.
 func TestStraysAreFoundAndStopped(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("there are no stamps")
+		t.Skip("only Linux has stamps")
 	}
 	dir := registrytest.NewDir(t)
 	stray, other, child := registrytest.StartStamped(t, NewID(dir), true), registrytest.StartStamped(t, NewID(dir+"-other"), true), registrytest.StartStamped(t, NewID(dir), false)

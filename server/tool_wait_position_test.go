@@ -94,13 +94,12 @@ func (m *positionModel) wait(t *testing.T) {
 	lines := 1 + m.rand.IntN(30)
 	delay := []time.Duration{0, time.Second, 9 * time.Second, 11 * time.Second}[m.rand.IntN(4)]
 	printed := make(chan struct{})
-	go func() {
+	time.AfterFunc(delay, func() {
 		defer close(printed)
 		if delay > 0 {
-			time.Sleep(delay)
 			m.print()
 		}
-	}()
+	})
 	began := time.Now()
 	data, text := m.s.waitFor("tests", "log", "pattern", fmt.Sprintf(`kind %d\.`, kind), "timeout_ms", 30_000, "lines", lines)
 	took := time.Since(began)

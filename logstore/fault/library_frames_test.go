@@ -36,7 +36,7 @@ func TestLibraryFramesAreCountedAndNamed(t *testing.T) {
 		"go": {[]string{
 			"net/http.(*conn).serve(0xc000150000, {0x6d3e58, 0xc00011f0b0})", "\t/usr/local/go/src/net/http/server.go:2102 +0x625", "created by net/http.(*Server).Serve in goroutine 1", "\t/usr/local/go/src/net/http/server.go:3454 +0x485", "exit status 2",
 		}, "4 2 go/src/net/http"},
-		"go's modules": {[]string{"github.com/gin-gonic/gin.(*Context).Next(...)", "\t/root/go/pkg/mod/github.com/gin-gonic/gin@v1.10.0/context.go:185", "main.main()", "\t/app/main.go:3 +0x1"}, "2 1 pkg/mod/github.com/gin-gonic/gin@v1.10.0"},
+		"go's modules": {[]string{"github.com/gin-gonic/gin.(*Context).Next(...)", "\t/home/dev/go/pkg/mod/github.com/gin-gonic/gin@v1.10.0/context.go:185", "main.main()", "\t/app/main.go:3 +0x1"}, "2 1 pkg/mod/github.com/gin-gonic/gin@v1.10.0"},
 		"gin":          {[]string{"/usr/local/go/src/runtime/panic.go:115 (0x434f24)", "\tgoPanicIndex: panic(boundsError{})", "/app/main.go:12 (0x8a1b2c)", "\tmain.func1: return a[i]"}, "2 1 go/src/runtime"},
 		"chi":          {[]string{"net/http.HandlerFunc.ServeHTTP", "      /usr/local/go/src/net/http/server.go:2136"}, "2 1 go/src/net/http"},
 		"java": {[]string{

@@ -215,7 +215,7 @@ func TestCleanupNeverSignalsByForgedRecord(t *testing.T) {
 // command that stops it, which does so.
 func TestStraysAreReportedAndStopped(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("there are no stamps")
+		t.Skip("only Linux has stamps")
 	}
 	dir := registrytest.NewDir(t)
 	registrytest.StartServer(t, dir)
