@@ -117,22 +117,6 @@ func (t *captureTable) endReason(run int64) endReason {
 	return t.reasons[i]
 }
 
-// EndOfRun returns the cursor at the end of a run of this Store that has ended, or "" if the run printed
-// nothing. It does not wait for the disk: for a run that has left memory, the cursor stands for the end of the
-// run without naming its last line.
-func (t *captureTable) EndOfRun(run int64) string {
-	r := t.ownRun(run)
-	if r == nil {
-		return cursor{run: unknownLine}.String()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last == 0 {
-		return ""
-	}
-	return cursor{run: r.last}.String()
-}
-
 // StopBegan records that a run is being stopped on purpose: what it prints about the signal is no error.
 func (t *captureTable) StopBegan(run int64) {
 	if r := t.ownRun(run); r != nil {
