@@ -32,6 +32,9 @@ func Listening() ([]Socket, error) {
 	return found, nil
 }
 
+// User returns "": lsof does not show the sockets of other users.
+func User(Socket) string { return "" }
+
 // Clients returns the client's ends of the open connections to a port, with their holders, as far as
 // they are on this machine.
 func Clients(port int) ([]Socket, error) {

@@ -26,9 +26,9 @@ func Listening() ([]Socket, error) {
 
 // procListening returns every listening TCP socket from /proc/net/tcp and /proc/net/tcp6.
 func procListening() (found []Socket, err error) {
-	err = eachSocket(func(local, _ netip.AddrPort, listens bool, inode uint64) {
-		if listens {
-			found = append(found, Socket{Addr: local, Key: inode})
+	err = eachSocket(func(s tcpSocket) {
+		if s.listens {
+			found = append(found, Socket{Addr: s.local, Key: s.inode})
 		}
 	})
 	return found, err
@@ -37,20 +37,38 @@ func procListening() (found []Socket, err error) {
 // Clients returns the client's ends of the connections to a port that are open, or were closed
 // within the last minute, as far as they are on this machine. A closed end has no Key.
 func Clients(port int) (found []Socket, err error) {
-	err = eachSocket(func(local, remote netip.AddrPort, listens bool, inode uint64) {
+	err = eachSocket(func(s tcpSocket) {
 		switch {
-		case listens:
-		case int(remote.Port()) == port:
-			found = append(found, Socket{Addr: local, Key: inode})
-		case int(local.Port()) == port: // only the server's end may be left of a closed connection
-			found = append(found, Socket{Addr: remote})
+		case s.listens:
+		case int(s.remote.Port()) == port:
+			found = append(found, Socket{Addr: s.local, Key: s.inode})
+		case int(s.local.Port()) == port: // only the server's end may be left of a closed connection
+			found = append(found, Socket{Addr: s.remote})
 		}
 	})
 	return found, err
 }
 
+// User returns the id of the user that opened a socket, or "" if it is not known.
+func User(s Socket) (uid string) {
+	_ = eachSocket(func(t tcpSocket) { // what cannot be read is not known
+		if t.inode == s.Key {
+			uid = t.uid
+		}
+	})
+	return uid
+}
+
+// A tcpSocket is a line of /proc/net/tcp or /proc/net/tcp6.
+type tcpSocket struct {
+	local, remote netip.AddrPort
+	listens       bool
+	uid           string
+	inode         uint64
+}
+
 // eachSocket calls f with each TCP socket in /proc/net/tcp and /proc/net/tcp6.
-func eachSocket(f func(local, remote netip.AddrPort, listens bool, inode uint64)) error {
+func eachSocket(f func(tcpSocket)) error {
 	const listen = "0A"
 	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		text, err := os.ReadFile(file)
@@ -71,7 +89,7 @@ func eachSocket(f func(local, remote netip.AddrPort, listens bool, inode uint64)
 			remote, remoteOK := parseAddr(fields[2])
 			inode, err := strconv.ParseUint(string(fields[9]), 10, 64)
 			if ok && remoteOK && err == nil {
-				f(local, remote, string(fields[3]) == listen, inode)
+				f(tcpSocket{local, remote, string(fields[3]) == listen, string(fields[7]), inode})
 			}
 		}
 	}

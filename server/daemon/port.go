@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"pmcp/process/proctab"
@@ -79,21 +76,8 @@ func holders(s sockets.Socket, procs []proctab.Proc) string {
 	if len(s.Holders) > 0 {
 		return proctab.Describe(slices.DeleteFunc(slices.Clone(procs), func(p proctab.Proc) bool { return !slices.Contains(s.Holders, p.PID) }))
 	}
-	if uid := userOf(s.Key); uid != "" {
+	if uid := sockets.User(s); uid != "" {
 		return "a process of user " + uid
 	}
 	return "a process of another user"
-}
-
-// userOf returns the user id of the socket with that inode, "" if it is not known, as on macOS.
-func userOf(inode uint64) string {
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(file)
-		for line := range strings.Lines(string(text)) {
-			if fields := strings.Fields(line); len(fields) > 9 && fields[9] == strconv.FormatUint(inode, 10) {
-				return fields[7]
-			}
-		}
-	}
-	return ""
 }
