@@ -91,11 +91,14 @@ const maxErrorText = 1000
 // bytes.
 func (s *Server) errorAnswer(err error) string {
 	text := s.o.Mask.Text(explain(err))
-	what, rest, _ := strings.Cut(text, "\n")
+	what, rest, more := strings.Cut(text, "\n")
 	if len(what) <= maxErrorText {
 		return text
 	}
-	return cutMiddle(what, what, len(what), maxErrorText) + text[len(text)-len(rest)-min(len(rest), 1):]
+	if text = cutMiddle(what, what, len(what), maxErrorText); more {
+		text += "\n" + rest
+	}
+	return text
 }
 
 // withoutInvalid returns text without the text of process.ErrInvalid, which adds

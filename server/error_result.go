@@ -119,7 +119,11 @@ func wholeLine(ctx context.Context, log interface {
 	if err != nil {
 		return ""
 	}
-	i := ownLineOf(f, len(page.Lines), func(i int) string { return page.Lines[i].Text })
+	head := messageHead(f)
+	i := slices.IndexFunc(page.Lines, func(l logstore.Line) bool { return head != "" && strings.Contains(l.Text, head) })
+	if i < 0 && len(page.Lines) == 1 && f.FirstLine == f.LastLine {
+		i = 0
+	}
 	if i < 0 {
 		return ""
 	}
@@ -127,21 +131,7 @@ func wholeLine(ctx context.Context, log interface {
 	if title, _, _ := strings.Cut(f.Title(), "\n"); text == title {
 		return ""
 	}
-	return cutAround(text, max(0, strings.Index(text, messageHead(f))), maxErrorLine)
-}
-
-// ownLineOf returns the index of the line, of those of an error, that has its message, or -1.
-func ownLineOf(f *logstore.Fault, lines int, text func(int) string) int {
-	head := messageHead(f)
-	for i := range lines {
-		if head != "" && strings.Contains(text(i), head) {
-			return i
-		}
-	}
-	if lines == 1 && f.FirstLine == f.LastLine {
-		return 0
-	}
-	return -1
+	return cutAround(text, max(0, strings.Index(text, head)), maxErrorLine)
 }
 
 // messageHead returns the beginning of the message of an error as its line has it.
@@ -342,16 +332,16 @@ func (r *logResult) find(e *runError) (at int, placed bool) {
 		if ref.run != e.run {
 			continue
 		}
-		shows := len(e.head) >= minHead && strings.Contains(text, e.head)
+		shows := e.head != "" && strings.Contains(text, e.head)
 		if ref.last < e.first || ref.first > e.last { // a program may say it again, as in a summary
 			placed = placed || strings.Contains(text, fmt.Sprintf("%s:%d", e.File, e.Line))
-			if elsewhere < 0 && shows {
+			if elsewhere < 0 && shows && len(e.head) >= minHead {
 				elsewhere = i
 			}
 			continue
 		}
 		placed = placed || namesPlace(text, e.File, e.Line) || e.Column > 0 && strings.Contains(text, fmt.Sprintf("%s:%d:%d", path.Base(e.File), e.Line, e.Column))
-		if at < 0 && (shows || e.head != "" && strings.Contains(text, e.head)) {
+		if at < 0 && shows {
 			at = i
 		}
 		if first < 0 {

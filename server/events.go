@@ -77,7 +77,6 @@ func (e *event) String() string {
 func (e *event) addLastLine(text string, number int64) {
 	if number > 0 {
 		e.quote, e.quoted = "last line "+quoteShortened(text, maxErrorLine), span{number, number}
-
 	}
 }
 
@@ -264,7 +263,7 @@ func missingPlace(text string, f *logstore.Fault) string {
 	if namesPlace(text, f.File, f.Line) {
 		return ""
 	}
-	return atFile(f.File, f.Line)
+	return " at " + placeResult{File: f.File, Line: f.Line}.String()
 }
 
 // handleChange reports one change. After a gap in the feed it reports every end of
@@ -434,19 +433,6 @@ func (l *eventLog) survivors(c *process.Change) string {
 		t.optPart(", port %s", prose.Ints(m.Ports))
 	}
 	return t.l.String()
-}
-
-// atFile returns " at FILE:LINE", with the file as the output names it, " at FILE" if
-// line is 0, or "" if the file is not known.
-func atFile(file string, line int) string {
-	switch {
-	case file == "":
-		return ""
-	case line == 0:
-		return " at " + quoteUnlessPlain(file)
-	default:
-		return fmt.Sprintf(" at %s:%d", quoteUnlessPlain(file), line)
-	}
 }
 
 // addHealthEvent adds an event if c makes a process unhealthy or healthy again.

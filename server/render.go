@@ -685,8 +685,7 @@ func (s logSource) render() logResult {
 func (s logSource) renderNoting(p *project.Project) logResult {
 	r := s.render()
 	if r.unordered != "" && p.FirstUnordered(r.unordered) {
-		s.view.order = true
-		r = s.render()
+		r.source.view.order, r.Order = true, orderNote // also if it is rendered again
 	}
 	return r
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,46 +34,44 @@ func (f *formatter) addLibraryFrames(i int) (next int) {
 // libraryFrames returns the line that stands for the frames of libraries that begin at
 // p.Lines[i], and the index after them. If that is less than two lines, it returns "" and i.
 func libraryFrames(p *logstore.Page, i int) (mark string, next int) {
-	lines, frames, libraries := fault.LibraryFrames(func(n int) (string, bool) {
+	mark, lines := frameMark(func(n int) (string, bool) {
 		k := i + n
 		if k >= len(p.Lines) || p.Lines[k].Continuation || k+1 < len(p.Lines) && continues(&p.Lines[k], &p.Lines[k+1]) || n > 0 && !followsOn(p, k) {
 			return "", false
 		}
 		return p.Lines[k].Text, true
 	})
-	if lines < 2 {
-		return "", i
-	}
-	return frameMark(frames, libraries), i + lines
+	return mark, i + lines
 }
 
-// frameMark returns the line that stands for the frames of libraries.
-func frameMark(frames int, libraries []string) string {
+// frameMark returns the line that stands for the frames of libraries at the start of a text, as
+// fault.LibraryFrames takes it, and how many lines these are. It returns "" and 0 if they are
+// fewer than two.
+func frameMark(line func(i int) (text string, ok bool)) (mark string, lines int) {
+	lines, frames, libraries := fault.LibraryFrames(line)
+	if lines < 2 {
+		return "", 0
+	}
 	if len(libraries) == 0 {
-		return fmt.Sprintf("… %s …", countNoun(int64(frames), "library frame", "library frames"))
+		return fmt.Sprintf("… %s …", countNoun(int64(frames), "library frame", "library frames")), lines
 	}
 	for i, name := range libraries {
 		libraries[i] = quoteUnlessPlain(cut(name, maxLibraryName))
 	}
-	return fmt.Sprintf("… %s in %s …", countNoun(int64(frames), "frame", "frames"), strings.Join(libraries, ", "))
+	return fmt.Sprintf("… %s in %s …", countNoun(int64(frames), "frame", "frames"), strings.Join(libraries, ", ")), lines
 }
 
 // foldStack returns a stack with one line for each run of frames of libraries.
 func foldStack(stack []string) (folded []string) {
 	for i := 0; i < len(stack); {
-		lines, frames, libraries := fault.LibraryFrames(func(n int) (string, bool) {
+		mark, lines := frameMark(func(n int) (string, bool) {
 			if i+n < len(stack) {
 				return stack[i+n], true
 			}
 			return "", false
 		})
-		if lines < 2 {
-			folded = append(folded, stack[i])
-			i++
-			continue
-		}
-		folded = append(folded, frameMark(frames, libraries))
-		i += lines
+		folded = append(folded, cmp.Or(mark, stack[i]))
+		i += max(lines, 1)
 	}
 	return folded
 }

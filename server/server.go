@@ -177,8 +177,7 @@ func New(o Options) *Server {
 // project, they say where processes start: a shell of the client starts elsewhere.
 func (s *Server) instructions() string {
 	var b strings.Builder
-	for line := range strings.Lines(instructions) {
-		line = strings.Replace(line, "pmcp logs", logsCommand(), 1)
+	for line := range strings.Lines(strings.Replace(instructions, "pmcp logs", logsCommand(), 1)) {
 		if s.o.Keep.Here && s.o.Keep.For > 0 {
 			line = strings.Replace(line, "Processes end with this session", "Processes go on for a time after this session", 1)
 		}
