@@ -197,7 +197,6 @@ func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
 	return spec, exe, err
 }
 
-// environ returns the environment of a child that runs spec.
 func (m *Manager) environ(spec Spec, run int64) []string {
 	return command.Environ(os.Environ(), spec.Env, spec.Dir, m.o.Session, run)
 }
@@ -275,7 +274,6 @@ func (m *Manager) addEntryLocked(name string) *entry {
 	return e
 }
 
-// removeEntryLocked deletes e from the table and publishes the removal.
 func (m *Manager) removeEntryLocked(e *entry) {
 	st := m.snapshotLocked(e)
 	delete(m.entries, st.Spec.Name)

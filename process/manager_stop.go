@@ -56,7 +56,6 @@ func (m *Manager) stop(ctx context.Context, name string, o StopOptions, cancelsS
 	return st, errors.Join(err, statusErr)
 }
 
-// stopRequest returns o as a stopRequest, with the defaults of spec.
 func (m *Manager) stopRequest(spec Spec, o StopOptions) stopRequest {
 	q := stopRequest{signal: spec.Stop.signal(), grace: cmp.Or(o.Timeout, m.grace(spec)), by: cmp.Or(o.By, ByUser)}
 	if o.Force {

@@ -39,7 +39,6 @@ func (m *Manager) Tree(name string) ([]Member, error) {
 	return m.newMembers(m.living(st.RunID))
 }
 
-// living returns the living processes of run.
 func (m *Manager) living(run int64) []proctab.Proc {
 	procs := m.deps.tree.shown(run)
 	if slices.ContainsFunc(procs, func(p proctab.Proc) bool { return p.Zombie }) {

@@ -9,7 +9,6 @@ import (
 	"pmcp/process/proctab"
 )
 
-// memory returns the resident memory of a process.
 func memory(p proctab.Proc) uint64 {
 	info, err := (&psprocess.Process{Pid: int32(p.PID)}).MemoryInfo()
 	if err != nil {
@@ -18,7 +17,6 @@ func memory(p proctab.Proc) uint64 {
 	return info.RSS
 }
 
-// cpuTicks returns the processor time that p has used so far.
 func cpuTicks(p proctab.Proc) uint64 {
 	times, err := (&psprocess.Process{Pid: int32(p.PID)}).Times()
 	if err != nil {
@@ -27,7 +25,6 @@ func cpuTicks(p proctab.Proc) uint64 {
 	return uint64((times.User + times.System) * proctab.TicksPerSecond)
 }
 
-// commandLine returns the command line of a process, or "".
 func commandLine(pid int) string {
 	text, _ := (&psprocess.Process{Pid: int32(pid)}).Cmdline()
 	return text

@@ -15,7 +15,6 @@ import (
 // memory returns the resident memory of a process, shared pages included.
 func memory(p proctab.Proc) uint64 { return p.Memory }
 
-// cpuTicks returns the processor time that p has used so far.
 func cpuTicks(p proctab.Proc) uint64 { return p.CPU }
 
 // commandLine returns the command line of a process, its arguments joined by

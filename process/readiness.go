@@ -294,7 +294,6 @@ func isDying(pid int) bool {
 	return errors.Is(err, proctab.ErrGone) || err == nil && p.Zombie
 }
 
-// pendingText returns what is missing, or "".
 func (r *readiness) pendingText() string {
 	missing := slices.DeleteFunc(slices.Clone(r.pending[:]), func(s string) bool { return s == "" })
 	return strings.Join(missing, "; ")
@@ -378,8 +377,6 @@ func (r *readiness) checkPort(port int, listeners, own []sockets.Socket) string 
 	return why
 }
 
-// openedSinceStart reports whether all sockets on port were opened after the
-// run began.
 func (r *readiness) openedSinceStart(port int, listeners []sockets.Socket) bool {
 	return !slices.ContainsFunc(listeners, func(s sockets.Socket) bool { return s.Port() == port && r.baseline.keys[s.Key] })
 }

@@ -207,8 +207,6 @@ var (
 	textType = lazily(`^$|^text/|json|xml|javascript`)
 )
 
-// mediaType returns the media type in a Content-Type header, or "" if it is not of a
-// usual form.
 func mediaType(header string) string {
 	name, _, _ := strings.Cut(header, ";")
 	if name = strings.ToLower(strings.TrimSpace(name)); plainType().MatchString(name) {

@@ -94,7 +94,6 @@ func (r *retries) limitReached(maxRestarts int) string {
 	return ""
 }
 
-// describeUnstable returns how the unstable runs ended.
 func (r *retries) describeUnstable() string {
 	if r.endedByPmcp {
 		return fmt.Sprintf("ended within %s, or for their health or limits within %s", stableAfter, window)

@@ -140,7 +140,6 @@ func (r *reader) drain() (ended bool) {
 	return false
 }
 
-// deliver passes p to the sink.
 func (r *reader) deliver(p []byte) {
 	if len(p) > 0 {
 		r.sink(time.Now(), p)

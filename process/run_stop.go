@@ -175,7 +175,6 @@ func (r *Run) isGone() bool {
 	}
 }
 
-// members returns the living processes of the run's tree.
 func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
 
 // signalTree sends the first signal of a stop to the whole tree: to the group at

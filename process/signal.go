@@ -8,7 +8,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signal returns the first signal of a stop.
 func (s StopSpec) signal() syscall.Signal {
 	sig, _ := parseSignal(s.Signal)
 	return sig
@@ -34,7 +33,6 @@ func parseSignal(name string) (syscall.Signal, error) {
 	return sig, nil
 }
 
-// signalName returns "SIGTERM", or "signal 40" for a signal without a name.
 func signalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name

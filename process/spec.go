@@ -322,7 +322,6 @@ func (s Spec) envBeside(ports map[string]AssignedPort) map[string]string {
 // server that answers.
 func (s Spec) ChecksReady() bool { return s.Ready != nil || SpeaksMCP(s.Stdio) }
 
-// mcp reports whether the standard streams carry MCP.
 func (s Spec) mcp() bool { return s.Stdio == StdioMCP }
 
 // rules returns the rules that the Manager checks: Ready, except that the MCP client

@@ -53,7 +53,6 @@ func (r *Ready) check() error {
 	return nil
 }
 
-// targets returns the URLs and paths of HTTP.
 func (r *Ready) targets() []string { return strings.Fields(r.HTTP) }
 
 func checkReadyURL(s string) error {

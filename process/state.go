@@ -99,7 +99,6 @@ var transitions = map[State]map[event]State{
 	Failed:   {evStart: Starting},
 }
 
-// next returns the state that ev leads to, and reports whether ev is allowed in s.
 func (s State) next(ev event) (State, bool) {
 	to, ok := transitions[s][ev]
 	return to, ok

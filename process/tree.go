@@ -91,7 +91,6 @@ type scan struct {
 	others map[int64]bool
 }
 
-// mayRemain reports whether a process of run may be left.
 func (s *scan) mayRemain(run int64) bool { return len(s.members[run])+len(s.newZombies[run]) > 0 }
 
 func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log *slog.Logger) *tree {
@@ -142,7 +141,6 @@ func (t *tree) addLeader(id proctab.ID, run int64) {
 	t.record([]proctab.ID{id})
 }
 
-// markReaped records that the leader id has been reaped.
 func (t *tree) markReaped(id proctab.ID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -295,7 +293,6 @@ func (t *tree) forget() {
 	}
 }
 
-// needsScans reports whether there is any leader or stray to scan for.
 func (t *tree) needsScans() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -190,8 +190,6 @@ func elsewhereTrees(table []proctab.Proc, runs []ElsewhereRun) map[int64][]proct
 	return trees
 }
 
-// meanShare returns the processor time, in percent of one core, that processes have used in the
-// time since their start.
 func meanShare(procs []proctab.Proc, age time.Duration) float64 {
 	var used uint64
 	for _, p := range procs {

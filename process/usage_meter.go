@@ -290,7 +290,6 @@ func (m *meter) setShare(run int64, percent float64) {
 	}
 }
 
-// cpuPercent returns the CPU share of one process at the last sample, or 0.
 func (m *meter) cpuPercent(id proctab.ID) float64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -309,7 +308,6 @@ func (m *meter) since(run int64, from time.Time) []Usage {
 	return slices.Clone(s.usage[first:])
 }
 
-// retain drops the samples of all runs except those in runs.
 func (m *meter) retain(runs map[int64]bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

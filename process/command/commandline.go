@@ -63,7 +63,6 @@ func isFile(line, dir string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// parse parses a command line as bash does.
 func parse(line string) (*syntax.File, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
 	if err != nil {

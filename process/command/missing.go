@@ -149,7 +149,6 @@ func distance(written, name string) int {
 	return d
 }
 
-// sameLetters reports whether a and b have the same letters in any order.
 func sameLetters(a, b string) bool {
 	x, y := []byte(a), []byte(b)
 	slices.Sort(x)

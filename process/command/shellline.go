@@ -135,7 +135,6 @@ func literalWords(call *syntax.CallExpr) (words []string) {
 	return words
 }
 
-// join returns the path of dir as seen from base.
 func join(base, dir string) string {
 	if filepath.IsAbs(dir) {
 		return filepath.Clean(dir)

@@ -48,7 +48,6 @@ func (f *Feed[T]) Close() {
 	}
 }
 
-// wakeLocked wakes the waiting readers. f.mu must be held.
 func (f *Feed[T]) wakeLocked() {
 	close(f.more)
 	f.more = make(chan struct{})

@@ -160,7 +160,6 @@ func (c *cleaner) strays(table []proctab.Proc) []proctab.Proc {
 	return strays
 }
 
-// describe returns the names of the remaining processes, for a report.
 func (c *cleaner) describe(left []proctab.Proc) string {
 	if c.blind != nil {
 		return c.blind.Error()

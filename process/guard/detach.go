@@ -59,7 +59,6 @@ func (d *detachment) listen(pipe *os.File) {
 	})
 }
 
-// close ends listening and returns when its goroutine has ended.
 func (d *detachment) close() {
 	_ = d.pipe.Close()
 	d.reading.Wait()

@@ -13,7 +13,6 @@ func sealAtOnce() error { return unix.ENOSYS }
 // has no subreapers: there it does nothing and returns nil.
 func Subreaper() error { return nil }
 
-// canAdopt reports whether this process is a subreaper.
 func canAdopt() bool { return false }
 
 // dup2 makes fd a copy of from, and closes what fd was before.
@@ -22,7 +21,6 @@ func dup2(from, fd int) error { return unix.Dup2(from, fd) }
 // self returns the path by which to start this program again.
 func self() (string, error) { return os.Executable() }
 
-// releaseOrphans undoes Subreaper.
 func releaseOrphans() error { return nil }
 
 // unblockSignals does nothing: no call of package unix changes the signal mask here.

@@ -21,7 +21,6 @@ func Subreaper() error {
 	return nil
 }
 
-// canAdopt reports whether this process is a subreaper.
 func canAdopt() bool { return Subreaper() == nil }
 
 // dup2 makes fd a copy of from, and closes what fd was before.
@@ -52,5 +51,4 @@ func releaseOrphans() error {
 	return nil
 }
 
-// unblockSignals clears the signal mask of this thread.
 func unblockSignals() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &unix.Sigset_t{}, nil) }

@@ -267,7 +267,6 @@ func (g *guardian) forward(sig syscall.Signal) {
 	}
 }
 
-// checkParent sends a byte through the lifeline if our parent has changed, and watches the new one.
 func (g *guardian) checkParent() {
 	now := os.Getppid()
 	if now != g.parent.pid {
@@ -320,7 +319,6 @@ func (g *guardian) exitCode(status syscall.WaitStatus) int {
 	return 1
 }
 
-// what returns the name of what is guarded, for reports.
 func (g *guardian) what() string {
 	if g.command {
 		return "command"

@@ -56,7 +56,6 @@ func Inherit() (*Lifeline, error) {
 	return l, nil
 }
 
-// isKind reports whether fd is open and a file of the given kind.
 func isKind(fd int, kind uint32) bool {
 	var st unix.Stat_t
 	return unix.Fstat(fd, &st) == nil && uint32(st.Mode)&unix.S_IFMT == kind

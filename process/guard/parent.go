@@ -44,7 +44,6 @@ func watchParent(pid int, poll time.Duration, open func(pid int) (*proctab.Handl
 	return w.byTicker()
 }
 
-// byTicker makes w tick.
 func (w *parentWatch) byTicker() *parentWatch {
 	w.ticker = time.NewTicker(w.poll)
 	w.tick = w.ticker.C

@@ -71,7 +71,6 @@ func lives(id proctab.ID) bool {
 	return err != nil && !errors.Is(err, proctab.ErrGone) || err == nil && now.ID == id && !now.Zombie
 }
 
-// close ends the watch and returns when its goroutines have ended.
 func (w *wrapperWatch) close() {
 	close(w.quit)
 	for _, h := range w.handles {

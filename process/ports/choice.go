@@ -140,7 +140,6 @@ func (c *Chooser) candidates(key string) func(yield func(port int) bool) {
 	}
 }
 
-// count returns how many ports may be chosen.
 func (c *Chooser) count() (n int) {
 	for _, s := range c.ranges {
 		n += s.last - s.first + 1

@@ -87,7 +87,6 @@ func (k *Killer) Kill(procs []Proc) {
 	}
 }
 
-// send sends sig to p by k.Signal.
 func (k *Killer) send(p Proc, sig syscall.Signal) error {
 	if k.Signal != nil {
 		return k.Signal(p, sig)
