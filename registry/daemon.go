@@ -199,7 +199,6 @@ func RemoveDaemonLogs(dir string) error {
 	return err
 }
 
-// removeFile removes a file that may be missing.
 func removeFile(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -207,7 +206,6 @@ func removeFile(path string) error {
 	return nil
 }
 
-// isAt reports whether path leads to the open file.
 func isAt(f *os.File, path string) bool {
 	var opened, found unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &opened) == nil && unix.Lstat(path, &found) == nil &&

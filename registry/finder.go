@@ -185,7 +185,6 @@ func (f *finder) scan(table []proctab.Proc) *view {
 	return v
 }
 
-// has reports whether the process with that pid was examined.
 func (v *view) has(pid int) bool {
 	_, found := v.row[pid]
 	return found

@@ -17,7 +17,6 @@ func openNameless(dir string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), dir), nil
 }
 
-// nameFile gives a nameless file a name that must not exist yet.
 func nameFile(f *os.File, path string) error {
 	link := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 	return os.NewSyscallError("linkat", unix.Linkat(unix.AT_FDCWD, link, unix.AT_FDCWD, path, unix.AT_SYMLINK_FOLLOW))

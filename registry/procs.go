@@ -98,7 +98,6 @@ func (p *procsFile) rewrite() error {
 	return nil
 }
 
-// byStart compares identities by age, the oldest first.
 func byStart(a, b proctab.ID) int {
 	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID))
 }

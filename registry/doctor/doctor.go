@@ -179,7 +179,6 @@ func (r *report) clean(ctx context.Context, o Options) {
 	}
 }
 
-// members returns leftovers as members, each with the reason why it was spared.
 func members(left []registry.Leftover) []member {
 	list := []member{}
 	for _, l := range left {

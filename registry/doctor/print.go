@@ -130,7 +130,6 @@ func fieldsText(v any, names ...string) string {
 	return strings.Join(words, " ")
 }
 
-// joinMembers returns members as text, separated by commas.
 func joinMembers(members []member) string {
 	var words []string
 	for _, m := range members {

@@ -197,7 +197,6 @@ func (s *snapshot) commandLine(argv []string) string {
 	return prose.Cut(strings.Join(argv, " "), maxGuards)
 }
 
-// formatTime returns t to the second, "" for the zero time.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""

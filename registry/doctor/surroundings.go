@@ -43,7 +43,6 @@ func (r *report) check(ctx context.Context, o Options, list []registry.Entry) {
 	}
 }
 
-// errorText returns the text of err, "" for nil.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -75,7 +75,6 @@ func Run(stdin *os.File, stderr io.Writer) (exitCode int) {
 	})
 }
 
-// logTo returns a function that writes reports to stderr.
 func logTo(stderr io.Writer) func(format string, args ...any) {
 	return func(format string, args ...any) { fmt.Fprintf(stderr, "pmcp: "+format+"\n", args...) }
 }
