@@ -69,7 +69,6 @@ func (m *Manager) runsElsewhere(ctx context.Context, names ...string) map[string
 	return m.o.Elsewhere.RunsElsewhere(ctx, notHere)
 }
 
-// runningElsewhere is runsElsewhere without the runs that have ended.
 func (m *Manager) runningElsewhere(ctx context.Context, names ...string) map[string]ForeignRun {
 	runs := m.runsElsewhere(ctx, names...)
 	maps.DeleteFunc(runs, func(_ string, run ForeignRun) bool { return run.Owner == "" })

@@ -114,7 +114,6 @@ type Group struct {
 	StopStrategy Strategy `json:"stop_strategy,omitempty"`
 }
 
-// invalid returns an error that wraps process.ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{process.ErrInvalid}, args...)...)
 }
@@ -184,7 +183,6 @@ func (g Group) checkDependencies(member Member, members map[string]bool) error {
 	return nil
 }
 
-// names returns the names of the members as listed.
 func (g Group) names() []string {
 	names := make([]string, len(g.Members))
 	for i, member := range g.Members {
@@ -193,7 +191,6 @@ func (g Group) names() []string {
 	return names
 }
 
-// member returns the member called name.
 func (g Group) member(name string) (Member, bool) {
 	i := slices.IndexFunc(g.Members, func(m Member) bool { return m.Process == name })
 	if i < 0 {
@@ -276,7 +273,6 @@ func (g Group) Order() ([]string, error) {
 	return order, nil
 }
 
-// isFree reports whether all dependencies of m are in placed.
 func (m Member) isFree(placed map[string]bool) bool {
 	return !slices.ContainsFunc(m.DependsOn, func(d Dependency) bool { return !placed[d.Process] })
 }

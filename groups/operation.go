@@ -286,8 +286,6 @@ func reportChanges(outcomes, reported []Outcome, progress func(Progress)) {
 	}
 }
 
-// deleteOperation deletes the last operation of a group, unless it is in
-// progress.
 func (m *Manager) deleteOperation(group string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -327,8 +327,6 @@ func (s *start) awaitOutcome(member *memberStart, condition Condition, holds Res
 	})
 }
 
-// markFailed records that member could not be started, and blocks its
-// dependents.
 func (s *start) markFailed(member *memberStart, why string) {
 	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = HasFailed, why })
 	s.blockDependents(member, fmt.Sprintf("%s failed: %s", member.Process, why))
@@ -342,7 +340,6 @@ func (s *start) block(member *memberStart, why string) {
 	s.blockDependents(member, member.Process+" was not started")
 }
 
-// blockDependents blocks the members that depend on member and have not begun.
 func (s *start) blockDependents(member *memberStart, why string) {
 	for _, name := range s.op.group.dependents(member.Process) {
 		if dependent := s.members[name]; !dependent.blocked && !dependent.begun {
@@ -351,7 +348,6 @@ func (s *start) blockDependents(member *memberStart, why string) {
 	}
 }
 
-// setWaitReason records what a pending member waits for.
 func (s *start) setWaitReason(member *memberStart) {
 	why := ""
 	if len(member.unmet) > 0 {

@@ -191,7 +191,6 @@ func (m *Manager) memberStatus(g Group, member Member, last Outcome, busy string
 	return ms
 }
 
-// laterTime returns the later of two times.
 func laterTime(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -217,7 +216,6 @@ func livePhase(st process.Status) (Phase, string) {
 	}
 }
 
-// notReady returns what a run lacks that is not ready yet.
 func notReady(st process.Status) string {
 	if st.NotReady == "" {
 		return "not ready yet"
@@ -225,7 +223,6 @@ func notReady(st process.Status) string {
 	return "not ready yet: " + st.NotReady
 }
 
-// awaitsExit reports whether a member of g depends on the exit of name with code 0.
 func (g Group) awaitsExit(name string) bool {
 	return slices.ContainsFunc(g.Members, func(m Member) bool {
 		return slices.Contains(m.DependsOn, Dependency{Process: name, Condition: ExitedOK})

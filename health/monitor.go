@@ -269,17 +269,14 @@ func (m *Monitor) List() []Status {
 // Watch returns a Feed of every change from now on.
 func (m *Monitor) Watch() *Feed { return &Feed{m.changes.Reader()} }
 
-// noCheck returns the error for a process without a check.
 func noCheck(name string) error {
 	return fmt.Errorf("%s has %w: give it one with health", name, ErrNoCheck)
 }
 
-// notRunning returns the error for a process whose run is not watched.
 func notRunning(name string) error {
 	return fmt.Errorf("%s is %w, so there is nothing to check", name, ErrNotRunning)
 }
 
-// snapshotLocked returns a copy of e's status.
 func (e *entry) snapshotLocked() Status {
 	st := e.status
 	st.Results = slices.Clone(st.Results)

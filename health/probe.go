@@ -22,7 +22,6 @@ const maxOutput = 4 << 10
 // maxOutput bytes, so that every secret in them is complete when it is masked.
 const outputSlack = 4 << 10
 
-// succeeded returns the result of a successful probe.
 func succeeded(format string, args ...any) Result {
 	return Result{OK: true, Message: fmt.Sprintf(format, args...)}
 }

@@ -145,7 +145,6 @@ func judgeResponse(conn net.Conn, response *http.Response, spec Spec, target str
 	}
 }
 
-// rangeText returns a form like "200-399", or "204" for a range of one status.
 func rangeText(low, high int) string {
 	if low == high {
 		return strconv.Itoa(low)

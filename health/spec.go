@@ -101,7 +101,6 @@ func (s Spec) Kind() string {
 	}
 }
 
-// invalid returns an error that wraps process.ErrInvalid.
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: health."+format, append([]any{process.ErrInvalid}, args...)...)
 }
@@ -190,7 +189,6 @@ func (s Spec) checkTimes() error {
 	return nil
 }
 
-// statusRange returns the range of statuses that count as success.
 func (s Spec) statusRange() (low, high int) {
 	low = cmp.Or(s.StatusMin, 200)
 	return low, cmp.Or(s.StatusMax, max(399, low))

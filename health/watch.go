@@ -111,7 +111,6 @@ func awaitTurn(w *watch, next time.Time) bool {
 	return w.ctx.Err() == nil
 }
 
-// tickAfter returns the first tick of w after now.
 func (m *Monitor) tickAfter(w *watch, now time.Time) time.Time {
 	return nextTick(m.epoch, m.period(w), w.phase, now)
 }
