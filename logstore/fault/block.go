@@ -29,7 +29,6 @@ const (
 	levelFatal = 6
 )
 
-// trim returns the text without its indentation.
 func (l line) trim() string { return l.text[l.indent():] }
 
 // indent returns the number of blanks before the text; a TAB counts as one.
@@ -131,7 +130,6 @@ func (b *block) offer(l line) verdict {
 	return v
 }
 
-// claimHeld adds the held lines to the message and the stack.
 func (b *block) claimHeld() {
 	for _, l := range b.held {
 		b.appendMessage(l.trim())
@@ -149,7 +147,6 @@ func (b *block) addFrame(l line) bool {
 	return ok
 }
 
-// begin makes l the first line of the block.
 func (b *block) begin(l line) {
 	b.start(l)
 	b.indent = l.indent()
@@ -188,7 +185,6 @@ func (b *block) drafts() []*draft {
 	return append(list, &b.draft)
 }
 
-// setTitle sets the message, and also the type if t names a type.
 func (b *block) setTitle(t string) {
 	b.titled = true
 	b.setMessage(t)
@@ -221,24 +217,20 @@ type draft struct {
 	dropped    int
 }
 
-// start makes l the first line of the draft.
 func (d *draft) start(l line) {
 	d.f.FirstLine, d.f.LastLine, d.f.Stream = l.number, l.number, l.stream
 	d.from = l.lane
 	d.opening = cut(l.trim(), MaxStackLine)
 }
 
-// moveStart moves the first line back to line number, if that is earlier.
 func (d *draft) moveStart(number int64) {
 	if number > 0 && number < d.f.FirstLine {
 		d.f.FirstLine = number
 	}
 }
 
-// extendTo makes l part of the draft, but does not add l to the stack.
 func (d *draft) extendTo(l line) { d.f.LastLine = max(d.f.LastLine, l.number) }
 
-// add appends l to the stack.
 func (d *draft) add(l line) {
 	d.extendTo(l)
 	d.pushStack(l.text)

@@ -78,7 +78,6 @@ func newSignIndex() *signIndex {
 	return x
 }
 
-// gramAt returns the gramIndex of the three bytes at s[i:].
 func gramAt(s string, i int) uint32 {
 	return gramIndex(uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16)
 }

@@ -82,7 +82,6 @@ func idLength(s string) int {
 	return 0
 }
 
-// hasUUIDPrefix reports whether s starts with a UUID.
 func hasUUIDPrefix(s string) bool {
 	if len(s) < uuidBytes || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return false

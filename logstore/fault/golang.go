@@ -94,7 +94,6 @@ func nextInDump(b *block, l line, t string) verdict {
 	return shown
 }
 
-// shortGoFunction returns the name of the called function without package path and arguments.
 func shortGoFunction(call string) string {
 	if i := strings.LastIndexByte(call, '('); i > 0 {
 		call = call[:i]

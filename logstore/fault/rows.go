@@ -183,7 +183,6 @@ func (r *row) keywords() (set wordSet) {
 	return set
 }
 
-// mayStart reports whether the line has the literals that the patterns of a row need.
 func (t *rowTable) mayStart(row int, l line) bool {
 	return t.literals[row] == nil || containsAny(l.text, t.literals[row]...)
 }
@@ -199,7 +198,6 @@ func (t *rowTable) rowsFor(words wordSet, last byte) (rows uint64) {
 	return rows & t.byLast[last]
 }
 
-// firstByte returns the first byte of a text, or 0 if there is none.
 func firstByte(text string) byte {
 	if text == "" {
 		return 0
@@ -207,7 +205,6 @@ func firstByte(text string) byte {
 	return text[0]
 }
 
-// lastByte returns the last byte of a text, or 0 if there is none.
 func lastByte[T string | []byte](text T) byte {
 	if len(text) == 0 {
 		return 0
@@ -228,7 +225,6 @@ var (
 	allRows       = sync.OnceValue(func() *rowTable { return newRowTable(certainRows, uncertainRows) })
 )
 
-// newRecogniser returns a Recogniser that tries the rows of the table.
 func (t *rowTable) newRecogniser(emit func(Fault)) *Recogniser {
 	r := &Recogniser{emit: emit, notes: notes{rows: t}}
 	r.spare = &block{notes: &r.notes}

@@ -64,7 +64,6 @@ var rspec = testReport{
 	},
 }.row()
 
-// parseListed parses the name in "1) name".
 func parseListed(l line) (name string, ok bool) {
 	_, rest, ok := parseNumber(l.trim())
 	name, found := strings.CutPrefix(rest, ") ")

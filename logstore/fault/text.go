@@ -84,7 +84,6 @@ func newPrefixes(all ...string) (p prefixes) {
 	return p
 }
 
-// startsWith reports whether s starts with one of the prefixes.
 func (p *prefixes) startsWith(s string) bool { return s != "" && startsWith(s, p[s[0]]...) }
 
 // containsAny reports whether s contains one of the words.

@@ -294,7 +294,6 @@ func (b *block) nameRoot() {
 	b.f.Type, b.f.Message = root.kind, cut(root.message, MaxMessage)
 }
 
-// addCause adds the first line of the error that caused the error above.
 func (b *block) addCause(l line, t string) verdict {
 	b.claimHeld()
 	b.readCause(l, t)
@@ -303,7 +302,6 @@ func (b *block) addCause(l line, t string) verdict {
 	return shown
 }
 
-// startsError reports whether a line is the first line of another error.
 func startsError(t string) bool {
 	_, _, at, ok := parseErrorHeader(trimIntroduction(t))
 	return ok && at == 0 && !isCause(t) || strings.HasPrefix(t, "Traceback (") || strings.HasPrefix(t, "panic: ")

@@ -70,7 +70,6 @@ func jsonValueLevel(v []byte) Level {
 	return LevelNone
 }
 
-// leadingLetters returns the word that b starts with.
 func leadingLetters(b []byte) []byte {
 	n := 0
 	for n < len(b) && isLetter(b[n]) {
@@ -123,7 +122,6 @@ func letterMask(text []byte) (mask uint64) {
 	return mask
 }
 
-// packBits returns the lowest bits of eight bytes, each 0 or 1, as one byte.
 func packBits(w uint64) uint64 { return w * 0x0102040810204080 >> 56 }
 
 // statedLevel returns the level that the word text[i:end] states.

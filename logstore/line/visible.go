@@ -54,7 +54,6 @@ func isPlain(text string) bool {
 	return true
 }
 
-// appendEscape appends r as it is escaped in a Go string.
 func appendEscape(b []byte, r rune) []byte {
 	quoted := strconv.QuoteRuneToASCII(r)
 	return append(b, quoted[1:len(quoted)-1]...)

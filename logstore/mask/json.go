@@ -66,7 +66,6 @@ func (m *Masker) jsonString(quoted []byte) (masked []byte, changed bool) {
 	return encodeJSON(clean, false), true
 }
 
-// encodeJSON returns text as a JSON string, with <, > and & escaped if html is set.
 func encodeJSON(text string, html bool) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

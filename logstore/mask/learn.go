@@ -141,7 +141,6 @@ func stepSecrets(value any) (all []secret) {
 	return all
 }
 
-// envSecrets returns the secrets in environment variables.
 func envSecrets(env map[string]string) (all []secret) {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		all = append(all, variableSecrets(name, env[name])...)
@@ -285,7 +284,6 @@ func wordSecrets(words []string) (all []secret) {
 	return all
 }
 
-// spelled returns the name of an option or a setting with its - and . replaced by _.
 func spelled(name string) string { return strings.NewReplacer("-", "_", ".", "_").Replace(name) }
 
 // isSecretOption reports whether an option or a setting with this name holds a secret. The words of
@@ -295,7 +293,6 @@ func isSecretOption(name string) bool {
 	return secretOption().MatchString(name) && !publicOption().MatchString(name)
 }
 
-// variableSecrets returns the secrets in an environment variable.
 func variableSecrets(name, value string) (all []secret) {
 	if SecretName(name) && isSecret(name, value) || webhook().MatchString(name) && strings.Contains(value, "://") && isSecret("", value) {
 		all = variants(name, value)

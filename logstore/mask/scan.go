@@ -121,7 +121,6 @@ func newSet(needles []needle) *set {
 	return s
 }
 
-// lowerTriple returns the triple at text[i:], in lower case.
 func lowerTriple(text []byte, i int) uint32 {
 	return (uint32(text[i]) | uint32(text[i+1])<<8 | uint32(text[i+2])<<16) | lowerCase&0xffffff
 }

@@ -48,7 +48,6 @@ func (f *FilterBuilder) Build(text []byte) []byte {
 	return f.pack()
 }
 
-// pack returns the bytes of the builder as bits.
 func (f *FilterBuilder) pack() []byte {
 	bits := make([]byte, FilterBytes)
 	for i := range bits {
@@ -57,10 +56,8 @@ func (f *FilterBuilder) pack() []byte {
 	return bits
 }
 
-// packBytes returns eight bytes, each 0 or 1, as the bits of one byte.
 func packBytes(w uint64) uint64 { return w * 0x0102040810204080 >> 56 }
 
-// foldedGram returns the first four bytes of b, folded.
 func foldedGram(b []byte) uint32 {
 	return binary.LittleEndian.Uint32(b) | foldMask&0xffffffff
 }
