@@ -54,13 +54,10 @@ func (t *answerText) optLine(format string, value any) {
 	}
 }
 
-// hint writes a hint, unless it is "".
 func (t *answerText) hint(hint string) { t.optLine("hint: %s", hint) }
 
-// more reports that the answer is not complete, if that is so.
 func (t *answerText) more(more bool) { t.optLine("more: %t", more) }
 
-// section writes the first line of a section, after an empty line.
 func (t *answerText) section(format string, args ...any) {
 	t.line("")
 	t.line(format, args...)
@@ -107,7 +104,6 @@ func (t *answerText) output(lines []string, errors []errorResult) {
 // show the model only the text.
 type writer interface{ write(t *answerText) }
 
-// textOf returns the texts of parts, one after another.
 func textOf(parts ...writer) string { return textAfter("", parts...) }
 
 // textAfter is textOf for parts that follow another text of the same answer.

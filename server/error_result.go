@@ -140,7 +140,6 @@ func messageHead(f *logstore.Fault) string {
 	return prose.Head(first, 100)
 }
 
-// namesPlace reports whether text has a place: the file and, if it is known, the line.
 func namesPlace(text, file string, line int) bool {
 	return file == "" || strings.Contains(text, file) && (line == 0 || strings.Contains(text, strconv.Itoa(line)))
 }
@@ -148,7 +147,6 @@ func namesPlace(text, file string, line int) bool {
 // minRated is how often an error must have occurred for a rate and a trend.
 const minRated = 10
 
-// rateOf returns the rate of errors that occurred count times in all.
 func rateOf(count int64, perHour []int64) rateResult {
 	if count < minRated {
 		return rateResult{}

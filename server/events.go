@@ -73,7 +73,6 @@ func (e *event) String() string {
 	}
 }
 
-// addLastLine adds the last line that the run has printed, if there is one.
 func (e *event) addLastLine(text string, number int64) {
 	if number > 0 {
 		e.quote, e.quoted = "last line "+quoteShortened(text, maxErrorLine), span{number, number}
@@ -113,7 +112,6 @@ type reported struct {
 	faults bool                 // the answer shows what went wrong in the run: its errors, or all of its output
 }
 
-// matches reports whether e is about the same run as t.
 func (t *reported) matches(e *event) bool {
 	if t.runID != 0 {
 		return t.name == e.name && t.runID == e.runID
@@ -198,7 +196,6 @@ func follow[T any](next func(context.Context) (T, error), do func(T)) {
 	}
 }
 
-// close waits until the feeds have ended and their goroutines have returned.
 func (l *eventLog) close() {
 	l.end()
 	l.done.Wait()
@@ -234,7 +231,6 @@ func (l *eventLog) addError(f *logstore.Fault, back, stored bool) {
 	l.onChange(f.Name)
 }
 
-// linesOf returns the lines of an error.
 func linesOf(f *logstore.Fault) span {
 	if f.IsEnd() {
 		return span{}
@@ -495,7 +491,6 @@ func (l *eventLog) isToldLocked(e *event) bool {
 	return l.told[e.name].includes(e) || l.answered[e.name].includes(e) || e.lines.last > 0 && l.isShownLocked(e.runID, e.lines)
 }
 
-// isShownLocked reports whether an answer shows all of these lines of a run.
 func (l *eventLog) isShownLocked(run int64, lines span) bool {
 	return slices.ContainsFunc(l.shown, func(s project.ShownLines) bool {
 		return s.Run == run && s.First <= lines.first && lines.last <= s.Last

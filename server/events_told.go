@@ -440,7 +440,6 @@ func (l *eventLog) addKeptEnd(run *project.Run, e *event) {
 	}
 }
 
-// addKeptLine adds the last line that a run of another server has printed.
 func (l *eventLog) addKeptLine(run *project.Run, e *event) {
 	if page, err := l.store.Read(l.ctx, logstore.Query{Runs: []int64{run.RunID}, Newest: true, Limit: 1}); err == nil && len(page.Lines) > 0 {
 		e.addLastLine(page.Lines[0].Text, page.Lines[0].Number)

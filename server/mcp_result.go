@@ -175,7 +175,6 @@ func (r relayedResult) repeats(raw json.RawMessage) bool {
 	})
 }
 
-// isSameJSON reports whether a and b are the same JSON, except for whitespace.
 func isSameJSON(a, b []byte) bool {
 	var one, other bytes.Buffer
 	return json.Compact(&one, a) == nil && json.Compact(&other, b) == nil && bytes.Equal(one.Bytes(), other.Bytes())

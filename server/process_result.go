@@ -99,7 +99,6 @@ func resultOf(run *project.Run) processResult {
 	return r
 }
 
-// mainOf returns the main process of a run.
 func mainOf(run *project.Run) mainResult {
 	r := mainResult{PID: run.PID}
 	if left := run.KeptFor(); left > 0 {
@@ -112,7 +111,6 @@ func commandOf(run *project.Run) commandResult {
 	return commandResult{run.Executable, run.Spec.Args, run.Spec.Dir}
 }
 
-// lineOf returns a run on one line, as processResult.line does.
 func lineOf(run *project.Run) string {
 	r := resultOf(run)
 	return r.line()
@@ -123,13 +121,11 @@ func (r *processResult) reported() reported {
 	return reported{name: r.Name, run: r.Run, stage: stageOf(isLive(r.State), r.Ready)}
 }
 
-// isLive reports whether a process in the named state has a live run.
 func isLive(state string) bool {
 	s, err := process.ParseState(state)
 	return err == nil && s.Live()
 }
 
-// round returns x rounded to one decimal.
 func round(x float64) float64 { return float64(int64(x*10+0.5)) / 10 }
 
 // cpuShare returns a CPU share for an answer. It returns nil only if nothing was
@@ -266,7 +262,6 @@ func joinURLs(urls map[string]string) string {
 	return strings.Join(words, ", ")
 }
 
-// otherPorts returns the ports that urls do not have.
 func otherPorts(ports []int, urls map[string]string) []int {
 	return slices.DeleteFunc(slices.Clone(ports), func(port int) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Values(urls)), func(url string) bool { return strings.HasSuffix(url, fmt.Sprintf(":%d", port)) })

@@ -293,7 +293,6 @@ func (c completions) CompleteResourceArgument(ctx context.Context, uri string, a
 	}
 }
 
-// names completes the name of a process or group.
 func (c completions) names(ctx context.Context, kind, value string) (*mcp.Completion, error) {
 	names, err := c.s.ownCall().subjectNames(ctx, kind)
 	if err != nil {

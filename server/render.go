@@ -99,7 +99,6 @@ func (r *logResult) addSeen(lines []logstore.Line) {
 	r.seen[i].Last, r.seen[i].At = last.Number, last.At
 }
 
-// lastSeen returns when the last line of the answer was printed, or zero.
 func (r *logResult) lastSeen() (at time.Time) {
 	for _, s := range r.seen {
 		at = s.At
@@ -122,7 +121,6 @@ type logSource struct {
 	next string // the cursor after an excerpt; "" = after its page
 }
 
-// isComplete reports whether the answer holds all output that the page was to hold.
 func (r *logResult) isComplete() bool { return !r.More && r.Omitted == nil && len(r.Gaps) == 0 }
 
 // has reports whether the answer has a line of a run, and those after it.
@@ -157,7 +155,6 @@ type shownLine struct {
 	lead        string // text if the line is the first that the answer of an action shows
 }
 
-// size returns how many bytes of an answer the line takes.
 func (l *shownLine) size() int {
 	if l.head {
 		return sizeOfString(l.separator) + sizeOfString(l.text)
@@ -165,7 +162,6 @@ func (l *shownLine) size() int {
 	return sizeOfString(l.text)
 }
 
-// sizeOfString returns how many bytes of an answer a string takes on a line of its own.
 func sizeOfString(s string) int {
 	if s == "" {
 		return 0
@@ -274,7 +270,6 @@ func (v logView) fit(shown []shownLine) (kept []shownLine, cut bool) {
 	return shown, false
 }
 
-// budget returns the most bytes that the lines of an answer may take.
 func (v logView) budget() int { return cmp.Or(v.maxBytes, defaultMaxBytes) }
 
 // onlyProcess returns the name of the process that all runs of the page belong to,
@@ -298,7 +293,6 @@ func (r *logResult) processArgument() string {
 	return fmt.Sprintf("process: %q, ", r.process)
 }
 
-// setOmitted records how many lines of the page max_bytes left out, if any.
 func (r *logResult) setOmitted(lines int, cursor string) {
 	if lines > 0 {
 		r.Omitted = &omitted{Lines: int64(lines), Cursor: cursor}
@@ -445,7 +439,6 @@ var ownLine = regexp.MustCompile(`^(?:--- (?:\d{4}-\d\d-\d\d |gap in )|… \d+ (
 // an action.
 var ownHead = regexp.MustCompile(ownLine.String() + `|^(?:out|err|mcp|\+\d+s|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d) `)
 
-// texts returns the lines as they stand in a text.
 func (r *logResult) texts() []string {
 	if r.source.view.action == 0 {
 		return r.Lines
@@ -493,7 +486,6 @@ func joinPieces(lines []logstore.Line, i, limit int) (text string, next int) {
 	return cutMiddle(head, tail, size, limit), next
 }
 
-// continues reports whether l is a later piece of the line that begins with first.
 func continues(first, l *logstore.Line) bool {
 	return l.Continuation && l.Run == first.Run && l.Stream == first.Stream
 }
@@ -587,13 +579,11 @@ func gapPrecedes(g logstore.Gap, l *logstore.Line) bool {
 	return g.Run == l.Run && g.After < l.Number
 }
 
-// newGapResult returns a gap of the page.
 func newGapResult(p *logstore.Page, g logstore.Gap) gapResult {
 	run := p.Runs[g.Run]
 	return gapResult{Name: run.Name, Run: run.Number, After: g.After, Lines: g.Lines, Reason: g.Reason}
 }
 
-// line returns the line that marks the gap.
 func (g gapResult) line() string {
 	return fmt.Sprintf("--- gap in %s run %d: %s lost: %s ---", g.Name, g.Run, lineCount(g.Lines), g.Reason)
 }
@@ -654,7 +644,6 @@ func (r *logResult) fit(limit int, size func() int) {
 	}
 }
 
-// rerender renders the lines again with other options.
 func (r *logResult) rerender(v logView) {
 	src := r.source
 	src.view = v
@@ -699,5 +688,4 @@ func dropLast[T any](list *[]T, limit int, size func() int) (dropped int) {
 	return len(all) - kept
 }
 
-// answerSize returns the size of the text of an answer.
 func answerSize(a writer) int { return len(textOf(a)) }

@@ -84,7 +84,6 @@ func templates() []resource {
 	}
 }
 
-// uris returns the URIs of the rows of a table.
 func uris(table []resource) []string {
 	all := make([]string, len(table))
 	for i, r := range table {
@@ -171,7 +170,6 @@ func (s *Server) addInstances(_ context.Context, _ any, req *mcp.ListResourcesRe
 	}
 }
 
-// instance returns the instance of a template for one process.
 func (r resource) instance(name string) resource {
 	r.uri = strings.Replace(strings.TrimSuffix(r.uri, "{?lines}"), "{name}", url.QueryEscape(name), 1)
 	r.name, r.title, r.description = name+" "+r.name, r.title+": "+name, ""
@@ -224,7 +222,6 @@ func allowPlainName(_ context.Context, _ any, req *mcp.ReadResourceRequest) {
 	}
 }
 
-// requestedURI returns the URI in the form that the client sent.
 func requestedURI(req *mcp.ReadResourceRequest) string {
 	return cmp.Or(req.Header.Get(requestedURIHeader), req.Params.URI)
 }

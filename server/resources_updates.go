@@ -113,7 +113,6 @@ func (u *resourceUpdates) listChanged(names map[string]bool) bool {
 	return changed
 }
 
-// pruneStates deletes the states of resources whose subscription has ended.
 func (u *resourceUpdates) pruneStates(wanted []string) {
 	subscribed := make(map[string]bool, len(wanted))
 	for _, uri := range wanted {

@@ -332,7 +332,6 @@ func (e excerpt) start(ctx context.Context, p *project.Project) (first logstore.
 	return first, page.Next(), nil
 }
 
-// textBytes returns the size of the text of a page.
 func textBytes(p *logstore.Page) (n int) {
 	for i := range p.Lines {
 		n += len(p.Lines[i].Text) + 1

@@ -210,7 +210,6 @@ func logsCommand() string {
 	return quoteUnlessPlain(own) + " logs"
 }
 
-// offers reports whether this session offers t.
 func (s *Server) offers(t *tool) bool {
 	return (!s.o.ReadOnly || t.hints.readOnly) && (s.o.Toolsets == nil || slices.Contains(s.o.Toolsets, t.toolset))
 }
@@ -256,7 +255,6 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-// notifyChanged notifies subscriptions that a process has changed.
 func (s *Server) notifyChanged(name string) { s.notifyLog(name, false) }
 
 // notifyLog is notifyChanged for a process from whose log lines may have been
@@ -290,7 +288,6 @@ type pulse struct {
 	poked  chan struct{} // one slot
 }
 
-// newPulse returns a pulse with the given period.
 func newPulse(period time.Duration) pulse {
 	return pulse{period: period, poked: make(chan struct{}, 1)}
 }
@@ -319,7 +316,6 @@ func (p pulse) run(ctx context.Context, beat func() (goOn bool)) {
 	}
 }
 
-// logEvent queues an event to be sent as a log message.
 func (s *Server) logEvent(e event) {
 	if c := s.served.Load(); c != nil {
 		c.messages.add(e)
@@ -347,18 +343,15 @@ type callFlags struct {
 	TimeoutMS json.RawMessage `json:"timeout_ms"`
 }
 
-// given reports whether an argument was given.
 func given(argument json.RawMessage) bool {
 	return len(argument) > 0 && !args.IsEmpty(argument)
 }
 
-// isPositive reports whether an argument is a number greater than 0.
 func isPositive(argument json.RawMessage) bool {
 	n, ok := args.Int(argument)
 	return ok && n > 0
 }
 
-// isZero reports whether an argument is the number 0.
 func isZero(argument json.RawMessage) bool {
 	n, ok := args.Int(argument)
 	return ok && n == 0

@@ -34,7 +34,6 @@ const (
 	setMCP        = "mcp"
 )
 
-// allToolsets returns the names of all toolsets.
 func allToolsets() []string {
 	return []string{setLifecycle, setMonitoring, setLogs, setErrors, setGroups, setMCP}
 }
@@ -352,7 +351,6 @@ func (s *Server) wantsStructured(meta *mcp.Meta) (bool, error) {
 // An outputAnswer is an answer, or an error, that shows output of processes.
 type outputAnswer interface{ showed() []project.ShownLines }
 
-// outcomeAs returns an answer or, if err is not nil, an error as a T, if it is one.
 func outcomeAs[T any](a answer, err error) (t T, ok bool) {
 	if err != nil {
 		return t, errors.As(err, &t)

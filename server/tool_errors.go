@@ -83,7 +83,6 @@ func (r getErrorsResult) write(t *answerText) {
 	t.hint(r.Hint)
 }
 
-// formatCounts returns m as "key count" pairs, sorted by key.
 func formatCounts(m map[string]int) string {
 	var words []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {

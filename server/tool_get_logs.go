@@ -75,7 +75,6 @@ func getLogs(ctx context.Context, s *call, a getLogsArgs) (logsResult, error) {
 // is the argument max_bytes.
 func logLimit(maxBytes int) int { return withoutEvents(cmp.Or(maxBytes, defaultMaxBytes)) }
 
-// withoutEvents returns the most bytes of an answer of limit bytes beside the events.
 func withoutEvents(limit int) int { return limit - min(eventsMaxBytes, limit/4) }
 
 // logQuery returns the query for the arguments of get_logs.

@@ -179,7 +179,6 @@ func startGroup(ctx context.Context, s *call, a startGroupArgs) (groupRunResult,
 	return r, err
 }
 
-// withMembersHint adds to an error about an unknown group how to create it.
 func withMembersHint(err error) error {
 	if !errors.Is(err, groups.ErrUnknown) {
 		return err
@@ -197,7 +196,6 @@ type groupProgress struct {
 
 func newGroupProgress() *groupProgress { return &groupProgress{updated: make(chan struct{}, 1)} }
 
-// set records p and wakes the reporter.
 func (g *groupProgress) set(p groups.Progress) {
 	g.mu.Lock()
 	g.last = p
@@ -211,7 +209,6 @@ func (g *groupProgress) report(ctx context.Context, s *Server) (stop func()) {
 	return stdio.ReportProgressEvery(ctx, stdio.ProgressInterval, g.updated, func() string { return line.Visible(s.o.Mask.Text(g.text())) })
 }
 
-// text returns the latest progress on one line.
 func (g *groupProgress) text() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()

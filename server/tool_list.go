@@ -36,7 +36,6 @@ func (r listResult) write(t *answerText) {
 	t.optLine("%s", r.Hint)
 }
 
-// staleAdvice returns how to run the current program of an MCP server.
 func staleAdvice(name string) string {
 	if strings.HasPrefix(name, project.OnDemandPrefix) {
 		return "after stop_process the next call runs it"

@@ -214,7 +214,6 @@ func argumentNames(schema json.RawMessage) string {
 	return strings.Join(append(required, optional...), ", ")
 }
 
-// summaryLine returns at most 200 bytes of the first line of a description.
 func summaryLine(s string) string {
 	s, _, _ = strings.Cut(strings.TrimSpace(s), "\n")
 	return upstream.OneLine(cut(s, 200))
@@ -325,7 +324,6 @@ func timeoutError(ctx context.Context, err error, timeoutMS int) error {
 	return withHint(fmt.Errorf("no result after %s: %s", waitTimeout(timeoutMS), trimCause(err, context.DeadlineExceeded)), "%s", hint)
 }
 
-// trimCause returns the text of err without the text of cause at its beginning.
 func trimCause(err, cause error) string { return strings.TrimPrefix(err.Error(), cause.Error()+": ") }
 
 // progressRelay returns a function that forwards the progress of a call to an MCP

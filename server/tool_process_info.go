@@ -174,7 +174,6 @@ func getProcessInfo(ctx context.Context, s *call, a processInfoArgs) (processInf
 	return r, err
 }
 
-// memberResults returns the processes of a tree in the form that answers show.
 func memberResults(members []process.Member) []memberResult {
 	var tree []memberResult
 	for _, m := range members {

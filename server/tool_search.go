@@ -218,7 +218,6 @@ func (v logView) matchHead(l *logstore.Line, name string) (head string) {
 
 func dayOf(l *logstore.Line) string { return l.At.Local().Format(time.DateOnly) }
 
-// contextText returns the lines around a match.
 func (v logView) contextText(lines []logstore.Line, name string) []string {
 	var shown []string
 	for i := range lines {

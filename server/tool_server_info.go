@@ -203,7 +203,6 @@ func (s *call) keptProcesses(ctx context.Context) (kept []string, err error) {
 	return kept, err
 }
 
-// uptime returns how long ago a server started, in whole seconds.
 func uptime(started time.Time) time.Duration {
 	return max(0, time.Since(started)).Truncate(time.Second)
 }
@@ -279,7 +278,6 @@ func (s *Server) ownServer() serverResult {
 	return own
 }
 
-// describe fills r from a registry record.
 func (r *serverResult) describe(record registry.Record) {
 	up := uptime(record.StartedAt)
 	r.PID, r.Version, r.Cwd, r.Client = record.Server.PID, record.Version, record.Cwd, prose.Join(" ", record.ClientName, record.ClientVersion)

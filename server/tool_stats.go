@@ -38,7 +38,6 @@ type usageResult struct {
 	Processes   int     `json:"processes"`
 }
 
-// newUsageResult returns u in the form that answers show.
 func newUsageResult(u process.Usage) *usageResult {
 	return &usageResult{At: args.FormatTime(u.At), CPUPercent: round(u.CPUPercent), MemoryBytes: u.MemoryBytes, Processes: u.Processes}
 }

@@ -56,7 +56,6 @@ func waitForProcess(ctx context.Context, s *call, a waitArgs) (runResult, error)
 	return waitResult(ctx, s, a, &waited)
 }
 
-// forOutput reports whether a waits for output instead of for a state.
 func (a *waitArgs) forOutput() bool { return a.Until == "log" || a.Until == "idle" }
 
 // request returns what a waits for. It sets defaults and rejects combinations of

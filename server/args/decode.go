@@ -328,7 +328,6 @@ func Int(raw json.RawMessage) (i int64, ok bool) {
 	return int64(x), err == nil && float64(int64(x)) == x
 }
 
-// inRange reports whether f accepts i.
 func (f *Field) inRange(i int64) bool {
 	return (f.min == nil || i >= *f.min) && (f.max == nil || i <= *f.max)
 }
@@ -360,7 +359,6 @@ func (f *Field) allowed() string {
 	}
 }
 
-// wrongType returns the error for an argument that is not what it must be.
 func wrongType(path, want string, raw json.RawMessage) error {
 	if path == "" {
 		return fmt.Errorf("arguments: want %s, got %s", want, jsonrpc.Quote(raw))

@@ -44,7 +44,6 @@ func (s *screen) startCommand() *cobra.Command {
 	return c
 }
 
-// act calls a tool for each of the processes that are running and prints the answers.
 func (s *screen) act(ctx context.Context, tool string, names []string) error {
 	return s.call(ctx, tool, names, true, callArguments{})
 }

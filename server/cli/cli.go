@@ -166,7 +166,6 @@ func (s *screen) whileRead(ctx context.Context) (_ context.Context, stop func(),
 	}, nil
 }
 
-// takesNone refuses arguments.
 func takesNone(c *cobra.Command, arguments []string) error {
 	if len(arguments) > 0 {
 		return fmt.Errorf("%s takes no names, got %.200q", c.CommandPath(), arguments[0])
@@ -174,7 +173,6 @@ func takesNone(c *cobra.Command, arguments []string) error {
 	return nil
 }
 
-// takesNames refuses a call without arguments.
 func takesNames(c *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return fmt.Errorf("name the processes: %s NAME…; pmcp ps lists them", c.CommandPath())

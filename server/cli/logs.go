@@ -182,7 +182,6 @@ func parseLines(n string, whole bool) (int, error) {
 	return count, nil
 }
 
-// numbered returns the ids of the runs with a number, or nil if there are none.
 func (r *reader) numbered(ctx context.Context, q logstore.Query, number int) (ids []int64, err error) {
 	runs, err := r.Runs(ctx, logstore.RunFilter{Project: q.Project, Names: q.Names, Number: number})
 	for i := range runs {

@@ -82,7 +82,6 @@ func (p *Progress) End() {
 	p.eraseLocked()
 }
 
-// eraseLocked removes the line from the terminal.
 func (p *Progress) eraseLocked() {
 	if p.shown {
 		_, _ = fmt.Fprint(p.w, "\r\x1b[K")

@@ -147,7 +147,6 @@ func rowOf(run *project.Run) psRow {
 	return row
 }
 
-// stateOf returns state, the state of a run, unless the process has no run.
 func stateOf(run *project.Run, state string) string {
 	if run.Defined {
 		return "defined"
@@ -155,7 +154,6 @@ func stateOf(run *project.Run, state string) string {
 	return state
 }
 
-// commandOf returns the command line of a run.
 func commandOf(run *project.Run) string {
 	return strings.TrimSpace(strings.Join(append([]string{run.Executable}, run.Spec.Args...), " "))
 }

@@ -58,7 +58,6 @@ func (t *terminal) paint(c colour, text string) string {
 	return "\x1b[" + string(c) + "m" + text + "\x1b[0m"
 }
 
-// println prints a line.
 func (t *terminal) println(text string) error {
 	_, err := t.w.WriteString(text + "\n")
 	return err

@@ -199,7 +199,6 @@ func (m *topModel) write(t *terminal) {
 	}
 }
 
-// name returns the name of a process in the table.
 func (m *topModel) name(i int) string {
 	run := &m.shown.runs[i]
 	return m.r.name(m.ctx, run.Project, run.Spec.Name)

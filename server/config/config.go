@@ -155,7 +155,6 @@ func fieldsOf(t reflect.Type, prefix string, index []int) (all []field) {
 	return all
 }
 
-// variables returns the names of the variables, in the order of Config's fields.
 func variables() (names []string) {
 	for _, f := range fields() {
 		names = append(names, f.variable)

@@ -59,7 +59,6 @@ func (d *Daemon) complete() error {
 	return nil
 }
 
-// tcpVariable returns the name of the variable that turns TCP on.
 func (d *Daemon) tcpVariable() string {
 	if d.TCPBind != "" {
 		return "PM_DAEMON_TCP_BIND"

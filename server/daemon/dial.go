@@ -95,7 +95,6 @@ func Dial(ctx context.Context, o Options) (net.Conn, error) {
 	}
 }
 
-// connect connects to the daemon with that session, "" for the one at SocketPath.
 func (o Options) connect(ctx context.Context, id string) (net.Conn, error) {
 	if id == "" {
 		return socket.DialPath(ctx, o.SocketPath)

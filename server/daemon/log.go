@@ -38,7 +38,6 @@ func (l *Log) Bound() {
 	l.boundLocked(0)
 }
 
-// boundLocked shortens a log that would be too large with more bytes.
 func (l *Log) boundLocked(more int64) {
 	if info, err := l.file.Stat(); err == nil && info.Mode().IsRegular() && info.Size()+more > l.limit {
 		l.shortenLocked(info.Size())

@@ -108,7 +108,6 @@ func (d *Daemon) listen() ([]*socket.Listener, error) {
 	return []*socket.Listener{first, second}, nil
 }
 
-// closeAll closes the sockets.
 func closeAll(listeners []*socket.Listener) (err error) {
 	for _, l := range listeners {
 		err = errors.Join(err, l.Close())

@@ -323,7 +323,6 @@ func (h *Host) start(hello *Hello, stdin, stdout *os.File, ended func()) (*sessi
 	return s, nil
 }
 
-// isProgram reports whether path is absolute and names a file that this user may execute.
 func isProgram(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && path[0] == '/' && info.Mode().IsRegular() && info.Mode()&0o111 != 0

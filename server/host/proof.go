@@ -55,12 +55,10 @@ type proofLine struct {
 	Busy     bool   `json:"busy,omitempty"`
 }
 
-// newProver returns a prover that reads at most maxProof bytes of c.
 func newProver(c net.Conn, token string) *prover {
 	return &prover{c: c, in: bufio.NewReaderSize(io.LimitReader(c, maxProof), maxProof), token: token}
 }
 
-// newNonce returns a random nonce.
 func newNonce() string {
 	var raw [nonceSize]byte
 	_, _ = rand.Read(raw[:]) // never fails
@@ -74,7 +72,6 @@ func (p *prover) proof(role string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// proves reports whether the line proves that the side with that role knows the token.
 func (p *prover) proves(l proofLine, role string) bool {
 	return hmac.Equal([]byte(l.Proof), []byte(p.proof(role))) // in constant time
 }

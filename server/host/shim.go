@@ -300,7 +300,6 @@ func (s *Shim) forget(line []byte) {
 	s.moved = true
 }
 
-// hasMoved reports whether the session has sent something.
 func (s *Shim) hasMoved() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -60,7 +60,6 @@ func (s *Store) Projects() []string {
 	return append([]string{s.own}, s.paths...)
 }
 
-// has reports whether a project is one of the session.
 func (s *Store) has(path string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

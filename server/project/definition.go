@@ -272,7 +272,6 @@ func orNone(n *int) int {
 	return *n
 }
 
-// isSet reports whether an argument was given as true.
 func isSet(argument *bool) bool { return argument != nil && *argument }
 
 // healthSpec returns the health check of a definition, or nil if it has none. dir
@@ -306,7 +305,6 @@ func (a Definition) healthSpec(dir string, shell bool) (*health.Spec, error) {
 	return check, check.Validate()
 }
 
-// dir returns the absolute working directory.
 func (a Definition) dir(project string) string {
 	if filepath.IsAbs(a.Cwd) {
 		return a.Cwd

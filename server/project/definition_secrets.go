@@ -56,7 +56,6 @@ func (a *Definition) fillSecrets(own Definition, project string, masker *mask.Ma
 	}
 }
 
-// isSecretVariable reports whether the value of a variable must not be stored.
 func isSecretVariable(key string, value *string, masker *mask.Masker) bool {
 	return mask.SecretName(key) || value != nil && masker.Text(*value) != *value
 }

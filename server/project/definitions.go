@@ -51,13 +51,11 @@ func (p *Project) Definition(ctx context.Context, name string) (Definition, bool
 	return stored, err == nil, err
 }
 
-// changedSince reports whether this session has saved a definition of name after t.
 func (p *Project) changedSince(name string, t time.Time) bool {
 	held, ok := p.definitions.Load(name)
 	return ok && held.(*ownDefinition).at.After(t)
 }
 
-// isReplaced reports whether own is no longer this session's definition of name.
 func (p *Project) isReplaced(name string, own *ownDefinition) bool {
 	p.mu.Lock() // waits for a save that has not finished
 	defer p.mu.Unlock()
@@ -76,7 +74,6 @@ func (p *Project) storedDefinition(ctx context.Context, name string) (args Defin
 	return args, err == nil, err
 }
 
-// readDefinition decodes a stored definition.
 func readDefinition(name string, raw []byte) (args Definition, err error) {
 	if err := json.Unmarshal(raw, &args); err != nil {
 		return Definition{}, fmt.Errorf("cannot read the stored definition of %s: %w", name, err)
@@ -105,7 +102,6 @@ func (p *Project) saveDefinition(name string, args Definition) {
 	p.definitions.Store(name, own)
 }
 
-// deleteDefinition deletes the definition of name from memory and from the store.
 func (p *Project) deleteDefinition(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

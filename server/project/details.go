@@ -79,7 +79,6 @@ func (p *Project) Tree(name string) ([]process.Member, error) {
 // the session.
 func (p *Project) Strays() []process.Member { return p.masked(p.o.Manager.Strays()) }
 
-// masked masks the secrets in the command lines of members.
 func (p *Project) masked(members []process.Member) []process.Member {
 	for i := range members {
 		members[i].Command = p.o.Mask.Clipped(members[i].Command)

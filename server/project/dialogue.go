@@ -179,7 +179,6 @@ func (d *dialogue) await(until context.Context, silent time.Duration) error {
 	return err
 }
 
-// query selects the output that was not read yet.
 func (d *dialogue) query() logstore.Query {
 	q := logstore.Query{Project: d.p.name, Runs: []int64{d.run}, After: d.read, Limit: waitLines}
 	if q.After == "" {
@@ -346,7 +345,6 @@ type Step struct {
 	pattern *regexp.Regexp // of Expect, if Regex is set; compiled by checkSteps
 }
 
-// timeout returns how long the step waits for what it expects.
 func (s *Step) timeout() time.Duration {
 	if s.TimeoutMS > 0 {
 		return time.Duration(s.TimeoutMS) * time.Millisecond
@@ -354,7 +352,6 @@ func (s *Step) timeout() time.Duration {
 	return stepTimeout
 }
 
-// quoted returns what the step expects, for an error.
 func (s *Step) quoted() string { return fmt.Sprintf("%.200q", s.Expect) }
 
 // match returns where the first match in text ends, or -1.
@@ -426,7 +423,6 @@ func (s *Step) check() (err error) {
 	return nil
 }
 
-// dialogueTime returns how long steps may take together.
 func dialogueTime(steps []Step) time.Duration {
 	all := dialogueTimeout
 	for i := range steps {

@@ -283,7 +283,6 @@ func (p *Project) StopGroup(ctx context.Context, name string, o groups.StopOptio
 	return p.o.Groups.Stop(ctx, name, o)
 }
 
-// member returns the entry of a process in the group of its definition.
 func (a Definition) member(name string) groups.Member {
 	m := groups.Member{Process: name}
 	for _, d := range a.DependsOn {
@@ -382,8 +381,6 @@ func (p *Project) RanUnchanged(ctx context.Context, st process.Status) bool {
 	return len(spec.Differs(st.Spec)) == 0
 }
 
-// differingArguments returns the sorted names of the arguments in which a differs
-// from other.
 func (a Definition) differingArguments(other Definition) []string {
 	mine, others, all := a.Arguments(), other.Arguments(), a.Arguments()
 	maps.Copy(all, others)

@@ -11,7 +11,6 @@ import (
 	"pmcp/groups"
 )
 
-// groupNames returns the sorted addresses of the groups of all projects of the session.
 func (p *Project) groupNames(ctx context.Context) ([]string, error) {
 	all, err := p.o.Store.Groups(ctx, p.name)
 	return slices.Sorted(maps.Keys(all)), err

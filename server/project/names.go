@@ -215,7 +215,6 @@ func (p *Project) ResolveOne(ctx context.Context, argument string, reads bool) (
 	return names[0], nil
 }
 
-// unknownName returns the error for a name that is not in known.
 func unknownName(name string, known []string) error {
 	if len(known) == 0 {
 		return fmt.Errorf("%w: %.200q; nothing was started in this project yet", process.ErrUnknown, name)

@@ -80,7 +80,6 @@ func (a Definition) checkTemplates() error {
 	return nil
 }
 
-// isPortName reports whether a variable that is not declared is probably meant to be a port.
 func isPortName(variable string) bool {
 	return variable == "PORT" || strings.HasSuffix(variable, "_PORT")
 }

@@ -108,7 +108,6 @@ func (a *assignments) users(name string) (users []string) {
 	return users
 }
 
-// hasPortUsers reports whether a process that goes on was started with a port of name.
 func (p *Project) hasPortUsers(name string) bool {
 	return slices.ContainsFunc(p.assignments.users(name), func(user string) bool {
 		st, err := p.o.Manager.Status(user)

@@ -86,7 +86,6 @@ func (p *Project) of(address string) *Project {
 	return &Project{session: p.session, name: path}
 }
 
-// isOwn reports whether p is the session's own project.
 func (p *Project) isOwn() bool { return p.name == p.o.Manager.Project() }
 
 // IsOfSession reports whether a call has named the project with that path, or it is the

@@ -106,7 +106,6 @@ func (r *Run) EndedBadly() bool {
 // IsUnready reports whether the run goes on, but is not ready yet.
 func (r *Run) IsUnready() bool { return !r.Over() && r.Ready != nil && !*r.Ready }
 
-// lacksReadiness reports whether the run goes on without a readiness rule.
 func (r *Run) lacksReadiness() bool {
 	return r.Ready == nil && !r.Over() && r.State != process.Starting
 }

@@ -144,7 +144,6 @@ func program(words []string) []string {
 	return words
 }
 
-// startsWithLetter reports whether a word, without directories, starts with a letter.
 func startsWithLetter(word string) bool {
 	first := path.Base(word)[0] | 0x20
 	return !strings.HasPrefix(word, "-") && 'a' <= first && first <= 'z'
@@ -174,7 +173,6 @@ func (p *Project) unnamedDefinition(name string) (Definition, bool) {
 	return held.(*Definition).clone(), true
 }
 
-// commandLine returns what a run has run, as a command line.
 func commandLine(r *Run) string {
 	words := []string{shellQuote(r.Executable)}
 	for _, arg := range r.Spec.Args {

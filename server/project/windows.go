@@ -40,7 +40,6 @@ func (t *RunTable) AwaitElsewhere(ctx context.Context, id int64, until func(proc
 	return run.Status, err
 }
 
-// awaitRow waits until a stored run ends or until holds for it, and returns the run.
 func awaitRow(ctx context.Context, store *Store, id int64, until func(process.Status) bool) (Run, error) {
 	row, err := store.WaitRun(ctx, id, func(row *logstore.Run) bool { return until(stored(row).Status) })
 	return stored(&row), err
@@ -87,7 +86,6 @@ func measureElsewhere(meter *process.ElsewhereMeter, runs []Run) {
 	}
 }
 
-// measured is measureElsewhere for one run.
 func measured(run Run) Run {
 	runs := []Run{run}
 	measureElsewhere(new(process.ElsewhereMeter), runs) // that of a Project is for all its runs at once

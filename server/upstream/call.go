@@ -150,7 +150,6 @@ func (c *Conn) register(method string, progress bool) (p *pending, modern bool, 
 	return p, c.modern || method == methodDiscover, nil
 }
 
-// remove deletes p from the calls in flight. It is safe to call twice.
 func (c *Conn) remove(p *pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -259,7 +258,6 @@ func (c *Conn) deliver(m message) {
 	}
 }
 
-// fail ends a call with err, unless it has ended.
 func (c *Conn) fail(p *pending, err error) {
 	if p, _ := c.pop(p.id); p != nil {
 		p.finish(nil, err)

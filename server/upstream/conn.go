@@ -118,7 +118,6 @@ type wire interface {
 	close()
 }
 
-// newPipesConn returns a connection over the standard streams of a run.
 func newPipesConn(o Options, name string, run int64, stdin io.WriteCloser, stdout io.ReadCloser) *Conn {
 	c := newConn(o, name, run)
 	c.wire = &pipes{c: c, stdin: stdin, stdout: stdout}
@@ -154,7 +153,6 @@ func (c *Conn) Has(capability string) bool {
 	return value != nil && string(value) != "null"
 }
 
-// isDown reports whether the connection has ended.
 func (c *Conn) isDown() bool { return isClosed(c.down) }
 
 func isClosed(ch <-chan struct{}) bool {

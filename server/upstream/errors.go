@@ -72,8 +72,6 @@ func (e *RPCError) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// stringOrJSON returns the string that raw encodes, or raw itself if it is not a
-// JSON string.
 func stringOrJSON(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

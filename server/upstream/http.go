@@ -395,7 +395,6 @@ func (x *exchange) set(change func()) {
 	change()
 }
 
-// ok reports whether the answer had a status of success.
 func (x *exchange) ok() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -238,7 +238,6 @@ func (p *pool) evictLocked() (name string) {
 
 func (d *onDemand) starting() bool { return !isClosed(d.started) }
 
-// alive reports whether the server is starting or connected.
 func (d *onDemand) alive() bool {
 	return d.starting() || d.err == nil && !d.conn.isDown()
 }

@@ -171,7 +171,6 @@ func (r *relay) admit(key string) (ctx context.Context, admitted bool) {
 	return ctx, true
 }
 
-// forget ends the bookkeeping of a request.
 func (r *relay) forget(key string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
