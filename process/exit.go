@@ -51,8 +51,8 @@ func (e Exit) String() string {
 	return fmt.Sprintf("exit code %d", e.Code)
 }
 
-// Crashed reports whether the run broke off: a signal ended it or an error that nothing
-// caught, or nobody knows. Other runs exited with a code of their choice.
+// Crashed reports whether the run ended by a signal or an uncaught error, or in an unknown
+// way. Other runs exited with a code of their choice.
 func (e Exit) Crashed() bool { return e.Signal != "" || e.Code < 0 || e.Uncaught }
 
 // Clean reports whether the run exited with code 0.

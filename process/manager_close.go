@@ -59,7 +59,7 @@ func (m *Manager) stopAll(ctx context.Context) error {
 }
 
 // StopUnkept stops every process without Spec.Until, as Close does, and reports whether
-// one with it, or what one has left, goes on.
+// one with it, or what one has left, is still running.
 func (m *Manager) StopUnkept(ctx context.Context) (kept bool) {
 	list := m.List()
 	var stops sync.WaitGroup

@@ -23,7 +23,7 @@ type StopOptions struct {
 
 // Stop ends the process called name with its whole tree. It returns once no
 // process is left and the Journal has received the output. Stopping an ended
-// process is no error; Stop then ends the survivors that the process left. If ctx
+// process is not an error; Stop then ends the survivors that the process left. If ctx
 // ends first, Stop returns and the stop continues in the background. A call that
 // joins a stop in progress can only shorten the timeout of that stop. Errors wrap
 // ErrUnknown, ErrSurvivors or ctx's error.

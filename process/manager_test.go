@@ -155,8 +155,8 @@ func state(t *testing.T, m *Manager) State {
 }
 
 func TestStopDuringSpawnEndsRun(t *testing.T) {
-	for _, patient := range []bool{true, false} {
-		t.Run(fmt.Sprintf("patient=%v", patient), func(t *testing.T) {
+	for _, waits := range []bool{true, false} {
+		t.Run(fmt.Sprintf("waits=%v", waits), func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
 				f.hold = make(chan struct{})
 				go func() { _, _, _ = m.Start(context.Background(), sh("a", RestartAlways), KeepRunning) }()
@@ -167,7 +167,7 @@ func TestStopDuringSpawnEndsRun(t *testing.T) {
 				stopped := make(chan error, 1)
 				go func() { _, err := m.Stop(ctx, "a", StopOptions{}); stopped <- err }()
 				synctest.Wait()
-				if !patient {
+				if !waits {
 					cancel() // the caller's context ends, but the stop continues
 					if err := <-stopped; !errors.Is(err, context.Canceled) {
 						t.Errorf("Stop = %v, want the context's error", err)
@@ -175,7 +175,7 @@ func TestStopDuringSpawnEndsRun(t *testing.T) {
 				}
 				close(f.hold)
 				synctest.Wait()
-				if patient {
+				if waits {
 					if err := <-stopped; err != nil {
 						t.Error(err)
 					}

@@ -129,7 +129,7 @@ func shorten(s string) string {
 		return s
 	}
 	// A secret that is cut in the middle would not be masked, so cut before the
-	// word. A path is no secret, and its beginning is useful.
+	// word. A path is not a secret, and its beginning is useful.
 	i := strings.LastIndexByte(s[:most+1], ' ')
 	if i <= 0 || i < most-1 && s[i+1] == '/' {
 		return prose.Cut(s, most)

@@ -256,7 +256,7 @@ func TestHTTPAnswersAreEvidence(t *testing.T) {
 	for _, path := range []string{"/", "/late", "/large", "/stream", "/image"} {
 		targets = append(targets, server.URL+path)
 	}
-	// The server of the test is no process of the run: it must open after the start.
+	// The server of the test is not a process of the run: it must open after the start.
 	r := &readiness{rules: &Ready{HTTP: strings.Join(targets, "  ")}, client: newReadyClient(), baseline: portBaseline{keys: map[uint64]bool{}}}
 	check := func() string { return r.checkHTTP(testContext(t), nil, nil) }
 	ctx := testContext(t)

@@ -17,7 +17,7 @@ const (
 	window        = 10 * time.Minute
 )
 
-// RestartPolicy selects when the Manager restarts a process by itself.
+// RestartPolicy selects when the Manager restarts a process.
 type RestartPolicy string
 
 // The policies. The zero value is RestartNever.

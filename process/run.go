@@ -66,7 +66,7 @@ type Run struct {
 	inputTurn chan struct{} // a semaphore of one: full while a call writes input
 	openLine  int           // length of the unfinished input line of a terminal; owned by the holder of inputTurn
 
-	printed      atomic.Int64  // when output was last read, in ns since 1970; 0 before the first that is no announcement
+	printed      atomic.Int64  // when output was last read, in ns since 1970; 0 before the first that is not an announcement
 	ended        chan struct{} // closed once the leader is reaped, its output is handed on and exit is set
 	streamsEnded chan struct{} // closed once every process has closed the child's streams
 
@@ -92,14 +92,14 @@ type runDeps struct {
 	open *sync.Map
 	// takeStdio is Options.TakeStdio.
 	takeStdio func(name string, run int64, env map[string]string, stdin io.WriteCloser, stdout io.ReadCloser)
-	// mcpExit is how long an MCP server may take to exit by itself after its standard
+	// mcpExit is how long an MCP server may take to exit on its own after its standard
 	// input was closed, before the first signal. It is at most a quarter of the grace.
 	mcpExit time.Duration
 	// useSpare allows the use of spare descriptors; true for Exec.
 	useSpare bool
 }
 
-// startRun spawns exe for spec. The run's goroutines end by themselves once the
+// startRun spawns exe for spec. The run's goroutines return on their own once the
 // child and its pipes have ended; d.owner waits for these goroutines.
 func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDeps) (*Run, error) {
 	d.tree.expect(id)
@@ -206,7 +206,7 @@ func (r *Run) wait() {
 	for _, reader := range r.readers {
 		<-reader.drained
 	}
-	if stoppedBy != "" { // the exit is no fault of the program
+	if stoppedBy != "" { // the exit is not an error of the program
 		r.journal.RunEnded(r.id, 0, "")
 	} else {
 		exit.Uncaught = r.journal.RunEnded(r.id, exit.Code, exit.Signal) && exit.Signal == ""

@@ -228,9 +228,9 @@ func TestInputWaitsForEarlierCall(t *testing.T) {
 	for len(run.inputTurn) == 0 {
 		runtime.Gosched()
 	}
-	impatient, cancel := context.WithCancel(testContext(t))
+	canceled, cancel := context.WithCancel(testContext(t))
 	cancel()
-	n, err := run.input(impatient, []byte("x"), false)
+	n, err := run.input(canceled, []byte("x"), false)
 	if n != 0 || !errors.Is(err, ErrNotReading) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "the input sent before") {
 		t.Errorf("cancelled behind another call: %d, %v; want 0, ErrNotReading and context.Canceled", n, err)
 	}

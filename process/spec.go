@@ -73,7 +73,7 @@ type Spec struct {
 	Service bool `json:"service,omitempty"`
 	// Stop defines how a run is stopped.
 	Stop StopSpec `json:"stop,omitzero"`
-	// Restart defines when the Manager restarts the process by itself. The zero
+	// Restart defines when the Manager restarts the process. The zero
 	// value means never.
 	Restart RestartPolicy `json:"restart,omitempty"`
 	// MaxRestarts is how many consecutive restarts the policy makes without a

@@ -66,7 +66,7 @@ func ParseState(name string) (State, error) {
 // Live reports whether a process of the entry is running or about to run.
 func (s State) Live() bool { return s == Starting || s == Running || s == Stopping }
 
-// Active reports whether a process of the entry is running, or will run by itself:
+// Active reports whether a process of the entry is running, or will be restarted:
 // the state is Live, or the entry waits for the next try of the restart policy.
 func (s State) Active() bool { return s.Live() || s == Backoff }
 

@@ -69,7 +69,7 @@ type Status struct {
 // a survivor.
 func (s *Status) Alive() bool { return s.State.Live() || len(s.Survivors) > 0 }
 
-// GoesOn reports whether any process of the entry is alive, or will run by itself.
+// GoesOn reports whether any process of the entry is alive, or will be restarted.
 func (s *Status) GoesOn() bool { return s.State.Active() || len(s.Survivors) > 0 }
 
 // unanswered is NotReady of an MCP server that may still answer.
@@ -79,9 +79,9 @@ const unanswered = "it has not answered initialize yet"
 // waiting for its readiness. The server may still become ready.
 func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Ready }
 
-// Refuses reports whether the run goes on, but does not become ready as things are: an MCP server over
-// HTTP because of what it has answered (one that has not answered may still do so), and any run because
-// a process of another tree listens or answers in its place.
+// Refuses reports whether the run has not ended, but will not become ready unless something changes: an
+// MCP server over HTTP because of its answer (one that has not answered may still do so), and any run
+// because a process of another tree listens or answers in its place.
 func (s *Status) Refuses() bool {
 	return s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, "it has not answered")
 }

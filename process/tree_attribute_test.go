@@ -205,7 +205,7 @@ func TestScanProvesEndOfRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		table []proctab.Proc
 		err   error
-		alone bool // nobody is a subreaper
+		alone bool // there is no subreaper
 		late  bool // the first process ends after the scan
 		want  bool
 	}{

@@ -228,7 +228,7 @@ func TestStackFilterFindsQuotedSource(t *testing.T) {
 	}
 }
 
-// TestTracebackDoesNotMakeReady checks that the source that a traceback quotes is no match of
+// TestTracebackDoesNotMakeReady checks that the source that a traceback quotes is not a match of
 // Ready.Log, although the process lives on, as one that reloads does.
 func TestTracebackDoesNotMakeReady(t *testing.T) {
 	m, _ := newTestManager(t, Options{})

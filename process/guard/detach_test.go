@@ -20,14 +20,14 @@ import (
 )
 
 // The variables with the FIFOs of a detached process: it reports itself on one, and ends, or goes
-// on if it is the process in between, when nobody holds the other open for writing.
+// on if it is the process in between, when no process holds the other open for writing.
 const (
 	reportVariable = "TEST_DETACH_REPORT"
 	holdVariable   = "TEST_DETACH_HOLD"
 	hangVariable   = "TEST_DETACH_HANG" // the process in between hangs
 )
 
-// reportDetached reports this process and returns when it may go on.
+// reportDetached reports this process and returns when it may continue.
 func reportDetached(what string) {
 	out, err := os.OpenFile(os.Getenv(reportVariable), os.O_WRONLY, 0)
 	if err != nil {
@@ -92,7 +92,7 @@ func detachable(t *testing.T, more ...string) (*detached, option) {
 	must(t, err)
 	out, err := os.OpenFile(hold, os.O_RDWR, 0)
 	must(t, err)
-	must(t, in.SetReadDeadline(time.Now().Add(patient)))
+	must(t, in.SetReadDeadline(time.Now().Add(testTimeout)))
 	t.Cleanup(func() { _ = in.Close(); _ = out.Close() })
 	return &detached{t, bufio.NewReader(in), out}, func(o *sessionOptions) {
 		prepare := o.prepare
@@ -116,7 +116,7 @@ func (d *detached) await() (line string, pid int) {
 	return strings.TrimSpace(line), pid
 }
 
-// TestDaemonOutlivesItsSession checks that a daemon is no part of the session that has asked for it:
+// TestDaemonOutlivesItsSession checks that a daemon is not part of the session that has asked for it:
 // it is not adopted by the guardian, it has nothing of the session, and it lives when the session,
 // whose end still leaves nothing behind, ends in any way.
 func TestDaemonOutlivesItsSession(t *testing.T) {
@@ -151,7 +151,7 @@ func TestDaemonOutlivesItsSession(t *testing.T) {
 	}
 }
 
-// TestServerKilledWhileGuardianAdoptsNothing kills the server while its guardian is no subreaper: what
+// TestServerKilledWhileGuardianAdoptsNothing kills the server while its guardian is not a subreaper: what
 // the server leaves is adopted by another process, and found by its marks.
 func TestServerKilledWhileGuardianAdoptsNothing(t *testing.T) {
 	if runtime.GOOS != "linux" {

@@ -19,7 +19,7 @@ import (
 	"pmcp/process/proctab"
 )
 
-func patience(d string) option { return func(o *sessionOptions) { o.patience = d } }
+func killAfter(d string) option { return func(o *sessionOptions) { o.killAfter = d } }
 
 func TestExitCodeOfTheServerIsPassedOn(t *testing.T) {
 	for _, code := range []int{0, 1, 7} {
@@ -142,10 +142,10 @@ func TestIgnoredHUPIsInheritedButNotCHLD(t *testing.T) {
 	s.wantGone()
 }
 
-// TestStubbornServerIsKilled checks that a server that does not exit within the guardian's patience
+// TestStubbornServerIsKilled checks that a server that does not exit in the time that the guardian allows
 // is killed together with everything the server started.
 func TestStubbornServerIsKilled(t *testing.T) {
-	s := start(t, []string{"stubborn"}, patience("100ms"))
+	s := start(t, []string{"stubborn"}, killAfter("100ms"))
 	s.ready()
 	s.growAll()
 	must(t, s.cmd.Process.Signal(syscall.SIGTERM))
@@ -203,7 +203,7 @@ func TestParentIsNotPolled(t *testing.T) {
 // TestGuardianKeepsNoStdio checks that the client reads the end of stdout when the server is dead,
 // although the guardian still exists.
 func TestGuardianKeepsNoStdio(t *testing.T) {
-	s := start(t, []string{"stubborn"}, patience("100ms"))
+	s := start(t, []string{"stubborn"}, killAfter("100ms"))
 	server := s.ready()
 	awaitNoStdio(t, s.cmd.Process.Pid)
 	// A stopped guardian can neither clean up nor exit, so only the server's end can close stdout.
@@ -214,7 +214,7 @@ func TestGuardianKeepsNoStdio(t *testing.T) {
 	}
 	// POLLERR on a pipe's write end means that it has no reader.
 	poll := []unix.PollFd{{Fd: int32(s.stdin.Fd())}}
-	if n, err := unix.Poll(poll, int(patient.Milliseconds())); n != 1 || poll[0].Revents&unix.POLLERR == 0 {
+	if n, err := unix.Poll(poll, int(testTimeout.Milliseconds())); n != 1 || poll[0].Revents&unix.POLLERR == 0 {
 		t.Errorf("stdin still has a reader: %v, %v", poll, err)
 	}
 	must(t, s.cmd.Process.Signal(syscall.SIGCONT))
@@ -226,12 +226,12 @@ func TestGuardianKeepsNoStdio(t *testing.T) {
 func freeze(t *testing.T, pid int) {
 	t.Helper()
 	must(t, syscall.Kill(pid, syscall.SIGSTOP))
-	for deadline := time.Now().Add(patient); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		if strings.HasPrefix(stateOf(t, pid), "T") {
 			return
 		}
 	}
-	t.Fatalf("process %d is not stopped after %v", pid, patient)
+	t.Fatalf("process %d is not stopped after %v", pid, testTimeout)
 }
 
 // awaitNoStdio waits until a guardian has closed stdin and stdout, which may be after the server is
@@ -241,7 +241,7 @@ func awaitNoStdio(t *testing.T, pid int) {
 	if runtime.GOOS != "linux" {
 		return // the system does not show the open files
 	}
-	for deadline := time.Now().Add(patient); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
 		in, errIn := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid))
 		out, errOut := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", pid))
 		if errIn == nil && errOut == nil && in == os.DevNull && out == os.DevNull {

@@ -18,7 +18,7 @@ import (
 type timing struct {
 	open       func(pid int) (*proctab.Handle, error) // opens a handle of the parent
 	parentPoll time.Duration                          // between two checks of the parent where the kernel does not report its end
-	patience   time.Duration                          // from a forwarded signal to SIGKILL of the server
+	killAfter  time.Duration                          // from a forwarded signal to SIGKILL of the server
 	cleanLimit time.Duration                          // from the server's end and Config.Grace until the guardian stops trying to kill what is left
 	rescan     time.Duration                          // between two passes over the remaining processes, if no child ends
 }
@@ -27,7 +27,7 @@ type timing struct {
 var defaultTiming = timing{
 	open:       proctab.Open,
 	parentPoll: time.Second,
-	patience:   Limit(12 * time.Second),
+	killAfter:  Limit(12 * time.Second),
 	cleanLimit: Limit(10 * time.Second),
 	rescan:     20 * time.Millisecond,
 }
@@ -67,7 +67,7 @@ func Run(c Config) (exitCode int) { return run(c, defaultTiming) }
 
 func run(c Config, t timing) (exitCode int) {
 	if c.Daemon != nil {
-		t.patience += c.Grace
+		t.killAfter += c.Grace
 	}
 	g := newGuardian(c, t)
 	if c.Daemon == nil {
@@ -224,7 +224,7 @@ func (g *guardian) supervise() (exitCode int) {
 	end := func(sig syscall.Signal) {
 		g.forward(sig)
 		if overdue == nil {
-			overdue = time.After(g.patience)
+			overdue = time.After(g.killAfter)
 		}
 	}
 	for {
@@ -252,7 +252,7 @@ func (g *guardian) supervise() (exitCode int) {
 			g.gone = nil // it stays closed
 			end(syscall.SIGTERM)
 		case <-overdue:
-			g.report.logf("the %s did not end within %v and is killed", g.what(), g.patience)
+			g.report.logf("the %s did not end within %v and is killed", g.what(), g.killAfter)
 			g.forward(syscall.SIGKILL)
 			return g.failed(128 + int(syscall.SIGKILL))
 		}

@@ -11,8 +11,8 @@ import (
 // The second is the session id; the command and its arguments follow.
 const HoldVerb = "__hold"
 
-// commandPatience is how long a command has to end after a forwarded signal.
-const commandPatience = 5 * time.Second
+// commandGrace is how long a command has to end after a forwarded signal.
+const commandGrace = 5 * time.Second
 
 // Hold starts the program path with the arguments argv and guards it: the program has this
 // process's descriptors 0 to 2, which are not touched, and c.ID is its mark. Hold is what the
@@ -26,7 +26,7 @@ const commandPatience = 5 * time.Second
 // it waits for every child of the process.
 func Hold(c Config, life *Lifeline, path string, argv []string) (exitCode int) {
 	t := defaultTiming
-	t.patience = commandPatience
+	t.killAfter = commandGrace
 	return hold(c, t, life, path, argv)
 }
 

@@ -114,7 +114,7 @@ func (l *Lifeline) ParentChanged() <-chan struct{} { return l.changed }
 // last.
 func (l *Lifeline) Lock() *os.File { return l.lock }
 
-// Detach asks the guardian to start a daemon that is no descendant of the session, and
+// Detach asks the guardian to start a daemon that is not a descendant of the session, and
 // returns at once: see DetachVerb. An error means that the guardian cannot do it.
 func (l *Lifeline) Detach() error {
 	if l.ask == nil {

@@ -70,7 +70,7 @@ func guardianMain(args []string) int {
 		limits.parentPoll = 20 * time.Millisecond
 		limits.open = func(int) (*proctab.Handle, error) { return nil, unix.ENOSYS }
 	}
-	limits.patience, _ = time.ParseDuration(args[0])
+	limits.killAfter, _ = time.ParseDuration(args[0])
 	limits.cleanLimit, _ = time.ParseDuration(args[1])
 	record := os.Getenv("TEST_RECORD")
 	lock, err := os.Create(record)
@@ -111,9 +111,9 @@ func holdMain(id string, args []string) int {
 		return 2
 	}
 	limits := defaultTiming
-	limits.patience, limits.cleanLimit = patient, 2*patient
+	limits.killAfter, limits.cleanLimit = testTimeout, 2*testTimeout
 	shell := os.Getenv("SHELL_COPY")
-	return hold(Config{ID: id, Grace: patient}, limits, life, shell, []string{shell, "-c", args[len(args)-1]})
+	return hold(Config{ID: id, Grace: testTimeout}, limits, life, shell, []string{shell, "-c", args[len(args)-1]})
 }
 
 func removeIfThere(path string) error {
@@ -367,7 +367,7 @@ func (s *standInServer) startForest(seed uint64) {
 	}
 }
 
-// straysMain runs the cleaner in a process that is no subreaper: its child leads a session, leaves
+// straysMain runs the cleaner in a process that is not a subreaper: its child leads a session, leaves
 // process trees behind and is killed.
 func straysMain() int {
 	session := fmt.Sprint("strays of ", os.Getpid()) // the cleaner sees the whole machine

@@ -9,7 +9,7 @@ import (
 
 // A parentWatch shows when to check whether the parent of this process has changed: once ended
 // is closed and at each tick. One of the two is nil. Both are nil if the parent is outside our pid
-// namespace, since its pid is 0 then, and so is that of whoever adopts us.
+// namespace, since its pid is 0 then, and so is that of the process that adopts us.
 type parentWatch struct {
 	pid   int // the parent; 0 if it has already ended
 	ended chan struct{}

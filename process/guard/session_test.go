@@ -19,8 +19,8 @@ import (
 	"pmcp/process/proctab"
 )
 
-// patient is longer than anything in these tests takes, even on a slow machine.
-const patient = 2 * time.Minute
+// testTimeout is longer than anything in these tests takes, even on a slow machine.
+const testTimeout = 2 * time.Minute
 
 // A session is a guardian with all its descendants, as a client sees them. Its standard error is a
 // pipe that every process of the session inherits and none closes: the end of the pipe means that
@@ -46,16 +46,16 @@ type session struct {
 type option func(*sessionOptions)
 
 type sessionOptions struct {
-	patience, cleanLimit string
-	record               string   // the path of the record; "" for one in a directory of the test
-	front                []string // arguments before "guardian"
-	prepare              func(*exec.Cmd)
+	killAfter, cleanLimit string
+	record                string   // the path of the record; "" for one in a directory of the test
+	front                 []string // arguments before "guardian"
+	prepare               func(*exec.Cmd)
 }
 
 // start starts a session: a guardian whose server gets the given arguments.
 func start(t *testing.T, server []string, options ...option) *session {
 	t.Helper()
-	o := sessionOptions{patience: "1m", cleanLimit: "1m"}
+	o := sessionOptions{killAfter: "1m", cleanLimit: "1m"}
 	for _, set := range options {
 		set(&o)
 	}
@@ -78,7 +78,7 @@ func start(t *testing.T, server []string, options ...option) *session {
 
 	self, err := os.Executable()
 	must(t, err)
-	args := slices.Concat(o.front, []string{"guardian", o.patience, o.cleanLimit, s.id}, server)
+	args := slices.Concat(o.front, []string{"guardian", o.killAfter, o.cleanLimit, s.id}, server)
 	s.cmd = exec.Command(self, args...)
 	s.cmd.Env = append(os.Environ(), "FIFO="+fifo, "SHELL_COPY="+s.shell, "TEST_RECORD="+s.record,
 		"GORACE=atexit_sleep_ms=0") // otherwise each process takes a second longer to exit
@@ -104,7 +104,7 @@ func (s *session) run() {
 	must(s.t, err)
 	stderr, errw, err := os.Pipe()
 	must(s.t, err)
-	must(s.t, stdout.SetReadDeadline(time.Now().Add(patient)))
+	must(s.t, stdout.SetReadDeadline(time.Now().Add(testTimeout)))
 	s.stdin, s.stdout = stdin, bufio.NewReader(stdout)
 	s.cmd.Stdin, s.cmd.Stdout, s.cmd.Stderr = in, out, errw
 	must(s.t, s.cmd.Start())
@@ -150,7 +150,7 @@ func (s *session) killAll() {
 		return
 	default:
 	}
-	deadline := time.After(patient)
+	deadline := time.After(testTimeout)
 	for {
 		for _, p := range s.holders() {
 			_ = proctab.Signal(p.ID, syscall.SIGKILL)
@@ -227,8 +227,8 @@ func (s *session) grow(kind string) {
 	for range trees[kind].leaves {
 		select {
 		case <-s.leaves:
-		case <-time.After(patient):
-			s.t.Fatalf("the tree %q is not up after %v; reports:\n%s", kind, patient, s.reports())
+		case <-time.After(testTimeout):
+			s.t.Fatalf("the tree %q is not up after %v; reports:\n%s", kind, testTimeout, s.reports())
 		}
 	}
 }
@@ -265,8 +265,8 @@ func (s *session) wantProcessesGone() {
 	s.t.Helper()
 	select {
 	case <-s.gone:
-	case <-time.After(patient):
-		s.t.Fatalf("left behind after %v: %v; reports:\n%s", patient, s.holders(), s.reports())
+	case <-time.After(testTimeout):
+		s.t.Fatalf("left behind after %v: %v; reports:\n%s", testTimeout, s.holders(), s.reports())
 	}
 	_ = s.cmd.Wait()
 	table, err := proctab.All()

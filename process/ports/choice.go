@@ -44,10 +44,10 @@ type Want struct {
 	Preferred int
 	// Last is the port that the key had last, which comes second; 0 means none.
 	Last int
-	// Reserved returns who has reserved a port, or "". Nil means that nobody has.
+	// Reserved returns the owner of a port's reservation, or "". Nil means that no port is reserved.
 	Reserved func(port int) string
 	// Own reports whether a port on which a process listens will be free in time, since
-	// that process will be stopped first. Nil means that none will.
+	// that process will be stopped first. Nil means that no port will.
 	Own func(port int) bool
 }
 

@@ -156,8 +156,8 @@ func TestLimitIsMultiplied(t *testing.T) {
 	if Limit(time.Second) != time.Second {
 		t.Errorf("got %v, want that of a release", Limit(time.Second))
 	}
-	defer func(p int) { patience = p }(patience)
-	if patience = 6; Limit(time.Second) != 6*time.Second {
+	defer func(p int) { limitFactor = p }(limitFactor)
+	if limitFactor = 6; Limit(time.Second) != 6*time.Second {
 		t.Errorf("got %v, want 6 s", Limit(time.Second))
 	}
 }

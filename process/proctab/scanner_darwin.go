@@ -1,6 +1,6 @@
 package proctab
 
-// Newest returns 0: macOS does not tell.
+// Newest returns 0: macOS does not report it.
 func Newest() int { return 0 }
 
 // A Scanner is All: macOS has no child subreapers, so a process may be re-parented into

@@ -120,7 +120,7 @@ func TestProcessWithoutFirstThreadIsNoZombie(t *testing.T) {
 	}
 }
 
-// TestNewestChangesWithNewProcess checks that Newest tells that a process has been created.
+// TestNewestChangesWithNewProcess checks that Newest changes once a process has been created.
 func TestNewestChangesWithNewProcess(t *testing.T) {
 	before := Newest()
 	startCat(t)

@@ -37,7 +37,7 @@ func Join(separator string, parts ...string) string {
 }
 
 // OrNone returns names for reading, at most 50 of them and "…" for the rest, or "none" if there
-// are no names.
+// are not names.
 func OrNone(names []string) string {
 	const most = 50
 	switch {
