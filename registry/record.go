@@ -62,7 +62,7 @@ type Record struct {
 // replaced since the start: a new session runs another one.
 func (r Record) Replaced() bool { return proctab.Replaced(r.Server.PID, r.Executable) }
 
-// Outdated returns what has become of the program of the record's server, which must run, since the
+// Outdated returns what happened to the program of the record's server, which must run, since the
 // start, as what is said of that program; "" if it is the same.
 func (r Record) Outdated() string {
 	if !r.Replaced() {
@@ -74,8 +74,8 @@ func (r Record) Outdated() string {
 	return "was replaced since the start: a new session runs the new one"
 }
 
-// Stopped returns what is wrong with a server that a signal (SIGSTOP) has stopped, or whose guardian it
-// has stopped, and the command that lets them go on. It returns "" for any other server.
+// Stopped returns what is wrong with a server that SIGSTOP has stopped, or whose guardian it has stopped,
+// and the command that resumes them. It returns "" for any other server.
 func (r Record) Stopped() string {
 	if r.Boot != proctab.BootID() {
 		return ""

@@ -192,7 +192,7 @@ func (r *report) advise(o Options) {
 	if o.MaxServers > 0 && r.Live > o.MaxServers {
 		r.Advice = append(r.Advice, fmt.Sprintf("%d servers are alive, more than %d: close clients that are not used; a row whose client is gone says how to end its server", r.Live, o.MaxServers))
 	}
-	old := map[string][]string{} // pids by what has become of their program
+	old := map[string][]string{} // pids by what happened to their program
 	for i := range r.Rows {
 		if why := r.Rows[i].outdated; why != "" {
 			old[why] = append(old[why], strconv.Itoa(r.Rows[i].PID))

@@ -457,7 +457,7 @@ func TestCheckRefusesUnsafeDirectory(t *testing.T) {
 }
 
 // TestTextShowsWhatIsKnown checks the text of a row about a server, whose uptime is in
-// hours, minutes and seconds, and of a row about a file that is no record.
+// hours, minutes and seconds, and of a row about a file that is not a record.
 func TestTextShowsWhatIsKnown(t *testing.T) {
 	uptime := int64(3723)
 	r := report{Rows: []row{

@@ -20,7 +20,7 @@ var rowFields = []string{
 	"process_group_at_start", "process_group_now", "stale_client", "dies_with", "record", "socket", "problem",
 }
 
-// fileFields are the JSON fields that the text shows of a file that is no record.
+// fileFields are the JSON fields that the text shows of a file that is not a record.
 var fileFields = []string{"state", "alive", "record", "problem"}
 
 // A textReport is a report as text while it is written.

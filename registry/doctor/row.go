@@ -48,7 +48,7 @@ type program struct {
 	StartedAt       string `json:"started_at,omitempty"`
 	UptimeSeconds   *int64 `json:"uptime_seconds,omitempty"`
 
-	outdated string // what has become of the executable
+	outdated string // what happened to the executable
 }
 
 // A parentage is what a row shows of the process that started the server.

@@ -39,7 +39,7 @@ const leftGrace = 2 * time.Second
 
 // runCommand is the process that the client launches with `pmcp guard`. It starts a second
 // guardian, which starts the command, so that the command is guarded even if one of the two is
-// killed. It goes on without a record if there can be none.
+// killed. It continues without a record if none can be written.
 func runCommand(args []string, stderr io.Writer) (exitCode int) {
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]

@@ -21,8 +21,8 @@ import (
 	"pmcp/process/proctab"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 2 * time.Minute
+// waitLimit is how long a test waits for what must happen.
+const waitLimit = 2 * time.Minute
 
 // A Registration is the part of registry.Registration that a test server uses.
 type Registration interface {
@@ -131,7 +131,7 @@ func leaf(kind string) int {
 type Server struct {
 	ID    string
 	Cmd   *exec.Cmd
-	Stdin *os.File // closing it ends the server in the ordinary way
+	Stdin *os.File // closing it stops the server in the ordinary way
 
 	t    *testing.T
 	gone chan struct{}
@@ -221,7 +221,7 @@ func (s *Server) WantGone() {
 	s.t.Helper()
 	select {
 	case <-s.gone:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		s.t.Fatalf("left behind: %v, want nothing", s.holders())
 	}
 }
