@@ -140,7 +140,7 @@ func TestStateCountsForeignMembers(t *testing.T) {
 	}
 }
 
-// TestOneShotIsDone checks that a group is up if some members run and the others are no services
+// TestOneShotIsDone checks that a group is up if some members run and the others are not services
 // and have exited with code 0, whichever server ran them.
 func TestOneShotIsDone(t *testing.T) {
 	oneShot := program{ends: true}

@@ -21,7 +21,7 @@ type program struct {
 	rule       bool          // the process has a readiness rule
 	service    bool          // a service was asked for
 	readyAfter time.Duration // when the rule holds, unless the process has ended
-	ends       bool          // the process ends by itself
+	ends       bool          // the process exits on its own
 	endsAfter  time.Duration // when the process ends
 	code       int           // exit code
 	retries    int           // number of restarts by the restart policy, each after a second

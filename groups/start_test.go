@@ -207,7 +207,7 @@ func TestRunningMembersAreSkippedOrRestarted(t *testing.T) {
 			}
 		}
 		if failed(report) {
-			t.Errorf("got Failed for %+v, want false: a running member is no failure", report)
+			t.Errorf("got Failed for %+v, want false: a running member is not a failure", report)
 		}
 		startGroup(t, m, w, StartOptions{RestartRunning: true})
 		if len(w.starts["db"]) != 2 || w.ifStarts["db"] != process.RestartRunning || w.entry("api").Run != 2 {

@@ -33,7 +33,7 @@ const (
 	// ready.
 	MemberUp Phase = "up"
 	// MemberDone means that the member has ended with exit code 0, as another
-	// member requires or as what is no service does.
+	// member requires or as what is not a service does.
 	MemberDone Phase = "done"
 	// MemberStarting means that the member is starting, is not ready yet, or is
 	// about to be restarted by the restart policy.
