@@ -68,7 +68,7 @@ func (b *block) setBundleTitle(t string) {
 // The reason follows as a Node error.
 var viteProxy = row{
 	words: []string{"error"},
-	opens: []string{"%[vite] %"}, fallback: CategoryConnection, adopts: true, patience: plainPatience,
+	opens: []string{"%[vite] %"}, fallback: CategoryConnection, adopts: true, maxForeign: plainMaxForeign,
 	start: func(b *block, l line) verdict {
 		if !strings.Contains(l.text, " proxy error: ") {
 			return foreign
@@ -98,7 +98,7 @@ var viteBrowser = row{
 			b.f.Type, text = kind, message
 		case "Unhandled rejection", "Unhandled error":
 			b.f.Type, text, _ = strings.Cut(text, ":")
-			if b.f.Type == "Unknown Error" { // a value that is no error was thrown
+			if b.f.Type == "Unknown Error" { // a value that is not an error was thrown
 				b.f.Type = uncaughtValue
 			}
 			if how == "Unhandled rejection" {

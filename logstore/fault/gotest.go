@@ -128,7 +128,7 @@ func parseTestPosition(text string) (p position, message string, ok bool) {
 // Under -v, what the tests logged precedes the report. The block's step is the index of the part
 // that logged most recently.
 var goTest = row{
-	opens: []string{"--- FAIL: %"}, suite: true, patience: 1,
+	opens: []string{"--- FAIL: %"}, suite: true, maxForeign: 1,
 	start: func(b *block, l line) verdict {
 		b.void = true
 		b.addGoTest(l, b.texts[0])

@@ -2,14 +2,14 @@ package fault
 
 import "strings"
 
-// plainPatience is the patience of a line that may announce a stack.
-const plainPatience = 2
+// plainMaxForeign is the maxForeign of a line that may announce a stack.
+const plainMaxForeign = 2
 
 // plain is a line that states an error level and has no other recognised form. It may announce a
 // stack.
 var plain = row{
 	words:    noWord,
-	fallback: CategoryOther, fatal: true, adopts: true, patience: plainPatience,
+	fallback: CategoryOther, fatal: true, adopts: true, maxForeign: plainMaxForeign,
 	start: func(b *block, l line) verdict {
 		if l.level < levelError || l.indent() > 0 || l.text == "" || isHarmless(l.text) || l.text[0] == '}' || l.text[0] == ']' {
 			return foreign

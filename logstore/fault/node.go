@@ -37,7 +37,7 @@ var nodeEnd = row{
 	},
 }
 
-// uncaughtValue is the type of a thrown value that is no error.
+// uncaughtValue is the type of a thrown value that is not an error.
 const uncaughtValue = "uncaught"
 
 // setThrown parses "Name: message" or a bare value.

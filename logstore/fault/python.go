@@ -10,7 +10,7 @@ const tracebackLine = "Traceback (most recent call last):"
 // may still follow the last frame.
 var python = row{
 	words:    []string{"traceback"},
-	fallback: CategoryOther, fatal: true, announcement: joins, adopts: true, patience: 40,
+	fallback: CategoryOther, fatal: true, announcement: joins, adopts: true, maxForeign: 40,
 	start: func(b *block, l line) verdict {
 		i := strings.Index(l.text, tracebackLine)
 		if i < 0 || i > l.indent() && i != len(l.text)-len(tracebackLine) || strings.Contains(l.text, "Exception Group") {
@@ -154,7 +154,7 @@ var pythonGroup = row{
 
 // unittest is the line with which Python's unittest announces the traceback of a failed test.
 var unittest = row{
-	opens: []string{"ERROR: % (%)", "FAIL: % (%)"}, suite: true, fallback: CategoryAssertion, fatal: true, patience: 3,
+	opens: []string{"ERROR: % (%)", "FAIL: % (%)"}, suite: true, fallback: CategoryAssertion, fatal: true, maxForeign: 3,
 	start: func(b *block, l line) verdict {
 		if strings.ContainsRune(b.texts[0], ' ') {
 			return foreign

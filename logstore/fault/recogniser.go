@@ -219,7 +219,7 @@ func (r *Recogniser) dispatch(s *stream, l line) {
 		case provisional:
 			holders = append(holders, u.block)
 		case foreign:
-			if u.foreignLines++; u.foreignLines > cmp.Or(u.row.patience, defaultPatience) {
+			if u.foreignLines++; u.foreignLines > cmp.Or(u.row.maxForeign, defaultMaxForeign) {
 				r.close(s, u)
 			}
 		}

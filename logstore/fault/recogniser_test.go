@@ -323,7 +323,7 @@ func TestOrdinaryLinesDoNotAllocate(t *testing.T) {
 	}
 }
 
-// TestSignalOfStopIsNoFault checks that what a run prints about the signal of its stop is no fault,
+// TestSignalOfStopIsNoFault checks that what a run prints about the signal of its stop is not a fault,
 // that the same lines before the stop are one, and that other errors during the stop are faults.
 func TestSignalOfStopIsNoFault(t *testing.T) {
 	for _, text := range []string{

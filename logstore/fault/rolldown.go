@@ -8,7 +8,7 @@ import "strings"
 // count errors. The block's step is the announced number of errors.
 var rolldown = row{
 	words:        []string{"error"},
-	announcement: replaces, endsBelowError: true, maxLines: 200, maxBlank: 2, patience: maxHeld,
+	announcement: replaces, endsBelowError: true, maxLines: 200, maxBlank: 2, maxForeign: maxHeld,
 	start: func(b *block, l line) verdict {
 		if !strings.HasSuffix(l.text, " error:") && !strings.HasSuffix(l.text, " errors:") {
 			return foreign

@@ -49,12 +49,12 @@ type row struct {
 	// endsBelowError is set if a line that states a level below error ends the report.
 	endsBelowError bool
 	// maxLines is the maximum number of lines below the first line, maxBlank that of consecutive
-	// blank lines among them, and patience that of consecutive foreign lines; 0 means that the
-	// report has no limit on lines, that next reads the blank lines, and defaultPatience.
-	maxLines, maxBlank, patience int
+	// blank lines among them, and maxForeign that of consecutive foreign lines; 0 means that the
+	// report has no limit on lines, that next reads the blank lines, and defaultMaxForeign.
+	maxLines, maxBlank, maxForeign int
 }
 
-const defaultPatience = 8
+const defaultMaxForeign = 8
 
 // begin starts a report if l is the first line of one. Otherwise it returns foreign.
 func (r *row) begin(b *block, l line) verdict {

@@ -4,7 +4,7 @@ import "strings"
 
 // sanitizer is a report of AddressSanitizer or a related tool.
 var sanitizer = row{
-	opens: []string{"%Sanitizer: %"}, category: CategoryCrash, fatal: true, patience: 60,
+	opens: []string{"%Sanitizer: %"}, category: CategoryCrash, fatal: true, maxForeign: 60,
 	start: func(b *block, l line) verdict {
 		before, message := b.texts[0], b.texts[1]
 		tool := strings.LastIndexByte(before, ' ') + 1

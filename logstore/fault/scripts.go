@@ -101,7 +101,7 @@ func cutPHPPosition(text string) (message string, p position) {
 }
 
 // tcl is an error of Tcl. Its message comes first, but only the line after the message, "while
-// executing", identifies it as an error. The block's step is 1 while a quoted command goes on.
+// executing", identifies it as an error. The block's step is 1 while a quoted command continues.
 var tcl = row{
 	opens: []string{"while executing"}, indented: true, kind: "TclError", fallback: CategoryOther, fatal: true,
 	start: func(b *block, _ line) verdict {

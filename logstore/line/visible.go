@@ -60,7 +60,7 @@ func appendEscape(b []byte, r rune) []byte {
 }
 
 // isHidden reports whether r is invisible: a format character, which reorders or joins text, or a character that
-// Unicode tells displays to ignore by default. process/proctab has the same rule for the names of processes, since
+// Unicode asks displays to ignore by default. process/proctab has the same rule for the names of processes, since
 // neither package may import the other.
 func isHidden(r rune) bool {
 	if r < 0xad || r > 0x206f && r < 0x3164 || r > 0x3164 && r < 0xfe00 {

@@ -266,7 +266,7 @@ func wordSecrets(words []string) (all []secret) {
 	for i, word := range words {
 		name, value, assigned := strings.Cut(word, "=")
 		if i > 0 && words[i-1] == "-c" && strings.ContainsAny(word, " \t\n") {
-			name, value, assigned = "", "", false // a script is no setting
+			name, value, assigned = "", "", false // a script is not a setting
 		}
 		if !assigned && strings.HasPrefix(name, "-") && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") {
 			value = words[i+1]

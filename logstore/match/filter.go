@@ -14,7 +14,7 @@ const (
 	// costs a few false positives.
 	foldMask = 0x2020202020202020
 	gramMix  = 0x9e3779b1
-	// gramBytes is how many bytes each bit stands for. With three, numbers could not be told apart: half of the
+	// gramBytes is how many bytes each bit stands for. With three, numbers could not be distinguished: half of the
 	// chunks of an access log could have any given id.
 	gramBytes = 4
 )

@@ -44,7 +44,7 @@ func New(text string, isExpr, caseSensitive bool) (*Matcher, error) {
 		return m, nil
 	}
 	if isExpr {
-		// The expression is first compiled by itself, since the prefix added below must not make an
+		// The expression is first compiled alone, since the prefix added below must not make an
 		// invalid expression valid.
 		if _, err := regexp.Compile(text); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrPattern, err)
