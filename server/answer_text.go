@@ -100,7 +100,7 @@ func (t *answerText) output(lines []string, errors []errorResult) {
 	errorTexts(errors).write(t)
 }
 
-// A writer writes its text in terse lines, complete by itself, for clients that
+// A writer writes its text in terse lines, complete without more, for clients that
 // show the model only the text.
 type writer interface{ write(t *answerText) }
 

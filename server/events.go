@@ -53,7 +53,7 @@ type event struct {
 	restarted bool // the run follows another one, by the restart policy
 	stored    bool // the server that runs the process has stored it
 
-	relayed map[string]any // the params of an MCP server's notification, which is no event of its own; else nil
+	relayed map[string]any // the params of an MCP server's notification, which is not an event of its own; else nil
 	method  mcp.MCPMethod  // of that notification; "" for a log message
 }
 
@@ -131,7 +131,7 @@ type answerReport struct {
 }
 
 // includes reports whether the answer has already reported e. That is so if e
-// happened during the call, to the same run, and is no later stage than the
+// happened during the call, to the same run, and is not a later stage than the
 // reported one. An event about an error is included only if the answer shows what
 // went wrong in the run. An answer that shows that of a run that has ended includes
 // also an earlier event of the end.

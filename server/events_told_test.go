@@ -266,7 +266,7 @@ func TestEventNamesWhatLivesOn(t *testing.T) {
 }
 
 // TestErrorInShownLinesIsNoEvent checks that an error all lines of which an answer shows
-// is no event, whether it is recognised before or after that answer, and that an error
+// is not an event, whether it is recognised before or after that answer, and that an error
 // above the shown lines is one.
 func TestErrorInShownLinesIsNoEvent(t *testing.T) {
 	s := hello(t)

@@ -118,7 +118,7 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 	}
 }
 
-// TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is no event,
+// TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is not an event,
 // although it has stored an older state when the watch reads it, and that an error of which the answer did
 // not know is one.
 func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {

@@ -98,7 +98,7 @@ func (p mcpProcesses) Start(ctx context.Context, name string) error {
 // Stop stops a server and removes it from the list of processes, but keeps its log.
 // end describes how the server ended.
 func (p mcpProcesses) Stop(ctx context.Context, name string) (end string, err error) {
-	// A server that has closed its output may be exiting by itself, which must not be
+	// A server that has closed its output may be exiting on its own, which must not be
 	// reported as a stop.
 	if c := p.s.o.Upstream.Conn(name); c != nil && c.Status().State == upstream.Disconnected {
 		p.s.awaitRunEnd(ctx, name, c.Run(), deathTimeout)
@@ -136,11 +136,11 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 	c := s.o.Upstream.Conn(name)
 	overHTTP := c != nil && c.Run() == run && c.OverHTTP()
 	if !ended && errors.Is(err, upstream.ErrDisconnected) {
-		patience := deathTimeout
+		timeout := deathTimeout
 		if overHTTP && c.Refused() {
-			patience = 0 // it answers, so it lives
+			timeout = 0 // it answers, so it lives
 		}
-		end, ended = s.awaitRunEnd(ctx, name, run, patience)
+		end, ended = s.awaitRunEnd(ctx, name, run, timeout)
 	}
 	t.optLine("%s", end)
 	page, readErr := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Streams: 1 << logstore.Stderr, Limit: deathLines, Newest: true})
@@ -168,11 +168,11 @@ func restartAdvice(name, tool string) string {
 	return tool + " starts it again"
 }
 
-// awaitRunEnd waits at most patience for the end of a run whose connection has
+// awaitRunEnd waits at most timeout for the end of a run whose connection has
 // ended. line describes the run, or is "" if another run has replaced the run.
 // ended reports whether the run has ended.
-func (s *Server) awaitRunEnd(ctx context.Context, name string, run int64, patience time.Duration) (line string, ended bool) {
-	waiting, cancel := context.WithTimeout(ctx, patience)
+func (s *Server) awaitRunEnd(ctx context.Context, name string, run int64, timeout time.Duration) (line string, ended bool) {
+	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	st, err := s.o.Manager.Await(waiting, name, func(st process.Status) bool { return st.RunID != run || !st.State.Live() })
 	if errors.Is(err, process.ErrUnknown) || st.RunID != run {

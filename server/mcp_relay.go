@@ -49,8 +49,8 @@ type logFlow struct {
 }
 
 // admit reports whether a message of a server may reach the client at the time now, and how many
-// before it did not. tell is set for the first that does not.
-func (g *logGate) admit(name string, now time.Time) (ok, tell bool, leftOut int) {
+// before it did not. first is set for the first that does not.
+func (g *logGate) admit(name string, now time.Time) (ok, first bool, leftOut int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	source := g.sources[name]
@@ -61,7 +61,7 @@ func (g *logGate) admit(name string, now time.Time) (ok, tell bool, leftOut int)
 		source = &logFlow{limit: rate.NewLimiter(relayedLogs, relayedLogsBurst)}
 		g.sources[name] = source
 	}
-	resumes := source.leftOut == 0 || source.limit.TokensAt(now) >= relayedLogsBurst/2 // a gap is told once, not 10 times a second
+	resumes := source.leftOut == 0 || source.limit.TokensAt(now) >= relayedLogsBurst/2 // a gap is reported once, not 10 times a second
 	if !resumes || !source.limit.AllowN(now, 1) {
 		source.leftOut++
 		return false, source.leftOut == 1, 0
@@ -203,8 +203,8 @@ func (r mcpRelay) log(name string, params json.RawMessage, now time.Time) {
 	if json.Unmarshal(r.s.o.Mask.JSON(params), &m) != nil || m.Data == nil {
 		return // not a log message
 	}
-	ok, tell, leftOut := r.logs.admit(name, now)
-	if tell {
+	ok, first, leftOut := r.logs.admit(name, now)
+	if first {
 		r.note(name, fmt.Sprintf("it sends more than %d log messages a second: further ones are only in get_logs with process: %q and stream: \"mcp\"", relayedLogs, name))
 	}
 	if !ok {

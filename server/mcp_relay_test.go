@@ -7,15 +7,15 @@ import (
 )
 
 // TestLogFloodIsBounded checks how many log messages of a flooding MCP server reach the client, that
-// each gap is told at its beginning and counted at its end, and that another server is not affected.
+// each gap is reported at its start and counted at its end, and that another server is not affected.
 func TestLogFloodIsBounded(t *testing.T) {
 	g := newLogGate()
 	now := time.Unix(1e9, 0)
-	passed, told, counted, last := 0, 0, 0, 0
+	passed, reported, counted, last := 0, 0, 0, 0
 	for i := range 60_000 { // a minute of 1000 a second
-		ok, tell, leftOut := g.admit("flood", now.Add(time.Duration(i)*time.Millisecond))
-		if tell {
-			told++
+		ok, first, leftOut := g.admit("flood", now.Add(time.Duration(i)*time.Millisecond))
+		if first {
+			reported++
 		}
 		if ok {
 			passed++
@@ -27,10 +27,10 @@ func TestLogFloodIsBounded(t *testing.T) {
 	if want := relayedLogsBurst + 60*relayedLogs; passed > want || passed < want*9/10 {
 		t.Errorf("got %d messages, want about %d", passed, want)
 	}
-	if told < 2 || told > 30 || last == 0 {
-		t.Errorf("got %d gaps told, want one in some seconds", told)
+	if reported < 2 || reported > 30 || last == 0 {
+		t.Errorf("got %d gaps reported, want one in some seconds", reported)
 	}
-	if ok, tell, _ := g.admit("calm", now); !ok || tell {
+	if ok, first, _ := g.admit("calm", now); !ok || first {
 		t.Error("a message of another server was left out")
 	}
 	if ok, _, leftOut := g.admit("flood", now.Add(time.Hour)); !ok || passed+counted+leftOut != 60_000 {

@@ -148,7 +148,7 @@ func onlyText(raw json.RawMessage) (text string) {
 		return ""
 	}
 	for _, value := range object {
-		_ = json.Unmarshal(value, &text) // text stays "" if value is no text
+		_ = json.Unmarshal(value, &text) // text stays "" if value is not a text
 	}
 	return text
 }

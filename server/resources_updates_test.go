@@ -59,7 +59,7 @@ func TestSubscriberIsNotified(t *testing.T) {
 }
 
 // TestSubscriptionAloneStartsUpdates checks in both eras that a subscription to figures that
-// change by themselves is answered with updates, although nothing else happens.
+// change on their own is answered with updates, although nothing else happens.
 func TestSubscriptionAloneStartsUpdates(t *testing.T) {
 	for era, modern := range map[string]bool{"legacy": false, "2026-07-28": true} {
 		t.Run(era, func(t *testing.T) {

@@ -71,7 +71,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	return r, now, nil
 }
 
-// setStart adds what became of the wait of a start that goes on, and what the wait has not checked.
+// setStart adds the result of the wait of a start whose run continues, and what the wait has not checked.
 func (r *runResult) setStart(now *project.Run, wait string, timedOut bool, watched time.Duration) {
 	switch {
 	case wait == project.UntilReady && now.Over():

@@ -223,7 +223,7 @@ func (s *Server) Close() {
 }
 
 // Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.
-// Then it drains the connection and returns; a session of the daemon goes on while it
+// Then it drains the connection and returns; a session of the daemon continues while it
 // keeps processes. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})

@@ -60,7 +60,7 @@ func ParseToolsets(list string) (sets []string, err error) {
 // handler are together in the file of its toolset.
 type tool struct {
 	name, title, toolset string
-	// description tells the model what the tool does, not what to do.
+	// description says what the tool does, not what to do.
 	description string
 	hints       hints // the annotations
 	// waits reports whether a call with these arguments may wait for long: such
@@ -135,7 +135,7 @@ var schemas embed.FS
 // hints are what a tool does. A tool is openWorld if it runs programs or opens connections.
 type hints struct{ readOnly, destructive, openWorld bool }
 
-// An answer is the result struct of a tool. Its text, which is complete by itself, is sent
+// An answer is the result struct of a tool. Its text, which is complete on its own, is sent
 // as the content; a caller that asks for the structured form also gets the struct as
 // structuredContent. Some clients hide the text from the model if there is both.
 type answer interface{ writer }

@@ -95,7 +95,7 @@ func TestGetErrorsFindsErrorsOfEarlierRun(t *testing.T) {
 }
 
 // TestWaitReturnsErrorsOfItsRun checks that wait_for_process without a cursor
-// returns the errors of the lines that were not shown before, also while the run goes on,
+// returns the errors of the lines that were not shown before, also while the run continues,
 // and none of the run before.
 func TestWaitReturnsErrorsOfItsRun(t *testing.T) {
 	s := hello(t)

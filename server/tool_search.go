@@ -160,7 +160,7 @@ func searchLogs(ctx context.Context, s *call, a searchLogsArgs) (searchResult, e
 }
 
 // showMatches returns the matches in found as an answer. A match has a cursor if the call
-// is likely to go on from it: to lines around it, or to matches that are not shown.
+// is likely to continue from it: to lines around it, or to matches that are not shown.
 func showMatches(found *logstore.Matches, a *searchLogsArgs, view logView) searchResult {
 	r := searchResult{Count: found.Count, Scanned: found.Lines, More: found.More, order: "before", context: a.Context > 0}
 	if a.Order == "oldest" {

@@ -127,7 +127,7 @@ func (r stopResult) about() []reported {
 }
 
 // fit drops processes of a list until the answer has room: first those of which nothing
-// is left and no hint tells.
+// is left and without a hint.
 func (r *stopResult) fit() {
 	limit := outputArgs{}.limit()
 	r.Hint = cut(r.Hint, limit/4)

@@ -138,7 +138,7 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 	return r, r.deathError()
 }
 
-// setUnready adds why a wait for a state timed out, or why there is no use in waiting for readiness.
+// setUnready adds why a wait for a state timed out, or why waiting for readiness makes no sense.
 func (r *runResult) setUnready(w *project.Waited, a *waitArgs) {
 	switch {
 	case a.forOutput() || w.Run.Over():

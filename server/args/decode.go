@@ -21,7 +21,7 @@ import (
 // Decode fills the struct that into points to from the arguments of a call,
 // following the tags that schema.go describes. Names are matched exactly. null, "",
 // [] and {} mean that an optional argument was not given; they are refused where
-// omitting the argument destroys more than giving it. A nullTaker is told which were null. An error names the argument,
+// omitting the argument destroys more than giving it. A nullTaker gets those that were null. An error names the argument,
 // what is wrong with it and what is allowed.
 func Decode(raw json.RawMessage, into any) error {
 	if len(bytes.TrimSpace(raw)) == 0 {
@@ -269,7 +269,7 @@ func quoteElements(raw json.RawMessage) json.RawMessage {
 }
 
 // joinNames returns an array of names as one string with commas, and anything else as it
-// is. An empty name is no name: without one, a tool may address all processes.
+// is. An empty name does not count: without a name, a tool may address all processes.
 func joinNames(raw json.RawMessage) json.RawMessage {
 	var names []string
 	if json.Unmarshal(raw, &names) != nil || slices.Contains(names, "") {

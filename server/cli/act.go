@@ -49,7 +49,7 @@ func (s *screen) act(ctx context.Context, tool string, names []string) error {
 }
 
 // call calls a tool, with more arguments, for each of the processes that are running, or that
-// are not, and prints the answers. It goes on after an error and returns all of them.
+// are not, and prints the answers. It continues after an error and returns all errors.
 func (s *screen) call(ctx context.Context, tool string, names []string, running bool, more callArguments) error {
 	s.found = false
 	live, err := s.which(ctx, names, running, more.prolongs)

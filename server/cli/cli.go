@@ -137,7 +137,7 @@ func (s *screen) complain(text string) {
 	}
 }
 
-// whileRead returns a context that also ends when nobody reads stdout, a pipe or a socket, any
+// whileRead returns a context that also ends when no process reads stdout, a pipe or a socket, any
 // more: what follows a log would not notice before the next line. stop must be called.
 func (s *screen) whileRead(ctx context.Context) (_ context.Context, stop func(), err error) {
 	var st unix.Stat_t

@@ -119,7 +119,7 @@ type logView struct {
 // can store any, which also has them try again.
 const silentFor = 5 * time.Second
 
-// searchTime is how long a search goes on before what it has found is printed.
+// searchTime is how long a search runs before what it has found is printed.
 const searchTime = 500 * time.Millisecond
 
 // view returns the view that arguments and flags ask for.
@@ -394,7 +394,7 @@ func (v *logView) gap(ctx context.Context, page *logstore.Page, g logstore.Gap) 
 	return v.s.out.println(v.head(ctx, g.At, &run) + v.s.out.paint(dim, text))
 }
 
-// nameColours tell the processes of a merged log apart.
+// nameColours distinguish the processes of a merged log.
 var nameColours = []colour{cyan, green, yellow, "34", "35"}
 
 // head returns what stands before the text of a line: its time and process.

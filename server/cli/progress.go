@@ -14,8 +14,8 @@ const (
 	progressEach  = 250 * time.Millisecond
 )
 
-// A Progress is a line on a terminal about work that goes on. All its methods may be called
-// for nil, which shows nothing.
+// A Progress is a line on a terminal about work in progress. The methods do nothing on a nil
+// Progress.
 type Progress struct {
 	width int // columns of the terminal
 	what  func() string
@@ -29,7 +29,7 @@ type Progress struct {
 }
 
 // StartProgress shows what returns, with the time that has passed, until End is called. It
-// returns nil if w is no terminal. The line is removed before anything is written to Over.
+// returns nil if w is not a terminal. The line is removed before anything is written to Over.
 func StartProgress(w io.Writer, what func() string) *Progress {
 	f, ok := w.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {

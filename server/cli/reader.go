@@ -34,14 +34,14 @@ type log interface {
 // that names mean what they mean to an agent.
 type reader struct {
 	log
-	store   *logstore.Store
-	manager *process.Manager
-	project *project.Project
-	view    *project.Store
-	stderr  *os.File
-	told    []string // what tellNotStored has said
-	dir     string   // the project; "" = all
-	records string   // the directory of the servers' records
+	store    *logstore.Store
+	manager  *process.Manager
+	project  *project.Project
+	view     *project.Store
+	stderr   *os.File
+	reported []string // the reasons that haveStored has printed
+	dir      string   // the project; "" = all
+	records  string   // the directory of the servers' records
 }
 
 // openReader opens the database of the configuration. It reports on progress if the
@@ -83,11 +83,11 @@ func (r *reader) haveStored(ctx context.Context) {
 	_, _ = r.view.Runs(r.view.Fresh(ctx), logstore.RunFilter{Project: r.dir, Current: true})
 	now := r.view.NotStored()
 	for _, why := range now {
-		if !slices.Contains(r.told, why) {
+		if !slices.Contains(r.reported, why) {
 			fmt.Fprintln(r.stderr, "pmcp: a server holds its latest lines in memory, which are not shown: "+line.Visible(why))
 		}
 	}
-	r.told = now
+	r.reported = now
 }
 
 // A noDatabaseError is returned if no server has used the database yet.

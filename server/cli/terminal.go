@@ -42,7 +42,7 @@ func newTerminal(f *os.File) *terminal {
 	if err != nil { // only terminals have a size
 		return t
 	}
-	t.width = cmp.Or(int(size.Col), 80) // a terminal that nobody has given a size
+	t.width = cmp.Or(int(size.Col), 80) // a terminal without a size
 	t.colour = os.Getenv("NO_COLOR") == "" && !dumb()
 	return t
 }

@@ -197,7 +197,7 @@ func TestDialPrefersRecord(t *testing.T) {
 }
 
 // TestDialUsesItsPath checks that a daemon is reached at PM_DAEMON_SOCKET_PATH, whose longest form does
-// not fit into the address of a socket, and that what is no socket of this user is refused at once.
+// not fit into the address of a socket, and that what is not a socket of this user is refused at once.
 func TestDialUsesItsPath(t *testing.T) {
 	s := newStandIn(t)
 	s.o.Start = nil
@@ -297,7 +297,7 @@ func TestOutdatedDaemonEndsEarly(t *testing.T) {
 	})
 }
 
-// TestCheckFindsProblem checks what the doctor is told of a daemon: nothing is wrong with none and with one
+// TestCheckFindsProblem checks what the doctor reports about a daemon: nothing is wrong with none and with one
 // that takes connections; one that cannot be reached, and one that left its log, are problems.
 func TestCheckFindsProblem(t *testing.T) {
 	s := newStandIn(t)

@@ -6,5 +6,5 @@
 // (package socket checks it), and names the process that has the daemon's TCP port
 // instead. It knows no tool, no process of a session and no hello: a caller that
 // meets the end of the connection before an answer calls Dial again, because a daemon that
-// has nothing to do ends by itself.
+// has nothing to do exits.
 package daemon

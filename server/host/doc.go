@@ -5,9 +5,9 @@
 // it, guardian and server, whose stdin and stdout are the connection. So nothing of a
 // session comes from the daemon, whose directory is /, and sessions share nothing.
 //
-// A session ends with its connection, but for what is kept: its server goes on until the
-// last kept process has ended. A Hello can also ask for a keeper, a session without a
-// client, which is shared by everybody who asks with the same Hello.
+// A session ends with its connection, except for what is kept: its server runs until the last
+// kept process has ended. A Hello can also ask for a keeper, a session without a client, which
+// all callers with the same Hello share.
 //
 // It guarantees that the Hello is bounded in size and time, that sessions are bounded in
 // number, that a connection without a valid Hello is refused with one line, that over TCP no

@@ -83,8 +83,8 @@ func NewHello(version, token string, umask int, limits string, settings map[stri
 	return h, nil
 }
 
-// Umask returns the umask of this process. Where only an exchange for another one tells it, what
-// is created in that moment is closed to others: call it before there are files and children.
+// Umask returns the umask of this process. Where only setting another one shows it, what is
+// created in that moment is closed to others: call it before there are files and children.
 func Umask() int {
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		for line := range strings.Lines(string(status)) {

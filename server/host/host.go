@@ -86,7 +86,7 @@ func New(o Options) *Host {
 	}
 }
 
-// Busy reports whether a connection is being handled or a session goes on.
+// Busy reports whether a connection is being handled or a session has not ended.
 func (h *Host) Busy() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

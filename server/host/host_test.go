@@ -167,7 +167,7 @@ func TestSessionHasWhatTheHelloSays(t *testing.T) {
 	awaitIdle(h)
 }
 
-// TestLingeringSessionEndsItsConnection checks that a session that goes on without its client
+// TestLingeringSessionEndsItsConnection checks that a session that continues without its client
 // ends the connection, and is ended by Close.
 func TestLingeringSessionEndsItsConnection(t *testing.T) {
 	_, dial := serve(t, "", nil)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hostedVariable tells a session that a Host has started it, of which kind it is, its umask, and
+// hostedVariable informs a session that a Host has started it, of which kind it is, its umask, and
 // its limits, which package registry/guardian takes over before Go begins.
 const hostedVariable = "PMCP_HOSTED"
 
@@ -42,8 +42,8 @@ func Inherit() (*Hosted, error) {
 	return &Hosted{Keeper: kind == kindKeeper}, nil
 }
 
-// Welcome tells the caller, through the session's stdout, that the session with that id can
-// be spoken to or, if err is not nil, why it cannot begin.
+// Welcome writes to the caller, through the session's stdout, that the session with that id is
+// ready or, if err is not nil, why it cannot start.
 func (h *Hosted) Welcome(stdout io.Writer, session string, err error) error {
 	a := answer{Session: session}
 	if err != nil {
@@ -57,7 +57,7 @@ func (h *Hosted) Welcome(stdout io.Writer, session string, err error) error {
 	return err
 }
 
-// Disconnect ends the connection of a session that goes on without its client.
+// Disconnect closes the connection of a session that continues without its client.
 func (h *Hosted) Disconnect(stdin *os.File) {
 	if h.Keeper {
 		return

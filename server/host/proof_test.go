@@ -51,8 +51,8 @@ func say(t *testing.T, dial Dial, text string) net.Conn {
 	return c
 }
 
-// patient lets strangers take as long as they want.
-func patient(h *Host) { h.proof = time.Hour }
+// slowStrangers lets strangers take an hour.
+func slowStrangers(h *Host) { h.proof = time.Hour }
 
 // secretHello is a Hello with a token and an environment that must not be seen.
 func secretHello(token string) Hello {
@@ -69,7 +69,7 @@ func TestTCPNeedsTheToken(t *testing.T) {
 		{secret, "", "PM_DAEMON_TOKEN, which is not set"}, {secret, "a secret", "PM_DAEMON_TOKEN is missing or not the daemon's"},
 		{secret, secret, ""},
 	} {
-		dial := serveTCP(t, c.own, func(h *Host) { patient(h); h.o.Version = "1" })
+		dial := serveTCP(t, c.own, func(h *Host) { slowStrangers(h); h.o.Version = "1" })
 		id, err := keep(t, dial, secretHello(c.given), "")
 		if c.want == "" && (err != nil || id == "") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("token %q at a host with %q: got %q and %v, want %q", c.given, c.own, id, err, c.want)
@@ -120,7 +120,7 @@ func TestSessionOverTCPIsWhole(t *testing.T) {
 // TestStrangerOverTCPIsRefused checks that a caller that sends anything but a proof, a Hello with the token
 // included, gets one line with the reason, at 1 KiB at the latest.
 func TestStrangerOverTCPIsRefused(t *testing.T) {
-	dial := serveTCP(t, secret, patient)
+	dial := serveTCP(t, secret, slowStrangers)
 	old, err := json.Marshal(secretHello(secret))
 	must(t, err)
 	huge, err := json.Marshal(hello("/", "MORE="+strings.Repeat("x", 100_000)))
@@ -161,7 +161,7 @@ func TestSilentStrangerIsRefused(t *testing.T) {
 // for ever, take no room from a caller with the token: the oldest are closed.
 func TestStrangersDoNotDelayCallers(t *testing.T) {
 	const all, most = 200, 8
-	dial := serveTCP(t, secret, func(h *Host) { patient(h); h.strangers = most })
+	dial := serveTCP(t, secret, func(h *Host) { slowStrangers(h); h.strangers = most })
 	var strangers []net.Conn
 	for range all {
 		strangers = append(strangers, say(t, dial, "{"))
@@ -179,7 +179,7 @@ func TestStrangersDoNotDelayCallers(t *testing.T) {
 // TestCallersBeyondTheLimitAreBusy checks that one caller too many that knows the token is asked to try
 // again, and gets a session once there is room.
 func TestCallersBeyondTheLimitAreBusy(t *testing.T) {
-	dial := serveTCP(t, secret, patient)
+	dial := serveTCP(t, secret, slowStrangers)
 	var callers []net.Conn
 	for range maxTCP { // each has yet to send its Hello
 		c, err := dial(t.Context())

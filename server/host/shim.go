@@ -33,7 +33,7 @@ const requestTime = 5 * time.Second
 const codeLost = -32000
 
 // A Shim connects a client to a session of the daemon. When the session or the daemon dies, it
-// answers what was under way with an error and goes on with a new session, which it initialises
+// answers the calls in flight with an error and continues with a new session, which it initialises
 // as the client did. All fields are required.
 type Shim struct {
 	// In and Out are the client's. In is read until its end, which may be later than the end

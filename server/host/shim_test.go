@@ -142,7 +142,7 @@ func TestShimGoesOnWithNewSession(t *testing.T) {
 }
 
 // TestShimGivesUp checks that sessions that end without an answer are not begun for ever, and
-// that the client is told.
+// that the client is informed.
 func TestShimGivesUp(t *testing.T) {
 	c := startShim(t)
 	for range maxLosses {

@@ -73,7 +73,7 @@ func Listen(call Call) (*Server, error) {
 }
 
 // Address returns the address of the page, with the token in its fragment, which a browser
-// sends to nobody.
+// sends to no other program.
 func (s *Server) Address() string { return "http://" + s.host + s.path + "#" + s.token }
 
 // Serve serves until ctx ends or the last page has been closed.
@@ -189,14 +189,14 @@ func checkArguments(tool string, arguments json.RawMessage) error {
 	return nil
 }
 
-// serveAlive answers when the page is closed, or when the server ends.
+// serveAlive answers when the page is closed, or when the server stops.
 func (s *Server) serveAlive(_ http.ResponseWriter, r *http.Request) {
 	s.count(1)
 	<-r.Context().Done()
 	s.count(-1)
 }
 
-// count counts the open pages. Without one, the server ends after closeWait.
+// count counts the open pages. Without one, the server stops after closeWait.
 func (s *Server) count(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -34,9 +34,9 @@ func (p *Project) Await(ctx context.Context, name string, run int64, until strin
 	return r, false, err
 }
 
-// givenUpPatience is how long AwaitStart waits for the end of an MCP server whose
+// givenUpWait is how long AwaitStart waits for the end of an MCP server whose
 // connection was given up: a server exits when its input is closed.
-const givenUpPatience = 2 * time.Second
+const givenUpWait = 2 * time.Second
 
 // AwaitStart waits until what the start asked for has happened, for at most timeout,
 // and returns the run. A start that asks for no more is watched, as
@@ -76,10 +76,10 @@ func (p *Project) awaitRunOf(ctx, waiting context.Context, s Started, watch bool
 		r, err = p.awaitRun(waiting, name, id, func(st process.Status) bool { return untilConditions[UntilReady](st) || st.GivenUp() })
 		switch {
 		case err != nil || !r.GivenUp():
-		case r.Spec.Stdio == process.StdioHTTP: // it goes on without a connection
+		case r.Spec.Stdio == process.StdioHTTP: // it keeps running without a connection
 			err = context.DeadlineExceeded
 		default:
-			ending, cancel := context.WithTimeout(ctx, givenUpPatience)
+			ending, cancel := context.WithTimeout(ctx, givenUpWait)
 			defer cancel()
 			r, err = p.awaitRun(ending, name, id, untilConditions[UntilReady])
 		}
@@ -158,19 +158,19 @@ func (p *Project) awaitRun(ctx context.Context, name string, run int64, until fu
 	return measured(r), err
 }
 
-// backoffPatience is the longest time to the next automatic restart for which
+// backoffWait is the longest time to the next automatic restart for which
 // AwaitSettled waits.
-const backoffPatience = 5 * time.Second
+const backoffWait = 5 * time.Second
 
 // AwaitSettled returns a process of this session once its state will not change soon:
 // the process is not starting, and its restart policy will not restart it within
-// backoffPatience.
+// backoffWait.
 func (p *Project) AwaitSettled(ctx context.Context, name string) (Run, error) {
 	if err := p.RequireHere(ctx, name); err != nil {
 		return Run{}, err
 	}
 	st, err := p.o.Manager.Await(ctx, name, func(st process.Status) bool {
-		return st.State != process.Starting && (st.State != process.Backoff || time.Until(st.NextRetry) > backoffPatience)
+		return st.State != process.Starting && (st.State != process.Backoff || time.Until(st.NextRetry) > backoffWait)
 	})
 	return p.here(&st), err
 }

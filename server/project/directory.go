@@ -110,7 +110,7 @@ func readGitFile(path string) (gitDir string, isFile bool, err error) {
 
 // isModule reports whether a git directory is that of a submodule. A submodule has a
 // repository of its own, while a linked worktree has the file commondir. What does not
-// exist any more is told by its path.
+// exist any more is recognised by its path.
 func isModule(gitDir string) bool {
 	if _, err := os.Stat(filepath.Join(gitDir, "commondir")); err == nil {
 		return false

@@ -18,8 +18,8 @@ import (
 
 // Keep says how processes outlive a session. The zero value lets none do.
 type Keep struct {
-	// Here means that the daemon has started this session: what is kept goes on in it
-	// when its client is gone.
+	// Here means that the daemon has started this session: what is kept keeps running in
+	// it when its client is gone.
 	Here bool
 	// DiesWith is what ends the daemon although no session does, "" for nothing.
 	DiesWith string
@@ -78,8 +78,8 @@ func (e *keepError) Error() string {
 
 // checkKeep returns nil for a start that this session performs, a keepError for one that the
 // daemon is to perform, and a WindowError for a process that it keeps already. A process of
-// a session goes on, unless the caller wants a restart: then it is stopped. run is the latest one,
-// and unread why it could not be read.
+// a session keeps running, unless the caller wants a restart: then it is stopped. run is the latest
+// one, and unread why it could not be read.
 func (p *Project) checkKeep(ctx context.Context, a StartRequest, run Run, unread error) error {
 	d, err := parseKeep(a.Keep)
 	if err == nil && a.Restart && p.keepsAgain(ctx, &run) {
@@ -115,7 +115,7 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest, run Run, unread
 }
 
 // checkKeepElsewhere returns a WindowError for a run that another session of the daemon is to
-// keep for d, and an error for a kept one that is to end with its session: it goes on.
+// keep for d, and an error for a kept one that is to end with its session: it keeps running.
 func checkKeepElsewhere(run *Run, unread error, d time.Duration) error {
 	switch {
 	case unread != nil || run.Owner == nil || !run.IsKept():
@@ -232,7 +232,7 @@ func (p *Project) until(ctx context.Context, name, keep string, restart bool) ti
 	return now.Add(d)
 }
 
-// IsKept reports whether the run goes on and outlives its session.
+// IsKept reports whether the run has not ended and outlives its session.
 func (r *Run) IsKept() bool { return !r.Spec.Until.IsZero() && !r.Idle() }
 
 // KeptFor returns how much longer the process is kept, rounded up: at least 1 s, and whole minutes

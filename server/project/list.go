@@ -40,7 +40,7 @@ type listEntry struct {
 
 // List returns this session's processes and, depending on the scope, processes of
 // earlier sessions and other windows, and definitions that never ran or whose runs are
-// gone. Kept processes come first, then those that go on, then the others, latest first. Removed
+// gone. Kept processes come first, then active ones, then the others, latest first. Removed
 // processes are left out, although their runs and logs are stored, and so are unnamed
 // ones that have ended. Live processes of other windows have their ports and usage of now.
 // more reports whether a.Ended left out others.
@@ -209,7 +209,7 @@ func (p *Project) defined(path, name string, raw []byte) Run {
 }
 
 // endOf returns the time at which a run ended or, if it was lost, at which it started.
-// For a run that goes on it returns a time after all others.
+// For a run that has not ended it returns a time after all others.
 func endOf(r *Run) time.Time {
 	switch {
 	case r.State.Active():

@@ -83,7 +83,7 @@ const maxAlone = 16
 // looks up only these; else all addresses are listed, once.
 type knownNames struct {
 	project *Project
-	alone   int      // how many addresses were looked up by themselves
+	alone   int      // how many addresses were looked up alone
 	all     []string // nil: not listed
 }
 

@@ -20,7 +20,7 @@ import (
 // Nothing was done.
 type WindowError struct {
 	run Run
-	why error // why the owner could not be asked; nil if nobody has tried
+	why error // why the owner could not be asked; nil if it was not tried
 }
 
 // Error names the window that owns the run.
@@ -48,7 +48,7 @@ func (p *Project) RequireHere(ctx context.Context, name string) error {
 // callMethod is the method of OwnerCall.
 const callMethod = "call"
 
-// ownerCallLimit bounds a call to another window. No tool waits longer by itself.
+// ownerCallLimit bounds a call to another window. No tool waits longer.
 const ownerCallLimit = 11 * time.Minute
 
 // An OwnerCall is a call of a tool about one process that another window runs, as it is
@@ -81,7 +81,7 @@ type OwnerAnswer struct {
 }
 
 // named returns the answer of the owner of run with that owner named: as the key owner, and at the end
-// of the first line of the text or, if that is no line about the process, on a line of its own.
+// of the first line of the text or, if that is not a line about the process, on a line of its own.
 func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 	if run.IsKept() { // the daemon's: the answer says how long
 		return a
@@ -157,7 +157,7 @@ const (
 
 // Fresh returns the context for a call that a client makes, whose reads show what other windows
 // had done by then: a window answers, and is seen to act, before it stores what it has done. What
-// goes on without a call of a client sees what is stored.
+// is done without a call of a client sees what is stored.
 //
 // A window that has no socket, is of an older version or hangs is shown as it was.
 func (s *Store) Fresh(ctx context.Context) context.Context {

@@ -52,8 +52,8 @@ func (p *Project) reservePorts(ctx context.Context, defs map[string]Definition) 
 	return all, nil
 }
 
-// portsOfSession returns the processes of the session that go on, also those that wait for
-// their next run, by their assigned ports. It leaves out those in except.
+// portsOfSession returns the active processes of the session, also those that wait for their
+// next run, by their assigned ports. It leaves out those in except.
 func (p *Project) portsOfSession(except map[string]Definition) map[int]string {
 	of := make(map[int]string)
 	for _, st := range p.o.Manager.List() {

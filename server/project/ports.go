@@ -32,7 +32,7 @@ var (
 	// 127.0.0.1:3000, [::]:3000 or ('127.0.0.1', 3000).
 	namedPort   = regexp.MustCompile(`(?i)\bport\b\W{0,3}(\d{1,5})\b`)
 	addressPort = regexp.MustCompile(`(?::|', )(\d{2,5})\b`)
-	// clock is a time of day, which is no address.
+	// clock is a time of day, which is not an address.
 	clock = regexp.MustCompile(`\b\d{2}:\d{2}:\d{2}\b`)
 )
 
@@ -114,8 +114,8 @@ func givenPorts(s *process.Spec) (numbers []int) {
 	return numbers
 }
 
-// unsaid returns text without its first parts, as far as the run's NotReady has them: a run that goes on is
-// shown with that.
+// unsaid returns text without its first parts, as far as the run's NotReady has them: a run that has not ended
+// is shown with that.
 func unsaid(text string, run *Run) string {
 	for end := len(text); end > 0 && !run.Over(); end = strings.LastIndex(text[:end], "; ") {
 		if strings.Contains(run.NotReady, text[:end]) {

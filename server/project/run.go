@@ -93,7 +93,7 @@ func (r *Run) Left() []string {
 // run.
 func (r *Run) Over() bool { return !r.EndedAt.IsZero() || r.State == process.Lost }
 
-// Idle reports whether the process has ended and will not restart by itself. In a
+// Idle reports whether the process has ended and will not be restarted. In a
 // process that is being restarted, EndedAt is the end of the previous run.
 func (r *Run) Idle() bool { return r.Over() && !r.State.Active() }
 
@@ -103,7 +103,7 @@ func (r *Run) EndedBadly() bool {
 	return r.Exit != nil && !r.Exit.Clean() && !(r.Stored && r.State == process.Stopped) || r.State == process.Failed || r.State == process.Backoff || r.State == process.Lost
 }
 
-// IsUnready reports whether the run goes on, but is not ready yet.
+// IsUnready reports whether the run has not ended, but is not ready yet.
 func (r *Run) IsUnready() bool { return !r.Over() && r.Ready != nil && !*r.Ready }
 
 func (r *Run) lacksReadiness() bool {
@@ -230,7 +230,7 @@ func exitOf(code *int, signal, by string, uncaught bool) *process.Exit {
 func inWindow(row *logstore.Run) bool { return row.Live && !row.Own && row.Ended.IsZero() }
 
 // latestOf is stored for the latest run of a process. A process that waits for its next try is still
-// its owner's: nobody else may start it. What a kept process has left is the daemon's to stop.
+// its owner's: no other session may start it. What a kept process has left is the daemon's to stop.
 func latestOf(run *logstore.Run) Run {
 	r := stored(run)
 	if !run.Live || run.Own || r.EndedAt.IsZero() {
@@ -254,7 +254,7 @@ func betweenRuns(st *process.Status) bool {
 	return st.State == process.Starting || st.State == process.Stopping && !st.EndedAt.IsZero()
 }
 
-// stateOfRun returns the state of the run itself. A run that has ended by itself
+// stateOfRun returns the state of the run itself. A run that has ended on its own
 // keeps its state, even if the entry will be retried or has been stopped since.
 func stateOfRun(st *process.Status) process.State {
 	switch {

@@ -47,7 +47,7 @@ func overrunFeed(t *testing.T, store *logstore.Store) (manager *process.Manager,
 	return manager, changes
 }
 
-// TestEndedRunIsNotStoppedByCancelledStart checks that a run that ended by itself
+// TestEndedRunIsNotStoppedByCancelledStart checks that a run that ended on its own
 // is not recorded as stopped when the next start is cancelled.
 func TestEndedRunIsNotStoppedByCancelledStart(t *testing.T) {
 	for _, c := range []struct {

@@ -13,9 +13,9 @@ import (
 const (
 	// waitLines is the most lines that a wait for output reads at once.
 	waitLines = 10_000
-	// olderPatience is how long nothing must come until a line before the position of the
+	// olderAfter is how long nothing must come until a line before the position of the
 	// run is an answer to a wait.
-	olderPatience = 10 * time.Second
+	olderAfter = 10 * time.Second
 	// A wait that has seen a match takes in what follows until settleQuiet passes without
 	// output, but for no longer than settleMost.
 	settleQuiet = 150 * time.Millisecond
@@ -76,7 +76,7 @@ func (o *outputWait) next(ctx context.Context) (over bool, err error) {
 	case o.awaitsSilence():
 		next, cancel = context.WithTimeout(o.running, silenceLeft(o.last, o.Idle))
 	case o.older:
-		next, cancel = context.WithTimeout(o.running, silenceLeft(o.quietSince, olderPatience))
+		next, cancel = context.WithTimeout(o.running, silenceLeft(o.quietSince, olderAfter))
 	}
 	page, err := o.readNext(ctx, next, o.query)
 	if cancel(); err != nil {
@@ -111,7 +111,7 @@ func (o *outputWait) isOver(ctx context.Context, moreFollows bool) (bool, error)
 	case o.waiting.Err() != nil && !o.over:
 		o.setTimedOut()
 		return true, nil
-	case o.older && (o.running.Err() != nil || silenceLeft(o.quietSince, olderPatience) == 0):
+	case o.older && (o.running.Err() != nil || silenceLeft(o.quietSince, olderAfter) == 0):
 		o.older = false // searched once
 		found, err := o.searchOlder(ctx)
 		return found || o.running.Err() != nil, err
@@ -220,7 +220,7 @@ func (p *Project) settle(ctx context.Context, q logstore.Query, last time.Time, 
 	}
 }
 
-// silenceLeft returns how much longer the silence since last must go on to be as long
+// silenceLeft returns how much longer the silence since last must last to be as long
 // as quiet. It is at most quiet, as the clock may have been set back.
 func silenceLeft(last time.Time, quiet time.Duration) time.Duration {
 	return max(0, min(quiet, quiet-time.Since(last)))

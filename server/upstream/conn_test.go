@@ -255,7 +255,7 @@ func TestHugeResponseCostsBoundedMemory(t *testing.T) {
 }
 
 // TestErrorNamesFaultsOfTheServer checks that the error of a call names what the server did wrong:
-// no answer, an unknown id, lines that are no messages, a closed output.
+// no answer, an unknown id, lines that are not messages, a closed output.
 func TestErrorNamesFaultsOfTheServer(t *testing.T) {
 	log := newMemLog()
 	c := connected(t, "plain", Options{Capture: log.capture})
@@ -333,8 +333,8 @@ func TestReadyFailsIfServerDoesNotStart(t *testing.T) {
 	}{
 		"silent":  {300 * time.Millisecond, ErrStarting, "has not answered initialize within 300ms"},
 		"deaf":    {300 * time.Millisecond, ErrStarting, "has not answered initialize within 300ms"},
-		"exit":    {patience, ErrDisconnected, "it has closed its standard output"},
-		"refuses": {patience, ErrDisconnected, `it refuses to connect: "come back later" (code -32000)`},
+		"exit":    {testTimeout, ErrDisconnected, "it has closed its standard output"},
+		"refuses": {testTimeout, ErrDisconnected, `it refuses to connect: "come back later" (code -32000)`},
 	} {
 		log := newMemLog()
 		c := connect(t, kind, Options{StartTimeout: want.start, OnReady: log.onReady})

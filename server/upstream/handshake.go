@@ -75,7 +75,7 @@ func (c *Conn) handshake() bool {
 				if discover != nil {
 					c.remove(discover) // a server that speaks one era may never answer it
 				}
-				return c.welcome(initialize.result, false)
+				return c.acceptInitialize(initialize.result, false)
 			}
 			initialized = nil
 			c.setRefusal(initialize.err)
@@ -84,7 +84,7 @@ func (c *Conn) handshake() bool {
 		case <-discovered:
 			if discover.err == nil {
 				c.remove(initialize)
-				return c.welcome(discover.result, true)
+				return c.acceptInitialize(discover.result, true)
 			}
 			discovered = nil
 		case <-unanswered:
@@ -158,9 +158,9 @@ func textOf(raw json.RawMessage) string {
 	return text
 }
 
-// welcome reads the result of initialize or, from a modern server, of server/discover, and
+// acceptInitialize reads the result of initialize or, from a modern server, of server/discover, and
 // connects. It reports whether the connection is up.
-func (c *Conn) welcome(result json.RawMessage, modern bool) bool {
+func (c *Conn) acceptInitialize(result json.RawMessage, modern bool) bool {
 	var answer struct{ ProtocolVersion, ServerInfo, Instructions, Capabilities json.RawMessage }
 	var only struct { // what only server/discover has
 		SupportedVersions []string `json:"supportedVersions"`

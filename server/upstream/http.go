@@ -25,7 +25,7 @@ import (
 const (
 	// maxPosts bounds the responses to the server's own requests that are being sent.
 	maxPosts = 32
-	// postTimeout bounds the sending of a message that is no request.
+	// postTimeout bounds the sending of a message that is not a request.
 	postTimeout = 5 * time.Second
 	// deleteTimeout bounds the end of the session.
 	deleteTimeout = time.Second
@@ -98,7 +98,7 @@ func (c *Conn) OverHTTP() bool {
 }
 
 // Refused reports whether the server, which speaks streamable HTTP, has refused to connect, and its
-// run goes on.
+// run has not ended.
 func (c *Conn) Refused() bool {
 	w, ok := c.wire.(*httpWire)
 	return ok && c.isDown() && !isClosed(c.up) && w.run.Err() == nil
@@ -283,7 +283,7 @@ func (w *httpWire) complete(request message, p *pending, response *transport.JSO
 	}
 }
 
-// endSession ends the connection because the server has refused a call for the sake of its session.
+// endSession closes the connection because the server has refused a call of its session.
 func (w *httpWire) endSession(p *pending, why string) {
 	w.c.fail(p, fmt.Errorf("%w: %s has ended its session: %s; %w", ErrDisconnected, w.c.name, why, ErrNotSent))
 	w.c.end("it has ended its session: " + why)

@@ -89,7 +89,7 @@ func (s *server) fail(id json.RawMessage, code int, text string) {
 	s.send(`{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%q}}`, id, code, text)
 }
 
-func (s *server) welcome(id json.RawMessage) {
+func (s *server) answerInitialize(id json.RawMessage) {
 	s.result(id, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1.2"},"instructions":"be kind"}`)
 }
 
@@ -115,9 +115,9 @@ func (s *server) handle(m message, text string) int {
 	case m.Method == "initialize" && s.kind == "slow": // answers after server/discover has come
 		s.first = m.ID
 	case m.Method == "server/discover" && s.kind == "slow":
-		s.welcome(s.first)
+		s.answerInitialize(s.first)
 	case m.Method == "initialize":
-		s.welcome(m.ID)
+		s.answerInitialize(m.ID)
 	case m.Method == "server/discover" && strings.Contains(s.kind, "modern"):
 		s.result(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{},"serverInfo":{"name":"fake","version":"2"}}`)
 	case m.Method == "tools/list":
@@ -256,10 +256,10 @@ func (l *memLog) await(t *testing.T, text string) {
 	}
 }
 
-const patience = 2 * time.Minute
+const testTimeout = 2 * time.Minute
 
 func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	t.Cleanup(cancel)
 	return ctx
 }

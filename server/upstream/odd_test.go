@@ -63,7 +63,7 @@ func result(m message, text string) string {
 	return `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":` + text + `}`
 }
 
-const plainWelcome = `{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"}}`
+const plainInitialize = `{"protocolVersion":"2025-11-25","serverInfo":{"name":"s","version":"1"}}`
 
 // TestTextOfTheServerStaysInItsLine checks in both protocol eras that text an MCP
 // server chooses is bounded, starts no new line and moves no terminal cursor.
@@ -173,7 +173,7 @@ func TestMalformedErrorAnswersCall(t *testing.T) {
 		c := scripted(t, func(m message) string {
 			switch m.Method {
 			case methodInitialize:
-				return result(m, plainWelcome)
+				return result(m, plainInitialize)
 			case "tools/call":
 				return `{"jsonrpc":"2.0","id":` + string(m.ID) + "," + x.answer + "}"
 			case methodPing:
@@ -259,7 +259,7 @@ func listing(pages func(cursor string) string) func(m message) string {
 	return func(m message) string {
 		switch m.Method {
 		case methodInitialize:
-			return result(m, plainWelcome)
+			return result(m, plainInitialize)
 		case "tools/list":
 			var p struct{ Cursor string }
 			_ = json.Unmarshal(m.Params, &p)

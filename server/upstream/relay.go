@@ -64,7 +64,7 @@ func (h *Hub) SetLevel(level string) {
 	h.each(func(c *Conn) { h.done.Go(c.setLevel) })
 }
 
-// RootsChanged tells each server that may list the client's roots that these have changed.
+// RootsChanged notifies each server that may list the client's roots that these have changed.
 func (h *Hub) RootsChanged() {
 	h.each(func(c *Conn) {
 		if c.relay.has("roots") {
@@ -99,7 +99,7 @@ func (c *Conn) setLevel() {
 // A relay passes the requests of one server on to the client.
 type relay struct {
 	client   Client         // nil: nothing is relayed
-	declared map[string]any // the capabilities that the server was told of
+	declared map[string]any // the capabilities that were sent to the server
 	ctx      context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
