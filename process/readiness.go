@@ -406,7 +406,7 @@ func (r *readiness) holder(port int, listeners []sockets.Socket) holder {
 // server. Such a run is ready once it answers, which only the owner of its connection
 // can see. If ready is false, why describes what is missing. SetReady waits for
 // the end of the spawn, so TakeStdio itself must not call SetReady. It does
-// nothing for a run that is not current, is not running or is no MCP server.
+// nothing for a run that is not current, is not running or is not an MCP server.
 func (m *Manager) SetReady(name string, run int64, ready bool, why string) {
 	m.mu.Lock()
 	e := m.entries[name]

@@ -159,7 +159,7 @@ func startError(path string, err error) error {
 	}
 }
 
-// interpreter returns the program that the first line of a script names, or "" if the file is no
+// interpreter returns the program that the first line of a script names, or "" if the file is not a
 // script. As the kernel does, it reads 256 bytes.
 func interpreter(path string) string {
 	f, err := os.Open(path)

@@ -126,7 +126,7 @@ func (l *Lifeline) Detach() error {
 	return nil
 }
 
-// DaemonLock returns the inherited lock of the daemon, nil if this is none. As that of Lock, it
+// DaemonLock returns the inherited lock of the daemon, nil if this process is not one. As that of Lock, it
 // is held while any copy of it is open.
 func DaemonLock() *os.File {
 	if !isKind(daemonFD, unix.S_IFREG) {

@@ -22,7 +22,7 @@ const scoped = "scoped"
 // inScope has the user's systemd put a second process like this one into a control group of its own,
 // where that process starts the daemon, and reports whether it has done so. The end of the client's
 // group does not end such a daemon. The environment, but for XDG_RUNTIME_DIR, the limits and the parent of
-// the daemon are the same either way, and systemd sees none of them. Until systemd has answered, the guardian is no
+// the daemon are the same either way, and systemd sees none of them. Until systemd has answered, the guardian is not a
 // subreaper: what a session leaves in that time is found by its marks.
 func inScope() bool {
 	dir := registry.RuntimeDir(os.Getenv)

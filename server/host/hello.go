@@ -121,7 +121,7 @@ func (h *Hello) check(token string) error {
 // errOtherVersion means that the caller and the daemon do not understand each other.
 var errOtherVersion = errors.New("the daemon is of another version")
 
-// key identifies the keepers that do for the Hello: the same but for who asks.
+// key identifies the keepers that suit the Hello: all of it except the caller.
 func (h *Hello) key() [sha256.Size]byte {
 	raw, _ := json.Marshal([]any{h.Program, h.Dir, slices.Sorted(slices.Values(h.Env)), h.Umask, h.Limits}) // text and numbers always encode
 	return sha256.Sum256(raw)
