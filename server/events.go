@@ -164,7 +164,7 @@ type eventLog struct {
 	dropped  int                       // number of events that were dropped because pending was full
 	last     map[string]process.Status // keyed by process name, as last seen; written only by the goroutine of the process feed
 	shown    []project.ShownLines      // what the last answers showed, at most maxShown of them
-	told     map[string]toldErrors     // the errors that answers and events have reported, keyed by process name
+	reported map[string]reportedErrors // the errors that answers and events have reported, keyed by process name
 	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
 	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
 	kept     map[string]keptRun        // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
@@ -176,7 +176,7 @@ func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Man
 	processes := manager.Watch()
 	l := &eventLog{
 		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
-		last: make(map[string]process.Status), answered: make(map[string]answerReport), told: make(map[string]toldErrors), cutOff: make(map[string]int64),
+		last: make(map[string]process.Status), answered: make(map[string]answerReport), reported: make(map[string]reportedErrors), cutOff: make(map[string]int64),
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.handleChange(processes, c) }) })
@@ -315,7 +315,7 @@ func (l *eventLog) addProcessEvents(c process.Change) {
 		delete(l.last, name)
 		delete(l.answered, name)
 		delete(l.cutOff, name)
-		delete(l.told, name)
+		delete(l.reported, name)
 	} else {
 		l.last[name] = *st
 	}
@@ -475,7 +475,7 @@ func (l *eventLog) add(e event) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isToldLocked(&e) {
+	if l.isReportedLocked(&e) {
 		return
 	}
 	l.pending = append(l.pending, e)
@@ -485,10 +485,10 @@ func (l *eventLog) add(e event) {
 	}
 }
 
-// isToldLocked reports whether an answer has reported e or the error that e is about, or
+// isReportedLocked reports whether an answer has reported e or the error that e is about, or
 // shows all lines of that error.
-func (l *eventLog) isToldLocked(e *event) bool {
-	return l.told[e.name].includes(e) || l.answered[e.name].includes(e) || e.lines.last > 0 && l.isShownLocked(e.runID, e.lines)
+func (l *eventLog) isReportedLocked(e *event) bool {
+	return l.reported[e.name].includes(e) || l.answered[e.name].includes(e) || e.lines.last > 0 && l.isShownLocked(e.runID, e.lines)
 }
 
 func (l *eventLog) isShownLocked(run int64, lines span) bool {

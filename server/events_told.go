@@ -25,7 +25,7 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 	defer l.mu.Unlock()
 	for _, t := range about {
 		for id, seen := range t.errors {
-			l.setToldLocked(t.name, id, seen)
+			l.setReportedLocked(t.name, id, seen)
 		}
 		if t.stage == 0 { // only its errors are reported
 			continue
@@ -44,7 +44,7 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 	l.shown = append(l.shown, shown...)
 	l.shown = l.shown[max(0, len(l.shown)-maxShown):]
 	slices.SortStableFunc(l.pending, func(a, b event) int { return a.at.Compare(b.at) }) // pending is not sorted, because several feeds add events
-	events := slices.DeleteFunc(l.pending, func(e event) bool { return l.isToldLocked(&e) })
+	events := slices.DeleteFunc(l.pending, func(e event) bool { return l.isReportedLocked(&e) })
 	for _, e := range l.foldLocked(events) {
 		n.texts = append(n.texts, clockTime(e.at)+" "+e.String())
 		n.output = n.output || e.quote != ""
@@ -103,27 +103,27 @@ func (n *pendingEvents) bound(room, dropped int) {
 	}
 }
 
-// toldErrors are the errors of a process that the client has been told of. The zero value is
+// reportedErrors are the errors of a process that were reported to the client. The zero value is
 // ready to use.
-type toldErrors struct {
+type reportedErrors struct {
 	seen   map[string]time.Time // when each of them had last occurred, by id
-	latest string               // the id of the one that was told last
+	latest string               // the id of the one that was reported last
 }
 
-// maxTold bounds how many errors of a process are remembered as told.
-const maxTold = 1000
+// maxReported bounds how many errors of a process are remembered.
+const maxReported = 1000
 
-// includes reports whether e is about an error that the client has been told of, and not one
+// includes reports whether e is about an error that was reported to the client, and not one
 // that is back since.
-func (t toldErrors) includes(e *event) bool {
+func (t reportedErrors) includes(e *event) bool {
 	seen, ok := t.seen[e.fault]
 	return ok && (!e.back || !e.at.After(seen))
 }
 
-// setToldLocked records that the client has been told of an error that last occurred at seen.
-func (l *eventLog) setToldLocked(name, id string, seen time.Time) {
-	t := l.told[name]
-	if t.seen == nil || len(t.seen) >= maxTold {
+// setReportedLocked records that an error, which last occurred at seen, was reported to the client.
+func (l *eventLog) setReportedLocked(name, id string, seen time.Time) {
+	t := l.reported[name]
+	if t.seen == nil || len(t.seen) >= maxReported {
 		t.seen = make(map[string]time.Time)
 	}
 	if !seen.Before(t.seen[id]) {
@@ -132,13 +132,13 @@ func (l *eventLog) setToldLocked(name, id string, seen time.Time) {
 	if !seen.Before(t.seen[t.latest]) {
 		t.latest = id
 	}
-	l.told[name] = t
+	l.reported[name] = t
 }
 
 // foldLocked returns the events, oldest first, without what they repeat: an error that a run
 // ended with is part of the event of that end; ends of a process with the same error are one
 // event, the last, with their number; a restart is left out if a later end shows it; and what
-// was told last is not quoted again.
+// was reported last is not quoted again.
 func (l *eventLog) foldLocked(events []event) (folded []event) {
 	type end struct{ name, why string }
 	runs := make(map[end]int)
@@ -165,7 +165,7 @@ func (l *eventLog) foldLocked(events []event) (folded []event) {
 	for i := range folded {
 		e := &folded[i]
 		isShown := e.quoted.last > 0 && l.isShownLocked(e.runID, e.quoted)
-		if e.why != "" && (isShown || l.told[e.name].latest == e.why) {
+		if e.why != "" && (isShown || l.reported[e.name].latest == e.why) {
 			e.text += "; same error"
 			isShown = true
 		}
@@ -176,7 +176,7 @@ func (l *eventLog) foldLocked(events []event) (folded []event) {
 			e.text += fmt.Sprintf(" (%d runs)", n)
 		}
 		if id := cmp.Or(e.fault, e.why); id != "" {
-			l.setToldLocked(e.name, id, e.at)
+			l.setReportedLocked(e.name, id, e.at)
 		}
 	}
 	return folded
@@ -209,7 +209,7 @@ type keptRun struct {
 	process.Status
 	since time.Time       // when the first of the calls about it was sent
 	after string          // the cursor of the last answer that showed output of it
-	told  map[string]bool // whether each of its errors, by id, was back after it was resolved; guarded by eventLog.mu, nil before the first read
+	known map[string]bool // whether each of its errors, by id, was back after it was resolved; guarded by eventLog.mu, nil before the first read
 
 	answers int // how many answers were about it
 	seen    int // how many of them the last read has followed
@@ -324,8 +324,8 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 		if k.since.Before(q.Since) {
 			q.Since = k.since
 		}
-		if k.told == nil {
-			k.told = l.errorsBefore(&runs[i], k.since)
+		if k.known == nil {
+			k.known = l.errorsBefore(&runs[i], k.since)
 			kept[runs[i].Spec.Name] = k
 		}
 	}
@@ -339,14 +339,14 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 	for i := range slices.Backward(faults) {
 		f := &faults[i]
 		k, followed := kept[f.Name]
-		if !followed || k.told == nil || f.IsEnd() || f.LastSeen.Before(k.since) {
+		if !followed || k.known == nil || f.IsEnd() || f.LastSeen.Before(k.since) {
 			continue
 		}
 		l.mu.Lock()
-		back, told := k.told[f.ID]
-		k.told[f.ID] = f.Regressed
+		back, known := k.known[f.ID]
+		k.known[f.ID] = f.Regressed
 		l.mu.Unlock()
-		if !(f.Regressed && !back) && (told || f.FirstSeen.Before(k.since)) {
+		if !(f.Regressed && !back) && (known || f.FirstSeen.Before(k.since)) {
 			continue
 		}
 		if later, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{ID: f.ID, Runs: q.Runs, After: k.after, SkipFlush: true}); err != nil || len(later) > 0 {
@@ -358,7 +358,7 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 // maxErrorsBefore bounds how many errors of a process errorsBefore returns.
 const maxErrorsBefore = 1000
 
-// errorsBefore sets and returns what is told of the errors of a process that were seen before since. It
+// errorsBefore sets and returns what is known of the errors of a process that were seen before since. It
 // returns nil if they cannot be read.
 func (l *eventLog) errorsBefore(run *project.Run, since time.Time) map[string]bool {
 	name := run.Spec.Name
@@ -366,19 +366,19 @@ func (l *eventLog) errorsBefore(run *project.Run, since time.Time) map[string]bo
 	if err != nil {
 		return nil
 	}
-	told := make(map[string]bool)
+	known := make(map[string]bool)
 	for i := range faults {
 		if f := &faults[i]; f.Name == name {
-			told[f.ID] = f.Regressed
+			known[f.ID] = f.Regressed
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if k, followed := l.kept[name]; followed {
-		k.told = told
+		k.known = known
 		l.kept[name] = k
 	}
-	return told
+	return known
 }
 
 // setResolved records that the client has marked an error as resolved: if it is back, that is an event.
@@ -386,8 +386,8 @@ func (l *eventLog) setResolved(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.kept {
-		if k.told[id] {
-			k.told[id] = false
+		if k.known[id] {
+			k.known[id] = false
 		}
 	}
 }

@@ -196,8 +196,8 @@ func TestCrashLoopIsToldOnce(t *testing.T) {
 	_, err := s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.State == process.Failed })
 	stdiotest.NoErr(t, err)
 	stdiotest.AwaitCondition(t, "the events", func() bool {
-		told := strings.Join(s.server.events.peek(), "\n")
-		return strings.Contains(told, "job (run 3) failed") && strings.Contains(told, "new error")
+		reported := strings.Join(s.server.events.peek(), "\n")
+		return strings.Contains(reported, "job (run 3) failed") && strings.Contains(reported, "new error")
 	})
 	data, text := s.do("list_processes", nil)
 	events := fmt.Sprint(data["events"])
@@ -299,19 +299,19 @@ func TestErrorInShownLinesIsNoEvent(t *testing.T) {
 	}
 }
 
-// TestToldErrorIsNotToldAgain checks that an error that an answer or an event has shown is no
-// new error in a later run, that the end of a run names it as the same, and that it is told
+// TestReportedErrorIsNotReportedAgain checks that an error that an answer or an event has shown is
+// not new in a later run, that the end of a run names it as the same, and that it is reported
 // again once it is back after it was resolved.
-func TestToldErrorIsNotToldAgain(t *testing.T) {
+func TestReportedErrorIsNotReportedAgain(t *testing.T) {
 	start := time.Now()
 	shown := []reported{{name: "web", errors: map[string]time.Time{"e1": start}}}
 	news := event{at: start, name: "web", runID: 7, fault: "e1", text: "new error", quote: `"oh"`}
-	for what, tell := range map[string]func(*eventLog){
+	for what, report := range map[string]func(*eventLog){
 		"an answer": func(l *eventLog) { l.drain(start, shown) },
 		"an event":  func(l *eventLog) { l.add(news); l.drain(start, nil) },
 	} {
 		l, _ := bareLog(t)
-		tell(l)
+		report(l)
 		later := news
 		later.at, later.runID = start.Add(time.Second), 8
 		l.add(later)

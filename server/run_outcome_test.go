@@ -179,7 +179,7 @@ func TestErrorWithoutPortNamesHolderOfGivenPort(t *testing.T) {
 	}
 }
 
-// TestAnswerOfOtherServerIsNamed checks that an answer says who answered at a whole URL, if that is no
+// TestAnswerOfOtherServerIsNamed checks that an answer says who answered at a whole URL, if that is not a
 // process of the run.
 func TestAnswerOfOtherServerIsNamed(t *testing.T) {
 	s := hello(t)

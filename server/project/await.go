@@ -50,7 +50,7 @@ func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Durati
 	defer cancel()
 	r, watched, err = p.awaitRunOf(ctx, waiting, s, timeout > 0)
 	if timeout > 0 && err == nil && (len(r.Ports) > 0 || s.Wait == UntilReady) {
-		p.awaitTold(waiting, &r)
+		p.awaitAssigned(waiting, &r)
 	}
 	if len(r.Survivors) > 0 && s.Wait != UntilExit && timeout > 0 && ctx.Err() == nil {
 		p.awaitDaemon(ctx, &r)

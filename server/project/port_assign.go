@@ -163,7 +163,7 @@ func (p *Project) portOf(ctx context.Context, name, variable string) (port int, 
 // assignPorts returns def with its ports and with its templates replaced, for a start of
 // name, and the processes whose ports the templates name. A process that is running and is
 // to be kept keeps its ports.
-func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (told Definition, uses []string, err error) {
+func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (withPorts Definition, uses []string, err error) {
 	if err := def.checkPorts(); err != nil {
 		return def, nil, err
 	}

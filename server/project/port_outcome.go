@@ -28,8 +28,8 @@ func (r *Run) PortURLs() map[string]string {
 	return urls
 }
 
-// listensAsTold reports whether the run listens on one of its assigned ports.
-func (r *Run) listensAsTold() bool {
+// listensOnAssigned reports whether the run listens on one of its assigned ports.
+func (r *Run) listensOnAssigned() bool {
 	for _, port := range r.Spec.Ports {
 		if slices.Contains(r.Ports, port.Port) {
 			return true
@@ -43,10 +43,10 @@ func (r *Run) listensAsTold() bool {
 // are. watched means that the call has waited for r, so that a program which does not listen
 // should be named.
 func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
-	var told, silent []string
+	var assigned, silent []string
 	for _, variable := range slices.Sorted(maps.Keys(r.Spec.Ports)) {
 		port := r.Spec.Ports[variable]
-		if told = append(told, fmt.Sprintf("%s %d", variable, port.Port)); port.Why != "" {
+		if assigned = append(assigned, fmt.Sprintf("%s %d", variable, port.Port)); port.Why != "" {
 			notes = append(notes, port.Why)
 		}
 		if len(r.Ports) > 0 || !watched {
@@ -55,13 +55,13 @@ func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
 		if held, _ := p.o.Manager.HeldPort(port.Port, r.Spec.Name, false); held != "" { // as of a container
 			silent = append(silent, held)
 		} else {
-			silent = append(silent, "nothing listens on "+told[len(told)-1])
+			silent = append(silent, "nothing listens on "+assigned[len(assigned)-1])
 		}
 	}
 	switch {
-	case r.listensAsTold() || !r.State.Live():
+	case r.listensOnAssigned() || !r.State.Live():
 	case len(r.Ports) > 0:
-		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told: many programs need it as an argument, as in --port {%s}", prose.Ints(r.Ports), strings.Join(told, ", "), slices.Min(slices.Collect(maps.Keys(r.Spec.Ports)))))
+		notes = append(notes, fmt.Sprintf("it listens on %s, not on %s as it was told: many programs need it as an argument, as in --port {%s}", prose.Ints(r.Ports), strings.Join(assigned, ", "), slices.Min(slices.Collect(maps.Keys(r.Spec.Ports)))))
 	default:
 		notes = append(notes, silent...)
 	}
@@ -88,15 +88,15 @@ func (r *Run) leftTemplates() (left []string) {
 	return slices.Compact(left)
 }
 
-// awaitTold completes r with the ports on which it listens, once it listens as it was told,
-// for at most toldTime: a program may open another port first.
-func (p *Project) awaitTold(ctx context.Context, r *Run) {
-	const toldTime, pause = time.Second, 50 * time.Millisecond
-	waiting, cancel := context.WithTimeout(ctx, toldTime)
+// awaitAssigned completes r with the ports on which it listens, once it listens on one of its
+// assigned ports, for at most assignedTime: a program may open another port first.
+func (p *Project) awaitAssigned(ctx context.Context, r *Run) {
+	const assignedTime, pause = time.Second, 50 * time.Millisecond
+	waiting, cancel := context.WithTimeout(ctx, assignedTime)
 	defer cancel()
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
-	for r.State == process.Running && !r.listensAsTold() {
+	for r.State == process.Running && !r.listensOnAssigned() {
 		if found := p.treePorts(r.Spec.Name); len(found) > 0 {
 			r.Ports = found
 		}

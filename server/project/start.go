@@ -244,7 +244,7 @@ func atWindow(claimed *WindowError, o launchOptions) (Started, error) {
 
 // launchHere is launch for a process that no other window runs.
 func (p *Project) launchHere(ctx context.Context, name string, def Definition, o launchOptions) (st process.Status, already bool, err error) {
-	told, uses, err := p.assignPorts(ctx, name, def, o.ifRunning)
+	withPorts, uses, err := p.assignPorts(ctx, name, def, o.ifRunning)
 	if err != nil {
 		return st, false, err
 	}
@@ -254,11 +254,11 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 			p.releasePorts(ctx, name, err != nil)
 		}
 	}()
-	spec, err := p.Spec(name, told, o.exits)
+	spec, err := p.Spec(name, withPorts, o.exits)
 	if err != nil {
 		return st, false, err
 	}
-	check, err := told.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
+	check, err := withPorts.healthSpec(def.dir(p.name), p.o.Manager.AllowsAny())
 	if err != nil {
 		return st, false, err
 	}
