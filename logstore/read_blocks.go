@@ -22,7 +22,6 @@ type blockSource struct {
 	ctx     context.Context
 	q       db.Querier // nil: memory only
 	packer  *pack.Packer
-	cards   *cardCache
 	blocks  *blockCache
 	run     *runMeta
 	cond    string // condition on chunk rows, with its arguments
@@ -38,7 +37,7 @@ type blockSource struct {
 // read them. noTail skips the query for tail rows if it is known that there are none.
 func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, after int64, noTail bool) (*blockSource, error) {
 	q := snap.q
-	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, cards: snap.cards, blocks: snap.blocks, run: run, limit: maxLine}
+	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, blocks: snap.blocks, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
 	if run.mem != nil {
 		s.limit = run.mem.from

@@ -3,9 +3,7 @@ package logstore
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"database/sql"
-	"fmt"
 	"iter"
 	"runtime"
 	"slices"
@@ -28,9 +26,6 @@ func (s *blockSource) blockRefs(from, to int64, backward bool) ([]blockRef, erro
 	if s.q == nil {
 		return nil, nil
 	}
-	if s.cond == "" {
-		return s.cachedRefs(from, to, backward)
-	}
 	bound, order := "min_at", ""
 	if backward {
 		bound, order = "max_at", " DESC"
@@ -43,104 +38,6 @@ func (s *blockSource) blockRefs(from, to int64, backward bool) ([]blockRef, erro
 
 func scanBlockRef(row *sql.Rows, p *blockRef) error {
 	return row.Scan((*number)(&p.id), (*number)(&p.first), (*number)(&p.lines), (*number)(&p.bytes), (*number)(&p.at))
-}
-
-// cachedRefs returns what blockRefs does if every chunk passes the filter.
-func (s *blockSource) cachedRefs(from, to int64, backward bool) ([]blockRef, error) {
-	cards, err := s.cards.load(s.ctx, s.q, s.run.id)
-	if err != nil {
-		return nil, err
-	}
-	refs := make([]blockRef, 0, len(cards))
-	for i := range cards {
-		c := &cards[i]
-		if c.first < s.limit && c.first+c.lines-1 > from && c.first <= to {
-			refs = append(refs, blockRef{id: c.id, first: c.first, lines: c.lines, bytes: c.bytes, at: c.minAt})
-			if backward {
-				refs[len(refs)-1].at = c.maxAt
-			}
-		}
-	}
-	if backward {
-		slices.Reverse(refs)
-	}
-	return refs, nil
-}
-
-const (
-	// cardsFrom is the number of chunks from which a run's cards are kept in memory. Reading them takes longer then
-	// than the rest of a search.
-	cardsFrom = 32
-	// maxCards is how many cards of all runs are kept, which take 3 MiB.
-	maxCards = 1 << 16
-)
-
-// A card is a row of the table of chunks.
-type card struct{ id, first, lines, bytes, minAt, maxAt int64 }
-
-// A cardCache keeps the cards of runs with many chunks. Its zero value is ready to use.
-type cardCache struct {
-	mu   sync.Mutex // guards the fields below
-	runs map[int64]runCards
-	n    int // of cards
-}
-
-type runCards struct {
-	all    []card // in order; never changed
-	firsts int64  // sum of what firstsOf takes of each
-}
-
-// firstsOf selects a sum that changes if any chunk of a run is shortened, which raises its first line. It does not
-// overflow if the lines are damaged.
-const firstsOf = `coalesce(sum(first_line & 1099511627775), 0)`
-
-// load returns the cards of a run, in order. It reads only those that are new, unless chunks were removed or
-// shortened. The caller must not change the result.
-func (c *cardCache) load(ctx context.Context, q db.Querier, run int64) ([]card, error) {
-	lo, hi := db.RowRange(run)
-	c.mu.Lock()
-	known := c.runs[run]
-	c.mu.Unlock()
-	if n := len(known.all); n > 0 {
-		var count, firsts number
-		last := known.all[n-1].id
-		err := q.QueryRowContext(ctx, `SELECT count(*), `+firstsOf+` FROM chunk WHERE id BETWEEN ? AND ?`, lo, last).Scan(&count, &firsts)
-		if err != nil {
-			return nil, fmt.Errorf("cannot count the chunks: %w", err)
-		}
-		if int(count) == n && int64(firsts) == known.firsts {
-			lo = last + 1
-		} else {
-			known = runCards{}
-		}
-	}
-	more, err := queryAll(ctx, q, "list the chunks", func(row *sql.Rows, c *card) error {
-		return row.Scan((*number)(&c.id), (*number)(&c.first), (*number)(&c.lines), (*number)(&c.bytes), (*number)(&c.minAt), (*number)(&c.maxAt))
-	}, `SELECT id, first_line, lines, bytes, min_at, max_at FROM chunk WHERE id BETWEEN ? AND ? ORDER BY id`, lo, hi)
-	if err != nil || len(more) == 0 {
-		return known.all, err
-	}
-	known.all = append(slices.Clip(known.all), more...)
-	for i := range more {
-		known.firsts += more[i].first & (1<<40 - 1)
-	}
-	c.put(run, known)
-	return known.all, nil
-}
-
-// put adds the cards of a run, in place of all others if they do not fit.
-func (c *cardCache) put(run int64, known runCards) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.n -= len(c.runs[run].all)
-	delete(c.runs, run)
-	if len(known.all) < cardsFrom || len(known.all) > maxCards {
-		return
-	}
-	if c.n += len(known.all); c.runs == nil || c.n > maxCards {
-		c.runs, c.n = make(map[int64]runCards), len(known.all)
-	}
-	c.runs[run] = known
 }
 
 // withExtra adds the tail rows and blocks in memory to the stored chunks.
