@@ -44,7 +44,7 @@ type block struct {
 	meta  []byte // metaBytes for each line
 	text  []byte // each line's text and a newline
 
-	id, sum int64 // of a block read from the file: its row's; sum is negative if it has none
+	id int64 // of a block read from the file: its row's
 }
 
 func (b *block) lines() int64 { return int64(len(b.meta) / metaBytes) }

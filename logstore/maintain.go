@@ -34,7 +34,6 @@ type maintainer struct {
 	*storage
 	captures      *captureTable
 	filters       *filterCache
-	blocks        *blockCache
 	retired       counters // removed because of age or size
 	due           chan struct{}
 	checkpoint    chan struct{}       // signals that a checkpoint is due
@@ -48,7 +47,7 @@ type maintainer struct {
 func newMaintainer(st *storage, captures *captureTable, rd *reader) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
-		storage: st, captures: captures, filters: rd.filters, blocks: rd.blocks, cancel: cancel,
+		storage: st, captures: captures, filters: rd.filters, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
 	if st.file != nil && !st.opts.ReadOnly {
@@ -84,7 +83,6 @@ func (m *maintainer) run(ctx context.Context) {
 			trim = time.After(filterIdle)
 		case <-trim:
 			m.filters.trim()
-			m.blocks.trim()
 			trim = nil
 		case <-m.due:
 			m.report(m.maintain(ctx))

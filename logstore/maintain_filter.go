@@ -109,7 +109,7 @@ const (
 	// filterCacheBytes is the maximum size of all filters in memory, enough for 2 GB of text. The filters of a smaller
 	// file take less. Only searches exceed builtCacheBytes.
 	filterCacheBytes = 64 << 20
-	// filterIdle is how long after a search or a page more than builtCacheBytes of filters, and blocks, are kept.
+	// filterIdle is how long after a search more than builtCacheBytes of filters are kept.
 	filterIdle = time.Minute
 )
 
@@ -117,7 +117,7 @@ const (
 // The zero value with a limit is ready to use.
 type filterCache struct {
 	limit    int
-	searched chan struct{} // signals use of this cache or of the blockCache
+	searched chan struct{} // signals use
 
 	mu   sync.RWMutex // guards bits
 	bits map[int64][]byte

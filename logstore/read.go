@@ -22,7 +22,6 @@ type reader struct {
 	*storage
 	captures *captureTable
 	filters  *filterCache
-	blocks   *blockCache
 	current  atomic.Pointer[map[string]*currentRuns] // as of the last lists of the current runs, by project; never changed
 }
 
@@ -53,7 +52,6 @@ type snapshot struct {
 	views         []memView
 	cursorScope   *cursorScope // of the scope's cursor
 	filters       *filterCache
-	blocks        *blockCache
 	packer        *pack.Packer
 	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
 	version       int64        // likewise: of the file, before it is read; 0: unknown
@@ -185,7 +183,7 @@ func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.C
 	if rd.closed.Load() {
 		return nil, ErrClosed
 	}
-	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, blocks: rd.blocks, packer: &rd.packer}
+	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, packer: &rd.packer}
 	if snap.fresh, _ = ctx.Value(freshKey{}).(*freshness); snap.fresh != nil {
 		snap.answers = snap.fresh.answers.Load()
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"pmcp/logstore/db"
@@ -22,7 +21,6 @@ type blockSource struct {
 	ctx     context.Context
 	q       db.Querier // nil: memory only
 	packer  *pack.Packer
-	blocks  *blockCache
 	run     *runMeta
 	cond    string // condition on chunk rows, with its arguments
 	args    []any
@@ -37,7 +35,7 @@ type blockSource struct {
 // read them. noTail skips the query for tail rows if it is known that there are none.
 func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, after int64, noTail bool) (*blockSource, error) {
 	q := snap.q
-	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, blocks: snap.blocks, run: run, limit: maxLine}
+	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
 	if run.mem != nil {
 		s.limit = run.mem.from
@@ -90,16 +88,14 @@ func (s *blockSource) storedBlock(which string, line int64) (*block, error) {
 		return nil, nil
 	}
 	lo, hi := db.RowRange(s.run.id)
-	known := s.blocks.get(s.run.id)
 	for {
 		cond, args := s.cond, append([]any{lo, hi, s.limit}, s.args...)
 		if len(s.passed) > 0 {
 			cond, args = cond+` AND c.id NOT IN (SELECT value FROM json_each(?))`, append(args, jsonArray(s.passed))
 		}
-		b, err := queryChunk(s.ctx, s.q, s.packer, known, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
+		b, err := queryChunk(s.ctx, s.q, s.packer, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
 		damaged, err := s.passOver(err)
 		if !damaged {
-			s.blocks.put(b)
 			return b, err
 		}
 	}
@@ -171,9 +167,6 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 const (
 	// selectBlock selects what blockRow.scan scans, of chunks. A chunk whose data is gone is damaged.
 	selectBlock = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c LEFT JOIN chunk_data d USING (id) WHERE `
-	// selectUnknown selects the same, but not the data of the chunk with the given id and sum.
-	selectUnknown = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c
-		LEFT JOIN chunk_data d ON d.id = c.id AND NOT (c.id = ? AND c.sum IS ?) WHERE `
 	// selectCard selects the same without the data.
 	selectCard = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, -1, -1, NULL, NULL FROM chunk c WHERE `
 	// selectTail selects the same of tail rows.
@@ -183,39 +176,31 @@ const (
 // loadChunk reads a stored chunk. It returns nil if the chunk is gone, and a damagedBlock as the error if the chunk is
 // damaged.
 func loadChunk(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
-	return queryChunk(ctx, q, p, nil, `c.id = ?`, id)
+	return queryChunk(ctx, q, p, `c.id = ?`, id)
 }
 
-// queryChunk reads the first chunk that meets a condition, as loadChunk does. If that is the known one, which may be
-// nil, its data is not read. A chunk whose data SQLite cannot read is damaged as well.
-func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, known *block, where string, args ...any) (b *block, err error) {
-	if known == nil {
-		b, err = queryBlock(ctx, q, p, nil, selectBlock+where, args...)
-	} else {
-		b, err = queryBlock(ctx, q, p, known, selectUnknown+where, append([]any{known.id, known.sum}, args...)...)
-	}
+// queryChunk reads the first chunk that meets a condition, as loadChunk does. A chunk whose data SQLite cannot read is
+// damaged as well.
+func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, where string, args ...any) (*block, error) {
+	b, err := queryBlock(ctx, q, p, selectBlock+where, args...)
 	if db.IsCorrupt(err) {
-		return queryBlock(ctx, q, p, nil, selectCard+where, args...)
+		return queryBlock(ctx, q, p, selectCard+where, args...)
 	}
 	return b, err
 }
 
 // loadTail reads a tail row, as loadChunk reads a chunk.
 func loadTail(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
-	return queryBlock(ctx, q, p, nil, selectTail+`id = ?`, id)
+	return queryBlock(ctx, q, p, selectTail+`id = ?`, id)
 }
 
-// queryBlock returns the first block that a query yields, or nil. See queryChunk for known.
-func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, known *block, query string, args ...any) (*block, error) {
+// queryBlock returns the first block that a query yields, or nil.
+func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, query string, args ...any) (*block, error) {
 	x, err := queryPacked(ctx, q, query, args...)
 	if x == nil || err != nil {
 		return nil, err
 	}
-	b, err := x.unpack(p)
-	if err != nil && known != nil && x.card.ID == known.id && x.stored.Sum == known.sum {
-		return known, nil
-	}
-	return b, err
+	return x.unpack(p)
 }
 
 // A blockRow is a block as its row holds it.
@@ -267,7 +252,7 @@ func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
 		return x.unpacked, nil
 	}
 	c, s := x.card, x.stored
-	b := &block{id: c.ID, sum: s.Sum, first: c.First, base: c.Base}
+	b := &block{id: c.ID, first: c.First, base: c.Base}
 	if s.Sum >= 0 {
 		s.Sum &= math.MaxUint32 // the rest is cardSum
 	}
@@ -275,51 +260,6 @@ func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
 		return nil, &damagedBlock{c}
 	}
 	return b, nil
-}
-
-// maxBlocks is how many blocks a blockCache keeps, which take 1.3 MiB.
-const maxBlocks = 4
-
-// A blockCache keeps the blocks that pages were last read from, one of each run: the next page or the same end of the
-// run is mostly in the same block, and to unpack it takes longer than all else. Its zero value is ready to use.
-type blockCache struct {
-	used chan struct{} // signals use; nil: none
-
-	mu     sync.Mutex // guards blocks
-	blocks []*block   // the last used one is last
-}
-
-// get returns the block of a run, or nil.
-func (c *blockCache) get(run int64) *block {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, b := range c.blocks {
-		if b.id>>db.RowBits == run {
-			return b
-		}
-	}
-	return nil
-}
-
-// put keeps a block in place of another of its run, unless it is nil or has no sum by which to know it again.
-func (c *blockCache) put(b *block) {
-	if b == nil || b.sum < 0 {
-		return
-	}
-	notify(c.used)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.blocks = slices.DeleteFunc(c.blocks, func(other *block) bool { return other.id>>db.RowBits == b.id>>db.RowBits })
-	if c.blocks = append(c.blocks, b); len(c.blocks) > maxBlocks {
-		c.blocks = slices.Delete(c.blocks, 0, 1)
-	}
-}
-
-// trim forgets all blocks.
-func (c *blockCache) trim() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.blocks = nil
 }
 
 // A stored is an integer of a row that may be damaged: what is no integer is -1.

@@ -61,8 +61,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{storage: st, faultLog: newFaultLog(st)}
 	queue := newFlushQueue()
 	s.captureTable = newCaptureTable(st, ids, queue, s.faultLog)
-	used := make(chan struct{}, 1)
-	s.reader = &reader{storage: st, captures: s.captureTable, filters: &filterCache{limit: filterCacheBytes, searched: used}, blocks: &blockCache{used: used}}
+	s.reader = &reader{storage: st, captures: s.captureTable, filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
 	s.maintainer = newMaintainer(st, s.captureTable, s.reader)
 	s.projectTable, s.portTable = newProjectTable(st), newPortTable(st, s.captureTable)
 	s.writer = newWriter(st, queue, s.captureTable, s.faultLog, s.maintainer, s.portTable)
