@@ -43,8 +43,6 @@ type block struct {
 	base  int64  // time of the first line in Unix nanoseconds
 	meta  []byte // metaBytes for each line
 	text  []byte // each line's text and a newline
-
-	id int64 // of a block read from the file: its row's
 }
 
 func (b *block) lines() int64 { return int64(len(b.meta) / metaBytes) }

@@ -252,7 +252,7 @@ func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
 		return x.unpacked, nil
 	}
 	c, s := x.card, x.stored
-	b := &block{id: c.ID, first: c.First, base: c.Base}
+	b := &block{first: c.First, base: c.Base}
 	if s.Sum >= 0 {
 		s.Sum &= math.MaxUint32 // the rest is cardSum
 	}

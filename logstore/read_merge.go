@@ -27,7 +27,6 @@ type merger struct {
 	counter  *blockCounter  // counts the matches; nil: they are taken
 	deadline time.Time      // zero: none
 	tails    map[int64]bool // the runs with tail rows; nil: not queried
-	ahead    *readAhead     // of a search of many runs; nil: each run is read by itself
 
 	heap    []*runReader
 	opened  []*runReader
@@ -185,12 +184,7 @@ func (r *runReader) open() (err error) {
 	if m.matcher == nil {
 		return nil
 	}
-	var all []blockRef
-	if m.ahead != nil {
-		all, err = m.ahead.blockRefs(r)
-	} else {
-		all, err = r.source.blockRefs(r.from, r.to, m.backward)
-	}
+	all, err := r.source.blockRefs(r.from, r.to, m.backward)
 	if err != nil {
 		return err
 	}

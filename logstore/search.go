@@ -140,7 +140,6 @@ func (m *merger) search(q *SearchQuery, result *Matches) error {
 		if m.tails, err = runsWithTail(m.ctx, m.snap.q); err != nil {
 			return err
 		}
-		m.ahead = m.readAhead()
 	}
 	if result.More, err = m.merge(); err != nil {
 		return err

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// TestSearchOfManyRunsFindsEveryLine searches many runs, of which some have chunks with filters and some are in memory,
+// TestSearchOfManyRunsFindsEveryLine searches more than manyRuns runs, of which some have chunks with filters and some are in memory,
 // and checks that it finds what searches of the single runs find.
 func TestSearchOfManyRunsFindsEveryLine(t *testing.T) {
 	s := openTest(t, Options{})
 	s.reader.filters.limit = 1 // room for no filter: each comes from the file
 	var runs []int64
-	for i := range 5 * aheadRuns {
+	for i := range 5 * manyRuns {
 		run := startRun(s, "/p", []string{"web", "api"}[i%2])
 		runs = append(runs, run)
 		put(s, run, 1, 3)
