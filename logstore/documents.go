@@ -88,28 +88,21 @@ func (r *records) saveDocument(key documentKey, body []byte) (saved []byte) {
 
 // documents returns all documents of one kind in a project, keyed by name.
 func (r *records) documents(ctx context.Context, kind documentKind, project string) (map[string][]byte, error) {
-	group := documentKey{kind: kind, project: project}
-	version := versionIn(ctx)
 	r.mu.RLock()
 	unsaved := maps.Clone(r.unsaved) // before the file is read: a document committed in between is in both
-	all, kept := r.kept.get(group, version)
-	batches := r.batches
 	r.mu.RUnlock()
-	if !kept && !r.memoryOnly() {
-		stored, err := r.storedDocuments(ctx, group)
+	all := make(map[string][]byte)
+	if !r.memoryOnly() {
+		_, err := queryAll(ctx, r.file.ReadDB, "read what is stored for "+project, func(row *sql.Rows, _ *string) error {
+			var name string
+			var body []byte
+			err := row.Scan(&name, &body)
+			all[name] = body
+			return err
+		}, `SELECT name, body FROM document WHERE kind = ? AND project = ?`, kind, project)
 		if err != nil {
 			return nil, err
 		}
-		r.mu.Lock()
-		if r.batches == batches { // else it may lack what a batch has committed and taken from unsaved
-			r.kept.put(group, version, stored)
-		}
-		r.mu.Unlock()
-		all = stored
-	}
-	all = maps.Clone(all)
-	if all == nil {
-		all = make(map[string][]byte)
 	}
 	for key, doc := range unsaved {
 		switch {
@@ -121,80 +114,6 @@ func (r *records) documents(ctx context.Context, kind documentKind, project stri
 		}
 	}
 	return all, nil
-}
-
-// storedDocuments returns the documents of a kind and project in the file, keyed by name.
-func (r *records) storedDocuments(ctx context.Context, group documentKey) (map[string][]byte, error) {
-	type named struct {
-		name string
-		body []byte
-	}
-	stored, err := queryAll(ctx, r.file.ReadDB, "read what is stored for "+group.project,
-		func(row *sql.Rows, d *named) error { return row.Scan(&d.name, &d.body) },
-		`SELECT name, body FROM document WHERE kind = ? AND project = ?`, group.kind, group.project)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string][]byte, len(stored))
-	for _, d := range stored {
-		all[d.name] = d.body
-	}
-	return all, nil
-}
-
-// keptDocuments are the stored documents that were last read, by kind and project. The zero value keeps none.
-type keptDocuments struct {
-	version int64 // of the file, before they were read
-	groups  map[documentKey]map[string][]byte
-}
-
-const (
-	// maxKeptDocuments is how many documents of a kind and project are kept, of some 300 bytes each.
-	maxKeptDocuments = 200
-	// maxKeptGroups is of how many kinds and projects they are.
-	maxKeptGroups = 4
-)
-
-// get returns what was read at a version of the file, which is 0 if it is not known. The caller must not change it.
-func (k *keptDocuments) get(group documentKey, version int64) (all map[string][]byte, ok bool) {
-	if version == 0 || version != k.version {
-		return nil, false
-	}
-	all, ok = k.groups[group]
-	return all, ok
-}
-
-func (k *keptDocuments) put(group documentKey, version int64, all map[string][]byte) {
-	if version == 0 || len(all) > maxKeptDocuments {
-		return
-	}
-	if version != k.version || len(k.groups) >= maxKeptGroups {
-		*k = keptDocuments{version, make(map[documentKey]map[string][]byte)}
-	}
-	k.groups[group] = all
-}
-
-type versionKey struct{}
-
-// ReadTogether returns a context for a list of current runs and, after it, of definitions and groups, which need not
-// be newer than the runs: the Store takes them from memory if nobody has committed since they were last read.
-func (rd *reader) ReadTogether(ctx context.Context) context.Context {
-	return context.WithValue(ctx, versionKey{}, new(int64))
-}
-
-// versionIn returns the version of the file in ctx, or 0 if it is not known.
-func versionIn(ctx context.Context) int64 {
-	if v, _ := ctx.Value(versionKey{}).(*int64); v != nil {
-		return *v
-	}
-	return 0
-}
-
-// setVersion records the version of the file in ctx, if that is of ReadTogether.
-func setVersion(ctx context.Context, version int64) {
-	if v, _ := ctx.Value(versionKey{}).(*int64); v != nil {
-		*v = version
-	}
 }
 
 // unsavedDefinitions returns the definitions of a project that are not stored yet, by process name; nil stands for a

@@ -158,7 +158,6 @@ const (
 // unchanged returns the current runs of the last list if that was of the same project and nobody has committed
 // since, else nil; and the version of the file now, or 0 if it is not known.
 func (rd *reader) unchanged(ctx context.Context, project string) (_ *currentRuns, version int64) {
-	defer func() { setVersion(ctx, version) }()
 	if rd.memoryOnly() || rd.degraded.Load() != nil {
 		return nil, 0
 	}

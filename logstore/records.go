@@ -13,8 +13,6 @@ type records struct {
 
 	mu      sync.RWMutex // guards the fields below
 	unsaved map[documentKey]*document
-	kept    keptDocuments
-	batches int // how many were committed
 	events  backlog[Event]
 	samples backlog[Sample]
 	spans   map[int64]*span // by run
@@ -39,8 +37,6 @@ func (r *records) end(b *batch, committed bool) {
 	r.events.end(committed, maxUnsavedEvents)
 	r.samples.end(committed, maxUnsavedSamples)
 	if committed {
-		r.kept = keptDocuments{} // it may lack what leaves unsaved now
-		r.batches++
 		maps.DeleteFunc(r.unsaved, func(key documentKey, doc *document) bool { return b.docs[key] == doc })
 	}
 }

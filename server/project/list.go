@@ -57,7 +57,6 @@ func (p *Project) List(ctx context.Context, a ListRequest) (runs []Run, more boo
 	if a.Only {
 		paths = []string{p.name}
 	}
-	ctx = p.o.Store.ReadTogether(ctx)
 	rows, err := p.latestRuns(ctx, a.Scope, paths) // of each process, that in another window or else the latest
 	if err != nil {
 		return nil, false, err
