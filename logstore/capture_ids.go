@@ -156,15 +156,6 @@ func (s *serverLookup) runElsewhere(ctx context.Context, key processKey) (*Run, 
 // runsElsewhere returns, keyed by process, the latest run in scope that has not ended and belongs to another
 // live server.
 func (s *serverLookup) runsElsewhere(ctx context.Context, c *scope) (map[processKey]*runMeta, error) {
-	metas, err := s.storedElsewhere(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	return s.latestAlive(ctx, metas)
-}
-
-// storedElsewhere returns the runs in scope that have not ended and do not belong to this server.
-func (s *serverLookup) storedElsewhere(ctx context.Context, c *scope) ([]*runMeta, error) {
 	where, args := c.where("p.project", "p.name")
 	// Only few of the stored runs belong to live servers, so CROSS JOIN makes SQLite start with the live servers.
 	metas, err := queryMetas(ctx, s.q, `SELECT `+c.columns()+` FROM session s
@@ -173,11 +164,6 @@ func (s *serverLookup) storedElsewhere(ctx context.Context, c *scope) ([]*runMet
 	if err != nil {
 		return nil, fmt.Errorf("cannot read what other servers run: %w", err)
 	}
-	return metas, nil
-}
-
-// latestAlive returns, keyed by process, the latest of the runs that belong to a live server.
-func (s *serverLookup) latestAlive(ctx context.Context, metas []*runMeta) (map[processKey]*runMeta, error) {
 	found := make(map[processKey]*runMeta)
 	for _, m := range metas {
 		srv, err := s.server(ctx, m.id)

@@ -79,14 +79,14 @@ func TestSnapshotBeforeAnAnswerIsStale(t *testing.T) {
 	scope := scope{project: "/p", names: []string{"web"}, infos: true}
 	err = one.withSnapshot(ctx, &scope, "read", func(ctx context.Context, snap *snapshot) error {
 		if len(ends) == 0 {
-			if _, err := snap.storedMetas(ctx, &scope); err != nil { // the transaction begins with its first read
+			if _, err := storedMetas(ctx, snap.q, &scope); err != nil { // the transaction begins with its first read
 				return err
 			}
 			if _, err := one.Runs(ctx, RunFilter{Project: "/p", Names: []string{"web"}}); err != nil {
 				return err
 			}
 		}
-		metas, err := snap.storedMetas(ctx, &scope)
+		metas, err := storedMetas(ctx, snap.q, &scope)
 		if err != nil {
 			return err
 		}

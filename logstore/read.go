@@ -22,7 +22,6 @@ type reader struct {
 	*storage
 	captures *captureTable
 	filters  *filterCache
-	current  atomic.Pointer[map[string]*currentRuns] // as of the last lists of the current runs, by project; never changed
 }
 
 // Read reads a page of lines. Its error wraps ErrCursor if a cursor is invalid.
@@ -53,11 +52,9 @@ type snapshot struct {
 	cursorScope   *cursorScope // of the scope's cursor
 	filters       *filterCache
 	packer        *pack.Packer
-	current       *currentRuns // of a list of the current runs: what the file has of them; nil: to be read
-	version       int64        // likewise: of the file, before it is read; 0: unknown
-	fresh         *freshness   // of the caller; nil: none
-	answers       int64        // how many of its questions were answered before the snapshot
-	stale         []*question  // what fresh has to ask first
+	fresh         *freshness  // of the caller; nil: none
+	answers       int64       // how many of its questions were answered before the snapshot
+	stale         []*question // what fresh has to ask first
 }
 
 // A freshness is what one call has done to see what other servers have not stored yet.
@@ -193,10 +190,7 @@ func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.C
 		}
 	}()
 	withRead := rd.withRead
-	if c.current {
-		snap.current, snap.version = rd.unchanged(ctx, c.project)
-	}
-	if snap.isWhole(c) || snap.current != nil {
+	if snap.isWhole(c) {
 		withRead = func(ctx context.Context, fn func(context.Context, db.Querier) error) error { return fn(ctx, nil) }
 	}
 	return snap, withRead(ctx, func(ctx context.Context, tx db.Querier) error {

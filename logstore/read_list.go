@@ -22,7 +22,7 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	if f.Current {
 		limit = 1
 	}
-	scope := scope{project: f.Project, names: f.Names, infos: true, current: f.Current && f.Names == nil}
+	scope := scope{project: f.Project, names: f.Names, infos: true}
 	switch {
 	case f.Number < 0:
 		scope.maxRuns = -f.Number
@@ -32,20 +32,12 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	var list []Run
 	err := rd.withSnapshot(ctx, &scope, "list the runs", func(ctx context.Context, snap *snapshot) error {
 		list = nil
-		if scope.current && snap.current == nil && snap.q != nil {
-			if err := rd.readCurrent(ctx, snap, &scope); err != nil {
-				return err
-			}
-		}
 		byProcess, err := snap.runs(ctx, &scope)
 		if err != nil {
 			return err
 		}
 		var elsewhere map[processKey]*runMeta
-		switch {
-		case snap.current != nil:
-			elsewhere, err = snap.latestAlive(ctx, snap.current.elsewhere)
-		case f.Current && snap.q != nil:
+		if f.Current && snap.q != nil {
 			elsewhere, err = snap.runsElsewhere(ctx, &scope)
 		}
 		if err == nil {

@@ -48,7 +48,6 @@ type scope struct {
 	latest  bool   // only each name's latest run
 	maxRuns int    // only this many of the latest runs of each name; 0 = all
 	infos   bool   // read the infos of the runs, too
-	current bool   // only the current run of each name: see currentRuns
 }
 
 // columns returns the columns of a run that a read in scope needs.
@@ -92,13 +91,15 @@ func (t *captureTable) snapshotRuns(c *scope) []memView {
 func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 	byKey := make(map[processKey][]*runMeta)
 	seen := make(map[int64]*runMeta)
-	stored, err := s.storedMetas(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range stored {
-		seen[m.id] = m
-		byKey[m.key] = append(byKey[m.key], m)
+	if s.q != nil {
+		stored, err := storedMetas(ctx, s.q, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range stored {
+			seen[m.id] = m
+			byKey[m.key] = append(byKey[m.key], m)
+		}
 	}
 	s.captures.overlayLate(seen)
 	for i := range s.views {
@@ -128,86 +129,6 @@ func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 		return cmp.Or(strings.Compare(a[0].key.project, b[0].key.project), strings.Compare(a[0].key.name, b[0].key.name))
 	})
 	return all, nil
-}
-
-// storedMetas returns the runs in the file that are in scope.
-func (s *snapshot) storedMetas(ctx context.Context, c *scope) ([]*runMeta, error) {
-	switch {
-	case s.current != nil:
-		return copyMetas(s.current.latest), nil
-	case s.q != nil:
-		return storedMetas(ctx, s.q, c)
-	}
-	return nil, nil
-}
-
-// A currentRuns is what the file says about the current runs of a project, or of all: the latest run of each
-// process, and the runs that other servers have not ended.
-type currentRuns struct {
-	version           int64 // of the file, before it was read
-	latest, elsewhere []*runMeta
-}
-
-const (
-	// maxCurrentRuns is how many current runs of a project a reader keeps, of some 300 bytes each.
-	maxCurrentRuns = 200
-	// maxCurrentProjects is of how many projects it does.
-	maxCurrentProjects = 4
-)
-
-// unchanged returns the current runs of the last list if that was of the same project and nobody has committed
-// since, else nil; and the version of the file now, or 0 if it is not known.
-func (rd *reader) unchanged(ctx context.Context, project string) (_ *currentRuns, version int64) {
-	if rd.memoryOnly() || rd.degraded.Load() != nil {
-		return nil, 0
-	}
-	version = rd.fileVersion(context.WithoutCancel(ctx)) // the driver starts a goroutine for what can be cancelled
-	if kept := rd.current.Load(); kept != nil && version != 0 {
-		if last := (*kept)[project]; last != nil && last.version == version {
-			return last, version
-		}
-	}
-	return nil, version
-}
-
-// readCurrent reads the current runs in scope from the file, and keeps them.
-func (rd *reader) readCurrent(ctx context.Context, s *snapshot, c *scope) (err error) {
-	r := &currentRuns{version: s.version}
-	if r.latest, err = storedMetas(ctx, s.q, c); err != nil {
-		return err
-	}
-	if r.elsewhere, err = s.storedElsewhere(ctx, c); err != nil {
-		return err
-	}
-	for _, m := range slices.Concat(r.latest, r.elsewhere) { // so that a list that does not read the file finds them
-		if _, err := rd.captures.ids.owner(ctx, s.q, db.SessionOf(m.id)); err != nil {
-			return err
-		}
-	}
-	s.current = r
-	if len(r.latest)+len(r.elsewhere) > maxCurrentRuns {
-		return nil
-	}
-	kept := map[string]*currentRuns{c.project: r}
-	if last := rd.current.Load(); last != nil {
-		for project, other := range *last {
-			if other.version == r.version && project != c.project && len(kept) < maxCurrentProjects {
-				kept[project] = other
-			}
-		}
-	}
-	rd.current.Store(&kept)
-	return nil
-}
-
-// copyMetas returns copies, since a read adds to them what memory has.
-func copyMetas(metas []*runMeta) []*runMeta {
-	copies := make([]*runMeta, len(metas))
-	for i, m := range metas {
-		c := *m
-		copies[i] = &c
-	}
-	return copies
 }
 
 // overlayLate applies the rows that SaveRun recorded after a run left memory and that the file does not have
