@@ -97,7 +97,7 @@ func TestTypeErrorHasFileAndLine(t *testing.T) {
 	r := c.runToExit(t, args{"name": "tsc", "command": "node", "args": []string{tsc, "--noEmit", "--pretty", "false", "price.ts"}})
 	e := onlyError(t, r)
 	wantError(t, e, args{"file": "price.ts", "line": 3, "column": 7, "type": "TS2322"})
-	r.says(t, "price.ts:3:7")
+	r.says(t, "price.ts(3,7): error TS2322")
 }
 
 // TestAnswersAboutFailedRunsContainTheError checks that every answer about a failed run

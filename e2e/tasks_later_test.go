@@ -27,7 +27,7 @@ var laterTasks = []agentTask{
 	{"a stale copy of the server holds its port", cost{2, 732, 123}, staleCopy},
 	{"a type checker's errors hide each other", cost{3, 795, 229}, typeChecker},
 	{"a map race under load", cost{2, 1250, 138}, mapRace},
-	{"a worker that must drain", cost{2, 390, 116}, drain},
+	{"a worker that must drain", cost{2, 420, 116}, drain},
 	{"a long build, and a linter while it runs", cost{3, 1298, 161}, lintWhileBuilding},
 }
 
