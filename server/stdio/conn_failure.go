@@ -1,13 +1,8 @@
 package stdio
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -71,9 +66,6 @@ func (r *request) errorAnswer(details mcp.JSONRPCErrorDetails) jsonrpc.Error {
 		// The envelope has been checked, so what mcp-go could not decode must be
 		// the params.
 		e.Code = mcp.INVALID_PARAMS
-		if path, number := hugeNumber("params", r.Params); path != "" { // the model wrote it, so the text names its argument
-			e.Text = fmt.Sprintf("%s: %s: the number %s is too large", r.Method, path, jsonrpc.Quote([]byte(number)))
-		}
 	case f == nil:
 	case f.code == 0:
 		e.Text = prose.Cut(f.text, maxErrorText)
@@ -89,37 +81,3 @@ func (r *request) errorAnswer(details mcp.JSONRPCErrorDetails) jsonrpc.Error {
 // maxErrorText is the maximum length of an error message in bytes: error messages
 // may quote what the client sent.
 const maxErrorText = 8 << 10
-
-// hugeNumber returns the path and the text of the first number in raw that a
-// float64 cannot hold, or "" if there is none. path is the path of raw itself.
-func hugeNumber(path string, raw json.RawMessage) (at string, number json.Number) {
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber()
-	var value any
-	if decoder.Decode(&value) != nil {
-		return "", ""
-	}
-	return findHuge(path, value)
-}
-
-func findHuge(path string, value any) (at string, number json.Number) {
-	switch v := value.(type) {
-	case json.Number:
-		if _, err := v.Float64(); err != nil {
-			return path, v
-		}
-	case []any:
-		for i, item := range v {
-			if at, number = findHuge(fmt.Sprintf("%s[%d]", path, i), item); at != "" {
-				return at, number
-			}
-		}
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if at, number = findHuge(path+"."+jsonrpc.Quote([]byte(key)), v[key]); at != "" {
-				return at, number
-			}
-		}
-	}
-	return "", ""
-}
