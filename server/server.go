@@ -38,7 +38,6 @@ import (
 	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/registry"
-	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/socket"
 	"pmcp/server/stdio"
@@ -226,7 +225,7 @@ func (s *Server) Close() {
 // Then it drains the connection and returns; a session of the daemon continues while it
 // keeps processes. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, Waits: s.mayWait, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
+	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
 	updates, messages := newResourceUpdates(s, c), newMessageSender(c)
 	s.served.Store(&served{c, updates, messages})
 	notifying, stop := context.WithCancel(ctx)
@@ -321,44 +320,6 @@ func (s *Server) logEvent(e event) {
 		c.messages.add(e)
 	}
 }
-
-// mayWait reports whether a request may wait for long.
-func (s *Server) mayWait(method string, params json.RawMessage) bool {
-	var call struct {
-		Name      string
-		Arguments callFlags
-	}
-	if method != string(mcp.MethodToolsCall) || json.Unmarshal(params, &call) != nil {
-		return false
-	}
-	at := slices.IndexFunc(s.tools, func(t tool) bool { return t.name == call.Name && s.offers(&t) })
-	return at >= 0 && s.tools[at].waits != nil && s.tools[at].waits(&call.Arguments)
-}
-
-// callFlags are the arguments that decide whether a call may wait for long. They are
-// read here in every form that the tools accept.
-type callFlags struct {
-	Steps     json.RawMessage
-	WaitMS    json.RawMessage `json:"wait_ms"`
-	TimeoutMS json.RawMessage `json:"timeout_ms"`
-}
-
-func given(argument json.RawMessage) bool {
-	return len(argument) > 0 && !args.IsEmpty(argument)
-}
-
-func isPositive(argument json.RawMessage) bool {
-	n, ok := args.Int(argument)
-	return ok && n > 0
-}
-
-func isZero(argument json.RawMessage) bool {
-	n, ok := args.Int(argument)
-	return ok && n == 0
-}
-
-// always is the waits function of a tool whose calls may all wait for long.
-func always(*callFlags) bool { return true }
 
 const (
 	// pingTimeout is how long a client may take to answer a ping after its

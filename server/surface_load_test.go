@@ -24,7 +24,7 @@ func TestManyWaitingCallsCanBeCancelled(t *testing.T) {
 	for range 200 {
 		ids = append(ids, s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}}))
 	}
-	waiting := s.server.served.Load().conn.WaitingCalls
+	waiting := s.server.served.Load().conn.Requests
 	stdiotest.AwaitCondition(t, "all to wait", func() bool { return waiting() == len(ids) })
 	s.do("list_processes", nil)
 	for _, id := range ids {
@@ -67,7 +67,7 @@ func FuzzServer(f *testing.F) {
 	})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stdiotest.ServeBytes(t, func(in io.Reader, out io.Writer) error {
-			return stdio.NewConn(s.server.mcp, stdio.Options{In: in, Out: out, Waits: s.server.mayWait, MaxMessage: 64 << 10, DrainTimeout: 100 * time.Millisecond}).Serve(t.Context())
+			return stdio.NewConn(s.server.mcp, stdio.Options{In: in, Out: out, MaxMessage: 64 << 10, DrainTimeout: 100 * time.Millisecond}).Serve(t.Context())
 		}, data)
 	})
 }

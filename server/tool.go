@@ -63,10 +63,6 @@ type tool struct {
 	// description says what the tool does, not what to do.
 	description string
 	hints       hints // the annotations
-	// waits reports whether a call with these arguments may wait for long: such
-	// calls do not take up the slots of quick calls. If waits is nil, no call of
-	// the tool waits.
-	waits func(*callFlags) bool
 	// app is the URI of the MCP App that a client may show with the answers; "" = none.
 	app string
 

@@ -148,7 +148,6 @@ func startGroupTool() tool {
 		name: "start_group", title: "Start group", toolset: setGroups,
 		description: "Starts a group in dependency order. With members it defines it first, as create_group does (cwd, env, env_files). skip_running: false restarts, rerun repeats one-shots.",
 		hints:       hints{openWorld: true},
-		waits:       always,
 	}, startGroup)
 }
 
@@ -227,7 +226,6 @@ func stopGroupTool() tool {
 		name: "stop_group", title: "Stop group", toolset: setGroups,
 		description: "Stops the members of a group, by its stop_strategy or strategy.",
 		hints:       hints{destructive: true},
-		waits:       always,
 	}, stopGroup)
 }
 

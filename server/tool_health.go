@@ -86,7 +86,6 @@ func checkProcessHealthTool() tool {
 		name: "check_process_health", title: "Check health", toolset: setMonitoring,
 		description: "Runs the health check of a process now.",
 		hints:       hints{readOnly: true, openWorld: true},
-		waits:       always,
 	}, checkProcessHealth)
 }
 

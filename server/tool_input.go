@@ -33,7 +33,6 @@ func sendInputTool() tool {
 		name: "send_input", title: "Send input", toolset: setLifecycle,
 		description: "Writes a line to the stdin of a process, or answers its questions, and returns what it prints then.",
 		hints:       hints{openWorld: true},
-		waits:       always,
 	}, sendInput)
 }
 

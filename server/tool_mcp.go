@@ -101,7 +101,6 @@ func listMCPToolsTool() tool {
 		name: "list_mcp_tools", title: "List MCP tools", toolset: setMCP,
 		description: "What an MCP server offers: a process with stdio: mcp, or command (args, cwd, env). Those in tools are in full.",
 		hints:       hints{openWorld: true},
-		waits:       always,
 	}, listMCPTools)
 }
 
@@ -248,7 +247,6 @@ func callMCPToolTool() tool {
 		name: "call_mcp_tool", title: "Call MCP tool", toolset: setMCP,
 		description: "Calls a tool of an MCP server (process, or command, args, cwd, env), or several. Also timeout_ms.",
 		hints:       hints{destructive: true, openWorld: true},
-		waits:       always,
 	}, callMCPTool)
 }
 

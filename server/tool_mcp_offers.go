@@ -90,7 +90,6 @@ func readMCPResourceTool() tool {
 		name: "read_mcp_resource", title: "MCP resource", toolset: setMCP,
 		description: "A resource of an MCP server: process, or command.",
 		hints:       hints{openWorld: true},
-		waits:       always,
 	}, readMCPResource)
 }
 
@@ -113,7 +112,6 @@ func getMCPPromptTool() tool {
 		name: "get_mcp_prompt", title: "MCP prompt", toolset: setMCP,
 		description: "A prompt of an MCP server: process, or command.",
 		hints:       hints{openWorld: true},
-		waits:       always,
 	}, getMCPPrompt)
 }
 

@@ -29,7 +29,6 @@ func restartProcessTool() tool {
 		name: "restart_process", title: "Restart process", toolset: setLifecycle,
 		description: "Stops and starts a process, with any argument of start_process: env is merged, others replace, null removes.",
 		hints:       hints{destructive: true, openWorld: true},
-		waits:       always,
 	}, restartProcess)
 }
 
@@ -50,7 +49,6 @@ func killProcessTool() tool {
 		name: "kill_process", title: "Kill process", toolset: setLifecycle,
 		description: "Sends SIGKILL to a process and all it started.",
 		hints:       hints{destructive: true},
-		waits:       always,
 	}, func(ctx context.Context, s *call, a killArgs) (stopResult, error) {
 		return stopProcess(ctx, s, stopProcessArgs{Process: a.Process, Force: true})
 	})

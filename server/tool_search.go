@@ -127,7 +127,6 @@ func searchLogsTool() tool {
 		name: "search_logs", title: "Search logs", toolset: setLogs,
 		description: "Finds lines in all logs. Also run, stream, level, since, until, after, before, times as in get_logs; case_sensitive; order: oldest.",
 		hints:       hints{readOnly: true},
-		waits:       always,
 	}, searchLogs)
 }
 

@@ -157,7 +157,6 @@ func startProcessTool() tool {
 		name: "start_process", title: "Start process", toolset: setLifecycle,
 		description: "Starts a program in the background and keeps its output; with wait: exit runs it to its end. Also env_files, merge_output, limits, stop, max_restarts, group, depends_on, project.",
 		hints:       hints{openWorld: true},
-		waits:       func(a *callFlags) bool { return !isZero(a.TimeoutMS) || given(a.Steps) },
 	}, startProcess)
 }
 

@@ -139,7 +139,6 @@ func getSystemStatsTool() tool {
 		name: "get_system_stats", title: "System usage", toolset: setMonitoring,
 		description: "CPU, load, memory and disk of this machine.",
 		hints:       hints{readOnly: true},
-		waits:       always,
 	}, getSystemStats)
 }
 

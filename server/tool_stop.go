@@ -163,7 +163,6 @@ func stopProcessTool() tool {
 		name: "stop_process", title: "Stop process", toolset: setLifecycle,
 		description: "Stops a process and all it started, within timeout_ms. No error if it has ended.",
 		hints:       hints{destructive: true},
-		waits:       always,
 	}, stopProcess)
 }
 

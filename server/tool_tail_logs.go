@@ -28,7 +28,6 @@ func tailLogsTool() tool {
 		name: "tail_logs", title: "Tail logs", toolset: setLogs,
 		description: "The last lines; with after, only newer ones; with wait_ms, waits for them. Also stream, level, max_line_bytes, times.",
 		hints:       hints{readOnly: true},
-		waits:       func(a *callFlags) bool { return isPositive(a.WaitMS) },
 	}, tailLogs)
 }
 

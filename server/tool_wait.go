@@ -34,7 +34,6 @@ func waitForProcessTool() tool {
 		name: "wait_for_process", title: "Wait for process", toolset: setLifecycle,
 		description: "Waits until a process is ready, exits, prints a matching line or falls silent (idle_ms).",
 		hints:       hints{readOnly: true},
-		waits:       always,
 	}, waitForProcess)
 }
 

@@ -445,27 +445,3 @@ func TestTimeoutIncludesSpawn(t *testing.T) {
 		t.Errorf("timeout_ms %d: the fastest wait took %v, want it to include the spawn of %v", timeout, fastest, spawn)
 	}
 }
-
-// TestCallsThatMayWaitAreKnown checks that mayWait reads the arguments in every form that
-// the tools accept: otherwise calls that wait would take the place of quick calls.
-func TestCallsThatMayWaitAreKnown(t *testing.T) {
-	s := hello(t)
-	for call, want := range map[string]bool{
-		`{"name":"tail_logs","arguments":{"wait_ms":4000.0}}`:                   true,
-		`{"name":"tail_logs","arguments":{"wait_ms":4e3}}`:                      true,
-		`{"name":"tail_logs","arguments":{"wait_ms":0}}`:                        false,
-		`{"name":"tail_logs","arguments":{}}`:                                   false,
-		`{"name":"start_process","arguments":{"wait":"exit","ready":""}}`:       true,
-		`{"name":"start_process","arguments":{}}`:                               true,
-		`{"name":"start_process","arguments":{"timeout_ms":0}}`:                 false,
-		`{"name":"start_process","arguments":{"wait":"exit","timeout_ms":0.0}}`: false,
-		`{"name":"start_process","arguments":{"wait":"exit","timeout_ms":10}}`:  true,
-		`{"name":"start_process","arguments":{"wait":"","stdio":"mcp"}}`:        true,
-		`{"name":"stop_process","arguments":{"ready":"","wait_ms":"x"}}`:        true,
-		`{"name":"get_logs","arguments":{"process":"a"}}`:                       false,
-	} {
-		if got := s.server.mayWait("tools/call", json.RawMessage(call)); got != want {
-			t.Errorf("%s: got %v, want %v", call, got, want)
-		}
-	}
-}

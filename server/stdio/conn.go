@@ -3,15 +3,12 @@ package stdio
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -30,6 +27,11 @@ var (
 	// ErrSessionEnding is the cause of a request's context when the connection
 	// shuts down. The handler's result is still written if possible.
 	ErrSessionEnding = errors.New("the session is ending")
+	// errClosed means that nothing more can be sent.
+	errClosed = errors.New("the connection is closed")
+	// errNotSent means that the sender was cancelled while it waited for the client
+	// to read.
+	errNotSent = errors.New("not sent: the wait for the client was cancelled")
 )
 
 // Options are the streams, callbacks and bounds of a connection. A bound of zero
@@ -44,11 +46,6 @@ type Options struct {
 	Out io.Writer
 	// Log receives messages about what goes wrong. Nil discards them.
 	Log *slog.Logger
-	// Waits reports whether a request may wait long. Requests that may wait have
-	// a bound of their own and never use the slots of quick requests. Waits is
-	// called between two reads and must not block. If it is nil, only
-	// subscriptions/listen waits.
-	Waits func(method string, params json.RawMessage) bool
 
 	// RefuseSubscription returns why a subscription to the resource is refused,
 	// or "" if a resource with that URI may exist. Nil refuses no subscription.
@@ -64,28 +61,21 @@ type Options struct {
 	OnClient func(name, version string)
 
 	MaxMessage   int           // the maximum size of an incoming message, in bytes; 10 MiB
-	MaxInFlight  int           // the maximum total size of the messages being handled, in bytes; 64 MiB
-	MaxWaiting   int           // the maximum number of waiting requests; further ones are refused; 512
-	MaxQuick     int           // the maximum number of quick requests handled at once; 64
-	MaxBacklog   int           // the maximum number of quick requests queued for a slot; further ones are refused; 1024
-	StallTimeout time.Duration // how long reading pauses before the first refusal of a quick or waiting request; 250 ms
+	MaxRequests  int           // the maximum number of requests handled at once; further ones are refused; 512
 	DrainTimeout time.Duration // the duration of each step of the shutdown; 1 s
 }
 
 func (o Options) withDefaults() Options {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.MaxMessage = cmp.Or(o.MaxMessage, 10<<20)
-	o.MaxInFlight = cmp.Or(o.MaxInFlight, 64<<20)
-	o.MaxWaiting = cmp.Or(o.MaxWaiting, 512)
-	o.MaxQuick = cmp.Or(o.MaxQuick, 64)
-	o.MaxBacklog = cmp.Or(o.MaxBacklog, 1024)
-	o.StallTimeout = cmp.Or(o.StallTimeout, 250*time.Millisecond)
+	o.MaxRequests = cmp.Or(o.MaxRequests, 512)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, time.Second)
-	if o.Waits == nil {
-		o.Waits = func(string, json.RawMessage) bool { return false }
-	}
 	return o
 }
+
+// maxQueued is the number of messages that may wait for the writer. Senders of further
+// messages block, so that a client that does not read costs no memory.
+const maxQueued = 64
 
 // Conn serves MCP to one client over a reader and a writer. Its methods may be
 // called from any goroutine, but Serve only once.
@@ -93,49 +83,52 @@ type Conn struct {
 	Options
 	mcp      *mcpserver.MCPServer
 	session  *session
-	out      *outbox
-	requests *requestTable
-	pings    sync.Map // the channel of each unanswered request to the client, by the key of its id
-	lastPing atomic.Int64
-	slots    chan struct{} // holds one element for each quick request being handled
+	slots    chan struct{} // the semaphore: one element for each request that has a goroutine
+	taken    int           // the number of slots that the shutdown has taken
+	requests sync.Map      // each *request that is neither answered nor cancelled, by the key of its id
+	pings    sync.Map      // the channel of each unanswered request to the client, by the key of its id
+	lastID   atomic.Int64  // the last id given to a request, of the client or to it
 	start    time.Time
 	lastLine atomic.Int64 // when the last line was read, in nanoseconds since start, because the wall clock may be set
-	base     context.Context
 
-	broken   chan struct{} // closed when a write failed
-	writeErr error         // why the write failed; set before broken is closed
-	stopping chan struct{} // closed when the shutdown begins
+	out      chan outgoing
+	stalled  atomic.Bool   // an answer of the read loop was dropped, and nothing was written since
+	closed   chan struct{} // closed when nothing is written any more
+	once     sync.Once     // has closed closed
+	writeErr error         // why a write failed; set before closed is closed
 
-	// stalledAt is the progress of out when the read loop last waited StallTimeout
-	// without room; -1 if it never did.
-	stalledAt int64
+	calls, stopping context.Context // the parents of the contexts of requests; stopping ends first
+	cancelCalls     context.CancelCauseFunc
+	stop            context.CancelCauseFunc
 }
 
 // NewConn returns a connection that serves s. Many connections may share one
 // server.
 func NewConn(s *mcpserver.MCPServer, o Options) *Conn {
 	o = o.withDefaults()
-	return &Conn{
-		Options:   o,
-		mcp:       s,
-		session:   newSession(o.OnClient),
-		out:       newOutbox(),
-		requests:  newRequestTable(o),
-		slots:     make(chan struct{}, o.MaxQuick),
-		start:     time.Now(),
-		base:      context.Background(),
-		broken:    make(chan struct{}),
-		stopping:  make(chan struct{}),
-		stalledAt: -1,
+	c := &Conn{
+		Options: o,
+		mcp:     s,
+		session: newSession(o.OnClient),
+		slots:   make(chan struct{}, o.MaxRequests),
+		start:   time.Now(),
+		out:     make(chan outgoing, maxQueued),
+		closed:  make(chan struct{}),
 	}
+	c.calls, c.cancelCalls = context.WithCancelCause(context.Background())
+	c.stopping, c.stop = context.WithCancelCause(c.calls)
+	return c
 }
 
 // LastMessage returns the time when the client last sent a line or, if it has
 // sent none, the time when the connection was made.
 func (c *Conn) LastMessage() time.Time { return c.start.Add(time.Duration(c.lastLine.Load())) }
 
+// Requests returns how many requests are being handled.
+func (c *Conn) Requests() int { return len(c.slots) }
+
 // Serve handles messages until the input ends, a read fails, ctx ends or the
-// client is gone. It then cancels waiting requests at once and the other
+// client is gone. It then cancels subscriptions/listen at once and the other
 // requests after DrainTimeout. Their results are still written, if the client
 // reads them within DrainTimeout. Serve returns when all its goroutines have
 // ended, except for a read or write that cannot be interrupted, and for handlers
@@ -143,13 +136,10 @@ func (c *Conn) LastMessage() time.Time { return c.start.Add(time.Duration(c.last
 // the end of ctx, and an error that wraps ErrClientGone if the client no longer
 // reads.
 func (c *Conn) Serve(ctx context.Context) error {
-	c.base = context.WithoutCancel(ctx)
-	c.session.broadcasts = newFeed(c.broadcast)
 	if err := c.mcp.RegisterSession(ctx, c.session); err != nil {
-		c.session.broadcasts.close()
 		return fmt.Errorf("cannot register the session: %w", err)
 	}
-	defer c.mcp.UnregisterSession(c.base, c.session.id)
+	defer c.mcp.UnregisterSession(context.WithoutCancel(ctx), c.session.id)
 
 	written := make(chan struct{})
 	go func() {
@@ -165,70 +155,11 @@ func (c *Conn) Serve(ctx context.Context) error {
 	case err = <-read:
 		readEnded = true
 	case <-ctx.Done():
-	case <-c.broken:
+	case <-c.closed:
 	}
 	c.shutdown(written)
 	if !readEnded {
 		c.endRead(read)
 	}
-	select {
-	case <-c.broken:
-		return c.writeErr
-	default:
-		return err
-	}
-}
-
-func (c *Conn) writeLoop() {
-	for {
-		m, ok := c.out.next()
-		if !ok {
-			return
-		}
-		if m.beforeWrite != nil && !m.beforeWrite() {
-			continue
-		}
-		if _, err := c.Options.Out.Write(m.line); err != nil {
-			c.failWrites(err)
-			return
-		}
-	}
-}
-
-// failWrites records err. After that, nothing is written.
-func (c *Conn) failWrites(err error) {
-	select {
-	case <-c.out.killed:
-		return // the shutdown has already abandoned the client
-	default:
-	}
-	if isClientGone(err) {
-		c.writeErr = fmt.Errorf("%w: %w", ErrClientGone, err)
-	} else {
-		c.writeErr = fmt.Errorf("cannot write to the client: %w", err)
-	}
-	c.out.kill()
-	close(c.broken)
-}
-
-func isClientGone(err error) bool {
-	for _, gone := range []error{syscall.EPIPE, syscall.ECONNRESET, io.ErrClosedPipe, net.ErrClosed} {
-		if errors.Is(err, gone) {
-			return true
-		}
-	}
-	return false
-}
-
-// endRead ends a blocked read if In supports that.
-func (c *Conn) endRead(read <-chan error) {
-	d, ok := c.In.(interface{ SetReadDeadline(time.Time) error })
-	if !ok || d.SetReadDeadline(time.Unix(1, 0)) != nil {
-		return
-	}
-	select {
-	case err := <-read:
-		c.Log.Debug("the read was interrupted", "error", err)
-	case <-time.After(c.DrainTimeout):
-	}
+	return cmp.Or(c.writeErr, err)
 }

@@ -22,7 +22,7 @@ func BenchmarkConn(b *testing.B) {
 	}
 	servers := map[string]func(s *mcpserver.MCPServer, ctx context.Context, in io.Reader, out io.Writer) error{
 		"pmcp": func(s *mcpserver.MCPServer, ctx context.Context, in io.Reader, out io.Writer) error {
-			return NewConn(s, Options{In: in, Out: out, Waits: testWaits}).Serve(ctx)
+			return NewConn(s, Options{In: in, Out: out}).Serve(ctx)
 		},
 		"mcpgo": func(s *mcpserver.MCPServer, ctx context.Context, in io.Reader, out io.Writer) error {
 			st := mcpserver.NewStdioServer(s)

@@ -15,7 +15,7 @@ import (
 
 // Ping sends a ping and returns nil when the client responds, even with an
 // error. It returns ErrPingImpossible if no request may be sent to the client,
-// the cause of ctx if ctx ends first, and errOutboxClosed if the connection
+// the cause of ctx if ctx ends first, and errClosed if the connection
 // ends.
 func (c *Conn) Ping(ctx context.Context) error {
 	_, _, err := c.ask(ctx, string(mcp.MethodPing), nil)
@@ -29,9 +29,7 @@ func (c *Conn) Request(ctx context.Context, method string, params json.RawMessag
 	response, id, err := c.ask(ctx, method, params)
 	if err != nil && id != nil && ctx.Err() != nil {
 		line, _ := jsonrpc.EncodeCall(nil, "notifications/cancelled", map[string]any{"requestId": id}) // always encodes
-		noRoom := make(chan struct{})
-		close(noRoom)
-		_ = c.out.put(outgoing{line: line}, 0, noRoom) // a client that does not read learns nothing
+		_ = c.send(outgoing{line: line}, ctx.Done())                                                   // a client that does not read learns nothing
 	}
 	return response.Result, response.Error, err
 }
@@ -41,7 +39,7 @@ func (c *Conn) ask(ctx context.Context, method string, params json.RawMessage) (
 	if c.session.currentEra() != eraLegacy {
 		return response, nil, ErrPingImpossible
 	}
-	id = fmt.Appendf(nil, `"pmcp-%d"`, c.lastPing.Add(1))
+	id = fmt.Appendf(nil, `"pmcp-%d"`, c.lastID.Add(1))
 	key, _ := jsonrpc.IDKey(id)
 	answered := make(chan jsonrpc.Message, 1)
 	c.pings.Store(key, answered)
@@ -54,7 +52,7 @@ func (c *Conn) ask(ctx context.Context, method string, params json.RawMessage) (
 	if err != nil {
 		return response, nil, err
 	}
-	if err := c.out.put(outgoing{line: line}, 0, ctx.Done()); err != nil {
+	if err := c.send(outgoing{line: line}, ctx.Done()); err != nil {
 		return response, nil, fmt.Errorf("cannot send a %s: %w", method, err)
 	}
 	select {
@@ -62,8 +60,8 @@ func (c *Conn) ask(ctx context.Context, method string, params json.RawMessage) (
 		return response, id, nil
 	case <-ctx.Done():
 		return response, id, fmt.Errorf("no answer to a %s: %w", method, context.Cause(ctx))
-	case <-c.stopping:
-		return response, id, errOutboxClosed
+	case <-c.stopping.Done():
+		return response, id, errClosed
 	}
 }
 
@@ -87,13 +85,6 @@ func (c *Conn) Modern() bool { return c.session.currentEra() == eraModern }
 // wants, sorted.
 func (c *Conn) SubscribedResources() []string { return c.session.SubscribedResources() }
 
-// WaitingCalls returns how many requests that may wait long are being handled.
-func (c *Conn) WaitingCalls() int {
-	c.requests.mu.Lock()
-	defer c.requests.mu.Unlock()
-	return c.requests.waiting
-}
-
 // Notify sends a notification that belongs to no request, such as
 // notifications/resources/updated with the param "uri". The notification reaches
 // the client only if the client's era and subscriptions allow it;
@@ -103,28 +94,16 @@ func (c *Conn) Notify(ctx context.Context, method string, params map[string]any)
 	n := mcp.JSONRPCNotification{JSONRPC: mcp.JSONRPC_VERSION}
 	n.Method = method
 	n.Params.AdditionalFields = params
-	return c.route(n, ctx.Done())
-}
-
-// broadcast sends a notification that mcp-go itself has made.
-func (c *Conn) broadcast(n mcp.JSONRPCNotification) {
-	if err := c.route(n, c.out.killed); err != nil {
-		c.Log.Debug("a notification was not sent", "method", n.Method, "error", err)
-	}
-}
-
-// route sends n to a legacy client as it is. To a 2026-07-28 client it sends n
-// on each stream that asked for such notifications.
-func (c *Conn) route(n mcp.JSONRPCNotification, quit <-chan struct{}) error {
 	switch c.session.currentEra() {
 	case eraLegacy:
-		if !c.session.Initialized() || !c.session.wantsLegacy(n) {
+		if !c.session.wantsLegacy(n) {
 			return nil
 		}
-		return c.sendNotification(n.Method, n.Params, nil, quit)
+		return c.sendNotification(n.Method, n.Params, nil, ctx.Done())
 	case eraModern:
 		for _, l := range c.session.streamsWanting(n) {
-			if err := c.sendNotification(n.Method, withSubscriptionID(n.Params, l.req.ID), l.req.wanted, quit); err != nil {
+			wanted := func() bool { return c.unanswered(l.req) }
+			if err := c.sendNotification(n.Method, withSubscriptionID(n.Params, l.req.ID), wanted, ctx.Done()); err != nil {
 				return err
 			}
 		}
@@ -132,12 +111,12 @@ func (c *Conn) route(n mcp.JSONRPCNotification, quit <-chan struct{}) error {
 	return nil
 }
 
-// sendNotification queues a notification; see outgoing and outbox.put.
+// sendNotification queues a notification; see outgoing and send.
 func (c *Conn) sendNotification(method string, params any, beforeWrite func() bool, quit <-chan struct{}) error {
 	line, err := jsonrpc.EncodeCall(nil, method, params)
 	if err != nil {
 		c.Log.Error("cannot encode a notification", "method", method, "error", err)
 		return err
 	}
-	return c.out.put(outgoing{line: line, beforeWrite: beforeWrite}, 0, quit)
+	return c.send(outgoing{line: line, beforeWrite: beforeWrite}, quit)
 }

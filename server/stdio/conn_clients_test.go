@@ -23,7 +23,7 @@ func serveClient(t *testing.T, b *toolbox) (in *os.File, out *os.File, c *Conn) 
 	stdiotest.NoErr(t, err)
 	outR, outW, err := os.Pipe()
 	stdiotest.NoErr(t, err)
-	c = NewConn(b.mcp, Options{In: inR, Out: outW, Waits: testWaits})
+	c = NewConn(b.mcp, Options{In: inR, Out: outW})
 	served := make(chan error, 1)
 	go func() {
 		err := c.Serve(context.Background())

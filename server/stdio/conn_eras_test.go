@@ -28,23 +28,23 @@ func TestInitializeIsAnsweredFirst(t *testing.T) {
 			t.Fatalf("got %s, want version 2025-06-18", r.Raw)
 		}
 		if r := c.Recv(); r.Method != mcp.MethodNotificationToolsListChanged {
-			t.Fatalf("got %s, want the broadcast of the handler before its answer", r.Raw)
+			t.Fatalf("got %s, want the notification of the handler before its answer", r.Raw)
 		}
 		c.Answer(`2`)
 		stdiotest.NoErr(t, c.End())
 	}
 }
 
-// TestNothingIsSentBeforeInitializeIsAnswered checks that notifications which a
-// hook sends during initialize do not precede the answer to initialize.
+// TestNothingIsSentBeforeInitializeIsAnswered checks that notifications which are sent
+// during initialize do not precede the answer to initialize.
 func TestNothingIsSentBeforeInitializeIsAnswered(t *testing.T) {
+	var c *connClient
 	hooks := &mcpserver.Hooks{}
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, _ *mcp.InitializeResult) {
-		s := mcpserver.ServerFromContext(ctx)
-		_ = s.SendNotificationToClient(ctx, MethodLogMessage, map[string]any{"level": "error"}) // refused
-		s.SendNotificationToAllClients(mcp.MethodNotificationToolsListChanged, nil)
+		stdiotest.NoErr(t, c.conn.Notify(ctx, MethodLogMessage, map[string]any{"level": "error"}))
+		mcpserver.ServerFromContext(ctx).SendNotificationToAllClients(mcp.MethodNotificationToolsListChanged, nil)
 	})
-	c := dial(t, newToolbox(mcpserver.WithHooks(hooks)))
+	c = dial(t, newToolbox(mcpserver.WithHooks(hooks)))
 	c.Initialize("2025-11-25") // fails if anything precedes the answer
 	c.Alive()                  // fails if anything else was sent
 }
@@ -131,11 +131,10 @@ func TestListenStreamCarriesSubscribedUpdates(t *testing.T) {
 	if r := c.Recv(); r.Method != mcp.MethodNotificationResourceUpdated || r.Subscription() != `9007199254740993` || r.Params["uri"] != "test://a" {
 		t.Errorf("got %s, want an update of test://a", r.Raw)
 	}
-	c.Send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"announce",%s}}`, stdiotest.ModernMeta)
+	stdiotest.NoErr(t, c.conn.Notify(t.Context(), mcp.MethodNotificationToolsListChanged, nil))
 	if r := c.Recv(); r.Method != mcp.MethodNotificationToolsListChanged || r.Subscription() != `"tools"` {
 		t.Errorf("got %s, want a changed list on stream tools", r.Raw)
 	}
-	c.Answer(`1`)
 
 	c.Cancel(`9007199254740993`)
 	c.Call(`2`, "tools/list", `{`+stdiotest.ModernMeta+`}`) // the server reads the cancellation before this request

@@ -34,7 +34,7 @@ func FuzzConn(f *testing.F) {
 	b := newToolbox()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		stdiotest.ServeBytes(t, func(in io.Reader, out io.Writer) error {
-			return NewConn(b.mcp, Options{In: in, Out: out, Waits: testWaits, MaxMessage: 64 << 10, DrainTimeout: 100 * time.Millisecond}).Serve(t.Context())
+			return NewConn(b.mcp, Options{In: in, Out: out, MaxMessage: 64 << 10, DrainTimeout: 100 * time.Millisecond}).Serve(t.Context())
 		}, data)
 		for len(b.started) > 0 || len(b.ended) > 0 { // all inputs share b
 			select {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,7 +42,7 @@ func dialUnread(t testing.TB, b *toolbox, change ...func(*Options)) *connClient 
 func serveTest(t testing.TB, b *toolbox, inR io.Reader, inW io.WriteCloser, outR io.ReadCloser, outW io.WriteCloser, change ...func(*Options)) *connClient {
 	t.Helper()
 	log := &stdiotest.LogBuffer{}
-	o := Options{In: inR, Out: outW, Waits: testWaits, Log: slog.New(slog.NewTextHandler(log, nil))}
+	o := Options{In: inR, Out: outW, Log: slog.New(slog.NewTextHandler(log, nil))}
 	for _, f := range change {
 		f(&o)
 	}
@@ -68,21 +67,5 @@ func serveTest(t testing.TB, b *toolbox, inR io.Reader, inW io.WriteCloser, outR
 // waitForRequests waits until at most n requests are being handled.
 func (c *connClient) waitForRequests(t testing.TB, n int) {
 	t.Helper()
-	stdiotest.AwaitCondition(t, "the end of the other requests", func() bool {
-		c.conn.requests.mu.Lock()
-		defer c.conn.requests.mu.Unlock()
-		return len(c.conn.requests.admitted) <= n
-	})
-}
-
-// queued reports whether a message that contains text is waiting for the writer.
-func (c *connClient) queued(text string) bool {
-	c.conn.out.mu.Lock()
-	defer c.conn.out.mu.Unlock()
-	for _, m := range c.conn.out.items {
-		if strings.Contains(string(m.line), text) {
-			return true
-		}
-	}
-	return false
+	stdiotest.AwaitCondition(t, "the end of the other requests", func() bool { return c.conn.Requests() <= n })
 }

@@ -149,21 +149,6 @@ func TestPanicsBecomeAnswers(t *testing.T) {
 	}
 }
 
-func TestPanicInWaitsIsAnswered(t *testing.T) {
-	c := dial(t, newToolbox(), func(o *Options) {
-		o.Waits = func(method string, _ json.RawMessage) bool {
-			if method == "tools/list" {
-				panic("deliberate")
-			}
-			return false
-		}
-	})
-	if r := c.Call(`1`, "tools/list", `{}`); r.Error == nil || r.Error.Code != mcp.INTERNAL_ERROR {
-		t.Errorf("got %s, want code %d", r.Raw, mcp.INTERNAL_ERROR)
-	}
-	c.Alive()
-}
-
 func TestHTMLIsNotEscapedInAnswers(t *testing.T) {
 	c := dial(t, newToolbox())
 	const text = `a <b> && "c" \\u003c d`

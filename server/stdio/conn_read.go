@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +19,8 @@ import (
 // use it.
 const codeBusy = -32000
 
-// readLoop dispatches messages until the input ends. It waits for no handler
-// except that of initialize. For the client to read, it waits no longer than
-// StallTimeout.
+// readLoop dispatches messages until the input ends or the shutdown begins. It waits for
+// no handler except those of initialize and ping.
 func (c *Conn) readLoop() error {
 	lines := jsonrpc.NewReader(c.In, c.MaxMessage)
 	for {
@@ -30,10 +28,12 @@ func (c *Conn) readLoop() error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("cannot read from the client: %w", err)
 		}
+		if c.stopping.Err() != nil {
+			return nil
+		}
 		c.lastLine.Store(int64(time.Since(c.start)))
 		if line.TooLarge() {
-			c.refuse(jsonrpc.Error{ID: line.ID(), Code: mcp.INVALID_REQUEST, Text: fmt.Sprintf(
-				"Invalid request: the message has %d bytes, more than the %d that are allowed", line.Size, c.MaxMessage)})
+			c.refuse(line.ID(), mcp.INVALID_REQUEST, "Invalid request: the message has %d bytes, more than the %d that are allowed", line.Size, c.MaxMessage)
 		} else if text := bytes.TrimSpace(line.Text); len(text) > 0 {
 			c.dispatch(bytes.Clone(text)) // handlers may still use the text when the reader's buffer is overwritten
 		}
@@ -43,93 +43,66 @@ func (c *Conn) readLoop() error {
 	}
 }
 
-// dispatch handles one message, or starts a goroutine that does. If code that it
-// calls panics, only that message is lost.
+// dispatch handles one message, or starts a goroutine that does.
 func (c *Conn) dispatch(line []byte) {
 	m, bad := jsonrpc.Parse(line)
-	if bad != nil {
-		c.refuse(*bad)
-		return
-	}
-	defer func() {
-		if p := recover(); p != nil {
-			c.logPanic(m.Method, p)
-			if m.Kind == jsonrpc.Request {
-				c.refuse(jsonrpc.Error{ID: m.ID, Code: mcp.INTERNAL_ERROR, Text: panicText(m.Method)})
-			}
-		}
-	}()
 	switch {
+	case bad != nil:
+		c.reply(jsonrpc.EncodeError(*bad))
 	case m.Kind == jsonrpc.Response:
 		c.resolve(m)
 	case m.Kind == jsonrpc.Notification && m.Method == "notifications/cancelled":
 		c.cancelByClient(m.Params)
 	case m.Kind == jsonrpc.Notification:
 		c.handleNotification(m)
-	case m.Method == string(mcp.MethodInitialize):
-		c.handleInitialize(m, len(line))
+	case m.Method == string(mcp.MethodInitialize), m.Method == string(mcp.MethodPing):
+		c.handleInline(m)
 	default:
-		c.startRequest(m, len(line))
+		c.startRequest(m)
 	}
 }
 
 func (c *Conn) handleNotification(m jsonrpc.Message) {
-	r := &request{Message: m, inline: true, cancel: func(error) {}}
-	if refusal, _ := c.requests.admit(r); refusal != nil {
-		return
-	}
-	defer c.requests.remove(r)
-	c.mcp.HandleMessage(c.mcp.WithContext(c.base, c.session), m.Forward(0))
+	defer func() {
+		if p := recover(); p != nil {
+			c.logPanic(m.Method, p)
+		}
+	}()
+	c.mcp.HandleMessage(c.mcp.WithContext(c.calls, c.session), m.Forward(0))
 }
 
-// handleInitialize answers initialize before the next message is dispatched. It
-// lets no notification precede the answer.
-func (c *Conn) handleInitialize(m jsonrpc.Message, size int) {
-	r := c.newRequest(m, size)
-	r.inline = true
+// handleInline handles a request on the read loop. Only when initialize is answered may
+// notifications follow, and a ping is answered however many requests are being handled.
+func (c *Conn) handleInline(m jsonrpc.Message) {
+	r := c.newRequest(m)
 	defer r.cancel(nil)
-	if refusal, _ := c.requests.admit(r); refusal != nil {
-		c.refuse(*refusal)
+	if !c.begin(r) {
 		return
 	}
-	defer c.requests.remove(r)
-	defer c.requests.releaseID(r)
 	resp := c.handle(r)
-	r.session.close()
-	c.write(c.answer(r, resp))
-	if _, ok := resp.(mcp.JSONRPCResponse); ok && !r.modern {
-		c.session.setLegacy()
+	c.end(r)
+	c.reply(c.answer(r, resp))
+	if _, ok := resp.(mcp.JSONRPCResponse); ok && m.Method == string(mcp.MethodInitialize) && !r.modern {
+		c.session.setEra(eraLegacy)
 	}
 }
 
-// cancelByClient cancels the request that the client names.
+// cancelByClient cancels the request that the client names, which may have been
+// answered. After that, nothing is written for the request.
 func (c *Conn) cancelByClient(params json.RawMessage) {
 	var target map[string]json.RawMessage
 	if json.Unmarshal(params, &target) != nil {
 		return
 	}
-	if key, ok := jsonrpc.IDKey(target["requestId"]); ok {
-		c.requests.cancelByID(key)
+	key, _ := jsonrpc.IDKey(target["requestId"])
+	if r, found := c.requests.LoadAndDelete(key); found {
+		r.(*request).cancel(errCancelledByClient)
 	}
 }
 
-// refuse writes an error response.
-func (c *Conn) refuse(e jsonrpc.Error) { c.write(jsonrpc.EncodeError(e)) }
-
-// write queues a line from the read loop. If the client has not read for so long
-// that even the reserve is full, write drops the line: the loop must continue to
-// read cancellations and the end of the input.
-func (c *Conn) write(line []byte) {
-	wait := c.StallTimeout
-	if c.stalledAt == c.out.progress() {
-		wait = 0
-	}
-	quit, cancel := context.WithTimeout(c.base, wait)
-	defer cancel()
-	if err := c.out.put(outgoing{line: line}, outboxReserve, quit.Done()); errors.Is(err, errPutAborted) && wait > 0 {
-		c.stalledAt = c.out.progress()
-		c.Log.Warn("the client does not read: dropping answers to what it sends")
-	}
+// refuse answers a message with an error.
+func (c *Conn) refuse(id json.RawMessage, code int, format string, args ...any) {
+	c.reply(jsonrpc.EncodeError(jsonrpc.Error{ID: id, Code: code, Text: fmt.Sprintf(format, args...)}))
 }
 
 func (c *Conn) logPanic(method string, p any) {

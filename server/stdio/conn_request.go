@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -15,43 +14,49 @@ import (
 // request is one request of the client, from its arrival to its answer.
 type request struct {
 	jsonrpc.Message
-	num       int64            // its id for mcp-go
-	size      int              // the size of the message in bytes
-	waiting   bool             // the request may wait long
-	inline    bool             // the read loop itself handles the message
-	modern    bool             // the request is of 2026-07-28
-	logLevel  mcp.LoggingLevel // the minimum level of log messages that a modern request asks for; "" for none
-	ctx       context.Context
-	cancel    context.CancelCauseFunc
-	cancelled chan struct{} // closed when the client has cancelled the request
-	session   *RequestSession
-	stream    *listenSession // the stream of a subscriptions/listen request, else nil
-	failure   atomic.Pointer[requestFailure]
+	modern   bool             // the request is of 2026-07-28
+	logLevel mcp.LoggingLevel // the minimum level of log messages that a modern request asks for; "" for none
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	session  *RequestSession
+	stream   *listenSession // the stream of a subscriptions/listen request, else nil
+	failure  atomic.Pointer[requestFailure]
 }
 
-// wanted reports whether the request has not been cancelled by the client.
-func (r *request) wanted() bool {
-	select {
-	case <-r.cancelled:
-		return false
-	default:
-		return true
-	}
-}
-
-func (c *Conn) newRequest(m jsonrpc.Message, size int) *request {
-	r := &request{Message: m, size: size, cancelled: make(chan struct{})}
+func (c *Conn) newRequest(m jsonrpc.Message) *request {
+	r := &request{Message: m}
 	r.modern, r.logLevel = protocolMeta(m.Params)
-	listens := m.Method == string(mcp.MethodSubscriptionsListen)
-	r.waiting = listens || c.Waits(m.Method, m.Params)
+	if r.modern {
+		c.session.setEra(eraModern)
+	}
 	r.session = &RequestSession{session: c.session, conn: c, req: r}
-	ctx := c.mcp.WithContext(c.base, r.session)
-	if listens {
-		r.stream = &listenSession{RequestSession: r.session}
-		ctx = c.mcp.WithContext(c.base, r.stream)
+	ctx := c.mcp.WithContext(c.calls, r.session)
+	if m.Method == string(mcp.MethodSubscriptionsListen) {
+		r.stream = &listenSession{RequestSession: r.session, ack: make(chan mcp.JSONRPCNotification, 1)}
+		ctx = c.mcp.WithContext(c.stopping, r.stream)
 	}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	return r
+}
+
+// begin makes it possible to cancel r. It refuses r and returns false if its id is in use.
+func (c *Conn) begin(r *request) bool {
+	_, used := c.requests.LoadOrStore(r.Key, r)
+	if used {
+		c.refuse(r.ID, mcp.INVALID_REQUEST, "Invalid request: a request with this id is still being handled")
+	}
+	return !used
+}
+
+// end makes the id of r available again. It returns false if the client has cancelled r,
+// or if r has ended before.
+func (c *Conn) end(r *request) bool { return c.requests.CompareAndDelete(r.Key, r) }
+
+// unanswered reports whether messages of r may be written: it has been neither answered
+// nor cancelled by the client.
+func (c *Conn) unanswered(r *request) bool {
+	current, _ := c.requests.Load(r.Key)
+	return current == r
 }
 
 // protocolMeta returns the era of a request, decided exactly as in mcp-go, and
@@ -69,78 +74,36 @@ func protocolMeta(params json.RawMessage) (modern bool, level mcp.LoggingLevel) 
 	return mcp.IsModernProtocol(p.Meta.ProtocolVersion()), p.Meta.LogLevel()
 }
 
-// startRequest runs a request on its own goroutine, or refuses it.
-func (c *Conn) startRequest(m jsonrpc.Message, size int) {
-	r := c.newRequest(m, size)
-	if r.modern {
-		c.session.setModern()
+// startRequest runs a request on a goroutine that holds a slot, or refuses it.
+func (c *Conn) startRequest(m jsonrpc.Message) {
+	select {
+	case c.slots <- struct{}{}:
+	default:
+		c.refuse(m.ID, codeBusy, "Server busy: %d requests are being handled, which is the limit; wait until one ends, or cancel one", c.MaxRequests)
+		return
 	}
-	if refusal := c.admitOrWait(r); refusal != nil {
+	r := c.newRequest(m)
+	if !c.begin(r) {
 		r.cancel(nil)
-		c.refuse(*refusal)
+		<-c.slots
 		return
 	}
 	go c.run(r)
 }
 
-// admitOrWait admits r. If there is no room, it waits for room, at most
-// StallTimeout. After such a wait has failed, it does not wait again until a
-// request has ended, because the read loop must continue to read cancellations.
-func (c *Conn) admitOrWait(r *request) *jsonrpc.Error {
-	var timeout <-chan time.Time
-	for {
-		refusal, full := c.requests.admit(r)
-		if !full {
-			return refusal
-		}
-		if timeout == nil {
-			timeout = time.After(c.StallTimeout)
-		}
-		select {
-		case <-c.requests.freed:
-		case <-timeout:
-			c.requests.stopWaiting()
-			return refusal
-		case <-c.stopping:
-			return refusal
-		}
-	}
-}
-
 // run handles one request to its end.
 func (c *Conn) run(r *request) {
-	defer c.requests.remove(r)
+	defer func() { <-c.slots }()
 	defer r.cancel(nil)
-	if !r.waiting {
-		select {
-		case c.slots <- struct{}{}:
-			defer func() { <-c.slots }()
-		case <-r.ctx.Done():
-		}
-		if r.ctx.Err() != nil { // checked even if a slot was free at the same moment
-			c.queueAnswer(r, jsonrpc.EncodeError(jsonrpc.Error{ID: r.ID, Code: codeBusy, Text: "The session is ending"}))
-			return
-		}
-	}
 	var line []byte
 	defer func() { // deferred, because the handler may end its goroutine
 		if line == nil {
 			line = c.answer(r, failedResponse(r))
 		}
-		c.queueAnswer(r, line)
+		// The client can cancel the request until its answer is written.
+		_ = c.send(outgoing{line: line, beforeWrite: func() bool { return c.end(r) }}, nil) // fails only if the client is gone
 	}()
-	defer c.session.broadcasts.flush()
-	defer r.session.close()
 	line = c.answer(r, c.handle(r))
-}
-
-// queueAnswer queues the answer. The client can cancel the request until the
-// answer is written, so only then is it decided whether to write it.
-func (c *Conn) queueAnswer(r *request, line []byte) {
-	release := func() bool { return c.requests.releaseID(r) }
-	if c.out.put(outgoing{line: line, beforeWrite: release}, 0, r.cancelled) != nil {
-		release()
-	}
 }
 
 // handle passes the request to mcp-go. If the handler panics, handle returns the
@@ -152,7 +115,10 @@ func (c *Conn) handle(r *request) (resp mcp.JSONRPCMessage) {
 			resp = failedResponse(r)
 		}
 	}()
-	return c.mcp.HandleMessage(r.ctx, r.Forward(r.num))
+	if r.stream != nil {
+		defer r.stream.acknowledge()()
+	}
+	return c.mcp.HandleMessage(r.ctx, r.Forward(c.lastID.Add(1)))
 }
 
 // failedResponse returns the answer to a request whose handler panicked. For a

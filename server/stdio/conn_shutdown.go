@@ -1,6 +1,10 @@
 package stdio
 
-import "time"
+import (
+	"context"
+	"slices"
+	"time"
+)
 
 // finalWait is how long Serve waits for handlers and the writer after its last
 // attempt to stop them.
@@ -8,54 +12,72 @@ const finalWait = 100 * time.Millisecond
 
 // shutdown ends all requests and then the writer; see Serve.
 func (c *Conn) shutdown(written <-chan struct{}) {
-	close(c.stopping)
-	idle := c.requests.close()
-	select {
-	case <-idle:
-	case <-c.broken:
-	case <-time.After(c.DrainTimeout):
-	}
-	c.requests.cancel(func(*request) bool { return true })
-	if !endsWithin(idle, c.DrainTimeout) {
-		c.out.kill() // senders may be blocked because the client does not read
-		if !endsWithin(idle, finalWait) {
-			c.Log.Error("gave up on requests that ignore their cancellation", "methods", c.requests.methods())
+	c.stop(ErrSessionEnding)
+	defer c.close(nil)
+	defer c.cancelCalls(nil)
+	if !c.takeSlots(c.DrainTimeout) {
+		c.cancelCalls(ErrSessionEnding)
+		if !c.takeSlots(c.DrainTimeout) {
+			c.close(nil) // senders may be blocked because the client does not read
+			if !c.takeSlots(finalWait) {
+				c.Log.Error("gave up on requests that ignore their cancellation", "methods", c.methods())
+			}
 		}
 	}
-	c.endBroadcasts()
-	c.out.close()
-	if endsWithin(written, c.DrainTimeout) {
-		return
+	quit, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+	defer cancel()
+	if c.send(outgoing{}, quit.Done()) == nil {
+		select {
+		case <-written:
+			return
+		case <-quit.Done():
+		}
 	}
-	c.out.kill()
-	if d, ok := c.Options.Out.(interface{ SetWriteDeadline(time.Time) error }); ok {
+	c.close(nil)
+	if d, ok := c.Out.(interface{ SetWriteDeadline(time.Time) error }); ok {
 		_ = d.SetWriteDeadline(time.Unix(1, 0)) // if this fails, the writer is left running, as Serve documents
 	}
-	if !endsWithin(written, finalWait) {
+	select {
+	case <-written:
+	case <-time.After(finalWait):
 		c.Log.Warn("gave up on a client that does not read")
 	}
 }
 
-// endBroadcasts sends what is left in the session's feed, unless the client
-// does not read, and stops the feed.
-func (c *Conn) endBroadcasts() {
-	flushed := make(chan struct{})
-	go func() {
-		defer close(flushed)
-		c.session.broadcasts.flush()
-	}()
-	if !endsWithin(flushed, c.DrainTimeout) {
-		c.out.kill()
-		<-flushed
+// takeSlots takes slots as they become free, so that no request begins, and reports
+// whether it has all of them within d: then no request is being handled.
+func (c *Conn) takeSlots(d time.Duration) bool {
+	timeout := time.After(d)
+	for ; c.taken < cap(c.slots); c.taken++ {
+		select {
+		case c.slots <- struct{}{}:
+		case <-timeout:
+			return false
+		}
 	}
-	c.session.broadcasts.close()
+	return true
 }
 
-func endsWithin(done <-chan struct{}, d time.Duration) bool {
-	select {
-	case <-done:
+// methods returns the methods of the requests that have not been answered, sorted.
+func (c *Conn) methods() []string {
+	var methods []string
+	c.requests.Range(func(_, r any) bool {
+		methods = append(methods, r.(*request).Method)
 		return true
-	case <-time.After(d):
-		return false
+	})
+	slices.Sort(methods)
+	return methods
+}
+
+// endRead ends a blocked read if In supports that.
+func (c *Conn) endRead(read <-chan error) {
+	d, ok := c.In.(interface{ SetReadDeadline(time.Time) error })
+	if !ok || d.SetReadDeadline(time.Unix(1, 0)) != nil {
+		return
+	}
+	select {
+	case err := <-read:
+		c.Log.Debug("the read was interrupted", "error", err)
+	case <-time.After(c.DrainTimeout):
 	}
 }

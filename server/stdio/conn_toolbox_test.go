@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
-	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -32,7 +31,7 @@ func newToolbox(opts ...mcpserver.ServerOption) *toolbox {
 	}
 	for name, handler := range map[string]mcpserver.ToolHandlerFunc{
 		"echo": b.echo, "wait": b.wait, "hold": b.hold, "stubborn": b.stubborn, "panic": b.panic, "goexit": b.goexit,
-		"burst": b.burst, "mixed": b.mixed, "announce": b.announce, "log": b.logMessage, "late": b.late, "nan": b.nan,
+		"burst": b.burst, "announce": b.announce, "log": b.logMessage, "late": b.late, "nan": b.nan,
 	} {
 		b.mcp.AddTool(mcp.NewToolWithRawSchema(name, name, json.RawMessage(`{"type":"object"}`)), handler)
 	}
@@ -54,11 +53,6 @@ func newToolbox(opts ...mcpserver.ServerOption) *toolbox {
 }
 
 type ending struct{ cause error }
-
-// testWaits is the value of Options.Waits in the tests' connections.
-func testWaits(method string, params json.RawMessage) bool {
-	return method == "tools/call" && strings.Contains(string(params), `"wait"`)
-}
 
 func (b *toolbox) echo(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return mcp.NewToolResultText(r.GetString("text", "")), nil
@@ -98,29 +92,10 @@ func (b *toolbox) goexit(context.Context, mcp.CallToolRequest) (*mcp.CallToolRes
 	return nil, nil
 }
 
-// burst sends n progress notifications through mcp-go.
+// burst sends n progress notifications.
 func (b *toolbox) burst(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	s := mcpserver.ServerFromContext(ctx)
 	for i := range r.GetInt("n", 0) {
-		if err := s.SendNotificationToClient(ctx, MethodProgress, progressParams(r, i)); err != nil {
-			return nil, err
-		}
-	}
-	return mcp.NewToolResultText("done"), nil
-}
-
-// mixed sends n progress notifications, alternately through mcp-go and through
-// Notify.
-func (b *toolbox) mixed(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	s := mcpserver.ServerFromContext(ctx)
-	for i := range r.GetInt("n", 0) {
-		send := s.SendNotificationToClient
-		if i%2 == 1 {
-			send = func(ctx context.Context, method string, params map[string]any) error {
-				return Notify(ctx, method, params)
-			}
-		}
-		if err := send(ctx, MethodProgress, progressParams(r, i)); err != nil {
+		if err := Notify(ctx, MethodProgress, progressParams(r, i)); err != nil {
 			return nil, err
 		}
 	}
@@ -131,28 +106,23 @@ func progressParams(r mcp.CallToolRequest, i int) map[string]any {
 	return map[string]any{"progressToken": r.Params.Meta.ProgressToken, "progress": i}
 }
 
-// announce broadcasts a change of the tool list.
+// announce sends a change of the tool list.
 func (b *toolbox) announce(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	mcpserver.ServerFromContext(ctx).SendNotificationToAllClients(mcp.MethodNotificationToolsListChanged, nil)
-	return mcp.NewToolResultText("announced"), nil
+	return mcp.NewToolResultText("announced"), Notify(ctx, mcp.MethodNotificationToolsListChanged, nil)
 }
 
+// logMessage sends a log message and a notification that is none.
 func (b *toolbox) logMessage(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	// The notification of a log message bypasses mcp-go's own check of the log
-	// level. The second notification is no log message.
-	s := mcpserver.ServerFromContext(ctx)
-	err := s.SendNotificationToClient(ctx, MethodLogMessage, map[string]any{"level": "error", "data": "something"})
-	return mcp.NewToolResultText("logged"), errors.Join(err,
-		s.SendNotificationToClient(ctx, mcp.MethodNotificationResourcesListChanged, nil))
+	return mcp.NewToolResultText("logged"), errors.Join(
+		Notify(ctx, MethodLogMessage, map[string]any{"level": "error", "data": "something"}),
+		Notify(ctx, mcp.MethodNotificationResourcesListChanged, nil))
 }
 
 // late sends a notification after its answer, as soon as the test closes release.
 func (b *toolbox) late(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	s := mcpserver.ServerFromContext(ctx)
 	go func() {
 		<-b.release
-		_ = s.SendNotificationToClient(ctx, MethodProgress, progressParams(r, 1))
-		_ = Notify(ctx, MethodProgress, progressParams(r, 2))
+		_ = Notify(context.WithoutCancel(ctx), MethodProgress, progressParams(r, 1))
 		b.ended <- ending{}
 	}()
 	return mcp.NewToolResultText("gone"), nil

@@ -2,13 +2,16 @@
 // protocol eras, 2024-11-05 to 2025-11-25 and 2026-07-28. It is the connection loop
 // around mcp-go's MCPServer.
 //
+// One goroutine reads lines, starts a goroutine for each request, and never waits for
+// a handler, so that a cancellation is always read. One goroutine writes. A request
+// beyond Options.MaxRequests is refused.
+//
 // The package guarantees that there is one writer and one message a line; that a
 // request is answered once, or not at all if its client has cancelled it; that a
-// notification of a request precedes its answer; and that memory, requests and the
-// duration of a shutdown are bounded whatever the client does (see Options). Serve
-// waits for its goroutines.
+// notification of a request precedes its answer; and that memory and the duration of a
+// shutdown are bounded whatever the client does. Serve waits for its goroutines.
 //
-// The package refuses what the protocol forbids, and requests beyond its bounds. It
-// does not depend on any tool or process: handlers access their request through a
-// context (Notify, ReportProgress, InvalidParams).
+// The package does not depend on any tool or process: handlers access their request
+// through a context (Notify, ReportProgress, InvalidParams). What a handler sends
+// through mcp-go is refused.
 package stdio

@@ -26,16 +26,14 @@ const defaultLogLevel = mcp.LoggingLevelWarning
 // RequestSession, which embeds the session, in their context. All methods may be
 // called from any goroutine.
 type session struct {
-	id          string
-	onClient    func(name, version string) // see Options
-	named       sync.Once                  // has called onClient
-	broadcasts  *feed                      // what mcp-go sends to all sessions, or to this session by its id
-	era         atomic.Int32
-	initialized atomic.Bool
-	level       atomic.Pointer[mcp.LoggingLevel]
-	info        atomic.Pointer[mcp.Implementation]
-	caps        atomic.Pointer[mcp.ClientCapabilities]
-	version     atomic.Pointer[string]
+	id       string
+	onClient func(name, version string) // see Options
+	named    sync.Once                  // has called onClient
+	era      atomic.Int32
+	level    atomic.Pointer[mcp.LoggingLevel]
+	info     atomic.Pointer[mcp.Implementation]
+	caps     atomic.Pointer[mcp.ClientCapabilities]
+	version  atomic.Pointer[string]
 
 	mu              sync.Mutex
 	uris            map[string]bool  // legacy resource subscriptions
@@ -48,7 +46,7 @@ var (
 	_ mcpserver.SessionWithClientInfo            = (*session)(nil)
 	_ mcpserver.SessionWithProtocolVersion       = (*session)(nil)
 	_ mcpserver.SessionWithResourceSubscriptions = (*session)(nil)
-	_ mcpserver.SessionWithSubscriptionFilter    = (*session)(nil)
+	_ mcpserver.SessionWithSubscriptionFilter    = (*listenSession)(nil)
 )
 
 func newSession(onClient func(name, version string)) *session {
@@ -58,18 +56,16 @@ func newSession(onClient func(name, version string)) *session {
 // SessionID returns an id that is unique to the connection.
 func (s *session) SessionID() string { return s.id }
 
-// Initialize is called by mcp-go for a 2026-07-28 request. For the legacy
-// handshake the connection calls setLegacy, after the answer has been queued.
-func (s *session) Initialize() { s.initialized.Store(true) }
+// Initialize is called by mcp-go. It does nothing: the connection sets the era after it
+// has queued the answer to initialize, and before it handles a 2026-07-28 request.
+func (s *session) Initialize() {}
 
 // Initialized reports whether notifications may be sent.
-func (s *session) Initialized() bool { return s.initialized.Load() }
+func (s *session) Initialized() bool { return s.currentEra() != eraUnknown }
 
-// NotificationChannel returns the channel of broadcasts. If mcp-go cannot send a
-// broadcast without blocking, it drops the broadcast.
-func (s *session) NotificationChannel() chan<- mcp.JSONRPCNotification {
-	return s.broadcasts.channel()
-}
+// NotificationChannel returns no channel, so that mcp-go refuses what handlers send
+// through it; see Notify.
+func (s *session) NotificationChannel() chan<- mcp.JSONRPCNotification { return nil }
 
 // SetLogLevel is called by mcp-go for logging/setLevel.
 func (s *session) SetLogLevel(level mcp.LoggingLevel) { s.level.Store(&level) }
@@ -103,47 +99,22 @@ func (s *session) ProtocolVersion() string { return loadOr(&s.version, "") }
 // SetProtocolVersion is called by mcp-go.
 func (s *session) SetProtocolVersion(version string) { s.version.Store(&version) }
 
-// SetSubscriptionFilter does nothing: mcp-go calls the method of the stream's
-// listenSession instead.
-func (s *session) SetSubscriptionFilter(mcp.SubscriptionFilter) {}
-
-// SubscriptionFilter returns what mcp-go may broadcast: to a legacy client
-// everything (false), to a 2026-07-28 client what at least one of its streams
-// asked for.
-func (s *session) SubscriptionFilter() (mcp.SubscriptionFilter, bool) {
-	if s.currentEra() != eraModern {
-		return mcp.SubscriptionFilter{}, false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all mcp.SubscriptionFilter
-	for _, l := range s.streams {
-		all.ToolsListChanged = all.ToolsListChanged || l.filter.ToolsListChanged
-		all.PromptsListChanged = all.PromptsListChanged || l.filter.PromptsListChanged
-		all.ResourcesListChanged = all.ResourcesListChanged || l.filter.ResourcesListChanged
-	}
-	return all, true
-}
-
 func (s *session) currentEra() era { return era(s.era.Load()) }
 
-// setLegacy records that initialize has been answered.
-func (s *session) setLegacy() {
-	s.era.Store(int32(eraLegacy))
-	s.initialized.Store(true)
-}
-
-func (s *session) setModern() { s.era.Store(int32(eraModern)) }
+func (s *session) setEra(e era) { s.era.Store(int32(e)) }
 
 func (s *session) addStream(l *listenSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams = append(s.streams, l)
+	if !l.ended {
+		s.streams = append(s.streams, l)
+	}
 }
 
 func (s *session) removeStream(l *listenSession) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	l.ended = true
 	s.streams = slices.DeleteFunc(s.streams, func(other *listenSession) bool { return other == l })
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -19,50 +18,6 @@ type RequestSession struct {
 	*session
 	conn *Conn
 	req  *request
-
-	mu    sync.Mutex
-	feed  *feed // made when mcp-go first asks for it
-	ended bool  // the handler has returned
-}
-
-// Initialize does nothing for the legacy handshake. The connection completes the
-// handshake, since nothing may be sent before the answer to initialize.
-func (r *RequestSession) Initialize() {
-	if r.req.Method != string(mcp.MethodInitialize) {
-		r.session.Initialize()
-	}
-}
-
-// NotificationChannel returns the channel for what the handler sends through
-// mcp-go. While the client does not read, NotificationChannel blocks, so that
-// mcp-go drops nothing.
-func (r *RequestSession) NotificationChannel() chan<- mcp.JSONRPCNotification {
-	r.mu.Lock()
-	if r.ended {
-		r.mu.Unlock()
-		return make(chan mcp.JSONRPCNotification, 1) // the request has ended, so notifications are dropped
-	}
-	if r.feed == nil {
-		r.feed = newFeed(r.deliver)
-	}
-	feed := r.feed
-	r.mu.Unlock()
-	return feed.channelWithRoom(r.req.ctx.Done())
-}
-
-func (r *RequestSession) deliver(n mcp.JSONRPCNotification) {
-	if n.Method == mcp.MethodNotificationSubscriptionsAcknowledged {
-		r.acknowledge(n)
-		return
-	}
-	if r.allows(n.Method) {
-		_ = r.send(n.Method, n.Params) // fails only if the client no longer wants or reads it
-	}
-}
-
-// send queues a notification that belongs to this request once there is room.
-func (r *RequestSession) send(method string, params any) error {
-	return r.conn.sendNotification(method, params, r.req.wanted, r.req.ctx.Done())
 }
 
 // Notify sends a notification that belongs to this request. It fails if the
@@ -72,6 +27,11 @@ func (r *RequestSession) Notify(method string, params any) error {
 		return err
 	}
 	return r.send(method, params)
+}
+
+// send queues a notification that belongs to this request once there is room.
+func (r *RequestSession) send(method string, params any) error {
+	return r.conn.sendNotification(method, params, func() bool { return r.conn.unanswered(r.req) }, r.req.ctx.Done())
 }
 
 // Modern reports whether the request is of 2026-07-28.
@@ -94,31 +54,6 @@ func (r *RequestSession) allows(method string) bool {
 		return r.req.logLevel != ""
 	}
 	return false
-}
-
-// flush returns when everything that the handler has sent is queued for writing.
-func (r *RequestSession) flush() {
-	r.mu.Lock()
-	feed := r.feed
-	r.mu.Unlock()
-	if feed != nil {
-		feed.flush()
-	}
-}
-
-// close flushes. Notifications that are sent later are dropped.
-func (r *RequestSession) close() {
-	r.flush()
-	r.mu.Lock()
-	r.ended = true
-	feed := r.feed
-	r.mu.Unlock()
-	if feed != nil {
-		feed.close()
-	}
-	if r.req.stream != nil {
-		r.removeStream(r.req.stream) // the acknowledgement may have been written after the handler returned
-	}
 }
 
 // Methods of notifications for which mcp-go has no constants.
@@ -149,13 +84,6 @@ func Notify(ctx context.Context, method string, params any) error {
 	if s == nil || !s.allows(method) {
 		return nil
 	}
-	s.flush() // so that notifications sent through mcp-go come first
-	s.mu.Lock()
-	ended := s.ended
-	s.mu.Unlock()
-	if ended {
-		return nil
-	}
 	return s.send(method, params)
 }
 
@@ -163,7 +91,9 @@ func Notify(ctx context.Context, method string, params any) error {
 // stream has its own filter.
 type listenSession struct {
 	*RequestSession
-	filter mcp.SubscriptionFilter // set before the stream is added to the session
+	filter mcp.SubscriptionFilter       // set before the stream is added to the session
+	ack    chan mcp.JSONRPCNotification // has room for the one that mcp-go sends
+	ended  bool                         // guarded by session.mu; the stream may not be added any more
 }
 
 // SetSubscriptionFilter is called by mcp-go with the notifications that the stream
@@ -196,25 +126,41 @@ func (l *listenSession) wants(n mcp.JSONRPCNotification) bool {
 	return false
 }
 
-// acknowledge sends the first message of a stream and opens the stream. The message
+// NotificationChannel returns the channel to which mcp-go sends the acknowledgement of
+// the stream.
+func (l *listenSession) NotificationChannel() chan<- mcp.JSONRPCNotification { return l.ack }
+
+// acknowledge sends the client what mcp-go sends to ack, until the function that it
+// returns is called.
+func (l *listenSession) acknowledge() (end func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if n, ok := <-l.ack; ok {
+			l.open(n)
+		}
+	}()
+	return func() {
+		close(l.ack)
+		<-done
+	}
+}
+
+// open sends the first message of a stream and opens the stream. The message
 // has the id that the client chose; mcp-go has an id that the connection assigned.
 // The stream opens at the moment when the message is written, so that nothing
 // precedes the message, and the client misses nothing that happens after it has
 // read the message.
-func (r *RequestSession) acknowledge(n mcp.JSONRPCNotification) {
+func (l *listenSession) open(n mcp.JSONRPCNotification) {
 	open := func() bool {
-		if !r.req.wanted() {
+		if !l.conn.unanswered(l.req) {
 			return false
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if l := r.req.stream; l != nil && !l.filter.IsEmpty() && !r.ended {
-			r.addStream(l)
-			r.conn.subscribed()
-		}
+		l.addStream(l)
+		l.conn.subscribed()
 		return true
 	}
-	_ = r.conn.sendNotification(n.Method, withSubscriptionID(n.Params, r.req.ID), open, r.req.ctx.Done()) // fails only if the client no longer wants or reads it
+	_ = l.conn.sendNotification(n.Method, withSubscriptionID(n.Params, l.req.ID), open, l.req.ctx.Done()) // fails only if the client no longer wants or reads it
 }
 
 // withSubscriptionID returns a copy of params with the id of the stream on which
