@@ -111,7 +111,7 @@ func (b *toolbox) announce(ctx context.Context, _ mcp.CallToolRequest) (*mcp.Cal
 	return mcp.NewToolResultText("announced"), Notify(ctx, mcp.MethodNotificationToolsListChanged, nil)
 }
 
-// logMessage sends a log message and a notification that is none.
+// logMessage sends a log message, then another notification.
 func (b *toolbox) logMessage(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	return mcp.NewToolResultText("logged"), errors.Join(
 		Notify(ctx, MethodLogMessage, map[string]any{"level": "error", "data": "something"}),
