@@ -50,7 +50,7 @@ func CallLive(ctx context.Context, dir, id, method string, params, result any, w
 	if len(line) > maxRequest {
 		return Refusal(fmt.Sprintf("the call has %d bytes, at most %d can be sent to another server", len(line), maxRequest))
 	}
-	c, err := dial(ctx, dir, id)
+	c, err := Dial(ctx, dir, id)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
@@ -61,7 +61,7 @@ func CallLive(ctx context.Context, dir, id, method string, params, result any, w
 
 // exchange sends the request and reads the response. The server must give a sign of life
 // within silent, and then at least every silentTime.
-func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any, silent time.Duration) error {
+func exchange(ctx context.Context, c net.Conn, line []byte, result any, silent time.Duration) error {
 	// A listener that refuses the connection may close it before it has read the request:
 	// its response then says why the write failed.
 	_ = c.SetWriteDeadline(time.Now().Add(silent))
@@ -90,7 +90,7 @@ func exchange(ctx context.Context, c *net.UnixConn, line []byte, result any, sil
 }
 
 // readAnswer reads the response and skips the signs of life before it, the empty lines.
-func readAnswer(ctx context.Context, c *net.UnixConn, silent time.Duration) (line []byte, err error) {
+func readAnswer(ctx context.Context, c net.Conn, silent time.Duration) (line []byte, err error) {
 	in := bufio.NewReaderSize(c, 32<<10)
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(silent))
@@ -126,39 +126,21 @@ func Dial(ctx context.Context, dir, id string) (net.Conn, error) {
 
 // DialPath is Dial for the path of a socket.
 func DialPath(ctx context.Context, path string) (net.Conn, error) {
-	c, err := dialPath(ctx, path)
+	if err := checkFile(path); err != nil {
+		return nil, err
+	}
+	c, err := connect(ctx, path)
 	if err != nil {
-		return nil, err // not a nil *net.UnixConn
+		return nil, err
+	}
+	if _, err := checkPeer(c.(*net.UnixConn)); err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
-// dial is Dial.
-func dial(ctx context.Context, dir, id string) (*net.UnixConn, error) {
-	path, _, err := registry.SocketPaths(dir, id)
-	if err != nil {
-		return nil, err
-	}
-	return dialPath(ctx, path)
-}
-
-func dialPath(ctx context.Context, path string) (*net.UnixConn, error) {
-	if err := checkFile(path); err != nil {
-		return nil, err
-	}
-	c, err := connectTo(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	u := c.(*net.UnixConn)
-	if _, err := checkPeer(u); err != nil {
-		return nil, errors.Join(err, u.Close())
-	}
-	return u, nil
-}
-
-// connectTo connects to the socket at path, which may be longer than the address of a socket.
-func connectTo(ctx context.Context, path string) (net.Conn, error) {
+// connect connects to the socket at path, which may be longer than the address of a socket.
+func connect(ctx context.Context, path string) (net.Conn, error) {
 	short, done, err := shorten(path)
 	if err != nil {
 		return nil, err

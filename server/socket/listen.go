@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"pmcp/registry"
 )
 
@@ -65,7 +63,7 @@ func (r Refusal) Error() string { return string(r) }
 type Listener struct {
 	net  *net.UnixListener
 	path string
-	file fileID // of the socket
+	file os.FileInfo // of the socket
 	log  *slog.Logger
 
 	conns int           // how many are served at once; maxConns
@@ -73,11 +71,7 @@ type Listener struct {
 	hello time.Duration // helloTime
 	write time.Duration // writeTime
 	pulse time.Duration // pulseTime
-	peer  func(*net.UnixConn) (pid int, err error)
 }
-
-// A fileID identifies a file while it exists.
-type fileID struct{ dev, ino uint64 }
 
 // Listen creates the socket of the session called id in the registry directory dir,
 // mode 0600. registry.Remove removes it. The directory must be safe (see
@@ -99,13 +93,16 @@ func ListenAt(path string, log *slog.Logger) (*Listener, error) {
 	return start(path, path+".tmp", log)
 }
 
-// start creates the socket at temp and moves it to path.
+// start creates the socket at temp and moves it to path, so that it listens as soon as it is there.
 func start(path, temp string, log *slog.Logger) (*Listener, error) {
 	listener, err := listenAt(temp)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
 	}
-	file, err := identify(temp)
+	file, err := os.Lstat(temp)
+	if err == nil {
+		err = os.Chmod(temp, 0o600)
+	}
 	if err == nil {
 		err = os.Rename(temp, path)
 	}
@@ -114,7 +111,7 @@ func start(path, temp string, log *slog.Logger) (*Listener, error) {
 	}
 	return &Listener{
 		net: listener, path: path, file: file, log: log,
-		conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime, peer: checkPeer,
+		conns: maxConns, bytes: maxRequest, hello: helloTime, write: writeTime, pulse: pulseTime,
 	}, nil
 }
 
@@ -128,23 +125,14 @@ func checkUnused(path string) error {
 	case err != nil:
 		return err
 	}
-	c, err := connectTo(context.Background(), path)
+	c, err := connect(context.Background(), path)
 	if err != nil {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("another process listens on %s", path), c.Close())
 }
 
-// identify returns the identity of the file at path.
-func identify(path string) (fileID, error) {
-	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
-		return fileID{}, &os.PathError{Op: "lstat", Path: path, Err: err}
-	}
-	return fileID{uint64(st.Dev), st.Ino}, nil //nolint:unconvert // Dev is an int32 on macOS
-}
-
-// listenAt listens on a new socket, to which nobody can connect before its mode is set.
+// listenAt listens on a new socket at path, which may be longer than the address of a socket.
 func listenAt(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -154,31 +142,16 @@ func listenAt(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 	defer done()
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, err
-	}
-	unix.CloseOnExec(fd)
-	f := os.NewFile(uintptr(fd), path)
-	defer func() { _ = f.Close() }() // FileListener duplicates it
-	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: short}); err != nil {
-		return nil, err
-	}
-	if err = os.Chmod(path, 0o600); err == nil {
-		err = unix.Listen(fd, unix.SOMAXCONN)
-	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
 	if err == nil {
-		var l net.Listener
-		if l, err = net.FileListener(f); err == nil {
-			return l.(*net.UnixListener), nil
-		}
+		l.SetUnlinkOnClose(false) // the path is another one by then
 	}
-	return nil, errors.Join(err, os.Remove(path))
+	return l, err
 }
 
 // Remove removes the socket, unless another has taken its place.
 func (l *Listener) Remove() error {
-	if found, err := identify(l.path); err != nil || found != l.file {
+	if found, err := os.Lstat(l.path); err != nil || !os.SameFile(found, l.file) {
 		return nil
 	}
 	return os.Remove(l.path)
@@ -223,7 +196,7 @@ func (l *Listener) ServeConns(ctx context.Context, handle func(ctx context.Conte
 		case free <- struct{}{}:
 			conns.Go(func() {
 				defer func() { <-free }()
-				if pid, err := l.peer(c); err != nil {
+				if pid, err := checkPeer(c); err != nil {
 					level := slog.LevelWarn
 					if errors.Is(err, os.ErrNotExist) { // the peer has ended
 						level = slog.LevelDebug

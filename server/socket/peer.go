@@ -17,7 +17,7 @@ func checkPeer(c *net.UnixConn) (pid int, err error) {
 	uid, checkErr := 0, errors.New("not checked")
 	if err := raw.Control(func(fd uintptr) {
 		if uid, pid, checkErr = credentials(int(fd)); checkErr == nil && uid == os.Geteuid() {
-			checkErr = checkNamespaces(int(fd), pid)
+			checkErr = checkNamespaces(pid)
 		}
 	}); err != nil {
 		return 0, err

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -37,50 +36,24 @@ func credentials(fd int) (uid, pid int, err error) {
 	return int(cred.Uid), int(cred.Pid), nil
 }
 
-// namespaces are the names of those that both sides of a connection must share.
-var namespaces = [...]string{"mnt", "pid", "user"}
-
-// ownNamespaces returns the namespaces of this process, which does not change them.
-var ownNamespaces = sync.OnceValues(func() (own [len(namespaces)]string, err error) {
-	for i, name := range namespaces {
-		if own[i], err = os.Readlink("/proc/self/ns/" + name); err != nil {
-			return own, fmt.Errorf("the %s namespace of this process is not known: %w", name, err)
-		}
-	}
-	return own, nil
-})
-
 // checkNamespaces returns an error unless the peer, which has that pid, is in the same
 // mount, pid and user namespaces as this process.
-func checkNamespaces(fd, pid int) error {
+func checkNamespaces(pid int) error {
 	if pid <= 0 {
 		return errors.New("the peer is in another pid namespace")
 	}
-	// The descriptor shows that the pid was not reused since the peer connected. Kernels
-	// before 6.5 have none.
-	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
-	if err == nil {
-		defer func() { _ = unix.Close(pidfd) }()
-	} else if !errors.Is(err, unix.ENOPROTOOPT) && !errors.Is(err, unix.EINVAL) {
-		return fmt.Errorf("the peer has ended: %w", err)
-	} else {
-		pidfd = -1
-	}
-	own, err := ownNamespaces()
-	if err != nil {
-		return err
-	}
-	for i, name := range namespaces {
+	for _, name := range []string{"mnt", "pid", "user"} {
+		own, err := os.Readlink("/proc/self/ns/" + name)
+		if err != nil {
+			return fmt.Errorf("the %s namespace of this process is not known: %w", name, err)
+		}
 		peer, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, name))
 		if err != nil {
 			return fmt.Errorf("the %s namespace of the peer is not known: %w", name, err)
 		}
-		if own[i] != peer {
+		if own != peer {
 			return fmt.Errorf("the peer is in another %s namespace", name)
 		}
-	}
-	if pidfd >= 0 && unix.PidfdSendSignal(pidfd, 0, nil, 0) != nil {
-		return errors.New("the peer has ended")
 	}
 	return nil
 }

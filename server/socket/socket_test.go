@@ -64,10 +64,10 @@ func listen(t testing.TB, dir string, handle Handler, change func(*Listener)) *L
 	return l
 }
 
-// connect connects to a listener without a request.
-func connect(t *testing.T, l *Listener) *net.UnixConn {
+// connectTo connects to a listener without a request.
+func connectTo(t *testing.T, l *Listener) net.Conn {
 	t.Helper()
-	c, err := dial(t.Context(), filepath.Dir(l.Path()), id) // whatever the length of the path
+	c, err := Dial(t.Context(), filepath.Dir(l.Path()), id) // whatever the length of the path
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -194,7 +194,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := listen(t, dir, echo, nil)
 	for range 200 {
-		c, err := dial(t.Context(), filepath.Dir(l.Path()), id)
+		c, err := Dial(t.Context(), filepath.Dir(l.Path()), id)
 		must(t, err)
 		must(t, c.Close())
 	}
@@ -211,7 +211,7 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 func TestConnectionWithoutRequestIsClosed(t *testing.T) {
 	dir := t.TempDir()
 	l := listen(t, dir, echo, func(l *Listener) { l.hello, l.conns = 20*time.Millisecond, 1 })
-	c := connect(t, l)
+	c := connectTo(t, l)
 	_, _ = c.Write([]byte(`{"pmcp":1,`)) // it may come too late
 	if got := refusal(t, c); !strings.Contains(got, "no request came within 20ms") {
 		t.Errorf("got %q, want the reason", got)
@@ -235,7 +235,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		})
 		<-begun
 	}
-	if got := refusal(t, connect(t, l)); !strings.Contains(got, "too many connections") {
+	if got := refusal(t, connectTo(t, l)); !strings.Contains(got, "too many connections") {
 		t.Errorf("got %q, want a refusal", got)
 	}
 	close(end)
@@ -251,7 +251,7 @@ func TestBadRequestIsRefused(t *testing.T) {
 		`{"pmcp":2,"method":"echo"}` + "\n":   "different versions",
 		`{"pmcp":1,"method":"delete"}` + "\n": "there is no delete",
 	} {
-		c := connect(t, l)
+		c := connectTo(t, l)
 		_, err := c.Write([]byte(line))
 		must(t, err)
 		if got := refusal(t, c); !strings.Contains(got, want) {
@@ -265,7 +265,7 @@ func TestBadRequestIsRefused(t *testing.T) {
 func TestFloodWithoutNewlineIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	l := listen(t, dir, echo, nil)
-	c := connect(t, l)
+	c := connectTo(t, l)
 	part, sent := make([]byte, 1<<20), 0
 	for sent < 1<<30 {
 		n, err := c.Write(part)
@@ -290,7 +290,7 @@ func TestPeerThatDoesNotReadIsDropped(t *testing.T) {
 		handled <- struct{}{}
 		return strings.Repeat("x", 8<<20), nil
 	}, func(l *Listener) { l.write, l.conns = 20*time.Millisecond, 1 })
-	c := connect(t, l)
+	c := connectTo(t, l)
 	_, err := c.Write([]byte(`{"pmcp":1,"method":"x"}` + "\n"))
 	must(t, err)
 	<-handled
@@ -358,7 +358,7 @@ func TestServeEndsCalls(t *testing.T) {
 			return nil, errors.New("the server ends")
 		})
 	})
-	idle := connect(t, l) // sends nothing
+	idle := connectTo(t, l) // sends nothing
 	failed := make(chan error)
 	go func() { failed <- Call(t.Context(), dir, id, "x", nil, nil) }()
 	<-begun
@@ -403,7 +403,7 @@ func TestSilentServerMeansUnknownOutcome(t *testing.T) {
 	must(t, err)
 	defer func() { _ = l.Close() }()
 	for range 2 {
-		c, err := dial(t.Context(), dir, id)
+		c, err := Dial(t.Context(), dir, id)
 		must(t, err)
 		if err := exchange(t.Context(), c, []byte("{}"), new(string), 10*time.Millisecond); !errors.Is(err, ErrUnknownOutcome) {
 			t.Errorf("got %v, want ErrUnknownOutcome", err)
@@ -421,7 +421,7 @@ func TestServerGivesSignsOfLife(t *testing.T) {
 		<-end
 		return "done", nil
 	}, func(l *Listener) { l.pulse = time.Millisecond })
-	c := connect(t, l)
+	c := connectTo(t, l)
 	_, err := c.Write([]byte(`{"pmcp":1,"method":"x"}` + "\n"))
 	must(t, err)
 	signs := make([]byte, 5)
