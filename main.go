@@ -435,8 +435,8 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 }
 
 // awaitLine returns the first line of a run that matches. It waits until there is such a line.
-func (s *session) awaitLine(ctx context.Context, run int64, match func(uint8, string) bool) (string, error) {
-	line, err := s.store.WaitLine(ctx, run, 0, func(l logstore.Line) bool { return match(l.Stream, l.Text) })
+func (s *session) awaitLine(ctx context.Context, run, after int64, match func(uint8, string) bool) (string, error) {
+	line, err := s.store.WaitLine(ctx, run, after, func(l logstore.Line) bool { return match(l.Stream, l.Text) })
 	return line.Text, err
 }
 

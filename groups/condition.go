@@ -61,7 +61,7 @@ func (m *Manager) awaitState(ctx context.Context, name string, condition Conditi
 	holds, over := false, false
 	until := func(st process.Status) bool {
 		holds = condition.holdsFor(st)
-		over = st.State != process.Running && st.State != process.Starting && st.State != process.Backoff
+		over = st.State != process.Running && st.State != process.Starting && st.State != process.Backoff || condition == Ready && st.Refuses()
 		return holds || over
 	}
 	var st process.Status
@@ -79,7 +79,7 @@ func (m *Manager) awaitState(ctx context.Context, name string, condition Conditi
 	case holds:
 		return nil
 	default:
-		return &endedError{name, condition, describeEnd(st)}
+		return &endedError{name, condition, describeEnd(st), st.State.Live()}
 	}
 }
 
@@ -88,6 +88,7 @@ type endedError struct {
 	name      string
 	condition Condition
 	end       string // describeEnd
+	live      bool   // it is running, but does not become ready
 }
 
 func (e *endedError) Error() string {
@@ -100,6 +101,8 @@ func ownReason(err error) string {
 	switch {
 	case !errors.As(err, &ended):
 		return err.Error()
+	case ended.live:
+		return "not ready: " + ended.end
 	case ended.condition == Ready:
 		return ended.end + " before it was ready"
 	default:
@@ -150,6 +153,8 @@ func waitError(ctx context.Context, st process.Status, condition Condition) erro
 // describeEnd describes in a few words how a process came to its state.
 func describeEnd(st process.Status) string {
 	switch st.State {
+	case process.Running:
+		return st.NotReady
 	case process.Failed:
 		if st.Reason != "" {
 			return st.Reason

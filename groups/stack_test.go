@@ -51,6 +51,8 @@ func (l *logs) RunEnded(int64, int, string) bool { return false }
 
 func (l *logs) EndCapture(int64) {}
 
+func (l *logs) Failing(int64) (failing bool, last int64) { return false, 0 }
+
 // printedAt returns when name printed the event what, or the zero time if it did not.
 func (l *logs) printedAt(name, what string) time.Time {
 	l.mu.Lock()

@@ -210,13 +210,16 @@ func livePhase(st process.Status) (Phase, string) {
 	case st.State != process.Running:
 		return MemberStarting, ""
 	case st.Spec.ChecksReady() && (st.Ready == nil || !*st.Ready):
-		return MemberStarting, notReady(st)
+		return MemberStarting, notReady(&st)
 	default:
 		return MemberUp, ""
 	}
 }
 
-func notReady(st process.Status) string {
+func notReady(st *process.Status) string {
+	if why := st.WhyNotReady(); why != "" {
+		return "not ready: " + why
+	}
 	if st.NotReady == "" {
 		return "not ready yet"
 	}

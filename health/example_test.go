@@ -17,6 +17,7 @@ func (discard) Capture(run int64, stream uint8, at time.Time, p []byte)        {
 func (discard) StopBegan(run int64)                                            {}
 func (discard) RunEnded(run int64, exitCode int, signal string) bool           { return false }
 func (discard) EndCapture(run int64)                                           {}
+func (discard) Failing(run int64) (bool, int64)                                { return false, 0 }
 
 // A Monitor checks a process on a schedule, and at once on request.
 func ExampleMonitor_Check() {

@@ -27,7 +27,8 @@ type fakeProcesses struct {
 	mu       sync.Mutex
 	table    map[string]process.Status
 	lastRun  int64
-	recycled map[string]int // number of calls of Recycle, by process
+	recycled map[string]int    // number of calls of Recycle, by process
+	trouble  map[string]string // what SetHealth has set, by process
 	// began holds the start times of checks by process; maxRunning is the
 	// highest number of concurrent checks.
 	began                    map[string][]time.Time
@@ -38,7 +39,7 @@ type fakeProcesses struct {
 
 func newFakeProcesses() *fakeProcesses {
 	return &fakeProcesses{
-		changes: make(chan process.Change, 10_000), table: map[string]process.Status{}, recycled: map[string]int{},
+		changes: make(chan process.Change, 10_000), table: map[string]process.Status{}, recycled: map[string]int{}, trouble: map[string]string{},
 		began: map[string][]time.Time{}, running: map[string]int{},
 	}
 }
@@ -187,4 +188,10 @@ func stateOf(t *testing.T, m *Monitor, name string) State {
 		t.Fatalf("%s: got no health, want a status", name)
 	}
 	return st.State
+}
+
+func (f *fakeProcesses) SetHealth(name string, _ int, unhealthy string, _ time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trouble[name] = unhealthy
 }

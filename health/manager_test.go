@@ -32,6 +32,7 @@ func (c *runNumbers) Capture(int64, uint8, time.Time, []byte) {}
 func (c *runNumbers) StopBegan(int64)                         {}
 func (c *runNumbers) RunEnded(int64, int, string) bool        { return false }
 func (c *runNumbers) EndCapture(int64)                        {}
+func (c *runNumbers) Failing(int64) (bool, int64)             { return false, 0 }
 
 // newManager returns a real process manager and a Monitor that follows it.
 func newManager(t *testing.T) (*process.Manager, *Monitor) {

@@ -51,6 +51,9 @@ type Processes interface {
 	// treat that as a failure. It does nothing to a later run or to a process
 	// that is not running.
 	Recycle(name string, run int, by process.EndedBy, reason string) error
+	// SetHealth sets what is wrong with the health of a run, since when; see
+	// process.Status.Unhealthy. run is its number.
+	SetHealth(name string, run int, unhealthy string, since time.Time)
 	// Exec runs the command of spec and returns how the command ended and the last
 	// limit bytes of its output; see process.Manager.Exec. No process of the
 	// command is left when Exec returns, also when ctx ends.

@@ -195,6 +195,36 @@ func TestResultsAreBounded(t *testing.T) {
 	})
 }
 
+// TestProcessKnowsItsTrouble checks what a Monitor tells the process manager of a run: that it is unhealthy, that it flaps,
+// and that nothing is wrong.
+func TestProcessKnowsItsTrouble(t *testing.T) {
+	for name, test := range map[string]struct {
+		verdicts []bool
+		want     string
+	}{
+		"healthy":   {[]bool{true}, ""},
+		"recovered": {[]bool{false, false, true}, ""},
+		"unhealthy": {[]bool{true, false}, "unhealthy: exit code 1"},
+		"flapping":  {[]bool{true, false, true, false, true, false, true}, "flapping: 3 of the last 6 checks failed: exit code 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeProcesses()
+				f.exec = resultSequence(test.verdicts...)
+				m := newMonitor(t, f, Options{})
+				set(t, m, "web", Spec{Command: "c", Interval: time.Second, Retries: 2})
+				f.setState("web", process.Running)
+				advance(t, 6*time.Second)
+				f.mu.Lock()
+				defer f.mu.Unlock()
+				if got, known := f.trouble["web"]; !known || got != test.want {
+					t.Errorf("got %q, want %q", got, test.want)
+				}
+			})
+		})
+	}
+}
+
 // TestStatesHaveNames checks the names of the states in the tools.
 func TestStatesHaveNames(t *testing.T) {
 	for state, want := range map[State]string{Unknown: "unknown", Starting: "starting", Healthy: "healthy", Unhealthy: "unhealthy", 9: "State(9)"} {

@@ -22,7 +22,9 @@ import (
 // real commands.
 type realProcesses struct{ status process.Status }
 
-func (r *realProcesses) Status(string) (process.Status, error)              { return r.status, nil }
+func (r *realProcesses) Status(string) (process.Status, error)    { return r.status, nil }
+func (r *realProcesses) SetHealth(string, int, string, time.Time) {}
+
 func (r *realProcesses) Recycle(string, int, process.EndedBy, string) error { return nil }
 func (r *realProcesses) Next(ctx context.Context) (c process.Change, err error) {
 	<-ctx.Done()

@@ -54,7 +54,9 @@ func (m *Monitor) recordResult(w *watch, result Result) (unhealthy bool) {
 	}
 	counts := !result.Requested && (e.tally.everHealthy || result.At.Sub(w.began) >= w.spec.StartPeriod)
 	e.tally.add(result.OK, counts, w.spec.Retries)
-	if m.updateStateLocked(e, time.Now()) {
+	changed := m.updateStateLocked(e, time.Now())
+	m.o.Processes.SetHealth(w.name, w.run, e.status.trouble(), e.status.Since)
+	if changed {
 		e.tally.owesRestart = e.status.State == Unhealthy && result.cannotRun
 		return e.status.State == Unhealthy
 	}

@@ -89,6 +89,30 @@ func (s *Status) Last() *Result {
 	return &s.Results[len(s.Results)-1]
 }
 
+// flapping is the least number of failures among the last results of a run that is healthy and flaps.
+const flapping = 3
+
+// trouble returns what is wrong with the health of the run in words, or "".
+func (s *Status) trouble() string {
+	failed, all, last := 0, 0, ""
+	for _, r := range s.Results {
+		if r.Run == s.Run {
+			all++
+			if !r.OK {
+				failed, last = failed+1, r.Message
+			}
+		}
+	}
+	switch {
+	case s.State == Unhealthy:
+		return "unhealthy: " + last
+	case s.State == Healthy && failed >= flapping:
+		return fmt.Sprintf("flapping: %d of the last %d checks failed: %s", failed, all, last)
+	default:
+		return ""
+	}
+}
+
 // tally summarises the results of one run. The zero value means that no run is
 // watched.
 type tally struct {

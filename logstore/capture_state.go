@@ -161,6 +161,18 @@ func (t *captureTable) RunEnded(run int64, exitCode int, signal string) (crashed
 	return crashed
 }
 
+// Failing reports whether the output so far of a run of this Store ends with an error that ends a program, or with what
+// a watcher prints about one. last is the number of its last line. Failing does not wait.
+func (t *captureTable) Failing(run int64) (failing bool, last int64) {
+	r := t.ownRun(run)
+	if r == nil {
+		return false, 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.faults != nil && r.faults.Failing(), r.last
+}
+
 // WhyEnded returns the latest error of a run of this Store, without its stack and its counts. After RunEnded,
 // that error explains a bad exit; its Message is then the last output, and Type is empty. Message is "" if nothing
 // is known except how the run ended, or 64 later runs have been stored since. WhyEnded does not wait.

@@ -24,6 +24,8 @@ func (printer) RunEnded(run int64, exitCode int, signal string) (crashed bool) {
 
 func (printer) EndCapture(run int64) {}
 
+func (printer) Failing(run int64) (failing bool, last int64) { return false, 0 }
+
 // A run counts as ended once the Journal has received all its output.
 func Example() {
 	ctx := context.Background()

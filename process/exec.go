@@ -96,6 +96,8 @@ func (*lastBytes) RunEnded(int64, int, string) bool { return false }
 // EndCapture does nothing.
 func (*lastBytes) EndCapture(int64) {}
 
+func (*lastBytes) Failing(int64) (failing bool, last int64) { return false, 0 }
+
 func (l *lastBytes) bytes() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,6 +52,40 @@ func helperListen(args []string) int {
 		_ = http.Serve(l, proxy)
 	}
 	return sleepForEver()
+}
+
+// helperWatcher starts "listen" with its arguments as a child. It obeys its input: "kill" kills the child,
+// "crash" does so and prints "boom", "start" starts another one, "print TEXT" prints.
+func helperWatcher(args []string) int {
+	var child *exec.Cmd
+	start := func() {
+		child = helperCommand("listen", nil, args...)
+		if err := child.Start(); err != nil {
+			fmt.Println(err)
+		}
+	}
+	kill := func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	}
+	start()
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		order, text, _ := strings.Cut(in.Text(), " ")
+		switch order {
+		case "kill":
+			kill()
+			fmt.Println("killed")
+		case "crash":
+			kill()
+			fmt.Println("boom")
+		case "start":
+			start()
+		case "print":
+			fmt.Println(text)
+		}
+	}
+	kill()
+	return 0
 }
 
 // helperAsk prints a question without ending the line, and then its input and whether the input

@@ -35,6 +35,7 @@ func TestMain(m *testing.M) {
 		"tree":    helperTree,
 		"daemon":  helperDaemon,
 		"listen":  helperListen,
+		"watcher": helperWatcher,
 		"manager": helperManager,
 		"ask":     helperAsk,
 		"flags":   helperFlags,
@@ -201,6 +202,12 @@ func (j *memJournal) StopBegan(int64) {}
 
 func (j *memJournal) RunEnded(int64, int, string) bool { return false }
 
+// Failing reports whether boom was printed last.
+func (j *memJournal) Failing(run int64) (failing bool, last int64) {
+	text := j.text(run, Stdout)
+	return strings.HasSuffix(text, "boom\n"), int64(len(text))
+}
+
 func (j *memJournal) EndCapture(run int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -237,9 +244,10 @@ func (j *memJournal) await(ctx context.Context, until func() bool) error {
 	}
 }
 
-// awaitReadyLine is awaitLine for Options.AwaitLine. It calls match once for each line.
-func (j *memJournal) awaitReadyLine(ctx context.Context, run int64, match func(uint8, string) bool) (line string, err error) {
-	var seen [2]int
+// awaitReadyLine is awaitLine for Options.AwaitLine, with the number of bytes of standard output as the
+// number of a line. It calls match once for each line.
+func (j *memJournal) awaitReadyLine(ctx context.Context, run, after int64, match func(uint8, string) bool) (line string, err error) {
+	seen := [2]int{int(after), 0}
 	err = j.await(ctx, func() bool {
 		for _, stream := range []uint8{Stdout, Stderr} {
 			text := j.output[run][stream].String()

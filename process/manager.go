@@ -63,6 +63,9 @@ type entry struct {
 	// recordedEnd is the id of the latest run whose end is in Manager.ends.
 	recordedEnd int64
 	limits      limitWatch
+	// footing is what the readiness of the current run rests on; nil unless it is ready by rules.
+	footing *footing
+	vitals  vitals // of the current run
 	// cancelRetry cancels the wait of a backoff; nil unless in Backoff.
 	cancelRetry context.CancelFunc
 }

@@ -29,10 +29,12 @@ func (m *Manager) launch(e *entry) error {
 	defer e.endSpawnLocked()
 	stop := e.pendingStop
 	e.pendingStop, e.recycleReason, e.limits = nil, "", limitWatch{}
+	e.footing, e.vitals = nil, vitals{}
 	st := &e.status
 	st.RunID, st.Run, st.PID = id, number, 0
 	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = began, time.Time{}, nil, "", ""
 	st.Ready, st.ReadyAt, st.NotReady, st.HTTP, st.Ports, st.refused = nil, time.Time{}, "", nil, nil, false
+	st.Lost, st.LostAt, st.stalled, st.Unhealthy = "", time.Time{}, false, ""
 	if err != nil { // the run number is used up; the recorded end of the previous run stays
 		m.o.Journal.EndCapture(id)
 		st.EndedAt, st.Reason = st.StartedAt, err.Error()
@@ -96,8 +98,11 @@ func (m *Manager) startRun(spec Spec, exe command.Executable, run int64) (runner
 func (m *Manager) supervise(e *entry, run runner, id int64, spec Spec, before portBaseline) {
 	ctx, cancel := context.WithCancel(m.ctx)
 	if rules := spec.rules(); rules != nil {
-		r := readiness{m: m, run: id, runner: run, spec: spec, rules: rules, baseline: before}
-		m.wg.Go(func() { m.awaitReady(ctx, e, r) })
+		r := readiness{
+			treeSockets: treeSockets{m: m, run: id, rules: rules, baseline: before},
+			runner:      run, spec: spec,
+		}
+		m.wg.Go(func() { m.watchReadiness(ctx, e, r) })
 	}
 	<-run.Ended()
 	cancel()
@@ -122,7 +127,7 @@ func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay 
 	st := &e.status
 	exit, ended := run.Exit()
 	st.Exit, st.EndedAt, st.PID = &exit, ended, 0
-	st.Ready, st.Ports = nil, nil // NotReady stays: it may explain the end
+	st.Ready, st.Ports, e.footing, st.Unhealthy = nil, nil, nil, "" // NotReady stays: it may explain the end
 	policy := st.Spec.Restart
 	if e.recycleReason != "" {
 		policy = RestartAlways

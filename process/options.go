@@ -32,11 +32,11 @@ type Options struct {
 	// children belong to the Manager, which then reaps orphans. Close kills
 	// those that no run owns.
 	Subreaper bool
-	// AwaitLine returns the first line of the whole output of run, cleaned, for
-	// which match returns true. match is called once for each line, by several
-	// goroutines. Ready.Log needs AwaitLine; if it is nil, a Spec with Ready.Log is
+	// AwaitLine returns the first line of the output of run after the line with the number
+	// after, cleaned, for which match returns true. match is called once for each line, by
+	// several goroutines. Ready.Log needs AwaitLine; if it is nil, a Spec with Ready.Log is
 	// refused.
-	AwaitLine func(ctx context.Context, run int64, match func(stream uint8, text string) bool) (line string, err error)
+	AwaitLine func(ctx context.Context, run, after int64, match func(stream uint8, text string) bool) (line string, err error)
 	// TakeStdio receives the standard streams of each run whose Stdio is "mcp",
 	// right after the run's start, and becomes their owner. env is the run's
 	// Spec.Env. TakeStdio must not block. The owner must read stdout to the end, which comes no later than the

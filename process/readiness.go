@@ -83,14 +83,14 @@ func (r *Ready) LocalPorts() (ports []int) {
 	return ports
 }
 
-// readiness checks one run. A rule that once held is not checked again.
+// readiness checks one run until it is ready, and again once it has lost that.
 type readiness struct {
-	m        *Manager
-	run      int64
-	runner   runner
-	spec     Spec
-	rules    *Ready // of spec
-	baseline portBaseline
+	treeSockets
+	runner runner
+	spec   Spec
+	after  int64 // the number of the line after which a line counts for Ready.Log
+	// awaitLog means that a line has to match Ready.Log: it has not yet, or the program has crashed since.
+	awaitLog bool
 	line     <-chan error // receives the result of the wait for a line; nil afterwards
 	matched  time.Time    // when a line was found to match; zero until then
 
@@ -107,50 +107,63 @@ type readiness struct {
 	// and blocked since when all checks have; zero if the last one has not.
 	blocks  bool
 	blocked time.Time
-	url     string // of an MCP server, once it is known
+	url     string   // of an MCP server, once it is known
+	basis   *footing // of a run that is ready
 }
 
-// awaitReady checks the rules of a run until all of them hold, and then marks the
-// run as ready, or passes an MCP server on to Options.TakeHTTP. It also returns when
-// ctx ends, as it does with the run.
-func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
+// watchReadiness checks the rules of a run until all of them hold, marks the run as ready, and
+// checks them again each time it loses that. It passes an MCP server on to Options.TakeHTTP
+// instead. It also returns when ctx ends, as it does with the run.
+func (m *Manager) watchReadiness(ctx context.Context, e *entry, r readiness) {
+	if r.rules.HTTP != "" {
+		r.client = newReadyClient()
+		defer r.client.CloseIdleConnections()
+	}
+	r.awaitLog = r.rules.Log != ""
+	for r.await(ctx, e) {
+		if r.url != "" {
+			m.o.TakeHTTP(ctx, r.spec.Name, r.run, r.spec.Env, r.url)
+			return
+		}
+		if !r.awaitLoss(ctx, e, r.basis) {
+			return
+		}
+	}
+}
+
+// await checks the rules until all of them hold, and reports whether they do: false once ctx has
+// ended.
+func (r *readiness) await(run context.Context, e *entry) bool {
 	var lines tasks
 	defer lines.Close()
 	ctx, cancel := context.WithCancel(run)
 	defer cancel()
-	if r.rules.Log != "" {
+	if r.awaitLog {
 		line := make(chan error, 1)
 		r.line, r.pending[0] = line, fmt.Sprintf("no line has matched %q yet", r.rules.Log)
 		pattern := regexp.MustCompile(r.rules.Log) // Ready.check has compiled this pattern without an error
 		var filter stackFilter
 		lines.Go(func() {
-			_, err := m.o.AwaitLine(ctx, r.run, func(stream uint8, text string) bool {
+			_, err := r.m.o.AwaitLine(ctx, r.run, r.after, func(stream uint8, text string) bool {
 				return !filter.quoted(stream, text) && pattern.MatchString(text)
 			})
 			line <- err
 		})
 	}
-	if r.rules.HTTP != "" {
-		r.client = newReadyClient()
-		defer r.client.CloseIdleConnections()
-	}
 	began := time.Now()
 	for pause := firstReadyPause; ; pause = r.nextPause(pause, time.Since(began)) {
 		r.check(ctx)
 		if ctx.Err() != nil {
-			return
+			return false
 		}
 		if r.pendingText() == "" && !r.settle(ctx) {
-			return
+			return false
 		}
 		if r.publish(e) {
-			if r.url != "" {
-				m.o.TakeHTTP(run, r.spec.Name, r.run, r.spec.Env, r.url)
-			}
-			return
+			return true
 		}
 		if !r.sleep(ctx, pause) {
-			return
+			return false
 		}
 	}
 }
@@ -159,10 +172,13 @@ func (m *Manager) awaitReady(run context.Context, e *entry, r readiness) {
 func (r *readiness) publish(e *entry) (hold bool) {
 	var ports []int
 	if r.pendingText() == "" {
-		own := r.ownNow()
+		listeners, _ := sockets.Listening() // check reports an error
+		own := r.own(listeners, time.Now())
 		ports = sockets.Ports(own)
 		if r.spec.Stdio == StdioHTTP {
 			r.url, r.pending[1] = r.spec.endpoint(own)
+		} else {
+			r.basis = r.newFooting(listeners, own)
 		}
 	}
 	why := r.pendingText()
@@ -176,9 +192,14 @@ func (r *readiness) publish(e *entry) (hold bool) {
 			st.NotReady, st.Ports = unanswered, ports
 		case why == "":
 			st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
+			st.Lost, st.LostAt, st.stalled, e.footing = "", time.Time{}, false, r.basis
 		default:
-			changed = changed || why != st.NotReady
-			st.NotReady = why
+			lacks := &st.NotReady
+			if st.stalled {
+				lacks = &e.vitals.lacks
+			}
+			changed = changed || why != *lacks
+			*lacks = why
 			return changed
 		}
 		r.m.meter.setPorts(r.run, ports)
@@ -251,7 +272,7 @@ func (r *readiness) sleep(ctx context.Context, pause time.Duration) bool {
 	}
 	select {
 	case err := <-r.line:
-		r.line = nil
+		r.line, r.awaitLog = nil, false
 		r.pending[0], r.matched = "", time.Now()
 		if err != nil {
 			r.pending[0] = fmt.Sprintf("no line matched %q: %v", r.rules.Log, err)
@@ -325,25 +346,25 @@ func (r *readiness) check(ctx context.Context) {
 	}
 }
 
-// ownNow returns the sockets on which the run's tree listens now. A caller that waited
-// for readiness needs the ports next, and the sampler may not have seen them yet.
-func (r *readiness) ownNow() []sockets.Socket {
-	listeners, err := sockets.Listening()
-	if err != nil {
-		return nil // check reports the error
-	}
-	return r.own(listeners, time.Now())
+// treeSockets finds the sockets on which the tree of a run listens.
+type treeSockets struct {
+	m        *Manager
+	run      int64
+	rules    *Ready
+	baseline portBaseline
+	// left are processes whose sockets do not count: what a crash behind a watcher has left.
+	left map[proctab.ID]bool
 }
 
 // own returns the listeners that the run's tree holds, except a debugger's on a port
 // that the rules do not name. It first excludes sockets that are older than the run, so it looks up no holder
 // while no new socket listens. The members of the tree are as of since or later.
-func (r *readiness) own(listeners []sockets.Socket, since time.Time) []sockets.Socket {
+func (r *treeSockets) own(listeners []sockets.Socket, since time.Time) []sockets.Socket {
 	listeners = slices.DeleteFunc(slices.Clone(listeners), func(s sockets.Socket) bool { return r.baseline.keys[s.Key] })
 	if len(listeners) == 0 {
 		return nil
 	}
-	members := r.m.deps.tree.scanSince(since).members[r.run]
+	members := slices.DeleteFunc(slices.Clone(r.m.deps.tree.scanSince(since).members[r.run]), func(p proctab.Proc) bool { return r.left[p.ID] })
 	sockets.AddHolders(listeners, members)
 	named := func(port int) bool { return r.rules.Port != nil && *r.rules.Port == port }
 	return slices.DeleteFunc(listeners, func(s sockets.Socket) bool {
@@ -428,4 +449,17 @@ func (m *Manager) SetReady(name string, run int64, ready bool, why string) {
 		st.NotReady, st.ReadyAt = "", time.Now()
 	}
 	m.publishLocked(e, st.State)
+}
+
+// SetHealth sets Status.Unhealthy and Status.UnhealthyAt of a run of name. run is its number. It does nothing to a run
+// that is not current or not running.
+func (m *Manager) SetHealth(name string, run int, unhealthy string, since time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.entries[name]
+	if e == nil || e.status.Run != run || e.status.State != Running || e.status.Unhealthy == unhealthy {
+		return
+	}
+	e.status.Unhealthy, e.status.UnhealthyAt = unhealthy, since
+	m.publishLocked(e, Running)
 }

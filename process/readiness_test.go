@@ -257,7 +257,7 @@ func TestHTTPAnswersAreEvidence(t *testing.T) {
 		targets = append(targets, server.URL+path)
 	}
 	// The server of the test is not a process of the run: it must open after the start.
-	r := &readiness{rules: &Ready{HTTP: strings.Join(targets, "  ")}, client: newReadyClient(), baseline: portBaseline{keys: map[uint64]bool{}}}
+	r := &readiness{treeSockets: treeSockets{rules: &Ready{HTTP: strings.Join(targets, "  ")}, baseline: portBaseline{keys: map[uint64]bool{}}}, client: newReadyClient()}
 	check := func() string { return r.checkHTTP(testContext(t), nil, nil) }
 	ctx := testContext(t)
 	why := check()
@@ -492,7 +492,7 @@ func TestHolderIsLookedUpUntilNamed(t *testing.T) {
 		defer m.mu.Unlock()
 		m.entries["b"].status.RunID = run
 	}
-	r := &readiness{m: m, spec: st.Spec} // in the same directory
+	r := &readiness{treeSockets: treeSockets{m: m}, spec: st.Spec} // in the same directory
 	known(0)
 	if got := r.holder(port, sockets).text; !strings.HasSuffix(got, "of another process in this session") {
 		t.Errorf("holder before its entry is known: %s, want another process", got)

@@ -40,6 +40,9 @@ type Journal interface {
 	RunEnded(run int64, exitCode int, signal string) (crashed bool)
 	// EndCapture reports that no Capture for run will follow.
 	EndCapture(run int64)
+	// Failing reports whether the output of run ends with an error that ends a program, and
+	// the number of its last line.
+	Failing(run int64) (failing bool, last int64)
 }
 
 // runner is a Run as the Manager sees it. Tests replace it.

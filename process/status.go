@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pmcp/process/proctab"
+	"pmcp/process/prose"
 )
 
 // Status is a snapshot of one entry. It shares the maps and slices of its Spec
@@ -46,8 +47,16 @@ type Status struct {
 	// run lacked when it ended: "port 3000 is held by pid 12 (node) in /shop,
 	// started elsewhere at 15:04". It is "" once the run is ready.
 	NotReady string
-	// ReadyAt is when the current run became ready.
+	// ReadyAt is when the current run last became ready.
 	ReadyAt time.Time
+	// Lost is what has ended the readiness of the current run, at LostAt: "port 3000 closed". It is
+	// "" while the run is ready and if it has never been.
+	Lost   string
+	LostAt time.Time
+	// Unhealthy is what is wrong with the health of the current run, since UnhealthyAt: "unhealthy:
+	// status 500, want 200-399". It is "" if nothing is, or nothing checks that.
+	Unhealthy   string
+	UnhealthyAt time.Time
 	// HTTP holds the last answer to each request of Ready.HTTP that was answered.
 	HTTP []HTTPAnswer
 	// Ports are the TCP ports that the tree of a running process listened on at
@@ -63,6 +72,7 @@ type Status struct {
 	Survivors []proctab.Proc
 
 	refused bool // see GivenUp and Refuses
+	stalled bool // see Stalled
 }
 
 // Alive reports whether any process of the entry is alive: its first process or
@@ -83,8 +93,46 @@ func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Read
 // MCP server over HTTP because of its answer (one that has not answered may still do so), and any run
 // because a process of another tree listens or answers in its place.
 func (s *Status) Refuses() bool {
-	return s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, "it has not answered")
+	return s.Stalled() || s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, "it has not answered")
 }
+
+// Stalled reports whether the program of the run has failed and left only the watcher that is to start it
+// again after a change.
+func (s *Status) Stalled() bool { return s.stalled && s.Ready != nil && !*s.Ready }
+
+// Condition returns what stands beside the state of a run wherever it is listed: "ready", "not ready: port 3000 closed
+// 12s ago", "ready, unhealthy: status 500, for 40s", or "" if nothing is checked.
+func (s *Status) Condition() string {
+	ready := ""
+	if s.Ready != nil {
+		ready = map[bool]string{true: "ready", false: "not ready"}[*s.Ready]
+	}
+	return prose.Join(", ", prose.Join(": ", ready, s.WhyNotReady()), s.HealthText())
+}
+
+// WhyNotReady returns why the run is not ready any more, or does not become ready. It is "" for a run that may become
+// ready yet.
+func (s *Status) WhyNotReady() string {
+	switch {
+	case s.Refuses():
+		return s.NotReady
+	case s.Lost != "" && s.Ready != nil && !*s.Ready:
+		return fmt.Sprintf("%s %s ago", s.Lost, time.Since(s.LostAt).Round(time.Second))
+	default:
+		return ""
+	}
+}
+
+// HealthText returns what is wrong with the health of the run, and for how long, or "".
+func (s *Status) HealthText() string {
+	if s.Unhealthy == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s, for %s", s.Unhealthy, time.Since(s.UnhealthyAt).Round(time.Second))
+}
+
+// stalledText says what Stalled reports.
+const stalledText = "it failed, and its watcher waits for a change"
 
 // SetRefused makes Refuses report true of a Status that another server has stored; why is its
 // NotReady.
@@ -98,6 +146,7 @@ func (s *Status) betweenRuns() bool {
 
 // Status returns the status of the entry called name. Its error wraps ErrUnknown.
 func (m *Manager) Status(name string) (Status, error) {
+	m.lookAtSockets()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, err := m.lookupLocked(name)
@@ -129,6 +178,7 @@ func (m *Manager) snapshotLocked(e *entry) Status {
 // List returns the status of every entry: active entries first, then the others
 // sorted by their end, latest first. Ties are sorted by name.
 func (m *Manager) List() []Status {
+	m.lookAtSockets()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.listLocked()

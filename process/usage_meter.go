@@ -14,7 +14,7 @@ const (
 	// samplePeriod is the interval of samples while any process is running, and calmPeriod once no
 	// process has been started for calmAfter and none is near a limit.
 	samplePeriod = time.Second
-	calmPeriod   = 4 * time.Second
+	calmPeriod   = 2 * time.Second
 	calmAfter    = 10 * time.Second
 	// seriesSize is how many samples of a run are kept: at least 15 minutes of them.
 	seriesSize = 900
@@ -50,6 +50,8 @@ func (m *Manager) sample() {
 			continue // the scan failed and scanSince returned an earlier scan
 		}
 		m.meter.sample(found, now)
+		m.lookAtSockets()
+		m.watchStalls(found, now)
 		near = m.watchLimits()
 		m.deps.oom.advance()
 	}

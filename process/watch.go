@@ -37,7 +37,7 @@ var defaultWatch = watchLimits{whole: time.Second, quiet: 250 * time.Millisecond
 // take no longer than the call for the run that was started last. Its error wraps
 // ErrUnknown as that of AwaitRun does.
 func (m *Manager) WatchStart(ctx context.Context, name string, run int64) (Status, error) {
-	p := portWatch{r: readiness{m: m, run: run, rules: &Ready{}}}
+	p := portWatch{of: treeSockets{m: m, run: run, rules: &Ready{}}}
 	for pause := firstWatchPause; ; pause = min(2*pause, maxWatchPause) {
 		st, err := m.statusOfRun(name, run)
 		if err != nil || !st.EndedAt.IsZero() || st.State != Running {
@@ -101,7 +101,7 @@ func isAnnouncement(p []byte) bool {
 
 // portWatch looks up the ports of a run again and again.
 type portWatch struct {
-	r    readiness
+	of   treeSockets
 	seen []uint64 // the sockets of the last lookup, none of which were the run's
 }
 
@@ -120,5 +120,5 @@ func (p *portWatch) ports() []int {
 		return nil
 	}
 	p.seen = keys
-	return sockets.Ports(p.r.own(listeners, time.Now()))
+	return sockets.Ports(p.of.own(listeners, time.Now()))
 }

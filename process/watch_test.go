@@ -133,7 +133,7 @@ func TestWatchStartEndsWithItsContext(t *testing.T) {
 // does not become ready.
 func TestMatchBeforeDeathIsNotReady(t *testing.T) {
 	f := &fakeSpawner{}
-	m := NewManager(Options{Journal: newMemJournal(), AwaitLine: func(context.Context, int64, func(uint8, string) bool) (string, error) {
+	m := NewManager(Options{Journal: newMemJournal(), AwaitLine: func(context.Context, int64, int64, func(uint8, string) bool) (string, error) {
 		run := f.last()
 		run.onSettle = func() { run.finish(Exit{Code: 1, By: BySelf}) }
 		return "up", nil

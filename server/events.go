@@ -346,8 +346,16 @@ func processEvents(was, st *process.Status, from process.State) []event {
 		add(mcp.LoggingLevelNotice, now, "%s was restarted %s", name, restartCause(was))
 		events[len(events)-1].restarted = true
 	}
-	if st.Ready != nil && *st.Ready && !strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix) && (was.RunID != st.RunID || was.Ready == nil || !*was.Ready) {
+	same := was.RunID == st.RunID
+	wasReady := same && was.Ready != nil && *was.Ready
+	switch isReady := st.Ready != nil && *st.Ready; {
+	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix):
+	case isReady && !wasReady && same && !was.ReadyAt.IsZero():
+		add(mcp.LoggingLevelNotice, now, "%s is ready again", name)
+	case isReady && !wasReady:
 		add(mcp.LoggingLevelInfo, now, "%s became ready", name)
+	case st.Ready != nil && !isReady && (wasReady && st.Lost != "" || st.Stalled() && !(same && was.Stalled())):
+		add(mcp.LoggingLevelError, now, "%s is not ready: %s", name, st.NotReady)
 	}
 	if st.LimitExceeded != "" && st.LimitExceeded != was.LimitExceeded {
 		add(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)

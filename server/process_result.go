@@ -22,6 +22,9 @@ type processResult struct {
 	commandResult
 	State string `json:"state"`
 	Ready *bool  `json:"ready,omitempty"`
+	// NotReady is process.Status.WhyNotReady, Unhealthy is its HealthText.
+	NotReady  string `json:"not_ready,omitempty" schema:"extra"`
+	Unhealthy string `json:"unhealthy,omitempty" schema:"extra"`
 	mainResult
 	Run       int            `json:"run,omitempty"`
 	Owner     *project.Owner `json:"owner,omitempty"`
@@ -75,7 +78,7 @@ const stateDefined = "defined"
 func resultOf(run *project.Run) processResult {
 	r := processResult{
 		Name: run.Spec.Name, commandResult: commandOf(run),
-		State: run.State.String(), Ready: run.Ready, mainResult: mainOf(run), Run: run.Status.Run, Owner: run.Owner,
+		State: run.State.String(), Ready: run.Ready, NotReady: run.WhyNotReady(), Unhealthy: run.HealthText(), mainResult: mainOf(run), Run: run.Status.Run, Owner: run.Owner,
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
@@ -156,6 +159,8 @@ func (r *processResult) line() string {
 	if r.Ready != nil {
 		t.part(", %s", map[bool]string{true: "ready", false: "not ready"}[*r.Ready])
 	}
+	t.optPart(": %s", r.NotReady)
+	t.optPart(", %s", r.Unhealthy)
 	t.optPart(", exit code %d", r.ExitCode)
 	t.optPart(", %s", r.Signal)
 	if r.EndedBy != string(process.BySelf) {

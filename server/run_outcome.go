@@ -78,6 +78,9 @@ func (r *runResult) setStart(now *project.Run, wait string, timedOut bool, watch
 		r.setDeath(describeEnd(now))
 	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
 		r.setDeath("ended soon after its start")
+	case wait == project.UntilReady && now.Stalled():
+		r.TimedOut = false
+		r.setDeath("is not ready")
 	case wait == project.UntilReady && timedOut:
 		r.setNotReady(now)
 	case wait == project.UntilExit:
@@ -130,8 +133,8 @@ type httpResult struct {
 	Body    string `json:"body,omitempty"` // its beginning, if it is text
 }
 
-// addHTTP adds the answers to the requests of ready.http, unless the run was ready before since: they
-// say nothing about now. Their bodies are output.
+// addHTTP adds the answers to the requests of ready.http, unless the run was ready before since, when the call
+// began: they say nothing about now. Their bodies are output.
 func (r *runResult) addHTTP(p *project.Project, run *project.Run, since time.Time) {
 	if !run.ReadyAt.IsZero() && run.ReadyAt.Before(since) {
 		return

@@ -67,8 +67,8 @@ func openWith(t testing.TB, connections upstream.Options, change ...func(*Option
 	journal := &heldJournal{Store: named}
 	manager = process.NewManager(process.Options{
 		Project: dir, Session: session, Journal: journal, Log: logger, MaxProcesses: 100, StopTimeout: time.Second, TakeStdio: hub.Take,
-		AwaitLine: func(ctx context.Context, run int64, match func(uint8, string) bool) (string, error) {
-			line, err := store.WaitLine(ctx, run, 0, func(l logstore.Line) bool { return match(l.Stream, l.Text) })
+		AwaitLine: func(ctx context.Context, run, after int64, match func(uint8, string) bool) (string, error) {
+			line, err := store.WaitLine(ctx, run, after, func(l logstore.Line) bool { return match(l.Stream, l.Text) })
 			return line.Text, err
 		},
 	})

@@ -48,11 +48,12 @@ func waitForProcess(ctx context.Context, s *call, a waitArgs) (runResult, error)
 	}
 	request.Shown = &s.shown
 	defer s.reportStatus(ctx, name)()
+	began := time.Now()
 	waited, err := s.project.Wait(ctx, request)
 	if err != nil {
 		return runResult{}, err
 	}
-	return waitResult(ctx, s, a, &waited)
+	return waitResult(ctx, s, a, &waited, began)
 }
 
 func (a *waitArgs) forOutput() bool { return a.Until == "log" || a.Until == "idle" }
@@ -88,13 +89,14 @@ func (a *waitArgs) request(name string) (project.WaitRequest, error) {
 
 // waitResult returns the answer of a wait, with the last lines of output: of the run or,
 // after a wait for output, of what the wait has read. If the caller gave a cursor, it has
-// only lines after it.
-func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r runResult, err error) {
+// only lines after it. began is when the wait began.
+func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited, began time.Time) (r runResult, err error) {
 	r = newRunResult(&w.Run)
 	r.TimedOut = w.TimedOut
-	failed := w.Match == nil && a.Until == "log" && !w.TimedOut || a.Until == project.UntilReady && w.Run.Over()
+	stalled := a.Until == project.UntilReady && w.Run.Stalled()
+	failed := w.Match == nil && a.Until == "log" && !w.TimedOut || a.Until == project.UntilReady && w.Run.Over() || stalled
 	if a.Until == project.UntilReady {
-		r.addHTTP(s.project, &w.Run, time.Time{})
+		r.addHTTP(s.project, &w.Run, began)
 	}
 	e := excerpt{outputArgs: a.outputArgs, after: w.After}
 	if a.forOutput() {
@@ -124,6 +126,8 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 	switch {
 	case failed && a.Until == "log":
 		r.setDeath(fmt.Sprintf("ended before a line matched %.500q", a.Pattern))
+	case stalled:
+		r.setDeath("is not ready")
 	case failed:
 		r.setDeath(describeEnd(&w.Run))
 	}
@@ -140,7 +144,7 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited) (r 
 // setUnready adds why a wait for a state timed out, or why waiting for readiness makes no sense.
 func (r *runResult) setUnready(w *project.Waited, a *waitArgs) {
 	switch {
-	case a.forOutput() || w.Run.Over():
+	case a.forOutput() || w.Run.Over() || w.Run.Stalled():
 	case a.Until == project.UntilReady && w.Run.Refuses():
 		r.setNotReady(&w.Run)
 	case w.TimedOut:

@@ -275,7 +275,7 @@ func (s *surface) waitForRun(name string, run int64, a waitArgs) (runResult, err
 	request.Run = run
 	waited, err := s.server.own.Wait(s.t.Context(), request)
 	stdiotest.NoErr(s.t, err)
-	return waitResult(s.t.Context(), s.server.ownCall(), a, &waited)
+	return waitResult(s.t.Context(), s.server.ownCall(), a, &waited, time.Time{})
 }
 
 func firstRun(t *testing.T, s *surface, name string) (id int64, number int) {

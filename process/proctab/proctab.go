@@ -76,6 +76,9 @@ type Proc struct {
 	CPU uint64
 	// Memory is the resident memory in bytes, shared pages included. Zero on macOS.
 	Memory uint64
+	// Buried grows with each child that has ended and that the process has waited for: it
+	// counts their page faults. Zero on macOS.
+	Buried uint64
 }
 
 // Describe returns the names of at most ten processes for an error: "pid 12 (node),

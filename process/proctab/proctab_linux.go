@@ -234,6 +234,7 @@ func parseStat(pid int, stat []byte) (Proc, error) {
 		Comm:    Printable(string(stat[open+1 : end])),
 		CPU:     number(14) + number(15),
 		Memory:  number(24) * uint64(os.Getpagesize()),
+		Buried:  number(11),
 	}, nil
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"pmcp/logstore/line"
 	"pmcp/process"
+	"pmcp/process/prose"
 	"pmcp/registry"
 	"pmcp/server/args"
 	"pmcp/server/project"
@@ -30,15 +31,18 @@ func (s *screen) psCommand() *cobra.Command {
 
 // A psRow is a process in the output of pmcp ps --json.
 type psRow struct {
-	Name     string `json:"name"`
-	Project  string `json:"project"`
-	State    string `json:"state"`
-	Ready    *bool  `json:"ready,omitempty"`
-	ExitCode *int   `json:"exit_code,omitempty"`
-	Signal   string `json:"signal,omitempty"`
-	Run      int    `json:"run,omitempty"`
-	PID      int    `json:"pid,omitempty"`
-	Ports    []int  `json:"ports,omitempty"`
+	Name    string `json:"name"`
+	Project string `json:"project"`
+	State   string `json:"state"`
+	Ready   *bool  `json:"ready,omitempty"`
+	// NotReady says why a run is not ready, Unhealthy what is wrong with its health.
+	NotReady  string `json:"not_ready,omitempty"`
+	Unhealthy string `json:"unhealthy,omitempty"`
+	ExitCode  *int   `json:"exit_code,omitempty"`
+	Signal    string `json:"signal,omitempty"`
+	Run       int    `json:"run,omitempty"`
+	PID       int    `json:"pid,omitempty"`
+	Ports     []int  `json:"ports,omitempty"`
 	// URLs are the addresses of the ports that were assigned to the run, by variable.
 	URLs        map[string]string `json:"urls,omitempty"`
 	CPUPercent  *float64          `json:"cpu_percent,omitempty"`
@@ -125,7 +129,7 @@ func (s *screen) adviseOnOldCode(ctx context.Context, r *reader, runs []project.
 // rowOf returns a run for --json.
 func rowOf(run *project.Run) psRow {
 	row := psRow{
-		Name: run.Spec.Name, Project: run.Project, State: stateOf(run, run.State.String()), Ready: run.Ready, Run: run.Status.Run, PID: run.PID, Ports: run.Ports, URLs: run.PortURLs(),
+		Name: run.Spec.Name, Project: run.Project, State: stateOf(run, run.State.String()), Ready: run.Ready, NotReady: run.WhyNotReady(), Unhealthy: run.HealthText(), Run: run.Status.Run, PID: run.PID, Ports: run.Ports, URLs: run.PortURLs(),
 		MemoryBytes: run.MemoryBytes, StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt),
 		Command: commandOf(run),
 	}
@@ -147,6 +151,9 @@ func rowOf(run *project.Run) psRow {
 	return row
 }
 
+// maxCondition bounds the condition of a run in the table, in bytes; --json has it whole.
+const maxCondition = 60
+
 func stateOf(run *project.Run, state string) string {
 	if run.Defined {
 		return "defined"
@@ -162,8 +169,8 @@ func commandOf(run *project.Run) string {
 func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	state, c := stateOf(run, run.StateText()), colour("")
 	switch {
-	case run.Ready != nil && !*run.Ready:
-		state, c = state+", not ready", yellow
+	case run.Ready != nil && !*run.Ready || run.Unhealthy != "":
+		state, c = state+", "+prose.Cut(run.Condition(), maxCondition), yellow
 	case run.State.Live():
 		c = green
 	case run.Exit != nil && run.Exit.Signal != "":

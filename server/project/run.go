@@ -172,6 +172,11 @@ type row struct {
 	Service bool `json:"service,omitempty"`
 	// Refused is NotReady of a run that refuses: see process.Status.Refuses.
 	Refused string `json:"refused,omitempty"`
+	// Lost, LostAt, Unhealthy and UnhealthyAt are those of process.Status.
+	Lost        string    `json:"lost,omitempty"`
+	LostAt      time.Time `json:"lost_at,omitzero"`
+	Unhealthy   string    `json:"unhealthy,omitempty"`
+	UnhealthyAt time.Time `json:"unhealthy_at,omitzero"`
 }
 
 // stored returns a row of the run table as a Run. Until the server of the run has
@@ -201,6 +206,7 @@ func stored(run *logstore.Run) Run {
 		if r.PID, r.Ready = info.PID, info.Ready; info.Refused != "" {
 			r.SetRefused(info.Refused)
 		}
+		r.Lost, r.LostAt, r.Unhealthy, r.UnhealthyAt = info.Lost, info.LostAt, info.Unhealthy, info.UnhealthyAt
 		if inWindow(run) {
 			r.Owner = &info.Owner
 			r.Owner.session = run.Session

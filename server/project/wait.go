@@ -115,7 +115,12 @@ func (p *Project) runToAwait(ctx, waiting context.Context, w WaitRequest) (Run, 
 
 // awaitState is Wait for the readiness or the end of a run.
 func (p *Project) awaitState(ctx, waiting context.Context, w WaitRequest, done *Waited) (err error) {
-	done.Run, err = p.awaitRun(waiting, w.Name, w.Run, untilConditions[w.Until])
+	if w.Until == UntilReady {
+		err = p.awaitChange(waiting, w)
+	}
+	if err == nil {
+		done.Run, err = p.awaitRun(waiting, w.Name, w.Run, untilConditions[w.Until])
+	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		done.TimedOut, err = true, nil
 	}
@@ -124,6 +129,21 @@ func (p *Project) awaitState(ctx, waiting context.Context, w WaitRequest, done *
 			return fmt.Errorf("%s has no readiness rule, and only the pmcp server that owns it could give it one; wait until log, idle or exit", w.Name)
 		}
 		return fmt.Errorf("%s has no readiness rule; give ready to start_process, or wait until log or idle", w.Name)
+	}
+	return err
+}
+
+// changePatience is how long a wait for readiness waits for the watcher of a run that is stalled already: the change
+// that the caller has just made may not have reached it.
+const changePatience = 3 * time.Second
+
+// awaitChange waits until a run is not stalled, for at most changePatience.
+func (p *Project) awaitChange(ctx context.Context, w WaitRequest) error {
+	waiting, cancel := context.WithTimeout(ctx, changePatience)
+	defer cancel()
+	_, err := p.awaitRun(waiting, w.Name, w.Run, func(st process.Status) bool { return !st.Stalled() })
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil
 	}
 	return err
 }

@@ -1,0 +1,307 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"pmcp/process/proctab"
+	"pmcp/process/prose"
+	"pmcp/process/sockets"
+)
+
+const (
+	// A socket that has gone is looked for again after lossPause: a program that ends takes its
+	// first process along, and a program that reloads listens again.
+	lossPause = 250 * time.Millisecond
+	// stallSilence is how long a failed program must have been silent before its watcher counts as
+	// waiting for a change.
+	stallSilence = 2 * time.Second
+	// idleShare is the share of a processor, in percent, below which a tree is idle.
+	idleShare = 5
+)
+
+// A footing is what the readiness of a run rests on: sockets that its tree, or a container beside it,
+// listens on. It is never changed. Without ports it cannot be lost but by a crash.
+type footing struct {
+	treeSockets
+	lost chan loss     // receives what may have ended the readiness, as long as gone is open
+	gone chan struct{} // closed once the readiness or the run has ended
+
+	anyPort   bool  // any port of the tree will do: one of ports at the time
+	ports     []int // the tree must listen on each
+	elsewhere []int // something must listen on each
+	keys      []uint64
+}
+
+// A loss is a reason why a run may not be ready any more.
+type loss struct {
+	// crashed means that the program has failed behind its watcher; last is the number of the last
+	// line by then. Otherwise a socket has gone.
+	crashed bool
+	last    int64
+	// looked is closed once the status tells what has become of it.
+	looked chan struct{}
+}
+
+// newFooting returns what the readiness of the run rests on, now that its rules hold.
+func (r *readiness) newFooting(listeners, own []sockets.Socket) *footing {
+	f := &footing{treeSockets: r.treeSockets, lost: make(chan loss), gone: make(chan struct{})}
+	ports := sockets.Ports(own)
+	if r.rules.Port != nil && *r.rules.Port != 0 {
+		f.ports = append(f.ports, *r.rules.Port)
+	} else if r.rules.Port != nil {
+		f.anyPort, f.ports = true, ports
+	}
+	for _, a := range r.answers {
+		if u, err := url.Parse(strings.TrimPrefix(a.Request, "GET ")); a.OK() && err == nil {
+			switch port := urlPort(u); {
+			case slices.Contains(ports, port):
+				f.ports = append(f.ports, port)
+			case isLocal(u.Hostname()):
+				f.elsewhere = append(f.elsewhere, port)
+			}
+		}
+	}
+	f.keys, _ = f.find(listeners, own)
+	return f
+}
+
+// find returns the keys of the sockets that f rests on, and the ports that have closed.
+func (f *footing) find(listeners, own []sockets.Socket) (keys []uint64, closed []int) {
+	search := func(ports []int, among []sockets.Socket) {
+		for _, port := range ports {
+			found := false
+			for _, s := range among {
+				if s.Port() == port {
+					keys, found = append(keys, s.Key), true
+				}
+			}
+			if !found && !slices.Contains(closed, port) {
+				closed = append(closed, port)
+			}
+		}
+	}
+	search(f.ports, own)
+	if f.anyPort && len(own) > 0 {
+		closed = nil
+	}
+	search(f.elsewhere, listeners)
+	return keys, closed
+}
+
+// lookAtSockets takes the readiness back of the runs whose sockets have gone, before it returns.
+func (m *Manager) lookAtSockets() {
+	var standing []*footing
+	m.mu.Lock()
+	for _, e := range m.entries {
+		if e.footing != nil && len(e.footing.keys) > 0 {
+			standing = append(standing, e.footing)
+		}
+	}
+	m.mu.Unlock()
+	if len(standing) == 0 {
+		return
+	}
+	listeners, err := sockets.Listening()
+	if err != nil {
+		return
+	}
+	open := make(map[uint64]bool, len(listeners))
+	for _, s := range listeners {
+		open[s.Key] = true
+	}
+	var looks sync.WaitGroup
+	for _, f := range standing {
+		if slices.ContainsFunc(f.keys, func(key uint64) bool { return !open[key] }) {
+			looks.Go(func() { f.report(loss{}) })
+		}
+	}
+	looks.Wait()
+}
+
+// report passes l on to the goroutine of the run, and waits until the status tells what has become of it.
+func (f *footing) report(l loss) {
+	l.looked = make(chan struct{})
+	select {
+	case f.lost <- l:
+		<-l.looked
+	case <-f.gone:
+	}
+}
+
+// awaitLoss waits until the run, which is ready because of f, is not ready any more, and stores that. It returns
+// false once ctx has ended.
+func (r *readiness) awaitLoss(ctx context.Context, e *entry, f *footing) bool {
+	defer close(f.gone)
+	for {
+		select {
+		case l := <-f.lost:
+			lost := r.lose(ctx, e, l)
+			close(l.looked)
+			if lost {
+				return true
+			}
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// lose looks whether l has ended the readiness of the run, stores it and prepares the next check.
+func (r *readiness) lose(ctx context.Context, e *entry, l loss) bool {
+	if l.crashed {
+		r.after, r.awaitLog, r.matched = l.last, r.rules.Log != "", time.Time{}
+		r.left = make(map[proctab.ID]bool)
+		for _, p := range r.m.deps.tree.lastMembers(r.run) {
+			r.left[p.ID] = true
+		}
+		r.storeLoss(e, "")
+		return true
+	}
+	closed := r.renew(e)
+	if len(closed) == 0 {
+		return false
+	}
+	select {
+	case <-time.After(lossPause):
+	case <-ctx.Done():
+		return false
+	}
+	if closed = r.renew(e); len(closed) == 0 || isDying(r.runner.PID()) {
+		return false
+	}
+	noun := "port"
+	if len(closed) > 1 {
+		noun = "ports"
+	}
+	r.storeLoss(e, fmt.Sprintf("%s %s closed", noun, prose.Ints(closed)))
+	return true
+}
+
+// renew replaces the footing of the run by one on the sockets of now, unless ports have closed, which it
+// returns.
+func (r *readiness) renew(e *entry) (closed []int) {
+	r.m.mu.Lock()
+	f := e.footing
+	r.m.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	listeners, err := sockets.Listening()
+	if err != nil {
+		return nil
+	}
+	renewed := *f
+	if renewed.keys, closed = f.find(listeners, f.own(listeners, time.Now())); len(closed) == 0 {
+		r.m.update(e, r.runner, func(*Status) bool {
+			e.footing = &renewed
+			return false
+		})
+	}
+	return closed
+}
+
+// storeLoss stores that the run is not ready any more: because of what text says or, if that is "", because its
+// program has failed behind its watcher.
+func (r *readiness) storeLoss(e *entry, text string) {
+	r.answers = [maxTargets]HTTPAnswer{}
+	r.m.update(e, r.runner, func(st *Status) bool {
+		e.footing = nil
+		st.Ready, st.HTTP, st.Lost, st.LostAt = new(bool), nil, text, time.Now()
+		if st.NotReady = text; text == "" {
+			st.stalled, st.NotReady = true, stalledText
+		}
+		return true
+	})
+}
+
+// vitals are the signs of life of the tree of a run, as the samples show them.
+type vitals struct {
+	at     time.Time           // of the last sample
+	procs  map[proctab.ID]sign // at the last sample
+	forked time.Time           // the sample that last found a new process
+	buried time.Time           // the sample that last found that a process had ended
+	busy   bool                // the tree used the processor before the last sample
+	// lacks is what the run lacks beside a living program, while it is stalled.
+	lacks string
+}
+
+// A sign is what a process has used, and its dead children.
+type sign struct{ ticks, buried uint64 }
+
+// add adds the sample of a tree.
+func (v *vitals) add(members []proctab.Proc, at time.Time) {
+	procs, used := make(map[proctab.ID]sign, len(members)), uint64(0)
+	for _, p := range members {
+		now := sign{cpuTicks(p), p.Buried}
+		was, known := v.procs[p.ID]
+		if !known {
+			v.forked = at
+		}
+		if now.buried != was.buried {
+			v.buried = at
+		}
+		used += now.ticks - was.ticks
+		procs[p.ID] = now
+		delete(v.procs, p.ID)
+	}
+	if len(v.procs) > 0 {
+		v.buried = at
+	}
+	v.busy = share(used, at.Sub(v.at)) >= idleShare
+	v.at, v.procs = at, procs
+}
+
+// isBereft reports whether the tree is idle, and lost a process about when the last output came, at
+// printed, or later, and has not got another since.
+func (v *vitals) isBereft(printed time.Time) bool {
+	return !v.busy && !v.buried.IsZero() && !v.buried.Before(printed.Add(-samplePeriod)) && !v.forked.After(v.buried)
+}
+
+// watchStalls looks which runs wait for their watcher. found is a scan of the time at.
+func (m *Manager) watchStalls(found *scan, at time.Time) {
+	type failed struct {
+		f *footing
+		l loss
+	}
+	var ready []failed
+	m.mu.Lock()
+	for _, e := range m.entries {
+		st := &e.status
+		if st.State != Running || !st.Spec.ChecksReady() || st.Spec.mcp() {
+			continue
+		}
+		e.vitals.add(found.members[st.RunID], at)
+		stalled, last := m.isStalledLocked(e, at)
+		switch {
+		case stalled && e.footing != nil:
+			ready = append(ready, failed{e.footing, loss{crashed: true, last: last}})
+		case st.Ready != nil && !*st.Ready && stalled != st.stalled:
+			if st.stalled = stalled; stalled {
+				st.NotReady, e.vitals.lacks = stalledText, st.NotReady
+			} else {
+				st.NotReady = e.vitals.lacks
+			}
+			m.publishLocked(e, st.State)
+		}
+	}
+	m.mu.Unlock()
+	for _, r := range ready {
+		r.f.report(r.l)
+	}
+}
+
+// isStalledLocked reports whether the program of e has failed and left only its watcher. last is the number of the
+// last line of its output.
+func (m *Manager) isStalledLocked(e *entry, at time.Time) (stalled bool, last int64) {
+	printed := e.run.printedAt()
+	if printed.IsZero() || printed.Before(e.status.ReadyAt) && e.footing != nil || at.Sub(printed) < stallSilence || !e.vitals.isBereft(printed) {
+		return false, 0
+	}
+	return m.o.Journal.Failing(e.status.RunID)
+}

@@ -1,0 +1,145 @@
+package process
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// freePort returns a TCP port on which nothing listened a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// startWatcher starts the helper "watcher" with a server as its child and returns once it is ready.
+func startWatcher(t *testing.T, o Options, ready Ready, args ...string) (*Manager, *memJournal, Status) {
+	t.Helper()
+	m, j := newTestManager(t, o)
+	spec := helper("a", "watcher", args...)
+	spec.Stdin, spec.Ready = true, &ready
+	start(t, m, spec)
+	return m, j, awaitReady(t, m)
+}
+
+// order gives an order to the helper "watcher".
+func order(t *testing.T, m *Manager, text string) {
+	t.Helper()
+	if _, err := m.Input(testContext(t), "a", []byte(text+"\n"), false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitLost waits until the process a is not ready any more, as Status says it without a sample.
+func awaitLost(t *testing.T, m *Manager, j *memJournal, run int64) Status {
+	t.Helper()
+	if _, err := j.awaitLine(testContext(t), run, func(s string) bool { return s == "killed" }); err != nil {
+		t.Fatal(err)
+	}
+	st, err := m.Status("a")
+	if err != nil || st.Ready == nil || *st.Ready {
+		t.Fatalf("the status right after the end of the server: ready %v, %v; want false", st.Ready, err)
+	}
+	return st
+}
+
+func TestReadinessEndsWithItsSocket(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		ready  Ready
+		listen string
+	}{
+		"port":     {Ready{Port: new(1)}, "tcp"}, // 1 stands for the port of the server
+		"any port": {Ready{Port: new(0)}, "tcp"},
+		"path":     {Ready{HTTP: "/"}, "http"},
+		"URL":      {Ready{HTTP: "http://127.0.0.1:1/"}, "http"},
+		"line too": {Ready{Log: "^listening", Port: new(0)}, "tcp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			port := freePort(t)
+			if test.ready.Port != nil && *test.ready.Port == 1 {
+				test.ready.Port = &port
+			}
+			test.ready.HTTP = strings.Replace(test.ready.HTTP, ":1/", ":"+strconv.Itoa(port)+"/", 1)
+			m, j, up := startWatcher(t, Options{}, test.ready, test.listen, fmt.Sprintf("127.0.0.1:%d", port), "200")
+			if got := up.Condition(); got != "ready" {
+				t.Errorf("condition %q, want ready", got)
+			}
+			changes := m.Watch()
+			order(t, m, "kill")
+			st := awaitLost(t, m, j, up.RunID)
+			if want := fmt.Sprintf("port %d closed", port); st.Lost != want || !strings.HasPrefix(st.Condition(), "not ready: "+want+" ") || len(st.HTTP) > 0 {
+				t.Errorf("lost %q, condition %q, HTTP %+v; want %q and no answer", st.Lost, st.Condition(), st.HTTP, want)
+			}
+			c, err := changes.Next(testContext(t))
+			if err != nil || c.Status.Lost != st.Lost {
+				t.Errorf("change %+v, %v; want one with the loss", c.Status, err)
+			}
+			order(t, m, "start")
+			if again := awaitReady(t, m); again.Lost != "" || !again.LostAt.IsZero() || again.RunID != up.RunID {
+				t.Errorf("ready again with lost %q at %s in run %d; want neither, in run %d", again.Lost, again.LostAt, again.RunID, up.RunID)
+			}
+		})
+	}
+}
+
+func TestReadinessOutlivesSocketsOfOthers(t *testing.T) {
+	t.Parallel()
+	m, _, up := startWatcher(t, Options{}, Ready{Port: new(0)}, "tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = l.Close()
+	if st, err := m.Status("a"); err != nil || !*st.Ready || !st.ReadyAt.Equal(up.ReadyAt) {
+		t.Errorf("ready %v since %s, %v; want ready since %s", *st.Ready, st.ReadyAt, err, up.ReadyAt)
+	}
+}
+
+func TestCrashBehindWatcherEndsReadiness(t *testing.T) {
+	t.Parallel()
+	m, _, up := startWatcher(t, Options{}, Ready{Log: "^listening"}, "tcp", "127.0.0.1:0")
+	order(t, m, "crash")
+	st := await(t, m, "a", "stalled", func(st Status) bool { return st.Stalled() })
+	if !st.Refuses() || st.NotReady != stalledText || st.Condition() != "not ready: "+stalledText {
+		t.Errorf("stalled with refuses %v, not ready %q, condition %q", st.Refuses(), st.NotReady, st.Condition())
+	}
+	order(t, m, "start")
+	if again := awaitReady(t, m); again.Stalled() || again.Refuses() || again.RunID != up.RunID {
+		t.Errorf("ready again: stalled %v, refuses %v, run %d", again.Stalled(), again.Refuses(), again.RunID)
+	}
+}
+
+func TestFailureBehindWatcherEndsWaitForReadiness(t *testing.T) {
+	t.Parallel()
+	samples := make(chan time.Time, 100)
+	m, j, up := startWatcher(t, Options{OnSample: func(_ int64, at time.Time, _ float64, _ uint64, _ int) {
+		select {
+		case samples <- at:
+		default:
+		}
+	}}, Ready{Log: "^listening"}, "tcp", "127.0.0.1:0")
+	order(t, m, "crash")
+	await(t, m, "a", "stalled", func(st Status) bool { return st.Stalled() })
+	order(t, m, "print news")
+	await(t, m, "a", "not stalled", func(st Status) bool { return !st.Stalled() && !st.Refuses() })
+	order(t, m, "print boom") // nothing has ended since: the program has caught its error
+	err := j.await(testContext(t), func() bool { return strings.HasSuffix(j.output[up.RunID][Stdout].String(), "news\nboom\n") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for silent := time.Now().Add(stallSilence + calmPeriod); (<-samples).Before(silent); {
+	}
+	if st, err := m.Status("a"); err != nil || st.Stalled() {
+		t.Errorf("stalled %v, %v; want false", st.Stalled(), err)
+	}
+}
