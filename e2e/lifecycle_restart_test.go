@@ -11,6 +11,21 @@ import (
 	"pmcp/process/proctest"
 )
 
+// TestWaitForReadinessLastsThroughTries checks that a start and a wait for readiness wait for the next run while the
+// restart policy will try again, and fail when it gives up.
+func TestWaitForReadinessLastsThroughTries(t *testing.T) {
+	t.Parallel()
+	c := begin(t)
+	third := `echo x >> runs; [ $(wc -l < runs) -ge 3 ] || exit 1; echo serving; exec sleep 1000`
+	policy := args{"restart": "on-failure", "max_restarts": 4, "ready": args{"log": "serving"}}
+	c.ok(t, "start_process", sh("web", third, policy).with("timeout_ms", longWait)).want(t, args{"state": "running", "ready": true, "run": 3, "restarts": 2})
+	c.ok(t, "stop_process", args{"process": "web"})
+	r := c.ok(t, "start_process", sh("never", "exit 3", policy).with("timeout_ms", 1000)).want(t, args{"timed_out": true, "state": "backoff"}).says(t, "try ", " of 5 in ")
+	r.hides(t, "ended before it was ready")
+	c.refused(t, "wait_for_process", args{"process": "never", "until": "ready", "timeout_ms": longWait}, "never ended before it was ready", "gave up: max_restarts is 4", "run 5")
+	c.refused(t, "start_process", sh("short", "exit 3", policy).with("max_restarts", 1).with("timeout_ms", longWait), "short ended before it was ready", "gave up: max_restarts is 1")
+}
+
 // TestRestartPolicyGivesUpOnCrashLoop checks that a process that always fails is restarted
 // with growing pauses, and that pmcp gives up after some restarts.
 func TestRestartPolicyGivesUpOnCrashLoop(t *testing.T) {
@@ -35,7 +50,7 @@ func TestRestartPolicyGivesUpOnCrashLoop(t *testing.T) {
 				r = c.info(t, "loop")
 				if r.str("state") == "backoff" && !seen[r.str("next_retry_at")] {
 					seen[r.str("next_retry_at")] = true
-					r.says(t, "next try at "+r.str("next_retry_at"), "this is the reason")
+					r.says(t, fmt.Sprintf("try %d", r.num("run")+1), "this is the reason")
 				}
 				return r.str("state") == "failed"
 			}) {

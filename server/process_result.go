@@ -42,7 +42,8 @@ type processResult struct {
 	Survivors     []string          `json:"survivors,omitempty" schema:"extra"`
 	LimitExceeded string            `json:"limit_exceeded,omitempty" schema:"extra"`
 
-	ended time.Time // EndedAt, or zero
+	ended   time.Time // EndedAt, or zero
+	nextTry string    // of the restart policy, in words
 }
 
 // mainResult is the process that stands for a run. Stale is a file of an MCP server that
@@ -82,7 +83,7 @@ func resultOf(run *project.Run) processResult {
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
-		Survivors: run.Left(), LimitExceeded: run.LimitExceeded, ended: run.EndedAt,
+		Survivors: run.Left(), LimitExceeded: run.LimitExceeded, ended: run.EndedAt, nextTry: nextTryOf(&run.Status),
 	}
 	if run.IsKept() {
 		r.Owner = nil // the daemon
@@ -100,6 +101,18 @@ func resultOf(run *project.Run) processResult {
 		}
 	}
 	return r
+}
+
+// nextTryOf returns the next try of the restart policy in words, "try 2 of 6 in 2s", or "".
+func nextTryOf(st *process.Status) string {
+	if st.NextRetry.IsZero() {
+		return ""
+	}
+	text := fmt.Sprintf("try %d", st.Restarts+2)
+	if st.Spec.MaxRestarts > 0 {
+		text += fmt.Sprintf(" of %d", st.Spec.MaxRestarts+1)
+	}
+	return fmt.Sprintf("%s in %s", text, max(0, time.Until(st.NextRetry)).Round(100*time.Millisecond))
 }
 
 func mainOf(run *project.Run) mainResult {
@@ -183,7 +196,7 @@ func (r *processResult) line() string {
 	if r.Restarts != nil {
 		t.part(", %s", countNoun(int64(*r.Restarts), "restart", "restarts"))
 	}
-	t.optPart(", next try at %s", r.NextRetryAt)
+	t.optPart(", %s", r.nextTry)
 	if r.Owner != nil {
 		t.part(", owned by the pmcp server %d %s", r.Owner.PID, r.Owner.Client)
 	}

@@ -74,7 +74,7 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 // setStart adds the result of the wait of a start whose run continues, and what the wait has not checked.
 func (r *runResult) setStart(now *project.Run, wait string, timedOut bool, watched time.Duration) {
 	switch {
-	case wait == project.UntilReady && now.Over():
+	case wait == project.UntilReady && now.Over() && !(timedOut && now.State.Active()):
 		r.setDeath(describeEnd(now))
 	case watched > 0 && now.EndedBadly() && now.State != process.Stopped:
 		r.setDeath("ended soon after its start")

@@ -83,13 +83,35 @@ func (p *Project) awaitRunOf(ctx, waiting context.Context, s Started, watch bool
 			defer cancel()
 			r, err = p.awaitRun(ending, name, id, untilConditions[UntilReady])
 		}
-	default:
-		r, err = p.awaitRun(waiting, name, id, untilConditions[s.Wait])
-		if err == nil && s.Wait == UntilReady && r.Refuses() {
+	case s.Wait == UntilReady:
+		if r, err = p.awaitReady(waiting, name, id); err == nil && r.Refuses() {
 			err = context.DeadlineExceeded
 		}
+	default:
+		r, err = p.awaitRun(waiting, name, id, untilConditions[s.Wait])
 	}
 	return r, watched, err
+}
+
+// awaitReady waits until a run of name is ready, refuses readiness or ends for good: if its restart policy will try
+// again, the wait is for the next run.
+func (p *Project) awaitReady(ctx context.Context, name string, run int64) (Run, error) {
+	for {
+		r, err := p.awaitRun(ctx, name, run, untilConditions[UntilReady])
+		if err != nil || !r.Over() || r.Stored {
+			return r, err
+		}
+		st, err := p.o.Manager.Await(ctx, name, func(st process.Status) bool {
+			return !st.State.Active() || st.RunID != run && st.State != process.Starting
+		})
+		switch {
+		case errors.Is(err, process.ErrUnknown):
+			return r, nil
+		case err != nil || st.RunID == run:
+			return p.hereOf(&st), err
+		}
+		run = st.RunID
+	}
 }
 
 // awaitDaemon completes a run that has put processes into the background with their

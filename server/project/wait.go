@@ -116,9 +116,10 @@ func (p *Project) runToAwait(ctx, waiting context.Context, w WaitRequest) (Run, 
 // awaitState is Wait for the readiness or the end of a run.
 func (p *Project) awaitState(ctx, waiting context.Context, w WaitRequest, done *Waited) (err error) {
 	if w.Until == UntilReady {
-		err = p.awaitChange(waiting, w)
-	}
-	if err == nil {
+		if err = p.awaitChange(waiting, w); err == nil {
+			done.Run, err = p.awaitReady(waiting, w.Name, w.Run)
+		}
+	} else {
 		done.Run, err = p.awaitRun(waiting, w.Name, w.Run, untilConditions[w.Until])
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
