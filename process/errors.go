@@ -34,6 +34,9 @@ var (
 	ErrClosed = errors.New("pmcp is shutting down")
 	// ErrSurvivors is wrapped when a stop could not end every process.
 	ErrSurvivors = errors.New("processes survived SIGKILL")
+	// ErrLeft is wrapped when a process is not started because its last run has left others that
+	// still run.
+	ErrLeft = errors.New("what it has started still runs")
 )
 
 // EventRemove is the Event of the StateError that Remove returns.

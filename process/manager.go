@@ -11,6 +11,7 @@ import (
 
 	"pmcp/process/command"
 	"pmcp/process/feed"
+	"pmcp/process/proctab"
 	"pmcp/process/prose"
 )
 
@@ -123,9 +124,10 @@ const (
 // running with the same Spec and was left alone. A Spec that cannot run changes
 // nothing. A Stop that arrives while Start waits for the end of the earlier run
 // overrides Start, which then starts nothing.
+// Start does not end what an ended run has left unless ifRunning is RestartRunning.
 //
 // Errors wrap ErrInvalid, ErrNoExecutable, ErrNotAllowed, ErrTooMany, ErrClosed,
-// ErrCalledOff or ErrSurvivors, are a *StateError or *DiffersError, or come from
+// ErrCalledOff, ErrLeft or ErrSurvivors, are a *StateError or *DiffersError, or come from
 // Journal.NewRun.
 func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st Status, already bool, err error) {
 	spec, exe, err := m.check(spec)
@@ -152,9 +154,34 @@ func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st
 		case obs.status.State.Live() && ifRunning == KeepRunning:
 			return obs.status, true, nil
 		default: // the earlier run, or the processes that it left, must end first
+			if ifRunning == KeepRunning && !obs.status.State.Live() {
+				if left := m.awaitLeft(ctx, obs.status.RunID); len(left) > 0 {
+					return obs.status, false, fmt.Errorf("%s has ended (run %d), but %w: %s", spec.Name, obs.status.Run, ErrLeft, proctab.Describe(left))
+				}
+			}
 			if _, err := m.stop(ctx, spec.Name, StopOptions{By: ByUser}, false); err != nil {
 				return obs.status, false, err
 			}
+		}
+	}
+}
+
+// leftPause is how long the processes that a run has left may take to end: those of a run that was killed
+// often follow it.
+const leftPause = 500 * time.Millisecond
+
+// awaitLeft returns the processes that an ended run has left and that do not end soon.
+func (m *Manager) awaitLeft(ctx context.Context, run int64) (left []proctab.Proc) {
+	ctx, cancel := context.WithTimeout(ctx, leftPause)
+	defer cancel()
+	for {
+		if left = m.living(run); len(left) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(leftPause / 10):
+		case <-ctx.Done():
+			return left
 		}
 	}
 }

@@ -24,6 +24,7 @@ var advice = []struct {
 	{project.ErrOtherDefinition, "start_process with only its name accepts it as it is; restart_process with these arguments applies them"},
 	{process.ErrTooMany, "stop_process ends one"},
 	{process.ErrSurvivors, "these processes may belong to another user or hang in the kernel; pmcp tries again when it exits"},
+	{process.ErrLeft, "stop_process ends them; if_running: \"restart\" ends them and starts it again"},
 	{process.ErrCalledOff, "start_process with only its name runs it again"},
 	{process.ErrClosed, "the session is over"},
 	{logstore.ErrCursor, "pass a next_cursor or prev_cursor of an earlier answer unchanged, or \"start\""},

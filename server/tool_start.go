@@ -241,7 +241,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	if r.KeptFor != "" && request.Keep != "" && s.o.Keep.DiesWith != "" {
 		ends = "the daemon, and what it keeps, may end with " + s.o.Keep.DiesWith
 	}
-	r.Hint = prose.Join("; ", append(started.Line.Notes, changed, owned, ends, started.Hint, r.Hint)...)
+	r.Hint = prose.Join("; ", append(started.Line.Notes, changed, owned, ends, started.Ended, started.Hint, r.Hint)...)
 	r.fit(output.limit())
 	return r, r.deathError()
 }

@@ -10,6 +10,7 @@ import (
 	"pmcp/health"
 	"pmcp/process"
 	"pmcp/process/command"
+	"pmcp/process/proctab"
 	"pmcp/process/prose"
 	"pmcp/server/args"
 )
@@ -50,6 +51,7 @@ type Started struct {
 	Already bool     // the process was running already
 	Changed []string // the arguments that were changed without a restart
 	Hint    string   // about the steps of the request
+	Ended   string   // which processes of an earlier run the start has ended, or ""
 	// Line is what the command line was read as, if it was given without args.
 	Line command.Line
 }
@@ -217,9 +219,14 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 	if o.last.Owner != nil && o.last.State == process.Backoff {
 		return atWindow(&WindowError{run: *o.last}, o)
 	}
+	before, _ := p.o.Manager.Status(name) // the zero Status has left nothing
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
-		return Started{Run: p.here(&st), Already: already}, nil
+		started := Started{Run: p.here(&st), Already: already}
+		if left := before.Survivors; len(left) > 0 && !already {
+			started.Ended = fmt.Sprintf("ended what run %d had left: %s", before.Run, proctab.Describe(left))
+		}
+		return started, nil
 	}
 	var claimed *WindowError
 	if errors.As(err, &claimed) {
