@@ -96,6 +96,10 @@ func TestStartWaitsForExit(t *testing.T) {
 		if len(list(r.Data["survivors"])) != 1 {
 			t.Errorf("got %s, want 1 survivor", r.Text)
 		}
+		again := args{"name": "daemon", "wait": "exit", "timeout_ms": longWait}
+		c.refused(t, "start_process", again, "daemon has ended (run 1), but what it has started still runs: pid ", "(sleep)", `if_running: "restart"`)
+		c.info(t, "daemon").want(t, args{"run": 1, "state": "exited"})
+		c.ok(t, "start_process", again.with("if_running", "restart")).want(t, args{"run": 2}).says(t, "ended what run 1 had left: pid ", "(sleep)")
 		c.ok(t, "stop_process", args{"process": "daemon"}).says(t, "stopped what it left")
 	})
 }

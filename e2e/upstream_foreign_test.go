@@ -125,7 +125,7 @@ func testMCPServerResults(t *testing.T, path string, start args) {
 }
 
 // added are the variables that pmcp sets for a child, with PORT for what speaks HTTP. PWD is that of the directory.
-var added = []string{"NO_COLOR", "TERM", "PYTHONUNBUFFERED", "AI_AGENT", "ASTRO_DEV_BACKGROUND", "ASTRO_PREVIEW_BACKGROUND", "PMCP_SESSION", "PMCP_RUN", "PORT", "PWD"}
+var added = []string{"NO_COLOR", "TERM", "PYTHONUNBUFFERED", "AI_AGENT", "ASTRO_DEV_BACKGROUND", "ASTRO_PREVIEW_BACKGROUND", "PLAYWRIGHT_HTML_OPEN", "npm_config_update_notifier", "PAGER", "GIT_PAGER", "PMCP_SESSION", "PMCP_RUN", "PORT", "PWD"}
 
 // environmentOf returns the environment that the tool get-env of "everything" has returned.
 func environmentOf(t *testing.T, m message) (env map[string]string) {

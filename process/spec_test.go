@@ -145,9 +145,9 @@ func TestDiffersNamesChangedFields(t *testing.T) {
 }
 
 func TestEnvironMergesVariables(t *testing.T) {
-	base := []string{"PATH=/bin", "TERM=xterm", "FORCE_COLOR=1", "NO_COLOR=0", "A=1", "broken", "PMCP_RUN=7"}
+	base := []string{"PATH=/bin", "TERM=xterm", "PAGER=less", "FORCE_COLOR=1", "NO_COLOR=0", "A=1", "broken", "PMCP_RUN=7"}
 	got := command.Environ(base, map[string]string{"A": "2", "PWD": "/own"}, "/dir", "session", 42)
-	want := []string{"A=2", "AI_AGENT=pmcp", "ASTRO_DEV_BACKGROUND=0", "ASTRO_PREVIEW_BACKGROUND=0", "NO_COLOR=0", "PATH=/bin", "PMCP_RUN=42", "PMCP_SESSION=session", "PWD=/own", "PYTHONUNBUFFERED=1", "TERM=dumb"}
+	want := []string{"A=2", "AI_AGENT=pmcp", "ASTRO_DEV_BACKGROUND=0", "ASTRO_PREVIEW_BACKGROUND=0", "GIT_PAGER=cat", "NO_COLOR=0", "PAGER=cat", "PATH=/bin", "PLAYWRIGHT_HTML_OPEN=never", "PMCP_RUN=42", "PMCP_SESSION=session", "PWD=/own", "PYTHONUNBUFFERED=1", "TERM=dumb", "npm_config_update_notifier=false"}
 	if !slices.Equal(got, want) {
 		t.Errorf("Environ = %v, want %v", got, want)
 	}
@@ -155,8 +155,8 @@ func TestEnvironMergesVariables(t *testing.T) {
 	if got := command.Environ(base, nil, "/dir", "s", 1); !slices.Contains(got, "AI_AGENT=claude-code") {
 		t.Errorf("Environ = %v, want AI_AGENT as pmcp has it", got)
 	}
-	got = command.Environ(base, map[string]string{"AI_AGENT": "", "ASTRO_DEV_BACKGROUND": "", "NO_COLOR": "", "PYTHONUNBUFFERED": ""}, "/dir", "s", 1)
-	want = []string{"ASTRO_PREVIEW_BACKGROUND=1", "EMPTY=", "PMCP_RUN=1", "PMCP_SESSION=s", "PWD=/dir", "TERM=dumb"}
+	got = command.Environ(base, map[string]string{"AI_AGENT": "", "ASTRO_DEV_BACKGROUND": "", "NO_COLOR": "", "PYTHONUNBUFFERED": "", "PAGER": "more", "PLAYWRIGHT_HTML_OPEN": "", "npm_config_update_notifier": ""}, "/dir", "s", 1)
+	want = []string{"ASTRO_PREVIEW_BACKGROUND=1", "EMPTY=", "GIT_PAGER=cat", "PAGER=more", "PMCP_RUN=1", "PMCP_SESSION=s", "PWD=/dir", "TERM=dumb"}
 	if !slices.Equal(got, want) {
 		t.Errorf("Environ = %v, want %v", got, want)
 	}

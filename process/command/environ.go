@@ -12,17 +12,22 @@ import (
 // defaults are the variables of every child that neither pmcp's environment nor its own sets.
 // They turn off colour and the buffering of output. AI_AGENT says that an agent reads the output:
 // dev servers then forward the browser's console, for example. Astro, which would start a server in
-// the background for an agent, stays in the foreground if its two variables have any value.
+// the background for an agent, stays in the foreground if its two variables have any value. Playwright
+// would serve its report after failed tests instead of exiting, and npm would announce its new versions.
 var defaults = map[string]string{
 	"NO_COLOR": "1", "PYTHONUNBUFFERED": "1", "AI_AGENT": "pmcp",
 	"ASTRO_DEV_BACKGROUND": "0", "ASTRO_PREVIEW_BACKGROUND": "0",
+	"PLAYWRIGHT_HTML_OPEN": "never", "npm_config_update_notifier": "false",
 }
+
+// terminal are the variables that describe the terminal of pmcp's user, which no child has: nobody
+// there presses a key of a pager.
+var terminal = map[string]string{"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 
 // HasDefault reports whether Environ gives the variable key to a child that does not set it.
 func HasDefault(key string) bool { return defaults[key] != "" }
 
-// Environ returns the environment of a child: base without the variables of a terminal, which
-// the child does not have; then the defaults; then the caller's own variables, of which an empty
+// Environ returns the environment of a child: base with other variables of a terminal; then the defaults; then the caller's own variables, of which an empty
 // one removes a default; then the marks of session and run. Later values replace earlier ones.
 func Environ(base []string, own map[string]string, dir, session string, run int64) []string {
 	env := make(map[string]string, len(base)+len(own)+6)
@@ -34,7 +39,7 @@ func Environ(base []string, own map[string]string, dir, session string, run int6
 	// node warns on stderr if NO_COLOR and FORCE_COLOR are both set.
 	delete(env, "FORCE_COLOR")
 	delete(env, "CLICOLOR_FORCE")
-	env["TERM"] = "dumb"
+	maps.Copy(env, terminal)
 	for key, value := range defaults {
 		if _, set := env[key]; !set {
 			env[key] = value
