@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -236,5 +237,27 @@ func TestBadDialogueSendsNothing(t *testing.T) {
 	w.open(t).refused(t, "start_process", own(t, "echo", "echo").with("steps", []args{{"send": "x"}}), "nothing was sent")
 	if r := c.ok(t, "tail_logs", args{"process": "echo"}); strings.Join(r.printed(), "|") != "ready" {
 		t.Errorf("got the output %q, want no input", r.printed())
+	}
+}
+
+// TestQuestionIsTold checks that an answer about a process which waits for input says so, with the question, and that
+// nothing else is called a question: a reader without a prompt, and a line without an end before a read of something else.
+func TestQuestionIsTold(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells what a process reads from")
+	}
+	c := begin(t)
+	ask := sh("ask", "printf 'Project name: '; read name; echo got $name; exec sleep 1000", args{"timeout_ms": 1500})
+	waits := `waits for input: "Project name: "`
+	c.ok(t, "start_process", ask).says(t, waits, "send_input")
+	c.ok(t, "wait_for_process", args{"process": "ask", "until": "idle"}).says(t, waits)
+	c.ok(t, "send_input", args{"process": "ask", "text": "shop"}).says(t, "got shop")
+	c.ok(t, "wait_for_process", args{"process": "ask", "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")
+	c.ok(t, "start_process", ask.with("name", "terminal").with("pty", true).with("wait", "exit")).says(t, waits)
+	c.ok(t, "send_input", args{"process": "terminal", "text": "shop"}).says(t, "got shop")
+	for name, script := range map[string]string{"reader": "cat", "other": "printf 'working '; sleep 1000 | cat"} {
+		c.ok(t, "start_process", sh(name, script, args{"timeout_ms": 1500})).hides(t, "waits for input")
+		c.ok(t, "wait_for_process", args{"process": name, "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")
 	}
 }

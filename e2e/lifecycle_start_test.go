@@ -90,6 +90,10 @@ func TestStartWaitsForExit(t *testing.T) {
 		}
 		c.info(t, "slow").want(t, args{"state": "running", "pid": r.num("pid")})
 	})
+	t.Run("a server instead of an end", func(t *testing.T) {
+		r := c.ok(t, "start_process", own(t, "report", "http").with("wait", "exit")).want(t, args{"state": "running"})
+		r.says(t, fmt.Sprintf("still running: listens on %d, silent for 1", onlyPort(t, r))).hides(t, "timed out")
+	})
 	t.Run("survivors of the tree", func(t *testing.T) {
 		r := c.ok(t, "start_process", sh("daemon", `sleep 1000 & until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; echo started`, args{"wait": "exit", "timeout_ms": longWait})).
 			want(t, args{"state": "exited", "exit_code": 0}).says(t, " started", "still running in its tree", "(sleep)")

@@ -34,7 +34,7 @@ func (m *Manager) launch(e *entry) error {
 	st.RunID, st.Run, st.PID = id, number, 0
 	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = began, time.Time{}, nil, "", ""
 	st.Ready, st.ReadyAt, st.NotReady, st.HTTP, st.Ports, st.refused = nil, time.Time{}, "", nil, nil, false
-	st.Lost, st.LostAt, st.stalled, st.Unhealthy = "", time.Time{}, false, ""
+	st.Lost, st.LostAt, st.stalled, st.Unhealthy, st.Suspended = "", time.Time{}, false, "", ""
 	if err != nil { // the run number is used up; the recorded end of the previous run stays
 		m.o.Journal.EndCapture(id)
 		st.EndedAt, st.Reason = st.StartedAt, err.Error()
@@ -127,7 +127,7 @@ func (m *Manager) finishRun(e *entry, run runner) (retry context.Context, delay 
 	st := &e.status
 	exit, ended := run.Exit()
 	st.Exit, st.EndedAt, st.PID = &exit, ended, 0
-	st.Ready, st.Ports, e.footing, st.Unhealthy = nil, nil, nil, "" // NotReady stays: it may explain the end
+	st.Ready, st.Ports, e.footing, st.Unhealthy, st.Suspended = nil, nil, nil, "", "" // NotReady stays: it may explain the end
 	policy := st.Spec.Restart
 	if e.recycleReason != "" {
 		policy = RestartAlways

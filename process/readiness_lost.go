@@ -263,6 +263,25 @@ func (v *vitals) isBereft(printed time.Time) bool {
 	return !v.busy && !v.buried.IsZero() && !v.buried.Before(printed.Add(-samplePeriod)) && !v.forked.After(v.buried)
 }
 
+// watchSuspensions looks which runs have a suspended process.
+func (m *Manager) watchSuspensions(found *scan) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		if e.status.State != Running {
+			continue
+		}
+		text, members := "", found.members[e.status.RunID]
+		if i := slices.IndexFunc(members, func(p proctab.Proc) bool { return p.Stopped }); i >= 0 {
+			text = fmt.Sprintf("pid %d (%s) is suspended; SIGCONT continues it", members[i].PID, members[i].Comm)
+		}
+		if text != e.status.Suspended {
+			e.status.Suspended = text
+			m.publishLocked(e, Running)
+		}
+	}
+}
+
 // watchStalls looks which runs wait for their watcher. found is a scan of the time at.
 func (m *Manager) watchStalls(found *scan, at time.Time) {
 	type failed struct {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -102,6 +103,25 @@ func TestReadinessOutlivesSocketsOfOthers(t *testing.T) {
 	_ = l.Close()
 	if st, err := m.Status("a"); err != nil || !*st.Ready || !st.ReadyAt.Equal(up.ReadyAt) {
 		t.Errorf("ready %v since %s, %v; want ready since %s", *st.Ready, st.ReadyAt, err, up.ReadyAt)
+	}
+}
+
+func TestSuspendedProcessIsNotReady(t *testing.T) {
+	t.Parallel()
+	m, _, up := startWatcher(t, Options{}, Ready{Log: "^listening"}, "tcp", "127.0.0.1:0")
+	signal := func(sig syscall.Signal) {
+		if err := syscall.Kill(up.PID, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signal(syscall.SIGSTOP)
+	st := await(t, m, "a", "suspended", func(st Status) bool { return st.Suspended != "" })
+	if want := fmt.Sprintf("not ready: pid %d (", up.PID); st.Ready == nil || *st.Ready || !strings.HasPrefix(st.Condition(), want) {
+		t.Errorf("suspended with ready %v, condition %q; want false and %q", st.Ready, st.Condition(), want)
+	}
+	signal(syscall.SIGCONT)
+	if again := await(t, m, "a", "ready", func(st Status) bool { return *st.Ready }); again.Suspended != "" || again.Condition() != "ready" {
+		t.Errorf("continued: condition %q, want ready", again.Condition())
 	}
 }
 

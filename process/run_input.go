@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctab"
 )
 
 const (
@@ -164,4 +167,24 @@ func (r *Run) notReadError(ctx context.Context, n, size int, why string) error {
 		return fmt.Errorf("%w: %s took %d of %d bytes in %s%s", ErrNotReading, r.spec.Name, n, size, inputTimeout, why)
 	}
 	return fmt.Errorf("%w: %s took %d of %d bytes%s: %w", ErrNotReading, r.spec.Name, n, size, why, ctx.Err())
+}
+
+// AwaitsInput reports whether a process of run, the current run of name, is blocked in a read of its terminal or of the
+// pipe to which Input writes. It reports false on macOS.
+func (m *Manager) AwaitsInput(name string, run int64) bool {
+	m.mu.Lock()
+	e := m.entries[name]
+	var r *Run
+	if e != nil && e.status.RunID == run && e.status.State == Running {
+		r, _ = e.run.(*Run) // tests have others
+	}
+	m.mu.Unlock()
+	if r == nil || r.child.stdin == nil {
+		return false
+	}
+	pipe := uint64(0)
+	if info, err := r.child.stdin.Stat(); err == nil {
+		pipe = info.Sys().(*syscall.Stat_t).Ino
+	}
+	return slices.ContainsFunc(m.living(run), func(p proctab.Proc) bool { return readsFrom(p.PID, pipe) })
 }

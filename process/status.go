@@ -53,6 +53,10 @@ type Status struct {
 	// "" while the run is ready and if it has never been.
 	Lost   string
 	LostAt time.Time
+	// Suspended is a sentence on a process of the run that a signal has suspended, as of the last
+	// sample: "pid 12 (node) is suspended; SIGCONT continues it". Such a run is not ready. It is "" if
+	// there is none.
+	Suspended string
 	// Unhealthy is what is wrong with the health of the current run, since UnhealthyAt: "unhealthy:
 	// status 500, want 200-399". It is "" if nothing is, or nothing checks that.
 	Unhealthy   string
@@ -114,6 +118,8 @@ func (s *Status) Condition() string {
 // ready yet.
 func (s *Status) WhyNotReady() string {
 	switch {
+	case s.Suspended != "":
+		return s.Suspended
 	case s.Refuses():
 		return s.NotReady
 	case s.Lost != "" && s.Ready != nil && !*s.Ready:
@@ -162,6 +168,9 @@ func (m *Manager) snapshotLocked(e *entry) Status {
 	st := e.status
 	if st.RunID == 0 {
 		return st
+	}
+	if st.Suspended != "" && st.Ready != nil {
+		st.Ready, st.NotReady = new(bool), st.Suspended
 	}
 	if !st.State.Live() {
 		st.Survivors = m.deps.tree.lastMembers(st.RunID)

@@ -52,6 +52,7 @@ func (m *Manager) sample() {
 		m.meter.sample(found, now)
 		m.lookAtSockets()
 		m.watchStalls(found, now)
+		m.watchSuspensions(found)
 		near = m.watchLimits()
 		m.deps.oom.advance()
 	}

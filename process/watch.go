@@ -17,16 +17,18 @@ const (
 	maxWatchPause   = 160 * time.Millisecond
 )
 
-// watchLimits bound WatchStart.
+// watchLimits bound WatchStart and AwaitExit.
 type watchLimits struct {
 	// whole is how long a run is watched. Programs that cannot work end sooner: node
 	// after 0.15 s, python after 0.3 s, npm after 0.5 s.
 	whole time.Duration
 	// quiet is the silence after output that ends a watch.
 	quiet time.Duration
+	// serve is how long a program that listens must be silent and idle to end AwaitExit.
+	serve time.Duration
 }
 
-var defaultWatch = watchLimits{whole: time.Second, quiet: 250 * time.Millisecond}
+var defaultWatch = watchLimits{whole: time.Second, quiet: 250 * time.Millisecond, serve: 10 * time.Second}
 
 // WatchStart watches a run of name until a second after its start. It returns earlier
 // once the run has ended, its tree listens on a TCP port, or it has printed something
@@ -59,6 +61,26 @@ func (m *Manager) WatchStart(ctx context.Context, name string, run int64) (Statu
 		_, err = m.AwaitRun(tick, name, run, func(Status) bool { return false })
 		if cancel(); err != nil && !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
 			return st, cmp.Or(ctx.Err(), err)
+		}
+	}
+}
+
+// AwaitExit waits for the end of a run of name, like AwaitRun. It also returns once the run will hardly end by itself:
+// its tree listens on a TCP port and has been silent and idle for 10 s of the wait. silent is then since when.
+func (m *Manager) AwaitExit(ctx context.Context, name string, run int64) (st Status, silent time.Time, err error) {
+	began := time.Now()
+	for {
+		tick, cancel := context.WithTimeout(ctx, samplePeriod)
+		st, err = m.AwaitRun(tick, name, run, func(Status) bool { return false })
+		if cancel(); ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return st, time.Time{}, err
+		}
+		silent = cmp.Or(m.silentSince(name, run), st.StartedAt)
+		if st.CPUPercent >= idleShare {
+			began = time.Now()
+		}
+		if len(st.Ports) > 0 && time.Since(silent) >= m.watch.serve && time.Since(began) >= m.watch.serve {
+			return st, silent, nil
 		}
 	}
 }

@@ -243,3 +243,29 @@ func TestTracebackDoesNotMakeReady(t *testing.T) {
 	}
 	awaitReady(t, m)
 }
+
+// TestAwaitExitEndsWhenProgramServes checks that a wait for an end is over once the program listens and is silent,
+// and not before, whether it only listens or only is silent.
+func TestAwaitExitEndsWhenProgramServes(t *testing.T) {
+	t.Parallel()
+	m, j := newTestManager(t, Options{})
+	m.watch = watchLimits{serve: 2 * time.Second}
+	serves := start(t, m, helper("serves", "listen", "tcp", "127.0.0.1:0"))
+	st, silent, err := m.AwaitExit(testContext(t), "serves", serves.RunID)
+	if port := j.port(testContext(t), serves.RunID); err != nil || !slices.Equal(st.Ports, []int{port}) || time.Since(silent) < 2*time.Second {
+		t.Errorf("got ports %v, silent since %s, %v; want port %d and two seconds of silence", st.Ports, silent, err, port)
+	}
+	for name, spec := range map[string]Spec{
+		"silent": shell("silent", "sleep 4"),
+		"chatty": shell("chatty", "i=0; while [ $i -lt 4 ]; do echo $i; sleep 1; i=$((i+1)); done"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := start(t, m, spec)
+			st, silent, err := m.AwaitExit(testContext(t), name, run.RunID)
+			if err != nil || !silent.IsZero() || st.State != Exited {
+				t.Errorf("got %s, silent since %s, %v; want its end", st.State, silent, err)
+			}
+		})
+	}
+}

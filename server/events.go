@@ -354,6 +354,8 @@ func processEvents(was, st *process.Status, from process.State) []event {
 		add(mcp.LoggingLevelNotice, now, "%s is ready again", name)
 	case isReady && !wasReady:
 		add(mcp.LoggingLevelInfo, now, "%s became ready", name)
+	case st.Suspended != "" && was.Suspended == "":
+		add(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.Suspended)
 	case st.Ready != nil && !isReady && (wasReady && st.Lost != "" || st.Stalled() && !(same && was.Stalled())):
 		add(mcp.LoggingLevelError, now, "%s is not ready: %s", name, st.NotReady)
 	}

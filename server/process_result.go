@@ -169,10 +169,11 @@ func (r *processResult) stateText() string {
 func (r *processResult) line() string {
 	var t answerText
 	t.part("%s: %s", r.Name, r.stateText())
+	ready := ""
 	if r.Ready != nil {
-		t.part(", %s", map[bool]string{true: "ready", false: "not ready"}[*r.Ready])
+		ready = map[bool]string{true: "ready", false: "not ready"}[*r.Ready]
 	}
-	t.optPart(": %s", r.NotReady)
+	t.optPart(", %s", prose.Join(": ", ready, r.NotReady))
 	t.optPart(", %s", r.Unhealthy)
 	t.optPart(", exit code %d", r.ExitCode)
 	t.optPart(", %s", r.Signal)

@@ -83,6 +83,10 @@ func (r *runResult) setStart(now *project.Run, wait string, timedOut bool, watch
 		r.setDeath("is not ready")
 	case wait == project.UntilReady && timedOut:
 		r.setNotReady(now)
+	case now.Asks != "":
+		r.Hint = prose.Join("; ", now.Asks, r.Hint)
+	case now.Serves != "":
+		r.setServes(now)
 	case wait == project.UntilExit:
 		r.Hint = "wait_for_process with until: exit continues the wait"
 	case wait == project.UntilReady && now.Ready == nil && !now.Stored:
@@ -92,6 +96,11 @@ func (r *runResult) setStart(now *project.Run, wait string, timedOut bool, watch
 	case now.Ready == nil && !now.Over():
 		r.Hint = prose.Join("; ", "readiness unchecked", r.Hint)
 	}
+}
+
+// setServes adds that the run will hardly exit by itself.
+func (r *runResult) setServes(now *project.Run) {
+	r.Hint = prose.Join("; ", "still running: "+now.Serves+"; it may never exit by itself: use what it serves, or stop_process ends it", r.Hint)
 }
 
 // setNotReady adds why the run is not ready, and how to wait longer unless that is futile.

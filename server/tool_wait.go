@@ -144,9 +144,13 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited, beg
 // setUnready adds why a wait for a state timed out, or why waiting for readiness makes no sense.
 func (r *runResult) setUnready(w *project.Waited, a *waitArgs) {
 	switch {
+	case w.Run.Asks != "":
+		r.Hint = prose.Join("; ", w.Run.Asks, r.Hint)
 	case a.forOutput() || w.Run.Over() || w.Run.Stalled():
 	case a.Until == project.UntilReady && w.Run.Refuses():
 		r.setNotReady(&w.Run)
+	case w.Run.Serves != "":
+		r.setServes(&w.Run)
 	case w.TimedOut:
 		r.Hint = prose.Join("; ", w.Run.NotReady, r.Hint)
 	}

@@ -169,7 +169,7 @@ func commandOf(run *project.Run) string {
 func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	state, c := stateOf(run, run.StateText()), colour("")
 	switch {
-	case run.Ready != nil && !*run.Ready || run.Unhealthy != "":
+	case run.Ready != nil && !*run.Ready || run.Unhealthy != "" || run.Suspended != "":
 		state, c = state+", "+prose.Cut(run.Condition(), maxCondition), yellow
 	case run.State.Live():
 		c = green

@@ -3,6 +3,7 @@ package project
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -58,9 +59,12 @@ func (p *Project) AwaitStart(ctx context.Context, s Started, timeout time.Durati
 		r.Ports = p.treePorts(name)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return r, watched == 0, watched, nil
+		timedOut, err = watched == 0, nil
 	}
-	return r, false, watched, err
+	if err == nil && (timedOut || watched > 0) {
+		p.setAsks(ctx, &r)
+	}
+	return r, timedOut, watched, err
 }
 
 // awaitRunOf waits for what s asked of its run. watch is set if a start that asks for no
@@ -87,10 +91,25 @@ func (p *Project) awaitRunOf(ctx, waiting context.Context, s Started, watch bool
 		if r, err = p.awaitReady(waiting, name, id); err == nil && r.Refuses() {
 			err = context.DeadlineExceeded
 		}
+	case s.Wait == UntilExit:
+		r, err = p.awaitExit(waiting, name, id)
 	default:
 		r, err = p.awaitRun(waiting, name, id, untilConditions[s.Wait])
 	}
 	return r, watched, err
+}
+
+// awaitExit waits until a run of name ends, or serves instead: then Run.Serves says so.
+func (p *Project) awaitExit(ctx context.Context, name string, run int64) (Run, error) {
+	st, silent, err := p.o.Manager.AwaitExit(ctx, name, run)
+	if errors.Is(err, process.ErrUnknown) {
+		return p.awaitRun(ctx, name, run, untilConditions[UntilExit])
+	}
+	r := p.hereOf(&st)
+	if !silent.IsZero() {
+		r.Serves = fmt.Sprintf("listens on %s, silent for %s", prose.Ints(st.Ports), time.Since(silent).Round(time.Second))
+	}
+	return r, err
 }
 
 // awaitReady waits until a run of name is ready, refuses readiness or ends for good: if its restart policy will try

@@ -174,7 +174,7 @@ func (p *Project) learnLine(line string, args []string) {
 // spec converts a definition to a process.Spec: it splits the command line, reads
 // files and parses durations. It leaves out the limits, which depend on the limits
 // of every process. exits is set if the call waits for the end; stdin is then
-// /dev/null unless the definition sets it. shell is set if a shell may execute the
+// /dev/null, unless the definition sets it or asks for a terminal. shell is set if a shell may execute the
 // command line.
 func (a Definition) spec(name, project string, exits, shell bool) (process.Spec, error) {
 	if err := errors.Join(a.requireUnmasked(), a.checkPorts()); err != nil {
@@ -182,7 +182,7 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	}
 	dir := a.dir(project)
 	spec := process.Spec{
-		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits,
+		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits || a.PTY != nil && *a.PTY,
 		PTY: isSet(a.PTY), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts),
 	}
 	if len(a.assigned) > 0 {

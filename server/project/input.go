@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"time"
 
+	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/process/prose"
 )
 
 // An InputRequest is what a call sends to a process: Text, or Steps.
@@ -32,6 +34,25 @@ type Inputted struct {
 	// Prompt means that the last line that the run has printed has no end.
 	Prompt bool
 	Hint   string
+}
+
+// maxPrompt bounds the prompt in Run.Asks, in bytes.
+const maxPrompt = 200
+
+// setAsks sets r.Asks if a process of the run is blocked in a read of its input after a line without an end, or of its
+// terminal.
+func (p *Project) setAsks(ctx context.Context, r *Run) {
+	if r.Over() || r.Stored || !p.o.Manager.AwaitsInput(r.Spec.Name, r.RunID) {
+		return
+	}
+	page, err := p.Read(ctx, logstore.Query{Runs: []int64{r.RunID}, Newest: true, Limit: 1})
+	switch {
+	case err != nil:
+	case len(page.Lines) > 0 && page.Lines[0].Partial:
+		r.Asks = fmt.Sprintf("waits for input: %q; send_input answers it", prose.Cut(page.Lines[0].Text, maxPrompt))
+	case r.Spec.PTY:
+		r.Asks = "waits for input; send_input answers it"
+	}
 }
 
 // Input sends input to a process and waits for what the process prints then. If a

@@ -34,6 +34,10 @@ type Run struct {
 	Owner *Owner
 	// Since is a sentence on what happened to the process after the run ended, or "".
 	Since string
+	// Serves is why a wait for the end of the run has ended before: "listens on 9323, silent for 10s", or "".
+	Serves string
+	// Asks says that the run waits for input, and for which; see Project.setAsks.
+	Asks string
 }
 
 // An Owner is the server that started a run.
@@ -172,9 +176,10 @@ type row struct {
 	Service bool `json:"service,omitempty"`
 	// Refused is NotReady of a run that refuses: see process.Status.Refuses.
 	Refused string `json:"refused,omitempty"`
-	// Lost, LostAt, Unhealthy and UnhealthyAt are those of process.Status.
+	// The rest is as in process.Status.
 	Lost        string    `json:"lost,omitempty"`
 	LostAt      time.Time `json:"lost_at,omitzero"`
+	Suspended   string    `json:"suspended,omitempty"`
 	Unhealthy   string    `json:"unhealthy,omitempty"`
 	UnhealthyAt time.Time `json:"unhealthy_at,omitzero"`
 }
@@ -206,7 +211,7 @@ func stored(run *logstore.Run) Run {
 		if r.PID, r.Ready = info.PID, info.Ready; info.Refused != "" {
 			r.SetRefused(info.Refused)
 		}
-		r.Lost, r.LostAt, r.Unhealthy, r.UnhealthyAt = info.Lost, info.LostAt, info.Unhealthy, info.UnhealthyAt
+		r.Lost, r.LostAt, r.Suspended, r.Unhealthy, r.UnhealthyAt = info.Lost, info.LostAt, info.Suspended, info.Unhealthy, info.UnhealthyAt
 		if inWindow(run) {
 			r.Owner = &info.Owner
 			r.Owner.session = run.Session

@@ -79,6 +79,9 @@ func (p *Project) Wait(ctx context.Context, w WaitRequest) (done Waited, err err
 	if w.After == "" && done.Since.IsZero() {
 		done.Since = done.Run.StartedAt
 	}
+	if err == nil && (done.TimedOut || w.Idle > 0 && done.Match == nil) {
+		p.setAsks(ctx, &done.Run)
+	}
 	if err == nil && (done.TimedOut || done.Older) {
 		var page *logstore.Page
 		page, err = p.Read(ctx, logstore.Query{Runs: []int64{w.Run}, Newest: true, Limit: 1})
@@ -115,12 +118,10 @@ func (p *Project) runToAwait(ctx, waiting context.Context, w WaitRequest) (Run, 
 
 // awaitState is Wait for the readiness or the end of a run.
 func (p *Project) awaitState(ctx, waiting context.Context, w WaitRequest, done *Waited) (err error) {
-	if w.Until == UntilReady {
-		if err = p.awaitChange(waiting, w); err == nil {
-			done.Run, err = p.awaitReady(waiting, w.Name, w.Run)
-		}
-	} else {
-		done.Run, err = p.awaitRun(waiting, w.Name, w.Run, untilConditions[w.Until])
+	if w.Until == UntilExit {
+		done.Run, err = p.awaitExit(waiting, w.Name, w.Run)
+	} else if err = p.awaitChange(waiting, w); err == nil {
+		done.Run, err = p.awaitReady(waiting, w.Name, w.Run)
 	}
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		done.TimedOut, err = true, nil
