@@ -262,7 +262,7 @@ func (r *groupRunResult) addStopLines(ctx context.Context, s *call) error {
 		if m.Result != string(groups.WasStopped) || run == nil || room.left < minShare {
 			continue
 		}
-		log, err := sinceStop(ctx, s.project, &s.shown, m.Name, run.RunID, room.share())
+		log, err := sinceStop(ctx, s.project, &s.shown, m.Name, run.RunID, 0, room.share())
 		unread, err := unreadHint(err)
 		if err != nil {
 			return err

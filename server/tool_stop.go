@@ -16,9 +16,10 @@ import (
 )
 
 type stopProcessArgs struct {
-	Process   string `json:"process" jsonschema:"a,b or *"`
-	TimeoutMS int    `json:"timeout_ms,omitempty" schema:"brief" min:"1" max:"600000"`
-	Force     bool   `json:"force,omitempty"`
+	Process    string `json:"process" jsonschema:"a,b or *"`
+	TimeoutMS  int    `json:"timeout_ms,omitempty" schema:"brief" min:"1" max:"600000"`
+	Force      bool   `json:"force,omitempty"`
+	outputArgs `schema:"brief"`
 }
 
 // stopResult is the answer of stop_process: one process, or a list of processes.
@@ -54,22 +55,22 @@ func newStoppedResult(one *project.Stopped) stoppedResult {
 // stopLines is how many lines a run that was stopped shows.
 const stopLines = 3
 
-// sinceStop returns the last lines that a run has printed since its stop began, except those that were shown.
-func sinceStop(ctx context.Context, p *project.Project, shown *project.Shown, name string, run int64, room int) (logResult, error) {
+// sinceStop returns the last lines (0: stopLines) that a run has printed since its stop began, except those that were shown.
+func sinceStop(ctx context.Context, p *project.Project, shown *project.Shown, name string, run int64, lines, room int) (logResult, error) {
 	before, last := p.StopLines(run)
 	seen, _ := shown.At(run)
 	if before = max(before, seen); last <= before {
 		return logResult{}, nil
 	}
-	e := excerpt{outputArgs: outputArgs{Lines: stopLines}, name: name, run: run, after: logstore.CursorAfter(map[int64]int64{run: before}), room: room}
+	e := excerpt{outputArgs: outputArgs{Lines: cmp.Or(lines, stopLines)}, name: name, run: run, after: logstore.CursorAfter(map[int64]int64{run: before}), room: room}
 	r, err := e.read(ctx, p)
 	r.NextCursor = "" // nothing follows
 	return r, err
 }
 
 // addLines adds the lines of each of the stopped processes, as far as the answer has room for them.
-func (r *stopResult) addLines(ctx context.Context, s *call, stopped []project.Stopped) error {
-	room := sharedRoom{left: outputArgs{}.limit() - answerSize(r) - leftOutBytes, members: len(stopped)}
+func (r *stopResult) addLines(ctx context.Context, s *call, stopped []project.Stopped, output outputArgs) error {
+	room := sharedRoom{left: output.limit() - answerSize(r) - leftOutBytes, members: len(stopped)}
 	for i := range stopped {
 		one := &r.stoppedResult
 		if len(stopped) > 1 {
@@ -78,23 +79,23 @@ func (r *stopResult) addLines(ctx context.Context, s *call, stopped []project.St
 		if room.left < minShare {
 			break
 		}
-		unread, err := unreadHint(one.addLines(ctx, s, &stopped[i], room.share()))
+		unread, err := unreadHint(one.addLines(ctx, s, &stopped[i], output.Lines, room.share()))
 		if err != nil {
 			return err
 		}
 		if r.Hint = prose.Join(" ", r.Hint, unread); len(one.Lines) > 0 {
 			r.Notice = outputNotice
-			room.left = outputArgs{}.limit() - answerSize(r) - leftOutBytes
+			room.left = output.limit() - answerSize(r) - leftOutBytes
 		}
 	}
 	return nil
 }
 
 // addLines adds the lines since the stop began, in about room bytes.
-func (r *stoppedResult) addLines(ctx context.Context, s *call, one *project.Stopped, room int) (err error) {
+func (r *stoppedResult) addLines(ctx context.Context, s *call, one *project.Stopped, lines, room int) (err error) {
 	if len(one.Lines) > 0 { // of another window
 		r.log = logResult{Lines: one.Lines, source: logSource{view: logView{action: one.Run.RunID}}}
-	} else if r.log, err = sinceStop(ctx, s.project, &s.shown, r.Name, one.Run.RunID, room); err != nil {
+	} else if r.log, err = sinceStop(ctx, s.project, &s.shown, r.Name, one.Run.RunID, lines, room); err != nil {
 		return err
 	}
 	r.Lines, r.Omitted, r.Order = r.log.Lines, r.log.Omitted, r.log.Order
@@ -128,8 +129,7 @@ func (r stopResult) about() []reported {
 
 // fit drops processes of a list until the answer has room: first those of which nothing
 // is left and without a hint.
-func (r *stopResult) fit() {
-	limit := outputArgs{}.limit()
+func (r *stopResult) fit(limit int) {
 	r.Hint = cut(r.Hint, limit/4)
 	slices.SortStableFunc(r.Processes, func(a, b stoppedResult) int { return cmp.Compare(a.rank(), b.rank()) })
 	if answerSize(r) > limit {
@@ -190,7 +190,7 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 	if len(stopped) == 1 {
 		one := &stopped[0]
 		r := stopResult{stoppedResult: newStoppedResult(one), NextCursor: cursor, WasRunning: one.WasRunning, Hint: prose.Join(" ", prose.Join("; ", one.Hint, none), unread)}
-		return r, r.addLines(ctx, s, stopped)
+		return r, r.addLines(ctx, s, stopped, a.outputArgs)
 	}
 	all := stopResult{stoppedResult: stoppedResult{processResult: processResult{Name: cut(a.Process, maxClientName), State: process.Stopped.String()}}}
 	hints := []string{none}
@@ -201,8 +201,8 @@ func stopProcess(ctx context.Context, s *call, a stopProcessArgs) (stopResult, e
 		all.reports = append(all.reports, all.Processes[i].reported())
 	}
 	all.Hint = prose.Join(" ", prose.Join("; ", hints...), unread)
-	err = all.addLines(ctx, s, stopped)
-	all.fit()
+	err = all.addLines(ctx, s, stopped, a.outputArgs)
+	all.fit(a.limit())
 	return all, err
 }
 

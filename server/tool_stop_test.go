@@ -38,6 +38,10 @@ func TestStopShowsLinesSinceSignal(t *testing.T) {
 	if _, text := s.do("stop_process", map[string]any{"process": "web"}); strings.Contains(text, "bye") || !strings.Contains(text, "web was not running") {
 		t.Errorf("second stop: got\n%s\nwant no line again", text)
 	}
+	s.startGraceful("all")
+	if _, text := s.do("stop_process", map[string]any{"process": "all", "lines": 10}); !strings.Contains(text, "| ") || !strings.Contains(text, "stopping\n") || strings.Contains(text, "omitted") {
+		t.Errorf("with lines: got\n%s\nwant all lines since the signal", text)
+	}
 }
 
 // TestStopWithoutLinesSinceSignal checks that a stop shows no line that the process printed before the signal.
