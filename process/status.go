@@ -144,9 +144,9 @@ const stalledText = "it failed, and its watcher waits for a change"
 // NotReady.
 func (s *Status) SetRefused(why string) { s.Ready, s.NotReady, s.refused = new(bool), why, true }
 
-// betweenRuns reports whether the next run is being spawned: the status already
+// BetweenRuns reports whether the next run is being spawned: the status already
 // has the definition of that run, but still the number of the run before.
-func (s *Status) betweenRuns() bool {
+func (s *Status) BetweenRuns() bool {
 	return s.State == Starting || s.State == Stopping && !s.EndedAt.IsZero()
 }
 
@@ -255,7 +255,7 @@ func (m *Manager) AwaitRun(ctx context.Context, name string, run int64, until fu
 func (m *Manager) statusOfRun(name string, run int64) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.entries[name]; e != nil && e.status.RunID == run && !e.status.betweenRuns() {
+	if e := m.entries[name]; e != nil && e.status.RunID == run && !e.status.BetweenRuns() {
 		return m.snapshotLocked(e), nil
 	}
 	if st := m.ends.find(run); st != nil {

@@ -234,7 +234,7 @@ func (p *Project) History(ctx context.Context, name string, limit int) ([]Run, e
 func history(rows []logstore.Run, here Run) []Run {
 	runs := make([]Run, len(rows))
 	for i := range rows {
-		if runs[i] = stored(&rows[i]); rows[i].ID == here.RunID && !betweenRuns(&here.Status) {
+		if runs[i] = stored(&rows[i]); rows[i].ID == here.RunID && !here.BetweenRuns() {
 			runs[i] = here
 			runs[i].State = stateOfRun(&here.Status)
 		}

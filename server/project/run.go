@@ -136,7 +136,7 @@ func (p *Project) hereOf(st *process.Status) Run {
 		return r
 	}
 	current, err := p.o.Manager.Status(st.Spec.Name)
-	if err == nil && current.RunID == st.RunID && !betweenRuns(&current) {
+	if err == nil && current.RunID == st.RunID && !current.BetweenRuns() {
 		return r
 	}
 	r.State, r.NextRetry, r.Survivors = stateOfRun(st), time.Time{}, nil
@@ -257,12 +257,6 @@ func latestOf(run *logstore.Run) Run {
 		r.State = process.Backoff
 	}
 	return r
-}
-
-// betweenRuns reports whether the next run is being spawned. The status st then has
-// the new definition but the number of the previous run.
-func betweenRuns(st *process.Status) bool {
-	return st.State == process.Starting || st.State == process.Stopping && !st.EndedAt.IsZero()
 }
 
 // stateOfRun returns the state of the run itself. A run that has ended on its own

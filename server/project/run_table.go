@@ -148,7 +148,7 @@ func (t *RunTable) handleChange(feed *process.Feed, change *process.Change) {
 
 // save writes the row of the current or last run of the entry st.
 func (t *RunTable) save(st *process.Status) {
-	if st.RunID == 0 || betweenRuns(st) {
+	if st.RunID == 0 || st.BetweenRuns() {
 		return
 	}
 	info := row{
