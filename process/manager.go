@@ -66,7 +66,8 @@ type entry struct {
 	limits      limitWatch
 	// footing is what the readiness of the current run rests on; nil unless it is ready by rules.
 	footing *footing
-	vitals  vitals // of the current run
+	// activity is that of the current run.
+	activity activity
 	// cancelRetry cancels the wait of a backoff; nil unless in Backoff.
 	cancelRetry context.CancelFunc
 }

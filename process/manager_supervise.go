@@ -29,7 +29,7 @@ func (m *Manager) launch(e *entry) error {
 	defer e.endSpawnLocked()
 	stop := e.pendingStop
 	e.pendingStop, e.recycleReason, e.limits = nil, "", limitWatch{}
-	e.footing, e.vitals = nil, vitals{}
+	e.footing, e.activity = nil, activity{}
 	st := &e.status
 	st.RunID, st.Run, st.PID = id, number, 0
 	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = began, time.Time{}, nil, "", ""

@@ -196,7 +196,7 @@ func (r *readiness) publish(e *entry) (hold bool) {
 		default:
 			lacks := &st.NotReady
 			if st.stalled {
-				lacks = &e.vitals.lacks
+				lacks = &e.activity.lacks
 			}
 			changed = changed || why != *lacks
 			*lacks = why

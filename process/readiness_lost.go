@@ -44,8 +44,8 @@ type loss struct {
 	// line by then. Otherwise a socket has gone.
 	crashed bool
 	last    int64
-	// looked is closed once the status tells what has become of it.
-	looked chan struct{}
+	// handled is closed once the status shows whether the run is still ready.
+	handled chan struct{}
 }
 
 // newFooting returns what the readiness of the run rests on, now that its rules hold.
@@ -94,8 +94,9 @@ func (f *footing) find(listeners, own []sockets.Socket) (keys []uint64, closed [
 	return keys, closed
 }
 
-// lookAtSockets takes the readiness back of the runs whose sockets have gone, before it returns.
-func (m *Manager) lookAtSockets() {
+// checkSockets checks that the sockets that ready runs rest on are still open. It returns once the status of each
+// run that has lost one shows whether the run is still ready, about lossPause later.
+func (m *Manager) checkSockets() {
 	var standing []*footing
 	m.mu.Lock()
 	for _, e := range m.entries {
@@ -115,21 +116,21 @@ func (m *Manager) lookAtSockets() {
 	for _, s := range listeners {
 		open[s.Key] = true
 	}
-	var looks sync.WaitGroup
+	var checks sync.WaitGroup
 	for _, f := range standing {
 		if slices.ContainsFunc(f.keys, func(key uint64) bool { return !open[key] }) {
-			looks.Go(func() { f.report(loss{}) })
+			checks.Go(func() { f.report(loss{}) })
 		}
 	}
-	looks.Wait()
+	checks.Wait()
 }
 
-// report passes l on to the goroutine of the run, and waits until the status tells what has become of it.
+// report passes l on to the goroutine of the run, and waits until it is handled.
 func (f *footing) report(l loss) {
-	l.looked = make(chan struct{})
+	l.handled = make(chan struct{})
 	select {
 	case f.lost <- l:
-		<-l.looked
+		<-l.handled
 	case <-f.gone:
 	}
 }
@@ -141,8 +142,8 @@ func (r *readiness) awaitLoss(ctx context.Context, e *entry, f *footing) bool {
 	for {
 		select {
 		case l := <-f.lost:
-			lost := r.lose(ctx, e, l)
-			close(l.looked)
+			lost := r.handleLoss(ctx, e, l)
+			close(l.handled)
 			if lost {
 				return true
 			}
@@ -152,8 +153,8 @@ func (r *readiness) awaitLoss(ctx context.Context, e *entry, f *footing) bool {
 	}
 }
 
-// lose looks whether l has ended the readiness of the run, stores it and prepares the next check.
-func (r *readiness) lose(ctx context.Context, e *entry, l loss) bool {
+// handleLoss reports whether l has ended the readiness of the run. If so, it stores that and prepares the next check.
+func (r *readiness) handleLoss(ctx context.Context, e *entry, l loss) bool {
 	if l.crashed {
 		r.after, r.awaitLog, r.matched = l.last, r.rules.Log != "", time.Time{}
 		r.left = make(map[proctab.ID]bool)
@@ -220,50 +221,50 @@ func (r *readiness) storeLoss(e *entry, text string) {
 	})
 }
 
-// vitals are the signs of life of the tree of a run, as the samples show them.
-type vitals struct {
-	at     time.Time           // of the last sample
-	procs  map[proctab.ID]sign // at the last sample
-	forked time.Time           // the sample that last found a new process
-	buried time.Time           // the sample that last found that a process had ended
-	busy   bool                // the tree used the processor before the last sample
+// activity is what the samples have shown of the tree of a run.
+type activity struct {
+	at     time.Time                   // of the last sample
+	procs  map[proctab.ID]procActivity // at the last sample
+	forked time.Time                   // the sample that last found a new process
+	exited time.Time                   // the sample that last found that a process had ended
+	busy   bool                        // the tree used the processor before the last sample
 	// lacks is what the run lacks beside a living program, while it is stalled.
 	lacks string
 }
 
-// A sign is what a process has used, and its dead children.
-type sign struct{ ticks, buried uint64 }
+// A procActivity is the processor time of a process, and its proctab.Proc.Buried.
+type procActivity struct{ ticks, buried uint64 }
 
 // add adds the sample of a tree.
-func (v *vitals) add(members []proctab.Proc, at time.Time) {
-	procs, used := make(map[proctab.ID]sign, len(members)), uint64(0)
+func (a *activity) add(members []proctab.Proc, at time.Time) {
+	procs, used := make(map[proctab.ID]procActivity, len(members)), uint64(0)
 	for _, p := range members {
-		now := sign{cpuTicks(p), p.Buried}
-		was, known := v.procs[p.ID]
+		now := procActivity{cpuTicks(p), p.Buried}
+		was, known := a.procs[p.ID]
 		if !known {
-			v.forked = at
+			a.forked = at
 		}
 		if now.buried != was.buried {
-			v.buried = at
+			a.exited = at
 		}
 		used += now.ticks - was.ticks
 		procs[p.ID] = now
-		delete(v.procs, p.ID)
+		delete(a.procs, p.ID)
 	}
-	if len(v.procs) > 0 {
-		v.buried = at
+	if len(a.procs) > 0 {
+		a.exited = at
 	}
-	v.busy = share(used, at.Sub(v.at)) >= idleShare
-	v.at, v.procs = at, procs
+	a.busy = share(used, at.Sub(a.at)) >= idleShare
+	a.at, a.procs = at, procs
 }
 
-// isBereft reports whether the tree is idle, and lost a process about when the last output came, at
-// printed, or later, and has not got another since.
-func (v *vitals) isBereft(printed time.Time) bool {
-	return !v.busy && !v.buried.IsZero() && !v.buried.Before(printed.Add(-samplePeriod)) && !v.forked.After(v.buried)
+// idleSinceExit reports whether the tree is idle and has started no process since one of it exited, which was not
+// before the last output, at printed, by more than a sample.
+func (a *activity) idleSinceExit(printed time.Time) bool {
+	return !a.busy && !a.exited.IsZero() && !a.exited.Before(printed.Add(-samplePeriod)) && !a.forked.After(a.exited)
 }
 
-// watchSuspensions looks which runs have a suspended process.
+// watchSuspensions finds the runs that have a suspended process.
 func (m *Manager) watchSuspensions(found *scan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -282,7 +283,7 @@ func (m *Manager) watchSuspensions(found *scan) {
 	}
 }
 
-// watchStalls looks which runs wait for their watcher. found is a scan of the time at.
+// watchStalls finds the runs that wait for their watcher. found is a scan of the time at.
 func (m *Manager) watchStalls(found *scan, at time.Time) {
 	type failed struct {
 		f *footing
@@ -295,16 +296,16 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 		if st.State != Running || !st.Spec.ChecksReady() || st.Spec.mcp() {
 			continue
 		}
-		e.vitals.add(found.members[st.RunID], at)
+		e.activity.add(found.members[st.RunID], at)
 		stalled, last := m.isStalledLocked(e, at)
 		switch {
 		case stalled && e.footing != nil:
 			ready = append(ready, failed{e.footing, loss{crashed: true, last: last}})
 		case st.Ready != nil && !*st.Ready && stalled != st.stalled:
 			if st.stalled = stalled; stalled {
-				st.NotReady, e.vitals.lacks = stalledText, st.NotReady
+				st.NotReady, e.activity.lacks = stalledText, st.NotReady
 			} else {
-				st.NotReady = e.vitals.lacks
+				st.NotReady = e.activity.lacks
 			}
 			m.publishLocked(e, st.State)
 		}
@@ -319,7 +320,7 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 // last line of its output.
 func (m *Manager) isStalledLocked(e *entry, at time.Time) (stalled bool, last int64) {
 	printed := e.run.printedAt()
-	if printed.IsZero() || printed.Before(e.status.ReadyAt) && e.footing != nil || at.Sub(printed) < stallSilence || !e.vitals.isBereft(printed) {
+	if printed.IsZero() || printed.Before(e.status.ReadyAt) && e.footing != nil || at.Sub(printed) < stallSilence || !e.activity.idleSinceExit(printed) {
 		return false, 0
 	}
 	return m.o.Journal.Failing(e.status.RunID)

@@ -150,9 +150,11 @@ func (s *Status) BetweenRuns() bool {
 	return s.State == Starting || s.State == Stopping && !s.EndedAt.IsZero()
 }
 
-// Status returns the status of the entry called name. Its error wraps ErrUnknown.
+// Status returns the status of the entry called name. It first checks the sockets of
+// all ready runs. If one has closed, Status waits for about 250 ms to see whether it
+// opens again. Its error wraps ErrUnknown.
 func (m *Manager) Status(name string) (Status, error) {
-	m.lookAtSockets()
+	m.checkSockets()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, err := m.lookupLocked(name)
@@ -185,9 +187,10 @@ func (m *Manager) snapshotLocked(e *entry) Status {
 }
 
 // List returns the status of every entry: active entries first, then the others
-// sorted by their end, latest first. Ties are sorted by name.
+// sorted by their end, latest first. Ties are sorted by name. It first checks the
+// sockets of ready runs, as Status does.
 func (m *Manager) List() []Status {
-	m.lookAtSockets()
+	m.checkSockets()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.listLocked()

@@ -50,7 +50,7 @@ func (m *Manager) sample() {
 			continue // the scan failed and scanSince returned an earlier scan
 		}
 		m.meter.sample(found, now)
-		m.lookAtSockets()
+		m.checkSockets()
 		m.watchStalls(found, now)
 		m.watchSuspensions(found)
 		near = m.watchLimits()
