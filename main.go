@@ -114,7 +114,7 @@ type session struct {
 	endSweep context.CancelFunc
 	endPause context.CancelFunc // ends the pause between two sweeps
 	hosted   *host.Hosted       // nil unless the daemon has started this session
-	adopts   error              // why orphans are not re-parented to us; nil if they are, and on macOS
+	adoptErr error              // why orphans are not re-parented to us; nil if they are, and on macOS
 }
 
 // serverThreads is how many threads a busy server needs beside the runtime's own. They are
@@ -126,7 +126,7 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 	s := &session{id: id}
 	if err := s.prepare(stderr); err != nil {
 		fmt.Fprintln(stderr, "pmcp:", err)
-		s.welcome(stdout, err)
+		s.answerCaller(stdout, err)
 		return exitUsage
 	}
 	defer s.release()
@@ -139,7 +139,7 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 		return s.shim(ctx, signals, stdin, stdout, stderr)
 	}
 	if err := s.open(ctx, stdin); err != nil {
-		s.welcome(stdout, err)
+		s.answerCaller(stdout, err)
 		if errors.Is(err, logstore.ErrNewerSchema) || errors.Is(err, logstore.ErrForeign) {
 			fmt.Fprintf(stderr, "pmcp: PM_DATABASE_PATH: %v; the file is unchanged; set another path\n", err)
 			return exitUsage
@@ -151,7 +151,7 @@ func serve(ctx context.Context, id string, stdin, stdout, stderr *os.File) int {
 		exe, _ := os.Executable()
 		fmt.Fprint(stderr, s.c.Greeting(version, cmp.Or(exe, "pmcp")))
 	}
-	s.welcome(stdout, nil)
+	s.answerCaller(stdout, nil)
 	impatient := s.untilEnd(ctx, signals, stdin, stdout)
 	return s.shutdown(impatient, stdout)
 }
@@ -192,12 +192,13 @@ func serveDaemon(ctx context.Context, id string, stderr *os.File) int {
 	return exitOK
 }
 
-// welcome tells the daemon's caller that the session begins or, if err is not nil, why not.
-func (s *session) welcome(stdout io.Writer, err error) {
+// answerCaller sends the daemon's caller that the session begins or, if err is not nil, why not. It does
+// nothing in a session that the daemon has not started.
+func (s *session) answerCaller(stdout io.Writer, err error) {
 	if s.hosted == nil {
 		return
 	}
-	if err := s.hosted.Welcome(stdout, s.id, err); err != nil && s.log != nil {
+	if err := s.hosted.AnswerCaller(stdout, s.id, err); err != nil && s.log != nil {
 		s.log.Warn("cannot tell the caller that the session begins", "error", err)
 	}
 }
@@ -228,7 +229,7 @@ func (s *session) prepare(stderr io.Writer) (err error) {
 			return err
 		}
 	}
-	s.adopts = guard.Subreaper()
+	s.adoptErr = guard.Subreaper()
 	return nil
 }
 
@@ -250,7 +251,7 @@ func (s *session) logTo(stderr io.Writer) {
 	s.c.Warn(s.log)
 }
 
-// open starts everything but the connection.
+// open starts everything except the connection to the client.
 func (s *session) open(ctx context.Context, stdin *os.File) error {
 	guardianPID := 0
 	if s.lifeline != nil {
@@ -271,8 +272,8 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 		return err
 	}
 	s.wire(record, commit, built, s.keep(stdin))
-	if s.adopts != nil {
-		s.log.Warn("daemons are found by their marks instead", "error", s.adopts)
+	if s.adoptErr != nil {
+		s.log.Warn("daemons are found by their marks instead", "error", s.adoptErr)
 	}
 	s.log.Info("serving", "version", version, "built", built, "pid", record.Server.PID, "guardian", record.Guardian.PID,
 		"project", s.c.ProjectDir, "database", s.c.DatabasePath)
@@ -410,7 +411,7 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 	s.manager = process.NewManager(process.Options{
 		Project: s.c.ProjectDir, Session: s.id, Journal: store, Recorder: recorder, Log: s.log,
 		MaxProcesses: s.c.MaxProcesses, StopTimeout: time.Duration(s.c.StopTimeout), NoAutoRestart: !s.c.AutoRestartEnabled,
-		Subreaper: runtime.GOOS == "linux" && s.adopts == nil, AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, TakeHTTP: s.upstream.TakeHTTP, Allowed: s.c.AllowedCommands,
+		Subreaper: runtime.GOOS == "linux" && s.adoptErr == nil, AwaitLine: s.awaitLine, TakeStdio: s.upstream.Take, TakeHTTP: s.upstream.TakeHTTP, Allowed: s.c.AllowedCommands,
 		MaxCPUPercent: s.c.MaxCPUPercent, MaxMemoryMB: s.c.MaxMemoryMB, LimitAction: s.c.LimitAction,
 		OnSample: s.store.SaveSample,
 	})
@@ -459,7 +460,7 @@ func (s *session) shim(ctx context.Context, signals *guard.Signals, stdin, stdou
 	return exitOK
 }
 
-// umask is that with which the session began.
+// umask returns the umask with which the session began.
 var umask = sync.OnceValue(host.Umask)
 
 // startsDaemons reports whether this session may start a daemon, and can.

@@ -47,10 +47,10 @@ func liveAsSession(h *Hosted) {
 		return
 	}
 	if why := os.Getenv("FAIL"); why != "" {
-		_ = h.Welcome(os.Stdout, "", errors.New(why))
+		_ = h.AnswerCaller(os.Stdout, "", errors.New(why))
 		return
 	}
-	_ = h.Welcome(os.Stdout, fmt.Sprint(os.Getpid()), nil)
+	_ = h.AnswerCaller(os.Stdout, fmt.Sprint(os.Getpid()), nil)
 	if !h.Keeper {
 		dir, _ := os.Getwd()
 		fmt.Println(dir, os.Getenv("MARK"), os.Getenv("HOST"), os.Getenv(tokenVariable), os.Getenv(hostedVariable), Umask())

@@ -42,9 +42,9 @@ func Inherit() (*Hosted, error) {
 	return &Hosted{Keeper: kind == kindKeeper}, nil
 }
 
-// Welcome writes to the caller, through the session's stdout, that the session with that id is
+// AnswerCaller writes to the caller, through the session's stdout, that the session with that id is
 // ready or, if err is not nil, why it cannot start.
-func (h *Hosted) Welcome(stdout io.Writer, session string, err error) error {
+func (h *Hosted) AnswerCaller(stdout io.Writer, session string, err error) error {
 	a := answer{Session: session}
 	if err != nil {
 		a = answer{Error: err.Error()}
