@@ -415,7 +415,7 @@ func (s *call) reportOwner(ctx context.Context, err error) (stop func()) {
 // What this session does not offer, or does not allow, is refused.
 func (s *Server) answerServer(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if method == project.StoredMethod {
-		return s.own.Stored(ctx), nil
+		return s.own.AwaitStored(ctx), nil
 	}
 	s.performed.Add(1)
 	defer s.performed.Add(-1)

@@ -280,7 +280,7 @@ func (v *logView) print(ctx context.Context) error {
 			return err
 		}
 		if len(page.Lines) == 0 {
-			v.r.haveStored(ctx)
+			v.r.askToStore(ctx)
 		}
 		if err := errors.Join(v.page(ctx, page), v.s.out.flush()); err != nil {
 			return err

@@ -39,7 +39,7 @@ type reader struct {
 	project  *project.Project
 	view     *project.Store
 	stderr   *os.File
-	reported []string // the reasons that haveStored has printed
+	reported []string // the reasons that askToStore has printed
 	dir      string   // the project; "" = all
 	records  string   // the directory of the servers' records
 }
@@ -73,13 +73,14 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 		r.dir, r.log = "", store
 	}
 	view.ReachWindows(c.RegistryDir, 0)
-	r.haveStored(ctx) // for all that the command reads
+	r.askToStore(ctx) // for all that the command reads
 	return r, nil
 }
 
-// haveStored has the servers whose processes the command is about store what they hold, and
-// says once of each that cannot why: the command does not show it.
-func (r *reader) haveStored(ctx context.Context) {
+// askToStore asks the servers whose processes the command is about to store what they hold
+// in memory. It prints why one cannot, unless its last call has printed that reason: the
+// command does not show that part.
+func (r *reader) askToStore(ctx context.Context) {
 	_, _ = r.view.Runs(r.view.Fresh(ctx), logstore.RunFilter{Project: r.dir, Current: true})
 	now := r.view.NotStored()
 	for _, why := range now {

@@ -114,15 +114,15 @@ func (a OwnerAnswer) named(run *Run) OwnerAnswer {
 	return a
 }
 
-// Stored waits until what a call has done here can be read by other windows. An error, or
-// storedWithin without an answer, means that they read it later, as the answer says.
-func (p *Project) Stored(ctx context.Context) (a StoredAnswer) {
+// AwaitStored waits until other windows can read what calls have done here, for at most
+// storedWithin. If they cannot yet, the answer has the reason.
+func (p *Project) AwaitStored(ctx context.Context) (a StoredAnswer) {
 	if p.o.Store.table == nil { // a test without one
 		return a
 	}
 	ctx, cancel := context.WithTimeout(ctx, storedWithin)
 	defer cancel()
-	if err := p.o.Store.table.Stored(ctx); err != nil {
+	if err := p.o.Store.table.AwaitStored(ctx); err != nil {
 		p.o.Log.Debug("what was done is stored later", "error", err)
 		a.Later = err.Error()
 	}
@@ -164,12 +164,12 @@ func (s *Store) Fresh(ctx context.Context) context.Context {
 	if s.dir == "" {
 		return ctx
 	}
-	return logstore.Fresh(ctx, s.haveStored)
+	return logstore.Fresh(ctx, s.askToStore)
 }
 
-// haveStored asks a window, by its session, to store what it has done. acted means that it has just
+// askToStore asks a window, by its session, to store what it has done. acted means that it has just
 // answered a call, so that it lives.
-func (s *Store) haveStored(ctx context.Context, window string, acted bool) {
+func (s *Store) askToStore(ctx context.Context, window string, acted bool) {
 	within := s.within
 	if acted {
 		within = storedWithin
@@ -408,7 +408,7 @@ func (p *Project) restartAtOwner(ctx context.Context, last *Run, def Definition,
 	name := last.Spec.Name
 	arguments := map[string]any{"process": name, "wait": UntilStarted, "lines": 1}
 	if p.changedSince(name, last.StartedAt) {
-		if a := p.Stored(ctx); a.Later != "" { // what the arguments leave out is read there from the database
+		if a := p.AwaitStored(ctx); a.Later != "" { // what the arguments leave out is read there from the database
 			return fmt.Errorf("%s was not restarted: its changed definition cannot be stored yet: %s", name, a.Later)
 		}
 		for argument, value := range def.Arguments() {

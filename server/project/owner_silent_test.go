@@ -27,7 +27,7 @@ func TestSilentWindowIsNotAskedForAWhile(t *testing.T) {
 		time.Sleep(time.Second)
 		first := time.Now()
 		asked := func() time.Time {
-			s.haveStored(t.Context(), window, false)
+			s.askToStore(t.Context(), window, false)
 			return s.silent[window]
 		}
 		if at := asked(); !at.Equal(first) {

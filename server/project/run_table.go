@@ -24,7 +24,7 @@ type RunTable struct {
 
 	mu      sync.Mutex // guards the fields below
 	owner   Owner
-	waiters []chan struct{} // of Stored
+	waiters []chan struct{} // of AwaitStored
 	wake    context.CancelFunc
 }
 
@@ -67,9 +67,9 @@ func (t *RunTable) currentOwner() Owner {
 // must be closed first.
 func (t *RunTable) Close() { t.done.Wait() }
 
-// Stored waits until everything that the manager has published so far can be read from the
+// AwaitStored waits until everything that the manager has published so far can be read from the
 // database.
-func (t *RunTable) Stored(ctx context.Context) error {
+func (t *RunTable) AwaitStored(ctx context.Context) error {
 	saved := make(chan struct{})
 	t.mu.Lock()
 	t.waiters = append(t.waiters, saved)
