@@ -86,16 +86,16 @@ type Conn struct {
 	slots    chan struct{} // the semaphore: one element for each request that has a goroutine
 	taken    int           // the number of slots that the shutdown has taken
 	requests sync.Map      // each *request that is neither answered nor cancelled, by the key of its id
-	pings    sync.Map      // the channel of each unanswered request to the client, by the key of its id
+	asked    sync.Map      // the channel of each unanswered request to the client, by the key of its id
 	lastID   atomic.Int64  // the last id given to a request, of the client or to it
 	start    time.Time
 	lastLine atomic.Int64 // when the last line was read, in nanoseconds since start, because the wall clock may be set
 
-	out      chan outgoing
-	stalled  atomic.Bool   // an answer of the read loop was dropped, and nothing was written since
-	closed   chan struct{} // closed when nothing is written any more
-	once     sync.Once     // has closed closed
-	writeErr error         // why a write failed; set before closed is closed
+	out       chan outgoing
+	stalled   atomic.Bool   // an answer of the read loop was dropped, and nothing was written since
+	closed    chan struct{} // closed when nothing is written any more
+	closeOnce sync.Once     // guards the close of closed
+	writeErr  error         // why a write failed; set before closed is closed
 
 	calls, stopping context.Context // the parents of the contexts of requests; stopping ends first
 	cancelCalls     context.CancelCauseFunc

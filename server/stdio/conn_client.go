@@ -42,8 +42,8 @@ func (c *Conn) ask(ctx context.Context, method string, params json.RawMessage) (
 	id = fmt.Appendf(nil, `"pmcp-%d"`, c.lastID.Add(1))
 	key, _ := jsonrpc.IDKey(id)
 	answered := make(chan jsonrpc.Message, 1)
-	c.pings.Store(key, answered)
-	defer c.pings.Delete(key)
+	c.asked.Store(key, answered)
+	defer c.asked.Delete(key)
 	var members any
 	if params != nil {
 		members = params
@@ -67,7 +67,7 @@ func (c *Conn) ask(ctx context.Context, method string, params json.RawMessage) (
 
 // resolve ends the request to the client that m answers. It ignores a response that came too late.
 func (c *Conn) resolve(m jsonrpc.Message) {
-	if answered, found := c.pings.LoadAndDelete(m.Key); found {
+	if answered, found := c.asked.LoadAndDelete(m.Key); found {
 		answered.(chan jsonrpc.Message) <- m // has room: each response is taken from the map once
 	}
 }

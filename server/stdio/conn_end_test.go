@@ -160,7 +160,7 @@ func TestPingReturnsWhenClientResponds(t *testing.T) {
 	if err := stdiotest.AwaitValue(t, pinged, "the end of Ping"); err == nil {
 		t.Error("a ping without an answer returned no error")
 	}
-	c.conn.pings.Range(func(key, _ any) bool {
+	c.conn.asked.Range(func(key, _ any) bool {
 		t.Errorf("got the pending ping %v, want none", key)
 		return true
 	})

@@ -83,10 +83,10 @@ func (c *Conn) failWrites(err error) {
 	c.cancelCalls(ErrSessionEnding)
 }
 
-// close makes senders give up, and drops the queued messages. err is why a write
-// failed, or nil. A second call does nothing.
+// close unblocks senders with an error, and drops the queued messages. err is why a
+// write failed, or nil. A second call does nothing.
 func (c *Conn) close(err error) {
-	c.once.Do(func() {
+	c.closeOnce.Do(func() {
 		c.writeErr = err
 		close(c.closed)
 	})

@@ -28,7 +28,7 @@ const defaultLogLevel = mcp.LoggingLevelWarning
 type session struct {
 	id       string
 	onClient func(name, version string) // see Options
-	named    sync.Once                  // has called onClient
+	named    sync.Once                  // guards the call of onClient
 	era      atomic.Int32
 	level    atomic.Pointer[mcp.LoggingLevel]
 	info     atomic.Pointer[mcp.Implementation]
