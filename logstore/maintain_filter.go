@@ -135,7 +135,7 @@ func (c *filterCache) get(id int64) []byte {
 func (c *filterCache) load(ctx context.Context, q db.Querier, p *pack.Packer, ids []int64, found map[int64][]byte) error {
 	_, err := queryAll(ctx, q, "read filters", func(row *sql.Rows, f *builtFilter) error {
 		var packed sql.RawBytes
-		if err := row.Scan((*stored)(&f.id), &packed, (*stored)(&f.sum)); err != nil {
+		if err := row.Scan((*lenientNumber)(&f.id), &packed, (*lenientNumber)(&f.sum)); err != nil {
 			return err
 		}
 		if bits, err := p.UnpackFilter(f.id, packed, f.sum, match.FilterBytes); err == nil {

@@ -179,24 +179,18 @@ func loadChunk(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*bl
 	return queryChunk(ctx, q, p, `c.id = ?`, id)
 }
 
-// queryChunk reads the first chunk that meets a condition, as loadChunk does. A chunk whose data SQLite cannot read is
-// damaged as well.
+// queryChunk reads the first chunk that meets a condition, as loadChunk does.
 func queryChunk(ctx context.Context, q db.Querier, p *pack.Packer, where string, args ...any) (*block, error) {
-	b, err := queryBlock(ctx, q, p, selectBlock+where, args...)
-	if db.IsCorrupt(err) {
-		return queryBlock(ctx, q, p, selectCard+where, args...)
+	x, err := queryPackedChunk(ctx, q, where, args...)
+	if x == nil || err != nil {
+		return nil, err
 	}
-	return b, err
+	return x.unpack(p)
 }
 
 // loadTail reads a tail row, as loadChunk reads a chunk.
 func loadTail(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*block, error) {
-	return queryBlock(ctx, q, p, selectTail+`id = ?`, id)
-}
-
-// queryBlock returns the first block that a query yields, or nil.
-func queryBlock(ctx context.Context, q db.Querier, p *pack.Packer, query string, args ...any) (*block, error) {
-	x, err := queryPacked(ctx, q, query, args...)
+	x, err := queryPacked(ctx, q, selectTail+`id = ?`, id)
 	if x == nil || err != nil {
 		return nil, err
 	}
@@ -210,15 +204,17 @@ type blockRow struct {
 	unpacked *block // nil: not yet
 }
 
-// loadPacked reads a stored chunk like loadChunk, and leaves it packed.
-func loadPacked(ctx context.Context, q db.Querier, id int64) (*blockRow, error) {
-	x, err := queryPacked(ctx, q, selectBlock+`c.id = ?`, id)
+// queryPackedChunk returns the row of the first chunk that meets a condition, or nil. If SQLite cannot read the data of
+// the chunk, the row has only the header, and unpack reports the damage.
+func queryPackedChunk(ctx context.Context, q db.Querier, where string, args ...any) (*blockRow, error) {
+	x, err := queryPacked(ctx, q, selectBlock+where, args...)
 	if db.IsCorrupt(err) {
-		return queryPacked(ctx, q, selectCard+`c.id = ?`, id)
+		return queryPacked(ctx, q, selectCard+where, args...)
 	}
 	return x, err
 }
 
+// queryPacked returns the first row that a query yields, or nil.
 func queryPacked(ctx context.Context, q db.Querier, query string, args ...any) (*blockRow, error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -240,8 +236,8 @@ func queryPacked(ctx context.Context, q db.Querier, query string, args ...any) (
 func (x *blockRow) scan(row *sql.Rows) error {
 	c, s := &x.card, &x.stored
 	var meta, body sql.RawBytes
-	err := row.Scan((*stored)(&c.ID), (*stored)(&c.First), (*stored)(&c.Base), (*stored)(&c.Lines), (*stored)(&c.Bytes),
-		(*stored)(&s.Codec), (*stored)(&s.Sum), &meta, &body)
+	err := row.Scan((*lenientNumber)(&c.ID), (*lenientNumber)(&c.First), (*lenientNumber)(&c.Base), (*lenientNumber)(&c.Lines), (*lenientNumber)(&c.Bytes),
+		(*lenientNumber)(&s.Codec), (*lenientNumber)(&s.Sum), &meta, &body)
 	s.Meta, s.Body = meta, body
 	return err
 }
@@ -260,19 +256,6 @@ func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
 		return nil, &damagedBlock{c}
 	}
 	return b, nil
-}
-
-// A stored is an integer of a row that may be damaged: what is no integer is -1.
-type stored int64
-
-// Scan implements sql.Scanner.
-func (n *stored) Scan(v any) error {
-	i, ok := v.(int64)
-	if !ok {
-		i = -1
-	}
-	*n = stored(i)
-	return nil
 }
 
 // A damagedBlock is the error that a chunk or tail row does not have the contents that were stored. The card may be
@@ -358,6 +341,20 @@ func (n *number) Scan(v any) error {
 		return fmt.Errorf("%w: %T where a number should be", db.ErrCorrupt, v)
 	}
 	*n = number(i)
+	return nil
+}
+
+// A lenientNumber is a number of a row that may be damaged. Instead of an error, Scan stores -1 for a value that is not
+// an integer.
+type lenientNumber int64
+
+// Scan implements sql.Scanner.
+func (n *lenientNumber) Scan(v any) error {
+	i, ok := v.(int64)
+	if !ok {
+		i = -1
+	}
+	*n = lenientNumber(i)
 	return nil
 }
 

@@ -21,7 +21,7 @@ func (r *runReader) fetch(p blockRef) (*blockRow, error) {
 			return nil, err
 		}
 	}
-	return loadPacked(m.ctx, m.snap.q, p.id)
+	return queryPackedChunk(m.ctx, m.snap.q, `c.id = ?`, p.id)
 }
 
 // filter returns the filter of a chunk of the run, or nil if it has none. If it is not in memory, it is read together
