@@ -193,9 +193,9 @@ func (b *buffers) put(c *chunk) {
 	}
 }
 
-// card returns the card of the block, to be stored under the given id.
-func (b *block) card(id int64) pack.Card {
-	return pack.Card{ID: id, First: b.first, Base: b.base, Lines: b.lines(), Bytes: int64(len(b.text))}
+// header returns the header of the block, to be stored under the given id.
+func (b *block) header(id int64) pack.Header {
+	return pack.Header{ID: id, First: b.first, Base: b.base, Lines: b.lines(), Bytes: int64(len(b.text))}
 }
 
 // summarize returns the metadata of the block.

@@ -220,7 +220,7 @@ func TestChunkOverBoundIsGap(t *testing.T) {
 	id := chunkIDs(t, s, run)[0]
 	b, err := loadChunk(t.Context(), s.file.ReadDB, &s.packer, id)
 	checkError(t, err)
-	c := b.card(id)
+	c := b.header(id)
 	c.Bytes = 1 << 40
 	stored := pack.Stored{Codec: pack.Packed, Meta: []byte("x"), Body: []byte("y")}
 	_, err = s.file.WriteDB.Exec(`UPDATE chunk SET bytes = ?, sum = ? WHERE id = ?; UPDATE chunk_data SET meta = ?, body = ? WHERE id = ?`,

@@ -226,5 +226,5 @@ func (f *lineFilter) chunkCondition() (string, []any) {
 	if where.Len() == 0 {
 		return "", nil
 	}
-	return " AND (true" + where.String() + " OR sum IS NOT NULL AND sum >> 32 IS NOT (" + cardSum + "))", args
+	return " AND (true" + where.String() + " OR sum IS NOT NULL AND sum >> 32 IS NOT (" + metaSumSQL + "))", args
 }

@@ -108,7 +108,7 @@ func (s *blockSource) passOver(err error) (damaged bool, _ error) {
 		return false, err
 	}
 	g, err := d.gap(s.ctx, s.q, s.run.id)
-	s.damaged, s.passed = append(s.damaged, g), append(s.passed, d.card.ID)
+	s.damaged, s.passed = append(s.damaged, g), append(s.passed, d.header.ID)
 	return err == nil, err
 }
 
@@ -167,8 +167,8 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 const (
 	// selectBlock selects what blockRow.scan scans, of chunks. A chunk whose data is gone is damaged.
 	selectBlock = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, c.codec, c.sum, d.meta, d.body FROM chunk c LEFT JOIN chunk_data d USING (id) WHERE `
-	// selectCard selects the same without the data.
-	selectCard = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, -1, -1, NULL, NULL FROM chunk c WHERE `
+	// selectHeader selects the same without the data.
+	selectHeader = `SELECT c.id, c.first_line, c.min_at, c.lines, c.bytes, -1, -1, NULL, NULL FROM chunk c WHERE `
 	// selectTail selects the same of tail rows.
 	selectTail = `SELECT id, first_line, min_at, lines, length(body), 0, sum, meta, body FROM tail WHERE `
 )
@@ -199,7 +199,7 @@ func loadTail(ctx context.Context, q db.Querier, p *pack.Packer, id int64) (*blo
 
 // A blockRow is a block as its row holds it.
 type blockRow struct {
-	card     pack.Card
+	header   pack.Header
 	stored   pack.Stored
 	unpacked *block // nil: not yet
 }
@@ -209,7 +209,7 @@ type blockRow struct {
 func queryPackedChunk(ctx context.Context, q db.Querier, where string, args ...any) (*blockRow, error) {
 	x, err := queryPacked(ctx, q, selectBlock+where, args...)
 	if db.IsCorrupt(err) {
-		return queryPacked(ctx, q, selectCard+where, args...)
+		return queryPacked(ctx, q, selectHeader+where, args...)
 	}
 	return x, err
 }
@@ -234,7 +234,7 @@ func queryPacked(ctx context.Context, q db.Querier, query string, args ...any) (
 // scan reads a row. It keeps the driver's blobs without copying them: the driver allocates new ones for each row, and
 // database/sql/driver forbids the driver to change them later.
 func (x *blockRow) scan(row *sql.Rows) error {
-	c, s := &x.card, &x.stored
+	c, s := &x.header, &x.stored
 	var meta, body sql.RawBytes
 	err := row.Scan((*lenientNumber)(&c.ID), (*lenientNumber)(&c.First), (*lenientNumber)(&c.Base), (*lenientNumber)(&c.Lines), (*lenientNumber)(&c.Bytes),
 		(*lenientNumber)(&s.Codec), (*lenientNumber)(&s.Sum), &meta, &body)
@@ -247,10 +247,10 @@ func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
 	if x.unpacked != nil {
 		return x.unpacked, nil
 	}
-	c, s := x.card, x.stored
+	c, s := x.header, x.stored
 	b := &block{first: c.First, base: c.Base}
 	if s.Sum >= 0 {
-		s.Sum &= math.MaxUint32 // the rest is cardSum
+		s.Sum &= math.MaxUint32 // the rest is chunkMeta.metaSum
 	}
 	if b.meta, b.text, err = p.Unpack(c, &s); err != nil || !b.valid() || b.lines() != c.Lines {
 		return nil, &damagedBlock{c}
@@ -258,20 +258,20 @@ func (x *blockRow) unpack(p *pack.Packer) (_ *block, err error) {
 	return b, nil
 }
 
-// A damagedBlock is the error that a chunk or tail row does not have the contents that were stored. The card may be
+// A damagedBlock is the error that a chunk or tail row does not have the contents that were stored. The header may be
 // what is damaged.
-type damagedBlock struct{ card pack.Card }
+type damagedBlock struct{ header pack.Header }
 
 func (d *damagedBlock) Error() string {
-	return fmt.Sprintf("the lines from line %d of a run are damaged", d.card.First)
+	return fmt.Sprintf("the lines from line %d of a run are damaged", d.header.First)
 }
 
 const reasonDamaged = "damaged in the log database"
 
-// gap returns the gap that a damaged chunk leaves. If the card contradicts the chunks before and after it, the gap
+// gap returns the gap that a damaged chunk leaves. If the header contradicts the chunks before and after it, the gap
 // is all that is between those.
 func (d *damagedBlock) gap(ctx context.Context, q db.Querier, run int64) (Gap, error) {
-	c := d.card
+	c := d.header
 	lo, hi := db.RowRange(run)
 	var before, after number
 	err := q.QueryRowContext(ctx, `SELECT coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?3 - 1 ORDER BY id DESC LIMIT 1), 0),
@@ -299,7 +299,7 @@ func tailBlocks(ctx context.Context, q db.Querier, run, after, limit int64) (all
 		}
 		tail, err := x.unpack(nil)
 		if err != nil {
-			c := x.card
+			c := x.header
 			damaged = append(damaged, Gap{Run: run, At: time.Unix(0, c.Base), After: max(c.First-1, 0), Lines: c.Lines, Bytes: c.Bytes, Reason: reasonDamaged})
 			return nil
 		}

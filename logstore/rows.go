@@ -64,11 +64,11 @@ type packedBlock struct {
 	filter builtFilter
 }
 
-// cardSum computes the sum of the numbers that filters depend on. It changes with each bit of them.
-const cardSum = `(min_at % 2147483647 + max_at % 2147483647 + streams + l0 + l1 + l2 + l3 + l4 + l5 + l6) % 2147483647`
+// metaSumSQL computes in SQL what chunkMeta.metaSum returns.
+const metaSumSQL = `(min_at % 2147483647 + max_at % 2147483647 + streams + l0 + l1 + l2 + l3 + l4 + l5 + l6) % 2147483647`
 
-// cardSum is cardSum in SQL.
-func (c *chunkMeta) cardSum() int64 {
+// metaSum returns the sum of the numbers by which a query skips the chunk. It changes with each bit of them.
+func (c *chunkMeta) metaSum() int64 {
 	n := c.minAt%math.MaxInt32 + c.maxAt%math.MaxInt32 + int64(c.streams)
 	for _, lines := range c.byLevel {
 		n += lines
@@ -78,7 +78,7 @@ func (c *chunkMeta) cardSum() int64 {
 
 // packBlock returns the stored form of a chunk.
 func packBlock(p *pack.Packer, id int64, b *block) packedBlock {
-	return packedBlock{id: id, meta: b.summarize(), stored: p.Pack(b.card(id), b.meta, b.text)}
+	return packedBlock{id: id, meta: b.summarize(), stored: p.Pack(b.header(id), b.meta, b.text)}
 }
 
 // buildFilter builds the filter of a chunk. A search reads a short text as fast as its filter.
@@ -108,7 +108,7 @@ func saveBlock(ctx context.Context, q db.Querier, p *packedBlock) error {
 	err := execute(ctx, q, "store a chunk", `INSERT OR REPLACE INTO chunk
 		(id, first_line, lines, bytes, min_at, max_at, streams, l0, l1, l2, l3, l4, l5, l6, codec, sum, stored)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, p.id, d.first, d.lines, d.bytes, d.minAt, d.maxAt, d.streams,
-		d.byLevel[0], d.byLevel[1], d.byLevel[2], d.byLevel[3], d.byLevel[4], d.byLevel[5], d.byLevel[6], s.Codec, s.Sum|d.cardSum()<<32, s.Size())
+		d.byLevel[0], d.byLevel[1], d.byLevel[2], d.byLevel[3], d.byLevel[4], d.byLevel[5], d.byLevel[6], s.Codec, s.Sum|d.metaSum()<<32, s.Size())
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func saveTail(ctx context.Context, q db.Querier, run int64, t *tailWork) error {
 func saveTailBlock(ctx context.Context, q db.Querier, id int64, b *block) error {
 	s := pack.Stored{Codec: pack.Raw, Meta: b.meta, Body: b.text}
 	return execute(ctx, q, "store a tail row", `INSERT OR REPLACE INTO tail (id, first_line, lines, min_at, max_at, meta, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
-		id, b.first, b.lines(), b.base, b.summarize().maxAt, b.meta, b.text, s.Checksum(b.card(id)))
+		id, b.first, b.lines(), b.base, b.summarize().maxAt, b.meta, b.text, s.Checksum(b.header(id)))
 }
 
 func saveGap(ctx context.Context, q db.Querier, g Gap) error {

@@ -1,6 +1,6 @@
 // Package pack compresses lines.
 //
-// A [Card] describes the lines. A [Stored] has their text and metadata, compressed or not, and a checksum over all of it
-// and the card. [Packer.Unpack] returns either exactly what [Packer.Pack] was given or an error, whatever the bytes
+// A [Header] describes the lines. A [Stored] has their text and metadata, compressed or not, and a checksum over all of it
+// and the header. [Packer.Unpack] returns either exactly what [Packer.Pack] was given or an error, whatever the bytes
 // are, and allocates no more than [MaxBytes] for it.
 package pack

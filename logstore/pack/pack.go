@@ -31,8 +31,8 @@ const (
 // ErrDamaged is wrapped by the errors of Unpack.
 var ErrDamaged = errors.New("damaged")
 
-// A Card describes the lines of a stored chunk or tail row.
-type Card struct {
+// A Header describes the lines of a stored chunk or tail row.
+type Header struct {
 	ID    int64 // of the row
 	First int64 // number of the first line
 	Base  int64 // time of the first line in Unix nanoseconds
@@ -43,7 +43,7 @@ type Card struct {
 // A Stored is the stored form of some lines.
 type Stored struct {
 	Codec int64
-	Sum   int64 // checksum of the card and of all that follows; negative in rows from before there were checksums
+	Sum   int64 // checksum of the header and of all that follows; negative in rows from before there were checksums
 	Meta  []byte
 	Body  []byte
 }
@@ -53,8 +53,8 @@ func (s *Stored) Size() int64 { return int64(len(s.Meta) + len(s.Body)) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Checksum returns the checksum of the card and the stored form.
-func (s *Stored) Checksum(c Card) int64 {
+// Checksum returns the checksum of the header and the stored form.
+func (s *Stored) Checksum(c Header) int64 {
 	var head [7 * 8]byte
 	for i, v := range []int64{c.ID, c.First, c.Base, c.Lines, c.Bytes, s.Codec, int64(len(s.Meta))} {
 		binary.LittleEndian.PutUint64(head[8*i:], uint64(v))
@@ -100,7 +100,7 @@ func newDecompressor() (*zstd.Decoder, error) {
 }
 
 // Pack returns the packed form of lines. meta has MetaBytes for each.
-func (p *Packer) Pack(c Card, meta, text []byte) *Stored {
+func (p *Packer) Pack(c Header, meta, text []byte) *Stored {
 	scratch, _ := p.scratch.Get().(*[]byte)
 	if scratch == nil {
 		scratch = new([]byte)
@@ -114,7 +114,7 @@ func (p *Packer) Pack(c Card, meta, text []byte) *Stored {
 
 // Unpack returns the metadata and the text of lines. The slices of a Raw form are those of s. The error wraps
 // ErrDamaged.
-func (p *Packer) Unpack(c Card, s *Stored) (meta, text []byte, err error) {
+func (p *Packer) Unpack(c Header, s *Stored) (meta, text []byte, err error) {
 	switch {
 	case s.Sum >= 0 && s.Sum != s.Checksum(c), s.Sum < 0 && s.Codec != Raw:
 		return nil, nil, fmt.Errorf("%w: wrong checksum", ErrDamaged)
@@ -161,7 +161,7 @@ func (p *Packer) UnpackFilter(id int64, stored []byte, sum int64, size int) ([]b
 }
 
 func filterSum(id int64, stored []byte) int64 {
-	return (&Stored{Body: stored}).Checksum(Card{ID: id})
+	return (&Stored{Body: stored}).Checksum(Header{ID: id})
 }
 
 // Compress returns data compressed.

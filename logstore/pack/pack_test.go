@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// sample returns the metadata and text of n lines, and their card.
-func sample(n int, seed uint64) (c Card, meta, text []byte) {
+// sample returns the metadata and text of n lines, and their header.
+func sample(n int, seed uint64) (c Header, meta, text []byte) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	at := uint64(0)
 	for i := range n {
@@ -19,7 +19,7 @@ func sample(n int, seed uint64) (c Card, meta, text []byte) {
 		meta = binary.LittleEndian.AppendUint64(meta, at<<8|rnd.Uint64N(128))
 		text = fmt.Appendf(text, "line %d of %x\n", i, rnd.Uint32())
 	}
-	return Card{ID: 7 << 24, First: 100, Base: 1e18, Lines: int64(n), Bytes: int64(len(text))}, meta, text
+	return Header{ID: 7 << 24, First: 100, Base: 1e18, Lines: int64(n), Bytes: int64(len(text))}, meta, text
 }
 
 func TestUnpackReturnsWhatWasPacked(t *testing.T) {
@@ -42,14 +42,14 @@ func TestUnpackKeepsTimesThatGoBack(t *testing.T) {
 	for _, at := range []uint64{5, 3, 1<<56 - 1, 0} {
 		meta = binary.LittleEndian.AppendUint64(meta, at<<8|1)
 	}
-	c := Card{Lines: 4, Bytes: 4}
+	c := Header{Lines: 4, Bytes: 4}
 	got, _, err := p.Unpack(c, p.Pack(c, meta, []byte("\n\n\n\n")))
 	if err != nil || !bytes.Equal(got, meta) {
 		t.Errorf("got %x, %v; want %x", got, err, meta)
 	}
 }
 
-// TestUnpackReportsEveryFlippedBit flips each bit of a packed chunk and of its card.
+// TestUnpackReportsEveryFlippedBit flips each bit of a packed chunk and of its header.
 func TestUnpackReportsEveryFlippedBit(t *testing.T) {
 	var p Packer
 	c, meta, text := sample(20, 1)
@@ -82,7 +82,7 @@ func TestUnpackOfForgedChunkIsBounded(t *testing.T) {
 	var p Packer
 	c, meta, text := sample(1000, 2)
 	bomb := p.Compress(make([]byte, 64<<20))
-	forge := func(c Card, s Stored) {
+	forge := func(c Header, s Stored) {
 		t.Helper()
 		s.Sum = s.Checksum(c)
 		if _, _, err := p.Unpack(c, &s); !errors.Is(err, ErrDamaged) {
@@ -111,7 +111,7 @@ func TestUnpackOfForgedChunkIsBounded(t *testing.T) {
 		damaged.Sum = damaged.Checksum(c)
 		gotMeta, gotText, err := p.Unpack(c, &damaged)
 		if err == nil && (int64(len(gotMeta)) != c.Lines*MetaBytes || int64(len(gotText)) != c.Bytes) {
-			t.Fatalf("got %d and %d bytes, want as many as the card says", len(gotMeta), len(gotText))
+			t.Fatalf("got %d and %d bytes, want as many as the header says", len(gotMeta), len(gotText))
 		}
 		_, _ = p.Decompress(bomb, int(c.Bytes))
 	}
