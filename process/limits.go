@@ -152,7 +152,7 @@ func (m *Manager) actOnLimitLocked(e *entry, action, what string) {
 	case action == LimitStop:
 		e.status.LimitExceeded += "; stopped"
 		e.status.Reason = what
-		m.requestStopLocked(e, m.stopRequest(e.status.Spec, StopOptions{By: ByLimit}))
+		m.requestStopLocked(e, m.newStopRequest(e.status.Spec, StopOptions{By: ByLimit}))
 	case action == LimitRestart && !m.o.NoAutoRestart:
 		e.status.LimitExceeded += "; restarted"
 		m.recycleLocked(e, ByLimit, what)

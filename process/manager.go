@@ -49,8 +49,8 @@ type Manager struct {
 // entry is the state of one name. Its fields are guarded by Manager.mu.
 type entry struct {
 	restorable
-	run   runner // current or last run; nil before the first
-	spawn *spawn // the latest attempt
+	run   runner        // current or last run; nil before the first
+	start *startAttempt // the latest
 	// pendingStop is the stop that was requested during the spawn.
 	pendingStop *stopRequest
 	// stopCalls counts the calls of Stop. A waiting Start still reads stopCalls
@@ -72,9 +72,9 @@ type entry struct {
 	cancelRetry context.CancelFunc
 }
 
-// spawn is one attempt to start a run. run and id are valid once done is closed.
-// After a failed attempt they are those of the previous run.
-type spawn struct {
+// startAttempt is one attempt to start a run. run and id are valid once done is
+// closed. After a failed attempt they are those of the previous run.
+type startAttempt struct {
 	done chan struct{}
 	run  runner
 	id   int64
@@ -98,7 +98,7 @@ func NewManager(o Options) *Manager {
 		owner: &m.runs, open: &m.open, takeStdio: o.TakeStdio, mcpExit: mcpExitTimeout,
 	}
 	m.meter = newMeter(o.OnSample)
-	m.spawn = m.startRun
+	m.spawn = m.spawnRun
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.wg.Go(m.sample)
 	return m
@@ -265,7 +265,7 @@ func (m *Manager) tryStart(spec Spec, exe command.Executable, ifRunning IfRunnin
 				return nil, obs, &DiffersError{Name: spec.Name, Fields: differs}
 			}
 			if state == Starting {
-				obs.spawned = e.spawn.done
+				obs.spawned = e.start.done
 			}
 			return nil, obs, nil
 		case obs.status.Alive():
@@ -333,7 +333,7 @@ func (m *Manager) transitionLocked(e *entry, ev event) bool {
 	}
 	e.status.State = to
 	if to == Starting {
-		e.spawn = &spawn{done: make(chan struct{})}
+		e.start = &startAttempt{done: make(chan struct{})}
 	}
 	if from == Backoff {
 		e.status.NextRetry = time.Time{}
@@ -355,7 +355,7 @@ func (m *Manager) publishLocked(e *entry, from State) {
 }
 
 // update calls change with the status of e, and publishes the result if change
-// returns true. It does nothing unless run is still the current run of e.
+// returns true. It does nothing unless run is still the current run of e and Running.
 func (m *Manager) update(e *entry, run runner, change func(*Status) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

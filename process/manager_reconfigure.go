@@ -94,6 +94,6 @@ func (m *Manager) recycleLocked(e *entry, by EndedBy, reason string) {
 		return
 	}
 	e.recycleReason, e.status.Reason = reason, "being restarted: "+reason
-	e.run.stop(m.stopRequest(e.status.Spec, StopOptions{By: by}))
+	e.run.stop(m.newStopRequest(e.status.Spec, StopOptions{By: by}))
 	m.publishLocked(e, Running)
 }

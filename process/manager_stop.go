@@ -42,21 +42,22 @@ func (m *Manager) stop(ctx context.Context, name string, o StopOptions, cancelsS
 	if cancelsStart {
 		e.stopCalls++
 	}
-	request := m.stopRequest(e.status.Spec, o)
+	request := m.newStopRequest(e.status.Spec, o)
 	m.requestStopLocked(e, request)
-	spawn := e.spawn
+	start := e.start
 	m.mu.Unlock()
 
-	if spawn != nil { // without a spawn the process never ran
-		if err = wait(ctx, spawn.done); err == nil {
-			err = m.awaitStopped(ctx, name, spawn, request)
+	if start != nil { // without an attempt the process never ran
+		if err = wait(ctx, start.done); err == nil {
+			err = m.awaitStopped(ctx, name, start, request)
 		}
 	}
 	st, statusErr := m.Status(name)
 	return st, errors.Join(err, statusErr)
 }
 
-func (m *Manager) stopRequest(spec Spec, o StopOptions) stopRequest {
+// newStopRequest returns the request for a stop of spec with the options o.
+func (m *Manager) newStopRequest(spec Spec, o StopOptions) stopRequest {
 	q := stopRequest{signal: spec.Stop.signal(), grace: cmp.Or(o.Timeout, m.grace(spec)), by: cmp.Or(o.By, ByUser)}
 	if o.Force {
 		q.grace = 0
@@ -79,7 +80,7 @@ func (m *Manager) requestStopLocked(e *entry, q stopRequest) {
 
 // awaitStopped blocks until no process of the run that s began is left and the
 // entry holds the end of that run. It does not affect later runs of the name.
-func (m *Manager) awaitStopped(ctx context.Context, name string, s *spawn, q stopRequest) error {
+func (m *Manager) awaitStopped(ctx context.Context, name string, s *startAttempt, q stopRequest) error {
 	if s.run == nil {
 		return nil
 	}

@@ -81,12 +81,13 @@ func (m *Manager) undoStart(e *entry, err error) {
 
 // endSpawnLocked releases the callers that wait for the spawn.
 func (e *entry) endSpawnLocked() {
-	e.spawn.run, e.spawn.id = e.run, e.status.RunID
-	close(e.spawn.done)
+	e.start.run, e.start.id = e.run, e.status.RunID
+	close(e.start.done)
 }
 
-// startRun is the default of Manager.spawn.
-func (m *Manager) startRun(spec Spec, exe command.Executable, run int64) (runner, error) {
+// spawnRun is Manager.spawn outside tests. Its error comes with a nil runner, not with
+// a runner that holds a nil *Run.
+func (m *Manager) spawnRun(spec Spec, exe command.Executable, run int64) (runner, error) {
 	r, err := startRun(spec, run, m.environ(spec, run), exe, m.deps)
 	if err != nil {
 		return nil, err
@@ -151,7 +152,7 @@ func (m *Manager) retry(ctx context.Context, e *entry, run runner) {
 	m.mu.Lock()
 	spec := e.status.Spec
 	m.mu.Unlock()
-	cleared := run.stop(m.stopRequest(spec, StopOptions{})).wait(ctx)
+	cleared := run.stop(m.newStopRequest(spec, StopOptions{})).wait(ctx)
 
 	m.mu.Lock()
 	was := e.restorable

@@ -431,11 +431,11 @@ func (r *readiness) holder(port int, listeners []sockets.Socket) holder {
 func (m *Manager) SetReady(name string, run int64, ready bool, why string) {
 	m.mu.Lock()
 	e := m.entries[name]
-	if e == nil || e.spawn == nil {
+	if e == nil || e.start == nil {
 		m.mu.Unlock()
 		return
 	}
-	spawned := e.spawn.done
+	spawned := e.start.done
 	m.mu.Unlock()
 	<-spawned
 	m.mu.Lock()

@@ -45,19 +45,19 @@ func (m *Manager) Input(ctx context.Context, name string, p []byte, eof bool) (n
 		m.mu.Unlock()
 		return 0, err
 	}
-	spawn := e.spawn
+	start := e.start
 	m.mu.Unlock()
-	if err := wait(ctx, spawn.done); err != nil {
+	if err := wait(ctx, start.done); err != nil {
 		return 0, err
 	}
 	st, err := m.Status(name)
 	switch {
 	case err != nil:
 		return 0, err
-	case st.State != Running || st.RunID != spawn.id:
+	case st.State != Running || st.RunID != start.id:
 		return 0, &StateError{Name: name, State: st.State, Exit: st.Exit, Event: "send input to"}
 	}
-	return spawn.run.input(ctx, p, eof)
+	return start.run.input(ctx, p, eof)
 }
 
 // Echoes reports whether name reads its input from a terminal that now repeats the input in the
