@@ -68,7 +68,7 @@ func (m *Manager) Ports(name string) []int {
 // Strays returns the living processes below the server that belong to no run. The
 // end of the session kills them.
 func (m *Manager) Strays() []Member {
-	if _, ok := m.deps.tree.glance(0); ok {
+	if _, ok := m.deps.tree.recheck(0); ok {
 		return nil
 	}
 	strays, _ := m.newMembers(m.deps.tree.scanSince(time.Now()).strays)

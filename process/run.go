@@ -108,7 +108,7 @@ func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDe
 	d.tree.expect(id)
 	c, err := d.spawner.start(spec, exe, env, proctab.NewStamp(d.tree.session, id), d.useSpare)
 	if err != nil {
-		d.tree.giveUp(id)
+		d.tree.cancelExpected(id)
 		return nil, err
 	}
 	r := &Run{

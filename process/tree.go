@@ -40,7 +40,7 @@ type tree struct {
 	recorder  Recorder
 	log       *slog.Logger
 
-	mu sync.Mutex // guards the fields below, except led and latest
+	mu sync.Mutex // guards the fields below, except leaderAdded and latest
 	// scanner is nil without a subreaper.
 	scanner *proctab.Scanner
 	// table is scanner.Scan or proctab.All; tests replace it. readFailed reports
@@ -62,8 +62,8 @@ type tree struct {
 
 	leaderAt time.Time // when the last leader was added
 
-	// led has one slot; there is a token once a leader has been added.
-	led chan struct{}
+	// leaderAdded has one slot; addLeader puts a token into it.
+	leaderAdded chan struct{}
 
 	latest atomic.Pointer[scan] // written with mu held
 }
@@ -96,13 +96,13 @@ func (s *scan) mayRemain(run int64) bool { return len(s.members[run])+len(s.newZ
 func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log *slog.Logger) *tree {
 	t := &tree{
 		self: os.Getpid(), session: session, subreaper: subreaper, spawner: s, recorder: recorder, log: log,
-		table:    proctab.All,
-		newest:   proctab.Newest,
-		starting: make(map[int64]bool),
-		leaders:  make(map[proctab.ID]*leader),
-		known:    make(map[proctab.ID]int64),
-		unread:   make(map[proctab.ID]bool),
-		led:      make(chan struct{}, 1),
+		table:       proctab.All,
+		newest:      proctab.Newest,
+		starting:    make(map[int64]bool),
+		leaders:     make(map[proctab.ID]*leader),
+		known:       make(map[proctab.ID]int64),
+		unread:      make(map[proctab.ID]bool),
+		leaderAdded: make(chan struct{}, 1),
 	}
 	if subreaper {
 		t.scanner = proctab.NewScanner(t.self)
@@ -112,15 +112,15 @@ func newTree(s *spawner, session string, subreaper bool, recorder Recorder, log 
 	return t
 }
 
-// expect announces that run is about to be spawned. Either addLeader or giveUp follows.
+// expect announces that run is about to be spawned. Either addLeader or cancelExpected follows.
 func (t *tree) expect(run int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.starting[run] = true
 }
 
-// giveUp takes back expect for a run that could not be spawned.
-func (t *tree) giveUp(run int64) {
+// cancelExpected undoes expect for a run that could not be spawned.
+func (t *tree) cancelExpected(run int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.starting, run)
@@ -135,7 +135,7 @@ func (t *tree) addLeader(id proctab.ID, run int64) {
 	t.leaderAt = time.Now()
 	t.mu.Unlock()
 	select {
-	case t.led <- struct{}{}:
+	case t.leaderAdded <- struct{}{}:
 	default:
 	}
 	t.record([]proctab.ID{id})
@@ -229,13 +229,13 @@ func (t *tree) scanSince(since time.Time) *scan {
 	return found
 }
 
-// glance returns the living processes of run for display. If the last scan is less than a second
-// old and saw no strays, and no process of the machine has been created since, that scan shows
-// which processes to look at. Otherwise ok is false, and the caller must scan.
-func (t *tree) glance(run int64) (living []proctab.Proc, ok bool) {
-	const glanceAge = time.Second
+// recheck returns the living processes of run for display, without a scan: it reads again only those
+// that the last scan found. ok is false, and the caller must scan, if that scan is a second old or saw
+// strays, or if any process of the machine has been created or any of run has ended since.
+func (t *tree) recheck(run int64) (living []proctab.Proc, ok bool) {
+	const maxAge = time.Second
 	latest := t.latest.Load()
-	if len(latest.strays) > 0 || time.Since(latest.began) >= glanceAge || !t.isComplete(latest) {
+	if len(latest.strays) > 0 || time.Since(latest.began) >= maxAge || !t.isComplete(latest) {
 		return nil, false
 	}
 	for _, p := range latest.members[run] {
@@ -248,9 +248,9 @@ func (t *tree) glance(run int64) (living []proctab.Proc, ok bool) {
 	return living, true
 }
 
-// shown is members for display; see glance.
+// shown is members for display; see recheck.
 func (t *tree) shown(run int64) []proctab.Proc {
-	if living, ok := t.glance(run); ok {
+	if living, ok := t.recheck(run); ok {
 		return living
 	}
 	return t.members(run)
@@ -271,7 +271,7 @@ func (t *tree) record(ids []proctab.ID) {
 // just been forked, so it scans again.
 func (t *tree) descendants() []proctab.Proc {
 	for range 3 {
-		t.forget()
+		t.resetScanner()
 		now := t.scanSince(time.Now())
 		all := slices.Clone(now.strays)
 		for _, members := range now.members {
@@ -284,8 +284,8 @@ func (t *tree) descendants() []proctab.Proc {
 	return nil // the children are zombies that their owner is about to reap
 }
 
-// forget makes the next scan read the whole process table.
-func (t *tree) forget() {
+// resetScanner makes the next scan read the whole process table.
+func (t *tree) resetScanner() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.scanner != nil {

@@ -121,7 +121,7 @@ func TestAttributeFindsOrphanOfRunBeingStarted(t *testing.T) {
 	const run = 7
 	tr := newTree(&spawner{}, "session", false, nil, slog.New(slog.DiscardHandler))
 	tr.expect(8)
-	tr.giveUp(8)
+	tr.cancelExpected(8)
 	tr.expect(run)
 	cmd := exec.Command("cat")
 	cmd.Env = []string{proctab.EnvSession + "=session", proctab.EnvRun + "=7"}
@@ -307,9 +307,9 @@ func TestKillAllListsAgainAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestGlanceTrustsOnlyWhatCannotHaveChanged checks that glance does without a scan only if no
+// TestRecheckTrustsOnlyWhatCannotHaveChanged checks that recheck does without a scan only if no
 // process can have been added and none has ended since a recent one.
-func TestGlanceTrustsOnlyWhatCannotHaveChanged(t *testing.T) {
+func TestRecheckTrustsOnlyWhatCannotHaveChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		self, err := proctab.Read(os.Getpid())
 		if err != nil {
@@ -333,11 +333,11 @@ func TestGlanceTrustsOnlyWhatCannotHaveChanged(t *testing.T) {
 			tr.newest = func() int { return c.newest }
 			c.last.began = time.Now()
 			tr.latest.Store(&c.last)
-			if living, ok := tr.glance(run); ok != c.want || ok && (len(living) != 1 || living[0].PID != self.PID) {
+			if living, ok := tr.recheck(run); ok != c.want || ok && (len(living) != 1 || living[0].PID != self.PID) {
 				t.Errorf("%s: got %v, %v; want %v", what, living, ok, c.want)
 			}
 			time.Sleep(time.Second)
-			if living, ok := tr.glance(run); ok {
+			if living, ok := tr.recheck(run); ok {
 				t.Errorf("%s, a second later: got %v, want a scan", what, living)
 			}
 		}

@@ -28,18 +28,18 @@ func (m *Manager) sample() {
 	for {
 		if !m.deps.tree.needsScans() {
 			select {
-			case <-m.deps.tree.led:
+			case <-m.deps.tree.leaderAdded:
 			case <-m.ctx.Done():
 				return
 			}
 		}
-		period, led := samplePeriod, (<-chan struct{})(nil)
+		period, added := samplePeriod, (<-chan struct{})(nil)
 		if !near && m.deps.tree.isSettled(calmAfter) {
-			period, led = calmPeriod, m.deps.tree.led
+			period, added = calmPeriod, m.deps.tree.leaderAdded
 		}
 		select {
 		case <-time.After(period):
-		case <-led:
+		case <-added:
 			continue
 		case <-m.ctx.Done():
 			return
