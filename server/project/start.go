@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"pmcp/health"
 	"pmcp/process"
 	"pmcp/process/command"
-	"pmcp/process/proctab"
 	"pmcp/process/prose"
 	"pmcp/server/args"
 )
@@ -219,12 +219,13 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 	if o.last.Owner != nil && o.last.State == process.Backoff {
 		return atWindow(&WindowError{run: *o.last}, o)
 	}
-	before, _ := p.o.Manager.Status(name) // the zero Status has left nothing
+	st, _ := p.o.Manager.Status(name) // the zero Status has left nothing
+	before := Run{Status: st}
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
 		started := Started{Run: p.here(&st), Already: already}
-		if left := before.Survivors; len(left) > 0 && !already {
-			started.Ended = fmt.Sprintf("ended what run %d had left: %s", before.Run, proctab.Describe(left))
+		if left := before.Left(); len(left) > 0 && !already {
+			started.Ended = fmt.Sprintf("ended what run %d had left: %s", before.Run, strings.Join(left, ", "))
 		}
 		return started, nil
 	}
