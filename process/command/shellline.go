@@ -78,6 +78,9 @@ func Parse(line, dir string, shell bool) (l Line, err error) {
 	case needs != "":
 		l.Env = nil
 		l.Shell, l.Argv, l.Notes = shellCommand(file, text)
+		if slices.ContainsFunc(file.Stmts, func(s *syntax.Stmt) bool { return s.Background }) {
+			l.Notes = append(l.Notes, "what stands before & has no state and no input here: start_group starts several")
+		}
 	}
 	if len(dropped) > 0 {
 		slices.Reverse(dropped) // they were found from the end of the line
