@@ -218,7 +218,7 @@ func TestBoundsOfLinesAreTheSameEverywhere(t *testing.T) {
 		}
 	}
 	lines := []string{
-		"get_logs", "get_process_info", "restart_process", "search_logs", "send_input", "start_group", "start_process", "tail_logs", "wait_for_process",
+		"get_logs", "get_process_info", "restart_process", "search_logs", "send_input", "start_group", "start_process", "stop_process", "tail_logs", "wait_for_process",
 	}
 	for argument, want := range map[string][]string{"lines": lines, "max_bytes": append(slices.Clone(lines), "get_errors")} {
 		slices.Sort(takes[argument])
