@@ -20,7 +20,8 @@ async function bundle(name, contents, options) {
 
   const client = new node.Client({ name: "a client with MCP Apps", version: "1" }, { capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: [node.RESOURCE_MIME_TYPE] } } } });
   await client.connect(new node.StdioClientTransport({ command: pmcp, env: process.env, stderr: "ignore" }));
-  const call = (name, args) => client.callTool({ name, arguments: args });
+  const structured = { "pmcp/structured": true };
+  const call = (name, args, _meta) => client.callTool({ name, arguments: args, _meta });
   await call("start_process", { name: "web", command: "python3 -m http.server {PORT} --bind 127.0.0.1", ports: { PORT: 0 }, ready: { port: 0 } });
 
   const seen = { calls: [], heights: [], links: [], wrong: [], elsewhere: [] };
@@ -41,7 +42,7 @@ async function bundle(name, contents, options) {
   page.on("pageerror", e => seen.wrong.push(e.message));
   page.on("console", m => { if (m.type() === "error") seen.wrong.push(m.text()); });
   page.on("request", r => { if (!/^(about|data):/.test(r.url())) seen.elsewhere.push(r.url()); });
-  await page.exposeFunction("callTool", (name, args) => { seen.calls.push(name); return call(name, args); });
+  await page.exposeFunction("callTool", (name, args, meta) => { seen.calls.push(name); return call(name, args, meta); });
   await page.exposeFunction("resized", height => { seen.heights.push(height); });
   await page.exposeFunction("opened", url => { seen.links.push(url); });
   await page.setContent(`<iframe id="app" sandbox="allow-scripts" width="960" height="100"></iframe>`);
@@ -49,7 +50,7 @@ async function bundle(name, contents, options) {
   await page.evaluate(async html => {
     const frame = document.getElementById("app");
     const bridge = globalThis.bridge = new sdk.AppBridge(null, { name: "host", version: "1" }, { serverTools: {}, openLinks: {} }, { hostContext: { theme: "dark" } });
-    bridge.oncalltool = ({ name, arguments: args }) => callTool(name, args);
+    bridge.oncalltool = ({ name, arguments: args, _meta }) => callTool(name, args, _meta);
     bridge.onsizechange = ({ height }) => { frame.height = height; resized(height); };
     bridge.onopenlink = async ({ url }) => { await opened(url); return {}; };
     const initialized = new Promise(done => { bridge.oninitialized = done; });
@@ -73,7 +74,7 @@ async function bundle(name, contents, options) {
   await frame.click("#processes a");
   await frame.click('[aria-label="Stop web"]');
   await until(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("stopped")));
-  seen.state = (await call("get_process_info", { process: "web" })).structuredContent.state;
+  seen.state = (await call("get_process_info", { process: "web" }, structured)).structuredContent.state;
   await page.evaluate(() => bridge.teardownResource({}));
   seen.status = await frame.evaluate(() => document.querySelector("#status").textContent);
   await browser.close();
