@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,8 +12,6 @@ import (
 
 	"pmcp/process/proctest"
 )
-
-var browserServers = flag.Bool("mcp.browsers", false, "TestBrowserMCPServersLeaveNothing: run the MCP servers of browsers, from npm")
 
 // pythonServer is an MCP server in Python without packages.
 const pythonServer = `import json, sys
@@ -61,9 +58,6 @@ func TestPythonMCPServerIsCalled(t *testing.T) {
 // through pmcp guard: each opens a page in Chromium, which must be gone afterwards.
 func TestBrowserMCPServersLeaveNothing(t *testing.T) {
 	proctest.Long(t, "browsers")
-	if !*browserServers {
-		t.Skip("needs -mcp.browsers")
-	}
 	needs(t, "chromium")
 	chromium, err := exec.LookPath("chromium")
 	check(t, err)
