@@ -201,7 +201,7 @@ func (l *faultLog) publishUnstored() {
 	l.publish(news)
 }
 
-// rollback takes back the occurrences that begin returned, because they could not be stored.
+// rollback returns the occurrences that begin returned to those that wait, because they could not be stored.
 func (l *faultLog) rollback() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -184,7 +184,7 @@ func (w *writer) flush(urgent bool) error {
 		}
 		b.pack(&w.packer, &w.builder)
 		if err := w.commit(&b); err != nil {
-			w.abort(&b)
+			w.rollback(&b)
 			for _, r := range list {
 				r.listed.Store(false)
 				w.markDirty(r)

@@ -247,11 +247,11 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 // markCommitted removes the data that is stored now from memory.
 func (w *writer) markCommitted(b *batch) {
 	w.faults.commit(b.news)
-	w.records.end(b, true)
+	w.records.commit(b)
 	pool := &w.captures.pool
 	for i := range b.runs {
 		work := &b.runs[i]
-		w.captures.budget.pending.Add(-work.run.markStored(work))
+		w.captures.budget.pending.Add(-work.run.commit(work))
 		for i, c := range work.chunks {
 			if p := &work.packed[i]; p.bits != nil {
 				w.maintainer.filters.put(p.id, p.bits, builtCacheBytes)
@@ -274,8 +274,9 @@ func (w *runWork) release(pool *buffers) {
 	}
 }
 
-// markStored records that w is committed and returns how many bytes are no longer pending.
-func (r *runLog) markStored(w *runWork) (freed int64) {
+// commit removes the full chunks of w from memory and marks its tail as covered, because both are stored now. It
+// returns how many bytes are no longer pending.
+func (r *runLog) commit(w *runWork) (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rowStored = r.rowStored || w.row != nil
@@ -299,20 +300,20 @@ func (r *runLog) markStored(w *runWork) (freed int64) {
 	return freed
 }
 
-// abort returns the work to the runs. It is called if nothing of the batch was stored.
-func (w *writer) abort(b *batch) {
+// rollback returns the data of a batch that could not be stored to where it waits for the next.
+func (w *writer) rollback(b *batch) {
 	w.faults.rollback()
-	w.records.end(b, false)
+	w.records.rollback()
 	for i := range b.runs {
 		work := &b.runs[i]
-		work.run.takeBack(work)
+		work.run.rollback(work)
 		work.release(&w.captures.pool)
 		w.markDirty(work.run)
 	}
 }
 
-// takeBack records that w was not stored.
-func (r *runLog) takeBack(w *runWork) {
+// rollback makes the run collect w again, because it could not be stored.
+func (r *runLog) rollback(w *runWork) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range w.chunks {

@@ -20,7 +20,7 @@ func TestEndIsStoredInLastBatch(t *testing.T) {
 			r := s.ownRun(run)
 			store := func() (w runWork, more bool) {
 				w, more, _ = r.collectWork(false, 2*chunkBytes)
-				r.markStored(&w)
+				r.commit(&w)
 				return w, more
 			}
 			if known {

@@ -64,7 +64,7 @@ func (m *merger) merge() (more bool, err error) {
 		r := m.heap[0]
 		if len(r.found) > 0 {
 			more = !m.take(r)
-		} else if more = m.late(); !more {
+		} else if more = m.isPastDeadline(); !more {
 			err = r.advance()
 		}
 		if more || err != nil {
@@ -83,8 +83,9 @@ func (m *merger) merge() (more bool, err error) {
 	return more, err
 }
 
-// late reports whether something was read and the deadline has passed. A search thus always makes some progress.
-func (m *merger) late() bool {
+// isPastDeadline reports whether something was read and the deadline has passed. A search thus always makes some
+// progress.
+func (m *merger) isPastDeadline() bool {
 	return !m.deadline.IsZero() && m.scanned > 0 && time.Now().After(m.deadline)
 }
 

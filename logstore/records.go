@@ -22,23 +22,28 @@ func newRecords(st *storage, queue *flushQueue) *records {
 	return &records{storage: st, flushQueue: queue, unsaved: make(map[documentKey]*document), spans: make(map[int64]*span)}
 }
 
-// begin adds what is not stored to a batch. end must follow.
+// begin adds what is not stored to a batch. commit or rollback must follow.
 func (r *records) begin(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	b.docs, b.events, b.samples = maps.Clone(r.unsaved), r.events.begin(), r.samples.begin()
 }
 
-// end removes what a batch has committed from memory, unless other documents were saved since. If the batch was not
-// committed, end takes its events and samples back.
-func (r *records) end(b *batch, committed bool) {
+// commit removes from memory what the batch has stored, except documents that were saved again since.
+func (r *records) commit(b *batch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.events.end(committed, maxUnsavedEvents)
-	r.samples.end(committed, maxUnsavedSamples)
-	if committed {
-		maps.DeleteFunc(r.unsaved, func(key documentKey, doc *document) bool { return b.docs[key] == doc })
-	}
+	r.events.commit()
+	r.samples.commit()
+	maps.DeleteFunc(r.unsaved, func(key documentKey, doc *document) bool { return b.docs[key] == doc })
+}
+
+// rollback returns the events and samples of a batch that could not be stored to those that wait.
+func (r *records) rollback() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events.rollback(maxUnsavedEvents)
+	r.samples.rollback(maxUnsavedSamples)
 }
 
 // A backlog holds items that wait for the flusher, oldest first. It is bounded: beyond its limit the oldest
@@ -54,18 +59,20 @@ func (b *backlog[T]) add(limit int, items ...T) {
 	b.truncate(limit)
 }
 
-// begin returns all items, for a transaction. end must follow.
+// begin returns all items, for a transaction. commit or rollback must follow.
 func (b *backlog[T]) begin() []T {
 	b.inFlight, b.waiting = b.waiting, nil
 	return b.inFlight
 }
 
-// end removes the items that begin returned if they are stored now. Otherwise it takes them back.
-func (b *backlog[T]) end(committed bool, limit int) {
-	if !committed {
-		b.waiting = append(b.inFlight, b.waiting...)
-		b.truncate(limit)
-	}
+// commit removes the items that begin returned, because they are stored now.
+func (b *backlog[T]) commit() { b.inFlight = nil }
+
+// rollback returns the items that begin returned to those that wait, because they could not be stored. It keeps the
+// newest limit of all items.
+func (b *backlog[T]) rollback(limit int) {
+	b.waiting = append(b.inFlight, b.waiting...)
+	b.truncate(limit)
 	b.inFlight = nil
 }
 

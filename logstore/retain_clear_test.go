@@ -25,7 +25,7 @@ func storeLostRun(t *testing.T, s *Store, start time.Time, rows ...int) {
 			if err := w.store(t.Context(), tx); err != nil {
 				return err
 			}
-			r.markStored(&w)
+			r.commit(&w)
 		}
 		return sealRun(t.Context(), tx, r.id, time.Now())
 	})
