@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,16 +63,18 @@ type Started struct {
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
-	last, err := p.Find(ctx, a.Name) // before the definition, which its owner then has stored, too: see Fresh
-	if err = p.checkKeep(ctx, a, last, err); err == nil {
-		err = p.checkRequest(ctx, a)
+	last, unread := p.Find(ctx, a.Name) // before the definition, which its owner then has stored, too: see Fresh
+	if err := p.checkKeep(ctx, a, last, unread); err != nil {
+		return Started{}, err
 	}
-	if err == nil {
-		a.Definition, err = p.addressMembers(ctx, a.Definition)
+	if err := p.checkRequest(ctx, a); err != nil {
+		return Started{}, err
 	}
+	addressed, err := p.addressMembers(ctx, a.Definition)
 	if err != nil {
 		return Started{}, err
 	}
+	a.Definition = addressed
 	def, err := p.complete(ctx, a)
 	if err != nil {
 		return Started{}, err
@@ -79,12 +82,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	if a.Restart {
 		a.IfRunning = process.RestartRunning
 	}
-	if a.Wait == "" {
-		a.Wait = UntilStarted
-		if def.Ready != nil || process.SpeaksMCP(def.Stdio) {
-			a.Wait = UntilReady
-		}
-	}
+	a.Wait = cmp.Or(a.Wait, def.defaultWait())
 	var removed []string
 	if a.Definition.Command == "" {
 		removed = a.Definition.Removed
@@ -100,21 +98,31 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 		launching = context.WithoutCancel(ctx)
 	}
 	started, err := p.launch(launching, a.Name, def, launchOptions{exits: a.Wait == UntilExit && len(a.Steps) == 0, ready: a.Wait == UntilReady, ifRunning: a.IfRunning, removed: removed, unnamed: a.Unnamed, keep: a.Keep, last: &last})
-	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
-	if err == nil && started.Already && len(a.Steps) > 0 {
-		return Started{}, &playedError{a.Name}
-	}
-	if err == nil && started.Run.Owner != nil {
-		err = p.acceptWindow(ctx, &started.Run, def)
-	}
 	if err != nil {
 		return Started{}, err
+	}
+	if started.Already && len(a.Steps) > 0 {
+		return Started{}, &playedError{a.Name}
+	}
+	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
+	if started.Run.Owner != nil {
+		if err := p.acceptWindow(ctx, &started.Run, def); err != nil {
+			return Started{}, err
+		}
 	}
 	started.noLongerKept(last.keptBefore(), a.Keep)
 	if started.Already && (started.Run.Owner != nil || before.spec.Name != "") {
 		started.Changed = p.liveSettings(ctx, a.Name, def.Group).changes(before)
 	}
 	return started, nil
+}
+
+// defaultWait returns what a start of the definition waits for if the call does not say.
+func (a Definition) defaultWait() string {
+	if a.Ready != nil || process.SpeaksMCP(a.Stdio) {
+		return UntilReady
+	}
+	return UntilStarted
 }
 
 // checkRequest returns an error if the steps of a are wrong, or if a asks for the restart
