@@ -77,8 +77,8 @@ type tool struct {
 // A call is one call of a tool, or one read of a resource or a prompt.
 type call struct {
 	*Server
-	// project is what the arguments project and cwd name, else the session's own. named
-	// reports whether project was given.
+	// project is the one that the arguments project, cwd and command select, else the
+	// session's own. named reports whether the argument project was given.
 	project *project.Project
 	named   bool
 	// reads means that the call changes nothing.
@@ -90,35 +90,38 @@ type call struct {
 // ownCall returns a read that names no project.
 func (s *Server) ownCall() *call { return &call{Server: s, project: s.own, reads: true} }
 
-// callOf returns the call of t with the arguments raw, without the argument project,
-// which every tool has.
-func (s *Server) callOf(ctx context.Context, t *tool, raw json.RawMessage) (*call, json.RawMessage, error) {
-	c := &call{Server: s, project: s.own, reads: t.hints.readOnly}
+// newCall returns a call of t in the project that the arguments raw select. rest are these arguments
+// without project, which every tool accepts and which is not passed to handlers.
+func (s *Server) newCall(ctx context.Context, t *tool, raw json.RawMessage) (c *call, rest json.RawMessage, err error) {
+	c = &call{Server: s, project: s.own, reads: t.hints.readOnly}
 	var given struct{ Project, Cwd, Command json.RawMessage }
 	if json.Unmarshal(raw, &given) != nil || given.Project == nil && given.Cwd == nil && given.Command == nil {
 		return c, raw, nil // Decode reports what is wrong with the rest
 	}
 	var named, cwd, command string
-	if given.Project != nil {
+	if rest = raw; given.Project != nil {
 		if err := json.Unmarshal(given.Project, &named); err != nil {
 			return nil, nil, fmt.Errorf("argument project: want the path or the label of a project, got %.200s", given.Project)
 		}
-		var rest map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &rest); err != nil {
+		if rest, err = without(raw, "project"); err != nil {
 			return nil, nil, err
 		}
-		delete(rest, "project")
-		without, err := json.Marshal(rest)
-		if err != nil {
-			return nil, nil, err
-		}
-		raw, c.named = without, named != ""
 	}
 	_ = json.Unmarshal(given.Cwd, &cwd) // Decode reports a wrong type
 	_ = json.Unmarshal(given.Command, &command)
-	var err error
+	c.named = named != ""
 	c.project, err = s.own.At(ctx, named, cwd, command)
-	return c, raw, err
+	return c, rest, err
+}
+
+// without returns the JSON object raw without a key.
+func without(raw json.RawMessage, key string) (json.RawMessage, error) {
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &object); err != nil {
+		return nil, err
+	}
+	delete(object, key)
+	return json.Marshal(object)
 }
 
 // schemas holds the golden file of each tool, from which define takes the schemas: reading them
@@ -297,7 +300,7 @@ func (s *Server) perform(ctx context.Context, t *tool, raw json.RawMessage, stru
 	if err := s.limits.allow(t); err != nil {
 		return nil, err
 	}
-	c, arguments, err := s.callOf(ctx, t, raw)
+	c, arguments, err := s.newCall(ctx, t, raw)
 	if err != nil {
 		return nil, err
 	}

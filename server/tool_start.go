@@ -24,7 +24,7 @@ type startArgs struct {
 	Keep string `json:"keep,omitempty" jsonschema:"outlives the session: 8h"`
 	// Steps are played after the start; they are not part of the definition.
 	Steps []project.Step `json:"steps,omitempty" schema:"flat" jsonschema:"dialogue: expect, send, secret"`
-	// Project is read by callOf, for every tool.
+	// Project is read by newCall, for every tool.
 	Project    string `json:"project,omitempty" schema:"brief"`
 	outputArgs `schema:"brief"`
 }
