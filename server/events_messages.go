@@ -172,7 +172,7 @@ func logMessage(e event) map[string]any {
 // state while there are processes, which may print, and while storage does not work; otherwise
 // only after something has happened.
 func (s *Server) watchStorage(ctx context.Context) {
-	s.storage.run(ctx, func() (goOn bool) {
+	s.storage.run(ctx, func() (again bool) {
 		st := s.o.Store.Status()
 		s.events.setStorage(st.State, st.Reason)
 		return st.State != logstore.StateOK || slices.ContainsFunc(s.o.Manager.List(), func(st process.Status) bool { return st.GoesOn() })

@@ -108,7 +108,7 @@ type Server struct {
 	events  *eventLog
 	limits  rateLimits
 	cpu     cpuMeter
-	storage pulse         // polls the state of the store
+	storage poller        // of the state of the store
 	shown   project.Shown // how far output was shown on this connection
 	relay   mcpRelay
 	silence time.Duration // silenceTimeout; tests shorten it
@@ -130,8 +130,8 @@ func New(o Options) *Server {
 	if o.MaxServers == 0 {
 		o.MaxServers = 9
 	}
-	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPulse(storagePeriod), silence: silenceTimeout}
-	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyLog, Keep: o.Keep})
+	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPoller(storagePeriod), silence: silenceTimeout}
+	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyUpdate, Keep: o.Keep})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -254,12 +254,14 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-func (s *Server) notifyChanged(name string) { s.notifyLog(name, false) }
+// notifyChanged is notifyUpdate for a change that removes no line of a log.
+func (s *Server) notifyChanged(name string) { s.notifyUpdate(name, false) }
 
-// notifyLog is notifyChanged for a process from whose log lines may have been
-// removed.
-func (s *Server) notifyLog(name string, cleared bool) {
-	s.storage.poke()
+// notifyUpdate notifies the client's subscriptions that something about a process has
+// changed, or about a group if name is "". cleared means that lines may have been removed
+// from its log. It also polls the state of the store.
+func (s *Server) notifyUpdate(name string, cleared bool) {
+	s.storage.trigger()
 	if c := s.served.Load(); c != nil {
 		c.updates.addChange(name, cleared)
 	}
@@ -280,35 +282,35 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// A pulse calls a function periodically, but only while that is of use, so that a session in
+// A poller calls a function periodically, but only while that is of use, so that a session in
 // which nothing happens wakes no processor.
-type pulse struct {
-	period time.Duration
-	poked  chan struct{} // one slot
+type poller struct {
+	period    time.Duration
+	triggered chan struct{} // one slot
 }
 
-func newPulse(period time.Duration) pulse {
-	return pulse{period: period, poked: make(chan struct{}, 1)}
+func newPoller(period time.Duration) poller {
+	return poller{period: period, triggered: make(chan struct{}, 1)}
 }
 
-// poke asks for a beat. It never blocks.
-func (p pulse) poke() { wake(p.poked) }
+// trigger requests a poll. It never blocks.
+func (p poller) trigger() { wake(p.triggered) }
 
-// run calls beat at once and then, no more often than once a period, after each poke and after
-// each beat that returned true. It returns when ctx ends.
-func (p pulse) run(ctx context.Context, beat func() (goOn bool)) {
+// run calls poll at once and then, no more often than once a period, after each trigger and after
+// each poll that returned true. It returns when ctx ends.
+func (p poller) run(ctx context.Context, poll func() (again bool)) {
 	for {
-		goOn := beat()
+		again := poll()
 		select {
 		case <-time.After(p.period):
 		case <-ctx.Done():
 			return
 		}
-		if goOn {
+		if again {
 			continue
 		}
 		select {
-		case <-p.poked:
+		case <-p.triggered:
 		case <-ctx.Done():
 			return
 		}

@@ -30,13 +30,13 @@ const (
 // reports the CPU share need not wait for a measurement. Its methods may be called
 // from several goroutines.
 type cpuMeter struct {
-	pulse
+	poller
 
 	mu            sync.Mutex
 	newest, older cpuReading // guarded by mu
 }
 
-func newCPUMeter() cpuMeter { return cpuMeter{pulse: newPulse(cpuPeriod)} }
+func newCPUMeter() cpuMeter { return cpuMeter{poller: newPoller(cpuPeriod)} }
 
 // A cpuReading is the CPU time of the machine since boot, in seconds.
 type cpuReading struct {
@@ -58,10 +58,10 @@ func readCPU(ctx context.Context) (cpuReading, error) {
 	return r, nil
 }
 
-// run takes a reading at once and at each call of poke, but at most one each cpuPeriod, until ctx
+// run takes a reading at once and at each call of trigger, but at most one each cpuPeriod, until ctx
 // ends.
 func (m *cpuMeter) run(ctx context.Context) {
-	m.pulse.run(ctx, func() (goOn bool) {
+	m.poller.run(ctx, func() (again bool) {
 		if r, err := readCPU(ctx); err == nil { // a call reports the error
 			m.mu.Lock()
 			m.newest, m.older = r, m.newest

@@ -48,36 +48,36 @@ func TestCPUMeterSeesWork(t *testing.T) {
 	}
 }
 
-// TestPulseStopsWithoutPokes checks that a pulse beats at its start, once for the pokes of a
-// period, and periodically only while the beats ask for it.
-func TestPulseStopsWithoutPokes(t *testing.T) {
+// TestPollerStopsWithoutTriggers checks that a poller polls at its start, once for the triggers of a
+// period, and periodically only while the polls ask for it.
+func TestPollerStopsWithoutTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPulse(time.Second)
+		p := newPoller(time.Second)
 		ctx, stop := context.WithCancel(t.Context())
-		var beats atomic.Int64 // a poke lets a beat run beside the test
-		var goOn atomic.Bool
+		var polls atomic.Int64 // a trigger lets a poll run beside the test
+		var again atomic.Bool
 		var running sync.WaitGroup
-		running.Go(func() { p.run(ctx, func() bool { beats.Add(1); return goOn.Load() }) })
+		running.Go(func() { p.run(ctx, func() bool { polls.Add(1); return again.Load() }) })
 		check := func(d time.Duration, want int64) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			if got := beats.Swap(0); got != want {
-				t.Errorf("got %d beats in %v, want %d", got, d, want)
+			if got := polls.Swap(0); got != want {
+				t.Errorf("got %d polls in %v, want %d", got, d, want)
 			}
 		}
 		check(time.Hour+time.Second/2, 1)
-		p.poke()
-		p.poke()
+		p.trigger()
+		p.trigger()
 		check(time.Millisecond, 1)
-		p.poke()
-		p.poke()
+		p.trigger()
+		p.trigger()
 		check(time.Millisecond, 0) // the period has not ended
 		check(time.Hour, 1)
-		goOn.Store(true)
-		p.poke()
+		again.Store(true)
+		p.trigger()
 		check(time.Hour, 1+int64(time.Hour/time.Second))
-		goOn.Store(false)
+		again.Store(false)
 		check(time.Hour, 1)
 		stop()
 		running.Wait()

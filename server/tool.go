@@ -254,8 +254,8 @@ func (h hints) annotations() (a mcp.ToolAnnotation) {
 func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	return func(ctx context.Context, req mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		start, raw := time.Now(), req.Params.RawArguments // as they were sent, big integers included
-		s.storage.poke()
-		s.cpu.poke()
+		s.storage.trigger()
+		s.cpu.trigger()
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
 		structured, err := s.wantsStructured(req.Params.Meta)
