@@ -145,7 +145,7 @@ func (s *Server) explainDeath(ctx context.Context, name string, run int64, err e
 	t.optLine("%s", end)
 	page, readErr := s.o.Store.Read(ctx, logstore.Query{Runs: []int64{run}, Streams: 1 << logstore.Stderr, Limit: deathLines, Newest: true})
 	if readErr == nil {
-		last := logSource{page: page, view: logView{newest: true, action: run, maxBytes: actionMaxBytes / 2}}.render()
+		last := logSource{page: page, view: logView{newest: true, actionRun: run, maxBytes: actionMaxBytes / 2}}.render()
 		last.writeTo(&t, nil)
 	}
 	next := ""

@@ -39,10 +39,10 @@ type logView struct {
 	newest bool
 	// times is how lines show their time: "none", "s" or "ms"; "" = "s".
 	times string
-	// action is the id of the run that the answer of an action is about, or 0 for the form
-	// of the log tools. The text of the lines of an action is marked with outputMark, so
-	// the lines hold little else: see lineHead.
-	action int64
+	// actionRun is the id of the run that the answer of an action, such as start_process, is
+	// about, or 0 in an answer of the log tools. The text of an action marks each line with
+	// outputMark, so that the line needs little else: see lineHead.
+	actionRun int64
 	// skip is how many lines at the start of the page are not shown.
 	skip int
 	// order adds orderNote.
@@ -302,9 +302,9 @@ func (r *logResult) setOmitted(lines int, cursor string) {
 // format returns every line of the page in the form in which it is shown.
 func (v logView) format(p *logstore.Page) []shownLine {
 	f := formatter{logView: v, page: p, maxLine: cmp.Or(v.maxLineBytes, defaultMaxLineBytes), seen: make(map[int64]bool), separators: make(map[int64]string)}
-	f.ownRun = v.action != 0
+	f.ownRun = v.actionRun != 0
 	for i := v.skip; i < len(p.Lines); i++ {
-		f.ownRun = f.ownRun && p.Lines[i].Run == v.action
+		f.ownRun = f.ownRun && p.Lines[i].Run == v.actionRun
 		f.streams |= 1 << p.Lines[i].Stream
 	}
 	gaps := p.Gaps
@@ -364,7 +364,7 @@ func (f *formatter) addLine(i int) int {
 		mark = fmt.Sprintf(" (×%d)", count)
 	}
 	shown := f.newLine(i, end)
-	if f.action != 0 {
+	if f.actionRun != 0 {
 		head = f.lineHead(l, text, f.last)
 		shown.lead = f.lineHead(l, text, time.Time{}) + text + mark
 		f.last = p.Lines[end-1].At
@@ -440,7 +440,7 @@ var ownLine = regexp.MustCompile(`^(?:--- (?:\d{4}-\d\d-\d\d |gap in )|… \d+ (
 var ownHead = regexp.MustCompile(ownLine.String() + `|^(?:out|err|mcp|\+\d+s|(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d) `)
 
 func (r *logResult) texts() []string {
-	if r.source.view.action == 0 {
+	if r.source.view.actionRun == 0 {
 		return r.Lines
 	}
 	lines, _ := r.withErrors(nil, false)
@@ -603,7 +603,7 @@ func lineCount(n int64) string {
 func (r *logResult) writeTo(t *answerText, errors []errorResult, more ...string) {
 	t.output(slices.Concat(r.texts(), more), errors)
 	r.writeOmitted(t)
-	if r.source.view.action == 0 {
+	if r.source.view.actionRun == 0 {
 		t.optLine("next_cursor: %s", r.NextCursor)
 		t.optLine("prev_cursor: %s", r.PrevCursor)
 		t.more(r.More)
@@ -654,7 +654,7 @@ func (r *logResult) rerender(v logView) {
 // out.
 func (s logSource) render() logResult {
 	r := s.view.render(s.page)
-	if s.view.action == 0 {
+	if s.view.actionRun == 0 {
 		return r
 	}
 	r.source.left, r.source.next, r.NextCursor = s.left, s.next, cmp.Or(s.next, r.NextCursor)

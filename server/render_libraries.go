@@ -19,7 +19,7 @@ const (
 // replaces several, and returns the index after them: in the answer of an action only the
 // user's frames are shown.
 func (f *formatter) addLibraryFrames(i int) (next int) {
-	if f.action == 0 {
+	if f.actionRun == 0 {
 		return i
 	}
 	mark, next := libraryFrames(f.page, i)

@@ -162,7 +162,7 @@ func TestFirstLineOfCutActionHasTime(t *testing.T) {
 		s.Capture(run, logstore.Stdout, now.Add(time.Duration(2*i)*time.Second), fmt.Appendf(nil, "line %d of the output, which is somewhat long\n", i))
 	}
 	s.EndCapture(run)
-	r := logView{newest: true, action: run, maxBytes: 140}.render(readAll(t, s, logstore.Query{Names: []string{"web"}, Newest: true}))
+	r := logView{newest: true, actionRun: run, maxBytes: 140}.render(readAll(t, s, logstore.Query{Names: []string{"web"}, Newest: true}))
 	if !r.More || len(r.Lines) != 2 || !regexp.MustCompile(`^(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d line 2 `).MatchString(r.Lines[0]) || !strings.HasPrefix(r.Lines[1], "+2s line 3") {
 		t.Errorf("got %q, want the last two lines, the first of them with its time", r.Lines)
 	}
@@ -196,7 +196,7 @@ func TestLineWithItsOwnTimeHasNoOtherInFront(t *testing.T) {
 			{"at " + at, now, at + " at " + at},
 		} {
 			p := &logstore.Page{Runs: map[int64]logstore.Run{1: {Name: "p", Number: 1}}, Lines: []logstore.Line{{Run: 1, Number: 1, At: c.at, Text: c.text}}}
-			if got := (logView{action: 1}).format(p)[0].text; got != c.want {
+			if got := (logView{actionRun: 1}).format(p)[0].text; got != c.want {
 				t.Errorf("%q: got %q, want %q", c.text, got, c.want)
 			}
 		}

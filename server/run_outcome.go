@@ -290,7 +290,7 @@ func (e excerpt) read(ctx context.Context, p *project.Project) (logResult, error
 	if err != nil {
 		return logResult{}, err
 	}
-	s := logSource{page: page, view: logView{newest: true, action: e.run, maxBytes: e.room}, next: e.end}
+	s := logSource{page: page, view: logView{newest: true, actionRun: e.run, maxBytes: e.room}, next: e.end}
 	at := slices.IndexFunc(page.Lines, func(l logstore.Line) bool { return l.Run == first.Run && l.Number == first.Number })
 	here := p.Here(e.name)
 	switch {

@@ -94,7 +94,7 @@ func (r *stopResult) addLines(ctx context.Context, s *call, stopped []project.St
 // addLines adds the lines since the stop began, in about room bytes.
 func (r *stoppedResult) addLines(ctx context.Context, s *call, one *project.Stopped, lines, room int) (err error) {
 	if len(one.Lines) > 0 { // of another window
-		r.log = logResult{Lines: one.Lines, source: logSource{view: logView{action: one.Run.RunID}}}
+		r.log = logResult{Lines: one.Lines, source: logSource{view: logView{actionRun: one.Run.RunID}}}
 	} else if r.log, err = sinceStop(ctx, s.project, &s.shown, r.Name, one.Run.RunID, lines, room); err != nil {
 		return err
 	}
