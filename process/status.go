@@ -75,7 +75,10 @@ type Status struct {
 	// Survivors are the processes of an ended run that outlive its first process.
 	Survivors []proctab.Proc
 
-	refused bool // see GivenUp and Refuses
+	// refused means that the run will not become ready unless something changes: the owner
+	// of its MCP connection has reported that, or all checks for readySettle have found a
+	// process of another tree in its place. See GivenUp and Refuses.
+	refused bool
 	stalled bool // see Stalled
 }
 
@@ -86,8 +89,13 @@ func (s *Status) Alive() bool { return s.State.Live() || len(s.Survivors) > 0 }
 // GoesOn reports whether any process of the entry is alive, or will be restarted.
 func (s *Status) GoesOn() bool { return s.State.Active() || len(s.Survivors) > 0 }
 
-// unanswered is NotReady of an MCP server that may still answer.
-const unanswered = "it has not answered initialize yet"
+const (
+	// unansweredPrefix begins NotReady of an MCP server that may still answer, whether this package or
+	// package upstream reports it. Refuses depends on it.
+	unansweredPrefix = "it has not answered"
+	// unanswered is NotReady of an MCP server that has only just been started.
+	unanswered = unansweredPrefix + " initialize yet"
+)
 
 // GivenUp reports whether the owner of the connection to an MCP server has stopped
 // waiting for its readiness. The server may still become ready.
@@ -97,7 +105,7 @@ func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Read
 // MCP server over HTTP because of its answer (one that has not answered may still do so), and any run
 // because a process of another tree listens or answers in its place.
 func (s *Status) Refuses() bool {
-	return s.Stalled() || s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, "it has not answered")
+	return s.Stalled() || s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, unansweredPrefix)
 }
 
 // Stalled reports whether the program of the run has failed and left only the watcher that is to start it

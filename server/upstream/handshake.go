@@ -124,6 +124,8 @@ func (c *Conn) missingStep() string {
 	return c.missingStepLocked()
 }
 
+// missingStepLocked is missingStep. Without a refusal the text begins with "has not answered": by that package
+// process sees that the server may still become ready.
 func (c *Conn) missingStepLocked() string {
 	switch {
 	case c.refusal != "":
