@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pmcp/logstore/fault"
+	"pmcp/logstore/line"
 )
 
 // A captureTable holds the runs that this Store captures, and captures their output.
@@ -92,8 +93,8 @@ func (t *captureTable) latestRun(key processKey) latestRun {
 }
 
 // Capture adds the bytes p that a stream of a run wrote. It does not keep p. An empty p means that the stream
-// has been silent for a while (200 ms): the unfinished line of the stream is stored. Capture does not wait for
-// the disk. If the run has more than 4 MiB pending, or all runs have more than 8 MiB and the run a full chunk of them,
+// has been silent for a while (200 ms): the unfinished line of the stream is stored, unless it is being redrawn. Capture
+// does not wait for the disk. If the run has more than 4 MiB pending, or all runs have more than 8 MiB and the run a full chunk of them,
 // Capture waits once, for up to 2 s, for the flusher to catch up before the oldest lines are dropped. Capture ignores bytes of an unknown run, and bytes that arrive
 // after EndCapture.
 func (t *captureTable) Capture(run int64, stream uint8, at time.Time, p []byte) {
@@ -107,8 +108,9 @@ func (t *captureTable) Capture(run int64, stream uint8, at time.Time, p []byte) 
 		}
 		r.readAt = max(at.UnixNano(), r.lastAt)
 		st := &r.streams[stream]
+		st.Tick(at, st)
 		if len(p) == 0 {
-			st.pauseLocked()
+			st.pauseLocked((*line.Cleaner).Flush)
 		} else {
 			st.Feed(p, st)
 			st.quiet, r.fedAt = 0, at
@@ -118,14 +120,14 @@ func (t *captureTable) Capture(run int64, stream uint8, at time.Time, p []byte) 
 	t.enforceBounds(r)
 }
 
-// pauseLocked stores the unfinished line of the stream, which has paused.
-func (s *stream) pauseLocked() {
-	s.Flush(s)
+// pauseLocked stores the unfinished line of the stream, which has paused, by store.
+func (s *stream) pauseLocked(store func(*line.Cleaner, line.Sink)) {
+	store(&s.Cleaner, s)
 	s.run.recogniseLocked(func(f *fault.Recogniser) { f.Quiet(s.id) })
 }
 
 // StorePrompts stores the unfinished lines of a run that has been silent for at least quiet, before Capture learns of
-// the silence. It returns how long the run has been silent; for a run that has printed nothing, or that is not in
+// the silence, and lines that are held because they are being redrawn. It returns how long the run has been silent; for a run that has printed nothing, or that is not in
 // memory, that is very long.
 func (t *captureTable) StorePrompts(run int64, quiet time.Duration) (silent time.Duration) {
 	r := t.ownRun(run)
@@ -138,8 +140,8 @@ func (t *captureTable) StorePrompts(run int64, quiet time.Duration) (silent time
 		}
 		r.readAt = max(r.fedAt.UnixNano(), r.lastAt)
 		for i := range r.streams {
-			if r.streams[i].Unfinished() {
-				r.streams[i].pauseLocked()
+			if st := &r.streams[i]; st.Unfinished() || st.Held() {
+				st.pauseLocked((*line.Cleaner).Settle)
 			}
 		}
 		return true

@@ -16,7 +16,8 @@ const (
 )
 
 // quietTracker lists the runs in which an error is open, which means that its next line may follow. Nothing may
-// ever follow a stack trace, so silence of its stream completes it, even if the run's other stream continues.
+// ever follow a stack trace, so silence of its stream completes it, even if the run's other stream continues. It also
+// lists the runs of which lines are held because they are being redrawn.
 type quietTracker struct {
 	kick chan struct{} // signals that the list is no longer empty
 	wg   sync.WaitGroup
@@ -25,9 +26,9 @@ type quietTracker struct {
 	runs []*runLog
 }
 
-// trackQuietLocked adds a run to the list if an error is open in it.
+// trackQuietLocked adds a run to the list if an error is open in it, or lines are held.
 func (t *captureTable) trackQuietLocked(r *runLog) {
-	if r.quietTracked || !r.hasOpenErrorLocked() {
+	if r.quietTracked || !r.hasOpenErrorLocked() && !r.holdsLinesLocked() {
 		return
 	}
 	r.quietTracked = true
@@ -50,7 +51,17 @@ func (r *runLog) hasOpenErrorLocked() bool {
 	return false
 }
 
-// runQuietTracker completes errors by silence until the Store is closed.
+// holdsLinesLocked reports whether lines of the run are held because they are being redrawn.
+func (r *runLog) holdsLinesLocked() bool {
+	for i := range r.streams {
+		if r.streams[i].Held() {
+			return true
+		}
+	}
+	return false
+}
+
+// runQuietTracker completes errors by silence, and stores held lines in time, until the Store is closed.
 func (t *captureTable) runQuietTracker() {
 	var tick <-chan time.Time
 	for {
@@ -68,23 +79,38 @@ func (t *captureTable) runQuietTracker() {
 	}
 }
 
-// tickQuiet counts one tick for all listed runs. Those in which an error is still open are listed again.
+// tickQuiet counts one tick for all listed runs. Those in which an error is still open, or lines are held, are listed
+// again.
 func (t *captureTable) tickQuiet() {
 	t.quiet.mu.Lock()
 	runs := t.quiet.runs
 	t.quiet.runs = nil
 	t.quiet.mu.Unlock()
+	open := false
 	for _, r := range runs {
-		r.mu.Lock()
-		r.tickQuietLocked()
-		r.announceLocked()
-		r.quietTracked = false
-		t.trackQuietLocked(r)
-		r.mu.Unlock()
+		t.capture(r, func() bool {
+			open = open || r.hasOpenErrorLocked()
+			r.quietTracked = false
+			if !r.ended {
+				r.tickLocked(time.Now())
+			}
+			return !r.ended
+		})
 	}
-	if len(runs) > 0 {
+	if open {
 		notify(t.kick) // the flusher stores the errors
 	}
+}
+
+// tickLocked stores the lines that are no longer held at a time, and counts a tick of silence.
+func (r *runLog) tickLocked(now time.Time) {
+	r.readAt = max(now.UnixNano(), r.lastAt)
+	for i := range r.streams {
+		if st := &r.streams[i]; st.Held() {
+			st.Tick(now, st)
+		}
+	}
+	r.tickQuietLocked()
 }
 
 // tickQuietLocked counts a tick for the streams with an open error.

@@ -120,6 +120,7 @@ func (t *captureTable) endReason(run int64) endReason {
 // StopBegan records that a run is being stopped on purpose: what it prints about the signal is no error.
 func (t *captureTable) StopBegan(run int64) {
 	if r := t.ownRun(run); r != nil {
+		t.storeHeld(r)
 		r.mu.Lock()
 		if !r.stopping {
 			r.stopping, r.stopped = true, r.last
@@ -127,6 +128,28 @@ func (t *captureTable) StopBegan(run int64) {
 		r.recogniseLocked((*fault.Recogniser).Stopping)
 		r.mu.Unlock()
 	}
+}
+
+// storeHeld stores the lines of a run that are held because they are being redrawn.
+func (t *captureTable) storeHeld(r *runLog) {
+	r.mu.Lock()
+	held := r.holdsLinesLocked()
+	r.mu.Unlock()
+	if !held {
+		return
+	}
+	t.capture(r, func() bool {
+		if r.ended {
+			return false
+		}
+		r.readAt = max(time.Now().UnixNano(), r.lastAt)
+		for i := range r.streams {
+			if st := &r.streams[i]; st.Held() {
+				st.Settle(st)
+			}
+		}
+		return true
+	})
 }
 
 // StopLines returns the numbers of the last line of a run of this Store before StopBegan, and of the last line since.
@@ -145,6 +168,7 @@ func (t *captureTable) RunEnded(run int64, exitCode int, signal string) (crashed
 	if r == nil {
 		return false
 	}
+	t.storeHeld(r)
 	r.mu.Lock()
 	r.readAt = max(time.Now().UnixNano(), r.lastAt)
 	r.recogniseLocked(func(f *fault.Recogniser) {

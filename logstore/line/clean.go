@@ -2,6 +2,7 @@ package line
 
 import (
 	"bytes"
+	"time"
 	"unicode/utf8"
 )
 
@@ -14,25 +15,41 @@ type Sink interface {
 	Line(text []byte, continuation, partial bool)
 }
 
-// A Cleaner turns the bytes of one stream into clean lines. It removes escape sequences and control
-// characters except TAB. Invalid UTF-8 becomes U+FFFD (one for a run of bad bytes), U+2028 and
-// U+2029 become a space, and hidden characters become their escapes (see isHidden). A line redrawn
-// with carriage returns is reduced to its last state. How the bytes are cut into calls of Feed
-// makes no difference. The zero value is ready to use.
+// A Cleaner turns the bytes of one stream into clean lines, by the rule in the comment of this package. How the bytes
+// are cut into calls of Feed makes no difference. The zero value is ready to use.
 type Cleaner struct {
 	// SafePrefix returns how many bytes of an unfinished line may go to the sink before the rest of
 	// the line is known. cut means that the piece of the line is full, otherwise the stream has
 	// paused. If SafePrefix is nil, all bytes go to the sink.
 	SafePrefix func(text []byte, cut bool) int
 
-	text      []byte  // the unfinished line, as far as it is known
-	state     escape  // the position of the stream within an escape sequence
-	csi       int     // first parameter of the control sequence; csiNone, csiOther
-	carry     [4]byte // the first bytes of a rune cut by the end of a read
-	carried   int     // how many bytes of carry are used
-	home      bool    // the cursor is in column 1: what comes next replaces text
-	bad       bool    // text ends with a replacement for bytes that are not UTF-8
-	continued bool    // a piece of this line has gone to the sink
+	unfinished
+	state   escape  // the position of the stream within an escape sequence
+	csi     int     // first parameter of the control sequence; csiNone, csiOther
+	more    bool    // csi is complete: further parameters follow it
+	private bool    // the parameters of the control sequence begin with a question mark
+	carry   [4]byte // the first bytes of a rune cut by the end of a read
+	carried int     // how many bytes of carry are used
+
+	now    time.Time // of the last Tick
+	paused bool      // Flush was called since the last Feed
+	line   hold      // of the unfinished line
+	frame  *frame    // the rows above the unfinished line, if the stream redraws them
+}
+
+// An unfinished line is the line that the cursor is in.
+type unfinished struct {
+	text      []byte // without pieces that have gone to the sink
+	stored    int    // how many bytes of text have gone to the sink
+	continued bool   // a part of this line has gone to the sink
+	stale     bool   // that part has been redrawn since: the line is to go to the sink as a whole
+	shown     []byte // the part that is stale; nil: unknown
+	long      bool   // text is not the start of the line
+	back      bool   // the cursor is not at the end of text but at text[at:]: what comes next replaces that
+	at        int
+	gap       bool // the cursor was moved to the right of text
+	bad       bool // text ends with a replacement for bytes that are not UTF-8
+	erased    bool // text is empty because it was erased
 }
 
 type escape uint8
@@ -49,58 +66,77 @@ const (
 const (
 	csiNone  = -1
 	csiOther = -2
+	csiMost  = 9999 // a larger parameter counts as this one
 )
 
 // Feed cleans the next bytes of the stream.
 func (c *Cleaner) Feed(p []byte, out Sink) {
+	c.paused = false
 	for len(p) > 0 {
 		if c.atLineStart() {
-			p = p[feedPlain(p, out):]
+			n := feedPlain(p, out)
+			if p = p[n:]; n > 0 {
+				c.frame = nil
+			}
 		}
 		p = p[c.feedLine(p, out):]
 	}
 }
 
-// Flush passes the unfinished line, if there is one, to the sink. Such a line is a prompt, or a
-// progress bar that has stopped.
+// Flush passes the unfinished line, if there is one, to the sink, because the stream has paused. Such a line is a
+// prompt, or a progress bar that has stopped. A line that is being redrawn is left to Tick, as is one that the cursor
+// has returned to the start of, to redraw it: behind a prompt the cursor stays.
 func (c *Cleaner) Flush(out Sink) {
-	c.emit(out, c.safePrefix(false), true)
+	if c.back && c.at == 0 && c.Unfinished() && !c.line.on {
+		c.line.redraw(c.now)
+	}
+	if c.paused = true; !c.Held() {
+		c.emit(out, c.safePrefix(false), true)
+	}
 }
 
 // Unfinished reports whether there is an unfinished line that Flush would pass to the sink, at least
-// in part.
-func (c *Cleaner) Unfinished() bool { return len(c.text) > 0 }
+// in part, unless it is being redrawn.
+func (c *Cleaner) Unfinished() bool { return len(c.text) > c.stored }
 
 // safePrefix returns how many bytes of the unfinished line may go to the sink.
 func (c *Cleaner) safePrefix(cut bool) int {
-	if c.SafePrefix == nil || len(c.text) == 0 {
-		return len(c.text)
+	rest := c.text[c.stored:]
+	if c.SafePrefix == nil || len(rest) == 0 {
+		return len(rest)
 	}
-	return c.SafePrefix(c.text, cut)
+	return c.SafePrefix(rest, cut)
 }
 
-// emit passes the first n bytes of the unfinished line to the sink, if n > 0. The other bytes stay
-// in the line.
+// emit passes the next n bytes of the unfinished line to the sink, if n > 0.
 func (c *Cleaner) emit(out Sink, n int, partial bool) {
-	if n == 0 {
-		return
+	if n > 0 {
+		c.pass(out, n, partial)
 	}
-	out.Line(c.text[:n], c.continued, partial)
-	c.text, c.continued, c.bad = c.text[:copy(c.text, c.text[n:])], true, false
 }
 
-// Finish passes all of the unfinished line to the sink at the end of the stream, and resets the
+// pass passes the next n bytes of the unfinished line to the sink, unless they are what the sink has of it.
+func (c *Cleaner) pass(out Sink, n int, partial bool) {
+	if !c.stale || n < len(c.text) || !bytes.Equal(c.text, c.shown) {
+		out.Line(c.text[c.stored:c.stored+n], c.continued && !c.stale, partial)
+	}
+	c.stored += n
+	c.continued, c.stale, c.shown, c.bad = true, false, nil, false
+}
+
+// Finish passes all that is held and unfinished to the sink at the end of the stream, and resets the
 // cleaner.
 func (c *Cleaner) Finish(out Sink) {
 	if c.carried > 0 {
 		c.appendBad(out)
 	}
-	c.emit(out, len(c.text), true)
+	c.settleFrame(out)
+	c.emit(out, len(c.text)-c.stored, true)
 	*c = Cleaner{SafePrefix: c.SafePrefix}
 }
 
 func (c *Cleaner) atLineStart() bool {
-	return len(c.text) == 0 && c.state == ground && c.carried == 0 && !c.home && !c.continued
+	return len(c.text) == 0 && c.state == ground && c.carried == 0 && !c.back && !c.gap && !c.continued && !c.inFrame()
 }
 
 // feedPlain passes the leading whole lines that need no cleaning to the sink, and returns the
@@ -133,7 +169,7 @@ func (c *Cleaner) feedLine(p []byte, out Sink) int {
 			c.newline(out)
 			return i + 1
 		case c.state != ground:
-			if c.escapeByte(b) {
+			if c.escapeByte(b, out) {
 				i++
 			}
 		case c.carried > 0 || b >= utf8.RuneSelf:
@@ -146,10 +182,29 @@ func (c *Cleaner) feedLine(p []byte, out Sink) int {
 }
 
 func (c *Cleaner) newline(out Sink) {
-	if len(c.text) > 0 || !c.continued {
-		out.Line(c.text, c.continued, false)
+	if c.back && c.at > 0 && len(bytes.TrimLeft(c.text[c.at:], " ")) == 0 { // characters that were removed
+		c.text, c.stored = c.text[:c.at], min(c.stored, c.at)
 	}
-	c.text, c.state, c.home, c.bad, c.continued = c.text[:0], ground, false, false, false
+	if c.state = ground; c.inFrame() {
+		c.nextRow(out)
+		return
+	}
+	if len(c.text) > c.stored || !c.continued {
+		c.pass(out, len(c.text)-c.stored, false)
+	}
+	c.unfinished = unfinished{text: c.text[:0]}
+	if c.line.again > 0 || c.frame != nil {
+		c.line, c.frame = hold{}, nil
+	}
+}
+
+// endLine ends the line as a newline would, unless nothing was printed in it.
+func (c *Cleaner) endLine(out Sink) {
+	c.leaveFrame(out)
+	if len(c.text) > 0 || c.continued {
+		c.newline(out)
+	}
+	c.back, c.gap = false, false
 }
 
 // ascii consumes a run of printable ASCII or one control character, and returns the number of bytes
@@ -161,7 +216,9 @@ func (c *Cleaner) ascii(p []byte, out Sink) int {
 	}
 	switch p[0] {
 	case '\r':
-		c.home = true
+		c.home()
+	case '\b':
+		c.moveBack(1)
 	case 0x1b:
 		c.state = escaped
 	}
@@ -197,7 +254,7 @@ func (c *Cleaner) rune(p []byte, out Sink) int {
 func (c *Cleaner) appendRune(r rune, encoded []byte, out Sink) {
 	switch {
 	case r == 0x9b:
-		c.state, c.csi = control, csiNone
+		c.beginControl()
 	case r == 0x90, r == 0x98, r == 0x9d, r == 0x9e, r == 0x9f:
 		c.state = stringCmd
 	case r < 0xa0 && r >= 0x80: // the other C1 controls are dropped
@@ -205,7 +262,7 @@ func (c *Cleaner) appendRune(r rune, encoded []byte, out Sink) {
 		// Terminals may end the line at these separators. The text after the separator would then not
 		// look like output of the process.
 		c.append([]byte{' '}, out)
-	case isHidden(r) && (c.home || !joins(c.text, r)):
+	case isHidden(r) && (c.back || c.gap || !joins(c.text[c.stored:], r)):
 		c.appendWhole(appendEscape(nil, r), out)
 	default:
 		c.appendWhole(encoded, out)
@@ -219,7 +276,7 @@ func (c *Cleaner) appendWhole(p []byte, out Sink) {
 }
 
 func (c *Cleaner) appendBad(out Sink) {
-	if c.bad && !c.home {
+	if c.bad {
 		return
 	}
 	c.appendWhole([]byte("\uFFFD"), out)
@@ -237,85 +294,36 @@ func (c *Cleaner) append(p []byte, out Sink) {
 	c.text = append(c.text, p...)
 }
 
-// makeRoom is called before n bytes of text are appended. It clears a line that is being redrawn,
-// and passes a full piece to the sink.
+// makeRoom is called before n bytes of text are appended. It removes what they overwrite, and passes a full piece to
+// the sink.
 func (c *Cleaner) makeRoom(n int, out Sink) {
-	c.bad = false
-	if c.home {
-		c.text, c.home, c.continued = c.text[:0], false, false
+	if c.back {
+		c.cutTail()
+		c.back = false
 	}
-	if len(c.text)+n > MaxLineBytes {
-		c.emit(out, c.safePrefix(true), false)
+	if f := c.frame; f != nil && f.at < len(f.rows) && !f.on {
+		f.redraw(c.now)
+	}
+	gap := c.gap && (len(c.text) > 0 || c.continued && !c.stale) && !bytes.HasSuffix(c.text, []byte(" "))
+	if gap {
+		n++
+	}
+	if c.bad, c.gap, c.erased = false, false, false; len(c.text)+n > MaxLineBytes {
+		c.leaveFrame(out)
+		c.dropStored()
+		if len(c.text)+n > MaxLineBytes {
+			c.emit(out, c.safePrefix(true), false)
+			c.dropStored()
+		}
+	}
+	if gap {
+		c.text = append(c.text, ' ')
 	}
 }
 
-// escapeByte processes one byte of an escape sequence. It returns false for a byte that ends the
-// sequence and is not part of it.
-func (c *Cleaner) escapeByte(b byte) bool {
-	was := c.state
-	c.state = ground
-	switch {
-	case b == 0x18 || b == 0x1a: // CAN, SUB
-		return true
-	case was == stringCmd:
-		if c.state = was; b == 0x07 {
-			c.state = ground
-		} else if b == 0x1b {
-			c.state = stringEnd
-		}
-		return true
-	case was == stringEnd && b != '\\':
-		c.state = escaped
-		return false
-	case was == stringEnd:
-		return true
-	case was == control:
-		return c.controlByte(b)
-	case b >= 0x20 && b <= 0x2f:
-		c.state = escInter
-		return true
-	case was == escInter:
-	case b == '[':
-		c.state, c.csi = control, csiNone
-	case b == 0x1b: // ESC ESC
-		c.state = escaped
-		return true
-	case bytes.IndexByte([]byte("]PX^_"), b) >= 0:
-		c.state = stringCmd
-	}
-	return b >= 0x20 && b < utf8.RuneSelf
-}
-
-// controlByte processes one byte of a control sequence. c.state is ground.
-func (c *Cleaner) controlByte(b byte) bool {
-	switch {
-	case b == 0x1b:
-		c.state = escaped
-	case b >= 0x40 && b <= 0x7e:
-		c.execute(b)
-	case b < 0x20 || b > 0x3f:
-		return false
-	case b < '0' || b > '9':
-		c.state, c.csi = control, csiOther
-	default:
-		c.state = control
-		if c.csi == csiNone {
-			c.csi = 0
-		}
-		if c.csi >= 0 && c.csi < 1000 {
-			c.csi = c.csi*10 + int(b-'0')
-		}
-	}
-	return true
-}
-
-// execute applies the two control sequences with which programs redraw a line. It ignores all other
-// control sequences.
-func (c *Cleaner) execute(final byte) {
-	switch {
-	case final == 'K' && c.csi == 2, final == 'K' && c.home && (c.csi == csiNone || c.csi == 0):
-		c.text, c.bad = c.text[:0], false
-	case final == 'G' && (c.csi == csiNone || c.csi == 0 || c.csi == 1):
-		c.home = true
+// dropStored forgets the text that has gone to the sink.
+func (c *Cleaner) dropStored() {
+	if c.stored > 0 {
+		c.text, c.stored, c.long = c.text[:copy(c.text, c.text[c.stored:])], 0, true
 	}
 }
