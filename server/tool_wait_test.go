@@ -360,6 +360,17 @@ func TestWaitTimesOutDuringOutput(t *testing.T) {
 	}
 }
 
+// TestIdleWaitsForRedrawnLine checks that a line that is being redrawn is output, although its states are not stored,
+// and that the answer has its last state.
+func TestIdleWaitsForRedrawnLine(t *testing.T) {
+	s := hello(t)
+	s.script("job", `for i in 1 2 3 4 5 6 7 8; do printf "\rstep $i"; sleep 0.3; done; exec sleep 100`)
+	_, text := s.waitFor("job", "idle", "idle_ms", 1000, "after", "start")
+	if strings.Count(text, "step ") > 3 || !strings.HasSuffix(strings.TrimSpace(text), "step 8") {
+		t.Errorf("got %s\nwant few lines, the last of them step 8", text)
+	}
+}
+
 // TestWaitStaysInItsRun checks that a wait for a line of one run does not match the
 // lines of the next run.
 func TestWaitStaysInItsRun(t *testing.T) {

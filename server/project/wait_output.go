@@ -20,6 +20,8 @@ const (
 	// output, but for no longer than settleMost.
 	settleQuiet = 150 * time.Millisecond
 	settleMost  = time.Second
+	// promptDelay is the silence after which an unfinished line is stored anyway.
+	promptDelay = 200 * time.Millisecond
 )
 
 // An outputWait is a wait for output of a run.
@@ -34,6 +36,7 @@ type outputWait struct {
 	over             bool      // the run had ended when the wait began
 	last             time.Time // when the last line that was read was printed
 	quietSince       time.Time // when the last line was read, or the wait began
+	readHeld         bool      // the lines that were held are stored and are read next
 	older            bool      // a line before the position may still be the answer
 	pending          bool      // continues a wait for silence, which has seen output
 }
@@ -89,7 +92,7 @@ func (o *outputWait) next(ctx context.Context) (over bool, err error) {
 	o.query.After = page.Next()
 	o.done.End = o.query.After
 	if n := len(page.Lines); n > 0 {
-		o.done.Seen, o.last, o.quietSince = o.done.Seen+n, page.Lines[n-1].At, time.Now()
+		o.done.Seen, o.last, o.quietSince, o.readHeld = o.done.Seen+n, page.Lines[n-1].At, time.Now(), false
 		if !final {
 			return false, nil
 		}
@@ -106,6 +109,8 @@ func (o *outputWait) isOver(ctx context.Context, moreFollows bool) (bool, error)
 	case moreFollows:
 		o.setTimedOut()
 		return true, nil
+	case o.awaitsSilence() && o.running.Err() == nil && o.printedSince():
+		return false, nil
 	case o.awaitsSilence() && (o.waiting.Err() == nil || silenceLeft(o.last, o.Idle) == 0):
 		return true, nil
 	case o.waiting.Err() != nil && !o.over:
@@ -122,6 +127,22 @@ func (o *outputWait) isOver(ctx context.Context, moreFollows bool) (bool, error)
 // awaitsSilence reports whether silence ends the wait, since there was output before it.
 func (o *outputWait) awaitsSilence() bool {
 	return o.Pattern == nil && (o.done.Seen > 0 || o.pending)
+}
+
+// printedSince reports whether there may be more to read than the lines that were read: lines that the run redraws are
+// held. After the silence that the wait is for, they are stored.
+func (o *outputWait) printedSince() bool {
+	quiet := max(o.Idle, promptDelay)
+	silent := o.o.Store.StorePrompts(o.Run, quiet)
+	if printed := time.Now().Add(-silent); printed.Sub(o.last) >= time.Millisecond {
+		o.last, o.readHeld = printed, false
+		return true
+	}
+	if silent < quiet || o.readHeld {
+		return false
+	}
+	o.readHeld = true
+	return true
 }
 
 func (o *outputWait) setTimedOut() {
