@@ -220,8 +220,9 @@ var (
 		&sanitizer, &pytest, &doctest, &jest, &vitest, &mocha, &rspec, &gradle, &tap, &eslint,
 		&esbuild, &viteBuild, &viteProxy, &viteBrowser, &viteServer, &webpack, &nextBuild, &nextServer, &npm, &makeError, &tcl, &ruby,
 		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
+		&elixir, &cmake, &gradleCause, &pnpm, &uv, &vitePlugin, &pytestFailed, &pytestConftest,
 	}
-	uncertainRows = []*row{&errorTrace, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
+	uncertainRows = []*row{&errorTrace, &pythonBare, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
 	allRows       = sync.OnceValue(func() *rowTable { return newRowTable(certainRows, uncertainRows) })
 )
 

@@ -198,6 +198,12 @@ func nextOfStack(b *block, l line, t string) verdict {
 }
 
 func (b *block) nextBeforeFrames(l line, t string) verdict {
+	if where, ok := match(strings.TrimLeft(t, "\u2502 "), "on % line %"); ok && strings.HasSuffix(where[0], ".tf") { // Terraform
+		b.held = nil // blank lines
+		row, _, _ := parseNumber(where[1])
+		b.setPosition(position{file: where[0], line: row})
+		return shown
+	}
 	switch {
 	case strings.HasPrefix(t, tracebackLine) && b.announcesTraceback():
 		return foreign
