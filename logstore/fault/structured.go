@@ -63,17 +63,17 @@ func (b *block) readObject(o map[string]any, depth int) {
 	if kind := firstText(o, "type", "name", "class", "error.type", "exception.type", "error.kind", "exception_class"); kind != "" && (depth > 0 || isErrorName(kind)) && b.f.Type == "" {
 		b.f.Type = kind
 	}
-	if stack := firstText(o, "stack", "stack_trace", "stacktrace", "exception", "exc_info", "error.stack", "traceback", "@x"); strings.ContainsRune(stack, '\n') {
+	if stack := firstText(o, "stack", "stack_trace", "stacktrace", "exception", "exc_info", "error.stack", "error.stack_trace", "exception.stacktrace", "traceback", "@x"); strings.ContainsRune(stack, '\n') {
 		b.readStack(stack)
 		if cause == stack {
 			cause = ""
 		}
 	} else if title, frames, ok := cutFrames(message); ok {
-		if b.readStack(message); b.f.Message != "" {
-			message = ""
-		} else {
-			message = title
+		if b.readStack(message); b.f.Type == "" && b.f.Message == "" {
 			b.setPosition(frames)
+		}
+		if message = title; title == tracebackLine || b.f.Message != "" && strings.Contains(title, b.f.Message) {
+			message = ""
 		}
 	}
 	if source, ok := o["source"].(map[string]any); ok {
@@ -91,8 +91,12 @@ func cutFrames(message string) (title string, where position, ok bool) {
 	title, below, _ := strings.Cut(cut(message, maxText), "\n")
 	var s site
 	for text := range strings.Lines(below) {
-		if p, function, isFrame := parseFrame(line{text: strings.TrimRight(text, "\n")}); isFrame && p.line > 0 {
+		text = strings.TrimRight(text, "\n")
+		if p, function, isFrame := parseFrame(line{text: text}); isFrame && p.line > 0 {
 			s.offer(p, function)
+		} else if p, function, isFrame := parsePythonFrame(strings.TrimSpace(text)); isFrame {
+			s.offerReversed(p, function)
+			s.found = true
 		}
 	}
 	if !s.found {
