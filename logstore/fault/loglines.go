@@ -18,7 +18,7 @@ var plain = row{
 		if !stated && !statesFailure(l) {
 			return foreign
 		}
-		if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" {
+		if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" || countsLevels(message) {
 			return foreign
 		}
 		b.appendMessage(message)
@@ -29,6 +29,15 @@ var plain = row{
 	},
 	next:  nextPlain,
 	yield: yieldPlain,
+}
+
+// countsLevels reports whether a message after a level is the number of lines at that level, before the
+// number at another: "ERR 0 WARN 0".
+func countsLevels(message string) bool {
+	_, rest, ok := parseNumber(message)
+	next := strings.Trim(firstWord(strings.TrimLeft(rest, " ,;|")), "[]():")
+	name, _, _ := strings.Cut(next, "=")
+	return ok && LevelOf([]byte(strings.TrimSuffix(strings.ToLower(name), "s"))) > 0
 }
 
 // failurePhrases are phrases which, in a line on standard error without a level, state that

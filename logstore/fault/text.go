@@ -149,6 +149,9 @@ func parsePosition(s string) (p position, rest string, ok bool) {
 			continue
 		}
 		p.file = strings.TrimPrefix(p.file, "file://")
+		if n == 0 { // lines are counted from 1: the program knows no place
+			return position{}, after, true
+		}
 		if !exact {
 			p.line, p.column = 0, 0
 		}
