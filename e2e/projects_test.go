@@ -85,6 +85,49 @@ func TestProjectFollowsCwd(t *testing.T) {
 	again.ok(t, "stop_process", args{"process": "web@nested"}).says(t, "web@nested: stopped", "owned by the pmcp server")
 }
 
+// TestRelativeCwdCountsFromSessionProject checks that a relative cwd that leads to another
+// worktree is joined to the session's project once, in every spelling, and that a group that
+// fails because of a cwd leaves no definition behind.
+func TestRelativeCwdCountsFromSessionProject(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, nested := w.worktrees(t)
+	web := filepath.Join(nested, "web")
+	for _, err := range []error{
+		os.Mkdir(web, 0o755), os.Symlink(".trees/nested", filepath.Join(w.project, "link")),
+		os.WriteFile(filepath.Join(nested, ".env"), []byte("FROM=nested\n"), 0o600),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := w.open(t)
+	inside := func(name, script string, more args) args {
+		return sh(name, script, more).with("wait", "exit")
+	}
+	c.ok(t, "start_process", inside("a", "echo in $PWD $FROM", args{"cwd": ".trees/nested", "env_files": []string{".env"}})).says(t, "a@nested: ", "in "+nested+" nested")
+	c.ok(t, "start_process", inside("b", "pwd -P", args{"cwd": "link"})).says(t, "b@nested: ", nested)
+	c.ok(t, "start_process", args{"name": "c", "command": "cd .trees/nested/web && pwd", "wait": "exit"}).says(t, "c@nested: ", web)
+	c.ok(t, "start_process", args{"name": "d", "command": "cd web && pwd", "cwd": ".trees/nested", "wait": "exit"}).says(t, "d@nested: ", web)
+	c.ok(t, "start_process", inside("e", "pwd", args{"cwd": "web", "project": "nested"})).says(t, "e@nested: ", web)
+	c.ok(t, "start_process", args{"name": "c@nested", "wait": "exit"}).says(t, "c@nested: ", "run 2", web)
+
+	group := func(name string, cwds ...string) args {
+		members := []args{{"process": name + "-top", "command": "sh -c 'pwd; exec sleep 1000'"}}
+		for i, cwd := range cwds {
+			members = append(members, args{"process": name + string(rune('0'+i)), "command": "sh -c 'pwd; exec sleep 1000'", "cwd": cwd})
+		}
+		return args{"group": name, "cwd": ".trees/nested", "members": members}
+	}
+	c.ok(t, "start_group", group("g", "web", ".trees/nested/web", web)).says(t, "group g@nested: up")
+	c.info(t, "g-top@nested").want(t, args{"cwd": nested})
+	for _, name := range []string{"g0", "g1", "g2"} {
+		c.info(t, name+"@nested").want(t, args{"cwd": web})
+	}
+	c.refused(t, "start_group", group("bad", "none"), "bad0@nested", filepath.Join(nested, "none")+" does not exist")
+	c.ok(t, "list_processes", nil).hides(t, "bad")
+}
+
 // hides fails the test if the text of an answer contains one of wants.
 func (r result) hides(t testing.TB, wants ...string) {
 	t.Helper()

@@ -172,6 +172,13 @@ func (s Spec) resolved(project string) (Spec, error) {
 	return s, err
 }
 
+// CheckDir returns an error wrapping ErrInvalid if no process can be started in dir,
+// which may be relative to the project.
+func CheckDir(dir, project string) error {
+	_, err := resolveDir(dir, project)
+	return err
+}
+
 // checkStdio rejects settings of the streams that contradict each other.
 func (s Spec) checkStdio() error {
 	switch {

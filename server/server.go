@@ -438,7 +438,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 		return nil, socket.Refusal(err.Error())
 	}
 	c := &call{Server: s, named: true, reads: t.hints.readOnly}
-	if c.project, err = s.own.At(ctx, r.Project, "", ""); err != nil {
+	if c.project, _, err = s.own.At(ctx, r.Project, "", ""); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
 	if err := c.project.CheckCall(r); err != nil {

@@ -103,25 +103,37 @@ func (s *Server) newCall(ctx context.Context, t *tool, raw json.RawMessage) (c *
 		if err := json.Unmarshal(given.Project, &named); err != nil {
 			return nil, nil, fmt.Errorf("argument project: want the path or the label of a project, got %.200s", given.Project)
 		}
-		if rest, err = without(raw, "project"); err != nil {
+		if rest, err = withArgument(raw, "project", nil); err != nil {
 			return nil, nil, err
 		}
 	}
 	_ = json.Unmarshal(given.Cwd, &cwd) // Decode reports a wrong type
 	_ = json.Unmarshal(given.Command, &command)
 	c.named = named != ""
-	c.project, err = s.own.At(ctx, named, cwd, command)
+	project, dir, err := s.own.At(ctx, named, cwd, command)
+	if err == nil && dir != cwd {
+		rest, err = withArgument(rest, "cwd", dir)
+	}
+	c.project = project
 	return c, rest, err
 }
 
-// without returns the JSON object raw without a key.
-func without(raw json.RawMessage, key string) (json.RawMessage, error) {
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &object); err != nil {
+// withArgument returns the arguments raw with value as the argument name, or without that
+// argument if value is nil.
+func withArgument(raw json.RawMessage, name string, value any) (json.RawMessage, error) {
+	var arguments map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &arguments); err != nil {
 		return nil, err
 	}
-	delete(object, key)
-	return json.Marshal(object)
+	delete(arguments, name)
+	if value != nil {
+		encoded, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		arguments[name] = encoded
+	}
+	return json.Marshal(arguments)
 }
 
 // schemas holds the golden file of each tool, from which define takes the schemas: reading them

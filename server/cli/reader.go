@@ -64,7 +64,7 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 	}
 	view := project.NewStore(store, c.ProjectDir)
 	r := &reader{records: c.RegistryDir, log: view, store: store, view: view, stderr: stderr, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
-	r.project, err = project.New(project.Options{Manager: r.manager, Store: view}).At(ctx, where.project, "", "")
+	r.project, _, err = project.New(project.Options{Manager: r.manager, Store: view}).At(ctx, where.project, "", "")
 	if err != nil {
 		r.Close()
 		return nil, err

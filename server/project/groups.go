@@ -84,6 +84,7 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 	p = p.of(g.Name)
 	for i := range members {
 		m := &members[i]
+		m.Cwd = p.memberCwd(m.Cwd)
 		if m.Process, err = p.memberAddress(ctx, m.Process); err != nil {
 			return st, false, nil, err
 		}
@@ -109,6 +110,11 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 		if err != nil {
 			return st, false, nil, err
 		}
+		if len(def.DependsOn) == 0 { // what it depends on may create its directory
+			if err := process.CheckDir(Definition{Cwd: p.line(def).Dir}.dir(def.Cwd), p.name); err != nil {
+				return st, false, nil, fmt.Errorf("argument members: %s: %w", m.Process, err)
+			}
+		}
 		if len(m.ungrouped().Arguments()) > 0 || len(m.Removed) > 0 || !a.Shared.IsEmpty() {
 			defined[i] = &def
 		}
@@ -128,6 +134,20 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 	}
 	st, err = p.o.Groups.Status(ctx, g.Name)
 	return st, existed, append(changes, kept...), err
+}
+
+// memberCwd returns the cwd of a member as it is used in p. A relative cwd that leads into
+// p from the session's own project counts from there, as that of a call does.
+func (p *Project) memberCwd(cwd string) string {
+	own := p.o.Manager.Project()
+	if cwd == "" || p.isOwn() || process.IsNoProject(own) {
+		return cwd
+	}
+	dir := Definition{Cwd: cwd}.dir(own)
+	if path, err := projectOf(own, dir); err != nil || path != p.name {
+		return cwd
+	}
+	return dir
 }
 
 // ChangeGroup is DefineGroup for a request that sets only members: it keeps the other

@@ -93,23 +93,26 @@ func (p *Project) isOwn() bool { return p.name == p.o.Manager.Project() }
 func (p *Project) IsOfSession(path string) bool { return p.o.Store.has(path) }
 
 // At returns the project of a call: what project names, by its path or label, else the
-// project of the directory cwd, to which the command line may change, else p.
-func (p *Project) At(ctx context.Context, project, cwd, command string) (*Project, error) {
-	path := p.name
-	var err error
+// project of the directory cwd, to which the command line may change, else p. dir is the
+// cwd to use in that project: a relative cwd that leads out of p is made absolute.
+func (p *Project) At(ctx context.Context, project, cwd, command string) (at *Project, dir string, err error) {
+	path, dir := p.name, cwd
 	if project == "" && strings.HasPrefix(strings.TrimSpace(command), "cd ") {
 		cwd = Definition{Cwd: p.line(Definition{Command: command, Cwd: cwd}).Dir}.dir(cwd)
 	}
 	switch {
 	case project != "":
 		path, err = p.named(ctx, project)
-	case cwd != "":
+	case filepath.IsAbs(cwd) || cwd != "" && !process.IsNoProject(p.name):
 		path, err = projectOf(p.name, Definition{Cwd: cwd}.dir(p.name))
+		if path != p.name && (dir != "" || !filepath.IsAbs(cwd)) {
+			dir = Definition{Cwd: dir}.dir(p.name)
+		}
 	}
 	if err == nil {
 		err = p.o.Store.join(ctx, path)
 	}
-	return &Project{session: p.session, name: path, chosen: project != "" || cwd != ""}, err
+	return &Project{session: p.session, name: path, chosen: project != "" || cwd != ""}, dir, err
 }
 
 // named returns the path of the project that an argument names.
