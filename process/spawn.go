@@ -145,6 +145,8 @@ func startError(path string, err error) error {
 			return fmt.Errorf("%w: %s does not exist any more", ErrNoExecutable, path)
 		case name == "":
 			return fmt.Errorf("%w: %s: its loader does not exist", ErrNoExecutable, path)
+		case unseen != nil && strings.HasSuffix(name, "\r"):
+			return fmt.Errorf("%w: %s: its first line ends in a carriage return, which counts as part of the interpreter %q; give the file Unix line ends: sed -i 's/\\r$//'", ErrNoExecutable, path, name)
 		case unseen != nil:
 			return fmt.Errorf("%w: %s: its first line names the interpreter %q, which does not exist", ErrNoExecutable, path, name)
 		default:

@@ -206,6 +206,15 @@ func TestReconfigureKeepsRun(t *testing.T) {
 	}
 }
 
+func TestCarriageReturnAfterInterpreterIsNamed(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	file := filepath.Join(t.TempDir(), "script")
+	proctest.WriteProgram(t, file, []byte("#!/bin/sh\r\necho never\r\n"), 0o700)
+	if _, _, err := m.Start(testContext(t), Spec{Name: "a", Command: file}, KeepRunning); !errors.Is(err, ErrNoExecutable) || !strings.Contains(err.Error(), "carriage return") {
+		t.Errorf("carriage return after the interpreter: got %v, want an error that names it", err)
+	}
+}
+
 func TestFailedSpawnIsFailedRun(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	file := filepath.Join(t.TempDir(), "script")
