@@ -32,7 +32,7 @@ type footing struct {
 	lost chan loss     // receives what may have ended the readiness, as long as gone is open
 	gone chan struct{} // closed once the readiness or the run has ended
 
-	anyPort   bool  // any port of the tree will do: one of ports at the time
+	anyPorts  []int // the ports of the tree at the time, if any port will do; else nil
 	ports     []int // the tree must listen on each
 	elsewhere []int // something must listen on each
 	keys      []uint64
@@ -55,7 +55,7 @@ func (r *readiness) newFooting(listeners, own []sockets.Socket) *footing {
 	if r.rules.Port != nil && *r.rules.Port != 0 {
 		f.ports = append(f.ports, *r.rules.Port)
 	} else if r.rules.Port != nil {
-		f.anyPort, f.ports = true, ports
+		f.anyPorts = ports
 	}
 	for _, a := range r.answers {
 		if u, err := url.Parse(strings.TrimPrefix(a.Request, "GET ")); a.OK() && err == nil {
@@ -86,10 +86,13 @@ func (f *footing) find(listeners, own []sockets.Socket) (keys []uint64, closed [
 			}
 		}
 	}
-	search(f.ports, own)
-	if f.anyPort && len(own) > 0 {
-		closed = nil
+	if f.anyPorts != nil {
+		search(sockets.Ports(own), own)
+		if len(own) == 0 {
+			closed = slices.Clone(f.anyPorts)
+		}
 	}
+	search(f.ports, own)
 	search(f.elsewhere, listeners)
 	return keys, closed
 }

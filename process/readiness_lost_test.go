@@ -93,6 +93,23 @@ func TestReadinessEndsWithItsSocket(t *testing.T) {
 	}
 }
 
+func TestReadinessFollowsAnotherPort(t *testing.T) {
+	t.Parallel()
+	m, j, up := startWatcher(t, Options{}, Ready{Port: new(0)}, "tcp", "127.0.0.1:0")
+	order(t, m, "kill")
+	order(t, m, "start")
+	err := j.await(testContext(t), func() bool { return strings.Count(j.output[up.RunID][Stdout].String(), "listening ") == 2 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := awaitReady(t, m)
+	if again.RunID != up.RunID {
+		t.Errorf("ready in run %d, want %d", again.RunID, up.RunID)
+	}
+	order(t, m, "kill")
+	await(t, m, "a", "not ready", func(st Status) bool { return !*st.Ready })
+}
+
 func TestReadinessOutlivesSocketsOfOthers(t *testing.T) {
 	t.Parallel()
 	m, _, up := startWatcher(t, Options{}, Ready{Port: new(0)}, "tcp", "127.0.0.1:0")
