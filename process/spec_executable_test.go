@@ -67,7 +67,7 @@ func TestStartNamesMissingInterpreter(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"broken":  {"#!" + broken + "\t-e\necho hi\n", fmt.Sprintf("the interpreter %q, whose loader", broken)},
 		"missing": {"#! /nowhere/sh -e\necho hi\n", `the interpreter "/nowhere/sh",`},
-		"windows": {"#!/bin/sh\r\necho hi\r\n", `the interpreter "/bin/sh\r",`},
+		"windows": {"#!/bin/sh\r\necho hi\r\n", `carriage return, which counts as part of the interpreter "/bin/sh\r"; `},
 	} {
 		file := filepath.Join(t.TempDir(), name)
 		proctest.WriteProgram(t, file, []byte(c.text), 0o755)
