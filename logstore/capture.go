@@ -127,8 +127,8 @@ func (s *stream) pauseLocked(store func(*line.Cleaner, line.Sink)) {
 }
 
 // StorePrompts stores the unfinished lines of a run that has been silent for at least quiet, before Capture learns of
-// the silence, and lines that are held because they are being redrawn. It returns how long the run has been silent; for a run that has printed nothing, or that is not in
-// memory, that is very long.
+// the silence, and lines that are held because they are being redrawn. It returns how long the run has been silent; for
+// a run that has printed nothing, or that is not in memory, that is very long.
 func (t *captureTable) StorePrompts(run int64, quiet time.Duration) (silent time.Duration) {
 	r := t.ownRun(run)
 	if r == nil {

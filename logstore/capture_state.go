@@ -132,14 +132,8 @@ func (t *captureTable) StopBegan(run int64) {
 
 // storeHeld stores the lines of a run that are held because they are being redrawn.
 func (t *captureTable) storeHeld(r *runLog) {
-	r.mu.Lock()
-	held := r.holdsLinesLocked()
-	r.mu.Unlock()
-	if !held {
-		return
-	}
 	t.capture(r, func() bool {
-		if r.ended {
+		if r.ended || !r.holdsLinesLocked() {
 			return false
 		}
 		r.readAt = max(time.Now().UnixNano(), r.lastAt)

@@ -108,7 +108,7 @@ type readiness struct {
 	blocks  bool
 	blocked time.Time
 	url     string   // of an MCP server, once it is known
-	basis   *footing // of a run that is ready
+	footing *footing // of a run that is ready
 }
 
 // watchReadiness checks the rules of a run until all of them hold, marks the run as ready, and
@@ -125,7 +125,7 @@ func (m *Manager) watchReadiness(ctx context.Context, e *entry, r readiness) {
 			m.o.TakeHTTP(ctx, r.spec.Name, r.run, r.spec.Env, r.url)
 			return
 		}
-		if !r.awaitLoss(ctx, e, r.basis) {
+		if !r.awaitLoss(ctx, e, r.footing) {
 			return
 		}
 	}
@@ -178,7 +178,7 @@ func (r *readiness) publish(e *entry) (hold bool) {
 		if r.spec.Stdio == StdioHTTP {
 			r.url, r.pending[1] = r.spec.endpoint(own)
 		} else {
-			r.basis = r.newFooting(listeners, own)
+			r.footing = r.newFooting(listeners, own)
 		}
 	}
 	why := r.pendingText()
@@ -192,14 +192,10 @@ func (r *readiness) publish(e *entry) (hold bool) {
 			st.NotReady, st.Ports = unanswered, ports
 		case why == "":
 			st.Ready, st.ReadyAt, st.NotReady, st.Ports = new(true), time.Now(), "", ports
-			st.Lost, st.LostAt, st.stalled, e.footing = "", time.Time{}, false, r.basis
+			st.Lost, st.LostAt, st.stalled, e.footing = "", time.Time{}, false, r.footing
 		default:
-			lacks := &st.NotReady
-			if st.stalled {
-				lacks = &e.activity.lacks
-			}
-			changed = changed || why != *lacks
-			*lacks = why
+			changed = changed || why != st.NotReady
+			st.NotReady = why
 			return changed
 		}
 		r.m.meter.setPorts(r.run, ports)

@@ -216,10 +216,8 @@ func (r *readiness) storeLoss(e *entry, text string) {
 	r.answers = [maxTargets]HTTPAnswer{}
 	r.m.update(e, r.runner, func(st *Status) bool {
 		e.footing = nil
-		st.Ready, st.HTTP, st.Lost, st.LostAt = new(bool), nil, text, time.Now()
-		if st.NotReady = text; text == "" {
-			st.stalled, st.NotReady = true, stalledText
-		}
+		st.Ready, st.HTTP, st.NotReady, st.Lost, st.LostAt = new(bool), nil, text, text, time.Now()
+		st.stalled = text == ""
 		return true
 	})
 }
@@ -231,8 +229,6 @@ type activity struct {
 	forked time.Time                   // the sample that last found a new process
 	exited time.Time                   // the sample that last found that a process had ended
 	busy   bool                        // the tree used the processor before the last sample
-	// lacks is what the run lacks beside a living program, while it is stalled.
-	lacks string
 }
 
 // A procActivity is the processor time of a process, and its proctab.Proc.Buried.
@@ -305,11 +301,7 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 		case stalled && e.footing != nil:
 			ready = append(ready, failed{e.footing, loss{crashed: true, last: last}})
 		case st.Ready != nil && !*st.Ready && stalled != st.stalled:
-			if st.stalled = stalled; stalled {
-				st.NotReady, e.activity.lacks = stalledText, st.NotReady
-			} else {
-				st.NotReady = e.activity.lacks
-			}
+			st.stalled = stalled
 			m.publishLocked(e, st.State)
 		}
 	}

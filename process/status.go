@@ -103,7 +103,7 @@ func (s *Status) GivenUp() bool { return s.refused && s.Ready != nil && !*s.Read
 
 // Refuses reports whether the run has not ended, but will not become ready unless something changes: an
 // MCP server over HTTP because of its answer (one that has not answered may still do so), and any run
-// because a process of another tree listens or answers in its place.
+// because a process of another tree listens or answers in its place, or because it is stalled.
 func (s *Status) Refuses() bool {
 	return s.Stalled() || s.GivenUp() && s.Spec.Stdio != StdioMCP && !strings.HasPrefix(s.NotReady, unansweredPrefix)
 }
@@ -115,11 +115,16 @@ func (s *Status) Stalled() bool { return s.stalled && s.Ready != nil && !*s.Read
 // Condition returns what stands beside the state of a run wherever it is listed: "ready", "not ready: port 3000 closed
 // 12s ago", "ready, unhealthy: status 500, for 40s", or "" if nothing is checked.
 func (s *Status) Condition() string {
-	ready := ""
-	if s.Ready != nil {
-		ready = map[bool]string{true: "ready", false: "not ready"}[*s.Ready]
+	return ConditionText(s.Ready, s.WhyNotReady(), s.HealthText())
+}
+
+// ConditionText is Status.Condition from its parts: Ready, WhyNotReady and HealthText.
+func ConditionText(ready *bool, whyNot, health string) string {
+	text := ""
+	if ready != nil {
+		text = map[bool]string{true: "ready", false: "not ready"}[*ready]
 	}
-	return prose.Join(", ", prose.Join(": ", ready, s.WhyNotReady()), s.HealthText())
+	return prose.Join(", ", prose.Join(": ", text, whyNot), health)
 }
 
 // WhyNotReady returns why the run is not ready any more, or does not become ready. It is "" for a run that may become
@@ -181,6 +186,8 @@ func (m *Manager) snapshotLocked(e *entry) Status {
 	}
 	if st.Suspended != "" && st.Ready != nil {
 		st.Ready, st.NotReady = new(bool), st.Suspended
+	} else if st.Stalled() {
+		st.NotReady = stalledText
 	}
 	if !st.State.Live() {
 		st.Survivors = m.deps.tree.lastMembers(st.RunID)

@@ -169,12 +169,7 @@ func (r *processResult) stateText() string {
 func (r *processResult) line() string {
 	var t answerText
 	t.part("%s: %s", r.Name, r.stateText())
-	ready := ""
-	if r.Ready != nil {
-		ready = map[bool]string{true: "ready", false: "not ready"}[*r.Ready]
-	}
-	t.optPart(", %s", prose.Join(": ", ready, r.NotReady))
-	t.optPart(", %s", r.Unhealthy)
+	t.optPart(", %s", process.ConditionText(r.Ready, r.NotReady, r.Unhealthy))
 	t.optPart(", exit code %d", r.ExitCode)
 	t.optPart(", %s", r.Signal)
 	if r.EndedBy != string(process.BySelf) {

@@ -10,10 +10,10 @@ const (
 	// maxRows and maxRowBytes bound the lines that are held because the stream may redraw them.
 	maxRows     = 64
 	maxRowBytes = 16 << 10
-	// patience is how long what is held must not be redrawn before it goes to the sink: longer than the second that
-	// many programs take between two states. It doubles, up to patience<<maxDoublings, each time that what went to the
+	// settleAfter is how long what is held must not be redrawn before it goes to the sink: longer than the second that
+	// many programs take between two states. It doubles, up to settleAfter<<maxDoublings, each time that what went to the
 	// sink is redrawn after all.
-	patience     = 1200 * time.Millisecond
+	settleAfter  = 1200 * time.Millisecond
 	maxDoublings = 2
 	// reachDecay is how many redraws that reach less far up make a frame one row smaller. Some programs redraw one row
 	// of many at a time.
@@ -35,7 +35,7 @@ func (h *hold) redraw(now time.Time) {
 }
 
 func (h *hold) due(now time.Time) bool {
-	return h.on && now.Sub(h.last) >= patience<<min(h.again-1, maxDoublings)
+	return h.on && now.Sub(h.last) >= settleAfter<<min(h.again-1, maxDoublings)
 }
 
 // A frame holds the lines that a stream redraws with moves by row. The unfinished line is the row that the cursor is
@@ -111,7 +111,7 @@ func (c *Cleaner) inFrame() bool {
 	return c.frame != nil && (c.frame.on || c.frame.at < len(c.frame.rows))
 }
 
-// redrawRows begins to hold rows, or goes on.
+// redrawRows begins to hold rows, or continues to.
 func (c *Cleaner) redrawRows() {
 	if c.frame == nil {
 		c.frame = &frame{}
