@@ -11,9 +11,11 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -95,6 +97,45 @@ func helperAsk([]string) int {
 	fmt.Print("Name: ")
 	line, readErr := bufio.NewReader(os.Stdin).ReadString('\n')
 	fmt.Printf("got %q, terminal %v, end %v\n", strings.TrimSpace(line), err == nil, readErr)
+	return 0
+}
+
+// helperDrain prints "up PID". At the first signal that asks it to end it works for 300 ms, then prints how many it has
+// got.
+func helperDrain([]string) int {
+	asked := make(chan os.Signal, 8)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGHUP)
+	fmt.Println("up", os.Getpid())
+	<-asked
+	n := 1
+	for done := time.After(300 * time.Millisecond); ; n++ {
+		select {
+		case <-asked:
+		case <-done:
+			fmt.Println("signals:", n)
+			return 0
+		}
+	}
+}
+
+// helperWrap runs helperDrain. At SIGTERM it forwards that and waits, or only waits, or leaves.
+func helperWrap(args []string) int {
+	asked := make(chan os.Signal, 8)
+	signal.Notify(asked, syscall.SIGTERM)
+	child := helperCommand("drain", nil)
+	if err := child.Start(); err != nil {
+		fmt.Println(err)
+		return 9
+	}
+	<-asked
+	switch args[0] {
+	case "leave":
+		return 0
+	case "forward":
+		<-time.After(50 * time.Millisecond) // its own work; a second signal must not meet the first
+		_ = child.Process.Signal(syscall.SIGTERM)
+	}
+	_ = child.Wait()
 	return 0
 }
 

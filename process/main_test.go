@@ -40,6 +40,8 @@ func TestMain(m *testing.M) {
 		"ask":     helperAsk,
 		"flags":   helperFlags,
 		"spin":    helperSpin,
+		"drain":   helperDrain,
+		"wrap":    helperWrap,
 	}
 	killTimeout = testTimeout // killed processes need a core to die
 	// The race detector would delay the exit of every helper by a second.

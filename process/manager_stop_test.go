@@ -92,3 +92,39 @@ func TestStopClosesStdinBeforeSignal(t *testing.T) {
 		t.Errorf("output %q, want end of input at its end", out)
 	}
 }
+
+// TestStopSignalsEachProcessOnce checks that a program gets the stop signal once, whether what started it passes the
+// signal on, waits for it, leaves it or has a terminal.
+func TestStopSignalsEachProcessOnce(t *testing.T) {
+	shell := helper("shell", "drain")
+	shell.Command, shell.Args, shell.PTY = "sh", []string{"-c", `"$0"; :`, executablePath()}, true
+	wrapper := helper("wrapper", "wrap", "forward")
+	wrapper.PTY = true
+	trap := helper("trap", "drain")
+	trap.Command, trap.Args = "sh", []string{"-c", `trap : TERM; "$0"; :`, executablePath()}
+	for _, c := range []struct {
+		spec  Spec
+		grace time.Duration
+	}{
+		{helper("forwards", "wrap", "forward"), testTimeout},
+		{helper("leaves", "wrap", "leave"), testTimeout},
+		{helper("waits", "wrap", "wait"), 2 * time.Second},
+		{shell, testTimeout},
+		{wrapper, testTimeout},
+		{trap, testTimeout},
+	} {
+		t.Run(c.spec.Name, func(t *testing.T) {
+			m, j := newTestManager(t, Options{})
+			st := start(t, m, c.spec)
+			if err := j.await(testContext(t), func() bool { return strings.Contains(j.output[st.RunID][Stdout].String(), "up ") }); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.Stop(testContext(t), c.spec.Name, StopOptions{Timeout: c.grace}); err != nil {
+				t.Fatal(err)
+			}
+			if out := j.text(st.RunID, Stdout); !strings.Contains(out, "signals: 1\n") && !strings.Contains(out, "signals: 1\r\n") {
+				t.Errorf("output %q, want one signal", out)
+			}
+		})
+	}
+}

@@ -137,7 +137,7 @@ func (r *Run) stopTree(d *takedown, q stopRequest) error {
 		r.awaitMCPExit(d, min(r.mcpExit, q.grace/4))
 	}
 	if q.grace > 0 {
-		r.awaitEmptyTree(d, r.signalTree(q.signal))
+		r.signalTree(d, q)
 	}
 	if !r.isGone() {
 		r.signalGroup(syscall.SIGKILL)
@@ -177,23 +177,32 @@ func (r *Run) isGone() bool {
 
 func (r *Run) members() []proctab.Proc { return r.tree.members(r.id) }
 
-// signalTree sends the first signal of a stop to the whole tree: to the group at
-// once, and to each member outside the group. SIGCONT lets suspended processes
-// receive the signal. signalTree returns the time at which it began.
-func (r *Run) signalTree(sig syscall.Signal) (began time.Time) {
+// signalTree sends the first signal of a stop, and blocks until no process of the tree is left or the grace is over.
+func (r *Run) signalTree(d *takedown, q stopRequest) {
 	members := r.tree.recentMembers(r.id, signalScanAge)
-	began = time.Now()
-	group := r.signalGroup(sig)
-	var outside []proctab.Proc
-	for _, p := range members {
-		if !group || p.PGID != r.child.id.PID {
-			outside = append(outside, p)
+	s := r.newFirstSignal(q, members)
+	defer s.late.Stop()
+	signalled := time.Now()
+	s.send(members)
+	if s.leaderWaits() || r.awaitLeader(d, s) {
+		r.awaitEmptyTree(d, s, signalled)
+	}
+}
+
+// awaitLeader blocks until the first process has ended, and reports whether it has: false if the grace is over
+// before.
+func (r *Run) awaitLeader(d *takedown, s *firstSignal) bool {
+	for {
+		select {
+		case <-r.ended:
+			return true
+		case <-s.late.C:
+			s.all = true
+			s.send(r.members())
+		case <-d.graceOver.Done():
+			return false
 		}
 	}
-	signalEach(outside, sig)
-	r.signalGroup(syscall.SIGCONT)
-	signalEach(outside, syscall.SIGCONT)
-	return began
 }
 
 // signalGroup signals the leader's process group and reports success. While the
@@ -204,23 +213,24 @@ func (r *Run) signalGroup(sig syscall.Signal) bool {
 	return !r.reaped && syscall.Kill(-r.child.id.PID, sig) == nil
 }
 
-// awaitEmptyTree blocks until no process of the tree is left or the grace is over.
-// It waits for the leader first, then scans for the other members with growing
-// pauses. It reuses the scan made at the leader's exit if that scan began after
-// signalled, the time of the first signal: on a busy machine the scans are the
+// awaitEmptyTree blocks until no process of the tree is left or the grace is over. It scans with growing pauses, and
+// sends the first signal to those that have not got it and will not get it from others. It reuses the scan made at the
+// leader's exit if that scan began after signalled, the time of the first signal: on a busy machine the scans are the
 // slowest part of a stop.
-func (r *Run) awaitEmptyTree(d *takedown, signalled time.Time) {
-	select {
-	case <-r.ended:
-	case <-d.graceOver.Done():
-		return
-	}
+func (r *Run) awaitEmptyTree(d *takedown, s *firstSignal, signalled time.Time) {
 	since, closed := signalled, r.streamsEnded
-	for pause := time.Millisecond; r.tree.scanSince(since).mayRemain(r.id); pause = min(2*pause, 100*time.Millisecond) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		found := r.tree.scanSince(since)
+		if !found.mayRemain(r.id) {
+			return
+		}
+		s.send(found.members[r.id])
 		select {
 		case <-closed: // by the last of them, which is about to become a zombie
 			closed = nil
 		case <-time.After(pause):
+		case <-s.late.C:
+			s.all = true
 		case <-d.graceOver.Done():
 			return
 		}

@@ -29,7 +29,7 @@ func TestAwaitEmptyTreeReusesScan(t *testing.T) {
 		tree.latest.Store(&c.seen)
 		r := &Run{id: run, ended: ended, runDeps: runDeps{tree: tree}}
 		d := newTakedown(time.Hour)
-		r.awaitEmptyTree(d, signalled)
+		r.awaitEmptyTree(d, &firstSignal{run: r, late: time.NewTimer(time.Hour)}, signalled)
 		d.finish(nil)
 		if scanned := tree.latest.Load() != &c.seen; scanned != c.scans {
 			t.Errorf("%s: scanned again: %v, want %v", name, scanned, c.scans)

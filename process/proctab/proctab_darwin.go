@@ -117,6 +117,13 @@ func Replaced(int, string) bool { return false }
 // does not show pending signals.
 func Killed(int) bool { return false }
 
+// Catches reports whether a process handles sig, rather than to end by it or to ignore it. It is false if that
+// cannot be read.
+func Catches(pid int, sig syscall.Signal) bool {
+	kinfo, err := unix.SysctlKinfoProc("kern.proc.pid", pid)
+	return err == nil && kinfo.Proc.P_sigcatch&(1<<(sig-1)) != 0
+}
+
 // Signal sends sig to the process that id identifies. macOS has no handle to a process
 // that is not a child: Signal compares the identity immediately before it sends the
 // signal, which leaves a window of microseconds. It returns ErrGone if the process has

@@ -293,19 +293,22 @@ func Replaced(pid int, path string) bool {
 // false if the pending signals cannot be read.
 func Killed(pid int) bool {
 	status, err := File(pid, "status")
-	return err == nil && killPending(status)
+	return err == nil && (inSet(status, "SigPnd", unix.SIGKILL) || inSet(status, "ShdPnd", unix.SIGKILL))
 }
 
-// killPending reports whether SIGKILL is among the pending signals of the thread or the
-// process in /proc/PID/status.
-func killPending(status []byte) bool {
+// Catches reports whether a process handles sig, rather than to end by it or to ignore it. It is false if that
+// cannot be read.
+func Catches(pid int, sig syscall.Signal) bool {
+	status, err := File(pid, "status")
+	return err == nil && inSet(status, "SigCgt", sig)
+}
+
+// inSet reports whether sig is in the set of signals called name in /proc/PID/status.
+func inSet(status []byte, name string, sig syscall.Signal) bool {
 	for line := range strings.Lines(string(status)) {
-		name, set, _ := strings.Cut(line, ":")
-		if name != "SigPnd" && name != "ShdPnd" {
-			continue
-		}
-		if pending, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64); err == nil && pending&(1<<(unix.SIGKILL-1)) != 0 {
-			return true
+		if key, value, _ := strings.Cut(line, ":"); key == name {
+			set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return err == nil && set&(1<<(sig-1)) != 0
 		}
 	}
 	return false
