@@ -44,7 +44,7 @@ func (m *Manager) Start(ctx context.Context, name string, starter Starter, o Sta
 		return Report{}, err
 	}
 	op, err := m.begin(ctx, g, kind{restart: o.RestartRunning, rerun: o.Rerun}, func(ctx context.Context, op *operation) {
-		s := &start{m: m, op: op, starter: starter, members: make(map[string]*memberStart), events: make(chan func())}
+		s := &start{m: m, op: op, starter: starter, members: make(map[string]*memberStart)}
 		s.run(ctx)
 	})
 	if err != nil {

@@ -12,76 +12,77 @@ import (
 	"pmcp/process/prose"
 )
 
-// start is the work of one operation that starts a group. Its fields belong to
-// the goroutine of run; tasks run concurrently and report back through events.
+// start is the work of one operation that starts a group: one goroutine for each member.
 type start struct {
 	m       *Manager
 	op      *operation
 	starter Starter
-
 	members map[string]*memberStart
-	events  chan func()
-	tasks   int            // the number of tasks that have not sent their event
-	wg      sync.WaitGroup // tasks
-	next    time.Time      // when the next member may start
-	paused  bool           // a task is waiting for next
+	turns   turns
 }
 
-// memberStart is the progress of one member in a start.
+// memberStart is what the dependents of a member need to know of its start.
 type memberStart struct {
 	Member
-	unmet   []Dependency    // the dependencies whose conditions do not hold yet
-	ctx     context.Context // ends when the member is blocked
-	cancel  context.CancelFunc
-	begun   bool  // the start of the member has begun or proved unnecessary
-	run     int64 // the id of the run that was started, or 0
-	blocked bool  // the member will not start
+	decided chan struct{} // closed once the fields below are set
+	run     *ForeignRun   // nil: the member will not be started
+	why     string        // why not; "" if the operation ended first
 }
 
-// run starts every member that can be started, and returns when no task is
-// left.
+// decide sets run and why.
+func (member *memberStart) decide(run *ForeignRun, why string) {
+	member.run, member.why = run, why
+	close(member.decided)
+}
+
+// run starts every member that can be started, and returns once all outcomes are final.
 func (s *start) run(ctx context.Context) {
 	for _, name := range s.op.order {
 		member, _ := s.op.group.member(name)
-		waiting := &memberStart{Member: member, unmet: slices.Clone(member.DependsOn)}
-		waiting.ctx, waiting.cancel = context.WithCancel(ctx)
-		defer waiting.cancel()
-		s.members[name] = waiting
-		s.setWaitReason(waiting)
+		s.members[name] = &memberStart{Member: member, decided: make(chan struct{})}
+		s.setWaitReason(name, member.DependsOn)
 	}
-	s.skipRunning(ctx)
-	for s.startNext(ctx); s.tasks > 0; s.startNext(ctx) {
-		event := <-s.events
-		s.tasks--
-		event()
+	running := s.alreadyRunning(ctx)
+	s.turns.changed = make(chan struct{})
+	for i, name := range s.op.order {
+		if _, ok := running[name]; !ok && len(s.members[name].DependsOn) == 0 {
+			s.turns.join(i) // all of them before the first begins
+		}
 	}
-	s.wg.Wait()
+	var wg sync.WaitGroup
+	for i, name := range s.op.order {
+		wg.Go(func() {
+			if run, ok := running[name]; ok {
+				s.skip(ctx, s.members[name], run)
+			} else {
+				s.start(ctx, s.members[name], i)
+			}
+		})
+	}
+	wg.Wait()
 	s.blockPending(ctx)
 	s.watchStarted(ctx)
 	s.reviewAll()
 }
 
-// skipRunning skips the members that are already running, whatever the state of
-// their dependencies.
-func (s *start) skipRunning(ctx context.Context) {
-	var elsewhere map[string]ForeignRun
-	if !s.op.restart { // a restart fails for a member of another server
-		elsewhere = s.m.runningElsewhere(ctx, s.op.order...)
+// alreadyRunning returns the runs of the members that are running and are to be kept, whatever the state of their
+// dependencies.
+func (s *start) alreadyRunning(ctx context.Context) map[string]ForeignRun {
+	running := make(map[string]ForeignRun)
+	if s.op.restart { // a restart fails for a member of another server
+		return running
 	}
-	running := make(map[*memberStart]ForeignRun)
-	for name, member := range s.members {
-		run, ok := s.runningHere(name)
-		if there, found := elsewhere[name]; !ok && found && there.State == process.Running {
-			run, ok = there, true
-		}
-		if ok {
-			running[member] = run
-			member.begun = true
+	for name, run := range s.m.runningElsewhere(ctx, s.op.order...) {
+		if run.State == process.Running {
+			running[name] = run
 		}
 	}
-	for member, run := range running {
-		s.markSkipped(member, run)
+	for _, name := range s.op.order {
+		if run, ok := s.runningHere(name); ok {
+			running[name] = run
+		}
 	}
+	return running
 }
 
 // runningHere returns the run of a member in this server, and reports whether the
@@ -91,23 +92,105 @@ func (s *start) runningHere(name string) (ForeignRun, bool) {
 	return ForeignRun{Status: st}, err == nil && !s.op.restart && (st.State == process.Starting || st.State == process.Running)
 }
 
-// markSkipped records that member is already running, as run.
-func (s *start) markSkipped(member *memberStart, run ForeignRun) {
+// skip records that member is already running, as run.
+func (s *start) skip(ctx context.Context, member *memberStart, run ForeignRun) {
 	why := "already " + run.State.String()
 	if run.Owner != "" {
 		why += " " + inOtherServer(run.Owner)
 	}
 	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run, o.Owner = Skipped, why, run.Run, run.Owner })
-	s.awaitConditions(member, run)
+	member.decide(&run, "")
 	if s.op.group.awaitsExit(member.Process) {
-		s.awaitOutcome(member, ExitedOK, IsDone, run)
+		s.awaitOutcome(ctx, member, ExitedOK, IsDone, run)
 	}
+}
+
+// start starts member, the i-th in order, once its dependencies hold and its turn has come.
+func (s *start) start(ctx context.Context, member *memberStart, i int) {
+	hold, why := s.awaitDependencies(ctx, member)
+	switch {
+	case why != "":
+		s.block(member, why)
+		return
+	case !hold, !s.turns.await(ctx, i, s.op.group.StartDelay):
+		member.decide(nil, "")
+		return
+	}
+	name := member.Process
+	if run, ok := s.runningHere(name); ok { // another caller has started it
+		s.skip(ctx, member, run)
+		return
+	}
+	s.op.update(name, func(o *Outcome) { o.Result, o.Why = InProgress, "" })
+	if !s.isStillMember(ctx, member) {
+		s.block(member, "removed from the group before its turn came")
+		return
+	}
+	if st, ok := s.lastDone(ctx, member); ok {
+		why := fmt.Sprintf("exited 0 %s ago; rerun: true runs it", age(time.Since(st.EndedAt)))
+		s.op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, st.Run })
+		member.decide(&ForeignRun{Status: st}, "")
+		return
+	}
+	before, _ := s.m.o.Processes.Status(name)
+	st, err := s.startMember(ctx, member)
+	s.begun(ctx, member, before.RunID, st, err)
+}
+
+// awaitDependencies waits until all that member depends on holds, and reports whether it does. why is the reason why
+// something cannot hold any more; it is "" if the operation ended before a dependency was started.
+func (s *start) awaitDependencies(ctx context.Context, member *memberStart) (hold bool, why string) {
+	type decision struct {
+		Dependency
+		hold bool
+		why  string
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	decisions, enough := make(chan decision, len(member.DependsOn)), make(chan struct{})
+	var waits sync.WaitGroup
+	defer waits.Wait()
+	defer close(enough)
+	defer cancel()
+	for _, d := range member.DependsOn {
+		waits.Go(func() {
+			on := s.members[d.Process]
+			select {
+			case <-on.decided: // also if ctx ends, soon after that
+			case <-enough:
+				return
+			}
+			is := decision{d, on.run != nil, on.why}
+			if on.run != nil {
+				if err := s.m.awaitCondition(ctx, d, *on.run); err != nil {
+					is.why = err.Error()
+				}
+			}
+			decisions <- is
+		})
+	}
+	for unmet := slices.Clone(member.DependsOn); len(unmet) > 0; {
+		is := <-decisions
+		if !is.hold || is.why != "" {
+			return false, is.why
+		}
+		unmet = slices.DeleteFunc(unmet, func(d Dependency) bool { return d == is.Dependency })
+		s.setWaitReason(member.Process, unmet)
+	}
+	return true, ""
+}
+
+func (s *start) setWaitReason(name string, unmet []Dependency) {
+	why := ""
+	if len(unmet) > 0 {
+		why = "waits for " + listed(unmet)
+	}
+	s.op.update(name, func(o *Outcome) { o.Why = why })
 }
 
 // lastDone returns the latest run of a member that need not run again: the run has
 // exited with code 0, as another member requires, of the present definition, and no
 // process that the member depends on has a newer run.
-func (s *start) lastDone(member *memberStart) (st process.Status, ok bool) {
+func (s *start) lastDone(ctx context.Context, member *memberStart) (st process.Status, ok bool) {
 	st, err := s.m.o.Processes.Status(member.Process)
 	if err != nil || s.op.rerun || st.State != process.Exited || !ExitedOK.holdsFor(st) || !s.op.group.awaitsExit(member.Process) {
 		return st, false
@@ -119,19 +202,12 @@ func (s *start) lastDone(member *memberStart) (st process.Status, ok bool) {
 			return st, false
 		}
 	}
-	for _, needed := range s.m.runningElsewhere(member.ctx, needs...) {
+	for _, needed := range s.m.runningElsewhere(ctx, needs...) {
 		if needed.RunID > st.RunID {
 			return st, false
 		}
 	}
-	return st, s.starter.RanUnchanged(member.ctx, st)
-}
-
-// markDone records that member need not run again after its run st.
-func (s *start) markDone(member *memberStart, st process.Status) {
-	why := fmt.Sprintf("exited 0 %s ago; rerun: true runs it", age(time.Since(st.EndedAt)))
-	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, why, st.Run })
-	s.awaitConditions(member, ForeignRun{Status: st})
+	return st, s.starter.RanUnchanged(ctx, st)
 }
 
 // age returns d in its largest unit, such as "3m".
@@ -146,78 +222,18 @@ func age(d time.Duration) string {
 	}
 }
 
-// task runs work in a goroutine; the loop of run handles the event that work
-// returns. work must return soon after its context ends.
-func (s *start) task(work func() (event func())) {
-	s.tasks++
-	s.wg.Go(func() { s.events <- work() })
-}
-
-// startNext begins the start of each member whose conditions hold, in order and
-// separated by the delay of the group.
-func (s *start) startNext(ctx context.Context) {
-	for _, name := range s.op.order {
-		member := s.members[name]
-		if member.begun || member.blocked || len(member.unmet) > 0 || s.paused || ctx.Err() != nil {
-			continue
-		}
-		if pause := time.Until(s.next); pause > 0 {
-			s.pause(ctx, pause)
-			return
-		}
-		s.begin(member)
-	}
-}
-
-// pause keeps members from starting for d.
-func (s *start) pause(ctx context.Context, d time.Duration) {
-	s.paused = true
-	s.task(func() func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		return func() { s.paused = false }
-	})
-}
-
-// begin starts one member, unless another caller has started the process already.
-func (s *start) begin(member *memberStart) {
-	member.begun = true
-	name := member.Process
-	if run, ok := s.runningHere(name); ok {
-		s.markSkipped(member, run)
-		return
-	}
-	s.op.update(name, func(o *Outcome) { o.Result, o.Why = InProgress, "" })
-	s.next = time.Now().Add(s.op.group.StartDelay)
-	s.task(func() func() {
-		if !s.isStillMember(member) {
-			return func() { s.block(member, "removed from the group before its turn came") }
-		}
-		if st, ok := s.lastDone(member); ok {
-			return func() { s.markDone(member, st) }
-		}
-		before, _ := s.m.o.Processes.Status(name)
-		st, err := s.startMember(member)
-		return func() { s.begun(member, before.RunID, st, err) }
-	})
-}
-
 // begun handles the end of a member's start, which has returned st and err. before
 // is the id of the member's previous run.
-func (s *start) begun(member *memberStart, before int64, st process.Status, err error) {
+func (s *start) begun(ctx context.Context, member *memberStart, before int64, st process.Status, err error) {
 	var away *ElsewhereError
 	if errors.As(err, &away) {
 		switch {
 		case away.Kept:
-			s.markStartedElsewhere(member, away.ForeignRun, "by the daemon, which keeps it")
+			s.begunElsewhere(ctx, member, away.ForeignRun, "by the daemon, which keeps it")
 		case away.Restarted:
-			s.markStartedElsewhere(member, away.ForeignRun, "restarted by its pmcp server ("+away.Owner+")")
+			s.begunElsewhere(ctx, member, away.ForeignRun, "restarted by its pmcp server ("+away.Owner+")")
 		default:
-			s.markSkipped(member, away.ForeignRun)
+			s.skip(ctx, member, away.ForeignRun)
 		}
 		return
 	}
@@ -226,29 +242,26 @@ func (s *start) begun(member *memberStart, before int64, st process.Status, err 
 	}
 	switch {
 	case err == nil:
-		member.run = st.RunID
-		s.awaitConditions(member, ForeignRun{Status: st})
-		s.awaitStarted(member, ForeignRun{Status: st})
-	case member.ctx.Err() != nil:
-		s.markFailed(member, context.Cause(member.ctx).Error())
+		s.awaitStarted(ctx, member, ForeignRun{Status: st})
+	case ctx.Err() != nil:
+		s.fail(member, context.Cause(ctx).Error())
 	default:
-		s.markFailed(member, fmt.Sprintf("cannot start: %s", err))
+		s.fail(member, fmt.Sprintf("cannot start: %s", err))
 	}
 }
 
-// markStartedElsewhere records that another server has started member, as run. why says
+// begunElsewhere records that another server has started member, as run. why says
 // which server.
-func (s *start) markStartedElsewhere(member *memberStart, run ForeignRun, why string) {
+func (s *start) begunElsewhere(ctx context.Context, member *memberStart, run ForeignRun, why string) {
 	s.op.update(member.Process, func(o *Outcome) { o.Why, o.Run, o.Owner = why, run.Run, run.Owner })
-	s.awaitConditions(member, run)
-	s.awaitStarted(member, run)
+	s.awaitStarted(ctx, member, run)
 }
 
 // isStillMember reports whether member still belongs to the group; the member may
 // have been removed since the start began. If the definition cannot be read,
 // isStillMember assumes that nothing changed.
-func (s *start) isStillMember(member *memberStart) bool {
-	current, err := s.m.find(member.ctx, s.op.group.Name, false)
+func (s *start) isStillMember(ctx context.Context, member *memberStart) bool {
+	current, err := s.m.find(ctx, s.op.group.Name, false)
 	if err != nil || current.err != nil {
 		return !errors.Is(err, ErrUnknown)
 	}
@@ -258,8 +271,8 @@ func (s *start) isStillMember(member *memberStart) bool {
 
 // startMember starts the process of member, after waiting for a stop of the
 // process that is in progress.
-func (s *start) startMember(member *memberStart) (process.Status, error) {
-	_, err := s.m.o.Processes.Await(member.ctx, member.Process, func(st process.Status) bool { return st.State != process.Stopping })
+func (s *start) startMember(ctx context.Context, member *memberStart) (process.Status, error) {
+	_, err := s.m.o.Processes.Await(ctx, member.Process, func(st process.Status) bool { return st.State != process.Stopping })
 	if err != nil && !errors.Is(err, process.ErrUnknown) { // unknown: the process never ran in this session
 		return process.Status{}, err
 	}
@@ -267,47 +280,18 @@ func (s *start) startMember(member *memberStart) (process.Status, error) {
 	if s.op.restart {
 		ifRunning = process.RestartRunning
 	}
-	return s.starter.StartMember(member.ctx, member.Process, ifRunning)
-}
-
-// awaitConditions starts to wait for the conditions that the dependents of member
-// set on run, the member's run.
-func (s *start) awaitConditions(member *memberStart, run ForeignRun) {
-	for _, name := range s.op.group.dependents(member.Process) {
-		dependent := s.members[name]
-		if dependent.blocked || dependent.begun {
-			continue
-		}
-		i := slices.IndexFunc(dependent.DependsOn, func(d Dependency) bool { return d.Process == member.Process })
-		d := dependent.DependsOn[i]
-		s.task(func() func() {
-			err := s.m.awaitCondition(dependent.ctx, d, run)
-			return func() { s.conditionDecided(dependent, d, err) }
-		})
-	}
-}
-
-// conditionDecided handles the end of the wait for the condition of d, with the
-// error of that wait.
-func (s *start) conditionDecided(dependent *memberStart, d Dependency, err error) {
-	switch {
-	case dependent.blocked, dependent.begun:
-	case err != nil:
-		s.block(dependent, err.Error())
-	default:
-		dependent.unmet = slices.DeleteFunc(dependent.unmet, func(other Dependency) bool { return other == d })
-		s.setWaitReason(dependent)
-	}
+	return s.starter.StartMember(ctx, member.Process, ifRunning)
 }
 
 // awaitStarted waits for the readiness of a member that was started as run, if the
 // process has rules for readiness, or for the exit that others wait for.
-func (s *start) awaitStarted(member *memberStart, run ForeignRun) {
+func (s *start) awaitStarted(ctx context.Context, member *memberStart, run ForeignRun) {
+	member.decide(&run, "")
 	switch {
 	case run.Spec.ChecksReady():
-		s.awaitOutcome(member, Ready, BecameReady, run)
+		s.awaitOutcome(ctx, member, Ready, BecameReady, run)
 	case s.op.group.awaitsExit(member.Process):
-		s.awaitOutcome(member, ExitedOK, IsDone, run)
+		s.awaitOutcome(ctx, member, ExitedOK, IsDone, run)
 	default:
 		s.op.update(member.Process, func(o *Outcome) { o.Result = WasStarted })
 	}
@@ -315,45 +299,24 @@ func (s *start) awaitStarted(member *memberStart, run ForeignRun) {
 
 // awaitOutcome waits until condition, Ready or ExitedOK, holds for run, a run of
 // member. The result of the member is then holds.
-func (s *start) awaitOutcome(member *memberStart, condition Condition, holds Result, run ForeignRun) {
-	before := ""
-	s.op.update(member.Process, func(o *Outcome) { before, o.Result = o.Why, InProgress })
-	s.task(func() func() {
-		result, why := holds, before
-		if err := s.m.awaitState(member.ctx, member.Process, condition, run); err != nil {
-			result, why = HasFailed, ownReason(err)
-		}
-		return func() { s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = result, why }) }
-	})
+func (s *start) awaitOutcome(ctx context.Context, member *memberStart, condition Condition, holds Result, run ForeignRun) {
+	result, why := holds, ""
+	s.op.update(member.Process, func(o *Outcome) { why, o.Result = o.Why, InProgress })
+	if err := s.m.awaitState(ctx, member.Process, condition, run); err != nil {
+		result, why = HasFailed, ownReason(err)
+	}
+	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = result, why })
 }
 
-func (s *start) markFailed(member *memberStart, why string) {
+func (s *start) fail(member *memberStart, why string) {
 	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why = HasFailed, why })
-	s.blockDependents(member, fmt.Sprintf("%s failed: %s", member.Process, why))
+	member.decide(nil, fmt.Sprintf("%s failed: %s", member.Process, why))
 }
 
-// block records that member will not start, and blocks its dependents.
+// block records that member will not start.
 func (s *start) block(member *memberStart, why string) {
-	member.blocked = true
-	member.cancel() // end the waits for the member's conditions
 	s.op.update(member.Process, func(o *Outcome) { o.Result, o.Why, o.Blocked = Skipped, why, true })
-	s.blockDependents(member, member.Process+" was not started")
-}
-
-func (s *start) blockDependents(member *memberStart, why string) {
-	for _, name := range s.op.group.dependents(member.Process) {
-		if dependent := s.members[name]; !dependent.blocked && !dependent.begun {
-			s.block(dependent, why)
-		}
-	}
-}
-
-func (s *start) setWaitReason(member *memberStart) {
-	why := ""
-	if len(member.unmet) > 0 {
-		why = "waits for " + listed(member.unmet)
-	}
-	s.op.update(member.Process, func(o *Outcome) { o.Why = why })
+	member.decide(nil, member.Process+" was not started")
 }
 
 // blockPending blocks the pending members if the operation was cancelled or
@@ -377,7 +340,7 @@ func (s *start) watchStarted(ctx context.Context) {
 	outcomes, _ := s.op.snapshot()
 	for _, o := range outcomes {
 		if o.Result == WasStarted && o.Owner == "" {
-			_, _ = s.m.o.Processes.WatchStart(ctx, o.Process, s.members[o.Process].run) // reviewAll sees the end
+			_, _ = s.m.o.Processes.WatchStart(ctx, o.Process, s.members[o.Process].run.RunID) // reviewAll sees the end
 		}
 	}
 }
