@@ -154,7 +154,12 @@ func (r *readiness) checkURL(ctx context.Context, target string, listeners, own 
 	}
 	why := r.request(ctx, target, answer)
 	if foreign && answer.Status != 0 {
-		answer.By = r.holder(port, listeners).text
+		if now, err := sockets.Listening(); err == nil { // the port may have opened since listeners was read
+			listeners = now
+		}
+		if held := r.holder(port, listeners); held.entry != r.spec.Name {
+			answer.By = held.text
+		}
 	}
 	return why
 }

@@ -257,7 +257,8 @@ func TestHTTPAnswersAreEvidence(t *testing.T) {
 		targets = append(targets, server.URL+path)
 	}
 	// The server of the test is not a process of the run: it must open after the start.
-	r := &readiness{treeSockets: treeSockets{rules: &Ready{HTTP: strings.Join(targets, "  ")}, baseline: portBaseline{keys: map[uint64]bool{}}}, client: newReadyClient()}
+	m, _ := newTestManager(t, Options{})
+	r := &readiness{treeSockets: treeSockets{m: m, rules: &Ready{HTTP: strings.Join(targets, "  ")}, baseline: portBaseline{keys: map[uint64]bool{}}}, client: newReadyClient()}
 	check := func() string { return r.checkHTTP(testContext(t), nil, nil) }
 	ctx := testContext(t)
 	why := check()
