@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"pmcp/server/args"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -46,17 +47,15 @@ func TestEmptyArgumentOfDestructiveToolIsRefused(t *testing.T) {
 				refused++
 			}
 			for _, empty := range emptyValues {
-				given := map[string]json.RawMessage{name: json.RawMessage(empty)}
+				given := args.Given{name: json.RawMessage(empty)}
 				for _, required := range schema.Required {
 					if required != name {
 						given[required] = json.RawMessage(`"x"`)
 					}
 				}
-				raw, err := json.Marshal(given)
-				stdiotest.NoErr(t, err)
-				_, err = tool.call(t.Context(), nil, raw) // the server is nil, so a call that is not refused panics
+				_, err := tool.call(t.Context(), nil, given) // the server is nil, so a call that is not refused panics
 				if err == nil || !strings.HasPrefix(err.Error(), want) {
-					t.Errorf("%s %s: got %v, want %q", tool.name, raw, err, want)
+					t.Errorf("%s %s: got %v, want %q", tool.name, given, err, want)
 				}
 			}
 		}

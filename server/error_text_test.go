@@ -78,9 +78,9 @@ func TestErrorsQuoteLittleOfArguments(t *testing.T) {
 						arguments["name"], arguments["command"] = "other", "no such program"
 					}
 					arguments[path[0]] = value
-					raw, err := json.Marshal(arguments)
+					given, err := args.Give(arguments)
 					stdiotest.NoErr(t, err)
-					_, err = tool.call(t.Context(), s.server.ownCall(), raw)
+					_, err = tool.call(t.Context(), s.server.ownCall(), given)
 					if err == nil {
 						continue
 					}

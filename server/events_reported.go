@@ -72,12 +72,8 @@ func (l *eventLog) cutOffRun(name string) int64 {
 
 // eventsRoom returns the most bytes of the events in the answer to a call: fewer than
 // usual if the call asks for a small answer.
-func eventsRoom(arguments json.RawMessage) int {
-	var call struct {
-		MaxBytes json.RawMessage `json:"max_bytes"`
-	}
-	_ = json.Unmarshal(arguments, &call) // the call has reported what is wrong
-	most, ok := args.Int(call.MaxBytes)
+func eventsRoom(given args.Given) int {
+	most, ok := args.Int(given["max_bytes"]) // the call has reported what is wrong
 	if !ok || most <= 0 {
 		return eventsMaxBytes
 	}

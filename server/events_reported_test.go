@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/process/proctab"
+	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -349,16 +351,16 @@ func TestSmallAnswerHasFewEvents(t *testing.T) {
 	}
 	n.bound(eventsRoom(nil), 3)
 	for _, c := range []struct {
-		arguments, count string
-		most             int
+		maxBytes, count string
+		most            int
 	}{
-		{`{"max_bytes": 8192}`, "12 earlier events: ", 12},
-		{`{"max_bytes": 2000}`, "18 earlier events: ", 6},
-		{`{"max_bytes": 512}`, "20 earlier events: ", 4},
+		{"8192", "12 earlier events: ", 12},
+		{"2000", "18 earlier events: ", 6},
+		{"512", "20 earlier events: ", 4},
 	} {
-		n.bound(eventsRoom([]byte(c.arguments)), 0)
+		n.bound(eventsRoom(args.Given{"max_bytes": json.RawMessage(c.maxBytes)}), 0)
 		if len(n.texts) != c.most || !strings.HasPrefix(n.texts[0], c.count) {
-			t.Errorf("%s: got %d texts, the first is %q, want %d and %q", c.arguments, len(n.texts), n.texts[0], c.most, c.count)
+			t.Errorf("%s: got %d texts, the first is %q, want %d and %q", c.maxBytes, len(n.texts), n.texts[0], c.most, c.count)
 		}
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"golang.org/x/time/rate"
 
-	"pmcp/server/project"
 	"pmcp/server/stdio"
 	"pmcp/server/upstream"
 )
@@ -149,10 +148,10 @@ func (r mcpRelay) opensURLs() bool {
 
 // urlRequired returns err as the error with which the client opens the addresses that an MCP server
 // requires before it performs a call, with the server's name before each message. It returns nil if err
-// is another one, or the caller, which may be another window, cannot do that.
-func (r mcpRelay) urlRequired(ctx context.Context, name string, err *upstream.RPCError) error {
+// is another one, or the client cannot do that.
+func (r mcpRelay) urlRequired(name string, err *upstream.RPCError) error {
 	var raw, required mcp.URLElicitationRequiredError
-	if err.Code != mcp.URL_ELICITATION_REQUIRED || project.IsReceived(ctx) || !r.opensURLs() ||
+	if err.Code != mcp.URL_ELICITATION_REQUIRED || !r.opensURLs() ||
 		json.Unmarshal(err.Data, &raw) != nil || json.Unmarshal(r.s.o.Mask.JSON(err.Data), &required) != nil || len(raw.Elicitations) == 0 {
 		return nil
 	}

@@ -38,6 +38,7 @@ import (
 	"pmcp/logstore/mask"
 	"pmcp/process"
 	"pmcp/registry"
+	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/socket"
 	"pmcp/server/stdio"
@@ -381,10 +382,10 @@ func (s *Server) probeClient(ctx context.Context) error {
 // atOwner has the window that owns a process perform a call of t that has failed with err
 // because of that, and returns its answer. If err has another reason, or the window cannot
 // be asked, it returns a and the error to report.
-func (s *call) atOwner(ctx context.Context, t *tool, arguments json.RawMessage, a answer, err error) (answer, error) {
+func (s *call) atOwner(ctx context.Context, t *tool, given args.Given, a answer, err error) (answer, error) {
 	defer s.reportOwner(ctx, err)()
 	name, sent := project.OwnedBy(err), time.Now()
-	owner, done, err := s.project.AtOwner(ctx, t.name, arguments, err)
+	owner, done, err := s.project.AtOwner(ctx, t.name, given, err)
 	if done && name != "" && !t.hints.readOnly {
 		s.events.followKept(name, sent, owner.Structured)
 	}
@@ -444,8 +445,9 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if err := c.project.CheckCall(r); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
-	s.o.Mask.LearnSteps(r.Arguments)
-	a, err := t.call(project.Received(ctx), c, r.Arguments)
+	c.project = c.project.Received()
+	s.o.Mask.LearnSteps(params)
+	a, err := t.call(ctx, c, r.Arguments)
 	return s.ownerAnswer(t, a, err)
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -71,7 +72,7 @@ type tool struct {
 	// several forms.
 	args, result  reflect.Type
 	input, output json.RawMessage
-	call          func(ctx context.Context, s *call, raw json.RawMessage) (answer, error)
+	call          func(ctx context.Context, s *call, given args.Given) (answer, error)
 }
 
 // A call is one call of a tool, or one read of a resource or a prompt.
@@ -90,50 +91,20 @@ type call struct {
 // ownCall returns a read that names no project.
 func (s *Server) ownCall() *call { return &call{Server: s, project: s.own, reads: true} }
 
-// newCall returns a call of t in the project that the arguments raw select. rest are these arguments
-// without project, which every tool accepts and which is not passed to handlers.
-func (s *Server) newCall(ctx context.Context, t *tool, raw json.RawMessage) (c *call, rest json.RawMessage, err error) {
-	c = &call{Server: s, project: s.own, reads: t.hints.readOnly}
-	var given struct{ Project, Cwd, Command json.RawMessage }
-	if json.Unmarshal(raw, &given) != nil || given.Project == nil && given.Cwd == nil && given.Command == nil {
-		return c, raw, nil // Decode reports what is wrong with the rest
+// newCall returns a call of t in the project that the arguments select. rest are the arguments without project,
+// which every tool accepts and which is not passed to handlers.
+func (s *Server) newCall(ctx context.Context, t *tool, given args.Given) (c *call, rest args.Given, err error) {
+	var named string
+	if raw, ok := given["project"]; ok && json.Unmarshal(raw, &named) != nil {
+		return nil, nil, fmt.Errorf("argument project: want the path or the label of a project, got %.200s", raw)
 	}
-	var named, cwd, command string
-	if rest = raw; given.Project != nil {
-		if err := json.Unmarshal(given.Project, &named); err != nil {
-			return nil, nil, fmt.Errorf("argument project: want the path or the label of a project, got %.200s", given.Project)
-		}
-		if rest, err = withArgument(raw, "project", nil); err != nil {
-			return nil, nil, err
-		}
+	c, rest = &call{Server: s, named: named != "", reads: t.hints.readOnly}, given.Without("project")
+	cwd := given.Text("cwd") // Decode reports a wrong type
+	var dir string
+	if c.project, dir, err = s.own.At(ctx, named, cwd, given.Text("command")); err == nil && dir != cwd {
+		rest, err = rest.With("cwd", dir)
 	}
-	_ = json.Unmarshal(given.Cwd, &cwd) // Decode reports a wrong type
-	_ = json.Unmarshal(given.Command, &command)
-	c.named = named != ""
-	project, dir, err := s.own.At(ctx, named, cwd, command)
-	if err == nil && dir != cwd {
-		rest, err = withArgument(rest, "cwd", dir)
-	}
-	c.project = project
 	return c, rest, err
-}
-
-// withArgument returns the arguments raw with value as the argument name, or without that
-// argument if value is nil.
-func withArgument(raw json.RawMessage, name string, value any) (json.RawMessage, error) {
-	var arguments map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &arguments); err != nil {
-		return nil, err
-	}
-	delete(arguments, name)
-	if value != nil {
-		encoded, err := json.Marshal(value)
-		if err != nil {
-			return nil, err
-		}
-		arguments[name] = encoded
-	}
-	return json.Marshal(arguments)
 }
 
 // schemas holds the golden file of each tool, from which define takes the schemas: reading them
@@ -157,9 +128,9 @@ type answer interface{ writer }
 func define[A any, R answer](t tool, handle func(ctx context.Context, s *call, args A) (R, error)) tool {
 	t.args, t.result = reflect.TypeFor[A](), reflect.TypeFor[R]()
 	t.input, t.output = t.stored()
-	t.call = func(ctx context.Context, s *call, raw json.RawMessage) (answer, error) {
+	t.call = func(ctx context.Context, s *call, given args.Given) (answer, error) {
 		var a A
-		if err := args.Decode(raw, &a); err != nil {
+		if err := given.Decode(&a); err != nil {
 			return nil, err
 		}
 		return handle(ctx, s, a)
@@ -270,10 +241,11 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		s.cpu.trigger()
 		defer s.served.Load().messages.attach(ctx)()
 		s.o.Mask.LearnSteps(raw)
-		structured, err := s.wantsStructured(req.Params.Meta)
+		given, err := args.Parse(raw)
+		structured, metaErr := s.wantsStructured(req.Params.Meta)
 		var a answer
-		if err == nil {
-			a, err = s.perform(s.o.Store.Fresh(ctx), &t, raw, structured)
+		if err = cmp.Or(err, metaErr); err == nil {
+			a, err = s.perform(s.o.Store.Fresh(ctx), &t, given, structured)
 		}
 		if r, relayed := a.(relayedResult); relayed && err == nil {
 			if !structured {
@@ -286,7 +258,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		}
 		var events pendingEvents
 		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
-			events = s.reportedWith(start, raw, a, err)
+			events = s.reportedWith(start, given, a, err)
 		}
 		if err != nil {
 			text := s.errorAnswer(ended(ctx, err))
@@ -308,25 +280,25 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 }
 
 // perform performs a call of t, here or in the window that owns the process.
-func (s *Server) perform(ctx context.Context, t *tool, raw json.RawMessage, structured bool) (answer, error) {
+func (s *Server) perform(ctx context.Context, t *tool, given args.Given, structured bool) (answer, error) {
 	if err := s.limits.allow(t); err != nil {
 		return nil, err
 	}
-	c, arguments, err := s.newCall(ctx, t, raw)
+	c, rest, err := s.newCall(ctx, t, given)
 	if err != nil {
 		return nil, err
 	}
 	c.structured = structured
-	a, err := t.call(ctx, c, arguments)
+	a, err := t.call(ctx, c, rest)
 	if err != nil {
-		return c.atOwner(ctx, t, arguments, a, err)
+		return c.atOwner(ctx, t, rest, a, err)
 	}
 	return a, nil
 }
 
 // reportedWith returns the events to report with an answer or an error, and records what that
 // shows.
-func (s *Server) reportedWith(start time.Time, raw json.RawMessage, a answer, err error) pendingEvents {
+func (s *Server) reportedWith(start time.Time, given args.Given, a answer, err error) pendingEvents {
 	var about []reported
 	if by, ok := outcomeAs[aboutProcesses](a, err); ok {
 		about = by.about()
@@ -336,7 +308,7 @@ func (s *Server) reportedWith(start time.Time, raw json.RawMessage, a answer, er
 		shown = by.showed()
 	}
 	events := s.events.drain(start, about, shown...)
-	events.bound(eventsRoom(raw), 0)
+	events.bound(eventsRoom(given), 0)
 	for _, lines := range shown {
 		s.shown.Move(lines)
 	}

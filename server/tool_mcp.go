@@ -293,7 +293,7 @@ func (s *call) relayMCP(ctx context.Context, target mcpTarget, timeoutMS int, q 
 	var refused *upstream.RPCError
 	switch {
 	case errors.As(err, &refused):
-		if required := s.relay.urlRequired(ctx, server, refused); required != nil {
+		if required := s.relay.urlRequired(server, refused); required != nil && !s.project.IsReceived() {
 			return nil, required
 		}
 		return nil, withHint(fmt.Errorf("%s: %w", q.refused, err), "%s", q.hint)

@@ -10,7 +10,6 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
-	"pmcp/server/args"
 	"pmcp/server/stdio/stdiotest"
 	"pmcp/server/upstream"
 )
@@ -208,7 +207,7 @@ func TestCallArgumentsStayAsWritten(t *testing.T) {
 		`{"tool":"t","arguments":null}`: `{}`,
 	} {
 		var a mcpCall
-		if err := args.Decode(json.RawMessage(raw), &a); err != nil {
+		if err := decode(raw, &a); err != nil {
 			t.Fatal(err)
 		}
 		if got := a.relayed(); string(got) != want {

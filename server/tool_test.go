@@ -163,12 +163,12 @@ func TestEveryArgumentIsNamed(t *testing.T) {
 		if tool.name == "restart_process" || slices.Contains(mcpRelays, tool.name) {
 			continue
 		}
-		calls := []string{`{"qqqqqq":1}`}
+		calls := []args.Given{{"qqqqqq": json.RawMessage("1")}}
 		if tool.name == "start_process" {
-			calls = append(calls, `{"ready":{"qqqqqq":1}}`)
+			calls = append(calls, args.Given{"ready": json.RawMessage(`{"qqqqqq":1}`)})
 		}
 		for _, call := range calls {
-			_, err := tool.call(t.Context(), nil, json.RawMessage(call))
+			_, err := tool.call(t.Context(), nil, call)
 			if err == nil || !strings.Contains(err.Error(), "qqqqqq: there are ") {
 				t.Fatalf("%s %s: got the error %v, want one that lists the arguments", tool.name, call, err)
 			}
@@ -205,7 +205,7 @@ func TestBoundsOfLinesAreTheSameEverywhere(t *testing.T) {
 			{"max_bytes", "1", "argument max_bytes: want an integer from 512 to 8388608, got 1"},
 			{"max_bytes", "1000000000", "argument max_bytes: want an integer from 512 to 8388608, got 1000000000"},
 		} {
-			_, err := tool.call(t.Context(), nil, json.RawMessage(`{"`+c.argument+`":`+c.value+`}`))
+			_, err := tool.call(t.Context(), nil, args.Given{c.argument: json.RawMessage(c.value)})
 			switch {
 			case err == nil:
 				t.Errorf("%s with %s %s: got no error, want %q", tool.name, c.argument, c.value, c.want)
@@ -245,13 +245,22 @@ func TestBriefFieldsAreAcceptedButNotListed(t *testing.T) {
 		}
 	}
 	var a restartArgs
-	if err := args.Decode(json.RawMessage(`{"process":"web","command":"x","timeout_ms":5}`), &a); err != nil || a.Command != "x" || a.TimeoutMS == nil || *a.TimeoutMS != 5 {
+	if err := decode(`{"process":"web","command":"x","timeout_ms":5}`, &a); err != nil || a.Command != "x" || a.TimeoutMS == nil || *a.TimeoutMS != 5 {
 		t.Errorf("got %+v, %v; want command x and timeout 5", a, err)
 	}
-	if err := args.Decode(json.RawMessage(`{"process":"web","comand":"x"}`), &a); err == nil {
+	if err := decode(`{"process":"web","comand":"x"}`, &a); err == nil {
 		t.Error("got no error for a misspelt argument of start_process, want one")
 	}
-	if err := args.Decode(json.RawMessage(`{"process":"web","secret_env":["X"]}`), &a); err == nil {
+	if err := decode(`{"process":"web","secret_env":["X"]}`, &a); err == nil {
 		t.Error("got no error for an internal field, want one")
 	}
+}
+
+// decode fills a from the JSON of a call's arguments.
+func decode(raw string, a any) error {
+	given, err := args.Parse(json.RawMessage(raw))
+	if err != nil {
+		return err
+	}
+	return given.Decode(a)
 }

@@ -31,7 +31,7 @@ type arguments struct {
 
 func TestDecodeFillsArguments(t *testing.T) {
 	var a arguments
-	err := args.Decode(json.RawMessage(`{"name":"n","mode":"","count":3.0,"words":[],"env":{"A":"1","B":null},"flag":false,"inner":{"port":0},"list":[{"port":1},{}]}`), &a)
+	err := decode(`{"name":"n","mode":"","count":3.0,"words":[],"env":{"A":"1","B":null},"flag":false,"inner":{"port":0},"list":[{"port":1},{}]}`, &a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestDecodeFillsArguments(t *testing.T) {
 		t.Errorf("got %+v, want the given values", a)
 	}
 	a = arguments{}
-	err = args.Decode(json.RawMessage(`{"name":"n","mode":null,"count":null,"env":{},"flag":null,"inner":{},"list":[],"process":""}`), &a)
+	err = decode(`{"name":"n","mode":null,"count":null,"env":{},"flag":null,"inner":{},"list":[],"process":""}`, &a)
 	if err != nil || a.Inner != nil || a.Env != nil || a.List != nil || a.Flag != nil || a.Count != 0 || a.Mode != "" {
 		t.Errorf("got %+v, %v, want empty values to count as not given", a, err)
 	}
@@ -71,7 +71,7 @@ func TestDecodeRefusesInvalidArguments(t *testing.T) {
 		`{"name":"n","list":[{"x":1}]}`: "unknown argument list[0].x",
 	} {
 		var a arguments
-		if err := args.Decode(json.RawMessage(given), &a); err == nil || !strings.Contains(err.Error(), want) {
+		if err := decode(given, &a); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", given, err, want)
 		}
 	}
@@ -81,10 +81,10 @@ func TestNameIsAliasOfProcess(t *testing.T) {
 	var a struct {
 		Process string `json:"process"`
 	}
-	if err := args.Decode(json.RawMessage(`{"name":"web"}`), &a); err != nil || a.Process != "web" {
+	if err := decode(`{"name":"web"}`, &a); err != nil || a.Process != "web" {
 		t.Errorf("got %+v, %v, want process web", a, err)
 	}
-	if err := args.Decode(json.RawMessage(`{"name":"web","process":"api"}`), &a); err == nil {
+	if err := decode(`{"name":"web","process":"api"}`, &a); err == nil {
 		t.Error("name and process differ: got no error, want one")
 	}
 }
@@ -96,7 +96,7 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 		TCP   string             `json:"tcp,omitempty" natural:"text"`
 		More  []string           `json:"more,omitempty"`
 	}
-	err := args.Decode(json.RawMessage(`{"words":["-p",5432,1.50,true," "],"env":{"PORT":3000,"CI":true,"A":null,"B":"x"},"tcp": 5432 }`), &a)
+	err := decode(`{"words":["-p",5432,1.50,true," "],"env":{"PORT":3000,"CI":true,"A":null,"B":"x"},"tcp": 5432 }`, &a)
 	if err != nil || strings.Join(a.Words, "|") != "-p|5432|1.50|true| " || *a.Env["PORT"] != "3000" || *a.Env["CI"] != "true" || a.Env["A"] != nil || *a.Env["B"] != "x" || a.TCP != "5432" {
 		t.Errorf("got %+v, %v, want numbers and booleans as their text", a, err)
 	}
@@ -108,7 +108,7 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 		var a struct {
 			Process string `json:"process"`
 		}
-		if err := args.Decode(json.RawMessage(given), &a); err != nil || a.Process != want {
+		if err := decode(given, &a); err != nil || a.Process != want {
 			t.Errorf("%s: got %q, %v, want %q", given, a.Process, err, want)
 		}
 	}
@@ -116,14 +116,14 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 		Count int  `json:"count,omitempty" max:"10"`
 		Flag  bool `json:"flag,omitempty"`
 	}
-	if err := args.Decode(json.RawMessage(`{"count":"3","flag":"true"}`), &typed); err != nil || typed.Count != 3 || !typed.Flag {
+	if err := decode(`{"count":"3","flag":"true"}`, &typed); err != nil || typed.Count != 3 || !typed.Flag {
 		t.Errorf("got %+v, %v, want 3 and true for their texts", typed, err)
 	}
 	for given, want := range map[string]string{"stdout": "out", "err": "err", "STDERR": "err", "Out": "out", "std": "", "outs": ""} {
 		var a struct {
 			Stream string `json:"stream" enum:"out|err"`
 		}
-		err := args.Decode(json.RawMessage(`{"stream":"`+given+`"}`), &a)
+		err := decode(`{"stream":"`+given+`"}`, &a)
 		if (err == nil) != (want != "") || err == nil && a.Stream != want {
 			t.Errorf("stream %s: got %q, %v, want %q", given, a.Stream, err, want)
 		}
@@ -131,7 +131,7 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 	var enum struct {
 		Wait string `json:"wait" enum:"ready|exit"`
 	}
-	if err := args.Decode(json.RawMessage(`{"wait":"Exited"}`), &enum); err != nil || enum.Wait != "exit" {
+	if err := decode(`{"wait":"Exited"}`, &enum); err != nil || enum.Wait != "exit" {
 		t.Errorf("got %+v, %v, want exit for Exited", enum, err)
 	}
 	var needs struct {
@@ -140,16 +140,16 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 			Condition string `json:"condition,omitempty"`
 		} `json:"depends_on"`
 	}
-	err = args.Decode(json.RawMessage(`{"depends_on":["db",{"name":"job","condition":"exited_ok"}]}`), &needs)
+	err = decode(`{"depends_on":["db",{"name":"job","condition":"exited_ok"}]}`, &needs)
 	if err != nil || len(needs.DependsOn) != 2 || needs.DependsOn[0].Process != "db" || needs.DependsOn[1].Process != "job" {
 		t.Errorf("got %+v, %v, want db and job", needs, err)
 	}
-	err = args.Decode(json.RawMessage(`{"depends_on":"db"}`), &needs)
+	err = decode(`{"depends_on":"db"}`, &needs)
 	if err != nil || len(needs.DependsOn) != 1 || needs.DependsOn[0].Process != "db" {
 		t.Errorf("got %+v, %v, want db for a name alone", needs, err)
 	}
 	for _, bad := range []string{`{"depends_on":1}`, `{"depends_on":[""]}`, `{"depends_on":[1]}`, `{"depends_on":[["db"]]}`, `{"depends_on":"[{\"process\":\"db\"}]"}`} {
-		if err := args.Decode(json.RawMessage(bad), &needs); err == nil || !strings.Contains(err.Error(), "depends_on") {
+		if err := decode(bad, &needs); err == nil || !strings.Contains(err.Error(), "depends_on") {
 			t.Errorf("%s: got %v, want an error about depends_on", bad, err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 		var a struct {
 			Process string `json:"process"`
 		}
-		if err := args.Decode(json.RawMessage(bad), &a); err == nil {
+		if err := decode(bad, &a); err == nil {
 			t.Errorf("%s: got process %q, want an error", bad, a.Process)
 		}
 	}
@@ -185,10 +185,10 @@ func TestNameIsAliasOfGroup(t *testing.T) {
 		var err error
 		got := ""
 		if strings.Contains(given, `"p"`) || strings.Contains(given, `"x"`) {
-			err = args.Decode(json.RawMessage(given), &two)
+			err = decode(given, &two)
 			got = two.Group + " " + two.Process
 		} else {
-			err = args.Decode(json.RawMessage(given), &one)
+			err = decode(given, &one)
 			got = one.Group + " "
 		}
 		if err != nil {
@@ -210,7 +210,7 @@ func TestLinesIsAliasOfLimit(t *testing.T) {
 		var a struct {
 			Limit int `json:"limit,omitempty" natural:"lines" min:"1" max:"10"`
 		}
-		got := fmt.Sprint(args.Decode(json.RawMessage(given), &a))
+		got := fmt.Sprint(decode(given, &a))
 		if got == "<nil>" {
 			got = fmt.Sprint(a.Limit)
 		}
@@ -300,4 +300,13 @@ func TestNearestNameIsSimilar(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", written, got, want)
 		}
 	}
+}
+
+// decode fills a from the JSON of a call's arguments.
+func decode(raw string, a any) error {
+	given, err := args.Parse(json.RawMessage(raw))
+	if err != nil {
+		return err
+	}
+	return given.Decode(a)
 }

@@ -18,31 +18,33 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Decode fills the struct that into points to from the arguments of a call,
+// Decode fills the struct that into points to from the arguments g of a call,
 // following the tags that schema.go describes. Names are matched exactly. null, "",
 // [] and {} mean that an optional argument was not given; they are refused where
 // omitting the argument destroys more than giving it. A nullTaker gets those that were null. An error names the argument,
 // what is wrong with it and what is allowed.
-func Decode(raw json.RawMessage, into any) error {
-	if len(bytes.TrimSpace(raw)) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	return decodeObject("", raw, reflect.ValueOf(into).Elem())
+func (g Given) Decode(into any) error {
+	return decodeFields("", maps.Clone(g), reflect.ValueOf(into).Elem())
 }
 
-// decodeObject decodes one object into v. path is the prefix of its arguments'
-// names in errors: "" at the top level, "health." inside health.
+// decodeObject decodes an argument that is an object into v. path is the prefix of its arguments' names in errors, such
+// as "health.".
 func decodeObject(path string, raw json.RawMessage, v reflect.Value) error {
-	var given map[string]json.RawMessage
-	fields := Fields(v.Type())
+	var given Given
 	if err := json.Unmarshal(raw, &given); err != nil {
-		want := "an object"
+		want, fields := "an object", Fields(v.Type())
 		const most = 12 // those of health; a member of a group has too many for an error
-		if path != "" && len(fields) > 0 && len(fields) <= most {
+		if len(fields) > 0 && len(fields) <= most {
 			want += " with " + strings.Join(namesOf(fields), ", ")
 		}
 		return wrongType(strings.TrimSuffix(path, "."), want, raw)
 	}
+	return decodeFields(path, given, v)
+}
+
+// decodeFields decodes given, which it may change, into the fields of v.
+func decodeFields(path string, given Given, v reflect.Value) error {
+	fields := Fields(v.Type())
 	byName := make(map[string]Field, len(fields))
 	for _, f := range fields {
 		byName[f.Name] = f
@@ -101,7 +103,7 @@ type nullTaker interface {
 
 // applyAlias treats the argument alias as target, unless target is "". It sets
 // written[target] if the value is that of alias.
-func applyAlias(given map[string]json.RawMessage, written map[string]string, alias, target string) error {
+func applyAlias(given Given, written map[string]string, alias, target string) error {
 	value, ok := given[alias]
 	if !ok || target == "" {
 		return nil
@@ -129,7 +131,7 @@ func linesAliased(fields []Field) string {
 // aliased returns the argument that "name" is an alias of, or "" if there is none: in
 // tools that address a process "process". If a tool takes a process and a group, it is the
 // one that was not given.
-func aliased(given map[string]json.RawMessage, fields []Field) string {
+func aliased(given Given, fields []Field) string {
 	has := func(name string) bool { return len(given[name]) > 0 && !IsEmpty(given[name]) }
 	process, group := "", ""
 	for _, f := range fields {

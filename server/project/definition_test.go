@@ -31,7 +31,7 @@ func TestMissingLimitsAreDefaults(t *testing.T) {
 		`{"limits":{"memory_mb":null,"action":"restart"}}`: {MemoryMB: 1024, CPUPercent: 80, Action: process.LimitRestart},
 	} {
 		def := Definition{}
-		stdiotest.NoErr(t, args.Decode(json.RawMessage(given), &def))
+		stdiotest.NoErr(t, decode(given, &def))
 		def.Command = "true"
 		raw, err := json.Marshal(def)
 		stdiotest.NoErr(t, err)
@@ -52,4 +52,13 @@ func TestMissingLimitsAreDefaults(t *testing.T) {
 			}
 		}
 	}
+}
+
+// decode fills a from the JSON of a call's arguments.
+func decode(raw string, a any) error {
+	given, err := args.Parse(json.RawMessage(raw))
+	if err != nil {
+		return err
+	}
+	return given.Decode(a)
 }

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"pmcp/logstore/mask"
-	"pmcp/server/args"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -83,7 +82,7 @@ func TestNullRemovesFromDefinition(t *testing.T) {
 	} {
 		var base, over Definition
 		stdiotest.NoErr(t, json.Unmarshal([]byte(stored), &base))
-		stdiotest.NoErr(t, args.Decode(json.RawMessage(given), &over))
+		stdiotest.NoErr(t, decode(given, &over))
 		got, err := json.Marshal(base.override(over, "/"))
 		if err != nil || string(got) != want {
 			t.Errorf("%s: got\n%s, %v; want\n%s", given, got, err, want)

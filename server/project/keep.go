@@ -2,7 +2,6 @@ package project
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,7 +96,7 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest, run Run, unread
 		return errors.New("argument keep: a process that is kept needs a name")
 	case unread != nil:
 		return unread
-	case p.o.Keep.Keeper == nil || IsReceived(ctx):
+	case p.o.Keep.Keeper == nil || p.received:
 	case !run.State.Active():
 	case run.Owner != nil && run.IsKept():
 		return &WindowError{run: run}
@@ -139,7 +138,7 @@ func (r *Run) keptBefore() time.Time {
 // has kept that. If the daemon cannot be asked, the session restarts the process, and the answer
 // says that.
 func (p *Project) keepsAgain(ctx context.Context, run *Run) bool {
-	if p.o.Keep.Here || p.o.Keep.Keeper == nil || IsReceived(ctx) || run.keptBefore().IsZero() {
+	if p.o.Keep.Here || p.o.Keep.Keeper == nil || p.received || run.keptBefore().IsZero() {
 		return false
 	}
 	_, err := p.o.Keep.Keeper(ctx, "")
@@ -174,12 +173,12 @@ const startMethod = "start"
 const keeperTries = 3
 
 // atDaemon has a session of the daemon perform a call that starts a process.
-func (p *Project) atDaemon(ctx context.Context, tool string, arguments json.RawMessage, e *keepError) (a OwnerAnswer, err error) {
-	if p.o.Keep.Keeper == nil || IsReceived(ctx) {
+func (p *Project) atDaemon(ctx context.Context, tool string, given args.Given, e *keepError) (a OwnerAnswer, err error) {
+	if p.o.Keep.Keeper == nil || p.received {
 		return a, e
 	}
 	path, name := p.o.Store.split(p.name, e.name)
-	rewritten, ok := rename(arguments, name)
+	rewritten, ok := rename(given, name)
 	if !ok {
 		return a, e
 	}

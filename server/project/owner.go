@@ -13,6 +13,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/args"
 	"pmcp/server/socket"
 )
 
@@ -62,7 +63,7 @@ type OwnerCall struct {
 	// Run is the id of the run that the caller has seen. Another run is not changed.
 	Run int64 `json:"run"`
 	// Arguments are those of the tool.
-	Arguments json.RawMessage `json:"arguments"`
+	Arguments args.Given `json:"arguments"`
 	// Allowed is the list of allowed executables of the caller; nil allows any.
 	Allowed []string `json:"allowed,omitempty"`
 	// Starts means that the call starts a process which runs nowhere.
@@ -202,18 +203,18 @@ func (s *Store) isSilent(window string) bool {
 // AtOwner performs a call of a tool that has failed with err because another window runs
 // the process: it sends the call to that window, once. done is false if the error has
 // another reason, or the window cannot be asked; then the error to report is returned.
-func (p *Project) AtOwner(ctx context.Context, tool string, arguments json.RawMessage, err error) (a OwnerAnswer, done bool, _ error) {
+func (p *Project) AtOwner(ctx context.Context, tool string, given args.Given, err error) (a OwnerAnswer, done bool, _ error) {
 	var kept *keepError
 	if errors.As(err, &kept) {
-		a, err = p.atDaemon(ctx, tool, arguments, kept)
+		a, err = p.atDaemon(ctx, tool, given, kept)
 		return a, err == nil, err
 	}
 	var away *WindowError
-	if !errors.As(err, &away) || away.why != nil {
+	if !errors.As(err, &away) || away.why != nil || p.received {
 		return a, false, err
 	}
 	_, name := p.o.Store.split(away.run.Project, away.run.Spec.Name)
-	rewritten, ok := rename(arguments, name)
+	rewritten, ok := rename(given, name)
 	if !ok {
 		return a, false, err
 	}
@@ -227,32 +228,15 @@ func (p *Project) AtOwner(ctx context.Context, tool string, arguments json.RawMe
 
 // rename replaces the name of the process in the arguments of a tool. It reports false if
 // the arguments name several processes, or none.
-func rename(arguments json.RawMessage, name string) (json.RawMessage, bool) {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(arguments, &object) != nil {
-		return nil, false
-	}
+func rename(given args.Given, name string) (args.Given, bool) {
 	for _, key := range []string{"process", "name"} {
-		var given string
-		if json.Unmarshal(object[key], &given) != nil || given == "" || strings.Contains(given, ",") {
-			continue
+		if now := given.Text(key); now != "" && !strings.Contains(now, ",") {
+			renamed, err := given.With(key, name)
+			return renamed, err == nil
 		}
-		object[key], _ = json.Marshal(name) // text always encodes
-		renamed, err := json.Marshal(object)
-		return renamed, err == nil
 	}
 	return nil, false
 }
-
-// received marks the context of a call that came from another window.
-type received struct{}
-
-// Received returns the context for a call that came from another window: nothing that it
-// does is sent on to a third one.
-func Received(ctx context.Context) context.Context { return context.WithValue(ctx, received{}, true) }
-
-// IsReceived reports whether ctx is that of a call that came from another window.
-func IsReceived(ctx context.Context) bool { return ctx.Value(received{}) != nil }
 
 // errNoSocket means that the owner has no socket: it is of an older version, or has ended.
 var errNoSocket = errors.New("it has no socket")
@@ -269,7 +253,7 @@ func (s *Store) ReachWindows(dir string, within time.Duration) {
 func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerAnswer, err error) {
 	call.Project, call.Run = run.Project, run.RunID
 	_, call.Process = s.split(run.Project, run.Spec.Name)
-	if s.dir == "" || IsReceived(ctx) {
+	if s.dir == "" {
 		return a, &WindowError{run: *run, why: errNoSocket}
 	}
 	bounded, cancel := context.WithTimeout(ctx, ownerCallLimit)
@@ -337,10 +321,11 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	if err := json.Unmarshal(params, &call); err != nil {
 		return call, fmt.Errorf("invalid call: %w", err)
 	}
-	if call.Arguments, _ = rename(call.Arguments, call.Process); call.Arguments == nil {
+	renamed, ok := rename(call.Arguments, call.Process)
+	if !ok {
 		return call, fmt.Errorf("the arguments of %.100q do not name one process", call.Tool)
 	}
-	call.Starts = method == startMethod
+	call.Arguments, call.Starts = renamed, method == startMethod
 	return call, nil
 }
 
@@ -354,11 +339,11 @@ func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions)
 	if o.Force {
 		arguments["force"] = true
 	}
-	raw, err := json.Marshal(arguments)
+	given, err := args.Give(arguments)
 	if err != nil {
 		return Stopped{Run: run}, err
 	}
-	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: raw}) // a stop runs no executable
+	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: given}) // a stop runs no executable
 	if err == nil && a.IsError {
 		err = errors.New(a.Text)
 	}
@@ -415,11 +400,11 @@ func (p *Project) restartAtOwner(ctx context.Context, last *Run, def Definition,
 			arguments[argument] = value
 		}
 	}
-	raw, err := json.Marshal(arguments)
+	given, err := args.Give(arguments)
 	if err != nil {
 		return err
 	}
-	a, done, err := p.AtOwner(ctx, "restart_process", raw, why)
+	a, done, err := p.AtOwner(ctx, "restart_process", given, why)
 	switch {
 	case !done:
 		return err

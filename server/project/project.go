@@ -52,7 +52,17 @@ type Project struct {
 	// chosen means that a call has named the project: then no name falls through to
 	// another one.
 	chosen bool
+	// received means that the call came from another window.
+	received bool
 }
+
+// Received returns p for a call that came from another window: nothing that it does is sent on to a third one.
+func (p *Project) Received() *Project {
+	return &Project{session: p.session, name: p.name, chosen: p.chosen, received: true}
+}
+
+// IsReceived reports whether p is that of a call that came from another window.
+func (p *Project) IsReceived() bool { return p.received }
 
 // A session is what the projects of one session share.
 type session struct {

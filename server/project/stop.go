@@ -53,6 +53,8 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 	switch {
 	case err != nil:
 		return Stopped{Err: err}
+	case before.Owner != nil && p.received:
+		return Stopped{Err: &WindowError{run: before}}
 	case before.Owner != nil:
 		done, err := p.o.Store.stopAtOwner(ctx, before, o)
 		done.Err = err
