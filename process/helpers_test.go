@@ -56,12 +56,13 @@ func helperListen(args []string) int {
 	return sleepForEver()
 }
 
-// helperWatcher starts "listen" with its arguments as a child. It obeys its input: "kill" kills the child,
-// "crash" does so and prints "boom", "start" starts another one, "print TEXT" prints.
+// helperWatcher starts "listen" with its arguments, "--watch" left out, as a child. It obeys its input: "kill" kills the child,
+// "crash" does so and prints "boom", "tool" runs something else and prints "boom", "start" starts another one, "print
+// TEXT" prints.
 func helperWatcher(args []string) int {
 	var child *exec.Cmd
 	start := func() {
-		child = helperCommand("listen", nil, args...)
+		child = helperCommand("listen", nil, args[1:]...)
 		if err := child.Start(); err != nil {
 			fmt.Println(err)
 		}
@@ -79,6 +80,9 @@ func helperWatcher(args []string) int {
 			fmt.Println("killed")
 		case "crash":
 			kill()
+			fmt.Println("boom")
+		case "tool":
+			_ = helperCommand("block", nil, "exit", "1").Run()
 			fmt.Println("boom")
 		case "start":
 			start()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type footing struct {
 	ports     []int // the tree must listen on each
 	elsewhere []int // something must listen on each
 	keys      []uint64
+	// members are the processes of the tree at the time, and holders those of them that held a socket.
+	members, holders map[proctab.ID]bool
 }
 
 // A loss is a reason why a run may not be ready any more.
@@ -68,7 +71,38 @@ func (r *readiness) newFooting(listeners, own []sockets.Socket) *footing {
 		}
 	}
 	f.keys, _ = f.find(listeners, own)
+	f.setMembers(own)
 	return f
+}
+
+// setMembers sets f.members and f.holders. own are the sockets of the tree, found with the last scan.
+func (f *footing) setMembers(own []sockets.Socket) {
+	f.members, f.holders = make(map[proctab.ID]bool), make(map[proctab.ID]bool)
+	for _, p := range f.m.deps.tree.lastMembers(f.run) {
+		f.members[p.ID] = true
+		if slices.ContainsFunc(own, func(s sockets.Socket) bool { return slices.Contains(s.Holders, p.PID) }) {
+			f.holders[p.ID] = true
+		}
+	}
+}
+
+// hasLost reports whether of the tree that f was found with only some are left, as members, and one that held a socket
+// has ended, or any one if none held a socket.
+func (f *footing) hasLost(members []proctab.Proc) bool {
+	var left, leftHolders int
+	for _, p := range members {
+		if !f.members[p.ID] {
+			return false
+		}
+		left++
+		if f.holders[p.ID] {
+			leftHolders++
+		}
+	}
+	if len(f.keys) > 0 {
+		return leftHolders < len(f.holders)
+	}
+	return left < len(f.members)
 }
 
 // find returns the keys of the sockets that f rests on, and the ports that have closed.
@@ -200,8 +234,9 @@ func (r *readiness) renew(e *entry) (closed []int) {
 	if err != nil {
 		return nil
 	}
-	renewed := *f
-	if renewed.keys, closed = f.find(listeners, f.own(listeners, time.Now())); len(closed) == 0 {
+	renewed, own := *f, f.own(listeners, time.Now())
+	if renewed.keys, closed = f.find(listeners, own); len(closed) == 0 {
+		renewed.setMembers(own)
 		r.m.update(e, r.runner, func(*Status) bool {
 			e.footing = &renewed
 			return false
@@ -240,7 +275,7 @@ func (a *activity) add(members []proctab.Proc, at time.Time) {
 	for _, p := range members {
 		now := procActivity{cpuTicks(p), p.Buried}
 		was, known := a.procs[p.ID]
-		if !known {
+		if !known && a.procs != nil {
 			a.forked = at
 		}
 		if now.buried != was.buried {
@@ -257,10 +292,10 @@ func (a *activity) add(members []proctab.Proc, at time.Time) {
 	a.at, a.procs = at, procs
 }
 
-// idleSinceExit reports whether the tree is idle and has started no process since one of it exited, which was not
-// before the last output, at printed, by more than a sample.
+// idleSinceExit reports whether the tree is idle and has started no process since one of it exited, about when it
+// printed last, at printed: a sample finds an exit after up to calmPeriod.
 func (a *activity) idleSinceExit(printed time.Time) bool {
-	return !a.busy && !a.exited.IsZero() && !a.exited.Before(printed.Add(-samplePeriod)) && !a.forked.After(a.exited)
+	return !a.busy && !a.exited.Before(printed.Add(-samplePeriod)) && !a.exited.After(printed.Add(calmPeriod+samplePeriod)) && a.forked.Before(a.exited)
 }
 
 // watchSuspensions finds the runs that have a suspended process.
@@ -296,7 +331,7 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 			continue
 		}
 		e.activity.add(found.members[st.RunID], at)
-		stalled, last := m.isStalledLocked(e, at)
+		stalled, last := m.isStalledLocked(e, found.members[st.RunID], at)
 		switch {
 		case stalled && e.footing != nil:
 			ready = append(ready, failed{e.footing, loss{crashed: true, last: last}})
@@ -311,12 +346,25 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 	}
 }
 
-// isStalledLocked reports whether the program of e has failed and left only its watcher. last is the number of the
-// last line of its output.
-func (m *Manager) isStalledLocked(e *entry, at time.Time) (stalled bool, last int64) {
-	printed := e.run.printedAt()
-	if printed.IsZero() || printed.Before(e.status.ReadyAt) && e.footing != nil || at.Sub(printed) < stallSilence || !e.activity.idleSinceExit(printed) {
+// isStalledLocked reports whether the program of e has failed and left only its watcher, which are members. last is the
+// number of the last line of its output. A supervisor that starts the program again after a pause is no watcher, and
+// neither is a program that has caught its error while a tool that it has run ended.
+func (m *Manager) isStalledLocked(e *entry, members []proctab.Proc, at time.Time) (stalled bool, last int64) {
+	printed, f := e.run.printedAt(), e.footing
+	if printed.IsZero() || at.Sub(printed) < stallSilence || !e.activity.idleSinceExit(printed) {
 		return false, 0
 	}
-	return m.o.Journal.Failing(e.status.RunID)
+	if f != nil && (printed.Before(e.status.ReadyAt) || !f.hasLost(members)) {
+		return false, 0
+	}
+	if stalled, last = m.o.Journal.Failing(e.status.RunID); stalled && !e.status.stalled {
+		stalled = slices.ContainsFunc(members, func(p proctab.Proc) bool { return watchesFiles(p.PID) })
+	}
+	return stalled, last
 }
+
+// watchOption matches a command line by which a program watches files, perhaps by reading their times again and again.
+var watchOption = regexp.MustCompile(`(?i) (-\S*(watch|reload)\S*|watch)( |$)|\bnodemon\b`)
+
+// watchesFiles reports whether a process waits for changes of files.
+func watchesFiles(pid int) bool { return watchOption.MatchString(commandLine(pid)) || hasInotify(pid) }

@@ -24,6 +24,12 @@ func freePort(t *testing.T) int {
 // startWatcher starts the helper "watcher" with a server as its child and returns once it is ready.
 func startWatcher(t *testing.T, o Options, ready Ready, args ...string) (*Manager, *memJournal, Status) {
 	t.Helper()
+	return startSupervisor(t, o, ready, append([]string{"--watch"}, args...)...)
+}
+
+// startSupervisor is startWatcher for a program that need not watch files.
+func startSupervisor(t *testing.T, o Options, ready Ready, args ...string) (*Manager, *memJournal, Status) {
+	t.Helper()
 	m, j := newTestManager(t, o)
 	spec := helper("a", "watcher", args...)
 	spec.Stdin, spec.Ready = true, &ready
@@ -156,26 +162,58 @@ func TestCrashBehindWatcherEndsReadiness(t *testing.T) {
 	}
 }
 
-func TestFailureBehindWatcherEndsWaitForReadiness(t *testing.T) {
-	t.Parallel()
-	samples := make(chan time.Time, 100)
-	m, j, up := startWatcher(t, Options{OnSample: func(_ int64, at time.Time, _ float64, _ uint64, _ int) {
+// newSamples returns options with which the times of samples are received from samples.
+func newSamples() (o Options, samples chan time.Time) {
+	samples = make(chan time.Time, 100)
+	return Options{OnSample: func(_ int64, at time.Time, _ float64, _ uint64, _ int) {
 		select {
 		case samples <- at:
 		default:
 		}
-	}}, Ready{Log: "^listening"}, "tcp", "127.0.0.1:0")
-	order(t, m, "crash")
-	await(t, m, "a", "stalled", func(st Status) bool { return st.Stalled() })
-	order(t, m, "print news")
-	await(t, m, "a", "not stalled", func(st Status) bool { return !st.Stalled() && !st.Refuses() })
-	order(t, m, "print boom") // nothing has ended since: the program has caught its error
-	err := j.await(testContext(t), func() bool { return strings.HasSuffix(j.output[up.RunID][Stdout].String(), "news\nboom\n") })
+	}}, samples
+}
+
+// awaitOutput waits until the output of run ends with end, and for the samples by which that would count as a failure
+// that a watcher has left behind.
+func awaitOutput(t *testing.T, j *memJournal, samples chan time.Time, run int64, end string) {
+	t.Helper()
+	err := j.await(testContext(t), func() bool { return strings.HasSuffix(j.output[run][Stdout].String(), end) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	for silent := time.Now().Add(stallSilence + calmPeriod); (<-samples).Before(silent); {
 	}
+}
+
+func TestOthersAreNotTakenForWatchers(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ kind, order string }{
+		"a supervisor that starts its program again later": {"--supervise", "crash"},
+		"a server whose tool has failed":                   {"--watch", "tool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, samples := newSamples()
+			m, j, up := startSupervisor(t, o, Ready{Log: "^listening"}, test.kind, "tcp", "127.0.0.1:0")
+			order(t, m, test.order)
+			awaitOutput(t, j, samples, up.RunID, "boom\n")
+			if st, err := m.Status("a"); err != nil || st.Condition() != "ready" {
+				t.Errorf("condition %q, %v; want ready", st.Condition(), err)
+			}
+		})
+	}
+}
+
+func TestFailureBehindWatcherEndsWaitForReadiness(t *testing.T) {
+	t.Parallel()
+	o, samples := newSamples()
+	m, j, up := startWatcher(t, o, Ready{Log: "^listening"}, "tcp", "127.0.0.1:0")
+	order(t, m, "crash")
+	await(t, m, "a", "stalled", func(st Status) bool { return st.Stalled() })
+	order(t, m, "print news")
+	await(t, m, "a", "not stalled", func(st Status) bool { return !st.Stalled() && !st.Refuses() })
+	order(t, m, "print boom") // nothing has ended since: the program has caught its error
+	awaitOutput(t, j, samples, up.RunID, "news\nboom\n")
 	if st, err := m.Status("a"); err != nil || st.Stalled() {
 		t.Errorf("stalled %v, %v; want false", st.Stalled(), err)
 	}

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,4 +25,14 @@ func readsFrom(pid int, pipe uint64) bool {
 	}
 	file, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, fd))
 	return err == nil && (strings.HasPrefix(file, "/dev/pts/") || file == "/dev/tty" || file == fmt.Sprintf("pipe:[%d]", pipe))
+}
+
+// hasInotify reports whether the kernel reports changes of files to a process.
+func hasInotify(pid int) bool {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	fds, _ := os.ReadDir(dir) // none if the process has ended
+	return slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+		file, _ := os.Readlink(dir + fd.Name())
+		return file == "anon_inode:inotify"
+	})
 }
