@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -241,7 +242,8 @@ func TestBadDialogueSendsNothing(t *testing.T) {
 }
 
 // TestQuestionIsTold checks that an answer about a process which waits for input says so, with the question, and that
-// nothing else is called a question: a reader without a prompt, and a line without an end before a read of something else.
+// nothing else is called a question: a reader without a prompt, a server that reads keys, and a line without an end
+// before a read of something else.
 func TestQuestionIsTold(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
@@ -256,6 +258,10 @@ func TestQuestionIsTold(t *testing.T) {
 	c.ok(t, "wait_for_process", args{"process": "ask", "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")
 	c.ok(t, "start_process", ask.with("name", "terminal").with("pty", true).with("wait", "exit")).says(t, waits)
 	c.ok(t, "send_input", args{"process": "terminal", "text": "shop"}).says(t, "got shop")
+	keys := sh("server", fmt.Sprintf("'%s' %s http & read key", self(t), programMarker), args{"pty": true, "ready": args{"port": 0}})
+	c.ok(t, "start_process", keys).want(t, args{"ready": true}).hides(t, "waits for input")
+	c.ok(t, "wait_for_process", args{"process": "server", "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")
+	c.ok(t, "start_process", keys.with("name", "unchecked").with("ready", nil).with("timeout_ms", 1500)).hides(t, "waits for input")
 	for name, script := range map[string]string{"reader": "cat", "other": "printf 'working '; sleep 1000 | cat"} {
 		c.ok(t, "start_process", sh(name, script, args{"timeout_ms": 1500})).hides(t, "waits for input")
 		c.ok(t, "wait_for_process", args{"process": name, "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")

@@ -40,7 +40,7 @@ type Inputted struct {
 const maxPrompt = 200
 
 // setAsks sets r.Asks if a process of the run is blocked in a read of its input after a line without an end, or of its
-// terminal.
+// terminal. A server may read its terminal for keys, so without a prompt it is not called waiting.
 func (p *Project) setAsks(ctx context.Context, r *Run) {
 	if r.Over() || r.Stored || !p.o.Manager.AwaitsInput(r.Spec.Name, r.RunID) {
 		return
@@ -50,7 +50,7 @@ func (p *Project) setAsks(ctx context.Context, r *Run) {
 	case err != nil:
 	case len(page.Lines) > 0 && page.Lines[0].Partial:
 		r.Asks = fmt.Sprintf("waits for input: %q; send_input answers it", prose.Cut(page.Lines[0].Text, maxPrompt))
-	case r.Spec.PTY:
+	case r.Spec.PTY && (r.Ready == nil || !*r.Ready) && len(p.treePorts(r.Spec.Name)) == 0:
 		r.Asks = "waits for input; send_input answers it"
 	}
 }
