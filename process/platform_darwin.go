@@ -30,6 +30,9 @@ func commandLine(pid int) string {
 	return text
 }
 
+// contextSwitches returns "": macOS does not count them for others.
+func contextSwitches(int) string { return "" }
+
 // workingDir returns the working directory of a process, or "" if this user may not see it.
 func workingDir(pid int) string {
 	dir, _ := (&psprocess.Process{Pid: int32(pid)}).Cwd()

@@ -24,6 +24,13 @@ func commandLine(pid int) string {
 	return strings.TrimSpace(strings.ReplaceAll(string(text), "\x00", " "))
 }
 
+// contextSwitches returns a text that changes each time a process gets or loses a processor.
+func contextSwitches(pid int) string {
+	status, _ := proctab.File(pid, "status")
+	_, counts, _ := strings.Cut(string(status), "\nvoluntary_ctxt_switches:")
+	return counts
+}
+
 // workingDir returns the working directory of a process, or "" if this user may not see it.
 func workingDir(pid int) string {
 	if !proctab.OwnTable() {

@@ -298,23 +298,33 @@ func (a *activity) idleSinceExit(printed time.Time) bool {
 	return !a.busy && !a.exited.Before(printed.Add(-samplePeriod)) && !a.exited.After(printed.Add(calmPeriod+samplePeriod)) && a.forked.Before(a.exited)
 }
 
-// watchSuspensions finds the runs that have a suspended process.
-func (m *Manager) watchSuspensions(found *scan) {
+// watchSuspensions finds the runs that have a suspended process. before is what it returned for the last sample: the
+// processes that were suspended then, with their context switches. What is suspended for moments, to slow it down, as
+// cpulimit does, is not called suspended.
+func (m *Manager) watchSuspensions(found *scan, before map[proctab.ID]string) (suspended map[proctab.ID]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	suspended = make(map[proctab.ID]string)
 	for _, e := range m.entries {
 		if e.status.State != Running {
 			continue
 		}
-		text, members := "", found.members[e.status.RunID]
-		if i := slices.IndexFunc(members, func(p proctab.Proc) bool { return p.Stopped }); i >= 0 {
-			text = fmt.Sprintf("pid %d (%s) is suspended; SIGCONT continues it", members[i].PID, members[i].Comm)
+		text := ""
+		for _, p := range found.members[e.status.RunID] {
+			if !p.Stopped {
+				continue
+			}
+			suspended[p.ID] = contextSwitches(p.PID)
+			if was, ok := before[p.ID]; ok && was == suspended[p.ID] && text == "" {
+				text = fmt.Sprintf("pid %d (%s) is suspended; SIGCONT continues it", p.PID, p.Comm)
+			}
 		}
 		if text != e.status.Suspended {
 			e.status.Suspended = text
 			m.publishLocked(e, Running)
 		}
 	}
+	return suspended
 }
 
 // watchStalls finds the runs that wait for their watcher. found is a scan of the time at.

@@ -53,8 +53,8 @@ type Status struct {
 	// "" while the run is ready and if it has never been.
 	Lost   string
 	LostAt time.Time
-	// Suspended is a sentence on a process of the run that a signal has suspended, as of the last
-	// sample: "pid 12 (node) is suspended; SIGCONT continues it". Such a run is not ready. It is "" if
+	// Suspended is a sentence on a process of the run that a signal has suspended, as of the last two
+	// samples: "pid 12 (node) is suspended; SIGCONT continues it". Such a run is not ready. It is "" if
 	// there is none.
 	Suspended string
 	// Unhealthy is what is wrong with the health of the current run, since UnhealthyAt: "unhealthy:

@@ -12,7 +12,7 @@ import (
 
 const (
 	// samplePeriod is the interval of samples while any process is running, and calmPeriod once no
-	// process has been started for calmAfter and none is near a limit.
+	// process has been started for calmAfter and none is near a limit or suspended.
 	samplePeriod = time.Second
 	calmPeriod   = 2 * time.Second
 	calmAfter    = 10 * time.Second
@@ -25,6 +25,7 @@ const (
 // measures usage for the limits. Without a process it sleeps.
 func (m *Manager) sample() {
 	near := false // a limit
+	var suspended map[proctab.ID]string
 	for {
 		if !m.deps.tree.needsScans() {
 			select {
@@ -34,7 +35,7 @@ func (m *Manager) sample() {
 			}
 		}
 		period, added := samplePeriod, (<-chan struct{})(nil)
-		if !near && m.deps.tree.isSettled(calmAfter) {
+		if !near && len(suspended) == 0 && m.deps.tree.isSettled(calmAfter) {
 			period, added = calmPeriod, m.deps.tree.leaderAdded
 		}
 		select {
@@ -52,7 +53,7 @@ func (m *Manager) sample() {
 		m.meter.sample(found, now)
 		m.checkSockets()
 		m.watchStalls(found, now)
-		m.watchSuspensions(found)
+		suspended = m.watchSuspensions(found, suspended)
 		near = m.watchLimits()
 		m.deps.oom.advance()
 	}
