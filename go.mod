@@ -6,16 +6,17 @@ require (
 	charm.land/bubbletea/v2 v2.1.1 // screen of pmcp top
 	github.com/agnivade/levenshtein v1.2.2 // nearest name in errors
 	github.com/charmbracelet/x/ansi v0.11.9 // columns that text takes in a terminal; of bubbletea
+	github.com/compose-spec/compose-go/v2 v2.16.2 // env_files
 	github.com/creack/pty v1.1.24 // terminals
 	github.com/google/jsonschema-go v0.4.3 // schemas from structs
 	github.com/google/uuid v1.6.0 // session ids
-	github.com/joho/godotenv v1.5.1 // env_files
 	github.com/kelseyhightower/envconfig v1.4.0 // variables
 	github.com/klauspost/compress v1.20.3 // zstd, for stored log
 	github.com/mark3labs/mcp-go v1.2.1 // MCP types, dispatch; its client in tests
 	github.com/mattn/go-sqlite3 v1.14.52 // SQLite
 	github.com/modelcontextprotocol/go-sdk v1.8.0 // a foreign client, for tests only
 	github.com/shirou/gopsutil/v4 v4.26.10 // figures of the machine; of processes on macOS
+	github.com/sirupsen/logrus v1.10.1 // silences the parser of env_files
 	github.com/spf13/cobra v1.10.2 // commands of a person, completion for shells
 	go.uber.org/goleak v1.3.0 // goroutine leaks, for tests only
 	golang.org/x/sys v0.49.0 // pidfd, waitid, subreaper

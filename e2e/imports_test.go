@@ -66,6 +66,8 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/spf13/cobra":               {"pmcp/server/cli"},
 		"charm.land/bubbletea":                 {"pmcp/server/cli"},
 		"github.com/charmbracelet/x/ansi":      {"pmcp/server/cli"},
+		"github.com/compose-spec/compose-go":   {"pmcp/server/project"},
+		"github.com/sirupsen/logrus":           {"pmcp/server/project"},
 		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},
 		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},
 		"github.com/modelcontextprotocol":      {}, // used only by tests

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -225,6 +226,9 @@ func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
 		path = os.Getenv("PATH")
 	}
 	exe, err := command.Resolve(spec.Command, spec.Dir, path, m.o.Allowed)
+	if err != nil && spec.PathFile != "" && !strings.Contains(spec.Command, "/") {
+		err = fmt.Errorf("%w; PATH comes from %s", err, spec.PathFile)
+	}
 	return spec, exe, err
 }
 

@@ -90,6 +90,9 @@ type Spec struct {
 	// Ports are the ports that the caller has assigned to the run, by the environment
 	// variable that holds each. The numbers are in Env and Args already.
 	Ports map[string]AssignedPort `json:"-"`
+	// PathFile is the file that has set PATH in Env, if one has. EnvNote is a sentence on
+	// what is missing in such files, or "". The Manager takes no notice of it.
+	PathFile, EnvNote string `json:"-"`
 	// Until is the time until which the process is kept; zero if its session says how
 	// long it lives. The Manager does not stop it then.
 	Until time.Time `json:"-"`

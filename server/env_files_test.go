@@ -42,3 +42,31 @@ func TestEnvFileMustBeRegular(t *testing.T) {
 		}
 	}
 }
+
+// TestEnvFileNotes checks that the answer to a start names what an env file expands although
+// it is not set, but nothing that may be a part of a secret, and that the error of a command
+// that is not found names the env file that has set PATH.
+func TestEnvFileNotes(t *testing.T) {
+	s := hello(t)
+	dir := s.manager.Project()
+	write := func(name, content string) {
+		stdiotest.NoErr(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+	}
+	start := func(arguments map[string]any) (text string, failed bool) {
+		arguments["name"] = "web"
+		r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": arguments})
+		return r.Text(), r.Result["isError"] == true
+	}
+	write("a.env", "A=x$DEF1x\nB=$DEF1x\nC=${DEF2:-b}\nDB_PASSWORD=hun$ter2\nURL=postgres://u:hun$ter3@h/d\n")
+	text, failed := start(map[string]any{"command": `printf '%s-%s-%s' "$A" "$B" "$C"`, "env_files": []string{"a.env"}, "wait": "exit"})
+	if want := "not set: DEF1x, one in DB_PASSWORD, one in URL ("; failed || !strings.Contains(text, want) || !strings.Contains(text, "x--b") || strings.Contains(text, "$ter") || strings.Contains(text, "ter2") || strings.Contains(text, "ter3") {
+		t.Errorf("got %s, want x--b and the hint %q", text, want)
+	}
+	write("path.env", "PATH=./bin:$NONE\n")
+	if text, failed := start(map[string]any{"command": "sh -c true", "env_files": []string{"path.env", "a.env"}}); !failed || !strings.Contains(text, "PATH comes from "+filepath.Join(dir, "path.env")) {
+		t.Errorf("got %s, want an error that names path.env", text)
+	}
+	if text, failed := start(map[string]any{"command": "sh -c true", "env_files": []string{"path.env"}, "env": map[string]any{"PATH": "/none"}}); !failed || strings.Contains(text, "path.env") {
+		t.Errorf("got %s, want an error without path.env, whose PATH is not used", text)
+	}
+}

@@ -27,10 +27,10 @@ var terminal = map[string]string{"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "c
 // HasDefault reports whether Environ gives the variable key to a child that does not set it.
 func HasDefault(key string) bool { return defaults[key] != "" }
 
-// Environ returns the environment of a child: base with other variables of a terminal; then the defaults; then the caller's own variables, of which an empty
-// one removes a default; then the marks of session and run. Later values replace earlier ones.
-func Environ(base []string, own map[string]string, dir, session string, run int64) []string {
-	env := make(map[string]string, len(base)+len(own)+6)
+// Inherited returns what a child in dir has without variables of its own: base with other variables of a terminal, and then
+// the defaults.
+func Inherited(base []string, dir string) map[string]string {
+	env := make(map[string]string, len(base)+len(defaults)+len(terminal)+1)
 	for _, entry := range base {
 		if key, value, ok := strings.Cut(entry, "="); ok && key != "" {
 			env[key] = value
@@ -46,6 +46,13 @@ func Environ(base []string, own map[string]string, dir, session string, run int6
 		}
 	}
 	env["PWD"] = dir
+	return env
+}
+
+// Environ returns the environment of a child: what it inherits; then the caller's own variables, of which an empty one
+// removes a default; then the marks of session and run. Later values replace earlier ones.
+func Environ(base []string, own map[string]string, dir, session string, run int64) []string {
+	env := Inherited(base, dir)
 	maps.Copy(env, own)
 	maps.DeleteFunc(env, func(key, value string) bool { return value == "" && HasDefault(key) })
 	env[proctab.EnvSession] = session

@@ -204,10 +204,7 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	if a.Stop != nil {
 		spec.Stop = process.StopSpec{Signal: a.Stop.Signal, Timeout: time.Duration(a.Stop.TimeoutMS) * time.Millisecond}
 	}
-	env, err := readEnvFiles(a.EnvFiles, dir)
-	if err != nil {
-		return spec, err
-	}
+	env := make(map[string]string)
 	if len(a.Args) == 0 {
 		line, err := command.Parse(a.Command, dir, shell)
 		if err != nil {
@@ -229,6 +226,14 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	for variable, port := range a.assigned {
 		env[variable] = strconv.Itoa(port.Port)
 	}
+	files, err := readEnvFiles(a.EnvFiles, dir, env, Definition{Cwd: spec.Dir}.dir(project))
+	if err != nil {
+		return spec, err
+	}
+	if _, own := env["PATH"]; !own {
+		spec.PathFile = files.path
+	}
+	env, spec.EnvNote = files.vars, files.note()
 	spec.Env = env
 	if process.SpeaksMCP(spec.Stdio) {
 		_, err := upstream.LimitsOf(env)

@@ -68,6 +68,9 @@ func (p *Project) PortNotes(r *Run, watched bool) (notes []string) {
 	for _, left := range r.leftTemplates() {
 		notes = append(notes, left+" stays as it is: no such port is declared in ports")
 	}
+	if r.Spec.EnvNote != "" {
+		notes = append(notes, r.Spec.EnvNote)
+	}
 	return notes
 }
 
