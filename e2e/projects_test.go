@@ -110,6 +110,7 @@ func TestRelativeCwdCountsFromSessionProject(t *testing.T) {
 	c.ok(t, "start_process", args{"name": "c", "command": "cd .trees/nested/web && pwd", "wait": "exit"}).says(t, "c@nested: ", web)
 	c.ok(t, "start_process", args{"name": "d", "command": "cd web && pwd", "cwd": ".trees/nested", "wait": "exit"}).says(t, "d@nested: ", web)
 	c.ok(t, "start_process", inside("e", "pwd", args{"cwd": "web", "project": "nested"})).says(t, "e@nested: ", web)
+	c.ok(t, "start_process", args{"name": "g", "command": "cd .trees/nested && echo from $FROM", "env_files": []string{".env"}, "wait": "exit"}).says(t, "g@nested: ", "from nested")
 	c.ok(t, "start_process", args{"name": "c@nested", "wait": "exit"}).says(t, "c@nested: ", "run 2", web)
 
 	group := func(name string, cwds ...string) args {

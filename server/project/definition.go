@@ -226,7 +226,7 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	for variable, port := range a.assigned {
 		env[variable] = strconv.Itoa(port.Port)
 	}
-	files, err := readEnvFiles(a.EnvFiles, dir, env, Definition{Cwd: spec.Dir}.dir(project))
+	files, err := readEnvFiles(a.EnvFiles, Definition{Cwd: spec.Dir}.dir(project), env)
 	if err != nil {
 		return spec, err
 	}

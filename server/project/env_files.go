@@ -44,11 +44,12 @@ type envFiles struct {
 }
 
 // readEnvFiles reads dotenv files, in the syntax of Docker Compose; later files take
-// precedence. The files are relative to dir, the child runs in childDir. Own is added to the variables that the files define.
-func readEnvFiles(files []string, dir string, own map[string]string, childDir string) (*envFiles, error) {
+// precedence. The files are relative to dir, in which the child runs. own is added to the
+// variables that the files define.
+func readEnvFiles(files []string, dir string, own map[string]string) (*envFiles, error) {
 	e := &envFiles{own: own, vars: make(map[string]string)}
 	if len(files) > 0 {
-		e.inherited = command.Inherited(os.Environ(), childDir)
+		e.inherited = command.Inherited(os.Environ(), dir)
 	}
 	for _, file := range files {
 		if !filepath.IsAbs(file) {

@@ -19,7 +19,7 @@ func TestEnvFilesExpand(t *testing.T) {
 		"A=${NONE:-3000}\nB=${NONE-x}${A+y}":                        "A=3000 B=xy",
 		"A=${ENV_FILES_HOME}/data\nB=$A/b":                          "A=/home/me/data B=/home/me/data/b",
 		"ENV_FILES_HOME=/x\nA=$ENV_FILES_HOME\nB=${ENV_FILES_HOME}": "A=/x B=/x",
-		"PORT=3000\nA=http://localhost:${PORT}\nB=$PWD":             "A=http://localhost:4000 B=/child",
+		"PORT=3000\nA=http://localhost:${PORT}\nB=${PWD:+set}":      "A=http://localhost:4000 B=set",
 		"A='$B ${C'\nB=a$$b":                                        "A=$B ${C B=a$b",
 		"\ufeffA=1\r\nB=\"x\r\ny\" # comment\r\n":                   "A=1 B=x\ny",
 		"export A=b\nB=1 # one\nB=2":                                "A=b B=2",
@@ -34,7 +34,7 @@ func TestEnvFilesExpand(t *testing.T) {
 			files = append(files, fmt.Sprint(i))
 			stdiotest.NoErr(t, os.WriteFile(filepath.Join(dir, files[i]), []byte(part), 0o600))
 		}
-		got, err := readEnvFiles(files, dir, own, "/child")
+		got, err := readEnvFiles(files, dir, own)
 		if err != nil {
 			t.Errorf("%q: %v", content, err)
 		} else if text := "A=" + got.vars["A"] + " B=" + got.vars["B"]; text != want || got.vars["PORT"] != "4000" {
@@ -62,7 +62,7 @@ func TestEnvFileErrorNamesTheLine(t *testing.T) {
 	} {
 		file := filepath.Join(t.TempDir(), "bad.env")
 		stdiotest.NoErr(t, os.WriteFile(file, []byte(content), 0o600))
-		_, err := readEnvFiles([]string{file}, "", nil, "/")
+		_, err := readEnvFiles([]string{file}, "/", nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "argument env_files: "+file+", line ") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), s) {
 			t.Errorf("%.80q: got error %v, want one with %s and without %s", content, err, want, s)
 		}
