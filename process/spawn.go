@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -120,6 +122,9 @@ func (s *spawner) fork(ch *child, stamp proctab.Stamp) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := proctab.Stamped(stamp, ch.cmd.Start); err != nil {
+		if errors.Is(err, syscall.E2BIG) {
+			return tooLongError(ch.cmd.Path, ch.cmd.Args[1:], ch.cmd.Env)
+		}
 		return startError(ch.cmd.Path, err)
 	}
 	pid := ch.cmd.Process.Pid
@@ -159,6 +164,50 @@ func startError(path string, err error) error {
 	default:
 		return fmt.Errorf("cannot start %s: %w", path, err)
 	}
+}
+
+// tooLongError returns the error for a file that could not be executed because of the length of an
+// argument or a variable, or of all together. It names the longest one without its value.
+func tooLongError(path string, args, env []string) error {
+	// The limits of Linux: 32 pages for one string with its NUL; for all, with a pointer each, a quarter of
+	// the stack, but at least 32 pages and at most 6 MiB.
+	one := 32 * os.Getpagesize()
+	all := one
+	var stack unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_STACK, &stack) == nil {
+		all = max(one, int(min(stack.Cur/4, 6<<20)))
+	}
+	if runtime.GOOS == "darwin" {
+		one, all = 1<<20, 1<<20
+	}
+	longest, size := longestOf(args, env)
+	if size >= one {
+		return fmt.Errorf("cannot start %s: %s has %d bytes, and the system accepts at most %d in one; put it into a file", path, longest, size, one-1)
+	}
+	total := 0
+	for _, text := range slices.Concat(args, env) {
+		total += len(text) + 9
+	}
+	return fmt.Errorf("cannot start %s: its arguments and environment take %d bytes, and the system accepts about %d (a quarter of ulimit -s); the longest is %s with %d bytes", path, total, all, longest, size)
+}
+
+// longestOf names the longest of the arguments and of the NAME=value entries of an environment.
+func longestOf(args, env []string) (name string, size int) {
+	for i, arg := range args {
+		if len(arg) <= size {
+			continue
+		}
+		if name, size = fmt.Sprintf("argument %d", i+1), len(arg); i == 1 && args[0] == "-c" {
+			name += " (the command line)"
+		}
+	}
+	for _, entry := range env {
+		if len(entry) > size {
+			variable, _, _ := strings.Cut(entry, "=")
+			name, size = fmt.Sprintf("the environment variable %.60s", variable), len(entry)
+		}
+	}
+	return name, size
 }
 
 // interpreter returns the program that the first line of a script names, or "" if the file is not a

@@ -216,6 +216,7 @@ func (s Spec) checkLiveSettings() error {
 // and NUL bytes, at which the kernel would cut them.
 func (s Spec) checkSize() error {
 	size := len(s.Command)
+	var env []string
 	for _, arg := range s.Args {
 		if slices.Contains([]byte(arg), 0) {
 			return fmt.Errorf("%w: argument %q holds a NUL byte", ErrInvalid, arg)
@@ -233,9 +234,11 @@ func (s Spec) checkSize() error {
 			return fmt.Errorf("%w: environment variable %s holds a NUL byte", ErrInvalid, key)
 		}
 		size += len(key) + len(s.Env[key]) + 2
+		env = append(env, key+"="+s.Env[key])
 	}
 	if size > maxSpecBytes {
-		return fmt.Errorf("%w: args and env take %d bytes together, at most %d are allowed", ErrInvalid, size, maxSpecBytes)
+		longest, bytes := longestOf(s.Args, env)
+		return fmt.Errorf("%w: args and env take %d bytes together, at most %d are allowed; the longest is %s with %d", ErrInvalid, size, maxSpecBytes, longest, bytes)
 	}
 	return nil
 }

@@ -76,3 +76,20 @@ func TestStartNamesMissingInterpreter(t *testing.T) {
 		}
 	}
 }
+
+// TestStartNamesWhatIsTooLong checks that the error for an argument or a variable that the kernel does
+// not accept has its position or name and its size, but not its value.
+func TestStartNamesWhatIsTooLong(t *testing.T) {
+	m, _ := newTestManager(t, Options{})
+	long := strings.Repeat("v", 200_000)
+	for want, spec := range map[string]Spec{
+		"argument 2 (the command line) has 200000 bytes, ":                       {Args: []string{"-c", long}},
+		"the environment variable BIG has 200004 bytes, and ":                    {Env: map[string]string{"A": "1", "BIG": long}},
+		"together, at most 1048576 are allowed; the longest is argument 3 with ": {Args: []string{"-c", "true", strings.Repeat(long, 6)}},
+	} {
+		spec.Name, spec.Command = "a", "sh"
+		if _, _, err := m.Start(testContext(t), spec, KeepRunning); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "vvv") {
+			t.Errorf("got %.300v, want an error with %q", err, want)
+		}
+	}
+}
