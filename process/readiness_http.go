@@ -150,7 +150,12 @@ func (r *readiness) checkURL(ctx context.Context, target string, listeners, own 
 	port := urlPort(u)
 	foreign := isLocal(u.Hostname()) && !slices.Contains(sockets.Ports(own), port)
 	if foreign && !r.openedSinceStart(port, listeners) {
-		return heldSentence(port, r.holder(port, listeners).text)
+		why := heldSentence(port, r.holder(port, listeners).text)
+		if len(own) > 0 {
+			r.blocks = true
+			why += fmt.Sprintf("; it listens on %s", prose.Ints(sockets.Ports(own)))
+		}
+		return why
 	}
 	why := r.request(ctx, target, answer)
 	if foreign && answer.Status != 0 {

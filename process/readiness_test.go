@@ -344,22 +344,26 @@ func TestProxiedAnswerIsNoReadiness(t *testing.T) {
 // TestOtherPortEndsWaitForReadiness checks that a run refuses to become ready while another process holds
 // the port of the rule and the run listens elsewhere, but not while it listens nowhere.
 func TestOtherPortEndsWaitForReadiness(t *testing.T) {
-	stranger, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for after, rule := range map[string]func(port int) *Ready{
+		"it does not listen on port": func(port int) *Ready { return &Ready{Port: &port} },
+		"does not answer yet":        func(port int) *Ready { return &Ready{HTTP: fmt.Sprintf("http://localhost:%d/", port)} },
+	} {
+		stranger, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _ := newTestManager(t, Options{})
+		spec := helper("a", "listen", "tcp", "127.0.0.1:0")
+		spec.Ready = rule(stranger.Addr().(*net.TCPAddr).Port)
+		start(t, m, spec)
+		await(t, m, "a", "refused", func(st Status) bool { return st.Refuses() && strings.Contains(st.NotReady, "; it listens on ") })
+		if err := stranger.Close(); err != nil {
+			t.Fatal(err)
+		}
+		await(t, m, "a", "unready as it has not opened the port", func(st Status) bool {
+			return !st.Refuses() && strings.Contains(st.NotReady, after)
+		})
 	}
-	port := stranger.Addr().(*net.TCPAddr).Port
-	m, _ := newTestManager(t, Options{})
-	spec := helper("a", "listen", "tcp", "127.0.0.1:0")
-	spec.Ready = &Ready{Port: &port}
-	start(t, m, spec)
-	await(t, m, "a", "refused", func(st Status) bool { return st.Refuses() })
-	if err := stranger.Close(); err != nil {
-		t.Fatal(err)
-	}
-	await(t, m, "a", "unready as it has not opened the port", func(st Status) bool {
-		return !st.Refuses() && strings.Contains(st.NotReady, "it does not listen on port")
-	})
 }
 
 // TestReadyPathIsAskedAtOwnPort checks that the answer to a path names the URL at which it was asked.
