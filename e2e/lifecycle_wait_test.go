@@ -245,6 +245,8 @@ func TestPromptOnTerminalIsVisible(t *testing.T) {
 	})
 	t.Run("isatty", func(t *testing.T) {
 		c.ok(t, "start_process", sh("tty", `test -t 0 && test -t 1 && test -t 2 && echo all; tty`, args{"pty": true, "stdin": true, "wait": "exit"})).says(t, " all", "/dev/pts/")
+		c.ok(t, "start_process", sh("size", `stty size`, args{"pty": true, "wait": "exit"})).says(t, " 40 120")
+		c.ok(t, "restart_process", args{"process": "size", "pty": args{"rows": 24}, "wait": "exit"}).says(t, " 24 120")
 		c.ok(t, "start_process", sh("notty", `test -t 0 || test -t 1 || echo none`, args{"wait": "exit"})).says(t, " none")
 	})
 	t.Run("end of input", func(t *testing.T) {

@@ -53,6 +53,8 @@ type Spec struct {
 	// PTY runs the child on its own terminal, for programs that print or ask
 	// nothing without one. Both streams are captured as Stdout.
 	PTY bool `json:"pty,omitempty"`
+	// TerminalSize is the size of that terminal. A zero field means 40 rows or 120 columns.
+	TerminalSize TerminalSize `json:"terminal_size,omitzero"`
 	// MergeOutput gives the child one pipe for both streams. That preserves the
 	// exact order, but everything is captured as Stdout.
 	MergeOutput bool `json:"merge_output,omitempty"`
@@ -184,7 +186,9 @@ func CheckDir(dir, project string) error {
 
 // checkStdio rejects settings of the streams that contradict each other.
 func (s Spec) checkStdio() error {
-	switch {
+	switch size := s.TerminalSize; {
+	case size.Rows < 0 || size.Rows > MaxTerminalRows || size.Cols < 0 || size.Cols > MaxTerminalCols:
+		return fmt.Errorf("%w: a terminal of %d rows and %d columns: at most %d and %d are allowed", ErrInvalid, size.Rows, size.Cols, MaxTerminalRows, MaxTerminalCols)
 	case s.Stdio != "" && s.Stdio != StdioLog && !SpeaksMCP(s.Stdio):
 		return fmt.Errorf("%w: stdio %q: want log, mcp or mcp-http", ErrInvalid, s.Stdio)
 	case s.Stdio == StdioHTTP && s.Ready != nil && len(s.Ready.targets()) > 1:
@@ -312,7 +316,7 @@ func (s Spec) Differs(other Spec) []string {
 	compare("cwd", s.Dir == other.Dir)
 	compare("env", maps.Equal(s.envBeside(other.Ports), other.envBeside(s.Ports)))
 	compare("stdin", s.Stdin == other.Stdin)
-	compare("pty", s.PTY == other.PTY)
+	compare("pty", s.PTY == other.PTY && (!s.PTY || s.TerminalSize.orDefault() == other.TerminalSize.orDefault()))
 	compare("merge_output", s.MergeOutput == other.MergeOutput)
 	compare("stdio", cmp.Or(s.Stdio, StdioLog) == cmp.Or(other.Stdio, StdioLog))
 	compare("ports", maps.EqualFunc(s.Ports, other.Ports, func(a, b AssignedPort) bool { return a.Preferred == b.Preferred }))

@@ -123,14 +123,17 @@ func TestDiffersNamesChangedFields(t *testing.T) {
 		"command": func(s *Spec) { s.Command = "d" }, "args": func(s *Spec) { s.Args = []string{"x"} },
 		"cwd": func(s *Spec) { s.Dir = "/x" }, "env": func(s *Spec) { s.Env = map[string]string{"a": "b"} },
 		"stdin": func(s *Spec) { s.Stdin = true }, "pty": func(s *Spec) { s.PTY = true },
+		"pty rows":     func(s *Spec) { s.PTY, s.TerminalSize.Rows = true, 24 },
 		"merge_output": func(s *Spec) { s.MergeOutput = true }, "stdio": func(s *Spec) { s.Stdio = StdioMCP },
 		"ready": func(s *Spec) { s.Ready = &Ready{Port: new(1)} },
 		"ports": func(s *Spec) { // which the variable has
 			s.Ports, s.Env = map[string]AssignedPort{"PORT": {Preferred: 3000, Port: 3001}}, map[string]string{"PORT": "3001"}
 		},
 	} {
-		other := base.clone()
-		change(&other)
+		base, other := base.clone(), base.clone()
+		if change(&other); other.TerminalSize.Rows > 0 { // which changes no process without a terminal
+			base.PTY, base.TerminalSize, want = true, TerminalSize{Cols: 120}, "pty"
+		}
 		for _, got := range [][]string{base.Differs(other), other.Differs(base)} {
 			if !slices.Equal(got, []string{want}) {
 				t.Errorf("differs in %v, want %s", got, want)
@@ -138,6 +141,7 @@ func TestDiffersNamesChangedFields(t *testing.T) {
 		}
 	}
 	other := base.clone()
+	other.TerminalSize.Rows = 24
 	other.Restart, other.MaxRestarts, other.Stop, other.Limits, other.Stdio = RestartAlways, 3, StopSpec{Signal: "INT"}, &Limits{MemoryMB: 1}, StdioLog
 	if got := base.Differs(other); len(got) > 0 {
 		t.Errorf("differs in %v, want none: no change needs a restart", got)

@@ -2,6 +2,7 @@ package process
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"syscall"
@@ -10,11 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The size of the children's terminals: wide enough that most lines do not wrap.
+// A TerminalSize is the size of a terminal.
+type TerminalSize struct {
+	Rows int `json:"rows,omitempty"`
+	Cols int `json:"cols,omitempty"`
+}
+
+// The largest terminal, whose screen takes 3 MB.
 const (
-	terminalRows = 24
-	terminalCols = 160
+	MaxTerminalRows = 200
+	MaxTerminalCols = 500
 )
+
+// orDefault returns s with the default size in place of zero fields.
+func (s TerminalSize) orDefault() TerminalSize {
+	return TerminalSize{cmp.Or(s.Rows, 40), cmp.Or(s.Cols, 120)}
+}
 
 // connectTerminal gives the command its own terminal. With Spec.Stdin the terminal
 // is the standard input too; otherwise the standard input is /dev/null. theirs is as
@@ -30,7 +42,8 @@ func (ch *child) connectTerminal(spec Spec) (theirs []*os.File, err error) {
 		return theirs, fmt.Errorf("cannot make a terminal: %w", err)
 	}
 	ch.outputs = []output{{Stdout, ours}}
-	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: terminalRows, Col: terminalCols}); err != nil {
+	size := spec.TerminalSize.orDefault()
+	if err := unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(size.Rows), Col: uint16(size.Cols)}); err != nil {
 		return theirs, fmt.Errorf("cannot set the size of a terminal: %w", err)
 	}
 	ch.cmd.Stdout, ch.cmd.Stderr = slave, slave

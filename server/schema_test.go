@@ -72,6 +72,9 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.Map:
 		return &jsonschema.Schema{Type: "object"} // what the values may be is Decode's to say: env takes more than strings
 	case reflect.Struct:
+		if args.TakesBool(t) {
+			return &jsonschema.Schema{Type: "boolean"}
+		}
 		return structSchema(t)
 	default:
 		panic("no schema for type " + t.String()) // found by the first test that lists the tools

@@ -101,6 +101,26 @@ type nullTaker interface {
 	TakeNulls(names []string)
 }
 
+// A boolTaker is an argument struct for which true or false may stand. The schema has it as a boolean.
+type boolTaker interface{ TakeBool(given bool) }
+
+// TakesBool reports whether the struct t is a boolTaker.
+func TakesBool(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(reflect.TypeFor[boolTaker]())
+}
+
+// decodeBoolOrObject decodes raw into the struct v, which is a boolTaker.
+func decodeBoolOrObject(path string, raw json.RawMessage, v reflect.Value, into boolTaker) error {
+	switch text := strings.Trim(string(bytes.TrimSpace(raw)), `"`); {
+	case text == "true" || text == "false":
+		into.TakeBool(text == "true")
+		return nil
+	case !strings.HasPrefix(text, "{"):
+		return wrongType(path, "true, false or an object with "+strings.Join(namesOf(Fields(v.Type())), ", "), raw)
+	}
+	return decodeObject(path+".", raw, v)
+}
+
 // applyAlias treats the argument alias as target, unless target is "". It sets
 // written[target] if the value is that of alias.
 func applyAlias(given Given, written map[string]string, alias, target string) error {
@@ -169,6 +189,9 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		v.Set(reflect.New(v.Type().Elem()))
 		return decodeValue(path, f, raw, v.Elem())
 	case reflect.Struct:
+		if into, is := v.Addr().Interface().(boolTaker); is {
+			return decodeBoolOrObject(path, raw, v, into)
+		}
 		return decodeObject(path+".", raw, v)
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Struct {

@@ -2,6 +2,7 @@ package project
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -53,10 +54,43 @@ func (a *Definition) TakeNulls(names []string) { a.Removed = names }
 
 // Streams are the arguments about the standard streams.
 type Streams struct {
-	Stdin       *bool  `json:"stdin,omitempty"`
-	PTY         *bool  `json:"pty,omitempty"`
-	MergeOutput *bool  `json:"merge_output,omitempty" schema:"brief"`
-	Stdio       string `json:"stdio,omitempty" enum:"log|mcp|mcp-http"`
+	Stdin       *bool    `json:"stdin,omitempty"`
+	PTY         *ptyArgs `json:"pty,omitempty" jsonschema:"or {rows, cols}"`
+	MergeOutput *bool    `json:"merge_output,omitempty" schema:"brief"`
+	Stdio       string   `json:"stdio,omitempty" enum:"log|mcp|mcp-http"`
+}
+
+// ptyArgs say whether there is a terminal, and its size. true stands for the default size.
+type ptyArgs struct {
+	Rows int `json:"rows,omitempty" min:"1" max:"200"`
+	Cols int `json:"cols,omitempty" min:"1" max:"500"`
+	off  bool
+}
+
+// TakeBool sets whether there is a terminal. Package args calls it.
+func (a *ptyArgs) TakeBool(on bool) { *a = ptyArgs{off: !on} }
+
+func (a *ptyArgs) isSet() bool { return a != nil && !a.off }
+
+// MarshalJSON writes true or false, which older versions of pmcp read too, unless there is a size.
+func (a ptyArgs) MarshalJSON() ([]byte, error) {
+	if a.off || a == (ptyArgs{}) {
+		return json.Marshal(!a.off)
+	}
+	return json.Marshal(process.TerminalSize{Rows: a.Rows, Cols: a.Cols})
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (a *ptyArgs) UnmarshalJSON(raw []byte) error {
+	var on bool
+	if json.Unmarshal(raw, &on) == nil {
+		a.TakeBool(on)
+		return nil
+	}
+	var size process.TerminalSize
+	err := json.Unmarshal(raw, &size)
+	*a = ptyArgs{Rows: size.Rows, Cols: size.Cols}
+	return err
 }
 
 type readyArgs struct {
@@ -182,11 +216,14 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	}
 	dir := a.dir(project)
 	spec := process.Spec{
-		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits || a.PTY != nil && *a.PTY,
-		PTY: isSet(a.PTY), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts),
+		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits || a.PTY.isSet(),
+		PTY: a.PTY.isSet(), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts),
 	}
 	if len(a.assigned) > 0 {
 		spec.Ports = a.assigned
+	}
+	if a.PTY.isSet() {
+		spec.TerminalSize = process.TerminalSize{Rows: a.PTY.Rows, Cols: a.PTY.Cols}
 	}
 	if a.Stdin != nil {
 		spec.Stdin = *a.Stdin

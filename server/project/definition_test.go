@@ -10,6 +10,41 @@ import (
 	"pmcp/server/stdio/stdiotest"
 )
 
+// TestTerminalIsBoolOrSize checks each form of pty, as given and as stored. Older versions of pmcp
+// stored true or false, and still read what is stored without a size.
+func TestTerminalIsBoolOrSize(t *testing.T) {
+	m := process.NewManager(process.Options{Project: t.TempDir()})
+	t.Cleanup(func() { stdiotest.NoErr(t, m.Close(context.Background())) })
+	p := New(Options{Manager: m})
+	for given, want := range map[string]process.Spec{
+		`{}`:                              {},
+		`{"pty":true}`:                    {PTY: true},
+		`{"pty":"true"}`:                  {PTY: true},
+		`{"pty":false}`:                   {},
+		`{"pty":{"rows":24,"cols":"80"}}`: {PTY: true, TerminalSize: process.TerminalSize{Rows: 24, Cols: 80}},
+		`{"pty":{"cols":200}}`:            {PTY: true, TerminalSize: process.TerminalSize{Cols: 200}},
+	} {
+		def := Definition{}
+		stdiotest.NoErr(t, args.Decode(json.RawMessage(given), &def))
+		def.Command = "true"
+		raw, err := json.Marshal(def)
+		stdiotest.NoErr(t, err)
+		var stored Definition
+		stdiotest.NoErr(t, json.Unmarshal(raw, &stored))
+		for how, def := range map[string]Definition{"given": def, "stored": stored} {
+			spec, err := p.Spec("web", def, true)
+			stdiotest.NoErr(t, err)
+			if spec.PTY != want.PTY || spec.TerminalSize != want.TerminalSize || spec.Stdin != want.PTY {
+				t.Errorf("%s, %s: got pty %v of %+v, stdin %v; want pty %v of %+v", given, how, spec.PTY, spec.TerminalSize, spec.Stdin, want.PTY, want.TerminalSize)
+			}
+		}
+		var old struct{ PTY *bool }
+		if err := json.Unmarshal(raw, &old); (err != nil) != (want.TerminalSize != process.TerminalSize{}) {
+			t.Errorf("%s: got it stored as %s, want true or false unless it has a size", given, raw)
+		}
+	}
+}
+
 // TestMissingLimitsAreDefaults checks that limits that are not given, also in a
 // stored definition, are the manager's defaults. 0 means no limit.
 func TestMissingLimitsAreDefaults(t *testing.T) {

@@ -128,7 +128,7 @@ func (a Definition) clone() Definition {
 // argument that is not given.
 func (a Definition) withoutFalse() Definition {
 	a.Removed = nil
-	if !isSet(a.PTY) {
+	if !a.PTY.isSet() {
 		a.PTY = nil
 	}
 	if !isSet(a.MergeOutput) {
