@@ -44,8 +44,8 @@ func TestFaultsAfterIncludesBadEnd(t *testing.T) {
 			if stored {
 				flush(t, s)
 			}
-			if all, total, err := s.Faults(t.Context(), FaultQuery{Project: "/p", After: page.Next()}); err != nil || total != 1 || all[0].LastRun != run {
-				t.Errorf("%s, stored %v: got %+v, %v; want the end of run %d", c.what, stored, all, err, run)
+			if all, total, err := s.Faults(t.Context(), FaultQuery{Project: "/p", After: page.Next()}); err != nil || total != 1 || all[0].LastRun != run || all[0].IsUnrecognised() != (c.err > 0) {
+				t.Errorf("%s, stored %v: got %+v, %v; want the end of run %d, unrecognised %v", c.what, stored, all, err, run, c.err > 0)
 			}
 		}
 		again := startRun(s, "/p", "web")

@@ -61,6 +61,9 @@ func (f *Fault) Title() string {
 // IsEnd reports whether the fault is a bad exit, which is in no line of the output.
 func (f *Fault) IsEnd() bool { return fault.AtEnd(f.Type, f.Message) }
 
+// IsUnrecognised reports whether the fault is a bad exit for which the last output serves as the reason.
+func (f *Fault) IsUnrecognised() bool { return f.IsEnd() && strings.Contains(f.Message, ": ") }
+
 // FaultNews reports a kind of error that is new, or that occurred again after it was marked as resolved.
 type FaultNews struct {
 	Fault

@@ -34,6 +34,8 @@ type errorResult struct {
 	Category    string `json:"category"`
 	Type        string `json:"type,omitempty"`
 	Message     string `json:"message"`
+	// Unrecognised is set if the message is only what was printed last before a bad end.
+	Unrecognised bool `json:"unrecognised,omitempty"`
 	// LatestLine is the line with the message, if it says more.
 	LatestLine string `json:"latest_line,omitempty"`
 	placeResult
@@ -79,7 +81,7 @@ type resolutionResult struct {
 // own code first, others last.
 func errorResultOf(f *logstore.Fault) errorResult {
 	r := errorResult{
-		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message,
+		ErrorID: f.ID, Name: f.Name, Fingerprint: f.Fingerprint, Category: f.Category, Type: f.Type, Message: f.Message, Unrecognised: f.IsUnrecognised(),
 		placeResult: placeResult{f.File, f.Line, f.Column}, Stack: f.Stack,
 		Count: f.Count, Runs: f.Runs, FirstSeen: args.FormatTime(f.FirstSeen), LastSeen: args.FormatTime(f.LastSeen), Run: f.RunNumber,
 		rateResult: rateOf(f.Count, f.PerHour[:]), resolutionResult: resolutionResult{!f.Resolved.IsZero(), args.FormatTime(f.Resolved), f.Note, f.Regressed},
@@ -185,6 +187,9 @@ func hourlyRate(perHour []int64, now time.Time) rateResult {
 // that it cannot be mistaken for lines that pmcp wrote.
 func (r *errorResult) write(t *answerText) {
 	t.part("error %s: %s in %s run %d", r.ErrorID, r.Category, r.Name, r.Run)
+	if r.Unrecognised {
+		t.part(", unrecognised")
+	}
 	if r.Count > 1 {
 		t.part(", %d times since %s", r.Count, r.FirstSeen)
 	}

@@ -152,10 +152,13 @@ func TestErrorTextCountsRepeats(t *testing.T) {
 	once := errorResult{ErrorID: "e1", Category: "other", Name: "web", Run: 2, Count: 1, FirstSeen: "F", LastSeen: "L", Cursor: "C", Message: "it broke"}
 	again := once
 	again.Count, again.rateResult = 7, rateOf(7, []int64{7, 0, 0, 0, 0, 0})
+	end := once
+	end.Unrecognised = true
 	often := again
 	often.Count, often.rateResult = 12, rateResult{3, "rising"}
 	for want, r := range map[string]errorResult{
 		"error e1: other in web run 2, last at L, cursor C\n  it broke\n":                                      once,
+		"error e1: other in web run 2, unrecognised, last at L, cursor C\n  it broke\n":                        end,
 		"error e1: other in web run 2, 7 times since F, last at L, cursor C\n  it broke\n":                     again,
 		"error e1: other in web run 2, 12 times since F, 3 an hour, rising, last at L, cursor C\n  it broke\n": often,
 	} {

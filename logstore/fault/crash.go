@@ -131,8 +131,8 @@ func AtEnd(typ, message string) bool {
 	return ok && typ != "" && (rest == "" || rest[0] == ':' || rest[0] == ' ')
 }
 
-// exitFault returns the fault of a bad exit. The last output on standard error serves as its
-// reason.
+// exitFault returns the fault of a bad exit. The last output that describes a problem serves as its
+// reason: no row knows it, so it is a guess.
 func (r *Recogniser) exitFault(exitCode int, signal string) *draft {
 	d := &draft{fatal: true, fallback: CategoryCrash}
 	d.f.Stream = 1
@@ -146,46 +146,91 @@ func (r *Recogniser) exitFault(exitCode int, signal string) *draft {
 		what += " (killed from outside, or by the system for want of memory)"
 	}
 	d.appendMessage(what)
-	if l, ok := r.lastWords(); ok {
-		d.start(l)
-		d.f.Message += ": " + cut(l.trim(), MaxMessage/2)
-		if file, rest, ok := strings.Cut(l.trim(), ": line "); ok && isFile(file) { // a shell's error message
-			if row, _, ok := parseNumber(rest); ok {
-				d.setPosition(position{file: file, line: row})
-			}
-		}
-		d.setPosition(firstSourcePosition(l.trim()))
-		d.pushStack(l.text)
+	words := r.lastWords(1)
+	if len(words) == 0 && signal == "" {
+		words = r.lastWords(0)
+	}
+	if len(words) == 0 {
+		d.f.FirstLine, d.f.LastLine = r.lastLine, r.lastLine
 		return d
 	}
-	d.f.FirstLine, d.f.LastLine = r.lastLine, r.lastLine
+	text := words[0].trim()
+	d.start(words[0])
+	d.f.Message += ": " + cut(text, MaxMessage/2)
+	if file, rest, ok := strings.Cut(text, ": line "); ok && isFile(file) { // a shell's error message
+		if row, _, ok := parseNumber(rest); ok {
+			d.setPosition(position{file: file, line: row})
+		}
+	}
+	d.setPosition(firstSourcePosition(text))
+	for _, l := range words {
+		d.add(l)
+	}
 	return d
 }
 
-// lastWords returns the line of standard error that best explains the end of the run: the latest of
-// the last lines that describes a problem, else the first line without indentation after a blank
-// line, else the last line.
-func (r *Recogniser) lastWords() (l line, ok bool) {
-	b := &lookback{stream: &r.streams[1], all: true, before: r.lastLine + 1}
-	for i := range lastWordLines {
-		if p, more := b.line(i); more && p.number > r.notes.emitted.latest && !p.belowError() && p.indent() == 0 && namesProblem(p.text) {
-			p.stream = 1
-			return p, true
+// lastWords returns the lines of a stream that best explain the end of the run: the latest block between
+// blank lines that describes a problem, from the line that does. Otherwise it is the last block of standard error,
+// or its last line if the start of the block is unknown. What a program prints last on standard output is mostly
+// what it was doing.
+func (r *Recogniser) lastWords(stream uint8) (words []line) {
+	lines := r.latestLines(stream)
+	whole := len(lines) < lastWordLines
+	for len(lines) > 0 {
+		start := len(lines)
+		for start > 0 && lines[start-1].trim() != "" {
+			start--
 		}
+		block := outermost(lines[start:])
+		if i := slices.IndexFunc(block, line.describesProblem); i >= 0 {
+			return block[i:]
+		}
+		if start == 0 && !whole {
+			block = block[max(0, len(block)-1):]
+		}
+		if len(words) == 0 && stream == 1 {
+			words = block
+		}
+		lines = lines[:max(0, start-1)]
 	}
-	for i := range lastWordLines {
-		p, more := b.line(i)
-		if !more || ok && strings.TrimSpace(p.text) == "" {
-			return l, ok
-		}
-		if p.trim() != "" && !p.belowError() && (!ok || p.indent() == 0) && p.number > r.notes.emitted.latest {
-			l, l.stream, ok = p, 1, true
-		}
-	}
-	return l, ok
+	return words
 }
 
-// namesProblem reports whether a line describes a problem in words.
-func namesProblem(t string) bool {
-	return containsAny(" "+lowerASCII(t), " couldn't ", " could not ", " cannot ", " can't ", " invalid ", " unknown ", " unable to ", " missing ", " must ", "*** ", " required", " unexpected ")
+// latestLines returns the last lines of a stream that no fault explains, without those that explain nothing.
+func (r *Recogniser) latestLines(stream uint8) (lines []line) {
+	above := &lookback{stream: &r.streams[stream], all: true, before: r.lastLine + 1}
+	for i := range lastWordLines {
+		l, ok := above.line(i)
+		if !ok || l.number <= r.notes.emitted.latest || r.lastLine-l.number >= explainLines {
+			break
+		}
+		if !l.belowError() && !isAdvice(l.trim()) {
+			l.stream = stream
+			lines = append(lines, l)
+		}
+	}
+	slices.Reverse(lines)
+	return lines
+}
+
+// outermost returns the lines from the first with the least indentation.
+func outermost(block []line) []line {
+	first := 0
+	for i, l := range block {
+		if l.indent() < block[first].indent() {
+			first = i
+		}
+	}
+	return block[first:]
+}
+
+// isAdvice reports whether a line only says what to do or to read next.
+func isAdvice(t string) bool {
+	return startsWith(t, "npm notice", "(See ", "See ", "Run ", "Try ", "For more ", "Pass --", "Use --", "hint: ", "info Visit ")
+}
+
+// describesProblem reports whether a line states an error level or describes a problem in words.
+func (l line) describesProblem() bool {
+	return l.level >= levelError || containsAny(" "+lowerASCII(l.text)+" ", " couldn't ", " could not ", " cannot ", " can't ", " invalid ", " unknown ", " unable to ", " missing ", " must ", "*** ", " required", " unexpected ",
+		" already ", " don't ", " not ", " no ", " bad ", " refused", " denied", " failed")
 }
