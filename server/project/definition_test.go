@@ -25,7 +25,7 @@ func TestTerminalIsBoolOrSize(t *testing.T) {
 		`{"pty":{"cols":200}}`:            {PTY: true, TerminalSize: process.TerminalSize{Cols: 200}},
 	} {
 		def := Definition{}
-		stdiotest.NoErr(t, args.Decode(json.RawMessage(given), &def))
+		stdiotest.NoErr(t, decode(given, &def))
 		def.Command = "true"
 		raw, err := json.Marshal(def)
 		stdiotest.NoErr(t, err)
