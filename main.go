@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, stdin, stdout, stderr *os.File) int
 	if cli.IsCommand(args) {
 		return cli.Run(ctx, args, stdout, stderr)
 	}
-	o, err := config.ParseFlags(args, version, stderr)
+	o, err := config.ParseFlags(args, version, stdout, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK

@@ -174,7 +174,11 @@ func TestPersonIsToldWhatIsWrong(t *testing.T) {
 		want      string
 	}{
 		{[]string{"pss"}, `unknown command: "pss"; did you mean ps?`},
-		{[]string{"version"}, "pmcp help lists the commands"},
+		{[]string{"clean"}, "pmcp help lists the commands"},
+		{[]string{"version"}, "did you mean pmcp --version?"},
+		{[]string{"kill", "web"}, "did you mean pmcp stop?"},
+		{[]string{"--nope"}, "flag provided but not defined: -nope; pmcp --help lists the flags"},
+		{[]string{"ps", "wbe"}, "did you mean web?"},
 		{[]string{"logs", "wep"}, "did you mean web?"},
 		{[]string{"logs", "wep", "--all"}, "did you mean web?"},
 		{[]string{"logs", "-n", "-1"}, "-n: want a number from 0"},
@@ -183,7 +187,7 @@ func TestPersonIsToldWhatIsWrong(t *testing.T) {
 		{[]string{"logs", "--since", "yesterday"}, "since: want a time"},
 		{[]string{"logs", "web", "--run", "7"}, "no run 7; the latest is 1"},
 		{[]string{"logs", "--nope"}, "unknown flag: --nope; pmcp logs --help lists the flags"},
-		{[]string{"ps", "web"}, `pmcp ps takes no names, got "web"`},
+		{[]string{"top", "web"}, `pmcp top takes no names, got "web"`},
 		{[]string{"stop"}, "name the processes: pmcp stop NAME"},
 		{[]string{"events", "-n", "-1"}, "-n: want a number from 0"},
 		{[]string{"start", "--keep", "session", "web"}, "want a duration"},
@@ -194,6 +198,8 @@ func TestPersonIsToldWhatIsWrong(t *testing.T) {
 	} {
 		w.wantCommand(t, 2, c.arguments, c.want)
 	}
+	w.wantCommand(t, 0, []string{"--help"}, "Environment variables:")
+	w.wantCommand(t, 0, []string{"ps", "web"}, "web")
 	if out, _, _ := w.command(t, w.project, "__complete", "logs", ""); !strings.HasPrefix(out, "web\n") {
 		t.Errorf("completion: got %q, want web", out)
 	}

@@ -295,8 +295,8 @@ func TestFormatAgeUsesTwoUnits(t *testing.T) {
 }
 
 func TestNearestNameIsSimilar(t *testing.T) {
-	for written, want := range map[string]string{"n": "", "w": "web", "xy": "", "wbe": "web", "API": "api", "worker": ""} {
-		if got := args.Nearest(written, []string{"sp", "web", "api"}); got != want {
+	for written, want := range map[string]string{"n": "", "w": "web", "xy": "", "wbe": "web", "bd": "db", "API": "api", "worker": ""} {
+		if got := args.Nearest(written, []string{"sp", "web", "api", "db"}); got != want {
 			t.Errorf("%s: got %q, want %q", written, got, want)
 		}
 	}

@@ -454,7 +454,7 @@ func Nearest(written string, names []string) string {
 	}
 	best, least := "", min(max(2, len(written)), max(2, len(written)/2)+1) // a similar name shares a letter
 	for _, name := range names {
-		d := levenshtein.ComputeDistance(strings.ToLower(written), strings.ToLower(name))
+		d := distance(strings.ToLower(written), strings.ToLower(name))
 		if strings.HasPrefix(name, written) || strings.HasPrefix(written, name) {
 			d = 1
 		}
@@ -463,6 +463,16 @@ func Nearest(written string, names []string) string {
 		}
 	}
 	return best
+}
+
+// distance returns how many characters differ. Two that are swapped count as one.
+func distance(a, b string) int {
+	least := levenshtein.ComputeDistance(a, b)
+	for i := 1; i < len(a); i++ {
+		swapped := a[:i-1] + a[i:i+1] + a[i-1:i] + a[i+1:]
+		least = min(least, 1+levenshtein.ComputeDistance(swapped, b))
+	}
+	return least
 }
 
 // QuoteWithNearest returns an unknown name, quoted, together with the known name that

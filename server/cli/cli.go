@@ -25,6 +25,12 @@ const (
 	exitFailed = 2
 )
 
+// otherNames are commands of other tools, and what they are called here.
+var otherNames = map[string]string{
+	"status": "ps", "list": "ps", "ls": "ps", "up": "start", "run": "start", "down": "stop", "kill": "stop", "log": "logs", "tail": "logs -f",
+	"doctor": "--doctor", "version": "--version",
+}
+
 // IsCommand reports whether the arguments of pmcp are a command and not flags.
 func IsCommand(arguments []string) bool {
 	return len(arguments) > 0 && arguments[0] != "" && !strings.HasPrefix(arguments[0], "-")
@@ -81,6 +87,9 @@ func (s *screen) commands() *cobra.Command {
 		Long:    "See what agents run. An MCP client starts pmcp without arguments; pmcp --help has the flags and variables for that.",
 		Example: "  pmcp ps\n  pmcp logs web -f",
 		RunE: func(c *cobra.Command, arguments []string) error {
+			if own := otherNames[arguments[0]]; own != "" {
+				return fmt.Errorf("unknown command: %q; did you mean pmcp %s?", arguments[0], own)
+			}
 			var known []string
 			for _, command := range c.Commands() {
 				known = append(known, command.Name())

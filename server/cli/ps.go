@@ -23,9 +23,9 @@ import (
 
 func (s *screen) psCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "ps", Short: "List processes, running ones first", Args: takesNone,
+		Use: "ps [NAME…]", Short: "List processes, running ones first", ValidArgsFunction: s.completeNames,
 		Example: "  pmcp ps\n  pmcp ps --all --json | jq -r 'select(.ports) | .name'",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return s.ps(cmd.Context()) },
+		RunE:    func(cmd *cobra.Command, names []string) error { return s.ps(cmd.Context(), names) },
 	}
 }
 
@@ -56,8 +56,8 @@ type psRow struct {
 	Command string `json:"command"`
 }
 
-// ps prints the processes.
-func (s *screen) ps(ctx context.Context) error {
+// ps prints the processes with these names, or all.
+func (s *screen) ps(ctx context.Context, names []string) error {
 	r, err := s.read(ctx)
 	if err != nil {
 		return err
@@ -70,6 +70,13 @@ func (s *screen) ps(ctx context.Context) error {
 	runs, _, err := r.project.List(ctx, q)
 	if err != nil {
 		return err
+	}
+	if len(names) > 0 {
+		wanted, err := r.find(ctx, names)
+		if err != nil {
+			return err
+		}
+		runs = slices.DeleteFunc(runs, func(run project.Run) bool { return !slices.Contains(wanted, run.Spec.Name) })
 	}
 	s.found = len(runs) > 0
 	now := time.Now()

@@ -27,27 +27,29 @@ Commands for a person, each with --help: ps, logs, errors, events, start, stop, 
 Flags:
 `
 
-// ParseFlags returns the flags in args; version is pmcp's. If it returns an error, it has written
-// that error to stderr. The error is flag.ErrHelp after --help.
-func ParseFlags(args []string, version string, stderr io.Writer) (o Flags, err error) {
+// ParseFlags returns the flags in args; version is pmcp's. After --help it has written the help to stdout, and the
+// error is flag.ErrHelp. It has written any other error to stderr.
+func ParseFlags(args []string, version string, stdout, stderr io.Writer) (o Flags, err error) {
 	f := flag.NewFlagSet("pmcp", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard)
 	f.BoolVar(&o.Version, "version", false, "print version, commit, Go and SQLite versions, and exit")
 	f.BoolVar(&o.Doctor, "doctor", false, "list the pmcp servers of this user and what dead ones left, and exit: 0 clean, 1 something stale, 2 failed")
 	o.Report.AddFlags(f)
 	f.BoolVar(&o.NoGuardian, "no-guardian", false, "for debugging: serve in this process; when it is killed, its processes are left running")
-	f.Usage = func() {
-		fmt.Fprintf(stderr, usage, version)
+	err = f.Parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprintf(stdout, usage, version)
+		f.SetOutput(stdout)
 		f.PrintDefaults()
-		fmt.Fprint(stderr, "\nEnvironment variables:\n")
-		printVariables(stderr)
-	}
-	if err := f.Parse(args); err != nil {
+		fmt.Fprint(stdout, "\nEnvironment variables:\n")
+		printVariables(stdout)
 		return o, err
-	}
-	if f.NArg() > 0 {
+	case err != nil:
+		err = fmt.Errorf("%w; pmcp --help lists the flags", err)
+	case f.NArg() > 0:
 		err = fmt.Errorf("unexpected argument %q after flags, see --help", f.Arg(0))
-	} else if (o.Report.Cleanup || o.Report.JSON) && !o.Doctor {
+	case (o.Report.Cleanup || o.Report.JSON) && !o.Doctor:
 		err = errors.New("--cleanup-stale-records and --json go with --doctor")
 	}
 	if err != nil {
