@@ -37,6 +37,11 @@ func (m *Manager) holder(port int, seeker Spec) holder {
 	if !seen {
 		return holder{}
 	}
+	return m.holderOf(p, seeker)
+}
+
+// holderOf is holder for a process that may hold any socket; see listener.
+func (m *Manager) holderOf(p proctab.Proc, seeker Spec) holder {
 	if p.PID == 0 {
 		return holder{text: "a process of another user"}
 	}
@@ -101,6 +106,35 @@ func (m *Manager) listener(port int) (proctab.Proc, bool) {
 		}
 	}
 	return proctab.Proc{}, true
+}
+
+// UnheardPort returns what keeps a TCP port on which no process listens, for the entry called name: the
+// connections that an earlier server has left, or a client's that happens to have that port. It returns "" if
+// there are none.
+func (m *Manager) UnheardPort(port int, name string) string {
+	found, err := sockets.Connections(port)
+	if err != nil || len(found) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("no process listens on port %d now, but ", port)
+	open := slices.DeleteFunc(slices.Clone(found), func(c sockets.Connection) bool { return c.Key == 0 })
+	if len(open) > 0 {
+		table, _ := proctab.All()
+		ends := []sockets.Socket{open[0].Socket}
+		sockets.AddHolders(ends, table)
+		var p proctab.Proc
+		if len(ends[0].Holders) > 0 {
+			p, _ = proctab.Read(ends[0].Holders[0])
+		}
+		st, _ := m.Status(name)
+		return text + fmt.Sprintf("%s has a connection on it (%s)", m.holderOf(p, st.Spec).text, open[0].State)
+	}
+	last := slices.MaxFunc(found, func(a, b sockets.Connection) int { return cmp.Compare(a.Left, b.Left) })
+	text += fmt.Sprintf("a closed connection keeps it in %s", last.State)
+	if last.Left > 0 {
+		text += fmt.Sprintf(" for another %d s", (last.Left+time.Second-1)/time.Second)
+	}
+	return text + "; a program that sets SO_REUSEADDR need not wait"
 }
 
 // ancestry returns the pids of p and its ancestors, nearest first, without the first

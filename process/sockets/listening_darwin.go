@@ -35,6 +35,9 @@ func Listening() ([]Socket, error) {
 // User returns "": lsof does not show the sockets of other users.
 func User(Socket) string { return "" }
 
+// Connections returns nil: lsof shows no connection without a process.
+func Connections(int) ([]Connection, error) { return nil, nil }
+
 // Clients returns the client's ends of the open connections to a port, with their holders, as far as
 // they are on this machine.
 func Clients(port int) ([]Socket, error) {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"pmcp/process/proctab"
 )
@@ -49,6 +50,34 @@ func Clients(port int) (found []Socket, err error) {
 	return found, err
 }
 
+// Connections returns the connections whose end on this machine has that port, open or closed. They
+// keep the port from a program that sets no SO_REUSEADDR.
+func Connections(port int) (found []Connection, err error) {
+	err = eachSocket(func(s tcpSocket) {
+		if !s.listens && int(s.local.Port()) == port {
+			found = append(found, Connection{Socket{Addr: s.local, Key: s.inode}, stateNames[s.state], s.timeLeft()})
+		}
+	})
+	return found, err
+}
+
+// stateNames are the states of a connection, as /proc/net/tcp has them.
+var stateNames = map[string]string{
+	"01": "ESTABLISHED", "02": "SYN_SENT", "03": "SYN_RECV", "04": "FIN_WAIT1", "05": "FIN_WAIT2", "06": "TIME_WAIT",
+	"07": "CLOSE", "08": "CLOSE_WAIT", "09": "LAST_ACK", "0B": "CLOSING",
+}
+
+// timeLeft returns how long a closed connection will still be there, or 0 if that is not known.
+func (s *tcpSocket) timeLeft() time.Duration {
+	const timeWait, tick = "03", time.Second / 100 // the kernel counts in hundredths for programs
+	kind, when, _ := bytes.Cut(s.timer, []byte(":"))
+	n, err := strconv.ParseUint(string(when), 16, 32)
+	if err != nil || string(kind) != timeWait {
+		return 0
+	}
+	return time.Duration(n) * tick
+}
+
 // User returns the id of the user that opened a socket, or "" if it is not known.
 func User(s Socket) (uid string) {
 	_ = eachSocket(func(t tcpSocket) { // what cannot be read is not known
@@ -63,6 +92,8 @@ func User(s Socket) (uid string) {
 type tcpSocket struct {
 	local, remote netip.AddrPort
 	listens       bool
+	state         string // as in stateNames
+	timer         []byte // which timer runs, and how long
 	uid           string
 	inode         uint64
 }
@@ -89,7 +120,8 @@ func eachSocket(f func(tcpSocket)) error {
 			remote, remoteOK := parseAddr(fields[2])
 			inode, err := strconv.ParseUint(string(fields[9]), 10, 64)
 			if ok && remoteOK && err == nil {
-				f(tcpSocket{local, remote, string(fields[3]) == listen, string(fields[7]), inode})
+				state := string(fields[3])
+				f(tcpSocket{local, remote, state == listen, state, fields[5], string(fields[7]), inode})
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Socket is a listening TCP socket of the machine.
@@ -15,6 +16,13 @@ type Socket struct {
 	// Holders are the pids of the processes that have the socket open: on Linux
 	// those among the processes given to AddHolders, on macOS all.
 	Holders []int
+}
+
+// A Connection is an end of a TCP connection. Its Key is 0 once every process has closed it.
+type Connection struct {
+	Socket
+	State string        // "TIME_WAIT"
+	Left  time.Duration // how long a closed connection will still be there; 0: not known
 }
 
 // Port returns the port of the socket.

@@ -37,7 +37,7 @@ var (
 )
 
 // TakenPort returns a sentence on the process that holds the port on which run could
-// not listen, with a free port, or "" if run has printed no such error and named no
+// not listen, with a free port, or on closed connections that keep it, or "" if run has printed no such error and named no
 // port that is taken. It reads the port from the error, else from PORT in the
 // environment of run, else from its readiness rule. If the error names no port, each
 // number in the arguments and in the environment that run was given may be one.
@@ -76,7 +76,19 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 			}
 		}
 	}
-	if failed && len(ports) > 0 {
+	if !failed {
+		return ""
+	}
+	maybe := slices.Clone(ports)
+	if !named {
+		maybe = append(maybe, givenPorts(&run.Spec)...)
+	}
+	for _, port := range slices.Compact(maybe) {
+		if kept := p.o.Manager.UnheardPort(port, run.Spec.Name); kept != "" {
+			return kept
+		}
+	}
+	if len(ports) > 0 {
 		return fmt.Sprintf("no process that can be seen listens on port %d now", ports[0])
 	}
 	return ""
