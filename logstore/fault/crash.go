@@ -39,10 +39,10 @@ type laneEnd struct {
 	line   int64
 }
 
-// fatalSince reports whether a fatal fault in l's lane ended at line number or later.
+// fatalSince reports whether a fatal fault in l's stream and lane ended at line number or later.
 func (k *emittedFaults) fatalSince(l line, number int64) bool {
 	for _, e := range k.lanes {
-		if e.stream == l.stream && e.lane == l.lane && e.line >= number {
+		if e.line > 0 && e.stream == l.stream && e.lane == l.lane && e.line >= number {
 			return true
 		}
 	}
@@ -157,11 +157,7 @@ func (r *Recogniser) exitFault(exitCode int, signal string) *draft {
 	text := words[0].trim()
 	d.start(words[0])
 	d.f.Message += ": " + cut(text, MaxMessage/2)
-	if file, rest, ok := strings.Cut(text, ": line "); ok && isFile(file) { // a shell's error message
-		if row, _, ok := parseNumber(rest); ok {
-			d.setPosition(position{file: file, line: row})
-		}
-	}
+	d.setPosition(shellPosition(text))
 	d.setPosition(firstSourcePosition(text))
 	for _, l := range words {
 		d.add(l)
@@ -177,8 +173,8 @@ func (r *Recogniser) lastWords(stream uint8) (words []line) {
 	lines := r.latestLines(stream)
 	whole := len(lines) < lastWordLines
 	for len(lines) > 0 {
-		start := len(lines)
-		for start > 0 && lines[start-1].trim() != "" {
+		start := len(lines) - 1
+		for start > 0 && (lines[start-1].trim() != "" || lines[start].indent() > 1) {
 			start--
 		}
 		block := outermost(lines[start:])
@@ -204,7 +200,7 @@ func (r *Recogniser) latestLines(stream uint8) (lines []line) {
 		if !ok || l.number <= r.notes.emitted.latest || r.lastLine-l.number >= explainLines {
 			break
 		}
-		if !l.belowError() && !isAdvice(l.trim()) {
+		if !l.belowError() && !isAdvice(l.trim()) && !isConsequence(l.trim()) {
 			l.stream = stream
 			lines = append(lines, l)
 		}
@@ -217,7 +213,7 @@ func (r *Recogniser) latestLines(stream uint8) (lines []line) {
 func outermost(block []line) []line {
 	first := 0
 	for i, l := range block {
-		if l.indent() < block[first].indent() {
+		if l.trim() != "" && l.indent() < block[first].indent() {
 			first = i
 		}
 	}
@@ -232,5 +228,5 @@ func isAdvice(t string) bool {
 // describesProblem reports whether a line states an error level or describes a problem in words.
 func (l line) describesProblem() bool {
 	return l.level >= levelError || containsAny(" "+lowerASCII(l.text)+" ", " couldn't ", " could not ", " cannot ", " can't ", " invalid ", " unknown ", " unable to ", " missing ", " must ", "*** ", " required", " unexpected ",
-		" already ", " don't ", " not ", " no ", " bad ", " refused", " denied", " failed")
+		" already ", " don't ", " not ", " no ", " bad ", " unbound ", " refused", " denied", " failed")
 }

@@ -70,7 +70,7 @@ func TestPatternMatchesText(t *testing.T) {
 			t.Errorf("match(%q, %q): got %q, %v, want %q, %v", c.s, c.pattern, texts, ok, c.texts, c.ok)
 		}
 	}
-	for _, r := range allRows().all {
+	for _, r := range slices.Concat(certainRows, uncertainRows) {
 		for _, p := range r.opens {
 			if n := strings.Count(p, "%"); n > 3 {
 				t.Errorf("pattern %q: got %d texts, want at most 3", p, n)

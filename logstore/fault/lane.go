@@ -10,7 +10,7 @@ const maxLane = 48
 
 // splitLane splits off the prefix with which a tool marks the program that printed a line, so that
 // several programs on one stream can be separated: "web-1  | text" (docker compose, foreman),
-// "[web] text" (concurrently), "web:dev: text" (turbo).
+// "[web] text" (concurrently), "web:dev: text" (turbo), "#12 1.234 text" (docker build).
 func splitLane(s string) (lane, rest string) {
 	if len(s) < 4 {
 		return "", s
@@ -18,6 +18,8 @@ func splitLane(s string) (lane, rest string) {
 	switch {
 	case s[0] == '[':
 		return cutBracketLane(s)
+	case s[0] == '#':
+		return cutStepLane(s)
 	case isAlpha(s[0]):
 		return cutNameLane(s)
 	case len(s) > 10 && isDigit(s[0]) && s[2] == ':' && s[5] == ':' && s[8] == ' ' && isAlpha(s[9]): // foreman: 12:00:01 web.1  | text
@@ -61,6 +63,34 @@ func (r *Recogniser) adopt(s *stream, l line) bool {
 	}
 	u.lane, u.tag, u.foreignLines, u.lastLine = "", u.lane, 0, l.number
 	return true
+}
+
+// cutStepLane splits off the number and the seconds that BuildKit prints before the output of a step: "#12 1.234 text".
+func cutStepLane(s string) (lane, rest string) {
+	_, rest, ok := parseNumber(s[1:])
+	text, found := strings.CutPrefix(rest, " ")
+	if lane = s[:len(s)-len(rest)]; !ok || !found {
+		return "", s
+	}
+	if after, ok := cutSeconds(text); ok {
+		return lane, after
+	}
+	if strings.HasPrefix(text, "ERROR: process ") {
+		return lane, text
+	}
+	return "", s
+}
+
+// cutSeconds cuts a number with three decimals off the start of s.
+func cutSeconds(s string) (rest string, ok bool) {
+	_, rest, ok = parseNumber(s)
+	if !ok || len(rest) < len(".000") || rest[0] != '.' || !isDigit(rest[1]) || !isDigit(rest[2]) || !isDigit(rest[3]) {
+		return s, false
+	}
+	if rest = rest[len(".000"):]; rest != "" && rest[0] != ' ' {
+		return s, false
+	}
+	return strings.TrimPrefix(rest, " "), true
 }
 
 func cutBracketLane(s string) (lane, rest string) {

@@ -18,10 +18,11 @@ var plain = row{
 		if !stated && !statesFailure(l) {
 			return foreign
 		}
-		if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" || countsLevels(message) {
+		if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" || strings.HasSuffix(message, " :") || countsLevels(message) {
 			return foreign
 		}
 		b.appendMessage(message)
+		b.setPosition(shellPosition(message))
 		if b.setPosition(firstSourcePosition(message)); b.f.File == "" {
 			b.setPosition(firstSourcePosition(strings.TrimSuffix(l.text, message)))
 		}
@@ -173,6 +174,15 @@ var shell = row{
 		b.appendMessage(message)
 		return takenLast
 	},
+}
+
+// shellPosition returns the position at the start of a shell's error message: "run.sh: line 3: message".
+func shellPosition(t string) (p position) {
+	file, rest, ok := strings.Cut(t, ": line ")
+	if n, _, isNumber := parseNumber(rest); ok && isNumber && isFile(file) {
+		return position{file: file, line: n}
+	}
+	return position{}
 }
 
 // isToolReport reports whether a line is an error report of curl, or a report of Node's resolver

@@ -7,7 +7,7 @@ import "strings"
 // file:line:column: error: message, file(line,column): error CODE: message, and similar. A source
 // excerpt may follow.
 var diagnostic = row{
-	words:    []string{"error", ".go:", "go.mod:", "e: file:"},
+	words:    []string{"error", ".go:", ".py:", "go.mod:", "e: file:"},
 	fallback: CategoryBuild, maxLines: 12,
 	start: startDiagnostic,
 	next:  nextDiagnostic(isExcerpt),
@@ -25,6 +25,8 @@ func nextDiagnostic(belongs func(l line) bool) func(b *block, l line, t string) 
 		}
 		if t := strings.TrimLeft(strings.TrimPrefix(t, mavenError), " "); startsWith(t, "Property '", "symbol: ") {
 			b.appendMessage(t)
+		} else if code, ok := match(b.f.Message, "[GHC-%]"); ok { // GHC
+			b.f.Type, b.f.Message = "GHC-"+code[0], t
 		}
 		return shown
 	}
@@ -129,7 +131,7 @@ func splitDiagnostic(p position, rest string, kotlin bool) (code, message string
 	if kotlin {
 		return "", strings.TrimPrefix(strings.TrimSpace(rest), ": "), true
 	}
-	if message, ok := cutPrefix(rest, ": fatal error: ", ": error: ", ": runtime error: ", " error: ", ": ERROR: "); ok && !(strings.HasSuffix(p.file, ".go") && strings.HasPrefix(rest, ": ERROR: ")) { // Go's log: main.go:12: ERROR: text
+	if message, ok := cutPrefix(rest, ": fatal error: ", ": error: ", ": runtime error: ", " error: ", ": ERROR: ", ": Error: "); ok && !(strings.HasSuffix(p.file, ".go") && strings.HasPrefix(rest, ": ERROR: ")) { // Go's log: main.go:12: ERROR: text
 		return "", message, true
 	}
 	if after, ok := strings.CutPrefix(rest, ": error["); ok { // rustc's short format
@@ -145,6 +147,9 @@ func splitDiagnostic(p position, rest string, kotlin bool) (code, message string
 	message, ok = strings.CutPrefix(rest, ": ")
 	if ok && (p.file == "go.mod" || strings.HasSuffix(p.file, "/go.mod")) {
 		return "", message, true
+	}
+	if code, text, found := strings.Cut(message, " "); ok && found && p.column > 0 && strings.HasSuffix(p.file, ".py") && isLintCode(strings.TrimSuffix(code, ":")) {
+		return strings.TrimSuffix(code, ":"), strings.TrimPrefix(text, "[*] "), true
 	}
 	if ok && p.column == 0 && strings.HasPrefix(message, "syntax error, ") {
 		return "SyntaxError", message, true

@@ -12,11 +12,24 @@ var noise = row{
 			n.suiteFailures++
 		}
 		heading := strings.HasPrefix(l.text, " FAIL  ") // vitest's heading of a failure
-		if !heading && (isConsequence(t) || n.suiteFailures > 0 && isSuiteSummary(t)) {
+		if !heading && (isConsequence(t) || n.suiteFailures > 0 && isSuiteSummary(t) || b.repeatsStep(t)) {
 			return ignored
 		}
 		return foreign
 	},
+}
+
+// repeatsStep reports whether a line is one that BuildKit repeats after its step has failed.
+func (b *block) repeatsStep(t string) bool {
+	if _, ok := cutSeconds(t); !ok {
+		return false
+	}
+	for i := range recentLines {
+		if l, ok := b.above.line(i); !ok || strings.HasPrefix(l.text, " > [") {
+			return ok
+		}
+	}
+	return false
 }
 
 // consequences are the first words of the lines for which isConsequence is true.
@@ -24,16 +37,16 @@ var consequences = newPrefixes(
 	"error: could not compile", "error: aborting due to", "For more information about ", "error: test failed", "error: doctest failed", "error: bench failed", "Some errors have detailed",
 	"collect2: error: ld returned", "ld: symbol(s) not found", "clang: error: linker command failed", "compilation terminated", "Execution of ", "error Command failed", "ELIFECYCLE",
 	"npm error Lifecycle script", "npm ERR! Lifecycle script", "> Build failed because", "\u2717 Build failed", "\u00d7 Build failed", "Build failed with", "Build failed in", "make: *** Waiting",
-	"Test Suites:", "Tests:", "FAIL\t", "FAILED (", "FAIL:\t", "test result: FAILED", "Failed Tests ", "Failed Suites ", "exit status ", "error: compilation failed", "BEGIN failed--", "failed to load config from", "[nodemon] app crashed", "Failures:", "failures:",
-	"The above exception was", "During handling of", "Build FAILED", "BUILD FAILED", "[ERROR] Failed to execute goal", "[ERROR] -> [Help", "[ERROR] Re-run Maven", "[ERROR] To see the full",
-	"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "[ERROR] [Help ", "[ERROR] Tests run: ", "[ERROR] There are test failures.", "[ERROR] See dump files (if any", "[ERROR] Please refer to dump files (if any", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "error Command \"", "Node.js v",
+	"Test Suites:", "Tests:", "FAIL\t", "FAILED (", "FAIL:\t", "test result: FAILED", "Failed Tests ", "Failed Suites ", "exit status ", "error: compilation failed", "error: Type checking failed", "BEGIN failed--", "failed to load config from", "[nodemon] app crashed", "Failures:", "failures:",
+	"The above exception was", "During handling of", "Build FAILED", "BUILD FAILED", "[ERROR] Failed to execute goal on ", "[ERROR] -> [Help", "[ERROR] Re-run Maven", "[ERROR] To see the full",
+	"[ERROR] For more information", "[ERROR] COMPILATION ERROR", "[ERROR] [Help ", "[ERROR] Tests run: ", "[ERROR] There are test failures.", "[ERROR] See dump files (if any", "[ERROR] Please refer to dump files (if any", "FAILURE: Build failed with", "ERR_PNPM_RECURSIVE", "SUMMARY: ", "ERROR: \"", "ERROR: process \"", "error Command \"", "Node.js v",
 )
 
 // isConsequence reports whether a line states only that errors were reported before it, or that
 // something failed because of such errors.
 func isConsequence(t string) bool {
-	if strings.HasPrefix(t, mavenError) && strings.Contains(t, "Could not resolve dependencies") {
-		return false // no other line of Maven's output reports this error
+	if strings.HasPrefix(t, "[ERROR] Failed to execute goal on ") && strings.Contains(t, "Could not resolve dependencies") || strings.HasSuffix(t, "\" not found.") {
+		return false // no other line of the output of Maven or Yarn reports this error
 	}
 	if consequences.startsWith(t) {
 		return true

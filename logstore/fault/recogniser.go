@@ -179,7 +179,7 @@ func (r *Recogniser) inspect(s *stream, l line, text []byte) {
 		s.watch--
 		l.words = anyWord
 	}
-	if len(s.open) == 0 && r.notes.rows.rowsFor(l.words, lastByte(bytes.TrimRight(text, " \t"))) == 0 {
+	if len(s.open) == 0 && !r.notes.rows.mayStart(l.words, lastByte(bytes.TrimRight(text, " \t"))) {
 		return
 	}
 	lane, rest := splitLane(string(text))
@@ -241,22 +241,20 @@ func release(holders []*block, l line) {
 // start opens the block that starts with l and reports whether there is such a block. While another
 // block holds l provisionally, only certain rows are tried.
 func (r *Recogniser) start(s *stream, l line, held bool) bool {
-	table := r.notes.rows
-	rows := table.rowsFor(l.words, lastByte(l.text)) & table.byFirst[firstByte(l.trim())]
-	if held {
-		rows &= table.certain
-	}
-	if rows == 0 {
-		return false
-	}
 	b, v := r.spare, foreign
 	b.above = lookback{stream: s, lane: l.lane, before: l.number}
 	b.begin(l)
 	r.notes.isFatalOpen = slices.ContainsFunc(s.open, func(u *openBlock) bool { return u.fatal && u.lane == l.lane })
-	for ; v == foreign && rows != 0; rows &= rows - 1 {
-		if i := bits.TrailingZeros64(rows); table.mayStart(i, l) {
-			b.row = table.all[i]
-			v = b.row.begin(b, l)
+	for _, page := range r.notes.rows {
+		rows := page.rowsFor(l.words, lastByte(l.text)) & page.byFirst[firstByte(l.trim())]
+		if held {
+			rows &= page.certain
+		}
+		for ; v == foreign && rows != 0; rows &= rows - 1 {
+			if i := bits.TrailingZeros64(rows); page.mayStart(i, l) {
+				b.row = page.all[i]
+				v = b.row.begin(b, l)
+			}
 		}
 	}
 	s.watch, r.notes.watch = max(s.watch, r.notes.watch), 0

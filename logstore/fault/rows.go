@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"strings"
@@ -14,6 +15,11 @@ type row struct {
 	// that start examines each line. indented is set if the first line may be indented.
 	opens    []string
 	indented bool
+	// fields says what each % of opens is if start is nil: t the type, m the message, f the file, l the
+	// line in it, and - none of them.
+	fields string
+	// follows is set if the report only follows from errors that were reported before it, if there are any.
+	follows bool
 	// words lists the keywords of which the first line has one, unless it is at error level; nil
 	// means that any will do, and noWord that none will. The rowTable derives words from opens, if
 	// each pattern has a keyword.
@@ -22,10 +28,10 @@ type row struct {
 	// "" means any. The rowTable derives it from opens, and with which bytes the line can end.
 	first string
 	// start examines a line that may be the first line of a report. It returns foreign, and leaves
-	// b as it is, if the line is not such a line. Otherwise it stores in b what the line states. If
-	// start is nil, the text of the pattern's first % is the message.
+	// b as it is, if the line is not such a line. Otherwise it stores in b what the line states.
 	start func(b *block, l line) verdict
-	// next reads a line below the first line; t is the line without indentation.
+	// next reads a line below the first line; t is the line without indentation. If start and next are nil,
+	// the report is one line.
 	next func(b *block, l line, t string) verdict
 	// finish, if set, completes the fault when the report is closed.
 	finish func(b *block)
@@ -71,13 +77,42 @@ func (r *row) begin(b *block, l line) verdict {
 			continue
 		}
 		b.texts = texts
-		if r.start != nil {
+		switch {
+		case r.follows && b.isExplained(l):
+			return ignored
+		case r.start != nil:
 			return r.start(b, l)
 		}
-		b.appendMessage(texts[0])
+		b.fill(cmp.Or(r.fields, "m"))
+		if r.next == nil {
+			return takenLast
+		}
 		return taken
 	}
 	return foreign
+}
+
+// isExplained reports whether an error that ends a program is open in l's lane, or was reported in it shortly before l.
+func (b *block) isExplained(l line) bool {
+	return b.notes.isFatalOpen || b.notes.emitted.fatalSince(l, l.number-explainLines)
+}
+
+// fill stores the texts of the pattern in the fields that they are.
+func (b *block) fill(fields string) {
+	var p position
+	for i, field := range fields {
+		switch text := b.texts[i]; field {
+		case 't':
+			b.f.Type = text
+		case 'm':
+			b.appendMessage(strings.TrimSpace(text))
+		case 'f':
+			p.file = text
+		case 'l':
+			p.line, _, _ = parseNumber(text)
+		}
+	}
+	b.setPosition(p)
 }
 
 // announcement is what becomes of an open block whose row yields to a new report.
@@ -92,12 +127,18 @@ const (
 // noWord is the words of a row that examines lines at error level only.
 var noWord = []string{}
 
-// rowTable lists rows, at most 64, in the order in which they are tried.
-type rowTable struct {
+// A rowTable lists rows in the order in which they are tried, in pages.
+type rowTable []*rowPage
+
+// pageRows is the number of rows of a rowPage, one for each bit of a set.
+const pageRows = 64
+
+// A rowPage lists consecutive rows. Bit i of its sets is all[i].
+type rowPage struct {
 	all []*row
 	// certain are the rows that do not mistake other lines for errors. byFirst and byLast are the
 	// rows whose first line can begin and end with a byte; 0 stands for an empty line. byWord are
-	// the rows whose first line can have a keyword. Bit i of a set is all[i].
+	// the rows whose first line can have a keyword.
 	certain         uint64
 	byFirst, byLast [256]uint64
 	byWord          [64]uint64
@@ -107,11 +148,18 @@ type rowTable struct {
 }
 
 // newRowTable returns a table of the certain rows, which are tried first, and the others.
-func newRowTable(certain, others []*row) *rowTable {
-	t := &rowTable{all: slices.Concat(certain, others), certain: 1<<len(certain) - 1}
-	if len(t.all) > 64 {
-		panic("too many rows")
+func newRowTable(certain, others []*row) (t rowTable) {
+	left := len(certain)
+	for rows := range slices.Chunk(slices.Concat(certain, others), pageRows) {
+		t = append(t, newRowPage(rows, min(max(left, 0), pageRows)))
+		left -= len(rows)
 	}
+	return t
+}
+
+// newRowPage returns a page of rows, of which the first are certain.
+func newRowPage(rows []*row, certain int) *rowPage {
+	t := &rowPage{all: rows, certain: 1<<certain - 1}
 	for i, r := range t.all {
 		t.literals = append(t.literals, r.literals())
 		words := r.keywords()
@@ -183,12 +231,12 @@ func (r *row) keywords() (set wordSet) {
 	return set
 }
 
-func (t *rowTable) mayStart(row int, l line) bool {
+func (t *rowPage) mayStart(row int, l line) bool {
 	return t.literals[row] == nil || containsAny(l.text, t.literals[row]...)
 }
 
 // rowsFor returns the set of rows whose first line can have these words and end with the byte last.
-func (t *rowTable) rowsFor(words wordSet, last byte) (rows uint64) {
+func (t *rowPage) rowsFor(words wordSet, last byte) (rows uint64) {
 	if words == anyWord {
 		return t.byLast[last]
 	}
@@ -196,6 +244,16 @@ func (t *rowTable) rowsFor(words wordSet, last byte) (rows uint64) {
 		rows |= t.byWord[bits.TrailingZeros64(uint64(words))]
 	}
 	return rows & t.byLast[last]
+}
+
+// mayStart reports whether there is a row whose first line can have these words and end with the byte last.
+func (t rowTable) mayStart(words wordSet, last byte) bool {
+	for _, page := range t {
+		if page.rowsFor(words, last) != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 func firstByte(text string) byte {
@@ -215,18 +273,17 @@ func lastByte[T string | []byte](text T) byte {
 // certainRows are the rows that do not mistake other lines for errors. uncertainRows are tried after
 // them.
 var (
-	certainRows = []*row{
+	certainRows = slices.Concat([]*row{
 		&nodeEnd, &rolldown, &turbopack, &goTestOutput, &phpunit, &noise, &jsonObject, &python, &pythonGroup, &goPanic, &ginPanic, &chiPanic, &goTest, &rustPanic, &rustTest, &rustc,
 		&sanitizer, &pytest, &doctest, &jest, &vitest, &mocha, &rspec, &gradle, &tap, &eslint,
 		&esbuild, &viteBuild, &viteProxy, &viteBrowser, &viteServer, &webpack, &nextBuild, &nextServer, &npm, &makeError, &tcl, &ruby,
 		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
-		&elixir, &cmake, &gradleCause, &pnpm, &uv, &vitePlugin, &pytestFailed, &pytestConftest,
-	}
+	}, toolRows)
 	uncertainRows = []*row{&errorTrace, &pythonBare, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
-	allRows       = sync.OnceValue(func() *rowTable { return newRowTable(certainRows, uncertainRows) })
+	allRows       = sync.OnceValue(func() rowTable { return newRowTable(certainRows, uncertainRows) })
 )
 
-func (t *rowTable) newRecogniser(emit func(Fault)) *Recogniser {
+func (t rowTable) newRecogniser(emit func(Fault)) *Recogniser {
 	r := &Recogniser{emit: emit, notes: notes{rows: t}}
 	r.spare = &block{notes: &r.notes}
 	return r
@@ -236,7 +293,7 @@ func (t *rowTable) newRecogniser(emit func(Fault)) *Recogniser {
 // is bounded.
 type notes struct {
 	// rows are the rows that the run tries.
-	rows *rowTable
+	rows rowTable
 	// emitted records the emitted faults that may explain later lines.
 	emitted emittedFaults
 	// isFatalOpen is set if a report of an error that ends a program is open, which may explain the line.

@@ -18,13 +18,15 @@ func TestRowFilterLosesNothing(t *testing.T) {
 		t.Fatalf("got %d recordings, %v, want at least 400", len(files), err)
 	}
 	each := newRowTable(certainRows, uncertainRows)
-	for b := range each.byFirst {
-		each.byFirst[b], each.byLast[b] = 1<<len(each.all)-1, 1<<len(each.all)-1
+	for _, page := range each {
+		for b := range page.byFirst {
+			page.byFirst[b], page.byLast[b] = 1<<len(page.all)-1, 1<<len(page.all)-1
+		}
+		for bit := range page.byWord {
+			page.byWord[bit] = 1<<len(page.all) - 1
+		}
+		clear(page.literals)
 	}
-	for bit := range each.byWord {
-		each.byWord[bit] = 1<<len(each.all) - 1
-	}
-	clear(each.literals)
 	inputs := map[string][]line{"first lines": firstLines(), "long lines": {{stream: 1, text: "no error" + strings.Repeat(" ", scanBytes) + "late at a.pl line 3."}}}
 	for _, word := range keywords.words {
 		for _, ending := range errorEndings {

@@ -98,7 +98,7 @@ var rustc = row{
 		if strings.HasPrefix(l.text, "error: ") {
 			code, message = "", b.texts[0]
 		}
-		if isHarmless(l.text) {
+		if isHarmless(l.text) || strings.HasPrefix(message, "Uncaught ") { // Deno
 			return foreign
 		}
 		b.f.Type = code

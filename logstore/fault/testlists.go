@@ -34,10 +34,15 @@ var gradle = row{
 var rspec = testReport{
 	first: "F",
 	start: func(b *block, l line) verdict {
-		if l.indent() < 5 || !strings.HasPrefix(l.trim(), "Failure/Error:") {
+		if l.indent() > 0 && l.indent() < 5 || !strings.HasPrefix(l.trim(), "Failure/Error:") {
 			return foreign
 		}
 		above, _ := b.above.line(0)
+		if file, ok := match(above.text, "An error occurred while loading %."); ok && l.indent() == 0 {
+			b.f.File, b.next = file[0], nextLoading
+			b.moveStart(above.number)
+			return shown
+		}
 		name, ok := parseListed(above)
 		if !ok || above.indent() != 2 {
 			return foreign
@@ -63,6 +68,27 @@ var rspec = testReport{
 		}
 	},
 }.row()
+
+// nextLoading reads an error that occurred while RSpec loaded a file: its type, its message, and frames.
+func nextLoading(b *block, l line, t string) verdict {
+	kind, isKind := strings.CutSuffix(t, ":")
+	where, isFrame := strings.CutPrefix(t, "# ")
+	switch {
+	case t == "":
+		return taken
+	case isFrame:
+		p, function, _ := parseRubyFrame(where)
+		b.site.offer(p, function)
+		b.f.File = ""
+	case !b.titled && isKind && isErrorName(kind):
+		b.f.Type, b.titled = kind, true
+	case l.indent() > 0 && b.titled:
+		b.appendMessage(t)
+	default:
+		return ended
+	}
+	return shown
+}
 
 func parseListed(l line) (name string, ok bool) {
 	_, rest, ok := parseNumber(l.trim())

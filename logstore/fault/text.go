@@ -148,7 +148,7 @@ func parsePosition(s string) (p position, rest string, ok bool) {
 		} else if after != "" && (isWord(after[0]) || after[0] == '.') {
 			continue
 		}
-		p.file = strings.TrimPrefix(p.file, "file://")
+		p.file, _ = cutPrefix(p.file, "file://", "psql:")
 		if n == 0 { // lines are counted from 1: the program knows no place
 			return position{}, after, true
 		}

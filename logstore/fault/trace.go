@@ -85,8 +85,21 @@ func startErrorTrace(b *block, l line) verdict {
 	if above, ok := b.above.line(0); ok {
 		b.setTest(above.trim())
 	}
+	if file, _, ok := strings.Cut(logMessage(text), ": "+kind); ok && b.stack.syntax && isFile(file) { // prettier
+		b.stack.excerpt = positionBehind(message, file)
+	}
 	b.readPrelude()
 	return taken
+}
+
+// positionBehind returns the position in a file that stands at the end of a message: "(3:1)".
+func positionBehind(message, file string) position {
+	p := position{file: file}
+	if where, ok := match(message, "% (%:%)"); ok {
+		p.line, _, _ = parseNumber(where[1])
+		p.column, _, _ = parseNumber(where[2])
+	}
+	return p
 }
 
 // setTest records the test that Node's test runner or cargo test names on the line above the error:
@@ -109,7 +122,7 @@ func isPassedTest(t string) bool {
 
 // trimIntroduction removes the words that runtimes print before an error that ends the program.
 func trimIntroduction(t string) string {
-	if rest, ok := cutPrefix(t, "Uncaught ", "Unhandled exception. ", "Unhandled Exception: ", "Caused by: "); ok {
+	if rest, ok := cutPrefix(t, "error: Uncaught (in promise) ", "error: Uncaught ", "Uncaught ", "Unhandled exception. ", "Unhandled Exception: ", "Caused by: "); ok {
 		return rest
 	}
 	if strings.HasPrefix(t, "Exception in thread \"") {
@@ -213,6 +226,9 @@ func (b *block) nextBeforeFrames(l line, t string) verdict {
 		return b.addCause(l, t)
 	case l.indent() <= b.indent && startsError(t):
 		return ended
+	}
+	if file := firstWord(t); l.indent() == 0 && b.stack.excerpt.file == "" && isFileOrPosition(file) && (file == t || strings.HasSuffix(t, ")")) { // rollup
+		b.stack.excerpt = positionBehind(t, strings.TrimSuffix(file, ":"))
 	}
 	return provisional
 }
