@@ -10,7 +10,8 @@
 // A corpus pins what is recognised: testdata/corpus holds the output of real programs with the
 // faults expected in it. testdata/record recorded the output from the sources in testdata/programs.
 // testdata/clean holds output that mentions errors but contains none. testdata/openings.txt holds short
-// output of many tools, each with the message and the place that the first error must have.
+// output of many tools, each with the message and the place that the first error must have, and
+// testdata/benign.txt such output without errors.
 //
 // Each language or tool has a row, and each kind of tool its own file of rows. A row defines how a
 // report starts, which lines belong to the report and what these lines mean; a block reads one

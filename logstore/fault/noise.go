@@ -100,6 +100,9 @@ func isErrorCount(t string) bool {
 
 // isHarmless reports whether a line mentions errors without reporting one.
 func isHarmless(t string) bool {
+	if isPassedTest(t) || isCommit(t) {
+		return true
+	}
 	lower := lowerASCII(cut(t, 400))
 	if !strings.Contains(lower, "error") && !strings.Contains(lower, "fail") { // as each phrase does
 		return isConsequence(strings.TrimLeft(t, " \t"))
@@ -116,6 +119,13 @@ func isHarmless(t string) bool {
 		}
 	}
 	return isAboutHandling(t, lower) || isConsequence(strings.TrimLeft(t, " \t"))
+}
+
+// isCommit reports whether a line is one of a list of commits: a short name, and the subject.
+func isCommit(t string) bool {
+	name := firstWord(t)
+	return len(name) >= 7 && len(name) <= 10 && strings.Trim(name, "0123456789abcdef") == "" && strings.ContainsAny(name, "0123456789") && strings.ContainsAny(name, "abcdef") &&
+		!isErrorCapitals(strings.Trim(firstWord(strings.TrimLeft(t[len(name):], " ")), "[]:"))
 }
 
 // endsValue reports whether a value such as null or none at the end of phrase is complete, given

@@ -12,7 +12,7 @@ import (
 	"pmcp/logstore/line"
 )
 
-// A sample is output of a program from a file in testdata, where its name follows "=== " and what is expected of it
+// A sample is output of a program from a file in testdata, where its name follows "#### " and what is expected of it
 // "=> ".
 type sample struct {
 	name, want string
@@ -25,7 +25,7 @@ func samples(t *testing.T, file string) (list []sample) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for part := range strings.SplitSeq("\n"+string(text), "\n=== ") {
+	for part := range strings.SplitSeq("\n"+string(text), "\n#### ") {
 		if part == "" {
 			continue
 		}
@@ -80,6 +80,18 @@ func TestOpeningsGiveTheFirstError(t *testing.T) {
 			at := strings.ReplaceAll(fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column), ":0", "")
 			if !strings.Contains(got, want) || at != place {
 				t.Errorf("%s, %s:\n got %s @ %s\nwant %s @ %s", s.name, name, got, at, want, place)
+			}
+		}
+	}
+}
+
+// TestBenignOutputGivesNoFault checks that no error is seen in the output of programs that work, while they run and
+// after they have exited with code 0, whichever stream they print it on.
+func TestBenignOutputGivesNoFault(t *testing.T) {
+	for _, s := range samples(t, "benign.txt") {
+		for stream, name := range []string{"stdout", "stderr"} {
+			for _, f := range s.faults(uint8(stream), 0) {
+				t.Errorf("%s, %s: got %v, want none", s.name, name, asExpected(f))
 			}
 		}
 	}
