@@ -14,7 +14,7 @@ import (
 
 // documentPaths are the documents for readers, in the order in which TestReadme tries them
 // out. The paths begin at the root of the repository.
-var documentPaths = []string{"README.md", "server/README.md", "logstore/README.md", ".ci/bench/README.md", ".ci/long.md", "e2e/README.md"}
+var documentPaths = []string{"README.md", "server/README.md", "logstore/README.md", "registry/README.md", ".ci/bench/README.md", ".ci/long.md", "e2e/README.md"}
 
 // A document is a Markdown file for readers.
 type document struct {
