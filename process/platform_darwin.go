@@ -2,6 +2,8 @@ package process
 
 import (
 	"errors"
+	"io/fs"
+	"os"
 
 	psprocess "github.com/shirou/gopsutil/v4/process"
 	"golang.org/x/sys/unix"
@@ -37,6 +39,12 @@ func contextSwitches(int) string { return "" }
 func workingDir(pid int) string {
 	dir, _ := (&psprocess.Process{Pid: int32(pid)}).Cwd()
 	return dir
+}
+
+// isDirRemoved reports whether dir, in which pid was started, was removed.
+func isDirRemoved(_ int, dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // awaitExit blocks until the child pid has exited, and leaves it a zombie: until

@@ -40,6 +40,17 @@ func workingDir(pid int) string {
 	return dir
 }
 
+// isDirRemoved reports whether the working directory of pid was removed, even if there is a new one in its
+// place. One that was moved is still there.
+func isDirRemoved(pid int, _ string) bool {
+	dir := workingDir(pid)
+	if !strings.HasSuffix(dir, " (deleted)") {
+		return false
+	}
+	_, err := os.Lstat(dir) // it may be called so
+	return err != nil
+}
+
 // awaitExit blocks until the child pid has exited, and leaves it a zombie: until
 // the child is reaped, neither its pid nor the number of its process group can
 // be reused.

@@ -280,7 +280,7 @@ func resolveDir(dir, project string) (string, error) {
 	case errors.Is(err, os.ErrNotExist) && tilde:
 		return dir, fmt.Errorf("%w: cwd %s does not exist: ~ is not replaced, write the home directory itself", ErrInvalid, dir)
 	case errors.Is(err, os.ErrNotExist):
-		return dir, fmt.Errorf("%w: cwd %s does not exist", ErrInvalid, dir)
+		return dir, fmt.Errorf("%w: cwd %s does not exist: %s", ErrInvalid, dir, missingDir(dir, project))
 	case errors.Is(err, os.ErrPermission):
 		return dir, fmt.Errorf("%w: cwd %s is not accessible: permission denied", ErrInvalid, dir)
 	case err != nil:
@@ -289,6 +289,23 @@ func resolveDir(dir, project string) (string, error) {
 		return dir, fmt.Errorf("%w: cwd %s is not a directory", ErrInvalid, dir)
 	}
 	return dir, nil
+}
+
+// missingDir returns what is missing if dir does not exist, and the way out, as the end of a sentence.
+func missingDir(dir, project string) string {
+	isMissing := func(path string) bool { _, err := os.Stat(path); return errors.Is(err, os.ErrNotExist) }
+	if isMissing(project) {
+		return fmt.Sprintf("the project's directory %s was removed; make it again, or give an absolute cwd elsewhere", project)
+	}
+	const wayOut = "make it, or give another cwd"
+	missing := dir
+	for isMissing(filepath.Dir(missing)) {
+		missing = filepath.Dir(missing)
+	}
+	if missing == dir {
+		return wayOut
+	}
+	return fmt.Sprintf("there is no %s; %s", missing, wayOut)
 }
 
 // Values of Spec.Stdio.

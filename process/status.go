@@ -142,12 +142,17 @@ func (s *Status) WhyNotReady() string {
 	}
 }
 
-// HealthText returns what is wrong with the health of the run, and for how long, or "".
+// HealthText returns what is wrong with a run although it goes on, or "": what its health checks find, and for how
+// long, and that its working directory was removed, as of now.
 func (s *Status) HealthText() string {
-	if s.Unhealthy == "" {
-		return ""
+	health, dir := "", ""
+	if s.Unhealthy != "" {
+		health = fmt.Sprintf("%s, for %s", s.Unhealthy, time.Since(s.UnhealthyAt).Round(time.Second))
 	}
-	return fmt.Sprintf("%s, for %s", s.Unhealthy, time.Since(s.UnhealthyAt).Round(time.Second))
+	if s.State.Live() && s.PID != 0 && isDirRemoved(s.PID, s.Spec.Dir) {
+		dir = "its directory was removed: " + prose.Cut(proctab.Printable(s.Spec.Dir), maxHolderDir)
+	}
+	return prose.Join(", ", health, dir)
 }
 
 // stalledText says what Stalled reports.

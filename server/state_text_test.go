@@ -3,7 +3,10 @@ package server
 import (
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -90,5 +93,55 @@ func TestStoredEndKeepsItsWord(t *testing.T) {
 	s.saveOther(earlier, s.otherRun(earlier, "old"), runInfo{State: "crashed", ExitCode: new(1), EndedBy: "self", Owner: project.Owner{PID: 7}}, true)
 	if _, text := s.do("get_process_info", map[string]any{"process": "old"}); !strings.Contains(text, "old: failed, exit code 1") {
 		t.Errorf("got\n%s\nwant old as failed", text)
+	}
+}
+
+// TestRemovedDirectoryIsNamed checks that the text of a process says that its directory was removed, also if there
+// is a new one in its place, but not if it was moved, and that a start in a removed project says what to do.
+func TestRemovedDirectoryIsNamed(t *testing.T) {
+	s := hello(t)
+	project := s.manager.Project()
+	for _, name := range []string{"removed", "replaced", "moved"} {
+		stdiotest.NoErr(t, os.Mkdir(filepath.Join(project, name), 0o700))
+		s.script(name, "exec sleep 100", "cwd", name)
+	}
+	s.script("here", "exec sleep 100")
+	for _, name := range []string{"removed", "replaced"} {
+		stdiotest.NoErr(t, os.Remove(filepath.Join(project, name)))
+	}
+	if runtime.GOOS == "linux" { // elsewhere the path counts
+		stdiotest.NoErr(t, os.Mkdir(filepath.Join(project, "replaced"), 0o700))
+		stdiotest.NoErr(t, os.Rename(filepath.Join(project, "moved"), filepath.Join(project, "away")))
+	}
+	for name, want := range map[string]bool{"removed": true, "replaced": true, "moved": false, "here": false} {
+		text := "its directory was removed: " + filepath.Join(project, name)
+		for tool, arguments := range map[string]map[string]any{"list_processes": {}, "wait_for_process": {"process": name, "until": "idle", "timeout_ms": 0}} {
+			if _, got := s.do(tool, arguments); strings.Contains(got, text) != want {
+				t.Errorf("%s: got\n%s\nwant %q in it: %v", tool, got, text, want)
+			}
+		}
+	}
+
+	call := func(tool string, arguments map[string]any) string {
+		return s.ask("tools/call", map[string]any{"name": tool, "arguments": arguments}).Text()
+	}
+	failed := call("start_process", map[string]any{"name": "deep", "command": "true", "cwd": "no/such/dir"})
+	if want := "there is no " + filepath.Join(project, "no") + "; make it, or give another cwd"; !strings.Contains(failed, want) {
+		t.Errorf("got %s, want %q", failed, want)
+	}
+	stdiotest.NoErr(t, os.RemoveAll(project))
+	const gone = " was removed; make it again, or give an absolute cwd elsewhere"
+	for tool, arguments := range map[string]map[string]any{
+		"start_process":   {"name": "new", "command": "true", "env_files": []string{".env"}},
+		"restart_process": {"process": "here"},
+		"start_group":     {"group": "g", "members": []map[string]any{{"process": "m", "command": "true"}}},
+		"get_server_info": {},
+	} {
+		if text := call(tool, arguments); !strings.Contains(text, "the project's directory "+project+gone) {
+			t.Errorf("%s: got %s, want %q", tool, text, project+gone)
+		}
+	}
+	if _, text := s.do("start_process", map[string]any{"name": "new", "command": "true", "cwd": t.TempDir(), "wait": "exit"}); !strings.Contains(text, "exit code 0") {
+		t.Errorf("got %s, want a start elsewhere", text)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/process"
 	"pmcp/process/prose"
 	"pmcp/registry"
 	"pmcp/server/args"
@@ -149,6 +150,9 @@ func getServerInfo(ctx context.Context, s *call, _ serverInfoArgs) (serverInfoRe
 	}
 	if store.State != logstore.StateOK {
 		degrade("storage is %s: %s", store.State, store.Reason)
+	}
+	if err := process.CheckDir(r.Project, r.Project); err != nil {
+		degrade("%s", withoutInvalid(err.Error()))
 	}
 	if s.o.Registry != nil {
 		r.Record = s.o.Registry.Path()

@@ -35,7 +35,7 @@ type psRow struct {
 	Project string `json:"project"`
 	State   string `json:"state"`
 	Ready   *bool  `json:"ready,omitempty"`
-	// NotReady says why a run is not ready, Unhealthy what is wrong with its health.
+	// NotReady says why a run is not ready, Unhealthy what is wrong although it goes on.
 	NotReady  string `json:"not_ready,omitempty"`
 	Unhealthy string `json:"unhealthy,omitempty"`
 	ExitCode  *int   `json:"exit_code,omitempty"`
@@ -176,7 +176,7 @@ func commandOf(run *project.Run) string {
 func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	state, c := stateOf(run, run.StateText()), colour("")
 	switch {
-	case run.Ready != nil && !*run.Ready || run.Unhealthy != "" || run.Suspended != "":
+	case run.Ready != nil && !*run.Ready || run.HealthText() != "" || run.Suspended != "":
 		state, c = state+", "+prose.Cut(run.Condition(), maxCondition), yellow
 	case run.State.Live():
 		c = green

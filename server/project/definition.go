@@ -263,9 +263,10 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	for variable, port := range a.assigned {
 		env[variable] = strconv.Itoa(port.Port)
 	}
-	files, err := readEnvFiles(a.EnvFiles, Definition{Cwd: spec.Dir}.dir(project), env)
+	dir = Definition{Cwd: spec.Dir}.dir(project)
+	files, err := readEnvFiles(a.EnvFiles, dir, env)
 	if err != nil {
-		return spec, err
+		return spec, cmp.Or(process.CheckDir(dir, project), err)
 	}
 	if _, own := env["PATH"]; !own {
 		spec.PathFile = files.path
