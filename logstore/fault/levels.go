@@ -6,11 +6,11 @@ import "strings"
 // 3 letters.
 var levelWords = [...]string{
 	levelTrace: "trace trc verbose silly",
-	levelDebug: "debug dbg dbug",
+	levelDebug: "debug dbg dbug debu",
 	levelInfo:  "info inf information notice",
 	levelWarn:  "warn wrn warning",
-	levelError: "error err severe fail exception",
-	levelFatal: "fatal ftl critical crit panic emerg emergency alert dpanic",
+	levelError: "error err erro severe fail exception",
+	levelFatal: "fatal ftl fata critical crit panic emerg emergency alert dpanic",
 }
 
 // longestLevelWord is the length of the longest of the levelWords.

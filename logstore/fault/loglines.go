@@ -11,12 +11,14 @@ var plain = row{
 	words:    noWord,
 	fallback: CategoryOther, fatal: true, adopts: true, maxForeign: plainMaxForeign,
 	start: func(b *block, l line) verdict {
-		if l.level < levelError || l.indent() > 0 || l.text == "" || isHarmless(l.text) || l.text[0] == '}' || l.text[0] == ']' {
+		if l.level < levelError || l.indent() > 0 && !strings.HasPrefix(l.trim(), "ERROR ") || l.text == "" || isHarmless(l.text) || l.text[0] == '}' || l.text[0] == ']' {
 			return foreign
 		}
 		message, stated := cutLogPrefix(l.text)
 		if !stated && !statesFailure(l) {
-			return foreign
+			if message, stated = cutAtLevel(l.text); !stated {
+				return foreign
+			}
 		}
 		if len(strings.TrimSpace(message)) < 3 || strings.Trim(message, "=-_*# ") == "" || strings.HasSuffix(message, " :") || countsLevels(message) {
 			return foreign
@@ -30,6 +32,32 @@ var plain = row{
 	},
 	next:  nextPlain,
 	yield: yieldPlain,
+}
+
+// levelBytes is the number of bytes of a line in which a level in capitals states the level of the line.
+const levelBytes = 64
+
+// cutAtLevel cuts what is before and at the name of a level of at least error off the start of s, and reports whether
+// there is one: a word between TABs, or one in capitals at the start, or beside a mark such as "-" or ":" after a time.
+func cutAtLevel(s string) (rest string, stated bool) {
+	const marks = "-:*|"
+	timed := true
+	for i := 0; i < min(len(s), levelBytes); {
+		word := firstWord(s[i:])
+		end := i + len(word)
+		name := strings.Trim(word, marks)
+		rest = strings.TrimLeft(s[end:], " \t")
+		isMarked := word != name || rest != "" && strings.IndexByte(marks, rest[0]) >= 0 || strings.TrimSpace(s[:i]) == ""
+		isField := i > 0 && s[i-1] == '\t' && end < len(s) && s[end] == '\t'
+		if timed && LevelOf([]byte(name)) >= levelError && !strings.HasPrefix(name, "FAIL") && (isField || isMarked && name == strings.ToUpper(name)) {
+			return strings.TrimLeft(rest, marks+" \t"), true
+		}
+		if name != "" {
+			timed = timed && i > 0 || isTimeWord(strings.Trim(word, "[,]"))
+		}
+		i = end + 1
+	}
+	return s, false
 }
 
 // countsLevels reports whether a message after a level is the number of lines at that level, before the

@@ -96,3 +96,20 @@ func TestBenignOutputGivesNoFault(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorLevelOfLoggersIsAnError checks that a line at error level is an error while the program runs, in the forms of
+// many loggers.
+func TestErrorLevelOfLoggersIsAnError(t *testing.T) {
+	text, err := os.ReadFile("testdata/loggers.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for l := range strings.Lines(string(text)) {
+		for stream := range uint8(2) {
+			got := sample{lines: []string{"serving", strings.TrimSuffix(l, "\n"), "serving"}}.faults(stream, 0)
+			if len(got) != 1 || !strings.Contains(got[0].Message, "boom goes the shop") {
+				t.Errorf("stream %d, %q: got %+v, want one error", stream, l, got)
+			}
+		}
+	}
+}

@@ -340,6 +340,9 @@ func cutLogToken(s string) (rest string, level bool) {
 		return s[i+1:], true
 	}
 	bare := strings.Trim(word, ":|,!<>")
+	if level, _, ok := strings.Cut(bare, "["); ok && isErrorCapitals(level) { // logrus: ERRO[0000]
+		return s[len(word):], true
+	}
 	if position := strings.TrimSuffix(word, ":"); position != word && strings.Contains(position, ".go:") { // Go's log with the position: main.go:12: ERROR
 		next := firstWord(strings.TrimLeft(s[len(word):], " "))
 		if isErrorCapitals(strings.TrimSuffix(next, ":")) {

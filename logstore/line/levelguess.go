@@ -173,7 +173,7 @@ func (w *word) namesLevel(l Level, stderr bool) bool {
 		return true
 	case w.previous == '[' && bytes.HasPrefix(bytes.TrimLeft(w.line[w.to:], " "), []byte("]")): // structlog pads the level to a width: [info     ]
 		return true
-	case w.previous == '<' && w.next == '>', w.previous == '(' && w.next == ')', w.next == '!' && l >= LevelWarn: // "panic! …"
+	case w.previous == '<' && w.next == '>', w.previous == '\t' && w.next == '\t', w.previous == '(' && w.next == ')', w.next == '!' && l >= LevelWarn: // "panic! …"
 		return true
 	case w.previous == ' ' && w.next == ' ' && w.from > 0 && w.from <= 8 && bytes.HasPrefix(w.line, []byte("npm")):
 		return true
