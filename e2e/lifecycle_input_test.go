@@ -258,6 +258,12 @@ func TestQuestionIsTold(t *testing.T) {
 	c.ok(t, "wait_for_process", args{"process": "ask", "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")
 	c.ok(t, "start_process", ask.with("name", "terminal").with("pty", true).with("wait", "exit")).says(t, waits)
 	c.ok(t, "send_input", args{"process": "terminal", "text": "shop"}).says(t, "got shop")
+	if hasNode() { // which polls its input beside other things
+		question := "require('readline').createInterface(process.stdin, process.stdout).question('Project name: ', () => {})"
+		c.ok(t, "start_process", args{"name": "node", "command": "node", "args": []string{"-e", question}})
+		c.awaitLine(t, "node", "name: $")
+		c.ok(t, "wait_for_process", args{"process": "node", "until": "exit", "timeout_ms": 1500}).says(t, waits)
+	}
 	keys := sh("server", fmt.Sprintf("'%s' %s http & read key", self(t), programMarker), args{"pty": true, "ready": args{"port": 0}})
 	c.ok(t, "start_process", keys).want(t, args{"ready": true}).hides(t, "waits for input")
 	c.ok(t, "wait_for_process", args{"process": "server", "until": "exit", "timeout_ms": 500}).hides(t, "waits for input")

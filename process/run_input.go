@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"pmcp/process/proctab"
 )
 
 const (
@@ -170,8 +167,8 @@ func (r *Run) notReadError(ctx context.Context, n, size int, why string) error {
 }
 
 // AwaitsInput reports whether a process of run, the current run of name, is blocked in a read of its terminal or of the
-// pipe to which Input writes. It reports false on macOS.
-func (m *Manager) AwaitsInput(name string, run int64) bool {
+// pipe to which Input writes, or polls that beside other things. It reports neither on macOS.
+func (m *Manager) AwaitsInput(name string, run int64) (blocked, polls bool) {
 	m.mu.Lock()
 	e := m.entries[name]
 	var r *Run
@@ -180,11 +177,15 @@ func (m *Manager) AwaitsInput(name string, run int64) bool {
 	}
 	m.mu.Unlock()
 	if r == nil || r.child.stdin == nil {
-		return false
+		return false, false
 	}
 	pipe := uint64(0)
 	if info, err := r.child.stdin.Stat(); err == nil {
 		pipe = info.Sys().(*syscall.Stat_t).Ino
 	}
-	return slices.ContainsFunc(m.living(run), func(p proctab.Proc) bool { return readsFrom(p.PID, pipe) })
+	for _, member := range m.living(run) {
+		b, p := readsFrom(member.PID, pipe)
+		blocked, polls = blocked || b, polls || p
+	}
+	return blocked, polls
 }

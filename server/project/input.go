@@ -39,18 +39,29 @@ type Inputted struct {
 // maxPrompt bounds the prompt in Run.Asks, in bytes.
 const maxPrompt = 200
 
+// eventLoopSilence is how long a program that polls its input must have been silent behind a line without an end to count
+// as waiting for input: it may also draw what goes on.
+const eventLoopSilence = time.Second
+
 // setAsks sets r.Asks if a process of the run is blocked in a read of its input after a line without an end, or of its
-// terminal. A server may read its terminal for keys, so without a prompt it is not called waiting.
+// terminal. A server may read keys, so without a prompt it is not called waiting, nor if it polls its input.
 func (p *Project) setAsks(ctx context.Context, r *Run) {
-	if r.Over() || r.Stored || !p.o.Manager.AwaitsInput(r.Spec.Name, r.RunID) {
+	if r.Over() || r.Stored {
 		return
 	}
+	blocked, polls := p.o.Manager.AwaitsInput(r.Spec.Name, r.RunID)
+	if !blocked && !polls {
+		return
+	}
+	serves := func() bool { return r.Ready != nil && *r.Ready || len(p.treePorts(r.Spec.Name)) > 0 }
 	page, err := p.Read(ctx, logstore.Query{Runs: []int64{r.RunID}, Newest: true, Limit: 1})
 	switch {
 	case err != nil:
 	case len(page.Lines) > 0 && page.Lines[0].Partial:
-		r.Asks = fmt.Sprintf("waits for input: %q; send_input answers it", prose.Cut(page.Lines[0].Text, maxPrompt))
-	case r.Spec.PTY && (r.Ready == nil || !*r.Ready) && len(p.treePorts(r.Spec.Name)) == 0:
+		if blocked || time.Since(page.Lines[0].At) >= eventLoopSilence && !serves() {
+			r.Asks = fmt.Sprintf("waits for input: %q; send_input answers it", prose.Cut(page.Lines[0].Text, maxPrompt))
+		}
+	case r.Spec.PTY && blocked && !serves():
 		r.Asks = "waits for input; send_input answers it"
 	}
 }
