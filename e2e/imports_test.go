@@ -38,7 +38,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/logstore/fault":         {},
 		"pmcp/logstore/mask":          {},
 		"pmcp/registry":               {"pmcp/process/proctab"},
-		"pmcp/process":                {"pmcp/process/command", "pmcp/process/feed", "pmcp/process/proctab", "pmcp/process/prose", "pmcp/process/sockets"},
+		"pmcp/process":                {"pmcp/process/command", "pmcp/process/feed", "pmcp/process/proctab", "pmcp/process/prose", "pmcp/process/screen", "pmcp/process/sockets"},
 		"pmcp/process/feed":           {},
 		"pmcp/process/guard":          {"pmcp/process/proctab"},
 		"pmcp/process/proctab":        {},
@@ -49,13 +49,14 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/process/sockets":        {"pmcp/process/proctab"},
 		"pmcp/process/ports":          {"pmcp/process/sockets"},
 		"pmcp/process/prose":          {},
+		"pmcp/process/screen":         {},
 		"pmcp/process/command":        {"pmcp/process/proctab"},
 		"pmcp/server/args":            {"pmcp/server/jsonrpc"},
 		"pmcp/logstore/db":            {},
 		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/process/prose", "pmcp/registry"},
-		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/server/args", "pmcp/server/socket", "pmcp/server/upstream"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/server/args", "pmcp/server/socket", "pmcp/server/upstream"},
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{
@@ -65,7 +66,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/kelseyhightower/envconfig": {"pmcp/server/config"},
 		"github.com/spf13/cobra":               {"pmcp/server/cli"},
 		"charm.land/bubbletea":                 {"pmcp/server/cli"},
-		"github.com/charmbracelet/x/ansi":      {"pmcp/server/cli"},
+		"github.com/charmbracelet/x/ansi":      {"pmcp/server/cli", "pmcp/process/screen"},
 		"github.com/compose-spec/compose-go":   {"pmcp/server/project"},
 		"github.com/sirupsen/logrus":           {"pmcp/server/project"},
 		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},

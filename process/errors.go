@@ -23,6 +23,8 @@ var (
 	ErrNotAllowed = command.ErrNotAllowed
 	// ErrNoStdin is wrapped when a process has no standard input to write to.
 	ErrNoStdin = errors.New("no standard input")
+	// ErrNoTerminal is wrapped when a process has no terminal.
+	ErrNoTerminal = errors.New("no terminal")
 	// ErrNotReading is wrapped when a process does not read what is written to its
 	// standard input.
 	ErrNotReading = errors.New("the process does not read its standard input")

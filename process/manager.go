@@ -233,7 +233,15 @@ func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
 }
 
 func (m *Manager) environ(spec Spec, run int64) []string {
-	return command.Environ(os.Environ(), spec.Env, spec.Dir, m.o.Session, run)
+	own := spec.Env
+	if _, set := own["TERM"]; spec.PTY && !set {
+		own = maps.Clone(own)
+		if own == nil {
+			own = make(map[string]string)
+		}
+		own["TERM"] = terminalName
+	}
+	return command.Environ(os.Environ(), own, spec.Dir, m.o.Session, run)
 }
 
 // An obstacle is what prevents the start of an entry: the entry is alive, or left

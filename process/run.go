@@ -64,6 +64,8 @@ type Run struct {
 	child *child
 	runDeps
 	readers []*reader
+	// terminal is the terminal of Spec.PTY; nil without it.
+	terminal *terminal
 	// messages is the standard output that takeStdio received; nil without it.
 	messages  *messages
 	inputTurn chan struct{} // a semaphore of one: full while a call writes input
@@ -122,9 +124,17 @@ func startRun(spec Spec, id int64, env []string, exe command.Executable, d runDe
 			d.takeStdio(spec.Name, id, spec.Env, c.stdin, r.messages)
 			continue
 		}
+		if spec.PTY {
+			r.terminal = newTerminal(out.file, spec.TerminalSize)
+		}
 		r.readers = append(r.readers, newReader(out.file, spec.PTY, func(at time.Time, p []byte) {
 			if len(p) > 0 && (r.printed.Load() != 0 || !isAnnouncement(p)) {
 				r.printed.Store(at.UnixNano())
+			}
+			if len(p) > 0 && r.terminal != nil {
+				if p = r.terminal.show(p, r.log); len(p) == 0 { // an empty p would mean silence
+					return
+				}
 			}
 			d.journal.Capture(id, out.stream, at, p)
 		}))
@@ -208,6 +218,11 @@ func (r *Run) wait() {
 	}
 	for _, reader := range r.readers {
 		<-reader.drained
+	}
+	if r.terminal != nil {
+		if last := r.terminal.screen.Last(); len(last) > 0 {
+			r.journal.Capture(r.id, Stdout, endedAt, last)
+		}
 	}
 	if stoppedBy != "" { // the exit is not an error of the program
 		r.journal.RunEnded(r.id, 0, "")

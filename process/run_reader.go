@@ -32,7 +32,7 @@ const (
 	ttyDrainTimeout = 500 * time.Millisecond
 )
 
-// A sink receives the bytes of one stream. It must not retain p. An empty p
+// A sink receives the bytes of one stream. It must not retain p, but may change it. An empty p
 // means that the stream has been silent for 200 ms after an unfinished line.
 type sink func(at time.Time, p []byte)
 
@@ -142,8 +142,8 @@ func (r *reader) drain() (ended bool) {
 
 func (r *reader) deliver(p []byte) {
 	if len(p) > 0 {
-		r.sink(time.Now(), p)
 		r.unfinished = p[len(p)-1] != '\n'
+		r.sink(time.Now(), p)
 	}
 }
 

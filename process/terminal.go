@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"log/slog"
 	"os"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
+
+	"pmcp/process/screen"
 )
 
 // A TerminalSize is the size of a terminal.
@@ -51,6 +55,68 @@ func (ch *child) connectTerminal(spec Spec) (theirs []*os.File, err error) {
 		ch.stdin, ch.cmd.Stdin = ours, slave
 	}
 	return theirs, nil
+}
+
+// terminalName is the TERM of children on a terminal: what package screen follows.
+const terminalName = "xterm-256color"
+
+// A terminal shows what a child prints on its terminal, and answers what it asks.
+type terminal struct {
+	file   *os.File // our end
+	screen *screen.Screen
+	failed bool // owned by the reader
+}
+
+func newTerminal(file *os.File, size TerminalSize) *terminal {
+	size = size.orDefault()
+	return &terminal{file: file, screen: screen.New(size.Rows, size.Cols)}
+}
+
+// show shows p and returns what of it is not drawn on the alternate screen: what may become lines. If
+// the screen fails on arbitrary output, it stays as it is, and everything may become lines.
+func (t *terminal) show(p []byte, log *slog.Logger) (main []byte) {
+	if t.failed {
+		return p
+	}
+	defer func() {
+		if cause := recover(); cause != nil {
+			t.failed, main = true, p
+			log.Error("the screen of a terminal is no longer followed", "panic", cause, "stack", string(debug.Stack()))
+		}
+	}()
+	main, answer := t.screen.Write(p)
+	if len(answer) > 0 {
+		t.answer(answer)
+	}
+	return main
+}
+
+// answer sends what the terminal answers to a program that reads single keys, as those that ask do. A
+// program that reads lines would take it for a part of the next line. It never waits: what does not
+// fit is dropped.
+func (t *terminal) answer(p []byte) {
+	raw, err := t.file.SyscallConn()
+	if err != nil || collectsLines(t.file) {
+		return
+	}
+	// Not raw.Write, which waits for a write of input.
+	_ = raw.Control(func(fd uintptr) { _, _ = unix.Write(int(fd), p) })
+}
+
+// Screen returns what the terminal of the latest run of name shows, also after the end of the run. Its
+// errors wrap ErrUnknown or ErrNoTerminal.
+func (m *Manager) Screen(name string) (screen.View, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, err := m.lookupLocked(name)
+	if err != nil {
+		return screen.View{}, err
+	}
+	run, ok := e.run.(*Run)
+	if !ok || run.terminal == nil {
+		return screen.View{}, fmt.Errorf("%w: %s was started without; restart it with pty: true", ErrNoTerminal, name)
+	}
+	return run.terminal.screen.View(), nil
 }
 
 // maxTerminalLine is the longest line, without its end, that a terminal collects
