@@ -99,6 +99,9 @@ func (l *ExclusiveLock) TryAcquire() (bool, error) {
 	if !l.mu.TryLock() {
 		return false, nil
 	}
+	if l.file == nil { // of a database in memory
+		return true, nil
+	}
 	ok, err := l.file.tryAcquire(true)
 	if !ok {
 		l.mu.Unlock()
@@ -113,6 +116,8 @@ func (l *ExclusiveLock) Acquire(ctx context.Context) (bool, error) {
 
 // Release releases the lock, which the caller must hold.
 func (l *ExclusiveLock) Release() {
-	l.file.release()
+	if l.file != nil {
+		l.file.release()
+	}
 	l.mu.Unlock()
 }
