@@ -36,7 +36,7 @@ func lineFlags(stream uint8, level line.Level, continuation, partial bool) uint8
 	return f
 }
 
-// A block is a sequence of consecutive lines of one run, in memory or read from the file. Its slices are
+// A block is a sequence of consecutive lines of one run, captured or read. Its slices are
 // never written to.
 type block struct {
 	first int64  // number of the first line
@@ -95,6 +95,7 @@ type chunk struct {
 
 	tailLines int64                      // how many of its lines are in tail rows in the file
 	tailBytes int64                      // size of the text of those lines
+	freed     int64                      // how many of its bytes are no longer pending
 	tails     struct{ first, end int64 } // indexes of those tail rows: first <= n < end
 	inFlight  bool                       // the flusher is writing it
 
@@ -116,10 +117,12 @@ func newChunk(n, first int64, at int64) *chunk {
 
 func (c *chunk) size() int64 { return int64(len(c.text) + len(c.meta)) }
 
-// uncovered returns the size of the lines that neither a chunk row nor tail rows cover.
-func (c *chunk) uncovered() int64 { return c.size() - c.tailBytes - c.tailLines*metaBytes }
+// pending returns how many of its bytes are pending. A sealed chunk stays in memory, and pending, until it is stored
+// as a whole, even if tail rows cover its lines.
+func (c *chunk) pending() int64 { return c.size() - c.freed }
 
-// uncoveredLines returns the number of those lines, and the size of their text.
+// uncoveredLines returns the number of the lines that neither a chunk row nor tail rows cover, and the size of their
+// text.
 func (c *chunk) uncoveredLines() (lines, bytes int64) {
 	return c.lines() - c.tailLines, int64(len(c.text)) - c.tailBytes
 }

@@ -226,19 +226,24 @@ func TestSlowStorageDropsOldestLines(t *testing.T) {
 
 func TestPendingBytesOfAllRunsAreBounded(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := openTest(t, Options{})
 	lines := make(map[int64]int64)
+	var all []int64
 	for range 9 {
-		run := startRun(s, "/p", "web")
-		lines[run] = fill(t, s, run, time.Now(), 3_600_000) // about 3.9 MB with metadata: below the bound of one run
+		all = append(all, startRun(s, "/p", "web"))
+	}
+	flush(t, s)
+	block, err := s.file.WriteDB.Conn(t.Context()) // the only connection: the flusher waits for it
+	checkError(t, err)
+	for _, run := range all {
+		lines[run] = 125_000 // about 3.9 MB with metadata: below the bound of one run
+		put(s, run, 1, int(lines[run]))
 	}
 	if st := s.Status(); st.PendingBytes > totalBound+chunkBytes || st.PendingBytes < totalBound/2 || st.DroppedLines == 0 {
 		t.Fatalf("got %d bytes pending and %d lines dropped, want at most %d bytes and some lines", st.PendingBytes, st.DroppedLines, totalBound+chunkBytes)
 	}
+	checkError(t, block.Close())
+	flush(t, s)
 	runs, err := s.Runs(t.Context(), RunFilter{})
 	if err != nil || len(runs) != len(lines) {
 		t.Fatalf("got %d runs, %v; want %d", len(runs), err, len(lines))

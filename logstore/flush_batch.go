@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"pmcp/logstore/db"
-	"pmcp/logstore/match"
-	"pmcp/logstore/pack"
 )
 
 // A batch is the data that one transaction of the flusher stores.
@@ -32,15 +30,16 @@ type runWork struct {
 	row    *storedRow    // nil: the row in the file is up to date
 	chunks []*chunk      // sealed; the batch holds a reference to each
 	packed []packedBlock // of the chunks
-	tail   *tailWork
+	tails  []tailWork
 	gaps   []Gap
 }
 
-// A tailWork is the part of an open chunk that is not stored yet.
+// A tailWork is the part of a chunk that is not stored yet, to be stored as a tail row.
 type tailWork struct {
 	chunk *chunk
 	n     int64
 	block block
+	frees bool // its bytes are no longer pending then, because the chunk is open
 }
 
 func (b *batch) empty() bool {
@@ -49,14 +48,13 @@ func (b *batch) empty() bool {
 
 // collect adds the work of the listed runs, up to the size of a batch, and returns the runs that have work
 // left.
-func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
-	size := w.limits.batch
+func (w *writer) collect(b *batch, list []*runLog, size int64, how flushKind) []*runLog {
 	for i, r := range list {
 		if b.bytes >= size {
 			return list[i:]
 		}
 		r.listed.Store(false)
-		work, more, later := r.collectWork(urgent, size-b.bytes)
+		work, more, later := r.collectWork(how, size-b.bytes)
 		if work.hasWork() {
 			b.runs = append(b.runs, work)
 			b.bytes += work.bytes()
@@ -74,38 +72,57 @@ func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
 // growth returns about how many bytes the batch adds to the file.
 func (b *batch) growth() int64 { return fileBytes(b.stored) }
 
-// pack packs the chunks of the batch and builds their filters, before the transaction that stores them begins.
-func (b *batch) pack(p *pack.Packer, builder *match.FilterBuilder) {
+// pack packs the chunks of the batch and builds their filters, before the transaction that stores them begins. If a read
+// begins to wait during an urgent flush, pack leaves the rest of a run's chunks to a later one.
+func (w *writer) pack(b *batch, how flushKind) {
 	b.stored = b.bytes
 	for i := range b.runs {
-		w := &b.runs[i]
-		first, _ := db.RowRange(w.run.id)
-		for _, c := range w.chunks {
-			packed := packBlock(p, first+c.n, &c.block)
-			packed.buildFilter(p, builder, c.text)
-			w.packed = append(w.packed, packed)
+		work := &b.runs[i]
+		first, _ := db.RowRange(work.run.id)
+		for n, c := range work.chunks {
+			if how == flushUrgent && n > 0 && w.reading.Load() > 0 {
+				w.returnChunks(b, work, n)
+				break
+			}
+			packed := packBlock(&w.packer, first+c.n, &c.block)
+			packed.buildFilter(&w.packer, &w.builder, c.text)
+			work.packed = append(work.packed, packed)
 			b.stored += packed.stored.Size() + int64(len(packed.filter.stored)) - c.size()
 		}
 	}
 }
 
+// returnChunks leaves all but the first n chunks of a run, and what follows them, to a later flush.
+func (w *writer) returnChunks(b *batch, work *runWork, n int) {
+	rest := &runWork{run: work.run, chunks: work.chunks[n:], tails: work.tails}
+	work.chunks, work.tails = work.chunks[:n], nil
+	b.stored -= rest.bytes()
+	work.run.mu.Lock()
+	work.run.deferEndLocked(work)
+	work.run.mu.Unlock()
+	work.run.rollback(rest)
+	rest.release(&w.captures.pool)
+	w.markDirty(work.run)
+	notify(w.urgent)
+}
+
 func (w *runWork) hasWork() bool {
-	return w.row != nil || len(w.chunks) > 0 || w.tail != nil || len(w.gaps) > 0
+	return w.row != nil || len(w.chunks) > 0 || len(w.tails) > 0 || len(w.gaps) > 0
 }
 
 func (w *runWork) bytes() (n int64) {
 	for _, c := range w.chunks {
 		n += c.size()
 	}
-	if w.tail != nil {
-		n += int64(len(w.tail.block.text) + len(w.tail.block.meta))
+	for i := range w.tails {
+		n += w.tails[i].size()
 	}
 	return n
 }
 
 // collectWork returns the part of the run that is not stored, with full chunks up to about the given size. more
-// reports whether full chunks are left, and later reports whether lines of the open chunk are left.
-func (r *runLog) collectWork(urgent bool, bytes int64) (w runWork, more, later bool) {
+// reports whether full chunks are left, and later reports whether there is work for a later flush.
+func (r *runLog) collectWork(how flushKind, bytes int64) (w runWork, more, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.run = r
@@ -120,21 +137,26 @@ func (r *runLog) collectWork(urgent bool, bytes int64) (w runWork, more, later b
 		}
 		if bytes <= 0 {
 			r.deferEndLocked(&w)
-			return w, true, false
+			return w, true, later
+		}
+		if how == flushQuick {
+			bytes -= r.addTailLocked(&w, c)
+			later = true
+			continue
 		}
 		bytes -= c.size()
 		c.inFlight = true
 		c.refs.Add(1)
 		w.chunks = append(w.chunks, c)
 	}
-	if r.open == nil || r.open.uncovered() == 0 {
-		return w, false, false
+	switch {
+	case r.open == nil:
+	case r.open.inFlight || how == flushUrgent && time.Since(r.dirtySince) < flushInterval: // already in this batch, or too recent
+		later = true
+	default:
+		r.addTailLocked(&w, r.open)
 	}
-	if r.open.inFlight || urgent && time.Since(r.dirtySince) < flushInterval { // already in this batch, or too recent
-		return w, false, true
-	}
-	w.tail = r.tailWorkLocked()
-	return w, false, false
+	return w, false, later
 }
 
 // deferEndLocked defers the end of the run to the batch with the run's last lines. A reader that saw the final
@@ -151,10 +173,12 @@ func (r *runLog) deferEndLocked(w *runWork) {
 	w.row.ended, w.row.sealed, w.row.lines, w.row.lastAt = 0, false, 0, 0
 }
 
-// tailWorkLocked returns the lines of the open chunk that no tail row covers.
-func (r *runLog) tailWorkLocked() *tailWork {
-	c := r.open
-	t := &tailWork{chunk: c, n: r.tailN, block: c.snapshot()}
+// addTailLocked adds the lines of a chunk that no tail row covers, and returns their size.
+func (r *runLog) addTailLocked(w *runWork, c *chunk) (bytes int64) {
+	if c.lines() == c.tailLines {
+		return 0
+	}
+	t := tailWork{chunk: c, n: r.tailN, block: c.snapshot(), frees: c == r.open}
 	t.block.first += c.tailLines
 	t.block.meta = t.block.meta[c.tailLines*metaBytes:]
 	t.block.text = t.block.text[c.tailBytes:]
@@ -164,8 +188,11 @@ func (r *runLog) tailWorkLocked() *tailWork {
 		c.tails.first = t.n
 	}
 	c.tails.end = t.n + 1
-	return t
+	w.tails = append(w.tails, t)
+	return t.size()
 }
+
+func (t *tailWork) size() int64 { return int64(len(t.block.text) + len(t.block.meta)) }
 
 // storedRowLocked returns the run's row as it will be stored.
 func (r *runLog) storedRowLocked() *storedRow {
@@ -231,8 +258,8 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	if w.tail != nil {
-		if err := saveTail(ctx, tx, w.run.id, w.tail); err != nil {
+	for i := range w.tails {
+		if err := saveTail(ctx, tx, w.run.id, &w.tails[i]); err != nil {
 			return err
 		}
 	}
@@ -269,28 +296,32 @@ func (w *runWork) release(pool *buffers) {
 	for _, c := range w.chunks {
 		c.release(pool)
 	}
-	if w.tail != nil {
-		w.tail.chunk.release(pool)
+	for i := range w.tails {
+		w.tails[i].chunk.release(pool)
 	}
 }
 
-// commit removes the full chunks of w from memory and marks its tail as covered, because both are stored now. It
+// commit removes the full chunks of w from memory and marks its tails as covered, because both are stored now. It
 // returns how many bytes are no longer pending.
 func (r *runLog) commit(w *runWork) (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rowStored = r.rowStored || w.row != nil
 	for _, c := range w.chunks {
-		freed += c.uncovered()
+		freed += c.pending()
 	}
 	if len(w.chunks) > 0 {
 		r.sealed = slices.DeleteFunc(r.sealed, func(c *chunk) bool { return slices.Contains(w.chunks, c) })
 	}
-	if t := w.tail; t != nil {
+	for i := range w.tails {
+		t := &w.tails[i]
 		t.chunk.inFlight = false
 		t.chunk.tailLines += t.block.lines()
 		t.chunk.tailBytes += int64(len(t.block.text))
-		freed += int64(len(t.block.text) + len(t.block.meta))
+		if t.frees {
+			t.chunk.freed += t.size()
+			freed += t.size()
+		}
 	}
 	r.gaps = slices.DeleteFunc(r.gaps, func(g Gap) bool { return slices.Contains(w.gaps, g) })
 	r.pending.Add(-freed)
@@ -319,8 +350,8 @@ func (r *runLog) rollback(w *runWork) {
 	for _, c := range w.chunks {
 		c.inFlight = false
 	}
-	if w.tail != nil {
-		w.tail.chunk.inFlight = false
+	for i := range w.tails {
+		w.tails[i].chunk.inFlight = false
 	}
 	r.rowDirty = r.rowDirty || w.row != nil
 }

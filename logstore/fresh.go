@@ -85,7 +85,7 @@ func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], end
 		return nil
 	}
 	for m := range metas {
-		if m.mem != nil || m.ended != 0 && !ended {
+		if m.ended != 0 && !ended {
 			continue
 		}
 		srv, err := s.server(ctx, m.id)

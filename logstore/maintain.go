@@ -43,15 +43,17 @@ type maintainer struct {
 	wg            sync.WaitGroup
 }
 
-// newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
+// newMaintainer returns a maintainer and starts its goroutines unless the Store only reads.
 func newMaintainer(st *storage, captures *captureTable, rd *reader) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
 		storage: st, captures: captures, filters: rd.filters, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
-	if st.file != nil && !st.opts.ReadOnly {
+	if !st.opts.ReadOnly {
 		m.wg.Go(func() { m.run(ctx) })
+	}
+	if st.file != nil && !st.opts.ReadOnly {
 		m.wg.Go(func() { m.runCheckpoints(ctx) })
 	}
 	return m
@@ -95,7 +97,7 @@ func (m *maintainer) run(ctx context.Context) {
 
 // startup completes the work that dead servers left unfinished.
 func (m *maintainer) startup(ctx context.Context) error {
-	if m.memoryOnly() {
+	if m.isDamaged() {
 		return nil
 	}
 	m.filterBacklog.Store(true)                          // not now: what is to be built would compete with the start
@@ -105,20 +107,20 @@ func (m *maintainer) startup(ctx context.Context) error {
 // maintain performs the periodic maintenance. Only one server at a time performs it, and none while a server
 // clears the log. A damaged file is left alone.
 func (m *maintainer) maintain(ctx context.Context) error {
-	if m.memoryOnly() {
+	if m.isDamaged() {
 		return nil
 	}
-	free, err := m.file.MaintLock.TryAcquire()
+	free, err := m.database().MaintLock.TryAcquire()
 	if err != nil || !free {
 		return err
 	}
-	defer m.file.MaintLock.Release()
-	return errors.Join(m.markLost(ctx), m.retain(ctx), m.file.EnsureReserve())
+	defer m.database().MaintLock.Release()
+	return errors.Join(m.markLost(ctx), m.retain(ctx), m.database().EnsureReserve())
 }
 
 // buildSkipped builds some of the filters that are missing, if the load permits.
 func (m *maintainer) buildSkipped(ctx context.Context) error {
-	if m.memoryOnly() || m.captures.budget.pending.Load() > skippedBelow || !m.filterBacklog.Swap(false) {
+	if m.isDamaged() || m.captures.budget.pending.Load() > skippedBelow || !m.filterBacklog.Swap(false) {
 		return nil
 	}
 	return m.buildMissing(ctx)
@@ -137,24 +139,24 @@ func (m *maintainer) report(err error) {
 func (m *maintainer) runCheckpoints(ctx context.Context) {
 	var idle, held <-chan time.Time
 	for {
-		work := m.file.CopyWAL
+		work := m.database().CopyWAL
 		select {
 		case <-m.checkpoint:
 			idle = time.After(truncateAfter)
 		case <-idle:
-			idle, work = nil, func(ctx context.Context) error { return m.file.Checkpoint(ctx, "TRUNCATE") }
+			idle, work = nil, func(ctx context.Context) error { return m.database().Checkpoint(ctx, "TRUNCATE") }
 		case <-held:
-			held, work = nil, m.file.UnblockWAL
+			held, work = nil, m.database().UnblockWAL
 		case <-ctx.Done():
 			return
 		}
-		if m.memoryOnly() {
+		if m.isDamaged() {
 			continue
 		}
 		if err := work(ctx); err != nil && ctx.Err() == nil {
 			m.log.Debug("cannot checkpoint the log database now", "error", err)
 		}
-		if held == nil && !m.file.WALBlock.Since().IsZero() {
+		if held == nil && !m.database().WALBlock.Since().IsZero() {
 			held = time.After(blockedRetry)
 		}
 	}
