@@ -3,7 +3,6 @@ package logstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -49,35 +48,22 @@ type snapshot struct {
 	cursorScope *cursorScope // of the scope's cursor
 	filters     *filterCache
 	packer      *pack.Packer
-	fresh       *freshness  // of the caller; nil: none
-	answers     int64       // how many of its questions were answered before the snapshot
-	stale       []*question // what fresh has to ask first
 }
 
-// withSnapshot calls read with a snapshot, again after other servers have answered. See readStored for the contexts.
-// The purpose completes an error that starts with "cannot".
+// withSnapshot calls read with a snapshot, after other servers have stored what they have. See readStored for the
+// contexts. The purpose completes an error that starts with "cannot".
 func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, read func(context.Context, *snapshot) error) error {
-	for {
-		if rd.closed.Load() {
-			return ErrClosed
-		}
-		snap := &snapshot{cursorScope: &cursorScope{at: c.after}, filters: rd.filters, packer: &rd.packer}
-		if snap.fresh, _ = ctx.Value(freshKey{}).(*freshness); snap.fresh != nil {
-			snap.answers = snap.fresh.answers.Load()
-		}
-		err := rd.writer.withRead(ctx, func(ctx context.Context, tx db.Querier) error {
-			snap.serverLookup, snap.stale = newServerLookup(rd.captures, tx), nil
-			return read(ctx, snap)
-		})
-		switch {
-		case errors.Is(err, errStale):
-			snap.fresh.await(ctx, snap.stale)
-		case err != nil:
-			return fmt.Errorf("cannot %s: %w", purpose, err)
-		default:
-			return nil
-		}
+	if rd.closed.Load() {
+		return ErrClosed
 	}
+	rd.askOwners(ctx, c)
+	err := rd.writer.withRead(ctx, func(ctx context.Context, tx db.Querier) error {
+		return read(ctx, &snapshot{newServerLookup(rd.captures, tx), &cursorScope{at: c.after}, rd.filters, &rd.packer})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w", purpose, err)
+	}
+	return nil
 }
 
 // A plan is a prepared Query.

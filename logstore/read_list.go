@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -39,9 +38,6 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 		var elsewhere map[processKey]*runMeta
 		if f.Current {
 			elsewhere, err = snap.runsElsewhere(ctx, &scope)
-		}
-		if err == nil {
-			err = snap.checkFresh(ctx, maps.Values(elsewhere), true)
 		}
 		if err != nil {
 			return err

@@ -78,10 +78,6 @@ func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of a run that has ended, only a list shows what can still change: whether the process will be restarted.
-	if err := s.checkFresh(ctx, slices.Values(stored), c.infos); err != nil {
-		return nil, err
-	}
 	byKey := make(map[processKey][]*runMeta)
 	for _, m := range stored {
 		byKey[m.key] = append(byKey[m.key], m)
