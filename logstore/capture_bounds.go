@@ -142,7 +142,7 @@ func (t *captureTable) dropOldest(r *runLog, target int64, andOpen bool) (freed 
 		freed += c.pending()
 		r.addGapLocked(c, reasonSlow)
 		t.budget.lost.add(c.uncoveredLines())
-		c.release(&t.pool)
+		t.pool.put(c)
 	}
 	clear(r.sealed[len(kept):])
 	r.sealed = kept

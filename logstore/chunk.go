@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"pmcp/logstore/line"
@@ -98,9 +97,6 @@ type chunk struct {
 	freed     int64                      // how many of its bytes are no longer pending
 	tails     struct{ first, end int64 } // indexes of those tail rows: first <= n < end
 	inFlight  bool                       // the flusher is writing it
-
-	// refs counts the references of the owner and of the snapshots. At zero the buffers return to the pool.
-	refs atomic.Int32
 }
 
 // buffers pools the text and metadata of full-size chunks.
@@ -110,9 +106,7 @@ type buffers struct {
 }
 
 func newChunk(n, first int64, at int64) *chunk {
-	c := &chunk{n: n, block: block{first: first, base: at}}
-	c.refs.Store(1)
-	return c
+	return &chunk{n: n, block: block{first: first, base: at}}
 }
 
 func (c *chunk) size() int64 { return int64(len(c.text) + len(c.meta)) }
@@ -134,16 +128,9 @@ func (c *chunk) append(text []byte, at int64, flags uint8, pool *buffers) {
 	c.meta = binary.LittleEndian.AppendUint64(c.meta, uint64(at-c.base)<<8|uint64(flags))
 }
 
-// snapshot returns a block with the current lines of the chunk. The block stays valid until release is called.
+// snapshot returns a block with the current lines of the chunk. The block stays valid while the chunk is in flight.
 func (c *chunk) snapshot() block {
-	c.refs.Add(1)
 	return block{first: c.first, base: c.base, meta: c.meta[:len(c.meta):len(c.meta)], text: c.text[:len(c.text):len(c.text)]}
-}
-
-func (c *chunk) release(pool *buffers) {
-	if c.refs.Add(-1) == 0 {
-		pool.put(c)
-	}
 }
 
 const (

@@ -28,7 +28,7 @@ type batch struct {
 type runWork struct {
 	run    *runLog
 	row    *storedRow    // nil: the row in the file is up to date
-	chunks []*chunk      // sealed; the batch holds a reference to each
+	chunks []*chunk      // sealed
 	packed []packedBlock // of the chunks
 	tails  []tailWork
 	gaps   []Gap
@@ -101,7 +101,6 @@ func (w *writer) returnChunks(b *batch, work *runWork, n int) {
 	work.run.deferEndLocked(work)
 	work.run.mu.Unlock()
 	work.run.rollback(rest)
-	rest.release(&w.captures.pool)
 	w.markDirty(work.run)
 	notify(w.urgent)
 }
@@ -146,7 +145,6 @@ func (r *runLog) collectWork(how flushKind, bytes int64) (w runWork, more, later
 		}
 		bytes -= c.size()
 		c.inFlight = true
-		c.refs.Add(1)
 		w.chunks = append(w.chunks, c)
 	}
 	switch {
@@ -275,7 +273,6 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 func (w *writer) markCommitted(b *batch) {
 	w.faults.commit(b.news)
 	w.records.commit(b)
-	pool := &w.captures.pool
 	for i := range b.runs {
 		work := &b.runs[i]
 		w.captures.budget.pending.Add(-work.run.commit(work))
@@ -283,22 +280,11 @@ func (w *writer) markCommitted(b *batch) {
 			if p := &work.packed[i]; p.bits != nil {
 				w.maintainer.filters.put(p.id, p.bits, builtCacheBytes)
 			}
-			c.release(pool) // the run's reference
+			w.captures.pool.put(c)
 		}
-		work.release(pool)
 		w.captures.evictIfStored(work.run)
 	}
 	w.captures.deleteSaved(b.late)
-}
-
-// release releases the batch's references to chunks.
-func (w *runWork) release(pool *buffers) {
-	for _, c := range w.chunks {
-		c.release(pool)
-	}
-	for i := range w.tails {
-		w.tails[i].chunk.release(pool)
-	}
 }
 
 // commit removes the full chunks of w from memory and marks its tails as covered, because both are stored now. It
@@ -338,7 +324,6 @@ func (w *writer) rollback(b *batch) {
 	for i := range b.runs {
 		work := &b.runs[i]
 		work.run.rollback(work)
-		work.release(&w.captures.pool)
 		w.markDirty(work.run)
 	}
 }

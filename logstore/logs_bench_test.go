@@ -84,7 +84,7 @@ func BenchmarkRealLogs(b *testing.B) {
 				capturing = append(capturing, perLine(func(p []byte) { stream.Feed(p, stream) }))
 				run.sealLocked()
 				for _, c := range run.sealed { // instead of the flusher
-					c.release(&s.captureTable.pool)
+					s.captureTable.pool.put(c)
 				}
 				run.sealed = nil
 				run.mu.Unlock()
