@@ -13,7 +13,7 @@ var keywords = newMatcher(
 	"killed", "segmentation", "bus error", "core dumped", "denied", "no such file", "not found", "no rule to make", "unhandled", "uncaught",
 	"sanitizer", "data race", "while executing", "not ok ", ".go:", " line ", ":in `", ":in '", "=== run", "=== cont", "=== name", "____",
 	"\u25cf ", "e: file:", "out of memory", "smashing detected", "stdout ----", "stderr ----", "\u2a2f ./", "curl: (", "getaddrinfo e",
-	"** (", "what went wrong", "err_pnpm", "no solution", "npm err!", ".py:", ".exs:", "--> ", " lint/",
+	"** (", "what went wrong", "err_pnpm", "no solution", "npm err!", ".py:", ".exs:", "--> ", "\u2501\u2501",
 )
 
 const (
