@@ -66,6 +66,7 @@ func runProgram(name string, arguments []string) int {
 		"sole":       soleProgram,       // FILE [LIFE]: holds FILE's lock and prints "ready"; a second process reports itself in FILE.second: see windows_test.go
 		"leak":       leakProgram,       // ARGUMENT...: prints its secrets in all ways, then "all said": see secrets_test.go
 		"memleak":    memleakProgram,    // serves HTTP and keeps memory of each request of /report
+		"watch":      watchProgram,      // FILE COMMAND: runs COMMAND FILE, again whenever FILE is written
 		"maprace":    mapraceProgram,    // serves HTTP and writes a map without a lock
 	}
 	run, ok := programs[name]
@@ -259,6 +260,50 @@ func exitProgram(arguments []string) int {
 		fmt.Fprintln(os.Stderr, line)
 	}
 	return code
+}
+
+func watchProgram(arguments []string) int {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	written := func() (at time.Time) {
+		if info, err := os.Stat(arguments[0]); err == nil {
+			at = info.ModTime()
+		}
+		return at
+	}
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	for {
+		ran := written()
+		cmd := exec.Command(arguments[1], arguments[0])
+		cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+		if err := cmd.Start(); err != nil {
+			return fail(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		end := func(sig os.Signal) {
+			if ended != nil {
+				_ = cmd.Process.Signal(sig)
+				<-ended
+			}
+		}
+		for again := false; !again; {
+			select {
+			case err := <-ended:
+				fmt.Println("Process Exit with:", err)
+				ended = nil
+			case <-look.C:
+				if again = written() != ran; again {
+					fmt.Println(arguments[0], "has changed")
+					end(syscall.SIGTERM)
+				}
+			case sig := <-asked:
+				end(sig)
+				return 0
+			}
+		}
+	}
 }
 
 func clockProgram(arguments []string) int {
