@@ -69,6 +69,8 @@ type logResult struct {
 	PrevCursor string      `json:"prev_cursor,omitempty"`
 	Notice     string      `json:"notice,omitempty"`
 	Order      string      `json:"order,omitempty" schema:"extra"` // orderNote, or ""
+	// Screen says that Lines are the rows of a terminal, and where its cursor is.
+	Screen string `json:"screen,omitempty" schema:"extra"`
 
 	process string // the process of all lines; "" if there are several
 	// unordered is the process of a run whose lines may be in another order; "" if there is none.
@@ -78,6 +80,8 @@ type logResult struct {
 
 	refs []lineRef            // what each of Lines shows
 	seen []project.ShownLines // what Lines shows of each run
+
+	drawn time.Time // when the screen was last changed, if Lines are that
 }
 
 // A lineRef is what a line of an answer shows: these lines of a run. The zero value belongs to
@@ -100,6 +104,7 @@ func (r *logResult) addSeen(lines []logstore.Line) {
 }
 
 func (r *logResult) lastSeen() (at time.Time) {
+	at = r.drawn
 	for _, s := range r.seen {
 		at = s.At
 	}
@@ -116,9 +121,11 @@ func (r *logResult) setFiltered() {
 // A logSource is what a logResult was rendered from, and with which options.
 type logSource struct {
 	page *logstore.Page
-	view logView
-	left int64  // lines between the start of an excerpt and its page; -1: unknown
-	next string // the cursor after an excerpt; "" = after its page
+	// screen is in place of page.
+	screen *project.Screen
+	view   logView
+	left   int64  // lines between the start of an excerpt and its page; -1: unknown
+	next   string // the cursor after an excerpt; "" = after its page
 }
 
 func (r *logResult) isComplete() bool { return !r.More && r.Omitted == nil && len(r.Gaps) == 0 }
@@ -601,6 +608,7 @@ func lineCount(n int64) string {
 // with a time, a name or a mark, so it cannot be mistaken for the lines around it.
 // The answer of an action has no cursor to what follows: waits keep their place.
 func (r *logResult) writeTo(t *answerText, errors []errorResult, more ...string) {
+	t.optLine("%s", r.Screen)
 	t.output(slices.Concat(r.texts(), more), errors)
 	r.writeOmitted(t)
 	if r.source.view.actionRun == 0 {
@@ -653,6 +661,9 @@ func (r *logResult) rerender(v logView) {
 // render renders the page of s. In the answer of an action one line says what was left
 // out.
 func (s logSource) render() logResult {
+	if s.screen != nil {
+		return s.renderScreen()
+	}
 	r := s.view.render(s.page)
 	if s.view.actionRun == 0 {
 		return r

@@ -178,13 +178,17 @@ func addOutput(ctx context.Context, p *project.Project, r *runResult, now *proje
 	if r.logResult, err = e.read(ctx, p); err != nil {
 		return err
 	}
+	screen, full := screenOf(ctx, p, now)
+	if full {
+		r.logResult = logSource{screen: &screen, view: logView{actionRun: e.run, maxBytes: e.room}, next: r.NextCursor}.render()
+	}
 	if failed {
 		if taken := p.TakenPort(ctx, now); !strings.Contains(r.Hint, taken) {
 			r.Hint = prose.Join("; ", r.Hint, taken)
 		}
 	}
 	err = r.addErrors(ctx, p, now, e.after, failed)
-	r.faults = e.after == "" && r.isComplete() || failed && err == nil
+	r.faults = e.after == "" && !full && r.isComplete() || failed && err == nil
 	return err
 }
 

@@ -445,6 +445,8 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if err := c.project.CheckCall(r); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
+	c.project = c.project.Received()
+	s.o.Mask.LearnSteps(params)
 	a, err := t.call(ctx, c, r.Arguments)
 	answer, err := s.ownerAnswer(t, a, err)
 	if err == nil && !t.hints.readOnly { // the caller reads what was done from the database

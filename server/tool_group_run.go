@@ -146,7 +146,7 @@ func (r groupRunResult) write(t *answerText) {
 func startGroupTool() tool {
 	return define(tool{
 		name: "start_group", title: "Start group", toolset: setGroups,
-		description: "Starts a group in dependency order. With members it defines it first, as create_group does (cwd, env, env_files). skip_running: false restarts, rerun repeats one-shots.",
+		description: "Starts a group in dependency order. With members it defines it first (cwd, env, env_files). skip_running: false restarts, rerun repeats one-shots.",
 		hints:       hints{openWorld: true},
 	}, startGroup)
 }

@@ -17,8 +17,9 @@ type sendInputArgs struct {
 	Process    string         `json:"process"`
 	Text       string         `json:"text,omitempty" natural:"text"`
 	Newline    *bool          `json:"newline,omitempty" schema:"brief"`
+	Keys       []string       `json:"keys,omitempty"`
 	EOF        bool           `json:"eof,omitempty" jsonschema:"then close stdin"`
-	Steps      []project.Step `json:"steps,omitempty" schema:"flat" jsonschema:"in place of text: expect, then send; also newline, regex, timeout_ms, secret"`
+	Steps      []project.Step `json:"steps,omitempty" schema:"flat" jsonschema:"dialogue: expect, send; newline, regex, timeout_ms, secret"`
 	WaitMS     *int           `json:"wait_ms,omitempty" min:"0" max:"600000"`
 	outputArgs `schema:"brief"`
 }
@@ -31,20 +32,23 @@ type sendInputResult struct {
 func sendInputTool() tool {
 	return define(tool{
 		name: "send_input", title: "Send input", toolset: setLifecycle,
-		description: "Writes a line to the stdin of a process, or answers its questions, and returns what it prints then.",
+		description: "Writes a line to stdin, presses keys (pty: down, ctrl-c) or answers questions, and returns what comes then.",
 		hints:       hints{openWorld: true},
 	}, sendInput)
 }
 
 func sendInput(ctx context.Context, s *call, a sendInputArgs) (r sendInputResult, err error) {
-	if len(a.Steps) > 0 && (a.Text != "" || a.Newline != nil || a.EOF) {
-		return r, errors.New("argument steps: it excludes text, newline and eof; each step has its own send and newline")
+	switch {
+	case len(a.Steps) > 0 && (a.Text != "" || a.Newline != nil || a.EOF || len(a.Keys) > 0):
+		return r, errors.New("argument steps: it excludes text, newline, keys and eof; each step has its own send and newline")
+	case len(a.Keys) > 0 && a.EOF:
+		return r, errors.New("argument keys: it excludes eof; ctrl-d is the key for that")
 	}
 	name, err := s.project.ResolveOne(ctx, a.Process, s.reads)
 	if err != nil {
 		return r, err
 	}
-	request := project.InputRequest{Name: name, Text: a.Text, Enter: a.Text != "" || !a.EOF, EOF: a.EOF, Steps: a.Steps, Wait: defaultInputWaitMS * time.Millisecond}
+	request := project.InputRequest{Name: name, Text: a.Text, Enter: len(a.Keys) == 0 && (a.Text != "" || !a.EOF), EOF: a.EOF, Keys: a.Keys, Steps: a.Steps, Wait: defaultInputWaitMS * time.Millisecond}
 	if a.Newline != nil {
 		request.Enter = *a.Newline
 	}

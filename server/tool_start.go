@@ -139,6 +139,7 @@ func (r runResult) write(t *answerText) {
 		}
 		t.line("")
 	}
+	t.optLine("%s", r.Screen)
 	lines, errors := r.withErrors(r.Errors, r.FirstError != "")
 	if r.Match != "" && !slices.ContainsFunc(r.Lines, func(l string) bool { return strings.HasSuffix(l, r.Match) }) {
 		lines = append(lines, "match: "+r.Match)
@@ -155,7 +156,7 @@ func (r runResult) write(t *answerText) {
 func startProcessTool() tool {
 	return define(tool{
 		name: "start_process", title: "Start process", toolset: setLifecycle,
-		description: "Starts a program in the background and keeps its output; with wait: exit runs it to its end. Also env_files, merge_output, limits, stop, max_restarts, group, depends_on, project.",
+		description: "Starts a program in the background and keeps its output; wait: exit runs it to its end. pty: true or {rows, cols}. Also env_files, merge_output, limits, stop, max_restarts, group, depends_on, project.",
 		hints:       hints{openWorld: true},
 	}, startProcess)
 }

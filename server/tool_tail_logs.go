@@ -18,6 +18,7 @@ type tailLogsArgs struct {
 	Level   string `json:"level,omitempty" schema:"brief" enum:"trace|debug|info|warn|error|fatal"`
 	After   string `json:"after,omitempty" jsonschema:"cursor or shown"`
 	WaitMS  int    `json:"wait_ms,omitempty" min:"0" max:"600000"`
+	Screen  bool   `json:"screen,omitempty" schema:"brief"`
 	outputArgs
 	MaxLineBytes int    `json:"max_line_bytes,omitempty" schema:"brief" min:"16" max:"8388608"`
 	Times        string `json:"times,omitempty" schema:"brief" enum:"none|s|ms"`
@@ -26,12 +27,15 @@ type tailLogsArgs struct {
 func tailLogsTool() tool {
 	return define(tool{
 		name: "tail_logs", title: "Tail logs", toolset: setLogs,
-		description: "The last lines; with after, only newer ones; with wait_ms, waits for them. Also stream, level, max_line_bytes, times.",
+		description: "The last lines; after: only newer ones; wait_ms: waits for them. screen: what a pty shows. Also stream, level, max_line_bytes, times.",
 		hints:       hints{readOnly: true},
 	}, tailLogs)
 }
 
 func tailLogs(ctx context.Context, s *call, a tailLogsArgs) (logsResult, error) {
+	if a.Screen {
+		return screenLogs(ctx, s, a)
+	}
 	names, err := s.project.Resolve(ctx, a.Process, s.reads)
 	if err != nil {
 		return logsResult{}, err

@@ -111,13 +111,17 @@ func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited, beg
 			return r, err
 		}
 	}
-	if len(r.Lines) > 0 {
+	if len(r.Lines) > 0 && r.Screen == "" {
 		r.since, r.Since = w.Since, args.FormatTime(w.Since)
 	}
 	if w.TimedOut || w.Older {
-		r.setSilence(w.LastOutput, w.Run.StartedAt)
+		last := w.LastOutput
+		if r.drawn.After(last) {
+			last = r.drawn
+		}
+		r.setSilence(last, w.Run.StartedAt)
 	}
-	r.faults = w.Run.EndedBadly() || !a.forOutput() && w.After == "" && r.isComplete()
+	r.faults = w.Run.EndedBadly() || !a.forOutput() && w.After == "" && r.Screen == "" && r.isComplete()
 	if w.Match != nil {
 		r.Match, r.Older = cutAround(w.Match.Text, w.Offset, maxMatch), w.Older
 		r.MatchAt, r.printed = args.FormatTime(w.Match.At), w.Match.At

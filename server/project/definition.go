@@ -55,7 +55,7 @@ func (a *Definition) TakeNulls(names []string) { a.Removed = names }
 // Streams are the arguments about the standard streams.
 type Streams struct {
 	Stdin       *bool    `json:"stdin,omitempty"`
-	PTY         *ptyArgs `json:"pty,omitempty" jsonschema:"or {rows, cols}"`
+	PTY         *ptyArgs `json:"pty,omitempty"`
 	MergeOutput *bool    `json:"merge_output,omitempty" schema:"brief"`
 	Stdio       string   `json:"stdio,omitempty" enum:"log|mcp|mcp-http"`
 }

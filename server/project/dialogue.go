@@ -41,8 +41,10 @@ type dialogue struct {
 	lines   []outputLine
 	rest    map[uint8]string // by stream, the latest line that was searched, after the last match
 	echo    echo
-	printed bool // the run has printed something other than the echo since the last input
-	bytes   int  // how many bytes were sent
+	printed bool      // the run has printed something other than the echo since the last input
+	sent    time.Time // when the last input was sent
+	pressed bool      // that was a key
+	bytes   int       // how many bytes were sent
 	// prompting means that the last line that was read has no end.
 	prompting bool
 }
@@ -112,6 +114,7 @@ func (d *dialogue) send(ctx context.Context, text string, enter, eof bool) error
 	if enter {
 		text += enterKey(d.pty)
 	}
+	d.sent = time.Now()
 	n, err := d.p.o.Manager.Input(ctx, d.name, []byte(text), eof)
 	if d.bytes += n; err != nil {
 		return fmt.Errorf("%w (%d of %d bytes were written)", err, n, len(text))
@@ -269,7 +272,8 @@ func (d *dialogue) settle(ctx context.Context, most time.Duration) error {
 	for {
 		over := until.Err() != nil
 		silent, err := d.poll(ctx)
-		if d.lines = nil; err != nil || over || d.printed && silent >= outputQuiet {
+		printed, silent := d.settled(d.printed, silent)
+		if d.lines = nil; err != nil || over || printed && silent >= outputQuiet {
 			return err
 		}
 		if err := d.await(until, silent); err != nil {

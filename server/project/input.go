@@ -18,7 +18,9 @@ type InputRequest struct {
 	Text string
 	// Enter adds what the Enter key sends, and EOF then closes stdin.
 	Enter, EOF bool
-	Steps      []Step
+	// Keys are pressed after Text.
+	Keys  []string
+	Steps []Step
 	// Wait bounds the wait for what the process prints after the input: until silence
 	// or a prompt follows it, or the run ends. 0 does not wait.
 	Wait time.Duration
@@ -70,7 +72,7 @@ func (p *Project) setAsks(ctx context.Context, r *Run) {
 // step fails, Input returns the run and a *StepError.
 func (p *Project) Input(ctx context.Context, a InputRequest) (done Inputted, err error) {
 	done.Hint = p.learnSteps(a.Steps)
-	if err := checkSteps(a.Steps); err != nil {
+	if err := cmp.Or(checkSteps(a.Steps), checkKeys(a.Keys)); err != nil {
 		return done, err
 	}
 	if err := p.RequireHere(ctx, a.Name); err != nil {
@@ -87,10 +89,16 @@ func (p *Project) Input(ctx context.Context, a InputRequest) (done Inputted, err
 	if err != nil {
 		return done, err
 	}
+	if err := requireTerminal(&st); len(a.Keys) > 0 && err != nil {
+		return done, err
+	}
 	d, stop := p.openDialogue(ctx, &st)
 	defer stop()
 	if len(a.Steps) == 0 {
 		if err := d.send(ctx, a.Text, a.Enter, a.EOF); err != nil {
+			return done, err
+		}
+		if err := d.press(ctx, a.Keys); err != nil {
 			return done, err
 		}
 	} else {

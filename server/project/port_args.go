@@ -20,7 +20,7 @@ const maxPorts = 32
 // PortArgs are the ports that a process asks for.
 type PortArgs struct {
 	// Ports holds the preferred port of each environment variable, or 0.
-	Ports map[string]int `json:"ports,omitempty" jsonschema:"PORT: 3000 or 0: it gets a free one, also as {PORT} in args"`
+	Ports map[string]int `json:"ports,omitempty" jsonschema:"PORT: 3000 or 0 gets a free one, also as {PORT} in args"`
 	// assigned holds the ports of the run that is to be started. It is set in a definition
 	// whose templates are replaced, and only there.
 	assigned map[string]process.AssignedPort
