@@ -157,7 +157,7 @@ func TestDamagedChunkIsGap(t *testing.T) {
 				wantNumbered(t, lines[:want.After], 1, int(want.After))
 				wantNumbered(t, lines[want.After:], int(want.After+want.Lines+1), all)
 			}
-			m, err := s.Search(t.Context(), SearchQuery{Text: "of the run", CountOnly: true})
+			m, err := s.Search(t.Context(), SearchQuery{Text: "of the run", CountOnly: true, MaxTime: time.Minute})
 			if err != nil || m.Count != all-want.Lines || len(m.Gaps) != searchFinds {
 				t.Errorf("search: got %d hits and gaps %+v, %v; want %d and %d", m.Count, m.Gaps, err, all-want.Lines, searchFinds)
 			}
