@@ -68,3 +68,16 @@ func TestEnvFileErrorNamesTheLine(t *testing.T) {
 		}
 	}
 }
+
+// FuzzEnvFile checks that no content of a file makes the parser panic.
+func FuzzEnvFile(f *testing.F) {
+	for _, seed := range []string{"A=${B:-${C-d}}e", "A=\"x\\\"\ny\" # c", "export A = 'b'\nB", "A=${B:?c}\n${", "A=${A:-}}${{}"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		e := envFiles{vars: map[string]string{}}
+		if err := e.add("file", text+"\n"); err == nil && e.vars[""] != "" {
+			t.Errorf("got a variable without a name from %q", text)
+		}
+	})
+}
