@@ -108,10 +108,10 @@ func (m *Manager) listener(port int) (proctab.Proc, bool) {
 	return proctab.Proc{}, true
 }
 
-// UnheardPort returns what keeps a TCP port on which no process listens, for the entry called name: the
+// KeptPort returns what keeps a TCP port on which no process listens, for the entry called name: the
 // connections that an earlier server has left, or a client's that happens to have that port. It returns "" if
 // there are none.
-func (m *Manager) UnheardPort(port int, name string) string {
+func (m *Manager) KeptPort(port int, name string) string {
 	found, err := sockets.Connections(port)
 	if err != nil || len(found) == 0 {
 		return ""

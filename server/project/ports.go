@@ -84,7 +84,7 @@ func (p *Project) TakenPort(ctx context.Context, run *Run) string {
 		maybe = append(maybe, givenPorts(&run.Spec)...)
 	}
 	for _, port := range slices.Compact(maybe) {
-		if kept := p.o.Manager.UnheardPort(port, run.Spec.Name); kept != "" {
+		if kept := p.o.Manager.KeptPort(port, run.Spec.Name); kept != "" {
 			return kept
 		}
 	}
