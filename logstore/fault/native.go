@@ -230,15 +230,6 @@ var cxxException = row{
 	},
 }
 
-// abort is a message that the C library or the C++ runtime prints when it ends a program.
-var abort = row{
-	opens: []string{"*** stack smashing detected ***%", "terminate called without%"}, category: CategoryCrash, fatal: true,
-	start: func(b *block, l line) verdict {
-		b.appendMessage(l.text)
-		return takenLast
-	},
-}
-
 // v8Fatal is V8's report of an exhausted heap.
 var v8Fatal = row{
 	opens: []string{"FATAL ERROR: %"}, kind: "FATAL ERROR", category: CategoryOutOfMemory, fatal: true,

@@ -16,7 +16,7 @@ type row struct {
 	opens    []string
 	indented bool
 	// fields says what each % of opens is if start is nil: t the type, m the message, f the file, l the
-	// line in it, and - none of them.
+	// line in it, and - none of them. "*" makes the whole line the message.
 	fields string
 	// follows is set if the report only follows from errors that were reported before it, if there are any.
 	follows bool
@@ -83,7 +83,11 @@ func (r *row) begin(b *block, l line) verdict {
 		case r.start != nil:
 			return r.start(b, l)
 		}
-		b.fill(cmp.Or(r.fields, "m"))
+		if r.fields == "*" {
+			b.appendMessage(l.trim())
+		} else {
+			b.fill(cmp.Or(r.fields, "m"))
+		}
 		if r.next == nil {
 			return takenLast
 		}
@@ -277,7 +281,7 @@ var (
 		&nodeEnd, &rolldown, &turbopack, &goTestOutput, &phpunit, &noise, &jsonObject, &python, &pythonGroup, &goPanic, &ginPanic, &chiPanic, &goTest, &rustPanic, &rustTest, &rustc,
 		&sanitizer, &pytest, &doctest, &jest, &vitest, &mocha, &rspec, &gradle, &tap, &eslint,
 		&esbuild, &viteBuild, &viteProxy, &viteBrowser, &viteServer, &webpack, &nextBuild, &nextServer, &npm, &makeError, &tcl, &ruby,
-		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &abort, &v8Fatal, &killed, &unittest,
+		&php, &diagnostic, &linker, &importCycle, &cAssertion, &cxxException, &v8Fatal, &killed, &unittest,
 	}, toolRows)
 	uncertainRows = []*row{&errorTrace, &pythonBare, &rails, &perl, &shell, &logfmt, &dotnetLog, &plain}
 	allRows       = sync.OnceValue(func() rowTable { return newRowTable(certainRows, uncertainRows) })

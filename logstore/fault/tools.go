@@ -9,7 +9,9 @@ var toolRows = []*row{
 	{opens: []string{`[plugin:%] Failed to resolve import "%" from "%`}, category: CategoryNotFound, fatal: true, start: startVitePlugin},
 	// a failed test in pytest's summary, of which nothing but the summary was printed
 	{opens: []string{"FAILED %.py::% - %"}, kind: "FAIL", fallback: CategoryAssertion, fatal: true, start: startPytestFailed},
-	{opens: []string{"Error response from daemon: %", "docker: Error response from daemon: %"}, fallback: CategoryOther, fatal: true, start: startDocker},
+	{opens: []string{"Error response from daemon: %", "docker: Error response from daemon: %"}, fields: "*", fallback: CategoryOther, fatal: true},
+	// what the C library or the C++ runtime prints when it ends a program
+	{opens: []string{"*** stack smashing detected ***%", "terminate called without%"}, fields: "*", category: CategoryCrash, fatal: true},
 	{opens: []string{"Error from server (%): %"}, fields: "tm", fallback: CategoryOther, fatal: true}, // kubectl
 	{opens: []string{"[ERROR] Failed to execute goal % on project %: %"}, fields: "--m", category: CategoryBuild, fatal: true, follows: true, finish: cutMavenHelp},
 	{opens: []string{"MSBUILD : error %: %", "LINK : fatal error %: %"}, fields: "tm", category: CategoryBuild, fatal: true},
@@ -17,11 +19,6 @@ var toolRows = []*row{
 
 // cutMavenHelp removes the reference to Maven's help from the message.
 func cutMavenHelp(b *block) { b.f.Message, _, _ = strings.Cut(b.f.Message, " -> [Help ") }
-
-func startDocker(b *block, l line) verdict {
-	b.appendMessage(strings.TrimPrefix(l.text, "docker: "))
-	return takenLast
-}
 
 func startVitePlugin(b *block, l line) verdict {
 	b.f.File, _, _ = strings.Cut(b.texts[2], `"`)
@@ -232,7 +229,6 @@ var buildkit = row{
 // spring is Spring Boot's description of what keeps an application from starting.
 var spring = row{
 	opens: []string{"APPLICATION FAILED TO START"}, fallback: CategoryOther, fatal: true, announcement: replaces, maxLines: 60, maxBlank: 2,
-	start: func(*block, line) verdict { return taken },
 	next: func(b *block, _ line, t string) verdict {
 		switch {
 		case t == "Action:":
