@@ -337,7 +337,7 @@ func TestMemoryStoreIsBounded(t *testing.T) {
 	}
 	defer s.Close()
 	run := startRun(s, "/p", "web")
-	last := int(fill(t, s, run, time.Now(), 6*memoryBytes))
+	last := int(fill(t, s, run, time.Now(), 2*memoryBytes))
 	if n := s.Status().PendingBytes; n > runBound+chunkBytes {
 		t.Fatalf("got %d bytes pending, want at most %d", n, runBound+chunkBytes)
 	}
