@@ -109,6 +109,9 @@ type readiness struct {
 	blocked time.Time
 	url     string   // of an MCP server, once it is known
 	footing *footing // of a run that is ready
+	// losses are when the run last lost its readiness, and holds is since when all checks have found that the rules hold.
+	losses []time.Time
+	holds  time.Time
 }
 
 // watchReadiness checks the rules of a run until all of them hold, marks the run as ready, and
@@ -177,8 +180,10 @@ func (r *readiness) publish(e *entry) (hold bool) {
 		ports = sockets.Ports(own)
 		if r.spec.Stdio == StdioHTTP {
 			r.url, r.pending[1] = r.spec.endpoint(own)
+		} else if footing, open := r.newFooting(listeners, own); open {
+			r.footing = footing
 		} else {
-			r.footing = r.newFooting(listeners, own)
+			r.pending[1] = "its port has closed again"
 		}
 	}
 	why := r.pendingText()
@@ -327,12 +332,15 @@ func (r *readiness) check(ctx context.Context) {
 		return
 	}
 	own := r.own(listeners, time.Now().Add(-membersAge))
-	r.blocks = false
+	r.blocks, r.pending[1] = false, ""
 	if r.rules.Port != nil {
 		r.pending[1] = r.checkPort(*r.rules.Port, listeners, own)
 	}
 	if r.rules.HTTP != "" {
 		r.pending[2] = r.checkHTTP(ctx, listeners, own)
+	}
+	if r.flaps() {
+		r.pending[1] = "its port opens and closes again and again"
 	}
 	switch {
 	case !r.blocks:

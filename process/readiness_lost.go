@@ -22,6 +22,11 @@ const (
 	// stallSilence is how long a failed program must have been silent before its watcher counts as
 	// waiting for a change.
 	stallSilence = 2 * time.Second
+	// A run that has lost its readiness flapLosses times within flapWindow must keep its rules for flapSteady to be
+	// ready again: else a port that closes all the time is an event at every look.
+	flapLosses = 5
+	flapWindow = time.Minute
+	flapSteady = 2 * time.Second
 	// idleShare is the share of a processor, in percent, below which a tree is idle.
 	idleShare = 5
 )
@@ -51,9 +56,10 @@ type loss struct {
 	handled chan struct{}
 }
 
-// newFooting returns what the readiness of the run rests on, now that its rules hold.
-func (r *readiness) newFooting(listeners, own []sockets.Socket) *footing {
-	f := &footing{treeSockets: r.treeSockets, lost: make(chan loss), gone: make(chan struct{})}
+// newFooting returns what the readiness of the run rests on, now that its rules hold. open is false if a port has closed
+// since the check.
+func (r *readiness) newFooting(listeners, own []sockets.Socket) (f *footing, open bool) {
+	f = &footing{treeSockets: r.treeSockets, lost: make(chan loss), gone: make(chan struct{})}
 	ports := sockets.Ports(own)
 	if r.rules.Port != nil && *r.rules.Port != 0 {
 		f.ports = append(f.ports, *r.rules.Port)
@@ -70,9 +76,10 @@ func (r *readiness) newFooting(listeners, own []sockets.Socket) *footing {
 			}
 		}
 	}
-	f.keys, _ = f.find(listeners, own)
+	var closed []int
+	f.keys, closed = f.find(listeners, own)
 	f.setMembers(own)
-	return f
+	return f, len(closed) == 0 && (r.rules.Port == nil || len(f.keys) > 0)
 }
 
 // setMembers sets f.members and f.holders. own are the sockets of the tree, found with the last scan.
@@ -249,12 +256,25 @@ func (r *readiness) renew(e *entry) (closed []int) {
 // program has failed behind its watcher.
 func (r *readiness) storeLoss(e *entry, text string) {
 	r.answers = [maxTargets]HTTPAnswer{}
+	r.losses = append(r.losses[max(0, len(r.losses)-flapLosses+1):], time.Now())
 	r.m.update(e, r.runner, func(st *Status) bool {
 		e.footing = nil
 		st.Ready, st.HTTP, st.NotReady, st.Lost, st.LostAt = new(bool), nil, text, text, time.Now()
 		st.stalled = text == ""
 		return true
 	})
+}
+
+// flaps reports whether the rules have to hold for longer than they do, because the run keeps losing its readiness.
+func (r *readiness) flaps() bool {
+	if r.pendingText() != "" {
+		r.holds = time.Time{}
+		return false
+	}
+	if r.holds.IsZero() {
+		r.holds = time.Now()
+	}
+	return len(r.losses) == flapLosses && r.losses[flapLosses-1].Sub(r.losses[0]) < flapWindow && time.Since(r.holds) < flapSteady
 }
 
 // activity is what the samples have shown of the tree of a run.

@@ -218,3 +218,24 @@ func TestFailureBehindWatcherEndsWaitForReadiness(t *testing.T) {
 		t.Errorf("stalled %v, %v; want false", st.Stalled(), err)
 	}
 }
+
+// TestFlappingPortIsNotReady checks that a run whose port has closed again and again is ready only once it has stayed
+// open.
+func TestFlappingPortIsNotReady(t *testing.T) {
+	t.Parallel()
+	m, _, _ := startWatcher(t, Options{}, Ready{Port: new(0)}, "tcp", "127.0.0.1:0")
+	ctx := testContext(t)
+	for range flapLosses {
+		awaitReady(t, m)
+		order(t, m, "kill")
+		for lost := false; !lost; {
+			st, err := m.Status("a") // which looks at the socket
+			if lost = err == nil && !*st.Ready; ctx.Err() != nil {
+				t.Fatalf("ready without its port: %+v, %v", st, err)
+			}
+		}
+		order(t, m, "start")
+	}
+	await(t, m, "a", "called flapping", func(st Status) bool { return strings.Contains(st.NotReady, "again and again") })
+	awaitReady(t, m)
+}
