@@ -18,7 +18,9 @@ require (
 	github.com/shirou/gopsutil/v4 v4.26.10 // figures of the machine; of processes on macOS
 	github.com/sirupsen/logrus v1.10.1 // silences the parser of env_files
 	github.com/spf13/cobra v1.10.2 // commands of a person, completion for shells
+	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f // comments in launch.json and tasks.json
 	go.uber.org/goleak v1.3.0 // goroutine leaks, for tests only
+	go.yaml.in/yaml/v3 v3.0.6 // workspaces of pnpm, services of compose files
 	golang.org/x/sys v0.49.0 // pidfd, waitid, subreaper
 	golang.org/x/time v0.16.0 // rate limits
 	mvdan.cc/sh/v3 v3.14.1 // splits command lines by shell rules

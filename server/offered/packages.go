@@ -1,0 +1,205 @@
+package offered
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// packageFile is the file of npm and of those that read its format.
+const packageFile = "package.json"
+
+// Bounds of what is read for the workspaces of a package.
+const (
+	maxWorkspaces  = 100
+	maxDirectories = 5000 // directories in which workspaces are looked for
+)
+
+type manifest struct {
+	Scripts        map[string]json.RawMessage `json:"scripts"`
+	Workspaces     json.RawMessage            `json:"workspaces"`
+	PackageManager any                        `json:"packageManager"`
+}
+
+// packages reads package.json and those of its workspaces.
+func (r *reader) packages() {
+	root, ok := r.manifest(packageFile)
+	patterns := r.workspacePatterns(root.Workspaces)
+	if !ok && len(patterns) == 0 {
+		return
+	}
+	r.top = root
+	r.scripts(packageFile, "", root)
+	dirs := r.workspaces(patterns)
+	for _, dir := range dirs {
+		file := path.Join(dir, packageFile)
+		if m, ok := r.manifest(file); ok {
+			label := path.Base(dir)
+			if slices.ContainsFunc(dirs, func(other string) bool { return other != dir && path.Base(other) == label }) {
+				label = strings.ReplaceAll(dir, "/", "-")
+			}
+			r.scripts(file, label+":", m)
+		}
+	}
+}
+
+func (r *reader) manifest(file string) (m manifest, ok bool) {
+	content, ok := r.read(file)
+	return m, ok && r.decodeJSON(file, content, &m)
+}
+
+// scripts adds the scripts of a package. Their names begin with prefix.
+func (r *reader) scripts(file, prefix string, m manifest) {
+	manager := r.manager()
+	for _, name := range slices.Sorted(maps.Keys(m.Scripts)) {
+		var script string
+		if json.Unmarshal(m.Scripts[name], &script) != nil {
+			r.note(file, "script %.100q is not text", name)
+			continue
+		}
+		p := Program{Source: file, Argv: []string{manager, "run", name}, Script: script, Cwd: r.relative(filepath.Join(r.dir, path.Dir(file)))}
+		if strings.HasPrefix(name, "-") {
+			p.Not = manager + " would take its name for an option"
+		}
+		r.add(kindNPM, prefix+name, p)
+	}
+}
+
+// lockFiles are the files by which the package managers are told, in the order of their weight.
+var lockFiles = []struct{ file, manager string }{
+	{"pnpm-lock.yaml", "pnpm"}, {"pnpm-workspace.yaml", "pnpm"}, {"yarn.lock", "yarn"}, {"bun.lock", "bun"}, {"bun.lockb", "bun"},
+	{"package-lock.json", "npm"}, {"npm-shrinkwrap.json", "npm"},
+}
+
+// manager returns the package manager of the directory: what package.json or else a lock file
+// names, here or in the nearest directory upwards to the root that names one.
+func (r *reader) manager() string {
+	m := r.top
+	for dir := r.dir; ; dir = filepath.Dir(dir) {
+		if dir != r.dir {
+			m = manifest{}
+			if content, err := readFile(filepath.Join(dir, packageFile)); err == nil {
+				_ = json.Unmarshal(content, &m) // a file that is not read as programs gets no note
+			}
+		}
+		named, _ := m.PackageManager.(string)
+		named, _, _ = strings.Cut(named, "@")
+		for _, lock := range lockFiles {
+			if lock.manager == named {
+				return named
+			}
+		}
+		for _, lock := range lockFiles {
+			if exists(dir, lock.file) {
+				return lock.manager
+			}
+		}
+		if dir == r.root || dir == filepath.Dir(dir) || !strings.HasPrefix(dir, r.root) {
+			return "npm"
+		}
+	}
+}
+
+// workspacePatterns returns the patterns of the directories of workspaces.
+func (r *reader) workspacePatterns(field json.RawMessage) []string {
+	var listed []string
+	var object struct{ Packages []string }
+	if len(field) > 0 && json.Unmarshal(field, &listed) != nil {
+		if json.Unmarshal(field, &object) != nil {
+			r.note(packageFile, "workspaces is not a list of directories")
+		}
+		listed = object.Packages
+	}
+	const file = "pnpm-workspace.yaml"
+	var pnpm struct{ Packages []string }
+	if content, ok := r.read(file); ok && r.decodeYAML(file, content, &pnpm) {
+		listed = append(listed, pnpm.Packages...)
+	}
+	return listed
+}
+
+func (r *reader) decodeYAML(file string, content []byte, value any) bool {
+	err := yaml.Unmarshal(content, value)
+	if err != nil {
+		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
+		r.note(file, "not YAML of the expected form: %s", text)
+	}
+	return err == nil
+}
+
+// workspaces returns the sorted directories that the patterns match and that have a package.
+func (r *reader) workspaces(patterns []string) []string {
+	found := make(map[string]bool)
+	left := maxDirectories
+	for _, pattern := range patterns {
+		pattern, excluded := strings.CutPrefix(pattern, "!")
+		pattern = path.Clean(pattern)
+		if path.IsAbs(pattern) || pattern == ".." || strings.HasPrefix(pattern, "../") {
+			r.note(packageFile, "workspaces %.100q are outside of the directory", pattern)
+			continue
+		}
+		r.match("", strings.Split(pattern, "/"), &left, func(dir string) {
+			if found[dir] = true; excluded {
+				delete(found, dir)
+			}
+		})
+	}
+	delete(found, "")
+	dirs := slices.Sorted(maps.Keys(found))
+	if len(dirs) > maxWorkspaces || left == 0 {
+		r.note(packageFile, "too many workspaces: only the first %d are read", min(len(dirs), maxWorkspaces))
+		dirs = dirs[:min(len(dirs), maxWorkspaces)]
+	}
+	return dirs
+}
+
+// match calls found with each directory below dir that has a package and whose path has the
+// given segments. It opens at most *left directories.
+func (r *reader) match(dir string, segments []string, left *int, found func(dir string)) {
+	if len(segments) == 0 || segments[0] == "." {
+		if _, err := os.Lstat(filepath.Join(r.dir, dir, packageFile)); err == nil {
+			found(dir)
+		}
+		return
+	}
+	segment, rest := segments[0], segments[1:]
+	deep := segment == "**"
+	if deep {
+		r.match(dir, rest, left, found)
+	}
+	if !strings.ContainsAny(segment, `*?[`) {
+		r.match(path.Join(dir, segment), rest, left, found)
+		return
+	}
+	if *left == 0 {
+		return
+	}
+	*left--
+	entries, err := os.ReadDir(filepath.Join(r.dir, dir))
+	if err != nil {
+		return // it is not there, or no directory
+	}
+	for _, e := range entries {
+		name := e.Name()
+		isDir := e.IsDir() || !deep && e.Type()&os.ModeSymlink != 0 && isDirectory(filepath.Join(r.dir, dir, name))
+		if !isDir || name == "node_modules" || strings.HasPrefix(name, ".") {
+			continue
+		}
+		if ok, _ := path.Match(segment, name); deep {
+			r.match(path.Join(dir, name), segments, left, found)
+		} else if ok {
+			r.match(path.Join(dir, name), rest, left, found)
+		}
+	}
+}
+
+func isDirectory(file string) bool {
+	info, err := os.Stat(file)
+	return err == nil && info.IsDir()
+}
