@@ -75,6 +75,9 @@ type endResult struct {
 // stateDefined is the state of a process that has a definition and no run.
 const stateDefined = "defined"
 
+// stateOffered selects programs that files of the project offer.
+const stateOffered = "offered"
+
 // resultOf returns the result of a run.
 func resultOf(run *project.Run) processResult {
 	r := processResult{

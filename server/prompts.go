@@ -64,11 +64,28 @@ func (s *call) promptText(ctx context.Context, p prompt, arguments map[string]st
 		return "", fmt.Errorf("missing argument: %s (there are: %s)", p.argument, prose.OrNone(known))
 	}
 	if !slices.Contains(known, subject) {
+		if text := s.offeredPrompt(ctx, p, subject); text != "" {
+			return text, nil
+		}
 		return "", fmt.Errorf("unknown %s %s (there are: %s)", p.argument, args.QuoteWithNearest(subject, known), prose.OrNone(known))
 	}
 	var t answerText
 	err = p.build(ctx, s, &t, subject)
 	return t.b.String(), err
+}
+
+// offeredPrompt returns the text of a prompt about a program that the project offers and that
+// has not run yet, or "".
+func (s *call) offeredPrompt(ctx context.Context, p prompt, subject string) string {
+	all, _ := s.project.Offered(ctx)
+	i := slices.IndexFunc(all, func(o project.Offered) bool { return o.Name == subject && o.Not == "" })
+	if i < 0 || p.argument != "process" {
+		return ""
+	}
+	var t answerText
+	t.line("%s has not run yet; %s offers it: %s", subject, all[i].Source, all[i].Command())
+	t.line("start_process {%q: %q} starts it.", "name", subject)
+	return t.b.String()
 }
 
 // subjectNames returns the names that an argument or a template variable of the
@@ -272,7 +289,7 @@ func (c completions) CompletePromptArgument(ctx context.Context, name string, ar
 		case p.argument != argument.Name:
 			return nil, stdio.InvalidParams(ctx, fmt.Sprintf("prompt %s has no argument %q", name, argument.Name))
 		default:
-			return c.names(ctx, p.argument, argument.Value)
+			return c.names(ctx, p.argument, argument.Value, c.s.ownCall().offeredNames(ctx, p.argument))
 		}
 	}
 	return nil, stdio.InvalidParams(ctx, fmt.Sprintf("unknown prompt %q", name))
@@ -285,7 +302,7 @@ func (c completions) CompleteResourceArgument(ctx context.Context, uri string, a
 	case at < 0:
 		return nil, stdio.InvalidParams(ctx, fmt.Sprintf("unknown resource template %q", uri))
 	case argument.Name == "name":
-		return c.names(ctx, "process", argument.Value)
+		return c.names(ctx, "process", argument.Value, nil)
 	case argument.Name == "lines" && strings.Contains(uri, "lines"):
 		return complete([]string{"20", "100", "1000"}, argument.Value), nil
 	default:
@@ -293,12 +310,26 @@ func (c completions) CompleteResourceArgument(ctx context.Context, uri string, a
 	}
 }
 
-func (c completions) names(ctx context.Context, kind, value string) (*mcp.Completion, error) {
+// names completes a name of the given kind, or one of others.
+func (c completions) names(ctx context.Context, kind, value string, others []string) (*mcp.Completion, error) {
 	names, err := c.s.ownCall().subjectNames(ctx, kind)
 	if err != nil {
 		return nil, err
 	}
+	for _, other := range others {
+		if !slices.Contains(names, other) {
+			names = append(names, other)
+		}
+	}
 	return complete(names, value), nil
+}
+
+// offeredNames returns the names of the programs that the project offers, if kind is process.
+func (s *call) offeredNames(ctx context.Context, kind string) []string {
+	if kind != "process" {
+		return nil
+	}
+	return s.project.OfferedNames(ctx)
 }
 
 // complete returns the names that begin with value, then those that contain it,

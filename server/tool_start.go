@@ -41,9 +41,11 @@ type runResult struct {
 	logResult
 	// FirstError is the id of the error that a person would name as the cause, if the run
 	// failed or was not ready in time.
-	FirstError string     `json:"first_error,omitempty"`
-	Errors     []runError `json:"errors,omitempty"`
-	Hint       string     `json:"hint,omitempty"`
+	FirstError string `json:"first_error,omitempty"`
+	// From is the file that offers the program.
+	From   string     `json:"from,omitempty" schema:"extra"`
+	Errors []runError `json:"errors,omitempty"`
+	Hint   string     `json:"hint,omitempty"`
 
 	root     string               // the directory of the project, if Command is set
 	death    string               // what the process did, if the call fails because of it
@@ -137,6 +139,7 @@ func (r runResult) write(t *answerText) {
 		if r.Cwd != r.root {
 			t.part(" (in %s)", r.Cwd)
 		}
+		t.optPart(", from %s", r.From)
 		t.line("")
 	}
 	t.optLine("%s", r.Screen)
@@ -171,6 +174,9 @@ func startProcess(ctx context.Context, s *call, a startArgs) (runResult, error) 
 	}
 	var err error
 	if request.Name, err = s.project.NewAddress(ctx, a.Name, s.project.Names); err != nil {
+		return runResult{}, err
+	}
+	if request, err = s.project.TakeOffered(ctx, request); err != nil {
 		return runResult{}, err
 	}
 	return s.start(ctx, request, a.TimeoutMS, a.outputArgs)
@@ -229,8 +235,8 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 		return runResult{}, err
 	}
 	r.AlreadyRunning = started.Already
-	if request.Definition.Command == "" && !request.Restart {
-		r.commandResult, r.root = commandOf(&now), s.project.Dir()
+	if (request.Definition.Command == "" || request.From != "") && !request.Restart {
+		r.commandResult, r.root, r.From = commandOf(&now), s.project.Dir(), request.From
 	}
 	changed, owned, ends := "", "", ""
 	if len(started.Changed) > 0 {
@@ -242,7 +248,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	if r.KeptFor != "" && request.Keep != "" && s.o.Keep.DiesWith != "" {
 		ends = "the daemon, and what it keeps, may end with " + s.o.Keep.DiesWith
 	}
-	r.Hint = prose.Join("; ", append(started.Line.Notes, changed, owned, ends, started.Ended, started.Hint, r.Hint)...)
+	r.Hint = prose.Join("; ", append(started.Line.Notes, changed, owned, ends, started.Ended, started.Hint, request.Hint, r.Hint)...)
 	r.fit(output.limit())
 	return r, r.deathError()
 }

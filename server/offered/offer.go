@@ -38,6 +38,9 @@ type Program struct {
 // IsService reports whether a compose file defines p: then it is only named.
 func (p *Program) IsService() bool { return p.service }
 
+// Command returns the command line of p for readers: that in a script if p is one.
+func (p *Program) Command() string { return cmp.Or(p.Script, p.Line, strings.Join(p.Argv, " ")) }
+
 // Runs reports whether p runs the program words in the directory dir, which is relative or
 // absolute as Cwd is.
 func (p *Program) Runs(words []string, dir string) bool {
@@ -152,7 +155,7 @@ func processName(written string) string {
 // that can be started come before others, which are returned only if there are none.
 func (o Offer) Find(name string) []*Program {
 	for _, matches := range []func(*Program) bool{
-		func(p *Program) bool { return p.Qualified == name || kindOf(p)+":"+p.Written == name },
+		func(p *Program) bool { return p.IsQualified(name) },
 		func(p *Program) bool { return p.Written == name },
 		func(p *Program) bool { return p.Name == name },
 		func(p *Program) bool { return p.inWorkspace() && strings.HasSuffix(p.Written, ":"+name) },
@@ -175,6 +178,11 @@ func (o Offer) Find(name string) []*Program {
 		}
 	}
 	return nil
+}
+
+// IsQualified reports whether name is the qualified name of p, as it is or as its file has it.
+func (p *Program) IsQualified(name string) bool {
+	return p.Qualified == name || kindOf(p)+":"+p.Written == name
 }
 
 func kindOf(p *Program) string {

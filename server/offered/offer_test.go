@@ -98,7 +98,7 @@ func TestReadFindsProgramsOfEachFile(t *testing.T) {
 		"Procfile": {map[string]string{"Procfile": "# comment\nweb: bin/web -p $PORT\r\n\nworker: bin/work --level=1\nnot a process\nweb: again\nrelease:\nother: x -p ${PORT:-3}\nlast: y ${PORT}\n", ".env": "A=1"},
 			[]string{`Procfile:last [Procfile] y ${PORT} env_files=["DIR/.env"] ports={"PORT":5300}`, `Procfile:other [Procfile] x -p ${PORT:-3} env_files=["DIR/.env"]`,
 				`Procfile:web [Procfile] bin/web -p $PORT env_files=["DIR/.env"] ports={"PORT":5000}`, `Procfile:worker [Procfile] bin/work --level=1 env_files=["DIR/.env"]`,
-				"note: Procfile: no NAME: COMMAND with a new name in line 5, 6, 7"}},
+				"note: Procfile: left out: line 5, 6, 7 (want name: command, each name once)"}},
 		".claude/launch.json": {map[string]string{".claude/launch.json": `{"version": "0.0.1", "configurations": [
 			{"name": "web", "runtimeExecutable": "npm", "runtimeArgs": ["run", "dev"], "port": 5173},
 			{"name": "api", "program": "server.js", "args": ["--x"], "port": 8080, "autoPort": false, "cwd": "${workspaceFolder}/api"},
@@ -145,9 +145,9 @@ func TestReadFindsProgramsOfEachFile(t *testing.T) {
 				"note: .vscode/tasks.json: not JSON: line 2, column 11: parsing value: unexpected EOF", "note: compose.yaml: not YAML of the expected form: line 1: did not find expected node content",
 				"note: pnpm-workspace.yaml: not YAML of the expected form: unmarshal errors:"}},
 		"services": {map[string]string{"docker-compose.yml": "services: {db: {image: postgres}, cache: }", "process-compose.yaml": "processes: {api: {command: ./api}}"},
-			[]string{`compose:cache [docker-compose.yml]  not="it is a service of docker-compose.yml; the command for it is docker compose up cache"`,
-				`compose:db [docker-compose.yml]  not="it is a service of docker-compose.yml; the command for it is docker compose up db"`,
-				`process-compose:api [process-compose.yaml]  not="it is a service of process-compose.yaml; the command for it is process-compose up api"`}},
+			[]string{`compose:cache [docker-compose.yml]  not="it is a service; give command: \"docker compose up cache\""`,
+				`compose:db [docker-compose.yml]  not="it is a service; give command: \"docker compose up db\""`,
+				`process-compose:api [process-compose.yaml]  not="it is a service; give command: \"process-compose up api\""`}},
 		"one program in two files": {map[string]string{"package.json": `{"scripts": {"dev": "vite"}}`, ".claude/launch.json": `{"configurations": [{"name": "dev", "runtimeExecutable": "npm", "runtimeArgs": ["run", "dev"], "port": 5173}]}`, "Procfile": "dev: npm run dev\n"},
 			[]string{`claude:dev [.claude/launch.json] npm run dev ports={"PORT":5173}`}},
 	} {

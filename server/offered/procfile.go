@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -19,10 +20,17 @@ const (
 	portStep = 100
 )
 
+// procfileNames are the files that foreman's users have.
+var procfileNames = []string{"Procfile", "Procfile.dev"}
+
+// IsProcfile reports whether file is the name of a file that Read reads as a Procfile. Its
+// lines are one group.
+func IsProcfile(file string) bool { return slices.Contains(procfileNames, file) }
+
 // procfiles reads the files of foreman. As there, the variables of .env hold, and a line that
 // uses PORT gets one.
 func (r *reader) procfiles() {
-	for _, file := range []string{"Procfile", "Procfile.dev"} {
+	for _, file := range procfileNames {
 		content, ok := r.read(file)
 		if !ok {
 			continue
@@ -40,7 +48,7 @@ func (r *reader) procfiles() {
 				continue
 			}
 			p := Program{Source: file, Line: m[2]}
-			if usesPort.MatchString(p.Line) {
+			if usesPort.MatchString(p.Line) && !strings.Contains(p.Line, "PORT=") {
 				p.Ports = map[string]int{"PORT": basePort + portStep*len(lines)}
 			}
 			if exists(r.dir, ".env") {
@@ -50,7 +58,7 @@ func (r *reader) procfiles() {
 			r.add(file, m[1], p)
 		}
 		if len(bad) > 0 {
-			r.note(file, "no NAME: COMMAND with a new name in line %.100s", strings.Join(bad, ", "))
+			r.note(file, "left out: line %.100s (want name: command, each name once)", strings.Join(bad, ", "))
 		}
 	}
 }

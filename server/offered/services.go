@@ -29,7 +29,7 @@ func (r *reader) services() {
 			}
 			maps.Copy(f.Services, f.Processes)
 			for _, name := range slices.Sorted(maps.Keys(f.Services)) {
-				r.add(kind.name, name, Program{Source: file, service: true, Not: fmt.Sprintf("it is a service of %s; the command for it is "+kind.command, file, name)})
+				r.add(kind.name, name, Program{Source: file, service: true, Not: fmt.Sprintf(`it is a service; give command: "`+kind.command+`"`, name)})
 			}
 			break
 		}

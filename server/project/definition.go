@@ -22,7 +22,7 @@ import (
 // accepts them, restart_process may change them, and they are stored. The zero value
 // of each stands for "not given".
 type Definition struct {
-	Command  string             `json:"command,omitempty" jsonschema:"omitted: as stored"`
+	Command  string             `json:"command,omitempty" jsonschema:"omitted: as stored or offered"`
 	Args     []string           `json:"args,omitempty"`
 	Cwd      string             `json:"cwd,omitempty"`
 	Env      map[string]*string `json:"env,omitempty" jsonschema:"null removes one"`
@@ -45,6 +45,9 @@ type Definition struct {
 	// Removed lists the arguments that a request gives as null. Merged over a stored
 	// definition they are removed from it; otherwise they count as not given.
 	Removed []string `json:"-"`
+	// From is the file that offered the program, as long as no caller has given another
+	// command; see TakeOffered.
+	From string `json:"from,omitempty" schema:"internal"`
 	// unnamed means that it is the definition of an unnamed process, which is kept in memory alone.
 	unnamed bool
 }

@@ -143,6 +143,9 @@ func (a Definition) withoutFalse() Definition {
 func (a Definition) override(given Definition, project string) Definition {
 	merged, replaced := a.clone(), given.Arguments()
 	merged.remove(given.Removed)
+	if given.Command != "" || len(given.Args) > 0 || given.Cwd != "" {
+		merged.From = ""
+	}
 	switch {
 	case given.Command != "":
 		merged.Args = nil

@@ -409,9 +409,9 @@ func (a Definition) differingArguments(other Definition) []string {
 }
 
 // Arguments returns the arguments that a sets, keyed by name. They do not include
-// SecretEnv and Masked, which are notes on what was not stored.
+// SecretEnv and Masked, which are notes on what was not stored, and From.
 func (a Definition) Arguments() map[string]json.RawMessage {
-	a.SecretEnv, a.Masked = nil, nil
+	a.SecretEnv, a.Masked, a.From = nil, nil, ""
 	given := make(map[string]json.RawMessage)
 	if raw, err := json.Marshal(a); err == nil { // cannot fail for text, numbers and lists
 		_ = json.Unmarshal(raw, &given)

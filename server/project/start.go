@@ -40,6 +40,9 @@ type StartRequest struct {
 	// Unnamed means that Name was made by UnnamedName. Start wraps ErrNameTaken if the
 	// name has been taken since.
 	Unnamed bool
+	// From is the file that offers the program of Definition, and Hint what that file asks
+	// for and the start leaves out; see TakeOffered.
+	From, Hint string
 	// Keep is how long the process outlives the session: a duration, "session" for not at
 	// all, or "" for what holds without it.
 	Keep string
@@ -167,11 +170,19 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 		return def, fmt.Errorf("cannot list the stored definitions: %w", err)
 	}
 	known := slices.Sorted(maps.Keys(stored))
-	name := args.QuoteWithNearest(a.Name, known)
+	offer, offeredNames := p.offeredText(ctx, a.Definition.Cwd)
+	name := args.QuoteWithNearest(a.Name, slices.Concat(known, offeredNames))
 	if run, ok, err := p.latest(ctx, a.Name); err == nil && ok && run.Owner == nil {
 		name = fmt.Sprintf("%s, which was removed, or was started without a name and is no longer listed; its last run was: %.300s", a.Name, p.o.Mask.Text(commandLine(&run)))
 	}
-	return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", name, prose.OrNone(known))
+	if offer == "" {
+		return def, fmt.Errorf("missing argument: command (no definition is stored under the name %s; there are: %s)", name, prose.OrNone(known))
+	}
+	there := ""
+	if len(known) > 0 {
+		there = "stored: " + strings.Join(known, ", ")
+	}
+	return def, fmt.Errorf("missing argument: command (nothing is stored or offered under the name %s)", prose.Join("; ", name, there, offer))
 }
 
 // merge returns given merged over the definition of name, if there is one.
