@@ -161,6 +161,11 @@ func startGroup(ctx context.Context, s *call, a startGroupArgs) (groupRunResult,
 		}
 	case !a.Shared.IsEmpty():
 		return groupRunResult{}, errors.New("missing argument: members (cwd, env and env_files apply to the members that the call names)")
+	default:
+		var err error
+		if changes, err = s.project.TakeOfferedGroup(ctx, a.Group); err != nil {
+			return groupRunResult{}, err
+		}
 	}
 	timeout := startTimeout(a.TimeoutMS)
 	waitCtx, cancel := context.WithTimeout(ctx, cmp.Or(timeout, waitTimeout(0)))
