@@ -94,7 +94,7 @@ func staleAdvice(name string) string {
 func listProcessesTool() tool {
 	return define(tool{
 		name: "list_processes", title: "List processes", toolset: setLifecycle,
-		description: "Processes: state, exit code, ports, usage; running first. state: offered lists scripts, Procfile …",
+		description: "Processes with state, ports, usage. state: offered lists scripts, Procfile …",
 		hints:       hints{readOnly: true}, app: dashboardURI,
 	}, listProcesses)
 }

@@ -135,7 +135,7 @@ func (r processInfoResult) write(t *answerText) {
 func getProcessInfoTool() tool {
 	return define(tool{
 		name: "get_process_info", title: "Process details", toolset: setMonitoring,
-		description: "One process: definition, state, runs, tree, ports, log statistics.",
+		description: "One process: definition, state, runs, tree, ports, log.",
 		hints:       hints{readOnly: true},
 	}, getProcessInfo)
 }

@@ -161,7 +161,7 @@ func (r stopResult) write(t *answerText) {
 func stopProcessTool() tool {
 	return define(tool{
 		name: "stop_process", title: "Stop process", toolset: setLifecycle,
-		description: "Stops a process and all it started, within timeout_ms. No error if it has ended.",
+		description: "Stops a process and all it started, within timeout_ms.",
 		hints:       hints{destructive: true},
 	}, stopProcess)
 }
