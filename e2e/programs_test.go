@@ -285,7 +285,7 @@ func watchProgram(arguments []string) int {
 		end := func(sig os.Signal) {
 			if ended != nil {
 				_ = cmd.Process.Signal(sig)
-				<-ended
+				fmt.Println("Process Exit with:", <-ended)
 			}
 		}
 		for again := false; !again; {

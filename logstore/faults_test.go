@@ -212,7 +212,8 @@ func TestEventsAreKeptAcrossSessions(t *testing.T) {
 }
 
 // TestRecordsAreReadableWhileFileIsLocked checks that samples, events and other records can be read while another
-// server keeps the file locked, as they are stored, and that those recorded meanwhile are shown once when it unlocks the file.
+// server keeps the file locked, as they are stored, and that those recorded then are shown once it unlocks the
+// file.
 func TestRecordsAreReadableWhileFileIsLocked(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
