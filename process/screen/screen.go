@@ -17,8 +17,10 @@ type Screen struct {
 	changed time.Time
 	parser
 	modes
-	last  rune   // what was printed last
-	reply []byte // what the terminal answers to what is being written
+	last      rune   // what was printed last
+	reply     []byte // what the terminal answers to what is being written
+	pending   []byte // what was written but is not drawn yet
+	pendingAt state  // the position in a sequence in which that ends
 }
 
 // modes are the modes that programs set.
@@ -53,7 +55,10 @@ func (s *Screen) Write(p []byte) (main, reply []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changed = time.Now()
-	s.reply = s.reply[:0]
+	if s.reply = s.reply[:0]; s.postpone(p) {
+		return p, nil
+	}
+	s.draw()
 	from, kept := 0, 0 // p[:kept] is what of p[:from] may become lines; so may p[from:], unless full
 	for i := 0; i < len(p); {
 		was := s.full()
@@ -95,6 +100,7 @@ type View struct {
 func (s *Screen) View() View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.draw()
 	g := s.grid()
 	v := View{
 		Rows: make([]string, s.rows), Joined: make([]bool, s.rows), Cols: s.cols, Row: g.y, Col: g.x,

@@ -20,6 +20,7 @@ func show(t *testing.T, input string) (v View, main string) {
 	bytewise, each := New(4, 10), []byte(nil)
 	for i := range len(input) {
 		kept, _ := bytewise.Write([]byte{input[i]})
+		bytewise.View() // draws at once
 		each = append(each, kept...)
 	}
 	w := bytewise.View()
@@ -154,6 +155,39 @@ func TestRandomInputIsShown(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
 		show(t, compose(r, 1+r.IntN(40)))
+	}
+}
+
+// TestMuchOutputIsShown checks that what scrolls off undrawn leaves what it would leave if it was drawn.
+func TestMuchOutputIsShown(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 8 {
+		late, atOnce := New(1+r.IntN(5), 10), (*Screen)(nil)
+		atOnce = New(late.rows, 10)
+		most := []int{30, 5000}[r.IntN(2)]
+		for range 1 + r.IntN(6) {
+			input := compose(r, 5) + "\x1b[H"
+			for range r.IntN(4000) {
+				input += strings.Repeat("x", r.IntN(25)) + pieces[r.IntN(6)] + "\x1b[1m\r\n"
+			}
+			input += compose(r, r.IntN(5))
+			for len(input) > 0 {
+				n := min(len(input), 1+r.IntN(most))
+				before := len(late.pending)
+				late.Write([]byte(input[:n]))
+				atOnce.Write([]byte(input[:n]))
+				atOnce.View()
+				if input = input[n:]; len(late.pending) >= before && len(input) > 0 {
+					continue
+				}
+				if got, want := late.View(), atOnce.View(); !reflect.DeepEqual(got.Rows, want.Rows) || got.Row != want.Row || got.Col != want.Col {
+					t.Fatalf("got %q with the cursor at %d, %d, want %q, %d, %d", got.Rows, got.Row, got.Col, want.Rows, want.Row, want.Col)
+				}
+			}
+		}
+		if len(late.pending) > maxPending+5000 {
+			t.Errorf("got %d bytes pending, want a bound", len(late.pending))
+		}
 	}
 }
 
