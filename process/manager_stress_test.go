@@ -52,7 +52,7 @@ func scenarioRandom(ctx context.Context, m *Manager, j *memJournal, _ []string) 
 func expected(err error) bool {
 	var state *StateError
 	var differs *DiffersError
-	return errors.As(err, &state) || errors.As(err, &differs) || errors.Is(err, ErrCalledOff) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrNoStdin) || errors.Is(err, ErrNotReading)
+	return errors.As(err, &state) || errors.As(err, &differs) || errors.Is(err, ErrCalledOff) || errors.Is(err, ErrLeft) || errors.Is(err, ErrUnknown) || errors.Is(err, ErrNoStdin) || errors.Is(err, ErrNotReading)
 }
 
 func randomOperation(ctx context.Context, m *Manager, r *rand.Rand) error {
