@@ -24,7 +24,7 @@ const (
 	// urgentChunks is how many full chunks of one run trigger a flush at once.
 	urgentChunks = 8
 	// batchBytes bounds a transaction, and thereby how long another server waits to write. See also limits.
-	batchBytes = 1 << 20
+	batchBytes = 512 << 10
 
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Second
@@ -57,6 +57,8 @@ type flusher struct {
 	lastErr   error // of the last commit
 	builder   match.FilterBuilder
 	unclaimed []int64 // rows of claims that were granted too late, to be deleted
+
+	yielded bool // the last flush left work to a later one, because a read waits
 
 	toMaintain, toCheckpoint int64 // bytes stored since the last signals to the maintainer
 }
@@ -92,6 +94,14 @@ func (w *writer) run() {
 			kick = nil // the next flush takes everything; fifty processes that print would wake the flusher for each line
 		}
 		w.busySince.Store(0)
+		if w.yielded { // the read comes first
+			w.yielded = false
+			select {
+			case request := <-w.flushes:
+				w.answerFlushes(request)
+			default:
+			}
+		}
 		select {
 		case <-kick:
 			schedule(flushInterval)
@@ -115,12 +125,11 @@ func (w *writer) run() {
 			_ = w.flush(flushUrgent) // leaves fresh lines for the regular flush
 		case <-due:
 			w.busySince.Store(time.Now().UnixNano())
-			_ = w.flush(flushAll)
+			_ = w.flush(flushDue)
 			due = nil
 		case request := <-w.flushes:
 			w.busySince.Store(time.Now().UnixNano())
 			w.answerFlushes(request)
-			due = nil // the timer may have been set late after failures that are over now
 		}
 		if w.lastErr != nil {
 			due = nil
@@ -180,18 +189,25 @@ func (w *writer) answerFlushes(first *flushRequest) {
 			more = false
 		}
 	}
-	reads := !slices.ContainsFunc(waiting, func(r *flushRequest) bool { return r.read == nil })
 	err := w.lastErr
-	switch {
-	case !reads:
-		err = w.flush(flushAll)
-	case !time.Now().Before(w.retryAt): // a read does not try again at once
+	reads := slices.ContainsFunc(waiting, func(request *flushRequest) bool { return request.read != nil })
+	if reads && !time.Now().Before(w.retryAt) { // a read does not try again at once
 		err = w.flush(flushQuick)
 	}
-	for _, request := range waiting {
-		if err != nil && request.read != nil && !db.IsBusy(err) && request.taken.CompareAndSwap(false, true) {
+	waiting = slices.DeleteFunc(waiting, func(request *flushRequest) bool {
+		if request.read == nil {
+			return false
+		}
+		if err != nil && !db.IsBusy(err) && request.taken.CompareAndSwap(false, true) {
 			w.readUnstored(request)
 		}
+		request.done <- err
+		return true
+	})
+	if len(waiting) > 0 {
+		err = w.flush(flushAll)
+	}
+	for _, request := range waiting {
 		request.done <- err
 	}
 }
@@ -261,7 +277,8 @@ type flushKind int
 
 const (
 	flushAll    flushKind = iota
-	flushUrgent           // not the lines that are in no full chunk and have not waited for the interval yet
+	flushDue              // all, but what is left when a read begins to wait is for a later flush
+	flushUrgent           // the same, without the lines that are in no full chunk and have not waited for the interval yet
 	// flushQuick stores all lines for a read, those of full chunks as tail rows: packing megabytes of them takes much longer
 	// than storing them. A later flush packs them.
 	flushQuick
@@ -297,7 +314,7 @@ func (w *writer) flush(how flushKind) error {
 		if len(list) == 0 { // later records and lines have their own signals
 			return nil
 		}
-		if how == flushUrgent && w.reading.Load() > 0 {
+		if w.yielded = (how == flushDue || how == flushUrgent) && w.reading.Load() > 0; w.yielded {
 			w.relist(list)
 			notify(w.urgent)
 			return nil
@@ -320,7 +337,7 @@ func (w *writer) collectBatch(list *[]*runLog, size int64, how flushKind) *batch
 	w.records.begin(b)
 	*list = w.collect(b, *list, size, how)
 	b.faults = w.faults.begin() // a fault recorded after this call lists its run again
-	w.pack(b, how)
+	b.pack(&w.packer, &w.builder)
 	return b
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/match"
+	"pmcp/logstore/pack"
 )
 
 // A batch is the data that one transaction of the flusher stores.
@@ -72,37 +74,19 @@ func (w *writer) collect(b *batch, list []*runLog, size int64, how flushKind) []
 // growth returns about how many bytes the batch adds to the file.
 func (b *batch) growth() int64 { return fileBytes(b.stored) }
 
-// pack packs the chunks of the batch and builds their filters, before the transaction that stores them begins. If a read
-// begins to wait during an urgent flush, pack leaves the rest of a run's chunks to a later one.
-func (w *writer) pack(b *batch, how flushKind) {
+// pack packs the chunks of the batch and builds their filters, before the transaction that stores them begins.
+func (b *batch) pack(p *pack.Packer, builder *match.FilterBuilder) {
 	b.stored = b.bytes
 	for i := range b.runs {
-		work := &b.runs[i]
-		first, _ := db.RowRange(work.run.id)
-		for n, c := range work.chunks {
-			if how == flushUrgent && n > 0 && w.reading.Load() > 0 {
-				w.returnChunks(b, work, n)
-				break
-			}
-			packed := packBlock(&w.packer, first+c.n, &c.block)
-			packed.buildFilter(&w.packer, &w.builder, c.text)
-			work.packed = append(work.packed, packed)
+		w := &b.runs[i]
+		first, _ := db.RowRange(w.run.id)
+		for _, c := range w.chunks {
+			packed := packBlock(p, first+c.n, &c.block)
+			packed.buildFilter(p, builder, c.text)
+			w.packed = append(w.packed, packed)
 			b.stored += packed.stored.Size() + int64(len(packed.filter.stored)) - c.size()
 		}
 	}
-}
-
-// returnChunks leaves all but the first n chunks of a run, and what follows them, to a later flush.
-func (w *writer) returnChunks(b *batch, work *runWork, n int) {
-	rest := &runWork{run: work.run, chunks: work.chunks[n:], tails: work.tails}
-	work.chunks, work.tails = work.chunks[:n], nil
-	b.stored -= rest.bytes()
-	work.run.mu.Lock()
-	work.run.deferEndLocked(work)
-	work.run.mu.Unlock()
-	work.run.rollback(rest)
-	w.markDirty(work.run)
-	notify(w.urgent)
 }
 
 func (w *runWork) hasWork() bool {
