@@ -141,14 +141,7 @@ func (f *footing) find(listeners, own []sockets.Socket) (keys []uint64, closed [
 // checkSockets checks that the sockets that ready runs rest on are still open. It returns once the status of each
 // run that has lost one shows whether the run is still ready, about lossPause later.
 func (m *Manager) checkSockets() {
-	var standing []*footing
-	m.mu.Lock()
-	for _, e := range m.entries {
-		if e.footing != nil && len(e.footing.keys) > 0 {
-			standing = append(standing, e.footing)
-		}
-	}
-	m.mu.Unlock()
+	standing := m.standing()
 	if len(standing) == 0 {
 		return
 	}
@@ -160,6 +153,23 @@ func (m *Manager) checkSockets() {
 	for _, s := range listeners {
 		open[s.Key] = true
 	}
+	checkOpen(standing, open)
+}
+
+// standing returns what the readiness of the ready runs rests on, without those that rest on no socket.
+func (m *Manager) standing() (standing []*footing) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.entries {
+		if e.footing != nil && len(e.footing.keys) > 0 {
+			standing = append(standing, e.footing)
+		}
+	}
+	return standing
+}
+
+// checkOpen is checkSockets with the keys of all sockets that are open.
+func checkOpen(standing []*footing, open map[uint64]bool) {
 	var checks sync.WaitGroup
 	for _, f := range standing {
 		if slices.ContainsFunc(f.keys, func(key uint64) bool { return !open[key] }) {
@@ -347,8 +357,9 @@ func (m *Manager) watchSuspensions(found *scan, before map[proctab.ID]string) (s
 	return suspended
 }
 
-// watchStalls finds the runs that wait for their watcher. found is a scan of the time at.
-func (m *Manager) watchStalls(found *scan, at time.Time) {
+// watchStalls finds the runs that wait for their watcher. found is a scan of the time at. printing reports whether one of
+// the runs whose readiness is checked has printed within calmPeriod.
+func (m *Manager) watchStalls(found *scan, at time.Time) (printing bool) {
 	type failed struct {
 		f *footing
 		l loss
@@ -361,6 +372,7 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 			continue
 		}
 		e.activity.add(found.members[st.RunID], at)
+		printing = printing || at.Sub(e.run.printedAt()) < calmPeriod
 		stalled, last := m.isStalledLocked(e, found.members[st.RunID], at)
 		switch {
 		case stalled && e.footing != nil:
@@ -374,6 +386,7 @@ func (m *Manager) watchStalls(found *scan, at time.Time) {
 	for _, r := range ready {
 		r.f.report(r.l)
 	}
+	return printing
 }
 
 // isStalledLocked reports whether the program of e has failed and left only its watcher, which are members. last is the

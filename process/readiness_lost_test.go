@@ -181,7 +181,7 @@ func awaitOutput(t *testing.T, j *memJournal, samples chan time.Time, run int64,
 	if err != nil {
 		t.Fatal(err)
 	}
-	for silent := time.Now().Add(stallSilence + calmPeriod); (<-samples).Before(silent); {
+	for silent := time.Now().Add(2 * stallSilence); (<-samples).Before(silent); {
 	}
 }
 

@@ -12,9 +12,10 @@ import (
 
 const (
 	// samplePeriod is the interval of samples while any process is running, and calmPeriod once no
-	// process has been started for calmAfter and none is near a limit or suspended.
+	// process has been started for calmAfter and none is near a limit or suspended. It is
+	// stallSilence while a run prints whose readiness is checked: then a failure is found within twice that.
 	samplePeriod = time.Second
-	calmPeriod   = 2 * time.Second
+	calmPeriod   = 4 * time.Second
 	calmAfter    = 10 * time.Second
 	// seriesSize is how many samples of a run are kept: at least 15 minutes of them.
 	seriesSize = 900
@@ -24,7 +25,7 @@ const (
 // the members of a tree before they are orphaned, reaps orphans that have exited, and
 // measures usage for the limits. Without a process it sleeps.
 func (m *Manager) sample() {
-	near := false // a limit
+	near, printing := false, false // a limit, and a run whose readiness is checked
 	var suspended map[proctab.ID]string
 	for {
 		if !m.deps.tree.needsScans() {
@@ -37,6 +38,9 @@ func (m *Manager) sample() {
 		period, added := samplePeriod, (<-chan struct{})(nil)
 		if !near && len(suspended) == 0 && m.deps.tree.isSettled(calmAfter) {
 			period, added = calmPeriod, m.deps.tree.leaderAdded
+			if printing {
+				period = stallSilence
+			}
 		}
 		select {
 		case <-time.After(period):
@@ -51,8 +55,8 @@ func (m *Manager) sample() {
 			continue // the scan failed and scanSince returned an earlier scan
 		}
 		m.meter.sample(found, now)
-		m.checkSockets()
-		m.watchStalls(found, now)
+		checkOpen(m.standing(), m.meter.openSockets())
+		printing = m.watchStalls(found, now)
 		suspended = m.watchSuspensions(found, suspended)
 		near = m.watchLimits()
 		m.deps.oom.advance()
@@ -217,6 +221,13 @@ func (m *meter) portsOf(run int64, listening []sockets.Socket) (ports []int, kno
 		}
 	}
 	return sockets.Ports(own), true
+}
+
+// openSockets returns the keys of the sockets of the machine at the last sample.
+func (m *meter) openSockets() map[uint64]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.held.keys
 }
 
 // portsByRun returns the ports that each run listens on, except those of
