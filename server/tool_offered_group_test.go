@@ -22,5 +22,8 @@ func TestProcfileIsGroup(t *testing.T) {
 		t.Errorf("got members %+v, want web still to depend on worker", st.Members)
 	}
 	has(t, s.fails("start_group", map[string]any{"group": "Procfile.dev"}), "no such group")
+	s.write(map[string]string{"package.json": `{"scripts": {"api": "api", "worker": "no"}}`})
+	has(t, second(s.do("start_group", map[string]any{"group": "two", "members": []map[string]any{{"process": "api"}, {"process": "worker"}}})), "api: started", "worker: skipped (already running)")
+	has(t, second(s.do("start_process", map[string]any{"name": "api"})), "npm run api")
 	has(t, second(s.do("start_group", map[string]any{"group": "mine", "members": []map[string]any{{"process": "more"}}})), "more: skipped (already running)")
 }

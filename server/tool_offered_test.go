@@ -94,8 +94,10 @@ func TestOfferedNamesAreTakenAsWritten(t *testing.T) {
 	s := offering(t, map[string]string{
 		"package.json":     `{"scripts": {"dev": "vite", "test/unit": "vitest", "build:prod": "vite build"}, "workspaces": ["a/*"]}`,
 		"a/w/package.json": `{"scripts": {"dev": "next", "lint": "eslint", "only": "only"}}`, "a/x/package.json": `{"scripts": {"lint": "eslint"}}`,
-		"Procfile": "dev: sleep 100\n", "compose.yaml": "services: {db: }", ".vscode/launch.json": `{"configurations": [{"name": "ask", "type": "node", "request": "launch", "program": "${input:x}"}]}`,
+		"Procfile": "dev: sleep 100\n", "compose.yaml": "services: {db: }", ".vscode/launch.json": `{"configurations": [{"name": "ask", "type": "node", "request": "launch", "program": "${input:x}"},
+			{"name": "built", "type": "node-terminal", "request": "launch", "command": "sleep 100", "preLaunchTask": "tsc"}]}`,
 	})
+	has(t, second(s.do("start_process", map[string]any{"name": "built"})), "sleep 100, from .vscode/launch.json", `hint: its preLaunchTask "tsc" was not run`)
 	for name, want := range map[string]string{"test/unit": "test-unit: running", "build:prod": "build:prod: running", "npm:dev": "npm:dev: running", "w:dev": "w:dev: running", "only": "w:only: running"} {
 		has(t, second(s.do("start_process", map[string]any{"name": name})), want, "npm run ", "package.json")
 	}
@@ -111,7 +113,8 @@ func TestOfferedNamesAreTakenAsWritten(t *testing.T) {
 		has(t, s.fails("start_process", map[string]any{"name": name}), want)
 	}
 	has(t, s.fails("start_process", map[string]any{"name": "w:lint", "args": []string{"--fix"}}), "argument args: they would replace", "npm run lint")
-	has(t, second(s.do("start_process", map[string]any{"name": "lint", "cwd": "a/x", "wait": "started"})), "lint: running", "/a/x), from package.json")
+	has(t, second(s.do("start_process", map[string]any{"name": "lint", "cwd": "a/x", "wait": "started"})), "lint: running", "/a/x), from a/x/package.json")
+	has(t, second(s.do("start_process", map[string]any{"name": "lint", "cwd": filepath.Join(s.manager.Project(), "a/x"), "wait": "started"})), "lint: running", "already running")
 	has(t, second(s.do("list_processes", map[string]any{"state": "offered"})), "package.json:\n", "npm:dev | vite\n", "a/w/package.json:\nw:dev | next\n", "services of compose.yaml: db\n", "ask | node ${input:x} | cannot be started: ${input:x} is not known")
 }
 

@@ -2,6 +2,7 @@ package offered
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path"
@@ -126,9 +127,12 @@ func (r *reader) workspacePatterns(field json.RawMessage) []string {
 
 func (r *reader) decodeYAML(file string, content []byte, value any) bool {
 	err := yaml.Unmarshal(content, value)
-	if err != nil {
-		text, _, _ := strings.Cut(strings.TrimPrefix(err.Error(), "yaml: "), "\n")
-		r.note(file, "not YAML of the expected form: %s", text)
+	var kind *yaml.TypeError
+	switch {
+	case errors.As(err, &kind): // it quotes the file
+		r.note(file, "not of the expected form")
+	case err != nil:
+		r.note(file, "not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	return err == nil
 }

@@ -143,7 +143,7 @@ func (a Definition) withoutFalse() Definition {
 func (a Definition) override(given Definition, project string) Definition {
 	merged, replaced := a.clone(), given.Arguments()
 	merged.remove(given.Removed)
-	if given.Command != "" || len(given.Args) > 0 || given.Cwd != "" {
+	if given.Command != "" || len(given.Args) > 0 || given.Cwd != "" && given.dir(project) != a.dir(project) {
 		merged.From = ""
 	}
 	switch {

@@ -91,6 +91,9 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 		if m.Definition, err = p.addressMembers(ctx, m.Definition); err != nil {
 			return st, false, nil, err
 		}
+		if err := p.memberOffered(ctx, m, p.memberCwd(a.Shared.Cwd)); err != nil {
+			return st, false, nil, err
+		}
 		if m.Group != "" && m.Group != g.Name {
 			return st, false, nil, fmt.Errorf("argument members: %s: group: it joins %s; add_to_group adds it to %s", m.Process, g.Name, m.Group)
 		}

@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -52,9 +53,18 @@ func (p *Project) offer(cwd string) offered.Offer {
 	if cwd == "" && process.IsNoProject(p.name) {
 		return offered.Offer{}
 	}
-	offer := offered.Read(Definition{Cwd: cwd}.dir(p.name), p.name)
+	dir := Definition{Cwd: cwd}.dir(p.name)
+	if below, err := filepath.Rel(p.name, dir); err == nil && filepath.IsLocal(below) && !process.IsNoProject(p.name) {
+		if cwd = below; cwd == "." {
+			cwd = ""
+		}
+	}
+	offer := offered.Read(dir, p.name)
 	for i := range offer.Programs {
 		program := &offer.Programs[i]
+		if cwd != "" {
+			program.Source = filepath.Join(cwd, program.Source)
+		}
 		if cwd != "" && !filepath.IsAbs(program.Cwd) {
 			program.Cwd = filepath.Join(cwd, program.Cwd)
 		}
@@ -135,6 +145,26 @@ func (p *Project) TakeOffered(ctx context.Context, a StartRequest) (StartRequest
 	a.Definition, err = p.overOffered(program, a.Definition)
 	a.From, a.Hint = program.Source, program.Ignored
 	return a, err
+}
+
+// memberOffered is TakeOffered for a member of a group, which keeps its name. cwd is the
+// directory of the call.
+func (p *Project) memberOffered(ctx context.Context, m *Member, cwd string) error {
+	if m.Command != "" {
+		return nil
+	}
+	if known, err := p.isDefined(ctx, m.Process); known || err != nil {
+		return err
+	}
+	_, bare := p.o.Store.split(p.name, m.Process)
+	program, err := p.findOffered(bare, cmp.Or(m.Cwd, cwd))
+	if program != nil && err == nil {
+		m.Definition, err = p.overOffered(program, m.Definition)
+	}
+	if err != nil {
+		return fmt.Errorf("argument members: %w", err)
+	}
+	return nil
 }
 
 // isDefined reports whether a start of name needs no command.
