@@ -127,7 +127,7 @@ func TestNothingOfferedCostsNothing(t *testing.T) {
 	s.write(map[string]string{"package.json": `{"scripts": `})
 	has(t, s.fails("start_process", map[string]any{"name": "dev"}), "package.json: line 1: not JSON")
 	has(t, second(s.do("list_processes", map[string]any{"state": "offered"})), "package.json: line 1: not JSON")
-	has(t, s.fails("list_processes", map[string]any{"state": "offers"}), "or defined, offered")
+	has(t, s.fails("list_processes", map[string]any{"state": "on offer"}), "or defined, offered")
 }
 
 // TestPromptsKnowOfferedPrograms completes the name of an offered program, whose prompt says how

@@ -15,8 +15,10 @@ type Program struct {
 	// Name is a valid name of a process. Several files may offer the same one; Qualified, as
 	// in npm:dev, is unique.
 	Name, Qualified string
-	Written         string // the name as the file has it
-	Source          string // the file, relative to the directory that was read
+	// Plain means that Find returns only this program for Name.
+	Plain   bool
+	Written string // the name as the file has it
+	Source  string // the file, relative to the directory that was read
 	// Line is a command line. If it is "", Argv holds a program and its arguments.
 	Line string
 	Argv []string
@@ -98,16 +100,19 @@ func (r *reader) add(kind, written string, p Program) {
 // unique qualified names.
 func (r *reader) finish() []Program {
 	var kept []Program
+	named := make(map[string][]int) // indexes in kept
 	for i := range r.programs {
 		p := &r.programs[i]
-		same := slices.IndexFunc(kept, func(k Program) bool {
-			return k.Name == p.Name && k.Not == "" && p.Not == "" && k.Source != p.Source && k.Runs(p.words(), p.Cwd)
+		same := slices.IndexFunc(named[p.Name], func(i int) bool {
+			k := &kept[i]
+			return k.Not == "" && p.Not == "" && k.Source != p.Source && k.Runs(p.words(), p.Cwd)
 		})
 		switch {
 		case same < 0:
+			named[p.Name] = append(named[p.Name], len(kept))
 			kept = append(kept, *p)
-		case p.settings() > kept[same].settings():
-			kept[same] = *p
+		case p.settings() > kept[named[p.Name][same]].settings():
+			kept[named[p.Name][same]] = *p
 		}
 	}
 	taken := make(map[string]bool)
@@ -129,7 +134,28 @@ func (r *reader) finish() []Program {
 	for _, p := range changed {
 		unique(p)
 	}
+	setPlain(kept)
 	return kept
+}
+
+// setPlain sets Plain of each program that can be started: as Find does, it prefers what a
+// file has as the name.
+func setPlain(all []Program) {
+	written, named := make(map[string]int), make(map[string]int)
+	for i := range all {
+		if p := &all[i]; p.Not == "" {
+			written[p.Written]++
+			named[p.Name]++
+		}
+	}
+	for i := range all {
+		p := &all[i]
+		if n := written[p.Name]; n > 0 {
+			p.Plain = n == 1 && p.Written == p.Name
+		} else {
+			p.Plain = named[p.Name] == 1
+		}
+	}
 }
 
 var (

@@ -194,13 +194,20 @@ func TestLockFileOfParentCounts(t *testing.T) {
 // TestFindTakesNamesAsWritten looks programs up by every name that a caller may know.
 func TestFindTakesNamesAsWritten(t *testing.T) {
 	dir := write(t, map[string]string{
-		"package.json":          `{"workspaces": ["apps/*"], "scripts": {"dev": "a", "test/unit": "b", "only": "c"}}`,
+		"package.json": `{"workspaces": ["apps/*"], "scripts": {"dev": "a", "test/unit": "b", "only": "c"}}`,
+		"Procfile.dev": "a-b: x\n", ".vscode/tasks.json": `{"tasks": [{"label": "a b", "command": "y"}]}`,
 		"apps/web/package.json": `{"scripts": {"dev": "a", "preview": "b", "lint": "c"}}`, "apps/api/package.json": `{"scripts": {"lint": "c"}}`,
 		"Procfile":            "dev: ./dev\n",
 		"compose.yaml":        "services: {db: , only: }",
 		".vscode/launch.json": `{"configurations": [{"name": "only", "type": "node", "request": "launch", "program": "${file}"}]}`,
 	})
 	offer := Read(dir, dir)
+	for i := range offer.Programs {
+		p := &offer.Programs[i]
+		if found := offer.Find(p.Name); p.Not == "" && p.Plain != (len(found) == 1 && found[0] == p) {
+			t.Errorf("%s: got plain %t, but its name finds %d programs", p.Qualified, p.Plain, len(found))
+		}
+	}
 	for name, want := range map[string][]string{
 		"dev": {"npm:dev", "Procfile:dev"}, "npm:dev": {"npm:dev"}, "Procfile:dev": {"Procfile:dev"}, "web:dev": {"npm:web:dev"}, "preview": {"npm:web:preview"},
 		"lint": {"npm:api:lint", "npm:web:lint"}, "test/unit": {"npm:test-unit"}, "test-unit": {"npm:test-unit"}, "npm:test/unit": {"npm:test-unit"},

@@ -29,9 +29,8 @@ type Offered struct {
 // The name of each is the one that starts it: that of a stored definition is taken.
 func (p *Project) Offered(ctx context.Context) (all []Offered, notes []string) {
 	offer := p.offer("")
-	for i := range offer.Programs {
-		program := &offer.Programs[i]
-		all = append(all, Offered{p.offeredName(ctx, offer, program), program})
+	for i, name := range p.offeredNames(ctx, offer) {
+		all = append(all, Offered{name, &offer.Programs[i]})
 	}
 	return all, offer.Notes
 }
@@ -79,17 +78,28 @@ func (p *Project) offer(cwd string) offered.Offer {
 	return offer
 }
 
-// offeredName returns the name that starts program: its own, or the qualified one if another
-// file offers the same name or the definition that is stored under it runs something else.
-func (p *Project) offeredName(ctx context.Context, offer offered.Offer, program *offered.Program) string {
-	if found := offer.Find(program.Name); len(found) > 1 && slices.Contains(found, program) {
-		return program.Qualified
+// offeredNames returns the name that starts each program of offer: its own, or the qualified
+// one if another file offers the same name or the definition that is stored under it runs
+// something else.
+func (p *Project) offeredNames(ctx context.Context, offer offered.Offer) []string {
+	stored, _ := p.o.Store.Definitions(ctx, p.name) // a start reports an error
+	names := make([]string, len(offer.Programs))
+	for i := range offer.Programs {
+		program := &offer.Programs[i]
+		address := p.o.Store.address(p.name, program.Name)
+		switch _, known := stored[address]; {
+		case program.Not != "" || program.Plain && !known:
+			names[i] = program.Name
+		case program.Plain:
+			def, ok, err := p.Definition(ctx, address)
+			if names[i] = program.Qualified; err == nil && (!ok || p.runsOffered(def, program)) {
+				names[i] = program.Name
+			}
+		default:
+			names[i] = program.Qualified
+		}
 	}
-	def, ok, err := p.Definition(ctx, p.o.Store.address(p.name, program.Name))
-	if program.Not == "" && (err != nil || ok && !p.runsOffered(def, program)) {
-		return program.Qualified
-	}
-	return program.Name
+	return names
 }
 
 // runsOffered reports whether def runs the command of program.
@@ -219,9 +229,9 @@ func (p *Project) overOffered(program *offered.Program, given Definition) (Defin
 // is offered, and what could not be read. names has the offered names.
 func (p *Project) offeredText(ctx context.Context, cwd string) (text string, names []string) {
 	offer := p.offer(cwd)
-	for i := range offer.Programs {
-		if program := &offer.Programs[i]; program.Not == "" {
-			names = append(names, p.offeredName(ctx, offer, program))
+	for i, name := range p.offeredNames(ctx, offer) {
+		if offer.Programs[i].Not == "" {
+			names = append(names, name)
 		}
 	}
 	shown := names[:min(len(names), maxOfferedNames)]

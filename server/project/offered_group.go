@@ -45,7 +45,7 @@ func (p *Project) TakeOfferedGroup(ctx context.Context, name string) (changes []
 // names the lines whose member runs something else.
 func (p *Project) procfileMembers(ctx context.Context, file string, group groups.Group) (members []Member, changes []string) {
 	offer := p.offer("")
-	for i := range offer.Programs {
+	for i, own := range p.offeredNames(ctx, offer) {
 		program := &offer.Programs[i]
 		if program.Source != file {
 			continue
@@ -65,7 +65,7 @@ func (p *Project) procfileMembers(ctx context.Context, file string, group groups
 			}
 			continue
 		}
-		m := Member{Process: p.offeredName(ctx, offer, program), Definition: definitionOf(program)}
+		m := Member{Process: own, Definition: definitionOf(program)}
 		if known, err := p.isDefined(ctx, p.o.Store.address(p.name, m.Process)); known && err == nil {
 			m.Definition = Definition{}
 		}
