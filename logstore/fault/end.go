@@ -2,9 +2,11 @@ package fault
 
 import (
 	"cmp"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // explainLines is the number of lines before the end of a run within which a fatal fault explains a
@@ -229,4 +231,64 @@ func isAdvice(t string) bool {
 func (l line) describesProblem() bool {
 	return l.level >= levelError || containsAny(" "+lowerASCII(l.text)+" ", " couldn't ", " could not ", " cannot ", " can't ", " invalid ", " unknown ", " unable to ", " missing ", " must ", "*** ", " required", " unexpected ",
 		" already ", " don't ", " not ", " no ", " bad ", " unbound ", " refused", " denied", " failed")
+}
+
+// IsConsequence reports whether an error only states that a command or a script failed, which
+// another error explains if there is one: "make: *** [all] Error 1", "Command failed", a bad exit.
+func (f *Fault) IsConsequence() bool {
+	if AtEnd(f.Type, f.Message) || f.Type == "make" && strings.HasPrefix(f.Message, "[") {
+		return true
+	}
+	first, _, _ := strings.Cut(f.Message, "\n")
+	return containsAny(lowerASCII(cut(first, MaxStackLine)),
+		"command failed", "subcommand failed", "lifecycle script", "exited with ", "exit status ", "exit code ", "exit value ", "process didn't exit successfully",
+		"failed to run custom build command", "build command failed", "could not compile", "error occurred prerendering page")
+}
+
+// Stopping reports to the Recogniser that the run is being stopped on purpose. From then on an error
+// that only states the signal of the stop, such as Python's KeyboardInterrupt, is none.
+func (r *Recogniser) Stopping() {
+	if !r.stopping {
+		r.stopping, r.stoppedAt = true, r.lastLine
+	}
+}
+
+// isInterrupt reports whether an error only states that a signal interrupted the program, or a
+// program that it ran.
+func (f *Fault) isInterrupt() bool {
+	switch f.Type[strings.LastIndexByte(f.Type, '.')+1:] {
+	case "KeyboardInterrupt", "CancelledError", "Interrupt", "SignalException", "SIGKILL":
+		return true
+	}
+	first, _, _ := strings.Cut(f.Message, "\n")
+	if f.IsConsequence() && endsWith(strings.TrimRight(first, "."), " 130", " 137", " 143") { // 128 plus the signal's number
+		return true
+	}
+	return containsAny(lowerASCII(cut(first, MaxStackLine)), "signal: interrupt", "signal: terminated", "signal: killed", "sigint", "sigterm", "sigkill")
+}
+
+// watcherLines is the number of the last lines of a stream in which a watcher may say that it waits.
+const watcherLines = 3
+
+// watcherWaits matches what a watcher prints when its program has failed: node --watch, deno, nodemon, dotnet watch,
+// cargo watch, watchexec, air, and those that run go.
+var watcherWaits = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)\bwaiting for (a file to change|(a )?(file )?changes?\b)|\brestarting on file change|^Failed running '|^\[Finished running\. Exit status: [1-9]|^\[Command exited with [1-9]|^failed to build, error:|^exit status [1-9]\d*$`)
+})
+
+// Failing reports whether the output so far ends with an error that ends a program, or with what a watcher prints
+// about the end of its program.
+func (r *Recogniser) Failing() bool {
+	if fatal := r.notes.emitted.fatal; fatal > 0 && r.lastLine-fatal <= explainNearLines {
+		return true
+	}
+	for i := range r.streams {
+		b := &lookback{stream: &r.streams[i], all: true, before: r.lastLine + 1}
+		for n := range watcherLines {
+			if l, ok := b.line(n); ok && r.lastLine-l.number < watcherLines && watcherWaits().MatchString(l.trim()) {
+				return true
+			}
+		}
+	}
+	return false
 }
