@@ -50,6 +50,7 @@ type unfinished struct {
 	gap       bool // the cursor was moved to the right of text
 	bad       bool // text ends with a replacement for bytes that are not UTF-8
 	erased    bool // text is empty because it was erased
+	saved     bool // the first column is the position that was saved last
 }
 
 type escape uint8

@@ -53,6 +53,8 @@ func TestCleanerStripsTerminalOutput(t *testing.T) {
 		"redraw after silence":          {[]string{"10%", "", "\r20%\n"}, []string{"10%…", "20%"}},
 		"erased line":                   {[]string{"busy\r\x1b[K\nx\x1b[2Kdone\n"}, []string{"", "done"}},
 		"column one":                    {[]string{"10%\x1b[1G20%\n"}, []string{"20%"}},
+		"saved in column one":           {[]string{"\x1b710%\x1b8\x1b720%\x1b8\n\x1b[s30%\x1b[u40%\n"}, []string{"20%", "40%"}},
+		"saved elsewhere":               {[]string{"at \x1b710%\x1b820%\n"}, []string{"at 10% 20%"}},
 		"redraws after silence":         {[]string{"10%", "", "\r20%", "", "\r30%", "", "\r40%\n"}, []string{"10%…", "40%"}},
 		"redraws until the end":         {[]string{"10%", "", "\r20%", "", "\r30%"}, []string{"10%…", "30%…"}},
 		"last state again":              {[]string{"10%", "", "\r10%\nok\n"}, []string{"10%…", "ok"}},
@@ -114,7 +116,7 @@ func TestCleanerStripsTerminalOutput(t *testing.T) {
 // FuzzCleanChunking checks that cleaned lines have no terminal sequences, and that they are the
 // same however the input is cut into reads.
 func FuzzCleanChunking(f *testing.F) {
-	for _, s := range []string{"a\nb", "\x1b[31mred\x1b[0m\r\n", "10%\r20%\r\n", "é€\xff\n", "\x1b]0;t\x07x\n\x1b[2K\x1b(B", "\xc2\x9b1mA\n", "a\nb\n\x1b[2A\x1b[2KA\nB\bC\x1b[2Bc\n\x1b[1F\x1b[Jd\x1b[9Ge", "\x1b[?25la\nb\n\x1b[3A\x1b[5Cc\x1b[2Jd\x1b[K\r", strings.Repeat("longer than a piece ", 1000), "é\u200d\u200c\u202e\ufeff\U000e0041\n"} {
+	for _, s := range []string{"a\nb", "\x1b[31mred\x1b[0m\r\n", "10%\r20%\r\n", "é€\xff\n", "\x1b7a\x1b8b\x1b[sc\x1b[ud\n", "\x1b]0;t\x07x\n\x1b[2K\x1b(B", "\xc2\x9b1mA\n", "a\nb\n\x1b[2A\x1b[2KA\nB\bC\x1b[2Bc\n\x1b[1F\x1b[Jd\x1b[9Ge", "\x1b[?25la\nb\n\x1b[3A\x1b[5Cc\x1b[2Jd\x1b[K\r", strings.Repeat("longer than a piece ", 1000), "é\u200d\u200c\u202e\ufeff\U000e0041\n"} {
 		f.Add([]byte(s), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, in []byte, seed uint64) {

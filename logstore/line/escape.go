@@ -40,8 +40,10 @@ func (c *Cleaner) escapeByte(b byte, out Sink) bool {
 		c.state = stringCmd
 	case bytes.IndexByte([]byte("cDEM"), b) >= 0: // reset, and moves by row
 		c.endLine(out)
-	case b == '8': // back to a saved position
-		c.gap = true
+	case b == '7':
+		c.savePosition()
+	case b == '8':
+		c.restorePosition()
 	}
 	return b >= 0x20 && b < utf8.RuneSelf
 }
@@ -109,8 +111,22 @@ func (c *Cleaner) execute(final byte, out Sink) {
 		c.endLine(out)
 	case 'K', 'J':
 		c.erase(final, max(c.csi, 0), out)
-	case 'u':
+	case 'I': // tabs
 		c.gap = true
+	case 's':
+		c.savePosition()
+	case 'u':
+		c.restorePosition()
+	}
+}
+
+// savePosition and restorePosition follow the cursor to the first column of the line alone: there programs save it that
+// draw one line again and again. To any other position the way is unknown.
+func (c *Cleaner) savePosition() { c.saved = c.back && c.at == 0 || len(c.text) == 0 && !c.continued }
+
+func (c *Cleaner) restorePosition() {
+	if c.gap = true; c.saved {
+		c.home()
 	}
 }
 
