@@ -26,7 +26,7 @@ func TestEnvFileMustBeRegular(t *testing.T) {
 	stdiotest.NoErr(t, os.Symlink("largest.env", in("regular.env")))
 	for name, want := range map[string]string{
 		"link.env": "is not a regular file", "dir.env": "is not a regular file", "/dev/zero": "is not a regular file", "pipe.env": "is not a regular file", "/proc/self/pagemap": "env_files",
-		"large.env": "larger than 1024 KiB", "missing.env": "no such file",
+		"large.env": "larger than 1 MiB", "missing.env": "no such file",
 		"largest.env": "", "regular.env": "",
 	} {
 		r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{

@@ -81,9 +81,9 @@ func TestReadFindsProgramsOfEachFile(t *testing.T) {
 			[]string{`note: package.json: script "bad" is not text`, "npm:a-b [package.json] npm run a-b", "npm:a-b-2 [package.json] npm run a b", "npm:a-b-3 [package.json] npm run a/b", "npm:program [package.json] npm run 日本", `npm:x [package.json] npm run -x not="npm would take its name for an option"`}},
 		"not JSON":    {map[string]string{"package.json": "{\n\"scripts\": {\n,}}", "Procfile": "web: ./web"}, []string{"Procfile:web [Procfile] ./web", "note: package.json: line 3: not JSON: invalid character ',' looking for beginning of object key string"}},
 		"wrong types": {map[string]string{"package.json": `{"scripts": ["dev"], "workspaces": 3}`}, []string{"note: package.json: scripts cannot be of type array", "note: package.json: workspaces is not a list of directories"}},
-		"5 MB":        {map[string]string{"package.json": `{"scripts": {"dev": "` + strings.Repeat("x", 5<<20) + `"}}`}, []string{"note: package.json: larger than 1 MiB"}},
+		"5 MB":        {map[string]string{"package.json": `{"scripts": {"dev": "` + strings.Repeat("x", 5<<20) + `"}}`}, []string{"note: package.json: it is larger than 1 MiB"}},
 		"a loop of links, and a link to a directory": {map[string]string{"package.json": "-> package.json", "Procfile": "-> .", ".vscode/tasks.json": "-> tasks.json"},
-			[]string{"note: .vscode/tasks.json: too many levels of symbolic links", "note: Procfile: not a regular file (mode drwxr-xr-x)", "note: package.json: too many levels of symbolic links"}},
+			[]string{"note: .vscode/tasks.json: too many levels of symbolic links", "note: Procfile: it is not a regular file (mode drwxr-xr-x)", "note: package.json: too many levels of symbolic links"}},
 		"workspaces of npm": {map[string]string{
 			"package.json": `{"workspaces": {"packages": ["apps/*", "libs/**", "!libs/old", "../out"]}}`, "package-lock.json": "",
 			"apps/web/package.json": `{"scripts": {"dev": "next dev"}}`, "apps/node_modules/package.json": `{"scripts": {"no": "no"}}`, "apps/readme": "",

@@ -85,7 +85,7 @@ func (r *reader) manager() string {
 	for dir := r.dir; ; dir = filepath.Dir(dir) {
 		if dir != r.dir {
 			m = manifest{}
-			if content, err := readFile(filepath.Join(dir, packageFile)); err == nil {
+			if content, err := ReadFile(filepath.Join(dir, packageFile)); err == nil {
 				_ = json.Unmarshal(content, &m) // a file that is not read as programs gets no note
 			}
 		}

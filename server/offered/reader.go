@@ -32,7 +32,7 @@ func (r *reader) note(file, format string, args ...any) {
 // read returns the content of a file of the directory. ok is false if it does not exist, or
 // could not be read, which becomes a note.
 func (r *reader) read(file string) (content []byte, ok bool) {
-	content, err := readFile(filepath.Join(r.dir, file))
+	content, err := ReadFile(filepath.Join(r.dir, file))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		return nil, false
 	}
@@ -43,9 +43,12 @@ func (r *reader) read(file string) (content []byte, ok bool) {
 	return bytes.TrimPrefix(content, []byte("\xef\xbb\xbf")), true
 }
 
-// readFile returns the content of a regular file of at most maxFile bytes. Any other kind of
-// file may never be written.
-func readFile(file string) ([]byte, error) {
+// ReadFile returns the content of a regular file of at most 1 MiB. Any other kind of file may never be written; a
+// file of /proc is regular, too, and may be endless. Errors are *fs.PathError.
+func ReadFile(file string) ([]byte, error) {
+	refuse := func(why string) ([]byte, error) {
+		return nil, &fs.PathError{Op: "read", Path: file, Err: errors.New(why)}
+	}
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0) // a blocking open of a named pipe waits for a writer
 	if err != nil {
 		return nil, err
@@ -56,11 +59,11 @@ func readFile(file string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("not a regular file (mode %s)", info.Mode())
+		return refuse(fmt.Sprintf("it is not a regular file (mode %s)", info.Mode()))
 	}
 	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err == nil && len(content) > maxFile {
-		err = errors.New("larger than 1 MiB")
+		return refuse("it is larger than 1 MiB")
 	}
 	return content, err
 }

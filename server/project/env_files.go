@@ -11,7 +11,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/compose-spec/compose-go/v2/dotenv"
 	"github.com/compose-spec/compose-go/v2/template"
@@ -19,12 +18,12 @@ import (
 
 	"pmcp/logstore/mask"
 	"pmcp/process/command"
+	"pmcp/server/offered"
 )
 
 const (
-	// maxEnvFile is the largest dotenv file that is read, and the most that the expansions
-	// in it may insert, in bytes.
-	maxEnvFile = 1 << 20
+	// maxExpanded is the most that the expansions in a file may insert, in bytes.
+	maxExpanded = 1 << 20
 	// maxExpansions bounds the sum over all $ of the length of their lines, each counted as
 	// 1000 bytes longer than it is: for each, the parser may go through the rest of the line.
 	maxExpansions = 16 << 20
@@ -55,7 +54,7 @@ func readEnvFiles(files []string, dir string, own map[string]string) (*envFiles,
 		if !filepath.IsAbs(file) {
 			file = filepath.Join(dir, file)
 		}
-		content, err := readEnvFile(file)
+		content, err := offered.ReadFile(file)
 		if err == nil {
 			err = e.add(file, strings.ReplaceAll(string(content), "\r\n", "\n")+"\n")
 		}
@@ -105,7 +104,7 @@ func (e *envFiles) add(file, text string) error {
 }
 
 var (
-	errTooMuch = fmt.Errorf("its variables expand to more than %d KiB", maxEnvFile>>10)
+	errTooMuch = fmt.Errorf("its variables expand to more than %d KiB", maxExpanded>>10)
 	errNoName  = errors.New("a name is empty")
 )
 
@@ -118,7 +117,7 @@ var parser sync.Mutex
 // parse adds the variables in text to vars, and returns the names that are expanded
 // although they are not set.
 func (e *envFiles) parse(text string, vars map[string]string) (unset []string, err error) {
-	left := maxEnvFile
+	left := maxExpanded
 	lookup := func(name string) (string, bool) {
 		value, ok := e.own[name]
 		for _, env := range []map[string]string{vars, e.inherited} {
@@ -224,27 +223,4 @@ func (e *envFiles) note() string {
 		names[maxUnset] = "…"
 	}
 	return fmt.Sprintf("env_files expand names that are not set: %s (${NAME:-default} gives a default, $$ or single quotes keep a $)", strings.Join(names, ", "))
-}
-
-// readEnvFile returns the content of a regular file of at most maxEnvFile bytes. Any
-// other kind of file may never be written. A file of /proc is regular, too, and may be
-// endless.
-func readEnvFile(file string) ([]byte, error) {
-	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0) // a blocking open of a named pipe waits for a writer
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file (mode %s)", file, info.Mode())
-	}
-	content, err := io.ReadAll(io.LimitReader(f, maxEnvFile+1))
-	if err == nil && len(content) > maxEnvFile {
-		err = fmt.Errorf("%s is larger than %d KiB", file, maxEnvFile>>10)
-	}
-	return content, err
 }
