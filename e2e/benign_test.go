@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -62,6 +61,14 @@ var (
 	byLog  = args{"ready": args{"log": "^up"}}
 	onPTY  = args{"pty": true}
 )
+
+// needInterpreters skips a test as a whole, which .ci/long counts as failed: a part of its programs proves little.
+func needInterpreters(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"node", "npm", "python3", "git"} {
+		needs(t, program)
+	}
+}
 
 func both(a, b args) args {
 	c := maps.Clone(a)
@@ -190,6 +197,7 @@ if __name__ == "__main__":
 // them not ready, stalled, suspended, waiting for input or without an end.
 func TestBenignProgramsAreNotAccused(t *testing.T) {
 	proctest.Long(t, "load")
+	needInterpreters(t)
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(benigns)), func(name string) bool { return !regexp.MustCompile(*benignRows).MatchString(name) })
 	const sessions, together = 4, 5
 	for s := range sessions {
@@ -202,10 +210,6 @@ func TestBenignProgramsAreNotAccused(t *testing.T) {
 			slots := make(chan struct{}, together)
 			for i := s; i < len(names); i += sessions {
 				name, b := names[i], benigns[names[i]]
-				if _, err := exec.LookPath(b.run); err != nil {
-					t.Logf("%s is not run: %v", name, err)
-					continue
-				}
 				port := proctest.FreePort(t)
 				running.Go(func() {
 					slots <- struct{}{}
@@ -361,13 +365,13 @@ exec python3 app.py --reload`, more: byPort, says: waitsForChange},
 // TestFaultyProgramsAreNamed is the other side of TestBenignProgramsAreNotAccused.
 func TestFaultyProgramsAreNamed(t *testing.T) {
 	proctest.Long(t, "load")
+	needInterpreters(t)
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")
 	c := w.open(t)
 	for name, f := range faulties {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			needs(t, f.run)
 			start, err := w.script(name, proctest.FreePort(t), f.run, f.script, f.more)
 			check(t, err)
 			if f.refused {

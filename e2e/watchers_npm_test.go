@@ -62,22 +62,21 @@ process.on('SIGTERM', () => { if (!n++) { server.close(); setTimeout(() => { con
 // broken, is ready again once that is mended, and is stopped with one signal; the start of a broken one fails early.
 func TestWatchersLoseAndRegainReadiness(t *testing.T) {
 	proctest.Long(t, "npm")
+	needs(t, "node")
+	needs(t, "npx")
 	for name, d := range devWatchers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			if d.command[0] != "{SELF}" {
-				needs(t, d.command[0])
-			}
-			if d.python && exec.Command(d.command[0], "-c", "import uvicorn").Run() != nil {
-				t.Skip("uvicorn is not installed")
+			if d.python {
+				if out, err := exec.Command(d.command[0], "-c", "import uvicorn").CombinedOutput(); err != nil {
+					t.Fatalf("no uvicorn, which is in Debian's package python3-uvicorn: %v: %s", err, out)
+				}
 			}
 			modules := filepath.Join(w.project, "node_modules")
 			if d.packages != nil {
 				installed, err := npmPackages(d.packages...)
-				if err != nil {
-					t.Skipf("SKIPPED, this proves nothing: no npm packages: %v", err)
-				}
+				check(t, err)
 				check(t, os.Symlink(installed, modules))
 			}
 			port := proctest.FreePort(t)
