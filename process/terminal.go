@@ -107,16 +107,19 @@ func (t *terminal) answer(p []byte) {
 // errors wrap ErrUnknown or ErrNoTerminal.
 func (m *Manager) Screen(name string) (screen.View, error) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	e, err := m.lookupLocked(name)
-	if err != nil {
-		return screen.View{}, err
+	var run *Run
+	if err == nil {
+		run, _ = e.run.(*Run)
 	}
-	run, ok := e.run.(*Run)
-	if !ok || run.terminal == nil {
+	m.mu.Unlock()
+	switch {
+	case err != nil:
+		return screen.View{}, err
+	case run == nil || run.terminal == nil:
 		return screen.View{}, fmt.Errorf("%w: %s was started without; restart it with pty: true", ErrNoTerminal, name)
 	}
-	return run.terminal.screen.View(), nil
+	return run.terminal.screen.View(), nil // it may have to be drawn first
 }
 
 // maxTerminalLine is the longest line, without its end, that a terminal collects

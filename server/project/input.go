@@ -89,8 +89,10 @@ func (p *Project) Input(ctx context.Context, a InputRequest) (done Inputted, err
 	if err != nil {
 		return done, err
 	}
-	if err := requireTerminal(&st); len(a.Keys) > 0 && err != nil {
-		return done, err
+	if len(a.Keys) > 0 {
+		if _, err := p.o.Manager.Screen(a.Name); err != nil {
+			return done, fmt.Errorf("argument keys: %w", err)
+		}
 	}
 	d, stop := p.openDialogue(ctx, &st)
 	defer stop()

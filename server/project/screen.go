@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"pmcp/process"
 	"pmcp/process/screen"
 	"pmcp/server/args"
 )
@@ -135,12 +134,4 @@ func (d *dialogue) settled(printed bool, silent time.Duration) (bool, time.Durat
 		return printed, silent
 	}
 	return (printed || v.Full) && v.Changed.After(d.sent), min(silent, time.Since(v.Changed))
-}
-
-// requireTerminal returns an error if the process has no terminal, for keys.
-func requireTerminal(st *process.Status) error {
-	if st.Spec.PTY {
-		return nil
-	}
-	return fmt.Errorf("argument keys: %w: %s was started without; restart it with pty: true", process.ErrNoTerminal, st.Spec.Name)
 }
