@@ -72,7 +72,7 @@ func schemaOf(t reflect.Type) *jsonschema.Schema {
 	case reflect.Map:
 		return &jsonschema.Schema{Type: "object"} // what the values may be is Decode's to say: env takes more than strings
 	case reflect.Struct:
-		if args.TakesBool(t) {
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[interface{ TakeBool(given bool) }]()) {
 			return &jsonschema.Schema{Type: "boolean"}
 		}
 		return structSchema(t)

@@ -104,11 +104,6 @@ type nullTaker interface {
 // A boolTaker is an argument struct for which true or false may stand. The schema has it as a boolean.
 type boolTaker interface{ TakeBool(given bool) }
 
-// TakesBool reports whether the struct t is a boolTaker.
-func TakesBool(t reflect.Type) bool {
-	return reflect.PointerTo(t).Implements(reflect.TypeFor[boolTaker]())
-}
-
 // decodeBoolOrObject decodes raw into the struct v, which is a boolTaker.
 func decodeBoolOrObject(path string, raw json.RawMessage, v reflect.Value, into boolTaker) error {
 	switch text := strings.Trim(string(bytes.TrimSpace(raw)), `"`); {

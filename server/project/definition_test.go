@@ -24,14 +24,8 @@ func TestTerminalIsBoolOrSize(t *testing.T) {
 		`{"pty":{"rows":24,"cols":"80"}}`: {PTY: true, TerminalSize: process.TerminalSize{Rows: 24, Cols: 80}},
 		`{"pty":{"cols":200}}`:            {PTY: true, TerminalSize: process.TerminalSize{Cols: 200}},
 	} {
-		def := Definition{}
-		stdiotest.NoErr(t, decode(given, &def))
-		def.Command = "true"
-		raw, err := json.Marshal(def)
-		stdiotest.NoErr(t, err)
-		var stored Definition
-		stdiotest.NoErr(t, json.Unmarshal(raw, &stored))
-		for how, def := range map[string]Definition{"given": def, "stored": stored} {
+		forms, raw := givenAndStored(t, given)
+		for how, def := range forms {
 			spec, err := p.Spec("web", def, true)
 			stdiotest.NoErr(t, err)
 			if spec.PTY != want.PTY || spec.TerminalSize != want.TerminalSize || spec.Stdin != want.PTY {
@@ -65,14 +59,8 @@ func TestMissingLimitsAreDefaults(t *testing.T) {
 		`{"limits":{"memory_mb":0,"cpu_percent":0}}`:       {Action: process.LimitWarn},
 		`{"limits":{"memory_mb":null,"action":"restart"}}`: {MemoryMB: 1024, CPUPercent: 80, Action: process.LimitRestart},
 	} {
-		def := Definition{}
-		stdiotest.NoErr(t, decode(given, &def))
-		def.Command = "true"
-		raw, err := json.Marshal(def)
-		stdiotest.NoErr(t, err)
-		var stored Definition
-		stdiotest.NoErr(t, json.Unmarshal(raw, &stored))
-		for how, def := range map[string]Definition{"given": def, "stored": stored} {
+		forms, _ := givenAndStored(t, given)
+		for how, def := range forms {
 			spec, err := p.Spec("web", def, false)
 			stdiotest.NoErr(t, err)
 			got := m.Limits()
@@ -87,6 +75,19 @@ func TestMissingLimitsAreDefaults(t *testing.T) {
 			}
 		}
 	}
+}
+
+// givenAndStored returns the definition that the arguments given are, as it comes from a call and from the store, by
+// that, and its form in the store.
+func givenAndStored(t *testing.T, given string) (forms map[string]Definition, raw []byte) {
+	t.Helper()
+	var def, stored Definition
+	stdiotest.NoErr(t, decode(given, &def))
+	def.Command = "true"
+	raw, err := json.Marshal(def)
+	stdiotest.NoErr(t, err)
+	stdiotest.NoErr(t, json.Unmarshal(raw, &stored))
+	return map[string]Definition{"given": def, "stored": stored}, raw
 }
 
 // decode fills a from the JSON of a call's arguments.

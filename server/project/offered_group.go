@@ -14,10 +14,7 @@ import (
 // If there is no such file, nothing changes. changes are sentences on what has changed in a
 // group that was there, and on lines that say something else than the definition.
 func (p *Project) TakeOfferedGroup(ctx context.Context, name string) (changes []string, err error) {
-	bare := name
-	if p.o.Store != nil {
-		_, bare = p.o.Store.split(p.name, name)
-	}
+	_, bare := p.o.Store.split(p.name, name)
 	if !offered.IsProcfile(bare) {
 		return nil, nil
 	}
