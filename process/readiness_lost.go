@@ -302,14 +302,16 @@ type procActivity struct{ ticks, buried uint64 }
 // add adds the sample of a tree.
 func (a *activity) add(members []proctab.Proc, at time.Time) {
 	procs, used := make(map[proctab.ID]procActivity, len(members)), uint64(0)
+	var born []proctab.Proc
+	buriers := make(map[int]bool) // the processes of which a child has ended
 	for _, p := range members {
 		now := procActivity{cpuTicks(p), p.Buried}
 		was, known := a.procs[p.ID]
 		if !known && a.procs != nil {
-			a.forked = at
+			born = append(born, p)
 		}
 		if now.buried != was.buried {
-			a.exited = at
+			a.exited, buriers[p.PID] = at, true
 		}
 		used += now.ticks - was.ticks
 		procs[p.ID] = now
@@ -317,6 +319,11 @@ func (a *activity) add(members []proctab.Proc, at time.Time) {
 	}
 	if len(a.procs) > 0 {
 		a.exited = at
+	}
+	// Of what came and went between two samples the order is unknown: only a child of one that has lost a child may
+	// replace that. A watcher that was started then has lost a child, too.
+	if slices.ContainsFunc(born, func(p proctab.Proc) bool { return !a.exited.Equal(at) || len(buriers) == 0 || buriers[p.PPID] }) {
+		a.forked = at
 	}
 	a.busy = share(used, at.Sub(a.at)) >= idleShare
 	a.at, a.procs = at, procs

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctab"
 )
 
 // freePort returns a TCP port on which nothing listened a moment ago.
@@ -238,4 +240,29 @@ func TestFlappingPortIsNotReady(t *testing.T) {
 	}
 	await(t, m, "a", "called flapping", func(st Status) bool { return strings.Contains(st.NotReady, "again and again") })
 	awaitReady(t, m)
+}
+
+// TestOrderWithinOneSample checks what counts as started since an exit if one sample finds both.
+func TestOrderWithinOneSample(t *testing.T) {
+	proc := func(pid, parent int, buried uint64) proctab.Proc {
+		return proctab.Proc{ID: proctab.ID{PID: pid, Start: 1}, PPID: parent, Buried: buried}
+	}
+	for name, c := range map[string]struct {
+		before, after []proctab.Proc
+		stands        bool
+	}{
+		"a watcher that was started and has lost its program":  {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 0), proc(3, 2, 7)}, true},
+		"a program that was replaced":                          {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7), proc(3, 1, 0)}, false},
+		"a program that was started again by a new supervisor": {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 7), proc(3, 2, 0)}, false},
+		"an orphan in place of a tree":                         {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 0), proc(3, 0, 0)}, false},
+		"an exit alone":                                        {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7)}, true},
+	} {
+		var a activity
+		now := time.Now()
+		a.add(c.before, now.Add(-samplePeriod))
+		a.add(c.after, now)
+		if got := a.idleSinceExit(now); got != c.stands {
+			t.Errorf("%s: idle since the exit: %v, want %v", name, got, c.stands)
+		}
+	}
 }
