@@ -289,18 +289,21 @@ func (r *readiness) flaps() bool {
 
 // activity is what the samples have shown of the tree of a run.
 type activity struct {
-	at     time.Time                   // of the last sample
-	procs  map[proctab.ID]procActivity // at the last sample
-	forked time.Time                   // the sample that last found a new process
-	exited time.Time                   // the sample that last found that a process had ended
-	busy   bool                        // the tree used the processor before the last sample
+	at    time.Time                   // of the last sample
+	procs map[proctab.ID]procActivity // at the last sample
+	// zombies are those of the last sample.
+	zombies map[proctab.ID]bool
+	forked  time.Time // the sample that last found a new process
+	exited  time.Time // the sample that last found that a process had ended
+	busy    bool      // the tree used the processor before the last sample
 }
 
 // A procActivity is the processor time of a process, and its proctab.Proc.Buried.
 type procActivity struct{ ticks, buried uint64 }
 
-// add adds the sample of a tree.
-func (a *activity) add(members []proctab.Proc, at time.Time) {
+// add adds the sample of a tree. Some watchers wait for the program that has ended only when they start it again: it
+// is a zombie until then.
+func (a *activity) add(members, zombies []proctab.Proc, at time.Time) {
 	procs, used := make(map[proctab.ID]procActivity, len(members)), uint64(0)
 	var born []proctab.Proc
 	buriers := make(map[int]bool) // the processes of which a child has ended
@@ -319,6 +322,13 @@ func (a *activity) add(members []proctab.Proc, at time.Time) {
 	}
 	if len(a.procs) > 0 {
 		a.exited = at
+	}
+	seen := a.zombies
+	a.zombies = make(map[proctab.ID]bool, len(zombies))
+	for _, z := range zombies {
+		if a.zombies[z.ID] = true; !seen[z.ID] {
+			a.exited, buriers[z.PPID] = at, true
+		}
 	}
 	// Of what came and went between two samples the order is unknown: only a child of one that has lost a child may
 	// replace that. A watcher that was started then has lost a child, too.
@@ -378,7 +388,7 @@ func (m *Manager) watchStalls(found *scan, at time.Time) (printing bool) {
 		if st.State != Running || !st.Spec.ChecksReady() || st.Spec.mcp() {
 			continue
 		}
-		e.activity.add(found.members[st.RunID], at)
+		e.activity.add(found.members[st.RunID], found.zombies[st.RunID], at)
 		printing = printing || at.Sub(e.run.printedAt()) < calmPeriod
 		stalled, last := m.isStalledLocked(e, found.members[st.RunID], at)
 		switch {

@@ -250,17 +250,20 @@ func TestOrderWithinOneSample(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after []proctab.Proc
 		stands        bool
+		zombies       []proctab.Proc // after
 	}{
-		"a watcher that was started and has lost its program":  {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 0), proc(3, 2, 7)}, true},
-		"a program that was replaced":                          {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7), proc(3, 1, 0)}, false},
-		"a program that was started again by a new supervisor": {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 7), proc(3, 2, 0)}, false},
-		"an orphan in place of a tree":                         {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 0), proc(3, 0, 0)}, false},
-		"an exit alone":                                        {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7)}, true},
+		"a watcher that was started and has lost its program":  {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 0), proc(3, 2, 7)}, true, nil},
+		"a program that was replaced":                          {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7), proc(3, 1, 0)}, false, nil},
+		"a program that was started again by a new supervisor": {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 7), proc(3, 2, 0)}, false, nil},
+		"an orphan in place of a tree":                         {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 0), proc(3, 0, 0)}, false, nil},
+		"an exit alone":                                        {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7)}, true, nil},
+		"a program that no sample saw alive":                   {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0)}, true, []proctab.Proc{proc(2, 1, 0)}},
+		"no exit":                                              {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0)}, false, nil},
 	} {
 		var a activity
 		now := time.Now()
-		a.add(c.before, now.Add(-samplePeriod))
-		a.add(c.after, now)
+		a.add(c.before, nil, now.Add(-samplePeriod))
+		a.add(c.after, c.zombies, now)
 		if got := a.idleSinceExit(now); got != c.stands {
 			t.Errorf("%s: idle since the exit: %v, want %v", name, got, c.stands)
 		}

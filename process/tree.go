@@ -86,6 +86,7 @@ type scan struct {
 	// newZombies are, by run, the zombies that no earlier scan saw: such a zombie
 	// may have forked a process that was not in the table yet.
 	newZombies map[int64][]proctab.Proc
+	zombies    map[int64][]proctab.Proc // by run, those and the others
 	// others are the runs of which the table has a row, even of a zombie, beside that
 	// of a first process that has ended.
 	others map[int64]bool

@@ -13,7 +13,7 @@ func (t *tree) attributeLocked(table []proctab.Proc) (found *scan, fresh []proct
 	groups := t.liveGroupsLocked(table)
 	ours := t.candidatesLocked(table, groups)
 	owner := t.ownersLocked(ours, groups)
-	found = &scan{members: make(map[int64][]proctab.Proc, len(t.leaders)), newZombies: make(map[int64][]proctab.Proc), others: make(map[int64]bool)}
+	found = &scan{members: make(map[int64][]proctab.Proc, len(t.leaders)), newZombies: make(map[int64][]proctab.Proc), zombies: make(map[int64][]proctab.Proc), others: make(map[int64]bool)}
 	known := make(map[proctab.ID]int64, len(ours))
 	rows := make(map[int64]bool, len(t.leaders)) // runs that have a row in table, zombies included
 	unread := make(map[proctab.ID]bool)
@@ -26,6 +26,7 @@ func (t *tree) attributeLocked(table []proctab.Proc) (found *scan, fresh []proct
 		_, seen := t.known[p.ID]
 		known[p.ID] = run
 		if p.Zombie {
+			found.zombies[run] = append(found.zombies[run], p)
 			if !seen {
 				found.newZombies[run] = append(found.newZombies[run], p)
 			}
