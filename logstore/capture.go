@@ -182,28 +182,26 @@ func (t *captureTable) capture(r *runLog, add func() bool) {
 	defer func() { <-t.slots }()
 	r.mu.Lock()
 	before, first := r.memoryBytesLocked(), r.last
-	if len(r.waiters) > 0 { // they are offered the lines before this returns, and may read
-		t.markDirty(r)
-	}
 	changed := add()
 	grown := r.memoryBytesLocked() - before
 	r.pending.Add(grown)
-	if r.last > first { // before anyone who reads it is woken
-		if !r.listed.Load() {
-			r.dirtySince = time.Now()
-		}
-		t.markDirty(r)
-	}
 	if changed && (r.last > first || r.ended) {
 		for w := range r.watchers {
 			w.wake()
 		}
 	}
 	r.announceLocked()
+	grew := r.last > first
+	if grew && !r.listed.Load() {
+		r.dirtySince = time.Now()
+	}
 	t.trackQuietLocked(r)
 	urgent := len(r.sealed) >= urgentChunks
 	r.mu.Unlock()
 	t.budget.pending.Add(grown)
+	if grew {
+		t.markDirty(r)
+	}
 	if urgent {
 		notify(t.urgent)
 	}

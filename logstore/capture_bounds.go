@@ -23,7 +23,8 @@ const (
 	// maxMemoryRuns is how many runs are kept in memory while they cannot be stored.
 	maxMemoryRuns = 2048
 
-	reasonSlow = "the storage did not keep up"
+	reasonSlow   = "the storage did not keep up"
+	reasonMemory = "only the newest output is kept in memory"
 )
 
 // A budget counts the bytes of all runs that wait for the flusher, and what was dropped to bound them.
@@ -74,8 +75,11 @@ func (t *captureTable) dropLargest() {
 }
 
 // awaitRoom waits up to budget.roomWait until commits have made enough room in the run. After a timeout it does not
-// wait again until a commit has made some room of the run.
+// wait again until a commit has made some room of the run. If there is no working file, it returns at once.
 func (t *captureTable) awaitRoom(r *runLog) {
+	if t.file == nil {
+		return
+	}
 	until, room := r.startRoomWait(time.Now().Add(t.budget.roomWait))
 	if !time.Now().Before(until) {
 		return
@@ -130,6 +134,10 @@ func (t *captureTable) largestRun() *runLog {
 // set.
 func (t *captureTable) dropOldest(r *runLog, target int64, andOpen bool) (freed int64) {
 	r.mu.Lock()
+	reason := reasonSlow
+	if t.file == nil {
+		reason = reasonMemory
+	}
 	if andOpen && !slices.ContainsFunc(r.sealed, func(c *chunk) bool { return !c.inFlight }) {
 		r.sealLocked()
 	}
@@ -139,10 +147,10 @@ func (t *captureTable) dropOldest(r *runLog, target int64, andOpen bool) (freed 
 			kept = append(kept, c)
 			continue
 		}
-		freed += c.pending()
-		r.addGapLocked(c, reasonSlow)
+		freed += c.uncovered()
+		r.addGapLocked(c, reason)
 		t.budget.lost.add(c.uncoveredLines())
-		t.pool.put(c)
+		c.release(&t.pool)
 	}
 	clear(r.sealed[len(kept):])
 	r.sealed = kept
@@ -174,23 +182,6 @@ func (r *runLog) addGapLocked(c *chunk, reason string) {
 		return
 	}
 	r.gaps = append(r.gaps, r.gap)
-}
-
-// forgetStored makes the flusher store all that is in memory of the runs, because what it has stored is lost.
-func (t *captureTable) forgetStored() {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	for _, r := range t.runs {
-		r.mu.Lock()
-		r.rowDirty, r.rowStored = true, false
-		for _, c := range r.chunksLocked() {
-			r.pending.Add(c.freed)
-			t.budget.pending.Add(c.freed)
-			c.tailLines, c.tailBytes, c.tails.first, c.tails.end, c.freed = 0, 0, 0, 0, 0
-		}
-		r.mu.Unlock()
-		t.markDirty(r)
-	}
 }
 
 // evictOldestLocked keeps the number of runs in memory within its bound when they cannot be stored. Lines that a

@@ -53,14 +53,18 @@ func (r *runIDs) ensure() {
 // reserveBlockLocked reserves another block of run ids. A block lasts for 65,535 runs, and only a start that needs
 // a new block waits for SQLite with the lock held.
 func (r *runIDs) reserveBlockLocked() int64 {
-	ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
-	defer cancel()
-	next, err := db.ReserveSession(ctx, r.database().WriteDB, r.opts.owner(), time.Now())
-	if err != nil {
-		// This session id is far above what AUTOINCREMENT will ever reach, so its block overlaps no other server's
-		// block.
-		r.log.Error("cannot reserve run ids", "error", err)
-		next = 1<<20 + r.session
+	next := r.session + 1
+	if r.file != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
+		defer cancel()
+		id, err := db.ReserveSession(ctx, r.file.WriteDB, r.opts.owner(), time.Now())
+		if err != nil {
+			// This session id is far above what AUTOINCREMENT will ever reach, so its block overlaps no other server's
+			// block.
+			r.log.Error("cannot reserve run ids", "error", err)
+			id = 1<<20 + r.session
+		}
+		next = id
 	}
 	r.owners[next] = r.opts.owner()
 	return next
@@ -71,7 +75,7 @@ func (r *runIDs) owner(ctx context.Context, q db.Querier, session int64) (o db.O
 	r.mu.RLock()
 	o, ok := r.owners[session]
 	r.mu.RUnlock()
-	if ok {
+	if ok || q == nil {
 		return o, nil
 	}
 	err = q.QueryRowContext(ctx, `SELECT uuid, registry FROM session WHERE id = ?`, session).Scan(&o.UUID, &o.Registry)
@@ -88,7 +92,7 @@ func (r *runIDs) owner(ctx context.Context, q db.Querier, session int64) (o db.O
 // server. It serves one read.
 type serverLookup struct {
 	captures *captureTable
-	q        db.Querier
+	q        db.Querier       // nil: memory only
 	known    map[int64]server // by session id
 	alive    map[db.Owner]bool
 }
@@ -120,7 +124,7 @@ func (s *serverLookup) server(ctx context.Context, run int64) (server, error) {
 	return srv, nil
 }
 
-// describe returns the Run that m stands for.
+// describe returns the Run that m stands for, with what is known in memory or in the file.
 func (s *serverLookup) describe(ctx context.Context, m *runMeta) (Run, error) {
 	srv, err := s.server(ctx, m.id)
 	if err != nil {
@@ -129,13 +133,14 @@ func (s *serverLookup) describe(ctx context.Context, m *runMeta) (Run, error) {
 	r := Run{ID: m.id, Project: m.key.project, Name: m.key.name, Number: m.number, Session: srv.uuid, Started: timeFromNanos(m.started), Ended: timeFromNanos(m.ended)}
 	r.Own, r.Live = srv.own, srv.alive
 	r.Lost = r.Ended.IsZero() && !r.Live
-	if r.Info = m.info; r.Info == nil {
-		err = s.q.QueryRowContext(ctx, `SELECT info FROM run WHERE id = ?`, m.id).Scan(&r.Info)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return Run{}, fmt.Errorf("cannot read a run: %w", err)
-		}
+	q := s.q
+	if m.info != nil {
+		q = nil // it is in m, unless memory has a newer one
 	}
-	return r, nil
+	if r.Info, err = s.captures.runInfo(ctx, q, m.id); r.Info == nil {
+		r.Info = m.info
+	}
+	return r, err
 }
 
 // runElsewhere returns the run of a name that has not ended and belongs to another live server, or nil.

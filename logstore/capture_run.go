@@ -200,10 +200,52 @@ func (r *runLog) sealLocked() {
 	}
 }
 
+// snapshot returns the lines in memory, oldest first. v.from is the number of the first line for which the file
+// is not needed. The caller must call release when it no longer uses the blocks.
+func (r *runLog) snapshot(pool *buffers) (v memView) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	v = memView{run: r, last: r.last, lastAt: r.lastAt, ended: r.ended, from: r.last + 1, row: r.row, pool: pool}
+	for _, c := range r.chunksLocked() {
+		if c.lines() == 0 {
+			continue
+		}
+		if len(v.blocks) == 0 {
+			v.from = c.first
+		}
+		v.blocks = append(v.blocks, c.snapshot())
+		v.chunks = append(v.chunks, c)
+	}
+	v.gaps = append(v.gaps, r.gaps...)
+	v.whole = v.from == 1 && r.gap == Gap{}
+	return v
+}
+
 // chunksLocked returns the sealed chunks and the open one.
 func (r *runLog) chunksLocked() []*chunk {
 	if r.open == nil {
 		return r.sealed
 	}
 	return append(r.sealed[:len(r.sealed):len(r.sealed)], r.open)
+}
+
+// A memView is what a reader sees of a run in memory.
+type memView struct {
+	run          *runLog
+	pool         *buffers
+	blocks       []block
+	chunks       []*chunk
+	from         int64 // first line in memory; last+1 if there is none
+	last, lastAt int64
+	ended        bool
+	gaps         []Gap
+	row          runRow
+	whole        bool // the file has nothing of the run's log that memory has not
+}
+
+func (v *memView) release() {
+	for _, c := range v.chunks {
+		c.release(v.pool)
+	}
+	v.chunks = nil
 }

@@ -1,16 +1,21 @@
 package logstore
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"pmcp/logstore/db"
 	"pmcp/logstore/fault"
 )
 
 // SaveRun records the state of a run. ended is zero while the run has not ended, and info is a JSON object.
-// The flusher stores it, before a read at the latest.
+// Readers of this Store see the state at once; the flusher stores it.
 func (t *captureTable) SaveRun(run int64, started, ended time.Time, info []byte) {
 	if !ended.IsZero() && ended.UnixNano() < started.UnixNano() { // the clock was set back in between
 		ended = time.Unix(0, started.UnixNano()).Add(max(ended.Sub(started), 0))
@@ -208,6 +213,29 @@ func (t *captureTable) WhyEnded(run int64) (f Fault) {
 func (t *captureTable) LastOutput(run int64) (text string, number int64) {
 	e := t.endReason(run)
 	return e.output, e.outputLine
+}
+
+// runInfo returns the info that was passed to SaveRun last.
+func (t *captureTable) runInfo(ctx context.Context, q db.Querier, run int64) (info []byte, err error) {
+	t.mu.RLock()
+	r := t.runs[run]
+	late := t.late[run]
+	t.mu.RUnlock()
+	switch {
+	case r != nil:
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.row.info, nil
+	case late != nil:
+		return late.info, nil
+	case q == nil:
+		return nil, nil
+	}
+	err = q.QueryRowContext(ctx, `SELECT info FROM run WHERE id = ?`, run).Scan(&info)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, fmt.Errorf("cannot read a run: %w", err)
+	}
+	return info, nil
 }
 
 // SetNewInfo sets the info that is stored with a new run until SaveRun is called for the run.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"pmcp/logstore/line"
@@ -35,7 +36,7 @@ func lineFlags(stream uint8, level line.Level, continuation, partial bool) uint8
 	return f
 }
 
-// A block is a sequence of consecutive lines of one run, captured or read. Its slices are
+// A block is a sequence of consecutive lines of one run, in memory or read from the file. Its slices are
 // never written to.
 type block struct {
 	first int64  // number of the first line
@@ -94,9 +95,11 @@ type chunk struct {
 
 	tailLines int64                      // how many of its lines are in tail rows in the file
 	tailBytes int64                      // size of the text of those lines
-	freed     int64                      // how many of its bytes are no longer pending
 	tails     struct{ first, end int64 } // indexes of those tail rows: first <= n < end
 	inFlight  bool                       // the flusher is writing it
+
+	// refs counts the references of the owner and of the snapshots. At zero the buffers return to the pool.
+	refs atomic.Int32
 }
 
 // buffers pools the text and metadata of full-size chunks.
@@ -106,17 +109,17 @@ type buffers struct {
 }
 
 func newChunk(n, first int64, at int64) *chunk {
-	return &chunk{n: n, block: block{first: first, base: at}}
+	c := &chunk{n: n, block: block{first: first, base: at}}
+	c.refs.Store(1)
+	return c
 }
 
 func (c *chunk) size() int64 { return int64(len(c.text) + len(c.meta)) }
 
-// pending returns how many of its bytes are pending. A sealed chunk stays in memory, and pending, until it is stored
-// as a whole, even if tail rows cover its lines.
-func (c *chunk) pending() int64 { return c.size() - c.freed }
+// uncovered returns the size of the lines that neither a chunk row nor tail rows cover.
+func (c *chunk) uncovered() int64 { return c.size() - c.tailBytes - c.tailLines*metaBytes }
 
-// uncoveredLines returns the number of the lines that neither a chunk row nor tail rows cover, and the size of their
-// text.
+// uncoveredLines returns the number of those lines, and the size of their text.
 func (c *chunk) uncoveredLines() (lines, bytes int64) {
 	return c.lines() - c.tailLines, int64(len(c.text)) - c.tailBytes
 }
@@ -128,9 +131,16 @@ func (c *chunk) append(text []byte, at int64, flags uint8, pool *buffers) {
 	c.meta = binary.LittleEndian.AppendUint64(c.meta, uint64(at-c.base)<<8|uint64(flags))
 }
 
-// snapshot returns a block with the current lines of the chunk. The block stays valid while the chunk is in flight.
+// snapshot returns a block with the current lines of the chunk. The block stays valid until release is called.
 func (c *chunk) snapshot() block {
+	c.refs.Add(1)
 	return block{first: c.first, base: c.base, meta: c.meta[:len(c.meta):len(c.meta)], text: c.text[:len(c.text):len(c.text)]}
+}
+
+func (c *chunk) release(pool *buffers) {
+	if c.refs.Add(-1) == 0 {
+		pool.put(c)
+	}
 }
 
 const (

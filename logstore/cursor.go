@@ -104,7 +104,7 @@ func (p *plan) positions(ctx context.Context, snap *snapshot, runs []*runMeta) (
 	newest := len(runs) - 1 // index of the latest run that is selected
 	for i, m := range runs {
 		positions[i] = &runPosition{meta: m, last: unknownLine, latest: math.MaxInt64, finished: m.sealed}
-		if m.sealed {
+		if m.sealed || m.mem != nil {
 			positions[i].last, positions[i].latest = m.lines, m.lastAt
 		} else {
 			server, err := snap.server(ctx, m.id)
@@ -220,29 +220,53 @@ const maxCursorRuns = 10_000
 // the latest of its runs started, so a run that had ended by then is not after the cursor. A read looks up the
 // runs of the cursor once, and only if it meets such a process.
 type cursorScope struct {
-	at        cursor
-	processes map[processKey]bool // the processes that the cursor covers; nil: not loaded
+	loaded    bool
+	stored    []int64             // the runs of the cursor that were not in memory
+	processes map[processKey]bool // the processes that the cursor covers
 	run       int64               // the latest of the cursor's runs
 	started   int64               // when that run started; 0: unknown, since one of the runs is no longer stored
 }
 
-// load looks up the runs of the cursor.
+// newCursorScope looks up the runs of a cursor in memory. The caller must call it before the read transaction
+// begins, so that the transaction sees the runs that leave memory later.
+func (t *captureTable) newCursorScope(at cursor) *cursorScope {
+	c := &cursorScope{processes: make(map[processKey]bool)}
+	if c.loaded = len(at) == 0 || len(at) > maxCursorRuns; c.loaded {
+		return c
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id := range at {
+		r := t.runs[id]
+		if r == nil {
+			c.stored = append(c.stored, id)
+			continue
+		}
+		r.mu.Lock()
+		c.add(id, r.key, r.row.started)
+		r.mu.Unlock()
+	}
+	return c
+}
+
+// load looks up the remaining runs in the file. q is nil if there is no file.
 func (c *cursorScope) load(ctx context.Context, q db.Querier) error {
-	if c.processes != nil {
+	if c.loaded {
 		return nil
 	}
-	c.processes = make(map[processKey]bool)
-	if len(c.at) == 0 || len(c.at) > maxCursorRuns {
-		return nil
+	c.loaded = true
+	stored := c.stored
+	if len(stored) > 0 && q != nil {
+		metas, err := storedMetas(ctx, q, &scope{runs: stored})
+		if err != nil {
+			return fmt.Errorf("cannot read the runs of a cursor: %w", err)
+		}
+		for _, m := range metas {
+			c.add(m.id, m.key, m.started)
+		}
+		stored = stored[len(metas):]
 	}
-	metas, err := storedMetas(ctx, q, &scope{runs: slices.Collect(maps.Keys(c.at))})
-	if err != nil {
-		return fmt.Errorf("cannot read the runs of a cursor: %w", err)
-	}
-	for _, m := range metas {
-		c.add(m.id, m.key, m.started)
-	}
-	if len(metas) < len(c.at) || c.started > time.Now().UnixNano() { // later than now: the clock was set back
+	if len(stored) > 0 || c.started > time.Now().UnixNano() { // later than now: the clock was set back
 		c.started = 0
 	}
 	return nil

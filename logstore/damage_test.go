@@ -223,23 +223,43 @@ func TestReadSurvivesDamagedSchema(t *testing.T) {
 	wantDamageFound(t, s)
 }
 
-// TestEndOfRunsIsThatOfARead checks that the cursor at the end of runs that are captured is that of a read, and that
-// there is none for a run that has left memory.
-func TestEndOfRunsIsThatOfARead(t *testing.T) {
-	s := openTest(t, Options{})
+// TestRunInMemoryNeedsNoFile reads a run of which memory has every line from a Store whose file is
+// damaged, and checks that the Store did not notice, because it did not read the file. Other reads do.
+func TestRunInMemoryNeedsNoFile(t *testing.T) {
+	s := openToDamage(t)
 	earlier := startRun(s, "/p", "web")
 	endRun(s, earlier)
 	flush(t, s)
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 10)
+	flush(t, s)
 	end, err := s.End(t.Context(), "/p", []string{"web"})
 	checkError(t, err)
-	if c, ok := s.EndOfRuns([]int64{run}); !ok || c != end {
+	garble(t, s, "sqlite_schema")
+	runs := []int64{run}
+	page, err := s.Read(t.Context(), Query{Runs: runs, Newest: true})
+	if err != nil || len(page.Lines) != 10 || page.Next() != end || page.Runs[run].Number != 2 {
+		t.Errorf("got %+v, %v; want 10 lines of run 2", page, err)
+	}
+	if stats, err := s.RunStats(t.Context(), run); err != nil || stats.Lines != 10 {
+		t.Errorf("got %+v, %v; want 10 lines", stats, err)
+	}
+	if faults, n, err := s.Faults(t.Context(), FaultQuery{Runs: runs}); err != nil || n != 0 {
+		t.Errorf("got %+v, %v; want no errors", faults, err)
+	}
+	if c, ok := s.EndOfRuns(runs); !ok || c != end {
 		t.Errorf("got cursor %s, %v; want %s", c, ok, end)
 	}
 	if _, ok := s.EndOfRuns([]int64{earlier, run}); ok {
 		t.Error("got a cursor for a run that is not in memory, want none")
 	}
+	if s.damage.Load() != nil {
+		t.Error("got a read of the file, want none")
+	}
+	if _, err := s.End(t.Context(), "/p", []string{"web"}); err != nil {
+		t.Errorf("got error %v, want the cursor of what is in memory", err)
+	}
+	wantDamageFound(t, s)
 }
 
 // TestCloseLeavesDamagedFileUnchanged closes a Store that found its file damaged, and checks that
@@ -320,8 +340,8 @@ func TestMaintenanceStopsAfterDamage(t *testing.T) {
 	if err := s.removeOld(t.Context(), time.Now().UnixNano()); !db.IsCorrupt(err) {
 		t.Errorf("removeOld: got error %v, want corruption", err)
 	}
-	if _, err := s.ResolveFault(t.Context(), "0", ""); !errors.Is(err, ErrUnknownFault) {
-		t.Errorf("ResolveFault: got error %v, want that there is no such error in memory", err)
+	if _, err := s.ResolveFault(t.Context(), "0", ""); !db.IsCorrupt(err) {
+		t.Errorf("ResolveFault: got error %v, want corruption", err)
 	}
 	var gaps int
 	checkError(t, s.file.ReadDB.QueryRow(`SELECT count(*) FROM gap`).Scan(&gaps))

@@ -226,24 +226,19 @@ func TestSlowStorageDropsOldestLines(t *testing.T) {
 
 func TestPendingBytesOfAllRunsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := openTest(t, Options{})
-	lines := make(map[int64]int64)
-	var all []int64
-	for range 9 {
-		all = append(all, startRun(s, "/p", "web"))
+	s, err := Open(t.Context(), Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	flush(t, s)
-	block, err := s.file.WriteDB.Conn(t.Context()) // the only connection: the flusher waits for it
-	checkError(t, err)
-	for _, run := range all {
-		lines[run] = 125_000 // about 3.9 MB with metadata: below the bound of one run
-		put(s, run, 1, int(lines[run]))
+	defer s.Close()
+	lines := make(map[int64]int64)
+	for range 9 {
+		run := startRun(s, "/p", "web")
+		lines[run] = fill(t, s, run, time.Now(), 3_600_000) // about 3.9 MB with metadata: below the bound of one run
 	}
 	if st := s.Status(); st.PendingBytes > totalBound+chunkBytes || st.PendingBytes < totalBound/2 || st.DroppedLines == 0 {
 		t.Fatalf("got %d bytes pending and %d lines dropped, want at most %d bytes and some lines", st.PendingBytes, st.DroppedLines, totalBound+chunkBytes)
 	}
-	checkError(t, block.Close())
-	flush(t, s)
 	runs, err := s.Runs(t.Context(), RunFilter{})
 	if err != nil || len(runs) != len(lines) {
 		t.Fatalf("got %d runs, %v; want %d", len(runs), err, len(lines))

@@ -1,9 +1,8 @@
 // Package logstore stores what processes print: it takes bytes and returns lines. In between, the
-// lines are in one SQLite file that several servers may share.
+// lines are in memory and in one SQLite file that several servers may share.
 //
 // [Store.Capture] splits and cleans what a process wrote and appends the lines to the open chunk of
-// its run in memory. The flusher commits new lines every 100 ms, and before each read: a
-// read asks the flusher to store what there is, and then reads SQLite alone. Reads that ask at the same time share a commit.
+// its run in memory. The flusher commits new lines every 100 ms. Readers see memory and file as one log.
 // Only the flusher and the readers ever wait for SQLite.
 //
 // A run is one start-to-exit of one process. Its lines are numbered from 1. A cursor names a line
@@ -15,11 +14,8 @@
 //     age or size.
 //   - A run that exceeds its own limit waits once, for at most 2 s. No other run waits for it, and
 //     no run waits for a disk that fails or hangs.
-//   - A Store that has no usable file, or finds its file damaged, uses a database in memory and reports that
-//     ([Store.Status]).
-//   - A Store that cannot write to its file retries by itself. Until then its reads see what waits for that, by a
-//     transaction that is rolled back. Only while another program keeps the file locked, or the disk hangs, for more than
-//     a second, they see what is stored.
+//   - A Store that cannot use its file works in memory and reports that ([Store.Status]). It retries
+//     by itself.
 //
 // The package refuses a file that a newer version ([ErrNewerSchema]) or another program
 // ([ErrForeign]) wrote, an invalid cursor ([ErrCursor]), and an invalid pattern ([ErrPattern]). A corrupt file is

@@ -5,12 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 
 	"pmcp/logstore/db"
 )
 
 // Documents are JSON objects that the Store keeps for other packages, keyed by kind, project and
-// name. Saving a document is buffered for the flusher.
+// name. Saving a document is buffered: readers of this Store see it at once, and the flusher stores it.
 
 // A documentKind separates the documents of one caller from the documents of another. Its values are stored in
 // the file.
@@ -40,10 +41,18 @@ func (r *records) SaveDefinition(project, name string, definition []byte) (saved
 
 // Definition returns the definition that SaveDefinition recorded for a process. ok is false if no definition is
 // recorded.
-func (w *writer) Definition(ctx context.Context, project, name string) (definition []byte, ok bool, err error) {
-	err = w.withRead(ctx, func(ctx context.Context, q db.Querier) error {
-		return q.QueryRowContext(ctx, `SELECT body FROM document WHERE kind = ? AND project = ? AND name = ?`, definitionDocument, project, name).Scan(&definition)
-	})
+func (r *records) Definition(ctx context.Context, project, name string) (definition []byte, ok bool, err error) {
+	key := documentKey{definitionDocument, project, name}
+	r.mu.RLock()
+	doc, found := r.unsaved[key]
+	r.mu.RUnlock()
+	switch {
+	case found:
+		return doc.body, doc.body != nil, nil
+	case r.memoryOnly():
+		return nil, false, nil
+	}
+	err = r.file.ReadDB.QueryRowContext(ctx, `SELECT body FROM document WHERE kind = ? AND project = ? AND name = ?`, key.kind, project, name).Scan(&definition)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, false, nil
 	}
@@ -54,8 +63,8 @@ func (w *writer) Definition(ctx context.Context, project, name string) (definiti
 }
 
 // Definitions returns the recorded definitions of a project, keyed by process name.
-func (w *writer) Definitions(ctx context.Context, project string) (map[string][]byte, error) {
-	return w.documents(ctx, definitionDocument, project)
+func (r *records) Definitions(ctx context.Context, project string) (map[string][]byte, error) {
+	return r.documents(ctx, definitionDocument, project)
 }
 
 // SaveGroup records the definition of a group, as JSON. A nil definition deletes the recorded definition.
@@ -64,8 +73,8 @@ func (r *records) SaveGroup(project, name string, definition []byte) {
 }
 
 // Groups returns the definitions that SaveGroup recorded in a project, keyed by group name.
-func (w *writer) Groups(ctx context.Context, project string) (map[string][]byte, error) {
-	return w.documents(ctx, groupDocument, project)
+func (r *records) Groups(ctx context.Context, project string) (map[string][]byte, error) {
+	return r.documents(ctx, groupDocument, project)
 }
 
 func (r *records) saveDocument(key documentKey, body []byte) (saved []byte) {
@@ -78,19 +87,47 @@ func (r *records) saveDocument(key documentKey, body []byte) (saved []byte) {
 }
 
 // documents returns all documents of one kind in a project, keyed by name.
-func (w *writer) documents(ctx context.Context, kind documentKind, project string) (map[string][]byte, error) {
+func (r *records) documents(ctx context.Context, kind documentKind, project string) (map[string][]byte, error) {
+	r.mu.RLock()
+	unsaved := maps.Clone(r.unsaved) // before the file is read: a document committed in between is in both
+	r.mu.RUnlock()
 	all := make(map[string][]byte)
-	err := w.withRead(ctx, func(ctx context.Context, q db.Querier) error {
-		_, err := queryAll(ctx, q, "read what is stored for "+project, func(row *sql.Rows, _ *string) error {
+	if !r.memoryOnly() {
+		_, err := queryAll(ctx, r.file.ReadDB, "read what is stored for "+project, func(row *sql.Rows, _ *string) error {
 			var name string
 			var body []byte
 			err := row.Scan(&name, &body)
 			all[name] = body
 			return err
 		}, `SELECT name, body FROM document WHERE kind = ? AND project = ?`, kind, project)
-		return err
-	})
-	return all, err
+		if err != nil {
+			return nil, err
+		}
+	}
+	for key, doc := range unsaved {
+		switch {
+		case key.kind != kind || key.project != project:
+		case doc.body == nil:
+			delete(all, key.name)
+		default:
+			all[key.name] = doc.body
+		}
+	}
+	return all, nil
+}
+
+// unsavedDefinitions returns the definitions of a project that are not stored yet, by process name; nil stands for a
+// deletion.
+func (r *records) unsavedDefinitions(project string) map[string][]byte {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	unsaved := make(map[string][]byte)
+	for key, doc := range r.unsaved {
+		if key.kind == definitionDocument && key.project == project {
+			unsaved[key.name] = doc.body
+		}
+	}
+	return unsaved
 }
 
 // storeDocument writes a document, or deletes it if body is nil.

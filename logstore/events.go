@@ -29,7 +29,7 @@ type Event struct {
 	Text string
 }
 
-// SaveEvent records an event. The event is buffered for the flusher.
+// SaveEvent records an event. The event is buffered for the flusher; readers of this Store see it at once.
 func (r *records) SaveEvent(project, name string, run int64, at time.Time, text string) {
 	r.mu.Lock()
 	r.events.add(maxUnsavedEvents, Event{At: at, Project: project, Name: name, Run: run, Text: r.opts.Mask.Text(text)})
@@ -39,24 +39,51 @@ func (r *records) SaveEvent(project, name string, run int64, at time.Time, text 
 
 // Events returns up to limit (0 = 100) of the latest events of the processes, oldest first. Nil names means all
 // processes of the project, and an empty project means all projects.
-func (w *writer) Events(ctx context.Context, project string, names []string, limit int) (all []Event, err error) {
+func (w *writer) Events(ctx context.Context, project string, names []string, limit int) ([]Event, error) {
 	if limit <= 0 {
 		limit = 100
 	}
-	c := scope{project: project, names: names}
-	where, args := c.where("project", "name")
-	err = w.withRead(ctx, func(ctx context.Context, q db.Querier) (err error) {
-		all, err = queryAll(ctx, q, "read the events", func(row *sql.Rows, e *Event) error {
+	w.flushBeforeRead(ctx)
+	return w.mergeEvents(ctx, w.unsavedEvents(), project, names, limit)
+}
+
+// mergeEvents returns the latest events in the file together with the events in unsaved, which were read from
+// memory before the file. Events that were committed between these two reads are in both, so mergeEvents reads
+// enough rows to skip the duplicates.
+func (r *records) mergeEvents(ctx context.Context, unsaved []Event, project string, names []string, limit int) (all []Event, err error) {
+	if !r.memoryOnly() {
+		c := scope{project: project, names: names}
+		where, args := c.where("project", "name")
+		all, err = queryAll(ctx, r.file.ReadDB, "read the events", func(row *sql.Rows, e *Event) error {
 			var at int64
 			err := row.Scan(&at, &e.Project, &e.Name, &e.Run, &e.Text)
 			e.At = timeFromNanos(at)
 			return err
-		}, `SELECT at, project, name, run, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit), args...)
-		return err
-	})
-	slices.Reverse(all)
+		}, `SELECT at, project, name, run, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit+len(unsaved)), args...)
+		if err != nil {
+			return nil, err
+		}
+		slices.Reverse(all)
+	}
+	for _, e := range unsaved {
+		wanted := (project == "" || e.Project == project) && (names == nil || slices.Contains(names, e.Name))
+		if wanted && !slices.ContainsFunc(all, e.equal) {
+			all = append(all, e)
+		}
+	}
 	slices.SortStableFunc(all, func(a, b Event) int { return a.At.Compare(b.At) }) // several feeds save events
-	return all, err
+	return all[max(0, len(all)-limit):], nil
+}
+
+// equal reports whether two events, read from memory and from the file, are the same.
+func (e Event) equal(o Event) bool {
+	return e.At.Equal(o.At) && e.Run == o.Run && e.Project == o.Project && e.Name == o.Name && e.Text == o.Text
+}
+
+func (r *records) unsavedEvents() []Event {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.events.unsaved()
 }
 
 func storeEvent(ctx context.Context, q db.Querier, e *Event) error {

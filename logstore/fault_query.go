@@ -38,6 +38,8 @@ type FaultQuery struct {
 	// After is a cursor: only faults that have occurred after it are returned. If the cursor may be at the last
 	// line of a run, the bad exit of that run is returned as well. "" = all.
 	After string
+	// SkipFlush skips the wait for recent faults to be stored. Set it if another query has just waited for them.
+	SkipFlush bool
 	// Limit is the maximum number of faults returned after the first Offset faults are skipped; 0 = 100.
 	Limit, Offset int
 }
@@ -49,11 +51,10 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	if err != nil {
 		return nil, 0, err
 	}
-	var all []Fault
-	err = s.withRead(ctx, func(ctx context.Context, tx db.Querier) (err error) {
-		all, err = readFaults(ctx, tx, &q)
-		return err
-	})
+	if !s.closed.Load() && s.haveNoFaults(q.Runs) {
+		return nil, 0, nil
+	}
+	all, err := s.allFaults(ctx, &q)
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot read the errors: %w", err)
 	}
@@ -71,6 +72,23 @@ func (s *Store) Faults(ctx context.Context, q FaultQuery) (faults []Fault, total
 	return all[:min(cmp.Or(q.Limit, 100), len(all))], total, nil
 }
 
+// haveNoFaults reports whether runs lists runs in memory only, and none of them has had an error.
+func (t *captureTable) haveNoFaults(runs []int64) bool {
+	for _, id := range runs {
+		r := t.ownRun(id)
+		if r == nil {
+			return false
+		}
+		r.mu.Lock()
+		none := r.latest.Fingerprint == ""
+		r.mu.Unlock()
+		if !none {
+			return false
+		}
+	}
+	return len(runs) > 0
+}
+
 // matches reports whether f matches the conditions of q that SQL did not check, except After.
 func (q *FaultQuery) matches(f *Fault) bool {
 	switch {
@@ -86,13 +104,54 @@ func (q *FaultQuery) matches(f *Fault) bool {
 	return true
 }
 
-// readFaults returns the faults in the table that may match q.
-func readFaults(ctx context.Context, tx db.Querier, q *FaultQuery) ([]Fault, error) {
-	all, err := storedFaults(ctx, tx, q)
-	if err != nil || q.Runs == nil {
-		return all, err
+// faultReads is how often allFaults reads the table at most. It reads again if occurrences were handed to a
+// transaction during the read, since they may then be counted twice.
+const faultReads = 5
+
+// allFaults returns the faults in the table, including occurrences that are not stored yet.
+func (s *Store) allFaults(ctx context.Context, q *FaultQuery) (all []Fault, err error) {
+	if !q.SkipFlush {
+		s.flushBeforeRead(ctx)
 	}
-	return faultsShownIn(ctx, tx, q.Runs, all)
+	for range faultReads {
+		unsaved := s.faultLog.unsaved() // before the file is read: a fault committed in between is in both
+		err = s.withRead(ctx, func(ctx context.Context, tx db.Querier) (err error) {
+			all, err = readFaults(ctx, tx, q, unsaved)
+			return err
+		})
+		switch {
+		case errors.Is(err, errFoundDamage): // the next round reads from memory
+		case err != nil:
+			return nil, err
+		case s.faultLog.flushCount() == unsaved.flushes:
+			return all, nil
+		}
+	}
+	return all, err
+}
+
+// readFaults returns the faults in the table, with the occurrences in unsaved added that the table does not
+// have yet. If tx is nil, it does not read the table.
+func readFaults(ctx context.Context, tx db.Querier, q *FaultQuery, unsaved unsavedFaults) ([]Fault, error) {
+	var stored []Fault
+	if tx != nil {
+		known := *q
+		if len(unsaved.inFlight)+len(unsaved.waiting) > 0 {
+			known.Since = time.Time{} // a fault that is older in the file may have occurred since
+		}
+		var err error
+		if stored, err = storedFaults(ctx, tx, &known); err != nil {
+			return nil, err
+		}
+	}
+	flying := slices.DeleteFunc(slices.Clone(unsaved.inFlight), func(g *faultDelta) bool {
+		return slices.ContainsFunc(stored, func(f Fault) bool { return f.ID == g.ID && f.includes(g) })
+	})
+	all := addDeltas(addDeltas(stored, flying), unsaved.waiting)
+	if q.Runs == nil {
+		return all, nil
+	}
+	return faultsShownIn(ctx, tx, q.Runs, all, slices.Concat(unsaved.inFlight, unsaved.waiting)...)
 }
 
 // storedFaults returns the faults in the table that match the project, the id and Since of q.
@@ -134,18 +193,51 @@ func (f *Fault) addRate(ago, count int64) {
 	}
 }
 
+// addDeltas returns the stored faults with the later occurrences in deltas added.
+func addDeltas(stored []Fault, deltas []*faultDelta) []Fault {
+	byID := make(map[string]int, len(stored))
+	for i := range stored {
+		byID[stored[i].ID] = i
+	}
+	now := hourOf(time.Now())
+	for _, g := range deltas {
+		i, known := byID[g.ID]
+		if known {
+			stored[i].addDelta(g)
+		} else {
+			i = len(stored)
+			stored = append(stored, g.Fault)
+		}
+		for hour, n := range g.hours {
+			stored[i].addRate(now-hour, n)
+		}
+	}
+	return stored
+}
+
+// includes reports whether f already includes the occurrences of g, which is the case if both have the same
+// latest occurrence.
+func (f *Fault) includes(g *faultDelta) bool {
+	return f.LastRun == g.LastRun && f.LastLine == g.LastLine && f.LastSeen.Equal(g.LastSeen)
+}
+
 // ResolveFault marks a fault as resolved, with a note, and returns the fault. A new occurrence reopens the
 // fault. The error wraps ErrUnknownFault if no fault has the id.
 func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error) {
+	if s.file == nil {
+		return s.faultLog.resolve(id, note)
+	}
 	err := s.Flush(ctx)
-	f := s.database()
 	if err == nil {
-		_, err = f.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(time.Now()), note, id)
+		err = s.damageErr()
+	}
+	if err == nil {
+		_, err = s.file.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(time.Now()), note, id)
 	}
 	if err != nil {
 		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)
 	}
-	all, err := storedFaults(ctx, f.ReadDB, &FaultQuery{ID: id})
+	all, err := storedFaults(ctx, s.file.ReadDB, &FaultQuery{ID: id})
 	if err != nil {
 		return Fault{}, fmt.Errorf("cannot read %s back: %w", id, err)
 	}
@@ -153,4 +245,17 @@ func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error
 		return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 	}
 	return all[0], nil
+}
+
+// resolve marks a fault that is only in memory as resolved.
+func (l *faultLog) resolve(id, note string) (Fault, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.deltas {
+		if g.ID == id {
+			g.Resolved, g.Note, g.Regressed = time.Now(), note, false
+			return g.Fault, nil
+		}
+	}
+	return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 }

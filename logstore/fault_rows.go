@@ -147,14 +147,26 @@ func storeFaultRuns(ctx context.Context, q db.Querier, g *faultDelta) error {
 	return nil
 }
 
-// faultsShownIn returns the faults that are known to have occurred in one of the runs.
-func faultsShownIn(ctx context.Context, tx db.Querier, runs []int64, all []Fault) ([]Fault, error) {
-	where, args := inList("run", runs)
-	ids, err := queryColumn[string](ctx, tx, "read the runs of errors", `SELECT fault FROM fault_run WHERE `+where, args...)
-	if err != nil {
-		return nil, err
+// faultsShownIn returns the faults that are known to have occurred in one of the runs. deltas are occurrences
+// that the file may not have yet. tx is nil if there is no file.
+func faultsShownIn(ctx context.Context, tx db.Querier, runs []int64, all []Fault, deltas ...*faultDelta) ([]Fault, error) {
+	shown := make(map[string]bool)
+	for _, g := range deltas {
+		if slices.ContainsFunc(g.inRuns, func(run int64) bool { return slices.Contains(runs, run) }) {
+			shown[g.ID] = true
+		}
+	}
+	if tx != nil {
+		where, args := inList("run", runs)
+		ids, err := queryColumn[string](ctx, tx, "read the runs of errors", `SELECT fault FROM fault_run WHERE `+where, args...)
+		if err != nil {
+			return nil, err
+		}
+		for _, id := range ids {
+			shown[id] = true
+		}
 	}
 	return slices.DeleteFunc(all, func(f Fault) bool {
-		return !slices.Contains(ids, f.ID) && !slices.Contains(runs, f.FirstRun) && !slices.Contains(runs, f.LastRun)
+		return !shown[f.ID] && !slices.Contains(runs, f.FirstRun) && !slices.Contains(runs, f.LastRun)
 	}), nil
 }

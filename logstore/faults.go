@@ -3,6 +3,8 @@ package logstore
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -83,17 +85,19 @@ func (k faultKey) id() string {
 // A faultDelta holds the occurrences of one fault since the last commit.
 type faultDelta struct {
 	Fault
-	hours  map[int64]int64 // maps an hour since 1970 to the number of occurrences in it
-	inRuns []int64         // runs of these occurrences, latest last
+	hours    map[int64]int64 // maps an hour since 1970 to the number of occurrences in it
+	inRuns   []int64         // runs of these occurrences, latest last
+	reported bool            // published as news; used only without a file, since the transaction finds the news if there is a file
 }
 
 // A faultLog holds the occurrences of faults that are not stored yet.
 type faultLog struct {
 	*storage
 
-	mu       sync.Mutex // guards deltas, inFlight and seen
+	mu       sync.Mutex // guards deltas, inFlight, flushes and seen
 	deltas   map[faultKey]*faultDelta
 	inFlight map[faultKey]*faultDelta // in a transaction at the moment
+	flushes  int64                    // how often begin returned occurrences for a transaction
 	seen     map[processKey]int64     // number of occurrences, stored or not
 	news     chan FaultNews
 }
@@ -120,6 +124,9 @@ func (l *faultLog) record(key processKey, run int64, number int, at time.Time, f
 	}
 	if g.LastRun != run {
 		g.Runs++
+	}
+	if !g.Resolved.IsZero() { // happens only without a file
+		g.Resolved, g.Regressed, g.reported = time.Time{}, true, false
 	}
 	g.Fault.Fault = f
 	g.Count++
@@ -150,6 +157,9 @@ func hourOf(t time.Time) int64 { return t.Unix() / 3600 }
 func (l *faultLog) begin() map[faultKey]*faultDelta {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.deltas) > 0 {
+		l.flushes++
+	}
 	l.inFlight = l.deltas
 	l.deltas = make(map[faultKey]*faultDelta)
 	return l.inFlight
@@ -180,6 +190,20 @@ func (l *faultLog) publish(news []FaultNews) {
 	}
 }
 
+// publishUnstored publishes the news of a Store without a file.
+func (l *faultLog) publishUnstored() {
+	var news []FaultNews
+	l.mu.Lock()
+	for _, g := range l.deltas {
+		if !g.reported {
+			g.reported = true
+			news = append(news, FaultNews{Fault: g.Fault, Again: g.Regressed})
+		}
+	}
+	l.mu.Unlock()
+	l.publish(news)
+}
+
 // rollback returns the occurrences that begin returned to those that wait, because they could not be stored.
 func (l *faultLog) rollback() {
 	l.mu.Lock()
@@ -202,6 +226,38 @@ func (g *faultDelta) merge(newer *faultDelta) {
 	for _, run := range newer.inRuns {
 		g.addRun(run)
 	}
+}
+
+// An unsavedFaults holds copies of the occurrences that are not known to be stored.
+type unsavedFaults struct {
+	inFlight []*faultDelta // in a transaction: by the time the file is read, it may contain these too
+	waiting  []*faultDelta // not in the file unless flushes changes
+	flushes  int64         // faultLog.flushes at the time of the copy
+}
+
+// unsaved returns copies of the occurrences that are not known to be stored. The caller must read the file
+// after this call. If flushCount has changed by then, the file may contain the occurrences that were waiting.
+func (l *faultLog) unsaved() unsavedFaults {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return unsavedFaults{copyDeltas(l.inFlight), copyDeltas(l.deltas), l.flushes}
+}
+
+// flushCount returns how often occurrences were handed to a transaction.
+func (l *faultLog) flushCount() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.flushes
+}
+
+func copyDeltas(deltas map[faultKey]*faultDelta) []*faultDelta {
+	all := make([]*faultDelta, 0, len(deltas))
+	for _, g := range deltas {
+		c := *g
+		c.hours, c.inRuns = maps.Clone(g.hours), slices.Clone(g.inRuns)
+		all = append(all, &c)
+	}
+	return all
 }
 
 // NewFaults returns a channel that reports each fault when it first occurs, or occurs again after it was

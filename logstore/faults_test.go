@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -173,19 +174,57 @@ func TestFaultCountsSurviveFailedTransaction(t *testing.T) {
 	var pool buffers
 	r := newRunLog(7, processKey{"/p", "web"}, 1, time.Now(), &pool, l, nil)
 	see := func() { r.mu.Lock(); r.faults.End(3, ""); r.mu.Unlock() }
+	seen := func() []Fault {
+		unsaved := l.unsaved()
+		return addDeltas(addDeltas(nil, unsaved.inFlight), unsaved.waiting)
+	}
 	see()
 	l.begin()
 	r.faults = newRunLog(7, r.key, 1, time.Now(), &pool, l, nil).faults
 	see()
-	l.rollback()
-	all := l.begin()
-	if len(all) != 1 {
-		t.Errorf("got %+v, want one", all)
+	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
+		t.Errorf("during the transaction: got %+v, want one with count 2", all)
 	}
-	for _, f := range all {
-		if f.Count != 2 || f.Runs != 1 {
-			t.Errorf("got %+v, want count 2", f)
+	l.rollback()
+	if all := seen(); len(all) != 1 || all[0].Count != 2 || all[0].Runs != 1 {
+		t.Errorf("after its failure: got %+v, want one with count 2", all)
+	}
+}
+
+// TestFaultStoredDuringQueryCountsOnce stores an error after a query has read memory and before the
+// query reads the file, and checks that the error counts once.
+func TestFaultStoredDuringQueryCountsOnce(t *testing.T) {
+	s := openTest(t, Options{})
+	run := startRun(s, "/p", "web")
+	flush(t, s)
+	s.file.ReadDB.SetMaxOpenConns(1)
+	held, err := s.file.ReadDB.Conn(t.Context()) // the only connection: the query waits for it
+	checkError(t, err)
+	before := s.file.ReadDB.Stats().WaitCount
+	throw(s, run, 1)
+	s.EndCapture(run)
+	counted := make(chan int64, 1)
+	go func() {
+		var count int64
+		all, _, err := s.Faults(context.Background(), FaultQuery{SkipFlush: true})
+		if err != nil {
+			t.Error(err)
 		}
+		for _, f := range all {
+			count += f.Count
+		}
+		counted <- count
+	}()
+	for late := time.Now().Add(2 * time.Minute); s.file.ReadDB.Stats().WaitCount == before; runtime.Gosched() {
+		if time.Now().After(late) {
+			t.Error("got no query waiting for a connection after two minutes, want one")
+			break
+		}
+	}
+	flush(t, s)
+	checkError(t, held.Close())
+	if n := <-counted; n != 1 {
+		t.Errorf("got count %d, want 1", n)
 	}
 }
 
@@ -211,10 +250,25 @@ func TestEventsAreKeptAcrossSessions(t *testing.T) {
 	}
 }
 
-// TestRecordsAreReadableWhileFileIsLocked checks that samples, events and other records can be read while another
-// server keeps the file locked, as they are stored, and that those recorded then are shown once it unlocks the
-// file.
-func TestRecordsAreReadableWhileFileIsLocked(t *testing.T) {
+// TestEventsCommittedDuringQueryKeepOrder commits events after a query has read memory and before
+// the query reads the file, and checks that these events are not returned as newer than all events
+// in the file.
+func TestEventsCommittedDuringQueryKeepOrder(t *testing.T) {
+	s := openTest(t, Options{})
+	s.SaveEvent("/p", "web", 1, time.Now(), "web crashed")
+	s.SaveEvent("/p", "api", 2, time.Now(), "api became ready")
+	unsaved := s.unsavedEvents()
+	flush(t, s)
+	all, err := s.mergeEvents(t.Context(), unsaved, "/p", nil, 1)
+	if checkError(t, err); len(unsaved) != 2 || len(all) != 1 || all[0].Name != "api" {
+		t.Errorf("latest of %d: got %+v, want 2 and that of api", len(unsaved), all)
+	}
+}
+
+// TestRecordsAreReadableDuringTransaction checks that samples, events and other records can be read
+// while the commit that stores them is blocked by another server, and while they wait for the next
+// commit.
+func TestRecordsAreReadableDuringTransaction(t *testing.T) {
 	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
@@ -254,9 +308,9 @@ func TestRecordsAreReadableWhileFileIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	note(2)
-	want("locked", 1)
+	want("in the transaction", 2)
 	note(3)
-	want("still locked", 1)
+	want("in the transaction and waiting", 3)
 	if _, err := block.ExecContext(t.Context(), `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +318,7 @@ func TestRecordsAreReadableWhileFileIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	flush(t, s)
-	want("unlocked", 3)
+	want("stored later", 3)
 }
 
 // TestRecogniserPanicKeepsLog checks that the lines of a run are stored and returned although its

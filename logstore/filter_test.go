@@ -68,9 +68,7 @@ func TestFiltersAreForgottenAfterSearch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		broken := "so the maintainer leaves the file alone"
 		m := &maintainer{storage: &storage{}, filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
-		m.damage.Store(&broken)
 		go m.run(ctx)
 		const most = builtCacheBytes / match.FilterBytes
 		want := func(n int) {

@@ -30,18 +30,17 @@ type batch struct {
 type runWork struct {
 	run    *runLog
 	row    *storedRow    // nil: the row in the file is up to date
-	chunks []*chunk      // sealed
+	chunks []*chunk      // sealed; the batch holds a reference to each
 	packed []packedBlock // of the chunks
-	tails  []tailWork
+	tail   *tailWork
 	gaps   []Gap
 }
 
-// A tailWork is the part of a chunk that is not stored yet, to be stored as a tail row.
+// A tailWork is the part of an open chunk that is not stored yet.
 type tailWork struct {
 	chunk *chunk
 	n     int64
 	block block
-	frees bool // its bytes are no longer pending then, because the chunk is open
 }
 
 func (b *batch) empty() bool {
@@ -50,13 +49,14 @@ func (b *batch) empty() bool {
 
 // collect adds the work of the listed runs, up to the size of a batch, and returns the runs that have work
 // left.
-func (w *writer) collect(b *batch, list []*runLog, size int64, how flushKind) []*runLog {
+func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
+	size := w.limits.batch
 	for i, r := range list {
 		if b.bytes >= size {
 			return list[i:]
 		}
 		r.listed.Store(false)
-		work, more, later := r.collectWork(how, size-b.bytes)
+		work, more, later := r.collectWork(urgent, size-b.bytes)
 		if work.hasWork() {
 			b.runs = append(b.runs, work)
 			b.bytes += work.bytes()
@@ -90,22 +90,22 @@ func (b *batch) pack(p *pack.Packer, builder *match.FilterBuilder) {
 }
 
 func (w *runWork) hasWork() bool {
-	return w.row != nil || len(w.chunks) > 0 || len(w.tails) > 0 || len(w.gaps) > 0
+	return w.row != nil || len(w.chunks) > 0 || w.tail != nil || len(w.gaps) > 0
 }
 
 func (w *runWork) bytes() (n int64) {
 	for _, c := range w.chunks {
 		n += c.size()
 	}
-	for i := range w.tails {
-		n += w.tails[i].size()
+	if w.tail != nil {
+		n += int64(len(w.tail.block.text) + len(w.tail.block.meta))
 	}
 	return n
 }
 
 // collectWork returns the part of the run that is not stored, with full chunks up to about the given size. more
-// reports whether full chunks are left, and later reports whether there is work for a later flush.
-func (r *runLog) collectWork(how flushKind, bytes int64) (w runWork, more, later bool) {
+// reports whether full chunks are left, and later reports whether lines of the open chunk are left.
+func (r *runLog) collectWork(urgent bool, bytes int64) (w runWork, more, later bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	w.run = r
@@ -120,25 +120,21 @@ func (r *runLog) collectWork(how flushKind, bytes int64) (w runWork, more, later
 		}
 		if bytes <= 0 {
 			r.deferEndLocked(&w)
-			return w, true, later
-		}
-		if how == flushQuick {
-			bytes -= r.addTailLocked(&w, c)
-			later = true
-			continue
+			return w, true, false
 		}
 		bytes -= c.size()
 		c.inFlight = true
+		c.refs.Add(1)
 		w.chunks = append(w.chunks, c)
 	}
-	switch {
-	case r.open == nil:
-	case r.open.inFlight || how == flushUrgent && time.Since(r.dirtySince) < flushInterval: // already in this batch, or too recent
-		later = true
-	default:
-		r.addTailLocked(&w, r.open)
+	if r.open == nil || r.open.uncovered() == 0 {
+		return w, false, false
 	}
-	return w, false, later
+	if r.open.inFlight || urgent && time.Since(r.dirtySince) < flushInterval { // already in this batch, or too recent
+		return w, false, true
+	}
+	w.tail = r.tailWorkLocked()
+	return w, false, false
 }
 
 // deferEndLocked defers the end of the run to the batch with the run's last lines. A reader that saw the final
@@ -155,12 +151,10 @@ func (r *runLog) deferEndLocked(w *runWork) {
 	w.row.ended, w.row.sealed, w.row.lines, w.row.lastAt = 0, false, 0, 0
 }
 
-// addTailLocked adds the lines of a chunk that no tail row covers, and returns their size.
-func (r *runLog) addTailLocked(w *runWork, c *chunk) (bytes int64) {
-	if c.lines() == c.tailLines {
-		return 0
-	}
-	t := tailWork{chunk: c, n: r.tailN, block: c.snapshot(), frees: c == r.open}
+// tailWorkLocked returns the lines of the open chunk that no tail row covers.
+func (r *runLog) tailWorkLocked() *tailWork {
+	c := r.open
+	t := &tailWork{chunk: c, n: r.tailN, block: c.snapshot()}
 	t.block.first += c.tailLines
 	t.block.meta = t.block.meta[c.tailLines*metaBytes:]
 	t.block.text = t.block.text[c.tailBytes:]
@@ -170,11 +164,8 @@ func (r *runLog) addTailLocked(w *runWork, c *chunk) (bytes int64) {
 		c.tails.first = t.n
 	}
 	c.tails.end = t.n + 1
-	w.tails = append(w.tails, t)
-	return t.size()
+	return t
 }
-
-func (t *tailWork) size() int64 { return int64(len(t.block.text) + len(t.block.meta)) }
 
 // storedRowLocked returns the run's row as it will be stored.
 func (r *runLog) storedRowLocked() *storedRow {
@@ -240,8 +231,8 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	for i := range w.tails {
-		if err := saveTail(ctx, tx, w.run.id, &w.tails[i]); err != nil {
+	if w.tail != nil {
+		if err := saveTail(ctx, tx, w.run.id, w.tail); err != nil {
 			return err
 		}
 	}
@@ -257,6 +248,7 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 func (w *writer) markCommitted(b *batch) {
 	w.faults.commit(b.news)
 	w.records.commit(b)
+	pool := &w.captures.pool
 	for i := range b.runs {
 		work := &b.runs[i]
 		w.captures.budget.pending.Add(-work.run.commit(work))
@@ -264,34 +256,41 @@ func (w *writer) markCommitted(b *batch) {
 			if p := &work.packed[i]; p.bits != nil {
 				w.maintainer.filters.put(p.id, p.bits, builtCacheBytes)
 			}
-			w.captures.pool.put(c)
+			c.release(pool) // the run's reference
 		}
+		work.release(pool)
 		w.captures.evictIfStored(work.run)
 	}
 	w.captures.deleteSaved(b.late)
 }
 
-// commit removes the full chunks of w from memory and marks its tails as covered, because both are stored now. It
+// release releases the batch's references to chunks.
+func (w *runWork) release(pool *buffers) {
+	for _, c := range w.chunks {
+		c.release(pool)
+	}
+	if w.tail != nil {
+		w.tail.chunk.release(pool)
+	}
+}
+
+// commit removes the full chunks of w from memory and marks its tail as covered, because both are stored now. It
 // returns how many bytes are no longer pending.
 func (r *runLog) commit(w *runWork) (freed int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rowStored = r.rowStored || w.row != nil
 	for _, c := range w.chunks {
-		freed += c.pending()
+		freed += c.uncovered()
 	}
 	if len(w.chunks) > 0 {
 		r.sealed = slices.DeleteFunc(r.sealed, func(c *chunk) bool { return slices.Contains(w.chunks, c) })
 	}
-	for i := range w.tails {
-		t := &w.tails[i]
+	if t := w.tail; t != nil {
 		t.chunk.inFlight = false
 		t.chunk.tailLines += t.block.lines()
 		t.chunk.tailBytes += int64(len(t.block.text))
-		if t.frees {
-			t.chunk.freed += t.size()
-			freed += t.size()
-		}
+		freed += int64(len(t.block.text) + len(t.block.meta))
 	}
 	r.gaps = slices.DeleteFunc(r.gaps, func(g Gap) bool { return slices.Contains(w.gaps, g) })
 	r.pending.Add(-freed)
@@ -308,6 +307,7 @@ func (w *writer) rollback(b *batch) {
 	for i := range b.runs {
 		work := &b.runs[i]
 		work.run.rollback(work)
+		work.release(&w.captures.pool)
 		w.markDirty(work.run)
 	}
 }
@@ -319,8 +319,8 @@ func (r *runLog) rollback(w *runWork) {
 	for _, c := range w.chunks {
 		c.inFlight = false
 	}
-	for i := range w.tails {
-		w.tails[i].chunk.inFlight = false
+	if w.tail != nil {
+		w.tail.chunk.inFlight = false
 	}
 	r.rowDirty = r.rowDirty || w.row != nil
 }

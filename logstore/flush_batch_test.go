@@ -13,15 +13,13 @@ import (
 func TestEndIsStoredInLastBatch(t *testing.T) {
 	for name, known := range map[string]bool{"new": false, "known": true} {
 		t.Run(name, func(t *testing.T) {
-			const run = 7
-			st := &storage{limits: limitsOf(defaultMaxBytes), closing: make(chan struct{})} // without a flusher, which would collect the work of the run
-			s := &Store{storage: st, captureTable: newCaptureTable(st, nil, newFlushQueue(), newFaultLog(st))}
-			defer s.captureTable.Close()
-			defer close(st.closing)
-			s.addRun(processKey{"/p", "web"}, claim{id: run, number: 1, started: time.Now().UnixNano()})
+			s, err := Open(t.Context(), Options{}) // in memory only: the flusher does not collect the work of the run
+			checkError(t, err)
+			defer func() { checkError(t, s.Close()) }()
+			run := startRun(s, "/p", "web")
 			r := s.ownRun(run)
 			store := func() (w runWork, more bool) {
-				w, more, _ = r.collectWork(flushAll, 2*chunkBytes)
+				w, more, _ = r.collectWork(false, 2*chunkBytes)
 				r.commit(&w)
 				return w, more
 			}

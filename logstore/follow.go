@@ -104,7 +104,10 @@ func (rd *reader) AwaitVersion(ctx context.Context, version int64) (int64, error
 
 // fileVersion returns a number that changes when another connection commits to the file.
 func (rd *reader) fileVersion(ctx context.Context) (v int64) {
-	_ = rd.database().PollDB.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&v) // the read that follows reports a failure
+	if rd.file == nil {
+		return 0
+	}
+	_ = rd.file.PollDB.QueryRowContext(ctx, `PRAGMA data_version`).Scan(&v) // the read that follows reports a failure
 	return v
 }
 

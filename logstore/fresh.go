@@ -2,19 +2,29 @@ package logstore
 
 import (
 	"context"
-	"database/sql"
+	"errors"
+	"iter"
 	"slices"
 	"sync"
-
-	"pmcp/logstore/db"
+	"sync/atomic"
 )
 
-// A freshness says which other servers were asked for the reads of one call to store what they have.
+// A freshness is what the reads of one call share to see what other servers have not stored yet: which servers were
+// asked to store it, and which have answered.
 type freshness struct {
-	ask func(ctx context.Context, server string)
+	ask     func(ctx context.Context, server string, acted bool)
+	answers atomic.Int64 // how many questions are answered
 
-	mu    sync.Mutex
-	asked map[string]*sync.Once // guarded by mu; by server
+	mu        sync.Mutex
+	questions map[string]*question // guarded by mu; by server
+}
+
+// A question asks a server, once, to store what it has. Concurrent readers wait for the answer.
+type question struct {
+	server   string
+	acted    bool // see Acted
+	once     sync.Once
+	answered atomic.Int64 // which answer of the freshness it has, from 1; 0: none yet
 }
 
 // maxAsked bounds how many servers a read asks at the same time. More are not asked.
@@ -22,47 +32,76 @@ const maxAsked = 64
 
 type freshKey struct{}
 
-// Fresh returns a context for the reads of one call, which then see what other live servers had done before it. A
-// read of runs of such servers first calls ask for each of them, by its session. ask returns when the server has stored
-// what it has, or cannot. It is called once for each server. It must not use the Store, and may be called from several
-// goroutines.
-func Fresh(ctx context.Context, ask func(ctx context.Context, server string)) context.Context {
-	return context.WithValue(ctx, freshKey{}, &freshness{ask: ask, asked: make(map[string]*sync.Once)})
+// Fresh returns a context for the reads of one call, which then see what other live servers have done before it. A
+// read that finds runs of such servers first calls ask for each of them, by its session. ask returns when the
+// server has stored what it has, or cannot. It is called once for each server, and again, with acted set, after Acted
+// was called for the server. It must not use the Store, and may be called from several goroutines.
+func Fresh(ctx context.Context, ask func(ctx context.Context, server string, acted bool)) context.Context {
+	return context.WithValue(ctx, freshKey{}, &freshness{ask: ask, questions: make(map[string]*question)})
 }
 
-// once returns what a server is asked through.
-func (f *freshness) once(server string) *sync.Once {
+// question returns the question for a server.
+func (f *freshness) question(server string) *question {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.asked[server] == nil {
-		f.asked[server] = &sync.Once{}
+	if f.questions[server] == nil {
+		f.questions[server] = &question{server: server}
 	}
-	return f.asked[server]
+	return f.questions[server]
 }
 
-// askOwners asks the other live servers that have runs in scope, unless a read of the same call has asked them, and waits
-// for them. Of a run that has ended, only a list shows what can still change: whether the process will be restarted.
-func (rd *reader) askOwners(ctx context.Context, c *scope) {
-	f, ok := ctx.Value(freshKey{}).(*freshness)
-	if !ok {
-		return
-	}
-	var owners []db.Owner
-	_ = rd.readStored(ctx, func(ctx context.Context, q db.Querier) (err error) { // the read that follows reports a failure
-		where, args := c.where("p.project", "p.name")
-		if c.runs != nil {
-			where, args = inList("r.id", c.runs)
-		}
-		owners, err = queryAll(ctx, q, "look for other servers", func(row *sql.Rows, o *db.Owner) error { return row.Scan(&o.UUID, &o.Registry) },
-			`SELECT DISTINCT s.uuid, s.registry FROM session s CROSS JOIN run r ON r.id BETWEEN s.id << 16 AND (s.id << 16 | 65535)
-			JOIN process p ON p.id = r.process WHERE s.ended = 0 AND s.uuid <> ? AND (r.ended = 0 OR ?) AND `+where,
-			slices.Concat([]any{rd.opts.Session, c.infos}, args)...)
-		return err
-	})
-	owners = slices.DeleteFunc(owners, func(o db.Owner) bool { return !rd.isAlive(o) })
+// await asks the questions that were not asked yet, and waits until all are answered.
+func (f *freshness) await(ctx context.Context, questions []*question) {
 	var asking sync.WaitGroup
-	for _, o := range owners[:min(len(owners), maxAsked)] {
-		asking.Go(func() { f.once(o.UUID).Do(func() { f.ask(ctx, o.UUID) }) })
+	for i, q := range questions {
+		asking.Go(func() {
+			q.once.Do(func() {
+				if i < maxAsked {
+					f.ask(ctx, q.server, q.acted)
+				}
+				q.answered.Store(f.answers.Add(1))
+			})
+		})
 	}
 	asking.Wait()
+}
+
+// Acted records that a server has done something for the call of ctx: the next read asks it again.
+func Acted(ctx context.Context, server string) {
+	if f, ok := ctx.Value(freshKey{}).(*freshness); ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.questions[server] = &question{server: server, acted: true}
+	}
+}
+
+// errStale is returned by a read that must be repeated after other servers have answered.
+var errStale = errors.New("other servers are asked first")
+
+// checkFresh returns errStale if other live servers must be asked first, because metas has runs of theirs: a snapshot
+// shows only the answers that came before it. Runs that have ended count only if ended is set.
+func (s *snapshot) checkFresh(ctx context.Context, metas iter.Seq[*runMeta], ended bool) error {
+	if s.fresh == nil {
+		return nil
+	}
+	for m := range metas {
+		if m.mem != nil || m.ended != 0 && !ended {
+			continue
+		}
+		srv, err := s.server(ctx, m.id)
+		if err != nil {
+			return err
+		}
+		if !srv.alive || srv.own {
+			continue
+		}
+		q := s.fresh.question(srv.uuid)
+		if n := q.answered.Load(); (n == 0 || n > s.answers) && !slices.Contains(s.stale, q) {
+			s.stale = append(s.stale, q)
+		}
+	}
+	if len(s.stale) > 0 {
+		return errStale
+	}
+	return nil
 }

@@ -84,7 +84,7 @@ func BenchmarkRealLogs(b *testing.B) {
 				capturing = append(capturing, perLine(func(p []byte) { stream.Feed(p, stream) }))
 				run.sealLocked()
 				for _, c := range run.sealed { // instead of the flusher
-					s.captureTable.pool.put(c)
+					c.release(&s.captureTable.pool)
 				}
 				run.sealed = nil
 				run.mu.Unlock()

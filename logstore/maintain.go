@@ -43,17 +43,15 @@ type maintainer struct {
 	wg            sync.WaitGroup
 }
 
-// newMaintainer returns a maintainer and starts its goroutines unless the Store only reads.
+// newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
 func newMaintainer(st *storage, captures *captureTable, rd *reader) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
 		storage: st, captures: captures, filters: rd.filters, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
-	if !st.opts.ReadOnly {
-		m.wg.Go(func() { m.run(ctx) })
-	}
 	if st.file != nil && !st.opts.ReadOnly {
+		m.wg.Go(func() { m.run(ctx) })
 		m.wg.Go(func() { m.runCheckpoints(ctx) })
 	}
 	return m
@@ -97,7 +95,7 @@ func (m *maintainer) run(ctx context.Context) {
 
 // startup completes the work that dead servers left unfinished.
 func (m *maintainer) startup(ctx context.Context) error {
-	if m.isDamaged() {
+	if m.memoryOnly() {
 		return nil
 	}
 	m.filterBacklog.Store(true)                          // not now: what is to be built would compete with the start
@@ -107,20 +105,20 @@ func (m *maintainer) startup(ctx context.Context) error {
 // maintain performs the periodic maintenance. Only one server at a time performs it, and none while a server
 // clears the log. A damaged file is left alone.
 func (m *maintainer) maintain(ctx context.Context) error {
-	if m.isDamaged() {
+	if m.memoryOnly() {
 		return nil
 	}
-	free, err := m.database().MaintLock.TryAcquire()
+	free, err := m.file.MaintLock.TryAcquire()
 	if err != nil || !free {
 		return err
 	}
-	defer m.database().MaintLock.Release()
-	return errors.Join(m.markLost(ctx), m.retain(ctx), m.database().EnsureReserve())
+	defer m.file.MaintLock.Release()
+	return errors.Join(m.markLost(ctx), m.retain(ctx), m.file.EnsureReserve())
 }
 
 // buildSkipped builds some of the filters that are missing, if the load permits.
 func (m *maintainer) buildSkipped(ctx context.Context) error {
-	if m.isDamaged() || m.captures.budget.pending.Load() > skippedBelow || !m.filterBacklog.Swap(false) {
+	if m.memoryOnly() || m.captures.budget.pending.Load() > skippedBelow || !m.filterBacklog.Swap(false) {
 		return nil
 	}
 	return m.buildMissing(ctx)
@@ -139,24 +137,24 @@ func (m *maintainer) report(err error) {
 func (m *maintainer) runCheckpoints(ctx context.Context) {
 	var idle, held <-chan time.Time
 	for {
-		work := m.database().CopyWAL
+		work := m.file.CopyWAL
 		select {
 		case <-m.checkpoint:
 			idle = time.After(truncateAfter)
 		case <-idle:
-			idle, work = nil, func(ctx context.Context) error { return m.database().Checkpoint(ctx, "TRUNCATE") }
+			idle, work = nil, func(ctx context.Context) error { return m.file.Checkpoint(ctx, "TRUNCATE") }
 		case <-held:
-			held, work = nil, m.database().UnblockWAL
+			held, work = nil, m.file.UnblockWAL
 		case <-ctx.Done():
 			return
 		}
-		if m.isDamaged() {
+		if m.memoryOnly() {
 			continue
 		}
 		if err := work(ctx); err != nil && ctx.Err() == nil {
 			m.log.Debug("cannot checkpoint the log database now", "error", err)
 		}
-		if held == nil && !m.database().WALBlock.Since().IsZero() {
+		if held == nil && !m.file.WALBlock.Since().IsZero() {
 			held = time.After(blockedRetry)
 		}
 	}

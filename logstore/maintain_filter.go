@@ -39,7 +39,7 @@ func (f *builtFilter) save(ctx context.Context, q db.Querier) error {
 // buildMissing builds some of the filters of chunks that an older version stored, or that Clear has shortened. If others
 // are left, the worker continues later.
 func (m *maintainer) buildMissing(ctx context.Context) error {
-	ids, err := chunksWithoutFilter(ctx, m.database().ReadDB, filterBatch)
+	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB, filterBatch)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
@@ -54,7 +54,7 @@ func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
 	var built []builtFilter
 	var packed []packedBlock
 	for _, id := range ids {
-		b, err := loadChunk(ctx, m.database().ReadDB, &m.packer, id)
+		b, err := loadChunk(ctx, m.file.ReadDB, &m.packer, id)
 		var d *damagedBlock
 		if errors.As(err, &d) { // it might hold anything, and searches report it
 			built = append(built, packFilter(&m.packer, id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
@@ -64,7 +64,7 @@ func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
 			continue // the chunk was removed, or is unreadable
 		}
 		built = append(built, packFilter(&m.packer, id, m.builder.Build(b.text)))
-		unpacked, err := isUnpacked(ctx, m.database().ReadDB, id)
+		unpacked, err := isUnpacked(ctx, m.file.ReadDB, id)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ const reasonLost = "the server that stored it was killed, or could not store all
 // markLost seals the runs of servers that died without recording the end of their session, or that could not
 // store their last lines. A sealed run is over, and a gap says that its end may be missing.
 func (m *maintainer) markLost(ctx context.Context) error {
-	open, err := db.OpenSessions(ctx, m.database().ReadDB)
+	open, err := db.OpenSessions(ctx, m.file.ReadDB)
 	if err != nil {
 		return fmt.Errorf("cannot look for dead sessions: %w", err)
 	}

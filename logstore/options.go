@@ -16,7 +16,8 @@ type Options struct {
 	// Path is the database file. Open creates it with mode 0600, in a directory that it creates with mode
 	// 0700; an existing file of ours is changed to that mode. If Path is a symbolic link of this user, Open
 	// follows it. A file that another user owns, or could replace, is not used (StateMemory). If Path is
-	// empty, the log is kept in a database of at most 16 MiB in memory, lost when the Store is closed.
+	// empty, the log is kept in memory only: the newest few MiB of each run of this server, lost when the
+	// Store is closed.
 	Path string
 	// ReadOnly opens an existing file for reading only: Open neither creates, migrates nor repairs the file, and its
 	// error wraps fs.ErrNotExist or ErrOlderSchema if there is nothing to read yet. The Store is no server: methods that

@@ -55,7 +55,8 @@ type portTable struct {
 
 	mu          sync.Mutex // guards the fields below
 	held        map[processKey]heldPorts
-	pausedUntil time.Time // until when nothing is written
+	last        map[portKey]int // the ports other than the preferred ones, if there is no file
+	pausedUntil time.Time       // until when nothing is written
 }
 
 // heldPorts are the ports of a process, by variable.
@@ -73,7 +74,7 @@ func (w *PortWish) process() processKey { return processKey{w.Project, w.Name} }
 func (w *PortWish) key() portKey        { return portKey{w.process(), w.Variable} }
 
 func newPortTable(st *storage, captures *captureTable) *portTable {
-	return &portTable{storage: st, captures: captures, held: make(map[processKey]heldPorts)}
+	return &portTable{storage: st, captures: captures, held: make(map[processKey]heldPorts), last: make(map[portKey]int)}
 }
 
 // ReservePorts chooses a port for each wish, in order, and reserves them all in one transaction: no other server can
@@ -90,7 +91,7 @@ func (p *portTable) ReservePorts(ctx context.Context, wishes []PortWish, choose 
 	for i := range wishes {
 		c.replaced[wishes[i].process()] = true
 	}
-	if !p.paused() {
+	if !p.memoryOnly() && !p.paused() {
 		within, cancel := context.WithTimeout(ctx, portWait)
 		defer cancel()
 		err := p.update(within, func(tx *sql.Tx) error { return c.store(within, tx) })
@@ -105,7 +106,13 @@ func (p *portTable) ReservePorts(ctx context.Context, wishes []PortWish, choose 
 	}
 	ctx, cancel := context.WithTimeout(ctx, newRunRead)
 	defer cancel()
-	if err := p.readStored(ctx, c.read); err != nil {
+	err := p.withRead(ctx, func(ctx context.Context, q db.Querier) error {
+		if q == nil {
+			return nil
+		}
+		return c.read(ctx, q)
+	})
+	if err != nil {
 		p.log.Warn("cannot read the ports of other servers", "error", err)
 	}
 	if c.chooseAll(); c.refused == nil {
@@ -134,7 +141,7 @@ func (p *portTable) ReleasePorts(ctx context.Context, project, name string) {
 	_, held := p.held[key]
 	delete(p.held, key)
 	p.mu.Unlock()
-	if !held {
+	if !held || p.memoryOnly() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, newRunRead)
@@ -193,6 +200,9 @@ func (p *portTable) hold(c *portChoice) {
 	for i, port := range c.ports {
 		w := &c.wishes[i]
 		p.held[w.process()].ports[w.Variable] = port
+		if port != w.Preferred && p.file == nil {
+			p.last[w.key()] = port
+		}
 	}
 }
 
@@ -243,6 +253,11 @@ func (c *portChoice) chooseAll() {
 	taken := c.inUse(c.replaced)
 	maps.Copy(taken, c.others)
 	for _, w := range c.wishes {
+		if c.file == nil {
+			c.mu.Lock()
+			w.Last = c.last[w.key()]
+			c.mu.Unlock()
+		}
 		if w.Last == w.Preferred {
 			w.Last = 0
 		}

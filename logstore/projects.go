@@ -41,11 +41,18 @@ func newProjectTable(st *storage) *projectTable {
 // absolute. A label is made when a project is seen for the first time: the shortest tail of the path's elements
 // (feature, then repo/feature) that is neither the label of another project nor a tail of its path, or the path if there
 // is none. So a tail that could mean several projects becomes the label of none. From then on every server that uses the file has this label for the project, and no other project gets it.
-// Without a file, and in a Store that only reads, labels last as long as the Store. If the file cannot be used within 1 s, or is full of labels, the
+// Without a file, or in a Store that only reads, labels that were not stored last as long as the Store. If the file cannot be used within 1 s, or is full of labels, the
 // label is the path.
 func (p *projectTable) ProjectLabel(ctx context.Context, path string) string {
+	memoryOnly := p.memoryOnly()
 	p.mu.Lock()
 	label, ok := p.labels[path]
+	if !ok && memoryOnly {
+		if label, ok = path, true; len(p.labels) < maxLabels {
+			label = newLabel(path, p.labels)
+			p.labels[path] = label
+		}
+	}
 	paused := time.Now().Before(p.pausedUntil)
 	p.mu.Unlock()
 	if ok {
@@ -53,7 +60,7 @@ func (p *projectTable) ProjectLabel(ctx context.Context, path string) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, labelWait)
 	defer cancel()
-	label, err := storedLabel(ctx, p.database().ReadDB, path)
+	label, err := storedLabel(ctx, p.file.ReadDB, path)
 	switch {
 	case label != "" || err != nil || paused:
 	case p.opts.ReadOnly:
@@ -110,9 +117,9 @@ func (p *projectTable) storeLabel(ctx context.Context, path string) (label strin
 
 // unstoredLabel returns the label that a server would make for a project, given what this Store knows.
 func (p *projectTable) unstoredLabel(ctx context.Context, path string) (label string, err error) {
-	labels, err := storedLabels(ctx, p.database().ReadDB)
+	labels, err := storedLabels(ctx, p.file.ReadDB)
 	if err == nil {
-		err = addUnlabelled(ctx, p.database().ReadDB, labels)
+		err = addUnlabelled(ctx, p.file.ReadDB, labels)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -169,13 +176,15 @@ func (p *projectTable) ProjectPaths(ctx context.Context, name string) ([]string,
 	p.mu.Lock()
 	known := maps.Clone(p.labels)
 	p.mu.Unlock()
-	stored, err := storedLabels(ctx, p.database().ReadDB)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(known, stored)
-	if err := addUnlabelled(ctx, p.database().ReadDB, known); err != nil {
-		return nil, err
+	if !p.memoryOnly() {
+		stored, err := storedLabels(ctx, p.file.ReadDB)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(known, stored)
+		if err := addUnlabelled(ctx, p.file.ReadDB, known); err != nil {
+			return nil, err
+		}
 	}
 	if _, ok := known[name]; ok && name != "" {
 		return []string{name}, nil

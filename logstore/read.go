@@ -3,6 +3,7 @@ package logstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -13,10 +14,9 @@ import (
 	"pmcp/logstore/pack"
 )
 
-// A reader reads what is stored, after the writer has stored what there is.
+// A reader reads the lines in memory and in the file as one log.
 type reader struct {
 	*storage
-	writer   *writer
 	captures *captureTable
 	filters  *filterCache
 }
@@ -42,28 +42,69 @@ func (rd *reader) Read(ctx context.Context, q Query) (*Page, error) {
 	return page, nil
 }
 
-// A snapshot is what one read sees of the log, in one transaction.
+// A snapshot is what one read sees of the log: this Store's own runs in memory and, in one transaction, the file.
 type snapshot struct {
-	*serverLookup
-	cursorScope *cursorScope // of the scope's cursor
-	filters     *filterCache
-	packer      *pack.Packer
+	*serverLookup // its Querier is nil if there is no file to read
+	views         []memView
+	cursorScope   *cursorScope // of the scope's cursor
+	filters       *filterCache
+	packer        *pack.Packer
+	fresh         *freshness  // of the caller; nil: none
+	answers       int64       // how many of its questions were answered before the snapshot
+	stale         []*question // what fresh has to ask first
 }
 
-// withSnapshot calls read with a snapshot, after other servers have stored what they have. See readStored for the
-// contexts. The purpose completes an error that starts with "cannot".
+// withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
+// lines that are committed in between are in both, and are taken from memory. If memory has the whole log of the
+// runs that c lists, withSnapshot does not read the file. If the file proves to be damaged,
+// withSnapshot calls read again, with a snapshot of memory only. See withRead for the contexts. The purpose
+// completes an error that starts with "cannot".
 func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, read func(context.Context, *snapshot) error) error {
+	for {
+		snap, err := rd.trySnapshot(ctx, c, read)
+		switch {
+		case errors.Is(err, errStale):
+			snap.fresh.await(ctx, snap.stale)
+		case errors.Is(err, errFoundDamage):
+		case errors.Is(err, ErrClosed) && snap == nil:
+			return err
+		case err != nil:
+			return fmt.Errorf("cannot %s: %w", purpose, err)
+		default:
+			return nil
+		}
+	}
+}
+
+// trySnapshot is withSnapshot for one attempt. It also returns the snapshot, which holds nothing any more.
+func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.Context, *snapshot) error) (*snapshot, error) {
 	if rd.closed.Load() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
-	rd.askOwners(ctx, c)
-	err := rd.writer.withRead(ctx, func(ctx context.Context, tx db.Querier) error {
-		return read(ctx, &snapshot{newServerLookup(rd.captures, tx), &cursorScope{at: c.after}, rd.filters, &rd.packer})
+	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, packer: &rd.packer}
+	if snap.fresh, _ = ctx.Value(freshKey{}).(*freshness); snap.fresh != nil {
+		snap.answers = snap.fresh.answers.Load()
+	}
+	defer func() {
+		for i := range snap.views {
+			snap.views[i].release()
+		}
+	}()
+	withRead := rd.withRead
+	if snap.isWhole(c) {
+		withRead = func(ctx context.Context, fn func(context.Context, db.Querier) error) error { return fn(ctx, nil) }
+	}
+	return snap, withRead(ctx, func(ctx context.Context, tx db.Querier) error {
+		snap.serverLookup = newServerLookup(rd.captures, tx)
+		return read(ctx, snap)
 	})
-	if err != nil {
-		return fmt.Errorf("cannot %s: %w", purpose, err)
-	}
-	return nil
+}
+
+// isWhole reports whether memory has all that a read in scope c can need: the runs that c lists, and those of its
+// cursor.
+func (s *snapshot) isWhole(c *scope) bool {
+	return c.runs != nil && len(s.views) == len(c.runs) && len(s.cursorScope.stored) == 0 &&
+		!slices.ContainsFunc(s.views, func(v memView) bool { return !v.whole })
 }
 
 // A plan is a prepared Query.

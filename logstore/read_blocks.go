@@ -14,15 +14,18 @@ import (
 	"pmcp/logstore/pack"
 )
 
-// A blockSource returns the blocks of one run in either direction: chunks and tail rows.
+// A blockSource returns the blocks of one run in either direction: stored chunks, tail rows and blocks in
+// memory. The snapshot of memory is taken before the read transaction begins, so no line between the two is
+// missed. Lines that are in both are taken from memory.
 type blockSource struct {
 	ctx     context.Context
-	q       db.Querier
+	q       db.Querier // nil: memory only
 	packer  *pack.Packer
 	run     *runMeta
 	cond    string // condition on chunk rows, with its arguments
 	args    []any
-	tails   []block // tail rows, in order
+	extra   []block // tail rows and memory, in order
+	limit   int64   // lines from here on are in memory
 	passed  []int64 // damaged chunks
 	damaged []Gap   // those, and damaged tail rows
 	holes   []Gap   // lines that are in no block, and damaged unless another gap says why
@@ -30,13 +33,24 @@ type blockSource struct {
 
 // newBlockSource returns the source of a run. Tail rows that end at line after or before are left out: a follower has
 // read them. noTail skips the query for tail rows if it is known that there are none.
-func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, after int64, noTail bool) (_ *blockSource, err error) {
-	s := &blockSource{ctx: ctx, q: snap.q, packer: snap.packer, run: run}
+func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFilter, after int64, noTail bool) (*blockSource, error) {
+	q := snap.q
+	s := &blockSource{ctx: ctx, q: q, packer: snap.packer, run: run, limit: maxLine}
 	s.cond, s.args = f.chunkCondition()
-	if !noTail {
-		s.tails, s.damaged, err = tailBlocks(ctx, snap.q, run.id, after)
+	if run.mem != nil {
+		s.limit = run.mem.from
 	}
-	return s, err
+	if q != nil && !noTail {
+		tails, damaged, err := tailBlocks(ctx, q, run.id, after, s.limit)
+		if err != nil {
+			return nil, err
+		}
+		s.extra, s.damaged = tails, damaged
+	}
+	if run.mem != nil {
+		s.extra = append(s.extra, run.mem.blocks...)
+	}
+	return s, nil
 }
 
 // maxLine is greater than any line number.
@@ -53,10 +67,10 @@ func (s *blockSource) next(line int64, backward bool) (*block, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range s.tails {
-		b := &s.tails[i]
+	for i := range s.extra {
+		b := &s.extra[i]
 		if backward {
-			b = &s.tails[len(s.tails)-1-i]
+			b = &s.extra[len(s.extra)-1-i]
 		}
 		switch {
 		case backward && b.first > line || !backward && b.last() <= line:
@@ -70,13 +84,16 @@ func (s *blockSource) next(line int64, backward bool) (*block, error) {
 }
 
 func (s *blockSource) storedBlock(which string, line int64) (*block, error) {
+	if s.q == nil {
+		return nil, nil
+	}
 	lo, hi := db.RowRange(s.run.id)
 	for {
-		cond, args := s.cond, append([]any{lo, hi}, s.args...)
+		cond, args := s.cond, append([]any{lo, hi, s.limit}, s.args...)
 		if len(s.passed) > 0 {
 			cond, args = cond+` AND c.id NOT IN (SELECT value FROM json_each(?))`, append(args, jsonArray(s.passed))
 		}
-		b, err := queryChunk(s.ctx, s.q, s.packer, `c.id BETWEEN ? AND ?`+cond+which, append(args, line)...)
+		b, err := queryChunk(s.ctx, s.q, s.packer, `c.id BETWEEN ? AND ? AND first_line < ?`+cond+which, append(args, line)...)
 		damaged, err := s.passOver(err)
 		if !damaged {
 			return b, err
@@ -109,8 +126,12 @@ func (s *blockSource) addHole(f *lineFilter, line int64, b *block, backward bool
 
 // hasChunk reports whether the row of a stored chunk meets a condition, regardless of the filter.
 func (s *blockSource) hasChunk(cond string, args ...any) (found bool, err error) {
+	if s.q == nil {
+		return false, nil
+	}
 	lo, hi := db.RowRange(s.run.id)
-	err = s.q.QueryRowContext(s.ctx, `SELECT EXISTS (SELECT 1 FROM chunk WHERE id BETWEEN ? AND ?`+cond+`)`, append([]any{lo, hi}, args...)...).Scan(&found)
+	err = s.q.QueryRowContext(s.ctx, `SELECT EXISTS (SELECT 1 FROM chunk WHERE id BETWEEN ? AND ? AND first_line < ?`+cond+`)`,
+		append([]any{lo, hi, s.limit}, args...)...).Scan(&found)
 	if err != nil {
 		return false, fmt.Errorf("cannot look for a chunk: %w", err)
 	}
@@ -120,9 +141,12 @@ func (s *blockSource) hasChunk(cond string, args ...any) (found bool, err error)
 // lastLineBefore returns the number of the last line of the chunks that end before the time since, or line if
 // that is greater.
 func (s *blockSource) lastLineBefore(line, since int64) (int64, error) {
+	if s.q == nil {
+		return line, nil
+	}
 	lo, hi := db.RowRange(s.run.id)
 	err := s.q.QueryRowContext(s.ctx, `SELECT max(?, coalesce((SELECT max(first_line + lines - 1) FROM chunk
-		WHERE id BETWEEN ? AND ? AND max_at < ?), 0))`, line, lo, hi, since).Scan(&line)
+		WHERE id BETWEEN ? AND ? AND first_line < ? AND max_at < ?), 0))`, line, lo, hi, s.limit, since).Scan(&line)
 	if err != nil {
 		return 0, fmt.Errorf("cannot find the lines before a time: %w", err)
 	}
@@ -134,8 +158,8 @@ func (s *blockSource) clampEnd(line int64) (int64, error) {
 	if line != unknownLine {
 		return line, nil
 	}
-	if n := len(s.tails); n > 0 {
-		return s.tails[n-1].last(), nil
+	if n := len(s.extra); n > 0 {
+		return s.extra[n-1].last(), nil
 	}
 	return storedLastLine(s.ctx, s.q, s.run.id)
 }
@@ -263,9 +287,10 @@ func (d *damagedBlock) gap(ctx context.Context, q db.Querier, run int64) (Gap, e
 	return g, nil
 }
 
-// tailBlocks returns the tail rows of a run that end after line after, and those that are damaged as gaps. A run has
-// tail rows if it goes on or its server died.
-func tailBlocks(ctx context.Context, q db.Querier, run, after int64) (all []block, damaged []Gap, err error) {
+// tailBlocks returns the tail rows of a run that end after line after and start before line limit, and those that are
+// damaged as gaps. A run
+// has tail rows if it is in another server's memory or if its server died.
+func tailBlocks(ctx context.Context, q db.Querier, run, after, limit int64) (all []block, damaged []Gap, err error) {
 	lo, hi := db.RowRange(run)
 	all, err = queryAll(ctx, q, "read tail rows", func(row *sql.Rows, b *block) error {
 		var x blockRow
@@ -281,7 +306,7 @@ func tailBlocks(ctx context.Context, q db.Querier, run, after int64) (all []bloc
 		*b = *tail
 		b.meta, b.text = bytes.Clone(b.meta), bytes.Clone(b.text)
 		return nil
-	}, selectTail+`id BETWEEN ? AND ? AND first_line + lines > ? ORDER BY id`, lo, hi, after+1)
+	}, selectTail+`id BETWEEN ? AND ? AND first_line + lines > ? AND first_line < ? ORDER BY id`, lo, hi, after+1, limit)
 	all = slices.DeleteFunc(all, func(b block) bool { return b.lines() == 0 })
 	slices.SortFunc(all, func(a, b block) int { return int(a.first - b.first) })
 	return all, damaged, err
@@ -335,6 +360,9 @@ func (n *lenientNumber) Scan(v any) error {
 
 // storedLastLine returns the number of the last line in the run's chunks and tail rows.
 func storedLastLine(ctx context.Context, q db.Querier, run int64) (n int64, err error) {
+	if q == nil {
+		return 0, nil
+	}
 	lo, hi := db.RowRange(run)
 	err = q.QueryRowContext(ctx, `SELECT max(
 		coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?2 ORDER BY id DESC LIMIT 1), 0),

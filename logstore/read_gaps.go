@@ -24,7 +24,7 @@ func (m *merger) addGaps() error {
 		}
 	}
 	var stored map[int64]bool // the runs with gaps; nil: not queried
-	if len(read) > manyRuns {
+	if m.snap.q != nil && len(read) > manyRuns {
 		var err error
 		if stored, err = runsWithGaps(m.ctx, m.snap.q); err != nil {
 			return err
@@ -69,11 +69,14 @@ func (p *plan) includesGap(pos *runPosition, g Gap) bool {
 	return g.After == pos.end && (atEnd || pos.exhausted && pos.start < pos.end)
 }
 
-// runGaps returns the gaps of a run, among the damaged and, unless q is nil, stored ones, ordered by line. A hole that
-// none of them explains is one, too.
+// runGaps returns the gaps of a run, in memory, among the damaged and, unless q is nil, in the file, ordered by line. A
+// hole that none of them explains is one, too.
 func runGaps(ctx context.Context, q db.Querier, pos *runPosition, damaged, holes []Gap) ([]Gap, error) {
 	m := pos.meta
 	all := ofRun(damaged, m.id)
+	if m.mem != nil {
+		all = append(all, m.mem.gaps...)
+	}
 	if q != nil {
 		stored, err := storedGaps(ctx, q, m.id, max(pos.start, m.removedLines), pos.end)
 		if err != nil {
@@ -94,7 +97,7 @@ func runGaps(ctx context.Context, q db.Querier, pos *runPosition, damaged, holes
 			all = append(all, hole)
 		}
 	}
-	// Of several gaps at the same line, only the first counts.
+	// Of several gaps at the same line, the first is the newest.
 	slices.SortStableFunc(all, func(a, b Gap) int { return cmp.Compare(a.After, b.After) })
 	return slices.CompactFunc(all, func(a, b Gap) bool { return a.After == b.After }), nil
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 
 const defaultRuns = 100
 
-// Runs returns runs, newest first.
+// Runs returns runs, newest first, including runs of this Store that are not stored yet.
 func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 	limit := cmp.Or(max(f.Limit, 0), defaultRuns)
 	if f.Current {
@@ -36,8 +37,11 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 			return err
 		}
 		var elsewhere map[processKey]*runMeta
-		if f.Current {
+		if f.Current && snap.q != nil {
 			elsewhere, err = snap.runsElsewhere(ctx, &scope)
+		}
+		if err == nil {
+			err = snap.checkFresh(ctx, maps.Values(elsewhere), true)
 		}
 		if err != nil {
 			return err
@@ -69,14 +73,54 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 // names means all of them. It costs less than Runs: it reads neither runs nor definitions.
 func (s *Store) ProcessNames(ctx context.Context, project string, names []string) ([]string, error) {
 	scope := scope{project: project, names: names}
-	where, args := scope.where("project", "name")
-	var known []string
-	err := s.withRead(ctx, func(ctx context.Context, q db.Querier) (err error) {
-		known, err = queryColumn[string](ctx, q, "list the processes", `SELECT name FROM process p WHERE `+where+` AND EXISTS (SELECT 1 FROM run WHERE process = p.id)
-			UNION SELECT name FROM document WHERE kind = ? AND `+where, slices.Concat(args, []any{definitionDocument}, args)...)
+	known := s.captureTable.names(&scope)
+	unsaved := s.records.unsavedDefinitions(project) // before the file is read: a definition committed in between is in both
+	err := s.withRead(ctx, func(ctx context.Context, q db.Querier) error {
+		if q == nil {
+			return nil
+		}
+		where, args := scope.where("project", "name")
+		stored, err := queryAll(ctx, q, "list the processes", func(row *sql.Rows, p *storedName) error { return row.Scan(&p.name, &p.ran) },
+			`SELECT name, true FROM process p WHERE `+where+` AND EXISTS (SELECT 1 FROM run WHERE process = p.id)
+			UNION ALL SELECT name, false FROM document WHERE kind = ? AND `+where, slices.Concat(args, []any{definitionDocument}, args)...)
+		for _, p := range stored {
+			if body, ok := unsaved[p.name]; p.ran || !ok || body != nil {
+				known[p.name] = true
+			}
+		}
 		return err
 	})
-	return known, err
+	if errors.Is(err, errFoundDamage) {
+		return s.ProcessNames(ctx, project, names)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for name, body := range unsaved {
+		if body != nil && (names == nil || slices.Contains(names, name)) {
+			known[name] = true
+		}
+	}
+	return slices.Collect(maps.Keys(known)), nil
+}
+
+// A storedName is a name of a process in the file, of its runs or of its definition.
+type storedName struct {
+	name string
+	ran  bool
+}
+
+// names returns the names of the runs in memory that are in scope.
+func (t *captureTable) names(c *scope) map[string]bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	names := make(map[string]bool)
+	for _, r := range t.runs {
+		if c.matches(r) {
+			names[r.key.name] = true
+		}
+	}
+	return names
 }
 
 // Run returns one run. Its error wraps ErrUnknownRun if the run is not stored.
@@ -122,6 +166,7 @@ func (p *Page) describeRuns(ctx context.Context, snap *snapshot) error {
 	}
 	for _, positions := range p.positions {
 		for _, pos := range positions {
+			pos.meta.mem = nil // the page outlives the snapshot, which releases its buffers
 			if !shown[pos.meta.id] {
 				continue
 			}
@@ -141,8 +186,16 @@ func (rd *reader) RunStats(ctx context.Context, run int64) (RunStats, error) {
 	var found bool
 	err := rd.withSnapshot(ctx, &scope{runs: []int64{run}}, "sum up the run", func(ctx context.Context, snap *snapshot) error {
 		sum = statsSum{RunStats: RunStats{ByLevel: make(map[line.Level]int64)}, gaps: make(map[int64]bool)}
-		var err error
-		found, err = sum.addStored(ctx, snap.q, run)
+		limit := int64(maxLine)
+		for i := range snap.views {
+			sum.addMemory(&snap.views[i])
+			limit = snap.views[i].from
+		}
+		if found = len(snap.views) > 0; snap.q == nil {
+			return nil
+		}
+		stored, err := sum.addStored(ctx, snap.q, run, limit)
+		found = found || stored
 		return err
 	})
 	switch {
@@ -179,7 +232,15 @@ func (s *statsSum) add(c chunkMeta) {
 	}
 }
 
-// addGaps adds gaps. Of two gaps at the same line only the first is counted.
+func (s *statsSum) addMemory(v *memView) {
+	for i := range v.blocks {
+		s.add(v.blocks[i].summarize())
+	}
+	s.addGaps(v.gaps)
+}
+
+// addGaps adds gaps. The gaps in memory must be added before those in the file: of two gaps at the same line
+// only the first is counted, and the gap in memory is newer.
 func (s *statsSum) addGaps(gaps []Gap) {
 	for _, g := range gaps {
 		if s.gaps[g.After] {
@@ -191,15 +252,15 @@ func (s *statsSum) addGaps(gaps []Gap) {
 	}
 }
 
-// addStored adds what is stored of a run.
-func (s *statsSum) addStored(ctx context.Context, q db.Querier, run int64) (found bool, err error) {
+// addStored adds what the file contains of a run before the line limit.
+func (s *statsSum) addStored(ctx context.Context, q db.Querier, run, limit int64) (found bool, err error) {
 	lo, hi := db.RowRange(run)
 	var goneLines, goneBytes int64
 	var c chunkMeta
 	err = q.QueryRowContext(ctx, `SELECT gone_lines, gone_bytes, coalesce(sum(c.lines), 0), coalesce(sum(bytes), 0), coalesce(min(min_at), 0),
 		coalesce(max(max_at), 0), coalesce(sum(l0), 0), coalesce(sum(l1), 0), coalesce(sum(l2), 0), coalesce(sum(l3), 0), coalesce(sum(l4), 0),
 		coalesce(sum(l5), 0), coalesce(sum(l6), 0)
-		FROM run LEFT JOIN chunk c ON c.id BETWEEN ? AND ? WHERE run.id = ? GROUP BY run.id`, lo, hi, run).
+		FROM run LEFT JOIN chunk c ON c.id BETWEEN ? AND ? AND first_line < ? WHERE run.id = ? GROUP BY run.id`, lo, hi, limit, run).
 		Scan(&goneLines, &goneBytes, &c.lines, &c.bytes, &c.minAt, &c.maxAt,
 			&c.byLevel[0], &c.byLevel[1], &c.byLevel[2], &c.byLevel[3], &c.byLevel[4], &c.byLevel[5], &c.byLevel[6])
 	if errors.Is(err, sql.ErrNoRows) {
@@ -216,7 +277,7 @@ func (s *statsSum) addStored(ctx context.Context, q db.Querier, run int64) (foun
 		return false, err
 	}
 	s.addGaps(gaps)
-	tails, damaged, err := tailBlocks(ctx, q, run, 0)
+	tails, damaged, err := tailBlocks(ctx, q, run, 0, limit)
 	s.addGaps(damaged)
 	for i := range tails {
 		s.add(tails[i].summarize())

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"pmcp/logstore/line"
 )
 
 // TestNegativeRunNumberCountsBack checks that a negative run number counts back from the latest
@@ -25,19 +27,21 @@ func TestNegativeRunNumberCountsBack(t *testing.T) {
 }
 
 // TestGrownGapOfLinesCountsOnce checks that a gap (missing lines) that has grown since it was
-// stored counts once, with its latest size.
+// stored counts once, with its size in memory.
 func TestGrownGapOfLinesCountsOnce(t *testing.T) {
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 3)
 	flush(t, s)
-	for _, g := range []Gap{{After: 50, Lines: 50}, {After: 100, Lines: 100, Bytes: 1000}, {After: 100, Lines: 150, Bytes: 1500}} {
-		g.Run, g.At = run, time.Now()
-		checkError(t, saveGap(t.Context(), s.file.WriteDB, g))
+	for after, lines := range []int{50, 100} {
+		_, err := s.file.WriteDB.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (?, 1, ?, ?, -1, '')`, run, after, lines)
+		checkError(t, err)
 	}
-	sum, err := s.RunStats(t.Context(), run)
-	if err != nil || sum.DroppedLines != 50+150 || sum.DroppedBytes != 1500 {
-		t.Errorf("got %+v, %v; want 200 lines and 1500 bytes dropped", sum, err)
+	sum := statsSum{RunStats: RunStats{ByLevel: make(map[line.Level]int64)}, gaps: make(map[int64]bool)}
+	sum.addMemory(&memView{gaps: []Gap{{Run: run, After: 1, Lines: 150, Bytes: 1500}}})
+	found, err := sum.addStored(t.Context(), s.file.ReadDB, run, maxLine)
+	if err != nil || !found || sum.DroppedLines != 50+150 || sum.DroppedBytes != 1500 {
+		t.Errorf("got %+v, %v; want 200 lines and 1500 bytes dropped", sum.RunStats, err)
 	}
 }
 

@@ -192,7 +192,7 @@ func (r *runReader) open() (err error) {
 	var skipped int64
 	r.refs, skipped = m.snap.filters.prune(all, m.matcher.RequiredBits)
 	m.scanned += skipped
-	r.refs = r.source.withTails(r.refs, r.from, r.to, m.backward)
+	r.refs = r.source.withExtra(r.refs, r.from, r.to, m.backward)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,16 +15,17 @@ import (
 // A runMeta is the metadata of a run, known without reading its lines.
 type runMeta struct {
 	id            int64
-	process       int64 // row id
+	process       int64 // row id; 0 for a run that is in memory only
 	key           processKey
 	number        int
 	started       int64
 	ended         int64
 	sealed        bool  // lines and lastAt are final
-	lines, lastAt int64 // of a sealed run
+	lines, lastAt int64 // of a sealed run or one in memory
 	removedLines  int64 // lines 1 to removedLines were removed
 	removedBytes  int64
-	info          []byte // only of a scope with infos
+	info          []byte   // only of a scope with infos
+	mem           *memView // of a run in this Store's memory
 }
 
 // order compares two runs by start, then id. The runs of one process follow each other in this order.
@@ -72,15 +74,48 @@ func (c *scope) where(project, name string) (condition string, args []any) {
 	return condition, args
 }
 
+// snapshotRuns returns snapshots of this Store's own runs in scope.
+func (t *captureTable) snapshotRuns(c *scope) []memView {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var views []memView
+	for _, r := range t.runs {
+		if c.matches(r) {
+			views = append(views, r.snapshot(&t.pool))
+		}
+	}
+	return views
+}
+
 // runs returns the runs in scope grouped by process, with the runs of each process oldest first.
 func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
-	stored, err := storedMetas(ctx, s.q, c)
-	if err != nil {
-		return nil, err
-	}
 	byKey := make(map[processKey][]*runMeta)
-	for _, m := range stored {
-		byKey[m.key] = append(byKey[m.key], m)
+	seen := make(map[int64]*runMeta)
+	if s.q != nil {
+		stored, err := storedMetas(ctx, s.q, c)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range stored {
+			seen[m.id] = m
+			byKey[m.key] = append(byKey[m.key], m)
+		}
+	}
+	s.captures.overlayLate(seen)
+	for i := range s.views {
+		v := &s.views[i]
+		m := seen[v.run.id]
+		if m == nil {
+			m = &runMeta{id: v.run.id, key: v.run.key, number: v.run.number}
+			byKey[m.key] = append(byKey[m.key], m)
+		}
+		m.mem = v
+		m.started, m.ended = v.row.started, v.row.ended
+		m.sealed, m.lines, m.lastAt = v.ended, v.last, v.lastAt
+	}
+	// Of a run that has ended, only a list shows what can still change: whether the process will be restarted.
+	if err := s.checkFresh(ctx, maps.Values(seen), c.infos); err != nil {
+		return nil, err
 	}
 	all := make([][]*runMeta, 0, len(byKey))
 	for _, metas := range byKey {
@@ -94,6 +129,18 @@ func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 		return cmp.Or(strings.Compare(a[0].key.project, b[0].key.project), strings.Compare(a[0].key.name, b[0].key.name))
 	})
 	return all, nil
+}
+
+// overlayLate applies the rows that SaveRun recorded after a run left memory and that the file does not have
+// yet.
+func (t *captureTable) overlayLate(metas map[int64]*runMeta) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id, row := range t.late {
+		if m := metas[id]; m != nil {
+			m.started, m.ended = max(m.started, row.started), row.ended
+		}
+	}
 }
 
 // storedMetas returns the runs in the file that are in scope.

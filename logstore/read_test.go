@@ -4,9 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -278,56 +276,5 @@ func TestCursorsLeadBeyondTimesOfPage(t *testing.T) {
 			}
 		}
 		flush(t, s)
-	}
-}
-
-// TestReadBesideFullChunksHasEveryLine checks that a read has the lines of full chunks that were not packed yet, that
-// another server reads the same, and that a later flush packs them.
-func TestReadBesideFullChunksHasEveryLine(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "pmcp.db")
-	alive := func(string, string) bool { return true }
-	s, other := openTest(t, Options{Path: path, Session: "own", Alive: alive}), openTest(t, Options{Path: path, Session: "other", Alive: alive})
-	run := startRun(s, "/p", "web")
-	flush(t, s)
-	block, err := s.file.WriteDB.Conn(t.Context()) // the flusher waits for it
-	checkError(t, err)
-	const lines = 60_000
-	put(s, run, 1, lines)
-	var reads sync.WaitGroup
-	for range 3 {
-		reads.Go(func() {
-			if p, err := s.Read(t.Context(), Query{Limit: lines}); err != nil || len(p.Lines) != lines {
-				t.Errorf("got %+v, %v; want %d lines", p, err, lines)
-			}
-		})
-	}
-	for s.reading.Load() < 3 {
-		runtime.Gosched()
-	}
-	checkError(t, block.Close())
-	reads.Wait()
-	wantNumbered(t, readAll(t, other, Query{Limit: 10_000}), 1, lines)
-	endRun(s, run)
-	flush(t, s)
-	var tails int
-	checkError(t, raw(t, s).QueryRow(`SELECT count(*) FROM tail`).Scan(&tails))
-	if tails != 0 || s.ownRun(run) != nil || s.Status().PendingBytes != 0 {
-		t.Errorf("got %d tail rows and %d bytes pending, want only packed chunks", tails, s.Status().PendingBytes)
-	}
-	wantNumbered(t, readAll(t, s, Query{Limit: 10_000}), 1, lines)
-}
-
-// TestReadHasTheLineThatWaitLineReturned reads at once after WaitLine, and checks that the read has the line.
-func TestReadHasTheLineThatWaitLineReturned(t *testing.T) {
-	s := openTest(t, Options{})
-	run := startRun(s, "/p", "web")
-	for i := 1; i <= 200; i++ {
-		go put(s, run, i, i)
-		if _, err := s.WaitLine(t.Context(), run, int64(i-1), func(Line) bool { return true }); err != nil {
-			t.Fatal(err)
-		}
-		if p, err := s.Read(t.Context(), Query{Runs: []int64{run}, Newest: true, Limit: 1}); err != nil || len(p.Lines) != 1 || p.Lines[0].Number != int64(i) {
-			t.Fatalf("got %+v, %v; want line %d", p.Lines, err, i)
-		}
 	}
 }

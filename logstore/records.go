@@ -76,6 +76,10 @@ func (b *backlog[T]) rollback(limit int) {
 	b.inFlight = nil
 }
 
+// unsaved returns a copy of the items that are not known to be stored, oldest first. The caller must read the
+// file after this call. Items that are in a transaction may then be in the file as well.
+func (b *backlog[T]) unsaved() []T { return slices.Concat(b.inFlight, b.waiting) }
+
 func (b *backlog[T]) truncate(limit int) {
 	if n := len(b.waiting) - limit; n > 0 {
 		b.waiting = slices.Delete(b.waiting, 0, n)

@@ -63,7 +63,7 @@ func (c *candidate) size() int64 {
 }
 
 func (m *maintainer) removeOld(ctx context.Context, cutoff int64) error {
-	old, err := candidatesBefore(ctx, m.database().ReadDB, cutoff)
+	old, err := candidatesBefore(ctx, m.file.ReadDB, cutoff)
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func retireSessions(ctx context.Context, q db.Querier, cutoff int64) error {
 
 // removeRuns removes the rows of runs that are over and have no lines left.
 func (m *maintainer) removeRuns(ctx context.Context, cutoff int64) error {
-	old, err := queryColumn[int64](ctx, m.database().ReadDB, "look for old runs", `SELECT id FROM run WHERE sealed = 1 AND max(started, ended, last_at) < ?
+	old, err := queryColumn[int64](ctx, m.file.ReadDB, "look for old runs", `SELECT id FROM run WHERE sealed = 1 AND max(started, ended, last_at) < ?
 		AND NOT EXISTS (SELECT 1 FROM chunk c WHERE c.id BETWEEN run.id << 24 AND run.id << 24 | 16777215)
 		AND NOT EXISTS (SELECT 1 FROM tail t WHERE t.id BETWEEN run.id << 24 AND run.id << 24 | 16777215)`, cutoff)
 	if err != nil {
@@ -173,11 +173,11 @@ func recordRemoved(ctx context.Context, tx *sql.Tx, run, last, bytes int64) erro
 // used part is a tenth below the limit. It returns free pages to the file system if they are more than a
 // quarter of the file, or if the file is over its limit.
 func (m *maintainer) shrink(ctx context.Context) error {
-	used, err := usedBytes(ctx, m.database().ReadDB)
+	used, err := usedBytes(ctx, m.file.ReadDB)
 	if err != nil {
 		return err
 	}
-	limit := m.sizeLimit()
+	limit := m.limits.file
 	if used > limit {
 		if err := m.evict(ctx, used-limit, used-limit/10*9); err != nil {
 			return err
@@ -191,11 +191,11 @@ func (m *maintainer) shrink(ctx context.Context) error {
 // evict removes the oldest log until about want bytes are free. It removes the last lines of each process's
 // latest run after all other log, and only while fewer than must bytes are free.
 func (m *maintainer) evict(ctx context.Context, must, want int64) error {
-	candidates, err := candidatesBefore(ctx, m.database().ReadDB, math.MaxInt64) // no cutoff at the current time, since the clock may have been set back
+	candidates, err := candidatesBefore(ctx, m.file.ReadDB, math.MaxInt64) // no cutoff at the current time, since the clock may have been set back
 	if err != nil {
 		return err
 	}
-	if err := markLatest(ctx, m.database().ReadDB, candidates); err != nil {
+	if err := markLatest(ctx, m.file.ReadDB, candidates); err != nil {
 		return err
 	}
 	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.kept - b.kept })
@@ -244,13 +244,13 @@ func wasteful(pages, free int64) bool { return free > vacuumSlice && free*4 > pa
 
 // vacuum shortens the file in slices while worthIt returns true.
 func (m *maintainer) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
-	for ctx.Err() == nil && !m.isDamaged() {
+	for ctx.Err() == nil && !m.memoryOnly() {
 		var pages, free int64
-		err := m.database().ReadDB.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
+		err := m.file.ReadDB.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
 		if err != nil || !worthIt(pages, free) {
 			return err
 		}
-		if err := m.database().RetryWhenFull(ctx, func() error { return vacuumPages(ctx, m.database().WriteDB, m.limits.slice) }); err != nil {
+		if err := m.file.RetryWhenFull(ctx, func() error { return vacuumPages(ctx, m.file.WriteDB, m.limits.slice) }); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (s *Store) Clear(ctx context.Context, project string, names []string, until
 }
 
 func (s *Store) clear(ctx context.Context, c *scope, before int64) (lines, bytes int64, err error) {
-	if s.memory.Load() != nil {
+	if s.file == nil {
 		return 0, 0, errors.New("it is kept in memory only")
 	}
 	if s.closed.Load() {
@@ -95,7 +95,7 @@ func (t *captureTable) sealOpen(c *scope) {
 }
 
 func (m *maintainer) clearStored(ctx context.Context, c *scope, before int64) (lines, bytes int64, err error) {
-	all, err := storedMetas(ctx, m.database().ReadDB, c)
+	all, err := storedMetas(ctx, m.file.ReadDB, c)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -114,7 +114,7 @@ func (m *maintainer) clearStored(ctx context.Context, c *scope, before int64) (l
 // clearRun removes the run's lines before a time: whole chunks first, then the start of the chunk that
 // contains that time. The tail of a run that is over is treated the same way, row by row.
 func (m *maintainer) clearRun(ctx context.Context, r *runMeta, before int64) (lines, bytes int64, err error) {
-	candidates, err := runCandidates(ctx, m.database().ReadDB, r.id, before)
+	candidates, err := runCandidates(ctx, m.file.ReadDB, r.id, before)
 	if err != nil {
 		return 0, 0, err
 	}

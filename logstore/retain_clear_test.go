@@ -21,8 +21,7 @@ func storeLostRun(t *testing.T, s *Store, start time.Time, rows ...int) {
 				r.readAt = start.Add(time.Duration(r.last) * time.Second).UnixNano()
 				r.addLocked(fmt.Appendf(nil, "line %d of the run", r.last+1), lineFlags(Stdout, line.LevelNone, false, false), &s.pool)
 			}
-			w := runWork{run: r, row: row}
-			r.addTailLocked(&w, r.open)
+			w := runWork{run: r, row: row, tail: r.tailWorkLocked()}
 			if err := w.store(t.Context(), tx); err != nil {
 				return err
 			}

@@ -49,35 +49,24 @@ func walBytes(stored int64) int64 { return fileBytes(stored) + changedPages*db.P
 // fileBytes returns about how many bytes a transaction that stores the given number of bytes adds to the file.
 func fileBytes(stored int64) int64 { return stored + stored/16 + 2*db.PageBytes }
 
-// memoryBytes bounds the size of a database in memory.
-const memoryBytes = 16 << 20
-
-// sizeLimit returns the limit of the used part of the database.
-func (m *maintainer) sizeLimit() int64 {
-	if m.memory.Load() != nil {
-		return min(m.limits.file, memoryBytes)
-	}
-	return m.limits.file
-}
-
 // makeRoom removes the oldest log if the file would exceed its limit with need more bytes. If another server,
 // or Clear, is removing log, makeRoom waits briefly and then leaves the removal to them.
 func (m *maintainer) makeRoom(ctx context.Context, need int64) error {
 	const rounds = 3 // the size of what is removed is an estimate
 	for range rounds {
-		used, err := usedBytes(ctx, m.database().WriteDB)
-		if err != nil || used+need <= m.sizeLimit() {
+		used, err := usedBytes(ctx, m.file.WriteDB)
+		if err != nil || used+need <= m.limits.file {
 			return err
 		}
-		free, err := db.PollUntil(ctx, makeRoomWait, m.database().MaintLock.TryAcquire)
+		free, err := db.PollUntil(ctx, makeRoomWait, m.file.MaintLock.TryAcquire)
 		if err != nil || !free {
 			return err
 		}
-		used, err = usedBytes(ctx, m.database().WriteDB)
-		if over := used + need - m.sizeLimit(); err == nil && over > 0 {
-			err = m.evict(ctx, over, over+m.sizeLimit()/10)
+		used, err = usedBytes(ctx, m.file.WriteDB)
+		if over := used + need - m.limits.file; err == nil && over > 0 {
+			err = m.evict(ctx, over, over+m.limits.file/10)
 		}
-		m.database().MaintLock.Release()
+		m.file.MaintLock.Release()
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"runtime"
+	"slices"
 	"time"
 
 	"pmcp/logstore/db"
@@ -86,18 +87,36 @@ func (r *records) endAllSpans() {
 }
 
 // Samples returns the stored samples of a run since a time, oldest first. The last 10 s are not included.
-func (w *writer) Samples(ctx context.Context, run int64, since time.Time) (all []Sample, err error) {
-	err = w.withRead(ctx, func(ctx context.Context, q db.Querier) (err error) {
-		all, err = queryAll(ctx, q, "read the samples", func(row *sql.Rows, x *Sample) error {
-			var at, memory int64
-			err := row.Scan(&at, &x.CPUPercent, &memory, &x.Processes)
-			x.CPUPercent *= float64(runtime.NumCPU())
-			x.Run, x.At, x.MemoryBytes = run, timeFromNanos(at), uint64(memory)
-			return err
-		}, `SELECT at, cpu, memory, processes FROM sample WHERE run = ? AND at >= ? ORDER BY at`, run, nanos(since))
+func (w *writer) Samples(ctx context.Context, run int64, since time.Time) ([]Sample, error) {
+	w.flushBeforeRead(ctx)
+	unsaved := w.unsavedSamples(run, since) // before the file is read: a sample committed in between is in both
+	if w.memoryOnly() {
+		return unsaved, nil
+	}
+	all, err := queryAll(ctx, w.file.ReadDB, "read the samples", func(row *sql.Rows, x *Sample) error {
+		var at, memory int64
+		err := row.Scan(&at, &x.CPUPercent, &memory, &x.Processes)
+		x.CPUPercent *= float64(runtime.NumCPU())
+		x.Run, x.At, x.MemoryBytes = run, timeFromNanos(at), uint64(memory)
 		return err
-	})
-	return all, err
+	}, `SELECT at, cpu, memory, processes FROM sample WHERE run = ? AND at >= ? ORDER BY at`, run, nanos(since))
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(all, slices.DeleteFunc(unsaved, func(x Sample) bool {
+		return slices.ContainsFunc(all, func(stored Sample) bool { return stored.At.Equal(x.At) })
+	})), nil
+}
+
+func (r *records) unsavedSamples(run int64, since time.Time) (some []Sample) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	for _, x := range r.samples.unsaved() {
+		if x.Run == run && !x.At.Before(since) {
+			some = append(some, x)
+		}
+	}
+	return some
 }
 
 // storeSample stores the CPU share in percent of the whole machine, as older versions did.

@@ -136,7 +136,7 @@ func (m *merger) search(q *SearchQuery, result *Matches) error {
 			return err
 		}
 	}
-	if len(m.heap) > manyRuns {
+	if m.snap.q != nil && len(m.heap) > manyRuns {
 		if m.tails, err = runsWithTail(m.ctx, m.snap.q); err != nil {
 			return err
 		}

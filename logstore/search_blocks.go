@@ -15,7 +15,7 @@ import (
 // A blockRef refers to a block that may be searched.
 type blockRef struct {
 	id           int64  // of a stored chunk
-	block        *block // of a tail row
+	block        *block // of a tail row or memory
 	first, lines int64
 	bytes        int64 // size of its text
 	at           int64 // time of its first line, or backward of its last line
@@ -23,13 +23,16 @@ type blockRef struct {
 
 // blockRefs returns the stored chunks with lines numbered above from and at most to, in the given direction.
 func (s *blockSource) blockRefs(from, to int64, backward bool) ([]blockRef, error) {
+	if s.q == nil {
+		return nil, nil
+	}
 	bound, order := "min_at", ""
 	if backward {
 		bound, order = "max_at", " DESC"
 	}
 	lo, hi := db.RowRange(s.run.id)
-	args := append([]any{lo, hi}, s.args...)
-	return queryAll(s.ctx, s.q, "list the chunks", scanBlockRef, `SELECT id, first_line, lines, bytes, `+bound+` FROM chunk WHERE id BETWEEN ? AND ?`+s.cond+
+	args := append([]any{lo, hi, s.limit}, s.args...)
+	return queryAll(s.ctx, s.q, "list the chunks", scanBlockRef, `SELECT id, first_line, lines, bytes, `+bound+` FROM chunk WHERE id BETWEEN ? AND ? AND first_line < ?`+s.cond+
 		` AND first_line + lines - 1 > ? AND first_line <= ? ORDER BY id`+order, append(args, from, to)...)
 }
 
@@ -37,13 +40,13 @@ func scanBlockRef(row *sql.Rows, p *blockRef) error {
 	return row.Scan((*number)(&p.id), (*number)(&p.first), (*number)(&p.lines), (*number)(&p.bytes), (*number)(&p.at))
 }
 
-// withTails adds the tail rows to the chunks.
-func (s *blockSource) withTails(refs []blockRef, from, to int64, backward bool) []blockRef {
-	if len(s.tails) == 0 {
+// withExtra adds the tail rows and blocks in memory to the stored chunks.
+func (s *blockSource) withExtra(refs []blockRef, from, to int64, backward bool) []blockRef {
+	if len(s.extra) == 0 {
 		return refs
 	}
-	for i := range s.tails {
-		b := &s.tails[i]
+	for i := range s.extra {
+		b := &s.extra[i]
 		if b.last() > from && b.first <= to {
 			at := b.timeAt(0)
 			if backward {

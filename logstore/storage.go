@@ -19,9 +19,8 @@ type storage struct {
 	opts         Options
 	limits       limits // sizes of files, transactions and chunks
 	log          *slog.Logger
-	file         *db.File                // nil: there is none
-	memoryReason string                  // why there is no file
-	memory       atomic.Pointer[db.File] // used in place of a file that there is not, or that is damaged; nil: the file is used
+	file         *db.File // nil: memory only
+	memoryReason string   // why there is no file
 	packer       pack.Packer
 
 	damage   atomic.Pointer[string] // why the file is corrupt; nil if no damage was found
@@ -40,7 +39,7 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 	defer func() { ids.owners[ids.session] = o.owner() }()
 	if o.Path == "" {
 		s.memoryReason = "no database file was asked for"
-		return s, ids, s.useMemory(ctx, ids.session)
+		return s, ids, nil
 	}
 	if o.ReadOnly {
 		f, err := db.OpenReader(ctx, o.Path)
@@ -63,7 +62,6 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 		s.log.Error("cannot use the log database; the log is kept in memory", "path", o.Path, "error", err)
 		s.memoryReason = err.Error()
 		ids.session = 1
-		return s, ids, s.useMemory(ctx, ids.session)
 	default:
 		if err := o.checkFileSystem(f.Path); err != nil {
 			s.log.Warn("the log database is not safe", "error", err)
@@ -76,40 +74,16 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 	return s, ids, nil
 }
 
-// useMemory begins to use a database in memory. session is the session whose block of run ids is in use.
-func (s *storage) useMemory(ctx context.Context, session int64) error {
-	f, err := db.OpenMemory(ctx)
-	if err != nil {
-		return err
-	}
-	if err := db.AddSession(ctx, f.WriteDB, session, s.opts.owner(), time.Now()); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	s.memory.Store(f)
-	return nil
-}
-
-// database returns the database to read and write.
-func (s *storage) database() *db.File {
-	if f := s.memory.Load(); f != nil {
-		return f
-	}
-	return s.file
-}
-
-// close records that the session has ended and closes the database. It does not record the end in a file in which damage
-// was found, so that the next server checks the file. Nor does it record the end if the last lines could not be
+// close records that the session has ended and closes the file. It does not record the end if damage was
+// found, so that the next server checks the file. Nor does it record the end if the last lines could not be
 // stored, so that the next server seals the runs of this session and adds gaps to them.
 func (s *storage) close(stored bool) (err error) {
-	if f := s.memory.Load(); f != nil {
-		err = f.Close()
-	}
 	switch {
 	case s.file == nil:
-		return err
+		return nil
 	case s.damage.Load() != nil:
 		s.file.CloseUnchanged()
-		return err
+		return nil
 	case stored && !s.opts.ReadOnly:
 		err = db.EndSession(context.Background(), s.file.WriteDB, s.opts.Session, time.Now())
 	}
@@ -126,13 +100,18 @@ func (s *storage) isAlive(o db.Owner) bool {
 	return o.UUID == s.opts.Session || o.UUID != "" && s.opts.Alive(o.Registry, o.UUID)
 }
 
-// readStored calls fn in a read transaction. ctx bounds the wait for a
-// connection. The context that fn receives is not canceled when ctx ends, since the driver would start a goroutine for
-// each statement. If fn reads much, it must check ctx itself.
-func (s *storage) readStored(ctx context.Context, fn func(context.Context, db.Querier) error) error {
-	f := s.database()
-	err := f.WithRead(ctx, fn)
-	if db.IsCorrupt(err) && f == s.file {
+// memoryOnly reports whether only memory can be read.
+func (s *storage) memoryOnly() bool { return s.file == nil || s.damage.Load() != nil }
+
+// withRead calls fn in a read transaction, or with a nil Querier if there is no readable file. ctx bounds the
+// wait for a connection. The context that fn receives is not canceled when ctx ends, since the driver would
+// start a goroutine for each statement. If fn reads much, it must check ctx itself.
+func (s *storage) withRead(ctx context.Context, fn func(context.Context, db.Querier) error) error {
+	if s.memoryOnly() || s.degraded.Load() != nil && !s.fileReadable(ctx) {
+		return fn(ctx, nil)
+	}
+	err := s.file.WithRead(ctx, fn)
+	if db.IsCorrupt(err) {
 		s.recordDamage(err)
 		return fmt.Errorf("%w: %w", errFoundDamage, err)
 	}
@@ -142,26 +121,30 @@ func (s *storage) readStored(ctx context.Context, fn func(context.Context, db.Qu
 	return err
 }
 
-// isDamaged reports whether damage was found in the file, and the flusher has not left it yet.
-func (s *storage) isDamaged() bool { return s.damage.Load() != nil && s.memory.Load() == nil }
+// fileReadable reports whether a file that cannot be written can at least be read. If not, readers use memory
+// only.
+func (s *storage) fileReadable(ctx context.Context) bool {
+	var n int
+	return s.file.ReadDB.QueryRowContext(ctx, `SELECT count(*) FROM (SELECT 1 FROM session LIMIT 1)`).Scan(&n) == nil || ctx.Err() != nil
+}
 
 // update calls fn in a write transaction unless the file is known to be damaged. It may call fn more than
 // once: see db.File.RetryWhenFull.
 func (s *storage) update(ctx context.Context, fn func(*sql.Tx) error) error {
+	if err := s.damageErr(); err != nil {
+		return err
+	}
 	if s.opts.ReadOnly {
 		return errReadOnly
 	}
-	if s.isDamaged() {
-		return s.damageErr()
-	}
-	return s.database().Update(ctx, fn)
+	return s.file.Update(ctx, fn)
 }
 
 // errReadOnly is returned by what needs to write to a Store that only reads.
 var errReadOnly = errors.New("the log database is open for reading only")
 
-// errFoundDamage is wrapped by the error of a read that finds the file damaged. The caller repeats the read after a
-// flush, which makes the flusher use a database in memory.
+// errFoundDamage is wrapped by one error only: that of the read that finds the damage. The caller repeats the
+// read, which then uses memory only.
 var errFoundDamage = errors.New("the log database is corrupt")
 
 // recordDamage records that the file was damaged while this server had it open. From then on this server

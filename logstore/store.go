@@ -65,7 +65,6 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.maintainer = newMaintainer(st, s.captureTable, s.reader)
 	s.projectTable, s.portTable = newProjectTable(st), newPortTable(st, s.captureTable)
 	s.writer = newWriter(st, queue, s.captureTable, s.faultLog, s.maintainer, s.portTable)
-	s.reader.writer = s.writer
 	return s, nil
 }
 
@@ -145,7 +144,7 @@ func (s *Store) Status() Status {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), statusTime)
 	defer cancel()
-	err := s.database().ReadDB.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM chunk)`).Scan(&st.Runs, &st.Chunks)
+	err := s.file.ReadDB.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM run), (SELECT count(*) FROM chunk)`).Scan(&st.Runs, &st.Chunks)
 	if err != nil && ctx.Err() == nil && st.Reason == "" { // waiting for slow readers is not a fault of the file
 		st.State, st.Reason = StateDegraded, err.Error()
 	}

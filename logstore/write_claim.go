@@ -78,7 +78,7 @@ func (w *writer) newRun(key processKey, shared bool) (run int64, number int, err
 // reserveRun asks the file to claim a name for a new run. If two servers start the same name, one server gets a
 // number, and the other server gets the run of the first. ok is false if the file does not answer in time.
 func (w *writer) reserveRun(key processKey, shared bool) (r claim, ok bool) {
-	if time.Now().UnixNano() < w.reservePausedUntil.Load() {
+	if w.memoryOnly() || time.Now().UnixNano() < w.reservePausedUntil.Load() {
 		return r, false
 	}
 	request := &reservation{key: key, shared: shared, answer: make(chan claim, 1)}
@@ -115,9 +115,9 @@ func (w *writer) pauseReserving() {
 // are claimed in the order of the queue.
 func (w *writer) answerReservations(first *reservation) {
 	waiting, claims := []*reservation{first}, []claim(nil)
-	if w.lastErr == nil && !w.isDamaged() {
+	if w.lastErr == nil && !w.memoryOnly() {
 		w.captures.ids.ensure()
-		err := w.database().Transact(context.Background(), func(tx *sql.Tx) (err error) {
+		err := w.file.Transact(context.Background(), func(tx *sql.Tx) (err error) {
 			for range len(w.reservations) { // only the flusher receives
 				waiting = append(waiting, <-w.reservations)
 			}
@@ -155,7 +155,7 @@ func (w *writer) deleteUnclaimed() {
 		return
 	}
 	ctx := context.Background()
-	if err := w.database().Transact(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, w.unclaimed) }); err != nil {
+	if err := w.file.Transact(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, w.unclaimed) }); err != nil {
 		w.log.Warn("cannot delete a run that was claimed too late", "error", err)
 		return
 	}
@@ -218,18 +218,20 @@ func (w *writer) claimName(ctx context.Context, tx *sql.Tx, servers *serverLooku
 // fallbackRun adds a run of a process without a reservation, with the next number as far as the Store knows it.
 // If the file can be read, fallbackRun still finds a run of another server.
 func (w *writer) fallbackRun(key processKey, shared bool) (c claim) {
-	ctx, cancel := context.WithTimeout(context.Background(), newRunRead) // without a lock: captures of other runs must not wait for the disk
-	defer cancel()
-	q := w.database().ReadDB
-	stored, err := latestStoredRun(ctx, q, key)
-	if err == nil && !shared {
-		c.elsewhere, err = newServerLookup(w.captures, q).runElsewhere(ctx, key)
-	}
-	if err != nil {
-		w.log.Warn("cannot read the last run's number; numbering runs by what is known", "process", key.name, "error", err)
-	}
-	if c.elsewhere != nil {
-		return c
+	var stored latestRun
+	if !w.memoryOnly() { // without a lock: captures of other runs must not wait for the disk
+		ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
+		defer cancel()
+		var err error
+		if stored, err = latestStoredRun(ctx, w.file.ReadDB, key); err == nil && !shared {
+			c.elsewhere, err = newServerLookup(w.captures, w.file.ReadDB).runElsewhere(ctx, key)
+		}
+		if err != nil {
+			w.log.Warn("cannot read the last run's number; numbering runs by what is known", "process", key.name, "error", err)
+		}
+		if c.elsewhere != nil {
+			return c
+		}
 	}
 	known := w.captures.latestRun(key)
 	c.id, c.number, c.prevStarted = w.captures.ids.next(), max(stored.number, known.number)+1, max(stored.started, known.started)

@@ -313,7 +313,7 @@ func (l *eventLog) keptContext(kept map[string]keptRun) context.Context {
 // addKeptErrors adds the events of the errors in runs, the latest ones of kept, that are new, or are back
 // after they were resolved, since the process was followed, and that no answer can have shown.
 func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
-	q := logstore.FaultQuery{Since: time.Now()}
+	q := logstore.FaultQuery{Since: time.Now(), SkipFlush: true}
 	for i := range runs {
 		q.Runs = append(q.Runs, runs[i].RunID)
 		k := kept[runs[i].Spec.Name]
@@ -345,7 +345,7 @@ func (l *eventLog) addKeptErrors(runs []project.Run, kept map[string]keptRun) {
 		if !(f.Regressed && !back) && (known || f.FirstSeen.Before(k.since)) {
 			continue
 		}
-		if later, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{ID: f.ID, Runs: q.Runs, After: k.after}); err != nil || len(later) > 0 {
+		if later, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{ID: f.ID, Runs: q.Runs, After: k.after, SkipFlush: true}); err != nil || len(later) > 0 {
 			l.addError(f, f.Regressed, true)
 		}
 	}
@@ -358,7 +358,7 @@ const maxErrorsBefore = 1000
 // returns nil if they cannot be read.
 func (l *eventLog) errorsBefore(run *project.Run, since time.Time) map[string]bool {
 	name := run.Spec.Name
-	faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Project: run.Project, Until: since, Limit: maxErrorsBefore})
+	faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Project: run.Project, Until: since, SkipFlush: true, Limit: maxErrorsBefore})
 	if err != nil {
 		return nil
 	}
@@ -425,7 +425,7 @@ func (l *eventLog) addKeptEnd(run *project.Run, e *event) {
 		return
 	}
 	e.at = cmp.Or(run.EndedAt, e.at)
-	if faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Runs: []int64{run.RunID}, Limit: maxEvents}); err == nil && len(faults) > 0 {
+	if faults, _, err := l.store.Faults(l.ctx, logstore.FaultQuery{Runs: []int64{run.RunID}, Limit: maxEvents, SkipFlush: true}); err == nil && len(faults) > 0 {
 		logstore.SortByCause(faults)
 		if f := &faults[0]; !f.IsEnd() {
 			e.why, e.quote, e.quoted = f.ID, quoteTitle(f), linesOf(f)

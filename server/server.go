@@ -448,11 +448,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	c.project = c.project.Received()
 	s.o.Mask.LearnSteps(params)
 	a, err := t.call(ctx, c, r.Arguments)
-	answer, err := s.ownerAnswer(t, a, err)
-	if err == nil && !t.hints.readOnly { // the caller reads what was done from the database
-		answer.StoredAnswer = s.own.AwaitStored(ctx)
-	}
-	return answer, err
+	return s.ownerAnswer(t, a, err)
 }
 
 // ownerAnswer returns the answer of t as it is sent to another window. It is masked, and has

@@ -165,7 +165,7 @@ func addContext(ctx context.Context, p *project.Project, errors []errorResult) e
 	if len(errors) == 0 {
 		return nil
 	}
-	all, _, err := p.KnownFaults(ctx, logstore.FaultQuery{Limit: 1000})
+	all, _, err := p.Faults(ctx, logstore.FaultQuery{Limit: 1000, SkipFlush: true})
 	if err != nil {
 		return err
 	}

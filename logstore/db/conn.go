@@ -51,7 +51,6 @@ var creationPragmas = []string{
 var writerPragmas = []string{
 	"PRAGMA wal_autocheckpoint = " + strconv.Itoa(autoCheckpointPages),
 	"PRAGMA journal_size_limit = " + strconv.Itoa(journalSizeLimit),
-	"PRAGMA cache_spill = OFF", // a transaction that is rolled back writes nothing, not even to a full disk
 }
 
 // A PoolConfig describes the connections of a pool.
@@ -71,7 +70,6 @@ var (
 	WritePool      = PoolConfig{maxConns: 1, busyTimeout: busyMillis, pragmas: writerPragmas}
 	checkpointPool = PoolConfig{maxConns: 1, busyTimeout: checkpointMillis, pragmas: writerPragmas}
 	readOnlyPool   = PoolConfig{readOnly: true, file: "mode=ro", maxConns: 1, busyTimeout: busyMillis}
-	memoryPool     = PoolConfig{file: "vfs=memdb", maxConns: 1, busyTimeout: busyMillis, pragmas: append(creationPragmas[:2:2], "PRAGMA journal_mode = MEMORY")}
 	createPool     = PoolConfig{maxConns: 1, busyTimeout: busyMillis, pragmas: slices.Concat(creationPragmas, writerPragmas)}
 )
 

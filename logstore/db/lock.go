@@ -99,9 +99,6 @@ func (l *ExclusiveLock) TryAcquire() (bool, error) {
 	if !l.mu.TryLock() {
 		return false, nil
 	}
-	if l.file == nil { // of a database in memory
-		return true, nil
-	}
 	ok, err := l.file.tryAcquire(true)
 	if !ok {
 		l.mu.Unlock()
@@ -116,8 +113,6 @@ func (l *ExclusiveLock) Acquire(ctx context.Context) (bool, error) {
 
 // Release releases the lock, which the caller must hold.
 func (l *ExclusiveLock) Release() {
-	if l.file != nil {
-		l.file.release()
-	}
+	l.file.release()
 	l.mu.Unlock()
 }

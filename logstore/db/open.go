@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // quickCheckTime bounds the integrity check of a file that a server did not close properly.
@@ -19,7 +17,7 @@ const quickCheckTime = 2 * time.Second
 
 // A File is the open database.
 type File struct {
-	Path         string        // symbolic links resolved; "" for a database in memory
+	Path         string        // symbolic links resolved
 	Lock         *FileLock     // held shared while the file is open, exclusively while the schema changes or the file is moved
 	MaintLock    ExclusiveLock // held while log is removed
 	WriteDB      *sql.DB       // one connection, BEGIN IMMEDIATE
@@ -122,26 +120,6 @@ func OpenReader(ctx context.Context, path string) (_ *File, err error) {
 	}
 	return f, err
 }
-
-// OpenMemory returns an empty database in memory. One connection reads and writes: the two wait for each other. Another
-// one keeps the database alive, because database/sql closes a connection when the context of its transaction ends.
-func OpenMemory(ctx context.Context) (*File, error) {
-	name := "/" + uuid.NewString()
-	pool, alive := memoryPool.Open(name), memoryPool.Open(name)
-	f := &File{WriteDB: pool, ReadDB: pool, PollDB: pool, checkpointDB: alive}
-	err := alive.PingContext(ctx)
-	if err == nil {
-		err = migrate(ctx, pool)
-	}
-	if err != nil {
-		f.closePools()
-		return nil, fmt.Errorf("cannot make a database in memory: %w", err)
-	}
-	return f, nil
-}
-
-// inMemory reports whether the database has no file.
-func (f *File) inMemory() bool { return f.Path == "" }
 
 // preparePath returns the absolute path of the database with symbolic links resolved. It creates the directory
 // and an empty file if they do not exist, and returns an error if what is there is unsafe or not ours.
@@ -405,7 +383,7 @@ func (f *File) closePools() {
 // other servers: if one reads or writes at that moment, the last server that closes the file does the
 // cleanup.
 func (f *File) Close() (err error) {
-	if f.WriteDB != nil && !f.inMemory() {
+	if f.WriteDB != nil {
 		for _, pragma := range []string{`busy_timeout = 0`, `wal_checkpoint(TRUNCATE)`} {
 			if _, e := f.WriteDB.Exec(`PRAGMA ` + pragma); e != nil && !IsBusy(e) {
 				err = errors.Join(err, e)

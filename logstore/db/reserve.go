@@ -20,9 +20,6 @@ func (f *File) reservePath() string { return f.Path + reserveSuffix }
 // EnsureReserve creates the reserve if it does not exist or has the wrong size. On a full disk it creates no
 // reserve and returns nil.
 func (f *File) EnsureReserve() error {
-	if f.inMemory() {
-		return nil
-	}
 	info, err := os.Lstat(f.reservePath())
 	if err == nil && info.Mode().IsRegular() && info.Size() == f.limits.Reserve {
 		return nil
@@ -45,7 +42,7 @@ func (f *File) EnsureReserve() error {
 
 // freeReserve deletes the reserve and reports whether there was one. If several callers compete, it returns
 // true for only one of them.
-func (f *File) freeReserve() bool { return !f.inMemory() && os.Remove(f.reservePath()) == nil }
+func (f *File) freeReserve() bool { return os.Remove(f.reservePath()) == nil }
 
 // RetryWhenFull calls write, which must be atomic. If the disk is full, it copies the write-ahead log into
 // the database, so that SQLite can reuse the log from its start, and calls write again. If the disk is

@@ -30,12 +30,6 @@ func ReserveSession(ctx context.Context, q Querier, o Owner, now time.Time) (int
 	return r.LastInsertId()
 }
 
-// AddSession adds the session with an id.
-func AddSession(ctx context.Context, q Querier, id int64, o Owner, now time.Time) error {
-	_, err := q.ExecContext(ctx, `INSERT INTO session (id, uuid, registry, started) VALUES (?, ?, ?, ?)`, id, o.UUID, o.Registry, now.UnixNano())
-	return err
-}
-
 // EndSession records that the session ended normally.
 func EndSession(ctx context.Context, q Querier, uuid string, now time.Time) error {
 	_, err := q.ExecContext(ctx, `UPDATE session SET ended = ? WHERE uuid = ? AND ended = 0`, now.UnixNano(), uuid)

@@ -47,12 +47,7 @@ func fileSize(path string) int64 {
 }
 
 // walSize returns the length of the write-ahead log.
-func (f *File) walSize() int64 {
-	if f.inMemory() {
-		return 0
-	}
-	return fileSize(f.Path + "-wal")
-}
+func (f *File) walSize() int64 { return fileSize(f.Path + "-wal") }
 
 // truncateWait bounds how long a writer waits until the write-ahead log is within its limit.
 const truncateWait = 250 * time.Millisecond

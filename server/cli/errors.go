@@ -54,7 +54,7 @@ func (s *screen) errors(ctx context.Context, arguments []string, since string, r
 		return err
 	}
 	defer r.Close()
-	q := logstore.FaultQuery{Project: r.dir, Limit: maxErrors}
+	q := logstore.FaultQuery{Project: r.dir, Limit: maxErrors, SkipFlush: true}
 	if q.Names, err = r.find(ctx, arguments); err != nil {
 		return err
 	}

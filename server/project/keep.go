@@ -192,9 +192,7 @@ func (p *Project) atDaemon(ctx context.Context, tool string, given args.Given, e
 			return a, fmt.Errorf("%s was not started: %w", name, err)
 		}
 		err = socket.Call(ctx, p.o.Store.dir, session, startMethod, call, &a)
-		if err == nil {
-			p.o.Store.heardOf(session, a.StoredAnswer)
-		}
+		logstore.Acted(ctx, session)
 		switch {
 		case errors.Is(err, socket.ErrUnavailable):
 			gone = session

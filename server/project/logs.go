@@ -92,24 +92,21 @@ func (p *Project) ClearLogs(ctx context.Context, names []string, until time.Time
 	return lines, bytes, nil
 }
 
-// Faults returns the errors of the project that q selects, and how many there are. It waits briefly, as RunFaults does,
-// for the latest runs.
+// Faults returns the errors of the project that q selects, and how many there are. Unless
+// q.SkipFlush is set, it waits briefly, as RunFaults does, for the latest runs.
 func (p *Project) Faults(ctx context.Context, q logstore.FaultQuery) ([]logstore.Fault, int, error) {
-	latest, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: p.name, Names: q.Names, Current: true})
-	if err != nil {
-		return nil, 0, err
-	}
-	bounded, cancel := context.WithTimeout(ctx, recogniseTime)
-	defer cancel()
-	for i := range latest {
-		p.o.Store.Recognised(bounded, latest[i].ID)
-	}
-	return p.KnownFaults(ctx, q)
-}
-
-// KnownFaults is like Faults, but does not wait.
-func (p *Project) KnownFaults(ctx context.Context, q logstore.FaultQuery) ([]logstore.Fault, int, error) {
 	q.Project = p.name
+	if !q.SkipFlush {
+		latest, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: p.name, Names: q.Names, Current: true})
+		if err != nil {
+			return nil, 0, err
+		}
+		bounded, cancel := context.WithTimeout(ctx, recogniseTime)
+		defer cancel()
+		for i := range latest {
+			p.o.Store.Recognised(bounded, latest[i].ID)
+		}
+	}
 	return p.o.Store.Faults(ctx, q)
 }
 

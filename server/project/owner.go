@@ -76,10 +76,9 @@ type OwnerAnswer struct {
 	Text       string          `json:"text,omitempty"`
 	Structured json.RawMessage `json:"structured,omitempty"`
 	IsError    bool            `json:"is_error,omitempty"`
-	// Relayed is the result of the tool of another MCP server. Text and Structured are then
+	// Relayed is the result of the tool of another MCP server. The other fields are then
 	// empty.
 	Relayed json.RawMessage `json:"relayed,omitempty"`
-	StoredAnswer
 }
 
 // named returns the answer of the owner of run with that owner named: as the key owner, and at the end
@@ -169,31 +168,27 @@ func (s *Store) Fresh(ctx context.Context) context.Context {
 	return logstore.Fresh(ctx, s.askToStore)
 }
 
-// askToStore asks a window, by its session, to store what it has done.
-func (s *Store) askToStore(ctx context.Context, window string) {
-	if s.isSilent(window) {
+// askToStore asks a window, by its session, to store what it has done. acted means that it has just
+// answered a call, so that it lives.
+func (s *Store) askToStore(ctx context.Context, window string, acted bool) {
+	within := s.within
+	if acted {
+		within = storedWithin
+	} else if s.isSilent(window) {
 		return
 	}
 	asking, cancel := context.WithTimeout(ctx, storedWithin)
 	defer cancel()
 	var answer StoredAnswer
-	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, &answer, s.within)
-	s.heardOf(window, answer)
+	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, &answer, within)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if delete(s.later, window); answer.Later != "" {
+		s.later[window] = answer.Later
+	}
 	if errors.Is(err, socket.ErrUnknownOutcome) && ctx.Err() == nil {
 		maps.DeleteFunc(s.silent, func(_ string, since time.Time) bool { return time.Since(since) >= silentFor })
 		s.silent[window] = time.Now()
-	}
-}
-
-// heardOf records what a window that lives says about whether it has stored what it has done.
-func (s *Store) heardOf(window string, answer StoredAnswer) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.silent, window)
-	if delete(s.later, window); answer.Later != "" {
-		s.later[window] = answer.Later
 	}
 }
 
@@ -264,9 +259,7 @@ func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerA
 	bounded, cancel := context.WithTimeout(ctx, ownerCallLimit)
 	defer cancel()
 	err = socket.Call(bounded, s.dir, run.Owner.session, callMethod, call, &a)
-	if err == nil {
-		s.heardOf(run.Owner.session, a.StoredAnswer)
-	}
+	logstore.Acted(ctx, run.Owner.session)
 	var refusal socket.Refusal
 	switch {
 	case errors.Is(err, socket.ErrUnavailable):

@@ -62,6 +62,7 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	if errors.Is(err, errNoSocket) {
 		err = &groups.ElsewhereError{ForeignRun: run}
 	}
+	t.store.askToStore(ctx, before.Owner.session, true) // so that the state of the group is that after the stop
 	return done.Run.Status, err
 }
 
