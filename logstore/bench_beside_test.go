@@ -8,7 +8,7 @@ import (
 )
 
 // BenchmarkReadBesideWriter measures how long the reads of tail_logs, get_logs and search_logs take beside a writer at
-// full speed. Before each read, what was captured so far is stored.
+// full speed.
 func BenchmarkReadBesideWriter(b *testing.B) {
 	benchCorpus()
 	reads := map[string]func(s *Store, after string) (string, error){
