@@ -24,6 +24,26 @@ func TestStopEndsSuspendedProcess(t *testing.T) {
 	}
 }
 
+// TestStopEndsSuspendedChild checks that a suspended process ends by the signal that its parent passes on to it.
+func TestStopEndsSuspendedChild(t *testing.T) {
+	m, j := newTestManager(t, Options{})
+	st := start(t, m, helper("a", "wrap", "forward"))
+	pids, err := j.pids(testContext(t), st.RunID, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pids[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if _, err := m.Stop(testContext(t), "a", StopOptions{Timeout: testTimeout}); err != nil {
+		t.Fatal(err)
+	}
+	if out := j.text(st.RunID, Stdout); !strings.Contains(out, "signals: 1\n") || time.Since(began) > testTimeout/3 {
+		t.Errorf("output %q after %v, want one signal, before half of the grace", out, time.Since(began))
+	}
+}
+
 func TestSecondStopShortensGrace(t *testing.T) {
 	m, j := newTestManager(t, Options{})
 	st := start(t, m, helper("a", "block", "ignore"))

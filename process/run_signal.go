@@ -58,7 +58,7 @@ func (s *firstSignal) leaderWaits() bool {
 func (s *firstSignal) send(members []proctab.Proc) {
 	now := byPID(members)
 	s.living = slices.DeleteFunc(s.living, func(p proctab.Proc) bool { return now[p.PID].ID != p.ID })
-	var due []proctab.Proc
+	var due, covered []proctab.Proc
 	for _, p := range s.living {
 		switch {
 		case s.sent[p.ID]:
@@ -67,6 +67,8 @@ func (s *firstSignal) send(members []proctab.Proc) {
 		case s.all, !s.isCovered(p, now):
 			due = append(due, p)
 			s.sent[p.ID] = true
+		default:
+			covered = append(covered, p)
 		}
 	}
 	if len(due) > 0 && len(due) == len(s.living) && s.run.signalGroup(s.signal) { // also reaches what was forked since
@@ -74,7 +76,7 @@ func (s *firstSignal) send(members []proctab.Proc) {
 		due = slices.DeleteFunc(due, func(p proctab.Proc) bool { return p.PGID == s.run.child.id.PID })
 	}
 	signalEach(due, s.signal)
-	signalEach(due, syscall.SIGCONT) // a suspended process does not notice a signal
+	signalEach(slices.Concat(due, covered), syscall.SIGCONT) // a suspended process notices no signal, whoever sends it
 }
 
 // isCovered reports whether a process above p in the tree passes the signal on and has not ended.
