@@ -25,14 +25,41 @@ type Event struct {
 	// Project and Name identify the process. Run is the id of its run, or 0 if the event concerns no run.
 	Project, Name string
 	Run           int64
+	// Kind says what happened, "" if a version before 6 of the schema has stored the event.
+	Kind EventKind
+	// By is who did it, as answers name them, or "" if nobody did: it happened by itself.
+	By string
 	// Text describes the event in one sentence.
 	Text string
 }
 
+// An EventKind is what an event says of its process.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventStarted   EventKind = "started"   // by someone
+	EventRestarted EventKind = "restarted" // by someone, or by a policy
+	EventStopped   EventKind = "stopped"   // by someone, or because its time was over
+	EventInput     EventKind = "input"     // by someone
+	EventExited    EventKind = "exited"    // with code 0
+	EventCrashed   EventKind = "crashed"   // or could not be started, or was lost
+	EventRetries   EventKind = "retries"   // ended badly, and the policy restarts it
+	EventGaveUp    EventKind = "gave up"   // ended badly, and the policy does not restart it any more
+	EventReady     EventKind = "ready"     // or ready again
+	EventUnready   EventKind = "unready"
+	EventSuspended EventKind = "suspended" // it waits for the terminal or was stopped by a signal
+	EventUnhealthy EventKind = "unhealthy"
+	EventHealthy   EventKind = "healthy" // again
+	EventLimit     EventKind = "limit"   // exceeded
+	EventError     EventKind = "error"   // a new one, or one that is back
+)
+
 // SaveEvent records an event. The event is buffered for the flusher; readers of this Store see it at once.
-func (r *records) SaveEvent(project, name string, run int64, at time.Time, text string) {
+func (r *records) SaveEvent(e Event) {
+	e.Text = r.opts.Mask.Text(e.Text)
 	r.mu.Lock()
-	r.events.add(maxUnsavedEvents, Event{At: at, Project: project, Name: name, Run: run, Text: r.opts.Mask.Text(text)})
+	r.events.add(maxUnsavedEvents, e)
 	r.mu.Unlock()
 	notify(r.kick)
 }
@@ -56,10 +83,10 @@ func (r *records) mergeEvents(ctx context.Context, unsaved []Event, project stri
 		where, args := c.where("project", "name")
 		all, err = queryAll(ctx, r.file.ReadDB, "read the events", func(row *sql.Rows, e *Event) error {
 			var at int64
-			err := row.Scan(&at, &e.Project, &e.Name, &e.Run, &e.Text)
+			err := row.Scan(&at, &e.Project, &e.Name, &e.Run, &e.Kind, &e.By, &e.Text)
 			e.At = timeFromNanos(at)
 			return err
-		}, `SELECT at, project, name, run, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit+len(unsaved)), args...)
+		}, `SELECT at, project, name, run, kind, actor, text FROM event WHERE `+where+` ORDER BY id DESC LIMIT `+strconv.Itoa(limit+len(unsaved)), args...)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +114,8 @@ func (r *records) unsavedEvents() []Event {
 }
 
 func storeEvent(ctx context.Context, q db.Querier, e *Event) error {
-	return execute(ctx, q, "store an event", `INSERT INTO event (at, project, name, run, text) VALUES (?, ?, ?, ?, ?)`, nanos(e.At), e.Project, e.Name, e.Run, e.Text)
+	return execute(ctx, q, "store an event", `INSERT INTO event (at, project, name, run, kind, actor, text) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		nanos(e.At), e.Project, e.Name, e.Run, e.Kind, e.By, e.Text)
 }
 
 // retireEvents deletes the events before the cutoff, and the oldest events beyond the limit.

@@ -235,10 +235,10 @@ func TestEventsAreKeptAcrossSessions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.SaveEvent("/p", "web", 1, time.Now(), fmt.Sprintf("web crashed %d", session))
-		s.SaveEvent("/p", "api", 2, time.Now(), "api became ready")
+		s.SaveEvent(Event{At: time.Now(), Project: "/p", Name: "web", Run: 1, Kind: EventCrashed, By: "someone", Text: fmt.Sprintf("web crashed %d", session)})
+		s.SaveEvent(Event{At: time.Now(), Project: "/p", Name: "api", Run: 2, Text: "api became ready"})
 		all, err := s.Events(context.Background(), "/p", []string{"web"}, 10)
-		if err != nil || len(all) != session+1 || all[session].Text != fmt.Sprintf("web crashed %d", session) {
+		if err != nil || len(all) != session+1 || all[0].Kind != EventCrashed || all[0].By != "someone" || all[session].Text != fmt.Sprintf("web crashed %d", session) {
 			t.Errorf("session %d: got %+v, %v; want %d events", session, all, err, session+1)
 		}
 		if all, err := s.Events(context.Background(), "", nil, 1); err != nil || len(all) != 1 || all[0].Name != "api" {
@@ -255,8 +255,8 @@ func TestEventsAreKeptAcrossSessions(t *testing.T) {
 // in the file.
 func TestEventsCommittedDuringQueryKeepOrder(t *testing.T) {
 	s := openTest(t, Options{})
-	s.SaveEvent("/p", "web", 1, time.Now(), "web crashed")
-	s.SaveEvent("/p", "api", 2, time.Now(), "api became ready")
+	s.SaveEvent(Event{At: time.Now(), Project: "/p", Name: "web", Run: 1, Text: "web crashed"})
+	s.SaveEvent(Event{At: time.Now(), Project: "/p", Name: "api", Run: 2, Text: "api became ready"})
 	unsaved := s.unsavedEvents()
 	flush(t, s)
 	all, err := s.mergeEvents(t.Context(), unsaved, "/p", nil, 1)
@@ -274,7 +274,7 @@ func TestRecordsAreReadableDuringTransaction(t *testing.T) {
 	run := startRun(s, "/p", "web")
 	at := time.Now()
 	note := func(i int) {
-		s.SaveEvent("/p", "web", run, at.Add(time.Duration(i)*time.Minute), fmt.Sprint("event ", i))
+		s.SaveEvent(Event{At: at.Add(time.Duration(i) * time.Minute), Project: "/p", Name: "web", Run: run, Text: fmt.Sprint("event ", i)})
 		for _, second := range []int{0, 11} { // each sample ends the previous span
 			s.SaveSample(run, at.Add(time.Duration(i)*time.Minute+time.Duration(second)*time.Second), float64(i), 0, 1)
 		}

@@ -177,7 +177,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 	s.SaveRun(run, time.Now(), time.Time{}, []byte(`{"args":["`+secret+`"]}`))
 	s.SaveDefinition("/p", "web", []byte(`{"args":["`+secret+`"]}`))
 	s.SaveGroup("/p", "g", []byte(`{"description":"`+secret+`"}`))
-	s.SaveEvent("/p", "web", run, time.Now(), "it said "+secret)
+	s.SaveEvent(Event{At: time.Now(), Project: "/p", Name: "web", Run: run, Text: "it said " + secret})
 	s.EndCapture(run)
 	if l := <-matched; l.Text != "ready [masked APP_TOKEN]" {
 		t.Errorf("matched line: got %q, want it masked", l.Text)

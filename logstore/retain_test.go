@@ -234,9 +234,9 @@ func TestClearRemovesErrorsAndEvents(t *testing.T) {
 		throwAt(run, now, "late")
 		s.Capture(run, Stderr, now, nil)
 	}
-	s.SaveEvent("/p", "web", web, now.Add(-time.Hour), "web crashed: secret early")
-	s.SaveEvent("/p", "web", web, now, "web crashed: secret late")
-	s.SaveEvent("/p", "db", db, now.Add(-time.Hour), "db crashed: secret early")
+	s.SaveEvent(Event{At: now.Add(-time.Hour), Project: "/p", Name: "web", Run: web, Text: "web crashed: secret early"})
+	s.SaveEvent(Event{At: now, Project: "/p", Name: "web", Run: web, Text: "web crashed: secret late"})
+	s.SaveEvent(Event{At: now.Add(-time.Hour), Project: "/p", Name: "db", Run: db, Text: "db crashed: secret early"})
 	throwAt(web, now, "unfinished")
 	want := func(faults, wantEvents int) {
 		t.Helper()

@@ -37,8 +37,9 @@ const maxEvents = 20
 type event struct {
 	at    time.Time
 	level mcp.LoggingLevel // of the log message about the event
-	name  string           // name of the process; "" if the event is about pmcp itself
-	run   int              // number of the process's run
+	kind  logstore.EventKind
+	name  string // name of the process; "" if the event is about pmcp itself
+	run   int    // number of the process's run
 	runID int64
 	stage stage  // how far the run has come; 0 for events that do not change it, such as health
 	fault string // id of the error that the event reports; "" for other events
@@ -223,7 +224,7 @@ func (l *eventLog) addError(f *logstore.Fault, back, stored bool) {
 		what = "resolved error is back"
 	}
 	l.add(event{
-		at: f.LastSeen, level: mcp.LoggingLevelWarning, name: f.Name, run: f.RunNumber, runID: f.LastRun,
+		at: f.LastSeen, level: mcp.LoggingLevelWarning, kind: logstore.EventError, name: f.Name, run: f.RunNumber, runID: f.LastRun,
 		stage: stageEnded, // see reported.faults
 		fault: f.ID, back: back, lines: linesOf(f),
 		text: fmt.Sprintf("%s (run %d): %s", f.Name, f.RunNumber, what), quote: l.quoteError(f), stored: stored,
@@ -332,18 +333,22 @@ func processEvents(was, st *process.Status, from process.State) []event {
 	ended := st.Exit != nil && !byClient && st.State != from
 	now := stageOf(st.State.Live(), st.Ready)
 	var events []event
-	add := func(level mcp.LoggingLevel, reached stage, format string, args ...any) {
-		events = append(events, event{level: level, stage: reached, text: fmt.Sprintf(format, args...)})
+	add := func(kind logstore.EventKind, level mcp.LoggingLevel, reached stage, format string, args ...any) {
+		events = append(events, event{kind: kind, level: level, stage: reached, text: fmt.Sprintf(format, args...)})
 	}
-	switch level, text := endOf(st, ended); {
+	switch kind, level, text := endOf(st, ended); {
 	case text != "":
-		add(level, now, "%s %s", name, text)
+		add(kind, level, now, "%s %s", name, text)
 	case st.State == process.Lost && from != process.Lost:
-		add(mcp.LoggingLevelError, now, "%s was lost: the server that ran it was killed", name)
+		add(logstore.EventCrashed, mcp.LoggingLevelError, now, "%s was lost: the server that ran it was killed", name)
 	case st.State == process.Failed && from != process.Failed:
-		add(mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
+		kind = logstore.EventCrashed
+		if st.Exit != nil {
+			kind = logstore.EventGaveUp
+		}
+		add(kind, mcp.LoggingLevelError, now, "%s failed: %s", name, st.Reason)
 	case st.State == process.Running && from == process.Starting && st.Restarts > 0:
-		add(mcp.LoggingLevelNotice, now, "%s was restarted %s", name, restartCause(was))
+		add(logstore.EventRestarted, mcp.LoggingLevelNotice, now, "%s was restarted %s", name, restartCause(was))
 		events[len(events)-1].restarted = true
 	}
 	same := was.RunID == st.RunID
@@ -351,38 +356,38 @@ func processEvents(was, st *process.Status, from process.State) []event {
 	switch isReady := st.Ready != nil && *st.Ready; {
 	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix):
 	case isReady && !wasReady && same && !was.ReadyAt.IsZero():
-		add(mcp.LoggingLevelNotice, now, "%s is ready again", name)
+		add(logstore.EventReady, mcp.LoggingLevelNotice, now, "%s is ready again", name)
 	case isReady && !wasReady:
-		add(mcp.LoggingLevelInfo, now, "%s became ready", name)
+		add(logstore.EventReady, mcp.LoggingLevelInfo, now, "%s became ready", name)
 	case st.Suspended != "" && was.Suspended == "":
-		add(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.Suspended)
+		add(logstore.EventSuspended, mcp.LoggingLevelWarning, 0, "%s: %s", name, st.Suspended)
 	case st.Ready != nil && !isReady && (wasReady && st.Lost != "" || st.Stalled() && !(same && was.Stalled())):
-		add(mcp.LoggingLevelError, now, "%s is not ready: %s", name, st.NotReady)
+		add(logstore.EventUnready, mcp.LoggingLevelError, now, "%s is not ready: %s", name, st.NotReady)
 	}
 	if st.LimitExceeded != "" && st.LimitExceeded != was.LimitExceeded {
-		add(mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)
+		add(logstore.EventLimit, mcp.LoggingLevelWarning, 0, "%s: %s", name, st.LimitExceeded)
 	}
 	return events
 }
 
 // endOf returns what the state st says of the end of a run, "" unless ended is set.
-func endOf(st *process.Status, ended bool) (level mcp.LoggingLevel, text string) {
+func endOf(st *process.Status, ended bool) (kind logstore.EventKind, level mcp.LoggingLevel, text string) {
 	switch {
 	case !ended:
 	case st.State == process.Exited:
-		return mcp.LoggingLevelInfo, "exited with code 0"
+		return logstore.EventExited, mcp.LoggingLevelInfo, "exited with code 0"
 	case st.State == process.Crashed:
 		text = fmt.Sprintf("%s: %s", st.StateText(), st.Exit)
 		if st.Exit.By != process.BySelf {
 			text += fmt.Sprintf(", ended by %s", st.Exit.By)
 		}
-		return mcp.LoggingLevelError, text
+		return logstore.EventCrashed, mcp.LoggingLevelError, text
 	case st.State == process.Backoff && st.NextRetry.IsZero(): // of another server
-		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts", st.Exit)
+		return logstore.EventRetries, mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts", st.Exit)
 	case st.State == process.Backoff:
-		return mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts at %s", st.Exit, clockTime(st.NextRetry))
+		return logstore.EventRetries, mcp.LoggingLevelWarning, fmt.Sprintf("ended: %s; it restarts at %s", st.Exit, clockTime(st.NextRetry))
 	}
-	return level, ""
+	return "", "", ""
 }
 
 // restartCause returns why a run was restarted automatically. was is the status
@@ -447,13 +452,13 @@ func (l *eventLog) addHealthEvent(c health.Change) {
 	switch {
 	case c.From == c.To:
 	case c.To == health.Unhealthy:
-		e.level, e.text = mcp.LoggingLevelError, fmt.Sprintf("%s (run %d) became unhealthy", e.name, e.run)
+		e.kind, e.level, e.text = logstore.EventUnhealthy, mcp.LoggingLevelError, fmt.Sprintf("%s (run %d) became unhealthy", e.name, e.run)
 		if last := c.Status.Last(); last != nil {
 			e.text += ": " + last.Message
 		}
 		l.add(e)
 	case c.From == health.Unhealthy && c.To == health.Healthy:
-		e.level, e.text = mcp.LoggingLevelNotice, fmt.Sprintf("%s (run %d) is healthy again", e.name, e.run)
+		e.kind, e.level, e.text = logstore.EventHealthy, mcp.LoggingLevelNotice, fmt.Sprintf("%s (run %d) is healthy again", e.name, e.run)
 		l.add(e)
 	}
 	l.onChange(c.Status.Name)
@@ -481,7 +486,7 @@ func (l *eventLog) add(e event) {
 	}
 	l.onEvent(e)
 	if e.name != "" && !e.stored {
-		l.store.SaveEvent(l.project, e.name, e.runID, e.at, e.String())
+		l.store.SaveEvent(logstore.Event{At: e.at, Project: l.project, Name: e.name, Run: e.runID, Kind: e.kind, Text: e.String()})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -406,7 +406,7 @@ func (l *eventLog) addKeptEvents(run *project.Run, was process.Status) {
 	}
 	events := processEvents(&was, st, from)
 	if st.Exit != nil && st.State == process.Stopped && keptEnds[st.Exit.By] != "" {
-		events = append(events, event{level: mcp.LoggingLevelNotice, stage: stageEnded, text: fmt.Sprintf("%s (run %d) was stopped: %s", st.Spec.Name, st.Run, keptEnds[st.Exit.By])})
+		events = append(events, event{kind: logstore.EventStopped, level: mcp.LoggingLevelNotice, stage: stageEnded, text: fmt.Sprintf("%s (run %d) was stopped: %s", st.Spec.Name, st.Run, keptEnds[st.Exit.By])})
 	}
 	for _, e := range events {
 		e.at, e.name, e.run, e.runID, e.stored = time.Now(), st.Spec.Name, st.Run, st.RunID, true

@@ -213,27 +213,27 @@ func TestProcessChangeCausesEvents(t *testing.T) {
 		what    string
 		was, st process.Status
 		from    process.State
-		want    []string // each string is a level and the start of a text
+		want    []string // each string is a level, a kind and the start of a text
 	}{
 		{"stopped by the user", status(process.Stopping, nil), status(process.Stopped, ended(process.ByUser, 0)), process.Stopping, nil},
 		{"ended with the session", status(process.Running, nil), status(process.Crashed, ended(process.BySession, 1)), process.Running, nil},
-		{"exited", status(process.Running, nil), status(process.Exited, ended(process.BySelf, 0)), process.Running, []string{"info web (run 2) exited with code 0"}},
-		{"failed", status(process.Running, nil), status(process.Crashed, ended(process.BySelf, 3)), process.Running, []string{"error web (run 2) failed: exit code 3"}},
+		{"exited", status(process.Running, nil), status(process.Exited, ended(process.BySelf, 0)), process.Running, []string{"info exited web (run 2) exited with code 0"}},
+		{"failed", status(process.Running, nil), status(process.Crashed, ended(process.BySelf, 3)), process.Running, []string{"error crashed web (run 2) failed: exit code 3"}},
 		{"crashed", status(process.Running, nil), status(process.Crashed, func(st *process.Status) {
 			st.Exit = &process.Exit{Code: 1, By: process.BySelf, Uncaught: true}
-		}), process.Running, []string{"error web (run 2) crashed: exit code 1"}},
+		}), process.Running, []string{"error crashed web (run 2) crashed: exit code 1"}},
 		{"nothing new", status(process.Crashed, ended(process.BySelf, 3)), status(process.Crashed, ended(process.BySelf, 3)), process.Crashed, nil},
-		{"backoff", status(process.Running, nil), status(process.Backoff, ended(process.BySelf, 3)), process.Running, []string{"warning web (run 2) ended: exit code 3; it restarts"}},
-		{"gave up", status(process.Backoff, nil), status(process.Failed, func(st *process.Status) { st.Reason = "too often" }), process.Backoff, []string{"error web (run 2) failed: too often"}},
-		{"restarted", status(process.Starting, nil), status(process.Running, func(st *process.Status) { st.Restarts = 1 }), process.Starting, []string{"notice web (run 2) was restarted"}},
-		{"became ready", status(process.Running, func(st *process.Status) { st.Ready = &no }), status(process.Running, func(st *process.Status) { st.Ready = &yes }), process.Running, []string{"info web (run 2) became ready"}},
+		{"backoff", status(process.Running, nil), status(process.Backoff, ended(process.BySelf, 3)), process.Running, []string{"warning retries web (run 2) ended: exit code 3; it restarts"}},
+		{"gave up", status(process.Backoff, nil), status(process.Failed, func(st *process.Status) { st.Reason, st.Exit = "too often", &process.Exit{Code: 3} }), process.Backoff, []string{"error gave up web (run 2) failed: too often"}},
+		{"restarted", status(process.Starting, nil), status(process.Running, func(st *process.Status) { st.Restarts = 1 }), process.Starting, []string{"notice restarted web (run 2) was restarted"}},
+		{"became ready", status(process.Running, func(st *process.Status) { st.Ready = &no }), status(process.Running, func(st *process.Status) { st.Ready = &yes }), process.Running, []string{"info ready web (run 2) became ready"}},
 		{"server on demand", status(process.Running, nil), status(process.Running, func(st *process.Status) { st.Spec.Name, st.Ready = "mcp:docs-1", &yes }), process.Running, nil},
 		{"is ready", status(process.Running, func(st *process.Status) { st.Ready = &yes }), status(process.Running, func(st *process.Status) { st.Ready = &yes }), process.Running, nil},
-		{"limit", status(process.Running, nil), status(process.Running, func(st *process.Status) { st.LimitExceeded = "1.2 GiB" }), process.Running, []string{"warning web (run 2): 1.2 GiB"}},
+		{"limit", status(process.Running, nil), status(process.Running, func(st *process.Status) { st.LimitExceeded = "1.2 GiB" }), process.Running, []string{"warning limit web (run 2): 1.2 GiB"}},
 	} {
 		var got []string
 		for _, e := range processEvents(&c.was, &c.st, c.from) {
-			got = append(got, string(e.level)+" "+e.text)
+			got = append(got, fmt.Sprint(e.level, " ", e.kind, " ", e.text))
 		}
 		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
 			t.Errorf("%s: got %q, want %q", c.what, got, c.want)

@@ -27,7 +27,7 @@ func TestErrorQueriesWaitForStorageOnce(t *testing.T) {
 	stdiotest.NoErr(t, err)
 	const writeLock = 120 // SQLite's lock on the right to write, a byte of the index
 	stdiotest.NoErr(t, unix.FcntlFlock(index.Fd(), unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_WRLCK, Start: writeLock, Len: 1}))
-	s.store.SaveEvent(s.manager.Project(), "app", run, time.Now(), "cannot be stored")
+	s.store.SaveEvent(logstore.Event{At: time.Now(), Project: s.manager.Project(), Name: "app", Run: run, Text: "cannot be stored"})
 	before := time.Now()
 	all, _, err := s.store.Faults(t.Context(), logstore.FaultQuery{})
 	stdiotest.NoErr(t, err)

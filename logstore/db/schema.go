@@ -22,10 +22,12 @@ var (
 	SchemaV4 string
 	//go:embed schema5.sql
 	schemaV5 string
+	//go:embed schema6.sql
+	schemaV6 string
 
 	// migrations holds the scripts that lead from each schema version (PRAGMA user_version) to the next. Only
 	// append to the scripts: a released script never changes.
-	migrations = []string{SchemaV1, SchemaV2, SchemaV3, SchemaV4, schemaV5}
+	migrations = []string{SchemaV1, SchemaV2, SchemaV3, SchemaV4, schemaV5, schemaV6}
 )
 
 var (

@@ -44,6 +44,8 @@ type eventRow struct {
 	Time    string `json:"time"`
 	Project string `json:"project"`
 	Process string `json:"process"`
+	Kind    string `json:"kind,omitempty"` // see logstore.EventKind
+	By      string `json:"by,omitempty"`
 	Text    string `json:"text"`
 }
 
@@ -126,7 +128,7 @@ func newEvents(latest, seen []logstore.Event) (news []logstore.Event) {
 func (s *screen) event(ctx context.Context, r *reader, e *logstore.Event) error {
 	s.found = true
 	if s.json {
-		return s.out.json(eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Text: e.Text})
+		return s.out.json(eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Kind: string(e.Kind), By: e.By, Text: e.Text})
 	}
 	text, _, _ := strings.Cut(e.Text, "; get_logs ") // what an agent may call next
 	if rest, ok := strings.CutPrefix(text, e.Name); e.Name != "" {

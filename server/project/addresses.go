@@ -397,10 +397,10 @@ func (s *Store) FaultsSeen(project, address string) int64 {
 	return s.Store.FaultsSeen(s.split(project, address))
 }
 
-// SaveEvent is logstore.Store.SaveEvent.
-func (s *Store) SaveEvent(project, address string, run int64, at time.Time, text string) {
-	path, name := s.split(project, address)
-	s.Store.SaveEvent(path, name, run, at, text)
+// SaveEvent is logstore.Store.SaveEvent. The name of the process is its address.
+func (s *Store) SaveEvent(e logstore.Event) {
+	e.Project, e.Name = s.split(e.Project, e.Name)
+	s.Store.SaveEvent(e)
 }
 
 // Events is logstore.Store.Events. All addresses must be of one project.
