@@ -122,21 +122,21 @@ func doSweep(ctx context.Context, dir string, strays bool, log *slog.Logger) (Sw
 // sweepPauses are the pauses between the sweeps of SweepDying: half a minute in all.
 var sweepPauses = []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}
 
-// SweepDying calls Sweep, and again while another server may be dying or the sweep is unfinished, until
-// pausing ends. It logs errors.
+// SweepDying calls Sweep, and again while another server may be dying or the sweep is unfinished. When
+// pausing ends, it does not pause any more, and returns after a last sweep. It logs errors.
 func SweepDying(ctx, pausing context.Context, dir string, log *slog.Logger) {
 	for round := 0; ; round++ {
+		last := round == len(sweepPauses) || pausing.Err() != nil
 		found, err := Sweep(ctx, dir, log)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			log.Warn("cannot clean up after dead servers", "error", err)
 		}
-		if !found.Dying && !found.Unfinished || round == len(sweepPauses) {
+		if !found.Dying && !found.Unfinished || last {
 			return
 		}
 		log.Debug("a server may be dying, or the clean-up is unfinished; checking again", "after", sweepPauses[round])
 		select {
 		case <-pausing.Done():
-			return
 		case <-time.After(sweepPauses[round]):
 		}
 	}

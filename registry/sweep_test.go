@@ -256,6 +256,31 @@ func TestSweepReportsDyingSessions(t *testing.T) {
 	}
 }
 
+// TestEndOfPauseSweepsOnceMore ends the pause between two sweeps when the server that was dying is dead.
+func TestEndOfPauseSweepsOnceMore(t *testing.T) {
+	dir, id := registrytest.NewDir(t), uuid.NewString()
+	lock, err := create(dir, id)
+	must(t, err)
+	plantServer(t, dir, id, proctab.ID{PID: os.Getpid(), Start: 1}, "")
+	pausing, end := context.WithCancel(t.Context())
+	defer end()
+	pauses := writerFunc(func(line []byte) (int, error) {
+		if bytes.Contains(line, []byte("checking again")) {
+			must(t, lock.Close())
+			end()
+		}
+		return len(line), nil
+	})
+	SweepDying(t.Context(), pausing, dir, slog.New(slog.NewTextHandler(pauses, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if left := mustList(t, dir); pausing.Err() == nil || len(left) > 0 {
+		t.Errorf("got %+v left after a pause that ended: %v; want nothing", left, pausing.Err())
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
 // plantServer writes a record that names a process as its server.
 func plantServer(t *testing.T, dir, id string, server proctab.ID, executable string) {
 	t.Helper()
