@@ -184,9 +184,6 @@ func (p *Project) Spec(name string, def Definition, exits bool) (process.Spec, e
 // exempt exempts the names of processes and groups from masking.
 func (p *Project) exempt(addresses ...string) {
 	p.o.Mask.Exempt(addresses...)
-	if p.o.Store == nil { // a test without storage
-		return
-	}
 	for _, address := range addresses {
 		if path, name := p.o.Store.split("", address); path != "" {
 			p.o.Mask.Exempt(name)

@@ -1,7 +1,6 @@
 package project
 
 import (
-	"context"
 	"encoding/json"
 	"testing"
 
@@ -13,9 +12,7 @@ import (
 // TestTerminalIsBoolOrSize checks each form of pty, as given and as stored. Older versions of pmcp
 // stored true or false, and still read what is stored without a size.
 func TestTerminalIsBoolOrSize(t *testing.T) {
-	m := process.NewManager(process.Options{Project: t.TempDir()})
-	t.Cleanup(func() { stdiotest.NoErr(t, m.Close(context.Background())) })
-	p := New(Options{Manager: m})
+	p := newProject(t, process.Options{})
 	for given, want := range map[string]process.Spec{
 		`{}`:                              {},
 		`{"pty":true}`:                    {PTY: true},
@@ -43,11 +40,7 @@ func TestTerminalIsBoolOrSize(t *testing.T) {
 // stored definition, are the manager's defaults. 0 means no limit.
 func TestMissingLimitsAreDefaults(t *testing.T) {
 	all := process.Limits{MemoryMB: 1024, CPUPercent: 80, Action: process.LimitWarn}
-	m := process.NewManager(process.Options{
-		Project: t.TempDir(), MaxMemoryMB: all.MemoryMB, MaxCPUPercent: all.CPUPercent, LimitAction: all.Action,
-	})
-	t.Cleanup(func() { stdiotest.NoErr(t, m.Close(context.Background())) })
-	p := New(Options{Manager: m})
+	p := newProject(t, process.Options{MaxMemoryMB: all.MemoryMB, MaxCPUPercent: all.CPUPercent, LimitAction: all.Action})
 	for given, want := range map[string]process.Limits{
 		`{}`:                           all,
 		`{"limits":{}}`:                all,
@@ -63,7 +56,7 @@ func TestMissingLimitsAreDefaults(t *testing.T) {
 		for how, def := range forms {
 			spec, err := p.Spec("web", def, false)
 			stdiotest.NoErr(t, err)
-			got := m.Limits()
+			got := p.o.Manager.Limits()
 			if spec.Limits != nil {
 				got = *spec.Limits
 			}

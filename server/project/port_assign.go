@@ -136,9 +136,6 @@ func (p *Project) withLikelyPorts(name string, def Definition) Definition {
 // sibling returns the address of a process that a template names: of one of the project,
 // unless the name has a label.
 func (p *Project) sibling(name string) string {
-	if p.o.Store == nil { // a test without storage has one project
-		return name
-	}
 	path, name := p.o.Store.split(p.name, name)
 	return p.o.Store.address(path, name)
 }

@@ -89,9 +89,6 @@ func (p *Project) Dir() string { return p.name }
 
 // of returns the project of a process or group.
 func (p *Project) of(address string) *Project {
-	if p.o.Store == nil { // a test without storage has one project
-		return p
-	}
 	path, _ := p.o.Store.split(p.o.Manager.Project(), address)
 	return &Project{session: p.session, name: path}
 }

@@ -67,17 +67,25 @@ func TestHistoryShowsLiveStateOfCurrentRun(t *testing.T) {
 	}
 }
 
+// newProject returns the own project of a session whose store is in memory, with a manager that has
+// the given options.
+func newProject(t *testing.T, o process.Options) *Project {
+	t.Helper()
+	store, err := logstore.Open(t.Context(), logstore.Options{Session: "own"})
+	stdiotest.NoErr(t, err)
+	t.Cleanup(func() { stdiotest.NoErr(t, store.Close()) })
+	o.Project, o.Session, o.Journal = t.TempDir(), "own", store
+	m := process.NewManager(o)
+	t.Cleanup(func() { stdiotest.NoErr(t, m.Close(context.Background())) })
+	return New(Options{Manager: m, Store: NewStore(store, m.Project())})
+}
+
 // TestMCPServerInheritsNoReadinessRule checks that a start without a readiness rule
 // keeps the rule of the definition, except for an MCP server, which has none.
 func TestMCPServerInheritsNoReadinessRule(t *testing.T) {
-	store, err := logstore.Open(t.Context(), logstore.Options{Session: "inherit"})
+	p := newProject(t, process.Options{})
+	_, _, err := p.o.Manager.Start(t.Context(), process.Spec{Name: "web", Command: "sleep", Args: []string{"100"}}, process.KeepRunning)
 	stdiotest.NoErr(t, err)
-	t.Cleanup(func() { stdiotest.NoErr(t, store.Close()) })
-	m := process.NewManager(process.Options{Project: t.TempDir(), Session: "inherit", Journal: store})
-	t.Cleanup(func() { stdiotest.NoErr(t, m.Close(context.Background())) })
-	_, _, err = m.Start(t.Context(), process.Spec{Name: "web", Command: "sleep", Args: []string{"100"}}, process.KeepRunning)
-	stdiotest.NoErr(t, err)
-	p := New(Options{Manager: m, Store: NewStore(store, m.Project())})
 	p.saveDefinition("web", Definition{Command: "sleep 100", Ready: &readyArgs{Log: "^up$"}})
 	for stdio, want := range map[string]bool{"": true, process.StdioMCP: false} {
 		if def := p.inheritUnset(t.Context(), &process.Spec{Name: "web"}, Definition{Streams: Streams{Stdio: stdio}}, nil); (def.Ready != nil) != want {
