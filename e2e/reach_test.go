@@ -68,6 +68,29 @@ func TestOtherWindowActs(t *testing.T) {
 	owner.info(t, "stays").want(t, args{"state": "running"})
 }
 
+// TestNextReadShowsWhatWindowPrinted checks that what a process of one window has printed before its
+// answer is in the next answer of another window, although it is stored later.
+func TestNextReadShowsWhatWindowPrinted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner, other := w.open(t), w.open(t)
+	owner.ok(t, "start_process", sh("echoes", "echo up; while read line; do echo got $line; done").with("ready", args{"log": "up"}))
+	for i := range 2 {
+		for tool, arguments := range map[string]args{
+			"tail_logs": {"process": "echoes"}, "get_logs": {"process": "*"}, "search_logs": {"query": "got"},
+		} {
+			printed := fmt.Sprint("got ", tool, i)
+			owner.ok(t, "send_input", args{"process": "echoes", "text": strings.TrimPrefix(printed, "got "), "wait_ms": 0})
+			if !poll(answersWithin, func() bool {
+				return strings.Contains(owner.ok(t, "tail_logs", args{"process": "echoes", "lines": 1}).Text, printed)
+			}) {
+				t.Fatalf("its own window does not show %q", printed)
+			}
+			other.ok(t, tool, arguments).says(t, printed)
+		}
+	}
+}
+
 // TestOtherWindowActsInAnotherProject checks that a window reaches a process of a project
 // that is its own, and not the owner's.
 func TestOtherWindowActsInAnotherProject(t *testing.T) {

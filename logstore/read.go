@@ -49,9 +49,6 @@ type snapshot struct {
 	cursorScope   *cursorScope // of the scope's cursor
 	filters       *filterCache
 	packer        *pack.Packer
-	fresh         *freshness  // of the caller; nil: none
-	answers       int64       // how many of its questions were answered before the snapshot
-	stale         []*question // what fresh has to ask first
 }
 
 // withSnapshot calls read with a snapshot of the runs in scope. It copies memory before the transaction begins:
@@ -61,30 +58,21 @@ type snapshot struct {
 // completes an error that starts with "cannot".
 func (rd *reader) withSnapshot(ctx context.Context, c *scope, purpose string, read func(context.Context, *snapshot) error) error {
 	for {
-		snap, err := rd.trySnapshot(ctx, c, read)
-		switch {
-		case errors.Is(err, errStale):
-			snap.fresh.await(ctx, snap.stale)
-		case errors.Is(err, errFoundDamage):
-		case errors.Is(err, ErrClosed) && snap == nil:
-			return err
-		case err != nil:
-			return fmt.Errorf("cannot %s: %w", purpose, err)
-		default:
+		if rd.closed.Load() {
+			return ErrClosed
+		}
+		switch err := rd.trySnapshot(ctx, c, read); {
+		case err == nil:
 			return nil
+		case !errors.Is(err, errFoundDamage):
+			return fmt.Errorf("cannot %s: %w", purpose, err)
 		}
 	}
 }
 
-// trySnapshot is withSnapshot for one attempt. It also returns the snapshot, which holds nothing any more.
-func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.Context, *snapshot) error) (*snapshot, error) {
-	if rd.closed.Load() {
-		return nil, ErrClosed
-	}
+// trySnapshot is withSnapshot for one attempt.
+func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.Context, *snapshot) error) error {
 	snap := &snapshot{views: rd.captures.snapshotRuns(c), cursorScope: rd.captures.newCursorScope(c.after), filters: rd.filters, packer: &rd.packer}
-	if snap.fresh, _ = ctx.Value(freshKey{}).(*freshness); snap.fresh != nil {
-		snap.answers = snap.fresh.answers.Load()
-	}
 	defer func() {
 		for i := range snap.views {
 			snap.views[i].release()
@@ -94,7 +82,7 @@ func (rd *reader) trySnapshot(ctx context.Context, c *scope, read func(context.C
 	if snap.isWhole(c) {
 		withRead = func(ctx context.Context, fn func(context.Context, db.Querier) error) error { return fn(ctx, nil) }
 	}
-	return snap, withRead(ctx, func(ctx context.Context, tx db.Querier) error {
+	return withRead(ctx, func(ctx context.Context, tx db.Querier) error {
 		snap.serverLookup = newServerLookup(rd.captures, tx)
 		return read(ctx, snap)
 	})

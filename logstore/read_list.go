@@ -38,13 +38,9 @@ func (rd *reader) Runs(ctx context.Context, f RunFilter) ([]Run, error) {
 		}
 		var elsewhere map[processKey]*runMeta
 		if f.Current && snap.q != nil {
-			elsewhere, err = snap.runsElsewhere(ctx, &scope)
-		}
-		if err == nil {
-			err = snap.checkFresh(ctx, maps.Values(elsewhere), true)
-		}
-		if err != nil {
-			return err
+			if elsewhere, err = snap.runsElsewhere(ctx, &scope); err != nil {
+				return err
+			}
 		}
 		for _, metas := range byProcess {
 			if m := elsewhere[metas[0].key]; m != nil {

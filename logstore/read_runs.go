@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,10 +111,6 @@ func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
 		m.mem = v
 		m.started, m.ended = v.row.started, v.row.ended
 		m.sealed, m.lines, m.lastAt = v.ended, v.last, v.lastAt
-	}
-	// Of a run that has ended, only a list shows what can still change: whether the process will be restarted.
-	if err := s.checkFresh(ctx, maps.Values(seen), c.infos); err != nil {
-		return nil, err
 	}
 	all := make([][]*runMeta, 0, len(byKey))
 	for _, metas := range byKey {

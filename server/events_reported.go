@@ -208,7 +208,6 @@ type keptRun struct {
 	known map[string]bool // whether each of its errors, by id, was back after it was resolved; guarded by eventLog.mu, nil before the first read
 
 	answers int // how many answers were about it
-	seen    int // how many of them the last read has followed
 }
 
 // followKept follows a process that the daemon has started, restarted or kept for longer for this
@@ -260,7 +259,7 @@ func (l *eventLog) watchKept() {
 			return
 		}
 		l.mu.Unlock()
-		runs, err := l.store.Latest(l.keptContext(kept), l.project, slices.Collect(maps.Keys(kept)))
+		runs, err := l.store.Latest(l.ctx, l.project, slices.Collect(maps.Keys(kept)))
 		l.addKeptErrors(runs, kept)
 		for i := range runs {
 			name, run := runs[i].Spec.Name, &runs[i]
@@ -269,7 +268,7 @@ func (l *eventLog) watchKept() {
 			now := l.kept[name]
 			current := now.answers == kept[name].answers && now.Run <= run.Status.Run // else an answer was newer than the read
 			if current {
-				now.Status, now.seen = run.Status, now.answers
+				now.Status = run.Status
 				l.kept[name] = now
 			}
 			delete(kept, name)
@@ -297,17 +296,6 @@ func (l *eventLog) watchKept() {
 		case <-l.ctx.Done():
 		}
 	}
-}
-
-// keptContext returns the context for a read of kept: after an answer of the daemon the read waits until
-// that has stored what it has answered.
-func (l *eventLog) keptContext(kept map[string]keptRun) context.Context {
-	for _, k := range kept {
-		if k.seen != k.answers {
-			return l.store.Fresh(l.ctx)
-		}
-	}
-	return l.ctx
 }
 
 // addKeptErrors adds the events of the errors in runs, the latest ones of kept, that are new, or are back

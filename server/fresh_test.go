@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/socket"
 	"pmcp/server/stdio/stdiotest"
@@ -118,37 +119,46 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 	}
 }
 
-// TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is not an event,
-// although it has stored an older state when the watch reads it, and that an error of which the answer did
-// not know is one.
-func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
-	records := t.TempDir()
-	s := hello(t, func(o *Options) { o.Store.ReachWindows(records, time.Minute) })
+// TestOwnerStoresBeforeItAnswers checks that the answer to a call of another session comes after what
+// the call did can be read from the database, so that the other session sees it.
+func TestOwnerStoresBeforeItAnswers(t *testing.T) {
+	s := hello(t)
+	s.script("web", "exec sleep 100")
 	other := s.otherStore(neighbour)
-	state := runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "daemon"}, Ready: new(false)}
-	run := s.otherRun(other, "web")
-	s.saveOther(other, run, state, false)
-	l, err := socket.Listen(records, neighbour, slog.New(slog.DiscardHandler))
+	latest := func() logstore.Run {
+		runs, err := other.Runs(t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{"web"}, Current: true})
+		stdiotest.NoErr(t, err)
+		return runs[0]
+	}
+	given, err := args.Give(map[string]any{"process": "web"})
 	stdiotest.NoErr(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		l.Serve(ctx, func(context.Context, string, json.RawMessage) (any, error) {
-			ready := state
-			ready.Ready = new(true)
-			s.saveOther(other, run, ready, false)
-			return struct{}{}, nil
-		})
-	}()
-	t.Cleanup(func() { cancel(); <-served })
+	for _, tool := range []string{"restart_process", "stop_process"} {
+		before := latest()
+		call, err := json.Marshal(project.OwnerCall{Tool: tool, Project: s.manager.Project(), Process: "web", Run: before.ID, Arguments: given})
+		stdiotest.NoErr(t, err)
+		if a, err := s.server.answerServer(t.Context(), "call", call); err != nil || a.(project.OwnerAnswer).IsError {
+			t.Fatalf("%s: got %+v and %v, want success", tool, a, err)
+		}
+		if now := latest(); now.Number == before.Number && now.Ended.IsZero() {
+			t.Errorf("%s: got run %d without an end, want what was done", tool, now.Number)
+		}
+	}
+}
+
+// TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is not an event,
+// and that an error of which the answer did not know is one.
+func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web")
 	events, sent := s.server.events, time.Now()
 	other.Capture(run, logstore.Stderr, sent, []byte("KeyError: 'unseen'\n")) // the answer was made before
+	s.saveOther(other, run, runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "daemon"}, Ready: new(true)}, false)
 	events.followKept("web", sent, json.RawMessage(`{"state":"running","run":1,"ready":true,"kept_for":"1h"}`))
-	stdiotest.AwaitCondition(t, "a read of the answer's state", func() bool {
+	stdiotest.AwaitCondition(t, "an event", func() bool {
 		events.mu.Lock()
 		defer events.mu.Unlock()
-		return events.kept["web"].seen == 1 && len(events.pending) > 0
+		return len(events.pending) > 0
 	})
 	events.mu.Lock()
 	ready := *events.kept["web"].Ready

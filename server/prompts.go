@@ -8,6 +8,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/process/prose"
 	"pmcp/server/args"
@@ -39,7 +40,7 @@ func (s *Server) addPrompts() {
 		definition := mcp.NewPrompt(p.name, mcp.WithPromptTitle(p.title), mcp.WithPromptDescription(p.description),
 			mcp.WithArgument(p.argument, mcp.ArgumentDescription("name of the "+p.argument), mcp.RequiredArgument()))
 		s.mcp.AddPrompt(definition, func(ctx context.Context, req mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
-			text, err := s.ownCall().promptText(s.o.Store.Fresh(ctx), p, req.Params.Arguments)
+			text, err := s.ownCall().promptText(ctx, p, req.Params.Arguments)
 			if err != nil {
 				return nil, stdio.InvalidParams(ctx, s.o.Mask.Text(p.name+": "+explain(err)))
 			}
@@ -114,7 +115,7 @@ func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error
 	t.line("")
 	info.write(t)
 	if len(info.Lines) == 0 { // the process is running: the details do not include its last lines
-		log, err := tailLogs(ctx, s, tailLogsArgs{Process: info.Name})
+		log, err := tail(ctx, s, []string{info.Name}, tailLogsArgs{})
 		if err != nil {
 			return err
 		}
@@ -124,7 +125,7 @@ func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error
 	if err := s.writeEvents(ctx, t, info.Name); err != nil {
 		return err
 	}
-	found, err := getErrors(ctx, s, getErrorsArgs{Process: info.Name, Limit: answerErrors})
+	found, err := listErrors(ctx, s, logstore.FaultQuery{Names: []string{info.Name}, Limit: allErrors}, getErrorsArgs{Limit: answerErrors})
 	if err != nil {
 		return err
 	}

@@ -186,7 +186,7 @@ func (s *Server) readResource(r resource) mcpserver.ResourceHandlerFunc {
 		if v.name == "" && strings.Contains(r.uri, "{name}") { // if the URI has more than the template, mcp-go finds no variables in it
 			return nil, stdio.ResourceNotFound(ctx, uri, unknownResource(uri))
 		}
-		content, err := r.read(s.o.Store.Fresh(ctx), s.ownCall(), v)
+		content, err := r.read(ctx, s.ownCall(), v)
 		switch {
 		case errors.Is(err, process.ErrUnknown):
 			return nil, stdio.ResourceNotFound(ctx, uri, s.o.Mask.Text(errorText(err)))

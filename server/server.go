@@ -422,7 +422,6 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	}
 	s.performed.Add(1)
 	defer s.performed.Add(-1)
-	ctx = s.o.Store.Fresh(ctx)
 	r, err := project.DecodeOwnerCall(method, params)
 	if err != nil {
 		return nil, socket.Refusal(err.Error())
@@ -448,6 +447,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	c.project = c.project.Received()
 	s.o.Mask.LearnSteps(params)
 	a, err := t.call(ctx, c, r.Arguments)
+	s.own.AwaitStored(ctx) // what the caller reads then shows what was done
 	return s.ownerAnswer(t, a, err)
 }
 

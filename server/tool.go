@@ -245,7 +245,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		structured, metaErr := s.wantsStructured(req.Params.Meta)
 		var a answer
 		if err = cmp.Or(err, metaErr); err == nil {
-			a, err = s.perform(s.o.Store.Fresh(ctx), &t, given, structured)
+			a, err = s.perform(ctx, &t, given, structured)
 		}
 		if r, relayed := a.(relayedResult); relayed && err == nil {
 			if !structured {

@@ -104,6 +104,11 @@ func getErrors(ctx context.Context, s *call, a getErrorsArgs) (getErrorsResult, 
 	if err != nil {
 		return getErrorsResult{}, err
 	}
+	return listErrors(ctx, s, q, a)
+}
+
+// listErrors is getErrors for a query that was made.
+func listErrors(ctx context.Context, s *call, q logstore.FaultQuery, a getErrorsArgs) (getErrorsResult, error) {
 	all, total, err := s.project.Faults(ctx, q)
 	if err != nil {
 		return getErrorsResult{}, err

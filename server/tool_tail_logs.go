@@ -40,6 +40,11 @@ func tailLogs(ctx context.Context, s *call, a tailLogsArgs) (logsResult, error) 
 	if err != nil {
 		return logsResult{}, err
 	}
+	return tail(ctx, s, names, a)
+}
+
+// tail is tailLogs for processes that were resolved.
+func tail(ctx context.Context, s *call, names []string, a tailLogsArgs) (_ logsResult, err error) {
 	q := logstore.Query{
 		Names: names, Streams: streamSet(a.Stream), MinLevel: minLevel(a.Level),
 		After: a.After, Limit: a.Lines, Latest: a.After == "", Newest: a.After == "",

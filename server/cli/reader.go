@@ -81,8 +81,8 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 // in memory. It prints why one cannot, unless its last call has printed that reason: the
 // command does not show that part.
 func (r *reader) askToStore(ctx context.Context) {
-	_, _ = r.view.Runs(r.view.Fresh(ctx), logstore.RunFilter{Project: r.dir, Current: true})
-	now := r.view.NotStored()
+	runs, _ := r.view.Runs(ctx, logstore.RunFilter{Project: r.dir, Current: true}) // what the command reads fails, too
+	now, _ := r.view.AskToStore(ctx, runs)
 	for _, why := range now {
 		if !slices.Contains(r.reported, why) {
 			fmt.Fprintln(r.stderr, "pmcp: a server holds its latest lines in memory, which are not shown: "+line.Visible(why))

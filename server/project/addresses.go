@@ -35,7 +35,6 @@ type Store struct {
 	byPath  map[string]string    // guarded by mu; their labels
 	paths   []string             // guarded by mu; in the order in which they joined the session
 	silent  map[string]time.Time // guarded by mu; when windows gave no sign of life, by session
-	later   map[string]string    // guarded by mu; see NotStored
 }
 
 // labels is the part of a store that names projects.
@@ -49,7 +48,7 @@ type labels interface {
 
 // NewStore returns a Store for a session whose own project is the directory own.
 func NewStore(store *logstore.Store, own string) *Store {
-	return &Store{Store: store, own: own, labels: store, byLabel: make(map[string]string), byPath: make(map[string]string), silent: make(map[string]time.Time), later: make(map[string]string)}
+	return &Store{Store: store, own: own, labels: store, byLabel: make(map[string]string), byPath: make(map[string]string), silent: make(map[string]time.Time)}
 }
 
 // Projects returns the paths of the projects of the session, its own first: those that

@@ -208,6 +208,7 @@ func (p *Project) definitionChanges(ctx context.Context, name string, def Defini
 		return nil
 	}
 	text := fmt.Sprintf("changed %s: %s", name, strings.Join(fields, ", "))
+	p.Freshen(ctx, []string{name})
 	if run, err := p.Find(ctx, name); err == nil && run.State.Live() { // here or in another window
 		text += " (it runs as before until it is restarted)"
 	}
@@ -365,7 +366,7 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 // startMemberElsewhere has the owner of last, the latest run of a member, restart it or, after a
 // keepError, the daemon start it, until the same time. See restartAtOwner.
 func (p *Project) startMemberElsewhere(ctx context.Context, last *Run, def Definition, why error) (process.Status, error) {
-	p, ctx = p.of(last.Spec.Name), p.o.Store.Fresh(ctx)
+	p = p.of(last.Spec.Name)
 	if err := p.restartAtOwner(ctx, last, def, why); err != nil {
 		return process.Status{}, err
 	}

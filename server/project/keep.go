@@ -191,8 +191,7 @@ func (p *Project) atDaemon(ctx context.Context, tool string, given args.Given, e
 		if err != nil {
 			return a, fmt.Errorf("%s was not started: %w", name, err)
 		}
-		err = socket.Call(ctx, p.o.Store.dir, session, startMethod, call, &a)
-		logstore.Acted(ctx, session)
+		err = p.o.Store.callWindow(ctx, session, startMethod, call, &a)
 		switch {
 		case errors.Is(err, socket.ErrUnavailable):
 			gone = session
@@ -253,7 +252,7 @@ func (p *Project) Kept(ctx context.Context) ([]Run, error) { return Kept(ctx, p.
 
 // Kept is Project.Kept without a project.
 func Kept(ctx context.Context, s *Store) ([]Run, error) {
-	rows, err := s.Runs(ctx, logstore.RunFilter{Current: true})
+	rows, err := s.FreshRuns(ctx, logstore.RunFilter{Current: true})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the runs: %w", err)
 	}

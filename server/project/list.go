@@ -99,7 +99,7 @@ func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) 
 		paths = []string{""}
 	}
 	for _, path := range paths {
-		more, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: path, Current: true})
+		more, err := p.o.Store.FreshRuns(ctx, logstore.RunFilter{Project: path, Current: true})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list earlier runs: %w", err)
 		}

@@ -47,9 +47,13 @@ func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 // several separated by commas. It returns nil, which stands for all processes of p, if
 // the argument is * or "". A name without a label is that of p or, if the call only
 // reads and names no project, of the only project of the session that has it. For an unknown name the error
-// has the nearest name and all names.
+// has the nearest name and all names. What follows for these processes is fresh: see Freshen.
+// That holds for all of p only if the call reads, since one that acts on all means this session's.
 func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]string, error) {
 	if argument == "" || argument == "*" {
+		if reads {
+			p.Freshen(ctx, nil)
+		}
 		return nil, nil
 	}
 	names := splitNames(argument)
@@ -72,6 +76,7 @@ func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]s
 		}
 		names[i] = address
 	}
+	p.Freshen(ctx, names)
 	return names, nil
 }
 

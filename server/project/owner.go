@@ -136,15 +136,7 @@ type StoredAnswer struct {
 	Later string `json:"later,omitempty"` // why it is not stored yet; "" = it is
 }
 
-// NotStored returns why windows could not store what they had done when a read for a call of a
-// client asked them last: what they hold in memory was not read. It is sorted, without repetitions.
-func (s *Store) NotStored() []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.Compact(slices.Sorted(maps.Values(s.later)))
-}
-
-// How long the reads of a call wait for a sign of life of another window, for how long one that gave
+// How long a read waits for a sign of life of another window, for how long one that gave
 // none is not asked again, and how long a window that lives has to store what it has done: one
 // commit, unless its storage hangs.
 const (
@@ -153,40 +145,93 @@ const (
 	storedWithin = 10 * time.Second
 )
 
-// Fresh returns the context for a call that a client makes, whose reads show what other windows
-// had done by then: a window answers, and is seen to act, before it stores what it has done. What
-// is done without a call of a client sees what is stored.
+// maxAsked bounds how many windows are asked at the same time. More are not asked.
+const maxAsked = 64
+
+// AskToStore has the other live windows to which runs belong store what they have done: a window
+// acts, and its processes print, before it stores that. later has their reasons why they cannot.
+// asked is false if there is no such window.
 //
-// A window that has no socket, is of an older version or hangs is shown as it was.
-func (s *Store) Fresh(ctx context.Context) context.Context {
-	if s.dir == "" {
-		return ctx
+// A window that has no socket, is of an older version or hangs stays as it was.
+func (s *Store) AskToStore(ctx context.Context, runs []logstore.Run) (later []string, asked bool) {
+	windows := make(map[string]bool)
+	for i := range runs {
+		if r := &runs[i]; s.dir != "" && r.Live && !r.Own && len(windows) < maxAsked {
+			windows[r.Session] = true
+		}
 	}
-	return logstore.Fresh(ctx, s.askToStore)
+	answers := make(chan string, len(windows))
+	for window := range windows {
+		go func() { answers <- s.askWindow(ctx, window) }()
+	}
+	for range windows {
+		if why := <-answers; why != "" {
+			later = append(later, why)
+		}
+	}
+	slices.Sort(later)
+	return slices.Compact(later), len(windows) > 0
 }
 
-// askToStore asks a window, by its session, to store what it has done. acted means that it has just
-// answered a call, so that it lives.
-func (s *Store) askToStore(ctx context.Context, window string, acted bool) {
-	within := s.within
-	if acted {
-		within = storedWithin
-	} else if s.isSilent(window) {
+// FreshRuns is Runs after the other windows to which the runs belong have stored what they have
+// done. A call of a client reads with it, or calls Freshen before it reads; what is done without
+// a call sees what is stored.
+func (s *Store) FreshRuns(ctx context.Context, f logstore.RunFilter) ([]logstore.Run, error) {
+	runs, err := s.Runs(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if _, asked := s.AskToStore(ctx, runs); asked {
+		return s.Runs(ctx, f)
+	}
+	return runs, nil
+}
+
+// Freshen has the other windows store what they have done with those processes of p, or with all
+// if names is nil, so that the reads that follow show it.
+func (p *Project) Freshen(ctx context.Context, names []string) {
+	elsewhere := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		st, err := p.o.Manager.Status(name)
+		return err == nil && st.GoesOn()
+	})
+	if names != nil && len(elsewhere) == 0 {
 		return
+	}
+	runs, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: p.name, Names: elsewhere, Current: true})
+	if err == nil { // else the read that follows reports it
+		p.o.Store.AskToStore(ctx, runs)
+	}
+}
+
+// askWindow asks a window, by its session, to store what it has done. It returns why the window
+// cannot, if it says so.
+func (s *Store) askWindow(ctx context.Context, window string) (later string) {
+	if s.isSilent(window) {
+		return ""
 	}
 	asking, cancel := context.WithTimeout(ctx, storedWithin)
 	defer cancel()
 	var answer StoredAnswer
-	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, &answer, within)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if delete(s.later, window); answer.Later != "" {
-		s.later[window] = answer.Later
-	}
+	err := socket.CallLive(asking, s.dir, window, StoredMethod, struct{}{}, &answer, s.within)
 	if errors.Is(err, socket.ErrUnknownOutcome) && ctx.Err() == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		maps.DeleteFunc(s.silent, func(_ string, since time.Time) bool { return time.Since(since) >= silentFor })
 		s.silent[window] = time.Now()
 	}
+	return answer.Later
+}
+
+// callWindow has a window, by its session, perform a call. It stores what it has done before it
+// answers.
+func (s *Store) callWindow(ctx context.Context, window, method string, call OwnerCall, a *OwnerAnswer) error {
+	err := socket.Call(ctx, s.dir, window, method, call, a)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.silent, window)
+	}
+	return err
 }
 
 // isSilent reports whether a window has lately given no sign of life.
@@ -255,8 +300,7 @@ func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerA
 	}
 	bounded, cancel := context.WithTimeout(ctx, ownerCallLimit)
 	defer cancel()
-	err = socket.Call(bounded, s.dir, run.Owner.session, callMethod, call, &a)
-	logstore.Acted(ctx, run.Owner.session)
+	err = s.callWindow(bounded, run.Owner.session, callMethod, call, &a)
 	var refusal socket.Refusal
 	switch {
 	case errors.Is(err, socket.ErrUnavailable):

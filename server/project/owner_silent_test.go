@@ -1,6 +1,8 @@
 package project
 
 import (
+	"context"
+	"encoding/json"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -11,7 +13,7 @@ import (
 )
 
 // TestSilentWindowIsNotAskedForAWhile checks that a window that gave no sign of life is asked again only
-// ten seconds later, or once it has acted, and that windows of before are not remembered.
+// ten seconds later, or once it has performed a call, and that windows of before are not remembered.
 func TestSilentWindowIsNotAskedForAWhile(t *testing.T) {
 	dir := t.TempDir()
 	window := registry.NewID(dir)
@@ -27,7 +29,7 @@ func TestSilentWindowIsNotAskedForAWhile(t *testing.T) {
 		time.Sleep(time.Second)
 		first := time.Now()
 		asked := func() time.Time {
-			s.askToStore(t.Context(), window, false)
+			s.askWindow(t.Context(), window)
 			return s.silent[window]
 		}
 		if at := asked(); !at.Equal(first) {
@@ -43,6 +45,14 @@ func TestSilentWindowIsNotAskedForAWhile(t *testing.T) {
 		}
 		if len(s.silent) != 1 {
 			t.Errorf("got %v remembered, want one window", s.silent)
+		}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			l.Serve(t.Context(), func(context.Context, string, json.RawMessage) (any, error) { return OwnerAnswer{}, nil })
+		}()
+		if err := s.callWindow(t.Context(), window, callMethod, OwnerCall{}, new(OwnerAnswer)); err != nil || s.isSilent(window) {
+			t.Errorf("got the error %v and silent %v, want a window that is asked again", err, s.isSilent(window))
 		}
 	})
 }

@@ -66,7 +66,8 @@ type Started struct {
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
-	last, unread := p.Find(ctx, a.Name) // before the definition, which its owner then has stored, too: see Fresh
+	p.Freshen(ctx, []string{a.Name}) // also for the definition
+	last, unread := p.Find(ctx, a.Name)
 	if err := p.checkKeep(ctx, a, last, unread); err != nil {
 		return Started{}, err
 	}

@@ -16,8 +16,7 @@ const OnDemandPrefix = "mcp:"
 // RunsElsewhere returns, for package groups, the runs of those names that other
 // windows are running, or have run last. It returns nil if the store cannot be read.
 func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string]groups.ForeignRun {
-	ctx = t.store.Fresh(ctx) // an operation on a group outlives the context of its call
-	latest, err := t.store.Runs(ctx, logstore.RunFilter{Project: t.project, Names: names, Current: true})
+	latest, err := t.store.FreshRuns(ctx, logstore.RunFilter{Project: t.project, Names: names, Current: true})
 	if err != nil {
 		return nil // the groups themselves could be read: their state stands
 	}
@@ -62,7 +61,6 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	if errors.Is(err, errNoSocket) {
 		err = &groups.ElsewhereError{ForeignRun: run}
 	}
-	t.store.askToStore(ctx, before.Owner.session, true) // so that the state of the group is that after the stop
 	return done.Run.Status, err
 }
 
