@@ -15,7 +15,8 @@ import (
 )
 
 // TestHouse checks what says something about the design: no struct has two mutexes, a tool
-// decodes, makes one call and encodes, and one package splits streams into messages.
+// decodes, makes one call and encodes, one package splits streams into messages, and a context
+// carries no data.
 // TestImportsMatchTable checks who may import what. All else is judged by reading.
 func TestHouse(t *testing.T) {
 	reach := regexp.MustCompile(`\bs\.o\.(Manager|Store|Health|Groups)\b`)
@@ -33,6 +34,13 @@ func TestHouse(t *testing.T) {
 		})
 		if (dir == "server/stdio" || dir == "server/upstream") && strings.Contains(source, `"bufio"`) {
 			t.Errorf("%s: splits a stream itself, want the one jsonrpc.Reader of both directions", path)
+		}
+		allowed := 0
+		if path == "server/upstream/http.go" { // mcp-go's transport passes nothing else through
+			allowed = 1
+		}
+		if n := strings.Count(source, "context.WithValue("); n != allowed {
+			t.Errorf("%s: puts %d values into a context, want %d: they are parameters and results", path, n, allowed)
 		}
 		if dir == "server" && strings.HasPrefix(base, "tool_") {
 			for _, found := range reach.FindAllString(source, -1) {
