@@ -35,6 +35,8 @@ type logCall interface {
 	// LogLevel returns the lowest level of the messages that the call asks for, or
 	// "" if it asks for none.
 	LogLevel() mcp.LoggingLevel
+	// Answered reports whether the call has been answered, with a task if it goes on.
+	Answered() bool
 	// Notify writes a notification that belongs to the call. It fails once the call
 	// has ended.
 	Notify(method string, params any) error
@@ -116,6 +118,7 @@ func (m *messageSender) send(ctx context.Context, last logCall) {
 func (q *messageQueue) take(modern bool) (pending []event, calls []logCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.calls = slices.DeleteFunc(q.calls, logCall.Answered)
 	if !modern || len(q.calls) > 0 {
 		pending, q.pending = q.pending, nil
 	}

@@ -177,6 +177,8 @@ func (modernClient) Notify(context.Context, string, map[string]any) error {
 // slowCall is a call whose Notify returns only when the test closes room.
 type slowCall struct{ sending, room chan struct{} }
 
+func (*slowCall) Answered() bool { return false }
+
 func (*slowCall) LogLevel() mcp.LoggingLevel { return mcp.LoggingLevelDebug }
 
 func (c *slowCall) Notify(string, any) error {

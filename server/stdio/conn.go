@@ -60,6 +60,10 @@ type Options struct {
 	// name. It must be quick.
 	OnClient func(name, version string)
 
+	// IsTask, unless nil, reports whether calls of a tool may become tasks.
+	IsTask    func(tool string) bool
+	TaskAfter time.Duration // after how long a call of 2026-07-28 becomes a task; 50 s, as clients give up after 60 s
+
 	MaxMessage   int           // the maximum size of an incoming message, in bytes; 10 MiB
 	MaxRequests  int           // the maximum number of requests handled at once; further ones are refused; 512
 	DrainTimeout time.Duration // the duration of each step of the shutdown; 1 s
@@ -69,6 +73,7 @@ func (o Options) withDefaults() Options {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.MaxMessage = cmp.Or(o.MaxMessage, 10<<20)
 	o.MaxRequests = cmp.Or(o.MaxRequests, 512)
+	o.TaskAfter = cmp.Or(o.TaskAfter, 50*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, time.Second)
 	return o
 }
@@ -86,8 +91,9 @@ type Conn struct {
 	slots    chan struct{} // the semaphore: one element for each request that has a goroutine
 	taken    int           // the number of slots that the shutdown has taken
 	requests sync.Map      // each *request that is neither answered nor cancelled, by the key of its id
-	asked    sync.Map      // the channel of each unanswered request to the client, by the key of its id
-	lastID   atomic.Int64  // the last id given to a request, of the client or to it
+	tasks    taskList
+	asked    sync.Map     // the channel of each unanswered request to the client, by the key of its id
+	lastID   atomic.Int64 // the last id given to a request, of the client or to it
 	start    time.Time
 	lastLine atomic.Int64 // when the last line was read, in nanoseconds since start, because the wall clock may be set
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -21,6 +22,10 @@ type request struct {
 	session  *RequestSession
 	stream   *listenSession // the stream of a subscriptions/listen request, else nil
 	failure  atomic.Pointer[requestFailure]
+
+	promoting sync.Mutex // guards task and over
+	task      *task      // that the request has become, or nil
+	over      bool       // the request cannot become a task
 }
 
 func (c *Conn) newRequest(m jsonrpc.Message) *request {
@@ -95,15 +100,23 @@ func (c *Conn) startRequest(m jsonrpc.Message) {
 func (c *Conn) run(r *request) {
 	defer func() { <-c.slots }()
 	defer r.cancel(nil)
-	var line []byte
+	var resp mcp.JSONRPCMessage
 	defer func() { // deferred, because the handler may end its goroutine
-		if line == nil {
-			line = c.answer(r, failedResponse(r))
+		if resp == nil {
+			resp = failedResponse(r)
+		}
+		if t := r.endTask(); t != nil {
+			c.finishTask(t, r, resp)
+			return
 		}
 		// The client can cancel the request until its answer is written.
-		_ = c.send(outgoing{line: line, beforeWrite: func() bool { return c.end(r) }}, nil) // fails only if the client is gone
+		_ = c.send(outgoing{line: c.answer(r, resp), beforeWrite: func() bool { return c.end(r) }}, nil) // fails only if the client is gone
 	}()
-	line = c.answer(r, c.handle(r))
+	stop, refusal := c.offerTask(r)
+	defer stop()
+	if resp = refusal; resp == nil {
+		resp = c.handle(r)
+	}
 }
 
 // handle passes the request to mcp-go. If the handler panics, handle returns the
@@ -115,6 +128,9 @@ func (c *Conn) handle(r *request) (resp mcp.JSONRPCMessage) {
 			resp = failedResponse(r)
 		}
 	}()
+	if resp := c.handleTask(r); resp != nil {
+		return resp
+	}
 	if r.stream != nil {
 		defer r.stream.acknowledge()()
 	}

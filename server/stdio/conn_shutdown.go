@@ -13,6 +13,7 @@ const finalWait = 100 * time.Millisecond
 // shutdown ends all requests and then the writer; see Serve.
 func (c *Conn) shutdown(written <-chan struct{}) {
 	c.stop(ErrSessionEnding)
+	c.tasks.end()
 	defer c.close(nil)
 	defer c.cancelCalls(nil)
 	if !c.takeSlots(c.DrainTimeout) {

@@ -29,8 +29,15 @@ func (r *RequestSession) Notify(method string, params any) error {
 	return r.send(method, params)
 }
 
+// Answered reports whether the client gets nothing more for the request, except its progress if it
+// has become a task.
+func (r *RequestSession) Answered() bool { return !r.conn.unanswered(r.req) }
+
 // send queues a notification that belongs to this request once there is room.
 func (r *RequestSession) send(method string, params any) error {
+	if progress, ok := params.(map[string]any); ok && method == MethodProgress && !r.req.modern && r.req.task != nil {
+		return r.conn.sendProgress(r.req.task, progress, r.req.ctx.Done())
+	}
 	return r.conn.sendNotification(method, params, func() bool { return r.conn.unanswered(r.req) }, r.req.ctx.Done())
 }
 
