@@ -35,6 +35,7 @@ func (s *Server) hooks() *mcpserver.Hooks {
 	hooks.AddBeforeReadResource(allowPlainName)
 	hooks.AddAfterListResources(s.addInstances)
 	hooks.AddOnSuccess(s.setBriefServerInfo)
+	addTaskHooks(hooks)
 	if s.o.Upstream != nil {
 		hooks.AddAfterSetLevel(func(_ context.Context, _ any, message *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
 			s.o.Upstream.SetLevel(string(message.Params.Level))

@@ -226,7 +226,7 @@ func (s *Server) Close() {
 // Then it drains the connection and returns; a session of the daemon continues while it
 // keeps processes. It must not be called twice.
 func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
-	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, RefuseSubscription: resourceProblem, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
+	c := stdio.NewConn(s.mcp, stdio.Options{In: in, Out: out, Log: s.o.Log, RefuseSubscription: resourceProblem, IsTask: isTask, OnClient: s.o.OnClient, OnSubscribe: s.wakeUpdates})
 	updates, messages := newResourceUpdates(s, c), newMessageSender(c)
 	s.served.Store(&served{c, updates, messages})
 	notifying, stop := context.WithCancel(ctx)

@@ -247,6 +247,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		if err = cmp.Or(err, metaErr); err == nil {
 			a, err = s.perform(ctx, &t, given, structured)
 		}
+		stdio.EndTask(ctx, err != nil)
 		if r, relayed := a.(relayedResult); relayed && err == nil {
 			if !structured {
 				r.moveStructured(s.o.Mask)
