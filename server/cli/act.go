@@ -4,123 +4,249 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"pmcp/groups"
 	"pmcp/logstore/line"
+	"pmcp/server/config"
 	"pmcp/server/project"
 )
 
-// actCommand returns the command that calls a tool for each process that it is given. A
-// server of its own makes the call, as an agent in another window would, and the server
-// that runs the process carries it out.
-func (s *screen) actCommand(use, short, tool string) *cobra.Command {
-	c := &cobra.Command{
-		Use: use + " NAME…", Short: short, Args: takesNames, ValidArgsFunction: s.completeNames,
-		Example: "  pmcp " + use + " web\n  pmcp " + use + " web@feature    # of another project",
-		RunE:    func(cmd *cobra.Command, names []string) error { return s.act(cmd.Context(), tool, names) },
+// An action is what a command does to processes and groups, by calls of tools. A server of its
+// own makes the calls, as an agent in another window would, and the server that runs a process
+// carries them out.
+type action struct {
+	verb           string
+	process, group string // the tools for a process and a group
+	starts         bool   // acts on what does not run, else on what runs
+	keep           string // how long the daemon keeps what was started
+	prolongs       bool   // keep is also for what the daemon keeps already
+}
+
+const startGroup = "start_group" // also restarts
+
+func (s *screen) stopCommand() *cobra.Command {
+	return s.actCommand("Stop processes and groups, and all they started", action{verb: "stop", process: "stop_process", group: "stop_group"})
+}
+
+func (s *screen) restartCommand() *cobra.Command {
+	return s.actCommand("Restart processes that are running, and groups", action{verb: "restart", process: "restart_process", group: startGroup})
+}
+
+// startCommand returns the command that starts processes by their stored definitions, or by what
+// files of the project offer. The daemon runs them, because what the server of this command
+// started would end with it.
+func (s *screen) startCommand() *cobra.Command {
+	a := action{verb: "start", process: "start_process", group: startGroup, starts: true}
+	c := s.actCommand("Start processes, groups or scripts of the project, for the daemon to keep", a)
+	c.Example = "  pmcp start web\n  pmcp start --keep 7d stack    # a group, in its order\n  pmcp start npm:dev            # a script of package.json, a line of a Procfile …"
+	c.Flags().StringVar(&a.keep, "keep", "24h", "stop them after this time: at most 7d")
+	c.RunE = func(cmd *cobra.Command, names []string) error {
+		if err := project.CheckKeep(a.keep); err != nil { // else it would end with this command
+			return err
+		}
+		a.prolongs = cmd.Flags().Changed("keep")
+		return s.act(cmd.Context(), a, names)
 	}
-	c.Flags().StringVar(&s.where.project, "project", "", "of this project: a path or a label (default: that of the current directory)")
 	return c
 }
 
-// startCommand returns the command that starts processes by their stored definitions. The
-// daemon runs them, because what the server of this command started would end with it.
-func (s *screen) startCommand() *cobra.Command {
-	keep := ""
+func (s *screen) actCommand(short string, a action) *cobra.Command {
 	c := &cobra.Command{
-		Use: "start NAME…", Short: "Start processes as they were started before, for the daemon to keep", Args: takesNames, ValidArgsFunction: s.completeNames,
-		Example: "  pmcp start web\n  pmcp start --keep 7d web",
-		RunE: func(cmd *cobra.Command, names []string) error {
-			if err := project.CheckKeep(keep); err != nil { // else it would end with this command
-				return err
-			}
-			return s.call(cmd.Context(), "start_process", names, false, callArguments{Keep: keep, prolongs: cmd.Flags().Changed("keep")})
+		Use: a.verb + " NAME…", Short: short, Args: takesNames,
+		Long:    short + ".\nA name is that of a process or, if no process has it, of a group.",
+		Example: "  pmcp " + a.verb + " web\n  pmcp " + a.verb + " web@feature    # of another project",
+		RunE:    func(cmd *cobra.Command, names []string) error { return s.act(cmd.Context(), a, names) },
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return s.complete(cmd.Context(), a.starts)
 		},
 	}
 	c.Flags().StringVar(&s.where.project, "project", "", "of this project: a path or a label (default: that of the current directory)")
-	c.Flags().StringVar(&keep, "keep", "24h", "stop them after this time: at most 7d")
 	return c
 }
 
-func (s *screen) act(ctx context.Context, tool string, names []string) error {
-	return s.call(ctx, tool, names, true, callArguments{})
-}
-
-// call calls a tool, with more arguments, for each of the processes that are running, or that
-// are not, and prints the answers. It continues after an error and returns all errors.
-func (s *screen) call(ctx context.Context, tool string, names []string, running bool, more callArguments) error {
+// act performs an action on all that names stand for and prints the answers. It continues after
+// an error and returns all errors.
+func (s *screen) act(ctx context.Context, a action, names []string) error {
 	s.found = false
-	live, err := s.which(ctx, names, running, more.prolongs)
-	if err != nil || len(live) == 0 {
+	targets, err := s.which(ctx, names, a)
+	if err != nil || len(targets) == 0 {
 		return err
 	}
 	s.found = true
-	own, err := startSession(ctx, "pmcp "+strings.TrimSuffix(tool, "_process"), s.err)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = own.Close() }()
 	var failed []error
-	for _, name := range live {
-		more.Process, more.Project = name, s.where.project
-		if !running {
-			more.Process, more.Name = "", name
-		}
-		arguments, err := json.Marshal(more)
-		if err != nil {
-			return err
-		}
-		text, err := own.text(ctx, tool, arguments)
-		if err != nil {
+	for _, group := range []bool{false, true} {
+		if err := s.perform(ctx, a, targets, group); err != nil {
 			failed = append(failed, err)
-			continue
-		}
-		if err := s.out.println(line.Visible(text)); err != nil {
-			return err
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// which returns the processes that a server is running or, unless running is set, those that
-// none is running and, if kept is set, those that the daemon keeps. It reports the others.
-func (s *screen) which(ctx context.Context, arguments []string, running, kept bool) (which []string, err error) {
+// perform makes the calls for the groups among targets, or for the others, by a server of its own.
+// What a group starts outlives that, because the daemon runs the server then.
+func (s *screen) perform(ctx context.Context, a action, targets []target, group bool) error {
+	var own *session
+	var failed []error
+	for _, t := range targets {
+		if t.group != group {
+			continue
+		}
+		if own == nil {
+			env, err := a.environment(group)
+			if err != nil {
+				return err
+			}
+			if own, err = startSession(ctx, "pmcp "+a.verb, s.err, env...); err != nil {
+				return err
+			}
+			defer func() { _ = own.Close() }()
+		}
+		text, err := a.call(ctx, own, t, s.where.project)
+		for l := range strings.Lines(text) {
+			if err := s.out.println(line.Visible(strings.TrimSuffix(l, "\n"))); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// environment returns the variables of the server that makes the calls.
+func (a action) environment(group bool) ([]string, error) {
+	if !group || a.group != startGroup {
+		return nil, nil
+	}
+	c, err := config.Read()
+	if err == nil && c.Daemon.Mode == config.DaemonNever {
+		err = errors.New("PM_DAEMON_MODE=never: nothing could keep what a group starts")
+	}
+	env := []string{"PM_DAEMON_MODE=" + config.DaemonEnabled}
+	if a.keep != "" {
+		env = append(env, "PM_DAEMON_KEEP="+a.keep)
+	}
+	return env, err
+}
+
+// call makes the call for one target and returns what is to be printed: what became of the process,
+// or of each member.
+func (a action) call(ctx context.Context, own *session, t target, project string) (string, error) {
+	arguments := callArguments{Process: t.name, Project: project}
+	tool := a.process
+	switch {
+	case t.group:
+		arguments.Process, arguments.Group, tool = "", t.name, a.group
+		if tool == startGroup {
+			arguments.SkipRunning, arguments.TimeoutMS = new(a.starts), groupTimeout
+		}
+	case a.starts:
+		arguments.Process, arguments.Name, arguments.Keep = "", t.name, a.keep
+	}
+	raw, err := json.Marshal(arguments)
+	if err != nil {
+		return "", err
+	}
+	result, text, err := own.ask(ctx, tool, raw)
+	if err != nil || !t.group {
+		first, _, _ := strings.Cut(text, "\n") // says what became of the process
+		return first, err
+	}
+	var outcome struct {
+		Members []struct {
+			Name   string
+			Result groups.Result
+		}
+	}
+	if err := json.Unmarshal(result.RawStructuredContent, &outcome); err != nil {
+		return text, err
+	}
+	var failed []string
+	for _, m := range outcome.Members {
+		if m.Result == groups.HasFailed || m.Result == groups.Pending || m.Result == groups.InProgress {
+			failed = append(failed, m.Name+" "+string(m.Result))
+		}
+	}
+	if len(failed) > 0 {
+		return text, fmt.Errorf("group %s: %s", t.name, strings.Join(failed, ", "))
+	}
+	return text, nil
+}
+
+// groupTimeout is how long a command waits for a group to start, in milliseconds: the longest time.
+const groupTimeout = 600_000
+
+// callArguments are the arguments of a call about one process or group.
+type callArguments struct {
+	Process     string `json:"process,omitempty"`
+	Name        string `json:"name,omitempty"` // of one to start
+	Group       string `json:"group,omitempty"`
+	Keep        string `json:"keep,omitempty"`
+	Project     string `json:"project,omitempty"`
+	SkipRunning *bool  `json:"skip_running,omitempty"`
+	TimeoutMS   int    `json:"timeout_ms,omitempty"`
+}
+
+// which returns what names stand for and the action changes. It reports the others.
+func (s *screen) which(ctx context.Context, names []string, a action) (which []target, err error) {
 	r, err := s.read(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	names, err := r.find(ctx, arguments)
+	all, err := r.targets(ctx, names, a.starts)
 	if err != nil {
 		return nil, err
 	}
-	if len(names) == 0 { // the tools have * for the processes of their session
+	if len(all) == 0 { // the tools have * for the processes of their session
 		return nil, errors.New("name the processes: a command has none of its own that * could stand for; pmcp ps lists what runs")
 	}
-	for _, name := range names {
-		run, err := r.project.Find(ctx, name)
-		switch {
-		case err != nil:
+	for _, t := range all {
+		why, err := r.whyNot(ctx, t, a)
+		if err != nil {
 			return nil, err
-		case running && run.Owner == nil:
-			s.complain("pmcp: " + name + " is not running")
-		case !running && run.Owner != nil && !(kept && run.IsKept()):
-			s.complain("pmcp: " + name + " is running already")
-		default:
-			which = append(which, name)
 		}
+		if why == "" {
+			which = append(which, t)
+			continue
+		}
+		s.complain("pmcp: " + why)
 	}
 	return which, nil
 }
 
-// callArguments are the arguments of a call about one process.
-type callArguments struct {
-	Process string `json:"process,omitempty"`
-	Name    string `json:"name,omitempty"` // of one to start
-	Keep    string `json:"keep,omitempty"`
-	Project string `json:"project,omitempty"`
-
-	prolongs bool // Keep is also for what the daemon keeps already
+// whyNot returns why an action has nothing to do for a target, or "".
+func (r *reader) whyNot(ctx context.Context, t target, a action) (string, error) {
+	if t.group {
+		switch {
+		case a.starts && t.state == groups.Up:
+			return "group " + t.name + " is up already", nil
+		case !a.starts && t.state == groups.Down:
+			return "nothing of group " + t.name + " is running", nil
+		}
+		return "", nil
+	}
+	if t.offered {
+		return "", nil
+	}
+	run, err := r.project.Find(ctx, t.name)
+	if err != nil {
+		return "", err
+	}
+	why := ""
+	switch {
+	case !a.starts && run.Owner == nil:
+		why = t.name + " is not running"
+	case a.starts && run.Owner != nil && !(a.prolongs && run.IsKept()):
+		why = t.name + " is running already"
+	}
+	if set, err := r.group(ctx, t.name); why != "" && err == nil {
+		why += " (the process: it comes before the group of that name; name the members instead: " + strings.Join(set.members, ", ") + ")"
+	}
+	return why, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -103,8 +104,7 @@ func (s *screen) commands() *cobra.Command {
 	})
 	reading := []*cobra.Command{s.psCommand(), s.logsCommand(), s.errorsCommand(), s.eventsCommand(), s.topCommand()}
 	root.AddCommand(reading...)
-	root.AddCommand(s.openCommand(), s.startCommand(), s.actCommand("stop", "Stop processes and all they started", "stop_process"),
-		s.actCommand("restart", "Restart processes that are running", "restart_process"))
+	root.AddCommand(s.openCommand(), s.startCommand(), s.stopCommand(), s.restartCommand())
 	for _, c := range reading {
 		c.PreRun = func(*cobra.Command, []string) { s.found = false }
 		c.Flags().BoolVar(&s.json, "json", false, "print one JSON object a line")
@@ -202,13 +202,23 @@ func (s *screen) sayNone(r *reader, what string) {
 	}
 }
 
-// completeNames returns the names of the processes, for the completion of a shell.
+// completeNames returns the names of processes and groups, for the completion of a shell.
 func (s *screen) completeNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	r, err := s.read(cmd.Context())
+	return s.complete(cmd.Context(), false)
+}
+
+// complete is completeNames, with the names of what files of the project offer if offers is set.
+func (s *screen) complete(ctx context.Context, offers bool) ([]string, cobra.ShellCompDirective) {
+	r, err := s.read(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer r.Close()
-	names, _ := r.names(cmd.Context())
-	return names, cobra.ShellCompDirectiveNoFileComp
+	names, _ := r.names(ctx)
+	names = append(names, r.groupNames(ctx)...)
+	if offers {
+		names = append(names, r.project.OfferedNames(ctx)...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }

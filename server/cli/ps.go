@@ -23,7 +23,7 @@ import (
 
 func (s *screen) psCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "ps [NAME…]", Short: "List processes, running ones first", ValidArgsFunction: s.completeNames,
+		Use: "ps [NAME…]", Short: "List processes, running ones first, and groups", ValidArgsFunction: s.completeNames,
 		Example: "  pmcp ps\n  pmcp ps --all --json | jq -r 'select(.ports) | .name'",
 		RunE:    func(cmd *cobra.Command, names []string) error { return s.ps(cmd.Context(), names) },
 	}
@@ -71,12 +71,22 @@ func (s *screen) ps(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
+	var sets []string
 	if len(names) > 0 {
-		wanted, err := r.find(ctx, names)
+		wanted, err := r.targets(ctx, names, false)
 		if err != nil {
 			return err
 		}
-		runs = slices.DeleteFunc(runs, func(run project.Run) bool { return !slices.Contains(wanted, run.Spec.Name) })
+		for _, t := range wanted {
+			if t.group {
+				sets = append(sets, t.name)
+			}
+		}
+		runs = slices.DeleteFunc(runs, func(run project.Run) bool {
+			return !slices.ContainsFunc(wanted, func(t target) bool {
+				return !t.group && t.name == run.Spec.Name || slices.Contains(t.members, run.Spec.Name)
+			})
+		})
 	}
 	s.found = len(runs) > 0
 	now := time.Now()
@@ -92,13 +102,16 @@ func (s *screen) ps(ctx context.Context, names []string) error {
 		}
 		rows = append(rows, s.cells(run, r.name(ctx, run.Project, run.Spec.Name), now))
 	}
-	s.sayNone(r, "processes")
 	if len(rows) > 0 {
 		err = s.out.table([]column{
 			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
 			{title: "CPU %CORE", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
 		}, rows)
 	}
+	if err == nil && (len(names) == 0 || len(sets) > 0) {
+		err = s.psGroups(ctx, r, runs, sets)
+	}
+	s.sayNone(r, "processes")
 	if !s.json {
 		s.adviseOnOldCode(ctx, r, runs)
 	}
@@ -174,16 +187,12 @@ func commandOf(run *project.Run) string {
 
 // cells returns the row of a run in the table.
 func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
-	state, c := stateOf(run, run.StateText()), colour("")
+	state, c := endOf(run), colour("")
 	switch {
 	case run.Ready != nil && !*run.Ready || run.HealthText() != "" || run.Suspended != "":
-		state, c = state+", "+prose.Cut(run.Condition(), maxCondition), yellow
+		state, c = stateOf(run, run.StateText())+", "+prose.Cut(run.Condition(), maxCondition), yellow
 	case run.State.Live():
 		c = green
-	case run.Exit != nil && run.Exit.Signal != "":
-		state += " " + run.Exit.Signal
-	case run.Exit != nil && run.State != process.Stopped:
-		state += fmt.Sprintf(" %d", run.Exit.Code)
 	}
 	if run.EndedBadly() {
 		c = red
@@ -206,6 +215,19 @@ func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	}
 	row[7].text = since(run, now)
 	return row
+}
+
+// endOf returns the state of a run and, if it has ended, its exit code or signal.
+func endOf(run *project.Run) string {
+	state := stateOf(run, run.StateText())
+	switch {
+	case run.State.Live() || run.Exit == nil:
+	case run.Exit.Signal != "":
+		state += " " + run.Exit.Signal
+	case run.State != process.Stopped:
+		state += fmt.Sprintf(" %d", run.Exit.Code)
+	}
+	return state
 }
 
 // listens returns where a run listens: the addresses of its assigned ports, and its other ports.

@@ -10,11 +10,10 @@ import (
 	"slices"
 	"strings"
 
+	"pmcp/groups"
 	"pmcp/logstore"
 	"pmcp/logstore/line"
 	"pmcp/process"
-	"pmcp/process/prose"
-	"pmcp/server/args"
 	"pmcp/server/config"
 	"pmcp/server/project"
 )
@@ -36,6 +35,7 @@ type reader struct {
 	log
 	store    *logstore.Store
 	manager  *process.Manager
+	groups   *groups.Manager
 	project  *project.Project
 	view     *project.Store
 	stderr   *os.File
@@ -64,7 +64,8 @@ func openReader(ctx context.Context, c *config.Config, where place, stderr *os.F
 	}
 	view := project.NewStore(store, c.ProjectDir)
 	r := &reader{records: c.RegistryDir, log: view, store: store, view: view, stderr: stderr, manager: process.NewManager(process.Options{Project: c.ProjectDir, Log: slog.New(slog.DiscardHandler)})}
-	r.project, _, err = project.New(project.Options{Manager: r.manager, Store: view}).At(ctx, where.project, "", "")
+	r.groups = groups.New(groups.Options{Processes: r.manager, Journal: view, Elsewhere: latestRuns{view: view, dir: c.ProjectDir}, Project: c.ProjectDir})
+	r.project, _, err = project.New(project.Options{Manager: r.manager, Store: view, Groups: r.groups}).At(ctx, where.project, "", "")
 	if err != nil {
 		r.Close()
 		return nil, err
@@ -114,6 +115,7 @@ func migrate(ctx context.Context, o logstore.Options) error {
 
 // Close closes the database.
 func (r *reader) Close() {
+	r.groups.Close()
 	_ = r.manager.Close(context.Background())
 	_ = r.store.Close() // nothing was written
 }
@@ -132,42 +134,27 @@ func (r *reader) names(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// find returns the names that arguments stand for, or nil for all.
-func (r *reader) find(ctx context.Context, arguments []string) ([]string, error) {
+// resolve returns the names that one argument stands for, or nil for all.
+func (r *reader) resolve(ctx context.Context, argument string) ([]string, error) {
 	if r.dir != "" {
-		names, err := r.project.Resolve(ctx, strings.Join(arguments, ","), true)
-		if errors.Is(err, process.ErrUnknown) {
-			err = r.withOthers(ctx, arguments, err)
-		}
-		return names, err
+		return r.project.Resolve(ctx, argument, true)
 	}
-	if len(arguments) == 0 {
-		return nil, nil
+	if known, err := r.names(ctx); err != nil || slices.Contains(known, argument) {
+		return []string{argument}, err
 	}
-	known, err := r.names(ctx)
-	for _, name := range arguments {
-		if err == nil && !slices.Contains(known, name) {
-			err = fmt.Errorf("%w: %s (there are: %s)", process.ErrUnknown, args.QuoteWithNearest(name, known), prose.OrNone(known))
-		}
-	}
-	return arguments, err
+	return nil, fmt.Errorf("%w: %q", process.ErrUnknown, argument)
 }
 
-// withOthers adds to err, that a name is unknown, the processes of other projects with such a
-// name.
-func (r *reader) withOthers(ctx context.Context, arguments []string, err error) error {
-	runs, listErr := r.store.Runs(ctx, logstore.RunFilter{Current: true})
-	var others []string
+// others returns the processes of other projects with that name.
+func (r *reader) others(ctx context.Context, name string) (others []string) {
+	runs, err := r.store.Runs(ctx, logstore.RunFilter{Current: true})
 	for i := range runs {
-		if listErr == nil && slices.Contains(arguments, runs[i].Name) && runs[i].Project != r.dir {
-			others = append(others, runs[i].Name+"@"+r.store.ProjectLabel(ctx, runs[i].Project))
+		if err == nil && runs[i].Name == name && runs[i].Project != r.dir {
+			others = append(others, name+"@"+r.store.ProjectLabel(ctx, runs[i].Project))
 		}
 	}
-	if len(others) == 0 {
-		return err
-	}
 	slices.Sort(others)
-	return fmt.Errorf("%w; of other projects: %s", err, strings.Join(slices.Compact(others), ", "))
+	return slices.Compact(others)
 }
 
 // name returns what a process is called: its name, with the label of its project if

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -27,13 +26,13 @@ type session struct {
 }
 
 // startSession starts this program as a server in the current directory, for a client of that
-// name. The warnings of the server go to stderr.
-func startSession(ctx context.Context, name string, stderr io.Writer) (*session, error) {
+// name, with more variables in its environment. The warnings of the server go to stderr.
+func startSession(ctx context.Context, name string, stderr io.Writer, env ...string) (*session, error) {
 	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	stdio := transport.NewStdio(exe, os.Environ()) // as it is: what is kept gets it
+	stdio := transport.NewStdio(exe, append(os.Environ(), env...)) // as it is: what is kept gets it
 	s := &session{client: client.NewClient(stdio)}
 	if err := s.client.Start(context.WithoutCancel(ctx)); err != nil { // Close ends it
 		return nil, fmt.Errorf("cannot start a server: %w", err)
@@ -68,15 +67,7 @@ func (s *session) call(ctx context.Context, tool string, arguments json.RawMessa
 	return result.RawStructuredContent, nil
 }
 
-// text calls a tool and returns the first line of its text, which says what became of the
-// process.
-func (s *session) text(ctx context.Context, tool string, arguments json.RawMessage) (string, error) {
-	_, text, err := s.ask(ctx, tool, arguments)
-	first, _, _ := strings.Cut(text, "\n")
-	return first, err
-}
-
-// ask calls a tool. An answer that is an error becomes err.
+// ask calls a tool and returns its answer and the text of that. An answer that is an error becomes err.
 func (s *session) ask(ctx context.Context, tool string, arguments json.RawMessage) (result *mcp.CallToolResult, text string, err error) {
 	var request mcp.CallToolRequest
 	request.Params.Name, request.Params.Arguments = tool, arguments

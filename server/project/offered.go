@@ -46,6 +46,14 @@ func (p *Project) OfferedNames(ctx context.Context) (names []string) {
 	return names
 }
 
+// Offers reports whether files of the project offer name: one or several programs, or a group,
+// which a Procfile is by the name of its file.
+func (p *Project) Offers(name string) (program, group bool) {
+	_, bare := p.o.Store.split(p.name, name)
+	offer := p.offer("")
+	return len(offer.Find(bare)) > 0, offered.IsProcfile(bare) && slices.ContainsFunc(offer.Programs, func(o offered.Program) bool { return o.Source == bare })
+}
+
 // offer reads what the directory cwd of the project offers, with paths relative to the
 // project. It has the masker learn the secrets before anything is shown.
 func (p *Project) offer(cwd string) offered.Offer {
