@@ -18,7 +18,6 @@ import (
 	"net"
 	"os"
 	"runtime"
-	"strings"
 	"sync"
 	"time"
 
@@ -497,7 +496,7 @@ func (s *session) dialDaemon(ctx context.Context) (net.Conn, error) {
 
 // recordClient adds the client's name to the record and to the stored data of runs.
 func (s *session) recordClient(name, version string) {
-	s.runs.SetClient(strings.TrimSpace(name + " " + version))
+	s.runs.SetClient(name, version)
 	s.updateRecord(func(r *registry.Record) { r.ClientName, r.ClientVersion = name, version })
 }
 

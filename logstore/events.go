@@ -17,8 +17,8 @@ const (
 	maxEvents        = 10_000
 )
 
-// An Event is something that happened to a process by itself: for example, the process crashed, became ready or
-// was restarted.
+// An Event is something that happened to a process by itself, such as a crash, or that somebody did to it, such as
+// a stop.
 type Event struct {
 	// At is when it happened.
 	At time.Time

@@ -138,7 +138,7 @@ func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st
 	}
 	var first *obstacle
 	for {
-		e, obs, err := m.tryStart(spec, exe, ifRunning, first)
+		e, obs, err := m.tryStart(ctx, spec, exe, ifRunning, first)
 		if first == nil {
 			first = &obs
 		}
@@ -256,7 +256,7 @@ type obstacle struct {
 
 // tryStart moves the entry of spec to Starting and returns it, or returns the
 // obstacle. first is the first obstacle that the caller waited for, or nil.
-func (m *Manager) tryStart(spec Spec, exe command.Executable, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
+func (m *Manager) tryStart(ctx context.Context, spec Spec, exe command.Executable, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closing {
@@ -294,6 +294,11 @@ func (m *Manager) tryStart(spec Spec, exe command.Executable, ifRunning IfRunnin
 	e.retries = retries{}
 	e.exe = exe
 	e.status.Spec, e.status.Executable, e.status.Restarts = spec, exe.Argv0, 0
+	what := AskStart
+	if first != nil && e.status.Asked.What == AskRestart { // this call has stopped it
+		what = AskRestart
+	}
+	e.status.Asked = Ask{what, Actor(ctx)}
 	m.transitionLocked(e, evStart)
 	return e, obstacle{}, nil
 }

@@ -42,6 +42,9 @@ func (m *Manager) stop(ctx context.Context, name string, o StopOptions, cancelsS
 	if cancelsStart {
 		e.stopCalls++
 	}
+	if state := e.status.State; state.Active() && (state != Stopping || cancelsStart) {
+		e.status.Asked = askOf(ctx, o, cancelsStart)
+	}
 	request := m.newStopRequest(e.status.Spec, o)
 	m.requestStopLocked(e, request)
 	start := e.start
@@ -54,6 +57,17 @@ func (m *Manager) stop(ctx context.Context, name string, o StopOptions, cancelsS
 	}
 	st, statusErr := m.Status(name)
 	return st, errors.Join(err, statusErr)
+}
+
+// askOf returns the Ask of a stop that cancels starts, or that is a part of one.
+func askOf(ctx context.Context, o StopOptions, cancelsStart bool) Ask {
+	switch {
+	case cmp.Or(o.By, ByUser) != ByUser:
+		return Ask{}
+	case cancelsStart:
+		return Ask{AskStop, Actor(ctx)}
+	}
+	return Ask{AskRestart, Actor(ctx)}
 }
 
 // newStopRequest returns the request for a stop of spec with the options o.

@@ -31,6 +31,8 @@ type Status struct {
 	StartedAt, EndedAt time.Time
 	// Exit is how that run ended; nil until then.
 	Exit *Exit
+	// Asked is what a call has asked for last.
+	Asked Ask
 	// Restarts counts the runs that the restart policy started since the last
 	// start by a caller.
 	Restarts int

@@ -51,8 +51,10 @@ type event struct {
 	quote, why string
 	quoted     span // the lines that quote is from, of an end
 
-	restarted bool // the run follows another one, by the restart policy
-	stored    bool // the server that runs the process has stored it
+	restarted bool   // the run follows another one, by the restart policy
+	stored    bool   // the server that runs the process has stored it
+	by        string // who did it, "" if nobody
+	own       bool   // the client of this session did it, and is not told
 
 	relayed map[string]any // the params of an MCP server's notification, which is not an event of its own; else nil
 	method  mcp.MCPMethod  // of that notification; "" for a log message
@@ -303,7 +305,7 @@ func (l *eventLog) addProcessEvents(c process.Change) {
 	name := st.Spec.Name
 	if !c.Removed {
 		was := l.last[name]
-		for _, e := range processEvents(&was, st, c.From) {
+		for _, e := range append(l.askedEvents(&c), processEvents(&was, st, c.From)...) {
 			e.at, e.name, e.run, e.runID = c.At, name, st.Run, st.RunID
 			e.text += l.survivors(&c)
 			l.addEndDetails(&c, &e)
@@ -481,13 +483,16 @@ func (l *eventLog) setStorage(state, reason string) {
 // add saves e in the store, for later sessions. It also keeps e for the next
 // answer, unless the last answer has already reported e.
 func (l *eventLog) add(e event) {
-	for _, s := range []*string{&e.text, &e.quote} {
+	for _, s := range []*string{&e.text, &e.quote, &e.by} {
 		*s = line.Visible(l.mask.Text(*s))
 	}
-	l.onEvent(e)
 	if e.name != "" && !e.stored {
-		l.store.SaveEvent(logstore.Event{At: e.at, Project: l.project, Name: e.name, Run: e.runID, Kind: e.kind, Text: e.String()})
+		l.store.SaveEvent(logstore.Event{At: e.at, Project: l.project, Name: e.name, Run: e.runID, Kind: e.kind, By: e.by, Text: e.String()})
 	}
+	if e.own {
+		return
+	}
+	l.onEvent(e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isReportedLocked(&e) {

@@ -132,7 +132,7 @@ func New(o Options) *Server {
 		o.MaxServers = 9
 	}
 	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPoller(storagePeriod), silence: silenceTimeout}
-	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyUpdate, Keep: o.Keep})
+	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyUpdate, Input: s.addInputEvent, Keep: o.Keep})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -437,6 +437,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if err := s.limits.allow(t); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
+	ctx = process.WithActor(ctx, r.By)
 	c := &call{Server: s, named: true, reads: t.hints.readOnly}
 	if c.project, _, err = s.own.At(ctx, r.Project, "", ""); err != nil {
 		return nil, socket.Refusal(err.Error())

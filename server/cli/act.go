@@ -100,7 +100,7 @@ func (s *screen) perform(ctx context.Context, a action, targets []target, group 
 			if err != nil {
 				return err
 			}
-			if own, err = startSession(ctx, "pmcp "+a.verb, s.err, env...); err != nil {
+			if own, err = startSession(ctx, project.CommandClient+a.verb, s.err, env...); err != nil {
 				return err
 			}
 			defer func() { _ = own.Close() }()

@@ -25,7 +25,7 @@ func (s *screen) eventsCommand() *cobra.Command {
 	var follow bool
 	var lines int
 	c := &cobra.Command{
-		Use: "events [NAME…]", Short: "Print what happened to processes by itself: crashes, restarts, limits", ValidArgsFunction: s.completeNames,
+		Use: "events [NAME…]", Short: "Print what happened to processes, and what was done to them: crashes, limits, starts, stops, input", ValidArgsFunction: s.completeNames,
 		Example: "  pmcp events -f\n  pmcp events web --json",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if lines < 0 || lines > maxEvents {

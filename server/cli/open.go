@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"pmcp/server/page"
+	"pmcp/server/project"
 )
 
 func (s *screen) openCommand() *cobra.Command {
@@ -31,7 +32,7 @@ func (s *screen) openCommand() *cobra.Command {
 // open serves the page. A server of its own answers its calls, as it would an agent's.
 func (s *screen) open(ctx context.Context, noBrowser bool) error {
 	s.found = true
-	session, err := startSession(ctx, "pmcp open", s.err)
+	session, err := startSession(ctx, project.PageClient, s.err)
 	if err != nil {
 		return err
 	}

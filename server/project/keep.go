@@ -182,7 +182,7 @@ func (p *Project) atDaemon(ctx context.Context, tool string, given args.Given, e
 	if !ok {
 		return a, e
 	}
-	call := OwnerCall{Tool: tool, Project: path, Process: name, Arguments: rewritten, Allowed: p.o.Manager.Allowed()}
+	call := OwnerCall{Tool: tool, Project: path, Process: name, Arguments: rewritten, Allowed: p.o.Manager.Allowed(), By: p.o.Store.Actor(ctx)}
 	ctx, cancel := context.WithTimeout(ctx, ownerCallLimit)
 	defer cancel()
 	gone := ""

@@ -66,6 +66,8 @@ type OwnerCall struct {
 	Arguments args.Given `json:"arguments"`
 	// Allowed is the list of allowed executables of the caller; nil allows any.
 	Allowed []string `json:"allowed,omitempty"`
+	// By is the Actor that asks. An older version sends none.
+	By string `json:"by,omitempty"`
 	// Starts means that the call starts a process which runs nowhere.
 	Starts bool `json:"-"`
 }
@@ -293,7 +295,7 @@ func (s *Store) ReachWindows(dir string, within time.Duration) {
 // atOwner sends a call about run to the window that owns it. It returns a WindowError if
 // the window cannot be asked.
 func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerAnswer, err error) {
-	call.Project, call.Run = run.Project, run.RunID
+	call.Project, call.Run, call.By = run.Project, run.RunID, s.Actor(ctx)
 	_, call.Process = s.split(run.Project, run.Spec.Name)
 	if s.dir == "" {
 		return a, &WindowError{run: *run, why: errNoSocket}
@@ -366,6 +368,7 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	if !ok {
 		return call, fmt.Errorf("the arguments of %.100q do not name one process", call.Tool)
 	}
+	call.By = cmp.Or(cleanActor(call.By), actorWindow)
 	call.Arguments, call.Starts = renamed, method == startMethod
 	return call, nil
 }

@@ -37,6 +37,8 @@ type Options struct {
 	// the Manager does not show, also when lines were removed from its log; the name ""
 	// stands for a group.
 	Changed func(name string, cleared bool)
+	// Input is called when a process has got input: how much of it what says.
+	Input func(ctx context.Context, st *process.Status, what string)
 	// Keep says how processes outlive the session.
 	Keep Keep
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"pmcp/process"
@@ -24,6 +25,7 @@ type RunTable struct {
 
 	mu      sync.Mutex // guards the fields below
 	owner   Owner
+	actor   string          // see Store.Actor
 	waiters []chan struct{} // of AwaitStored
 	wake    context.CancelFunc
 }
@@ -39,10 +41,13 @@ func NewRunTable(manager *process.Manager, store *Store, pid int, log *slog.Logg
 	return t
 }
 
-// SetClient sets the client's name in the rows saved from now on, so that other
-// servers can show the owner of a run.
-func (t *RunTable) SetClient(name string) {
-	t.setOwner(Owner{PID: t.currentOwner().PID, Client: name})
+// SetClient sets the client's name and version in the rows saved from now on, so that other
+// servers can show the owner of a run, and its name in events.
+func (t *RunTable) SetClient(name, version string) {
+	t.setOwner(Owner{PID: t.currentOwner().PID, Client: strings.TrimSpace(name + " " + version)})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.actor = actorOf(name)
 }
 
 // setOwner sets the owner that is stored with every run from now on, including runs

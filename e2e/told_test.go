@@ -1,0 +1,138 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// startAs starts a session for a client of that name.
+func (w *world) startAs(t testing.TB, name string) *session {
+	t.Helper()
+	s := w.start(t)
+	if m := s.call(t, "initialize", args{"protocolVersion": "2025-11-25", "capabilities": args{}, "clientInfo": args{"name": name, "version": "1"}}); m.Error != nil {
+		t.Fatalf("initialize: got %s, want a result", m.Raw)
+	}
+	s.send(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	return s
+}
+
+// askPage calls a tool as the page at address does.
+func askPage(t testing.TB, address, tool string, arguments args) {
+	t.Helper()
+	at, token, _ := strings.Cut(address, "#")
+	body, err := json.Marshal(arguments)
+	check(t, err)
+	request, err := http.NewRequest(http.MethodPost, at+"call/"+tool, bytes.NewReader(body))
+	check(t, err)
+	request.Header.Set("X-Pmcp-Token", token)
+	r, err := http.DefaultClient.Do(request)
+	check(t, err)
+	defer r.Body.Close()
+	if answer, err := io.ReadAll(r.Body); err != nil || r.StatusCode != http.StatusOK || r.Header.Get("X-Pmcp-Error") != "" {
+		t.Fatalf("the page calls %s: got %s %.300s %v, want an answer", tool, r.Status, answer, err)
+	}
+}
+
+// closePage opens the page at address and closes it: pmcp open then ends.
+func closePage(t testing.TB, address string) {
+	t.Helper()
+	at, token, _ := strings.Cut(address, "#")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at+"alive", nil)
+	check(t, err)
+	request.Header.Set("X-Pmcp-Token", token)
+	if r, err := http.DefaultClient.Do(request); err == nil {
+		r.Body.Close()
+		t.Errorf("the open page: got the answer %s, want none", r.Status)
+	}
+}
+
+// TestWhatSomebodyDoesIsAnEvent checks that each start, restart, stop and input is stored as one event with the one who
+// did it, and that the agent whose process it is is told once what others did, and never what it did itself.
+func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s, other := w.startAs(t, "claude\n-code"), w.startAs(t, "cursor")
+	var told []string
+	do := func(tool string, arguments args) {
+		t.Helper()
+		for _, e := range list(s.must(t, tool, arguments).Data["events"]) {
+			_, text, _ := strings.Cut(fmt.Sprint(e), " ") // the time
+			told = append(told, text)
+		}
+	}
+
+	do("start_process", own(t, "web", "echo"))
+	do("send_input", args{"process": "web", "text": "a secret text"})
+	do("restart_process", args{"process": "web"})
+	var members []args
+	for i := range 3 {
+		members = append(members, own(t, "", "sleep").with("process", fmt.Sprint("m", i)).without("name"))
+	}
+	do("start_group", args{"group": "stack", "members": members})
+	do("stop_group", args{"group": "stack"})
+	do("kill_process", args{"process": "web"})
+	do("start_process", args{"name": "web"})
+	w.wantCommand(t, 0, []string{"restart", "web"}, "web: running")
+	w.wantCommand(t, 0, []string{"stop", "web"}, "web: stopped")
+	stopped := s.note(t, "notifications/message", func(m message) bool { return strings.Contains(fmt.Sprint(m.Params), "was stopped") })
+	if !strings.Contains(fmt.Sprint(stopped.Params), "web (run 4) was stopped by the person at the terminal") {
+		t.Errorf("got the log message %s, want the stop of the person", stopped.Raw)
+	}
+	do("start_process", args{"name": "web"})
+	address, _, end := w.openPage(t)
+	askPage(t, address, "restart_process", args{"process": "web"})
+	askPage(t, address, "stop_process", args{"process": "web"})
+	closePage(t, address)
+	end()
+	do("start_process", args{"name": "web"})
+	other.must(t, "send_input", args{"process": "web", "text": "x"})
+	if r := other.must(t, "stop_process", args{"process": "web"}); r.Data["events"] != nil {
+		t.Errorf("the other agent was told %v, want nothing: it did that itself", r.Data["events"])
+	}
+	do("list_processes", args{})
+	do("list_processes", args{})
+	want := []string{
+		"web (run 4) was restarted by the person at the terminal", "web (run 4) was stopped by the person at the terminal",
+		"web (run 6) was restarted by the person on the page", "web (run 6) was stopped by the person on the page",
+		"web (run 7) was sent 2 bytes by cursor", "web (run 7) was stopped by cursor",
+	}
+	if !slices.Equal(told, want) {
+		t.Errorf("the agent was told %q, want %q", told, want)
+	}
+
+	var stored []string
+	out := w.wantCommand(t, 0, []string{"events", "--json"})
+	for line := range strings.Lines(out) {
+		var e struct{ Process, Kind, By string }
+		check(t, json.Unmarshal([]byte(line), &e))
+		stored = append(stored, fmt.Sprintf("%s %s %s", e.Process, e.Kind, e.By))
+	}
+	const agent, terminal, page = ` claude\n-code`, " the person at the terminal", " the person on the page"
+	all := []string{
+		"web started" + agent, "web input" + agent, "web restarted" + agent, "web stopped" + agent, "web started" + agent,
+		"web restarted" + terminal, "web stopped" + terminal, "web started" + agent, "web restarted" + page, "web stopped" + page,
+		"web started" + agent, "web input cursor", "web stopped cursor",
+	}
+	for i := range 3 {
+		all = append(all, fmt.Sprintf("m%d started%s", i, agent), fmt.Sprintf("m%d stopped%s", i, agent))
+	}
+	if slices.Sort(stored); !slices.Equal(stored, slices.Sorted(slices.Values(all))) {
+		t.Errorf("got the events %q, want %q", stored, all)
+	}
+	if strings.Contains(out, "secret text") {
+		t.Errorf("got %s, want no text of the input", out)
+	}
+}

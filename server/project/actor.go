@@ -1,0 +1,83 @@
+package project
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"pmcp/process"
+	"pmcp/process/prose"
+)
+
+// Those who act, as events name them, beside clients.
+const (
+	ActorPage     = "the person on the page"
+	actorTerminal = "the person at the terminal"
+	actorWindow   = "another window" // one that does not say for whom
+	actorUnnamed  = "a client without a name"
+)
+
+// maxActor bounds the name of a client in an event, in bytes.
+const maxActor = 60
+
+// PageClient is the name of the client that serves the page of pmcp open. The clients of other commands
+// of pmcp begin with CommandClient.
+const (
+	PageClient    = CommandClient + "open"
+	CommandClient = "pmcp "
+)
+
+// actorOf returns how events name what acts for a client of that name.
+func actorOf(client string) string {
+	switch {
+	case client == PageClient:
+		return ActorPage
+	case strings.HasPrefix(client, CommandClient):
+		return actorTerminal
+	}
+	return cleanActor(client)
+}
+
+// cleanActor returns a name from outside for an event, which escapes it.
+func cleanActor(name string) string {
+	return prose.Cut(strings.TrimSpace(name), maxActor)
+}
+
+// Actor returns for whom something is done with ctx, as events name them: see process.Actor.
+func (s *Store) Actor(ctx context.Context) string {
+	client := ""
+	if s.table != nil {
+		s.table.mu.Lock()
+		client = s.table.actor
+		s.table.mu.Unlock()
+	}
+	return cmp.Or(process.Actor(ctx), client, actorUnnamed)
+}
+
+// inputText returns what was sent to a process, without the text: "12 bytes", "the keys down, enter".
+func inputText(a InputRequest, bytes int) string {
+	var keys []string
+	for _, key := range a.Keys {
+		if utf8.RuneCountInString(key) == 1 { // it is text
+			key = "character"
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) > maxInputKeys {
+		keys = append(keys[:maxInputKeys], fmt.Sprintf("%d more", len(keys)-maxInputKeys))
+	}
+	switch {
+	case len(keys) > 0 && a.Text != "":
+		return fmt.Sprintf("%d bytes, with the keys %s", bytes, strings.Join(keys, ", "))
+	case len(keys) > 0:
+		return "the keys " + strings.Join(keys, ", ")
+	case a.EOF && bytes == 0:
+		return "the end of its input"
+	}
+	return fmt.Sprintf("%d bytes", bytes)
+}
+
+// maxInputKeys is how many keys an event names.
+const maxInputKeys = 5
