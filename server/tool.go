@@ -17,6 +17,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"pmcp/logstore/line"
+	"pmcp/process"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
@@ -239,12 +240,17 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		start, raw := time.Now(), req.Params.RawArguments // as they were sent, big integers included
 		s.storage.trigger()
 		s.cpu.trigger()
-		defer s.served.Load().messages.attach(ctx)()
+		structured, structuredErr := metaFlag(req.Params.Meta, structuredKey, s.o.Structured)
+		app, appErr := metaFlag(req.Params.Meta, appKey, false)
+		if app {
+			ctx = process.WithActor(ctx, project.ActorPage)
+		} else {
+			defer s.served.Load().messages.attach(ctx)()
+		}
 		s.o.Mask.LearnSteps(raw)
 		given, err := args.Parse(raw)
-		structured, metaErr := s.wantsStructured(req.Params.Meta)
 		var a answer
-		if err = cmp.Or(err, metaErr); err == nil {
+		if err = cmp.Or(err, structuredErr, appErr); err == nil {
 			a, err = s.perform(ctx, &t, given, structured)
 		}
 		stdio.EndTask(ctx, err != nil)
@@ -258,7 +264,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 			return nil, err // for the client, not for the model
 		}
 		var events pendingEvents
-		if ctx.Err() == nil { // the client does not see the answer to a cancelled call
+		if ctx.Err() == nil && !app { // the client does not see the answer to a cancelled call
 			events = s.reportedWith(start, given, a, err)
 		}
 		if err != nil {
@@ -316,20 +322,23 @@ func (s *Server) reportedWith(start time.Time, given args.Given, a answer, err e
 	return events
 }
 
-// structuredKey is the key of a call's _meta that asks for the structured form of the answer.
-const structuredKey = "pmcp/structured"
+// The keys of a call's _meta. structuredKey asks for the structured form of the answer. appKey marks a call of the MCP App:
+// the model does not see its answer, so that it takes no events and moves no position, and a person has made it.
+const (
+	structuredKey = "pmcp/structured"
+	appKey        = "pmcp/app"
+)
 
-// wantsStructured reports whether a call with the given _meta asks for the structured form
-// of its answer. A call that says nothing about it gets what the session has chosen.
-func (s *Server) wantsStructured(meta *mcp.Meta) (bool, error) {
-	if meta == nil || meta.AdditionalFields[structuredKey] == nil {
-		return s.o.Structured, nil
+// metaFlag returns the value of a key in the _meta of a call, which may be nil, or otherwise if it is not there.
+func metaFlag(meta *mcp.Meta, key string, otherwise bool) (bool, error) {
+	if meta == nil || meta.AdditionalFields[key] == nil {
+		return otherwise, nil
 	}
-	wants, ok := meta.AdditionalFields[structuredKey].(bool)
+	set, ok := meta.AdditionalFields[key].(bool)
 	if !ok {
-		return false, fmt.Errorf("_meta %s: want true or false, got %.100v", structuredKey, meta.AdditionalFields[structuredKey])
+		return false, fmt.Errorf("_meta %s: want true or false, got %.100v", key, meta.AdditionalFields[key])
 	}
-	return wants, nil
+	return set, nil
 }
 
 // An outputAnswer is an answer, or an error, that shows output of processes.
