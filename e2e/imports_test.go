@@ -33,6 +33,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/stdio":           {"pmcp/process/prose", "pmcp/server/jsonrpc"},
 		"pmcp/server/stdio/stdiotest": {}, // used only by tests
 		"pmcp/server/upstream":        {"pmcp/server/args", "pmcp/server/jsonrpc"},
+		"pmcp/server/wake":            {"pmcp/logstore", "pmcp/process/prose"},
 		"pmcp/groups":                 {"pmcp/process", "pmcp/process/prose"},
 		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed", "pmcp/process/prose"},
 		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match", "pmcp/logstore/pack"},
