@@ -120,6 +120,10 @@ const (
 	RestartRunning IfRunning = "restart"
 	// RefuseRunning returns a StateError.
 	RefuseRunning IfRunning = "error"
+	// RestartUnlessStopped is RestartRunning for a start that no caller asks for: it returns ErrCalledOff if
+	// a stop has ended the process or is ending it, also for a restart, and if there is no such process, and an error
+	// wrapping ErrInvalid where NoAutoRestart is set.
+	RestartUnlessStopped IfRunning = "restart unless stopped"
 )
 
 // Start runs spec under its name. already reports that the process was already
@@ -265,6 +269,14 @@ func (m *Manager) tryStart(ctx context.Context, spec Spec, exe command.Executabl
 	e := m.entries[spec.Name]
 	if first != nil && first.entry != nil && first.entry.stopCalls != first.stopCalls { // a Stop has arrived since
 		return nil, obstacle{status: m.snapshotLocked(first.entry)}, fmt.Errorf("%s was %w", spec.Name, ErrCalledOff)
+	}
+	if ifRunning == RestartUnlessStopped {
+		switch {
+		case e == nil, e.status.State == Stopping, e.status.State == Stopped && first == nil: // later, this start has stopped it
+			return nil, obstacle{}, fmt.Errorf("%s was %w", spec.Name, ErrCalledOff)
+		case m.o.NoAutoRestart:
+			return nil, obstacle{}, noAutoRestart(spec.Name)
+		}
 	}
 	if e != nil {
 		obs := obstacle{status: m.snapshotLocked(e), entry: e, stopCalls: e.stopCalls}

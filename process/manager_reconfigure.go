@@ -36,7 +36,7 @@ func (m *Manager) Remove(_ context.Context, names ...string) error {
 	return nil
 }
 
-// Reconfigure sets the Restart, MaxRestarts, Stop, Limits and Until of the process called
+// Reconfigure sets the Restart, MaxRestarts, Stop, Limits, Until and Watch of the process called
 // name to those of spec, without a restart. It ignores the other fields of spec. A
 // pending restart is cancelled if Restart is now never. Errors wrap ErrUnknown or
 // ErrInvalid.
@@ -52,7 +52,7 @@ func (m *Manager) Reconfigure(name string, spec Spec) (Status, error) {
 	}
 	own := &e.status.Spec
 	before := m.limitsOf(*own)
-	own.Restart, own.MaxRestarts, own.Stop, own.Limits, own.Until = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits, spec.Until
+	own.Restart, own.MaxRestarts, own.Stop, own.Limits, own.Until, own.Watch = spec.Restart, spec.MaxRestarts, spec.Stop, spec.Limits, spec.Until, spec.Watch
 	if m.limitsOf(*own) != before { // a repeated call must not restart the measurement
 		e.limits, e.status.LimitExceeded = limitWatch{}, ""
 	}
@@ -82,10 +82,14 @@ func (m *Manager) Recycle(name string, run int, by EndedBy, reason string) error
 	case e.status.Run != run:
 		return fmt.Errorf("run %d has ended: %w", run, &StateError{Name: name, State: e.status.State, Event: "restart"})
 	case m.o.NoAutoRestart:
-		return fmt.Errorf("%w: PM_AUTO_RESTART_ENABLED is false, so %s is not restarted", ErrInvalid, name)
+		return noAutoRestart(name)
 	}
 	m.recycleLocked(e, by, reason)
 	return nil
+}
+
+func noAutoRestart(name string) error {
+	return fmt.Errorf("%w: PM_AUTO_RESTART_ENABLED is false, so %s is not restarted", ErrInvalid, name)
 }
 
 // recycleLocked implements Recycle for e, whose state is Running.

@@ -261,6 +261,46 @@ func TestStopOverridesRestart(t *testing.T) {
 	})
 }
 
+// TestStopOverridesRestartUnlessStopped checks that such a restart starts only what no stop has ended or is ending.
+func TestStopOverridesRestartUnlessStopped(t *testing.T) {
+	bubble(t, Options{}, func(t *testing.T, m *Manager, f *fakeSpawner) {
+		restart := func(want error) {
+			t.Helper()
+			if _, _, err := m.Start(context.Background(), sh("a", RestartNever), RestartUnlessStopped); !errors.Is(err, want) {
+				t.Errorf("restart after %d runs = %v, want %v", f.count(), err, want)
+			}
+		}
+		restart(ErrCalledOff) // there is no such process
+		start(t, m, sh("a", RestartNever))
+		restart(nil)
+		f.last().finish(Exit{Code: 1})
+		synctest.Wait()
+		restart(nil)
+		f.last().lingers = make(chan struct{})
+		stopped := make(chan error, 1)
+		go func() {
+			_, err := m.Stop(context.Background(), "a", StopOptions{})
+			stopped <- err
+		}()
+		synctest.Wait()
+		restart(ErrCalledOff) // it is being stopped
+		close(f.last().lingers)
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		restart(ErrCalledOff)
+		if st, _ := m.Status("a"); f.count() != 3 || st.Stops != 1 {
+			t.Errorf("got %d runs and %d stops, want 3 and 1", f.count(), st.Stops)
+		}
+	})
+	bubble(t, Options{NoAutoRestart: true}, func(t *testing.T, m *Manager, _ *fakeSpawner) {
+		start(t, m, sh("a", RestartNever))
+		if _, _, err := m.Start(context.Background(), sh("a", RestartNever), RestartUnlessStopped); !errors.Is(err, ErrInvalid) {
+			t.Errorf("restart = %v, want ErrInvalid", err)
+		}
+	})
+}
+
 // TestRestartOverridesStop checks that a restart overrides a stop that has not completed, and that two
 // restarts do not cancel each other.
 func TestRestartOverridesStop(t *testing.T) {

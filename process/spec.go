@@ -98,6 +98,8 @@ type Spec struct {
 	// Until is the time until which the process is kept; zero if its session says how
 	// long it lives. The Manager does not stop it then.
 	Until time.Time `json:"-"`
+	// Watch lists the files whose changes restart the process. The Manager takes no notice of it.
+	Watch []string `json:"-"`
 }
 
 // An AssignedPort is a port that a run was told to listen on.

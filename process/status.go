@@ -36,6 +36,8 @@ type Status struct {
 	// Restarts counts the runs that the restart policy started since the last
 	// start by a caller.
 	Restarts int
+	// Stops counts the calls of Stop, also those that found nothing to stop.
+	Stops int
 	// NextRetry is when the policy will start the next run; zero unless State
 	// is Backoff.
 	NextRetry time.Time
@@ -188,6 +190,7 @@ func (m *Manager) Status(name string) (Status, error) {
 // last scan and sample.
 func (m *Manager) snapshotLocked(e *entry) Status {
 	st := e.status
+	st.Stops = e.stopCalls
 	if st.RunID == 0 {
 		return st
 	}
