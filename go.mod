@@ -5,9 +5,11 @@ go 1.26.0
 require (
 	charm.land/bubbletea/v2 v2.1.1 // screen of pmcp top
 	github.com/agnivade/levenshtein v1.2.2 // nearest name in errors
+	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of watched files
 	github.com/charmbracelet/x/ansi v0.11.9 // columns that text takes in a terminal; of bubbletea
 	github.com/compose-spec/compose-go/v2 v2.16.2 // env_files
 	github.com/creack/pty v1.1.24 // terminals
+	github.com/fsnotify/fsnotify v1.10.1 // changes of watched files
 	github.com/google/jsonschema-go v0.4.3 // schemas from structs
 	github.com/google/uuid v1.6.0 // session ids
 	github.com/kelseyhightower/envconfig v1.4.0 // variables

@@ -34,6 +34,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/stdio/stdiotest": {}, // used only by tests
 		"pmcp/server/upstream":        {"pmcp/server/args", "pmcp/server/jsonrpc"},
 		"pmcp/server/wake":            {"pmcp/logstore", "pmcp/process/prose"},
+		"pmcp/server/watch":           {"pmcp/process"},
 		"pmcp/groups":                 {"pmcp/process", "pmcp/process/prose"},
 		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed", "pmcp/process/prose"},
 		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match", "pmcp/logstore/pack"},
@@ -58,7 +59,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/process/prose", "pmcp/registry"},
-		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/server/args", "pmcp/server/offered", "pmcp/server/socket", "pmcp/server/upstream"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/server/args", "pmcp/server/offered", "pmcp/server/socket", "pmcp/server/upstream", "pmcp/server/watch"},
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{
@@ -72,6 +73,8 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/compose-spec/compose-go":   {"pmcp/server/project"},
 		"github.com/sirupsen/logrus":           {"pmcp/server/project"},
 		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},
+		"github.com/fsnotify/fsnotify":         {"pmcp/server/watch"},
+		"github.com/bmatcuk/doublestar":        {"pmcp/server/watch"},
 		"github.com/tailscale/hujson":          {"pmcp/server/offered"},
 		"go.yaml.in/yaml":                      {"pmcp/server/offered"},
 		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},
