@@ -34,7 +34,7 @@ func (m *Manager) launch(e *entry) error {
 	st.RunID, st.Run, st.PID = id, number, 0
 	st.StartedAt, st.EndedAt, st.Exit, st.Reason, st.LimitExceeded = began, time.Time{}, nil, "", ""
 	st.Ready, st.ReadyAt, st.NotReady, st.HTTP, st.Ports, st.refused = nil, time.Time{}, "", nil, nil, false
-	st.Lost, st.LostAt, st.stalled, st.Unhealthy, st.Suspended = "", time.Time{}, false, "", ""
+	st.Lost, st.LostAt, st.stalled, st.Unhealthy, st.Suspended, st.Commit = "", time.Time{}, false, "", "", ""
 	if err != nil { // the run number is used up; the recorded end of the previous run stays
 		m.o.Journal.EndCapture(id)
 		st.EndedAt, st.Reason = st.StartedAt, err.Error()

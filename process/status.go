@@ -65,6 +65,9 @@ type Status struct {
 	// status 500, want 200-399". It is "" if nothing is, or nothing checks that.
 	Unhealthy   string
 	UnhealthyAt time.Time
+	// Commit is the commit of the sources of the current run when it started, "1a2b3c4 (dirty)", or "" if that is
+	// not known.
+	Commit string
 	// HTTP holds the last answer to each request of Ready.HTTP that was answered.
 	HTTP []HTTPAnswer
 	// Ports are the TCP ports that the tree of a running process listened on at

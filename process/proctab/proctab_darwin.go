@@ -109,6 +109,9 @@ func Executable(pid int) (string, bool) {
 // StartedAt returns when the process started, to the second.
 func (id ID) StartedAt() time.Time { return time.Unix(int64(id.Start/1e6), 0) }
 
+// Since returns when the process started.
+func (id ID) Since() time.Time { return time.UnixMicro(int64(id.Start)) }
+
 // Replaced reports whether the program file at path is another one than the process
 // runs. It is always false: macOS does not show the running file.
 func Replaced(int, string) bool { return false }

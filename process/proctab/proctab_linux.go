@@ -272,6 +272,15 @@ func (id ID) StartedAt() time.Time {
 	return time.Unix(boot+int64(id.Start/TicksPerSecond), 0)
 }
 
+// Since returns when the process started, to a hundredth of a second, or the zero time if that is not known.
+func (id ID) Since() time.Time {
+	var now unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil || checkTable() != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(time.Duration(id.Start)*time.Second/TicksPerSecond - time.Duration(now.Nano()))
+}
+
 // Replaced reports whether the program file at path is another one than the process
 // runs: a newer build, or none at all. It is false if that cannot be found out.
 func Replaced(pid int, path string) bool {
