@@ -136,3 +136,27 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 		t.Errorf("got %s, want no text of the input", out)
 	}
 }
+
+// TestPersonStartsInSessionThatRanIt checks that `pmcp start`, and a restart on the page, of what has ended is done by the
+// live session that ran it last, as its agent's own start would be, and that the answer says who runs it.
+func TestPersonStartsInSessionThatRanIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.startAs(t, "claude-code")
+	s.must(t, "start_process", own(t, "api", "sleep"))
+	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "api"}}})
+	w.wantCommand(t, 0, []string{"stop", "api"}, "api: stopped")
+	w.wantCommand(t, 0, []string{"start", "api"}, "api: running, run 2", "owned by the pmcp server ", " claude-code 1")
+	s.must(t, "get_process_info", args{"process": "api"}).want(t, args{"state": "running", "run": 2, "owner": nil, "kept_for": nil})
+	s.must(t, "stop_process", args{"process": "api"})
+	address, _, end := w.openPage(t)
+	askPage(t, address, "restart_process", args{"process": "api"})
+	closePage(t, address)
+	end()
+	s.must(t, "get_process_info", args{"process": "api"}).want(t, args{"state": "running", "run": 3, "owner": nil, "kept_for": nil})
+	s.must(t, "stop_process", args{"process": "api"})
+	w.wantCommand(t, 0, []string{"start", "--keep", "1h", "api"}, "api: running, run 4", "kept for ")
+	w.wantCommand(t, 0, []string{"stop", "api"}, "api: stopped")
+}

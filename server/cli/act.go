@@ -37,18 +37,18 @@ func (s *screen) restartCommand() *cobra.Command {
 }
 
 // startCommand returns the command that starts processes by their stored definitions, or by what
-// files of the project offer. The daemon runs them, because what the server of this command
-// started would end with it.
+// files of the project offer. The session that has run one last runs it, else the daemon: what the
+// server of this command started would end with it.
 func (s *screen) startCommand() *cobra.Command {
 	a := action{verb: "start", process: "start_process", group: startGroup, starts: true}
-	c := s.actCommand("Start processes, groups or scripts of the project, for the daemon to keep", a)
+	c := s.actCommand("Start processes, groups or scripts of the project, in their session or else the daemon", a)
 	c.Example = "  pmcp start web\n  pmcp start --keep 7d stack    # a group, in its order\n  pmcp start npm:dev            # a script of package.json, a line of a Procfile …"
-	c.Flags().StringVar(&a.keep, "keep", "24h", "stop them after this time: at most 7d")
+	c.Flags().StringVar(&a.keep, "keep", "", "have the daemon run them for this time, at most 7d (default: 24h, if no session has run them)")
 	c.RunE = func(cmd *cobra.Command, names []string) error {
-		if err := project.CheckKeep(a.keep); err != nil { // else it would end with this command
+		a.prolongs = cmd.Flags().Changed("keep")
+		if err := project.CheckKeep(a.keep); a.prolongs && err != nil {
 			return err
 		}
-		a.prolongs = cmd.Flags().Changed("keep")
 		return s.act(cmd.Context(), a, names)
 	}
 	return c

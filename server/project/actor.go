@@ -56,6 +56,12 @@ func (s *Store) Actor(ctx context.Context) string {
 	return cmp.Or(process.Actor(ctx), client, actorUnnamed)
 }
 
+// isCommand reports whether the session serves a command of pmcp.
+func (s *Store) isCommand() bool {
+	actor := s.Actor(context.Background())
+	return actor == actorTerminal || actor == ActorPage
+}
+
 // inputText returns what was sent to a process, without the text: "12 bytes", "the keys down, enter".
 func inputText(a InputRequest, bytes int) string {
 	var keys []string

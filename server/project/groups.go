@@ -350,7 +350,7 @@ func (p *Project) StartMember(ctx context.Context, name string, ifRunning proces
 		return process.Status{}, err
 	}
 	if last, err := p.Find(ctx, name); err == nil && p.keepsAgain(ctx, &last) {
-		return p.startMemberElsewhere(ctx, &last, def, &keepError{name})
+		return p.startMemberElsewhere(ctx, &last, def, &keepError{name: name})
 	}
 	started, err := p.launch(ctx, name, def, launchOptions{ifRunning: ifRunning})
 	var away *WindowError

@@ -67,8 +67,9 @@ func CheckKeep(text string) error {
 	return err
 }
 
-// A keepError is returned for a start that asks for the daemon. Nothing was started.
-type keepError struct{ name string }
+// A keepError is returned for a start that asks for the daemon. Nothing was started. keep is for how long if the
+// call does not say.
+type keepError struct{ name, keep string }
 
 // Error is shown where the daemon cannot be asked.
 func (e *keepError) Error() string {
@@ -80,9 +81,12 @@ func (e *keepError) Error() string {
 // a session keeps running, unless the caller wants a restart: then it is stopped. run is the latest
 // one, and unread why it could not be read.
 func (p *Project) checkKeep(ctx context.Context, a StartRequest, run Run, unread error) error {
+	if a.Keep == "" && !p.o.Keep.Here && p.o.Store.isCommand() && unread == nil && !run.GoesOn() && run.Owner == nil {
+		return startForPerson(run, a.Name)
+	}
 	d, err := parseKeep(a.Keep)
 	if err == nil && a.Restart && p.keepsAgain(ctx, &run) {
-		return &keepError{a.Name}
+		return &keepError{name: a.Name}
 	}
 	if err != nil || a.Keep == "" {
 		return err
@@ -110,7 +114,20 @@ func (p *Project) checkKeep(ctx context.Context, a StartRequest, run Run, unread
 			return err
 		}
 	}
-	return &keepError{a.Name}
+	return &keepError{name: a.Name}
+}
+
+// commandKeep is for how long the daemon keeps what a command of pmcp starts.
+const commandKeep = "24h"
+
+// startForPerson returns the error with which a command of pmcp, whose session starts nothing itself, starts a process:
+// the live window that has run it last does that, else the daemon. run is the latest one.
+func startForPerson(run Run, name string) error {
+	if run.ran == nil {
+		return &keepError{name, commandKeep}
+	}
+	run.Owner = run.ran
+	return &WindowError{run: run}
 }
 
 // checkKeepElsewhere returns a WindowError for a run that another session of the daemon is to
@@ -179,7 +196,11 @@ func (p *Project) atDaemon(ctx context.Context, tool string, given args.Given, e
 	}
 	path, name := p.o.Store.split(p.name, e.name)
 	rewritten, ok := rename(given, name)
-	if !ok {
+	if e.keep != "" { // also of a restart
+		tool = "start_process"
+		rewritten, err = args.Give(map[string]any{"name": name, "keep": e.keep})
+	}
+	if !ok || err != nil {
 		return a, e
 	}
 	call := OwnerCall{Tool: tool, Project: path, Process: name, Arguments: rewritten, Allowed: p.o.Manager.Allowed(), By: p.o.Store.Actor(ctx)}

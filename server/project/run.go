@@ -32,6 +32,8 @@ type Run struct {
 	Defined bool
 	// Owner is the window that is running the run, or nil.
 	Owner *Owner
+	// ran is the live window that has run the run, if that has ended and was not kept.
+	ran *Owner
 	// Since is a sentence on what happened to the process after the run ended, or "".
 	Since string
 	// Serves is why a wait for the end of the run has ended before: "listens on 9323, silent for 10s", or "".
@@ -248,11 +250,17 @@ func latestOf(run *logstore.Run) Run {
 		return r
 	}
 	var info row
-	if err := json.Unmarshal(run.Info, &info); err != nil || !info.Retries && !(info.Left && r.Spec.Until.After(time.Now())) {
+	if json.Unmarshal(run.Info, &info) != nil {
+		return r
+	}
+	info.Owner.session = run.Session
+	if r.Spec.Until.IsZero() {
+		r.ran = &info.Owner
+	}
+	if !info.Retries && !(info.Left && r.Spec.Until.After(time.Now())) {
 		return r
 	}
 	r.Owner = &info.Owner
-	r.Owner.session = run.Session
 	if info.Retries {
 		r.State = process.Backoff
 	}
