@@ -61,7 +61,8 @@ type runLines struct {
 // A runFaults recognises the errors in the lines of a run.
 type runFaults struct {
 	faults       *fault.Recogniser // nil: it panicked
-	latest       fault.Fault       // the latest fault, without its stack
+	cause        fault.Fault       // see WhyEnded; without its stack
+	causeAt      int64             // when it was read
 	faultLog     *faultLog
 	quietTracked bool   // in the quietTracker's list
 	stopping     bool   // StopBegan was called
@@ -131,10 +132,16 @@ func (r *runLog) recogniseLocked(work func(*fault.Recogniser)) {
 	work(r.faults)
 }
 
+// cascade is the time within which an error may follow from another one of the run. An error that was long before
+// another is not its cause.
+const cascade = 10 * time.Second
+
 // recordFaultLocked records a fault that the recogniser found.
 func (r *runLog) recordFaultLocked(f fault.Fault) {
-	r.latest = f
-	r.latest.Stack = nil
+	if r.causeAt == 0 || r.readAt-r.causeAt > int64(cascade) || f.Fingerprint == r.cause.Fingerprint || r.cause.IsConsequence() && !f.IsConsequence() || f.FirstLine < r.cause.FirstLine && !f.IsConsequence() {
+		r.cause, r.causeAt = f, r.readAt
+		r.cause.Stack = nil
+	}
 	r.faultLog.record(r.key, r.id, r.number, timeFromNanos(r.readAt), f)
 }
 

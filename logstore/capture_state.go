@@ -86,7 +86,7 @@ const maxReasons = 64
 type endReason struct {
 	run        int64
 	key        processKey
-	latest     fault.Fault // without a fingerprint: there was none
+	cause      fault.Fault // without a fingerprint: there was none
 	stopped    int64       // the last line before StopBegan
 	last       int64       // the last line if StopBegan was called, else 0
 	output     string      // see LastOutput
@@ -94,7 +94,7 @@ type endReason struct {
 }
 
 func (r *runLog) endReasonLocked() endReason {
-	e := endReason{run: r.id, key: r.key, latest: r.latest, output: r.output, outputLine: r.outputLine}
+	e := endReason{run: r.id, key: r.key, cause: r.cause, output: r.output, outputLine: r.outputLine}
 	if r.stopping {
 		e.stopped, e.last = r.stopped, r.last
 	}
@@ -191,12 +191,13 @@ func (t *captureTable) Failing(run int64) (failing bool, last int64) {
 	return r.faults != nil && r.faults.Failing(), r.last
 }
 
-// WhyEnded returns the latest error of a run of this Store, without its stack and its counts. After RunEnded,
+// WhyEnded returns the latest error of a run of this Store or, if others preceded it within 10 s, the first of them that
+// does not only follow from others: SortByCause puts it first, too. It has no stack and no counts. After RunEnded,
 // that error explains a bad exit; its Message is then the last output, and Type is empty. Message is "" if nothing
 // is known except how the run ended, or 64 later runs have been stored since. WhyEnded does not wait.
 func (t *captureTable) WhyEnded(run int64) (f Fault) {
 	why := t.endReason(run)
-	if f.Fault = why.latest; f.Fingerprint == "" {
+	if f.Fault = why.cause; f.Fingerprint == "" {
 		return f
 	}
 	f.ID, f.Project, f.Name = faultKey{why.key, f.Fingerprint}.id(), why.key.project, why.key.name

@@ -194,3 +194,24 @@ func checkError(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestReasonOfEndIsFirstOfCascade checks that the error which explains the end of a run is the one that answers name as
+// the cause: not a later one that followed from it, nor an earlier one that was long before.
+func TestReasonOfEndIsFirstOfCascade(t *testing.T) {
+	s := openTest(t, Options{})
+	run, at := startRun(s, "/p", "web"), time.Now()
+	for _, line := range []struct {
+		at   time.Duration
+		text string
+	}{{0, "TypeError: long ago"}, {time.Minute, "npm error Lifecycle script `dev` failed with error:"}, {time.Minute, "ERROR cannot reach the database"}, {time.Minute + 2*time.Second, "Error: no pool"}} {
+		s.Capture(run, Stderr, at.Add(line.at), []byte(line.text+"\n\n"))
+		for range quietTicks {
+			s.tickQuiet()
+		}
+	}
+	s.EndCapture(run)
+	s.RunEnded(run, 1, "")
+	if f := s.WhyEnded(run); f.Message != "cannot reach the database" {
+		t.Errorf("got %+v, want the first of those before the end", f.Fault)
+	}
+}

@@ -80,7 +80,7 @@ func (t *captureTable) haveNoFaults(runs []int64) bool {
 			return false
 		}
 		r.mu.Lock()
-		none := r.latest.Fingerprint == ""
+		none := r.cause.Fingerprint == ""
 		r.mu.Unlock()
 		if !none {
 			return false

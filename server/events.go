@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -244,11 +245,17 @@ func linesOf(f *logstore.Fault) span {
 // quoteError returns an error for an event, quoted: its whole line if that says more than
 // the message, and the place if it is not there.
 func (l *eventLog) quoteError(f *logstore.Fault) string {
-	if whole := wholeLine(l.ctx, l.store, f); whole != "" {
+	if whole := withoutTime(wholeLine(l.ctx, l.store, f)); whole != "" {
 		return strconv.Quote(whole) + missingPlace(whole, f)
 	}
 	return quoteTitle(f)
 }
+
+// timeInFront matches the time, with its date, with which a line of a log begins, also as a field.
+var timeInFront = regexp.MustCompile(`^(\{?)(?:"?@?(?:time|timestamp|ts)"?[=:] ?)?["\[(]?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?["\])]?[,:]? *`)
+
+// withoutTime returns a line of a log without the time in front, which may be that of another zone than the event's own.
+func withoutTime(text string) string { return timeInFront.ReplaceAllString(text, "$1") }
 
 // quoteTitle returns the first line of the title of an error, quoted, and its place.
 func quoteTitle(f *logstore.Fault) string {

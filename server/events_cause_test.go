@@ -1,0 +1,36 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"pmcp/server/stdio/stdiotest"
+)
+
+// TestCrashEventNamesCause checks that the event of a crash names the error that an answer about the run names first,
+// and that events leave out the time in front of a line, which is of another zone than theirs.
+func TestCrashEventNamesCause(t *testing.T) {
+	s := hello(t)
+	s.script("job", awaitGo+`echo '2026-11-28T18:49:55.616Z ERROR cannot reach db host=a1' >&2; sleep 0.5; echo '{"time":"2026-11-28T18:49:56Z","level":"error","msg":"no pool","order":7}' >&2; exit 3`)
+	s.fail()
+	stdiotest.AwaitCondition(t, "the events", func() bool {
+		all := strings.Join(s.server.events.peek(), "\n")
+		return strings.Contains(all, "no pool") && strings.Contains(all, "failed: ")
+	})
+	_, text := s.do("list_processes", nil)
+	for _, want := range []string{`job (run 1) failed: exit code 3; "cannot reach db host=a1"`, `job (run 1): new error: "{\"level\":\"error\",\"msg\":\"no pool\",\"order\":7}"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("got\n%s\nwant %s", text, want)
+		}
+	}
+	stored, err := s.store.Events(t.Context(), s.manager.Project(), nil, 0)
+	stdiotest.NoErr(t, err)
+	for _, e := range stored {
+		if strings.Contains(e.Text, "18:49") {
+			t.Errorf("got the event %q, want no time of the program", e.Text)
+		}
+	}
+	if _, text := s.do("wait_for_process", map[string]any{"process": "job", "until": "exit", "after": "start"}); !strings.Contains(text, "first error") || strings.Index(text, "no pool") < strings.Index(text, "first error") {
+		t.Errorf("got\n%s\nwant the same error first", text)
+	}
+}
