@@ -171,6 +171,7 @@ type eventLog struct {
 	reported map[string]reportedErrors // the errors that answers and events have reported, keyed by process name
 	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
 	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
+	wake     *waker                    // gets what no answer has reported
 	kept     map[string]keptRun        // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
 }
 
@@ -180,12 +181,13 @@ func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Man
 	processes := manager.Watch()
 	l := &eventLog{
 		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
-		last: make(map[string]process.Status), answered: make(map[string]answerReport), reported: make(map[string]reportedErrors), cutOff: make(map[string]int64),
+		last: make(map[string]process.Status), answered: make(map[string]answerReport), reported: make(map[string]reportedErrors), cutOff: make(map[string]int64), wake: newWaker(),
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.handleChange(processes, c) }) })
 	l.done.Go(func() { follow(checks.Next, l.addHealthEvent) })
 	l.done.Go(l.followFaults)
+	l.done.Go(func() { l.wake.run(l.ctx) })
 	return l
 }
 
@@ -497,6 +499,7 @@ func (l *eventLog) add(e event) {
 		l.store.SaveEvent(logstore.Event{At: e.at, Project: l.project, Name: e.name, Run: e.runID, Kind: e.kind, By: e.by, Text: e.String()})
 	}
 	if e.own {
+		l.wake.add(l.project, &e)
 		return
 	}
 	l.onEvent(e)
@@ -505,6 +508,7 @@ func (l *eventLog) add(e event) {
 	if l.isReportedLocked(&e) {
 		return
 	}
+	l.wake.add(l.project, &e)
 	l.pending = append(l.pending, e)
 	if n := len(l.pending) - maxEvents; n > 0 {
 		l.pending = slices.Delete(l.pending, 0, n)

@@ -31,6 +31,7 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 			continue
 		}
 		l.answered[t.name] = answerReport{t, began}
+		l.wake.answered(&t)
 		if run := l.cutOff[t.name]; t.stage == stageEnded && run != 0 { // the event is older than the call, but the answer reports it
 			l.pending = slices.DeleteFunc(l.pending, func(e event) bool { return e.runID == run && e.stage == stageEnded && e.fault == "" })
 			delete(l.cutOff, t.name)
@@ -51,6 +52,7 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 	}
 	n.bound(eventsMaxBytes, l.dropped)
 	l.pending, l.dropped = nil, 0
+	l.wake.told()
 	return n
 }
 

@@ -129,7 +129,7 @@ func bareLog(t *testing.T) (l *eventLog, logged *[]event) {
 	logged = new([]event)
 	return &eventLog{
 		store: project.NewStore(store, ""), storage: logstore.StateOK, onChange: func(string) {}, onEvent: func(e event) { *logged = append(*logged, e) },
-		last: map[string]process.Status{}, answered: map[string]answerReport{}, reported: map[string]reportedErrors{}, cutOff: map[string]int64{},
+		last: map[string]process.Status{}, answered: map[string]answerReport{}, reported: map[string]reportedErrors{}, cutOff: map[string]int64{}, wake: newWaker(),
 	}, logged
 }
 

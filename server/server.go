@@ -43,6 +43,7 @@ import (
 	"pmcp/server/socket"
 	"pmcp/server/stdio"
 	"pmcp/server/upstream"
+	waking "pmcp/server/wake"
 )
 
 //go:embed instructions.md
@@ -419,6 +420,9 @@ func (s *call) reportOwner(ctx context.Context, err error) (stop func()) {
 func (s *Server) answerServer(ctx context.Context, method string, params json.RawMessage) (any, error) {
 	if method == project.StoredMethod {
 		return s.own.AwaitStored(ctx), nil
+	}
+	if method == waking.Method {
+		return s.answerMonitor(ctx, params)
 	}
 	s.performed.Add(1)
 	defer s.performed.Add(-1)

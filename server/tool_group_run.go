@@ -172,6 +172,7 @@ func startGroup(ctx context.Context, s *call, a startGroupArgs) (groupRunResult,
 	defer cancel()
 	progress := newGroupProgress()
 	defer progress.report(ctx, s.Server)()
+	defer s.events.wake.hold()()
 	rep, err := s.project.StartGroup(waitCtx, a.Group, groups.StartOptions{
 		RestartRunning: a.SkipRunning != nil && !*a.SkipRunning, Rerun: a.Rerun, NoWait: timeout == 0, Progress: progress.set,
 	})
@@ -245,6 +246,7 @@ func stopGroup(ctx context.Context, s *call, a stopGroupArgs) (groupRunResult, e
 		o.Strategy = &strategy
 	}
 	defer progress.report(ctx, s.Server)()
+	defer s.events.wake.hold()()
 	waitCtx, cancel := context.WithTimeout(ctx, waitTimeout(0))
 	defer cancel()
 	rep, err := s.project.StopGroup(waitCtx, a.Group, o)

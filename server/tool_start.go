@@ -230,6 +230,7 @@ func (s *call) start(ctx context.Context, request project.StartRequest, timeoutM
 	if started.Wait == project.UntilExit {
 		s.events.setCutOff(request.Name, started.Run.RunID)
 	}
+	s.events.wake.await(request.Name, started.Run.RunID, awaitedStage(started.Wait))
 	r, now, err := awaitStart(ctx, s.project, started, left, output)
 	if err != nil {
 		return runResult{}, err

@@ -48,6 +48,9 @@ func waitForProcess(ctx context.Context, s *call, a waitArgs) (runResult, error)
 	}
 	request.Shown = &s.shown
 	defer s.reportStatus(ctx, name)()
+	if run := s.project.Here(name); run != nil {
+		s.events.wake.await(name, run.RunID, awaitedStage(a.Until))
+	}
 	began := time.Now()
 	waited, err := s.project.Wait(ctx, request)
 	if err != nil {

@@ -35,6 +35,21 @@ const (
 	settled = time.Minute
 )
 
+// Method is that by which a monitor asks a server for lines; see Request.
+const Method = "wake"
+
+// A Request asks for the lines after those that the server had sent as number After; -1 asks only for that
+// number. The answer comes once there are lines.
+type Request struct {
+	After int `json:"after"`
+}
+
+// An Answer has lines and the number to ask with next.
+type Answer struct {
+	Lines []string `json:"lines,omitempty"`
+	Next  int      `json:"next"`
+}
+
 // prefix begins each line: what reads it gets lines of others, too.
 const prefix = "pmcp: "
 
@@ -148,10 +163,18 @@ func (w *Waker) thing(e *Event, kind logstore.EventKind) *seen {
 	return w.seen[t]
 }
 
-// Forget drops the events that wait for their lines and for which told returns true: an answer has told
-// them.
-func (w *Waker) Forget(told func(*Event) bool) {
-	w.drop(func(p *pending) bool { return told(&p.Event) })
+// Told is called when the model has been told all that has happened: what waits needs no line any more.
+func (w *Waker) Told() {
+	for i := range w.pending {
+		w.told(&w.pending[i].Event)
+	}
+	w.pending = nil
+}
+
+func (w *Waker) told(e *Event) {
+	if s := w.seen[thing{e.Project, e.Name, e.Kind}]; s != nil {
+		s.told = true
+	}
 }
 
 // drop reports whether it has dropped something.
@@ -193,9 +216,7 @@ func (w *Waker) Lines(now time.Time) []string {
 		w.next = now.Add(rest)
 	}
 	for i := range due {
-		if s := w.seen[thing{due[i].Project, due[i].Name, due[i].Kind}]; s != nil {
-			s.told = true
-		}
+		w.told(&due[i])
 	}
 	return lines
 }

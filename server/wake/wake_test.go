@@ -124,14 +124,18 @@ func TestAwaitedAndRecoveredWake(t *testing.T) {
 func TestAnswersAndPeopleComeFirst(t *testing.T) {
 	d := newDay()
 	d.event("web", logstore.EventCrashed, "failed")
+	d.event("docs", logstore.EventUnready, "is not ready")
+	d.Told()
 	d.event("api", logstore.EventCrashed, "failed")
 	d.event("db", logstore.EventCrashed, "failed")
-	d.Forget(func(e *Event) bool { return e.Name == "web" })
 	restart := event(d.now, "api", logstore.EventRestarted, "was restarted")
 	restart.By = "a person"
 	d.Add(restart)
 	d.pass(time.Hour)
 	d.want(t, "db failed")
+	d.event("docs", logstore.EventReady, "is ready again")
+	d.pass(time.Second)
+	d.want(t, "docs is ready again")
 }
 
 // TestCrashLoopIsTwoLines checks that of 100 deaths the first and the give-up are told, and the next
@@ -265,7 +269,7 @@ func TestOrdinaryDayIsQuiet(t *testing.T) {
 			d.Add(e)
 		}
 		d.event("test", logstore.EventCrashed, "failed: exit code 1") // in a call, whose answer says so
-		d.Forget(func(e *Event) bool { return e.Name == "test" })
+		d.Told()
 		if edit == 20 {
 			d.event("db", logstore.EventLimit, "uses 1.1 GiB")
 		}
