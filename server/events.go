@@ -52,6 +52,7 @@ type event struct {
 	quote, why string
 	quoted     span // the lines that quote is from, of an end
 
+	watched   bool   // a change of watched files has started the run
 	restarted bool   // the run follows another one, by the restart policy
 	stored    bool   // the server that runs the process has stored it
 	by        string // who did it, "" if nobody

@@ -21,7 +21,7 @@ func (l *eventLog) askedEvents(c *process.Change) []event {
 	runs, stopped := c.From == process.Starting && st.State == process.Running && st.Restarts == 0, c.From != c.To && st.State == process.Stopped
 	var e event
 	switch asked := st.Asked.What; {
-	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix):
+	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix), st.Asked.By == project.ActorWatch:
 		return nil
 	case runs && asked == process.AskStart:
 		e = l.askedEvent(st, st.Asked.By, logstore.EventStarted, "was started")

@@ -135,20 +135,26 @@ func (l *eventLog) setReportedLocked(name, id string, seen time.Time) {
 
 // foldLocked returns the events, oldest first, without what they repeat: an error that a run
 // ended with is part of the event of that end; ends of a process with the same error are one
-// event, the last, with their number; a restart is left out if a later end shows it; and what
-// was reported last is not quoted again.
+// event, the last, with their number, and so are restarts of a process by changes; a restart is left out if a later
+// end shows it, and readiness if such a restart has ended it; and what was reported last is not quoted again.
 func (l *eventLog) foldLocked(events []event) (folded []event) {
 	type end struct{ name, why string }
 	runs := make(map[end]int)
-	ended := make(map[string]bool) // by name: a later event is an end
+	ended := make(map[string]bool)  // by name: a later event is an end
+	changed := make(map[string]int) // by name: how many events are restarts by changes
 	for i, e := range slices.Backward(events) {
 		if e.fault != "" {
 			at := slices.IndexFunc(events, func(end event) bool { return end.name == e.name && end.runID == e.runID && end.why == e.fault })
 			if at >= 0 {
 				continue
 			}
-		} else if e.restarted && ended[e.name] {
+		} else if e.restarted && ended[e.name] || e.stage == stageReady && changed[e.name] > 0 {
 			continue
+		}
+		if e.watched {
+			if changed[e.name]++; changed[e.name] > 1 {
+				continue
+			}
 		}
 		if e.why != "" {
 			ended[e.name] = true
@@ -169,6 +175,9 @@ func (l *eventLog) foldLocked(events []event) (folded []event) {
 		}
 		if isShown {
 			e.quote = ""
+		}
+		if n := changed[e.name]; e.watched && n > 1 {
+			e.text += fmt.Sprintf(" (%d restarts)", n)
 		}
 		if n := runs[end{e.name, e.why}]; n > 1 {
 			e.text += fmt.Sprintf(" (%d runs)", n)

@@ -19,6 +19,7 @@ import (
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
+	"pmcp/server/watch"
 )
 
 // touch creates a file for whose existence a shell script waits.
@@ -221,10 +222,19 @@ func TestEventsOfOneAnswerAreFolded(t *testing.T) {
 	news := func(name string, run int, id string) event {
 		return event{at: at, name: name, run: run, runID: int64(run), fault: id, text: "new error", quote: strconv.Quote(id)}
 	}
+	changed := func(name string, run int, more int) event {
+		changed := project.Run{Status: process.Status{Spec: process.Spec{Name: name}, Run: run, RunID: int64(run)}}
+		return *watchEvent(&project.WatchEvent{Run: changed, Burst: watch.Burst{Files: append([]string{"a b.js"}, make([]string, more)...)}})
+	}
+	ready := func(name string, run int) event {
+		return event{at: at, name: name, run: run, runID: int64(run), text: fmt.Sprintf("%s (run %d) became ready", name, run), stage: stageReady}
+	}
 	for what, c := range map[string]struct {
 		events []event
 		want   []string
 	}{
+		"changes": {[]event{changed("a", 2, 0), ready("a", 2), changed("b", 2, 0), changed("a", 3, 1), ready("a", 3)},
+			[]string{`b (run 2): restarted, "a b.js" changed`, `a (run 3): restarted, "a b.js" and 1 more changed (2 restarts)`, "a (run 3) became ready"}},
 		"another error":      {[]event{end("a", 1, "x"), restart("a", 2), end("a", 2, "y")}, []string{`a (run 1) ended; "x"`, `a (run 2) ended; "y"`}},
 		"the last restart":   {[]event{end("a", 1, "x"), restart("a", 2)}, []string{`a (run 1) ended; "x"`, "a (run 2) was restarted"}},
 		"only a restart":     {[]event{restart("a", 2), end("a", 2, "x")}, []string{`a (run 2) ended; "x"`}},

@@ -133,7 +133,7 @@ func New(o Options) *Server {
 		o.MaxServers = 9
 	}
 	s := &Server{o: o, tools: tools(), started: time.Now(), cpu: newCPUMeter(), storage: newPoller(storagePeriod), silence: silenceTimeout}
-	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyUpdate, Input: s.addInputEvent, Keep: o.Keep})
+	s.own = project.New(project.Options{Manager: o.Manager, Store: o.Store, Health: o.Health, Groups: o.Groups, Log: o.Log, Mask: o.Mask, Changed: s.notifyUpdate, Input: s.addInputEvent, Watched: func(e project.WatchEvent) { s.events.addWatchEvent(&e) }, Keep: o.Keep})
 	options := []mcpserver.ServerOption{
 		mcpserver.WithTitle("pmcp process manager"),
 		mcpserver.WithInstructions(s.instructions()),
@@ -221,6 +221,7 @@ func (s *Server) offers(t *tool) bool {
 func (s *Server) Close() {
 	s.events.close()
 	s.answering.Wait() // not in Serve: a restart, which is never cancelled, ends when the Manager is closed
+	s.own.CloseWatches()
 }
 
 // Serve serves MCP on in and out until in ends, the client is gone, or ctx ends.

@@ -27,7 +27,7 @@ type startOverrides struct {
 func restartProcessTool() tool {
 	return define(tool{
 		name: "restart_process", title: "Restart process", toolset: setLifecycle,
-		description: "Stops and starts a process, with any argument of start_process: env is merged, others replace, null removes.",
+		description: "Stops and starts a process, with any argument of start_process: env merges, others replace, null removes.",
 		hints:       hints{destructive: true, openWorld: true},
 	}, restartProcess)
 }

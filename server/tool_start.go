@@ -159,7 +159,7 @@ func (r runResult) write(t *answerText) {
 func startProcessTool() tool {
 	return define(tool{
 		name: "start_process", title: "Start process", toolset: setLifecycle,
-		description: "Starts a program in the background and keeps its output; wait: exit runs it to its end. pty: true or {rows, cols}. Also env_files, merge_output, limits, stop, max_restarts, group, depends_on, project.",
+		description: "Starts a program in the background and keeps its output; wait: exit runs it to its end. watch: [src] restarts it on change. Also env_files, merge_output, limits, stop, max_restarts, group, depends_on, project.",
 		hints:       hints{openWorld: true},
 	}, startProcess)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -147,6 +148,12 @@ func TestDecodeTakesNaturalValues(t *testing.T) {
 	err = decode(`{"depends_on":"db"}`, &needs)
 	if err != nil || len(needs.DependsOn) != 1 || needs.DependsOn[0].Process != "db" {
 		t.Errorf("got %+v, %v, want db for a name alone", needs, err)
+	}
+	var watch struct {
+		Watch []string `json:"watch" natural:"list"`
+	}
+	if err = decode(`{"watch":"src"}`, &watch); err != nil || !slices.Equal(watch.Watch, []string{"src"}) {
+		t.Errorf("got %+v, %v, want src for a text alone", watch, err)
 	}
 	for _, bad := range []string{`{"depends_on":1}`, `{"depends_on":[""]}`, `{"depends_on":[1]}`, `{"depends_on":[["db"]]}`, `{"depends_on":"[{\"process\":\"db\"}]"}`} {
 		if err := decode(bad, &needs); err == nil || !strings.Contains(err.Error(), "depends_on") {

@@ -192,6 +192,9 @@ func decodeValue(path string, f Field, raw json.RawMessage, v reflect.Value) err
 		if v.Type().Elem().Kind() == reflect.Struct {
 			return decodeObjects(path, raw, v)
 		}
+		if f.list && strings.HasPrefix(string(bytes.TrimSpace(raw)), `"`) {
+			raw = slices.Concat([]byte("["), raw, []byte("]"))
+		}
 		raw = quoteElements(raw)
 		var items []*string // null is refused as an element, which encoding/json would skip
 		ok = json.Unmarshal(raw, &items) == nil && !slices.Contains(items, nil) && json.Unmarshal(raw, v.Addr().Interface()) == nil

@@ -16,6 +16,7 @@ import (
 //	                              every session pays for each of its bytes
 //	natural:"alias"               "name" is an alias of it
 //	natural:"lines"               "lines", as other tools call it, is an alias of it
+//	natural:"list"                a text stands for an array with it
 //	natural:"text"                a number, true or false is taken as its text, as it is in
 //	                              arrays and objects of strings
 //	omitted:"all is removed"      what a destructive tool does without this optional
@@ -41,6 +42,7 @@ type Field struct {
 	brief, Flat        bool
 	extra              bool
 	alias, lines, text bool
+	list               bool
 	Enum               []string // what is allowed; nil: any text
 	min, max           *int64
 	omitted            string
@@ -84,7 +86,7 @@ func fieldsOf(t reflect.Type) []Field {
 		}
 		f := Field{
 			Name: name, Type: sf.Type, Description: sf.Tag.Get("jsonschema"), Required: !strings.Contains(options, "omit"),
-			brief: hint == "brief", Flat: hint == "flat", extra: hint == "extra", alias: sf.Tag.Get("natural") == "alias", lines: sf.Tag.Get("natural") == "lines", text: sf.Tag.Get("natural") == "text", omitted: sf.Tag.Get("omitted"), keepsEmpty: sf.Tag.Get("empty") == "kept", min: parseNumber(sf.Tag.Get("min")), max: parseNumber(sf.Tag.Get("max")), index: sf.Index,
+			brief: hint == "brief", Flat: hint == "flat", extra: hint == "extra", alias: sf.Tag.Get("natural") == "alias", lines: sf.Tag.Get("natural") == "lines", text: sf.Tag.Get("natural") == "text", list: sf.Tag.Get("natural") == "list", omitted: sf.Tag.Get("omitted"), keepsEmpty: sf.Tag.Get("empty") == "kept", min: parseNumber(sf.Tag.Get("min")), max: parseNumber(sf.Tag.Get("max")), index: sf.Index,
 		}
 		if enum := sf.Tag.Get("enum"); enum != "" {
 			f.Enum = strings.Split(enum, "|")

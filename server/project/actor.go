@@ -17,6 +17,7 @@ const (
 	actorTerminal = "the person at the terminal"
 	actorWindow   = "another window" // one that does not say for whom
 	actorUnnamed  = "a client without a name"
+	ActorWatch    = "a change of its files" // whose restart is an event of its own
 )
 
 // maxActor bounds the name of a client in an event, in bytes.

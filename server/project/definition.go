@@ -34,6 +34,7 @@ type Definition struct {
 	Health      *healthArgs `json:"health,omitempty" schema:"flat" jsonschema:"command, tcp or http"`
 	Limits      *limitArgs  `json:"limits,omitempty" schema:"brief"`
 	Stop        *stopArgs   `json:"stop,omitempty" schema:"brief"`
+	Watch       []string    `json:"watch,omitempty" schema:"brief" natural:"list"`
 	Streams
 	Group     string       `json:"group,omitempty" schema:"brief"`
 	DependsOn []Dependency `json:"depends_on,omitempty" schema:"brief"`
@@ -217,7 +218,7 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	dir := a.dir(project)
 	spec := process.Spec{
 		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits || a.PTY.isSet(),
-		PTY: a.PTY.isSet(), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts),
+		PTY: a.PTY.isSet(), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts), Watch: a.Watch,
 	}
 	if len(a.assigned) > 0 {
 		spec.Ports = a.assigned

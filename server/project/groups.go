@@ -304,6 +304,7 @@ func (p *Project) StopGroup(ctx context.Context, name string, o groups.StopOptio
 	if err != nil {
 		return groups.Report{}, err
 	}
+	defer p.endStoppedWatches()
 	return p.o.Groups.Stop(ctx, name, o)
 }
 

@@ -308,7 +308,10 @@ func (p *Project) EndKept(ctx context.Context) {
 					next = st.Spec.Until
 				}
 			default:
-				stops.Go(func() { _, _ = p.o.Manager.Stop(ctx, st.Spec.Name, process.StopOptions{By: process.ByTime}) })
+				stops.Go(func() {
+					_, _ = p.o.Manager.Stop(ctx, st.Spec.Name, process.StopOptions{By: process.ByTime})
+					p.endStoppedWatches()
+				})
 			}
 		}
 		awaitChange(ctx, changes, next, recheckKept)

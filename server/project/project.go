@@ -39,6 +39,8 @@ type Options struct {
 	Changed func(name string, cleared bool)
 	// Input is called when a process has got input: how much of it what says.
 	Input func(ctx context.Context, st *process.Status, what string)
+	// Watched is called when watched files have changed, or cannot be watched any more.
+	Watched func(WatchEvent)
 	// Keep says how processes outlive the session.
 	Keep Keep
 }
@@ -76,6 +78,7 @@ type session struct {
 	unnamed     sync.Map   // *Definition of each unnamed process, keyed by address
 	inputs      sync.Map   // lastInput, keyed by address
 	assignments assignments
+	watches     watches
 	elsewhere   process.ElsewhereMeter
 }
 

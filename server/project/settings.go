@@ -52,6 +52,7 @@ func (c liveSettings) changes(other liveSettings) (names []string) {
 		{"max_restarts", c.spec.MaxRestarts, other.spec.MaxRestarts},
 		{"restart", c.spec.Restart, other.spec.Restart},
 		{"stop", c.spec.Stop, other.spec.Stop},
+		{"watch", c.spec.Watch, other.spec.Watch},
 	} {
 		if !reflect.DeepEqual(x.own, x.other) {
 			names = append(names, x.name)

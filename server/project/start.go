@@ -223,6 +223,7 @@ type launchOptions struct {
 	removed      []string // arguments that the call removes from the definition
 	unnamed      bool     // see StartRequest.Unnamed
 	keep         string   // see StartRequest.Keep
+	changed      bool     // its files have changed: see restartChanged
 	last         *Run     // what Find returned a moment ago; nil: not read
 }
 
@@ -304,7 +305,15 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 		def = p.inheritUnset(ctx, &spec, def, o.removed)
 	}
 	def.unnamed = o.unnamed || def.unnamed && def.Group == ""
+	files, err := p.openWatch(ctx, &spec, o)
+	if err != nil {
+		return st, false, err
+	}
+	defer files.discard()
 	spec.Unnamed, spec.Until = def.unnamed, p.until(ctx, name, o.keep, o.ifRunning == process.RestartRunning)
+	if o.changed {
+		o.ifRunning = process.RestartUnlessStopped
+	}
 	st, already, err = p.o.Manager.Start(ctx, spec, o.ifRunning)
 	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
 		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)
@@ -314,6 +323,9 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	}
 	p.assignments.setUsed(name, uses, func(name string) bool { _, err := p.o.Manager.Status(name); return err == nil })
 	p.saveDefinition(name, def)
+	if !o.changed {
+		p.setWatch(files, &st, already)
+	}
 	if err := p.o.Health.Set(name, check); err != nil {
 		return st, already, err
 	}

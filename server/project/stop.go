@@ -64,6 +64,7 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 	}
 	ports := p.o.Manager.Ports(name)
 	st, err := p.o.Manager.Stop(ctx, name, o)
+	p.endStoppedWatches()
 	if err != nil {
 		return Stopped{Err: fmt.Errorf("cannot stop %s: %w", name, err)}
 	}
@@ -118,6 +119,7 @@ func (p *Project) Remove(ctx context.Context, names []string) error {
 	if err := p.o.Manager.Remove(ctx, started...); err != nil {
 		return err
 	}
+	p.endStoppedWatches()
 	for _, name := range names {
 		p.deleteDefinition(name)
 		p.inputs.Delete(name)
