@@ -30,6 +30,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/host":            {"pmcp/process/proctab", "pmcp/server/jsonrpc"},
 		"pmcp/server/jsonrpc":         {"pmcp/process/prose"},
 		"pmcp/server/socket":          {"pmcp/registry"},
+		"pmcp/server/sources":         {},
 		"pmcp/server/stdio":           {"pmcp/process/prose", "pmcp/server/jsonrpc"},
 		"pmcp/server/stdio/stdiotest": {}, // used only by tests
 		"pmcp/server/upstream":        {"pmcp/server/args", "pmcp/server/jsonrpc"},

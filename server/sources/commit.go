@@ -1,0 +1,110 @@
+package sources
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// shortCommit is how much of the name of a commit is kept.
+const shortCommit = 7
+
+var changedEntry = regexp.MustCompile(`^[12u] `) // of git status --porcelain=v2
+
+var commitName = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+
+// Commit returns the beginning of the name of the commit at which the work tree around dir is, followed by " (dirty)" if
+// tracked files differ from it, or "" if that is not known.
+func Commit(ctx context.Context, git Git, dir string) string {
+	if workTreeGit(dir) == "" {
+		return ""
+	}
+	out, err := git(ctx, dir, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "-z")
+	commit, dirty := "", ""
+	if err != nil {
+		return ""
+	}
+	for entry := range strings.SplitSeq(out, "\x00") {
+		if name, ok := strings.CutPrefix(entry, "# branch.oid "); ok {
+			commit = name
+		} else if changedEntry.MatchString(entry) {
+			dirty = " (dirty)"
+		}
+	}
+	if commit = short(commit); commit == "" { // before the first one
+		return ""
+	}
+	return commit + dirty
+}
+
+// Head returns the beginning of the name of the commit at which the work tree around dir is now, or "" if that is not known.
+func Head(dir string) string {
+	gitDir := workTreeGit(dir)
+	head := firstLine(filepath.Join(gitDir, "HEAD"))
+	ref, isRef := strings.CutPrefix(head, "ref: ")
+	if gitDir == "" || !isRef {
+		return short(head)
+	}
+	common := gitDir
+	if path := firstLine(filepath.Join(gitDir, "commondir")); path != "" { // a linked work tree
+		common = from(gitDir, path)
+	}
+	if name := short(firstLine(filepath.Join(common, ref))); name != "" {
+		return name
+	}
+	packed, _ := os.ReadFile(filepath.Join(common, "packed-refs"))
+	for line := range strings.Lines(string(packed)) {
+		if name, of, _ := strings.Cut(strings.TrimSpace(line), " "); of == ref {
+			return short(name)
+		}
+	}
+	return ""
+}
+
+// workTreeGit returns the git directory of the work tree around dir, or "".
+func workTreeGit(dir string) string {
+	for {
+		path := filepath.Join(dir, ".git")
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return path
+		} else if err == nil {
+			gitDir, _ := strings.CutPrefix(firstLine(path), "gitdir: ")
+			return from(dir, gitDir)
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return ""
+		}
+		dir = up
+	}
+}
+
+func from(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// firstLine returns the first line of a small file, or "" if it cannot be read.
+func firstLine(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	text, _ := io.ReadAll(io.LimitReader(f, 4<<10))
+	line, _, _ := strings.Cut(string(text), "\n")
+	return line
+}
+
+// short returns the beginning of the name of a commit, or "" if it is none.
+func short(commit string) string {
+	if !commitName.MatchString(commit) {
+		return ""
+	}
+	return commit[:shortCommit]
+}
