@@ -41,6 +41,7 @@ type processResult struct {
 	MemoryBytes   uint64            `json:"memory_bytes,omitempty" schema:"extra"`
 	Survivors     []string          `json:"survivors,omitempty" schema:"extra"`
 	LimitExceeded string            `json:"limit_exceeded,omitempty" schema:"extra"`
+	sourcesResult
 
 	ended   time.Time // EndedAt, or zero
 	nextTry string    // of the restart policy, in words
@@ -86,7 +87,7 @@ func resultOf(run *project.Run) processResult {
 		StartedAt: args.FormatTime(run.StartedAt), EndedAt: args.FormatTime(run.EndedAt), endResult: endResult{DurationMS: run.Duration().Milliseconds()},
 		NextRetryAt: args.FormatTime(run.NextRetry), Reason: run.Reason,
 		Ports: run.Ports, URLs: run.PortURLs(), CPUPercent: cpuShare(run.CPUPercent, run.MemoryBytes), MemoryBytes: run.MemoryBytes,
-		Survivors: run.Left(), LimitExceeded: run.LimitExceeded, ended: run.EndedAt, nextTry: nextTryOf(&run.Status),
+		Survivors: run.Left(), LimitExceeded: run.LimitExceeded, sourcesResult: sourcesOf(run), ended: run.EndedAt, nextTry: nextTryOf(&run.Status),
 	}
 	if run.IsKept() {
 		r.Owner = nil // the daemon
@@ -203,6 +204,7 @@ func (r *processResult) line() string {
 	t.optPart(", %s", reason)
 	t.optPart(", still running in its tree: %s", strings.Join(r.Survivors, ", "))
 	t.optPart(", %s", exceeded)
+	r.sourcesResult.write(&t)
 	return t.l.String()
 }
 

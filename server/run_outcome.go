@@ -50,6 +50,9 @@ func awaitStart(ctx context.Context, p *project.Project, started project.Started
 	if err != nil {
 		return r, now, err
 	}
+	if started.Already {
+		p.LookAtSources(ctx, &now)
+	}
 	r = newRunResult(&now)
 	r.TimedOut = timedOut && timeout > 0
 	r.addHTTP(p, &now, asked)

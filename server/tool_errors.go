@@ -139,13 +139,22 @@ func listErrors(ctx context.Context, s *call, q logstore.FaultQuery, a getErrors
 	if err := addContext(ctx, s.project, r.Errors); err != nil {
 		return r, err
 	}
+	names := slices.Clone(q.Names)
+	for i := range r.seen {
+		if !slices.Contains(names, r.seen[i].name) {
+			names = append(names, r.seen[i].name)
+		}
+	}
+	changed := changedHint(ctx, s.project, names)
 	if total == 0 {
+		r.Hint = changed
 		return r, nil
 	}
 	hasNewerRun := func(f logstore.Fault) bool { return !slices.Contains(q.Runs, f.LastRun) }
 	if q.Runs != nil && slices.ContainsFunc(page[:len(r.Errors)], hasNewerRun) {
 		r.Hint = prose.Join(" ", r.Hint, "message, stack and cursor of an error are from the latest run that had it")
 	}
+	r.Hint = prose.Join("; ", changed, r.Hint)
 	r.Summary = summarizeErrors(all)
 	return r, nil
 }

@@ -151,6 +151,11 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 	if err != nil {
 		return listResult{}, err
 	}
+	looked := make([]*project.Run, len(all))
+	for i := range all {
+		looked[i] = &all[i]
+	}
+	s.project.LookAtSources(ctx, looked...)
 	r := listResult{Processes: []processResult{}, More: more}
 	for i := range all {
 		run := &all[i]
@@ -164,7 +169,9 @@ func listProcesses(ctx context.Context, s *call, a listArgs) (listResult, error)
 				continue
 			}
 		}
-		p.Stale = run.Stale()
+		if p.Stale = run.Stale(); p.Stale != "" {
+			p.Changed = ""
+		}
 		p.Args = shortArgs(p.Command, p.Args) // get_process_info shows them in full
 		if a.Scope == "all" && run.Project != s.project.Dir() {
 			p.Project = run.Project

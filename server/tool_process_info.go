@@ -84,11 +84,18 @@ type logStats struct {
 }
 
 func (r processInfoResult) write(t *answerText) {
+	commit, head := r.Commit, r.Head
+	r.Head = ""
 	t.line("%s", r.line())
 	whole := quoteArgs(r.Command, r.Args)
 	t.line("command: %s", cut(whole, maxWholeCommand))
 	t.line("cwd: %s", r.Cwd)
 	t.optLine("started at %s", r.StartedAt)
+	if commit != "" {
+		t.part("commit: %s", commit)
+		t.optPart(", HEAD is now %s", head)
+		t.line("")
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.Env)) {
 		t.line("env %s=%s", key, r.Env[key])
 	}
@@ -150,7 +157,9 @@ func getProcessInfo(ctx context.Context, s *call, a processInfoArgs) (processInf
 		return processInfoResult{}, err
 	}
 	run := &d.Run
+	s.project.LookAtSources(ctx, run)
 	r := processInfoResult{processResult: resultOf(run), Env: d.Env, Stdin: run.Spec.Stdin, Tree: memberResults(d.Tree)}
+	r.Commit = run.Commit
 	if !run.Stored {
 		r.MCP = mcpInfoOf(s.o.Upstream.Conn(name), run.RunID)
 	}

@@ -83,6 +83,8 @@ func tail(ctx context.Context, s *call, names []string, a tailLogsArgs) (_ logsR
 	}
 	if len(page.Lines) == 0 {
 		r.Hint = silenceReason(ctx, s.project, names)
+	} else if a.After == "" {
+		r.Hint = changedHint(ctx, s.project, names)
 	}
 	return r, nil
 }
@@ -93,6 +95,7 @@ func silenceReason(ctx context.Context, p *project.Project, names []string) stri
 	var states []string
 	for _, name := range names {
 		if run, err := p.Find(ctx, name); err == nil && (!run.Stored || run.RunID != 0) {
+			p.LookAtSources(ctx, &run)
 			states = append(states, lineOf(&run))
 		}
 	}

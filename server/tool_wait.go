@@ -94,6 +94,7 @@ func (a *waitArgs) request(name string) (project.WaitRequest, error) {
 // after a wait for output, of what the wait has read. If the caller gave a cursor, it has
 // only lines after it. began is when the wait began.
 func waitResult(ctx context.Context, s *call, a waitArgs, w *project.Waited, began time.Time) (r runResult, err error) {
+	s.project.LookAtSources(ctx, &w.Run)
 	r = newRunResult(&w.Run)
 	r.TimedOut = w.TimedOut
 	stalled := a.Until == project.UntilReady && w.Run.Stalled()

@@ -14,6 +14,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/server/sources"
 )
 
 // A Run is one run of a process: of this session, of another window, or stored by a
@@ -40,6 +41,10 @@ type Run struct {
 	Serves string
 	// Asks says that the run waits for input, and for which; see Project.setAsks.
 	Asks string
+	// Changed is what was found out about its sources, and Head the commit at which they are, if that is not the one of
+	// Commit; see Project.LookAtSources.
+	Changed sources.Changed
+	Head    string
 }
 
 // An Owner is the server that started a run.
@@ -182,6 +187,7 @@ type row struct {
 	Lost        string    `json:"lost,omitempty"`
 	LostAt      time.Time `json:"lost_at,omitzero"`
 	Suspended   string    `json:"suspended,omitempty"`
+	Commit      string    `json:"commit,omitempty"`
 	Unhealthy   string    `json:"unhealthy,omitempty"`
 	UnhealthyAt time.Time `json:"unhealthy_at,omitzero"`
 }
@@ -195,7 +201,7 @@ func stored(run *logstore.Run) Run {
 	r := Run{Project: run.Project, Stored: true, Status: process.Status{
 		Spec:       process.Spec{Name: run.Name, Args: info.Args, Dir: info.Cwd, Until: info.Until, Stdio: info.Stdio, Service: info.Service},
 		Executable: info.Command, Run: run.Number, RunID: run.ID, StartedAt: run.Started, EndedAt: run.Ended,
-		Restarts: info.Restarts, Reason: info.Reason,
+		Restarts: info.Restarts, Reason: info.Reason, Commit: info.Commit,
 	}}
 	if info.Ready != nil {
 		r.Spec.Ready = new(process.Ready)

@@ -38,6 +38,8 @@ func NewRunTable(manager *process.Manager, store *Store, pid int, log *slog.Logg
 	store.table = t
 	feed := manager.Watch()
 	t.done.Go(func() { t.follow(feed) })
+	starts := manager.Watch()
+	t.done.Go(func() { recordCommits(manager, starts) })
 	return t
 }
 
@@ -160,7 +162,7 @@ func (t *RunTable) save(st *process.Status) {
 		Command: st.Executable, Args: st.Spec.Args, Cwd: st.Spec.Dir, EnvKeys: slices.Sorted(maps.Keys(st.Spec.Env)),
 		PID: st.PID, Owner: t.currentOwner(), State: stateOfRun(st).String(), Restarts: st.Restarts, Reason: st.Reason, Ready: st.Ready,
 		Until: st.Spec.Until, Retries: st.State == process.Backoff, Left: !st.Spec.Until.IsZero() && len(st.Survivors) > 0, Stdio: st.Spec.Stdio,
-		Service: st.Spec.Service, Lost: st.Lost, LostAt: st.LostAt, Suspended: st.Suspended,
+		Service: st.Spec.Service, Lost: st.Lost, LostAt: st.LostAt, Suspended: st.Suspended, Commit: st.Commit,
 	}
 	if st.Unhealthy != "" {
 		info.Unhealthy, info.UnhealthyAt = st.Unhealthy, st.UnhealthyAt

@@ -70,7 +70,7 @@ func measureElsewhere(meter *process.ElsewhereMeter, runs []Run) {
 	var elsewhere []process.ElsewhereRun
 	for i := range runs {
 		if r := &runs[i]; r.Owner != nil && r.PID > 0 {
-			elsewhere = append(elsewhere, process.ElsewhereRun{Run: r.RunID, PID: r.PID, Started: r.StartedAt, Server: r.Owner.PID, Session: r.Owner.session})
+			elsewhere = append(elsewhere, r.elsewhere())
 		}
 	}
 	if len(elsewhere) == 0 {
@@ -82,6 +82,11 @@ func measureElsewhere(meter *process.ElsewhereMeter, runs []Run) {
 			runs[i].Usage, runs[i].Ports = u.Usage, u.Ports
 		}
 	}
+}
+
+// elsewhere returns where the processes of the run of another window are found.
+func (r *Run) elsewhere() process.ElsewhereRun {
+	return process.ElsewhereRun{Run: r.RunID, PID: r.PID, Started: r.StartedAt, Server: r.Owner.PID, Session: r.Owner.session}
 }
 
 func measured(run Run) Run {
