@@ -56,7 +56,7 @@ func (p *Project) LookAtSources(ctx context.Context, runs ...*Run) {
 
 // sourcesOf returns what a look needs to know of a run and the processes of its tree.
 func (p *Project) sourcesOf(ctx context.Context, r *Run, tree []process.Program) sources.Run {
-	look := sources.Run{Executable: r.Executable, Programs: []sources.Program{{Command: strings.Join(append([]string{r.Executable}, r.Spec.Args...), " "), Dir: r.Spec.Dir, Started: r.StartedAt}}}
+	look := sources.Run{Executable: r.Executable, Commit: r.Commit, Programs: []sources.Program{{Command: strings.Join(append([]string{r.Executable}, r.Spec.Args...), " "), Dir: r.Spec.Dir, Started: r.StartedAt}}}
 	for _, one := range tree {
 		started := one.Started
 		if started.Before(r.StartedAt) {

@@ -14,7 +14,7 @@ const shortCommit = 7
 
 var changedEntry = regexp.MustCompile(`^[12u] `) // of git status --porcelain=v2
 
-var commitName = regexp.MustCompile(`^[0-9a-f]{40,64}$`)
+var commitName = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 
 // Commit returns the beginning of the name of the commit at which the work tree around dir is, followed by " (dirty)" if
 // tracked files differ from it, or "" if that is not known.

@@ -1,7 +1,6 @@
 package sources
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -42,8 +41,8 @@ type walk struct {
 	found listing
 }
 
-// list returns what has changed below dir since then, if there are at most that many files. Outside of a work tree it looks at no file: what there is may belong
-// to other programs.
+// list returns what has changed below dir since then, in at most that many files. Outside of a work tree it looks at no file:
+// what there is may belong to other programs.
 func list(ctx context.Context, dir string, since time.Time, most int) *listing {
 	w := &walk{ctx: ctx, since: since, now: time.Now(), slots: make(chan struct{}, runtime.NumCPU()-1), left: most}
 	w.found.tags = make(map[string]string)
@@ -63,18 +62,15 @@ func (w *walk) dir(top, rel string) {
 	}
 	defer func() { _ = f.Close() }()
 	entries, _ := f.ReadDir(maxFiles + 1)
-	if !w.take(len(entries)) {
-		return
-	}
 	if rel != "" {
 		for _, e := range entries {
 			switch {
 			case e.Name() == "pyvenv.cfg": // packages of Python
 				return
 			case e.Name() != ".git":
-			case !isSubmodule(filepath.Join(top, rel, ".git")): // another repository, or another work tree
+			case !strings.Contains(firstLine(filepath.Join(top, rel, ".git")), "/modules/"): // another repository or work tree
 				return
-			default:
+			default: // a submodule
 				w.mu.Lock()
 				w.found.tops = append(w.found.tops, rel)
 				w.mu.Unlock()
@@ -83,18 +79,27 @@ func (w *walk) dir(top, rel string) {
 	}
 	for _, e := range entries {
 		name := e.Name()
-		path := filepath.Join(rel, name)
 		switch {
+		case !w.take():
+			return
 		case e.IsDir() && !unreadDirs.MatchString(name):
-			w.below(top, path)
+			w.below(top, filepath.Join(rel, name))
 		case e.Type().IsRegular() && (anyLanguage.kinds.include(name) || compiled.kinds.include(name)):
-			if at, ok := changedBetween(int(f.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, w.since, w.now); ok && !unread.MatchString(path) {
-				w.mu.Lock()
-				w.found.changes = append(w.found.changes, change{path, at})
-				w.mu.Unlock()
+			if at, ok := changedBetween(int(f.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, w.since, w.now); ok {
+				w.add(filepath.Join(rel, name), at)
 			}
 		}
 	}
+}
+
+// add adds a file that was changed, if a running program reads it.
+func (w *walk) add(path string, at time.Time) {
+	if unread.MatchString(path) {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found.changes = append(w.found.changes, change{path, at})
 }
 
 // below is dir in a goroutine of its own, if there is a processor for it.
@@ -110,24 +115,14 @@ func (w *walk) below(top, rel string) {
 	}
 }
 
-// take reports whether n more files may be looked at.
-func (w *walk) take(n int) bool {
+// take reports whether one more file may be looked at.
+func (w *walk) take() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.left -= n; w.left < 0 || w.ctx.Err() != nil {
+	if w.left--; w.left < 0 || w.ctx.Err() != nil {
 		w.found.complete = false
 	}
 	return w.found.complete
-}
-
-// isSubmodule reports whether .git is the file of a submodule.
-func isSubmodule(path string) bool {
-	info, err := os.Lstat(path)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > 4<<10 {
-		return false
-	}
-	text, err := os.ReadFile(path)
-	return err == nil && bytes.Contains(text, []byte("/modules/"))
 }
 
 // changedAt returns when the file was changed, and whether that was after since.
@@ -201,6 +196,26 @@ func (l *listing) confirm(ctx context.Context, git Git, r *reader, newer []chang
 		}
 	}
 	return confirmed
+}
+
+// differing returns changes without the files whose content is still that of commit: a rebase writes them, and so does going
+// to another branch and back. It returns all if the work tree was dirty at that commit, or it is not known.
+func (l *listing) differing(ctx context.Context, git Git, r *reader, commit string, changes []change) []change {
+	var tracked []string
+	for _, c := range changes {
+		if l.tags[c.path] != untracked && l.top(c.path) == "" {
+			tracked = append(tracked, c.path)
+		}
+	}
+	if !commitName.MatchString(commit) || len(tracked) == 0 {
+		return changes
+	}
+	out, err := git(ctx, r.dir, append([]string{"diff", "--name-only", "-z", "--relative", "--no-renames", "--no-ext-diff", commit, "--"}, tracked...)...)
+	if err != nil {
+		return changes
+	}
+	differ := strings.Split(out, "\x00")
+	return slices.DeleteFunc(changes, func(c change) bool { return slices.Contains(tracked, c.path) && !slices.Contains(differ, c.path) })
 }
 
 func pathsOf(changes []change) (paths []string) {

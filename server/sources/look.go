@@ -26,6 +26,8 @@ type Run struct {
 	Executable string
 	// Programs are the command of the run, then the processes of its tree. There is at least one.
 	Programs []Program
+	// Commit is that at which the run started, as the function Commit returned it, or "".
+	Commit string
 	// Reloads reports whether the run has shown that it loads again what has changed, which was at since at the earliest.
 	// It is called once something has changed.
 	Reloads func(since time.Time) bool
@@ -33,7 +35,7 @@ type Run struct {
 
 // Changed is what was found out about a run.
 type Changed struct {
-	// Files are the changed files, the latest first, three at most, relative to the directory of their program.
+	// Files are the changed files, the latest first, three at most, relative to the directory of the run.
 	Files []string
 	// Count is how many there are. Of more than 100 it is 100.
 	Count int
@@ -210,9 +212,14 @@ func look(ctx context.Context, git Git, run *Run, all []reader, found map[string
 		l := found[r.dir]
 		newer := l.newer(r)
 		if len(newer) > 0 && l.looked && !r.built {
-			newer = l.confirm(ctx, git, r, newer)
+			newer = l.differing(ctx, git, r, run.Commit, l.confirm(ctx, git, r, newer))
 		}
-		changes, complete = append(changes, newer...), complete && l.looked && l.complete
+		for _, c := range newer {
+			path := filepath.Join(r.dir, c.path)
+			rel, _ := below(run.Programs[0].Dir, path)
+			changes = append(changes, change{cmp.Or(rel, path), c.at})
+		}
+		complete = complete && l.looked && l.complete
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return b.at.Compare(a.at) })
 	changes = slices.CompactFunc(changes, func(a, b change) bool { return a == b })

@@ -114,9 +114,9 @@ func TestLookFindsWhatALanguageReads(t *testing.T) {
 		"python3 app.py": {"app.py", "new.py"}, "/usr/bin/python3.11 -m uvicorn app:app": {"app.py", "new.py"}, "gunicorn -w 4 app:app": {"app.py", "new.py"},
 		"node app.js": {"app.js", "config.json", "lib/util.ts"}, "node ./node_modules/.bin/ts-node app.js": {"app.js", "config.json", "lib/util.ts"},
 		"deno run -A app.js": {"app.js", "config.json", "lib/util.ts"}, "bun app.js": {"app.js", "config.json", "lib/util.ts"},
-		"go run .": {"go.mod", "main.go"}, "java App.java": {"App.java"}, "mvn spring-boot:run": {"App.java"}, "java -cp target Main": {"App.class"},
+		"go run .": {"go.mod", "main.go"}, "java App.java": {"App.java"}, "mvn spring-boot:run": {"App.java"}, "java -cp target Main": {"target/App.class"},
 		"ruby app.rb": {"app.rb"}, "puma 6.4 (tcp://localhost:3000) [shop]": {"app.rb"}, "php work.php": {"work.php"}, "cargo run": {"src/main.rs"},
-		"node dist/app.js": {"app.js"}, "swipl tool.pl": nil, "./server": {"server"}, "node": nil, "docker run node app.js": nil, "vim app.py": nil, "python3 -c import(app)": nil, "node -e 1": nil, "python3 /usr/bin/env": nil, "python3 ../v/env/bin/flask run": {"app.py", "new.py"}, "python3 ../v/app.py": nil, "node ./node_modules/.bin/eslint app.js": nil, "psql -h localhost": nil, "sh -c ./server": nil, "npm start": nil,
+		"node dist/app.js": {"dist/app.js"}, "swipl tool.pl": nil, "./server": {"server"}, "node": nil, "docker run node app.js": nil, "vim app.py": nil, "python3 -c import(app)": nil, "node -e 1": nil, "python3 /usr/bin/env": nil, "python3 ../v/env/bin/flask run": {"app.py", "new.py"}, "python3 ../v/app.py": nil, "node ./node_modules/.bin/eslint app.js": nil, "psql -h localhost": nil, "sh -c ./server": nil, "npm start": nil,
 	}
 	for command := range commands {
 		d.want(since, command)
@@ -192,6 +192,35 @@ func TestLookCrossesRepositories(t *testing.T) {
 	main.write("app.py", "vendored/lib.py", "vendored/new.py", "work/app.py", "nested/n.py")
 	main.want(since, "python3 app.py", "app.py", "vendored/lib.py", "vendored/new.py")
 	work.want(since, "python3 app.py", "app.py")
+}
+
+// TestRebaseChangesOnlyWhatDiffers checks that files which git has written again with their content of before are no changes, if
+// that is known.
+func TestRebaseChangesOnlyWhatDiffers(t *testing.T) {
+	d := newTree(t)
+	d.git("init", "-q")
+	d.write("app.py", "b.py")
+	d.git("add", ".")
+	d.git("commit", "-qm", "one")
+	d.git("checkout", "-qb", "side")
+	d.write("app.py", "c.py")
+	d.git("add", ".")
+	d.git("commit", "-qm", "two")
+	commit := Commit(t.Context(), runGit, d.dir)
+	since := d.now()
+	d.git("checkout", "-q", "main")
+	d.write("b.py", "new.py")
+	d.git("add", ".")
+	d.git("commit", "-qm", "three")
+	d.git("checkout", "-q", "side")
+	d.git("rebase", "-q", "main")
+	for start, want := range map[string][]string{commit: {"b.py", "new.py"}, commit + " (dirty)": {"app.py", "b.py", "c.py", "new.py"}, "": {"app.py", "b.py", "c.py", "new.py"}, "0000000": {"app.py", "b.py", "c.py", "new.py"}} {
+		run := Run{Programs: []Program{{"python3 app.py", d.dir, since}}, Commit: start}
+		got := Look(t.Context(), runGit, []Run{run})[0]
+		if got.Count != len(want) || len(want) <= maxNamed && !slices.Equal(slices.Sorted(slices.Values(got.Files)), want) {
+			t.Errorf("started at %q: got %v, want %v", start, got, want)
+		}
+	}
 }
 
 // TestLookIgnoresOddTimes checks that a time in the future is no change, now or later, and neither is one of before.
