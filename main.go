@@ -427,7 +427,7 @@ func (s *session) wire(record registry.Record, commit, built string, keep projec
 		Registry: s.record, RegistryDir: s.c.RegistryDir, Socket: s.socket, Session: s.id, Build: server.Build{Version: version, Date: built, Commit: commit},
 		GuardianPID: record.Guardian.PID, MaxServers: s.c.MaxServers, OnClient: s.recordClient, RateLimit: s.c.RateLimit,
 		Toolsets: s.c.Toolsets, ReadOnly: s.c.ReadOnly, Structured: s.c.StructuredOutput, Mask: s.mask,
-		Keep: keep,
+		Keep: keep, Channel: s.c.Channel,
 	})
 	if keep.Here && s.hosted.Keeper {
 		s.recordClient(registry.ClientDaemon, "")

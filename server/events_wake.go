@@ -186,5 +186,9 @@ func (s *Server) answerMonitor(ctx context.Context, params json.RawMessage) (any
 	if err := json.Unmarshal(params, &r); err != nil {
 		return nil, socket.Refusal("invalid request of a monitor")
 	}
+	if s.o.Channel {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return s.events.wake.follow(ctx, r.After)
 }

@@ -206,10 +206,10 @@ func unreadHint(err error) (hint string, _ error) {
 }
 
 // reportStatus sends the current status of the named processes as progress of the
-// call of ctx until stop is called. What happens to them until then wakes nobody: the answer says it.
+// call of ctx until stop is called. What happens to them wakes nobody until the client has the answer, which says it.
 func (s *call) reportStatus(ctx context.Context, names ...string) (stop func()) {
-	free := s.events.wake.hold(names...)
-	end := reportProgress(ctx, func() string {
+	s.held = append(s.held, s.events.wake.hold(names...))
+	return reportProgress(ctx, func() string {
 		lines := make([]string, len(names))
 		for i, name := range names {
 			if run, err := s.project.Find(ctx, name); err == nil {
@@ -220,7 +220,6 @@ func (s *call) reportStatus(ctx context.Context, names ...string) (stop func()) 
 		}
 		return s.o.Mask.Text(strings.Join(lines, "; "))
 	})
-	return func() { end(); free() }
 }
 
 // reportProgress sends progress of the call of ctx every few seconds until stop is

@@ -84,6 +84,8 @@ type Options struct {
 	// Structured declares the schemas of answers, and answers every call with the structured
 	// form beside the text, unless the call's _meta refuses that.
 	Structured bool
+	// Channel sends what wakes the model to the client, as a channel of Claude Code; a monitor then gets nothing.
+	Channel bool
 	// Mask masks secrets in every answer, and learns the secrets of each process
 	// that is started. If it is nil, nothing is masked.
 	Mask *mask.Masker
@@ -149,6 +151,9 @@ func New(o Options) *Server {
 	}
 	for _, method := range []mcp.MCPMethod{mcp.MethodServerDiscover, mcp.MethodToolsList, mcp.MethodPromptsList, mcp.MethodResourcesTemplatesList} {
 		options = append(options, mcpserver.WithMethodCacheHints(method, cacheFor.Milliseconds(), mcp.CacheScopePrivate))
+	}
+	if o.Channel {
+		options = append(options, mcpserver.WithExperimental(map[string]any{channelCapability: struct{}{}}))
 	}
 	if o.Log.Enabled(context.Background(), slog.LevelDebug) { // mcp-go writes two lines per call
 		options = append(options, mcpserver.WithLogger(o.Log))
@@ -238,6 +243,9 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	notifiers.Go(func() { s.watchStorage(notifying) })
 	notifiers.Go(func() { s.own.SpareNames(notifying) })
 	notifiers.Go(func() { s.cpu.run(notifying) })
+	if s.o.Channel {
+		notifiers.Go(func() { s.runChannel(notifying, c) })
+	}
 	if s.o.Socket != nil {
 		s.answering.Go(func() { s.o.Socket.Serve(notifying, s.answerServer) })
 	}
@@ -444,6 +452,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	}
 	ctx = process.WithActor(ctx, r.By)
 	c := &call{Server: s, named: true, reads: t.hints.readOnly}
+	defer c.release()
 	if c.project, _, err = s.own.At(ctx, r.Project, "", ""); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}

@@ -87,6 +87,15 @@ type call struct {
 	reads bool
 	// structured means that the caller reads the structured form of the answer, too.
 	structured bool
+	// held are the functions that release must call.
+	held []func()
+}
+
+// release lets what happens to the processes of the call wake the model again.
+func (s *call) release() {
+	for _, free := range s.held {
+		free()
+	}
 }
 
 // ownCall returns a read that names no project.
@@ -251,7 +260,9 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		given, err := args.Parse(raw)
 		var a answer
 		if err = cmp.Or(err, structuredErr, appErr); err == nil {
-			a, err = s.perform(ctx, &t, given, structured)
+			var release func()
+			a, release, err = s.perform(ctx, &t, given, structured)
+			defer release()
 		}
 		stdio.EndTask(ctx, err != nil)
 		if r, relayed := a.(relayedResult); relayed && err == nil {
@@ -286,21 +297,22 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	}
 }
 
-// perform performs a call of t, here or in the window that owns the process.
-func (s *Server) perform(ctx context.Context, t *tool, given args.Given, structured bool) (answer, error) {
+// perform performs a call of t, here or in the window that owns the process. release must be called when the answer
+// is complete.
+func (s *Server) perform(ctx context.Context, t *tool, given args.Given, structured bool) (a answer, release func(), err error) {
 	if err := s.limits.allow(t); err != nil {
-		return nil, err
+		return nil, func() {}, err
 	}
 	c, rest, err := s.newCall(ctx, t, given)
 	if err != nil {
-		return nil, err
+		return nil, func() {}, err
 	}
 	c.structured = structured
-	a, err := t.call(ctx, c, rest)
+	a, err = t.call(ctx, c, rest)
 	if err != nil {
-		return c.atOwner(ctx, t, rest, a, err)
+		a, err = c.atOwner(ctx, t, rest, a, err)
 	}
-	return a, nil
+	return a, c.release, err
 }
 
 // reportedWith returns the events to report with an answer or an error, and records what that

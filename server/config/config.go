@@ -64,6 +64,7 @@ type Offer struct {
 	ReadOnly bool     `split_words:"true" default:"false" desc:"offer only tools that change nothing"`
 
 	StructuredOutput bool `split_words:"true" default:"false" desc:"answers also have a structured form, with schemas; clients may then hide the text"`
+	Channel          bool `split_words:"true" default:"false" desc:"what the model must react to is sent to a channel of Claude Code"`
 }
 
 // MCPLimits holds the variables PM_MCP_*: the limits of MCP servers that run as processes.

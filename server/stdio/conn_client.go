@@ -111,6 +111,15 @@ func (c *Conn) Notify(ctx context.Context, method string, params map[string]any)
 	return nil
 }
 
+// Push sends a notification that the client has asked for by other means than the protocol: whatever its era and
+// subscriptions are. Before the client's first request that tells its era, it does nothing. It blocks as Notify does.
+func (c *Conn) Push(ctx context.Context, method string, params map[string]any) error {
+	if !c.session.Initialized() {
+		return nil
+	}
+	return c.sendNotification(method, params, nil, ctx.Done())
+}
+
 // sendNotification queues a notification; see outgoing and send.
 func (c *Conn) sendNotification(method string, params any, beforeWrite func() bool, quit <-chan struct{}) error {
 	line, err := jsonrpc.EncodeCall(nil, method, params)
