@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"pmcp/process/command"
 )
 
 // Exec runs the command that Command, Args, Dir and Env of spec describe, under
@@ -21,7 +19,7 @@ import (
 // those of Start.
 func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte, error) {
 	spec = Spec{Name: spec.Name, Command: spec.Command, Args: spec.Args, Dir: spec.Dir, Env: spec.Env, MergeOutput: true}
-	spec, exe, err := m.check(spec)
+	r, err := m.Resolve(spec)
 	if err != nil {
 		return Exit{}, nil, err
 	}
@@ -38,7 +36,7 @@ func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte,
 	last, done := &lastBytes{limit: limit}, make(chan struct{})
 	if !m.wg.Go(func() { // so that Close waits for the command
 		defer close(done)
-		exit, err = m.exec(ctx, spec, exe, id, last)
+		exit, err = m.exec(ctx, r, id, last)
 	}) {
 		return Exit{}, nil, ErrClosed
 	}
@@ -47,13 +45,13 @@ func (m *Manager) Exec(ctx context.Context, spec Spec, limit int) (Exit, []byte,
 }
 
 // exec implements Exec for a checked command, whose output goes to last.
-func (m *Manager) exec(ctx context.Context, spec Spec, exe command.Executable, id int64, last *lastBytes) (Exit, error) {
+func (m *Manager) exec(ctx context.Context, resolved Resolved, id int64, last *lastBytes) (Exit, error) {
 	if ctx.Err() != nil {
 		return Exit{}, context.Cause(ctx)
 	}
 	deps := m.deps
 	deps.journal, deps.takeStdio, deps.useSpare = last, nil, true
-	r, err := startRun(spec, id, m.environ(spec, id), exe, deps)
+	r, err := startRun(resolved.spec, id, m.environ(resolved.spec, id), resolved.exe, deps)
 	if err != nil {
 		return Exit{}, err
 	}

@@ -136,13 +136,19 @@ const (
 // ErrCalledOff, ErrLeft or ErrSurvivors, are a *StateError or *DiffersError, or come from
 // Journal.NewRun.
 func (m *Manager) Start(ctx context.Context, spec Spec, ifRunning IfRunning) (st Status, already bool, err error) {
-	spec, exe, err := m.check(spec)
+	r, err := m.Resolve(spec)
 	if err != nil {
 		return Status{}, false, err
 	}
+	return m.StartResolved(ctx, r, ifRunning)
+}
+
+// StartResolved is Start for a Spec that was resolved a moment ago.
+func (m *Manager) StartResolved(ctx context.Context, r Resolved, ifRunning IfRunning) (st Status, already bool, err error) {
+	spec := r.spec
 	var first *obstacle
 	for {
-		e, obs, err := m.tryStart(ctx, spec, exe, ifRunning, first)
+		e, obs, err := m.tryStart(ctx, r, ifRunning, first)
 		if first == nil {
 			first = &obs
 		}
@@ -199,41 +205,43 @@ func (m *Manager) Allowed() []string { return m.o.Allowed }
 // AllowsAny reports whether any executable may be started.
 func (m *Manager) AllowsAny() bool { return m.o.Allowed == nil }
 
-// Resolve returns the absolute path of the file that Start would execute for spec,
-// before symbolic links are resolved, or the error with which Start would refuse
-// spec. Resolve starts nothing.
-func (m *Manager) Resolve(spec Spec) (executable string, err error) {
-	_, exe, err := m.check(spec)
-	return exe.Argv0, err
+// A Resolved is a Spec that can run, with absolute paths, and its executable.
+type Resolved struct {
+	spec Spec
+	exe  command.Executable
 }
 
-// check returns spec with absolute paths, and its executable, or the reason why
-// spec cannot run.
-func (m *Manager) check(spec Spec) (Spec, command.Executable, error) {
-	spec, err := spec.resolved(m.o.Project)
-	if err != nil {
-		return spec, command.Executable{}, err
+// Executable returns the absolute path of the file that is executed, before symbolic links are
+// resolved.
+func (r Resolved) Executable() string { return r.exe.Argv0 }
+
+// Resolve finds what Start would execute for spec, or returns the error with which Start would
+// refuse spec. It starts nothing.
+func (m *Manager) Resolve(spec Spec) (r Resolved, err error) {
+	if r.spec, err = spec.resolved(m.o.Project); err != nil {
+		return r, err
 	}
+	spec = r.spec
 	switch {
 	case spec.mcp() && m.o.TakeStdio == nil:
-		return spec, command.Executable{}, fmt.Errorf("%w: stdio mcp is not available here", ErrInvalid)
+		return r, fmt.Errorf("%w: stdio mcp is not available here", ErrInvalid)
 	case spec.Stdio == StdioHTTP && m.o.TakeHTTP == nil:
-		return spec, command.Executable{}, fmt.Errorf("%w: stdio mcp-http is not available here", ErrInvalid)
+		return r, fmt.Errorf("%w: stdio mcp-http is not available here", ErrInvalid)
 	case spec.Ready != nil && spec.Ready.Log != "" && m.o.AwaitLine == nil:
-		return spec, command.Executable{}, fmt.Errorf("%w: ready.log is not available here", ErrInvalid)
+		return r, fmt.Errorf("%w: ready.log is not available here", ErrInvalid)
 	}
 	if err := command.CheckAllowedEnv(spec.Env, m.o.Allowed); err != nil {
-		return spec, command.Executable{}, err
+		return r, err
 	}
 	path, own := spec.Env["PATH"]
 	if !own {
 		path = os.Getenv("PATH")
 	}
-	exe, err := command.Resolve(spec.Command, spec.Dir, path, m.o.Allowed)
+	r.exe, err = command.Resolve(spec.Command, spec.Dir, path, m.o.Allowed)
 	if err != nil && spec.PathFile != "" && !strings.Contains(spec.Command, "/") {
 		err = fmt.Errorf("%w; PATH comes from %s", err, spec.PathFile)
 	}
-	return spec, exe, err
+	return r, err
 }
 
 func (m *Manager) environ(spec Spec, run int64) []string {
@@ -260,7 +268,8 @@ type obstacle struct {
 
 // tryStart moves the entry of spec to Starting and returns it, or returns the
 // obstacle. first is the first obstacle that the caller waited for, or nil.
-func (m *Manager) tryStart(ctx context.Context, spec Spec, exe command.Executable, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
+func (m *Manager) tryStart(ctx context.Context, r Resolved, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
+	spec := r.spec
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closing {
@@ -304,8 +313,8 @@ func (m *Manager) tryStart(ctx context.Context, spec Spec, exe command.Executabl
 	}
 	e.rollback = e.restorable
 	e.retries = retries{}
-	e.exe = exe
-	e.status.Spec, e.status.Executable, e.status.Restarts = spec, exe.Argv0, 0
+	e.exe = r.exe
+	e.status.Spec, e.status.Executable, e.status.Restarts = spec, r.Executable(), 0
 	what := AskStart
 	if first != nil && e.status.Asked.What == AskRestart { // this call has stopped it
 		what = AskRestart

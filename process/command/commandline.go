@@ -6,40 +6,71 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Split splits a command line, as a person would type it, by the quoting rules of a shell but
-// without running one. Leading NAME=value words become env, the rest argv. For a line that
-// only a shell could run it returns an error wrapping ErrInvalid.
+// A Source is a command line, as a person would type it, that was parsed for a directory. Its
+// methods do not parse it again. The zero value is a line that was not parsed.
+type Source struct {
+	text, dir string
+	file      *syntax.File
+	whole     bool  // the line is the path of a file
+	err       error // why it cannot be parsed
+
+	line    Line // where a shell may be started
+	rest    *syntax.File
+	lineErr error // why it runs nothing
+}
+
+// Parsed counts what was parsed: a command line, and what is left of it after each part that is
+// left out. Tests read it.
+var Parsed atomic.Int64
+
+// Read parses a command line that dir is the directory of. What is wrong with it, the methods
+// that need it return.
 //
 // A line that is exactly the path of a file, absolute or relative to dir, is not split, so
 // that a path with spaces needs no quotes.
-func Split(line, dir string) (env map[string]string, argv []string, err error) {
-	if isFile(line, dir) {
-		return nil, []string{line}, nil
+func Read(line, dir string) Source {
+	s := Source{text: line, dir: dir, whole: isFile(line, dir)}
+	if s.file, s.err = parse(line); s.err == nil && !s.whole {
+		s.lineErr = s.readLine()
 	}
-	file, err := parse(line)
-	if err != nil {
-		return nil, nil, err
+	return s
+}
+
+// Is reports whether s was read from that line for that directory.
+func (s Source) Is(line, dir string) bool {
+	return s.text == line && s.dir == dir && (s.file != nil || s.err != nil)
+}
+
+// Split splits the line by the quoting rules of a shell but without running one. Leading
+// NAME=value words become env, the rest argv. For a line that only a shell could run it
+// returns an error wrapping ErrInvalid.
+func (s Source) Split() (env map[string]string, argv []string, err error) {
+	switch {
+	case s.whole:
+		return nil, []string{s.text}, nil
+	case s.err != nil:
+		return nil, nil, s.err
 	}
-	env, argv, needs, err := splitFile(file, line)
+	env, argv, needs, err := splitFile(s.file, s.text)
 	if needs != "" {
-		err = fmt.Errorf("%w: command %q: %s needs a shell", ErrInvalid, line, needs)
+		err = fmt.Errorf("%w: command %q: %s needs a shell", ErrInvalid, s.text, needs)
 	}
 	return env, argv, err
 }
 
-// Assigned returns the literal values that a command line gives to variables, wherever a shell
-// would execute it. Of several values of one variable, all are in the list.
-func Assigned(line string) (values map[string][]string) {
-	file, err := parse(line)
-	if err != nil {
+// Assigned returns the literal values that the line gives to variables, wherever a shell would
+// execute it. Of several values of one variable, all are in the list.
+func (s Source) Assigned() (values map[string][]string) {
+	if s.err != nil {
 		return nil
 	}
 	values = make(map[string][]string)
-	syntax.Walk(file, func(node syntax.Node) bool {
+	syntax.Walk(s.file, func(node syntax.Node) bool {
 		if assign, ok := node.(*syntax.Assign); ok && assign.Name != nil && assign.Value != nil {
 			if value, needs := literal(assign.Value, false); needs == "" {
 				values[assign.Name.Value] = append(values[assign.Name.Value], value)
@@ -64,6 +95,7 @@ func isFile(line, dir string) bool {
 }
 
 func parse(line string) (*syntax.File, error) {
+	Parsed.Add(1)
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(line), "")
 	if err != nil {
 		return nil, fmt.Errorf("%w: command %q: %w", ErrInvalid, line, err)

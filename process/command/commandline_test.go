@@ -35,7 +35,7 @@ func TestSplitReadsShellWords(t *testing.T) {
 		{"/a/tool héllo", nil, []string{"/a/tool", "héllo"}},
 		{`sh -c "a | b"`, nil, []string{"sh", "-c", "a | b"}},
 	} {
-		env, argv, err := Split(c.line, t.TempDir())
+		env, argv, err := Read(c.line, t.TempDir()).Split()
 		if err != nil || !maps.Equal(env, c.env) || !slices.Equal(argv, c.argv) {
 			t.Errorf("%s: %v %q, %v; want %v %q", c.line, env, argv, err, c.env, c.argv)
 		}
@@ -78,7 +78,7 @@ func TestSplitRefusesShellSyntax(t *testing.T) {
 		"cat <<EOF\nhello\nEOF": useShell,
 		"> x":                   useShell,
 	} {
-		_, argv, err := Split(line, t.TempDir())
+		_, argv, err := Read(line, t.TempDir()).Split()
 		if !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %q, %v; want an error with %q", line, argv, err, want)
 		}
@@ -95,7 +95,7 @@ func TestSplitKeepsPathWhole(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, line := range []string{file, "./my tools/run it"} {
-		if _, argv, err := Split(line, dir); err != nil || !slices.Equal(argv, []string{line}) {
+		if _, argv, err := Read(line, dir).Split(); err != nil || !slices.Equal(argv, []string{line}) {
 			t.Errorf("%s: %q, %v; want one word", line, argv, err)
 		}
 	}
@@ -106,7 +106,7 @@ func FuzzSplit(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		_, argv, err := Split(line, "/")
+		_, argv, err := Read(line, "/").Split()
 		if err == nil && len(argv) == 0 {
 			t.Errorf("%q: got neither command nor error, want one", line)
 		}
@@ -117,7 +117,7 @@ func TestAssignedFindsLiteralValues(t *testing.T) {
 	for line, want := range map[string]string{
 		"A='b c' D=$E f > g": "map[A:[b c]]", `cd x; export A="b c"; A=d e | f`: "map[A:[b c d]]", "a b=c": "map[]", "a |": "map[]",
 	} {
-		if got := fmt.Sprint(Assigned(line)); got != want {
+		if got := fmt.Sprint(Read(line, "/").Assigned()); got != want {
 			t.Errorf("%s: got %s, want %s", line, got, want)
 		}
 	}

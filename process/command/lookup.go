@@ -8,9 +8,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
+
+// Searched counts the searches of PATH. Tests read it.
+var Searched atomic.Int64
 
 // lookup returns the absolute path of the executable that command stands for in a child with
 // working directory dir and PATH path. It does not resolve symbolic links: a Python environment
@@ -27,6 +31,7 @@ func lookup(command, dir, path string) (string, error) {
 		}
 		return file, checkExecutable(file)
 	}
+	Searched.Add(1)
 	var found error
 	var searched, skipped []string
 	for _, entry := range filepath.SplitList(path) {

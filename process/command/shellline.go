@@ -35,22 +35,34 @@ type Line struct {
 // maxEdits bounds how many parts of a line are left out.
 const maxEdits = 20
 
-// Parse reads a command line that dir is the directory of. It leaves out what a process
-// here does not need: a leading cd, which becomes Line.Dir, nohup, a final &, and a final
-// | tail, less or more. A line that Split can then split is executed without a shell. Any
-// other line is executed by sh -c, or by bash -c if it is written for bash. Unless shell is
-// set, Parse refuses such a line with an error wrapping ErrInvalid.
-func Parse(line, dir string, shell bool) (l Line, err error) {
-	if isFile(line, dir) {
-		return Line{Argv: []string{line}}, nil
+// Line returns what the line runs. It leaves out what a process here does not need: a leading
+// cd, which becomes Line.Dir, nohup, a final &, and a final | tail, less or more. What Split
+// could then split is executed without a shell, anything else by sh -c, or by bash -c if it is
+// written for bash. Unless shell is set, Line refuses that with an error wrapping ErrInvalid.
+func (s Source) Line(shell bool) (Line, error) {
+	switch err := cmp.Or(s.err, s.lineErr); {
+	case s.whole:
+		return Line{Argv: []string{s.text}}, nil
+	case err != nil:
+		return Line{}, err
+	case shell || s.line.Shell == "":
+		return s.line, nil
 	}
-	text, dropped := line, []string(nil)
-	var file *syntax.File
+	l := s.line
+	env, argv, needs, _ := splitFile(s.rest, s.text)
+	if needs != "" {
+		return Line{}, fmt.Errorf("%w: command %q: %s needs a shell, and none is started while PM_ALLOWED_COMMANDS is set: give one program with its arguments", ErrInvalid, s.text, needs)
+	}
+	l.Shell, l.Env, l.Argv = "", env, argv // a builtin of shellOnly
+	return l, nil
+}
+
+// readLine sets s.line and s.rest.
+func (s *Source) readLine() (err error) {
+	text, l, dropped := s.text, &s.line, []string(nil)
+	s.rest = s.file
 	for range maxEdits {
-		if file, err = parse(text); err != nil {
-			return Line{}, err
-		}
-		e := findEdit(file, text)
+		e := findEdit(s.rest, text)
 		if e.what == "" && e.text == "" {
 			break
 		}
@@ -61,24 +73,19 @@ func Parse(line, dir string, shell bool) (l Line, err error) {
 		if e.what != "" {
 			dropped = append(dropped, e.what)
 		}
-	}
-	if file, err = parse(text); err != nil { // it was already parsed unless the edits are used up
-		return Line{}, err
+		if s.rest, err = parse(text); err != nil {
+			return err
+		}
 	}
 	var needs string
-	l.Env, l.Argv, needs, err = splitFile(file, line)
-	if err == nil && needs == "" && shell && slices.Contains(shellOnly, l.Argv[0]) {
-		needs = l.Argv[0]
+	l.Env, l.Argv, needs, err = splitFile(s.rest, s.text)
+	if err != nil {
+		return err
 	}
-	switch {
-	case err != nil:
-		return Line{}, err
-	case needs != "" && !shell:
-		return Line{}, fmt.Errorf("%w: command %q: %s needs a shell, and none is started while PM_ALLOWED_COMMANDS is set: give one program with its arguments", ErrInvalid, line, needs)
-	case needs != "":
+	if needs != "" || slices.Contains(shellOnly, l.Argv[0]) {
 		l.Env = nil
-		l.Shell, l.Argv, l.Notes = shellCommand(file, text)
-		if slices.ContainsFunc(file.Stmts, func(s *syntax.Stmt) bool { return s.Background }) {
+		l.Shell, l.Argv, l.Notes = shellCommand(s.rest, text)
+		if slices.ContainsFunc(s.rest.Stmts, func(s *syntax.Stmt) bool { return s.Background }) {
 			l.Notes = append(l.Notes, "what stands before & has no state and no input here: start_group starts several")
 		}
 	}
@@ -87,30 +94,25 @@ func Parse(line, dir string, shell bool) (l Line, err error) {
 		l.Notes = append(l.Notes, "not needed, so left out: "+strings.Join(dropped, ", "))
 	}
 	if l.Dir != "" {
-		l.Notes = append(l.Notes, "cwd: "+join(dir, l.Dir))
+		l.Notes = append(l.Notes, "cwd: "+join(s.dir, l.Dir))
 	}
 	for i := range l.Notes {
 		l.Notes[i] = proctab.Printable(l.Notes[i])
 	}
-	return l, nil
+	return nil
 }
 
-// Words returns the literal words of the first program in a command line, or of its first
-// builtin if it runs no program, for a name. They end at the first word that a shell would
-// expand.
-func Words(line, dir string) (words []string) {
-	l, err := Parse(line, dir, true)
+// Words returns the literal words of the first program in the line, or of its first builtin if
+// it runs no program, for a name. They end at the first word that a shell would expand.
+func (s Source) Words() (words []string) {
+	l, err := s.Line(true)
 	if err != nil {
 		return nil
 	}
 	if l.Shell == "" {
 		return l.Argv
 	}
-	file, err := parse(l.Argv[2])
-	if err != nil {
-		return nil
-	}
-	syntax.Walk(file, func(node syntax.Node) bool {
+	syntax.Walk(s.rest, func(node syntax.Node) bool {
 		call, ok := node.(*syntax.CallExpr)
 		if !ok || len(words) > 0 && !slices.Contains(builtins, words[0]) {
 			return true

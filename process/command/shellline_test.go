@@ -94,7 +94,7 @@ func TestParseLeavesOutWhatIsNotNeeded(t *testing.T) {
 		"a $RANDOM":                             "- map[] bash,-c,exec a $RANDOM 0",
 		"X=(1 2); a":                            "- map[] bash,-c,X=(1 2); a 0",
 	} {
-		l, err := Parse(line, "/p", true)
+		l, err := Read(line, "/p").Line(true)
 		notes := strings.NewReplacer("exit code is the last command's", "exit code is", "not needed, so ", "", "what stands before & has no state and no input here: start_group starts several", "& is named").Replace(strings.Join(l.Notes, "; "))
 		got := strings.TrimSpace(fmt.Sprintf("%s %v %s %d %s", cmp.Or(l.Dir, "-"), l.Env, strings.Join(l.Argv, ","), l.Tail, notes))
 		if err != nil || got != want {
@@ -174,7 +174,7 @@ func TestShellLinesDoWhatTheShellDoes(t *testing.T) {
 			}
 			return fmt.Sprintf("%s%s", out, cmd.ProcessState)
 		}
-		l, err := Parse(line, project, true)
+		l, err := Read(line, project).Line(true)
 		if err != nil {
 			t.Errorf("%s: got %v, want no error", line, err)
 			continue
@@ -193,15 +193,15 @@ func TestParseStartsNoShellUnasked(t *testing.T) {
 		"a\nb", "a <<E\nx\nE", "a <<< x", "(a; b)", "{ a; b; }", "! a", "if a; then b; fi", "for i in 1; do a; done", "while a; do b; done", "f() { a; }; f", "[[ a ]]", "((1))", "time a", "a {b,c}", "a $'x'",
 		"A=$(b) c", "A+=1 b", "A=$(b)", "cd x && a; b", "cd x && a $X", "cd $X && a", "nohup a > x &", "a | tail -5 | b", "a | tail -5 > x", "a 2>&1", "a 2>&1 > x", "(a)", "(a) | b", "(cd x && a > y)", "coproc a", "export A=1; b", "a <(b)", "a >(b)", "trap a EXIT; b",
 	} {
-		if l, err := Parse(line, "/p", false); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), `"sh"`) {
+		if l, err := Read(line, "/p").Line(false); !errors.Is(err, ErrInvalid) || strings.Contains(err.Error(), `"sh"`) {
 			t.Errorf("%s: got %+v, %v, want it refused without the advice of sh", line, l, err)
 		}
-		if l, err := Parse(line, "/p", true); err != nil || !slices.Contains([]string{"sh", "bash"}, l.Argv[0]) || l.Argv[1] != "-c" {
+		if l, err := Read(line, "/p").Line(true); err != nil || !slices.Contains([]string{"sh", "bash"}, l.Argv[0]) || l.Argv[1] != "-c" {
 			t.Errorf("%s: got %+v, %v, want a shell", line, l, err)
 		}
 	}
 	for line, want := range map[string]string{"cd x && a b | tail -5 &": "a b", "nohup a &": "a", "cd x; a": "a", "exec a": "exec a", "eval a": "eval a"} {
-		if l, err := Parse(line, "/p", false); err != nil || strings.Join(l.Argv, " ") != want {
+		if l, err := Read(line, "/p").Line(false); err != nil || strings.Join(l.Argv, " ") != want {
 			t.Errorf("%s: got %+v, %v, want %s", line, l, err, want)
 		}
 	}
@@ -213,7 +213,7 @@ func TestParseRefusesWhatRunsNothing(t *testing.T) {
 		"cd a && cd b": "give the directory as cwd", "cd a;": "give the directory as cwd", `echo "open`: "quote", "a &&": "&&", "a | | b": "|", "if a": "if",
 	} {
 		for _, shell := range []bool{true, false} {
-			if l, err := Parse(line, "/p", shell); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
+			if l, err := Read(line, "/p").Line(shell); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%q: got %+v, %v, want an error with %q", line, l, err, want)
 			}
 		}
@@ -227,9 +227,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		env, argv, err := Split(line, "/")
+		env, argv, err := Read(line, "/").Split()
 		for _, shell := range []bool{true, false} {
-			l, parseErr := Parse(line, "/", shell)
+			l, parseErr := Read(line, "/").Line(shell)
 			switch {
 			case parseErr == nil && len(l.Argv) == 0:
 				t.Errorf("%q: got neither a command nor an error, want one", line)
@@ -250,7 +250,7 @@ func TestWordsNameTheFirstProgram(t *testing.T) {
 		"for i in 1 2; do echo $i; done": "echo", "exec node x.js > y": "node x.js", "[ -f x ] || exit 4": "[ -f x ]", "test -f x && run it": "run it",
 		"$X a; b c": "b c", "a |": "", "A=$(date) b": "b", "sh -c 'a b'": "sh -c a b",
 	} {
-		if got := strings.Join(Words(line, "/p"), " "); got != want {
+		if got := strings.Join(Read(line, "/p").Words(), " "); got != want {
 			t.Errorf("%s: got %q, want %q", line, got, want)
 		}
 	}

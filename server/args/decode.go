@@ -24,6 +24,7 @@ import (
 // omitting the argument destroys more than giving it. A nullTaker gets those that were null. An error names the argument,
 // what is wrong with it and what is allowed.
 func (g Given) Decode(into any) error {
+	Decoded.Add(1)
 	return decodeFields("", maps.Clone(g), reflect.ValueOf(into).Elem())
 }
 

@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
+	"sync/atomic"
 )
 
 // Given holds the arguments of one call by name, as they were sent: big integers included. A Given is never
 // changed.
 type Given map[string]json.RawMessage
 
+// Parsed counts the arguments that were parsed, and Decoded those that were decoded. Tests read them.
+var Parsed, Decoded atomic.Int64
+
 // Parse parses the arguments of a call, which may be missing.
 func Parse(raw json.RawMessage) (g Given, err error) {
+	Parsed.Add(1)
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return g, nil
 	}

@@ -51,6 +51,34 @@ type Definition struct {
 	From string `json:"from,omitempty" schema:"internal"`
 	// unnamed means that it is the definition of an unnamed process, which is kept in memory alone.
 	unnamed bool
+	// read and check are the command line and that of the health check once they were parsed; see
+	// source. Copies share them.
+	read, check command.Source
+}
+
+// source returns the command line of a, parsed for its directory, which it keeps in a.
+func (a *Definition) source(project string) command.Source {
+	return readOnce(&a.read, a.Command, a.dir(project))
+}
+
+// readLines parses the command lines of a, for all that copies it.
+func (a *Definition) readLines(project string) {
+	a.source(project)
+	if a.Health != nil {
+		a.checkSource(a.dir(project))
+	}
+}
+
+// checkSource is source for the health check, which a must have.
+func (a *Definition) checkSource(dir string) command.Source {
+	return readOnce(&a.check, a.Health.Command, dir)
+}
+
+func readOnce(s *command.Source, line, dir string) command.Source {
+	if !s.Is(line, dir) {
+		*s = command.Read(line, dir)
+	}
+	return *s
 }
 
 // TakeNulls sets Removed. Package args calls it.
@@ -168,9 +196,10 @@ func (p *Project) Spec(name string, def Definition, exits bool) (process.Spec, e
 	for _, d := range def.DependsOn {
 		p.exempt(d.Process)
 	}
-	p.learnLine(def.Command, def.Args)
+	dir := def.dir(p.name)
+	p.learnLine(def.Command, def.Args, def.source(p.name))
 	if def.Health != nil {
-		p.learnLine(def.Health.Command, def.Health.Args)
+		p.learnLine(def.Health.Command, def.Health.Args, def.checkSource(dir))
 	}
 	spec, err := def.spec(name, p.name, exits, p.o.Manager.AllowsAny())
 	if !p.isOwn() { // the Manager knows only the session's own project
@@ -194,12 +223,12 @@ func (p *Project) exempt(addresses ...string) {
 
 // learnLine has the masker learn the secrets in a command line or in a program and its
 // arguments.
-func (p *Project) learnLine(line string, args []string) {
+func (p *Project) learnLine(line string, args []string, source command.Source) {
 	p.o.Mask.LearnArgs(append([]string{"-c", line}, args...)...)
 	if len(args) > 0 {
 		return
 	}
-	for name, values := range command.Assigned(line) {
+	for name, values := range source.Assigned() {
 		for _, value := range values {
 			p.o.Mask.LearnEnv(map[string]string{name: value})
 		}
@@ -212,10 +241,9 @@ func (p *Project) learnLine(line string, args []string) {
 // /dev/null, unless the definition sets it or asks for a terminal. shell is set if a shell may execute the
 // command line.
 func (a Definition) spec(name, project string, exits, shell bool) (process.Spec, error) {
-	if err := errors.Join(a.requireUnmasked(), a.checkPorts()); err != nil {
+	if err := errors.Join(a.requireUnmasked(), a.checkPorts(project)); err != nil {
 		return process.Spec{}, err
 	}
-	dir := a.dir(project)
 	spec := process.Spec{
 		Name: name, Command: a.Command, Args: a.Args, Dir: a.Cwd, Stdin: !exits || a.PTY.isSet(),
 		PTY: a.PTY.isSet(), MergeOutput: isSet(a.MergeOutput), MaxRestarts: orNone(a.MaxRestarts), Watch: a.Watch,
@@ -244,7 +272,7 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	}
 	env := make(map[string]string)
 	if len(a.Args) == 0 {
-		line, err := command.Parse(a.Command, dir, shell)
+		line, err := a.source(project).Line(shell)
 		if err != nil {
 			return spec, err
 		}
@@ -264,7 +292,7 @@ func (a Definition) spec(name, project string, exits, shell bool) (process.Spec,
 	for variable, port := range a.assigned {
 		env[variable] = strconv.Itoa(port.Port)
 	}
-	dir = Definition{Cwd: spec.Dir}.dir(project)
+	dir := Definition{Cwd: spec.Dir}.dir(project)
 	files, err := readEnvFiles(a.EnvFiles, dir, env)
 	if err != nil {
 		return spec, cmp.Or(process.CheckDir(dir, project), err)
@@ -296,11 +324,11 @@ func (a *readyArgs) spec() (*process.Ready, error) {
 }
 
 // line returns what the command line of def is read as. It is empty if def has args.
-func (p *Project) line(def Definition) command.Line {
+func (p *Project) line(def *Definition) command.Line {
 	if len(def.Args) > 0 {
 		return command.Line{}
 	}
-	line, _ := command.Parse(def.Command, def.dir(p.name), p.o.Manager.AllowsAny()) // a start reports the error
+	line, _ := def.source(p.name).Line(p.o.Manager.AllowsAny()) // a start reports the error
 	return line
 }
 
@@ -332,7 +360,7 @@ func (a Definition) healthSpec(dir string, shell bool) (*health.Spec, error) {
 		Interval: ms(h.IntervalMS), Timeout: ms(h.TimeoutMS), Retries: h.Retries, StartPeriod: ms(orNone(h.StartPeriodMS)),
 	}
 	if h.Command != "" && len(h.Args) == 0 {
-		line, err := command.Parse(h.Command, dir, shell)
+		line, err := a.checkSource(dir).Line(shell)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("argument health: %w", err)

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"pmcp/logstore/mask"
-	"pmcp/process/command"
 )
 
 // withoutSecrets returns the part of a that may be stored: variables that look
@@ -98,7 +97,7 @@ func (a *Definition) liftSecretAssignments(project string, masker *mask.Masker) 
 	if len(a.Args) > 0 {
 		return
 	}
-	assigned, argv, err := command.Split(a.Command, a.dir(project))
+	assigned, argv, err := a.source(project).Split()
 	secret := false
 	for key, value := range assigned {
 		secret = secret || isSecretVariable(key, &value, masker)

@@ -94,6 +94,7 @@ func (p *Project) saveDefinition(name string, args Definition) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	own := &ownDefinition{def: args.clone(), at: time.Now()}
+	own.def.read, own.def.check = command.Source{}, command.Source{}
 	if err != nil {
 		p.o.Log.Error("cannot store a definition", "process", name, "error", err)
 	} else {
@@ -148,7 +149,7 @@ func (a Definition) override(given Definition, project string) Definition {
 	}
 	switch {
 	case given.Command != "":
-		merged.Args = nil
+		merged.Args, merged.read = nil, given.read
 		replaced["args"] = nil // so that args are no longer listed as masked
 	case len(given.Args) > 0:
 		merged.removeArguments(project)
@@ -199,7 +200,7 @@ func (a *Definition) removeArguments(project string) {
 	if len(a.Args) > 0 {
 		return
 	}
-	assigned, argv, err := command.Split(a.Command, a.dir(project))
+	assigned, argv, err := a.source(project).Split()
 	if err != nil {
 		return // starting the process reports the error
 	}

@@ -134,7 +134,7 @@ func (p *Project) describe(d *Details, name string, def Definition) {
 	if err == nil {
 		r.Executable, r.Spec.Args = spec.Command, spec.Args
 		if found, err := p.o.Manager.Resolve(spec); err == nil { // otherwise a start reports the error
-			r.Executable = found
+			r.Executable = found.Executable()
 		}
 	}
 	r.Spec.Args = p.o.Mask.Texts(r.Spec.Args)

@@ -114,7 +114,7 @@ func (p *Project) DefineGroup(ctx context.Context, a GroupRequest) (st groups.St
 			return st, false, nil, err
 		}
 		if len(def.DependsOn) == 0 { // what it depends on may create its directory
-			if err := process.CheckDir(Definition{Cwd: p.line(def).Dir}.dir(def.Cwd), p.name); err != nil {
+			if err := process.CheckDir(Definition{Cwd: p.line(&def).Dir}.dir(def.Cwd), p.name); err != nil {
 				return st, false, nil, fmt.Errorf("argument members: %s: %w", m.Process, err)
 			}
 		}
@@ -183,6 +183,7 @@ func (p *Project) memberDefinition(ctx context.Context, argument string, m Membe
 		}
 	}
 	def, kept = shared.below(def.withoutFalse(), m.Definition)
+	def.readLines(p.name)
 	spec, err := p.Spec(m.Process, def, false)
 	if err == nil {
 		err = spec.Validate()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"pmcp/process"
+	"pmcp/process/command"
 	"pmcp/process/prose"
 	"pmcp/server/args"
 	"pmcp/server/offered"
@@ -75,8 +76,8 @@ func (p *Project) offer(cwd string) offered.Offer {
 		if cwd != "" && !filepath.IsAbs(program.Cwd) {
 			program.Cwd = filepath.Join(cwd, program.Cwd)
 		}
-		p.learnLine(program.Line, program.Argv)
-		p.learnLine(program.Script, nil)
+		p.learnLine(program.Line, program.Argv, command.Read(program.Line, dir))
+		p.learnLine(program.Script, nil, command.Read(program.Script, dir))
 		for name, value := range program.Env {
 			if value != nil {
 				p.o.Mask.LearnEnv(map[string]string{name: *value})

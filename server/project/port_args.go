@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"pmcp/process"
-	"pmcp/process/command"
 	"pmcp/process/ports"
 	"pmcp/server/args"
 )
@@ -28,11 +27,11 @@ type PortArgs struct {
 
 // checkPorts returns an error for ports that could never be assigned, and for a template
 // where none is replaced.
-func (a Definition) checkPorts() error {
+func (a Definition) checkPorts(project string) error {
 	if len(a.Ports) > maxPorts {
 		return fmt.Errorf("argument ports: want at most %d, got %d", maxPorts, len(a.Ports))
 	}
-	line := command.Assigned(a.Command)
+	line := a.source(project).Assigned()
 	fixed := make(map[int]string)
 	for _, variable := range slices.Sorted(maps.Keys(a.Ports)) {
 		port, other := a.Ports[variable], fixed[a.Ports[variable]]

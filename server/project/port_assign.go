@@ -161,7 +161,7 @@ func (p *Project) portOf(ctx context.Context, name, variable string) (port int, 
 // name, and the processes whose ports the templates name. A process that is running and is
 // to be kept keeps its ports.
 func (p *Project) assignPorts(ctx context.Context, name string, def Definition, ifRunning process.IfRunning) (withPorts Definition, uses []string, err error) {
-	if err := def.checkPorts(); err != nil {
+	if err := def.checkPorts(p.name); err != nil {
 		return def, nil, err
 	}
 	assigned := p.keptPorts(name, def, ifRunning)
@@ -230,7 +230,7 @@ func (p *Project) reserveGroup(ctx context.Context, group string, restart bool) 
 	defs := make(map[string]Definition)
 	for _, m := range g.Members {
 		def, ok, err := p.Definition(ctx, m.Process)
-		if err != nil || !ok || len(def.Ports) == 0 || def.checkPorts() != nil { // the start of the member reports it
+		if err != nil || !ok || len(def.Ports) == 0 || def.checkPorts(p.name) != nil { // the start of the member reports it
 			continue
 		}
 		if run, err := p.Find(ctx, m.Process); err == nil && (run.Owner != nil || run.State.Live() && !restart) {

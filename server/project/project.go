@@ -22,6 +22,7 @@ import (
 	"pmcp/health"
 	"pmcp/logstore/mask"
 	"pmcp/process"
+	"pmcp/process/command"
 )
 
 // Options configure a Project. Mask may be nil; the other fields are required.
@@ -58,6 +59,8 @@ type Project struct {
 	chosen bool
 	// received means that the call came from another window.
 	received bool
+	// read is the command line of the call, if At has parsed it.
+	read command.Source
 }
 
 // Received returns p for a call that came from another window: nothing that it does is sent on to a third one.
@@ -107,10 +110,11 @@ func (p *Project) IsOfSession(path string) bool { return p.o.Store.has(path) }
 // At returns the project of a call: what project names, by its path or label, else the
 // project of the directory cwd, to which the command line may change, else p. dir is the
 // cwd to use in that project: a relative cwd that leads out of p is made absolute.
-func (p *Project) At(ctx context.Context, project, cwd, command string) (at *Project, dir string, err error) {
+func (p *Project) At(ctx context.Context, project, cwd, line string) (at *Project, dir string, err error) {
 	path, dir := p.name, cwd
-	if project == "" && strings.HasPrefix(strings.TrimSpace(command), "cd ") {
-		cwd = Definition{Cwd: p.line(Definition{Command: command, Cwd: cwd}).Dir}.dir(cwd)
+	def := Definition{Command: line, Cwd: cwd}
+	if project == "" && strings.HasPrefix(strings.TrimSpace(line), "cd ") {
+		cwd = Definition{Cwd: p.line(&def).Dir}.dir(cwd)
 	}
 	switch {
 	case project != "":
@@ -124,7 +128,18 @@ func (p *Project) At(ctx context.Context, project, cwd, command string) (at *Pro
 	if err == nil {
 		err = p.o.Store.join(ctx, path)
 	}
-	return &Project{session: p.session, name: path, chosen: project != "" || cwd != ""}, dir, err
+	return &Project{session: p.session, name: path, chosen: project != "" || cwd != "", read: def.read}, dir, err
+}
+
+// readCommand parses the command line that a call gives, unless At has, for all that copies def.
+func (p *Project) readCommand(def *Definition) {
+	if def.Command == "" {
+		return
+	}
+	if !def.read.Is(def.Command, def.dir(p.name)) {
+		def.read = p.read
+	}
+	def.source(p.name)
 }
 
 // named returns the path of the project that an argument names.

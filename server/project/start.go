@@ -64,6 +64,7 @@ type Started struct {
 // another window, Start accepts it as it is and adds it to the group of the request,
 // since groups belong to all windows; it fails if the process would have to change.
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
+	p.readCommand(&a.Definition)
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
 	p.Freshen(ctx, []string{a.Name}) // also for the definition
@@ -108,7 +109,8 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	if started.Already && len(a.Steps) > 0 {
 		return Started{}, &playedError{a.Name}
 	}
-	started.Wait, started.Line, started.Hint = a.Wait, p.line(p.withLikelyPorts(a.Name, def)), hint
+	likely := p.withLikelyPorts(a.Name, def)
+	started.Wait, started.Line, started.Hint = a.Wait, p.line(&likely), hint
 	if started.Run.Owner != nil {
 		if err := p.acceptWindow(ctx, &started.Run, def); err != nil {
 			return Started{}, err
@@ -164,6 +166,7 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 		def = base.override(a.Definition, p.name)
 	}
 	if def.Command != "" {
+		def.readLines(p.name)
 		return def.withoutFalse(), nil
 	}
 	stored, err := p.o.Store.Definitions(ctx, p.name)
@@ -233,6 +236,7 @@ type launchOptions struct {
 // be started here is then irrelevant.
 func (p *Project) launch(ctx context.Context, name string, def Definition, o launchOptions) (Started, error) {
 	p = p.of(name)
+	def.readLines(p.name)
 	if o.last == nil {
 		run, _, _ := p.latest(ctx, name) // the zero Run has no owner
 		o.last = &run
@@ -294,7 +298,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err := p.checkJoin(ctx, name, def); err != nil {
 		return st, false, err
 	}
-	if err := p.checkHealth(spec, check); err != nil {
+	if err := p.o.Health.CheckSet(name, check); err != nil {
 		return st, false, err
 	}
 	if o.ready && spec.Ready == nil && !process.SpeaksMCP(spec.Stdio) {
@@ -314,7 +318,14 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if o.changed {
 		o.ifRunning = process.RestartUnlessStopped
 	}
-	st, already, err = p.o.Manager.Start(ctx, spec, o.ifRunning)
+	resolved, err := p.o.Manager.Resolve(spec)
+	if err != nil {
+		return st, false, err
+	}
+	if err := p.checkHealth(spec, check); err != nil {
+		return st, false, err
+	}
+	st, already, err = p.o.Manager.StartResolved(ctx, resolved, o.ifRunning)
 	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
 		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)
 	}
@@ -344,15 +355,11 @@ func (a Definition) serves(spec process.Spec) bool {
 	return spec.Stdio == process.StdioHTTP || spec.Stdio != process.StdioMCP && (spec.Ready != nil || a.Health != nil || len(a.Ports) > 0)
 }
 
-// checkHealth returns an error if check cannot be set or if its command cannot be
-// run: such a check would fail whatever the process does. Problems of the process
-// itself are reported by Start.
+// checkHealth returns an error if the command of check cannot be run: such a check would fail
+// whatever the process does.
 func (p *Project) checkHealth(spec process.Spec, check *health.Spec) error {
-	if err := p.o.Health.CheckSet(spec.Name, check); err != nil || check == nil || check.Command == "" {
-		return err
-	}
-	if _, err := p.o.Manager.Resolve(spec); err != nil {
-		return nil //nolint:nilerr // Start reports it
+	if check == nil || check.Command == "" {
+		return nil
 	}
 	spec.Command, spec.Args = check.Command, check.Args
 	if _, err := p.o.Manager.Resolve(spec); err != nil {

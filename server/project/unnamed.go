@@ -32,8 +32,9 @@ var ErrNameTaken = errors.New("the name is taken")
 // UnnamedName returns the name for an unnamed process with the definition def: words of its
 // command, and a number if another process has that name. A process that runs the same
 // in the same directory keeps its name, and so does one that has ended.
-func (p *Project) UnnamedName(ctx context.Context, def Definition) (string, error) {
-	spec, err := p.absoluteSpec(unnamedPrefix, def)
+func (p *Project) UnnamedName(ctx context.Context, def *Definition) (string, error) {
+	p.readCommand(def)
+	spec, err := p.absoluteSpec(unnamedPrefix, *def)
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +42,7 @@ func (p *Project) UnnamedName(ctx context.Context, def Definition) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("cannot list the stored definitions: %w", err)
 	}
-	base := p.nameWords(def)
+	base := p.nameWords(*def)
 	for n := 1; n <= maxSameNames; n++ {
 		name := base
 		if n > 1 {
@@ -89,7 +90,7 @@ var (
 func (p *Project) nameWords(def Definition) string {
 	words := append([]string{def.Command}, def.Args...)
 	if len(def.Args) == 0 {
-		words = command.Words(def.Command, def.dir(p.name))
+		words = def.source(p.name).Words()
 	}
 	for i, word := range p.o.Mask.Texts(words) {
 		if word != words[i] {
@@ -157,6 +158,7 @@ func (p *Project) saveUnnamed(name string, def Definition) {
 		return true
 	})
 	def = def.clone()
+	def.read, def.check = command.Source{}, command.Source{}
 	p.unnamed.Store(name, &def)
 }
 
