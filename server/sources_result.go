@@ -7,6 +7,7 @@ import (
 
 	"pmcp/process/prose"
 	"pmcp/server/project"
+	"pmcp/server/sources"
 )
 
 // A sourcesResult is what a run has of the code that is there, if a look has found out. Its zero value says nothing.
@@ -30,7 +31,11 @@ func sourcesOf(run *project.Run) (r sourcesResult) {
 	for i, name := range c.Files {
 		names[i] = quoteUnlessPlain(cut(name, maxShownArg))
 	}
-	r.Changed = fmt.Sprintf("%s changed since its start: %s", countNoun(int64(c.Count), "file", "files"), strings.Join(names, ", "))
+	count := countNoun(int64(c.Count), "file", "files")
+	if c.Count == sources.MaxCount {
+		count += " or more"
+	}
+	r.Changed = fmt.Sprintf("%s changed since its start: %s", count, strings.Join(names, ", "))
 	if more := c.Count - len(names); more > 0 {
 		r.Changed += fmt.Sprintf(" and %d more", more)
 	}

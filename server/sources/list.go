@@ -147,13 +147,14 @@ func changedBetween(dir int, name string, flags int, since, now time.Time) (at t
 
 // newer returns what of the listing was changed since the reader has read it.
 func (l *listing) newer(r *reader) (newer []change) {
-	if !l.looked || archive.MatchString(r.script) { // only the script is certain
-		if at, ok := changedAt(filepath.Join(r.dir, r.script), r.since); ok && r.script != "" {
-			return []change{{r.script, at}}
-		}
+	if at, ok := changedAt(filepath.Join(r.dir, r.script), r.since); ok && r.script != "" {
+		newer = append(newer, change{r.script, at})
+	}
+	if archive.MatchString(r.script) {
+		return newer
 	}
 	for _, c := range l.changes {
-		if c.at.After(r.since) && r.kinds.include(filepath.Base(c.path)) {
+		if c.path != r.script && c.at.After(r.since) && r.kinds.include(filepath.Base(c.path)) {
 			newer = append(newer, c)
 		}
 	}
@@ -164,7 +165,7 @@ func (l *listing) newer(r *reader) (newer []change) {
 // tracked: programs write many. If the script of the reader is ignored, the reader does not read the sources.
 func (l *listing) confirm(ctx context.Context, git Git, r *reader, newer []change) (confirmed []change) {
 	slices.SortStableFunc(newer, func(a, b change) int { return b.at.Compare(a.at) })
-	newer = newer[:min(len(newer), maxChanged)]
+	newer = newer[:min(len(newer), MaxCount)]
 	paths := make(map[string][]string) // that git was not asked about yet, by the top of their work tree
 	for _, path := range append(pathsOf(newer), r.script) {
 		if _, known := l.tags[path]; known || path == "" {

@@ -37,16 +37,16 @@ type Run struct {
 type Changed struct {
 	// Files are the changed files, the latest first, three at most, relative to the directory of the run.
 	Files []string
-	// Count is how many there are. Of more than 100 it is 100.
+	// Count is how many there are, or MaxCount if there may be more.
 	Count int
 	// Current means that the run has the code that is there: nothing has changed, or it loads what changes.
 	Current bool
 }
 
 const (
+	MaxCount   = 100 // of the files that git is asked about
 	maxNamed   = 3
 	maxFiles   = 20_000                 // that a look reads the names of
-	maxChanged = 100                    // that git is asked about
 	maxTime    = 200 * time.Millisecond // for that; a tenth is usual
 	maxGitTime = time.Second            // once something has changed; some 10 ms are usual
 )
@@ -229,7 +229,7 @@ func look(ctx context.Context, git Git, run *Run, all []reader, found map[string
 	if run.Reloads != nil && run.Reloads(changes[len(changes)-1].at) {
 		return Changed{Current: true}
 	}
-	c := Changed{Count: len(changes)}
+	c := Changed{Count: min(len(changes), MaxCount)}
 	for _, one := range changes[:min(len(changes), maxNamed)] {
 		c.Files = append(c.Files, one.path)
 	}

@@ -102,8 +102,8 @@ func languageOf(names []string) *language {
 
 // reloaded matches lines by which a program says that it loads again what has changed, or will.
 var reloaded = regexp.MustCompile(`(?i)^restarting '|\b(auto|hot|live)?[- ]?reload(s|ed|er|ing)?\b|\bhmr\b|hot module|\bfast refresh\b|restarting (due|because|with|server|process|app|after|on)\b|restarted (due|because|after)\b|` +
-	`\b(file|files|source|sources) changed?\b|\bchanges? (was |were )?(detected|found|in )|\bdetected (a )?(file )?changes?\b|\bwatching (for|path|paths|dir|director|extension|files|src|\S+[/.]|\d)|\bwatch(ing)? mode\b|` +
-	`\b(re-?build(s|ing|t)?|re-?compil(es?|ed|ing)|compiled (successfully|in|client|server)|re-?starting \S+ (due|because)|re-?spawning)\b|server restarted|has been modified|waiting for (file )?changes|restartedMain|StatReload|WatchFiles|debug(ger)? (mode: on|is active)|livereload|LiveReload`)
+	`\b(file|files|source|sources) changed?\b|\bchanges? (was |were )?(detected|found)\b|\bdetected (a )?(file )?changes?\b|\bwatching (for|path|paths|dir|director|extension|files|src|\S+[/.]|\d)|\bwatch(ing)? mode\b|` +
+	`^\W*(\[[^\]]*\] *)*(re-?build|re-?compil)|\b(compiled (successfully|in|client|server)|re-?starting \S+ (due|because)|re-?spawning)\b|server restarted|\.\w+ has been modified|waiting for (file )?changes|restartedMain|StatReload|WatchFiles|debug(ger)? (mode: on|is active)|livereload|LiveReload`)
 
 // SaysReload reports whether a line of output says that its program loads again what has changed.
 func SaysReload(line string) bool { return reloaded.MatchString(line) }

@@ -49,7 +49,7 @@ func TestOutputShowsReload(t *testing.T) {
 		"10:01:02 [vite] hmr update /src/App.vue", "10:01:02 AM [vite] page reload index.html", "[vite] server restarted.", "Restarting 'server.js'", "[ERROR] 10:01:02 Restarting: src/index.ts has been modified",
 		"10:01:02 AM - File change detected. Starting incremental compilation...", "File change detected. Reloading", "Found 0 errors. Watching for file changes.", "webpack 5.1 compiled successfully in 812 ms", "✓ Compiled in 120ms (300 modules)",
 		"[HMR] connected", "Hot Module Replacement is enabled", "[rspack] rebuild in 12ms", "[Running 'cargo run']\n[Finished running. Watching for changes]", "2026-01-01 INFO 7 --- [  restartedMain] c.e.App : Started App",
-		"LiveReload server is running on port 35729", "[info] Compiling 1 file (.ex)\nrecompiled", "dotnet watch 🔥 Hot reload of changes succeeded.", "dotnet watch ⌚ File changed: ./Program.cs", "[cherrypy] ENGINE Restarting because /p/app.py changed.", "app.py modified; restarting server",
+		"LiveReload server is running on port 35729", "Recompiling 3 modules", "dotnet watch 🔥 Hot reload of changes succeeded.", "dotnet watch ⌚ File changed: ./Program.cs", "[cherrypy] ENGINE Restarting because /p/app.py changed.", "app.py modified; restarting server",
 		"Auto-reload enabled", "[supervisor] Watching directory '/p' for changes.", "rollup: created dist/a.js in 12ms\nwaiting for changes...", "[10:01:02] Rebuilding...", "Change detected, executing build...", "--> Restarted due to changes", "Reloading server due to file changes", "Server reloaded",
 	} {
 		if !SaysReload(line) {
@@ -58,7 +58,7 @@ func TestOutputShowsReload(t *testing.T) {
 	}
 	for _, line := range []string{
 		"Listening on http://localhost:3000", "GET /api/prices 200 12 ms", "127.0.0.1 - - [28/Nov/2026 18:28:11] \"GET / HTTP/1.1\" 200 -", "connected to the database", "job 7 done, 3 files uploaded", "Restarting is not supported",
-		"Serving Flask app 'shop'", "Debug mode: off", "user changed the price of 3 items", "INFO:     Application startup complete.", "compiled 3 templates",
+		"Serving Flask app 'shop'", "Debug mode: off", "user changed the price of 3 items", "INFO:     Application startup complete.", "compiled 3 templates", "no changes in the order", "the address has been modified", "index: rebuilding 7 parts",
 	} {
 		if SaysReload(line) {
 			t.Errorf("%q: got a reload", line)

@@ -112,7 +112,7 @@ func TestLookFindsWhatALanguageReads(t *testing.T) {
 	since := d.now()
 	commands := map[string][]string{
 		"python3 app.py": {"app.py", "new.py"}, "/usr/bin/python3.11 -m uvicorn app:app": {"app.py", "new.py"}, "gunicorn -w 4 app:app": {"app.py", "new.py"},
-		"node app.js": {"app.js", "config.json", "lib/util.ts"}, "node ./node_modules/.bin/ts-node app.js": {"app.js", "config.json", "lib/util.ts"},
+		"python3 tests/test_app.py": {"app.py", "new.py", "tests/test_app.py"}, "node app.js": {"app.js", "config.json", "lib/util.ts"}, "node ./node_modules/.bin/ts-node app.js": {"app.js", "config.json", "lib/util.ts"},
 		"deno run -A app.js": {"app.js", "config.json", "lib/util.ts"}, "bun app.js": {"app.js", "config.json", "lib/util.ts"},
 		"go run .": {"go.mod", "main.go"}, "java App.java": {"App.java"}, "mvn spring-boot:run": {"App.java"}, "java -cp target Main": {"target/App.class"},
 		"ruby app.rb": {"app.rb"}, "puma 6.4 (tcp://localhost:3000) [shop]": {"app.rb"}, "php work.php": {"work.php"}, "cargo run": {"src/main.rs"},
