@@ -1,12 +1,14 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"pmcp/process"
 	"pmcp/server/watch"
@@ -25,6 +27,7 @@ type watched struct {
 	files *watch.Watcher
 	dir   string
 	paths []string
+	own   ownChanges
 	stops int  // Status.Stops when it was started
 	set   bool // see setWatch
 }
@@ -34,6 +37,37 @@ func (w *watched) discard() {
 	if w != nil && !w.set {
 		w.files.Close()
 	}
+}
+
+// ownChanges finds files that a process changes itself, each time it is started: it would be restarted for ever.
+type ownChanges struct {
+	starts int      // in a row that a change followed soon
+	files  []string // that were among the changes each time
+}
+
+const (
+	// maxOwnChanges is how many starts in a row a change of one file may follow soon. Somebody who saves a file needs longer.
+	maxOwnChanges = 200
+	// soonAfter is how soon after the start.
+	soonAfter = 2 * time.Second
+)
+
+// add takes in the changes of a burst, and when the run of that time was started. It returns an error once the process seems to
+// change one of the files itself.
+func (o *ownChanges) add(b watch.Burst, started time.Time) error {
+	both := slices.DeleteFunc(slices.Clone(o.files), func(file string) bool { return !slices.Contains(b.Files, file) })
+	switch soon := b.Last.Sub(started) < soonAfter; {
+	case !soon:
+		*o = ownChanges{}
+	case len(both) == 0:
+		*o = ownChanges{starts: 1, files: b.Files}
+	default:
+		*o = ownChanges{starts: o.starts + 1, files: both}
+	}
+	if o.starts < maxOwnChanges {
+		return nil
+	}
+	return fmt.Errorf("%q has changed soon after each of the last %d starts, so the process seems to change it itself; have git ignore it, or watch other paths", o.files[0], o.starts)
 }
 
 // A WatchEvent is what a change of watched files has done.
@@ -140,15 +174,20 @@ func (p *Project) CloseWatches() {
 
 // followWatch restarts a process after each burst of changes, until its watch ends.
 func (p *Project) followWatch(name string, w *watched) {
+	var err error
 	for burst := range w.files.Bursts() {
-		if !p.isWatched(name, w) || !p.restartChanged(name, burst) {
+		again := false
+		if p.isWatched(name, w) {
+			again, err = p.restartChanged(name, w, burst)
+		}
+		if !again {
 			break
 		}
 	}
 	if !p.endWatch(name, w) {
 		return
 	}
-	if err := w.files.Err(); err != nil {
+	if err = cmp.Or(err, w.files.Err()); err != nil {
 		if run := p.Here(name); run != nil {
 			p.o.Watched(WatchEvent{Run: *run, Err: err})
 		}
@@ -156,26 +195,29 @@ func (p *Project) followWatch(name string, w *watched) {
 }
 
 // restartChanged restarts a process whose files have changed, or starts it if it has ended on its own: the change may be what it
-// needed. It returns false if the process is not to be restarted any more.
-func (p *Project) restartChanged(name string, burst watch.Burst) bool {
+// needed. It returns false if the process is not to be restarted any more, with an error if nobody has asked for that.
+func (p *Project) restartChanged(name string, w *watched, burst watch.Burst) (again bool, err error) {
 	ctx := process.WithActor(context.Background(), ActorWatch) // the end of the Manager ends it
 	st, err := p.o.Manager.Status(name)
 	if err != nil {
-		return false
+		return false, nil
 	}
 	if !st.BetweenRuns() && burst.Last.Before(st.StartedAt) {
-		return true // the run has found the change
+		return true, nil // the run has found the change
+	}
+	if err := w.own.add(burst, st.StartedAt); err != nil {
+		return false, err
 	}
 	started, err := p.relaunch(ctx, &st)
 	var away *WindowError
 	switch {
 	case errors.Is(err, process.ErrCalledOff), errors.Is(err, process.ErrClosed), errors.As(err, &away):
-		return false
+		return false, nil
 	case err != nil:
 		started.Run = p.here(&st)
 	}
 	p.o.Watched(WatchEvent{Run: started.Run, Burst: burst, Err: err})
-	return true
+	return true, nil
 }
 
 // relaunch starts a process of this session again as its definition is now, unless it was stopped.
