@@ -371,14 +371,17 @@ func (v *logView) line(ctx context.Context, run logstore.Run, l *logstore.Line) 
 			Stream: logstore.StreamNames[l.Stream], Level: l.Level.String(), Text: l.Text,
 		})
 	}
-	c := colour("")
+	return v.s.out.println(v.head(ctx, l.At, &run) + v.s.out.paint(levelColour(l.Level), line.Visible(l.Text)))
+}
+
+func levelColour(level line.Level) colour {
 	switch {
-	case l.Level >= line.LevelError:
-		c = red
-	case l.Level == line.LevelWarn:
-		c = yellow
+	case level >= line.LevelError:
+		return red
+	case level == line.LevelWarn:
+		return yellow
 	}
-	return v.s.out.println(v.head(ctx, l.At, &run) + v.s.out.paint(c, line.Visible(l.Text)))
+	return ""
 }
 
 // gap prints what is known of missing lines.

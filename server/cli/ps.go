@@ -104,8 +104,8 @@ func (s *screen) ps(ctx context.Context, names []string) error {
 	}
 	if len(rows) > 0 {
 		err = s.out.table([]column{
-			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 5, right: true}, {title: "PID", rank: 2, right: true}, {title: "PORTS", rank: 1},
-			{title: "CPU %CORE", rank: 3, right: true}, {title: "MEMORY", rank: 4, right: true}, {title: "SINCE", rank: 6, right: true}, {title: "COMMAND"},
+			{title: "NAME"}, {title: "STATE"}, {title: "RUN", rank: 6, right: true}, {title: "PID", rank: 3, right: true}, {title: "PORTS", rank: 1},
+			{title: "CPU %CORE", rank: 4, right: true}, {title: "MEMORY", rank: 5, right: true}, {title: "SINCE", rank: 7, right: true}, {title: "COMMAND", rank: 2},
 		}, rows)
 	}
 	if err == nil && (len(names) == 0 || len(sets) > 0) {

@@ -160,8 +160,13 @@ func (r *reader) others(ctx context.Context, name string) (others []string) {
 // name returns what a process is called: its name, with the label of its project if
 // that is not the project of the command. It is safe to print.
 func (r *reader) name(ctx context.Context, path, name string) string {
+	return line.Visible(r.address(ctx, path, name))
+}
+
+// address is name, for a call of a tool.
+func (r *reader) address(ctx context.Context, path, name string) string {
 	if r.dir != "" || path == r.project.Dir() {
-		return line.Visible(name)
+		return name
 	}
-	return line.Visible(name + "@" + r.store.ProjectLabel(ctx, path))
+	return name + "@" + r.store.ProjectLabel(ctx, path)
 }

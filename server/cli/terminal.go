@@ -25,6 +25,7 @@ const (
 	cyan   colour = "36"
 	dim    colour = "2"
 	bold   colour = "1"
+	invert colour = "7"
 )
 
 // A terminal is stdout: a terminal, or a pipe or file, which gets neither colours nor
@@ -80,7 +81,7 @@ func (t *terminal) over(p *Progress) { t.w.Reset(p.Over(t.raw)) }
 func (t *terminal) flush() error { return t.w.Flush() }
 
 // A column of a table. Columns of a higher rank are the first to be left out if the
-// terminal is too narrow.
+// terminal is too narrow; those of rank 0 always stay.
 type column struct {
 	title string
 	rank  int
@@ -94,7 +95,7 @@ type cell struct {
 }
 
 // table prints rows below the titles of columns. The last column is cut to the width of
-// the terminal; if that is not enough, columns are left out.
+// the terminal; if that is not enough, columns are left out, perhaps the last one, too.
 func (t *terminal) table(columns []column, rows [][]cell) error {
 	widths := make([]int, len(columns))
 	for i, c := range columns {
@@ -148,15 +149,19 @@ const (
 // a third of the terminal.
 func (t *terminal) fit(columns []column, widths []int) (shown []int) {
 	for i := range columns {
-		shown = append(shown, i)
+		if widths[i] > 0 {
+			shown = append(shown, i)
+		}
 	}
 	if t.width == 0 {
 		return shown
 	}
 	for narrowed := false; ; {
 		used, worst, last := 0, 0, len(shown)-1
-		for n, i := range shown[:last] {
-			used += widths[i] + 2
+		for n, i := range shown {
+			if n < last {
+				used += widths[i] + 2
+			}
 			if columns[i].rank > columns[shown[worst]].rank {
 				worst = n
 			}
