@@ -36,6 +36,16 @@ func TestPersonActsOnGroups(t *testing.T) {
 	}
 	w.wantCommand(t, 0, []string{"stop", "stack"}, "group stack: down", "db: stopped")
 	w.wantCommand(t, 1, []string{"stop", "stack"}, "nothing of group stack is running")
+	w.wantCommand(t, 2, []string{"start", "stack"}, "group stack: api failed")
+	fill(t, w.project, map[string]string{"fixed": ""})
+	w.wantCommand(t, 0, []string{"start", "stack"}, "group stack: up", "db: skipped (already running)", "api: ready", "web: started")
+	w.wantCommand(t, 0, []string{"restart", "stack"}, "group stack: up", "db: ready", "api: ready", "web: started")
+	for name, run := range map[string]int{"db": 3, "api": 4, "web": 2} {
+		if got := s.must(t, "get_process_info", args{"process": name}); got.num("run") != run || got.Data["owner"] != nil || got.str("state") != "running" {
+			t.Errorf("got %s, want run %d of this session", got.Text, run)
+		}
+	}
+	w.wantCommand(t, 0, []string{"stop", "stack"}, "group stack: down")
 	s.must(t, "start_process", own(t, "stack", "echo"))
 	s.must(t, "stop_process", args{"process": "stack"})
 	w.awaitOutput(t, []string{"stop", "stack"}, "that a process comes first", func(_, said string, code int) bool {
@@ -45,7 +55,7 @@ func TestPersonActsOnGroups(t *testing.T) {
 	s.closeInput(t)
 	s.exit(t)
 
-	fill(t, w.project, map[string]string{"fixed": "", "Procfile": "worker: exec sleep 1000\n"})
+	fill(t, w.project, map[string]string{"Procfile": "worker: exec sleep 1000\n"})
 	w.wantCommand(t, 0, []string{"start", "stack", "--keep", "5d"}, "group stack: up", "db: ready", "api: ready", "web: started")
 	w.awaitCommand(t, []string{"ps", "stack"}, "stack  up     db up; api up; web up")
 	w.awaitOutput(t, []string{"ps", "web"}, "web kept for 5 days", func(out, _ string, _ int) bool {

@@ -11,6 +11,7 @@ import (
 
 	"pmcp/groups"
 	"pmcp/logstore/line"
+	"pmcp/server/args"
 	"pmcp/server/config"
 	"pmcp/server/project"
 )
@@ -87,7 +88,8 @@ func (s *screen) act(ctx context.Context, a action, names []string) error {
 }
 
 // perform makes the calls for the groups among targets, or for the others, by a server of its own.
-// What a group starts outlives that, because the daemon runs the server then.
+// What a group starts outlives that: the session that has run the group last starts it or, without
+// one, the daemon runs the server.
 func (s *screen) perform(ctx context.Context, a action, targets []target, group bool) error {
 	var own *session
 	var failed []error
@@ -95,7 +97,8 @@ func (s *screen) perform(ctx context.Context, a action, targets []target, group 
 		if t.group != group {
 			continue
 		}
-		if own == nil {
+		text, done, err := s.startAtOwner(ctx, a, t)
+		if !done && err == nil && own == nil {
 			env, err := a.environment(group)
 			if err != nil {
 				return err
@@ -105,7 +108,9 @@ func (s *screen) perform(ctx context.Context, a action, targets []target, group 
 			}
 			defer func() { _ = own.Close() }()
 		}
-		text, err := a.call(ctx, own, t, s.where.project)
+		if !done && err == nil {
+			text, err = a.call(ctx, own, t, s.where.project)
+		}
 		for l := range strings.Lines(text) {
 			if err := s.out.println(line.Visible(strings.TrimSuffix(l, "\n"))); err != nil {
 				return err
@@ -116,6 +121,31 @@ func (s *screen) perform(ctx context.Context, a action, targets []target, group 
 		}
 	}
 	return errors.Join(failed...)
+}
+
+// startAtOwner has the session that has run a group last start it, unless the daemon was asked to.
+// done reports whether there is one.
+func (s *screen) startAtOwner(ctx context.Context, a action, t target) (text string, done bool, err error) {
+	if !t.group || t.offered || a.group != startGroup || a.prolongs {
+		return "", false, nil
+	}
+	r, err := s.read(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	defer r.Close()
+	given, err := args.Give(map[string]any{"skip_running": a.starts, "timeout_ms": groupTimeout})
+	if err != nil {
+		return "", false, err
+	}
+	answer, done, err := r.project.StartGroupAtOwner(ctx, t.name, given)
+	switch {
+	case !done || err != nil:
+		return "", done, err
+	case answer.IsError:
+		return "", true, errors.New(answer.Text)
+	}
+	return answer.Text, true, groupError(t.name, answer.Structured)
 }
 
 // environment returns the variables of the server that makes the calls.
@@ -157,14 +187,19 @@ func (a action) call(ctx context.Context, own *session, t target, project string
 		first, _, _ := strings.Cut(text, "\n") // says what became of the process
 		return first, err
 	}
+	return text, groupError(t.name, result.RawStructuredContent)
+}
+
+// groupError returns what failed in an operation on a group, from its structured answer, or nil.
+func groupError(name string, answer json.RawMessage) error {
 	var outcome struct {
 		Members []struct {
 			Name   string
 			Result groups.Result
 		}
 	}
-	if err := json.Unmarshal(result.RawStructuredContent, &outcome); err != nil {
-		return text, err
+	if err := json.Unmarshal(answer, &outcome); err != nil {
+		return err
 	}
 	var failed []string
 	for _, m := range outcome.Members {
@@ -173,9 +208,9 @@ func (a action) call(ctx context.Context, own *session, t target, project string
 		}
 	}
 	if len(failed) > 0 {
-		return text, fmt.Errorf("group %s: %s", t.name, strings.Join(failed, ", "))
+		return fmt.Errorf("group %s: %s", name, strings.Join(failed, ", "))
 	}
-	return text, nil
+	return nil
 }
 
 // groupTimeout is how long a command waits for a group to start, in milliseconds: the longest time.

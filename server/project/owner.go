@@ -70,6 +70,8 @@ type OwnerCall struct {
 	By string `json:"by,omitempty"`
 	// Starts means that the call starts a process which runs nowhere.
 	Starts bool `json:"-"`
+
+	ofGroup bool // see groupMethod
 }
 
 // An OwnerAnswer is the answer to an OwnerCall.
@@ -322,7 +324,7 @@ func (p *Project) CheckCall(c OwnerCall) error {
 	if c.Starts && !p.o.Keep.Here {
 		return errors.New("it keeps nothing beyond its end")
 	}
-	if c.Starts {
+	if c.Starts || c.ofGroup {
 		return nil
 	}
 	st, err := p.o.Manager.Status(p.o.Store.address(p.name, name))
@@ -358,11 +360,14 @@ func OwnedBy(err error) string {
 // DecodeOwnerCall returns the call of another window, the arguments of which name its
 // process. The error is for that window.
 func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err error) {
-	if method != callMethod && method != startMethod {
+	if method != callMethod && method != startMethod && method != groupMethod {
 		return call, fmt.Errorf("there is no method %.100q", method)
 	}
 	if err := json.Unmarshal(params, &call); err != nil {
 		return call, fmt.Errorf("invalid call: %w", err)
+	}
+	if method == groupMethod {
+		return decodeGroupCall(call)
 	}
 	renamed, ok := rename(call.Arguments, call.Process)
 	if !ok {

@@ -1,0 +1,63 @@
+package project
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/server/args"
+	"pmcp/server/socket"
+)
+
+// groupMethod is the method of an OwnerCall that starts a group. Its Process is the name of that.
+const groupMethod = "group"
+
+// startGroupTool is the only tool of such a call.
+const startGroupTool = "start_group"
+
+// StartGroupAtOwner has the live window that has run a member of a group last start it, with the
+// arguments of start_group. done is false if there is no such window, or if it cannot be asked; what
+// the daemon has kept does not count.
+func (p *Project) StartGroupAtOwner(ctx context.Context, group string, given args.Given) (a OwnerAnswer, done bool, err error) {
+	all, err := p.ListGroups(ctx, group)
+	if err != nil {
+		return a, false, err
+	}
+	path, name := p.o.Store.split(p.name, all[0].Group.Name)
+	rows, err := p.o.Store.Runs(ctx, logstore.RunFilter{Project: path, Names: all[0].Order, Current: true})
+	if err != nil {
+		return a, false, err
+	}
+	session, last := "", time.Time{}
+	for i := range rows {
+		if row := &rows[i]; row.Live && !row.Own && row.Started.After(last) && stored(row).Spec.Until.IsZero() {
+			session, last = row.Session, row.Started
+		}
+	}
+	if session == "" {
+		return a, false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, ownerCallLimit)
+	defer cancel()
+	call := OwnerCall{Tool: startGroupTool, Project: path, Process: name, Arguments: given, Allowed: p.o.Manager.Allowed()}
+	err = socket.Call(ctx, p.o.Store.dir, session, groupMethod, call, &a)
+	switch {
+	case errors.Is(err, socket.ErrUnavailable), errors.As(err, new(socket.Refusal)):
+		return a, false, nil
+	case errors.Is(err, socket.ErrUnknownOutcome):
+		err = fmt.Errorf("group %s: the pmcp server that starts it ended or hung before it answered: %w", name, err)
+	}
+	return a, true, err
+}
+
+// decodeGroupCall returns a call of groupMethod with the name of its group as argument.
+func decodeGroupCall(call OwnerCall) (_ OwnerCall, err error) {
+	if call.Tool != startGroupTool {
+		return call, fmt.Errorf("%.100q does not start a group", call.Tool)
+	}
+	call.Arguments, err = call.Arguments.With("group", call.Process)
+	call.ofGroup = true
+	return call, err
+}
