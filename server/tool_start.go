@@ -196,7 +196,7 @@ func (s *call) startUnnamed(ctx context.Context, request project.StartRequest, t
 	request.Unnamed = true
 	const tries = 10 // each fails only if another call takes the name in the same moment
 	for range tries {
-		if request.Name, err = s.project.UnnamedName(ctx, def); err != nil {
+		if request.Name, err = s.project.UnnamedName(ctx, *def); err != nil {
 			return r, err
 		}
 		if r, err = s.start(ctx, request, timeoutMS, output); !errors.Is(err, project.ErrNameTaken) {

@@ -15,13 +15,11 @@ import (
 // methods do not parse it again. The zero value is a line that was not parsed.
 type Source struct {
 	text, dir string
-	file      *syntax.File
-	whole     bool  // the line is the path of a file
-	err       error // why it cannot be parsed
-
-	line    Line // where a shell may be started
-	rest    *syntax.File
-	lineErr error // why it runs nothing
+	whole     bool         // the line is the path of a file
+	file      *syntax.File // nil if it cannot be parsed
+	rest      *syntax.File // what is left of it
+	line      Line         // what it runs where a shell may be started
+	err       error        // why it runs nothing
 }
 
 // Parsed counts what was parsed: a command line, and what is left of it after each part that is
@@ -36,7 +34,7 @@ var Parsed atomic.Int64
 func Read(line, dir string) Source {
 	s := Source{text: line, dir: dir, whole: isFile(line, dir)}
 	if s.file, s.err = parse(line); s.err == nil && !s.whole {
-		s.lineErr = s.readLine()
+		s.err = s.readLine()
 	}
 	return s
 }
@@ -53,7 +51,7 @@ func (s Source) Split() (env map[string]string, argv []string, err error) {
 	switch {
 	case s.whole:
 		return nil, []string{s.text}, nil
-	case s.err != nil:
+	case s.file == nil:
 		return nil, nil, s.err
 	}
 	env, argv, needs, err := splitFile(s.file, s.text)
@@ -66,7 +64,7 @@ func (s Source) Split() (env map[string]string, argv []string, err error) {
 // Assigned returns the literal values that the line gives to variables, wherever a shell would
 // execute it. Of several values of one variable, all are in the list.
 func (s Source) Assigned() (values map[string][]string) {
-	if s.err != nil {
+	if s.file == nil {
 		return nil
 	}
 	values = make(map[string][]string)

@@ -40,11 +40,11 @@ const maxEdits = 20
 // could then split is executed without a shell, anything else by sh -c, or by bash -c if it is
 // written for bash. Unless shell is set, Line refuses that with an error wrapping ErrInvalid.
 func (s Source) Line(shell bool) (Line, error) {
-	switch err := cmp.Or(s.err, s.lineErr); {
+	switch {
 	case s.whole:
 		return Line{Argv: []string{s.text}}, nil
-	case err != nil:
-		return Line{}, err
+	case s.err != nil:
+		return Line{}, s.err
 	case shell || s.line.Shell == "":
 		return s.line, nil
 	}

@@ -61,6 +61,14 @@ func (a *Definition) source(project string) command.Source {
 	return readOnce(&a.read, a.Command, a.dir(project))
 }
 
+// source is Definition.source for a definition that may have the command line of the call.
+func (p *Project) source(def *Definition) command.Source {
+	if p.read.Is(def.Command, def.dir(p.name)) {
+		def.read = p.read
+	}
+	return def.source(p.name)
+}
+
 // readLines parses the command lines of a, for all that copies it.
 func (a *Definition) readLines(project string) {
 	a.source(project)
@@ -197,7 +205,7 @@ func (p *Project) Spec(name string, def Definition, exits bool) (process.Spec, e
 		p.exempt(d.Process)
 	}
 	dir := def.dir(p.name)
-	p.learnLine(def.Command, def.Args, def.source(p.name))
+	p.learnLine(def.Command, def.Args, p.source(&def))
 	if def.Health != nil {
 		p.learnLine(def.Health.Command, def.Health.Args, def.checkSource(dir))
 	}
@@ -328,7 +336,7 @@ func (p *Project) line(def *Definition) command.Line {
 	if len(def.Args) > 0 {
 		return command.Line{}
 	}
-	line, _ := def.source(p.name).Line(p.o.Manager.AllowsAny()) // a start reports the error
+	line, _ := p.source(def).Line(p.o.Manager.AllowsAny()) // a start reports the error
 	return line
 }
 

@@ -59,7 +59,7 @@ type Project struct {
 	chosen bool
 	// received means that the call came from another window.
 	received bool
-	// read is the command line of the call, if At has parsed it.
+	// read is the command line of the call; see Definition.read.
 	read command.Source
 }
 
@@ -128,18 +128,10 @@ func (p *Project) At(ctx context.Context, project, cwd, line string) (at *Projec
 	if err == nil {
 		err = p.o.Store.join(ctx, path)
 	}
+	if def.Cwd = dir; line != "" {
+		def.source(path)
+	}
 	return &Project{session: p.session, name: path, chosen: project != "" || cwd != "", read: def.read}, dir, err
-}
-
-// readCommand parses the command line that a call gives, unless At has, for all that copies def.
-func (p *Project) readCommand(def *Definition) {
-	if def.Command == "" {
-		return
-	}
-	if !def.read.Is(def.Command, def.dir(p.name)) {
-		def.read = p.read
-	}
-	def.source(p.name)
 }
 
 // named returns the path of the project that an argument names.

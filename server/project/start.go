@@ -64,7 +64,7 @@ type Started struct {
 // another window, Start accepts it as it is and adds it to the group of the request,
 // since groups belong to all windows; it fails if the process would have to change.
 func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
-	p.readCommand(&a.Definition)
+	a.Definition.read = p.read
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
 	p.Freshen(ctx, []string{a.Name}) // also for the definition

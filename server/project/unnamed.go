@@ -32,9 +32,8 @@ var ErrNameTaken = errors.New("the name is taken")
 // UnnamedName returns the name for an unnamed process with the definition def: words of its
 // command, and a number if another process has that name. A process that runs the same
 // in the same directory keeps its name, and so does one that has ended.
-func (p *Project) UnnamedName(ctx context.Context, def *Definition) (string, error) {
-	p.readCommand(def)
-	spec, err := p.absoluteSpec(unnamedPrefix, *def)
+func (p *Project) UnnamedName(ctx context.Context, def Definition) (string, error) {
+	spec, err := p.absoluteSpec(unnamedPrefix, def)
 	if err != nil {
 		return "", err
 	}
@@ -42,7 +41,7 @@ func (p *Project) UnnamedName(ctx context.Context, def *Definition) (string, err
 	if err != nil {
 		return "", fmt.Errorf("cannot list the stored definitions: %w", err)
 	}
-	base := p.nameWords(*def)
+	base := p.nameWords(def)
 	for n := 1; n <= maxSameNames; n++ {
 		name := base
 		if n > 1 {
@@ -90,7 +89,7 @@ var (
 func (p *Project) nameWords(def Definition) string {
 	words := append([]string{def.Command}, def.Args...)
 	if len(def.Args) == 0 {
-		words = def.source(p.name).Words()
+		words = p.source(&def).Words()
 	}
 	for i, word := range p.o.Mask.Texts(words) {
 		if word != words[i] {
