@@ -87,7 +87,7 @@ func playForeign(t *testing.T, c foreign) {
 	for _, tool := range []string{"get_process_info", "get_process_stats", "get_errors", "get_logs"} {
 		call(tool, args{"process": "web"})
 	}
-	messages := c.logs(t, "start_process", sh("broken", "exit 4").with("wait", "exit"))
+	messages := c.logs(t, "start_process", sh("broken", "sleep 0.3; exit 4").with("timeout_ms", 0)) // no call waits for the end
 	if !poll(answersWithin, func() bool {
 		c.logs(t, "list_processes", args{})
 		select {

@@ -50,6 +50,8 @@ type errorResult struct {
 	NotSeenIn int      `json:"not_seen_in_run,omitempty"` // a later run without this error
 	Similar   []string `json:"similar,omitempty"`
 	Cursor    string   `json:"cursor"` // just after the error in the log
+
+	above bool // the text that is written has its lines already
 }
 
 // placeResult is the place in a source file that an error names. The zero value is
@@ -121,7 +123,7 @@ func wholeLine(ctx context.Context, log interface {
 	if err != nil {
 		return ""
 	}
-	head := messageHead(f)
+	head := messageHead(f.Message)
 	i := slices.IndexFunc(page.Lines, func(l logstore.Line) bool { return head != "" && strings.Contains(l.Text, head) })
 	if i < 0 && len(page.Lines) == 1 && f.FirstLine == f.LastLine {
 		i = 0
@@ -137,8 +139,8 @@ func wholeLine(ctx context.Context, log interface {
 }
 
 // messageHead returns the beginning of the message of an error as its line has it.
-func messageHead(f *logstore.Fault) string {
-	first, _, _ := strings.Cut(f.Message, "\n")
+func messageHead(message string) string {
+	first, _, _ := strings.Cut(message, "\n")
 	return prose.Head(first, 100)
 }
 
@@ -202,10 +204,13 @@ func (r *errorResult) write(t *answerText) {
 	}
 	t.optPart(", not seen in run %d", r.NotSeenIn)
 	t.line(", last at %s, cursor %s", r.LastSeen, r.Cursor)
+	if r.above {
+		return
+	}
 	var f logstore.Fault
 	f.Type, f.Message = r.Type, r.Message
 	stack, text := strings.Join(r.Stack, "\n"), cmp.Or(r.LatestLine, f.Title())
-	if head := messageHead(&f); head == "" || !strings.Contains(stack, head) {
+	if head := messageHead(f.Message); head == "" || !strings.Contains(stack, head) {
 		for l := range strings.SplitSeq(text, "\n") {
 			t.line("  %s", l)
 		}
@@ -254,7 +259,7 @@ const maxErrorLine = 240
 
 func newRunError(f *logstore.Fault, log *logResult) runError {
 	first, _, _ := strings.Cut(f.Message, "\n")
-	r := runError{ErrorID: f.ID, Type: cutLine(f.Type, maxErrorLine), Message: cutLine(first, maxErrorLine), placeResult: placeResult{cutLine(f.File, maxErrorLine), f.Line, f.Column}, run: f.LastRun, first: f.FirstLine, last: f.LastLine, head: line.Visible(messageHead(f)), after: f.Cursor()}
+	r := runError{ErrorID: f.ID, Type: cutLine(f.Type, maxErrorLine), Message: cutLine(first, maxErrorLine), placeResult: placeResult{cutLine(f.File, maxErrorLine), f.Line, f.Column}, run: f.LastRun, first: f.FirstLine, last: f.LastLine, head: line.Visible(messageHead(f.Message)), after: f.Cursor()}
 	r.place(log)
 	return r
 }

@@ -54,6 +54,7 @@ type event struct {
 
 	watched   bool   // a change of watched files has started the run
 	restarted bool   // the run follows another one, by the restart policy
+	unsent    bool   // as a log message: see eventLog.await
 	stored    bool   // the server that runs the process has stored it
 	by        string // who did it, "" if nobody
 	own       bool   // the client of this session did it, and is not told
@@ -171,6 +172,7 @@ type eventLog struct {
 	shown    []project.ShownLines      // what the last answers showed, at most maxShown of them
 	reported map[string]reportedErrors // the errors that answers and events have reported, keyed by process name
 	answered map[string]answerReport   // last answer about each process, keyed by name: an event that the answer includes may arrive after it
+	awaited  map[string]int            // how many calls wait for a process, keyed by name
 	cutOff   map[string]int64          // the run, keyed by name, whose end a call was cut off from and no answer has reported since
 	wake     *waker                    // gets what no answer has reported
 	kept     map[string]keptRun        // what the daemon keeps for this session, keyed by name, as last seen; nil unless watchKept runs
@@ -182,7 +184,7 @@ func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Man
 	processes := manager.Watch()
 	l := &eventLog{
 		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
-		last: make(map[string]process.Status), answered: make(map[string]answerReport), reported: make(map[string]reportedErrors), cutOff: make(map[string]int64), wake: newWaker(),
+		last: make(map[string]process.Status), answered: make(map[string]answerReport), reported: make(map[string]reportedErrors), cutOff: make(map[string]int64), awaited: make(map[string]int), wake: newWaker(),
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())
 	l.done.Go(func() { follow(processes.Next, func(c process.Change) { l.handleChange(processes, c) }) })
@@ -503,17 +505,46 @@ func (l *eventLog) add(e event) {
 		l.wake.add(l.project, &e)
 		return
 	}
-	l.onEvent(e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.isReportedLocked(&e) {
 		return
 	}
 	l.wake.add(l.project, &e)
+	if e.unsent = l.awaited[e.name] > 0; !e.unsent {
+		l.onEvent(e)
+	}
 	l.pending = append(l.pending, e)
 	if n := len(l.pending) - maxEvents; n > 0 {
 		l.pending = slices.Delete(l.pending, 0, n)
 		l.dropped += n
+	}
+}
+
+// await defers the log messages about the processes that a call waits for, as its answer reports what happens to them.
+func (l *eventLog) await(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		l.awaited[name]++
+	}
+}
+
+// endAwait ends what await has begun, once the call is answered. cancelled means that the client does not see the
+// answer: the deferred messages are sent.
+func (l *eventLog) endAwait(names []string, cancelled bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		if l.awaited[name]--; l.awaited[name] == 0 {
+			delete(l.awaited, name)
+		}
+	}
+	for i := range l.pending {
+		if e := &l.pending[i]; cancelled && e.unsent && l.awaited[e.name] == 0 {
+			e.unsent = false
+			l.onEvent(*e)
+		}
 	}
 }
 

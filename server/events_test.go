@@ -255,14 +255,15 @@ func TestStorageStateIsReported(t *testing.T) {
 	}
 }
 
-// TestLogMessagesDependOnLevelAndProtocolEra checks that a crash is sent at once to a
+// TestLogMessagesDependOnLevelAndProtocolEra checks that a crash for which no call waits is sent at once to a
 // client of an older MCP version whose log level includes crashes, and never to a
 // client of MCP 2026-07-28 outside a call.
 func TestLogMessagesDependOnLevelAndProtocolEra(t *testing.T) {
 	t.Run("default level", func(t *testing.T) {
 		s := hello(t)
 		s.script("fine", "exit 0") // a successful end has the level info, which is below the default
-		s.crash()
+		s.script("job", awaitGo+"exit 3")
+		s.fail()
 		n := s.note(stdio.MethodLogMessage, func(r stdiotest.Reply) bool { return r.Params["level"] == "error" })
 		data, _ := n.Params["data"].(map[string]any)
 		if n.Params["level"] != "error" || n.Params["logger"] != "pmcp" || data["process"] != "job" || data["run"] != 1.0 {

@@ -114,6 +114,7 @@ func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error
 	t.line("Find out what is wrong with the process %s. What pmcp knows about it:", info.Name)
 	t.line("")
 	info.write(t)
+	shown := info.Lines
 	if len(info.Lines) == 0 { // the process is running: the details do not include its last lines
 		log, err := tail(ctx, s, []string{info.Name}, tailLogsArgs{})
 		if err != nil {
@@ -121,6 +122,7 @@ func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error
 		}
 		t.line("")
 		log.write(t)
+		shown = log.Lines
 	}
 	if err := s.writeEvents(ctx, t, info.Name); err != nil {
 		return err
@@ -128,6 +130,11 @@ func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error
 	found, err := listErrors(ctx, s, logstore.FaultQuery{Names: []string{info.Name}, Limit: allErrors}, getErrorsArgs{Limit: answerErrors})
 	if err != nil {
 		return err
+	}
+	for i := range found.Errors {
+		e := &found.Errors[i]
+		head := messageHead(e.Message)
+		e.above = head != "" && slices.ContainsFunc(shown, func(line string) bool { return strings.Contains(line, head) })
 	}
 	t.line("")
 	found.write(t)
@@ -138,13 +145,17 @@ func debugPrompt(ctx context.Context, s *call, t *answerText, name string) error
 // maxPromptEvents is how many events a prompt shows.
 const maxPromptEvents = 10
 
-// writeEvents writes the events of a process, if there are any, including events of
+// writeEvents writes the events of a process, except its errors, if there are any, including events of
 // earlier sessions.
 func (s *call) writeEvents(ctx context.Context, t *answerText, name string) error {
 	events, err := s.o.Store.Events(ctx, s.o.Manager.Project(), []string{name}, maxPromptEvents)
 	var texts []string
 	for _, e := range events {
-		texts = append(texts, args.FormatTime(e.At)+" "+e.Text)
+		if e.Kind == logstore.EventError { // the errors follow
+			continue
+		}
+		text, _, _ := strings.Cut(e.Text, `; "`) // without the error that a run ended with
+		texts = append(texts, args.FormatTime(e.At)+" "+text)
 	}
 	t.events("what happened to it:", texts, true)
 	return err

@@ -206,9 +206,14 @@ func unreadHint(err error) (hint string, _ error) {
 }
 
 // reportStatus sends the current status of the named processes as progress of the
-// call of ctx until stop is called. What happens to them wakes nobody until the client has the answer, which says it.
+// call of ctx until stop is called. What happens to them wakes nobody, and log messages about them wait, until the
+// client has the answer, which says it.
 func (s *call) reportStatus(ctx context.Context, names ...string) (stop func()) {
 	s.held = append(s.held, s.events.wake.hold(names...))
+	if process.Actor(ctx) == "" { // else the client does not see the answer
+		s.events.await(names)
+		s.held = append(s.held, func() { s.events.endAwait(names, ctx.Err() != nil) })
+	}
 	return reportProgress(ctx, func() string {
 		lines := make([]string, len(names))
 		for i, name := range names {

@@ -91,7 +91,7 @@ type call struct {
 	held []func()
 }
 
-// release lets what happens to the processes of the call wake the model again.
+// release lets what happens to the processes of the call be told again.
 func (s *call) release() {
 	for _, free := range s.held {
 		free()
