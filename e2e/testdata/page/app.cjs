@@ -77,6 +77,20 @@ async function bundle(name, contents, options) {
   seen.state = (await call("get_process_info", { process: "web" }, structured)).structuredContent.state;
   await page.evaluate(() => bridge.teardownResource({}));
   seen.status = await frame.evaluate(() => document.querySelector("#status").textContent);
+
+  // A host that lets the page call no tools shows the result of the model's call.
+  await page.evaluate(async (html, result) => {
+    const frame = document.getElementById("app");
+    const bridge = new sdk.AppBridge(null, { name: "host", version: "1" }, {}, {});
+    const initialized = new Promise(done => { bridge.oninitialized = done; });
+    await bridge.connect(new sdk.PostMessageTransport(frame.contentWindow, frame.contentWindow));
+    frame.srcdoc = html;
+    await initialized;
+    await bridge.sendToolInput({ arguments: {} });
+    await bridge.sendToolResult(result);
+  }, contents[0].text.replace("<meta", policy + "<meta"), { content: [{ type: "text", text: "web: running, run 7" }] });
+  const bare = await (await page.$("#app")).contentFrame();
+  await bare.waitForFunction(() => document.body.textContent.includes("web: running, run 7"));
   await browser.close();
   await client.close();
   console.log(JSON.stringify(seen));
