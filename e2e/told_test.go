@@ -79,7 +79,8 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	do("restart_process", args{"process": "web"})
 	var members []args
 	for i := range 3 {
-		members = append(members, own(t, "", "sleep").with("process", fmt.Sprint("m", i)).without("name"))
+		m := own(t, "", "sleep")
+		members = append(members, args{"process": fmt.Sprint("m", i), "command": m["command"], "args": m["args"]})
 	}
 	do("start_group", args{"group": "stack", "members": members})
 	do("stop_group", args{"group": "stack"})

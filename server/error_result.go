@@ -123,6 +123,10 @@ func wholeLine(ctx context.Context, log interface {
 	if err != nil {
 		return ""
 	}
+	title, _, _ := strings.Cut(f.Title(), "\n")
+	if slices.ContainsFunc(page.Lines, func(l logstore.Line) bool { return strings.TrimSpace(l.Text) == title }) { // another may be the source of it
+		return ""
+	}
 	head := messageHead(f.Message)
 	i := slices.IndexFunc(page.Lines, func(l logstore.Line) bool { return head != "" && strings.Contains(l.Text, head) })
 	if i < 0 && len(page.Lines) == 1 && f.FirstLine == f.LastLine {
@@ -132,9 +136,6 @@ func wholeLine(ctx context.Context, log interface {
 		return ""
 	}
 	text := strings.TrimSpace(page.Lines[i].Text)
-	if title, _, _ := strings.Cut(f.Title(), "\n"); text == title {
-		return ""
-	}
 	return cutAround(text, max(0, strings.Index(text, head)), maxErrorLine)
 }
 

@@ -34,3 +34,14 @@ func TestCrashEventNamesCause(t *testing.T) {
 		t.Errorf("got\n%s\nwant the same error first", text)
 	}
 }
+
+// TestErrorEventQuotesMessageNotItsSource checks that the event of an error quotes the line with its message, and not the
+// line of the program above it that has the same words.
+func TestErrorEventQuotesMessageNotItsSource(t *testing.T) {
+	s := hello(t)
+	s.script("job", `printf 'file:///src/a.mjs:4\nthrow new Error("boom last");\n      ^\n\nError: boom last\n    at run (/src/a.mjs:4:1)\n\nNode.js v20\n' >&2; exec sleep 100`)
+	stdiotest.AwaitCondition(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "new error") })
+	if got := strings.Join(s.server.events.peek(), "\n"); !strings.Contains(got, `"Error: boom last" at /src/a.mjs:4`) {
+		t.Errorf("got %s, want the message", got)
+	}
+}
