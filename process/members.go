@@ -36,7 +36,7 @@ func (m *Manager) Tree(name string) ([]Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.newMembers(m.living(st.RunID))
+	return newMembers(m.living(st.RunID), m.cpuPercent)
 }
 
 func (m *Manager) living(run int64) []proctab.Proc {
@@ -71,13 +71,15 @@ func (m *Manager) Strays() []Member {
 	if _, ok := m.deps.tree.recheck(0); ok {
 		return nil
 	}
-	strays, _ := m.newMembers(m.deps.tree.scanSince(time.Now()).strays)
+	strays, _ := newMembers(m.deps.tree.scanSince(time.Now()).strays, m.cpuPercent)
 	return strays
 }
 
+func (m *Manager) cpuPercent(p proctab.Proc) float64 { return m.meter.cpuPercent(p.ID) }
+
 // newMembers returns procs as Members. It reads the command line, usage and ports
 // of each process.
-func (m *Manager) newMembers(procs []proctab.Proc) ([]Member, error) {
+func newMembers(procs []proctab.Proc, cpu func(proctab.Proc) float64) ([]Member, error) {
 	if len(procs) == 0 {
 		return nil, nil
 	}
@@ -91,7 +93,7 @@ func (m *Manager) newMembers(procs []proctab.Proc) ([]Member, error) {
 		own := slices.DeleteFunc(slices.Clone(listeners), func(s sockets.Socket) bool { return !slices.Contains(s.Holders, p.PID) })
 		members = append(members, Member{
 			PID: p.PID, PPID: p.PPID, Command: displayName(p),
-			CPUPercent: m.meter.cpuPercent(p.ID), MemoryBytes: memory(p), Ports: sockets.Ports(own),
+			CPUPercent: cpu(p), MemoryBytes: memory(p), Ports: sockets.Ports(own),
 		})
 	}
 	return members, nil

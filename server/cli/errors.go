@@ -85,11 +85,7 @@ func (s *screen) errors(ctx context.Context, arguments []string, since string, r
 // fault prints one kind of error.
 func (s *screen) fault(ctx context.Context, r *reader, f *logstore.Fault) error {
 	if s.json {
-		return s.out.json(errorRow{
-			ErrorID: f.ID, Project: f.Project, Process: f.Name, Run: f.RunNumber, Category: f.Category, Type: f.Type, Message: f.Message,
-			File: f.File, Line: f.Line, Column: f.Column, Count: f.Count, First: args.FormatTime(f.FirstSeen), Last: args.FormatTime(f.LastSeen),
-			Resolved: !f.Resolved.IsZero(), Stack: f.Stack,
-		})
+		return s.out.json(rowOfFault(f))
 	}
 	where := r.name(ctx, f.Project, f.Name)
 	if f.File != "" {
@@ -109,4 +105,13 @@ func (s *screen) fault(ctx context.Context, r *reader, f *logstore.Fault) error 
 		return err
 	}
 	return s.out.println("    " + line.Visible(where) + " " + s.out.paint(dim, "("+age+")"))
+}
+
+// rowOfFault returns a kind of error for --json.
+func rowOfFault(f *logstore.Fault) errorRow {
+	return errorRow{
+		ErrorID: f.ID, Project: f.Project, Process: f.Name, Run: f.RunNumber, Category: f.Category, Type: f.Type, Message: f.Message,
+		File: f.File, Line: f.Line, Column: f.Column, Count: f.Count, First: args.FormatTime(f.FirstSeen), Last: args.FormatTime(f.LastSeen),
+		Resolved: !f.Resolved.IsZero(), Stack: f.Stack,
+	}
 }

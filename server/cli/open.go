@@ -37,7 +37,12 @@ func (s *screen) open(ctx context.Context, noBrowser bool) error {
 		return err
 	}
 	defer func() { _ = session.Close() }()
-	web, err := page.Listen(session.call)
+	read, done, err := s.pageReads(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	web, err := page.Listen(session.callForPage, read)
 	if err != nil {
 		return err
 	}

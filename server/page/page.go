@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,6 +15,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -25,11 +25,18 @@ import (
 //go:embed page.html
 var HTML string
 
-// tools are the tools that the page may call.
-var tools = []string{
-	"list_processes", "list_groups", "get_process_stats", "get_server_info",
-	"tail_logs", "search_logs", "get_errors", "stop_process", "restart_process",
+// tools are the tools that the page may call, each with the arguments that it may give; nil
+// allows all. Those that change something take names only: the page starts no commands but
+// those that an agent has defined.
+var tools = map[string][]string{
+	"list_processes": nil, "list_groups": nil, "get_process_info": nil, "get_process_stats": nil, "get_server_info": nil,
+	"tail_logs": nil, "search_logs": nil, "get_errors": nil,
+	"start_process": {"name", "project"}, "stop_process": {"process", "project"}, "restart_process": {"process", "project"},
+	"start_group": {"group", "project"}, "stop_group": {"group", "project"}, "mark_error_resolved": {"error_id", "project"},
 }
+
+// Reads are what the page may read besides: no tool returns it.
+var Reads = []string{"lines", "events", "errors", "runs", "usage"}
 
 const (
 	maxCallBytes = 64 << 10        // of the arguments of a call
@@ -38,12 +45,13 @@ const (
 	closeWait    = 5 * time.Second // for a page that is reloaded
 )
 
-// A Call calls a tool and returns its structured result, a JSON object.
+// A Call calls a tool, or reads one of Reads, and returns the result, a JSON object.
 type Call func(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error)
 
 // A Server serves the page.
 type Server struct {
 	call     Call
+	read     Call // nil: there is nothing to read from
 	listener net.Listener
 	host     string // of the address, with the port
 	path     string // random, with slashes around it
@@ -57,14 +65,15 @@ type Server struct {
 	ended    context.Context // ends when no page has been open for long enough
 }
 
-// Listen returns a server that listens on a free loopback port.
-func Listen(call Call) (*Server, error) {
+// Listen returns a server that listens on a free loopback port. Without read, the page does
+// with what tools return.
+func Listen(call, read Call) (*Server, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on a loopback port: %w", err)
 	}
 	s := &Server{
-		call: call, listener: listener, host: listener.Addr().String(), path: "/" + rand.Text() + "/", token: rand.Text(),
+		call: call, read: read, listener: listener, host: listener.Addr().String(), path: "/" + rand.Text() + "/", token: rand.Text(),
 		policy: policyFor(HTML), calls: make(chan struct{}, maxCalls),
 	}
 	ended, end := context.WithCancel(context.Background())
@@ -148,10 +157,15 @@ func (s *Server) authorised(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// serveCall calls a tool.
+// serveCall calls a tool or reads.
 func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 	tool := r.PathValue("tool")
-	if !slices.Contains(tools, tool) {
+	allowed, isTool := tools[tool]
+	answer := s.call
+	if s.read != nil && slices.Contains(Reads, tool) {
+		answer, isTool = s.read, true
+	}
+	if !isTool {
 		http.Error(w, fmt.Sprintf("the page may not call %q", tool), http.StatusNotFound)
 		return
 	}
@@ -160,11 +174,11 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("want JSON of at most %d bytes", maxCallBytes), http.StatusBadRequest)
 		return
 	}
-	if err := checkArguments(tool, arguments); err != nil {
+	if err := checkArguments(allowed, arguments); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	result, err := s.call(r.Context(), tool, arguments)
+	result, err := answer(r.Context(), tool, arguments)
 	if err != nil {
 		w.Header().Set("X-Pmcp-Error", "true") // a status of failure would be an error of the page in the browser's console
 		_, _ = io.WriteString(w, err.Error())
@@ -174,17 +188,19 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(result)
 }
 
-// checkArguments refuses a call that changes more than the state of a process: the page starts
-// no commands.
-func checkArguments(tool string, arguments json.RawMessage) error {
-	if tool != "stop_process" && tool != "restart_process" {
+// checkArguments refuses arguments other than those that are allowed; nil allows all.
+func checkArguments(allowed []string, arguments json.RawMessage) error {
+	if allowed == nil {
 		return nil
 	}
-	var only struct{ Process, Project string }
-	d := json.NewDecoder(bytes.NewReader(arguments))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&only); err != nil {
-		return fmt.Errorf("want the arguments process and project only: %w", err)
+	var given map[string]string
+	if err := json.Unmarshal(arguments, &given); err != nil {
+		return fmt.Errorf("want the arguments %s only, as strings: %w", strings.Join(allowed, " and "), err)
+	}
+	for name := range given {
+		if !slices.Contains(allowed, name) {
+			return fmt.Errorf("want the arguments %s only, got %q", strings.Join(allowed, " and "), name)
+		}
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ func serve(t *testing.T) (*Server, string) {
 			return nil, errors.New("no such process")
 		}
 		return arguments, nil
+	}, func(_ context.Context, what string, _ json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(`{"read":"` + what + `"}`), nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,11 +94,16 @@ func TestOnlyThePageMayCall(t *testing.T) {
 		{"a call with a wrong token", "POST", page + "call/list_processes", `{}`, map[string]string{"X-Pmcp-Token": s.token + "x"}, 403, "token"},
 		{"a call of another site", "POST", page + "call/list_processes", `{}`, map[string]string{"X-Pmcp-Token": s.token, "Origin": "http://evil.example"}, 403, "origin"},
 		{"a call of a sandboxed frame", "POST", page + "call/list_processes", `{}`, map[string]string{"X-Pmcp-Token": s.token, "Origin": "null"}, 403, "origin"},
-		{"a tool that the page does not need", "POST", page + "call/start_process", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 404, "may not call"},
+		{"a read", "POST", page + "call/events", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 200, `{"read":"events"}`},
+		{"a tool that the page does not need", "POST", page + "call/send_input", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 404, "may not call"},
 		{"too long arguments", "POST", page + "call/list_processes", `"` + strings.Repeat("x", maxCallBytes) + `"`, map[string]string{"X-Pmcp-Token": s.token}, 400, "want JSON"},
 		{"arguments that are no JSON", "POST", page + "call/list_processes", `{`, map[string]string{"X-Pmcp-Token": s.token}, 400, "want JSON"},
 		{"a call that fails", "POST", page + "call/stop_process", `{}`, map[string]string{"X-Pmcp-Token": s.token}, 200, "no such process"},
 		{"a restart with another command", "POST", page + "call/restart_process", `{"process":"web","command":"sh"}`, map[string]string{"X-Pmcp-Token": s.token}, 400, "process and project only"},
+		{"a start by name", "POST", page + "call/start_process", `{"name":"web","project":"/p"}`, map[string]string{"X-Pmcp-Token": s.token}, 200, `"web"`},
+		{"a start of a command", "POST", page + "call/start_process", `{"name":"web","command":"sh"}`, map[string]string{"X-Pmcp-Token": s.token}, 400, "name and project only"},
+		{"a start with an environment", "POST", page + "call/start_process", `{"name":"web","env":{"A":"b"}}`, map[string]string{"X-Pmcp-Token": s.token}, 400, "name and project only"},
+		{"a start of a command in other letters", "POST", page + "call/start_process", `{"name":"web","Command":"sh"}`, map[string]string{"X-Pmcp-Token": s.token}, 400, "name and project only"},
 		{"a call by GET", "GET", page + "call/list_processes", "", map[string]string{"X-Pmcp-Token": s.token}, 405, ""},
 	} {
 		status, text, h := ask(t, c.method, c.url, c.body, c.header)
@@ -129,7 +136,7 @@ func TestPageNeedsNothingElse(t *testing.T) {
 // reload, and ends after the last page was closed.
 func TestServerEndsWithItsLastPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := Listen(nil)
+		s, err := Listen(nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

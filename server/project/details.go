@@ -57,6 +57,9 @@ func (p *Project) Details(ctx context.Context, name string, number int) (d Detai
 	if !d.Run.Stored {
 		d.Env = p.maskEnv(d.Run.Spec.Env)
 		d.Tree, _ = p.Tree(name) // a process that was removed since has no tree
+	} else if d.Run.Owner != nil && d.Run.PID > 0 {
+		members, _ := process.TreeElsewhere(d.Run.elsewhere()) // none where /proc is that of another namespace
+		d.Tree = p.masked(members)
 	}
 	if id := d.Run.RunID; id == current || len(d.History) > 0 && id == d.History[0].RunID {
 		err = p.addDefinition(ctx, &d, name)

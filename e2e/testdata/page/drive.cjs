@@ -58,14 +58,14 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   seen.focused = await page.evaluate(() => document.activeElement.id);
   for (const c of await page.$$(".name")) if (await c.evaluate(e => e.textContent) === "web") await c.click(); // all processes again
   await until("#errors", "ValueError");
-  const failed = "#errors ::-p-xpath(.//details[contains(., 'ValueError')])"; // another stream's errors may be newer
+  const failed = ".fault ::-p-xpath(.//details[contains(., 'ValueError')])"; // another stream's errors may be newer
   await (await page.$(failed + " summary")).focus();
   await page.keyboard.press("Enter");
   seen.unfolded = await page.$eval(failed, e => e.open && e.innerText);
   await look("errors", 1600, "dark");
   await page.click("#tab-groups");
   await until("#groups", "stack");
-  seen.groups = await page.$$eval("#groups title", all => all.map(e => e.textContent).join("\n"));
+  seen.groups = await page.$$eval("#groups li", all => all.map(e => e.innerText.replace(/\s+/g, " ")).join("\n"));
   await look("groups", 1600, "light");
   await page.click('[aria-label="Restart web"]');
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("web") && e.textContent.includes("run 2") && e.textContent.includes("running")));
@@ -78,7 +78,7 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await other.click();
   seen.other = await text("#about");
   await until("#groups", "pair");
-  seen.otherGroups = await page.$$eval("#groups title", all => all.map(e => e.textContent).join("\n"));
+  seen.otherGroups = await page.$$eval("#groups li", all => all.map(e => e.innerText.replace(/\s+/g, " ")).join("\n"));
   await page.click("#tab-errors");
   await until("#errors", "KeyError");
   seen.otherErrors = await text("#errors");

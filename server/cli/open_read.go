@@ -1,0 +1,537 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"pmcp/logstore"
+	"pmcp/logstore/line"
+	"pmcp/process"
+	"pmcp/process/prose"
+	"pmcp/server/args"
+	"pmcp/server/config"
+	"pmcp/server/page"
+	"pmcp/server/project"
+)
+
+const (
+	pageLimit = 2000             // lines, events or errors of one answer to the page
+	pageBytes = 1 << 20          // of the text of lines
+	pageWait  = 20 * time.Second // for a line
+	pageRuns  = 200
+	stepLimit = 500 // lines of one time
+	// usagePoints is into how many spans the usage of a process is divided, usageRuns is how many of its latest
+	// runs are read for that.
+	usagePoints = 240
+	usageRuns   = 50
+)
+
+// everyProject stands for all projects in the arguments of the page.
+const everyProject = "*"
+
+// A pageReader reads the database for the page, as pmcp logs, errors and events do.
+type pageReader struct{ *reader }
+
+// pageReads returns what reads the database for the page, or nil if the server of the page keeps
+// its log in memory. done must be called.
+func (s *screen) pageReads(ctx context.Context) (read page.Call, done func(), err error) {
+	c, err := config.Read()
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := openReader(ctx, &c, place{}, s.err)
+	if errors.As(err, new(*noDatabaseError)) {
+		return nil, func() {}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return (&pageReader{r}).read, r.Close, nil
+}
+
+// pageArguments are the arguments of all reads.
+type pageArguments struct {
+	Project   string   `json:"project"`   // a path; "" is that of the page
+	Processes []string `json:"processes"` // nil: all
+	Run       int      `json:"run"`       // a number, of one process
+	Limit     int      `json:"limit"`
+	Since     string   `json:"since"` // RFC 3339
+	Until     string   `json:"until"`
+
+	// Of lines.
+	After  string `json:"after"`
+	Before string `json:"before"`
+	Newest bool   `json:"newest"`
+	Level  string `json:"level"`
+	WaitMS int    `json:"wait_ms"`
+	Query  string `json:"query"`
+	Regex  bool   `json:"regex"`
+	// RunID and Line select the lines of a run from a number on.
+	RunID int64 `json:"run_id"`
+	Line  int64 `json:"line"`
+	// About selects the lines before and after a time, RFC 3339. With Step, 1 or -1, it selects the next or the
+	// previous line from there, and from Line of RunID if that is of this time.
+	About string `json:"about"`
+	Step  int    `json:"step"`
+}
+
+// read is a page.Call.
+func (p *pageReader) read(ctx context.Context, what string, arguments json.RawMessage) (json.RawMessage, error) {
+	var a pageArguments
+	d := json.NewDecoder(bytes.NewReader(arguments))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&a); err != nil {
+		return nil, err
+	}
+	switch a.Project {
+	case "":
+		a.Project = p.dir
+	case everyProject:
+		a.Project = ""
+	}
+	a.Limit = min(max(a.Limit, 0), pageLimit)
+	since, err := parseTime(a.Since)
+	if err != nil {
+		return nil, err
+	}
+	until, err := parseTime(a.Until)
+	if err != nil {
+		return nil, err
+	}
+	var answer any
+	switch what {
+	case "lines":
+		answer, err = p.lines(ctx, &a, since, until)
+	case "events":
+		answer, err = p.events(ctx, &a)
+	case "errors":
+		answer, err = p.faults(ctx, &a, since)
+	case "runs":
+		answer, err = p.runsOf(ctx, &a)
+	default:
+		answer, err = p.usage(ctx, &a, since)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(answer)
+}
+
+func parseTime(text string) (at time.Time, err error) {
+	if text != "" {
+		at, err = time.Parse(time.RFC3339Nano, text)
+	}
+	return at, err
+}
+
+// A pageLine is a line, or missing lines, in an answer to the page. Run and Number identify it.
+type pageLine struct {
+	Run    int64  `json:"run"`
+	Number int64  `json:"n"`
+	At     string `json:"at"`
+	Stream string `json:"stream,omitempty"`
+	Level  string `json:"level,omitempty"`
+	Text   string `json:"text"`
+	Cont   bool   `json:"cont,omitempty"` // of the line before
+	Gap    bool   `json:"gap,omitempty"`
+}
+
+// A pageRunName is the run of lines.
+type pageRunName struct {
+	Name    string `json:"name"`
+	Project string `json:"project"`
+	Run     int    `json:"run"`
+}
+
+type linesAnswer struct {
+	Lines      []pageLine            `json:"lines"` // oldest first
+	Runs       map[int64]pageRunName `json:"runs"`
+	Prev       string                `json:"prev"`
+	Next       string                `json:"next"`
+	MoreBefore bool                  `json:"more_before"`
+	MoreAfter  bool                  `json:"more_after"`
+	// About is the index of the first line at the time that was asked for, or after it.
+	About int `json:"about,omitempty"`
+	// Held is why a server could not store its latest lines.
+	Held []string `json:"held,omitempty"`
+}
+
+func (p *pageReader) lines(ctx context.Context, a *pageArguments, since, until time.Time) (linesAnswer, error) {
+	q := logstore.Query{
+		Project: a.Project, Names: a.Processes, Since: since, Until: until, After: a.After, Before: a.Before, Newest: a.Newest,
+		Limit: cmp.Or(a.Limit, defaultLines), MaxBytes: pageBytes,
+	}
+	var ok bool
+	if q.MinLevel, ok = line.ParseLevel(a.Level); !ok {
+		return linesAnswer{}, fmt.Errorf("no such level: %q", a.Level)
+	}
+	about, err := parseTime(a.About)
+	if err != nil {
+		return linesAnswer{}, err
+	}
+	switch {
+	case a.Step != 0:
+		return p.step(ctx, q, a, about)
+	case !about.IsZero():
+		return p.about(ctx, q, about)
+	case a.RunID > 0:
+		q.Runs, q.After = []int64{a.RunID}, logstore.CursorAfter(map[int64]int64{a.RunID: max(0, a.Line-1)})
+	case a.Run > 0:
+		if q.Runs, err = p.runs(ctx, q, a.Run); err != nil {
+			return linesAnswer{}, err
+		}
+	}
+	var held []string
+	if a.WaitMS > 0 {
+		following, stop := context.WithTimeout(ctx, min(time.Duration(a.WaitMS)*time.Millisecond, pageWait))
+		read, err := p.store.Follow(following, q)
+		if stop(); err != nil {
+			return linesAnswer{}, err
+		}
+		if a.Query == "" {
+			return p.answer(read), nil
+		}
+	} else if runs, err := p.view.Runs(ctx, logstore.RunFilter{Project: q.Project, Current: true}); err == nil { // else the read below reports it
+		held, _ = p.view.AskToStore(ctx, runs)
+	}
+	if a.Query == "" {
+		read, err := p.store.Read(ctx, q)
+		if err != nil {
+			return linesAnswer{}, err
+		}
+		r := p.answer(read)
+		r.Held = held
+		return r, nil
+	}
+	return p.search(ctx, q, a)
+}
+
+// about reads the lines before and after a time.
+func (p *pageReader) about(ctx context.Context, q logstore.Query, at time.Time) (r linesAnswer, err error) {
+	before, after := q, q
+	before.Newest, before.Until = true, at
+	after.Since = at
+	earlier, err := p.store.Read(ctx, before)
+	if err != nil {
+		return r, err
+	}
+	later, err := p.store.Read(ctx, after)
+	if err != nil {
+		return r, err
+	}
+	r, rest := p.answer(earlier), p.answer(later)
+	r.About = len(r.Lines)
+	r.Lines, r.Next, r.MoreAfter = append(r.Lines, rest.Lines...), rest.Next, rest.MoreAfter
+	maps.Copy(r.Runs, rest.Runs)
+	return r, nil
+}
+
+// step reads the next or the previous line of the level from a line at a time.
+func (p *pageReader) step(ctx context.Context, q logstore.Query, a *pageArguments, at time.Time) (r linesAnswer, err error) {
+	q.Limit = stepLimit
+	if a.Step > 0 {
+		q.Since = at
+	} else {
+		q.Until, q.Newest = at.Add(1), true
+	}
+	read, err := p.store.Read(ctx, q)
+	if err != nil {
+		return r, err
+	}
+	r = linesAnswer{Lines: []pageLine{}, Runs: namesOf(read.Runs)}
+	if a.Step < 0 {
+		slices.Reverse(read.Lines)
+	}
+	from := 1 + slices.IndexFunc(read.Lines, func(l logstore.Line) bool { return l.Run == a.RunID && l.Number == a.Line })
+	if from == 0 { // the line itself has a lower level
+		from = slices.IndexFunc(read.Lines, func(l logstore.Line) bool { return l.Run != a.RunID || (l.Number > a.Line) == (a.Step > 0) })
+	}
+	if from >= 0 && from < len(read.Lines) {
+		r.Lines = append(r.Lines, lineOfPage(&read.Lines[from]))
+	}
+	return r, nil
+}
+
+func (p *pageReader) answer(read *logstore.Page) linesAnswer {
+	r := linesAnswer{Lines: make([]pageLine, 0, len(read.Lines)), Runs: namesOf(read.Runs), Prev: read.Prev(), Next: read.Next(), MoreBefore: read.MoreBefore, MoreAfter: read.MoreAfter}
+	gaps := read.Gaps
+	for i := range read.Lines {
+		l := &read.Lines[i]
+		for len(gaps) > 0 && gaps[0].Run == l.Run && gaps[0].After < l.Number {
+			r.Lines, gaps = append(r.Lines, gapOf(&gaps[0])), gaps[1:]
+		}
+		r.Lines = append(r.Lines, lineOfPage(l))
+	}
+	for i := range gaps {
+		r.Lines = append(r.Lines, gapOf(&gaps[i]))
+	}
+	return r
+}
+
+// search finds lines: the newest, or with After the oldest.
+func (p *pageReader) search(ctx context.Context, q logstore.Query, a *pageArguments) (r linesAnswer, err error) {
+	end, err := p.store.End(ctx, q.Project, q.Names)
+	if err != nil {
+		return r, err
+	}
+	found, err := p.store.Search(ctx, logstore.SearchQuery{Query: q, Text: a.Query, Regexp: a.Regex, OldestFirst: a.After != ""})
+	if err != nil {
+		return r, err
+	}
+	r = linesAnswer{Lines: make([]pageLine, len(found.Hits)), Runs: namesOf(found.Runs)}
+	for i := range found.Hits {
+		r.Lines[i] = lineOfPage(&found.Hits[i].Line)
+	}
+	if a.After != "" {
+		r.Next, r.MoreAfter = found.Next(), found.More
+		return r, nil
+	}
+	slices.Reverse(r.Lines)
+	r.Prev, r.MoreBefore, r.Next = found.Next(), found.More, end
+	return r, nil
+}
+
+func namesOf(runs map[int64]logstore.Run) map[int64]pageRunName {
+	names := make(map[int64]pageRunName, len(runs))
+	for id, run := range runs {
+		names[id] = pageRunName{run.Name, run.Project, run.Number}
+	}
+	return names
+}
+
+func lineOfPage(l *logstore.Line) pageLine {
+	r := pageLine{Run: l.Run, Number: l.Number, At: l.At.UTC().Format(time.RFC3339Nano), Text: line.Visible(l.Text), Cont: l.Continuation}
+	if l.Stream != logstore.Stdout {
+		r.Stream = logstore.StreamNames[l.Stream]
+	}
+	if l.Level != line.LevelNone {
+		r.Level = l.Level.String()
+	}
+	return r
+}
+
+func gapOf(g *logstore.Gap) pageLine {
+	text := "lines are missing: " + g.Reason
+	if g.Lines >= 0 {
+		text = fmt.Sprintf("%d lines are missing: %s", g.Lines, g.Reason)
+	}
+	return pageLine{Run: g.Run, Number: g.After, At: g.At.UTC().Format(time.RFC3339Nano), Text: text, Gap: true}
+}
+
+func (p *pageReader) events(ctx context.Context, a *pageArguments) (r struct {
+	Events []eventRow `json:"events"`
+}, err error) {
+	all, err := p.store.Events(ctx, a.Project, a.Processes, cmp.Or(a.Limit, pageLimit))
+	r.Events = make([]eventRow, 0, len(all))
+	for _, e := range all {
+		text, _, _ := strings.Cut(e.Text, "; get_logs ") // what an agent may call next
+		r.Events = append(r.Events, eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Kind: string(e.Kind), By: line.Visible(e.By), Text: line.Visible(text)})
+	}
+	return r, err
+}
+
+// A pageFault is a kind of error in an answer to the page.
+type pageFault struct {
+	errorRow
+	Kind string `json:"kind"` // what it has in common with those that differ in a path, an id or a number
+}
+
+// same are the parts of a message in which errors of one kind differ.
+var same = []struct {
+	pattern *regexp.Regexp
+	is      string
+}{
+	{regexp.MustCompile(`^(\w*(Error|Exception): )+`), ""},
+	{regexp.MustCompile(`(?i)(\d+\.){3}\d+(:\d+)?|\[?[\da-f]*::[\da-f:.]*\]?(:\d+)?`), "address"},
+	{regexp.MustCompile(`[\w.@~+-]*(/[\w.@~+%-]+)+/?`), "path"},
+	{regexp.MustCompile(`(?i)\b[\da-f]{8}-[\da-f-]{27}\b|\b(0x)?[a-f]*\d[\da-f]{5,}\b`), "id"},
+	{regexp.MustCompile(`\d+`), "#"},
+}
+
+// kindOf returns the kind of an error, in all its processes.
+func kindOf(f *logstore.Fault) string {
+	text := f.Message
+	for _, s := range same {
+		text = s.pattern.ReplaceAllString(text, s.is)
+	}
+	return f.Type + " " + text
+}
+
+func (p *pageReader) faults(ctx context.Context, a *pageArguments, since time.Time) (r struct {
+	Errors []pageFault `json:"errors"`
+	Total  int         `json:"total"`
+}, err error) {
+	all, total, err := p.store.Faults(ctx, logstore.FaultQuery{Project: a.Project, Names: a.Processes, Since: since, Limit: cmp.Or(a.Limit, pageLimit), SkipFlush: true})
+	r.Errors, r.Total = make([]pageFault, 0, len(all)), total
+	for i := range all {
+		r.Errors = append(r.Errors, pageFault{rowOfFault(&all[i]), kindOf(&all[i])})
+	}
+	return r, err
+}
+
+// A pageRun is a run in an answer to the page.
+type pageRun struct {
+	Run     int    `json:"run"`
+	State   string `json:"state"`
+	Started string `json:"started_at"`
+	Lasted  string `json:"lasted"`
+	How     string `json:"how"` // it ended, in words
+}
+
+func pageRunOf(run *project.Run) pageRun {
+	r := pageRun{Run: run.Status.Run, State: run.State.String(), Started: args.FormatTime(run.StartedAt), Lasted: args.FormatAge(run.Duration())}
+	if run.EndedAt.IsZero() && run.State.Live() {
+		r.Lasted = args.FormatAge(time.Since(run.StartedAt))
+	}
+	r.How = run.StateText()
+	if e := run.Exit; e != nil {
+		if e.Signal == "" {
+			r.How += fmt.Sprintf(", exit code %d", e.Code)
+		} else {
+			r.How += ", " + e.Signal
+		}
+		if e.By != process.BySelf {
+			r.How = prose.Join(", ", r.How, "by "+string(e.By))
+		}
+	}
+	r.How = line.Visible(prose.Join(", ", r.How, run.Reason))
+	return r
+}
+
+// at returns the project that arguments are about.
+func (p *pageReader) at(ctx context.Context, a *pageArguments) (*project.Project, error) {
+	if len(a.Processes) != 1 || a.Project == "" {
+		return nil, errors.New("want one process of one project")
+	}
+	at, _, err := p.project.At(ctx, a.Project, "", "")
+	return at, err
+}
+
+func (p *pageReader) runsOf(ctx context.Context, a *pageArguments) (r struct {
+	Runs []pageRun `json:"runs"` // latest first
+}, err error) {
+	at, err := p.at(ctx, a)
+	if err != nil {
+		return r, err
+	}
+	all, err := at.History(ctx, a.Processes[0], min(cmp.Or(a.Limit, pageRuns), pageRuns))
+	r.Runs = make([]pageRun, 0, len(all))
+	for i := range all {
+		r.Runs = append(r.Runs, pageRunOf(&all[i]))
+	}
+	return r, err
+}
+
+// A pageUsage is what a process used in a span: its mean share of a core, and its most memory.
+type pageUsage struct {
+	At          time.Time `json:"at"` // the end of the span
+	Run         int       `json:"run"`
+	CPUPercent  float64   `json:"cpu_percent"`
+	MemoryBytes uint64    `json:"memory_bytes"`
+	samples     int
+}
+
+func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Time) (r struct {
+	Usage []pageUsage `json:"usage"` // oldest first, at most usagePoints and one for each change of the run
+}, err error) {
+	if len(a.Processes) != 1 || a.Project == "" {
+		return r, errors.New("want one process of one project")
+	}
+	runs, err := p.store.Runs(ctx, logstore.RunFilter{Project: a.Project, Names: a.Processes, Limit: usageRuns})
+	if err != nil {
+		return r, err
+	}
+	width := max(time.Since(since)/usagePoints, 10*time.Second)
+	r.Usage = []pageUsage{}
+	for _, run := range slices.Backward(runs) {
+		if !run.Ended.IsZero() && run.Ended.Before(since) {
+			continue
+		}
+		all, err := p.store.Samples(ctx, run.ID, since)
+		if err != nil {
+			return r, err
+		}
+		for i := range all {
+			s, at := &all[i], all[i].At.Truncate(width)
+			if n := len(r.Usage); n == 0 || r.Usage[n-1].Run != run.Number || !r.Usage[n-1].At.Equal(at) {
+				r.Usage = append(r.Usage, pageUsage{At: at, Run: run.Number})
+			}
+			u := &r.Usage[len(r.Usage)-1]
+			u.samples++
+			u.CPUPercent += (s.CPUPercent - u.CPUPercent) / float64(u.samples)
+			u.MemoryBytes = max(u.MemoryBytes, s.MemoryBytes)
+		}
+	}
+	return r, nil
+}
+
+// callForPage is call, but starts the members of a group one by one: the session that has run one last, or the
+// daemon, starts it, as what the server of the page started would end with it.
+func (s *session) callForPage(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+	if tool == "start_group" {
+		return s.startGroup(ctx, arguments)
+	}
+	return s.call(ctx, tool, arguments)
+}
+
+// startGroup starts the members of a group that are not up, in their order. Those that others need to have ended are
+// run to their end; those that need one that has failed are left out.
+func (s *session) startGroup(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
+	raw, err := s.call(ctx, "list_groups", arguments)
+	if err != nil {
+		return nil, err
+	}
+	var found struct {
+		Groups []struct {
+			Order   []string
+			Members []struct {
+				Name, Phase string
+				DependsOn   []string `json:"depends_on"` // "db (exited_ok)"
+			}
+		}
+	}
+	var where callArguments
+	if err := errors.Join(json.Unmarshal(raw, &found), json.Unmarshal(arguments, &where)); err != nil {
+		return nil, err
+	}
+	for _, g := range found.Groups {
+		up, ends, needs := make(map[string]bool), make(map[string]bool), make(map[string][]string)
+		for _, m := range g.Members {
+			up[m.Name] = m.Phase == "up" || m.Phase == "done"
+			for _, on := range m.DependsOn {
+				name, condition, _ := strings.Cut(on, " (")
+				needs[m.Name] = append(needs[m.Name], name)
+				ends[name] = ends[name] || strings.HasPrefix(condition, "exited")
+			}
+		}
+		for _, name := range g.Order {
+			if up[name] || slices.ContainsFunc(needs[name], func(on string) bool { return !up[on] }) {
+				continue
+			}
+			start := map[string]string{"name": name, "project": where.Project}
+			if ends[name] {
+				start["wait"] = project.UntilExit
+			}
+			arguments, _ := json.Marshal(start) // strings
+			raw, err := s.call(ctx, "start_process", arguments)
+			if err != nil && !ends[name] {
+				return nil, fmt.Errorf("cannot start %s: %w", name, err)
+			}
+			var done struct {
+				Signal string `json:"signal"`
+				Code   int    `json:"exit_code"`
+			}
+			up[name] = err == nil && json.Unmarshal(raw, &done) == nil && done.Code == 0 && done.Signal == ""
+		}
+	}
+	return json.RawMessage("{}"), nil
+}
