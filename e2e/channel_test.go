@@ -68,9 +68,9 @@ func TestChannelWakesModel(t *testing.T) {
 				m := s.call(t, "tools/call", args{"name": "start_process", "task": args{}, "arguments": sh("build", "exit 4").with("wait", "exit")})
 				id := args{"taskId": m.Result["task"].(map[string]any)["taskId"]}
 				s.note(t, "notifications/tasks/status", nil)
-				dies(s, "meanwhile")
-				kill("meanwhile")
-				woken("meanwhile (run 1) failed") // by then a line about the build would have come
+				dies(s, "next")
+				kill("next")
+				woken("next (run 1) failed") // by then a line about the build would have come
 				s.call(t, "tasks/result", id)
 			}
 			dies(s, "last")
