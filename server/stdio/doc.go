@@ -4,7 +4,8 @@
 //
 // One goroutine reads lines, starts a goroutine for each request, and never waits for
 // a handler, so that a cancellation is always read. One goroutine writes. A request
-// beyond Options.MaxRequests is refused.
+// beyond Options.MaxRequests is refused. A tool call may go on as a task (task.go) after its
+// request was answered with the id of that.
 //
 // The package guarantees that there is one writer and one message a line; that a
 // request is answered once, or not at all if its client has cancelled it; that a
