@@ -65,12 +65,12 @@ func TestChannelWakesModel(t *testing.T) {
 			t.Logf("a line %v after the death", woken(`web (run 1) failed: exit code 3; last line "it says \"<hello>\""`).Sub(died).Round(time.Millisecond))
 
 			if !modern { // there a call becomes a task after a minute
+				dies(s, "next")
 				m := s.call(t, "tools/call", args{"name": "start_process", "task": args{}, "arguments": sh("build", "exit 4").with("wait", "exit")})
 				id := args{"taskId": m.Result["task"].(map[string]any)["taskId"]}
 				s.note(t, "notifications/tasks/status", nil)
-				dies(s, "next")
 				kill("next")
-				woken("next (run 1) failed") // by then a line about the build would have come
+				woken("next (run 1) failed") // a line about the build would have come first
 				s.call(t, "tasks/result", id)
 			}
 			dies(s, "last")

@@ -104,6 +104,17 @@ func TestBuildRunsAsTask(t *testing.T) {
 				t.Errorf("got %s, want no event of what the task has reported", text)
 			}
 
+			if !modern { // there the client gets the result with the end
+				task(begin("unread"))
+				finish("unread")
+				s.note(t, "notifications/tasks/status", func(m message) bool { return m.Params["taskId"] != id })
+				if !poll(answersWithin, func() bool {
+					return strings.Contains(s.must(t, "list_processes", args{}).Text, "unread (run 1) exited with code 0")
+				}) {
+					t.Error("got no event of an end whose report nobody has fetched, want one")
+				}
+			}
+
 			id = task(other)
 			if m := about("tasks/cancel", id); m.Error != nil {
 				t.Errorf("got %s, want the task cancelled", m.Raw)
