@@ -370,12 +370,15 @@ func processEvents(was, st *process.Status, from process.State) []event {
 	switch isReady := st.Ready != nil && *st.Ready; {
 	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix):
 	case isReady && !wasReady && same && !was.ReadyAt.IsZero():
-		add(logstore.EventReady, mcp.LoggingLevelNotice, now, "%s is ready again", name)
+		add(logstore.EventReady, mcp.LoggingLevelNotice, 0, "%s is ready again", name)
 	case isReady && !wasReady:
 		add(logstore.EventReady, mcp.LoggingLevelInfo, now, "%s became ready", name)
 	case st.Suspended != "" && was.Suspended == "":
 		add(logstore.EventSuspended, mcp.LoggingLevelWarning, 0, "%s: %s", name, st.Suspended)
 	case st.Ready != nil && !isReady && (wasReady && st.Lost != "" || st.Stalled() && !(same && was.Stalled())):
+		if wasReady { // it goes back: an earlier answer does not report that
+			now = 0
+		}
 		add(logstore.EventUnready, mcp.LoggingLevelError, now, "%s is not ready: %s", name, st.NotReady)
 	}
 	if st.LimitExceeded != "" && st.LimitExceeded != was.LimitExceeded {

@@ -32,6 +32,9 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 		}
 		l.answered[t.name] = answerReport{t, began}
 		l.wake.answered(&t)
+		l.pending = slices.DeleteFunc(l.pending, func(e event) bool { // the answer says how ready it is now
+			return e.stage == 0 && (e.kind == logstore.EventReady || e.kind == logstore.EventUnready) && t.matches(&e)
+		})
 		if run := l.cutOff[t.name]; t.stage == stageEnded && run != 0 { // the event is older than the call, but the answer reports it
 			l.pending = slices.DeleteFunc(l.pending, func(e event) bool { return e.runID == run && e.stage == stageEnded && e.fault == "" })
 			delete(l.cutOff, t.name)

@@ -374,3 +374,34 @@ func TestSmallAnswerHasFewEvents(t *testing.T) {
 		}
 	}
 }
+
+// TestLostReadinessIsToldAfterReadyAnswer checks that the loss of readiness, and its return, are events after an answer
+// that the process is ready, and none after an answer that says how ready it is since then.
+func TestLostReadinessIsToldAfterReadyAnswer(t *testing.T) {
+	l, _ := bareLog(t)
+	start := time.Now()
+	spec := process.Spec{Name: "web"}
+	up := process.Status{Spec: spec, State: process.Running, Run: 1, RunID: 7, Ready: new(true), ReadyAt: start}
+	down := process.Status{Spec: spec, State: process.Running, Run: 1, RunID: 7, Ready: new(false), ReadyAt: start, Lost: "port 80 closed", NotReady: "port 80 closed"}
+	answer := reported{name: "web", run: 1, stage: stageReady}
+	step := func(was, st *process.Status) {
+		for _, e := range processEvents(was, st, process.Running) {
+			e.at, e.name, e.run, e.runID = time.Now(), "web", 1, 7
+			l.add(e)
+		}
+	}
+	l.drain(start, []reported{answer})
+	step(&up, &down)
+	if got := l.drain(time.Now(), nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], "web (run 1) is not ready: port 80 closed") {
+		t.Errorf("got the events %q, want the loss", got)
+	}
+	step(&down, &up)
+	if got := l.drain(time.Now(), nil).texts; len(got) != 1 || !strings.HasSuffix(got[0], "web (run 1) is ready again") {
+		t.Errorf("got the events %q, want the return", got)
+	}
+	step(&up, &down)
+	step(&down, &up)
+	if got := l.drain(time.Now(), []reported{answer}).texts; len(got) > 0 {
+		t.Errorf("got the events %q, want none: the answer says that it is ready", got)
+	}
+}
