@@ -26,7 +26,7 @@ const (
 
 	// window is how long an event waits for others, and for an answer that tells it; after some lines
 	// the next ones wait until rest is over.
-	window = 300 * time.Millisecond
+	window = 200 * time.Millisecond
 	rest   = 600 * time.Millisecond
 	// quiet is how long something must not have happened to a process to be news again. Readiness or health
 	// that was once lost for less than settled, as a watcher that restarts its server does, is told as lost
