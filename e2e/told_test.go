@@ -161,3 +161,25 @@ func TestPersonStartsInSessionThatRanIt(t *testing.T) {
 	w.wantCommand(t, 0, []string{"start", "--keep", "1h", "api"}, "api: running, run 4", "kept for ")
 	w.wantCommand(t, 0, []string{"stop", "api"}, "api: stopped")
 }
+
+// TestAgentIsToldWhoStoppedKeptProcess checks that an agent is told once what a person does to a process that the daemon
+// keeps for it.
+func TestAgentIsToldWhoStoppedKeptProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.startAs(t, "claude-code")
+	s.must(t, "start_process", own(t, "web", "sleep").with("keep", "1h"))
+	s.must(t, "restart_process", args{"process": "web"})
+	w.wantCommand(t, 0, []string{"restart", "web"}, "web: running, run 3")
+	w.wantCommand(t, 0, []string{"stop", "web"}, "web: stopped")
+	stopped := func(m message) bool { return strings.Contains(fmt.Sprint(m.Params), "was stopped") }
+	s.note(t, "notifications/message", stopped)
+	told := fmt.Sprint(s.must(t, "list_processes", args{}).Data["events"], s.must(t, "list_processes", args{}).Data["events"])
+	for _, want := range []string{"web (run 3) was restarted by the person at the terminal", "web (run 3) was stopped by the person at the terminal"} {
+		if strings.Count(told, want) != 1 || strings.Contains(told, "claude-code") {
+			t.Errorf("the agent was told %s, want %q once, and nothing that it did itself", told, want)
+		}
+	}
+}

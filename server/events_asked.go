@@ -49,6 +49,36 @@ func (l *eventLog) askedEvent(st *process.Status, actor string, kind logstore.Ev
 	}
 }
 
+// addKeptActs adds the events of what others have done to the processes of kept since the last call. What was done for a
+// client of the same name counts as the own.
+func (l *eventLog) addKeptActs(kept map[string]keptRun) {
+	client := l.store.Actor(l.ctx)
+	for name, k := range kept {
+		stored, err := l.store.Events(l.ctx, l.project, []string{name}, 0)
+		if err != nil {
+			continue // tried again with the next change
+		}
+		since := k.acted
+		if since.Before(k.since) {
+			since = k.since
+		}
+		for _, e := range stored {
+			if e.By == "" || !e.At.After(since) {
+				continue
+			}
+			if k.acted = e.At; e.By != client {
+				l.add(event{at: e.At, level: mcp.LoggingLevelWarning, kind: e.Kind, name: name, runID: e.Run, by: e.By, text: e.Text, stored: true})
+			}
+		}
+		l.mu.Lock()
+		if now, followed := l.kept[name]; followed {
+			now.acted = k.acted
+			l.kept[name] = now
+		}
+		l.mu.Unlock()
+	}
+}
+
 // addInputEvent adds the event of input to a process.
 func (s *Server) addInputEvent(ctx context.Context, st *process.Status, what string) {
 	e := s.events.askedEvent(st, process.Actor(ctx), logstore.EventInput, "was sent "+what)

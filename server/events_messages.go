@@ -163,7 +163,10 @@ func logMessage(e event) map[string]any {
 	}
 	data := map[string]any{"message": e.String(), "at": args.FormatTime(e.at)}
 	if e.name != "" {
-		data["process"], data["run"] = e.name, e.run
+		data["process"] = e.name
+	}
+	if e.run > 0 { // that of an act on what the daemon keeps is not known
+		data["run"] = e.run
 	}
 	if e.quote != "" {
 		data["notice"] = outputNotice

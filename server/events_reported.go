@@ -222,6 +222,8 @@ type keptRun struct {
 	known map[string]bool // whether each of its errors, by id, was back after it was resolved; guarded by eventLog.mu, nil before the first read
 
 	answers int // how many answers were about it
+
+	acted time.Time // when the last of the acts that addKeptActs has read was
 }
 
 // followKept follows a process that the daemon has started, restarted or kept for longer for this
@@ -275,6 +277,7 @@ func (l *eventLog) watchKept() {
 		l.mu.Unlock()
 		runs, err := l.store.Latest(l.ctx, l.project, slices.Collect(maps.Keys(kept)))
 		l.addKeptErrors(runs, kept)
+		l.addKeptActs(kept)
 		for i := range runs {
 			name, run := runs[i].Spec.Name, &runs[i]
 			was := kept[name].Status
@@ -286,7 +289,7 @@ func (l *eventLog) watchKept() {
 				l.kept[name] = now
 			}
 			delete(kept, name)
-			if current && run.Idle() && run.Owner == nil {
+			if current && run.Idle() && run.Owner == nil && run.State == was.State { // what was done to it is stored by now
 				delete(l.kept, name)
 			}
 			l.mu.Unlock()
