@@ -258,6 +258,10 @@ func (s *session) open(ctx context.Context, stdin *os.File) error {
 	}
 	record := registry.Describe(guardianPID)
 	record.Version, record.Project, record.Database = version, s.c.ProjectDir, s.c.DatabasePath
+	if s.hosted == nil {
+		client := guard.Client(record.Parent.PID)
+		record.Client = registry.Process{PID: client.PID, Start: client.Start}
+	}
 	published := s.publish()
 	var err error
 	var opening sync.WaitGroup

@@ -25,7 +25,7 @@ const chaosWorkers = 6
 // A chaosFault is a way to end a session.
 type chaosFault struct {
 	name   string
-	client bool     // a stand-in client starts pmcp, while the test holds pmcp's stdin open
+	client bool     // a stand-in client starts pmcp and a monitor, while the test holds pmcp's stdin open
 	flags  []string // flags of pmcp
 	strike func(v *victim) error
 }
@@ -38,8 +38,17 @@ func chaosFaults() []chaosFault {
 		{name: "SIGTERM", strike: func(v *victim) error { return v.signal(syscall.SIGTERM) }},
 		{name: "stdin closed", strike: func(v *victim) error { return v.in.Close() }},
 		{name: "SIGKILL client", client: true, strike: func(v *victim) error { return v.cmd.Process.Kill() }},
+		{name: "SIGKILL server, client", client: true, strike: func(v *victim) error { return errors.Join(killServer(v), v.cmd.Process.Kill()) }},
 	}
 }
+
+// monitoredClient is clientScript with a monitor.
+const monitoredClient = `exec 4<&0
+"$@" <&4 4<&- 3>&- &
+echo $! >&3
+"$@" events --wake </dev/null >/dev/null 4<&- 3>&- &
+exec 3>&-
+wait`
 
 // chaosControl returns a control for the test: a session without a guardian, which must
 // leave processes behind when killed.
@@ -119,7 +128,11 @@ func (a *arena) strike(d scenario) (l outcome) {
 	l.fault = d.fault.name
 	before := len(a.reported())
 	a.set("PM_STOP_TIMEOUT", fmt.Sprint(d.grace.Milliseconds()))
-	v, err := a.launchVictim(d.fault.client, d.fault.flags...)
+	var client []string
+	if d.fault.client {
+		client = []string{"/bin/sh", "-c", monitoredClient, "client"}
+	}
+	v, err := a.launchVictimOf(client, d.fault.flags...)
 	if err != nil {
 		l.err = err
 		return l

@@ -22,7 +22,7 @@ func TestImportsMatchTable(t *testing.T) {
 	allowed := map[string][]string{
 		"pmcp":                        {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/registry", "pmcp/registry/guardian", "pmcp/server", "pmcp/server/cli", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/host", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/upstream"},
 		"pmcp/server":                 {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/prose", "pmcp/registry", "pmcp/server/args", "pmcp/server/page", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/sources", "pmcp/server/stdio", "pmcp/server/upstream", "pmcp/server/wake"},
-		"pmcp/server/cli":             {"pmcp/groups", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/prose", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server/args", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/page", "pmcp/server/project"},
+		"pmcp/server/cli":             {"pmcp/groups", "pmcp/logstore", "pmcp/logstore/db", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/guard", "pmcp/process/proctab", "pmcp/process/prose", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server/args", "pmcp/server/config", "pmcp/server/daemon", "pmcp/server/page", "pmcp/server/project", "pmcp/server/socket", "pmcp/server/wake"},
 		"pmcp/server/offered":         {},
 		"pmcp/server/page":            {},
 		"pmcp/server/config":          {"pmcp/process", "pmcp/process/command", "pmcp/registry", "pmcp/registry/doctor", "pmcp/server", "pmcp/server/args"},

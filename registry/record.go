@@ -30,6 +30,8 @@ type Record struct {
 	// Parent is the parent of the launched process at start: the client, or
 	// a wrapper such as npx.
 	Parent Process `json:"parent,omitzero"`
+	// Client is the client, above Parent if that is a wrapper; zero if it is not known.
+	Client Process `json:"client,omitzero"`
 	// Executable is the path of the program, Cwd its working directory.
 	Executable string `json:"executable"`
 	Cwd        string `json:"cwd"`

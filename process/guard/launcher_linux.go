@@ -55,11 +55,29 @@ const maxWrappers = 16
 // stdin without another end.
 func wrappers(parent int) (above []proctab.ID) {
 	stdin, err := os.Readlink("/proc/self/fd/0")
-	if err != nil || !proctab.OwnTable() || !strings.HasPrefix(stdin, "pipe:") && !strings.HasPrefix(stdin, "socket:") {
+	if err != nil || !strings.HasPrefix(stdin, "pipe:") && !strings.HasPrefix(stdin, "socket:") {
+		return nil
+	}
+	return sharing("0", stdin, parent)
+}
+
+// readers returns the processes above parent up to the one that reads our stdout, as wrappers does for stdin. It
+// returns none for a terminal and /dev/null.
+func readers(parent int) (above []proctab.ID) {
+	stdout, err := os.Readlink("/proc/self/fd/1")
+	if err != nil || strings.HasPrefix(stdout, "/dev/") {
+		return nil
+	}
+	return sharing("1", stdout, parent)
+}
+
+// sharing returns the processes above parent up to the first of which the descriptor fd is not file.
+func sharing(fd, file string, parent int) (above []proctab.ID) {
+	if !proctab.OwnTable() {
 		return nil
 	}
 	for pid := parent; pid > 1 && len(above) < maxWrappers; {
-		if link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/0"); err != nil || link != stdin {
+		if link, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/fd/" + fd); err != nil || link != file {
 			break
 		}
 		wrapper, err := proctab.Read(pid)

@@ -22,12 +22,19 @@ const (
 )
 
 func (s *screen) eventsCommand() *cobra.Command {
-	var follow bool
+	var follow, wake bool
 	var lines int
+	var session string
 	c := &cobra.Command{
 		Use: "events [NAME…]", Short: "Print what happened to processes, and what was done to them: crashes, limits, starts, stops, input", ValidArgsFunction: s.completeNames,
 		Example: "  pmcp events -f\n  pmcp events web --json",
 		RunE: func(cmd *cobra.Command, names []string) error {
+			if err := s.checkWake(names, session, wake); err != nil {
+				return err
+			}
+			if wake {
+				return s.wake(cmd.Context(), session)
+			}
 			if lines < 0 || lines > maxEvents {
 				return fmt.Errorf("-n: want a number from 0 to %d, got %d", maxEvents, lines)
 			}
@@ -35,6 +42,8 @@ func (s *screen) eventsCommand() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "print new events as they come")
+	c.Flags().BoolVar(&wake, "wake", false, "print only what an agent must react to and has not caused, as it comes: for the client that starts this command")
+	c.Flags().StringVar(&session, "session", "", "with --wake, of this session: an id of pmcp --doctor (default: those of the client that starts this command)")
 	c.Flags().IntVarP(&lines, "lines", "n", 50, "how many of the last events")
 	return c
 }
