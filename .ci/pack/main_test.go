@@ -210,8 +210,17 @@ func TestTextsAreValid(t *testing.T) {
 			t.Errorf("%s: got %d lines, want at most 40", f.name, bytes.Count(f.content, []byte("\n")))
 		}
 	}
-	if len(all) < 8 {
+	if len(all) < 9 {
 		t.Errorf("got %d texts, want all", len(all))
+	}
+	at := slices.IndexFunc(all, func(f file) bool { return f.name == "plugin/monitors/monitors.json" })
+	if at < 0 {
+		t.Fatal("the plugin has no monitor")
+	}
+	var monitors []struct{ Name, Command, Description string }
+	check(t, json.Unmarshal(all[at].content, &monitors))
+	if len(monitors) != 1 || monitors[0].Name == "" || monitors[0].Description == "" || monitors[0].Command != "npx -y pmcp@1.2.3 events -f --wake" {
+		t.Errorf("got the monitors %+v, want one with name, command and description", monitors)
 	}
 }
 
