@@ -38,12 +38,12 @@ wait`
 
 // launchVictim starts pmcp as a victim. If client is set, pmcp is a child of a stand-in
 // client.
-func (a *arena) launchVictim(client bool, more ...string) (_ *victim, err error) {
+func (a *arena) launchVictim(client bool) (_ *victim, err error) {
 	var argv []string
 	if client {
 		argv = []string{"/bin/sh", "-c", clientScript, "client"}
 	}
-	return a.launchVictimOf(argv, more...)
+	return a.launchVictimOf(argv)
 }
 
 // launchVictimOf is launchVictim with the command of the stand-in client, which prints pmcp's pid

@@ -14,7 +14,7 @@ import (
 )
 
 // TestWakerLeavesWhatAnswersSay checks that what a running call will report waits for its answer and then needs no
-// line, that it has one if the call was cut off, and that the end of a run in which a call has waited in vain has one
+// line, that it has one if the call was cut off, and that the end of a run whose call has timed out has one
 // even if its code is 0.
 func TestWakerLeavesWhatAnswersSay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
 // Package wake chooses which of the events of a session wake its model, and words them.
 //
 // A model is woken by what it must react to and has not caused: a run that ended badly, a give-up,
-// readiness or health lost or come back, a limit, the end of a run that a call has waited for in vain.
+// readiness or health lost or come back, a limit, the end of a run whose call had timed out.
 // A line is sent once, within a second of its event; what happens in that time to many processes is
 // folded into a few lines that name all of them. An hour has at most MaxHour lines.
 package wake
