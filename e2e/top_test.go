@@ -190,9 +190,11 @@ func TestPersonReadsAndActsInTop(t *testing.T) {
 			x.press(t, "the end", has("web: stopped"), "s", "Enter")
 			x.await(t, "web selected in its new place", has("─── web", "ago · run 3"))
 			x.press(t, "that it does not run", has("web is not running"), "s")
-			x.press(t, "what a start means", has("start web, to be kept for 24h? y n"), "r")
-			x.press(t, "the run of the daemon", has("web: running, run 4", "kept for"), "y")
-			s.must(t, "get_process_info", args{"process": "web"}).says(t, "kept for")
+			x.press(t, "a question", has("start web? y n"), "r")
+			x.press(t, "run 4, of the session that ran it", has("web: running, run 4"), "y")
+			if owner := s.must(t, "get_process_info", args{"process": "web"}).Data["owner"]; owner != nil {
+				t.Errorf("got owner %v, want this session", owner)
+			}
 
 			x.do(t, "resize-window", "-x", "20", "-y", "5")
 			screen = x.await(t, "a tiny screen with web", func(screen string) bool { return has("▶  web")(screen) && strings.Count(screen, "\n") <= 5 })

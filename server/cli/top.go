@@ -64,10 +64,13 @@ func (s *screen) top(ctx context.Context) error {
 	}
 	defer r.Close()
 	reading, stop := context.WithCancel(ctx)
-	m := &topModel{ctx: reading, s: s, r: r, history: make(map[int64][]process.Usage)}
+	m := &topModel{ctx: ctx, reads: reading, s: s, r: r, history: make(map[int64][]process.Usage)}
 	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(os.Stdout)).Run()
 	stop()
-	m.work.Lock() // once a stop or start that was asked for is performed
+	if m.acting != "" && ctx.Err() == nil {
+		s.complain("pmcp: " + m.acting)
+	}
+	m.work.Lock() // once a stop or start that was asked for is performed; Ctrl-C cancels it
 	if errors.Is(err, tea.ErrProgramKilled) || errors.Is(err, tea.ErrInterrupted) {
 		err = nil // by a signal
 	}
@@ -76,7 +79,7 @@ func (s *screen) top(ctx context.Context) error {
 
 // A topModel is the state of pmcp top. Its methods run one after the other.
 type topModel struct {
-	ctx           context.Context
+	ctx, reads    context.Context // of the command; of what reads, which ends with the screen
 	s             *screen
 	r             *reader
 	work          sync.RWMutex // held to read by what runs beside the program
@@ -144,7 +147,7 @@ func (m *topModel) measure() tea.Cmd {
 		if m.s.where.all {
 			q.Scope = "all"
 		}
-		if v.runs, _, v.err = m.r.project.List(m.ctx, q); v.err != nil {
+		if v.runs, _, v.err = m.r.project.List(m.reads, q); v.err != nil {
 			return v
 		}
 		v.ranks = make(map[identity]int, len(v.runs))
@@ -154,7 +157,7 @@ func (m *topModel) measure() tea.Cmd {
 		slices.SortFunc(v.runs, func(a, b project.Run) int {
 			return cmp.Or(cmp.Compare(v.ranks[identityOf(&a)], v.ranks[identityOf(&b)]), cmp.Compare(a.Spec.Name, b.Spec.Name), cmp.Compare(a.Project, b.Project))
 		})
-		faults, _, err := m.r.Faults(m.ctx, logstore.FaultQuery{Project: m.r.dir, Since: v.at.Add(-topErrors), Resolved: new(false), SkipFlush: true, Limit: maxErrors})
+		faults, _, err := m.r.Faults(m.reads, logstore.FaultQuery{Project: m.r.dir, Since: v.at.Add(-topErrors), Resolved: new(false), SkipFlush: true, Limit: maxErrors})
 		v.err, v.faults = err, make(map[identity]recentFaults)
 		for i := range faults { // the latest first
 			id := identity{faults[i].Project, faults[i].Name}
@@ -289,7 +292,7 @@ func (m *topModel) look(moves ...move) tea.Cmd {
 	}
 	l, moves, fits, rows, began := m.log, m.moves, max(1, m.fits), m.height, run.StartedAt
 	m.reading, m.moves = true, nil
-	return m.run(func() tea.Msg { return l.read(m.ctx, m.r, moves, fits, rows, began) })
+	return m.run(func() tea.Msg { return l.read(m.reads, m.r, moves, fits, rows, began) })
 }
 
 // addLog keeps what was read, and reads again if that was another process or moves wait.
@@ -424,7 +427,7 @@ func (m *topModel) askToStop() {
 			m.note = m.name(run) + " is not running"
 			return
 		}
-		m.ask(run, action{verb: "stop", process: "stop_process"}, "")
+		m.ask(run, action{verb: "stop", process: "stop_process"})
 	}
 }
 
@@ -432,37 +435,34 @@ func (m *topModel) askToRestart() {
 	switch run := m.current(); {
 	case run == nil:
 	case run.Owner != nil:
-		m.ask(run, action{verb: "restart", process: "restart_process"}, "")
+		m.ask(run, action{verb: "restart", process: "restart_process"})
 	default:
-		m.ask(run, action{verb: "start", process: "start_process", starts: true, keep: topKeep}, ", to be kept for "+topKeep)
+		m.ask(run, action{verb: "start", process: "start_process", starts: true})
 	}
 }
 
-// topKeep is how long the daemon keeps what is started here.
-const topKeep = "24h"
-
 // ask asks whether to do something to a process, and then has it done, one thing at a time.
-func (m *topModel) ask(run *project.Run, a action, how string) {
+func (m *topModel) ask(run *project.Run, a action) {
 	if m.acting != "" {
 		m.note = "wait: " + m.acting
 		return
 	}
 	t := target{name: m.r.address(m.ctx, run.Project, run.Spec.Name)}
 	what := a.verb + " " + m.name(run)
-	m.prompt = &prompt{text: what + how + "? y n", yes: func() tea.Cmd {
+	m.prompt = &prompt{text: what + "? y n", yes: func() tea.Cmd {
 		m.acting = what + " …"
-		return m.run(func() tea.Msg { return topDone(a.perform(context.WithoutCancel(m.ctx), t, m.s.where.project)) })
+		return m.run(func() tea.Msg { return topDone(a.perform(m.ctx, t, m.s.where.project)) })
 	}}
 }
 
 // perform performs an action on one process and returns its outcome in one line.
-func (a action) perform(ctx context.Context, t target, project string) string {
-	own, err := startSession(ctx, "pmcp "+a.verb, io.Discard) // the terminal is the screen's
+func (a action) perform(ctx context.Context, t target, where string) string {
+	own, err := startSession(ctx, project.CommandClient+a.verb, io.Discard) // the terminal is the screen's
 	if err != nil {
 		return err.Error()
 	}
 	defer func() { _ = own.Close() }()
-	text, err := a.call(ctx, own, t, project)
+	text, err := a.call(ctx, own, t, where)
 	if err != nil {
 		text = fmt.Sprint(err)
 	}

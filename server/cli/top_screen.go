@@ -131,12 +131,16 @@ func (m *topModel) table(t *terminal, rows []*project.Run, room int) int {
 	n, at := min(len(rows), max(1, room/3)), m.place()
 	m.first = max(0, min(m.first, at, len(rows)-n), at-n+1)
 	var cells [][]cell
+	restarts := "" // a column only where there are any
 	for i, run := range rows[m.first : m.first+n] {
 		cells = append(cells, m.row(run, m.first+i == at))
+		if run.Restarts > 0 {
+			restarts = "RESTARTS"
+		}
 	}
 	_ = t.table([]column{
 		{title: ""}, {title: "NAME"}, {title: "STATE"}, {title: "PORTS", rank: 1}, {title: "CPU", rank: 3, right: true}, {title: "", rank: 8}, // histories have no title
-		{title: "MEMORY", rank: 4, right: true}, {title: "", rank: 9}, {title: "TIME", rank: 5, right: true}, {title: "RESTARTS", rank: 6, right: true}, {title: "ERRORS", rank: 2, right: true}, {title: "LATEST ERROR OR COMMAND", rank: 7},
+		{title: "MEMORY", rank: 4, right: true}, {title: "", rank: 9}, {title: "TIME", rank: 5, right: true}, {title: restarts, rank: 6, right: true}, {title: "ERRORS", rank: 2, right: true}, {title: "LATEST ERROR OR COMMAND", rank: 7},
 	}, cells)
 	return n + 1
 }
@@ -205,7 +209,7 @@ func (m *topModel) details(t *terminal, run *project.Run, room int) int {
 	add(cells[8].text, "%s")
 	_ = t.println(t.rule(m.name(run)))
 	wrapped := strings.Split(ansi.Wrap(line.Visible(prose.Join(" · ", facts...)), t.width, ""), "\n")
-	n := min(len(wrapped), max(1, min(3, room/5)))
+	n := min(len(wrapped), max(1, min(3, room/4)))
 	for i, l := range wrapped[:n] {
 		if i == n-1 && len(wrapped) > n {
 			l += "…"
@@ -295,11 +299,11 @@ func (m *topModel) logLines(t *terminal, room int) []string {
 		if m.log.anchor == "" {
 			block = blocks[len(blocks)-1-i]
 		}
-		if len(shown)+len(block) > room {
-			if m.fits == 0 { // one line that is longer than the screen
-				shown = block[:max(0, room)]
+		if over := len(shown) + len(block) - room; over > 0 { // a part of a line
+			if m.log.anchor == "" {
+				return append(block[over:len(block):len(block)], shown...)
 			}
-			break
+			return append(shown, block[:len(block)-over]...)
 		}
 		m.fits++
 		if m.log.anchor == "" {
