@@ -10,7 +10,7 @@ const puppeteer = require(modules + "/puppeteer-core");
   page.setDefaultTimeout(60_000);
   await page.setViewport({ width: 1600, height: 900 });
   await page.goto(address);
-  await page.waitForFunction(() => document.querySelectorAll("#lines time").length > 1000 && document.querySelectorAll(".process").length >= 50);
+  await page.waitForFunction(() => document.querySelectorAll("#lines time").length > 20 && document.querySelectorAll(".process").length >= 50);
   await page.tracing.start({ categories: ["toplevel", "__metadata"] }); // after what loads the page
   console.log("following");
   await new Promise(done => process.stdin.resume().on("end", done));

@@ -1,0 +1,112 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pmcp/process/proctest"
+)
+
+// pageApp prints lines of three levels, repeats and a stack, and fails to connect, as fails does.
+const pageApp = `import sys, time, traceback
+print("INFO GET /error/1 200", flush=True)
+for n in range(3): print("WARN the disk is slow", flush=True)
+print("Error: connect ECONNREFUSED 10.0.0.1:5432", file=sys.stderr, flush=True)
+def find(): raise KeyError("user")
+def load(): find()
+try:
+    load()
+except KeyError:
+    traceback.print_exc()
+sys.stderr.flush()
+time.sleep(1000)`
+
+// TestPageHasItsAbilities uses each ability of the page of pmcp open as a person would.
+func TestPageHasItsAbilities(t *testing.T) {
+	proctest.Long(t, "browsers")
+	t.Parallel()
+	needs(t, "python3")
+	chromium, modules := browserOf(t)
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s := w.start(t)
+	s.must(t, "start_process", args{"name": "web", "command": "python3 -u -m http.server 0 --bind 127.0.0.1", "env": args{"API_TOKEN": "hunter2hunter2"}, "ready": args{"port": 0}, "timeout_ms": longWait})
+	s.must(t, "restart_process", args{"process": "web", "timeout_ms": longWait})
+	s.must(t, "start_process", args{"name": "app", "command": "python3", "args": []string{"-c", pageApp}, "ready": args{"log": "KeyError"}, "timeout_ms": longWait})
+	s.must(t, "start_process", sh("fails", "echo 'Error: connect ECONNREFUSED [::1]:6379' >&2; sleep 1000").with("ready", args{"log": "ECONN"}))
+	s.must(t, "start_process", sh("many", "seq -f 'line %06.0f' 100000").with("wait", "exit").with("timeout_ms", longWait))
+	s.must(t, "start_process", sh("later", "sleep 1000"))
+	s.must(t, "stop_process", args{"process": "later"})
+	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "migrate", "command": "true"}, {"process": "worker", "command": "sleep 1000", "depends_on": []args{{"process": "migrate", "condition": "exited_ok"}}}}})
+	s.must(t, "start_process", sh("bad", "echo the last words; exit 3").with("wait", "exit").with("timeout_ms", longWait))
+
+	address, _, end := w.openPage(t)
+	screenshots := t.ArtifactDir()
+	browser := exec.Command("node", "testdata/page/abilities.cjs", modules, chromium, address, screenshots)
+	var wrong bytes.Buffer
+	browser.Stderr = &wrong
+	out, err := browser.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &wrong)
+	}
+	var seen struct {
+		Wrong, Violations, Levels, Jumps, Events, FirstRun, Errors []string
+		First, Title, Stack, Hit, HitBefore, Hidden, Context       string
+		Copied, Moment, Process, Address, Kept, Groups             string
+		Wrapped, Reached                                           bool
+		Rows, Open                                                 int
+	}
+	check(t, json.Unmarshal(out, &seen))
+	end()
+	if len(seen.Wrong)+len(seen.Violations) > 0 {
+		t.Errorf("got errors %q and violations %q, want none", seen.Wrong, seen.Violations)
+	}
+	for what, c := range map[string]struct{ text, want string }{
+		"the first card":              {seen.First, "bad"},
+		"the title":                   {seen.Title, "✗ bad · "},
+		"the unfolded stack":          {seen.Stack, `in find`},
+		"the latest error":            {seen.Hit, "Error"},
+		"the address without bad":     {seen.Hidden, "hidden=bad"},
+		"the context of a match":      {seen.Context, "line 049997"},
+		"what was copied":             {seen.Copied, "many line 050000"},
+		"the log at the time of bad":  {seen.Moment, "the last words"},
+		"the address of a process":    {seen.Address, "&name=web&tab=process"},
+		"the tab after a reload":      {seen.Kept, "true"},
+		"the group":                   {seen.Groups, "stack · up"},
+		"the process, its definition": {seen.Process, "API_TOKEN"},
+	} {
+		if !strings.Contains(c.text, c.want) {
+			t.Errorf("%s: got %.500q, want %q in it", what, c.text, c.want)
+		}
+	}
+	if strings.Contains(seen.Process, "hunter2") {
+		t.Errorf("got the process %q, want its secrets masked", seen.Process)
+	}
+	for _, want := range []string{"info: INFO GET /error/1 200", "warn: WARN the disk is slow  × 3", "error: Error: connect"} {
+		if !slices.ContainsFunc(seen.Levels, func(l string) bool { return strings.HasPrefix(l, want) }) {
+			t.Errorf("got the lines %q, want %q", seen.Levels, want)
+		}
+	}
+	if seen.Wrapped || !seen.Reached || len(seen.Jumps) > 0 || seen.Rows > 200 {
+		t.Errorf("got wrapped: %v, the first of 100,000 lines: %v, jumps %q, at most %d rows; want no wrap, that line, no jump and few rows", seen.Wrapped, seen.Reached, seen.Jumps, seen.Rows)
+	}
+	if seen.HitBefore == seen.Hit || seen.HitBefore == "" {
+		t.Errorf("got the errors %q and %q before it, want two", seen.Hit, seen.HitBefore)
+	}
+	if !slices.ContainsFunc(seen.FirstRun, func(l string) bool { return l == "web run 1 begins" }) || slices.ContainsFunc(seen.FirstRun, func(l string) bool { return strings.Contains(l, "run 2") }) {
+		t.Errorf("got the separators %q of run 1, want that run only", seen.FirstRun)
+	}
+	if len(seen.Errors) != 1 || !strings.Contains(seen.Errors[0], "app") || !strings.Contains(seen.Errors[0], "fails") || !strings.Contains(seen.Errors[0], "2 variants") {
+		t.Errorf("got the errors %q, want one kind in two processes", seen.Errors)
+	}
+	if _, err := os.Stat(filepath.Join(screenshots, "many.txt")); err != nil {
+		t.Errorf("got %v, want the download", err)
+	}
+	s.must(t, "get_process_info", args{"process": "later"}).want(t, args{"state": "stopped", "run": 2})
+}
