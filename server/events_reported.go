@@ -49,7 +49,7 @@ func (l *eventLog) drain(began time.Time, about []reported, shown ...project.Sho
 	l.shown = l.shown[max(0, len(l.shown)-maxShown):]
 	slices.SortStableFunc(l.pending, func(a, b event) int { return a.at.Compare(b.at) }) // pending is not sorted, because several feeds add events
 	events := slices.DeleteFunc(l.pending, func(e event) bool { return l.isReportedLocked(&e) })
-	for _, e := range l.foldLocked(events) {
+	for _, e := range l.foldLocked(events, about) {
 		n.texts = append(n.texts, clockTime(e.at)+" "+e.String())
 		n.output = n.output || e.quote != ""
 	}
@@ -139,8 +139,9 @@ func (l *eventLog) setReportedLocked(name, id string, seen time.Time) {
 // foldLocked returns the events, oldest first, without what they repeat: an error that a run
 // ended with is part of the event of that end; ends of a process with the same error are one
 // event, the last, with their number, and so are restarts of a process by changes; a restart is left out if a later
-// end shows it, and readiness if such a restart has ended it; and what was reported last is not quoted again.
-func (l *eventLog) foldLocked(events []event) (folded []event) {
+// end shows it, and readiness if such a restart has ended it; and what was reported last, or is
+// in the answer itself (about), is not quoted again.
+func (l *eventLog) foldLocked(events []event, about []reported) (folded []event) {
 	type end struct{ name, why string }
 	runs := make(map[end]int)
 	ended := make(map[string]bool)  // by name: a later event is an end
@@ -172,7 +173,8 @@ func (l *eventLog) foldLocked(events []event) (folded []event) {
 	for i := range folded {
 		e := &folded[i]
 		isShown := e.quoted.last > 0 && l.isShownLocked(e.runID, e.quoted)
-		if e.why != "" && (isShown || l.reported[e.name].latest == e.why) {
+		listed := slices.ContainsFunc(about, func(t reported) bool { return t.name == e.name && !t.errors[e.why].IsZero() })
+		if e.why != "" && (isShown || listed || l.reported[e.name].latest == e.why) {
 			e.text += "; same error"
 			isShown = true
 		}

@@ -245,7 +245,7 @@ func TestEventsOfOneAnswerAreFolded(t *testing.T) {
 	} {
 		l, _ := bareLog(t)
 		var got []string
-		for _, e := range l.foldLocked(c.events) {
+		for _, e := range l.foldLocked(c.events, nil) {
 			got = append(got, e.String())
 		}
 		if !slices.Equal(got, c.want) {
