@@ -1,10 +1,7 @@
 package e2e
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,14 +44,6 @@ func TestPageHasItsAbilities(t *testing.T) {
 	s.must(t, "start_process", sh("bad", "echo the last words; exit 3").with("wait", "exit").with("timeout_ms", longWait))
 
 	address, _, end := w.openPage(t)
-	screenshots := t.ArtifactDir()
-	browser := exec.Command("node", "testdata/page/abilities.cjs", modules, chromium, address, screenshots)
-	var wrong bytes.Buffer
-	browser.Stderr = &wrong
-	out, err := browser.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &wrong)
-	}
 	var seen struct {
 		Wrong, Violations, Levels, Jumps, Events, FirstRun, Errors []string
 		First, Title, Stack, Hit, HitBefore, Hidden, Context       string
@@ -62,7 +51,7 @@ func TestPageHasItsAbilities(t *testing.T) {
 		Wrapped, Reached                                           bool
 		Rows, Open                                                 int
 	}
-	check(t, json.Unmarshal(out, &seen))
+	screenshots := drivePage(t, "abilities.cjs", modules, chromium, address, &seen)
 	end()
 	if len(seen.Wrong)+len(seen.Violations) > 0 {
 		t.Errorf("got errors %q and violations %q, want none", seen.Wrong, seen.Violations)

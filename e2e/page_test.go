@@ -67,6 +67,22 @@ func (w *world) openPage(t testing.TB) (address string, pids []int, end func()) 
 	}
 }
 
+// drivePage uses a page by a script of testdata/page in Chromium and decodes what that has seen. It returns the
+// directory of the files that the script has written.
+func drivePage(t *testing.T, script, modules, chromium, address string, seen any) (files string) {
+	t.Helper()
+	files = t.ArtifactDir()
+	browser := exec.Command("node", "testdata/page/"+script, modules, chromium, address, files)
+	var wrong bytes.Buffer
+	browser.Stderr = &wrong
+	out, err := browser.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &wrong)
+	}
+	check(t, json.Unmarshal(out, seen))
+	return files
+}
+
 // TestPersonUsesPageInBrowser opens the page of pmcp open in Chromium, reads, searches,
 // filters and unfolds, restarts and stops a process, and closes it.
 func TestPersonUsesPageInBrowser(t *testing.T) {
@@ -93,14 +109,6 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	s.must(t, "start_process", args{"name": "bad", "command": "python3 -c \"print(open('" + file + "', errors='replace').read()); raise ValueError('broken')\"", "wait": "exit", "timeout_ms": longWait})
 
 	address, _, end := w.openPage(t)
-	screenshots := t.ArtifactDir()
-	browser := exec.Command("node", "testdata/page/drive.cjs", modules, chromium, address, screenshots)
-	var wrong bytes.Buffer
-	browser.Stderr = &wrong
-	out, err := browser.Output()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, &wrong)
-	}
 	var seen struct {
 		Wrong, Elsewhere, Violations, Marked      []string
 		Log, Found, Focused, Unfolded, Groups     string
@@ -108,7 +116,7 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 		OtherLinks                                []string
 		Scripts                                   int
 	}
-	check(t, json.Unmarshal(out, &seen))
+	screenshots := drivePage(t, "drive.cjs", modules, chromium, address, &seen)
 	for what, list := range map[string][]string{"errors of the page": seen.Wrong, "requests to elsewhere": seen.Elsewhere, "violations": seen.Violations} {
 		if len(list) > 0 {
 			t.Errorf("got %s %q, want none", what, list)
