@@ -101,6 +101,11 @@ func TestModelIsWoken(t *testing.T) {
 	check(t, os.WriteFile(release, []byte("\n"), 0o600))
 	t.Logf("end of a run whose call had timed out: %v", s.wants(t, "pmcp: build (run 1) exited with code 0"))
 
+	s.must(t, "start_process", sh("told", "printf 'Name? '; read -r x", args{"ready": args{"log": "Name"}, "timeout_ms": longWait})).says(t, "Name?")
+	s.must(t, "start_process", sh("asks", "read -r x <"+release+"; printf 'Overwrite? '; read -r x"))
+	check(t, os.WriteFile(release, []byte("\n"), 0o600))
+	t.Logf("prompt: %v", s.wants(t, `pmcp: asks (run 1) waits for input; "Overwrite? "`))
+
 	kill(sleep("web"))
 	t.Logf("death: %v", s.wants(t, "pmcp: web (run 1) crashed: SIGKILL"))
 	kill(sleep("api", args{"restart": "on-failure", "max_restarts": 1}))

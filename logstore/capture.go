@@ -26,6 +26,7 @@ type captureTable struct {
 	// them: a request that visits each run took 0.6 s on two processors.
 	slots  chan struct{}
 	budget budget
+	pauses chan int64 // see Pauses
 	// newRunInfo is the info of a run until SaveRun is called for the run.
 	newRunInfo atomic.Pointer[[]byte]
 
@@ -42,7 +43,7 @@ func newCaptureTable(st *storage, ids *runIDs, queue *flushQueue, faults *faultL
 		storage: st, flushQueue: queue, ids: ids, faults: faults,
 		quiet: quietTracker{kick: make(chan struct{}, 1)}, slots: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		runs: make(map[int64]*runLog), late: make(map[int64]*runRow), latest: make(map[processKey]latestRun),
-		watchers: make(map[*watcher]struct{}),
+		watchers: make(map[*watcher]struct{}), pauses: make(chan int64, maxPauses),
 	}
 	c.pool.chunk, c.budget.roomWait = st.limits.chunk, roomWait
 	c.quiet.wg.Go(c.runQuietTracker)
@@ -118,7 +119,20 @@ func (t *captureTable) Capture(run int64, stream uint8, at time.Time, p []byte) 
 		return true
 	})
 	t.enforceBounds(r)
+	if len(p) > 0 {
+		return
+	}
+	select {
+	case t.pauses <- run:
+	default: // many wait already
+	}
 }
+
+// Pauses returns a channel with the ids of the runs of which a stream has been silent for a while behind a line without
+// an end. Of those that nobody receives, it holds maxPauses; further ones are lost.
+func (t *captureTable) Pauses() <-chan int64 { return t.pauses }
+
+const maxPauses = 16
 
 // pauseLocked stores the unfinished line of the stream, which has paused, by store.
 func (s *stream) pauseLocked(store func(*line.Cleaner, line.Sink)) {

@@ -49,6 +49,7 @@ const (
 	EventReady     EventKind = "ready"     // or ready again
 	EventUnready   EventKind = "unready"
 	EventSuspended EventKind = "suspended" // it waits for the terminal or was stopped by a signal
+	EventAsks      EventKind = "asks"      // it waits for input behind a line without an end
 	EventUnhealthy EventKind = "unhealthy"
 	EventHealthy   EventKind = "healthy" // again
 	EventLimit     EventKind = "limit"   // exceeded

@@ -159,6 +159,7 @@ type eventLog struct {
 	ctx      context.Context // ends with close
 	end      context.CancelFunc
 	tree     func(name string) ([]process.Member, error)
+	asking   func(ctx context.Context, run int64) (r project.Run, prompt logstore.Line, asks bool)
 	onChange func(name string) // called for every change, for subscriptions
 	onEvent  func(event)       // called for every event, for log messages
 
@@ -180,10 +181,10 @@ type eventLog struct {
 
 // newEventLog returns an eventLog that follows what happens to the processes of
 // manager, and their health. onChange and onEvent must not block.
-func newEventLog(store *project.Store, masker *mask.Masker, manager *process.Manager, checks *health.Feed, onChange func(name string), onEvent func(event)) *eventLog {
+func newEventLog(own *project.Project, store *project.Store, masker *mask.Masker, manager *process.Manager, checks *health.Feed, onChange func(name string), onEvent func(event)) *eventLog {
 	processes := manager.Watch()
 	l := &eventLog{
-		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
+		store: store, mask: masker, project: manager.Project(), tree: manager.Tree, asking: own.Asking, onChange: onChange, onEvent: onEvent, storage: logstore.StateOK,
 		last: make(map[string]process.Status), answered: make(map[string]answerReport), reported: make(map[string]reportedErrors), cutOff: make(map[string]int64), awaited: make(map[string]int), wake: newWaker(),
 	}
 	l.ctx, l.end = context.WithCancel(context.Background())
@@ -211,13 +212,15 @@ func (l *eventLog) close() {
 }
 
 // followFaults reports kinds of errors that are new or have come back after they
-// were resolved.
+// were resolved, and prompts.
 func (l *eventLog) followFaults() {
 	for {
 		select {
 		case f := <-l.store.NewFaults():
 			f.Name = l.store.Address(&f.Fault)
 			l.addError(&f.Fault, f.Again, false)
+		case run := <-l.store.Pauses():
+			l.addPrompt(run)
 		case <-l.ctx.Done():
 			return
 		}
@@ -238,6 +241,18 @@ func (l *eventLog) addError(f *logstore.Fault, back, stored bool) {
 		text: fmt.Sprintf("%s (run %d): %s", f.Name, f.RunNumber, what), quote: l.quoteError(f), stored: stored,
 	})
 	l.onChange(f.Name)
+}
+
+// addPrompt adds the event of a run that waits for input, unless an answer has shown the prompt.
+func (l *eventLog) addPrompt(run int64) {
+	r, prompt, asks := l.asking(l.ctx, run)
+	if !asks {
+		return
+	}
+	l.add(event{
+		at: time.Now(), level: mcp.LoggingLevelWarning, kind: logstore.EventAsks, name: r.Spec.Name, run: r.Status.Run, runID: run, lines: span{prompt.Number, prompt.Number},
+		text: fmt.Sprintf("%s (run %d) waits for input", r.Spec.Name, r.Status.Run), quote: strconv.Quote(prompt.Text),
+	})
 }
 
 func linesOf(f *logstore.Fault) span {

@@ -48,7 +48,7 @@ func (w *waker) add(dir string, e *event) {
 		delete(w.awaited, e.name)
 	}
 	event := waking.Event{Awaited: waits, Event: logstore.Event{At: e.at, Project: dir, Name: e.name, Run: e.runID, Kind: e.kind, By: e.by, Text: e.String()}}
-	if e.stage > stageStarted && e.fault == "" && w.calls[e.name]+w.calls[""] > 0 {
+	if (e.stage > stageStarted || e.kind == logstore.EventAsks) && e.fault == "" && w.calls[e.name]+w.calls[""] > 0 {
 		w.held = append(w.held, event)
 		return
 	}

@@ -160,7 +160,7 @@ func New(o Options) *Server {
 	}
 	s.mcp = mcpserver.NewMCPServer(serverName, o.Version, options...)
 	s.limits.perSecond = o.RateLimit
-	s.events = newEventLog(o.Store, o.Mask, o.Manager, o.Health.Watch(), s.notifyChanged, s.logEvent)
+	s.events = newEventLog(s.own, o.Store, o.Mask, o.Manager, o.Health.Watch(), s.notifyChanged, s.logEvent)
 	var offered []mcpserver.ServerTool
 	for _, t := range s.tools {
 		if s.offers(&t) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"pmcp/logstore"
@@ -56,16 +57,41 @@ func (p *Project) setAsks(ctx context.Context, r *Run) {
 		return
 	}
 	serves := func() bool { return r.Ready != nil && *r.Ready || len(p.treePorts(r.Spec.Name)) > 0 }
-	page, err := p.Read(ctx, logstore.Query{Runs: []int64{r.RunID}, Newest: true, Limit: 1})
+	last, err := p.lastLine(ctx, r.RunID)
 	switch {
 	case err != nil:
-	case len(page.Lines) > 0 && page.Lines[0].Partial:
-		if blocked || time.Since(page.Lines[0].At) >= eventLoopSilence && !serves() {
-			r.Asks = fmt.Sprintf("waits for input: %q; send_input answers it", prose.Cut(page.Lines[0].Text, maxPrompt))
+	case last.Partial:
+		if blocked || time.Since(last.At) >= eventLoopSilence && !serves() {
+			r.Asks = fmt.Sprintf("waits for input: %q; send_input answers it", prose.Cut(last.Text, maxPrompt))
 		}
 	case r.Spec.PTY && blocked && !serves():
 		r.Asks = "waits for input; send_input answers it"
 	}
+}
+
+// lastLine returns the last line that a run has printed, the zero Line if there is none.
+func (p *Project) lastLine(ctx context.Context, run int64) (l logstore.Line, err error) {
+	page, err := p.Read(ctx, logstore.Query{Runs: []int64{run}, Newest: true, Limit: 1})
+	if err == nil && len(page.Lines) > 0 {
+		l = page.Lines[0]
+	}
+	return l, err
+}
+
+// Asking returns the run with that id and its last line, if it is one of this session of which a process is blocked in a
+// read of its input behind that line, which has no end.
+func (p *Project) Asking(ctx context.Context, id int64) (r Run, prompt logstore.Line, asks bool) {
+	own := p.o.Manager.List()
+	i := slices.IndexFunc(own, func(st process.Status) bool { return st.RunID == id })
+	if i < 0 {
+		return r, prompt, false
+	}
+	if blocked, _ := p.o.Manager.AwaitsInput(own[i].Spec.Name, id); !blocked {
+		return r, prompt, false
+	}
+	prompt, err := p.lastLine(ctx, id)
+	prompt.Text = prose.Cut(prompt.Text, maxPrompt)
+	return p.here(&own[i]), prompt, err == nil && prompt.Partial
 }
 
 // Input sends input to a process and waits for what the process prints then. If a

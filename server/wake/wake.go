@@ -1,7 +1,7 @@
 // Package wake chooses which of the events of a session wake its model, and words them.
 //
 // A model is woken by what it must react to and has not caused: a run that ended badly, a give-up,
-// readiness or health lost or come back, a limit, the end of a run whose call had timed out.
+// readiness or health lost or come back, a limit, a prompt, the end of a run whose call had timed out.
 // A line is sent once, within a second of its event; what happens in that time to many processes is
 // folded into a few lines that name all of them. An hour has at most MaxHour lines.
 package wake
@@ -125,7 +125,7 @@ func (w *Waker) Add(e Event) {
 		if w.drop(func(p *pending) bool { return p.same(&e) && p.Kind == kind }) || !wasTold && !e.Awaited {
 			return
 		}
-	case logstore.EventRetries, logstore.EventLimit, logstore.EventSuspended:
+	case logstore.EventRetries, logstore.EventLimit, logstore.EventSuspended, logstore.EventAsks:
 		t := w.thing(&e, e.Kind)
 		again := t.told && e.At.Sub(t.at) < quiet
 		if t.at, t.told = e.At, again; again {
@@ -283,6 +283,7 @@ var kinds = []struct {
 	{logstore.EventUnhealthy, "unhealthy"},
 	{logstore.EventLimit, "over a limit"},
 	{logstore.EventSuspended, "suspended"},
+	{logstore.EventAsks, "waiting for input"},
 	{logstore.EventReady, "ready"},
 	{logstore.EventHealthy, "healthy again"},
 	{logstore.EventExited, "exited with code 0"},
