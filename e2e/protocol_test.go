@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -129,6 +130,8 @@ type toolCall struct {
 }
 
 func (p *player) callTools(t *testing.T, onDemand args) {
+	victim := p.tool(t, "start_process", own(t, "victim", "sleep")) // no call waits for its end, which so is a log message
+	check(t, syscall.Kill(int(victim.Data["pid"].(float64)), syscall.SIGKILL))
 	job := sh("job", "echo begin; echo 'Error: it broke' >&2; exit 3")
 	for _, s := range []toolCall{
 		{"start_process", own(t, "web", "http").with("ready", args{"port": 0}).with("health", args{"http": "/"})},
