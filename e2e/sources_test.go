@@ -44,7 +44,7 @@ func TestOldCodeIsTold(t *testing.T) {
 		"node":   {map[string]string{"app.js": "require('./db'); console.log('up'); setInterval(() => {}, 1000)\n", "db.js": "\n"}, []string{"node", "app.js"}, "db.js"},
 		"npm":    {map[string]string{"app.js": "console.log('up'); setInterval(() => {}, 1000)\n", "package.json": `{"scripts": {"start": "node app.js"}}`}, []string{"npm", "start"}, "app.js"},
 		"python": {map[string]string{"app.py": "import db, time\nprint('up', flush=True)\ntime.sleep(1000)\n", "db.py": "\n"}, []string{"python3", "app.py"}, "db.py"},
-		"go":     {map[string]string{"main.go": "package main\n\nimport \"time\"\n\nfunc main() { println(\"up\"); time.Sleep(time.Hour) }\n", "go.mod": "module shop\n"}, []string{"go", "run", "."}, "main.go"},
+		"go":     {map[string]string{"main.go": "package main\n\nimport \"os\"\n\nfunc main() { println(\"up\"); os.Stdin.Read(make([]byte, 1)) }\n", "go.mod": "module shop\n"}, []string{"go", "run", "."}, "main.go"},
 		"java":   {map[string]string{"java": "#!/bin/sh\necho up\nsleep 1000\n", "App.java": "\n"}, []string{"./java", "App.java"}, "App.java"}, // a stand-in
 		"binary": {map[string]string{"server": "#!/bin/sh\necho up\nsleep 1000\n", "App.java": "\n"}, []string{"./server"}, "server"},
 	} {

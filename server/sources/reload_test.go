@@ -16,7 +16,7 @@ var watching = []string{
 	"node /p/node_modules/.bin/expo start", "node /p/node_modules/.bin/storybook dev -p 6006", "node /p/node_modules/.bin/wrangler dev", "node /p/node_modules/serve/build/main.js dist", "bun --hot index.ts", "bun --watch index.ts", "deno run --watch main.ts",
 	"/usr/bin/python3 -m uvicorn app:app --reload", "/usr/bin/python3 /usr/bin/uvicorn app:app --reload-dir src --reload", "python3 /v/bin/flask --debug run", "python3 /v/bin/flask --app shop run --debug", "python3 manage.py runserver 8000",
 	"python3 /v/bin/fastapi dev main.py", "python3 /v/bin/gunicorn --reload app:app", "python3 /v/bin/hypercorn --reload app:app", "python3 /v/bin/streamlit run app.py", "python3 /v/bin/watchmedo auto-restart -- python3 app.py",
-	"python3 -m http.server 8000", "python3 /v/bin/sanic app --dev", "cargo watch -x run", "/root/.cargo/bin/cargo-watch watch -x run", "bacon run", "trunk serve", "air -c .air.toml", "/root/go/bin/air", "gow run .", "reflex -r \\.go$ go run .",
+	"python3 -m http.server 8000", "python3 /v/bin/sanic app --dev", "cargo watch -x run", "/home/me/.cargo/bin/cargo-watch watch -x run", "bacon run", "trunk serve", "air -c .air.toml", "/home/me/go/bin/air", "gow run .", "reflex -r \\.go$ go run .",
 	"watchexec -r go run .", "entr -r python3 app.py", "ruby bin/rails s", "ruby bin/rails server -p 3000", "ruby /usr/bin/rerun ruby app.rb", "jekyll serve", "hugo server", "php -S localhost:8000", "php artisan serve", "dotnet watch run", "java -jar gradle-wrapper.jar -t bootRun",
 	"gradle -t bootRun", "mvn quarkus:dev", "sbt run", "mix phx.server", "mkdocs serve", "skaffold dev", "inotifywait -m src", "flutter run", "tilt up", "live-server public", "browser-sync start",
 }
