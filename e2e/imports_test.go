@@ -30,12 +30,13 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/host":            {"pmcp/process/proctab", "pmcp/server/jsonrpc"},
 		"pmcp/server/jsonrpc":         {"pmcp/process/prose"},
 		"pmcp/server/socket":          {"pmcp/registry"},
-		"pmcp/server/sources":         {},
+		"pmcp/server/sources":         {"pmcp/server/worktree"},
 		"pmcp/server/stdio":           {"pmcp/process/prose", "pmcp/server/jsonrpc"},
 		"pmcp/server/stdio/stdiotest": {}, // used only by tests
 		"pmcp/server/upstream":        {"pmcp/server/args", "pmcp/server/jsonrpc"},
 		"pmcp/server/wake":            {"pmcp/logstore", "pmcp/process/prose"},
-		"pmcp/server/watch":           {"pmcp/process"},
+		"pmcp/server/watch":           {"pmcp/process", "pmcp/server/worktree"},
+		"pmcp/server/worktree":        {},
 		"pmcp/groups":                 {"pmcp/process", "pmcp/process/prose"},
 		"pmcp/health":                 {"pmcp/process", "pmcp/process/feed", "pmcp/process/prose"},
 		"pmcp/logstore":               {"pmcp/logstore/db", "pmcp/logstore/fault", "pmcp/logstore/line", "pmcp/logstore/mask", "pmcp/logstore/match", "pmcp/logstore/pack"},
@@ -60,7 +61,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/process/prose", "pmcp/registry"},
-		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/server/args", "pmcp/server/offered", "pmcp/server/socket", "pmcp/server/sources", "pmcp/server/upstream", "pmcp/server/watch"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/server/args", "pmcp/server/offered", "pmcp/server/socket", "pmcp/server/sources", "pmcp/server/upstream", "pmcp/server/watch", "pmcp/server/worktree"},
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{

@@ -3,14 +3,13 @@ package project
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
 	"pmcp/process"
+	"pmcp/server/worktree"
 )
 
 // projectOf returns the path of the project that a directory belongs to: the deeper of
@@ -66,12 +65,9 @@ const (
 	linkedWorktree        // the top of a linked worktree
 )
 
-// maxGitFile is how much of a .git file is read, in bytes.
-const maxGitFile = 8 << 10
-
 // gitKind returns what a directory is to git, as its .git says.
 func gitKind(dir string) (int, error) {
-	gitDir, isFile, err := readGitFile(filepath.Join(dir, ".git"))
+	gitDir, isFile, err := worktree.ReadFile(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ELOOP): // as for git
 		return noRepository, nil
@@ -79,44 +75,10 @@ func gitKind(dir string) (int, error) {
 		return 0, fmt.Errorf("cannot find the project of %s: %w; argument project names one", dir, err)
 	case !isFile:
 		return repository, nil
-	case !filepath.IsAbs(gitDir):
-		gitDir = filepath.Join(dir, gitDir)
-	}
-	switch {
-	case isModule(gitDir):
+	case worktree.IsModule(gitDir):
 		return noRepository, nil
 	case filepath.Base(filepath.Dir(gitDir)) == "worktrees":
 		return linkedWorktree, nil
 	}
 	return repository, nil
-}
-
-// readGitFile returns the git directory that a .git file names. isFile is false if it names
-// none, or .git is a directory.
-func readGitFile(path string) (gitDir string, isFile bool, err error) {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return "", false, err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return "", false, err
-	}
-	defer func() { _ = f.Close() }()
-	content, err := io.ReadAll(io.LimitReader(f, maxGitFile))
-	gitDir, isFile = strings.CutPrefix(string(content), "gitdir:")
-	return strings.TrimSpace(gitDir), isFile, err
-}
-
-// isModule reports whether a git directory is that of a submodule. A submodule has a
-// repository of its own, while a linked worktree has the file commondir. What does not
-// exist any more is recognised by its path.
-func isModule(gitDir string) bool {
-	if _, err := os.Stat(filepath.Join(gitDir, "commondir")); err == nil {
-		return false
-	}
-	if _, err := os.Stat(filepath.Join(gitDir, "HEAD")); err != nil && filepath.Base(filepath.Dir(gitDir)) == "worktrees" {
-		return false
-	}
-	return strings.Contains(gitDir, "/modules/")
 }

@@ -91,13 +91,19 @@ func (p *Project) saysReload(ctx context.Context, q logstore.Query) bool {
 	return false
 }
 
-// gitOf returns a function that runs git as a child of the session, so that it is ended with the session.
+// runGit runs git as a child of the session, so that it is ended with the session, and returns at most gitOutput bytes of
+// its output. It runs no hook and no other program, asks nothing and takes no lock.
+func runGit(ctx context.Context, manager *process.Manager, dir string, arguments []string) (exit process.Exit, output []byte, err error) {
+	return manager.Exec(ctx, process.Spec{
+		Name: "git", Command: "git", Dir: dir, Args: append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager"}, arguments...),
+		Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+	}, gitOutput)
+}
+
+// gitOf returns runGit for package sources.
 func gitOf(manager *process.Manager) sources.Git {
 	return func(ctx context.Context, dir string, arguments ...string) (string, error) {
-		exit, out, err := manager.Exec(ctx, process.Spec{
-			Name: "git", Command: "git", Dir: dir, Args: append([]string{"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager"}, arguments...),
-			Env: map[string]string{"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"},
-		}, gitOutput)
+		exit, out, err := runGit(ctx, manager, dir, append([]string{"--literal-pathspecs"}, arguments...))
 		if err == nil && !exit.Clean() {
 			err = errors.New("git failed")
 		}

@@ -87,9 +87,8 @@ func (p *Project) openWatch(ctx context.Context, spec *process.Spec, o launchOpt
 	if err := process.CheckDir(w.dir, p.name); err != nil {
 		return nil, err
 	}
-	files := watch.Options{Dir: w.dir, Paths: w.paths, Git: func(ctx context.Context, dir string, args ...string) ([]byte, int, error) {
-		const most = 1 << 20 // more than the paths that it is asked for
-		exit, output, err := p.o.Manager.Exec(ctx, process.Spec{Name: spec.Name, Command: "git", Args: args, Dir: dir}, most)
+	files := watch.Options{Dir: w.dir, Paths: w.paths, Git: func(ctx context.Context, dir string, arguments ...string) ([]byte, int, error) {
+		exit, output, err := runGit(ctx, p.o.Manager, dir, arguments)
 		return output, exit.Code, err
 	}}
 	for _, own := range []string{p.o.Store.Status().Path, p.o.Store.dir} {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"pmcp/server/worktree"
 )
 
 // shortCommit is how much of the name of a commit is kept.
@@ -19,7 +21,7 @@ var commitName = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 // Commit returns the beginning of the name of the commit at which the work tree around dir is, followed by " (dirty)" if
 // tracked files differ from it, or "" if that is not known.
 func Commit(ctx context.Context, git Git, dir string) string {
-	if workTreeGit(dir) == "" {
+	if _, gitDir := worktree.Around(dir); gitDir == "" {
 		return ""
 	}
 	out, err := git(ctx, dir, "status", "--porcelain=v2", "--branch", "--untracked-files=no", "-z")
@@ -42,7 +44,7 @@ func Commit(ctx context.Context, git Git, dir string) string {
 
 // Head returns the beginning of the name of the commit at which the work tree around dir is now, or "" if that is not known.
 func Head(dir string) string {
-	gitDir := workTreeGit(dir)
+	_, gitDir := worktree.Around(dir)
 	head := firstLine(filepath.Join(gitDir, "HEAD"))
 	ref, isRef := strings.CutPrefix(head, "ref: ")
 	if gitDir == "" || !isRef {
@@ -50,7 +52,7 @@ func Head(dir string) string {
 	}
 	common := gitDir
 	if path := firstLine(filepath.Join(gitDir, "commondir")); path != "" { // a linked work tree
-		common = from(gitDir, path)
+		common = absolute(gitDir, path)
 	}
 	if name := short(firstLine(filepath.Join(common, ref))); name != "" {
 		return name
@@ -62,31 +64,6 @@ func Head(dir string) string {
 		}
 	}
 	return ""
-}
-
-// workTreeGit returns the git directory of the work tree around dir, or "".
-func workTreeGit(dir string) string {
-	for {
-		path := filepath.Join(dir, ".git")
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return path
-		} else if err == nil {
-			gitDir, _ := strings.CutPrefix(firstLine(path), "gitdir: ")
-			return from(dir, gitDir)
-		}
-		up := filepath.Dir(dir)
-		if up == dir {
-			return ""
-		}
-		dir = up
-	}
-}
-
-func from(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(dir, path)
 }
 
 // firstLine returns the first line of a small file, or "" if it cannot be read.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"pmcp/server/worktree"
 )
 
 // A change is a file that was changed.
@@ -46,7 +48,8 @@ type walk struct {
 func list(ctx context.Context, dir string, since time.Time, most int) *listing {
 	w := &walk{ctx: ctx, since: since, now: time.Now(), slots: make(chan struct{}, runtime.NumCPU()-1), left: most}
 	w.found.tags = make(map[string]string)
-	w.found.looked, w.found.complete = built.MatchString(dir+"/") || workTreeGit(dir) != "", true
+	_, gitDir := worktree.Around(dir)
+	w.found.looked, w.found.complete = built.MatchString(dir+"/") || gitDir != "", true
 	if w.found.looked {
 		w.dir(dir, "")
 		w.wg.Wait()
@@ -68,7 +71,7 @@ func (w *walk) dir(top, rel string) {
 			case e.Name() == "pyvenv.cfg": // packages of Python
 				return
 			case e.Name() != ".git":
-			case !strings.Contains(firstLine(filepath.Join(top, rel, ".git")), "/modules/"): // another repository or work tree
+			case !isSubmodule(filepath.Join(top, rel)): // another repository or work tree
 				return
 			default: // a submodule
 				w.mu.Lock()
@@ -90,6 +93,11 @@ func (w *walk) dir(top, rel string) {
 			}
 		}
 	}
+}
+
+func isSubmodule(dir string) bool {
+	gitDir, isFile, err := worktree.ReadFile(dir)
+	return err == nil && isFile && worktree.IsModule(gitDir)
 }
 
 // add adds a file that was changed, if a running program reads it.

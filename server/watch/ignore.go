@@ -79,7 +79,7 @@ func (w *Watcher) askGit(ctx context.Context, repo string, paths []string, ignor
 	ctx, cancel := context.WithTimeout(ctx, gitTime)
 	defer cancel()
 	for len(paths) > 0 {
-		args, size := []string{"-c", "core.fsmonitor=false", "-c", "core.quotePath=false", "check-ignore", "--"}, 0
+		args, size := []string{"-c", "core.quotePath=false", "check-ignore", "--"}, 0
 		n := 0
 		for n < len(paths) && (n == 0 || size+len(paths[n]) < gitBytes) {
 			size += len(paths[n])
@@ -99,18 +99,4 @@ func (w *Watcher) askGit(ctx context.Context, repo string, paths []string, ignor
 		paths = paths[n:]
 	}
 	return true
-}
-
-// repoOf returns the top of the repository that a directory is in, or "".
-func repoOf(dir string) string {
-	for {
-		if exists(filepath.Join(dir, ".git")) {
-			return dir
-		}
-		parent := filepath.Dir(dir)
-		if parent == dir {
-			return ""
-		}
-		dir = parent
-	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"pmcp/process"
+	"pmcp/server/worktree"
 )
 
 // A scope is what one of Options.Paths asks for.
@@ -127,7 +128,7 @@ func (w *Watcher) addScopes(ctx context.Context) (found []dirIn, err error) {
 			}
 			continue
 		}
-		repo := repoOf(s.top)
+		repo, _ := worktree.Around(s.top)
 		if repo != s.top && w.askIgnored(ctx, []pathIn{{path: s.top, repo: repo}})[s.top] { // then git says nothing about what is in it
 			repo = ""
 		}

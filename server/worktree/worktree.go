@@ -1,4 +1,4 @@
-// Package worktree finds the work trees of git by their .git, without running git.
+// Package worktree finds work trees of git. It does not run git.
 package worktree
 
 import (
