@@ -40,6 +40,7 @@ func TestPersonActsOnGroups(t *testing.T) {
 	fill(t, w.project, map[string]string{"fixed": ""})
 	w.wantCommand(t, 0, []string{"start", "stack"}, "group stack: up", "db: skipped (already running)", "api: ready", "web: started")
 	w.wantCommand(t, 0, []string{"restart", "stack"}, "group stack: up", "db: ready", "api: ready", "web: started")
+	w.wantCommand(t, 0, []string{"events", "stack"}, "db (run 2) was started by the person at the terminal", "db (run 3) was restarted by the person at the terminal")
 	for name, run := range map[string]int{"db": 3, "api": 4, "web": 2} {
 		if got := s.must(t, "get_process_info", args{"process": name}); got.num("run") != run || got.Data["owner"] != nil || got.str("state") != "running" {
 			t.Errorf("got %s, want run %d of this session", got.Text, run)

@@ -27,6 +27,9 @@ type action struct {
 	prolongs       bool   // keep is also for what the daemon keeps already
 }
 
+// client returns the name under which the calls are made.
+func (a action) client() string { return project.CommandClient + a.verb }
+
 const startGroup = "start_group" // also restarts
 
 func (s *screen) stopCommand() *cobra.Command {
@@ -78,19 +81,27 @@ func (s *screen) act(ctx context.Context, a action, names []string) error {
 		return err
 	}
 	s.found = true
+	show := func(text string) error {
+		for l := range strings.Lines(text) {
+			if err := s.out.println(line.Visible(strings.TrimSuffix(l, "\n"))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	var failed []error
 	for _, group := range []bool{false, true} {
-		if err := s.perform(ctx, a, targets, group); err != nil {
+		if err := s.perform(ctx, a, targets, group, show); err != nil {
 			failed = append(failed, err)
 		}
 	}
 	return errors.Join(failed...)
 }
 
-// perform makes the calls for the groups among targets, or for the others, by a server of its own.
+// perform makes the calls for the groups among targets, or for the others, by a server of its own, and shows the answers.
 // What a group starts outlives that: the session that has run the group last starts it or, without
 // one, the daemon runs the server.
-func (s *screen) perform(ctx context.Context, a action, targets []target, group bool) error {
+func (s *screen) perform(ctx context.Context, a action, targets []target, group bool, show func(text string) error) error {
 	var own *session
 	var failed []error
 	for _, t := range targets {
@@ -103,7 +114,7 @@ func (s *screen) perform(ctx context.Context, a action, targets []target, group 
 			if err != nil {
 				return err
 			}
-			if own, err = startSession(ctx, project.CommandClient+a.verb, s.err, env...); err != nil {
+			if own, err = startSession(ctx, a.client(), s.err, env...); err != nil {
 				return err
 			}
 			defer func() { _ = own.Close() }()
@@ -111,10 +122,8 @@ func (s *screen) perform(ctx context.Context, a action, targets []target, group 
 		if !done && err == nil {
 			text, err = a.call(ctx, own, t, s.where.project)
 		}
-		for l := range strings.Lines(text) {
-			if err := s.out.println(line.Visible(strings.TrimSuffix(l, "\n"))); err != nil {
-				return err
-			}
+		if err := show(text); err != nil {
+			return err
 		}
 		if err != nil {
 			failed = append(failed, err)
@@ -138,7 +147,7 @@ func (s *screen) startAtOwner(ctx context.Context, a action, t target) (text str
 	if err != nil {
 		return "", false, err
 	}
-	answer, done, err := r.project.StartGroupAtOwner(ctx, t.name, given)
+	answer, done, err := r.project.StartGroupAtOwner(ctx, a.client(), t.name, given)
 	switch {
 	case !done || err != nil:
 		return "", done, err

@@ -42,7 +42,7 @@ func (s *screen) open(ctx context.Context, noBrowser bool) error {
 		return err
 	}
 	defer done()
-	web, err := page.Listen(session.callForPage, read)
+	web, err := page.Listen(s.callForPage(session), read)
 	if err != nil {
 		return err
 	}

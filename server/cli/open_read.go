@@ -474,64 +474,21 @@ func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Tim
 	return r, nil
 }
 
-// callForPage is call, but starts the members of a group one by one: the session that has run one last, or the
-// daemon, starts it, as what the server of the page started would end with it.
-func (s *session) callForPage(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	if tool == "start_group" {
-		return s.startGroup(ctx, arguments)
-	}
-	return s.call(ctx, tool, arguments)
-}
-
-// startGroup starts the members of a group that are not up, in their order. Those that others need to have ended are
-// run to their end; those that need one that has failed are left out.
-func (s *session) startGroup(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
-	raw, err := s.call(ctx, "list_groups", arguments)
-	if err != nil {
-		return nil, err
-	}
-	var found struct {
-		Groups []struct {
-			Order   []string
-			Members []struct {
-				Name, Phase string
-				DependsOn   []string `json:"depends_on"` // "db (exited_ok)"
-			}
+// callForPage returns own.call, but a group is started as pmcp start does it: what the server of the page started would
+// end with it.
+func (s *screen) callForPage(own *session) page.Call {
+	return func(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
+		if tool != startGroup {
+			return own.call(ctx, tool, arguments)
 		}
-	}
-	var where callArguments
-	if err := errors.Join(json.Unmarshal(raw, &found), json.Unmarshal(arguments, &where)); err != nil {
-		return nil, err
-	}
-	for _, g := range found.Groups {
-		up, ends, needs := make(map[string]bool), make(map[string]bool), make(map[string][]string)
-		for _, m := range g.Members {
-			up[m.Name] = m.Phase == "up" || m.Phase == "done"
-			for _, on := range m.DependsOn {
-				name, condition, _ := strings.Cut(on, " (")
-				needs[m.Name] = append(needs[m.Name], name)
-				ends[name] = ends[name] || strings.HasPrefix(condition, "exited")
-			}
+		var given callArguments
+		if err := json.Unmarshal(arguments, &given); err != nil {
+			return nil, err
 		}
-		for _, name := range g.Order {
-			if up[name] || slices.ContainsFunc(needs[name], func(on string) bool { return !up[on] }) {
-				continue
-			}
-			start := map[string]string{"name": name, "project": where.Project}
-			if ends[name] {
-				start["wait"] = project.UntilExit
-			}
-			arguments, _ := json.Marshal(start) // strings
-			raw, err := s.call(ctx, "start_process", arguments)
-			if err != nil && !ends[name] {
-				return nil, fmt.Errorf("cannot start %s: %w", name, err)
-			}
-			var done struct {
-				Signal string `json:"signal"`
-				Code   int    `json:"exit_code"`
-			}
-			up[name] = err == nil && json.Unmarshal(raw, &done) == nil && done.Code == 0 && done.Signal == ""
-		}
+		at := *s
+		at.where = place{project: given.Project}
+		a := action{verb: "open", group: startGroup, starts: true}
+		err := at.perform(ctx, a, []target{{name: given.Group, group: true}}, true, func(string) error { return nil })
+		return json.RawMessage("{}"), err
 	}
-	return json.RawMessage("{}"), nil
 }

@@ -457,7 +457,7 @@ func (m *topModel) ask(run *project.Run, a action) {
 
 // perform performs an action on one process and returns its outcome in one line.
 func (a action) perform(ctx context.Context, t target, where string) string {
-	own, err := startSession(ctx, project.CommandClient+a.verb, io.Discard) // the terminal is the screen's
+	own, err := startSession(ctx, a.client(), io.Discard) // the terminal is the screen's
 	if err != nil {
 		return err.Error()
 	}

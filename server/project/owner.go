@@ -366,6 +366,7 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	if err := json.Unmarshal(params, &call); err != nil {
 		return call, fmt.Errorf("invalid call: %w", err)
 	}
+	call.By = cmp.Or(cleanActor(call.By), actorWindow)
 	if method == groupMethod {
 		return decodeGroupCall(call)
 	}
@@ -373,7 +374,6 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	if !ok {
 		return call, fmt.Errorf("the arguments of %.100q do not name one process", call.Tool)
 	}
-	call.By = cmp.Or(cleanActor(call.By), actorWindow)
 	call.Arguments, call.Starts = renamed, method == startMethod
 	return call, nil
 }

@@ -18,9 +18,9 @@ const groupMethod = "group"
 const startGroupTool = "start_group"
 
 // StartGroupAtOwner has the live window that has run a member of a group last start it, with the
-// arguments of start_group. done is false if there is no such window, or if it cannot be asked; what
+// arguments of start_group, for a client of that name. done is false if there is no such window, or if it cannot be asked; what
 // the daemon has kept does not count.
-func (p *Project) StartGroupAtOwner(ctx context.Context, group string, given args.Given) (a OwnerAnswer, done bool, err error) {
+func (p *Project) StartGroupAtOwner(ctx context.Context, client, group string, given args.Given) (a OwnerAnswer, done bool, err error) {
 	all, err := p.ListGroups(ctx, group)
 	if err != nil {
 		return a, false, err
@@ -41,7 +41,7 @@ func (p *Project) StartGroupAtOwner(ctx context.Context, group string, given arg
 	}
 	ctx, cancel := context.WithTimeout(ctx, ownerCallLimit)
 	defer cancel()
-	call := OwnerCall{Tool: startGroupTool, Project: path, Process: name, Arguments: given, Allowed: p.o.Manager.Allowed()}
+	call := OwnerCall{Tool: startGroupTool, Project: path, Process: name, Arguments: given, Allowed: p.o.Manager.Allowed(), By: actorOf(client)}
 	err = socket.Call(ctx, p.o.Store.dir, session, groupMethod, call, &a)
 	switch {
 	case errors.Is(err, socket.ErrUnavailable), errors.As(err, new(socket.Refusal)):
