@@ -28,11 +28,7 @@ time.sleep(1000)`
 func TestPageHasItsAbilities(t *testing.T) {
 	proctest.Long(t, "browsers")
 	t.Parallel()
-	needs(t, "python3")
-	chromium, modules := browserOf(t)
-	w := newWorld(t)
-	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
-	s := w.start(t)
+	w, s, chromium, modules := pageWorld(t)
 	s.must(t, "start_process", args{"name": "web", "command": "python3 -u -m http.server 0 --bind 127.0.0.1", "env": args{"API_TOKEN": "hunter2hunter2"}, "ready": args{"port": 0}, "timeout_ms": longWait})
 	s.must(t, "restart_process", args{"process": "web", "timeout_ms": longWait})
 	s.must(t, "start_process", args{"name": "app", "command": "python3", "args": []string{"-c", pageApp}, "ready": args{"log": "KeyError"}, "timeout_ms": longWait})

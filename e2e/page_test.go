@@ -67,6 +67,16 @@ func (w *world) openPage(t testing.TB) (address string, pids []int, end func()) 
 	}
 }
 
+// pageWorld returns a world whose project is a repository, a session in it, and what drivePage needs.
+func pageWorld(t *testing.T) (w *world, s *session, chromium, modules string) {
+	t.Helper()
+	needs(t, "python3")
+	chromium, modules = browserOf(t)
+	w = newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	return w, w.start(t), chromium, modules
+}
+
 // drivePage uses a page by a script of testdata/page in Chromium and decodes what that has seen. It returns the
 // directory of the files that the script has written.
 func drivePage(t *testing.T, script, modules, chromium, address string, seen any) (files string) {
@@ -88,11 +98,7 @@ func drivePage(t *testing.T, script, modules, chromium, address string, seen any
 func TestPersonUsesPageInBrowser(t *testing.T) {
 	proctest.Long(t, "browsers")
 	t.Parallel()
-	needs(t, "python3")
-	chromium, modules := browserOf(t)
-	w := newWorld(t)
-	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
-	s := w.start(t)
+	w, s, chromium, modules := pageWorld(t)
 	file := filepath.Join(w.home, "markup")
 	check(t, os.WriteFile(file, []byte(strings.Repeat("y", 1<<20)+"\n"+hostileMarkup+strings.Join(hostileLines, "\n")+"\nneedle 7\n"), 0o600))
 	s.must(t, "start_process", args{"name": "web", "command": "python3 -m http.server 0 --bind 127.0.0.1", "ready": args{"port": 0}, "timeout_ms": longWait})
