@@ -42,11 +42,14 @@ func chaosFaults() []chaosFault {
 	}
 }
 
-// monitoredClient is clientScript with a monitor.
+// monitoredClient is clientScript with a monitor whose output it reads: a monitor that starts when its client has ended
+// already knows it by nothing else.
 const monitoredClient = `exec 4<&0
 "$@" <&4 4<&- 3>&- &
 echo $! >&3
-"$@" events --wake </dev/null >/dev/null 4<&- 3>&- &
+[ -p lines ] || mkfifo lines
+exec 5<>lines 6>lines
+"$@" events --wake </dev/null >&6 3>&- 4<&- 5<&- 6>&- &
 exec 3>&-
 wait`
 
