@@ -45,7 +45,7 @@ func TestPageHasItsAbilities(t *testing.T) {
 		First, Title, Stack, Hit, HitBefore, Hidden, Context       string
 		Copied, Moment, Process, Address, Kept, Groups             string
 		Wrapped, Reached                                           bool
-		Rows, Open                                                 int
+		Rows, Open, Reopened                                       int
 	}
 	screenshots := drivePage(t, "abilities.cjs", modules, chromium, address, &seen)
 	end()
@@ -89,6 +89,9 @@ func TestPageHasItsAbilities(t *testing.T) {
 	}
 	if len(seen.Errors) != 1 || !strings.Contains(seen.Errors[0], "app") || !strings.Contains(seen.Errors[0], "fails") || !strings.Contains(seen.Errors[0], "2 variants") {
 		t.Errorf("got the errors %q, want one kind in two processes", seen.Errors)
+	}
+	if seen.Reopened != seen.Open+1 {
+		t.Errorf("got %d open errors after one was resolved and %d after that was undone, want one more", seen.Open, seen.Reopened)
 	}
 	if _, err := os.Stat(filepath.Join(screenshots, "many.txt")); err != nil {
 		t.Errorf("got %v, want the download", err)

@@ -340,8 +340,8 @@ func TestMaintenanceStopsAfterDamage(t *testing.T) {
 	if err := s.removeOld(t.Context(), time.Now().UnixNano()); !db.IsCorrupt(err) {
 		t.Errorf("removeOld: got error %v, want corruption", err)
 	}
-	if _, err := s.ResolveFault(t.Context(), "0", ""); !db.IsCorrupt(err) {
-		t.Errorf("ResolveFault: got error %v, want corruption", err)
+	if _, err := s.MarkFault(t.Context(), "0", true, ""); !db.IsCorrupt(err) {
+		t.Errorf("MarkFault: got error %v, want corruption", err)
 	}
 	var gaps int
 	checkError(t, s.file.ReadDB.QueryRow(`SELECT count(*) FROM gap`).Scan(&gaps))

@@ -221,21 +221,25 @@ func (f *Fault) includes(g *faultDelta) bool {
 	return f.LastRun == g.LastRun && f.LastLine == g.LastLine && f.LastSeen.Equal(g.LastSeen)
 }
 
-// ResolveFault marks a fault as resolved, with a note, and returns the fault. A new occurrence reopens the
-// fault. The error wraps ErrUnknownFault if no fault has the id.
-func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error) {
+// MarkFault marks a fault as resolved, with a note, or as open, and returns the fault. A new occurrence opens a
+// resolved fault. The error wraps ErrUnknownFault if no fault has the id.
+func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (Fault, error) {
+	var at time.Time
+	if resolved {
+		at = time.Now()
+	}
 	if s.file == nil {
-		return s.faultLog.resolve(id, note)
+		return s.faultLog.mark(id, at, note)
 	}
 	err := s.Flush(ctx)
 	if err == nil {
 		err = s.damageErr()
 	}
 	if err == nil {
-		_, err = s.file.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(time.Now()), note, id)
+		_, err = s.file.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(at), note, id)
 	}
 	if err != nil {
-		return Fault{}, fmt.Errorf("cannot resolve %s: %w", id, err)
+		return Fault{}, fmt.Errorf("cannot mark %s: %w", id, err)
 	}
 	all, err := storedFaults(ctx, s.file.ReadDB, &FaultQuery{ID: id})
 	if err != nil {
@@ -247,13 +251,13 @@ func (s *Store) ResolveFault(ctx context.Context, id, note string) (Fault, error
 	return all[0], nil
 }
 
-// resolve marks a fault that is only in memory as resolved.
-func (l *faultLog) resolve(id, note string) (Fault, error) {
+// mark marks a fault that is only in memory as resolved at a time, or as open if that is zero.
+func (l *faultLog) mark(id string, at time.Time, note string) (Fault, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range l.deltas {
 		if g.ID == id {
-			g.Resolved, g.Note, g.Regressed = time.Now(), note, false
+			g.Resolved, g.Note, g.Regressed = at, note, false
 			return g.Fault, nil
 		}
 	}

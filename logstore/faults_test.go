@@ -76,8 +76,14 @@ func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if f, err := s.ResolveFault(t.Context(), first.ID, "mended"); err != nil || f.Resolved.IsZero() || f.Note != "mended" {
-		t.Fatalf("ResolveFault: got %+v, %v; want it resolved with the note", f, err)
+	if f, err := s.MarkFault(t.Context(), first.ID, true, "by mistake"); err != nil || f.Resolved.IsZero() {
+		t.Fatalf("MarkFault: got %+v, %v; want it resolved", f, err)
+	}
+	if f, err := s.MarkFault(t.Context(), first.ID, false, ""); err != nil || !f.Resolved.IsZero() || f.Note != "" || f.Regressed {
+		t.Fatalf("MarkFault: got %+v, %v; want it as before", f, err)
+	}
+	if f, err := s.MarkFault(t.Context(), first.ID, true, "mended"); err != nil || f.Resolved.IsZero() || f.Note != "mended" {
+		t.Fatalf("MarkFault: got %+v, %v; want it resolved with the note", f, err)
 	}
 	unresolved, resolved := false, true
 	if all, _, err := s.Faults(t.Context(), FaultQuery{Project: "/p", Resolved: &unresolved}); err != nil || len(all) != 0 {
@@ -94,7 +100,7 @@ func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 	if news := <-s.NewFaults(); !news.Again {
 		t.Errorf("got news %+v, want it again", news)
 	}
-	if _, err := s.ResolveFault(t.Context(), "nonsense", ""); !errors.Is(err, ErrUnknownFault) {
+	if _, err := s.MarkFault(t.Context(), "nonsense", true, ""); !errors.Is(err, ErrUnknownFault) {
 		t.Errorf("resolving an unknown error: got %v, want ErrUnknownFault", err)
 	}
 }
@@ -162,7 +168,7 @@ func TestFaultQueryFilters(t *testing.T) {
 	if _, _, err := s.Faults(t.Context(), FaultQuery{After: "?"}); !errors.Is(err, ErrCursor) {
 		t.Errorf("an invalid cursor: got %v, want ErrCursor", err)
 	}
-	if f, err := s.ResolveFault(t.Context(), onlyFault(t, s, FaultQuery{Names: []string{"web"}}).ID, ""); err != nil || f.Count != 2 {
+	if f, err := s.MarkFault(t.Context(), onlyFault(t, s, FaultQuery{Names: []string{"web"}}).ID, true, ""); err != nil || f.Count != 2 {
 		t.Errorf("resolved in memory: got %+v, %v; want count 2", f, err)
 	}
 }

@@ -251,6 +251,7 @@ func getLatestErrors(ctx context.Context, s *call, a latestErrorsArgs) (getError
 type resolveErrorArgs struct {
 	ErrorID string `json:"error_id"`
 	Note    string `json:"note,omitempty"`
+	Undo    bool   `json:"undo,omitempty" schema:"brief"`
 }
 
 type resolveErrorResult struct {
@@ -265,10 +266,10 @@ func (r resolveErrorResult) write(t *answerText) {
 func markErrorResolvedTool() tool {
 	return define(tool{
 		name: "mark_error_resolved", title: "Resolve error", toolset: setErrors,
-		description: "Marks an error as resolved; if it recurs, it is regressed.",
+		description: "Resolves an error; it is regressed if it recurs. Also undo.",
 	}, func(ctx context.Context, s *call, a resolveErrorArgs) (resolveErrorResult, error) {
-		f, err := s.project.ResolveFault(ctx, a.ErrorID, a.Note)
-		if err == nil {
+		f, err := s.project.MarkFault(ctx, a.ErrorID, !a.Undo, a.Note)
+		if err == nil && !a.Undo {
 			s.events.setResolved(f.ID)
 		}
 		return resolveErrorResult{errorResultOf(&f), outputNotice}, err

@@ -32,7 +32,7 @@ var tools = map[string][]string{
 	"list_processes": nil, "list_groups": nil, "get_process_info": nil, "get_process_stats": nil, "get_server_info": nil,
 	"tail_logs": nil, "search_logs": nil, "get_errors": nil,
 	"start_process": {"name", "project"}, "stop_process": {"process", "project"}, "restart_process": {"process", "project"},
-	"start_group": {"group", "project"}, "stop_group": {"group", "project"}, "mark_error_resolved": {"error_id", "project"},
+	"start_group": {"group", "project"}, "stop_group": {"group", "project"}, "mark_error_resolved": {"error_id", "project", "undo"},
 }
 
 // Reads are what the page may read besides: no tool returns it.

@@ -384,9 +384,9 @@ func (s *Store) Faults(ctx context.Context, q logstore.FaultQuery) (faults []log
 	return faults, total, err
 }
 
-// ResolveFault is logstore.Store.ResolveFault.
-func (s *Store) ResolveFault(ctx context.Context, id, note string) (logstore.Fault, error) {
-	f, err := s.Store.ResolveFault(ctx, id, note)
+// MarkFault is logstore.Store.MarkFault.
+func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (logstore.Fault, error) {
+	f, err := s.Store.MarkFault(ctx, id, resolved, note)
 	f.Name = s.address(f.Project, f.Name)
 	return f, err
 }

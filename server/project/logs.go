@@ -129,9 +129,9 @@ func (p *Project) RunFaults(ctx context.Context, run int64, after string) ([]log
 // maxRunFaults is how many kinds of errors of a run RunFaults returns, the latest.
 const maxRunFaults = 1000
 
-// ResolveFault marks an error of any project as resolved.
-func (p *Project) ResolveFault(ctx context.Context, id, note string) (logstore.Fault, error) {
-	f, err := p.o.Store.ResolveFault(ctx, id, note)
+// MarkFault marks an error of any project as resolved, or as open.
+func (p *Project) MarkFault(ctx context.Context, id string, resolved bool, note string) (logstore.Fault, error) {
+	f, err := p.o.Store.MarkFault(ctx, id, resolved, note)
 	if err == nil && p.IsOfSession(f.Project) {
 		p.o.Changed(f.Name, false)
 	}

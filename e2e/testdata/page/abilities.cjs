@@ -151,6 +151,10 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   seen.open = await page.$$eval(".fault", all => all.length);
   await page.click("#resolved");
   await page.waitForSelector(".fault.resolved");
+  await button(".fault.resolved", "Reopen");
+  await until("#status", "reopened");
+  await page.click("#resolved");
+  seen.reopened = await page.$$eval(".fault", all => all.length);
 
   // A group is stopped and started, and a process that has ended.
   await page.click("#tab-groups");
