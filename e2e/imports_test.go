@@ -32,7 +32,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/server/socket":          {"pmcp/registry"},
 		"pmcp/server/sources":         {"pmcp/server/worktree"},
 		"pmcp/server/stdio":           {"pmcp/process/prose", "pmcp/server/jsonrpc"},
-		"pmcp/server/stdio/stdiotest": {}, // used only by tests
+		"pmcp/server/stdio/stdiotest": {"pmcp/process/proctest"}, // used only by tests
 		"pmcp/server/upstream":        {"pmcp/server/args", "pmcp/server/jsonrpc"},
 		"pmcp/server/wake":            {"pmcp/logstore", "pmcp/process/prose"},
 		"pmcp/server/watch":           {"pmcp/process", "pmcp/server/worktree"},

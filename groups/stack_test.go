@@ -164,8 +164,7 @@ func (s *realStack) checkOrder(t *testing.T, a, what, b, other string) {
 // before its dependencies serve, and that none is stopped before its dependents ended.
 func TestRealStackStartsAndStopsInOrder(t *testing.T) {
 	s, m := newRealStack(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := proctest.Context(t)
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
 	if err != nil || failed(report) || report.TimedOut {
 		t.Fatalf("got %+v, %v, want a start without failure", report, err)
@@ -194,8 +193,7 @@ func TestRealStackStartsAndStopsInOrder(t *testing.T) {
 // exits with an error.
 func TestRealStackBlocksOnBrokenAPI(t *testing.T) {
 	s, m := newRealStack(t, map[string]string{"FAIL": "1"})
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := proctest.Context(t)
 	report, err := m.Start(ctx, "stack", s, StartOptions{})
 	if err != nil || !failed(report) || report.TimedOut {
 		t.Fatalf("got %+v, %v, want a start with a failure", report, err)

@@ -71,8 +71,7 @@ func TestUnhealthyProcessIsRestartedUntilPolicyGivesUp(t *testing.T) {
 	if _, _, err := p.Start(t.Context(), spec, process.KeepRunning); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := proctest.Context(t)
 	var ends []process.Status
 	var pauses []time.Duration
 	for {

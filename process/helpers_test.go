@@ -156,7 +156,7 @@ func helperFlags([]string) int {
 }
 
 // helperSpin keeps one processor busy and uses as much memory as its argument, in MiB. It ends after
-// testTimeout, or with its parent.
+// three minutes, or with its parent.
 func helperSpin(args []string) int {
 	megabytes, _ := strconv.Atoi(args[0])
 	memory := make([]byte, megabytes<<20)
@@ -164,7 +164,7 @@ func helperSpin(args []string) int {
 		memory[i] = 1
 	}
 	fmt.Println("up", os.Getpid())
-	for parent, begin := os.Getppid(), time.Now(); time.Since(begin) < testTimeout && os.Getppid() == parent; {
+	for parent, begin := os.Getppid(), time.Now(); time.Since(begin) < 3*time.Minute && os.Getppid() == parent; {
 		memory[0]++
 	}
 	return int(memory[0]) & 1

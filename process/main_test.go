@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 )
 
 // helperEnv is the environment variable that names the helper program that the test binary runs
@@ -300,13 +301,9 @@ func (j *memJournal) pids(ctx context.Context, run int64, n int) (pids []int, er
 }
 
 // testTimeout bounds every wait of the tests.
-const testTimeout = 3 * time.Minute
+const testTimeout = proctest.Patience
 
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
+var testContext = proctest.Context
 
 // newTestManager returns a Manager and its Journal. The Manager is closed at the end of the test.
 func newTestManager(t testing.TB, o Options) (*Manager, *memJournal) {

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 func TestPromptIsShownAndTerminalInputIsRead(t *testing.T) {
@@ -225,9 +226,7 @@ func TestInputWaitsForEarlierCall(t *testing.T) {
 	m.mu.Lock()
 	run := m.entries["deaf"].run.(*Run)
 	m.mu.Unlock()
-	for len(run.inputTurn) == 0 {
-		runtime.Gosched()
-	}
+	proctest.Await(t, "the input to be under way", func() bool { return len(run.inputTurn) > 0 })
 	canceled, cancel := context.WithCancel(testContext(t))
 	cancel()
 	n, err := run.input(canceled, []byte("x"), false)

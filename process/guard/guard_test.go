@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 )
 
 func killAfter(d string) option { return func(o *sessionOptions) { o.killAfter = d } }
@@ -226,12 +227,7 @@ func TestGuardianKeepsNoStdio(t *testing.T) {
 func freeze(t *testing.T, pid int) {
 	t.Helper()
 	must(t, syscall.Kill(pid, syscall.SIGSTOP))
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
-		if strings.HasPrefix(stateOf(t, pid), "T") {
-			return
-		}
-	}
-	t.Fatalf("process %d is not stopped after %v", pid, testTimeout)
+	proctest.Await(t, fmt.Sprintf("process %d to be stopped", pid), func() bool { return strings.HasPrefix(stateOf(t, pid), "T") })
 }
 
 // awaitNoStdio waits until a guardian has closed stdin and stdout, which may be after the server is
@@ -241,14 +237,11 @@ func awaitNoStdio(t *testing.T, pid int) {
 	if runtime.GOOS != "linux" {
 		return // the system does not show the open files
 	}
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); {
+	proctest.Await(t, "the guardian to close its stdio", func() bool {
 		in, errIn := os.Readlink(fmt.Sprintf("/proc/%d/fd/0", pid))
 		out, errOut := os.Readlink(fmt.Sprintf("/proc/%d/fd/1", pid))
-		if errIn == nil && errOut == nil && in == os.DevNull && out == os.DevNull {
-			return
-		}
-	}
-	t.Fatal("the guardian still holds its stdio, want it closed")
+		return errIn == nil && errOut == nil && in == os.DevNull && out == os.DevNull
+	})
 }
 
 // stateOf returns the state of a process as ps shows it. Small Linux systems have

@@ -17,10 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 )
 
-// testTimeout is longer than anything in these tests takes, even on a slow machine.
-const testTimeout = 2 * time.Minute
+// testTimeout bounds every wait of the tests.
+const testTimeout = proctest.Patience
 
 // A session is a guardian with all its descendants, as a client sees them. Its standard error is a
 // pipe that every process of the session inherits and none closes: the end of the pipe means that

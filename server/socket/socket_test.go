@@ -19,6 +19,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"pmcp/process/proctest"
 )
 
 const id = "0b5c9d0e-4f2e-4b0e-9d62-0f8f2f1f7a11"
@@ -198,14 +200,14 @@ func TestManyConnectionsLeaveNothing(t *testing.T) {
 		must(t, err)
 		must(t, c.Close())
 	}
-	for { // the last ones may not have been noticed yet
-		var r Refusal
-		if err := Call(t.Context(), dir, id, "echo", "hi", new(string)); !errors.As(err, &r) {
-			must(t, err)
-			return
+	proctest.Await(t, "a free connection", func() bool { // the last ends may not have been noticed yet
+		err := Call(t.Context(), dir, id, "echo", "hi", new(string))
+		if r := Refusal(""); errors.As(err, &r) {
+			return false
 		}
-		runtime.Gosched()
-	}
+		must(t, err)
+		return true
+	})
 }
 
 func TestConnectionWithoutRequestIsClosed(t *testing.T) {
@@ -294,17 +296,16 @@ func TestPeerThatDoesNotReadIsDropped(t *testing.T) {
 	_, err := c.Write([]byte(`{"pmcp":1,"method":"x"}` + "\n"))
 	must(t, err)
 	<-handled
-	for { // until the connection is free again
-		var r Refusal
+	proctest.Await(t, "the connection to be free again", func() bool {
 		err := Call(t.Context(), dir, id, "x", nil, new(string))
-		if !errors.As(err, &r) {
-			if !errors.Is(err, ErrUnknownOutcome) && err != nil {
-				t.Fatal(err)
-			}
-			return
+		if r := Refusal(""); errors.As(err, &r) {
+			return false
 		}
-		runtime.Gosched()
-	}
+		if err != nil && !errors.Is(err, ErrUnknownOutcome) {
+			t.Fatal(err)
+		}
+		return true
+	})
 }
 
 // TestCancelledCallIsCancelledThere checks that the end of the caller's context, and its

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // brokenStdin is a server's input that accepts messages until the test sets breaks.
@@ -85,12 +87,7 @@ func breakStdin(t *testing.T, drainTime time.Duration) (c *Conn, server io.Write
 	case <-testContext(t).Done():
 		t.Fatal("nothing was written")
 	}
-	for ctx := testContext(t); c.isWritten(3); { // wait until the writer has recorded the failure
-		if ctx.Err() != nil {
-			t.Fatal("the failed call counts as written")
-		}
-		runtime.Gosched()
-	}
+	proctest.Await(t, "the writer to record the failure", func() bool { return !c.isWritten(3) })
 	return c, server, first, second
 }
 

@@ -265,9 +265,7 @@ func TestErrorNamesFaultsOfTheServer(t *testing.T) {
 	}
 	c = connected(t, "plain", Options{})
 	err = cutShort(t, c, "wrong", func() {
-		for ctx := testContext(t); c.Status().Unexpected < 2 && ctx.Err() == nil; {
-			runtime.Gosched()
-		}
+		proctest.Await(t, "both responses", func() bool { return c.Status().Unexpected >= 2 })
 	})
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "it has sent 2 responses with ids that were never used") {
 		t.Errorf("wrong: got %v, want DeadlineExceeded with the count", err)
@@ -304,9 +302,7 @@ func TestServerThatDoesNotReadDelaysNoCall(t *testing.T) {
 	stuck := make(chan error, 1)
 	before := c.Status().Sent
 	go func() { _, err := callTool(ctx, c, "echo", huge, nil); stuck <- err }()
-	for c.Status().Sent == before { // wait until the write of the call starts
-		runtime.Gosched()
-	}
+	proctest.Await(t, "the start of the write", func() bool { return c.Status().Sent > before })
 	cancel()
 	if err := <-stuck; !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want context.Canceled", err)
@@ -316,9 +312,7 @@ func TestServerThatDoesNotReadDelaysNoCall(t *testing.T) {
 	}
 	last := make(chan error, 1)
 	go func() { _, err := callTool(testContext(t), c, "echo", "", nil); last <- err }()
-	for c.Status().InFlight == 0 {
-		runtime.Gosched()
-	}
+	proctest.Await(t, "the call", func() bool { return c.Status().InFlight > 0 })
 	c.end("over")
 	if err := <-last; !errors.Is(err, ErrNotSent) {
 		t.Errorf("got %v, want ErrNotSent", err)
@@ -333,8 +327,8 @@ func TestReadyFailsIfServerDoesNotStart(t *testing.T) {
 	}{
 		"silent":  {300 * time.Millisecond, ErrStarting, "has not answered initialize within 300ms"},
 		"deaf":    {300 * time.Millisecond, ErrStarting, "has not answered initialize within 300ms"},
-		"exit":    {testTimeout, ErrDisconnected, "it has closed its standard output"},
-		"refuses": {testTimeout, ErrDisconnected, `it refuses to connect: "come back later" (code -32000)`},
+		"exit":    {proctest.Patience, ErrDisconnected, "it has closed its standard output"},
+		"refuses": {proctest.Patience, ErrDisconnected, `it refuses to connect: "come back later" (code -32000)`},
 	} {
 		log := newMemLog()
 		c := connect(t, kind, Options{StartTimeout: want.start, OnReady: log.onReady})
@@ -363,9 +357,7 @@ func TestHubReturnsLatestConnectionAndCloses(t *testing.T) {
 	failed := make(chan error, 1)
 	conn := c.hub.Conn("plain")
 	go func() { _, err := callTool(ctx, conn, "never", "", nil); failed <- err }()
-	for conn.Status().InFlight == 0 {
-		runtime.Gosched()
-	}
+	proctest.Await(t, "the call", func() bool { return conn.Status().InFlight > 0 })
 	c.hub.Close()
 	c.hub.Close()
 	if err := <-failed; !errors.Is(err, ErrDisconnected) {

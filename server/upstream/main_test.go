@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"pmcp/process/proctest"
 )
 
 // serverEnv is the environment variable that makes the test binary an MCP server of
@@ -256,13 +258,7 @@ func (l *memLog) await(t *testing.T, text string) {
 	}
 }
 
-const testTimeout = 2 * time.Minute
-
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	t.Cleanup(cancel)
-	return ctx
-}
+var testContext = proctest.Context
 
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // use starts the named server on demand, if necessary, and calls one of its tools.
@@ -260,9 +261,7 @@ func TestOnDemandFailsAfterClose(t *testing.T) {
 	c := newChildren(t, Options{})
 	waiting := make(chan error, 1)
 	go func() { waiting <- c.use("silent") }()
-	for c.hub.Conn("silent") == nil {
-		runtime.Gosched()
-	}
+	proctest.Await(t, "the connection", func() bool { return c.hub.Conn("silent") != nil })
 	c.hub.Close()
 	if err := <-waiting; err == nil {
 		t.Error("got a lease after Close, want an error")

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +14,12 @@ import (
 	"unicode/utf8"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"pmcp/process/proctest"
 )
 
-// Patience is how long tests wait for a condition: far longer than it takes.
-const Patience = 3 * time.Minute
+// Patience is how long tests wait for what must come.
+const Patience = proctest.Patience
 
 // Client exchanges JSON lines with a connection. It fails the test for each line
 // from the connection that is not exactly one JSON-RPC message.
@@ -141,7 +142,7 @@ func (c *Client) Recv() Reply {
 		}
 		return r
 	case <-time.After(Patience):
-		c.T.Fatalf("no message from the server; log:\n%s", c.Log)
+		proctest.TimedOut(c.T, "for a message from the server; log:\n"+c.Log.String())
 	}
 	panic("unreachable")
 }
@@ -207,7 +208,7 @@ func (c *Client) Result() error {
 		c.Served <- err // the test's cleanup receives the error again
 		return err
 	case <-time.After(Patience):
-		c.T.Fatalf("Serve did not return; log:\n%s", c.Log)
+		proctest.TimedOut(c.T, "for Serve to return; log:\n"+c.Log.String())
 		return nil
 	}
 }
@@ -248,7 +249,7 @@ func AwaitValue[T any](t testing.TB, ch <-chan T, what string) T {
 	case v := <-ch:
 		return v
 	case <-time.After(Patience):
-		t.Fatalf("timed out waiting for: %s", what)
+		proctest.TimedOut(t, "for: "+what)
 	}
 	panic("unreachable")
 }
@@ -257,13 +258,7 @@ func AwaitValue[T any](t testing.TB, ch <-chan T, what string) T {
 // stops the test if ok does not return true in time.
 func AwaitCondition(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
-	for !ok() {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for: %s", what)
-		}
-		runtime.Gosched()
-	}
+	proctest.Await(t, what, ok)
 }
 
 // InitializeUnread sends initialize and does not read its answer.
