@@ -39,7 +39,8 @@ func TestCrashEventNamesCause(t *testing.T) {
 // line of the program above it that has the same words.
 func TestErrorEventQuotesMessageNotItsSource(t *testing.T) {
 	s := hello(t)
-	s.script("job", `printf 'file:///src/a.mjs:4\nthrow new Error("boom last");\n      ^\n\nError: boom last\n    at run (/src/a.mjs:4:1)\n\nNode.js v20\n' >&2; exec sleep 100`)
+	s.script("job", awaitGo+`printf 'file:///src/a.mjs:4\nthrow new Error("boom last");\n      ^\n\nError: boom last\n    at run (/src/a.mjs:4:1)\n\nNode.js v20\n' >&2; exec sleep 100`)
+	s.touch("go")
 	stdiotest.AwaitCondition(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "new error") })
 	if got := strings.Join(s.server.events.peek(), "\n"); !strings.Contains(got, `"Error: boom last" at /src/a.mjs:4`) {
 		t.Errorf("got %s, want the message", got)

@@ -275,7 +275,8 @@ func TestLogMessagesDependOnLevelAndProtocolEra(t *testing.T) {
 		if r := s.ask("logging/setLevel", map[string]any{"level": "info"}); r.Error != nil {
 			t.Fatalf("logging/setLevel: got %s, want success", r.Raw)
 		}
-		s.script("fine", "exit 0")
+		s.script("fine", awaitGo+"exit 0")
+		s.touch("go")
 		if n := s.note(stdio.MethodLogMessage, nil); n.Params["level"] != "info" {
 			t.Errorf("got %s, want level info", n.Raw)
 		}
