@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pmcp/logstore/db"
+	"pmcp/process/proctest"
 )
 
 // damages maps names to ways to damage a database's files, whether a server has the files open or
@@ -76,8 +77,7 @@ func filesOfKilledServer(t *testing.T) (path string) {
 // earlier ones.
 func wantWorking(t *testing.T, s *Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := proctest.Context(t)
 	run := startRun(s, "/p", "fresh")
 	put(s, run, 1, 100)
 	_ = s.Flush(ctx)

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/fault"
+	"pmcp/process/proctest"
 )
 
 // throw captures what node prints for an error with a changing id.
@@ -116,24 +116,16 @@ func TestSilenceCompletesError(t *testing.T) {
 	run, _, _ := s.NewRun("/p", "web")
 	for n := range int64(2) {
 		s.Capture(run, Stderr, time.Now(), []byte("TypeError: no price\n    at price (/app/price.js:3:7)\n"))
-		chatter := time.NewTicker(10 * time.Millisecond)
-		defer chatter.Stop()
-		deadline := time.After(2 * time.Minute)
-		for recorded := false; !recorded; {
-			select {
-			case <-chatter.C:
-				if n == 1 {
-					s.Capture(run, Stdout, time.Now(), []byte("GET / 200\n"))
-				}
-			case <-deadline:
-				t.Fatalf("got no error after two minutes, want count %d", n+1)
+		proctest.Await(t, fmt.Sprintf("the error, %d times", n+1), func() bool {
+			if n == 1 { // the program goes on printing
+				s.Capture(run, Stdout, time.Now(), []byte("GET / 200\n"))
 			}
 			all, _, err := s.Faults(t.Context(), FaultQuery{Project: "/p"})
 			if err != nil {
 				t.Fatal(err)
 			}
-			recorded = len(all) == 1 && all[0].Count == n+1
-		}
+			return len(all) == 1 && all[0].Count == n+1
+		})
 	}
 	if f := onlyFault(t, s, FaultQuery{}); f.File != "/app/price.js" || f.Line != 3 {
 		t.Errorf("got %+v, want /app/price.js:3", f)
@@ -221,12 +213,7 @@ func TestFaultStoredDuringQueryCountsOnce(t *testing.T) {
 		}
 		counted <- count
 	}()
-	for late := time.Now().Add(2 * time.Minute); s.file.ReadDB.Stats().WaitCount == before; runtime.Gosched() {
-		if time.Now().After(late) {
-			t.Error("got no query waiting for a connection after two minutes, want one")
-			break
-		}
-	}
+	proctest.Await(t, "a query that waits for a connection", func() bool { return s.file.ReadDB.Stats().WaitCount > before })
 	flush(t, s)
 	checkError(t, held.Close())
 	if n := <-counted; n != 1 {

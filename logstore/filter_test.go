@@ -7,29 +7,20 @@ import (
 	"time"
 
 	"pmcp/logstore/match"
+	"pmcp/process/proctest"
 )
 
 // awaitFilters waits until every chunk in the file has its filter for searches.
 func awaitFilters(t testing.TB, s *Store) {
 	t.Helper()
-	poll := time.NewTicker(10 * time.Millisecond)
-	defer poll.Stop()
-	deadline := time.After(2 * time.Minute)
-	for {
+	proctest.Await(t, "a filter of every chunk", func() bool {
 		flush(t, s)
 		missing, err := chunksWithoutFilter(t.Context(), s.file.ReadDB, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(missing) == 0 {
-			break
-		}
-		select {
-		case <-poll.C:
-		case <-deadline:
-			t.Fatalf("got %d chunks without a filter after two minutes, want none", len(missing))
-		}
-	}
+		return len(missing) == 0
+	})
 }
 
 // TestChunksAreStoredWithTheirFilters checks that a search needs no maintenance to skip chunks.

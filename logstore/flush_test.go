@@ -2,7 +2,8 @@ package logstore
 
 import (
 	"testing"
-	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestFlushResumesAtOnceAfterRecovery checks that, after failed flushes, one flush that succeeds
@@ -26,9 +27,5 @@ func TestFlushResumesAtOnceAfterRecovery(t *testing.T) {
 	refuse("off")
 	flush(t, s)
 	put(s, run, 11, 20)
-	for deadline := time.Now().Add(2 * time.Minute); s.Status().PendingBytes > 0; <-time.After(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("got lines pending two minutes after the recovery, want them stored")
-		}
-	}
+	proctest.Await(t, "the lines to be stored after the recovery", func() bool { return s.Status().PendingBytes == 0 })
 }

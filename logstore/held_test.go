@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // TestReaderThatBlocksCheckpointIsReported checks what happens when a reader's transaction keeps
@@ -73,14 +75,9 @@ func TestStatusNamesReaderThatBlocksCheckpoint(t *testing.T) {
 	var n int
 	checkError(t, reader.QueryRow(`SELECT count(*) FROM run`).Scan(&n))
 	fill(t, s, run, time.Now(), 2e6)
-	deadline := time.Now().Add(time.Minute)
 	await := func(state string) (st Status) {
 		t.Helper()
-		for st = s.Status(); st.State != state; st = s.Status() {
-			if time.Now().After(deadline) {
-				t.Fatalf("got state %s: %s; want %s", st.State, st.Reason, state)
-			}
-		}
+		proctest.Await(t, "the state "+state, func() bool { st = s.Status(); return st.State == state })
 		return st
 	}
 	if st := await(StateDegraded); !strings.Contains(st.Reason, "a transaction that reads the database") || st.PendingBytes != 0 || st.DroppedLines != 0 {

@@ -12,6 +12,7 @@ import (
 	sqlite3 "github.com/mattn/go-sqlite3"
 
 	"pmcp/logstore/fault"
+	"pmcp/process/proctest"
 )
 
 // TestEveryStreamWaitsForRoom lets both streams of a run wait for room for pending lines, and
@@ -121,22 +122,15 @@ func TestNothingIsDroppedWhileCommitStalls(t *testing.T) {
 		defer r.mu.Unlock()
 		return !r.roomUntil.IsZero()
 	}
-	poll := time.NewTicker(time.Millisecond)
-	defer poll.Stop()
-	deadline := time.After(2 * time.Minute)
-	for waiting := 0; waiting+int(printed.Load()) < len(runs); {
-		select {
-		case <-poll.C:
-			waiting = 0
-			for _, run := range runs {
-				if isWaiting(run) {
-					waiting++
-				}
+	proctest.Await(t, "all runs that still print to wait", func() bool {
+		waiting := 0
+		for _, run := range runs {
+			if isWaiting(run) {
+				waiting++
 			}
-		case <-deadline:
-			t.Fatalf("got %d runs that wait, want all that still print", waiting)
 		}
-	}
+		return waiting+int(printed.Load()) >= len(runs)
+	})
 	checkError(t, stall.Close())
 	printing.Wait()
 	flush(t, s)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/mattn/go-sqlite3"
+
+	"pmcp/process/proctest"
 )
 
 // TestRunNumbersAreUniqueAcrossServers starts runs of one process name in two servers, both in
@@ -102,12 +103,8 @@ func TestConcurrentStartsShareOneTransaction(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(2 * time.Minute); len(s.reservations) < starts-1 && time.Now().Before(deadline); { // the flusher has already taken the first reservation
-		runtime.Gosched()
-	}
-	if n := len(s.reservations); n < starts-1 {
-		t.Errorf("got %d starts waiting behind the first, want %d", n, starts-1)
-	}
+	// The flusher has already taken the first reservation.
+	proctest.Await(t, "the others to wait behind the first", func() bool { return len(s.reservations) >= starts-1 })
 	checkError(t, held.Close())
 	begun.Wait()
 	if n := partial.Load(); n > 0 || commits.Load() == 0 {
@@ -125,8 +122,8 @@ func TestStartBehindOthersWaitsNoLonger(t *testing.T) {
 	for range maxReservations + 1 { // starts that keep waiting fill the queue
 		select {
 		case s.reservations <- &reservation{key: processKey{"/p", "patient"}, answer: make(chan claim, 1)}:
-		case <-time.After(2 * time.Minute):
-			t.Fatal("got no room in the queue after two minutes, want the flusher to take a reservation")
+		case <-time.After(proctest.Patience):
+			proctest.TimedOut(t, "for the flusher to take a reservation")
 		}
 	}
 	s.reserveWait = time.Millisecond
