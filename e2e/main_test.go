@@ -1,10 +1,8 @@
 package e2e
 
 import (
-	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -25,12 +23,7 @@ func TestMain(m *testing.M) {
 	}
 	build.dir = dir
 	proctest.Interruptible()
-	// Most tests wait most of the time: with one a core, all took twice as long (382 s to 169 s, at three a core,
-	// on two cores). A flag on the command line overrides this.
-	if err := flag.Set("test.parallel", fmt.Sprint(4*runtime.NumCPU())); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	proctest.Overlap() // with one test a core, all took twice as long: 382 s, and 169 s at three a core, on two cores
 	code := m.Run()
 	if err := os.RemoveAll(dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -9,6 +9,7 @@ import (
 // TestErrorsNameArgumentAndRemedy checks that an error names the argument as the
 // tool's schema does, and states which values are allowed or what to do.
 func TestErrorsNameArgumentAndRemedy(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.crash()
 	s.do("start_process", map[string]any{"name": "forgotten", "command": "true", "wait": "exit"})
@@ -117,6 +118,7 @@ func TestErrorsNameArgumentAndRemedy(t *testing.T) {
 // answered with the JSON-RPC code for invalid params and with mcp-go's text, which
 // names the param.
 func TestParamOfWrongTypeIsNamed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	type object = map[string]any
 	prompt, argument := object{"type": "ref/prompt", "name": "debug_process"}, object{"name": "process", "value": ""}

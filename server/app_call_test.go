@@ -10,6 +10,7 @@ import (
 // TestAppCallTakesNothingFromModel checks that calls of the MCP App take no event and move no position of the model,
 // and that what a person does by it is told to the model.
 func TestAppCallTakesNothingFromModel(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	app := func(tool string, arguments map[string]any) string {
 		t.Helper()

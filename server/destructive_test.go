@@ -69,6 +69,7 @@ func TestEmptyArgumentOfDestructiveToolIsRefused(t *testing.T) {
 // refused and change nothing, also if the argument process is passed under its
 // other name, "name".
 func TestEmptyArgumentChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo one")
 	s.do("wait_for_process", map[string]any{"process": "web", "until": "exit"})

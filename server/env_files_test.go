@@ -15,6 +15,7 @@ import (
 // such as /dev/zero, is refused by an error that names the file, and that no call
 // waits for the file.
 func TestEnvFileMustBeRegular(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	dir := s.manager.Project()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -47,6 +48,7 @@ func TestEnvFileMustBeRegular(t *testing.T) {
 // it is not set, but nothing that may be a part of a secret, and that the error of a command
 // that is not found names the env file that has set PATH.
 func TestEnvFileNotes(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	dir := s.manager.Project()
 	write := func(name, content string) {

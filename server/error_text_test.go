@@ -33,6 +33,7 @@ func argumentFields(prefix []string, typ reflect.Type) [][]string {
 // TestErrorsQuoteLittleOfArguments passes long strings in several syntaxes as each
 // argument of each tool, and checks that no error quotes a whole string.
 func TestErrorsQuoteLittleOfArguments(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "echo up; exec sleep 100")
 	s.waitFor("job", "log", "pattern", "up")
@@ -105,6 +106,7 @@ func TestErrorsQuoteLittleOfArguments(t *testing.T) {
 // TestInvalidArgumentIsNamed checks that arguments that no tool accepts are
 // refused with a text that names the argument, or the number that no tool can hold.
 func TestInvalidArgumentIsNamed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for call, want := range map[string]string{
 		`"name":"get_logs","arguments":{"limit":1e400}`:                                            "cannot unmarshal number 1e400 into",

@@ -10,6 +10,7 @@ import (
 // TestCrashEventNamesCause checks that the event of a crash names the error that an answer about the run names first,
 // and that events leave out the time in front of a line, which is of another zone than theirs.
 func TestCrashEventNamesCause(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", awaitGo+`echo '2026-11-28T18:49:55.616Z ERROR cannot reach db host=a1' >&2; sleep 0.5; echo '{"time":"2026-11-28T18:49:56Z","level":"error","msg":"no pool","order":7}' >&2; exit 3`)
 	s.fail()
@@ -38,6 +39,7 @@ func TestCrashEventNamesCause(t *testing.T) {
 // TestErrorEventQuotesMessageNotItsSource checks that the event of an error quotes the line with its message, and not the
 // line of the program above it that has the same words.
 func TestErrorEventQuotesMessageNotItsSource(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", awaitGo+`printf 'file:///src/a.mjs:4\nthrow new Error("boom last");\n      ^\n\nError: boom last\n    at run (/src/a.mjs:4:1)\n\nNode.js v20\n' >&2; exec sleep 100`)
 	s.touch("go")

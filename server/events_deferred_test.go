@@ -13,6 +13,7 @@ import (
 // TestAnswerIsNotLogMessageToo checks that what happens to a process for which a call waits is no log message beside the
 // answer of the call, but is one if the call is cancelled.
 func TestAnswerIsNotLogMessageToo(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.ask("logging/setLevel", map[string]any{"level": "info"})
 	const script = "echo 'TypeError: bad order' >&2; sleep 0.4; echo 'ERROR cannot build' >&2; sleep 0.4; " + awaitGo + "exit 2"

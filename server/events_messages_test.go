@@ -55,6 +55,7 @@ func (s *surface) logged() (texts []string) {
 // TestModernLogMessagesPrecedeAnswer checks that log messages are sent once,
 // before the answer of the call that asks for them, and at no other time.
 func TestModernLogMessagesPrecedeAnswer(t *testing.T) {
+	t.Parallel()
 	s := modernJob(t)
 	s.fail()
 	s.logs = "info"
@@ -77,6 +78,7 @@ func TestModernLogMessagesPrecedeAnswer(t *testing.T) {
 // TestModernLogLevelDropsOtherMessages checks that a message whose level a call
 // did not ask for is never sent, not even with the next call.
 func TestModernLogLevelDropsOtherMessages(t *testing.T) {
+	t.Parallel()
 	for _, asked := range []string{"", "critical", "loud"} {
 		s := modernJob(t)
 		s.fail()
@@ -93,6 +95,7 @@ func TestModernLogLevelDropsOtherMessages(t *testing.T) {
 // TestModernLogMessagesAreSentDuringCall checks that a message that arises while
 // calls are running is sent at once, to the oldest call that asks for log messages.
 func TestModernLogMessagesAreSentDuringCall(t *testing.T) {
+	t.Parallel()
 	s := modernJob(t)
 	s.script("sleeper", "exec sleep 100")
 	s.logs = "emergency"
@@ -120,6 +123,7 @@ func TestModernLogMessagesAreSentDuringCall(t *testing.T) {
 // TestModernLogMessagesWaitAfterCancelledCall checks that messages that arise after
 // a call was cancelled are sent with the next call that asks for log messages.
 func TestModernLogMessagesWaitAfterCancelledCall(t *testing.T) {
+	t.Parallel()
 	s := modernJob(t)
 	s.logs = "error"
 	id := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "job", "until": "exit"}})

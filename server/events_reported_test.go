@@ -44,6 +44,7 @@ func (s *surface) awaitEvent(r stdiotest.Reply, part string) {
 // TestLaterEventsOfPendingMemberAreReported checks that later events of a group member are
 // reported although an answer has listed the member as not started yet.
 func TestLaterEventsOfPendingMemberAreReported(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
 		{"process": "db", "command": "sh", "args": []string{"-c", "until [ -e up ]; do sleep 0.01; done; echo up; exec sleep 100"}, "ready": map[string]any{"log": "up"}},
@@ -71,6 +72,7 @@ const traceback = `printf 'Traceback (most recent call last):\n  File "/srv/job.
 // TestErrorsOmittedFromAnswerAreReportedLater checks that errors of a run that an answer
 // leaves out are reported later as events.
 func TestErrorsOmittedFromAnswerAreReportedLater(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const sixErrors = `for e in Key Value Type Index Name OS; do printf 'Traceback (most recent call last):\n  File "/srv/%s.py", line 7, in <module>\n%sError: 42\n' $e $e >&2; done; `
 	s.script("job", awaitGo+sixErrors+"seq 100", "merge_output", true)
@@ -86,6 +88,7 @@ func TestErrorsOmittedFromAnswerAreReportedLater(t *testing.T) {
 // TestOmittedErrorsAreCounted checks that an answer counts the errors of a run
 // that it leaves out, and names the call that shows them.
 func TestOmittedErrorsAreCounted(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const sixErrors = `for e in Key Value Type Index Name OS; do printf 'Traceback (most recent call last):\n  File "/srv/%s.py", line 7, in <module>\n%sError: 42\n' $e $e >&2; done; exit 3`
 	r := s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "job", "command": "sh", "args": []string{"-c", sixErrors}, "wait": "exit"}})
@@ -108,6 +111,7 @@ func TestOmittedErrorsAreCounted(t *testing.T) {
 // TestErrorsDuringStopAreReported checks that errors that occur while a process
 // is being stopped are reported, if the answer of the stop does not show their lines.
 func TestErrorsDuringStopAreReported(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "trap '"+strings.ReplaceAll(traceback, "'", `'\''`)+"seq 9 >&2; exit 0' TERM; echo up; while :; do sleep 0.01; done", "ready", map[string]any{"log": "up"})
 	r := s.ask("tools/call", map[string]any{"name": "stop_process", "arguments": map[string]any{"process": "job", "timeout_ms": 60_000}})
@@ -150,6 +154,7 @@ func TestAnswerAboutEndReportsErrorsDuringCall(t *testing.T) {
 // counts as a report of the run's errors if the answer shows all output of the run,
 // and does not count if the answer leaves lines out.
 func TestAnswerWithAllOutputReportsErrors(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for what, c := range map[string]struct {
 		lines, bytes int
@@ -174,6 +179,7 @@ func TestAnswerWithAllOutputReportsErrors(t *testing.T) {
 // TestSignalOfStopIsNoError checks that what a process prints about the signal that
 // stops it is neither an error nor an event, and that other errors are.
 func TestSignalOfStopIsNoError(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	interrupt := strings.Replace(traceback, "KeyError: 42", "KeyboardInterrupt", 1)
 	s.script("job", "trap '"+strings.ReplaceAll(interrupt+traceback, "'", `'\''`)+"seq 9 >&2; exit 1' INT; echo up; while :; do sleep 0.01; done",
@@ -192,6 +198,7 @@ func TestSignalOfStopIsNoError(t *testing.T) {
 // TestCrashLoopIsToldOnce checks that the events of a crash loop name its error once, in
 // full, and then count it.
 func TestCrashLoopIsToldOnce(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const crash = `printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`
 	s.script("job", awaitGo+crash, "restart", "on-failure", "max_restarts", 2)
@@ -257,6 +264,7 @@ func TestEventsOfOneAnswerAreFolded(t *testing.T) {
 // TestEventNamesWhatLivesOn checks that the event of a successful end names a process
 // that the run left behind, and the port on which it listens.
 func TestEventNamesWhatLivesOn(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("d", awaitGo+"sleep 100 & exit 0")
 	s.touch("go")
@@ -281,6 +289,7 @@ func TestEventNamesWhatLivesOn(t *testing.T) {
 // is not an event, whether it is recognised before or after that answer, and that an error
 // above the shown lines is one.
 func TestErrorInShownLinesIsNoEvent(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", awaitGo+traceback+"seq 5; exec sleep 100")
 	s.touch("go")
@@ -343,6 +352,7 @@ func TestReportedErrorIsNotReportedAgain(t *testing.T) {
 // TestListedErrorsAreNoEvents checks that get_errors is not followed by events of the errors
 // that it lists.
 func TestListedErrorsAreNoEvents(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", traceback+"echo up; exec sleep 100", "ready", map[string]any{"log": "up"}, "lines", 1)
 	if _, text := s.do("get_errors", map[string]any{"process": "web"}); strings.Count(text, "KeyError: 42") != 1 || strings.Contains(text, "new error") {

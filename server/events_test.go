@@ -23,6 +23,7 @@ import (
 // reported once: at the end of the next answer, as text and as data, and in no
 // later answer.
 func TestEventIsReportedOnce(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
@@ -46,6 +47,7 @@ func TestEventIsReportedOnce(t *testing.T) {
 // TestRepeatedCrashNamesSameError checks that the event of a second crash does not
 // repeat the error, which the event of the first has quoted with its place.
 func TestRepeatedCrashNamesSameError(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", awaitGo+`printf 'TypeError: no such thing\n    at run (/src/app.js:3:9)\n' >&2; exit 1`)
 	s.fail()
@@ -67,6 +69,7 @@ func TestRepeatedCrashNamesSameError(t *testing.T) {
 // TestErrorAnswerHasEvents checks that the text of an error answer, too, ends
 // with the events.
 func TestErrorAnswerHasEvents(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", awaitGo+"echo oh >&2; exit 3")
 	s.fail()
@@ -80,6 +83,7 @@ func TestErrorAnswerHasEvents(t *testing.T) {
 // change, such as the end of the awaited run, is not followed by an event about the
 // same change.
 func TestEventsLeaveOutWhatAnswersReported(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.crash()
 	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
@@ -259,6 +263,7 @@ func TestStorageStateIsReported(t *testing.T) {
 // client of an older MCP version whose log level includes crashes, and never to a
 // client of MCP 2026-07-28 outside a call.
 func TestLogMessagesDependOnLevelAndProtocolEra(t *testing.T) {
+	t.Parallel()
 	t.Run("default level", func(t *testing.T) {
 		s := hello(t)
 		s.script("fine", "exit 0") // a successful end has the level info, which is below the default
@@ -312,6 +317,7 @@ func TestPendingMessagesAreBounded(t *testing.T) {
 // TestEventsAreOrderedByTime checks that events that arrive through several feeds
 // are reported in the order of their time.
 func TestEventsAreOrderedByTime(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	now := time.Now()
 	for i, late := range []int{3, 1, 2} {
@@ -328,6 +334,7 @@ func TestEventsAreOrderedByTime(t *testing.T) {
 // check or an exceeded limit is not reported as a restart by the restart policy,
 // which may be "never".
 func TestRestartEventNamesReason(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100", "health", map[string]any{"command": "false", "interval_ms": 100, "retries": 1, "start_period_ms": 1, "on_unhealthy": "restart"})
 	_, err := s.manager.Await(t.Context(), "web", func(st process.Status) bool { return st.Run >= 2 && st.State == process.Running })

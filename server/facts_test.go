@@ -24,6 +24,7 @@ const replay = `awk 'substr($0, 3, 1) == "|" { t = substr($0, 4); if (substr($0,
 // TestNoAnswerHoldsOneFactTwice replays programs that fail, and plays sessions of random calls, and
 // checks that no answer of an action, events included, repeats an error, its place or an id.
 func TestNoAnswerHoldsOneFactTwice(t *testing.T) {
+	t.Parallel()
 	recordings, err := filepath.Glob("../logstore/fault/testdata/corpus/*.txt")
 	stdiotest.NoErr(t, err)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -20,6 +20,7 @@ import (
 // TestReadsShowWhatOtherSessionHasDone checks that each call asks another pmcp session whose
 // run it shows to store what it has done, once, and shows that.
 func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
+	t.Parallel()
 	records := t.TempDir()
 	s := hello(t, func(o *Options) { o.Store.ReachWindows(records, time.Minute) })
 	other := s.otherStore(neighbour)
@@ -122,6 +123,7 @@ func TestReadsShowWhatOtherSessionHasDone(t *testing.T) {
 // TestOwnerStoresBeforeItAnswers checks that the answer to a call of another session comes after what
 // the call did can be read from the database, so that the other session sees it.
 func TestOwnerStoresBeforeItAnswers(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	other := s.otherStore(neighbour)
@@ -148,6 +150,7 @@ func TestOwnerStoresBeforeItAnswers(t *testing.T) {
 // TestWatchOfKeptSeesWhatAnswerSaid checks that what the daemon has answered about a process is not an event,
 // and that an error of which the answer did not know is one.
 func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web")
@@ -171,6 +174,7 @@ func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
 // TestAnswerWithoutOutputShowsNoError checks that only an answer that shows output of a kept process moves the
 // place up to which its errors count as shown.
 func TestAnswerWithoutOutputShowsNoError(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.otherRun(s.otherStore(neighbour), "web")
 	events := s.server.events
@@ -187,6 +191,7 @@ func TestAnswerWithoutOutputShowsNoError(t *testing.T) {
 // TestWaitEndsAtRefusal checks that a wait for readiness of an MCP server over HTTP that another session
 // runs ends when that server has refused the connection.
 func TestWaitEndsAtRefusal(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "mcp")

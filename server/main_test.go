@@ -10,5 +10,6 @@ import (
 
 func TestMain(m *testing.M) {
 	proctest.Interruptible()
+	proctest.Overlap()
 	goleak.VerifyTestMain(m)
 }

@@ -8,6 +8,7 @@ import (
 // TestEmptyNameDoesNotMeanAll checks that tools refuse a process argument of only
 // spaces and commas, and do not take it for "all processes".
 func TestEmptyNameDoesNotMeanAll(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, tool := range []string{"stop_process", "kill_process", "clear_logs", "remove_process", "get_logs"} {
 		for _, process := range []string{" ", ",", " , ,"} {

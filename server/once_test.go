@@ -11,7 +11,7 @@ import (
 // TestCallIsReadOnce checks that the arguments of a call are parsed and decoded once, that its command line is
 // parsed once, and that PATH is searched once for each start. What is left of a line after a part was left out
 // is parsed again, and so is a line with ports once these are known: for the start, and for the answer.
-func TestCallIsReadOnce(t *testing.T) {
+func TestCallIsReadOnce(t *testing.T) { // not parallel: the counts are of the whole program
 	s := hello(t)
 	started := func(line string, more ...any) map[string]any {
 		arguments := map[string]any{"name": "web", "command": line, "if_running": "restart", "timeout_ms": 0}

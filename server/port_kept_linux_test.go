@@ -16,6 +16,7 @@ import (
 // TestConnectionsThatKeepAPortAreNamed checks that the answer to a start that could not listen on a port on which
 // no process listens has the process with a connection on it, and after that is closed the seconds of TIME_WAIT.
 func TestConnectionsThatKeepAPortAreNamed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	stdiotest.NoErr(t, err)

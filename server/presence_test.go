@@ -12,6 +12,7 @@ import (
 // changed before the client initialized is pinged as soon as the client has
 // initialized.
 func TestClientIsPingedAfterInitialize(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	result := make(chan error, 1)
 	go func() { result <- s.server.AwaitClientGone(t.Context()) }()
@@ -29,6 +30,7 @@ func TestClientIsPingedAfterInitialize(t *testing.T) {
 // TestClientThatDoesNotAnswerPingsIsGone checks that a client that does not
 // answer pings is considered gone.
 func TestClientThatDoesNotAnswerPingsIsGone(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	if err := s.server.AwaitClientGone(t.Context()); err != nil {
 		t.Errorf("got error %v, want none", err)
@@ -41,6 +43,7 @@ func TestClientThatDoesNotAnswerPingsIsGone(t *testing.T) {
 // TestSilentClientThatMayNotBePingedIsGone checks that a client that may not be pinged is considered gone once it
 // has been silent for long, and not before.
 func TestSilentClientThatMayNotBePingedIsGone(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.modern = true
 	s.do("list_processes", nil)

@@ -10,6 +10,7 @@ import (
 // TestDebugPromptShowsErrorOnce checks that debug_process shows each error once, with the lines around it, for a process that
 // has ended and for one that runs.
 func TestDebugPromptShowsErrorOnce(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("ended", `echo 'TypeError: bad order' >&2; echo '    at pay (/src/pay.js:3:9)' >&2; sleep 0.5; exit 1`, "wait", "exit")
 	s.script("runs", `echo 'TypeError: bad order' >&2; echo '    at pay (/src/pay.js:3:9)' >&2; echo 'goes on'; exec sleep 100`)

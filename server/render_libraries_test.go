@@ -31,6 +31,7 @@ func shownOutput(text string) []string {
 // one line in place of those of libraries and, in the room that this leaves, earlier lines, and that the
 // log tools show all lines.
 func TestActionFoldsLibraryFrames(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	file := filepath.Join(t.TempDir(), "printed")
 	stdiotest.NoErr(t, os.WriteFile(file, []byte(deepTraceback), 0o600))
@@ -68,6 +69,7 @@ func TestActionFoldsLibraryFrames(t *testing.T) {
 // TestImitatedLibraryFramesAreMarked checks that a line of output that imitates the line in place of library
 // frames is marked as output, as are few frames and those of two streams.
 func TestImitatedLibraryFramesAreMarked(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for name, c := range map[string]struct {
 		script string

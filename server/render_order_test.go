@@ -12,6 +12,7 @@ import (
 // TestOrderOfTwoStreamsIsNoted checks that an answer with lines of both streams of a run within 10 ms says that their
 // order is not certain, once for each process, and that no other answer says so.
 func TestOrderOfTwoStreamsIsNoted(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	at := time.Now()
 	print := func(name string, after time.Duration, stream uint8, text string) {

@@ -206,6 +206,7 @@ func TestLineWithItsOwnTimeHasNoOtherInFront(t *testing.T) {
 // TestTailCountsOmittedLines checks that a tail that max_bytes shortens has a
 // cursor to the omitted lines, and that a complete tail has none.
 func TestTailCountsOmittedLines(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "i=0; while [ $i -lt 40 ]; do echo line $i; i=$((i+1)); done", "wait", "exit")
 	data, text := s.do("tail_logs", map[string]any{"process": "job", "max_bytes": 512})
@@ -316,6 +317,7 @@ func TestSearchHintsAtOmittedContext(t *testing.T) {
 // TestSearchCountsNamesTowardsMaxBytes checks that the name of the process counts
 // towards max_bytes in each line that is shown.
 func TestSearchCountsNamesTowardsMaxBytes(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	name := strings.Repeat("n", 64)
 	s.script(name, "seq 1000", "wait", "exit")
@@ -330,6 +332,7 @@ func TestSearchCountsNamesTowardsMaxBytes(t *testing.T) {
 // TestSearchContextCostsNoMatches checks that context lines do not displace
 // matches, and that matches stay within max_bytes.
 func TestSearchContextCostsNoMatches(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "i=0; while [ $i -lt 200 ]; do echo hit $i; echo of; echo no; echo use; i=$((i+1)); done", "wait", "exit")
 	for _, c := range []struct{ context, limit, maxBytes, matches int }{

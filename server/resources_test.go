@@ -12,6 +12,7 @@ import (
 )
 
 func TestResourcesShowRunningProcess(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo one; echo two; exec sleep 100", "ready", map[string]any{"log": "two"})
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
@@ -45,6 +46,7 @@ func TestResourcesShowRunningProcess(t *testing.T) {
 // TestNamesInURIsMayBeEscaped checks that a name with : or @ may be escaped in a
 // URI or not.
 func TestNamesInURIsMayBeEscaped(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.store.SaveDefinition(s.manager.Project(), "dev:web@1", []byte(`{"command":"true"}`)) // of a version that allowed the @ in a name
 	s.script("dev:web@1", "echo one; echo two; exec sleep 100", "ready", map[string]any{"log": "two"})
@@ -83,6 +85,7 @@ func TestNamesInURIsMayBeEscaped(t *testing.T) {
 // TestResourceTextIsNotEscaped checks that a resource's text has <, > and & as the
 // process printed them, not as JSON escapes, since models read the text.
 func TestResourceTextIsNotEscaped(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo '<a&b>'; exec sleep 100", "ready", map[string]any{"log": "a"})
 	r := s.ask("resources/read", map[string]any{"uri": "logs://web"})
@@ -96,6 +99,7 @@ func TestResourceTextIsNotEscaped(t *testing.T) {
 // resource can be read; and that a process that shares its name with a fixed
 // resource is listed as well.
 func TestResourcesListHasFixedResourcesAndInstances(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, name := range []string{"b", "list", "a:1"} {
 		s.script(name, "exec sleep 100")
@@ -135,6 +139,7 @@ func TestResourcesListHasFixedResourcesAndInstances(t *testing.T) {
 // TestDashboardIsAnMCPApp checks what a client with MCP Apps reads: the URI in the
 // definition of list_processes, and a page of the type that the extension requires.
 func TestDashboardIsAnMCPApp(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	var found bool
 	for _, item := range s.ask("tools/list", nil).Result["tools"].([]any) {
@@ -155,6 +160,7 @@ func TestDashboardIsAnMCPApp(t *testing.T) {
 }
 
 func TestUnknownResourceIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, era := range []struct {
 		modern  bool
 		unknown int
@@ -192,6 +198,7 @@ func TestUnknownResourceIsRefused(t *testing.T) {
 // others) fits on one page, that a list request with an invalid cursor is refused,
 // and that tools and prompts are sorted by name.
 func TestListsRefuseInvalidCursors(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, method := range []string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"} {
 		if r := s.ask(method, nil); r.Error != nil || r.Result["nextCursor"] != nil {
@@ -215,6 +222,7 @@ func TestListsRefuseInvalidCursors(t *testing.T) {
 // TestCacheHintsCoverFixedResults checks that clients of MCP 2026-07-28 may cache the
 // results that are fixed for the session, and no others.
 func TestCacheHintsCoverFixedResults(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.modern = true
 	for method, want := range map[string]float64{
@@ -237,6 +245,7 @@ func TestCacheHintsCoverFixedResults(t *testing.T) {
 // TestOnlyDiscoverSendsServerIcon checks that the answer of server/discover has the
 // server's icon and that other answers do not.
 func TestOnlyDiscoverSendsServerIcon(t *testing.T) {
+	t.Parallel()
 	s := open(t)
 	s.modern = true
 	if r := s.ask("server/discover", nil); !strings.Contains(r.Raw, "data:image/svg+xml") {
@@ -251,6 +260,7 @@ func TestOnlyDiscoverSendsServerIcon(t *testing.T) {
 }
 
 func TestPromptsShowTheirSubject(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.crash()
 	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
@@ -292,6 +302,7 @@ func TestPromptsShowTheirSubject(t *testing.T) {
 // TestMonitoringSuggestionsCanBeCalled calls the tools as the prompt
 // setup_monitoring suggests, and checks that the calls succeed.
 func TestMonitoringSuggestionsCanBeCalled(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	before := s.script("web", "exec sleep 100")
 	def, _, err := s.server.own.Definition(t.Context(), "web")
@@ -323,6 +334,7 @@ func TestMonitoringSuggestionsCanBeCalled(t *testing.T) {
 // TestMonitoringSuggestionsNameStart checks that for a process that has ended each
 // suggestion says that it starts the process, and not that no restart is needed.
 func TestMonitoringSuggestionsNameStart(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	prompt := func(name string) string {
 		return fmt.Sprint(s.ask("prompts/get", map[string]any{"name": "setup_monitoring", "arguments": map[string]any{"process": name}}).Result["messages"])
@@ -342,6 +354,7 @@ func TestMonitoringSuggestionsNameStart(t *testing.T) {
 }
 
 func TestCompletionSuggestsNamesAndLines(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, name := range []string{"worker", "web", "api-web"} {
 		s.script(name, "exec sleep 100")
@@ -395,6 +408,7 @@ func TestCompletionIsBounded(t *testing.T) {
 // that can never exist is refused with a list of the resources. A subscription to
 // a process that has not run yet is accepted.
 func TestSubscribeRefusesUnknownResources(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, uri := range []string{"nonsense", "log://web", "logs://", "logs://?lines=3", "metrics://other", "groups://x", "errors://web?lines=3", "logs://web?x=1"} {
 		r := s.ask("resources/subscribe", map[string]any{"uri": uri})

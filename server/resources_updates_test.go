@@ -129,6 +129,7 @@ func TestResolvedOrClearedErrorsUpdateErrors(t *testing.T) {
 // updated when a known error occurs again, since the error's count and time are
 // new. The resources of another process are not updated.
 func TestRepeatedErrorUpdatesErrors(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "while read line; do echo \"Error: $line\" >&2; done", "stdin", true)
 	for _, uri := range []string{"errors://web", "errors://latest", "errors://api"} {
@@ -275,6 +276,7 @@ func TestRefusalsDoNotCountTowardsRateLimit(t *testing.T) {
 // changes nothing and is answered with an error that the model can act on.
 // check_process_health starts programs, so it counts towards the limit as well.
 func TestCallOverRateLimitChangesNothing(t *testing.T) {
+	t.Parallel()
 	s := hello(t, func(o *Options) { o.RateLimit = 1 })
 	for _, tool := range []string{"remove_process", "check_process_health"} {
 		var r stdiotest.Reply

@@ -28,6 +28,7 @@ func (s *surface) awaitEnd(name string) {
 // session is shown in place of an ended process of this session with the same name,
 // except where only this session is asked for.
 func TestRunInOtherSessionHidesEndedRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
@@ -72,6 +73,7 @@ func TestRunInOtherSessionHidesEndedRun(t *testing.T) {
 // TestLaterRunOfOtherSessionHidesEndedRun checks that the latest run of a process is shown when
 // another pmcp session has run it after this one, and has ended it.
 func TestLaterRunOfOtherSessionHidesEndedRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo mine; exec sleep 100", "ready", map[string]any{"log": "mine"})
 	s.do("stop_process", map[string]any{"process": "web"})
@@ -92,6 +94,7 @@ func TestLaterRunOfOtherSessionHidesEndedRun(t *testing.T) {
 // pmcp session does not show the variables and the health check that this session
 // stored for the same name.
 func TestRunInOtherSessionHasItsOwnDefinition(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100", "env", map[string]any{"MODE": "mine"}, "health", map[string]any{"tcp": "1"})
 	s.do("stop_process", map[string]any{"process": "web"})
@@ -119,6 +122,7 @@ func TestRunInOtherSessionHasItsOwnDefinition(t *testing.T) {
 // TestStopOfRunInOtherSessionIsRefused checks that a run of another pmcp session cannot
 // be stopped, and that a stop of everything leaves that run alone.
 func TestStopOfRunInOtherSessionIsRefused(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	s.do("stop_process", map[string]any{"process": "web"})
@@ -147,6 +151,7 @@ func TestStopOfRunInOtherSessionIsRefused(t *testing.T) {
 // TestGroupCountsRunsOfOtherSession checks that a group is up if another pmcp session runs its
 // service and has run its one-shot to the end, and not if that session waits to retry a member.
 func TestGroupCountsRunsOfOtherSession(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	state := runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "editor"}}
@@ -181,6 +186,7 @@ func TestGroupCountsRunsOfOtherSession(t *testing.T) {
 // TestTailFollowsRunInOtherSession checks that a tail waits for lines of another pmcp
 // session's run although this session's run of the same name has ended.
 func TestTailFollowsRunInOtherSession(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	s.do("stop_process", map[string]any{"process": "web"})
@@ -196,6 +202,7 @@ func TestTailFollowsRunInOtherSession(t *testing.T) {
 // TestEndedProcessesAreListedLatestFirst checks that ended processes of all
 // sessions are listed together, the latest end first, after those that run.
 func TestEndedProcessesAreListedLatestFirst(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	earlier := s.otherStore("earlier")
 	raw, err := json.Marshal(runInfo{State: "exited"})
@@ -244,6 +251,7 @@ func TestEndedProcessesAreListedLatestFirst(t *testing.T) {
 // latest stored definition, whichever session stored it, with the secret values of
 // this session.
 func TestStartByNameUsesStoredDefinition(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	lines := func() string {
 		_, text := s.do("start_process", map[string]any{"name": "job", "wait": "exit"})
@@ -282,6 +290,7 @@ func TestStartByNameUsesStoredDefinition(t *testing.T) {
 // already runs in another pmcp session is refused if its arguments would change the
 // run.
 func TestStartOfRunInOtherSessionRefusesChanges(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	s.otherRun(other, "web")
@@ -327,6 +336,7 @@ func TestStartOfRunInOtherSessionRefusesChanges(t *testing.T) {
 // to a group, since groups belong to the project. Dependencies without a group are
 // refused as always.
 func TestRunInOtherSessionJoinsGroup(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	s.otherRun(other, "web")

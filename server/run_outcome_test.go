@@ -23,6 +23,7 @@ import (
 // TestUnreadableLogDoesNotFailCalls checks that a start or stop that succeeded is
 // not reported as failed because the log cannot be read.
 func TestUnreadableLogDoesNotFailCalls(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("old", "exec sleep 300")
 	s.script("dead", "exit 3", "wait", "exit")
@@ -58,6 +59,7 @@ func TestUnreadableLogDoesNotFailCalls(t *testing.T) {
 // TestEndedRunHasNoReadinessHint checks that the answer to a start has no hint
 // about readiness if the run has ended before the answer.
 func TestEndedRunHasNoReadinessHint(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.crash()
 	st, err := s.manager.Status("job")
@@ -81,6 +83,7 @@ func (s *surface) startText(name, script string, more map[string]any) (text stri
 // TestPlainStartIsWatched checks that a start that waits for nothing reports an early
 // death as an error, an early success as a result, and a life as unchecked.
 func TestPlainStartIsWatched(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, c := range []struct {
 		name, script string
@@ -152,6 +155,7 @@ func lateStartNamesItsReason(t *testing.T, readiness func(port int) int) {
 // TestErrorWithoutPortNamesHolderOfGivenPort checks that an answer names the holder of a port that only
 // the arguments or the environment of the process have, if the error has none.
 func TestErrorWithoutPortNamesHolderOfGivenPort(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	stdiotest.NoErr(t, err)
@@ -182,6 +186,7 @@ func TestErrorWithoutPortNamesHolderOfGivenPort(t *testing.T) {
 // TestAnswerOfOtherServerIsNamed checks that an answer says who answered at a whole URL, if that is not a
 // process of the run.
 func TestAnswerOfOtherServerIsNamed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	address := fmt.Sprintf("127.0.0.1:%d", proctest.FreePort(t))
 	s.script("web", "exec sleep 100", "ready", map[string]any{"http": "http://" + address + "/up"}, "timeout_ms", 1)
@@ -207,6 +212,7 @@ func TestAnswerOfOtherServerIsNamed(t *testing.T) {
 // TestWaitForReadinessOutlastsRetry checks that a wait for readiness that begins between two runs is
 // about the next one.
 func TestWaitForReadinessOutlastsRetry(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	file := filepath.Join(t.TempDir(), "seen")
 	s.startText("web", "", map[string]any{
@@ -221,6 +227,7 @@ func TestWaitForReadinessOutlastsRetry(t *testing.T) {
 
 // TestFailedStartIsToldOnce checks that no event repeats why a program could not be executed.
 func TestFailedStartIsToldOnce(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	file := filepath.Join(t.TempDir(), "script")
 	proctest.WriteProgram(t, file, []byte("echo hi\n"), 0o755)
@@ -234,6 +241,7 @@ func TestFailedStartIsToldOnce(t *testing.T) {
 // TestDeathWithSurvivorsIsBounded checks that the error of a start whose process left
 // others behind is within max_bytes, with its hint.
 func TestDeathWithSurvivorsIsBounded(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const most = 700
 	text, failed := s.startText("forks", "sleep 300 >/dev/null 2>&1 & i=0; while [ $i -lt 60 ]; do echo line $i of the output of forks; i=$((i+1)); done; exit 3", map[string]any{"wait": "ready", "max_bytes": most})
@@ -245,6 +253,7 @@ func TestDeathWithSurvivorsIsBounded(t *testing.T) {
 // TestErrorOfOmittedLinesHasCursor checks that an error has its cursor if max_bytes left
 // out its lines only to make room for the rest of the answer.
 func TestErrorOfOmittedLinesHasCursor(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const script = "echo Error: boom; i=10; while [ $i -lt 22 ]; do echo line $i: this is a line of fifty bytes of output here; i=$((i+1)); done; exit 3"
 	data := s.script("job", script, "wait", "exit", "max_bytes", 1000)
@@ -257,6 +266,7 @@ func TestErrorOfOmittedLinesHasCursor(t *testing.T) {
 // TestErrorsLeftOutAreCounted checks that an answer without room for all errors of a run
 // says how many it shows.
 func TestErrorsLeftOutAreCounted(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const script = "for w in one two three; do echo TypeError: module $w is not what was expected of it, nor is it near; done; seq 50; exit 3"
 	data := s.script("job", script, "wait", "exit", "max_bytes", 600)
@@ -269,6 +279,7 @@ func TestErrorsLeftOutAreCounted(t *testing.T) {
 // TestZeroTimeoutDoesNotWait checks that timeout_ms: 0 answers with the state at once,
 // whatever the start waits for.
 func TestZeroTimeoutDoesNotWait(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for wait, hint := range map[string]string{"ready": "not ready yet", "exit": "until: exit continues the wait", "started": "readiness unchecked"} {
 		text, failed := s.startText("until-"+wait, "exec sleep 100", map[string]any{"wait": wait, "timeout_ms": 0})
@@ -285,6 +296,7 @@ func TestZeroTimeoutDoesNotWait(t *testing.T) {
 // TestSilentMCPServerIsGivenUp checks that the start of an MCP server answers once the
 // server is given up, and not only at the end of its own timeout.
 func TestSilentMCPServerIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := openWith(t, upstream.Options{StartTimeout: 200 * time.Millisecond})
 	s.Initialize("2025-11-25")
 	text, failed := s.startText("mute", "exec sleep 1000", map[string]any{"stdio": "mcp", "timeout_ms": 600_000})
@@ -296,6 +308,7 @@ func TestSilentMCPServerIsGivenUp(t *testing.T) {
 // TestErrorsAreMarkedOnTheirLines checks that the answer of an action does not repeat an error
 // whose line it shows: in front of the line stands only what is known beyond it.
 func TestErrorsAreMarkedOnTheirLines(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for name, c := range map[string]struct {
 		script string
@@ -324,6 +337,7 @@ func TestErrorsAreMarkedOnTheirLines(t *testing.T) {
 // TestActionsHaveNoCursorInText checks that the text of the answers of actions has no cursor
 // to what follows, since waits keep their place, and that the log tools' has.
 func TestActionsHaveNoCursorInText(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, c := range []struct {
 		tool      string

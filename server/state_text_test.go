@@ -31,6 +31,7 @@ var ends = map[string]struct{ script, want string }{
 // failure, and one by a signal or an error that nothing caught a crash; that the structured state
 // of both is crashed; and that the list finds a run by either word.
 func TestOnlyUnchosenEndIsCrash(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for name, end := range ends {
 		data := s.script(name, end.script, "wait", "exit")
@@ -69,6 +70,7 @@ func TestOnlyUnchosenEndIsCrash(t *testing.T) {
 // TestStoredEndKeepsItsWord checks that a later session calls a stored end by the word of the session that
 // saw it, and one that was stored without what happened a failure.
 func TestStoredEndKeepsItsWord(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for name, end := range ends {
 		s.script(name, end.script, "wait", "exit")
@@ -99,6 +101,7 @@ func TestStoredEndKeepsItsWord(t *testing.T) {
 // TestRemovedDirectoryIsNamed checks that the text of a process says that its directory was removed, also if there
 // is a new one in its place, but not if it was moved, and that a start in a removed project says what to do.
 func TestRemovedDirectoryIsNamed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	project := s.manager.Project()
 	for _, name := range []string{"removed", "replaced", "moved"} {

@@ -11,6 +11,7 @@ import (
 // call or the session asks for the structured form, and that only such a session declares
 // the schemas of answers.
 func TestAnswersAreTextUnlessAsked(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		session bool
 		meta    any
@@ -51,6 +52,7 @@ func TestAnswersAreTextUnlessAsked(t *testing.T) {
 // TestStructuredRequestOfWrongTypeIsRefused checks that a call whose _meta asks for the
 // structured form in a wrong way is refused before anything is done.
 func TestStructuredRequestOfWrongTypeIsRefused(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.plain = true
 	for _, value := range []any{"yes", 1, []any{true}, map[string]any{}} {

@@ -12,6 +12,7 @@ import (
 // TestSystemStatsDoNotWait checks that the CPU usage of the machine is measured in
 // the background: with a measurement on each request, each call would take cpuWindow.
 func TestSystemStatsDoNotWait(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("get_system_stats", nil)
 	fastest := time.Hour

@@ -15,6 +15,7 @@ import (
 // TestErrorQueriesWaitForStorageOnce checks that, while nothing can be stored, an answer that
 // queries the errors several times waits for storage only once.
 func TestErrorQueriesWaitForStorageOnce(t *testing.T) {
+	t.Parallel()
 	var index *os.File
 	t.Cleanup(func() { index.Close() }) // runs after the store is closed: closing this file drops SQLite's own locks
 	s := hello(t)

@@ -29,6 +29,7 @@ func TestGetErrorsWaitsForLastLines(t *testing.T) {
 // TestManyErrorsArePaged checks that get_errors returns many kinds of errors in
 // several answers, none twice and none left out.
 func TestManyErrorsArePaged(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	if _, text := s.do("get_errors", nil); text != "0 kinds of errors\n" {
 		t.Errorf("without errors: got %q, want that alone", text)
@@ -81,6 +82,7 @@ func TestManyErrorsArePaged(t *testing.T) {
 // TestGetErrorsFindsErrorsOfEarlierRun checks that get_errors for a run returns an error of the
 // run although later runs had the same error.
 func TestGetErrorsFindsErrorsOfEarlierRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for range 3 {
 		s.crash()
@@ -98,6 +100,7 @@ func TestGetErrorsFindsErrorsOfEarlierRun(t *testing.T) {
 // returns the errors of the lines that were not shown before, also while the run continues,
 // and none of the run before.
 func TestWaitReturnsErrorsOfItsRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo 'ValueError: of the run before' >&2; exit 3", "wait", "exit")
 	s.script("web", "echo '2026-01-05 12:00:00 ERROR db: connection refused'; echo '2026-01-05 12:00:00 INFO up'; exec sleep 100", "merge_output", true, "ready", map[string]any{"log": "INFO up$"})
@@ -218,6 +221,7 @@ func TestLongStackShowsBothEnds(t *testing.T) {
 // TestErrorsShowTheirLatestLine checks that get_errors and the event of a new error show the whole
 // line of the latest occurrence, which may say more than the message.
 func TestErrorsShowTheirLatestLine(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("hunt", awaitGo+`for n in 4711 4712 4713; do echo "{\"level\":\"error\",\"msg\":\"transient failure\",\"order\":$n}"; done; exec sleep 1000`, "timeout_ms", 0)
 	s.touch("go")

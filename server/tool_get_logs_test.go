@@ -11,6 +11,7 @@ import (
 // TestGetLogsSelectsLines checks that get_logs selects lines by run, stream, level and time,
 // and by cursor in both directions.
 func TestGetLogsSelectsLines(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for run := 1; run <= 3; run++ {
 		s.script("job", fmt.Sprintf(`echo "out of run %d"; echo "ERROR: err of run %d" >&2`, run, run), "wait", "exit")

@@ -20,6 +20,7 @@ import (
 // much output stays bounded: each member has its last line, and what is left out is
 // counted.
 func TestGroupAnswersAreBounded(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const members = 12
 	const script = `l=$(head -c 1900 /dev/zero | tr '\0' x); i=0; while [ $i -lt 20 ]; do echo "$i $l"; i=$((i+1)); done; echo "Error: $1 last words" >&2; exit 1`
@@ -67,6 +68,7 @@ func TestGroupAnswersAreBounded(t *testing.T) {
 // TestGroupAnswerWithChangesIsBounded checks that what a start_group has changed counts
 // towards the bound of its answer, and that what is left out is counted.
 func TestGroupAnswerWithChangesIsBounded(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api", "command": "true"}}})
 	changes := make([]string, 300)
@@ -97,6 +99,7 @@ func promptText(t *testing.T, r stdiotest.Reply) string {
 // TestListGroupsWithoutGroupsHasHint checks that list_groups in a project without groups
 // has a hint, as one line of the text and as data without a newline.
 func TestListGroupsWithoutGroupsHasHint(t *testing.T) {
+	t.Parallel()
 	data, text := hello(t).do("list_groups", nil)
 	if data["hint"] != "no groups" || text != "no groups\n" {
 		t.Errorf("got hint %q and text %q, want no groups", data["hint"], text)
@@ -106,6 +109,7 @@ func TestListGroupsWithoutGroupsHasHint(t *testing.T) {
 // TestGroupWithoutMembersHasEmptyLists checks that the lists of a group without
 // members are empty, as the output schema requires, not null.
 func TestGroupWithoutMembersHasEmptyLists(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "job", "command": "sleep 5"}}})
 	data, _ := s.do("remove_from_group", map[string]any{"group": "stack", "process": "job"})
@@ -141,6 +145,7 @@ func TestGroupTextHasUnusualSettings(t *testing.T) {
 // has a cursor from which the log of the members can be read on; for a member that
 // has not run, from the start.
 func TestGroupTimeoutHasCursor(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "echo up; read line; echo $line; exec sleep 100", "ready", map[string]any{"log": "^go$"}, "wait", "started")
 	s.waitFor("web", "log", "pattern", "^up$")
@@ -175,6 +180,7 @@ func TestGroupTimeoutHasCursor(t *testing.T) {
 // in another pmcp session counts as running, and that only that session can change
 // the member.
 func TestGroupMemberInOtherSessionCountsAsRunning(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5"}}})
 	s.otherRun(s.otherStore(neighbour), "db", "a line")
@@ -197,6 +203,7 @@ func TestGroupMemberInOtherSessionCountsAsRunning(t *testing.T) {
 // a group, and checks that the process stays out of the group and does not wait for
 // the dependencies it had there.
 func TestRemovedMemberStaysOutOfGroup(t *testing.T) {
+	t.Parallel()
 	one := map[string]any{"process": "one", "command": "sleep 100"}
 	two := map[string]any{"process": "two", "command": "sleep 100", "depends_on": []map[string]any{{"process": "one"}}}
 	stack := func(members ...map[string]any) map[string]any {
@@ -243,6 +250,7 @@ func TestRemovedMemberStaysOutOfGroup(t *testing.T) {
 // that an older pmcp stored is ignored, and that the names of groups are not masked
 // in later sessions.
 func TestGroupInStoredDefinitionIsIgnored(t *testing.T) {
+	t.Parallel()
 	s := hello(t, func(o *Options) { o.Mask = mask.New() })
 	project := s.manager.Project()
 	s.store.SaveDefinition(project, "old", []byte(`{"command":"sleep 100","group":"gone","depends_on":[{"process":"db"}]}`))
@@ -261,6 +269,7 @@ func TestGroupInStoredDefinitionIsIgnored(t *testing.T) {
 // TestBackgroundInStoredDefinitionIsIgnored checks that a definition that an older pmcp stored with the
 // argument background, which was removed since, can be started and changed.
 func TestBackgroundInStoredDefinitionIsIgnored(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.store.SaveDefinition(s.manager.Project(), "db", []byte(`{"command":"sleep 100","background":true}`))
 	if data, text := s.do("start_process", map[string]any{"name": "db"}); data["state"] != "running" || data["ready"] != nil {
@@ -278,6 +287,7 @@ func TestBackgroundInStoredDefinitionIsIgnored(t *testing.T) {
 // a group without a restart, and that the answer reports this unless the process is
 // a member already.
 func TestRunningProcessJoinsGroupWithoutRestart(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	for i, change := range []string{"start", "", "remove_from_group", ""} {
@@ -295,6 +305,7 @@ func TestRunningProcessJoinsGroupWithoutRestart(t *testing.T) {
 // TestFailedMemberHasNoEarlierOutput checks that output of an earlier run of a
 // group member is not shown as the reason that the member cannot start now.
 func TestFailedMemberHasNoEarlierOutput(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	dir := filepath.Join(s.manager.Project(), "sub")
 	stdiotest.NoErr(t, os.Mkdir(dir, 0o755))
@@ -319,6 +330,7 @@ func TestFailedMemberHasNoEarlierOutput(t *testing.T) {
 // TestMemberThatCrashedAfterStartHasItsOutput checks that a group's answer shows
 // the last output of a member that crashed after a successful start.
 func TestMemberThatCrashedAfterStartHasItsOutput(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("api", "echo 'Error: no table users' >&2; exit 3", "wait", "exit")
 	s.do("restart_process", map[string]any{"process": "api", "wait": "exit"}) // as the restart policy would do
@@ -341,6 +353,7 @@ func TestMemberThatCrashedAfterStartHasItsOutput(t *testing.T) {
 // what a member that is not up yet waits for, also if the member's start was
 // skipped.
 func TestGroupReportNamesWhatMemberWaitsFor(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("api", "exec sleep 100", "ready", map[string]any{"port": 1}, "wait", "started")
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "api"}}})
@@ -362,6 +375,7 @@ func TestGroupReportNamesWhatMemberWaitsFor(t *testing.T) {
 // TestGroupReportHasMembersOfRemovedGroup checks that the report of a group start has the
 // members although the group was removed during the call.
 func TestGroupReportHasMembersOfRemovedGroup(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("api", "exec sleep 100")
 	r, err := groupReport(t.Context(), s.server.own, groups.Report{Group: "gone", Members: []groups.Outcome{{Process: "api", Result: groups.WasStarted, Run: 1}}}, nil, outputArgs{})
@@ -374,6 +388,7 @@ func TestGroupReportHasMembersOfRemovedGroup(t *testing.T) {
 // TestMemberOfOtherGroupIsRefused checks that create_group refuses a member whose
 // arguments name another group, and does not ignore the name.
 func TestMemberOfOtherGroupIsRefused(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	r := s.ask("tools/call", map[string]any{"name": "create_group", "arguments": map[string]any{
 		"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5", "group": "other"}}}})
@@ -389,6 +404,7 @@ func TestMemberOfOtherGroupIsRefused(t *testing.T) {
 // TestMemberWithoutDefinitionIsNamed checks that the answer of create_group names
 // the member that has no definition.
 func TestMemberWithoutDefinitionIsNamed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "db", "command": "sleep 5"}}})
 	s.do("remove_process", map[string]any{"process": "db"})
@@ -404,6 +420,7 @@ func TestMemberWithoutDefinitionIsNamed(t *testing.T) {
 // arguments of a member without a command to the member's stored definition, and
 // reports what changed.
 func TestCreateGroupReportsChangedDefinitions(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	member := func(more ...any) map[string]any {

@@ -28,6 +28,7 @@ func TestHealthOutputIsBounded(t *testing.T) {
 // TestHealthCommandThatCannotRunIsRefused checks that a health command that
 // cannot be run is refused before anything is started or changed.
 func TestHealthCommandThatCannotRunIsRefused(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	start := func(check map[string]any) string {
 		return s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{
@@ -54,6 +55,7 @@ func TestHealthCommandThatCannotRunIsRefused(t *testing.T) {
 // TestHealthUsesStoredDefinition checks that the answer about the health of a
 // process that never ran in this session uses the stored definition.
 func TestHealthUsesStoredDefinition(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	check := func() stdiotest.Reply {
 		return s.ask("tools/call", map[string]any{"name": "check_process_health", "arguments": map[string]any{"process": "web"}})

@@ -10,6 +10,7 @@ import (
 // TestBadDialogueSendsNothing checks that a dialogue that cannot be played as a whole is
 // refused before anything is started or sent, and that the error names the step.
 func TestBadDialogueSendsNothing(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	type object = map[string]any
 	echo := object{"name": "echo", "command": "sh", "args": []string{"-c", `echo ready; while read line; do echo "got $line"; done`}, "ready": object{"log": "^ready$"}}

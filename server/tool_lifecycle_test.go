@@ -18,6 +18,7 @@ import (
 // that changes only how the process is watched reports the change, and that a start
 // that changes nothing does not.
 func TestStartReportsChangesWithoutRestart(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	for _, c := range []struct{ change, want string }{
@@ -41,6 +42,7 @@ func TestStartReportsChangesWithoutRestart(t *testing.T) {
 // process without a readiness rule and stdin keeps those of the definition for the
 // next run.
 func TestStartOfRunningProcessKeepsUnsetArguments(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const script = "echo up; exec sleep 100"
 	s.script("web", script, "ready", map[string]any{"log": "^up$"}, "stdin", false)
@@ -61,6 +63,7 @@ func TestStartOfRunningProcessKeepsUnsetArguments(t *testing.T) {
 // with values that already hold reports no change, also without the group the
 // process is a member of.
 func TestStartWithSameValuesReportsNoChange(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{{"process": "web"}}})
@@ -73,6 +76,7 @@ func TestStartWithSameValuesReportsNoChange(t *testing.T) {
 // TestRefusedChangeKeepsArguments checks that a start with changes that are refused
 // alters neither the stored definition nor the running process.
 func TestRefusedChangeKeepsArguments(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 101")
 	member := func(process string) map[string]any {
@@ -101,6 +105,7 @@ func TestRefusedChangeKeepsArguments(t *testing.T) {
 // TestDaemonIsNotReady checks that a program that puts itself into the background has ended before it
 // was ready, that the answer names what it left and how to start it instead, and that a stop ends that.
 func TestDaemonIsNotReady(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	text, failed := s.startText("db", "sleep 100 & echo server started", map[string]any{"ready": map[string]any{"port": 0}})
 	for _, want := range []string{"db ended before it was ready", "exited, exit code 0", "still running in its tree: pid ", "start it in the foreground; stop_process stops"} {
@@ -116,6 +121,7 @@ func TestDaemonIsNotReady(t *testing.T) {
 // TestDaemonShowsItsPorts checks that the answer about a program that has put itself
 // into the background shows the ports on which the rest of its tree listens.
 func TestDaemonShowsItsPorts(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("python3 is not installed")
@@ -133,6 +139,7 @@ func TestDaemonShowsItsPorts(t *testing.T) {
 // arguments of a command given as one line, in a restart as in a start, and that a
 // command with args is not split. Variables set before the program stay.
 func TestArgsReplaceThoseOfCommandLine(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "web", "command": "WORD=kept sh -c 'echo first; sleep 100'"})
 	s.do("restart_process", map[string]any{"process": "web", "args": []string{"-c", "echo $WORD again; sleep 100"}})
@@ -153,6 +160,7 @@ func TestArgsReplaceThoseOfCommandLine(t *testing.T) {
 // replace the values of a stored definition, in create_group as in start_process, and
 // that 0 restarts are none.
 func TestFalseAndZeroReplaceValuesOfDefinition(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "web", "command": "true", "wait": "exit", "merge_output": true, "limits": map[string]any{"memory_mb": 500}})
 	data, _ := s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
@@ -169,6 +177,7 @@ func TestFalseAndZeroReplaceValuesOfDefinition(t *testing.T) {
 // TestUnreadableDefinitionIsReplaced checks that a start with all arguments
 // replaces a stored definition that cannot be read.
 func TestUnreadableDefinitionIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.store.SaveDefinition(s.manager.Project(), "odd", []byte(`{"command":"true","args":"x"}`))
 	if data, _ := s.do("start_process", map[string]any{"name": "odd", "command": "sleep 100"}); data["state"] != "running" {
@@ -180,6 +189,7 @@ func TestUnreadableDefinitionIsReplaced(t *testing.T) {
 // no environment file: here the file is a pipe without a writer, and a read would
 // block.
 func TestInfoReadsNoEnvFiles(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	stdiotest.NoErr(t, unix.Mkfifo(filepath.Join(s.manager.Project(), ".env"), 0o600))
 	s.store.SaveDefinition(s.manager.Project(), "web", []byte(`{"command":"true","env_files":[".env"]}`))
@@ -191,6 +201,7 @@ func TestInfoReadsNoEnvFiles(t *testing.T) {
 // TestRemoveChangesNothingWhenRefused checks that remove_process of several names,
 // one of which is running, removes none.
 func TestRemoveChangesNothingWhenRefused(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100")
 	s.crash()
@@ -222,6 +233,7 @@ func TestRemoveChangesNothingWhenRefused(t *testing.T) {
 // TestRemoveDeletesHealthCheck checks that remove_process removes the health check
 // together with the definition.
 func TestRemoveDeletesHealthCheck(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100", "health", map[string]any{"tcp": "1"})
 	s.do("stop_process", map[string]any{"process": "web"})
@@ -237,6 +249,7 @@ func TestRemoveDeletesHealthCheck(t *testing.T) {
 // TestStopHintNamesProcessesNotRunning checks that the hint of stop_process names
 // the processes that were not running, or states that none was.
 func TestStopHintNamesProcessesNotRunning(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	data, _ := s.do("stop_process", map[string]any{"process": "*"})
 	if data["hint"] != "no process of this project was started in this session" {
@@ -257,6 +270,7 @@ func TestStopHintNamesProcessesNotRunning(t *testing.T) {
 // TestStopOfEverythingListsWhatItStopped checks that the answer to a stop of all
 // processes leaves out those that had ended before.
 func TestStopOfEverythingListsWhatItStopped(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.crash()
 	s.script("web", "exec sleep 100")
@@ -270,6 +284,7 @@ func TestStopOfEverythingListsWhatItStopped(t *testing.T) {
 // TestRemoveOfGroupMemberHasHint checks that remove_process of a group member has a
 // hint that names the group, which cannot start the member without the definition.
 func TestRemoveOfGroupMemberHasHint(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.crash()
 	s.do("create_group", map[string]any{"name": "all", "members": []any{map[string]any{"process": "job"}}})
@@ -288,6 +303,7 @@ func TestRemoveOfGroupMemberHasHint(t *testing.T) {
 // TestInfoOfEarlierRunHasItsOwnCommand checks that the info of an earlier run has
 // the command of that run, and none of the rules that hold now.
 func TestInfoOfEarlierRunHasItsOwnCommand(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("start_process", map[string]any{"name": "job", "command": "echo one", "wait": "exit"})
 	s.do("start_process", map[string]any{"name": "job", "command": "echo two", "restart": "on-failure", "wait": "exit"})
@@ -324,6 +340,7 @@ func TestProcessLineNamesLimitOnce(t *testing.T) {
 // period if the check failed within it, because such a failure does not count, and that
 // a start period of 0 is none.
 func TestHealthHintsAtStartPeriod(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("web", "exec sleep 100", "health", map[string]any{"command": "false"})
 	data, text := s.do("check_process_health", map[string]any{"process": "web"})
@@ -340,6 +357,7 @@ func TestHealthHintsAtStartPeriod(t *testing.T) {
 // with a carriage return, as after the Enter key: programs that read single keys
 // accept nothing else.
 func TestInputToTerminalEndsWithCarriageReturn(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for name, c := range map[string]struct{ setting, want string }{
 		"raw": {"stty raw", `\r`}, "cooked": {"stty -echo", `\n`},

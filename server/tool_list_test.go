@@ -20,6 +20,7 @@ import (
 // TestListBoundsCommandLines checks that list_processes shortens command lines, as
 // text and as data, and that get_process_info has the whole command line.
 func TestListBoundsCommandLines(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	arguments := []string{"-c", "exec sleep 100", strings.Repeat("long ", 500)}
 	for i := range 1000 {
@@ -51,6 +52,7 @@ func TestListBoundsCommandLines(t *testing.T) {
 // TestListCountsBackoffAsRunning checks that list_processes does not count a
 // process that waits for its next restart as ended.
 func TestListCountsBackoffAsRunning(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("retries", "exit 3", "restart", "on-failure")
 	_, err := s.manager.Await(t.Context(), "retries", func(st process.Status) bool { return !st.EndedAt.IsZero() })
@@ -74,6 +76,7 @@ func TestListCountsBackoffAsRunning(t *testing.T) {
 // TestStartIsRefusedWithoutRoomForCheck checks that a process whose health check
 // would exceed the limit of checks is not started.
 func TestStartIsRefusedWithoutRoomForCheck(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for i := range 1000 {
 		stdiotest.NoErr(t, s.server.o.Health.Set(fmt.Sprintf("p%d", i), &health.Spec{TCP: "127.0.0.1:1"}))
@@ -115,6 +118,7 @@ func TestFullManagerRefusesServerOnDemand(t *testing.T) {
 // this session nor in the next, while its log can still be read by name. A process
 // of an earlier session that was not removed is listed.
 func TestRemovedProcessIsNotListed(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	earlier := s.otherStore("earlier")
 	for _, name := range []string{"kept", "removed"} {
@@ -164,6 +168,7 @@ func TestIdleProcessHasUsage(t *testing.T) {
 // lists at most limit processes, also running ones, and without a limit all that
 // run.
 func TestListLimitBoundsProcessesOfState(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for i := range 5 {
 		s.script(fmt.Sprintf("p%d", i), "exec sleep 100")
@@ -187,6 +192,7 @@ func TestListLimitBoundsProcessesOfState(t *testing.T) {
 // TestListIsBounded lists many running processes, and checks that the answer is bounded and says how many more there are
 // and how to list them.
 func TestListIsBounded(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const running = 40
 	for i := range running {

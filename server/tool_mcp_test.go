@@ -239,6 +239,7 @@ esac; done`
 // TestRefusalOfMCPServerNamesIt checks that the error of a call that an MCP server
 // refused names the server.
 func TestRefusalOfMCPServerNamesIt(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for code, want := range map[string]string{"-32601": "docs offers no tools", "-32000": "docs refused tools/list"} {
 		s.do("start_process", map[string]any{"name": "docs", "stdio": "mcp", "if_running": "restart", "wait": "started", "command": "sh", "args": []string{"-c", `
@@ -256,6 +257,7 @@ read -r end`}})
 // TestAnswersShowNoMessages checks that the answers of actions do not show the messages of
 // an MCP connection, and show what the server wrote besides.
 func TestAnswersShowNoMessages(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for name, own := range map[string]string{"silent": "", "loud": "own words\n"} {
 		s.script(name, "exec sleep 1000", "wait", "started", "timeout_ms", 0)

@@ -11,6 +11,7 @@ import (
 // never ran has the command with an absolute path, and the variables, of which
 // those that look secret are masked.
 func TestInfoOfProcessThatNeverRanHasCommand(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.do("create_group", map[string]any{"name": "stack", "members": []map[string]any{
 		{"process": "db", "command": "sleep '1 0' 5", "cwd": "/", "env": map[string]any{"A": "b", "API_KEY": "hunter2-hunter2"}},
@@ -41,6 +42,7 @@ func TestInfoOfProcessThatNeverRanHasCommand(t *testing.T) {
 // TestInfoFindsOldRun checks that the info of a stored run can be read however many
 // runs followed.
 func TestInfoFindsOldRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "echo the first; exit 3", "wait", "exit")
 	for range 100 {
@@ -57,6 +59,7 @@ func TestInfoFindsOldRun(t *testing.T) {
 // TestInfoShowsLinesThatAreAskedFor checks that lines and max_bytes bound the output in the info
 // of a process, also of a running one.
 func TestInfoShowsLinesThatAreAskedFor(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "seq 1000 1299; exec sleep 1000")
 	s.waitFor("job", "log", "pattern", "1299", "after", "start")
@@ -75,6 +78,7 @@ func TestInfoShowsLinesThatAreAskedFor(t *testing.T) {
 // TestInfoOfEarlierSessionHasVariables checks that the info of a process of an earlier session
 // has the variables of the stored definition.
 func TestInfoOfEarlierSessionHasVariables(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.server.o.Store.SaveDefinition(s.manager.Project(), "old", []byte(`{"command":"sleep 5","env":{"A":"b"},"secret_env":["DATABASE_URL"]}`))
 	s.otherRun(s.otherStore("gone"), "old", "a line")

@@ -65,6 +65,7 @@ func TestSearchCostsLittleMoreThanItsLines(t *testing.T) {
 // TestSearchHasCursorsToGoOn checks that each hit has a cursor, which leads to it, if the hits
 // were cut or lines around them were asked for.
 func TestSearchHasCursorsToGoOn(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "seq 100 199", "wait", "exit")
 	around := regexp.MustCompile(`(?m)^--- \S+ job run 1 ---\n--- cursor (\S+) ---\n  \S+ out 149\n> \S+ out 150\n  \S+ out 151\n$`)

@@ -55,6 +55,7 @@ func enroll(t *testing.T, dir, id string, r registry.Record) *registry.Registrat
 // their version, also one with a torn record. Uptimes are the same in text and
 // data.
 func TestServerInfoListsEveryServer(t *testing.T) {
+	t.Parallel()
 	dir, id := t.TempDir()+"/servers", uuid.NewString()
 	me := registry.Describe(0)
 	me.Version, me.ClientName = "1.2", "editor"

@@ -13,6 +13,7 @@ import (
 // restarted by the name that it got, that it stays one without a stored definition, and that only a
 // group makes it one with a name.
 func TestUnnamedProcessStartsAgainByName(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	proctest.WriteProgram(t, filepath.Join(s.manager.Project(), "load.sh"), []byte("#!/bin/sh\necho \"to $1, $MODE\"\n"), 0o755)
 	unnamed := map[string]any{"command": "MODE=fast ./load.sh 127.0.0.1 9301", "wait": "exit"}
@@ -48,6 +49,7 @@ func TestUnnamedProcessStartsAgainByName(t *testing.T) {
 // TestUnnamedProcessThatIsNotListedNeedsCommand checks that the name of a process that was
 // started without one no longer starts it once the process is not listed, and that the error says what ran.
 func TestUnnamedProcessThatIsNotListedNeedsCommand(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for what, remove := range map[string]func(){
 		"removed": func() { s.do("remove_process", map[string]any{"process": "echo-one"}) },

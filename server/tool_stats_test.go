@@ -8,6 +8,7 @@ import (
 // TestStatsMeasureAtTheCall checks that a process that was just started has a usage, and that a
 // series comes only with points.
 func TestStatsMeasureAtTheCall(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", "echo up; exec sleep 1000")
 	s.waitFor("job", "log", "pattern", "up", "after", "start")

@@ -23,6 +23,7 @@ func (s *surface) startGraceful(name string) {
 // TestStopShowsLinesSinceSignal checks that the answer of a stop shows the last lines since
 // the signal, and no other, and that a second stop does not show them again.
 func TestStopShowsLinesSinceSignal(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.startGraceful("web")
 	data, text := s.do("stop_process", map[string]any{"process": "web"})
@@ -46,6 +47,7 @@ func TestStopShowsLinesSinceSignal(t *testing.T) {
 
 // TestStopWithoutLinesSinceSignal checks that a stop shows no line that the process printed before the signal.
 func TestStopWithoutLinesSinceSignal(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	for _, tool := range []string{"stop_process", "kill_process"} {
 		s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "^up$"})
@@ -58,6 +60,7 @@ func TestStopWithoutLinesSinceSignal(t *testing.T) {
 // TestStopOfSeveralShowsLinesOfEach checks that a stop of several processes, and that of a
 // group, show the lines of each since the signal.
 func TestStopOfSeveralShowsLinesOfEach(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.startGraceful("api")
 	s.startGraceful("web")
@@ -77,6 +80,7 @@ func TestStopOfSeveralShowsLinesOfEach(t *testing.T) {
 // TestEventOfEndHasLastLine checks that the event of an end that nothing else explains quotes the last line, unless
 // an answer has shown that.
 func TestEventOfEndHasLastLine(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	long := strings.Repeat("x", 300)
 	for _, c := range []struct{ name, script, want string }{

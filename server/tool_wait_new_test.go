@@ -307,6 +307,7 @@ func TestTailAfterShown(t *testing.T) {
 // TestPatternThatNoLineMatchesIsRefused checks that a wait refuses a pattern that cannot
 // match a line, and says why.
 func TestPatternThatNoLineMatchesIsRefused(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.ownRun()
 	for pattern, want := range map[string]string{
@@ -331,6 +332,7 @@ func TestPatternThatNoLineMatchesIsRefused(t *testing.T) {
 // TestCancelledRestartLeavesProcessRunning checks that a restart that is cancelled while the
 // old run is being stopped still starts the new one.
 func TestCancelledRestartLeavesProcessRunning(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("slow", `trap 'echo stopping; cat go; exit' TERM; mkfifo go 2>/dev/null; echo up; while :; do sleep 0.01; done`, "ready", map[string]any{"log": "^up"}, "stop", map[string]any{"timeout_ms": 60_000})
 	id := s.begin("tools/call", map[string]any{"name": "restart_process", "arguments": map[string]any{"process": "slow"}})

@@ -101,7 +101,7 @@ func (m *positionModel) wait(t *testing.T) {
 		}
 	})
 	began := time.Now()
-	data, text := m.s.waitFor("tests", "log", "pattern", fmt.Sprintf(`kind %d\.`, kind), "timeout_ms", 30_000, "lines", lines)
+	data, text := m.s.waitFor("tests", "log", "pattern", fmt.Sprintf(`kind %d\.`, kind), "timeout_ms", 20_000, "lines", lines)
 	took := time.Since(began)
 	<-printed
 	match, _ := m.find(kind, shown+1, before)
@@ -110,7 +110,7 @@ func (m *positionModel) wait(t *testing.T) {
 		match, _ = m.find(kind, before+1, len(m.kinds))
 	}
 	isOlder := match == 0 && older > 0
-	want, least := "<nil>", 30*time.Second
+	want, least := "<nil>", 20*time.Second
 	switch {
 	case match > 0:
 		want, least = fmt.Sprintf("line %d. kind %d.", match, kind), 0

@@ -85,6 +85,7 @@ func waitArguments(name, until string, more ...any) map[string]any {
 // TestWaitForRunOfEarlierSessionReturnsAtOnce checks that wait_for_process for an ended run of
 // an earlier session is answered at once, with the run's end and last lines.
 func TestWaitForRunOfEarlierSessionReturnsAtOnce(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	earlier := s.otherStore("earlier")
 	three := 3
@@ -126,6 +127,7 @@ func TestWaitForRunOfEarlierSessionReturnsAtOnce(t *testing.T) {
 // TestWaitSeesRunOfOtherSession checks that wait_for_process can wait for a run of
 // another pmcp session, whose changes it reads from the store.
 func TestWaitSeesRunOfOtherSession(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "up")
@@ -156,6 +158,7 @@ func TestWaitSeesRunOfOtherSession(t *testing.T) {
 // TestWaitSeesReadinessInOtherSession checks that wait_for_process and start_process
 // can wait for readiness that another pmcp session stores.
 func TestWaitSeesReadinessInOtherSession(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "up")
@@ -198,6 +201,7 @@ func TestWaitSeesReadinessInOtherSession(t *testing.T) {
 // TestStartReportsProgressOfOtherSessionsRun checks that a start that waits for a run of
 // another pmcp session reports the progress of that run.
 func TestStartReportsProgressOfOtherSessionsRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", "up")
@@ -223,6 +227,7 @@ func TestStartReportsProgressOfOtherSessionsRun(t *testing.T) {
 // TestWaitForReadinessIncludesSpawnInOtherSession checks that a run that another pmcp session
 // is just starting is not mistaken for a run without a readiness rule.
 func TestWaitForReadinessIncludesSpawnInOtherSession(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run, _, _ := other.NewRun(s.manager.Project(), "web")
@@ -244,6 +249,7 @@ func TestWaitForReadinessIncludesSpawnInOtherSession(t *testing.T) {
 // TestAnswerIsAboutAwaitedRun checks that the answer of wait_for_process is about
 // the run that was waited for although the next run has begun.
 func TestAnswerIsAboutAwaitedRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const script = `n=$(cat n 2>/dev/null || echo 3); echo $((n+1)) >n; echo "code $n"; [ $n = 4 ] && exec sleep 100; exit $n`
 	s.script("job", script, "restart", "on-failure")
@@ -291,6 +297,7 @@ func firstRun(t *testing.T, s *surface, name string) (id int64, number int) {
 // TestWaitAfterCursorShowsNewLines checks that a wait with a cursor shows the lines
 // after the cursor, and nothing older.
 func TestWaitAfterCursorShowsNewLines(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("tests", `while read line; do printf "start $line\nresult $line\ndone $line\n"; done`)
 	send := func(text string) {
@@ -336,6 +343,7 @@ func TestWaitAfterCursorShowsNewLines(t *testing.T) {
 // TestWaitTimesOutDuringOutput checks that a wait whose timeout has passed reads
 // the log once more, and then ends although the process keeps printing.
 func TestWaitTimesOutDuringOutput(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	other := s.otherStore(neighbour)
 	run := s.otherRun(other, "web", append(slices.Repeat([]string{"tick"}, maxPageLines), "tock")...)
@@ -363,6 +371,7 @@ func TestWaitTimesOutDuringOutput(t *testing.T) {
 // TestIdleWaitsForRedrawnLine checks that a line that is being redrawn is output, although its states are not stored,
 // and that the answer has its last state.
 func TestIdleWaitsForRedrawnLine(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", `for i in 1 2 3 4 5 6 7 8; do printf "\rstep $i"; sleep 0.3; done; exec sleep 100`)
 	_, text := s.waitFor("job", "idle", "idle_ms", 1000, "after", "start")
@@ -374,6 +383,7 @@ func TestIdleWaitsForRedrawnLine(t *testing.T) {
 // TestWaitStaysInItsRun checks that a wait for a line of one run does not match the
 // lines of the next run.
 func TestWaitStaysInItsRun(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	s.script("job", `[ -e again ] && echo up && exec sleep 100; echo first >again; cat again; exit 3`, "restart", "on-failure")
 	second, err := s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.Run == 2 && st.State == process.Running })
@@ -398,6 +408,7 @@ func TestWaitStaysInItsRun(t *testing.T) {
 // another process leaves out the runs that had ended before that process was
 // started.
 func TestWaitAfterCursorOfOtherProcessSkipsEndedRuns(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	earlier := s.otherStore("earlier")
 	one := 1
@@ -432,6 +443,7 @@ func (j *heldJournal) NewRun(project, name string) (run int64, number int, err e
 // TestTimeoutIncludesSpawn checks that the timeout of a wait includes the time
 // until the process is spawned.
 func TestTimeoutIncludesSpawn(t *testing.T) {
+	t.Parallel()
 	s := hello(t)
 	const spawn, timeout, apart = 1800 * time.Millisecond, 2000, 2000*time.Millisecond + 1800*time.Millisecond
 	fastest := time.Hour

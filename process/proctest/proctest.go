@@ -4,9 +4,11 @@
 package proctest
 
 import (
+	"flag"
 	"os"
 	"os/signal"
 	"runtime"
+	"strconv"
 	"syscall"
 	"testing"
 )
@@ -56,6 +58,14 @@ func Interruptible() {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig)
 		}
+	}
+}
+
+// Overlap runs four tests a processor at the same time, of those that may: most wait most of the time. The
+// flag -parallel overrides it. TestMain calls it.
+func Overlap() {
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.NumCPU())); err != nil {
+		panic(err)
 	}
 }
 
