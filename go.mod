@@ -5,7 +5,7 @@ go 1.26.0
 require (
 	charm.land/bubbletea/v2 v2.1.1 // screen of pmcp top
 	github.com/agnivade/levenshtein v1.2.2 // nearest name in errors
-	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of watched files
+	github.com/bmatcuk/doublestar/v4 v4.10.4 // patterns of watched files and of workspaces
 	github.com/charmbracelet/x/ansi v0.11.9 // columns that text takes in a terminal; of bubbletea
 	github.com/compose-spec/compose-go/v2 v2.16.2 // env_files
 	github.com/creack/pty v1.1.24 // terminals

@@ -76,7 +76,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"github.com/sirupsen/logrus":           {"pmcp/server/project"},
 		"github.com/klauspost/compress":        {"pmcp/logstore/pack"},
 		"github.com/fsnotify/fsnotify":         {"pmcp/server/watch"},
-		"github.com/bmatcuk/doublestar":        {"pmcp/server/watch"},
+		"github.com/bmatcuk/doublestar":        {"pmcp/server/offered", "pmcp/server/watch"},
 		"github.com/tailscale/hujson":          {"pmcp/server/offered"},
 		"go.yaml.in/yaml":                      {"pmcp/server/offered"},
 		"github.com/shirou/gopsutil":           {"pmcp/process", "pmcp/server", "pmcp/process/sockets"},

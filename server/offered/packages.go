@@ -3,6 +3,7 @@ package offered
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -140,7 +142,7 @@ func (r *reader) decodeYAML(file string, content []byte, value any) bool {
 // workspaces returns the sorted directories that the patterns match and that have a package.
 func (r *reader) workspaces(patterns []string) []string {
 	found := make(map[string]bool)
-	left := maxDirectories
+	files := &workspaceFiles{os.DirFS(r.dir).(fs.StatFS), maxDirectories}
 	for _, pattern := range patterns {
 		pattern, excluded := strings.CutPrefix(pattern, "!")
 		pattern = path.Clean(pattern)
@@ -148,62 +150,39 @@ func (r *reader) workspaces(patterns []string) []string {
 			r.note(packageFile, "workspaces %.100q are outside of the directory", pattern)
 			continue
 		}
-		r.match("", strings.Split(pattern, "/"), &left, func(dir string) {
-			if found[dir] = true; excluded {
+		var options []doublestar.GlobOption
+		if strings.Contains(pattern, "**") { // a link may lead back
+			options = append(options, doublestar.WithNoFollow())
+		}
+		matches, _ := doublestar.Glob(files, path.Join(pattern, packageFile), options...) // a bad pattern matches nothing
+		for _, file := range matches {
+			if dir := path.Dir(file); excluded {
 				delete(found, dir)
+			} else {
+				found[dir] = true
 			}
-		})
+		}
 	}
-	delete(found, "")
+	delete(found, ".")
 	dirs := slices.Sorted(maps.Keys(found))
-	if len(dirs) > maxWorkspaces || left == 0 {
+	if len(dirs) > maxWorkspaces || files.left == 0 {
 		r.note(packageFile, "too many workspaces: only the first %d are read", min(len(dirs), maxWorkspaces))
 		dirs = dirs[:min(len(dirs), maxWorkspaces)]
 	}
 	return dirs
 }
 
-// match calls found with each directory below dir that has a package and whose path has the
-// given segments. It opens at most *left directories.
-func (r *reader) match(dir string, segments []string, left *int, found func(dir string)) {
-	if len(segments) == 0 || segments[0] == "." {
-		if _, err := os.Lstat(filepath.Join(r.dir, dir, packageFile)); err == nil {
-			found(dir)
-		}
-		return
-	}
-	segment, rest := segments[0], segments[1:]
-	deep := segment == "**"
-	if deep {
-		r.match(dir, rest, left, found)
-	}
-	if !strings.ContainsAny(segment, `*?[`) {
-		r.match(path.Join(dir, segment), rest, left, found)
-		return
-	}
-	if *left == 0 {
-		return
-	}
-	*left--
-	entries, err := os.ReadDir(filepath.Join(r.dir, dir))
-	if err != nil {
-		return // it is not there, or no directory
-	}
-	for _, e := range entries {
-		name := e.Name()
-		isDir := e.IsDir() || !deep && e.Type()&os.ModeSymlink != 0 && isDirectory(filepath.Join(r.dir, dir, name))
-		if !isDir || name == "node_modules" || strings.HasPrefix(name, ".") {
-			continue
-		}
-		if ok, _ := path.Match(segment, name); deep {
-			r.match(path.Join(dir, name), segments, left, found)
-		} else if ok {
-			r.match(path.Join(dir, name), rest, left, found)
-		}
-	}
+// workspaceFiles lists directories without hidden ones and node_modules, at most left of them.
+type workspaceFiles struct {
+	fs.StatFS
+	left int
 }
 
-func isDirectory(file string) bool {
-	info, err := os.Stat(file)
-	return err == nil && info.IsDir()
+func (w *workspaceFiles) ReadDir(name string) ([]fs.DirEntry, error) {
+	if w.left == 0 {
+		return nil, nil
+	}
+	w.left--
+	entries, err := fs.ReadDir(w.StatFS, name)
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == "node_modules" || strings.HasPrefix(e.Name(), ".") }), err
 }
