@@ -190,10 +190,8 @@ func (p *Project) Follow(ctx context.Context, q logstore.Query, timeout time.Dur
 	if page, err = p.o.Store.Follow(following, q); err != nil {
 		return nil, false, err
 	}
-	if n := len(page.Lines); n > 0 {
-		rest := q
-		rest.After = page.Next()
-		if _, err = p.settle(waiting, rest, page.Lines[n-1].At, settleQuiet, settleMost); err == nil {
+	if len(page.Lines) > 0 {
+		if _, _, err = p.settle(waiting, q, page); err == nil {
 			page, err = p.o.Store.Read(ctx, q)
 		}
 		return page, false, err

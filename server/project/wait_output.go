@@ -1,6 +1,7 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -155,14 +156,9 @@ func (o *outputWait) setMatch(l *logstore.Line) {
 
 // settleAfter completes the wait after a match in page with what follows the page.
 func (o *outputWait) settleAfter(ctx context.Context, page *logstore.Page) error {
-	o.done.Seen += len(page.Lines)
-	rest := logstore.Query{Runs: []int64{o.Run}, After: page.Next()}
-	s, err := o.settle(o.waiting, rest, page.Lines[len(page.Lines)-1].At, settleQuiet, settleMost)
-	o.done.Seen, o.done.End = o.done.Seen+s.lines, s.end
-	if err == nil {
-		err = ctx.Err()
-	}
-	return err
+	lines, end, err := o.settle(o.waiting, logstore.Query{Runs: []int64{o.Run}}, page)
+	o.done.Seen, o.done.End = o.done.Seen+len(page.Lines)+lines, end
+	return cmp.Or(err, ctx.Err())
 }
 
 // searchOlder searches the lines before the position of the run, and reports whether one
@@ -205,38 +201,27 @@ func (p *Project) readNext(ctx, next context.Context, q logstore.Query) (*logsto
 	return p.o.Store.Read(ctx, q) // the last output
 }
 
-// A settled is what a run has printed until it fell silent.
-type settled struct {
-	lines int       // how many lines
-	end   string    // the cursor after them
-	last  time.Time // when the last of them was printed, or when the output before was
-}
-
-// settle reads the lines that q selects, after its cursor, until they have stopped coming
-// for quiet, but for no longer than most and no longer than ctx. The silence begins at
-// last, when the output before was printed; zero stands for now.
-func (p *Project) settle(ctx context.Context, q logstore.Query, last time.Time, quiet, most time.Duration) (settled, error) {
-	if last.IsZero() {
-		last = time.Now()
-	}
-	s := settled{end: q.After, last: last}
-	waiting, cancel := context.WithTimeout(ctx, most)
+// settle reads the lines that q selects after page, which is not empty, until they have stopped coming for settleQuiet, but
+// for no longer than settleMost and no longer than ctx. It returns how many there are, and the cursor after them.
+func (p *Project) settle(ctx context.Context, q logstore.Query, page *logstore.Page) (lines int, end string, err error) {
+	waiting, cancel := context.WithTimeout(ctx, settleMost)
 	defer cancel()
 	q.Project, q.Limit, q.Newest, q.Latest = p.name, waitLines, false, false
+	q.After = page.Next()
+	last := page.Lines[len(page.Lines)-1].At
 	for {
-		silent, cancel := context.WithTimeout(waiting, silenceLeft(s.last, quiet))
-		page, err := p.readNext(context.WithoutCancel(ctx), silent, q)
+		silent, cancel := context.WithTimeout(waiting, silenceLeft(last, settleQuiet))
+		page, err = p.readNext(context.WithoutCancel(ctx), silent, q)
 		cancel()
 		if err != nil {
-			return s, err
+			return lines, q.After, err
 		}
 		n := len(page.Lines)
 		if n > 0 {
-			s.lines, s.end, s.last = s.lines+n, page.Next(), page.Lines[n-1].At
-			q.After = s.end
+			lines, q.After, last = lines+n, page.Next(), page.Lines[n-1].At
 		}
-		if waiting.Err() != nil || n == 0 && silenceLeft(s.last, quiet) == 0 {
-			return s, nil
+		if waiting.Err() != nil || n == 0 && silenceLeft(last, settleQuiet) == 0 {
+			return lines, q.After, nil
 		}
 	}
 }
