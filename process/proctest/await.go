@@ -24,7 +24,7 @@ func Await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// TimedOut ends a test that has waited in vain, and shows the goroutines.
+// TimedOut fails a test whose wait has lasted for Patience, and shows the goroutines.
 func TimedOut(t testing.TB, what string) {
 	t.Helper()
 	t.Fatalf("waited %v %s\n%s", Patience, what, goroutines())
