@@ -131,7 +131,7 @@ func lateStartNamesItsReason(t *testing.T, readiness func(port int) int) {
 	script := fmt.Sprintf("echo 'Error: listen EADDRINUSE: address already in use 127.0.0.1:%d'; seq 30; exec sleep 100", port)
 	more := map[string]any{"ready": map[string]any{"port": readiness(port)}, "timeout_ms": 0}
 	s.startText("api", script, more)
-	s.do("wait_for_process", map[string]any{"process": "api", "until": "log", "pattern": "^30$"})
+	s.do("wait_for_process", map[string]any{"process": "api", "until": "log", "pattern": "^30$", "after": "start"})
 	stdiotest.AwaitCondition(t, "the error is recognised", func() bool { // an answer waits for that for half a second only
 		_, text := s.do("get_errors", map[string]any{"process": "api"})
 		return strings.Contains(text, "EADDRINUSE")
