@@ -42,8 +42,8 @@ func chaosFaults() []chaosFault {
 	}
 }
 
-// monitoredClient is clientScript with a monitor whose output it reads: a monitor that starts when its client has ended
-// already knows it by nothing else.
+// monitoredClient is clientScript with a monitor. It holds the other end of the monitor's stdout, as clients do: a monitor
+// that starts after the end of its client learns of it by nothing else.
 const monitoredClient = `exec 4<&0
 "$@" <&4 4<&- 3>&- &
 echo $! >&3
