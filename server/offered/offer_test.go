@@ -85,11 +85,11 @@ func TestReadFindsProgramsOfEachFile(t *testing.T) {
 		"a loop of links, and a link to a directory": {map[string]string{"package.json": "-> package.json", "Procfile": "-> .", ".vscode/tasks.json": "-> tasks.json"},
 			[]string{"note: .vscode/tasks.json: too many levels of symbolic links", "note: Procfile: it is not a regular file (mode drwxr-xr-x)", "note: package.json: too many levels of symbolic links"}},
 		"workspaces of npm": {map[string]string{
-			"package.json": `{"workspaces": {"packages": ["apps/*", "libs/**", "!libs/old", "../out"]}}`, "package-lock.json": "",
+			"package.json": `{"workspaces": {"packages": ["apps/*", "libs/**", "!libs/old", "{cmd,tools}/*", "../out"]}}`, "package-lock.json": "",
 			"apps/web/package.json": `{"scripts": {"dev": "next dev"}}`, "apps/node_modules/package.json": `{"scripts": {"no": "no"}}`, "apps/readme": "",
-			"libs/a/b/package.json": `{"scripts": {"dev": "tsc -w"}}`, "libs/old/package.json": `{"scripts": {"dev": "no"}}`, "libs/loop": "-> ../libs", "apps/broken/package.json": "{"},
+			"libs/a/b/package.json": `{"scripts": {"dev": "tsc -w"}}`, "libs/old/package.json": `{"scripts": {"dev": "no"}}`, "libs/loop": "-> ../libs", "apps/broken/package.json": "{", "tools/gen/package.json": `{"scripts": {"dev": "gen -w"}}`},
 			[]string{"note: apps/broken/package.json: line 1: not JSON: unexpected end of JSON input", `note: package.json: workspaces "../out" are outside of the directory`,
-				`npm:b:dev [libs/a/b/package.json] npm run dev cwd="libs/a/b"`, `npm:web:dev [apps/web/package.json] npm run dev cwd="apps/web"`}},
+				`npm:b:dev [libs/a/b/package.json] npm run dev cwd="libs/a/b"`, `npm:gen:dev [tools/gen/package.json] npm run dev cwd="tools/gen"`, `npm:web:dev [apps/web/package.json] npm run dev cwd="apps/web"`}},
 		"workspaces of pnpm, two of one name, one as a script of the root": {map[string]string{
 			"package.json": `{"scripts": {"api:dev": "pnpm -F api dev"}}`, "pnpm-workspace.yaml": "packages: [\"*/*\"]\n", "apps/web/package.json": `{"scripts": {"dev": "1"}}`,
 			"old/web/package.json": `{"scripts": {"dev": "2"}}`, "apps/api/package.json": `{"scripts": {"dev": "3"}}`},
