@@ -222,7 +222,8 @@ func (f *Fault) includes(g *faultDelta) bool {
 }
 
 // MarkFault marks a fault as resolved, with a note, or as open, and returns the fault. A new occurrence opens a
-// resolved fault. The error wraps ErrUnknownFault if no fault has the id.
+// resolved fault, and an open one that is marked as open stays as it is. The error wraps ErrUnknownFault if no fault
+// has the id.
 func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (Fault, error) {
 	var at time.Time
 	if resolved {
@@ -236,7 +237,7 @@ func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note st
 		err = s.damageErr()
 	}
 	if err == nil {
-		_, err = s.file.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?, note = ?, regressed = 0 WHERE id = ?`, nanos(at), note, id)
+		_, err = s.file.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?1, note = ?2, regressed = 0 WHERE id = ?3 AND (?1 != 0 OR resolved != 0)`, nanos(at), note, id)
 	}
 	if err != nil {
 		return Fault{}, fmt.Errorf("cannot mark %s: %w", id, err)
@@ -257,7 +258,9 @@ func (l *faultLog) mark(id string, at time.Time, note string) (Fault, error) {
 	defer l.mu.Unlock()
 	for _, g := range l.deltas {
 		if g.ID == id {
-			g.Resolved, g.Note, g.Regressed = at, note, false
+			if !at.IsZero() || !g.Resolved.IsZero() {
+				g.Resolved, g.Note, g.Regressed = at, note, false
+			}
 			return g.Fault, nil
 		}
 	}

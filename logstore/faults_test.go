@@ -100,6 +100,9 @@ func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 	if news := <-s.NewFaults(); !news.Again {
 		t.Errorf("got news %+v, want it again", news)
 	}
+	if f, err := s.MarkFault(t.Context(), first.ID, false, ""); err != nil || !f.Regressed || f.Note != "mended" {
+		t.Errorf("an open error, marked as open: got %+v, %v; want it unchanged", f, err)
+	}
 	if _, err := s.MarkFault(t.Context(), "nonsense", true, ""); !errors.Is(err, ErrUnknownFault) {
 		t.Errorf("resolving an unknown error: got %v, want ErrUnknownFault", err)
 	}
@@ -162,6 +165,8 @@ func TestFaultQueryFilters(t *testing.T) {
 	}
 	if f, err := s.MarkFault(t.Context(), onlyFault(t, s, FaultQuery{Names: []string{"web"}}).ID, true, ""); err != nil || f.Count != 2 {
 		t.Errorf("resolved in memory: got %+v, %v; want count 2", f, err)
+	} else if f, err := s.MarkFault(t.Context(), f.ID, false, ""); err != nil || !f.Resolved.IsZero() || f.Count != 2 {
+		t.Errorf("reopened in memory: got %+v, %v; want it open with count 2", f, err)
 	}
 }
 
