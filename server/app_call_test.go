@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -28,7 +29,7 @@ func TestAppCallTakesNothingFromModel(t *testing.T) {
 		t.Errorf("the App: got\n%s\nwant no events", text)
 	}
 	const stopped = "web (run 1) was stopped by the person on the page"
-	stdiotest.AwaitCondition(t, "the event of the stop", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), stopped) })
+	proctest.Await(t, "the event of the stop", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), stopped) })
 	_, text = s.do("get_system_stats", nil)
 	if !strings.Contains(text, `job (run 1) failed: exit code 3; "oh"`) || !strings.Contains(text, stopped) {
 		t.Errorf("the model: got\n%s\nwant the crash, and the stop by the person", text)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -14,7 +15,7 @@ func TestCrashEventNamesCause(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+`echo '2026-11-28T18:49:55.616Z ERROR cannot reach db host=a1' >&2; sleep 0.5; echo '{"time":"2026-11-28T18:49:56Z","level":"error","msg":"no pool","order":7}' >&2; exit 3`)
 	s.fail()
-	stdiotest.AwaitCondition(t, "the events", func() bool {
+	proctest.Await(t, "the events", func() bool {
 		all := strings.Join(s.server.events.peek(), "\n")
 		return strings.Contains(all, "no pool") && strings.Contains(all, "failed: ")
 	})
@@ -43,7 +44,7 @@ func TestErrorEventQuotesMessageNotItsSource(t *testing.T) {
 	s := hello(t)
 	s.script("job", awaitGo+`printf 'file:///src/a.mjs:4\nthrow new Error("boom last");\n      ^\n\nError: boom last\n    at run (/src/a.mjs:4:1)\n\nNode.js v20\n' >&2; exec sleep 100`)
 	s.touch("go")
-	stdiotest.AwaitCondition(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "new error") })
+	proctest.Await(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "new error") })
 	if got := strings.Join(s.server.events.peek(), "\n"); !strings.Contains(got, `"Error: boom last" at /src/a.mjs:4`) {
 		t.Errorf("got %s, want the message", got)
 	}

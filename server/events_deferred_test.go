@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -21,7 +22,7 @@ func TestAnswerIsNotLogMessageToo(t *testing.T) {
 		return map[string]any{"name": "start_process", "arguments": map[string]any{"name": name, "command": "sh", "args": []string{"-c", script}, "wait": "exit"}}
 	}
 	cancelled := s.begin("tools/call", build("cancelled"))
-	stdiotest.AwaitCondition(t, "both errors", func() bool {
+	proctest.Await(t, "both errors", func() bool {
 		events := strings.Join(s.server.events.peek(), "\n")
 		return strings.Contains(events, "bad order") && strings.Contains(events, "cannot build")
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -35,7 +36,7 @@ func modernJob(t *testing.T) *surface {
 func (s *surface) fail() {
 	s.t.Helper()
 	stdiotest.NoErr(s.t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
-	stdiotest.AwaitCondition(s.t, "the event", func() bool {
+	proctest.Await(s.t, "the event", func() bool {
 		events := strings.Join(s.server.events.peek(), "\n")
 		return (strings.Contains(events, "job (run 1) failed: ") || strings.Contains(events, "job (run 1) crashed: ")) && strings.Contains(events, "job (run 1): new error")
 	})
@@ -102,7 +103,7 @@ func TestModernLogMessagesAreSentDuringCall(t *testing.T) {
 	deaf := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}})
 	s.logs = "error"
 	waiting := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}})
-	stdiotest.AwaitCondition(t, "both calls", func() bool { return s.server.served.Load().messages.accompanied() == 2 })
+	proctest.Await(t, "both calls", func() bool { return s.server.served.Load().messages.accompanied() == 2 })
 	s.logs = ""
 	s.fail()
 	s.note(stdio.MethodLogMessage, func(r stdiotest.Reply) bool { return strings.Contains(r.Raw, "job (run 1) failed") })
@@ -127,9 +128,9 @@ func TestModernLogMessagesWaitAfterCancelledCall(t *testing.T) {
 	s := modernJob(t)
 	s.logs = "error"
 	id := s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "job", "until": "exit"}})
-	stdiotest.AwaitCondition(t, "the call", func() bool { return s.server.served.Load().messages.accompanied() == 1 })
+	proctest.Await(t, "the call", func() bool { return s.server.served.Load().messages.accompanied() == 1 })
 	s.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, id)
-	stdiotest.AwaitCondition(t, "its end", func() bool { return s.server.served.Load().messages.accompanied() == 0 })
+	proctest.Await(t, "its end", func() bool { return s.server.served.Load().messages.accompanied() == 0 })
 	s.logs = ""
 	s.do("list_processes", nil)
 	s.logs = "error"

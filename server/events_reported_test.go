@@ -16,6 +16,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/process/proctab"
+	"pmcp/process/proctest"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
@@ -35,7 +36,7 @@ func (s *surface) awaitEvent(r stdiotest.Reply, part string) {
 	if strings.Contains(r.Text(), part) {
 		return
 	}
-	stdiotest.AwaitCondition(s.t, part, func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), part) })
+	proctest.Await(s.t, part, func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), part) })
 	if data, _ := s.do("list_processes", nil); !strings.Contains(fmt.Sprint(data["events"]), part) {
 		s.t.Errorf("got events %v, want %q", data["events"], part)
 	}
@@ -205,7 +206,7 @@ func TestCrashLoopIsToldOnce(t *testing.T) {
 	s.touch("go")
 	_, err := s.manager.Await(t.Context(), "job", func(st process.Status) bool { return st.State == process.Failed })
 	stdiotest.NoErr(t, err)
-	stdiotest.AwaitCondition(t, "the events", func() bool {
+	proctest.Await(t, "the events", func() bool {
 		reported := strings.Join(s.server.events.peek(), "\n")
 		return strings.Contains(reported, "job (run 3) failed") && strings.Contains(reported, "new error")
 	})
@@ -268,7 +269,7 @@ func TestEventNamesWhatLivesOn(t *testing.T) {
 	s := hello(t)
 	s.script("d", awaitGo+"sleep 100 & exit 0")
 	s.touch("go")
-	stdiotest.AwaitCondition(t, "the event", func() bool {
+	proctest.Await(t, "the event", func() bool {
 		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "d (run 1) exited with code 0; pid ")
 	})
 	l, _ := bareLog(t)
@@ -294,7 +295,7 @@ func TestErrorInShownLinesIsNoEvent(t *testing.T) {
 	s.script("web", awaitGo+traceback+"seq 5; exec sleep 100")
 	s.touch("go")
 	var tail string
-	stdiotest.AwaitCondition(t, "the lines", func() bool {
+	proctest.Await(t, "the lines", func() bool {
 		_, tail = s.do("tail_logs", map[string]any{"process": "web"})
 		return strings.Contains(tail, " 5\n") && strings.Contains(tail, "KeyError: 42")
 	})
@@ -302,7 +303,7 @@ func TestErrorInShownLinesIsNoEvent(t *testing.T) {
 		stored, err := s.store.Events(t.Context(), s.manager.Project(), []string{"web"}, 0)
 		return err == nil && slices.ContainsFunc(stored, func(e logstore.Event) bool { return strings.Contains(e.Text, "new error") })
 	}
-	stdiotest.AwaitCondition(t, "the error to be recognised", isTold)
+	proctest.Await(t, "the error to be recognised", isTold)
 	if data, text := s.do("list_processes", nil); data["events"] != nil || strings.Contains(tail, "events since") {
 		t.Errorf("got events in\n%s\nor in\n%s\nwant none", tail, text)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
@@ -57,7 +58,7 @@ func TestRepeatedCrashNamesSameError(t *testing.T) {
 	stdiotest.NoErr(t, os.Remove(filepath.Join(s.manager.Project(), "go")))
 	s.do("start_process", map[string]any{"name": "job"})
 	stdiotest.NoErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
-	stdiotest.AwaitCondition(t, "the event", func() bool {
+	proctest.Await(t, "the event", func() bool {
 		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), "job (run 2) crashed")
 	})
 	_, text := s.do("list_processes", nil)
@@ -87,14 +88,14 @@ func TestEventsLeaveOutWhatAnswersReported(t *testing.T) {
 	s := hello(t)
 	s.crash()
 	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
-	stdiotest.AwaitCondition(t, "its readiness to be seen", func() bool {
+	proctest.Await(t, "its readiness to be seen", func() bool {
 		return s.server.events.saw("web", func(st process.Status) bool { return st.Ready != nil && *st.Ready })
 	})
 	s.do("stop_process", map[string]any{"process": "web"})
 	s.do("start_process", map[string]any{"name": "web"})
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "dies", "command": "false", "ready": map[string]any{"port": 0}}})
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "none", "command": "/no/such/program"}})
-	stdiotest.AwaitCondition(t, "the last process to be seen", func() bool { return s.server.events.sawEnd("dies") })
+	proctest.Await(t, "the last process to be seen", func() bool { return s.server.events.sawEnd("dies") })
 	if data, _ := s.do("list_processes", nil); data["events"] != nil {
 		t.Errorf("got events %v, want none", data["events"])
 	}
@@ -340,7 +341,7 @@ func TestRestartEventNamesReason(t *testing.T) {
 	_, err := s.manager.Await(t.Context(), "web", func(st process.Status) bool { return st.Run >= 2 && st.State == process.Running })
 	stdiotest.NoErr(t, err)
 	const want = "web (run 2) was restarted because it was unhealthy"
-	stdiotest.AwaitCondition(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), want) })
+	proctest.Await(t, "the event", func() bool { return strings.Contains(strings.Join(s.server.events.peek(), "\n"), want) })
 	for by, want := range map[process.EndedBy]string{process.ByLimit: "because it exceeded a limit", process.BySelf: "by its restart policy"} {
 		was := process.Status{State: process.Starting, Exit: &process.Exit{By: by}}
 		news := processEvents(&was, &process.Status{State: process.Running, Restarts: 1}, process.Starting)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"pmcp/logstore"
+	"pmcp/process/proctest"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -82,7 +83,7 @@ func hostile(t *testing.T) *surface {
 		{"process": "talker"}, {"process": "crasher", "depends_on": []map[string]any{{"process": "talker"}}},
 	}})
 	stdiotest.NoErr(t, os.WriteFile(filepath.Join(cwd, "go"), nil, 0o600))
-	stdiotest.AwaitCondition(t, "the events", func() bool {
+	proctest.Await(t, "the events", func() bool {
 		events := strings.Join(s.server.events.peek(), "\n")
 		return strings.Contains(events, "crasher (run 1) crashed") && strings.Contains(events, "crasher (run 1): new error") && strings.Contains(events, "talker (run 1) became unhealthy")
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/process/proctest"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/socket"
@@ -158,7 +159,7 @@ func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
 	other.Capture(run, logstore.Stderr, sent, []byte("KeyError: 'unseen'\n")) // the answer was made before
 	s.saveOther(other, run, runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "daemon"}, Ready: new(true)}, false)
 	events.followKept("web", sent, json.RawMessage(`{"state":"running","run":1,"ready":true,"kept_for":"1h"}`))
-	stdiotest.AwaitCondition(t, "an event", func() bool {
+	proctest.Await(t, "an event", func() bool {
 		events.mu.Lock()
 		defer events.mu.Unlock()
 		return len(events.pending) > 0

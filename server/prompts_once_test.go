@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"pmcp/server/stdio/stdiotest"
+	"pmcp/process/proctest"
 )
 
 // TestDebugPromptShowsErrorOnce checks that debug_process shows each error once, with the lines around it, for a process that
@@ -15,7 +15,7 @@ func TestDebugPromptShowsErrorOnce(t *testing.T) {
 	s.script("ended", `echo 'TypeError: bad order' >&2; echo '    at pay (/src/pay.js:3:9)' >&2; sleep 0.5; exit 1`, "wait", "exit")
 	s.script("runs", `echo 'TypeError: bad order' >&2; echo '    at pay (/src/pay.js:3:9)' >&2; echo 'goes on'; exec sleep 100`)
 	for _, name := range []string{"ended", "runs"} {
-		stdiotest.AwaitCondition(t, "its error", func() bool {
+		proctest.Await(t, "its error", func() bool {
 			_, text := s.do("get_errors", map[string]any{"process": name})
 			return strings.Contains(text, "bad order")
 		})

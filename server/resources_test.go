@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"pmcp/process"
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -348,7 +349,7 @@ func TestMonitoringSuggestionsNameStart(t *testing.T) {
 		t.Errorf("crashed: got\n%s\nwant a start", text)
 	}
 	s.script("flapping", "exit 1", "restart", "always") // between two tries it is not running
-	stdiotest.AwaitCondition(t, "a suggestion that names the start", func() bool {
+	proctest.Await(t, "a suggestion that names the start", func() bool {
 		return strings.Contains(prompt("flapping"), "(starts it: it is not running)")
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -139,7 +140,7 @@ func TestRepeatedErrorUpdatesErrors(t *testing.T) {
 	isNew := func(uri string) bool { return u.hasChanged(t.Context(), uri, nil) }
 	for seen := int64(1); seen <= 2; seen++ {
 		s.do("send_input", map[string]any{"process": "web", "text": "it broke"})
-		stdiotest.AwaitCondition(t, "the error", func() bool { return s.store.FaultsSeen(s.manager.Project(), "web") == seen })
+		proctest.Await(t, "the error", func() bool { return s.store.FaultsSeen(s.manager.Project(), "web") == seen })
 		for uri, want := range map[string]bool{"errors://web": true, "errors://latest": true, "errors://api": false} {
 			if got := isNew(uri); got != want || isNew(uri) {
 				t.Errorf("occurrence %d, %s: got new %v, want %v, once", seen, uri, got, want)

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"pmcp/logstore"
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -17,7 +18,7 @@ import (
 // awaitEnd waits until the end of the only run of a process is stored.
 func (s *surface) awaitEnd(name string) {
 	s.t.Helper()
-	stdiotest.AwaitCondition(s.t, "its end to be saved", func() bool {
+	proctest.Await(s.t, "its end to be saved", func() bool {
 		runs, err := s.store.Runs(s.t.Context(), logstore.RunFilter{Project: s.manager.Project(), Names: []string{name}})
 		return err == nil && len(runs) == 1 && !runs[0].Ended.IsZero()
 	})

@@ -100,7 +100,7 @@ func TestPlainStartIsWatched(t *testing.T) {
 		{"unwatched", "sleep 100", map[string]any{"timeout_ms": 0}, false, []string{"running", "readiness unchecked"}, "alive"},
 	} {
 		var text string
-		stdiotest.AwaitCondition(t, c.name, func() bool { // on a busy machine a program may print or end after the second in which its start is watched
+		proctest.Await(t, c.name, func() bool { // on a busy machine a program may print or end after the second in which its start is watched
 			arguments := map[string]any{"if_running": "restart"}
 			maps.Copy(arguments, c.more)
 			var failed bool
@@ -132,7 +132,7 @@ func lateStartNamesItsReason(t *testing.T, readiness func(port int) int) {
 	more := map[string]any{"ready": map[string]any{"port": readiness(port)}, "timeout_ms": 0}
 	s.startText("api", script, more)
 	s.do("wait_for_process", map[string]any{"process": "api", "until": "log", "pattern": "^30$", "after": "start"})
-	stdiotest.AwaitCondition(t, "the error is recognised", func() bool { // an answer waits for that for half a second only
+	proctest.Await(t, "the error is recognised", func() bool { // an answer waits for that for half a second only
 		_, text := s.do("get_errors", map[string]any{"process": "api"})
 		return strings.Contains(text, "EADDRINUSE")
 	})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -76,7 +77,7 @@ func TestStoredEndKeepsItsWord(t *testing.T) {
 		s.script(name, end.script, "wait", "exit")
 	}
 	var runs []project.Run
-	stdiotest.AwaitCondition(t, "the ends are stored", func() bool {
+	proctest.Await(t, "the ends are stored", func() bool {
 		var err error
 		runs, err = s.server.events.store.Latest(t.Context(), s.manager.Project(), slices.Collect(maps.Keys(ends)))
 		stdiotest.NoErr(t, err)

@@ -18,6 +18,7 @@ import (
 	"pmcp/health"
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
 	"pmcp/server/upstream"
@@ -223,7 +224,7 @@ func (s *surface) crash() {
 	s.t.Helper()
 	s.script("job", "echo about to fail >&2; exit 3")
 	s.do("wait_for_process", map[string]any{"process": "job", "until": "exit"})
-	stdiotest.AwaitCondition(s.t, "the crash to be seen", func() bool { return s.server.events.sawEnd("job") })
+	proctest.Await(s.t, "the crash to be seen", func() bool { return s.server.events.sawEnd("job") })
 }
 
 // resource returns the decoded content of a resource.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -25,13 +26,13 @@ func TestManyWaitingCallsCanBeCancelled(t *testing.T) {
 		ids = append(ids, s.begin("tools/call", map[string]any{"name": "wait_for_process", "arguments": map[string]any{"process": "sleeper", "until": "exit"}}))
 	}
 	waiting := s.server.served.Load().conn.Requests
-	stdiotest.AwaitCondition(t, "all to wait", func() bool { return waiting() == len(ids) })
+	proctest.Await(t, "all to wait", func() bool { return waiting() == len(ids) })
 	s.do("list_processes", nil)
 	for _, id := range ids {
 		s.Cancel(id)
 	}
-	stdiotest.AwaitCondition(t, "all to be cancelled", func() bool { return waiting() == 0 })
-	stdiotest.AwaitCondition(t, "their goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
+	proctest.Await(t, "all to be cancelled", func() bool { return waiting() == 0 })
+	proctest.Await(t, "their goroutines to end", func() bool { return runtime.NumGoroutine() <= before })
 	s.do("stop_process", map[string]any{"process": "sleeper"})
 	s.ask("ping", nil)
 	for _, n := range s.notes {

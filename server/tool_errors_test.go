@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"pmcp/logstore"
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio/stdiotest"
 )
@@ -225,10 +226,10 @@ func TestErrorsShowTheirLatestLine(t *testing.T) {
 	s := hello(t)
 	s.script("hunt", awaitGo+`for n in 4711 4712 4713; do echo "{\"level\":\"error\",\"msg\":\"transient failure\",\"order\":$n}"; done; exec sleep 1000`, "timeout_ms", 0)
 	s.touch("go")
-	stdiotest.AwaitCondition(t, "the event", func() bool {
+	proctest.Await(t, "the event", func() bool {
 		return strings.Contains(strings.Join(s.server.events.peek(), "\n"), `hunt (run 1): new error: "{\"level\":\"error\",\"msg\":\"transient failure\",\"order\":471`)
 	})
-	stdiotest.AwaitCondition(t, "the latest line", func() bool {
+	proctest.Await(t, "the latest line", func() bool {
 		data, text := s.do("get_errors", map[string]any{"process": "hunt"})
 		found := data["errors"].([]any)[0].(map[string]any)
 		return found["count"] == 3.0 && strings.Contains(text, "\n  "+`{"level":"error","msg":"transient failure","order":4713}`+"\n") && strings.Contains(fmt.Sprint(found["latest_line"]), "4713")

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -93,7 +94,7 @@ func TestEventOfEndHasLastLine(t *testing.T) {
 	} {
 		s.script(c.name, "until [ -e go-"+c.name+" ]; do sleep 0.01; done; "+c.script)
 		stdiotest.NoErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go-"+c.name), nil, 0o600))
-		stdiotest.AwaitCondition(t, "the end of "+c.name, func() bool { return s.server.events.sawEnd(c.name) })
+		proctest.Await(t, "the end of "+c.name, func() bool { return s.server.events.sawEnd(c.name) })
 		events := s.server.events.peek()
 		i := slices.IndexFunc(events, func(text string) bool {
 			return strings.HasPrefix(text, c.name+" (run 1) ") && !strings.Contains(text, "new error")
@@ -105,7 +106,7 @@ func TestEventOfEndHasLastLine(t *testing.T) {
 	}
 	s.script("shown", "echo up; "+awaitGo+"echo done", "ready", map[string]any{"log": "^up$"})
 	stdiotest.NoErr(t, os.WriteFile(filepath.Join(s.manager.Project(), "go"), nil, 0o600))
-	stdiotest.AwaitCondition(t, "its end", func() bool { return s.server.events.sawEnd("shown") })
+	proctest.Await(t, "its end", func() bool { return s.server.events.sawEnd("shown") })
 	if _, text := s.do("tail_logs", map[string]any{"process": "shown"}); strings.Count(text, "done") != 1 || !strings.Contains(text, "shown (run 1) exited with code 0\n") {
 		t.Errorf("got\n%s\nwant its end without the line that is shown above", text)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pmcp/logstore"
 	"pmcp/process"
+	"pmcp/process/proctest"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
 	"pmcp/server/stdio/stdiotest"
@@ -451,7 +452,7 @@ func TestTimeoutIncludesSpawn(t *testing.T) {
 		name := fmt.Sprint("web", i)
 		s.journal.held.Lock()
 		starting := s.begin("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": name, "command": "sleep 100"}})
-		stdiotest.AwaitCondition(t, "the start", func() bool {
+		proctest.Await(t, "the start", func() bool {
 			st, err := s.manager.Status(name)
 			return err == nil && st.State == process.Starting
 		})

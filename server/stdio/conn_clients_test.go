@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -47,7 +48,7 @@ func TestMCPGoClientIsServed(t *testing.T) {
 			b := newToolbox()
 			in, out, c := serveClient(t, b)
 			cl := client.NewClient(transport.NewIO(out, in, io.NopCloser(strings.NewReader(""))), client.WithProtocolVersion(version))
-			ctx, cancel := context.WithTimeout(t.Context(), stdiotest.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), proctest.Patience)
 			defer cancel()
 			stdiotest.NoErr(t, cl.Start(ctx))
 			defer cl.Close()
@@ -100,7 +101,7 @@ func TestOfficialClientIsServed(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			b := newToolbox()
 			in, out, c := serveClient(t, b)
-			ctx, cancel := context.WithTimeout(t.Context(), stdiotest.Patience)
+			ctx, cancel := context.WithTimeout(t.Context(), proctest.Patience)
 			defer cancel()
 			var notes atomic.Int32
 			cl := sdk.NewClient(&sdk.Implementation{Name: "go-sdk", Version: "1"}, &sdk.ClientOptions{
@@ -126,7 +127,7 @@ func TestOfficialClientIsServed(t *testing.T) {
 			params.SetProgressToken("p")
 			_, err = s.CallTool(ctx, params)
 			stdiotest.NoErr(t, err)
-			stdiotest.AwaitCondition(t, "each progress notification", func() bool { return notes.Load() == 100 })
+			proctest.Await(t, "each progress notification", func() bool { return notes.Load() == 100 })
 			waiting, stop := context.WithCancel(ctx)
 			go func() { <-b.started; stop() }()
 			if _, err := s.CallTool(waiting, &sdk.CallToolParams{Name: "wait"}); err == nil {

@@ -12,12 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
 func TestCallsAreAnsweredAfterEOF(t *testing.T) {
 	b := newToolbox()
-	c := dial(t, b, func(o *Options) { o.DrainTimeout = stdiotest.Patience })
+	c := dial(t, b, func(o *Options) { o.DrainTimeout = proctest.Patience })
 	c.Tool(`"hold"`, "hold", `{}`)
 	stdiotest.AwaitValue(t, b.started, "the call")
 	c.In.Close()

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -143,7 +144,7 @@ func TestCallsOverTheLimitAreRefused(t *testing.T) {
 // TestLongPipelineIsAnsweredInFull sends far more requests at once than the
 // queues hold, and checks that each is answered.
 func TestLongPipelineIsAnsweredInFull(t *testing.T) {
-	c := dial(t, newToolbox(), func(o *Options) { o.DrainTimeout = stdiotest.Patience }) // longer than any pause of the read loop
+	c := dial(t, newToolbox(), func(o *Options) { o.DrainTimeout = proctest.Patience }) // longer than any pause of the read loop
 	const n = 10_000
 	sent := make(chan error, 1)
 	go func() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -56,7 +57,7 @@ func serveTest(t testing.TB, b *toolbox, inR io.Reader, inW io.WriteCloser, outR
 		select {
 		case err := <-c.Served:
 			c.Served <- err // read by Result
-		case <-time.After(stdiotest.Patience):
+		case <-time.After(proctest.Patience):
 			t.Error("Serve did not return")
 		}
 		outR.Close()
@@ -67,5 +68,5 @@ func serveTest(t testing.TB, b *toolbox, inR io.Reader, inW io.WriteCloser, outR
 // waitForRequests waits until at most n requests are being handled.
 func (c *connClient) waitForRequests(t testing.TB, n int) {
 	t.Helper()
-	stdiotest.AwaitCondition(t, "the end of the other requests", func() bool { return c.conn.Requests() <= n })
+	proctest.Await(t, "the end of the other requests", func() bool { return c.conn.Requests() <= n })
 }

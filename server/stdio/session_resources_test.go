@@ -7,6 +7,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -66,7 +67,7 @@ func TestModernSubscriptionsAreBounded(t *testing.T) {
 	}
 	wantRefusal(t, listen(4, uriList(2)), codeBusy, "1000 subscribed resources are the limit")
 	c.Send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`)
-	stdiotest.AwaitCondition(t, "the end of the stream", func() bool {
+	proctest.Await(t, "the end of the stream", func() bool {
 		c.conn.session.mu.Lock()
 		defer c.conn.session.mu.Unlock()
 		return c.conn.session.streamResources == 0

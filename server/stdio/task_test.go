@@ -12,6 +12,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"pmcp/process/proctest"
 	"pmcp/server/stdio/stdiotest"
 )
 
@@ -126,7 +127,7 @@ func TestTaskCompletesItsResultWhenFetched(t *testing.T) {
 		}
 		c.checkStatus(id, "working")
 		c.finish <- struct{}{}
-		stdiotest.AwaitCondition(t, "the end", func() bool { return c.about("tasks/get", id).Result["status"] == "completed" })
+		proctest.Await(t, "the end", func() bool { return c.about("tasks/get", id).Result["status"] == "completed" })
 		if fetched := len(c.box.ended) == 1; fetched != c.modern { // there tasks/get has the result
 			t.Errorf("the call went on after its end: %v, want that only when its result is fetched", fetched)
 		}
@@ -145,14 +146,14 @@ func TestTaskFailsAsEachEraSaysIt(t *testing.T) {
 		_, id := c.job(`{"fails":true,"text":"broken"}`)
 		c.finish <- struct{}{}
 		status := map[bool]string{false: "failed", true: "completed"}[c.modern]
-		stdiotest.AwaitCondition(t, "the end", func() bool { return c.about("tasks/get", id).Result["status"] == status })
+		proctest.Await(t, "the end", func() bool { return c.about("tasks/get", id).Result["status"] == status })
 		if text := c.result(id); text != "broken" {
 			t.Errorf("got %q, want broken", text)
 		}
 		_, id = c.job(`{"refused":true}`)
 		c.finish <- struct{}{}
 		if c.modern {
-			stdiotest.AwaitCondition(t, "the error", func() bool { return c.about("tasks/get", id).Result["error"] != nil })
+			proctest.Await(t, "the error", func() bool { return c.about("tasks/get", id).Result["error"] != nil })
 			c.checkStatus(id, "failed")
 		} else if r := c.about("tasks/result", id); r.Error == nil || r.Error.Code != mcp.INVALID_PARAMS || r.Error.Message != "refused" {
 			t.Errorf("got %s, want what the call would have returned", r.Raw)
@@ -285,7 +286,7 @@ func TestThousandTasksLeaveNothing(t *testing.T) {
 				c.finish <- struct{}{}
 			case 2:
 				c.finish <- struct{}{}
-				stdiotest.AwaitCondition(t, "the result", func() bool { return c.result(id) == "done" })
+				proctest.Await(t, "the result", func() bool { return c.result(id) == "done" })
 			}
 		}
 		c.conn.tasks.mu.Lock()

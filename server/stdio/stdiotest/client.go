@@ -18,9 +18,6 @@ import (
 	"pmcp/process/proctest"
 )
 
-// Patience is how long tests wait for what must come.
-const Patience = proctest.Patience
-
 // Client exchanges JSON lines with a connection. It fails the test for each line
 // from the connection that is not exactly one JSON-RPC message.
 type Client struct {
@@ -141,7 +138,7 @@ func (c *Client) Recv() Reply {
 			c.T.Fatal("the server closed its output")
 		}
 		return r
-	case <-time.After(Patience):
+	case <-time.After(proctest.Patience):
 		proctest.TimedOut(c.T, "for a message from the server; log:\n"+c.Log.String())
 	}
 	panic("unreachable")
@@ -207,7 +204,7 @@ func (c *Client) Result() error {
 	case err := <-c.Served:
 		c.Served <- err // the test's cleanup receives the error again
 		return err
-	case <-time.After(Patience):
+	case <-time.After(proctest.Patience):
 		proctest.TimedOut(c.T, "for Serve to return; log:\n"+c.Log.String())
 		return nil
 	}
@@ -248,17 +245,10 @@ func AwaitValue[T any](t testing.TB, ch <-chan T, what string) T {
 	select {
 	case v := <-ch:
 		return v
-	case <-time.After(Patience):
+	case <-time.After(proctest.Patience):
 		proctest.TimedOut(t, "for: "+what)
 	}
 	panic("unreachable")
-}
-
-// AwaitCondition polls ok, for a condition that cannot be awaited otherwise, and
-// stops the test if ok does not return true in time.
-func AwaitCondition(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	proctest.Await(t, what, ok)
 }
 
 // InitializeUnread sends initialize and does not read its answer.
