@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -28,7 +29,7 @@ type monitor struct {
 	project string
 	session string       // the only session to follow; "" = see isOurs
 	above   []proctab.ID // the processes above this one, the parent first
-	began   time.Time
+	began   time.Time    // of this process, however late it looks for sessions
 	end     context.CancelFunc
 	ended   chan struct{} // one slot: a session has ended
 
@@ -50,7 +51,8 @@ func (s *screen) wake(ctx context.Context, session string) error {
 		return err
 	}
 	defer stop()
-	m := monitor{screen: s, dir: c.RegistryDir, project: c.ProjectDir, session: session, began: time.Now(), ended: make(chan struct{}, 1), following: make(map[string]bool)}
+	self, _ := proctab.Read(os.Getpid()) // if it fails, each session counts as later
+	m := monitor{screen: s, dir: c.RegistryDir, project: c.ProjectDir, session: session, began: self.Since(), ended: make(chan struct{}, 1), following: make(map[string]bool)}
 	ctx, m.end = context.WithCancel(ctx)
 	defer m.done.Wait()
 	defer m.end()
