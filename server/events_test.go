@@ -88,11 +88,15 @@ func TestEventsLeaveOutWhatAnswersReported(t *testing.T) {
 	s := hello(t)
 	s.crash()
 	s.script("web", "echo up; exec sleep 100", "ready", map[string]any{"log": "up"})
-	proctest.Await(t, "its readiness to be seen", func() bool {
-		return s.server.events.saw("web", func(st process.Status) bool { return st.Ready != nil && *st.Ready })
-	})
+	isReady := func(run int) {
+		proctest.Await(t, "its readiness to be seen", func() bool {
+			return s.server.events.saw("web", func(st process.Status) bool { return st.Run == run && st.Ready != nil && *st.Ready })
+		})
+	}
+	isReady(1)
 	s.do("stop_process", map[string]any{"process": "web"})
 	s.do("start_process", map[string]any{"name": "web"})
+	isReady(2) // the next answer reports it
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "dies", "command": "false", "ready": map[string]any{"port": 0}}})
 	s.ask("tools/call", map[string]any{"name": "start_process", "arguments": map[string]any{"name": "none", "command": "/no/such/program"}})
 	proctest.Await(t, "the last process to be seen", func() bool { return s.server.events.sawEnd("dies") })
