@@ -98,6 +98,7 @@ func TestExceededLimitCausesAction(t *testing.T) {
 }
 
 func TestUsageIncludesWholeTree(t *testing.T) {
+	t.Parallel()
 	type sample struct {
 		run       int64
 		cpu       float64

@@ -52,6 +52,7 @@ func TestMain(m *testing.M) {
 	if name := os.Getenv(helperEnv); name != "" {
 		os.Exit(helpers[name](os.Args[1:]))
 	}
+	proctest.Overlap()
 	goleak.VerifyTestMain(m)
 }
 
@@ -76,6 +77,15 @@ func helperCommand(program string, attr *syscall.SysProcAttr, args ...string) *e
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.SysProcAttr = attr
 	return cmd
+}
+
+// runUnstamped runs a command that belongs to no run: if a Manager of another test started a run at
+// the same moment, the command would carry the stamp of that run.
+func runUnstamped(cmd *exec.Cmd) error {
+	if err := proctab.Stamped(0, cmd.Start); err != nil {
+		return err
+	}
+	return cmd.Wait()
 }
 
 // sleepForEver blocks in a way that the runtime does not report as a deadlock.

@@ -26,6 +26,7 @@ func TestStopEndsSuspendedProcess(t *testing.T) {
 
 // TestStopEndsSuspendedChild checks that a suspended process ends by the signal that its parent passes on to it.
 func TestStopEndsSuspendedChild(t *testing.T) {
+	t.Parallel()
 	m, j := newTestManager(t, Options{})
 	st := start(t, m, helper("a", "wrap", "forward"))
 	pids, err := j.pids(testContext(t), st.RunID, 1)
@@ -116,6 +117,7 @@ func TestStopClosesStdinBeforeSignal(t *testing.T) {
 // TestStopSignalsEachProcessOnce checks that a program gets the stop signal once, whether what started it passes the
 // signal on, waits for it, leaves it or has a terminal.
 func TestStopSignalsEachProcessOnce(t *testing.T) {
+	t.Parallel()
 	shell := helper("shell", "drain")
 	shell.Command, shell.Args, shell.PTY = "sh", []string{"-c", `"$0"; :`, executablePath()}, true
 	wrapper := helper("wrapper", "wrap", "forward")

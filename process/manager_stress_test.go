@@ -15,7 +15,10 @@ import (
 // TestRandomOperationsLeaveNoProcess runs random operations from many callers on a few processes
 // at once. It checks that nothing hangs, that only documented errors occur, and
 // that no process is left after Close.
-func TestRandomOperationsLeaveNoProcess(t *testing.T) { inSubreaper(t, "random") }
+func TestRandomOperationsLeaveNoProcess(t *testing.T) {
+	t.Parallel()
+	inSubreaper(t, "random")
+}
 
 func scenarioRandom(ctx context.Context, m *Manager, j *memJournal, _ []string) error {
 	const callers, operations = 8, 40

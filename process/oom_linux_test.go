@@ -57,6 +57,7 @@ func TestOOMWatchFindsCounter(t *testing.T) {
 // TestKillByOOMKillerIsReported checks that a child that the kernel's OOM killer ends is reported as such, in a
 // memory cgroup of its own. The test needs the permission to create a cgroup.
 func TestKillByOOMKillerIsReported(t *testing.T) {
+	t.Parallel()
 	group := memoryGroup(t, 256<<20)
 	inSubreaper(t, "oom", group)
 }

@@ -27,7 +27,7 @@ func stranger(t *testing.T, dir string, env []string, args ...string) (pid int) 
 	}
 	defer func() { _ = r.Close() }()
 	cmd.Stdout = w
-	err = cmd.Run()
+	err = runUnstamped(cmd)
 	_ = w.Close()
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +48,7 @@ func stranger(t *testing.T, dir string, env []string, args ...string) (pid int) 
 // TestHolderIsComparedWithSeeker checks what is said of the process that holds a port, from the view of
 // one that needs the port.
 func TestHolderIsComparedWithSeeker(t *testing.T) {
+	t.Parallel()
 	dir, other := t.TempDir(), t.TempDir()
 	link := filepath.Join(other, "link")
 	if err := os.Symlink(dir, link); err != nil {

@@ -109,6 +109,7 @@ func TestOpenPortMakesProcessReady(t *testing.T) {
 }
 
 func TestReadyIgnoresForeignServer(t *testing.T) {
+	t.Parallel()
 	stranger, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -223,6 +224,7 @@ func TestNotReadyOmitsHTTPReasonPhrase(t *testing.T) {
 // TestHTTPAnswersAreEvidence checks that every request of Ready.HTTP must succeed, and what is kept
 // of the answers, within bounds.
 func TestHTTPAnswersAreEvidence(t *testing.T) {
+	t.Parallel()
 	release := make(chan struct{})
 	up := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -317,6 +319,7 @@ func TestReadyURLMayBeServedElsewhere(t *testing.T) {
 // TestProxiedAnswerIsNoReadiness checks that an answer to a path does not count if the run passes it on
 // from another server, which holds a port on which the run could not listen.
 func TestProxiedAnswerIsNoReadiness(t *testing.T) {
+	t.Parallel()
 	foreign := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "old") }))
 	defer foreign.Close()
 	port := foreign.Listener.Addr().(*net.TCPAddr).Port
@@ -344,6 +347,7 @@ func TestProxiedAnswerIsNoReadiness(t *testing.T) {
 // TestOtherPortEndsWaitForReadiness checks that a run refuses to become ready while another process holds
 // the port of the rule and the run listens elsewhere, but not while it listens nowhere.
 func TestOtherPortEndsWaitForReadiness(t *testing.T) {
+	t.Parallel()
 	for after, rule := range map[string]func(port int) *Ready{
 		"it does not listen on port": func(port int) *Ready { return &Ready{Port: &port} },
 		"does not answer yet":        func(port int) *Ready { return &Ready{HTTP: fmt.Sprintf("http://localhost:%d/", port)} },
@@ -379,6 +383,7 @@ func TestReadyPathIsAskedAtOwnPort(t *testing.T) {
 }
 
 func TestLogLineMakesProcessReady(t *testing.T) {
+	t.Parallel()
 	m, _ := newTestManager(t, Options{})
 	script := "read x; echo $x; read x"
 	spec := Spec{Name: "a", Command: "sh", Args: []string{"-c", script}, Stdin: true, Ready: &Ready{Log: `^ready in \d+ ms$`}}
@@ -448,6 +453,7 @@ func TestExitOnHeldPortNamesHolder(t *testing.T) {
 // TestReadyIgnoresDebuggerPort checks that node does not count as ready when only its debugger
 // listens, which begins before the program does.
 func TestReadyIgnoresDebuggerPort(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("no node here")

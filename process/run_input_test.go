@@ -13,6 +13,7 @@ import (
 )
 
 func TestPromptIsShownAndTerminalInputIsRead(t *testing.T) {
+	t.Parallel()
 	m, j := newTestManager(t, Options{})
 	spec := helper("a", "ask")
 	spec.PTY, spec.Stdin = true, true
@@ -30,6 +31,7 @@ func TestPromptIsShownAndTerminalInputIsRead(t *testing.T) {
 }
 
 func TestEndOfTerminalInputIsRead(t *testing.T) {
+	t.Parallel()
 	for _, text := range []string{"", "half"} {
 		m, j := newTestManager(t, Options{})
 		spec := helper("a", "ask")
@@ -96,6 +98,7 @@ func TestStopKillsTreeOnTerminal(t *testing.T) {
 // TestClosedTerminalDoesNotEndProgram checks that a program that closes its terminal before it exits is
 // not ended by a hang-up signal.
 func TestClosedTerminalDoesNotEndProgram(t *testing.T) {
+	t.Parallel()
 	m, _ := newTestManager(t, Options{})
 	spec := shell("a", "echo up; exec <&- >&- 2>&-; sleep 0.2; exit 7")
 	spec.PTY = true

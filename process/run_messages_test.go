@@ -120,6 +120,7 @@ func TestRunEndsAfterMessagesAreClosed(t *testing.T) {
 }
 
 func TestStopSignalsMCPServerThatIgnoresEOF(t *testing.T) {
+	t.Parallel()
 	k := newTaker()
 	m, _ := newTestManager(t, Options{TakeStdio: k.take})
 	spec := mcpSpec("sleep", "100")

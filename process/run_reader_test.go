@@ -78,6 +78,7 @@ func TestRunEndsDespiteChattyDescendant(t *testing.T) {
 // TestDrainEndsWithoutSilence checks that drain ends although a stream is never silent for long
 // enough.
 func TestDrainEndsWithoutSilence(t *testing.T) {
+	t.Parallel()
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +118,7 @@ func TestDrainEndsWithoutSilence(t *testing.T) {
 // TestRunEndsDespiteChattyDescendantOnTerminal checks that a run ends although a descendant
 // outlives the leader and keeps printing on the run's terminal.
 func TestRunEndsDespiteChattyDescendantOnTerminal(t *testing.T) {
+	t.Parallel()
 	m, j := newTestManager(t, Options{})
 	spec := shell("a", `trap "" HUP; (while :; do echo tick; sleep 0.01; done) & echo last; exit 3`)
 	spec.PTY = true
@@ -153,6 +155,7 @@ func TestOutputOfDescendantIsCaptured(t *testing.T) {
 }
 
 func TestPromptIsFlushedAfterSilence(t *testing.T) {
+	t.Parallel()
 	m, j := newTestManager(t, Options{})
 	st := start(t, m, Spec{Name: "a", Command: "sh", Args: []string{"-c", "printf 'Name: '; read x; echo hello $x; read y"}, Stdin: true})
 	if err := j.await(testContext(t), func() bool { return j.flush[st.RunID] == 1 }); err != nil {
@@ -331,6 +334,7 @@ func TestChildSeesBlockingStreams(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForForeignPipeHolder(t *testing.T) {
+	t.Parallel()
 	m, j := newTestManager(t, Options{})
 	// The test itself holds the write end of the pipe, and is not a process of the run's tree.
 	st := start(t, m, helper("a", "block"))

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -99,7 +100,10 @@ func noZombies() error {
 	return nil
 }
 
-func TestStopKillsProcessWithClearedEnvironment(t *testing.T) { inSubreaper(t, "cleared") }
+func TestStopKillsProcessWithClearedEnvironment(t *testing.T) {
+	t.Parallel()
+	inSubreaper(t, "cleared")
+}
 
 // scenarioCleared stops daemons, each of another run, that cleared their environment and left their
 // process tree before any scan could see them.
@@ -133,7 +137,10 @@ func scenarioCleared(ctx context.Context, m *Manager, j *memJournal, _ []string)
 	return nil
 }
 
-func TestCloseKillsStray(t *testing.T) { inSubreaper(t, "stray") }
+func TestCloseKillsStray(t *testing.T) {
+	t.Parallel()
+	inSubreaper(t, "stray")
+}
 
 // scenarioStray starts a daemon that clears its environment, loses its stamp (the mark in its
 // resource limits) and leaves its process tree before any scan can see it.
@@ -224,7 +231,10 @@ func scenarioFifty(ctx context.Context, m *Manager, j *memJournal, _ []string) e
 	return nil
 }
 
-func TestReaperStealsNoStatus(t *testing.T) { inSubreaper(t, "reap") }
+func TestReaperStealsNoStatus(t *testing.T) {
+	t.Parallel()
+	inSubreaper(t, "reap")
+}
 
 // scenarioReap runs hundreds of quick children, each with its own exit code and an orphan that ends
 // at once, while scans of processes reap zombies.
@@ -265,7 +275,10 @@ func scenarioReap(ctx context.Context, m *Manager, _ *memJournal, _ []string) er
 	return noZombies()
 }
 
-func TestRestartPolicyWaitsForEmptyTree(t *testing.T) { inSubreaper(t, "restart-tree") }
+func TestRestartPolicyWaitsForEmptyTree(t *testing.T) {
+	t.Parallel()
+	inSubreaper(t, "restart-tree")
+}
 
 // scenarioRestartTree lets a leader exit and leave a daemon behind, and checks that the restart
 // policy waits for the end of the daemon.
@@ -317,9 +330,10 @@ func inSubreaper(t *testing.T, scenario string, args ...string) {
 	}
 	cmd := exec.CommandContext(testContext(t), executablePath(), append([]string{scenario}, args...)...)
 	cmd.Env = append(os.Environ(), helperEnv+"=manager")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%s %v: %v\n%s", scenario, args, err, out)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := runUnstamped(cmd); err != nil {
+		t.Errorf("%s %v: %v\n%s", scenario, args, err, &out)
 	}
 }
 

@@ -231,6 +231,7 @@ func TestStackFilterFindsQuotedSource(t *testing.T) {
 // TestTracebackDoesNotMakeReady checks that the source that a traceback quotes is not a match of
 // Ready.Log, although the process lives on, as one that reloads does.
 func TestTracebackDoesNotMakeReady(t *testing.T) {
+	t.Parallel()
 	m, _ := newTestManager(t, Options{})
 	spec := shell("a", `printf 'Traceback (most recent call last):\n  File "app.py", line 9, in <module>\n    print("app on")\nOSError: no\n' >&2; read x; echo app on; read x`)
 	spec.Stdin, spec.Ready = true, &Ready{Log: "app on"}
