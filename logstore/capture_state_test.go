@@ -63,6 +63,7 @@ func TestWaitRunSeesEndInOtherServer(t *testing.T) {
 // TestWaitRunSeesInfoOfOtherServer checks that WaitRun for a change of another server's run returns
 // when that server stores the change.
 func TestWaitRunSeesInfoOfOtherServer(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log.db")
 	other := openTest(t, Options{Path: path, Session: "other"})
 	s := openTest(t, Options{Path: path, Session: "own", Alive: func(string, string) bool { return true }})

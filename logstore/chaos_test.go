@@ -19,6 +19,7 @@ var kills = flag.Int("chaos.n", 3, "how many times the chaos test kills a server
 // an exact prefix of the written ones, and that the next server records that the end may be
 // missing.
 func TestKilledServerLosesOnlyLastLines(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	alive := make(map[string]bool)
 	survivor := uuid.NewString()

@@ -53,6 +53,7 @@ func wantQuietCheck(t *testing.T, path, text, fault string) {
 // TestCheckFileWorksWithAndWithoutServer checks a file that no server has open, a file that a
 // server has open, and a file of a killed server.
 func TestCheckFileWorksWithAndWithoutServer(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pm cp?.db")
 	wantQuietCheck(t, path, "not created yet", "")
 	s, err := Open(t.Context(), Options{Path: path})
@@ -125,6 +126,7 @@ func (h *helper) flushed(path string) {
 }
 
 func TestCheckFileFindsDamage(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	whole := filepath.Join(dir, "whole.db")
 	s, err := Open(t.Context(), Options{Path: whole})

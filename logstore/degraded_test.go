@@ -170,6 +170,7 @@ func TestFullDiskDropsLinesAndRecovers(t *testing.T) {
 // blocked, and checks that the run waits for room once, then drops its oldest lines and records how
 // many. A run that has room does not wait.
 func TestSlowStorageDropsOldestLines(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run, quiet := startRun(s, "/p", "web"), startRun(s, "/p", "quiet")
 	flush(t, s)
@@ -293,6 +294,7 @@ func TestConcurrentCapturesAreLimited(t *testing.T) {
 // TestStatusIsOKWhileConnectionsAreBusy asks for the Store's status while all connections are busy
 // with reads, and checks that the status is still OK.
 func TestStatusIsOKWhileConnectionsAreBusy(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	s.file.ReadDB.SetMaxOpenConns(1)
 	held, err := s.file.ReadDB.Conn(t.Context())

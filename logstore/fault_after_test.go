@@ -9,6 +9,7 @@ import (
 // TestFaultsAfterIncludesBadEnd asks for the errors after a cursor at the last line of a run, and
 // checks that a bad end of the run is returned, since the end comes after all lines.
 func TestFaultsAfterIncludesBadEnd(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what       string
 		after      func(s *Store, run int64) // prints lines after the cursor was taken

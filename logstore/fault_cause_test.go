@@ -8,6 +8,7 @@ import (
 
 // TestFirstErrorIsTheCause captures the output of failing programs and checks which error comes first by cause.
 func TestFirstErrorIsTheCause(t *testing.T) {
+	t.Parallel()
 	type run struct {
 		name, stderr string
 		exit         int
@@ -63,6 +64,7 @@ func TestFirstErrorIsTheCause(t *testing.T) {
 // TestRecognisedWaitsForOpenErrors checks that Recognised returns once the errors of the lines printed so far are
 // known, and not before, and that it ends with its context while an error stays open.
 func TestRecognisedWaitsForOpenErrors(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	s.Recognised(t.Context(), run) // nothing is open

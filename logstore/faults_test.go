@@ -111,6 +111,7 @@ func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 // TestSilenceCompletesError checks that an error is recorded when the run is silent after the
 // error's stack, or prints only on the other stream.
 func TestSilenceCompletesError(t *testing.T) {
+	t.Parallel()
 	s, err := Open(t.Context(), Options{})
 	if err != nil {
 		t.Fatal(err)

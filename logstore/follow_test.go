@@ -167,6 +167,7 @@ func TestWaitLineFindsStoredAndLaterLines(t *testing.T) {
 }
 
 func TestWaitLineFindsLineOfOtherServersRun(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	const other = "22222222-2222-4222-8222-222222222222"
 	h := startHelper(t, "write", path, other, "b", "0")

@@ -14,6 +14,7 @@ import (
 // below a limit, and lines beyond it are dropped and counted. When the transaction ends, storage
 // recovers.
 func TestReaderThatBlocksCheckpointIsReported(t *testing.T) {
+	t.Parallel()
 	const size = 5e6
 	s := openTest(t, Options{Path: filepath.Join(t.TempDir(), "pmcp.db"), MaxBytes: size})
 	dir := filepath.Dir(s.opts.Path)
@@ -66,6 +67,7 @@ func TestReaderThatBlocksCheckpointIsReported(t *testing.T) {
 // write-ahead log from being emptied, although all lines are stored, until the reader's transaction
 // ends.
 func TestStatusNamesReaderThatBlocksCheckpoint(t *testing.T) {
+	t.Parallel()
 	const size = 5e6
 	s := openTest(t, Options{Path: filepath.Join(t.TempDir(), "pmcp.db"), MaxBytes: size})
 	run := startRun(s, "/p", "web")

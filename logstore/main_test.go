@@ -13,12 +13,14 @@ import (
 	"go.uber.org/goleak"
 
 	"pmcp/logstore/db"
+	"pmcp/process/proctest"
 )
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(helperEnv); name != "" {
 		os.Exit(runHelper(name))
 	}
+	proctest.Overlap()
 	goleak.VerifyTestMain(m)
 }
 

@@ -80,6 +80,7 @@ func TestClearRemovesRunsOfServerThatDied(t *testing.T) {
 // registry that is stored with its session, or in this server's own registry if an older version
 // stored none.
 func TestSessionIsLookedUpInItsRegistry(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	raw := db.WritePool.Open(path)
 	_, err := raw.Exec(db.SchemaV1 + db.SchemaV2 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 2;

@@ -159,6 +159,7 @@ func TestMaskingKeepsLines(t *testing.T) {
 // TestSecretsAreNotStored checks that a secret that was printed is found neither in memory nor in
 // the file: not in lines, errors, rows, documents or events.
 func TestSecretsAreNotStored(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s, err := Open(ctx, Options{Path: path, Mask: masker()})

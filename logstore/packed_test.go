@@ -54,6 +54,7 @@ func TestChunksOfOlderVersionsAreReadable(t *testing.T) {
 // TestMaintenancePacksChunksOfOlderVersions checks that chunks of an older version are packed together with their
 // filters, in slices, and that a chunk that Clear has shortened since it was read is left alone.
 func TestMaintenancePacksChunksOfOlderVersions(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	const lines = 45 * 10_000
@@ -235,6 +236,7 @@ func TestChunkOverBoundIsGap(t *testing.T) {
 // TestRealFilesOfOlderVersions opens files that released versions wrote, each killed while a process ran: testdata has
 // one for each schema. It reads them before and after maintenance packs them, and with two servers.
 func TestRealFilesOfOlderVersions(t *testing.T) {
+	t.Parallel()
 	for version := 1; version <= 4; version++ {
 		t.Run(fmt.Sprint(version), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "pmcp.db")
@@ -274,6 +276,7 @@ func TestRealFilesOfOlderVersions(t *testing.T) {
 // TestFilterReadsChunkWithDamagedCard damages the numbers by which filters exclude chunks, and checks that reads and
 // searches with filters still find every line.
 func TestFilterReadsChunkWithDamagedCard(t *testing.T) {
+	t.Parallel()
 	for _, damage := range []string{"max_at = max_at - (1 << 50)", "streams = 2", "l0 = 0, l4 = 0", "l4 = l4 - 100", "streams = 0"} {
 		t.Run(damage, func(t *testing.T) {
 			s := openTest(t, Options{})

@@ -90,6 +90,7 @@ func TestProjectLabelsAreUniqueAcrossServers(t *testing.T) {
 // TestProjectLabelOfBlockedFileIsPath checks that a project has an address while its label cannot be stored, and gets
 // its label later.
 func TestProjectLabelOfBlockedFileIsPath(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	s.ProjectLabel(t.Context(), "/a/old")
 	tx, err := s.file.WriteDB.Begin()
@@ -112,6 +113,7 @@ func TestProjectLabelOfBlockedFileIsPath(t *testing.T) {
 // TestMigrationToSchema4 checks that the projects of a file of the third schema version get labels when they are seen
 // and are found by their tails before that, and that documents and statistics that nothing uses are deleted.
 func TestMigrationToSchema4(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	raw := db.WritePool.Open(path)
 	_, err := raw.Exec(db.SchemaV1 + db.SchemaV2 + db.SchemaV3 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 3;

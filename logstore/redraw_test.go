@@ -55,6 +55,7 @@ func TestSlowRedrawsAreNotStored(t *testing.T) {
 // TestHeldLinesAreStored checks that lines that are held because they may be redrawn are stored after a while without
 // redraws, before a stop, at the end of the first process, and when a caller asks for prompts.
 func TestHeldLinesAreStored(t *testing.T) {
+	t.Parallel()
 	const frame = "\x1b[?25lone\ntwo\n"
 	for name, store := range map[string]func(s *Store, run int64){
 		"after a while": func(s *Store, run int64) {
@@ -93,6 +94,7 @@ func TestHeldLinesAreStored(t *testing.T) {
 
 // TestPromptAfterRedrawsIsStored checks that a prompt in a line that was redrawn is stored, although nothing follows.
 func TestPromptAfterRedrawsIsStored(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	for _, text := range []string{"10%", "", "\r20%", "", "\r\x1b[KPassword: ", ""} {

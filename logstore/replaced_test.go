@@ -14,6 +14,7 @@ import (
 // creates a new file, and checks that neither server reads or changes what the other stored,
 // although their runs have the same ids.
 func TestReplacedDatabaseIsIndependent(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	old := openTest(t, Options{Path: path, Session: "old"})
 	web := startRun(old, "/p", "web")

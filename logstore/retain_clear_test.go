@@ -35,6 +35,7 @@ func storeLostRun(t *testing.T, s *Store, start time.Time, rows ...int) {
 // TestClearUntilCutsLostRunByTime checks that the lines of a killed server's run can be cleared up
 // to any time, wherever that time falls in the run's rows.
 func TestClearUntilCutsLostRunByTime(t *testing.T) {
+	t.Parallel()
 	const lines = 10
 	for older := range lines + 1 {
 		t.Run(fmt.Sprint(older), func(t *testing.T) {

@@ -115,6 +115,7 @@ func TestSizeLimitHoldsInFlood(t *testing.T) {
 // TestSmallerSizeLimitShrinksDatabase reopens a database with a smaller size limit, and checks that
 // retention brings the database within that limit.
 func TestSmallerSizeLimitShrinksDatabase(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	s := openTest(t, Options{Path: path})
 	fill(t, s, startRun(s, "/p", "web"), time.Now(), 12e6)

@@ -11,6 +11,7 @@ import (
 // TestSearchOfManyRunsFindsEveryLine searches more than manyRuns runs, of which some have chunks with filters and some are in memory,
 // and checks that it finds what searches of the single runs find.
 func TestSearchOfManyRunsFindsEveryLine(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	s.reader.filters.limit = 1 // room for no filter: each comes from the file
 	var runs []int64
@@ -108,6 +109,7 @@ func TestProcessNames(t *testing.T) {
 // TestSearchSeesEveryChangeOfALongRun searches a run of many chunks again and again while chunks are added, removed and
 // shortened, also by another server.
 func TestSearchSeesEveryChangeOfALongRun(t *testing.T) {
+	t.Parallel()
 	path, alive := filepath.Join(t.TempDir(), "pmcp.db"), func(string, string) bool { return true }
 	s := openTest(t, Options{Path: path, MaxBytes: 1 << 20, Alive: alive})
 	other := openTest(t, Options{Path: path, MaxBytes: 1 << 20, Alive: alive})

@@ -117,6 +117,7 @@ func wantSame(t testing.TB, q SearchQuery, got []Hit, want []Line) {
 var corpusWords = []string{"error", "Error", "panic", "GET", "/api/users", "200", "é", "ſtraße", "Kelvin", "\u212aelvin", "undefined", "x", "[", "a.b", "warning", "connection refused", "0x00ff", "ünïcode", "日本"}
 
 func TestSearchEqualsNaiveSearch(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	corpus(t, s, corpusWords, 5000, 1)
 	for _, q := range []SearchQuery{
@@ -224,6 +225,7 @@ func TestHitOffsetIsStartOfFirstMatch(t *testing.T) {
 }
 
 func TestSearchContextDoesNotOverlap(t *testing.T) {
+	t.Parallel()
 	s := openTest(t, Options{})
 	run := startRun(s, "/p", "web")
 	put(s, run, 1, 20_000)

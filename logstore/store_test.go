@@ -159,6 +159,7 @@ func TestOpenRefusesNewerSchema(t *testing.T) {
 }
 
 func TestOpenMovesCorruptFileAside(t *testing.T) {
+	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, path string){
 		"garbage": func(t *testing.T, path string) {
 			if err := os.WriteFile(path, []byte(strings.Repeat("not a database ", 4000)), 0o600); err != nil {
@@ -217,6 +218,7 @@ func TestOpenLeavesForeignFileUnchanged(t *testing.T) {
 // server to end in order to migrate the schema, uses the schema of another waiting server that
 // migrated first.
 func TestAwaitSchemaAcceptsMigrationOfOtherServer(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	raw := db.WritePool.Open(path)
 	_, err := raw.Exec(db.SchemaV1 + fmt.Sprintf(`; PRAGMA application_id = %d; PRAGMA user_version = 1`, db.ApplicationID))

@@ -12,6 +12,7 @@ import (
 // TestErrorAfterUnfinishedLineIsRecognised checks that text after an unfinished line and a pause is
 // recognised as a line of its own, and that the rest of a line that was cut for its length is not.
 func TestErrorAfterUnfinishedLineIsRecognised(t *testing.T) {
+	t.Parallel()
 	const traceback = "Traceback (most recent call last):\n  File \"/app/shop.py\", line 2, in forwards\n    raise LookupError(\"no model\")\nLookupError: no model\n"
 	for name, c := range map[string]struct {
 		parts       []string // an empty part is silence

@@ -113,6 +113,7 @@ func (u *users) open(uid uint32, path string, args ...string) string {
 // file or its companion files, and checks that no file there is used or changed, and that the
 // reported reason names the fault.
 func TestOpenRefusesUnsafePlaces(t *testing.T) {
+	t.Parallel()
 	u := newUsers(t)
 	const precious = "what the victim would miss"
 	for _, c := range []struct {
@@ -189,6 +190,7 @@ func TestOpenRefusesUnsafePlaces(t *testing.T) {
 // TestOpenAcceptsSafePlaces checks that Open accepts databases behind the user's own links and in a
 // directory like /tmp.
 func TestOpenAcceptsSafePlaces(t *testing.T) {
+	t.Parallel()
 	u := newUsers(t)
 	other := u.mkdir("data", victim, 0o755)
 	sticky := u.mkdir("tmp", 0, fs.ModeSticky|0o777)
