@@ -236,10 +236,10 @@ func TestReaperStealsNoStatus(t *testing.T) {
 	inSubreaper(t, "reap")
 }
 
-// scenarioReap runs hundreds of quick children, each with its own exit code and an orphan that ends
+// scenarioReap runs a hundred quick children, each with its own exit code and an orphan that ends
 // at once, while scans of processes reap zombies.
 func scenarioReap(ctx context.Context, m *Manager, _ *memJournal, _ []string) error {
-	const runs, parallel = 300, 10
+	const runs, parallel = 100, 10
 	errs := make(chan error, parallel)
 	for worker := range parallel {
 		go func() {
