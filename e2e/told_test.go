@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // startAs starts a session for a client of that name.
@@ -180,6 +182,80 @@ func TestAgentIsToldWhoStoppedKeptProcess(t *testing.T) {
 	for _, want := range []string{"web (run 3) was restarted by the person at the terminal", "web (run 3) was stopped by the person at the terminal"} {
 		if strings.Count(told, want) != 1 || strings.Contains(told, "claude-code") {
 			t.Errorf("the agent was told %s, want %q once, and nothing that it did itself", told, want)
+		}
+	}
+}
+
+// TestWhoResolvedErrorIsAnEvent checks that each change of an error to resolved or open is stored as one event with the one
+// who did it, that the agent whose process it is is told once what others did, and that nothing is told of a call that
+// changes nothing. Of a kept process every agent that has started it is told.
+func TestWhoResolvedErrorIsAnEvent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	t.Cleanup(func() { w.endDaemon(t) })
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s, other := w.startAs(t, "claude-code"), w.startAs(t, "cursor")
+	told := make(map[string][]string) // of acts, by process
+	do := func(tool string, arguments args) result {
+		t.Helper()
+		r := s.must(t, tool, arguments)
+		for _, e := range list(r.Data["events"]) {
+			_, text, _ := strings.Cut(fmt.Sprint(e), " ") // the time
+			if name, _, _ := strings.Cut(text, " "); !strings.Contains(text, "new error") {
+				told[name] = append(told[name], text)
+			}
+		}
+		return r
+	}
+	for _, start := range []args{{"name": "web"}, {"name": "kept", "keep": "1h"}} {
+		do("start_process", start.with("command", `echo "KeyError: 'latest'" >&2; exec sleep 1000`).with("ready", args{"log": "KeyError"}))
+	}
+	ids := make(map[string]string)
+	proctest.Await(t, "two errors", func() bool {
+		for _, e := range objects(do("get_errors", args{}).Data["errors"]) {
+			ids[fmt.Sprint(e["name"])] = fmt.Sprint(e["error_id"])
+		}
+		return len(ids) == 2
+	})
+	address, _, end := w.openPage(t)
+	for _, name := range []string{"web", "kept"} {
+		id := ids[name]
+		do("mark_error_resolved", args{"error_id": id})
+		other.must(t, "mark_error_resolved", args{"error_id": id})
+		other.must(t, "mark_error_resolved", args{"error_id": id, "undo": true})
+		other.must(t, "mark_error_resolved", args{"error_id": id, "undo": true})
+		askPage(t, address, "mark_error_resolved", args{"error_id": id})
+		other.must(t, "mark_error_resolved", args{"error_id": id, "undo": true})
+		if r := other.must(t, "mark_error_resolved", args{"error_id": id, "note": "the cache is filled"}); r.Data["events"] != nil {
+			t.Errorf("%s: the other agent was told %v, want nothing: it did that itself", name, r.Data["events"])
+		}
+	}
+	closePage(t, address)
+	end()
+	for _, name := range []string{"web", "kept"} {
+		begin := name + " (run 1): error " + ids[name] + " was "
+		want := []string{begin + "reopened by cursor", begin + "resolved by the person on the page", begin + "reopened by cursor", begin + `resolved by cursor, with the note "the cache is filled"`}
+		for i := range want {
+			want[i] += `; "KeyError: 'latest'"`
+		}
+		proctest.Await(t, name+": the last event", func() bool {
+			do("list_processes", args{})
+			return len(told[name]) >= len(want)
+		})
+		do("list_processes", args{})
+		if !slices.Equal(told[name], want) {
+			t.Errorf("the agent was told %q, want %q", told[name], want)
+		}
+		var stored []string
+		for line := range strings.Lines(w.wantCommand(t, 0, []string{"events", name, "--json"})) {
+			var e struct{ Kind, By string }
+			check(t, json.Unmarshal([]byte(line), &e))
+			if e.Kind == "resolved" || e.Kind == "reopened" {
+				stored = append(stored, e.Kind+" "+e.By)
+			}
+		}
+		if all := []string{"resolved claude-code", "reopened cursor", "resolved the person on the page", "reopened cursor", "resolved cursor"}; !slices.Equal(stored, all) {
+			t.Errorf("%s: got the events %q, want %q", name, stored, all)
 		}
 	}
 }

@@ -340,7 +340,7 @@ func TestMaintenanceStopsAfterDamage(t *testing.T) {
 	if err := s.removeOld(t.Context(), time.Now().UnixNano()); !db.IsCorrupt(err) {
 		t.Errorf("removeOld: got error %v, want corruption", err)
 	}
-	if _, err := s.MarkFault(t.Context(), "0", true, ""); !db.IsCorrupt(err) {
+	if _, _, err := s.MarkFault(t.Context(), "0", true, ""); !db.IsCorrupt(err) {
 		t.Errorf("MarkFault: got error %v, want corruption", err)
 	}
 	var gaps int

@@ -51,9 +51,11 @@ const (
 	EventSuspended EventKind = "suspended" // it waits for the terminal or was stopped by a signal
 	EventAsks      EventKind = "asks"      // it waits for input behind a line without an end
 	EventUnhealthy EventKind = "unhealthy"
-	EventHealthy   EventKind = "healthy" // again
-	EventLimit     EventKind = "limit"   // exceeded
-	EventError     EventKind = "error"   // a new one, or one that is back
+	EventHealthy   EventKind = "healthy"  // again
+	EventLimit     EventKind = "limit"    // exceeded
+	EventError     EventKind = "error"    // a new one, or one that is back
+	EventResolved  EventKind = "resolved" // an error, by someone
+	EventReopened  EventKind = "reopened" // an error, by someone
 )
 
 // SaveEvent records an event. The event is buffered for the flusher; readers of this Store see it at once.

@@ -222,9 +222,9 @@ func (f *Fault) includes(g *faultDelta) bool {
 }
 
 // MarkFault marks a fault as resolved, with a note, or as open, and returns the fault. A new occurrence opens a
-// resolved fault, and an open one that is marked as open stays as it is. The error wraps ErrUnknownFault if no fault
-// has the id.
-func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (Fault, error) {
+// resolved fault. changed reports whether the call has changed the fault: one that is marked so already stays as it is.
+// The error wraps ErrUnknownFault if no fault has the id.
+func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (f Fault, changed bool, err error) {
 	var at time.Time
 	if resolved {
 		at = time.Now()
@@ -232,37 +232,47 @@ func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note st
 	if s.file == nil {
 		return s.faultLog.mark(id, at, note)
 	}
-	err := s.Flush(ctx)
-	if err == nil {
+	if err = s.Flush(ctx); err == nil {
 		err = s.damageErr()
 	}
 	if err == nil {
-		_, err = s.file.WriteDB.ExecContext(ctx, `UPDATE fault SET resolved = ?1, note = ?2, regressed = 0 WHERE id = ?3 AND (?1 != 0 OR resolved != 0)`, nanos(at), note, id)
+		changed, err = updateMark(ctx, s.file.WriteDB, id, at, note)
 	}
 	if err != nil {
-		return Fault{}, fmt.Errorf("cannot mark %s: %w", id, err)
+		return Fault{}, false, fmt.Errorf("cannot mark %s: %w", id, err)
 	}
 	all, err := storedFaults(ctx, s.file.ReadDB, &FaultQuery{ID: id})
 	if err != nil {
-		return Fault{}, fmt.Errorf("cannot read %s back: %w", id, err)
+		return Fault{}, false, fmt.Errorf("cannot read %s back: %w", id, err)
 	}
 	if len(all) == 0 {
-		return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
+		return Fault{}, false, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 	}
-	return all[0], nil
+	return all[0], changed, nil
 }
 
-// mark marks a fault that is only in memory as resolved at a time, or as open if that is zero.
-func (l *faultLog) mark(id string, at time.Time, note string) (Fault, error) {
+// updateMark marks a fault in the table as resolved at a time, or as open if that is zero. It reports whether it was not
+// marked so before.
+func updateMark(ctx context.Context, q db.Querier, id string, at time.Time, note string) (bool, error) {
+	result, err := q.ExecContext(ctx, `UPDATE fault SET resolved = ?1, note = ?2, regressed = 0 WHERE id = ?3 AND (?1 = 0) != (resolved = 0)`, nanos(at), note, id)
+	if err != nil {
+		return false, err
+	}
+	n, err := result.RowsAffected()
+	return n > 0, err
+}
+
+// mark is updateMark for a fault that is only in memory, and returns it.
+func (l *faultLog) mark(id string, at time.Time, note string) (f Fault, changed bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, g := range l.deltas {
 		if g.ID == id {
-			if !at.IsZero() || !g.Resolved.IsZero() {
+			if changed = at.IsZero() != g.Resolved.IsZero(); changed {
 				g.Resolved, g.Note, g.Regressed = at, note, false
 			}
-			return g.Fault, nil
+			return g.Fault, changed, nil
 		}
 	}
-	return Fault{}, fmt.Errorf("%w: %q", ErrUnknownFault, id)
+	return Fault{}, false, fmt.Errorf("%w: %q", ErrUnknownFault, id)
 }

@@ -76,13 +76,16 @@ func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if f, err := s.MarkFault(t.Context(), first.ID, true, "by mistake"); err != nil || f.Resolved.IsZero() {
+	if f, changed, err := s.MarkFault(t.Context(), first.ID, true, "by mistake"); err != nil || !changed || f.Resolved.IsZero() {
 		t.Fatalf("MarkFault: got %+v, %v; want it resolved", f, err)
 	}
-	if f, err := s.MarkFault(t.Context(), first.ID, false, ""); err != nil || !f.Resolved.IsZero() || f.Note != "" || f.Regressed {
+	if f, changed, err := s.MarkFault(t.Context(), first.ID, true, "again"); err != nil || changed || f.Note != "by mistake" {
+		t.Fatalf("a resolved error, marked as resolved: got %+v, changed %v, %v; want it unchanged", f, changed, err)
+	}
+	if f, changed, err := s.MarkFault(t.Context(), first.ID, false, ""); err != nil || !changed || !f.Resolved.IsZero() || f.Note != "" || f.Regressed {
 		t.Fatalf("MarkFault: got %+v, %v; want it as before", f, err)
 	}
-	if f, err := s.MarkFault(t.Context(), first.ID, true, "mended"); err != nil || f.Resolved.IsZero() || f.Note != "mended" {
+	if f, _, err := s.MarkFault(t.Context(), first.ID, true, "mended"); err != nil || f.Resolved.IsZero() || f.Note != "mended" {
 		t.Fatalf("MarkFault: got %+v, %v; want it resolved with the note", f, err)
 	}
 	unresolved, resolved := false, true
@@ -100,10 +103,10 @@ func TestSameFaultIsCountedAcrossSessions(t *testing.T) {
 	if news := <-s.NewFaults(); !news.Again {
 		t.Errorf("got news %+v, want it again", news)
 	}
-	if f, err := s.MarkFault(t.Context(), first.ID, false, ""); err != nil || !f.Regressed || f.Note != "mended" {
+	if f, changed, err := s.MarkFault(t.Context(), first.ID, false, ""); err != nil || changed || !f.Regressed || f.Note != "mended" {
 		t.Errorf("an open error, marked as open: got %+v, %v; want it unchanged", f, err)
 	}
-	if _, err := s.MarkFault(t.Context(), "nonsense", true, ""); !errors.Is(err, ErrUnknownFault) {
+	if _, _, err := s.MarkFault(t.Context(), "nonsense", true, ""); !errors.Is(err, ErrUnknownFault) {
 		t.Errorf("resolving an unknown error: got %v, want ErrUnknownFault", err)
 	}
 }
@@ -164,9 +167,9 @@ func TestFaultQueryFilters(t *testing.T) {
 	if _, _, err := s.Faults(t.Context(), FaultQuery{After: "?"}); !errors.Is(err, ErrCursor) {
 		t.Errorf("an invalid cursor: got %v, want ErrCursor", err)
 	}
-	if f, err := s.MarkFault(t.Context(), onlyFault(t, s, FaultQuery{Names: []string{"web"}}).ID, true, ""); err != nil || f.Count != 2 {
+	if f, changed, err := s.MarkFault(t.Context(), onlyFault(t, s, FaultQuery{Names: []string{"web"}}).ID, true, ""); err != nil || !changed || f.Count != 2 {
 		t.Errorf("resolved in memory: got %+v, %v; want count 2", f, err)
-	} else if f, err := s.MarkFault(t.Context(), f.ID, false, ""); err != nil || !f.Resolved.IsZero() || f.Count != 2 {
+	} else if f, changed, err := s.MarkFault(t.Context(), f.ID, false, ""); err != nil || !changed || !f.Resolved.IsZero() || f.Count != 2 {
 		t.Errorf("reopened in memory: got %+v, %v; want it open with count 2", f, err)
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -36,17 +37,18 @@ const maxEvents = 20
 // An event is something that happened although the client did not ask for it.
 // Without events, the client would have to poll.
 type event struct {
-	at    time.Time
-	level mcp.LoggingLevel // of the log message about the event
-	kind  logstore.EventKind
-	name  string // name of the process; "" if the event is about pmcp itself
-	run   int    // number of the process's run
-	runID int64
-	stage stage  // how far the run has come; 0 for events that do not change it, such as health
-	fault string // id of the error that the event reports; "" for other events
-	back  bool   // that error was marked as resolved
-	lines span   // the lines of that error
-	text  string // one line, without quote
+	at      time.Time
+	level   mcp.LoggingLevel // of the log message about the event
+	kind    logstore.EventKind
+	name    string // name of the process; "" if the event is about pmcp itself
+	project string // of the process, if it may be none of the session; else ""
+	run     int    // number of the process's run
+	runID   int64
+	stage   stage  // how far the run has come; 0 for events that do not change it, such as health
+	fault   string // id of the error that the event reports; "" for other events
+	back    bool   // that error was marked as resolved
+	lines   span   // the lines of that error
+	text    string // one line, without quote
 	// quote is output of the process, quoted: the error that the event reports, or the one
 	// that the run ended with, whose id is why.
 	quote, why string
@@ -517,7 +519,7 @@ func (l *eventLog) add(e event) {
 		*s = line.Visible(l.mask.Text(*s))
 	}
 	if e.name != "" && !e.stored {
-		l.store.SaveEvent(logstore.Event{At: e.at, Project: l.project, Name: e.name, Run: e.runID, Kind: e.kind, By: e.by, Text: e.String()})
+		l.store.SaveEvent(logstore.Event{At: e.at, Project: cmp.Or(e.project, l.project), Name: e.name, Run: e.runID, Kind: e.kind, By: e.by, Text: e.String()})
 	}
 	if e.own {
 		l.wake.add(l.project, &e)

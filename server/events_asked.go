@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"pmcp/logstore"
 	"pmcp/process"
 	"pmcp/server/project"
+	"pmcp/server/socket"
 )
 
 // askedEvents returns the event of c if that is what a call has asked for: a start, a restart or a stop.
@@ -24,11 +26,11 @@ func (l *eventLog) askedEvents(c *process.Change) []event {
 	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix), st.Asked.By == project.ActorWatch:
 		return nil
 	case runs && asked == process.AskStart:
-		e = l.askedEvent(st, st.Asked.By, logstore.EventStarted, "was started")
+		e = l.askedEvent(st, st.Asked.By, logstore.EventStarted, " was started")
 	case runs && asked == process.AskRestart:
-		e = l.askedEvent(st, st.Asked.By, logstore.EventRestarted, "was restarted")
+		e = l.askedEvent(st, st.Asked.By, logstore.EventRestarted, " was restarted")
 	case stopped && asked == process.AskStop:
-		e = l.askedEvent(st, st.Asked.By, logstore.EventStopped, "was stopped")
+		e = l.askedEvent(st, st.Asked.By, logstore.EventStopped, " was stopped")
 	default:
 		return nil
 	}
@@ -45,7 +47,7 @@ func (l *eventLog) askedEvent(st *process.Status, actor string, kind logstore.Ev
 	}
 	return event{
 		level: mcp.LoggingLevelWarning, kind: kind, name: st.Spec.Name, run: st.Run, runID: st.RunID, by: by, own: actor == "",
-		text: fmt.Sprintf("%s (run %d) %s by %s%s", st.Spec.Name, st.Run, did, by, where),
+		text: fmt.Sprintf("%s (run %d)%s by %s%s", st.Spec.Name, st.Run, did, by, where),
 	}
 }
 
@@ -81,7 +83,41 @@ func (l *eventLog) addKeptActs(kept map[string]keptRun) {
 
 // addInputEvent adds the event of input to a process.
 func (s *Server) addInputEvent(ctx context.Context, st *process.Status, what string) {
-	e := s.events.askedEvent(st, process.Actor(ctx), logstore.EventInput, "was sent "+what)
+	e := s.events.askedEvent(st, process.Actor(ctx), logstore.EventInput, " was sent "+what)
 	e.at = time.Now()
 	s.events.add(e)
+}
+
+// addMark adds the event of an error, whose Name is the address of the process, that actor (see process.Actor) has resolved
+// or reopened. What another actor has done is stored already.
+func (l *eventLog) addMark(f *logstore.Fault, actor string) {
+	kind := logstore.EventReopened
+	if !f.Resolved.IsZero() {
+		kind = logstore.EventResolved
+	}
+	st := &process.Status{Spec: process.Spec{Name: f.Name}, Run: f.RunNumber, RunID: f.LastRun}
+	e := l.askedEvent(st, actor, kind, fmt.Sprintf(": error %s was %s", f.ID, kind))
+	if f.Note != "" {
+		e.text += ", with the note " + quoteShortened(f.Note, maxErrorLine)
+	}
+	e.at, e.project, e.quote, e.stored = time.Now(), f.Project, quoteTitle(f), actor != ""
+	l.add(e)
+}
+
+// answerMark adds the event of an error that was marked in another window.
+func (s *Server) answerMark(ctx context.Context, params json.RawMessage) (any, error) {
+	m, err := project.DecodeMark(params)
+	if err != nil {
+		return nil, socket.Refusal(err.Error())
+	}
+	found, _, err := s.o.Store.Faults(ctx, logstore.FaultQuery{ID: m.ErrorID, SkipFlush: true})
+	if err == nil && len(found) == 0 {
+		err = logstore.ErrUnknownFault
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.events.addMark(&found[0], m.By)
+	s.notifyUpdate(found[0].Name, false)
+	return struct{}{}, nil
 }

@@ -433,6 +433,9 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if method == waking.Method {
 		return s.answerMonitor(ctx, params)
 	}
+	if method == project.MarkedMethod {
+		return s.answerMark(ctx, params)
+	}
 	s.performed.Add(1)
 	defer s.performed.Add(-1)
 	r, err := project.DecodeOwnerCall(method, params)

@@ -268,7 +268,10 @@ func markErrorResolvedTool() tool {
 		name: "mark_error_resolved", title: "Resolve error", toolset: setErrors,
 		description: "Resolves an error; it is regressed if it recurs. Also undo.",
 	}, func(ctx context.Context, s *call, a resolveErrorArgs) (resolveErrorResult, error) {
-		f, err := s.project.MarkFault(ctx, a.ErrorID, !a.Undo, a.Note)
+		f, changed, err := s.project.MarkFault(ctx, a.ErrorID, !a.Undo, a.Note)
+		if changed {
+			s.events.addMark(&f, "")
+		}
 		if err == nil && !a.Undo {
 			s.events.setResolved(f.ID)
 		}

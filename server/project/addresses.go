@@ -385,10 +385,10 @@ func (s *Store) Faults(ctx context.Context, q logstore.FaultQuery) (faults []log
 }
 
 // MarkFault is logstore.Store.MarkFault.
-func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (logstore.Fault, error) {
-	f, err := s.Store.MarkFault(ctx, id, resolved, note)
+func (s *Store) MarkFault(ctx context.Context, id string, resolved bool, note string) (f logstore.Fault, changed bool, err error) {
+	f, changed, err = s.Store.MarkFault(ctx, id, resolved, note)
 	f.Name = s.address(f.Project, f.Name)
-	return f, err
+	return f, changed, err
 }
 
 // FaultsSeen is logstore.Store.FaultsSeen.

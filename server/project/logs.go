@@ -129,13 +129,17 @@ func (p *Project) RunFaults(ctx context.Context, run int64, after string) ([]log
 // maxRunFaults is how many kinds of errors of a run RunFaults returns, the latest.
 const maxRunFaults = 1000
 
-// MarkFault marks an error of any project as resolved, or as open.
-func (p *Project) MarkFault(ctx context.Context, id string, resolved bool, note string) (logstore.Fault, error) {
-	f, err := p.o.Store.MarkFault(ctx, id, resolved, note)
+// MarkFault marks an error of any project as resolved, or as open. changed reports whether it was not so before; the
+// window that runs the process, or has run it last, then learns of it.
+func (p *Project) MarkFault(ctx context.Context, id string, resolved bool, note string) (f logstore.Fault, changed bool, err error) {
+	f, changed, err = p.o.Store.MarkFault(ctx, id, resolved, note)
 	if err == nil && p.IsOfSession(f.Project) {
 		p.o.Changed(f.Name, false)
 	}
-	return f, err
+	if changed {
+		p.o.Store.tellOfMark(ctx, &f)
+	}
+	return f, changed, err
 }
 
 // awaitSilent returns true once no process in names can print any more in this

@@ -97,7 +97,7 @@ var undoes = map[logstore.EventKind]logstore.EventKind{
 
 // Add takes an event in. Events come in the order of their times, nearly.
 func (w *Waker) Add(e Event) {
-	if e.Name == "" {
+	if e.Name == "" || e.Kind == logstore.EventResolved || e.Kind == logstore.EventReopened {
 		return
 	}
 	if e.By != "" { // somebody knows what was before

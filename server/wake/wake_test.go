@@ -120,7 +120,7 @@ func TestAwaitedAndRecoveredWake(t *testing.T) {
 }
 
 // TestAnswersAndPeopleComeFirst checks that what an answer tells, or somebody ends, within the window
-// wakes nobody.
+// wakes nobody. Who resolves an error does not know of a crash.
 func TestAnswersAndPeopleComeFirst(t *testing.T) {
 	d := newDay()
 	d.event("web", logstore.EventCrashed, "failed")
@@ -131,6 +131,11 @@ func TestAnswersAndPeopleComeFirst(t *testing.T) {
 	restart := event(d.now, "api", logstore.EventRestarted, "was restarted")
 	restart.By = "a person"
 	d.Add(restart)
+	for _, kind := range []logstore.EventKind{logstore.EventResolved, logstore.EventReopened} {
+		mark := event(d.now, "db", kind, "error 1")
+		mark.By = "a person"
+		d.Add(mark)
+	}
 	d.pass(time.Hour)
 	d.want(t, "db failed")
 	d.event("docs", logstore.EventReady, "is ready again")
