@@ -60,8 +60,8 @@ func closePage(t testing.TB, address string) {
 	}
 }
 
-// TestWhatSomebodyDoesIsAnEvent checks that each start, restart, stop and input is stored as one event with the one who
-// did it, and that the agent whose process it is is told once what others did, and never what it did itself.
+// TestWhatSomebodyDoesIsAnEvent checks that each start, restart (of what has ended, too), stop and input is stored as one
+// event with the one who did it, and that the agent whose process it is is told once what others did, and never what it did itself.
 func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,7 +87,7 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	do("start_group", args{"group": "stack", "members": members})
 	do("stop_group", args{"group": "stack"})
 	do("kill_process", args{"process": "web"})
-	do("start_process", args{"name": "web"})
+	do("restart_process", args{"process": "web"})
 	w.wantCommand(t, 0, []string{"restart", "web"}, "web: running")
 	w.wantCommand(t, 0, []string{"stop", "web"}, "web: stopped")
 	stopped := s.note(t, "notifications/message", func(m message) bool { return strings.Contains(fmt.Sprint(m.Params), "was stopped") })
@@ -125,7 +125,7 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	}
 	const agent, terminal, page = ` claude\n-code`, " the person at the terminal", " the person on the page"
 	all := []string{
-		"web started" + agent, "web input" + agent, "web restarted" + agent, "web stopped" + agent, "web started" + agent,
+		"web started" + agent, "web input" + agent, "web restarted" + agent, "web stopped" + agent, "web restarted" + agent,
 		"web restarted" + terminal, "web stopped" + terminal, "web started" + agent, "web restarted" + page, "web stopped" + page,
 		"web started" + agent, "web input cursor", "web stopped cursor",
 	}

@@ -16,7 +16,7 @@ type AskWhat string
 // The values of AskWhat.
 const (
 	AskStart   AskWhat = "start"
-	AskRestart AskWhat = "restart" // of a process that was running
+	AskRestart AskWhat = "restart" // also of a process that has ended, or never ran
 	AskStop    AskWhat = "stop"
 )
 

@@ -316,7 +316,7 @@ func (m *Manager) tryStart(ctx context.Context, r Resolved, ifRunning IfRunning,
 	e.exe = r.exe
 	e.status.Spec, e.status.Executable, e.status.Restarts = spec, r.Executable(), 0
 	what := AskStart
-	if first != nil && e.status.Asked.What == AskRestart { // this call has stopped it
+	if ifRunning == RestartRunning || ifRunning == RestartUnlessStopped {
 		what = AskRestart
 	}
 	e.status.Asked = Ask{what, Actor(ctx)}

@@ -25,7 +25,7 @@ func (l *eventLog) askedEvents(c *process.Change) []event {
 	switch asked := st.Asked.What; {
 	case strings.HasPrefix(st.Spec.Name, project.OnDemandPrefix), st.Asked.By == project.ActorWatch:
 		return nil
-	case runs && asked == process.AskStart:
+	case runs && (asked == process.AskStart || asked == process.AskRestart && st.Run == 1):
 		e = l.askedEvent(st, st.Asked.By, logstore.EventStarted, " was started")
 	case runs && asked == process.AskRestart:
 		e = l.askedEvent(st, st.Asked.By, logstore.EventRestarted, " was restarted")
