@@ -61,7 +61,7 @@ func TestImportsMatchTable(t *testing.T) {
 		"pmcp/registry/guardian":      {"pmcp/process/guard", "pmcp/registry"},
 		"pmcp/registry/registrytest":  {"pmcp/process/proctab"}, // used only by tests
 		"pmcp/registry/doctor":        {"pmcp/process/proctab", "pmcp/process/prose", "pmcp/registry"},
-		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/server/args", "pmcp/server/offered", "pmcp/server/socket", "pmcp/server/sources", "pmcp/server/upstream", "pmcp/server/watch", "pmcp/server/worktree"},
+		"pmcp/server/project":         {"pmcp/groups", "pmcp/health", "pmcp/logstore", "pmcp/logstore/mask", "pmcp/process", "pmcp/process/command", "pmcp/process/ports", "pmcp/process/prose", "pmcp/process/screen", "pmcp/registry", "pmcp/server/args", "pmcp/server/offered", "pmcp/server/socket", "pmcp/server/sources", "pmcp/server/upstream", "pmcp/server/watch", "pmcp/server/worktree"},
 		"pmcp/e2e":                    {},
 	}
 	borders := map[string][]string{

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"pmcp/process/proctest"
 )
 
 // hidingTree is a process tree whose members are detached in different ways.
@@ -128,6 +130,43 @@ func TestNextServerKillsLeftProcesses(t *testing.T) {
 	}
 	next.info(t, "tree").want(t, args{"state": "lost"})
 	next.ok(t, "get_logs", args{"process": "tree"}).says(t, "out started")
+}
+
+// TestListShowsWhatNobodyOwns checks that a process which has outlived the kill of its server and guardian is listed with
+// its pid and port and with what ends it, by another session, to a person and for the page, until it has ended.
+func TestListShowsWhatNobodyOwns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c, witness := w.open(t), w.open(t)
+	web := c.ok(t, "start_process", own(t, "web", "http").with("ready", args{"port": 0}))
+	server, pid, port := c.serverPID(t), web.num("pid"), fmt.Sprint(list(web.Data["ports"])[0])
+	freeze(t, c.pid)
+	check(t, syscall.Kill(server, syscall.SIGKILL))
+	c.signal(t, syscall.SIGKILL)
+	c.exit(t)
+
+	const ends = "nobody owns it; pmcp --doctor --cleanup-stale-records ends it"
+	says := []string{"lost", fmt.Sprintf("pid %d", pid), "ports " + port, ends}
+	proctest.Await(t, "the list", func() bool { // the kernel may take a moment to free the lock of the dead
+		text := witness.ok(t, "list_processes", args{}).Text
+		return !slices.ContainsFunc(says, func(want string) bool { return !strings.Contains(text, want) })
+	})
+	row := objects(witness.ok(t, "list_processes", args{}).Data["processes"])[0]
+	if left := fmt.Sprint(row["survivors"]); row["state"] != "lost" || !strings.Contains(left, fmt.Sprintf("pid %d (", pid)) || fmt.Sprint(row["ports"]) != "["+port+"]" {
+		t.Errorf("got the row %v, want it lost, with pid %d as survivor and port %s", row, pid, port)
+	}
+	witness.info(t, "web").says(t, says...)
+	witness.ok(t, "stop_process", args{"process": "web"}).says(t, ends)
+	w.wantCommand(t, 0, []string{"ps"}, "lost, nobody owns it", fmt.Sprintf(" %d ", pid), " "+port+" ")
+	w.wantCommand(t, 0, []string{"ps", "--json"}, fmt.Sprintf(`"pid":%d`, pid), `"ports":[`+port+`]`, ends)
+	w.wantCommand(t, 1, []string{"stop", "web"}, fmt.Sprintf("web still runs (pid %d (", pid), ends)
+
+	if text, code, err := w.doctor("--cleanup-stale-records"); err != nil || code != 0 {
+		t.Errorf("the doctor: got exit code %d, %v, %s; want 0", code, err, text)
+	}
+	if text := witness.ok(t, "list_processes", args{}).Text; !strings.Contains(text, "web: lost") || strings.Contains(text, "pid") {
+		t.Errorf("after the doctor: got %s, want web lost, without a process", text)
+	}
 }
 
 // freeze stops a process and waits until all its threads have stopped, which may be a moment later.

@@ -2,6 +2,7 @@ package process
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,6 +106,8 @@ type ElsewhereRun struct {
 	// Server is the pid of the server that started the run, and Session the id of its session.
 	Server  int
 	Session string
+	// Left are the processes of a run whose server is dead, which the other fields then need not find.
+	Left []proctab.Proc
 }
 
 // ElsewhereUsage is what the tree of an ElsewhereRun uses, and the TCP ports on which it
@@ -161,7 +164,7 @@ func (m *ElsewhereMeter) Measure(runs []ElsewhereRun) map[int64]ElsewhereUsage {
 	return used
 }
 
-// elsewhereTrees returns the processes of the runs: the children of their servers that are
+// elsewhereTrees returns the processes of the runs: those in Left, the children of their servers that are
 // their first process or carry their stamp, as daemons do that the server has adopted, and
 // what descends from these.
 func elsewhereTrees(table []proctab.Proc, runs []ElsewhereRun) map[int64][]proctab.Proc {
@@ -171,7 +174,9 @@ func elsewhereTrees(table []proctab.Proc, runs []ElsewhereRun) map[int64][]proct
 	}
 	roots := make(map[int][]root) // by server
 	for i := range runs {
-		roots[runs[i].Server] = nil
+		if runs[i].Left == nil {
+			roots[runs[i].Server] = nil
+		}
 	}
 	for _, p := range table {
 		if _, ok := roots[p.PPID]; ok && !p.Zombie {
@@ -180,6 +185,11 @@ func elsewhereTrees(table []proctab.Proc, runs []ElsewhereRun) map[int64][]proct
 	}
 	trees := make(map[int64][]proctab.Proc, len(runs))
 	for i := range runs {
+		for _, left := range runs[i].Left {
+			if at := slices.IndexFunc(table, func(p proctab.Proc) bool { return p.ID == left.ID }); at >= 0 {
+				trees[runs[i].Run] = append(trees[runs[i].Run], table[at])
+			}
+		}
 		stamp := proctab.NewStamp(runs[i].Session, runs[i].Run)
 		for _, r := range roots[runs[i].Server] {
 			if r.PID == runs[i].PID || r.stamp == stamp {

@@ -23,6 +23,32 @@ type Leftover struct {
 	row proctab.Proc // as last seen
 }
 
+// Proc returns the process as it was last seen.
+func (l Leftover) Proc() proctab.Proc { return l.row }
+
+// IsOf reports whether the process carries the stamp of a run of its session.
+func (l Leftover) IsOf(run int64) bool {
+	return proctab.StampOf(l.ID.PID) == proctab.NewStamp(l.Session, run)
+}
+
+// LeftBy returns the processes that those dead sessions have left, and that the next sweep stops. If none of the
+// sessions has a file in the registry dir any more, there are none, and LeftBy is fast.
+func LeftBy(dir string, sessions []string) ([]Leftover, error) {
+	if !slices.ContainsFunc(sessions, func(id string) bool { return checkID(id) == nil && lingers(dir, id) }) {
+		return nil, nil
+	}
+	list, err := List(dir)
+	if err != nil {
+		return nil, err
+	}
+	table, err := proctab.All()
+	if err != nil {
+		return nil, err
+	}
+	left, _ := newFinder(list).find(table)
+	return slices.DeleteFunc(left, func(l Leftover) bool { return !slices.Contains(sessions, l.Session) }), nil
+}
+
 // HiddenProblem is the reason why the record of a dead session is kept although no
 // process of the session can be seen.
 const HiddenProblem = "its pids are of another pid namespace, whose processes cannot be seen from here: what it left cannot be checked or stopped"

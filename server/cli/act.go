@@ -283,7 +283,9 @@ func (r *reader) whyNot(ctx context.Context, t target, a action) (string, error)
 		return "", err
 	}
 	why := ""
-	switch {
+	switch r.project.AddLeft(&run); {
+	case !a.starts && run.IsLeft():
+		why = fmt.Sprintf("%s still runs (%s), but %s", t.name, strings.Join(run.Left(), ", "), run.Reason)
 	case !a.starts && run.Owner == nil:
 		why = t.name + " is not running"
 	case a.starts && run.Owner != nil && !(a.prolongs && run.IsKept()):

@@ -40,9 +40,11 @@ type psRow struct {
 	Unhealthy string `json:"unhealthy,omitempty"`
 	ExitCode  *int   `json:"exit_code,omitempty"`
 	Signal    string `json:"signal,omitempty"`
-	Run       int    `json:"run,omitempty"`
-	PID       int    `json:"pid,omitempty"`
-	Ports     []int  `json:"ports,omitempty"`
+	// Reason says, of a lost run of which processes still run, what ends them. PID is then one of them.
+	Reason string `json:"reason,omitempty"`
+	Run    int    `json:"run,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	Ports  []int  `json:"ports,omitempty"`
 	// URLs are the addresses of the ports that were assigned to the run, by variable.
 	URLs        map[string]string `json:"urls,omitempty"`
 	CPUPercent  *float64          `json:"cpu_percent,omitempty"`
@@ -114,8 +116,18 @@ func (s *screen) ps(ctx context.Context, names []string) error {
 	s.sayNone(r, "processes")
 	if !s.json {
 		s.adviseOnOldCode(ctx, r, runs)
+		s.adviseOnLeft(ctx, r, runs)
 	}
 	return err
+}
+
+// adviseOnLeft says what ends the processes that nobody owns.
+func (s *screen) adviseOnLeft(ctx context.Context, r *reader, runs []project.Run) {
+	for i := range runs {
+		if run := &runs[i]; run.IsLeft() {
+			fmt.Fprintf(s.err, "%s: still running: %s; %s\n", r.name(ctx, run.Project, run.Spec.Name), line.Visible(strings.Join(run.Left(), ", ")), run.Reason)
+		}
+	}
 }
 
 // adviseOnOldCode says which MCP servers and which servers of pmcp run a program that has changed, and
@@ -155,6 +167,9 @@ func rowOf(run *project.Run) psRow {
 	}
 	if left := run.KeptFor(); left > 0 {
 		row.KeptFor = args.FormatAge(left)
+	}
+	if run.IsLeft() {
+		row.PID, row.Reason = run.Survivors[0].PID, run.Reason
 	}
 	row.Stale = run.Stale()
 	if run.MemoryBytes > 0 { // it was measured
@@ -200,6 +215,9 @@ func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	if run.Stale() != "" {
 		state, c = state+", stale", yellow
 	}
+	if run.IsLeft() {
+		state += ", nobody owns it"
+	}
 	if left := run.KeptFor(); left > 0 {
 		state += ", kept for " + args.FormatAge(left)
 	}
@@ -207,8 +225,11 @@ func (s *screen) cells(run *project.Run, name string, now time.Time) []cell {
 	if run.Status.Run > 0 {
 		row[2].text = fmt.Sprint(run.Status.Run)
 	}
-	if run.PID > 0 {
+	switch {
+	case run.PID > 0:
 		row[3].text = fmt.Sprint(run.PID)
+	case run.IsLeft():
+		row[3].text = fmt.Sprint(run.Survivors[0].PID)
 	}
 	if run.MemoryBytes > 0 {
 		row[5].text, row[6].text = fmt.Sprintf("%.1f%%", run.CPUPercent), fmt.Sprintf("%.0f MiB", float64(run.MemoryBytes)/(1<<20))

@@ -53,11 +53,12 @@ func (p *Project) Details(ctx context.Context, name string, number int) (d Detai
 			d.Run = stored(&run)
 		}
 	}
+	p.o.Store.addLeft(&d.Run)
 	d.Run = measured(d.Run)
 	if !d.Run.Stored {
 		d.Env = p.maskEnv(d.Run.Spec.Env)
 		d.Tree, _ = p.Tree(name) // a process that was removed since has no tree
-	} else if d.Run.Owner != nil && d.Run.PID > 0 {
+	} else if d.Run.isElsewhere() {
 		members, _ := process.TreeElsewhere(d.Run.elsewhere()) // none where /proc is that of another namespace
 		d.Tree = p.masked(members)
 	}

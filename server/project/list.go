@@ -155,6 +155,7 @@ func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListReq
 		defined[path] = names
 		return nil
 	}
+	left := p.left(rows)
 	for i := range rows {
 		row := &rows[i]
 		seen[process{row.Project, row.Name}] = true
@@ -165,7 +166,9 @@ func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListReq
 			return nil, err
 		}
 		e := listEntry{project: row.Project, name: row.Name, end: row.Ended, ended: true, run: func() Run { return stored(row) }}
-		switch {
+		switch r, isLeft := left[row.ID]; {
+		case isLeft:
+			e.end, e.ended, e.run = args.MaxTime, false, func() Run { return r }
 		case row.Lost:
 			e.end = row.Started
 		case row.Ended.IsZero() || row.Live && !row.Own:
@@ -193,6 +196,25 @@ func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListReq
 		}
 	}
 	return all, nil
+}
+
+// left returns the lost ones among rows of which processes still run, by id.
+func (p *Project) left(rows []logstore.Run) map[int64]Run {
+	var lost []*Run
+	for i := range rows {
+		if rows[i].Lost {
+			r := stored(&rows[i])
+			lost = append(lost, &r)
+		}
+	}
+	p.o.Store.addLeft(lost...)
+	left := make(map[int64]Run)
+	for _, r := range lost {
+		if r.IsLeft() {
+			left[r.RunID] = *r
+		}
+	}
+	return left
 }
 
 // defined returns a definition as a process that has no run.

@@ -35,6 +35,9 @@ type Run struct {
 	Owner *Owner
 	// ran is the live window that has run the run, if that has ended and was not kept.
 	ran *Owner
+	// session is that of a lost run, and main the pid of its first process.
+	session string
+	main    int
 	// Since is a sentence on what happened to the process after the run ended, or "".
 	Since string
 	// Serves is why a wait for the end of the run has ended before: "listens on 9323, silent for 10s", or "".
@@ -208,7 +211,7 @@ func stored(run *logstore.Run) Run {
 	}
 	r.Exit = exitOf(info.ExitCode, info.Signal, info.EndedBy, info.Uncaught)
 	if run.Lost {
-		r.State = process.Lost
+		r.State, r.session, r.main = process.Lost, run.Session, info.PID
 		return r
 	}
 	if r.EndedAt.IsZero() {

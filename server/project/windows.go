@@ -64,12 +64,12 @@ func (t *RunTable) StopElsewhere(ctx context.Context, run groups.ForeignRun, o p
 	return done.Run.Status, err
 }
 
-// measureElsewhere adds to the live runs of other windows what their trees use now and where
-// they listen, as meter measures it.
+// measureElsewhere adds to the live runs of other windows, and to what dead ones have left, what their trees use now and
+// where they listen, as meter measures it.
 func measureElsewhere(meter *process.ElsewhereMeter, runs []Run) {
 	var elsewhere []process.ElsewhereRun
 	for i := range runs {
-		if r := &runs[i]; r.Owner != nil && r.PID > 0 {
+		if r := &runs[i]; r.isElsewhere() {
 			elsewhere = append(elsewhere, r.elsewhere())
 		}
 	}
@@ -78,14 +78,20 @@ func measureElsewhere(meter *process.ElsewhereMeter, runs []Run) {
 	}
 	used := meter.Measure(elsewhere)
 	for i := range runs {
-		if u, ok := used[runs[i].RunID]; ok && runs[i].Owner != nil {
+		if u, ok := used[runs[i].RunID]; ok && runs[i].isElsewhere() {
 			runs[i].Usage, runs[i].Ports = u.Usage, u.Ports
 		}
 	}
 }
 
-// elsewhere returns where the processes of the run of another window are found.
+// isElsewhere reports whether processes of the run of another window, which may be dead, may be found.
+func (r *Run) isElsewhere() bool { return r.Owner != nil && r.PID > 0 || r.IsLeft() }
+
+// elsewhere returns where they are found.
 func (r *Run) elsewhere() process.ElsewhereRun {
+	if r.Owner == nil {
+		return process.ElsewhereRun{Run: r.RunID, Started: r.StartedAt, Left: r.Survivors}
+	}
 	return process.ElsewhereRun{Run: r.RunID, PID: r.PID, Started: r.StartedAt, Server: r.Owner.PID, Session: r.Owner.session}
 }
 

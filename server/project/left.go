@@ -1,0 +1,37 @@
+package project
+
+import (
+	"pmcp/process"
+	"pmcp/registry"
+)
+
+// notOwned is the Reason of a lost run of which processes still run.
+const notOwned = "nobody owns it; pmcp --doctor --cleanup-stale-records ends it"
+
+// IsLeft reports whether the run is lost and processes of it still run: its server and the guardian were killed at once,
+// and no start of pmcp has cleaned up since. Only List, Details and AddLeft look for them.
+func (r *Run) IsLeft() bool { return r.State == process.Lost && len(r.Survivors) > 0 }
+
+// addLeft adds to the lost ones among runs the processes that still run.
+func (s *Store) addLeft(runs ...*Run) {
+	var sessions []string
+	for _, r := range runs {
+		if r.session != "" && s.dir != "" {
+			sessions = append(sessions, r.session)
+		}
+	}
+	left, err := registry.LeftBy(s.dir, sessions)
+	if err != nil {
+		return // the doctor reports what is wrong
+	}
+	for _, r := range runs {
+		for _, l := range left {
+			if l.Session == r.session && (l.ID.PID == r.main || l.IsOf(r.RunID)) {
+				r.Survivors, r.Reason = append(r.Survivors, l.Proc()), notOwned
+			}
+		}
+	}
+}
+
+// AddLeft adds to a lost run the processes that still run; see IsLeft.
+func (p *Project) AddLeft(r *Run) { p.o.Store.addLeft(r) }
