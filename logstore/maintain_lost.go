@@ -12,7 +12,7 @@ import (
 const reasonLost = "the server that stored it was killed, or could not store all of it; its last output may be missing"
 
 // markLost seals the runs of servers that died without recording the end of their session, or that could not
-// store their last lines. A sealed run is over, and a gap says that its end may be missing.
+// store their last lines. A sealed run is over, a gap says that its end may be missing, and an event that it was lost.
 func (m *maintainer) markLost(ctx context.Context) error {
 	open, err := db.OpenSessions(ctx, m.file.ReadDB)
 	if err != nil {
@@ -42,7 +42,30 @@ func sealDead(ctx context.Context, tx *sql.Tx, uuid string, now time.Time) error
 			return err
 		}
 	}
+	if err := saveLosses(ctx, tx, uuid, now); err != nil {
+		return err
+	}
 	return db.EndSession(ctx, tx, uuid, now)
+}
+
+// saveLosses stores an event for each run that a dead session was running. Who reads them learns of its death.
+func saveLosses(ctx context.Context, tx *sql.Tx, uuid string, now time.Time) error {
+	lost, err := queryAll(ctx, tx, "look for the lost runs of a dead session", func(row *sql.Rows, e *Event) error {
+		var number int
+		err := row.Scan(&e.Run, &number, &e.Project, &e.Name)
+		e.At, e.Kind, e.Text = now, EventCrashed, fmt.Sprintf("%s (run %d) was lost: the server that ran it died", e.Name, number)
+		return err
+	}, `SELECT r.id, r.number, p.project, p.name FROM session s JOIN run r ON r.id BETWEEN s.id << 16 AND (s.id << 16 | 65535) JOIN process p ON p.id = r.process
+		WHERE s.uuid = ? AND s.ended = 0 AND r.ended = 0`, uuid)
+	if err != nil {
+		return err
+	}
+	for i := range lost {
+		if err := storeEvent(ctx, tx, &lost[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sealRun(ctx context.Context, tx *sql.Tx, run int64, now time.Time) error {
