@@ -28,8 +28,8 @@ func (w *world) startAs(t testing.TB, name string) *session {
 	return s
 }
 
-// askPage calls a tool as the page at address does.
-func askPage(t testing.TB, address, tool string, arguments args) {
+// askPage calls a tool, or reads, as the page at address does, and returns the answer.
+func askPage(t testing.TB, address, tool string, arguments args) []byte {
 	t.Helper()
 	at, token, _ := strings.Cut(address, "#")
 	body, err := json.Marshal(arguments)
@@ -40,9 +40,11 @@ func askPage(t testing.TB, address, tool string, arguments args) {
 	r, err := http.DefaultClient.Do(request)
 	check(t, err)
 	defer r.Body.Close()
-	if answer, err := io.ReadAll(r.Body); err != nil || r.StatusCode != http.StatusOK || r.Header.Get("X-Pmcp-Error") != "" {
+	answer, err := io.ReadAll(r.Body)
+	if err != nil || r.StatusCode != http.StatusOK || r.Header.Get("X-Pmcp-Error") != "" {
 		t.Fatalf("the page calls %s: got %s %.300s %v, want an answer", tool, r.Status, answer, err)
 	}
+	return answer
 }
 
 // closePage opens the page at address and closes it: pmcp open then ends.
@@ -98,6 +100,12 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	address, _, end := w.openPage(t)
 	askPage(t, address, "restart_process", args{"process": "web"})
 	askPage(t, address, "stop_process", args{"process": "web"})
+	var shown struct{ Runs []map[string]any }
+	proctest.Await(t, "who started run 6", func() bool { // stored a moment after the answer
+		shown.Runs = nil
+		check(t, json.Unmarshal(askPage(t, address, "runs", args{"processes": []string{"web"}}), &shown))
+		return shown.Runs[0]["by"] != nil
+	})
 	closePage(t, address)
 	end()
 	do("start_process", args{"name": "web"})
@@ -134,6 +142,21 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	}
 	if slices.Sort(stored); !slices.Equal(stored, slices.Sorted(slices.Values(all))) {
 		t.Errorf("got the events %q, want %q", stored, all)
+	}
+	const client, person = `claude\n-code`, "the person at the terminal"
+	by := []any{client, "the person on the page", client, person, client, client, client} // the latest run first
+	info := s.must(t, "get_process_info", args{"process": "web"})
+	for what, runs := range map[string][]map[string]any{"get_process_info": objects(info.Data["history"]), "the page": shown.Runs} {
+		var got []any
+		for _, run := range runs {
+			got = append(got, run["by"])
+		}
+		if want := by[len(by)-min(len(by), len(got)):]; len(got) < 6 || !slices.Equal(got, want) {
+			t.Errorf("%s says that the runs were started by %q, want %q", what, got, want)
+		}
+	}
+	if !strings.Contains(info.Text, " by "+person) {
+		t.Errorf("got %s, want who has started each run", info.Text)
 	}
 	if strings.Contains(out, "secret text") {
 		t.Errorf("got %s, want no text of the input", out)

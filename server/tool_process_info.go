@@ -61,6 +61,7 @@ type historyResult struct {
 	Run       int    `json:"run"`
 	State     string `json:"state"`
 	StartedAt string `json:"started_at"`
+	By        string `json:"by,omitempty" schema:"extra"` // who started it; see project.Run.By
 	endResult
 }
 
@@ -127,7 +128,9 @@ func (r processInfoResult) write(t *answerText) {
 		t.line("runs:")
 		for _, h := range r.History {
 			past := processResult{Name: fmt.Sprintf("  %d", h.Run), State: h.State, endResult: h.endResult}
-			t.line("%s, started %s", past.line(), h.StartedAt)
+			t.part("%s, started %s", past.line(), h.StartedAt)
+			t.optPart(" by %s", h.By)
+			t.line("")
 		}
 	}
 	lines, errors := r.withErrors(r.Errors, false)
@@ -173,7 +176,7 @@ func getProcessInfo(ctx context.Context, s *call, a processInfoArgs) (processInf
 	}
 	for i := range d.History {
 		p := resultOf(&d.History[i])
-		r.History = append(r.History, historyResult{p.Run, p.State, p.StartedAt, p.endResult})
+		r.History = append(r.History, historyResult{p.Run, p.State, p.StartedAt, d.History[i].By, p.endResult})
 	}
 	err = describeLog(ctx, s.project, &r, run, a.outputArgs)
 	if r.Health != nil && r.Health.Notice != "" || r.MCP != nil && r.MCP.Server != "" {

@@ -384,11 +384,12 @@ type pageRun struct {
 	State   string `json:"state"`
 	Started string `json:"started_at"`
 	Lasted  string `json:"lasted"`
-	How     string `json:"how"` // it ended, in words
+	By      string `json:"by,omitempty"` // who started it; see project.Run.By
+	How     string `json:"how"`          // it ended, in words
 }
 
 func pageRunOf(run *project.Run) pageRun {
-	r := pageRun{Run: run.Status.Run, State: run.State.String(), Started: args.FormatTime(run.StartedAt), Lasted: args.FormatAge(run.Duration())}
+	r := pageRun{Run: run.Status.Run, State: run.State.String(), Started: args.FormatTime(run.StartedAt), By: line.Visible(run.By), Lasted: args.FormatAge(run.Duration())}
 	if run.EndedAt.IsZero() && run.State.Live() {
 		r.Lasted = args.FormatAge(time.Since(run.StartedAt))
 	}

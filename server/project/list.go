@@ -249,8 +249,24 @@ func (p *Project) History(ctx context.Context, name string, limit int) ([]Run, e
 		return nil, fmt.Errorf("cannot list the runs of %s: %w", name, err)
 	}
 	st, _ := p.o.Manager.Status(name) // the zero Status has no run
-	return history(rows, p.here(&st)), nil
+	runs := history(rows, p.here(&st))
+	events, err := p.o.Store.Events(ctx, p.name, []string{name}, maxHistoryEvents)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the events of %s: %w", name, err)
+	}
+	for i := range runs {
+		at := slices.IndexFunc(events, func(e logstore.Event) bool {
+			return e.Run == runs[i].RunID && (e.Kind == logstore.EventStarted || e.Kind == logstore.EventRestarted)
+		})
+		if at >= 0 {
+			runs[i].By = events[at].By
+		}
+	}
+	return runs, nil
 }
+
+// maxHistoryEvents is how many events of a process, the latest, History searches for who started its runs.
+const maxHistoryEvents = 1000
 
 // history returns rows as runs, with here in place of its own row.
 func history(rows []logstore.Run, here Run) []Run {
