@@ -133,7 +133,7 @@ func TestNextServerKillsLeftProcesses(t *testing.T) {
 }
 
 // TestListShowsWhatNobodyOwns checks that a process which has outlived the kill of its server and guardian is listed with
-// its pid and port and with what ends it, by another session, to a person and for the page, until it has ended.
+// its pid and port and with what ends it, by another session, to a person and for the page, and that its next start ends it.
 func TestListShowsWhatNobodyOwns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -161,11 +161,12 @@ func TestListShowsWhatNobodyOwns(t *testing.T) {
 	w.wantCommand(t, 0, []string{"ps", "--json"}, fmt.Sprintf(`"pid":%d`, pid), `"ports":[`+port+`]`, ends)
 	w.wantCommand(t, 1, []string{"stop", "web"}, fmt.Sprintf("web still runs (pid %d (", pid), ends)
 
-	if text, code, err := w.doctor("--cleanup-stale-records"); err != nil || code != 0 {
-		t.Errorf("the doctor: got exit code %d, %v, %s; want 0", code, err, text)
+	witness.ok(t, "start_process", args{"name": "web"}).says(t, fmt.Sprintf("ended what run 1 had left: pid %d (", pid))
+	if all := w.processes(t); slices.ContainsFunc(all, func(p process) bool { return p.pid == pid }) {
+		t.Errorf("got %v after the next start, want no pid %d", all, pid)
 	}
-	if text := witness.ok(t, "list_processes", args{}).Text; !strings.Contains(text, "web: lost") || strings.Contains(text, "pid") {
-		t.Errorf("after the doctor: got %s, want web lost, without a process", text)
+	if text := witness.ok(t, "list_processes", args{}).Text; !strings.Contains(text, "web: running, ready, run 2") || strings.Contains(text, "owns") {
+		t.Errorf("after the next start: got %s, want run 2 alone", text)
 	}
 }
 

@@ -1,6 +1,8 @@
 package project
 
 import (
+	"context"
+
 	"pmcp/process"
 	"pmcp/registry"
 )
@@ -35,3 +37,15 @@ func (s *Store) addLeft(runs ...*Run) {
 
 // AddLeft adds to a lost run the processes that still run; see IsLeft.
 func (p *Project) AddLeft(r *Run) { p.o.Store.addLeft(r) }
+
+// endLeft ends what the latest run of a process that is to be started has left if that is lost, with all else that dead
+// servers have left, as the start of a server does. It reports whether there was something.
+func (p *Project) endLeft(ctx context.Context, last *Run) bool {
+	if p.AddLeft(last); !last.IsLeft() {
+		return false
+	}
+	if _, err := registry.Sweep(ctx, p.o.Store.dir, p.o.Log); err != nil {
+		p.o.Log.Warn("cannot clean up after dead servers", "error", err)
+	}
+	return true
+}

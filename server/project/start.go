@@ -246,6 +246,9 @@ func (p *Project) launch(ctx context.Context, name string, def Definition, o lau
 	}
 	st, _ := p.o.Manager.Status(name) // the zero Status has left nothing
 	before := Run{Status: st}
+	if p.endLeft(ctx, o.last) {
+		before = *o.last
+	}
 	st, already, err := p.launchHere(ctx, name, def, o)
 	if err == nil {
 		started := Started{Run: p.here(&st), Already: already}
