@@ -21,8 +21,6 @@ const (
 	sharedInterval = 10 * time.Millisecond
 	// urgentChunks is how many full chunks of one run trigger a flush at once.
 	urgentChunks = 8
-	// batchBytes bounds a transaction, and thereby how long another server waits to write. See also limits.
-	batchBytes = 4 << 20
 
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Second

@@ -273,7 +273,7 @@ const reasonDamaged = "damaged in the log database"
 func (d *damagedBlock) gap(ctx context.Context, q db.Querier, run int64) (Gap, error) {
 	c := d.header
 	lo, hi := db.RowRange(run)
-	var before, after number
+	var before, after strictNumber
 	err := q.QueryRowContext(ctx, `SELECT coalesce((SELECT first_line + lines - 1 FROM chunk WHERE id BETWEEN ?1 AND ?3 - 1 ORDER BY id DESC LIMIT 1), 0),
 		coalesce((SELECT first_line FROM chunk WHERE id BETWEEN ?3 + 1 AND ?2 ORDER BY id LIMIT 1), 0)`, lo, hi, c.ID).Scan(&before, &after)
 	if err != nil {
@@ -328,34 +328,6 @@ func runsWithTail(ctx context.Context, q db.Querier) (map[int64]bool, error) {
 		runs[run] = true
 		_, after = db.RowRange(run)
 	}
-}
-
-// A number is an int64 that database/sql scans without the detour over text and reflection that it takes
-// for plain integers.
-type number int64
-
-// Scan implements sql.Scanner.
-func (n *number) Scan(v any) error {
-	i, ok := v.(int64)
-	if !ok {
-		return fmt.Errorf("%w: %T where a number should be", db.ErrCorrupt, v)
-	}
-	*n = number(i)
-	return nil
-}
-
-// A lenientNumber is a number of a row that may be damaged. Instead of an error, Scan stores -1 for a value that is not
-// an integer.
-type lenientNumber int64
-
-// Scan implements sql.Scanner.
-func (n *lenientNumber) Scan(v any) error {
-	i, ok := v.(int64)
-	if !ok {
-		i = -1
-	}
-	*n = lenientNumber(i)
-	return nil
 }
 
 // storedLastLine returns the number of the last line in the run's chunks and tail rows.

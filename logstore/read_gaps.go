@@ -109,7 +109,7 @@ func ofRun(all []Gap, run int64) []Gap {
 
 // runsWithGaps returns the runs that have gaps in the file.
 func runsWithGaps(ctx context.Context, q db.Querier) (map[int64]bool, error) {
-	all, err := queryAll(ctx, q, "look for gaps", func(row *sql.Rows, run *number) error { return row.Scan(run) }, `SELECT DISTINCT run FROM gap`)
+	all, err := queryAll(ctx, q, "look for gaps", func(row *sql.Rows, run *strictNumber) error { return row.Scan(run) }, `SELECT DISTINCT run FROM gap`)
 	runs := make(map[int64]bool)
 	for _, run := range all {
 		runs[int64(run)] = true

@@ -163,19 +163,10 @@ func queryMetas(ctx context.Context, q db.Querier, query string, args []any) ([]
 	return queryAll(ctx, q, "read the runs", func(row *sql.Rows, m **runMeta) error {
 		r := &runMeta{}
 		*m = r
-		var runNumber, sealed number
-		err := row.Scan((*number)(&r.id), (*number)(&r.process), &r.key.project, &r.key.name, &runNumber, (*number)(&r.started), (*number)(&r.ended), &sealed,
-			(*number)(&r.lines), (*number)(&r.lastAt), (*number)(&r.removedLines), (*number)(&r.removedBytes), &r.info)
+		var runNumber, sealed strictNumber
+		err := row.Scan((*strictNumber)(&r.id), (*strictNumber)(&r.process), &r.key.project, &r.key.name, &runNumber, (*strictNumber)(&r.started), (*strictNumber)(&r.ended), &sealed,
+			(*strictNumber)(&r.lines), (*strictNumber)(&r.lastAt), (*strictNumber)(&r.removedLines), (*strictNumber)(&r.removedBytes), &r.info)
 		r.number, r.sealed = int(runNumber), sealed != 0
 		return err
 	}, query, args...)
-}
-
-// inList returns "column IN (?, …)" and its arguments.
-func inList[T any](column string, values []T) (string, []any) {
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = v
-	}
-	return column + " IN (" + strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ") + ")", args
 }

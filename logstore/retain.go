@@ -20,8 +20,6 @@ const (
 	removeSlice = 16
 	// removeRunSlice is how many rows of runs one transaction removes.
 	removeRunSlice = 500
-	// vacuumSlice is how many pages one transaction returns to the file system.
-	vacuumSlice = 128
 	// rowOverhead is about how many bytes a chunk takes in addition to its text and metadata.
 	rowOverhead = 128
 )
@@ -269,3 +267,31 @@ func vacuumPages(ctx context.Context, db *sql.DB, n int64) error {
 	}
 	return rows.Err()
 }
+
+// makeRoom removes the oldest log if the file would exceed its limit with need more bytes. If another server,
+// or Clear, is removing log, makeRoom waits briefly and then leaves the removal to them.
+func (m *maintainer) makeRoom(ctx context.Context, need int64) error {
+	const rounds = 3 // the size of what is removed is an estimate
+	for range rounds {
+		used, err := usedBytes(ctx, m.file.WriteDB)
+		if err != nil || used+need <= m.limits.file {
+			return err
+		}
+		free, err := db.PollUntil(ctx, makeRoomWait, m.file.MaintLock.TryAcquire)
+		if err != nil || !free {
+			return err
+		}
+		used, err = usedBytes(ctx, m.file.WriteDB)
+		if over := used + need - m.limits.file; err == nil && over > 0 {
+			err = m.evict(ctx, over, over+m.limits.file/10)
+		}
+		m.file.MaintLock.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// makeRoomWait bounds how long the flusher waits while others remove log.
+const makeRoomWait = 250 * time.Millisecond

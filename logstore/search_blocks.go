@@ -37,7 +37,7 @@ func (s *blockSource) blockRefs(from, to int64, backward bool) ([]blockRef, erro
 }
 
 func scanBlockRef(row *sql.Rows, p *blockRef) error {
-	return row.Scan((*number)(&p.id), (*number)(&p.first), (*number)(&p.lines), (*number)(&p.bytes), (*number)(&p.at))
+	return row.Scan((*strictNumber)(&p.id), (*strictNumber)(&p.first), (*strictNumber)(&p.lines), (*strictNumber)(&p.bytes), (*strictNumber)(&p.at))
 }
 
 // withExtra adds the tail rows and blocks in memory to the stored chunks.

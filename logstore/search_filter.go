@@ -1,10 +1,6 @@
 package logstore
 
-import (
-	"strconv"
-
-	"pmcp/logstore/match"
-)
+import "pmcp/logstore/match"
 
 // aheadFilters is how many filters are read at once.
 const aheadFilters = 128
@@ -44,16 +40,4 @@ func (r *runReader) filter(p blockRef) ([]byte, error) {
 	}
 	err := cache.load(r.m.ctx, r.m.snap.q, r.m.snap.packer, ids, r.filters)
 	return r.filters[p.id], err
-}
-
-// jsonArray returns numbers as a JSON array, for SQLite's json_each.
-func jsonArray(numbers []int64) string {
-	b := []byte{'['}
-	for i, n := range numbers {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = strconv.AppendInt(b, n, 10)
-	}
-	return string(append(b, ']'))
 }

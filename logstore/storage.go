@@ -140,13 +140,6 @@ func (s *storage) update(ctx context.Context, fn func(*sql.Tx) error) error {
 	return s.file.Update(ctx, fn)
 }
 
-// errReadOnly is returned by what needs to write to a Store that only reads.
-var errReadOnly = errors.New("the log database is open for reading only")
-
-// errFoundDamage is wrapped by one error only: that of the read that finds the damage. The caller repeats the
-// read, which then uses memory only.
-var errFoundDamage = errors.New("the log database is corrupt")
-
 // recordDamage records that the file was damaged while this server had it open. From then on this server
 // neither reads nor writes the file, because data stored in it could not be read again. The next server that
 // has the file to itself moves it aside.

@@ -1,11 +1,6 @@
 package logstore
 
-import (
-	"context"
-	"time"
-
-	"pmcp/logstore/db"
-)
+import "pmcp/logstore/db"
 
 // limits divides a total size among the files of the database so that together they stay below it.
 type limits struct {
@@ -49,30 +44,8 @@ func walBytes(stored int64) int64 { return fileBytes(stored) + changedPages*db.P
 // fileBytes returns about how many bytes a transaction that stores the given number of bytes adds to the file.
 func fileBytes(stored int64) int64 { return stored + stored/16 + 2*db.PageBytes }
 
-// makeRoom removes the oldest log if the file would exceed its limit with need more bytes. If another server,
-// or Clear, is removing log, makeRoom waits briefly and then leaves the removal to them.
-func (m *maintainer) makeRoom(ctx context.Context, need int64) error {
-	const rounds = 3 // the size of what is removed is an estimate
-	for range rounds {
-		used, err := usedBytes(ctx, m.file.WriteDB)
-		if err != nil || used+need <= m.limits.file {
-			return err
-		}
-		free, err := db.PollUntil(ctx, makeRoomWait, m.file.MaintLock.TryAcquire)
-		if err != nil || !free {
-			return err
-		}
-		used, err = usedBytes(ctx, m.file.WriteDB)
-		if over := used + need - m.limits.file; err == nil && over > 0 {
-			err = m.evict(ctx, over, over+m.limits.file/10)
-		}
-		m.file.MaintLock.Release()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
+// batchBytes bounds a transaction, and thereby how long another server waits to write. See also limits.
+const batchBytes = 4 << 20
 
-// makeRoomWait bounds how long the flusher waits while others remove log.
-const makeRoomWait = 250 * time.Millisecond
+// vacuumSlice is how many pages one transaction returns to the file system.
+const vacuumSlice = 128
