@@ -216,3 +216,6 @@ func (b *block) summarize() chunkMeta {
 func (b *block) lineEnd(off int) int {
 	return off + bytes.IndexByte(b.text[off:], '\n')
 }
+
+// maxLine is greater than any line number.
+const maxLine = 1 << 62

@@ -63,19 +63,6 @@ func storeFault(ctx context.Context, q db.Querier, g *faultDelta) (news *FaultNe
 	return news, nil
 }
 
-// addDelta adds later occurrences to f, except to PerHour. If f was resolved, it is reopened.
-func (f *Fault) addDelta(g *faultDelta) {
-	old := *f
-	*f = g.Fault
-	f.FirstSeen, f.FirstRun, f.Note, f.PerHour = old.FirstSeen, old.FirstRun, old.Note, old.PerHour
-	f.Regressed = old.Regressed || !old.Resolved.IsZero()
-	f.Count += old.Count
-	f.Runs += old.Runs
-	if old.LastRun == g.FirstRun {
-		f.Runs--
-	}
-}
-
 func saveFault(ctx context.Context, q db.Querier, f *Fault) error {
 	var stack []byte
 	if len(f.Stack) > 0 {
@@ -112,21 +99,6 @@ func deleteFaultParts(ctx context.Context, q db.Querier) error {
 		return err
 	}
 	return execute(ctx, q, "drop the runs of old errors", `DELETE FROM fault_run WHERE NOT EXISTS (SELECT 1 FROM fault WHERE fault.id = fault_run.fault)`)
-}
-
-// maxFaultRuns is the maximum number of runs that are recorded for a fault in addition to the first run. The
-// latest runs are kept.
-const maxFaultRuns = 100
-
-// addRun records that the fault occurred in the run.
-func (g *faultDelta) addRun(run int64) {
-	if slices.Contains(g.inRuns, run) {
-		return
-	}
-	g.inRuns = append(g.inRuns, run)
-	if len(g.inRuns) > maxFaultRuns {
-		g.inRuns = slices.Delete(g.inRuns, 0, 1)
-	}
 }
 
 // storeFaultRuns stores the runs in which a fault occurred since the last commit.

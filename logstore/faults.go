@@ -280,3 +280,31 @@ func (l *faultLog) FaultsSeen(project, name string) (n int64) {
 	}
 	return n
 }
+
+// maxFaultRuns is the maximum number of runs that are recorded for a fault in addition to the first run. The
+// latest runs are kept.
+const maxFaultRuns = 100
+
+// addRun records that the fault occurred in the run.
+func (g *faultDelta) addRun(run int64) {
+	if slices.Contains(g.inRuns, run) {
+		return
+	}
+	g.inRuns = append(g.inRuns, run)
+	if len(g.inRuns) > maxFaultRuns {
+		g.inRuns = slices.Delete(g.inRuns, 0, 1)
+	}
+}
+
+// addDelta adds later occurrences to f, except to PerHour. If f was resolved, it is reopened.
+func (f *Fault) addDelta(g *faultDelta) {
+	old := *f
+	*f = g.Fault
+	f.FirstSeen, f.FirstRun, f.Note, f.PerHour = old.FirstSeen, old.FirstRun, old.Note, old.PerHour
+	f.Regressed = old.Regressed || !old.Resolved.IsZero()
+	f.Count += old.Count
+	f.Runs += old.Runs
+	if old.LastRun == g.FirstRun {
+		f.Runs--
+	}
+}

@@ -292,3 +292,59 @@ func (q *flushQueue) drainDirty() []*runLog {
 	q.dirty = nil
 	return list
 }
+
+// collect adds the work of the listed runs, up to the size of a batch, and returns the runs that have work
+// left.
+func (w *writer) collect(b *batch, list []*runLog, urgent bool) []*runLog {
+	size := w.limits.batch
+	for i, r := range list {
+		if b.bytes >= size {
+			return list[i:]
+		}
+		r.listed.Store(false)
+		work, more, later := r.collectWork(urgent, size-b.bytes)
+		if work.hasWork() {
+			b.runs = append(b.runs, work)
+			b.bytes += work.bytes()
+		}
+		if later {
+			w.markDirty(r)
+		}
+		if more {
+			return list[i:]
+		}
+	}
+	return nil
+}
+
+// markCommitted removes the data that is stored now from memory.
+func (w *writer) markCommitted(b *batch) {
+	w.faults.commit(b.news)
+	w.records.commit(b)
+	pool := &w.captures.pool
+	for i := range b.runs {
+		work := &b.runs[i]
+		w.captures.budget.pending.Add(-work.run.commit(work))
+		for i, c := range work.chunks {
+			if p := &work.packed[i]; p.bits != nil {
+				w.maintainer.filters.put(p.id, p.bits, builtCacheBytes)
+			}
+			c.release(pool) // the run's reference
+		}
+		work.release(pool)
+		w.captures.evictIfStored(work.run)
+	}
+	w.captures.deleteSaved(b.late)
+}
+
+// rollback returns the data of a batch that could not be stored to where it waits for the next.
+func (w *writer) rollback(b *batch) {
+	w.faults.rollback()
+	w.records.rollback()
+	for i := range b.runs {
+		work := &b.runs[i]
+		work.run.rollback(work)
+		work.release(&w.captures.pool)
+		w.markDirty(work.run)
+	}
+}

@@ -45,23 +45,6 @@ type Query struct {
 	MaxBytes int
 }
 
-// A Page is a sequence of lines, oldest first. Lines of several processes are merged by time.
-type Page struct {
-	// Lines are the lines, oldest first.
-	Lines []Line
-	// Runs describes each run that appears in Lines or Gaps.
-	Runs map[int64]Run
-	// Gaps are the missing lines within the page, ordered by run and line.
-	Gaps []Gap
-	// MoreAfter and MoreBefore report whether matching lines follow or precede the page. In the direction opposite
-	// to the reading the value is a guess: it is true if there may be such lines.
-	MoreAfter, MoreBefore bool
-	// Scanned is the number of lines examined, including those that did not match.
-	Scanned int64
-
-	positions [][]*runPosition // grouped by process
-}
-
 // A RunFilter selects runs. The zero value selects the newest 100 of each name.
 type RunFilter struct {
 	// Project limits the list to one project; "" = all.

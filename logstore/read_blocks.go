@@ -53,9 +53,6 @@ func newBlockSource(ctx context.Context, snap *snapshot, run *runMeta, f *lineFi
 	return s, nil
 }
 
-// maxLine is greater than any line number.
-const maxLine = 1 << 62
-
 // next returns the block with the first line after the given line or, backward, with the last line up to it. It
 // skips chunks in which no line passes the filter, and returns nil at the end.
 func (s *blockSource) next(line int64, backward bool) (*block, error) {

@@ -125,3 +125,6 @@ func storedGaps(ctx context.Context, q db.Querier, run, from, to int64) ([]Gap, 
 		return err
 	}, `SELECT after_line, at, lines, bytes, reason FROM gap WHERE run = ? AND after_line BETWEEN ? AND ?`, run, from, to)
 }
+
+// manyRuns is the number of runs above which one query for all runs with tail rows pays off.
+const manyRuns = 32

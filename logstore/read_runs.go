@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"slices"
+	"fmt"
 	"strconv"
-	"strings"
+	"time"
 
 	"pmcp/logstore/db"
 )
@@ -86,46 +86,6 @@ func (t *captureTable) snapshotRuns(c *scope) []memView {
 	return views
 }
 
-// runs returns the runs in scope grouped by process, with the runs of each process oldest first.
-func (s *snapshot) runs(ctx context.Context, c *scope) ([][]*runMeta, error) {
-	byKey := make(map[processKey][]*runMeta)
-	seen := make(map[int64]*runMeta)
-	if s.q != nil {
-		stored, err := storedMetas(ctx, s.q, c)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range stored {
-			seen[m.id] = m
-			byKey[m.key] = append(byKey[m.key], m)
-		}
-	}
-	s.captures.overlayLate(seen)
-	for i := range s.views {
-		v := &s.views[i]
-		m := seen[v.run.id]
-		if m == nil {
-			m = &runMeta{id: v.run.id, key: v.run.key, number: v.run.number}
-			byKey[m.key] = append(byKey[m.key], m)
-		}
-		m.mem = v
-		m.started, m.ended = v.row.started, v.row.ended
-		m.sealed, m.lines, m.lastAt = v.ended, v.last, v.lastAt
-	}
-	all := make([][]*runMeta, 0, len(byKey))
-	for _, metas := range byKey {
-		slices.SortFunc(metas, (*runMeta).order)
-		if c.latest {
-			metas = metas[len(metas)-1:]
-		}
-		all = append(all, metas)
-	}
-	slices.SortFunc(all, func(a, b []*runMeta) int {
-		return cmp.Or(strings.Compare(a[0].key.project, b[0].key.project), strings.Compare(a[0].key.name, b[0].key.name))
-	})
-	return all, nil
-}
-
 // overlayLate applies the rows that SaveRun recorded after a run left memory and that the file does not have
 // yet.
 func (t *captureTable) overlayLate(metas map[int64]*runMeta) {
@@ -169,4 +129,71 @@ func queryMetas(ctx context.Context, q db.Querier, query string, args []any) ([]
 		r.number, r.sealed = int(runNumber), sealed != 0
 		return err
 	}, query, args...)
+}
+
+// maxCursorRuns is the maximum number of runs of a cursor that are looked up. It is more than any cursor of
+// ours has, and less than the number of parameters that SQLite accepts.
+const maxCursorRuns = 10_000
+
+// A cursorScope says what a cursor implies for the processes that it does not cover: the cursor was made after
+// the latest of its runs started, so a run that had ended by then is not after the cursor. A read looks up the
+// runs of the cursor once, and only if it meets such a process.
+type cursorScope struct {
+	loaded    bool
+	stored    []int64             // the runs of the cursor that were not in memory
+	processes map[processKey]bool // the processes that the cursor covers
+	run       int64               // the latest of the cursor's runs
+	started   int64               // when that run started; 0: unknown, since one of the runs is no longer stored
+}
+
+// newCursorScope looks up the runs of a cursor in memory. The caller must call it before the read transaction
+// begins, so that the transaction sees the runs that leave memory later.
+func (t *captureTable) newCursorScope(at cursor) *cursorScope {
+	c := &cursorScope{processes: make(map[processKey]bool)}
+	if c.loaded = len(at) == 0 || len(at) > maxCursorRuns; c.loaded {
+		return c
+	}
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	for id := range at {
+		r := t.runs[id]
+		if r == nil {
+			c.stored = append(c.stored, id)
+			continue
+		}
+		r.mu.Lock()
+		c.add(id, r.key, r.row.started)
+		r.mu.Unlock()
+	}
+	return c
+}
+
+// load looks up the remaining runs in the file. q is nil if there is no file.
+func (c *cursorScope) load(ctx context.Context, q db.Querier) error {
+	if c.loaded {
+		return nil
+	}
+	c.loaded = true
+	stored := c.stored
+	if len(stored) > 0 && q != nil {
+		metas, err := storedMetas(ctx, q, &scope{runs: stored})
+		if err != nil {
+			return fmt.Errorf("cannot read the runs of a cursor: %w", err)
+		}
+		for _, m := range metas {
+			c.add(m.id, m.key, m.started)
+		}
+		stored = stored[len(metas):]
+	}
+	if len(stored) > 0 || c.started > time.Now().UnixNano() { // later than now: the clock was set back
+		c.started = 0
+	}
+	return nil
+}
+
+func (c *cursorScope) add(run int64, key processKey, started int64) {
+	c.processes[key] = true
+	if started > c.started {
+		c.run, c.started = run, started
+	}
 }

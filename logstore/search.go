@@ -122,9 +122,6 @@ func (rd *reader) Search(ctx context.Context, q SearchQuery) (*Matches, error) {
 	return result, nil
 }
 
-// manyRuns is the number of runs above which one query for all runs with tail rows pays off.
-const manyRuns = 32
-
 // search reads a page of the lines that match, and makes hits of them.
 func (m *merger) search(q *SearchQuery, result *Matches) error {
 	runs, err := m.snap.runs(m.ctx, &m.scope)

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"pmcp/logstore/db"
+	"pmcp/logstore/match"
 )
 
 // A blockRef refers to a block that may be searched.
@@ -195,4 +196,64 @@ type foundLine struct {
 func (r *runReader) inBounds(b *block, index int64) bool {
 	n, at, f := b.first+index, b.timeAt(index), &r.m.filter
 	return n > r.from && n <= r.to && at >= f.since && at < f.until && f.matches(b.metaAt(index))
+}
+
+// prune removes the chunks that cannot match according to their cached filters. It returns the remaining
+// chunks, and the number of lines in the removed chunks.
+func (c *filterCache) prune(refs []blockRef, required []uint32) (kept []blockRef, lines int64) {
+	if len(required) == 0 {
+		return refs, 0
+	}
+	notify(c.searched)
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	kept = refs[:0]
+	for _, p := range refs {
+		if bits := c.bits[p.id]; bits != nil && !match.MayContain(bits, required) {
+			lines += p.lines
+			continue
+		}
+		kept = append(kept, p)
+	}
+	return kept, lines
+}
+
+// aheadFilters is how many filters are read at once.
+const aheadFilters = 128
+
+// fetch returns a block, or nil if it is gone or its filter proves that nothing in it matches.
+func (r *runReader) fetch(p blockRef) (*blockRow, error) {
+	m := r.m
+	if p.block != nil {
+		return &blockRow{unpacked: p.block}, nil
+	}
+	if len(m.matcher.RequiredBits) > 0 && p.bytes >= match.FilterMinText {
+		bits, err := r.filter(p)
+		if err != nil || bits != nil && !match.MayContain(bits, m.matcher.RequiredBits) {
+			return nil, err
+		}
+	}
+	return queryPackedChunk(m.ctx, m.snap.q, `c.id = ?`, p.id)
+}
+
+// filter returns the filter of a chunk of the run, or nil if it has none. If it is not in memory, it is read together
+// with those of the next chunks.
+func (r *runReader) filter(p blockRef) ([]byte, error) {
+	cache := r.m.snap.filters
+	if bits := cache.get(p.id); bits != nil {
+		return bits, nil
+	}
+	if bits, ok := r.filters[p.id]; ok {
+		return bits, nil
+	}
+	r.filters = map[int64][]byte{p.id: nil}
+	ids := []int64{p.id}
+	for _, next := range r.refs[:min(len(r.refs), aheadFilters-1)] {
+		if next.block == nil && next.bytes >= match.FilterMinText && cache.get(next.id) == nil {
+			r.filters[next.id] = nil
+			ids = append(ids, next.id)
+		}
+	}
+	err := cache.load(r.m.ctx, r.m.snap.q, r.m.snap.packer, ids, r.filters)
+	return r.filters[p.id], err
 }
