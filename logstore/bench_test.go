@@ -209,7 +209,7 @@ func buildFilters(t testing.TB, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&maintainer{storage: s.storage}).buildStored(t.Context(), ids); err != nil {
+	if err := (&missingFilters{storage: s.storage}).buildStored(t.Context(), ids); err != nil {
 		t.Fatal(err)
 	}
 }

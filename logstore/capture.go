@@ -5,38 +5,11 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"pmcp/logstore/fault"
 	"pmcp/logstore/line"
 )
-
-// A captureTable holds the runs that this Store captures, and captures their output.
-type captureTable struct {
-	*storage
-	*flushQueue
-	ids    *runIDs
-	faults *faultLog
-	pool   buffers
-	quiet  quietTracker
-	// slots is a semaphore for GOMAXPROCS captures. Without it, fifty processes that print as fast as they can would
-	// all be runnable at once, and a goroutine that wakes another one, or waits for a run's lock, would queue behind
-	// them: a request that visits each run took 0.6 s on two processors.
-	slots  chan struct{}
-	budget budget
-	pauses chan int64 // see Pauses
-	// newRunInfo is the info of a run until SaveRun is called for the run.
-	newRunInfo atomic.Pointer[[]byte]
-
-	mu       sync.RWMutex // guards the fields below; acquired before a run's lock
-	runs     map[int64]*runLog
-	late     map[int64]*runRow        // rows that were saved after their run left memory
-	latest   map[processKey]latestRun // the latest run known
-	watchers map[*watcher]struct{}
-	reasons  []endReason // of the last maxReasons runs that left memory
-}
 
 func newCaptureTable(st *storage, ids *runIDs, queue *flushQueue, faults *faultLog) *captureTable {
 	c := &captureTable{
@@ -61,36 +34,6 @@ func (t *captureTable) endAll() {
 	for _, id := range ids {
 		t.EndCapture(id)
 	}
-}
-
-// addRun adds the claimed run to the runs in memory, so that its output can be captured.
-func (t *captureTable) addRun(key processKey, c claim) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r := newRunLog(c.id, key, c.number, time.Unix(0, c.started), &t.pool, t.faults, t.opts.Mask)
-	r.prevStarted, r.row.info = c.prevStarted, t.newInfo()
-	t.latest[key] = latestRun{number: c.number, started: c.started}
-	t.runs[r.id] = r
-	for w := range t.watchers {
-		if r.addWatcher(w) {
-			w.wake()
-		}
-	}
-	t.evictOldestLocked()
-	t.markDirty(r)
-}
-
-// A latestRun is the latest run of a process. The next run gets a later start time, even if the clock has been
-// set back, because runs are ordered by their recorded start times.
-type latestRun struct {
-	number  int
-	started int64
-}
-
-func (t *captureTable) latestRun(key processKey) latestRun {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.latest[key]
 }
 
 // Capture adds the bytes p that a stream of a run wrote. It does not keep p. An empty p means that the stream
@@ -230,19 +173,4 @@ func (r *runLog) memoryBytesLocked() (n int64) {
 		n += r.open.size()
 	}
 	return n
-}
-
-// ownRun returns the run with the given id if it is in memory, or nil.
-func (t *captureTable) ownRun(id int64) *runLog {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.runs[id]
-}
-
-// notify wakes the receiver of a channel with room for one signal.
-func notify(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

@@ -2,8 +2,6 @@ package logstore
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,21 +24,6 @@ const (
 	reasonSlow   = "the storage did not keep up"
 	reasonMemory = "only the newest output is kept in memory"
 )
-
-// A budget counts the bytes of all runs that wait for the flusher, and what was dropped to bound them.
-type budget struct {
-	pending  atomic.Int64 // sum of the runs' pending
-	lost     counters     // dropped because the storage was too slow
-	dropping sync.Mutex   // held while runs drop lines because their total exceeds the limit
-	roomWait time.Duration
-}
-
-type counters struct{ lines, bytes atomic.Int64 }
-
-func (n *counters) add(lines, bytes int64) {
-	n.lines.Add(lines)
-	n.bytes.Add(bytes)
-}
 
 // enforceBounds enforces the bounds on memory. It is called after each capture, without locks.
 func (t *captureTable) enforceBounds(r *runLog) {

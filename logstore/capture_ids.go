@@ -21,6 +21,10 @@ type runIDs struct {
 	owners  map[int64]db.Owner // by session id
 }
 
+func newRunIDs(st *storage, session int64) *runIDs {
+	return &runIDs{storage: st, session: session, owners: map[int64]db.Owner{session: st.opts.owner()}}
+}
+
 // next returns the next run id of the session's block.
 func (r *runIDs) next() int64 {
 	r.mu.Lock()

@@ -2,7 +2,6 @@ package logstore
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"pmcp/logstore/fault"
@@ -14,17 +13,6 @@ const (
 	// quietTicks ticks without a byte complete an error. Two whole ticks and a partial one are 200 to 300 ms.
 	quietTicks = 3
 )
-
-// quietTracker lists the runs in which an error is open, which means that its next line may follow. Nothing may
-// ever follow a stack trace, so silence of its stream completes it, even if the run's other stream continues. It also
-// lists the runs of which lines are held because they are being redrawn.
-type quietTracker struct {
-	kick chan struct{} // signals that the list is no longer empty
-	wg   sync.WaitGroup
-
-	mu   sync.Mutex // guards runs; acquired after a run's lock
-	runs []*runLog
-}
 
 // trackQuietLocked adds a run to the list if an error is open in it, or lines are held.
 func (t *captureTable) trackQuietLocked(r *runLog) {

@@ -256,3 +256,46 @@ func (v *memView) release() {
 	}
 	v.chunks = nil
 }
+
+// A watcher is woken when a matching run has new lines or has ended.
+type watcher struct {
+	signal  chan struct{} // buffers one
+	matches func(*runLog) bool
+}
+
+func (w *watcher) wake() { notify(w.signal) }
+
+// A lineWaiter is offered each line of a run when the line is captured.
+type lineWaiter struct {
+	after int64
+	match func(Line) bool
+	found chan Line     // buffers one
+	ended chan struct{} // closed when the capture ends
+}
+
+// offerLocked offers the line at index i of the open chunk to the waiters.
+func (r *runLog) offerLocked(i int64, text []byte) {
+	l := r.open.line(r.id, i, text)
+	for w := range r.waiters {
+		if l.Number > w.after && w.match(l) {
+			w.found <- l
+			delete(r.waiters, w)
+		}
+	}
+}
+
+// endWaitersLocked ends the waiters, because no more lines will come.
+func (r *runLog) endWaitersLocked() {
+	for w := range r.waiters {
+		close(w.ended)
+	}
+	r.waiters = nil
+}
+
+// notify wakes the receiver of a channel with room for one signal.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

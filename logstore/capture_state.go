@@ -82,17 +82,6 @@ func (t *captureTable) evictIfStored(r *runLog) {
 // maxReasons bounds the endReasons in memory.
 const maxReasons = 64
 
-// An endReason is what is known of the end of a run without its lines.
-type endReason struct {
-	run        int64
-	key        processKey
-	cause      fault.Fault // without a fingerprint: there was none
-	stopped    int64       // the last line before StopBegan
-	last       int64       // the last line if StopBegan was called, else 0
-	output     string      // see LastOutput
-	outputLine int64
-}
-
 func (r *runLog) endReasonLocked() endReason {
 	e := endReason{run: r.id, key: r.key, cause: r.cause, output: r.output, outputLine: r.outputLine}
 	if r.stopping {

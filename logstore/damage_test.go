@@ -332,7 +332,7 @@ func TestMaintenanceStopsAfterDamage(t *testing.T) {
 	markDamaged(t, s)
 	_, err := s.file.WriteDB.Exec(`INSERT INTO gap (run, at, after_line, lines, bytes, reason) VALUES (1, 1, 1, 1, 1, '')`)
 	checkError(t, err)
-	w := &maintainer{storage: s.storage, captures: s.captureTable}
+	w := &maintainer{storage: s.storage, missingFilters: missingFilters{storage: s.storage}, captures: s.captureTable}
 	w.filterBacklog.Store(true)
 	checkError(t, w.startup(t.Context()))
 	checkError(t, w.maintain(t.Context()))

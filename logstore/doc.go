@@ -28,9 +28,9 @@
 //
 //   - captureTable: the runs that this server captures, with their lines, watchers and recognised errors
 //   - faultLog: the errors that are not stored yet
-//   - writer: the flusher, the claims of names for new runs, and the records that wait for a commit
+//   - writer: the flusher, with the claimer of names for new runs, and the records that wait for a commit
 //   - reader: pages, searches, waits and lists of runs; it has no state but the cache of filters
-//   - maintainer: filters, retention, and checkpoints of the write-ahead log
+//   - maintainer: checkpoints of the write-ahead log, with the retainer of log and the builder of missing filters
 //   - projectTable: the labels of projects
 //   - portTable: the ports that this server has reserved for its processes
 //   - runIDs: the blocks of run ids, and the servers that they belong to

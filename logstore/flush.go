@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"pmcp/logstore/db"
@@ -19,8 +18,6 @@ const (
 	// sharedInterval is how long records that other servers wait for may wait for their commit: starts and ends of
 	// runs, and definitions. Starts in quick succession still share a transaction.
 	sharedInterval = 10 * time.Millisecond
-	// urgentChunks is how many full chunks of one run trigger a flush at once.
-	urgentChunks = 8
 
 	minBackoff = time.Second
 	maxBackoff = 10 * time.Second
@@ -31,34 +28,29 @@ type writer struct {
 	*storage
 	*flushQueue
 	*records
-	captures     *captureTable
-	faults       *faultLog
-	maintainer   *maintainer
-	ports        *portTable
-	flushes      chan chan error
-	reservations chan *reservation
-	reserveWait  time.Duration // a field so that tests can shorten it
-	// reservePausedUntil is the time, in Unix nanoseconds, until which the file is not asked for run numbers.
-	reservePausedUntil atomic.Int64
-	wg                 sync.WaitGroup
+	*claimer
+	captures   *captureTable
+	faults     *faultLog
+	maintainer *maintainer
+	flushes    chan chan error
+	wg         sync.WaitGroup
 	flusher
 }
 
 // A flusher is the state of the goroutine that stores the log. No lock guards it.
 type flusher struct {
-	retryAt   time.Time // after a failure: time of the next flush at the earliest
-	backoff   time.Duration
-	lastErr   error // of the last commit
-	builder   match.FilterBuilder
-	unclaimed []int64 // rows of claims that were granted too late, to be deleted
+	retryAt time.Time // after a failure: time of the next flush at the earliest
+	backoff time.Duration
+	lastErr error // of the last commit
+	builder match.FilterBuilder
 
 	toMaintain, toCheckpoint int64 // bytes stored since the last signals to the maintainer
 }
 
-func newWriter(st *storage, queue *flushQueue, captures *captureTable, faults *faultLog, m *maintainer, ports *portTable) *writer {
+func newWriter(st *storage, queue *flushQueue, captures *captureTable, faults *faultLog, m *maintainer, claims *claimer) *writer {
 	w := &writer{
-		storage: st, flushQueue: queue, records: newRecords(st, queue), captures: captures, faults: faults, maintainer: m, ports: ports,
-		flushes: make(chan chan error), reservations: make(chan *reservation, maxReservations), reserveWait: reserveWait,
+		storage: st, flushQueue: queue, records: newRecords(st, queue), captures: captures, faults: faults, maintainer: m, claimer: claims,
+		flushes: make(chan chan error),
 	}
 	w.wg.Go(w.run)
 	return w
@@ -257,40 +249,6 @@ func (w *writer) commit(b *batch) error {
 		w.file.BoundWAL(ctx)
 	}
 	return err
-}
-
-// A flushQueue holds what the flusher is asked to do: the runs that have something new, and signals.
-type flushQueue struct {
-	kick   chan struct{} // something is dirty
-	shared chan struct{} // something that other servers wait for is dirty
-	urgent chan struct{} // flush before the interval has passed
-
-	mu    sync.Mutex // guards dirty; acquired last
-	dirty []*runLog
-}
-
-func newFlushQueue() *flushQueue {
-	return &flushQueue{kick: make(chan struct{}, 1), shared: make(chan struct{}, 1), urgent: make(chan struct{}, 1)}
-}
-
-// markDirty adds a run to the flusher's list. The caller may hold any lock.
-func (q *flushQueue) markDirty(r *runLog) {
-	if r.listed.Load() || !r.listed.CompareAndSwap(false, true) {
-		return
-	}
-	q.mu.Lock()
-	q.dirty = append(q.dirty, r)
-	q.mu.Unlock()
-	notify(q.kick)
-}
-
-// drainDirty empties the flusher's list and returns it.
-func (q *flushQueue) drainDirty() []*runLog {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	list := q.dirty
-	q.dirty = nil
-	return list
 }
 
 // collect adds the work of the listed runs, up to the size of a batch, and returns the runs that have work

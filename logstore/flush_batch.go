@@ -208,7 +208,8 @@ func (w *runWork) store(ctx context.Context, tx *sql.Tx) error {
 		}
 	}
 	if w.tail != nil {
-		if err := saveTail(ctx, tx, w.run.id, w.tail); err != nil {
+		first, _ := db.RowRange(w.run.id)
+		if err := saveTail(ctx, tx, first+w.tail.n, &w.tail.block); err != nil {
 			return err
 		}
 	}

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
-
-	"pmcp/logstore/match"
 )
 
 const (
@@ -32,22 +29,21 @@ const (
 // dead servers, and removes old log; its checkpointer copies the write-ahead log into the database.
 type maintainer struct {
 	*storage
-	captures      *captureTable
-	filters       *filterCache
-	retired       counters // removed because of age or size
-	due           chan struct{}
-	checkpoint    chan struct{}       // signals that a checkpoint is due
-	filterBacklog atomic.Bool         // there may be chunks without a filter
-	builder       match.FilterBuilder // of the worker
-	cancel        context.CancelFunc
-	wg            sync.WaitGroup
+	retainer
+	missingFilters
+	captures   *captureTable
+	filters    *filterCache
+	due        chan struct{}
+	checkpoint chan struct{} // signals that a checkpoint is due
+	cancel     context.CancelFunc
+	wg         sync.WaitGroup
 }
 
 // newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
 func newMaintainer(st *storage, captures *captureTable, rd *reader) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
-		storage: st, captures: captures, filters: rd.filters, cancel: cancel,
+		storage: st, retainer: retainer{storage: st}, missingFilters: missingFilters{storage: st}, captures: captures, filters: rd.filters, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
 	if st.file != nil && !st.opts.ReadOnly {

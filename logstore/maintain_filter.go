@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
+	"sync/atomic"
 
 	"pmcp/logstore/db"
 	"pmcp/logstore/match"
@@ -14,43 +15,50 @@ import (
 // filterBatch is how many filters one transaction of the maintainer stores.
 const filterBatch = 32
 
+// A missingFilters builds the filters that stored chunks lack. One goroutine uses it.
+type missingFilters struct {
+	*storage
+	filterBacklog atomic.Bool // there may be chunks without a filter
+	builder       match.FilterBuilder
+}
+
 // buildMissing builds some of the filters of chunks that an older version stored, or that Clear has shortened. If others
 // are left, the worker continues later.
-func (m *maintainer) buildMissing(ctx context.Context) error {
-	ids, err := chunksWithoutFilter(ctx, m.file.ReadDB, filterBatch)
+func (f *missingFilters) buildMissing(ctx context.Context) error {
+	ids, err := chunksWithoutFilter(ctx, f.file.ReadDB, filterBatch)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
 	if len(ids) == filterBatch {
-		m.filterBacklog.Store(true)
+		f.filterBacklog.Store(true)
 	}
-	return m.buildStored(ctx, ids)
+	return f.buildStored(ctx, ids)
 }
 
 // buildStored builds the filters of stored chunks, and packs those that an older version stored.
-func (m *maintainer) buildStored(ctx context.Context, ids []int64) error {
+func (f *missingFilters) buildStored(ctx context.Context, ids []int64) error {
 	var built []builtFilter
 	var packed []packedBlock
 	for _, id := range ids {
-		b, err := loadChunk(ctx, m.file.ReadDB, &m.packer, id)
+		b, err := loadChunk(ctx, f.file.ReadDB, &f.packer, id)
 		var d *damagedBlock
 		if errors.As(err, &d) { // it might hold anything, and searches report it
-			built = append(built, packFilter(&m.packer, id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
+			built = append(built, packFilter(&f.packer, id, bytes.Repeat([]byte{0xff}, match.FilterBytes)))
 			continue
 		}
 		if err != nil || b == nil {
 			continue // the chunk was removed, or is unreadable
 		}
-		built = append(built, packFilter(&m.packer, id, m.builder.Build(b.text)))
-		unpacked, err := isUnpacked(ctx, m.file.ReadDB, id)
+		built = append(built, packFilter(&f.packer, id, f.builder.Build(b.text)))
+		unpacked, err := isUnpacked(ctx, f.file.ReadDB, id)
 		if err != nil {
 			return err
 		}
 		if unpacked {
-			packed = append(packed, packBlock(&m.packer, id, b))
+			packed = append(packed, packBlock(&f.packer, id, b))
 		}
 	}
-	return m.update(ctx, func(tx *sql.Tx) error {
+	return f.update(ctx, func(tx *sql.Tx) error {
 		for i := range packed {
 			unpacked, err := isUnpacked(ctx, tx, packed[i].id) // Clear may have shortened the chunk since, and packed it
 			if err == nil && unpacked {

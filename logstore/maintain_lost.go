@@ -13,16 +13,16 @@ const reasonLost = "the server that stored it was killed, or could not store all
 
 // markLost seals the runs of servers that died without recording the end of their session, or that could not
 // store their last lines. A sealed run is over, a gap says that its end may be missing, and an event that it was lost.
-func (m *maintainer) markLost(ctx context.Context) error {
-	open, err := db.OpenSessions(ctx, m.file.ReadDB)
+func (s *storage) markLost(ctx context.Context) error {
+	open, err := db.OpenSessions(ctx, s.file.ReadDB)
 	if err != nil {
 		return fmt.Errorf("cannot look for dead sessions: %w", err)
 	}
 	for _, o := range open {
-		if m.isAlive(o) {
+		if s.isAlive(o) {
 			continue
 		}
-		err := m.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, o.UUID, time.Now()) })
+		err := s.update(ctx, func(tx *sql.Tx) error { return sealDead(ctx, tx, o.UUID, time.Now()) })
 		if err != nil {
 			return fmt.Errorf("cannot mark the runs of a dead session: %w", err)
 		}

@@ -67,7 +67,7 @@ func TestMaintenancePacksChunksOfOlderVersions(t *testing.T) {
 		checkError(t, s.file.ReadDB.QueryRow(`SELECT count(*) FROM chunk WHERE codec = 1 AND stored > 0`).Scan(&n))
 		return n
 	}
-	m := &maintainer{storage: s.storage, captures: s.captureTable}
+	m := &missingFilters{storage: s.storage}
 	all := len(chunkIDs(t, s, run))
 	if all <= filterBatch {
 		t.Fatalf("got %d chunks, want more than one batch", all)
@@ -260,7 +260,7 @@ func TestRealFilesOfOlderVersions(t *testing.T) {
 				}
 			}
 			check(s)
-			m := &maintainer{storage: s.storage, captures: s.captureTable}
+			m := &missingFilters{storage: s.storage}
 			checkError(t, m.buildMissing(t.Context()))
 			var unpacked int
 			checkError(t, s.file.ReadDB.QueryRow(`SELECT count(*) FROM chunk WHERE stored IS NULL AND bytes >= ?`, match.FilterMinText).Scan(&unpacked))

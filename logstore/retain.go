@@ -24,14 +24,20 @@ const (
 	rowOverhead = 128
 )
 
+// A retainer removes log from the file: what is too old or too much, and what Clear is asked for.
+type retainer struct {
+	*storage
+	retired counters // removed because of age or size
+}
+
 // retain removes log that is too old, and then the oldest log until the file is within its size. The caller
 // must hold the maintenance lock.
-func (m *maintainer) retain(ctx context.Context) error {
-	cutoff := time.Now().Add(-m.opts.retention()).UnixNano()
-	if err := m.removeOld(ctx, cutoff); err != nil {
+func (rt *retainer) retain(ctx context.Context) error {
+	cutoff := time.Now().Add(-rt.opts.retention()).UnixNano()
+	if err := rt.removeOld(ctx, cutoff); err != nil {
 		return fmt.Errorf("cannot remove old log: %w", err)
 	}
-	if err := m.shrink(ctx); err != nil {
+	if err := rt.shrink(ctx); err != nil {
 		return fmt.Errorf("cannot keep the log database within its size: %w", err)
 	}
 	return nil
@@ -60,18 +66,18 @@ func (c *candidate) size() int64 {
 	return n
 }
 
-func (m *maintainer) removeOld(ctx context.Context, cutoff int64) error {
-	old, err := candidatesBefore(ctx, m.file.ReadDB, cutoff)
+func (rt *retainer) removeOld(ctx context.Context, cutoff int64) error {
+	old, err := candidatesBefore(ctx, rt.file.ReadDB, cutoff)
 	if err != nil {
 		return err
 	}
-	if err := m.removeChunks(ctx, old); err != nil {
+	if err := rt.removeChunks(ctx, old); err != nil {
 		return err
 	}
-	if err := m.removeRuns(ctx, cutoff); err != nil {
+	if err := rt.removeRuns(ctx, cutoff); err != nil {
 		return err
 	}
-	return m.update(ctx, func(tx *sql.Tx) error {
+	return rt.update(ctx, func(tx *sql.Tx) error {
 		for _, retire := range []func(context.Context, db.Querier, int64) error{retireGaps, retireSessions, retireFaults, retireEvents, retireSamples, retirePorts} {
 			if err := retire(ctx, tx, cutoff); err != nil {
 				return err
@@ -91,15 +97,15 @@ func retireSessions(ctx context.Context, q db.Querier, cutoff int64) error {
 }
 
 // removeRuns removes the rows of runs that are over and have no lines left.
-func (m *maintainer) removeRuns(ctx context.Context, cutoff int64) error {
-	old, err := queryColumn[int64](ctx, m.file.ReadDB, "look for old runs", `SELECT id FROM run WHERE sealed = 1 AND max(started, ended, last_at) < ?
+func (rt *retainer) removeRuns(ctx context.Context, cutoff int64) error {
+	old, err := queryColumn[int64](ctx, rt.file.ReadDB, "look for old runs", `SELECT id FROM run WHERE sealed = 1 AND max(started, ended, last_at) < ?
 		AND NOT EXISTS (SELECT 1 FROM chunk c WHERE c.id BETWEEN run.id << 24 AND run.id << 24 | 16777215)
 		AND NOT EXISTS (SELECT 1 FROM tail t WHERE t.id BETWEEN run.id << 24 AND run.id << 24 | 16777215)`, cutoff)
 	if err != nil {
 		return err
 	}
 	for slice := range slices.Chunk(old, removeRunSlice) {
-		if err := m.update(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, slice) }); err != nil {
+		if err := rt.update(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, slice) }); err != nil {
 			return err
 		}
 	}
@@ -124,9 +130,9 @@ func scanCandidate(row *sql.Rows, c *candidate) error {
 }
 
 // removeChunks removes chunks and tails in slices. They must be the oldest that their runs still have.
-func (m *maintainer) removeChunks(ctx context.Context, candidates []candidate) error {
+func (rt *retainer) removeChunks(ctx context.Context, candidates []candidate) error {
 	for slice := range slices.Chunk(candidates, removeSlice) {
-		err := m.update(ctx, func(tx *sql.Tx) error {
+		err := rt.update(ctx, func(tx *sql.Tx) error {
 			for i := range slice {
 				if err := removeChunk(ctx, tx, &slice[i]); err != nil {
 					return err
@@ -138,7 +144,7 @@ func (m *maintainer) removeChunks(ctx context.Context, candidates []candidate) e
 			return err
 		}
 		for i := range slice {
-			m.retired.add(slice[i].lines, slice[i].bytes)
+			rt.retired.add(slice[i].lines, slice[i].bytes)
 		}
 	}
 	return nil
@@ -170,30 +176,30 @@ func recordRemoved(ctx context.Context, tx *sql.Tx, run, last, bytes int64) erro
 // shrink checks the used part of the file. If that part is over its limit, shrink removes the oldest log until the
 // used part is a tenth below the limit. It returns free pages to the file system if they are more than a
 // quarter of the file, or if the file is over its limit.
-func (m *maintainer) shrink(ctx context.Context) error {
-	used, err := usedBytes(ctx, m.file.ReadDB)
+func (rt *retainer) shrink(ctx context.Context) error {
+	used, err := usedBytes(ctx, rt.file.ReadDB)
 	if err != nil {
 		return err
 	}
-	limit := m.limits.file
+	limit := rt.limits.file
 	if used > limit {
-		if err := m.evict(ctx, used-limit, used-limit/10*9); err != nil {
+		if err := rt.evict(ctx, used-limit, used-limit/10*9); err != nil {
 			return err
 		}
 	}
-	return m.vacuum(ctx, func(pages, free int64) bool {
+	return rt.vacuum(ctx, func(pages, free int64) bool {
 		return wasteful(pages, free) || free > 0 && pages*db.PageBytes > limit
 	})
 }
 
 // evict removes the oldest log until about want bytes are free. It removes the last lines of each process's
 // latest run after all other log, and only while fewer than must bytes are free.
-func (m *maintainer) evict(ctx context.Context, must, want int64) error {
-	candidates, err := candidatesBefore(ctx, m.file.ReadDB, math.MaxInt64) // no cutoff at the current time, since the clock may have been set back
+func (rt *retainer) evict(ctx context.Context, must, want int64) error {
+	candidates, err := candidatesBefore(ctx, rt.file.ReadDB, math.MaxInt64) // no cutoff at the current time, since the clock may have been set back
 	if err != nil {
 		return err
 	}
-	if err := markLatest(ctx, m.file.ReadDB, candidates); err != nil {
+	if err := markLatest(ctx, rt.file.ReadDB, candidates); err != nil {
 		return err
 	}
 	slices.SortStableFunc(candidates, func(a, b candidate) int { return a.kept - b.kept })
@@ -209,7 +215,7 @@ func (m *maintainer) evict(ctx context.Context, must, want int64) error {
 		freed += candidates[n].size()
 		n++
 	}
-	return m.removeChunks(ctx, candidates[:n])
+	return rt.removeChunks(ctx, candidates[:n])
 }
 
 // markLatest marks the candidates with the last keptLines lines of each process's latest run. The candidates must
@@ -241,14 +247,14 @@ func usedBytes(ctx context.Context, q db.Querier) (n int64, err error) {
 func wasteful(pages, free int64) bool { return free > vacuumSlice && free*4 > pages }
 
 // vacuum shortens the file in slices while worthIt returns true.
-func (m *maintainer) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
-	for ctx.Err() == nil && !m.memoryOnly() {
+func (rt *retainer) vacuum(ctx context.Context, worthIt func(pages, free int64) bool) error {
+	for ctx.Err() == nil && !rt.memoryOnly() {
 		var pages, free int64
-		err := m.file.ReadDB.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
+		err := rt.file.ReadDB.QueryRowContext(ctx, `SELECT (SELECT page_count FROM pragma_page_count), (SELECT freelist_count FROM pragma_freelist_count)`).Scan(&pages, &free)
 		if err != nil || !worthIt(pages, free) {
 			return err
 		}
-		if err := m.file.RetryWhenFull(ctx, func() error { return vacuumPages(ctx, m.file.WriteDB, m.limits.slice) }); err != nil {
+		if err := rt.file.RetryWhenFull(ctx, func() error { return vacuumPages(ctx, rt.file.WriteDB, rt.limits.slice) }); err != nil {
 			return err
 		}
 	}
@@ -270,22 +276,22 @@ func vacuumPages(ctx context.Context, db *sql.DB, n int64) error {
 
 // makeRoom removes the oldest log if the file would exceed its limit with need more bytes. If another server,
 // or Clear, is removing log, makeRoom waits briefly and then leaves the removal to them.
-func (m *maintainer) makeRoom(ctx context.Context, need int64) error {
+func (rt *retainer) makeRoom(ctx context.Context, need int64) error {
 	const rounds = 3 // the size of what is removed is an estimate
 	for range rounds {
-		used, err := usedBytes(ctx, m.file.WriteDB)
-		if err != nil || used+need <= m.limits.file {
+		used, err := usedBytes(ctx, rt.file.WriteDB)
+		if err != nil || used+need <= rt.limits.file {
 			return err
 		}
-		free, err := db.PollUntil(ctx, makeRoomWait, m.file.MaintLock.TryAcquire)
+		free, err := db.PollUntil(ctx, makeRoomWait, rt.file.MaintLock.TryAcquire)
 		if err != nil || !free {
 			return err
 		}
-		used, err = usedBytes(ctx, m.file.WriteDB)
-		if over := used + need - m.limits.file; err == nil && over > 0 {
-			err = m.evict(ctx, over, over+m.limits.file/10)
+		used, err = usedBytes(ctx, rt.file.WriteDB)
+		if over := used + need - rt.limits.file; err == nil && over > 0 {
+			err = rt.evict(ctx, over, over+rt.limits.file/10)
 		}
-		m.file.MaintLock.Release()
+		rt.file.MaintLock.Release()
 		if err != nil {
 			return err
 		}

@@ -94,27 +94,27 @@ func (t *captureTable) sealOpen(c *scope) {
 	}
 }
 
-func (m *maintainer) clearStored(ctx context.Context, c *scope, before int64) (lines, bytes int64, err error) {
-	all, err := storedMetas(ctx, m.file.ReadDB, c)
+func (rt *retainer) clearStored(ctx context.Context, c *scope, before int64) (lines, bytes int64, err error) {
+	all, err := storedMetas(ctx, rt.file.ReadDB, c)
 	if err != nil {
 		return 0, 0, err
 	}
 	removedBefore := make(map[int64]int64)
 	for _, r := range all {
 		removedBefore[r.id] = r.removedLines
-		l, b, err := m.clearRun(ctx, r, before)
+		l, b, err := rt.clearRun(ctx, r, before)
 		lines, bytes = lines+l, bytes+b
 		if err != nil {
 			return lines, bytes, err
 		}
 	}
-	return lines, bytes, m.clearNotes(ctx, c, before, removedBefore)
+	return lines, bytes, rt.clearNotes(ctx, c, before, removedBefore)
 }
 
 // clearRun removes the run's lines before a time: whole chunks first, then the start of the chunk that
 // contains that time. The tail of a run that is over is treated the same way, row by row.
-func (m *maintainer) clearRun(ctx context.Context, r *runMeta, before int64) (lines, bytes int64, err error) {
-	candidates, err := runCandidates(ctx, m.file.ReadDB, r.id, before)
+func (rt *retainer) clearRun(ctx context.Context, r *runMeta, before int64) (lines, bytes int64, err error) {
+	candidates, err := runCandidates(ctx, rt.file.ReadDB, r.id, before)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -123,10 +123,10 @@ func (m *maintainer) clearRun(ctx context.Context, r *runMeta, before int64) (li
 		lines, bytes = lines+candidates[n].lines, bytes+candidates[n].bytes
 		n++
 	}
-	if err := m.removeChunks(ctx, candidates[:n]); err != nil || n == len(candidates) || candidates[n].tail && !r.sealed {
+	if err := rt.removeChunks(ctx, candidates[:n]); err != nil || n == len(candidates) || candidates[n].tail && !r.sealed {
 		return lines, bytes, err
 	}
-	l, b, err := m.trimChunk(ctx, &candidates[n], before)
+	l, b, err := rt.trimChunk(ctx, &candidates[n], before)
 	return lines + l, bytes + b, err
 }
 
@@ -152,13 +152,13 @@ func runCandidates(ctx context.Context, q db.Querier, run, before int64) (all []
 
 // trimChunk removes the lines before a time from a stored chunk or tail row, or all of it if it is damaged. The filter
 // of a chunk stays: it may report a few words that are no longer there.
-func (m *maintainer) trimChunk(ctx context.Context, c *candidate, before int64) (lines, bytes int64, err error) {
+func (rt *retainer) trimChunk(ctx context.Context, c *candidate, before int64) (lines, bytes int64, err error) {
 	load := loadChunk
 	if c.tail {
 		load = loadTail
 	}
-	err = m.update(ctx, func(tx *sql.Tx) error {
-		b, err := load(ctx, tx, &m.packer, c.id)
+	err = rt.update(ctx, func(tx *sql.Tx) error {
+		b, err := load(ctx, tx, &rt.packer, c.id)
 		var d *damagedBlock
 		if errors.As(err, &d) {
 			lines, bytes = c.lines, c.bytes
@@ -173,9 +173,9 @@ func (m *maintainer) trimChunk(ctx context.Context, c *candidate, before int64) 
 			return nil
 		}
 		if c.tail {
-			err = saveTailBlock(ctx, tx, c.id, &rest)
+			err = saveTail(ctx, tx, c.id, &rest)
 		} else {
-			packed := packBlock(&m.packer, c.id, &rest)
+			packed := packBlock(&rt.packer, c.id, &rest)
 			err = saveBlock(ctx, tx, &packed)
 		}
 		if err != nil {
@@ -208,8 +208,8 @@ func (b *block) from(at int64) block {
 // clearNotes removes what was recorded about the lines that Clear removed: the events, which quote errors, and
 // the errors whose latest occurrence was removed, since their earlier occurrences were removed too.
 // removedBefore maps each run to the number of lines that it had lost before Clear.
-func (m *maintainer) clearNotes(ctx context.Context, c *scope, before int64, removedBefore map[int64]int64) error {
-	return m.update(ctx, func(tx *sql.Tx) error {
+func (rt *retainer) clearNotes(ctx context.Context, c *scope, before int64, removedBefore map[int64]int64) error {
+	return rt.update(ctx, func(tx *sql.Tx) error {
 		where, args := c.where("f.project", "f.name")
 		found, err := queryAll(ctx, tx, "look for errors", scanOccurrence, `SELECT f.id, f.last_run, f.first_line, f.last_seen, coalesce(r.gone_lines, ?)
 			FROM fault f LEFT JOIN run r ON r.id = f.last_run WHERE `+where, append([]any{math.MaxInt64}, args...)...)

@@ -115,14 +115,9 @@ func saveBlock(ctx context.Context, q db.Querier, p *packedBlock) error {
 	return execute(ctx, q, "store a chunk", `INSERT OR REPLACE INTO chunk_data (id, meta, body) VALUES (?, ?, ?)`, p.id, s.Meta, s.Body)
 }
 
-// saveTail stores the new part of an open chunk. The times in its metadata remain relative to the chunk's
+// saveTail stores a tail row, the new part of an open chunk. The times in its metadata remain relative to the chunk's
 // first line.
-func saveTail(ctx context.Context, q db.Querier, run int64, t *tailWork) error {
-	id, _ := db.RowRange(run)
-	return saveTailBlock(ctx, q, id+t.n, &t.block)
-}
-
-func saveTailBlock(ctx context.Context, q db.Querier, id int64, b *block) error {
+func saveTail(ctx context.Context, q db.Querier, id int64, b *block) error {
 	s := pack.Stored{Codec: pack.Raw, Meta: b.meta, Body: b.text}
 	return execute(ctx, q, "store a tail row", `INSERT OR REPLACE INTO tail (id, first_line, lines, min_at, max_at, meta, body, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		id, b.first, b.lines(), b.base, b.summarize().maxAt, b.meta, b.text, s.Checksum(b.header(id)))

@@ -62,7 +62,7 @@ func filterAll(t testing.TB, s *Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&maintainer{storage: s.storage}).buildStored(context.Background(), ids); err != nil {
+	if err := (&missingFilters{storage: s.storage}).buildStored(context.Background(), ids); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -31,37 +31,35 @@ type storage struct {
 	closing chan struct{}
 }
 
-// openStorage opens the file, or falls back to memory. It returns the first block of run ids as well.
-func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
+// openStorage opens the file, or falls back to memory. It returns the session whose block of run ids is in use, too.
+func openStorage(ctx context.Context, o Options) (_ *storage, session int64, err error) {
 	o = o.withDefaults()
 	s := &storage{opts: o, log: o.Logger, limits: limitsOf(o.MaxBytes), closing: make(chan struct{})}
-	ids := &runIDs{storage: s, session: 1, owners: make(map[int64]db.Owner)}
-	defer func() { ids.owners[ids.session] = o.owner() }()
 	if o.Path == "" {
 		s.memoryReason = "no database file was asked for"
-		return s, ids, nil
+		return s, 1, nil
 	}
 	if o.ReadOnly {
 		f, err := db.OpenReader(ctx, o.Path)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o.Path, err)
+			return nil, 0, fmt.Errorf("%s: %w", o.Path, err)
 		}
-		s.file, ids.session = f, 0 // no run has this session
-		return s, ids, nil
+		s.file = f
+		return s, 0, nil // no run has this session
 	}
 	f, err := db.Open(ctx, o.Path, s.limits.Limits, s.anyDead, func(f *db.File) (err error) {
-		ids.session, err = db.ReserveSession(ctx, f.WriteDB, o.owner(), time.Now())
+		session, err = db.ReserveSession(ctx, f.WriteDB, o.owner(), time.Now())
 		return err
 	})
 	switch {
 	case errors.Is(err, ErrNewerSchema) || errors.Is(err, ErrForeign):
-		return nil, nil, fmt.Errorf("%s: %w", o.Path, err)
+		return nil, 0, fmt.Errorf("%s: %w", o.Path, err)
 	case ctx.Err() != nil:
-		return nil, nil, err
+		return nil, 0, err
 	case err != nil:
 		s.log.Error("cannot use the log database; the log is kept in memory", "path", o.Path, "error", err)
 		s.memoryReason = err.Error()
-		ids.session = 1
+		session = 1
 	default:
 		if err := o.checkFileSystem(f.Path); err != nil {
 			s.log.Warn("the log database is not safe", "error", err)
@@ -71,7 +69,7 @@ func openStorage(ctx context.Context, o Options) (*storage, *runIDs, error) {
 		}
 		s.file = f
 	}
-	return s, ids, nil
+	return s, session, nil
 }
 
 // close records that the session has ended and closes the file. It does not record the end if damage was

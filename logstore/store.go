@@ -30,17 +30,17 @@ type Store struct {
 // version must not write to the file. A corrupt file is moved aside. If the file cannot be used at all, Open
 // returns a Store that keeps the newest log in memory. Status reports both cases. ctx bounds Open only.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	st, ids, err := openStorage(ctx, o)
+	st, session, err := openStorage(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{storage: st, faultLog: newFaultLog(st)}
 	queue := newFlushQueue()
-	s.captureTable = newCaptureTable(st, ids, queue, s.faultLog)
+	s.captureTable = newCaptureTable(st, newRunIDs(st, session), queue, s.faultLog)
 	s.reader = &reader{storage: st, captures: s.captureTable, filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
 	s.maintainer = newMaintainer(st, s.captureTable, s.reader)
 	s.projectTable, s.portTable = newProjectTable(st), newPortTable(st, s.captureTable)
-	s.writer = newWriter(st, queue, s.captureTable, s.faultLog, s.maintainer, s.portTable)
+	s.writer = newWriter(st, queue, s.captureTable, s.faultLog, s.maintainer, newClaimer(st, s.captureTable, s.portTable))
 	return s, nil
 }
 

@@ -51,23 +51,39 @@ func (e *RunsElsewhereError) Error() string {
 	return fmt.Sprintf("%s runs in another server (run %d)", e.Run.Name, e.Run.Number)
 }
 
+// A claimer claims names for new runs, each by one transaction of the flusher.
+type claimer struct {
+	*storage
+	captures     *captureTable
+	ports        *portTable
+	reservations chan *reservation
+	reserveWait  time.Duration // a field so that tests can shorten it
+	// reservePausedUntil is the time, in Unix nanoseconds, until which the file is not asked for run numbers.
+	reservePausedUntil atomic.Int64
+	unclaimed          []int64 // rows of claims that were granted too late, to be deleted; the flusher's
+}
+
+func newClaimer(st *storage, captures *captureTable, ports *portTable) *claimer {
+	return &claimer{storage: st, captures: captures, ports: ports, reservations: make(chan *reservation, maxReservations), reserveWait: reserveWait}
+}
+
 // NewRun returns the id and the number of a new run of a process. Numbers count from 1 for each (project,
 // name), across all servers. NewRun waits at most 1 s for the database file. After a timeout it does not ask
 // the file again for 10 s; until then it continues from the highest number that the Store knows or can read. If
 // another live server is running a process with this name, the error is a *RunsElsewhereError.
-func (w *writer) NewRun(project, name string) (run int64, number int, err error) {
-	return w.newRun(processKey{project, name}, false)
+func (cl *claimer) NewRun(project, name string) (run int64, number int, err error) {
+	return cl.newRun(processKey{project, name}, false)
 }
 
 // NewSharedRun is like NewRun, but for a name under which each server may run its own process.
-func (w *writer) NewSharedRun(project, name string) (run int64, number int, err error) {
-	return w.newRun(processKey{project, name}, true)
+func (cl *claimer) NewSharedRun(project, name string) (run int64, number int, err error) {
+	return cl.newRun(processKey{project, name}, true)
 }
 
-func (w *writer) newRun(key processKey, shared bool) (run int64, number int, err error) {
-	c, ok := w.reserveRun(key, shared)
+func (cl *claimer) newRun(key processKey, shared bool) (run int64, number int, err error) {
+	c, ok := cl.reserveRun(key, shared)
 	if !ok {
-		c = w.fallbackRun(key, shared)
+		c = cl.fallbackRun(key, shared)
 	}
 	if c.elsewhere != nil {
 		return 0, 0, &RunsElsewhereError{*c.elsewhere}
@@ -77,27 +93,27 @@ func (w *writer) newRun(key processKey, shared bool) (run int64, number int, err
 
 // reserveRun asks the file to claim a name for a new run. If two servers start the same name, one server gets a
 // number, and the other server gets the run of the first. ok is false if the file does not answer in time.
-func (w *writer) reserveRun(key processKey, shared bool) (r claim, ok bool) {
-	if w.memoryOnly() || time.Now().UnixNano() < w.reservePausedUntil.Load() {
+func (cl *claimer) reserveRun(key processKey, shared bool) (r claim, ok bool) {
+	if cl.memoryOnly() || time.Now().UnixNano() < cl.reservePausedUntil.Load() {
 		return r, false
 	}
 	request := &reservation{key: key, shared: shared, answer: make(chan claim, 1)}
-	timeout := time.NewTimer(w.reserveWait)
+	timeout := time.NewTimer(cl.reserveWait)
 	defer timeout.Stop()
 	select {
-	case w.reservations <- request:
+	case cl.reservations <- request:
 	case <-timeout.C:
-		w.pauseReserving()
+		cl.pauseReserving()
 		return r, false
-	case <-w.closing:
+	case <-cl.closing:
 		return r, false
 	}
 	select {
 	case r, ok = <-request.answer:
 		return r, ok
 	case <-timeout.C:
-		w.pauseReserving()
-	case <-w.closing:
+		cl.pauseReserving()
+	case <-cl.closing:
 	}
 	if request.done.CompareAndSwap(false, true) {
 		return r, false
@@ -106,28 +122,28 @@ func (w *writer) reserveRun(key processKey, shared bool) (r claim, ok bool) {
 	return r, ok
 }
 
-func (w *writer) pauseReserving() {
-	w.reservePausedUntil.Store(time.Now().Add(reservePause).UnixNano())
+func (cl *claimer) pauseReserving() {
+	cl.reservePausedUntil.Store(time.Now().Add(reservePause).UnixNano())
 }
 
 // answerReservations answers a reservation in one transaction, together with the reservations that are queued
 // by the time the file can be written. However many starts there are, each waits for one transaction. The names
 // are claimed in the order of the queue.
-func (w *writer) answerReservations(first *reservation) {
+func (cl *claimer) answerReservations(first *reservation) {
 	waiting, claims := []*reservation{first}, []claim(nil)
-	if w.lastErr == nil && !w.memoryOnly() {
-		w.captures.ids.ensure()
-		err := w.file.Transact(context.Background(), func(tx *sql.Tx) (err error) {
-			for range len(w.reservations) { // only the flusher receives
-				waiting = append(waiting, <-w.reservations)
+	if cl.degraded.Load() == nil && !cl.memoryOnly() {
+		cl.captures.ids.ensure()
+		err := cl.file.Transact(context.Background(), func(tx *sql.Tx) (err error) {
+			for range len(cl.reservations) { // only the flusher receives
+				waiting = append(waiting, <-cl.reservations)
 			}
-			claims, err = w.claimNames(tx, waiting)
+			claims, err = cl.claimNames(tx, waiting)
 			return err
 		})
 		if err != nil {
 			claims = nil
-			w.log.Warn("cannot reserve a run's number; numbering runs by what is known", "process", first.key.name, "error", err)
-			w.pauseReserving()
+			cl.log.Warn("cannot reserve a run's number; numbering runs by what is known", "process", first.key.name, "error", err)
+			cl.pauseReserving()
 		}
 	}
 	for i, r := range waiting {
@@ -136,30 +152,30 @@ func (w *writer) answerReservations(first *reservation) {
 			switch c := claims[i]; {
 			case c.elsewhere != nil:
 			case waited:
-				w.captures.addRun(r.key, c)
-				w.ports.started(r.key, c.id)
+				cl.captures.addRun(r.key, c)
+				cl.ports.started(r.key, c.id)
 			default: // NewRun stopped waiting
-				w.unclaimed = append(w.unclaimed, c.id)
+				cl.unclaimed = append(cl.unclaimed, c.id)
 			}
 			r.answer <- claims[i]
 		}
 		close(r.answer)
 	}
-	w.deleteUnclaimed()
+	cl.deleteUnclaimed()
 }
 
 // deleteUnclaimed deletes the rows of claims that were granted too late, because other servers would consider
 // them runs. If the deletion fails, it is tried again after the next claims.
-func (w *writer) deleteUnclaimed() {
-	if len(w.unclaimed) == 0 {
+func (cl *claimer) deleteUnclaimed() {
+	if len(cl.unclaimed) == 0 {
 		return
 	}
 	ctx := context.Background()
-	if err := w.file.Transact(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, w.unclaimed) }); err != nil {
-		w.log.Warn("cannot delete a run that was claimed too late", "error", err)
+	if err := cl.file.Transact(ctx, func(tx *sql.Tx) error { return deleteRuns(ctx, tx, cl.unclaimed) }); err != nil {
+		cl.log.Warn("cannot delete a run that was claimed too late", "error", err)
 		return
 	}
-	w.unclaimed = nil
+	cl.unclaimed = nil
 }
 
 func deleteRuns(ctx context.Context, q db.Querier, ids []int64) error {
@@ -172,15 +188,15 @@ func deleteRuns(ctx context.Context, q db.Querier, ids []int64) error {
 }
 
 // claimNames claims the name of each reservation that is still waiting.
-func (w *writer) claimNames(tx *sql.Tx, waiting []*reservation) ([]claim, error) {
+func (cl *claimer) claimNames(tx *sql.Tx, waiting []*reservation) ([]claim, error) {
 	claims := make([]claim, len(waiting))
-	servers := newServerLookup(w.captures, tx)
+	servers := newServerLookup(cl.captures, tx)
 	for i, r := range waiting {
 		if r.done.Load() {
 			continue
 		}
 		var err error
-		if claims[i], err = w.claimName(context.Background(), tx, servers, r); err != nil {
+		if claims[i], err = cl.claimName(context.Background(), tx, servers, r); err != nil {
 			return nil, fmt.Errorf("cannot reserve a run of %q: %w", r.key.name, err)
 		}
 	}
@@ -190,15 +206,15 @@ func (w *writer) claimNames(tx *sql.Tx, waiting []*reservation) ([]claim, error)
 // claimName adds a run of a name with its next number, unless a run of another live server has the name. It
 // checks and adds in one transaction: after the commit every server finds the run. No other code decides
 // whether a name may be started.
-func (w *writer) claimName(ctx context.Context, tx *sql.Tx, servers *serverLookup, r *reservation) (c claim, err error) {
+func (cl *claimer) claimName(ctx context.Context, tx *sql.Tx, servers *serverLookup, r *reservation) (c claim, err error) {
 	key := r.key
 	if !r.shared {
 		if c.elsewhere, err = servers.runElsewhere(ctx, key); err != nil || c.elsewhere != nil {
 			return c, err
 		}
 	}
-	known := w.captures.latestRun(key)
-	c.id = w.captures.ids.next()
+	known := cl.captures.latestRun(key)
+	c.id = cl.captures.ids.next()
 	var process int64
 	err = tx.QueryRowContext(ctx, `INSERT INTO process (project, name, runs) VALUES (?, ?, ?)
 		ON CONFLICT DO UPDATE SET runs = max(runs + 1, excluded.runs)
@@ -209,34 +225,51 @@ func (w *writer) claimName(ctx context.Context, tx *sql.Tx, servers *serverLooku
 	}
 	c.prevStarted = max(c.prevStarted, known.started)
 	c.started = max(time.Now().UnixNano(), c.prevStarted+1)
-	if err := w.ports.storeStarted(ctx, tx, key, c.id); err != nil {
+	if err := cl.ports.storeStarted(ctx, tx, key, c.id); err != nil {
 		return claim{}, err
 	}
-	return c, saveRun(ctx, tx, process, &storedRow{id: c.id, key: key, number: c.number, runRow: runRow{started: c.started, info: w.captures.newInfo()}})
+	return c, saveRun(ctx, tx, process, &storedRow{id: c.id, key: key, number: c.number, runRow: runRow{started: c.started, info: cl.captures.newInfo()}})
 }
 
 // fallbackRun adds a run of a process without a reservation, with the next number as far as the Store knows it.
 // If the file can be read, fallbackRun still finds a run of another server.
-func (w *writer) fallbackRun(key processKey, shared bool) (c claim) {
+func (cl *claimer) fallbackRun(key processKey, shared bool) (c claim) {
 	var stored latestRun
-	if !w.memoryOnly() { // without a lock: captures of other runs must not wait for the disk
+	if !cl.memoryOnly() { // without a lock: captures of other runs must not wait for the disk
 		ctx, cancel := context.WithTimeout(context.Background(), newRunRead)
 		defer cancel()
 		var err error
-		if stored, err = latestStoredRun(ctx, w.file.ReadDB, key); err == nil && !shared {
-			c.elsewhere, err = newServerLookup(w.captures, w.file.ReadDB).runElsewhere(ctx, key)
+		if stored, err = latestStoredRun(ctx, cl.file.ReadDB, key); err == nil && !shared {
+			c.elsewhere, err = newServerLookup(cl.captures, cl.file.ReadDB).runElsewhere(ctx, key)
 		}
 		if err != nil {
-			w.log.Warn("cannot read the last run's number; numbering runs by what is known", "process", key.name, "error", err)
+			cl.log.Warn("cannot read the last run's number; numbering runs by what is known", "process", key.name, "error", err)
 		}
 		if c.elsewhere != nil {
 			return c
 		}
 	}
-	known := w.captures.latestRun(key)
-	c.id, c.number, c.prevStarted = w.captures.ids.next(), max(stored.number, known.number)+1, max(stored.started, known.started)
+	known := cl.captures.latestRun(key)
+	c.id, c.number, c.prevStarted = cl.captures.ids.next(), max(stored.number, known.number)+1, max(stored.started, known.started)
 	c.started = max(time.Now().UnixNano(), c.prevStarted+1)
-	w.captures.addRun(key, c)
-	w.ports.started(key, c.id)
+	cl.captures.addRun(key, c)
+	cl.ports.started(key, c.id)
 	return c
+}
+
+// addRun adds the claimed run to the runs in memory, so that its output can be captured.
+func (t *captureTable) addRun(key processKey, c claim) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := newRunLog(c.id, key, c.number, time.Unix(0, c.started), &t.pool, t.faults, t.opts.Mask)
+	r.prevStarted, r.row.info = c.prevStarted, t.newInfo()
+	t.latest[key] = latestRun{number: c.number, started: c.started}
+	t.runs[r.id] = r
+	for w := range t.watchers {
+		if r.addWatcher(w) {
+			w.wake()
+		}
+	}
+	t.evictOldestLocked()
+	t.markDirty(r)
 }
