@@ -3,9 +3,7 @@ package project
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	"pmcp/process"
 	"pmcp/process/prose"
@@ -62,29 +60,3 @@ func (s *Store) isCommand() bool {
 	actor := s.Actor(context.Background())
 	return actor == actorTerminal || actor == ActorPage
 }
-
-// inputText returns what was sent to a process, without the text: "12 bytes", "the keys down, enter".
-func inputText(a InputRequest, bytes int) string {
-	var keys []string
-	for _, key := range a.Keys {
-		if utf8.RuneCountInString(key) == 1 { // it is text
-			key = "character"
-		}
-		keys = append(keys, key)
-	}
-	if len(keys) > maxInputKeys {
-		keys = append(keys[:maxInputKeys], fmt.Sprintf("%d more", len(keys)-maxInputKeys))
-	}
-	switch {
-	case len(keys) > 0 && a.Text != "":
-		return fmt.Sprintf("%d bytes, with the keys %s", bytes, strings.Join(keys, ", "))
-	case len(keys) > 0:
-		return "the keys " + strings.Join(keys, ", ")
-	case a.EOF && bytes == 0:
-		return "the end of its input"
-	}
-	return fmt.Sprintf("%d bytes", bytes)
-}
-
-// maxInputKeys is how many keys an event names.
-const maxInputKeys = 5

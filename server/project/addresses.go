@@ -413,3 +413,25 @@ func (s *Store) Events(ctx context.Context, project string, addresses []string, 
 
 // Address returns the address of the process of a fault.
 func (s *Store) Address(f *logstore.Fault) string { return s.address(f.Project, f.Name) }
+
+// A WindowError is returned for a change to a process that another window is running.
+// Nothing was done.
+type WindowError struct {
+	run Run
+	why error // why the owner could not be asked; nil if it was not tried
+}
+
+// Error names the window that owns the run.
+func (e *WindowError) Error() string {
+	text := fmt.Sprintf("%s belongs to another pmcp server (%s), which alone can change it; its log can be read from here", e.run.Spec.Name, e.run.Owner)
+	if e.why != nil && !errors.Is(e.why, errNoSocket) {
+		text += "; " + e.why.Error()
+	}
+	return text
+}
+
+// Unwrap returns the reason why the owner could not be asked.
+func (e *WindowError) Unwrap() error { return e.why }
+
+// errNoSocket means that the owner has no socket: it is of an older version, or has ended.
+var errNoSocket = errors.New("it has no socket")

@@ -220,3 +220,73 @@ func (a *Definition) addEnv(variables map[string]string) {
 		a.Env[key] = &value
 	}
 }
+
+func (a Definition) differingArguments(other Definition) []string {
+	mine, others, all := a.Arguments(), other.Arguments(), a.Arguments()
+	maps.Copy(all, others)
+	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return bytes.Equal(mine[name], others[name]) })
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Arguments returns the arguments that a sets, keyed by name. They do not include
+// SecretEnv and Masked, which are notes on what was not stored, and From.
+func (a Definition) Arguments() map[string]json.RawMessage {
+	a.SecretEnv, a.Masked, a.From = nil, nil, ""
+	given := make(map[string]json.RawMessage)
+	if raw, err := json.Marshal(a); err == nil { // cannot fail for text, numbers and lists
+		_ = json.Unmarshal(raw, &given)
+	}
+	return given
+}
+
+// saveUnnamed keeps def as the definition of an unnamed process, and deletes those of processes that are
+// not there any more.
+func (p *Project) saveUnnamed(name string, def Definition) {
+	p.unnamed.Range(func(name, _ any) bool {
+		p.unnamedDefinition(name.(string))
+		return true
+	})
+	def = def.clone()
+	def.read, def.check = command.Source{}, command.Source{}
+	p.unnamed.Store(name, &def)
+}
+
+// unnamedDefinition returns the definition that an unnamed process was last started with.
+func (p *Project) unnamedDefinition(name string) (Definition, bool) {
+	held, ok := p.unnamed.Load(name)
+	if !ok {
+		return Definition{}, false
+	}
+	if _, err := p.o.Manager.Status(name); err != nil {
+		p.unnamed.CompareAndDelete(name, held)
+		return Definition{}, false
+	}
+	return held.(*Definition).clone(), true
+}
+
+// merge returns given merged over the definition of name, if there is one.
+func (p *Project) merge(ctx context.Context, name string, given Definition) (Definition, error) {
+	base, ok, err := p.Definition(ctx, name)
+	if err == nil && !ok {
+		base, ok, err = p.ownDefinition(ctx, name)
+	}
+	if err != nil || !ok {
+		return given, err
+	}
+	return base.override(given, p.name), nil
+}
+
+// ownDefinition returns the definition that name without its label has in the session's
+// own project, if it runs in a directory of p: so older versions of pmcp stored it.
+func (p *Project) ownDefinition(ctx context.Context, name string) (def Definition, ok bool, err error) {
+	if p.isOwn() {
+		return def, false, nil
+	}
+	own := p.o.Manager.Project()
+	_, bare := p.o.Store.split(own, name)
+	if def, ok, err = (&Project{session: p.session, name: own}).storedDefinition(ctx, bare); err != nil || !ok || def.Cwd == "" {
+		return def, false, err
+	}
+	path, err := projectOf(own, def.dir(own))
+	return def, err == nil && path == p.name, nil //nolint:nilerr // a directory that is gone belongs to no project
+}

@@ -1,9 +1,11 @@
 package project
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -81,4 +83,57 @@ func gitKind(dir string) (int, error) {
 		return linkedWorktree, nil
 	}
 	return repository, nil
+}
+
+// At returns the project of a call: what project names, by its path or label, else the
+// project of the directory cwd, to which the command line may change, else p. dir is the
+// cwd to use in that project: a relative cwd that leads out of p is made absolute.
+func (p *Project) At(ctx context.Context, project, cwd, line string) (at *Project, dir string, err error) {
+	path, dir := p.name, cwd
+	def := Definition{Command: line, Cwd: cwd}
+	if project == "" && strings.HasPrefix(strings.TrimSpace(line), "cd ") {
+		cwd = Definition{Cwd: p.line(&def).Dir}.dir(cwd)
+	}
+	switch {
+	case project != "":
+		path, err = p.named(ctx, project)
+	case filepath.IsAbs(cwd) || cwd != "" && !process.IsNoProject(p.name):
+		path, err = projectOf(p.name, Definition{Cwd: cwd}.dir(p.name))
+		if path != p.name && (dir != "" || !filepath.IsAbs(cwd)) {
+			dir = Definition{Cwd: dir}.dir(p.name)
+		}
+	}
+	if err == nil {
+		err = p.o.Store.join(ctx, path)
+	}
+	if def.Cwd = dir; line != "" {
+		def.source(path)
+	}
+	return &Project{session: p.session, name: path, chosen: project != "" || cwd != "", read: def.read}, dir, err
+}
+
+// named returns the path of the project that an argument names.
+func (p *Project) named(ctx context.Context, project string) (string, error) {
+	if path, _ := p.o.Store.split("", "@"+project); path != "" {
+		return path, nil
+	}
+	if p.o.Store.has(project) {
+		return project, nil
+	}
+	paths, err := p.o.Store.labels.ProjectPaths(ctx, project)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("cannot list the projects: %w", err)
+	case len(paths) == 1:
+		return paths[0], nil
+	case len(paths) > 1:
+		return "", fmt.Errorf("argument project: %.200q may be %s; give one of these paths", project, strings.Join(paths, " or "))
+	case project == filepath.Base(p.o.Manager.Project()):
+		return p.o.Manager.Project(), nil
+	}
+	dir := Definition{Cwd: project}.dir(p.name)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("argument project: no project is known as %.200q; give the path of a directory, or a label as in web@label", project)
+	}
+	return projectOf(p.o.Manager.Project(), dir)
 }

@@ -1,10 +1,8 @@
 package project
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -405,22 +403,4 @@ func (p *Project) RanUnchanged(ctx context.Context, st process.Status) bool {
 		spec.Ready = st.Spec.Ready
 	}
 	return len(spec.Differs(st.Spec)) == 0
-}
-
-func (a Definition) differingArguments(other Definition) []string {
-	mine, others, all := a.Arguments(), other.Arguments(), a.Arguments()
-	maps.Copy(all, others)
-	maps.DeleteFunc(all, func(name string, _ json.RawMessage) bool { return bytes.Equal(mine[name], others[name]) })
-	return slices.Sorted(maps.Keys(all))
-}
-
-// Arguments returns the arguments that a sets, keyed by name. They do not include
-// SecretEnv and Masked, which are notes on what was not stored, and From.
-func (a Definition) Arguments() map[string]json.RawMessage {
-	a.SecretEnv, a.Masked, a.From = nil, nil, ""
-	given := make(map[string]json.RawMessage)
-	if raw, err := json.Marshal(a); err == nil { // cannot fail for text, numbers and lists
-		_ = json.Unmarshal(raw, &given)
-	}
-	return given
 }

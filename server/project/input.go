@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"pmcp/logstore"
 	"pmcp/process"
@@ -175,25 +177,28 @@ func (p *Project) Play(ctx context.Context, s Started, steps []Step, timeout tim
 	return now, err
 }
 
-// checkDialogue returns an error if steps cannot be played with a process that is
-// started from def, or that is running already.
-func (p *Project) checkDialogue(a StartRequest, def Definition) error {
-	switch {
-	case def.Stdio == process.StdioMCP:
-		return errors.New("argument steps: with stdio: mcp the standard input carries the protocol; call the tools of the server instead")
-	case def.Stdin != nil && !*def.Stdin:
-		return errors.New("argument steps: they need an open stdin, and stdin is false")
-	case a.IfRunning == process.KeepRunning:
-		if st, err := p.o.Manager.Status(a.Name); err == nil && st.State.Live() {
-			return &playedError{a.Name}
+// inputText returns what was sent to a process, without the text: "12 bytes", "the keys down, enter".
+func inputText(a InputRequest, bytes int) string {
+	var keys []string
+	for _, key := range a.Keys {
+		if utf8.RuneCountInString(key) == 1 { // it is text
+			key = "character"
 		}
+		keys = append(keys, key)
 	}
-	return nil
+	if len(keys) > maxInputKeys {
+		keys = append(keys[:maxInputKeys], fmt.Sprintf("%d more", len(keys)-maxInputKeys))
+	}
+	switch {
+	case len(keys) > 0 && a.Text != "":
+		return fmt.Sprintf("%d bytes, with the keys %s", bytes, strings.Join(keys, ", "))
+	case len(keys) > 0:
+		return "the keys " + strings.Join(keys, ", ")
+	case a.EOF && bytes == 0:
+		return "the end of its input"
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }
 
-// A playedError is returned for a start with steps of a process that runs already.
-type playedError struct{ name string }
-
-func (e *playedError) Error() string {
-	return fmt.Sprintf("%s is already running, so nothing was sent; send_input with the same steps continues after the last input, and if_running: \"restart\" starts it again", e.name)
-}
+// maxInputKeys is how many keys an event names.
+const maxInputKeys = 5

@@ -182,9 +182,6 @@ func (p *Project) stopForKeep(ctx context.Context, run Run) (err error) {
 	return err
 }
 
-// startMethod is the method of an OwnerCall that starts a process which runs nowhere.
-const startMethod = "start"
-
 // keeperTries is how many keepers a call tries: one may end in the moment in which it is
 // called.
 const keeperTries = 3

@@ -12,29 +12,9 @@ import (
 	"time"
 
 	"pmcp/logstore"
-	"pmcp/process"
 	"pmcp/server/args"
 	"pmcp/server/socket"
 )
-
-// A WindowError is returned for a change to a process that another window is running.
-// Nothing was done.
-type WindowError struct {
-	run Run
-	why error // why the owner could not be asked; nil if it was not tried
-}
-
-// Error names the window that owns the run.
-func (e *WindowError) Error() string {
-	text := fmt.Sprintf("%s belongs to another pmcp server (%s), which alone can change it; its log can be read from here", e.run.Spec.Name, e.run.Owner)
-	if e.why != nil && !errors.Is(e.why, errNoSocket) {
-		text += "; " + e.why.Error()
-	}
-	return text
-}
-
-// Unwrap returns the reason why the owner could not be asked.
-func (e *WindowError) Unwrap() error { return e.why }
 
 // RequireHere returns an error if another window owns the process: this session
 // cannot change that process.
@@ -284,9 +264,6 @@ func rename(given args.Given, name string) (args.Given, bool) {
 	return nil, false
 }
 
-// errNoSocket means that the owner has no socket: it is of an older version, or has ended.
-var errNoSocket = errors.New("it has no socket")
-
 // ReachWindows makes the sockets of other windows known: they are in the registry directory
 // dir. within is how long a read waits for a sign of life of another window, 2 s if it is 0.
 // ReachWindows must be called before the Store is used.
@@ -378,87 +355,18 @@ func DecodeOwnerCall(method string, params json.RawMessage) (call OwnerCall, err
 	return call, nil
 }
 
-// stopAtOwner stops a run that another window owns, through that window.
-func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions) (Stopped, error) {
-	_, name := s.split(run.Project, run.Spec.Name)
-	arguments := map[string]any{"process": name}
-	if o.Timeout > 0 {
-		arguments["timeout_ms"] = o.Timeout.Milliseconds()
-	}
-	if o.Force {
-		arguments["force"] = true
-	}
-	given, err := args.Give(arguments)
-	if err != nil {
-		return Stopped{Run: run}, err
-	}
-	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: given}) // a stop runs no executable
-	if err == nil && a.IsError {
-		err = errors.New(a.Text)
-	}
-	if err != nil {
-		return Stopped{Run: run}, err
-	}
-	return stoppedFrom(run, a.Structured)
-}
+// startMethod is the method of an OwnerCall that starts a process which runs nowhere.
+const startMethod = "start"
 
-// stoppedFrom returns the outcome of a stop of run from the answer of stop_process.
-func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
-	var a struct {
-		State      string   `json:"state"`
-		Run        int      `json:"run"`
-		EndedAt    string   `json:"ended_at"`
-		DurationMS int64    `json:"duration_ms"`
-		ExitCode   *int     `json:"exit_code"`
-		Signal     string   `json:"signal"`
-		EndedBy    string   `json:"ended_by"`
-		Uncaught   bool     `json:"uncaught"`
-		WasRunning bool     `json:"was_running"`
-		Left       string   `json:"left"`
-		Lines      []string `json:"lines"`
-		Hint       string   `json:"hint"`
-	}
-	if err := json.Unmarshal(answer, &a); err != nil {
-		return Stopped{Run: run}, fmt.Errorf("%s: invalid answer of its owner: %w", run.Spec.Name, err)
-	}
-	if run.IsKept() {
-		run.Owner = nil // the daemon, as for its other answers
-	}
-	run.State, _ = process.ParseState(a.State)
-	run.Status.Run, run.PID, run.Ready = a.Run, 0, nil
-	if ended, err := time.Parse(time.RFC3339Nano, a.EndedAt); err == nil {
-		run.EndedAt, run.StartedAt = ended, ended.Add(-time.Duration(a.DurationMS)*time.Millisecond)
-	}
-	if exit := exitOf(a.ExitCode, a.Signal, a.EndedBy, a.Uncaught); exit != nil {
-		run.Exit = exit
-	}
-	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint, Lines: a.Lines}, nil
-}
+// groupMethod is the method of an OwnerCall that starts a group. Its Process is the name of that.
+const groupMethod = "group"
 
-// restartAtOwner restarts the process of last, a run that another window owns or that the daemon has
-// kept, through that window or the daemon, as AtOwner does after the error why. The process gets def,
-// its definition, if this session has changed it since last began.
-func (p *Project) restartAtOwner(ctx context.Context, last *Run, def Definition, why error) error {
-	name := last.Spec.Name
-	arguments := map[string]any{"process": name, "wait": UntilStarted, "lines": 1}
-	if p.changedSince(name, last.StartedAt) {
-		if a := p.AwaitStored(ctx); a.Later != "" { // what the arguments leave out is read there from the database
-			return fmt.Errorf("%s was not restarted: its changed definition cannot be stored yet: %s", name, a.Later)
-		}
-		for argument, value := range def.Arguments() {
-			arguments[argument] = value
-		}
+// decodeGroupCall returns a call of groupMethod with the name of its group as argument.
+func decodeGroupCall(call OwnerCall) (_ OwnerCall, err error) {
+	if call.Tool != startGroupTool {
+		return call, fmt.Errorf("%.100q does not start a group", call.Tool)
 	}
-	given, err := args.Give(arguments)
-	if err != nil {
-		return err
-	}
-	a, done, err := p.AtOwner(ctx, "restart_process", given, why)
-	switch {
-	case !done:
-		return err
-	case a.IsError:
-		return errors.New(a.Text)
-	}
-	return nil
+	call.Arguments, err = call.Arguments.With("group", call.Process)
+	call.ofGroup = true
+	return call, err
 }

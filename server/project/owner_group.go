@@ -11,9 +11,6 @@ import (
 	"pmcp/server/socket"
 )
 
-// groupMethod is the method of an OwnerCall that starts a group. Its Process is the name of that.
-const groupMethod = "group"
-
 // startGroupTool is the only tool of such a call.
 const startGroupTool = "start_group"
 
@@ -50,14 +47,4 @@ func (p *Project) StartGroupAtOwner(ctx context.Context, client, group string, g
 		err = fmt.Errorf("group %s: the pmcp server that starts it ended or hung before it answered: %w", name, err)
 	}
 	return a, true, err
-}
-
-// decodeGroupCall returns a call of groupMethod with the name of its group as argument.
-func decodeGroupCall(call OwnerCall) (_ OwnerCall, err error) {
-	if call.Tool != startGroupTool {
-		return call, fmt.Errorf("%.100q does not start a group", call.Tool)
-	}
-	call.Arguments, err = call.Arguments.With("group", call.Process)
-	call.ofGroup = true
-	return call, err
 }

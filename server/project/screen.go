@@ -122,16 +122,3 @@ func (d *dialogue) awaitPressed(escape bool) {
 		}
 	}
 }
-
-// settled returns printed and silent with what a program has drawn taken into account: only that
-// counts if it has taken the whole screen, and also that after keys.
-func (d *dialogue) settled(printed bool, silent time.Duration) (bool, time.Duration) {
-	if !d.pty {
-		return printed, silent
-	}
-	v, err := d.p.o.Manager.Screen(d.name)
-	if err != nil || !v.Full && !d.pressed {
-		return printed, silent
-	}
-	return (printed || v.Full) && v.Changed.After(d.sent), min(silent, time.Since(v.Changed))
-}

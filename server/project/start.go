@@ -11,54 +11,9 @@ import (
 
 	"pmcp/health"
 	"pmcp/process"
-	"pmcp/process/command"
 	"pmcp/process/prose"
 	"pmcp/server/args"
 )
-
-// The conditions that a call can wait for.
-const (
-	UntilStarted = "started"
-	UntilReady   = "ready"
-	UntilExit    = "exit"
-)
-
-// A StartRequest is what a call that starts a process asks for.
-type StartRequest struct {
-	Name string
-	// Definition is merged over the stored one if it has no command, or if Restart is
-	// set.
-	Definition Definition
-	// Wait is what the caller will wait for; "" stands for readiness if the process has
-	// a readiness rule, else for the start.
-	Wait      string
-	IfRunning process.IfRunning
-	// Restart means that the process is to be restarted with any changed arguments.
-	Restart bool
-	// Steps are what Play is to play then. They are checked before the start.
-	Steps []Step
-	// Unnamed means that Name was made by UnnamedName. Start wraps ErrNameTaken if the
-	// name has been taken since.
-	Unnamed bool
-	// From is the file that offers the program of Definition, and Hint what that file asks
-	// for and the start leaves out; see TakeOffered.
-	From, Hint string
-	// Keep is how long the process outlives the session: a duration, "session" for not at
-	// all, or "" for what holds without it.
-	Keep string
-}
-
-// Started is the outcome of a start.
-type Started struct {
-	Run     Run
-	Wait    string   // what to wait for
-	Already bool     // the process was running already
-	Changed []string // the arguments that were changed without a restart
-	Hint    string   // about the steps of the request
-	Ended   string   // which processes of an earlier run the start has ended, or ""
-	// Line is what the command line was read as, if it was given without args.
-	Line command.Line
-}
 
 // Start starts a process and stores its definition. If the process is running in
 // another window, Start accepts it as it is and adds it to the group of the request,
@@ -187,47 +142,6 @@ func (p *Project) complete(ctx context.Context, a StartRequest) (Definition, err
 		there = "stored: " + strings.Join(known, ", ")
 	}
 	return def, fmt.Errorf("missing argument: command (nothing is stored or offered under the name %s)", prose.Join("; ", name, there, offer))
-}
-
-// merge returns given merged over the definition of name, if there is one.
-func (p *Project) merge(ctx context.Context, name string, given Definition) (Definition, error) {
-	base, ok, err := p.Definition(ctx, name)
-	if err == nil && !ok {
-		base, ok, err = p.ownDefinition(ctx, name)
-	}
-	if err != nil || !ok {
-		return given, err
-	}
-	return base.override(given, p.name), nil
-}
-
-// ownDefinition returns the definition that name without its label has in the session's
-// own project, if it runs in a directory of p: so older versions of pmcp stored it.
-func (p *Project) ownDefinition(ctx context.Context, name string) (def Definition, ok bool, err error) {
-	if p.isOwn() {
-		return def, false, nil
-	}
-	own := p.o.Manager.Project()
-	_, bare := p.o.Store.split(own, name)
-	if def, ok, err = (&Project{session: p.session, name: own}).storedDefinition(ctx, bare); err != nil || !ok || def.Cwd == "" {
-		return def, false, err
-	}
-	path, err := projectOf(own, def.dir(own))
-	return def, err == nil && path == p.name, nil //nolint:nilerr // a directory that is gone belongs to no project
-}
-
-// launchOptions control the start of a definition.
-type launchOptions struct {
-	// If exits is set, the call waits for the end of the process. If ready is set,
-	// the call waits for readiness; without a readiness rule, any port makes the
-	// process ready.
-	exits, ready bool
-	ifRunning    process.IfRunning
-	removed      []string // arguments that the call removes from the definition
-	unnamed      bool     // see StartRequest.Unnamed
-	keep         string   // see StartRequest.Keep
-	changed      bool     // its files have changed: see restartChanged
-	last         *Run     // what Find returned a moment ago; nil: not read
 }
 
 // launch starts name from def and stores def as its definition. Tools and groups
@@ -396,4 +310,55 @@ func (p *Project) inheritUnset(ctx context.Context, spec *process.Spec, def Defi
 		spec.Stdin, def.Stdin = st.Spec.Stdin, old.Stdin
 	}
 	return def
+}
+
+// checkDialogue returns an error if steps cannot be played with a process that is
+// started from def, or that is running already.
+func (p *Project) checkDialogue(a StartRequest, def Definition) error {
+	switch {
+	case def.Stdio == process.StdioMCP:
+		return errors.New("argument steps: with stdio: mcp the standard input carries the protocol; call the tools of the server instead")
+	case def.Stdin != nil && !*def.Stdin:
+		return errors.New("argument steps: they need an open stdin, and stdin is false")
+	case a.IfRunning == process.KeepRunning:
+		if st, err := p.o.Manager.Status(a.Name); err == nil && st.State.Live() {
+			return &playedError{a.Name}
+		}
+	}
+	return nil
+}
+
+// A playedError is returned for a start with steps of a process that runs already.
+type playedError struct{ name string }
+
+func (e *playedError) Error() string {
+	return fmt.Sprintf("%s is already running, so nothing was sent; send_input with the same steps continues after the last input, and if_running: \"restart\" starts it again", e.name)
+}
+
+// restartAtOwner restarts the process of last, a run that another window owns or that the daemon has
+// kept, through that window or the daemon, as AtOwner does after the error why. The process gets def,
+// its definition, if this session has changed it since last began.
+func (p *Project) restartAtOwner(ctx context.Context, last *Run, def Definition, why error) error {
+	name := last.Spec.Name
+	arguments := map[string]any{"process": name, "wait": UntilStarted, "lines": 1}
+	if p.changedSince(name, last.StartedAt) {
+		if a := p.AwaitStored(ctx); a.Later != "" { // what the arguments leave out is read there from the database
+			return fmt.Errorf("%s was not restarted: its changed definition cannot be stored yet: %s", name, a.Later)
+		}
+		for argument, value := range def.Arguments() {
+			arguments[argument] = value
+		}
+	}
+	given, err := args.Give(arguments)
+	if err != nil {
+		return err
+	}
+	a, done, err := p.AtOwner(ctx, "restart_process", given, why)
+	switch {
+	case !done:
+		return err
+	case a.IsError:
+		return errors.New(a.Text)
+	}
+	return nil
 }

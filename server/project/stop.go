@@ -3,11 +3,15 @@ package project
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"pmcp/process"
+	"pmcp/server/args"
 )
 
 // Stopped is the outcome of a stop of one process.
@@ -130,4 +134,61 @@ func (p *Project) Remove(ctx context.Context, names []string) error {
 		p.o.Changed(name, false)
 	}
 	return nil
+}
+
+// stopAtOwner stops a run that another window owns, through that window.
+func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions) (Stopped, error) {
+	_, name := s.split(run.Project, run.Spec.Name)
+	arguments := map[string]any{"process": name}
+	if o.Timeout > 0 {
+		arguments["timeout_ms"] = o.Timeout.Milliseconds()
+	}
+	if o.Force {
+		arguments["force"] = true
+	}
+	given, err := args.Give(arguments)
+	if err != nil {
+		return Stopped{Run: run}, err
+	}
+	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: given}) // a stop runs no executable
+	if err == nil && a.IsError {
+		err = errors.New(a.Text)
+	}
+	if err != nil {
+		return Stopped{Run: run}, err
+	}
+	return stoppedFrom(run, a.Structured)
+}
+
+// stoppedFrom returns the outcome of a stop of run from the answer of stop_process.
+func stoppedFrom(run Run, answer json.RawMessage) (Stopped, error) {
+	var a struct {
+		State      string   `json:"state"`
+		Run        int      `json:"run"`
+		EndedAt    string   `json:"ended_at"`
+		DurationMS int64    `json:"duration_ms"`
+		ExitCode   *int     `json:"exit_code"`
+		Signal     string   `json:"signal"`
+		EndedBy    string   `json:"ended_by"`
+		Uncaught   bool     `json:"uncaught"`
+		WasRunning bool     `json:"was_running"`
+		Left       string   `json:"left"`
+		Lines      []string `json:"lines"`
+		Hint       string   `json:"hint"`
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		return Stopped{Run: run}, fmt.Errorf("%s: invalid answer of its owner: %w", run.Spec.Name, err)
+	}
+	if run.IsKept() {
+		run.Owner = nil // the daemon, as for its other answers
+	}
+	run.State, _ = process.ParseState(a.State)
+	run.Status.Run, run.PID, run.Ready = a.Run, 0, nil
+	if ended, err := time.Parse(time.RFC3339Nano, a.EndedAt); err == nil {
+		run.EndedAt, run.StartedAt = ended, ended.Add(-time.Duration(a.DurationMS)*time.Millisecond)
+	}
+	if exit := exitOf(a.ExitCode, a.Signal, a.EndedBy, a.Uncaught); exit != nil {
+		run.Exit = exit
+	}
+	return Stopped{Run: run, WasRunning: a.WasRunning, Left: a.Left, Hint: a.Hint, Lines: a.Lines}, nil
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"pmcp/process"
-	"pmcp/process/command"
 )
 
 // A process that a call starts without a name is unnamed: the project makes a name from
@@ -147,31 +146,6 @@ func program(words []string) []string {
 func startsWithLetter(word string) bool {
 	first := path.Base(word)[0] | 0x20
 	return !strings.HasPrefix(word, "-") && 'a' <= first && first <= 'z'
-}
-
-// saveUnnamed keeps def as the definition of an unnamed process, and deletes those of processes that are
-// not there any more.
-func (p *Project) saveUnnamed(name string, def Definition) {
-	p.unnamed.Range(func(name, _ any) bool {
-		p.unnamedDefinition(name.(string))
-		return true
-	})
-	def = def.clone()
-	def.read, def.check = command.Source{}, command.Source{}
-	p.unnamed.Store(name, &def)
-}
-
-// unnamedDefinition returns the definition that an unnamed process was last started with.
-func (p *Project) unnamedDefinition(name string) (Definition, bool) {
-	held, ok := p.unnamed.Load(name)
-	if !ok {
-		return Definition{}, false
-	}
-	if _, err := p.o.Manager.Status(name); err != nil {
-		p.unnamed.CompareAndDelete(name, held)
-		return Definition{}, false
-	}
-	return held.(*Definition).clone(), true
 }
 
 func commandLine(r *Run) string {
