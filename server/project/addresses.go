@@ -51,9 +51,9 @@ func NewStore(store *logstore.Store, own string) *Store {
 	return &Store{Store: store, own: own, labels: store, byLabel: make(map[string]string), byPath: make(map[string]string), silent: make(map[string]time.Time)}
 }
 
-// Projects returns the paths of the projects of the session, its own first: those that
+// projects returns the paths of the projects of the session, its own first: those that
 // a call has named.
-func (s *Store) Projects() []string {
+func (s *Store) projects() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return append([]string{s.own}, s.paths...)
@@ -73,7 +73,7 @@ func (s *Store) join(ctx context.Context, path string) error {
 	}
 	s.labels.ProjectLabel(ctx, s.own) // so that no other project gets a label that could mean this one
 	label := s.labels.ProjectLabel(ctx, path)
-	for _, known := range s.Projects() {
+	for _, known := range s.projects() {
 		names, err := s.names(ctx, known, nil)
 		if err != nil {
 			return err
@@ -262,7 +262,7 @@ func (s *Store) SaveGroup(project, address string, definition []byte) {
 // keyed by address.
 func (s *Store) Groups(ctx context.Context, project string) (map[string][]byte, error) {
 	all := make(map[string][]byte)
-	for _, path := range slices.Compact(append([]string{project}, s.Projects()...)) {
+	for _, path := range slices.Compact(append([]string{project}, s.projects()...)) {
 		found, err := s.Store.Groups(ctx, path)
 		if err != nil {
 			return nil, err

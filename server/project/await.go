@@ -207,7 +207,7 @@ const backoffWait = 5 * time.Second
 // the process is not starting, and its restart policy will not restart it within
 // backoffWait.
 func (p *Project) AwaitSettled(ctx context.Context, name string) (Run, error) {
-	if err := p.RequireHere(ctx, name); err != nil {
+	if err := p.requireHere(ctx, name); err != nil {
 		return Run{}, err
 	}
 	st, err := p.o.Manager.Await(ctx, name, func(st process.Status) bool {

@@ -176,7 +176,7 @@ func (p *Project) CheckHealth(ctx context.Context, name string) (health.Status, 
 	if own, ownErr := p.o.Manager.Status(name); !noCheck && !errors.Is(err, health.ErrNotRunning) || noCheck && ownErr == nil && own.GoesOn() {
 		return st, err
 	}
-	if err := p.RequireHere(ctx, name); err != nil {
+	if err := p.requireHere(ctx, name); err != nil {
 		return st, err
 	}
 	if def, ok, defErr := p.Definition(ctx, name); noCheck && defErr == nil && ok && def.Health != nil {

@@ -207,7 +207,7 @@ func (p *Project) definitionChanges(ctx context.Context, name string, def Defini
 		return nil
 	}
 	text := fmt.Sprintf("changed %s: %s", name, strings.Join(fields, ", "))
-	p.Freshen(ctx, []string{name})
+	p.freshen(ctx, []string{name})
 	if run, err := p.Find(ctx, name); err == nil && run.State.Live() { // here or in another window
 		text += " (it runs as before until it is restarted)"
 	}

@@ -21,7 +21,7 @@ func (p *Project) groupNames(ctx context.Context) ([]string, error) {
 // Whether there is such a group, the caller finds out.
 func (p *Project) Group(ctx context.Context, name string, reads bool) (string, error) {
 	own := p.o.Store.address(p.name, name)
-	if !strings.Contains(name, "@") && len(p.o.Store.Projects()) == 1 {
+	if !strings.Contains(name, "@") && len(p.o.Store.projects()) == 1 {
 		return own, nil
 	}
 	known, err := p.groupNames(ctx)

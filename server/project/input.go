@@ -103,7 +103,7 @@ func (p *Project) Input(ctx context.Context, a InputRequest) (done Inputted, err
 	if err := cmp.Or(checkSteps(a.Steps), checkKeys(a.Keys)); err != nil {
 		return done, err
 	}
-	if err := p.RequireHere(ctx, a.Name); err != nil {
+	if err := p.requireHere(ctx, a.Name); err != nil {
 		return done, err
 	}
 	var probe []byte // learns whether the process takes input

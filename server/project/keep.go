@@ -270,7 +270,7 @@ func (p *Project) Kept(ctx context.Context) ([]Run, error) { return Kept(ctx, p.
 
 // Kept is Project.Kept without a project.
 func Kept(ctx context.Context, s *Store) ([]Run, error) {
-	rows, err := s.FreshRuns(ctx, logstore.RunFilter{Current: true})
+	rows, err := s.freshRuns(ctx, logstore.RunFilter{Current: true})
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the runs: %w", err)
 	}

@@ -53,7 +53,7 @@ func (p *Project) List(ctx context.Context, a ListRequest) (runs []Run, more boo
 		}
 		members = found[0].Order
 	}
-	paths := p.o.Store.Projects()
+	paths := p.o.Store.projects()
 	if a.Only {
 		paths = []string{p.name}
 	}
@@ -99,7 +99,7 @@ func (p *Project) latestRuns(ctx context.Context, scope string, paths []string) 
 		paths = []string{""}
 	}
 	for _, path := range paths {
-		more, err := p.o.Store.FreshRuns(ctx, logstore.RunFilter{Project: path, Current: true})
+		more, err := p.o.Store.freshRuns(ctx, logstore.RunFilter{Project: path, Current: true})
 		if err != nil {
 			return nil, fmt.Errorf("cannot list earlier runs: %w", err)
 		}

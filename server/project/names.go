@@ -32,7 +32,7 @@ func (p *Project) Names(ctx context.Context) ([]string, error) {
 // AllNames returns the addresses of all projects of the session, those of p first.
 func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 	all, err := p.Names(ctx)
-	for _, path := range p.o.Store.Projects() {
+	for _, path := range p.o.Store.projects() {
 		if path == p.name || err != nil {
 			continue
 		}
@@ -47,12 +47,12 @@ func (p *Project) AllNames(ctx context.Context) ([]string, error) {
 // several separated by commas. It returns nil, which stands for all processes of p, if
 // the argument is * or "". A name without a label is that of p or, if the call only
 // reads and names no project, of the only project of the session that has it. For an unknown name the error
-// has the nearest name and all names. What follows for these processes is fresh: see Freshen.
+// has the nearest name and all names. What follows for these processes is fresh: see freshen.
 // That holds for all of p only if the call reads, since one that acts on all means this session's.
 func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]string, error) {
 	if argument == "" || argument == "*" {
 		if reads {
-			p.Freshen(ctx, nil)
+			p.freshen(ctx, nil)
 		}
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (p *Project) Resolve(ctx context.Context, argument string, reads bool) ([]s
 		}
 		names[i] = address
 	}
-	p.Freshen(ctx, names)
+	p.freshen(ctx, names)
 	return names, nil
 }
 
@@ -136,7 +136,7 @@ func (p *Project) find(ctx context.Context, name string, reads bool, known *know
 // if there are several, the error names them and wraps unknown.
 func (p *Project) inOtherProject(name string, known []string, reads bool, unknown error) (string, error) {
 	var found []string
-	for _, path := range p.o.Store.Projects() {
+	for _, path := range p.o.Store.projects() {
 		if address := p.o.Store.address(path, name); slices.Contains(known, address) {
 			found = append(found, address)
 		}

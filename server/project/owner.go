@@ -16,9 +16,9 @@ import (
 	"pmcp/server/socket"
 )
 
-// RequireHere returns an error if another window owns the process: this session
+// requireHere returns an error if another window owns the process: this session
 // cannot change that process.
-func (p *Project) RequireHere(ctx context.Context, name string) error {
+func (p *Project) requireHere(ctx context.Context, name string) error {
 	run, err := p.Find(ctx, name)
 	if err == nil && run.Owner != nil {
 		err = &WindowError{run: run}
@@ -157,10 +157,10 @@ func (s *Store) AskToStore(ctx context.Context, runs []logstore.Run) (later []st
 	return slices.Compact(later), len(windows) > 0
 }
 
-// FreshRuns is Runs after the other windows to which the runs belong have stored what they have
-// done. A call of a client reads with it, or calls Freshen before it reads; what is done without
+// freshRuns is Runs after the other windows to which the runs belong have stored what they have
+// done. A call of a client reads with it, or calls freshen before it reads; what is done without
 // a call sees what is stored.
-func (s *Store) FreshRuns(ctx context.Context, f logstore.RunFilter) ([]logstore.Run, error) {
+func (s *Store) freshRuns(ctx context.Context, f logstore.RunFilter) ([]logstore.Run, error) {
 	runs, err := s.Runs(ctx, f)
 	if err != nil {
 		return nil, err
@@ -171,9 +171,9 @@ func (s *Store) FreshRuns(ctx context.Context, f logstore.RunFilter) ([]logstore
 	return runs, nil
 }
 
-// Freshen has the other windows store what they have done with those processes of p, or with all
+// freshen has the other windows store what they have done with those processes of p, or with all
 // if names is nil, so that the reads that follow show it.
-func (p *Project) Freshen(ctx context.Context, names []string) {
+func (p *Project) freshen(ctx context.Context, names []string) {
 	elsewhere := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
 		st, err := p.o.Manager.Status(name)
 		return err == nil && st.GoesOn()

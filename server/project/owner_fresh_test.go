@@ -56,7 +56,7 @@ func TestFreshRunsAwaitEachWindowOnce(t *testing.T) {
 			})
 		})
 	}
-	runs, err := reading.FreshRuns(t.Context(), logstore.RunFilter{Project: "/p", Current: true})
+	runs, err := reading.freshRuns(t.Context(), logstore.RunFilter{Project: "/p", Current: true})
 	if err != nil || len(runs) != windows {
 		t.Fatalf("got %d runs and %v, want %d", len(runs), err, windows)
 	}

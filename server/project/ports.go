@@ -143,7 +143,7 @@ func (p *Project) windowOf(ctx context.Context, pids []int) string {
 	if len(pids) == 0 {
 		return ""
 	}
-	runs, err := p.o.Store.FreshRuns(ctx, logstore.RunFilter{Current: true})
+	runs, err := p.o.Store.freshRuns(ctx, logstore.RunFilter{Current: true})
 	if err != nil {
 		return "" // the holder itself is named
 	}

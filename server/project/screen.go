@@ -26,7 +26,7 @@ type Screen struct {
 
 // Screen returns what the terminal of the latest run of name shows.
 func (p *Project) Screen(ctx context.Context, name string) (Screen, error) {
-	if err := p.RequireHere(ctx, name); err != nil {
+	if err := p.requireHere(ctx, name); err != nil {
 		return Screen{}, err
 	}
 	v, err := p.o.Manager.Screen(name)

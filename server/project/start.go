@@ -22,7 +22,7 @@ func (p *Project) Start(ctx context.Context, a StartRequest) (Started, error) {
 	a.Definition.read = p.read
 	p = p.of(a.Name)
 	hint := p.learnSteps(a.Steps)
-	p.Freshen(ctx, []string{a.Name}) // also for the definition
+	p.freshen(ctx, []string{a.Name}) // also for the definition
 	last, unread := p.Find(ctx, a.Name)
 	if err := p.checkKeep(ctx, a, last, unread); err != nil {
 		return Started{}, err
@@ -91,7 +91,7 @@ func (a Definition) defaultWait() string {
 func (p *Project) checkRequest(ctx context.Context, a StartRequest) error {
 	err := checkSteps(a.Steps)
 	if err == nil && (a.Restart || a.IfRunning == process.RestartRunning) && !a.Unnamed {
-		err = p.RequireHere(ctx, a.Name)
+		err = p.requireHere(ctx, a.Name)
 	}
 	return err
 }

@@ -16,7 +16,7 @@ const OnDemandPrefix = "mcp:"
 // RunsElsewhere returns, for package groups, the runs of those names that other
 // windows are running, or have run last. It returns nil if the store cannot be read.
 func (t *RunTable) RunsElsewhere(ctx context.Context, names []string) map[string]groups.ForeignRun {
-	latest, err := t.store.FreshRuns(ctx, logstore.RunFilter{Project: t.project, Names: names, Current: true})
+	latest, err := t.store.freshRuns(ctx, logstore.RunFilter{Project: t.project, Names: names, Current: true})
 	if err != nil {
 		return nil // the groups themselves could be read: their state stands
 	}
