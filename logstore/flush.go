@@ -68,7 +68,7 @@ func (w *writer) run() {
 	var due <-chan time.Time
 	var dueAt time.Time
 	schedule := func(interval time.Duration) {
-		if at := time.Now().Add(w.delay(interval)); due == nil || at.Before(dueAt) {
+		if at := time.Now().Add(max(interval, time.Until(w.retryAt))); due == nil || at.Before(dueAt) {
 			due, dueAt = time.After(time.Until(at)), at
 		}
 	}
@@ -108,11 +108,6 @@ func (w *writer) run() {
 			schedule(flushInterval)
 		}
 	}
-}
-
-// delay returns how long to wait before the next flush: the interval, or longer after a failure.
-func (w *writer) delay(interval time.Duration) time.Duration {
-	return max(interval, time.Until(w.retryAt))
 }
 
 // Flush waits until all output captured so far, and every row handed to a Save method so far, is committed.
@@ -235,7 +230,7 @@ func (w *writer) commit(b *batch) error {
 		return err
 	}
 	if err = w.file.AwaitWAL(ctx); err == nil {
-		err = w.maintainer.makeRoom(ctx, b.growth())
+		err = w.maintainer.makeRoom(ctx, fileBytes(b.stored))
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot make room for the log: %w", err)

@@ -47,9 +47,6 @@ func (b *batch) empty() bool {
 	return len(b.runs) == 0 && len(b.docs) == 0 && len(b.late) == 0 && len(b.faults) == 0 && len(b.events) == 0 && len(b.samples) == 0
 }
 
-// growth returns about how many bytes the batch adds to the file.
-func (b *batch) growth() int64 { return fileBytes(b.stored) }
-
 // pack packs the chunks of the batch and builds their filters, before the transaction that stores them begins.
 func (b *batch) pack(p *pack.Packer, builder *match.FilterBuilder) {
 	b.stored = b.bytes
