@@ -40,10 +40,10 @@ type maintainer struct {
 }
 
 // newMaintainer returns a maintainer and starts its goroutines if there is a file to write to.
-func newMaintainer(st *storage, captures *captureTable, rd *reader) *maintainer {
+func newMaintainer(st *storage, captures *captureTable, filters *filterCache) *maintainer {
 	ctx, cancel := context.WithCancel(context.Background())
 	m := &maintainer{
-		storage: st, retainer: retainer{storage: st}, missingFilters: missingFilters{storage: st}, captures: captures, filters: rd.filters, cancel: cancel,
+		storage: st, retainer: retainer{storage: st}, missingFilters: missingFilters{storage: st}, captures: captures, filters: filters, cancel: cancel,
 		due: make(chan struct{}, 1), checkpoint: make(chan struct{}, 1),
 	}
 	if st.file != nil && !st.opts.ReadOnly {

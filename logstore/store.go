@@ -37,8 +37,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{storage: st, faultLog: newFaultLog(st)}
 	queue := newFlushQueue()
 	s.captureTable = newCaptureTable(st, newRunIDs(st, session), queue, s.faultLog)
-	s.reader = &reader{storage: st, captures: s.captureTable, filters: &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}}
-	s.maintainer = newMaintainer(st, s.captureTable, s.reader)
+	filters := &filterCache{limit: filterCacheBytes, searched: make(chan struct{}, 1)}
+	s.reader = &reader{storage: st, captures: s.captureTable, filters: filters}
+	s.maintainer = newMaintainer(st, s.captureTable, filters)
 	s.projectTable, s.portTable = newProjectTable(st), newPortTable(st, s.captureTable)
 	s.writer = newWriter(st, queue, s.captureTable, s.faultLog, s.maintainer, newClaimer(st, s.captureTable, s.portTable))
 	return s, nil
