@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,4 +98,41 @@ func TestPageHasItsAbilities(t *testing.T) {
 		t.Errorf("got %v, want the download", err)
 	}
 	s.must(t, "get_process_info", args{"process": "later"}).want(t, args{"state": "stopped", "run": 2})
+}
+
+// TestPageReadsWhoStartedRuns checks that the runs of a process name who started each, or why it was restarted, and its
+// error.
+func TestPageReadsWhoStartedRuns(t *testing.T) {
+	t.Parallel()
+	needs(t, "python3")
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	claude, cursor := w.startAs(t, "claude-code"), w.startAs(t, "cursor")
+	claude.must(t, "start_process", args{"name": "api", "command": "python3", "args": []string{"-c", "import sys; input() or sys.exit('the end'); raise ValueError('broken')"}, "restart": "on-failure", "max_restarts": 1})
+	claude.must(t, "send_input", args{"process": "api", "text": "x"})
+	again := func() bool { return claude.must(t, "get_process_info", args{"process": "api"}).num("run") == 2 }
+	if !poll(answersWithin, again) {
+		t.Fatal("got no restart by the policy")
+	}
+	claude.must(t, "stop_process", args{"process": "api"})
+	cursor.must(t, "start_process", args{"name": "api"})
+	cursor.must(t, "stop_process", args{"process": "api"})
+	address, _, end := w.openPage(t)
+	var r struct {
+		Runs []struct {
+			Run       int
+			By, Error string
+		}
+	}
+	var got string
+	if !poll(answersWithin, func() bool { // events are stored a moment later
+		check(t, json.Unmarshal(askPage(t, address, "runs", args{"processes": []string{"api"}}), &r))
+		raw, _ := json.Marshal(r.Runs)
+		got = string(raw)
+		return len(r.Runs) == 3 && r.Runs[0].By == "cursor" && r.Runs[0].Error == "" && r.Runs[1].By == "its restart policy" && r.Runs[2].By == "claude-code" && r.Runs[2].Error == "ValueError: broken"
+	}) {
+		t.Errorf("got the runs %s, want those of cursor, of the policy and of claude-code, with its error", got)
+	}
+	closePage(t, address)
+	end()
 }

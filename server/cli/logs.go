@@ -338,14 +338,13 @@ type logLine struct {
 
 // page prints the matching lines of a page, and its gaps where they are.
 func (v *logView) page(ctx context.Context, page *logstore.Page) error {
-	gaps := page.Gaps
+	gaps := gapsOf(page)
 	for i := range page.Lines {
 		l := &page.Lines[i]
-		for len(gaps) > 0 && slices.ContainsFunc(gaps[:1], func(g logstore.Gap) bool { return g.Run == l.Run && g.After < l.Number }) {
-			if err := v.gap(ctx, page, gaps[0]); err != nil {
+		for _, g := range gaps[i] {
+			if err := v.gap(ctx, page, g); err != nil {
 				return err
 			}
-			gaps = gaps[1:]
 		}
 		if v.match != nil && !v.match.MatchString(l.Text) {
 			continue
@@ -354,12 +353,31 @@ func (v *logView) page(ctx context.Context, page *logstore.Page) error {
 			return err
 		}
 	}
-	for _, g := range gaps {
+	for _, g := range gaps[len(page.Lines)] {
 		if err := v.gap(ctx, page, g); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// gapsOf returns the gaps of a page by the index of the line before which they stand. A gap stands before the next line
+// of its run, else behind the line before it, else at the end.
+func gapsOf(page *logstore.Page) map[int][]logstore.Gap {
+	gaps := make(map[int][]logstore.Gap)
+	for _, g := range page.Gaps {
+		at := slices.IndexFunc(page.Lines, func(l logstore.Line) bool { return l.Run == g.Run && l.Number > g.After })
+		if at < 0 {
+			at = len(page.Lines)
+			for i := range page.Lines {
+				if l := &page.Lines[i]; l.Run == g.Run && l.Number == g.After {
+					at = i + 1
+				}
+			}
+		}
+		gaps[at] = append(gaps[at], g)
+	}
+	return gaps
 }
 
 // line prints a line.

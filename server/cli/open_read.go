@@ -28,7 +28,9 @@ const (
 	pageBytes = 1 << 20          // of the text of lines
 	pageWait  = 20 * time.Second // for a line
 	pageRuns  = 200
-	stepLimit = 500 // lines of one time
+	// maxRunErrors is of how many runs that ended badly the page shows the error.
+	maxRunErrors = 20
+	stepLimit    = 500 // lines of one time
 	// usagePoints is into how many spans the usage of a process is divided, usageRuns is how many of its latest
 	// runs are read for that.
 	usagePoints = 240
@@ -263,16 +265,15 @@ func (p *pageReader) step(ctx context.Context, q logstore.Query, a *pageArgument
 
 func (p *pageReader) answer(read *logstore.Page) linesAnswer {
 	r := linesAnswer{Lines: make([]pageLine, 0, len(read.Lines)), Runs: namesOf(read.Runs), Prev: read.Prev(), Next: read.Next(), MoreBefore: read.MoreBefore, MoreAfter: read.MoreAfter}
-	gaps := read.Gaps
+	gaps := gapsOf(read)
 	for i := range read.Lines {
-		l := &read.Lines[i]
-		for len(gaps) > 0 && gaps[0].Run == l.Run && gaps[0].After < l.Number {
-			r.Lines, gaps = append(r.Lines, gapOf(&gaps[0])), gaps[1:]
+		for _, g := range gaps[i] {
+			r.Lines = append(r.Lines, gapOf(&g))
 		}
-		r.Lines = append(r.Lines, lineOfPage(l))
+		r.Lines = append(r.Lines, lineOfPage(&read.Lines[i]))
 	}
-	for i := range gaps {
-		r.Lines = append(r.Lines, gapOf(&gaps[i]))
+	for _, g := range gaps[len(read.Lines)] {
+		r.Lines = append(r.Lines, gapOf(&g))
 	}
 	return r
 }
@@ -384,8 +385,10 @@ type pageRun struct {
 	State   string `json:"state"`
 	Started string `json:"started_at"`
 	Lasted  string `json:"lasted"`
-	By      string `json:"by,omitempty"` // who started it; see project.Run.By
 	How     string `json:"how"`          // it ended, in words
+	By      string `json:"by,omitempty"` // see project.Run.By
+	// Error is the first line of what went wrong, for the latest runs that ended badly.
+	Error string `json:"error,omitempty"`
 }
 
 func pageRunOf(run *project.Run) pageRun {
@@ -425,11 +428,35 @@ func (p *pageReader) runsOf(ctx context.Context, a *pageArguments) (r struct {
 		return r, err
 	}
 	all, err := at.History(ctx, a.Processes[0], min(cmp.Or(a.Limit, pageRuns), pageRuns))
-	r.Runs = make([]pageRun, 0, len(all))
-	for i := range all {
-		r.Runs = append(r.Runs, pageRunOf(&all[i]))
+	if err != nil {
+		return r, err
 	}
-	return r, err
+	r.Runs = make([]pageRun, 0, len(all))
+	bad := 0
+	for i := range all {
+		run := pageRunOf(&all[i])
+		if all[i].EndedBadly() {
+			if bad++; bad <= maxRunErrors {
+				if run.Error, err = p.errorOf(ctx, a, all[i].RunID); err != nil {
+					return r, err
+				}
+			}
+		}
+		r.Runs = append(r.Runs, run)
+	}
+	return r, nil
+}
+
+// errorOf returns the first line of the error of a run that ended badly.
+func (p *pageReader) errorOf(ctx context.Context, a *pageArguments, run int64) (string, error) {
+	faults, _, err := p.store.Faults(ctx, logstore.FaultQuery{Project: a.Project, Names: a.Processes, Runs: []int64{run}, SkipFlush: true})
+	slices.Reverse(faults) // the first error is the cause
+	i := max(0, slices.IndexFunc(faults, func(f logstore.Fault) bool { return !f.IsEnd() }))
+	if err != nil || len(faults) == 0 {
+		return "", err
+	}
+	first, _, _ := strings.Cut(faults[i].Title(), "\n")
+	return line.Visible(first), nil
 }
 
 // A pageUsage is what a process used in a span: its mean share of a core, and its most memory.

@@ -1,11 +1,13 @@
 package project
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"pmcp/logstore"
@@ -259,7 +261,8 @@ func (p *Project) History(ctx context.Context, name string, limit int) ([]Run, e
 			return e.Run == runs[i].RunID && (e.Kind == logstore.EventStarted || e.Kind == logstore.EventRestarted)
 		})
 		if at >= 0 {
-			runs[i].By = events[at].By
+			_, cause, _ := strings.Cut(events[at].Text, "restarted")
+			runs[i].By = cmp.Or(events[at].By, strings.TrimPrefix(strings.Trim(cause, " ,"), "by "))
 		}
 	}
 	return runs, nil

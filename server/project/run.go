@@ -38,8 +38,8 @@ type Run struct {
 	// session is that of a lost run, and main the pid of its first process.
 	session string
 	main    int
-	// By is who started or restarted the run, as events name them; "" if nobody did, as with a restart by the policy, or
-	// it is not known. Only History sets it.
+	// By is who started or restarted the run, as events name them, or what restarted it, as "its restart policy"; "" if
+	// that is not known any more. Only History sets it.
 	By string
 	// Since is a sentence on what happened to the process after the run ended, or "".
 	Since string
