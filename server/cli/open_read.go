@@ -470,6 +470,7 @@ type pageUsage struct {
 
 func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Time) (r struct {
 	Usage []pageUsage `json:"usage"` // oldest first, at most usagePoints and one for each change of the run
+	Rise  *pageUsage  `json:"rise,omitempty"`
 }, err error) {
 	if len(a.Processes) != 1 || a.Project == "" {
 		return r, errors.New("want one process of one project")
@@ -499,7 +500,34 @@ func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Tim
 			u.MemoryBytes = max(u.MemoryBytes, s.MemoryBytes)
 		}
 	}
+	r.Rise = riseOf(r.Usage)
 	return r, nil
+}
+
+// riseOf returns the span in which a rise of the memory of the latest run begins that still goes on: by more than a
+// quarter, and not in one step. It returns nil if there is none. The span is the one farthest below the line from the
+// first to the last, so that neither a start nor a level time before counts.
+func riseOf(usage []pageUsage) *pageUsage {
+	if len(usage) == 0 {
+		return nil
+	}
+	last := &usage[len(usage)-1]
+	run := usage[slices.IndexFunc(usage, func(u pageUsage) bool { return u.Run == last.Run }):]
+	begin, most := 0, 0.0
+	for i := range run {
+		part := float64(run[i].At.Sub(run[0].At)) / float64(max(1, last.At.Sub(run[0].At)))
+		line := float64(run[0].MemoryBytes) + part*(float64(last.MemoryBytes)-float64(run[0].MemoryBytes))
+		if below := line - float64(run[i].MemoryBytes); below > most {
+			begin, most = i, below
+		}
+	}
+	rise, from := run[begin:], float64(run[begin].MemoryBytes)
+	by := float64(last.MemoryBytes) - from
+	half := float64(rise[len(rise)/2].MemoryBytes) - from
+	if len(rise) < 4 || by < from/4 || half < by/5 || half > by*4/5 {
+		return nil
+	}
+	return &rise[0]
 }
 
 // callForPage returns own.call, but a group is started as pmcp start does it: what the server of the page started would

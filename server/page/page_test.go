@@ -119,13 +119,16 @@ func TestOnlyThePageMayCall(t *testing.T) {
 	}
 }
 
-// TestPageNeedsNothingElse checks that the page has no markup from strings and refers to
-// nothing outside.
+// TestPageNeedsNothingElse checks that the page has no markup from strings, refers to
+// nothing outside and is small.
 func TestPageNeedsNothingElse(t *testing.T) {
 	for _, never := range []string{"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "https://", "src=", "@import", "style=\""} {
 		if strings.Contains(HTML, never) {
 			t.Errorf("the page has %q, want a page without it", never)
 		}
+	}
+	if most := 60 << 10; len(HTML) > most {
+		t.Errorf("the page has %d bytes, want at most %d: it is one file that is read as it is", len(HTML), most)
 	}
 	if policy := policyFor(HTML); strings.Count(policy, "'sha256-") != 2 || strings.Contains(policy, "unsafe") {
 		t.Errorf("got policy %q, want the hashes of one script and one style", policy)
