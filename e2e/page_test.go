@@ -78,11 +78,11 @@ func pageWorld(t *testing.T) (w *world, s *session, chromium, modules string) {
 }
 
 // drivePage uses a page by a script of testdata/page in Chromium and decodes what that has seen. It returns the
-// directory of the files that the script has written.
-func drivePage(t *testing.T, script, modules, chromium, address string, seen any) (files string) {
+// directory of the files that the script has written. The script also gets the arguments more.
+func drivePage(t *testing.T, script, modules, chromium, address string, seen any, more ...string) (files string) {
 	t.Helper()
 	files = t.ArtifactDir()
-	browser := exec.Command("node", "testdata/page/"+script, modules, chromium, address, files)
+	browser := exec.Command("node", append([]string{"testdata/page/" + script, modules, chromium, address, files}, more...)...)
 	var wrong bytes.Buffer
 	browser.Stderr = &wrong
 	out, err := browser.Output()

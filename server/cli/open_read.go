@@ -392,11 +392,13 @@ type pageRun struct {
 }
 
 func pageRunOf(run *project.Run) pageRun {
-	r := pageRun{Run: run.Status.Run, State: run.State.String(), Started: args.FormatTime(run.StartedAt), By: line.Visible(run.By), Lasted: args.FormatAge(run.Duration())}
-	if run.EndedAt.IsZero() && run.State.Live() {
+	r := pageRun{Run: run.Status.Run, State: run.State.String(), Started: args.FormatTime(run.StartedAt), By: line.Visible(run.By), How: run.StateText()}
+	switch {
+	case !run.EndedAt.IsZero():
+		r.Lasted = args.FormatAge(run.Duration())
+	case run.State.Live():
 		r.Lasted = args.FormatAge(time.Since(run.StartedAt))
-	}
-	r.How = run.StateText()
+	} // else when it ended is not known
 	if e := run.Exit; e != nil {
 		if e.Signal == "" {
 			r.How += fmt.Sprintf(", exit code %d", e.Code)
@@ -461,7 +463,7 @@ func (p *pageReader) errorOf(ctx context.Context, a *pageArguments, run int64) (
 
 // A pageUsage is what a process used in a span: its mean share of a core, and its most memory.
 type pageUsage struct {
-	At          time.Time `json:"at"` // the end of the span
+	At          time.Time `json:"at"` // the last sample of the span
 	Run         int       `json:"run"`
 	CPUPercent  float64   `json:"cpu_percent"`
 	MemoryBytes uint64    `json:"memory_bytes"`
@@ -491,10 +493,11 @@ func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Tim
 		}
 		for i := range all {
 			s, at := &all[i], all[i].At.Truncate(width)
-			if n := len(r.Usage); n == 0 || r.Usage[n-1].Run != run.Number || !r.Usage[n-1].At.Equal(at) {
-				r.Usage = append(r.Usage, pageUsage{At: at, Run: run.Number})
+			if n := len(r.Usage); n == 0 || r.Usage[n-1].Run != run.Number || !r.Usage[n-1].At.Truncate(width).Equal(at) {
+				r.Usage = append(r.Usage, pageUsage{Run: run.Number})
 			}
 			u := &r.Usage[len(r.Usage)-1]
+			u.At = s.At
 			u.samples++
 			u.CPUPercent += (s.CPUPercent - u.CPUPercent) / float64(u.samples)
 			u.MemoryBytes = max(u.MemoryBytes, s.MemoryBytes)
