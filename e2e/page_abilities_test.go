@@ -38,6 +38,9 @@ func TestPageHasItsAbilities(t *testing.T) {
 	s.must(t, "start_process", sh("later", "sleep 1000"))
 	s.must(t, "stop_process", args{"process": "later"})
 	s.must(t, "start_group", args{"group": "stack", "members": []args{{"process": "migrate", "command": "true"}, {"process": "worker", "command": "sleep 1000", "depends_on": []args{{"process": "migrate", "condition": "exited_ok"}}}}})
+	for _, code := range []string{"4", "5", "0"} {
+		s.must(t, "start_process", sh("varies", "exit "+code).with("wait", "exit").with("timeout_ms", longWait))
+	}
 	s.must(t, "start_process", sh("bad", "echo the last words; exit 3").with("wait", "exit").with("timeout_ms", longWait))
 
 	address, _, end := w.openPage(t)
@@ -73,6 +76,16 @@ func TestPageHasItsAbilities(t *testing.T) {
 	}
 	if strings.Contains(seen.Process, "hunter2") {
 		t.Errorf("got the process %q, want its secrets masked", seen.Process)
+	}
+	for _, want := range []string{"peak", " · least ", "\tby\tlasted\thow it ended"} {
+		if !strings.Contains(seen.Process, want) {
+			t.Errorf("got the process %q, want %q in it", seen.Process, want)
+		}
+	}
+	for _, want := range []string{"exit code 4", "exit code 5"} {
+		if !slices.ContainsFunc(seen.Events, func(e string) bool { return strings.Contains(e, "varies") && strings.Contains(e, want) }) {
+			t.Errorf("got the events %q, want one with %q: a cause hides no other", seen.Events, want)
+		}
 	}
 	for _, want := range []string{"info: INFO GET /error/1 200", "warn: WARN the disk is slow  × 3", "error: Error: connect"} {
 		if !slices.ContainsFunc(seen.Levels, func(l string) bool { return strings.HasPrefix(l, want) }) {

@@ -106,6 +106,7 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   // The line of time: an event leads to its moment; a part of it limits the log.
   await until("#about", "all processes");
   await page.click("#happened summary");
+  await until(".event", "bad (run 1)");
   seen.events = await page.$$eval(".event", all => all.map(e => e.innerText.replace(/\s+/g, " ")));
   await button("#happened", seen.events.find(e => e.includes("bad (run 1)")).slice(0, 8));
   await page.waitForSelector(".hit");
