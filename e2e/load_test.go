@@ -122,7 +122,7 @@ func TestAnswersAreBounded(t *testing.T) {
 // TestAnswersAboutManyAreBounded checks that answers about many processes, with long names,
 // long reasons and many survivors, are bounded too and say how many they leave out.
 func TestAnswersAboutManyAreBounded(t *testing.T) {
-	t.Parallel()
+	proctest.Long(t, "load")
 	w := newWorld(t)
 	w.set("PM_RATE_LIMIT", "0")
 	w.set("PM_MAX_PROCESSES", "1000")
