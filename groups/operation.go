@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"pmcp/process"
 )
 
 // maxOperation is the deadline of a start or a stop, not counting the pauses
@@ -132,7 +130,7 @@ func (m *Manager) begin(ctx context.Context, g Group, k kind, work func(context.
 		slices.Reverse(order)
 	}
 	for {
-		op, begun, err := m.tryBegin(process.Actor(ctx), g, k, order, work)
+		op, begun, err := m.tryBegin(g, k, order, work)
 		switch {
 		case err != nil || begun || m.joins(op, g, k):
 			return op, err
@@ -157,7 +155,7 @@ func (m *Manager) joins(op *operation, g Group, k kind) bool {
 
 // tryBegin begins an operation unless one on the same group is in progress. It
 // returns the operation that is now in progress.
-func (m *Manager) tryBegin(actor string, g Group, k kind, order []string, work func(context.Context, *operation)) (op *operation, begun bool, err error) {
+func (m *Manager) tryBegin(g Group, k kind, order []string, work func(context.Context, *operation)) (op *operation, begun bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closing {
@@ -167,7 +165,7 @@ func (m *Manager) tryBegin(actor string, g Group, k kind, order []string, work f
 		return op, false, nil
 	}
 	op = &operation{kind: k, group: g, order: order, done: make(chan struct{}), changed: make(chan struct{})}
-	op.ctx, op.cancel = context.WithCancelCause(process.WithActor(m.ctx, actor))
+	op.ctx, op.cancel = context.WithCancelCause(m.ctx)
 	for _, name := range order {
 		op.outcomes = append(op.outcomes, Outcome{Process: name, Result: Pending})
 	}

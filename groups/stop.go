@@ -16,6 +16,8 @@ type StopOptions struct {
 	Strategy *Strategy
 	// Force sends SIGKILL at once.
 	Force bool
+	// Actor is that of the stop of each member, see process.StopOptions.
+	Actor string
 	// Progress is called for each change of a member's Result while Stop waits,
 	// by the goroutine that called Stop. It may be nil.
 	Progress func(Progress)
@@ -42,15 +44,17 @@ func (m *Manager) Stop(ctx context.Context, name string, o StopOptions) (Report,
 	if strategy, err = ParseStrategy(string(strategy)); err != nil {
 		return Report{}, err
 	}
-	op, err := m.begin(ctx, g, kind{stop: true, strategy: strategy, force: o.Force}, m.stopAll)
+	op, err := m.begin(ctx, g, kind{stop: true, strategy: strategy, force: o.Force}, func(ctx context.Context, op *operation) {
+		m.stopAll(ctx, op, process.StopOptions{Force: o.Force, Actor: o.Actor})
+	})
 	if err != nil {
 		return Report{}, err
 	}
 	return op.wait(ctx, o.Progress), nil
 }
 
-// stopAll stops each member once the stops that precede it have ended.
-func (m *Manager) stopAll(ctx context.Context, op *operation) {
+// stopAll stops each member with the options o once the stops that precede it have ended.
+func (m *Manager) stopAll(ctx context.Context, op *operation, o process.StopOptions) {
 	stopped := make(map[string]chan struct{}, len(op.order))
 	for _, name := range op.order {
 		stopped[name] = make(chan struct{})
@@ -66,7 +70,7 @@ func (m *Manager) stopAll(ctx context.Context, op *operation) {
 				case <-ctx.Done():
 				}
 			}
-			m.stopMember(ctx, op, name)
+			m.stopMember(ctx, op, name, o)
 		})
 	}
 	wg.Wait()
@@ -85,7 +89,7 @@ func (op *operation) predecessors(i int) []string {
 }
 
 // stopMember stops one process and records the outcome.
-func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
+func (m *Manager) stopMember(ctx context.Context, op *operation, name string, o process.StopOptions) {
 	if ctx.Err() != nil {
 		op.update(name, func(o *Outcome) { o.Result, o.Why, o.Blocked = Skipped, context.Cause(ctx).Error(), true })
 		return
@@ -93,11 +97,11 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 	st, err := m.o.Processes.Status(name)
 	if errors.Is(err, process.ErrUnknown) || err == nil && !st.GoesOn() {
 		op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = Skipped, "not running", st.Run })
-		m.stopElsewhere(ctx, op, name)
+		m.stopElsewhere(ctx, op, name, o)
 		return
 	}
 	op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = InProgress, "", st.Run })
-	st, err = m.o.Processes.Stop(ctx, name, process.StopOptions{Force: op.force, By: process.ByUser})
+	st, err = m.o.Processes.Stop(ctx, name, o)
 	op.update(name, func(o *Outcome) {
 		o.Result = WasStopped
 		switch {
@@ -116,7 +120,7 @@ func (m *Manager) stopMember(ctx context.Context, op *operation, name string) {
 const lookupLimit = 2 * time.Second
 
 // stopElsewhere stops a member that another server runs, if one does.
-func (m *Manager) stopElsewhere(ctx context.Context, op *operation, name string) {
+func (m *Manager) stopElsewhere(ctx context.Context, op *operation, name string, o process.StopOptions) {
 	looking, cancel := context.WithTimeout(ctx, lookupLimit)
 	run, found := m.runningElsewhere(looking, name)[name]
 	cancel()
@@ -124,7 +128,7 @@ func (m *Manager) stopElsewhere(ctx context.Context, op *operation, name string)
 		return
 	}
 	op.update(name, func(o *Outcome) { o.Result, o.Why, o.Run = InProgress, "it runs "+inOtherServer(run.Owner), run.Run })
-	st, err := m.o.Elsewhere.StopElsewhere(ctx, run, process.StopOptions{Force: op.force})
+	st, err := m.o.Elsewhere.StopElsewhere(ctx, run, o)
 	var unreachable *ElsewhereError
 	op.update(name, func(o *Outcome) {
 		switch {

@@ -148,7 +148,7 @@ func (m *Manager) StartResolved(ctx context.Context, r Resolved, ifRunning IfRun
 	spec := r.spec
 	var first *obstacle
 	for {
-		e, obs, err := m.tryStart(ctx, r, ifRunning, first)
+		e, obs, err := m.tryStart(r, ifRunning, first)
 		if first == nil {
 			first = &obs
 		}
@@ -171,7 +171,7 @@ func (m *Manager) StartResolved(ctx context.Context, r Resolved, ifRunning IfRun
 					return obs.status, false, fmt.Errorf("%s has ended (run %d), but %w: %s", spec.Name, obs.status.Run, ErrLeft, proctab.Describe(left))
 				}
 			}
-			if _, err := m.stop(ctx, spec.Name, StopOptions{By: ByUser}, false); err != nil {
+			if _, err := m.stop(ctx, spec.Name, StopOptions{By: ByUser, Actor: r.Actor}, false); err != nil {
 				return obs.status, false, err
 			}
 		}
@@ -207,6 +207,9 @@ func (m *Manager) AllowsAny() bool { return m.o.Allowed == nil }
 
 // A Resolved is a Spec that can run, with absolute paths, and its executable.
 type Resolved struct {
+	// Actor is the By of the Ask that a start makes.
+	Actor string
+
 	spec Spec
 	exe  command.Executable
 }
@@ -268,7 +271,7 @@ type obstacle struct {
 
 // tryStart moves the entry of spec to Starting and returns it, or returns the
 // obstacle. first is the first obstacle that the caller waited for, or nil.
-func (m *Manager) tryStart(ctx context.Context, r Resolved, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
+func (m *Manager) tryStart(r Resolved, ifRunning IfRunning, first *obstacle) (*entry, obstacle, error) {
 	spec := r.spec
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -319,7 +322,7 @@ func (m *Manager) tryStart(ctx context.Context, r Resolved, ifRunning IfRunning,
 	if ifRunning == RestartRunning || ifRunning == RestartUnlessStopped {
 		what = AskRestart
 	}
-	e.status.Asked = Ask{what, Actor(ctx)}
+	e.status.Asked = Ask{what, r.Actor}
 	m.transitionLocked(e, evStart)
 	return e, obstacle{}, nil
 }

@@ -19,6 +19,8 @@ type StopOptions struct {
 	Force bool
 	// By is recorded as what ended the run. "" means ByUser.
 	By EndedBy
+	// Actor is the By of the Ask.
+	Actor string
 }
 
 // Stop ends the process called name with its whole tree. It returns once no
@@ -43,7 +45,7 @@ func (m *Manager) stop(ctx context.Context, name string, o StopOptions, cancelsS
 		e.stopCalls++
 	}
 	if state := e.status.State; state.Active() && (state != Stopping || cancelsStart) {
-		e.status.Asked = askOf(ctx, o, cancelsStart)
+		e.status.Asked = askOf(o, cancelsStart)
 	}
 	request := m.newStopRequest(e.status.Spec, o)
 	m.requestStopLocked(e, request)
@@ -60,14 +62,14 @@ func (m *Manager) stop(ctx context.Context, name string, o StopOptions, cancelsS
 }
 
 // askOf returns the Ask of a stop that cancels starts, or that is a part of one.
-func askOf(ctx context.Context, o StopOptions, cancelsStart bool) Ask {
+func askOf(o StopOptions, cancelsStart bool) Ask {
 	switch {
 	case cmp.Or(o.By, ByUser) != ByUser:
 		return Ask{}
 	case cancelsStart:
-		return Ask{AskStop, Actor(ctx)}
+		return Ask{AskStop, o.Actor}
 	}
-	return Ask{AskRestart, Actor(ctx)}
+	return Ask{AskRestart, o.Actor}
 }
 
 // newStopRequest returns the request for a stop of spec with the options o.

@@ -37,10 +37,10 @@ func (l *eventLog) askedEvents(c *process.Change) []event {
 	return []event{e}
 }
 
-// askedEvent returns the event of what actor (see process.Actor) has done to a process. It has no stage: the client is
+// askedEvent returns the event of what actor (see process.Ask) has done to a process. It has no stage: the client is
 // told who did it even if an answer has reported what became of the process.
 func (l *eventLog) askedEvent(st *process.Status, actor string, kind logstore.EventKind, did string) event {
-	client := l.store.Actor(context.Background())
+	client := l.store.Actor("")
 	by, where := cmp.Or(actor, client), ""
 	if actor == client {
 		where = " in another window"
@@ -54,7 +54,7 @@ func (l *eventLog) askedEvent(st *process.Status, actor string, kind logstore.Ev
 // addKeptActs adds the events of what others have done to the processes of kept since the last call. What was done for a
 // client of the same name counts as the own.
 func (l *eventLog) addKeptActs(kept map[string]keptRun) {
-	client := l.store.Actor(l.ctx)
+	client := l.store.Actor("")
 	for name, k := range kept {
 		stored, err := l.store.Events(l.ctx, l.project, []string{name}, 0)
 		if err != nil {
@@ -82,13 +82,13 @@ func (l *eventLog) addKeptActs(kept map[string]keptRun) {
 }
 
 // addInputEvent adds the event of input to a process.
-func (s *Server) addInputEvent(ctx context.Context, st *process.Status, what string) {
-	e := s.events.askedEvent(st, process.Actor(ctx), logstore.EventInput, " was sent "+what)
+func (s *Server) addInputEvent(by string, st *process.Status, what string) {
+	e := s.events.askedEvent(st, by, logstore.EventInput, " was sent "+what)
 	e.at = time.Now()
 	s.events.add(e)
 }
 
-// addMark adds the event of an error, whose Name is the address of the process, that actor (see process.Actor) has resolved
+// addMark adds the event of an error, whose Name is the address of the process, that actor (see process.Ask) has resolved
 // or reopened. What another actor has done is stored already.
 func (l *eventLog) addMark(f *logstore.Fault, actor string) {
 	kind := logstore.EventReopened

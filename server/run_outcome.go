@@ -210,7 +210,7 @@ func unreadHint(err error) (hint string, _ error) {
 // client has the answer, which says it.
 func (s *call) reportStatus(ctx context.Context, names ...string) (stop func()) {
 	s.held = append(s.held, s.events.wake.hold(names...))
-	if process.Actor(ctx) == "" { // else the client does not see the answer
+	if s.project.By() == "" { // else the client does not see the answer
 		s.events.await(names)
 		s.held = append(s.held, func() { s.events.endAwait(names, ctx.Err() != nil) })
 	}

@@ -453,7 +453,6 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if err := s.limits.allow(t); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
-	ctx = process.WithActor(ctx, r.By)
 	c := &call{Server: s, named: true, reads: t.hints.readOnly}
 	defer c.release()
 	if c.project, _, err = s.own.At(ctx, r.Project, "", ""); err != nil {
@@ -462,7 +461,7 @@ func (s *Server) answerServer(ctx context.Context, method string, params json.Ra
 	if err := c.project.CheckCall(r); err != nil {
 		return nil, socket.Refusal(err.Error())
 	}
-	c.project = c.project.Received()
+	c.project = c.project.For(r.By).Received()
 	s.o.Mask.LearnSteps(params)
 	a, err := t.call(ctx, c, r.Arguments)
 	s.own.AwaitStored(ctx) // what the caller reads then shows what was done

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"pmcp/logstore/line"
-	"pmcp/process"
 	"pmcp/server/args"
 	"pmcp/server/project"
 	"pmcp/server/stdio"
@@ -251,8 +250,9 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		s.cpu.trigger()
 		structured, structuredErr := metaFlag(req.Params.Meta, structuredKey, s.o.Structured)
 		app, appErr := metaFlag(req.Params.Meta, appKey, false)
+		by := ""
 		if app {
-			ctx = process.WithActor(ctx, project.ActorPage)
+			by = project.ActorPage
 		} else {
 			defer s.served.Load().messages.attach(ctx)()
 		}
@@ -261,7 +261,7 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 		var a answer
 		if err = cmp.Or(err, structuredErr, appErr); err == nil {
 			var release func()
-			a, release, err = s.perform(ctx, &t, given, structured)
+			a, release, err = s.perform(ctx, &t, given, by, structured)
 			defer release()
 		}
 		stdio.EndTask(ctx, err != nil)
@@ -297,9 +297,9 @@ func (t tool) handler(s *Server) mcpserver.ToolHandlerFunc {
 	}
 }
 
-// perform performs a call of t, here or in the window that owns the process. release must be called when the answer
-// is complete.
-func (s *Server) perform(ctx context.Context, t *tool, given args.Given, structured bool) (a answer, release func(), err error) {
+// perform performs a call of t that was made for by (see project.Project.For), here or in the window that owns the
+// process. release must be called when the answer is complete.
+func (s *Server) perform(ctx context.Context, t *tool, given args.Given, by string, structured bool) (a answer, release func(), err error) {
 	if err := s.limits.allow(t); err != nil {
 		return nil, func() {}, err
 	}
@@ -307,7 +307,7 @@ func (s *Server) perform(ctx context.Context, t *tool, given args.Given, structu
 	if err != nil {
 		return nil, func() {}, err
 	}
-	c.structured = structured
+	c.project, c.structured = c.project.For(by), structured
 	a, err = t.call(ctx, c, rest)
 	if err != nil {
 		a, err = c.atOwner(ctx, t, rest, a, err)

@@ -2,10 +2,8 @@ package project
 
 import (
 	"cmp"
-	"context"
 	"strings"
 
-	"pmcp/process"
 	"pmcp/process/prose"
 )
 
@@ -44,19 +42,19 @@ func cleanActor(name string) string {
 	return prose.Cut(strings.TrimSpace(name), maxActor)
 }
 
-// Actor returns for whom something is done with ctx, as events name them: see process.Actor.
-func (s *Store) Actor(ctx context.Context) string {
+// Actor returns by, for whom something is done, as events name them: "" is the client of this session.
+func (s *Store) Actor(by string) string {
 	client := ""
 	if s.table != nil {
 		s.table.mu.Lock()
 		client = s.table.actor
 		s.table.mu.Unlock()
 	}
-	return cmp.Or(process.Actor(ctx), client, actorUnnamed)
+	return cmp.Or(by, client, actorUnnamed)
 }
 
 // isCommand reports whether the session serves a command of pmcp.
 func (s *Store) isCommand() bool {
-	actor := s.Actor(context.Background())
+	actor := s.Actor("")
 	return actor == actorTerminal || actor == ActorPage
 }

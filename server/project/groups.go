@@ -304,6 +304,7 @@ func (p *Project) StopGroup(ctx context.Context, name string, o groups.StopOptio
 		return groups.Report{}, err
 	}
 	defer p.endStoppedWatches()
+	o.Actor = p.by
 	return p.o.Groups.Stop(ctx, name, o)
 }
 

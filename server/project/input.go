@@ -138,7 +138,7 @@ func (p *Project) Input(ctx context.Context, a InputRequest) (done Inputted, err
 		err = d.play(ctx, a.Steps, dialogueTime(a.Steps))
 	}
 	if d.bytes > 0 || a.EOF && err == nil {
-		p.o.Input(ctx, &st, inputText(a, d.bytes))
+		p.o.Input(p.by, &st, inputText(a, d.bytes))
 	}
 	if a.Wait > 0 {
 		if settleErr := d.settle(ctx, a.Wait); settleErr != nil {

@@ -175,10 +175,10 @@ func (s *Started) noLongerKept(before time.Time, keep string) {
 // again.
 func (p *Project) stopForKeep(ctx context.Context, run Run) (err error) {
 	if run.Owner != nil {
-		_, err = p.o.Store.stopAtOwner(ctx, run, process.StopOptions{})
+		_, err = p.o.Store.stopAtOwner(ctx, run, process.StopOptions{Actor: p.by})
 		return err
 	}
-	_, err = p.o.Manager.Stop(ctx, run.Spec.Name, process.StopOptions{})
+	_, err = p.o.Manager.Stop(ctx, run.Spec.Name, process.StopOptions{Actor: p.by})
 	return err
 }
 
@@ -200,7 +200,7 @@ func (p *Project) atDaemon(ctx context.Context, tool string, given args.Given, e
 	if !ok || err != nil {
 		return a, e
 	}
-	call := OwnerCall{Tool: tool, Project: path, Process: name, Arguments: rewritten, Allowed: p.o.Manager.Allowed(), By: p.o.Store.Actor(ctx)}
+	call := OwnerCall{Tool: tool, Project: path, Process: name, Arguments: rewritten, Allowed: p.o.Manager.Allowed(), By: p.o.Store.Actor(p.by)}
 	ctx, cancel := context.WithTimeout(ctx, ownerCallLimit)
 	defer cancel()
 	gone := ""

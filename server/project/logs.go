@@ -137,7 +137,7 @@ func (p *Project) MarkFault(ctx context.Context, id string, resolved bool, note 
 		p.o.Changed(f.Name, false)
 	}
 	if changed {
-		p.o.Store.tellOfMark(ctx, &f)
+		p.o.Store.tellOfMark(ctx, &f, p.by)
 	}
 	return f, changed, err
 }

@@ -29,14 +29,14 @@ func DecodeMark(params json.RawMessage) (m Mark, err error) {
 	return m, nil
 }
 
-// tellOfMark tells the live window that runs the process of an error, or has run it last, that the error was marked. A
+// tellOfMark tells the live window that runs the process of an error, or has run it last, that by has marked the error. A
 // session for which the daemon keeps the process reads that in the database.
-func (s *Store) tellOfMark(ctx context.Context, f *logstore.Fault) {
+func (s *Store) tellOfMark(ctx context.Context, f *logstore.Fault, by string) {
 	rows, err := s.Runs(ctx, logstore.RunFilter{Project: f.Project, Names: []string{f.Name}, Current: true})
 	if err != nil || len(rows) == 0 || s.dir == "" {
 		return
 	}
 	if row := &rows[0]; row.Live && !row.Own && stored(row).Spec.Until.IsZero() && !s.isSilent(row.Session) {
-		_ = socket.CallLive(ctx, s.dir, row.Session, MarkedMethod, Mark{f.ID, s.Actor(ctx)}, new(struct{}), s.within)
+		_ = socket.CallLive(ctx, s.dir, row.Session, MarkedMethod, Mark{f.ID, s.Actor(by)}, new(struct{}), s.within)
 	}
 }

@@ -244,7 +244,7 @@ func (p *Project) AtOwner(ctx context.Context, tool string, given args.Given, er
 	if !ok {
 		return a, false, err
 	}
-	call := OwnerCall{Tool: tool, Arguments: rewritten, Allowed: p.o.Manager.Allowed()}
+	call := OwnerCall{Tool: tool, Arguments: rewritten, Allowed: p.o.Manager.Allowed(), By: p.by}
 	a, err = p.o.Store.atOwner(ctx, &away.run, call)
 	if err != nil {
 		return a, false, err
@@ -274,7 +274,7 @@ func (s *Store) ReachWindows(dir string, within time.Duration) {
 // atOwner sends a call about run to the window that owns it. It returns a WindowError if
 // the window cannot be asked.
 func (s *Store) atOwner(ctx context.Context, run *Run, call OwnerCall) (a OwnerAnswer, err error) {
-	call.Project, call.Run, call.By = run.Project, run.RunID, s.Actor(ctx)
+	call.Project, call.Run, call.By = run.Project, run.RunID, s.Actor(call.By)
 	_, call.Process = s.split(run.Project, run.Spec.Name)
 	if s.dir == "" {
 		return a, &WindowError{run: *run, why: errNoSocket}

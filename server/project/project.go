@@ -10,7 +10,6 @@
 package project
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 
@@ -34,8 +33,8 @@ type Options struct {
 	// the Manager does not show, also when lines were removed from its log; the name ""
 	// stands for a group.
 	Changed func(name string, cleared bool)
-	// Input is called when a process has got input: how much of it what says.
-	Input func(ctx context.Context, st *process.Status, what string)
+	// Input is called when a process has got input by (see Project.For): how much of it what says.
+	Input func(by string, st *process.Status, what string)
 	// Watched is called when watched files have changed, or cannot be watched any more.
 	Watched func(WatchEvent)
 	// Keep says how processes outlive the session.
@@ -55,13 +54,24 @@ type Project struct {
 	chosen bool
 	// received means that the call came from another window.
 	received bool
+	by       string // see For
 	// read is the command line of the call; see Definition.read.
 	read command.Source
 }
 
+// For returns p for a call that was made for by, as events name them: "" is the client of this session.
+func (p *Project) For(by string) *Project {
+	called := *p
+	called.by = by
+	return &called
+}
+
+// By returns for whom the call was made: see For.
+func (p *Project) By() string { return p.by }
+
 // Received returns p for a call that came from another window: nothing that it does is sent on to a third one.
 func (p *Project) Received() *Project {
-	return &Project{session: p.session, name: p.name, chosen: p.chosen, received: true}
+	return &Project{session: p.session, name: p.name, chosen: p.chosen, by: p.by, received: true}
 }
 
 // IsReceived reports whether p is that of a call that came from another window.
@@ -94,7 +104,7 @@ func (p *Project) Dir() string { return p.name }
 // of returns the project of a process or group.
 func (p *Project) of(address string) *Project {
 	path, _ := p.o.Store.split(p.o.Manager.Project(), address)
-	return &Project{session: p.session, name: path}
+	return &Project{session: p.session, name: path, by: p.by}
 }
 
 func (p *Project) isOwn() bool { return p.name == p.o.Manager.Project() }

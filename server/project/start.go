@@ -242,6 +242,7 @@ func (p *Project) launchHere(ctx context.Context, name string, def Definition, o
 	if err := p.checkHealth(spec, check); err != nil {
 		return st, false, err
 	}
+	resolved.Actor = p.by
 	st, already, err = p.o.Manager.StartResolved(ctx, resolved, o.ifRunning)
 	if differs := new(process.DiffersError); o.unnamed && (errors.As(err, &differs) || already && !st.Spec.Unnamed) {
 		return st, already, fmt.Errorf("%w: %w", ErrNameTaken, err)

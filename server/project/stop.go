@@ -42,6 +42,7 @@ func (p *Project) Running() (names []string, started bool) {
 
 // Stop stops the named processes concurrently.
 func (p *Project) Stop(ctx context.Context, names []string, o process.StopOptions) []Stopped {
+	o.Actor = p.by
 	results := make([]Stopped, len(names))
 	var stops sync.WaitGroup
 	for i, name := range names {
@@ -150,7 +151,7 @@ func (s *Store) stopAtOwner(ctx context.Context, run Run, o process.StopOptions)
 	if err != nil {
 		return Stopped{Run: run}, err
 	}
-	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: given}) // a stop runs no executable
+	a, err := s.atOwner(ctx, &run, OwnerCall{Tool: "stop_process", Arguments: given, By: o.Actor}) // a stop runs no executable
 	if err == nil && a.IsError {
 		err = errors.New(a.Text)
 	}

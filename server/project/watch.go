@@ -196,7 +196,6 @@ func (p *Project) followWatch(name string, w *watched) {
 // restartChanged restarts a process whose files have changed, or starts it if it has ended on its own: the change may be what it
 // needed. It returns false if the process is not to be restarted any more, with an error if nobody has asked for that.
 func (p *Project) restartChanged(name string, w *watched, burst watch.Burst) (again bool, err error) {
-	ctx := process.WithActor(context.Background(), ActorWatch) // the end of the Manager ends it
 	st, err := p.o.Manager.Status(name)
 	if err != nil {
 		return false, nil
@@ -207,7 +206,7 @@ func (p *Project) restartChanged(name string, w *watched, burst watch.Burst) (ag
 	if err := w.own.add(burst, st.StartedAt); err != nil {
 		return false, err
 	}
-	started, err := p.relaunch(ctx, &st)
+	started, err := p.For(ActorWatch).relaunch(context.Background(), &st) // the end of the Manager ends it
 	var away *WindowError
 	switch {
 	case errors.Is(err, process.ErrCalledOff), errors.Is(err, process.ErrClosed), errors.As(err, &away):
