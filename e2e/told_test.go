@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -161,6 +162,49 @@ func TestWhatSomebodyDoesIsAnEvent(t *testing.T) {
 	if strings.Contains(out, "secret text") {
 		t.Errorf("got %s, want no text of the input", out)
 	}
+}
+
+// TestPersonActsInMCPApp checks that each event of what a person does by the MCP App names the person, not the client
+// that shows the App: in the session that runs the process and in another one, for a process and for a group.
+func TestPersonActsInMCPApp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	check(t, os.Mkdir(filepath.Join(w.project, ".git"), 0o755))
+	s, other := w.startAs(t, "claude-code"), w.startAs(t, "cursor")
+	app := func(c *session, tool string, arguments args) {
+		t.Helper()
+		r := c.call(t, "tools/call", args{"name": tool, "arguments": arguments, "_meta": args{"pmcp/app": true}})
+		if r.Error != nil || r.Result["isError"] == true {
+			t.Fatalf("%s: got %s, want success", tool, r.Raw)
+		}
+	}
+	web, stack := args{"process": "web"}, args{"group": "stack"}
+	s.must(t, "create_group", args{"name": "stack", "members": []args{own(t, "", "sleep").with("process", "db")}})
+	app(s, "start_process", own(t, "web", "echo"))
+	for _, c := range []*session{s, other} {
+		app(s, "start_group", stack)
+		app(c, "send_input", web.with("text", "x"))
+		app(c, "restart_process", web)
+		app(c, "stop_group", stack)
+	}
+	app(other, "stop_process", web)
+	s.must(t, "start_process", args{"name": "web"})
+	app(s, "stop_process", web)
+	want := map[string]int{
+		"db started": 2, "db stopped": 2, "web started": 1, "web input": 2, "web restarted": 2, "web stopped": 2,
+	}
+	var got map[string]int
+	w.awaitOutput(t, []string{"events", "--json"}, "the events of the person", func(out, _ string, _ int) bool {
+		got = map[string]int{}
+		for line := range strings.Lines(out) {
+			var e struct{ Process, Kind, By string }
+			check(t, json.Unmarshal([]byte(line), &e))
+			if e.By == "the person on the page" {
+				got[e.Process+" "+e.Kind]++
+			}
+		}
+		return maps.Equal(got, want)
+	})
 }
 
 // TestPersonStartsInSessionThatRanIt checks that `pmcp start`, and a restart on the page, of what has ended is done by the
