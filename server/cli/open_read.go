@@ -328,14 +328,21 @@ func gapOf(g *logstore.Gap) pageLine {
 	return pageLine{Run: g.Run, Number: g.After, At: g.At.UTC().Format(time.RFC3339Nano), Text: text, Gap: true}
 }
 
+// A pageEvent is an event in an answer to the page. Run identifies its run in lines; 0: it is about none.
+type pageEvent struct {
+	eventRow
+	Run int64 `json:"run,omitempty"`
+}
+
 func (p *pageReader) events(ctx context.Context, a *pageArguments) (r struct {
-	Events []eventRow `json:"events"`
+	Events []pageEvent `json:"events"`
 }, err error) {
 	all, err := p.store.Events(ctx, a.Project, a.Processes, cmp.Or(a.Limit, pageLimit))
-	r.Events = make([]eventRow, 0, len(all))
+	r.Events = make([]pageEvent, 0, len(all))
 	for _, e := range all {
 		text, _, _ := strings.Cut(e.Text, "; get_logs ") // what an agent may call next
-		r.Events = append(r.Events, eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Kind: string(e.Kind), By: line.Visible(e.By), Text: line.Visible(text)})
+		row := eventRow{Time: args.FormatTime(e.At), Project: e.Project, Process: e.Name, Kind: string(e.Kind), By: line.Visible(e.By), Text: line.Visible(text)}
+		r.Events = append(r.Events, pageEvent{row, e.Run})
 	}
 	return r, err
 }
@@ -391,7 +398,7 @@ type pageRun struct {
 	Error string `json:"error,omitempty"`
 }
 
-func pageRunOf(run *project.Run) pageRun {
+func pageRunOf(run *project.Run, by string) pageRun {
 	r := pageRun{Run: run.Status.Run, State: run.State.String(), Started: args.FormatTime(run.StartedAt), By: line.Visible(run.By), How: run.StateText()}
 	switch {
 	case !run.EndedAt.IsZero():
@@ -405,12 +412,33 @@ func pageRunOf(run *project.Run) pageRun {
 		} else {
 			r.How += ", " + e.Signal
 		}
-		if e.By != process.BySelf {
+		switch e.By {
+		case process.BySelf:
+		case process.ByUser:
+			r.How = prose.Join(", ", r.How, cmp.Or(by, "by user"))
+		default:
 			r.How = prose.Join(", ", r.How, "by "+string(e.By))
 		}
 	}
 	r.How = line.Visible(prose.Join(", ", r.How, run.Reason))
 	return r
+}
+
+// endedBy returns who or what asked for the end of a run that next followed, if any, as events tell it: "by cursor", "for
+// a restart by cursor", "for a restart: src/web.js changed", or "".
+func endedBy(events []logstore.Event, run, next *project.Run) string {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.Kind == logstore.EventStopped && e.Run == run.RunID && e.By != "":
+			return "by " + e.By
+		case e.Kind != logstore.EventRestarted || next == nil || e.Run != next.RunID:
+		case e.By != "":
+			return "for a restart by " + e.By
+		default:
+			return prose.Join(": ", "for a restart", next.By)
+		}
+	}
+	return ""
 }
 
 // at returns the project that arguments are about.
@@ -433,10 +461,16 @@ func (p *pageReader) runsOf(ctx context.Context, a *pageArguments) (r struct {
 	if err != nil {
 		return r, err
 	}
+	events, err := p.store.Events(ctx, a.Project, a.Processes, pageLimit)
+	if err != nil {
+		return r, err
+	}
 	r.Runs = make([]pageRun, 0, len(all))
 	bad := 0
+	var next *project.Run
 	for i := range all {
-		run := pageRunOf(&all[i])
+		run := pageRunOf(&all[i], endedBy(events, &all[i], next))
+		next = &all[i]
 		if all[i].EndedBadly() {
 			if bad++; bad <= maxRunErrors {
 				if run.Error, err = p.errorOf(ctx, a, all[i].RunID); err != nil {
@@ -461,13 +495,13 @@ func (p *pageReader) errorOf(ctx context.Context, a *pageArguments, run int64) (
 	return line.Visible(first), nil
 }
 
-// A pageUsage is what a process used in a span: its mean share of a core, and its most memory.
+// A pageUsage is the most that a process used in a span, and when that was measured.
 type pageUsage struct {
-	At          time.Time `json:"at"` // the last sample of the span
+	At          time.Time `json:"at"` // of the memory
 	Run         int       `json:"run"`
-	CPUPercent  float64   `json:"cpu_percent"`
+	CPUPercent  float64   `json:"cpu_percent"` // of one core
+	CPUAt       time.Time `json:"cpu_at"`
 	MemoryBytes uint64    `json:"memory_bytes"`
-	samples     int
 }
 
 func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Time) (r struct {
@@ -481,7 +515,7 @@ func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Tim
 	if err != nil {
 		return r, err
 	}
-	width := max(time.Since(since)/usagePoints, 10*time.Second)
+	width := spanOf(time.Since(since))
 	r.Usage = []pageUsage{}
 	for _, run := range slices.Backward(runs) {
 		if !run.Ended.IsZero() && run.Ended.Before(since) {
@@ -492,19 +526,32 @@ func (p *pageReader) usage(ctx context.Context, a *pageArguments, since time.Tim
 			return r, err
 		}
 		for i := range all {
-			s, at := &all[i], all[i].At.Truncate(width)
-			if n := len(r.Usage); n == 0 || r.Usage[n-1].Run != run.Number || !r.Usage[n-1].At.Truncate(width).Equal(at) {
-				r.Usage = append(r.Usage, pageUsage{Run: run.Number})
-			}
-			u := &r.Usage[len(r.Usage)-1]
-			u.At = s.At
-			u.samples++
-			u.CPUPercent += (s.CPUPercent - u.CPUPercent) / float64(u.samples)
-			u.MemoryBytes = max(u.MemoryBytes, s.MemoryBytes)
+			r.Usage = addSample(r.Usage, run.Number, &all[i], width)
 		}
 	}
 	r.Rise = riseOf(r.Usage)
 	return r, nil
+}
+
+// spanOf returns how long the spans of a time are: as long each time that is looked at the last hour or day.
+func spanOf(all time.Duration) time.Duration {
+	return max((all / usagePoints).Truncate(time.Second), 10*time.Second)
+}
+
+// addSample adds a sample of a run, later than those before, to spans of a width.
+func addSample(usage []pageUsage, run int, s *logstore.Sample, width time.Duration) []pageUsage {
+	last := len(usage) - 1
+	if last < 0 || usage[last].Run != run || !usage[last].At.Truncate(width).Equal(s.At.Truncate(width)) {
+		return append(usage, pageUsage{s.At, run, s.CPUPercent, s.At, s.MemoryBytes})
+	}
+	u := &usage[last]
+	if s.MemoryBytes > u.MemoryBytes {
+		u.At, u.MemoryBytes = s.At, s.MemoryBytes
+	}
+	if s.CPUPercent > u.CPUPercent {
+		u.CPUAt, u.CPUPercent = s.At, s.CPUPercent
+	}
+	return usage
 }
 
 // riseOf returns the span in which a rise of the memory of the latest run begins that still goes on: by more than a
