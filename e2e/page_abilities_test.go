@@ -48,8 +48,11 @@ func TestPageHasItsAbilities(t *testing.T) {
 		Wrong, Violations, Levels, Jumps, Events, FirstRun, Errors []string
 		First, Title, Stack, Hit, HitBefore, Hidden, Context       string
 		Copied, Moment, Process, Address, Kept, Groups             string
+		Healed, Counts, Count                                      string
+		Colours, Marked                                            []string
 		Wrapped, Reached                                           bool
 		Rows, Open, Reopened                                       int
+		LogTop                                                     float64
 	}
 	screenshots := drivePage(t, "abilities.cjs", modules, chromium, address, &seen)
 	end()
@@ -68,11 +71,28 @@ func TestPageHasItsAbilities(t *testing.T) {
 		"the address of a process":    {seen.Address, "&name=web&tab=process"},
 		"the tab after a reload":      {seen.Kept, "true"},
 		"the group":                   {seen.Groups, "stack · up"},
+		"what the group waits for":    {seen.Groups, "after migrate has exited with code 0"},
+		"errors of earlier runs":      {seen.Healed, "plain detail one: varies"},
+		"those errors, in words":      {seen.Healed, "2 kinds of errors in earlier runs"},
+		"the count of all errors":     {seen.Count, "Errors "},
 		"the process, its definition": {seen.Process, "API_TOKEN"},
+		"the log of the latest run":   {seen.Process, "log of the latest run"},
 	} {
 		if !strings.Contains(c.text, c.want) {
 			t.Errorf("%s: got %.500q, want %q in it", what, c.text, c.want)
 		}
+	}
+	if strings.Contains(seen.Counts, "varies") || !strings.Contains(seen.Counts, "errors in ") || seen.Count == "Errors 2" {
+		t.Errorf("got %q and %q, want errors, and none of varies, whose last run is well", seen.Counts, seen.Count)
+	}
+	if len(seen.Colours) != 1 {
+		t.Errorf("got the colours %q of one client, want one", seen.Colours)
+	}
+	if len(seen.Marked) < 2 || !strings.Contains(seen.Marked[0], " was reopened by the person on the page") || !strings.Contains(strings.Join(seen.Marked, "\n"), " was resolved by the person on the page") {
+		t.Errorf("got the events %q, want an error that was resolved and reopened", seen.Marked)
+	}
+	if seen.LogTop > 760 {
+		t.Errorf("on a phone the log begins %.0f pixels from the top, want two lines of it on the first screen", seen.LogTop)
 	}
 	if strings.Contains(seen.Process, "hunter2") {
 		t.Errorf("got the process %q, want its secrets masked", seen.Process)
@@ -129,12 +149,13 @@ func TestPageReadsWhoStartedRuns(t *testing.T) {
 	}
 	claude.must(t, "stop_process", args{"process": "api"})
 	cursor.must(t, "start_process", args{"name": "api"})
+	cursor.must(t, "restart_process", args{"process": "api"})
 	cursor.must(t, "stop_process", args{"process": "api"})
 	address, _, end := w.openPage(t)
 	var r struct {
 		Runs []struct {
-			Run       int
-			By, Error string
+			Run            int
+			By, How, Error string
 		}
 	}
 	var got string
@@ -142,9 +163,10 @@ func TestPageReadsWhoStartedRuns(t *testing.T) {
 		check(t, json.Unmarshal(askPage(t, address, "runs", args{"processes": []string{"api"}}), &r))
 		raw, _ := json.Marshal(r.Runs)
 		got = string(raw)
-		return len(r.Runs) == 3 && r.Runs[0].By == "cursor" && r.Runs[0].Error == "" && r.Runs[1].By == "its restart policy" && r.Runs[2].By == "claude-code" && r.Runs[2].Error == "ValueError: broken"
+		return len(r.Runs) == 4 && strings.HasSuffix(r.Runs[0].How, ", by cursor") && strings.HasSuffix(r.Runs[1].How, ", for a restart by cursor") && strings.HasSuffix(r.Runs[2].How, ", by claude-code") &&
+			r.Runs[1].By == "cursor" && r.Runs[1].Error == "" && r.Runs[2].By == "its restart policy" && r.Runs[3].By == "claude-code" && r.Runs[3].Error == "ValueError: broken"
 	}) {
-		t.Errorf("got the runs %s, want those of cursor, of the policy and of claude-code, with its error", got)
+		t.Errorf("got the runs %s, want those of cursor, of the policy and of claude-code, with its error, and who ended each", got)
 	}
 	closePage(t, address)
 	end()

@@ -48,6 +48,7 @@ func TestPageBearsBadInput(t *testing.T) {
 		Scripts, Cards, Lost           int
 		Orphan, First, Counts, Follows string
 		Time, Search                   string
+		Colours                        []string
 	}
 	drivePage(t, "bad.cjs", modules, chromium, address, &seen, fmt.Sprint(killed.pid), fmt.Sprint(killed.serverPID(t)), fmt.Sprint(ended.pid), wide)
 	end()
@@ -69,6 +70,9 @@ func TestPageBearsBadInput(t *testing.T) {
 	}
 	if !strings.Contains(seen.Counts, "2 wrong") || strings.Contains(seen.Follows, "running") {
 		t.Errorf("got %q and the card %q of the session that ended, want 2 wrong, and that it does not run", seen.Counts, seen.Follows)
+	}
+	if len(seen.Colours) != 3 {
+		t.Errorf("got the colours %q of three clients, want three", seen.Colours)
 	}
 	if !strings.Contains(seen.Time, "no such time") || seen.Search == "" {
 		t.Errorf("got %q for a time and %q for a pattern that are none, want what is wrong", seen.Time, seen.Search)

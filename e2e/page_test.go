@@ -137,7 +137,7 @@ func TestPersonUsesPageInBrowser(t *testing.T) {
 	if seen.Focused != "tab-errors" || !strings.Contains(seen.Unfolded, "broken") || !strings.Contains(seen.Unfolded, "Traceback") {
 		t.Errorf("by keyboard: got focus on %s, and %q unfolded, want the stack", seen.Focused, seen.Unfolded)
 	}
-	for _, want := range []string{"api up after db is ready", "waits never ran after fails is exited_ok needs fails to be exited_ok, which is failed, exit code 1"} {
+	for _, want := range []string{"api up after db is ready", "waits never ran after fails has exited with code 0 needs that fails has exited with code 0, but it is failed, exit code 1"} {
 		if !strings.Contains(seen.Groups, want) {
 			t.Errorf("got the graphs %q, want %q", seen.Groups, want)
 		}

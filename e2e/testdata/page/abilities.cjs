@@ -40,6 +40,8 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   seen.first = await page.$eval(".process", e => e.innerText);
   seen.title = await page.title();
   await until("#processes", "of errors in 15 min");
+  seen.healed = await page.$$eval(".process", all => all.filter(e => e.querySelector(".name").textContent === "varies").map(e => e.querySelector("button.one").className + ": " + e.innerText)[0]);
+  seen.counts = await text("#counts");
 
   // The log: stored levels, a stack and repeats in one, errors one by one, one process hidden.
   await choose("app");
@@ -110,7 +112,10 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   seen.events = await page.$$eval(".event", all => all.map(e => e.innerText.replace(/\s+/g, " ")));
   await button("#happened", seen.events.find(e => e.includes("bad (run 1)")).slice(0, 8));
   await page.waitForSelector(".hit");
-  seen.moment = await text("#lines");
+  seen.moment = await text(".hit");
+  await page.$$eval(".event", all => all.find(e => /app \(run 1\).*KeyError/.test(e.textContent)).click());
+  await until(".hit", "KeyError");
+  seen.colours = [...new Set(await page.$$eval(".event .who, .process .who:not(:empty)", all => all.map(e => e.className.match(/c\d|$/)[0])))];
   await page.click("#follow");
   const strip = await (await page.$("#strip")).boundingBox();
   await page.mouse.move(strip.x + strip.width * .3, strip.y + 10);
@@ -142,6 +147,14 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await page.keyboard.press("Escape");
   await page.keyboard.press("Escape");
 
+  // The errors of a process are counted on each of its tabs.
+  await page.goto("about:blank");
+  await page.goto(address + "&name=app&tab=process");
+  await until("#tab-errors", "Errors 2");
+  await page.click("#everyone");
+  await until("#about", "all processes");
+  seen.count = await text("#tab-errors");
+
   // Errors of one kind in two processes are one; resolved, it is gone.
   await page.click("#tab-errors");
   await until("#errors", "ECONNREFUSED");
@@ -156,6 +169,14 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await until("#status", "reopened");
   await page.click("#resolved");
   seen.reopened = await page.$$eval(".fault", all => all.length);
+  await page.click("#tab-log");
+  await page.click("#happened summary");
+  await until(".event", "was reopened by the person on the page");
+  seen.marked = await page.$$eval(".event .act", all => all.map(e => e.textContent).filter(t => t.includes(": error ")));
+  await page.setViewport({ width: 380, height: 800 });
+  seen.logTop = await page.$eval("#lines", e => e.getBoundingClientRect().top);
+  await page.click("#happened summary");
+  await page.setViewport({ width: 1400, height: 900 });
 
   // A group is stopped and started, and a process that has ended.
   await page.click("#tab-groups");

@@ -34,6 +34,7 @@ let page;
   await page.goto(address);
   await until("#lines", "the wide one");
   await look("log");
+  seen.colours = [...new Set(await page.$$eval(".process .who:not(:empty)", all => all.map(e => e.className)))];
   await choose("hostile");
   await until("#lines", "ValueError");
   await look("hostile");
