@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/url"
@@ -306,7 +307,8 @@ type procActivity struct{ ticks, buried uint64 }
 func (a *activity) add(members, zombies []proctab.Proc, at time.Time) {
 	procs, used := make(map[proctab.ID]procActivity, len(members)), uint64(0)
 	var born []proctab.Proc
-	buriers := make(map[int]bool) // the processes of which a child has ended
+	// buriers are the processes of which a child has ended, with the oldest such child; the zero ID is one that was reaped.
+	buriers := make(map[int]proctab.ID)
 	for _, p := range members {
 		now := procActivity{cpuTicks(p), p.Buried}
 		was, known := a.procs[p.ID]
@@ -314,7 +316,7 @@ func (a *activity) add(members, zombies []proctab.Proc, at time.Time) {
 			born = append(born, p)
 		}
 		if now.buried != was.buried {
-			a.exited, buriers[p.PID] = at, true
+			a.exited, buriers[p.PID] = at, proctab.ID{}
 		}
 		used += now.ticks - was.ticks
 		procs[p.ID] = now
@@ -327,16 +329,27 @@ func (a *activity) add(members, zombies []proctab.Proc, at time.Time) {
 	a.zombies = make(map[proctab.ID]bool, len(zombies))
 	for _, z := range zombies {
 		if a.zombies[z.ID] = true; !seen[z.ID] {
-			a.exited, buriers[z.PPID] = at, true
+			a.exited = at
+			if oldest, ok := buriers[z.PPID]; !ok || isOlder(z.ID, oldest) {
+				buriers[z.PPID] = z.ID
+			}
 		}
 	}
-	// Of what came and went between two samples the order is unknown: only a child of one that has lost a child may
+	// Of what came and went between two samples the order is unknown: only a younger child of one that has lost a child may
 	// replace that. A watcher that was started then has lost a child, too.
-	if slices.ContainsFunc(born, func(p proctab.Proc) bool { return !a.exited.Equal(at) || len(buriers) == 0 || buriers[p.PPID] }) {
+	if slices.ContainsFunc(born, func(p proctab.Proc) bool {
+		lost, ok := buriers[p.PPID]
+		return !a.exited.Equal(at) || len(buriers) == 0 || ok && isOlder(lost, p.ID)
+	}) {
 		a.forked = at
 	}
 	a.busy = share(used, at.Sub(a.at)) >= idleShare
 	a.at, a.procs = at, procs
+}
+
+// isOlder reports whether a was started before b. Of those that were started in the same unit of time the pids tell.
+func isOlder(a, b proctab.ID) bool {
+	return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.PID, b.PID)) < 0
 }
 
 // idleSinceExit reports whether the tree is idle and has started no process since one of it exited, about when it

@@ -258,7 +258,9 @@ func TestOrderWithinOneSample(t *testing.T) {
 		"an orphan in place of a tree":                         {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 0), proc(3, 0, 0)}, false, nil},
 		"an exit alone":                                        {[]proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, []proctab.Proc{proc(1, 0, 7)}, true, nil},
 		"a program that no sample saw alive":                   {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0)}, true, []proctab.Proc{proc(2, 1, 0)}},
-		"no exit":                                              {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0)}, false, nil},
+		"a helper that is older than the program":              {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(2, 1, 0)}, true, []proctab.Proc{proc(3, 1, 0)}},
+		"a program that is younger than the one that ended":    {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0), proc(3, 1, 0)}, false, []proctab.Proc{proc(2, 1, 0)}},
+		"no exit": {[]proctab.Proc{proc(1, 0, 0)}, []proctab.Proc{proc(1, 0, 0)}, false, nil},
 	} {
 		var a activity
 		now := time.Now()
