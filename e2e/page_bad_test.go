@@ -63,7 +63,7 @@ func TestPageBearsBadInput(t *testing.T) {
 	if seen.Cards < 200 {
 		t.Errorf("got %d cards, want 200", seen.Cards)
 	}
-	for _, want := range []string{"lost", "nobody owns", fmt.Sprintf("pid %d (python3)", orphan), ", port ", "--doctor"} {
+	for _, want := range []string{"lost", "nobody has owned it for", fmt.Sprintf("pid %d (python3)", orphan), ", port ", "--doctor"} {
 		if !strings.Contains(seen.Orphan, want) {
 			t.Errorf("got the card %q, want %q in it", seen.Orphan, want)
 		}

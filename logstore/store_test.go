@@ -422,24 +422,30 @@ func TestLostRunWithoutLinesHasGap(t *testing.T) {
 	}
 }
 
-// TestLostRunIsAnEvent checks that the run of a killed server is an event once, whoever notices it, and that a run which
-// had ended before is none.
+// TestLostRunIsAnEvent checks that the run of a killed server is an event once, whoever notices it, of the time when it
+// was measured last, and that a run which had ended before is none.
 func TestLostRunIsAnEvent(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pmcp.db")
 	a := openTest(t, Options{Path: path, Session: "11111111-1111-4111-8111-111111111111"})
 	lost, ended := startRun(a, "/p", "web"), startRun(a, "/p", "job")
 	a.SaveRun(ended, time.Now(), time.Now(), nil)
+	measured := time.Now().Add(time.Second)
+	a.SaveSample(lost, measured, 1, 1, 1)
+	a.SaveSample(lost, measured.Add(sampleSpan), 1, 1, 1) // only then is the one before stored
 	flush(t, a)
 	dead := func(string, string) bool { return false }
 	b, c := openTest(t, Options{Path: path, Alive: dead}), openTest(t, Options{Path: path, Alive: dead})
 	for _, s := range []*Store{b, c, b} {
+		if last, err := s.LastSign(t.Context(), lost); err != nil || !last.Equal(measured) {
+			t.Errorf("the last sign: got %v, %v; want %v", last, err, measured)
+		}
 		if err := s.markLost(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	all, err := c.Events(t.Context(), "/p", nil, 0)
-	if err != nil || len(all) != 1 || all[0].Run != lost || all[0].Name != "web" || all[0].Kind != EventCrashed || all[0].Text != "web (run 1) was lost: the server that ran it died" {
-		t.Errorf("got the events %+v, %v; want one, that web was lost", all, err)
+	if err != nil || len(all) != 1 || all[0].Run != lost || all[0].Name != "web" || all[0].Kind != EventCrashed || all[0].Text != "web (run 1) was lost: the server that ran it died" || !all[0].At.Equal(measured) {
+		t.Errorf("got the events %+v, %v; want one, that web was lost at %v", all, err, measured)
 	}
 }
 

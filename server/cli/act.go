@@ -283,7 +283,7 @@ func (r *reader) whyNot(ctx context.Context, t target, a action) (string, error)
 		return "", err
 	}
 	why := ""
-	switch r.project.AddLeft(&run); {
+	switch r.project.AddLeft(ctx, &run); {
 	case !a.starts && run.IsLeft():
 		why = fmt.Sprintf("%s still runs (%s), but %s", t.name, strings.Join(run.Left(), ", "), run.Reason)
 	case !a.starts && run.Owner == nil:

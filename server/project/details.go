@@ -53,7 +53,7 @@ func (p *Project) Details(ctx context.Context, name string, number int) (d Detai
 			d.Run = stored(&run)
 		}
 	}
-	p.o.Store.addLeft(&d.Run)
+	p.o.Store.addLeft(ctx, &d.Run)
 	d.Run = measured(d.Run)
 	if !d.Run.Stored {
 		d.Env = p.maskEnv(d.Run.Spec.Env)

@@ -157,7 +157,7 @@ func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListReq
 		defined[path] = names
 		return nil
 	}
-	left := p.left(rows)
+	left := p.left(ctx, rows)
 	for i := range rows {
 		row := &rows[i]
 		seen[process{row.Project, row.Name}] = true
@@ -201,7 +201,7 @@ func (p *Project) listStored(ctx context.Context, rows []logstore.Run, a ListReq
 }
 
 // left returns the lost ones among rows of which processes still run, by id.
-func (p *Project) left(rows []logstore.Run) map[int64]Run {
+func (p *Project) left(ctx context.Context, rows []logstore.Run) map[int64]Run {
 	var lost []*Run
 	for i := range rows {
 		if rows[i].Lost {
@@ -209,7 +209,7 @@ func (p *Project) left(rows []logstore.Run) map[int64]Run {
 			lost = append(lost, &r)
 		}
 	}
-	p.o.Store.addLeft(lost...)
+	p.o.Store.addLeft(ctx, lost...)
 	left := make(map[int64]Run)
 	for _, r := range lost {
 		if r.IsLeft() {

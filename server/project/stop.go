@@ -65,7 +65,7 @@ func (p *Project) stop(ctx context.Context, name string, o process.StopOptions) 
 		done.Err = err
 		return done
 	case before.Stored:
-		if p.o.Store.addLeft(&before); before.IsLeft() {
+		if p.o.Store.addLeft(ctx, &before); before.IsLeft() {
 			return Stopped{Run: before} // which says who can stop it
 		}
 		return Stopped{Run: before, Hint: name + " was not running"}
