@@ -34,6 +34,8 @@ func TestPageHasItsAbilities(t *testing.T) {
 	s.must(t, "restart_process", args{"process": "web", "timeout_ms": longWait})
 	s.must(t, "start_process", args{"name": "app", "command": "python3", "args": []string{"-c", pageApp}, "ready": args{"log": "KeyError"}, "timeout_ms": longWait})
 	s.must(t, "start_process", sh("fails", "echo 'Error: connect ECONNREFUSED [::1]:6379' >&2; sleep 1000").with("ready", args{"log": "ECONN"}))
+	s.must(t, "start_process", sh("late", "echo 'Error: disk full' >&2; read go; echo goes on; sleep 1000").with("ready", args{"log": "disk full"}))
+	s.must(t, "send_input", args{"process": "late", "text": "go"})
 	s.must(t, "start_process", sh("many", "seq -f 'line %06.0f' 100000").with("wait", "exit").with("timeout_ms", longWait))
 	s.must(t, "start_process", sh("later", "sleep 1000"))
 	s.must(t, "stop_process", args{"process": "later"})
@@ -49,7 +51,7 @@ func TestPageHasItsAbilities(t *testing.T) {
 		First, Title, Stack, Hit, HitBefore, Hidden, Context       string
 		Copied, Moment, Process, Address, Kept, Groups             string
 		Healed, Counts, Count                                      string
-		Colours, Marked                                            []string
+		Colours, Marked, Marks                                     []string
 		Wrapped, Reached                                           bool
 		Rows, Open, Reopened                                       int
 		LogTop                                                     float64
@@ -90,6 +92,9 @@ func TestPageHasItsAbilities(t *testing.T) {
 	}
 	if len(seen.Marked) < 2 || !strings.Contains(seen.Marked[0], " was reopened by the person on the page") || !strings.Contains(strings.Join(seen.Marked, "\n"), " was resolved by the person on the page") {
 		t.Errorf("got the events %q, want an error that was resolved and reopened", seen.Marked)
+	}
+	if len(seen.Marks) != 2 || !strings.HasSuffix(seen.Marks[0], "Error: disk full") || seen.Marks[1] != seen.Marks[0] {
+		t.Errorf("got the marked lines %q, want that of the error, from its list and from its card", seen.Marks)
 	}
 	if seen.LogTop > 760 {
 		t.Errorf("on a phone the log begins %.0f pixels from the top, want two lines of it on the first screen", seen.LogTop)

@@ -109,6 +109,7 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await until("#about", "all processes");
   await page.click("#happened summary");
   await until(".event", "bad (run 1)");
+  await until("#happened", "Errors: the first of each kind.");
   seen.events = await page.$$eval(".event", all => all.map(e => e.innerText.replace(/\s+/g, " ")));
   await button("#happened", seen.events.find(e => e.includes("bad (run 1)")).slice(0, 8));
   await page.waitForSelector(".hit");
@@ -160,6 +161,22 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await until("#errors", "ECONNREFUSED");
   seen.errors = await page.$$eval(".fault", all => all.map(e => e.innerText).filter(t => t.includes("ECONNREFUSED")));
   await look("errors", 2560, 1440);
+
+  // An error leads to its own line, though it is known a moment later.
+  seen.marks = [];
+  const marked = async () => { await page.waitForSelector(".hit"); seen.marks.push(await page.$$eval(".hit", all => all.map(e => e.innerText).join(" / "))); };
+  await page.$$eval(".fault", all => [...all.find(e => e.innerText.includes("disk full")).querySelectorAll("button")].find(b => b.textContent === "Show in the log").click());
+  await until("#about", "late");
+  await marked();
+  await page.keyboard.press("Escape"); // all processes
+  await until("#about", "all processes");
+  await page.waitForFunction(() => !document.querySelector(".hit"));
+  await page.$$eval(".process", all => all.find(e => e.querySelector(".name").textContent === "late").querySelector("button.one").click());
+  await until("#about", "late");
+  await marked();
+  await page.click("#everyone");
+  await until("#about", "all processes");
+  await page.click("#tab-errors");
   await button(".fault:has(details)", "Resolve");
   await until("#status", "resolved");
   seen.open = await page.$$eval(".fault", all => all.length);
@@ -194,8 +211,16 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await look("log", 380, 800);
   await look("log", 2560, 1440);
   await look("log", 1400, 900);
-  await page.keyboard.press("?");
-  await until("#status", "next error");
+
+  // A notice goes by itself; the keys stay until they are closed.
+  await until("#status", "connected");
+  const keys = { show: () => until("#status", "next error"), gone: () => until("#status", "connected") };
+  for (const close of [() => page.keyboard.press("?"), () => page.click("#help"), () => page.keyboard.press("Escape")]) {
+    await page.click("#help");
+    await keys.show();
+    await close();
+    await keys.gone();
+  }
   await page.keyboard.press("j");
   await page.waitForFunction(() => document.querySelector("#about").textContent !== "all processes");
   await browser.close();
