@@ -56,7 +56,7 @@ let page;
   for (const pid of [guardian, server]) process.kill(+pid, "SIGSTOP"); // else one cleans up after the other
   for (const pid of [server, guardian]) process.kill(+pid, "SIGKILL");
   process.kill(+session, "SIGTERM");
-  await until("#processes", "nobody owns");
+  await until("#processes", "nobody has owned it for");
   await page.waitForFunction(() => [...document.querySelectorAll(".process")].some(e => e.textContent.includes("follows") && !e.textContent.includes("running")));
   seen.orphan = await card("orphan");
   seen.follows = await card("follows");
