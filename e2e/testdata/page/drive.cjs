@@ -44,6 +44,7 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await page.type("#text", "needle 7");
   await page.keyboard.press("Enter");
   await until("#status", "match");
+  await page.waitForSelector("mark"); // the lines are drawn a frame later
   seen.found = await text("#lines");
   seen.marked = await page.$$eval("mark", all => all.map(e => e.textContent));
   await page.click("#text", { clickCount: 3 });
