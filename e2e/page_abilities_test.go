@@ -50,7 +50,7 @@ func TestPageHasItsAbilities(t *testing.T) {
 		Wrong, Violations, Levels, Jumps, Events, FirstRun, Errors []string
 		First, Title, Stack, Hit, HitBefore, Hidden, Context       string
 		Copied, Moment, Process, Address, Kept, Groups             string
-		Healed, Counts, Count                                      string
+		Healed, Counts, Count, Time, At                            string
 		Colours, Marked, Marks                                     []string
 		Wrapped, Reached                                           bool
 		Rows, Open, Reopened                                       int
@@ -92,6 +92,9 @@ func TestPageHasItsAbilities(t *testing.T) {
 	}
 	if len(seen.Marked) < 2 || !strings.Contains(seen.Marked[0], " was reopened by the person on the page") || !strings.Contains(strings.Join(seen.Marked, "\n"), " was resolved by the person on the page") {
 		t.Errorf("got the events %q, want an error that was resolved and reopened", seen.Marked)
+	}
+	if seen.Time == "" || seen.At != seen.Time {
+		t.Errorf("the time %q led to a line of %q, want one of that second", seen.Time, seen.At)
 	}
 	if len(seen.Marks) != 2 || !strings.HasSuffix(seen.Marks[0], "Error: disk full") || seen.Marks[1] != seen.Marks[0] {
 		t.Errorf("got the marked lines %q, want that of the error, from its list and from its card", seen.Marks)

@@ -174,8 +174,15 @@ const axe = require("fs").readFileSync(modules + "/axe-core/axe.min.js", "utf8")
   await page.$$eval(".process", all => all.find(e => e.querySelector(".name").textContent === "late").querySelector("button.one").click());
   await until("#about", "late");
   await marked();
+
+  // A time leads to the first line that is not before it.
+  seen.time = await page.$eval(".hit time", e => e.textContent);
   await page.click("#everyone");
   await until("#about", "all processes");
+  await page.waitForFunction(() => !document.querySelector(".hit"));
+  await page.type("#at", seen.time);
+  await page.keyboard.press("Enter");
+  seen.at = await page.waitForSelector(".hit time").then(e => e.evaluate(e => e.textContent));
   await page.click("#tab-errors");
   await button(".fault:has(details)", "Resolve");
   await until("#status", "resolved");
