@@ -51,8 +51,14 @@ func (l *eventLog) askedEvent(st *process.Status, actor string, kind logstore.Ev
 	}
 }
 
+// An act is what was done to a process that the daemon keeps, as stored.
+type act struct {
+	at   int64 // nanoseconds since 1970
+	text string
+}
+
 // addKeptActs adds the events of what others have done to the processes of kept since the last call. What was done for a
-// client of the same name counts as the own.
+// client of the same name counts as the own. Each window stores its acts a moment later, so they need not come in order.
 func (l *eventLog) addKeptActs(kept map[string]keptRun) {
 	client := l.store.Actor("")
 	for name, k := range kept {
@@ -60,21 +66,19 @@ func (l *eventLog) addKeptActs(kept map[string]keptRun) {
 		if err != nil {
 			continue // tried again with the next change
 		}
-		since := k.acted
-		if since.Before(k.since) {
-			since = k.since
-		}
+		acts := make(map[act]bool)
 		for _, e := range stored {
-			if e.By == "" || !e.At.After(since) {
+			a := act{e.At.UnixNano(), e.Text}
+			if e.By == "" || !e.At.After(k.since) {
 				continue
 			}
-			if k.acted = e.At; e.By != client {
+			if acts[a] = true; e.By != client && !k.acts[a] {
 				l.add(event{at: e.At, level: mcp.LoggingLevelWarning, kind: e.Kind, name: name, runID: e.Run, by: e.By, text: e.Text, stored: true})
 			}
 		}
 		l.mu.Lock()
 		if now, followed := l.kept[name]; followed {
-			now.acted = k.acted
+			now.acts = acts
 			l.kept[name] = now
 		}
 		l.mu.Unlock()

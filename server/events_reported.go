@@ -225,7 +225,7 @@ type keptRun struct {
 
 	answers int // how many answers were about it
 
-	acted time.Time // when the last of the acts that addKeptActs has read was
+	acts map[act]bool // those that the last addKeptActs has read
 }
 
 // followKept follows a process that the daemon has started, restarted or kept for longer for this

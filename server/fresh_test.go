@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -169,6 +170,28 @@ func TestWatchOfKeptSeesWhatAnswerSaid(t *testing.T) {
 	events.mu.Unlock()
 	if all := events.peek(); !ready || len(all) != 1 || !strings.Contains(all[0], "new error") {
 		t.Errorf("got ready %v and the events %q, want it ready and the error", ready, all)
+	}
+}
+
+// TestActThatIsStoredLateIsTold checks that an act of another window is told although a later act was stored and told
+// before it, and that each is told once.
+func TestActThatIsStoredLateIsTold(t *testing.T) {
+	t.Parallel()
+	s := hello(t)
+	other := s.otherStore(neighbour)
+	run := s.otherRun(other, "web")
+	s.saveOther(other, run, runInfo{State: "running", Owner: project.Owner{PID: 7, Client: "daemon"}}, false)
+	events, sent := s.server.events, time.Now()
+	events.followKept("web", sent, json.RawMessage(`{"state":"running","run":1,"kept_for":"1h"}`))
+	acts := []string{"act 2", "act 1", "act 3"} // in the order in which they are stored
+	for i, act := range acts {
+		at := sent.Add(time.Duration(act[len(act)-1]) * time.Millisecond)
+		other.SaveEvent(logstore.Event{At: at, Project: s.manager.Project(), Name: "web", Run: run, Kind: logstore.EventInput, By: "cursor", Text: act})
+		stdiotest.NoErr(t, other.Flush(t.Context()))
+		proctest.Await(t, act, func() bool { return len(events.peek()) > i })
+	}
+	if all := events.peek(); !slices.Equal(all, acts) {
+		t.Errorf("got the events %q, want each act once", all)
 	}
 }
 
