@@ -181,17 +181,23 @@ func TestPersonActsInMCPApp(t *testing.T) {
 	web, stack := args{"process": "web"}, args{"group": "stack"}
 	s.must(t, "create_group", args{"name": "stack", "members": []args{own(t, "", "sleep").with("process", "db")}})
 	app(s, "start_process", own(t, "web", "echo"))
+	s.must(t, "start_process", args{"name": "bad", "command": `echo "KeyError: 'x'" >&2; exit 1`, "wait": "exit"})
+	found := objects(s.must(t, "get_errors", args{"process": "bad"}).Data["errors"])
+	bad := args{"error_id": found[len(found)-1]["error_id"]}
 	for _, c := range []*session{s, other} {
 		app(s, "start_group", stack)
 		app(c, "send_input", web.with("text", "x"))
 		app(c, "restart_process", web)
 		app(c, "stop_group", stack)
 	}
+	app(s, "mark_error_resolved", bad)
+	app(other, "mark_error_resolved", bad.with("undo", true))
 	app(other, "stop_process", web)
 	s.must(t, "start_process", args{"name": "web"})
 	app(s, "stop_process", web)
 	want := map[string]int{
 		"db started": 2, "db stopped": 2, "web started": 1, "web input": 2, "web restarted": 2, "web stopped": 2,
+		"bad resolved": 1, "bad reopened": 1,
 	}
 	var got map[string]int
 	w.awaitOutput(t, []string{"events", "--json"}, "the events of the person", func(out, _ string, _ int) bool {

@@ -93,8 +93,8 @@ func (s *Server) addInputEvent(by string, st *process.Status, what string) {
 }
 
 // addMark adds the event of an error, whose Name is the address of the process, that actor (see process.Ask) has resolved
-// or reopened. What another actor has done is stored already.
-func (l *eventLog) addMark(f *logstore.Fault, actor string) {
+// or reopened. stored means that another window has stored it.
+func (l *eventLog) addMark(f *logstore.Fault, actor string, stored bool) {
 	kind := logstore.EventReopened
 	if !f.Resolved.IsZero() {
 		kind = logstore.EventResolved
@@ -104,7 +104,7 @@ func (l *eventLog) addMark(f *logstore.Fault, actor string) {
 	if f.Note != "" {
 		e.text += ", with the note " + quoteShortened(f.Note, maxErrorLine)
 	}
-	e.at, e.project, e.quote, e.stored = time.Now(), f.Project, quoteTitle(f), actor != ""
+	e.at, e.project, e.quote, e.stored = time.Now(), f.Project, quoteTitle(f), stored
 	l.add(e)
 }
 
@@ -121,7 +121,7 @@ func (s *Server) answerMark(ctx context.Context, params json.RawMessage) (any, e
 	if err != nil {
 		return nil, err
 	}
-	s.events.addMark(&found[0], m.By)
+	s.events.addMark(&found[0], m.By, true)
 	s.notifyUpdate(found[0].Name, false)
 	return struct{}{}, nil
 }

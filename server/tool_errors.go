@@ -270,7 +270,7 @@ func markErrorResolvedTool() tool {
 	}, func(ctx context.Context, s *call, a resolveErrorArgs) (resolveErrorResult, error) {
 		f, changed, err := s.project.MarkFault(ctx, a.ErrorID, !a.Undo, a.Note)
 		if changed {
-			s.events.addMark(&f, "")
+			s.events.addMark(&f, s.project.By(), false)
 		}
 		if err == nil && !a.Undo {
 			s.events.setResolved(f.ID)
