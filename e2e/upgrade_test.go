@@ -125,10 +125,13 @@ func TestSchemaChangesBesideDaemon(t *testing.T) {
 func (c *caller) startsAtLast(t *testing.T, arguments args) {
 	t.Helper()
 	var m message
+	answered := func(tool string, arguments args) bool {
+		m = c.call(t, "tools/call", args{"name": tool, "arguments": arguments})
+		return m.Error == nil && m.Result["isError"] != true
+	}
 	if !poll(answersWithin, func() bool {
-		_, starting := c.request(t, "tools/call", args{"name": "start_process", "arguments": arguments})
-		m = c.wait(t, "start_process", starting)
-		return m.Error == nil && m.Result["isError"] != true && c.do(t, "get_process_info", args{"process": arguments["name"]}).str("state") == "running"
+		return answered("start_process", arguments) && answered("get_process_info", args{"process": arguments["name"]}) &&
+			asResult(t, "get_process_info", m).str("state") == "running"
 	}) {
 		t.Fatalf("got %s, want the process started", m.Raw)
 	}
