@@ -169,8 +169,8 @@ func TestThousandChangesLeaveNothing(t *testing.T) {
 			t.Fatalf("got no run with the changes of burst %d", i+1)
 		}
 	}
-	if run := c.info(t, "web").num("run"); run < bursts+1 || run > 3*bursts { // a slow machine may divide a burst
-		t.Errorf("got run %d after %d bursts, want one for each", run, bursts)
+	if run := c.info(t, "web").num("run"); run < bursts+1 { // a slow machine may divide a burst
+		t.Errorf("got run %d after %d bursts, want at least one for each", run, bursts)
 	}
 	c.ok(t, "stop_process", args{"process": "web"})
 	if n := c.inotify(t); n != 0 {
