@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"pmcp/server/worktree"
@@ -14,9 +13,9 @@ import (
 // shortCommit is how much of the name of a commit is kept.
 const shortCommit = 7
 
-var changedEntry = regexp.MustCompile(`^[12u] `) // of git status --porcelain=v2
+var changedEntry = newPattern(`^[12u] `) // of git status --porcelain=v2
 
-var commitName = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
+var commitName = newPattern(`^[0-9a-f]{7,64}$`)
 
 // Commit returns the beginning of the name of the commit at which the work tree around dir is, followed by " (dirty)" if
 // tracked files differ from it, or "" if that is not known.
@@ -32,7 +31,7 @@ func Commit(ctx context.Context, git Git, dir string) string {
 	for entry := range strings.SplitSeq(out, "\x00") {
 		if name, ok := strings.CutPrefix(entry, "# branch.oid "); ok {
 			commit = name
-		} else if changedEntry.MatchString(entry) {
+		} else if changedEntry().MatchString(entry) {
 			dirty = " (dirty)"
 		}
 	}
@@ -80,7 +79,7 @@ func firstLine(path string) string {
 
 // short returns the beginning of the name of a commit, or "" if it is none.
 func short(commit string) string {
-	if !commitName.MatchString(commit) {
+	if !commitName().MatchString(commit) {
 		return ""
 	}
 	return commit[:shortCommit]

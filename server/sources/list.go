@@ -49,7 +49,7 @@ func list(ctx context.Context, dir string, since time.Time, most int) *listing {
 	w := &walk{ctx: ctx, since: since, now: time.Now(), slots: make(chan struct{}, runtime.NumCPU()-1), left: most}
 	w.found.tags = make(map[string]string)
 	_, gitDir := worktree.Around(dir)
-	w.found.looked, w.found.complete = built.MatchString(dir+"/") || gitDir != "", true
+	w.found.looked, w.found.complete = built().MatchString(dir+"/") || gitDir != "", true
 	if w.found.looked {
 		w.dir(dir, "")
 		w.wg.Wait()
@@ -85,7 +85,7 @@ func (w *walk) dir(top, rel string) {
 		switch {
 		case !w.take():
 			return
-		case e.IsDir() && !unreadDirs.MatchString(name):
+		case e.IsDir() && !unreadDirs().MatchString(name):
 			w.below(top, filepath.Join(rel, name))
 		case e.Type().IsRegular() && (anyLanguage.kinds.include(name) || compiled.kinds.include(name)):
 			if at, ok := changedBetween(int(f.Fd()), name, unix.AT_SYMLINK_NOFOLLOW, w.since, w.now); ok {
@@ -102,7 +102,7 @@ func isSubmodule(dir string) bool {
 
 // add adds a file that was changed, if a running program reads it.
 func (w *walk) add(path string, at time.Time) {
-	if unread.MatchString(path) {
+	if unread().MatchString(path) {
 		return
 	}
 	w.mu.Lock()
@@ -158,7 +158,7 @@ func (l *listing) newer(r *reader) (newer []change) {
 	if at, ok := changedAt(filepath.Join(r.dir, r.script), r.since); ok && r.script != "" {
 		newer = append(newer, change{r.script, at})
 	}
-	if archive.MatchString(r.script) {
+	if archive().MatchString(r.script) {
 		return newer
 	}
 	for _, c := range l.changes {
@@ -216,7 +216,7 @@ func (l *listing) differing(ctx context.Context, git Git, r *reader, commit stri
 			tracked = append(tracked, c.path)
 		}
 	}
-	if !commitName.MatchString(commit) || len(tracked) == 0 {
+	if !commitName().MatchString(commit) || len(tracked) == 0 {
 		return changes
 	}
 	out, err := git(ctx, r.dir, append([]string{"diff", "--name-only", "-z", "--relative", "--no-renames", "--no-ext-diff", commit, "--"}, tracked...)...)

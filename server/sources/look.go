@@ -126,12 +126,12 @@ func (c *command) reader(dir string) (r reader, ok bool) {
 	r.language = languageOf(c.head[:1])
 	var path string
 	path, r.script = c.script(dir)
-	isTool := tool.MatchString(cmp.Or(r.script, path))
+	isTool := tool().MatchString(cmp.Or(r.script, path))
 	if !isTool && path != "" && r.script == "" {
 		dir, r.script = filepath.Dir(path), filepath.Base(path)
 	}
 	switch r.dir = dir; {
-	case foreign.MatchString(c.head[0]), inline.MatchString(c.all), prompt.MatchString(c.text), isTool && languageOf(c.head[1:]) == nil:
+	case foreign().MatchString(c.head[0]), inline().MatchString(c.all), prompt().MatchString(c.text), isTool && languageOf(c.head[1:]) == nil:
 		return r, false
 	case isTool:
 		r.script = ""
@@ -142,7 +142,7 @@ func (c *command) reader(dir string) (r reader, ok bool) {
 	case r.language == java && r.script == "":
 		r.script = c.classes(dir)
 	}
-	if built.MatchString(r.script) || archive.MatchString(r.script) {
+	if built().MatchString(r.script) || archive().MatchString(r.script) {
 		r.language = compiled
 		r.dir, r.script, r.built = filepath.Join(dir, filepath.Dir(r.script)), filepath.Base(r.script), true
 	}

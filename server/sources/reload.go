@@ -2,7 +2,6 @@ package sources
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -19,7 +18,7 @@ type command struct {
 }
 
 // ofPackage finds the package that a path belongs to whose last element says nothing: …/node_modules/tsx/dist/cli.mjs.
-var ofPackage = regexp.MustCompile(`.*/node_modules/(?:@[^/]+/)?([^/]+)/.*(?:^|/)(?:cli|bin|index|main|start|run)\.[cm]?js$`)
+var ofPackage = newPattern(`.*/node_modules/(?:@[^/]+/)?([^/]+)/.*(?:^|/)(?:cli|bin|index|main|start|run)\.[cm]?js$`)
 
 func newCommand(line string) command {
 	c := command{words: strings.Fields(line)}
@@ -31,7 +30,7 @@ func newCommand(line string) command {
 			continue
 		}
 		name := path.Base(word)
-		if m := ofPackage.FindStringSubmatch(word); m != nil {
+		if m := ofPackage().FindStringSubmatch(word); m != nil {
 			name = m[1]
 		}
 		if strings.Contains(word, "/node_modules/") {
@@ -54,22 +53,22 @@ const (
 )
 
 // reloads matches the head of a command that reads its files again by itself.
-var reloads = regexp.MustCompile(`^(\S+ )?(` + watchers + `)( |$)|` +
+var reloads = newPattern(`^(\S+ )?(` + watchers + `)( |$)|` +
 	`(^| )(` + frontends + `)( \S+)? (dev|develop|serve|server|start|watch|preview|s|vite:dev)( |$)|(^| )vite($| [^a-z])|` +
 	`^serve( |$)|^node serve( |$)|(^| )watch( |$)|(^| )runserver(_plus)?( |$)|(^| )rails (s|server|dev)( |$)|(^| )phx\.server( |$)|(^| )artisan serve( |$)|` +
 	`(^| )(quarkus:dev|quarkusDev|appengine:run|jetty:run)( |$)|(^| )sbt (run|~\S*)( |$)|(^| )(fastapi|litestar|strapi|medusa|sst|convex|turbo|wails|tauri|encore|buffalo|dagster|reflex|panel|sanic) (dev|develop)( |$)|` +
 	`(^| )(encore|reflex|bee) run( |$)|^lein (ring|figwheel)|(^| )shadow-cljs `)
 
 // reloadOptions matches a whole command line with an option that makes its program do so.
-var reloadOptions = regexp.MustCompile(`(?i) --?(\S+[.:-])?(watch|reload|auto-?reload|live-?reload|hot|hmr|respawn|continuous|autorestart)([-=:]\S*)? |` +
+var reloadOptions = newPattern(`(?i) --?(\S+[.:-])?(watch|reload|auto-?reload|live-?reload|hot|hmr|respawn|continuous|autorestart)([-=:]\S*)? |` +
 	` (flask|quart|gradio|panel)\b.* --(debug|dev) | sanic\b.* (--dev|-d|-r) | (tsc|webpack|rollup|postcss|sass|babel|swc|mill|scala-cli|rspack|tailwindcss|parcel)(\.[cm]?js)? (\S+ )*-w | gradle(w|-wrapper\.jar)? (\S+ )*-t | php[\d.]* (\S+ )*-S | plackup\b.* -(r|R|L) `)
 
 // noReload matches an option by which a program that reloads does not.
-var noReload = regexp.MustCompile(` --(no-?reload|no-watch|watch=false|reload=false) `)
+var noReload = newPattern(` --(no-?reload|no-watch|watch=false|reload=false) `)
 
 // reloadsByItself reports whether the command reads its files again when they change, or whenever it is asked.
 func (c *command) reloadsByItself() bool {
-	return !c.isRunner() && !c.builds() && !noReload.MatchString(c.all) && (reloads.MatchString(c.text) || reloadOptions.MatchString(strings.ReplaceAll(c.all, "/", " ")))
+	return !c.isRunner() && !c.builds() && !noReload().MatchString(c.all) && (reloads().MatchString(c.text) || reloadOptions().MatchString(strings.ReplaceAll(c.all, "/", " ")))
 }
 
 // runners start other programs, which are in the tree of the run.
@@ -92,7 +91,7 @@ func (c *command) builds() bool {
 func languageOf(names []string) *language {
 	for _, name := range names {
 		for _, l := range languages {
-			if l.programs.MatchString(name) {
+			if l.programs().MatchString(name) {
 				return l
 			}
 		}
@@ -101,9 +100,9 @@ func languageOf(names []string) *language {
 }
 
 // reloaded matches lines by which a program says that it loads again what has changed, or will.
-var reloaded = regexp.MustCompile(`(?i)^restarting '|\b(auto|hot|live)?[- ]?reload(s|ed|er|ing)?\b|\bhmr\b|hot module|\bfast refresh\b|restarting (due|because|with|server|process|app|after|on)\b|restarted (due|because|after)\b|` +
+var reloaded = newPattern(`(?i)^restarting '|\b(auto|hot|live)?[- ]?reload(s|ed|er|ing)?\b|\bhmr\b|hot module|\bfast refresh\b|restarting (due|because|with|server|process|app|after|on)\b|restarted (due|because|after)\b|` +
 	`\b(file|files|source|sources) changed?\b|\bchanges? (was |were )?(detected|found)\b|\bdetected (a )?(file )?changes?\b|\bwatching (for|path|paths|dir|director|extension|files|src|\S+[/.]|\d)|\bwatch(ing)? mode\b|` +
 	`^\W*(\[[^\]]*\] *)*(re-?build|re-?compil)|\b(compiled (successfully|in|client|server)|re-?starting \S+ (due|because)|re-?spawning)\b|server restarted|\.\w+ has been modified|waiting for (file )?changes|restartedMain|StatReload|WatchFiles|debug(ger)? (mode: on|is active)|livereload|LiveReload`)
 
 // SaysReload reports whether a line of output says that its program loads again what has changed.
-func SaysReload(line string) bool { return reloaded.MatchString(line) }
+func SaysReload(line string) bool { return reloaded().MatchString(line) }
