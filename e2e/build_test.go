@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -58,6 +59,9 @@ func (b *built) get(t testing.TB, name string, change func(main []byte) []byte) 
 
 // buildProgram builds pmcp at path, with main.go as changed, unless change is nil.
 func buildProgram(path string, change func(main []byte) []byte) error {
+	if err := openSources(); err != nil {
+		return err
+	}
 	arguments := []string{"build", "-o", path}
 	if raceDetector {
 		arguments = append(arguments, "-race")
@@ -86,4 +90,15 @@ func buildProgram(path string, change func(main []byte) []byte) error {
 		return fmt.Errorf("%w\n%s", err, out)
 	}
 	return nil
+}
+
+// openSources opens the directories of the program: go test runs a test again whose opened files and directories have
+// changed, and otherwise answers from its cache.
+func openSources() error {
+	return filepath.WalkDir("..", func(path string, entry os.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != ".." {
+			return filepath.SkipDir
+		}
+		return err
+	})
 }
