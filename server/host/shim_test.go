@@ -33,8 +33,9 @@ func startShim(t *testing.T) *shimClient {
 	c := &shimClient{t, inW, bufio.NewReader(outR), make(chan net.Conn, 8), make(chan error, 1)}
 	dial := func(context.Context) (net.Conn, error) {
 		var ends [2]net.Conn
-		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		for i, fd := range fds {
+			unix.CloseOnExec(fd)
 			f := os.NewFile(uintptr(fd), "session")
 			if err == nil {
 				ends[i], err = net.FileConn(f)
