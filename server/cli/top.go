@@ -141,35 +141,38 @@ func (m *topModel) run(f func() tea.Msg) tea.Cmd {
 
 // measure returns the command that looks once.
 func (m *topModel) measure() tea.Cmd {
-	return m.run(func() tea.Msg {
-		v := topView{at: time.Now()}
-		q := project.ListRequest{Only: m.s.where.project != ""}
-		if m.s.where.all {
-			q.Scope = "all"
-		}
-		if v.runs, _, v.err = m.r.project.List(m.reads, q); v.err != nil {
-			return v
-		}
-		v.ranks = make(map[identity]int, len(v.runs))
-		for i := range v.runs {
-			v.ranks[identityOf(&v.runs[i])] = rankOf(&v.runs[i], v.at)
-		}
-		slices.SortFunc(v.runs, func(a, b project.Run) int {
-			return cmp.Or(cmp.Compare(v.ranks[identityOf(&a)], v.ranks[identityOf(&b)]), cmp.Compare(a.Spec.Name, b.Spec.Name), cmp.Compare(a.Project, b.Project))
-		})
-		faults, _, err := m.r.Faults(m.reads, logstore.FaultQuery{Project: m.r.dir, Since: v.at.Add(-topErrors), Resolved: new(false), SkipFlush: true, Limit: maxErrors})
-		v.err, v.faults = err, make(map[identity]recentFaults)
-		for i := range faults { // the latest first
-			id := identity{faults[i].Project, faults[i].Name}
-			recent, known := v.faults[id]
-			if !known {
-				recent.latest = faults[i]
-			}
-			recent.kinds++
-			v.faults[id] = recent
-		}
+	return m.run(func() tea.Msg { return m.view() })
+}
+
+// view looks once.
+func (m *topModel) view() topView {
+	v := topView{at: time.Now()}
+	q := project.ListRequest{Only: m.s.where.project != ""}
+	if m.s.where.all {
+		q.Scope = "all"
+	}
+	if v.runs, _, v.err = m.r.project.List(m.reads, q); v.err != nil {
 		return v
+	}
+	v.ranks = make(map[identity]int, len(v.runs))
+	for i := range v.runs {
+		v.ranks[identityOf(&v.runs[i])] = rankOf(&v.runs[i], v.at)
+	}
+	slices.SortFunc(v.runs, func(a, b project.Run) int {
+		return cmp.Or(cmp.Compare(v.ranks[identityOf(&a)], v.ranks[identityOf(&b)]), cmp.Compare(a.Spec.Name, b.Spec.Name), cmp.Compare(a.Project, b.Project))
 	})
+	faults, _, err := m.r.Faults(m.reads, logstore.FaultQuery{Project: m.r.dir, Since: v.at.Add(-topErrors), Resolved: new(false), SkipFlush: true, Limit: maxErrors})
+	v.err, v.faults = err, make(map[identity]recentFaults)
+	for i := range faults { // the latest first
+		id := identity{faults[i].Project, faults[i].Name}
+		recent, known := v.faults[id]
+		if !known {
+			recent.latest = faults[i]
+		}
+		recent.kinds++
+		v.faults[id] = recent
+	}
+	return v
 }
 
 // isWrong is the rank of what needs a look: it comes first.
@@ -195,8 +198,11 @@ func rankOf(run *project.Run, now time.Time) int {
 // topTick asks for the next measurement.
 type topTick struct{}
 
-// topDone is the outcome of a stop, a restart or a start.
-type topDone string
+// topDone is the outcome of a stop, a restart or a start, and what was there after it.
+type topDone struct {
+	text string
+	view topView
+}
 
 func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
@@ -211,7 +217,9 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case topLog:
 		return m, m.addLog(msg)
 	case topDone:
-		m.acting, m.note = "", string(msg)
+		m.acting, m.note = "", msg.text
+		m.add(msg.view)
+		return m, m.look()
 	case tea.PasteMsg:
 		if m.prompt != nil && m.prompt.enter != nil {
 			m.prompt.add(msg.Content)
@@ -224,7 +232,10 @@ func (m *topModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 
 // add keeps a measurement.
 func (m *topModel) add(v topView) {
-	if v.err != nil {
+	switch {
+	case v.at.Before(m.shown.at): // it was slower than a later one
+		return
+	case v.err != nil:
 		m.shown.err = v.err // the last measurement stays
 		return
 	}
@@ -451,7 +462,10 @@ func (m *topModel) ask(run *project.Run, a action) {
 	what := a.verb + " " + m.name(run)
 	m.prompt = &prompt{text: what + "? y n", yes: func() tea.Cmd {
 		m.acting = what + " …"
-		return m.run(func() tea.Msg { return topDone(a.perform(m.ctx, t, m.s.where.project)) })
+		return m.run(func() tea.Msg {
+			text := a.perform(m.ctx, t, m.s.where.project)
+			return topDone{text, m.view()}
+		})
 	}}
 }
 
