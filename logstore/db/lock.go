@@ -83,6 +83,7 @@ func (l *FileLock) release() { _ = unix.Flock(int(l.f.Fd()), unix.LOCK_UN) }
 // Close releases the lock. It may be called on nil and more than once.
 func (l *FileLock) Close() {
 	if l != nil {
+		l.release() // by itself: a child between fork and exec has the file open, too
 		_ = l.f.Close()
 	}
 }
